@@ -1,0 +1,16 @@
+#pragma once
+
+/// The version of the library; CMake and `lora --version` read it from here.
+#define LORA_VERSION_MAJOR 0
+#define LORA_VERSION_MINOR 1
+#define LORA_VERSION_PATCH 0
+#define LORA_VERSION "0.1.0"
+
+/// Debug builds check what release builds promise: assertions and the arena's guard bands.
+#ifndef LORA_DEBUG
+#ifdef NDEBUG
+#define LORA_DEBUG 0
+#else
+#define LORA_DEBUG 1
+#endif
+#endif

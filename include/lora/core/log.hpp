@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lora/core/error.hpp"
+
+namespace lora::log {
+
+enum class Level { info, warning, error };
+
+/// Receives whole sentences without a line end.
+using Sink = std::function<void(Level, std::string_view)>;
+
+namespace detail {
+
+struct State {
+  std::mutex mutex;
+  Sink sink = [](Level level, std::string_view text) {
+    const char* prefix = level == Level::info ? "" : level == Level::warning ? "warning: " : "error: ";
+    std::fprintf(stderr, "%s%.*s\n", prefix, static_cast<int>(text.size()), text.data());
+  };
+};
+
+inline State& state() {
+  static State instance;
+  return instance;
+}
+
+}  // namespace detail
+
+/// Puts another receiver in place of standard error and returns the former one. The one setting of the process: where
+/// words go is not a property of a device or a run.
+inline Sink set_sink(Sink sink) {
+  auto& state = detail::state();
+  const std::lock_guard lock(state.mutex);
+  return std::exchange(state.sink, std::move(sink));
+}
+
+inline void write(Level level, std::string_view text) {
+  auto& state = detail::state();
+  const std::lock_guard lock(state.mutex);
+  if (state.sink) state.sink(level, text);
+}
+
+template <class... Parts>
+void info(const Parts&... parts) {
+  write(Level::info, concat(parts...));
+}
+
+template <class... Parts>
+void warn(const Parts&... parts) {
+  write(Level::warning, concat(parts...));
+}
+
+template <class... Parts>
+void error(const Parts&... parts) {
+  write(Level::error, concat(parts...));
+}
+
+}  // namespace lora::log

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "lora/core/scalar.hpp"
+
+namespace lora {
+
+/// Four 32-bit random words as a pure function of a 128-bit counter and a 64-bit key.
+/// Source   Salmon et al. 2011, Philox4x32-10
+inline constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t key) {
+  auto k0 = static_cast<std::uint32_t>(key);
+  auto k1 = static_cast<std::uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * counter[0];
+    const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * counter[2];
+    counter = {static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ k0, static_cast<std::uint32_t>(p1),
+               static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ k1, static_cast<std::uint32_t>(p0)};
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+/// Mixes words into a key: a key for (seed, purpose, …) that is unrelated to its neighbours'.
+/// Source   Steele et al. 2014, SplitMix64's finaliser
+template <class... Words>
+constexpr std::uint64_t mix_key(std::uint64_t seed, Words... words) {
+  const auto finalise = [](std::uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  };
+  std::uint64_t state = finalise(seed + 0x9E3779B97F4A7C15u);
+  ((state = finalise(state * 0x9E3779B97F4A7C15u + static_cast<std::uint64_t>(words) + 0x632BE59BD9B4E019u)), ...);
+  return state;
+}
+
+/// A sequence of random numbers with no state but its key and how many were drawn.
+class Random {
+ public:
+  explicit constexpr Random(std::uint64_t key) : key_(key) {}
+
+  constexpr std::uint32_t next() {
+    const std::uint64_t block = drawn_ / 4;
+    const auto lane = static_cast<std::size_t>(drawn_ % 4);
+    if (lane == 0) words_ = philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0}, key_);
+    ++drawn_;
+    return words_[lane];
+  }
+
+  /// Uniform in [0, 1), 24 bits: every value is exact in float32.
+  constexpr float uniform() { return static_cast<float>(next() >> 8) * 0x1p-24f; }
+
+  /// Uniform in [0, bound), bound > 0, without bias (Lemire 2019).
+  constexpr std::uint32_t below(std::uint32_t bound) {
+    std::uint64_t product = std::uint64_t{next()} * bound;
+    if (static_cast<std::uint32_t>(product) < bound) {
+      const std::uint32_t threshold = (0u - bound) % bound;
+      while (static_cast<std::uint32_t>(product) < threshold) product = std::uint64_t{next()} * bound;
+    }
+    return static_cast<std::uint32_t>(product >> 32);
+  }
+
+ private:
+  std::uint64_t key_;
+  std::uint64_t drawn_ = 0;
+  std::array<std::uint32_t, 4> words_{};
+};
+
+}  // namespace lora

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <bit>
+#include <complex>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "lora/core/error.hpp"
+
+namespace lora {
+
+/// Counts, extents and offsets. Signed, so that differences and reverse loops are safe.
+using Index = std::int64_t;
+
+/// Brain float: the upper half of a float32. Rounds to nearest, ties to even; NaN stays NaN.
+struct bf16 {
+  std::uint16_t bits;
+
+  bf16() = default;
+  constexpr explicit bf16(float value) : bits(0) {
+    const auto u = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
+    const std::uint32_t quiet = (u >> 16) | 0x40u;
+    bits = static_cast<std::uint16_t>((u & 0x7FFFFFFFu) > 0x7F800000u ? quiet : rounded);
+  }
+  constexpr explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+};
+
+/// IEEE half precision: a storage type only; arithmetic widens it first.
+struct f16 {
+  std::uint16_t bits;
+
+  f16() = default;
+  constexpr explicit f16(float value) : bits(0) {
+    const auto u = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t sign = (u >> 16) & 0x8000u;
+    const std::uint32_t magnitude = u & 0x7FFFFFFFu;
+    std::uint32_t half = 0;
+    if (magnitude > 0x7F800000u) {
+      half = 0x7E00u;
+    } else if (magnitude >= 0x477FF000u) {  // 65520 and above round to infinity
+      half = 0x7C00u;
+    } else if (magnitude >= 0x38800000u) {
+      half = (magnitude - 0x38000000u + 0xFFFu + ((magnitude >> 13) & 1u)) >> 13;
+    } else {  // subnormal: adding 0.5 aligns the mantissa, the float adder rounds to even
+      half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3F000000u;
+    }
+    bits = static_cast<std::uint16_t>(sign | half);
+  }
+  constexpr explicit operator float() const {
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
+    const std::uint32_t exponent = (bits >> 10) & 0x1Fu;
+    const std::uint32_t mantissa = bits & 0x3FFu;
+    if (exponent == 0x1F) return std::bit_cast<float>(sign | 0x7F800000u | (mantissa << 13));
+    if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+    const float tiny = static_cast<float>(mantissa) * 0x1p-24f;
+    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(tiny));
+  }
+};
+
+/// How the elements of a stored tensor are encoded. The q types are GGUF's blocks of 32 values in one row.
+enum class DType : std::uint8_t { f32, bf16, f16, f64, q8_0, q4_0, q4_1, i64, i32, i16, i8, u8 };
+
+/// What a type is called in messages.
+constexpr std::string_view name_of(DType dtype) {
+  constexpr std::string_view names[] = {"F32",  "BF16", "F16", "F64", "Q8_0", "Q4_0",
+                                        "Q4_1", "I64",  "I32", "I16", "I8",   "U8"};
+  return names[static_cast<std::size_t>(dtype)];
+}
+
+/// Elements that are encoded together: 32 for the quantised types, else 1.
+constexpr Index block_elements(DType dtype) {
+  return dtype == DType::q8_0 || dtype == DType::q4_0 || dtype == DType::q4_1 ? 32 : 1;
+}
+
+/// Bytes of one block of `block_elements(dtype)` values.
+constexpr Index block_bytes(DType dtype) {
+  constexpr Index bytes[] = {4, 2, 2, 8, 34, 18, 20, 8, 4, 2, 1, 1};
+  return bytes[static_cast<std::size_t>(dtype)];
+}
+
+/// Bytes of `count` elements, a whole number of blocks.
+constexpr Index bytes_of(DType dtype, Index count) { return count / block_elements(dtype) * block_bytes(dtype); }
+
+namespace detail {
+
+template <class T>
+struct ScalarTraits;
+template <>
+struct ScalarTraits<float> {
+  using Accum = float;
+  static constexpr DType dtype = DType::f32;
+};
+template <>
+struct ScalarTraits<bf16> {
+  using Accum = float;
+  static constexpr DType dtype = DType::bf16;
+};
+template <>
+struct ScalarTraits<f16> {
+  using Accum = float;
+  static constexpr DType dtype = DType::f16;
+};
+template <>
+struct ScalarTraits<double> {
+  using Accum = double;
+  static constexpr DType dtype = DType::f64;
+};
+template <>
+struct ScalarTraits<std::complex<double>> {  // complex-step gradient checks only; never stored in a file
+  using Accum = std::complex<double>;
+};
+
+}  // namespace detail
+
+/// What sums of T are formed in: float for float and bf16, T itself in the checks with double and complex<double>.
+template <class T>
+using Accum = typename detail::ScalarTraits<std::remove_const_t<T>>::Accum;
+
+/// The DType of T; absent for complex<double>.
+template <class T>
+constexpr DType dtype_of = detail::ScalarTraits<std::remove_const_t<T>>::dtype;
+
+template <class T>
+concept HasDType = requires { detail::ScalarTraits<std::remove_const_t<T>>::dtype; };
+
+/// True where a stored tensor of this dtype holds exactly T's bits.
+template <class T>
+constexpr bool stores(DType dtype) {
+  if constexpr (HasDType<T>) {
+    return dtype == dtype_of<T>;
+  } else {
+    return false;
+  }
+}
+
+}  // namespace lora
