@@ -8,9 +8,9 @@
 
 /// Debug builds check what release builds promise: assertions and the arena's guard bands.
 #ifndef LORA_DEBUG
-#ifdef NDEBUG
-#define LORA_DEBUG 0
-#else
-#define LORA_DEBUG 1
-#endif
+#  ifdef NDEBUG
+#    define LORA_DEBUG 0
+#  else
+#    define LORA_DEBUG 1
+#  endif
 #endif

@@ -49,14 +49,16 @@ namespace detail {
 
 inline void append(std::string& text, std::string_view part) { text += part; }
 inline void append(std::string& text, char part) { text += part; }
-inline void append(std::string& text, bool part) { text += part ? "true" : "false"; }
 
 template <class N>
-  requires(std::integral<N> || std::floating_point<N>)
-void append(std::string& text, N part) {
-  char digits[64];
-  const auto end = std::to_chars(digits, digits + sizeof digits, part).ptr;
-  text.append(digits, end);
+requires(std::integral<N> || std::floating_point<N>) void append(std::string& text, N part) {
+  if constexpr (std::same_as<N, bool>) {
+    text += part ? "true" : "false";
+  } else {
+    char digits[64];
+    const auto end = std::to_chars(digits, digits + sizeof digits, part).ptr;
+    text.append(digits, end);
+  }
 }
 
 }  // namespace detail

@@ -45,7 +45,8 @@ class Random {
   constexpr std::uint32_t next() {
     const std::uint64_t block = drawn_ / 4;
     const auto lane = static_cast<std::size_t>(drawn_ % 4);
-    if (lane == 0) words_ = philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0}, key_);
+    if (lane == 0)
+      words_ = philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0}, key_);
     ++drawn_;
     return words_[lane];
   }

@@ -123,7 +123,9 @@ template <class T>
 constexpr DType dtype_of = detail::ScalarTraits<std::remove_const_t<T>>::dtype;
 
 template <class T>
-concept HasDType = requires { detail::ScalarTraits<std::remove_const_t<T>>::dtype; };
+concept HasDType = requires {
+  detail::ScalarTraits<std::remove_const_t<T>>::dtype;
+};
 
 /// True where a stored tensor of this dtype holds exactly T's bits.
 template <class T>
