@@ -1,0 +1,109 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lora/core/scalar.hpp"
+
+namespace lora::train {
+
+/// Every setting of every command, one flat set as in the file that a user writes. What a key means, which values it
+/// takes and which command knows it stands in keys.hpp, once.
+///
+/// An empty text or optional is "not given": the model, the template or the machine then decides.
+struct Config {
+  // model
+  std::string model_name_or_path;
+  std::string adapter_name_or_path;
+  std::string device = "auto";
+  std::string dtype = "auto";
+  std::string template_name = "auto";  // key: template
+  std::optional<bool> enable_thinking;
+  std::optional<double> rope_theta;
+  std::vector<Index> no_rope_layers;
+
+  // data
+  std::vector<std::string> dataset;
+  std::vector<std::string> eval_dataset;
+  double val_size = 0;  // below 1 a fraction, else a count
+  Index cutoff_len = 2048;
+  bool train_on_prompt = false;
+  bool train_on_last_turn_only = false;
+  std::optional<Index> max_samples;
+  bool shuffle = true;
+  std::string text_column = "text";
+  Index preview = 0;
+
+  // adapter
+  std::string finetuning_type = "lora";
+  Index lora_rank = 8;
+  std::optional<double> lora_alpha;
+  double lora_dropout = 0;
+  std::vector<std::string> lora_target = {"all"};
+  bool use_rslora = false;
+
+  // batch
+  Index per_device_train_batch_size = 1;
+  Index gradient_accumulation_steps = 8;
+  Index per_device_eval_batch_size = 8;
+
+  // optimizer
+  double learning_rate = 2e-4;
+  double num_train_epochs = 3;
+  Index max_steps = -1;
+  std::string lr_scheduler_type = "linear";
+  Index warmup_steps = 0;
+  double warmup_ratio = 0;
+  double weight_decay = 0;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_epsilon = 1e-8;
+  double max_grad_norm = 1;
+
+  // memory
+  bool gradient_checkpointing = false;
+
+  // run
+  std::string output_dir;
+  Index seed = 42;
+  Index logging_steps = 10;
+  Index save_steps = 500;
+  std::optional<Index> save_total_limit;
+  std::optional<Index> eval_steps;
+  bool load_best_model_at_end = false;
+  std::string resume_from_checkpoint;  // "auto" or a path
+  bool overwrite_output_dir = false;
+  std::optional<Index> threads;
+
+  // eval and generate
+  bool predict = false;
+  std::string prompt;
+  std::string output_file;
+  Index max_new_tokens = 256;
+  double temperature = 0;
+  double top_p = 1;
+  Index top_k = 0;
+  std::vector<std::string> stop;
+
+  // merge
+  std::string max_shard_size = "5GB";
+
+  // tokenize
+  std::string text;
+  std::string file;
+  bool add_generation_prompt = false;
+
+  /// The keys that the user gave, in the file or on the command line.
+  std::set<std::string, std::less<>> given;
+
+  /// Tells a default from the same value given: what an adapter's own file says yields only to the former.
+  bool is_given(std::string_view key) const { return given.find(key) != given.end(); }
+
+  double resolved_lora_alpha() const { return lora_alpha.value_or(2.0 * static_cast<double>(lora_rank)); }
+};
+
+}  // namespace lora::train
