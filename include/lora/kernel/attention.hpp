@@ -1,0 +1,104 @@
+#pragma once
+
+#include <span>
+
+#include "lora/tensor/view.hpp"
+
+namespace lora::kernel {
+
+/// Rows [begin, end) of one sequence.
+struct Segment {
+  Index begin = 0;
+  Index end = 0;
+  Index size() const { return end - begin; }
+};
+
+/// The extents that attention can't read off its operands.
+struct AttentionShape {
+  Index heads = 0;     ///< H
+  Index kv_heads = 0;  ///< G, a divisor of H; query head h reads key head h / (H / G)
+  Index width = 0;     ///< C
+  double scale = 1;    ///< of the scores, usually C^(−½)
+};
+
+/// A backend specialises it with run, backward and a type Saved<T> that holds what its own backward needs.
+template <class D>
+struct Attention;
+
+template <class D, class T>
+using AttentionSaved = typename Attention<D>::template Saved<T>;
+
+template <class D, class T>
+concept HasAttention = requires(D& dev, AttentionShape shape, View<D, const T> x, View<D, T> y,
+                                std::span<const Segment> rows, AttentionSaved<D, T> saved) {
+  Attention<D>::run(dev, shape, x, x, x, rows, rows, y, &saved);
+  Attention<D>::backward(dev, shape, x, x, x, x, rows, saved, x, y, y, y);
+  { Attention<D>::template save<T>(dev, Index{}, Index{}) } -> std::same_as<AttentionSaved<D, T>>;
+};
+
+/// Memory for what backward needs of N rows and H heads, at the arena's low end.
+template <class T, class D>
+AttentionSaved<D, T> save_attention(D& dev, Index rows, Index heads) {
+  return Attention<D>::template save<T>(dev, rows, heads);
+}
+
+namespace detail {
+
+template <class D, class Q, class K>
+void check_attention(std::string_view operation, const AttentionShape& shape, const View<D, Q>& q, const View<D, K>& k,
+                     std::span<const Segment> queries, std::span<const Segment> keys) {
+  if (shape.kv_heads <= 0 || shape.heads % shape.kv_heads != 0)
+    fail<ShapeError>("[", operation, "] ", shape.heads, " heads can't share ", shape.kv_heads, " key heads");
+  expect_shape(operation, "q", q, q.rows(), shape.heads * shape.width);
+  expect_shape(operation, "k", k, k.rows(), shape.kv_heads * shape.width);
+  if (queries.size() != keys.size())
+    fail<ShapeError>("[", operation, "] ", queries.size(), " query segments but ", keys.size(), " key segments");
+  for (std::size_t b = 0; b < queries.size(); ++b) {
+    const auto &q_rows = queries[b], &k_rows = keys[b];
+    if (q_rows.begin < 0 || q_rows.size() < 0 || q_rows.end > q.rows() || k_rows.begin < 0 ||
+        k_rows.size() < q_rows.size() || k_rows.end > k.rows())
+      fail<ShapeError>("[", operation, "] segment ", b, ": query rows ", q_rows.begin, "..", q_rows.end, " of ",
+                       q.rows(), ", key rows ", k_rows.begin, "..", k_rows.end, " of ", k.rows());
+  }
+}
+
+}  // namespace detail
+
+/// Causal attention within each segment; segments do not see each other.
+///   out_i = Σ_j p_ij v_j,   p_i = softmax_j(scale · q_i · k_j),   j ≤ i + (keys − queries of the segment)
+/// Shapes   q, out (N, H·C) · k, v (M, G·C); queries[b] are rows of q, keys[b] rows of k; the last query of a segment
+/// sees
+///          its last key, so that M > N serves decoding with a cache
+/// Writes   out (rows of no segment stay untouched), *saved (nullptr: nothing is kept)
+/// Source   Vaswani et al. 2017; Dao et al. 2022 for tiles without an (S, S) matrix; Ainslie et al. 2023 for shared
+/// heads
+template <class D, class T>
+void attention(D& dev, const AttentionShape& shape, View<D, const T> q, ConstView<D, T> k, ConstView<D, T> v,
+               std::span<const Segment> queries, std::span<const Segment> keys, OutView<D, T> out,
+               AttentionSaved<D, T>* saved) {
+  static_assert(HasAttention<D, T>, "include lora/<backend>/kernels.hpp");
+  detail::check_attention("attention", shape, q, k, queries, keys);
+  expect_shape("attention", "v", v, k.rows(), k.cols());
+  expect_shape("attention", "out", out, q.rows(), q.cols());
+  Attention<D>::run(dev, shape, q, k, v, queries, keys, out, saved);
+}
+
+/// The gradients of attention where keys and queries are the same rows.
+/// Shapes   dout, dq as q · dk, dv as k
+/// Writes   dq, dk, dv overwritten; dq may share memory with q, dk with k and dv with v only if the backend says so
+template <class D, class T>
+void attention_backward(D& dev, const AttentionShape& shape, View<D, const T> q, ConstView<D, T> k, ConstView<D, T> v,
+                        ConstView<D, T> out, std::span<const Segment> segments, const AttentionSaved<D, T>& saved,
+                        ConstView<D, T> dout, OutView<D, T> dq, OutView<D, T> dk, OutView<D, T> dv) {
+  static_assert(HasAttention<D, T>, "include lora/<backend>/kernels.hpp");
+  detail::check_attention("attention_backward", shape, q, k, segments, segments);
+  expect_shape("attention_backward", "v", v, k.rows(), k.cols());
+  expect_shape("attention_backward", "out", out, q.rows(), q.cols());
+  expect_shape("attention_backward", "dout", dout, q.rows(), q.cols());
+  expect_shape("attention_backward", "dq", dq, q.rows(), q.cols());
+  expect_shape("attention_backward", "dk", dk, k.rows(), k.cols());
+  expect_shape("attention_backward", "dv", dv, k.rows(), k.cols());
+  Attention<D>::backward(dev, shape, q, k, v, out, segments, saved, dout, dq, dk, dv);
+}
+
+}  // namespace lora::kernel

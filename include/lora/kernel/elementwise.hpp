@@ -1,0 +1,79 @@
+#pragma once
+
+#include "lora/tensor/view.hpp"
+
+namespace lora::kernel {
+
+/// The random choices of one dropout: column j of the row at (place, position) is kept if
+///   philox(counter = (j / 4, position, place, 0), key)[j mod 4] ≥ p · 2³²,   and then scaled by 1 / (1 − p)
+/// so that the mask depends neither on how a step is split nor on recomputation.
+struct Dropout {
+  double p = 0;
+  std::uint64_t key = 0;  ///< of seed, step and module
+};
+
+template <class D>
+struct Elementwise;
+
+template <class D, class T>
+concept HasElementwise = requires(D& dev, View<D, const T> x, View<D, T> y, View<D, Accum<T>> wide,
+                                  View<D, const std::int32_t> index) {
+  Elementwise<D>::fill(dev, y, 0.0);
+  Elementwise<D>::convert(dev, x, y, 1.0, false);
+  Elementwise<D>::convert(dev, x, wide, 1.0, false);
+  Elementwise<D>::convert(dev, View<D, const Accum<T>>(wide), y, 1.0, false);
+  Elementwise<D>::add_bias(dev, View<D, const Accum<T>>(wide), y);
+  Elementwise<D>::gather_rows(dev, x, index, y);
+  Elementwise<D>::scatter_rows(dev, x, index, y);
+  Elementwise<D>::dropout(dev, Dropout{}, x, index, index, y, false);
+};
+
+/// y = value everywhere.
+template <class D, class T>
+void fill(D& dev, View<D, T> y, double value) {
+  Elementwise<D>::fill(dev, y, value);
+}
+
+/// y = scale · x  (+ y if accumulate), rounded to y's type. Shapes alike; y may be x where the types are the same.
+template <class D, class From, class To>
+void convert(D& dev, View<D, From> x, View<D, To> y, double scale = 1, bool accumulate = false) {
+  expect_shape("convert", "y", y, x.rows(), x.cols());
+  Elementwise<D>::convert(dev, View<D, const From>(x), y, scale, accumulate);
+}
+
+/// y_ij += bias_j. Shapes   bias (O) · y (N, O)
+template <class D, class T>
+void add_bias(D& dev, ConstView<D, Accum<T>> bias, View<D, T> y) {
+  expect_shape("add_bias", "bias", bias, 1, y.cols());
+  Elementwise<D>::add_bias(dev, bias, y);
+}
+
+/// y_i = x_{index_i}. Shapes   x (M, E) · index (n) · y (n, E)
+template <class D, class T>
+void gather_rows(D& dev, View<D, const T> x, ConstView<D, std::int32_t> index, OutView<D, T> y) {
+  expect_shape("gather_rows", "index", index, 1, y.rows());
+  expect_shape("gather_rows", "y", y, y.rows(), x.cols());
+  Elementwise<D>::gather_rows(dev, x, index, y);
+}
+
+/// y_{index_i} = x_i; other rows of y stay. Shapes   x (n, E) · index (n), no value twice · y (M, E)
+template <class D, class T>
+void scatter_rows(D& dev, View<D, const T> x, ConstView<D, std::int32_t> index, OutView<D, T> y) {
+  expect_shape("scatter_rows", "index", index, 1, x.rows());
+  expect_shape("scatter_rows", "x", x, x.rows(), y.cols());
+  Elementwise<D>::scatter_rows(dev, x, index, y);
+}
+
+/// y = mask ∘ x / (1 − p)  (+ y if accumulate). Its backward is itself on the gradient.
+/// Shapes   x, y (N, I) · places, positions (N)
+template <class D, class T>
+void dropout(D& dev, const Dropout& rule, View<D, const T> x, ConstView<D, std::int32_t> places,
+             ConstView<D, std::int32_t> positions, OutView<D, T> y, bool accumulate = false) {
+  static_assert(HasElementwise<D, T>, "include lora/<backend>/kernels.hpp");
+  expect_shape("dropout", "places", places, 1, x.rows());
+  expect_shape("dropout", "positions", positions, 1, x.rows());
+  expect_shape("dropout", "y", y, x.rows(), x.cols());
+  Elementwise<D>::dropout(dev, rule, x, places, positions, y, accumulate);
+}
+
+}  // namespace lora::kernel

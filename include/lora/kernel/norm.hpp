@@ -1,0 +1,49 @@
+#pragma once
+
+#include "lora/tensor/view.hpp"
+
+namespace lora::kernel {
+
+template <class D>
+struct RmsNorm;
+
+template <class D, class T>
+concept HasRmsNorm = requires(D& dev, View<D, const T> x, View<D, const Accum<T>> weight, View<D, T> y,
+                              View<D, Accum<T>> rstd) {
+  RmsNorm<D>::run(dev, x, weight, 1e-6, y, rstd);
+  RmsNorm<D>::backward(dev, x, weight, View<D, const Accum<T>>(rstd), x, y, true);
+};
+
+/// y = x · rstd ∘ w,   rstd = (mean(x²) + eps)^(−½),   over each group of C adjacent columns
+/// Shapes   x, y (N, K·C) · weight (C) · rstd (N, K); K = 1 for a layer's norm, K = heads for q and k norms
+/// Types    sums in Accum<T>; y rounded to T once
+/// Writes   y (may be x), rstd (empty: not wanted)
+/// Source   Zhang and Sennrich 2019
+template <class D, class T>
+void rms_norm(D& dev, View<D, const T> x, ConstView<D, Accum<T>> weight, double eps, OutView<D, T> y,
+              OutView<D, Accum<T>> rstd) {
+  static_assert(HasRmsNorm<D, T>, "include lora/<backend>/kernels.hpp");
+  if (weight.cols() == 0 || x.cols() % weight.cols() != 0)
+    fail<ShapeError>("[rms_norm] x is ", to_string(x.shape()), " but the weight has ", weight.cols(), " columns");
+  expect_shape("rms_norm", "y", y, x.rows(), x.cols());
+  if (!rstd.empty()) expect_shape("rms_norm", "rstd", rstd, x.rows(), x.cols() / weight.cols());
+  RmsNorm<D>::run(dev, x, weight, eps, y, rstd);
+}
+
+/// dx = rstd · (w ∘ dy − x · rstd² · mean(w ∘ dy ∘ x))   (+ dx if accumulate), per group
+/// Shapes   as in rms_norm; dy, dx as x
+/// Writes   dx overwritten, or added to; it may be dy
+template <class D, class T>
+void rms_norm_backward(D& dev, View<D, const T> x, ConstView<D, Accum<T>> weight, ConstView<D, Accum<T>> rstd,
+                       ConstView<D, T> dy, OutView<D, T> dx, bool accumulate) {
+  static_assert(HasRmsNorm<D, T>, "include lora/<backend>/kernels.hpp");
+  if (weight.cols() == 0 || x.cols() % weight.cols() != 0)
+    fail<ShapeError>("[rms_norm_backward] x is ", to_string(x.shape()), " but the weight has ", weight.cols(),
+                     " columns");
+  expect_shape("rms_norm_backward", "rstd", rstd, x.rows(), x.cols() / weight.cols());
+  expect_shape("rms_norm_backward", "dy", dy, x.rows(), x.cols());
+  expect_shape("rms_norm_backward", "dx", dx, x.rows(), x.cols());
+  RmsNorm<D>::backward(dev, x, weight, rstd, dy, dx, accumulate);
+}
+
+}  // namespace lora::kernel

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "lora/core/assert.hpp"
+#include "lora/core/config.hpp"
+#include "lora/core/error.hpp"
+#include "lora/core/scalar.hpp"
+#include "lora/tensor/view.hpp"
+
+namespace lora {
+
+/// A stack with two ends over one region of device memory. What a forward pass saves for its backward pass grows from
+/// the low end and is released in reverse; scratch of a scope grows from the high end. Every piece begins on 64 bytes,
+/// since the order of vectorised sums, and so their bits, depends on alignment.
+///
+/// Debug builds put a guard band behind every piece of host-readable memory and check it when the piece is released.
+class Arena {
+ public:
+  static constexpr std::size_t alignment = 64;
+
+  /// Memory belongs to the device, which outlives the arena. `readable`: host code may look at it.
+  Arena(void* memory, std::size_t bytes, bool readable)
+      : base_(static_cast<std::byte*>(memory)),
+        capacity_(bytes / alignment * alignment),
+        high_(capacity_),
+        guarded_(LORA_DEBUG && readable) {}
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  /// Where the low end stands; `release` goes back to it.
+  std::size_t mark() const { return low_; }
+
+  /// Releases all that was saved after `mark`.
+  void release(std::size_t mark) {
+    LORA_ASSERT(mark <= low_);
+    check_guards(mark, low_);
+    low_ = mark;
+  }
+
+  void* save(std::size_t bytes) {
+    const std::size_t size = padded(bytes);
+    require(size);
+    std::byte* piece = base_ + low_;
+    low_ += size;
+    note_peak();
+    put_guard(piece, size);
+    return piece;
+  }
+
+  /// Scratch that lives as long as the scope; scopes nest.
+  class Scope {
+   public:
+    explicit Scope(Arena& arena) : arena_(arena), mark_(arena.high_) {}
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    ~Scope() {
+      arena_.check_guards(arena_.high_, mark_);
+      arena_.high_ = mark_;
+    }
+
+   private:
+    Arena& arena_;
+    std::size_t mark_;
+  };
+
+  void* scratch(std::size_t bytes) {
+    const std::size_t size = padded(bytes);
+    require(size);
+    high_ -= size;
+    note_peak();
+    put_guard(base_ + high_, size);
+    return base_ + high_;
+  }
+
+  std::size_t capacity() const { return capacity_; }
+  std::size_t saved_bytes() const { return low_; }
+  std::size_t scratch_bytes() const { return capacity_ - high_; }
+  /// The most that each end ever held; together the memory that the arena has touched.
+  std::size_t peak_saved() const { return peak_low_; }
+  std::size_t peak_scratch() const { return peak_high_; }
+  std::size_t peak() const { return peak_low_ + peak_high_; }
+
+ private:
+  static constexpr unsigned char pattern = 0xA5;
+  // In debug builds a piece is [payload | band of 56 bytes | size of the piece, 8 bytes], so that bands can be walked.
+  static constexpr std::size_t band = alignment;
+
+  std::size_t padded(std::size_t bytes) const {
+    const std::size_t payload = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+    return payload + (guarded_ ? band : 0);
+  }
+  void require(std::size_t size) const {
+    if (size > high_ - low_)
+      fail<DeviceError>("[arena] ", size, " bytes do not fit: ", high_ - low_, " of ", capacity_,
+                        " are free; use smaller micro-batches or gradient checkpointing");
+  }
+  void note_peak() {
+    peak_low_ = std::max(peak_low_, low_);
+    peak_high_ = std::max(peak_high_, capacity_ - high_);
+  }
+  void put_guard(std::byte* piece, std::size_t size) const {
+    if (!guarded_) return;
+    std::memset(piece, 0xFF, size - band);  // NaN in every float type: what is read before it is written shows
+    std::memset(piece + size - band, pattern, band - sizeof size);
+    std::memcpy(piece + size - sizeof size, &size, sizeof size);
+  }
+  void check_guards(std::size_t begin, std::size_t end) const {
+    if (!guarded_) return;
+    while (end > begin) {
+      std::size_t size = 0;
+      std::memcpy(&size, base_ + end - sizeof size, sizeof size);
+      bool whole = size >= band && size <= end - begin;
+      for (std::size_t i = sizeof size + 1; whole && i <= band; ++i) whole = base_[end - i] == std::byte{pattern};
+      LORA_ASSERT(whole && "a kernel wrote past its scratch or saved memory");
+      end -= size;
+    }
+  }
+
+  std::byte* base_;
+  std::size_t capacity_;
+  std::size_t low_ = 0;
+  std::size_t high_;
+  std::size_t peak_low_ = 0;
+  std::size_t peak_high_ = 0;
+  bool guarded_;
+};
+
+/// (rows, cols) of T at the arena's low end: kept until released.
+template <class T, class D>
+View<D, T> save(D& dev, Index rows, Index cols) {
+  return {static_cast<T*>(dev.arena().save(static_cast<std::size_t>(rows * cols) * sizeof(T))), rows, cols};
+}
+
+/// (rows, cols) of T at the arena's high end: gone with the enclosing Arena::Scope.
+template <class T, class D>
+View<D, T> scratch(D& dev, Index rows, Index cols) {
+  return {static_cast<T*>(dev.arena().scratch(static_cast<std::size_t>(rows * cols) * sizeof(T))), rows, cols};
+}
+
+}  // namespace lora

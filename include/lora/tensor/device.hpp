@@ -1,0 +1,26 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <string>
+
+namespace lora {
+
+class Arena;
+
+/// Where tensors live and kernels run: an object with its threads or stream and its arena, passed first to every call.
+/// Calls may be asynchronous: results are defined after `synchronize()` or a copy to the host. Freeing is ordered after
+/// the work that was queued before it.
+template <class D>
+concept Device = requires(D& dev, void* memory, const void* source, std::size_t bytes) {
+  { dev.allocate(bytes) } -> std::same_as<void*>;  // 64-byte aligned; throws DeviceError
+  { dev.free(memory, bytes) }
+  noexcept;
+  dev.copy_from_host(memory, source, bytes);
+  dev.copy_to_host(memory, source, bytes);  // waits until the copy is done
+  dev.synchronize();
+  { dev.arena() } -> std::same_as<Arena&>;
+  { dev.describe() } -> std::convertible_to<std::string>;
+};
+
+}  // namespace lora

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+#include "lora/core/assert.hpp"
+#include "lora/core/shape.hpp"
+
+namespace lora {
+
+/// Somebody else's matrix on device D: rows of `cols` adjacent elements, `stride` elements from row to row. A vector
+/// (n) is a matrix (1, n). An empty view (no memory) says "not wanted" where a kernel allows it.
+template <class D, class T>
+class View {
+ public:
+  using Element = T;
+
+  constexpr View() = default;
+  constexpr View(T* data, Index rows, Index cols, Index stride)
+      : data_(data), rows_(rows), cols_(cols), stride_(stride) {
+    LORA_ASSERT(rows >= 0 && cols >= 0 && stride >= cols);
+  }
+  constexpr View(T* data, Index rows, Index cols) : View(data, rows, cols, cols) {}
+  constexpr View(T* data, Index size) : View(data, 1, size, size) {}
+
+  /// A view of what may be written is a view of what may be read.
+  template <class U>
+  requires(std::same_as<const U, T> && !std::same_as<U, T>) constexpr View(const View<D, U>& other)
+      : data_(other.data()), rows_(other.rows()), cols_(other.cols()), stride_(other.stride()) {}
+
+  constexpr T* data() const { return data_; }
+  constexpr Index rows() const { return rows_; }
+  constexpr Index cols() const { return cols_; }
+  constexpr Index stride() const { return stride_; }
+  constexpr Index size() const { return rows_ * cols_; }
+  constexpr bool empty() const { return data_ == nullptr; }
+  constexpr bool contiguous() const { return stride_ == cols_ || rows_ <= 1; }
+  constexpr Shape shape() const { return {rows_, cols_}; }
+
+  /// The start of row i; device memory, to be read by kernels only.
+  constexpr T* row(Index i) const {
+    LORA_ASSERT(i >= 0 && i < rows_);
+    return data_ + i * stride_;
+  }
+
+  constexpr View row_slice(Index begin, Index count) const {
+    LORA_ASSERT(begin >= 0 && count >= 0 && begin + count <= rows_);
+    return View(data_ + begin * stride_, count, cols_, stride_);
+  }
+  constexpr View col_slice(Index begin, Index count) const {
+    LORA_ASSERT(begin >= 0 && count >= 0 && begin + count <= cols_);
+    return View(data_ + begin, rows_, count, stride_);
+  }
+  /// The same memory as one row; only of a contiguous view.
+  constexpr View flat() const {
+    LORA_ASSERT(contiguous());
+    return View(data_, 1, size(), size());
+  }
+
+ private:
+  T* data_ = nullptr;
+  Index rows_ = 0;
+  Index cols_ = 0;
+  Index stride_ = 0;
+};
+
+/// Read-only view, the type of every kernel's input. In a non-deduced context, so that writable views convert.
+template <class D, class T>
+using ConstView = std::type_identity_t<View<D, const T>>;
+
+/// Writable view in a non-deduced context.
+template <class D, class T>
+using OutView = std::type_identity_t<View<D, T>>;
+
+/// Throws unless the view has this shape. `operation` is the kernel, `name` the operand.
+template <class D, class T>
+void expect_shape(std::string_view operation, std::string_view name, const View<D, T>& view, Index rows, Index cols) {
+  if (view.rows() == rows && view.cols() == cols) return;
+  fail<ShapeError>("[", operation, "] ", name, " is ", to_string(view.shape()), " but ", to_string(Shape{rows, cols}),
+                   " was expected");
+}
+
+}  // namespace lora
