@@ -1,8 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -97,8 +97,10 @@ struct Config {
   std::string file;
   bool add_generation_prompt = false;
 
-  /// The keys that the user gave, in the file or on the command line.
-  std::set<std::string, std::less<>> given;
+  enum class Origin { file, command_line };
+
+  /// The keys that the user gave, and where; the command line where both do.
+  std::map<std::string, Origin, std::less<>> given;
 
   /// Tells a default from the same value given: what an adapter's own file says yields only to the former.
   bool is_given(std::string_view key) const { return given.find(key) != given.end(); }
