@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Proves the floors of include/lora (docs/design.md, section 2) and that third-party headers stay in their rooms.
+
+A header includes only lower floors or its own folder; the doors on top may include everything, and nothing includes
+them. Prints a line for each offence and exits 1 if there is one. `--self-test` checks the checker.
+"""
+import argparse
+import pathlib
+import re
+import sys
+import tempfile
+
+FLOORS = {
+    "core": 0,
+    "tensor": 1,
+    "io": 2, "kernel": 2, "comm": 2,
+    "cpu": 3, "ascend": 3, "nn": 3,
+    "model": 4, "data": 4, "optim": 4,
+    "train": 5,
+}  # fmt: skip
+DOORS = {"trainer.hpp", "lora.hpp", "instantiate.hpp"}
+
+# An include that matches the pattern is allowed only in a file whose path (from the root) matches the room.
+ROOMS = [
+    (r"Eigen/|unsupported/Eigen", r"include/lora/cpu/"),
+    (r"(oneapi/)?dnnl", r"include/lora/cpu/"),
+    (r"nlohmann/", r"include/lora/io/json\.hpp$"),
+    (r"sentencepiece", r"include/lora/io/tokenizer"),
+    (r"mpi\.h$", r"include/lora/comm/mpi"),
+    (r"(acl|aclnn|aclnnop|hccl)/", r"include/lora/ascend/acl"),
+    (r"CLI/", r"examples/"),
+    (r"doctest/", r"tests/"),
+    (r"benchmark/", r"bench/"),
+]
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def includes(path):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        match = INCLUDE.match(line)
+        if match:
+            yield number, match.group(1), match.group(2)
+
+
+def offences(root):
+    headers = sorted((root / "include" / "lora").rglob("*.hpp"))
+    if not headers:
+        yield f"{root}: no headers under include/lora"
+    graph = {}
+    for path in headers:
+        place = path.relative_to(root).as_posix()
+        inside = path.relative_to(root / "include" / "lora").as_posix()
+        folder = inside.split("/")[0] if "/" in inside else None
+        if folder is None and inside not in DOORS:
+            yield f"{place}: a header on top is a door, and the doors are {', '.join(sorted(DOORS))}"
+        if folder is not None and folder not in FLOORS:
+            yield f"{place}: {folder}/ is on no floor"
+            continue
+        if not any(line.strip() == "#pragma once" for line in path.read_text(encoding="utf-8").splitlines()):
+            yield f"{place}: no '#pragma once'"
+        graph[inside] = []
+        for number, quote, name in includes(path):
+            where = f"{place}:{number}"
+            if quote == '"' and not name.startswith("lora/"):
+                yield f'{where}: include "lora/...", not "{name}"'
+            if not name.startswith("lora/"):
+                continue
+            target = name[len("lora/"):]
+            if not (root / "include" / "lora" / target).is_file():
+                yield f"{where}: {name} does not exist"
+                continue
+            graph[inside].append(target)
+            if "/" not in target:
+                if folder is not None:
+                    yield f"{where}: {name} is a door; nothing includes a door"
+                continue
+            other = target.split("/")[0]
+            if folder is None or other == folder or other not in FLOORS:
+                continue
+            if FLOORS[other] >= FLOORS[folder]:
+                side = "on the same floor as" if FLOORS[other] == FLOORS[folder] else "above"
+                yield f"{where}: {name} is {side} {folder}/"
+    yield from cycles(graph)
+    for area in ("include", "examples", "tests", "bench"):
+        for path in sorted((root / area).rglob("*.[hc]pp")):
+            place = path.relative_to(root).as_posix()
+            for number, _, name in includes(path):
+                for pattern, room in ROOMS:
+                    if re.match(pattern, name) and not re.match(room, place) and not allowed(place, pattern):
+                        yield f"{place}:{number}: <{name}> belongs only in {room}"
+
+
+def allowed(place, pattern):
+    """Tests may use a third-party header as an independent oracle, except in the programs that show the library."""
+    return place.startswith("tests/") and not pattern.startswith("CLI")
+
+
+def cycles(graph):
+    done = set()
+    for start in graph:
+        stack = [(start, iter(graph[start]))]
+        path = [start]
+        while stack:
+            node, rest = stack[-1]
+            step = next(rest, None)
+            if step is None:
+                done.add(node)
+                stack.pop()
+                path.pop()
+            elif step in path:
+                yield "cycle: " + " -> ".join(path[path.index(step):] + [step])
+            elif step not in done:
+                path.append(step)
+                stack.append((step, iter(graph.get(step, []))))
+
+
+def self_test():
+    good = {
+        "core/a.hpp": "",
+        "tensor/b.hpp": "#include <lora/core/a.hpp>\n",
+        "cpu/c.hpp": "#include <Eigen/Core>\n#include <lora/tensor/b.hpp>\n",
+        "nn/d.hpp": "#include <lora/tensor/b.hpp>\n",
+        "lora.hpp": "#include <lora/nn/d.hpp>\n#include <lora/cpu/c.hpp>\n",
+    }
+    bad = [
+        ("core/a.hpp", "#include <lora/tensor/b.hpp>\n", "is above core/"),
+        ("nn/d.hpp", "#include <lora/cpu/c.hpp>\n", "on the same floor as nn/"),
+        ("nn/d.hpp", "#include <lora/lora.hpp>\n", "is a door"),
+        ("nn/d.hpp", '#include "d.hpp"\n', "not \"d.hpp\""),
+        ("nn/d.hpp", "#include <lora/nn/none.hpp>\n", "does not exist"),
+        ("nn/d.hpp", "#include <lora/nn/d.hpp>\n", "cycle: nn/d.hpp -> nn/d.hpp"),
+        ("nn/d.hpp", "#  include <Eigen/Dense>\n", "belongs only in include/lora/cpu/"),
+        ("io/gguf.hpp", "#include <nlohmann/json.hpp>\n", "belongs only in include/lora/io/json"),
+        ("core/a.hpp", "#include <dnnl.hpp>\n", "belongs only in include/lora/cpu/"),
+        ("io/json.hpp", "#include <sentencepiece_processor.h>\n", "belongs only in include/lora/io/tokenizer"),
+        ("comm/communicator.hpp", "#include <mpi.h>\n", "belongs only in include/lora/comm/mpi"),
+        ("train/x.hpp", "#include <CLI/CLI.hpp>\n", "belongs only in examples/"),
+        ("attic/x.hpp", "", "is on no floor"),
+        ("more.hpp", "", "a header on top is a door"),
+    ]
+
+    def check(files):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, text in files.items():
+                path = root / "include" / "lora" / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("#pragma once\n" + text, encoding="utf-8")
+            return list(offences(root))
+
+    failures = [f"clean tree: {line}" for line in check(good)]
+    for name, text, phrase in bad:
+        found = check({**good, name: text})
+        if not any(phrase in line for line in found):
+            failures.append(f"{name} with {text!r}: expected '{phrase}', got {found}")
+    return failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--self-test", action="store_true", help="check the checker on made-up trees")
+    arguments = parser.parse_args()
+    root = pathlib.Path(__file__).resolve().parent.parent
+    found = self_test() if arguments.self_test else list(offences(root))
+    for line in found:
+        print(line)
+    if found:
+        print(f"floors: {len(found)} offence(s)")
+        return 1
+    print("floors: all includes go down")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
