@@ -162,9 +162,10 @@ inline void set_from_json(Config& config, const Key& key, const io::Json& json, 
       detail::check(key, value, where, value);
       config.*member = value;
     } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+      if (!json.is_array()) refuse(json);
       std::vector<std::string> words;
       for (const io::Json& word : json) {
-        if (!json.is_array() || !word.is_string()) refuse(json);
+        if (!word.is_string()) refuse(json);
         words.push_back(word.get<std::string>());
       }
       detail::check(key, words, where, json.dump());
@@ -234,7 +235,12 @@ inline std::string default_text(const Key& key) {
   static const Config defaults;
   if (!key.unset.empty()) return std::string(key.unset);
   const io::Json value = value_of(defaults, key);
-  if (value.is_number_float()) return concat(value.get<double>());
+  if (value.is_number_float()) {
+    char digits[400];  // 0.0002 rather than 2e-04, but 1e-08
+    const auto number = value.get<double>();
+    const auto end = std::to_chars(digits, digits + sizeof digits, number, std::chars_format::fixed).ptr;
+    return end - digits <= 7 ? std::string(digits, end) : concat(number);
+  }
   if (value.is_string()) return value.get<std::string>();
   if (value.is_null()) return {};
   if (value.is_array()) {
