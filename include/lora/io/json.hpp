@@ -1,0 +1,203 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lora/core/error.hpp"
+#include "lora/core/scalar.hpp"
+#include "lora/io/file.hpp"
+
+namespace lora::io {
+
+/// A JSON value whose objects keep their order. A lookup by key walks the object: go over large ones (a vocabulary)
+/// with `items()`.
+using Json = nlohmann::ordered_json;
+
+namespace detail {
+
+/// Builds a Json from the parser's events. Unlike the library's own builder it refuses keys that appear twice and
+/// nesting that would overflow the stack of a recursive visitor, and takes linear time for large objects.
+class JsonBuilder {
+ public:
+  static constexpr std::size_t max_depth = 200;
+
+  JsonBuilder(std::string_view text, const std::string& where, Index first_line)
+      : text_(text), where_(where), first_line_(first_line) {}
+
+  bool null() { return put(nullptr); }
+  bool boolean(bool value) { return put(value); }
+  bool number_integer(Json::number_integer_t value) { return put(value); }
+  bool number_unsigned(Json::number_unsigned_t value) { return put(value); }
+  bool number_float(Json::number_float_t value, const Json::string_t&) { return put(value); }
+  bool string(Json::string_t& value) { return put(std::move(value)); }
+  bool binary(Json::binary_t& value) { return put(std::move(value)); }
+  bool start_object(std::size_t) { return open(Json::object()); }
+  bool start_array(std::size_t) { return open(Json::array()); }
+  bool key(Json::string_t& name) {
+    auto& object = stack_.back()->get_ref<Json::object_t&>();
+    object.emplace_back(std::move(name), Json());
+    return true;
+  }
+  bool end_object() {
+    refuse_twins(stack_.back()->get_ref<const Json::object_t&>());
+    stack_.pop_back();
+    return true;
+  }
+  bool end_array() {
+    stack_.pop_back();
+    return true;
+  }
+  bool parse_error(std::size_t position, const std::string&, const Json::exception& error) {
+    const std::string_view read = text_.substr(0, std::min(position > 0 ? position - 1 : 0, text_.size()));
+    const auto line = std::count(read.begin(), read.end(), '\n');
+    const auto column = read.size() - (read.rfind('\n') == read.npos ? 0 : read.rfind('\n') + 1);
+    fail<FormatError>(where_, ":", first_line_ + line, ":", column + 1, ": ", reason(error.what()));
+  }
+
+  Json take() { return std::move(root_); }
+
+ private:
+  /// The library's own message without its number and position, and not longer than a line.
+  static std::string reason(std::string message) {
+    const auto syntax = message.find("syntax error");
+    message.erase(0, syntax != message.npos ? syntax : message.find("] ") + 2);
+    if (message.size() > 300) message.replace(150, message.size() - 300, " ... ");
+    return message;
+  }
+
+  template <class Value>
+  bool put(Value&& value) {
+    place() = Json(std::forward<Value>(value));
+    return true;
+  }
+  bool open(Json empty) {
+    if (stack_.size() == max_depth) fail<FormatError>(where_, ": nested deeper than ", max_depth, " levels");
+    Json& value = place();
+    value = std::move(empty);
+    stack_.push_back(&value);
+    return true;
+  }
+  /// Where the next value goes; it stays put while it is on the stack, for only the innermost container grows.
+  Json& place() {
+    if (stack_.empty()) return root_;
+    if (stack_.back()->is_object()) return stack_.back()->get_ref<Json::object_t&>().back().second;
+    auto& array = stack_.back()->get_ref<Json::array_t&>();
+    array.emplace_back();
+    return array.back();
+  }
+  void refuse_twins(const Json::object_t& object) const {
+    std::vector<std::string_view> keys;
+    keys.reserve(object.size());
+    for (const auto& [key, value] : object) keys.emplace_back(key);
+    std::sort(keys.begin(), keys.end());
+    const auto twin = std::adjacent_find(keys.begin(), keys.end());
+    if (twin != keys.end()) fail<FormatError>(where_, ": the key \"", *twin, "\" appears twice in one object");
+  }
+
+  std::string_view text_;
+  const std::string& where_;
+  Index first_line_;
+  Json root_;
+  std::vector<Json*> stack_;
+};
+
+template <class T>
+struct IsVector : std::false_type {};
+template <class T>
+struct IsVector<std::vector<T>> : std::true_type {};
+
+template <class T>
+constexpr std::string_view json_type_name() {
+  if constexpr (std::is_same_v<T, bool>) return "true or false";
+  if constexpr (std::is_integral_v<T>) return "an integer in range";
+  if constexpr (std::is_floating_point_v<T>) return "a number";
+  if constexpr (std::is_same_v<T, std::string>) return "a string";
+  return "an array";
+}
+
+}  // namespace detail
+
+/// Parses one JSON value. `where` names the file in errors; the text's first line is its line `first_line`.
+/// Throws   FormatError with file:line:column
+inline Json parse_json(std::string_view text, const std::string& where, bool comments = false, Index first_line = 1) {
+  detail::JsonBuilder builder(text, where, first_line);
+  Json::sax_parse(text.begin(), text.end(), &builder, Json::input_format_t::json, true, comments);
+  return builder.take();
+}
+
+inline Json read_json(const std::filesystem::path& path, bool comments = false) {
+  return parse_json(read_file(path), path.native(), comments);
+}
+
+/// The JSON text of a value; indent < 0 gives one line. Numbers read back the same. Bytes that are no UTF-8 become
+/// U+FFFD.
+inline std::string to_text(const Json& value, int indent = 2) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+/// Writes a value to a file, atomically.
+inline void write_json(const std::filesystem::path& path, const Json& value) {
+  write_file(path, to_text(value) + "\n");
+}
+
+/// The value of `key`; null if it is absent or JSON's null.
+inline const Json* json_find(const Json& object, std::string_view key) {
+  const auto place = object.find(key);
+  return place == object.end() || place->is_null() ? nullptr : &*place;
+}
+
+/// A value as a bool, integer, floating point number, string, or vector of these; nothing is converted but integers to
+/// floating point. `where` and `name` appear in the error.
+template <class T>
+T json_as(const Json& value, const std::string& where, std::string_view name) {
+  if constexpr (detail::IsVector<T>::value) {
+    if (value.is_array()) {
+      T items;
+      items.reserve(value.size());
+      for (const Json& item : value)
+        items.push_back(json_as<typename T::value_type>(item, where, concat(name, "[", items.size(), "]")));
+      return items;
+    }
+  } else if constexpr (std::is_same_v<T, bool>) {
+    if (value.is_boolean()) return value.get<bool>();
+  } else if constexpr (std::is_integral_v<T>) {
+    if (value.is_number_unsigned() && std::in_range<T>(value.get<std::uint64_t>()))
+      return static_cast<T>(value.get<std::uint64_t>());
+    if (value.is_number_integer() && !value.is_number_unsigned() && std::in_range<T>(value.get<std::int64_t>()))
+      return static_cast<T>(value.get<std::int64_t>());
+  } else if constexpr (std::is_floating_point_v<T>) {
+    if (value.is_number()) return value.get<T>();
+  } else {
+    static_assert(std::is_same_v<T, std::string>);
+    if (value.is_string()) return value.get<std::string>();
+  }
+  std::string found = to_text(value, -1);
+  if (found.size() > 80) found.replace(77, found.npos, "...");
+  fail<FormatError>(where, ": \"", name, "\" must be ", detail::json_type_name<T>(), ", found ", found);
+}
+
+/// The value of `key` in an object, if it is there and not null.
+template <class T>
+std::optional<T> json_get(const Json& object, std::string_view key, const std::string& where) {
+  const Json* value = json_find(object, key);
+  return value ? std::optional<T>(json_as<T>(*value, where, key)) : std::nullopt;
+}
+
+/// The value of `key` in an object, which must have it.
+template <class T>
+T json_at(const Json& object, std::string_view key, const std::string& where) {
+  const Json* value = json_find(object, key);
+  if (!value) fail<FormatError>(where, ": \"", key, "\" is missing");
+  return json_as<T>(*value, where, key);
+}
+
+}  // namespace lora::io

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "lora/core/error.hpp"
+
+namespace lora::io {
+
+/// A whole file as read-only memory. Pages are read when touched and shared by every process that maps the same file.
+/// The file must not be shortened while it is mapped: touching what is gone ends the process.
+class MappedFile {
+ public:
+  /// Throws   IoError if the file cannot be opened or is not a regular file
+  explicit MappedFile(std::filesystem::path path) : path_(std::move(path)) {
+    const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) fail_with(errno);
+    struct stat status {};
+    int error = ::fstat(descriptor, &status) != 0 ? errno : 0;
+    if (error == 0 && S_ISDIR(status.st_mode)) error = EISDIR;
+    const bool regular = error != 0 || S_ISREG(status.st_mode);
+    if (error == 0 && regular && status.st_size > 0) {
+      size_ = static_cast<std::size_t>(status.st_size);
+      data_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
+      if (data_ == MAP_FAILED) error = errno;
+    }
+    ::close(descriptor);
+    if (!regular) fail<IoError>("cannot map ", path_.native(), ": not a regular file");
+    if (error != 0) fail_with(error);
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile() {
+    if (size_ > 0) ::munmap(data_, size_);
+  }
+
+  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  [[noreturn]] void fail_with(int error) const {
+    fail<IoError>("cannot open ", path_.native(), ": ", std::generic_category().message(error));
+  }
+
+  std::filesystem::path path_;
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace lora::io

@@ -1,0 +1,344 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "lora/core/error.hpp"
+#include "lora/core/scalar.hpp"
+#include "lora/core/shape.hpp"
+#include "lora/io/file.hpp"
+#include "lora/io/json.hpp"
+#include "lora/io/mapped_file.hpp"
+#include "lora/io/tensor_file.hpp"
+
+namespace lora::io {
+
+static_assert(std::endian::native == std::endian::little, "tensor files are little-endian and used in place");
+
+namespace detail {
+
+/// The types that safetensors and this library share; the quantised ones belong to GGUF.
+inline std::optional<DType> safetensors_dtype(std::string_view name) {
+  for (const DType dtype :
+       {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64, DType::i32, DType::i16, DType::i8, DType::u8})
+    if (name_of(dtype) == name) return dtype;
+  return std::nullopt;
+}
+
+/// Bytes of a tensor, or nothing where that does not fit an Index.
+inline std::optional<Index> checked_bytes(DType dtype, const Shape& shape) {
+  Index bytes = block_bytes(dtype);
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const Index extent = axis == shape.rank() - 1 ? shape[axis] / block_elements(dtype) : shape[axis];
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) return std::nullopt;
+  }
+  return bytes;
+}
+
+/// "a, b, c and 5 more".
+inline std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 5;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), most); ++i) text += (i > 0 ? ", " : "") + names[i];
+  if (names.size() > most) text += concat(" and ", names.size() - most, " more");
+  return text;
+}
+
+}  // namespace detail
+
+/// The tensors of a safetensors file, or of a folder with one file or with shards and an index. Everything that the
+/// headers say is checked when they are opened; the data are read where they are used.
+class Safetensors {
+ public:
+  /// `path`: a .safetensors file, a .safetensors.index.json, or a folder with model.safetensors or
+  /// model.safetensors.index.json.
+  /// Throws   IoError, FormatError
+  static Safetensors open(const std::filesystem::path& path) {
+    const auto is_there = [](const std::filesystem::path& file) {
+      std::error_code unreadable;  // opening it says why
+      return std::filesystem::exists(file, unreadable) || unreadable;
+    };
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) {
+      if (is_there(path / "model.safetensors")) return open_file(path / "model.safetensors");
+      if (is_there(path / "model.safetensors.index.json")) return open_shards(path / "model.safetensors.index.json");
+      fail<IoError>("no model.safetensors or model.safetensors.index.json in ", path.native());
+    }
+    return path.native().ends_with(".index.json") ? open_shards(path) : open_file(path);
+  }
+
+  /// Reads the bytes of one file that the caller keeps, or that `file` holds; `name` names them in errors.
+  static Safetensors parse(std::span<const std::byte> bytes, const std::string& name,
+                           std::shared_ptr<const MappedFile> file = nullptr) {
+    Safetensors result;
+    result.read(bytes, name, std::move(file));
+    return result;
+  }
+
+  /// Null if there is no such tensor.
+  const StoredTensor* find(std::string_view name) const {
+    const auto place = places_.find(name);
+    return place == places_.end() ? nullptr : &tensors_[place->second];
+  }
+
+  /// In the order of their data; shard after shard.
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+
+  /// What the headers hold under __metadata__.
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+ private:
+  /// The header's size, and the most that other implementations accept for it.
+  static constexpr std::size_t prefix_bytes = 8;
+  static constexpr std::uint64_t max_header_bytes = 100'000'000;
+
+  static Safetensors open_file(const std::filesystem::path& path) {
+    auto file = std::make_shared<const MappedFile>(path);
+    return parse(file->bytes(), path.native(), file);
+  }
+
+  static Safetensors open_shards(const std::filesystem::path& index) {
+    const std::string where = index.native();
+    const Json json = read_json(index);
+    const Json* map = json.is_object() ? json_find(json, "weight_map") : nullptr;
+    if (!map || !map->is_object()) fail<FormatError>(where, ": \"weight_map\" must be an object of tensor names");
+    std::map<std::string, std::vector<std::string>> shards;  // shard → names of its tensors
+    for (const auto& [name, shard] : map->items()) {
+      const std::filesystem::path plain = json_as<std::string>(shard, where, name);
+      if (plain.empty() || plain.filename() != plain || plain == "." || plain == "..")
+        fail<FormatError>(where, ": tensor ", name, " is said to be in \"", plain.native(),
+                          "\", which is not the name of a file beside the index");
+      shards[plain.native()].push_back(name);
+    }
+
+    const auto folder = index.parent_path();
+    std::vector<std::string> missing;
+    for (const auto& [shard, names] : shards) {
+      std::error_code unreadable;
+      if (!std::filesystem::exists(folder / shard, unreadable) && !unreadable) missing.push_back(shard);
+    }
+    if (!missing.empty()) fail<IoError>(where, ": missing shards: ", detail::listed(missing));
+
+    Safetensors result;
+    for (const auto& [shard, names] : shards) {
+      const std::size_t before = result.tensors_.size();
+      auto file = std::make_shared<const MappedFile>(folder / shard);
+      result.read(file->bytes(), file->path().native(), file);
+      for (const std::string& name : names) {
+        const auto place = result.places_.find(name);
+        if (place == result.places_.end() || place->second < before) missing.push_back(name);
+      }
+      if (!missing.empty())
+        fail<FormatError>(file->path().native(), ": missing tensors that the index lists: ", detail::listed(missing));
+    }
+    return result;
+  }
+
+  /// Adds the tensors of one file.
+  void read(std::span<const std::byte> bytes, const std::string& name, std::shared_ptr<const MappedFile> file) {
+    if (bytes.size() < prefix_bytes)
+      fail<FormatError>(name, ": ", bytes.size(), " bytes are too few for a safetensors file");
+    std::uint64_t header_bytes = 0;
+    std::memcpy(&header_bytes, bytes.data(), prefix_bytes);
+    if (header_bytes > max_header_bytes)
+      fail<FormatError>(name, ": the header is said to take ", header_bytes, " bytes, more than the ", max_header_bytes,
+                        " allowed");
+    if (header_bytes > bytes.size() - prefix_bytes)
+      fail<FormatError>(name, ": the header is said to take ", header_bytes, " bytes but only ",
+                        bytes.size() - prefix_bytes, " follow; the file is cut short");
+    const auto header_size = static_cast<std::size_t>(header_bytes);
+    const auto data = bytes.subspan(prefix_bytes + header_size);
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + prefix_bytes, header_size);
+    const Json header = parse_json(text, concat(name, " (header)"));
+    if (!header.is_object()) fail<FormatError>(name, ": the header must be a JSON object");
+
+    const std::size_t before = tensors_.size();
+    for (const auto& [key, value] : header.items()) {
+      if (key == "__metadata__") {
+        read_metadata(value, name);
+      } else {
+        tensors_.push_back(read_entry(key, value, data, name));
+        tensors_.back().file = file;
+      }
+    }
+    const auto first = tensors_.begin() + static_cast<std::ptrdiff_t>(before);
+    std::sort(first, tensors_.end(), [](const StoredTensor& a, const StoredTensor& b) {
+      return std::pair(a.bytes.data(), a.bytes.size()) < std::pair(b.bytes.data(), b.bytes.size());
+    });
+    check_layout({first, tensors_.end()}, data, name);
+    for (std::size_t i = before; i < tensors_.size(); ++i) {
+      const auto [place, added] = places_.emplace(tensors_[i].name, i);
+      if (!added) {
+        const auto& other = tensors_[place->second].file;
+        fail<FormatError>(name, ": tensor ", tensors_[i].name, " is also in ",
+                          other ? other->path().native() : std::string("another file"));
+      }
+    }
+  }
+
+  void read_metadata(const Json& value, const std::string& name) {
+    if (!value.is_object()) fail<FormatError>(name, ": \"__metadata__\" must be an object");
+    for (const auto& [key, text] : value.items())
+      metadata_[key] = json_as<std::string>(text, name, concat("__metadata__.", key));
+  }
+
+  static StoredTensor read_entry(const std::string& key, const Json& value, std::span<const std::byte> data,
+                                 const std::string& name) {
+    const std::string where = concat(name, ": tensor ", key);
+    if (!value.is_object()) fail<FormatError>(where, " must be described by an object");
+    for (const auto& [field, unused] : value.items())
+      if (field != "dtype" && field != "shape" && field != "data_offsets")
+        fail<FormatError>(where, ": unknown field \"", field, "\"");
+
+    StoredTensor tensor;
+    tensor.name = key;
+    const auto dtype_name = json_at<std::string>(value, "dtype", where);
+    const auto dtype = detail::safetensors_dtype(dtype_name);
+    if (!dtype) fail<FormatError>(where, ": dtype \"", dtype_name, "\" is not supported");
+    tensor.dtype = *dtype;
+
+    const auto extents = json_at<std::vector<Index>>(value, "shape", where);
+    if (extents.size() > Shape::max_rank)
+      fail<FormatError>(where, ": ", extents.size(), " extents; at most ", Shape::max_rank, " are supported");
+    for (const Index extent : extents) {
+      if (extent < 0) fail<FormatError>(where, ": negative extent ", extent);
+      tensor.shape.push_back(extent);
+    }
+    const auto size = detail::checked_bytes(tensor.dtype, tensor.shape);
+    if (!size) fail<FormatError>(where, ": the product of the extents ", to_string(tensor.shape), " overflows");
+
+    const auto offsets = json_at<std::vector<std::uint64_t>>(value, "data_offsets", where);
+    if (offsets.size() != 2 || offsets[0] > offsets[1])
+      fail<FormatError>(where, ": \"data_offsets\" must be a begin and an end");
+    if (offsets[1] > data.size())
+      fail<FormatError>(where, " ends at byte ", offsets[1], " of the data, but there are only ", data.size(),
+                        "; the file is cut short");
+    if (offsets[1] - offsets[0] != static_cast<std::uint64_t>(*size))
+      fail<FormatError>(where, ": ", dtype_name, " ", to_string(tensor.shape), " takes ", *size,
+                        " bytes, but the data_offsets hold ", offsets[1] - offsets[0]);
+    tensor.bytes = data.subspan(static_cast<std::size_t>(offsets[0]), static_cast<std::size_t>(*size));
+    return tensor;
+  }
+
+  /// The tensors, sorted by place, must fill the data without a hole.
+  static void check_layout(std::span<const StoredTensor> tensors, std::span<const std::byte> data,
+                           const std::string& name) {
+    const std::byte* end = data.data();
+    const auto offset_of = [&](const std::byte* place) { return place - data.data(); };
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const std::byte* begin = tensors[i].bytes.data();
+      if (begin < end)
+        fail<FormatError>(name, ": tensors ", tensors[i - 1].name, " and ", tensors[i].name, " overlap at byte ",
+                          offset_of(begin), " of the data");
+      if (begin > end)
+        fail<FormatError>(name, ": bytes ", offset_of(end), " to ", offset_of(begin), " of the data, before ",
+                          tensors[i].name, ", belong to no tensor");
+      end = begin + tensors[i].bytes.size();
+    }
+    if (end != data.data() + data.size())
+      fail<FormatError>(name, ": ", data.size() - static_cast<std::size_t>(offset_of(end)),
+                        " bytes at the end belong to no tensor");
+  }
+
+  std::vector<StoredTensor> tensors_;
+  std::map<std::string, std::size_t, std::less<>> places_;
+  std::map<std::string, std::string> metadata_;
+};
+
+using SafetensorsMetadata = std::vector<std::pair<std::string, std::string>>;
+
+/// Writes one safetensors file: the tensors are declared first, then their data streams in, in the same order. The file
+/// appears when `commit` is called; without it nothing is left.
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(std::filesystem::path path, std::vector<TensorDeclaration> tensors,
+                    const SafetensorsMetadata& metadata = {{"format", "pt"}})
+      : tensors_(std::move(tensors)), file_(std::move(path)) {
+    Json header = Json::object();
+    auto& entries = header.get_ref<Json::object_t&>();  // appended to directly: a lookup per name would be quadratic
+    if (!metadata.empty()) {
+      Json values = Json::object();
+      for (const auto& [key, value] : metadata) values[key] = value;
+      entries.emplace_back("__metadata__", std::move(values));
+    }
+    std::vector<std::string_view> names;
+    Index offset = 0;
+    for (const TensorDeclaration& tensor : tensors_) {
+      if (block_elements(tensor.dtype) != 1)
+        fail<FormatError>(where(tensor.name), ": safetensors cannot hold ", name_of(tensor.dtype));
+      const Index size = bytes_of(tensor.dtype, tensor.shape.count());
+      Json shape = Json::array();
+      for (int axis = 0; axis < tensor.shape.rank(); ++axis) shape.push_back(tensor.shape[axis]);
+      entries.emplace_back(tensor.name, Json{{"dtype", std::string(name_of(tensor.dtype))},
+                                             {"shape", std::move(shape)},
+                                             {"data_offsets", {offset, offset + size}}});
+      offset += size;
+      names.push_back(tensor.name);
+    }
+    std::sort(names.begin(), names.end());
+    const auto twin = std::adjacent_find(names.begin(), names.end());
+    if (twin != names.end() || std::binary_search(names.begin(), names.end(), "__metadata__"))
+      fail<FormatError>(where(twin != names.end() ? *twin : "__metadata__"), ": this name is declared twice");
+
+    std::string text = to_text(header, -1);
+    text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data start aligned
+    const std::uint64_t size = text.size();
+    file_.write(std::as_bytes(std::span(&size, 1)));
+    file_.write(text);
+    skip_empty();
+  }
+
+  /// Appends to the data of the tensor `name`, which must be the next that is not complete.
+  void add(std::string_view name, std::span<const std::byte> bytes) {
+    if (bytes.empty()) return;
+    if (next_ == tensors_.size() || tensors_[next_].name != name)
+      fail<FormatError>(where(name), ": data given out of order; the next tensor is ",
+                        next_ == tensors_.size() ? std::string("none") : tensors_[next_].name);
+    if (bytes.size() > left_)
+      fail<FormatError>(where(name), ": ", bytes.size(), " bytes given where ", left_, " are left");
+    file_.write(bytes);
+    left_ -= bytes.size();
+    if (left_ == 0) {
+      ++next_;
+      skip_empty();
+    }
+  }
+
+  /// Makes the file appear, durably.
+  void commit() {
+    if (next_ != tensors_.size()) fail<FormatError>(where(tensors_[next_].name), ": its data are not complete");
+    file_.commit();
+  }
+
+ private:
+  std::string where(std::string_view name) const { return concat(file_.path().native(), ": tensor ", name); }
+
+  /// Goes to the next tensor that has any bytes.
+  void skip_empty() {
+    for (; next_ < tensors_.size(); ++next_) {
+      left_ = static_cast<std::size_t>(bytes_of(tensors_[next_].dtype, tensors_[next_].shape.count()));
+      if (left_ > 0) return;
+    }
+  }
+
+  std::vector<TensorDeclaration> tensors_;
+  AtomicFile file_;
+  std::size_t next_ = 0;  // the first tensor that is not complete
+  std::size_t left_ = 0;  // bytes that it still lacks
+};
+
+}  // namespace lora::io
