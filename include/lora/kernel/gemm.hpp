@@ -31,7 +31,7 @@ template <class D, class T, class Out>
 void gemm(D& dev, Form form, View<D, const T> a, View<D, const T> b, View<D, Out> c, double alpha = 1.0,
           bool accumulate = false) {
   static_assert(HasGemm<D, T>, "include lora/<backend>/kernels.hpp");
-  static_assert(std::same_as<Out, T> || std::same_as<Out, Accum<T>>);
+  static_assert(std::same_as<Out, T> || std::same_as<Out, Accum<T>>, "c holds T or Accum<T>, and is not const");
   const Index m = form == Form::tn ? a.cols() : a.rows();
   const Index k = form == Form::tn ? a.rows() : a.cols();
   const Index b_k = form == Form::nt ? b.cols() : b.rows();
