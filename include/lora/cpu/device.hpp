@@ -1,0 +1,151 @@
+#pragma once
+
+#include <omp.h>
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lora/core/error.hpp"
+#include "lora/cpu/machine.hpp"
+#include "lora/tensor/arena.hpp"
+#include "lora/tensor/device.hpp"
+
+namespace lora::cpu {
+
+namespace detail {
+
+/// Address space without memory behind it: pages come when they are first touched.
+class Reservation {
+ public:
+  /// As much of `bytes` as the system grants, at least a 64th.
+  explicit Reservation(std::size_t bytes) {
+    for (std::size_t size = bytes; size >= bytes / 64 && size > 0; size /= 2) {
+      void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (memory == MAP_FAILED) continue;
+      memory_ = memory;
+      bytes_ = size;
+      return;
+    }
+    fail<DeviceError>("[cpu] no address space for an arena of ", bytes / 64, " bytes or more");
+  }
+  Reservation(const Reservation&) = delete;
+  Reservation& operator=(const Reservation&) = delete;
+  ~Reservation() { munmap(memory_, bytes_); }
+
+  void* memory() const { return memory_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+template <class Part>
+inline constexpr char part_key = 0;
+
+}  // namespace detail
+
+/// The processors of this machine as a device: OpenMP threads and an arena. Calls are synchronous, one at a time: a
+/// device belongs to the thread that uses it.
+///
+/// Kernels take the number of threads from the device, never from OpenMP's settings, so that two devices with different
+/// numbers can live in one process. Only libraries that ask OpenMP themselves need `use_threads` before each call.
+class Device {
+ public:
+  /// `threads` 0: as many as this process may run at once.
+  explicit Device(int threads = 0)
+      : threads_(threads > 0 ? threads : available_threads()),
+        reservation_(total_memory()),
+        arena_(reservation_.memory(), reservation_.bytes(), true) {}
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  int threads() const { return threads_; }
+
+  void* allocate(std::size_t bytes) {
+    const std::size_t padded =
+        (std::max<std::size_t>(bytes, 1) + Arena::alignment - 1) / Arena::alignment * Arena::alignment;
+    void* memory = std::aligned_alloc(Arena::alignment, padded);
+    if (memory == nullptr) fail<DeviceError>("[cpu] out of memory: ", bytes, " bytes were asked for");
+    return memory;
+  }
+  void free(void* memory, std::size_t) noexcept { std::free(memory); }
+
+  void copy_from_host(void* target, const void* source, std::size_t bytes) {
+    if (bytes > 0) std::memcpy(target, source, bytes);
+  }
+  void copy_to_host(void* target, const void* source, std::size_t bytes) {
+    if (bytes > 0) std::memcpy(target, source, bytes);
+  }
+  void synchronize() {}
+
+  Arena& arena() { return arena_; }
+
+  /// "cpu, 8 threads on AMD EPYC 9554".
+  std::string describe() const {
+    const std::string name = processor_name();
+    return concat("cpu, ", threads_, threads_ == 1 ? " thread" : " threads", name.empty() ? "" : " on ", name);
+  }
+
+  /// Makes the OpenMP runtime start this device's number of threads for the calling thread: for libraries that split
+  /// their work by omp_get_max_threads().
+  void use_threads() const {
+    if (omp_get_max_threads() != threads_) omp_set_num_threads(threads_);
+  }
+
+  /// body(begin, end) over [0, count), split into one range per thread; a range of fewer than `grain` items isn't worth
+  /// a thread. The body must not throw, and its results must not depend on where ranges begin.
+  template <class Body>
+  void parallel_for(Index count, Index grain, const Body& body) const {
+    const Index useful = std::min<Index>(threads_, count / std::max<Index>(grain, 1));
+    if (useful <= 1) {
+      if (count > 0) body(Index{0}, count);
+      return;
+    }
+#pragma omp parallel num_threads(static_cast <int>(useful))
+    {
+      const Index threads = omp_get_num_threads(), thread = omp_get_thread_num();
+      body(count * thread / threads, count * (thread + 1) / threads);
+    }
+  }
+
+  /// body(item) for each of [0, count), each thread taking the next one when it is free: for items of unequal size. The
+  /// body must not throw, and its result must not depend on the thread that runs it.
+  template <class Body>
+  void parallel_items(Index count, const Body& body) const {
+    const Index useful = std::min<Index>(threads_, count);
+    if (useful <= 1) {
+      for (Index item = 0; item < count; ++item) body(item);
+      return;
+    }
+#pragma omp parallel for num_threads(static_cast <int>(useful)) schedule(dynamic, 1)
+    for (Index item = 0; item < count; ++item) body(item);
+  }
+
+  /// What a kernel family keeps between calls (chosen engines, prepared primitives): one object of each type, made at
+  /// its first use and gone with the device.
+  template <class Part>
+  Part& part() {
+    const void* const key = &detail::part_key<Part>;
+    for (const auto& [known, object] : parts_)
+      if (known == key) return *static_cast<Part*>(object.get());
+    parts_.emplace_back(key, std::make_shared<Part>());
+    return *static_cast<Part*>(parts_.back().second.get());
+  }
+
+ private:
+  int threads_;
+  detail::Reservation reservation_;
+  Arena arena_;
+  std::vector<std::pair<const void*, std::shared_ptr<void>>> parts_;
+};
+
+static_assert(lora::Device<Device>);
+
+}  // namespace lora::cpu
