@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
@@ -136,9 +135,7 @@ inline void set_from_text(Config& config, const Key& key, std::string_view text,
 /// Throws   ConfigError naming the file, the key, what was given and what is allowed
 inline void set_from_json(Config& config, const Key& key, const io::Json& json, std::string_view where) {
   if (json.is_null()) return;
-  const auto refuse = [&](const io::Json& found) {
-    detail::refuse(key, where, found.dump(-1, ' ', false, io::Json::error_handler_t::replace));
-  };
+  const auto refuse = [&](const io::Json& found) { detail::refuse(key, where, io::to_text(found, -1)); };
   const auto parse = [&]<class V>(V Config::*member) {
     using Value = typename detail::Unwrapped<V>::type;
     if constexpr (std::is_same_v<Value, bool>) {
@@ -148,13 +145,13 @@ inline void set_from_json(Config& config, const Key& key, const io::Json& json, 
       if (!json.is_number_integer()) refuse(json);
       if (json.is_number_unsigned() && json.get<std::uint64_t>() > std::numeric_limits<Index>::max()) refuse(json);
       const auto value = json.get<Index>();
-      detail::check(key, value, where, json.dump());
+      detail::check(key, value, where, io::to_text(json, -1));
       config.*member = value;
     } else if constexpr (std::is_same_v<Value, double>) {
       if (!json.is_number()) refuse(json);
       const auto value = json.get<double>();
       if (!std::isfinite(value)) refuse(json);
-      detail::check(key, value, where, json.dump());
+      detail::check(key, value, where, io::to_text(json, -1));
       config.*member = value;
     } else if constexpr (std::is_same_v<Value, std::string>) {
       if (!json.is_string()) refuse(json);
@@ -168,13 +165,13 @@ inline void set_from_json(Config& config, const Key& key, const io::Json& json, 
         if (!word.is_string()) refuse(json);
         words.push_back(word.get<std::string>());
       }
-      detail::check(key, words, where, json.dump());
+      detail::check(key, words, where, io::to_text(json, -1));
       config.*member = std::move(words);
     } else {
       if (!json.is_array()) refuse(json);
       std::vector<Index> layers;
       for (const io::Json& word : json) {
-        const std::string text = word.is_string() ? word.get<std::string>() : word.dump();
+        const std::string text = word.is_string() ? word.get<std::string>() : io::to_text(word, -1);
         if (!detail::add_layers(layers, text)) refuse(word);
       }
       detail::sort_unique(layers);
@@ -198,8 +195,7 @@ inline void read_settings(Config& config, const io::Json& json, const std::strin
   for (const auto& [name, value] : json.items()) {
     const Key* key = find_key(name);
     if (key == nullptr) {
-      fail<ConfigError>(where, "unknown key ", name, ", given ",
-                        value.dump(-1, ' ', false, io::Json::error_handler_t::replace),
+      fail<ConfigError>(where, "unknown key ", name, ", given ", io::to_text(value, -1),
                         "; allowed: the keys of --help; nearest: ", nearest_key(name, ~0u));
     }
     set_from_json(config, *key, value, where);
@@ -248,7 +244,7 @@ inline std::string default_text(const Key& key) {
     for (const io::Json& word : value) text += concat(text.empty() ? "" : ",", word.get_ref<const std::string&>());
     return text;
   }
-  return value.dump();
+  return io::to_text(value, -1);
 }
 
 /// A size in bytes such as 500MB, 5GB (powers of 1000) or 4GiB (powers of 1024).

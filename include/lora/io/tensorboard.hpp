@@ -1,0 +1,184 @@
+#pragma once
+
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lora/core/scalar.hpp"
+#include "lora/io/file.hpp"
+
+namespace lora::io {
+
+namespace detail {
+
+/// Source   RFC 3720, appendix B.4: polynomial 0x1EDC6F41, reflected
+inline std::uint32_t crc32c(std::string_view bytes) {
+  static constexpr auto table = [] {
+    std::array<std::uint32_t, 256> entries{};
+    for (std::uint32_t i = 0; i < 256; ++i) {
+      std::uint32_t crc = i;
+      for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1u) ? 0x82F63B78u : 0u);
+      entries[i] = crc;
+    }
+    return entries;
+  }();
+  std::uint32_t crc = ~0u;
+  for (const char byte : bytes) crc = (crc >> 8) ^ table[(crc ^ static_cast<unsigned char>(byte)) & 0xFFu];
+  return ~crc;
+}
+
+/// A checksum of data that holds checksums itself is disguised.
+/// Source   TensorFlow, core/lib/hash/crc32c.h
+inline std::uint32_t masked_crc32c(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xA282EAD8u; }
+
+template <class N>
+void append_little_endian(std::string& bytes, N number) {
+  for (std::size_t i = 0; i < sizeof(N); ++i) bytes += static_cast<char>((number >> (8 * i)) & 0xFFu);
+}
+
+template <class N>
+N read_little_endian(std::string_view bytes) {
+  N number = 0;
+  for (std::size_t i = 0; i < sizeof(N); ++i) number |= N{static_cast<unsigned char>(bytes[i])} << (8 * i);
+  return number;
+}
+
+/// The fields of a protocol buffer message that an event needs.
+class Message {
+ public:
+  void varint(unsigned field, std::uint64_t value) {
+    tag(field, 0);
+    number(value);
+  }
+  void fixed(unsigned field, double value) {
+    tag(field, 1);
+    append_little_endian(bytes_, std::bit_cast<std::uint64_t>(value));
+  }
+  void fixed(unsigned field, float value) {
+    tag(field, 5);
+    append_little_endian(bytes_, std::bit_cast<std::uint32_t>(value));
+  }
+  void text(unsigned field, std::string_view value) {
+    tag(field, 2);
+    number(value.size());
+    bytes_ += value;
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  void tag(unsigned field, unsigned wire_type) { number(field << 3 | wire_type); }
+  void number(std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7) bytes_ += static_cast<char>(value | 0x80);
+    bytes_ += static_cast<char>(value);
+  }
+
+  std::string bytes_;
+};
+
+/// A record as it lies in the file: length, its checksum, the message, its checksum.
+inline std::string framed(std::string_view message) {
+  std::string record;
+  append_little_endian(record, std::uint64_t{message.size()});
+  append_little_endian(record, masked_crc32c(record));
+  record += message;
+  append_little_endian(record, masked_crc32c(message));
+  return record;
+}
+
+/// The bytes of the first record of `bytes`; nothing where it is cut or damaged.
+inline std::optional<std::string_view> first_record(std::string_view bytes) {
+  constexpr std::size_t head = 12, tail = 4;
+  if (bytes.size() < head + tail) return std::nullopt;
+  const auto length = read_little_endian<std::uint64_t>(bytes);
+  if (read_little_endian<std::uint32_t>(bytes.substr(8)) != masked_crc32c(bytes.substr(0, 8))) return std::nullopt;
+  if (length > bytes.size() - head - tail) return std::nullopt;
+  const std::string_view message = bytes.substr(head, length);
+  if (read_little_endian<std::uint32_t>(bytes.substr(head + length)) != masked_crc32c(message)) return std::nullopt;
+  return bytes.substr(0, head + length + tail);
+}
+
+/// The step of an event as this writer lays it out: wall_time first, then the step, if it has one.
+inline Index step_of_event(std::string_view message) {
+  constexpr std::size_t wall_time = 9;
+  if (message.size() <= wall_time || message[wall_time] != 0x10) return 0;
+  std::uint64_t step = 0;
+  unsigned shift = 0;
+  for (std::size_t i = wall_time + 1; i < message.size() && shift < 64; ++i, shift += 7) {
+    step |= std::uint64_t{static_cast<unsigned char>(message[i]) & 0x7Fu} << shift;
+    if ((message[i] & 0x80) == 0) break;
+  }
+  return static_cast<Index>(step);
+}
+
+}  // namespace detail
+
+/// Writes scalars as TensorBoard shows them. The file's name is always the same, so that a resumed run goes on in it.
+/// Source   TensorFlow's TFRecord framing; tensorflow/core/util/event.proto and framework/summary.proto
+class TensorBoardWriter {
+ public:
+  struct Scalar {
+    std::string_view tag;
+    double value;
+  };
+
+  /// Starts a new file, or keeps the events up to a step and goes on after them.
+  explicit TensorBoardWriter(const Path& folder, std::optional<Index> keep_through_step = std::nullopt)
+      : file_(prepare(folder, keep_through_step), FileWriter::Mode::append) {
+    if (std::filesystem::file_size(file_.path()) > 0) return;
+    detail::Message event;
+    event.fixed(1, seconds_since_1970());
+    event.text(3, "brain.Event:2");
+    file_.write(detail::framed(event.bytes()));
+  }
+
+  void write(Index step, std::span<const Scalar> scalars) {
+    detail::Message summary;
+    for (const Scalar& scalar : scalars) {
+      detail::Message value;
+      value.text(1, scalar.tag);
+      value.fixed(2, static_cast<float>(scalar.value));
+      summary.text(1, value.bytes());
+    }
+    detail::Message event;
+    event.fixed(1, seconds_since_1970());
+    event.varint(2, static_cast<std::uint64_t>(step));
+    event.text(5, summary.bytes());
+    file_.write(detail::framed(event.bytes()));
+  }
+
+  void sync() { file_.sync(); }
+
+ private:
+  static double seconds_since_1970() {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  }
+
+  static Path prepare(const Path& folder, std::optional<Index> keep_through_step) {
+    create_folders(folder);
+    const Path path = folder / "events.out.tfevents.lora";
+    if (!keep_through_step) {
+      remove_file(path);
+    } else if (std::filesystem::exists(path)) {
+      const std::string bytes = read_file(path);
+      std::size_t kept = 0;
+      while (const auto record = detail::first_record(std::string_view(bytes).substr(kept))) {
+        if (detail::step_of_event(record->substr(12)) > *keep_through_step) break;
+        kept += record->size();
+      }
+      if (kept < bytes.size()) truncate_file(path, kept);
+    }
+    return path;
+  }
+
+  FileWriter file_;
+};
+
+}  // namespace lora::io
