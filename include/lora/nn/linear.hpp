@@ -1,0 +1,29 @@
+#pragma once
+
+#include "lora/kernel/gemm.hpp"
+#include "lora/nn/param.hpp"
+
+namespace lora::nn {
+
+/// A frozen projection: y = x Wᵀ + b. The part that every adapter shares; it has nothing to train and nothing to save.
+template <Device D, class T>
+struct Linear {
+  Weight<D> weight;            // (O, I)
+  Tensor<D, Accum<T>> bias{};  // (O), or empty
+
+  Index in_features() const { return weight.cols(); }
+  Index out_features() const { return weight.rows(); }
+};
+
+/// Calls f(begin, count) for tiles of at most `tile` rows of about equal size, so that a tile of an output is still in
+/// cache when it is added to.
+template <class F>
+void for_row_tiles(Index rows, Index tile, F&& f) {
+  const Index tiles = (rows + tile - 1) / tile;
+  for (Index i = 0; i < tiles; ++i) {
+    const Index begin = rows * i / tiles;
+    f(begin, rows * (i + 1) / tiles - begin);
+  }
+}
+
+}  // namespace lora::nn

@@ -1,0 +1,271 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lora/core/random.hpp"
+#include "lora/nn/linear.hpp"
+#include "lora/nn/module.hpp"
+
+namespace lora::nn {
+
+/// What one projection is given: rank 0 leaves it frozen.
+struct LoraRank {
+  Index rank = 0;
+  double scale = 0;  ///< s = alpha / R, or alpha / √R with rsLoRA
+};
+
+/// One or more frozen projections of the same x (q, k, v; gate, up; a single one), each plus a trainable low-rank
+/// update.
+///   y_j = x W_jᵀ + b_j + s_j drop(x) A_jᵀ B_jᵀ
+/// Shapes   x (N, I) · W_j (O_j, I) · A (ΣR, I), the projections' rows stacked · B_jᵀ (R_j, O_j) → y (N, ΣO)
+/// Types    W may be stored as any dtype; products in T, gradients of A and B in Accum<T>
+/// Writes   y overwritten, or added to if `accumulate`; A.grad, B.grad added to
+/// Saves    h = drop(x) Aᵀ (N, ΣR), or nothing where the update rode in a widened W
+/// Differs  from PEFT, which draws one dropout mask per projection: here the projections of one x share theirs
+/// Source   Hu et al. 2021, eq. 3; Kalajdzievski 2023 for rsLoRA
+template <Device D, class T>
+class LoraLinear {
+ public:
+  struct Saved {
+    View<D, T> h;  // (N, ΣR); empty where backward forms it again
+  };
+
+  struct Projection {
+    std::string name;  ///< "q_proj"
+    Linear<D, T> linear;
+    LoraRank lora{};
+    Param<D, T> b{};         // (R, O): Bᵀ, since hᵀ dy is faster in this order
+    Index first_row = 0;     // of A
+    Index first_column = 0;  // of y
+  };
+
+  LoraLinear() = default;
+  /// `module` tells this dropout's random numbers from other modules'.
+  LoraLinear(std::vector<std::pair<std::string, Linear<D, T>>> projections, std::uint64_t module) : module_(module) {
+    for (auto& [name, linear] : projections) {
+      if (linear.in_features() != projections.front().second.in_features())
+        fail<ShapeError>("[lora_linear] ", name, " has ", linear.in_features(), " input columns but its neighbour has ",
+                         projections.front().second.in_features());
+      Projection projection;
+      projection.name = name;
+      projection.first_column = out_features_;
+      out_features_ += linear.out_features();
+      projections_.push_back(std::move(projection));
+    }
+    in_features_ = projections.front().second.in_features();
+    for (std::size_t j = 0; j < projections.size(); ++j) projections_[j].linear = std::move(projections[j].second);
+  }
+
+  Index in_features() const { return in_features_; }
+  Index out_features() const { return out_features_; }
+  /// ΣR; 0 where nothing trains.
+  Index rank() const { return rank_; }
+  bool trains() const { return rank_ > 0; }
+  const std::vector<Projection>& projections() const { return projections_; }
+
+  /// Gives each projection its rank. A and B become zero; the caller initialises or loads them.
+  void attach(D& dev, std::span<const LoraRank> ranks, double dropout) {
+    if (ranks.size() != projections_.size())
+      fail<ShapeError>("[lora_linear] ", ranks.size(), " ranks for ", projections_.size(), " projections");
+    rank_ = 0;
+    dropout_ = dropout;
+    for (std::size_t j = 0; j < ranks.size(); ++j) {
+      auto& p = projections_[j];
+      p.lora = ranks[j];
+      p.first_row = rank_;
+      p.b = p.lora.rank > 0 ? Param<D, T>(dev, p.lora.rank, p.linear.out_features()) : Param<D, T>();
+      rank_ += p.lora.rank;
+    }
+    a_ = rank_ > 0 ? Param<D, T>(dev, rank_, in_features_) : Param<D, T>();
+  }
+
+  void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved* saved,
+               bool accumulate = false) const {
+    const Index n = x.rows();
+    if (y.empty() || n == 0) return;  // h is formed again in backward
+    expect_shape("lora_linear", "x", x, n, in_features_);
+    expect_shape("lora_linear", "y", y, n, out_features_);
+    const bool drops = dropout_active(pass);
+    View<D, T> h;
+    if (rank_ > 0 && !(merges(n, drops))) {
+      h = save_or_scratch_h(dev, saved, n);
+      const Arena::Scope scope(dev.arena());
+      kernel::gemm(dev, kernel::Form::nt, dropped(dev, pass, x), a_.use(), h);
+      project(dev, x, h, y, accumulate, false);
+      if (saved != nullptr) saved->h = h;
+    } else {
+      project(dev, x, h, y, accumulate, rank_ > 0);
+    }
+  }
+
+  void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved&& saved, View<D, const T> dy, View<D, T> dx) {
+    const Index n = x.rows();
+    if (n == 0) return;
+    expect_shape("lora_linear_backward", "dy", dy, n, out_features_);
+    const Arena::Scope scope(dev.arena());
+    const bool drops = dropout_active(pass);
+    View<D, T> dh;
+    if (rank_ > 0) {
+      const View<D, const T> x_dropped = dropped(dev, pass, x);  // (N, I)
+      View<D, T> h = saved.h;
+      if (h.empty()) {
+        h = scratch<T>(dev, n, rank_);
+        kernel::gemm(dev, kernel::Form::nt, x_dropped, a_.use(), h);
+      }
+      dh = scratch<T>(dev, n, rank_);
+      for (auto& p : projections_) {
+        if (p.lora.rank == 0) continue;
+        const View<D, const T> dy_j = dy.col_slice(p.first_column, p.linear.out_features());
+        const View<D, const T> h_j = h.col_slice(p.first_row, p.lora.rank);
+        kernel::gemm(dev, kernel::Form::nt, dy_j, p.b.use(), dh.col_slice(p.first_row, p.lora.rank), p.lora.scale);
+        kernel::gemm(dev, kernel::Form::tn, h_j, dy_j, p.b.grad(), p.lora.scale, true);
+      }
+      kernel::gemm(dev, kernel::Form::tn, dh, x_dropped, a_.grad(), 1.0, true);
+    }
+    if (!dx.empty()) input_gradient(dev, pass, dy, dh, dx, drops);
+  }
+
+  template <class F>
+  void for_each_param(const std::string& prefix, F&& f) {
+    for (auto& p : projections_) {
+      if (p.lora.rank == 0) continue;
+      f(ParamRef<D, T>{prefix + p.name + ".lora_A", a_.value().row_slice(p.first_row, p.lora.rank),
+                       a_.grad().row_slice(p.first_row, p.lora.rank), false});
+      f(ParamRef<D, T>{prefix + p.name + ".lora_B", p.b.value(), p.b.grad(), true});
+    }
+  }
+
+  void refresh(D& dev) {
+    a_.refresh(dev);
+    for (auto& p : projections_) p.b.refresh(dev);
+  }
+  void zero_grad(D& dev) {
+    a_.zero_grad(dev);
+    for (auto& p : projections_) p.b.zero_grad(dev);
+  }
+
+  /// W_j + s_j B_j A_j in Accum<T>, for merging.
+  View<D, Accum<T>> merged(D& dev, std::size_t j) {
+    auto& p = projections_[j];
+    const auto weight = p.linear.weight.use(dev);
+    const View<D, Accum<T>> out = scratch<Accum<T>>(dev, weight.view().rows(), weight.view().cols());
+    kernel::widen(dev, weight.view(), out);
+    if (p.lora.rank > 0)
+      kernel::gemm(dev, kernel::Form::tn, p.b.value(), a_.value().row_slice(p.first_row, p.lora.rank), out,
+                   p.lora.scale, true);
+    return out;
+  }
+
+ private:
+  // Rows of an output that stay in cache between its products.
+  static constexpr Index row_tile = 512;
+
+  bool dropout_active(const Pass<D, T>& pass) const { return dropout_ > 0 && pass.dropout_key() != 0 && rank_ > 0; }
+
+  // Where W must be decoded into scratch anyway, W + s B A can be formed there, and the update rides in the frozen
+  // product. It costs 2 O I R once instead of 2 N (I + O) R. Never below f32: rounding W + s B A to bf16 eats the
+  // update.
+  bool merges(Index n, bool drops) const {
+    if (!std::same_as<T, Accum<T>> || rank_ == 0 || drops) return false;
+    for (const auto& p : projections_) {
+      if (stores<T>(p.linear.weight.dtype())) return false;
+      const double i = static_cast<double>(in_features_), o = static_cast<double>(p.linear.out_features());
+      if (static_cast<double>(n) <= i * o / (i + o)) return false;
+    }
+    return true;
+  }
+
+  View<D, T> save_or_scratch_h(D& dev, Saved* saved, Index n) const {
+    return save_or_scratch<T>(dev, saved != nullptr, n, rank_);
+  }
+
+  View<D, const T> dropped(D& dev, const Pass<D, T>& pass, View<D, const T> x) const {
+    if (!dropout_active(pass)) return x;
+    const View<D, T> out = scratch<T>(dev, x.rows(), x.cols());
+    kernel::dropout(dev, dropout_rule(pass), x, pass.places(), pass.positions(), out);
+    return out;
+  }
+  kernel::Dropout dropout_rule(const Pass<D, T>& pass) const {
+    return {dropout_, mix_key(pass.dropout_key(), module_)};
+  }
+
+  // The frozen weight of projection j in T, with s B A added if `merge`. Scratch of the enclosing scope.
+  View<D, const T> weight_of(D& dev, const Projection& p, const StoredView<D>& stored, bool merge) const {
+    if (!merge || p.lora.rank == 0) return widened<T>(dev, stored);
+    const View<D, T> wide = scratch<T>(dev, stored.rows(), stored.cols());
+    kernel::widen(dev, stored, wide);
+    kernel::gemm(dev, kernel::Form::tn, p.b.use(), a_.use().row_slice(p.first_row, p.lora.rank), wide, p.lora.scale,
+                 true);
+    return wide;
+  }
+
+  void project(D& dev, View<D, const T> x, View<D, const T> h, View<D, T> y, bool accumulate, bool merge) const {
+    for (const auto& p : projections_) {
+      const Arena::Scope scope(dev.arena());
+      const auto use = p.linear.weight.use(dev);
+      const View<D, const T> w = weight_of(dev, p, use.view(), merge);
+      const View<D, T> y_j = y.col_slice(p.first_column, p.linear.out_features());
+      const bool updates = !merge && p.lora.rank > 0;
+      for_row_tiles(x.rows(), updates ? row_tile : x.rows(), [&](Index begin, Index count) {
+        const View<D, T> tile = y_j.row_slice(begin, count);
+        kernel::gemm(dev, kernel::Form::nt, x.row_slice(begin, count), w, tile, 1.0, accumulate);
+        if (updates)
+          kernel::gemm(dev, kernel::Form::nn, h.row_slice(begin, count).col_slice(p.first_row, p.lora.rank), p.b.use(),
+                       tile, p.lora.scale, true);
+        if (!p.linear.bias.empty()) kernel::add_bias(dev, p.linear.bias.view(), tile);
+      });
+    }
+  }
+
+  // dx = Σ_j dy_j W_j + drop'(dh A), summed in Accum<T> and rounded once.
+  void input_gradient(D& dev, const Pass<D, T>& pass, View<D, const T> dy, View<D, const T> dh, View<D, T> dx,
+                      bool drops) const {
+    expect_shape("lora_linear_backward", "dx", dx, dy.rows(), in_features_);
+    const bool merge = merges(dy.rows(), drops);
+    std::vector<View<D, const T>> weights;
+    std::vector<typename Weight<D>::Use> uses;
+    for (const auto& p : projections_) {
+      uses.push_back(p.linear.weight.use(dev));
+      weights.push_back(weight_of(dev, p, uses.back().view(), merge));
+    }
+    constexpr bool narrow = !std::same_as<T, Accum<T>>;
+    for_row_tiles(dy.rows(), narrow ? row_tile : dy.rows(), [&](Index begin, Index count) {
+      const Arena::Scope scope(dev.arena());
+      View<D, Accum<T>> sum;
+      if constexpr (narrow) {
+        sum = scratch<Accum<T>>(dev, count, in_features_);
+      } else {
+        sum = dx.row_slice(begin, count);
+      }
+      for (std::size_t j = 0; j < projections_.size(); ++j) {
+        const auto& p = projections_[j];
+        kernel::gemm(dev, kernel::Form::nn,
+                     dy.row_slice(begin, count).col_slice(p.first_column, p.linear.out_features()), weights[j], sum,
+                     1.0, j > 0);
+      }
+      if (rank_ > 0 && !merge) {
+        if (drops) {
+          const View<D, Accum<T>> update = scratch<Accum<T>>(dev, count, in_features_);
+          kernel::gemm(dev, kernel::Form::nn, dh.row_slice(begin, count), a_.use(), update);
+          kernel::dropout<D, Accum<T>>(dev, dropout_rule(pass), update, pass.places().col_slice(begin, count),
+                                       pass.positions().col_slice(begin, count), sum, true);
+        } else {
+          kernel::gemm(dev, kernel::Form::nn, dh.row_slice(begin, count), a_.use(), sum, 1.0, true);
+        }
+      }
+      if constexpr (narrow) kernel::convert(dev, sum, dx.row_slice(begin, count));
+    });
+  }
+
+  std::vector<Projection> projections_;
+  Param<D, T> a_;  // (ΣR, I)
+  Index in_features_ = 0;
+  Index out_features_ = 0;
+  Index rank_ = 0;
+  double dropout_ = 0;
+  std::uint64_t module_ = 0;
+};
+
+}  // namespace lora::nn

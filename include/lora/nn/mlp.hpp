@@ -1,0 +1,71 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "lora/kernel/activation.hpp"
+#include "lora/nn/lora_linear.hpp"
+
+namespace lora::nn {
+
+/// y = down_proj(silu(gate) ∘ up),   (gate, up) = gate_up_proj(x)
+/// Shapes   x, y (N, E) · gate, up (N, F)
+/// Saves    gate and up; their product is formed again
+/// Source   Shazeer 2020
+template <Device D, class T>
+class Mlp {
+ public:
+  struct Saved {
+    View<D, T> gate_up;  // (N, 2F)
+    typename LoraLinear<D, T>::Saved in;
+    typename LoraLinear<D, T>::Saved out;
+  };
+
+  Mlp(LoraLinear<D, T> gate_up_proj, LoraLinear<D, T> down_proj)
+      : gate_up_proj_(std::move(gate_up_proj)), down_proj_(std::move(down_proj)) {}
+
+  bool trains() const { return gate_up_proj_.trains() || down_proj_.trains(); }
+  LoraLinear<D, T>& gate_up_proj() { return gate_up_proj_; }
+  LoraLinear<D, T>& down_proj() { return down_proj_; }
+
+  /// With `accumulate` the output is added to y.
+  void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved* saved,
+               bool accumulate = false) const {
+    const Arena::Scope scope(dev.arena());
+    const View<D, T> gate_up = save_or_scratch<T>(dev, saved != nullptr, x.rows(), gate_up_proj_.out_features());
+    gate_up_proj_.forward(dev, pass, x, gate_up, saved != nullptr ? &saved->in : nullptr);
+    if (saved != nullptr) saved->gate_up = gate_up;
+    if (y.empty()) return;
+    const View<D, T> hidden = scratch<T>(dev, x.rows(), down_proj_.in_features());
+    kernel::swiglu<D, T>(dev, gate_up, hidden);
+    down_proj_.forward(dev, pass, hidden, y, saved != nullptr ? &saved->out : nullptr, accumulate);
+  }
+
+  void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved&& saved, View<D, const T> dy, View<D, T> dx) {
+    const Arena::Scope scope(dev.arena());
+    const bool further = !dx.empty() || gate_up_proj_.trains();
+    const View<D, T> d_hidden = further ? scratch<T>(dev, x.rows(), down_proj_.in_features()) : View<D, T>();
+    {
+      const Arena::Scope inner(dev.arena());
+      const View<D, T> hidden = scratch<T>(dev, x.rows(), down_proj_.in_features());
+      if (down_proj_.trains()) kernel::swiglu<D, T>(dev, saved.gate_up, hidden);
+      down_proj_.backward(dev, pass, hidden, std::move(saved.out), dy, d_hidden);
+    }
+    if (!further) return;
+    const View<D, T> d_gate_up = saved.gate_up;
+    kernel::swiglu_backward<D, T>(dev, saved.gate_up, d_hidden, d_gate_up);
+    gate_up_proj_.backward(dev, pass, x, std::move(saved.in), d_gate_up, dx);
+  }
+
+  template <class F>
+  void for_each_param(const std::string& prefix, F&& f) {
+    gate_up_proj_.for_each_param(prefix, f);
+    down_proj_.for_each_param(prefix, f);
+  }
+
+ private:
+  LoraLinear<D, T> gate_up_proj_;
+  LoraLinear<D, T> down_proj_;
+};
+
+}  // namespace lora::nn

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <utility>
+
+#include "lora/kernel/norm.hpp"
+#include "lora/tensor/arena.hpp"
+#include "lora/tensor/tensor.hpp"
+
+namespace lora::nn {
+
+/// kernel::rms_norm with a frozen weight. The weight is small, so that it is kept in Accum<T>.
+template <Device D, class T>
+struct RmsNorm {
+  Tensor<D, Accum<T>> weight;  // (C)
+  double eps = 1e-6;
+
+  bool empty() const { return weight.empty(); }
+
+  /// rstd (N, K) for backward, empty if nobody wants it.
+  void forward(D& dev, View<D, const T> x, View<D, T> y, View<D, Accum<T>> rstd) const {
+    kernel::rms_norm(dev, x, weight.view(), eps, y, rstd);
+  }
+  void backward(D& dev, View<D, const T> x, View<D, const Accum<T>> rstd, View<D, const T> dy, View<D, T> dx,
+                bool accumulate) const {
+    kernel::rms_norm_backward(dev, x, weight.view(), rstd, dy, dx, accumulate);
+  }
+};
+
+}  // namespace lora::nn

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <cmath>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "lora/kernel/rope.hpp"
+#include "lora/tensor/transfer.hpp"
+
+namespace lora::nn {
+
+/// Rotary settings as config.json has them.
+struct RopeConfig {
+  enum class Scaling { none, linear, llama3, yarn };
+
+  double theta = 10000;
+  Scaling scaling = Scaling::none;
+  double factor = 1;
+  double low_freq_factor = 1;   ///< llama3
+  double high_freq_factor = 4;  ///< llama3
+  double original_max_position_embeddings = 0;
+  double beta_fast = 32;                   ///< yarn
+  double beta_slow = 1;                    ///< yarn
+  double attention_factor = 0;             ///< yarn; 0: from factor, mscale and mscale_all_dim
+  double mscale = 0;                       ///< yarn
+  double mscale_all_dim = 0;               ///< yarn
+  bool truncate = true;                    ///< yarn: round the ramp's ends to whole dimensions
+  std::vector<float> frequency_factors{};  ///< GGUF's rope_freqs.weight: divides the frequencies; replaces scaling
+};
+
+/// The angle per position of each of the C/2 pairs, in float32 as the models were trained with.
+/// Source   Su et al. 2021; Chen et al. 2023 (linear); Llama 3.1 (llama3); Peng et al. 2023 (yarn)
+inline std::vector<float> inverse_frequencies(const RopeConfig& config, Index width) {
+  const auto half = static_cast<std::size_t>(width / 2);
+  std::vector<float> frequencies(half);
+  const auto plain = [&](std::size_t i) {
+    return std::pow(config.theta, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+  };
+  const auto dimension_of = [&](double rotations) {  // the pair that turns this often over the original length
+    return static_cast<double>(width) *
+           std::log(config.original_max_position_embeddings / (rotations * 2 * std::numbers::pi)) /
+           (2 * std::log(config.theta));
+  };
+  double low = 0, high = 0;
+  if (config.scaling == RopeConfig::Scaling::yarn) {
+    low = dimension_of(config.beta_fast);
+    high = dimension_of(config.beta_slow);
+    if (config.truncate) {
+      low = std::floor(low);
+      high = std::ceil(high);
+    }
+    low = std::max(low, 0.0);
+    high = std::min(high, static_cast<double>(width - 1));
+    if (low == high) high += 0.001;
+  }
+  for (std::size_t i = 0; i < half; ++i) {
+    double f = plain(i);
+    switch (config.scaling) {
+      case RopeConfig::Scaling::none:
+        break;
+      case RopeConfig::Scaling::linear:
+        f /= config.factor;
+        break;
+      case RopeConfig::Scaling::llama3: {
+        const double length = 2 * std::numbers::pi / f;
+        const double low_length = config.original_max_position_embeddings / config.low_freq_factor;
+        const double high_length = config.original_max_position_embeddings / config.high_freq_factor;
+        if (length > low_length) {
+          f /= config.factor;
+        } else if (length >= high_length) {
+          const double smooth = (config.original_max_position_embeddings / length - config.low_freq_factor) /
+                                (config.high_freq_factor - config.low_freq_factor);
+          f = (1 - smooth) * f / config.factor + smooth * f;
+        }
+        break;
+      }
+      case RopeConfig::Scaling::yarn: {
+        const double ramp = std::min(1.0, std::max(0.0, (static_cast<double>(i) - low) / (high - low)));
+        f = f / config.factor * ramp + f * (1 - ramp);
+        break;
+      }
+    }
+    if (!config.frequency_factors.empty()) f = plain(i) / static_cast<double>(config.frequency_factors[i]);
+    frequencies[i] = static_cast<float>(f);
+  }
+  return frequencies;
+}
+
+/// What yarn multiplies cos and sin with; 1 for the others.
+inline double rotary_magnitude(const RopeConfig& config) {
+  if (config.scaling != RopeConfig::Scaling::yarn) return 1;
+  if (config.attention_factor != 0) return config.attention_factor;
+  const auto magnitude = [&](double scale) {
+    return config.factor <= 1 ? 1.0 : 0.1 * scale * std::log(config.factor) + 1.0;
+  };
+  if (config.mscale != 0 && config.mscale_all_dim != 0)
+    return magnitude(config.mscale) / magnitude(config.mscale_all_dim);
+  return magnitude(1);
+}
+
+/// The tables cos, sin (P, C/2) of all positions so far, grown on demand; shared by all layers.
+template <Device D, class T>
+class Rotary {
+ public:
+  Rotary() = default;
+  Rotary(const RopeConfig& config, Index width)
+      : frequencies_(inverse_frequencies(config, width)), magnitude_(rotary_magnitude(config)), width_(width) {
+    if (!config.frequency_factors.empty() && static_cast<Index>(config.frequency_factors.size()) != width / 2)
+      fail<ShapeError>("[rotary] ", config.frequency_factors.size(), " frequency factors for heads of ", width,
+                       " columns");
+  }
+
+  /// Makes the tables reach `max_position`. Called once before a pass, since layers only read.
+  void reach(D& dev, Index max_position) {
+    if (max_position < cos_.rows()) return;
+    const Index rows = std::max<Index>(256, (max_position + 1 + 255) / 256 * 256);
+    const auto half = static_cast<std::size_t>(width_ / 2);
+    std::vector<Accum<T>> cos(static_cast<std::size_t>(rows) * half), sin(cos.size());
+    for (std::size_t p = 0; p < static_cast<std::size_t>(rows); ++p)
+      for (std::size_t i = 0; i < half; ++i) {
+        const double angle = static_cast<double>(p) * static_cast<double>(frequencies_[i]);
+        cos[p * half + i] = static_cast<Accum<T>>(magnitude_ * std::cos(angle));
+        sin[p * half + i] = static_cast<Accum<T>>(magnitude_ * std::sin(angle));
+      }
+    cos_ = tensor_of<Accum<T>>(dev, cos, rows, width_ / 2);
+    sin_ = tensor_of<Accum<T>>(dev, sin, rows, width_ / 2);
+  }
+
+  void forward(D& dev, View<D, const T> x, View<D, const std::int32_t> positions, View<D, T> y) const {
+    kernel::rope(dev, x, cos_.view(), sin_.view(), positions, kernel::Rotation::forward, y);
+  }
+  void backward(D& dev, View<D, const T> dy, View<D, const std::int32_t> positions, View<D, T> dx) const {
+    kernel::rope(dev, dy, cos_.view(), sin_.view(), positions, kernel::Rotation::inverse, dx);
+  }
+
+ private:
+  std::vector<float> frequencies_;
+  double magnitude_ = 1;
+  Index width_ = 0;
+  Tensor<D, Accum<T>> cos_;  // (P, C/2)
+  Tensor<D, Accum<T>> sin_;  // (P, C/2)
+};
+
+}  // namespace lora::nn

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lora/nn/block.hpp"
+#include "lora/nn/recomputed.hpp"
+
+namespace lora::nn {
+
+/// The layers one after the other. It alone knows their order, and from what trains it works out where backward ends:
+/// layers below the lowest adapter keep nothing.
+template <Device D, class T>
+class Stack {
+ public:
+  using Layer = Recomputed<Block<D, T>>;
+  struct Saved {
+    struct Entry {
+      std::size_t mark = 0;  ///< of the arena, before the layer's input was saved
+      View<D, T> x;          // (N, E)
+      typename Layer::Saved layer;
+    };
+    std::vector<Entry> entries;  ///< from the lowest layer that trains upwards
+  };
+
+  void push_back(Layer layer) { layers_.push_back(std::move(layer)); }
+  Index size() const { return static_cast<Index>(layers_.size()); }
+  Layer& layer(Index i) { return layers_[static_cast<std::size_t>(i)]; }
+
+  /// The lowest layer that trains; size() if none does.
+  Index first_trained() const {
+    Index i = 0;
+    while (i < size() && !layers_[static_cast<std::size_t>(i)].trains()) ++i;
+    return i;
+  }
+
+  /// y may not be x. With `saved`, memory is kept on the arena's low end until backward.
+  void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved* saved) const {
+    const Index first = saved == nullptr ? size() : first_trained();
+    const Arena::Scope scope(dev.arena());
+    View<D, T> buffers[2];
+    if (first > 0)
+      for (auto& buffer : buffers) buffer = scratch<T>(dev, x.rows(), x.cols());
+    View<D, const T> input = x;
+    View<D, T> next;  // a layer's output, which is the next one's saved input
+    if (saved != nullptr) saved->entries.clear();
+    for (Index i = 0; i < size(); ++i) {
+      const auto& layer = layers_[static_cast<std::size_t>(i)];
+      if (i < first) {
+        const View<D, T> output = i + 1 == size() ? y : buffers[i % 2];
+        layer.forward(dev, pass, input, output, nullptr);
+        input = output;
+        continue;
+      }
+      auto& entry = saved->entries.emplace_back();
+      entry.mark = dev.arena().mark();
+      if (i == first) {
+        entry.x = save<T>(dev, x.rows(), x.cols());
+        kernel::convert(dev, input, entry.x);
+      } else {
+        entry.x = next;
+      }
+      // It must outlive what this layer saves, and so lie below it.
+      next = i + 1 == size() ? y : save<T>(dev, x.rows(), x.cols());
+      layer.forward(dev, pass, View<D, const T>(entry.x), next, &entry.layer);
+    }
+  }
+
+  /// dy is overwritten: the gradient walks down in its memory. Releases what forward kept.
+  void backward(D& dev, const Pass<D, T>& pass, Saved&& saved, View<D, T> dy) {
+    const Index first = size() - static_cast<Index>(saved.entries.size());
+    for (Index i = size() - 1; i >= first; --i) {
+      auto& entry = saved.entries[static_cast<std::size_t>(i - first)];
+      layer(i).backward(dev, pass, View<D, const T>(entry.x), std::move(entry.layer), View<D, const T>(dy),
+                        i == first ? View<D, T>() : dy);
+      dev.arena().release(entry.mark);
+    }
+  }
+
+  template <class F>
+  void for_each_param(const std::string& prefix, F&& f) {
+    for (Index i = 0; i < size(); ++i) layer(i).for_each_param(prefix + std::to_string(i) + ".", f);
+  }
+
+ private:
+  std::vector<Layer> layers_;
+};
+
+}  // namespace lora::nn
