@@ -1,0 +1,55 @@
+#pragma once
+
+#include "lora/cpu/device.hpp"
+#include "lora/cpu/exp.hpp"
+#include "lora/kernel/activation.hpp"
+
+namespace lora::kernel {
+
+template <>
+struct SwiGlu<cpu::Device> {
+  template <class T>
+  static void run(cpu::Device& dev, View<cpu::Device, const T> gate_up, View<cpu::Device, T> y) {
+    using A = Accum<T>;
+    const Index width = y.cols();
+    dev.parallel_for(y.rows(), 2048 / (width + 1) + 1, [=](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) {
+        const T* const gate = gate_up.row(i);
+        const T* const up = gate + width;
+        T* const out = y.row(i);
+#pragma omp simd
+        for (Index j = 0; j < width; ++j) {
+          const auto z = static_cast<A>(gate[j]);
+          out[j] = static_cast<T>(z / (A(1) + cpu::exp(-z)) * static_cast<A>(up[j]));
+        }
+      }
+    });
+  }
+
+  template <class T>
+  static void backward(cpu::Device& dev, View<cpu::Device, const T> gate_up, View<cpu::Device, const T> dy,
+                       View<cpu::Device, T> d_gate_up) {
+    using A = Accum<T>;
+    const Index width = dy.cols();
+    dev.parallel_for(dy.rows(), 2048 / (width + 1) + 1, [=](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) {
+        const T* const gate = gate_up.row(i);
+        const T* const up = gate + width;
+        const T* const grad = dy.row(i);
+        T* const d_gate = d_gate_up.row(i);
+        T* const d_up = d_gate + width;
+#pragma omp simd
+        for (Index j = 0; j < width; ++j) {
+          const auto z = static_cast<A>(gate[j]);
+          const auto u = static_cast<A>(up[j]);
+          const auto g = static_cast<A>(grad[j]);
+          const A sigma = A(1) / (A(1) + cpu::exp(-z));
+          d_gate[j] = static_cast<T>(g * u * sigma * (A(1) + z * (A(1) - sigma)));
+          d_up[j] = static_cast<T>(g * z * sigma);
+        }
+      }
+    });
+  }
+};
+
+}  // namespace lora::kernel

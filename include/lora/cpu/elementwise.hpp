@@ -1,0 +1,154 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <complex>
+
+#include "lora/core/random.hpp"
+#include "lora/cpu/device.hpp"
+#include "lora/kernel/elementwise.hpp"
+
+namespace lora::cpu::detail {
+
+/// What values are converted and summed in: double as soon as one side is double, complex likewise.
+template <class From, class To>
+using Wider = decltype(Accum<From>{} + Accum<To>{});
+
+/// Calls body(row, begin, end) for every piece of a matrix; rows are cut, so that one long row has work for all.
+template <class Body>
+void for_each_piece(Device& dev, Index rows, Index cols, const Body& body) {
+  constexpr Index piece = 4096;
+  const Index pieces = (cols + piece - 1) / piece;
+  dev.parallel_for(rows * pieces, 8192 / std::min(piece, cols + 1) + 1, [&](Index first, Index last) {
+    for (Index task = first; task < last; ++task) {
+      const Index begin = task % pieces * piece;
+      body(task / pieces, begin, std::min(cols, begin + piece));
+    }
+  });
+}
+
+/// The words that decide the columns [4 · block, 4 · (block + count)) of one row, in the order of the columns.
+inline void dropout_words(std::uint32_t place, std::uint32_t position, std::uint64_t key, Index block, Index count,
+                          std::uint32_t* words) {
+#pragma omp simd
+  for (Index i = 0; i < count; ++i) {
+    // philox() of core/random.hpp, unrolled over scalars so that blocks fill the vector lanes.
+    auto c0 = static_cast<std::uint32_t>(block + i);
+    std::uint32_t c1 = position, c2 = place, c3 = 0;
+    auto k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
+    for (int round = 0; round < 10; ++round) {
+      const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c0;
+      const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * c2;
+      c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
+      c1 = static_cast<std::uint32_t>(p1);
+      c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
+      c3 = static_cast<std::uint32_t>(p0);
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
+    }
+    words[4 * i] = c0;
+    words[4 * i + 1] = c1;
+    words[4 * i + 2] = c2;
+    words[4 * i + 3] = c3;
+  }
+}
+
+}  // namespace lora::cpu::detail
+
+namespace lora::kernel {
+
+template <>
+struct Elementwise<cpu::Device> {
+  template <class T>
+  static void fill(cpu::Device& dev, View<cpu::Device, T> y, double value) {
+    T filler;
+    if constexpr (HasDType<T>) {
+      filler = static_cast<T>(static_cast<Accum<T>>(value));
+    } else {
+      filler = T(value);
+    }
+    cpu::detail::for_each_piece(dev, y.rows(), y.cols(), [=](Index row, Index begin, Index end) {
+      std::fill(y.row(row) + begin, y.row(row) + end, filler);
+    });
+  }
+
+  template <class From, class To>
+  static void convert(cpu::Device& dev, View<cpu::Device, const From> x, View<cpu::Device, To> y, double scale,
+                      bool accumulate) {
+    using C = cpu::detail::Wider<From, To>;
+    const auto factor = static_cast<C>(scale);
+    cpu::detail::for_each_piece(dev, x.rows(), x.cols(), [=](Index row, Index begin, Index end) {
+      const From* const in = x.row(row);
+      To* const out = y.row(row);
+      const auto wide = [](auto value) { return static_cast<C>(static_cast<Accum<decltype(value)>>(value)); };
+      const auto narrow = [](C value) { return static_cast<To>(static_cast<Accum<To>>(value)); };
+      if (accumulate) {
+#pragma omp simd
+        for (Index j = begin; j < end; ++j) out[j] = narrow(wide(out[j]) + factor * wide(in[j]));
+      } else {
+#pragma omp simd
+        for (Index j = begin; j < end; ++j) out[j] = narrow(factor * wide(in[j]));
+      }
+    });
+  }
+
+  template <class T>
+  static void add_bias(cpu::Device& dev, View<cpu::Device, const Accum<T>> bias, View<cpu::Device, T> y) {
+    const Accum<T>* const b = bias.data();
+    cpu::detail::for_each_piece(dev, y.rows(), y.cols(), [=](Index row, Index begin, Index end) {
+      T* const out = y.row(row);
+#pragma omp simd
+      for (Index j = begin; j < end; ++j) out[j] = static_cast<T>(static_cast<Accum<T>>(out[j]) + b[j]);
+    });
+  }
+
+  template <class T>
+  static void gather_rows(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, const std::int32_t> index,
+                          View<cpu::Device, T> y) {
+    cpu::detail::for_each_piece(dev, y.rows(), y.cols(), [=](Index row, Index begin, Index end) {
+      const T* const in = x.row(index.data()[row]);
+      std::copy(in + begin, in + end, y.row(row) + begin);
+    });
+  }
+
+  template <class T>
+  static void scatter_rows(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, const std::int32_t> index,
+                           View<cpu::Device, T> y) {
+    cpu::detail::for_each_piece(dev, x.rows(), x.cols(), [=](Index row, Index begin, Index end) {
+      const T* const in = x.row(row);
+      std::copy(in + begin, in + end, y.row(index.data()[row]) + begin);
+    });
+  }
+
+  template <class T>
+  static void dropout(cpu::Device& dev, const Dropout& rule, View<cpu::Device, const T> x,
+                      View<cpu::Device, const std::int32_t> places, View<cpu::Device, const std::int32_t> positions,
+                      View<cpu::Device, T> y, bool accumulate) {
+    using A = Accum<T>;
+    const double threshold = std::ceil(rule.p * 0x1p32);  // word ≥ p · 2³² exactly where word ≥ ⌈p · 2³²⌉
+    const bool none = threshold > 4294967295.0;
+    const std::uint32_t limit = none ? 0 : static_cast<std::uint32_t>(threshold);
+    const A keep = none ? A(0) : static_cast<A>(1 / (1 - rule.p));
+    cpu::detail::for_each_piece(dev, x.rows(), x.cols(), [=](Index row, Index begin, Index end) {
+      constexpr Index blocks = 64;
+      std::array<std::uint32_t, static_cast<std::size_t>(4 * blocks)> storage;
+      std::uint32_t* const words = storage.data();
+      const auto place = static_cast<std::uint32_t>(places.data()[row]);
+      const auto position = static_cast<std::uint32_t>(positions.data()[row]);
+      for (Index at = begin; at < end; at += 4 * blocks) {
+        const Index count = std::min(4 * blocks, end - at);
+        cpu::detail::dropout_words(place, position, rule.key, at / 4, (count + 3) / 4, words);
+        const T* const in = x.row(row) + at;
+        T* const out = y.row(row) + at;
+#pragma omp simd
+        for (Index j = 0; j < count; ++j) {
+          const A kept = words[j] >= limit ? keep * static_cast<A>(in[j]) : A(0);
+          out[j] = static_cast<T>(accumulate ? static_cast<A>(out[j]) + kept : kept);
+        }
+      }
+    });
+  }
+};
+
+}  // namespace lora::kernel

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cmath>
+#include <complex>
+
+#include "lora/cpu/device.hpp"
+#include "lora/cpu/reduce.hpp"
+#include "lora/kernel/norm.hpp"
+
+namespace lora::kernel {
+
+template <>
+struct RmsNorm<cpu::Device> {
+  template <class T>
+  static void run(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, const Accum<T>> weight, double eps,
+                  View<cpu::Device, T> y, View<cpu::Device, Accum<T>> rstd) {
+    using A = Accum<T>;
+    const Index width = weight.cols();
+    const Index groups = x.cols() / width;
+    const A* const w = weight.data();
+    dev.parallel_for(x.rows(), 8192 / (x.cols() + 1) + 1, [=](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) {
+        for (Index k = 0; k < groups; ++k) {
+          const T* const in = x.row(i) + k * width;
+          T* const out = y.row(i) + k * width;
+          const A squares = cpu::ordered_sum<A>(width, [=](Index j) {
+            const auto value = static_cast<A>(in[j]);
+            return value * value;
+          });
+          const A scale = A(1) / std::sqrt(squares / static_cast<A>(static_cast<double>(width)) + static_cast<A>(eps));
+#pragma omp simd
+          for (Index j = 0; j < width; ++j) out[j] = static_cast<T>(static_cast<A>(in[j]) * scale * w[j]);
+          if (!rstd.empty()) rstd.row(i)[k] = scale;
+        }
+      }
+    });
+  }
+
+  template <class T>
+  static void backward(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, const Accum<T>> weight,
+                       View<cpu::Device, const Accum<T>> rstd, View<cpu::Device, const T> dy, View<cpu::Device, T> dx,
+                       bool accumulate) {
+    using A = Accum<T>;
+    const Index width = weight.cols();
+    const Index groups = x.cols() / width;
+    const A* const w = weight.data();
+    dev.parallel_for(x.rows(), 8192 / (x.cols() + 1) + 1, [=](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) {
+        for (Index k = 0; k < groups; ++k) {
+          const T* const in = x.row(i) + k * width;
+          const T* const grad = dy.row(i) + k * width;
+          T* const out = dx.row(i) + k * width;
+          const A scale = rstd.row(i)[k];
+          const A dot = cpu::ordered_sum<A>(
+              width, [=](Index j) { return w[j] * static_cast<A>(grad[j]) * static_cast<A>(in[j]); });
+          const A pull = scale * scale * dot / static_cast<A>(static_cast<double>(width));
+          if (accumulate) {
+#pragma omp simd
+            for (Index j = 0; j < width; ++j)
+              out[j] = static_cast<T>(static_cast<A>(out[j]) +
+                                      scale * (w[j] * static_cast<A>(grad[j]) - static_cast<A>(in[j]) * pull));
+          } else {
+#pragma omp simd
+            for (Index j = 0; j < width; ++j)
+              out[j] = static_cast<T>(scale * (w[j] * static_cast<A>(grad[j]) - static_cast<A>(in[j]) * pull));
+          }
+        }
+      }
+    });
+  }
+};
+
+}  // namespace lora::kernel
