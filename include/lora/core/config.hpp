@@ -14,3 +14,11 @@
 #    define LORA_DEBUG 1
 #  endif
 #endif
+
+/// Stands before a loop whose turns don't depend on each other. Clang finds out by itself: a hint would make it warn of
+/// every such loop that has no vector form, as those over double or complex numbers.
+#if defined(_OPENMP) && !defined(__clang__)
+#  define LORA_SIMD _Pragma("omp simd")
+#else
+#  define LORA_SIMD
+#endif

@@ -17,7 +17,7 @@ struct SwiGlu<cpu::Device> {
         const T* const gate = gate_up.row(i);
         const T* const up = gate + width;
         T* const out = y.row(i);
-#pragma omp simd
+        LORA_SIMD
         for (Index j = 0; j < width; ++j) {
           const auto z = static_cast<A>(gate[j]);
           out[j] = static_cast<T>(z / (A(1) + cpu::exp(-z)) * static_cast<A>(up[j]));
@@ -38,7 +38,7 @@ struct SwiGlu<cpu::Device> {
         const T* const grad = dy.row(i);
         T* const d_gate = d_gate_up.row(i);
         T* const d_up = d_gate + width;
-#pragma omp simd
+        LORA_SIMD
         for (Index j = 0; j < width; ++j) {
           const auto z = static_cast<A>(gate[j]);
           const auto u = static_cast<A>(up[j]);

@@ -31,7 +31,7 @@ void for_each_piece(Device& dev, Index rows, Index cols, const Body& body) {
 /// The words that decide the columns [4 · block, 4 · (block + count)) of one row, in the order of the columns.
 inline void dropout_words(std::uint32_t place, std::uint32_t position, std::uint64_t key, Index block, Index count,
                           std::uint32_t* words) {
-#pragma omp simd
+  LORA_SIMD
   for (Index i = 0; i < count; ++i) {
     // philox() of core/random.hpp, unrolled over scalars so that blocks fill the vector lanes.
     auto c0 = static_cast<std::uint32_t>(block + i);
@@ -84,10 +84,10 @@ struct Elementwise<cpu::Device> {
       const auto wide = [](auto value) { return static_cast<C>(static_cast<Accum<decltype(value)>>(value)); };
       const auto narrow = [](C value) { return static_cast<To>(static_cast<Accum<To>>(value)); };
       if (accumulate) {
-#pragma omp simd
+        LORA_SIMD
         for (Index j = begin; j < end; ++j) out[j] = narrow(wide(out[j]) + factor * wide(in[j]));
       } else {
-#pragma omp simd
+        LORA_SIMD
         for (Index j = begin; j < end; ++j) out[j] = narrow(factor * wide(in[j]));
       }
     });
@@ -98,7 +98,7 @@ struct Elementwise<cpu::Device> {
     const Accum<T>* const b = bias.data();
     cpu::detail::for_each_piece(dev, y.rows(), y.cols(), [=](Index row, Index begin, Index end) {
       T* const out = y.row(row);
-#pragma omp simd
+      LORA_SIMD
       for (Index j = begin; j < end; ++j) out[j] = static_cast<T>(static_cast<Accum<T>>(out[j]) + b[j]);
     });
   }
@@ -141,7 +141,7 @@ struct Elementwise<cpu::Device> {
         cpu::detail::dropout_words(place, position, rule.key, at / 4, (count + 3) / 4, words);
         const T* const in = x.row(row) + at;
         T* const out = y.row(row) + at;
-#pragma omp simd
+        LORA_SIMD
         for (Index j = 0; j < count; ++j) {
           const A kept = words[j] >= limit ? keep * static_cast<A>(in[j]) : A(0);
           out[j] = static_cast<T>(accumulate ? static_cast<A>(out[j]) + kept : kept);

@@ -69,7 +69,7 @@ struct Softmax<cpu::Device> {
         const Index label = labels.data()[i] - first;
         const bool here = label >= 0 && label < width;
         const A at_label = here ? factor * static_cast<A>(out[label]) - static_cast<A>(scale) : A(0);
-#pragma omp simd
+        LORA_SIMD
         for (Index j = 0; j < width; ++j) out[j] = static_cast<T>(factor * static_cast<A>(out[j]));
         if (here) out[label] = static_cast<T>(at_label);
       }

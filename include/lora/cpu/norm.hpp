@@ -28,7 +28,7 @@ struct RmsNorm<cpu::Device> {
             return value * value;
           });
           const A scale = A(1) / std::sqrt(squares / static_cast<A>(static_cast<double>(width)) + static_cast<A>(eps));
-#pragma omp simd
+          LORA_SIMD
           for (Index j = 0; j < width; ++j) out[j] = static_cast<T>(static_cast<A>(in[j]) * scale * w[j]);
           if (!rstd.empty()) rstd.row(i)[k] = scale;
         }
@@ -55,12 +55,12 @@ struct RmsNorm<cpu::Device> {
               width, [=](Index j) { return w[j] * static_cast<A>(grad[j]) * static_cast<A>(in[j]); });
           const A pull = scale * scale * dot / static_cast<A>(static_cast<double>(width));
           if (accumulate) {
-#pragma omp simd
+            LORA_SIMD
             for (Index j = 0; j < width; ++j)
               out[j] = static_cast<T>(static_cast<A>(out[j]) +
                                       scale * (w[j] * static_cast<A>(grad[j]) - static_cast<A>(in[j]) * pull));
           } else {
-#pragma omp simd
+            LORA_SIMD
             for (Index j = 0; j < width; ++j)
               out[j] = static_cast<T>(scale * (w[j] * static_cast<A>(grad[j]) - static_cast<A>(in[j]) * pull));
           }

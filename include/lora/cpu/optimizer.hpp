@@ -34,7 +34,7 @@ struct AdamW<cpu::Device> {
         A* const ws = value.row(row);
         A* const ms = m.row(row);
         A* const vs = v.row(row);
-#pragma omp simd
+        LORA_SIMD
         for (Index j = task % pieces * piece; j < end; ++j) {
           const A g = scale * gs[j];
           const A mean = ms[j] + fresh1 * (g - ms[j]);

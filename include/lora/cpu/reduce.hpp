@@ -19,7 +19,7 @@ Sum ordered_sum(Index n, const Term& term) {
   Sum* const sums = storage.data();
   const Index whole = n / lanes * lanes;
   for (Index i = 0; i < whole; i += lanes) {
-#pragma omp simd
+    LORA_SIMD
     for (Index lane = 0; lane < lanes; ++lane) sums[lane] += term(i + lane);
   }
   for (Index i = whole; i < n; ++i) sums[i - whole] += term(i);
@@ -39,7 +39,7 @@ Value ordered_max(Index n, const Value* values) {
   const auto larger = [](const Value& a, const Value& b) { return real_part(b) > real_part(a) ? b : a; };
   const Index whole = n / lanes * lanes;
   for (Index i = 0; i < whole; i += lanes) {
-#pragma omp simd
+    LORA_SIMD
     for (Index lane = 0; lane < lanes; ++lane) largest[lane] = larger(largest[lane], values[i + lane]);
   }
   for (Index i = whole; i < n; ++i) largest[i - whole] = larger(largest[i - whole], values[i]);

@@ -25,7 +25,7 @@ struct Rope<cpu::Device> {
         for (Index k = 0; k < heads; ++k) {
           const T* const in = x.row(i) + k * 2 * half;
           T* const out = y.row(i) + k * 2 * half;
-#pragma omp simd
+          LORA_SIMD
           for (Index j = 0; j < half; ++j) {
             const auto first = static_cast<A>(in[j]);
             const auto second = static_cast<A>(in[half + j]);
