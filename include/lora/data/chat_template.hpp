@@ -1,0 +1,501 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <ctime>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lora/core/error.hpp"
+#include "lora/core/scalar.hpp"
+#include "lora/io/json.hpp"
+
+namespace lora::data {
+
+/// One turn of a conversation. Roles: system, user, assistant, tool.
+struct Message {
+  std::string role;
+  std::string content;
+  std::optional<std::string> reasoning{};  ///< what the assistant thought, where the record keeps it apart
+};
+
+struct RenderOptions {
+  bool add_generation_prompt = false;
+  bool enable_thinking = true;
+  std::string date{};  ///< YYYY-MM-DD, for templates that print one; empty: the template's own or today's
+};
+
+/// An assistant's turn in a rendering, in bytes: from where the prompt before it ends to past its end-of-turn token.
+struct AnswerSpan {
+  std::size_t begin;
+  std::size_t end;
+};
+
+struct Rendering {
+  std::string text;
+  std::vector<AnswerSpan> answers{};
+};
+
+namespace detail {
+
+/// Bytes of the white space, as Python's str.strip sees it, that starts at `text[at]`; 0 if there is none.
+inline std::size_t white_space_at(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned a = byte(at);
+  if ((a >= 9 && a <= 13) || (a >= 28 && a <= 32)) return 1;
+  if (a == 0xC2) return byte(at + 1) == 0x85 || byte(at + 1) == 0xA0 ? 2 : 0;
+  if (a < 0xE1 || a > 0xE3) return 0;
+  const unsigned code = (a & 0xFu) << 12 | (byte(at + 1) & 0x3Fu) << 6 | (byte(at + 2) & 0x3Fu);
+  const bool white = code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 ||
+                     code == 0x202F || code == 0x205F || code == 0x3000;
+  return white ? 3 : 0;
+}
+
+inline std::string_view strip_right(std::string_view text) {
+  while (!text.empty()) {
+    std::size_t last = text.size() - 1;
+    while (last > 0 && (static_cast<unsigned char>(text[last]) & 0xC0u) == 0x80u) --last;
+    if (white_space_at(text, last) != text.size() - last) break;
+    text.remove_suffix(text.size() - last);
+  }
+  return text;
+}
+
+inline std::string_view strip(std::string_view text) {
+  while (const std::size_t width = white_space_at(text, 0)) text.remove_prefix(width);
+  return strip_right(text);
+}
+
+inline std::string_view strip_newlines(std::string_view text, bool left, bool right) {
+  while (left && text.starts_with('\n')) text.remove_prefix(1);
+  while (right && text.ends_with('\n')) text.remove_suffix(1);
+  return text;
+}
+
+inline std::string without(std::string text, std::string_view part) {
+  for (auto at = text.find(part); at != text.npos; at = text.find(part, at)) text.erase(at, part.size());
+  return text;
+}
+
+/// Runs of white space become one space, none at the ends.
+inline std::string normalise_white_space(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    const bool white = c == ' ' || (c >= '\t' && c <= '\r');
+    if (!white) {
+      result += c;
+    } else if (!result.empty() && result.back() != ' ') {
+      result += ' ';
+    }
+  }
+  if (result.ends_with(' ')) result.pop_back();
+  return result;
+}
+
+/// FNV-1a.
+inline std::uint64_t text_hash(std::string_view text) {
+  std::uint64_t hash = 0xCBF29CE484222325u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  return hash;
+}
+
+inline std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char text[16];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d", &local)};
+}
+
+/// "2024-07-26" as "26 Jul 2024" or "26 July 2024".
+inline std::string written_date(std::string_view iso, bool whole_month) {
+  constexpr std::string_view months[] = {"January", "February", "March",     "April",   "May",      "June",
+                                         "July",    "August",   "September", "October", "November", "December"};
+  const auto number = [&](std::size_t at, std::size_t digits) {
+    std::size_t value = 0;
+    for (std::size_t i = at; i < at + digits; ++i)
+      value = iso[i] >= '0' && iso[i] <= '9' ? value * 10 + static_cast<std::size_t>(iso[i] - '0') : 100000;
+    return value;
+  };
+  const bool dashed = iso.size() == 10 && iso[4] == '-' && iso[7] == '-';
+  if (!dashed || number(0, 4) > 9999 || number(5, 2) < 1 || number(5, 2) > 12 || number(8, 2) < 1 || number(8, 2) > 31)
+    fail<ConfigError>("date is ", iso, "; expected YYYY-MM-DD");
+  const std::string_view month = months[number(5, 2) - 1];
+  return concat(iso.substr(8, 2), " ", whole_month ? month : month.substr(0, 3), " ", iso.substr(0, 4));
+}
+
+enum class TemplateStyle { chatml, qwen, qwen3, smollm3, llama3, llama3_dated, alpaca, none };
+
+struct TemplateEntry {
+  std::string_view name;
+  TemplateStyle style;
+  std::string_view system = "";   ///< stands in where the conversation brings none
+  std::string_view opening = "";  ///< what the generation prompt puts after the assistant's header
+};
+
+constexpr std::string_view alpaca_system =
+    "Below is an instruction that describes a task. Write a response that appropriately completes the request.";
+
+constexpr TemplateEntry template_entries[] = {
+    {"qwen2", TemplateStyle::chatml, "You are a helpful assistant."},
+    {"qwen2_5", TemplateStyle::qwen, "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
+    {"qwen2_5_base", TemplateStyle::qwen, "You are a helpful assistant."},
+    {"qwen3", TemplateStyle::qwen3},
+    {"qwen3_instruct_2507", TemplateStyle::qwen},
+    {"qwen3_thinking_2507", TemplateStyle::qwen3, "", "<think>\n"},
+    {"smollm2", TemplateStyle::chatml, "You are a helpful AI assistant named SmolLM, trained by Hugging Face"},
+    {"smollm3", TemplateStyle::smollm3},
+    {"chatml", TemplateStyle::chatml},
+    {"llama3", TemplateStyle::llama3},
+    {"llama3_1", TemplateStyle::llama3_dated, "2024-07-26"},
+    {"llama3_2", TemplateStyle::llama3_dated},
+    {"alpaca", TemplateStyle::alpaca, alpaca_system},
+    {"none", TemplateStyle::none},
+};
+
+/// A template text as models carry it, by the hash and length of its normalised text.
+struct PublishedTemplate {
+  std::uint64_t hash;
+  std::size_t bytes;
+  std::string_view name;
+};
+
+constexpr PublishedTemplate published_templates[] = {
+    {0xAC3E21ADF083D713u, 328, "qwen2"},
+    {0x80EDB050BAB8A257u, 2146, "qwen2_5"},
+    {0x1BDA3471B7BD88CFu, 2066, "qwen2_5_base"},
+    {0x9D0F9E284D6DA15Eu, 3380, "qwen3"},
+    {0x61AE26B23585F505u, 3412, "qwen3"},  // the later revision, the same for contents that are text
+    {0x131B0A86E34FECEFu, 2114, "qwen3_instruct_2507"},
+    {0x26A5556C8EF526A7u, 3309, "qwen3_thinking_2507"},
+    {0x2D12679674ACF708u, 368, "smollm2"},
+    {0x530F962A8FF77556u, 5198, "smollm3"},
+    {0x0A2A7FDDE81FE93Eu, 196, "chatml"},
+    {0xE6A91CA359F4278Cu, 387, "llama3"},
+    {0x9A3E94DC0B68272Eu, 4048, "llama3_1"},
+    {0xEF8F150C028C2230u, 3470, "llama3_2"},
+};
+
+}  // namespace detail
+
+/// Turns conversations into a model's text, for the published templates that it knows. It writes what the model's own
+/// template text would, without interpreting that text.
+class ChatTemplate {
+ public:
+  /// `end_of_text` is the model's end-of-text token; only alpaca and none end an answer with it.
+  /// Throws   ConfigError if the name is not among the choices
+  static ChatTemplate named(std::string_view name, std::string end_of_text = "") {
+    for (const auto& entry : detail::template_entries) {
+      if (entry.name != name) continue;
+      const bool needs_end = entry.style == detail::TemplateStyle::alpaca || entry.style == detail::TemplateStyle::none;
+      if (needs_end && end_of_text.empty())
+        fail<ConfigError>("template ", name, " ends an answer with the end-of-text token, and the model names none");
+      return {entry, std::move(end_of_text)};
+    }
+    fail<ConfigError>("template is ", name, "; expected auto or one of ", choices());
+  }
+
+  /// Throws   ConfigError if the text, white space aside, is not a published one
+  static ChatTemplate recognised(std::string_view text) {
+    const std::string normalised = detail::normalise_white_space(text);
+    if (normalised.empty()) fail<ConfigError>("the model has no chat template; set template to one of ", choices());
+    const std::uint64_t hash = detail::text_hash(normalised);
+    for (const auto& published : detail::published_templates)
+      if (published.hash == hash && published.bytes == normalised.size()) return named(published.name);
+    fail<ConfigError>("the model's chat template is not one of the published ones; set template to one of ", choices());
+  }
+
+  /// The names that `named` takes, as a sentence lists them.
+  static std::string choices() {
+    std::string list;
+    for (const auto& entry : detail::template_entries) list += (list.empty() ? "" : ", ") + std::string(entry.name);
+    return list;
+  }
+
+  std::string_view name() const { return entry_.name; }
+
+  /// The token that ends an assistant's turn.
+  std::string_view end_of_turn() const {
+    switch (entry_.style) {
+      case Style::llama3:
+      case Style::llama3_dated:
+        return "<|eot_id|>";
+      case Style::alpaca:
+      case Style::none:
+        return end_of_text_;
+      default:
+        return "<|im_end|>";
+    }
+  }
+
+  /// True if what it writes depends on the day where the options give no date.
+  bool prints_today() const {
+    return entry_.style == Style::smollm3 || (entry_.style == Style::llama3_dated && entry_.system.empty());
+  }
+
+  /// Throws   FormatError if the template has no place for a turn; it names the turn, counted from 1
+  Rendering render(std::span<const Message> messages, const RenderOptions& options = {}) const {
+    if (messages.empty()) fail<FormatError>("the conversation has no turns");
+    for (std::size_t i = 0; i < messages.size(); ++i) check(messages[i], i);
+    Rendering out;
+    switch (entry_.style) {
+      case Style::chatml:
+        render_chatml(out, messages);
+        break;
+      case Style::qwen:
+        render_qwen(out, messages);
+        break;
+      case Style::qwen3:
+        render_qwen3(out, messages);
+        break;
+      case Style::smollm3:
+        render_smollm3(out, messages, options);
+        return out;
+      case Style::llama3:
+      case Style::llama3_dated:
+        render_llama3(out, messages, options);
+        return out;
+      case Style::alpaca:
+        render_alpaca(out, messages);
+        return out;
+      case Style::none:
+        render_none(out, messages);
+        return out;
+    }
+    if (options.add_generation_prompt) {
+      out.text += concat(im_start, "assistant\n", entry_.opening);
+      const bool closes = entry_.style == Style::qwen3 && entry_.opening.empty() && !options.enable_thinking;
+      if (closes) out.text += empty_think;
+    }
+    return out;
+  }
+
+ private:
+  using Style = detail::TemplateStyle;
+  static constexpr std::string_view im_start = "<|im_start|>";
+  static constexpr std::string_view im_end = "<|im_end|>";
+  static constexpr std::string_view empty_think = "<think>\n\n</think>\n\n";
+  static constexpr std::string_view smollm3_empty_think = "<think>\n\n</think>\n";
+
+  ChatTemplate(const detail::TemplateEntry& entry, std::string end_of_text)
+      : entry_(entry), end_of_text_(std::move(end_of_text)) {}
+
+  void check(const Message& message, std::size_t turn) const {
+    const bool known = message.role == "system" || message.role == "user" || message.role == "assistant";
+    if (!known && message.role != "tool")
+      fail<FormatError>("turn ", turn + 1, " has the role \"", message.role,
+                        "\"; expected system, user, assistant or tool");
+    const bool plain = entry_.style == Style::alpaca || entry_.style == Style::none;
+    if (message.role == "tool" && plain) refuse("tool turns", turn);
+    const bool only_first = entry_.style == Style::alpaca || entry_.style == Style::smollm3;
+    if (message.role == "system" && turn > 0 && only_first) refuse("a system turn that is not the first", turn);
+    if (message.reasoning && !message.reasoning->empty() && entry_.style != Style::qwen3)
+      refuse("reasoning apart from the content", turn);
+  }
+  [[noreturn]] void refuse(std::string_view what, std::size_t turn) const {
+    fail<FormatError>("template ", entry_.name, " has no place for ", what, " (turn ", turn + 1, ")");
+  }
+
+  /// Ends an answer that began at byte `begin`: a think block without reasoning is part of the prompt.
+  static void end_answer(Rendering& out, std::size_t begin, std::string_view end_token,
+                         std::string_view empty_block = "") {
+    if (std::string_view(out.text).substr(begin).starts_with(empty_block)) begin += empty_block.size();
+    out.text += end_token;
+    out.answers.push_back({begin, out.text.size()});
+  }
+
+  static void chatml_turn(Rendering& out, std::string_view role, std::string_view content,
+                          std::string_view empty_block = "") {
+    out.text += concat(im_start, role, "\n");
+    const std::size_t begin = out.text.size();
+    out.text += content;
+    if (role == "assistant") {
+      end_answer(out, begin, im_end, empty_block);
+    } else {
+      out.text += im_end;
+    }
+    out.text += '\n';
+  }
+
+  void default_system(Rendering& out, std::span<const Message> messages) const {
+    if (messages[0].role != "system" && !entry_.system.empty()) chatml_turn(out, "system", entry_.system);
+  }
+
+  void render_chatml(Rendering& out, std::span<const Message> messages) const {
+    default_system(out, messages);
+    for (const Message& message : messages) chatml_turn(out, message.role, message.content);
+  }
+
+  /// Answers of tools stand together in one turn of the user's.
+  static void qwen_tool_turn(Rendering& out, std::span<const Message> messages, std::size_t i) {
+    if (i == 0 || messages[i - 1].role != "tool") out.text += concat(im_start, "user");
+    out.text += concat("\n<tool_response>\n", messages[i].content, "\n</tool_response>");
+    if (i + 1 == messages.size() || messages[i + 1].role != "tool") out.text += concat(im_end, "\n");
+  }
+
+  void render_qwen(Rendering& out, std::span<const Message> messages) const {
+    default_system(out, messages);
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      if (messages[i].role == "tool") {
+        qwen_tool_turn(out, messages, i);
+      } else {
+        chatml_turn(out, messages[i].role, messages[i].content);
+      }
+    }
+  }
+
+  /// Thoughts are kept only after the last question that a user asked, and the very last turn always has a think block.
+  void render_qwen3(Rendering& out, std::span<const Message> messages) const {
+    std::size_t last_query = messages.size() - 1;
+    for (std::size_t i = messages.size(); i-- > 0;) {
+      const std::string_view content = messages[i].content;
+      const bool tool_answer = content.starts_with("<tool_response>") && content.ends_with("</tool_response>");
+      if (messages[i].role != "user" || tool_answer) continue;
+      last_query = i;
+      break;
+    }
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      if (messages[i].role == "tool") {
+        qwen_tool_turn(out, messages, i);
+      } else if (messages[i].role == "assistant") {
+        qwen3_answer(out, messages[i], i > last_query, i + 1 == messages.size());
+      } else {
+        chatml_turn(out, messages[i].role, messages[i].content);
+      }
+    }
+  }
+
+  void qwen3_answer(Rendering& out, const Message& message, bool after_query, bool last) const {
+    std::string_view content = message.content;
+    std::string_view reasoning;
+    if (message.reasoning) {
+      reasoning = *message.reasoning;
+    } else if (const auto first = content.find("</think>"); first != content.npos) {
+      reasoning = detail::strip_newlines(content.substr(0, first), false, true);
+      if (const auto open = reasoning.rfind("<think>"); open != reasoning.npos) reasoning.remove_prefix(open + 7);
+      reasoning = detail::strip_newlines(reasoning, true, false);
+      content = detail::strip_newlines(content.substr(content.rfind("</think>") + 8), true, false);
+    }
+    if (!after_query || (!last && reasoning.empty())) return chatml_turn(out, "assistant", content, empty_think);
+    out.text += concat(im_start, "assistant\n");
+    std::size_t begin = out.text.size();
+    const std::string_view thoughts = detail::strip_newlines(reasoning, true, true);
+    out.text += concat("<think>\n", thoughts, "\n</think>\n\n", detail::strip_newlines(content, true, false));
+    if (!thoughts.empty()) begin += entry_.opening.size();
+    end_answer(out, begin, im_end, empty_think);
+    out.text += '\n';
+  }
+
+  static constexpr std::string_view smollm3_think =
+      "You are a helpful AI assistant named SmolLM, trained by Hugging Face. Your role as an assistant involves "
+      "thoroughly exploring questions through a systematic thinking process before providing the final precise and "
+      "accurate solutions. This requires engaging in a comprehensive cycle of analysis, summarizing, exploration, "
+      "reassessment, reflection, backtracking, and iteration to develop well-considered thinking process. Please "
+      "structure your response into two main sections: Thought and Solution using the specified format: <think> "
+      "Thought "
+      "section </think> Solution section. In the Thought section, detail your reasoning process in steps. Each step "
+      "should include detailed considerations such as analysing questions, summarizing relevant findings, "
+      "brainstorming "
+      "new ideas, verifying the accuracy of the current steps, refining any errors, and revisiting previous steps. In "
+      "the Solution section, based on various attempts, explorations, and reflections from the Thought section, "
+      "systematically present the final solution that you deem correct. The Solution section should be logical, "
+      "accurate, and concise and detail necessary steps needed to reach the conclusion.";
+  static constexpr std::string_view smollm3_no_think =
+      "You are a helpful AI assistant named SmolLM, trained by Hugging Face.";
+
+  static void render_smollm3(Rendering& out, std::span<const Message> messages, const RenderOptions& options) {
+    const std::string system = messages[0].role == "system" ? messages[0].content : "";
+    bool think = options.enable_thinking;
+    if (system.find("/no_think") != system.npos) {
+      think = false;
+    } else if (system.find("/think") != system.npos) {
+      think = true;
+    }
+    const std::string own(detail::strip_right(detail::without(detail::without(system, "/no_think"), "/think")));
+    out.text += concat(im_start, "system\n");
+    if (system.find("/system_override") != system.npos) {
+      out.text += concat(detail::strip_right(detail::without(own, "/system_override")), im_end, "\n");
+    } else {  // the published template leaves this turn without an end
+      const std::string date = detail::written_date(options.date.empty() ? detail::today() : options.date, true);
+      out.text += concat("## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: ", date,
+                         "\nReasoning Mode: ", think ? "/think" : "/no_think", "\n\n## Custom Instructions\n\n",
+                         !own.empty() ? std::string_view(own)
+                         : think      ? smollm3_think
+                                      : smollm3_no_think,
+                         "\n\n");
+    }
+    const std::string_view block = think ? "" : smollm3_empty_think;
+    for (const Message& message : messages) {
+      if (message.role == "system") continue;
+      if (message.role == "assistant") {
+        const auto content = detail::strip_newlines(message.content, true, false);
+        chatml_turn(out, "assistant", concat(block, content), block);
+      } else {
+        chatml_turn(out, "user", message.content);
+      }
+    }
+    if (options.add_generation_prompt) out.text += concat(im_start, "assistant\n", block);
+  }
+
+  void render_llama3(Rendering& out, std::span<const Message> messages, const RenderOptions& options) const {
+    const bool dated = entry_.style == Style::llama3_dated;
+    const auto header = [&](std::string_view role) {
+      out.text += concat("<|start_header_id|>", role, "<|end_header_id|>\n\n");
+    };
+    out.text += "<|begin_of_text|>";
+    if (dated) {
+      const std::string_view own = entry_.system;
+      const std::string day = !options.date.empty() ? options.date : own.empty() ? detail::today() : std::string(own);
+      header("system");
+      out.text +=
+          concat("Cutting Knowledge Date: December 2023\nToday Date: ", detail::written_date(day, false), "\n\n");
+      if (messages[0].role == "system") out.text += detail::strip(messages[0].content);
+      out.text += "<|eot_id|>";
+      if (messages[0].role == "system") messages = messages.subspan(1);
+    }
+    for (const Message& message : messages) {
+      const bool tool = dated && message.role == "tool";
+      header(tool ? "ipython" : message.role);
+      const std::size_t begin = out.text.size();
+      out.text += tool ? io::to_text(message.content, -1) : std::string(detail::strip(message.content));
+      if (message.role == "assistant") {
+        end_answer(out, begin, "<|eot_id|>");
+      } else {
+        out.text += "<|eot_id|>";
+      }
+    }
+    if (options.add_generation_prompt) header("assistant");
+  }
+
+  void render_alpaca(Rendering& out, std::span<const Message> messages) const {
+    const bool own = messages[0].role == "system";
+    out.text += concat(own ? std::string_view(messages[0].content) : entry_.system, "\n\n");
+    for (const Message& message : messages.subspan(own ? 1 : 0)) {
+      if (message.role == "user") {
+        out.text += concat("### Instruction:\n", message.content, "\n\n### Response:\n");
+        continue;
+      }
+      const std::size_t begin = out.text.size();
+      out.text += message.content;
+      end_answer(out, begin, end_of_text_);
+      out.text += "\n\n";
+    }
+  }
+
+  void render_none(Rendering& out, std::span<const Message> messages) const {
+    for (const Message& message : messages) {
+      const std::size_t begin = out.text.size();
+      out.text += message.content;
+      if (message.role == "assistant") end_answer(out, begin, end_of_text_);
+    }
+  }
+
+  detail::TemplateEntry entry_;
+  std::string end_of_text_;
+};
+
+}  // namespace lora::data

@@ -1,0 +1,187 @@
+#include "lora/data/chat_template.hpp"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "lora/io/json.hpp"
+
+using namespace lora;
+using data::ChatTemplate;
+using data::Message;
+using data::RenderOptions;
+
+namespace {
+
+const std::string folder = LORA_TEST_DATA "/templates/";
+
+std::vector<io::Json> lines_of(const std::string& path) {
+  std::ifstream file(path);
+  REQUIRE_MESSAGE(file.good(), path);
+  std::vector<io::Json> values;
+  for (std::string line; std::getline(file, line);)
+    values.push_back(io::parse_json(line, path, false, static_cast<Index>(values.size()) + 1));
+  return values;
+}
+
+std::string text_of(const std::string& path) { return io::read_file(path); }
+
+std::string message_of(auto&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+void check_against_reference(const std::string& file, const std::string& name) {
+  const auto chat = ChatTemplate::named(name);
+  const auto records = lines_of(folder + "conversations.jsonl");
+  const auto expected = lines_of(folder + file + ".jsonl");
+  REQUIRE(records.size() == 500);
+  REQUIRE(expected.size() == records.size());
+  Index spans = 0;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    CAPTURE(i);
+    std::vector<Message> messages;
+    for (const auto& turn : records[i]["messages"]) {
+      messages.push_back({turn["role"], turn["content"]});
+      const bool thinks = name == "qwen3" || name == "qwen3_thinking_2507";
+      if (thinks && turn.contains("reasoning_content")) messages.back().reasoning = turn["reasoning_content"];
+    }
+    const RenderOptions options{records[i]["add_generation_prompt"], records[i]["enable_thinking"], records[i]["date"]};
+    if (expected[i].contains("refused")) {
+      CHECK_THROWS_AS(chat.render(messages, options), FormatError);
+      continue;
+    }
+    const auto rendering = chat.render(messages, options);
+    if (expected[i].contains("text")) CHECK(rendering.text == expected[i]["text"].get<std::string>());
+    CHECK(rendering.text.size() == expected[i]["bytes"].get<std::size_t>());
+    char hash[17];
+    std::snprintf(hash, sizeof hash, "%016llx",
+                  static_cast<unsigned long long>(data::detail::text_hash(rendering.text)));
+    CHECK(std::string(hash) == expected[i]["hash"].get<std::string>());
+    if (!expected[i].contains("answers")) continue;
+    REQUIRE(rendering.answers.size() == expected[i]["answers"].size());
+    for (std::size_t a = 0; a < rendering.answers.size(); ++a, ++spans) {
+      CHECK(rendering.answers[a].begin == expected[i]["answers"][a][0].get<std::size_t>());
+      CHECK(rendering.answers[a].end == expected[i]["answers"][a][1].get<std::size_t>());
+    }
+  }
+  CHECK(spans > 300);
+}
+
+}  // namespace
+
+TEST_CASE("chat_template: chatml equals the reference") { check_against_reference("chatml", "chatml"); }
+TEST_CASE("chat_template: qwen2 equals the reference") { check_against_reference("qwen2", "qwen2"); }
+TEST_CASE("chat_template: qwen2_5 equals the reference") { check_against_reference("qwen2_5", "qwen2_5"); }
+TEST_CASE("chat_template: qwen2_5_base equals the reference") {
+  check_against_reference("qwen2_5_base", "qwen2_5_base");
+}
+TEST_CASE("chat_template: both revisions of qwen3 equal the reference") {
+  check_against_reference("qwen3", "qwen3");
+  check_against_reference("qwen3_v2", "qwen3");
+}
+TEST_CASE("chat_template: qwen3_instruct_2507 equals the reference") {
+  check_against_reference("qwen3_instruct_2507", "qwen3_instruct_2507");
+}
+TEST_CASE("chat_template: qwen3_thinking_2507 equals the reference") {
+  check_against_reference("qwen3_thinking_2507", "qwen3_thinking_2507");
+}
+TEST_CASE("chat_template: smollm2 equals the reference") { check_against_reference("smollm2", "smollm2"); }
+TEST_CASE("chat_template: smollm3 equals the reference") { check_against_reference("smollm3", "smollm3"); }
+TEST_CASE("chat_template: llama3 equals the reference") { check_against_reference("llama3", "llama3"); }
+TEST_CASE("chat_template: llama3_1 equals the reference") { check_against_reference("llama3_1", "llama3_1"); }
+TEST_CASE("chat_template: llama3_2 equals the reference") { check_against_reference("llama3_2", "llama3_2"); }
+
+TEST_CASE("chat_template: a model's own text is recognised, white space aside") {
+  for (const std::string name : {"smollm2", "qwen2_5", "qwen3"}) {
+    CAPTURE(name);
+    const std::string text = text_of(folder + name + ".jinja");
+    CHECK(ChatTemplate::recognised(text).name() == name);
+    CHECK(ChatTemplate::recognised("\n " + text + "\r\n").name() == name);
+    std::string indented;
+    for (const char c : text) indented += c == '\n' ? std::string("\r\n\t  ") : std::string(1, c);
+    CHECK(ChatTemplate::recognised(indented).name() == name);
+  }
+}
+
+TEST_CASE("chat_template: a text with one letter changed is an error that lists the choices") {
+  std::string text = text_of(folder + "qwen3.jinja");
+  text[text.find("assistant")] = 'A';
+  const auto message = message_of([&] { ChatTemplate::recognised(text); });
+  CHECK(message.find("set template to one of qwen2, qwen2_5") != message.npos);
+  CHECK(message.find("alpaca, none") != message.npos);
+  CHECK_THROWS_AS(ChatTemplate::recognised(" \n"), ConfigError);
+}
+
+TEST_CASE("chat_template: names that are unknown, or need an end-of-text token, are errors") {
+  CHECK_THROWS_AS(ChatTemplate::named("qwen"), ConfigError);
+  CHECK_THROWS_AS(ChatTemplate::named("alpaca"), ConfigError);
+  CHECK_THROWS_AS(ChatTemplate::named("none"), ConfigError);
+  CHECK(ChatTemplate::named("none", "</s>").end_of_turn() == "</s>");
+  CHECK(ChatTemplate::named("llama3_2").end_of_turn() == "<|eot_id|>");
+  CHECK(ChatTemplate::named("qwen3").end_of_turn() == "<|im_end|>");
+}
+
+TEST_CASE("chat_template: alpaca writes its headings and ends answers with the end-of-text token") {
+  const auto alpaca = ChatTemplate::named("alpaca", "</s>");
+  const std::vector<Message> talk = {
+      {"user", "Add 1 and 2."}, {"assistant", "3"}, {"user", "And 4?"}, {"assistant", "7"}};
+  const auto rendering = alpaca.render(talk);
+  const std::string system =
+      "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n";
+  CHECK(rendering.text == system +
+                              "### Instruction:\nAdd 1 and 2.\n\n### Response:\n3</s>\n\n"
+                              "### Instruction:\nAnd 4?\n\n### Response:\n7</s>\n\n");
+  REQUIRE(rendering.answers.size() == 2);
+  const auto& first = rendering.answers[0];
+  CHECK(rendering.text.substr(first.begin, first.end - first.begin) == "3</s>");
+  CHECK(alpaca.render(std::vector<Message>{{"system", "S"}, {"user", "U"}}).text ==
+        "S\n\n### Instruction:\nU\n\n### Response:\n");
+  CHECK_THROWS_AS(alpaca.render(std::vector<Message>{{"user", "U"}, {"tool", "T"}}), FormatError);
+  CHECK_THROWS_AS(alpaca.render(std::vector<Message>{{"user", "U"}, {"system", "S"}}), FormatError);
+}
+
+TEST_CASE("chat_template: none joins the contents as they are") {
+  const auto none = ChatTemplate::named("none", "<e>");
+  const auto rendering = none.render(std::vector<Message>{{"user", "2+2="}, {"assistant", "4"}});
+  CHECK(rendering.text == "2+2=4<e>");
+  REQUIRE(rendering.answers.size() == 1);
+  CHECK(rendering.answers[0].begin == 4);
+  CHECK(rendering.answers[0].end == 8);
+}
+
+TEST_CASE("chat_template: what a template would drop is refused by name") {
+  std::vector<Message> talk = {{"user", "U"}, {"assistant", "A", "because"}};
+  auto message = message_of([&] { ChatTemplate::named("qwen2_5").render(talk); });
+  CHECK(message == "template qwen2_5 has no place for reasoning apart from the content (turn 2)");
+  CHECK_NOTHROW(ChatTemplate::named("qwen3").render(talk));
+  talk = {{"user", "U"}, {"system", "S"}};
+  message = message_of([&] { ChatTemplate::named("smollm3").render(talk); });
+  CHECK(message == "template smollm3 has no place for a system turn that is not the first (turn 2)");
+  talk = {{"human", "U"}};
+  message = message_of([&] { ChatTemplate::named("qwen3").render(talk); });
+  CHECK(message == "turn 1 has the role \"human\"; expected system, user, assistant or tool");
+  CHECK_THROWS_AS(ChatTemplate::named("qwen3").render(std::vector<Message>{}), FormatError);
+}
+
+TEST_CASE("chat_template: dates are written as the template has them, and must be dates") {
+  const std::vector<Message> talk = {{"user", "U"}};
+  const auto render = [&](const char* name, const char* date) {
+    return ChatTemplate::named(name).render(talk, {false, true, date}).text;
+  };
+  CHECK(render("llama3_2", "2025-03-09").find("Today Date: 09 Mar 2025\n") != std::string::npos);
+  CHECK(render("smollm3", "2025-03-09").find("Today Date: 09 March 2025\n") != std::string::npos);
+  CHECK(render("llama3_1", "").find("Today Date: 26 Jul 2024\n") != std::string::npos);
+  for (const char* wrong : {"2025-13-01", "2025-00-01", "2025-01-32", "25-01-01", "2025/01/01", "2025-01-0x", "today"})
+    CHECK_THROWS_AS(render("llama3_2", wrong), ConfigError);
+  CHECK(ChatTemplate::named("llama3_2").prints_today());
+  CHECK(ChatTemplate::named("smollm3").prints_today());
+  CHECK_FALSE(ChatTemplate::named("llama3_1").prints_today());
+  CHECK_FALSE(ChatTemplate::named("qwen3").prints_today());
+}
