@@ -92,25 +92,25 @@ TEST_CASE("settings: a value of the wrong type or out of range names the key, wh
         "key lr_scheduler_type: given cosin, allowed: one of linear, cosine, constant; nearest: cosine");
   CHECK(message_of([] { read(R"({"lora_rank": "8"})"); }) ==
         "run.json: key lora_rank: given \"8\", allowed: a whole number, at least 1");
-  for (const auto& [key, text] : {std::pair{"lora_rank", "0"},
-                                  {"lora_rank", "1.5"},
-                                  {"lora_rank", "8x"},
-                                  {"seed", "-1"},
-                                  {"lora_dropout", "1"},
-                                  {"learning_rate", "nan"},
-                                  {"learning_rate", "inf"},
-                                  {"learning_rate", "-1"},
-                                  {"max_steps", "0"},
-                                  {"warmup_ratio", "1.01"},
-                                  {"shuffle", "yes"},
-                                  {"lora_target", "q_proj,x_proj"},
-                                  {"lora_target", ","},
-                                  {"val_size", "2.5"},
-                                  {"top_p", "0"},
-                                  {"seed", "99999999999999999999"}}) {
-    CAPTURE(key);
-    CAPTURE(text);
-    CHECK_THROWS_AS(set(config, key, text), ConfigError);
+  for (const auto& pair : {std::pair{"lora_rank", "0"},
+                           {"lora_rank", "1.5"},
+                           {"lora_rank", "8x"},
+                           {"seed", "-1"},
+                           {"lora_dropout", "1"},
+                           {"learning_rate", "nan"},
+                           {"learning_rate", "inf"},
+                           {"learning_rate", "-1"},
+                           {"max_steps", "0"},
+                           {"warmup_ratio", "1.01"},
+                           {"shuffle", "yes"},
+                           {"lora_target", "q_proj,x_proj"},
+                           {"lora_target", ","},
+                           {"val_size", "2.5"},
+                           {"top_p", "0"},
+                           {"seed", "99999999999999999999"}}) {
+    CAPTURE(pair.first);
+    CAPTURE(pair.second);
+    CHECK_THROWS_AS(set(config, pair.first, pair.second), ConfigError);
   }
   for (const char* json : {R"({"lora_rank": 8.5})", R"({"lora_rank": true})", R"({"lora_rank": 18446744073709551615})",
                            R"({"shuffle": 1})", R"({"shuffle": "true"})", R"({"learning_rate": "1e-4"})",
