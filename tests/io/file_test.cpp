@@ -1,0 +1,300 @@
+#include "lora/io/file.hpp"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "support/file_faults.hpp"
+#include "support/temp_folder.hpp"
+
+using namespace lora;
+using namespace lora::io;
+using lora::test::Fault;
+using lora::test::FileFaults;
+using lora::test::sweep_faults;
+using lora::test::TempFolder;
+
+namespace {
+
+std::vector<std::string> names_in(const Path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// The message of the IoError that `call` throws.
+template <class Call>
+std::string io_error(Call&& call) {
+  try {
+    call();
+  } catch (const IoError& error) {
+    return error.what();
+  }
+  return "no IoError";
+}
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("file: written content is read back, and only the file is left") {
+  const TempFolder folder;
+  const std::string text("line\n\0binary\xff", 13);
+  write_file(folder / "a", text);
+  CHECK(read_file(folder / "a") == text);
+  write_file(folder / "a", "shorter");
+  CHECK(read_file(folder / "a") == "shorter");
+  write_file(folder / "empty", std::string_view());
+  CHECK(read_file(folder / "empty").empty());
+  CHECK(names_in(folder.path()) == Names{"a", "empty"});
+}
+
+TEST_CASE("file: an atomic file without a commit leaves what was there") {
+  const TempFolder folder;
+  write_file(folder / "a", "old");
+  {
+    AtomicFile file(folder / "a");
+    file.write("new");
+    AtomicFile moved(std::move(file));
+    moved.write("er");
+  }
+  CHECK(read_file(folder / "a") == "old");
+  CHECK(names_in(folder.path()) == Names{"a"});
+}
+
+TEST_CASE("file: a write that goes wrong at any operation leaves the old content or the new") {
+  for (const Fault fault : {Fault::fails, Fault::disk_full, Fault::short_write, Fault::dies, Fault::dies_mid_write,
+                            Fault::loses_unsynced, Fault::loses_data}) {
+    const TempFolder folder;
+    bool returned = false;
+    const auto prepare = [&](Index) {
+      returned = false;
+      write_file(folder / "a", "old content");
+      remove_file(folder / "a.partial");
+    };
+    const auto run = [&] {
+      write_file(folder / "a", "the new content");
+      returned = true;
+    };
+    const auto check = [&](Index at, bool reached) {
+      CAPTURE(static_cast<int>(fault));
+      CAPTURE(at);
+      const std::string content = read_file(folder / "a");
+      CHECK((content == "the new content" || (content == "old content" && !returned)));
+      CHECK((returned || reached));
+      const bool runs_on = fault == Fault::fails || fault == Fault::disk_full || fault == Fault::short_write;
+      if (runs_on) CHECK(names_in(folder.path()) == Names{"a"});
+    };
+    // create, write, sync, rename, sync of the folder; a short write has a second part
+    CHECK(sweep_faults(folder.path(), fault, prepare, run, check) == 5);
+  }
+}
+
+TEST_CASE("file: a short write is continued") {
+  const TempFolder folder;
+  const FileFaults faults(folder.path(), Fault::short_write, 2);
+  write_file(folder / "a", "0123456789");
+  CHECK(read_file(folder / "a") == "0123456789");
+  CHECK(faults.count() == 6);
+}
+
+TEST_CASE("file: errors name the path and the reason in one line") {
+  const TempFolder folder;
+  write_file(folder / "file", "x");
+  const std::string base = folder.path().native();
+  CHECK(io_error([&] { write_file(folder / "file/below", "x"); }) ==
+        "cannot create " + base + "/file/below.partial: Not a directory");
+  CHECK(io_error([&] { write_file(folder / "absent/a", "x"); }) ==
+        "cannot create " + base + "/absent/a.partial: No such file or directory");
+  CHECK(io_error([&] { write_file(folder.path(), "x"); }) == "cannot write " + base + ": Is a directory");
+  CHECK(io_error([&] { create_folders(folder / "file/a/b"); }) ==
+        "cannot create folder " + base + "/file/a/b: Not a directory");
+  CHECK(io_error([&] { create_folders(folder / "file"); }) ==
+        "cannot create folder " + base + "/file: Not a directory");
+  CHECK(io_error([&] { read_file(folder / "absent"); }) ==
+        "cannot open " + base + "/absent: No such file or directory");
+  CHECK(io_error([&] { read_file(folder.path()); }) == "cannot read " + base + ": Is a directory");
+  CHECK(io_error([&] { io::rename(folder / "absent", folder / "b"); }) ==
+        "cannot rename " + base + "/absent to " + base + "/b: No such file or directory");
+  CHECK(io_error([&] { io::copy_file(folder / "absent", folder / "b"); }) ==
+        "cannot open " + base + "/absent: No such file or directory");
+  CHECK(io_error([&] { truncate_file(folder / "absent", 1); }) ==
+        "cannot open " + base + "/absent: No such file or directory");
+  CHECK(io_error([&] { FileWriter(folder / "absent/log", FileWriter::Mode::append); }) ==
+        "cannot create " + base + "/absent/log: No such file or directory");
+  CHECK(io_error([&] { sync_folder(folder / "absent"); }) ==
+        "cannot sync " + base + "/absent: No such file or directory");
+  CHECK(io_error([&] { remove_file(folder / "file/below"); }) ==
+        "cannot remove " + base + "/file/below: Not a directory");
+  CHECK(io_error([&] { Lock lock(folder / "file"); }) == "cannot lock " + base + "/file: Not a directory");
+  CHECK(names_in(folder.path()) == Names{"file"});
+}
+
+TEST_CASE("file: a file past the size limit is an error and leaves nothing") {
+  const TempFolder folder;
+  rlimit former{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &former) == 0);
+  const auto former_action = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit tight{100, former.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &tight) == 0);
+  const std::string message = io_error([&] { write_file(folder / "a", std::string(200, 'x')); });
+  ::setrlimit(RLIMIT_FSIZE, &former);
+  std::signal(SIGXFSZ, former_action);
+  CHECK(message == "cannot write " + (folder / "a.partial").native() + ": File too large");
+  CHECK(names_in(folder.path()).empty());
+}
+
+TEST_CASE("file: a full device is an error") {
+  FileWriter writer("/dev/full");
+  CHECK(io_error([&] { writer.write("x"); }) == "cannot write /dev/full: No space left on device");
+}
+
+TEST_CASE("file: a pipe is written to, not replaced") {
+  const TempFolder folder;
+  const Path pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const int reader = ::open(pipe.c_str(), O_RDWR | O_NONBLOCK);
+  REQUIRE(reader >= 0);
+  write_file(pipe, "words");
+  char text[16];
+  CHECK(::read(reader, text, sizeof text) == 5);
+  ::close(reader);
+  CHECK(std::filesystem::is_fifo(pipe));
+  CHECK(names_in(folder.path()) == Names{"pipe"});
+}
+
+TEST_CASE("file: a writer appends after what is there") {
+  const TempFolder folder;
+  {
+    FileWriter writer(folder / "log");
+    writer.write("one\n");
+    FileWriter moved(std::move(writer));
+    moved.write("two\n");
+    moved.sync();
+    moved.close();
+    moved.close();
+  }
+  FileWriter(folder / "log", FileWriter::Mode::append).write("three\n");
+  CHECK(read_file(folder / "log") == "one\ntwo\nthree\n");
+  truncate_file(folder / "log", 8);
+  CHECK(read_file(folder / "log") == "one\ntwo\n");
+  FileWriter writer(folder / "log");
+  CHECK(read_file(folder / "log").empty());
+}
+
+TEST_CASE("file: what an appending writer synced survives a loss of power") {
+  const TempFolder folder;
+  {
+    FileFaults faults(folder.path(), Fault::loses_unsynced, 0);
+    create_folders(folder / "run");
+    FileWriter writer(folder / "run/log");
+    sync_folder(folder / "run");
+    writer.write("kept");
+    writer.sync();
+    writer.write(" lost");
+    FileWriter(folder / "run/no_name").sync();
+  }
+  CHECK(read_file(folder / "run/log") == "kept");
+  CHECK(names_in(folder / "run") == Names{"log"});
+}
+
+TEST_CASE("file: a file cut by truncate_file stays cut") {
+  const TempFolder folder;
+  write_file(folder / "log", "0123456789");
+  {
+    FileFaults faults(folder.path(), Fault::loses_unsynced, 0);
+    truncate_file(folder / "log", 4);
+  }
+  CHECK(read_file(folder / "log") == "0123");
+}
+
+TEST_CASE("file: folders are created down to the last and survive a loss of power") {
+  const TempFolder folder;
+  for (const char* name : {"a/b/c", "a/b/c/", "a/b/d/"}) {
+    FileFaults faults(folder.path(), Fault::loses_unsynced, 0);
+    create_folders(folder / name);
+    create_folders(folder / name);
+  }
+  CHECK(std::filesystem::is_directory(folder / "a/b/c"));
+  CHECK(std::filesystem::is_directory(folder / "a/b/d"));
+}
+
+TEST_CASE("file: remove_all counts each name and does not follow links") {
+  const TempFolder folder;
+  write_file(folder / "outside", "kept");
+  create_folders(folder / "tree/deep");
+  write_file(folder / "tree/deep/a", "x");
+  write_file(folder / "tree/b", "x");
+  std::filesystem::create_symlink(folder / "outside", folder / "tree/link");
+  std::filesystem::create_directory_symlink(folder.path(), folder / "tree/loop");
+  Index count = 0;
+  {
+    FileFaults faults(folder.path(), Fault::none, 0);
+    io::remove_all(folder / "tree");
+    count = faults.count();
+  }
+  CHECK(count == 6);
+  CHECK(names_in(folder.path()) == Names{"outside"});
+  CHECK_NOTHROW(io::remove_all(folder / "tree"));
+  CHECK_FALSE(remove_file(folder / "tree"));
+  CHECK(remove_file(folder / "outside"));
+}
+
+TEST_CASE("file: a removal that fails midway says so") {
+  const TempFolder folder;
+  create_folders(folder / "tree");
+  write_file(folder / "tree/a", "x");
+  write_file(folder / "tree/b", "x");
+  FileFaults faults(folder.path(), Fault::fails, 2);
+  CHECK(io_error([&] { io::remove_all(folder / "tree"); }) ==
+        "cannot remove " + (folder / "tree/b").native() + ": Input/output error");
+  CHECK(names_in(folder / "tree") == Names{"b"});
+}
+
+TEST_CASE("file: a copy has the same bytes") {
+  const TempFolder folder;
+  std::string text(3'000'000, 'x');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 % 251);
+  write_file(folder / "a", text);
+  write_file(folder / "empty", "");
+  io::copy_file(folder / "a", folder / "b");
+  io::copy_file(folder / "empty", folder / "c");
+  CHECK(read_file(folder / "b") == text);
+  CHECK(read_file(folder / "c").empty());
+}
+
+TEST_CASE("file: a lock keeps a second run out until it is released") {
+  const TempFolder folder;
+  {
+    const Lock lock(folder.path());
+    CHECK(io_error([&] { Lock second(folder.path()); }) ==
+          "another run is using " + folder.path().native() + ": it holds the folder's lock");
+  }
+  CHECK_NOTHROW(Lock(folder.path()));
+  CHECK(names_in(folder.path()).empty());
+}
+
+TEST_CASE("file: where the file system has no locks a warning says so") {
+  struct NoLocks final : FileHook {
+    FileVerdict before(const FileOperation& operation) override {
+      return {operation.kind == FileOperation::Kind::lock ? ENOLCK : 0};
+    }
+    void after(const FileOperation&) override {}
+  } hook;
+  const TempFolder folder;
+  std::string warning;
+  const auto sink = log::set_sink([&](log::Level, std::string_view text) { warning = text; });
+  set_file_hook(&hook);
+  CHECK_NOTHROW(Lock(folder.path()));
+  set_file_hook(nullptr);
+  log::set_sink(sink);
+  CHECK(warning.find("cannot lock " + folder.path().native()) != std::string::npos);
+}
