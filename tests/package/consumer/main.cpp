@@ -1,7 +1,6 @@
+#include <cstdio>
 #include <lora/core/config.hpp>
 #include <lora/core/shape.hpp>
-
-#include <cstdio>
 #include <string_view>
 
 lora::Shape shape_from_the_other_unit();
