@@ -1,0 +1,172 @@
+#include "lora/cpu/norm.hpp"
+
+#include <doctest/doctest.h>
+
+#include "support/gradcheck.hpp"
+#include "support/matrix.hpp"
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+using D = cpu::Device;
+
+struct Case {
+  Index rows, groups, width, padding;
+};
+constexpr Case cases[] = {{0, 1, 8, 0}, {1, 1, 1, 0}, {3, 1, 7, 3}, {5, 4, 16, 0}, {4, 3, 33, 1}, {41, 1, 577, 2}};
+constexpr double eps = 1e-5;
+
+/// y and rstd in double, from the formula.
+void expected_norm(const Case& c, const std::vector<double>& x, const std::vector<double>& w, std::vector<double>& y,
+                   std::vector<double>& rstd) {
+  y.resize(x.size());
+  rstd.clear();
+  for (std::size_t group = 0; group < static_cast<std::size_t>(c.rows * c.groups); ++group) {
+    const std::size_t begin = group * w.size();
+    double squares = 0;
+    for (std::size_t j = 0; j < w.size(); ++j) squares += x[begin + j] * x[begin + j];
+    rstd.push_back(1 / std::sqrt(squares / static_cast<double>(w.size()) + eps));
+    for (std::size_t j = 0; j < w.size(); ++j) y[begin + j] = x[begin + j] * rstd.back() * w[j];
+  }
+}
+
+template <class T>
+std::vector<double> doubles(const std::vector<T>& values) {
+  std::vector<double> result;
+  for (const T& value : values) result.push_back(real(value));
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("norm: forward equals the formula, in place and with rows apart") {
+  each_type([]<class T>() {
+    using A = Accum<T>;
+    D dev(2);
+    for (const Case& c : cases) {
+      CAPTURE(c.rows);
+      CAPTURE(c.width);
+      const Index cols = c.groups * c.width;
+      const auto values = random_values<T>(c.rows * cols, 1, -3, 3);
+      Matrix<D, T> x(dev, c.rows, cols, values, c.padding), y(dev, c.rows, cols, 2, c.padding + 1);
+      Matrix<D, A> w(dev, 1, c.width, random_values<A>(c.width, 3, 0.5, 1.5));
+      Matrix<D, A> rstd(dev, c.rows, c.groups, 4, c.padding);
+      std::vector<double> expected, expected_rstd, bound, bound_rstd;
+      expected_norm(c, doubles(values), doubles(w.host()), expected, expected_rstd);
+      // Squares are positive: a sum of n has a relative error of at most n roundings; the rest are single ones.
+      const double error = static_cast<double>(c.width + 8) * roundoff<A>;
+      for (const double value : expected) bound.push_back((error + 1.01 * roundoff<T>)*std::fabs(value));
+      for (const double value : expected_rstd) bound_rstd.push_back(error * value);
+
+      kernel::rms_norm<D, T>(dev, x.in(), w.in(), eps, y.view(), rstd.view());
+      check_near(y.host(), expected, bound);
+      check_near(rstd.host(), expected_rstd, bound_rstd);
+      check_same_bits(x.host(), values);
+
+      kernel::rms_norm<D, T>(dev, x.in(), w.in(), eps, x.view(), {});
+      check_same_bits(x.host(), y.host());
+    }
+  });
+}
+
+TEST_CASE("norm: backward equals the formula; it overwrites, adds, and may write over dy") {
+  each_type([]<class T>() {
+    using A = Accum<T>;
+    D dev(2);
+    for (const Case& c : cases) {
+      CAPTURE(c.rows);
+      CAPTURE(c.width);
+      const Index cols = c.groups * c.width;
+      Matrix<D, T> x(dev, c.rows, cols, 1, c.padding), dy(dev, c.rows, cols, 2, 2 * c.padding);
+      Matrix<D, T> dx(dev, c.rows, cols, 3, c.padding), sum(dev, c.rows, cols, 3, c.padding);
+      Matrix<D, A> w(dev, 1, c.width, random_values<A>(c.width, 4, 0.5, 1.5)), rstd(dev, c.rows, c.groups, 5);
+      kernel::rms_norm<D, T>(dev, x.in(), w.in(), eps, dx.view(), rstd.view());
+
+      const auto xs = doubles(x.host()), dys = doubles(dy.host()), ws = doubles(w.host()), rs = doubles(rstd.host());
+      const auto before = doubles(sum.host());
+      std::vector<double> expected(xs.size()), bound(xs.size()), expected_sum(xs.size()), bound_sum(xs.size());
+      const auto n = static_cast<double>(c.width);
+      for (std::size_t i = 0; i < xs.size(); ++i) {
+        const std::size_t group = i / ws.size(), begin = group * ws.size();
+        const double r = rs[group];
+        double dot = 0, dot_size = 0;
+        for (std::size_t j = 0; j < ws.size(); ++j) {
+          dot += ws[j] * dys[begin + j] * xs[begin + j];
+          dot_size += std::fabs(ws[j] * dys[begin + j] * xs[begin + j]);
+        }
+        expected[i] = r * (ws[i - begin] * dys[i] - xs[i] * r * r * dot / n);
+        const double size = r * (std::fabs(ws[i - begin] * dys[i]) + std::fabs(xs[i]) * r * r * dot_size / n);
+        bound[i] = (n + 10) * roundoff<A> * size + 1.01 * roundoff<T> * std::fabs(expected[i]);
+        expected_sum[i] = before[i] + expected[i];
+        bound_sum[i] =
+            (n + 10) * roundoff<A> * (size + std::fabs(before[i])) + 1.01 * roundoff<T> * std::fabs(expected_sum[i]);
+      }
+      kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), dy.in(), dx.view(), false);
+      check_near(dx.host(), expected, bound);
+      kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), dy.in(), sum.view(), true);
+      check_near(sum.host(), expected_sum, bound_sum);
+      kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), dy.in(), dy.view(), false);
+      check_same_bits(dy.host(), dx.host());
+    }
+  });
+}
+
+TEST_CASE("norm: the gradient is exact by complex step") {
+  using C = std::complex<double>;
+  D dev(1);
+  for (const Index groups : {Index{1}, Index{3}}) {
+    const Index rows = 3, width = 5, cols = groups * width;
+    Matrix<D, double> x(dev, rows, cols, 1), dy(dev, rows, cols, 2), dx(dev, rows, cols, 3), y(dev, rows, cols, 4);
+    Matrix<D, double> w(dev, 1, width, 5), rstd(dev, rows, groups, 6);
+    kernel::rms_norm<D, double>(dev, x.in(), w.in(), eps, y.view(), rstd.view());
+    kernel::rms_norm_backward<D, double>(dev, x.in(), w.in(), rstd.in(), dy.in(), dx.view(), false);
+
+    Matrix<D, C> zx(dev, rows, cols, 1), zy(dev, rows, cols, 4), zw(dev, 1, width, 5);
+    const auto weights = dy.host();
+    const auto loss = [&] {
+      kernel::rms_norm<D, C>(dev, zx.in(), zw.in(), eps, zy.view(), {});
+      C total = 0;
+      const auto out = zy.host();
+      for (std::size_t i = 0; i < out.size(); ++i) total += weights[i] * out[i];
+      return total;
+    };
+    CHECK(gradient_error(elements(dx.view()), complex_step(elements(zx.view()), loss)) < 1e-12);
+  }
+}
+
+TEST_CASE("norm: a row's bits depend neither on threads nor on its place") {
+  each_type([]<class T>() {
+    using A = Accum<T>;
+    const Index rows = 301, cols = 77;
+    const auto values = random_values<T>(rows * cols, 1), grads = random_values<T>(rows * cols, 2);
+    std::vector<T> first, first_dx;
+    for (const int threads : {1, 2, 3}) {
+      D dev(threads);
+      Matrix<D, T> x(dev, rows, cols, values), dy(dev, rows, cols, grads), y(dev, rows, cols, 3);
+      Matrix<D, A> w(dev, 1, cols, 4), rstd(dev, rows, 1, 5);
+      kernel::rms_norm<D, T>(dev, x.in(), w.in(), eps, y.view(), rstd.view());
+      if (threads == 1) first = y.host();
+      check_same_bits(y.host(), first);
+      kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), dy.in(), y.view(), false);
+      if (threads == 1) first_dx = y.host();
+      check_same_bits(y.host(), first_dx);
+      for (const Index row : {Index{1}, Index{2}, Index{300}}) {
+        kernel::rms_norm<D, T>(dev, x.in().row_slice(row, 1), w.in(), eps, y.view().row_slice(0, 1), {});
+        const auto alone = to_host(dev, y.view().row_slice(0, 1));
+        check_same_bits(alone, std::vector<T>(first.begin() + row * cols, first.begin() + (row + 1) * cols));
+      }
+    }
+  });
+}
+
+TEST_CASE("norm: operands that do not fit are refused") {
+  D dev(1);
+  Matrix<D, float> x(dev, 2, 6, 1), y(dev, 2, 5, 2), w(dev, 1, 4, 3), w3(dev, 1, 3, 3), rstd(dev, 2, 1, 4);
+  const auto norm = [&](auto& out, auto& weight) {
+    kernel::rms_norm<D, float>(dev, x.in(), weight.in(), eps, out.view(), rstd.view());
+  };
+  CHECK_THROWS_AS(norm(x, w), ShapeError);
+  CHECK_THROWS_AS(norm(y, w3), ShapeError);
+  CHECK_THROWS_WITH_AS(norm(x, w3), "[rms_norm] rstd is (2, 1) but (2, 2) was expected", ShapeError);
+}

@@ -1,0 +1,141 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <cstring>
+#include <vector>
+
+#include "lora/core/random.hpp"
+#include "lora/tensor/transfer.hpp"
+
+namespace lora::test {
+
+/// Half the distance from 1 to the next number: the relative error of one rounding to T.
+template <class T>
+constexpr double roundoff = 0;
+template <>
+inline constexpr double roundoff<float> = 0x1p-24;
+template <>
+inline constexpr double roundoff<bf16> = 0x1p-8;
+template <>
+inline constexpr double roundoff<double> = 0x1p-53;
+
+/// A value as a double, whatever its type; of complex ones the real part.
+template <class T>
+double real(T value) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<double>(value);
+  } else if constexpr (std::is_same_v<T, std::complex<double>>) {
+    return value.real();
+  } else {
+    return static_cast<double>(static_cast<Accum<T>>(value));
+  }
+}
+
+/// The nearest T.
+template <class T>
+T rounded(double value) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(value);
+  } else {
+    return static_cast<T>(static_cast<Accum<T>>(value));
+  }
+}
+
+/// `count` values, uniform in [low, high), representable in T.
+template <class T>
+std::vector<T> random_values(Index count, std::uint64_t key, double low = -1, double high = 1) {
+  Random random(key);
+  std::vector<T> values;
+  for (Index i = 0; i < count; ++i)
+    values.push_back(rounded<T>(low + (high - low) * static_cast<double>(random.uniform())));
+  return values;
+}
+
+/// A device matrix whose rows are followed by `padding` elements that nobody may touch.
+template <class D, class T>
+class Matrix {
+ public:
+  Matrix(D& dev, Index rows, Index cols, const std::vector<T>& values, Index padding = 0)
+      : dev_(dev), cols_(cols), storage_(dev, rows, cols + padding), view_(storage_.view()) {
+    REQUIRE(static_cast<Index>(values.size()) == rows * cols);
+    if (rows * cols == 0) {
+      view_ = View<D, T>(&nothing_, rows, cols);
+      return;
+    }
+    std::vector<T> all(static_cast<std::size_t>(rows * (cols + padding)), guard());
+    for (Index i = 0; i < rows; ++i) std::copy_n(values.begin() + i * cols, cols, all.begin() + i * (cols + padding));
+    copy_from_host<D, T>(dev, all, storage_.view());
+    view_ = storage_.view().col_slice(0, cols);
+  }
+  Matrix(D& dev, Index rows, Index cols, std::uint64_t key, Index padding = 0)
+      : Matrix(dev, rows, cols, random_values<T>(rows * cols, key), padding) {}
+  Matrix(const Matrix&) = delete;
+  Matrix& operator=(const Matrix&) = delete;
+
+  View<D, T> view() { return view_; }
+  View<D, const T> in() const { return View<D, const T>(view_); }
+
+  /// The values row by row; fails the test if the padding was written to.
+  std::vector<T> host() {
+    if (view_.size() == 0) return {};
+    const std::vector<T> all = to_host(dev_, storage_.view());
+    std::vector<T> values;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (static_cast<Index>(i) % storage_.cols() < cols_) {
+        values.push_back(all[i]);
+      } else {
+        REQUIRE_MESSAGE(real(all[i]) == real(guard()), "the padding of a row was written to");
+      }
+    }
+    return values;
+  }
+
+ private:
+  static T guard() { return rounded<T>(4096); }
+
+  D& dev_;
+  Index cols_;
+  Tensor<D, T> storage_;
+  T nothing_{};
+  View<D, T> view_;
+};
+
+/// Fails unless every |actual − expected| ≤ bound; says where it is worst.
+template <class T>
+void check_near(const std::vector<T>& actual, const std::vector<double>& expected, const std::vector<double>& bound) {
+  REQUIRE(actual.size() == expected.size());
+  double worst = 0;
+  std::size_t where = 0;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    const double difference = std::fabs(real(actual[i]) - expected[i]);
+    const double excess = difference <= bound[i] ? 0 : std::isnan(difference) ? INFINITY : difference / bound[i];
+    if (excess > worst) {
+      worst = excess;
+      where = i;
+    }
+  }
+  if (worst > 0)
+    FAIL_CHECK("element " << where << " is " << real(actual[where]) << " but " << expected[where] << " ± "
+                          << bound[where] << " was expected");
+}
+
+/// Fails unless both hold the same bits.
+template <class T>
+void check_same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  REQUIRE(a.size() == b.size());
+  CHECK(std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+/// Calls body.operator()<T>() for each element type that models compute in.
+template <class Body>
+void each_type(const Body& body) {
+  SUBCASE("f32") { body.template operator()<float>(); }
+  SUBCASE("bf16") { body.template operator()<bf16>(); }
+  SUBCASE("f64") { body.template operator()<double>(); }
+}
+
+}  // namespace lora::test
