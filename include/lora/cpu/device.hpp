@@ -58,6 +58,8 @@ inline constexpr char part_key = 0;
 /// numbers can live in one process. Only libraries that ask OpenMP themselves need `use_threads` before each call.
 class Device {
  public:
+  static constexpr bool reads_host_memory = true;
+
   /// `threads` 0: as many as this process may run at once.
   explicit Device(int threads = 0)
       : threads_(threads > 0 ? threads : available_threads()),

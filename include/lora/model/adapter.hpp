@@ -1,0 +1,345 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lora/core/random.hpp"
+#include "lora/io/safetensors.hpp"
+#include "lora/nn/lora_linear.hpp"
+
+namespace lora::model {
+
+/// The projections that an adapter can target, in the order of a layer.
+constexpr std::array<std::string_view, 7> projection_names = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
+                                                              "gate_proj", "up_proj", "down_proj"};
+
+/// Where a projection of a layer stands in the model: "model.layers.3.self_attn.q_proj".
+inline std::string module_path(Index layer, std::string_view projection) {
+  const bool attention =
+      projection == "q_proj" || projection == "k_proj" || projection == "v_proj" || projection == "o_proj";
+  return concat("model.layers.", layer, attention ? ".self_attn." : ".mlp.", projection);
+}
+
+/// LoRA settings in PEFT's terms.
+struct AdapterConfig {
+  Index rank = 8;
+  double alpha = 16;
+  double dropout = 0;
+  bool rslora = false;
+  std::vector<std::string> targets{projection_names.begin(), projection_names.end()};
+  std::map<std::string, Index> rank_pattern{};     ///< module name or its end → rank
+  std::map<std::string, double> alpha_pattern{};   ///< module name or its end → alpha
+  std::vector<Index> layers{};                     ///< layers_to_transform; empty: all
+  std::optional<std::set<std::string>> modules{};  ///< exactly these, where PEFT's own choice was a regular expression
+  std::string target_expression{};                 ///< that expression, kept for saving
+  std::string base_model{};                        ///< base_model_name_or_path
+
+  bool targets_module(Index layer, std::string_view projection) const {
+    if (modules) return modules->count(module_path(layer, projection)) != 0;
+    if (!layers.empty() && std::find(layers.begin(), layers.end(), layer) == layers.end()) return false;
+    const std::string path = module_path(layer, projection);
+    return std::any_of(targets.begin(), targets.end(),
+                       [&](const std::string& target) { return ends_path(path, target); });
+  }
+
+  /// Rank 0 where the projection stays frozen.
+  nn::LoraRank rank_of(Index layer, std::string_view projection) const {
+    if (!targets_module(layer, projection)) return {};
+    const std::string path = module_path(layer, projection);
+    const auto pattern = [&](const auto& map, auto otherwise) {
+      for (const auto& [key, value] : map)
+        if (ends_path(path, key)) return value;
+      return otherwise;
+    };
+    const Index r = pattern(rank_pattern, rank);
+    const double a = pattern(alpha_pattern, alpha);
+    return {r, a / (rslora ? std::sqrt(static_cast<double>(r)) : static_cast<double>(r))};
+  }
+
+  static bool ends_path(std::string_view path, std::string_view end) {
+    return path == end || (path.ends_with(end) && path[path.size() - end.size() - 1] == '.');
+  }
+};
+
+namespace detail {
+
+constexpr std::string_view adapter_prefix = "base_model.model.";
+constexpr Index max_rank = 1 << 16;
+
+/// PEFT settings that change what an adapter computes, with the values that mean "off". Everything else that PEFT
+/// writes is either read or describes training only.
+inline void refuse_variants(const io::Json& json, const std::string& where) {
+  const auto refuse = [&](std::string_view field, const std::vector<io::Json>& off) {
+    const io::Json* value = io::json_find(json, field);
+    if (value == nullptr) return;
+    const bool empty = (value->is_array() || value->is_object()) && value->empty();
+    if (empty || std::find(off.begin(), off.end(), *value) != off.end()) return;
+    fail<FormatError>(where, ": \"", field, "\" is ", io::to_text(*value, -1), ", which is not supported");
+  };
+  refuse("bias", {"none"});
+  for (const auto* field :
+       {"use_dora", "use_qalora", "fan_in_fan_out", "lora_bias", "use_bdlora", "alora_invocation_tokens",
+        "arrow_config", "modules_to_save", "trainable_token_indices", "target_parameters", "exclude_modules",
+        "layer_replication", "velora_config", "monteclora_config", "use_conv", "megatron_config", "corda_config",
+        "eva_config", "ensure_weight_tying"})
+    refuse(field, {false});
+}
+
+/// One element of an adapter's tensor.
+inline double element_of(const io::StoredTensor& tensor, std::size_t i, const std::string& where) {
+  const auto read = [&]<class S>(S) {
+    S value;
+    std::memcpy(&value, tensor.bytes.data() + i * sizeof(S), sizeof(S));
+    return value;
+  };
+  switch (tensor.dtype) {
+    case DType::f32:
+      return static_cast<double>(read(float{}));
+    case DType::bf16:
+      return static_cast<double>(static_cast<float>(read(bf16{})));
+    case DType::f16:
+      return static_cast<double>(static_cast<float>(read(f16{})));
+    case DType::f64:
+      return read(double{});
+    default:
+      fail<FormatError>(where, ": the tensor ", tensor.name, " is ", name_of(tensor.dtype),
+                        "; expected F32, BF16 or F16");
+  }
+}
+
+}  // namespace detail
+
+/// Reads adapter_config.json's content.
+/// Throws   FormatError naming the field, for another PEFT type or a variant that is not supported
+inline AdapterConfig parse_adapter_config(const io::Json& json, const std::string& where) {
+  if (!json.is_object()) fail<FormatError>(where, ": expected an object");
+  const auto type = io::json_at<std::string>(json, "peft_type", where);
+  if (type != "LORA") fail<FormatError>(where, ": \"peft_type\" is \"", type, "\"; expected \"LORA\"");
+  detail::refuse_variants(json, where);
+  AdapterConfig config;
+  config.rank = io::json_at<Index>(json, "r", where);
+  config.alpha = io::json_at<double>(json, "lora_alpha", where);
+  config.dropout = io::json_get<double>(json, "lora_dropout", where).value_or(0);
+  config.rslora = io::json_get<bool>(json, "use_rslora", where).value_or(false);
+  config.base_model = io::json_get<std::string>(json, "base_model_name_or_path", where).value_or("");
+  const auto check_rank = [&](std::string_view name, Index rank) {
+    if (rank < 1 || rank > detail::max_rank)
+      fail<FormatError>(where, ": \"", name, "\" is ", rank, "; expected 1 to ", detail::max_rank);
+  };
+  check_rank("r", config.rank);
+  if (!(config.dropout >= 0 && config.dropout < 1))
+    fail<FormatError>(where, ": \"lora_dropout\" is ", config.dropout, "; expected at least 0 and below 1");
+
+  const io::Json* targets = io::json_find(json, "target_modules");
+  if (targets == nullptr) fail<FormatError>(where, ": \"target_modules\" is missing");
+  config.targets.clear();
+  if (targets->is_string()) {
+    config.target_expression = targets->get<std::string>();
+    config.modules.emplace();  // filled from the tensors that the adapter has
+    if (config.target_expression == "all-linear") {
+      config.targets.assign(projection_names.begin(), projection_names.end());
+      config.modules.reset();
+      config.target_expression.clear();
+    }
+  } else {
+    config.targets = io::json_as<std::vector<std::string>>(*targets, where, "target_modules");
+    for (const auto& target : config.targets) {
+      const auto last = std::string_view(target).substr(target.rfind('.') + 1);
+      if (std::find(projection_names.begin(), projection_names.end(), last) == projection_names.end())
+        fail<FormatError>(where, ": \"target_modules\" has \"", target,
+                          "\", which is not supported; expected q_proj, k_proj, v_proj, o_proj, ",
+                          "gate_proj, up_proj or down_proj");
+    }
+  }
+  if (const auto* layers = io::json_find(json, "layers_to_transform"); layers != nullptr)
+    config.layers = layers->is_array() ? io::json_as<std::vector<Index>>(*layers, where, "layers_to_transform")
+                                       : std::vector<Index>{io::json_as<Index>(*layers, where, "layers_to_transform")};
+  if (const auto* pattern = io::json_find(json, "layers_pattern"); pattern != nullptr && !pattern->empty()) {
+    const bool plain = *pattern == "layers" || *pattern == io::Json::array({"layers"});
+    if (!plain)
+      fail<FormatError>(where, ": \"layers_pattern\" is ", io::to_text(*pattern, -1),
+                        ", which is not supported; expected \"layers\"");
+  }
+  const auto check_key = [&](std::string_view field, const std::string& key) {
+    if (key.find_first_of("\\^$*+?()[]{}|") != std::string::npos)
+      fail<FormatError>(where, ": \"", field, "\" has the regular expression \"", key,
+                        "\", which is not supported; expected a module's name or its end");
+  };
+  if (const auto* pattern = io::json_find(json, "rank_pattern"); pattern != nullptr)
+    for (const auto& [key, value] : pattern->items()) {
+      check_key("rank_pattern", key);
+      check_rank(key, config.rank_pattern[key] = io::json_as<Index>(value, where, key));
+    }
+  if (const auto* pattern = io::json_find(json, "alpha_pattern"); pattern != nullptr)
+    for (const auto& [key, value] : pattern->items()) {
+      check_key("alpha_pattern", key);
+      config.alpha_pattern[key] = io::json_as<double>(value, where, key);
+    }
+  return config;
+}
+
+/// An adapter folder: its settings, and its tensors still in the mapped file.
+struct AdapterFiles {
+  AdapterConfig config;
+  io::Safetensors tensors;
+  std::filesystem::path folder;
+};
+
+/// Opens adapter_config.json and adapter_model.safetensors. Regular expressions for target modules are taken from what
+/// the tensors show.
+inline AdapterFiles open_adapter(const std::filesystem::path& folder) {
+  const auto config_file = folder / "adapter_config.json";
+  AdapterConfig config = parse_adapter_config(io::read_json(config_file), config_file.native());
+  auto tensors = io::Safetensors::open(folder / "adapter_model.safetensors");
+  if (config.modules) {
+    for (const auto& tensor : tensors.tensors()) {
+      std::string_view name = tensor.name;
+      if (!name.starts_with(detail::adapter_prefix) || !name.ends_with(".lora_A.weight")) continue;
+      name.remove_prefix(detail::adapter_prefix.size());
+      name.remove_suffix(std::string_view(".lora_A.weight").size());
+      config.modules->insert(std::string(name));
+    }
+  }
+  return {std::move(config), std::move(tensors), folder};
+}
+
+/// adapter_config.json as PEFT reads it.
+inline io::Json to_json(const AdapterConfig& config) {
+  io::Json json = io::Json::object();
+  json["peft_type"] = "LORA";
+  json["task_type"] = "CAUSAL_LM";
+  json["auto_mapping"] = nullptr;
+  json["base_model_name_or_path"] = config.base_model.empty() ? io::Json(nullptr) : io::Json(config.base_model);
+  json["revision"] = nullptr;
+  json["inference_mode"] = true;
+  json["r"] = config.rank;
+  if (config.alpha == std::floor(config.alpha) && std::abs(config.alpha) < 1e15) {
+    json["lora_alpha"] = static_cast<Index>(config.alpha);
+  } else {
+    json["lora_alpha"] = config.alpha;
+  }
+  json["lora_dropout"] = config.dropout;
+  json["use_rslora"] = config.rslora;
+  json["use_dora"] = false;
+  if (config.target_expression.empty()) {
+    json["target_modules"] = config.targets;
+  } else {
+    json["target_modules"] = config.target_expression;
+  }
+  json["bias"] = "none";
+  json["fan_in_fan_out"] = false;
+  json["init_lora_weights"] = true;
+  json["rank_pattern"] = io::Json::object();
+  for (const auto& [key, value] : config.rank_pattern) json["rank_pattern"][key] = value;
+  json["alpha_pattern"] = io::Json::object();
+  for (const auto& [key, value] : config.alpha_pattern) json["alpha_pattern"][key] = value;
+  json["layers_to_transform"] = config.layers.empty() ? io::Json(nullptr) : io::Json(config.layers);
+  json["layers_pattern"] = nullptr;
+  json["modules_to_save"] = nullptr;
+  return json;
+}
+
+/// Writes adapter_config.json and adapter_model.safetensors (float32) into a folder that exists. `model` is a Decoder
+/// with an adapter attached.
+template <class D, class Model>
+void save_adapter(D& dev, Model& model, const std::filesystem::path& folder) {
+  using Accumulated = typename Model::Accumulated;
+  static_assert(std::same_as<Accumulated, float>, "adapters are saved as float32");
+  struct Item {
+    io::TensorDeclaration declaration;
+    std::vector<float> values;
+  };
+  std::vector<Item> items;
+  model.for_each_param([&](const auto& param) {
+    std::vector<float> values = to_host(dev, param.value);
+    const Index rows = param.value.rows(), cols = param.value.cols();
+    if (param.transposed) {
+      std::vector<float> turned(values.size());
+      for (Index i = 0; i < rows; ++i)
+        for (Index j = 0; j < cols; ++j)
+          turned[static_cast<std::size_t>(j * rows + i)] = values[static_cast<std::size_t>(i * cols + j)];
+      values = std::move(turned);
+    }
+    items.push_back({{concat(detail::adapter_prefix, param.name, ".weight"), DType::f32,
+                      param.transposed ? Shape{cols, rows} : Shape{rows, cols}},
+                     std::move(values)});
+  });
+  std::sort(items.begin(), items.end(),
+            [](const Item& a, const Item& b) { return a.declaration.name < b.declaration.name; });
+  std::vector<io::TensorDeclaration> declarations;
+  for (const auto& item : items) declarations.push_back(item.declaration);
+  io::SafetensorsWriter writer(folder / "adapter_model.safetensors", declarations);
+  for (const auto& item : items) writer.add(item.declaration.name, std::as_bytes(std::span(item.values)));
+  writer.commit();
+  io::write_file(folder / "adapter_config.json", io::to_text(to_json(model.adapter())) + "\n");
+}
+
+/// Fills an attached adapter from an adapter folder.
+/// Throws   FormatError listing what is missing, has another shape, or belongs to nothing
+template <class D, class Model>
+void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
+  const std::string where = (files.folder / "adapter_model.safetensors").native();
+  std::set<std::string> used;
+  std::string missing;
+  model.for_each_param([&](const auto& param) {
+    const std::string name = concat(detail::adapter_prefix, param.name, ".weight");
+    const auto* tensor = files.tensors.find(name);
+    used.insert(name);
+    if (tensor == nullptr) {
+      if (missing.size() < 300) missing += (missing.empty() ? "" : ", ") + name;
+      return;
+    }
+    const Index rows = param.value.rows(), cols = param.value.cols();
+    const Shape expected = param.transposed ? Shape{cols, rows} : Shape{rows, cols};
+    if (tensor->shape != expected)
+      fail<FormatError>(where, ": the tensor ", name, " is ", to_string(tensor->shape), "; the config expects ",
+                        to_string(expected));
+    using Accumulated = typename Model::Accumulated;
+    std::vector<Accumulated> values(static_cast<std::size_t>(rows * cols));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto place = param.transposed ? i % static_cast<std::size_t>(cols) * static_cast<std::size_t>(rows) +
+                                                i / static_cast<std::size_t>(cols)
+                                          : i;
+      values[i] = static_cast<Accumulated>(detail::element_of(*tensor, place, where));
+    }
+    copy_from_host<D, Accumulated>(dev, values, param.value);
+  });
+  if (!missing.empty()) fail<FormatError>(where, ": missing tensors: ", missing);
+  std::string extra;
+  for (const auto& tensor : files.tensors.tensors())
+    if (used.count(tensor.name) == 0 && extra.size() < 300) extra += (extra.empty() ? "" : ", ") + tensor.name;
+  if (!extra.empty()) fail<FormatError>(where, ": tensors that the config does not target: ", extra);
+  model.refresh(dev);
+}
+
+/// Starts an attached adapter as PEFT does: A uniform in ±1/√I, B zero. Each tensor's numbers depend on the seed and
+/// its name only.
+template <class D, class Model>
+void init_adapter(D& dev, Model& model, std::uint64_t seed) {
+  using Accumulated = typename Model::Accumulated;
+  model.for_each_param([&](const auto& param) {
+    std::vector<Accumulated> values(static_cast<std::size_t>(param.value.size()), Accumulated(0));
+    if (!param.transposed) {
+      std::uint64_t hash = 0xCBF29CE484222325u;  // FNV-1a
+      for (const char c : param.name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+      Random random(mix_key(seed, hash));
+      const double bound = 1 / std::sqrt(static_cast<double>(param.value.cols()));
+      for (auto& value : values)
+        value = static_cast<Accumulated>((2.0 * static_cast<double>(random.uniform()) - 1.0) * bound);
+    }
+    copy_from_host<D, Accumulated>(dev, values, param.value);
+  });
+  model.refresh(dev);
+}
+
+}  // namespace lora::model

@@ -1,0 +1,283 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lora/kernel/reduce.hpp"
+#include "lora/model/adapter.hpp"
+#include "lora/model/weights.hpp"
+#include "lora/nn/embedding.hpp"
+#include "lora/nn/head.hpp"
+#include "lora/nn/stack.hpp"
+
+namespace lora::model {
+
+/// What the labelled rows of a pass add up to.
+struct Evaluation {
+  double loss = 0;  ///< Σ −log p
+  Index labelled = 0;
+  Index correct = 0;  ///< rows where no logit exceeds the label's
+};
+
+/// A decoder-only language model:   logits = head(norm(stack(embedding(tokens)))), with frozen weights and an adapter.
+/// Shapes   tokens, labels (N) · hidden rows (N, E)
+template <Device D, class T>
+class Decoder {
+ public:
+  using Accumulated = Accum<T>;
+  using Element = T;
+  static constexpr std::int32_t ignored = -100;
+
+  /// Takes the weights of `source` in place; reads nothing else of it later.
+  /// Throws   FormatError naming tensors that are missing, misshapen or unknown
+  Decoder(D& dev, const Source& source)
+      : config_(source.config()), rotary_(std::make_unique<nn::Rotary<D, T>>(config_.rope, config_.head_dim)) {
+    Loader<D> loader(dev, source);
+    embedding_.table = loader.weight("model.embed_tokens.weight", config_.vocab_size, config_.hidden_size);
+    for (Index i = 0; i < config_.num_hidden_layers; ++i) stack_.push_back(layer(loader, i));
+    norm_ = norm(loader, "model.norm.weight", config_.hidden_size);
+    head_.emplace(config_.tie_word_embeddings
+                      ? embedding_.table
+                      : loader.weight("lm_head.weight", config_.vocab_size, config_.hidden_size));
+    loader.expect_no_others();
+  }
+
+  const Config& config() const { return config_; }
+  const AdapterConfig& adapter() const { return adapter_; }
+  const nn::Head<D, T>& head() const { return *head_; }
+  nn::Stack<D, T>& stack() { return stack_; }
+
+  /// Makes room for this adapter; `init_adapter` or `load_adapter` fills it.
+  /// Throws   ConfigError if nothing is targeted
+  void attach(D& dev, AdapterConfig adapter) {
+    for (Index i = 0; i < stack_.size(); ++i) {
+      auto& block = stack_.layer(i).inner();
+      const auto ranks = [&](const nn::LoraLinear<D, T>& linear) {
+        std::vector<nn::LoraRank> result;
+        for (const auto& projection : linear.projections()) result.push_back(adapter.rank_of(i, projection.name));
+        return result;
+      };
+      for (auto* linear : {&block.attention().qkv_proj(), &block.attention().o_proj(), &block.mlp().gate_up_proj(),
+                           &block.mlp().down_proj()})
+        linear->attach(dev, ranks(*linear), adapter.dropout);
+    }
+    if (stack_.first_trained() == stack_.size()) fail<ConfigError>("the adapter targets no projection of this model");
+    adapter_ = std::move(adapter);
+  }
+
+  /// Gradient checkpointing of layers [0, count); the rest keeps what backward needs.
+  void recompute(Index count) {
+    for (Index i = 0; i < stack_.size(); ++i) stack_.layer(i).recompute(i < count);
+  }
+
+  /// Adds the gradients of scale · Σ −log p of the labelled rows to the parameters, and Σ −log p to `loss_sum` (1).
+  /// `labels` (N) are the tokens that each row predicts, `ignored` for none. A pass without labels does nothing.
+  void train_micro_batch(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels, double scale,
+                         std::uint64_t dropout_key, View<D, double> loss_sum) {
+    const auto labelled = labelled_rows(rows, labels);
+    if (labelled.rows.empty()) return;
+    const nn::Pass<D, T> pass = begin(dev, rows, dropout_key);
+    const Index n = pass.count(), e = config_.hidden_size;
+    const std::size_t mark = dev.arena().mark();
+    const Arena::Scope scope(dev.arena());
+    const View<D, T> hidden = scratch<T>(dev, n, e);
+    const View<D, T> d_hidden = scratch<T>(dev, n, e);
+    typename nn::Stack<D, T>::Saved saved;
+    embed(dev, pass, d_hidden);
+    stack_.forward(dev, pass, View<D, const T>(d_hidden), hidden, &saved);
+    loss_of(dev, View<D, const T>(hidden), labelled, scale, d_hidden,
+            [&](const auto& outcome) { kernel::sum(dev, outcome.loss, loss_sum); });
+    stack_.backward(dev, pass, std::move(saved), d_hidden);
+    LORA_ASSERT(dev.arena().mark() == mark);
+  }
+
+  /// The loss of the labelled rows, without any gradient.
+  Evaluation evaluate(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels) {
+    const auto labelled = labelled_rows(rows, labels);
+    Evaluation result;
+    if (labelled.rows.empty()) return result;
+    const nn::Pass<D, T> pass = begin(dev, rows, 0);
+    const Arena::Scope scope(dev.arena());
+    const View<D, T> hidden = scratch<T>(dev, pass.count(), config_.hidden_size);
+    run(dev, pass, hidden);
+    loss_of(dev, View<D, const T>(hidden), labelled, 1, View<D, T>(), [&](const auto& outcome) {
+      const auto loss = to_host(dev, outcome.loss), target = to_host(dev, outcome.target),
+                 top = to_host(dev, outcome.top);
+      for (std::size_t i = 0; i < loss.size(); ++i) {
+        result.loss += std::real(loss[i]);
+        result.correct += std::real(target[i]) >= std::real(top[i]) ? 1 : 0;
+      }
+    });
+    result.labelled = static_cast<Index>(labelled.rows.size());
+    return result;
+  }
+
+  /// logits (n, V) of the chosen rows of a pass, with a cache or without; on the host, row after row.
+  std::vector<Accum<T>> logits(D& dev, const nn::Pass<D, T>& pass, std::span<const std::int32_t> chosen) {
+    rotary_->reach(dev, pass.max_position());
+    const Arena::Scope scope(dev.arena());
+    const auto n = static_cast<Index>(chosen.size());
+    const View<D, T> hidden = scratch<T>(dev, pass.count(), config_.hidden_size);
+    run(dev, pass, hidden);
+    const auto index = tensor_of<std::int32_t>(dev, chosen, 1, n);
+    const View<D, T> x = scratch<T>(dev, n, config_.hidden_size);
+    kernel::gather_rows(dev, View<D, const T>(hidden), index.view(), x);
+    norm_.forward(dev, x, x, {});
+    const View<D, Accum<T>> out = scratch<Accum<T>>(dev, n, config_.vocab_size);
+    head_->logits(dev, x, out);
+    return to_host(dev, out);
+  }
+
+  /// Everything that trains, each storage once: f(nn::ParamRef).
+  template <class F>
+  void for_each_param(F&& f) {
+    stack_.for_each_param("model.layers.", f);
+  }
+  /// Brings the copies that products read up to date with their masters.
+  void refresh(D& dev) {
+    for_each_linear([&](auto& linear) { linear.refresh(dev); });
+  }
+  void zero_grad(D& dev) {
+    for_each_linear([&](auto& linear) { linear.zero_grad(dev); });
+  }
+
+ private:
+  struct Labelled {
+    std::vector<std::int32_t> rows;    // (n) indices of labelled rows
+    std::vector<std::int32_t> labels;  // (n)
+  };
+
+  Labelled labelled_rows(const nn::Rows& rows, std::span<const std::int32_t> labels) const {
+    if (labels.size() != rows.tokens.size())
+      fail<ShapeError>("[decoder] ", rows.tokens.size(), " tokens but ", labels.size(), " labels");
+    check_ids("token", rows.tokens);
+    Labelled result;
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      if (labels[i] == ignored) continue;
+      result.rows.push_back(static_cast<std::int32_t>(i));
+      result.labels.push_back(labels[i]);
+    }
+    check_ids("label", result.labels);
+    return result;
+  }
+  void check_ids(std::string_view what, std::span<const std::int32_t> ids) const {
+    for (const auto id : ids)
+      if (id < 0 || id >= config_.vocab_size)
+        fail<FormatError>(what, " ", id, " is not in the model's vocabulary of ", config_.vocab_size);
+  }
+
+  nn::Pass<D, T> begin(D& dev, const nn::Rows& rows, std::uint64_t dropout_key) {
+    nn::Pass<D, T> pass(dev, rows, dropout_key);
+    rotary_->reach(dev, pass.max_position());
+    return pass;
+  }
+
+  void embed(D& dev, const nn::Pass<D, T>& pass, View<D, T> x) const { embedding_.forward(dev, pass, x); }
+
+  // The stack's output without keeping anything.
+  void run(D& dev, const nn::Pass<D, T>& pass, View<D, T> hidden) const {
+    const Arena::Scope scope(dev.arena());
+    const View<D, T> x = scratch<T>(dev, pass.count(), config_.hidden_size);
+    embed(dev, pass, x);
+    stack_.forward(dev, pass, View<D, const T>(x), hidden, nullptr);
+  }
+
+  // Final norm and head on the labelled rows only; `see` gets the head's LossRows. d_hidden (N, E) is overwritten, or
+  // not wanted where it is empty.
+  template <class See>
+  void loss_of(D& dev, View<D, const T> hidden, const Labelled& labelled, double scale, View<D, T> d_hidden,
+               See&& see) const {
+    const auto n = static_cast<Index>(labelled.rows.size());
+    const Index e = config_.hidden_size;
+    const bool gradient = !d_hidden.empty();
+    const auto index = tensor_of<std::int32_t>(dev, labelled.rows, 1, n);
+    const auto labels = tensor_of<std::int32_t>(dev, labelled.labels, 1, n);
+    const Arena::Scope scope(dev.arena());
+    const View<D, T> x = scratch<T>(dev, n, e);
+    const View<D, T> normed = scratch<T>(dev, n, e);
+    const View<D, T> dx = gradient ? scratch<T>(dev, n, e) : View<D, T>();
+    const View<D, Accum<T>> rstd = scratch<Accum<T>>(dev, n, 1);
+    const nn::LossRows<D, T> outcome{scratch<Accum<T>>(dev, 1, n), scratch<Accum<T>>(dev, 1, n),
+                                     scratch<Accum<T>>(dev, 1, n)};
+    kernel::gather_rows(dev, hidden, index.view(), x);
+    norm_.forward(dev, x, normed, rstd);
+    head_->loss(dev, View<D, const T>(normed), labels.view(), scale, dx, outcome);
+    see(outcome);
+    if (gradient) {
+      norm_.backward(dev, x, rstd, dx, dx, false);
+      kernel::fill(dev, d_hidden, 0.0);
+      kernel::scatter_rows(dev, View<D, const T>(dx), index.view(), d_hidden);
+    }
+    dev.synchronize();  // index and labels go away
+  }
+
+  template <class F>
+  void for_each_linear(F&& f) {
+    for (Index i = 0; i < stack_.size(); ++i) {
+      auto& block = stack_.layer(i).inner();
+      f(block.attention().qkv_proj());
+      f(block.attention().o_proj());
+      f(block.mlp().gate_up_proj());
+      f(block.mlp().down_proj());
+    }
+  }
+
+  static nn::RmsNorm<D, T> norm(Loader<D>& loader, const std::string& name, Index size, double eps) {
+    return {loader.template vector<Accum<T>>(name, size), eps};
+  }
+  nn::RmsNorm<D, T> norm(Loader<D>& loader, const std::string& name, Index size) const {
+    return norm(loader, name, size, config_.rms_norm_eps);
+  }
+
+  nn::LoraLinear<D, T> projections(Loader<D>& loader, Index layer,
+                                   std::span<const std::pair<std::string_view, Index>> parts, Index in, bool bias,
+                                   std::uint64_t module) const {
+    std::vector<std::pair<std::string, nn::Linear<D, T>>> linears;
+    for (const auto& [name, out] : parts) {
+      const std::string path = module_path(layer, name);
+      nn::Linear<D, T> linear{loader.weight(path + ".weight", out, in)};
+      if (bias) linear.bias = loader.template vector<Accum<T>>(path + ".bias", out);
+      linears.emplace_back(std::string(name), std::move(linear));
+    }
+    return nn::LoraLinear<D, T>(std::move(linears), mix_key(static_cast<std::uint64_t>(layer), module));
+  }
+
+  typename nn::Stack<D, T>::Layer layer(Loader<D>& loader, Index i) const {
+    const Index e = config_.hidden_size, f = config_.intermediate_size, c = config_.head_dim;
+    const Index q = config_.num_attention_heads * c, kv = config_.num_key_value_heads * c;
+    using Parts = std::vector<std::pair<std::string_view, Index>>;
+    const std::string prefix = concat("model.layers.", i, ".");
+    typename nn::Attention<D, T>::Parts attention;
+    attention.qkv_proj =
+        projections(loader, i, Parts{{"q_proj", q}, {"k_proj", kv}, {"v_proj", kv}}, e, config_.qkv_bias, 0);
+    attention.o_proj = projections(loader, i, Parts{{"o_proj", e}}, q, config_.o_bias, 1);
+    if (config_.qk_norm) {
+      attention.q_norm = norm(loader, prefix + "self_attn.q_norm.weight", c);
+      attention.k_norm = norm(loader, prefix + "self_attn.k_norm.weight", c);
+    }
+    attention.shape = {config_.num_attention_heads, config_.num_key_value_heads, c,
+                       1 / std::sqrt(static_cast<double>(c))};
+    attention.rotary = config_.rotates[static_cast<std::size_t>(i)] ? rotary_.get() : nullptr;
+    attention.layer = i;
+    nn::Mlp<D, T> mlp(projections(loader, i, Parts{{"gate_proj", f}, {"up_proj", f}}, e, config_.mlp_bias, 2),
+                      projections(loader, i, Parts{{"down_proj", e}}, f, config_.mlp_bias, 3));
+    auto norm1 = norm(loader, prefix + "input_layernorm.weight", e);
+    auto norm2 = norm(loader, prefix + "post_attention_layernorm.weight", e);
+    return typename nn::Stack<D, T>::Layer(
+        nn::Block<D, T>(std::move(norm1), nn::Attention<D, T>(std::move(attention)), std::move(norm2), std::move(mlp)));
+  }
+
+  Config config_;
+  AdapterConfig adapter_;
+  std::unique_ptr<nn::Rotary<D, T>> rotary_;  // layers point to it
+  nn::Embedding<D, T> embedding_;
+  nn::Stack<D, T> stack_;
+  nn::RmsNorm<D, T> norm_;
+  std::optional<nn::Head<D, T>> head_;
+};
+
+}  // namespace lora::model
