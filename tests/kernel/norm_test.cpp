@@ -70,7 +70,7 @@ TEST_CASE("norm: forward equals the formula, in place and with rows apart") {
   });
 }
 
-TEST_CASE("norm: backward equals the formula; it overwrites, adds, and may write over dy") {
+TEST_CASE("norm: backward equals the formula, it overwrites, adds, and may write over dy") {
   each_type([]<class T>() {
     using A = Accum<T>;
     D dev(2);
