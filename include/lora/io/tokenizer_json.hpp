@@ -16,47 +16,47 @@
 
 namespace lora::io {
 
+/// The merges as written, by rank, until the vocabulary is whole.
+class MergeList {
+ public:
+  void add(std::string_view left, std::string_view right) {
+    parts_.push_back({left.size(), right.size()});
+    arena_.append(left).append(right);
+  }
+  std::size_t size() const { return parts_.size(); }
+
+  std::vector<Bpe::Merge> resolve(const Vocabulary& vocabulary, const std::string& where) const {
+    std::vector<Bpe::Merge> merges;
+    merges.reserve(parts_.size());
+    std::size_t at = 0;
+    std::string whole;
+    for (const auto& [left_size, right_size] : parts_) {
+      const auto left = std::string_view(arena_).substr(at, left_size);
+      const auto right = std::string_view(arena_).substr(at + left_size, right_size);
+      const auto left_id = vocabulary.find(left), right_id = vocabulary.find(right);
+      const auto whole_id = vocabulary.find(std::string_view(arena_).substr(at, left_size + right_size));
+      if (left_id < 0 || right_id < 0 || whole_id < 0)
+        fail<FormatError>(where, ": merge ", merges.size(), " joins \"", left, "\" and \"", right, "\", but \"",
+                          left_id < 0    ? left
+                          : right_id < 0 ? right
+                                         : std::string_view(arena_).substr(at, left_size + right_size),
+                          "\" is not in the vocabulary");
+      merges.push_back({left_id, right_id, whole_id});
+      at += left_size + right_size;
+    }
+    return merges;
+  }
+
+ private:
+  struct Part {
+    std::size_t left, right;
+  };
+  std::string arena_;
+  std::vector<Part> parts_;
+};
+
 /// A tokenizer.json taken apart: the vocabulary and the merges of its model, and the settings, which are all the rest.
 struct TokenizerDocument {
-  /// The merges as written, by rank, until the vocabulary is whole.
-  class MergeList {
-   public:
-    void add(std::string_view left, std::string_view right) {
-      parts_.push_back({left.size(), right.size()});
-      arena_.append(left).append(right);
-    }
-    std::size_t size() const { return parts_.size(); }
-
-    std::vector<Bpe::Merge> resolve(const Vocabulary& vocabulary, const std::string& where) const {
-      std::vector<Bpe::Merge> merges;
-      merges.reserve(parts_.size());
-      std::size_t at = 0;
-      std::string whole;
-      for (const auto& [left_size, right_size] : parts_) {
-        const auto left = std::string_view(arena_).substr(at, left_size);
-        const auto right = std::string_view(arena_).substr(at + left_size, right_size);
-        const auto left_id = vocabulary.find(left), right_id = vocabulary.find(right);
-        const auto whole_id = vocabulary.find(std::string_view(arena_).substr(at, left_size + right_size));
-        if (left_id < 0 || right_id < 0 || whole_id < 0)
-          fail<FormatError>(where, ": merge ", merges.size(), " joins \"", left, "\" and \"", right, "\", but \"",
-                            left_id < 0    ? left
-                            : right_id < 0 ? right
-                                           : std::string_view(arena_).substr(at, left_size + right_size),
-                            "\" is not in the vocabulary");
-        merges.push_back({left_id, right_id, whole_id});
-        at += left_size + right_size;
-      }
-      return merges;
-    }
-
-   private:
-    struct Part {
-      std::size_t left, right;
-    };
-    std::string arena_;
-    std::vector<Part> parts_;
-  };
-
   std::string where;  ///< names the file in errors
   Json settings;
   Vocabulary vocabulary;
