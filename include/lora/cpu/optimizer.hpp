@@ -1,10 +1,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <complex>
 
 #include "lora/cpu/device.hpp"
+#include "lora/cpu/eigen.hpp"
 #include "lora/kernel/optimizer.hpp"
 
 namespace lora::kernel {
@@ -23,26 +24,31 @@ struct AdamW<cpu::Device> {
     const auto stride = static_cast<A>(-step.learning_rate / (1 - std::pow(step.beta1, t)));
     const auto correction2 = static_cast<A>(std::sqrt(1 - std::pow(step.beta2, t)));
     const auto epsilon = static_cast<A>(step.epsilon);
+    constexpr Index piece = 1024;  // columns, so that one long row has work for every thread
     const Index cols = value.cols();
-    const Index piece = 4096;  // columns, so that one long row has work for every thread
     const Index pieces = (cols + piece - 1) / piece;
-    dev.parallel_for(value.rows() * pieces, 8192 / std::min(piece, cols + 1) + 1, [=](Index first, Index last) {
+    dev.parallel_for(value.rows() * pieces, 8192 / std::min(piece, cols + 1), [=](Index first, Index last) {
+      std::array<A, static_cast<std::size_t>(piece)> storage;
+      A* const root = storage.data();
       for (Index task = first; task < last; ++task) {
         const Index row = task / pieces;
-        const Index end = std::min(cols, (task % pieces + 1) * piece);
-        const A* const gs = grad.row(row);
-        A* const ws = value.row(row);
-        A* const ms = m.row(row);
-        A* const vs = v.row(row);
+        const Index begin = task % pieces * piece;
+        const Index count = std::min(piece, cols - begin);
+        const A* const gs = grad.row(row) + begin;
+        A* const ws = value.row(row) + begin;
+        A* const ms = m.row(row) + begin;
+        A* const vs = v.row(row) + begin;
         LORA_SIMD
-        for (Index j = task % pieces * piece; j < end; ++j) {
+        for (Index j = 0; j < count; ++j) {
           const A g = scale * gs[j];
-          const A mean = ms[j] + fresh1 * (g - ms[j]);
-          const A square = beta2 * vs[j] + fresh2 * g * g;
-          ms[j] = mean;
-          vs[j] = square;
-          ws[j] = keep * ws[j] + stride * mean / (std::sqrt(square) / correction2 + epsilon);
+          ms[j] += fresh1 * (g - ms[j]);
+          vs[j] = beta2 * vs[j] + fresh2 * g * g;
         }
+        // A loop over std::sqrt stays scalar wherever errno is kept; Eigen's does not.
+        Eigen::Map<Eigen::Array<A, Eigen::Dynamic, 1>>(root, count) =
+            Eigen::Map<const Eigen::Array<A, Eigen::Dynamic, 1>>(vs, count).sqrt();
+        LORA_SIMD
+        for (Index j = 0; j < count; ++j) ws[j] = keep * ws[j] + stride * ms[j] / (root[j] / correction2 + epsilon);
       }
     });
   }

@@ -1,0 +1,131 @@
+#include "lora/cpu/embedding.hpp"
+
+#include <doctest/doctest.h>
+
+#include "support/matrix.hpp"
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+using D = cpu::Device;
+
+void append(std::vector<std::byte>& bytes, const auto& value) {
+  const auto* const begin = reinterpret_cast<const std::byte*>(&value);
+  bytes.insert(bytes.end(), begin, begin + sizeof value);
+}
+
+/// A table of `rows` rows as a file would hold it, and its values.
+struct Table {
+  std::vector<std::byte> bytes;
+  std::vector<double> values;
+};
+
+Table make_table(DType dtype, Index rows, Index cols) {
+  Table table;
+  Random random(42);
+  const auto uniform = [&] { return static_cast<double>(random.uniform()) * 2 - 1; };
+  for (Index i = 0; i < rows; ++i) {
+    for (Index j = 0; j < cols; j += block_elements(dtype)) {
+      const auto number = [&]<class T>(T value) {
+        append(table.bytes, value);
+        table.values.push_back(real(value));
+      };
+      const auto quanta = [&](int count, int offset, double scale, double low) {
+        std::vector<int> q;
+        for (int k = 0; k < 32; ++k) q.push_back(static_cast<int>(random.below(static_cast<std::uint32_t>(count))));
+        for (const int k : q) table.values.push_back(scale * (k - offset) + low);
+        return q;
+      };
+      const f16 scale(static_cast<float>(uniform())), low(static_cast<float>(uniform()));
+      const double s = static_cast<float>(scale), m = static_cast<float>(low);
+      switch (dtype) {
+        case DType::f32:
+          number(rounded<float>(uniform()));
+          break;
+        case DType::bf16:
+          number(rounded<bf16>(uniform()));
+          break;
+        case DType::f64:
+          number(uniform());
+          break;
+        case DType::f16:
+          append(table.bytes, scale);
+          table.values.push_back(s);
+          break;
+        case DType::q8_0:
+          append(table.bytes, scale);
+          for (const int q : quanta(256, 128, s, 0)) append(table.bytes, static_cast<std::int8_t>(q - 128));
+          break;
+        default: {
+          append(table.bytes, scale);
+          if (dtype == DType::q4_1) append(table.bytes, low);
+          const auto q = dtype == DType::q4_1 ? quanta(16, 0, s, m) : quanta(16, 8, s, 0);
+          for (std::size_t k = 0; k < 16; ++k) append(table.bytes, static_cast<std::uint8_t>(q[k] | q[k + 16] << 4));
+        }
+      }
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+TEST_CASE("embedding: rows come out as the table stores them, in every encoding") {
+  each_type([]<class T>() {
+    D dev(2);
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::q8_0, DType::q4_0, DType::q4_1}) {
+      CAPTURE(name_of(dtype));
+      for (const Index cols : {Index{32}, Index{96}, Index{33}}) {
+        if (cols % block_elements(dtype) != 0) continue;
+        const Index vocabulary = 7;
+        Table table = make_table(dtype, vocabulary, cols);
+        // Files align tensors as they like: an odd place must do as well.
+        for (const std::size_t offset : {0, 1}) {
+          std::vector<std::byte> bytes(offset);
+          bytes.insert(bytes.end(), table.bytes.begin(), table.bytes.end());
+          const StoredView<D> stored(bytes.data() + offset, dtype, vocabulary, cols);
+          const std::vector<std::int32_t> picked{6, 0, 3, 3, 1};
+          Matrix<D, std::int32_t> tokens(dev, 1, 5, picked);
+          Matrix<D, T> y(dev, 5, cols, 1, 3);
+          kernel::embedding(dev, stored, tokens.in(), y.view());
+          std::vector<double> expected, bound;
+          for (const std::int32_t token : picked)
+            for (Index j = 0; j < cols; ++j) {
+              const double value = table.values[static_cast<std::size_t>(token * cols + j)];
+              expected.push_back(value);
+              // One rounding to T; Q4_1 adds two numbers below 16 before it.
+              bound.push_back(1.01 * roundoff<T> * std::fabs(value) +
+                              (dtype == DType::q4_1 ? 34 * roundoff<Accum<T>> : roundoff<Accum<T>> * std::fabs(value)));
+            }
+          check_near(y.host(), expected, bound);
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("embedding: a table of the same type is copied bit for bit") {
+  D dev(1);
+  Matrix<D, bf16> table(dev, 5, 48, 1), y(dev, 3, 48, 2);
+  Matrix<D, std::int32_t> tokens(dev, 1, 3, std::vector<std::int32_t>{4, 4, 1});
+  kernel::embedding(dev, StoredView<D>(table.in().data(), DType::bf16, 5, 48), tokens.in(), y.view());
+  const auto all = table.host();
+  std::vector<bf16> expected(all.begin() + 4 * 48, all.end());
+  expected.insert(expected.end(), all.begin() + 4 * 48, all.end());
+  expected.insert(expected.end(), all.begin() + 48, all.begin() + 2 * 48);
+  check_same_bits(y.host(), expected);
+}
+
+TEST_CASE("embedding: no tokens, wrong shapes and tables of integers") {
+  D dev(1);
+  std::vector<float> values(12);
+  const StoredView<D> table(values.data(), DType::f32, 3, 4);
+  Matrix<D, std::int32_t> none(dev, 1, 0, std::vector<std::int32_t>{}), two(dev, 1, 2, std::vector<std::int32_t>{0, 1});
+  Matrix<D, float> empty(dev, 0, 4, 1), y(dev, 2, 4, 1), narrow(dev, 2, 3, 1), three(dev, 3, 4, 1);
+  kernel::embedding(dev, table, none.in(), empty.view());
+  CHECK_THROWS_AS(kernel::embedding(dev, table, two.in(), narrow.view()), ShapeError);
+  CHECK_THROWS_AS(kernel::embedding(dev, table, two.in(), three.view()), ShapeError);
+  CHECK_THROWS_AS(kernel::embedding(dev, StoredView<D>(values.data(), DType::i32, 3, 4), two.in(), y.view()),
+                  FormatError);
+}

@@ -1,0 +1,90 @@
+#include "lora/cpu/reduce.hpp"
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+
+#include "support/matrix.hpp"
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+using D = cpu::Device;
+
+struct Case {
+  Index rows, cols, padding;
+};
+constexpr Case cases[] = {{0, 3, 0}, {1, 1, 0}, {3, 7, 3}, {1, 63, 0}, {65, 1, 2}, {100, 577, 1}, {1, 70001, 0}};
+
+}  // namespace
+
+TEST_CASE("reduce: sums are added to what is there, in double") {
+  each_type([]<class T>() {
+    D dev(2);
+    for (const Case& c : cases) {
+      CAPTURE(c.rows);
+      CAPTURE(c.cols);
+      Matrix<D, T> x(dev, c.rows, c.cols, 1, c.padding);
+      double sum = 0, squares = 0, size = 0;
+      for (const T& value : x.host()) {
+        sum += real(value);
+        size += std::fabs(real(value));
+        squares += real(value) * real(value);
+      }
+      const double n = static_cast<double>(c.rows * c.cols) + 100;
+      Matrix<D, double> out(dev, 1, 1, std::vector<double>{10});
+      kernel::sum(dev, x.view(), out.view());
+      check_near(out.host(), {10 + sum}, {2 * n * roundoff<double> * (10 + size)});
+      Matrix<D, double> square(dev, 1, 1, std::vector<double>{10});
+      kernel::sum_of_squares(dev, x.in(), square.view());
+      check_near(square.host(), {10 + squares}, {2 * n * roundoff<double> * (10 + squares)});
+    }
+  });
+}
+
+TEST_CASE("reduce: squares that float can't hold") {
+  D dev(1);
+  Matrix<D, float> x(dev, 1, 3, std::vector<float>{1e30f, 1e-30f, 2e30f}), y(dev, 1, 1, std::vector<float>{1e-30f});
+  Matrix<D, double> out(dev, 1, 1, std::vector<double>{0}), tiny(dev, 1, 1, std::vector<double>{0});
+  kernel::sum_of_squares(dev, x.in(), out.view());
+  CHECK(out.host()[0] == doctest::Approx(5e60).epsilon(1e-6));
+  kernel::sum_of_squares(dev, y.in(), tiny.view());
+  CHECK(tiny.host()[0] == doctest::Approx(1e-60).epsilon(1e-6));
+}
+
+TEST_CASE("reduce: a value that is not a number shows in the sum") {
+  D dev(1);
+  std::vector<float> values(100, 1.0f);
+  values[37] = std::numeric_limits<float>::quiet_NaN();
+  Matrix<D, float> x(dev, 4, 25, values);
+  Matrix<D, double> out(dev, 1, 1, std::vector<double>{0});
+  kernel::sum_of_squares(dev, x.in(), out.view());
+  CHECK(std::isnan(out.host()[0]));
+}
+
+TEST_CASE("reduce: the number of threads doesn't change a bit") {
+  each_type([]<class T>() {
+    std::vector<double> first;
+    for (const int threads : {1, 2, 3, 5}) {
+      D dev(threads);
+      Matrix<D, T> x(dev, 301, 997, 1, 3);
+      Matrix<D, double> out(dev, 1, 1, std::vector<double>{0});
+      kernel::sum_of_squares(dev, x.in(), out.view());
+      kernel::sum(dev, x.in(), out.view());
+      if (threads == 1) first = out.host();
+      check_same_bits(out.host(), first);
+    }
+  });
+}
+
+TEST_CASE("reduce: the ordered sum and maximum see every element") {
+  for (Index n = 0; n < 70; ++n) {
+    std::vector<float> values;
+    for (Index i = 0; i < n; ++i) values.push_back(static_cast<float>(-1 - (i * 37) % 71));
+    CHECK(cpu::ordered_sum<float>(n, [&](Index i) { return values[static_cast<std::size_t>(i)]; }) ==
+          std::accumulate(values.begin(), values.end(), 0.0f));  // whole numbers below 2^24: exact in any order
+    const float largest = cpu::ordered_max(n, values.data());
+    CHECK(largest == (n == 0 ? -INFINITY : *std::max_element(values.begin(), values.end())));
+  }
+}
