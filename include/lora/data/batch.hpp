@@ -1,0 +1,72 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lora/core/error.hpp"
+#include "lora/core/scalar.hpp"
+#include "lora/kernel/attention.hpp"
+
+namespace lora::data {
+
+/// The label of a token that is not learnt.
+constexpr std::int32_t ignored_label = -100;
+
+/// A record as a model sees it.
+struct Example {
+  std::vector<std::int32_t> tokens{};  ///< (S)
+  std::vector<std::int32_t> labels{};  ///< (S) the token itself where it is learnt, −100 elsewhere; not shifted
+  Index record = 0;
+  bool truncated = false;  ///< cutoff_len took tokens away
+
+  /// Labels that count: the first token of a sequence has none before it to be predicted from.
+  Index labelled() const {
+    if (labels.empty()) return 0;
+    return static_cast<Index>(labels.size()) - 1 - std::count(labels.begin() + 1, labels.end(), ignored_label);
+  }
+};
+
+/// Sequences laid end to end, without padding.
+struct Batch {
+  std::vector<std::int32_t> tokens{};       ///< (N)
+  std::vector<std::int32_t> labels{};       ///< (N) the next token of the same sequence where it is learnt, else −100
+  std::vector<std::int32_t> positions{};    ///< (N) place in the sequence
+  std::vector<std::int32_t> places{};       ///< (N) place of the sequence in the whole step
+  std::vector<kernel::Segment> segments{};  ///< (B) rows of each sequence
+  std::vector<Index> records{};             ///< (B)
+  Index labelled = 0;
+
+  Index rows() const { return static_cast<Index>(tokens.size()); }
+  Index sequences() const { return static_cast<Index>(segments.size()); }
+
+  /// Adds a sequence. `place` counts the samples of the whole step, over all micro-batches and processes, so that what
+  /// depends on it (dropout) does not change with how the step is split.
+  void append(const Example& example, Index place) {
+    const std::size_t length = example.tokens.size();
+    if (example.labels.size() != length)
+      fail<ShapeError>("[batch] ", length, " tokens but ", example.labels.size(), " labels");
+    if (length == 0) return;
+    const Index begin = rows();
+    tokens.insert(tokens.end(), example.tokens.begin(), example.tokens.end());
+    labels.insert(labels.end(), example.labels.begin() + 1, example.labels.end());
+    labels.push_back(ignored_label);
+    for (std::size_t i = 0; i < length; ++i) positions.push_back(static_cast<std::int32_t>(i));
+    places.insert(places.end(), length, static_cast<std::int32_t>(place));
+    segments.push_back({begin, rows()});
+    records.push_back(example.record);
+    labelled += example.labelled();
+  }
+
+  /// The rows that have a label, ascending: all that the head needs to see.
+  std::vector<std::int32_t> labelled_rows() const {
+    std::vector<std::int32_t> rows;
+    rows.reserve(static_cast<std::size_t>(labelled));
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      if (labels[i] != ignored_label) rows.push_back(static_cast<std::int32_t>(i));
+    return rows;
+  }
+};
+
+}  // namespace lora::data

@@ -1,0 +1,217 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lora/data/sample.hpp"
+#include "lora/io/json.hpp"
+#include "lora/io/mapped_file.hpp"
+#include "lora/io/unicode.hpp"
+
+namespace lora::data {
+
+struct DatasetOptions {
+  std::string text_column = "text";
+  std::optional<Index> max_samples{};  ///< the first ones
+  bool need_answer = true;             ///< false where records are only asked, not learnt from
+};
+
+namespace detail {
+
+/// Where a record stands in its file.
+struct RecordPlace {
+  std::string_view bytes;
+  Index line;
+  std::size_t file;
+};
+
+inline bool is_json_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+/// Finds where the records of one file begin and end, without reading them: 100 MB take a fraction of a second.
+class RecordFinder {
+ public:
+  RecordFinder(std::string_view text, const std::string& name, std::size_t file, std::vector<RecordPlace>& places)
+      : text_(text), name_(name), file_(file), places_(places) {}
+
+  void find_lines() {
+    for (Index line = 1; at_ < text_.size(); ++line) {
+      const std::size_t end = std::min(text_.find('\n', at_), text_.size());
+      std::string_view bytes = text_.substr(at_, end - at_);
+      if (bytes.ends_with('\r')) bytes.remove_suffix(1);
+      if (!std::all_of(bytes.begin(), bytes.end(), is_json_space)) places_.push_back({bytes, line, file_});
+      at_ = end + 1;
+    }
+  }
+
+  /// The objects of a JSON array.
+  void find_objects() {
+    skip_space();
+    ++at_;  // the bracket
+    skip_space();
+    for (bool first = true; !take(']'); first = false) {
+      if (!first && !take(',')) fail_here("expected , or ] between records");
+      skip_space();
+      if (at_ >= text_.size() || text_[at_] != '{') fail_here("expected a record {...}");
+      const Index line = line_;
+      const std::size_t begin = at_;
+      skip_object(line);
+      places_.push_back({text_.substr(begin, at_ - begin), line, file_});
+      skip_space();
+    }
+    skip_space();
+    if (at_ < text_.size()) fail_here("expected the end of the file after ]");
+  }
+
+ private:
+  void skip_space() {
+    for (; at_ < text_.size() && is_json_space(text_[at_]); ++at_) line_ += text_[at_] == '\n';
+  }
+  bool take(char c) {
+    const bool there = at_ < text_.size() && text_[at_] == c;
+    at_ += there;
+    return there;
+  }
+  void skip_object(Index first_line) {
+    Index depth = 0;
+    for (; at_ < text_.size(); ++at_) {
+      const char c = text_[at_];
+      if (c == '"') {
+        skip_string();
+      } else if (c == '{' || c == '[') {
+        ++depth;
+      } else if ((c == '}' || c == ']') && --depth == 0) {
+        ++at_;
+        return;
+      } else if (c == '\n') {
+        ++line_;
+      }
+    }
+    fail<FormatError>(name_, ":", first_line, ": the record that begins here has no end");
+  }
+  /// To the closing quote, or the end of the text.
+  void skip_string() {
+    for (++at_; at_ < text_.size() && text_[at_] != '"'; ++at_) {
+      line_ += text_[at_] == '\n';
+      if (text_[at_] == '\\') ++at_;
+    }
+  }
+  [[noreturn]] void fail_here(std::string_view expected) const {
+    fail<FormatError>(name_, ":", line_, ": ", expected,
+                      at_ < text_.size() ? concat(", found ", text_[at_]) : ", found the end of the file");
+  }
+
+  std::string_view text_;
+  const std::string& name_;
+  std::size_t file_;
+  std::vector<RecordPlace>& places_;
+  std::size_t at_ = 0;
+  Index line_ = 1;
+};
+
+}  // namespace detail
+
+/// The records of one or more data files, read where they are asked for: the files stay mapped, and what is held is a
+/// place for each record. A file's kind is found from its content: a JSON array, JSON lines or, for .txt, a text per
+/// line.
+class Dataset {
+ public:
+  /// Throws   IoError if a file cannot be opened; FormatError if it has no records or an array is broken between them
+  static Dataset open(std::span<const std::string> paths, DatasetOptions options = {}) {
+    Dataset dataset;
+    dataset.options_ = std::move(options);
+    if (paths.empty()) fail<ConfigError>("dataset names no file");
+    for (const std::string& path : paths) dataset.add(path);
+    if (const auto most = dataset.options_.max_samples; most && *most < dataset.size())
+      dataset.places_.resize(static_cast<std::size_t>(std::max<Index>(*most, 0)));
+    return dataset;
+  }
+
+  Index size() const { return static_cast<Index>(places_.size()); }
+
+  /// Reads one record. Safe from several threads.
+  /// Throws   FormatError with file and line
+  Sample operator[](Index record) const {
+    const auto& place = places_[static_cast<std::size_t>(record)];
+    const File& file = files_[place.file];
+    const std::string where = concat(file.name, ":", place.line);
+    Sample sample;
+    if (file.plain) {
+      const std::size_t invalid = io::unicode::find_invalid_utf8(place.bytes);
+      if (invalid != std::string_view::npos) fail<FormatError>(where, ":", invalid + 1, ": invalid UTF-8");
+      sample.kind = Sample::Kind::text;
+      sample.text = place.bytes;
+    } else {
+      const io::Json json = io::parse_json(place.bytes, file.name, false, place.line);
+      sample = detail::RecordReader(json, where, options_.text_column, options_.need_answer).read();
+    }
+    sample.where = where;
+    sample.record = record;
+    return sample;
+  }
+
+  /// Of the records' bytes in order: the same data gives the same number, wherever it lies.
+  std::uint64_t fingerprint() const {
+    std::uint64_t hash = mix(places_.size());
+    for (const auto& place : places_) {
+      const std::string_view bytes = place.bytes;
+      for (std::size_t at = 0; at < bytes.size(); at += sizeof hash) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, bytes.data() + at, std::min(sizeof word, bytes.size() - at));
+        hash = mix(hash ^ word);
+      }
+      hash = mix(hash ^ bytes.size());
+    }
+    return hash;
+  }
+
+ private:
+  struct File {
+    std::shared_ptr<const io::MappedFile> mapped;
+    std::string name;
+    bool plain;
+  };
+
+  Dataset() = default;
+
+  static std::uint64_t mix(std::uint64_t word) {
+    word *= 0x9E3779B97F4A7C15u;
+    return word ^ (word >> 32);
+  }
+
+  void add(const std::string& path) {
+    if (std::filesystem::is_directory(path)) fail<IoError>("dataset ", path, " is a folder; expected a file");
+    auto mapped = std::make_shared<const io::MappedFile>(path);
+    const auto bytes = mapped->bytes();
+    std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+    const bool plain = std::filesystem::path(path).extension() == ".txt";
+    const auto first = std::find_if_not(text.begin(), text.end(), detail::is_json_space);
+    const std::size_t before = places_.size();
+    files_.push_back({std::move(mapped), path, plain});
+    detail::RecordFinder finder(text, files_.back().name, files_.size() - 1, places_);
+    if (first == text.end() || plain || *first == '{') {
+      finder.find_lines();
+    } else if (*first == '[') {
+      finder.find_objects();
+    } else {
+      fail<FormatError>(path, ": neither JSON records nor a .txt file; it begins with ", *first);
+    }
+    if (places_.size() == before) fail<FormatError>(path, ": the file has no records");
+  }
+
+  DatasetOptions options_;
+  std::vector<File> files_;
+  std::vector<detail::RecordPlace> places_;
+};
+
+}  // namespace lora::data

@@ -1,0 +1,206 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lora/data/batch.hpp"
+#include "lora/data/chat_template.hpp"
+#include "lora/data/sample.hpp"
+#include "lora/io/tokenizer.hpp"
+
+namespace lora::data {
+
+struct EncodeOptions {
+  Index cutoff_len = 2048;
+  bool train_on_prompt = false;
+  bool train_on_last_turn_only = false;
+  RenderOptions render{};
+  Index vocab_size = 0;  ///< ids at or past it are errors; 0: not checked
+};
+
+/// The template of that name, or for "auto" the one that the model's own text is.
+/// Throws   ConfigError that lists the choices
+inline ChatTemplate choose_template(std::string_view name, const io::Tokenizer& tokenizer) {
+  if (name == "auto") return ChatTemplate::recognised(tokenizer.chat_template());
+  const auto eos = tokenizer.eos();
+  return ChatTemplate::named(name, eos ? tokenizer.decode(std::vector<std::int32_t>{*eos}) : "");
+}
+
+/// Turns records into tokens and labels. A rendering is tokenized as a whole, and a token is labelled if it begins
+/// inside an answer, whose end-of-turn token belongs to it. Safe from several threads.
+class Encoder {
+ public:
+  /// Token records need neither tokenizer nor template; texts need no template.
+  Encoder(const io::Tokenizer* tokenizer, std::optional<ChatTemplate> chat_template, EncodeOptions options)
+      : tokenizer_(tokenizer), template_(std::move(chat_template)), options_(std::move(options)) {
+    if (options_.cutoff_len < 1) fail<ConfigError>("cutoff_len is ", options_.cutoff_len, "; expected at least 1");
+  }
+
+  const EncodeOptions& options() const { return options_; }
+  const std::optional<ChatTemplate>& chat_template() const { return template_; }
+
+  /// A record to learn from. Throws FormatError with file and line.
+  Example operator()(const Sample& sample) const {
+    Example example;
+    switch (sample.kind) {
+      case Sample::Kind::tokens:
+        example.tokens = sample.tokens;
+        example.labels = sample.labels;
+        break;
+      case Sample::Kind::text:
+        example.tokens = tokenizer(sample).encode(sample.text, true).ids;
+        example.labels = example.tokens;
+        break;
+      case Sample::Kind::messages:
+        encode_messages(sample, example);
+        break;
+    }
+    const auto most = static_cast<std::size_t>(options_.cutoff_len);
+    example.truncated = example.tokens.size() > most;
+    if (example.truncated) {
+      example.tokens.resize(most);
+      example.labels.resize(most);
+    }
+    check_ids(example.tokens, sample);
+    check_ids(example.labels, sample);
+    example.record = sample.record;
+    return example;
+  }
+
+  /// The tokens after which a model is to answer: the turns up to the last answer and a generation prompt, a text, or
+  /// the tokens as they are.
+  std::vector<std::int32_t> prompt(const Sample& sample) const {
+    std::vector<std::int32_t> ids;
+    if (sample.kind == Sample::Kind::tokens) {
+      ids = sample.tokens;
+    } else if (sample.kind == Sample::Kind::text) {
+      ids = tokenizer(sample).encode(sample.text, true).ids;
+    } else {
+      RenderOptions options = options_.render;
+      options.add_generation_prompt = true;
+      ids = tokenizer(sample).encode(render(sample, sample.question(), options).text).ids;
+    }
+    check_ids(ids, sample);
+    return ids;
+  }
+
+ private:
+  const io::Tokenizer& tokenizer(const Sample& sample) const {
+    if (!tokenizer_) fail<ConfigError>(sample.where, ": only token records can be used without a tokenizer");
+    return *tokenizer_;
+  }
+
+  Rendering render(const Sample& sample, std::span<const Message> messages, const RenderOptions& options) const {
+    if (!template_)
+      fail<ConfigError>(sample.where, ": conversations need a chat template; set template to one of ",
+                        ChatTemplate::choices());
+    try {
+      return template_->render(messages, options);
+    } catch (const FormatError& error) {
+      fail<FormatError>(sample.where, ": ", std::string_view(error.what()));
+    }
+  }
+
+  void encode_messages(const Sample& sample, Example& example) const {
+    const Rendering rendering = render(sample, sample.messages, options_.render);
+    auto encoding = tokenizer(sample).encode(rendering.text);
+    std::span<const AnswerSpan> answers = rendering.answers;
+    if (options_.train_on_last_turn_only && answers.size() > 1) answers = answers.last(1);
+    // What follows the last answer teaches nothing.
+    const std::size_t end = answers.empty() ? rendering.text.size() : answers.back().end;
+    const auto past = std::lower_bound(encoding.begins.begin(), encoding.begins.end(), end);
+    const auto count = static_cast<std::size_t>(past - encoding.begins.begin());
+    example.tokens = std::move(encoding.ids);
+    example.tokens.resize(count);
+    example.labels.assign(count, ignored_label);
+    std::size_t answer = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t begin = encoding.begins[i];
+      while (answer < answers.size() && begin >= answers[answer].end) ++answer;
+      const bool inside = answer < answers.size() && begin >= answers[answer].begin;
+      if (inside || options_.train_on_prompt) example.labels[i] = example.tokens[i];
+    }
+  }
+
+  void check_ids(std::span<const std::int32_t> ids, const Sample& sample) const {
+    for (const std::int32_t id : ids)
+      if (id != ignored_label && (id < 0 || (options_.vocab_size > 0 && id >= options_.vocab_size)))
+        fail<FormatError>(sample.where, ": the token id ", id, "; the model's vocabulary has ", options_.vocab_size);
+  }
+
+  const io::Tokenizer* tokenizer_;
+  std::optional<ChatTemplate> template_;
+  EncodeOptions options_;
+};
+
+/// What a data set looks like to a model, for the lines before training.
+class EncodeSummary {
+ public:
+  void add(const Example& example) {
+    lengths_.push_back(static_cast<Index>(example.tokens.size()));
+    tokens_ += lengths_.back();
+    labelled_ += example.labelled();
+    truncated_ += example.truncated;
+    left_out_ += example.labelled() == 0;
+  }
+
+  Index records() const { return static_cast<Index>(lengths_.size()); }
+  Index tokens() const { return tokens_; }
+  Index labelled() const { return labelled_; }
+  Index truncated() const { return truncated_; }
+  Index left_out() const { return left_out_; }  ///< records without a label
+
+  /// The length that a share of the records does not exceed; the share 1 gives the longest.
+  Index length_at(double share) const {
+    if (lengths_.empty()) return 0;
+    std::vector<Index> sorted = lengths_;
+    const auto last = sorted.size() - 1;
+    const auto rank = std::min(last, static_cast<std::size_t>(std::ceil(share * static_cast<double>(last))));
+    std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(rank), sorted.end());
+    return sorted[rank];
+  }
+
+  std::string text() const {
+    const double share = tokens_ == 0 ? 0 : 100.0 * static_cast<double>(labelled_) / static_cast<double>(tokens_);
+    return concat(records(), " records, ", tokens_, " tokens, ", std::round(share * 10) / 10, " % labelled, ",
+                  truncated_, " truncated, ", left_out_, " left out; lengths ", length_at(0), " to ", length_at(1),
+                  ", median ", length_at(0.5), ", 95 % up to ", length_at(0.95));
+  }
+
+ private:
+  std::vector<Index> lengths_;
+  Index tokens_ = 0;
+  Index labelled_ = 0;
+  Index truncated_ = 0;
+  Index left_out_ = 0;
+};
+
+/// A record as text with the labelled tokens between ⟦ and ⟧; ids in place of text where there is no tokenizer.
+inline std::string preview(const Example& example, const io::Tokenizer* tokenizer) {
+  std::string text;
+  const auto is_labelled = [&](std::size_t i) { return example.labels[i] != ignored_label; };
+  for (std::size_t begin = 0; begin < example.tokens.size();) {
+    std::size_t end = begin + 1;
+    while (end < example.tokens.size() && is_labelled(end) == is_labelled(begin)) ++end;
+    const std::span<const std::int32_t> run(example.tokens.data() + begin, end - begin);
+    std::string part;
+    if (tokenizer) {
+      part = tokenizer->decode(run);
+    } else {
+      for (const std::int32_t id : run) part += (part.empty() ? "" : " ") + std::to_string(id);
+    }
+    if (!tokenizer && begin > 0) text += ' ';
+    text += is_labelled(begin) ? "⟦" + part + "⟧" : part;
+    begin = end;
+  }
+  return text;
+}
+
+}  // namespace lora::data

@@ -1,0 +1,224 @@
+#include "lora/data/dataset.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "lora/io/file.hpp"
+#include "support/temp_folder.hpp"
+
+using namespace lora;
+using data::Dataset;
+using data::DatasetOptions;
+using data::Sample;
+
+namespace {
+
+/// A data set of one file with this content.
+struct OneFile {
+  explicit OneFile(const std::string& content, const std::string& name = "d.jsonl") : path(folder.path() / name) {
+    io::write_file(path, content);
+  }
+  Dataset open(const DatasetOptions& options = {}) const {
+    const std::vector<std::string> paths{path.string()};
+    return Dataset::open(paths, options);
+  }
+  Sample first(const DatasetOptions& options = {}) const { return open(options)[0]; }
+
+  /// What reading every record says, the folder taken off.
+  std::string error(const DatasetOptions& options = {}) const {
+    try {
+      const Dataset dataset = open(options);
+      for (Index i = 0; i < dataset.size(); ++i) dataset[i];
+    } catch (const Error& error) {
+      std::string text = error.what();
+      const std::string prefix = (folder.path() / "").string();
+      for (auto at = text.find(prefix); at != text.npos; at = text.find(prefix)) text.erase(at, prefix.size());
+      return text;
+    }
+    return "nothing was thrown";
+  }
+
+  test::TempFolder folder;
+  std::filesystem::path path;
+};
+
+std::string turns_of(const Sample& sample) {
+  std::string text;
+  for (const auto& message : sample.messages) text += message.role + "=" + message.content + "|";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("dataset: alpaca records become turns, the input on a line of its own") {
+  CHECK(turns_of(OneFile(R"({"instruction":"I","input":"X","output":"O"})").first()) == "user=I\nX|assistant=O|");
+  CHECK(turns_of(OneFile(R"({"instruction":"I","input":"","output":"O"})").first()) == "user=I|assistant=O|");
+  CHECK(
+      turns_of(OneFile(R"({"instruction":"I","input":null,"output":"O","system":"S","history":[["a","b"],["c","d"]]})")
+                   .first()) == "system=S|user=a|assistant=b|user=c|assistant=d|user=I|assistant=O|");
+}
+
+TEST_CASE("dataset: messages and sharegpt records keep their turns") {
+  const auto messages = OneFile(R"([{"messages":[{"role":"system","content":"S"},{"role":"user","content":"U"},
+      {"role":"tool","content":"T"},{"role":"assistant","content":"A","reasoning_content":"R"}]}])")
+                            .first();
+  CHECK(turns_of(messages) == "system=S|user=U|tool=T|assistant=A|");
+  CHECK(messages.messages[3].reasoning == "R");
+  CHECK_FALSE(messages.messages[1].reasoning.has_value());
+  const auto sharegpt = OneFile(R"([{"system":"S","conversations":[{"from":"human","value":"H"},
+      {"from":"gpt","value":"G"},{"from":"observation","value":"O"},{"from":"gpt","value":"G2"}]}])")
+                            .first();
+  CHECK(turns_of(sharegpt) == "system=S|user=H|assistant=G|tool=O|assistant=G2|");
+}
+
+TEST_CASE("dataset: pairs, texts and tokens") {
+  CHECK(turns_of(OneFile(R"({"prompt":"P","completion":"C"})").first()) == "user=P|assistant=C|");
+  CHECK(turns_of(OneFile(R"({"question":"Q","answer":"A"})").first()) == "user=Q|assistant=A|");
+  const auto text = OneFile(R"({"text":"plain"})").first();
+  CHECK(text.kind == Sample::Kind::text);
+  CHECK(text.text == "plain");
+  DatasetOptions column;
+  column.text_column = "body";
+  CHECK(OneFile(R"({"body":"b"})").first(column).text == "b");
+  const auto tokens = OneFile(R"({"input_ids":[1,2,3],"labels":[-100,2,3]})").first();
+  CHECK(tokens.kind == Sample::Kind::tokens);
+  CHECK(tokens.tokens == std::vector<std::int32_t>{1, 2, 3});
+  CHECK(tokens.labels == std::vector<std::int32_t>{-100, 2, 3});
+}
+
+TEST_CASE("dataset: a .txt file holds a text per line") {
+  const OneFile file("\xEF\xBB\xBFone\r\n\n  \n[two]\nthree", "d.txt");
+  const Dataset dataset = file.open();
+  REQUIRE(dataset.size() == 3);
+  CHECK(dataset[0].text == "one");
+  CHECK(dataset[1].text == "[two]");
+  CHECK(dataset[2].text == "three");
+  CHECK(dataset[1].where == file.path.string() + ":4");
+}
+
+TEST_CASE("dataset: an array is read like lines, whatever its strings hold") {
+  const OneFile file(
+      "\n [ {\"question\": \"a ] } \\\" \\\\\", \"answer\": \"[{\"},\n\n{\"question\":\"q\",\n\"answer\":"
+      "\"b\",\"x\":[{},[]]} ]\n\n",
+      "d.json");
+  const Dataset dataset = file.open();
+  REQUIRE(dataset.size() == 2);
+  CHECK(turns_of(dataset[0]) == "user=a ] } \" \\|assistant=[{|");
+  CHECK(turns_of(dataset[1]) == "user=q|assistant=b|");
+  CHECK(dataset[1].where == file.path.string() + ":4");
+  CHECK(dataset[1].record == 1);
+}
+
+TEST_CASE("dataset: several files follow each other, and max_samples takes the first records") {
+  const OneFile a("{\"text\":\"1\"}\n{\"text\":\"2\"}\n"), b("[{\"text\":\"3\"}]", "b.json");
+  const std::vector<std::string> paths{a.path.string(), b.path.string()};
+  const auto all = Dataset::open(paths);
+  REQUIRE(all.size() == 3);
+  CHECK(all[2].text == "3");
+  CHECK(all[2].where == b.path.string() + ":1");
+  DatasetOptions two;
+  two.max_samples = 2;
+  const auto some = Dataset::open(paths, two);
+  CHECK(some.size() == 2);
+  CHECK(some.fingerprint() != all.fingerprint());
+  CHECK(Dataset::open(paths).fingerprint() == all.fingerprint());
+  CHECK(OneFile("{\"text\":\"1\"}\n{\"text\":\"2\"}").open().fingerprint() == some.fingerprint());
+  CHECK(OneFile("{\"text\":\"2\"}\n{\"text\":\"1\"}").open().fingerprint() != some.fingerprint());
+}
+
+TEST_CASE("dataset: a record without an answer is an error where one is needed") {
+  const std::string expected = "d.jsonl:2: the record has no answer";
+  for (const char* record :
+       {R"({"instruction":"I","input":"X"})", R"({"instruction":"I","output":""})", R"({"prompt":"P"})",
+        R"({"question":"Q","answer":null})", R"({"messages":[{"role":"user","content":"U"}]})",
+        R"({"instruction":"I","history":[["a","b"]]})",
+        R"({"messages":[{"role":"user","content":"U"},{"role":"assistant","content":""}]})"}) {
+    CAPTURE(record);
+    const OneFile file(std::string("{\"text\":\"t\"}\n") + record + "\n");
+    CHECK(file.error() == expected);
+    DatasetOptions asked;
+    asked.need_answer = false;
+    CHECK(file.error(asked) == "nothing was thrown");
+  }
+  DatasetOptions asked;
+  asked.need_answer = false;
+  const auto sample = OneFile(R"({"instruction":"I","output":"O"})").first(asked);
+  CHECK(sample.question().size() == 1);
+  CHECK(sample.answer() == "O");
+  CHECK(OneFile(R"({"prompt":"P"})").first(asked).answer().empty());
+}
+
+TEST_CASE("dataset: a malformed record is an error with file and line") {
+  const auto error = [](const std::string& content, const std::string& name = "d.jsonl") {
+    return OneFile(content, name).error();
+  };
+  CHECK(error("{\"text\":\"t\"}\n\n{\"text\": }\n").starts_with("d.jsonl:3:10: "));
+  CHECK(error("[{\"text\":\"t\"},\n {\"text\":\n tru}]", "d.json").starts_with("d.json:3:"));
+  CHECK(error("{\"text\":\"t\"}\n[1]\n") == "d.jsonl:2: expected a record {...}, found array");
+  CHECK(error("{\"foo\":1,\"bar\":2}").starts_with("d.jsonl:1: a record with the keys foo, bar; expected instruction"));
+  CHECK(error("{\"text\":7}") == "d.jsonl:1: \"text\" must be a string, found 7");
+  CHECK(error("{\"messages\":[]}") == "d.jsonl:1: the conversation has no turns");
+  CHECK(error("{\"messages\":{}}") == "d.jsonl:1: \"messages\" must be an array");
+  CHECK(error("{\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"bot\",\"content\":\"b\"}]}") ==
+        "d.jsonl:1: messages[1]: the role \"bot\"; expected system, user, assistant, tool, human, gpt or observation");
+  CHECK(error("{\"messages\":[{\"role\":\"user\"}]}") == "d.jsonl:1: messages[0]: \"content\" is missing");
+  CHECK(error("{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{}]}]}") ==
+        "d.jsonl:1: messages[0]: tool_calls are not supported");
+  CHECK(error("{\"tools\":[{}],\"messages\":[{\"role\":\"user\",\"content\":\"u\"}]}") ==
+        "d.jsonl:1: tools are not supported");
+  CHECK(error("{\"instruction\":\"i\",\"output\":\"o\",\"history\":[[\"a\"]]}") ==
+        "d.jsonl:1: a round of history has 1 texts, not 2");
+  CHECK(error("{\"input_ids\":[1,2],\"labels\":[1]}") == "d.jsonl:1: 2 input_ids but 1 labels");
+  CHECK(error("{\"input_ids\":[1,2]}") == "d.jsonl:1: the record has input_ids but no labels");
+  CHECK(error("{\"input_ids\":[],\"labels\":[]}") == "d.jsonl:1: input_ids is empty");
+  CHECK(error("{\"input_ids\":[1],\"labels\":[-1]}") == "d.jsonl:1: the label -1; expected an id or -100");
+  CHECK(error("{\"input_ids\":[99999999999],\"labels\":[1]}").starts_with("d.jsonl:1: \"input_ids[0]\" must be"));
+}
+
+TEST_CASE("dataset: arrays that are broken between records") {
+  const auto error = [](const std::string& content) { return OneFile(content, "d.json").error(); };
+  CHECK(error("[{\"text\":\"t\"}\n{\"text\":\"t\"}]") == "d.json:2: expected , or ] between records, found {");
+  CHECK(error("[{\"text\":\"t\"},\n]") == "d.json:2: expected a record {...}, found ]");
+  CHECK(error("[{\"text\":\"t\"},\n 5]") == "d.json:2: expected a record {...}, found 5");
+  CHECK(error("[{\"text\":\"t\"}") == "d.json:1: expected , or ] between records, found the end of the file");
+  CHECK(error("[\n{\"text\":\"t\"},\n{\"text\":\"t\n\n") == "d.json:3: the record that begins here has no end");
+  CHECK(error("[{\"text\":\"t\"}]\n]") == "d.json:2: expected the end of the file after ], found ]");
+  CHECK(error("[{\"text\":\"\\") == "d.json:1: the record that begins here has no end");
+}
+
+TEST_CASE("dataset: empty and foreign files") {
+  for (const char* empty : {"", "\n \n", "[]", "\xEF\xBB\xBF"}) {
+    CAPTURE(empty);
+    CHECK(OneFile(empty).error() == "d.jsonl: the file has no records");
+  }
+  CHECK(OneFile("", "d.txt").error() == "d.txt: the file has no records");
+  CHECK(OneFile("id,text\n").error() == "d.jsonl: neither JSON records nor a .txt file; it begins with i");
+  const std::vector<std::string> missing{"/does/not/exist.json"};
+  CHECK_THROWS_AS(Dataset::open(missing), IoError);
+  const test::TempFolder folder;
+  const std::vector<std::string> is_folder{folder.path().string()};
+  CHECK_THROWS_AS(Dataset::open(is_folder), IoError);
+  CHECK_THROWS_AS(Dataset::open(std::vector<std::string>{}), ConfigError);
+}
+
+TEST_CASE("dataset: bytes that are no UTF-8 are an error with the line") {
+  CHECK(OneFile("fine\nbad \xFFz\n", "d.txt").error() == "d.txt:2:5: invalid UTF-8");
+  CHECK(OneFile("{\"text\":\"t\"}\n{\"text\":\"\xC3\"}").error().starts_with("d.jsonl:2:"));
+}
+
+TEST_CASE("dataset: records of a large file are found quickly") {
+  std::string content = "[";
+  const std::string record = R"({"instruction":"Say it.","input":")" + std::string(1000, 'x') + R"(","output":"it"})";
+  for (int i = 0; i < 4000; ++i) content += (i > 0 ? ",\n" : "") + record;
+  const OneFile file(content + "]", "d.json");
+  const auto begin = std::chrono::steady_clock::now();
+  const Dataset dataset = file.open();
+  CHECK(dataset[3999].answer() == "it");
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  CHECK(dataset.size() == 4000);
+  // 100 MB within 2 s would be 0.09 s for these 4 MB; the rest is for sanitizers on a busy machine.
+  CHECK(taken.count() < 3);
+}

@@ -1,0 +1,210 @@
+#include "lora/data/encode.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "lora/io/json.hpp"
+
+using namespace lora;
+using data::ChatTemplate;
+using data::EncodeOptions;
+using data::Encoder;
+using data::Example;
+using data::Sample;
+
+using Ids = std::vector<std::int32_t>;
+
+namespace {
+
+/// A tokenizer with a token for each byte and for the marks of ChatML. Ids: 0-255 the bytes in the order of byte-level
+/// BPE's letters, then the marks.
+const io::Tokenizer& byte_tokenizer() {
+  static const io::Tokenizer tokenizer = [] {
+    io::Json vocab = io::Json::object();
+    const auto letter = [](int code) {
+      std::string text;
+      io::unicode::append_utf8(text, static_cast<char32_t>(code));
+      return text;
+    };
+    int next = 0;
+    for (int byte = 0; byte < 256; ++byte) {
+      const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+      vocab[printable ? letter(byte) : letter(256 + next++)] = byte;
+    }
+    io::Json added = io::Json::array();
+    int id = 256;
+    for (const char* mark : {"<|im_start|>", "<|im_end|>", "<think>", "</think>"})
+      added.push_back({{"id", id++},
+                       {"content", mark},
+                       {"single_word", false},
+                       {"lstrip", false},
+                       {"rstrip", false},
+                       {"normalized", false},
+                       {"special", true}});
+    const io::Json document = {
+        {"version", "1.0"},
+        {"added_tokens", added},
+        {"normalizer", nullptr},
+        {"pre_tokenizer",
+         {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}}},
+        {"post_processor", nullptr},
+        {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
+        {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", io::Json::array()}}}};
+    return io::Tokenizer::from_json(io::to_text(document), "test");
+  }();
+  return tokenizer;
+}
+
+Sample talk(std::vector<data::Message> messages) {
+  Sample sample;
+  sample.messages = std::move(messages);
+  sample.where = "d.json:3";
+  sample.record = 2;
+  return sample;
+}
+
+Encoder encoder(const char* name, EncodeOptions options = {}) {
+  return {&byte_tokenizer(), ChatTemplate::named(name), std::move(options)};
+}
+
+/// The text of the example with its labelled tokens in brackets.
+std::string marked(const Example& example) { return data::preview(example, &byte_tokenizer()); }
+
+}  // namespace
+
+TEST_CASE("encode: answers and their end-of-turn tokens are labelled, and nothing follows the last") {
+  const auto example =
+      encoder("chatml")(talk({{"user", "hi"}, {"assistant", "yo"}, {"user", "?"}, {"assistant", "!"}}));
+  CHECK(marked(example) ==
+        "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n⟦yo<|im_end|>⟧\n"
+        "<|im_start|>user\n?<|im_end|>\n<|im_start|>assistant\n⟦!<|im_end|>⟧");
+  CHECK(example.record == 2);
+  CHECK_FALSE(example.truncated);
+  CHECK(example.labelled() == 5);
+  CHECK(example.tokens.size() == example.labels.size());
+}
+
+TEST_CASE("encode: turns after the last answer are dropped") {
+  const auto example = encoder("chatml")(talk({{"user", "a"}, {"assistant", "b"}, {"user", "c"}}));
+  CHECK(marked(example) == "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n⟦b<|im_end|>⟧");
+}
+
+TEST_CASE("encode: the last turn only, and the prompt as well") {
+  const auto sample = talk({{"user", "a"}, {"assistant", "b"}, {"user", "c"}, {"assistant", "d"}});
+  EncodeOptions last;
+  last.train_on_last_turn_only = true;
+  CHECK(marked(encoder("chatml", last)(sample)).find("⟦b") == std::string::npos);
+  CHECK(marked(encoder("chatml", last)(sample)).ends_with("assistant\n⟦d<|im_end|>⟧"));
+  EncodeOptions all;
+  all.train_on_prompt = true;
+  const auto example = encoder("chatml", all)(sample);
+  CHECK(example.labels == example.tokens);
+}
+
+TEST_CASE("encode: an empty think block is prompt, reasoning is labelled") {
+  const auto plain = encoder("qwen3")(talk({{"user", "a"}, {"assistant", "b"}}));
+  CHECK(marked(plain).ends_with("assistant\n<think>\n\n</think>\n\n⟦b<|im_end|>⟧"));
+  const auto thought = encoder("qwen3")(talk({{"user", "a"}, {"assistant", "b", "hm"}}));
+  CHECK(marked(thought).ends_with("assistant\n⟦<think>\nhm\n</think>\n\nb<|im_end|>⟧"));
+  const auto opened = encoder("qwen3_thinking_2507")(talk({{"user", "a"}, {"assistant", "b", "hm"}}));
+  CHECK(marked(opened).ends_with("assistant\n<think>\n⟦hm\n</think>\n\nb<|im_end|>⟧"));
+}
+
+TEST_CASE("encode: cutoff_len takes tokens and labels from the end") {
+  EncodeOptions options;
+  options.cutoff_len = 33;
+  const auto whole = encoder("chatml")(talk({{"user", "hi"}, {"assistant", "yo"}}));
+  const auto cut = encoder("chatml", options)(talk({{"user", "hi"}, {"assistant", "yo"}}));
+  // 1 mark, 5 of "user\n", 2, 1 mark, 1 line end, 1 mark, 10 of "assistant\n": the answer begins at 21
+  CHECK(whole.tokens.size() == 24);
+  options.cutoff_len = 22;
+  const auto one = encoder("chatml", options)(talk({{"user", "hi"}, {"assistant", "yo"}}));
+  CHECK(one.truncated);
+  CHECK(one.tokens == Ids(whole.tokens.begin(), whole.tokens.begin() + 22));
+  CHECK(one.labelled() == 1);
+  CHECK_FALSE(cut.truncated);
+  options.cutoff_len = 21;
+  CHECK(encoder("chatml", options)(talk({{"user", "hi"}, {"assistant", "yo"}})).labelled() == 0);
+  options.cutoff_len = 0;
+  CHECK_THROWS_AS(encoder("chatml", options), ConfigError);
+}
+
+TEST_CASE("encode: texts are labelled throughout, token records are taken as they are") {
+  Sample text;
+  text.kind = Sample::Kind::text;
+  text.text = "AB";
+  CHECK(encoder("chatml")(text).tokens == Ids{65, 66});
+  CHECK(encoder("chatml")(text).labels == Ids{65, 66});
+  Sample tokens;
+  tokens.kind = Sample::Kind::tokens;
+  tokens.tokens = {5, 6, 7};
+  tokens.labels = {-100, -100, 7};
+  tokens.where = "d.jsonl:1";
+  const Encoder bare(nullptr, std::nullopt, {});
+  CHECK(bare(tokens).tokens == tokens.tokens);
+  CHECK(bare(tokens).labels == tokens.labels);
+  CHECK_THROWS_AS(bare(text), ConfigError);
+  CHECK_THROWS_AS(Encoder(&byte_tokenizer(), std::nullopt, {})(talk({{"user", "a"}})), ConfigError);
+}
+
+TEST_CASE("encode: ids past the vocabulary are errors with file and line") {
+  Sample tokens;
+  tokens.kind = Sample::Kind::tokens;
+  tokens.tokens = {5, 100};
+  tokens.labels = {-100, 5};
+  tokens.where = "d.jsonl:7";
+  EncodeOptions options;
+  options.vocab_size = 101;
+  CHECK_NOTHROW(Encoder(nullptr, std::nullopt, options)(tokens));
+  options.vocab_size = 100;
+  const Encoder encode(nullptr, std::nullopt, options);
+  CHECK_THROWS_WITH_AS(encode(tokens), "d.jsonl:7: the token id 100; the model's vocabulary has 100", FormatError);
+  tokens.tokens = {5, -3};
+  CHECK_THROWS_AS(encode(tokens), FormatError);
+  CHECK_THROWS_AS(encode.prompt(tokens), FormatError);
+  tokens.tokens = {5, 6};
+  tokens.labels = {5, 100};
+  CHECK_THROWS_AS(encode(tokens), FormatError);
+}
+
+TEST_CASE("encode: what the template refuses names file and line") {
+  CHECK_THROWS_WITH_AS(encoder("chatml")(talk({{"user", "a"}, {"assistant", "b", "hm"}})),
+                       "d.json:3: template chatml has no place for reasoning apart from the content (turn 2)",
+                       FormatError);
+}
+
+TEST_CASE("encode: a prompt ends where the answer would begin") {
+  const auto decode = [](const Ids& ids) { return byte_tokenizer().decode(ids); };
+  const auto sample = talk({{"user", "a"}, {"assistant", "b"}});
+  CHECK(decode(encoder("chatml").prompt(sample)) == "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
+  EncodeOptions quiet;
+  quiet.render.enable_thinking = false;
+  CHECK(decode(encoder("qwen3", quiet).prompt(sample)).ends_with("assistant\n<think>\n\n</think>\n\n"));
+}
+
+TEST_CASE("encode: the summary counts what training will see") {
+  data::EncodeSummary summary;
+  summary.add({{1, 2, 3, 4}, {-100, -100, 3, 4}, 0});
+  summary.add({{1, 2}, {1, -100}, 1, true});
+  summary.add({{1, 2, 3, 4, 5, 6}, {-100, 2, 3, 4, 5, 6}, 2});
+  CHECK(summary.records() == 3);
+  CHECK(summary.tokens() == 12);
+  CHECK(summary.labelled() == 7);
+  CHECK(summary.truncated() == 1);
+  CHECK(summary.left_out() == 1);
+  CHECK(summary.text() ==
+        "3 records, 12 tokens, 58.3 % labelled, 1 truncated, 1 left out; lengths 2 to 6, median 4, 95 % up to 6");
+  CHECK(data::EncodeSummary().text().starts_with("0 records, 0 tokens, 0 % labelled"));
+}
+
+TEST_CASE("encode: a preview without a tokenizer shows ids") {
+  CHECK(data::preview({{7, 8, 9, 10}, {-100, 8, 9, -100}}, nullptr) == "7 ⟦8 9⟧ 10");
+}
+
+TEST_CASE("encode: the template is the one named, or the model's own") {
+  CHECK(data::choose_template("qwen3", byte_tokenizer()).name() == "qwen3");
+  CHECK_THROWS_AS(data::choose_template("auto", byte_tokenizer()), ConfigError);
+  CHECK_THROWS_AS(data::choose_template("alpaca", byte_tokenizer()), ConfigError);
+}

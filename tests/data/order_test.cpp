@@ -1,0 +1,107 @@
+#include "lora/data/order.hpp"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <numeric>
+#include <vector>
+
+using namespace lora;
+using data::Order;
+using data::StepPlan;
+
+namespace {
+
+std::vector<Index> first_numbers(Index count) {
+  std::vector<Index> numbers(static_cast<std::size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), Index{0});
+  return numbers;
+}
+
+}  // namespace
+
+TEST_CASE("order: every epoch holds every record once, in another order") {
+  Order order(first_numbers(101), 7, true);
+  std::vector<std::vector<Index>> epochs;
+  for (Index epoch = 0; epoch < 3; ++epoch) {
+    std::vector<Index> records;
+    for (Index i = 0; i < 101; ++i) records.push_back(order[epoch * 101 + i]);
+    epochs.push_back(records);
+    std::sort(records.begin(), records.end());
+    CHECK(records == first_numbers(101));
+  }
+  CHECK(epochs[0] != epochs[1]);
+  CHECK(epochs[1] != epochs[2]);
+  CHECK(epochs[0] != first_numbers(101));
+}
+
+TEST_CASE("order: a sample's record depends on seed and index alone") {
+  Order forward(first_numbers(50), 3, true), backward(first_numbers(50), 3, true), other(first_numbers(50), 4, true);
+  std::vector<Index> a(200), b(200), c(200);
+  for (std::size_t g = 0; g < 200; ++g) a[g] = forward[static_cast<Index>(g)];
+  for (std::size_t g = 200; g-- > 0;) b[g] = backward[static_cast<Index>(g)];
+  for (std::size_t g = 0; g < 200; ++g) c[g] = other[static_cast<Index>(g)];
+  CHECK(a == b);
+  CHECK(a != c);
+}
+
+TEST_CASE("order: the order never changes from one version to the next") {
+  Order order(first_numbers(8), 42, true);
+  std::vector<Index> records;
+  for (Index g = 0; g < 16; ++g) records.push_back(order[g]);
+  CHECK(records == std::vector<Index>{1, 0, 6, 3, 5, 4, 2, 7, 5, 3, 0, 2, 7, 4, 6, 1});
+}
+
+TEST_CASE("order: all orders of four records are about equally likely") {
+  std::map<std::vector<Index>, int> counts;
+  const int draws = 24000;
+  for (int seed = 0; seed < draws; ++seed) {
+    Order order(first_numbers(4), static_cast<std::uint64_t>(seed), true);
+    counts[{order[0], order[1], order[2], order[3]}]++;
+  }
+  CHECK(counts.size() == 24);
+  double chi_square = 0;
+  for (const auto& [order, count] : counts) chi_square += (count - 1000.0) * (count - 1000.0) / 1000.0;
+  CHECK(chi_square < 49.7);  // 23 degrees of freedom: exceeded by chance once in a thousand
+}
+
+TEST_CASE("order: without shuffling, and over a part of the records") {
+  Order order({4, 5, 9}, 1, false);
+  for (Index g = 0; g < 9; ++g) CHECK(order[g] == std::vector<Index>{4, 5, 9}[static_cast<std::size_t>(g % 3)]);
+  CHECK_THROWS_AS(Order({}, 1, true), ConfigError);
+}
+
+TEST_CASE("order: steps cover each epoch, and its last step takes what is left") {
+  const StepPlan plan{10, 4};
+  CHECK(plan.steps_per_epoch() == 3);
+  const Index expected[][2] = {{0, 4}, {4, 8}, {8, 10}, {10, 14}, {14, 18}, {18, 20}, {20, 24}};
+  for (Index step = 0; step < 7; ++step) {
+    CHECK(plan.samples(step).begin == expected[step][0]);
+    CHECK(plan.samples(step).end == expected[step][1]);
+  }
+  CHECK(plan.steps(1, -1) == 3);
+  CHECK(plan.steps(3, -1) == 9);
+  CHECK(plan.steps(0.5, -1) == 2);
+  CHECK(plan.steps(3, 5) == 5);
+  CHECK(plan.epoch_after(0) == 0);
+  CHECK(plan.epoch_after(3) == 1);
+  CHECK(plan.epoch_after(4) == 1.4);
+  // 0.1 · 30 is a little over 3 in floating point and still means three steps
+  CHECK(StepPlan{30, 1}.steps(0.1, -1) == 3);
+}
+
+TEST_CASE("order: records held back are few enough, never trained on, and chosen by the seed") {
+  for (const auto& [val_size, held] : {std::pair{0.1, 10}, {0.101, 11}, {0.001, 1}, {7.0, 7}, {1.0, 1}, {0.0, 0}}) {
+    CAPTURE(val_size);
+    const auto split = data::split_records(100, val_size, 5);
+    CHECK(split.held_back.size() == static_cast<std::size_t>(held));
+    std::vector<Index> all = split.train;
+    all.insert(all.end(), split.held_back.begin(), split.held_back.end());
+    CHECK(std::is_sorted(split.train.begin(), split.train.end()));
+    std::sort(all.begin(), all.end());
+    CHECK(all == first_numbers(100));
+  }
+  CHECK(data::split_records(100, 10, 5).held_back != data::split_records(100, 10, 6).held_back);
+  CHECK_THROWS_AS(data::split_records(10, 10, 5), ConfigError);
+  CHECK_THROWS_AS(data::split_records(1, 0.5, 5), ConfigError);
+}
