@@ -1,0 +1,34 @@
+#include "lora/core/error.hpp"
+
+#include <doctest/doctest.h>
+
+#include "lora/core/log.hpp"
+
+using namespace lora;
+
+TEST_CASE("error: parts become one message, numbers in their shortest form") {
+  CHECK(concat("a", 'b', std::string("c"), std::string_view("d")) == "abcd");
+  CHECK(concat(-3, ' ', 7u, ' ', 0.1, ' ', 0.1f, ' ', 1e300, ' ', true, false) == "-3 7 0.1 0.1 1e+300 truefalse");
+  CHECK(concat() == "");
+}
+
+TEST_CASE("error: fail throws the kind that was asked for, and every kind is an Error") {
+  CHECK_THROWS_WITH_AS(fail<ShapeError>("[x] ", 3, " rows"), "[x] 3 rows", ShapeError);
+  CHECK_THROWS_AS(fail<FormatError>("x"), FormatError);
+  CHECK_THROWS_AS(fail<IoError>("x"), Error);
+  CHECK_THROWS_AS(fail<ConfigError>("x"), std::runtime_error);
+  CHECK_THROWS_AS(fail<DeviceError>("x"), Error);
+  CHECK_THROWS_WITH_AS(fail("x"), "x", Error);
+}
+
+TEST_CASE("error: the log's receiver gets level and sentence, and can be put back") {
+  std::string seen;
+  auto former = log::set_sink([&](log::Level level, std::string_view text) {
+    seen += concat(level == log::Level::warning ? "W:" : level == log::Level::error ? "E:" : "I:", text, ";");
+  });
+  log::info("a ", 1);
+  log::warn("b");
+  log::error("c");
+  log::set_sink(std::move(former));
+  CHECK(seen == "I:a 1;W:b;E:c;");
+}

@@ -1,0 +1,109 @@
+#include "lora/core/scalar.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace {
+
+using namespace lora;
+
+/// The nearest of two neighbours, ties to the one with an even last bit; infinite values count as the next power of
+/// two.
+template <class Half>
+void check_between(std::uint16_t low_bits, double beyond) {
+  Half low, high;
+  low.bits = low_bits;
+  high.bits = static_cast<std::uint16_t>(low_bits + 1);
+  const double a = static_cast<float>(low);
+  const double b = std::isinf(static_cast<float>(high)) ? beyond : static_cast<double>(static_cast<float>(high));
+  const auto middle = static_cast<float>((a + b) / 2);
+  REQUIRE(static_cast<double>(middle) == (a + b) / 2);
+  const auto even = static_cast<std::uint16_t>(low_bits % 2 == 0 ? low_bits : low_bits + 1);
+  const auto negative = [](std::uint16_t bits) { return static_cast<std::uint16_t>(bits | 0x8000u); };
+  bool right = Half(middle).bits == even && Half(-middle).bits == negative(even);
+  right = right && Half(std::nextafter(middle, 0.0f)).bits == low.bits;
+  right = right && Half(std::nextafter(middle, INFINITY)).bits == high.bits;
+  right = right && Half(-std::nextafter(middle, INFINITY)).bits == negative(high.bits);
+  if (!right) FAIL_CHECK("wrong rounding above " << a << ", bits " << low_bits);
+}
+
+template <class Half>
+void check_round_trip() {
+  for (std::uint32_t bits = 0; bits <= 0xFFFFu; ++bits) {
+    Half half;
+    half.bits = static_cast<std::uint16_t>(bits);
+    const auto value = static_cast<float>(half);
+    if (std::isnan(value)) {
+      if (!std::isnan(static_cast<float>(Half(value)))) FAIL_CHECK("NaN " << bits << " became a number");
+    } else if (Half(value).bits != half.bits) {
+      FAIL_CHECK(bits << " came back as " << Half(value).bits);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("scalar: every f16 value is what IEEE 754 says") {
+  for (std::uint32_t bits = 0; bits <= 0xFFFFu; ++bits) {
+    f16 half;
+    half.bits = static_cast<std::uint16_t>(bits);
+    const int exponent = static_cast<int>(bits >> 10 & 0x1F);
+    const double mantissa = bits & 0x3FF;
+    const double sign = bits & 0x8000u ? -1 : 1;
+    const auto value = static_cast<float>(half);
+    if (exponent == 0x1F) {
+      if (mantissa == 0 ? static_cast<double>(value) != sign * INFINITY : !std::isnan(value))
+        FAIL_CHECK("bits " << bits);
+    } else {
+      const double expected =
+          sign * (exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25));
+      if (static_cast<double>(value) != expected || std::signbit(value) != (sign < 0)) FAIL_CHECK("bits " << bits);
+    }
+  }
+}
+
+TEST_CASE("scalar: every bf16 and f16 survives the way to float and back") {
+  check_round_trip<bf16>();
+  check_round_trip<f16>();
+}
+
+TEST_CASE("scalar: bf16 rounds to nearest, ties to even, between all neighbours") {
+  for (std::uint16_t bits = 0; bits < 0x7F80u; ++bits) check_between<bf16>(bits, 0x1p128);
+}
+
+TEST_CASE("scalar: f16 rounds to nearest, ties to even, between all neighbours") {
+  for (std::uint16_t bits = 0; bits < 0x7C00u; ++bits) check_between<f16>(bits, 65536);
+}
+
+TEST_CASE("scalar: what is too large becomes infinite, what is no number stays none") {
+  CHECK(std::isinf(static_cast<float>(bf16(std::numeric_limits<float>::max()))));
+  CHECK(std::isinf(static_cast<float>(f16(65520.0f))));
+  CHECK(static_cast<float>(f16(65519.99f)) == 65504.0f);
+  CHECK(std::isinf(static_cast<float>(f16(INFINITY))));
+  CHECK(static_cast<float>(bf16(-INFINITY)) == -INFINITY);
+  for (const std::uint32_t bits : {0x7F800001u, 0x7FC00000u, 0x7FFFFFFFu, 0xFF800001u}) {
+    CHECK(std::isnan(static_cast<float>(bf16(std::bit_cast<float>(bits)))));
+    CHECK(std::isnan(static_cast<float>(f16(std::bit_cast<float>(bits)))));
+  }
+  CHECK(f16(0x1p-25f).bits == 0);  // half of the smallest: a tie, to even
+  CHECK(f16(std::nextafter(0x1p-25f, 1.0f)).bits == 1);
+}
+
+TEST_CASE("scalar: sizes and names of stored types") {
+  CHECK(bytes_of(DType::f32, 5) == 20);
+  CHECK(bytes_of(DType::bf16, 5) == 10);
+  CHECK(bytes_of(DType::f64, 5) == 40);
+  CHECK(bytes_of(DType::q8_0, 64) == 68);
+  CHECK(bytes_of(DType::q4_0, 64) == 36);
+  CHECK(bytes_of(DType::q4_1, 64) == 40);
+  CHECK(bytes_of(DType::u8, 3) == 3);
+  CHECK(name_of(DType::f32) == "F32");
+  CHECK(name_of(DType::q4_1) == "Q4_1");
+  CHECK(name_of(DType::u8) == "U8");
+  CHECK(stores<bf16>(DType::bf16));
+  CHECK_FALSE(stores<bf16>(DType::f16));
+  CHECK_FALSE(stores<std::complex<double>>(DType::f64));
+  static_assert(std::is_same_v<Accum<const bf16>, float> && std::is_same_v<Accum<double>, double>);
+}
