@@ -1,0 +1,229 @@
+#include "lora/train/checkpoint.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "support/file_faults.hpp"
+#include "support/temp_folder.hpp"
+
+using namespace lora;
+using namespace lora::train;
+using lora::test::Fault;
+using lora::test::TempFolder;
+
+namespace {
+
+RunState state_at(Index step) {
+  RunState state;
+  state.step = step;
+  state.updates = step - 1;
+  state.next_sample = 8 * step;
+  state.total_tokens = 100 * step;
+  state.last_loss = 1.0 / 3;
+  state.best_eval_loss = 0.1;
+  state.best_step = 2;
+  state.settings = {{"lora_rank", 8}};
+  return state;
+}
+
+std::string payload(Index step) { return concat("payload of ", step, std::string(5000, 'x')); }
+
+void save(const Checkpoints& checkpoints, Index step) {
+  checkpoints.save(state_at(step), [&](const io::Path& folder) {
+    io::write_file(folder / "adapter.bin", payload(step));
+    io::write_file(folder / "optimizer.bin", payload(-step));
+  });
+}
+
+/// What was logged while it lives.
+struct Warnings {
+  std::string text;
+  log::Sink former = log::set_sink([this](log::Level, std::string_view line) { text += concat(line, "\n"); });
+  ~Warnings() { log::set_sink(former); }
+};
+
+void flip_byte(const io::Path& path) {
+  std::string bytes = io::read_file(path);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+bool is_whole(const Checkpoints& checkpoints, Index step) {
+  try {
+    return Checkpoints::open(checkpoints.folder_of(step)).state.step == step &&
+           io::read_file(checkpoints.folder_of(step) / "adapter.bin") == payload(step);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: the state comes back as it was") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  CHECK_FALSE(checkpoints.newest());
+  save(checkpoints, 3);
+  const auto found = checkpoints.newest();
+  REQUIRE(found);
+  CHECK(found->folder == temp / "checkpoints/checkpoint-3");
+  CHECK(found->state.step == 3);
+  CHECK(found->state.updates == 2);
+  CHECK(found->state.next_sample == 24);
+  CHECK(found->state.total_tokens == 300);
+  CHECK(found->state.last_loss == 1.0 / 3);
+  CHECK_FALSE(found->state.last_eval_loss);
+  CHECK(found->state.best_eval_loss == 0.1);
+  CHECK(found->state.best_step == 2);
+  CHECK(found->state.settings == io::Json{{"lora_rank", 8}});
+}
+
+TEST_CASE("checkpoint: the newest is by number, not by name") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  for (const Index step : {9, 10, 2}) save(checkpoints, step == 2 ? 11 : step);
+  CHECK(checkpoints.steps() == std::vector<Index>{9, 10, 11});
+  CHECK(checkpoints.newest()->state.step == 11);
+}
+
+TEST_CASE("checkpoint: a damaged one is skipped with a warning that says why") {
+  const auto check = [](const auto& damage, const std::string& why) {
+    const TempFolder temp;
+    const Checkpoints checkpoints(temp.path());
+    save(checkpoints, 4);
+    save(checkpoints, 8);
+    damage(checkpoints.folder_of(8));
+    Warnings warnings;
+    const auto found = checkpoints.newest();
+    REQUIRE(found);
+    CHECK(found->state.step == 4);
+    CAPTURE(warnings.text);
+    CHECK(warnings.text.find("skipping") != std::string::npos);
+    CHECK(warnings.text.find(why) != std::string::npos);
+  };
+  check([](const io::Path& folder) { flip_byte(folder / "adapter.bin"); },
+        "its checksum is not that of what was written");
+  check([](const io::Path& folder) { std::filesystem::remove(folder / "optimizer.bin"); }, "optimizer.bin is missing");
+  check([](const io::Path& folder) { std::filesystem::resize_file(folder / "adapter.bin", 10); }, "has 10 bytes; 50");
+  check([](const io::Path& folder) { std::filesystem::remove(folder / "trainer_state.json"); }, "trainer_state.json");
+  check([](const io::Path& folder) { std::filesystem::resize_file(folder / "trainer_state.json", 40); },
+        "trainer_state.json:4:11");
+  check([](const io::Path& folder) { std::filesystem::resize_file(folder / "trainer_state.json", 0); }, ":1:1");
+  check(
+      [](const io::Path& folder) {
+        std::string text = io::read_file(folder / "trainer_state.json");
+        text.replace(text.find("\"next_sample\": 64"), 17, "\"next_sample\": 65");
+        std::ofstream(folder / "trainer_state.json") << text;
+      },
+      "its checksum does not match its content");
+}
+
+TEST_CASE("checkpoint: names that are none are left alone") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  save(checkpoints, 1);
+  for (const char* name : {"checkpoint-", "checkpoint-2x", "checkpoint--3", "other", "checkpoint-5.copy"})
+    std::filesystem::create_directories(checkpoints.folder() / name);
+  CHECK(checkpoints.steps() == std::vector<Index>{1});
+  checkpoints.recover();
+  CHECK(std::filesystem::exists(checkpoints.folder() / "other"));
+  CHECK(std::filesystem::exists(checkpoints.folder() / "checkpoint-5.copy"));
+}
+
+TEST_CASE("checkpoint: rotation keeps the newest and the chosen one") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  for (const Index step : {1, 2, 3, 4, 5}) save(checkpoints, step);
+  checkpoints.rotate(2, 2);
+  CHECK(checkpoints.steps() == std::vector<Index>{2, 4, 5});
+  checkpoints.rotate(1, std::nullopt);
+  CHECK(checkpoints.steps() == std::vector<Index>{5});
+  checkpoints.rotate(0, std::nullopt);
+  CHECK(checkpoints.steps() == std::vector<Index>{5});
+}
+
+TEST_CASE("checkpoint: rotation removes nothing while the newest is damaged") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  for (const Index step : {1, 2, 3}) save(checkpoints, step);
+  flip_byte(checkpoints.folder_of(3) / "adapter.bin");
+  Warnings warnings;
+  checkpoints.rotate(1, std::nullopt);
+  CHECK(checkpoints.steps() == std::vector<Index>{1, 2, 3});
+  CHECK(warnings.text.find("keeping all checkpoints") != std::string::npos);
+}
+
+TEST_CASE("checkpoint: a run that went back removes what lies past it") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  for (const Index step : {2, 4, 6}) save(checkpoints, step);
+  Warnings warnings;
+  save(checkpoints, 4);
+  CHECK(checkpoints.steps() == std::vector<Index>{2, 4});
+  CHECK(warnings.text.find("checkpoint-6") != std::string::npos);
+}
+
+TEST_CASE("checkpoint: a save whose files fail leaves nothing half-written") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  save(checkpoints, 1);
+  CHECK_THROWS_AS(checkpoints.save(state_at(2),
+                                   [](const io::Path& folder) {
+                                     io::write_file(folder / "adapter.bin", "x");
+                                     fail<IoError>("disk full");
+                                   }),
+                  IoError);
+  CHECK(train::detail::entries_of(checkpoints.folder()) == std::vector<io::Path>{checkpoints.folder_of(1)});
+}
+
+TEST_CASE("checkpoint: an unwritable place is a clear error") {
+  const TempFolder temp;
+  io::write_file(temp / "file", "x");
+  CHECK_THROWS_WITH_AS(save(Checkpoints(temp / "file"), 1), doctest::Contains("Not a directory"), IoError);
+}
+
+TEST_CASE("checkpoint: whatever goes wrong at any operation of a save and a rotation, nothing older is lost") {
+  for (const Fault fault : {Fault::fails, Fault::disk_full, Fault::short_write, Fault::dies, Fault::dies_mid_write,
+                            Fault::loses_unsynced, Fault::loses_data}) {
+    for (const bool replaces : {false, true}) {
+      CAPTURE(static_cast<int>(fault));
+      CAPTURE(replaces);
+      const TempFolder temp;
+      const Checkpoints checkpoints(temp / "run");
+      Warnings silent;
+      const auto prepare = [&](Index) {
+        std::filesystem::remove_all(temp / "run");
+        for (const Index step : {2, 4, 6}) save(checkpoints, step);
+        if (!replaces) return;
+        save(checkpoints, 8);
+        flip_byte(checkpoints.folder_of(8) / "adapter.bin");
+      };
+      const auto run = [&] {
+        save(checkpoints, 8);
+        checkpoints.rotate(2, 2);
+      };
+      const Index count = test::sweep_faults(temp.path(), fault, prepare, run, [&](Index at, bool reached) {
+        CAPTURE(at);
+        checkpoints.recover();
+        for (const auto& entry : train::detail::entries_of(checkpoints.folder()))
+          CHECK(train::detail::checkpoint_step(entry).has_value());
+        const auto found = checkpoints.newest();
+        REQUIRE(found);
+        CHECK(found->state.step >= 6);
+        CHECK(is_whole(checkpoints, found->state.step));
+        CHECK(is_whole(checkpoints, 2));
+        CHECK(is_whole(checkpoints, 6));
+        if (found->state.step == 6) CHECK(is_whole(checkpoints, 4));
+        if (!reached) CHECK(found->state.step == 8);
+        run();
+        CHECK(checkpoints.steps() == std::vector<Index>{2, 6, 8});
+        CHECK(is_whole(checkpoints, 8));
+      });
+      CHECK(count > 20);
+    }
+  }
+}
