@@ -1,0 +1,139 @@
+#include "lora/tensor/arena.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "support/dies.hpp"
+
+namespace {
+
+using namespace lora;
+
+/// An arena over 64 KiB of its own.
+struct Fixture {
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::vector<Line> memory{1024};
+  Arena arena{memory.data(), memory.size() * sizeof(Line), true};
+};
+
+bool aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % Arena::alignment == 0; }
+
+}  // namespace
+
+TEST_CASE("arena: two stacks, every piece on 64 bytes, none over another") {
+  Fixture f;
+  auto* const a = static_cast<std::byte*>(f.arena.save(1));
+  auto* const b = static_cast<std::byte*>(f.arena.save(65));
+  const Arena::Scope scope(f.arena);
+  auto* const c = static_cast<std::byte*>(f.arena.scratch(1));
+  auto* const d = static_cast<std::byte*>(f.arena.scratch(65));
+  for (const auto* piece : {a, b, c, d}) CHECK(aligned(piece));
+  CHECK(b - a >= 64);
+  CHECK(c - d >= 128);
+  CHECK(d - b >= 128);
+}
+
+TEST_CASE("arena: release and the end of a scope give back what came after") {
+  Fixture f;
+  f.arena.save(100);
+  const std::size_t mark = f.arena.mark();
+  void* const first = f.arena.save(200);
+  f.arena.save(300);
+  f.arena.release(mark);
+  CHECK(f.arena.mark() == mark);
+  CHECK(f.arena.save(10) == first);
+
+  void* inner = nullptr;
+  {
+    const Arena::Scope outer(f.arena);
+    f.arena.scratch(100);
+    const std::size_t held = f.arena.scratch_bytes();
+    {
+      const Arena::Scope scope(f.arena);
+      inner = f.arena.scratch(500);
+      CHECK(f.arena.scratch_bytes() > held);
+    }
+    CHECK(f.arena.scratch_bytes() == held);
+    CHECK(f.arena.scratch(500) == inner);
+  }
+  CHECK(f.arena.scratch_bytes() == 0);
+}
+
+TEST_CASE("arena: the peaks are the most that was ever held") {
+  Fixture f;
+  f.arena.save(6400);
+  f.arena.release(0);
+  f.arena.save(64);
+  {
+    const Arena::Scope scope(f.arena);
+    f.arena.scratch(1280);
+  }
+  CHECK(f.arena.peak_saved() >= 6400);
+  CHECK(f.arena.peak_saved() <= 6400 + 64);
+  CHECK(f.arena.peak_scratch() >= 1280);
+  CHECK(f.arena.peak_scratch() <= 1280 + 64);
+  CHECK(f.arena.peak() == f.arena.peak_saved() + f.arena.peak_scratch());
+  CHECK(f.arena.saved_bytes() <= 128);
+}
+
+TEST_CASE("arena: what does not fit is refused and changes nothing") {
+  Fixture f;
+  f.arena.save(40000);
+  const Arena::Scope scope(f.arena);
+  f.arena.scratch(20000);
+  const std::size_t saved = f.arena.saved_bytes(), scratch = f.arena.scratch_bytes();
+  CHECK_THROWS_AS(f.arena.save(6000), DeviceError);
+  CHECK_THROWS_AS(f.arena.scratch(6000), DeviceError);
+  CHECK_THROWS_AS(f.arena.scratch(std::size_t{1} << 50), DeviceError);
+  CHECK(f.arena.saved_bytes() == saved);
+  CHECK(f.arena.scratch_bytes() == scratch);
+  f.arena.save(4000);
+}
+
+TEST_CASE("arena: pieces of no bytes are pieces") {
+  Fixture f;
+  CHECK(f.arena.save(0) != f.arena.save(0));
+}
+
+#if LORA_DEBUG
+TEST_CASE("arena: fresh memory holds no numbers in debug builds") {
+  Fixture f;
+  const auto* const values = static_cast<const float*>(f.arena.save(64));
+  CHECK(values[0] != values[0]);
+}
+
+TEST_CASE("arena: a write past a piece ends a debug build, at either end of the stack") {
+  const auto overrun = [](bool saved, std::size_t bytes, std::size_t at) {
+    return test::abort_message([&] {
+      Fixture f;
+      f.arena.save(64);
+      const std::size_t mark = f.arena.mark();
+      const Arena::Scope scope(f.arena);
+      auto* const piece = static_cast<std::byte*>(saved ? f.arena.save(bytes) : f.arena.scratch(bytes));
+      f.arena.save(64);
+      f.arena.scratch(64);
+      piece[at] = std::byte{1};
+      f.arena.release(mark);
+    });
+  };
+  const std::string found = "a kernel wrote past its scratch or saved memory";
+  for (const bool saved : {true, false}) {
+    CAPTURE(saved);
+    CHECK(overrun(saved, 128, 128).find(found) != std::string::npos);
+    CHECK(overrun(saved, 128, 128 + 60).find(found) != std::string::npos);
+    CHECK(overrun(saved, 128, 127) == "it went on without an abort");
+  }
+}
+
+TEST_CASE("arena: memory that the host can't read is left alone") {
+  std::vector<std::byte> nothing;
+  Arena arena(nothing.data(), 1024, false);
+  arena.save(100);
+  arena.release(0);
+  CHECK(arena.peak_saved() == 128);
+}
+#endif

@@ -1,0 +1,119 @@
+#include "lora/tensor/tensor.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "lora/tensor/arena.hpp"
+#include "lora/tensor/transfer.hpp"
+
+namespace {
+
+using namespace lora;
+
+/// A device that counts: what is held, and how much was copied.
+class Counting {
+ public:
+  static constexpr bool reads_host_memory = true;
+
+  Counting() : arena_(memory_, sizeof memory_, true) {}
+  void* allocate(std::size_t bytes) {
+    held += bytes;
+    ++pieces;
+    return std::malloc(bytes);
+  }
+  void free(void* memory, std::size_t bytes) noexcept {
+    held -= bytes;
+    --pieces;
+    std::free(memory);
+  }
+  void copy_from_host(void* target, const void* source, std::size_t bytes) {
+    std::memcpy(target, source, bytes);
+    copied += bytes;
+  }
+  void copy_to_host(void* target, const void* source, std::size_t bytes) {
+    std::memcpy(target, source, bytes);
+    copied += bytes;
+  }
+  void synchronize() {}
+  Arena& arena() { return arena_; }
+  std::string describe() const { return "counting"; }
+
+  std::size_t held = 0, pieces = 0, copied = 0;
+
+ private:
+  alignas(64) std::byte memory_[4096];
+  Arena arena_;
+};
+
+static_assert(Device<Counting>);
+static_assert(!Device<int>);
+
+}  // namespace
+
+TEST_CASE("tensor: owns its memory once, also after it was moved") {
+  Counting dev;
+  {
+    Tensor<Counting, float> a(dev, 3, 4);
+    CHECK(dev.held == 48);
+    CHECK(a.size() == 12);
+    CHECK(a.bytes() == 48);
+    const float* const memory = a.view().data();
+    Tensor<Counting, float> b(std::move(a));
+    CHECK(b.view().data() == memory);
+    CHECK(a.empty());
+    Tensor<Counting, float> c(dev, 5);
+    CHECK(c.view().shape() == Shape{1, 5});
+    c = std::move(b);
+    CHECK(dev.pieces == 1);
+    CHECK(c.view().data() == memory);
+    CHECK(c.rows() == 3);
+    static_assert(!std::is_copy_constructible_v<Tensor<Counting, float>>);
+  }
+  CHECK(dev.pieces == 0);
+  CHECK(dev.held == 0);
+}
+
+TEST_CASE("tensor: without elements there is no memory and an empty view") {
+  Counting dev;
+  Tensor<Counting, float> none, flat(dev, 0, 7);
+  CHECK(dev.pieces == 0);
+  CHECK(none.view().empty());
+  CHECK(flat.view().empty());
+}
+
+TEST_CASE("tensor: host values go there and back, row by row where rows lie apart") {
+  Counting dev;
+  auto tensor = tensor_of<int>(dev, std::vector<int>{0, 1, 2, 3, 4, 5}, 2, 3);
+  CHECK(to_host(dev, tensor.view()) == std::vector<int>{0, 1, 2, 3, 4, 5});
+  const auto columns = tensor.view().col_slice(1, 2);
+  CHECK(to_host(dev, columns) == std::vector<int>{1, 2, 4, 5});
+  copy_from_host<Counting, int>(dev, std::vector<int>{7, 8, 9, 10}, columns);
+  CHECK(to_host(dev, tensor.view()) == std::vector<int>{0, 7, 8, 3, 9, 10});
+  const Tensor<Counting, int>& constant = tensor;
+  CHECK(to_host(dev, constant.view()).size() == 6);
+}
+
+TEST_CASE("tensor: the wrong number of host values is refused") {
+  Counting dev;
+  Tensor<Counting, int> tensor(dev, 2, 3);
+  CHECK_THROWS_WITH_AS((copy_from_host<Counting, int>(dev, std::vector<int>(5), tensor.view())),
+                       "[copy_from_host] 5 values for a view of (2, 3)", ShapeError);
+}
+
+TEST_CASE("tensor: save and scratch take their pieces from the arena's ends") {
+  Counting dev;
+  const auto kept = save<float>(dev, 3, 5);
+  CHECK(kept.shape() == Shape{3, 5});
+  CHECK(dev.arena().saved_bytes() >= 60);
+  {
+    const Arena::Scope scope(dev.arena());
+    const auto passing = scratch<double>(dev, 2, 2);
+    CHECK(passing.contiguous());
+    CHECK(dev.arena().scratch_bytes() >= 32);
+  }
+  CHECK(dev.arena().scratch_bytes() == 0);
+  CHECK(dev.pieces == 0);
+}

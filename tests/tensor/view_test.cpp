@@ -1,0 +1,109 @@
+#include "lora/tensor/view.hpp"
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "lora/tensor/stored.hpp"
+#include "support/dies.hpp"
+
+namespace {
+
+using namespace lora;
+
+struct Host {};  // views need no device to exist
+using Matrix = View<Host, int>;
+
+std::vector<int> numbers(int count) {
+  std::vector<int> values(static_cast<std::size_t>(count));
+  std::iota(values.begin(), values.end(), 0);
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("view: rows, columns, stride and slices") {
+  auto values = numbers(24);
+  const Matrix view(values.data(), 4, 5, 6);
+  CHECK(view.size() == 20);
+  CHECK(view.shape() == Shape{4, 5});
+  CHECK(view.row(2)[3] == 15);
+  CHECK_FALSE(view.contiguous());
+  CHECK_FALSE(view.empty());
+
+  const Matrix rows = view.row_slice(1, 2);
+  CHECK(rows.shape() == Shape{2, 5});
+  CHECK(rows.stride() == 6);
+  CHECK(rows.row(1)[0] == 12);
+  const Matrix cols = view.col_slice(2, 3);
+  CHECK(cols.shape() == Shape{4, 3});
+  CHECK(cols.row(3)[2] == 22);
+  CHECK(view.row_slice(4, 0).rows() == 0);
+  CHECK(view.row_slice(1, 1).contiguous());
+}
+
+TEST_CASE("view: flat, vectors and what is empty") {
+  auto values = numbers(12);
+  const Matrix view(values.data(), 3, 4);
+  CHECK(view.contiguous());
+  CHECK(view.flat().shape() == Shape{1, 12});
+  CHECK(view.flat().row(0)[11] == 11);
+  CHECK(Matrix(values.data(), 12).shape() == Shape{1, 12});
+  CHECK(Matrix().empty());
+  CHECK(Matrix().size() == 0);
+}
+
+TEST_CASE("view: what may be written may be read, not the other way round") {
+  auto values = numbers(4);
+  const Matrix view(values.data(), 2, 2);
+  const View<Host, const int> read = view;
+  CHECK(read.row(1)[1] == 3);
+  static_assert(std::is_convertible_v<Matrix, View<Host, const int>>);
+  static_assert(!std::is_convertible_v<View<Host, const int>, Matrix>);
+}
+
+TEST_CASE("view: a wrong shape is named with its operation") {
+  auto values = numbers(4);
+  const Matrix view(values.data(), 2, 2);
+  expect_shape("op", "x", view, 2, 2);
+  CHECK_THROWS_WITH_AS(expect_shape("op", "x", view, 2, 3), "[op] x is (2, 2) but (2, 3) was expected", ShapeError);
+  CHECK_THROWS_AS(expect_shape("op", "x", view, 1, 2), ShapeError);
+}
+
+TEST_CASE("view: a stored matrix knows its rows in bytes") {
+  std::vector<std::byte> bytes(4 * 68 + 1);
+  const StoredView<Host> blocks(bytes.data(), DType::q8_0, 4, 64);
+  CHECK(blocks.row_bytes() == 68);
+  CHECK(blocks.bytes() == 4 * 68);
+  CHECK(blocks.row_slice(2, 2).data() == bytes.data() + 2 * 68);
+  CHECK(blocks.row_slice(2, 2).shape() == Shape{2, 64});
+  CHECK_FALSE(blocks.is<float>());
+  CHECK_THROWS_WITH_AS(StoredView<Host>(bytes.data(), DType::q4_0, 1, 33),
+                       "[stored] rows of 33 elements are no whole blocks of Q4_0", ShapeError);
+}
+
+TEST_CASE("view: stored values are read in place only where type and alignment allow it") {
+  std::vector<float> values(8, 1.5f);
+  const StoredView<Host> aligned(values.data(), DType::f32, 2, 4);
+  CHECK(aligned.is<float>());
+  CHECK_FALSE(aligned.is<bf16>());
+  CHECK_FALSE(aligned.is<double>());
+  CHECK(aligned.as<float>().row(1)[3] == 1.5f);
+  const auto* const odd = reinterpret_cast<const std::byte*>(values.data()) + 1;
+  CHECK_FALSE(StoredView<Host>(odd, DType::f32, 1, 4).is<float>());
+}
+
+#if LORA_DEBUG
+TEST_CASE("view: rows and slices outside end a debug build") {
+  auto values = numbers(12);
+  const Matrix view(values.data(), 3, 4);
+  const std::string failed = "assertion failed";
+  CHECK(test::abort_message([&] { (void)view.row(3); }).find(failed) != std::string::npos);
+  CHECK(test::abort_message([&] { (void)view.row(-1); }).find(failed) != std::string::npos);
+  CHECK(test::abort_message([&] { (void)view.row_slice(2, 2); }).find(failed) != std::string::npos);
+  CHECK(test::abort_message([&] { (void)view.col_slice(1, 4); }).find(failed) != std::string::npos);
+  CHECK(test::abort_message([&] { (void)view.col_slice(0, 3).flat(); }).find(failed) != std::string::npos);
+  CHECK(test::abort_message([&] { (void)Matrix(values.data(), 2, 4, 3); }).find(failed) != std::string::npos);
+}
+#endif
