@@ -8,7 +8,8 @@
 
 namespace lora::cpu {
 
-/// a b + c, rounded once where the processor has such an instruction. ISO modes of compilers never contract on their own.
+/// a b + c, rounded once where the processor has such an instruction. ISO modes of compilers never contract on their
+/// own.
 inline float multiply_add(float a, float b, float c) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
   return std::fma(a, b, c);

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "lora/core/error.hpp"
+
 namespace lora::cpu {
 
 namespace detail {
@@ -27,12 +29,12 @@ inline std::vector<std::string> control_groups(const std::string& root, std::str
     const auto first = line.find(':');
     const auto second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;
-    const std::string names = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string names = concat(',', line.substr(first + 1, second - first - 1), ',');
     const bool unified = names == ",,";
-    if (!unified && names.find("," + std::string(controller) + ",") == std::string::npos) continue;
+    if (!unified && names.find(concat(',', controller, ',')) == std::string::npos) continue;
     std::string path = line.substr(second + 1);
     while (!path.empty() && path.back() == '/') path.pop_back();
-    const std::string mount = root + "/sys/fs/cgroup" + (unified ? "" : "/" + std::string(controller));
+    const std::string mount = concat(root, "/sys/fs/cgroup", unified ? "" : "/", unified ? "" : controller);
     while (true) {
       folders.push_back(mount + path);
       if (path.empty()) break;
