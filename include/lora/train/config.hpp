@@ -23,6 +23,7 @@ struct Config {
   std::string dtype = "auto";
   std::string template_name = "auto";  // key: template
   std::optional<bool> enable_thinking;
+  std::string date;  // YYYY-MM-DD
   std::optional<double> rope_theta;
   std::vector<Index> no_rope_layers;
 

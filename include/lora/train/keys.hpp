@@ -104,6 +104,8 @@ inline std::vector<Key> make_keys() {
        "Chat template; auto: recognised from the model's own"},
       {"enable_thinking", "model", running | tokenize, &C::enable_thinking, any, free, "as the template",
        "Asks a template with think blocks for reasoning, or for none"},
+      {"date", "model", running | tokenize, &C::date, any, free, "today",
+       "The day that some templates print, YYYY-MM-DD"},
       {"rope_theta", "model", running, &C::rope_theta, above(0), free, "as the model",
        "Base of the rotary embedding's frequencies"},
       {"no_rope_layers", "model", running, &C::no_rope_layers, at_least(0), free, "as the model",

@@ -1,0 +1,137 @@
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "lora/core/error.hpp"
+#include "lora/data/chat_template.hpp"
+#include "lora/io/file.hpp"
+#include "lora/io/gguf.hpp"
+#include "lora/io/json.hpp"
+#include "lora/io/tokenizer.hpp"
+#include "lora/model/weights.hpp"
+#include "lora/train/config.hpp"
+
+namespace lora::train {
+
+namespace detail {
+
+inline std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+/// Where the Hugging Face tools keep what they download.
+/// Source   huggingface_hub, constants.py
+inline io::Path hub_cache() {
+  if (const auto cache = environment("HF_HUB_CACHE"); !cache.empty()) return cache;
+  if (const auto home = environment("HF_HOME"); !home.empty()) return io::Path(home) / "hub";
+  if (const auto cache = environment("XDG_CACHE_HOME"); !cache.empty()) return io::Path(cache) / "huggingface" / "hub";
+  return io::Path(environment("HOME")) / ".cache" / "huggingface" / "hub";
+}
+
+/// "name" or "owner/name", as the hub has them, and not a path.
+inline bool is_hub_name(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  if (text.empty() || slash == 0 || slash == text.size() - 1) return false;
+  if (slash != text.npos && text.find('/', slash + 1) != text.npos) return false;
+  if (text.front() == '.' || text.front() == '~' || text.ends_with(".gguf")) return false;
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.' || c == '/';
+  });
+}
+
+}  // namespace detail
+
+/// A model's or adapter's place on this machine: the path itself, or the snapshot of a hub name in the local cache.
+/// Throws   IoError that prints the command to download it
+inline io::Path find_model(const std::string& name) {
+  std::error_code ignored;
+  if (std::filesystem::exists(name, ignored)) return name;
+  if (!detail::is_hub_name(name)) fail<IoError>(name, ": no such file or folder");
+  std::string folder = "models--" + name;
+  if (const auto slash = folder.find('/'); slash != folder.npos) folder.replace(slash, 1, "--");
+  const io::Path cached = detail::hub_cache() / folder;
+  if (std::filesystem::exists(cached / "refs" / "main", ignored)) {
+    std::string revision = io::read_file(cached / "refs" / "main");
+    while (!revision.empty() && std::isspace(static_cast<unsigned char>(revision.back()))) revision.pop_back();
+    const io::Path snapshot = cached / "snapshots" / revision;
+    if (!revision.empty() && std::filesystem::is_directory(snapshot, ignored)) return snapshot;
+  }
+  fail<IoError>(name, ": no such file or folder, and not in the local cache ", detail::hub_cache().native(),
+                "; to download it: hf download ", name);
+}
+
+/// The model of a run, with the settings that change how it computes.
+/// Throws   ConfigError for a layer that it has not
+inline model::Source open_source(const Config& config) {
+  auto source = model::Source::open(find_model(config.model_name_or_path));
+  model::Config& shape = source.config();
+  if (config.rope_theta) shape.rope.theta = *config.rope_theta;
+  for (const Index layer : config.no_rope_layers) {
+    if (layer >= shape.num_hidden_layers)
+      fail<ConfigError>("key no_rope_layers: given ", layer, ", allowed: layers 0 to ", shape.num_hidden_layers - 1);
+    shape.rotates[static_cast<std::size_t>(layer)] = false;
+  }
+  return source;
+}
+
+/// Every id at which an answer ends: those of generation_config.json (in its absence config.json's) and the template's
+/// end of turn.
+inline std::vector<std::int32_t> stop_ids(const model::Source& source, const io::Tokenizer& tokenizer,
+                                          const std::optional<data::ChatTemplate>& chat_template) {
+  std::vector<std::int32_t> ids = source.config().eos_token_ids;
+  const io::Path file = source.path() / "generation_config.json";
+  std::error_code ignored;
+  if (!source.gguf() && std::filesystem::exists(file, ignored)) {
+    const io::Json json = io::read_json(file);
+    if (const io::Json* value = io::json_find(json, "eos_token_id"))
+      ids = value->is_array() ? io::json_as<std::vector<std::int32_t>>(*value, file.native(), "eos_token_id")
+                              : std::vector{io::json_as<std::int32_t>(*value, file.native(), "eos_token_id")};
+  }
+  if (const auto eos = tokenizer.eos(); ids.empty() && eos) ids.push_back(*eos);
+  if (chat_template)
+    if (const auto end = tokenizer.id_of(chat_template->end_of_turn())) ids.push_back(*end);
+  return ids;
+}
+
+/// The tokenizer of a model folder or .gguf file; nothing where a folder has no tokenizer files.
+/// Throws   FormatError
+inline std::optional<io::Tokenizer> find_tokenizer(const io::Path& model) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(model, ignored)) {
+    const bool there = std::filesystem::exists(model / "tokenizer.json", ignored) ||
+                       std::filesystem::exists(model / "tokenizer.model", ignored);
+    if (!there) return std::nullopt;
+    return io::Tokenizer::from_folder(model);
+  }
+  if (model.extension() == ".gguf") return io::Tokenizer::from_gguf(io::Gguf::open(model));
+  return io::Tokenizer::from_file(model);
+}
+
+/// The chat template that a run uses: the one that the key names, or the one recognised from the model's own text.
+/// Throws   ConfigError that lists the choices
+inline data::ChatTemplate choose_template(const Config& config, const io::Tokenizer& tokenizer) {
+  if (config.template_name == "auto") return data::ChatTemplate::recognised(tokenizer.chat_template());
+  std::string end_of_text;
+  if (const auto eos = tokenizer.eos()) end_of_text = tokenizer.decode(std::span(&*eos, 1));
+  return data::ChatTemplate::named(config.template_name, end_of_text);
+}
+
+inline data::RenderOptions render_options(const Config& config) {
+  data::RenderOptions options;
+  options.enable_thinking = config.enable_thinking.value_or(true);
+  options.date = config.date;
+  return options;
+}
+
+}  // namespace lora::train
