@@ -1,0 +1,79 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "lora/core/error.hpp"
+#include "lora/data/batch.hpp"
+#include "lora/model/decoder.hpp"
+
+namespace lora::train {
+
+/// The loss of a data set: sums over all its labelled tokens.
+struct EvaluationTotals {
+  double loss_sum = 0;  ///< Σ −log p
+  Index labelled = 0;
+  Index correct = 0;  ///< labels that are the likeliest token
+  Index records = 0;
+  Index tokens = 0;
+
+  double loss() const { return loss_sum / static_cast<double>(labelled); }
+  double perplexity() const { return std::exp(loss()); }
+  double token_accuracy() const { return static_cast<double>(correct) / static_cast<double>(labelled); }
+};
+
+/// A long record as windows of at most `window` tokens, each half a window on. A label is scored in the first window
+/// that holds it, so that it is scored once, with at least half a window before it where the record has so much.
+inline std::vector<data::Example> windows_of(const data::Example& example, Index window) {
+  const auto length = static_cast<Index>(example.tokens.size());
+  if (length <= window) return {example};
+  std::vector<data::Example> windows;
+  const Index stride = std::max<Index>(1, window / 2);
+  for (Index begin = 0, scored = 0; scored < length; begin += stride) {
+    const Index end = std::min(begin + window, length);
+    data::Example part;
+    part.record = example.record;
+    part.tokens.assign(example.tokens.begin() + begin, example.tokens.begin() + end);
+    part.labels.assign(example.labels.begin() + begin, example.labels.begin() + end);
+    std::fill_n(part.labels.begin(), scored - begin, data::ignored_label);
+    windows.push_back(std::move(part));
+    scored = end;
+  }
+  return windows;
+}
+
+/// Evaluates the examples example_of(0 … count − 1), encoded without a cutoff, `batch` sequences at a time.
+/// Throws   FormatError if not one token is labelled
+template <Device D, class T, class ExampleOf>
+EvaluationTotals evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, ExampleOf&& example_of, Index batch,
+                          Index window) {
+  EvaluationTotals totals;
+  data::Batch rows;
+  const auto flush = [&] {
+    const auto result = decoder.evaluate(dev, nn::Rows{rows.tokens, rows.positions, rows.places, rows.segments},
+                                         std::span(std::as_const(rows.labels)));
+    totals.loss_sum += result.loss;
+    totals.labelled += result.labelled;
+    totals.correct += result.correct;
+    rows = {};
+  };
+  for (Index i = 0; i < count; ++i) {
+    const data::Example example = example_of(i);
+    ++totals.records;
+    totals.tokens += static_cast<Index>(example.tokens.size());
+    for (const data::Example& part : windows_of(example, window)) {
+      if (part.labelled() == 0) continue;
+      rows.append(part, rows.sequences());
+      if (rows.sequences() == batch) flush();
+    }
+  }
+  if (rows.sequences() > 0) flush();
+  if (totals.labelled == 0) fail<FormatError>("nothing to evaluate: none of ", count, " records has a labelled token");
+  return totals;
+}
+
+}  // namespace lora::train
