@@ -245,11 +245,19 @@ class AtomicFile {
   void write(std::span<const std::byte> bytes) { writer_.write(bytes); }
   void write(std::string_view text) { writer_.write(text); }
 
-  void commit() {
+  /// Makes the content durable, still under its partial name.
+  void settle() {
     if (!direct_) writer_.sync();
     writer_.close();
+  }
+  /// Gives the settled file its name; durable once the folder is synced.
+  void publish() {
     if (!direct_) io::rename(writer_.path(), path_);
     open_ = false;
+  }
+  void commit() {
+    settle();
+    publish();
     if (!direct_) sync_folder(detail::folder_of(path_));
   }
 

@@ -321,10 +321,18 @@ class SafetensorsWriter {
   /// True once all data have been given.
   bool complete() const { return next_ == tensors_.size(); }
 
+  /// The steps of a commit, as AtomicFile has them.
+  void settle() {
+    if (!complete()) fail<FormatError>(where(tensors_[next_].name), ": its data are not complete");
+    file_.settle();
+  }
+  void publish() { file_.publish(); }
+
   /// Makes the file appear, durably.
   void commit() {
-    if (!complete()) fail<FormatError>(where(tensors_[next_].name), ": its data are not complete");
-    file_.commit();
+    settle();
+    publish();
+    sync_folder(detail::folder_of(file_.path()));
   }
 
  private:
@@ -342,92 +350,6 @@ class SafetensorsWriter {
   AtomicFile file_;
   std::size_t next_ = 0;  // the first tensor that is not complete
   std::size_t left_ = 0;  // bytes that it still lacks
-};
-
-/// Writes the weights of a model folder: one STEM.safetensors, or shards of at most `max_shard_bytes` (a larger tensor
-/// has a shard of its own) and an index. All appear when `commit` is called, the index last; without it nothing is
-/// left.
-class SafetensorsFolderWriter {
- public:
-  SafetensorsFolderWriter(std::filesystem::path folder, const std::vector<TensorDeclaration>& tensors,
-                          Index max_shard_bytes, SafetensorsMetadata metadata = {{"format", "pt"}},
-                          std::string stem = "model")
-      : folder_(std::move(folder)), metadata_(std::move(metadata)), stem_(std::move(stem)) {
-    Index shard_bytes = 0;
-    parts_.emplace_back();
-    for (const TensorDeclaration& tensor : tensors) {
-      const Index size = bytes_of(tensor.dtype, tensor.shape.count());
-      if (!parts_.back().empty() && shard_bytes + size > max_shard_bytes) {
-        parts_.emplace_back();
-        shard_bytes = 0;
-      }
-      parts_.back().push_back(tensor);
-      shard_bytes += size;
-      total_bytes_ += size;
-    }
-    shards_.reserve(parts_.size());
-    start_shard();
-  }
-  SafetensorsFolderWriter(SafetensorsFolderWriter&&) = default;
-  SafetensorsFolderWriter& operator=(SafetensorsFolderWriter&&) = delete;
-  ~SafetensorsFolderWriter() {
-    for (std::size_t i = 0; i < committed_; ++i) detail::remove_name(file_name(i));  // shards without an index
-  }
-
-  /// Appends to the data of the tensor `name`, which must be the next that is not complete.
-  void add(std::string_view name, std::span<const std::byte> bytes) {
-    finish_shards();
-    shards_.back().add(name, bytes);
-  }
-
-  void commit() {
-    finish_shards();
-    for (SafetensorsWriter& shard : shards_) {
-      shard.commit();
-      ++committed_;
-    }
-    if (parts_.size() > 1) {
-      write_json(index_name(), index());
-      remove_file(folder_ / (stem_ + ".safetensors"));  // an older file would be read instead of the shards
-    } else {
-      remove_file(index_name());
-    }
-    committed_ = 0;
-  }
-
- private:
-  std::filesystem::path file_name(std::size_t shard) const {
-    if (parts_.size() == 1) return folder_ / (stem_ + ".safetensors");
-    const auto padded = [](std::size_t number) {
-      const std::string digits = std::to_string(number);
-      return std::string(5 - std::min<std::size_t>(5, digits.size()), '0') + digits;
-    };
-    return folder_ / concat(stem_, "-", padded(shard + 1), "-of-", padded(parts_.size()), ".safetensors");
-  }
-  std::filesystem::path index_name() const { return folder_ / (stem_ + ".safetensors.index.json"); }
-
-  Json index() const {
-    Json json = {{"metadata", {{"total_size", total_bytes_}}}, {"weight_map", Json::object()}};
-    auto& map = json["weight_map"].get_ref<Json::object_t&>();
-    for (std::size_t shard = 0; shard < parts_.size(); ++shard)
-      for (const TensorDeclaration& tensor : parts_[shard])
-        map.emplace_back(tensor.name, file_name(shard).filename().native());
-    return json;
-  }
-
-  void start_shard() { shards_.emplace_back(file_name(shards_.size()), parts_[shards_.size()], metadata_); }
-  /// Goes on to the first shard that lacks data.
-  void finish_shards() {
-    while (shards_.back().complete() && shards_.size() < parts_.size()) start_shard();
-  }
-
-  std::filesystem::path folder_;
-  SafetensorsMetadata metadata_;
-  std::string stem_;
-  Index total_bytes_ = 0;
-  std::vector<std::vector<TensorDeclaration>> parts_;
-  std::vector<SafetensorsWriter> shards_;
-  std::size_t committed_ = 0;  // shards in place without their index
 };
 
 }  // namespace lora::io

@@ -1,0 +1,154 @@
+#include "lora/io/json.hpp"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "support/temp_folder.hpp"
+
+using namespace lora;
+using namespace lora::io;
+using lora::test::TempFolder;
+
+namespace {
+
+/// The message of the FormatError that parsing `text` as x.json throws.
+std::string parse_message(std::string_view text, bool comments = false, Index first_line = 1) {
+  try {
+    parse_json(text, "x.json", comments, first_line);
+  } catch (const FormatError& error) {
+    return error.what();
+  }
+  return "no FormatError";
+}
+
+template <class T>
+std::string type_message(const Json& object, std::string_view key) {
+  try {
+    json_at<T>(object, key, "x.json");
+  } catch (const FormatError& error) {
+    return error.what();
+  }
+  return "no FormatError";
+}
+
+bool begins(const std::string& text, std::string_view start) { return text.compare(0, start.size(), start) == 0; }
+
+}  // namespace
+
+TEST_CASE("json: values of every kind are read, and objects keep their order") {
+  const Json json = parse_json(
+      R"({"z": [1, -2, 3.5, 18446744073709551615, "s\u00e9\ud83d\ude00", true, null], "a": {"b": {}}})", "x");
+  REQUIRE(json.size() == 2);
+  CHECK(json.begin().key() == "z");
+  const Json& list = json["z"];
+  CHECK(list[0].get<int>() == 1);
+  CHECK(list[1].get<int>() == -2);
+  CHECK(list[2].get<double>() == 3.5);
+  CHECK(list[3].get<std::uint64_t>() == std::numeric_limits<std::uint64_t>::max());
+  CHECK(list[4].get<std::string>() == "s\xc3\xa9\xf0\x9f\x98\x80");
+  CHECK(list[5].get<bool>());
+  CHECK(list[6].is_null());
+  CHECK(json["a"]["b"].is_object());
+  CHECK(parse_json("7", "x").get<int>() == 7);
+}
+
+TEST_CASE("json: text and values go round") {
+  const std::string text = R"({"b":[1,2.5,"x\n\"é"],"a":{"n":null,"t":true,"e":1e-300}})";
+  CHECK(to_text(parse_json(text, "x"), -1) == text);
+  const Json numbers = {0.1, 1.0 / 3.0, 1e300, -0.0};
+  CHECK(parse_json(to_text(numbers), "x") == numbers);
+}
+
+TEST_CASE("json: errors give file, line and column") {
+  CHECK(begins(parse_message("{\"a\": 1,\n  \"b\": tru}"), "x.json:2:11: syntax error while parsing value"));
+  CHECK(begins(parse_message("{\"a\": 1"), "x.json:1:8: syntax error while parsing object - unexpected end of input"));
+  CHECK(begins(parse_message(""), "x.json:1:1: syntax error while parsing value - unexpected end of input"));
+  CHECK(begins(parse_message("{} {}"), "x.json:1:4: syntax error while parsing value"));
+  CHECK(begins(parse_message("[1, 2,]", false, 40), "x.json:40:7: "));
+  CHECK(begins(parse_message("[1e999]"), "x.json:1:6: number overflow"));
+  CHECK(begins(parse_message("[NaN]"), "x.json:1:2: "));
+}
+
+TEST_CASE("json: invalid UTF-8 is an error") {
+  CHECK(begins(parse_message("[\"\xff\"]"),
+               "x.json:1:3: syntax error while parsing value - invalid string: ill-formed UTF-8"));
+  CHECK(begins(parse_message("[\"\xc0\x80\"]"), "x.json:1:3: "));
+  CHECK(begins(parse_message("[\"\xed\xa0\x80\"]"), "x.json:1:4: "));
+  CHECK(begins(parse_message("[\"\\ud800\"]"), "x.json:1:9: "));
+}
+
+TEST_CASE("json: a key that appears twice is an error") {
+  CHECK(parse_message(R"({"a": {"k": 1, "other": 2, "k": 3}})") == "x.json: the key \"k\" appears twice in one object");
+  CHECK(parse_message(R"([{"k": 1}, {"k": 2}])") == "no FormatError");
+}
+
+TEST_CASE("json: nesting is limited") {
+  const std::size_t most = io::detail::JsonBuilder::max_depth;
+  const auto nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  CHECK(parse_message(nested(most)) == "no FormatError");
+  CHECK(parse_message(nested(most + 1)) == "x.json: nested deeper than 200 levels");
+  CHECK(parse_message(nested(1'000'000)) == "x.json: nested deeper than 200 levels");
+}
+
+TEST_CASE("json: a long broken string makes no long message") {
+  CHECK(parse_message("[\"" + std::string(1'000'000, 'a')).size() < 400);
+}
+
+TEST_CASE("json: a large object is read in linear time") {
+  std::string text = "{\"k\": 0";
+  for (int i = 0; i < 300'000; ++i) text += ",\"key" + std::to_string(i) + "\": " + std::to_string(i);
+  CHECK(parse_json(text + "}", "x").size() == 300'001);  // quadratic: minutes
+}
+
+TEST_CASE("json: comments are for those who ask") {
+  const std::string text = "// run\n{\"a\": /* here */ 1}";
+  CHECK(parse_json(text, "x", true)["a"].get<int>() == 1);
+  CHECK(begins(parse_message(text), "x.json:1:1: "));
+}
+
+TEST_CASE("json: typed lookups take what fits and name what does not") {
+  const Json json = parse_json(
+      R"({"i": 3, "neg": -1, "big": 18446744073709551615, "f": 0.5, "s": "x", "b": false, "n": null, "l": [1, 2], "m": [1, "x"]})",
+      "x");
+  CHECK(json_at<int>(json, "i", "x") == 3);
+  CHECK(json_at<std::int64_t>(json, "neg", "x") == -1);
+  CHECK(json_at<std::uint64_t>(json, "big", "x") == std::numeric_limits<std::uint64_t>::max());
+  CHECK(json_at<double>(json, "i", "x") == 3.0);
+  CHECK(json_at<double>(json, "f", "x") == 0.5);
+  CHECK(json_at<std::string>(json, "s", "x") == "x");
+  CHECK_FALSE(json_at<bool>(json, "b", "x"));
+  CHECK(json_at<std::vector<Index>>(json, "l", "x") == std::vector<Index>{1, 2});
+  CHECK_FALSE(json_get<int>(json, "n", "x").has_value());
+  CHECK_FALSE(json_get<int>(json, "absent", "x").has_value());
+
+  CHECK(type_message<int>(json, "absent") == "x.json: \"absent\" is missing");
+  CHECK(type_message<int>(json, "n") == "x.json: \"n\" is missing");
+  CHECK(type_message<int>(json, "f") == "x.json: \"f\" must be an integer in range, found 0.5");
+  CHECK(type_message<std::uint64_t>(json, "neg") == "x.json: \"neg\" must be an integer in range, found -1");
+  CHECK(type_message<std::int64_t>(json, "big") ==
+        "x.json: \"big\" must be an integer in range, found 18446744073709551615");
+  CHECK(type_message<bool>(json, "i") == "x.json: \"i\" must be true or false, found 3");
+  CHECK(type_message<std::string>(json, "b") == "x.json: \"b\" must be a string, found false");
+  CHECK(type_message<double>(json, "s") == "x.json: \"s\" must be a number, found \"x\"");
+  CHECK(type_message<std::vector<int>>(json, "i") == "x.json: \"i\" must be an array, found 3");
+  CHECK(type_message<std::vector<int>>(json, "m") == "x.json: \"m[1]\" must be an integer in range, found \"x\"");
+}
+
+TEST_CASE("json: files are written and read") {
+  const TempFolder folder;
+  const Json json = {{"b", 1}, {"a", {1.5, "x"}}};
+  write_json(folder / "a.json", json);
+  CHECK(read_file(folder / "a.json").back() == '\n');
+  CHECK(read_json(folder / "a.json") == json);
+  write_file(folder / "broken.json", "{\n\"a\": }");
+  std::string message;
+  try {
+    read_json(folder / "broken.json");
+  } catch (const FormatError& error) {
+    message = error.what();
+  }
+  CHECK(begins(message, (folder / "broken.json").native() + ":2:6: "));
+}

@@ -1,0 +1,59 @@
+#include "lora/io/mapped_file.hpp"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <string>
+
+#include "lora/io/file.hpp"
+#include "support/temp_folder.hpp"
+
+using namespace lora;
+using lora::io::MappedFile;
+using lora::test::TempFolder;
+
+namespace {
+
+std::string io_error(const std::filesystem::path& path) {
+  try {
+    const MappedFile file(path);
+  } catch (const IoError& error) {
+    return error.what();
+  }
+  return "no IoError";
+}
+
+}  // namespace
+
+TEST_CASE("mapped_file: the bytes are the file's") {
+  const TempFolder folder;
+  const std::string text(10'000, 'x');
+  io::write_file(folder / "a", text + "end");
+  const MappedFile file(folder / "a");
+  REQUIRE(file.bytes().size() == text.size() + 3);
+  CHECK(std::memcmp(file.bytes().data() + text.size(), "end", 3) == 0);
+  CHECK(file.path() == folder / "a");
+}
+
+TEST_CASE("mapped_file: an empty file has no bytes") {
+  const TempFolder folder;
+  io::write_file(folder / "a", "");
+  CHECK(MappedFile(folder / "a").bytes().empty());
+}
+
+TEST_CASE("mapped_file: the content outlives the file's name") {
+  const TempFolder folder;
+  io::write_file(folder / "a", "old");
+  const MappedFile file(folder / "a");
+  io::write_file(folder / "a", "new");  // another file under the same name
+  CHECK(std::memcmp(file.bytes().data(), "old", 3) == 0);
+}
+
+TEST_CASE("mapped_file: what cannot be mapped is named") {
+  const TempFolder folder;
+  const std::string base = folder.path().native();
+  CHECK(io_error(folder / "absent") == "cannot open " + base + "/absent: No such file or directory");
+  CHECK(io_error(folder.path()) == "cannot open " + base + ": Is a directory");
+  CHECK(io_error("/dev/null") == "cannot map /dev/null: not a regular file");
+}

@@ -1,0 +1,187 @@
+#include "lora/io/safetensors_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "support/file_faults.hpp"
+#include "support/temp_folder.hpp"
+
+using namespace lora;
+using namespace lora::io;
+using lora::test::Fault;
+using lora::test::TempFolder;
+
+namespace {
+
+std::span<const std::byte> bytes(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
+
+template <class E, class Call>
+std::string error_of(Call&& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "no such error";
+}
+
+std::string text_of(const StoredTensor& tensor) {
+  return {reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()};
+}
+
+const std::vector<TensorDeclaration> declarations = {{"f", DType::f32, Shape{1, 2}},
+                                                     {"empty", DType::f32, Shape{0, 3}},
+                                                     {"b", DType::bf16, Shape{3}},
+                                                     {"scalar", DType::i64, Shape{}}};
+const std::string f_data = "abcdefgh", b_data = "ijklmn";
+
+}  // namespace
+
+TEST_CASE("safetensors_folder: a folder with one file") {
+  const TempFolder folder;
+  SafetensorsFolderWriter writer(folder.path(), declarations, 1 << 20);
+  writer.add("f", bytes(f_data));
+  writer.add("b", bytes(b_data));
+  writer.add("scalar", bytes(f_data));
+  writer.commit();
+  CHECK(std::filesystem::exists(folder / "model.safetensors"));
+  CHECK_FALSE(std::filesystem::exists(folder / "model.safetensors.index.json"));
+  CHECK(Safetensors::open(folder.path()).tensors().size() == 4);
+}
+
+namespace {
+
+void write_shards(const std::filesystem::path& folder, const std::string& eight = f_data) {
+  SafetensorsFolderWriter writer(folder, declarations, 8);
+  writer.add("f", bytes(eight));
+  writer.add("b", bytes(b_data));
+  writer.add("scalar", bytes(eight));
+  writer.commit();
+}
+
+}  // namespace
+
+TEST_CASE("safetensors_folder: shards and their index go round, and replace an older single file") {
+  const TempFolder folder;
+  write_file(folder / "model.safetensors", "old");
+  write_shards(folder.path());
+  CHECK_FALSE(std::filesystem::exists(folder / "model.safetensors"));
+  const Json index = read_json(folder / "model.safetensors.index.json");
+  CHECK(to_text(index, -1) == R"({"metadata":{"total_size":22},"weight_map":{"f":"model-00001-of-00003.safetensors",)"
+                              R"("empty":"model-00001-of-00003.safetensors","b":"model-00002-of-00003.safetensors",)"
+                              R"("scalar":"model-00003-of-00003.safetensors"}})");
+  for (const auto& path : {folder.path(), folder / "model.safetensors.index.json"}) {
+    const Safetensors file = Safetensors::open(path);
+    CHECK(file.tensors().size() == 4);
+    CHECK(text_of(*file.find("f")) == f_data);
+    CHECK(text_of(*file.find("b")) == b_data);
+    CHECK(text_of(*file.find("scalar")) == f_data);
+    CHECK(file.find("b")->file->path().filename() == "model-00002-of-00003.safetensors");
+    CHECK(file.metadata().at("format") == "pt");
+  }
+}
+
+TEST_CASE("safetensors_folder: a shard or tensor that the index lists and is not there is named") {
+  const TempFolder folder;
+  write_shards(folder.path());
+  const auto message = [&] { return error_of<Error>([&] { Safetensors::open(folder.path()); }); };
+  const std::string base = folder.path().native();
+  const std::string index = base + "/model.safetensors.index.json";
+  const std::string good = read_file(index);
+
+  write_file(index,
+             R"({"weight_map": {"f": "model-00002-of-00003.safetensors", "g": "model-00002-of-00003.safetensors"}})");
+  CHECK(message() == base + "/model-00002-of-00003.safetensors: missing tensors that the index lists: f, g");
+  write_file(index, R"({"weight_map": {"f": "../model-00001-of-00003.safetensors"}})");
+  CHECK(message() ==
+        index +
+            ": tensor f is said to be in \"../model-00001-of-00003.safetensors\", which is not the name of "
+            "a file beside the index");
+  for (const char* name : {"", ".", "..", "/etc/passwd", "a/b"}) {
+    write_file(index, std::string(R"({"weight_map": {"f": ")") + name + "\"}}");
+    CHECK(message().find("which is not the name of a file beside the index") != std::string::npos);
+  }
+  for (const char* text : {"[]", "{}", R"({"weight_map": []})"}) {
+    write_file(index, text);
+    CHECK(message() == index + ": \"weight_map\" must be an object of tensor names");
+  }
+  write_file(index, R"({"weight_map": {"f": 1}})");
+  CHECK(message() == index + ": \"f\" must be a string, found 1");
+  write_file(index, R"({"weight_map": )");
+  CHECK(message().find(index + ":1:16: syntax error") == 0);
+
+  write_file(index, good);
+  remove_file(folder / "model-00001-of-00003.safetensors");
+  remove_file(folder / "model-00003-of-00003.safetensors");
+  CHECK(message() == index + ": missing shards: model-00001-of-00003.safetensors, model-00003-of-00003.safetensors");
+  remove_file(index);
+  CHECK(message() == "no model.safetensors or model.safetensors.index.json in " + base);
+}
+
+TEST_CASE("safetensors_folder: a tensor that is in two shards is an error") {
+  const TempFolder folder;
+  write_shards(folder.path());
+  std::filesystem::copy_file(folder / "model-00001-of-00003.safetensors", folder / "other.safetensors");
+  write_file(folder / "model.safetensors.index.json",
+             R"({"weight_map": {"f": "model-00001-of-00003.safetensors", "empty": "other.safetensors"}})");
+  CHECK(error_of<FormatError>([&] { Safetensors::open(folder.path()); }) ==
+        (folder / "other.safetensors").native() + ": tensor f is also in " +
+            (folder / "model-00001-of-00003.safetensors").native());
+}
+
+TEST_CASE("safetensors_folder: shards that fail at any operation leave nothing half-written") {
+  for (const Fault fault : {Fault::fails, Fault::disk_full}) {
+    const TempFolder folder;
+    bool returned = false;
+    const auto prepare = [&](Index) {
+      returned = false;
+      for (const auto& entry : std::filesystem::directory_iterator(folder.path())) io::remove_all(entry.path());
+    };
+    const auto run = [&] {
+      write_shards(folder.path());
+      returned = true;
+    };
+    const auto check = [&](Index at, bool reached) {
+      CAPTURE(static_cast<int>(fault));
+      CAPTURE(at);
+      CHECK(returned != reached);
+      std::size_t files = 0;
+      for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+        CHECK(entry.path().extension() != ".partial");
+        ++files;
+      }
+      if (std::filesystem::exists(folder / "model.safetensors.index.json")) {
+        CHECK(Safetensors::open(folder.path()).tensors().size() == 4);
+      } else {
+        CHECK(files == 0);
+      }
+    };
+    lora::test::sweep_faults(folder.path(), fault, prepare, run, check);
+  }
+}
+
+TEST_CASE("safetensors_folder: shards that replace older ones are never mixed with them") {
+  for (const Fault fault : {Fault::dies, Fault::dies_mid_write, Fault::loses_unsynced, Fault::loses_data}) {
+    const TempFolder folder;
+    const auto prepare = [&](Index) {
+      for (const auto& entry : std::filesystem::directory_iterator(folder.path())) io::remove_all(entry.path());
+      write_shards(folder.path(), "older...");
+    };
+    const auto run = [&] { write_shards(folder.path(), "newer..."); };
+    const auto check = [&](Index at, bool reached) {
+      CAPTURE(static_cast<int>(fault));
+      CAPTURE(at);
+      try {
+        const Safetensors file = Safetensors::open(folder.path());
+        CHECK(text_of(*file.find("f")) == text_of(*file.find("scalar")));
+        CHECK((reached || text_of(*file.find("f")) == "newer..."));
+      } catch (const Error& error) {
+        CHECK(reached);
+        CHECK(error.what() == "no model.safetensors or model.safetensors.index.json in " + folder.path().native());
+      }
+    };
+    lora::test::sweep_faults(folder.path(), fault, prepare, run, check);
+  }
+}
