@@ -373,11 +373,11 @@ class Gguf {
           break;
       }
     }
-    constexpr std::string_view wanted = std::same_as<T, std::string> ? "string"
-                                        : std::same_as<T, bool>      ? "bool"
-                                        : std::integral<T>           ? "integer"
-                                                                     : "number";
-    fail<FormatError>(name_, ": ", key, " must be a ", wanted, ", found ", name_of(type));
+    constexpr std::string_view wanted = std::same_as<T, std::string> ? "a string"
+                                        : std::same_as<T, bool>      ? "a bool"
+                                        : std::integral<T>           ? "an integer"
+                                                                     : "a number";
+    fail<FormatError>(name_, ": ", key, " must be ", wanted, ", found ", name_of(type));
   }
 
   template <class T, class Stored>
