@@ -261,17 +261,11 @@ inline bool read_pre_tokenizer(const Json& part, const std::string& where, PreTo
     stage.behavior = individual ? PreTokenizer::Behavior::isolated : PreTokenizer::Behavior::contiguous;
     result.add(std::move(stage));
   } else if (type == "ByteLevel") {
-    if (json_get<bool>(part, "add_prefix_space", where).value_or(true)) {
-      Stage stage;
-      stage.kind = Stage::Kind::prefix;
-      result.add(std::move(stage));
-    }
-    if (json_get<bool>(part, "use_regex", where).value_or(true)) {
-      Stage stage;
-      stage.kind = Stage::Kind::words;
-      stage.pattern = WordPattern::gpt2();
-      result.add(std::move(stage));
-    }
+    Stage stage;
+    if (json_get<bool>(part, "use_regex", where).value_or(true)) stage.pattern = WordPattern::gpt2();
+    const bool prefix = json_get<bool>(part, "add_prefix_space", where).value_or(true);
+    if (prefix) stage.kind = Stage::Kind::prefix;
+    if (prefix || stage.pattern) result.add(std::move(stage));
     return true;
   } else {
     fail_part(where, "pre-tokenizer", type, "Split, Digits, ByteLevel or a Sequence of them");

@@ -47,10 +47,10 @@ class ByteLevelModel final : public TokenModel {
 
   void encode(std::string_view text, std::vector<std::int32_t>& ids, std::vector<std::size_t>& begins) const override {
     Bpe::Scratch scratch;
-    pre_tokenizer_.split(text, [&](std::string_view word, std::size_t place) {
+    pre_tokenizer_.split(text, [&](std::string_view word, std::size_t place, std::size_t added) {
       bpe_.encode(word, scratch, [&](Bpe::Symbol symbol) {
         ids.push_back(symbol.id);
-        begins.push_back(place + symbol.begin);
+        begins.push_back(place + (symbol.begin > added ? symbol.begin - added : 0));
       });
     });
   }

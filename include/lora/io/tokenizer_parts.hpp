@@ -59,10 +59,10 @@ struct TokenizerParts {
     const std::int32_t in_vocabulary = model->find(token.content);
     if (in_vocabulary >= 0 && in_vocabulary != token.id) fail_token(", but in the vocabulary it is ", in_vocabulary);
     if (in_vocabulary < 0 && model->has(token.id)) fail_token(", but in the vocabulary that is another token");
-    if (!added.emplace(token.id, token).second) fail_token(", but another added token has it too");
-    if (!added_ids.emplace(token.content, token.id).second) fail_token(" and a second one");
     AddedToken found = token;
     if (token.normalized && model->wants_nfc()) found.content = unicode::to_nfc(token.content).text;
+    if (!added.emplace(token.id, found).second) fail_token(", but another added token has it too");
+    if (!added_ids.emplace(token.content, token.id).second) fail_token(" and a second one");
     (token.normalized ? normalized : raw).add(std::move(found));
   }
 

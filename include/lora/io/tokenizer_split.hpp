@@ -147,9 +147,10 @@ class PreTokenizer {
   enum class Behavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
 
   struct Stage {
+    /// `prefix` comes last: it puts a space before a text without one, and cuts that into words if it has a pattern.
     enum class Kind { words, literal, digits, prefix };
-    Kind kind;
-    std::optional<WordPattern> pattern;  ///< of words
+    Kind kind = Kind::words;
+    std::optional<WordPattern> pattern;  ///< of words and prefix
     std::string literal;                 ///< of literal: what is looked for
     Behavior behavior = Behavior::isolated;
     bool invert = false;  ///< what does not match counts as the match
@@ -157,7 +158,8 @@ class PreTokenizer {
 
   void add(Stage stage) { stages_.push_back(std::move(stage)); }
 
-  /// Hands over the words in turn: `take(word, place)`, place the byte of `text` at which the word begins.
+  /// Hands over the words in turn: `take(word, place, added)`, place the byte of `text` at which the word begins,
+  /// `added` how many bytes at its beginning are not of the text.
   template <class Take>
   void split(std::string_view text, Take&& take) const {
     if (!text.empty()) run(0, text, 0, take);
@@ -171,17 +173,12 @@ class PreTokenizer {
 
   template <class Take>
   void run(std::size_t index, std::string_view text, std::size_t place, Take& take) const {
-    if (index == stages_.size()) return take(text, place);
+    if (index == stages_.size()) return take(text, place, std::size_t{0});
     const Stage& stage = stages_[index];
     const auto pass_on = [&](std::size_t begin, std::size_t end) {
       run(index + 1, text.substr(begin, end - begin), place + begin, take);
     };
-    if (stage.kind == Stage::Kind::prefix) {
-      if (text[0] == ' ') return run(index + 1, text, place, take);
-      const std::string prefixed = " " + std::string(text);
-      auto take_shifted = [&](std::string_view word, std::size_t at) { take(word, at > 0 ? place + at - 1 : place); };
-      return run_prefixed(index + 1, prefixed, take_shifted);
-    }
+    if (stage.kind == Stage::Kind::prefix) return run_prefix(stage, text, place, take);
     const bool keeps_all = stage.behavior == Behavior::isolated;
     const bool keeps_matches = stage.behavior == Behavior::removed && stage.invert;
     if (stage.kind == Stage::Kind::words && (keeps_all || keeps_matches)) {
@@ -197,18 +194,16 @@ class PreTokenizer {
     for (const Piece& piece : pieces) pass_on(piece.begin, piece.end);
   }
 
-  /// Keeps the chain of callbacks finite: what follows a prefix sees one type of callback.
   template <class Take>
-  void run_prefixed(std::size_t index, std::string_view text, Take& take) const {
-    const ErasedTake erased{
-        &take, [](void* target, std::string_view word, std::size_t at) { (*static_cast<Take*>(target))(word, at); }};
-    run(index, text, 0, erased);
+  static void run_prefix(const Stage& stage, std::string_view text, std::size_t place, Take& take) {
+    const std::size_t added = text[0] == ' ' ? 0 : 1;
+    const std::string prefixed = std::string(added, ' ') + std::string(text);
+    for (std::size_t at = 0; at < prefixed.size();) {
+      const std::size_t end = stage.pattern ? stage.pattern->end_of_word(prefixed, at) : prefixed.size();
+      take(std::string_view(prefixed).substr(at, end - at), at > 0 ? place + at - added : place, at > 0 ? 0 : added);
+      at = end;
+    }
   }
-  struct ErasedTake {
-    void* target;
-    void (*call)(void*, std::string_view, std::size_t);
-    void operator()(std::string_view word, std::size_t at) const { call(target, word, at); }
-  };
 
   static std::vector<Piece> matches(const Stage& stage, std::string_view text) {
     std::vector<Piece> pieces;

@@ -1,0 +1,138 @@
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lora/io/tokenizer.hpp"
+#include "support/tokenizer_files.hpp"
+
+using namespace lora;
+using io::Tokenizer;
+
+namespace {
+
+/// Reads the numbers of a packed fixture.
+class Numbers {
+ public:
+  explicit Numbers(const std::string& file) : bytes_(test::unpacked(test::tokenizer_data(file))) {}
+
+  template <class T>
+  T next() {
+    T value;
+    REQUIRE(at_ + sizeof value <= bytes_.size());
+    std::memcpy(&value, bytes_.data() + at_, sizeof value);
+    at_ += sizeof value;
+    return value;
+  }
+  std::vector<std::int32_t> next(std::int32_t count) {
+    std::vector<std::int32_t> values;
+    for (std::int32_t i = 0; i < count; ++i) values.push_back(next<std::int32_t>());
+    return values;
+  }
+  bool done() const { return at_ == bytes_.size(); }
+
+ private:
+  std::string bytes_;
+  std::size_t at_ = 0;
+};
+
+std::vector<std::int32_t> begins_of(const Tokenizer::Encoding& encoding) {
+  return {encoding.begins.begin(), encoding.begins.end()};
+}
+
+/// The text in quotes, with what is not plain ASCII as JSON escapes.
+std::string shown(const std::string& text) { return io::Json(text).dump(-1, ' ', true).substr(0, 400); }
+
+std::vector<std::string> texts() {
+  const std::string file = "texts.json.z";
+  return io::json_as<std::vector<std::string>>(io::parse_json(test::unpacked(test::tokenizer_data(file)), file), file,
+                                               "");
+}
+
+void check_texts(const Tokenizer& tokenizer, const std::string& name) {
+  Numbers expected(name + ".ids.z");
+  const auto all = texts();
+  CHECK(all.size() >= 5000);
+  int wrong = 0;
+  for (const std::string& text : all) {
+    const auto count = expected.next<std::int32_t>();
+    const bool has_begins = expected.next<std::int32_t>() != 0;
+    const auto whole = expected.next<std::uint32_t>(), without_special = expected.next<std::uint32_t>();
+    const auto ids = expected.next(count);
+    const auto encoding = tokenizer.encode(text);
+    bool right = encoding.ids == ids;
+    if (has_begins) right = expected.next(count) == begins_of(encoding) && right;
+    right = right && test::checksum(tokenizer.decode(ids)) == whole &&
+            test::checksum(tokenizer.decode(ids, true)) == without_special;
+    if (right || ++wrong > 10) continue;
+    const std::string line = shown(text);
+    CHECK_MESSAGE(encoding.ids == ids, name, ": ids of ", line);
+    CHECK_MESSAGE(right, name, ": ids, places or decoded text of ", line);
+  }
+  CHECK_MESSAGE(wrong == 0, name, ": ", wrong, " of ", all.size(), " texts differ");
+  CHECK(expected.done());
+}
+
+/// As block_text in tests/scripts/tokenizer_fixtures.py.
+std::string block_text(char32_t block) {
+  std::string text;
+  for (char32_t c = block * 256; c < block * 256 + 256; ++c) {
+    if (c >= 0xD800 && c < 0xE000) continue;
+    std::string own;
+    io::unicode::append_utf8(own, c);
+    text += "a" + own + "\u0323\u0301b " + own + "1" + own + "\n";
+  }
+  return text;
+}
+
+void check_blocks(const Tokenizer& tokenizer, const std::string& name) {
+  Numbers expected(name + ".blocks.z");
+  for (char32_t block = 0; block < 0x1100; ++block) {
+    const auto ids = tokenizer.encode(block_text(block)).ids;
+    const auto sum = test::checksum({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof ids[0]});
+    const auto first = static_cast<unsigned>(block * 256);
+    CHECK_MESSAGE(sum == expected.next<std::uint32_t>(), name, ": a code point in the 256 from ", first, " on");
+  }
+  CHECK(expected.done());
+}
+
+void check_tokenizer(const std::string& name) {
+  const auto tokenizer = Tokenizer::from_json(test::tokenizer_json(name), name);
+  check_texts(tokenizer, name);
+  check_blocks(tokenizer, name);
+}
+
+}  // namespace
+
+TEST_CASE("tokenizer: qwen2.5 gives the reference's ids, places and text") { check_tokenizer("qwen2_5"); }
+TEST_CASE("tokenizer: qwen3 gives the reference's ids, places and text") { check_tokenizer("qwen3"); }
+TEST_CASE("tokenizer: smollm2 gives the reference's ids, places and text") { check_tokenizer("smollm2"); }
+
+TEST_CASE("tokenizer: every kind of pre-tokenizer, added token and template gives the reference's ids") {
+  const std::string file = "variants.json.z";
+  const io::Json variants = io::parse_json(test::unpacked(test::tokenizer_data(file)), file);
+  CHECK(variants.size() >= 30);
+  for (const io::Json& variant : variants) {
+    const auto name = variant["name"].get<std::string>();
+    const auto tokenizer = Tokenizer::from_json(variant["tokenizer"].get<std::string>(), name);
+    int wrong = 0;
+    for (const io::Json& item : variant["cases"]) {
+      const auto text = item[0].get<std::string>();
+      const auto ids = tokenizer.encode(text, true).ids;
+      const auto plain = tokenizer.encode(text);
+      bool right = ids == item[1].get<std::vector<std::int32_t>>();
+      if (!item[2].is_null()) right = right && begins_of(plain) == item[2].get<std::vector<std::int32_t>>();
+      right = right && test::checksum(tokenizer.decode(plain.ids)) == item[3][0].get<std::uint32_t>() &&
+              test::checksum(tokenizer.decode(plain.ids, true)) == item[3][1].get<std::uint32_t>();
+      if (right || ++wrong > 5) continue;
+      const std::string line = shown(text), got = io::Json(ids).dump(), places = io::Json(plain.begins).dump();
+      const std::string wanted = item[1].dump(), begins = item[2].dump();
+      CHECK_MESSAGE(right, name, ": ", line, "\n got ", got, "\nwant ", wanted, "\n got ", places, "\nwant ", begins);
+    }
+    CHECK_MESSAGE(wrong == 0, name, ": ", wrong, " texts differ");
+  }
+}
