@@ -1,0 +1,61 @@
+#include "lora/train/evaluate.hpp"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+using namespace lora;
+using namespace lora::train;
+
+namespace {
+
+/// A record whose tokens are their places, all labelled but those of the prompt.
+data::Example record(Index length, Index prompt) {
+  data::Example example;
+  for (Index i = 0; i < length; ++i) {
+    example.tokens.push_back(static_cast<std::int32_t>(i));
+    example.labels.push_back(i < prompt ? data::ignored_label : static_cast<std::int32_t>(i));
+  }
+  return example;
+}
+
+}  // namespace
+
+TEST_CASE("evaluate: windows score each label once, with half a window before it") {
+  for (const Index length : {1, 7, 8, 9, 12, 13, 64, 65}) {
+    for (const Index window : {2, 3, 8}) {
+      CAPTURE(length);
+      CAPTURE(window);
+      const auto example = record(length, 2);
+      std::vector<int> scored(static_cast<std::size_t>(length), 0);
+      for (const auto& part : windows_of(example, window)) {
+        REQUIRE(part.tokens.size() == part.labels.size());
+        CHECK(static_cast<Index>(part.tokens.size()) <= window);
+        for (std::size_t i = 1; i < part.labels.size(); ++i) {
+          if (part.labels[i] == data::ignored_label) continue;
+          CHECK(part.labels[i] == part.tokens[i]);
+          const auto place = static_cast<std::size_t>(part.labels[i]);
+          ++scored[place];
+          CHECK((i >= static_cast<std::size_t>(window / 2) || i == place));
+        }
+      }
+      for (std::size_t i = 0; i < scored.size(); ++i) CHECK(scored[i] == (i < 2 ? 0 : 1));
+    }
+  }
+}
+
+TEST_CASE("evaluate: a record that fits is left as it is") {
+  const auto windows = windows_of(record(8, 3), 8);
+  REQUIRE(windows.size() == 1);
+  CHECK(windows[0].labels == record(8, 3).labels);
+}
+
+TEST_CASE("evaluate: perplexity is the exponential of the mean loss") {
+  EvaluationTotals totals;
+  totals.loss_sum = 3;
+  totals.labelled = 2;
+  totals.correct = 1;
+  CHECK(totals.loss() == 1.5);
+  CHECK(totals.perplexity() == std::exp(1.5));
+  CHECK(totals.token_accuracy() == 0.5);
+}

@@ -1,0 +1,80 @@
+#include "lora/train/model_files.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "support/temp_folder.hpp"
+
+using namespace lora;
+using namespace lora::train;
+
+namespace {
+
+/// An environment variable for the length of a test.
+class Environment {
+ public:
+  Environment(const char* name, const std::string& value) : name_(name) {
+    if (const char* former = std::getenv(name)) former_ = former;
+    setenv(name, value.c_str(), 1);
+  }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+  ~Environment() { former_ ? setenv(name_, former_->c_str(), 1) : unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> former_;
+};
+
+std::string message_of(const std::string& name) {
+  try {
+    find_model(name);
+  } catch (const IoError& error) {
+    return error.what();
+  }
+  return "found";
+}
+
+}  // namespace
+
+TEST_CASE("model_files: a path is itself, a hub name its snapshot in the cache") {
+  const test::TempFolder folder;
+  const Environment cache("HF_HUB_CACHE", folder.path().native());
+  CHECK(find_model(folder.path().native()) == folder.path());
+  const auto cached = folder / "models--owner--some-model";
+  const auto snapshot = cached / "snapshots" / "0123abc";
+  io::create_folders(snapshot);
+  CHECK(message_of("owner/some-model").find("hf download owner/some-model") != std::string::npos);
+  io::create_folders(cached / "refs");
+  io::write_file(cached / "refs" / "main", std::string_view("0123abc\n"));
+  CHECK(find_model("owner/some-model") == snapshot);
+  io::write_file(cached / "refs" / "main", std::string_view("another"));
+  CHECK(message_of("owner/some-model") != "found");
+}
+
+TEST_CASE("model_files: the cache is where the environment says") {
+  const Environment none("HF_HUB_CACHE", "");
+  const Environment home("HF_HOME", "/h");
+  CHECK(train::detail::hub_cache() == "/h/hub");
+  const Environment no_home("HF_HOME", "");
+  const Environment cache("XDG_CACHE_HOME", "/c");
+  CHECK(train::detail::hub_cache() == "/c/huggingface/hub");
+  const Environment no_cache("XDG_CACHE_HOME", "");
+  const Environment user("HOME", "/u");
+  CHECK(train::detail::hub_cache() == "/u/.cache/huggingface/hub");
+}
+
+TEST_CASE("model_files: what is no hub name is only missing") {
+  for (const char* name : {"/no/such/model", "./model", "a/b/c", "model.gguf", "owner/", "a b"}) {
+    CAPTURE(name);
+    CHECK(message_of(name) == std::string(name) + ": no such file or folder");
+  }
+}
+
+TEST_CASE("model_files: a folder without tokenizer files has no tokenizer") {
+  const test::TempFolder folder;
+  CHECK_FALSE(find_tokenizer(folder.path()));
+}
