@@ -1,0 +1,3 @@
+// What the tests share is compiled here, once.
+#define LORA_INSTANTIATE
+#include "lora/instantiate.hpp"

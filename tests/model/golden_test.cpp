@@ -1,0 +1,279 @@
+// What PyTorch + PEFT compute in float64 with tiny models of each family (tests/golden/make.py).
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lora/cpu/kernels.hpp"
+#include "lora/model/decoder.hpp"
+#include "lora/optim/adamw.hpp"
+#include "lora/optim/clip.hpp"
+#include "lora/optim/schedule.hpp"
+
+namespace {
+
+using namespace lora;
+using D = cpu::Device;
+
+/// How far a result may be from the reference, relative to its norm. Float32 against float64 in PyTorch itself differs
+/// by ten times less than the figures for float. In double what is left is the rotary frequencies: float32 numbers, of
+/// which two ways to form a power differ by a few units in the last place.
+struct Tolerance {
+  double loss, logits, gradient, update;
+};
+template <class T>
+constexpr Tolerance tolerance{2e-6, 2e-5, 2e-5, 5e-4};
+template <>
+constexpr Tolerance tolerance<double>{1e-7, 1e-6, 1e-6, 1e-5};
+
+struct Sequence {
+  std::vector<std::int32_t> tokens, labels;
+};
+
+std::vector<Sequence> sequences_of(const io::Json& json) {
+  std::vector<Sequence> result;
+  for (const auto& item : json)
+    result.push_back(
+        {item.at("input_ids").get<std::vector<std::int32_t>>(), item.at("labels").get<std::vector<std::int32_t>>()});
+  return result;
+}
+
+/// Sequences end to end; each row's label is the token that follows it.
+struct Batch {
+  std::vector<std::int32_t> tokens, labels, positions;
+  std::vector<kernel::Segment> segments;
+  Index labelled = 0;
+
+  explicit Batch(std::span<const Sequence> sequences) {
+    for (const auto& sequence : sequences) {
+      const auto begin = static_cast<Index>(tokens.size());
+      for (std::size_t i = 0; i < sequence.tokens.size(); ++i) {
+        tokens.push_back(sequence.tokens[i]);
+        positions.push_back(static_cast<std::int32_t>(i));
+        labels.push_back(i + 1 < sequence.labels.size() ? sequence.labels[i + 1] : -100);
+        labelled += labels.back() == -100 ? 0 : 1;
+      }
+      segments.push_back({begin, static_cast<Index>(tokens.size())});
+    }
+  }
+  nn::Rows rows() const { return {tokens, positions, {}, segments}; }
+};
+
+/// The values of a stored tensor.
+std::vector<double> values_of(const io::Safetensors& file, const std::string& name) {
+  const auto* const tensor = file.find(name);
+  REQUIRE_MESSAGE(tensor != nullptr, name);
+  std::vector<double> values(static_cast<std::size_t>(tensor->shape.count()));
+  if (tensor->dtype == DType::f64) {
+    std::memcpy(values.data(), tensor->bytes.data(), tensor->bytes.size());
+  } else {
+    REQUIRE(tensor->dtype == DType::f32);
+    std::vector<float> narrow(values.size());
+    std::memcpy(narrow.data(), tensor->bytes.data(), tensor->bytes.size());
+    values.assign(narrow.begin(), narrow.end());
+  }
+  return values;
+}
+
+double norm_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value * value;
+  return std::sqrt(sum);
+}
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  std::vector<double> difference;
+  for (std::size_t i = 0; i < a.size(); ++i) difference.push_back(a[i] - b[i]);
+  return norm_of(difference);
+}
+
+/// A model, its adapter and the reference, from one folder.
+template <class T>
+class Fixture {
+ public:
+  explicit Fixture(const std::string& family)
+      : folder_(std::filesystem::path(LORA_TEST_DATA) / "golden" / family),
+        json(io::read_json(folder_ / "reference.json")),
+        tensors(io::Safetensors::open(folder_ / "reference.safetensors")),
+        model(dev, model::Source::open(folder_)) {
+    const auto files = model::open_adapter(folder_ / "adapter");
+    model.attach(dev, files.config);
+    model::load_adapter(dev, model, files);
+    model.for_each_param([&](const nn::ParamRef<D, T>& param) { params.push_back(param); });
+  }
+
+  /// Values or gradients of every adapter tensor, by their names in an adapter file and laid out as there.
+  std::map<std::string, std::vector<double>> adapter(bool gradients) {
+    std::map<std::string, std::vector<double>> result;
+    for (const auto& param : params) {
+      const auto host = to_host(dev, gradients ? param.grad : param.value);
+      const auto rows = static_cast<std::size_t>(param.value.rows()), cols = host.size() / rows;
+      auto& values = result["base_model.model." + param.name + ".weight"];
+      for (std::size_t i = 0; i < host.size(); ++i)
+        values.push_back(static_cast<double>(param.transposed ? host[i % rows * cols + i / rows] : host[i]));
+    }
+    return result;
+  }
+
+  /// Adds the gradients of scale · Σ loss; returns Σ loss.
+  double train(const Batch& batch, double scale) {
+    Tensor<D, double> sum(dev, 1);
+    kernel::fill(dev, sum.view(), 0.0);
+    model.train_micro_batch(dev, batch.rows(), batch.labels, scale, 0, sum.view());
+    return to_host(dev, sum.view())[0];
+  }
+
+ private:
+  std::filesystem::path folder_;
+
+ public:
+  D dev{2};
+  io::Json json;
+  io::Safetensors tensors;
+  model::Decoder<D, T> model;
+  std::vector<nn::ParamRef<D, T>> params;
+};
+
+template <class T>
+void check_logits_and_loss(const std::string& family) {
+  Fixture<T> f(family);
+  const Batch batch(sequences_of(f.json.at("evaluation")));
+  REQUIRE(batch.labelled == f.json.at("labelled").template get<Index>());
+
+  std::vector<std::int32_t> every;
+  for (std::size_t i = 0; i < batch.tokens.size(); ++i) every.push_back(static_cast<std::int32_t>(i));
+  const auto logits = f.model.logits(f.dev, nn::Pass<D, T>(f.dev, batch.rows()), every);
+  const auto expected = values_of(f.tensors, "logits");
+  CHECK(distance({logits.begin(), logits.end()}, expected) < tolerance<T>.logits * norm_of(expected));
+
+  const double loss = f.json.at("loss").template get<double>();
+  const auto evaluation = f.model.evaluate(f.dev, batch.rows(), batch.labels);
+  CHECK(evaluation.labelled == batch.labelled);
+  CHECK(std::fabs(evaluation.loss / static_cast<double>(batch.labelled) - loss) < tolerance<T>.loss * loss);
+}
+
+template <class T>
+void check_gradients(const std::string& family) {
+  for (const Index recomputed : {Index{0}, Index{2}}) {
+    Fixture<T> f(family);
+    f.model.recompute(recomputed);
+    const Batch batch(sequences_of(f.json.at("evaluation")));
+    const double count = static_cast<double>(batch.labelled), loss = f.json.at("loss").template get<double>();
+    CHECK(std::fabs(f.train(batch, 1 / count) / count - loss) < tolerance<T>.loss * loss);
+    const auto gradients = f.adapter(true);
+    std::size_t stored = 0;
+    for (const auto& tensor : f.tensors.tensors()) stored += tensor.name.starts_with("gradient.") ? 1u : 0u;
+    CHECK(gradients.size() == stored);
+    for (const auto& [name, gradient] : gradients) {
+      CAPTURE(name);
+      const auto expected = values_of(f.tensors, "gradient." + name);
+      CHECK(distance(gradient, expected) < tolerance<T>.gradient * norm_of(expected));
+    }
+  }
+}
+
+template <class T>
+void check_training(const std::string& family) {
+  Fixture<T> f(family);
+  const auto& settings = f.json.at("training");
+  const auto number = [&](const char* key) { return settings.at(key).template get<double>(); };
+  const auto data = sequences_of(f.json.at("data"));
+  const auto micro_batch = settings.at("micro_batch").template get<std::size_t>();
+  const auto accumulation = settings.at("accumulation").template get<std::size_t>();
+  const auto start = f.adapter(false);
+
+  optim::AdamW<D, T> optimizer(f.dev, f.params,
+                               {number("beta1"), number("beta2"), number("epsilon"), number("weight_decay")});
+  const optim::Schedule schedule{optim::decay_of(settings.at("schedule").template get<std::string>()),
+                                 settings.at("warmup_steps").template get<Index>(),
+                                 settings.at("steps").template get<Index>()};
+  std::span<const Sequence> left(data);
+  Index step = 0;
+  for (const auto& expected : f.json.at("steps")) {
+    CAPTURE(step);
+    double loss = 0, count = 0;
+    std::vector<Batch> batches;
+    for (std::size_t i = 0; i < accumulation; ++i, left = left.subspan(micro_batch))
+      count += static_cast<double>(batches.emplace_back(left.first(micro_batch)).labelled);
+    f.model.zero_grad(f.dev);
+    for (const auto& batch : batches) loss += f.train(batch, 1 / count) / count;
+
+    Tensor<D, double> squares(f.dev, 1);
+    kernel::fill(f.dev, squares.view(), 0.0);
+    optim::add_squared_norm(f.dev, f.params, squares.view());
+    const double norm = std::sqrt(to_host(f.dev, squares.view())[0]);
+    const double rate = number("learning_rate") * schedule.factor(step++);
+    const auto at = [&](const char* key) { return expected.at(key).template get<double>(); };
+    CHECK(count == at("labelled"));
+    CHECK(std::fabs(rate - at("learning_rate")) <= 1e-15);
+    CHECK(std::fabs(loss - at("loss")) < tolerance<T>.loss * at("loss"));
+    CHECK(std::fabs(norm - at("grad_norm")) < tolerance<T>.gradient * at("grad_norm"));
+    optimizer.step(f.dev, rate, optim::clip_factor(norm, number("max_grad_norm")));
+    f.model.refresh(f.dev);
+  }
+  CHECK(step == 10);
+  CHECK(left.empty());
+
+  double difference = 0, update = 0;
+  for (const auto& [name, value] : f.adapter(false)) {
+    const auto expected = values_of(f.tensors, "final." + name);
+    difference += std::pow(distance(value, expected), 2);
+    update += std::pow(distance(start.at(name), expected), 2);
+  }
+  CHECK(std::sqrt(difference) < tolerance<T>.update * std::sqrt(update));
+
+  const Batch batch(sequences_of(f.json.at("evaluation")));
+  const double final_loss = f.json.at("final_loss").template get<double>();
+  const auto evaluation = f.model.evaluate(f.dev, batch.rows(), batch.labels);
+  CHECK(std::fabs(evaluation.loss / static_cast<double>(batch.labelled) - final_loss) <
+        10 * tolerance<T>.loss * final_loss);
+}
+
+template <class Check>
+void each_family(const Check& check) {
+  SUBCASE("qwen2: yarn, biases, own head, all targets") { check("qwen2"); }
+  SUBCASE("qwen3: q and k norms, wide heads, bf16 weights, tied, rsLoRA") { check("qwen3"); }
+  SUBCASE("llama: llama3 scaling, biases everywhere, old spelling, three targets") { check("llama"); }
+  SUBCASE("smollm3: linear scaling, a layer without rotary, tied, rank and alpha patterns") { check("smollm3"); }
+}
+
+}  // namespace
+
+TEST_CASE("golden: logits and loss in f32") {
+  each_family([](const std::string& family) { check_logits_and_loss<float>(family); });
+}
+TEST_CASE("golden: logits and loss in f64") {
+  each_family([](const std::string& family) { check_logits_and_loss<double>(family); });
+}
+TEST_CASE("golden: every adapter gradient in f32, kept and recomputed") {
+  each_family([](const std::string& family) { check_gradients<float>(family); });
+}
+TEST_CASE("golden: every adapter gradient in f64, kept and recomputed") {
+  each_family([](const std::string& family) { check_gradients<double>(family); });
+}
+TEST_CASE("golden: ten steps of training in f32") {
+  each_family([](const std::string& family) { check_training<float>(family); });
+}
+TEST_CASE("golden: ten steps of training in f64") {
+  each_family([](const std::string& family) { check_training<double>(family); });
+}
+
+TEST_CASE("golden: rotary frequencies are those of transformers") {
+  each_family([](const std::string& family) {
+    const auto folder = std::filesystem::path(LORA_TEST_DATA) / "golden" / family;
+    const auto config = model::read_config(folder);
+    const auto expected = io::read_json(folder / "reference.json").at("inverse_frequencies").get<std::vector<double>>();
+    const auto actual = nn::inverse_frequencies(config.rope, config.head_dim);
+    REQUIRE(actual.size() == expected.size());
+    // Both are float32. There the exponent, the power, the quotient and a scaling are rounded one by one; an error of
+    // the exponent grows by log(theta).
+    for (std::size_t i = 0; i < actual.size(); ++i)
+      CHECK(std::fabs(static_cast<double>(actual[i]) - expected[i]) <=
+            (6 + std::log(config.rope.theta)) * 0x1p-24 * expected[i]);
+  });
+}

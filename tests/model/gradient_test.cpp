@@ -1,0 +1,218 @@
+// Every gradient of a whole two-layer decoder, through every parameter that can train, against derivatives of its loss:
+// by complex steps (exact to rounding), and by differences in double as a cross-check.
+
+#include <doctest/doctest.h>
+
+#include <complex>
+#include <functional>
+
+#include "lora/cpu/kernels.hpp"
+#include "lora/model/decoder.hpp"
+#include "support/gradcheck.hpp"
+#include "support/random_model.hpp"
+#include "support/temp_folder.hpp"
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+using D = cpu::Device;
+using Complex = std::complex<double>;
+
+/// Three sequences of different lengths, one of a single token; some rows without a label.
+struct Rows {
+  std::vector<std::int32_t> tokens, positions, places, labels;
+  std::vector<kernel::Segment> segments;
+  Index labelled = 0;
+
+  explicit Rows(Index vocabulary) {
+    Random random(7);
+    const Index lengths[] = {7, 1, 12};
+    for (std::int32_t place = 0; const Index length : lengths) {
+      const auto begin = static_cast<Index>(tokens.size());
+      for (Index i = 0; i < length; ++i) {
+        tokens.push_back(static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(vocabulary))));
+        positions.push_back(static_cast<std::int32_t>(i));
+        places.push_back(place);
+        const bool label = random.below(3) != 0;
+        labels.push_back(label ? static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(vocabulary)))
+                               : -100);
+        labelled += label ? 1 : 0;
+      }
+      segments.push_back({begin, static_cast<Index>(tokens.size())});
+      ++place;
+    }
+  }
+  nn::Rows view() const { return {tokens, positions, places, segments}; }
+  double scale() const { return 1 / static_cast<double>(labelled); }
+};
+
+struct Case {
+  const char* name;
+  RandomModel model;
+  model::AdapterConfig adapter;
+  Index recompute = 0;
+  bool dropout = false;
+};
+
+template <class T>
+struct Subject {
+  D dev;
+  model::Source source;
+  model::Decoder<D, T> decoder;
+  std::vector<nn::ParamRef<D, T>> params;
+  const Rows& rows;
+  std::uint64_t dropout_key;
+
+  Subject(const std::filesystem::path& folder, const Case& c, const Rows& r)
+      : dev(2), source(model::Source::open(folder)), decoder(dev, source), rows(r), dropout_key(c.dropout ? 99 : 0) {
+    decoder.attach(dev, c.adapter);
+    decoder.recompute(c.recompute);
+    model::init_adapter(dev, decoder, 5);
+    decoder.for_each_param([&](const nn::ParamRef<D, T>& param) { params.push_back(param); });
+    for (std::uint64_t key = 0; auto& param : params) {  // B away from zero, else A has no gradient
+      Random random(mix_key(11, ++key));
+      if (param.transposed)
+        for (auto& value : elements(param.value))
+          value = static_cast<Accum<T>>(0.2 * (2 * static_cast<double>(random.uniform()) - 1));
+    }
+  }
+
+  /// The loss as training forms it; gradients come along.
+  Accum<T> loss() {
+    Tensor<D, double> sum(dev, 1);
+    kernel::fill(dev, sum.view(), 0.0);
+    decoder.refresh(dev);
+    decoder.train_micro_batch(dev, rows.view(), rows.labels, rows.scale(), dropout_key, sum.view());
+    return sum.view().data()[0] * rows.scale();
+  }
+};
+
+/// The loss in T of a forward pass, also for complex T: from the logits, written out.
+template <class T>
+T written_out_loss(Subject<T>& s) {
+  const auto& r = s.rows;
+  nn::Pass<D, T> pass(s.dev, r.view(), s.dropout_key);
+  std::vector<std::int32_t> chosen;
+  for (std::size_t i = 0; i < r.labels.size(); ++i)
+    if (r.labels[i] >= 0) chosen.push_back(static_cast<std::int32_t>(i));
+  const auto logits = s.decoder.logits(s.dev, pass, chosen);
+  const auto v = static_cast<std::size_t>(s.decoder.config().vocab_size);
+  T total = 0;
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    T sum = 0;
+    for (std::size_t j = 0; j < v; ++j) sum += std::exp(logits[i * v + j]);
+    total += std::log(sum) - logits[i * v + static_cast<std::size_t>(r.labels[static_cast<std::size_t>(chosen[i])])];
+  }
+  return total * r.scale();
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  const auto add = [&](const char* name, const std::function<void(Case&)>& change) {
+    Case c{name, {}, {}};
+    c.model.dtype = DType::f64;
+    c.adapter.rank = 3;
+    c.adapter.alpha = 6;
+    change(c);
+    cases.push_back(c);
+  };
+  add("qwen3", [](Case&) {});
+  add("qwen2, tied, rsLoRA", [](Case& c) {
+    c.model.family = "qwen2";
+    c.model.tied = true;
+    c.adapter.rslora = true;
+  });
+  add("llama with biases, llama3 scaling, dropout", [](Case& c) {
+    c.model.family = "llama";
+    c.model.more = {{"attention_bias", true},
+                    {"mlp_bias", true},
+                    {"rope_scaling",
+                     {{"rope_type", "llama3"},
+                      {"factor", 8.0},
+                      {"low_freq_factor", 1.0},
+                      {"high_freq_factor", 4.0},
+                      {"original_max_position_embeddings", 16}}}};
+    c.dropout = true;
+    c.adapter.dropout = 0.3;
+  });
+  add("smollm3 with a layer without rotation, yarn, recomputed, dropout", [](Case& c) {
+    c.model.family = "smollm3";
+    c.model.more = {
+        {"no_rope_layers", {1, 0}},
+        {"rope_parameters",
+         {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32}, {"rope_theta", 1e4}}}};
+    c.recompute = 2;
+    c.dropout = true;
+    c.adapter.dropout = 0.2;
+  });
+  add("qwen3, one layer recomputed, ranks and alphas of their own", [](Case& c) {
+    c.recompute = 1;
+    c.adapter.rank_pattern = {{"q_proj", 2}, {"layers.1.mlp.down_proj", 5}};
+    c.adapter.alpha_pattern = {{"v_proj", 1.5}};
+  });
+  for (const char* target : {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"})
+    add(target, [&](Case& c) { c.adapter.targets = {target}; });
+  add("only the upper layer", [](Case& c) { c.adapter.layers = {1}; });
+  return cases;
+}
+
+}  // namespace
+
+TEST_CASE("decoder: every adapter gradient equals the complex-step derivative") {
+  for (const Case& c : all_cases()) {
+    CAPTURE(c.name);
+    const TempFolder folder;
+    write_random_model(folder.path(), c.model);
+    const Rows rows(c.model.vocabulary);
+    Subject<double> real(folder.path(), c, rows);
+    Subject<Complex> complex(folder.path(), c, rows);
+    REQUIRE(real.params.size() == complex.params.size());
+    const double loss = real.loss();
+    CHECK(std::abs(loss - written_out_loss(complex).real()) <= 1e-13 * loss);
+    for (std::size_t p = 0; p < real.params.size(); ++p) {
+      CAPTURE(real.params[p].name);
+      const auto expected = complex_step(elements(complex.params[p].value), [&] { return written_out_loss(complex); });
+      CHECK(gradient_error(elements(real.params[p].grad), expected) < 1e-12);
+    }
+  }
+}
+
+TEST_CASE("decoder: every adapter gradient equals the central difference of the training loss") {
+  for (const Case& c : all_cases()) {
+    CAPTURE(c.name);
+    const TempFolder folder;
+    write_random_model(folder.path(), c.model);
+    const Rows rows(c.model.vocabulary);
+    Subject<double> real(folder.path(), c, rows);
+    real.loss();
+    std::vector<std::vector<double>> gradients;
+    for (const auto& param : real.params)
+      gradients.emplace_back(elements(param.grad).begin(), elements(param.grad).end());
+    for (std::size_t p = 0; p < real.params.size(); p += 5) {  // the training loss itself, at a fifth of the parameters
+      CAPTURE(real.params[p].name);
+      const auto expected = central_difference(
+          elements(real.params[p].value), [&] { return real.loss(); }, 2e-4);
+      CHECK(gradient_error(std::span(gradients[p]), expected) < 1e-9);
+    }
+  }
+}
+
+TEST_CASE("decoder: gradients are added to, and zeroed on request") {
+  Case c{"", {}, {}};
+  c.model.dtype = DType::f64;
+  const TempFolder folder;
+  write_random_model(folder.path(), c.model);
+  const Rows rows(c.model.vocabulary);
+  Subject<double> s(folder.path(), c, rows);
+  s.loss();
+  std::vector<std::vector<double>> once;
+  for (const auto& param : s.params) once.emplace_back(elements(param.grad).begin(), elements(param.grad).end());
+  s.loss();
+  for (std::size_t p = 0; p < once.size(); ++p)
+    for (std::size_t i = 0; i < once[p].size(); ++i)
+      CHECK(elements(s.params[p].grad)[i] == doctest::Approx(2 * once[p][i]).epsilon(1e-14));
+  s.decoder.zero_grad(s.dev);
+  for (const auto& param : s.params)
+    for (const double g : elements(param.grad)) CHECK(g == 0);
+}
