@@ -1,0 +1,25 @@
+#pragma once
+
+#include "lora/cpu/activation.hpp"
+#include "lora/cpu/attention.hpp"
+#include "lora/cpu/device.hpp"
+#include "lora/cpu/elementwise.hpp"
+#include "lora/cpu/embedding.hpp"
+#include "lora/cpu/gemm.hpp"
+#include "lora/cpu/loss.hpp"
+#include "lora/cpu/norm.hpp"
+#include "lora/cpu/optimizer.hpp"
+#include "lora/cpu/quantize.hpp"
+#include "lora/cpu/reduce.hpp"
+#include "lora/cpu/rope.hpp"
+#include "lora/kernel/complete.hpp"
+
+namespace lora::cpu {
+
+static_assert(kernel::Complete<Device, float>);
+static_assert(kernel::Complete<Device, bf16>);
+// Only gradient checks compute in these.
+static_assert(kernel::Complete<Device, double>);
+static_assert(kernel::Complete<Device, std::complex<double>>);
+
+}  // namespace lora::cpu

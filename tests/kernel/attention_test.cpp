@@ -1,0 +1,272 @@
+#include "lora/cpu/attention.hpp"
+
+#include <doctest/doctest.h>
+
+#include "support/gradcheck.hpp"
+#include "support/matrix.hpp"
+#include "support/oracle.hpp"
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+using kernel::AttentionShape;
+using kernel::Segment;
+using D = cpu::Device;
+
+struct Case {
+  Index heads, kv_heads, width;
+  std::vector<Index> queries, extra_keys;  ///< per segment
+  Index padding;
+};
+
+const std::vector<Case> square = {
+    {1, 1, 1, {1}, {}, 0},         {1, 1, 2, {}, {}, 0},         {2, 1, 3, {0, 5, 0, 2}, {}, 1},
+    {4, 2, 8, {63, 1, 66}, {}, 3}, {9, 3, 16, {70, 3}, {}, 0},   {2, 2, 17, {129}, {}, 2},
+    {6, 1, 40, {33, 64}, {}, 2},   {7, 1, 64, {130, 28}, {}, 4}, {1, 1, 66, {200}, {}, 0},
+    {200, 100, 4, {3}, {}, 0},     {210, 1, 2, {2}, {}, 0},
+};
+const std::vector<Case> cached = {
+    {4, 2, 16, {1, 1, 1}, {0, 63, 200}, 0},
+    {3, 3, 7, {1, 5}, {64, 70}, 3},
+    {6, 2, 32, {70, 0}, {1, 4}, 2},
+};
+
+std::vector<Segment> segments_of(const std::vector<Index>& sizes, const std::vector<Index>& extra = {}) {
+  std::vector<Segment> segments;
+  Index row = 0;
+  for (std::size_t b = 0; b < sizes.size(); ++b) {
+    const Index size = sizes[b] + (extra.empty() ? 0 : extra[b]);
+    segments.push_back({row, row + size});
+    row += size;
+  }
+  return segments;
+}
+
+Index rows_of(const std::vector<Segment>& segments) { return segments.empty() ? 0 : segments.back().end; }
+
+AttentionShape shape_of(const Case& c) {
+  return {c.heads, c.kv_heads, c.width, 1 / std::sqrt(static_cast<double>(c.width))};
+}
+
+template <class T>
+std::vector<double> doubles(const std::vector<T>& values) {
+  std::vector<double> result;
+  for (const T& value : values) result.push_back(real(value));
+  return result;
+}
+
+/// Operands, results and gradients of one case.
+template <class T>
+struct Run {
+  std::vector<Segment> queries, keys;
+  Matrix<D, T> q, k, v, dout, out, dq, dk, dv;
+  kernel::AttentionSaved<D, T> saved;
+  AttentionShape shape;
+  D& dev;
+
+  Run(D& device, const Case& c, double size = 2, Index unused_rows = 0)
+      : queries(segments_of(c.queries)),
+        keys(segments_of(c.queries, c.extra_keys)),
+        q(device, rows_of(queries) + unused_rows, c.heads * c.width,
+          values(queries, unused_rows, c.heads * c.width, 1, size), c.padding),
+        k(device, rows_of(keys) + unused_rows, c.kv_heads * c.width,
+          values(keys, unused_rows, c.kv_heads * c.width, 2, size), c.padding),
+        v(device, rows_of(keys) + unused_rows, c.kv_heads * c.width,
+          values(keys, unused_rows, c.kv_heads * c.width, 3, 1), c.padding),
+        dout(device, rows_of(queries) + unused_rows, c.heads * c.width, 4, c.padding),
+        out(device, rows_of(queries) + unused_rows, c.heads * c.width, 5, c.padding),
+        dq(device, rows_of(queries) + unused_rows, c.heads * c.width, 6, c.padding),
+        dk(device, rows_of(keys) + unused_rows, c.kv_heads * c.width, 7, c.padding),
+        dv(device, rows_of(keys) + unused_rows, c.kv_heads * c.width, 8, c.padding),
+        saved(kernel::save_attention<T>(device, rows_of(queries) + unused_rows, c.heads)),
+        shape(shape_of(c)),
+        dev(device) {}
+
+  static std::vector<T> values(const std::vector<Segment>& segments, Index unused, Index cols, std::uint64_t key,
+                               double size) {
+    return random_values<T>((rows_of(segments) + unused) * cols, key, -size, size);
+  }
+  void forward() { kernel::attention<D, T>(dev, shape, q.in(), k.in(), v.in(), queries, keys, out.view(), &saved); }
+  void backward() {
+    kernel::attention_backward<D, T>(dev, shape, q.in(), k.in(), v.in(), out.in(), queries, saved, dout.in(), dq.view(),
+                                     dk.view(), dv.view());
+  }
+};
+
+template <class T>
+void check_case(D& dev, const Case& c, bool gradients) {
+  CAPTURE(c.heads);
+  CAPTURE(c.width);
+  const std::size_t mark = dev.arena().mark();
+  {
+    Run<T> run(dev, c);
+    run.forward();
+    const auto q = doubles(run.q.host()), k = doubles(run.k.host()), v = doubles(run.v.host());
+    oracle::Attention expected(run.shape, run.q.view().rows(), run.k.view().rows(), q, k, v, run.queries, run.keys,
+                               roundoff<Accum<T>>, roundoff<T>);
+    check_near(run.out.host(), expected.out.value, expected.out.bound);
+    if (gradients) {
+      run.backward();
+      expected.backward(doubles(run.dout.host()));
+      check_near(run.dq.host(), expected.dq.value, expected.dq.bound);
+      check_near(run.dk.host(), expected.dk.value, expected.dk.bound);
+      check_near(run.dv.host(), expected.dv.value, expected.dv.bound);
+    }
+  }
+  dev.arena().release(mark);
+}
+
+}  // namespace
+
+TEST_CASE("attention: output and gradients equal naive loops, ragged and grouped") {
+  each_type([]<class T>() {
+    for (const int threads : {1, 2, 3}) {
+      D dev(threads);
+      for (const Case& c : square) check_case<T>(dev, c, true);
+    }
+  });
+}
+
+TEST_CASE("attention: queries at the end of longer keys") {
+  each_type([]<class T>() {
+    D dev(2);
+    for (const Case& c : cached) check_case<T>(dev, c, false);
+  });
+}
+
+TEST_CASE("attention: scores far apart neither overflow nor vanish") {
+  each_type([]<class T>() {
+    D dev(1);
+    const Case c{2, 1, 16, {90}, {}, 0};
+    Run<T> run(dev, c, 40);
+    run.forward();
+    run.backward();
+    for (const auto& values : {run.out.host(), run.dq.host(), run.dk.host(), run.dv.host()})
+      for (const T& value : values) REQUIRE(std::isfinite(real(value)));
+    const auto v = run.v.host(), out = run.out.host();
+    for (std::size_t j = 0; j < 16; ++j)
+      CHECK(real(out[j]) == doctest::Approx(real(v[j])));  // the first row sees one key
+  });
+}
+
+TEST_CASE("attention: bits depend neither on threads nor on the other segments") {
+  each_type([]<class T>() {
+    const Case together{6, 2, 24, {150, 0, 67, 1}, {}, 0};
+    const auto run_with = [&](int threads, const Case& c) {
+      D dev(threads);
+      Run<T> run(dev, c);
+      run.forward();
+      run.backward();
+      return std::vector{run.out.host(), run.dq.host(), run.dk.host(), run.dv.host()};
+    };
+    const auto one = run_with(1, together);
+    for (const int threads : {2, 3, 7}) {
+      const auto more = run_with(threads, together);
+      for (std::size_t i = 0; i < one.size(); ++i) check_same_bits(one[i], more[i]);
+    }
+    Case first = together;
+    first.queries = {150};
+    const auto alone = run_with(5, first);  // in two passes: one segment for five threads
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      auto part = one[i];
+      part.resize(alone[i].size());
+      check_same_bits(part, alone[i]);
+    }
+  });
+}
+
+TEST_CASE("attention: gradients may take the memory of their operands") {
+  each_type([]<class T>() {
+    const Case c{4, 2, 10, {70, 9}, {}, 0};
+    for (const int threads : {1, 5}) {
+      D dev(threads);
+      Run<T> apart(dev, c), shared(dev, c);
+      apart.forward();
+      apart.backward();
+      shared.forward();
+      kernel::attention_backward<D, T>(dev, shared.shape, shared.q.in(), shared.k.in(), shared.v.in(), shared.out.in(),
+                                       shared.queries, shared.saved, shared.dout.in(), shared.q.view(), shared.k.view(),
+                                       shared.v.view());
+      check_same_bits(shared.q.host(), apart.dq.host());
+      check_same_bits(shared.k.host(), apart.dk.host());
+      check_same_bits(shared.v.host(), apart.dv.host());
+      Run<T> over_out(dev, c), over_dout(dev, c);
+      over_out.forward();
+      kernel::attention_backward<D, T>(dev, over_out.shape, over_out.q.in(), over_out.k.in(), over_out.v.in(),
+                                       over_out.out.in(), over_out.queries, over_out.saved, over_out.dout.in(),
+                                       over_out.out.view(), over_out.dk.view(), over_out.dv.view());
+      check_same_bits(over_out.out.host(), apart.dq.host());
+      over_dout.forward();
+      kernel::attention_backward<D, T>(dev, over_dout.shape, over_dout.q.in(), over_dout.k.in(), over_dout.v.in(),
+                                       over_dout.out.in(), over_dout.queries, over_dout.saved, over_dout.dout.in(),
+                                       over_dout.dout.view(), over_dout.dk.view(), over_dout.dv.view());
+      check_same_bits(over_dout.dout.host(), apart.dq.host());
+    }
+  });
+}
+
+TEST_CASE("attention: rows of no segment stay untouched, and nothing need be saved") {
+  D dev(2);
+  const Case c{2, 1, 8, {5, 4}, {}, 0};
+  Run<float> run(dev, c, 2, 3), again(dev, c, 2, 3);
+  const auto before = run.out.host(), dq = run.dq.host(), dk = run.dk.host();
+  run.forward();
+  run.backward();
+  const auto check_tail = [](const std::vector<float>& a, const std::vector<float>& b, std::size_t from) {
+    for (std::size_t i = from; i < a.size(); ++i) REQUIRE(a[i] == b[i]);
+  };
+  check_tail(run.out.host(), before, 9 * 16);
+  check_tail(run.dq.host(), dq, 9 * 16);
+  check_tail(run.dk.host(), dk, 9 * 8);
+  kernel::attention<D, float>(dev, again.shape, again.q.in(), again.k.in(), again.v.in(), again.queries, again.keys,
+                              again.out.view(), nullptr);
+  check_same_bits(again.out.host(), run.out.host());
+}
+
+TEST_CASE("attention: memory grows linearly with the longest segment") {
+  const auto peak = [](Index length) {
+    D dev(2);
+    Run<float> run(dev, Case{1, 1, 2, {length}, {}, 0});
+    run.forward();
+    run.backward();
+    return static_cast<double>(dev.arena().peak_scratch());
+  };
+  CHECK(peak(1024) - peak(512) < 1.2 * (peak(512) - peak(0)) + 600.0 * 1024);
+  CHECK(peak(1024) < 512.0 * 1024 * sizeof(float));
+}
+
+TEST_CASE("attention: gradients equal complex steps") {
+  using Z = std::complex<double>;
+  const Case c{4, 2, 3, {66, 5}, {}, 0};
+  D dev(2);
+  Run<double> run(dev, c, 1);
+  run.forward();
+  run.backward();
+  Run<Z> stepped(dev, c, 1);
+  for (auto [to, from] :
+       {std::pair{&stepped.q, &run.q}, std::pair{&stepped.k, &run.k}, std::pair{&stepped.v, &run.v}}) {
+    const auto values = from->host();
+    copy_from_host<D, Z>(dev, std::vector<Z>(values.begin(), values.end()), to->view());
+  }
+  const auto dout = run.dout.host();
+  const auto loss = [&] {
+    stepped.forward();
+    Z sum = 0;
+    const auto out = elements(stepped.out.view());
+    for (std::size_t i = 0; i < out.size(); ++i) sum += out[i] * dout[i];
+    return sum;
+  };
+  // Every element would take minutes: some of each operand, from both segments and both tiles of keys.
+  for (auto [x, gradient] :
+       {std::pair{&stepped.q, &run.dq}, std::pair{&stepped.k, &run.dk}, std::pair{&stepped.v, &run.dv}}) {
+    const auto all = elements(x->view());
+    const auto exact = gradient->host();
+    std::vector<double> actual, expected;
+    for (std::size_t i = 1; i < all.size(); i += 23) {
+      expected.push_back(complex_step(all.subspan(i, 1), loss)[0]);
+      actual.push_back(exact[i]);
+    }
+    CHECK(gradient_error(std::span<double>(actual), expected) < 1e-12);
+  }
+}

@@ -1,0 +1,179 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "lora/kernel/attention.hpp"
+#include "lora/kernel/gemm.hpp"
+
+/// Kernels as naive loops over doubles, and how far rounding may take a kernel away from them.
+namespace lora::test::oracle {
+
+/// Values and the bounds of their errors.
+struct Bounded {
+  std::vector<double> value;
+  std::vector<double> bound;
+  explicit Bounded(Index count) : value(static_cast<std::size_t>(count)), bound(static_cast<std::size_t>(count)) {}
+};
+
+inline double at(const std::vector<double>& x, Index i) { return x[static_cast<std::size_t>(i)]; }
+inline double& at(std::vector<double>& x, Index i) { return x[static_cast<std::size_t>(i)]; }
+
+/// c + alpha · op(a) op(b) for contiguous operands; an empty c counts as zeros. Sums of K terms formed with roundoff
+/// `u` are off by at most (K + 3) u Σ|a||b|; the result is then rounded once with `u_out`.
+inline Bounded gemm(kernel::Form form, Index m, Index n, Index k, const std::vector<double>& a,
+                    const std::vector<double>& b, double alpha, const std::vector<double>& c, double u, double u_out) {
+  Bounded result(m * n);
+  for (Index i = 0; i < m; ++i)
+    for (Index j = 0; j < n; ++j) {
+      double sum = 0, size = 0;
+      for (Index p = 0; p < k; ++p) {
+        const double term = at(a, form == kernel::Form::tn ? p * m + i : i * k + p) *
+                            at(b, form == kernel::Form::nt ? j * k + p : p * n + j);
+        sum += term;
+        size += std::fabs(term);
+      }
+      const double before = c.empty() ? 0 : at(c, i * n + j);
+      at(result.value, i * n + j) = before + alpha * sum;
+      at(result.bound, i * n + j) = static_cast<double>(k + 3) * u * std::fabs(alpha) * size +
+                                    2 * (u + u_out) * (std::fabs(before) + std::fabs(alpha * sum));
+    }
+  return result;
+}
+
+/// Attention and its gradients. `u` is the roundoff of sums, `u_t` that of stored values and of probabilities.
+class Attention {
+ public:
+  using Segments = std::span<const kernel::Segment>;
+
+  Attention(const kernel::AttentionShape& shape, Index rows, Index key_rows, const std::vector<double>& q,
+            const std::vector<double>& k, const std::vector<double>& v, Segments queries, Segments keys, double u,
+            double u_t)
+      : out(rows * shape.heads * shape.width),
+        dq(rows * shape.heads * shape.width),
+        dk(key_rows * shape.kv_heads * shape.width),
+        dv(key_rows * shape.kv_heads * shape.width),
+        s_(shape),
+        q_(q),
+        k_(k),
+        v_(v),
+        queries_(queries),
+        keys_(keys),
+        u_(u),
+        u_t_(u_t) {
+    each_row([&](Index i, Index h, Index first, Index count) {
+      const Row row = probabilities(i, h, first, count);
+      for (Index c = 0; c < s_.width; ++c) {
+        double sum = 0, size = 0;
+        for (Index j = 0; j < count; ++j) {
+          sum += at(row.p, j) * at(v_, key_at(first + j, h, c));
+          size += at(row.p, j) * std::fabs(at(v_, key_at(first + j, h, c)));
+        }
+        at(out.value, query_at(i, h, c)) = sum;
+        at(out.bound, query_at(i, h, c)) =
+            size * (row.error + 2 * u_t_ + static_cast<double>(count) * u_) + u_t_ * size;
+      }
+    });
+  }
+
+  /// Fills dq, dk, dv from the gradient of out, where the kernel read its own out, off by no more than out.bound.
+  void backward(const std::vector<double>& dout) {
+    const double depth = static_cast<double>(s_.width + 3);
+    each_row([&](Index i, Index h, Index first, Index count) {
+      const Row row = probabilities(i, h, first, count);
+      double delta = 0, delta_error = 0;
+      for (Index c = 0; c < s_.width; ++c) {
+        const double g = at(dout, query_at(i, h, c));
+        delta += g * at(out.value, query_at(i, h, c));
+        delta_error += std::fabs(g) *
+                       (at(out.bound, query_at(i, h, c)) + depth * u_ * std::fabs(at(out.value, query_at(i, h, c))));
+      }
+      for (Index j = 0; j < count; ++j) {
+        double dp = 0, dp_size = 0;
+        for (Index c = 0; c < s_.width; ++c) {
+          const double term = at(dout, query_at(i, h, c)) * at(v_, key_at(first + j, h, c));
+          dp += term;
+          dp_size += std::fabs(term);
+        }
+        const double p = at(row.p, j), ds = s_.scale * p * (dp - delta);
+        const double ds_error =
+            std::fabs(s_.scale) * p *
+                (depth * u_ * dp_size + delta_error + (row.error + 4 * u_) * (std::fabs(dp) + std::fabs(delta))) +
+            u_t_ * std::fabs(ds);
+        // Sums over rows and heads of one key: no more than all rows.
+        const double terms = static_cast<double>(q_.size()) / static_cast<double>(s_.width) * u_;
+        for (Index c = 0; c < s_.width; ++c) {
+          const Index to_q = query_at(i, h, c), to_k = key_at(first + j, h, c);
+          const double key = at(k_, to_k), query = at(q_, to_q), g = at(dout, to_q);
+          add(dq, to_q, ds * key, ds_error * std::fabs(key) + terms * std::fabs(ds * key));
+          add(dk, to_k, ds * query, ds_error * std::fabs(query) + terms * std::fabs(ds * query));
+          add(dv, to_k, p * g, p * std::fabs(g) * (row.error + u_t_ + terms));
+        }
+      }
+    });
+    for (Bounded* gradient : {&dq, &dk, &dv})
+      for (std::size_t i = 0; i < gradient->value.size(); ++i)
+        gradient->bound[i] += 2 * u_t_ * std::fabs(gradient->value[i]) + 1e-300;
+  }
+
+  Bounded out, dq, dk, dv;
+
+ private:
+  struct Row {
+    std::vector<double> p;
+    double error = 0;  ///< relative, of each p
+  };
+
+  Index query_at(Index row, Index head, Index c) const { return (row * s_.heads + head) * s_.width + c; }
+  Index key_at(Index row, Index head, Index c) const {
+    return (row * s_.kv_heads + head / (s_.heads / s_.kv_heads)) * s_.width + c;
+  }
+  static void add(Bounded& to, Index i, double value, double bound) {
+    at(to.value, i) += value;
+    at(to.bound, i) += bound;
+  }
+
+  /// body(row of q, head, its first row of k, how many it sees)
+  template <class Body>
+  void each_row(const Body& body) const {
+    for (std::size_t b = 0; b < queries_.size(); ++b)
+      for (Index i = 0; i < queries_[b].size(); ++i)
+        for (Index h = 0; h < s_.heads; ++h)
+          body(queries_[b].begin + i, h, keys_[b].begin, keys_[b].size() - queries_[b].size() + i + 1);
+  }
+
+  Row probabilities(Index i, Index h, Index first, Index count) const {
+    Row row;
+    std::vector<double> scores;
+    double top = -INFINITY, error = 0, sum = 0;
+    for (Index j = 0; j < count; ++j) {
+      double score = 0, size = 0;
+      for (Index c = 0; c < s_.width; ++c) {
+        const double term = at(q_, query_at(i, h, c)) * at(k_, key_at(first + j, h, c)) * s_.scale;
+        score += term;
+        size += std::fabs(term);
+      }
+      scores.push_back(score);
+      top = std::max(top, score);
+      error = std::max(error, static_cast<double>(s_.width + 4) * u_ * size);
+    }
+    for (double& score : scores) {
+      score = std::exp(score - top);
+      sum += score;
+    }
+    for (double& score : scores) score /= sum;
+    row.p = std::move(scores);
+    // Scores and their log-sum are off by `error` each; the exponential, the sum and the quotient add their own.
+    row.error = 2 * error + (static_cast<double>(count) + 8 + std::fabs(top)) * u_;
+    return row;
+  }
+
+  kernel::AttentionShape s_;
+  const std::vector<double>&q_, &k_, &v_;
+  Segments queries_, keys_;
+  double u_, u_t_;
+};
+
+}  // namespace lora::test::oracle
