@@ -2,31 +2,22 @@
 
 #include <doctest/doctest.h>
 
-#include <fstream>
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
 #include <string>
 #include <vector>
 
+#include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
+#include "lora/io/unicode.hpp"
+#include "support/template_fixtures.hpp"
 
 using namespace lora;
 using data::ChatTemplate;
 using data::Message;
-using data::RenderOptions;
 
 namespace {
-
-const std::string folder = LORA_TEST_DATA "/templates/";
-
-std::vector<io::Json> lines_of(const std::string& path) {
-  std::ifstream file(path);
-  REQUIRE_MESSAGE(file.good(), path);
-  std::vector<io::Json> values;
-  for (std::string line; std::getline(file, line);)
-    values.push_back(io::parse_json(line, path, false, static_cast<Index>(values.size()) + 1));
-  return values;
-}
-
-std::string text_of(const std::string& path) { return io::read_file(path); }
 
 std::string message_of(auto&& call) {
   try {
@@ -39,20 +30,15 @@ std::string message_of(auto&& call) {
 
 void check_against_reference(const std::string& file, const std::string& name) {
   const auto chat = ChatTemplate::named(name);
-  const auto records = lines_of(folder + "conversations.jsonl");
-  const auto expected = lines_of(folder + file + ".jsonl");
+  const auto records = test::template_lines("conversations");
+  const auto expected = test::template_lines(file);
   REQUIRE(records.size() == 500);
   REQUIRE(expected.size() == records.size());
   Index spans = 0;
   for (std::size_t i = 0; i < records.size(); ++i) {
     CAPTURE(i);
-    std::vector<Message> messages;
-    for (const auto& turn : records[i]["messages"]) {
-      messages.push_back({turn["role"], turn["content"]});
-      const bool thinks = name == "qwen3" || name == "qwen3_thinking_2507";
-      if (thinks && turn.contains("reasoning_content")) messages.back().reasoning = turn["reasoning_content"];
-    }
-    const RenderOptions options{records[i]["add_generation_prompt"], records[i]["enable_thinking"], records[i]["date"]};
+    const auto messages = test::template_messages(records[i], name);
+    const auto options = test::template_options(records[i]);
     if (expected[i].contains("refused")) {
       CHECK_THROWS_AS(chat.render(messages, options), FormatError);
       continue;
@@ -101,7 +87,7 @@ TEST_CASE("chat_template: llama3_2 equals the reference") { check_against_refere
 TEST_CASE("chat_template: a model's own text is recognised, white space aside") {
   for (const std::string name : {"smollm2", "qwen2_5", "qwen3"}) {
     CAPTURE(name);
-    const std::string text = text_of(folder + name + ".jinja");
+    const std::string text = io::read_file(test::template_data(name + ".jinja"));
     CHECK(ChatTemplate::recognised(text).name() == name);
     CHECK(ChatTemplate::recognised("\n " + text + "\r\n").name() == name);
     std::string indented;
@@ -111,7 +97,7 @@ TEST_CASE("chat_template: a model's own text is recognised, white space aside") 
 }
 
 TEST_CASE("chat_template: a text with one letter changed is an error that lists the choices") {
-  std::string text = text_of(folder + "qwen3.jinja");
+  std::string text = io::read_file(test::template_data("qwen3.jinja"));
   text[text.find("assistant")] = 'A';
   const auto message = message_of([&] { ChatTemplate::recognised(text); });
   CHECK(message.find("set template to one of qwen2, qwen2_5") != message.npos);
@@ -184,4 +170,23 @@ TEST_CASE("chat_template: dates are written as the template has them, and must b
   CHECK(ChatTemplate::named("smollm3").prints_today());
   CHECK_FALSE(ChatTemplate::named("llama3_1").prints_today());
   CHECK_FALSE(ChatTemplate::named("qwen3").prints_today());
+}
+
+TEST_CASE("chat_template: Llama 3 strips what Python's str.strip does, and nothing else") {
+  // every code point below U+3100 for which str.isspace() is true
+  const int white[] = {0x9,    0xA,    0xB,    0xC,    0xD,    0x1C,   0x1D,   0x1E,   0x1F,   0x20,
+                       0x85,   0xA0,   0x1680, 0x2000, 0x2001, 0x2002, 0x2003, 0x2004, 0x2005, 0x2006,
+                       0x2007, 0x2008, 0x2009, 0x200A, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000};
+  std::size_t found = 0;
+  for (int code = 1; code < 0x3100; ++code) {
+    CAPTURE(code);
+    std::string text;
+    io::unicode::append_utf8(text, static_cast<char32_t>(code));
+    const bool stripped = data::detail::strip(text + "a b" + text) == "a b";
+    CHECK((stripped || data::detail::strip(text + "a b" + text) == text + "a b" + text));
+    CHECK(stripped == (std::find(std::begin(white), std::end(white), code) != std::end(white)));
+    found += stripped;
+  }
+  CHECK(found == std::size(white));
+  CHECK(data::detail::strip(" \n\u00a0 ").empty());
 }

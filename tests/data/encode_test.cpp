@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "lora/io/json.hpp"
+#include "support/template_fixtures.hpp"
+#include "support/tokenizer_files.hpp"
 
 using namespace lora;
 using data::ChatTemplate;
@@ -73,6 +75,30 @@ Encoder encoder(const char* name, EncodeOptions options = {}) {
 std::string marked(const Example& example) { return data::preview(example, &byte_tokenizer()); }
 
 }  // namespace
+
+TEST_CASE("encode: ids and labels of real models equal the reference") {
+  const auto conversations = test::template_lines("conversations");
+  for (const std::string name : {"smollm2", "qwen2_5", "qwen3"}) {
+    CAPTURE(name);
+    const auto tokenizer = io::Tokenizer::from_json(test::tokenizer_json(name), name);
+    const auto expected = test::template_lines(name + ".labels");
+    CHECK(expected.size() > 200);
+    for (const io::Json& line : expected) {
+      const io::Json& conversation = conversations[line["conversation"].get<std::size_t>()];
+      CAPTURE(io::to_text(conversation, -1));
+      EncodeOptions options;
+      options.render = test::template_options(conversation);
+      const Encoder encode(&tokenizer, ChatTemplate::named(name), options);
+      const auto example = encode(talk(test::template_messages(conversation, name)));
+      const Ids ids = line["ids"];
+      CHECK(example.tokens == ids);
+      Ids labels(ids.size(), -100);
+      for (const io::Json& run : line["labelled"])
+        for (std::size_t i = run[0]; i < run[1].get<std::size_t>(); ++i) labels[i] = ids[i];
+      CHECK(example.labels == labels);
+    }
+  }
+}
 
 TEST_CASE("encode: answers and their end-of-turn tokens are labelled, and nothing follows the last") {
   const auto example =

@@ -1,22 +1,27 @@
 #!/usr/bin/env python3
 """Renders random conversations with transformers, for tests/data/chat_template_test.cpp to compare with.
 
-  chat_templates.py TEMPLATES [OUT]
+  chat_templates.py TEMPLATES TOKENIZERS [OUT]
 
 TEMPLATES is a folder of Jinja texts as the models carry them, NAME.jinja for each name of the table in
-include/lora/data/chat_template.hpp; a second revision of a text is NAME_v2.jinja. OUT is tests/data/templates.
-Needs transformers. The table's hashes are printed.
+include/lora/data/chat_template.hpp; a second revision of a text is NAME_v2.jinja. TOKENIZERS is a folder with
+NAME/tokenizer.json for smollm2, qwen2_5 and qwen3. OUT is tests/data/templates. Needs transformers and tokenizers. The
+table's hashes are printed.
 
-Written: conversations.jsonl, with the options of each, and NAME.jsonl, a line for each conversation: length and hash of
-the rendering, the answers' bytes, for the first ones the text itself. An answer begins where the text ends that the
-template gives for the turns before with a generation prompt, or after an empty think block.
+Written, packed by zlib: conversations.jsonl, with the options of each, and NAME.jsonl, a line for each conversation:
+length and hash of the rendering, the answers' bytes, for the first ones the text itself. An answer begins where the
+text ends that the template gives for the turns before with a generation prompt, or after an empty think block.
+NAME.labels.jsonl: for conversations that end with an answer the token ids up to its end, and first and past-the-last
+token of each labelled run.
 """
 import datetime
 import json
 import os
 import random
 import sys
+import zlib
 
+import tokenizers
 import transformers
 from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -120,38 +125,60 @@ def answers(text, name, record, whole):
     return spans
 
 
+def labelled_runs(begins, spans):
+    """Runs of tokens that begin inside an answer."""
+    runs = []
+    for begin, end in spans:
+        inside = [i for i, at in enumerate(begins) if begin <= at < end]
+        runs.append([inside[0], inside[-1] + 1])
+    return runs
+
+
+def write(folder, name, lines):
+    text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
+    with open(os.path.join(folder, name + ".z"), "wb") as file:
+        file.write(zlib.compress(text.encode(), 9))
+
+
 def main():
-    folder = sys.argv[1]
-    out = sys.argv[2] if len(sys.argv) > 2 else os.path.join(os.path.dirname(__file__), "..", "data", "templates")
+    folder, tokenizer_folder = sys.argv[1:3]
+    out = sys.argv[3] if len(sys.argv) > 3 else os.path.join(os.path.dirname(__file__), "..", "data", "templates")
     rng = random.Random(5)
     records = [conversation(rng) for _ in range(COUNT)]
-    with open(os.path.join(out, "conversations.jsonl"), "w", encoding="utf-8") as file:
-        for record in records:
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
-    print("transformers", transformers.__version__)
+    write(out, "conversations.jsonl", records)
+    print("transformers", transformers.__version__, "tokenizers", tokenizers.__version__)
     for path in sorted(os.listdir(folder)):
         name = path[:-len(".jinja")]
         text = open(os.path.join(folder, path), encoding="utf-8").read()
+        tokenizer_file = os.path.join(tokenizer_folder, name, "tokenizer.json")
+        tokenizer = tokenizers.Tokenizer.from_file(tokenizer_file) if os.path.exists(tokenizer_file) else None
+        renderings, labels = [], []
+        for i, record in enumerate(records):
+            if name not in THINKING:  # the other templates know no reasoning apart from the content
+                record = dict(record, messages=[{k: m[k] for k in ("role", "content")} for m in record["messages"]])
+            if refused(name, record["messages"]):
+                renderings.append({"refused": True})
+                continue
+            whole = render(text, name, record, record["messages"], record["add_generation_prompt"],
+                           record["enable_thinking"])
+            line = {"bytes": len(whole.encode()), "hash": f"{fnv(whole.encode()):016x}"}
+            spans = answers(text, name, record, whole)
+            if spans is not None:
+                line["answers"] = spans
+            if i < SHOWN:
+                line["text"] = whole
+            renderings.append(line)
+            if tokenizer and spans and record["messages"][-1]["role"] == "assistant":
+                encoding = tokenizer.encode(whole, add_special_tokens=False)
+                begins = [len(whole[:begin].encode()) for begin, _ in encoding.offsets]
+                runs = labelled_runs(begins, spans)
+                labels.append({"conversation": i, "ids": encoding.ids[:runs[-1][1]], "labelled": runs})
+        write(out, name + ".jsonl", renderings)
+        if labels:
+            write(out, name + ".labels.jsonl", labels)
         normalised = " ".join(text.split()).encode()
-        compared = 0
-        with open(os.path.join(out, name + ".jsonl"), "w", encoding="utf-8") as file:
-            for i, record in enumerate(records):
-                if name not in THINKING:  # the other templates know no reasoning apart from the content
-                    record = dict(record, messages=[{k: m[k] for k in ("role", "content")} for m in record["messages"]])
-                line = {"refused": True}
-                if not refused(name, record["messages"]):
-                    whole = render(text, name, record, record["messages"], record["add_generation_prompt"],
-                                   record["enable_thinking"])
-                    data = whole.encode()
-                    line = {"bytes": len(data), "hash": f"{fnv(data):016x}"}
-                    spans = answers(text, name, record, whole)
-                    if spans is not None:
-                        line["answers"] = spans
-                        compared += 1
-                    if i < SHOWN:
-                        line["text"] = whole
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        print(f"{{0x{fnv(normalised):016X}u, {len(normalised)}, \"{name}\"}}  answers of {compared}")
+        compared = sum("answers" in line for line in renderings)
+        print(f"{{0x{fnv(normalised):016X}u, {len(normalised)}, \"{name}\"}}  answers of {compared}, ids of {len(labels)}")
 
 
 if __name__ == "__main__":
