@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import random
+import sys
 
 CITIES = ("Oslo Rome Paris Madrid London Berlin Vienna Dublin Prague Warsaw Athens Lisbon Boston Chicago Denver Dallas "
           "Miami Seattle Tokyo Sydney Delhi Cairo Moscow Toronto Montreal Houston Atlanta Phoenix").split()
@@ -226,17 +227,26 @@ def make_records(rng, count, used):
 
 
 def main():
+    here = os.path.dirname(os.path.abspath(__file__))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=2024)
     parser.add_argument("--train", type=int, default=804, help="records of the training part")
     parser.add_argument("--test", type=int, default=60, help="records of the held-back part")
-    parser.add_argument("--out", default=os.path.dirname(os.path.abspath(__file__)), help="folder to write to")
+    parser.add_argument("--out", default=here, help="folder to write to")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the files there differ")
     options = parser.parse_args()
     rng, used = random.Random(options.seed), set()
     for part, count in (("test", options.test), ("train", options.train)):
-        with open(os.path.join(options.out, f"topology_{part}.json"), "w", encoding="utf-8") as file:
-            lines = (json.dumps(record, ensure_ascii=False) for record in make_records(rng, count, used))
-            file.write("[\n" + ",\n".join(lines) + "\n]\n")
+        lines = (json.dumps(record, ensure_ascii=False) for record in make_records(rng, count, used))
+        text = "[\n" + ",\n".join(lines) + "\n]\n"
+        path = os.path.join(options.out, f"topology_{part}.json")
+        if options.check:
+            with open(path, encoding="utf-8") as file:
+                if file.read() != text:
+                    sys.exit(f"{path} is not what this script writes")
+        else:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
 
 
 if __name__ == "__main__":

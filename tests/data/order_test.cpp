@@ -91,7 +91,8 @@ TEST_CASE("order: steps cover each epoch, and its last step takes what is left")
 }
 
 TEST_CASE("order: records held back are few enough, never trained on, and chosen by the seed") {
-  for (const auto& [val_size, held] : {std::pair{0.1, 10}, {0.101, 11}, {0.001, 1}, {7.0, 7}, {1.0, 1}, {0.0, 0}}) {
+  for (const auto& [size, held] : {std::pair{0.1, 10}, {0.101, 11}, {0.001, 1}, {7.0, 7}, {1.0, 1}, {0.0, 0}}) {
+    const double val_size = size;
     CAPTURE(val_size);
     const auto split = data::split_records(100, val_size, 5);
     CHECK(split.held_back.size() == static_cast<std::size_t>(held));
