@@ -328,7 +328,8 @@ TEST_CASE("gguf: extents that cannot be are errors") {
         "x: tensor a: the product of the extents (4611686018427387904) overflows");
   CHECK(message({large, large, 0}, f32) ==
         "x: tensor a: the product of the extents (0, 4294967296, 4294967296) overflows");
-  // fewer bytes than elements: 2^63 values of 18 bytes for 32
+  CHECK(message({0, large, large}, f32) ==
+        "x: tensor a: the product of the extents (4294967296, 4294967296, 0) overflows");
   CHECK(message({large, large / 2}, q4_0) ==
         "x: tensor a: the product of the extents (2147483648, 4294967296) overflows");
   CHECK(message({33, 32}, q8_0) == "x: tensor a has rows of 33 values, but Q8_0 holds them in blocks of 32");

@@ -201,6 +201,8 @@ TEST_CASE("safetensors: extents whose product overflows are an error") {
         "x: tensor t: the product of the extents (4611686018427387904) overflows");
   CHECK(entry_message(R"({"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]})") ==
         "x: tensor t: the product of the extents (4294967296, 4294967296) overflows");
+  CHECK(entry_message(R"({"dtype":"U8","shape":[0,4294967296,4294967296],"data_offsets":[0,0]})") ==
+        "x: tensor t: the product of the extents (0, 4294967296, 4294967296) overflows");
 }
 
 TEST_CASE("safetensors: overlap, holes and rests are errors") {

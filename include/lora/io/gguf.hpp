@@ -298,14 +298,8 @@ class Gguf {
     if (row % block_elements(*dtype) != 0)
       fail<FormatError>(where, " has rows of ", row, " values, but ", lora::name_of(*dtype),
                         " holds them in blocks of ", block_elements(*dtype));
-    Index size = block_bytes(*dtype);
-    bool overflow = __builtin_mul_overflow(size, row / block_elements(*dtype), &size);
-    Index elements = row;
-    for (std::uint32_t axis = 1; axis < rank; ++axis) {
-      overflow |= __builtin_mul_overflow(size, extents[axis], &size);
-      overflow |= __builtin_mul_overflow(elements, extents[axis], &elements);
-    }
-    if (overflow) fail<FormatError>(where, ": the product of the extents ", to_string(tensor.shape), " overflows");
+    if (!detail::checked_bytes(*dtype, tensor.shape))
+      fail<FormatError>(where, ": the product of the extents ", to_string(tensor.shape), " overflows");
     return tensor;
   }
 

@@ -39,16 +39,6 @@ inline std::optional<DType> safetensors_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-/// Bytes of a tensor, or nothing where that does not fit an Index.
-inline std::optional<Index> checked_bytes(DType dtype, const Shape& shape) {
-  Index bytes = block_bytes(dtype);
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    const Index extent = axis == shape.rank() - 1 ? shape[axis] / block_elements(dtype) : shape[axis];
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) return std::nullopt;
-  }
-  return bytes;
-}
-
 /// "a, b, c and 5 more".
 inline std::string listed(const std::vector<std::string>& names) {
   constexpr std::size_t most = 5;

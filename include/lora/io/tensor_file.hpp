@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -20,6 +22,19 @@ struct StoredTensor {
   std::span<const std::byte> bytes;
   std::shared_ptr<const MappedFile> file;
 };
+
+namespace detail {
+
+/// Bytes of a tensor with whole blocks in its rows; nothing if they do not fit an Index. Extents of 0 count as 1 in
+/// that check, so that the product of any of the extents is safe.
+inline std::optional<Index> checked_bytes(DType dtype, const Shape& shape) {
+  Index product = block_bytes(dtype);
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (__builtin_mul_overflow(product, std::max<Index>(shape[axis], 1), &product)) return std::nullopt;
+  return bytes_of(dtype, shape.count());
+}
+
+}  // namespace detail
 
 /// A tensor that is about to be written.
 struct TensorDeclaration {
