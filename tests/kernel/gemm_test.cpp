@@ -1,0 +1,191 @@
+#include "lora/cpu/gemm.hpp"
+
+#include <doctest/doctest.h>
+
+#include "support/matrix.hpp"
+#include "support/oracle.hpp"
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+using cpu::GemmEngine;
+using kernel::Form;
+using D = cpu::Device;
+
+struct Extents {
+  Index m, n, k;
+};
+constexpr Extents shapes[] = {{1, 1, 1},    {3, 5, 7},    {1, 300, 40}, {300, 1, 33},    {17, 16, 1},
+                              {64, 64, 64}, {193, 3, 70}, {5, 385, 64}, {200, 193, 520}, {16, 48, 1100}};
+constexpr Form forms[] = {Form::nt, Form::nn, Form::tn};
+
+/// Those of both engines that this build has.
+std::vector<GemmEngine> engines() {
+  D dev(1);
+  return cpu::gemm_engines(dev);
+}
+
+template <class T>
+std::vector<double> doubles(const std::vector<T>& values) {
+  std::vector<double> result;
+  for (const T& value : values) result.push_back(real(value));
+  return result;
+}
+
+template <class T>
+struct Operands {
+  Matrix<D, T> a, b;
+  Operands(D& dev, Form form, const Extents& e, Index padding)
+      : a(dev, form == Form::tn ? e.k : e.m, form == Form::tn ? e.m : e.k, 1, padding),
+        b(dev, form == Form::nt ? e.n : e.k, form == Form::nt ? e.k : e.n, 2, 2 * padding) {}
+};
+
+template <class T, class Out>
+void check_product(D& dev, Form form, const Extents& e, double alpha, bool accumulate, Index padding) {
+  CAPTURE(static_cast<int>(form));
+  CAPTURE(e.m);
+  CAPTURE(e.n);
+  CAPTURE(e.k);
+  CAPTURE(alpha);
+  CAPTURE(accumulate);
+  Operands<T> x(dev, form, e, padding);
+  Matrix<D, Out> c(dev, e.m, e.n, 3, 3 * padding);
+  const auto before = doubles(c.host());
+  const auto expected = oracle::gemm(form, e.m, e.n, e.k, doubles(x.a.host()), doubles(x.b.host()), alpha,
+                                     accumulate ? before : std::vector<double>(), roundoff<Accum<T>>, roundoff<Out>);
+  kernel::gemm(dev, form, x.a.in(), x.b.in(), c.view(), alpha, accumulate);
+  check_near(c.host(), expected.value, expected.bound);
+}
+
+template <class T, class Out>
+void check_products() {
+  for (const GemmEngine engine : engines())
+    for (const int threads : {1, 2, 3}) {
+      D dev(threads);
+      cpu::gemm_engines(dev) = {engine, GemmEngine::eigen};
+      CAPTURE(static_cast<int>(engine));
+      CAPTURE(threads);
+      for (const Form form : forms)
+        for (const Extents& e : shapes) {
+          const bool accumulate = (e.m + e.n + threads) % 2 == 0;
+          const double alpha = (e.k + threads) % 3 == 0 ? 0.75 : 1;
+          check_product<T, Out>(dev, form, e, alpha, accumulate, (e.n + threads) % 4);
+          if (e.m * e.n * e.k < 100000) check_product<T, Out>(dev, form, e, -2.5, !accumulate, 0);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("gemm: every form equals naive loops, with each engine, on 1, 2 and 3 threads") {
+  SUBCASE("f32") { check_products<float, float>(); }
+  SUBCASE("bf16") { check_products<bf16, bf16>(); }
+  SUBCASE("bf16 into f32") { check_products<bf16, float>(); }
+  SUBCASE("f64") { check_products<double, double>(); }
+}
+
+TEST_CASE("gemm: complex operands are multiplied, never conjugated") {
+  using Z = std::complex<double>;
+  D dev(2);
+  for (const Form form : forms) {
+    const Z i(0, 1), one(1, 0);
+    // (i, 1) · (i, i): i² + i = −1 + i whichever operand is transposed.
+    Matrix<D, Z> a(dev, form == Form::tn ? 2 : 1, form == Form::tn ? 1 : 2, std::vector<Z>{i, one});
+    Matrix<D, Z> b(dev, form == Form::nt ? 1 : 2, form == Form::nt ? 2 : 1, std::vector<Z>{i, i});
+    Matrix<D, Z> c(dev, 1, 1, std::vector<Z>{Z(0, 10)});
+    kernel::gemm(dev, form, a.in(), b.in(), c.view(), 2, true);
+    CHECK(c.host()[0] == Z(-2, 12));
+  }
+}
+
+TEST_CASE("gemm: extents of zero") {
+  each_type([]<class T>() {
+    for (const GemmEngine engine : engines()) {
+      D dev(2);
+      cpu::gemm_engines(dev) = {engine, GemmEngine::eigen};
+      for (const Form form : forms) {
+        check_product<T, T>(dev, form, {3, 4, 0}, 1, false, 1);
+        check_product<T, Accum<T>>(dev, form, {3, 4, 0}, 1, true, 1);
+        check_product<T, T>(dev, form, {0, 4, 5}, 1, false, 0);
+        check_product<T, T>(dev, form, {3, 0, 5}, 1, true, 0);
+      }
+    }
+  });
+}
+
+TEST_CASE("gemm: the same call gives the same bits") {
+  each_type([]<class T>() {
+    for (const GemmEngine engine : engines())
+      for (const int threads : {1, 2, 3}) {
+        const auto once = [&] {
+          D dev(threads);
+          cpu::gemm_engines(dev) = {engine, GemmEngine::eigen};
+          Operands<T> x(dev, Form::nt, {190, 200, 300}, 0);
+          Matrix<D, T> c(dev, 190, 200, 3);
+          kernel::gemm(dev, Form::nt, x.a.in(), x.b.in(), c.view());
+          return c.host();
+        };
+        check_same_bits(once(), once());
+      }
+  });
+}
+
+TEST_CASE("gemm: Eigen's bits do not depend on the number of threads") {
+  each_type([]<class T>() {
+    const auto with = [](int threads) {
+      D dev(threads);
+      cpu::gemm_engines(dev) = {GemmEngine::eigen};
+      Operands<T> x(dev, Form::nn, {390, 200, 300}, 0);
+      Matrix<D, T> c(dev, 390, 200, 3);
+      kernel::gemm(dev, Form::nn, x.a.in(), x.b.in(), c.view());
+      return c.host();
+    };
+    const auto one = with(1);
+    check_same_bits(one, with(2));
+    check_same_bits(one, with(5));
+  });
+}
+
+TEST_CASE("gemm: shapes that do not fit are errors that show both") {
+  D dev(1);
+  Matrix<D, float> a(dev, 4, 8, 1), b(dev, 7, 16, 2), c(dev, 4, 16, 3);
+  CHECK_THROWS_WITH_AS(kernel::gemm(dev, Form::nn, a.in(), b.in(), c.view()),
+                       "[gemm] a is (4, 8) but b is (7, 16); inner extents differ", ShapeError);
+  Matrix<D, float> b8(dev, 8, 16, 2), wide(dev, 4, 17, 3);
+  CHECK_THROWS_AS(kernel::gemm(dev, Form::nn, a.in(), b8.in(), wide.view()), ShapeError);
+}
+
+TEST_CASE("gemm: the list of engines is asked in turn") {
+  D dev(1);
+  cpu::gemm_engines(dev) = {GemmEngine::eigen};
+  CHECK(cpu::gemm_engine<float>(dev) == GemmEngine::eigen);
+  CHECK(cpu::describe_products(dev).substr(0, 5) == "Eigen");
+#if defined(LORA_WITH_ONEDNN)
+  cpu::gemm_engines(dev) = {GemmEngine::onednn, GemmEngine::eigen};
+  CHECK(cpu::gemm_engine<float>(dev) == GemmEngine::onednn);
+  CHECK(cpu::gemm_engine<double>(dev) == GemmEngine::eigen);
+#endif
+  cpu::gemm_engines(dev).clear();
+  CHECK_THROWS_AS(cpu::gemm_engine<float>(dev), DeviceError);
+}
+
+#if defined(LORA_WITH_ONEDNN)
+TEST_CASE("gemm: oneDNN's products are kept per shape, and no more than the bound") {
+  D dev(1);
+  cpu::gemm_engines(dev) = {GemmEngine::onednn};
+  Matrix<D, float> a(dev, 400, 4, 1), b(dev, 3, 4, 2), c(dev, 400, 3, 3);
+  const auto first = [&](Index rows) {
+    kernel::gemm(dev, Form::nt, a.in().row_slice(0, rows), b.in(), c.view().row_slice(0, rows));
+  };
+  first(5);
+  first(5);
+  CHECK(dev.part<cpu::OneDnn>().prepared() == 1);
+  for (Index rows = 1; rows <= 300; ++rows) first(rows);
+  CHECK(dev.part<cpu::OneDnn>().prepared() == cpu::OneDnn::capacity);
+  const auto expected =
+      oracle::gemm(Form::nt, 400, 3, 4, doubles(a.host()), doubles(b.host()), 1, {}, roundoff<float>, roundoff<float>);
+  first(400);
+  check_near(c.host(), expected.value, expected.bound);
+}
+#endif

@@ -1,0 +1,151 @@
+#include "lora/cpu/quantize.hpp"
+
+#include <doctest/doctest.h>
+
+#include "support/matrix.hpp"
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+using D = cpu::Device;
+
+void put(std::vector<std::byte>& bytes, const auto& value) {
+  const auto* const begin = reinterpret_cast<const std::byte*>(&value);
+  bytes.insert(bytes.end(), begin, begin + sizeof value);
+}
+
+/// Stored bytes and the exact numbers that they stand for.
+struct Stored {
+  std::vector<std::byte> bytes;
+  std::vector<double> values;
+};
+
+/// Values of a block in GGUF's layouts, from first principles: quantum i of 32 is a byte, or nibble i mod 16 of the
+/// low (i < 16) or high half.
+Stored random_blocks(DType dtype, Index blocks, std::uint64_t key) {
+  Stored stored;
+  Random random(key);
+  for (Index block = 0; block < blocks; ++block) {
+    const f16 scale(random.uniform() - 0.5f), minimum(random.uniform() - 0.5f);
+    put(stored.bytes, scale);
+    if (dtype == DType::q4_1) put(stored.bytes, minimum);
+    std::array<int, 32> quanta{};
+    for (int& quantum : quanta) quantum = static_cast<int>(random.below(dtype == DType::q8_0 ? 256 : 16));
+    if (dtype == DType::q8_0) {
+      for (const int quantum : quanta) put(stored.bytes, static_cast<std::int8_t>(quantum - 128));
+    } else {
+      for (std::size_t i = 0; i < 16; ++i)
+        put(stored.bytes, static_cast<std::uint8_t>(quanta[i] + 16 * quanta[i + 16]));
+    }
+    const double d = static_cast<double>(static_cast<float>(scale)),
+                 m = static_cast<double>(static_cast<float>(minimum));
+    for (const int quantum : quanta)
+      stored.values.push_back(dtype == DType::q8_0   ? d * (quantum - 128)
+                              : dtype == DType::q4_0 ? d * (quantum - 8)
+                                                     : d * quantum + m);
+  }
+  return stored;
+}
+
+template <class S>
+Stored random_stored(Index count, std::uint64_t key) {
+  Stored stored;
+  for (const S& value : random_values<S>(count, key, -3, 3)) {
+    put(stored.bytes, value);
+    stored.values.push_back(real(value));
+  }
+  return stored;
+}
+
+template <>
+Stored random_stored<f16>(Index count, std::uint64_t key) {
+  Stored stored;
+  for (const float value : random_values<float>(count, key, -3, 3)) {
+    put(stored.bytes, f16(value));
+    stored.values.push_back(static_cast<double>(static_cast<float>(f16(value))));
+  }
+  return stored;
+}
+
+Stored random_matrix(DType dtype, Index count) {
+  switch (dtype) {
+    case DType::f32:
+      return random_stored<float>(count, 1);
+    case DType::bf16:
+      return random_stored<bf16>(count, 2);
+    case DType::f16:
+      return random_stored<f16>(count, 3);
+    case DType::f64:
+      return random_stored<double>(count, 4);
+    default:
+      return random_blocks(dtype, count / 32, 5);
+  }
+}
+
+constexpr DType types[] = {DType::f32, DType::bf16, DType::f16, DType::f64, DType::q8_0, DType::q4_0, DType::q4_1};
+
+}  // namespace
+
+TEST_CASE("quantize: every stored type widens to its exact values, rounded once") {
+  each_type([]<class T>() {
+    struct Extents {
+      Index rows, blocks, padding;
+    };
+    for (const int threads : {1, 3})
+      for (const DType dtype : types)
+        for (const Extents& e : {Extents{1, 1, 0}, Extents{0, 2, 0}, Extents{5, 3, 1}, Extents{301, 2, 0}}) {
+          const Index cols = e.blocks * block_elements(dtype) + (block_elements(dtype) == 1 ? 4 : 0);
+          const Stored stored = random_matrix(dtype, e.rows * cols);
+          D dev(threads);
+          Matrix<D, T> y(dev, e.rows, cols, 7, e.padding);
+          kernel::widen(dev, StoredView<D>(stored.bytes.data(), dtype, e.rows, cols), y.view());
+          std::vector<double> bound;
+          // Rounded to the accumulator's type and to T; T's own rounding is none where it holds the value.
+          for (const double value : stored.values)
+            bound.push_back(std::fabs(value) * (roundoff<T> + (std::is_same_v<T, double> ? 0 : 0x1p-24)) +
+                            (dtype == DType::q4_1 ? 0x1p-22 : 0));
+          CAPTURE(name_of(dtype));
+          check_near(y.host(), stored.values, bound);
+          if (dtype == dtype_of<T>) {
+            const auto values = y.host();
+            CHECK(std::memcmp(values.data(), stored.bytes.data(), stored.bytes.size()) == 0);
+          }
+        }
+  });
+}
+
+TEST_CASE("quantize: half precision's whole range, and bytes of any alignment") {
+  D dev(1);
+  std::vector<std::byte> bytes{std::byte{0}};
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) put(bytes, static_cast<std::uint16_t>(bits));
+  Matrix<D, float> y(dev, 256, 256, 1);
+  kernel::widen(dev, StoredView<D>(bytes.data() + 1, DType::f16, 256, 256), y.view());
+  const auto values = y.host();
+  for (std::size_t bits = 0; bits < 0x10000; ++bits) {
+    f16 half;
+    half.bits = static_cast<std::uint16_t>(bits);
+    const auto expected = static_cast<float>(half);
+    if (std::isnan(expected)) {
+      REQUIRE(std::isnan(values[bits]));
+    } else {
+      REQUIRE(std::memcmp(&values[bits], &expected, sizeof expected) == 0);
+    }
+  }
+}
+
+TEST_CASE("quantize: complex numbers take a stored value as their real part") {
+  D dev(1);
+  const std::vector<float> stored = {1.5f, -2};
+  Matrix<D, std::complex<double>> y(dev, 1, 2, std::vector<std::complex<double>>(2));
+  kernel::widen(dev, StoredView<D>(stored.data(), DType::f32, 1, 2), y.view());
+  CHECK(y.host() == std::vector<std::complex<double>>{1.5, -2});
+}
+
+TEST_CASE("quantize: integers are no weights, and shapes must agree") {
+  D dev(1);
+  Matrix<D, float> y(dev, 1, 32, 1);
+  const std::vector<std::byte> bytes(256);
+  CHECK_THROWS_AS(kernel::widen(dev, StoredView<D>(bytes.data(), DType::i64, 1, 32), y.view()), FormatError);
+  CHECK_THROWS_AS(kernel::widen(dev, StoredView<D>(bytes.data(), DType::q8_0, 1, 64), y.view()), ShapeError);
+}
