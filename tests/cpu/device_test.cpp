@@ -1,0 +1,163 @@
+#include "lora/cpu/device.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <fstream>
+
+#include "lora/tensor/transfer.hpp"
+#include "support/temp_folder.hpp"
+
+namespace {
+
+using namespace lora;
+using D = cpu::Device;
+
+/// A made-up /proc and /sys below a folder.
+class Machine {
+ public:
+  void write(const std::string& file, const std::string& text) const {
+    const auto path = folder_ / file;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+  std::string root() const { return folder_.path().string(); }
+
+ private:
+  test::TempFolder folder_;
+};
+
+constexpr std::size_t mib = std::size_t{1} << 20;
+
+}  // namespace
+
+TEST_CASE("device: available memory is the machine's, or what the tightest control group leaves") {
+  const Machine machine;
+  machine.write("proc/meminfo", "MemTotal:  4096 kB\nMemFree:  100 kB\nMemAvailable:   3072 kB\n");
+  CHECK(cpu::available_memory(machine.root()) == 3 * mib);
+  CHECK(cpu::total_memory(machine.root()) == 4 * mib);
+
+  SUBCASE("version 2, where an outer group is tighter") {
+    machine.write("proc/self/cgroup", "0::/outer/inner\n");
+    machine.write("sys/fs/cgroup/outer/inner/memory.max", "max\n");
+    machine.write("sys/fs/cgroup/outer/memory.max", "2097152\n");
+    machine.write("sys/fs/cgroup/outer/memory.current", "1572864\n");
+    machine.write("sys/fs/cgroup/outer/memory.stat", "anon 100\ninactive_file 524288\n");
+    CHECK(cpu::available_memory(machine.root()) == mib);  // dropped files make room
+    CHECK(cpu::total_memory(machine.root()) == 2 * mib);
+  }
+  SUBCASE("version 1, seen from inside a container") {
+    machine.write("proc/self/cgroup", "5:cpu,cpuacct:/docker/1\n9:memory:/docker/1\n");
+    machine.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "1048576\n");
+    machine.write("sys/fs/cgroup/memory/memory.usage_in_bytes", "786432\n");
+    CHECK(cpu::available_memory(machine.root()) == mib / 4);
+    CHECK(cpu::total_memory(machine.root()) == mib);
+  }
+  SUBCASE("a group that is over its limit leaves nothing") {
+    machine.write("proc/self/cgroup", "0::/\n");
+    machine.write("sys/fs/cgroup/memory.max", "1048576\n");
+    machine.write("sys/fs/cgroup/memory.current", "2097152\n");
+    CHECK(cpu::available_memory(machine.root()) == 0);
+  }
+}
+
+TEST_CASE("device: threads are those that may run, no more than a control group's quota") {
+  const Machine machine;
+  const int free = cpu::available_threads(machine.root());
+  CHECK(free >= 1);
+  cpu_set_t mask;
+  REQUIRE(sched_getaffinity(0, sizeof mask, &mask) == 0);
+  CHECK(free == CPU_COUNT(&mask));
+
+  SUBCASE("version 2") {
+    machine.write("proc/self/cgroup", "0::/a\n");
+    machine.write("sys/fs/cgroup/a/cpu.max", "50000 100000\n");
+    CHECK(cpu::available_threads(machine.root()) == 1);
+    machine.write("sys/fs/cgroup/a/cpu.max", "max 100000\n");
+    CHECK(cpu::available_threads(machine.root()) == free);
+  }
+  SUBCASE("version 1") {
+    machine.write("proc/self/cgroup", "4:cpu,cpuacct:/a\n");
+    machine.write("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "80000\n");
+    machine.write("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
+    CHECK(cpu::available_threads(machine.root()) == 1);
+    machine.write("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "-1\n");
+    CHECK(cpu::available_threads(machine.root()) == free);
+  }
+}
+
+TEST_CASE("device: memory is aligned, the arena large and untouched") {
+  D dev(2);
+  CHECK(dev.threads() == 2);
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{1000}}) {
+    void* const memory = dev.allocate(bytes);
+    CHECK(reinterpret_cast<std::uintptr_t>(memory) % Arena::alignment == 0);
+    dev.free(memory, bytes);
+  }
+  CHECK(dev.arena().capacity() >= 64 * mib);
+  CHECK(dev.arena().peak() == 0);
+  auto piece = scratch<float>(dev, 3, 5);
+  piece.row(2)[4] = 1;
+  CHECK(reinterpret_cast<std::uintptr_t>(piece.data()) % Arena::alignment == 0);
+}
+
+TEST_CASE("device: values go there and back") {
+  D dev(1);
+  const std::vector<float> values{1, 2, 3, 4, 5, 6};
+  auto tensor = tensor_of<float>(dev, values, 2, 3);
+  CHECK(to_host(dev, tensor.view()) == values);
+  CHECK(to_host(dev, tensor.view().col_slice(1, 2)) == std::vector<float>{2, 3, 5, 6});
+}
+
+TEST_CASE("device: memory that is not there is an error") {
+  D dev(1);
+  CHECK_THROWS_AS(dev.arena().scratch(dev.arena().capacity() + 1), DeviceError);
+}
+
+TEST_CASE("device: loops visit every item once, on no more threads than asked for") {
+  for (const int threads : {1, 2, 3, 8}) {
+    D dev(threads);
+    for (const Index count : {0, 1, 2, 7, 1000}) {
+      std::vector<std::atomic<int>> visits(static_cast<std::size_t>(count));
+      std::atomic<int> highest{0};
+      const auto visit = [&](Index i) {
+        ++visits[static_cast<std::size_t>(i)];
+        int before = highest;
+        while (before < omp_get_thread_num() && !highest.compare_exchange_weak(before, omp_get_thread_num())) {}
+      };
+      dev.parallel_for(count, 3, [&](Index begin, Index end) {
+        for (Index i = begin; i < end; ++i) visit(i);
+      });
+      dev.parallel_items(count, visit);
+      for (const auto& times : visits) REQUIRE(times == 2);
+      CHECK(highest < threads);
+    }
+  }
+}
+
+TEST_CASE("device: a range too small to share stays on the calling thread") {
+  D dev(4);
+  int calls = 0;
+  dev.parallel_for(7, 4, [&](Index begin, Index end) {
+    ++calls;
+    CHECK(begin == 0);
+    CHECK(end == 7);
+  });
+  CHECK(calls == 1);
+}
+
+TEST_CASE("device: parts belong to one device and live as long as it") {
+  struct Counter {
+    int value = 0;
+  };
+  D one(1), other(1);
+  one.part<Counter>().value = 5;
+  CHECK(one.part<Counter>().value == 5);
+  CHECK(other.part<Counter>().value == 0);
+  CHECK(one.part<std::vector<int>>().empty());
+}
+
+TEST_CASE("device: describes itself by its threads") {
+  CHECK(D(1).describe().substr(0, 13) == "cpu, 1 thread");
+  CHECK(D(3).describe().substr(0, 14) == "cpu, 3 threads");
+}
