@@ -8,6 +8,7 @@
 # questions that training never shows it, trains, and measures again. Everything lands in build/demo: before/ and after/
 # with evaluation_results.json, and the run itself in run/. A second call reuses what is there.
 set -eu
+called_from=$PWD
 cd "$(dirname "$0")/.."
 
 out=build/demo
@@ -21,12 +22,20 @@ gguf=$out/SmolLM2-135M-Instruct.Q4_1.gguf
 model=""
 while [ $# -gt 0 ]; do
   case "$1" in
-    --model) model=${2:?"--model needs a path"}; shift 2 ;;
+    --model)
+      if [ $# -lt 2 ]; then echo "demo: --model needs a path" >&2; exit 2; fi
+      model=$2
+      shift 2
+      ;;
     --model=*) model=${1#--model=}; shift ;;
     -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "demo: unknown option $1; see --help" >&2; exit 2 ;;
   esac
 done
+case "$model" in
+  "" | /*) ;;
+  *) model=$called_from/$model ;;
+esac
 if [ -n "$model" ] && [ ! -e "$model" ]; then
   echo "demo: there is no model at $model" >&2
   exit 1
@@ -117,9 +126,13 @@ say "Before: 60 questions that training does not show"
 evaluate before
 
 say "Training: 804 records, one epoch"
-run "$lora" train --model_name_or_path "$model" --dataset "$data/topology_train.json" --output_dir "$out/run" \
-  --lora_rank 16 --learning_rate 1e-3 --lr_scheduler_type cosine --warmup_steps 5 --num_train_epochs 1 \
-  --per_device_train_batch_size 8 --gradient_accumulation_steps 1 --logging_steps 10 --resume_from_checkpoint auto
+if [ -e "$out/run/final_model" ]; then
+  echo "(reusing $out/run)"
+else
+  run "$lora" train --model_name_or_path "$model" --dataset "$data/topology_train.json" --output_dir "$out/run" \
+    --lora_rank 16 --learning_rate 1e-3 --lr_scheduler_type cosine --warmup_steps 5 --num_train_epochs 1 \
+    --per_device_train_batch_size 8 --gradient_accumulation_steps 1 --logging_steps 10 --resume_from_checkpoint auto
+fi
 
 say "After: the same questions"
 evaluate after --adapter_name_or_path "$out/run/final_model"
