@@ -316,10 +316,7 @@ struct AttentionBackward {
   static void score_gradient(Tile& t, Index r, Index seen) {
     A *const p = t.s + r * key_tile, *const ds = t.dp + r * key_tile;
     exponentials(p, seen, key_tile, t.scale, t.lse[r]);
-    const A delta = t.delta[r], scale = t.scale;
-    LORA_SIMD
-    for (Index j = 0; j < seen; ++j) ds[j] = scale * p[j] * (ds[j] - delta);
-    std::fill(ds + seen, ds + key_tile, A(0));
+    softmax_gradient(p, ds, seen, key_tile, t.scale, t.delta[r]);
 #if defined(LORA_BF16_PAIRS)
     if constexpr (L::pairing == 2) {
       round_to_words(ds, key_tile, t.ds + r * key_tile / 2);

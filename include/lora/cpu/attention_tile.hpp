@@ -164,12 +164,25 @@ A dot(const A* x, const A* y, Index count) {
   return Eigen::internal::predux(total);
 }
 
-/// x = exp(scale · x − shift) below `count`, 0 from there to `width`.
+/// x = exp(scale · x − shift) below `count`, 0 from there to `width`. Whole vectors are written, then the rest is
+/// cleared: rows of a tile end anywhere.
 template <class A, class Shift>
-void exponentials(A* x, Index count, Index width, A scale, const Shift& shift) {
-  LORA_SIMD
-  for (Index j = 0; j < count; ++j) x[j] = cpu::exp(x[j] * scale - shift);
+void exponentials(A* x, Index count, Index width, A scale, Shift shift) {
+  for (Index j = 0; j < count; j += tile_step) {
+    LORA_SIMD
+    for (Index i = j; i < j + tile_step; ++i) x[i] = cpu::exp(x[i] * scale - shift);
+  }
   std::fill(x + count, x + width, A(0));
+}
+
+/// ds = scale · p ∘ (ds − delta) likewise.
+template <class A>
+void softmax_gradient(const A* p, A* ds, Index count, Index width, A scale, A delta) {
+  for (Index j = 0; j < count; j += tile_step) {
+    LORA_SIMD
+    for (Index i = j; i < j + tile_step; ++i) ds[i] = scale * p[i] * (ds[i] - delta);
+  }
+  std::fill(ds + count, ds + width, A(0));
 }
 
 }  // namespace lora::cpu::detail
