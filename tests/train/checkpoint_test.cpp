@@ -227,3 +227,17 @@ TEST_CASE("checkpoint: whatever goes wrong at any operation of a save and a rota
     }
   }
 }
+
+TEST_CASE("checkpoint: once a save has returned, a loss of power does not take it") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp / "run");
+  for (const Fault fault : {Fault::loses_unsynced, Fault::loses_data}) {
+    save(checkpoints, 2);
+    {
+      test::FileFaults power(temp.path(), fault, -1);
+      save(checkpoints, 4);
+    }
+    CHECK(checkpoints.newest()->state.step == 4);
+    std::filesystem::remove_all(temp / "run");
+  }
+}

@@ -64,6 +64,7 @@ struct Config {
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
   double max_grad_norm = 1;
+  std::string on_non_finite = "stop";
 
   // memory
   bool gradient_checkpointing = false;

@@ -177,6 +177,15 @@ inline std::vector<Key> make_keys() {
       {"adam_epsilon", "optimizer", train, &C::adam_epsilon, above(0), free, "", "AdamW's epsilon"},
       {"max_grad_norm", "optimizer", train, &C::max_grad_norm, at_least(0), free, "",
        "Gradients are scaled down to this norm; 0: never"},
+      {"on_non_finite",
+       "optimizer",
+       train,
+       &C::on_non_finite,
+       any,
+       {"stop", "skip"},
+       "",
+       "What a NaN or infinite loss or gradient does: stops the run with a checkpoint from before it, or skips the "
+       "step"},
 
       {"gradient_checkpointing", "memory", train, &C::gradient_checkpointing, any, free, "",
        "Keeps only each layer's input and computes the rest again: less memory, more time"},

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lora/data/batch.hpp"
+#include "lora/data/dataset.hpp"
+#include "lora/data/encode.hpp"
+#include "lora/data/order.hpp"
+#include "lora/io/tokenizer.hpp"
+#include "lora/train/model_files.hpp"
+
+namespace lora::train {
+
+/// The records of a run as tokens, encoded where they are asked for.
+class Records {
+ public:
+  Records(data::Dataset dataset, data::Encoder encoder) : dataset_(std::move(dataset)), encoder_(std::move(encoder)) {}
+
+  Index size() const { return dataset_.size(); }
+  const data::Dataset& dataset() const { return dataset_; }
+  data::Example operator[](Index record) const { return encoder_(dataset_[record]); }
+  /// "file:line"
+  std::string where(Index record) const { return dataset_[record].where; }
+
+  /// Encodes all of `records` once, on the device's threads: what they add up to.
+  /// Throws   FormatError of the first that is malformed
+  template <class D>
+  data::EncodeSummary survey(D& dev, std::span<const Index> records) const {
+    constexpr std::size_t chunk = 1024;
+    data::EncodeSummary summary;
+    std::vector<data::Example> examples;
+    std::vector<std::exception_ptr> errors;
+    for (; !records.empty(); records = records.subspan(examples.size())) {
+      const auto part = records.first(std::min(chunk, records.size()));
+      examples.assign(part.size(), {});
+      errors.assign(part.size(), nullptr);
+      dev.parallel_items(static_cast<Index>(part.size()), [&](Index i) {
+        const auto at = static_cast<std::size_t>(i);
+        try {
+          examples[at] = (*this)[part[at]];
+        } catch (...) {
+          errors[at] = std::current_exception();
+        }
+      });
+      for (const auto& error : errors)
+        if (error) std::rethrow_exception(error);
+      for (const auto& example : examples) summary.add(example);
+    }
+    return summary;
+  }
+
+  /// The samples [begin, end) of a run as micro-batches of at most `sequences`. A record without labels leaves its
+  /// place empty.
+  std::vector<data::Batch> micro_batches(data::Order& order, data::StepPlan::Range samples, Index sequences) const {
+    std::vector<data::Batch> batches;
+    for (Index sample = samples.begin; sample < samples.end; ++sample) {
+      const Index place = sample - samples.begin;
+      if (place % sequences == 0) batches.emplace_back();
+      const data::Example example = (*this)[order[sample]];
+      if (example.labelled() > 0) batches.back().append(example, place);
+    }
+    return batches;
+  }
+
+ private:
+  data::Dataset dataset_;
+  data::Encoder encoder_;
+};
+
+/// What turns records into tokens; token records need neither.
+struct TextFiles {
+  std::optional<io::Tokenizer> tokenizer{};
+  std::optional<data::ChatTemplate> chat_template{};
+
+  const io::Tokenizer* tokenizer_or_null() const { return tokenizer ? &*tokenizer : nullptr; }
+};
+
+/// Opens what records of this kind need.
+/// Throws   IoError, FormatError, ConfigError
+inline TextFiles text_files(const Config& config, const io::Path& model, data::Sample::Kind kind) {
+  TextFiles text;
+  text.tokenizer = find_tokenizer(model);
+  if (kind != data::Sample::Kind::tokens && !text.tokenizer)
+    fail<IoError>(model.native(), ": no tokenizer.json and no tokenizer.model");
+  const bool wants_template = kind == data::Sample::Kind::messages || config.template_name != "auto";
+  if (text.tokenizer && wants_template) text.chat_template = choose_template(config, *text.tokenizer);
+  return text;
+}
+
+/// Records of `files` for training, or for evaluation, which reads long ones in windows instead of cutting them.
+inline Records open_records(const Config& config, const std::vector<std::string>& files, const TextFiles& text,
+                            Index vocab_size, bool for_training) {
+  data::DatasetOptions reading;
+  reading.text_column = config.text_column;
+  if (for_training) reading.max_samples = config.max_samples;
+  data::EncodeOptions encoding;
+  encoding.cutoff_len = for_training ? config.cutoff_len : std::numeric_limits<Index>::max();
+  encoding.train_on_prompt = config.train_on_prompt;
+  encoding.train_on_last_turn_only = config.train_on_last_turn_only;
+  encoding.render = render_options(config);
+  encoding.vocab_size = vocab_size;
+  return {data::Dataset::open(files, reading),
+          data::Encoder(text.tokenizer_or_null(), text.chat_template, std::move(encoding))};
+}
+
+}  // namespace lora::train

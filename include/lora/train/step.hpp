@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lora/core/random.hpp"
+#include "lora/data/batch.hpp"
+#include "lora/model/decoder.hpp"
+#include "lora/optim/adamw.hpp"
+#include "lora/optim/clip.hpp"
+
+namespace lora::train {
+
+/// What the gradient of one optimizer step came to.
+struct StepResult {
+  double loss = 0;       ///< Σ −log p / labelled
+  double grad_norm = 0;  ///< before clipping
+  Index tokens = 0;
+  Index labelled = 0;
+
+  /// A step without labels, or whose loss or gradient is NaN or infinite, must not change anything.
+  bool has_labels() const { return labelled > 0; }
+  bool finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
+};
+
+/// One optimizer step after the other: gradients summed over micro-batches, then clipped and applied.
+///   loss = Σ −log p over the labelled tokens of all micro-batches / their number
+template <Device D, class T>
+class Stepper {
+ public:
+  /// The adapter must be attached, and stay so.
+  Stepper(D& dev, model::Decoder<D, T>& decoder, optim::AdamWSettings settings, double max_grad_norm,
+          std::uint64_t seed)
+      : decoder_(decoder),
+        optimizer_(dev, params_of(decoder), settings),
+        max_grad_norm_(max_grad_norm),
+        seed_(seed),
+        sums_(dev, 1, 2) {}
+
+  optim::AdamW<D, T>& optimizer() { return optimizer_; }
+
+  /// The gradient of step `step`, the first being 0. How the step is split into micro-batches does not matter.
+  StepResult accumulate(D& dev, Index step, std::span<const data::Batch> micro_batches) {
+    StepResult result;
+    for (const auto& batch : micro_batches) {
+      result.tokens += batch.rows();
+      result.labelled += batch.labelled;
+    }
+    if (!result.has_labels()) return result;
+    decoder_.zero_grad(dev);
+    kernel::fill(dev, sums_.view(), 0.0);
+    const double scale = 1 / static_cast<double>(result.labelled);
+    // Never 0, which would switch dropout off.
+    const std::uint64_t dropout_key = mix_key(seed_, dropout_purpose, static_cast<std::uint64_t>(step)) | 1u;
+    for (const auto& batch : micro_batches) {
+      const nn::Rows rows{batch.tokens, batch.positions, batch.places, batch.segments};
+      decoder_.train_micro_batch(dev, rows, batch.labels, scale, dropout_key, sums_.view().col_slice(0, 1));
+    }
+    optim::add_squared_norm(dev, optimizer_.params(), sums_.view().col_slice(1, 1));
+    const auto sums = to_host(dev, sums_.view());  // the step's one read
+    result.loss = sums[0] * scale;
+    result.grad_norm = std::sqrt(sums[1]);
+    return result;
+  }
+
+  /// Applies a gradient that `accumulate` has just formed and that is finite.
+  void update(D& dev, const StepResult& result, double learning_rate) {
+    optimizer_.step(dev, learning_rate, optim::clip_factor(result.grad_norm, max_grad_norm_));
+    decoder_.refresh(dev);
+  }
+
+ private:
+  static constexpr std::uint64_t dropout_purpose = 0x64726F70u;
+
+  static std::vector<nn::ParamRef<D, T>> params_of(model::Decoder<D, T>& decoder) {
+    std::vector<nn::ParamRef<D, T>> params;
+    decoder.for_each_param([&](const nn::ParamRef<D, T>& param) { params.push_back(param); });
+    return params;
+  }
+
+  model::Decoder<D, T>& decoder_;
+  optim::AdamW<D, T> optimizer_;
+  double max_grad_norm_;
+  std::uint64_t seed_;
+  Tensor<D, double> sums_;  // (1, 2) Σ −log p and Σ g²
+};
+
+}  // namespace lora::train

@@ -1,0 +1,451 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lora/core/log.hpp"
+#include "lora/cpu/machine.hpp"
+#include "lora/optim/schedule.hpp"
+#include "lora/train/environment.hpp"
+#include "lora/train/evaluate.hpp"
+#include "lora/train/final_model.hpp"
+#include "lora/train/memory.hpp"
+#include "lora/train/progress.hpp"
+#include "lora/train/records.hpp"
+#include "lora/train/settings.hpp"
+#include "lora/train/state.hpp"
+#include "lora/train/step.hpp"
+
+namespace lora::train {
+
+/// What a run is told besides its settings.
+struct RunOptions {
+  std::string command{};                   ///< the command line, for train_command.txt
+  std::string environment{};               ///< further lines of environment_info.txt
+  const std::atomic<int>* stop = nullptr;  ///< once not 0, the run ends after the step with a checkpoint
+  std::function<void(const StepMetrics&)> on_step{};
+  std::function<void(const EvalMetrics&)> on_evaluation{};
+};
+
+/// What came of a run.
+struct RunResult {
+  RunMetrics metrics{};
+  int stopped_by = 0;      ///< what the stop flag held, 0 for a run that reached its end
+  io::Path final_model{};  ///< empty if it was stopped
+};
+
+/// The adapter that a run trains: as its settings say, or as the folder says that it starts from.
+/// Throws   ConfigError for a key that contradicts the folder
+inline model::AdapterConfig adapter_of(const Config& config, const model::AdapterFiles* start) {
+  model::AdapterConfig adapter;
+  auto targets = config.lora_target;
+  if (targets == std::vector<std::string>{"all"})
+    targets.assign(model::projection_names.begin(), model::projection_names.end());
+  if (start == nullptr) {
+    adapter.rank = config.lora_rank;
+    adapter.alpha = config.resolved_lora_alpha();
+    adapter.rslora = config.use_rslora;
+    adapter.targets = std::move(targets);
+  } else {
+    adapter = start->config;
+    const auto expect = [&](std::string_view key, const auto& given, const auto& found, bool same) {
+      if (config.is_given(key) && !same)
+        fail<ConfigError>("key ", key, ": given ", given, ", but the adapter ", start->folder.native(), " has ", found);
+    };
+    expect("lora_rank", config.lora_rank, adapter.rank, config.lora_rank == adapter.rank);
+    expect("lora_alpha", config.resolved_lora_alpha(), adapter.alpha, config.resolved_lora_alpha() == adapter.alpha);
+    expect("use_rslora", config.use_rslora, adapter.rslora, config.use_rslora == adapter.rslora);
+    const auto list = [](std::vector<std::string> names) {
+      std::sort(names.begin(), names.end());
+      std::string text;
+      for (const auto& name : names) text += (text.empty() ? "" : ",") + name;
+      return text;
+    };
+    const std::string wanted = list(targets);
+    const std::string found = adapter.target_expression.empty() ? list(adapter.targets) : adapter.target_expression;
+    expect("lora_target", wanted, found, wanted == found);
+  }
+  adapter.dropout = config.lora_dropout;
+  adapter.base_model = config.model_name_or_path;
+  return adapter;
+}
+
+/// A whole fine-tuning run, from settings to the files of output_dir.
+template <Device D, class T>
+class TrainingRun {
+ public:
+  /// Opens the model and the data and checks all that can be checked before anything is written.
+  /// Throws   ConfigError, FormatError, IoError
+  TrainingRun(D& dev, Config config, model::Source source, RunOptions options)
+      : dev_(dev), config_(std::move(config)), options_(std::move(options)), source_(std::move(source)) {
+    validate(config_, train_command);
+    output_ = config_.output_dir;
+    check_output_folder();
+    open_data();
+    decoder_ = std::make_unique<model::Decoder<D, T>>(dev_, source_);
+    attach();
+    schedule_ = {optim::decay_of(config_.lr_scheduler_type), 0,
+                 plan_->steps(config_.num_train_epochs, config_.max_steps)};
+    schedule_.warmup = optim::warmup_of(config_.warmup_steps, config_.warmup_ratio, schedule_.total);
+    summary_ = records_->survey(dev_, order_records_);
+    if (summary_->labelled() == 0)
+      fail<FormatError>(config_.dataset.front(), ": not one token is labelled within cutoff_len ", config_.cutoff_len);
+  }
+
+  model::Decoder<D, T>& decoder() { return *decoder_; }
+  Index total_steps() const { return schedule_.total; }
+
+  /// Trains to the end, or until the stop flag is set.
+  RunResult run() {
+    const auto start = Clock::now();
+    io::create_folders(output_);
+    const io::Lock lock(output_);
+    checkpoints_.emplace(output_);
+    const auto resumed = find_checkpoint();
+    if (!resumed && config_.overwrite_output_dir) clear_output_folder();
+    state_.settings = settings();
+    if (resumed) restore(*resumed);
+    const Index first = state_.step;
+    Progress progress(output_ / "training.log", resumed.has_value(), schedule_.total, first);
+    say_start(resumed);
+    write_run_files();
+    MetricsLog log(output_, resumed ? std::optional<Index>(first) : std::nullopt);
+    RunResult result;
+    Throughput speed;
+    while (state_.step < schedule_.total && result.stopped_by == 0) {
+      step(log, progress, speed, start);
+      const bool last = state_.step == schedule_.total;
+      if (options_.stop != nullptr) result.stopped_by = last ? 0 : options_.stop->load();
+      const bool best = evaluation_due(last) && evaluate_now(log);
+      if (last || best || result.stopped_by != 0 || state_.step % config_.save_steps == 0) save_checkpoint(log);
+    }
+    result.metrics = metrics_of(speed, first, start);
+    if (result.stopped_by != 0) {
+      lora::log::info("stopped after step ", state_.step, " of ", schedule_.total, "; checkpoint ",
+                      checkpoints_->folder_of(state_.step).native());
+    } else {
+      result.final_model = finish(result.metrics, first == schedule_.total);
+    }
+    if (first < state_.step || !detail::is_there(output_ / "training_metrics.json"))
+      write_training_metrics(output_, result.metrics);
+    return result;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  static double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  void check_output_folder() const {
+    std::error_code error;
+    const auto status = std::filesystem::status(output_, error);
+    if (!std::filesystem::exists(status)) return;
+    if (!std::filesystem::is_directory(status)) fail<IoError>("output_dir ", output_.native(), " is not a folder");
+    if (config_.overwrite_output_dir || !config_.resume_from_checkpoint.empty()) return;
+    if (!detail::entries_of(output_).empty())
+      fail<ConfigError>("key output_dir: given ", output_.native(),
+                        ", which is not empty; allowed: an empty folder, or ",
+                        "resume_from_checkpoint auto to go on, or overwrite_output_dir true to start anew");
+  }
+
+  /// What an earlier run has left; files that are no run's are left alone.
+  void clear_output_folder() const {
+    for (const char* name : {"final_model", "checkpoints", "trainer_log.jsonl", "training.log", "training_metrics.json",
+                             "train_command.txt", "environment_info.txt", "run_config.json", "tensorboard"})
+      io::remove_all(output_ / name);
+  }
+
+  void open_data() {
+    const Index vocabulary = source_.config().vocab_size;
+    data::DatasetOptions peek;
+    peek.text_column = config_.text_column;
+    const auto first = data::Dataset::open(config_.dataset, peek)[0];
+    text_ = text_files(config_, source_.path(), first.kind);
+    if (config_.date.empty() && text_.chat_template && text_.chat_template->prints_today())
+      config_.date = resumed_date().value_or(data::detail::today());
+    records_.emplace(open_records(config_, config_.dataset, text_, vocabulary, true));
+    order_records_.resize(static_cast<std::size_t>(records_->size()));
+    std::iota(order_records_.begin(), order_records_.end(), Index{0});
+    const auto seed = static_cast<std::uint64_t>(config_.seed);
+    if (!config_.eval_dataset.empty()) {
+      eval_records_.emplace(open_records(config_, config_.eval_dataset, text_, vocabulary, false));
+      eval_order_.resize(static_cast<std::size_t>(eval_records_->size()));
+      std::iota(eval_order_.begin(), eval_order_.end(), Index{0});
+    } else if (config_.val_size > 0) {
+      auto split = data::split_records(records_->size(), config_.val_size, seed);
+      order_records_ = std::move(split.train);
+      eval_order_ = std::move(split.held_back);
+      eval_records_.emplace(open_records(config_, config_.dataset, text_, vocabulary, false));
+    }
+    order_.emplace(order_records_, seed, config_.shuffle);
+    plan_.emplace(
+        data::StepPlan{order_->size(), config_.per_device_train_batch_size * config_.gradient_accumulation_steps});
+  }
+
+  /// A template that prints today's date goes on with the day on which the run began.
+  std::optional<std::string> resumed_date() const {
+    const auto checkpoint = checkpoint_to_resume(false);
+    if (!checkpoint) return std::nullopt;
+    const io::Json* date = io::json_find(checkpoint->state.settings, "date");
+    if (date == nullptr || !date->is_string() || date->empty()) return std::nullopt;
+    return date->get<std::string>();
+  }
+
+  void attach() {
+    std::optional<model::AdapterFiles> start;
+    if (!config_.adapter_name_or_path.empty())
+      start.emplace(model::open_adapter(find_model(config_.adapter_name_or_path)));
+    decoder_->attach(dev_, adapter_of(config_, start ? &*start : nullptr));
+    if (start) {
+      model::load_adapter(dev_, *decoder_, *start);
+    } else {
+      model::init_adapter(dev_, *decoder_, static_cast<std::uint64_t>(config_.seed));
+    }
+    decoder_->recompute(config_.gradient_checkpointing ? source_.config().num_hidden_layers : 0);
+    stepper_.emplace(
+        dev_, *decoder_,
+        optim::AdamWSettings{config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon, config_.weight_decay},
+        config_.max_grad_norm, static_cast<std::uint64_t>(config_.seed));
+  }
+
+  io::Json settings() const {
+    DataFacts facts{records_->dataset().fingerprint(), records_->size(), {}, {}};
+    if (text_.chat_template) {
+      facts.template_name = text_.chat_template->name();
+      if (text_.chat_template->prints_today()) facts.date = config_.date;
+    }
+    return fixed_settings(config_, source_.config(), decoder_->adapter(), facts, !std::same_as<T, float>);
+  }
+
+  std::optional<Checkpoint> checkpoint_to_resume(bool warns) const {
+    const std::string& from = config_.resume_from_checkpoint;
+    if (from.empty()) return std::nullopt;
+    if (from != "auto") return Checkpoints::open(from);
+    if (warns) return Checkpoints(output_).newest();
+    auto sink = lora::log::set_sink(nullptr);
+    auto found = Checkpoints(output_).newest();
+    lora::log::set_sink(std::move(sink));
+    return found;
+  }
+
+  std::optional<Checkpoint> find_checkpoint() const {
+    checkpoints_->recover();
+    clear_unfinished_folders(output_);
+    auto found = checkpoint_to_resume(true);
+    if (!found && config_.resume_from_checkpoint == "auto")
+      lora::log::info("no complete checkpoint in ", checkpoints_->folder().native(), ": starting anew");
+    return found;
+  }
+
+  void restore(const Checkpoint& checkpoint) {
+    expect_same_settings(state_.settings, checkpoint);
+    state_ = checkpoint.state;
+    model::load_adapter(dev_, *decoder_, model::open_adapter(checkpoint.folder));
+    load_optimizer(dev_, stepper_->optimizer(), checkpoint.folder);
+    stepper_->optimizer().set_updates(state_.updates);
+  }
+
+  void say_start(const std::optional<Checkpoint>& resumed) {
+    lora::log::info("data: ", summary_->text());
+    if (summary_->left_out() > 0)
+      lora::log::warn(summary_->left_out(), " of ", summary_->records(),
+                      " records have no labelled token within cutoff_len ", config_.cutoff_len, " and are left out");
+    Index parameters = 0;
+    decoder_->for_each_param([&](const auto& param) { parameters += param.value.size(); });
+    lora::log::info("adapter: rank ", decoder_->adapter().rank, ", ", parameters, " parameters; ", schedule_.total,
+                    " steps of ", plan_->per_step, " sequences, ", plan_->steps_per_epoch(), " an epoch");
+    say_memory();
+    if (resumed) lora::log::info("going on from ", resumed->folder.native(), ", step ", state_.step);
+  }
+
+  /// The longest records could all meet in one micro-batch.
+  void say_memory() {
+    const Index sequences = config_.per_device_train_batch_size;
+    const Index rows = std::min(summary_->length_at(1) * sequences, summary_->tokens());
+    const double share = static_cast<double>(summary_->labelled()) / static_cast<double>(summary_->tokens());
+    const auto labelled = static_cast<Index>(std::ceil(share * static_cast<double>(rows)));
+    const auto forecast =
+        forecast_memory(*decoder_, weight_bytes(source_), rows, labelled, config_.gradient_checkpointing);
+    const double needed = forecast.total() / 0x1p30, held = resident_memory_gib();
+    const double available = static_cast<double>(cpu::available_memory()) / 0x1p30;
+    const auto gib = [](double value) { return detail::formatted("%.2f GiB", value); };
+    lora::log::info("memory: a peak of about ", gib(held + needed), " is expected (weights ",
+                    gib(forecast.weights / 0x1p30), ", activations ", gib(forecast.activations / 0x1p30),
+                    ", workspace ", gib(forecast.workspace / 0x1p30), ", held already ", gib(held), "); ",
+                    gib(available), " are available");
+    if (needed > available)
+      lora::log::warn("this may not fit into memory: set gradient_checkpointing true, or a smaller ",
+                      "per_device_train_batch_size or cutoff_len");
+  }
+
+  void write_run_files() const {
+    io::write_json(output_ / "run_config.json", settings_of(config_, train_command));
+    io::write_file(output_ / "environment_info.txt",
+                   std::string_view(describe_environment(cpu::available_threads()) + "device: " + dev_.describe() +
+                                    "\n" + options_.environment));
+    if (!options_.command.empty())
+      io::write_file(output_ / "train_command.txt", std::string_view(options_.command + "\n"));
+  }
+
+  void step(MetricsLog& log, Progress& progress, Throughput& speed, Clock::time_point start) {
+    const auto begin = Clock::now();
+    const auto samples = plan_->samples(state_.step);
+    const auto batches = records_->micro_batches(*order_, samples, config_.per_device_train_batch_size);
+    const StepResult result = stepper_->accumulate(dev_, state_.step, batches);
+    const double rate = config_.learning_rate * schedule_.factor(state_.step);
+    const bool applies = is_usable(result, batches, log);
+    if (applies) stepper_->update(dev_, result, rate);
+
+    ++state_.step;
+    state_.updates = stepper_->optimizer().updates();
+    state_.next_sample = samples.end;
+    state_.total_tokens += result.tokens;
+    if (applies) state_.last_loss = result.loss;
+    const double seconds = seconds_since(begin);
+    speed.add(result.tokens, seconds);
+    if (!applies) return;
+    StepMetrics metrics;
+    metrics.step = state_.step;
+    metrics.epoch = plan_->epoch_after(state_.step);
+    metrics.loss = result.loss;
+    metrics.learning_rate = rate;
+    metrics.grad_norm = result.grad_norm;
+    metrics.tokens = result.tokens;
+    metrics.labelled_tokens = result.labelled;
+    metrics.tokens_per_second = seconds > 0 ? static_cast<double>(result.tokens) / seconds : 0;
+    metrics.elapsed_seconds = seconds_since(start);
+    metrics.peak_memory_gib = peak_memory_gib();
+    const bool logged = state_.step % config_.logging_steps == 0 || state_.step == schedule_.total;
+    if (logged) log.write(metrics);
+    progress.step(metrics, logged);
+    if (options_.on_step) options_.on_step(metrics);
+  }
+
+  /// Whether the step's gradient may be applied. One that is not finite stops the run, or is passed over as the setting
+  /// says.
+  bool is_usable(const StepResult& result, const std::vector<data::Batch>& batches, MetricsLog& log) {
+    if (!result.has_labels()) {
+      lora::log::warn("step ", state_.step + 1, " has no labelled token and is skipped");
+      return false;
+    }
+    if (result.finite()) return true;
+    std::string places;
+    for (const auto& batch : batches)
+      for (const Index record : batch.records) places += (places.empty() ? "" : ", ") + records_->where(record);
+    const std::string what = concat("step ", state_.step + 1, ": loss ", result.loss, ", gradient norm ",
+                                    result.grad_norm, "; its records: ", places);
+    if (config_.on_non_finite == "skip") {
+      lora::log::warn(what, "; the step is skipped");
+      return false;
+    }
+    save_checkpoint(log);
+    fail<Error>(what, "; the state before it is ", checkpoints_->folder_of(state_.step).native());
+  }
+
+  bool evaluation_due(bool last) const {
+    if (!eval_records_) return false;
+    const Index every = config_.eval_steps.value_or(config_.load_best_model_at_end ? config_.save_steps : 0);
+    return last || (every > 0 && state_.step % every == 0);
+  }
+
+  /// True if the model is the best so far and will be wanted at the end.
+  bool evaluate_now(MetricsLog& log) {
+    const auto example_of = [&](Index i) { return (*eval_records_)[eval_order_[static_cast<std::size_t>(i)]]; };
+    const auto totals = evaluate(dev_, *decoder_, static_cast<Index>(eval_order_.size()), example_of,
+                                 config_.per_device_eval_batch_size, config_.cutoff_len);
+    EvalMetrics metrics;
+    metrics.step = state_.step;
+    metrics.loss = totals.loss();
+    log.write(metrics);
+    lora::log::info("step ", state_.step,
+                    detail::formatted(": evaluation loss %.4f, perplexity %.4g", metrics.loss, metrics.perplexity()));
+    if (options_.on_evaluation) options_.on_evaluation(metrics);
+    state_.last_eval_loss = metrics.loss;
+    const bool better = !state_.best_eval_loss || metrics.loss < *state_.best_eval_loss;
+    if (better) {
+      state_.best_eval_loss = metrics.loss;
+      state_.best_step = state_.step;
+    }
+    return better && config_.load_best_model_at_end;
+  }
+
+  void save_checkpoint(MetricsLog& log) {
+    log.sync();  // the log must not be shorter than the checkpoint says
+    for (const auto& folder : {output_, output_ / "tensorboard"}) io::sync_folder(folder);
+    checkpoints_->save(state_, [&](const io::Path& folder) {
+      write_adapter_folder(dev_, *decoder_, source_, text_.tokenizer_or_null(), card(current_metrics()), folder);
+      save_optimizer(dev_, stepper_->optimizer(), folder);
+    });
+    if (config_.save_total_limit) {
+      const bool keeps_best = config_.load_best_model_at_end && state_.best_eval_loss;
+      checkpoints_->rotate(*config_.save_total_limit, keeps_best ? std::optional(state_.best_step) : std::nullopt);
+    }
+  }
+
+  /// Without anything that differs between two runs of the same bits.
+  RunMetrics current_metrics() const {
+    RunMetrics metrics;
+    metrics.train_loss = state_.last_loss;
+    metrics.steps = state_.step;
+    metrics.total_tokens = state_.total_tokens;
+    metrics.eval_loss = state_.last_eval_loss;
+    metrics.best_eval_loss = state_.best_eval_loss;
+    return metrics;
+  }
+  RunMetrics metrics_of(const Throughput& speed, Index first, Clock::time_point start) const {
+    RunMetrics metrics = current_metrics();
+    metrics.tokens_per_second = speed.tokens_per_second();
+    metrics.peak_memory_gib = peak_memory_gib();
+    metrics.seconds = seconds_since(start);
+    metrics.resumed_from_step = first;
+    return metrics;
+  }
+  std::string card(const RunMetrics& metrics) const { return model_card(config_, decoder_->adapter(), metrics); }
+
+  /// `again`: the run was finished before, so that what it wrote is there unless it was interrupted right then.
+  io::Path finish(const RunMetrics& metrics, bool again) {
+    const io::Path folder = output_ / "final_model";
+    if (again && detail::is_there(folder)) return folder;
+    if (config_.load_best_model_at_end && state_.best_eval_loss && state_.best_step != state_.step) {
+      const io::Path best = checkpoints_->folder_of(state_.best_step);
+      model::load_adapter(dev_, *decoder_, model::open_adapter(best));
+      lora::log::info("the best evaluation loss, ", *state_.best_eval_loss, ", was step ", state_.best_step,
+                      "'s: taking ", best.native());
+    }
+    write_whole_folder(folder, [&](const io::Path& partial) {
+      write_adapter_folder(dev_, *decoder_, source_, text_.tokenizer_or_null(), card(metrics), partial);
+    });
+    lora::log::info("the adapter is in ", folder.native());
+    return folder;
+  }
+
+  D& dev_;
+  Config config_;
+  RunOptions options_;
+  model::Source source_;
+  io::Path output_;
+  TextFiles text_;
+  std::optional<Records> records_, eval_records_;
+  std::vector<Index> order_records_, eval_order_;
+  std::optional<data::Order> order_;
+  std::optional<data::StepPlan> plan_;
+  std::optional<data::EncodeSummary> summary_;
+  std::unique_ptr<model::Decoder<D, T>> decoder_;
+  std::optional<Stepper<D, T>> stepper_;
+  optim::Schedule schedule_;
+  std::optional<Checkpoints> checkpoints_;
+  RunState state_;
+};
+
+}  // namespace lora::train
