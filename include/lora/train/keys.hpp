@@ -197,7 +197,7 @@ inline std::vector<Key> make_keys() {
        "Steps between checkpoints; 0: none on the way"},
       {"save_total_limit", "run", train, &C::save_total_limit, at_least(1), free, "all",
        "Keeps only this many of the newest checkpoints"},
-      {"eval_steps", "run", train, &C::eval_steps, at_least(1), free, "each epoch", "Steps between evaluations"},
+      {"eval_steps", "run", train, &C::eval_steps, at_least(1), free, "at the end", "Steps between evaluations"},
       {"load_best_model_at_end", "run", train, &C::load_best_model_at_end, any, free, "",
        "final_model is the checkpoint with the lowest evaluation loss"},
       {"resume_from_checkpoint", "run", train, &C::resume_from_checkpoint, any, free, "none",
