@@ -182,10 +182,6 @@ inline std::unique_ptr<TokenizerParts> parts_of_gguf(const Gguf& file) {
       parts->frame.before = {*parts->bos};
     if (parts->eos && file.get<bool>("tokenizer.ggml.add_eos_token").value_or(false))
       parts->frame.after = {*parts->eos};
-    const GgufTokens tokens = read_gguf_tokens(file);
-    for (std::size_t id = 0; id < tokens.texts.size(); ++id)
-      if (tokens.kinds[id] == SentencePiece::Kind::user_defined)
-        parts->add(AddedToken{.id = static_cast<std::int32_t>(id), .content = tokens.texts[id]});
   }
   parts->chat_template = file.get<std::string>("tokenizer.chat_template").value_or("");
   return parts;
