@@ -343,8 +343,8 @@ class TrainingRun {
     std::string places;
     for (const auto& batch : batches)
       for (const Index record : batch.records) places += (places.empty() ? "" : ", ") + records_->where(record);
-    const std::string what = concat("step ", state_.step + 1, ": loss ", result.loss, ", gradient norm ",
-                                    result.grad_norm, "; its records: ", places);
+    const std::string what = concat("step ", state_.step + 1, ": loss ", printed(result.loss), ", gradient norm ",
+                                    printed(result.grad_norm), "; its records: ", places);
     if (config_.on_non_finite == "skip") {
       lora::log::warn(what, "; the step is skipped");
       return false;
@@ -352,6 +352,9 @@ class TrainingRun {
     save_checkpoint(log);
     fail<Error>(what, "; the state before it is ", checkpoints_->folder_of(state_.step).native());
   }
+
+  /// A NaN's sign says nothing.
+  static std::string printed(double value) { return std::isnan(value) ? "nan" : concat(value); }
 
   bool evaluation_due(bool last) const {
     if (!eval_records_) return false;
