@@ -174,7 +174,8 @@ struct AttentionForward {
           t.stacked(v.row(of_k.begin + key) + g * t.width, v.stride(), count, t.v_stacked_copy, v_row);
       tile_product<L>(all, t.q, pad / L::pairing, Index{1}, t.k_columns, key_tile, t.s, key_tile, false,
                       t.columns_seen(tile, key, count));
-      for (Index r = 0; r < all; ++r) probabilities(t, r, r < rows ? tile.seen(r, key, count) : 0);
+      for (Index r = tile.first_block_seeing(key); r < all; ++r)
+        probabilities(t, r, r < rows ? tile.seen(r, key, count) : 0);
       tile_product<L>(all, t.p, key_tile / L::pairing, Index{1}, values, v_row, t.o, pad, true,
                       t.keys_seen(tile, key, count));
     }
@@ -238,10 +239,7 @@ struct AttentionBackward {
       L::stacked(rows, all, t.width, t.pad, of(dout), t.dout_stacked);
     }
     for (Index r = 0; r < rows; ++r) {
-      A *const x = t.o, *const y = t.o + t.pad;  // free until the first product with the keys
-      load_row(of(out)(r), t.width, t.pad, x);
-      load_row(of(dout)(r), t.width, t.pad, y);
-      t.delta[r] = dot(x, y, t.pad);
+      t.delta[r] = L::dot(of(out)(r), of(dout)(r), t.width, t.pad, t.spare);
       t.lse[r] = lse.row(segment.begin + begin + r / t.repeat)[g * t.repeat + r % t.repeat];
     }
     return tile;
@@ -259,7 +257,8 @@ struct AttentionBackward {
                     t.columns_seen(tile, key, count));
     tile_product<L>(all, t.dout, pad / L::pairing, Index{1}, t.v_columns, key_tile, t.dp, key_tile, false,
                     t.columns_seen(tile, key, count));
-    for (Index r = 0; r < all; ++r) score_gradient(t, r, r < rows ? tile.seen(r, key, count) : 0);
+    for (Index r = tile.first_block_seeing(key); r < all; ++r)
+      score_gradient(t, r, r < rows ? tile.seen(r, key, count) : 0);
     if (dk != nullptr) {
       tile_product<L>(padded(count, 8), t.p, Index{1}, key_tile, t.dout_stacked, pad, dv, pad, true,
                       t.queries_seeing(tile, key));

@@ -32,6 +32,8 @@ struct QueryTile {
   }
   /// The first row that sees `key`.
   Index first_seeing(Index key) const { return std::clamp<Index>((key - lead - begin) * repeat, 0, rows()); }
+  /// The first row of its block: products of the blocks before want nothing of this key or later ones.
+  Index first_block_seeing(Index key) const { return first_seeing(key) / 8 * 8; }
 };
 
 /// Adjacent columns of a row that belong to one head, read as A.
@@ -58,6 +60,17 @@ struct SingleLayout : SingleWords<Accum<T>> {
   template <class Row>
   static void stacked(Index count, Index padded_rows, Index width, Index pad, const Row& row, Word* target) {
     rows(count, padded_rows, width, pad, row, target);
+  }
+  /// Σ x y over one row. `spare` holds two rows.
+  static A dot(const T* x, const T* y, Index width, Index pad, Word* spare) {
+    load_row(x, width, pad, spare);
+    load_row(y, width, pad, spare + pad);
+    using Vector = typename SingleWords<A>::Vector;
+    auto total = Eigen::internal::pset1<Vector>(A(0));
+    for (Index j = 0; j < pad; j += SingleWords<A>::lanes)
+      total = Eigen::internal::pmadd(Eigen::internal::ploadu<Vector>(spare + j),
+                                     Eigen::internal::ploadu<Vector>(spare + pad + j), total);
+    return Eigen::internal::predux(total);
   }
   /// (width words, key_tile): columns of T as rows. `spare` holds `count` rows of `pad` words.
   static void transposed(const T* from, Index stride, Index count, Index width, Index pad, Word* spare, Word* target) {
@@ -109,6 +122,15 @@ struct PairLayout : PairWords {
       }
     }
   }
+  static A dot(const bf16* x, const bf16* y, Index width, Index, Word*) {
+    __m512 total = _mm512_setzero_ps();
+    for (Index j = 0; j < width; j += 32) {
+      const __mmask32 there = width - j >= 32 ? ~__mmask32{0} : (__mmask32{1} << (width - j)) - 1;
+      total = _mm512_dpbf16_ps(total, (__m512bh)_mm512_maskz_loadu_epi16(there, x + j),
+                               (__m512bh)_mm512_maskz_loadu_epi16(there, y + j));
+    }
+    return Eigen::internal::predux(total);
+  }
   static void transposed(const bf16* from, Index stride, Index count, Index width, Index pad, Word* spare,
                          Word* target) {
     if (stride % 2 == 0) {
@@ -150,17 +172,6 @@ A sum(const A* x, Index count) {
   auto total = Eigen::internal::ploadu<Vector>(x);
   for (Index j = size; j < count; j += size)
     total = Eigen::internal::padd(total, Eigen::internal::ploadu<Vector>(x + j));
-  return Eigen::internal::predux(total);
-}
-
-template <class A>
-A dot(const A* x, const A* y, Index count) {
-  using Vector = typename Eigen::internal::packet_traits<A>::type;
-  constexpr Index size = Eigen::internal::packet_traits<A>::size;
-  auto total = Eigen::internal::pset1<Vector>(A(0));
-  for (Index j = 0; j < count; j += size)
-    total =
-        Eigen::internal::pmadd(Eigen::internal::ploadu<Vector>(x + j), Eigen::internal::ploadu<Vector>(y + j), total);
   return Eigen::internal::predux(total);
 }
 
