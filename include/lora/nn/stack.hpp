@@ -47,7 +47,7 @@ class Stack {
     if (saved != nullptr) saved->entries.clear();
     for (Index i = 0; i < size(); ++i) {
       const auto& layer = layers_[static_cast<std::size_t>(i)];
-      if (i < first) {
+      if (saved == nullptr || i < first) {
         const View<D, T> output = i + 1 == size() ? y : buffers[i % 2];
         layer.forward(dev, pass, input, output, nullptr);
         input = output;
