@@ -72,7 +72,7 @@ class ByteAlphabet {
 /// space, say) is literal: kept as it is written, and never found in a text.
 class Vocabulary {
  public:
-  static constexpr std::int32_t max_id = 1 << 22;
+  static constexpr std::int32_t max_id = 1 << 20;
 
   /// `token` as the file has it, valid UTF-8.
   void add(std::string_view token, std::int64_t id, const std::string& where) {

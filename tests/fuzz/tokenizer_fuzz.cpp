@@ -1,0 +1,28 @@
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lora/io/tokenizer.hpp"
+
+/// A tokenizer.json, a zero byte, and a text for it; or a GGUF file, for a fixed text.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using lora::io::Tokenizer;
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  try {
+    const bool gguf = input.substr(0, 4) == "GGUF";
+    const std::size_t end = gguf ? size : input.find('\0');
+    const auto text = end < size ? input.substr(end + 1) : std::string_view("a b1  <x>e\u0301\n'll");
+    const Tokenizer tokenizer =
+        gguf ? Tokenizer::from_gguf(lora::io::Gguf::parse(std::as_bytes(std::span(data, size)), "input"))
+             : Tokenizer::from_json(input.substr(0, end), "input");
+    const auto encoding = tokenizer.encode(text, true);
+    if (encoding.ids.size() != encoding.begins.size()) __builtin_trap();
+    for (const std::size_t begin : encoding.begins)
+      if (begin > text.size()) __builtin_trap();
+    // What encode gives, decode knows; and what it writes is UTF-8 that can be encoded again.
+    for (const bool skip : {false, true}) (void)tokenizer.encode(tokenizer.decode(encoding.ids, skip));
+  } catch (const lora::Error&) {}
+  return 0;
+}
