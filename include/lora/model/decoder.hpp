@@ -82,7 +82,7 @@ class Decoder {
     if (labelled.rows.empty()) return;
     const nn::Pass<D, T> pass = begin(dev, rows, dropout_key);
     const Index n = pass.count(), e = config_.hidden_size;
-    const std::size_t mark = dev.arena().mark();
+    [[maybe_unused]] const std::size_t mark = dev.arena().mark();
     const Arena::Scope scope(dev.arena());
     const View<D, T> hidden = scratch<T>(dev, n, e);
     const View<D, T> d_hidden = scratch<T>(dev, n, e);
