@@ -1,0 +1,217 @@
+#include "command_line.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lora/core/config.hpp"
+#include "lora/core/error.hpp"
+#include "lora/io/file.hpp"
+#include "lora/io/json.hpp"
+#include "lora/train/settings.hpp"
+
+namespace {
+
+using namespace lora;
+using namespace lora::train;
+
+struct CommandText {
+  Command command;
+  const char* does;
+  const char* example;
+};
+
+constexpr CommandText command_texts[] = {
+    {train_command, "Fine-tunes a model with LoRA.",
+     "lora train --model_name_or_path MODEL --dataset train.json --output_dir OUT"},
+    {eval_command, "Measures loss and perplexity on a data set, and with predict exact matches.",
+     "lora eval --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --dataset test.json --output_dir "
+     "EVAL"},
+    {generate_command, "Answers a prompt, or every record of a data set.",
+     "lora generate --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --prompt \"Hello\""},
+    {merge_command, "Writes base and adapter as one plain model folder.",
+     "lora merge --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --output_dir MERGED"},
+    {tokenize_command, "Prints the token ids of texts, a JSON array per line.",
+     "lora tokenize --model_name_or_path MODEL --text \"Hello\""},
+};
+
+/// Options under each other with their sentences in a column of their own, wrapped.
+class HelpPage : public CLI::Formatter {
+ public:
+  std::string make_option(const CLI::Option* option, bool) const override {
+    constexpr std::size_t column = 34, width = 110;
+    std::string line = "  " + option->get_name(false, true);
+    if (!option->get_type_name().empty()) line += " " + option->get_type_name();
+    const std::string text = option->get_description();
+    std::string page;
+    for (std::size_t at = 0; at < text.size();) {
+      std::size_t end = std::min(at + (width - column), text.size());
+      if (end < text.size()) end = std::max(text.rfind(' ', end), at + 1);
+      if (line.size() + 2 > column) page += std::exchange(line, "") + "\n";
+      line.resize(column, ' ');
+      page += std::exchange(line, "") + text.substr(at, end - at) + "\n";
+      at = text.find_first_not_of(' ', end) == text.npos ? text.size() : text.find_first_not_of(' ', end);
+    }
+    return page;
+  }
+};
+
+/// The page without the second of two empty lines.
+std::string tidy(std::string page) {
+  for (auto at = page.find("\n\n\n"); at != page.npos; at = page.find("\n\n\n", at)) page.erase(at, 1);
+  return page;
+}
+
+/// The help sentence with what is allowed and the default. CLI11 must not know the default: it would take it for what a
+/// switch that stands alone means.
+std::string sentence_of(const Key& key) {
+  std::string text(key.help);
+  const std::string range = key.choices.empty() ? lora::train::detail::describe(key.range) : allowed(key);
+  if (!range.empty()) text += "; " + range;
+  const std::string otherwise = default_text(key);
+  return otherwise.empty() ? text : text + " (default: " + otherwise + ")";
+}
+
+void add_options(CLI::App& page, Command command) {
+  page.add_option("--config", CLI::callback_t(), "JSON file of keys, comments allowed; the command line wins over it")
+      ->type_name("FILE")
+      ->group("file")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  for (const Key& key : keys()) {
+    if (!(key.commands & command)) continue;
+    auto* option = page.add_option("--" + std::string(key.name), CLI::callback_t(), sentence_of(key))
+                       ->type_name(is_switch(key) ? "" : std::string(type_name(key)))
+                       ->group(std::string(key.group))
+                       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    if (is_switch(key)) option->expected(0, 1);
+  }
+}
+
+void read_config_file(Config& config, const std::string& path) {
+  try {
+    read_settings(config, io::read_json(path, true), path);
+  } catch (const ConfigError&) {
+    throw;
+  } catch (const Error& error) {
+    fail<ConfigError>("key config: ", std::string_view(error.what()));
+  }
+}
+
+[[noreturn]] void refuse_unknown(const std::vector<std::string>& words, Command command) {
+  const std::string_view word = words.front();
+  const std::string_view name = word.substr(0, word.find('='));
+  if (!name.starts_with("-"))
+    fail<ConfigError>("given '", word,
+                      "', allowed: keys as --key value or --key=value; a text with spaces needs quotes");
+  const std::string_view key = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+  std::string given;
+  if (name.size() < word.size()) {
+    given = concat(", given ", word.substr(name.size() + 1));
+  } else if (words.size() > 1 && !words[1].starts_with("-")) {
+    given = concat(", given ", words[1]);
+  }
+  std::string owners;
+  if (const Key* known = find_key(key)) {
+    for (const auto& text : command_texts)
+      if (known->commands & text.command) owners += concat(owners.empty() ? "" : ", ", name_of(text.command));
+    owners = concat(" (a key of ", owners, ")");
+  }
+  fail<ConfigError>("unknown key ", name, given, owners, "; allowed: the keys of 'lora ", name_of(command),
+                    " --help'; nearest: --", nearest_key(key, command));
+}
+
+[[noreturn]] void refuse_command(std::string_view word) {
+  std::vector<std::string_view> names;
+  std::string list;
+  for (const auto& text : command_texts) {
+    names.push_back(name_of(text.command));
+    list += concat(list.empty() ? "" : ", ", names.back());
+  }
+  if (word.empty()) fail<ConfigError>("no command; allowed: ", list, "; see 'lora --help'");
+  fail<ConfigError>("unknown command ", word, "; allowed: ", list, "; nearest: ", nearest_name(word, names));
+}
+
+/// The value that a key lacks: "--seed: 1 required INT missing".
+[[noreturn]] void refuse_missing_value(std::string_view message) {
+  const std::string_view name = message.substr(0, message.find(':'));
+  if (const Key* key = name.starts_with("--") ? find_key(name.substr(2)) : nullptr)
+    fail<ConfigError>("key ", key->name, ": given nothing, allowed: ", allowed(*key));
+  fail<ConfigError>(name, ": given nothing, allowed: a file");
+}
+
+}  // namespace
+
+Request read_command_line(int argc, const char* const* argv) {
+  Request request;
+  request.words.assign(argv, argv + argc);
+  std::vector<std::string> words;  // last first, as CLI11 takes them
+  for (int i = argc - 1; i > 0; --i) {
+    const std::string_view word = argv[i];
+    if (word.starts_with("--") && word.ends_with('=') && find_key(word.substr(2, word.size() - 3))) {
+      words.emplace_back();  // --key= is an empty value, not the next word
+      words.emplace_back(word.substr(0, word.size() - 1));
+    } else {
+      words.emplace_back(word);
+    }
+  }
+
+  CLI::App program("Fine-tunes language models with LoRA.", "lora");
+  const auto formatter = std::make_shared<HelpPage>();
+  formatter->label("OPTIONS", "--key value ...");
+  formatter->label("SUBCOMMAND", "COMMAND");
+  program.formatter(formatter);
+  program.set_help_flag("-h,--help", "Prints this page");
+  program.set_version_flag("--version", "lora " LORA_VERSION)->description("Prints the version");
+  program.footer("'lora COMMAND --help' prints the keys of a command.");
+  program.require_subcommand(0, 1)->allow_extras();
+  for (const auto& text : command_texts) {
+    auto* page = program.add_subcommand(std::string(name_of(text.command)), text.does)->group("Commands");
+    page->formatter(formatter);
+    page->set_help_flag("-h,--help", "Prints this page")->group("file");
+    page->footer(
+        concat("\nKeys are given as --key value, --key=value, or in the file of --config; a switch may stand alone "
+               "or\ntake true or false; lists are comma-separated.\n\n  ",
+               std::string_view(text.example)));
+    page->allow_extras();
+    add_options(*page, text.command);
+  }
+
+  try {
+    program.parse(words);
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = program.get_subcommands();
+    request.answer = tidy(chosen.empty() ? program.help() : chosen.front()->help("lora"));
+    return request;
+  } catch (const CLI::CallForVersion& version) {
+    request.answer = std::string(version.what()) + "\n";
+    return request;
+  } catch (const CLI::ArgumentMismatch& error) {
+    refuse_missing_value(error.what());
+  } catch (const CLI::ParseError& error) {
+    fail<ConfigError>(std::string_view(error.what()));
+  }
+
+  const auto chosen = program.get_subcommands();
+  const auto extras = program.remaining();
+  if (chosen.empty()) refuse_command(extras.empty() ? "" : extras.front());
+  const auto text = std::find_if(std::begin(command_texts), std::end(command_texts), [&](const CommandText& candidate) {
+    return name_of(candidate.command) == chosen.front()->get_name();
+  });
+  request.command = text->command;
+  const auto unknown = program.remaining(true);
+  if (!unknown.empty()) refuse_unknown(unknown, request.command);
+
+  const CLI::App& page = *chosen.front();
+  if (page.count("--config") > 0) read_config_file(request.config, page.get_option("--config")->results().back());
+  for (const Key& key : keys()) {
+    if (!(key.commands & request.command)) continue;
+    const CLI::Option* option = page.get_option("--" + std::string(key.name));
+    if (option->count() > 0) set_from_text(request.config, key, option->results().back());
+  }
+  validate(request.config, request.command);
+  return request;
+}

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lora/train/config.hpp"
+#include "lora/train/keys.hpp"
+
+/// What the user asks for: a command with its settings, or a text to print (help, version).
+struct Request {
+  lora::train::Command command{};
+  lora::train::Config config;
+  std::vector<std::string> words;  // the command line itself
+  std::string answer;
+};
+
+/// Reads the command line and the file that --config names.
+/// Throws   ConfigError for all that is wrong with them
+Request read_command_line(int argc, const char* const* argv);

@@ -1,0 +1,134 @@
+#include <chrono>
+#include <cstdio>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "answer.hpp"
+#include "commands.hpp"
+#include "lora/io/json.hpp"
+#include "lora/train/evaluate.hpp"
+#include "lora/train/records.hpp"
+#include "lora/train/settings.hpp"
+#include "open_model.hpp"
+#include "preview.hpp"
+
+namespace {
+
+using namespace lora;
+
+struct Predictions {
+  Index answers = 0;  // records with an answer to compare with
+  Index exact = 0;
+  std::string lines;  // JSON lines, a record each
+
+  double exact_match() const { return static_cast<double>(exact) / static_cast<double>(answers); }
+
+  void add(const data::Sample& sample, const std::string& answer, const io::Tokenizer& tokenizer) {
+    io::Json line = {{"prompt", prompt_of(sample, tokenizer)}, {"predict", answer}};
+    if (!sample.answer().empty()) {
+      ++answers;
+      const bool same = data::detail::strip(answer) == data::detail::strip(sample.answer());
+      exact += same;
+      line["label"] = std::string(sample.answer());
+      line["exact_match"] = same;
+    }
+    lines += io::to_text(line, -1) + "\n";
+  }
+};
+
+io::Json results_of(const train::Config& config, const train::EvaluationTotals& totals,
+                    const std::optional<Predictions>& predictions, double seconds) {
+  io::Json json = {{"loss", totals.loss()},
+                   {"perplexity", totals.perplexity()},
+                   {"labelled_tokens", totals.labelled},
+                   {"token_accuracy", totals.token_accuracy()},
+                   {"records", totals.records},
+                   {"tokens", totals.tokens},
+                   {"seconds", seconds},
+                   {"model_name_or_path", config.model_name_or_path},
+                   {"adapter_name_or_path", nullptr},
+                   {"dataset", config.dataset}};
+  if (!config.adapter_name_or_path.empty()) json["adapter_name_or_path"] = config.adapter_name_or_path;
+  if (predictions) {
+    json["exact_match"] = predictions->exact_match();
+    json["exact_matches"] = predictions->exact;
+    json["answers"] = predictions->answers;
+  }
+  return json;
+}
+
+/// The results for people.
+std::string report_of(const train::Config& config, const io::Json& results) {
+  std::string text = "# Evaluation\n\n";
+  text += concat("- model: ", config.model_name_or_path, "\n");
+  if (!config.adapter_name_or_path.empty()) text += concat("- adapter: ", config.adapter_name_or_path, "\n");
+  for (const std::string& file : config.dataset) text += concat("- data: ", file, "\n");
+  text += "\n| measure | value |\n|---|---|\n";
+  for (const char* name : {"loss", "perplexity", "token_accuracy", "exact_match", "labelled_tokens", "records"})
+    if (const io::Json* value = io::json_find(results, name))
+      text += concat("| ", std::string_view(name), " | ", io::to_text(*value, -1), " |\n");
+  text += concat("\nLoss and perplexity are over all labelled tokens; records longer than ", config.cutoff_len,
+                 " tokens are read in windows of that length, each half a window on.\n");
+  return text;
+}
+
+}  // namespace
+
+int run_eval(Request& request) {
+  const train::Config& config = request.config;
+  const auto start = std::chrono::steady_clock::now();
+  const auto source = train::open_source(config);
+  if (config.preview > 0) {
+    print_preview(config, source);
+    return 0;
+  }
+  const auto dataset = data::Dataset::open(
+      config.dataset, {.text_column = config.text_column, .max_samples = config.max_samples, .need_answer = true});
+  const auto first = dataset[0];
+  const auto text = train::text_files(config, source.path(), first.kind);
+  if (config.predict && !text.tokenizer)
+    fail<ConfigError>("key predict: given true, allowed: false where the model has no tokenizer files");
+  data::EncodeOptions encoding;
+  encoding.cutoff_len = std::numeric_limits<Index>::max();  // long records are read in windows instead
+  encoding.train_on_prompt = config.train_on_prompt;
+  encoding.train_on_last_turn_only = config.train_on_last_turn_only;
+  encoding.render = train::render_options(config);
+  encoding.vocab_size = source.config().vocab_size;
+  const data::Encoder encoder(text.tokenizer_or_null(), text.chat_template, encoding);
+
+  const io::Path output = config.output_dir;
+  io::create_folders(output);
+  cpu::Device dev(threads_of(config));
+  train::EvaluationTotals totals;
+  std::optional<Predictions> predictions;
+  with_decoder(dev, source, config, [&](auto& decoder) {
+    totals = train::evaluate(
+        dev, decoder, dataset.size(), [&](Index i) { return encoder(dataset[i]); }, config.per_device_eval_batch_size,
+        config.cutoff_len);
+    if (!config.predict) return;
+    std::vector<data::Sample> samples;
+    for (Index i = 0; i < dataset.size(); ++i) samples.push_back(dataset[i]);
+    model::GenerateOptions generate;
+    generate.max_new_tokens = config.max_new_tokens;
+    generate.stop_ids = train::stop_ids(source, *text.tokenizer, text.chat_template);
+    predictions.emplace();
+    answer_all(dev, decoder, *text.tokenizer, encoder, samples, generate, {},
+               [&](const data::Sample& sample, const std::string& answer) {
+                 predictions->add(sample, answer, *text.tokenizer);
+               });
+    if (predictions->answers == 0)
+      fail<FormatError>(first.where, ": predict needs records with an answer; there is none");
+  });
+
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const io::Json results = results_of(config, totals, predictions, seconds);
+  if (predictions) io::write_file(output / "predictions.jsonl", std::string_view(predictions->lines));
+  io::write_file(output / "evaluation_report.md", std::string_view(report_of(config, results)));
+  io::write_json(output / "evaluation_results.json", results);
+  std::printf("%s\n", io::to_text(results).c_str());
+  return 0;
+}

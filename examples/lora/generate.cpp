@@ -1,0 +1,81 @@
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "answer.hpp"
+#include "commands.hpp"
+#include "lora/data/dataset.hpp"
+#include "lora/io/json.hpp"
+#include "lora/train/settings.hpp"
+#include "open_model.hpp"
+
+namespace {
+
+using namespace lora;
+
+std::vector<data::Sample> read_samples(const train::Config& config, bool from_prompt) {
+  std::vector<data::Sample> samples;
+  if (from_prompt) {
+    data::Sample sample;
+    sample.messages.push_back({"user", config.prompt});
+    sample.where = "prompt";
+    samples.push_back(std::move(sample));
+  } else {
+    const auto records = data::Dataset::open(
+        config.dataset, {.text_column = config.text_column, .max_samples = config.max_samples, .need_answer = false});
+    for (Index i = 0; i < records.size(); ++i) samples.push_back(records[i]);
+  }
+  return samples;
+}
+
+}  // namespace
+
+int run_generate(Request& request) {
+  const train::Config& config = request.config;
+  const auto source = train::open_source(config);
+  const auto tokenizer = train::find_tokenizer(source.path());
+  if (!tokenizer) fail<IoError>(source.path().native(), ": no tokenizer.json and no tokenizer.model");
+  const bool from_prompt = train::prefers(config, "prompt", "dataset");
+  const auto samples = read_samples(config, from_prompt);
+  const bool asks = samples.front().kind == data::Sample::Kind::messages;
+  std::optional<data::ChatTemplate> chat;
+  if (asks) chat = train::choose_template(config, *tokenizer);
+  data::EncodeOptions encode_options;
+  encode_options.render = train::render_options(config);
+  encode_options.vocab_size = source.config().vocab_size;
+  const data::Encoder encoder(&*tokenizer, chat, encode_options);
+
+  model::GenerateOptions options;
+  options.max_new_tokens = config.max_new_tokens;
+  options.temperature = config.temperature;
+  options.top_p = config.top_p;
+  options.top_k = config.top_k;
+  options.seed = static_cast<std::uint64_t>(config.seed);
+  options.stop_ids = train::stop_ids(source, *tokenizer, chat);
+
+  std::unique_ptr<io::AtomicFile> file;
+  if (!config.output_file.empty()) file = std::make_unique<io::AtomicFile>(config.output_file);
+  const auto write = [&](const std::string& text) {
+    if (file) {
+      file->write(std::string_view(text));
+    } else {
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fflush(stdout);
+    }
+  };
+  cpu::Device dev(threads_of(config));
+  with_decoder(dev, source, config, [&](auto& decoder) {
+    answer_all(dev, decoder, *tokenizer, encoder, samples, options, config.stop,
+               [&](const data::Sample& sample, const std::string& answer) {
+                 if (from_prompt && !file) return write(answer + "\n");
+                 io::Json line = {{"prompt", prompt_of(sample, *tokenizer)}, {"predict", answer}};
+                 if (!sample.answer().empty()) line["label"] = std::string(sample.answer());
+                 write(io::to_text(line, -1) + "\n");
+               });
+  });
+  if (file) file->commit();
+  return 0;
+}

@@ -1,0 +1,62 @@
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string_view>
+
+#include "commands.hpp"
+#include "lora/core/error.hpp"
+#include "processor.hpp"
+
+namespace {
+
+constexpr int failed = 1, bad_usage = 2;
+
+int run(Request& request) {
+  using namespace lora::train;
+  switch (request.command) {
+    case train_command:
+      return run_train(request);
+    case eval_command:
+      return run_eval(request);
+    case generate_command:
+      return run_generate(request);
+    case merge_command:
+      return run_merge(request);
+    case tokenize_command:
+      return run_tokenize(request);
+  }
+  return bad_usage;
+}
+
+/// Standard output is a result like any other: what could not be written must not look like a success.
+void finish_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) lora::fail<lora::IoError>("cannot write standard output");
+}
+
+int say(const char* kind, std::string_view message, int status) {
+  std::fprintf(stderr, "%s%.*s\n", kind, static_cast<int>(message.size()), message.data());
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (const char* feature = missing_processor_feature()) {
+    std::fprintf(stderr, "error: this program was built for a processor with %s, which this one lacks; build it here\n",
+                 feature);
+    return failed;
+  }
+  try {
+    Request request = read_command_line(argc, argv);
+    std::fputs(request.answer.c_str(), stdout);
+    const int status = request.answer.empty() ? run(request) : 0;
+    finish_output();
+    return status;
+  } catch (const lora::ConfigError& error) {
+    return say("error: ", error.what(), bad_usage);
+  } catch (const std::bad_alloc&) {
+    return say("error: ", "out of memory", failed);
+  } catch (const std::exception& error) {
+    return say("error: ", error.what(), failed);
+  }
+}

@@ -1,0 +1,90 @@
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "commands.hpp"
+#include "lora/core/error.hpp"
+#include "lora/data/dataset.hpp"
+#include "lora/io/mapped_file.hpp"
+#include "lora/io/tokenizer.hpp"
+#include "lora/train/model_files.hpp"
+#include "lora/train/settings.hpp"
+
+namespace {
+
+using namespace lora;
+
+void print(std::span<const std::int32_t> ids) {
+  std::string line = "[";
+  for (const std::int32_t id : ids) line += concat(line.size() > 1 ? ", " : "", id);
+  line += "]\n";
+  std::fwrite(line.data(), 1, line.size(), stdout);
+}
+
+void print_text(const io::Tokenizer& tokenizer, std::string_view text, std::string_view where) {
+  try {
+    print(tokenizer.encode(text).ids);
+  } catch (const FormatError& error) {
+    fail<FormatError>(where, ": ", std::string_view(error.what()));
+  }
+}
+
+/// A text per line, the empty ones too, so that the n-th line of the output belongs to the n-th of the file.
+void print_lines(const io::Tokenizer& tokenizer, const std::string& path) {
+  const io::MappedFile file(path);
+  std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  for (Index number = 1; !text.empty(); ++number) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    print_text(tokenizer, line, concat(path, ":", number));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+void print_records(const io::Tokenizer& tokenizer, const std::string& path, const train::Config& config) {
+  const auto records = data::Dataset::open(std::span(&path, 1), {.need_answer = false});
+  std::optional<data::ChatTemplate> chat;
+  auto options = train::render_options(config);
+  options.add_generation_prompt = config.add_generation_prompt;
+  for (Index i = 0; i < records.size(); ++i) {
+    const data::Sample sample = records[i];
+    if (sample.kind == data::Sample::Kind::tokens) {
+      print(sample.tokens);
+    } else if (sample.kind == data::Sample::Kind::text) {
+      print_text(tokenizer, sample.text, sample.where);
+    } else {
+      if (!chat) chat = train::choose_template(config, tokenizer);
+      std::string text;
+      try {
+        text = chat->render(sample.messages, options).text;
+      } catch (const FormatError& error) {
+        fail<FormatError>(sample.where, ": ", std::string_view(error.what()));
+      }
+      print_text(tokenizer, text, sample.where);
+    }
+  }
+}
+
+}  // namespace
+
+int run_tokenize(Request& request) {
+  const train::Config& config = request.config;
+  const io::Path model = train::find_model(config.model_name_or_path);
+  const auto tokenizer = train::find_tokenizer(model);
+  if (!tokenizer) fail<IoError>(model.native(), ": no tokenizer.json and no tokenizer.model");
+  if (train::prefers(config, "text", "file")) {
+    print_text(*tokenizer, config.text, "text");
+  } else if (io::Path(config.file).extension() == ".txt") {
+    print_lines(*tokenizer, config.file);
+  } else {
+    print_records(*tokenizer, config.file, config);
+  }
+  return 0;
+}

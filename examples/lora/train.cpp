@@ -1,0 +1,26 @@
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "lora/instantiate.hpp"
+#include "lora/train/environment.hpp"
+#include "lora/trainer.hpp"
+#include "preview.hpp"
+#include "signals.hpp"
+
+int run_train(Request& request) {
+  using namespace lora;
+  if (request.config.preview > 0) {
+    print_preview(request.config, train::open_source(request.config));
+    return 0;
+  }
+  handle_signals();
+  RunOptions options;
+  std::vector<const char*> words;
+  for (const std::string& word : request.words) words.push_back(word.c_str());
+  options.command = train::quoted_command(words);
+  options.stop = &asked_to_end;
+  Trainer trainer(request.config, options);
+  const RunResult result = trainer.train();
+  return result.stopped_by == 0 ? 0 : 128 + result.stopped_by;
+}

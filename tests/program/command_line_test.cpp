@@ -1,0 +1,120 @@
+// The program's contract with those who call it wrongly: one line, exit 2 for usage and 1 for data, nothing written.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+
+#include "lora/core/config.hpp"
+#include "lora/io/file.hpp"
+#include "lora/train/keys.hpp"
+#include "support/program.hpp"
+#include "support/temp_folder.hpp"
+
+using namespace lora;
+
+namespace {
+
+test::Outcome lora_program(std::initializer_list<std::string> words) { return test::run_program(LORA_PROGRAM, words); }
+
+/// One line on standard error that begins so, nothing on standard output.
+void check_refused(const test::Outcome& outcome, int status, const std::string& beginning) {
+  CAPTURE(outcome.errors);
+  CHECK(outcome.status == status);
+  CHECK(outcome.errors.starts_with("error: " + beginning));
+  CHECK(std::count(outcome.errors.begin(), outcome.errors.end(), '\n') == 1);
+  CHECK(outcome.output.empty());
+}
+
+}  // namespace
+
+TEST_CASE("program: help and version go to standard output") {
+  const auto page = lora_program({"--help"});
+  CHECK(page.status == 0);
+  CHECK(page.errors.empty());
+  for (const char* command : {"train", "eval", "generate", "merge", "tokenize"})
+    CHECK(page.output.find("\n  " + std::string(command) + " ") != std::string::npos);
+  const auto version = lora_program({"--version"});
+  CHECK(version.status == 0);
+  CHECK(version.output == "lora " LORA_VERSION "\n");
+}
+
+TEST_CASE("program: each command's help has each of its keys and none of another's") {
+  for (const auto command : {train::train_command, train::eval_command, train::generate_command, train::merge_command,
+                             train::tokenize_command}) {
+    const auto page = lora_program({std::string(train::name_of(command)), "--help"});
+    CHECK(page.status == 0);
+    CHECK(page.output.find("--config") != std::string::npos);
+    for (const auto& key : train::keys()) {
+      const std::string name(key.name);
+      CAPTURE(name);
+      const bool there = page.output.find("\n  --" + name + " ") != std::string::npos ||
+                         page.output.find("\n  --" + name + "\n") != std::string::npos;
+      CHECK(there == ((key.commands & command) != 0));
+    }
+  }
+}
+
+TEST_CASE("program: no command or an unknown one") {
+  check_refused(lora_program({}), 2, "no command; allowed: train, eval, generate, merge, tokenize");
+  check_refused(lora_program({"trian"}), 2, "unknown command trian; allowed: train, eval");
+  CHECK(lora_program({"trian"}).errors.find("nearest: train\n") != std::string::npos);
+}
+
+TEST_CASE("program: an unknown key names itself, what was given and the nearest") {
+  for (const auto& outcome :
+       {lora_program({"train", "--learning_rat", "3"}), lora_program({"train", "--learning_rat=3"})}) {
+    check_refused(outcome, 2, "unknown key --learning_rat, given 3; allowed: ");
+    CHECK(outcome.errors.find("nearest: --learning_rate\n") != std::string::npos);
+  }
+  check_refused(lora_program({"train", "--prompt=x"}), 2, "unknown key --prompt, given x (a key of generate)");
+  check_refused(lora_program({"train", "word"}), 2, "given 'word'");
+}
+
+TEST_CASE("program: a wrong value names the key, what was given and what is allowed") {
+  check_refused(lora_program({"train", "--lora_rank", "0"}), 2,
+                "key lora_rank: given 0, allowed: a whole number, at least 1");
+  check_refused(lora_program({"train", "--lora_rank"}), 2, "key lora_rank: given nothing, allowed: a whole number");
+  check_refused(lora_program({"train", "--lora_rank="}), 2, "key lora_rank: given nothing, allowed: a whole number");
+  check_refused(lora_program({"train", "--dtype=float16"}), 2, "key dtype: given float16, allowed: one of auto");
+  check_refused(lora_program({"train", "--shuffle", "maybe"}), 2, "key shuffle: given maybe, allowed: true or false");
+  check_refused(lora_program({"train"}), 2, "key model_name_or_path: given nothing");
+}
+
+TEST_CASE("program: the file of keys") {
+  const test::TempFolder folder;
+  const std::string file = (folder / "run.json").native();
+  check_refused(lora_program({"train", "--config"}), 2, "--config: given nothing");
+  check_refused(lora_program({"train", "--config", file}), 2, "key config: cannot open " + file);
+  io::write_file(file, std::string_view("{\"seed\": 1,}"));
+  check_refused(lora_program({"train", "--config", file}), 2, "key config: " + file + ":1:12");
+  io::write_file(file, std::string_view("{\"sede\": 1}"));
+  check_refused(lora_program({"train", "--config", file}), 2, file + ": unknown key sede, given 1; allowed: ");
+  io::write_file(file, std::string_view("{\"seed\": \"1\"}"));
+  check_refused(lora_program({"train", "--config", file}), 2,
+                file + ": key seed: given \"1\", allowed: a whole number");
+  // Keys of another command are accepted, and the command line wins: what is left to refuse is the model.
+  io::write_file(
+      file, std::string_view("// all of them\n{\"prompt\": \"p\", \"lora_rank\": 4, \"model_name_or_path\": \"a\"}"));
+  check_refused(lora_program({"tokenize", "--config", file, "--model_name_or_path", "/no/such", "--text", "t"}), 1,
+                "/no/such: no such file or folder");
+}
+
+TEST_CASE("program: a model that is not there is a matter of data, and nothing is written") {
+  const test::TempFolder folder;
+  const std::string output = (folder / "out").native();
+  for (const char* command : {"train", "eval"})
+    check_refused(lora_program({command, "--model_name_or_path", "/no/such", "--dataset", "/no/data.json",
+                                "--output_dir", output}),
+                  1, "/no/such: no such file or folder");
+  check_refused(lora_program({"merge", "--model_name_or_path", "/no/such", "--adapter_name_or_path", "/no/adapter",
+                              "--output_dir", output}),
+                1, "/no/such: no such file or folder");
+  check_refused(lora_program({"generate", "--model_name_or_path", "/no/such", "--prompt", "hi"}), 1,
+                "/no/such: no such");
+  CHECK_FALSE(std::filesystem::exists(output));
+  const auto hub = lora_program({"generate", "--model_name_or_path", "nobody/no-such-model", "--prompt", "hi"});
+  check_refused(hub, 1, "nobody/no-such-model: no such file or folder, and not in the local cache");
+  CHECK(hub.errors.find("hf download nobody/no-such-model") != std::string::npos);
+}
