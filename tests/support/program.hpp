@@ -19,7 +19,7 @@ struct Outcome {
   std::string errors;
 };
 
-inline std::string quoted(std::string_view word) {
+inline std::string shell_word(std::string_view word) {
   std::string text = "'";
   for (const char c : word) c == '\'' ? text += "'\\''" : text += c;
   return text + "'";
@@ -29,8 +29,8 @@ inline std::string quoted(std::string_view word) {
 inline Outcome run_program(const std::string& program, std::initializer_list<std::string> words) {
   const TempFolder folder;
   std::string command = program;
-  for (const std::string& word : words) command += " " + quoted(word);
-  command += " </dev/null >" + quoted((folder / "out").native()) + " 2>" + quoted((folder / "err").native());
+  for (const std::string& word : words) command += " " + shell_word(word);
+  command += " </dev/null >" + shell_word((folder / "out").native()) + " 2>" + shell_word((folder / "err").native());
   const int status = std::system(command.c_str());
   Outcome outcome;
   outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

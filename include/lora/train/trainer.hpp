@@ -263,8 +263,9 @@ class TrainingRun {
                       " records have no labelled token within cutoff_len ", config_.cutoff_len, " and are left out");
     Index parameters = 0;
     decoder_->for_each_param([&](const auto& param) { parameters += param.value.size(); });
-    lora::log::info("adapter: rank ", decoder_->adapter().rank, ", ", parameters, " parameters; ", schedule_.total,
-                    " steps of ", plan_->per_step, " sequences, ", plan_->steps_per_epoch(), " an epoch");
+    lora::log::info("adapter: rank ", decoder_->adapter().rank, ", ", parameters,
+                    " parameters; steps: ", schedule_.total, " of ", plan_->per_step, " sequences, ",
+                    plan_->steps_per_epoch(), " an epoch");
     say_memory();
     if (resumed) lora::log::info("going on from ", resumed->folder.native(), ", step ", state_.step);
   }

@@ -1,0 +1,55 @@
+// Merges an adapter into its base model, and lets both answer:   merge_and_generate MODEL ADAPTER OUTPUT_DIR PROMPT
+#include <cstdio>
+#include <exception>
+#include <lora/lora.hpp>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace lora;
+using Device = cpu::Device;
+using Decoder = model::Decoder<Device, float>;
+
+/// The model's answer to one user turn, the likeliest token each time.
+std::string answer(Device& dev, Decoder& decoder, const model::Source& source, const std::string& question) {
+  const auto tokenizer = train::find_tokenizer(source.path());
+  if (!tokenizer) fail<IoError>(source.path().native(), ": no tokenizer files");
+  const auto chat = data::ChatTemplate::recognised(tokenizer->chat_template());
+  data::RenderOptions options;
+  options.add_generation_prompt = true;
+  const std::vector<data::Message> turns = {{"user", question}};
+  const std::vector<std::vector<std::int32_t>> prompts = {tokenizer->encode(chat.render(turns, options).text).ids};
+  model::GenerateOptions generate;
+  generate.max_new_tokens = 40;
+  generate.stop_ids = train::stop_ids(source, *tokenizer, chat);
+  return tokenizer->decode(model::generate(dev, decoder, prompts, generate)[0]);
+}
+
+void merge(const std::string& base, const std::string& adapter, const std::string& output, const std::string& prompt) {
+  Device dev;
+  const auto source = model::Source::open(base);
+  Decoder decoder(dev, source);
+  std::printf("base:    %s\n", answer(dev, decoder, source, prompt).c_str());
+
+  const auto files = model::open_adapter(adapter);
+  decoder.attach(dev, files.config);
+  model::load_adapter(dev, decoder, files);
+  std::printf("adapter: %s\n", answer(dev, decoder, source, prompt).c_str());
+
+  io::create_folders(output);
+  model::save_merged(dev, decoder, source, output, DType::f32, std::uint64_t{5} << 30);
+  if (const auto tokenizer = train::find_tokenizer(base)) tokenizer->save(output);
+  const auto merged_source = model::Source::open(output);
+  Decoder merged(dev, merged_source);
+  std::printf("merged:  %s\n", answer(dev, merged, merged_source, prompt).c_str());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc != 5) return std::fprintf(stderr, "usage: merge_and_generate MODEL ADAPTER OUTPUT_DIR PROMPT\n"), 2;
+  merge(argv[1], argv[2], argv[3], argv[4]);
+} catch (const std::exception& error) {
+  return std::fprintf(stderr, "error: %s\n", error.what()), 1;
+}
