@@ -21,7 +21,7 @@ using train::StepMetrics;
 /// Whether a run computes in bfloat16: as asked, or as the model is stored if the processor is no slower at it.
 inline bool computes_in_bfloat16(cpu::Device& dev, const Config& config, const model::Source& source) {
   if (config.dtype != "auto") return config.dtype == "bfloat16";
-  return source.stored_dtype() == DType::bf16 && cpu::gemm_engine<bf16>(dev) == cpu::GemmEngine::onednn;
+  return source.stored_dtype() == DType::bf16 && cpu::has_bf16_products(dev);
 }
 
 /// Fine-tunes a model as its settings say, on this machine's processors: what `lora train` does, as an object.

@@ -6,6 +6,7 @@
 
 #include "lora/cpu/attention_tile.hpp"
 #include "lora/cpu/device.hpp"
+#include "lora/cpu/stored_row.hpp"
 #include "lora/kernel/attention.hpp"
 
 namespace lora::cpu::detail {
@@ -168,7 +169,8 @@ struct AttentionForward {
     const Index end = tile.keys_seen(rows - 1);
     for (Index key = 0; key < end; key += key_tile) {
       const Index count = std::min(key_tile, end - key);
-      L::transposed(k.row(of_k.begin + key) + g * t.width, k.stride(), count, t.width, pad, t.spare, t.k_columns);
+      L::transposed(k.row(of_k.begin + key) + g * t.width, k.stride(), count, t.width, pad, t.spare, t.k_columns,
+                    key_tile);
       Index v_row = 0;
       const auto* const values =
           t.stacked(v.row(of_k.begin + key) + g * t.width, v.stride(), count, t.v_stacked_copy, v_row);
@@ -251,8 +253,9 @@ struct AttentionBackward {
     const Index rows = tile.rows(), all = padded(rows, 8), pad = t.pad;
     const Index count = std::min(key_tile, tile.keys_seen(rows - 1) - key);
     const T* const keys = k.row(segment.begin + key) + g * t.width;
-    L::transposed(keys, k.stride(), count, t.width, pad, t.spare, t.k_columns);
-    L::transposed(v.row(segment.begin + key) + g * t.width, v.stride(), count, t.width, pad, t.spare, t.v_columns);
+    L::transposed(keys, k.stride(), count, t.width, pad, t.spare, t.k_columns, key_tile);
+    L::transposed(v.row(segment.begin + key) + g * t.width, v.stride(), count, t.width, pad, t.spare, t.v_columns,
+                  key_tile);
     tile_product<L>(all, t.q, pad / L::pairing, Index{1}, t.k_columns, key_tile, t.s, key_tile, false,
                     t.columns_seen(tile, key, count));
     tile_product<L>(all, t.dout, pad / L::pairing, Index{1}, t.v_columns, key_tile, t.dp, key_tile, false,
@@ -441,18 +444,6 @@ void attention_backward(Device& dev, const AttentionBackward<T, L>& work, Rows<T
     });
 }
 
-/// Calls body.operator()<L>() with the layout of products that suits T, this build and the head's width.
-template <class T, class Body>
-void with_layout(Index width, const Body& body) {
-#if defined(LORA_BF16_PAIRS)
-  if constexpr (std::same_as<T, bf16>) {
-    if (width % 2 == 0) return body.template operator()<PairLayout>();
-  }
-#endif
-  static_cast<void>(width);
-  body.template operator()<SingleLayout<T>>();
-}
-
 }  // namespace lora::cpu::detail
 
 namespace lora::kernel {
@@ -480,7 +471,7 @@ struct Attention<cpu::Device> {
   static void run(cpu::Device& dev, const AttentionShape& shape, View<cpu::Device, const T> q,
                   View<cpu::Device, const T> k, View<cpu::Device, const T> v, std::span<const Segment> queries,
                   std::span<const Segment> keys, View<cpu::Device, T> out, Saved<T>* saved) {
-    cpu::detail::with_layout<T>(shape.width, [&]<class L>() {
+    cpu::detail::with_layout<T>([&]<class L>() {
       const View<cpu::Device, Accum<T>> lse = saved == nullptr ? View<cpu::Device, Accum<T>>() : saved->lse;
       cpu::detail::attention(dev, cpu::detail::AttentionForward<T, L>{shape, q, k, v, queries, keys, out, lse});
     });
@@ -491,7 +482,7 @@ struct Attention<cpu::Device> {
                        View<cpu::Device, const T> k, View<cpu::Device, const T> v, View<cpu::Device, const T> out,
                        std::span<const Segment> segments, const Saved<T>& saved, View<cpu::Device, const T> dout,
                        View<cpu::Device, T> dq, View<cpu::Device, T> dk, View<cpu::Device, T> dv) {
-    cpu::detail::with_layout<T>(shape.width, [&]<class L>() {
+    cpu::detail::with_layout<T>([&]<class L>() {
       cpu::detail::attention_backward(
           dev, cpu::detail::AttentionBackward<T, L>{shape, q, k, v, out, dout, segments, saved.lse}, dq, dk, dv);
     });

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lora/cpu/device.hpp"
-#include "lora/cpu/eigen.hpp"
 #include "lora/cpu/onednn.hpp"
+#include "lora/cpu/stored_row.hpp"
+#include "lora/cpu/tile_layout.hpp"
 #include "lora/kernel/gemm.hpp"
 
 namespace lora::cpu {
@@ -13,7 +16,7 @@ namespace lora::cpu {
 /// Who forms a product. Each is asked in turn; the first that takes the element type does it.
 enum class GemmEngine {
   onednn,  ///< float; bf16 where the processor has instructions for it
-  eigen,   ///< every type; bf16 through float tiles
+  eigen,   ///< every type, in tiles of Eigen's vectors; bf16 as pairs where the build has them, else through float
 };
 
 struct GemmEngines {
@@ -51,117 +54,111 @@ GemmEngine gemm_engine(Device& dev) {
   fail<DeviceError>("[gemm] none of this device's engines takes the element type");
 }
 
-/// "oneDNN 2.6.3 (float32, bfloat16)", what a program says at its start.
-inline std::string describe_products(Device& dev) {
-  const auto name = [](GemmEngine engine) -> std::string {
-#if defined(LORA_WITH_ONEDNN)
-    if (engine == GemmEngine::onednn) return "oneDNN " + OneDnn::version();
+/// True where products of bf16 run on instructions made for it; elsewhere float is faster.
+inline bool has_bf16_products(Device& dev) {
+  if (gemm_engine<bf16>(dev) == GemmEngine::onednn) return true;
+#if defined(LORA_BF16_PAIRS)
+  return true;
+#else
+  return false;
 #endif
-    return engine == GemmEngine::eigen
-               ? concat("Eigen ", EIGEN_WORLD_VERSION, ".", EIGEN_MAJOR_VERSION, ".", EIGEN_MINOR_VERSION)
-               : "none";
-  };
-  const GemmEngine wide = gemm_engine<float>(dev), narrow = gemm_engine<bf16>(dev);
-  if (wide == narrow && wide == GemmEngine::onednn) return name(wide) + " (float32, bfloat16)";
-  return name(wide) + " (float32), " + name(narrow) + " (bfloat16 through float32)";
+}
+
+/// "oneDNN 2.6.3, bfloat16 in hardware", what a program says at its start.
+inline std::string describe_products(Device& dev) {
+  std::string engine = concat("Eigen ", EIGEN_WORLD_VERSION, ".", EIGEN_MAJOR_VERSION, ".", EIGEN_MINOR_VERSION);
+#if defined(LORA_WITH_ONEDNN)
+  if (gemm_engine<float>(dev) == GemmEngine::onednn) engine = "oneDNN " + OneDnn::version();
+#endif
+  return engine + (has_bf16_products(dev) ? ", bfloat16 in hardware" : ", bfloat16 through float32");
 }
 
 namespace detail {
 
-template <class T>
-using MatrixMap = Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>, Eigen::Unaligned,
-                             Eigen::OuterStride<>>;
-template <class T>
-using MatrixOutMap = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>, Eigen::Unaligned,
-                                Eigen::OuterStride<>>;
-
-/// Keeps Eigen from starting threads of its own inside work that is already split.
-class SingleThreaded {
+/// Products in tiles of c: a thread lays the operands of one tile out and multiplies them where they are cached. The
+/// sum of one element is formed in the same order in every tile, so that bits depend on neither threads nor tiles.
+template <class L, class T, class Out>
+class TiledGemm {
  public:
-  SingleThreaded() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  SingleThreaded(const SingleThreaded&) = delete;
-  SingleThreaded& operator=(const SingleThreaded&) = delete;
-  ~SingleThreaded() { omp_set_num_threads(before_); }
+  using A = Accum<T>;
+  using Word = typename L::Word;
+  static constexpr Index largest_tile = 192;
+  static constexpr Index tile_words = 128;  ///< of the inner extent
+  static constexpr Index tile_depth = tile_words * L::pairing;
+
+  kernel::Form form;
+  View<Device, const T> a, b;
+  View<Device, Out> c;
+  Index depth;
+  A alpha;
+  bool accumulate;
+
+  void run(Device& dev) const {
+    Index tile = largest_tile;
+    const auto tiles = [&] { return parts(c.rows(), tile) * parts(c.cols(), tile); };
+    while (tile > 48 && tiles() < 3 * dev.threads() && tiles() < parts(c.rows(), 48) * parts(c.cols(), 48)) tile /= 2;
+    Arena::Scope scope(dev.arena());
+    const Index words = tile * tile_words;
+    const auto operands = scratch<Word>(dev, dev.threads(), 3 * words);
+    const auto sums = scratch<A>(dev, dev.threads(), tile * tile);
+    const Index across = parts(c.cols(), tile);
+    dev.parallel_items(tiles(), [&](Index item) {
+      const int thread = omp_get_thread_num();
+      Word* const left = operands.row(thread);
+      form_tile(item / across * tile, item % across * tile, tile, left, left + words, left + 2 * words,
+                sums.row(thread));
+    });
+  }
 
  private:
-  int before_;
-};
+  static Index parts(Index extent, Index tile) { return (extent + tile - 1) / tile; }
 
-/// c (m, n) += or = op(a) op(b), on one thread. Pointers stand at the tile's first elements.
-template <class A>
-void eigen_tile(kernel::Form form, const A* a, Index lda, const A* b, Index ldb, A* c, Index ldc, Index m, Index n,
-                Index k, A alpha, bool accumulate) {
-  MatrixOutMap<A> out(c, m, n, Eigen::OuterStride<>(ldc));
-  if (!accumulate) out.setZero();
-  const bool a_t = form == kernel::Form::tn, b_t = form == kernel::Form::nt;
-  const MatrixMap<A> left(a, a_t ? k : m, a_t ? m : k, Eigen::OuterStride<>(lda));
-  const MatrixMap<A> right(b, b_t ? n : k, b_t ? k : n, Eigen::OuterStride<>(ldb));
-  if (a_t) {
-    out.noalias() += alpha * (left.transpose() * right);
-  } else if (b_t) {
-    out.noalias() += alpha * (left * right.transpose());
-  } else {
-    out.noalias() += alpha * (left * right);
-  }
-}
-
-/// Where element (row, k) of op(a), or (k, row) of op(b), lies.
-inline Index offset(bool k_is_row, Index ld, Index row, Index k) { return k_is_row ? k * ld + row : row * ld + k; }
-
-/// rows x cols of bf16 widened into a dense tile.
-inline void widen_tile(const bf16* source, Index ld, Index rows, Index cols, float* target) {
-  for (Index i = 0; i < rows; ++i) {
-    const bf16* const from = source + i * ld;
-    float* const to = target + i * cols;
-#pragma omp simd
-    for (Index j = 0; j < cols; ++j) to[j] = static_cast<float>(from[j]);
-  }
-}
-
-/// Products by Eigen: c in tiles of fixed extents, so that its bits do not depend on the number of threads.
-template <class T, class Out>
-void gemm_by_eigen(Device& dev, kernel::Form form, View<Device, const T> a, View<Device, const T> b,
-                   View<Device, Out> c, Index depth, double alpha, bool accumulate) {
-  using A = Accum<T>;
-  constexpr Index tile = 192, tile_k = 512;
-  const Index down = (c.rows() + tile - 1) / tile, across = (c.cols() + tile - 1) / tile;
-  const bool a_k_is_row = form == kernel::Form::tn, b_k_is_row = form != kernel::Form::nt;
-  const SingleThreaded eigen_stays_on_its_thread;
-  Arena::Scope scope(dev.arena());
-  // Per thread: a tile each of op(a), op(b) and c in float.
-  constexpr Index piece = 2 * tile * tile_k + tile * tile;
-  A* tiles = nullptr;
-  if constexpr (!std::same_as<T, A>) tiles = scratch<A>(dev, dev.threads(), piece).data();
-
-  dev.parallel_items(down * across, [&](Index item) {
-    const Index i = item / across * tile, j = item % across * tile;
-    const Index m = std::min(tile, c.rows() - i), n = std::min(tile, c.cols() - j);
-    Out* const target = c.data() + i * c.stride() + j;
-    if constexpr (std::same_as<T, A>) {
-      eigen_tile<A>(form, a.data() + offset(a_k_is_row, a.stride(), i, 0), a.stride(),
-                    b.data() + offset(b_k_is_row, b.stride(), j, 0), b.stride(), target, c.stride(), m, n, depth,
-                    static_cast<A>(alpha), accumulate);
-    } else {
-      A* const wide_a = tiles + omp_get_thread_num() * piece;
-      A* const wide_b = wide_a + tile * tile_k;
-      A* const wide_c = wide_b + tile * tile_k;
-      for (Index k = 0; k < depth; k += tile_k) {
-        const Index kk = std::min(tile_k, depth - k);
-        const Index a_cols = a_k_is_row ? m : kk, b_cols = b_k_is_row ? n : kk;
-        widen_tile(a.data() + offset(a_k_is_row, a.stride(), i, k), a.stride(), a_k_is_row ? kk : m, a_cols, wide_a);
-        widen_tile(b.data() + offset(b_k_is_row, b.stride(), j, k), b.stride(), b_k_is_row ? kk : n, b_cols, wide_b);
-        eigen_tile<A>(form, wide_a, a_cols, wide_b, b_cols, wide_c, n, m, n, kk, static_cast<A>(alpha), k > 0);
-      }
-      for (Index row = 0; row < m; ++row) {
-        Out* const to = target + row * c.stride();
-        const A* const from = wide_c + row * n;
-#pragma omp simd
-        for (Index col = 0; col < n; ++col)
-          to[col] = static_cast<Out>(accumulate ? static_cast<A>(to[col]) + from[col] : from[col]);
+  void form_tile(Index i, Index j, Index tile, Word* left, Word* right, Word* spare, A* sums) const {
+    const Index m = std::min(tile, c.rows() - i), n = std::min(tile, c.cols() - j), wide = padded(n);
+    constexpr Index panel = 2 * L::lanes;  // of b, small enough for the first cache
+    for (Index k = 0; k < depth; k += tile_depth) {
+      const Index count = std::min(tile_depth, depth - k), words = parts(count, L::pairing);
+      const auto [a_row, a_word] = lay_left(i, m, k, count, left);
+      lay_right(j, n, k, count, spare, right);
+      for (Index p = 0; p < n; p += panel)
+        tile_product<L>(padded(m, 8), left, a_row, a_word, right + p, wide, sums + p, wide, k > 0,
+                        whole(words, std::min(panel, n - p)));
+    }
+    for (Index r = 0; r < m; ++r) {
+      const A* const from = sums + r * wide;
+      Out* const to = c.row(i + r) + j;
+      if (accumulate) {
+        LORA_SIMD
+        for (Index s = 0; s < n; ++s) to[s] = narrowed<Out>(static_cast<A>(to[s]) + alpha * from[s]);
+      } else {
+        LORA_SIMD
+        for (Index s = 0; s < n; ++s) to[s] = narrowed<Out>(alpha * from[s]);
       }
     }
-  });
-}
+  }
+
+  /// op(a), rows [i, i + m), inner [k, k + count); returns the strides of its rows and words.
+  std::pair<Index, Index> lay_left(Index i, Index m, Index k, Index count, Word* target) const {
+    if (form == kernel::Form::tn) {
+      const auto row = [&](Index r) { return a.row(k + r) + i; };
+      L::stacked(count, padded(count, L::pairing), m, padded(m), row, target);
+      return {1, padded(m)};
+    }
+    const auto row = [&](Index r) { return a.row(i + r) + k; };
+    L::rows(m, padded(m, 8), count, padded(count), row, target);
+    return {padded(count) / L::pairing, 1};
+  }
+
+  /// op(b), inner [k, k + count), columns [j, j + n), in rows of padded(n) words.
+  void lay_right(Index j, Index n, Index k, Index count, Word* spare, Word* target) const {
+    if (form == kernel::Form::nt) {
+      L::transposed(b.row(j) + k, b.stride(), n, count, padded(count), spare, target, padded(n));
+    } else {
+      const auto row = [&](Index r) { return b.row(k + r) + j; };
+      L::stacked(count, padded(count, L::pairing), n, padded(n), row, target);
+    }
+  }
+};
 
 #if defined(LORA_WITH_ONEDNN)
 template <class T, class Out>
@@ -210,7 +207,9 @@ struct Gemm<cpu::Device> {
 #endif
         return;
       case cpu::GemmEngine::eigen:
-        cpu::detail::gemm_by_eigen(dev, form, a, b, c, depth, alpha, accumulate);
+        cpu::detail::with_layout<T>([&]<class L>() {
+          cpu::detail::TiledGemm<L, T, Out>{form, a, b, c, depth, static_cast<Accum<T>>(alpha), accumulate}.run(dev);
+        });
         return;
     }
   }
