@@ -9,13 +9,9 @@ int main(int argc, char** argv) try {
   config.model_name_or_path = argv[1];  // a model folder, a .gguf file, or a name in the local Hugging Face cache
   config.dataset = {argv[2]};           // .json, .jsonl or .txt
   config.output_dir = argv[3];
-  config.lora_rank = 16;
   config.learning_rate = 1e-3;
-  config.num_train_epochs = 1;
   lora::RunOptions options;
-  options.on_step = [](const lora::StepMetrics& step) {
-    std::printf("step %d: loss %.4f, %.0f tokens/s\n", int(step.step), step.loss, step.tokens_per_second);
-  };
+  options.on_step = [](const auto& step) { std::printf("step %d: loss %.4f\n", int(step.step), step.loss); };
   const auto result = lora::Trainer(config, options).train();
   std::printf("the adapter is in %s\n", result.final_model.c_str());
 } catch (const std::exception& error) {
