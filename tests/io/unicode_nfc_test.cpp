@@ -35,7 +35,8 @@ TEST_CASE("unicode_nfc: letters and marks, Hangul, singletons and exclusions") {
       {"a\u0323\u0302", "\u1EAD"},        // two join
       {"a\u0338\u0301", "\u00E1\u0338"},  // the second joins over the first, which is of a lower class
       {"a\u0315\u0301", "\u00E1\u0315"},
-      {"a\u0301\u0301", "\u00E1\u0301"},  // of one class, the second is blocked
+      {"a\u0305\u0301", "a\u0305\u0301"},  // blocked by one of its class
+      {"a\u0301\u0301", "\u00E1\u0301"},
       {"\u0301a", "\u0301a"},
       {"\u212B", "\u00C5"},        // singleton
       {"\u0958", "\u0915\u093C"},  // composition exclusion
