@@ -1,19 +1,21 @@
 #include <cstdio>
-#include <lora/core/config.hpp>
-#include <lora/core/shape.hpp>
+#include <lora/lora.hpp>
+#include <string>
 #include <string_view>
 
-lora::Shape shape_from_the_other_unit();
+std::string products_as_the_other_unit_sees_them();
 
 int main() {
   if (std::string_view(LORA_VERSION) != EXPECTED_VERSION) {
     std::printf("version %s, expected %s\n", LORA_VERSION, EXPECTED_VERSION);
     return 1;
   }
-  if (shape_from_the_other_unit() != lora::Shape{2, 3}) {
-    std::printf("the two translation units disagree about a shape\n");
+  lora::cpu::Device dev(1);
+  const std::string products = lora::cpu::describe_products(dev);
+  if (products_as_the_other_unit_sees_them() != products) {
+    std::printf("the two translation units disagree\n");
     return 1;
   }
-  std::printf("lora %s\n", LORA_VERSION);
+  std::printf("lora %s, products by %s\n", LORA_VERSION, products.c_str());
   return 0;
 }

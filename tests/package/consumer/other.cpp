@@ -1,3 +1,7 @@
-#include <lora/core/shape.hpp>
+#include <lora/lora.hpp>
+#include <string>
 
-lora::Shape shape_from_the_other_unit() { return lora::Shape{2, 3}; }
+std::string products_as_the_other_unit_sees_them() {
+  lora::cpu::Device dev(1);
+  return lora::cpu::describe_products(dev);
+}
