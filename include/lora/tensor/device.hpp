@@ -14,7 +14,7 @@ class Arena;
 template <class D>
 concept Device = requires(D& dev, void* memory, const void* source, std::size_t bytes) {
   { D::reads_host_memory } -> std::convertible_to<bool>;  // kernels may read mapped files in place
-  { dev.allocate(bytes) } -> std::same_as<void*>;  // 64-byte aligned; throws DeviceError
+  { dev.allocate(bytes) } -> std::same_as<void*>;         // 64-byte aligned; throws DeviceError
   { dev.free(memory, bytes) }
   noexcept;
   dev.copy_from_host(memory, source, bytes);

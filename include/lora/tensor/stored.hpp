@@ -37,8 +37,7 @@ class StoredView {
   bool is() const {
     return stores<T>(dtype_) && reinterpret_cast<std::uintptr_t>(data_) % alignof(T) == 0;
   }
-  template <class T>
-    requires HasDType<T>
+  template <HasDType T>
   View<D, const T> as() const {
     LORA_ASSERT(is<T>());
     return View<D, const T>(reinterpret_cast<const T*>(data_), rows_, cols_);
