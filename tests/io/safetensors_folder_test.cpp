@@ -94,6 +94,10 @@ TEST_CASE("safetensors_folder: a shard or tensor that the index lists and is not
   write_file(index,
              R"({"weight_map": {"f": "model-00002-of-00003.safetensors", "g": "model-00002-of-00003.safetensors"}})");
   CHECK(message() == base + "/model-00002-of-00003.safetensors: missing tensors that the index lists: f, g");
+  write_file(index,
+             R"({"weight_map": {"b": "model-00002-of-00003.safetensors", "f": "model-00001-of-00003.safetensors", )"
+             R"("empty": "model-00002-of-00003.safetensors"}})");  // it is in the first
+  CHECK(message() == base + "/model-00002-of-00003.safetensors: missing tensors that the index lists: empty");
   write_file(index, R"({"weight_map": {"f": "../model-00001-of-00003.safetensors"}})");
   CHECK(message() ==
         index +
