@@ -69,12 +69,12 @@ TEST_CASE("activation: large gates saturate and stay finite") {
     kernel::swiglu<D, T>(dev, x.in(), y.view());
     kernel::swiglu_backward<D, T>(dev, x.in(), dy.in(), dx.view());
     const auto out = y.host(), grad = dx.host();
-    for (const std::size_t j : {0, 1}) {
+    for (const std::size_t j : {0u, 1u}) {
       CHECK(std::fabs(real(out[j])) < 1e-38);
       CHECK(std::fabs(real(grad[j])) < 1e-38);
       CHECK(std::fabs(real(grad[4 + j])) < 1e-38);
     }
-    for (const std::size_t j : {2, 3}) {
+    for (const std::size_t j : {2u, 3u}) {
       CHECK(real(out[j]) == real(rounded<T>(2 * real(gates[j]))));
       CHECK(real(grad[j]) == 2);
       CHECK(real(grad[4 + j]) == real(gates[j]));

@@ -81,7 +81,7 @@ TEST_CASE("embedding: rows come out as the table stores them, in every encoding"
         const Index vocabulary = 7;
         Table table = make_table(dtype, vocabulary, cols);
         // Files align tensors as they like: an odd place must do as well.
-        for (const std::size_t offset : {0, 1}) {
+        for (const std::size_t offset : {0u, 1u}) {
           std::vector<std::byte> bytes(offset);
           bytes.insert(bytes.end(), table.bytes.begin(), table.bytes.end());
           const StoredView<D> stored(bytes.data() + offset, dtype, vocabulary, cols);
@@ -121,7 +121,8 @@ TEST_CASE("embedding: no tokens, wrong shapes and tables of integers") {
   D dev(1);
   std::vector<float> values(12);
   const StoredView<D> table(values.data(), DType::f32, 3, 4);
-  Matrix<D, std::int32_t> none(dev, 1, 0, std::vector<std::int32_t>{}), two(dev, 1, 2, std::vector<std::int32_t>{0, 1});
+  Matrix<D, std::int32_t> none(dev, 1, 0, std::vector<std::int32_t>{}),
+      two(dev, 1, 2, std::vector<std::int32_t>{0u, 1u});
   Matrix<D, float> empty(dev, 0, 4, 1), y(dev, 2, 4, 1), narrow(dev, 2, 3, 1), three(dev, 3, 4, 1);
   kernel::embedding(dev, table, none.in(), empty.view());
   CHECK_THROWS_AS(kernel::embedding(dev, table, two.in(), narrow.view()), ShapeError);

@@ -17,7 +17,8 @@ TEST_CASE("optimizer: adamw equals the formula step after step") {
     using A = Accum<T>;
     if constexpr (std::is_same_v<T, A>) {
       D dev(2);
-      for (const auto& [rows, cols] : {std::pair<Index, Index>{1, 1}, {0, 4}, {3, 7}, {16, 576}, {1, 9001}}) {
+      for (const auto& extents : {Shape{1, 1}, Shape{0, 4}, Shape{3, 7}, Shape{16, 576}, Shape{1, 9001}}) {
+        const Index rows = extents[0], cols = extents[1];
         CAPTURE(cols);
         Matrix<D, A> value(dev, rows, cols, 1),
             m(dev, rows, cols, std::vector<A>(static_cast<std::size_t>(rows * cols)));
