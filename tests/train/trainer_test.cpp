@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
+#include "support/file_faults.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
@@ -279,6 +280,46 @@ TEST_CASE("trainer: killed twenty times at random moments, it ends with the byte
   CHECK(kills == 20);
   REQUIRE(wait_for(start_process(config)) == 0);
   expect_same(lasting_files(shop.temp / "whole"), lasting_files(shop.temp / "killed"));
+}
+
+TEST_CASE("trainer: whatever goes wrong at a file operation of a run, going on ends with the bytes of the whole run") {
+  const Quiet quiet;
+  const Workshop shop;
+  const auto configure = [&](const std::string& output) {
+    auto config = shop.config(output);
+    config.max_steps = 4;
+    config.save_steps = 1;
+    config.save_total_limit = 2;
+    config.eval_steps = 2;
+    config.logging_steps = 1;
+    config.resume_from_checkpoint = "auto";
+    return config;
+  };
+  const io::Path outer = shop.temp / "outer";
+  io::create_folders(outer);
+  fine_tune(configure("whole"));
+  const auto whole = lasting_files(shop.temp / "whole");
+  const auto config = configure("outer/run");
+  using lora::test::Fault;
+  for (const Fault fault : {Fault::dies, Fault::loses_unsynced, Fault::loses_data, Fault::fails, Fault::disk_full}) {
+    // A few operations of each; the saves and rotations among them are swept one by one in the checkpoints' own tests.
+    bool reached = true;
+    for (Index at = 1 + static_cast<Index>(fault); reached; at += 37) {
+      CAPTURE(static_cast<int>(fault));
+      CAPTURE(at);
+      std::filesystem::remove_all(outer / "run");
+      {
+        test::FileFaults faults(outer, fault, at);
+        try {
+          fine_tune(config);
+        } catch (const Error&) {  // what it left behind is what counts
+        }
+        reached = faults.count() >= at;
+      }
+      fine_tune(config);
+      expect_same(whole, lasting_files(outer / "run"));
+    }
+  }
 }
 
 TEST_CASE("trainer: a finished run that is resumed changes nothing, and puts a missing final_model back") {
