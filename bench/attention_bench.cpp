@@ -58,10 +58,11 @@ template <class T>
 void forward(benchmark::State& state, const Heads& h, const std::vector<Segment>& segments) {
   D& dev = bench::device();
   Operands<T> x(dev, h, segments.back().end);
+  const bench::Clock clock;
   for ([[maybe_unused]] auto iteration : state)
     kernel::attention<D, T>(dev, shape_of(h), x.q.view(), x.k.view(), x.v.view(), segments, segments, x.out.view(),
                             nullptr);
-  bench::report_flops<T>(state, 4 * static_cast<double>(h.heads * h.width) * pairs_of(segments));
+  bench::report_flops<T>(state, clock, 4 * static_cast<double>(h.heads * h.width) * pairs_of(segments));
 }
 
 template <class T>
@@ -75,11 +76,12 @@ void backward(benchmark::State& state, const Heads& h, const std::vector<Segment
   auto saved = kernel::save_attention<T>(dev, rows, h.heads);
   kernel::attention<D, T>(dev, shape_of(h), x.q.view(), x.k.view(), x.v.view(), segments, segments, x.out.view(),
                           &saved);
+  const bench::Clock clock;
   for ([[maybe_unused]] auto iteration : state)
     kernel::attention_backward<D, T>(dev, shape_of(h), x.q.view(), x.k.view(), x.v.view(), x.out.view(), segments,
                                      saved, dout.view(), dq.view(), dk.view(), dv.view());
   dev.arena().release(mark);
-  bench::report_flops<T>(state, 10 * static_cast<double>(h.heads * h.width) * pairs_of(segments));
+  bench::report_flops<T>(state, clock, 10 * static_cast<double>(h.heads * h.width) * pairs_of(segments));
 }
 
 template <class T>

@@ -34,10 +34,12 @@ void head_loss(benchmark::State& state, const Size& size, Index rows, bool gradi
   const auto labels = tensor_of<std::int32_t>(dev, ids, 1, rows);
   Tensor<D, Accum<T>> told(dev, 3, rows);
   const nn::LossRows<D, T> out{told.view().row_slice(0, 1), told.view().row_slice(1, 1), told.view().row_slice(2, 1)};
+  const bench::Clock clock;
   for ([[maybe_unused]] auto iteration : state)
     head.loss(dev, x.view(), labels.view(), 1 / static_cast<double>(rows), dx.view(), out);
-  bench::report_flops<T>(state, (gradient ? 4 : 2) * static_cast<double>(rows) * static_cast<double>(size.vocabulary) *
-                                    static_cast<double>(size.width));
+  bench::report_flops<T>(state, clock,
+                         (gradient ? 4 : 2) * static_cast<double>(rows) * static_cast<double>(size.vocabulary) *
+                             static_cast<double>(size.width));
 }
 
 template <class T, class Stored>

@@ -76,27 +76,31 @@ data::Dataset open(const std::string& file) { return data::Dataset::open(std::ve
 void add_all(const Files& files) {
   const std::string chat = files.chat(), tokens = files.tokens(), weights = files.weights();
   bench::add_benchmark("open_100_MB", [=](benchmark::State& state) {
+    const bench::Clock clock;
     for ([[maybe_unused]] auto iteration : state) benchmark::DoNotOptimize(open(chat).size());
-    bench::report_bytes(state, size_of(chat));
+    bench::report_bytes(state, clock, size_of(chat));
   });
   bench::add_benchmark("open_100_MB_and_read_8_records", [=](benchmark::State& state) {
+    const bench::Clock clock;
     for ([[maybe_unused]] auto iteration : state) {
       const auto dataset = open(chat);
       for (Index i = 0; i < 8; ++i) benchmark::DoNotOptimize(dataset[dataset.size() - 1 - i].messages.size());
     }
-    bench::report_bytes(state, size_of(chat));
+    bench::report_bytes(state, clock, size_of(chat));
   });
   bench::add_benchmark("fingerprint_100_MB", [=](benchmark::State& state) {
     const auto dataset = open(chat);
+    const bench::Clock clock;
     for ([[maybe_unused]] auto iteration : state) benchmark::DoNotOptimize(dataset.fingerprint());
-    bench::report_bytes(state, size_of(chat));
+    bench::report_bytes(state, clock, size_of(chat));
   });
   bench::add_benchmark("read_conversations", [=](benchmark::State& state) {
     const auto dataset = open(chat);
     const Index count = std::min<Index>(dataset.size(), 20000);
+    const bench::Clock clock;
     for ([[maybe_unused]] auto iteration : state)
       for (Index i = 0; i < count; ++i) benchmark::DoNotOptimize(dataset[i].messages.size());
-    bench::report_bytes(state, size_of(chat) * static_cast<double>(count) / static_cast<double>(dataset.size()));
+    bench::report_bytes(state, clock, size_of(chat) * static_cast<double>(count) / static_cast<double>(dataset.size()));
   });
   bench::add_benchmark("token_records_to_batches_of_8", [=](benchmark::State& state) {
     const train::Records records(open(tokens), data::Encoder(nullptr, std::nullopt, data::EncodeOptions{}));
@@ -104,11 +108,12 @@ void add_all(const Files& files) {
     std::iota(all.begin(), all.end(), Index{0});
     data::Order order(all, 1, true);
     double rows = 0;
+    const bench::Clock clock;
     for ([[maybe_unused]] auto iteration : state)
       for (const auto& batch : records.micro_batches(order, {0, records.size()}, 8))
         rows += static_cast<double>(batch.rows());
-    bench::report_bytes(state, size_of(tokens));
-    state.counters["Mtoken/s"] = benchmark::Counter(1e-6 * rows, benchmark::Counter::kIsRate);
+    bench::report_bytes(state, clock, size_of(tokens));
+    state.counters["Mtoken/s"] = 1e-6 * rows / static_cast<double>(state.iterations()) / clock.seconds(state);
   });
   bench::add_benchmark("open_weights", [=](benchmark::State& state) {
     for ([[maybe_unused]] auto iteration : state)
@@ -116,6 +121,7 @@ void add_all(const Files& files) {
   });
   bench::add_benchmark("open_weights_and_read_all", [=](benchmark::State& state) {
     auto& dev = bench::device();
+    const bench::Clock clock;
     for ([[maybe_unused]] auto iteration : state) {
       const auto file = io::Safetensors::open(weights);
       const auto& tensors = file.tensors();
@@ -132,7 +138,7 @@ void add_all(const Files& files) {
       });
       benchmark::DoNotOptimize(sums.data());
     }
-    bench::report_bytes(state, size_of(weights));
+    bench::report_bytes(state, clock, size_of(weights));
   });
 }
 

@@ -37,11 +37,12 @@ void frozen(benchmark::State& state, const Projection& p) {
   const auto w = bench::random_tensor<T>(dev, p.out, p.in, 3);
   Tensor<D, T> y(dev, rows, p.out);
   Tensor<D, Accum<T>> dx(dev, rows, p.in);
+  const bench::Clock clock;
   for ([[maybe_unused]] auto iteration : state) {
     kernel::gemm(dev, Form::nt, x.view(), w.view(), y.view());
     kernel::gemm(dev, Form::nn, dy.view(), w.view(), dx.view());
   }
-  bench::report_flops<T>(state, 2 * product(rows, p.out, p.in));
+  bench::report_flops<T>(state, clock, 2 * product(rows, p.out, p.in));
 }
 
 template <class T>
@@ -51,11 +52,12 @@ void low_rank_forward(benchmark::State& state, const Projection& p, Index rank) 
   const auto a = bench::random_tensor<T>(dev, rank, p.in, 2), b = bench::random_tensor<T>(dev, rank, p.out, 3);
   Tensor<D, T> h(dev, rows, rank);
   auto y = bench::random_tensor<T>(dev, rows, p.out, 4);
+  const bench::Clock clock;
   for ([[maybe_unused]] auto iteration : state) {
     kernel::gemm(dev, Form::nt, x.view(), a.view(), h.view());
     kernel::gemm(dev, Form::nn, h.view(), b.view(), y.view(), 1e-3, true);
   }
-  bench::report_flops<T>(state, product(rows, rank, p.in + p.out));
+  bench::report_flops<T>(state, clock, product(rows, rank, p.in + p.out));
 }
 
 template <class T>
@@ -68,13 +70,14 @@ void low_rank_backward(benchmark::State& state, const Projection& p, Index rank)
   auto a_grad = bench::random_tensor<Accum<T>>(dev, rank, p.in, 6);
   auto b_grad = bench::random_tensor<Accum<T>>(dev, rank, p.out, 7);
   auto dx = bench::random_tensor<Accum<T>>(dev, rows, p.in, 8);
+  const bench::Clock clock;
   for ([[maybe_unused]] auto iteration : state) {
     kernel::gemm(dev, Form::nt, dy.view(), b.view(), dh.view(), scale);
     kernel::gemm(dev, Form::tn, h.view(), dy.view(), b_grad.view(), scale, true);
     kernel::gemm(dev, Form::tn, dh.view(), x.view(), a_grad.view(), 1.0, true);
     kernel::gemm(dev, Form::nn, dh.view(), a.view(), dx.view(), 1.0, true);
   }
-  bench::report_flops<T>(state, 2 * product(rows, rank, p.in + p.out));
+  bench::report_flops<T>(state, clock, 2 * product(rows, rank, p.in + p.out));
 }
 
 template <class T>

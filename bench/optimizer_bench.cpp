@@ -15,11 +15,12 @@ void adamw(benchmark::State& state, Index size) {
   kernel::fill(dev, m.view(), 0.0);
   kernel::fill(dev, v.view(), 0.0);
   kernel::AdamWStep step{.learning_rate = 1e-4, .weight_decay = 0.01};
+  const bench::Clock clock;
   for ([[maybe_unused]] auto iteration : state) {
     kernel::adamw<float>(dev, step, grad.view(), value.view(), m.view(), v.view());
     ++step.step;
   }
-  bench::report_bytes(state, 28 * static_cast<double>(size));
+  bench::report_bytes(state, clock, 28 * static_cast<double>(size));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <chrono>
 #include <cstdio>
 #include <string>
 #include <type_traits>
@@ -26,21 +27,34 @@ inline const Limits& limits() {
 template <class T>
 constexpr const char* type_name = std::is_same_v<T, bf16> ? "bf16" : "f32";
 
+/// Starts right before the loop over a benchmark's iterations, so that what it tells needs no "/s" behind it.
+class Clock {
+ public:
+  Clock() : begin_(std::chrono::steady_clock::now()) {}
+  /// Of one iteration; to be asked once they are done.
+  double seconds(const benchmark::State& state) const {
+    const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin_;
+    return all.count() / static_cast<double>(state.iterations());
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_;
+};
+
 /// `flops` of one iteration, and their share of the limit of T's matrix products.
 template <class T>
-void report_flops(benchmark::State& state, double flops) {
-  const double giga = 1e-9 * flops * static_cast<double>(state.iterations());
-  const double limit = std::is_same_v<T, bf16> ? limits().bf16_gflops : limits().f32_gflops;
-  state.counters["GFLOP/s"] = benchmark::Counter(giga, benchmark::Counter::kIsRate);
-  state.counters["limit_%"] = benchmark::Counter(100 * giga / limit, benchmark::Counter::kIsRate);
+void report_flops(benchmark::State& state, const Clock& clock, double flops) {
+  const double giga = 1e-9 * flops / clock.seconds(state);
+  state.counters["GFLOP/s"] = giga;
+  state.counters["limit_%"] = 100 * giga / (std::is_same_v<T, bf16> ? limits().bf16_gflops : limits().f32_gflops);
 }
 
 /// `bytes` that one iteration must read and write, and their share of the memory's bandwidth. More than 100 % tells
 /// that caches held part of it.
-inline void report_bytes(benchmark::State& state, double bytes) {
-  const double giga = 1e-9 * bytes * static_cast<double>(state.iterations());
-  state.counters["GB/s"] = benchmark::Counter(giga, benchmark::Counter::kIsRate);
-  state.counters["limit_%"] = benchmark::Counter(100 * giga / limits().gb_per_second, benchmark::Counter::kIsRate);
+inline void report_bytes(benchmark::State& state, const Clock& clock, double bytes) {
+  const double giga = 1e-9 * bytes / clock.seconds(state);
+  state.counters["GB/s"] = giga;
+  state.counters["limit_%"] = 100 * giga / limits().gb_per_second;
 }
 
 /// Registers body(state) for wall clock time: with threads, CPU time says nothing.

@@ -27,6 +27,7 @@ void rms_norm(benchmark::State& state, Index groups, Index width, bool backward)
   Tensor<D, Accum<T>> rstd(dev, rows, groups);
   kernel::rms_norm<D, T>(dev, x.view(), weight.view(), 1e-6, y.view(), rstd.view());
   const auto rstd_read = View<D, const Accum<T>>(rstd.view());
+  const bench::Clock clock;
   for ([[maybe_unused]] auto iteration : state) {
     if (backward) {
       kernel::rms_norm_backward<D, T>(dev, x.view(), weight.view(), rstd_read, dy.view(), y.view(), false);
@@ -34,7 +35,8 @@ void rms_norm(benchmark::State& state, Index groups, Index width, bool backward)
       kernel::rms_norm<D, T>(dev, x.view(), weight.view(), 1e-6, y.view(), rstd.view());
     }
   }
-  bench::report_bytes(state, (backward ? 3 : 2) * bytes_of<T>(rows * columns) + bytes_of<Accum<T>>(rows * groups));
+  bench::report_bytes(state, clock,
+                      (backward ? 3 : 2) * bytes_of<T>(rows * columns) + bytes_of<Accum<T>>(rows * groups));
 }
 
 template <class T>
@@ -47,10 +49,11 @@ void rope(benchmark::State& state, Index heads, Index width) {
   std::vector<std::int32_t> places(static_cast<std::size_t>(rows));
   for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<std::int32_t>(i % positions);
   const auto place = tensor_of<std::int32_t>(dev, places, 1, rows);
+  const bench::Clock clock;
   for ([[maybe_unused]] auto iteration : state)  // there and back, so that values stay as they were
     for (const auto rotation : {kernel::Rotation::forward, kernel::Rotation::inverse})
       kernel::rope<D, T>(dev, x.view(), cos.view(), sin.view(), place.view(), rotation, x.view());
-  bench::report_bytes(state, 2 * (2 * bytes_of<T>(rows * heads * width) + bytes_of<Accum<T>>(rows * width)));
+  bench::report_bytes(state, clock, 2 * (2 * bytes_of<T>(rows * heads * width) + bytes_of<Accum<T>>(rows * width)));
 }
 
 template <class T>
@@ -59,6 +62,7 @@ void swiglu(benchmark::State& state, Index width, bool backward) {
   const auto gate_up = bench::random_tensor<T>(dev, rows, 2 * width, 1, 4);
   const auto dy = bench::random_tensor<T>(dev, rows, width, 2);
   Tensor<D, T> out(dev, rows, backward ? 2 * width : width);
+  const bench::Clock clock;
   for ([[maybe_unused]] auto iteration : state) {
     if (backward) {
       kernel::swiglu_backward<D, T>(dev, gate_up.view(), dy.view(), out.view());
@@ -66,7 +70,7 @@ void swiglu(benchmark::State& state, Index width, bool backward) {
       kernel::swiglu<D, T>(dev, gate_up.view(), out.view());
     }
   }
-  bench::report_bytes(state, (backward ? 5 : 3) * bytes_of<T>(rows * width));
+  bench::report_bytes(state, clock, (backward ? 5 : 3) * bytes_of<T>(rows * width));
 }
 
 template <class T>

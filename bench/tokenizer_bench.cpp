@@ -47,10 +47,9 @@ std::vector<std::string> parts_of(const std::string& text, std::size_t size) {
   return parts;
 }
 
-void report(benchmark::State& state, std::size_t bytes, std::size_t tokens) {
-  bench::report_bytes(state, static_cast<double>(bytes));
-  state.counters["Mtoken/s"] = benchmark::Counter(
-      1e-6 * static_cast<double>(tokens) * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+void report(benchmark::State& state, const bench::Clock& clock, std::size_t bytes, std::size_t tokens) {
+  bench::report_bytes(state, clock, static_cast<double>(bytes));
+  state.counters["Mtoken/s"] = 1e-6 * static_cast<double>(tokens) / clock.seconds(state);
 }
 
 void add_all(const std::string& folder, const std::string& text) {
@@ -61,25 +60,28 @@ void add_all(const std::string& folder, const std::string& text) {
     for ([[maybe_unused]] auto iteration : state) benchmark::DoNotOptimize(io::Tokenizer::from_folder(folder));
   });
   bench::add_benchmark("encode/1_text", [=](benchmark::State& state) {
+    const bench::Clock clock;
     for ([[maybe_unused]] auto iteration : state) benchmark::DoNotOptimize(tokenizer->encode(text).ids.data());
-    report(state, text.size(), tokens);
+    report(state, clock, text.size(), tokens);
   });
   const auto parts = std::make_shared<const std::vector<std::string>>(parts_of(text, 1000));
   for (const int threads : {1, bench::device().threads()}) {
     bench::add_benchmark(concat("encode/texts_of_1000/", threads, "_threads"), [=](benchmark::State& state) {
       cpu::Device dev(threads);
+      const bench::Clock clock;
       for ([[maybe_unused]] auto iteration : state)
         dev.parallel_items(static_cast<Index>(parts->size()), [&](Index i) {
           benchmark::DoNotOptimize(tokenizer->encode((*parts)[static_cast<std::size_t>(i)]).ids.data());
         });
-      report(state, text.size(), tokens);
+      report(state, clock, text.size(), tokens);
     });
     if (bench::device().threads() == 1) break;
   }
   bench::add_benchmark("decode/1_text", [=](benchmark::State& state) {
     const auto ids = tokenizer->encode(text).ids;
+    const bench::Clock clock;
     for ([[maybe_unused]] auto iteration : state) benchmark::DoNotOptimize(tokenizer->decode(ids).data());
-    report(state, text.size(), tokens);
+    report(state, clock, text.size(), tokens);
   });
 }
 
