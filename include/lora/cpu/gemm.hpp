@@ -162,7 +162,7 @@ class TiledGemm {
 
 #if defined(LORA_WITH_ONEDNN)
 template <class T, class Out>
-void gemm_by_onednn(Device& dev, kernel::Form form, View<Device, const T> a, View<Device, const T> b,
+bool gemm_by_onednn(Device& dev, kernel::Form form, View<Device, const T> a, View<Device, const T> b,
                     View<Device, Out> c, Index depth, double alpha, bool accumulate) {
   const bool a_t = form == kernel::Form::tn, b_t = form == kernel::Form::nt;
   const ProductKey key{.m = c.rows(),
@@ -177,7 +177,7 @@ void gemm_by_onednn(Device& dev, kernel::Form form, View<Device, const T> a, Vie
                        .accumulate = accumulate,
                        .in = dtype_of<T>,
                        .out = dtype_of<Out>};
-  dev.part<OneDnn>().run(dev, key, a.data(), b.data(), c.data());
+  return dev.part<OneDnn>().run(dev, key, a.data(), b.data(), c.data());
 }
 #endif
 
@@ -203,9 +203,9 @@ struct Gemm<cpu::Device> {
       case cpu::GemmEngine::onednn:
 #if defined(LORA_WITH_ONEDNN)
         if constexpr (std::same_as<T, float> || std::same_as<T, bf16>)
-          cpu::detail::gemm_by_onednn(dev, form, a, b, c, depth, alpha, accumulate);
+          if (cpu::detail::gemm_by_onednn(dev, form, a, b, c, depth, alpha, accumulate)) return;
 #endif
-        return;
+        [[fallthrough]];
       case cpu::GemmEngine::eigen:
         cpu::detail::with_layout<T>([&]<class L>() {
           cpu::detail::TiledGemm<L, T, Out>{form, a, b, c, depth, static_cast<Accum<T>>(alpha), accumulate}.run(dev);

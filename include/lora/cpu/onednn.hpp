@@ -51,22 +51,21 @@ class OneDnn {
     return concat(v->major, ".", v->minor, ".", v->patch);
   }
 
-  /// c = alpha · op(a) op(b)  (+ c if accumulate)
-  void run(Device& dev, const ProductKey& key, const void* a, const void* b, void* c) {
+  /// c = alpha · op(a) op(b)  (+ c if accumulate), or false where oneDNN has nothing but its plain reference loops for
+  /// these strides.
+  bool run(Device& dev, const ProductKey& key, const void* a, const void* b, void* c) {
     dev.use_threads();
-    const Product& product = find(key);
+    Product& product = find(key);
+    if (product.implementation.starts_with("ref")) return false;
     Arena::Scope scope(dev.arena());
-    void* const scratch = product.scratch_bytes > 0 ? dev.arena().scratch(product.scratch_bytes) : nullptr;
-    const dnnl::memory scratchpad(product.scratchpad, engine_, scratch);
     // oneDNN takes inputs through the same type as outputs; it only reads them.
-    const dnnl::memory source(product.a, engine_, const_cast<void*>(a));
-    const dnnl::memory weights(product.b, engine_, const_cast<void*>(b));
-    const dnnl::memory target(product.c, engine_, c);
-    product.primitive.execute(stream_, {{DNNL_ARG_SRC, source},
-                                        {DNNL_ARG_WEIGHTS, weights},
-                                        {DNNL_ARG_DST, target},
-                                        {DNNL_ARG_SCRATCHPAD, scratchpad}});
+    product.a.set_data_handle(const_cast<void*>(a));
+    product.b.set_data_handle(const_cast<void*>(b));
+    product.c.set_data_handle(c);
+    if (product.scratch_bytes > 0) product.scratchpad.set_data_handle(dev.arena().scratch(product.scratch_bytes));
+    product.primitive.execute(stream_, product.arguments);
     stream_.wait();
+    return true;
   }
 
   std::size_t prepared() const { return products_.size(); }
@@ -78,7 +77,8 @@ class OneDnn {
   struct Product {
     ProductKey key;
     dnnl::matmul primitive;
-    dnnl::memory::desc a, b, c, scratchpad;
+    dnnl::memory a, b, c, scratchpad;                 // without memory of their own: each call brings it
+    std::unordered_map<int, dnnl::memory> arguments;  // the same four
     std::size_t scratch_bytes = 0;
     std::string implementation;
   };
@@ -100,7 +100,7 @@ class OneDnn {
     return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
   }
 
-  const Product& find(const ProductKey& key) {
+  Product& find(const ProductKey& key) {
     if (const auto known = index_.find(key); known != index_.end()) {
       products_.splice(products_.begin(), products_, known->second);
       return products_.front();
@@ -119,9 +119,9 @@ class OneDnn {
     using Dims = dnnl::memory::dims;
     Product product;
     product.key = key;
-    product.a = dnnl::memory::desc(Dims{key.m, key.k}, type_of(key.in), Dims{key.a_row, key.a_col});
-    product.b = dnnl::memory::desc(Dims{key.k, key.n}, type_of(key.in), Dims{key.b_row, key.b_col});
-    product.c = dnnl::memory::desc(Dims{key.m, key.n}, type_of(key.out), Dims{key.c_row, 1});
+    const dnnl::memory::desc a(Dims{key.m, key.k}, type_of(key.in), Dims{key.a_row, key.a_col});
+    const dnnl::memory::desc b(Dims{key.k, key.n}, type_of(key.in), Dims{key.b_row, key.b_col});
+    const dnnl::memory::desc c(Dims{key.m, key.n}, type_of(key.out), Dims{key.c_row, 1});
     dnnl::post_ops after;
     if (key.alpha != 1.0f) {
 #  if DNNL_VERSION_MAJOR >= 3
@@ -135,13 +135,20 @@ class OneDnn {
     attributes.set_post_ops(after);
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
 #  if DNNL_VERSION_MAJOR >= 3
-    const dnnl::matmul::primitive_desc description(engine_, product.a, product.b, product.c, attributes);
+    const dnnl::matmul::primitive_desc description(engine_, a, b, c, attributes);
 #  else
-    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(product.a, product.b, product.c), attributes,
-                                                   engine_);
+    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, c), attributes, engine_);
 #  endif
-    product.scratchpad = description.scratchpad_desc();
-    product.scratch_bytes = product.scratchpad.get_size();
+    const dnnl::memory::desc scratchpad = description.scratchpad_desc();
+    product.scratch_bytes = scratchpad.get_size();
+    product.a = dnnl::memory(a, engine_, nullptr);
+    product.b = dnnl::memory(b, engine_, nullptr);
+    product.c = dnnl::memory(c, engine_, nullptr);
+    product.scratchpad = dnnl::memory(scratchpad, engine_, nullptr);
+    product.arguments = {{DNNL_ARG_SRC, product.a},
+                         {DNNL_ARG_WEIGHTS, product.b},
+                         {DNNL_ARG_DST, product.c},
+                         {DNNL_ARG_SCRATCHPAD, product.scratchpad}};
     product.implementation = description.impl_info_str();
     product.primitive = dnnl::matmul(description);
     return product;

@@ -22,7 +22,7 @@ struct LoraRank {
 /// Shapes   x (N, I) · W_j (O_j, I) · A (ΣR, I), the projections' rows stacked · B_jᵀ (R_j, O_j) → y (N, ΣO)
 /// Types    W may be stored as any dtype; products in T, gradients of A and B in Accum<T>
 /// Writes   y overwritten, or added to if `accumulate`; A.grad, B.grad added to
-/// Saves    h = drop(x) Aᵀ (N, ΣR), or nothing where the update rode in a widened W
+/// Saves    h = s drop(x) Aᵀ (N, ΣR), or nothing where the update rode in a widened W
 /// Differs  from PEFT, which draws one dropout mask per projection: here the projections of one x share theirs
 /// Source   Hu et al. 2021, eq. 3; Kalajdzievski 2023 for rsLoRA
 template <Device D, class T>
@@ -88,15 +88,14 @@ class LoraLinear {
     expect_shape("lora_linear", "x", x, n, in_features_);
     expect_shape("lora_linear", "y", y, n, out_features_);
     const bool drops = dropout_active(pass);
-    View<D, T> h;
-    if (rank_ > 0 && !(merges(n, drops))) {
-      h = save_or_scratch_h(dev, saved, n);
-      const Arena::Scope scope(dev.arena());
-      kernel::gemm(dev, kernel::Form::nt, dropped(dev, pass, x), a_.use(), h);
+    const Arena::Scope scope(dev.arena());
+    if (rank_ > 0 && !merges(n, drops)) {
+      const View<D, T> h = save_or_scratch<T>(dev, saved != nullptr, n, rank_);
+      reduce(dev, dropped(dev, pass, x), h);
       project(dev, x, h, y, accumulate, false);
       if (saved != nullptr) saved->h = h;
     } else {
-      project(dev, x, h, y, accumulate, rank_ > 0);
+      project(dev, x, {}, y, accumulate, rank_ > 0);
     }
   }
 
@@ -112,16 +111,17 @@ class LoraLinear {
       View<D, T> h = saved.h;
       if (h.empty()) {
         h = scratch<T>(dev, n, rank_);
-        kernel::gemm(dev, kernel::Form::nt, x_dropped, a_.use(), h);
+        reduce(dev, x_dropped, h);
       }
       dh = scratch<T>(dev, n, rank_);
       for (auto& p : projections_) {
         if (p.lora.rank == 0) continue;
         const View<D, const T> dy_j = dy.col_slice(p.first_column, p.linear.out_features());
         const View<D, const T> h_j = h.col_slice(p.first_row, p.lora.rank);
-        kernel::gemm(dev, kernel::Form::nt, dy_j, p.b.use(), dh.col_slice(p.first_row, p.lora.rank), p.lora.scale);
-        kernel::gemm(dev, kernel::Form::tn, h_j, dy_j, p.b.grad(), p.lora.scale, true);
+        kernel::gemm(dev, kernel::Form::nt, dy_j, p.b.use(), dh.col_slice(p.first_row, p.lora.rank));
+        kernel::gemm(dev, kernel::Form::tn, h_j, dy_j, p.b.grad(), 1.0, true);
       }
+      scale_ranks(dev, dh);
       kernel::gemm(dev, kernel::Form::tn, dh, x_dropped, a_.grad(), 1.0, true);
     }
     if (!dx.empty()) input_gradient(dev, pass, dy, dh, dx, drops);
@@ -177,10 +177,6 @@ class LoraLinear {
     return true;
   }
 
-  View<D, T> save_or_scratch_h(D& dev, Saved* saved, Index n) const {
-    return save_or_scratch<T>(dev, saved != nullptr, n, rank_);
-  }
-
   View<D, const T> dropped(D& dev, const Pass<D, T>& pass, View<D, const T> x) const {
     if (!dropout_active(pass)) return x;
     const View<D, T> out = scratch<T>(dev, x.rows(), x.cols());
@@ -196,9 +192,24 @@ class LoraLinear {
     if (!merge || p.lora.rank == 0) return widened<T>(dev, stored);
     const View<D, T> wide = scratch<T>(dev, stored.rows(), stored.cols());
     kernel::widen(dev, stored, wide);
-    kernel::gemm(dev, kernel::Form::tn, p.b.use(), a_.use().row_slice(p.first_row, p.lora.rank), wide, p.lora.scale,
-                 true);
+    const Arena::Scope scope(dev.arena());
+    const View<D, T> b = scratch<T>(dev, p.lora.rank, stored.rows());
+    kernel::convert(dev, p.b.use(), b, p.lora.scale);
+    kernel::gemm(dev, kernel::Form::tn, b, a_.use().row_slice(p.first_row, p.lora.rank), wide, 1.0, true);
     return wide;
+  }
+
+  // h = s x Aᵀ. The scales are applied to these few columns, so that every product is a plain one.
+  void reduce(D& dev, View<D, const T> x, View<D, T> h) const {
+    kernel::gemm(dev, kernel::Form::nt, x, a_.use(), h);
+    scale_ranks(dev, h);
+  }
+  void scale_ranks(D& dev, View<D, T> h) const {
+    for (const auto& p : projections_) {
+      if (p.lora.rank == 0 || p.lora.scale == 1) continue;
+      const View<D, T> columns = h.col_slice(p.first_row, p.lora.rank);
+      kernel::convert(dev, columns, columns, p.lora.scale);
+    }
   }
 
   void project(D& dev, View<D, const T> x, View<D, const T> h, View<D, T> y, bool accumulate, bool merge) const {
@@ -213,7 +224,7 @@ class LoraLinear {
         kernel::gemm(dev, kernel::Form::nt, x.row_slice(begin, count), w, tile, 1.0, accumulate);
         if (updates)
           kernel::gemm(dev, kernel::Form::nn, h.row_slice(begin, count).col_slice(p.first_row, p.lora.rank), p.b.use(),
-                       tile, p.lora.scale, true);
+                       tile, 1.0, true);
         if (!p.linear.bias.empty()) kernel::add_bias(dev, p.linear.bias.view(), tile);
       });
     }
