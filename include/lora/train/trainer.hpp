@@ -126,7 +126,8 @@ class TrainingRun {
       const bool last = state_.step == schedule_.total;
       if (options_.stop != nullptr) result.stopped_by = last ? 0 : options_.stop->load();
       const bool best = evaluation_due(last) && evaluate_now(log);
-      if (last || best || result.stopped_by != 0 || state_.step % config_.save_steps == 0) save_checkpoint(log);
+      const bool due = config_.save_steps > 0 && state_.step % config_.save_steps == 0;
+      if (last || best || result.stopped_by != 0 || due) save_checkpoint(log);
     }
     result.metrics = metrics_of(speed, first, start);
     if (result.stopped_by != 0) {
