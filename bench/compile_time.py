@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long the project takes to compile.
 
-  bench/compile_time.py [--parse_only] [--runs N] [--cmake_option -DX=Y ...]
+  bench/compile_time.py [--parse_only] [--runs N] [--cmake_option=-DX=Y ...]
 
 Builds the program lora in release from nothing, in a temporary folder, on one core without a compiler cache; then
 parses (-fsyntax-only, the program's flags) the umbrella header, and the third-party headers that it reaches. Times are
