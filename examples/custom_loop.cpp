@@ -39,7 +39,7 @@ void train_adapter(const std::string& model_path, const std::string& tokens, con
   const Index steps = plan.steps(2, -1);
   const optim::Schedule schedule{optim::Decay::linear, optim::warmup_of(0, 0.1, steps), steps};
   for (Index step = 0; step < steps; ++step) {
-    const auto batches = records.micro_batches(order, plan.samples(step), 2);
+    const auto batches = records.micro_batches(order, plan.samples(step), {.sequences = 2});
     const auto result = stepper.accumulate(dev, step, batches);
     if (!result.has_labels()) continue;
     if (!result.finite()) fail<Error>("step ", step + 1, " has no finite loss");

@@ -38,6 +38,7 @@ void answer_all(lora::cpu::Device& dev, Decoder& decoder, const lora::io::Tokeni
                 const std::function<void(const lora::data::Sample&, const std::string&)>& see) {
   constexpr std::size_t group_size = 16;
   const std::uint64_t seed = options.seed;
+  options.vocabulary = tokenizer.vocab_size();
   for (std::size_t begin = 0; begin < samples.size(); begin += group_size) {
     const auto group = samples.subspan(begin, std::min(group_size, samples.size() - begin));
     std::vector<std::vector<std::int32_t>> prompts, answers(group.size());

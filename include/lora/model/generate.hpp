@@ -21,6 +21,7 @@ struct GenerateOptions {
   double top_p = 1;        ///< keep the likeliest tokens that together reach this probability
   Index top_k = 0;         ///< keep this many of the likeliest; 0: all
   std::uint64_t seed = 42;
+  Index vocabulary = 0;  ///< choose among the first so many ids only, for heads wider than their tokenizer; 0: all
   std::vector<std::int32_t> stop_ids{};  ///< end a sequence; not part of the result
 };
 
@@ -139,9 +140,11 @@ class Generation {
     const nn::Pass<D, T> pass(dev_, rows, cache_, cache_rows, std::move(keys));
     const auto logits = model_.logits(dev_, pass, last);
     const auto vocabulary = static_cast<std::size_t>(model_.config().vocab_size);
+    const auto choices =
+        options_.vocabulary > 0 ? std::min(vocabulary, static_cast<std::size_t>(options_.vocabulary)) : vocabulary;
     for (std::size_t i = 0; i < slots.size(); ++i) {
       const std::size_t slot = slots[i];
-      const std::span<const Accum<T>> row(logits.data() + i * vocabulary, vocabulary);
+      const std::span<const Accum<T>> row(logits.data() + i * vocabulary, choices);
       const auto token = sample(row, options_, first_sequence_ + slot, lengths_[slot]);
       if (std::find(options_.stop_ids.begin(), options_.stop_ids.end(), token) != options_.stop_ids.end()) continue;
       results_[slot].push_back(token);

@@ -49,6 +49,7 @@ struct Config {
 
   // batch
   Index per_device_train_batch_size = 1;
+  std::optional<Index> max_tokens_per_micro_batch;
   Index gradient_accumulation_steps = 8;
   Index per_device_eval_batch_size = 8;
 
@@ -68,6 +69,7 @@ struct Config {
 
   // memory
   bool gradient_checkpointing = false;
+  std::optional<double> memory_limit_gib;
 
   // run
   std::string output_dir;

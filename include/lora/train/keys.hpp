@@ -146,6 +146,9 @@ inline std::vector<Key> make_keys() {
       {"use_rslora", "adapter", train, &C::use_rslora, any, free, "",
        "Scale alpha / sqrt(rank) instead of alpha / rank"},
 
+      {"max_tokens_per_micro_batch", "batch", train, &C::max_tokens_per_micro_batch, at_least(1), free,
+       "1024, or by sequences where per_device_train_batch_size is given",
+       "Fills micro-batches up to this many tokens, at least one sequence each; the step and its loss stay the same"},
       {"per_device_train_batch_size", "batch", train, &C::per_device_train_batch_size, at_least(1), free, "",
        "Sequences in a micro-batch"},
       {"gradient_accumulation_steps", "batch", train, &C::gradient_accumulation_steps, at_least(1), free, "",
@@ -187,6 +190,8 @@ inline std::vector<Key> make_keys() {
        "What a NaN or infinite loss or gradient does: stops the run with a checkpoint from before it, or skips the "
        "step"},
 
+      {"memory_limit_gib", "memory", train, &C::memory_limit_gib, above(0), free, "none",
+       "Checkpoints gradients of as few layers as make the predicted peak of memory fit"},
       {"gradient_checkpointing", "memory", train, &C::gradient_checkpointing, any, free, "",
        "Keeps only each layer's input and computes the rest again: less memory, more time"},
 

@@ -26,10 +26,11 @@ inline double weight_bytes(const model::Source& source) {
   return bytes;
 }
 
+/// Of a model whose layers [0, `recomputed`) are checkpointed.
 /// Shapes   N `rows`, of which n `labelled`; letters as in the design
 template <Device D, class T>
 MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_bytes, Index rows, Index labelled,
-                               bool recomputes) {
+                               Index recomputed) {
   const model::Config& c = decoder.config();
   const model::AdapterConfig& adapter = decoder.adapter();
   const auto d = [](Index value) { return static_cast<double>(value); };
@@ -44,7 +45,8 @@ MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_byte
   const double layer = kept + norms + n * ((e + qkv + 2 * f + ranks) * t + 2 * a);
   MemoryForecast forecast;
   forecast.weights = weight_bytes;
-  forecast.activations = layers * (n * e * t + (recomputes ? kept : layer)) + (recomputes ? layer : 0);
+  const double again = d(std::min(recomputed, c.num_hidden_layers));
+  forecast.activations = layers * n * e * t + again * kept + (layers - again) * layer + (again > 0 ? layer : 0);
 
   const bool dropout = adapter.dropout > 0;
   const bool widens = !stores<T>(decoder.head().weight().dtype());

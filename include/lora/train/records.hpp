@@ -18,6 +18,20 @@
 
 namespace lora::train {
 
+/// Where a micro-batch ends: after `sequences`, or, if `tokens` is not 0, before it would hold more than that many.
+struct MicroBatchLimit {
+  Index sequences = 1;
+  Index tokens = 0;
+};
+
+/// The setting, or about the size from which products run at full speed. Who names a number of sequences gets it.
+inline MicroBatchLimit micro_batch_limit(const Config& config) {
+  constexpr Index enough = 1024;
+  if (config.max_tokens_per_micro_batch)
+    return {config.per_device_train_batch_size, *config.max_tokens_per_micro_batch};
+  return {config.per_device_train_batch_size, config.is_given("per_device_train_batch_size") ? 0 : enough};
+}
+
 /// The records of a run as tokens, encoded where they are asked for.
 class Records {
  public:
@@ -56,14 +70,18 @@ class Records {
     return summary;
   }
 
-  /// The samples [begin, end) of a run as micro-batches of at most `sequences`. A record without labels leaves its
-  /// place empty.
-  std::vector<data::Batch> micro_batches(data::Order& order, data::StepPlan::Range samples, Index sequences) const {
+  /// The samples [begin, end) of a run, split into micro-batches. A record without labels leaves its place empty.
+  std::vector<data::Batch> micro_batches(data::Order& order, data::StepPlan::Range samples,
+                                         const MicroBatchLimit& limit) const {
     std::vector<data::Batch> batches;
     for (Index sample = samples.begin; sample < samples.end; ++sample) {
       const Index place = sample - samples.begin;
-      if (place % sequences == 0) batches.emplace_back();
       const data::Example example = (*this)[order[sample]];
+      const auto tokens = static_cast<Index>(example.tokens.size());
+      const bool full = batches.empty() ||
+                        (limit.tokens > 0 ? batches.back().rows() > 0 && batches.back().rows() + tokens > limit.tokens
+                                          : place % limit.sequences == 0);
+      if (full) batches.emplace_back();
       if (example.labelled() > 0) batches.back().append(example, place);
     }
     return batches;

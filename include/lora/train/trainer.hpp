@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -99,6 +100,8 @@ class TrainingRun {
     summary_ = records_->survey(dev_, order_records_);
     if (summary_->labelled() == 0)
       fail<FormatError>(config_.dataset.front(), ": not one token is labelled within cutoff_len ", config_.cutoff_len);
+    recomputed_ = layers_to_recompute();
+    decoder_->recompute(recomputed_);
   }
 
   model::Decoder<D, T>& decoder() { return *decoder_; }
@@ -213,7 +216,6 @@ class TrainingRun {
     } else {
       model::init_adapter(dev_, *decoder_, static_cast<std::uint64_t>(config_.seed));
     }
-    decoder_->recompute(config_.gradient_checkpointing ? source_.config().num_hidden_layers : 0);
     stepper_.emplace(
         dev_, *decoder_,
         optim::AdamWSettings{config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon, config_.weight_decay},
@@ -271,28 +273,69 @@ class TrainingRun {
     if (resumed) lora::log::info("going on from ", resumed->folder.native(), ", step ", state_.step);
   }
 
-  /// The longest records could all meet in one micro-batch.
-  void say_memory() {
-    const Index sequences = config_.per_device_train_batch_size;
-    const Index rows = std::min(summary_->length_at(1) * sequences, summary_->tokens());
+  /// What a micro-batch of the longest records would need, with the layers [0, recomputed) checkpointed.
+  MemoryForecast forecast(Index recomputed) const {
+    const MicroBatchLimit limit = micro_batch_limit(config_);
+    const Index longest = summary_->length_at(1);
+    const Index filled = limit.tokens > 0 ? std::max(limit.tokens, longest) : longest * limit.sequences;
+    const Index rows = std::min({filled, longest * plan_->per_step, summary_->tokens()});
     const double share = static_cast<double>(summary_->labelled()) / static_cast<double>(summary_->tokens());
     const auto labelled = static_cast<Index>(std::ceil(share * static_cast<double>(rows)));
-    const auto forecast =
-        forecast_memory(*decoder_, weight_bytes(source_), rows, labelled, config_.gradient_checkpointing);
-    const double needed = forecast.total() / 0x1p30, held = resident_memory_gib();
+    return forecast_memory(*decoder_, weight_bytes(source_), rows, labelled, recomputed);
+  }
+
+  /// As few layers as the memory limit allows, all where checkpointing is asked for.
+  Index layers_to_recompute() const {
+    const Index layers = source_.config().num_hidden_layers;
+    if (config_.gradient_checkpointing) return layers;
+    if (!config_.memory_limit_gib) return 0;
+    const double limit = *config_.memory_limit_gib * 0x1p30, held = resident_memory_gib() * 0x1p30;
+    for (Index count = 0; count <= layers; ++count)
+      if (held + forecast(count).total() <= limit) return count;
+    fail<ConfigError>("key memory_limit_gib: given ", *config_.memory_limit_gib, ", but with every layer checkpointed ",
+                      detail::formatted("%.2f GiB", (held + forecast(layers).total()) / 0x1p30),
+                      " are expected; allowed: more, or a smaller max_tokens_per_micro_batch or cutoff_len");
+  }
+
+  void say_memory() {
+    const MemoryForecast needs = forecast(recomputed_);
+    const double needed = needs.total() / 0x1p30, held = resident_memory_gib();
     const double available = static_cast<double>(cpu::available_memory()) / 0x1p30;
     const auto gib = [](double value) { return detail::formatted("%.2f GiB", value); };
     lora::log::info("memory: a peak of about ", gib(held + needed), " is expected (weights ",
-                    gib(forecast.weights / 0x1p30), ", activations ", gib(forecast.activations / 0x1p30),
-                    ", workspace ", gib(forecast.workspace / 0x1p30), ", held already ", gib(held), "); ",
-                    gib(available), " are available");
+                    gib(needs.weights / 0x1p30), ", activations ", gib(needs.activations / 0x1p30), ", workspace ",
+                    gib(needs.workspace / 0x1p30), ", held already ", gib(held), "); ", gib(available),
+                    " are available");
+    if (recomputed_ > 0 && !config_.gradient_checkpointing)
+      lora::log::info("gradients of ", recomputed_, " of ", source_.config().num_hidden_layers,
+                      " layers are checkpointed to stay below ", *config_.memory_limit_gib, " GiB");
     if (needed > available)
       lora::log::warn("this may not fit into memory: set gradient_checkpointing true, or a smaller ",
-                      "per_device_train_batch_size or cutoff_len");
+                      "max_tokens_per_micro_batch or cutoff_len");
+  }
+
+  /// The settings with what they left to the model, the adapter and the machine.
+  Config resolved() const {
+    Config config = config_;
+    const model::AdapterConfig& adapter = decoder_->adapter();
+    config.lora_rank = adapter.rank;
+    config.lora_alpha = adapter.alpha;
+    config.use_rslora = adapter.rslora;
+    config.lora_target = adapter.targets;
+    config.dtype = std::same_as<T, float> ? "float32" : "bfloat16";
+    config.rope_theta = source_.config().rope.theta;
+    if (text_.chat_template) config.template_name = text_.chat_template->name();
+    if constexpr (requires(D & dev) { dev.threads(); }) {
+      config.device = "cpu";
+      config.threads = dev_.threads();
+    }
+    const MicroBatchLimit limit = micro_batch_limit(config_);
+    if (limit.tokens > 0) config.max_tokens_per_micro_batch = limit.tokens;
+    return config;
   }
 
   void write_run_files() const {
-    io::write_json(output_ / "run_config.json", settings_of(config_, train_command));
+    io::write_json(output_ / "run_config.json", settings_of(resolved(), train_command));
     io::write_file(output_ / "environment_info.txt",
                    std::string_view(describe_environment(cpu::available_threads()) + "device: " + dev_.describe() +
                                     "\n" + options_.environment));
@@ -300,10 +343,17 @@ class TrainingRun {
       io::write_file(output_ / "train_command.txt", std::string_view(options_.command + "\n"));
   }
 
+  std::vector<data::Batch> batches_of(Index step) {
+    return records_->micro_batches(*order_, plan_->samples(step), micro_batch_limit(config_));
+  }
+
   void step(MetricsLog& log, Progress& progress, Throughput& speed, Clock::time_point start) {
     const auto begin = Clock::now();
     const auto samples = plan_->samples(state_.step);
-    const auto batches = records_->micro_batches(*order_, samples, config_.per_device_train_batch_size);
+    const auto batches = upcoming_.valid() ? upcoming_.get() : batches_of(state_.step);
+    // Encoded while this step computes. Only this one task asks the order and the records meanwhile.
+    if (state_.step + 1 < schedule_.total)
+      upcoming_ = std::async(std::launch::async, [this, next = state_.step + 1] { return batches_of(next); });
     const StepResult result = stepper_->accumulate(dev_, state_.step, batches);
     const double rate = config_.learning_rate * schedule_.factor(state_.step);
     const bool applies = is_usable(result, batches, log);
@@ -451,6 +501,8 @@ class TrainingRun {
   optim::Schedule schedule_;
   std::optional<Checkpoints> checkpoints_;
   RunState state_;
+  Index recomputed_ = 0;                            // layers [0, recomputed_) are checkpointed
+  std::future<std::vector<data::Batch>> upcoming_;  // of the next step; gone before what it reads
 };
 
 }  // namespace lora::train
