@@ -641,6 +641,42 @@ TEST_CASE("trainer: starting from an adapter, its file supplies the settings and
   refuse("lora_target", "key lora_target: given ");
 }
 
+TEST_CASE("trainer: how many tokens fill a micro-batch changes neither the steps nor their loss") {
+  const Quiet quiet;
+  const Workshop shop;
+  std::vector<std::vector<io::Json>> logs;
+  for (const Index tokens : {0, 1, 30, 1000}) {
+    Config config = shop.config(concat("run", tokens));
+    config.max_steps = 4;
+    config.logging_steps = 1;
+    if (tokens > 0) config.max_tokens_per_micro_batch = tokens;
+    fine_tune(config);
+    logs.push_back(log_of(config.output_dir));
+  }
+  for (const auto& log : logs) {
+    REQUIRE(log.size() == logs.front().size());
+    for (std::size_t i = 0; i < log.size(); ++i) {
+      const auto &now = log[i], &then = logs.front()[i];
+      if (!now.contains("loss")) continue;
+      for (const char* field : {"step", "tokens", "labelled_tokens"}) CHECK(now[field] == then[field]);
+      // Sums of some hundred float32 terms in another order, and up to three updates made from such sums.
+      CHECK(now["loss"].get<double>() == doctest::Approx(then["loss"].get<double>()).epsilon(1e-5));
+    }
+  }
+}
+
+TEST_CASE("trainer: a memory limit checkpoints layers, and one that nothing fits is refused") {
+  Quiet quiet;
+  const Workshop shop;
+  Config config = shop.config("limited");
+  config.max_steps = 1;
+  config.memory_limit_gib = 1e-6;
+  CHECK_THROWS_WITH_AS(fine_tune(config), doctest::Contains("key memory_limit_gib: given 1e-06"), ConfigError);
+  config.memory_limit_gib = 1000;
+  fine_tune(config);
+  CHECK_FALSE(quiet.said("layers are checkpointed"));
+}
+
 TEST_CASE("trainer: the forecast of memory is close to what the arena came to hold") {
   const Quiet quiet;
   const TempFolder temp;
