@@ -343,7 +343,8 @@ def table(rounds):
     """The median of all rounds; the worst of the loss differences."""
     lines = ["| run | PyTorch + PEFT: tok/s · GiB | lora: tok/s · GiB | ratio | share of the product limit | "
              "loss, first → last step | worst loss difference |", "|---|---|---|---|---|---|---|"]
-    for results in zip(*rounds):
+    for row in rounds[0]:
+        results = [r for results in rounds for r in results if r["row"] == row["row"]]
         middle = lambda get: statistics.median(get(r) for r in results)
         side = lambda key: (f"{middle(lambda r: r[key]['tokens_per_second']):.0f} · "
                             f"{middle(lambda r: r[key]['peak_memory_gib']):.2f}")
@@ -356,6 +357,13 @@ def table(rounds):
             cells[6] = f"{max(r['worst_loss_difference'] for r in results):.1e}" + ("" if agree else " (too much)")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def write_results(args, limits, rounds):
+    with open(os.path.join(args.out, "against_peft.json"), "w") as file:
+        json.dump(dict(threads=args.threads, limits=limits, rounds=rounds), file, indent=1)
+    with open(os.path.join(args.out, "against_peft.md"), "w") as file:
+        file.write(table(rounds))
 
 
 def main():
@@ -399,11 +407,8 @@ def main():
             results.append(run_row(args, name))
             print(f"round {number + 1}, {name}: " + json.dumps(
                 {key: value for key, value in results[-1].items() if key not in ("lora", "peft")}), file=sys.stderr)
+            write_results(args, limits, rounds + [results])  # a long run that is stopped leaves what it has
         rounds.append(results)
-        with open(os.path.join(args.out, "against_peft.json"), "w") as file:
-            json.dump(dict(threads=args.threads, limits=limits, rounds=rounds), file, indent=1)
-        with open(os.path.join(args.out, "against_peft.md"), "w") as file:
-            file.write(table(rounds))
     print(table(rounds), end="")
     return 0 if all(result.get("losses_agree", True) for results in rounds for result in results) else 1
 

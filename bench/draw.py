@@ -19,7 +19,7 @@ def middle(results, side, key):
 
 
 def draw(rounds):
-    rows = list(zip(*rounds))
+    rows = [[r for results in rounds for r in results if r["row"] == row["row"]] for row in rounds[0]]
     width, height = LABELS + 2 * (BARS + GAP), TOP + ROW * len(rows) + 8
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
            f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" role="img">',
