@@ -49,7 +49,7 @@ int run_merge(Request& request) {
   const io::Lock lock(output);
   clear_output(output, config.overwrite_output_dir);
   model::save_merged(dev, decoder, source, output, dtype_of_key(config.dtype),
-                     static_cast<std::uint64_t>(train::parse_size(config.max_shard_size)));
+                     train::parse_size(config.max_shard_size));
   if (tokenizer) tokenizer->save(output);
   const io::Path generation = source.path() / "generation_config.json";
   std::error_code ignored;

@@ -169,7 +169,9 @@ void check_gradients(const std::string& family) {
     std::size_t stored = 0;
     for (const auto& tensor : f.tensors.tensors()) stored += tensor.name.starts_with("gradient.") ? 1u : 0u;
     CHECK(gradients.size() == stored);
-    for (const auto& [name, gradient] : gradients) {
+    for (const auto& entry : gradients) {
+      const std::string& name = entry.first;  // clang 14 captures no structured binding
+      const auto& gradient = entry.second;
       CAPTURE(name);
       const auto expected = values_of(f.tensors, "gradient." + name);
       CHECK(distance(gradient, expected) < tolerance<T>.gradient * norm_of(expected));
