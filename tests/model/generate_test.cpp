@@ -1,0 +1,112 @@
+// Decoding with a cache against whole forward passes, and what ends a sequence.
+
+#include "lora/model/generate.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "lora/instantiate.hpp"
+#include "support/message_of.hpp"
+#include "support/random_model.hpp"
+#include "support/temp_folder.hpp"
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+using D = cpu::Device;
+using Tokens = std::vector<std::int32_t>;
+
+struct Subject {
+  TempFolder folder;
+  D dev{1};
+  model::Source source;
+  model::Decoder<D, float> decoder;
+  const std::vector<Tokens> prompts{{3, 7, 12, 5}, {9}, {20, 21, 22, 23, 24, 25, 26}};
+
+  Subject() : source(open(folder)), decoder(dev, source) {}
+  static model::Source open(const TempFolder& folder) {
+    write_random_model(folder.path(), {});
+    return model::Source::open(folder.path());
+  }
+  std::vector<Tokens> run(const model::GenerateOptions& options, std::size_t batch = 16,
+                          const model::OnToken& on_token = {}) {
+    return model::generate(dev, decoder, std::span<const Tokens>(prompts), options, batch, on_token);
+  }
+  std::vector<float> last_logits(const Tokens& tokens) {
+    const auto n = static_cast<std::int32_t>(tokens.size());
+    Tokens positions;
+    for (std::int32_t i = 0; i < n; ++i) positions.push_back(i);
+    const std::vector<kernel::Segment> segments{{0, n}};
+    const nn::Rows rows{tokens, positions, {}, segments};
+    const nn::Pass<D, float> pass(dev, rows, 0);
+    return decoder.logits(dev, pass, Tokens{n - 1});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("generate: greedy tokens with a cache are those of whole forward passes, together or singly") {
+  Subject s;
+  model::GenerateOptions options;
+  options.max_new_tokens = 10;
+  const auto results = s.run(options);
+  CHECK(results == s.run(options, 1));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    REQUIRE(results[i].size() == 10);
+    Tokens tokens = s.prompts[i];
+    for (const auto token : results[i]) {
+      const auto logits = s.last_logits(tokens);
+      CHECK(token == std::max_element(logits.begin(), logits.end()) - logits.begin());
+      tokens.push_back(token);
+    }
+  }
+}
+
+TEST_CASE("generate: stop ids, on_token and the vocabulary's limit") {
+  Subject s;
+  model::GenerateOptions options;
+  options.max_new_tokens = 6;
+  const auto free = s.run(options);
+  const auto ended = s.run(options, 16, [](std::size_t, std::int32_t) { return false; });
+  for (std::size_t i = 0; i < free.size(); ++i) CHECK(ended[i] == Tokens{free[i][0]});
+  options.stop_ids = {free[0][2]};
+  const auto stopped = s.run(options);
+  const auto at = std::find(free[0].begin(), free[0].end(), free[0][2]);
+  CHECK(stopped[0] == Tokens(free[0].begin(), at));
+  options.stop_ids.clear();
+  options.vocabulary = 5;
+  for (const auto& result : s.run(options))
+    for (const auto token : result) CHECK(token < 5);
+  options.max_new_tokens = 0;
+  CHECK(s.run(options) == std::vector<Tokens>(3));
+  options.max_new_tokens = 1;
+  const std::vector<Tokens> empty(1);
+  CHECK(holds(
+      message_of<ConfigError>([&] { model::generate(s.dev, s.decoder, std::span<const Tokens>(empty), options); }),
+      "without any token"));
+}
+
+TEST_CASE("generate: sampling repeats by seed and stays among top_k and top_p") {
+  const std::vector<float> logits{0, 3, 1, 2};  // probabilities 0.03, 0.64, 0.09, 0.24
+  const auto drawn = [&](const model::GenerateOptions& options) {
+    std::vector<int> counts(4);
+    for (Index i = 0; i < 400; ++i) {
+      const auto token = model::sample(std::span<const float>(logits), options, 1, i);
+      CHECK(token == model::sample(std::span<const float>(logits), options, 1, i));
+      ++counts[static_cast<std::size_t>(token)];
+    }
+    return counts;
+  };
+  model::GenerateOptions all;
+  all.temperature = 1;
+  auto some = all, likely = all;
+  some.top_k = 3;
+  likely.top_p = 0.8;
+  for (const int count : drawn(all)) CHECK(count > 0);
+  const auto three = drawn(some), two = drawn(likely);
+  CHECK((three[0] == 0 && three[1] > 0 && three[2] > 0 && three[3] > 0));
+  CHECK((two[0] == 0 && two[1] > 0 && two[2] == 0 && two[3] > 0));
+}
