@@ -1,0 +1,156 @@
+// Adapter folders: what is written, what PEFT writes and is read, and what is refused by name.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lora/instantiate.hpp"
+#include "support/gradcheck.hpp"
+#include "support/message_of.hpp"
+#include "support/random_model.hpp"
+#include "support/temp_folder.hpp"
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+using D = cpu::Device;
+using Values = std::map<std::string, std::vector<float>>;
+
+struct Subject {
+  D dev{1};
+  model::Source source;
+  model::Decoder<D, float> decoder;
+
+  Subject(const std::filesystem::path& folder, const model::AdapterConfig& adapter)
+      : source(model::Source::open(folder)), decoder(dev, source) {
+    decoder.attach(dev, adapter);
+  }
+  Values values() {
+    Values result;
+    decoder.for_each_param([&](const auto& param) { result[param.name] = to_host(dev, param.value); });
+    return result;
+  }
+  /// Neither A nor B zero.
+  void fill() {
+    std::uint64_t key = 0;
+    decoder.for_each_param([&](const auto& param) {
+      Random random(mix_key(3, ++key));
+      for (auto& value : elements(param.value)) value = 2 * random.uniform() - 1;
+    });
+  }
+};
+
+io::Json peft_config() {
+  return {
+      {"peft_type", "LORA"}, {"r", 4}, {"lora_alpha", 8}, {"bias", "none"}, {"target_modules", {"q_proj", "v_proj"}}};
+}
+model::AdapterConfig parsed(const io::Json& changes) {
+  io::Json json = peft_config();
+  json.update(changes);
+  return model::parse_adapter_config(json, "adapter_config.json");
+}
+
+}  // namespace
+
+TEST_CASE("adapter: saved and loaded again, every bit is the same, under PEFT's names and shapes") {
+  const TempFolder folder;
+  write_random_model(folder / "base", {});
+  model::AdapterConfig config;
+  config.rank = 3;
+  Subject first(folder / "base", config);
+  first.fill();
+  std::filesystem::create_directories(folder / "adapter");
+  model::save_adapter(first.dev, first.decoder, folder / "adapter");
+  const auto files = model::open_adapter(folder / "adapter");
+  CHECK(files.tensors.tensors().size() == 2 * 7 * 2);
+  const auto shape_of = [&](const std::string& end) {
+    const auto* tensor = files.tensors.find("base_model.model.model.layers.1." + end);
+    REQUIRE_MESSAGE(tensor != nullptr, end);
+    CHECK(tensor->dtype == DType::f32);
+    return tensor->shape;
+  };
+  CHECK(shape_of("self_attn.q_proj.lora_A.weight") == Shape{3, 16});
+  CHECK(shape_of("self_attn.k_proj.lora_B.weight") == Shape{8, 3});
+  CHECK(shape_of("mlp.up_proj.lora_B.weight") == Shape{24, 3});
+  CHECK(shape_of("mlp.down_proj.lora_A.weight") == Shape{3, 24});
+  Subject second(folder / "base", files.config);
+  model::load_adapter(second.dev, second.decoder, files);
+  CHECK(first.values() == second.values());
+}
+
+TEST_CASE("adapter: tensors that are missing, extra or misshapen are named") {
+  const TempFolder folder;
+  write_random_model(folder / "base", {});
+  model::AdapterConfig config;
+  config.targets = {"q_proj"};
+  Subject saved(folder / "base", config);
+  std::filesystem::create_directories(folder / "adapter");
+  model::save_adapter(saved.dev, saved.decoder, folder / "adapter");
+  const auto message = [&](const model::AdapterConfig& other) {
+    Subject subject(folder / "base", other);
+    return message_of(
+        [&] { model::load_adapter(subject.dev, subject.decoder, model::open_adapter(folder / "adapter")); });
+  };
+  model::AdapterConfig more = config, fewer = config, wider = config;
+  more.targets = {"q_proj", "v_proj"};
+  fewer.layers = {0};
+  wider.rank = 5;
+  CHECK(holds(message(more), "layers.0.self_attn.v_proj.lora_A.weight"));
+  CHECK(holds(message(fewer), "layers.1.self_attn.q_proj.lora_A.weight"));
+  CHECK(holds(message(wider), to_string(Shape{5, 16})));
+}
+
+TEST_CASE("adapter: PEFT's ways to choose modules, ranks and scales") {
+  const auto list = parsed(io::Json::object());
+  CHECK(list.rank_of(0, "q_proj").rank == 4);
+  CHECK(list.rank_of(0, "q_proj").scale == 2);
+  CHECK(list.rank_of(0, "k_proj").rank == 0);
+  const auto all = parsed({{"target_modules", "all-linear"}});
+  for (const auto name : model::projection_names) CHECK(all.targets_module(1, name));
+  CHECK(parsed({{"use_rslora", true}}).rank_of(0, "q_proj").scale == 8 / std::sqrt(4.0));
+  const auto patterns =
+      parsed({{"rank_pattern", {{"layers.1.self_attn.q_proj", 2}}}, {"alpha_pattern", {{"v_proj", 1}}}});
+  CHECK(patterns.rank_of(0, "q_proj").rank == 4);
+  CHECK(patterns.rank_of(1, "q_proj").rank == 2);
+  CHECK(patterns.rank_of(1, "v_proj").scale == 0.25);
+  const auto layers = parsed({{"layers_to_transform", {1}}});
+  CHECK_FALSE(layers.targets_module(0, "q_proj"));
+  CHECK(layers.targets_module(1, "q_proj"));
+}
+
+TEST_CASE("adapter: variants that are not supported are refused by name") {
+  const auto refused = [&](const io::Json& changes, const char* field) {
+    CAPTURE(field);
+    CHECK(holds(message_of([&] { parsed(changes); }), field));
+  };
+  refused({{"use_dora", true}}, "use_dora");
+  refused({{"bias", "all"}}, "bias");
+  refused({{"modules_to_save", {"lm_head"}}}, "modules_to_save");
+  refused({{"peft_type", "IA3"}}, "IA3");
+  refused({{"rank_pattern", {{"layers.*.q_proj", 2}}}}, "layers.*.q_proj");
+  refused({{"target_modules", {"lm_head"}}}, "lm_head");
+  refused({{"r", 0}}, "\"r\" is 0");
+}
+
+TEST_CASE("adapter: A starts within 1/sqrt(in) by name and seed, B at zero") {
+  const TempFolder folder;
+  write_random_model(folder / "base", {});
+  model::AdapterConfig config, one;
+  one.targets = {"down_proj"};
+  Subject first(folder / "base", config), second(folder / "base", one), other(folder / "base", one);
+  model::init_adapter(first.dev, first.decoder, 5);
+  model::init_adapter(second.dev, second.decoder, 5);
+  model::init_adapter(other.dev, other.decoder, 6);
+  auto all = first.values();
+  for (const auto& [name, values] : second.values()) {
+    CAPTURE(name);
+    CHECK(values == all[name]);
+    const bool a = name.ends_with("lora_A");
+    CHECK((values == other.values()[name]) == !a);
+    for (const float value : values) CHECK(std::abs(value) <= (a ? 1 / std::sqrt(24.0F) : 0.0F));
+  }
+}
