@@ -129,6 +129,7 @@ say "Training: 804 records, one epoch"
 if [ -e "$out/run/final_model" ]; then
   echo "(reusing $out/run)"
 else
+  rm -rf "$out/after"
   run "$lora" train --model_name_or_path "$model" --dataset "$data/topology_train.json" --output_dir "$out/run" \
     --lora_rank 16 --learning_rate 1e-3 --lr_scheduler_type cosine --warmup_steps 5 --num_train_epochs 1 \
     --per_device_train_batch_size 8 --gradient_accumulation_steps 1 --logging_steps 10 --resume_from_checkpoint auto

@@ -47,7 +47,8 @@ int run_merge(Request& request) {
   auto decoder = open_decoder<float>(dev, source, config);
   io::create_folders(output);
   const io::Lock lock(output);
-  clear_output(output, config.overwrite_output_dir);
+  std::error_code none;
+  if (!std::filesystem::equivalent(output, source.path(), none)) clear_output(output, config.overwrite_output_dir);
   model::save_merged(dev, decoder, source, output, dtype_of_key(config.dtype),
                      train::parse_size(config.max_shard_size));
   if (tokenizer) tokenizer->save(output);

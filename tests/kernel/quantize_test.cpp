@@ -109,7 +109,7 @@ TEST_CASE("quantize: every stored type widens to its exact values, rounded once"
           check_near(y.host(), stored.values, bound);
           if (dtype == dtype_of<T>) {
             const auto values = y.host();
-            CHECK(std::memcmp(values.data(), stored.bytes.data(), stored.bytes.size()) == 0);
+            CHECK((values.empty() || std::memcmp(values.data(), stored.bytes.data(), stored.bytes.size()) == 0));
           }
         }
   });

@@ -87,11 +87,11 @@ TEST_CASE("settings: a value of the wrong type or out of range names the key, wh
   CHECK(message_of([&] { set(config, "learning_rate", "fast"); }) ==
         "key learning_rate: given fast, allowed: a number, at least 0");
   CHECK(message_of([&] { set(config, "lora_rank", ""); }) ==
-        "key lora_rank: given nothing, allowed: a whole number, at least 1");
+        "key lora_rank: given nothing, allowed: a whole number, at least 1 and at most 65536");
   CHECK(message_of([&] { set(config, "lr_scheduler_type", "cosin"); }) ==
         "key lr_scheduler_type: given cosin, allowed: one of linear, cosine, constant; nearest: cosine");
   CHECK(message_of([] { read(R"({"lora_rank": "8"})"); }) ==
-        "run.json: key lora_rank: given \"8\", allowed: a whole number, at least 1");
+        "run.json: key lora_rank: given \"8\", allowed: a whole number, at least 1 and at most 65536");
   for (const auto& pair : {std::pair{"lora_rank", "0"},
                            {"lora_rank", "1.5"},
                            {"lora_rank", "8x"},

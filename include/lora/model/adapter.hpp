@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -37,9 +36,10 @@ struct AdapterConfig {
   double dropout = 0;
   bool rslora = false;
   std::vector<std::string> targets{projection_names.begin(), projection_names.end()};
-  std::map<std::string, Index> rank_pattern{};     ///< module name or its end → rank
-  std::map<std::string, double> alpha_pattern{};   ///< module name or its end → alpha
-  std::vector<Index> layers{};                     ///< layers_to_transform; empty: all
+  std::vector<std::pair<std::string, Index>>
+      rank_pattern{};  ///< module name or its end → rank; the first that fits holds
+  std::vector<std::pair<std::string, double>> alpha_pattern{};  ///< module name or its end → alpha; likewise
+  std::vector<Index> layers{};                                  ///< layers_to_transform; empty: all
   std::optional<std::set<std::string>> modules{};  ///< exactly these, where PEFT's own choice was a regular expression
   std::string target_expression{};                 ///< that expression, kept for saving
   std::string base_model{};                        ///< base_model_name_or_path
@@ -56,8 +56,8 @@ struct AdapterConfig {
   nn::LoraRank rank_of(Index layer, std::string_view projection) const {
     if (!targets_module(layer, projection)) return {};
     const std::string path = module_path(layer, projection);
-    const auto pattern = [&](const auto& map, auto otherwise) {
-      for (const auto& [key, value] : map)
+    const auto pattern = [&](const auto& entries, auto otherwise) {
+      for (const auto& [key, value] : entries)
         if (ends_path(path, key)) return value;
       return otherwise;
     };
@@ -87,6 +87,7 @@ inline void refuse_variants(const io::Json& json, const std::string& where) {
     fail<FormatError>(where, ": \"", field, "\" is ", io::to_text(*value, -1), ", which is not supported");
   };
   refuse("bias", {"none"});
+  refuse("init_lora_weights", {true, false, "gaussian", "eva", "orthogonal"});  // others change the base's weights
   for (const auto* field :
        {"use_dora", "use_qalora", "fan_in_fan_out", "lora_bias", "use_bdlora", "alora_invocation_tokens",
         "arrow_config", "modules_to_save", "trainable_token_indices", "target_parameters", "exclude_modules",
@@ -178,12 +179,13 @@ inline AdapterConfig parse_adapter_config(const io::Json& json, const std::strin
   if (const auto* pattern = io::json_find(json, "rank_pattern"); pattern != nullptr)
     for (const auto& [key, value] : pattern->items()) {
       check_key("rank_pattern", key);
-      check_rank(key, config.rank_pattern[key] = io::json_as<Index>(value, where, key));
+      config.rank_pattern.emplace_back(key, io::json_as<Index>(value, where, key));
+      check_rank(key, config.rank_pattern.back().second);
     }
   if (const auto* pattern = io::json_find(json, "alpha_pattern"); pattern != nullptr)
     for (const auto& [key, value] : pattern->items()) {
       check_key("alpha_pattern", key);
-      config.alpha_pattern[key] = io::json_as<double>(value, where, key);
+      config.alpha_pattern.emplace_back(key, io::json_as<double>(value, where, key));
     }
   return config;
 }

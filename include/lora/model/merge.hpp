@@ -67,6 +67,18 @@ void save_merged(D& dev, Decoder<D, float>& model, const Source& source, const s
   const DType target = dtype.value_or(merged_dtype(source));
   const std::string_view dtype_name = config_dtype_name(target);
   const Config& config = source.config();
+  std::error_code none;
+  if (std::filesystem::equivalent(folder, source.path(), none))
+    fail<ConfigError>("key output_dir: given ", folder.native(),
+                      ", which is the base model's own folder; allowed: another");
+  io::Json json;
+  if (source.gguf() != nullptr) {
+    json = to_json(config, dtype_name);
+  } else {
+    json = io::read_json(source.path() / "config.json");
+    if (json.contains("torch_dtype") || !json.contains("dtype")) json["torch_dtype"] = std::string(dtype_name);
+    if (json.contains("dtype")) json["dtype"] = std::string(dtype_name);
+  }
   Loader<D> loader(dev, source);
 
   // Each tensor once, in the order of the model: its declaration and how its float32 values are formed.
@@ -126,13 +138,6 @@ void save_merged(D& dev, Decoder<D, float>& model, const Source& source, const s
   for (const auto& item : items) writer.add(item.declaration.name, detail::rounded(item.values(), target));
   writer.commit();
 
-  io::Json json;
-  if (source.gguf() != nullptr) {
-    json = to_json(config, dtype_name);
-  } else {
-    json = io::read_json(source.path() / "config.json");
-    json[json.contains("dtype") ? "dtype" : "torch_dtype"] = std::string(dtype_name);
-  }
   io::write_file(folder / "config.json", io::to_text(json) + "\n");
 }
 

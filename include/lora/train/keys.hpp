@@ -75,6 +75,8 @@ struct Key {
 namespace detail {
 
 constexpr Range at_least(double low) { return {.low = low}; }
+/// Counts whose products must not leave the range of Index.
+constexpr Range count_to(double high) { return {.low = 1, .high = high}; }
 constexpr Range above(double low) { return {.low = low, .low_open = true}; }
 constexpr Range fraction_below_one() { return {.low = 0, .high = 1, .high_open = true}; }
 
@@ -130,7 +132,7 @@ inline std::vector<Key> make_keys() {
        "Prints this many rendered records with the labelled tokens marked, and stops"},
 
       {"finetuning_type", "adapter", train, &C::finetuning_type, any, {"lora"}, "", "What trains"},
-      {"lora_rank", "adapter", train, &C::lora_rank, at_least(1), free, "", "Rank of the update"},
+      {"lora_rank", "adapter", train, &C::lora_rank, count_to(65536), free, "", "Rank of the update"},
       {"lora_alpha", "adapter", train, &C::lora_alpha, above(0), free, "2 x lora_rank",
        "Scale of the update, times rank"},
       {"lora_dropout", "adapter", train, &C::lora_dropout, fraction_below_one(), free, "",
@@ -149,15 +151,16 @@ inline std::vector<Key> make_keys() {
       {"max_tokens_per_micro_batch", "batch", train, &C::max_tokens_per_micro_batch, at_least(1), free,
        "1024, or by sequences where per_device_train_batch_size is given",
        "Fills micro-batches up to this many tokens, at least one sequence each; the step and its loss stay the same"},
-      {"per_device_train_batch_size", "batch", train, &C::per_device_train_batch_size, at_least(1), free, "",
+      {"per_device_train_batch_size", "batch", train, &C::per_device_train_batch_size, count_to(1e6), free, "",
        "Sequences in a micro-batch"},
-      {"gradient_accumulation_steps", "batch", train, &C::gradient_accumulation_steps, at_least(1), free, "",
+      {"gradient_accumulation_steps", "batch", train, &C::gradient_accumulation_steps, count_to(1e6), free, "",
        "Micro-batches in a step"},
-      {"per_device_eval_batch_size", "batch", data, &C::per_device_eval_batch_size, at_least(1), free, "",
+      {"per_device_eval_batch_size", "batch", data, &C::per_device_eval_batch_size, count_to(1e6), free, "",
        "Sequences evaluated together"},
 
       {"learning_rate", "optimizer", train, &C::learning_rate, at_least(0), free, "", "Highest learning rate"},
-      {"num_train_epochs", "optimizer", train, &C::num_train_epochs, above(0), free, "", "Passes over the data"},
+      {"num_train_epochs", "optimizer", train, &C::num_train_epochs, Range{.low = 0, .high = 1e6, .low_open = true},
+       free, "", "Passes over the data"},
       {"max_steps", "optimizer", train, &C::max_steps, Range{.low = 1, .also = -1.0}, free, "",
        "Steps to train; overrides num_train_epochs unless -1"},
       {"lr_scheduler_type",
@@ -218,7 +221,7 @@ inline std::vector<Key> make_keys() {
       {"prompt", "generation", generate, &C::prompt, any, free, "", "The user's words; or give dataset"},
       {"output_file", "generation", generate, &C::output_file, any, free, "standard output",
        "File for the answers to dataset, a JSON object per line"},
-      {"max_new_tokens", "generation", eval | generate, &C::max_new_tokens, at_least(1), free, "",
+      {"max_new_tokens", "generation", eval | generate, &C::max_new_tokens, count_to(1e6), free, "",
        "Longest answer in tokens"},
       {"temperature", "generation", generate, &C::temperature, at_least(0), free, "", "Of the sampling; 0: greedy"},
       {"top_p", "generation", generate, &C::top_p, Range{.low = 0, .high = 1, .low_open = true}, free, "",

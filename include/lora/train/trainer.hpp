@@ -100,6 +100,11 @@ class TrainingRun {
     summary_ = records_->survey(dev_, order_records_);
     if (summary_->labelled() == 0)
       fail<FormatError>(config_.dataset.front(), ": not one token is labelled within cutoff_len ", config_.cutoff_len);
+    if (eval_records_ && eval_records_->survey(dev_, eval_order_).labelled() == 0)
+      fail<FormatError>("nothing to evaluate: not one token of the evaluation records is labelled");
+    if (schedule_.total < 1)
+      fail<ConfigError>("key num_train_epochs: given ", config_.num_train_epochs, ", which is not even one step");
+    if (source_.gguf() != nullptr) (void)model::to_json(source_.config(), "bfloat16");  // final_model will need it
     recomputed_ = layers_to_recompute();
     decoder_->recompute(recomputed_);
   }
@@ -174,8 +179,13 @@ class TrainingRun {
     const Index vocabulary = source_.config().vocab_size;
     data::DatasetOptions peek;
     peek.text_column = config_.text_column;
-    const auto first = data::Dataset::open(config_.dataset, peek)[0];
-    text_ = text_files(config_, source_.path(), first.kind);
+    auto kind = data::Sample::Kind::tokens;  // what needs most: a template, a tokenizer, neither
+    for (const auto* files : {&config_.dataset, &config_.eval_dataset})
+      for (const auto& file : *files) {
+        const auto found = data::Dataset::open(std::span(&file, 1), peek)[0].kind;
+        if (found == data::Sample::Kind::messages || kind == data::Sample::Kind::tokens) kind = found;
+      }
+    text_ = text_files(config_, source_.path(), kind);
     if (config_.date.empty() && text_.chat_template && text_.chat_template->prints_today())
       config_.date = resumed_date().value_or(data::detail::today());
     records_.emplace(open_records(config_, config_.dataset, text_, vocabulary, true));
@@ -257,6 +267,11 @@ class TrainingRun {
     model::load_adapter(dev_, *decoder_, model::open_adapter(checkpoint.folder));
     load_optimizer(dev_, stepper_->optimizer(), checkpoint.folder);
     stepper_->optimizer().set_updates(state_.updates);
+    // The best so far may have been saved nowhere, or elsewhere: then it can't be taken at the end.
+    if (config_.load_best_model_at_end && !detail::is_there(checkpoints_->folder_of(state_.best_step))) {
+      state_.best_eval_loss.reset();
+      state_.best_step = 0;
+    }
   }
 
   void say_start(const std::optional<Checkpoint>& resumed) {
@@ -337,8 +352,8 @@ class TrainingRun {
   void write_run_files() const {
     io::write_json(output_ / "run_config.json", settings_of(resolved(), train_command));
     io::write_file(output_ / "environment_info.txt",
-                   std::string_view(describe_environment(cpu::available_threads()) + "device: " + dev_.describe() +
-                                    "\n" + options_.environment));
+                   std::string_view(describe_environment(static_cast<int>(resolved().threads.value_or(1))) +
+                                    "device: " + dev_.describe() + "\n" + options_.environment));
     if (!options_.command.empty())
       io::write_file(output_ / "train_command.txt", std::string_view(options_.command + "\n"));
   }
@@ -427,7 +442,8 @@ class TrainingRun {
                     detail::formatted(": evaluation loss %.4f, perplexity %.4g", metrics.loss, metrics.perplexity()));
     if (options_.on_evaluation) options_.on_evaluation(metrics);
     state_.last_eval_loss = metrics.loss;
-    const bool better = !state_.best_eval_loss || metrics.loss < *state_.best_eval_loss;
+    const bool better =
+        std::isfinite(metrics.loss) && (!state_.best_eval_loss || metrics.loss < *state_.best_eval_loss);
     if (better) {
       state_.best_eval_loss = metrics.loss;
       state_.best_step = state_.step;
