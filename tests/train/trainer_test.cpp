@@ -665,6 +665,20 @@ TEST_CASE("trainer: how many tokens fill a micro-batch changes neither the steps
   }
 }
 
+TEST_CASE("trainer: evaluation data is read before training, not after") {
+  const Quiet quiet;
+  const Workshop shop;
+  for (const char* bad :
+       {"{\"input_ids\": [1, 2, 9999], \"labels\": [1, 2, 9999]}\n",
+        "{\"input_ids\": [1, 2], \"labels\": [-100, -100]}\n", "{\"input_ids\": [1, 2], \"labels\": [1]}\n"}) {
+    Config config = shop.config("unread");
+    io::write_file(shop.temp / "bad.jsonl", std::string_view(bad));
+    config.eval_dataset = {(shop.temp / "bad.jsonl").native()};
+    CHECK_THROWS_AS(fine_tune(config), FormatError);
+    CHECK_FALSE(std::filesystem::exists(shop.temp / "unread"));
+  }
+}
+
 TEST_CASE("trainer: a memory limit checkpoints layers, and one that nothing fits is refused") {
   Quiet quiet;
   const Workshop shop;
