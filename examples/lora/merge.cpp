@@ -43,14 +43,15 @@ int run_merge(Request& request) {
   const auto source = train::open_source(config);
   const auto tokenizer = train::find_tokenizer(source.path());
   const io::Path output = config.output_dir;
+  const auto dtype = dtype_of_key(config.dtype);
+  (void)model::merged_config(source, dtype);  // what it refuses, before anything is written
   cpu::Device dev(threads_of(config));
   auto decoder = open_decoder<float>(dev, source, config);
   io::create_folders(output);
   const io::Lock lock(output);
   std::error_code none;
   if (!std::filesystem::equivalent(output, source.path(), none)) clear_output(output, config.overwrite_output_dir);
-  model::save_merged(dev, decoder, source, output, dtype_of_key(config.dtype),
-                     train::parse_size(config.max_shard_size));
+  model::save_merged(dev, decoder, source, output, dtype, train::parse_size(config.max_shard_size));
   if (tokenizer) tokenizer->save(output);
   const io::Path generation = source.path() / "generation_config.json";
   std::error_code ignored;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
-#include "support/gradcheck.hpp"
+#include "support/decoding.hpp"
 #include "support/message_of.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
@@ -34,14 +34,6 @@ struct Subject {
     decoder.for_each_param([&](const auto& param) { result[param.name] = to_host(dev, param.value); });
     return result;
   }
-  /// Neither A nor B zero.
-  void fill() {
-    std::uint64_t key = 0;
-    decoder.for_each_param([&](const auto& param) {
-      Random random(mix_key(3, ++key));
-      for (auto& value : elements(param.value)) value = 2 * random.uniform() - 1;
-    });
-  }
 };
 
 io::Json peft_config() {
@@ -62,7 +54,7 @@ TEST_CASE("adapter: saved and loaded again, every bit is the same, under PEFT's 
   model::AdapterConfig config;
   config.rank = 3;
   Subject first(folder / "base", config);
-  first.fill();
+  fill_adapter(first.dev, first.decoder);
   std::filesystem::create_directories(folder / "adapter");
   model::save_adapter(first.dev, first.decoder, folder / "adapter");
   const auto files = model::open_adapter(folder / "adapter");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
+#include "support/decoding.hpp"
 #include "support/message_of.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
@@ -36,13 +37,7 @@ struct Subject {
     return model::generate(dev, decoder, std::span<const Tokens>(prompts), options, batch, on_token);
   }
   std::vector<float> last_logits(const Tokens& tokens) {
-    const auto n = static_cast<std::int32_t>(tokens.size());
-    Tokens positions;
-    for (std::int32_t i = 0; i < n; ++i) positions.push_back(i);
-    const std::vector<kernel::Segment> segments{{0, n}};
-    const nn::Rows rows{tokens, positions, {}, segments};
-    const nn::Pass<D, float> pass(dev, rows, 0);
-    return decoder.logits(dev, pass, Tokens{n - 1});
+    return logits_of(dev, decoder, tokens, {static_cast<std::int32_t>(tokens.size()) - 1});
   }
 };
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <span>
@@ -23,10 +25,13 @@ struct RandomModel {
   std::uint64_t seed = 1;
 };
 
-/// Writes config.json and model.safetensors: weights uniform and small, norms away from 1, biases away from 0, so that
-/// leaving one out shows.
-inline void write_random_model(const std::filesystem::path& folder, const RandomModel& m) {
-  std::filesystem::create_directories(folder);
+struct RandomTensor {
+  std::string name;
+  Shape shape;
+  std::vector<double> values;
+};
+
+inline io::Json config_json(const RandomModel& m) {
   io::Json json = {{"model_type", m.family},
                    {"vocab_size", m.vocabulary},
                    {"hidden_size", m.hidden},
@@ -41,11 +46,24 @@ inline void write_random_model(const std::filesystem::path& folder, const Random
                    {"tie_word_embeddings", m.tied},
                    {"eos_token_id", 0}};
   json.update(m.more);
-  io::write_file(folder / "config.json", io::to_text(json));
+  return json;
+}
 
-  const model::Config config = model::read_config(folder);
-  std::vector<io::TensorDeclaration> declarations;
-  const auto add = [&](const std::string& name, Shape shape) { declarations.push_back({name, m.dtype, shape}); };
+/// The tensors that a folder with this config.json must have: weights uniform and small, norms away from 1, biases away
+/// from 0, so that leaving one out shows.
+inline std::vector<RandomTensor> random_tensors(const RandomModel& m) {
+  const model::Config config = model::parse_config(config_json(m), "config.json");
+  std::vector<RandomTensor> tensors;
+  std::uint64_t key = m.seed;
+  const auto add = [&](const std::string& name, const Shape& shape) {
+    Random random(mix_key(m.seed, ++key));
+    const bool norm = name.find("norm") != std::string::npos;
+    const double width = norm ? 0.3 : 1 / std::sqrt(static_cast<double>(shape[shape.rank() - 1]));
+    std::vector<double> values;
+    for (Index i = 0; i < shape.count(); ++i)
+      values.push_back((norm ? 1 : 0) + width * (2 * static_cast<double>(random.uniform()) - 1));
+    tensors.push_back({name, shape, std::move(values)});
+  };
   const Index q = m.heads * m.head_dim, kv = m.kv_heads * m.head_dim;
   add("model.embed_tokens.weight", {m.vocabulary, m.hidden});
   for (Index i = 0; i < m.layers; ++i) {
@@ -70,28 +88,81 @@ inline void write_random_model(const std::filesystem::path& folder, const Random
   }
   add("model.norm.weight", {m.hidden});
   if (!m.tied) add("lm_head.weight", {m.vocabulary, m.hidden});
+  return tensors;
+}
 
+namespace detail {
+
+/// One GGUF block of 32 values in first principles' terms: value = scale · quantum + minimum; the bytes say so, and the
+/// values become what they say.
+inline void encode_block(std::span<double> values, DType dtype, std::vector<std::byte>& bytes) {
+  const auto put = [&](const auto& value) {
+    const auto raw = std::as_bytes(std::span(&value, 1));
+    bytes.insert(bytes.end(), raw.begin(), raw.end());
+  };
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  const double reach = std::max(std::fabs(*low), std::fabs(*high));
+  const double step = dtype == DType::q8_0 ? reach / 127 : dtype == DType::q4_0 ? reach / 7 : (*high - *low) / 15;
+  const f16 scale(static_cast<float>(step)), minimum(static_cast<float>(*low));
+  const auto d = static_cast<double>(static_cast<float>(scale));
+  const double m = dtype == DType::q4_1 ? static_cast<double>(static_cast<float>(minimum)) : 0;
+  const int least = dtype == DType::q8_0 ? -128 : dtype == DType::q4_0 ? -8 : 0;
+  const int count = dtype == DType::q8_0 ? 256 : 16;
+  std::array<int, 32> quanta{};
+  for (std::size_t i = 0; i < 32; ++i) {
+    quanta[i] = std::clamp(static_cast<int>(std::lround((values[i] - m) / d)), least, least + count - 1);
+    values[i] = d * quanta[i] + m;
+  }
+  put(scale);
+  if (dtype == DType::q4_1) put(minimum);
+  for (std::size_t i = 0; i < (dtype == DType::q8_0 ? 32u : 16u); ++i) {
+    if (dtype == DType::q8_0) put(static_cast<std::int8_t>(quanta[i]));
+    if (dtype != DType::q8_0) put(static_cast<std::uint8_t>(quanta[i] - least + 16 * (quanta[i + 16] - least)));
+  }
+}
+
+}  // namespace detail
+
+/// The bytes of `values` as `dtype` stores them; the values become those that the bytes stand for.
+inline std::vector<std::byte> encode(std::vector<double>& values, DType dtype) {
+  std::vector<std::byte> bytes;
+  if (block_elements(dtype) > 1) {
+    for (std::size_t i = 0; i + 32 <= values.size(); i += 32)
+      detail::encode_block(std::span(values).subspan(i, 32), dtype, bytes);
+    return bytes;
+  }
+  for (double& value : values) {
+    const auto put = [&](const auto& stored, double meaning) {
+      const auto raw = std::as_bytes(std::span(&stored, 1));
+      bytes.insert(bytes.end(), raw.begin(), raw.end());
+      value = meaning;
+    };
+    const auto narrow = static_cast<float>(value);
+    if (dtype == DType::f64) put(value, value);
+    if (dtype == DType::f32) put(narrow, static_cast<double>(narrow));
+    if (dtype == DType::bf16) put(bf16(narrow), static_cast<double>(static_cast<float>(bf16(narrow))));
+    if (dtype == DType::f16) put(f16(narrow), static_cast<double>(static_cast<float>(f16(narrow))));
+  }
+  return bytes;
+}
+
+/// Writes config.json and model.safetensors.
+inline void write_model(const std::filesystem::path& folder, const io::Json& json,
+                        const std::vector<RandomTensor>& tensors, DType dtype) {
+  std::filesystem::create_directories(folder);
+  io::write_json(folder / "config.json", json);
+  std::vector<io::TensorDeclaration> declarations;
+  for (const auto& tensor : tensors) declarations.push_back({tensor.name, dtype, tensor.shape});
   io::SafetensorsWriter writer(folder / "model.safetensors", declarations);
-  std::uint64_t key = m.seed;
-  for (const auto& tensor : declarations) {
-    Random random(mix_key(m.seed, ++key));
-    const bool norm = tensor.name.find("norm") != std::string::npos;
-    const double width = norm ? 0.3 : 1 / std::sqrt(static_cast<double>(tensor.shape[tensor.shape.rank() - 1]));
-    std::vector<std::byte> bytes;
-    for (Index i = 0; i < tensor.shape.count(); ++i) {
-      const double value = (norm ? 1 : 0) + width * (2 * static_cast<double>(random.uniform()) - 1);
-      const auto put = [&](auto stored) {
-        const auto raw = std::as_bytes(std::span(&stored, 1));
-        bytes.insert(bytes.end(), raw.begin(), raw.end());
-      };
-      if (m.dtype == DType::f64) put(value);
-      if (m.dtype == DType::f32) put(static_cast<float>(value));
-      if (m.dtype == DType::bf16) put(bf16(static_cast<float>(value)));
-      if (m.dtype == DType::f16) put(f16(static_cast<float>(value)));
-    }
-    writer.add(tensor.name, bytes);
+  for (const auto& tensor : tensors) {
+    auto values = tensor.values;
+    writer.add(tensor.name, encode(values, dtype));
   }
   writer.commit();
+}
+
+inline void write_random_model(const std::filesystem::path& folder, const RandomModel& m) {
+  write_model(folder, config_json(m), random_tensors(m), m.dtype);
 }
 
 }  // namespace lora::test

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -40,16 +41,21 @@ struct AdapterConfig {
       rank_pattern{};  ///< module name or its end → rank; the first that fits holds
   std::vector<std::pair<std::string, double>> alpha_pattern{};  ///< module name or its end → alpha; likewise
   std::vector<Index> layers{};                                  ///< layers_to_transform; empty: all
+  std::vector<std::string> excluded{};                          ///< exclude_modules: module name or its end
   std::optional<std::set<std::string>> modules{};  ///< exactly these, where PEFT's own choice was a regular expression
   std::string target_expression{};                 ///< that expression, kept for saving
+  std::string exclude_expression{};                ///< exclude_modules as a regular expression, kept likewise
   std::string base_model{};                        ///< base_model_name_or_path
 
   bool targets_module(Index layer, std::string_view projection) const {
-    if (modules) return modules->count(module_path(layer, projection)) != 0;
-    if (!layers.empty() && std::find(layers.begin(), layers.end(), layer) == layers.end()) return false;
     const std::string path = module_path(layer, projection);
-    return std::any_of(targets.begin(), targets.end(),
-                       [&](const std::string& target) { return ends_path(path, target); });
+    const auto fits = [&](const std::vector<std::string>& ends) {
+      return std::any_of(ends.begin(), ends.end(), [&](const std::string& end) { return ends_path(path, end); });
+    };
+    if (modules) return modules->count(path) != 0;
+    if (fits(excluded)) return false;
+    if (std::find(targets.begin(), targets.end(), path) != targets.end()) return true;  // named in full: in any layer
+    return (layers.empty() || std::find(layers.begin(), layers.end(), layer) != layers.end()) && fits(targets);
   }
 
   /// Rank 0 where the projection stays frozen.
@@ -76,24 +82,37 @@ namespace detail {
 constexpr std::string_view adapter_prefix = "base_model.model.";
 constexpr Index max_rank = 1 << 16;
 
-/// PEFT settings that change what an adapter computes, with the values that mean "off". Everything else that PEFT
-/// writes is either read or describes training only.
+/// Refuses what would compute something else: every field of adapter_config.json that is not known to be read or to say
+/// nothing about the numbers, and is not off.
 inline void refuse_variants(const io::Json& json, const std::string& where) {
-  const auto refuse = [&](std::string_view field, const std::vector<io::Json>& off) {
-    const io::Json* value = io::json_find(json, field);
-    if (value == nullptr) return;
-    const bool empty = (value->is_array() || value->is_object()) && value->empty();
-    if (empty || std::find(off.begin(), off.end(), *value) != off.end()) return;
-    fail<FormatError>(where, ": \"", field, "\" is ", io::to_text(*value, -1), ", which is not supported");
+  constexpr std::string_view read[] = {"peft_type", "r", "lora_alpha", "lora_dropout", "use_rslora", "target_modules",
+                                       "exclude_modules", "layers_to_transform", "layers_pattern", "rank_pattern",
+                                       "alpha_pattern", "base_model_name_or_path",
+                                       // with some of their values
+                                       "bias", "init_lora_weights"};
+  constexpr std::string_view silent[] = {"task_type", "auto_mapping", "revision", "inference_mode", "peft_version",
+                                         // of an initialisation, which init_lora_weights names
+                                         "loftq_config", "eva_config",
+                                         // of variants, which fields of their own switch on
+                                         "megatron_core", "qalora_group_size"};
+  const auto has = [](const auto& names, const std::string& name) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
   };
-  refuse("bias", {"none"});
-  refuse("init_lora_weights", {true, false, "gaussian", "eva", "orthogonal"});  // others change the base's weights
-  for (const auto* field :
-       {"use_dora", "use_qalora", "fan_in_fan_out", "lora_bias", "use_bdlora", "alora_invocation_tokens",
-        "arrow_config", "modules_to_save", "trainable_token_indices", "target_parameters", "exclude_modules",
-        "layer_replication", "velora_config", "monteclora_config", "use_conv", "megatron_config", "corda_config",
-        "eva_config", "ensure_weight_tying"})
-    refuse(field, {false});
+  const auto refuse = [&](const std::string& field, const io::Json& value, std::string_view why = {}) {
+    fail<FormatError>(where, ": \"", field, "\" is ", io::to_text(value, -1), ", which is not supported", why);
+  };
+  for (const auto& [field, value] : json.items()) {
+    const bool empty = (value.is_array() || value.is_object()) && value.empty();
+    if (!has(read, field) && !has(silent, field) && !value.is_null() && value != false && value != "" && !empty)
+      refuse(field, value);
+  }
+  if (const auto* bias = io::json_find(json, "bias"); bias != nullptr && *bias != "none") refuse("bias", *bias);
+  const io::Json unchanged_base = {true, false, "gaussian", "eva", "orthogonal"};
+  if (const auto* start = io::json_find(json, "init_lora_weights");
+      start != nullptr && std::find(unchanged_base.begin(), unchanged_base.end(), *start) == unchanged_base.end())
+    refuse("init_lora_weights", *start,
+           ", for it changes the base's weights; PEFT converts such an adapter when it saves it with "
+           "path_initial_model_for_weight_conversion");
 }
 
 /// One element of an adapter's tensor.
@@ -162,6 +181,14 @@ inline AdapterConfig parse_adapter_config(const io::Json& json, const std::strin
                           "gate_proj, up_proj or down_proj");
     }
   }
+  if (const auto* excluded = io::json_find(json, "exclude_modules"); excluded != nullptr && !excluded->empty()) {
+    if (excluded->is_string()) {
+      config.exclude_expression = excluded->get<std::string>();
+      config.modules.emplace();
+    } else {
+      config.excluded = io::json_as<std::vector<std::string>>(*excluded, where, "exclude_modules");
+    }
+  }
   if (const auto* layers = io::json_find(json, "layers_to_transform"); layers != nullptr)
     config.layers = layers->is_array() ? io::json_as<std::vector<Index>>(*layers, where, "layers_to_transform")
                                        : std::vector<Index>{io::json_as<Index>(*layers, where, "layers_to_transform")};
@@ -197,11 +224,17 @@ struct AdapterFiles {
   std::filesystem::path folder;
 };
 
-/// Opens adapter_config.json and adapter_model.safetensors. Regular expressions for target modules are taken from what
-/// the tensors show.
+/// Opens adapter_config.json and adapter_model.safetensors. What regular expressions choose as modules is taken from
+/// what the tensors show.
 inline AdapterFiles open_adapter(const std::filesystem::path& folder) {
   const auto config_file = folder / "adapter_config.json";
   AdapterConfig config = parse_adapter_config(io::read_json(config_file), config_file.native());
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder / "adapter_model.safetensors", ignored) &&
+      std::filesystem::exists(folder / "adapter_model.bin", ignored))
+    fail<FormatError>((folder / "adapter_model.bin").native(),
+                      ": a pickle, which is not read; expected adapter_model.safetensors (save_pretrained with ",
+                      "safe_serialization=True)");
   auto tensors = io::Safetensors::open(folder / "adapter_model.safetensors");
   if (config.modules) {
     for (const auto& tensor : tensors.tensors()) {
@@ -238,6 +271,9 @@ inline io::Json to_json(const AdapterConfig& config) {
   } else {
     json["target_modules"] = config.target_expression;
   }
+  json["exclude_modules"] = nullptr;
+  if (!config.excluded.empty()) json["exclude_modules"] = config.excluded;
+  if (!config.exclude_expression.empty()) json["exclude_modules"] = config.exclude_expression;
   json["bias"] = "none";
   json["fan_in_fan_out"] = false;
   json["init_lora_weights"] = true;
@@ -292,13 +328,13 @@ template <class D, class Model>
 void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
   const std::string where = (files.folder / "adapter_model.safetensors").native();
   std::set<std::string> used;
-  std::string missing;
+  std::vector<std::string> missing;
   model.for_each_param([&](const auto& param) {
     const std::string name = concat(detail::adapter_prefix, param.name, ".weight");
     const auto* tensor = files.tensors.find(name);
     used.insert(name);
     if (tensor == nullptr) {
-      if (missing.size() < 300) missing += (missing.empty() ? "" : ", ") + name;
+      missing.push_back(name);
       return;
     }
     const Index rows = param.value.rows(), cols = param.value.cols();
@@ -316,11 +352,12 @@ void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
     }
     copy_from_host<D, Accumulated>(dev, values, param.value);
   });
-  if (!missing.empty()) fail<FormatError>(where, ": missing tensors: ", missing);
-  std::string extra;
+  if (!missing.empty()) fail<FormatError>(where, ": missing tensors: ", io::detail::listed(missing));
+  std::vector<std::string> extra;
   for (const auto& tensor : files.tensors.tensors())
-    if (used.count(tensor.name) == 0 && extra.size() < 300) extra += (extra.empty() ? "" : ", ") + tensor.name;
-  if (!extra.empty()) fail<FormatError>(where, ": tensors that the config does not target: ", extra);
+    if (used.count(tensor.name) == 0) extra.push_back(tensor.name);
+  if (!extra.empty())
+    fail<FormatError>(where, ": tensors that the config does not target: ", io::detail::listed(extra));
   model.refresh(dev);
 }
 

@@ -13,26 +13,25 @@
 
 namespace lora::model {
 
-/// The dtype that merged weights get where nobody names one: as stored, or bfloat16 for quantised weights, which
-/// safetensors cannot hold.
-inline DType merged_dtype(const Source& source) {
-  const DType stored = source.stored_dtype();
-  return block_elements(stored) > 1 ? DType::bf16 : stored;
-}
-
-/// Hugging Face's name of a dtype that a model folder may have.
-inline std::string_view config_dtype_name(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "float32";
-    case DType::bf16:
-      return "bfloat16";
-    case DType::f16:
-      return "float16";
-    default:
-      fail<ConfigError>("a model folder can't hold weights as ", name_of(dtype),
-                        "; expected float32, bfloat16 or float16");
+/// The config.json of a merged model: what the base computes with, and the type of its matrices; `dtype` as
+/// `save_merged` takes it.
+/// Throws   ConfigError naming layers without rotary embedding, where a config.json of this type cannot say so, or a
+///          dtype that safetensors cannot hold
+inline io::Json merged_config(const Source& source, std::optional<DType> dtype) {
+  const std::string_view name = config_dtype_name(dtype.value_or(folder_dtype(source.stored_dtype())));
+  const auto& type = source.config().model_type;
+  if (const auto layers = unwritable_no_rope_layers(source.config()); !layers.empty()) {
+    std::string list;
+    for (const Index layer : layers) list += concat(list.empty() ? "" : ", ", layer);
+    fail<ConfigError>("no_rope_layers: ", source.path().native(), " runs its layers ", list,
+                      " without rotary embedding, which the config.json of a ", type,
+                      " model can't say (only smollm3's ",
+                      "can); use the base with its adapter instead of merging them");
   }
+  io::Json json = config_json_of(source);
+  if (json.contains("torch_dtype") || !json.contains("dtype")) json["torch_dtype"] = std::string(name);
+  if (json.contains("dtype")) json["dtype"] = std::string(name);
+  return json;
 }
 
 namespace detail {
@@ -58,27 +57,25 @@ inline std::vector<std::byte> rounded(std::span<const float> values, DType dtype
 }  // namespace detail
 
 /// Writes base + adapter as model.safetensors (or shards with an index) and config.json into a folder that exists.
-/// Every matrix is W + s B A, formed in float32 and rounded once to `dtype`; weights without adapter keep their values.
-/// Tied heads stay tied, for the embedding is never targeted. Throws   ConfigError for a dtype that safetensors cannot
-/// hold
+/// Every matrix is W + s B A, formed in float32 and rounded once to `dtype`, or without one to the type that it is
+/// stored as (GGUF blocks to bfloat16); weights without adapter keep their values. Tied heads stay tied, for the
+/// embedding is never targeted.
+/// Throws   ConfigError for the base's own folder, and as `merged_config` does
 template <Device D>
 void save_merged(D& dev, Decoder<D, float>& model, const Source& source, const std::filesystem::path& folder,
                  std::optional<DType> dtype, Index max_shard_bytes) {
-  const DType target = dtype.value_or(merged_dtype(source));
-  const std::string_view dtype_name = config_dtype_name(target);
+  const io::Json json = merged_config(source, dtype);
   const Config& config = source.config();
   std::error_code none;
   if (std::filesystem::equivalent(folder, source.path(), none))
     fail<ConfigError>("key output_dir: given ", folder.native(),
                       ", which is the base model's own folder; allowed: another");
-  io::Json json;
-  if (source.gguf() != nullptr) {
-    json = to_json(config, dtype_name);
-  } else {
-    json = io::read_json(source.path() / "config.json");
-    if (json.contains("torch_dtype") || !json.contains("dtype")) json["torch_dtype"] = std::string(dtype_name);
-    if (json.contains("dtype")) json["dtype"] = std::string(dtype_name);
-  }
+  // Of a single type, where one is named.
+  const auto type_of = [&](const std::string& name, const Shape& shape) {
+    const DType stored = dtype.value_or(folder_dtype(source.at(name, shape).dtype));
+    (void)config_dtype_name(stored);
+    return stored;
+  };
   Loader<D> loader(dev, source);
 
   // Each tensor once, in the order of the model: its declaration and how its float32 values are formed.
@@ -88,7 +85,7 @@ void save_merged(D& dev, Decoder<D, float>& model, const Source& source, const s
   };
   std::vector<Item> items;
   const auto matrix = [&](const std::string& name, Index rows, Index cols) {
-    items.push_back({{name, target, {rows, cols}}, [&dev, &loader, name, rows, cols] {
+    items.push_back({{name, type_of(name, {rows, cols}), {rows, cols}}, [&dev, &loader, name, rows, cols] {
                        const auto weight = loader.weight(name, rows, cols);
                        const Arena::Scope scope(dev.arena());
                        const View<D, float> wide = scratch<float>(dev, rows, cols);
@@ -97,7 +94,7 @@ void save_merged(D& dev, Decoder<D, float>& model, const Source& source, const s
                      }});
   };
   const auto vector = [&](const std::string& name, Index size) {
-    items.push_back({{name, target, {size}}, [&dev, &loader, name, size] {
+    items.push_back({{name, type_of(name, {size}), {size}}, [&dev, &loader, name, size] {
                        auto values = loader.template vector<float>(name, size);
                        return to_host(dev, values.view());
                      }});
@@ -106,8 +103,8 @@ void save_merged(D& dev, Decoder<D, float>& model, const Source& source, const s
     for (std::size_t j = 0; j < linear.projections().size(); ++j) {
       const auto& projection = linear.projections()[j];
       const std::string path = module_path(layer, projection.name);
-      items.push_back({{path + ".weight", target, {projection.linear.out_features(), projection.linear.in_features()}},
-                       [&dev, &linear, j] {
+      const Shape shape{projection.linear.out_features(), projection.linear.in_features()};
+      items.push_back({{path + ".weight", type_of(path + ".weight", shape), shape}, [&dev, &linear, j] {
                          const Arena::Scope scope(dev.arena());
                          return to_host(dev, linear.merged(dev, j));
                        }});
@@ -135,10 +132,11 @@ void save_merged(D& dev, Decoder<D, float>& model, const Source& source, const s
   std::vector<io::TensorDeclaration> declarations;
   for (const auto& item : items) declarations.push_back(item.declaration);
   io::SafetensorsFolderWriter writer(folder, declarations, max_shard_bytes);
-  for (const auto& item : items) writer.add(item.declaration.name, detail::rounded(item.values(), target));
+  for (const auto& item : items)
+    writer.add(item.declaration.name, detail::rounded(item.values(), item.declaration.dtype));
   writer.commit();
 
-  io::write_file(folder / "config.json", io::to_text(json) + "\n");
+  io::write_json(folder / "config.json", json);
 }
 
 }  // namespace lora::model

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "lora/io/safetensors.hpp"
-#include "lora/model/config.hpp"
+#include "lora/model/config_gguf.hpp"
+#include "lora/model/config_json.hpp"
 #include "lora/nn/param.hpp"
 
 namespace lora::model {
@@ -21,8 +22,12 @@ class Source {
  public:
   static Source open(const std::filesystem::path& path) {
     std::error_code ignored;
-    if (std::filesystem::is_directory(path, ignored))
-      return Source(path, io::Safetensors::open(path), read_config(path));
+    if (std::filesystem::is_directory(path, ignored)) {
+      const auto file = path / "config.json";
+      io::Json json = io::read_json(file);
+      Config config = parse_config(json, file.native());
+      return Source(path, io::Safetensors::open(path), std::move(json), std::move(config));
+    }
     if (path.extension() == ".gguf") {
       auto file = io::Gguf::open(path);
       Config config = read_config(file);
@@ -37,6 +42,9 @@ class Source {
   Config& config() { return config_; }
   /// Null for a folder.
   const io::Gguf* gguf() const { return gguf_ ? &*gguf_ : nullptr; }
+
+  /// A folder's config.json as it was read; null for a GGUF file.
+  const io::Json& config_json() const { return config_json_; }
 
   /// What the file calls the tensor that Hugging Face calls `name`; the same name in a folder.
   std::string file_name_of(std::string_view name) const { return gguf_ ? gguf_name(name) : std::string(name); }
@@ -97,8 +105,11 @@ class Source {
   }
 
  private:
-  Source(std::filesystem::path path, io::Safetensors file, Config config)
-      : path_(std::move(path)), config_(std::move(config)), safetensors_(std::move(file)) {}
+  Source(std::filesystem::path path, io::Safetensors file, io::Json json, Config config)
+      : path_(std::move(path)),
+        config_(std::move(config)),
+        config_json_(std::move(json)),
+        safetensors_(std::move(file)) {}
   Source(std::filesystem::path path, io::Gguf file, Config config)
       : path_(std::move(path)), config_(std::move(config)), gguf_(std::move(file)) {}
 
@@ -127,9 +138,47 @@ class Source {
 
   std::filesystem::path path_;
   Config config_;
+  io::Json config_json_;
   std::optional<io::Safetensors> safetensors_;
   std::optional<io::Gguf> gguf_;
 };
+
+/// The type that a tensor has in a model folder, which holds no GGUF blocks.
+inline DType folder_dtype(DType stored) { return block_elements(stored) > 1 ? DType::bf16 : stored; }
+
+/// Hugging Face's name of a dtype that a model folder may have.
+inline std::string_view config_dtype_name(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return "float32";
+    case DType::bf16:
+      return "bfloat16";
+    case DType::f16:
+      return "float16";
+    default:
+      fail<ConfigError>("a model folder can't hold weights as ", name_of(dtype),
+                        "; expected float32, bfloat16 or float16");
+  }
+}
+
+/// The config.json of the source as it computes: a folder's own with the rotary settings in use, or one written for a
+/// GGUF file.
+/// Throws   FormatError for a GGUF file that no config.json can describe
+inline io::Json config_json_of(const Source& source) {
+  const std::string where = source.path().native();
+  if (source.gguf() != nullptr)
+    return to_json(source.config(), config_dtype_name(folder_dtype(source.stored_dtype())), where);
+  io::Json json = source.config_json();
+  write_rotary(json, source.config(), where);
+  return json;
+}
+
+/// Whether rope_theta or no_rope_layers are other than the source's own file says.
+inline bool rotary_changed(const Source& source) {
+  const std::string where = source.path().native();
+  const Config own = source.gguf() != nullptr ? read_config(*source.gguf()) : parse_config(source.config_json(), where);
+  return own.rope.theta != source.config().rope.theta || own.rotates != source.config().rotates;
+}
 
 /// Reads tensors onto a device, and remembers which were read.
 template <Device D>

@@ -10,8 +10,43 @@
 
 namespace lora::train {
 
+namespace detail {
+
+/// Python that loads the base and the adapter, and what a reader must know where transformers computes otherwise.
+inline std::string usage_of(const Config& config, const model::Source& source) {
+  const bool changed = model::rotary_changed(source);
+  std::string text = "\n```python\nfrom peft import PeftModel\nfrom transformers import ";
+  text += changed ? "AutoConfig, AutoModelForCausalLM\n\n" : "AutoModelForCausalLM\n\n";
+  std::string arguments = io::to_text(config.model_name_or_path, -1);
+  if (source.gguf() != nullptr) {  // transformers takes the folder and the file apart
+    const io::Path file = config.model_name_or_path;
+    const io::Path folder = file.has_parent_path() ? file.parent_path() : io::Path(".");
+    arguments = concat(io::to_text(folder.native(), -1), ", gguf_file=", io::to_text(file.filename().native(), -1));
+  }
+  if (changed) {
+    text += "config = AutoConfig.from_pretrained(\"path/to/this/folder\")\n";
+    arguments += ", config=config";
+  }
+  text += concat("base = AutoModelForCausalLM.from_pretrained(", arguments,
+                 ")\nmodel = PeftModel.from_pretrained(base, \"path/to/this/folder\")\n```\n");
+  if (changed)
+    text +=
+        "\nThe base ran with other rotary settings than its own file has: `config.json` holds them, and `lora` takes "
+        "them from there.\n";
+  if (const auto layers = model::unwritable_no_rope_layers(source.config()); !layers.empty()) {
+    text += "\nThese layers ran without rotary embedding, which transformers can't do with a " +
+            source.config().model_type + " model; use the adapter with `lora`:";
+    for (const Index layer : layers) text += concat(" ", layer);
+    text += ".\n";
+  }
+  return text;
+}
+
+}  // namespace detail
+
 /// The page that tells a reader of the folder what the adapter is and how to use it.
-inline std::string model_card(const Config& config, const model::AdapterConfig& adapter, const RunMetrics& metrics) {
+inline std::string model_card(const Config& config, const model::Source& source, const model::AdapterConfig& adapter,
+                              const RunMetrics& metrics) {
   std::string text = "---\n";
   text += concat("base_model: ", io::to_text(config.model_name_or_path, -1), "\n");
   text += "library_name: peft\npipeline_tag: text-generation\ntags:\n- lora\n---\n\n# LoRA adapter\n\n";
@@ -35,22 +70,23 @@ inline std::string model_card(const Config& config, const model::AdapterConfig& 
   row("seed", config.seed);
   row("loss of the last step", metrics.train_loss);
   if (metrics.eval_loss) row("evaluation loss", *metrics.eval_loss);
-  text += "\n```python\nfrom peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\n";
-  text += concat("base = AutoModelForCausalLM.from_pretrained(", io::to_text(config.model_name_or_path, -1),
-                 ")\nmodel = PeftModel.from_pretrained(base, \"path/to/this/folder\")\n```\n");
-  return text;
+  return text + detail::usage_of(config, source);
 }
 
-/// Writes the adapter with all that is needed to use it: PEFT's two files, the tokenizer and a README.md; for a base
-/// from a GGUF file also the config.json that it lacks.
+/// Whether an adapter folder needs a config.json of its own: the base has none (GGUF), or runs with other rotary
+/// settings than its own.
+inline bool brings_config(const model::Source& source) {
+  return source.gguf() != nullptr || model::rotary_changed(source);
+}
+
+/// Writes the adapter with all that is needed to use it: PEFT's two files, the tokenizer and a README.md, and where it
+/// `brings_config` a config.json, of which `open_source` takes the rotary settings.
 template <Device D, class T>
 void write_adapter_folder(D& dev, model::Decoder<D, T>& decoder, const model::Source& source,
                           const io::Tokenizer* tokenizer, const std::string& card, const io::Path& folder) {
   model::save_adapter(dev, decoder, folder);
   if (tokenizer) tokenizer->save(folder);
-  if (source.gguf())
-    io::write_json(folder / "config.json",
-                   model::to_json(source.config(), model::config_dtype_name(model::merged_dtype(source))));
+  if (brings_config(source)) io::write_json(folder / "config.json", model::config_json_of(source));
   io::write_file(folder / "README.md", std::string_view(card));
 }
 

@@ -71,8 +71,39 @@ inline io::Path find_model(const std::string& name) {
                 "; to download it: hf download ", name);
 }
 
-/// The model of a run, with the settings that change how it computes.
-/// Throws   ConfigError for a layer that it has not
+namespace detail {
+
+/// An adapter's config.json tells the rotary settings that it was trained with: they hold, unless a key gave others.
+/// Throws   ConfigError where a key contradicts it
+inline void take_rotary_of(const io::Path& adapter, const Config& config, model::Config& shape) {
+  const io::Path file = adapter / "config.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return;
+  const io::Json json = io::read_json(file);
+  const std::string where = file.native();
+  if (!json.is_object()) fail<FormatError>(where, ": expected an object");
+  const double theta = model::detail::theta_of(json, shape.rope.theta, where);
+  if (config.rope_theta && theta != *config.rope_theta)
+    fail<ConfigError>("key rope_theta: given ", *config.rope_theta, ", but the adapter ", adapter.native(),
+                      " was trained with ", theta);
+  shape.rope.theta = theta;
+  const bool told = io::json_find(json, "no_rope_layers") != nullptr;
+  const auto rotates = told ? model::detail::rotates_of(json, shape.num_hidden_layers, false, where) : shape.rotates;
+  if (config.no_rope_layers.empty()) {
+    shape.rotates = rotates;
+    return;
+  }
+  for (std::size_t i = 0; i < rotates.size(); ++i)
+    if (rotates[i] != shape.rotates[i])
+      fail<ConfigError>("key no_rope_layers: layer ", i, " would run ", shape.rotates[i] ? "with" : "without",
+                        " rotary embedding, but the adapter ", adapter.native(), " was trained ",
+                        rotates[i] ? "with" : "without");
+}
+
+}  // namespace detail
+
+/// The model of a run, with the settings that change how it computes: those of the keys and of the adapter.
+/// Throws   ConfigError for a layer that it has not, or a key that contradicts the adapter
 inline model::Source open_source(const Config& config) {
   auto source = model::Source::open(find_model(config.model_name_or_path));
   model::Config& shape = source.config();
@@ -82,6 +113,8 @@ inline model::Source open_source(const Config& config) {
       fail<ConfigError>("key no_rope_layers: given ", layer, ", allowed: layers 0 to ", shape.num_hidden_layers - 1);
     shape.rotates[static_cast<std::size_t>(layer)] = false;
   }
+  if (!config.adapter_name_or_path.empty())
+    detail::take_rotary_of(find_model(config.adapter_name_or_path), config, shape);
   return source;
 }
 

@@ -104,7 +104,7 @@ class TrainingRun {
       fail<FormatError>("nothing to evaluate: not one token of the evaluation records is labelled");
     if (schedule_.total < 1)
       fail<ConfigError>("key num_train_epochs: given ", config_.num_train_epochs, ", which is not even one step");
-    if (source_.gguf() != nullptr) (void)model::to_json(source_.config(), "bfloat16");  // final_model will need it
+    if (brings_config(source_)) (void)model::config_json_of(source_);  // final_model will need it
     recomputed_ = layers_to_recompute();
     decoder_->recompute(recomputed_);
   }
@@ -482,7 +482,9 @@ class TrainingRun {
     metrics.resumed_from_step = first;
     return metrics;
   }
-  std::string card(const RunMetrics& metrics) const { return model_card(config_, decoder_->adapter(), metrics); }
+  std::string card(const RunMetrics& metrics) const {
+    return model_card(config_, source_, decoder_->adapter(), metrics);
+  }
 
   /// `again`: the run was finished before, so that what it wrote is there unless it was interrupted right then.
   io::Path finish(const RunMetrics& metrics, bool again) {

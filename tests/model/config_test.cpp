@@ -1,0 +1,451 @@
+// config.json and GGUF metadata: what is read from both spellings, transformers' defaults, what is refused by name, and
+// what is written back.
+
+#include "lora/model/config.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "lora/model/config_gguf.hpp"
+#include "lora/model/config_json.hpp"
+#include "support/message_of.hpp"
+#include "support/random_gguf.hpp"
+#include "support/temp_folder.hpp"
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+using Scaling = nn::RopeConfig::Scaling;
+
+/// Without anything that has a default.
+io::Json least(const std::string& type) {
+  return {{"model_type", type},     {"hidden_size", 64},        {"intermediate_size", 96},
+          {"num_hidden_layers", 8}, {"num_attention_heads", 4}, {"vocab_size", 99}};
+}
+model::Config parsed(io::Json json, const io::Json& changes = io::Json::object()) {
+  json.update(changes);
+  return model::parse_config(json, "config.json");
+}
+
+/// What a GGUF file of a small model is read as.
+struct GgufFile {
+  TempFolder folder;
+  RandomModel shape;
+
+  explicit GgufFile(const std::string& family) { shape.family = family; }
+  model::Config read(const GgufChanges& changes = {}) {
+    write_gguf(folder / "x.gguf", shape, random_tensors(shape), DType::f32, changes);
+    return model::read_config(io::Gguf::open(folder / "x.gguf"));
+  }
+  model::Config with(const std::function<void(GgufWriter&)>& add) {
+    GgufChanges changes;
+    changes.add = add;
+    return read(changes);
+  }
+};
+
+/// What a llama model's converter puts into rope_freqs.weight for these settings.
+/// Source   llama.cpp, convert_hf_to_gguf.py, LlamaModel.generate_extra_tensors
+std::vector<float> rope_freqs(Index width, double theta, double factor, double low, double high, double length) {
+  std::vector<float> factors;
+  for (Index i = 0; i < width; i += 2) {
+    const double wave = 2 * std::numbers::pi * std::pow(theta, static_cast<double>(i) / static_cast<double>(width));
+    const double smooth = (length / wave - low) / (high - low);
+    factors.push_back(static_cast<float>(wave < length / high  ? 1
+                                         : wave > length / low ? factor
+                                                               : 1 / ((1 - smooth) / factor + smooth)));
+  }
+  return factors;
+}
+
+}  // namespace
+
+TEST_CASE("config: defaults of each type are those of transformers") {
+  struct Expected {
+    const char* type;
+    Index kv_heads, head_dim;
+    bool tied, qkv_bias, o_bias, qk_norm;
+    double theta;
+    std::vector<bool> rotates;
+  };
+  const std::vector<bool> all(8, true), three_of_four{true, true, true, false, true, true, true, false};
+  for (const auto& e : {Expected{"llama", 4, 16, false, false, false, false, 1e4, all},
+                        Expected{"qwen2", 32, 16, false, true, false, false, 1e4, all},
+                        Expected{"qwen3", 32, 128, false, false, false, true, 1e4, all},
+                        Expected{"smollm3", 4, 16, true, false, false, false, 2e6, three_of_four}}) {
+    CAPTURE(e.type);
+    auto json = least(e.type);
+    if (e.kv_heads > 4) json["num_attention_heads"] = 32;
+    const auto c = parsed(json);
+    CHECK(c.model_type == e.type);
+    CHECK((c.hidden_size == 64 && c.intermediate_size == 96 && c.num_hidden_layers == 8 && c.vocab_size == 99));
+    CHECK(c.num_key_value_heads == e.kv_heads);
+    CHECK(c.head_dim == (e.kv_heads > 4 && e.head_dim == 16 ? 2 : e.head_dim));
+    CHECK(c.tie_word_embeddings == e.tied);
+    CHECK((c.qkv_bias == e.qkv_bias && c.o_bias == e.o_bias && !c.mlp_bias && c.qk_norm == e.qk_norm));
+    CHECK(c.rms_norm_eps == 1e-6);
+    CHECK(c.rope.theta == e.theta);
+    CHECK(c.rope.scaling == Scaling::none);
+    CHECK(c.rotates == e.rotates);
+    CHECK(c.dtype.empty());
+    CHECK(c.eos_token_ids.empty());
+    // null is not the same as left out
+    CHECK(parsed(json, {{"num_key_value_heads", nullptr}}).num_key_value_heads == c.num_attention_heads);
+  }
+}
+
+TEST_CASE("config: fields that are there") {
+  for (const char* type : {"llama", "qwen2", "qwen3", "smollm3"}) {
+    CAPTURE(type);
+    const std::string name = type;
+    const auto c = parsed(least(type), {{"num_key_value_heads", 2},
+                                        {"head_dim", 24},
+                                        {"rms_norm_eps", 1e-5},
+                                        {"tie_word_embeddings", name != "smollm3"},
+                                        {"attention_bias", true},
+                                        {"mlp_bias", true},
+                                        {"max_position_embeddings", 512},
+                                        {"eos_token_id", {5, 7}},
+                                        {"bos_token_id", 3},
+                                        {"hidden_act", "silu"}});
+    CHECK((c.num_key_value_heads == 2 && c.head_dim == 24 && c.max_position_embeddings == 512));
+    CHECK(c.rms_norm_eps == 1e-5);
+    CHECK(c.tie_word_embeddings == (name != "smollm3"));
+    CHECK(c.qkv_bias);
+    CHECK(c.o_bias == (name != "qwen2"));
+    CHECK(c.mlp_bias == (name == "llama" || name == "smollm3"));
+    CHECK(c.eos_token_ids == std::vector<std::int32_t>{5, 7});
+    CHECK(c.bos_token_id == 3);
+  }
+  CHECK(parsed(least("llama"), {{"eos_token_id", 9}}).eos_token_ids == std::vector<std::int32_t>{9});
+  CHECK(parsed(least("llama"), {{"dtype", "bfloat16"}}).dtype == "bfloat16");
+  CHECK(parsed(least("llama"), {{"torch_dtype", "float16"}}).dtype == "float16");
+}
+
+TEST_CASE("config: rotary settings in the new spelling and the old one") {
+  const auto expect = [](const io::Json& settings, const auto& check) {
+    io::Json inside = settings;  // new: all in one object
+    const auto fresh = parsed(least("llama"), {{"rope_parameters", inside}});
+    inside.erase("rope_theta");  // old: theta beside it, and the kind as "type" before that
+    io::Json older = inside;
+    older["type"] = older["rope_type"];
+    older.erase("rope_type");
+    const auto theta = settings.at("rope_theta");
+    const auto old = parsed(least("llama"), {{"rope_theta", theta}, {"rope_scaling", inside}});
+    const auto oldest = parsed(least("llama"), {{"rope_theta", theta}, {"rope_scaling", older}});
+    for (const auto& c : {fresh, old, oldest}) {
+      CHECK(c.rope.theta == 5e5);
+      check(c.rope);
+    }
+  };
+  expect({{"rope_theta", 5e5}, {"rope_type", "default"}},
+         [](const nn::RopeConfig& rope) { CHECK(rope.scaling == Scaling::none); });
+  expect({{"rope_theta", 5e5}, {"rope_type", "linear"}, {"factor", 2.5}}, [](const nn::RopeConfig& rope) {
+    CHECK(rope.scaling == Scaling::linear);
+    CHECK(rope.factor == 2.5);
+  });
+  expect({{"rope_theta", 5e5},
+          {"rope_type", "llama3"},
+          {"factor", 8},
+          {"low_freq_factor", 2},
+          {"high_freq_factor", 5},
+          {"original_max_position_embeddings", 100}},
+         [](const nn::RopeConfig& rope) {
+           CHECK(rope.scaling == Scaling::llama3);
+           CHECK((rope.factor == 8 && rope.low_freq_factor == 2 && rope.high_freq_factor == 5));
+           CHECK(rope.original_max_position_embeddings == 100);
+         });
+  expect({{"rope_theta", 5e5},
+          {"rope_type", "yarn"},
+          {"factor", 4},
+          {"beta_fast", 16},
+          {"beta_slow", 2},
+          {"attention_factor", 1.25},
+          {"mscale", 0.5},
+          {"mscale_all_dim", 0.75},
+          {"truncate", false},
+          {"original_max_position_embeddings", 100}},
+         [](const nn::RopeConfig& rope) {
+           CHECK(rope.scaling == Scaling::yarn);
+           CHECK((rope.beta_fast == 16 && rope.beta_slow == 2 && rope.attention_factor == 1.25));
+           CHECK((rope.mscale == 0.5 && rope.mscale_all_dim == 0.75 && !rope.truncate));
+         });
+  const io::Json yarn = {{"rope_type", "yarn"}, {"factor", 4}};
+  CHECK(parsed(least("llama"), {{"rope_scaling", yarn}, {"max_position_embeddings", 512}})
+            .rope.original_max_position_embeddings == 512);
+  CHECK(parsed(least("llama"), {{"rope_theta", 7.0}}).rope.theta == 7);
+}
+
+TEST_CASE("config: no_rope_layers, where 1 uses RoPE") {
+  const auto rotates = [](const io::Json& changes) { return parsed(least("smollm3"), changes).rotates; };
+  CHECK(rotates({{"no_rope_layers", {1, 0, 1, 1, 0, 1, 1, 1}}}) ==
+        std::vector<bool>{true, false, true, true, false, true, true, true});
+  CHECK(rotates({{"no_rope_layer_interval", 3}}) ==
+        std::vector<bool>{true, true, false, true, true, false, true, true});
+  CHECK(holds(message_of([&] { rotates({{"no_rope_layers", {1, 0}}}); }), "\"no_rope_layers\" has 2 entries for 8"));
+}
+
+TEST_CASE("config: what is not supported is refused with field and value") {
+  const auto refused = [](const char* type, const io::Json& changes, const std::string& message) {
+    CAPTURE(message);
+    CHECK(holds(message_of([&] { parsed(least(type), changes); }), "config.json: " + message));
+  };
+  refused("qwen3_moe", io::Json::object(), "\"model_type\" is \"qwen3_moe\"");
+  refused("qwen3", {{"num_experts", 8}}, "\"num_experts\" is 8");
+  refused("llama", {{"num_local_experts", 4}}, "\"num_local_experts\" is 4");
+  refused("llama", {{"hidden_act", "gelu"}}, "\"hidden_act\" is \"gelu\", which is not supported; expected \"silu\"");
+  refused("llama", {{"attention_dropout", 0.1}}, "\"attention_dropout\" is 0.1");
+  refused("llama", {{"partial_rotary_factor", 0.5}}, "\"partial_rotary_factor\" is 0.5");
+  refused("llama", {{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}, "\"partial_rotary_factor\" is 0.5");
+  refused("llama", {{"quantization_config", {{"bits", 4}}}}, "\"quantization_config\" is {\"bits\":4}");
+  refused("llama", {{"head_dim", 15}}, "\"head_dim\" is 15; expected an even number");
+  refused("llama", {{"num_key_value_heads", 3}}, "4 attention heads can't share 3 key heads");
+  refused("llama", {{"rms_norm_eps", -1}}, "\"rms_norm_eps\" is -1");
+  refused("llama", {{"rope_theta", 0.5}}, "\"rope_theta\" is 0.5");
+  refused("llama", {{"vocab_size", 0}}, "\"vocab_size\" is 0");
+  refused("llama", {{"hidden_size", "64"}}, "\"hidden_size\" must be an integer in range, found \"64\"");
+  refused("llama", {{"num_hidden_layers", nullptr}}, "\"num_hidden_layers\" is missing");
+  const auto scaled = [&](const io::Json& scaling, const std::string& message) {
+    refused("llama", {{"rope_scaling", scaling}}, message);
+  };
+  scaled({{"rope_type", "dynamic"}, {"factor", 2}}, "\"rope_type\" is \"dynamic\"");
+  scaled({{"type", "longrope"}}, "\"rope_type\" is \"longrope\"");
+  scaled({{"rope_type", "linear"}}, "\"factor\" is missing");
+  scaled({{"rope_type", "linear"}, {"factor", 0}}, "the rope scaling \"factor\" is 0");
+  scaled({{"rope_type", "llama3"}, {"factor", 8}}, "\"original_max_position_embeddings\" is missing");
+  scaled(3, "\"rope_scaling\" must be an object, found 3");
+}
+
+TEST_CASE("config: a sliding window in effect is refused, one that is off is not") {
+  const auto message = [](const io::Json& changes) { return message_of([&] { parsed(least("qwen2"), changes); }); };
+  const std::string fine = "nothing was thrown";
+  auto heads = io::Json{{"num_key_value_heads", 2}};
+  const auto with = [&](io::Json changes) {
+    changes.update(heads);
+    return message(changes);
+  };
+  CHECK(with({{"use_sliding_window", false}, {"sliding_window", 4096}}) == fine);
+  CHECK(with({{"use_sliding_window", true}, {"sliding_window", nullptr}}) == fine);
+  CHECK(with({{"use_sliding_window", true}, {"sliding_window", 16}, {"max_window_layers", 8}}) == fine);
+  CHECK(holds(with({{"use_sliding_window", true}, {"sliding_window", 16}, {"max_window_layers", 5}}),
+              "\"use_sliding_window\" is true with \"sliding_window\" 16 from layer 5"));
+  CHECK(holds(with({{"use_sliding_window", true}}), "\"sliding_window\" left out"));
+  CHECK(holds(with({{"layer_types", {"full_attention", "sliding_attention"}}}), "\"sliding_attention\""));
+}
+
+TEST_CASE("config: rotary settings are written where the file keeps them") {
+  const auto written = [](io::Json json) {
+    auto config = model::parse_config(json, "config.json");
+    config.rope.theta = 123;
+    config.rotates[2] = false;
+    model::write_rotary(json, config, "config.json");
+    const auto back = model::parse_config(json, "config.json");
+    CHECK(back.rope.theta == 123);
+    CHECK(back.rotates == config.rotates);
+    return json;
+  };
+  auto old = least("smollm3"), fresh = old, both = old;
+  old["rope_theta"] = 5e5;
+  old["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2}};
+  fresh["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};
+  both["rope_theta"] = 5e5;
+  both["rope_parameters"] = {{"rope_type", "default"}};
+  CHECK(written(old)["rope_theta"] == 123);
+  CHECK_FALSE(written(old)["rope_scaling"].contains("rope_theta"));
+  CHECK(written(fresh)["rope_parameters"]["rope_theta"] == 123);
+  CHECK_FALSE(written(fresh).contains("rope_theta"));
+  CHECK(written(both)["rope_theta"] == 123);
+  CHECK(written(both)["rope_parameters"]["rope_theta"] == 123);
+  CHECK(written(least("smollm3"))["rope_theta"] == 123);
+  CHECK(written(fresh)["no_rope_layers"] == io::Json{1, 1, 0, 0, 1, 1, 1, 0});
+
+  const auto same = fresh;  // unchanged settings change nothing
+  model::write_rotary(fresh, model::parse_config(fresh, "config.json"), "config.json");
+  CHECK(fresh == same);
+}
+
+TEST_CASE("config: to_json is read back as the same config") {
+  const io::Json scalings[] = {{{"rope_type", "default"}},
+                               {{"rope_type", "linear"}, {"factor", 2.5}},
+                               {{"rope_type", "llama3"},
+                                {"factor", 8},
+                                {"low_freq_factor", 2},
+                                {"high_freq_factor", 5},
+                                {"original_max_position_embeddings", 100}},
+                               {{"rope_type", "yarn"},
+                                {"factor", 4},
+                                {"beta_fast", 16},
+                                {"beta_slow", 2},
+                                {"attention_factor", 1.25},
+                                {"mscale", 0.5},
+                                {"mscale_all_dim", 0.75},
+                                {"truncate", false},
+                                {"original_max_position_embeddings", 100}}};
+  for (const char* type : {"llama", "qwen2", "qwen3", "smollm3"})
+    for (const auto& scaling : scalings) {
+      CAPTURE(type);
+      const auto first = parsed(least(type), {{"num_key_value_heads", 2},
+                                              {"head_dim", 24},
+                                              {"rms_norm_eps", 1e-5},
+                                              {"tie_word_embeddings", true},
+                                              {"attention_bias", true},
+                                              {"max_position_embeddings", 512},
+                                              {"rope_theta", 5e5},
+                                              {"rope_scaling", scaling},
+                                              {"no_rope_layers", {1, 0, 1, 1, 1, 1, 1, 0}},
+                                              {"eos_token_id", {5, 7}},
+                                              {"bos_token_id", 3}});
+      const auto json = model::to_json(first, "bfloat16", "x.gguf");
+      const auto again = model::parse_config(json, "config.json");
+      CHECK(again.dtype == "bfloat16");
+      CHECK(json["architectures"][0].get<std::string>().ends_with("ForCausalLM"));
+      CHECK((again.model_type == first.model_type && again.hidden_size == first.hidden_size &&
+             again.intermediate_size == first.intermediate_size && again.num_hidden_layers == first.num_hidden_layers &&
+             again.num_attention_heads == first.num_attention_heads &&
+             again.num_key_value_heads == first.num_key_value_heads && again.head_dim == first.head_dim &&
+             again.vocab_size == first.vocab_size && again.max_position_embeddings == first.max_position_embeddings));
+      CHECK((again.rms_norm_eps == first.rms_norm_eps && again.tie_word_embeddings == first.tie_word_embeddings));
+      CHECK((again.qkv_bias == first.qkv_bias && again.o_bias == first.o_bias && again.mlp_bias == first.mlp_bias &&
+             again.qk_norm == first.qk_norm));
+      CHECK((again.eos_token_ids == first.eos_token_ids && again.bos_token_id == first.bos_token_id));
+      CHECK(again.rotates == first.rotates);
+      CHECK(again.rope.theta == first.rope.theta);
+      CHECK(nn::inverse_frequencies(again.rope, 24) == nn::inverse_frequencies(first.rope, 24));
+      CHECK(nn::rotary_magnitude(again.rope) == nn::rotary_magnitude(first.rope));
+    }
+}
+
+TEST_CASE("config: biases that no config.json of the type can express are refused") {
+  const auto message = [](const char* type, bool qkv, bool o, bool mlp) {
+    auto config = parsed(least(type), {{"num_key_value_heads", 2}});
+    config.qkv_bias = qkv;
+    config.o_bias = o;
+    config.mlp_bias = mlp;
+    return message_of([&] { model::to_json(config, "float32", "x.gguf"); });
+  };
+  CHECK(holds(message("llama", true, false, false),
+              "x.gguf: has q, k, v biases, o none, mlp none, which no config.json of a llama model can express"));
+  CHECK(holds(message("qwen2", false, false, false), "it would mean q, k, v biases"));
+  CHECK(holds(message("qwen2", true, true, false), "of a qwen2 model"));
+  CHECK(holds(message("qwen3", true, false, false), "of a qwen3 model"));
+  CHECK(holds(message("qwen3", false, false, true), "mlp biases"));
+  CHECK(message("llama", true, true, true) == "nothing was thrown");
+  CHECK(message("qwen3", true, true, false) == "nothing was thrown");
+}
+
+TEST_CASE("config: GGUF metadata of each architecture") {
+  for (const char* family : {"llama", "qwen2", "qwen3"}) {
+    CAPTURE(family);
+    GgufFile file(family);
+    const auto c = file.with([](GgufWriter& w) {
+      w.add("tokenizer.ggml.bos_token_id", std::uint32_t{2});
+      w.add("tokenizer.ggml.eot_token_id", std::uint32_t{4});
+    });
+    CHECK(c.model_type == family);
+    CHECK((c.hidden_size == 16 && c.intermediate_size == 24 && c.num_hidden_layers == 2 && c.vocab_size == 61));
+    CHECK((c.num_attention_heads == 4 && c.num_key_value_heads == 2 && c.head_dim == 4));
+    CHECK(c.max_position_embeddings == 4096);
+    CHECK(c.rms_norm_eps == 1e-6);
+    CHECK(c.rope.theta == 10000);
+    CHECK_FALSE(c.tie_word_embeddings);
+    CHECK(c.qkv_bias == (std::string(family) == "qwen2"));
+    CHECK_FALSE(c.o_bias);
+    CHECK(c.qk_norm == (std::string(family) == "qwen3"));
+    CHECK(c.eos_token_ids == std::vector<std::int32_t>{0, 4});
+    CHECK(c.bos_token_id == 2);
+    CHECK(c.rotates == std::vector<bool>{true, true});
+    const auto again = model::parse_config(model::to_json(c, "float32", "x.gguf"), "config.json");
+    CHECK((again.head_dim == 4 && again.num_key_value_heads == 2 && again.qkv_bias == c.qkv_bias));
+    file.shape.tied = true;
+    CHECK(file.read().tie_word_embeddings);
+  }
+}
+
+TEST_CASE("config: rope scaling in GGUF metadata") {
+  GgufFile file("qwen2");
+  const auto scaled = [&](const std::string& type, float factor, const std::string& more = "", float value = 0) {
+    return file.with([&](GgufWriter& w) {
+      if (!type.empty()) w.add("qwen2.rope.scaling.type", type);
+      if (factor != 0) w.add("qwen2.rope.scaling.factor", factor);
+      if (!more.empty()) w.add("qwen2.rope." + more, value);
+    });
+  };
+  CHECK(scaled("none", 4).rope.scaling == Scaling::none);
+  CHECK(scaled("linear", 4).rope.scaling == Scaling::linear);
+  CHECK(scaled("linear", 4).rope.factor == 4);
+  CHECK(scaled("", 4).rope.scaling == Scaling::linear);  // as llama.cpp has it
+  CHECK(scaled("", 0, "scale_linear", 3).rope.factor == 3);
+  const auto yarn = scaled("yarn", 4, "scaling.yarn_beta_fast", 16).rope;
+  CHECK(yarn.scaling == Scaling::yarn);
+  CHECK((yarn.beta_fast == 16 && yarn.beta_slow == 1 && yarn.original_max_position_embeddings == 4096));
+  CHECK(nn::rotary_magnitude(yarn) == doctest::Approx(1 + 0.1 * std::log(4)));
+  // GGUF's factor multiplies yarn's own, transformers' replaces it.
+  CHECK(nn::rotary_magnitude(scaled("yarn", 4, "scaling.attn_factor", 2).rope) ==
+        doctest::Approx(2 * (1 + 0.1 * std::log(4))));
+  const auto refused = [&](const char* message, const auto&... arguments) {
+    CHECK(holds(message_of([&] { scaled(arguments...); }), message));
+  };
+  refused("\"qwen2.rope.scaling.type\" is \"longrope\"", "longrope", 4.0f);
+  refused("\"qwen2.rope.scaling.factor\" is missing", "yarn", 0.0f);
+  refused("\"qwen2.rope.scaling.yarn_ext_factor\" is 0.5", "yarn", 4.0f, "scaling.yarn_ext_factor", 0.5f);
+  refused("\"qwen2.rope.scaling.yarn_log_multiplier\" is 0.5", "yarn", 4.0f, "scaling.yarn_log_multiplier", 0.5f);
+}
+
+TEST_CASE("config: Llama 3.1's scaling is recognised in rope_freqs.weight, another is kept but not written") {
+  GgufFile file("llama");
+  file.shape.head_dim = 64;
+  const auto with = [&](const std::vector<float>& factors) {
+    return file.with([&](GgufWriter& w) {
+      w.add_tensor("rope_freqs.weight", {factors.size()}, 0,
+                   {reinterpret_cast<const char*>(factors.data()), factors.size() * sizeof(float)});
+    });
+  };
+  const auto known = with(rope_freqs(64, 1e4, 32, 1, 4, 8192)).rope;
+  CHECK(known.scaling == Scaling::llama3);
+  CHECK((known.factor == 32 && known.original_max_position_embeddings == 8192));
+  CHECK(known.frequency_factors.empty());
+
+  auto odd = rope_freqs(64, 1e4, 32, 1, 4, 8192);
+  odd[20] *= 1.01F;
+  const auto config = with(odd);
+  CHECK(config.rope.scaling == Scaling::none);
+  CHECK(config.rope.frequency_factors == odd);
+  CHECK(holds(message_of([&] { model::to_json(config, "float32", "x.gguf"); }), "x.gguf: rope_freqs.weight"));
+  CHECK(holds(message_of([&] { with({1, 2}); }), "rope_freqs.weight is F32 (2); expected F32 (32)"));
+  odd[3] = 0;
+  CHECK(holds(message_of([&] { with(odd); }), "rope_freqs.weight holds 0"));
+}
+
+TEST_CASE("config: GGUF metadata that are not supported, or missing, are named") {
+  GgufFile file("qwen3");
+  const auto refused = [&](const char* key, std::uint32_t value, const std::string& message) {
+    CHECK(holds(message_of([&] {
+                  GgufChanges changes;
+                  changes.keep = [&](const std::string& name) { return name != key; };
+                  changes.add = [&](GgufWriter& w) { w.add(key, value); };
+                  file.read(changes);
+                }),
+                message));
+  };
+  refused("qwen3.expert_count", 8, "\"qwen3.expert_count\" is 8");
+  refused("qwen3.attention.sliding_window", 512, "\"qwen3.attention.sliding_window\" is 512");
+  refused("qwen3.attention.value_length", 8, "\"qwen3.attention.value_length\" is 8");
+  refused("qwen3.rope.dimension_count", 2, "\"qwen3.rope.dimension_count\" is 2");
+  for (const char* key : {"qwen3.block_count", "qwen3.embedding_length", "qwen3.attention.head_count",
+                          "qwen3.attention.layer_norm_rms_epsilon", "token_embd.weight"}) {
+    GgufChanges changes;
+    changes.keep = [&](const std::string& name) { return name != key; };
+    CAPTURE(key);
+    CHECK(holds(message_of([&] { file.read(changes); }), key));
+  }
+  GgufWriter writer;
+  writer.add("general.architecture", "gemma");
+  io::write_file(file.folder / "y.gguf", std::string_view(writer.bytes()));
+  CHECK(holds(message_of([&] { model::read_config(io::Gguf::open(file.folder / "y.gguf")); }),
+              "\"general.architecture\" is \"gemma\", which is not supported; expected llama, qwen2 or qwen3"));
+}

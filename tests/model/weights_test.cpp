@@ -1,0 +1,207 @@
+// A base model's tensors: what is missing, misshapen or of the wrong type is named; a folder and a GGUF file of the
+// same numbers give the same logits.
+
+#include "lora/model/weights.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lora/instantiate.hpp"
+#include "lora/io/safetensors_folder.hpp"
+#include "support/decoding.hpp"
+#include "support/message_of.hpp"
+#include "support/random_gguf.hpp"
+#include "support/temp_folder.hpp"
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+using D = cpu::Device;
+using Tensors = std::vector<RandomTensor>;
+
+const Tokens some_tokens{3, 50, 7, 7, 21, 0, 60, 33, 14};
+
+std::vector<float> logits_from(const std::filesystem::path& path) {
+  D dev{1};
+  model::Decoder<D, float> decoder(dev, model::Source::open(path));
+  return logits_of(dev, decoder, some_tokens);
+}
+
+/// What opening the model says, its tensors changed.
+std::string message_with(const RandomModel& shape, const std::function<void(Tensors&)>& change) {
+  const TempFolder folder;
+  auto tensors = random_tensors(shape);
+  change(tensors);
+  write_model(folder.path(), config_json(shape), tensors, DType::f32);
+  return message_of([&] { logits_from(folder.path()); });
+}
+
+RandomTensor& tensor_of(Tensors& tensors, const std::string& name) {
+  const auto place = std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == name; });
+  REQUIRE_MESSAGE(place != tensors.end(), name);
+  return *place;
+}
+void remove(Tensors& tensors, const std::string& name) {
+  tensors.erase(tensors.begin() + (&tensor_of(tensors, name) - tensors.data()));
+}
+
+/// Extents that GGUF's blocks divide.
+RandomModel wide(const std::string& family) {
+  RandomModel shape;
+  shape.family = family;
+  shape.hidden = 32;
+  shape.ffn = 64;
+  shape.head_dim = 8;
+  if (family == "llama") shape.more = {{"attention_bias", true}, {"mlp_bias", true}};
+  return shape;
+}
+
+}  // namespace
+
+TEST_CASE("weights: a tensor of another shape is named with both shapes") {
+  const auto message = message_with({}, [](Tensors& tensors) {
+    auto& k = tensor_of(tensors, "model.layers.1.self_attn.k_proj.weight");
+    k.shape = {16, 8};
+  });
+  CHECK(holds(message, "the tensor model.layers.1.self_attn.k_proj.weight is (16, 8); the config expects (8, 16)"));
+}
+
+TEST_CASE("weights: a tensor that is missing, or that no part reads, is named") {
+  for (const char* name :
+       {"model.embed_tokens.weight", "model.layers.0.mlp.up_proj.weight", "model.layers.1.input_layernorm.weight",
+        "model.layers.1.self_attn.q_norm.weight", "model.norm.weight", "lm_head.weight"}) {
+    const auto message = message_with({}, [&](Tensors& tensors) { remove(tensors, name); });
+    CHECK(holds(message, concat("the tensor ", name, " is missing")));
+  }
+  const auto extra = message_with({}, [](Tensors& tensors) {
+    tensors.push_back({"model.layers.2.mlp.up_proj.weight", {1}, {0.0}});
+    tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", {1}, {0.0}});  // old files have it
+  });
+  CHECK(holds(extra, "tensors that a qwen3 model of this config does not have: model.layers.2.mlp.up_proj.weight"));
+  CHECK_FALSE(holds(extra, "inv_freq"));
+}
+
+TEST_CASE("weights: biases are there exactly where the config has them") {
+  for (const char* name : {"self_attn.q_proj", "self_attn.o_proj", "mlp.down_proj"}) {
+    const std::string bias = concat("model.layers.0.", name, ".bias");
+    CHECK(holds(message_with(wide("llama"), [&](Tensors& tensors) { remove(tensors, bias); }), bias + " is missing"));
+  }
+  CHECK(holds(message_with(wide("qwen2"),
+                           [](Tensors& tensors) {
+                             tensors.push_back({"model.layers.0.self_attn.o_proj.bias", {32}, std::vector<double>(32)});
+                           }),
+              "does not have: model.layers.0.self_attn.o_proj.bias"));
+}
+
+TEST_CASE("weights: integers are no weights") {
+  const TempFolder folder;
+  const RandomModel shape;
+  auto tensors = random_tensors(shape);
+  io::write_json(folder / "config.json", config_json(shape));
+  std::vector<io::TensorDeclaration> declarations;
+  for (const auto& tensor : tensors)
+    declarations.push_back({tensor.name, tensor.name == "model.norm.weight" ? DType::i32 : DType::f32, tensor.shape});
+  io::SafetensorsWriter writer(folder / "model.safetensors", declarations);
+  for (auto& tensor : tensors) writer.add(tensor.name, encode(tensor.values, DType::f32));
+  writer.commit();
+  CHECK(holds(message_of([&] { logits_from(folder.path()); }),
+              "the tensor model.norm.weight is I32; expected a floating"));
+}
+
+TEST_CASE("weights: shards give what one file gives, and a missing one is named") {
+  const TempFolder folder;
+  const RandomModel shape;
+  write_random_model(folder / "whole", shape);
+  auto tensors = random_tensors(shape);
+  std::filesystem::create_directories(folder / "parts");
+  io::write_json(folder / "parts" / "config.json", config_json(shape));
+  std::vector<io::TensorDeclaration> declarations;
+  for (const auto& tensor : tensors) declarations.push_back({tensor.name, DType::f32, tensor.shape});
+  io::SafetensorsFolderWriter writer(folder / "parts", declarations, 6000);
+  for (auto& tensor : tensors) writer.add(tensor.name, encode(tensor.values, DType::f32));
+  writer.commit();
+  CHECK(logits_from(folder / "parts") == logits_from(folder / "whole"));
+  std::string second;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "parts"))
+    if (const auto name = entry.path().filename().native(); name.starts_with("model-00002-of-")) second = name;
+  REQUIRE_FALSE(second.empty());
+  std::filesystem::remove(folder / "parts" / second);
+  CHECK(holds(message_of<IoError>([&] { logits_from(folder / "parts"); }), "missing shards: " + second));
+}
+
+TEST_CASE("weights: a tied head is the embedding, whether or not the file holds one as well") {
+  const TempFolder folder;
+  RandomModel shape;
+  auto tensors = random_tensors(shape);
+  tensor_of(tensors, "lm_head.weight").values = tensor_of(tensors, "model.embed_tokens.weight").values;
+  write_model(folder / "own", config_json(shape), tensors, DType::f32);
+  shape.tied = true;
+  for (double& value : tensor_of(tensors, "lm_head.weight").values) value = -value;
+  write_model(folder / "both", config_json(shape), tensors, DType::f32);
+  remove(tensors, "lm_head.weight");
+  write_model(folder / "tied", config_json(shape), tensors, DType::f32);
+  const auto expected = logits_from(folder / "own");
+  CHECK(logits_from(folder / "tied") == expected);
+  CHECK(logits_from(folder / "both") == expected);
+}
+
+TEST_CASE("weights: tensors that are not aligned to their type are read all the same") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const TempFolder folder;
+    RandomModel shape;
+    shape.dtype = dtype;
+    write_random_model(folder.path(), shape);
+    const auto expected = logits_from(folder.path());
+    std::string file = io::read_file(folder / "model.safetensors");
+    std::uint64_t header = 0;
+    std::memcpy(&header, file.data(), sizeof header);
+    file.insert(sizeof header + static_cast<std::size_t>(header), " ");
+    ++header;
+    std::memcpy(file.data(), &header, sizeof header);
+    io::write_file(folder / "model.safetensors", std::string_view(file));
+    CHECK(logits_from(folder.path()) == expected);
+  }
+}
+
+TEST_CASE("weights: a GGUF file gives the logits of a folder with the same numbers") {
+  for (const char* family : {"llama", "qwen2", "qwen3"})
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_0, DType::q4_1}) {
+      CAPTURE(family);
+      CAPTURE(name_of(dtype));
+      const TempFolder folder;
+      const auto shape = wide(family);
+      auto tensors = random_tensors(shape);
+      write_gguf(folder / "model.gguf", shape, tensors, dtype);
+      for (auto& tensor : tensors)  // rounded as the file has them, exactly
+        if (tensor.shape.rank() == 2) encode(tensor.values, dtype);
+      write_model(folder / "folder", config_json(shape), tensors, DType::f32);
+      // A block's scale times its quantum fits float32 exactly; with a minimum to add it is rounded once.
+      const auto expected = logits_from(folder / "folder"), actual = logits_from(folder / "model.gguf");
+      CHECK(distance(actual, expected) < 2e-6);
+    }
+}
+
+TEST_CASE("weights: a GGUF file's missing tensors are named as the file would") {
+  const TempFolder folder;
+  const auto shape = wide("qwen3");
+  GgufChanges changes;
+  changes.keep = [](const std::string& name) { return name != "blk.1.ffn_norm.weight"; };
+  write_gguf(folder / "model.gguf", shape, random_tensors(shape), DType::f16, changes);
+  CHECK(holds(message_of([&] { logits_from(folder / "model.gguf"); }),
+              "model.gguf: the tensor blk.1.ffn_norm.weight is missing"));
+}
+
+TEST_CASE("weights: what is neither a model folder nor a GGUF file") {
+  const TempFolder folder;
+  CHECK(holds(message_of<IoError>([&] { model::Source::open(folder / "none"); }), "none: no such model folder"));
+  io::write_file(folder / "model.bin", std::string_view("x"));
+  CHECK(
+      holds(message_of([&] { model::Source::open(folder / "model.bin"); }), "expected a model folder or a .gguf file"));
+  CHECK_THROWS_AS(model::Source::open(folder.path()), IoError);
+}
