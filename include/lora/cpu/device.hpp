@@ -89,6 +89,10 @@ class Device {
 
   Arena& arena() { return arena_; }
 
+  /// Records what kernels and modules do on this device from now on, or stops where it is null. It must live as long.
+  void set_profile(Profile* profile) { profile_ = profile; }
+  Profile* profile() const { return profile_; }
+
   /// "cpu, 8 threads on AMD EPYC 9554".
   std::string describe() const {
     const std::string name = processor_name();
@@ -145,6 +149,7 @@ class Device {
   int threads_;
   detail::Reservation reservation_;
   Arena arena_;
+  Profile* profile_ = nullptr;
   std::vector<std::pair<const void*, std::shared_ptr<void>>> parts_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "lora/kernel/cost.hpp"
 #include "lora/tensor/view.hpp"
 
 namespace lora::kernel {
@@ -62,6 +63,25 @@ void check_attention(std::string_view operation, const AttentionShape& shape, co
   }
 }
 
+/// Pairs of a query and a key that it sees, over all segments.
+inline double visible_pairs(std::span<const Segment> queries, std::span<const Segment> keys) {
+  double pairs = 0;
+  for (std::size_t b = 0; b < queries.size(); ++b) {
+    const auto q = static_cast<double>(queries[b].size()), k = static_cast<double>(keys[b].size());
+    pairs += q * (k - q) + q * (q + 1) / 2;
+  }
+  return pairs;
+}
+
+/// A forward pass is 2 products, a backward pass 5.
+template <class D>
+Span attention_span(const D& dev, std::string_view name, const AttentionShape& shape, int products,
+                    std::span<const Segment> queries, std::span<const Segment> keys, double bytes) {
+  Profile* const profile = profile_of(dev);
+  const double pairs = profile == nullptr ? 0 : visible_pairs(queries, keys);
+  return Span(profile, "attention", name, 2 * products * count_of(shape.heads, shape.width) * pairs, bytes);
+}
+
 }  // namespace detail
 
 /// Causal attention within each segment; segments do not see each other.
@@ -80,6 +100,7 @@ void attention(D& dev, const AttentionShape& shape, View<D, const T> q, ConstVie
   detail::check_attention("attention", shape, q, k, queries, keys);
   expect_shape("attention", "v", v, k.rows(), k.cols());
   expect_shape("attention", "out", out, q.rows(), q.cols());
+  const Span span = detail::attention_span(dev, "attention", shape, 2, queries, keys, bytes_of(q, k, v, out));
   Attention<D>::run(dev, shape, q, k, v, queries, keys, out, saved);
 }
 
@@ -98,6 +119,8 @@ void attention_backward(D& dev, const AttentionShape& shape, View<D, const T> q,
   expect_shape("attention_backward", "dq", dq, q.rows(), q.cols());
   expect_shape("attention_backward", "dk", dk, k.rows(), k.cols());
   expect_shape("attention_backward", "dv", dv, k.rows(), k.cols());
+  const Span span = detail::attention_span(dev, "attention_backward", shape, 5, segments, segments,
+                                           bytes_of(q, k, v, out, dout, dq, dk, dv));
   Attention<D>::backward(dev, shape, q, k, v, out, segments, saved, dout, dq, dk, dv);
 }
 

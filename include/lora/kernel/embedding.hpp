@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lora/kernel/cost.hpp"
 #include "lora/tensor/stored.hpp"
 
 namespace lora::kernel {
@@ -20,6 +21,7 @@ void embedding(D& dev, const StoredView<D>& table, ConstView<D, std::int32_t> to
   static_assert(HasEmbedding<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("embedding", "tokens", tokens, 1, y.rows());
   expect_shape("embedding", "y", y, y.rows(), table.cols());
+  const Span span(profile_of(dev), "embedding", "embedding", 0, bytes_of(y) + count_of(y.rows(), table.row_bytes()));
   Embedding<D>::run(dev, table, tokens, y);
 }
 

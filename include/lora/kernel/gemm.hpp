@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lora/kernel/cost.hpp"
 #include "lora/tensor/view.hpp"
 
 namespace lora::kernel {
@@ -40,6 +41,8 @@ void gemm(D& dev, Form form, View<D, const T> a, View<D, const T> b, View<D, Out
     fail<ShapeError>("[gemm] a is ", to_string(a.shape()), " but b is ", to_string(b.shape()),
                      "; inner extents differ");
   expect_shape("gemm", "c", c, m, n);
+  const Span span(profile_of(dev), "gemm", "gemm", 2 * count_of(m, n, k),
+                  bytes_of(a, b, c) + (accumulate ? bytes_of(c) : 0));
   Gemm<D>::run(dev, form, a, b, c, alpha, accumulate);
 }
 

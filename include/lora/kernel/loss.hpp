@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lora/kernel/cost.hpp"
 #include "lora/tensor/view.hpp"
 
 namespace lora::kernel {
@@ -33,6 +34,7 @@ void softmax_block(D& dev, ConstView<D, Accum<T>> logits, ConstView<D, std::int3
   expect_shape("softmax_block", "sum", sum, 1, logits.rows());
   expect_shape("softmax_block", "target", target, 1, logits.rows());
   if (!e.empty()) expect_shape("softmax_block", "e", e, logits.rows(), logits.cols());
+  const Span span(profile_of(dev), "loss", "softmax_block", 0, bytes_of(logits, e));
   Softmax<D>::block(dev, logits, labels, first, max, sum, target, e);
 }
 
@@ -47,6 +49,7 @@ void softmax_finish(D& dev, ConstView<D, Accum<T>> max, ConstView<D, Accum<T>> s
   expect_shape("softmax_finish", "lse", lse, 1, max.cols());
   expect_shape("softmax_finish", "loss", loss, 1, max.cols());
   expect_shape("softmax_finish", "top", top, 1, max.cols());
+  const Span span(profile_of(dev), "loss", "softmax_finish", 0, bytes_of(max, sum));
   Softmax<D>::finish(dev, max, sum, target, lse, loss, top);
 }
 
@@ -59,6 +62,7 @@ void softmax_gradient(D& dev, View<D, T> e, ConstView<D, Accum<T>> max, ConstVie
   expect_shape("softmax_gradient", "max", max, 1, e.rows());
   expect_shape("softmax_gradient", "lse", lse, 1, e.rows());
   expect_shape("softmax_gradient", "labels", labels, 1, e.rows());
+  const Span span(profile_of(dev), "loss", "softmax_gradient", 0, 2 * bytes_of(e));
   Softmax<D>::gradient(dev, e, max, lse, labels, first, scale);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lora/kernel/cost.hpp"
 #include "lora/tensor/view.hpp"
 
 namespace lora::kernel {
@@ -27,6 +28,7 @@ void rms_norm(D& dev, View<D, const T> x, ConstView<D, Accum<T>> weight, double 
     fail<ShapeError>("[rms_norm] x is ", to_string(x.shape()), " but the weight has ", weight.cols(), " columns");
   expect_shape("rms_norm", "y", y, x.rows(), x.cols());
   if (!rstd.empty()) expect_shape("rms_norm", "rstd", rstd, x.rows(), x.cols() / weight.cols());
+  const Span span(profile_of(dev), "norm", "rms_norm", 0, bytes_of(x, y));
   RmsNorm<D>::run(dev, x, weight, eps, y, rstd);
 }
 
@@ -43,6 +45,8 @@ void rms_norm_backward(D& dev, View<D, const T> x, ConstView<D, Accum<T>> weight
   expect_shape("rms_norm_backward", "rstd", rstd, x.rows(), x.cols() / weight.cols());
   expect_shape("rms_norm_backward", "dy", dy, x.rows(), x.cols());
   expect_shape("rms_norm_backward", "dx", dx, x.rows(), x.cols());
+  const Span span(profile_of(dev), "norm", "rms_norm_backward", 0,
+                  bytes_of(x, dy, dx) + (accumulate ? bytes_of(dx) : 0));
   RmsNorm<D>::backward(dev, x, weight, rstd, dy, dx, accumulate);
 }
 

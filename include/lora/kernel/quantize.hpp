@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lora/kernel/cost.hpp"
 #include "lora/tensor/stored.hpp"
 
 namespace lora::kernel {
@@ -18,6 +19,7 @@ template <class D, class T>
 void widen(D& dev, const StoredView<D>& w, View<D, T> y) {
   static_assert(HasQuantize<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("widen", "y", y, w.rows(), w.cols());
+  const Span span(profile_of(dev), "quantize", "widen", 0, bytes_of(y) + static_cast<double>(w.bytes()));
   Quantize<D>::widen(dev, w, y);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lora/kernel/cost.hpp"
 #include "lora/tensor/view.hpp"
 
 namespace lora::kernel {
@@ -17,6 +18,7 @@ concept HasReduce = requires(D& dev, View<D, const Accum<T>> x, View<D, double> 
 template <class D, class T>
 void sum_of_squares(D& dev, View<D, T> x, OutView<D, double> out) {
   expect_shape("sum_of_squares", "out", out, 1, 1);
+  const Span span(profile_of(dev), "reduce", "sum_of_squares", 0, bytes_of(x));
   Reduce<D>::sum_of_squares(dev, View<D, const T>(x), out);
 }
 
@@ -24,6 +26,7 @@ void sum_of_squares(D& dev, View<D, T> x, OutView<D, double> out) {
 template <class D, class T>
 void sum(D& dev, View<D, T> x, OutView<D, double> out) {
   expect_shape("sum", "out", out, 1, 1);
+  const Span span(profile_of(dev), "reduce", "sum", 0, bytes_of(x));
   Reduce<D>::sum(dev, View<D, const T>(x), out);
 }
 

@@ -176,7 +176,10 @@ class Decoder {
     return pass;
   }
 
-  void embed(D& dev, const nn::Pass<D, T>& pass, View<D, T> x) const { embedding_.forward(dev, pass, x); }
+  void embed(D& dev, const nn::Pass<D, T>& pass, View<D, T> x) const {
+    const Span phase(profile_of(dev), Profile::Kind::phase, "forward");
+    embedding_.forward(dev, pass, x);
+  }
 
   // The stack's output without keeping anything.
   void run(D& dev, const nn::Pass<D, T>& pass, View<D, T> hidden) const {
@@ -191,6 +194,7 @@ class Decoder {
   template <class See>
   void loss_of(D& dev, View<D, const T> hidden, const Labelled& labelled, double scale, View<D, T> d_hidden,
                See&& see) const {
+    const Span phase(profile_of(dev), Profile::Kind::phase, "head");
     const auto n = static_cast<Index>(labelled.rows.size());
     const Index e = config_.hidden_size;
     const bool gradient = !d_hidden.empty();

@@ -50,6 +50,7 @@ class LoraLinear {
                          projections.front().second.in_features());
       Projection projection;
       projection.name = name;
+      label_ += label_.empty() ? name : ", " + name;
       projection.first_column = out_features_;
       out_features_ += linear.out_features();
       projections_.push_back(std::move(projection));
@@ -87,11 +88,15 @@ class LoraLinear {
     if (y.empty() || n == 0) return;  // h is formed again in backward
     expect_shape("lora_linear", "x", x, n, in_features_);
     expect_shape("lora_linear", "y", y, n, out_features_);
+    const Span part(profile_of(dev), Profile::Kind::part, label_);
     const bool drops = dropout_active(pass);
     const Arena::Scope scope(dev.arena());
     if (rank_ > 0 && !merges(n, drops)) {
       const View<D, T> h = save_or_scratch<T>(dev, saved != nullptr, n, rank_);
-      reduce(dev, dropped(dev, pass, x), h);
+      {
+        const Span low_rank = update_span(dev);
+        reduce(dev, dropped(dev, pass, x), h);
+      }
       project(dev, x, h, y, accumulate, false);
       if (saved != nullptr) saved->h = h;
     } else {
@@ -103,10 +108,12 @@ class LoraLinear {
     const Index n = x.rows();
     if (n == 0) return;
     expect_shape("lora_linear_backward", "dy", dy, n, out_features_);
+    const Span part(profile_of(dev), Profile::Kind::part, label_);
     const Arena::Scope scope(dev.arena());
     const bool drops = dropout_active(pass);
     View<D, T> dh;
     if (rank_ > 0) {
+      const Span low_rank = update_span(dev);
       const View<D, const T> x_dropped = dropped(dev, pass, x);  // (N, I)
       View<D, T> h = saved.h;
       if (h.empty()) {
@@ -162,6 +169,9 @@ class LoraLinear {
   // Rows of an output that stay in cache between its products.
   static constexpr Index row_tile = 512;
 
+  // What the adapter costs beyond the frozen product.
+  static Span update_span(D& dev) { return Span(profile_of(dev), Profile::Kind::part, "low-rank"); }
+
   bool dropout_active(const Pass<D, T>& pass) const { return dropout_ > 0 && pass.dropout_key() != 0 && rank_ > 0; }
 
   // Where W must be decoded into scratch anyway, W + s B A can be formed there, and the update rides in the frozen
@@ -192,6 +202,7 @@ class LoraLinear {
     if (!merge || p.lora.rank == 0) return widened<T>(dev, stored);
     const View<D, T> wide = scratch<T>(dev, stored.rows(), stored.cols());
     kernel::widen(dev, stored, wide);
+    const Span low_rank = update_span(dev);
     const Arena::Scope scope(dev.arena());
     const View<D, T> b = scratch<T>(dev, p.lora.rank, stored.rows());
     kernel::convert(dev, p.b.use(), b, p.lora.scale);
@@ -222,9 +233,11 @@ class LoraLinear {
       for_row_tiles(x.rows(), updates ? row_tile : x.rows(), [&](Index begin, Index count) {
         const View<D, T> tile = y_j.row_slice(begin, count);
         kernel::gemm(dev, kernel::Form::nt, x.row_slice(begin, count), w, tile, 1.0, accumulate);
-        if (updates)
+        if (updates) {
+          const Span low_rank = update_span(dev);
           kernel::gemm(dev, kernel::Form::nn, h.row_slice(begin, count).col_slice(p.first_row, p.lora.rank), p.b.use(),
                        tile, 1.0, true);
+        }
         if (!p.linear.bias.empty()) kernel::add_bias(dev, p.linear.bias.view(), tile);
       });
     }
@@ -257,6 +270,7 @@ class LoraLinear {
                      1.0, j > 0);
       }
       if (rank_ > 0 && !merge) {
+        const Span low_rank = update_span(dev);
         if (drops) {
           const View<D, Accum<T>> update = scratch<Accum<T>>(dev, count, in_features_);
           kernel::gemm(dev, kernel::Form::nn, dh.row_slice(begin, count), a_.use(), update);
@@ -271,7 +285,8 @@ class LoraLinear {
   }
 
   std::vector<Projection> projections_;
-  Param<D, T> a_;  // (ΣR, I)
+  std::string label_;  // their names, for profiles
+  Param<D, T> a_;      // (ΣR, I)
   Index in_features_ = 0;
   Index out_features_ = 0;
   Index rank_ = 0;

@@ -45,7 +45,9 @@ class Stack {
     View<D, const T> input = x;
     View<D, T> next;  // a layer's output, which is the next one's saved input
     if (saved != nullptr) saved->entries.clear();
+    const Span phase(profile_of(dev), Profile::Kind::phase, "forward");
     for (Index i = 0; i < size(); ++i) {
+      const Span span(profile_of(dev), Profile::Kind::layer, "layer", i);
       const auto& layer = layers_[static_cast<std::size_t>(i)];
       if (saved == nullptr || i < first) {
         const View<D, T> output = i + 1 == size() ? y : buffers[i % 2];
@@ -70,7 +72,9 @@ class Stack {
   /// dy is overwritten: the gradient walks down in its memory. Releases what forward kept.
   void backward(D& dev, const Pass<D, T>& pass, Saved&& saved, View<D, T> dy) {
     const Index first = size() - static_cast<Index>(saved.entries.size());
+    const Span phase(profile_of(dev), Profile::Kind::phase, "backward");
     for (Index i = size() - 1; i >= first; --i) {
+      const Span span(profile_of(dev), Profile::Kind::layer, "layer", i);
       auto& entry = saved.entries[static_cast<std::size_t>(i - first)];
       layer(i).backward(dev, pass, View<D, const T>(entry.x), std::move(entry.layer), View<D, const T>(dy),
                         i == first ? View<D, T>() : dy);

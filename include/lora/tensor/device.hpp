@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <string>
 
+#include "lora/core/profile.hpp"
+
 namespace lora {
 
 class Arena;
@@ -23,5 +25,15 @@ concept Device = requires(D& dev, void* memory, const void* source, std::size_t 
   { dev.arena() } -> std::same_as<Arena&>;
   { dev.describe() } -> std::convertible_to<std::string>;
 };
+
+/// What the device's work is recorded in; null while nobody wants to know, and for devices that can't tell.
+template <class D>
+Profile* profile_of(const D& dev) {
+  if constexpr (requires { dev.profile(); }) {
+    return dev.profile();
+  } else {
+    return nullptr;
+  }
+}
 
 }  // namespace lora

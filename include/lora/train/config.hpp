@@ -82,6 +82,7 @@ struct Config {
   std::string resume_from_checkpoint;  // "auto" or a path
   bool overwrite_output_dir = false;
   std::optional<Index> threads;
+  bool profile = false;
 
   // eval and generate
   bool predict = false;

@@ -214,6 +214,8 @@ inline std::vector<Key> make_keys() {
        "Permits an output_dir that holds an earlier result, which is removed"},
       {"threads", "run", running | merge, &C::threads, Range{.low = 1, .high = 4096}, free, "what the machine allows",
        "Threads to compute with"},
+      {"profile", "run", train, &C::profile, any, free, "",
+       "Says at the end where time and memory went; writes profile.md, and profile.json for ui.perfetto.dev"},
 
       {"predict", "evaluation", eval, &C::predict, any, free, "",
        "Also generates the answers and counts exact matches"},

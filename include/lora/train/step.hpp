@@ -49,8 +49,11 @@ class Stepper {
       result.labelled += batch.labelled;
     }
     if (!result.has_labels()) return result;
-    decoder_.zero_grad(dev);
-    kernel::fill(dev, sums_.view(), 0.0);
+    {
+      const Span phase(profile_of(dev), Profile::Kind::phase, "update");
+      decoder_.zero_grad(dev);
+      kernel::fill(dev, sums_.view(), 0.0);
+    }
     const double scale = 1 / static_cast<double>(result.labelled);
     // Never 0, which would switch dropout off.
     const std::uint64_t dropout_key = mix_key(seed_, dropout_purpose, static_cast<std::uint64_t>(step)) | 1u;
@@ -58,6 +61,7 @@ class Stepper {
       const nn::Rows rows{batch.tokens, batch.positions, batch.places, batch.segments};
       decoder_.train_micro_batch(dev, rows, batch.labels, scale, dropout_key, sums_.view().col_slice(0, 1));
     }
+    const Span phase(profile_of(dev), Profile::Kind::phase, "update");
     optim::add_squared_norm(dev, optimizer_.params(), sums_.view().col_slice(1, 1));
     const auto sums = to_host(dev, sums_.view());  // the step's one read
     result.loss = sums[0] * scale;
@@ -67,6 +71,7 @@ class Stepper {
 
   /// Applies a gradient that `accumulate` has just formed and that is finite.
   void update(D& dev, const StepResult& result, double learning_rate) {
+    const Span phase(profile_of(dev), Profile::Kind::phase, "update");
     optimizer_.step(dev, learning_rate, optim::clip_factor(result.grad_norm, max_grad_norm_));
     decoder_.refresh(dev);
   }

@@ -20,6 +20,8 @@
 #include "lora/train/evaluate.hpp"
 #include "lora/train/final_model.hpp"
 #include "lora/train/memory.hpp"
+#include "lora/train/memory_use.hpp"
+#include "lora/train/profile.hpp"
 #include "lora/train/progress.hpp"
 #include "lora/train/records.hpp"
 #include "lora/train/settings.hpp"
@@ -129,6 +131,7 @@ class TrainingRun {
     MetricsLog log(output_, resumed ? std::optional<Index>(first) : std::nullopt);
     RunResult result;
     Throughput speed;
+    const ProfiledRun<D> profiled(dev_, config_.profile, schedule_.total - first);
     while (state_.step < schedule_.total && result.stopped_by == 0) {
       step(log, progress, speed, start);
       const bool last = state_.step == schedule_.total;
@@ -137,6 +140,7 @@ class TrainingRun {
       const bool due = config_.save_steps > 0 && state_.step % config_.save_steps == 0;
       if (last || best || result.stopped_by != 0 || due) save_checkpoint(log);
     }
+    if (profiled.on()) profiled.report(output_, to_text(memory_use(dev_, *decoder_)));
     result.metrics = metrics_of(speed, first, start);
     if (result.stopped_by != 0) {
       lora::log::info("stopped after step ", state_.step, " of ", schedule_.total, "; checkpoint ",
@@ -170,8 +174,9 @@ class TrainingRun {
 
   /// What an earlier run has left; files that are no run's are left alone.
   void clear_output_folder() const {
-    for (const char* name : {"final_model", "checkpoints", "trainer_log.jsonl", "training.log", "training_metrics.json",
-                             "train_command.txt", "environment_info.txt", "run_config.json", "tensorboard"})
+    for (const char* name :
+         {"final_model", "checkpoints", "trainer_log.jsonl", "training.log", "training_metrics.json",
+          "train_command.txt", "environment_info.txt", "run_config.json", "profile.md", "profile.json", "tensorboard"})
       io::remove_all(output_ / name);
   }
 
@@ -362,10 +367,16 @@ class TrainingRun {
     return records_->micro_batches(*order_, plan_->samples(step), micro_batch_limit(config_));
   }
 
+  std::vector<data::Batch> upcoming_batches() {
+    const Span waiting(profile_of(dev_), Profile::Kind::phase, "data");
+    return upcoming_.valid() ? upcoming_.get() : batches_of(state_.step);
+  }
+
   void step(MetricsLog& log, Progress& progress, Throughput& speed, Clock::time_point start) {
     const auto begin = Clock::now();
+    const Span whole(profile_of(dev_), Profile::Kind::step, "step");
     const auto samples = plan_->samples(state_.step);
-    const auto batches = upcoming_.valid() ? upcoming_.get() : batches_of(state_.step);
+    const auto batches = upcoming_batches();
     // Encoded while this step computes. Only this one task asks the order and the records meanwhile.
     if (state_.step + 1 < schedule_.total)
       upcoming_ = std::async(std::launch::async, [this, next = state_.step + 1] { return batches_of(next); });
