@@ -1,6 +1,7 @@
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <limits>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -76,6 +77,20 @@ std::string report_of(const train::Config& config, const io::Json& results) {
   return text;
 }
 
+/// All that can be wrong with the records shows before anything is written.
+void check(cpu::Device& dev, const train::Config& config, const train::Records& records, const train::TextFiles& text) {
+  std::vector<Index> all(static_cast<std::size_t>(records.size()));
+  std::iota(all.begin(), all.end(), Index{0});
+  if (records.survey(dev, all).labelled() == 0)
+    fail<FormatError>(records.where(0), ": nothing to evaluate: none of ", records.size(),
+                      " records has a labelled token");
+  if (!config.predict) return;
+  if (!text.tokenizer)
+    fail<ConfigError>("key predict: given true, allowed: false where the model has no tokenizer files");
+  if (std::none_of(all.begin(), all.end(), [&](Index i) { return !records.dataset()[i].answer().empty(); }))
+    fail<FormatError>(records.where(0), ": predict needs records with an answer; there is none");
+}
+
 }  // namespace
 
 int run_eval(Request& request) {
@@ -86,42 +101,31 @@ int run_eval(Request& request) {
     print_preview(config, source);
     return 0;
   }
-  const auto dataset = data::Dataset::open(
-      config.dataset, {.text_column = config.text_column, .max_samples = config.max_samples, .need_answer = true});
-  const auto first = dataset[0];
-  const auto text = train::text_files(config, source.path(), first.kind);
-  if (config.predict && !text.tokenizer)
-    fail<ConfigError>("key predict: given true, allowed: false where the model has no tokenizer files");
-  data::EncodeOptions encoding;
-  encoding.cutoff_len = std::numeric_limits<Index>::max();  // long records are read in windows instead
-  encoding.train_on_prompt = config.train_on_prompt;
-  encoding.train_on_last_turn_only = config.train_on_last_turn_only;
-  encoding.render = train::render_options(config);
-  encoding.vocab_size = source.config().vocab_size;
-  const data::Encoder encoder(text.tokenizer_or_null(), text.chat_template, encoding);
+  cpu::Device dev(threads_of(config));
+  auto dataset = train::open_dataset(config, config.dataset, config.max_samples);
+  const auto text = train::text_files(config, source.path(), dataset.kinds());
+  const auto records = train::encoded_records(config, std::move(dataset), text, source.config().vocab_size, false);
+  check(dev, config, records, text);
 
   const io::Path output = config.output_dir;
   io::create_folders(output);
-  cpu::Device dev(threads_of(config));
   train::EvaluationTotals totals;
   std::optional<Predictions> predictions;
   with_decoder(dev, source, config, [&](auto& decoder) {
     totals = train::evaluate(
-        dev, decoder, dataset.size(), [&](Index i) { return encoder(dataset[i]); }, config.per_device_eval_batch_size,
+        dev, decoder, records.size(), [&](Index i) { return records[i]; }, config.per_device_eval_batch_size,
         config.cutoff_len);
     if (!config.predict) return;
     std::vector<data::Sample> samples;
-    for (Index i = 0; i < dataset.size(); ++i) samples.push_back(dataset[i]);
+    for (Index i = 0; i < records.size(); ++i) samples.push_back(records.dataset()[i]);
     model::GenerateOptions generate;
     generate.max_new_tokens = config.max_new_tokens;
     generate.stop_ids = train::stop_ids(source, *text.tokenizer, text.chat_template);
     predictions.emplace();
-    answer_all(dev, decoder, *text.tokenizer, encoder, samples, generate, {},
+    answer_all(dev, decoder, *text.tokenizer, records.encoder(), samples, generate, {},
                [&](const data::Sample& sample, const std::string& answer) {
                  predictions->add(sample, answer, *text.tokenizer);
                });
-    if (predictions->answers == 0)
-      fail<FormatError>(first.where, ": predict needs records with an answer; there is none");
   });
 
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -40,9 +41,10 @@ int run_generate(Request& request) {
   if (!tokenizer) fail<IoError>(source.path().native(), ": no tokenizer.json and no tokenizer.model");
   const bool from_prompt = train::prefers(config, "prompt", "dataset");
   const auto samples = read_samples(config, from_prompt);
-  const bool asks = samples.front().kind == data::Sample::Kind::messages;
+  const bool asks = std::any_of(samples.begin(), samples.end(),
+                                [](const data::Sample& sample) { return sample.kind == data::Sample::Kind::messages; });
   std::optional<data::ChatTemplate> chat;
-  if (asks) chat = train::choose_template(config, *tokenizer);
+  if (asks) chat = data::choose_template(config.template_name, *tokenizer);
   data::EncodeOptions encode_options;
   encode_options.render = train::render_options(config);
   encode_options.vocab_size = source.config().vocab_size;

@@ -12,14 +12,14 @@
 /// Writes the first records of the data set to standard output as training sees them, the labelled tokens marked.
 inline void print_preview(const lora::train::Config& config, const lora::model::Source& source) {
   using namespace lora;
-  const auto first = data::Dataset::open(config.dataset, {.text_column = config.text_column})[0];
-  const auto text = train::text_files(config, source.path(), first.kind);
-  const auto records = train::open_records(config, config.dataset, text, source.config().vocab_size, true);
+  auto dataset = train::open_dataset(config, config.dataset, config.max_samples);
+  const auto text = train::text_files(config, source.path(), dataset.kinds());
+  const auto records = train::encoded_records(config, std::move(dataset), text, source.config().vocab_size, true);
   for (Index i = 0; i < std::min(config.preview, records.size()); ++i) {
     const data::Example example = records[i];
     const std::string page =
         concat("--- ", records.where(i), ": ", example.tokens.size(), " tokens, ", example.labelled(), " labelled",
-               example.truncated ? ", cut" : "", "\n", data::preview(example, text.tokenizer_or_null()), "\n");
+               example.truncated ? ", cut" : "", "\n", data::preview(example, text.tokenizer.get()), "\n");
     std::fwrite(page.data(), 1, page.size(), stdout);
   }
 }

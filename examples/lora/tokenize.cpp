@@ -60,7 +60,7 @@ void print_records(const io::Tokenizer& tokenizer, const std::string& path, cons
     } else if (sample.kind == data::Sample::Kind::text) {
       print_text(tokenizer, sample.text, sample.where);
     } else {
-      if (!chat) chat = train::choose_template(config, tokenizer);
+      if (!chat) chat = data::choose_template(config.template_name, tokenizer);
       std::string text;
       try {
         text = chat->render(sample.messages, options).text;

@@ -8,6 +8,7 @@ For each family OUT/<family> holds
     adapter/                                   a PEFT adapter whose lora_B is not zero
     reference.json                             versions, the data, losses, gradient norms, learning rates
     reference.safetensors                      logits, every adapter gradient, the adapter after training
+    perplexity.json                            of sequences longer than a window, by transformers' sliding window
 
 The reference is computed in float64 throughout, one sequence at a time and so without padding. Where transformers
 forces float32 in between (norms, rotary tables), the same formula runs in float64; the rotary frequencies keep the
@@ -153,6 +154,26 @@ def loss_sum(model, sequence):
     return torch.nn.functional.cross_entropy(logits[:-1], targets, ignore_index=-100, reduction="sum"), logits
 
 
+def perplexity(model, data, window):
+    """exp of the mean negative log likelihood over all labelled tokens, longer sequences in windows of `window` tokens,
+    each half a window on, where a token is scored in the first window that holds it. After transformers' page
+    "Perplexity of fixed-length models", with labels."""
+    total, count = 0.0, 0
+    for sequence in data:
+        ids, labels, scored = sequence["input_ids"], sequence["labels"], 0
+        for begin in range(0, len(ids), max(1, window // 2)):
+            end = min(begin + window, len(ids))
+            fresh = [-100] * (max(scored, begin) - begin) + labels[max(scored, begin):end]
+            if labelled([dict(labels=fresh)]) > 0:
+                part = dict(input_ids=ids[begin:end], labels=fresh)
+                total += loss_sum(model, part)[0].item()
+                count += labelled([part])
+            scored = end
+            if end == len(ids):
+                break
+    return dict(window=window, labelled=count, loss=total / count, perplexity=math.exp(total / count))
+
+
 def adapter_tensors(model, of):
     """By the names of an adapter file."""
     return {name.replace(".default", ""): of(parameter).detach().clone().contiguous()
@@ -208,11 +229,14 @@ def make(folder, family, rule, seed):
     tensors["logits"] = torch.cat(logits).float().contiguous()
     tensors.update({"gradient." + name: value for name, value in adapter_tensors(model, lambda p: p.grad).items()})
     model.zero_grad()
+    with torch.no_grad():
+        windows = dict(data=data[:12], results=[perplexity(model, data[:12], window) for window in (64, 8, 5)])
     start = adapter_tensors(model, lambda p: p)
     training = dict(TRAINING, max_grad_norm=rule["max_grad_norm"])
     steps = train(model, data, training)
     final = adapter_tensors(model, lambda p: p)
     tensors.update({"final." + name: value for name, value in final.items()})
+    write_json(os.path.join(folder, "perplexity.json"), windows)
     with torch.no_grad():
         final_loss = sum(loss_sum(model, sequence)[0].item() for sequence in evaluation) / labelled(evaluation)
     save_file(tensors, os.path.join(folder, "reference.safetensors"))

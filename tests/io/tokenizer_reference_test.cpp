@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lora/io/tokenizer.hpp"
+#include "support/effort.hpp"
 #include "support/tokenizer_files.hpp"
 
 using namespace lora;
@@ -58,14 +59,15 @@ void check_texts(const Tokenizer& tokenizer, const std::string& name) {
   const auto all = texts();
   CHECK(all.size() >= 5000);
   int wrong = 0;
+  std::size_t number = 0;
   for (const std::string& text : all) {
     const auto count = expected.next<std::int32_t>();
     const bool has_begins = expected.next<std::int32_t>() != 0;
     const auto whole = expected.next<std::uint32_t>(), without_special = expected.next<std::uint32_t>();
-    const auto ids = expected.next(count);
+    const auto ids = expected.next(count), begins = has_begins ? expected.next(count) : std::vector<std::int32_t>();
+    if (number++ % test::effort<std::size_t>(1, 20) != 0) continue;
     const auto encoding = tokenizer.encode(text);
-    bool right = encoding.ids == ids;
-    if (has_begins) right = expected.next(count) == begins_of(encoding) && right;
+    bool right = encoding.ids == ids && (!has_begins || begins == begins_of(encoding));
     right = right && test::checksum(tokenizer.decode(ids)) == whole &&
             test::checksum(tokenizer.decode(ids, true)) == without_special;
     if (right || ++wrong > 10) continue;

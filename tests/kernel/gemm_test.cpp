@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "support/effort.hpp"
 #include "support/matrix.hpp"
 #include "support/oracle.hpp"
 
@@ -61,7 +62,7 @@ void check_product(D& dev, Form form, const Extents& e, double alpha, bool accum
 template <class T, class Out>
 void check_products() {
   for (const GemmEngine engine : engines())
-    for (const int threads : {1, 2, 3}) {
+    for (int threads = test::effort(1, 3); threads <= 3; ++threads) {
       D dev(threads);
       cpu::gemm_engines(dev) = {engine, GemmEngine::eigen};
       CAPTURE(static_cast<int>(engine));

@@ -2,7 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <filesystem>
+#include <string>
 #include <vector>
+
+#include "lora/cpu/kernels.hpp"
+#include "lora/io/json.hpp"
+#include "lora/model/adapter.hpp"
+#include "lora/model/weights.hpp"
 
 using namespace lora;
 using namespace lora::train;
@@ -58,4 +66,35 @@ TEST_CASE("evaluate: perplexity is the exponential of the mean loss") {
   CHECK(totals.loss() == 1.5);
   CHECK(totals.perplexity() == std::exp(1.5));
   CHECK(totals.token_accuracy() == 0.5);
+}
+
+TEST_CASE("evaluate: perplexity is transformers' with PEFT, whole and in windows") {
+  for (const char* family : {"qwen2", "qwen3", "llama", "smollm3"}) {
+    CAPTURE(family);
+    const auto folder = std::filesystem::path(LORA_TEST_DATA) / "golden" / family;
+    const auto json = io::read_json(folder / "perplexity.json");
+    std::vector<data::Example> examples;
+    for (const auto& item : json.at("data")) {
+      data::Example& example = examples.emplace_back();
+      example.tokens = item.at("input_ids").get<std::vector<std::int32_t>>();
+      example.labels = item.at("labels").get<std::vector<std::int32_t>>();
+    }
+    cpu::Device dev(2);
+    model::Decoder<cpu::Device, float> decoder(dev, model::Source::open(folder));
+    const auto adapter = model::open_adapter(folder / "adapter");
+    decoder.attach(dev, adapter.config);
+    model::load_adapter(dev, decoder, adapter);
+    for (const auto& expected : json.at("results")) {
+      const auto window = expected.at("window").get<Index>();
+      CAPTURE(window);
+      for (const Index batch : {1, 3}) {
+        const auto totals = evaluate(
+            dev, decoder, static_cast<Index>(examples.size()),
+            [&](Index i) { return examples[static_cast<std::size_t>(i)]; }, batch, window);
+        const double perplexity = expected.at("perplexity").get<double>();
+        CHECK(totals.labelled == expected.at("labelled").get<Index>());
+        CHECK(std::fabs(totals.perplexity() - perplexity) < 1e-5 * perplexity);
+      }
+    }
+  }
 }

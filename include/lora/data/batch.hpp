@@ -58,15 +58,6 @@ struct Batch {
     records.push_back(example.record);
     labelled += example.labelled();
   }
-
-  /// The rows that have a label, ascending: all that the head needs to see.
-  std::vector<std::int32_t> labelled_rows() const {
-    std::vector<std::int32_t> rows;
-    rows.reserve(static_cast<std::size_t>(labelled));
-    for (std::size_t i = 0; i < labels.size(); ++i)
-      if (labels[i] != ignored_label) rows.push_back(static_cast<std::int32_t>(i));
-    return rows;
-  }
 };
 
 }  // namespace lora::data

@@ -159,6 +159,15 @@ class Dataset {
     return sample;
   }
 
+  /// What the first record of each file is, in the order of the files.
+  /// Throws   FormatError with file and line
+  std::vector<Sample::Kind> kinds() const {
+    std::vector<Sample::Kind> kinds;
+    for (Index i = 0; i < size(); ++i)
+      if (places_[static_cast<std::size_t>(i)].file == kinds.size()) kinds.push_back((*this)[i].kind);
+    return kinds;
+  }
+
   /// Of the records' bytes in order: the same data gives the same number, wherever it lies.
   std::uint64_t fingerprint() const {
     std::uint64_t hash = mix(places_.size());

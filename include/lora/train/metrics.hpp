@@ -17,9 +17,10 @@ namespace lora::train {
 
 /// What one step did. The loss, tokens and speed are this step's own, not an average since the last line.
 struct StepMetrics {
-  Index step = 0;  // 1 is the first
+  Index step = 0;        // 1 is the first
+  bool skipped = false;  // it changed nothing: no token was labelled, or the gradient was not finite
   double epoch = 0;
-  double loss = 0;
+  double loss = 0;  // NaN where no token was labelled
   double learning_rate = 0;
   double grad_norm = 0;  // before clipping
   Index tokens = 0;
@@ -36,6 +37,7 @@ struct EvalMetrics {
   double perplexity() const { return std::exp(loss); }
 };
 
+/// JSON has no number for a loss that is not finite: null.
 inline io::Json to_json(const StepMetrics& metrics) {
   return {{"step", metrics.step},
           {"epoch", metrics.epoch},

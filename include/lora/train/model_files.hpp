@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
-#include "lora/data/chat_template.hpp"
+#include "lora/data/encode.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/gguf.hpp"
 #include "lora/io/json.hpp"
@@ -149,15 +149,6 @@ inline std::optional<io::Tokenizer> find_tokenizer(const io::Path& model) {
   }
   if (model.extension() == ".gguf") return io::Tokenizer::from_gguf(io::Gguf::open(model));
   return io::Tokenizer::from_file(model);
-}
-
-/// The chat template that a run uses: the one that the key names, or the one recognised from the model's own text.
-/// Throws   ConfigError that lists the choices
-inline data::ChatTemplate choose_template(const Config& config, const io::Tokenizer& tokenizer) {
-  if (config.template_name == "auto") return data::ChatTemplate::recognised(tokenizer.chat_template());
-  std::string end_of_text;
-  if (const auto eos = tokenizer.eos()) end_of_text = tokenizer.decode(std::span(&*eos, 1));
-  return data::ChatTemplate::named(config.template_name, end_of_text);
 }
 
 inline data::RenderOptions render_options(const Config& config) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,6 +40,7 @@ class Records {
 
   Index size() const { return dataset_.size(); }
   const data::Dataset& dataset() const { return dataset_; }
+  const data::Encoder& encoder() const { return encoder_; }
   data::Example operator[](Index record) const { return encoder_(dataset_[record]); }
   /// "file:line"
   std::string where(Index record) const { return dataset_[record].where; }
@@ -94,38 +96,42 @@ class Records {
 
 /// What turns records into tokens; token records need neither.
 struct TextFiles {
-  std::optional<io::Tokenizer> tokenizer{};
+  std::shared_ptr<const io::Tokenizer> tokenizer{};
   std::optional<data::ChatTemplate> chat_template{};
-
-  const io::Tokenizer* tokenizer_or_null() const { return tokenizer ? &*tokenizer : nullptr; }
 };
 
-/// Opens what records of this kind need.
+/// Opens what records of these kinds need.
 /// Throws   IoError, FormatError, ConfigError
-inline TextFiles text_files(const Config& config, const io::Path& model, data::Sample::Kind kind) {
+inline TextFiles text_files(const Config& config, const io::Path& model, std::span<const data::Sample::Kind> kinds) {
+  using Kind = data::Sample::Kind;
+  const auto have = [&](Kind kind) { return std::find(kinds.begin(), kinds.end(), kind) != kinds.end(); };
   TextFiles text;
-  text.tokenizer = find_tokenizer(model);
-  if (kind != data::Sample::Kind::tokens && !text.tokenizer)
+  if (auto tokenizer = find_tokenizer(model)) text.tokenizer = std::make_shared<io::Tokenizer>(std::move(*tokenizer));
+  if ((have(Kind::messages) || have(Kind::text)) && !text.tokenizer)
     fail<IoError>(model.native(), ": no tokenizer.json and no tokenizer.model");
-  const bool wants_template = kind == data::Sample::Kind::messages || config.template_name != "auto";
-  if (text.tokenizer && wants_template) text.chat_template = choose_template(config, *text.tokenizer);
+  if (text.tokenizer && (have(Kind::messages) || config.template_name != "auto"))
+    text.chat_template = data::choose_template(config.template_name, *text.tokenizer);
   return text;
 }
 
-/// Records of `files` for training, or for evaluation, which reads long ones in windows instead of cutting them.
-inline Records open_records(const Config& config, const std::vector<std::string>& files, const TextFiles& text,
-                            Index vocab_size, bool for_training) {
-  data::DatasetOptions reading;
-  reading.text_column = config.text_column;
-  if (for_training) reading.max_samples = config.max_samples;
+/// The records of these files.
+/// Throws   IoError, FormatError
+inline data::Dataset open_dataset(const Config& config, const std::vector<std::string>& files,
+                                  std::optional<Index> max_samples = std::nullopt) {
+  return data::Dataset::open(files, {.text_column = config.text_column, .max_samples = max_samples});
+}
+
+/// Records for training, or for evaluation, which reads long ones in windows instead of cutting them. The tokenizer
+/// must outlive them.
+inline Records encoded_records(const Config& config, data::Dataset dataset, const TextFiles& text, Index vocab_size,
+                               bool for_training) {
   data::EncodeOptions encoding;
   encoding.cutoff_len = for_training ? config.cutoff_len : std::numeric_limits<Index>::max();
   encoding.train_on_prompt = config.train_on_prompt;
   encoding.train_on_last_turn_only = config.train_on_last_turn_only;
   encoding.render = render_options(config);
   encoding.vocab_size = vocab_size;
-  return {data::Dataset::open(files, reading),
-          data::Encoder(text.tokenizer_or_null(), text.chat_template, std::move(encoding))};
+  return {std::move(dataset), data::Encoder(text.tokenizer.get(), text.chat_template, std::move(encoding))};
 }
 
 }  // namespace lora::train

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <functional>
 #include <future>
+#include <limits>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +16,7 @@
 #include "lora/core/log.hpp"
 #include "lora/cpu/machine.hpp"
 #include "lora/optim/schedule.hpp"
+#include "lora/train/adapter_start.hpp"
 #include "lora/train/environment.hpp"
 #include "lora/train/evaluate.hpp"
 #include "lora/train/final_model.hpp"
@@ -23,7 +24,7 @@
 #include "lora/train/memory_use.hpp"
 #include "lora/train/profile.hpp"
 #include "lora/train/progress.hpp"
-#include "lora/train/records.hpp"
+#include "lora/train/run_data.hpp"
 #include "lora/train/settings.hpp"
 #include "lora/train/state.hpp"
 #include "lora/train/step.hpp"
@@ -46,42 +47,6 @@ struct RunResult {
   io::Path final_model{};  ///< empty if it was stopped
 };
 
-/// The adapter that a run trains: as its settings say, or as the folder says that it starts from.
-/// Throws   ConfigError for a key that contradicts the folder
-inline model::AdapterConfig adapter_of(const Config& config, const model::AdapterFiles* start) {
-  model::AdapterConfig adapter;
-  auto targets = config.lora_target;
-  if (targets == std::vector<std::string>{"all"})
-    targets.assign(model::projection_names.begin(), model::projection_names.end());
-  if (start == nullptr) {
-    adapter.rank = config.lora_rank;
-    adapter.alpha = config.resolved_lora_alpha();
-    adapter.rslora = config.use_rslora;
-    adapter.targets = std::move(targets);
-  } else {
-    adapter = start->config;
-    const auto expect = [&](std::string_view key, const auto& given, const auto& found, bool same) {
-      if (config.is_given(key) && !same)
-        fail<ConfigError>("key ", key, ": given ", given, ", but the adapter ", start->folder.native(), " has ", found);
-    };
-    expect("lora_rank", config.lora_rank, adapter.rank, config.lora_rank == adapter.rank);
-    expect("lora_alpha", config.resolved_lora_alpha(), adapter.alpha, config.resolved_lora_alpha() == adapter.alpha);
-    expect("use_rslora", config.use_rslora, adapter.rslora, config.use_rslora == adapter.rslora);
-    const auto list = [](std::vector<std::string> names) {
-      std::sort(names.begin(), names.end());
-      std::string text;
-      for (const auto& name : names) text += (text.empty() ? "" : ",") + name;
-      return text;
-    };
-    const std::string wanted = list(targets);
-    const std::string found = adapter.target_expression.empty() ? list(adapter.targets) : adapter.target_expression;
-    expect("lora_target", wanted, found, wanted == found);
-  }
-  adapter.dropout = config.lora_dropout;
-  adapter.base_model = config.model_name_or_path;
-  return adapter;
-}
-
 /// A whole fine-tuning run, from settings to the files of output_dir.
 template <Device D, class T>
 class TrainingRun {
@@ -93,17 +58,17 @@ class TrainingRun {
     validate(config_, train_command);
     output_ = config_.output_dir;
     check_output_folder();
-    open_data();
+    data_.emplace(config_, source_.path(), source_.config().vocab_size, [this] { return day(); });
+    if (!data_->date().empty()) config_.date = data_->date();
+    order_.emplace(data_->order(), static_cast<std::uint64_t>(config_.seed), config_.shuffle);
+    plan_.emplace(
+        data::StepPlan{order_->size(), config_.per_device_train_batch_size * config_.gradient_accumulation_steps});
     decoder_ = std::make_unique<model::Decoder<D, T>>(dev_, source_);
     attach();
     schedule_ = {optim::decay_of(config_.lr_scheduler_type), 0,
                  plan_->steps(config_.num_train_epochs, config_.max_steps)};
     schedule_.warmup = optim::warmup_of(config_.warmup_steps, config_.warmup_ratio, schedule_.total);
-    summary_ = records_->survey(dev_, order_records_);
-    if (summary_->labelled() == 0)
-      fail<FormatError>(config_.dataset.front(), ": not one token is labelled within cutoff_len ", config_.cutoff_len);
-    if (eval_records_ && eval_records_->survey(dev_, eval_order_).labelled() == 0)
-      fail<FormatError>("nothing to evaluate: not one token of the evaluation records is labelled");
+    summary_ = data_->survey(dev_, config_);
     if (schedule_.total < 1)
       fail<ConfigError>("key num_train_epochs: given ", config_.num_train_epochs, ", which is not even one step");
     if (brings_config(source_)) (void)model::config_json_of(source_);  // final_model will need it
@@ -135,9 +100,10 @@ class TrainingRun {
     while (state_.step < schedule_.total && result.stopped_by == 0) {
       step(log, progress, speed, start);
       const bool last = state_.step == schedule_.total;
-      if (options_.stop != nullptr) result.stopped_by = last ? 0 : options_.stop->load();
       const bool best = evaluation_due(last) && evaluate_now(log);
       const bool due = config_.save_steps > 0 && state_.step % config_.save_steps == 0;
+      // Asked after the evaluation, which may be long. A run at its end is not stopped any more.
+      if (options_.stop != nullptr && !last) result.stopped_by = options_.stop->load();
       if (last || best || result.stopped_by != 0 || due) save_checkpoint(log);
     }
     if (profiled.on()) profiled.report(output_, to_text(memory_use(dev_, *decoder_)));
@@ -165,11 +131,20 @@ class TrainingRun {
     const auto status = std::filesystem::status(output_, error);
     if (!std::filesystem::exists(status)) return;
     if (!std::filesystem::is_directory(status)) fail<IoError>("output_dir ", output_.native(), " is not a folder");
-    if (config_.overwrite_output_dir || !config_.resume_from_checkpoint.empty()) return;
+    if (config_.overwrite_output_dir || goes_on_here()) return;
     if (!detail::entries_of(output_).empty())
       fail<ConfigError>("key output_dir: given ", output_.native(),
                         ", which is not empty; allowed: an empty folder, or ",
                         "resume_from_checkpoint auto to go on, or overwrite_output_dir true to start anew");
+  }
+
+  /// Whether this run goes on with one of output_dir: another folder's checkpoint gives no right to its files.
+  bool goes_on_here() const {
+    const std::string& from = config_.resume_from_checkpoint;
+    if (from.empty() || from == "auto") return from == "auto";
+    std::error_code error;
+    const auto folder = std::filesystem::canonical(from, error).parent_path();
+    return !error && std::filesystem::equivalent(folder, Checkpoints(output_).folder(), error);
   }
 
   /// What an earlier run has left; files that are no run's are left alone.
@@ -180,45 +155,14 @@ class TrainingRun {
       io::remove_all(output_ / name);
   }
 
-  void open_data() {
-    const Index vocabulary = source_.config().vocab_size;
-    data::DatasetOptions peek;
-    peek.text_column = config_.text_column;
-    auto kind = data::Sample::Kind::tokens;  // what needs most: a template, a tokenizer, neither
-    for (const auto* files : {&config_.dataset, &config_.eval_dataset})
-      for (const auto& file : *files) {
-        const auto found = data::Dataset::open(std::span(&file, 1), peek)[0].kind;
-        if (found == data::Sample::Kind::messages || kind == data::Sample::Kind::tokens) kind = found;
-      }
-    text_ = text_files(config_, source_.path(), kind);
-    if (config_.date.empty() && text_.chat_template && text_.chat_template->prints_today())
-      config_.date = resumed_date().value_or(data::detail::today());
-    records_.emplace(open_records(config_, config_.dataset, text_, vocabulary, true));
-    order_records_.resize(static_cast<std::size_t>(records_->size()));
-    std::iota(order_records_.begin(), order_records_.end(), Index{0});
-    const auto seed = static_cast<std::uint64_t>(config_.seed);
-    if (!config_.eval_dataset.empty()) {
-      eval_records_.emplace(open_records(config_, config_.eval_dataset, text_, vocabulary, false));
-      eval_order_.resize(static_cast<std::size_t>(eval_records_->size()));
-      std::iota(eval_order_.begin(), eval_order_.end(), Index{0});
-    } else if (config_.val_size > 0) {
-      auto split = data::split_records(records_->size(), config_.val_size, seed);
-      order_records_ = std::move(split.train);
-      eval_order_ = std::move(split.held_back);
-      eval_records_.emplace(open_records(config_, config_.dataset, text_, vocabulary, false));
+  /// The day on which the run began, for a template that prints it: today, or what a resumed run has printed so far.
+  std::string day() const {
+    if (const auto checkpoint = checkpoint_to_resume(false)) {
+      const io::Json* date = io::json_find(checkpoint->state.settings, "date");
+      if (date != nullptr && date->is_string() && !date->get_ref<const std::string&>().empty())
+        return date->get<std::string>();
     }
-    order_.emplace(order_records_, seed, config_.shuffle);
-    plan_.emplace(
-        data::StepPlan{order_->size(), config_.per_device_train_batch_size * config_.gradient_accumulation_steps});
-  }
-
-  /// A template that prints today's date goes on with the day on which the run began.
-  std::optional<std::string> resumed_date() const {
-    const auto checkpoint = checkpoint_to_resume(false);
-    if (!checkpoint) return std::nullopt;
-    const io::Json* date = io::json_find(checkpoint->state.settings, "date");
-    if (date == nullptr || !date->is_string() || date->empty()) return std::nullopt;
-    return date->get<std::string>();
+    return data::detail::today();
   }
 
   void attach() {
@@ -238,11 +182,8 @@ class TrainingRun {
   }
 
   io::Json settings() const {
-    DataFacts facts{records_->dataset().fingerprint(), records_->size(), {}, {}};
-    if (text_.chat_template) {
-      facts.template_name = text_.chat_template->name();
-      if (text_.chat_template->prints_today()) facts.date = config_.date;
-    }
+    DataFacts facts{data_->train().dataset().fingerprint(), data_->train().size(), {}, data_->date()};
+    if (data_->text().chat_template) facts.template_name = data_->text().chat_template->name();
     return fixed_settings(config_, source_.config(), decoder_->adapter(), facts, !std::same_as<T, float>);
   }
 
@@ -344,7 +285,7 @@ class TrainingRun {
     config.lora_target = adapter.targets;
     config.dtype = std::same_as<T, float> ? "float32" : "bfloat16";
     config.rope_theta = source_.config().rope.theta;
-    if (text_.chat_template) config.template_name = text_.chat_template->name();
+    if (data_->text().chat_template) config.template_name = data_->text().chat_template->name();
     if constexpr (requires(D & dev) { dev.threads(); }) {
       config.device = "cpu";
       config.threads = dev_.threads();
@@ -364,7 +305,7 @@ class TrainingRun {
   }
 
   std::vector<data::Batch> batches_of(Index step) {
-    return records_->micro_batches(*order_, plan_->samples(step), micro_batch_limit(config_));
+    return data_->train().micro_batches(*order_, plan_->samples(step), micro_batch_limit(config_));
   }
 
   std::vector<data::Batch> upcoming_batches() {
@@ -392,11 +333,11 @@ class TrainingRun {
     if (applies) state_.last_loss = result.loss;
     const double seconds = seconds_since(begin);
     speed.add(result.tokens, seconds);
-    if (!applies) return;
     StepMetrics metrics;
+    metrics.skipped = !applies;
     metrics.step = state_.step;
     metrics.epoch = plan_->epoch_after(state_.step);
-    metrics.loss = result.loss;
+    metrics.loss = result.has_labels() ? result.loss : std::numeric_limits<double>::quiet_NaN();
     metrics.learning_rate = rate;
     metrics.grad_norm = result.grad_norm;
     metrics.tokens = result.tokens;
@@ -406,7 +347,7 @@ class TrainingRun {
     metrics.peak_memory_gib = peak_memory_gib();
     const bool logged = state_.step % config_.logging_steps == 0 || state_.step == schedule_.total;
     if (logged) log.write(metrics);
-    progress.step(metrics, logged);
+    progress.step(metrics, logged && applies);  // a skipped one has its warning
     if (options_.on_step) options_.on_step(metrics);
   }
 
@@ -420,7 +361,7 @@ class TrainingRun {
     if (result.finite()) return true;
     std::string places;
     for (const auto& batch : batches)
-      for (const Index record : batch.records) places += (places.empty() ? "" : ", ") + records_->where(record);
+      for (const Index record : batch.records) places += (places.empty() ? "" : ", ") + data_->train().where(record);
     const std::string what = concat("step ", state_.step + 1, ": loss ", printed(result.loss), ", gradient norm ",
                                     printed(result.grad_norm), "; its records: ", places);
     if (config_.on_non_finite == "skip") {
@@ -435,15 +376,16 @@ class TrainingRun {
   static std::string printed(double value) { return std::isnan(value) ? "nan" : concat(value); }
 
   bool evaluation_due(bool last) const {
-    if (!eval_records_) return false;
+    if (!data_->evaluates()) return false;
     const Index every = config_.eval_steps.value_or(config_.load_best_model_at_end ? config_.save_steps : 0);
     return last || (every > 0 && state_.step % every == 0);
   }
 
   /// True if the model is the best so far and will be wanted at the end.
   bool evaluate_now(MetricsLog& log) {
-    const auto example_of = [&](Index i) { return (*eval_records_)[eval_order_[static_cast<std::size_t>(i)]]; };
-    const auto totals = evaluate(dev_, *decoder_, static_cast<Index>(eval_order_.size()), example_of,
+    const auto& order = data_->eval_order();
+    const auto example_of = [&](Index i) { return data_->eval()[order[static_cast<std::size_t>(i)]]; };
+    const auto totals = evaluate(dev_, *decoder_, static_cast<Index>(order.size()), example_of,
                                  config_.per_device_eval_batch_size, config_.cutoff_len);
     EvalMetrics metrics;
     metrics.step = state_.step;
@@ -466,7 +408,7 @@ class TrainingRun {
     log.sync();  // the log must not be shorter than the checkpoint says
     for (const auto& folder : {output_, output_ / "tensorboard"}) io::sync_folder(folder);
     checkpoints_->save(state_, [&](const io::Path& folder) {
-      write_adapter_folder(dev_, *decoder_, source_, text_.tokenizer_or_null(), card(current_metrics()), folder);
+      write_adapter_folder(dev_, *decoder_, source_, data_->text().tokenizer.get(), card(current_metrics()), folder);
       save_optimizer(dev_, stepper_->optimizer(), folder);
     });
     if (config_.save_total_limit) {
@@ -508,7 +450,7 @@ class TrainingRun {
                       "'s: taking ", best.native());
     }
     write_whole_folder(folder, [&](const io::Path& partial) {
-      write_adapter_folder(dev_, *decoder_, source_, text_.tokenizer_or_null(), card(metrics), partial);
+      write_adapter_folder(dev_, *decoder_, source_, data_->text().tokenizer.get(), card(metrics), partial);
     });
     lora::log::info("the adapter is in ", folder.native());
     return folder;
@@ -519,9 +461,7 @@ class TrainingRun {
   RunOptions options_;
   model::Source source_;
   io::Path output_;
-  TextFiles text_;
-  std::optional<Records> records_, eval_records_;
-  std::vector<Index> order_records_, eval_order_;
+  std::optional<RunData> data_;
   std::optional<data::Order> order_;
   std::optional<data::StepPlan> plan_;
   std::optional<data::EncodeSummary> summary_;

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "lora/core/error.hpp"
+
+namespace lora::data::detail {
+
+/// Bytes of the white space, as Python's str.strip sees it, that starts at `text[at]`; 0 if there is none.
+inline std::size_t white_space_at(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned a = byte(at);
+  if ((a >= 9 && a <= 13) || (a >= 28 && a <= 32)) return 1;
+  if (a == 0xC2) return byte(at + 1) == 0x85 || byte(at + 1) == 0xA0 ? 2 : 0;
+  if (a < 0xE1 || a > 0xE3) return 0;
+  const unsigned code = (a & 0xFu) << 12 | (byte(at + 1) & 0x3Fu) << 6 | (byte(at + 2) & 0x3Fu);
+  const bool white = code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 ||
+                     code == 0x202F || code == 0x205F || code == 0x3000;
+  return white ? 3 : 0;
+}
+
+inline std::string_view strip_right(std::string_view text) {
+  while (!text.empty()) {
+    std::size_t last = text.size() - 1;
+    while (last > 0 && (static_cast<unsigned char>(text[last]) & 0xC0u) == 0x80u) --last;
+    if (white_space_at(text, last) != text.size() - last) break;
+    text.remove_suffix(text.size() - last);
+  }
+  return text;
+}
+
+inline std::string_view strip(std::string_view text) {
+  while (const std::size_t width = white_space_at(text, 0)) text.remove_prefix(width);
+  return strip_right(text);
+}
+
+inline std::string_view strip_newlines(std::string_view text, bool left, bool right) {
+  while (left && text.starts_with('\n')) text.remove_prefix(1);
+  while (right && text.ends_with('\n')) text.remove_suffix(1);
+  return text;
+}
+
+inline std::string without(std::string text, std::string_view part) {
+  for (auto at = text.find(part); at != text.npos; at = text.find(part, at)) text.erase(at, part.size());
+  return text;
+}
+
+/// Runs of white space become one space, none at the ends.
+inline std::string normalise_white_space(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    const bool white = c == ' ' || (c >= '\t' && c <= '\r');
+    if (!white) {
+      result += c;
+    } else if (!result.empty() && result.back() != ' ') {
+      result += ' ';
+    }
+  }
+  if (result.ends_with(' ')) result.pop_back();
+  return result;
+}
+
+/// FNV-1a.
+inline std::uint64_t text_hash(std::string_view text) {
+  std::uint64_t hash = 0xCBF29CE484222325u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  return hash;
+}
+
+inline std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char text[16];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d", &local)};
+}
+
+/// "2024-07-26" as "26 Jul 2024" or "26 July 2024".
+inline std::string written_date(std::string_view iso, bool whole_month) {
+  constexpr std::string_view months[] = {"January", "February", "March",     "April",   "May",      "June",
+                                         "July",    "August",   "September", "October", "November", "December"};
+  const auto number = [&](std::size_t at, std::size_t digits) {
+    std::size_t value = 0;
+    for (std::size_t i = at; i < at + digits; ++i)
+      value = iso[i] >= '0' && iso[i] <= '9' ? value * 10 + static_cast<std::size_t>(iso[i] - '0') : 100000;
+    return value;
+  };
+  const bool dashed = iso.size() == 10 && iso[4] == '-' && iso[7] == '-';
+  const std::size_t index = dashed ? number(5, 2) - 1 : std::size(months);  // 0 - 1 is past all of them
+  if (index >= std::size(months) || number(0, 4) > 9999 || number(8, 2) < 1 || number(8, 2) > 31)
+    fail<ConfigError>("date is ", iso, "; expected YYYY-MM-DD");
+  const std::string_view month = months[index];
+  return concat(iso.substr(8, 2), " ", whole_month ? month : month.substr(0, 3), " ", iso.substr(0, 4));
+}
+
+}  // namespace lora::data::detail

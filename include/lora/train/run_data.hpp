@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lora/train/records.hpp"
+
+namespace lora::train {
+
+/// What a run learns from and what it is measured by.
+class RunData {
+ public:
+  /// Opens the files. A template that prints today's date takes it from the setting, else from `day`.
+  /// Throws   ConfigError, FormatError, IoError
+  RunData(const Config& config, const io::Path& model, Index vocab_size, const std::function<std::string()>& day) {
+    auto dataset = open_dataset(config, config.dataset, config.max_samples);
+    auto kinds = dataset.kinds();
+    std::optional<data::Dataset> held_back;
+    if (!config.eval_dataset.empty()) {
+      held_back = open_dataset(config, config.eval_dataset);
+      for (const auto kind : held_back->kinds()) kinds.push_back(kind);
+    }
+    text_ = text_files(config, model, kinds);
+    Config dated = config;
+    if (text_.chat_template && text_.chat_template->prints_today())
+      date_ = dated.date = config.date.empty() ? day() : config.date;
+
+    order_.resize(static_cast<std::size_t>(dataset.size()));
+    std::iota(order_.begin(), order_.end(), Index{0});
+    if (held_back) {
+      eval_order_.resize(static_cast<std::size_t>(held_back->size()));
+      std::iota(eval_order_.begin(), eval_order_.end(), Index{0});
+    } else if (config.val_size > 0) {
+      auto split = data::split_records(dataset.size(), config.val_size, static_cast<std::uint64_t>(config.seed));
+      order_ = std::move(split.train);
+      eval_order_ = std::move(split.held_back);
+      held_back = dataset;
+    }
+    if (held_back) eval_.emplace(encoded_records(dated, std::move(*held_back), text_, vocab_size, false));
+    train_.emplace(encoded_records(dated, std::move(dataset), text_, vocab_size, true));
+  }
+
+  const TextFiles& text() const { return text_; }
+  /// The date that the template prints; empty if it prints none.
+  const std::string& date() const { return date_; }
+
+  const Records& train() const { return *train_; }
+  /// The records to train on, in the order of the files.
+  const std::vector<Index>& order() const { return order_; }
+
+  bool evaluates() const { return eval_.has_value(); }
+  const Records& eval() const { return *eval_; }
+  const std::vector<Index>& eval_order() const { return eval_order_; }
+
+  /// Encodes every record once: what is wrong with any shows before the first step.
+  /// Throws   FormatError, also if nothing is labelled
+  template <class D>
+  data::EncodeSummary survey(D& dev, const Config& config) const {
+    auto summary = train_->survey(dev, order_);
+    if (summary.labelled() == 0)
+      fail<FormatError>(config.dataset.front(), ": not one token is labelled within cutoff_len ", config.cutoff_len);
+    if (evaluates() && eval_->survey(dev, eval_order_).labelled() == 0)
+      fail<FormatError>("nothing to evaluate: not one token of the evaluation records is labelled");
+    return summary;
+  }
+
+ private:
+  TextFiles text_;
+  std::string date_;
+  std::optional<Records> train_, eval_;
+  std::vector<Index> order_, eval_order_;
+};
+
+}  // namespace lora::train
