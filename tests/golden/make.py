@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Makes tests/data/golden: tiny random models with an adapter each, and what PyTorch + PEFT compute with them.
+"""Makes tests/data/golden: tiny random models with an adapter each, and what PyTorch + PEFT compute with them; and
+tests/data/adapters: adapters of every kind that PEFT writes.
 
-    python tests/golden/make.py [OUT]          needs torch, transformers, peft, safetensors
+    python tests/golden/make.py [--out DATA] [--only golden|adapters]      needs torch, transformers, peft, safetensors
+    python tests/golden/make.py --check-adapter FOLDER [--base MODEL]      does PEFT load what lora saved, value by value?
 
 For each family OUT/<family> holds
     config.json, model.safetensors             the model; norms away from 1, biases away from 0
@@ -10,22 +12,31 @@ For each family OUT/<family> holds
     reference.safetensors                      logits, every adapter gradient, the adapter after training
     perplexity.json                            of sequences longer than a window, by transformers' sliding window
 
+DATA/adapters belongs to the model golden/llama and holds
+    <name>/                                    an adapter that plain LoRA can express, as PEFT saved it
+    logits.safetensors                         what PEFT computes with each of them, after the last three tokens
+    refused.json                               configs that ask for more, as PEFT saved them, by the field to blame
+    reference.json                             versions, and the tokens
+
 The reference is computed in float64 throughout, one sequence at a time and so without padding. Where transformers
 forces float32 in between (norms, rotary tables), the same formula runs in float64; the rotary frequencies keep the
 float32 values that transformers gives them.
 """
+import argparse
 import json
 import math
 import os
 import platform
 import shutil
 import sys
+import tempfile
 
 import peft
 import safetensors
 import torch
 import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.lora import config as kinds
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
@@ -85,20 +96,38 @@ def write_model(folder, family, rule):
         write_json(path, values)
 
 
-def write_adapter(folder, rule):
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **rule["adapter"]))
+def adapted(base, config):
+    """The base with a new adapter, no matrix of which is zero."""
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    model = get_peft_model(model, LoraConfig(**dict(dict(task_type="CAUSAL_LM", lora_dropout=0.0), **config)))
+    if config.get("init_lora_weights") == "eva":
+        ids = torch.randint(1, SIZES["vocab_size"], (4, 16))
+        peft.initialize_lora_eva_weights(model, [dict(input_ids=ids, attention_mask=torch.ones_like(ids))] * 4,
+                                         show_progress_bar=False)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "lora_B" in name:
+            if "lora_" in name and not parameter.any():
                 parameter.copy_(0.1 * torch.randn_like(parameter))
-    model.save_pretrained(os.path.join(folder, "adapter"))
-    os.remove(os.path.join(folder, "adapter", "README.md"))
-    path = os.path.join(folder, "adapter", "adapter_config.json")
+    return model
+
+
+def tidy(folder):
+    """Takes out of an adapter folder what is not the same each time."""
+    if os.path.exists(os.path.join(folder, "README.md")):
+        os.remove(os.path.join(folder, "README.md"))
+    path = os.path.join(folder, "adapter_config.json")
     values = json.load(open(path))
     values["base_model_name_or_path"] = None
-    values["target_modules"] = sorted(values["target_modules"])
+    for name in ("target_modules", "exclude_modules"):
+        if isinstance(values.get(name), list):
+            values[name] = sorted(values[name])
     write_json(path, values)
+    return values
+
+
+def write_adapter(folder, rule):
+    adapted(folder, rule["adapter"]).save_pretrained(os.path.join(folder, "adapter"))
+    tidy(os.path.join(folder, "adapter"))
 
 
 def norm_forward(self, x):
@@ -111,10 +140,10 @@ def rotary_forward(self, x, position_ids):
     return both.cos() * self.attention_scaling, both.sin() * self.attention_scaling
 
 
-def load(folder):
-    """The model with its adapter as their files say, in float64."""
+def load(folder, adapter):
+    """The model with an adapter as their files say, in float64."""
     base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
-    model = PeftModel.from_pretrained(base, os.path.join(folder, "adapter"), is_trainable=True)
+    model = PeftModel.from_pretrained(base, adapter, is_trainable=True)
     frequencies = None
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
@@ -204,6 +233,11 @@ def train(model, data, t):
     return log
 
 
+def versions():
+    return dict(python=platform.python_version(), torch=torch.__version__, transformers=transformers.__version__,
+                peft=peft.__version__, safetensors=safetensors.__version__)
+
+
 def write_json(path, values):
     with open(path, "w") as file:
         json.dump(values, file, indent=1)
@@ -215,7 +249,7 @@ def make(folder, family, rule, seed):
     shutil.rmtree(folder, ignore_errors=True)
     write_model(folder, family, rule)
     write_adapter(folder, rule)
-    model, frequencies = load(folder)
+    model, frequencies = load(folder, os.path.join(folder, "adapter"))
     generator = torch.Generator().manual_seed(seed)
     evaluation = sequences(5, generator)
     data = sequences(TRAINING["steps"] * TRAINING["accumulation"] * TRAINING["micro_batch"], generator)
@@ -243,10 +277,7 @@ def make(folder, family, rule, seed):
     stored = load_file(os.path.join(folder, "adapter", "adapter_model.safetensors"))
     assert set(stored) == set(start) and all(torch.equal(stored[n].double(), start[n]) for n in start)
     write_json(os.path.join(folder, "reference.json"), dict(
-        versions=dict(python=platform.python_version(), torch=torch.__version__,
-                      transformers=transformers.__version__, peft=peft.__version__,
-                      safetensors=safetensors.__version__),
-        evaluation=evaluation, loss=loss, final_loss=final_loss, labelled=labelled(evaluation),
+        versions=versions(), evaluation=evaluation, loss=loss, final_loss=final_loss, labelled=labelled(evaluation),
         inverse_frequencies=frequencies.tolist(), training=training, data=data, steps=steps))
     update = math.sqrt(sum((final[n] - start[n]).pow(2).sum().item() for n in final))
     norm = math.sqrt(sum(value.pow(2).sum().item() for value in start.values()))
@@ -254,12 +285,160 @@ def make(folder, family, rule, seed):
           f"{[round(s['grad_norm'], 3) for s in steps]}, adapter norm {norm:.3f}, update {update:.3f}")
 
 
+# Adapters that are plain LoRA once they are saved. "stored": the type of the file; "converted": saved as what it adds to
+# the weights that the base had before its initialisation changed them.
+PLAIN = {
+    "all": dict(target_modules=ALL),
+    "subset": dict(r=3, lora_alpha=5, target_modules=["q_proj", "v_proj"]),
+    "regex": dict(target_modules=r".*layers\.[12]\.(self_attn\.(q|o)_proj|mlp\.down_proj)"),
+    "all_linear": dict(target_modules="all-linear", lora_dropout=0.1),
+    "rslora": dict(r=4, lora_alpha=6, use_rslora=True, target_modules=["k_proj", "up_proj"]),
+    "patterns": dict(target_modules=["q_proj", "o_proj", "up_proj"],
+                     rank_pattern={"q_proj": 1, "layers.1.mlp.up_proj": 3},
+                     alpha_pattern={"model.layers.2.self_attn.q_proj": 7, "o_proj": 3}),
+    "layers": dict(target_modules=["v_proj", "gate_proj"], layers_to_transform=[0, 2]),
+    "layers_pattern": dict(target_modules=["v_proj", "gate_proj"], layers_to_transform=1, layers_pattern="layers"),
+    "named_in_full": dict(target_modules=["v_proj", "model.layers.1.self_attn.q_proj"], layers_to_transform=[0]),
+    "excluded": dict(target_modules="all-linear", exclude_modules=["o_proj", "layers.1.mlp.up_proj"]),
+    "excluded_regex": dict(target_modules=["q_proj", "down_proj"], exclude_modules=r".*\.[02]\.mlp\..*"),
+    "fan_in_fan_out": dict(target_modules=["q_proj"], fan_in_fan_out=True),
+    "gaussian": dict(target_modules=["k_proj"], init_lora_weights="gaussian"),
+    "orthogonal": dict(target_modules=["o_proj"], init_lora_weights="orthogonal"),
+    "mica": dict(target_modules=["o_proj"], init_lora_weights="mica"),
+    "eva": dict(target_modules=["q_proj", "down_proj"], init_lora_weights="eva",
+                eva_config=kinds.EvaConfig(rho=2.0, adjust_scaling_factors=True)),
+    "pissa_converted": dict(target_modules=["v_proj"], init_lora_weights="pissa", converted=True),
+    "olora_converted": dict(target_modules=["down_proj"], init_lora_weights="olora", converted=True),
+    "bfloat16": dict(target_modules=["q_proj", "up_proj"], stored=torch.bfloat16),
+    "float16": dict(target_modules=["q_proj", "up_proj"], stored=torch.float16),
+}
+
+# Field to blame → settings that plain LoRA can't express.
+REFUSED = {
+    "use_dora": [dict(use_dora=True)],
+    "bias": [dict(bias="all"), dict(bias="lora_only")],
+    "modules_to_save": [dict(modules_to_save=["lm_head"])],
+    "init_lora_weights": [dict(init_lora_weights=kind) for kind in ("pissa", "pissa_niter_4", "olora")] + [
+        dict(init_lora_weights="corda", corda_config=kinds.CordaConfig()),
+        dict(init_lora_weights="lora_ga", lora_ga_config=kinds.LoraGAConfig()),
+        dict(later=dict(init_lora_weights="loftq", loftq_config=dict(loftq_bits=4, loftq_iter=1)))],  # without scipy
+    "corda_config": [dict(corda_config=kinds.CordaConfig())],
+    "use_qalora": [dict(use_qalora=True)],
+    "lora_bias": [dict(lora_bias=True)],
+    "fan_in_fan_out": [dict(fan_in_fan_out=True)],
+    "trainable_token_indices": [dict(trainable_token_indices=[1, 2])],
+    "target_parameters": [dict(target_parameters=["mlp.experts.down_proj"])],
+    "layer_replication": [dict(layer_replication=[(0, 2), (1, 3)])],
+    "megatron_config": [dict(megatron_config=dict(hidden_size=32))],
+    "alora_invocation_tokens": [dict(alora_invocation_tokens=[5, 6])],
+    "arrow_config": [dict(arrow_config=kinds.ArrowConfig())],
+    "use_bdlora": [dict(use_bdlora=kinds.BdLoraConfig())],
+    "kasa_config": [dict(kasa_config=kinds.KasaConfig())],
+    "velora_config": [dict(velora_config=kinds.VeloraConfig())],
+    "monteclora_config": [dict(monteclora_config=kinds.MontecloraConfig())],
+    "ensure_weight_tying": [dict(ensure_weight_tying=True)],
+    "layers_pattern": [dict(layers_to_transform=[1], layers_pattern=["blocks", "layers"])],
+    "rank_pattern": [dict(rank_pattern={r"layers\.[01]\..*": 4})],
+    "alpha_pattern": [dict(alpha_pattern={"^model.layers.0.self_attn.q_proj": 4})],
+    "target_modules": [dict(target_modules=["q_proj", "lm_head"]), dict(target_modules=["embed_tokens"])],
+    "peft_type": [peft.LoHaConfig(target_modules=["q_proj"]), peft.IA3Config(target_modules=["q_proj"],
+                                                                            feedforward_modules=[])],
+}
+
+
+def write_plain(folder, base, settings):
+    settings = dict(settings)
+    stored, converted = settings.pop("stored", None), settings.pop("converted", False)
+    model = adapted(base, dict(dict(r=2, lora_alpha=4), **settings))
+    if not converted:
+        model.save_pretrained(folder)
+    else:
+        with tempfile.TemporaryDirectory() as start:
+            kind = model.peft_config["default"].init_lora_weights
+            model.peft_config["default"].init_lora_weights = True
+            model.save_pretrained(start)
+            model.peft_config["default"].init_lora_weights = kind
+            with torch.no_grad():
+                for name, parameter in model.named_parameters():
+                    if "lora_" in name:
+                        parameter.add_(0.05 * torch.randn_like(parameter))
+            model.save_pretrained(folder, path_initial_model_for_weight_conversion=start)
+    path = os.path.join(folder, "adapter_model.safetensors")
+    tensors = load_file(path)
+    if stored is not None:
+        save_file({name: value.to(stored) for name, value in tensors.items()}, path, metadata={"format": "pt"})
+    values = tidy(folder)
+    print(f"{os.path.basename(folder)}: {len(tensors)} tensors, targets {values['target_modules']}")
+
+
+def make_adapters(out, base):
+    shutil.rmtree(out, ignore_errors=True)
+    generator = torch.Generator().manual_seed(7)
+    ids = torch.randint(1, SIZES["vocab_size"], (10,), generator=generator)
+    logits = {}
+    for seed, (name, settings) in enumerate(PLAIN.items()):
+        torch.manual_seed(100 + seed)
+        write_plain(os.path.join(out, name), base, settings)
+        with torch.no_grad():
+            model = load(base, os.path.join(out, name))[0].eval()
+            logits[name] = model(input_ids=ids[None]).logits[0, -3:].float().contiguous()
+    for name, values in logits.items():  # nothing may be left out without being seen
+        assert all(name == other or (values - logits[other]).norm() > 1e-3 for other in logits), name
+    save_file(logits, os.path.join(out, "logits.safetensors"))
+
+    refused = []
+    for field, choices in REFUSED.items():
+        for settings in choices:
+            config = settings
+            if isinstance(settings, dict):
+                settings = dict(dict(task_type="CAUSAL_LM", r=2, lora_alpha=4, target_modules=["q_proj"]), **settings)
+                later = settings.pop("later", {})
+                config = LoraConfig(**settings)
+                for name, value in later.items():
+                    setattr(config, name, value)
+            with tempfile.TemporaryDirectory() as folder:
+                config.save_pretrained(folder)
+                refused.append(dict(field=field, config=tidy(folder)))
+    write_json(os.path.join(out, "refused.json"), refused)
+    write_json(os.path.join(out, "reference.json"), dict(versions=versions(), tokens=ids.tolist()))
+
+
+def check_adapter(folder, base):
+    """Loads an adapter that lora saved, and compares every value."""
+    base = base or json.load(open(os.path.join(folder, "adapter_config.json")))["base_model_name_or_path"]
+    where = dict(pretrained_model_name_or_path=base)
+    if base.endswith(".gguf"):
+        where = dict(pretrained_model_name_or_path=os.path.dirname(base) or ".", gguf_file=os.path.basename(base))
+    config = os.path.join(folder, "config.json")
+    if os.path.exists(config):
+        where["config"] = transformers.AutoConfig.from_pretrained(config)
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(dtype=torch.float32, **where), folder,
+                                      is_trainable=True)
+    stored = load_file(os.path.join(folder, "adapter_model.safetensors"))
+    loaded = adapter_tensors(model, lambda p: p)
+    differing = sorted(name for name in set(stored) ^ set(loaded))
+    differing += [name for name in set(stored) & set(loaded) if not torch.equal(stored[name].float(), loaded[name])]
+    if differing:
+        sys.exit(f"{folder}: PEFT does not load {', '.join(differing[:5])}")
+    print(f"{folder}: PEFT {peft.__version__} loads all {len(stored)} tensors, every value the same")
+
+
 def main():
-    out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "..", "data", "golden")
-    print(f"torch {torch.__version__}, transformers {transformers.__version__}, peft {peft.__version__}")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default=os.path.join(os.path.dirname(__file__), "..", "data"))
+    parser.add_argument("--only", choices=["golden", "adapters"])
+    parser.add_argument("--check-adapter", metavar="FOLDER")
+    parser.add_argument("--base", metavar="MODEL")
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    for seed, (family, rule) in enumerate(FAMILIES.items()):
-        make(os.path.join(out, family), family, rule, seed)
+    if options.check_adapter:
+        return check_adapter(options.check_adapter, options.base)
+    print(f"torch {torch.__version__}, transformers {transformers.__version__}, peft {peft.__version__}")
+    if options.only != "adapters":
+        for seed, (family, rule) in enumerate(FAMILIES.items()):
+            make(os.path.join(options.out, "golden", family), family, rule, seed)
+    if options.only != "golden":
+        make_adapters(os.path.join(options.out, "adapters"), os.path.join(options.out, "golden", "llama"))
 
 
 if __name__ == "__main__":

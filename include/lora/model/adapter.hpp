@@ -101,18 +101,18 @@ inline void refuse_variants(const io::Json& json, const std::string& where) {
   const auto refuse = [&](const std::string& field, const io::Json& value, std::string_view why = {}) {
     fail<FormatError>(where, ": \"", field, "\" is ", io::to_text(value, -1), ", which is not supported", why);
   };
-  for (const auto& [field, value] : json.items()) {
-    const bool empty = (value.is_array() || value.is_object()) && value.empty();
-    if (!has(read, field) && !has(silent, field) && !value.is_null() && value != false && value != "" && !empty)
-      refuse(field, value);
-  }
   if (const auto* bias = io::json_find(json, "bias"); bias != nullptr && *bias != "none") refuse("bias", *bias);
-  const io::Json unchanged_base = {true, false, "gaussian", "eva", "orthogonal"};
+  const io::Json unchanged_base = {true, false, "gaussian", "eva", "mica", "orthogonal"};
   if (const auto* start = io::json_find(json, "init_lora_weights");
       start != nullptr && std::find(unchanged_base.begin(), unchanged_base.end(), *start) == unchanged_base.end())
     refuse("init_lora_weights", *start,
            ", for it changes the base's weights; PEFT converts such an adapter when it saves it with "
            "path_initial_model_for_weight_conversion");
+  for (const auto& [field, value] : json.items()) {
+    const bool empty = (value.is_array() || value.is_object()) && value.empty();
+    if (!has(read, field) && !has(silent, field) && !value.is_null() && value != false && value != "" && !empty)
+      refuse(field, value);
+  }
 }
 
 /// One element of an adapter's tensor.
