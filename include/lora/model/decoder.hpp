@@ -24,6 +24,8 @@ struct Evaluation {
 };
 
 /// A decoder-only language model:   logits = head(norm(stack(embedding(tokens)))), with frozen weights and an adapter.
+/// What makes much code is defined below the class: what is defined inside it is inline, and every source that calls it
+/// compiles it, whatever lora/instantiate.hpp says.
 /// Shapes   tokens, labels (N) · hidden rows (N, E)
 template <Device D, class T>
 class Decoder {
@@ -34,17 +36,7 @@ class Decoder {
 
   /// Takes the weights of `source` in place; reads nothing else of it later.
   /// Throws   FormatError naming tensors that are missing, misshapen or unknown
-  Decoder(D& dev, const Source& source)
-      : config_(source.config()), rotary_(std::make_unique<nn::Rotary<D, T>>(config_.rope, config_.head_dim)) {
-    Loader<D> loader(dev, source);
-    embedding_.table = loader.weight("model.embed_tokens.weight", config_.vocab_size, config_.hidden_size);
-    for (Index i = 0; i < config_.num_hidden_layers; ++i) stack_.push_back(layer(loader, i));
-    norm_ = norm(loader, "model.norm.weight", config_.hidden_size);
-    head_.emplace(config_.tie_word_embeddings
-                      ? embedding_.table
-                      : loader.weight("lm_head.weight", config_.vocab_size, config_.hidden_size));
-    loader.expect_no_others();
-  }
+  Decoder(D& dev, const Source& source);
 
   const Config& config() const { return config_; }
   const AdapterConfig& adapter() const { return adapter_; }
@@ -53,21 +45,7 @@ class Decoder {
 
   /// Makes room for this adapter; `init_adapter` or `load_adapter` fills it.
   /// Throws   ConfigError if nothing is targeted
-  void attach(D& dev, AdapterConfig adapter) {
-    for (Index i = 0; i < stack_.size(); ++i) {
-      auto& block = stack_.layer(i).inner();
-      const auto ranks = [&](const nn::LoraLinear<D, T>& linear) {
-        std::vector<nn::LoraRank> result;
-        for (const auto& projection : linear.projections()) result.push_back(adapter.rank_of(i, projection.name));
-        return result;
-      };
-      for (auto* linear : {&block.attention().qkv_proj(), &block.attention().o_proj(), &block.mlp().gate_up_proj(),
-                           &block.mlp().down_proj()})
-        linear->attach(dev, ranks(*linear), adapter.dropout);
-    }
-    if (stack_.first_trained() == stack_.size()) fail<ConfigError>("the adapter targets no projection of this model");
-    adapter_ = std::move(adapter);
-  }
+  void attach(D& dev, AdapterConfig adapter);
 
   /// Gradient checkpointing of layers [0, count); the rest keeps what backward needs.
   void recompute(Index count) {
@@ -77,60 +55,13 @@ class Decoder {
   /// Adds the gradients of scale · Σ −log p of the labelled rows to the parameters, and Σ −log p to `loss_sum` (1).
   /// `labels` (N) are the tokens that each row predicts, `ignored` for none. A pass without labels does nothing.
   void train_micro_batch(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels, double scale,
-                         std::uint64_t dropout_key, View<D, double> loss_sum) {
-    const auto labelled = labelled_rows(rows, labels);
-    if (labelled.rows.empty()) return;
-    const nn::Pass<D, T> pass = begin(dev, rows, dropout_key);
-    const Index n = pass.count(), e = config_.hidden_size;
-    [[maybe_unused]] const std::size_t mark = dev.arena().mark();
-    const Arena::Scope scope(dev.arena());
-    const View<D, T> hidden = scratch<T>(dev, n, e);
-    const View<D, T> d_hidden = scratch<T>(dev, n, e);
-    typename nn::Stack<D, T>::Saved saved;
-    embed(dev, pass, d_hidden);
-    stack_.forward(dev, pass, View<D, const T>(d_hidden), hidden, &saved);
-    loss_of(dev, View<D, const T>(hidden), labelled, scale, d_hidden,
-            [&](const auto& outcome) { kernel::sum(dev, outcome.loss, loss_sum); });
-    stack_.backward(dev, pass, std::move(saved), d_hidden);
-    LORA_ASSERT(dev.arena().mark() == mark);
-  }
+                         std::uint64_t dropout_key, View<D, double> loss_sum);
 
   /// The loss of the labelled rows, without any gradient.
-  Evaluation evaluate(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels) {
-    const auto labelled = labelled_rows(rows, labels);
-    Evaluation result;
-    if (labelled.rows.empty()) return result;
-    const nn::Pass<D, T> pass = begin(dev, rows, 0);
-    const Arena::Scope scope(dev.arena());
-    const View<D, T> hidden = scratch<T>(dev, pass.count(), config_.hidden_size);
-    run(dev, pass, hidden);
-    loss_of(dev, View<D, const T>(hidden), labelled, 1, View<D, T>(), [&](const auto& outcome) {
-      const auto loss = to_host(dev, outcome.loss), target = to_host(dev, outcome.target),
-                 top = to_host(dev, outcome.top);
-      for (std::size_t i = 0; i < loss.size(); ++i) {
-        result.loss += std::real(loss[i]);
-        result.correct += std::real(target[i]) >= std::real(top[i]) ? 1 : 0;
-      }
-    });
-    result.labelled = static_cast<Index>(labelled.rows.size());
-    return result;
-  }
+  Evaluation evaluate(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels);
 
   /// logits (n, V) of the chosen rows of a pass, with a cache or without; on the host, row after row.
-  std::vector<Accum<T>> logits(D& dev, const nn::Pass<D, T>& pass, std::span<const std::int32_t> chosen) {
-    rotary_->reach(dev, pass.max_position());
-    const Arena::Scope scope(dev.arena());
-    const auto n = static_cast<Index>(chosen.size());
-    const View<D, T> hidden = scratch<T>(dev, pass.count(), config_.hidden_size);
-    run(dev, pass, hidden);
-    const auto index = tensor_of<std::int32_t>(dev, chosen, 1, n);
-    const View<D, T> x = scratch<T>(dev, n, config_.hidden_size);
-    kernel::gather_rows(dev, View<D, const T>(hidden), index.view(), x);
-    norm_.forward(dev, x, x, {});
-    const View<D, Accum<T>> out = scratch<Accum<T>>(dev, n, config_.vocab_size);
-    head_->logits(dev, x, out);
-    return to_host(dev, out);
-  }
+  std::vector<Accum<T>> logits(D& dev, const nn::Pass<D, T>& pass, std::span<const std::int32_t> chosen);
 
   /// Everything that trains, each storage once: f(nn::ParamRef).
   template <class F>
@@ -138,12 +69,8 @@ class Decoder {
     stack_.for_each_param("model.layers.", f);
   }
   /// Brings the copies that products read up to date with their masters.
-  void refresh(D& dev) {
-    for_each_linear([&](auto& linear) { linear.refresh(dev); });
-  }
-  void zero_grad(D& dev) {
-    for_each_linear([&](auto& linear) { linear.zero_grad(dev); });
-  }
+  void refresh(D& dev);
+  void zero_grad(D& dev);
 
  private:
   struct Labelled {
@@ -283,5 +210,101 @@ class Decoder {
   nn::RmsNorm<D, T> norm_;
   std::optional<nn::Head<D, T>> head_;
 };
+
+template <Device D, class T>
+Decoder<D, T>::Decoder(D& dev, const Source& source)
+    : config_(source.config()), rotary_(std::make_unique<nn::Rotary<D, T>>(config_.rope, config_.head_dim)) {
+  Loader<D> loader(dev, source);
+  embedding_.table = loader.weight("model.embed_tokens.weight", config_.vocab_size, config_.hidden_size);
+  for (Index i = 0; i < config_.num_hidden_layers; ++i) stack_.push_back(layer(loader, i));
+  norm_ = norm(loader, "model.norm.weight", config_.hidden_size);
+  head_.emplace(config_.tie_word_embeddings ? embedding_.table
+                                            : loader.weight("lm_head.weight", config_.vocab_size, config_.hidden_size));
+  loader.expect_no_others();
+}
+
+template <Device D, class T>
+void Decoder<D, T>::attach(D& dev, AdapterConfig adapter) {
+  for (Index i = 0; i < stack_.size(); ++i) {
+    auto& block = stack_.layer(i).inner();
+    const auto ranks = [&](const nn::LoraLinear<D, T>& linear) {
+      std::vector<nn::LoraRank> result;
+      for (const auto& projection : linear.projections()) result.push_back(adapter.rank_of(i, projection.name));
+      return result;
+    };
+    for (auto* linear : {&block.attention().qkv_proj(), &block.attention().o_proj(), &block.mlp().gate_up_proj(),
+                         &block.mlp().down_proj()})
+      linear->attach(dev, ranks(*linear), adapter.dropout);
+  }
+  if (stack_.first_trained() == stack_.size()) fail<ConfigError>("the adapter targets no projection of this model");
+  adapter_ = std::move(adapter);
+}
+
+template <Device D, class T>
+void Decoder<D, T>::train_micro_batch(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels, double scale,
+                                      std::uint64_t dropout_key, View<D, double> loss_sum) {
+  const auto labelled = labelled_rows(rows, labels);
+  if (labelled.rows.empty()) return;
+  const nn::Pass<D, T> pass = begin(dev, rows, dropout_key);
+  const Index n = pass.count(), e = config_.hidden_size;
+  [[maybe_unused]] const std::size_t mark = dev.arena().mark();
+  const Arena::Scope scope(dev.arena());
+  const View<D, T> hidden = scratch<T>(dev, n, e);
+  const View<D, T> d_hidden = scratch<T>(dev, n, e);
+  typename nn::Stack<D, T>::Saved saved;
+  embed(dev, pass, d_hidden);
+  stack_.forward(dev, pass, View<D, const T>(d_hidden), hidden, &saved);
+  loss_of(dev, View<D, const T>(hidden), labelled, scale, d_hidden,
+          [&](const auto& outcome) { kernel::sum(dev, outcome.loss, loss_sum); });
+  stack_.backward(dev, pass, std::move(saved), d_hidden);
+  LORA_ASSERT(dev.arena().mark() == mark);
+}
+
+template <Device D, class T>
+Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels) {
+  const auto labelled = labelled_rows(rows, labels);
+  Evaluation result;
+  if (labelled.rows.empty()) return result;
+  const nn::Pass<D, T> pass = begin(dev, rows, 0);
+  const Arena::Scope scope(dev.arena());
+  const View<D, T> hidden = scratch<T>(dev, pass.count(), config_.hidden_size);
+  run(dev, pass, hidden);
+  loss_of(dev, View<D, const T>(hidden), labelled, 1, View<D, T>(), [&](const auto& outcome) {
+    const auto loss = to_host(dev, outcome.loss), target = to_host(dev, outcome.target),
+               top = to_host(dev, outcome.top);
+    for (std::size_t i = 0; i < loss.size(); ++i) {
+      result.loss += std::real(loss[i]);
+      result.correct += std::real(target[i]) >= std::real(top[i]) ? 1 : 0;
+    }
+  });
+  result.labelled = static_cast<Index>(labelled.rows.size());
+  return result;
+}
+
+template <Device D, class T>
+std::vector<Accum<T>> Decoder<D, T>::logits(D& dev, const nn::Pass<D, T>& pass, std::span<const std::int32_t> chosen) {
+  rotary_->reach(dev, pass.max_position());
+  const Arena::Scope scope(dev.arena());
+  const auto n = static_cast<Index>(chosen.size());
+  const View<D, T> hidden = scratch<T>(dev, pass.count(), config_.hidden_size);
+  run(dev, pass, hidden);
+  const auto index = tensor_of<std::int32_t>(dev, chosen, 1, n);
+  const View<D, T> x = scratch<T>(dev, n, config_.hidden_size);
+  kernel::gather_rows(dev, View<D, const T>(hidden), index.view(), x);
+  norm_.forward(dev, x, x, {});
+  const View<D, Accum<T>> out = scratch<Accum<T>>(dev, n, config_.vocab_size);
+  head_->logits(dev, x, out);
+  return to_host(dev, out);
+}
+
+template <Device D, class T>
+void Decoder<D, T>::refresh(D& dev) {
+  for_each_linear([&](auto& linear) { linear.refresh(dev); });
+}
+
+template <Device D, class T>
+void Decoder<D, T>::zero_grad(D& dev) {
+  for_each_linear([&](auto& linear) { linear.zero_grad(dev); });
+}
 
 }  // namespace lora::model

@@ -53,71 +53,13 @@ class TrainingRun {
  public:
   /// Opens the model and the data and checks all that can be checked before anything is written.
   /// Throws   ConfigError, FormatError, IoError
-  TrainingRun(D& dev, Config config, model::Source source, RunOptions options)
-      : dev_(dev), config_(std::move(config)), options_(std::move(options)), source_(std::move(source)) {
-    validate(config_, train_command);
-    output_ = config_.output_dir;
-    check_output_folder();
-    data_.emplace(config_, source_.path(), source_.config().vocab_size, [this] { return day(); });
-    if (!data_->date().empty()) config_.date = data_->date();
-    order_.emplace(data_->order(), static_cast<std::uint64_t>(config_.seed), config_.shuffle);
-    plan_.emplace(
-        data::StepPlan{order_->size(), config_.per_device_train_batch_size * config_.gradient_accumulation_steps});
-    decoder_ = std::make_unique<model::Decoder<D, T>>(dev_, source_);
-    attach();
-    schedule_ = {optim::decay_of(config_.lr_scheduler_type), 0,
-                 plan_->steps(config_.num_train_epochs, config_.max_steps)};
-    schedule_.warmup = optim::warmup_of(config_.warmup_steps, config_.warmup_ratio, schedule_.total);
-    summary_ = data_->survey(dev_, config_);
-    if (schedule_.total < 1)
-      fail<ConfigError>("key num_train_epochs: given ", config_.num_train_epochs, ", which is not even one step");
-    if (brings_config(source_)) (void)model::config_json_of(source_);  // final_model will need it
-    recomputed_ = layers_to_recompute();
-    decoder_->recompute(recomputed_);
-  }
+  TrainingRun(D& dev, Config config, model::Source source, RunOptions options);
 
   model::Decoder<D, T>& decoder() { return *decoder_; }
   Index total_steps() const { return schedule_.total; }
 
   /// Trains to the end, or until the stop flag is set.
-  RunResult run() {
-    const auto start = Clock::now();
-    io::create_folders(output_);
-    const io::Lock lock(output_);
-    checkpoints_.emplace(output_);
-    const auto resumed = find_checkpoint();
-    if (!resumed && config_.overwrite_output_dir) clear_output_folder();
-    state_.settings = settings();
-    if (resumed) restore(*resumed);
-    const Index first = state_.step;
-    Progress progress(output_ / "training.log", resumed.has_value(), schedule_.total, first);
-    say_start(resumed);
-    write_run_files();
-    MetricsLog log(output_, resumed ? std::optional<Index>(first) : std::nullopt);
-    RunResult result;
-    Throughput speed;
-    const ProfiledRun<D> profiled(dev_, config_.profile, schedule_.total - first);
-    while (state_.step < schedule_.total && result.stopped_by == 0) {
-      step(log, progress, speed, start);
-      const bool last = state_.step == schedule_.total;
-      const bool best = evaluation_due(last) && evaluate_now(log);
-      const bool due = config_.save_steps > 0 && state_.step % config_.save_steps == 0;
-      // Asked after the evaluation, which may be long. A run at its end is not stopped any more.
-      if (options_.stop != nullptr && !last) result.stopped_by = options_.stop->load();
-      if (last || best || result.stopped_by != 0 || due) save_checkpoint(log);
-    }
-    if (profiled.on()) profiled.report(output_, to_text(memory_use(dev_, *decoder_)));
-    result.metrics = metrics_of(speed, first, start);
-    if (result.stopped_by != 0) {
-      lora::log::info("stopped after step ", state_.step, " of ", schedule_.total, "; checkpoint ",
-                      checkpoints_->folder_of(state_.step).native());
-    } else {
-      result.final_model = finish(result.metrics, first == schedule_.total);
-    }
-    if (first < state_.step || !detail::is_there(output_ / "training_metrics.json"))
-      write_training_metrics(output_, result.metrics);
-    return result;
-  }
+  RunResult run();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -473,5 +415,71 @@ class TrainingRun {
   Index recomputed_ = 0;                            // layers [0, recomputed_) are checkpointed
   std::future<std::vector<data::Batch>> upcoming_;  // of the next step; gone before what it reads
 };
+
+// Not inside the class, where they would be inline and compiled by every source that calls them.
+
+template <Device D, class T>
+TrainingRun<D, T>::TrainingRun(D& dev, Config config, model::Source source, RunOptions options)
+    : dev_(dev), config_(std::move(config)), options_(std::move(options)), source_(std::move(source)) {
+  validate(config_, train_command);
+  output_ = config_.output_dir;
+  check_output_folder();
+  data_.emplace(config_, source_.path(), source_.config().vocab_size, [this] { return day(); });
+  if (!data_->date().empty()) config_.date = data_->date();
+  order_.emplace(data_->order(), static_cast<std::uint64_t>(config_.seed), config_.shuffle);
+  plan_.emplace(
+      data::StepPlan{order_->size(), config_.per_device_train_batch_size * config_.gradient_accumulation_steps});
+  decoder_ = std::make_unique<model::Decoder<D, T>>(dev_, source_);
+  attach();
+  schedule_ = {optim::decay_of(config_.lr_scheduler_type), 0,
+               plan_->steps(config_.num_train_epochs, config_.max_steps)};
+  schedule_.warmup = optim::warmup_of(config_.warmup_steps, config_.warmup_ratio, schedule_.total);
+  summary_ = data_->survey(dev_, config_);
+  if (schedule_.total < 1)
+    fail<ConfigError>("key num_train_epochs: given ", config_.num_train_epochs, ", which is not even one step");
+  if (brings_config(source_)) (void)model::config_json_of(source_);  // final_model will need it
+  recomputed_ = layers_to_recompute();
+  decoder_->recompute(recomputed_);
+}
+
+template <Device D, class T>
+RunResult TrainingRun<D, T>::run() {
+  const auto start = Clock::now();
+  io::create_folders(output_);
+  const io::Lock lock(output_);
+  checkpoints_.emplace(output_);
+  const auto resumed = find_checkpoint();
+  if (!resumed && config_.overwrite_output_dir) clear_output_folder();
+  state_.settings = settings();
+  if (resumed) restore(*resumed);
+  const Index first = state_.step;
+  Progress progress(output_ / "training.log", resumed.has_value(), schedule_.total, first);
+  say_start(resumed);
+  write_run_files();
+  MetricsLog log(output_, resumed ? std::optional<Index>(first) : std::nullopt);
+  RunResult result;
+  Throughput speed;
+  const ProfiledRun<D> profiled(dev_, config_.profile, schedule_.total - first);
+  while (state_.step < schedule_.total && result.stopped_by == 0) {
+    step(log, progress, speed, start);
+    const bool last = state_.step == schedule_.total;
+    const bool best = evaluation_due(last) && evaluate_now(log);
+    const bool due = config_.save_steps > 0 && state_.step % config_.save_steps == 0;
+    // Asked after the evaluation, which may be long. A run at its end is not stopped any more.
+    if (options_.stop != nullptr && !last) result.stopped_by = options_.stop->load();
+    if (last || best || result.stopped_by != 0 || due) save_checkpoint(log);
+  }
+  if (profiled.on()) profiled.report(output_, to_text(memory_use(dev_, *decoder_)));
+  result.metrics = metrics_of(speed, first, start);
+  if (result.stopped_by != 0) {
+    lora::log::info("stopped after step ", state_.step, " of ", schedule_.total, "; checkpoint ",
+                    checkpoints_->folder_of(state_.step).native());
+  } else {
+    result.final_model = finish(result.metrics, first == schedule_.total);
+  }
+  if (first < state_.step || !detail::is_there(output_ / "training_metrics.json"))
+    write_training_metrics(output_, result.metrics);
+  return result;
+}
 
 }  // namespace lora::train
