@@ -190,3 +190,16 @@ TEST_CASE("chat_template: Llama 3 strips what Python's str.strip does, and nothi
   CHECK(found == std::size(white));
   CHECK(data::detail::strip(" \n\u00a0 ").empty());
 }
+
+TEST_CASE("chat_template: text that is no UTF-8 is carried along, its cut ends are no white space") {
+  for (const std::string content : {"\xE3", "\xE2\x80", "a\xE1@@", "\xC2"}) {
+    CAPTURE(content);
+    const std::vector<Message> messages{{"user", content}, {"assistant", content}};
+    for (const char* name : {"llama3", "llama3_1", "smollm3", "qwen3"}) {
+      CAPTURE(name);
+      const auto rendering = ChatTemplate::named(name).render(messages, {.date = "2024-07-26"});
+      const auto answer = rendering.answers.at(0);
+      CHECK(rendering.text.substr(answer.begin, answer.end - answer.begin).starts_with(content));
+    }
+  }
+}

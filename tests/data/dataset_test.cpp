@@ -201,6 +201,8 @@ TEST_CASE("dataset: empty and foreign files") {
   const test::TempFolder folder;
   const std::vector<std::string> is_folder{folder.path().string()};
   CHECK_THROWS_AS(Dataset::open(is_folder), IoError);
+  const std::vector<std::string> long_name{std::string(300, 'x')};
+  CHECK_THROWS_AS(Dataset::open(long_name), IoError);
   CHECK_THROWS_AS(Dataset::open(std::vector<std::string>{}), ConfigError);
 }
 

@@ -16,8 +16,9 @@ inline std::size_t white_space_at(std::string_view text, std::size_t at) {
   const unsigned a = byte(at);
   if ((a >= 9 && a <= 13) || (a >= 28 && a <= 32)) return 1;
   if (a == 0xC2) return byte(at + 1) == 0x85 || byte(at + 1) == 0xA0 ? 2 : 0;
-  if (a < 0xE1 || a > 0xE3) return 0;
-  const unsigned code = (a & 0xFu) << 12 | (byte(at + 1) & 0x3Fu) << 6 | (byte(at + 2) & 0x3Fu);
+  const unsigned b = byte(at + 1), c = byte(at + 2);
+  if (a < 0xE1 || a > 0xE3 || (b & 0xC0u) != 0x80u || (c & 0xC0u) != 0x80u) return 0;
+  const unsigned code = (a & 0xFu) << 12 | (b & 0x3Fu) << 6 | (c & 0x3Fu);
   const bool white = code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 ||
                      code == 0x202F || code == 0x205F || code == 0x3000;
   return white ? 3 : 0;

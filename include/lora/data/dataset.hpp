@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -198,7 +199,9 @@ class Dataset {
   }
 
   void add(const std::string& path) {
-    if (std::filesystem::is_directory(path)) fail<IoError>("dataset ", path, " is a folder; expected a file");
+    std::error_code unreadable;  // MappedFile says why
+    if (std::filesystem::is_directory(path, unreadable))
+      fail<IoError>("dataset ", path, " is a folder; expected a file");
     auto mapped = std::make_shared<const io::MappedFile>(path);
     const auto bytes = mapped->bytes();
     std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());

@@ -57,6 +57,22 @@ inline void check_extent(std::string_view name, Index value, const std::string& 
   if (value < 1 || value > limit) fail<FormatError>(where, ": \"", name, "\" is ", value, "; expected 1 to ", limit);
 }
 
+inline void check_rope(const nn::RopeConfig& rope, Index head_dim, const std::string& where) {
+  if (!(rope.theta > 1 && std::isfinite(rope.theta)))
+    fail<FormatError>(where, ": \"rope_theta\" is ", rope.theta, "; expected more than 1");
+  if (!(rope.factor > 0 && std::isfinite(rope.factor)))
+    fail<FormatError>(where, ": the rope scaling \"factor\" is ", rope.factor);
+  const bool stretches =
+      rope.scaling == nn::RopeConfig::Scaling::llama3 || rope.scaling == nn::RopeConfig::Scaling::yarn;
+  if (stretches && !(rope.original_max_position_embeddings >= 1 && rope.original_max_position_embeddings < 0x1p53))
+    fail<FormatError>(where, ": the original context length of the rope scaling is ",
+                      rope.original_max_position_embeddings, "; expected at least 1");
+  const auto frequencies = nn::inverse_frequencies(rope, head_dim);
+  if (!std::isfinite(nn::rotary_magnitude(rope)) ||
+      !std::all_of(frequencies.begin(), frequencies.end(), [](float f) { return std::isfinite(f); }))
+    fail<FormatError>(where, ": the rope settings give frequencies that are no finite numbers");
+}
+
 /// What both sources have in common once every field is read.
 inline void check(const Config& config, const std::string& where) {
   check_extent("hidden_size", config.hidden_size, where);
@@ -73,9 +89,7 @@ inline void check(const Config& config, const std::string& where) {
     fail<FormatError>(where, ": \"head_dim\" is ", config.head_dim, "; expected an even number");
   if (!(config.rms_norm_eps >= 0 && config.rms_norm_eps < 1))
     fail<FormatError>(where, ": \"rms_norm_eps\" is ", config.rms_norm_eps);
-  if (!(config.rope.theta > 1))
-    fail<FormatError>(where, ": \"rope_theta\" is ", config.rope.theta, "; expected more than 1");
-  if (!(config.rope.factor > 0)) fail<FormatError>(where, ": the rope scaling \"factor\" is ", config.rope.factor);
+  check_rope(config.rope, config.head_dim, where);
 }
 
 /// The object with the rotary settings: rope_parameters, or rope_scaling in the old spelling; null where there is none.

@@ -139,8 +139,10 @@ inline Config read_config(const io::Gguf& file) {
     config.rope.frequency_factors.resize(static_cast<std::size_t>(config.head_dim / 2));
     std::memcpy(config.rope.frequency_factors.data(), factors->bytes.data(), factors->bytes.size());
     for (const float factor : config.rope.frequency_factors)
-      if (!(factor > 0)) fail<FormatError>(where, ": rope_freqs.weight holds ", factor, "; expected positive numbers");
+      if (!(factor > 0 && std::isfinite(factor)))
+        fail<FormatError>(where, ": rope_freqs.weight holds ", factor, "; expected positive numbers");
     detail::recognise_llama3(config.rope, config.head_dim);
+    detail::check_rope(config.rope, config.head_dim, where);
   }
   return config;
 }

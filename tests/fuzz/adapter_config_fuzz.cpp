@@ -1,0 +1,30 @@
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "lora/model/adapter.hpp"
+
+using lora::io::to_text;
+using lora::model::AdapterConfig;
+
+/// An adapter_config.json.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  AdapterConfig config;
+  try {
+    config = lora::model::parse_adapter_config(lora::io::parse_json(input, "input"), "input");
+  } catch (const lora::Error&) {
+    return 0;
+  }
+  for (const lora::Index layer : {0, 1, 31})
+    for (const auto projection : lora::model::projection_names) {
+      const auto lora = config.rank_of(layer, projection);
+      if (lora.rank < 0 || lora.rank > (1 << 16)) __builtin_trap();
+    }
+  // What is saved is read again, and says the same.
+  const std::string written = to_text(lora::model::to_json(config));
+  const AdapterConfig again = lora::model::parse_adapter_config(lora::io::parse_json(written, "written"), "written");
+  if (to_text(lora::model::to_json(again)) != written) __builtin_trap();
+  return 0;
+}

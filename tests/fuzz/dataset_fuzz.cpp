@@ -1,0 +1,86 @@
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lora/data/dataset.hpp"
+#include "lora/data/encode.hpp"
+
+namespace {
+
+using namespace lora;
+
+/// A folder of this process that goes when it ends.
+struct Folder {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / concat("lora-fuzz-dataset-", static_cast<Index>(::getpid()));
+  Folder() { std::filesystem::create_directories(path); }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+};
+
+/// The places of records lie in the text and in order. The text is memory of its own here, so that reading past it
+/// shows.
+void find(const std::vector<char>& bytes, bool array) {
+  const std::string_view text(bytes.data(), bytes.size());
+  const std::string name = "input";
+  std::vector<data::detail::RecordPlace> places;
+  data::detail::RecordFinder finder(text, name, 0, places);
+  array ? finder.find_objects() : finder.find_lines();
+  const char* end = text.data();
+  for (const auto& place : places) {
+    if (place.bytes.data() < end) __builtin_trap();
+    end = place.bytes.data() + place.bytes.size();
+  }
+  if (end > text.data() + text.size()) __builtin_trap();
+}
+
+void read(const std::string& path, bool need_answer) {
+  data::DatasetOptions options;
+  options.need_answer = need_answer;
+  const auto dataset = data::Dataset::open(std::vector<std::string>{path}, options);
+  (void)dataset.fingerprint();
+  const data::Encoder encoder(nullptr, std::nullopt, {.cutoff_len = 16, .vocab_size = 100});
+  for (Index i = 0; i < dataset.size(); ++i) {
+    try {
+      const auto sample = dataset[i];
+      (void)sample.question();
+      (void)sample.answer();
+      if (sample.kind != data::Sample::Kind::tokens) continue;
+      const auto example = encoder(sample);
+      if (example.tokens.size() != example.labels.size() || example.tokens.size() > 16) __builtin_trap();
+      (void)data::preview(example, nullptr);
+    } catch (const Error&) {}  // the next record may be whole
+  }
+}
+
+}  // namespace
+
+/// A data file under each of the names that decide how it is read.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const Folder folder;
+  const std::vector<char> bytes(data, data + size);
+  for (const bool array : {false, true}) {
+    try {
+      if (!array || bytes.size() > 0) find(bytes, array);
+    } catch (const Error&) {}
+  }
+  for (const char* name : {"d.json", "d.txt"}) {
+    const std::string path = (folder.path / name).native();
+    std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    for (const bool need_answer : {false, true}) {
+      try {
+        read(path, need_answer);
+      } catch (const Error&) {}
+    }
+  }
+  return 0;
+}
