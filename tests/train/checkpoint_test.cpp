@@ -122,6 +122,12 @@ TEST_CASE("checkpoint: a damaged one is skipped with a warning that says why") {
       "its checksum does not match its content");
 }
 
+TEST_CASE("checkpoint: one that is named and not there is an error, however odd the name") {
+  const TempFolder temp;
+  for (const io::Path& name : {temp / "none", temp / std::string(300, 'x'), io::Path("")})
+    CHECK_THROWS_WITH_AS(Checkpoints::open(name), doctest::Contains("no checkpoint at "), IoError);
+}
+
 TEST_CASE("checkpoint: names that are none are left alone") {
   const TempFolder temp;
   const Checkpoints checkpoints(temp.path());

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -138,7 +139,8 @@ class Checkpoints {
   /// A checkpoint by its path.
   /// Throws   Error that says what is wrong with it
   static Checkpoint open(io::Path folder) {
-    if (!std::filesystem::is_directory(folder)) fail<IoError>("no checkpoint at ", folder.native());
+    std::error_code unreadable;
+    if (!std::filesystem::is_directory(folder, unreadable)) fail<IoError>("no checkpoint at ", folder.native());
     RunState state = detail::verified_state(folder);
     return {std::move(folder), std::move(state)};
   }

@@ -381,16 +381,24 @@ class TrainingRun {
     return model_card(config_, source_, decoder_->adapter(), metrics);
   }
 
+  /// The best checkpoint may be gone by now, or damaged: then the model stays as the last step left it.
+  void take_best() {
+    try {
+      const Checkpoint best = Checkpoints::open(checkpoints_->folder_of(state_.best_step));
+      model::load_adapter(dev_, *decoder_, model::open_adapter(best.folder));
+      lora::log::info("the best evaluation loss, ", *state_.best_eval_loss, ", was step ", state_.best_step,
+                      "'s: taking ", best.folder.native());
+    } catch (const Error& error) {
+      lora::log::warn("cannot take the best, step ", state_.best_step, "'s: ", std::string_view(error.what()),
+                      "; final_model is the last step's");
+    }
+  }
+
   /// `again`: the run was finished before, so that what it wrote is there unless it was interrupted right then.
   io::Path finish(const RunMetrics& metrics, bool again) {
     const io::Path folder = output_ / "final_model";
     if (again && detail::is_there(folder)) return folder;
-    if (config_.load_best_model_at_end && state_.best_eval_loss && state_.best_step != state_.step) {
-      const io::Path best = checkpoints_->folder_of(state_.best_step);
-      model::load_adapter(dev_, *decoder_, model::open_adapter(best));
-      lora::log::info("the best evaluation loss, ", *state_.best_eval_loss, ", was step ", state_.best_step,
-                      "'s: taking ", best.native());
-    }
+    if (config_.load_best_model_at_end && state_.best_eval_loss && state_.best_step != state_.step) take_best();
     write_whole_folder(folder, [&](const io::Path& partial) {
       write_adapter_folder(dev_, *decoder_, source_, data_->text().tokenizer.get(), card(metrics), partial);
     });
