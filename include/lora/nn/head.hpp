@@ -16,6 +16,14 @@ struct LossRows {
   View<D, Accum<T>> top;     // (n) the largest logit
 };
 
+/// How the head cuts its work: loss and dx change by the order of sums only.
+struct HeadTiles {
+  Index rows = 512;  ///< at most so many share a pass over W,
+  /// or, where their exponentials (rows, V) are held, as many as these bytes have room for, but 32 at least.
+  Index bytes = Index{320} << 20;
+  Index columns = 4096;  ///< of a block of the vocabulary
+};
+
 /// The vocabulary projection with its loss. Frozen, so that its backward is made in the pass of its forward: one pass
 /// over chunks of rows and blocks of the vocabulary yields the loss and dx, and (N, V) logits never exist.
 ///   logits = x Wᵀ,   loss_i = logsumexp(logits_i) − logits_{i, label_i},   dx = scale · (softmax(logits) −
@@ -24,15 +32,10 @@ struct LossRows {
 template <Device D, class T>
 class Head {
  public:
-  explicit Head(Weight<D> weight) : weight_(std::move(weight)) {}
+  explicit Head(Weight<D> weight, HeadTiles tiles = {}) : weight_(std::move(weight)), tiles_(tiles) {}
 
   const Weight<D>& weight() const { return weight_; }
   Index vocabulary() const { return weight_.rows(); }
-
-  /// Bytes of a chunk of exponentials that are worth holding, so that more rows share a pass over W.
-  static constexpr Index chunk_bytes = Index{320} << 20;
-  static constexpr Index chunk_rows = 512;
-  static constexpr Index block_columns = 4096;
 
   /// Writes   rows; dx = the gradient of scale · Σ loss, or nothing where dx is empty
   void loss(D& dev, View<D, const T> x, View<D, const std::int32_t> labels, double scale, View<D, T> dx,
@@ -61,7 +64,7 @@ class Head {
   /// The most scratch that `loss` takes for n labelled rows.
   Index scratch_bytes(Index n, bool gradient) const {
     const Index chunk = std::min(n, rows_of_a_chunk(gradient));
-    const Index block = std::min(block_columns, vocabulary());
+    const Index block = std::min(tiles_.columns, vocabulary());
     const Index wide = stores<T>(weight_.dtype()) ? 0 : block * weight_.cols() * static_cast<Index>(sizeof(T));
     const Index sums = gradient ? chunk * weight_.cols() * static_cast<Index>(sizeof(Accum<T>)) : 0;
     const Index exponentials = gradient ? chunk * vocabulary() * static_cast<Index>(sizeof(T)) : 0;
@@ -70,15 +73,15 @@ class Head {
 
  private:
   Index rows_of_a_chunk(bool gradient) const {
-    if (!gradient) return chunk_rows;
+    if (!gradient) return tiles_.rows;
     const Index row_bytes = std::max<Index>(1, vocabulary()) * static_cast<Index>(sizeof(T));
-    return std::clamp<Index>(chunk_bytes / row_bytes / 32 * 32, 32, chunk_rows);
+    return std::min(tiles_.rows, std::max<Index>(tiles_.bytes / row_bytes / 32 * 32, 32));
   }
 
   template <class F>
   void for_blocks(F&& f) const {
-    for (Index first = 0; first < vocabulary(); first += block_columns)
-      f(first, std::min(block_columns, vocabulary() - first));
+    for (Index first = 0; first < vocabulary(); first += tiles_.columns)
+      f(first, std::min(tiles_.columns, vocabulary() - first));
   }
 
   void chunk(D& dev, const StoredView<D>& weight, View<D, const T> x, View<D, const std::int32_t> labels, double scale,
@@ -86,14 +89,14 @@ class Head {
     const Index n = x.rows(), e = x.cols(), v = vocabulary();
     const bool gradient = !dx.empty();
     const Arena::Scope scope(dev.arena());
-    const Index blocks = (v + block_columns - 1) / block_columns;
+    const Index blocks = (v + tiles_.columns - 1) / tiles_.columns;
     const View<D, Accum<T>> max = scratch<Accum<T>>(dev, blocks, n);
     const View<D, Accum<T>> sum = scratch<Accum<T>>(dev, blocks, n);
     const View<D, Accum<T>> lse = scratch<Accum<T>>(dev, 1, n);
     const View<D, T> exponentials = gradient ? scratch<T>(dev, n, v) : View<D, T>();
     for_blocks([&](Index first, Index count) {
       const Arena::Scope inner(dev.arena());
-      const Index b = first / block_columns;
+      const Index b = first / tiles_.columns;
       const View<D, Accum<T>> logits = scratch<Accum<T>>(dev, n, count);
       kernel::gemm(dev, kernel::Form::nt, x, widened<T>(dev, weight.row_slice(first, count)), logits);
       kernel::softmax_block<T>(dev, logits, labels, first, max.row_slice(b, 1), sum.row_slice(b, 1), rows.target,
@@ -111,7 +114,7 @@ class Head {
     for_blocks([&](Index first, Index count) {
       const Arena::Scope inner(dev.arena());
       const View<D, T> dlogits = exponentials.col_slice(first, count);
-      kernel::softmax_gradient(dev, dlogits, max.row_slice(first / block_columns, 1), lse, labels, first, scale);
+      kernel::softmax_gradient(dev, dlogits, max.row_slice(first / tiles_.columns, 1), lse, labels, first, scale);
       kernel::gemm(dev, kernel::Form::nn, View<D, const T>(dlogits), widened<T>(dev, weight.row_slice(first, count)),
                    dx_sum, 1.0, first > 0);
     });
@@ -119,6 +122,7 @@ class Head {
   }
 
   Weight<D> weight_;  // (V, E)
+  HeadTiles tiles_;
 };
 
 }  // namespace lora::nn

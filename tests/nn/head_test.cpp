@@ -1,0 +1,137 @@
+#include "lora/nn/head.hpp"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+
+#include "lora/cpu/kernels.hpp"
+#include "support/matrix.hpp"
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+using D = cpu::Device;
+
+constexpr Index n = 70, e = 24, v = 300;
+constexpr double scale = 1.0 / 64;
+
+template <class T>
+std::vector<double> doubles(const std::vector<T>& values) {
+  std::vector<double> result;
+  for (const T& value : values) result.push_back(real(value));
+  return result;
+}
+
+/// The first and the last column among them, and both sides of the seams of blocks.
+std::vector<std::int32_t> some_labels() {
+  std::vector<std::int32_t> labels{0, v - 1, 63, 64, 127, 128, 255, 256};
+  for (Index i = static_cast<Index>(labels.size()); i < n; ++i) labels.push_back(static_cast<std::int32_t>(i * 31 % v));
+  return labels;
+}
+
+/// Loss, largest logit and dx in doubles, with how far rounding may take the head from them.
+struct Expected {
+  std::vector<double> loss, loss_bound, top, top_bound, dx, dx_bound;
+};
+
+/// `blocks`: sums over the vocabulary are formed in so many parts.
+template <class T>
+Expected expected_of(const std::vector<double>& x, const std::vector<double>& w, Index blocks) {
+  constexpr double u = roundoff<Accum<T>>;
+  const auto labels = some_labels();
+  const auto at = [](const std::vector<double>& m, Index i, Index j) { return m[static_cast<std::size_t>(i * e + j)]; };
+  Expected result;
+  for (Index i = 0; i < n; ++i) {
+    std::vector<double> logits, errors;  // a sum of E products, formed with roundoff u
+    double largest = -INFINITY, error = 0, total = 0;
+    for (Index j = 0; j < v; ++j) {
+      double sum = 0, size = 0;
+      for (Index k = 0; k < e; ++k) {
+        sum += at(x, i, k) * at(w, j, k);
+        size += std::fabs(at(x, i, k) * at(w, j, k));
+      }
+      logits.push_back(sum);
+      errors.push_back(static_cast<double>(e + 3) * u * size);
+      largest = std::max(largest, sum);
+      error = std::max(error, errors.back());
+    }
+    for (const double logit : logits) total += std::exp(logit - largest);
+    const double lse = largest + std::log(total);
+    // Relative, of a sum of V exponentials whose arguments round once; 40 bounds them, for smaller ones vanish.
+    const double sum_error = static_cast<double>(v + blocks + 50) * u;
+    const double lse_bound = error + sum_error + 2 * u * std::fabs(lse);
+    const auto label = static_cast<std::size_t>(labels[static_cast<std::size_t>(i)]);
+    result.loss.push_back(lse - logits[label]);
+    result.loss_bound.push_back(lse_bound + errors[label] + u * std::fabs(result.loss.back()));
+    result.top.push_back(largest);
+    result.top_bound.push_back(error);
+    std::vector<double> dx(static_cast<std::size_t>(e)), bound(dx), size(dx);
+    for (Index j = 0; j < v; ++j) {
+      const double p = std::exp(logits[static_cast<std::size_t>(j)] - lse);
+      const double hit = static_cast<std::size_t>(j) == label ? 1 : 0;
+      // The exponential is rounded to T, its product once more; errors of logit and lse turn into relative ones of p.
+      const double g = scale * (p - hit);
+      const double g_bound =
+          scale *
+          (1.01 * p * (errors[static_cast<std::size_t>(j)] + 2 * lse_bound + sum_error + 2.05 * roundoff<T>)+hit *
+           (2 * u + 1.01 * roundoff<T> * std::fabs(p - hit)));
+      for (Index k = 0; k < e; ++k) {
+        const auto place = static_cast<std::size_t>(k);
+        dx[place] += g * at(w, j, k);
+        bound[place] += g_bound * std::fabs(at(w, j, k));
+        size[place] += std::fabs(g * at(w, j, k));
+      }
+    }
+    for (std::size_t k = 0; k < dx.size(); ++k) {
+      result.dx.push_back(dx[k]);
+      result.dx_bound.push_back(bound[k] + static_cast<double>(v + blocks + 3) * u * size[k] +
+                                roundoff<T> * std::fabs(dx[k]));
+    }
+  }
+  return result;
+}
+
+/// Checks a head of T over a weight stored as S, with and without dx, for chunks and blocks of many sizes.
+template <class T, class S>
+void check_tiles() {
+  const auto x_values = random_values<T>(n * e, 1, -2, 2);
+  const auto w_values = random_values<S>(v * e, 2, -1, 1);
+  const std::vector<double> x_doubles = doubles(x_values), w_doubles = doubles(w_values);
+  constexpr Index all = 4096;
+  constexpr nn::HeadTiles tiles[] = {
+      {512, Index{320} << 20, all}, {512, 1, 64}, {7, all, 1}, {1, all, 299}, {33, all, 300}, {64, all * all, 37}};
+  for (const nn::HeadTiles& tile : tiles) {
+    const auto expected = expected_of<T>(x_doubles, w_doubles, (v + tile.columns - 1) / tile.columns);
+    for (const int threads : {1, 2, 3}) {
+      CAPTURE(tile.rows);
+      CAPTURE(tile.columns);
+      CAPTURE(threads);
+      D dev(threads);
+      Matrix<D, T> x(dev, n, e, x_values);
+      const auto weight = std::make_shared<Tensor<D, S>>(tensor_of<S>(dev, w_values, v, e));
+      const nn::Head<D, T> head(nn::Weight<D>(StoredView<D>(weight->view().data(), dtype_of<S>, v, e), weight), tile);
+      Matrix<D, std::int32_t> labels(dev, 1, n, some_labels());
+      for (const bool gradient : {false, true}) {
+        Matrix<D, Accum<T>> loss(dev, 1, n, 3), target(dev, 1, n, 4), top(dev, 1, n, 5);
+        Matrix<D, T> dx(dev, n, e, 6, 3);
+        head.loss(dev, x.in(), labels.in(), scale, gradient ? dx.view() : View<D, T>(),
+                  {loss.view(), target.view(), top.view()});
+        check_near(loss.host(), expected.loss, expected.loss_bound);
+        check_near(top.host(), expected.top, expected.top_bound);
+        if (gradient) check_near(dx.host(), expected.dx, expected.dx_bound);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("head: loss and dx equal the formulas whatever the chunks, the blocks and the threads") {
+  each_type([]<class T>() { check_tiles<T, T>(); });
+}
+
+TEST_CASE("head: the same over a weight that is stored in another type") {
+  SUBCASE("f32 over bf16") { check_tiles<float, bf16>(); }
+  SUBCASE("bf16 over f32") { check_tiles<bf16, float>(); }
+}
