@@ -1,82 +1,173 @@
 #!/usr/bin/env python3
-"""Applies each patch of this folder to a copy of the project and expects the tests to fail.
+"""Breaks one line at a time, as the patches of this folder say, and expects the tests to fail.
 
-Each patch breaks one line; its first line names the test programs that must notice:   Caught-by: LABEL [LABEL ...]
-The copy and its build folder are kept between patches, so that only what includes the broken header is built again.
+The first line of a patch names the test sources of which one must notice:   Caught-by: kernel/norm_test [...]
+Each of them is a program of its own: it is compiled alone, with the broken header found before the real one, linked
+with what a build folder has, and run. Nothing else is built, and neither the tree nor the build folder is changed.
 
   tests/mutations/run.py                    all patches
-  tests/mutations/run.py --sample N         every so-many-th patch, N in all
+  tests/mutations/run.py --continue         the same, without those caught since nothing that they rest on has changed
+  tests/mutations/run.py --sample N         N of them, spread over the list
   tests/mutations/run.py NAME [NAME ...]    these
 """
 import argparse
+import hashlib
+import json
 import pathlib
+import re
+import shlex
 import shutil
 import subprocess
 import sys
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 
+# Instantiated in the test itself, from the broken headers, rather than taken from the build folder.
+INSTANTIATE = '#pragma once\n#include "lora/cpu/kernels.hpp"\n#include "lora/model/decoder.hpp"\n'
 
-def run(command, folder, **keywords):
-    return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **keywords)
+
+def run(command, folder=ROOT, **keywords):
+    return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", **keywords)
+
+
+class Patch:
+    def __init__(self, path):
+        self.path, self.name = path, path.stem
+        text = path.read_text()
+        self.tests = text.splitlines()[0].removeprefix("Caught-by:").split()
+        self.headers = re.findall(r"^\+\+\+ b/(include/\S+)", text, re.MULTILINE)
+        for test in self.tests:
+            if not (ROOT / "tests" / f"{test}.cpp").exists():
+                sys.exit(f"mutations: {path.name} names {test}, which is no source under tests/")
+        if not self.tests or not self.headers:
+            sys.exit(f"mutations: {path.name} names no test or breaks no header")
+
+    def fingerprint(self):
+        files = [self.path, *(ROOT / h for h in self.headers), *(ROOT / "tests" / f"{t}.cpp" for t in self.tests)]
+        return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
+
+    def lay(self, overlay):
+        """Puts the broken headers where the compiler looks first."""
+        shutil.rmtree(overlay, ignore_errors=True)
+        for header in self.headers:
+            (overlay / header).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / header, overlay / header)
+        applied = run(["patch", "-p1", "--no-backup-if-mismatch", "-i", self.path], overlay)
+        if applied.returncode != 0:
+            sys.exit(f"mutations: {self.path.name} does not apply any more:\n{applied.stdout}")
+        instantiate = overlay / "include" / "lora" / "instantiate.hpp"
+        instantiate.parent.mkdir(parents=True, exist_ok=True)
+        instantiate.write_text(INSTANTIATE)
+
+
+class Build:
+    """A configured build folder, from which compile and link commands are taken."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        if not (folder / "build.ninja").exists():
+            sys.exit(f"mutations: {folder} is no build folder of Ninja's; cmake --preset dev makes one")
+        self.commands = {}
+
+    def ensure(self, tests):
+        """What the tests are linked with, and the whole programs, whose tests must pass unbroken."""
+        targets = sorted({f"test_{test.split('/')[0]}" for test in tests})
+        built = run(["cmake", "--build", self.folder, "-j", "1", "--target", *targets])
+        if built.returncode != 0:
+            sys.exit(f"mutations: {', '.join(targets)} do not build:\n" + built.stdout[-3000:])
+        commands = json.loads((self.folder / "compile_commands.json").read_text())
+        self.commands = {entry["file"]: entry["command"] for entry in commands}
+
+    def program(self, test):
+        return self.folder / "tests" / f"test_{test.split('/')[0]}"
+
+    def compile(self, test, overlay, program):
+        source = str(ROOT / "tests" / f"{test}.cpp")
+        words = shlex.split(self.commands[source])
+        broken = overlay / "test.o"
+        words[words.index("-o") + 1] = str(broken)
+        compiled = run([words[0], f"-I{overlay / 'include'}", *words[1:], "-w", "-g0"], self.folder)
+        if compiled.returncode != 0:
+            return compiled
+        folder = test.split("/")[0]
+        link = run(["ninja", "-t", "commands", f"test_{folder}"], self.folder, check=True).stdout.splitlines()[-1]
+        words = shlex.split(next(part for part in link.split(" && ") if f"-o tests/test_{folder} " in part))
+        own = [word for word in words if f"/test_{folder}.dir/" in word]
+        words[words.index(own[0])] = str(broken)
+        words = [str(program) if word == f"tests/test_{folder}" else word for word in words if word not in own]
+        return run(words, self.folder)
+
+
+def passes(program, test, limit):
+    """Whether the tests of one source pass; a program that never ends fails."""
+    folder, name = test.split("/")
+    try:
+        return run([program, "--abort-after=1", f"--source-file=*/{folder}/{name}.cpp"], timeout=limit).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def is_caught(patch, build, work, limit, unbroken):
+    overlay, program = work / "overlay", work / "broken_test"
+    patch.lay(overlay)
+    for test in patch.tests:
+        compiled = build.compile(test, overlay, program)
+        if compiled.returncode != 0:
+            sys.exit(f"mutations: {patch.name} does not compile, which is no mutation:\n" + compiled.stdout[-3000:])
+        if passes(program, test, limit):
+            continue
+        if test not in unbroken:
+            unbroken[test] = passes(build.program(test), test, limit)
+        if not unbroken[test]:
+            sys.exit(f"mutations: tests/{test}.cpp fails without any patch")
+        return True
+    return False
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--sample", type=int, default=0)
+    parser.add_argument("--continue", dest="goes_on", action="store_true")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build" / "mutations")
+    parser.add_argument("--limit", type=int, default=600, help="seconds that the tests of one source may take")
     options = parser.parse_args()
 
-    patches = sorted(HERE.glob("*.patch"))
+    patches = [Patch(path) for path in sorted(HERE.glob("*.patch"))]
+    unknown = set(options.names) - {patch.name for patch in patches}
+    if unknown:
+        sys.exit(f"mutations: no such patch: {', '.join(sorted(unknown))}")
     if options.names:
-        patches = [patch for patch in patches if patch.stem in options.names]
+        patches = [patch for patch in patches if patch.name in options.names]
     if options.sample:
         patches = patches[:: max(1, len(patches) // options.sample)][: options.sample]
-    if not patches:
-        sys.exit("mutations: no such patch")
 
-    copy, build = options.work / "copy", options.work / "build"
-    shutil.rmtree(copy, ignore_errors=True)
-    files = run(["git", "ls-files", "-z"], ROOT, check=True).stdout.split("\0")
-    for name in filter(None, files):
-        if (ROOT / name).exists():
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, copy / name)
-    configured = run(["cmake", "-S", copy, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O1",
-                      "-DLORA_BUILD_EXAMPLES=OFF", "-DLORA_BUILD_BENCH=OFF"], ROOT)
-    if configured.returncode != 0:
-        sys.exit(configured.stdout)
-
-    labels = sorted({label for patch in patches for label in labels_of(patch)})
-    if not passes(build, labels):
-        sys.exit("mutations: the tests fail without any patch")
-    survivors = []
-    for patch in patches:
-        applied = run(["patch", "-p1", "--no-backup-if-mismatch", "-i", patch], copy)
-        if applied.returncode != 0:
-            sys.exit(f"mutations: {patch.name} does not apply any more:\n{applied.stdout}")
-        caught = not passes(build, labels_of(patch))
-        print(("caught    " if caught else "SURVIVED  ") + patch.stem, flush=True)
-        if not caught:
-            survivors.append(patch.stem)
-        run(["patch", "-p1", "-R", "--no-backup-if-mismatch", "-i", patch], copy, check=True)
-    print(f"{len(patches) - len(survivors)} of {len(patches)} patches are caught")
+    options.work.mkdir(parents=True, exist_ok=True)
+    record = options.work / "caught.json"
+    caught = json.loads(record.read_text()) if record.exists() and options.goes_on else {}
+    left = [patch for patch in patches if caught.get(patch.name) != patch.fingerprint()]
+    if len(left) < len(patches):
+        print(f"{len(patches) - len(left)} patches were caught before", flush=True)
+    build = Build(options.build.resolve())
+    build.ensure([test for patch in left for test in patch.tests])
+    survivors, unbroken = [], {}
+    for number, patch in enumerate(left, 1):
+        begin = time.monotonic()
+        found = is_caught(patch, build, options.work.resolve(), options.limit, unbroken)
+        print(f"{number:3}/{len(left)} {'caught  ' if found else 'SURVIVED'} {patch.name} by {' '.join(patch.tests)}"
+              f" ({time.monotonic() - begin:.0f} s)", flush=True)
+        if found:
+            caught[patch.name] = patch.fingerprint()
+            record.write_text(json.dumps(caught, indent=1) + "\n")
+        else:
+            survivors.append(patch.name)
+    print(f"{len(patches) - len(survivors)} of {len(patches)} patches are caught"
+          + (": not " + ", ".join(survivors) if survivors else ""))
     sys.exit(1 if survivors else 0)
-
-
-def labels_of(patch):
-    return patch.read_text().splitlines()[0].removeprefix("Caught-by:").split()
-
-
-def passes(build, labels):
-    """True if the test programs of these labels build and pass. A patch that does not compile is no mutation."""
-    targets = [f"test_{label}" for label in labels]
-    built = run(["cmake", "--build", build, "-j", "2", "--target", *targets], ROOT)
-    if built.returncode != 0:
-        sys.exit(f"mutations: {', '.join(targets)} do not build:\n" + built.stdout[-3000:])
-    return all(run([build / "tests" / target, "--abort-after=1"], ROOT).returncode == 0 for target in targets)
 
 
 if __name__ == "__main__":
