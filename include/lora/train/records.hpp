@@ -13,13 +13,14 @@
 #include "lora/data/batch.hpp"
 #include "lora/data/dataset.hpp"
 #include "lora/data/encode.hpp"
+#include "lora/data/grouping.hpp"
 #include "lora/data/order.hpp"
 #include "lora/io/tokenizer.hpp"
 #include "lora/train/model_files.hpp"
 
 namespace lora::train {
 
-/// Where a micro-batch ends: after `sequences`, or, if `tokens` is not 0, before it would hold more than that many.
+/// What a micro-batch holds: so many sequences, or, if `tokens` is not 0, at most so many tokens.
 struct MicroBatchLimit {
   Index sequences = 1;
   Index tokens = 0;
@@ -72,19 +73,28 @@ class Records {
     return summary;
   }
 
-  /// The samples [begin, end) of a run, split into micro-batches. A record without labels leaves its place empty.
+  /// The samples [begin, end) of a run, split into micro-batches: few and even ones where tokens limit them. Each
+  /// sequence keeps its place in the step, on which alone its dropout depends. A record without labels leaves its place
+  /// empty.
   std::vector<data::Batch> micro_batches(data::Order& order, data::StepPlan::Range samples,
                                          const MicroBatchLimit& limit) const {
-    std::vector<data::Batch> batches;
+    std::vector<data::Example> examples;
+    std::vector<Index> places, lengths;
     for (Index sample = samples.begin; sample < samples.end; ++sample) {
-      const Index place = sample - samples.begin;
-      const data::Example example = (*this)[order[sample]];
-      const auto tokens = static_cast<Index>(example.tokens.size());
-      const bool full = batches.empty() ||
-                        (limit.tokens > 0 ? batches.back().rows() > 0 && batches.back().rows() + tokens > limit.tokens
-                                          : place % limit.sequences == 0);
-      if (full) batches.emplace_back();
-      if (example.labelled() > 0) batches.back().append(example, place);
+      data::Example example = (*this)[order[sample]];
+      if (example.labelled() == 0) continue;
+      places.push_back(sample - samples.begin);
+      lengths.push_back(static_cast<Index>(example.tokens.size()));
+      examples.push_back(std::move(example));
+    }
+    std::vector<data::Batch> batches;
+    for (const auto& group : limit.tokens > 0 ? data::group_by_tokens(lengths, limit.tokens)
+                                              : data::group_by_places(places, limit.sequences)) {
+      data::Batch& batch = batches.emplace_back();
+      for (const Index i : group) {
+        const auto at = static_cast<std::size_t>(i);
+        batch.append(examples[at], places[at]);
+      }
     }
     return batches;
   }

@@ -1,0 +1,69 @@
+#include "lora/data/grouping.hpp"
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+
+#include "lora/core/random.hpp"
+
+using namespace lora;
+
+namespace {
+
+std::vector<Index> tokens_of(const data::Groups& groups, const std::vector<Index>& lengths) {
+  std::vector<Index> tokens;
+  for (const auto& group : groups) {
+    Index sum = 0;
+    for (const Index i : group) sum += lengths[static_cast<std::size_t>(i)];
+    tokens.push_back(sum);
+  }
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("grouping: every sequence once, within the limit, in no more groups than in the order given") {
+  Random random(5);
+  Index fewer = 0;
+  for (int round = 0; round < 500; ++round) {
+    std::vector<Index> lengths(random.below(40));
+    const Index limit = 1 + random.below(300);
+    for (Index& length : lengths) length = 1 + random.below(round % 2 == 0 ? 100 : 350);
+    const data::Groups groups = data::group_by_tokens(lengths, limit);
+    std::vector<Index> seen;
+    for (const auto& group : groups) {
+      REQUIRE_FALSE(group.empty());
+      REQUIRE(std::is_sorted(group.begin(), group.end()));
+      seen.insert(seen.end(), group.begin(), group.end());
+    }
+    REQUIRE(std::is_sorted(groups.begin(), groups.end()));
+    std::sort(seen.begin(), seen.end());
+    std::vector<Index> all(lengths.size());
+    std::iota(all.begin(), all.end(), Index{0});
+    REQUIRE(seen == all);
+    const auto tokens = tokens_of(groups, lengths);
+    for (std::size_t g = 0; g < groups.size(); ++g) REQUIRE((tokens[g] <= limit || groups[g].size() == 1));
+    const auto in_order = data::detail::fill_in_order(lengths, limit).groups.size();
+    REQUIRE(groups.size() <= in_order);
+    fewer += groups.size() < in_order;
+    REQUIRE(data::group_by_tokens(lengths, limit) == groups);
+  }
+  CHECK(fewer > 100);
+}
+
+TEST_CASE("grouping: groups are even where they can be") {
+  const std::vector<Index> lengths = {90, 10, 80, 20, 70, 30, 60, 40};
+  CHECK(data::detail::fill_in_order(lengths, 380).tokens == std::vector<Index>{360, 40});
+  CHECK(tokens_of(data::group_by_tokens(lengths, 380), lengths) == std::vector<Index>{200, 200});
+}
+
+TEST_CASE("grouping: the better of two rules") {
+  const std::vector<Index> unlucky = {100, 100, 60, 60};
+  CHECK(data::detail::fill_in_order(unlucky, 160).groups.size() == 3);
+  CHECK(data::group_by_tokens(unlucky, 160) == data::Groups{{0, 2}, {1, 3}});
+  // Longest first would need a third group.
+  const std::vector<Index> lucky = {12, 6, 9, 4, 10, 13};
+  CHECK(data::group_by_tokens(lucky, 27) == data::Groups{{0, 1, 2}, {3, 4, 5}});
+  CHECK(data::group_by_tokens({}, 5).empty());
+  CHECK(data::group_by_tokens(std::vector<Index>{9}, 5) == data::Groups{{0}});
+}

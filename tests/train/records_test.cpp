@@ -1,0 +1,101 @@
+#include "lora/train/records.hpp"
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "support/temp_folder.hpp"
+
+using namespace lora;
+
+namespace {
+
+/// Token records of 1 to 40 tokens, of which every fifth has no label.
+class Samples {
+ public:
+  Samples() {
+    std::string text;
+    Random random(11);
+    for (Index i = 0; i < count; ++i) {
+      std::vector<std::int32_t> ids, labels;
+      const std::uint32_t length = 2 + random.below(39);
+      for (std::uint32_t j = 0; j < length; ++j) ids.push_back(static_cast<std::int32_t>(random.below(50)));
+      labels = ids;
+      if (i % 5 == 0) labels.assign(ids.size(), data::ignored_label);
+      text += io::to_text(io::Json{{"input_ids", ids}, {"labels", labels}}, -1) + "\n";
+    }
+    io::write_file(temp_ / "tokens.jsonl", std::string_view(text));
+  }
+
+  train::Records open() const {
+    const std::vector<std::string> files = {(temp_ / "tokens.jsonl").native()};
+    return {data::Dataset::open(files, {}), data::Encoder(nullptr, std::nullopt, {})};
+  }
+
+  static constexpr Index count = 60;
+
+ private:
+  test::TempFolder temp_;
+};
+
+data::Order in_any_order() {
+  std::vector<Index> all(static_cast<std::size_t>(Samples::count));
+  std::iota(all.begin(), all.end(), Index{0});
+  return data::Order(all, 7, true);
+}
+
+}  // namespace
+
+TEST_CASE("records: however a step is split, each record keeps its place, and those without labels are left out") {
+  const Samples samples;
+  const train::Records records = samples.open();
+  constexpr data::StepPlan::Range step{20, 44};
+  for (const train::MicroBatchLimit limit :
+       {train::MicroBatchLimit{1, 0}, {5, 0}, {100, 0}, {1, 1}, {1, 45}, {1, 100}, {1, 100'000}}) {
+    CAPTURE(limit.sequences);
+    CAPTURE(limit.tokens);
+    data::Order order = in_any_order();
+    const auto batches = records.micro_batches(order, step, limit);
+    std::set<std::pair<Index, Index>> found, expected;
+    for (const data::Batch& batch : batches) {
+      CHECK(batch.sequences() > 0);
+      if (limit.tokens > 0) CHECK((batch.rows() <= limit.tokens || batch.sequences() == 1));
+      if (limit.tokens == 0) CHECK(batch.sequences() <= limit.sequences);
+      for (std::size_t b = 0; b < batch.segments.size(); ++b) {
+        const auto place = static_cast<Index>(batch.places[static_cast<std::size_t>(batch.segments[b].begin)]);
+        CHECK(found.emplace(batch.records[b], place).second);
+        const data::Example example = records[batch.records[b]];
+        CHECK(batch.segments[b].size() == static_cast<Index>(example.tokens.size()));
+      }
+    }
+    for (Index sample = step.begin; sample < step.end; ++sample)
+      if (records[order[sample]].labelled() > 0) expected.emplace(order[sample], sample - step.begin);
+    CHECK(found == expected);
+    CHECK(expected.size() < static_cast<std::size_t>(step.end - step.begin));
+  }
+}
+
+TEST_CASE("records: filling by tokens takes no more micro-batches than the order of the step would") {
+  const Samples samples;
+  const train::Records records = samples.open();
+  data::Order order = in_any_order();
+  for (const Index tokens : {40, 60, 80, 120}) {
+    CAPTURE(tokens);
+    std::size_t in_order = 0;
+    Index filled = tokens + 1;
+    for (Index sample = 0; sample < Samples::count; ++sample) {
+      const data::Example example = records[order[sample]];
+      if (example.labelled() == 0) continue;
+      const auto length = static_cast<Index>(example.tokens.size());
+      if (filled + length > tokens) {
+        ++in_order;
+        filled = 0;
+      }
+      filled += length;
+    }
+    const auto batches = records.micro_batches(order, {0, Samples::count}, {1, tokens});
+    CHECK(batches.size() < in_order);
+  }
+}
