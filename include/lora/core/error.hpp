@@ -47,18 +47,71 @@ class ConfigError : public Error {
 
 namespace detail {
 
-inline void append(std::string& text, std::string_view part) { text += part; }
-inline void append(std::string& text, char part) { text += part; }
+/// A part of a message with its type put away, so that joining is compiled once and not for every row of types.
+class Piece {
+ public:
+  template <class T>
+  requires(std::convertible_to<const T&, std::string_view>) Piece(const T& text)
+      : kind_(Kind::text), text_(static_cast<std::string_view>(text)) {}
+  Piece(char character) : kind_(Kind::character), character_(character) {}
+  Piece(bool flag) : kind_(Kind::text), text_(flag ? "true" : "false") {}
+  Piece(float number) : kind_(Kind::single), single_(number) {}
+  template <std::floating_point F>
+  Piece(F number) : kind_(Kind::real), real_(number) {}
+  template <std::signed_integral I>
+  Piece(I number) : kind_(Kind::whole), whole_(number) {}
+  template <std::unsigned_integral I>
+  Piece(I number) : kind_(Kind::natural), natural_(number) {}
 
-template <class N>
-requires(std::integral<N> || std::floating_point<N>) void append(std::string& text, N part) {
-  if constexpr (std::same_as<N, bool>) {
-    text += part ? "true" : "false";
-  } else {
+  void append_to(std::string& message) const {
     char digits[64];
-    const auto end = std::to_chars(digits, digits + sizeof digits, part).ptr;
-    text.append(digits, end);
+    char* end = digits;
+    switch (kind_) {
+      case Kind::text:
+        message += text_;
+        return;
+      case Kind::character:
+        message += character_;
+        return;
+      case Kind::single:
+        end = std::to_chars(digits, digits + sizeof digits, single_).ptr;
+        break;
+      case Kind::real:
+        end = std::to_chars(digits, digits + sizeof digits, real_).ptr;
+        break;
+      case Kind::whole:
+        end = std::to_chars(digits, digits + sizeof digits, whole_).ptr;
+        break;
+      case Kind::natural:
+        end = std::to_chars(digits, digits + sizeof digits, natural_).ptr;
+        break;
+    }
+    message.append(digits, end);
   }
+
+ private:
+  enum class Kind : unsigned char { text, character, single, real, whole, natural };
+
+  Kind kind_;
+  union {
+    std::string_view text_;
+    char character_;
+    float single_;
+    double real_;
+    long long whole_;
+    unsigned long long natural_;
+  };
+};
+
+[[gnu::noinline]] inline std::string join(const Piece* pieces, std::size_t count) {
+  std::string message;
+  for (std::size_t i = 0; i < count; ++i) pieces[i].append_to(message);
+  return message;
+}
+
+template <class E>
+[[noreturn, gnu::noinline, gnu::cold]] void throw_joined(const Piece* pieces, std::size_t count) {
+  throw E(join(pieces, count));
 }
 
 }  // namespace detail
@@ -66,15 +119,19 @@ requires(std::integral<N> || std::floating_point<N>) void append(std::string& te
 /// The parts written one after the other; numbers in the shortest form that reads back the same.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
-  std::string text;
-  (detail::append(text, parts), ...);
-  return text;
+  if constexpr (sizeof...(parts) == 0) {
+    return {};
+  } else {
+    const detail::Piece pieces[] = {detail::Piece(parts)...};
+    return detail::join(pieces, sizeof...(parts));
+  }
 }
 
 /// Throws E with the parts joined as its message.
 template <std::derived_from<Error> E = Error, class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
-  throw E(concat(parts...));
+  const detail::Piece pieces[] = {detail::Piece(parts)...};
+  detail::throw_joined<E>(pieces, sizeof...(parts));
 }
 
 }  // namespace lora
