@@ -168,6 +168,8 @@ class LoraLinear {
  private:
   // Rows of an output that stay in cache between its products.
   static constexpr Index row_tile = 512;
+  // What stays in cache of a decoded weight until its update is added.
+  static constexpr Index merge_bytes = Index{512} << 10;
 
   // What the adapter costs beyond the frozen product.
   static Span update_span(D& dev) { return Span(profile_of(dev), Profile::Kind::part, "low-rank"); }
@@ -201,12 +203,17 @@ class LoraLinear {
   View<D, const T> weight_of(D& dev, const Projection& p, const StoredView<D>& stored, bool merge) const {
     if (!merge || p.lora.rank == 0) return widened<T>(dev, stored);
     const View<D, T> wide = scratch<T>(dev, stored.rows(), stored.cols());
-    kernel::widen(dev, stored, wide);
-    const Span low_rank = update_span(dev);
     const Arena::Scope scope(dev.arena());
     const View<D, T> b = scratch<T>(dev, p.lora.rank, stored.rows());
     kernel::convert(dev, p.b.use(), b, p.lora.scale);
-    kernel::gemm(dev, kernel::Form::tn, b, a_.use().row_slice(p.first_row, p.lora.rank), wide, 1.0, true);
+    const Index tile = std::max<Index>(8, merge_bytes / (stored.cols() * static_cast<Index>(sizeof(T))) / 8 * 8);
+    for_row_tiles(stored.rows(), tile, [&](Index begin, Index count) {
+      const View<D, T> rows = wide.row_slice(begin, count);
+      kernel::widen(dev, stored.row_slice(begin, count), rows);
+      const Span low_rank = update_span(dev);
+      kernel::gemm(dev, kernel::Form::tn, b.col_slice(begin, count), a_.use().row_slice(p.first_row, p.lora.rank), rows,
+                   1.0, true);
+    });
     return wide;
   }
 
