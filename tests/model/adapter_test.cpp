@@ -109,6 +109,9 @@ TEST_CASE("adapter: PEFT's ways to choose modules, ranks and scales") {
   CHECK(patterns.rank_of(0, "q_proj").rank == 4);
   CHECK(patterns.rank_of(1, "q_proj").rank == 2);
   CHECK(patterns.rank_of(1, "v_proj").scale == 0.25);
+  const auto ends = parsed({{"rank_pattern", {{"1.self_attn.q_proj", 2}}}});  // of whole names: not layer 11
+  CHECK(ends.rank_of(1, "q_proj").rank == 2);
+  CHECK(ends.rank_of(11, "q_proj").rank == 4);
   const auto layers = parsed({{"layers_to_transform", {1}}});
   CHECK_FALSE(layers.targets_module(0, "q_proj"));
   CHECK(layers.targets_module(1, "q_proj"));
@@ -138,6 +141,8 @@ TEST_CASE("adapter: A starts within 1/sqrt(in) by name and seed, B at zero") {
   model::init_adapter(second.dev, second.decoder, 5);
   model::init_adapter(other.dev, other.decoder, 6);
   auto all = first.values();
+  CHECK(all["model.layers.0.self_attn.q_proj.lora_A"] != all["model.layers.1.self_attn.q_proj.lora_A"]);
+  CHECK(all["model.layers.0.self_attn.q_proj.lora_A"] != all["model.layers.0.self_attn.k_proj.lora_A"]);
   for (const auto& entry : second.values()) {
     const auto& name = entry.first;  // clang 14 captures no structured binding
     const auto& values = entry.second;

@@ -3,7 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "lora/instantiate.hpp"
@@ -180,4 +183,34 @@ TEST_CASE("invariance: another place draws another dropout") {
   const auto before = outcome_of(model.folder.path(), {sequences}, 1);
   for (auto& s : sequences) s.place += 1;
   CHECK(outcome_of(model.folder.path(), {sequences}, 1).loss != before.loss);
+}
+
+TEST_CASE("invariance: each module draws a dropout of its own, the same one again") {
+  D dev(1);
+  std::vector<float> weight(16 * 16, 0.0F);
+  const auto output_of = [&](std::uint64_t module) {
+    const StoredView<D> stored(reinterpret_cast<const std::byte*>(weight.data()), DType::f32, 16, 16);
+    std::vector<std::pair<std::string, nn::Linear<D, float>>> parts;
+    parts.emplace_back("q_proj", nn::Linear<D, float>{nn::Weight<D>(stored, nullptr)});
+    nn::LoraLinear<D, float> linear(std::move(parts), module);
+    const std::vector<nn::LoraRank> ranks{{16, 1.0}};
+    linear.attach(dev, ranks, 0.5);
+    linear.for_each_param("", [](const nn::ParamRef<D, float>& param) {  // y = drop(x)
+      for (Index i = 0; i < 16; ++i) elements(param.value)[static_cast<std::size_t>(17 * i)] = 1;
+    });
+    linear.refresh(dev);
+    const std::vector<std::int32_t> ids(4, 0), positions{0, 1, 2, 3};
+    const std::vector<kernel::Segment> segments{{0, 4}};
+    const nn::Pass<D, float> pass(dev, nn::Rows{ids, positions, ids, segments}, 77);
+    const std::vector<float> ones(64, 1.0F);
+    const auto x = tensor_of<float>(dev, ones, 4, 16);
+    Tensor<D, float> y(dev, 4, 16);
+    linear.forward(dev, pass, View<D, const float>(x.view()), y.view(), nullptr);
+    return to_host(dev, y.view());
+  };
+  const auto first = output_of(1);
+  CHECK(first == output_of(1));
+  CHECK(first != output_of(2));
+  // Nor is one row's mask the next one's.
+  CHECK_FALSE(std::equal(first.begin(), first.begin() + 16, first.begin() + 16));
 }

@@ -148,6 +148,12 @@ TEST_CASE("merge: a named type holds for every tensor and stands in config.json"
   CHECK(json["torch_dtype"] == "bfloat16");
   CHECK(json["some_field"] == 7);
   CHECK_FALSE(json.contains("dtype"));
+  shape.more = {{"torch_dtype", "float32"}, {"dtype", "float32"}};  // as files that were written twice have it
+  io::write_json(folder / "base" / "config.json", config_json(shape));
+  Subject both(folder / "base");
+  both.merge(folder / "both", DType::f16);
+  for (const char* name : {"torch_dtype", "dtype"})
+    CHECK(io::read_json(folder / "both" / "config.json").at(name) == "float16");
   CHECK(distance(logits_from(folder / "merged"), subject.logits()) < logits_bound(DType::bf16));
 
   shape.dtype = DType::f64;

@@ -67,6 +67,14 @@ TEST_CASE("peft: adapters of every plain kind give PEFT's logits, in float32 and
   }
 }
 
+TEST_CASE("peft: an adapter reaches the copies that bfloat16 products read") {
+  const auto logits = io::Safetensors::open(adapters / "logits.safetensors");
+  const auto all = values_of(*logits.find("all")), other = values_of(*logits.find("gaussian"));
+  const double error = distance(Subject<bf16>(adapters / "all").logits(), all);
+  CHECK(error < 0.03);  // a few roundings of 2⁻⁸ in each of three layers
+  CHECK(distance(other, all) > 5 * error);
+}
+
 TEST_CASE("peft: saved again, they are the same adapters") {
   for (const auto& name : names()) {
     CAPTURE(name);

@@ -99,6 +99,17 @@ TEST_CASE("final_model: rotary settings of a run go with its adapter") {
   }
 }
 
+TEST_CASE("final_model: rope_theta alone goes with an adapter as well") {
+  const Workshop shop("llama");
+  Config config = shop.config("base");
+  config.rope_theta = 123;
+  const auto card = shop.write_adapter(config);
+  CHECK(holds(card, ", config=config)"));
+  CHECK_FALSE(holds(card, "can't do"));
+  REQUIRE(shop.has_config());
+  CHECK(model::read_config(shop.temp / "adapter").rope.theta == 123);
+}
+
 TEST_CASE("final_model: smollm3's config.json can tell its layers, so that the card needs no warning") {
   const Workshop shop("smollm3");
   Config config = shop.config("base");

@@ -108,7 +108,7 @@ inline std::vector<Key> make_keys() {
        "Asks a template with think blocks for reasoning, or for none"},
       {"date", "model", running | tokenize, &C::date, any, free, "today",
        "The day that some templates print, YYYY-MM-DD"},
-      {"rope_theta", "model", running | merge, &C::rope_theta, above(0), free, "as the model",
+      {"rope_theta", "model", running | merge, &C::rope_theta, above(1), free, "as the model",
        "Base of the rotary embedding's frequencies"},
       {"no_rope_layers", "model", running | merge, &C::no_rope_layers, at_least(0), free, "as the model",
        "Layers without rotary embedding, added to the model's own: indices and inclusive ranges a..b"},
