@@ -40,5 +40,6 @@ LORA_COMPILED_ONCE std::vector<std::vector<std::int32_t>> lora::model::generate(
 
 LORA_COMPILED_ONCE class lora::train::TrainingRun<lora::cpu::Device, float>;
 LORA_COMPILED_ONCE class lora::train::TrainingRun<lora::cpu::Device, lora::bf16>;
+LORA_COMPILED_ONCE class lora::BasicTrainer<lora::cpu::Device>;
 
 #undef LORA_COMPILED_ONCE

@@ -1,11 +1,8 @@
 #pragma once
 
-#include <atomic>
-#include <functional>
+#include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "lora/cpu/kernels.hpp"
 #include "lora/train/trainer.hpp"
@@ -24,43 +21,47 @@ inline bool computes_in_bfloat16(cpu::Device& dev, const Config& config, const m
   return source.stored_dtype() == DType::bf16 && cpu::has_bf16_products(dev);
 }
 
-/// Fine-tunes a model as its settings say, on this machine's processors: what `lora train` does, as an object.
-class Trainer {
+/// Fine-tunes a model as its settings say, on this machine's processors: what `lora train` does, as an object. A
+/// template, so that only a program that trains compiles what training takes.
+template <Device D>
+class BasicTrainer {
  public:
   /// Opens the model and the data and checks all that can be checked before anything is written.
   /// Throws   ConfigError, FormatError, IoError
-  explicit Trainer(Config config, RunOptions options = {}) : device_(static_cast<int>(config.threads.value_or(0))) {
-    auto source = train::open_source(config);
-    const bool narrow = computes_in_bfloat16(device_, config, source);
-    log::info(train::describe_build(), "; ", device_.describe(), "; products by ", cpu::describe_products(device_),
-              "; computing in ", narrow ? "bfloat16" : "float32");
-    options.environment += concat("products: ", cpu::describe_products(device_), "\n");
-    if (narrow) {
-      run_.template emplace<Run<bf16>>(device_, std::move(config), std::move(source), std::move(options));
-    } else {
-      run_.template emplace<Run<float>>(device_, std::move(config), std::move(source), std::move(options));
-    }
-  }
+  explicit BasicTrainer(Config config, RunOptions options = {});
 
   /// Trains to the end, or until the options' stop flag is set; may be called once.
-  RunResult train() {
-    return std::visit(
-        [](auto& run) -> RunResult {
-          if constexpr (std::is_same_v<std::decay_t<decltype(run)>, std::monostate>) {
-            return {};
-          } else {
-            return run.run();
-          }
-        },
-        run_);
-  }
+  RunResult train();
 
  private:
   template <class T>
-  using Run = train::TrainingRun<cpu::Device, T>;
+  using Run = train::TrainingRun<D, T>;
 
-  cpu::Device device_;
-  std::variant<std::monostate, Run<float>, Run<bf16>> run_;
+  D device_;
+  std::unique_ptr<Run<float>> wide_;
+  std::unique_ptr<Run<bf16>> narrow_;  // one of the two
 };
+
+using Trainer = BasicTrainer<cpu::Device>;
+
+template <Device D>
+BasicTrainer<D>::BasicTrainer(Config config, RunOptions options)
+    : device_(static_cast<int>(config.threads.value_or(0))) {
+  auto source = train::open_source(config);
+  const bool narrow = computes_in_bfloat16(device_, config, source);
+  log::info(train::describe_build(), "; ", device_.describe(), "; products by ", cpu::describe_products(device_),
+            "; computing in ", narrow ? "bfloat16" : "float32");
+  options.environment += concat("products: ", cpu::describe_products(device_), "\n");
+  if (narrow) {
+    narrow_ = std::make_unique<Run<bf16>>(device_, std::move(config), std::move(source), std::move(options));
+  } else {
+    wide_ = std::make_unique<Run<float>>(device_, std::move(config), std::move(source), std::move(options));
+  }
+}
+
+template <Device D>
+RunResult BasicTrainer<D>::train() {
+  return wide_ ? wide_->run() : narrow_->run();
+}
 
 }  // namespace lora

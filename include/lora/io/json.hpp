@@ -1,8 +1,11 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -125,6 +128,28 @@ constexpr std::string_view json_type_name() {
 }
 
 }  // namespace detail
+
+/// A name and its value in an object that is written down in code. Json's own lists of pairs would have each length of
+/// a literal compiled for itself.
+struct JsonField {
+  JsonField(std::string_view field, const char* text) : name(field), value(std::string(text)) {}
+  JsonField(std::string_view field, const std::string& text) : name(field), value(text) {}
+  JsonField(std::string_view field, std::nullptr_t) : name(field) {}
+  template <class N>
+  requires(std::is_arithmetic_v<N>) JsonField(std::string_view field, N number) : name(field), value(number) {}
+  template <std::same_as<Json> J>
+  JsonField(std::string_view field, J json) : name(field), value(std::move(json)) {}
+
+  std::string_view name;
+  Json value;
+};
+
+inline Json json_object(std::initializer_list<JsonField> fields) {
+  Json object = Json::object();
+  auto& entries = object.get_ref<Json::object_t&>();
+  for (const JsonField& field : fields) entries.emplace_back(std::string(field.name), field.value);
+  return object;
+}
 
 /// Parses one JSON value. `where` names the file in errors; the text's first line is its line `first_line`.
 /// Throws   FormatError with file:line:column

@@ -273,9 +273,11 @@ class SafetensorsWriter {
       const Index size = bytes_of(tensor.dtype, tensor.shape.count());
       Json shape = Json::array();
       for (int axis = 0; axis < tensor.shape.rank(); ++axis) shape.push_back(tensor.shape[axis]);
-      entries.emplace_back(tensor.name, Json{{"dtype", std::string(name_of(tensor.dtype))},
-                                             {"shape", std::move(shape)},
-                                             {"data_offsets", {offset, offset + size}}});
+      Json place = Json::array();
+      for (const Index end : {offset, offset + size}) place.push_back(end);
+      entries.emplace_back(tensor.name, json_object({{"dtype", std::string(name_of(tensor.dtype))},
+                                                     {"shape", std::move(shape)},
+                                                     {"data_offsets", std::move(place)}}));
       offset += size;
       names.push_back(tensor.name);
     }

@@ -89,7 +89,8 @@ class SafetensorsFolderWriter {
   std::filesystem::path index_name() const { return folder_ / (stem_ + ".safetensors.index.json"); }
 
   Json index_json() const {
-    Json json = {{"metadata", {{"total_size", total_bytes_}}}, {"weight_map", Json::object()}};
+    Json json =
+        json_object({{"metadata", json_object({{"total_size", total_bytes_}})}, {"weight_map", Json::object()}});
     auto& map = json["weight_map"].get_ref<Json::object_t&>();
     for (std::size_t shard = 0; shard < parts_.size(); ++shard)
       for (const TensorDeclaration& tensor : parts_[shard])

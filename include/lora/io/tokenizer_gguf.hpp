@@ -57,29 +57,33 @@ inline GgufTokens read_gguf_tokens(const Gguf& file) {
 inline Json gguf_pre_tokenizer_json(GgufPreTokenizer::Kind kind) {
   using Kind = GgufPreTokenizer::Kind;
   const bool own_regex = kind == Kind::gpt2 || kind == Kind::digits_gpt2;
-  const Json byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", own_regex}};
+  const Json byte_level = json_object(
+      {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", own_regex}});
   if (kind == Kind::gpt2) return byte_level;
-  Json first = {{"type", "Digits"}, {"individual_digits", true}};
+  Json first = json_object({{"type", "Digits"}, {"individual_digits", true}});
   if (!own_regex) {
     const auto regex = kind == Kind::qwen2 ? WordPattern::qwen2_regex : WordPattern::llama3_regex;
-    first = {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}, {"invert", false}};
+    first = json_object({{"type", "Split"},
+                         {"pattern", json_object({{"Regex", std::string(regex)}})},
+                         {"behavior", "Isolated"},
+                         {"invert", false}});
   }
-  return {{"type", "Sequence"}, {"pretokenizers", Json::array({first, byte_level})}};
+  return json_object({{"type", "Sequence"}, {"pretokenizers", Json::array({first, byte_level})}});
 }
 
 /// A template that puts `bos` before a text.
 inline Json bos_template_json(const std::string& bos, std::int32_t id) {
-  const auto special = [&](int type_id) { return Json{{"SpecialToken", {{"id", bos}, {"type_id", type_id}}}}; };
-  const auto sequence = [](const char* name, int type_id) {
-    return Json{{"Sequence", {{"id", name}, {"type_id", type_id}}}};
+  const auto item = [](std::string_view kind, const std::string& name, int type_id) {
+    return json_object({{kind, json_object({{"id", name}, {"type_id", type_id}})}});
   };
+  const auto special = [&](int type_id) { return item("SpecialToken", bos, type_id); };
+  const auto sequence = [&](const char* name, int type_id) { return item("Sequence", name, type_id); };
   Json tokens = Json::object();
-  tokens[bos] = {{"id", bos}, {"ids", Json::array({id})}, {"tokens", Json::array({bos})}};
-  return {{"type", "TemplateProcessing"},
-          {"single", Json::array({special(0), sequence("A", 0)})},
-          {"pair", Json::array({special(0), sequence("A", 0), special(1), sequence("B", 1)})},
-          {"special_tokens", std::move(tokens)}};
+  tokens[bos] = json_object({{"id", bos}, {"ids", Json::array({id})}, {"tokens", Json::array({bos})}});
+  return json_object({{"type", "TemplateProcessing"},
+                      {"single", Json::array({special(0), sequence("A", 0)})},
+                      {"pair", Json::array({special(0), sequence("A", 0), special(1), sequence("B", 1)})},
+                      {"special_tokens", std::move(tokens)}});
 }
 
 /// The document of which a GGUF file with a byte-level vocabulary was made, as far as the file tells.
@@ -104,13 +108,13 @@ inline TokenizerDocument document_from_gguf(const Gguf& file) {
     document.vocabulary.add(tokens.texts[i], id, file.name());
     const bool special = token_kind == SentencePiece::Kind::control || token_kind == SentencePiece::Kind::unknown;
     if (!special && token_kind != SentencePiece::Kind::user_defined) continue;
-    added.push_back({{"id", id},
-                     {"content", tokens.texts[i]},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", special}});
+    added.push_back(json_object({{"id", id},
+                                 {"content", tokens.texts[i]},
+                                 {"single_word", false},
+                                 {"lstrip", false},
+                                 {"rstrip", false},
+                                 {"normalized", false},
+                                 {"special", special}}));
   }
   const auto merges = file.at<std::vector<std::string>>("tokenizer.ggml.merges");
   for (const std::string& merge : merges) {
@@ -127,24 +131,24 @@ inline TokenizerDocument document_from_gguf(const Gguf& file) {
   Json post_processor = nullptr;
   if (add_bos && bos && document.vocabulary.has(*bos))
     post_processor = bos_template_json(tokens.texts[static_cast<std::size_t>(*bos)], *bos);
-  document.settings = {
-      {"version", "1.0"},
-      {"truncation", nullptr},
-      {"padding", nullptr},
-      {"added_tokens", std::move(added)},
-      {"normalizer", *kind == Kind::qwen2 ? Json{{"type", "NFC"}} : Json()},
-      {"pre_tokenizer", gguf_pre_tokenizer_json(*kind)},
-      {"post_processor", std::move(post_processor)},
-      {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
-      {"model",
-       {{"type", "BPE"},
-        {"dropout", nullptr},
-        {"unk_token", nullptr},
-        {"continuing_subword_prefix", nullptr},
-        {"end_of_word_suffix", nullptr},
-        {"fuse_unk", false},
-        {"byte_fallback", false},
-        {"ignore_merges", *kind == Kind::llama3}}}};
+  document.settings = json_object(
+      {{"version", "1.0"},
+       {"truncation", nullptr},
+       {"padding", nullptr},
+       {"added_tokens", std::move(added)},
+       {"normalizer", *kind == Kind::qwen2 ? json_object({{"type", "NFC"}}) : Json()},
+       {"pre_tokenizer", gguf_pre_tokenizer_json(*kind)},
+       {"post_processor", std::move(post_processor)},
+       {"decoder",
+        json_object({{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}})},
+       {"model", json_object({{"type", "BPE"},
+                              {"dropout", nullptr},
+                              {"unk_token", nullptr},
+                              {"continuing_subword_prefix", nullptr},
+                              {"end_of_word_suffix", nullptr},
+                              {"fuse_unk", false},
+                              {"byte_fallback", false},
+                              {"ignore_merges", *kind == Kind::llama3}})}});
   return document;
 }
 

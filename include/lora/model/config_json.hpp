@@ -82,23 +82,23 @@ inline io::Json to_json(const Config& config, std::string_view dtype, const std:
     case nn::RopeConfig::Scaling::none:
       break;
     case nn::RopeConfig::Scaling::linear:
-      json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", rope.factor}};
+      json["rope_scaling"] = io::json_object({{"rope_type", "linear"}, {"factor", rope.factor}});
       break;
     case nn::RopeConfig::Scaling::llama3:
-      json["rope_scaling"] = {
-          {"rope_type", "llama3"},
-          {"factor", rope.factor},
-          {"low_freq_factor", rope.low_freq_factor},
-          {"high_freq_factor", rope.high_freq_factor},
-          {"original_max_position_embeddings", static_cast<Index>(rope.original_max_position_embeddings)}};
+      json["rope_scaling"] = io::json_object(
+          {{"rope_type", "llama3"},
+           {"factor", rope.factor},
+           {"low_freq_factor", rope.low_freq_factor},
+           {"high_freq_factor", rope.high_freq_factor},
+           {"original_max_position_embeddings", static_cast<Index>(rope.original_max_position_embeddings)}});
       break;
     case nn::RopeConfig::Scaling::yarn:
-      json["rope_scaling"] = {
-          {"rope_type", "yarn"},
-          {"factor", rope.factor},
-          {"beta_fast", rope.beta_fast},
-          {"beta_slow", rope.beta_slow},
-          {"original_max_position_embeddings", static_cast<Index>(rope.original_max_position_embeddings)}};
+      json["rope_scaling"] = io::json_object(
+          {{"rope_type", "yarn"},
+           {"factor", rope.factor},
+           {"beta_fast", rope.beta_fast},
+           {"beta_slow", rope.beta_slow},
+           {"original_max_position_embeddings", static_cast<Index>(rope.original_max_position_embeddings)}});
       for (const auto& [name, value] :
            {std::pair("attention_factor", rope.attention_factor), std::pair("mscale", rope.mscale),
             std::pair("mscale_all_dim", rope.mscale_all_dim)})

@@ -45,16 +45,16 @@ namespace detail {
 constexpr std::string_view state_file = "trainer_state.json";
 
 inline io::Json to_json(const RunState& state) {
-  io::Json json = {{"format", 1},
-                   {"step", state.step},
-                   {"updates", state.updates},
-                   {"next_sample", state.next_sample},
-                   {"total_tokens", state.total_tokens},
-                   {"last_loss", state.last_loss},
-                   {"last_eval_loss", nullptr},
-                   {"best_eval_loss", nullptr},
-                   {"best_step", state.best_step},
-                   {"settings", state.settings}};
+  io::Json json = io::json_object({{"format", 1},
+                                   {"step", state.step},
+                                   {"updates", state.updates},
+                                   {"next_sample", state.next_sample},
+                                   {"total_tokens", state.total_tokens},
+                                   {"last_loss", state.last_loss},
+                                   {"last_eval_loss", nullptr},
+                                   {"best_eval_loss", nullptr},
+                                   {"best_step", state.best_step},
+                                   {"settings", state.settings}});
   if (state.last_eval_loss) json["last_eval_loss"] = *state.last_eval_loss;
   if (state.best_eval_loss) json["best_eval_loss"] = *state.best_eval_loss;
   return json;

@@ -39,20 +39,21 @@ struct EvalMetrics {
 
 /// JSON has no number for a loss that is not finite: null.
 inline io::Json to_json(const StepMetrics& metrics) {
-  return {{"step", metrics.step},
-          {"epoch", metrics.epoch},
-          {"loss", metrics.loss},
-          {"learning_rate", metrics.learning_rate},
-          {"grad_norm", metrics.grad_norm},
-          {"tokens", metrics.tokens},
-          {"labelled_tokens", metrics.labelled_tokens},
-          {"tokens_per_second", metrics.tokens_per_second},
-          {"elapsed_seconds", metrics.elapsed_seconds},
-          {"peak_memory_gib", metrics.peak_memory_gib}};
+  return io::json_object({{"step", metrics.step},
+                          {"epoch", metrics.epoch},
+                          {"loss", metrics.loss},
+                          {"learning_rate", metrics.learning_rate},
+                          {"grad_norm", metrics.grad_norm},
+                          {"tokens", metrics.tokens},
+                          {"labelled_tokens", metrics.labelled_tokens},
+                          {"tokens_per_second", metrics.tokens_per_second},
+                          {"elapsed_seconds", metrics.elapsed_seconds},
+                          {"peak_memory_gib", metrics.peak_memory_gib}});
 }
 
 inline io::Json to_json(const EvalMetrics& metrics) {
-  return {{"step", metrics.step}, {"eval_loss", metrics.loss}, {"eval_perplexity", metrics.perplexity()}};
+  return io::json_object(
+      {{"step", metrics.step}, {"eval_loss", metrics.loss}, {"eval_perplexity", metrics.perplexity()}});
 }
 
 /// The numbers of a run as files: a line each in trainer_log.jsonl, written through at once, and TensorBoard events.
@@ -161,13 +162,13 @@ struct RunMetrics {
 };
 
 inline void write_training_metrics(const io::Path& output_dir, const RunMetrics& metrics) {
-  io::Json json = {{"train_loss", metrics.train_loss},
-                   {"steps", metrics.steps},
-                   {"total_tokens", metrics.total_tokens},
-                   {"tokens_per_second", metrics.tokens_per_second},
-                   {"peak_memory_gib", metrics.peak_memory_gib},
-                   {"seconds", metrics.seconds},
-                   {"resumed_from_step", metrics.resumed_from_step}};
+  io::Json json = io::json_object({{"train_loss", metrics.train_loss},
+                                   {"steps", metrics.steps},
+                                   {"total_tokens", metrics.total_tokens},
+                                   {"tokens_per_second", metrics.tokens_per_second},
+                                   {"peak_memory_gib", metrics.peak_memory_gib},
+                                   {"seconds", metrics.seconds},
+                                   {"resumed_from_step", metrics.resumed_from_step}});
   if (metrics.eval_loss) json["eval_loss"] = *metrics.eval_loss;
   if (metrics.best_eval_loss) json["best_eval_loss"] = *metrics.best_eval_loss;
   io::write_json(output_dir / "training_metrics.json", json);
