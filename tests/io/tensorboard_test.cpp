@@ -50,6 +50,8 @@ TEST_CASE("tensorboard: an event has the bytes of the protocol") {
   const std::string bytes = read_file(folder / file_name);
   const auto header = io::detail::first_record(bytes);
   REQUIRE(header);
+  // As every event file begins: the length 24 and its masked checksum.
+  CHECK(header->substr(0, 12) == std::string_view("\x18\0\0\0\0\0\0\0\xA3\x7F\x4B\x22", 12));
   CHECK(header->substr(12 + 9, 15) == std::string_view("\x1A\x0D"
                                                        "brain.Event:2"));
   const auto record = io::detail::first_record(std::string_view(bytes).substr(header->size()));

@@ -39,6 +39,10 @@ def lay_instantiate(overlay):
     header.write_text(INSTANTIATE)
 
 
+class Failure(Exception):
+    """What is wrong with a patch, rather than with the tests."""
+
+
 class Patch:
     def __init__(self, path):
         self.path, self.name = path, path.stem
@@ -63,7 +67,7 @@ class Patch:
             shutil.copy2(ROOT / header, overlay / header)
         applied = run(["patch", "-p1", "--no-backup-if-mismatch", "-i", self.path], overlay)
         if applied.returncode != 0:
-            sys.exit(f"mutations: {self.path.name} does not apply any more:\n{applied.stdout}")
+            raise Failure(f"does not apply any more:\n{applied.stdout}")
         lay_instantiate(overlay)
 
 
@@ -93,7 +97,7 @@ class Build:
         lay_instantiate(overlay)
         compiled = self.compile(test, overlay, program)
         if compiled.returncode != 0:
-            sys.exit(f"mutations: tests/{test}.cpp does not compile:\n" + compiled.stdout[-3000:])
+            raise Failure(f"its test {test} does not compile without it either:\n" + compiled.stdout[-3000:])
         return program
 
     def compile(self, test, overlay, program):
@@ -128,13 +132,13 @@ def is_caught(patch, build, work, limit, unbroken):
     for test in patch.tests:
         compiled = build.compile(test, overlay, program)
         if compiled.returncode != 0:
-            sys.exit(f"mutations: {patch.name} does not compile, which is no mutation:\n" + compiled.stdout[-3000:])
+            raise Failure("does not compile, which is no mutation:\n" + compiled.stdout[-3000:])
         if passes(program, test, limit):
             continue
         if test not in unbroken:
             unbroken[test] = passes(build.unbroken(test, work), test, limit)
         if not unbroken[test]:
-            sys.exit(f"mutations: tests/{test}.cpp fails without any patch")
+            raise Failure(f"{test} fails without it too")
         return True
     return False
 
@@ -166,10 +170,15 @@ def main():
         print(f"{len(patches) - len(left)} patches were caught before", flush=True)
     build = Build(options.build.resolve())
     build.ensure()
-    survivors, unbroken = [], {}
+    survivors, stale, unbroken = [], [], {}
     for number, patch in enumerate(left, 1):
         begin = time.monotonic()
-        found = is_caught(patch, build, options.work.resolve(), options.limit, unbroken)
+        try:
+            found = is_caught(patch, build, options.work.resolve(), options.limit, unbroken)
+        except Failure as failure:
+            print(f"{number:3}/{len(left)} NO PATCH {patch.name} {failure}", flush=True)
+            stale.append(patch.name)
+            continue
         print(f"{number:3}/{len(left)} {'caught  ' if found else 'SURVIVED'} {patch.name} by {' '.join(patch.tests)}"
               f" ({time.monotonic() - begin:.0f} s)", flush=True)
         if found:
@@ -177,9 +186,9 @@ def main():
             record.write_text(json.dumps(caught, indent=1) + "\n")
         else:
             survivors.append(patch.name)
-    print(f"{len(patches) - len(survivors)} of {len(patches)} patches are caught"
-          + (": not " + ", ".join(survivors) if survivors else ""))
-    sys.exit(1 if survivors else 0)
+    print(f"{len(patches) - len(survivors) - len(stale)} of {len(patches)} patches are caught"
+          + (": not " + ", ".join(survivors + stale) if survivors or stale else ""))
+    sys.exit(1 if survivors or stale else 0)
 
 
 if __name__ == "__main__":

@@ -247,3 +247,16 @@ TEST_CASE("checkpoint: once a save has returned, a loss of power does not take i
     std::filesystem::remove_all(temp / "run");
   }
 }
+
+TEST_CASE("checkpoint: a whole folder's names are durable, even if its files were only synced themselves") {
+  const TempFolder temp;
+  {
+    test::FileFaults power(temp.path(), Fault::loses_unsynced, -1);
+    write_whole_folder(temp / "run" / "folder", [](const io::Path& folder) {
+      io::FileWriter file(folder / "file");
+      file.write("content");
+      file.sync();
+    });
+  }
+  CHECK(io::read_file(temp / "run" / "folder" / "file") == "content");
+}
