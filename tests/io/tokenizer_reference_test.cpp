@@ -94,10 +94,13 @@ std::string block_text(char32_t block) {
 void check_blocks(const Tokenizer& tokenizer, const std::string& name) {
   Numbers expected(name + ".blocks.z");
   for (char32_t block = 0; block < 0x1100; ++block) {
+    const auto wanted = expected.next<std::uint32_t>();
+    // Most of the planes past the second are unassigned.
+    if (block % test::effort<char32_t>(1, block < 0x200 ? 4 : 64) != 0) continue;
     const auto ids = tokenizer.encode(block_text(block)).ids;
     const auto sum = test::checksum({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof ids[0]});
     const auto first = static_cast<unsigned>(block * 256);
-    CHECK_MESSAGE(sum == expected.next<std::uint32_t>(), name, ": a code point in the 256 from ", first, " on");
+    CHECK_MESSAGE(sum == wanted, name, ": a code point in the 256 from ", first, " on");
   }
   CHECK(expected.done());
 }
