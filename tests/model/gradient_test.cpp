@@ -172,7 +172,7 @@ TEST_CASE("decoder: every adapter gradient equals the complex-step derivative") 
     REQUIRE(real.params.size() == complex.params.size());
     const double loss = real.loss();
     CHECK(std::abs(loss - written_out_loss(complex).real()) <= 1e-13 * loss);
-    const auto stride = test::effort<std::size_t>(1, 9);
+    const auto stride = test::effort<std::size_t>(1, 29);
     for (std::size_t p = first++ % stride; p < real.params.size(); p += stride) {
       CAPTURE(real.params[p].name);
       const auto expected = complex_step(elements(complex.params[p].value), [&] { return written_out_loss(complex); });
@@ -197,7 +197,7 @@ TEST_CASE("decoder: every adapter gradient equals the central difference of the 
       for (const double g : values) squares += g * g;
     }
     for (std::size_t p = 0; p < real.params.size();
-         p += test::effort<std::size_t>(5, 40)) {  // the training loss itself, at a fifth of the parameters
+         p += test::effort<std::size_t>(5, 160)) {  // the training loss itself, at a fifth of the parameters
       CAPTURE(real.params[p].name);
       const auto expected = central_difference(
           elements(real.params[p].value), [&] { return real.loss(); }, 2e-4);
