@@ -127,6 +127,8 @@ TEST_CASE("adapter: variants that are not supported are refused by name") {
   refused({{"modules_to_save", {"lm_head"}}}, "modules_to_save");
   refused({{"peft_type", "IA3"}}, "IA3");
   refused({{"rank_pattern", {{"layers.*.q_proj", 2}}}}, "layers.*.q_proj");
+  refused({{"rank_pattern", 5}}, "expected an object");
+  refused({{"alpha_pattern", {4, 8}}}, "expected an object");
   refused({{"target_modules", {"lm_head"}}}, "lm_head");
   refused({{"r", 0}}, "\"r\" is 0");
 }

@@ -203,13 +203,19 @@ inline AdapterConfig parse_adapter_config(const io::Json& json, const std::strin
       fail<FormatError>(where, ": \"", field, "\" has the regular expression \"", key,
                         "\", which is not supported; expected a module's name or its end");
   };
-  if (const auto* pattern = io::json_find(json, "rank_pattern"); pattern != nullptr)
+  const auto pattern_of = [&](std::string_view field) {
+    const io::Json* value = io::json_find(json, field);
+    if (value != nullptr && !value->is_object())
+      fail<FormatError>(where, ": \"", field, "\" is ", io::to_text(*value, -1), "; expected an object");
+    return value;
+  };
+  if (const auto* pattern = pattern_of("rank_pattern"); pattern != nullptr)
     for (const auto& [key, value] : pattern->items()) {
       check_key("rank_pattern", key);
       config.rank_pattern.emplace_back(key, io::json_as<Index>(value, where, key));
       check_rank(key, config.rank_pattern.back().second);
     }
-  if (const auto* pattern = io::json_find(json, "alpha_pattern"); pattern != nullptr)
+  if (const auto* pattern = pattern_of("alpha_pattern"); pattern != nullptr)
     for (const auto& [key, value] : pattern->items()) {
       check_key("alpha_pattern", key);
       config.alpha_pattern.emplace_back(key, io::json_as<double>(value, where, key));
