@@ -3,13 +3,25 @@
 #include <algorithm>
 #include <concepts>
 #include <cstring>
+#include <span>
 
+#include "lora/cpu/device.hpp"
 #include "lora/cpu/exp.hpp"
+#include "lora/cpu/stored_row.hpp"
 #include "lora/cpu/tile_layout.hpp"
 #include "lora/kernel/attention.hpp"
 
-/// The pieces of attention that work on one tile: rows of queries against `key_tile` keys of one key head.
+/// What attention's forward and backward share: a tile, that is rows of queries against `key_tile` keys of one key
+/// head, its scratch, and the items of work that threads take.
 namespace lora::cpu::detail {
+
+using kernel::AttentionShape;
+using kernel::Segment;
+
+template <class T>
+using In = View<Device, const T>;
+template <class T>
+using Rows = View<Device, T>;
 
 inline constexpr Index key_tile = 64;
 inline constexpr Index query_rows = 192;
@@ -79,6 +91,157 @@ void softmax_gradient(const A* p, A* ds, Index count, Index width, A scale, A de
     for (Index i = j; i < j + tile_step; ++i) ds[i] = scale * p[i] * (ds[i] - delta);
   }
   std::fill(ds + count, ds + width, A(0));
+}
+
+/// Hands out pieces of one thread's scratch; with no memory behind it, only counts.
+class Pieces {
+ public:
+  explicit Pieces(std::byte* memory) : memory_(memory) {}
+  template <class V>
+  void take(V*& piece, Index count) {
+    piece = memory_ == nullptr ? nullptr : reinterpret_cast<V*>(memory_ + used_);
+    used_ += padded(count * static_cast<Index>(sizeof(V)), 64);
+  }
+  Index used() const { return used_; }
+
+ private:
+  std::byte* memory_;
+  Index used_ = 0;
+};
+
+/// Scratch of one thread and the steps on a tile that forward and backward share.
+template <class T, class L>
+struct AttentionTile {
+  using A = Accum<T>;
+  using R = decltype(real_part(A{}));
+  using Word = typename L::Word;
+  static constexpr Index pairing = L::pairing;
+
+  /// What is wanted of the memory.
+  enum class Use { forward, backward };
+
+  AttentionTile(Use use, const AttentionShape& attention, Pieces& pieces)
+      : width(attention.width),
+        pad(padded(width)),
+        words((width + pairing - 1) / pairing),
+        repeat(attention.heads / attention.kv_heads),
+        queries(std::max<Index>(1, query_rows / repeat)),
+        scale(static_cast<A>(attention.scale)) {
+    const Index rows = padded(queries * repeat);
+    pieces.take(spare, key_tile * pad);
+    pieces.take(q, rows * pad / pairing);
+    pieces.take(k_columns, words * key_tile);
+    pieces.take(s, rows * key_tile);
+    p = s_as_words();
+    if (use == Use::forward) {
+      pieces.take(v_stacked_copy, key_tile * pad / pairing);
+      pieces.take(o, rows * pad);
+      pieces.take(top, rows);
+      pieces.take(total, rows);
+      if constexpr (pairing > 1) pieces.take(p, rows * key_tile / pairing);
+      return;
+    }
+    pieces.take(v_columns, words * key_tile);
+    pieces.take(k_stacked_copy, key_tile * pad / pairing);
+    pieces.take(dout, rows * pad / pairing);
+    pieces.take(dp, rows * key_tile);
+    pieces.take(o, rows * pad);
+    pieces.take(lse, rows);
+    pieces.take(delta, rows);
+    q_stacked = q;
+    dout_stacked = dout;
+    ds = ds_stacked = dp_as_words();
+    if constexpr (pairing > 1) {
+      pieces.take(q_stacked, rows * pad / pairing);
+      pieces.take(dout_stacked, rows * pad / pairing);
+      pieces.take(p, rows * key_tile / pairing);
+      pieces.take(ds, rows * key_tile / pairing);
+      pieces.take(ds_stacked, rows * key_tile / pairing);
+    }
+  }
+
+  /// Where `count` rows of this head begin: keys or values from `from`, `stride` apart, as the inner extent of a
+  /// product. They stay where they are if they can be read there.
+  const Word* stacked(const T* from, Index stride, Index count, Word* copy, Index& row) const {
+    if constexpr (std::same_as<T, Word>) {
+      if (width == pad) {
+        row = stride;
+        return from;
+      }
+    }
+    row = pad;
+    L::stacked(
+        count, padded(count, pairing), width, pad, [=](Index r) { return from + r * stride; }, copy);
+    return copy;
+  }
+
+  /// What rows [r, r + n) of a product with the keys' columns need: all of the inner extent, the columns they see.
+  auto columns_seen(const QueryTile& tile, Index key, Index count) const {
+    return [&tile, key, count, depth = words](Index r, Index n) {
+      return TileRange{0, depth, tile.seen(r + n - 1, key, count)};
+    };
+  }
+  /// What they need of a product over the keys: those they see, all columns.
+  auto keys_seen(const QueryTile& tile, Index key, Index count) const {
+    return [&tile, key, count, columns = width](Index r, Index n) {
+      return TileRange{0, (tile.seen(r + n - 1, key, count) + pairing - 1) / pairing, columns};
+    };
+  }
+  /// What the keys [j, j + n) of the tile need of a product over the queries: those that see the first of them.
+  auto queries_seeing(const QueryTile& tile, Index key) const {
+    return [&tile, key, columns = width](Index j, Index) {
+      return TileRange{tile.first_seeing(key + j) / pairing, (tile.rows() + pairing - 1) / pairing, columns};
+    };
+  }
+
+  Index width, pad, words, repeat, queries;
+  A scale;
+  Word *q = nullptr, *q_stacked = nullptr, *dout = nullptr, *dout_stacked = nullptr;
+  Word *k_columns = nullptr, *v_columns = nullptr, *k_stacked_copy = nullptr, *v_stacked_copy = nullptr;
+  Word *p = nullptr, *ds = nullptr, *ds_stacked = nullptr, *spare = nullptr;
+  A *s = nullptr, *dp = nullptr, *o = nullptr, *total = nullptr, *lse = nullptr, *delta = nullptr;
+  R* top = nullptr;
+
+ private:
+  Word* s_as_words() { return as_words(s); }
+  Word* dp_as_words() { return as_words(dp); }
+  static Word* as_words(A* sums) {
+    if constexpr (std::same_as<A, Word>) {
+      return sums;
+    } else {
+      return nullptr;
+    }
+  }
+};
+
+/// A piece of work: a tile, or all, of one segment under one key head.
+struct AttentionItem {
+  std::size_t segment = 0;
+  Index head = 0;
+  Index begin = 0;
+};
+
+/// Items of `step` rows of every segment and key head; step 0: one item for all rows. The last rows, whose work is
+/// the most, come first.
+inline View<Device, AttentionItem> attention_items(Device& dev, std::span<const Segment> segments, Index heads,
+                                                   Index step) {
+  Index count = 0;
+  for (const Segment& segment : segments)
+    count += heads * (step == 0 ? (segment.size() > 0 ? 1 : 0) : (segment.size() + step - 1) / step);
+  auto items = scratch<AttentionItem>(dev, 1, count);
+  AttentionItem* next = items.data();
+  for (std::size_t b = 0; b < segments.size(); ++b) {
+    const Index size = segments[b].size();
+    if (size == 0) continue;
+    for (Index begin = step == 0 ? 0 : (size - 1) / step * step; begin >= 0; begin -= std::max<Index>(step, 1))
+      for (Index head = 0; head < heads; ++head) *next++ = AttentionItem{b, head, begin};
+  }
+  return items;
+}
+
+/// Scratch for every thread: `bytes` each, adjacent.
+inline std::byte* thread_scratch(Device& dev, Index bytes) {
+  return scratch<std::byte>(dev, dev.threads(), bytes).data();
 }
 
 }  // namespace lora::cpu::detail

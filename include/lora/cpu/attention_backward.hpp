@@ -1,0 +1,189 @@
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "lora/cpu/attention_tile.hpp"
+
+namespace lora::cpu::detail {
+
+template <class T, class L>
+struct AttentionBackward {
+  using A = Accum<T>;
+  using Tile = AttentionTile<T, L>;
+
+  AttentionShape shape;
+  In<T> q, k, v, out, dout;
+  std::span<const Segment> segments;
+  In<A> lse;
+
+  /// Queries from `begin` on with their gradient, laid out; delta = Σ dout ∘ out.
+  QueryTile load_queries(Tile& t, const Segment& segment, Index g, Index begin) const {
+    const QueryTile tile{begin, std::min(begin + t.queries, segment.size()), t.repeat, 0};
+    const Index rows = tile.rows(), all = padded(rows, 8);
+    const auto of = [&](const In<T>& x) { return [&](Index r) { return row_of(t, x, segment, g, begin, r); }; };
+    L::rows(rows, all, t.width, t.pad, of(q), t.q);
+    L::rows(rows, all, t.width, t.pad, of(dout), t.dout);
+    if constexpr (L::pairing > 1) {
+      L::stacked(rows, all, t.width, t.pad, of(q), t.q_stacked);
+      L::stacked(rows, all, t.width, t.pad, of(dout), t.dout_stacked);
+    }
+    for (Index r = 0; r < rows; ++r) {
+      t.delta[r] = L::dot(of(out)(r), of(dout)(r), t.width, t.pad, t.spare);
+      t.lse[r] = lse.row(segment.begin + begin + r / t.repeat)[g * t.repeat + r % t.repeat];
+    }
+    return tile;
+  }
+
+  /// Adds what the loaded queries and the keys [key, key + count) give each other: dk, dv (rows of `pad` sums from
+  /// `key` on) and t.o, the gradient of the queries; either may be unwanted.
+  void add(Tile& t, const QueryTile& tile, const Segment& segment, Index g, Index key, A* dk, A* dv, bool dq) const {
+    const Index rows = tile.rows(), all = padded(rows, 8), pad = t.pad;
+    const Index count = std::min(key_tile, tile.keys_seen(rows - 1) - key);
+    const T* const keys = k.row(segment.begin + key) + g * t.width;
+    L::transposed(keys, k.stride(), count, t.width, pad, t.spare, t.k_columns, key_tile);
+    L::transposed(v.row(segment.begin + key) + g * t.width, v.stride(), count, t.width, pad, t.spare, t.v_columns,
+                  key_tile);
+    tile_product<L>(all, t.q, pad / L::pairing, Index{1}, t.k_columns, key_tile, t.s, key_tile, false,
+                    t.columns_seen(tile, key, count));
+    tile_product<L>(all, t.dout, pad / L::pairing, Index{1}, t.v_columns, key_tile, t.dp, key_tile, false,
+                    t.columns_seen(tile, key, count));
+    for (Index r = tile.first_block_seeing(key); r < all; ++r)
+      score_gradient(t, r, r < rows ? tile.seen(r, key, count) : 0);
+    if (dk != nullptr) {
+      tile_product<L>(padded(count, 8), t.p, Index{1}, key_tile, t.dout_stacked, pad, dv, pad, true,
+                      t.queries_seeing(tile, key));
+      tile_product<L>(padded(count, 8), t.ds_stacked, Index{1}, key_tile, t.q_stacked, pad, dk, pad, true,
+                      t.queries_seeing(tile, key));
+    }
+    if (dq) {
+      Index k_row = 0;
+      const auto* const stacked = t.stacked(keys, k.stride(), count, t.k_stacked_copy, k_row);
+      tile_product<L>(all, t.ds, key_tile / L::pairing, Index{1}, stacked, k_row, t.o, pad, true,
+                      t.keys_seen(tile, key, count));
+    }
+  }
+
+  /// The gradient of one tile of queries, and with dk, dv its part of the keys'.
+  void queries(Tile& t, const Segment& segment, Index g, Index begin, Rows<T> dq, A* dk, A* dv) const {
+    const QueryTile tile = load_queries(t, segment, g, begin);
+    std::fill_n(t.o, padded(tile.rows(), 8) * t.pad, A(0));
+    for (Index key = 0; key < tile.end; key += key_tile)
+      add(t, tile, segment, g, key, dk == nullptr ? nullptr : dk + key * t.pad,
+          dv == nullptr ? nullptr : dv + key * t.pad, true);
+    for (Index r = 0; r < tile.rows(); ++r) store_row(t.o + r * t.pad, t.width, row_of(t, dq, segment, g, begin, r));
+  }
+
+  /// The gradients of one tile of keys, from all queries that see them.
+  void keys(Tile& t, const Segment& segment, Index g, Index key, Rows<T> dk, Rows<T> dv, A* dk_sums, A* dv_sums) const {
+    std::fill_n(dk_sums, key_tile * t.pad, A(0));
+    std::fill_n(dv_sums, key_tile * t.pad, A(0));
+    for (Index begin = key / t.queries * t.queries; begin < segment.size(); begin += t.queries)
+      add(t, load_queries(t, segment, g, begin), segment, g, key, dk_sums, dv_sums, false);
+    store_keys(t, segment, g, key, std::min(key_tile, segment.size() - key), dk, dv, dk_sums, dv_sums);
+  }
+
+  void store_keys(Tile& t, const Segment& segment, Index g, Index key, Index count, Rows<T> dk, Rows<T> dv,
+                  const A* dk_sums, const A* dv_sums) const {
+    for (Index j = 0; j < count; ++j) {
+      store_row(dk_sums + j * t.pad, t.width, dk.row(segment.begin + key + j) + g * t.width);
+      store_row(dv_sums + j * t.pad, t.width, dv.row(segment.begin + key + j) + g * t.width);
+    }
+  }
+
+ private:
+  template <class X>
+  static auto row_of(const Tile& t, const X& x, const Segment& segment, Index g, Index begin, Index r) {
+    return x.row(segment.begin + begin + r / t.repeat) + (g * t.repeat + r % t.repeat) * t.width;
+  }
+
+  static void store_row(const A* from, Index count, T* to) {
+    LORA_SIMD
+    for (Index c = 0; c < count; ++c) to[c] = narrowed<T>(from[c]);
+  }
+
+  /// Row r, of which the first `seen` keys count: p = exp(score − lse), ds = scale · p ∘ (dp − delta).
+  static void score_gradient(Tile& t, Index r, Index seen) {
+    A *const p = t.s + r * key_tile, *const ds = t.dp + r * key_tile;
+    exponentials(p, seen, key_tile, t.scale, t.lse[r]);
+    softmax_gradient(p, ds, seen, key_tile, t.scale, t.delta[r]);
+#if defined(LORA_BF16_PAIRS)
+    if constexpr (L::pairing == 2) {
+      round_to_words(ds, key_tile, t.ds + r * key_tile / 2);
+      if (r % 2 == 1) {
+        interleave(p - key_tile, p, key_tile, t.p + r / 2 * key_tile);
+        interleave(ds - key_tile, ds, key_tile, t.ds_stacked + r / 2 * key_tile);
+      }
+    }
+#endif
+  }
+};
+
+/// The gradients. Two ways with the same bits: where there are segments and key heads enough for all threads, one item
+/// makes all gradients of a segment under one key head, and every tile of scores is formed once; else one pass makes
+/// the keys' gradients tile by tile and a second one the queries', forming scores twice.
+template <class T, class L>
+void attention_backward(Device& dev, const AttentionBackward<T, L>& work, Rows<T> dq, Rows<T> dk, Rows<T> dv) {
+  using A = Accum<T>;
+  using Tile = AttentionTile<T, L>;
+  Arena::Scope scope(dev.arena());
+  double total = 0, largest_item = 0;
+  Index longest = 0;
+  for (const Segment& segment : work.segments) {
+    const double scores = static_cast<double>(segment.size()) * static_cast<double>(segment.size());
+    total += scores * static_cast<double>(work.shape.kv_heads);
+    largest_item = std::max(largest_item, scores);
+    longest = std::max(longest, segment.size());
+  }
+  // Products per tile: 5 in one pass, 4 + 3 in two.
+  const double share = total / dev.threads();
+  const bool one_pass = 5 * std::max(share, largest_item) <= 7 * share;
+
+  Pieces counted(nullptr);
+  const Tile sizes(Tile::Use::backward, work.shape, counted);
+  const Index sums = (one_pass ? padded(longest, key_tile) : key_tile) * sizes.pad;
+  const Index tile_bytes = counted.used(), sum_bytes = padded(sums * static_cast<Index>(sizeof(A)), 64);
+  const Index bytes = tile_bytes + 2 * sum_bytes;
+  std::byte* const memory = thread_scratch(dev, bytes);
+  const auto each = [&](const View<Device, AttentionItem>& items, const auto& body) {
+    dev.parallel_items(items.cols(), [&](Index i) {
+      std::byte* const own = memory + omp_get_thread_num() * bytes;
+      Pieces pieces(own);
+      Tile tile(Tile::Use::backward, work.shape, pieces);
+      const AttentionItem& item = items.data()[i];
+      body(tile, work.segments[item.segment], item, reinterpret_cast<A*>(own + tile_bytes),
+           reinterpret_cast<A*>(own + tile_bytes + sum_bytes));
+    });
+  };
+
+  if (one_pass) {
+    each(attention_items(dev, work.segments, work.shape.kv_heads, 0),
+         [&](Tile& t, const Segment& segment, const AttentionItem& item, A* dk_sums, A* dv_sums) {
+           std::fill_n(dk_sums, padded(segment.size(), key_tile) * t.pad, A(0));
+           std::fill_n(dv_sums, padded(segment.size(), key_tile) * t.pad, A(0));
+           for (Index begin = 0; begin < segment.size(); begin += t.queries)
+             work.queries(t, segment, item.head, begin, dq, dk_sums, dv_sums);
+           work.store_keys(t, segment, item.head, 0, segment.size(), dk, dv, dk_sums, dv_sums);
+         });
+    return;
+  }
+  // The second pass still reads the keys and values, whose memory the gradients may share.
+  const auto dk_apart = scratch<T>(dev, dk.rows(), dk.cols()), dv_apart = scratch<T>(dev, dv.rows(), dv.cols());
+  each(attention_items(dev, work.segments, work.shape.kv_heads, key_tile),
+       [&](Tile& t, const Segment& segment, const AttentionItem& item, A* dk_sums, A* dv_sums) {
+         work.keys(t, segment, item.head, item.begin, dk_apart, dv_apart, dk_sums, dv_sums);
+       });
+  each(attention_items(dev, work.segments, work.shape.kv_heads, sizes.queries),
+       [&](Tile& t, const Segment& segment, const AttentionItem& item, A*, A*) {
+         work.queries(t, segment, item.head, item.begin, dq, nullptr, nullptr);
+       });
+  for (const Segment& segment : work.segments)
+    dev.parallel_for(segment.size(), 64, [&](Index begin, Index end) {
+      for (Index i = segment.begin + begin; i < segment.begin + end; ++i) {
+        std::copy_n(dk_apart.row(i), dk.cols(), dk.row(i));
+        std::copy_n(dv_apart.row(i), dv.cols(), dv.row(i));
+      }
+    });
+}
+
+}  // namespace lora::cpu::detail

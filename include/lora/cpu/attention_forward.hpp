@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "lora/cpu/attention_tile.hpp"
+
+namespace lora::cpu::detail {
+
+/// One call's operands, and its work on one tile.
+template <class T, class L>
+struct AttentionForward {
+  using A = Accum<T>;
+  using Tile = AttentionTile<T, L>;
+
+  AttentionShape shape;
+  In<T> q, k, v;
+  std::span<const Segment> queries, keys;
+  Rows<T> out;
+  Rows<A> lse;  // empty: not wanted
+
+  /// out and lse of the queries from `begin` on, as many as a tile takes, for all heads that share key head g.
+  void run(Tile& t, std::size_t segment, Index g, Index begin) const {
+    const Segment &of_q = queries[segment], &of_k = keys[segment];
+    const QueryTile tile{begin, std::min(begin + t.queries, of_q.size()), t.repeat, of_k.size() - of_q.size()};
+    const Index rows = tile.rows(), all = padded(rows, 8), pad = t.pad;
+    const auto row_of = [&](const auto& x, Index r) {
+      return x.row(of_q.begin + begin + r / t.repeat) + (g * t.repeat + r % t.repeat) * t.width;
+    };
+    L::rows(
+        rows, all, t.width, pad, [&](Index r) { return row_of(q, r); }, t.q);
+    std::fill_n(t.o, all * pad, A(0));
+    std::fill_n(t.total, all, A(0));
+    std::fill_n(t.top, all, -std::numeric_limits<typename Tile::R>::infinity());
+
+    const Index end = tile.keys_seen(rows - 1);
+    for (Index key = 0; key < end; key += key_tile) {
+      const Index count = std::min(key_tile, end - key);
+      L::transposed(k.row(of_k.begin + key) + g * t.width, k.stride(), count, t.width, pad, t.spare, t.k_columns,
+                    key_tile);
+      Index v_row = 0;
+      const auto* const values =
+          t.stacked(v.row(of_k.begin + key) + g * t.width, v.stride(), count, t.v_stacked_copy, v_row);
+      tile_product<L>(all, t.q, pad / L::pairing, Index{1}, t.k_columns, key_tile, t.s, key_tile, false,
+                      t.columns_seen(tile, key, count));
+      for (Index r = tile.first_block_seeing(key); r < all; ++r)
+        probabilities(t, r, r < rows ? tile.seen(r, key, count) : 0);
+      tile_product<L>(all, t.p, key_tile / L::pairing, Index{1}, values, v_row, t.o, pad, true,
+                      t.keys_seen(tile, key, count));
+    }
+    for (Index r = 0; r < rows; ++r) {
+      const A share = A(1) / t.total[r];
+      T* const to = row_of(out, r);
+      const A* const from = t.o + r * pad;
+      LORA_SIMD
+      for (Index c = 0; c < t.width; ++c) to[c] = narrowed<T>(from[c] * share);
+      if (!lse.empty())
+        lse.row(of_q.begin + begin + r / t.repeat)[g * t.repeat + r % t.repeat] = t.top[r] + std::log(t.total[r]);
+    }
+  }
+
+ private:
+  /// Row r of scores, of which the first `seen` count, becomes exp(score − top); a new top shrinks what is there.
+  static void probabilities(Tile& t, Index r, Index seen) {
+    A* const row = t.s + r * key_tile;
+    if (seen > 0) {
+      const Index wide = padded(seen);
+      for (Index j = seen; j < wide; ++j) row[j] = row[0];
+      const auto top = largest(row, wide) * real_part(t.scale);
+      if (top > t.top[r]) {
+        const auto shrink = cpu::exp(t.top[r] - top);
+        t.total[r] *= shrink;
+        A* const o = t.o + r * t.pad;
+        LORA_SIMD
+        for (Index c = 0; c < t.pad; ++c) o[c] *= shrink;
+        t.top[r] = top;
+      }
+      exponentials(row, seen, key_tile, t.scale, t.top[r]);
+      t.total[r] += sum(row, wide);
+    } else {
+      std::fill_n(row, key_tile, A(0));
+    }
+#if defined(LORA_BF16_PAIRS)
+    if constexpr (L::pairing == 2) round_to_words(row, key_tile, t.p + r * key_tile / 2);
+#endif
+  }
+};
+
+template <class T, class L>
+void attention(Device& dev, const AttentionForward<T, L>& work) {
+  using Tile = AttentionTile<T, L>;
+  Arena::Scope scope(dev.arena());
+  Pieces counted(nullptr);
+  const Tile sizes(Tile::Use::forward, work.shape, counted);
+  const auto items = attention_items(dev, work.queries, work.shape.kv_heads, sizes.queries);
+  std::byte* const memory = thread_scratch(dev, counted.used());
+  dev.parallel_items(items.cols(), [&](Index i) {
+    Pieces pieces(memory + omp_get_thread_num() * counted.used());
+    Tile tile(Tile::Use::forward, work.shape, pieces);
+    const AttentionItem& item = items.data()[i];
+    work.run(tile, item.segment, item.head, item.begin);
+  });
+}
+
+}  // namespace lora::cpu::detail
