@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lora/core/hash.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
 #include "lora/io/unicode.hpp"
@@ -47,8 +48,7 @@ void check_against_reference(const std::string& file, const std::string& name) {
     if (expected[i].contains("text")) CHECK(rendering.text == expected[i]["text"].get<std::string>());
     CHECK(rendering.text.size() == expected[i]["bytes"].get<std::size_t>());
     char hash[17];
-    std::snprintf(hash, sizeof hash, "%016llx",
-                  static_cast<unsigned long long>(data::detail::text_hash(rendering.text)));
+    std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(text_hash(rendering.text)));
     CHECK(std::string(hash) == expected[i]["hash"].get<std::string>());
     if (!expected[i].contains("answers")) continue;
     REQUIRE(rendering.answers.size() == expected[i]["answers"].size());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
+#include "lora/core/hash.hpp"
 #include "lora/core/scalar.hpp"
 #include "lora/data/chat_template_table.hpp"
 #include "lora/data/chat_text.hpp"
@@ -62,7 +63,7 @@ class ChatTemplate {
   static ChatTemplate recognised(std::string_view text) {
     const std::string normalised = detail::normalise_white_space(text);
     if (normalised.empty()) fail<ConfigError>("the model has no chat template; set template to one of ", choices());
-    const std::uint64_t hash = detail::text_hash(normalised);
+    const std::uint64_t hash = text_hash(normalised);
     for (const auto& published : detail::published_templates)
       if (published.hash == hash && published.bytes == normalised.size()) return named(published.name);
     fail<ConfigError>("the model's chat template is not one of the published ones; set template to one of ", choices());

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <ctime>
 #include <iterator>
 #include <string>
@@ -63,13 +62,6 @@ inline std::string normalise_white_space(std::string_view text) {
   }
   if (result.ends_with(' ')) result.pop_back();
   return result;
-}
-
-/// FNV-1a.
-inline std::uint64_t text_hash(std::string_view text) {
-  std::uint64_t hash = 0xCBF29CE484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-  return hash;
 }
 
 inline std::string today() {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/core/hash.hpp"
 #include "lora/core/random.hpp"
 #include "lora/io/safetensors.hpp"
 #include "lora/nn/lora_linear.hpp"
@@ -375,9 +376,7 @@ void init_adapter(D& dev, Model& model, std::uint64_t seed) {
   model.for_each_param([&](const auto& param) {
     std::vector<Accumulated> values(static_cast<std::size_t>(param.value.size()), Accumulated(0));
     if (!param.transposed) {
-      std::uint64_t hash = 0xCBF29CE484222325u;  // FNV-1a
-      for (const char c : param.name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-      Random random(mix_key(seed, hash));
+      Random random(mix_key(seed, text_hash(param.name)));
       const double bound = 1 / std::sqrt(static_cast<double>(param.value.cols()));
       for (auto& value : values)
         value = static_cast<Accumulated>((2.0 * static_cast<double>(random.uniform()) - 1.0) * bound);
