@@ -32,6 +32,24 @@ model::Config parsed(io::Json json, const io::Json& changes = io::Json::object()
   return model::parse_config(json, "config.json");
 }
 
+/// Every kind of rotary scaling with all that it knows, beside theta.
+const io::Json unscaled = {{"rope_type", "default"}};
+const io::Json linear_scaling = {{"rope_type", "linear"}, {"factor", 2.5}};
+const io::Json llama3_scaling = {{"rope_type", "llama3"},
+                                 {"factor", 8},
+                                 {"low_freq_factor", 2},
+                                 {"high_freq_factor", 5},
+                                 {"original_max_position_embeddings", 100}};
+const io::Json yarn_scaling = {{"rope_type", "yarn"},
+                               {"factor", 4},
+                               {"beta_fast", 16},
+                               {"beta_slow", 2},
+                               {"attention_factor", 1.25},
+                               {"mscale", 0.5},
+                               {"mscale_all_dim", 0.75},
+                               {"truncate", false},
+                               {"original_max_position_embeddings", 100}};
+
 /// What a GGUF file of a small model is read as.
 struct GgufFile {
   TempFolder folder;
@@ -128,53 +146,35 @@ TEST_CASE("config: fields that are there") {
 }
 
 TEST_CASE("config: rotary settings in the new spelling and the old one") {
-  const auto expect = [](const io::Json& settings, const auto& check) {
-    io::Json inside = settings;  // new: all in one object
-    const auto fresh = parsed(least("llama"), {{"rope_parameters", inside}});
-    inside.erase("rope_theta");  // old: theta beside it, and the kind as "type" before that
-    io::Json older = inside;
+  const auto expect = [](const io::Json& scaling, const auto& check) {
+    io::Json inside = scaling;  // new: all in one object
+    inside["rope_theta"] = 5e5;
+    io::Json older = scaling;  // old: theta beside it, and the kind as "type" before that
     older["type"] = older["rope_type"];
     older.erase("rope_type");
-    const auto theta = settings.at("rope_theta");
-    const auto old = parsed(least("llama"), {{"rope_theta", theta}, {"rope_scaling", inside}});
-    const auto oldest = parsed(least("llama"), {{"rope_theta", theta}, {"rope_scaling", older}});
+    const auto fresh = parsed(least("llama"), {{"rope_parameters", inside}});
+    const auto old = parsed(least("llama"), {{"rope_theta", 5e5}, {"rope_scaling", scaling}});
+    const auto oldest = parsed(least("llama"), {{"rope_theta", 5e5}, {"rope_scaling", older}});
     for (const auto& c : {fresh, old, oldest}) {
       CHECK(c.rope.theta == 5e5);
       check(c.rope);
     }
   };
-  expect({{"rope_theta", 5e5}, {"rope_type", "default"}},
-         [](const nn::RopeConfig& rope) { CHECK(rope.scaling == Scaling::none); });
-  expect({{"rope_theta", 5e5}, {"rope_type", "linear"}, {"factor", 2.5}}, [](const nn::RopeConfig& rope) {
+  expect(unscaled, [](const nn::RopeConfig& rope) { CHECK(rope.scaling == Scaling::none); });
+  expect(linear_scaling, [](const nn::RopeConfig& rope) {
     CHECK(rope.scaling == Scaling::linear);
     CHECK(rope.factor == 2.5);
   });
-  expect({{"rope_theta", 5e5},
-          {"rope_type", "llama3"},
-          {"factor", 8},
-          {"low_freq_factor", 2},
-          {"high_freq_factor", 5},
-          {"original_max_position_embeddings", 100}},
-         [](const nn::RopeConfig& rope) {
-           CHECK(rope.scaling == Scaling::llama3);
-           CHECK((rope.factor == 8 && rope.low_freq_factor == 2 && rope.high_freq_factor == 5));
-           CHECK(rope.original_max_position_embeddings == 100);
-         });
-  expect({{"rope_theta", 5e5},
-          {"rope_type", "yarn"},
-          {"factor", 4},
-          {"beta_fast", 16},
-          {"beta_slow", 2},
-          {"attention_factor", 1.25},
-          {"mscale", 0.5},
-          {"mscale_all_dim", 0.75},
-          {"truncate", false},
-          {"original_max_position_embeddings", 100}},
-         [](const nn::RopeConfig& rope) {
-           CHECK(rope.scaling == Scaling::yarn);
-           CHECK((rope.beta_fast == 16 && rope.beta_slow == 2 && rope.attention_factor == 1.25));
-           CHECK((rope.mscale == 0.5 && rope.mscale_all_dim == 0.75 && !rope.truncate));
-         });
+  expect(llama3_scaling, [](const nn::RopeConfig& rope) {
+    CHECK(rope.scaling == Scaling::llama3);
+    CHECK((rope.factor == 8 && rope.low_freq_factor == 2 && rope.high_freq_factor == 5));
+    CHECK(rope.original_max_position_embeddings == 100);
+  });
+  expect(yarn_scaling, [](const nn::RopeConfig& rope) {
+    CHECK(rope.scaling == Scaling::yarn);
+    CHECK((rope.beta_fast == 16 && rope.beta_slow == 2 && rope.attention_factor == 1.25));
+    CHECK((rope.mscale == 0.5 && rope.mscale_all_dim == 0.75 && !rope.truncate));
+  });
   const io::Json yarn = {{"rope_type", "yarn"}, {"factor", 4}};
   CHECK(parsed(least("llama"), {{"rope_scaling", yarn}, {"max_position_embeddings", 512}})
             .rope.original_max_position_embeddings == 512);
@@ -270,24 +270,8 @@ TEST_CASE("config: rotary settings are written where the file keeps them") {
 }
 
 TEST_CASE("config: to_json is read back as the same config") {
-  const io::Json scalings[] = {{{"rope_type", "default"}},
-                               {{"rope_type", "linear"}, {"factor", 2.5}},
-                               {{"rope_type", "llama3"},
-                                {"factor", 8},
-                                {"low_freq_factor", 2},
-                                {"high_freq_factor", 5},
-                                {"original_max_position_embeddings", 100}},
-                               {{"rope_type", "yarn"},
-                                {"factor", 4},
-                                {"beta_fast", 16},
-                                {"beta_slow", 2},
-                                {"attention_factor", 1.25},
-                                {"mscale", 0.5},
-                                {"mscale_all_dim", 0.75},
-                                {"truncate", false},
-                                {"original_max_position_embeddings", 100}}};
   for (const char* type : {"llama", "qwen2", "qwen3", "smollm3"})
-    for (const auto& scaling : scalings) {
+    for (const auto& scaling : {unscaled, linear_scaling, llama3_scaling, yarn_scaling}) {
       CAPTURE(type);
       const auto first = parsed(least(type), {{"num_key_value_heads", 2},
                                               {"head_dim", 24},
