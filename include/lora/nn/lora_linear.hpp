@@ -20,7 +20,8 @@ struct LoraRank {
 /// update.
 ///   y_j = x W_jᵀ + b_j + s_j drop(x) A_jᵀ B_jᵀ
 /// Shapes   x (N, I) · W_j (O_j, I) · A (ΣR, I), the projections' rows stacked · B_jᵀ (R_j, O_j) → y (N, ΣO)
-/// Types    W may be stored as any dtype; products in T, gradients of A and B in Accum<T>
+/// Types    W may be stored as any dtype; products of T are summed in Accum<T> and rounded to T once; gradients of A
+///          and B in Accum<T>
 /// Writes   y overwritten, or added to if `accumulate`; A.grad, B.grad added to
 /// Saves    h = s drop(x) Aᵀ (N, ΣR), or nothing where the update rode in a widened W
 /// Differs  from PEFT, which draws one dropout mask per projection: here the projections of one x share theirs
@@ -230,22 +231,41 @@ class LoraLinear {
     }
   }
 
+  static constexpr bool narrow = !std::same_as<T, Accum<T>>;
+
+  // Where a sum of several products is formed: y itself, or scratch where y would round every partial sum. An update
+  // below half a unit in y's last place would otherwise vanish.
+  static View<D, Accum<T>> sum_for(D& dev, View<D, T> y) {
+    if constexpr (narrow) {
+      return scratch<Accum<T>>(dev, y.rows(), y.cols());
+    } else {
+      return y;
+    }
+  }
+
   void project(D& dev, View<D, const T> x, View<D, const T> h, View<D, T> y, bool accumulate, bool merge) const {
     for (const auto& p : projections_) {
       const Arena::Scope scope(dev.arena());
       const auto use = p.linear.weight.use(dev);
       const View<D, const T> w = weight_of(dev, p, use.view(), merge);
       const View<D, T> y_j = y.col_slice(p.first_column, p.linear.out_features());
-      const bool updates = !merge && p.lora.rank > 0;
-      for_row_tiles(x.rows(), updates ? row_tile : x.rows(), [&](Index begin, Index count) {
+      const bool updates = !merge && p.lora.rank > 0, biased = !p.linear.bias.empty();
+      if (!updates && !biased) {
+        kernel::gemm(dev, kernel::Form::nt, x, w, y_j, 1.0, accumulate);
+        continue;
+      }
+      for_row_tiles(x.rows(), row_tile, [&](Index begin, Index count) {
+        const Arena::Scope inner(dev.arena());
         const View<D, T> tile = y_j.row_slice(begin, count);
-        kernel::gemm(dev, kernel::Form::nt, x.row_slice(begin, count), w, tile, 1.0, accumulate);
+        const View<D, Accum<T>> sum = sum_for(dev, tile);
+        kernel::gemm(dev, kernel::Form::nt, x.row_slice(begin, count), w, sum, 1.0, accumulate && !narrow);
         if (updates) {
           const Span low_rank = update_span(dev);
           kernel::gemm(dev, kernel::Form::nn, h.row_slice(begin, count).col_slice(p.first_row, p.lora.rank), p.b.use(),
-                       tile, 1.0, true);
+                       sum, 1.0, true);
         }
-        if (!p.linear.bias.empty()) kernel::add_bias(dev, p.linear.bias.view(), tile);
+        if (biased) kernel::add_bias(dev, p.linear.bias.view(), sum);
+        if constexpr (narrow) kernel::convert(dev, sum, tile, 1.0, accumulate);
       });
     }
   }
@@ -261,15 +281,9 @@ class LoraLinear {
       uses.push_back(p.linear.weight.use(dev));
       weights.push_back(weight_of(dev, p, uses.back().view(), merge));
     }
-    constexpr bool narrow = !std::same_as<T, Accum<T>>;
     for_row_tiles(dy.rows(), narrow ? row_tile : dy.rows(), [&](Index begin, Index count) {
       const Arena::Scope scope(dev.arena());
-      View<D, Accum<T>> sum;
-      if constexpr (narrow) {
-        sum = scratch<Accum<T>>(dev, count, in_features_);
-      } else {
-        sum = dx.row_slice(begin, count);
-      }
+      const View<D, Accum<T>> sum = sum_for(dev, dx.row_slice(begin, count));
       for (std::size_t j = 0; j < projections_.size(); ++j) {
         const auto& p = projections_[j];
         kernel::gemm(dev, kernel::Form::nn,
