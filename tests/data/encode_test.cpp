@@ -223,6 +223,12 @@ TEST_CASE("encode: the summary counts what training will see") {
   CHECK(summary.text() ==
         "3 records, 12 tokens, 58.3 % labelled, 1 truncated, 1 left out; lengths 2 to 6, median 4, 95 % up to 6");
   CHECK(data::EncodeSummary().text().starts_with("0 records, 0 tokens, 0 % labelled"));
+
+  for (int i = 0; i < 3; ++i) summary.pass_over();
+  CHECK_FALSE(summary.complete());
+  CHECK(summary.text() ==
+        "6 records, judged by 3 of them: about 24 tokens, 58.3 % labelled, 2 truncated, 2 left out; lengths 2 to 6, "
+        "median 4, 95 % up to 6");
 }
 
 TEST_CASE("encode: a preview without a tokenizer shows ids") {

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "lora/cpu/device.hpp"
 #include "support/temp_folder.hpp"
 
 using namespace lora;
@@ -29,9 +30,9 @@ class Samples {
     io::write_file(temp_ / "tokens.jsonl", std::string_view(text));
   }
 
-  train::Records open() const {
+  train::Records open(Index vocab_size = 0) const {
     const std::vector<std::string> files = {(temp_ / "tokens.jsonl").native()};
-    return {data::Dataset::open(files, {}), data::Encoder(nullptr, std::nullopt, {})};
+    return {data::Dataset::open(files, {}), data::Encoder(nullptr, std::nullopt, {.vocab_size = vocab_size})};
   }
 
   static constexpr Index count = 60;
@@ -97,5 +98,40 @@ TEST_CASE("records: filling by tokens takes no more micro-batches than the order
     }
     const auto batches = records.micro_batches(order, {0, Samples::count}, {1, tokens});
     CHECK(batches.size() < in_order);
+  }
+}
+
+TEST_CASE("records: a survey of many records encodes some and reads all") {
+  const Samples samples;
+  const train::Records records = samples.open();
+  cpu::Device dev(2);
+  std::vector<Index> all(Samples::count);
+  std::iota(all.begin(), all.end(), Index{0});
+  const auto tokens_of_every = [&](Index step) {
+    Index sum = 0;
+    for (Index i = 0; i < Samples::count; i += step) sum += static_cast<Index>(records[i].tokens.size());
+    return sum;
+  };
+
+  const auto whole = records.survey(dev, all);
+  CHECK(whole.complete());
+  CHECK(whole.tokens() == tokens_of_every(1));
+  CHECK(whole.left_out() == Samples::count / 5);
+
+  const auto part = records.survey(dev, all, 20);
+  CHECK_FALSE(part.complete());
+  CHECK(part.records() == Samples::count);
+  CHECK(part.tokens() == 3 * tokens_of_every(3));
+
+  SUBCASE("labels that no encoded record has are looked for in all") {
+    CHECK(records.survey(dev, all, 12).tokens() == tokens_of_every(1));
+  }
+  SUBCASE("what is malformed shows, encoded or not") {
+    std::int32_t largest = 0;
+    std::string where;
+    for (Index i = 0; i < Samples::count; ++i)
+      for (const std::int32_t id : records[i].tokens)
+        if (id > largest) largest = id, where = records.where(i);
+    CHECK_THROWS_WITH_AS(samples.open(largest).survey(dev, all, 1), doctest::Contains(where.c_str()), FormatError);
   }
 }

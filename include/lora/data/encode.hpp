@@ -74,6 +74,19 @@ class Encoder {
     return example;
   }
 
+  /// Throws what encoding the record would, but for the ids of its text, at a small part of the time.
+  void check(const Sample& sample) const {
+    if (sample.kind == Sample::Kind::messages) {
+      static_cast<void>(tokenizer(sample));
+      render(sample, sample.messages, options_.render);
+    } else if (sample.kind == Sample::Kind::text) {
+      static_cast<void>(tokenizer(sample));
+    } else {
+      check_ids(sample.tokens, sample);
+      check_ids(sample.labels, sample);
+    }
+  }
+
   /// The tokens after which a model is to answer: the turns up to the last answer and a generation prompt, a text, or
   /// the tokens as they are.
   std::vector<std::int32_t> prompt(const Sample& sample) const {
@@ -140,24 +153,30 @@ class Encoder {
   EncodeOptions options_;
 };
 
-/// What a data set looks like to a model, for the lines before training.
+/// What a data set looks like to a model, for the lines before training. Of a large one only some records are encoded;
+/// sums are then estimates, scaled from these to all.
 class EncodeSummary {
  public:
   void add(const Example& example) {
+    ++records_;
     lengths_.push_back(static_cast<Index>(example.tokens.size()));
     tokens_ += lengths_.back();
     labelled_ += example.labelled();
     truncated_ += example.truncated;
     left_out_ += example.labelled() == 0;
   }
+  /// Counts a record that was not encoded.
+  void pass_over() { ++records_; }
 
-  Index records() const { return static_cast<Index>(lengths_.size()); }
-  Index tokens() const { return tokens_; }
-  Index labelled() const { return labelled_; }
-  Index truncated() const { return truncated_; }
-  Index left_out() const { return left_out_; }  ///< records without a label
+  Index records() const { return records_; }
+  /// Every record was encoded: the sums are exact.
+  bool complete() const { return records_ == encoded(); }
+  Index tokens() const { return scaled(tokens_); }
+  Index labelled() const { return scaled(labelled_); }
+  Index truncated() const { return scaled(truncated_); }
+  Index left_out() const { return scaled(left_out_); }  ///< records without a label
 
-  /// The length that a share of the records does not exceed; the share 1 gives the longest.
+  /// The length that a share of the encoded records does not exceed; the share 1 gives the longest.
   Index length_at(double share) const {
     if (lengths_.empty()) return 0;
     std::vector<Index> sorted = lengths_;
@@ -169,13 +188,22 @@ class EncodeSummary {
 
   std::string text() const {
     const double share = tokens_ == 0 ? 0 : 100.0 * static_cast<double>(labelled_) / static_cast<double>(tokens_);
-    return concat(records(), " records, ", tokens_, " tokens, ", std::round(share * 10) / 10, " % labelled, ",
-                  truncated_, " truncated, ", left_out_, " left out; lengths ", length_at(0), " to ", length_at(1),
-                  ", median ", length_at(0.5), ", 95 % up to ", length_at(0.95));
+    return concat(records(), " records, ", complete() ? "" : concat("judged by ", encoded(), " of them: about "),
+                  tokens(), " tokens, ", std::round(share * 10) / 10, " % labelled, ", truncated(), " truncated, ",
+                  left_out(), " left out; lengths ", length_at(0), " to ", length_at(1), ", median ", length_at(0.5),
+                  ", 95 % up to ", length_at(0.95));
   }
 
  private:
+  Index encoded() const { return static_cast<Index>(lengths_.size()); }
+  Index scaled(Index sum) const {
+    return complete() ? sum
+                      : static_cast<Index>(std::llround(static_cast<double>(sum) * static_cast<double>(records_) /
+                                                        static_cast<double>(encoded())));
+  }
+
   std::vector<Index> lengths_;
+  Index records_ = 0;
   Index tokens_ = 0;
   Index labelled_ = 0;
   Index truncated_ = 0;

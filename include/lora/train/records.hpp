@@ -46,30 +46,47 @@ class Records {
   /// "file:line"
   std::string where(Index record) const { return dataset_[record].where; }
 
-  /// Encodes all of `records` once, on the device's threads: what they add up to.
+  /// What `records` add up to, found on the device's threads. All are read and rendered, so that what is malformed
+  /// shows; of more than `most`, only that many, evenly spread, are encoded, unless none of these has a label.
   /// Throws   FormatError of the first that is malformed
   template <class D>
-  data::EncodeSummary survey(D& dev, std::span<const Index> records) const {
+  data::EncodeSummary survey(D& dev, std::span<const Index> records, std::size_t most = 16384) const {
     constexpr std::size_t chunk = 1024;
+    const std::size_t all = records.size(), encoded = std::min(most, all);
+    // Of all records in order, the first at or past each multiple of all / encoded.
+    const auto is_encoded = [&](std::size_t at) { return at == 0 || at * encoded / all > (at - 1) * encoded / all; };
     data::EncodeSummary summary;
     std::vector<data::Example> examples;
     std::vector<std::exception_ptr> errors;
-    for (; !records.empty(); records = records.subspan(examples.size())) {
-      const auto part = records.first(std::min(chunk, records.size()));
-      examples.assign(part.size(), {});
-      errors.assign(part.size(), nullptr);
-      dev.parallel_items(static_cast<Index>(part.size()), [&](Index i) {
-        const auto at = static_cast<std::size_t>(i);
+    for (std::size_t begin = 0; begin < all; begin += chunk) {
+      const std::size_t count = std::min(chunk, all - begin);
+      examples.assign(count, {});
+      errors.assign(count, nullptr);
+      dev.parallel_items(static_cast<Index>(count), [&](Index item) {
+        const auto i = static_cast<std::size_t>(item);
         try {
-          examples[at] = (*this)[part[at]];
+          const data::Sample sample = dataset_[records[begin + i]];
+          if (is_encoded(begin + i)) {
+            examples[i] = encoder_(sample);
+          } else {
+            encoder_.check(sample);
+          }
         } catch (...) {
-          errors[at] = std::current_exception();
+          errors[i] = std::current_exception();
         }
       });
       for (const auto& error : errors)
         if (error) std::rethrow_exception(error);
-      for (const auto& example : examples) summary.add(example);
+      for (std::size_t i = 0; i < count; ++i) {
+        if (is_encoded(begin + i)) {
+          summary.add(examples[i]);
+        } else {
+          summary.pass_over();
+        }
+      }
     }
+    // Labels so rare that no encoded record has one.
+    if (summary.labelled() == 0 && !summary.complete()) return survey(dev, records, all);
     return summary;
   }
 

@@ -57,7 +57,7 @@ class RunData {
   const Records& eval() const { return *eval_; }
   const std::vector<Index>& eval_order() const { return eval_order_; }
 
-  /// Encodes every record once: what is wrong with any shows before the first step.
+  /// Reads every record once: what is wrong with any shows before the first step.
   /// Throws   FormatError, also if nothing is labelled
   template <class D>
   data::EncodeSummary survey(D& dev, const Config& config) const {

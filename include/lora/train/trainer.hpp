@@ -165,7 +165,7 @@ class TrainingRun {
   void say_start(const std::optional<Checkpoint>& resumed) {
     lora::log::info("data: ", summary_->text());
     if (summary_->left_out() > 0)
-      lora::log::warn(summary_->left_out(), " of ", summary_->records(),
+      lora::log::warn(summary_->complete() ? "" : "about ", summary_->left_out(), " of ", summary_->records(),
                       " records have no labelled token within cutoff_len ", config_.cutoff_len, " and are left out");
     Index parameters = 0;
     decoder_->for_each_param([&](const auto& param) { parameters += param.value.size(); });
