@@ -6,20 +6,23 @@
 Files (.z: zlib):
   NAME.json            a tokenizer.json with only the first tokens of its vocabulary and without merges
   VOCABULARY_merges.txt.z   the merges, a line each; the merge on line i forms token (number of first tokens + i)
-  texts.json.z         an array of texts
-  NAME.ids.z           for each text: int32 count, whether places are given, CRC-32 of the decoded text with and without special tokens;
-                       count ids; count places in bytes
+  texts.json.z         an array of texts; drawn anew only if it is missing, for some are lines of the project's own files
+  NAME.ids.z           for each text: int32 count, CRC-32 of the decoded text with and without special tokens; count ids; count places in bytes
   NAME.blocks.z        for each block of 256 code points: CRC-32 of the ids of block_text(block)
-  variants.json.z      small tokenizers with every setting that is read, and their cases
-  pieces_*.model       small sentencepiece models; pieces.json.z: their cases
+  variants.json.z      small tokenizers with every setting that is read, and some cases in full
+  pieces_*.model       small sentencepiece models, trained only if they are missing; pieces.json.z: some cases in full
+  sums.json.z          by the name of a small tokenizer, for each GROUP of all texts: CRC-32 of ids, places and decoded text
+  versions.json        what this ran with
 """
 
 import io
 import json
 import pathlib
+import platform
 import struct
 import sys
 import tempfile
+import unicodedata
 import zlib
 
 import sentencepiece
@@ -28,6 +31,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from tokenizer_texts import CHINESE, EMOJI, PROSE, SPACES, all_texts
 
 OUTPUT = pathlib.Path(__file__).resolve().parents[1] / "data/tokenizers"
+GROUP = 16
 VOCABULARIES = {"qwen2_5": "qwen2", "qwen3": "qwen2", "smollm2": "smollm2"}
 QWEN2_REGEX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 LLAMA3_REGEX = QWEN2_REGEX.replace(r"\p{N}|", r"\p{N}{1,3}|")
@@ -54,12 +58,52 @@ def split_document(document):
     return document, "".join(f"{a} {b}\n" for a, b in merges)
 
 
-def byte_places(text, encoding):
-    """Where tokens begin, in bytes; the library counts code points."""
-    places = [0]
-    for c in text:
-        places.append(places[-1] + len(c.encode()))
-    return [places[begin] for begin, _ in encoding.offsets]
+def packed(numbers):
+    return struct.pack(f"<{len(numbers)}i", *numbers)
+
+
+class Reference:
+    """What a tokenizer of the library gives, with places in bytes.
+
+    The library drops a byte that has no token and miscounts the places after it. So places come from the same tokenizer with a token
+    for each such byte, which is then dropped here, or becomes the unknown token where there is one.
+    """
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+        document = json.loads(tokenizer.to_str())
+        vocabulary = document["model"]["vocab"]
+        self.unknown = vocabulary.get(document["model"].get("unk_token"))
+        following, self.first_missing = 0x100, tokenizer.get_vocab_size()
+        for byte in range(256):
+            printable = 0x20 < byte < 0x7F or (byte > 0xA0 and byte != 0xAD)
+            letter = chr(byte if printable else following)
+            following += not printable
+            if tokenizer.token_to_id(letter) is None:
+                vocabulary[letter] = self.first_missing + sum(id >= self.first_missing for id in vocabulary.values())
+        self.complete = Tokenizer.from_str(json.dumps(document))
+
+    def ids_and_places(self, text):
+        encoding = self.complete.encode(text, add_special_tokens=False)
+        bytes_before = [0]
+        for c in text:
+            bytes_before.append(bytes_before[-1] + len(c.encode()))
+        ids, places = [], []
+        for id, (begin, _) in zip(encoding.ids, encoding.offsets):
+            if id >= self.first_missing:
+                id = self.unknown
+            if id is not None:
+                ids.append(id)
+                places.append(bytes_before[begin])
+        assert ids == self.tokenizer.encode(text, add_special_tokens=False).ids, text
+        return ids, places
+
+    def framed(self, text):
+        return self.tokenizer.encode(text).ids
+
+    def decoded(self, ids):
+        """With and without special tokens."""
+        return [self.tokenizer.decode(ids, skip_special_tokens=skip).encode() for skip in (False, True)]
 
 
 def block_text(block):
@@ -71,33 +115,29 @@ def block_text(block):
     return "".join(text)
 
 
-def missing_bytes(tokenizer):
-    """Bytes without a token: the library drops them and then miscounts places, so these are not written down."""
-    alphabet = {}
-    following = 0x100
-    for byte in range(256):
-        printable = 0x20 < byte < 0x7F or (byte > 0xA0 and byte != 0xAD)
-        alphabet[byte] = chr(byte if printable else following)
-        following += not printable
-    return {byte for byte in range(256) if tokenizer.token_to_id(alphabet[byte]) is None}
+def group_sums(texts, result):
+    """For each group of texts the CRC-32 of what result(text) lists: lists of numbers, each after its length, and bytes as they are."""
+    sums = []
+    for begin in range(0, len(texts), GROUP):
+        data = b""
+        for text in texts[begin : begin + GROUP]:
+            for part in result(text):
+                data += part if isinstance(part, bytes) else packed([len(part), *part])
+        sums.append(zlib.crc32(data))
+    return sums
 
 
 def write_ids(name, tokenizer, texts):
     data = io.BytesIO()
-    missing = missing_bytes(tokenizer)
+    reference = Reference(tokenizer)
     for text in texts:
-        encoding = tokenizer.encode(text, add_special_tokens=False)
-        counts = not missing.intersection(text.encode())
-        decoded = [tokenizer.decode(encoding.ids, skip_special_tokens=skip) for skip in (False, True)]
-        data.write(struct.pack("<iiII", len(encoding.ids), counts, *(zlib.crc32(d.encode()) for d in decoded)))
-        data.write(struct.pack(f"<{len(encoding.ids)}i", *encoding.ids))
-        if counts:
-            data.write(struct.pack(f"<{len(encoding.ids)}i", *byte_places(text, encoding)))
+        ids, places = reference.ids_and_places(text)
+        data.write(struct.pack("<iII", len(ids), *(zlib.crc32(d) for d in reference.decoded(ids))))
+        data.write(packed(ids) + packed(places))
     write(f"{name}.ids.z", data.getvalue())
     sums = []
     for block in range(0x1100):
-        ids = tokenizer.encode(block_text(block), add_special_tokens=False).ids
-        sums.append(zlib.crc32(struct.pack(f"<{len(ids)}i", *ids)))
+        sums.append(zlib.crc32(packed(tokenizer.encode(block_text(block), add_special_tokens=False).ids)))
     write(f"{name}.blocks.z", struct.pack(f"<{len(sums)}I", *sums))
 
 
@@ -220,39 +260,53 @@ def added_texts():
             for c in ("", " ", "\u2003x", "b", "\u0301", "<l>", "<r> x", "-")]
 
 
-def write_variants(texts):
+def write_variants(texts, sums):
     entries = []
     for name, tokenizer in variants():
-        missing = missing_bytes(tokenizer)
+        reference = Reference(tokenizer)
         cases = []
         for text in variant_texts(texts) + (added_texts() if "added" in name else []):
-            plain, framed = tokenizer.encode(text, add_special_tokens=False), tokenizer.encode(text)
-            counts = not missing.intersection(text.encode())
-            sums = [zlib.crc32(tokenizer.decode(plain.ids, skip_special_tokens=skip).encode()) for skip in (False, True)]
-            cases.append([text, framed.ids, byte_places(text, plain) if counts else None, sums])
+            ids, places = reference.ids_and_places(text)
+            cases.append([text, reference.framed(text), places, [zlib.crc32(d) for d in reference.decoded(ids)]])
         entries.append({"name": name, "tokenizer": tokenizer.to_str(), "cases": cases})
+
+        def result(text):
+            ids, places = reference.ids_and_places(text)
+            return [reference.framed(text), places, *reference.decoded(ids)]
+
+        sums[name] = group_sums(texts, result)
     write("variants.json.z", json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode())
 
 
-def write_pieces(texts):
+def train_pieces(kind, path):
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = pathlib.Path(folder) / "corpus.txt"
+        corpus.write_text("\n".join(PROSE * 3))
+        sentencepiece.SentencePieceTrainer.train(
+            input=str(corpus), model_prefix=str(pathlib.Path(folder) / "m"), vocab_size=900, model_type=kind, byte_fallback=True,
+            normalization_rule_name="identity", remove_extra_whitespaces=False, split_digits=True, character_coverage=0.98,
+            user_defined_symbols=["<tool>"], minloglevel=2, num_threads=1)
+        path.write_bytes((pathlib.Path(folder) / "m.model").read_bytes())
+
+
+def write_pieces(texts, sums):
     cases = [t for t in variant_texts(texts) if "\u2581" not in t and "\u0000" not in t] + ["  two  spaces ", "a\nb", "<tool>x <tool>", "<tool"]
     written = []
     for kind in ("bpe", "unigram"):
-        with tempfile.TemporaryDirectory() as folder:
-            corpus = pathlib.Path(folder) / "corpus.txt"
-            corpus.write_text("\n".join(PROSE * 3))
-            sentencepiece.SentencePieceTrainer.train(
-                input=str(corpus), model_prefix=str(pathlib.Path(folder) / "m"), vocab_size=900, model_type=kind, byte_fallback=True,
-                normalization_rule_name="identity", remove_extra_whitespaces=False, split_digits=True, character_coverage=0.98,
-                user_defined_symbols=["<tool>"], minloglevel=2, num_threads=1)
-            model = (pathlib.Path(folder) / "m.model").read_bytes()
-        (OUTPUT / f"pieces_{kind}.model").write_bytes(model)
+        path = OUTPUT / f"pieces_{kind}.model"
+        if not path.exists():
+            train_pieces(kind, path)
+        model = path.read_bytes()
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        results = []
-        for text in cases:
-            encoded = processor.encode(text, return_type="proto")
-            results.append([[p.id for p in encoded.pieces], [p.begin for p in encoded.pieces], zlib.crc32(processor.decode([p.id for p in encoded.pieces]).encode())])
+
+        def result(text):
+            pieces = processor.encode(text, return_type="proto").pieces
+            ids = [p.id for p in pieces]
+            return [ids, [p.begin for p in pieces], processor.decode(ids).encode()]
+
+        results = [[ids, places, zlib.crc32(decoded)] for ids, places, decoded in map(result, cases)]
         written.append({"name": kind, "results": results})
+        sums[f"pieces_{kind}"] = group_sums(texts, result)
     write("pieces.json.z", json.dumps({"texts": cases, "models": written}, ensure_ascii=False, separators=(",", ":")).encode())
 
 
@@ -260,12 +314,19 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    texts = all_texts()
-    write("texts.json.z", json.dumps(texts, ensure_ascii=False).encode())
-    write_variants(texts)
-    write_pieces(texts)
+    kept = OUTPUT / "texts.json.z"
+    if not kept.exists():
+        write(kept.name, json.dumps(all_texts(), ensure_ascii=False).encode())
+    texts = json.loads(zlib.decompress(kept.read_bytes()))
+    sums = {}
+    write_variants(texts, sums)
+    write_pieces(texts, sums)
+    write("sums.json.z", json.dumps({"group": GROUP, "sums": sums}).encode())
     write_real(pathlib.Path(sys.argv[1]), texts)
-    print(f"{len(texts)} texts; tokenizers {tokenizers.__version__}, sentencepiece {sentencepiece.__version__}")
+    versions = {"python": platform.python_version(), "unicode": unicodedata.unidata_version, "tokenizers": tokenizers.__version__,
+                "sentencepiece": sentencepiece.__version__}
+    (OUTPUT / "versions.json").write_text(json.dumps(versions, indent=1) + "\n")
+    print(f"{len(texts)} texts; {versions}")
 
 
 if __name__ == "__main__":
