@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "support/temp_folder.hpp"
+#include "support/tensorboard_events.hpp"
 
 using namespace lora;
 using namespace lora::io;
@@ -19,18 +20,6 @@ void write_steps(TensorBoardWriter& writer, Index first, Index last) {
     const TensorBoardWriter::Scalar scalars[] = {{"train/loss", 0.5 * static_cast<double>(step)}, {"lr", 1e-3}};
     writer.write(step, scalars);
   }
-}
-
-/// The steps of the records, whose checksums must hold; -1 at the end if bytes are left over.
-std::vector<Index> steps_in(const std::string& bytes) {
-  std::vector<Index> steps;
-  std::size_t at = 0;
-  while (const auto record = io::detail::first_record(std::string_view(bytes).substr(at))) {
-    steps.push_back(io::detail::step_of_event(record->substr(12)));
-    at += record->size();
-  }
-  if (at != bytes.size()) steps.push_back(-1);
-  return steps;
 }
 
 }  // namespace
@@ -76,7 +65,7 @@ TEST_CASE("tensorboard: a resumed run keeps the events up to its step and goes o
     TensorBoardWriter writer(folder.path(), Index{150});
     write_steps(writer, 151, 152);
   }
-  const auto steps = steps_in(read_file(folder / file_name));
+  const auto steps = test::steps_of_events(read_file(folder / file_name));
   REQUIRE(steps.size() == 153);
   for (Index i = 0; i < 153; ++i) CHECK(steps[static_cast<std::size_t>(i)] == i);
 }
@@ -92,13 +81,13 @@ TEST_CASE("tensorboard: an event that a killed run left cut or damaged goes") {
   for (const std::size_t cut : {std::size_t{1}, std::size_t{4}, std::size_t{20}}) {
     write_file(path, std::string_view(whole).substr(0, whole.size() - cut));
     { TensorBoardWriter writer(folder.path(), Index{9}); }
-    CHECK(steps_in(read_file(path)) == std::vector<Index>{0, 1, 2});
+    CHECK(test::steps_of_events(read_file(path)) == std::vector<Index>{0, 1, 2});
   }
   std::string damaged = whole;
   damaged[whole.size() - 8] ^= 1;
   write_file(path, std::string_view(damaged));
   { TensorBoardWriter writer(folder.path(), Index{9}); }
-  CHECK(steps_in(read_file(path)) == std::vector<Index>{0, 1, 2});
+  CHECK(test::steps_of_events(read_file(path)) == std::vector<Index>{0, 1, 2});
 }
 
 TEST_CASE("tensorboard: a new run starts a new file, a resumed one without a file too") {
@@ -107,8 +96,8 @@ TEST_CASE("tensorboard: a new run starts a new file, a resumed one without a fil
     TensorBoardWriter writer(folder.path());
     write_steps(writer, 1, 1);
   }
-  CHECK(steps_in(read_file(folder / file_name)) == std::vector<Index>{0, 1});
+  CHECK(test::steps_of_events(read_file(folder / file_name)) == std::vector<Index>{0, 1});
   const test::TempFolder other;
   TensorBoardWriter writer(other.path(), Index{3});
-  CHECK(steps_in(read_file(other / file_name)) == std::vector<Index>{0});
+  CHECK(test::steps_of_events(read_file(other / file_name)) == std::vector<Index>{0});
 }

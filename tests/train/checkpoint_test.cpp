@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "support/file_faults.hpp"
+#include "support/quiet.hpp"
 #include "support/temp_folder.hpp"
 
 using namespace lora;
 using namespace lora::train;
 using lora::test::Fault;
+using lora::test::Quiet;
 using lora::test::TempFolder;
 
 namespace {
@@ -38,13 +40,6 @@ void save(const Checkpoints& checkpoints, Index step) {
     io::write_file(folder / "optimizer.bin", payload(-step));
   });
 }
-
-/// What was logged while it lives.
-struct Warnings {
-  std::string text;
-  log::Sink former = log::set_sink([this](log::Level, std::string_view line) { text += concat(line, "\n"); });
-  ~Warnings() { log::set_sink(former); }
-};
 
 void flip_byte(const io::Path& path) {
   std::string bytes = io::read_file(path);
@@ -97,13 +92,13 @@ TEST_CASE("checkpoint: a damaged one is skipped with a warning that says why") {
     save(checkpoints, 4);
     save(checkpoints, 8);
     damage(checkpoints.folder_of(8));
-    Warnings warnings;
+    const Quiet quiet;
     const auto found = checkpoints.newest();
     REQUIRE(found);
     CHECK(found->state.step == 4);
-    CAPTURE(warnings.text);
-    CHECK(warnings.text.find("skipping") != std::string::npos);
-    CHECK(warnings.text.find(why) != std::string::npos);
+    CAPTURE(quiet.text);
+    CHECK(quiet.said("skipping"));
+    CHECK(quiet.said(why));
   };
   check([](const io::Path& folder) { flip_byte(folder / "adapter.bin"); },
         "its checksum is not that of what was written");
@@ -157,20 +152,20 @@ TEST_CASE("checkpoint: rotation removes nothing while the newest is damaged") {
   const Checkpoints checkpoints(temp.path());
   for (const Index step : {1, 2, 3}) save(checkpoints, step);
   flip_byte(checkpoints.folder_of(3) / "adapter.bin");
-  Warnings warnings;
+  const Quiet quiet;
   checkpoints.rotate(1, std::nullopt);
   CHECK(checkpoints.steps() == std::vector<Index>{1, 2, 3});
-  CHECK(warnings.text.find("keeping all checkpoints") != std::string::npos);
+  CHECK(quiet.said("keeping all checkpoints"));
 }
 
 TEST_CASE("checkpoint: a run that went back removes what lies past it") {
   const TempFolder temp;
   const Checkpoints checkpoints(temp.path());
   for (const Index step : {2, 4, 6}) save(checkpoints, step);
-  Warnings warnings;
+  const Quiet quiet;
   save(checkpoints, 4);
   CHECK(checkpoints.steps() == std::vector<Index>{2, 4});
-  CHECK(warnings.text.find("checkpoint-6") != std::string::npos);
+  CHECK(quiet.said("checkpoint-6"));
 }
 
 TEST_CASE("checkpoint: a save whose files fail leaves nothing half-written") {
@@ -200,7 +195,7 @@ TEST_CASE("checkpoint: whatever goes wrong at any operation of a save and a rota
       CAPTURE(replaces);
       const TempFolder temp;
       const Checkpoints checkpoints(temp / "run");
-      Warnings silent;
+      const Quiet quiet;
       const auto prepare = [&](Index) {
         std::filesystem::remove_all(temp / "run");
         for (const Index step : {2, 4, 6}) save(checkpoints, step);

@@ -18,10 +18,13 @@
 #include "lora/instantiate.hpp"
 #include "support/effort.hpp"
 #include "support/file_faults.hpp"
+#include "support/quiet.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
+#include "support/tensorboard_events.hpp"
 
 using namespace lora;
+using lora::test::Quiet;
 using lora::test::TempFolder;
 
 namespace {
@@ -78,14 +81,6 @@ struct Workshop {
   }
 };
 
-/// Keeps the words of runs off the test's output, and can be asked what was said.
-struct Quiet {
-  std::string text;
-  log::Sink former = log::set_sink([this](log::Level, std::string_view line) { text += concat(line, "\n"); });
-  ~Quiet() { log::set_sink(former); }
-  bool said(std::string_view words) const { return text.find(words) != std::string::npos; }
-};
-
 RunResult fine_tune(const Config& config, RunOptions options = {}) {
   return Trainer(config, std::move(options)).train();
 }
@@ -120,17 +115,9 @@ std::map<std::string, std::string> lasting_files(const io::Path& run) {
   return files;
 }
 
-/// The steps of a run's TensorBoard events; -1 at the end if bytes are left over.
+/// The steps of a run's TensorBoard events.
 std::vector<Index> events_of(const io::Path& run) {
-  const std::string bytes = io::read_file(run / "tensorboard" / "events.out.tfevents.lora");
-  std::vector<Index> steps;
-  std::size_t at = 0;
-  while (const auto record = io::detail::first_record(std::string_view(bytes).substr(at))) {
-    steps.push_back(io::detail::step_of_event(record->substr(12)));
-    at += record->size();
-  }
-  if (at != bytes.size()) steps.push_back(-1);
-  return steps;
+  return test::steps_of_events(io::read_file(run / "tensorboard" / "events.out.tfevents.lora"));
 }
 
 void expect_same(const std::map<std::string, std::string>& a, const std::map<std::string, std::string>& b) {
