@@ -117,6 +117,40 @@ TEST_CASE("checkpoint: a damaged one is skipped with a warning that says why") {
       "its checksum does not match its content");
 }
 
+TEST_CASE("checkpoint: the newest is found without a word, where none is wanted") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  for (const Index step : {4, 8}) save(checkpoints, step);
+  flip_byte(checkpoints.folder_of(8) / "adapter.bin");
+  const Quiet quiet;
+  CHECK(checkpoints.newest(false)->state.step == 4);
+  CHECK(quiet.text.empty());
+}
+
+TEST_CASE("checkpoint: one that was found whole before is not read again, unless it was written anew") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  for (const Index step : {4, 8}) save(checkpoints, step);
+  const auto known = checkpoints.newest();
+  REQUIRE(known);
+  const Quiet quiet;
+  flip_byte(known->folder / "adapter.bin");  // would be seen by who reads
+  CHECK(checkpoints.newest(true, &*known)->state.step == 8);
+  CHECK(Checkpoints::open(known->folder, &*known).checksum == known->checksum);
+  const auto older = checkpoints.newest();
+  CHECK(older->state.step == 4);
+  CHECK(checkpoints.newest(true, &*older)->state.step == 4);  // another one is known
+  std::filesystem::resize_file(known->folder / "adapter.bin", 10);
+  CHECK(checkpoints.newest(true, &*known)->state.step == 4);
+
+  RunState other = state_at(8);
+  other.total_tokens += 1;
+  checkpoints.save(other, [](const io::Path& folder) { io::write_file(folder / "adapter.bin", payload(8)); });
+  CHECK(checkpoints.newest(true, &*known)->state.total_tokens == other.total_tokens);
+  flip_byte(known->folder / "adapter.bin");
+  CHECK(checkpoints.newest(true, &*known)->state.step == 4);
+}
+
 TEST_CASE("checkpoint: one that is named and not there is an error, however odd the name") {
   const TempFolder temp;
   for (const io::Path& name : {temp / "none", temp / std::string(300, 'x'), io::Path("")})

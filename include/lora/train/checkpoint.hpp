@@ -38,6 +38,7 @@ struct RunState {
 struct Checkpoint {
   io::Path folder;
   RunState state;
+  std::string checksum{};  ///< of the state file, in which those of all other files stand
 };
 
 namespace detail {
@@ -78,16 +79,18 @@ inline RunState parse_state(const io::Json& json, const std::string& where) {
   return state;
 }
 
-/// The state of a checkpoint folder, once every file in it has been found as it was written.
+/// A checkpoint folder, once every file in it has been found as it was written. If it still is the one `known`, which
+/// was found so before, the content of the other files is not read again.
 /// Throws   Error that says what is wrong
-inline RunState verified_state(const io::Path& folder) {
+inline Checkpoint verified(io::Path folder, const Checkpoint* known = nullptr) {
   const std::string where = (folder / state_file).native();
   io::Json json = io::read_json(folder / state_file);
   if (!json.is_object()) fail<FormatError>(where, ": expected an object");
-  const auto sum = io::json_at<std::string>(json, "checksum", where);
+  auto sum = io::json_at<std::string>(json, "checksum", where);
   json.erase("checksum");
   if (sum != checksum_text(checksum(io::to_text(json))))
     fail<FormatError>(where, ": its checksum does not match its content");
+  const bool read_before = known != nullptr && known->folder == folder && known->checksum == sum;
   const io::Json* files = io::json_find(json, "files");
   if (files == nullptr || !files->is_object()) fail<FormatError>(where, ": \"files\" must be an object");
   for (const auto& [name, facts] : files->items()) {
@@ -97,10 +100,11 @@ inline RunState verified_state(const io::Path& folder) {
     const auto size = io::json_at<std::uint64_t>(facts, "size", where);
     if (file.bytes().size() != size)
       fail<FormatError>(path.native(), " has ", file.bytes().size(), " bytes; ", size, " were written");
-    if (checksum_text(checksum(file.bytes())) != io::json_at<std::string>(facts, "checksum", where))
+    if (!read_before && checksum_text(checksum(file.bytes())) != io::json_at<std::string>(facts, "checksum", where))
       fail<FormatError>(path.native(), ": its checksum is not that of what was written");
   }
-  return parse_state(json, where);
+  RunState state = parse_state(json, where);
+  return {std::move(folder), std::move(state), std::move(sum)};
 }
 
 /// N of a folder "checkpoint-N".
@@ -136,23 +140,22 @@ class Checkpoints {
     return steps;
   }
 
-  /// A checkpoint by its path.
+  /// A checkpoint by its path. `known`: one that was found whole before, which need not be read again.
   /// Throws   Error that says what is wrong with it
-  static Checkpoint open(io::Path folder) {
+  static Checkpoint open(io::Path folder, const Checkpoint* known = nullptr) {
     std::error_code unreadable;
     if (!std::filesystem::is_directory(folder, unreadable)) fail<IoError>("no checkpoint at ", folder.native());
-    RunState state = detail::verified_state(folder);
-    return {std::move(folder), std::move(state)};
+    return detail::verified(std::move(folder), known);
   }
 
-  /// The newest that is whole; those that are not are skipped with a warning.
-  std::optional<Checkpoint> newest() const {
+  /// The newest that is whole; those that are not are skipped, with a warning if `warns`. `known` as for open.
+  std::optional<Checkpoint> newest(bool warns = true, const Checkpoint* known = nullptr) const {
     const auto all = steps();
     for (auto step = all.rbegin(); step != all.rend(); ++step) {
       try {
-        return open(folder_of(*step));
+        return open(folder_of(*step), known);
       } catch (const Error& error) {
-        log::warn("skipping ", folder_of(*step).native(), ": ", std::string_view(error.what()));
+        if (warns) log::warn("skipping ", folder_of(*step).native(), ": ", std::string_view(error.what()));
       }
     }
     return std::nullopt;
@@ -189,7 +192,7 @@ class Checkpoints {
     auto all = steps();
     if (static_cast<Index>(all.size()) <= limit) return;
     try {
-      detail::verified_state(folder_of(all.back()));
+      detail::verified(folder_of(all.back()));
     } catch (const Error& error) {
       log::warn("keeping all checkpoints, since the newest is damaged: ", std::string_view(error.what()));
       return;

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "lora/core/log.hpp"
-#include "lora/cpu/machine.hpp"
 #include "lora/optim/schedule.hpp"
 #include "lora/train/adapter_start.hpp"
+#include "lora/train/earlier_run.hpp"
 #include "lora/train/environment.hpp"
 #include "lora/train/evaluate.hpp"
 #include "lora/train/final_model.hpp"
@@ -68,45 +68,6 @@ class TrainingRun {
     return std::chrono::duration<double>(Clock::now() - start).count();
   }
 
-  void check_output_folder() const {
-    std::error_code error;
-    const auto status = std::filesystem::status(output_, error);
-    if (!std::filesystem::exists(status)) return;
-    if (!std::filesystem::is_directory(status)) fail<IoError>("output_dir ", output_.native(), " is not a folder");
-    if (config_.overwrite_output_dir || goes_on_here()) return;
-    if (!detail::entries_of(output_).empty())
-      fail<ConfigError>("key output_dir: given ", output_.native(),
-                        ", which is not empty; allowed: an empty folder, or ",
-                        "resume_from_checkpoint auto to go on, or overwrite_output_dir true to start anew");
-  }
-
-  /// Whether this run goes on with one of output_dir: another folder's checkpoint gives no right to its files.
-  bool goes_on_here() const {
-    const std::string& from = config_.resume_from_checkpoint;
-    if (from.empty() || from == "auto") return from == "auto";
-    std::error_code error;
-    const auto folder = std::filesystem::canonical(from, error).parent_path();
-    return !error && std::filesystem::equivalent(folder, Checkpoints(output_).folder(), error);
-  }
-
-  /// What an earlier run has left; files that are no run's are left alone.
-  void clear_output_folder() const {
-    for (const char* name :
-         {"final_model", "checkpoints", "trainer_log.jsonl", "training.log", "training_metrics.json",
-          "train_command.txt", "environment_info.txt", "run_config.json", "profile.md", "profile.json", "tensorboard"})
-      io::remove_all(output_ / name);
-  }
-
-  /// The day on which the run began, for a template that prints it: today, or what a resumed run has printed so far.
-  std::string day() const {
-    if (const auto checkpoint = checkpoint_to_resume(false)) {
-      const io::Json* date = io::json_find(checkpoint->state.settings, "date");
-      if (date != nullptr && date->is_string() && !date->get_ref<const std::string&>().empty())
-        return date->get<std::string>();
-    }
-    return data::detail::today();
-  }
-
   void attach() {
     std::optional<model::AdapterFiles> start;
     if (!config_.adapter_name_or_path.empty())
@@ -127,26 +88,6 @@ class TrainingRun {
     DataFacts facts{data_->train().dataset().fingerprint(), data_->train().size(), {}, data_->date()};
     if (data_->text().chat_template) facts.template_name = data_->text().chat_template->name();
     return fixed_settings(config_, source_.config(), decoder_->adapter(), facts, !std::same_as<T, float>);
-  }
-
-  std::optional<Checkpoint> checkpoint_to_resume(bool warns) const {
-    const std::string& from = config_.resume_from_checkpoint;
-    if (from.empty()) return std::nullopt;
-    if (from != "auto") return Checkpoints::open(from);
-    if (warns) return Checkpoints(output_).newest();
-    auto sink = lora::log::set_sink(nullptr);
-    auto found = Checkpoints(output_).newest();
-    lora::log::set_sink(std::move(sink));
-    return found;
-  }
-
-  std::optional<Checkpoint> find_checkpoint() const {
-    checkpoints_->recover();
-    clear_unfinished_folders(output_);
-    auto found = checkpoint_to_resume(true);
-    if (!found && config_.resume_from_checkpoint == "auto")
-      lora::log::info("no complete checkpoint in ", checkpoints_->folder().native(), ": starting anew");
-    return found;
   }
 
   void restore(const Checkpoint& checkpoint) {
@@ -411,6 +352,7 @@ class TrainingRun {
   RunOptions options_;
   model::Source source_;
   io::Path output_;
+  std::optional<EarlierRun> earlier_;
   std::optional<RunData> data_;
   std::optional<data::Order> order_;
   std::optional<data::StepPlan> plan_;
@@ -431,8 +373,8 @@ TrainingRun<D, T>::TrainingRun(D& dev, Config config, model::Source source, RunO
     : dev_(dev), config_(std::move(config)), options_(std::move(options)), source_(std::move(source)) {
   validate(config_, train_command);
   output_ = config_.output_dir;
-  check_output_folder();
-  data_.emplace(config_, source_.path(), source_.config().vocab_size, [this] { return day(); });
+  earlier_.emplace(config_);
+  data_.emplace(config_, source_.path(), source_.config().vocab_size, [this] { return earlier_->day(); });
   if (!data_->date().empty()) config_.date = data_->date();
   order_.emplace(data_->order(), static_cast<std::uint64_t>(config_.seed), config_.shuffle);
   plan_.emplace(
@@ -456,8 +398,8 @@ RunResult TrainingRun<D, T>::run() {
   io::create_folders(output_);
   const io::Lock lock(output_);
   checkpoints_.emplace(output_);
-  const auto resumed = find_checkpoint();
-  if (!resumed && config_.overwrite_output_dir) clear_output_folder();
+  const auto resumed = earlier_->find_checkpoint();
+  if (!resumed && config_.overwrite_output_dir) earlier_->clear();
   state_.settings = settings();
   if (resumed) restore(*resumed);
   const Index first = state_.step;

@@ -1,0 +1,100 @@
+#include "lora/train/earlier_run.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "support/quiet.hpp"
+#include "support/temp_folder.hpp"
+
+using namespace lora;
+using lora::test::Quiet;
+using lora::test::TempFolder;
+using train::Checkpoints;
+using train::EarlierRun;
+
+namespace {
+
+void save(const io::Path& output, Index step, std::string_view date = {}) {
+  train::RunState state;
+  state.step = step;
+  state.settings = {{"date", date}};
+  Checkpoints(output).save(state, [&](const io::Path& folder) { io::write_file(folder / "adapter.bin", "adapter"); });
+}
+
+void damage(const io::Path& output, Index step) {
+  io::write_file(Checkpoints(output).folder_of(step) / "adapter.bin", std::string_view("Adapter"));
+}
+
+train::Config going_on(const io::Path& output, const std::string& from = "auto") {
+  train::Config config;
+  config.output_dir = output.native();
+  config.resume_from_checkpoint = from;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("earlier run: the day is the one that a resumed run has printed so far, else today") {
+  const Quiet quiet;
+  const TempFolder temp;
+  const std::string today = data::detail::today();
+  CHECK(EarlierRun(going_on(temp / "run")).day() >= today);
+  save(temp / "run", 3, "2001-02-03");
+  CHECK(EarlierRun(going_on(temp / "run")).day() == "2001-02-03");
+  CHECK(EarlierRun(going_on(temp / "other", Checkpoints(temp / "run").folder_of(3))).day() == "2001-02-03");
+  train::Config anew = going_on(temp / "run", "");
+  anew.overwrite_output_dir = true;
+  CHECK(EarlierRun(anew).day() >= today);
+  damage(temp / "run", 3);
+  CHECK(EarlierRun(going_on(temp / "run")).day() >= today);
+  save(temp / "run", 3);  // by a template that prints none
+  CHECK(EarlierRun(going_on(temp / "run")).day() >= today);
+}
+
+TEST_CASE("earlier run: asking for the day says nothing, and what it found is not read again") {
+  const Quiet quiet;
+  const TempFolder temp;
+  save(temp / "run", 3, "2001-02-03");
+  save(temp / "run", 6);
+  damage(temp / "run", 6);
+  EarlierRun earlier(going_on(temp / "run"));
+  CHECK(earlier.day() == "2001-02-03");
+  CHECK(quiet.text.empty());
+  damage(temp / "run", 3);  // would be seen by who reads
+  const auto found = earlier.find_checkpoint();
+  REQUIRE(found);
+  CHECK(found->state.step == 3);
+  CHECK(quiet.said(concat("skipping ", Checkpoints(temp / "run").folder_of(6).native())));
+  save(temp / "run", 9);  // by another run, meanwhile
+  CHECK(earlier.find_checkpoint()->state.step == 9);
+}
+
+TEST_CASE("earlier run: where none is complete it says so, and what was left unfinished goes") {
+  const Quiet quiet;
+  const TempFolder temp;
+  std::filesystem::create_directories(temp / "run" / "final_model.writing");
+  std::filesystem::create_directories(temp / "run" / "checkpoints" / "checkpoint-3.writing");
+  CHECK_FALSE(EarlierRun(going_on(temp / "run")).find_checkpoint());
+  CHECK(quiet.said("no complete checkpoint in "));
+  CHECK_FALSE(std::filesystem::exists(temp / "run" / "final_model.writing"));
+  CHECK(std::filesystem::is_empty(temp / "run" / "checkpoints"));
+}
+
+TEST_CASE("earlier run: a folder in use is only for who goes on or starts anew, which removes what runs write") {
+  const Quiet quiet;
+  const TempFolder temp;
+  save(temp / "run", 3);
+  save(temp / "other", 3);
+  io::write_file(temp / "run" / "notes.txt", std::string_view("mine"));
+  CHECK_THROWS_WITH_AS(EarlierRun(going_on(temp / "run", "")), doctest::Contains("which is not empty"), ConfigError);
+  CHECK_THROWS_AS(EarlierRun(going_on(temp / "run", Checkpoints(temp / "other").folder_of(3))), ConfigError);
+  CHECK_THROWS_WITH_AS(EarlierRun(going_on(temp / "run" / "notes.txt")), doctest::Contains("is not a folder"), IoError);
+  CHECK_NOTHROW(EarlierRun(going_on(temp / "run", Checkpoints(temp / "run").folder_of(3))));
+  train::Config anew = going_on(temp / "run", "");
+  anew.overwrite_output_dir = true;
+  EarlierRun(anew).clear();
+  CHECK(train::detail::entries_of(temp / "run") == std::vector<io::Path>{temp / "run" / "notes.txt"});
+}
