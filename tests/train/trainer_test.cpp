@@ -809,36 +809,3 @@ TEST_CASE("trainer: a memory limit checkpoints layers, and one that nothing fits
   fine_tune(config);
   CHECK_FALSE(quiet.said("layers are checkpointed"));
 }
-
-TEST_CASE("trainer: the forecast of memory is close to what the arena came to hold") {
-  const Quiet quiet;
-  const TempFolder temp;
-  test::RandomModel shape;
-  shape.hidden = 128;
-  shape.ffn = 384;
-  shape.head_dim = 32;
-  shape.layers = 4;
-  shape.vocabulary = 2000;
-  test::write_random_model(temp / "model", shape);
-  cpu::Device dev(1);
-  const auto source = model::Source::open(temp / "model");
-  model::Decoder<cpu::Device, float> decoder(dev, source);
-  decoder.attach(dev, {});
-  model::init_adapter(dev, decoder, 1);
-  for (const bool recomputes : {false, true}) {
-    CAPTURE(recomputes);
-    decoder.recompute(recomputes ? 4 : 0);
-    train::Stepper<cpu::Device, float> stepper(dev, decoder, {}, 1, 1);
-    data::Batch batch;
-    data::Example example;
-    for (int i = 0; i < 256; ++i) example.tokens.push_back(i);
-    example.labels = example.tokens;
-    for (Index place = 0; place < (recomputes ? 4 : 2); ++place) batch.append(example, place);
-    stepper.accumulate(dev, 0, std::span(&batch, 1));
-    const auto forecast =
-        train::forecast_memory(decoder, train::weight_bytes(source), batch.rows(), batch.labelled, recomputes ? 4 : 0);
-    const auto actual = static_cast<double>(dev.arena().peak());
-    CHECK(forecast.activations + forecast.workspace > 0.9 * actual);
-    CHECK(forecast.activations + forecast.workspace < 1.3 * actual);
-  }
-}

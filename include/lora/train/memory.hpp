@@ -1,10 +1,18 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <string>
 
+#include "lora/core/log.hpp"
+#include "lora/cpu/machine.hpp"
+#include "lora/data/encode.hpp"
 #include "lora/model/decoder.hpp"
+#include "lora/train/config.hpp"
+#include "lora/train/environment.hpp"
+#include "lora/train/progress.hpp"
+#include "lora/train/records.hpp"
 
 namespace lora::train {
 
@@ -55,6 +63,62 @@ MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_byte
   const double head = 3 * d(labelled) * e * t + d(decoder.head().scratch_bytes(labelled, true));
   forecast.workspace = 2 * n * e * t + std::max(head, 3 * n * e * t + std::max(mlp, attention));
   return forecast;
+}
+
+/// The largest micro-batch that a run may meet: of the longest records.
+struct LargestBatch {
+  Index rows = 0;
+  Index labelled = 0;  ///< of them, by the share of all rows that are
+};
+
+/// Of records that are taken `per_step` at a time.
+inline LargestBatch largest_batch(const data::EncodeSummary& records, const MicroBatchLimit& limit, Index per_step) {
+  const Index longest = records.length_at(1);
+  const Index filled = limit.tokens > 0 ? std::max(limit.tokens, longest) : longest * limit.sequences;
+  const Index rows = std::min({filled, longest * per_step, records.tokens()});
+  const double share = static_cast<double>(records.labelled()) / static_cast<double>(records.tokens());
+  return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows)))};
+}
+
+/// What a run will need of memory, with the layers [0, recomputed) checkpointed.
+struct MemoryPlan {
+  Index recomputed = 0;
+  MemoryForecast needs{};
+};
+
+/// Checkpoints as few layers as the memory limit allows, all where checkpointing is asked for.
+/// Throws   ConfigError if not even all are enough
+template <Device D, class T>
+MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const LargestBatch& batch,
+                       const Config& config) {
+  const Index layers = decoder.config().num_hidden_layers;
+  const auto plan = [&](Index count) {
+    return MemoryPlan{count, forecast_memory(decoder, weight_bytes, batch.rows, batch.labelled, count)};
+  };
+  if (config.gradient_checkpointing) return plan(layers);
+  if (!config.memory_limit_gib) return plan(0);
+  const double limit = *config.memory_limit_gib * 0x1p30, held = resident_memory_gib() * 0x1p30;
+  for (Index count = 0; count <= layers; ++count)
+    if (const MemoryPlan found = plan(count); held + found.needs.total() <= limit) return found;
+  fail<ConfigError>("key memory_limit_gib: given ", *config.memory_limit_gib, ", but with every layer checkpointed ",
+                    detail::formatted("%.2f GiB", (held + plan(layers).needs.total()) / 0x1p30),
+                    " are expected; allowed: more, or a smaller max_tokens_per_micro_batch or cutoff_len");
+}
+
+/// For the lines before training of a model of so many layers.
+inline void say_memory(const MemoryPlan& plan, Index layers, const Config& config) {
+  const double needed = plan.needs.total() / 0x1p30, held = resident_memory_gib();
+  const double available = static_cast<double>(cpu::available_memory()) / 0x1p30;
+  const auto gib = [](double value) { return detail::formatted("%.2f GiB", value); };
+  log::info("memory: a peak of about ", gib(held + needed), " is expected (weights ", gib(plan.needs.weights / 0x1p30),
+            ", activations ", gib(plan.needs.activations / 0x1p30), ", workspace ", gib(plan.needs.workspace / 0x1p30),
+            ", held already ", gib(held), "); ", gib(available), " are available");
+  if (plan.recomputed > 0 && !config.gradient_checkpointing)
+    log::info("gradients of ", plan.recomputed, " of ", layers, " layers are checkpointed to stay below ",
+              *config.memory_limit_gib, " GiB");
+  if (needed > available)
+    log::warn("this may not fit into memory: set gradient_checkpointing true, or a smaller ",
+              "max_tokens_per_micro_batch or cutoff_len");
 }
 
 }  // namespace lora::train

@@ -113,49 +113,8 @@ class TrainingRun {
     lora::log::info("adapter: rank ", decoder_->adapter().rank, ", ", parameters,
                     " parameters; steps: ", schedule_.total, " of ", plan_->per_step, " sequences, ",
                     plan_->steps_per_epoch(), " an epoch");
-    say_memory();
+    say_memory(memory_, source_.config().num_hidden_layers, config_);
     if (resumed) lora::log::info("going on from ", resumed->folder.native(), ", step ", state_.step);
-  }
-
-  /// What a micro-batch of the longest records would need, with the layers [0, recomputed) checkpointed.
-  MemoryForecast forecast(Index recomputed) const {
-    const MicroBatchLimit limit = micro_batch_limit(config_);
-    const Index longest = summary_->length_at(1);
-    const Index filled = limit.tokens > 0 ? std::max(limit.tokens, longest) : longest * limit.sequences;
-    const Index rows = std::min({filled, longest * plan_->per_step, summary_->tokens()});
-    const double share = static_cast<double>(summary_->labelled()) / static_cast<double>(summary_->tokens());
-    const auto labelled = static_cast<Index>(std::ceil(share * static_cast<double>(rows)));
-    return forecast_memory(*decoder_, weight_bytes(source_), rows, labelled, recomputed);
-  }
-
-  /// As few layers as the memory limit allows, all where checkpointing is asked for.
-  Index layers_to_recompute() const {
-    const Index layers = source_.config().num_hidden_layers;
-    if (config_.gradient_checkpointing) return layers;
-    if (!config_.memory_limit_gib) return 0;
-    const double limit = *config_.memory_limit_gib * 0x1p30, held = resident_memory_gib() * 0x1p30;
-    for (Index count = 0; count <= layers; ++count)
-      if (held + forecast(count).total() <= limit) return count;
-    fail<ConfigError>("key memory_limit_gib: given ", *config_.memory_limit_gib, ", but with every layer checkpointed ",
-                      detail::formatted("%.2f GiB", (held + forecast(layers).total()) / 0x1p30),
-                      " are expected; allowed: more, or a smaller max_tokens_per_micro_batch or cutoff_len");
-  }
-
-  void say_memory() {
-    const MemoryForecast needs = forecast(recomputed_);
-    const double needed = needs.total() / 0x1p30, held = resident_memory_gib();
-    const double available = static_cast<double>(cpu::available_memory()) / 0x1p30;
-    const auto gib = [](double value) { return detail::formatted("%.2f GiB", value); };
-    lora::log::info("memory: a peak of about ", gib(held + needed), " is expected (weights ",
-                    gib(needs.weights / 0x1p30), ", activations ", gib(needs.activations / 0x1p30), ", workspace ",
-                    gib(needs.workspace / 0x1p30), ", held already ", gib(held), "); ", gib(available),
-                    " are available");
-    if (recomputed_ > 0 && !config_.gradient_checkpointing)
-      lora::log::info("gradients of ", recomputed_, " of ", source_.config().num_hidden_layers,
-                      " layers are checkpointed to stay below ", *config_.memory_limit_gib, " GiB");
-    if (needed > available)
-      lora::log::warn("this may not fit into memory: set gradient_checkpointing true, or a smaller ",
-                      "max_tokens_per_micro_batch or cutoff_len");
   }
 
   /// The settings with what they left to the model, the adapter and the machine.
@@ -362,7 +321,7 @@ class TrainingRun {
   optim::Schedule schedule_;
   std::optional<Checkpoints> checkpoints_;
   RunState state_;
-  Index recomputed_ = 0;                            // layers [0, recomputed_) are checkpointed
+  MemoryPlan memory_;
   std::future<std::vector<data::Batch>> upcoming_;  // of the next step; gone before what it reads
 };
 
@@ -388,8 +347,9 @@ TrainingRun<D, T>::TrainingRun(D& dev, Config config, model::Source source, RunO
   if (schedule_.total < 1)
     fail<ConfigError>("key num_train_epochs: given ", config_.num_train_epochs, ", which is not even one step");
   if (brings_config(source_)) (void)model::config_json_of(source_);  // final_model will need it
-  recomputed_ = layers_to_recompute();
-  decoder_->recompute(recomputed_);
+  memory_ = plan_memory(*decoder_, weight_bytes(source_),
+                        largest_batch(*summary_, micro_batch_limit(config_), plan_->per_step), config_);
+  decoder_->recompute(memory_.recomputed);
 }
 
 template <Device D, class T>

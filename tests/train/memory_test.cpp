@@ -1,0 +1,121 @@
+#include "lora/train/memory.hpp"
+
+#include <doctest/doctest.h>
+
+#include <initializer_list>
+#include <span>
+#include <string>
+
+#include "lora/instantiate.hpp"
+#include "support/quiet.hpp"
+#include "support/random_model.hpp"
+#include "support/temp_folder.hpp"
+
+using namespace lora;
+using lora::test::Quiet;
+
+namespace {
+
+/// A model of four layers with an adapter on all of them.
+struct Model {
+  test::TempFolder temp;
+  cpu::Device dev{1};
+  model::Source source = written(temp / "model");
+  model::Decoder<cpu::Device, float> decoder{dev, source};
+
+  Model() {
+    decoder.attach(dev, {});
+    model::init_adapter(dev, decoder, 1);
+  }
+
+  static model::Source written(const io::Path& folder) {
+    test::RandomModel shape;
+    shape.hidden = 128;
+    shape.ffn = 384;
+    shape.head_dim = 32;
+    shape.layers = 4;
+    shape.vocabulary = 2000;
+    test::write_random_model(folder, shape);
+    return model::Source::open(folder);
+  }
+};
+
+/// Records of these lengths, of which every second token is labelled.
+data::EncodeSummary records_of(std::initializer_list<std::size_t> lengths) {
+  data::EncodeSummary summary;
+  for (const std::size_t length : lengths) {
+    data::Example example;
+    example.tokens.assign(length, 1);
+    example.labels.assign(length, data::ignored_label);
+    for (std::size_t i = 1; i < length; i += 2) example.labels[i] = 1;
+    summary.add(example);
+  }
+  return summary;
+}
+
+}  // namespace
+
+TEST_CASE("memory: the largest micro-batch is of the longest records, as many as it holds and there are") {
+  const auto records = records_of({10, 40, 20, 30});
+  const auto check = [&](train::MicroBatchLimit limit, Index per_step, Index rows) {
+    CAPTURE(rows);
+    const train::LargestBatch batch = train::largest_batch(records, limit, per_step);
+    CHECK(batch.rows == rows);
+    CHECK(batch.labelled == (rows + 1) / 2);
+  };
+  check({2, 0}, 4, 80);    // two sequences
+  check({1, 0}, 4, 40);    // one
+  check({1, 65}, 4, 65);   // tokens, however many sequences they are
+  check({1, 25}, 4, 40);   // never less than a sequence
+  check({1, 999}, 2, 80);  // a step has no more than two
+  check({9, 0}, 9, 100);   // all records
+}
+
+TEST_CASE("memory: as few layers are checkpointed as the limit allows, all where that is asked for") {
+  Model model;
+  const train::LargestBatch batch{Index{1} << 24, 1};  // far more than what this process holds, and how that moves
+  const auto needs = [&](Index recomputed) {
+    return train::forecast_memory(model.decoder, 0, batch.rows, batch.labelled, recomputed).total() / 0x1p30;
+  };
+  train::Config config;
+  const auto planned = [&] { return train::plan_memory(model.decoder, 0, batch, config); };
+  CHECK(planned().recomputed == 0);
+  CHECK(planned().needs.total() / 0x1p30 == needs(0));
+  for (const Index count : {2, 3, 4}) {
+    CAPTURE(count);
+    config.memory_limit_gib = train::resident_memory_gib() + (needs(count) + needs(count - 1)) / 2;
+    CHECK(planned().recomputed == count);
+    CHECK(planned().needs.total() / 0x1p30 == needs(count));
+    const Quiet quiet;
+    train::say_memory(planned(), 4, config);
+    CHECK(quiet.said(concat("gradients of ", count, " of 4 layers are checkpointed to stay below ")));
+  }
+  config.memory_limit_gib = train::resident_memory_gib() + needs(4) / 2;
+  CHECK_THROWS_WITH_AS(planned(), doctest::Contains("key memory_limit_gib: given "), ConfigError);
+  config.gradient_checkpointing = true;
+  CHECK(planned().recomputed == 4);
+  const Quiet quiet;
+  train::say_memory(planned(), 4, config);
+  CHECK_FALSE(quiet.said("to stay below"));
+}
+
+TEST_CASE("memory: the forecast is close to what the arena came to hold") {
+  const Quiet quiet;
+  Model model;
+  for (const bool recomputes : {false, true}) {
+    CAPTURE(recomputes);
+    model.decoder.recompute(recomputes ? 4 : 0);
+    train::Stepper<cpu::Device, float> stepper(model.dev, model.decoder, {}, 1, 1);
+    data::Batch batch;
+    data::Example example;
+    for (int i = 0; i < 256; ++i) example.tokens.push_back(i);
+    example.labels = example.tokens;
+    for (Index place = 0; place < (recomputes ? 4 : 2); ++place) batch.append(example, place);
+    stepper.accumulate(model.dev, 0, std::span(&batch, 1));
+    const auto forecast = train::forecast_memory(model.decoder, train::weight_bytes(model.source), batch.rows(),
+                                                 batch.labelled, recomputes ? 4 : 0);
+    const auto actual = static_cast<double>(model.dev.arena().peak());
+    CHECK(forecast.activations + forecast.workspace > 0.9 * actual);
+    CHECK(forecast.activations + forecast.workspace < 1.3 * actual);
+  }
+}
