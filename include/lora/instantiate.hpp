@@ -12,34 +12,22 @@
 #  define LORA_COMPILED_ONCE extern template
 #endif
 
-LORA_COMPILED_ONCE class lora::model::Decoder<lora::cpu::Device, float>;
-LORA_COMPILED_ONCE class lora::model::Decoder<lora::cpu::Device, lora::bf16>;
+#define LORA_COMPILED_ONCE_FOR(T)                                                                                    \
+  LORA_COMPILED_ONCE class lora::model::Decoder<lora::cpu::Device, T>;                                               \
+  LORA_COMPILED_ONCE void lora::model::init_adapter(lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, T>&, \
+                                                    std::uint64_t);                                                  \
+  LORA_COMPILED_ONCE void lora::model::load_adapter(lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, T>&, \
+                                                    const lora::model::AdapterFiles&);                               \
+  LORA_COMPILED_ONCE void lora::model::save_adapter(lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, T>&, \
+                                                    const std::filesystem::path&);                                   \
+  LORA_COMPILED_ONCE std::vector<std::vector<std::int32_t>> lora::model::generate(                                   \
+      lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, T>&, std::span<const std::vector<std::int32_t>>,   \
+      const lora::model::GenerateOptions&, std::size_t, const lora::model::OnToken&);                                \
+  LORA_COMPILED_ONCE class lora::train::TrainingRun<lora::cpu::Device, T>;
 
-LORA_COMPILED_ONCE void lora::model::init_adapter(lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, float>&,
-                                                  std::uint64_t);
-LORA_COMPILED_ONCE void lora::model::load_adapter(lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, float>&,
-                                                  const lora::model::AdapterFiles&);
-LORA_COMPILED_ONCE void lora::model::save_adapter(lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, float>&,
-                                                  const std::filesystem::path&);
-LORA_COMPILED_ONCE void lora::model::init_adapter(lora::cpu::Device&,
-                                                  lora::model::Decoder<lora::cpu::Device, lora::bf16>&, std::uint64_t);
-LORA_COMPILED_ONCE void lora::model::load_adapter(lora::cpu::Device&,
-                                                  lora::model::Decoder<lora::cpu::Device, lora::bf16>&,
-                                                  const lora::model::AdapterFiles&);
-LORA_COMPILED_ONCE void lora::model::save_adapter(lora::cpu::Device&,
-                                                  lora::model::Decoder<lora::cpu::Device, lora::bf16>&,
-                                                  const std::filesystem::path&);
-
-LORA_COMPILED_ONCE std::vector<std::vector<std::int32_t>> lora::model::generate(
-    lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, float>&, std::span<const std::vector<std::int32_t>>,
-    const lora::model::GenerateOptions&, std::size_t, const lora::model::OnToken&);
-LORA_COMPILED_ONCE std::vector<std::vector<std::int32_t>> lora::model::generate(
-    lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, lora::bf16>&,
-    std::span<const std::vector<std::int32_t>>, const lora::model::GenerateOptions&, std::size_t,
-    const lora::model::OnToken&);
-
-LORA_COMPILED_ONCE class lora::train::TrainingRun<lora::cpu::Device, float>;
-LORA_COMPILED_ONCE class lora::train::TrainingRun<lora::cpu::Device, lora::bf16>;
+LORA_COMPILED_ONCE_FOR(float)
+LORA_COMPILED_ONCE_FOR(lora::bf16)
 LORA_COMPILED_ONCE class lora::BasicTrainer<lora::cpu::Device>;
 
+#undef LORA_COMPILED_ONCE_FOR
 #undef LORA_COMPILED_ONCE
