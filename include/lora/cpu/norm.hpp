@@ -16,23 +16,18 @@ struct RmsNorm<cpu::Device> {
                   View<cpu::Device, T> y, View<cpu::Device, Accum<T>> rstd) {
     using A = Accum<T>;
     const Index width = weight.cols();
-    const Index groups = x.cols() / width;
     const A* const w = weight.data();
-    dev.parallel_for(x.rows(), 8192 / (x.cols() + 1) + 1, [=](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) {
-        for (Index k = 0; k < groups; ++k) {
-          const T* const in = x.row(i) + k * width;
-          T* const out = y.row(i) + k * width;
-          const A squares = cpu::ordered_sum<A>(width, [=](Index j) {
-            const auto value = static_cast<A>(in[j]);
-            return value * value;
-          });
-          const A scale = A(1) / std::sqrt(squares / static_cast<A>(static_cast<double>(width)) + static_cast<A>(eps));
-          LORA_SIMD
-          for (Index j = 0; j < width; ++j) out[j] = static_cast<T>(static_cast<A>(in[j]) * scale * w[j]);
-          if (!rstd.empty()) rstd.row(i)[k] = scale;
-        }
-      }
+    for_groups(dev, x.rows(), x.cols(), width, [=](Index i, Index k) {
+      const T* const in = x.row(i) + k * width;
+      T* const out = y.row(i) + k * width;
+      const A squares = cpu::ordered_sum<A>(width, [=](Index j) {
+        const auto value = static_cast<A>(in[j]);
+        return value * value;
+      });
+      const A scale = A(1) / std::sqrt(squares / static_cast<A>(static_cast<double>(width)) + static_cast<A>(eps));
+      LORA_SIMD
+      for (Index j = 0; j < width; ++j) out[j] = static_cast<T>(static_cast<A>(in[j]) * scale * w[j]);
+      if (!rstd.empty()) rstd.row(i)[k] = scale;
     });
   }
 
@@ -42,30 +37,36 @@ struct RmsNorm<cpu::Device> {
                        bool accumulate) {
     using A = Accum<T>;
     const Index width = weight.cols();
-    const Index groups = x.cols() / width;
     const A* const w = weight.data();
-    dev.parallel_for(x.rows(), 8192 / (x.cols() + 1) + 1, [=](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) {
-        for (Index k = 0; k < groups; ++k) {
-          const T* const in = x.row(i) + k * width;
-          const T* const grad = dy.row(i) + k * width;
-          T* const out = dx.row(i) + k * width;
-          const A scale = rstd.row(i)[k];
-          const A dot = cpu::ordered_sum<A>(
-              width, [=](Index j) { return w[j] * static_cast<A>(grad[j]) * static_cast<A>(in[j]); });
-          const A pull = scale * scale * dot / static_cast<A>(static_cast<double>(width));
-          if (accumulate) {
-            LORA_SIMD
-            for (Index j = 0; j < width; ++j)
-              out[j] = static_cast<T>(static_cast<A>(out[j]) +
-                                      scale * (w[j] * static_cast<A>(grad[j]) - static_cast<A>(in[j]) * pull));
-          } else {
-            LORA_SIMD
-            for (Index j = 0; j < width; ++j)
-              out[j] = static_cast<T>(scale * (w[j] * static_cast<A>(grad[j]) - static_cast<A>(in[j]) * pull));
-          }
-        }
+    for_groups(dev, x.rows(), x.cols(), width, [=](Index i, Index k) {
+      const T* const in = x.row(i) + k * width;
+      const T* const grad = dy.row(i) + k * width;
+      T* const out = dx.row(i) + k * width;
+      const A scale = rstd.row(i)[k];
+      const A dot =
+          cpu::ordered_sum<A>(width, [=](Index j) { return w[j] * static_cast<A>(grad[j]) * static_cast<A>(in[j]); });
+      const A pull = scale * scale * dot / static_cast<A>(static_cast<double>(width));
+      if (accumulate) {
+        LORA_SIMD
+        for (Index j = 0; j < width; ++j)
+          out[j] = static_cast<T>(static_cast<A>(out[j]) +
+                                  scale * (w[j] * static_cast<A>(grad[j]) - static_cast<A>(in[j]) * pull));
+      } else {
+        LORA_SIMD
+        for (Index j = 0; j < width; ++j)
+          out[j] = static_cast<T>(scale * (w[j] * static_cast<A>(grad[j]) - static_cast<A>(in[j]) * pull));
       }
+    });
+  }
+
+ private:
+  /// Calls f(i, k) for every row i and group k of `width` of its columns.
+  template <class F>
+  static void for_groups(cpu::Device& dev, Index rows, Index cols, Index width, const F& f) {
+    const Index groups = cols / width;
+    dev.parallel_for(rows, 8192 / (cols + 1) + 1, [&f, groups](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i)
+        for (Index k = 0; k < groups; ++k) f(i, k);
     });
   }
 };
