@@ -3,7 +3,8 @@
 
 The first line of a patch names the test sources of which one must notice:   Caught-by: kernel/norm_test [...]
 Each of them is a program of its own: it is compiled alone, with the broken header found before the real one, linked
-with what a build folder has, and run. Nothing else is built, and neither the tree nor the build folder is changed.
+with what a build folder has, and run. A patch of the program's own sources has the program compiled in the same way, for
+tests/program. Nothing else is built, and neither the tree nor the build folder is changed.
 
   tests/mutations/run.py                    all patches
   tests/mutations/run.py --continue         the same, without those caught since nothing that they rest on has changed
@@ -23,6 +24,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+PROGRAM = pathlib.Path("examples", "lora")
 
 
 def run(command, folder=ROOT, **keywords):
@@ -47,12 +49,15 @@ class Patch:
         self.path, self.name = path, path.stem
         text = path.read_text()
         self.tests = text.splitlines()[0].removeprefix("Caught-by:").split()
-        self.headers = re.findall(r"^\+\+\+ b/(include/\S+)", text, re.MULTILINE)
+        self.headers = re.findall(rf"^\+\+\+ b/((?:include|{PROGRAM})/\S+)", text, re.MULTILINE)
+        self.breaks_program = any(PROGRAM in pathlib.Path(header).parents for header in self.headers)
         for test in self.tests:
             if not (ROOT / "tests" / f"{test}.cpp").exists():
                 sys.exit(f"mutations: {path.name} names {test}, which is no source under tests/")
         if not self.tests or not self.headers:
             sys.exit(f"mutations: {path.name} names no test or breaks no header")
+        if self.breaks_program and any(not test.startswith("program/") for test in self.tests):
+            sys.exit(f"mutations: {path.name} breaks the program, which only the tests under program/ run")
 
     def fingerprint(self):
         files = [self.path, *(ROOT / h for h in self.headers), *(ROOT / "tests" / f"{t}.cpp" for t in self.tests)]
@@ -61,6 +66,8 @@ class Patch:
     def lay(self, overlay):
         """Puts the broken headers where the compiler looks first."""
         shutil.rmtree(overlay, ignore_errors=True)
+        if self.breaks_program:
+            shutil.copytree(ROOT / PROGRAM, overlay / PROGRAM)
         for header in self.headers:
             (overlay / header).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / header, overlay / header)
@@ -79,9 +86,10 @@ class Build:
             sys.exit(f"mutations: {folder} is no build folder of Ninja's; cmake --preset dev makes one")
         self.commands = {}
 
-    def ensure(self):
-        """What every test is linked with."""
-        built = run(["cmake", "--build", self.folder, "-j", "1", "--target", "test_main", "lora_instantiations"])
+    def ensure(self, with_program):
+        """What every test is linked with, and the program where it is tested."""
+        targets = ["test_main", "lora_instantiations", *(["lora_program"] if with_program else [])]
+        built = run(["cmake", "--build", self.folder, "-j", "1", "--target", *targets])
         if built.returncode != 0:
             sys.exit("mutations: what tests are linked with does not build:\n" + built.stdout[-3000:])
         commands = json.loads((self.folder / "compile_commands.json").read_text())
@@ -104,6 +112,11 @@ class Build:
         words = shlex.split(self.commands[source])
         broken = overlay / "test.o"
         words[words.index("-o") + 1] = str(broken)
+        if (overlay / PROGRAM).exists():
+            compiled = self.compile_program(overlay)
+            if compiled.returncode != 0:
+                return compiled
+            words = [f'-DLORA_PROGRAM="{overlay / "lora"}"' if w.startswith("-DLORA_PROGRAM=") else w for w in words]
         compiled = run([words[0], f"-I{overlay / 'include'}", *words[1:], "-w", "-g0"], self.folder)
         if compiled.returncode != 0:
             return compiled
@@ -114,6 +127,21 @@ class Build:
         words[words.index(own[0])] = str(broken)
         words = [str(program) if word == f"tests/test_{folder}" else word for word in words if word not in own]
         return run(words, self.folder)
+
+    def compile_program(self, overlay):
+        """The program from the overlay's sources, all in one, as overlay/lora."""
+        source = next(name for name in self.commands if "/lora_program.dir/Unity/" in name)
+        unity, broken = overlay / "unity.cpp", str(overlay / "unity.o")
+        unity.write_text("".join(f'#include "{name}"\n' for name in sorted((overlay / PROGRAM).glob("*.cpp"))))
+        words = [str(unity) if word == source else word for word in shlex.split(self.commands[source])]
+        words[words.index("-o") + 1] = broken
+        compiled = run([*words, "-w", "-g0"], self.folder)
+        if compiled.returncode != 0:
+            return compiled
+        link = run(["ninja", "-t", "commands", "lora_program"], self.folder, check=True).stdout.splitlines()[-1]
+        words = shlex.split(next(part for part in link.split(" && ") if " -o bin/lora " in part))
+        words[words.index("-o") + 1] = str(overlay / "lora")
+        return run([broken if "/lora_program.dir/" in word else word for word in words], self.folder)
 
 
 def passes(program, test, limit):
@@ -168,7 +196,7 @@ def main():
     if len(left) < len(patches):
         print(f"{len(patches) - len(left)} patches were caught before", flush=True)
     build = Build(options.build.resolve())
-    build.ensure()
+    build.ensure(any(patch.breaks_program for patch in left))
     survivors, stale, unbroken = [], [], {}
     for number, patch in enumerate(left, 1):
         begin = time.monotonic()

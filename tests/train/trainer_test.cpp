@@ -20,30 +20,16 @@
 #include "support/file_faults.hpp"
 #include "support/quiet.hpp"
 #include "support/random_model.hpp"
+#include "support/random_tokens.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tensorboard_events.hpp"
 
 using namespace lora;
 using lora::test::Quiet;
 using lora::test::TempFolder;
+using lora::test::write_tokens;
 
 namespace {
-
-/// Records of random tokens, of which the later half of each is labelled.
-void write_tokens(const io::Path& path, Index count, std::uint64_t seed) {
-  std::string text;
-  Random random(seed);
-  for (Index i = 0; i < count; ++i) {
-    std::vector<std::int32_t> ids, labels;
-    const Index length = 4 + random.below(9);
-    for (Index j = 0; j < length; ++j) {
-      ids.push_back(static_cast<std::int32_t>(random.below(61)));
-      labels.push_back(j < length / 2 ? -100 : ids.back());
-    }
-    text += io::to_text(io::Json{{"input_ids", ids}, {"labels", labels}}, -1) + "\n";
-  }
-  io::write_file(path, std::string_view(text));
-}
 
 /// A tiny model and data, and settings that use most of what a run has: dropout, shuffling, accumulation, a schedule
 /// with warm-up, an evaluation set, and steps that the records don't divide.

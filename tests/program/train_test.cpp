@@ -1,0 +1,125 @@
+// The command train as a process: what ends it from outside, and what it leaves then.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lora/train/checkpoint.hpp"
+#include "support/message_of.hpp"
+#include "support/program.hpp"
+#include "support/random_model.hpp"
+#include "support/random_tokens.hpp"
+#include "support/temp_folder.hpp"
+
+using namespace lora;
+
+namespace {
+
+/// A tiny model and data, and runs on them that are long enough to be met on their way.
+struct Workshop {
+  test::TempFolder temp;
+  io::Path run = temp / "run";
+
+  Workshop() {
+    test::write_random_model(temp / "model", {});
+    test::write_tokens(temp / "train.jsonl", 22, 1);
+  }
+
+  std::vector<std::string> words(const std::string& save_steps, const std::string& max_steps = "20000") const {
+    return {"train",
+            "--model_name_or_path=" + (temp / "model").native(),
+            "--dataset=" + (temp / "train.jsonl").native(),
+            "--output_dir=" + run.native(),
+            "--resume_from_checkpoint=auto",
+            "--lora_rank=2",
+            "--logging_steps=1",
+            "--threads=1",
+            "--save_total_limit=2",
+            "--save_steps=" + save_steps,
+            "--max_steps=" + max_steps};
+  }
+
+  test::Process start(const std::string& save_steps, test::Process::Setup setup = {}) const {
+    return {LORA_PROGRAM, words(save_steps), setup};
+  }
+
+  /// Whether the run, left alone, comes to its end two steps further.
+  bool can_go_on() const {
+    const Index steps = train::Checkpoints(run).newest()->state.step + 2;
+    return test::run_program(LORA_PROGRAM, words("0", concat(steps))).status == 0 &&
+           train::Checkpoints(run).newest()->state.step == steps;
+  }
+
+  Index logged_steps() const {
+    const io::Path log = run / "trainer_log.jsonl";
+    if (!std::filesystem::exists(log)) return 0;
+    const std::string text = io::read_file(log);
+    return std::count(text.begin(), text.end(), '\n');
+  }
+};
+
+/// Waits for something that a process will do. False where it ended first, or a minute was not enough.
+bool comes(test::Process& process, const std::function<bool()>& happened) {
+  for (int i = 0; i < 60'000 && process.running(); ++i) {
+    if (happened()) return true;
+    usleep(1000);
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("program: a signal ends training after the step, with a checkpoint and the signal's exit status") {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    CAPTURE(signal);
+    const Workshop shop;
+    test::Process process = shop.start("0");
+    REQUIRE(comes(process, [&] { return shop.logged_steps() >= 3; }));
+    process.send(signal);
+    CHECK(test::holds(process.errors(), "stopped after step "));
+    CHECK(process.wait() == 128 + signal);
+    const auto checkpoint = train::Checkpoints(shop.run).newest();
+    REQUIRE(checkpoint);
+    CHECK(checkpoint->state.step == shop.logged_steps());
+    CHECK_FALSE(std::filesystem::exists(shop.run / "final_model"));
+    CHECK(shop.can_go_on());
+  }
+}
+
+TEST_CASE("program: a second signal ends training at once, and the checkpoint before stays") {
+  const Workshop shop;
+  REQUIRE(test::run_program(LORA_PROGRAM, shop.words("0", "2")).status == 0);
+  // It waits for somebody to take its first words, so that no step can end between the two signals.
+  test::Process process = shop.start("0", {.is_deaf = true});
+  REQUIRE(comes(process, [&] { return process.handles(SIGTERM) && process.handles(SIGINT); }));
+  process.send(SIGTERM);
+  usleep(100'000);
+  REQUIRE(process.running());
+  process.send(SIGINT);
+  CHECK(process.wait() == 128 + SIGINT);
+  CHECK(train::Checkpoints(shop.run).newest()->state.step == 2);
+  CHECK(shop.can_go_on());
+}
+
+TEST_CASE("program: a file that may not grow is one line and exit 1, not the end by a signal") {
+  const Workshop shop;
+  test::Process process = shop.start("10", {.longest_file = 20'000});
+  const std::string errors = process.errors();
+  CHECK(process.wait() == 1);
+  const auto line = errors.rfind("error: ");
+  CAPTURE(errors.substr(line == errors.npos ? 0 : line));
+  REQUIRE(line != errors.npos);
+  CHECK(errors.find("error: ") == line);
+  CHECK(errors.find('\n', line) == errors.size() - 1);
+  CHECK(test::holds(errors.substr(line), "cannot write " + shop.run.native()));
+  CHECK(test::holds(errors.substr(line), "File too large"));
+  const auto checkpoint = train::Checkpoints(shop.run).newest();
+  REQUIRE(checkpoint);
+  CHECK(checkpoint->state.step % 10 == 0);
+  CHECK(checkpoint->state.step >= shop.logged_steps() - 10);
+  CHECK(shop.can_go_on());
+}
