@@ -35,13 +35,14 @@ void check_against_reference(const std::string& file, const std::string& name) {
   const auto expected = test::template_lines(file);
   REQUIRE(records.size() == 500);
   REQUIRE(expected.size() == records.size());
-  Index spans = 0;
+  std::size_t refused = 0;
   for (std::size_t i = 0; i < records.size(); ++i) {
     CAPTURE(i);
     const auto messages = test::template_messages(records[i], name);
     const auto options = test::template_options(records[i]);
     if (expected[i].contains("refused")) {
       CHECK_THROWS_AS(chat.render(messages, options), FormatError);
+      ++refused;
       continue;
     }
     const auto rendering = chat.render(messages, options);
@@ -50,14 +51,16 @@ void check_against_reference(const std::string& file, const std::string& name) {
     char hash[17];
     std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(text_hash(rendering.text)));
     CHECK(std::string(hash) == expected[i]["hash"].get<std::string>());
-    if (!expected[i].contains("answers")) continue;
-    REQUIRE(rendering.answers.size() == expected[i]["answers"].size());
-    for (std::size_t a = 0; a < rendering.answers.size(); ++a, ++spans) {
-      CHECK(rendering.answers[a].begin == expected[i]["answers"][a][0].get<std::size_t>());
-      CHECK(rendering.answers[a].end == expected[i]["answers"][a][1].get<std::size_t>());
+    const auto& answers = expected[i]["answers"];
+    REQUIRE(rendering.answers.size() == answers.size());
+    CHECK(std::count_if(messages.begin(), messages.end(), [](const Message& m) { return m.role == "assistant"; }) ==
+          static_cast<std::ptrdiff_t>(answers.size()));
+    for (std::size_t a = 0; a < answers.size(); ++a) {
+      CHECK(rendering.answers[a].begin == answers[a][0].get<std::size_t>());
+      CHECK(rendering.answers[a].end == answers[a][1].get<std::size_t>());
     }
   }
-  CHECK(spans > 300);
+  CHECK(refused == (name == "smollm3" ? 21 : 0));  // a system turn that is not the first
 }
 
 }  // namespace

@@ -9,18 +9,25 @@ NAME/tokenizer.json for smollm2, qwen2_5 and qwen3. OUT is tests/data/templates.
 table's hashes are printed.
 
 Written, packed by zlib: conversations.jsonl, with the options of each, and NAME.jsonl, a line for each conversation:
-length and hash of the rendering, the answers' bytes, for the first ones the text itself. An answer begins where the
-text ends that the template gives for the turns before with a generation prompt, or after an empty think block.
-NAME.labels.jsonl: for conversations that end with an answer the token ids up to its end, and first and past-the-last
-token of each labelled run.
+length and hash of the rendering, the answers' bytes, for the first ones the text itself. NAME.labels.jsonl, a line for
+each as well: how many tokens the whole rendering has, CRC-32 of their ids and of the bytes at which they begin (int32
+each), and first and past-the-last token of each labelled run. versions.json: what this ran with.
+
+An answer begins after its turn's header, or after what a generation prompt puts behind the header or an empty think
+block where the turn starts with that; it ends with the token that ends its turn. Where the rendering of a part of the
+conversation is a beginning of the whole, the answer is also what follows the rendering of the turns before with a
+generation prompt; the two must agree.
 """
 import datetime
 import json
 import os
+import platform
 import random
+import struct
 import sys
 import zlib
 
+import jinja2
 import tokenizers
 import transformers
 from transformers.utils.chat_template_utils import render_jinja_template
@@ -29,6 +36,8 @@ COUNT, SHOWN = 500, 8
 DATES = {"llama3_1": "%d %b %Y", "llama3_2": "%d %b %Y", "smollm3": "%d %B %Y"}
 THINKING = ("qwen3", "qwen3_v2", "qwen3_thinking_2507")
 EMPTY = "<think>\n\n</think>\n\n"
+TOKENIZERS = {"smollm2": "smollm2", "qwen2_5": "qwen2_5", "qwen3": "qwen3", "qwen3_instruct_2507": "qwen3", "qwen3_thinking_2507": "qwen3"}
+BEGIN, END = "\ue000", "\ue001"  # beside the template's own special tokens; a content may hold their text, but not these
 
 WORDS = ("the a link route of packet delay why does it node x = y + 1; print(\"hi\") 你好 世界 émigré naïve 😀 🚀 Ünïcödé "
          "\t<|im_start|> <tool_response> </tool_response> {\"a\": [1, 2]} don't 3.14 \\n /think").split(" ")
@@ -99,7 +108,7 @@ def refused(name, messages):
     return name == "smollm3" and any(m["role"] == "system" for m in messages[1:])
 
 
-def answers(text, name, record, whole):
+def prefix_answers(text, name, record, whole):
     """Bytes of each answer; None where an earlier turn is not rendered as it was before the later ones came."""
     spans, messages = [], record["messages"]
     end_token = "<|eot_id|>" if name.startswith("llama") else "<|im_end|>"
@@ -125,6 +134,30 @@ def answers(text, name, record, whole):
     return spans
 
 
+def answers(text, name, record, whole):
+    """Bytes of each answer, by marks beside the special tokens that the template itself writes."""
+    is_llama = name.startswith("llama")
+    header = "<|start_header_id|>assistant<|end_header_id|>\n\n" if is_llama else "<|im_start|>assistant\n"
+    first, last = ("<|start_header_id|>", "<|eot_id|>") if is_llama else ("<|im_start|>", "<|im_end|>")
+    marked_text = text.replace(first, BEGIN + first).replace(last, last + END)
+    rendered = lambda *what: render(marked_text, name, record, *what)
+    marked = rendered(record["messages"], record["add_generation_prompt"], record["enable_thinking"])
+    assert marked.replace(BEGIN, "").replace(END, "") == whole
+    prompt = rendered(record["messages"][:1], True, record["enable_thinking"])
+    openings = [prompt[prompt.rindex(BEGIN) + 1:].removeprefix(header)] + ([EMPTY] if name in THINKING else [])
+    spans, at = [], 0
+    for part in marked.split(BEGIN):
+        turn, ends, _ = part.partition(END)
+        if turn.startswith(header) and ends:
+            answer = turn[len(header):]
+            begin = len(header) + max(len(o) for o in openings + [""] if answer.startswith(o))
+            spans.append([at + len(turn[:begin].encode()), at + len(turn.encode())])
+        at += len(part.replace(END, "").encode())
+    assert len(spans) == sum(m["role"] == "assistant" for m in record["messages"])
+    assert prefix_answers(text, name, record, whole) in (None, spans)
+    return spans
+
+
 def labelled_runs(begins, spans):
     """Runs of tokens that begin inside an answer."""
     runs = []
@@ -140,19 +173,32 @@ def write(folder, name, lines):
         file.write(zlib.compress(text.encode(), 9))
 
 
+def crc(numbers):
+    return zlib.crc32(struct.pack(f"<{len(numbers)}i", *numbers))
+
+
+def label_line(tokenizer, whole, spans):
+    encoding = tokenizer.encode(whole, add_special_tokens=False)
+    begins = [len(whole[:begin].encode()) for begin, _ in encoding.offsets]
+    return {"tokens": len(encoding.ids), "ids": crc(encoding.ids), "places": crc(begins),
+            "labelled": labelled_runs(begins, spans)}
+
+
 def main():
     folder, tokenizer_folder = sys.argv[1:3]
     out = sys.argv[3] if len(sys.argv) > 3 else os.path.join(os.path.dirname(__file__), "..", "data", "templates")
     rng = random.Random(5)
     records = [conversation(rng) for _ in range(COUNT)]
     write(out, "conversations.jsonl", records)
-    print("transformers", transformers.__version__, "tokenizers", tokenizers.__version__)
+    versions = {"python": platform.python_version(), "jinja2": jinja2.__version__,
+                "transformers": transformers.__version__, "tokenizers": tokenizers.__version__}
     for path in sorted(os.listdir(folder)):
         name = path[:-len(".jinja")]
         text = open(os.path.join(folder, path), encoding="utf-8").read()
-        tokenizer_file = os.path.join(tokenizer_folder, name, "tokenizer.json")
-        tokenizer = tokenizers.Tokenizer.from_file(tokenizer_file) if os.path.exists(tokenizer_file) else None
-        renderings, labels = [], []
+        tokenizer = None
+        if name in TOKENIZERS:
+            tokenizer = tokenizers.Tokenizer.from_file(os.path.join(tokenizer_folder, TOKENIZERS[name], "tokenizer.json"))
+        renderings, labels, anew = [], [], 0
         for i, record in enumerate(records):
             if name not in THINKING:  # the other templates know no reasoning apart from the content
                 record = dict(record, messages=[{k: m[k] for k in ("role", "content")} for m in record["messages"]])
@@ -161,24 +207,23 @@ def main():
                 continue
             whole = render(text, name, record, record["messages"], record["add_generation_prompt"],
                            record["enable_thinking"])
-            line = {"bytes": len(whole.encode()), "hash": f"{fnv(whole.encode()):016x}"}
             spans = answers(text, name, record, whole)
-            if spans is not None:
-                line["answers"] = spans
+            anew += prefix_answers(text, name, record, whole) is None
+            line = {"bytes": len(whole.encode()), "hash": f"{fnv(whole.encode()):016x}", "answers": spans}
             if i < SHOWN:
                 line["text"] = whole
             renderings.append(line)
-            if tokenizer and spans and record["messages"][-1]["role"] == "assistant":
-                encoding = tokenizer.encode(whole, add_special_tokens=False)
-                begins = [len(whole[:begin].encode()) for begin, _ in encoding.offsets]
-                runs = labelled_runs(begins, spans)
-                labels.append({"conversation": i, "ids": encoding.ids[:runs[-1][1]], "labelled": runs})
+            if tokenizer:
+                labels.append(label_line(tokenizer, whole, spans))
         write(out, name + ".jsonl", renderings)
         if labels:
             write(out, name + ".labels.jsonl", labels)
         normalised = " ".join(text.split()).encode()
-        compared = sum("answers" in line for line in renderings)
-        print(f"{{0x{fnv(normalised):016X}u, {len(normalised)}, \"{name}\"}}  answers of {compared}, ids of {len(labels)}")
+        print(f"{{0x{fnv(normalised):016X}u, {len(normalised)}, \"{name}\"}}  an earlier turn rendered anew: {anew}, "
+              f"ids of {len(labels)}")
+    with open(os.path.join(out, "versions.json"), "w", encoding="utf-8") as file:
+        json.dump(versions, file, indent=1)
+        file.write("\n")
 
 
 if __name__ == "__main__":
