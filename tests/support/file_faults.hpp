@@ -186,12 +186,13 @@ class FileFaults final : public io::FileHook {
   bool full_ = false;
 };
 
-/// Calls `run` with the fault at operation 1, 2, … until it passes without reaching that number; `prepare(k)` comes
-/// before, `check(k, reached)` after each. Lora's errors from `run` are expected.
-/// Returns   the number of operations of a whole run
+/// Calls `run` with the fault at operation 1, 1 + `stride`, … until it passes without reaching that number;
+/// `prepare(k)` comes before, `check(k, reached)` after each. Lora's errors from `run` are expected. Returns   the
+/// number of operations of a whole run
 template <class Prepare, class Run, class Check>
-Index sweep_faults(const std::filesystem::path& root, Fault fault, Prepare&& prepare, Run&& run, Check&& check) {
-  for (Index at = 1;; ++at) {
+Index sweep_faults(const std::filesystem::path& root, Fault fault, Prepare&& prepare, Run&& run, Check&& check,
+                   Index stride = 1) {
+  for (Index at = 1;; at += stride) {
     prepare(at);
     Index count = 0;
     {

@@ -4,11 +4,17 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "lora/instantiate.hpp"
+#include "support/effort.hpp"
 #include "support/file_faults.hpp"
 #include "support/quiet.hpp"
+#include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
 using namespace lora;
@@ -221,46 +227,172 @@ TEST_CASE("checkpoint: an unwritable place is a clear error") {
   CHECK_THROWS_WITH_AS(save(Checkpoints(temp / "file"), 1), doctest::Contains("Not a directory"), IoError);
 }
 
-TEST_CASE("checkpoint: whatever goes wrong at any operation of a save and a rotation, nothing older is lost") {
-  for (const Fault fault : {Fault::fails, Fault::disk_full, Fault::short_write, Fault::dies, Fault::dies_mid_write,
-                            Fault::loses_unsynced, Fault::loses_data}) {
-    for (const bool replaces : {false, true}) {
-      CAPTURE(static_cast<int>(fault));
-      CAPTURE(replaces);
-      const TempFolder temp;
-      const Checkpoints checkpoints(temp / "run");
-      const Quiet quiet;
-      const auto prepare = [&](Index) {
-        std::filesystem::remove_all(temp / "run");
-        for (const Index step : {2, 4, 6}) save(checkpoints, step);
-        if (!replaces) return;
-        save(checkpoints, 8);
-        flip_byte(checkpoints.folder_of(8) / "adapter.bin");
-      };
-      const auto run = [&] {
-        save(checkpoints, 8);
-        checkpoints.rotate(2, 2);
-      };
-      const Index count = test::sweep_faults(temp.path(), fault, prepare, run, [&](Index at, bool reached) {
-        CAPTURE(at);
-        checkpoints.recover();
-        for (const auto& entry : train::detail::entries_of(checkpoints.folder()))
-          CHECK(train::detail::checkpoint_step(entry).has_value());
-        const auto found = checkpoints.newest();
-        REQUIRE(found);
-        CHECK(found->state.step >= 6);
-        CHECK(is_whole(checkpoints, found->state.step));
-        CHECK(is_whole(checkpoints, 2));
-        CHECK(is_whole(checkpoints, 6));
-        if (found->state.step == 6) CHECK(is_whole(checkpoints, 4));
-        if (!reached) CHECK(found->state.step == 8);
-        run();
-        CHECK(checkpoints.steps() == std::vector<Index>{2, 6, 8});
-        CHECK(is_whole(checkpoints, 8));
-      });
-      CHECK(count > 20);
+namespace {
+
+/// What a save is made of in the sweep: two files that stand in for a run's.
+struct StandIns {
+  static void save(const Checkpoints& checkpoints, Index step) { ::save(checkpoints, step); }
+  static bool is_whole(const Checkpoints& checkpoints, Index step) { return ::is_whole(checkpoints, step); }
+};
+
+/// The same with the files of a training run: its log, and an adapter with its optimizer's state.
+class RealFiles {
+ public:
+  RealFiles() {
+    test::write_random_model(temp_ / "model", one_layer());
+    source_.emplace(model::Source::open(temp_ / "model"));
+    decoder_.emplace(dev_, *source_);
+    model::AdapterConfig adapter;
+    adapter.rank = 1;
+    adapter.targets = {"q_proj"};
+    decoder_->attach(dev_, adapter);
+    std::vector<nn::ParamRef<cpu::Device, float>> params;
+    decoder_->for_each_param([&](const nn::ParamRef<cpu::Device, float>& param) { params.push_back(param); });
+    optimizer_.emplace(dev_, std::move(params), optim::AdamWSettings{});
+    const Checkpoints checkpoints(temp_ / "expected");
+    for (const Index step : {2, 4, 6, 8}) {
+      save(checkpoints, step);
+      bytes_[step] = content(checkpoints, step);
+      const auto values = numbers();
+      set(0);
+      REQUIRE(numbers() != values);
+      model::load_adapter(dev_, *decoder_, model::open_adapter(checkpoints.folder_of(step)));
+      load_optimizer(dev_, *optimizer_, checkpoints.folder_of(step));
+      REQUIRE(numbers() == values);
     }
   }
+
+  /// As TrainingRun::save_checkpoint, with a line of the log before.
+  void save(const Checkpoints& checkpoints, Index step) {
+    set(step);
+    const io::Path run = checkpoints.folder().parent_path();
+    const auto found = checkpoints.newest();
+    MetricsLog log(run, found ? std::optional(found->state.step) : std::nullopt);
+    StepMetrics metrics;
+    metrics.step = step;
+    log.write(metrics);
+    log.sync();
+    for (const auto& folder : {run, run / "tensorboard"}) io::sync_folder(folder);
+    checkpoints.save(state_at(step), [&](const io::Path& folder) {
+      write_adapter_folder(dev_, *decoder_, *source_, nullptr, "a card", folder);
+      save_optimizer(dev_, *optimizer_, folder);
+    });
+  }
+
+  /// Its files are as they were written, and the log leads up to it.
+  bool is_whole(const Checkpoints& checkpoints, Index step) const {
+    try {
+      const bool state = Checkpoints::open(checkpoints.folder_of(step)).state.step == step;
+      return state && content(checkpoints, step) == bytes_.at(step) && logged(checkpoints) >= step;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+ private:
+  static test::RandomModel one_layer() {
+    test::RandomModel shape;
+    shape.layers = 1;
+    return shape;
+  }
+
+  void set(Index step) {
+    model::init_adapter(dev_, *decoder_, static_cast<std::uint64_t>(step));
+    optimizer_->for_each_state([&](const std::string& name, View<cpu::Device, float> view) {
+      kernel::fill(dev_, view, static_cast<double>(step) + (name.ends_with("_sq") ? 0.5 : 0));
+    });
+  }
+
+  std::vector<float> numbers() {
+    std::vector<float> all;
+    const auto add = [&](const auto& view) {
+      for (const float value : to_host(dev_, view)) all.push_back(value);
+    };
+    decoder_->for_each_param([&](const auto& param) { add(param.value); });
+    optimizer_->for_each_state([&](const std::string&, View<cpu::Device, float> view) { add(view); });
+    return all;
+  }
+
+  static std::string content(const Checkpoints& checkpoints, Index step) {
+    std::string bytes;
+    for (const char* name : {"adapter_config.json", "adapter_model.safetensors", "README.md", "optimizer.safetensors"})
+      bytes += io::read_file(checkpoints.folder_of(step) / name);
+    return bytes;
+  }
+
+  /// The step of the log's last line, if those before it are there.
+  static Index logged(const Checkpoints& checkpoints) {
+    const std::string text = io::read_file(checkpoints.folder().parent_path() / "trainer_log.jsonl");
+    Index step = 0;
+    for (std::size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
+      if (io::parse_json(text.substr(at, end - at), "log").at("step") != step + 2) break;
+      step += 2;
+    }
+    return step;
+  }
+
+  TempFolder temp_ = TempFolder::in_memory();
+  cpu::Device dev_{1};
+  std::optional<model::Source> source_;
+  std::optional<model::Decoder<cpu::Device, float>> decoder_;
+  std::optional<optim::AdamW<cpu::Device, float>> optimizer_;
+  std::map<Index, std::string> bytes_;
+};
+
+/// One fault at every `stride`-th operation of a save and a rotation, over checkpoints 2, 4 and 6. `replaces`: a
+/// damaged one has the place of the new.
+template <class Files>
+void sweep_saves(Files& files, Fault fault, bool replaces, Index stride) {
+  CAPTURE(static_cast<int>(fault));
+  CAPTURE(replaces);
+  const TempFolder temp = TempFolder::in_memory(), before = TempFolder::in_memory();
+  const Checkpoints checkpoints(temp / "run"), prepared(before / "run");
+  const Quiet quiet;
+  for (const Index step : {2, 4, 6, 8})
+    if (step < 8 || replaces) files.save(prepared, step);
+  if (replaces) flip_byte(prepared.folder_of(8) / "adapter.bin");
+  const auto prepare = [&](Index) {
+    std::filesystem::remove_all(temp / "run");
+    std::filesystem::copy(before / "run", temp / "run", std::filesystem::copy_options::recursive);
+  };
+  const auto run = [&] {
+    files.save(checkpoints, 8);
+    checkpoints.rotate(2, 2);
+  };
+  const auto check = [&](Index at, bool reached) {
+    CAPTURE(at);
+    checkpoints.recover();
+    for (const auto& entry : train::detail::entries_of(checkpoints.folder()))
+      CHECK(train::detail::checkpoint_step(entry).has_value());
+    const auto found = checkpoints.newest();
+    REQUIRE(found);
+    CHECK(found->state.step >= 6);
+    CHECK(files.is_whole(checkpoints, found->state.step));
+    CHECK(files.is_whole(checkpoints, 2));
+    CHECK(files.is_whole(checkpoints, 6));
+    if (found->state.step == 6) CHECK(files.is_whole(checkpoints, 4));
+    if (!reached) CHECK(found->state.step == 8);
+    run();
+    CHECK(checkpoints.steps() == std::vector<Index>{2, 6, 8});
+    CHECK(files.is_whole(checkpoints, 8));
+  };
+  CHECK(test::sweep_faults(temp.path(), fault, prepare, run, check, stride) > 20);
+}
+
+constexpr Fault all_faults[] = {Fault::fails,          Fault::disk_full,      Fault::short_write, Fault::dies,
+                                Fault::dies_mid_write, Fault::loses_unsynced, Fault::loses_data};
+
+}  // namespace
+
+TEST_CASE("checkpoint: whatever goes wrong at any operation of a save and a rotation, nothing older is lost") {
+  StandIns files;
+  for (const Fault fault : all_faults)
+    for (const bool replaces : {false, true}) sweep_saves(files, fault, replaces, 1);
+}
+
+TEST_CASE("checkpoint: nor at any operation of a run's own files, its log, adapter and optimizer") {
+  RealFiles files;
+  for (const Fault fault : all_faults) sweep_saves(files, fault, false, test::effort<Index>(1, 11));
 }
 
 TEST_CASE("checkpoint: once a save has returned, a loss of power does not take it") {
