@@ -49,15 +49,9 @@ std::vector<std::int32_t> begins_of(const Tokenizer::Encoding& encoding) {
 /// The text in quotes, with what is not plain ASCII as JSON escapes.
 std::string shown(const std::string& text) { return io::Json(text).dump(-1, ' ', true).substr(0, 400); }
 
-io::Json packed_json(const std::string& file) {
-  return io::parse_json(test::unpacked(test::tokenizer_data(file)), file);
-}
-
-std::vector<std::string> texts() { return packed_json("texts.json.z").get<std::vector<std::string>>(); }
-
 void check_texts(const Tokenizer& tokenizer, const std::string& name) {
   Numbers expected(name + ".ids.z");
-  const auto all = texts();
+  const auto all = test::texts();
   CHECK(all.size() == 6314);
   int wrong = 0;
   std::size_t number = 0;
@@ -79,25 +73,13 @@ void check_texts(const Tokenizer& tokenizer, const std::string& name) {
   CHECK(expected.done());
 }
 
-/// As block_text in tests/scripts/tokenizer_fixtures.py.
-std::string block_text(char32_t block) {
-  std::string text;
-  for (char32_t c = block * 256; c < block * 256 + 256; ++c) {
-    if (c >= 0xD800 && c < 0xE000) continue;
-    std::string own;
-    io::unicode::append_utf8(own, c);
-    text += "a" + own + "\u0323\u0301b " + own + "1" + own + "\n";
-  }
-  return text;
-}
-
 void check_blocks(const Tokenizer& tokenizer, const std::string& name) {
   Numbers expected(name + ".blocks.z");
   for (char32_t block = 0; block < 0x1100; ++block) {
     const auto wanted = expected.next<std::uint32_t>();
     // Most of the planes past the second are unassigned.
     if (block % test::effort<char32_t>(1, block < 0x200 ? 4 : 64) != 0) continue;
-    const auto ids = tokenizer.encode(block_text(block)).ids;
+    const auto ids = tokenizer.encode(test::block_text(block)).ids;
     const auto sum = test::checksum({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof ids[0]});
     const auto first = static_cast<unsigned>(block * 256);
     CHECK_MESSAGE(sum == wanted, name, ": a code point in the 256 from ", first, " on");
@@ -122,8 +104,8 @@ void append_result(std::string& data, const Tokenizer& tokenizer, const std::str
 
 /// Compares a small tokenizer on all texts, by checksums of groups of them.
 void check_sums(const Tokenizer& tokenizer, const std::string& name, bool is_byte_level) {
-  static const auto all = texts();
-  static const io::Json fixture = packed_json("sums.json.z");
+  static const auto all = test::texts();
+  static const io::Json fixture = test::packed_json("sums.json.z");
   const auto group = fixture["group"].get<std::size_t>();
   const io::Json& sums = fixture["sums"][name];
   REQUIRE(sums.size() == (all.size() + group - 1) / group);
@@ -148,7 +130,7 @@ TEST_CASE("tokenizer: qwen3 gives the reference's ids, places and text") { check
 TEST_CASE("tokenizer: smollm2 gives the reference's ids, places and text") { check_tokenizer("smollm2"); }
 
 TEST_CASE("tokenizer: every kind of pre-tokenizer, added token and template gives the reference's ids") {
-  const io::Json variants = packed_json("variants.json.z");
+  const io::Json variants = test::packed_json("variants.json.z");
   CHECK(variants.size() == 32);
   for (const io::Json& variant : variants) {
     const auto name = variant["name"].get<std::string>();

@@ -2,9 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "support/effort.hpp"
+#include "support/tokenizer_files.hpp"
 
 using namespace lora::io;
 
@@ -101,4 +106,41 @@ TEST_CASE("tokenizer_split: stages cut what the ones before left, and a prefix g
   prefix.pattern = WordPattern::gpt2();
   pre_tokenizer.add(prefix);
   CHECK(split(pre_tokenizer, "a b12\u00BD c") == Words{" a", " b", " 1", " 2", " \u00BD", " c"});
+}
+
+TEST_CASE("tokenizer_split: every regular expression that is known cuts all texts as the reference does") {
+  const Json fixture = lora::test::packed_json("words.json.z");
+  const auto group = fixture["group"].get<std::size_t>();
+  std::vector<std::string> blocks;
+  for (char32_t block = 0; block < 0x200; ++block) blocks.push_back(lora::test::block_text(block));
+  CHECK(fixture["patterns"].size() == 6);
+  for (const Json& expected : fixture["patterns"]) {
+    const auto regex = expected["regex"].get<std::string>();
+    PreTokenizer pre_tokenizer;
+    Stage stage;
+    stage.pattern = WordPattern::from_regex(regex);
+    REQUIRE(stage.pattern);
+    pre_tokenizer.add(stage);
+    // As group_sums in tests/scripts/tokenizer_fixtures.py.
+    const auto check = [&](const std::vector<std::string>& texts, const Json& sums, std::size_t every) {
+      REQUIRE(sums.size() == (texts.size() + group - 1) / group);
+      for (std::size_t i = 0; i < sums.size(); i += every) {
+        const std::size_t begin = i * group, end = std::min(begin + group, texts.size());
+        std::vector<std::int32_t> numbers;
+        for (std::size_t text = begin; text < end; ++text) {
+          const std::size_t count = numbers.size();
+          numbers.push_back(0);
+          pre_tokenizer.split(texts[text], [&](std::string_view, std::size_t place, std::size_t) {
+            numbers.push_back(static_cast<std::int32_t>(place));
+          });
+          numbers[count] = static_cast<std::int32_t>(numbers.size() - count - 1);
+        }
+        const auto sum =
+            lora::test::checksum({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof numbers[0]});
+        CHECK_MESSAGE(sum == sums[i].get<std::uint32_t>(), regex, ": of texts ", begin, " to ", end - 1);
+      }
+    };
+    check(lora::test::texts(), expected["texts"], lora::test::effort<std::size_t>(1, 20));
+    check(blocks, expected["blocks"], lora::test::effort<std::size_t>(1, 4));
+  }
 }

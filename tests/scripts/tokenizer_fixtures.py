@@ -11,6 +11,8 @@ Files (.z: zlib):
   NAME.blocks.z        for each block of 256 code points: CRC-32 of the ids of block_text(block)
   variants.json.z      small tokenizers with every setting that is read, and some cases in full
   pieces_*.model       small sentencepiece models, trained only if they are missing; pieces.json.z: some cases in full
+  words.json.z         for each regular expression by which words are found, for each GROUP of all texts, and of block_text's of planes 0 and 1:
+                       CRC-32 of the bytes at which words begin; a word's tokens tell little about where it ends
   sums.json.z          by the name of a small tokenizer, for each GROUP of all texts: CRC-32 of ids, places and decoded text
   versions.json        what this ran with
 """
@@ -37,6 +39,8 @@ QWEN2_REGEX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^
 LLAMA3_REGEX = QWEN2_REGEX.replace(r"\p{N}|", r"\p{N}{1,3}|")
 CL100K_REGEX = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 GPT2_REGEX = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+OTHER_GPT2_REGEX = GPT2_REGEX.replace("'s|'t|'re|'ve|'m|'ll|'d", "'(?:[sdmt]|ll|ve|re)")
+OTHER_CL100K_REGEX = CL100K_REGEX.replace("'(?i:[sdmt]|ll|ve|re)", "(?i:'s|'t|'re|'ve|'m|'ll|'d)")
 
 
 def write(name, data):
@@ -62,6 +66,14 @@ def packed(numbers):
     return struct.pack(f"<{len(numbers)}i", *numbers)
 
 
+def byte_places(text):
+    """For each code point, which is what the library counts, the byte at which it begins."""
+    places = [0]
+    for c in text:
+        places.append(places[-1] + len(c.encode()))
+    return places
+
+
 class Reference:
     """What a tokenizer of the library gives, with places in bytes.
 
@@ -85,9 +97,7 @@ class Reference:
 
     def ids_and_places(self, text):
         encoding = self.complete.encode(text, add_special_tokens=False)
-        bytes_before = [0]
-        for c in text:
-            bytes_before.append(bytes_before[-1] + len(c.encode()))
+        bytes_before = byte_places(text)
         ids, places = [], []
         for id, (begin, _) in zip(encoding.ids, encoding.offsets):
             if id >= self.first_missing:
@@ -278,6 +288,20 @@ def write_variants(texts, sums):
     write("variants.json.z", json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode())
 
 
+def write_words(texts):
+    written = []
+    blocks = [block_text(block) for block in range(0x200)]
+    for regex in (GPT2_REGEX, OTHER_GPT2_REGEX, QWEN2_REGEX, LLAMA3_REGEX, CL100K_REGEX, OTHER_CL100K_REGEX):
+        splitter = pre_tokenizers.Split(Regex(regex), "isolated")
+
+        def begins(text):
+            places = byte_places(text)
+            return [[places[begin] for _, (begin, _) in splitter.pre_tokenize_str(text)]]
+
+        written.append({"regex": regex, "texts": group_sums(texts, begins), "blocks": group_sums(blocks, begins)})
+    write("words.json.z", json.dumps({"group": GROUP, "patterns": written}).encode())
+
+
 def train_pieces(kind, path):
     with tempfile.TemporaryDirectory() as folder:
         corpus = pathlib.Path(folder) / "corpus.txt"
@@ -319,6 +343,7 @@ def main():
         write(kept.name, json.dumps(all_texts(), ensure_ascii=False).encode())
     texts = json.loads(zlib.decompress(kept.read_bytes()))
     sums = {}
+    write_words(texts)
     write_variants(texts, sums)
     write_pieces(texts, sums)
     write("sums.json.z", json.dumps({"group": GROUP, "sums": sums}).encode())

@@ -6,9 +6,11 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
+#include "lora/io/unicode.hpp"
 
 namespace lora::test {
 
@@ -48,6 +50,24 @@ inline std::string tokenizer_json(const std::string& name) {
 inline std::uint32_t checksum(std::string_view bytes) {
   return static_cast<std::uint32_t>(
       ::crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())));
+}
+
+/// A packed fixture that is one JSON value.
+inline io::Json packed_json(const std::string& file) { return io::parse_json(unpacked(tokenizer_data(file)), file); }
+
+/// The texts on which every tokenizer is compared.
+inline std::vector<std::string> texts() { return packed_json("texts.json.z").get<std::vector<std::string>>(); }
+
+/// As block_text in tests/scripts/tokenizer_fixtures.py.
+inline std::string block_text(char32_t block) {
+  std::string text;
+  for (char32_t c = block * 256; c < block * 256 + 256; ++c) {
+    if (c >= 0xD800 && c < 0xE000) continue;
+    std::string own;
+    io::unicode::append_utf8(own, c);
+    text += "a" + own + "\u0323\u0301b " + own + "1" + own + "\n";
+  }
+  return text;
 }
 
 }  // namespace lora::test
