@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -16,8 +17,10 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
+#include "support/byte_tokenizer.hpp"
 #include "support/effort.hpp"
 #include "support/file_faults.hpp"
+#include "support/message_of.hpp"
 #include "support/quiet.hpp"
 #include "support/random_model.hpp"
 #include "support/random_tokens.hpp"
@@ -101,9 +104,10 @@ std::map<std::string, std::string> lasting_files(const io::Path& run) {
   return files;
 }
 
-/// The steps of a run's TensorBoard events.
-std::vector<Index> events_of(const io::Path& run) {
-  return test::steps_of_events(io::read_file(run / "tensorboard" / "events.out.tfevents.lora"));
+/// A run's TensorBoard events without what differs between two runs of the same numbers.
+std::vector<std::string> events_of(const io::Path& run) {
+  return test::lines_of_events(io::read_file(run / "tensorboard" / "events.out.tfevents.lora"),
+                               {"train/tokens_per_second", "train/peak_memory_gib"});
 }
 
 void expect_same(const std::map<std::string, std::string>& a, const std::map<std::string, std::string>& b) {
@@ -138,6 +142,53 @@ int wait_for(pid_t child) {
   waitpid(child, &status, 0);
   return status;
 }
+
+/// What the IoError says that ends `body` in a process of its own.
+template <class Body>
+std::string message_of_process(const Body& body) {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    std::string message = "nothing was thrown";
+    try {
+      body();
+    } catch (const IoError& error) {
+      message = error.what();
+    } catch (const std::exception& error) {
+      message = concat("no IoError: ", std::string_view(error.what()));
+    }
+    _exit(write(ends[1], message.data(), message.size()) == static_cast<ssize_t>(message.size()) ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string message;
+  char buffer[512];
+  for (ssize_t got = 0; (got = read(ends[0], buffer, sizeof buffer)) > 0;)
+    message.append(buffer, static_cast<std::size_t>(got));
+  close(ends[0]);
+  CHECK(wait_for(child) == 0);
+  return message;
+}
+
+/// Once it `refuses`, no file operation in `folder` succeeds any more.
+struct RefusingFiles final : io::FileHook {
+  RefusingFiles(io::Path where, int number)
+      : folder(std::move(where)), error(number), former(io::set_file_hook(this)) {}
+  RefusingFiles(const RefusingFiles&) = delete;
+  RefusingFiles& operator=(const RefusingFiles&) = delete;
+  ~RefusingFiles() override { io::set_file_hook(former); }
+
+  io::FileVerdict before(const io::FileOperation& operation) override {
+    const bool inside = operation.path.native().starts_with(folder.native());
+    return {refuses && inside ? error : 0};
+  }
+  void after(const io::FileOperation&) override {}
+
+  std::atomic<bool> refuses{false};
+  const io::Path folder;
+  const int error;
+  io::FileHook* former;
+};
 
 std::vector<float> adapter_values(const io::Path& folder) {
   const auto file = io::Safetensors::open(folder / "adapter_model.safetensors");
@@ -431,6 +482,22 @@ TEST_CASE("trainer: gradient checkpointing gives the same bits") {
   expect_same(lasting_files(shop.temp / "kept"), lasting_files(shop.temp / "recomputed"));
 }
 
+namespace {
+
+/// The run of `config` does not go on once `change` has changed it: the error names the key and both values.
+template <class Change>
+void expect_refused(Config config, std::string_view key, std::string_view now, std::string_view then,
+                    const Change& change) {
+  change(config);
+  CAPTURE(std::string(key));
+  const std::string message = test::message_of<ConfigError>([&] { fine_tune(config); });
+  CAPTURE(message);
+  CHECK(message.starts_with(concat("key ", key, ": given ", now)));
+  CHECK(test::holds(message, concat(" was made with ", then)));
+}
+
+}  // namespace
+
 TEST_CASE("trainer: what must not change when a run goes on is an error with both values") {
   const Quiet quiet;
   const Workshop shop;
@@ -439,18 +506,7 @@ TEST_CASE("trainer: what must not change when a run goes on is an error with bot
   fine_tune(config);
   config.resume_from_checkpoint = "auto";
   const auto expect = [&](const char* key, const std::string& now, const std::string& then, auto&& change) {
-    auto changed = config;
-    change(changed);
-    CAPTURE(key);
-    std::string message = "nothing was thrown";
-    try {
-      fine_tune(changed);
-    } catch (const ConfigError& error) {
-      message = error.what();
-    }
-    CAPTURE(message);
-    CHECK(message.starts_with(concat("key ", std::string_view(key), ": given ", now)));
-    CHECK(message.find(concat(" was made with ", then)) != std::string::npos);
+    expect_refused(config, key, now, then, change);
   };
   expect("rope_theta", "5000.0", "10000.0", [](Config& c) { c.rope_theta = 5000; });
   expect("no_rope_layers", "[1]", "[]", [](Config& c) { c.no_rope_layers = {1}; });
@@ -474,6 +530,11 @@ TEST_CASE("trainer: what must not change when a run goes on is an error with bot
   expect("cutoff_len", "100", "2048", [](Config& c) { c.cutoff_len = 100; });
   expect("train_on_prompt", "true", "false", [](Config& c) { c.train_on_prompt = true; });
   expect("train_on_last_turn_only", "true", "false", [](Config& c) { c.train_on_last_turn_only = true; });
+  test::RandomModel other;  // of the same extents
+  other.seed = 2;
+  test::write_random_model(shop.temp / "other", other);
+  const std::string shape = "\"qwen3, 2 layers of 16 and 24, vocabulary of 61, weights with checksum ";
+  expect("model_name_or_path", shape, shape, [&](Config& c) { c.model_name_or_path = (shop.temp / "other").native(); });
   write_tokens(shop.temp / "train.jsonl", 22, 9);  // another content under the same name
   expect("dataset", "\"22 records with checksum ", "\"22 records with checksum ", [](Config&) {});
   write_tokens(shop.temp / "train.jsonl", 22, 1);
@@ -483,6 +544,88 @@ TEST_CASE("trainer: what must not change when a run goes on is an error with bot
   longer.gradient_accumulation_steps = 4;
   longer.per_device_train_batch_size = 1;
   CHECK(fine_tune(longer).metrics.steps == 5);
+}
+
+TEST_CASE("trainer: neither the template nor the day that it prints changes when a run goes on") {
+  const Quiet quiet;
+  const Workshop shop;
+  test::RandomModel model;
+  model.vocabulary = 260;
+  test::write_random_model(shop.temp / "model", model);
+  io::write_file(shop.temp / "model" / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+  io::write_file(shop.temp / "talk.jsonl", std::string_view("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
+                                                            "{\"role\":\"assistant\",\"content\":\"b\"}]}\n"));
+  auto config = shop.config();
+  config.dataset = {(shop.temp / "talk.jsonl").native()};
+  config.eval_dataset.clear();
+  config.eval_steps.reset();
+  config.max_steps = 1;
+  config.template_name = "smollm3";
+  config.date = "2024-02-29";
+  fine_tune(config);
+  config.resume_from_checkpoint = "auto";
+  expect_refused(config, "template", "\"qwen3\"", "\"smollm3\"", [](Config& c) { c.template_name = "qwen3"; });
+  expect_refused(config, "date", "\"2025-01-01\"", "\"2024-02-29\"", [](Config& c) { c.date = "2025-01-01"; });
+  config.date.clear();  // not today's, but the run's
+  config.max_steps = 2;
+  CHECK(fine_tune(config).metrics.resumed_from_step == 1);
+}
+
+TEST_CASE("trainer: an adapter to start from must choose the same modules when a run goes on") {
+  const Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config("first");
+  config.max_steps = 1;
+  const io::Path start = fine_tune(config).final_model;
+  const auto adapter_with = [&](const char* name, const io::Json& fields) {
+    const io::Path folder = shop.temp / name;
+    std::filesystem::copy(start, folder);
+    io::Json json = io::read_json(folder / "adapter_config.json");
+    json.update(fields);
+    io::write_json(folder / "adapter_config.json", json);
+    return folder.native();
+  };
+  config.output_dir = (shop.temp / "run").native();
+  config.adapter_name_or_path = adapter_with("one", {{"alpha_pattern", {{"q_proj", 3}}}});
+  fine_tune(config);
+  config.max_steps = 2;
+  config.resume_from_checkpoint = "auto";
+  const auto refuse = [&](const char* name, const char* key, const io::Json& fields, const char* now,
+                          const char* then) {
+    io::Json both = {{"alpha_pattern", {{"q_proj", 3}}}};
+    both.update(fields);
+    const std::string folder = adapter_with(name, both);
+    expect_refused(config, key, now, then, [&](Config& c) { c.adapter_name_or_path = folder; });
+  };
+  refuse("two", "alpha_pattern", {{"alpha_pattern", {{"q_proj", 4}}}}, "{\"q_proj\":4.0}", "{\"q_proj\":3.0}");
+  refuse("three", "rank_pattern", {{"rank_pattern", {{"q_proj", 2}}}}, "{\"q_proj\":2}", "{}");
+  refuse("four", "lora_target", {{"target_modules", ".*_proj"}}, "\".*_proj\"", "[\"down_proj\",");
+  refuse("five", "exclude_modules", {{"exclude_modules", "none"}}, "\"none\"", "null");
+  refuse("six", "layers_to_transform", {{"layers_to_transform", {0, 1}}}, "[0,1]", "null");
+  CHECK(fine_tune(config).metrics.resumed_from_step == 1);
+}
+
+TEST_CASE("trainer: a checkpoint says with which sample its run goes on, and one that stands elsewhere is refused") {
+  const Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config();
+  config.max_steps = 9;
+  fine_tune(config);
+  const train::Checkpoints checkpoints(shop.temp / "run");
+  // 22 records, 4 a step: the sixth step takes the last 2.
+  for (const auto& [step, next] : std::map<Index, Index>{{3, 12}, {6, 22}, {9, 34}})
+    CHECK(train::Checkpoints::open(checkpoints.folder_of(step)).state.next_sample == next);
+  const io::Path file = checkpoints.folder_of(9) / "trainer_state.json";
+  io::Json state = io::read_json(file);
+  state["next_sample"] = 36;
+  state.erase("checksum");
+  state["checksum"] = train::checksum_text(train::checksum(io::to_text(state)));
+  io::write_json(file, state);
+  config.max_steps = 10;
+  config.resume_from_checkpoint = "auto";
+  CHECK_THROWS_WITH_AS(fine_tune(config),
+                       concat(file.native(), ": \"next_sample\" is 36; after step 9 of this run expected 34").c_str(),
+                       FormatError);
 }
 
 TEST_CASE("trainer: save_total_limit keeps the newest and the best") {
@@ -560,6 +703,64 @@ TEST_CASE("trainer: an output folder that cannot be is a clear error before any 
   CHECK_THROWS_WITH_AS(fine_tune(config), doctest::Contains("is not a folder"), IoError);
 }
 
+TEST_CASE("trainer: a folder that may not be written to is a clear error, and the run in it goes on later") {
+  const Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config();
+  config.max_steps = 6;
+  std::atomic<int> stop{0};
+  RunOptions options;
+  options.stop = &stop;
+  options.on_step = [&](const StepMetrics& metrics) { stop = metrics.step == 4 ? SIGTERM : 0; };
+  fine_tune(config, options);
+  config.resume_from_checkpoint = "auto";
+  const io::Path run = shop.temp / "run";
+  const auto before = lasting_files(run);
+  using std::filesystem::perms;
+  const auto allow = [](const io::Path& path, bool writes) {
+    const perms readable = perms::owner_read | perms::group_read | perms::others_read;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
+      if (entry.is_regular_file()) permissions(entry.path(), writes ? readable | perms::owner_write : readable);
+    const perms enterable = readable | perms::owner_exec | perms::group_exec | perms::others_exec;
+    permissions(path, writes ? enterable | perms::owner_write : enterable);
+  };
+  permissions(shop.temp.path(), perms::others_exec | perms::others_read, std::filesystem::perm_options::add);
+  allow(run, false);
+  const auto message_of_nobody = [&] {
+    return message_of_process([&] {
+      constexpr uid_t nobody = 65534;  // permissions don't hold for root
+      if (geteuid() == 0 && (setgid(nobody) != 0 || setuid(nobody) != 0)) fail<Error>("cannot be nobody");
+      fine_tune(config);
+    });
+  };
+  CHECK(message_of_nobody() == concat("cannot create ", (run / "training.log").native(), ": Permission denied"));
+  allow(run, true);
+  expect_same(before, lasting_files(run));
+
+  const io::Path locked = shop.temp / "locked";
+  io::create_folders(locked);
+  allow(locked, false);
+  config.output_dir = (locked / "new").native();
+  CHECK(message_of_nobody() == concat("cannot create folder ", config.output_dir, ": Permission denied"));
+  allow(locked, true);
+
+  config.output_dir = run.native();
+  for (const int error : {EROFS, EACCES, EDQUOT}) {  // from a moment on, as when a disk shows its first defect
+    CAPTURE(error);
+    RefusingFiles refusing(run, error);
+    options.on_step = [&](const StepMetrics& metrics) { refusing.refuses = metrics.step == 6; };
+    options.stop = nullptr;
+    CHECK_THROWS_WITH_AS(fine_tune(config, options), doctest::Contains(std::generic_category().message(error).c_str()),
+                         IoError);
+    CHECK(train::Checkpoints(run).newest()->state.step == 4);
+  }
+  fine_tune(config);
+  train::remove_whole_folder(train::Checkpoints(run).folder_of(4));
+  config.output_dir = (shop.temp / "whole").native();
+  fine_tune(config);
+  expect_same(lasting_files(shop.temp / "whole"), lasting_files(run));
+}
+
 TEST_CASE("trainer: two runs in one folder are kept apart") {
   const Quiet quiet;
   const Workshop shop;
@@ -614,73 +815,132 @@ TEST_CASE("trainer: a record without labels leaves its place empty, a step of th
   CHECK(tokens == std::vector<Index>{3, 0, 6});
 }
 
-TEST_CASE("trainer: a loss that is not finite names the step and its records, and stops or is passed over") {
+TEST_CASE(
+    "trainer: a loss or gradient that is not finite names the step and its records, and stops or is passed over") {
   Quiet quiet;
   const Workshop shop;
-  // Token 60's embedding is NaN, and one record has it.
-  auto file = io::read_file(shop.temp / "model" / "model.safetensors");
-  std::uint64_t header = 0;
-  std::memcpy(&header, file.data(), 8);
-  const auto json = io::parse_json(std::string_view(file).substr(8, header), "header");
-  const auto offset = json.at("model.embed_tokens.weight").at("data_offsets").at(0).get<std::size_t>();
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  std::memcpy(file.data() + 8 + header + offset + 60 * 16 * sizeof(float), &nan, sizeof nan);
-  io::write_file(shop.temp / "model" / "model.safetensors", std::string_view(file));
+  std::vector<test::RandomTensor> tensors;
+  const auto rows_of = [&](const std::string& name, auto&& change) {
+    for (auto& tensor : tensors) {
+      if (!tensor.name.ends_with(name + ".weight")) continue;
+      const auto cols = static_cast<std::size_t>(tensor.shape[tensor.shape.rank() - 1]);
+      for (std::size_t i = 0; i < tensor.values.size(); i += cols) change(i / cols, tensor.values.data() + i, cols);
+    }
+  };
+  // The first number in a row of the residual stream is `value` for token 60, and 0 for all others.
+  const auto single_out = [&](double value) {
+    rows_of("embed_tokens", [=](std::size_t i, double* row, std::size_t) { row[0] = i == 60 ? value : 0; });
+    for (const char* name : {"o_proj", "down_proj"})
+      rows_of(name, [](std::size_t i, double* row, std::size_t cols) { std::fill_n(row, i == 0 ? cols : 0, 0.0); });
+  };
+  const auto embed = [&](double value) {
+    rows_of("embed_tokens", [&](std::size_t i, double* row, std::size_t) { row[0] = i == 60 ? value : row[0]; });
+  };
+  struct Cause {
+    const char* name;
+    std::function<void()> change;
+    double learning_rate;
+    int loss, norm;  // as std::fpclassify tells them
+  };
+  const std::vector<Cause> causes = {
+      {"nan", [&] { embed(std::numeric_limits<double>::quiet_NaN()); }, 1e-2, FP_NAN, FP_NAN},
+      {"infinite", [&] { embed(std::numeric_limits<double>::infinity()); }, 1e-2, FP_NAN, FP_NAN},
+      // The label behind token 60 gets the logit -inf.
+      {"impossible",
+       [&] {
+         single_out(10);
+         rows_of("lm_head", [](std::size_t i, double* row, std::size_t) { row[0] = i == 59 ? -3e38 : 0; });
+       },
+       0, FP_INFINITE, FP_NAN},
+      // At token 60 the MLP's inner numbers are of 1e30, and the gradients that meet them of 1e15.
+      {"steep",
+       [&] {
+         single_out(1);
+         const auto scale = [&](const char* name, double factor) {
+           rows_of(name, [=](std::size_t, double* row, std::size_t cols) {
+             for (std::size_t j = 0; j < cols; ++j) row[j] *= factor;
+           });
+         };
+         rows_of("0.mlp.up_proj", [](std::size_t, double* row, std::size_t) { row[0] = 1e30; });
+         scale("0.mlp.down_proj", 1e-30);
+         scale("lm_head", 1e15);
+       },
+       0, FP_NORMAL, FP_INFINITE}};
   std::string text;
   for (int i = 0; i < 12; ++i)
-    text +=
-        i == 9 ? "{\"input_ids\":[60,2,3],\"labels\":[-100,2,3]}\n" : "{\"input_ids\":[1,2,3],\"labels\":[-100,2,3]}\n";
-  io::write_file(shop.temp / "nan.jsonl", std::string_view(text));
-  auto config = shop.config();
-  config.dataset = {(shop.temp / "nan.jsonl").native()};
-  config.eval_dataset.clear();
-  config.eval_steps.reset();
-  config.shuffle = false;
-  config.num_train_epochs = 1;
-  config.save_steps = 1000;
-  CHECK_THROWS_WITH_AS(fine_tune(config), doctest::Contains("step 3: loss nan"), Error);
-  CHECK(train::Checkpoints(shop.temp / "run").newest()->state.step == 2);
-  CHECK_FALSE(std::filesystem::exists(shop.temp / "run" / "final_model"));
+    text += i == 9 ? "{\"input_ids\":[60,59,3],\"labels\":[-100,59,3]}\n"
+                   : "{\"input_ids\":[1,2,3],\"labels\":[-100,2,3]}\n";
+  io::write_file(shop.temp / "odd.jsonl", std::string_view(text));
+  for (const auto& cause : causes) {
+    CAPTURE(std::string(cause.name));
+    tensors = test::random_tensors({});
+    cause.change();
+    test::write_model(shop.temp / "model", test::config_json({}), tensors, DType::f32);
+    auto config = shop.config(cause.name);
+    config.dataset = {(shop.temp / "odd.jsonl").native()};
+    config.eval_dataset.clear();
+    config.eval_steps.reset();
+    config.shuffle = false;
+    config.num_train_epochs = 1;
+    config.save_steps = 1000;
+    config.learning_rate = cause.learning_rate;
+    const auto expect_said = [&](const std::string& said) {
+      CAPTURE(said);
+      const auto number_after = [&](const std::string& words) {
+        const auto at = said.find(words);
+        REQUIRE(at != said.npos);
+        return std::stod(said.substr(at + words.size()));
+      };
+      CHECK(std::fpclassify(number_after("step 3: loss ")) == cause.loss);
+      CHECK(std::fpclassify(number_after(", gradient norm ")) == cause.norm);
+      const std::string records = concat("its records: ", (shop.temp / "odd.jsonl").native(), ":9, ");
+      CHECK(test::holds(said, records));
+      CHECK(test::holds(said, concat(", ", (shop.temp / "odd.jsonl").native(), ":10, ")));
+    };
+    const std::string message = test::message_of<Error>([&] { fine_tune(config); });
+    expect_said(message);
+    const train::Checkpoints checkpoints(config.output_dir);
+    CHECK(message.ends_with(concat("; the state before it is ", checkpoints.folder_of(2).native())));
+    REQUIRE(checkpoints.newest());
+    CHECK(checkpoints.newest()->state.step == 2);
+    CHECK_FALSE(std::filesystem::exists(shop.temp / cause.name / "final_model"));
 
-  config.on_non_finite = "skip";
-  config.output_dir = (shop.temp / "skip").native();
-  const auto result = fine_tune(config);
-  CHECK(result.metrics.steps == 3);
-  CHECK(quiet.said("nan.jsonl:10"));
-  for (const float value : adapter_values(result.final_model)) CHECK(std::isfinite(value));
-  CHECK(adapter_values(result.final_model) == adapter_values(train::Checkpoints(shop.temp / "run").folder_of(2)));
+    config.on_non_finite = "skip";
+    config.output_dir += " skipped";
+    quiet.text.clear();
+    const auto result = fine_tune(config);
+    CHECK(result.metrics.steps == 3);
+    expect_said(quiet.text);
+    CHECK(quiet.said("; the step is skipped"));
+    for (const float value : adapter_values(result.final_model)) CHECK(std::isfinite(value));
+    CHECK(adapter_values(result.final_model) == adapter_values(checkpoints.folder_of(2)));
+  }
 }
 
 TEST_CASE("trainer: a full disk is a clear error and leaves the last checkpoint good") {
+  const Quiet quiet;
   const Workshop shop;
   auto config = shop.config();
   config.max_steps = 6;
-  const pid_t child = fork();
-  if (child == 0) {
-    log::set_sink(nullptr);
-    int status = 2;
-    try {
-      signal(SIGXFSZ, SIG_IGN);
-      RunOptions options;
-      options.on_step = [](const StepMetrics& metrics) {
-        if (metrics.step != 5) return;
-        const rlimit limit{4000, 4000};
-        setrlimit(RLIMIT_FSIZE, &limit);
-      };
-      fine_tune(config, options);
-    } catch (const IoError&) {
-      status = 0;
-    } catch (...) {}
-    _exit(status);
-  }
-  CHECK(wait_for(child) == 0);
-  const Quiet quiet;
-  CHECK(train::Checkpoints(shop.temp / "run").newest()->state.step == 3);
+  const std::string message = message_of_process([&] {
+    signal(SIGXFSZ, SIG_IGN);
+    RunOptions options;
+    options.on_step = [](const StepMetrics& metrics) {
+      if (metrics.step != 5) return;
+      const rlimit limit{4000, 4000};
+      setrlimit(RLIMIT_FSIZE, &limit);
+    };
+    fine_tune(config, options);
+  });
+  CHECK(message == concat("cannot write ", (shop.temp / "run/checkpoints/checkpoint-6.writing").native(),
+                          "/adapter_model.safetensors.partial: File too large"));
   CHECK(train::Checkpoints(shop.temp / "run").steps() == std::vector<Index>{3});
-  fine_tune(shop.config("whole"));
-  config = shop.config();
+  CHECK(train::Checkpoints(shop.temp / "run").newest()->state.step == 3);
   config.resume_from_checkpoint = "auto";
+  CHECK(fine_tune(config).metrics.resumed_from_step == 3);
+  config.output_dir = (shop.temp / "whole").native();
   fine_tune(config);
+  expect_same(lasting_files(shop.temp / "whole"), lasting_files(shop.temp / "run"));
 }
 
 TEST_CASE("trainer: checkpoints removed while it runs do not stop it") {

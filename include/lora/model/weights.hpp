@@ -46,6 +46,9 @@ class Source {
   /// A folder's config.json as it was read; null for a GGUF file.
   const io::Json& config_json() const { return config_json_; }
 
+  /// All that the files hold, under their own names.
+  const std::vector<io::StoredTensor>& tensors() const { return gguf_ ? gguf_->tensors() : safetensors_->tensors(); }
+
   /// What the file calls the tensor that Hugging Face calls `name`; the same name in a folder.
   std::string file_name_of(std::string_view name) const { return gguf_ ? gguf_name(name) : std::string(name); }
 
@@ -83,7 +86,7 @@ class Source {
   /// Throws   FormatError listing tensors that no part of such a model reads
   void expect_no_others(const std::set<std::string>& used) const {
     std::string extra;
-    for (const auto& tensor : gguf_ ? gguf_->tensors() : safetensors_->tensors()) {
+    for (const auto& tensor : tensors()) {
       if (used.count(tensor.name) != 0 || tensor.name.ends_with("rotary_emb.inv_freq") ||
           tensor.name == "rope_freqs.weight")
         continue;

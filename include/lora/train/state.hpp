@@ -10,12 +10,33 @@
 
 #include "lora/io/safetensors.hpp"
 #include "lora/model/adapter.hpp"
-#include "lora/model/config.hpp"
+#include "lora/model/weights.hpp"
 #include "lora/optim/adamw.hpp"
 #include "lora/train/checkpoint.hpp"
 #include "lora/train/config.hpp"
 
 namespace lora::train {
+
+/// Tells base models apart: names, types and extents of all tensors, and a few pieces of each one's bytes. Another
+/// model of the same extents differs nearly everywhere, so that not all of a large file need be read.
+inline std::uint64_t sampled_checksum(const model::Source& source) {
+  constexpr std::size_t pieces = 16, piece_bytes = 64;
+  std::vector<const io::StoredTensor*> tensors;
+  for (const auto& tensor : source.tensors()) tensors.push_back(&tensor);
+  // Shards may be cut anew.
+  std::sort(tensors.begin(), tensors.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
+  std::string text;
+  for (const auto* tensor : tensors) {
+    text += concat(tensor->name, " ", name_of(tensor->dtype), " ", to_string(tensor->shape), " ");
+    const auto bytes = tensor->bytes;
+    const std::size_t length = std::min(piece_bytes, bytes.size()), reach = bytes.size() - length;
+    for (std::size_t i = 0; i < pieces; ++i) {
+      const auto piece = bytes.subspan(reach / (pieces - 1) * i, length);
+      text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    }
+  }
+  return checksum(text);
+}
 
 /// What decides the data of a run.
 struct DataFacts {
@@ -27,44 +48,62 @@ struct DataFacts {
 
 /// The settings that must not change when a run goes on: with another of them, the steps that are done would not have
 /// been this run's. All others may.
-inline io::Json fixed_settings(const Config& config, const model::Config& shape, const model::AdapterConfig& adapter,
+inline io::Json fixed_settings(const Config& config, const model::Source& source, const model::AdapterConfig& adapter,
                                const DataFacts& data, bool bfloat16) {
-  auto targets = adapter.targets;
-  std::sort(targets.begin(), targets.end());
-  return {{"model", concat(shape.model_type, ", ", shape.num_hidden_layers, " layers of ", shape.hidden_size, " and ",
-                           shape.intermediate_size, ", vocabulary of ", shape.vocab_size)},
-          {"dtype", bfloat16 ? "bfloat16" : "float32"},
-          {"rope_theta", shape.rope.theta},
-          {"no_rope_layers", config.no_rope_layers},
-          {"lora_rank", adapter.rank},
-          {"lora_alpha", adapter.alpha},
-          {"lora_dropout", adapter.dropout},
-          {"lora_target", targets},
-          {"use_rslora", adapter.rslora},
-          {"dataset", concat(data.records, " records with checksum ", checksum_text(data.fingerprint))},
-          {"val_size", config.val_size},
-          {"template", data.template_name},
-          {"date", data.date},
-          {"enable_thinking", config.enable_thinking.value_or(true)},
-          {"text_column", config.text_column},
-          {"cutoff_len", config.cutoff_len},
-          {"train_on_prompt", config.train_on_prompt},
-          {"train_on_last_turn_only", config.train_on_last_turn_only},
-          {"shuffle", config.shuffle},
-          {"per_device_train_batch_size x gradient_accumulation_steps",
-           config.per_device_train_batch_size * config.gradient_accumulation_steps},
-          {"seed", config.seed}};
+  const model::Config& shape = source.config();
+  // As adapter_config.json has them: a folder to start from may choose its modules by more than keys can.
+  io::Json saved = model::to_json(adapter);
+  if (saved["target_modules"].is_array()) std::sort(saved["target_modules"].begin(), saved["target_modules"].end());
+  return {
+      {"model_name_or_path", concat(shape.model_type, ", ", shape.num_hidden_layers, " layers of ", shape.hidden_size,
+                                    " and ", shape.intermediate_size, ", vocabulary of ", shape.vocab_size,
+                                    ", weights with checksum ", checksum_text(sampled_checksum(source)))},
+      {"dtype", bfloat16 ? "bfloat16" : "float32"},
+      {"rope_theta", shape.rope.theta},
+      {"no_rope_layers", config.no_rope_layers},
+      {"lora_rank", adapter.rank},
+      {"lora_alpha", adapter.alpha},
+      {"lora_dropout", adapter.dropout},
+      {"lora_target", saved["target_modules"]},
+      {"use_rslora", adapter.rslora},
+      {"exclude_modules", saved["exclude_modules"]},
+      {"layers_to_transform", saved["layers_to_transform"]},
+      {"rank_pattern", saved["rank_pattern"]},
+      {"alpha_pattern", saved["alpha_pattern"]},
+      {"dataset", concat(data.records, " records with checksum ", checksum_text(data.fingerprint))},
+      {"val_size", config.val_size},
+      {"template", data.template_name},
+      {"date", data.date},
+      {"enable_thinking", config.enable_thinking.value_or(true)},
+      {"text_column", config.text_column},
+      {"cutoff_len", config.cutoff_len},
+      {"train_on_prompt", config.train_on_prompt},
+      {"train_on_last_turn_only", config.train_on_last_turn_only},
+      {"shuffle", config.shuffle},
+      {"per_device_train_batch_size x gradient_accumulation_steps",
+       config.per_device_train_batch_size * config.gradient_accumulation_steps},
+      {"seed", config.seed}};
 }
 
 /// Throws   ConfigError that names the first setting that changed, with both values
 inline void expect_same_settings(const io::Json& now, const Checkpoint& checkpoint) {
   const auto text_of = [](const io::Json* value) { return value ? io::to_text(*value, -1) : std::string("nothing"); };
   for (const auto& [name, value] : now.items()) {
-    const io::Json* then = io::json_find(checkpoint.state.settings, name);
+    const auto place = checkpoint.state.settings.find(name);  // which may well be null
+    const io::Json* then = place != checkpoint.state.settings.end() ? &*place : nullptr;
     if (then != nullptr && *then == value) continue;
     fail<ConfigError>("key ", name, ": given ", text_of(&value), ", but ", checkpoint.folder.native(),
                       " was made with ", text_of(then), "; a run that goes on must not change it");
   }
+}
+
+/// `next_sample`: with which the step after the checkpoint's would begin.
+/// Throws   FormatError if the checkpoint's run stood elsewhere, for some records would be left out or seen twice
+inline void expect_same_place(const Checkpoint& checkpoint, Index next_sample) {
+  if (checkpoint.state.next_sample == next_sample) return;
+  fail<FormatError>((checkpoint.folder / detail::state_file).native(), ": \"next_sample\" is ",
+                    checkpoint.state.next_sample, "; after step ", checkpoint.state.step, " of this run expected ",
+                    next_sample);
 }
 
 /// The optimizer's state as optimizer.safetensors: m and v of each parameter, laid out as in memory.

@@ -87,11 +87,12 @@ class TrainingRun {
   io::Json settings() const {
     DataFacts facts{data_->train().dataset().fingerprint(), data_->train().size(), {}, data_->date()};
     if (data_->text().chat_template) facts.template_name = data_->text().chat_template->name();
-    return fixed_settings(config_, source_.config(), decoder_->adapter(), facts, !std::same_as<T, float>);
+    return fixed_settings(config_, source_, decoder_->adapter(), facts, !std::same_as<T, float>);
   }
 
   void restore(const Checkpoint& checkpoint) {
     expect_same_settings(state_.settings, checkpoint);
+    expect_same_place(checkpoint, plan_->samples(checkpoint.state.step).begin);
     state_ = checkpoint.state;
     model::load_adapter(dev_, *decoder_, model::open_adapter(checkpoint.folder));
     load_optimizer(dev_, stepper_->optimizer(), checkpoint.folder);

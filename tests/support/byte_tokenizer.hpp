@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+
+#include "lora/io/json.hpp"
+#include "lora/io/unicode.hpp"
+
+namespace lora::test {
+
+/// The tokenizer.json of a tokenizer with a token for each byte and for the marks of ChatML. Ids: 0-255 the bytes, then
+/// the marks.
+inline std::string byte_tokenizer_json() {
+  io::Json vocab = io::Json::object();
+  const auto letter = [](int code) {
+    std::string text;
+    io::unicode::append_utf8(text, static_cast<char32_t>(code));
+    return text;
+  };
+  int next = 0;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    vocab[printable ? letter(byte) : letter(256 + next++)] = byte;
+  }
+  io::Json added = io::Json::array();
+  int id = 256;
+  for (const char* mark : {"<|im_start|>", "<|im_end|>", "<think>", "</think>"})
+    added.push_back({{"id", id++},
+                     {"content", mark},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
+  return io::to_text(
+      {{"version", "1.0"},
+       {"added_tokens", added},
+       {"normalizer", nullptr},
+       {"pre_tokenizer",
+        {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}}},
+       {"post_processor", nullptr},
+       {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
+       {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", io::Json::array()}}}});
+}
+
+}  // namespace lora::test
