@@ -91,8 +91,19 @@ TEST_CASE("adapter: tensors that are missing, extra or misshapen are named") {
   more.targets = {"q_proj", "v_proj"};
   fewer.layers = {0};
   wider.rank = 5;
-  CHECK(holds(message(more), "layers.0.self_attn.v_proj.lora_A.weight"));
-  CHECK(holds(message(fewer), "layers.1.self_attn.q_proj.lora_A.weight"));
+  const auto listed = [](std::string_view projection, std::vector<int> layers) {
+    std::string names;
+    for (const int layer : layers)
+      for (const char* part : {"A", "B"})
+        names += concat(names.empty() ? "" : ", ", "base_model.model.model.layers.", layer, ".self_attn.", projection,
+                        ".lora_", std::string_view(part), ".weight");
+    return names;
+  };
+  const std::string where = (folder / "adapter" / "adapter_model.safetensors").native();
+  CHECK(message(more) == concat(where, ": missing tensors: ", listed("v_proj", {0, 1})));
+  CHECK(message(fewer) == concat(where, ": tensors that the config does not target: ", listed("q_proj", {1})));
+  more.targets = {"q_proj", "v_proj", "o_proj"};
+  CHECK(message(more).ends_with(" and 3 more"));
   CHECK(holds(message(wider), to_string(Shape{5, 16})));
 }
 
