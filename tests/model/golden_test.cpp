@@ -5,14 +5,16 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
-#include "lora/cpu/kernels.hpp"
-#include "lora/model/decoder.hpp"
+#include "lora/instantiate.hpp"
 #include "lora/optim/adamw.hpp"
 #include "lora/optim/clip.hpp"
 #include "lora/optim/schedule.hpp"
+#include "support/random_model.hpp"
+#include "support/temp_folder.hpp"
 
 namespace {
 
@@ -29,6 +31,8 @@ template <class T>
 constexpr Tolerance tolerance{2e-6, 2e-5, 2e-5, 5e-4};
 template <>
 constexpr Tolerance tolerance<double>{1e-7, 1e-6, 1e-6, 1e-5};
+
+const std::filesystem::path golden = std::filesystem::path(LORA_TEST_DATA) / "golden";
 
 struct Sequence {
   std::vector<std::int32_t> tokens, labels;
@@ -68,13 +72,20 @@ std::vector<double> values_of(const io::Safetensors& file, const std::string& na
   const auto* const tensor = file.find(name);
   REQUIRE_MESSAGE(tensor != nullptr, name);
   std::vector<double> values(static_cast<std::size_t>(tensor->shape.count()));
+  const auto read = [&]<class T>(T) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      T value;
+      std::memcpy(&value, tensor->bytes.data() + i * sizeof value, sizeof value);
+      values[i] = static_cast<double>(static_cast<Accum<T>>(value));
+    }
+  };
   if (tensor->dtype == DType::f64) {
-    std::memcpy(values.data(), tensor->bytes.data(), tensor->bytes.size());
+    read(double());
+  } else if (tensor->dtype == DType::bf16) {
+    read(bf16());
   } else {
     REQUIRE(tensor->dtype == DType::f32);
-    std::vector<float> narrow(values.size());
-    std::memcpy(narrow.data(), tensor->bytes.data(), tensor->bytes.size());
-    values.assign(narrow.begin(), narrow.end());
+    read(float());
   }
   return values;
 }
@@ -96,11 +107,13 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 template <class T>
 class Fixture {
  public:
-  explicit Fixture(const std::string& family)
-      : folder_(std::filesystem::path(LORA_TEST_DATA) / "golden" / family),
+  explicit Fixture(const std::string& family) : Fixture(family, golden / family) {}
+  /// With the weights of another folder.
+  Fixture(const std::string& family, const std::filesystem::path& weights)
+      : folder_(golden / family),
         json(io::read_json(folder_ / "reference.json")),
         tensors(io::Safetensors::open(folder_ / "reference.safetensors")),
-        model(dev, model::Source::open(folder_)) {
+        model(dev, model::Source::open(weights)) {
     const auto files = model::open_adapter(folder_ / "adapter");
     model.attach(dev, files.config);
     model::load_adapter(dev, model, files);
@@ -175,6 +188,69 @@ void check_gradients(const std::string& family) {
       CAPTURE(name);
       const auto expected = values_of(f.tensors, "gradient." + name);
       CHECK(distance(gradient, expected) < tolerance<T>.gradient * norm_of(expected));
+    }
+  }
+}
+
+/// Everything that a fixture's evaluation gives: logits, loss, and the adapter's gradients.
+template <class T>
+std::map<std::string, std::vector<double>> outcome_of(Fixture<T>& f) {
+  const Batch batch(sequences_of(f.json.at("evaluation")));
+  const double count = static_cast<double>(batch.labelled), loss = f.train(batch, 1 / count) / count;
+  std::vector<std::int32_t> every(batch.tokens.size());
+  std::iota(every.begin(), every.end(), 0);
+  const auto logits = f.model.logits(f.dev, nn::Pass<D, T>(f.dev, batch.rows()), every);
+  auto result = f.adapter(true);
+  result["loss"] = {loss};
+  result["logits"].assign(logits.begin(), logits.end());
+  return result;
+}
+
+/// The family's model with every number moved by up to ±size of itself.
+void write_moved(const std::string& family, const std::filesystem::path& folder, double size, std::uint64_t seed) {
+  const auto file = io::Safetensors::open(golden / family / "model.safetensors");
+  std::vector<test::RandomTensor> tensors;
+  for (const auto& tensor : file.tensors()) {
+    Random random(mix_key(seed, tensors.size()));
+    test::RandomTensor moved{tensor.name, tensor.shape, values_of(file, tensor.name)};
+    for (double& value : moved.values) value *= 1 + size * (2 * static_cast<double>(random.uniform()) - 1);
+    tensors.push_back(std::move(moved));
+  }
+  test::write_model(folder, io::read_json(golden / family / "config.json"), tensors, DType::f32);
+}
+
+/// In bfloat16 a rounding is a relative error of at most u = 2⁻⁸, and u/√3 in the root of its mean square. How far many
+/// of them carry a gradient is the model's matter: softmax's backward takes numbers from each other that are almost
+/// alike, and the gradients of q and k lose most. So it is measured, in float32: to round a matrix's output is to move
+/// the matrix, in norm. Six roundings go with each (itself, its input, its output, on the way down dy and dx, and one
+/// of rotation, probabilities, their gradient, norms, SwiGLU), so that all weights are moved by independent errors of
+/// √6 u/√3, uniform in ±√6 u. Twice what that does to a tensor, in the root of the mean square of four draws, is its
+/// bound, for bfloat16 is one draw more; and 2 u for the four roundings of its own that follow: A, B, h and dh.
+void check_bf16(const std::string& family) {
+  constexpr double u = 0x1p-8;
+  constexpr int draws = 4;
+  Fixture<float> exact(family);
+  const auto expected = outcome_of(exact);
+  std::map<std::string, double> squares;
+  for (int draw = 0; draw < draws; ++draw) {
+    const test::TempFolder folder;
+    write_moved(family, folder.path(), std::sqrt(6.0) * u, static_cast<std::uint64_t>(draw));
+    Fixture<float> moved(family, folder.path());
+    for (const auto& [name, values] : outcome_of(moved))
+      squares[name] += std::pow(distance(values, expected.at(name)), 2) / draws;
+  }
+  for (const Index recomputed : {Index{0}, Index{2}}) {
+    Fixture<bf16> f(family);
+    f.model.recompute(recomputed);
+    const auto actual = outcome_of(f);
+    CHECK(actual.size() == expected.size());
+    for (const auto& entry : actual) {
+      const std::string& name = entry.first;
+      CAPTURE(name);
+      const auto& reference = expected.at(name);
+      const double bound = 2 * std::sqrt(squares.at(name)) + 2 * u * norm_of(reference);
+      CHECK(distance(entry.second, reference) < bound);
+      CHECK(bound < 0.5 * norm_of(reference));  // or it would say nothing
     }
   }
 }
@@ -258,6 +334,7 @@ TEST_CASE("golden: every adapter gradient in f32, kept and recomputed") {
 TEST_CASE("golden: every adapter gradient in f64, kept and recomputed") {
   each_family([](const std::string& family) { check_gradients<double>(family); });
 }
+TEST_CASE("golden: logits, loss and every adapter gradient in bf16, kept and recomputed") { each_family(check_bf16); }
 TEST_CASE("golden: ten steps of training in f32") {
   each_family([](const std::string& family) { check_training<float>(family); });
 }
@@ -267,9 +344,9 @@ TEST_CASE("golden: ten steps of training in f64") {
 
 TEST_CASE("golden: rotary frequencies are those of transformers") {
   each_family([](const std::string& family) {
-    const auto folder = std::filesystem::path(LORA_TEST_DATA) / "golden" / family;
-    const auto config = model::read_config(folder);
-    const auto expected = io::read_json(folder / "reference.json").at("inverse_frequencies").get<std::vector<double>>();
+    const auto config = model::read_config(golden / family);
+    const auto expected =
+        io::read_json(golden / family / "reference.json").at("inverse_frequencies").get<std::vector<double>>();
     const auto actual = nn::inverse_frequencies(config.rope, config.head_dim);
     REQUIRE(actual.size() == expected.size());
     // Both are float32. There the exponent, the power, the quotient and a scaling are rounded one by one; an error of

@@ -4,12 +4,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lora/instantiate.hpp"
+#include "support/effort.hpp"
 #include "support/gradcheck.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
@@ -25,10 +27,10 @@ struct Sequence {
   std::int32_t place = 0;
 };
 
-std::vector<Sequence> some_sequences() {
+std::vector<Sequence> sequences_of(std::span<const Index> lengths) {
   std::vector<Sequence> sequences;
   Random random(3);
-  for (const Index length : {9, 1, 30, 17}) {
+  for (const Index length : lengths) {
     Sequence s;
     s.place = static_cast<std::int32_t>(sequences.size());
     for (Index i = 0; i < length; ++i) {
@@ -41,17 +43,42 @@ std::vector<Sequence> some_sequences() {
   return sequences;
 }
 
+std::vector<Sequence> some_sequences() { return sequences_of(std::vector<Index>{9, 1, 30, 17}); }
+
+/// 1,200 rows, or 600: more than a tile of rows (512), and than what one thread takes at a time of any kernel. Where a
+/// weight must be decoded, the update rides in it for all of them together, and for none of them alone.
+std::vector<Sequence> many_sequences() {
+  std::vector<Index> lengths;
+  for (int i = 0; i < effort(60, 30); ++i)
+    lengths.push_back(std::array<Index, 6>{30, 1, 25, 17, 29, 18}[static_cast<std::size_t>(i % 6)]);
+  return sequences_of(lengths);
+}
+
+/// `count` micro-batches of as many sequences each.
+std::vector<std::vector<Sequence>> split(const std::vector<Sequence>& sequences, std::size_t count) {
+  std::vector<std::vector<Sequence>> batches(count);
+  for (std::size_t i = 0; i < sequences.size(); ++i) batches[i * count / sequences.size()].push_back(sequences[i]);
+  return batches;
+}
+
+constexpr Index inner_extent = 96;  // the largest of the models below
+
 struct Outcome {
   double loss = 0;
   std::vector<float> gradient;
+  Index rows = 0;
 };
 
-/// Loss and gradient of the sequences, each list being a micro-batch of one step.
+/// Loss and gradient of the sequences, each list being a micro-batch of one step. Products of bfloat16 are Eigen's,
+/// whose sums do not depend on the extents of the product: else a sum near the middle of two bfloat16 numbers is
+/// rounded to either of them.
+template <class T = float>
 Outcome outcome_of(const std::filesystem::path& folder, const std::vector<std::vector<Sequence>>& micro_batches,
                    int threads, Index recomputed = 0, double dropout = 0.3) {
   D dev(threads);
+  if constexpr (std::same_as<T, bf16>) cpu::gemm_engines(dev) = {cpu::GemmEngine::eigen};
   const auto source = model::Source::open(folder);
-  model::Decoder<D, float> decoder(dev, source);
+  model::Decoder<D, T> decoder(dev, source);
   model::AdapterConfig adapter;
   adapter.rank = 4;
   adapter.dropout = dropout;
@@ -59,16 +86,20 @@ Outcome outcome_of(const std::filesystem::path& folder, const std::vector<std::v
   decoder.recompute(recomputed);
   model::init_adapter(dev, decoder, 5);
   std::uint64_t key = 0;
-  decoder.for_each_param([&](const nn::ParamRef<D, float>& param) {
+  decoder.for_each_param([&](const nn::ParamRef<D, T>& param) {
     Random random(mix_key(11, ++key));
     if (param.transposed)
       for (float& value : elements(param.value)) value = 0.2f * (2 * random.uniform() - 1);
   });
   decoder.refresh(dev);
+  Outcome result;
   Index labelled = 0;
-  for (const auto& batch : micro_batches)
-    for (const auto& s : batch)
+  for (const auto& batch : micro_batches) {
+    for (const auto& s : batch) {
       for (const auto label : s.labels) labelled += label >= 0 ? 1 : 0;
+      result.rows += static_cast<Index>(s.labels.size());
+    }
+  }
   Tensor<D, double> sum(dev, 1);
   kernel::fill(dev, sum.view(), 0.0);
   for (const auto& batch : micro_batches) {
@@ -87,16 +118,16 @@ Outcome outcome_of(const std::filesystem::path& folder, const std::vector<std::v
     decoder.train_micro_batch(dev, nn::Rows{tokens, positions, places, segments}, labels,
                               1 / static_cast<double>(labelled), 77, sum.view());
   }
-  Outcome result;
   result.loss = sum.view().data()[0] / static_cast<double>(labelled);
-  decoder.for_each_param([&](const nn::ParamRef<D, float>& param) {
+  decoder.for_each_param([&](const nn::ParamRef<D, T>& param) {
     for (const float g : elements(param.grad)) result.gradient.push_back(g);
   });
   return result;
 }
 
-/// Equal but for the rounding of sums of some hundred float32 terms in another order: n = 57 rows through 2 layers of
-/// inner extents up to 64 and back, each sum with a relative error of at most √(57 · 64) · 2⁻²⁴ ≈ 4e-6 of its norm.
+/// Equal but for the rounding of sums of float32 terms in another order: n rows through 2 layers of inner extents up to
+/// k and back, each sum with a relative error of at most √(n k) · 2⁻²⁴ of its norm. In bfloat16 too: what a row is
+/// rounded to depends on nothing but its sequence, and over rows sums are float32.
 void expect_near(const Outcome& a, const Outcome& b) {
   CHECK(a.loss == doctest::Approx(b.loss).epsilon(1e-6));
   REQUIRE(a.gradient.size() == b.gradient.size());
@@ -106,75 +137,112 @@ void expect_near(const Outcome& a, const Outcome& b) {
     difference += d * d;
     norm += static_cast<double>(b.gradient[i]) * static_cast<double>(b.gradient[i]);
   }
-  CHECK(std::sqrt(difference / norm) < 4e-6);
+  CHECK(std::sqrt(difference / norm) < std::sqrt(static_cast<double>(a.rows * inner_extent)) * 0x1p-24);
 }
 
 struct Model {
   TempFolder folder;
-  Model() {
+  explicit Model(DType dtype = DType::f32) {
     RandomModel shape;
-    shape.hidden = 48;
-    shape.ffn = 64;
+    shape.hidden = 64;
+    shape.ffn = inner_extent;
     shape.head_dim = 12;
+    shape.dtype = dtype;
     write_random_model(folder.path(), shape);
   }
 };
 
+/// Calls check.operator()<T>(model) for models of each type that is computed in and stored.
+template <class Check>
+void each_model(const Check& check) {
+  SUBCASE("f32") { check.template operator()<float>(Model(DType::f32)); }
+  SUBCASE("f32 over bf16") { check.template operator()<float>(Model(DType::bf16)); }
+  SUBCASE("bf16") { check.template operator()<bf16>(Model(DType::bf16)); }
+}
+
 }  // namespace
 
 TEST_CASE("invariance: the order of sequences in a batch") {
-  const Model model;
-  auto sequences = some_sequences();
-  const auto before = outcome_of(model.folder.path(), {sequences}, 1);
-  std::swap(sequences[0], sequences[3]);
-  std::swap(sequences[1], sequences[2]);
-  expect_near(outcome_of(model.folder.path(), {sequences}, 1), before);
+  each_model([]<class T>(const Model& model) {
+    auto sequences = some_sequences();
+    const auto before = outcome_of<T>(model.folder.path(), {sequences}, 1);
+    std::swap(sequences[0], sequences[3]);
+    std::swap(sequences[1], sequences[2]);
+    expect_near(outcome_of<T>(model.folder.path(), {sequences}, 1), before);
+  });
 }
 
 TEST_CASE("invariance: each sequence alone, or all together, with dropout") {
-  const Model model;
-  const auto sequences = some_sequences();
-  std::vector<std::vector<Sequence>> alone;
-  for (const auto& s : sequences) alone.push_back({s});
-  expect_near(outcome_of(model.folder.path(), alone, 1), outcome_of(model.folder.path(), {sequences}, 1));
+  each_model([]<class T>(const Model& model) {
+    const auto sequences = some_sequences();
+    expect_near(outcome_of<T>(model.folder.path(), split(sequences, sequences.size()), 1),
+                outcome_of<T>(model.folder.path(), {sequences}, 1));
+  });
+}
+
+TEST_CASE("invariance: many sequences alone, or all together, with and without dropout") {
+  each_model([]<class T>(const Model& model) {
+    const auto sequences = many_sequences();
+    for (const double dropout : {0.0, 0.3}) {
+      CAPTURE(dropout);
+      const auto together = outcome_of<T>(model.folder.path(), {sequences}, 2, 0, dropout);
+      CHECK(together.rows == effort(1200, 600));
+      expect_near(outcome_of<T>(model.folder.path(), split(sequences, sequences.size()), 2, 0, dropout), together);
+    }
+  });
+}
+
+TEST_CASE("invariance: a step in 1, 2, 4 or 8 micro-batches") {
+  each_model([]<class T>(const Model& model) {
+    auto sequences = many_sequences();
+    sequences.resize(8);
+    const auto whole = outcome_of<T>(model.folder.path(), split(sequences, 1), 2);
+    for (const std::size_t count : {2u, 4u, 8u}) {
+      CAPTURE(count);
+      expect_near(outcome_of<T>(model.folder.path(), split(sequences, count), 2), whole);
+    }
+  });
 }
 
 TEST_CASE("invariance: rows that lead to no label, or none of them") {
-  const Model model;
-  auto sequences = some_sequences();
-  const auto whole = outcome_of(model.folder.path(), {sequences}, 1);
-  for (auto& s : sequences) {
-    while (s.labels.back() < 0) {
-      s.tokens.pop_back();
-      s.labels.pop_back();
+  each_model([]<class T>(const Model& model) {
+    auto sequences = some_sequences();
+    const auto whole = outcome_of<T>(model.folder.path(), {sequences}, 1);
+    for (auto& s : sequences) {
+      while (s.labels.back() < 0) {
+        s.tokens.pop_back();
+        s.labels.pop_back();
+      }
     }
-  }
-  expect_near(outcome_of(model.folder.path(), {sequences}, 1), whole);
+    expect_near(outcome_of<T>(model.folder.path(), {sequences}, 1), whole);
+  });
 }
 
 TEST_CASE("invariance: threads; the same number gives the same bits") {
-  const Model model;
-  const auto sequences = some_sequences();
-  const auto one = outcome_of(model.folder.path(), {sequences}, 1);
-  for (const int threads : {1, 2, 3}) {
-    CAPTURE(threads);
-    const auto first = outcome_of(model.folder.path(), {sequences}, threads);
-    const auto second = outcome_of(model.folder.path(), {sequences}, threads);
-    CHECK(first.loss == second.loss);
-    CHECK(first.gradient == second.gradient);
-    expect_near(first, one);
-  }
+  each_model([]<class T>(const Model& model) {
+    const auto sequences = many_sequences();  // every kernel splits so many rows
+    const auto one = outcome_of<T>(model.folder.path(), {sequences}, 1);
+    for (const int threads : {1, 2, 3}) {
+      CAPTURE(threads);
+      const auto first = outcome_of<T>(model.folder.path(), {sequences}, threads);
+      const auto second = outcome_of<T>(model.folder.path(), {sequences}, threads);
+      CHECK(first.loss == second.loss);
+      CHECK(first.gradient == second.gradient);
+      expect_near(first, one);
+    }
+  });
 }
 
 TEST_CASE("invariance: recomputing no, one or all layers gives the same bits") {
-  const Model model;
-  const auto sequences = some_sequences();
-  const auto kept = outcome_of(model.folder.path(), {sequences}, 2);
-  for (const Index layers : {1, 2}) {
-    const auto again = outcome_of(model.folder.path(), {sequences}, 2, layers);
-    CHECK(again.loss == kept.loss);
-    CHECK(again.gradient == kept.gradient);
-  }
+  each_model([]<class T>(const Model& model) {
+    const auto sequences = some_sequences();
+    const auto kept = outcome_of<T>(model.folder.path(), {sequences}, 2);
+    for (const Index layers : {1, 2}) {
+      const auto again = outcome_of<T>(model.folder.path(), {sequences}, 2, layers);
+      CHECK(again.loss == kept.loss);
+      CHECK(again.gradient == kept.gradient);
+    }
+  });
 }
 
 TEST_CASE("invariance: another place draws another dropout") {
