@@ -115,6 +115,44 @@ TEST_CASE("quantize: every stored type widens to its exact values, rounded once"
   });
 }
 
+TEST_CASE("quantize: a low-rank update is added to the decoded values") {
+  const auto check = []<class A>(A) {
+    struct Extents {
+      Index rows, cols, rank, padding;
+    };
+    for (const int threads : {1, 3})
+      for (const Extents& e : {Extents{1, 3, 1, 0}, Extents{0, 32, 2, 0}, Extents{8, 64, 5, 3}, Extents{43, 37, 16, 1},
+                               Extents{64, 96, 0, 0}, Extents{301, 80, 9, 0}}) {
+        const Stored w = random_stored<bf16>(e.rows * e.cols, 2);
+        D dev(threads);
+        Matrix<D, A> b(dev, e.rank, e.rows, 3, e.padding), a(dev, e.rank, e.cols, 4, 2 * e.padding);
+        Matrix<D, A> y(dev, e.rows, e.cols, 7, e.padding);
+        kernel::widen_with_update<D, A>(dev, StoredView<D>(w.bytes.data(), DType::bf16, e.rows, e.cols), b.in(), a.in(),
+                                        y.view());
+        const auto left = b.host(), right = a.host();
+        std::vector<double> expected = w.values, bound;
+        for (Index i = 0; i < e.rows; ++i)
+          for (Index j = 0; j < e.cols; ++j) {
+            double& sum = expected[static_cast<std::size_t>(i * e.cols + j)];
+            double size = std::fabs(sum);
+            for (Index k = 0; k < e.rank; ++k) {
+              const double term = real(left[static_cast<std::size_t>(k * e.rows + i)]) *
+                                  real(right[static_cast<std::size_t>(k * e.cols + j)]);
+              sum += term;
+              size += std::fabs(term);
+            }
+            // Each of the R terms is rounded at most twice, each partial sum once.
+            bound.push_back(2 * static_cast<double>(e.rank + 1) * size * roundoff<A>);
+          }
+        CAPTURE(e.rows);
+        CAPTURE(e.cols);
+        check_near(y.host(), expected, bound);
+      }
+  };
+  check(0.0f);
+  check(0.0);
+}
+
 TEST_CASE("quantize: half precision's whole range, and bytes of any alignment") {
   D dev(1);
   std::vector<std::byte> bytes{std::byte{0}};

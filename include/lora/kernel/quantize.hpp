@@ -1,5 +1,7 @@
 #pragma once
 
+#include <concepts>
+
 #include "lora/kernel/cost.hpp"
 #include "lora/tensor/stored.hpp"
 
@@ -9,8 +11,9 @@ template <class D>
 struct Quantize;
 
 template <class D, class T>
-concept HasQuantize = requires(D& dev, StoredView<D> w, View<D, T> y) {
+concept HasQuantize = requires(D& dev, StoredView<D> w, View<D, T> y, View<D, Accum<T>> wide) {
   Quantize<D>::widen(dev, w, y);
+  Quantize<D>::widen_with_update(dev, w, View<D, const Accum<T>>(wide), View<D, const Accum<T>>(wide), wide);
 };
 
 /// y = w decoded to T: copied, converted, or its blocks dequantised and rounded to T once.
@@ -21,6 +24,19 @@ void widen(D& dev, const StoredView<D>& w, View<D, T> y) {
   expect_shape("widen", "y", y, w.rows(), w.cols());
   const Span span(profile_of(dev), "quantize", "widen", 0, bytes_of(y) + static_cast<double>(w.bytes()));
   Quantize<D>::widen(dev, w, y);
+}
+
+/// y = w decoded, plus bᵀ a. In one pass, so that y is written once.
+/// Shapes   w, y (O, I) · b (R, O) · a (R, I)
+template <class D, class A>
+requires(std::same_as<A, Accum<A>>) void widen_with_update(D& dev, const StoredView<D>& w, ConstView<D, A> b,
+                                                           ConstView<D, A> a, View<D, A> y) {
+  expect_shape("widen_with_update", "y", y, w.rows(), w.cols());
+  expect_shape("widen_with_update", "b", b, a.rows(), w.rows());
+  expect_shape("widen_with_update", "a", a, a.rows(), w.cols());
+  const Span span(profile_of(dev), "quantize", "widen_with_update", 2 * count_of(w.rows(), w.cols(), a.rows()),
+                  bytes_of(y, a, b) + static_cast<double>(w.bytes()));
+  Quantize<D>::widen_with_update(dev, w, b, a, y);
 }
 
 }  // namespace lora::kernel

@@ -167,10 +167,9 @@ class LoraLinear {
   }
 
  private:
+  static constexpr bool narrow = !std::same_as<T, Accum<T>>;
   // Rows of an output that stay in cache between its products.
   static constexpr Index row_tile = 512;
-  // What stays in cache of a decoded weight until its update is added.
-  static constexpr Index merge_bytes = Index{512} << 10;
 
   // What the adapter costs beyond the frozen product.
   static Span update_span(D& dev) { return Span(profile_of(dev), Profile::Kind::part, "low-rank"); }
@@ -181,7 +180,7 @@ class LoraLinear {
   // product. It costs 2 O I R once instead of 2 N (I + O) R. Never below f32: rounding W + s B A to bf16 eats the
   // update.
   bool merges(Index n, bool drops) const {
-    if (!std::same_as<T, Accum<T>> || rank_ == 0 || drops) return false;
+    if (narrow || rank_ == 0 || drops) return false;
     for (const auto& p : projections_) {
       if (stores<T>(p.linear.weight.dtype())) return false;
       const double i = static_cast<double>(in_features_), o = static_cast<double>(p.linear.out_features());
@@ -202,20 +201,17 @@ class LoraLinear {
 
   // The frozen weight of projection j in T, with s B A added if `merge`. Scratch of the enclosing scope.
   View<D, const T> weight_of(D& dev, const Projection& p, const StoredView<D>& stored, bool merge) const {
-    if (!merge || p.lora.rank == 0) return widened<T>(dev, stored);
-    const View<D, T> wide = scratch<T>(dev, stored.rows(), stored.cols());
-    const Arena::Scope scope(dev.arena());
-    const View<D, T> b = scratch<T>(dev, p.lora.rank, stored.rows());
-    kernel::convert(dev, p.b.use(), b, p.lora.scale);
-    const Index tile = std::max<Index>(8, merge_bytes / (stored.cols() * static_cast<Index>(sizeof(T))) / 8 * 8);
-    for_row_tiles(stored.rows(), tile, [&](Index begin, Index count) {
-      const View<D, T> rows = wide.row_slice(begin, count);
-      kernel::widen(dev, stored.row_slice(begin, count), rows);
-      const Span low_rank = update_span(dev);
-      kernel::gemm(dev, kernel::Form::tn, b.col_slice(begin, count), a_.use().row_slice(p.first_row, p.lora.rank), rows,
-                   1.0, true);
-    });
-    return wide;
+    if constexpr (!narrow) {
+      if (merge && p.lora.rank > 0) {
+        const View<D, T> wide = scratch<T>(dev, stored.rows(), stored.cols());
+        const Arena::Scope scope(dev.arena());
+        const View<D, T> b = scratch<T>(dev, p.lora.rank, stored.rows());
+        kernel::convert(dev, p.b.use(), b, p.lora.scale);
+        kernel::widen_with_update<D, T>(dev, stored, b, a_.use().row_slice(p.first_row, p.lora.rank), wide);
+        return wide;
+      }
+    }
+    return widened<T>(dev, stored);
   }
 
   // h = s x Aᵀ. The scales are applied to these few columns, so that every product is a plain one.
@@ -230,8 +226,6 @@ class LoraLinear {
       kernel::convert(dev, columns, columns, p.lora.scale);
     }
   }
-
-  static constexpr bool narrow = !std::same_as<T, Accum<T>>;
 
   // Where a sum of several products is formed: y itself, or scratch where y would round every partial sum. An update
   // below half a unit in y's last place would otherwise vanish.
