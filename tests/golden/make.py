@@ -11,6 +11,8 @@ For each family OUT/<family> holds
     reference.json                             versions, the data, losses, gradient norms, learning rates
     reference.safetensors                      logits, every adapter gradient, the adapter after training
     perplexity.json                            of sequences longer than a window, by transformers' sliding window
+    long.json, long.safetensors                one sequence of 700 tokens: loss, logits of some rows, adapter gradients
+and OUT/rotary.json frequencies and magnitude of rotary settings that no family has
 
 DATA/adapters belongs to the model golden/llama and holds
     <name>/                                    an adapter that plain LoRA can express, as PEFT saved it
@@ -285,6 +287,48 @@ def make(folder, family, rule, seed):
           f"{[round(s['grad_norm'], 3) for s in steps]}, adapter norm {norm:.3f}, update {update:.3f}")
 
 
+def make_long(folder, seed):
+    model, _ = load(folder, os.path.join(folder, "adapter"))
+    generator = torch.Generator().manual_seed(1000 + seed)
+    ids = torch.randint(1, SIZES["vocab_size"], (700,), generator=generator).tolist()
+    sequence = dict(input_ids=ids, labels=[-100] * 100 + ids[100:])
+    loss, logits = loss_sum(model, sequence)
+    loss = loss / labelled([sequence])
+    loss.backward()
+    rows = [0, 199, 200, 255, 256, 511, 512, 699]
+    tensors = {"gradient." + n: value.float() for n, value in adapter_tensors(model, lambda p: p.grad).items()}
+    save_file(dict(tensors, logits=logits.detach()[rows].float().contiguous()),
+              os.path.join(folder, "long.safetensors"))
+    write_json(os.path.join(folder, "long.json"), dict(
+        versions=versions(), evaluation=[sequence], labelled=labelled([sequence]), loss=loss.item(), rows=rows))
+
+
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=8.0, original_max_position_embeddings=64)
+ROTARY = [
+    dict(rope_type="default", rope_theta=5e5),
+    dict(rope_type="linear", rope_theta=1e4, factor=3.0),
+    dict(rope_type="llama3", rope_theta=5e5, factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0,
+         original_max_position_embeddings=64),
+    YARN,
+    dict(YARN, truncate=False),
+    dict(YARN, beta_fast=16.0, beta_slow=2.0),
+    dict(YARN, attention_factor=1.25),
+    dict(YARN, mscale=0.9, mscale_all_dim=0.6),
+    dict(YARN, mscale=0.7),
+]
+
+
+def make_rotary(path):
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+    cases = []
+    for settings in ROTARY:
+        config = transformers.AutoConfig.for_model("llama", **dict(SIZES, head_dim=48), rope_parameters=dict(settings))
+        module = LlamaRotaryEmbedding(config)
+        cases.append(dict(rope_parameters=settings, head_dim=48, inverse_frequencies=module.inv_freq.tolist(),
+                          magnitude=float(module.attention_scaling)))
+    write_json(path, dict(versions=versions(), cases=cases))
+
+
 # Adapters that are plain LoRA once they are saved. "stored": the type of the file; "converted": saved as what it adds to
 # the weights that the base had before its initialisation changed them.
 PLAIN = {
@@ -437,6 +481,8 @@ def main():
     if options.only != "adapters":
         for seed, (family, rule) in enumerate(FAMILIES.items()):
             make(os.path.join(options.out, "golden", family), family, rule, seed)
+            make_long(os.path.join(options.out, "golden", family), seed)
+        make_rotary(os.path.join(options.out, "golden", "rotary.json"))
     if options.only != "golden":
         make_adapters(os.path.join(options.out, "adapters"), os.path.join(options.out, "golden", "llama"))
 

@@ -13,6 +13,7 @@
 #include "lora/optim/adamw.hpp"
 #include "lora/optim/clip.hpp"
 #include "lora/optim/schedule.hpp"
+#include "support/effort.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
@@ -107,13 +108,13 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 template <class T>
 class Fixture {
  public:
-  explicit Fixture(const std::string& family) : Fixture(family, golden / family) {}
-  /// With the weights of another folder.
-  Fixture(const std::string& family, const std::filesystem::path& weights)
+  /// With another reference, or the weights of another folder.
+  explicit Fixture(const std::string& family, const std::string& reference = "reference",
+                   const std::filesystem::path& weights = {})
       : folder_(golden / family),
-        json(io::read_json(folder_ / "reference.json")),
-        tensors(io::Safetensors::open(folder_ / "reference.safetensors")),
-        model(dev, model::Source::open(weights)) {
+        json(io::read_json(folder_ / (reference + ".json"))),
+        tensors(io::Safetensors::open(folder_ / (reference + ".safetensors"))),
+        model(dev, model::Source::open(weights.empty() ? folder_ : weights)) {
     const auto files = model::open_adapter(folder_ / "adapter");
     model.attach(dev, files.config);
     model::load_adapter(dev, model, files);
@@ -153,31 +154,34 @@ class Fixture {
 };
 
 template <class T>
-void check_logits_and_loss(const std::string& family) {
-  Fixture<T> f(family);
+void check_logits_and_loss(const std::string& family, const std::string& reference = "reference",
+                           const Tolerance& allowed = tolerance<T>) {
+  Fixture<T> f(family, reference);
   const Batch batch(sequences_of(f.json.at("evaluation")));
   REQUIRE(batch.labelled == f.json.at("labelled").template get<Index>());
 
-  std::vector<std::int32_t> every;
-  for (std::size_t i = 0; i < batch.tokens.size(); ++i) every.push_back(static_cast<std::int32_t>(i));
-  const auto logits = f.model.logits(f.dev, nn::Pass<D, T>(f.dev, batch.rows()), every);
+  std::vector<std::int32_t> rows(batch.tokens.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  if (f.json.contains("rows")) rows = f.json.at("rows").template get<std::vector<std::int32_t>>();
+  const auto logits = f.model.logits(f.dev, nn::Pass<D, T>(f.dev, batch.rows()), rows);
   const auto expected = values_of(f.tensors, "logits");
-  CHECK(distance({logits.begin(), logits.end()}, expected) < tolerance<T>.logits * norm_of(expected));
+  CHECK(distance({logits.begin(), logits.end()}, expected) < allowed.logits * norm_of(expected));
 
   const double loss = f.json.at("loss").template get<double>();
   const auto evaluation = f.model.evaluate(f.dev, batch.rows(), batch.labels);
   CHECK(evaluation.labelled == batch.labelled);
-  CHECK(std::fabs(evaluation.loss / static_cast<double>(batch.labelled) - loss) < tolerance<T>.loss * loss);
+  CHECK(std::fabs(evaluation.loss / static_cast<double>(batch.labelled) - loss) < allowed.loss * loss);
 }
 
 template <class T>
-void check_gradients(const std::string& family) {
-  for (const Index recomputed : {Index{0}, Index{2}}) {
-    Fixture<T> f(family);
+void check_gradients(const std::string& family, const std::string& reference = "reference",
+                     const Tolerance& allowed = tolerance<T>, std::initializer_list<Index> layers = {0, 2}) {
+  for (const Index recomputed : layers) {
+    Fixture<T> f(family, reference);
     f.model.recompute(recomputed);
     const Batch batch(sequences_of(f.json.at("evaluation")));
     const double count = static_cast<double>(batch.labelled), loss = f.json.at("loss").template get<double>();
-    CHECK(std::fabs(f.train(batch, 1 / count) / count - loss) < tolerance<T>.loss * loss);
+    CHECK(std::fabs(f.train(batch, 1 / count) / count - loss) < allowed.loss * loss);
     const auto gradients = f.adapter(true);
     std::size_t stored = 0;
     for (const auto& tensor : f.tensors.tensors()) stored += tensor.name.starts_with("gradient.") ? 1u : 0u;
@@ -187,9 +191,20 @@ void check_gradients(const std::string& family) {
       const auto& gradient = entry.second;
       CAPTURE(name);
       const auto expected = values_of(f.tensors, "gradient." + name);
-      CHECK(distance(gradient, expected) < tolerance<T>.gradient * norm_of(expected));
+      CHECK(distance(gradient, expected) < allowed.gradient * norm_of(expected));
     }
   }
+}
+
+/// One sequence of 700 tokens. What differs of the rotary frequencies grows with the position: 27 times that of the 26
+/// tokens of the others.
+template <class T>
+void check_long(const std::string& family) {
+  constexpr Tolerance short_one = tolerance<T>, angles = tolerance<double>;
+  const Tolerance allowed{short_one.loss + 26 * angles.loss, short_one.logits + 26 * angles.logits,
+                          short_one.gradient + 26 * angles.gradient, 0};
+  check_logits_and_loss<T>(family, "long", allowed);
+  check_gradients<T>(family, "long", allowed, {2});
 }
 
 /// Everything that a fixture's evaluation gives: logits, loss, and the adapter's gradients.
@@ -235,7 +250,7 @@ void check_bf16(const std::string& family) {
   for (int draw = 0; draw < draws; ++draw) {
     const test::TempFolder folder;
     write_moved(family, folder.path(), std::sqrt(6.0) * u, static_cast<std::uint64_t>(draw));
-    Fixture<float> moved(family, folder.path());
+    Fixture<float> moved(family, "reference", folder.path());
     for (const auto& [name, values] : outcome_of(moved))
       squares[name] += std::pow(distance(values, expected.at(name)), 2) / draws;
   }
@@ -312,6 +327,14 @@ void check_training(const std::string& family) {
         10 * tolerance<T>.loss * final_loss);
 }
 
+/// Both are float32. In transformers the exponent, the power, the quotient and a scaling are rounded one by one; an
+/// error of the exponent grows by log(theta).
+void check_frequencies(const std::vector<float>& actual, const std::vector<double>& expected, double theta) {
+  REQUIRE(actual.size() == expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i)
+    CHECK(std::fabs(static_cast<double>(actual[i]) - expected[i]) <= (6 + std::log(theta)) * 0x1p-24 * expected[i]);
+}
+
 template <class Check>
 void each_family(const Check& check) {
   SUBCASE("qwen2: yarn, biases, own head, all targets") { check("qwen2"); }
@@ -335,6 +358,12 @@ TEST_CASE("golden: every adapter gradient in f64, kept and recomputed") {
   each_family([](const std::string& family) { check_gradients<double>(family); });
 }
 TEST_CASE("golden: logits, loss and every adapter gradient in bf16, kept and recomputed") { each_family(check_bf16); }
+TEST_CASE("golden: a sequence of 700 tokens in f32 and f64") {
+  each_family([](const std::string& family) {
+    check_long<float>(family);
+    if (test::effort(true, false)) check_long<double>(family);
+  });
+}
 TEST_CASE("golden: ten steps of training in f32") {
   each_family([](const std::string& family) { check_training<float>(family); });
 }
@@ -345,14 +374,22 @@ TEST_CASE("golden: ten steps of training in f64") {
 TEST_CASE("golden: rotary frequencies are those of transformers") {
   each_family([](const std::string& family) {
     const auto config = model::read_config(golden / family);
-    const auto expected =
-        io::read_json(golden / family / "reference.json").at("inverse_frequencies").get<std::vector<double>>();
-    const auto actual = nn::inverse_frequencies(config.rope, config.head_dim);
-    REQUIRE(actual.size() == expected.size());
-    // Both are float32. There the exponent, the power, the quotient and a scaling are rounded one by one; an error of
-    // the exponent grows by log(theta).
-    for (std::size_t i = 0; i < actual.size(); ++i)
-      CHECK(std::fabs(static_cast<double>(actual[i]) - expected[i]) <=
-            (6 + std::log(config.rope.theta)) * 0x1p-24 * expected[i]);
+    const auto expected = io::read_json(golden / family / "reference.json").at("inverse_frequencies");
+    check_frequencies(nn::inverse_frequencies(config.rope, config.head_dim), expected.get<std::vector<double>>(),
+                      config.rope.theta);
   });
+}
+
+TEST_CASE("golden: frequencies and magnitude of every rotary setting are those of transformers") {
+  for (const auto& item : io::read_json(golden / "rotary.json").at("cases")) {
+    CAPTURE(io::to_text(item.at("rope_parameters"), -1));
+    test::RandomModel shape;
+    shape.family = "llama";
+    shape.head_dim = item.at("head_dim").get<Index>();
+    shape.more = {{"rope_parameters", item.at("rope_parameters")}};
+    const auto config = model::parse_config(test::config_json(shape), "config.json");
+    check_frequencies(nn::inverse_frequencies(config.rope, config.head_dim),
+                      item.at("inverse_frequencies").get<std::vector<double>>(), config.rope.theta);
+    CHECK(nn::rotary_magnitude(config.rope) == doctest::Approx(item.at("magnitude").get<double>()).epsilon(1e-15));
+  }
 }
