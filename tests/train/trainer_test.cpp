@@ -37,7 +37,7 @@ namespace {
 /// A tiny model and data, and settings that use most of what a run has: dropout, shuffling, accumulation, a schedule
 /// with warm-up, an evaluation set, and steps that the records don't divide.
 struct Workshop {
-  TempFolder temp;
+  TempFolder temp = TempFolder::in_memory();
 
   Workshop() {
     test::write_random_model(temp / "model", {});
@@ -376,7 +376,8 @@ TEST_CASE("trainer: whatever goes wrong at a file operation of a run, going on e
   const auto whole = lasting_files(shop.temp / "whole");
   const auto config = configure("outer/run");
   using lora::test::Fault;
-  for (const Fault fault : {Fault::dies, Fault::loses_unsynced, Fault::loses_data, Fault::fails, Fault::disk_full}) {
+  for (const Fault fault : {Fault::dies, Fault::dies_mid_write, Fault::loses_unsynced, Fault::loses_data, Fault::fails,
+                            Fault::short_write, Fault::disk_full}) {
     // A few operations of each; the saves and rotations among them are swept one by one in the checkpoints' own tests.
     bool reached = true;
     for (Index at = 1 + static_cast<Index>(fault); reached; at += test::effort<Index>(37, 173)) {
