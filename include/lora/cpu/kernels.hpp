@@ -7,6 +7,7 @@
 #include "lora/cpu/embedding.hpp"
 #include "lora/cpu/gemm.hpp"
 #include "lora/cpu/loss.hpp"
+#include "lora/cpu/low_rank.hpp"
 #include "lora/cpu/norm.hpp"
 #include "lora/cpu/optimizer.hpp"
 #include "lora/cpu/quantize.hpp"

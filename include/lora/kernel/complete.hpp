@@ -6,6 +6,7 @@
 #include "lora/kernel/embedding.hpp"
 #include "lora/kernel/gemm.hpp"
 #include "lora/kernel/loss.hpp"
+#include "lora/kernel/low_rank.hpp"
 #include "lora/kernel/norm.hpp"
 #include "lora/kernel/optimizer.hpp"
 #include "lora/kernel/quantize.hpp"
@@ -16,8 +17,8 @@ namespace lora::kernel {
 
 /// Every family is there for device D and element type T; each backend asserts it once.
 template <class D, class T>
-concept Complete =
-    HasGemm<D, T> && HasRmsNorm<D, T> && HasRope<D, T> && HasAttention<D, T> && HasSwiGlu<D, T> && HasEmbedding<D, T> &&
-    HasSoftmax<D, T> && HasAdamW<D, T> && HasElementwise<D, T> && HasReduce<D, T> && HasQuantize<D, T>;
+concept Complete = HasGemm<D, T> && HasRmsNorm<D, T> && HasRope<D, T> && HasAttention<D, T> && HasSwiGlu<D, T> &&
+    HasEmbedding<D, T> && HasSoftmax<D, T> && HasAdamW<D, T> && HasElementwise<D, T> && HasReduce<D, T> &&
+    HasQuantize<D, T> && HasLowRank<D, T>;
 
 }  // namespace lora::kernel

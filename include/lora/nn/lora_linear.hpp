@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lora/core/random.hpp"
+#include "lora/kernel/low_rank.hpp"
 #include "lora/nn/linear.hpp"
 #include "lora/nn/module.hpp"
 
@@ -126,8 +127,7 @@ class LoraLinear {
         if (p.lora.rank == 0) continue;
         const View<D, const T> dy_j = dy.col_slice(p.first_column, p.linear.out_features());
         const View<D, const T> h_j = h.col_slice(p.first_row, p.lora.rank);
-        kernel::gemm(dev, kernel::Form::nt, dy_j, p.b.use(), dh.col_slice(p.first_row, p.lora.rank));
-        kernel::gemm(dev, kernel::Form::tn, h_j, dy_j, p.b.grad(), 1.0, true);
+        kernel::low_rank_backward<D, T>(dev, dy_j, h_j, p.b.use(), dh.col_slice(p.first_row, p.lora.rank), p.b.grad());
       }
       scale_ranks(dev, dh);
       kernel::gemm(dev, kernel::Form::tn, dh, x_dropped, a_.grad(), 1.0, true);
