@@ -72,8 +72,7 @@ void low_rank_backward(benchmark::State& state, const Projection& p, Index rank)
   auto dx = bench::random_tensor<Accum<T>>(dev, rows, p.in, 8);
   const bench::Clock clock;
   for ([[maybe_unused]] auto iteration : state) {
-    kernel::gemm(dev, Form::nt, dy.view(), b.view(), dh.view(), scale);
-    kernel::gemm(dev, Form::tn, h.view(), dy.view(), b_grad.view(), scale, true);
+    kernel::low_rank_backward<D, T>(dev, dy.view(), h.view(), b.view(), dh.view(), b_grad.view());
     kernel::gemm(dev, Form::tn, dh.view(), x.view(), a_grad.view(), 1.0, true);
     kernel::gemm(dev, Form::nn, dh.view(), a.view(), dx.view(), 1.0, true);
   }

@@ -23,8 +23,8 @@ struct Extents {
   Index rows, cols, rank;
 };
 // Around tiles of 32 rows and 256 columns, blocks of 256 rows, and the limits below which two products do the work.
-constexpr Extents shapes[] = {{0, 16, 4},    {1, 16, 16},   {7, 16, 3},     {8, 16, 1},    {33, 48, 16},
-                              {257, 272, 8}, {300, 17, 16}, {290, 528, 32}, {515, 64, 24}, {65, 96, 33}};
+constexpr Extents shapes[] = {{0, 16, 4},    {1, 16, 16},    {7, 16, 3},    {8, 16, 1},   {33, 48, 16},  {257, 272, 8},
+                              {300, 17, 16}, {290, 528, 32}, {515, 64, 24}, {65, 96, 33}, {17000, 16, 2}};
 
 template <class T>
 struct Result {
@@ -59,7 +59,7 @@ TEST_CASE("low rank: both gradients are what two products give, for any number o
       for (const Index padding : {0, 1}) {
         const auto alone = check_backward<T>(1, e, padding);
         const auto together = check_backward<T>(3, e, padding);
-        const bool fused = cpu::detail::LowRankBackward<T>::takes(e.rows, e.cols, e.rank);
+        const bool fused = cpu::detail::LowRankBackward<T>::takes(e.rows, e.cols, e.rank, 3);
         if constexpr (std::is_same_v<T, Accum<T>>) {
           if (fused) CHECK((alone.dh == together.dh && alone.db == together.db));
         }

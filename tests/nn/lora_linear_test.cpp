@@ -271,7 +271,7 @@ void check_all() {
       CAPTURE(rows);
       CAPTURE(drops);
       D dev(2);
-      Subject<T, S> subject(dev, {rows, 40, {24, 9, 17}, {3, 0, 5}}, drops, 1.0 / 8);
+      Subject<T, S> subject(dev, {rows, 40, {24, 9, 32}, {3, 0, 5}}, drops, 1.0 / 8);
       subject.check_forward(false);
       subject.check_forward(true);
       subject.check_backward();

@@ -11,16 +11,17 @@
 namespace lora::cpu::detail {
 
 /// Both products of a tile of dy while it is in cache. Each block of rows has a sum of db of its own, and these are
-/// added in order, so that bits don't depend on the number of threads.
+/// added in order, so that bits don't depend on the thread that forms a block.
 template <class A>
 class LowRankBackward {
  public:
   /// At higher ranks two plain products are faster: dy is then read seldom enough.
   static constexpr Index most_rank = 32;
 
-  /// Whether these extents are whole tiles.
-  static bool takes(Index rows, Index cols, Index rank) {
-    return rank > 0 && rank <= most_rank && rows >= group && cols >= tile_step && cols % tile_step == 0;
+  /// A small rank, whole vectors of columns, and rows enough for every thread to have a block.
+  static bool takes(Index rows, Index cols, Index rank, int threads) {
+    return rank > 0 && rank <= most_rank && rows >= group && cols >= tile_step && cols % tile_step == 0 &&
+           (threads == 1 || blocks_of(rows) >= threads);
   }
 
   View<Device, const A> dy, h, b;
@@ -32,9 +33,7 @@ class LowRankBackward {
     const View<Device, A> b_transposed = scratch<A>(dev, cols, wide);
     if (wide > rank) std::fill_n(b_transposed.data(), b_transposed.size(), A(0));
     transpose(b.data(), b.stride(), rank, cols, b_transposed.data(), wide);
-    const Index share = (dy.rows() + most_sums - 1) / most_sums;
-    const Index rows = std::max<Index>(256, (share + tile_rows - 1) / tile_rows * tile_rows);
-    const Index blocks = (dy.rows() + rows - 1) / rows;
+    const Index rows = block_extent(dy.rows()), blocks = blocks_of(dy.rows());
     const View<Device, A> sums = scratch<A>(dev, blocks, wide * cols);
     const View<Device, A> tiles = scratch<A>(dev, blocks, 2 * tile_rows * wide);
     dev.parallel_items(blocks, [&](Index block) {
@@ -57,6 +56,13 @@ class LowRankBackward {
  private:
   static constexpr Index group = 8;  ///< rows that tile_product takes together
   static constexpr Index tile_rows = 32, tile_cols = 256, most_sums = 32;
+
+  /// Rows of a block: about 256, in blocks of even size and number.
+  static Index block_extent(Index rows) {
+    const Index blocks = std::min(most_sums, 2 * ((rows + 511) / 512));
+    return padded((rows + blocks - 1) / blocks, tile_rows);
+  }
+  static Index blocks_of(Index rows) { return (rows + block_extent(rows) - 1) / block_extent(rows); }
 
   /// Rows [i, i + count) of dh, and what they add to db.
   void form_tile(Index i, Index count, View<Device, A> b_transposed, A* spare, A* sum) const {
@@ -92,7 +98,7 @@ struct LowRank<cpu::Device> {
                        View<cpu::Device, const T> b, View<cpu::Device, T> dh, View<cpu::Device, Accum<T>> db) {
     if constexpr (std::same_as<T, Accum<T>>) {
       using Fused = cpu::detail::LowRankBackward<T>;
-      if (Fused::takes(dy.rows(), dy.cols(), b.rows())) return Fused{dy, h, b, dh, db}.run(dev);
+      if (Fused::takes(dy.rows(), dy.cols(), b.rows(), dev.threads())) return Fused{dy, h, b, dh, db}.run(dev);
     }
     Gemm<cpu::Device>::run(dev, Form::nt, dy, b, dh, 1.0, false);
     Gemm<cpu::Device>::run(dev, Form::tn, h, dy, db, 1.0, true);

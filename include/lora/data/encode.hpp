@@ -74,17 +74,23 @@ class Encoder {
     return example;
   }
 
-  /// Throws what encoding the record would, but for the ids of its text, at a small part of the time.
-  void check(const Sample& sample) const {
-    if (sample.kind == Sample::Kind::messages) {
-      static_cast<void>(tokenizer(sample));
-      render(sample, sample.messages, options_.render);
-    } else if (sample.kind == Sample::Kind::text) {
-      static_cast<void>(tokenizer(sample));
-    } else {
-      check_ids(sample.tokens, sample);
-      check_ids(sample.labels, sample);
+  /// Text may become ids that the model has no row for.
+  bool may_pass_vocabulary() const {
+    return tokenizer_ != nullptr && options_.vocab_size > 0 && tokenizer_->vocab_size() > options_.vocab_size;
+  }
+
+  /// Throws what encoding the record would, unless `may_pass_vocabulary`, at a small part of the time. Returns the
+  /// bytes of its text, or its number of tokens: of two records of a kind the longer one has more.
+  std::size_t check(const Sample& sample) const {
+    if (sample.kind == Sample::Kind::tokens) {
+      const std::size_t kept = std::min(sample.tokens.size(), static_cast<std::size_t>(options_.cutoff_len));
+      check_ids(std::span(sample.tokens).first(kept), sample);
+      check_ids(std::span(sample.labels).first(kept), sample);
+      return sample.tokens.size();
     }
+    static_cast<void>(tokenizer(sample));
+    return sample.kind == Sample::Kind::text ? sample.text.size()
+                                             : render(sample, sample.messages, options_.render).text.size();
   }
 
   /// The tokens after which a model is to answer: the turns up to the last answer and a generation prompt, a text, or
@@ -160,6 +166,7 @@ class EncodeSummary {
   void add(const Example& example) {
     ++records_;
     lengths_.push_back(static_cast<Index>(example.tokens.size()));
+    reaches(lengths_.back());
     tokens_ += lengths_.back();
     labelled_ += example.labelled();
     truncated_ += example.truncated;
@@ -167,6 +174,8 @@ class EncodeSummary {
   }
   /// Counts a record that was not encoded.
   void pass_over() { ++records_; }
+  /// Some record has this length.
+  void reaches(Index length) { longest_ = std::max(longest_, length); }
 
   Index records() const { return records_; }
   /// Every record was encoded: the sums are exact.
@@ -176,9 +185,9 @@ class EncodeSummary {
   Index truncated() const { return scaled(truncated_); }
   Index left_out() const { return scaled(left_out_); }  ///< records without a label
 
-  /// The length that a share of the encoded records does not exceed; the share 1 gives the longest.
+  /// The length that a share of the encoded records does not exceed; the share 1 gives the longest known.
   Index length_at(double share) const {
-    if (lengths_.empty()) return 0;
+    if (share >= 1 || lengths_.empty()) return longest_;
     std::vector<Index> sorted = lengths_;
     const auto last = sorted.size() - 1;
     const auto rank = std::min(last, static_cast<std::size_t>(std::ceil(share * static_cast<double>(last))));
@@ -197,12 +206,13 @@ class EncodeSummary {
  private:
   Index encoded() const { return static_cast<Index>(lengths_.size()); }
   Index scaled(Index sum) const {
-    return complete() ? sum
-                      : static_cast<Index>(std::llround(static_cast<double>(sum) * static_cast<double>(records_) /
-                                                        static_cast<double>(encoded())));
+    if (complete() || encoded() == 0) return sum;
+    return static_cast<Index>(
+        std::llround(static_cast<double>(sum) * static_cast<double>(records_) / static_cast<double>(encoded())));
   }
 
   std::vector<Index> lengths_;
+  Index longest_ = 0;
   Index records_ = 0;
   Index tokens_ = 0;
   Index labelled_ = 0;

@@ -13,10 +13,11 @@ concept HasLowRank = requires(D& dev, View<D, const T> x, View<D, T> dh, View<D,
   LowRank<D>::backward(dev, x, x, x, dh, db);
 };
 
-/// The gradients of y = h b on its way back, both from one reading of dy:
+/// The gradients of y = h b on its way back. One call, so that a backend may read dy once for both:
 ///   dh = dy bᵀ,   db += hᵀ dy
 /// Shapes   dy (N, O) · h, dh (N, R) · b, db (R, O)
 /// Types    db, and all sums, in Accum<T>
+/// Writes   dh overwritten; db added to
 template <class D, class T>
 void low_rank_backward(D& dev, View<D, const T> dy, ConstView<D, T> h, ConstView<D, T> b, OutView<D, T> dh,
                        OutView<D, Accum<T>> db) {

@@ -28,9 +28,12 @@ void widen(D& dev, const StoredView<D>& w, View<D, T> y) {
 
 /// y = w decoded, plus bᵀ a. In one pass, so that y is written once.
 /// Shapes   w, y (O, I) · b (R, O) · a (R, I)
+/// Types    w stored as any number; b, a, y and sums in A
+/// Throws   FormatError where w is stored as integers
 template <class D, class A>
 requires(std::same_as<A, Accum<A>>) void widen_with_update(D& dev, const StoredView<D>& w, ConstView<D, A> b,
                                                            ConstView<D, A> a, View<D, A> y) {
+  static_assert(HasQuantize<D, A>, "include lora/<backend>/kernels.hpp");
   expect_shape("widen_with_update", "y", y, w.rows(), w.cols());
   expect_shape("widen_with_update", "b", b, a.rows(), w.rows());
   expect_shape("widen_with_update", "a", a, a.rows(), w.cols());

@@ -21,8 +21,8 @@ struct LoraRank {
 /// update.
 ///   y_j = x W_jᵀ + b_j + s_j drop(x) A_jᵀ B_jᵀ
 /// Shapes   x (N, I) · W_j (O_j, I) · A (ΣR, I), the projections' rows stacked · B_jᵀ (R_j, O_j) → y (N, ΣO)
-/// Types    W may be stored as any dtype; products of T are summed in Accum<T> and rounded to T once; gradients of A
-///          and B in Accum<T>
+/// Types    W may be stored as any dtype; y and dx are summed in Accum<T> and rounded to T once; gradients of A and B
+///          in Accum<T>
 /// Writes   y overwritten, or added to if `accumulate`; A.grad, B.grad added to
 /// Saves    h = s drop(x) Aᵀ (N, ΣR), or nothing where the update rode in a widened W
 /// Differs  from PEFT, which draws one dropout mask per projection: here the projections of one x share theirs

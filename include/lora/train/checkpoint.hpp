@@ -46,7 +46,7 @@ namespace detail {
 constexpr std::string_view state_file = "trainer_state.json";
 
 inline io::Json to_json(const RunState& state) {
-  io::Json json = io::json_object({{"format", 1},
+  io::Json json = io::json_object({{"format", 2},
                                    {"step", state.step},
                                    {"updates", state.updates},
                                    {"next_sample", state.next_sample},
@@ -62,8 +62,8 @@ inline io::Json to_json(const RunState& state) {
 }
 
 inline RunState parse_state(const io::Json& json, const std::string& where) {
-  if (const auto format = io::json_at<Index>(json, "format", where); format != 1)
-    fail<FormatError>(where, ": \"format\" is ", format, "; this version reads 1");
+  if (const auto format = io::json_at<Index>(json, "format", where); format != 2)
+    fail<FormatError>(where, ": \"format\" is ", format, "; this version reads 2");
   RunState state;
   state.step = io::json_at<Index>(json, "step", where);
   state.updates = io::json_at<Index>(json, "updates", where);

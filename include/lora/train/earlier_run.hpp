@@ -31,6 +31,7 @@ class EarlierRun {
   }
 
   /// The day on which the run began, for a template that prints it: today, or what a resumed run has printed so far.
+  /// Throws   Error if the checkpoint that resume_from_checkpoint names is damaged
   std::string day() {
     seen_ = checkpoint(false);
     if (seen_) {

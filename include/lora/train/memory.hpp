@@ -76,6 +76,7 @@ inline LargestBatch largest_batch(const data::EncodeSummary& records, const Micr
   const Index longest = records.length_at(1);
   const Index filled = limit.tokens > 0 ? std::max(limit.tokens, longest) : longest * limit.sequences;
   const Index rows = std::min({filled, longest * per_step, records.tokens()});
+  if (records.tokens() == 0) return {};
   const double share = static_cast<double>(records.labelled()) / static_cast<double>(records.tokens());
   return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows)))};
 }
@@ -84,6 +85,7 @@ inline LargestBatch largest_batch(const data::EncodeSummary& records, const Micr
 struct MemoryPlan {
   Index recomputed = 0;
   MemoryForecast needs{};
+  double held = 0;  ///< bytes that the process has already
 };
 
 /// Checkpoints as few layers as the memory limit allows, all where checkpointing is asked for.
@@ -92,12 +94,13 @@ template <Device D, class T>
 MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const LargestBatch& batch,
                        const Config& config) {
   const Index layers = decoder.config().num_hidden_layers;
+  const double held = resident_memory_gib() * 0x1p30;
   const auto plan = [&](Index count) {
-    return MemoryPlan{count, forecast_memory(decoder, weight_bytes, batch.rows, batch.labelled, count)};
+    return MemoryPlan{count, forecast_memory(decoder, weight_bytes, batch.rows, batch.labelled, count), held};
   };
   if (config.gradient_checkpointing) return plan(layers);
   if (!config.memory_limit_gib) return plan(0);
-  const double limit = *config.memory_limit_gib * 0x1p30, held = resident_memory_gib() * 0x1p30;
+  const double limit = *config.memory_limit_gib * 0x1p30;
   for (Index count = 0; count <= layers; ++count)
     if (const MemoryPlan found = plan(count); held + found.needs.total() <= limit) return found;
   fail<ConfigError>("key memory_limit_gib: given ", *config.memory_limit_gib, ", but with every layer checkpointed ",
@@ -107,7 +110,7 @@ MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const
 
 /// For the lines before training of a model of so many layers.
 inline void say_memory(const MemoryPlan& plan, Index layers, const Config& config) {
-  const double needed = plan.needs.total() / 0x1p30, held = resident_memory_gib();
+  const double needed = plan.needs.total() / 0x1p30, held = plan.held / 0x1p30;
   const double available = static_cast<double>(cpu::available_memory()) / 0x1p30;
   const auto gib = [](double value) { return detail::formatted("%.2f GiB", value); };
   log::info("memory: a peak of about ", gib(held + needed), " is expected (weights ", gib(plan.needs.weights / 0x1p30),

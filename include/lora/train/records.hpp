@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -47,21 +48,26 @@ class Records {
   std::string where(Index record) const { return dataset_[record].where; }
 
   /// What `records` add up to, found on the device's threads. All are read and rendered, so that what is malformed
-  /// shows; of more than `most`, only that many, evenly spread, are encoded, unless none of these has a label.
+  /// shows; of more than `most`, only that many, evenly spread, are encoded, and those that look longest, unless none
+  /// has a label or the tokenizer has ids past the model's vocabulary.
   /// Throws   FormatError of the first that is malformed
   template <class D>
   data::EncodeSummary survey(D& dev, std::span<const Index> records, std::size_t most = 16384) const {
     constexpr std::size_t chunk = 1024;
-    const std::size_t all = records.size(), encoded = std::min(most, all);
+    constexpr std::size_t looked_at = 64;  // of those that look longest
+    const std::size_t all = records.size(), encoded = encoder_.may_pass_vocabulary() ? all : std::min(most, all);
     // Of all records in order, the first at or past each multiple of all / encoded.
     const auto is_encoded = [&](std::size_t at) { return at == 0 || at * encoded / all > (at - 1) * encoded / all; };
     data::EncodeSummary summary;
     std::vector<data::Example> examples;
     std::vector<std::exception_ptr> errors;
+    std::vector<std::size_t> sizes;
+    std::vector<std::pair<std::size_t, Index>> longest;  // by size, of what is passed over
     for (std::size_t begin = 0; begin < all; begin += chunk) {
       const std::size_t count = std::min(chunk, all - begin);
       examples.assign(count, {});
       errors.assign(count, nullptr);
+      sizes.assign(count, 0);
       dev.parallel_items(static_cast<Index>(count), [&](Index item) {
         const auto i = static_cast<std::size_t>(item);
         try {
@@ -69,7 +75,7 @@ class Records {
           if (is_encoded(begin + i)) {
             examples[i] = encoder_(sample);
           } else {
-            encoder_.check(sample);
+            sizes[i] = encoder_.check(sample);
           }
         } catch (...) {
           errors[i] = std::current_exception();
@@ -82,9 +88,13 @@ class Records {
           summary.add(examples[i]);
         } else {
           summary.pass_over();
+          longest.emplace_back(sizes[i], records[begin + i]);
         }
       }
+      std::sort(longest.begin(), longest.end(), std::greater<>());
+      if (longest.size() > looked_at) longest.resize(looked_at);
     }
+    for (const auto& [size, record] : longest) summary.reaches(static_cast<Index>((*this)[record].tokens.size()));
     // Labels so rare that no encoded record has one.
     if (summary.labelled() == 0 && !summary.complete()) return survey(dev, records, all);
     return summary;
