@@ -24,7 +24,6 @@ constexpr Projection projections[] = {
     {"32B_q", 5120, 5120}, {"32B_k", 5120, 1024}, {"32B_gate", 5120, 27648}, {"32B_down", 27648, 5120},
 };
 constexpr Index rows = 1024;
-constexpr double scale = 2;
 
 double product(Index m, Index n, Index k) {
   return 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);

@@ -30,9 +30,10 @@ class Samples {
     io::write_file(temp_ / "tokens.jsonl", std::string_view(text));
   }
 
-  train::Records open(Index vocab_size = 0) const {
+  train::Records open(Index vocab_size = 0, Index cutoff_len = 2048) const {
     const std::vector<std::string> files = {(temp_ / "tokens.jsonl").native()};
-    return {data::Dataset::open(files, {}), data::Encoder(nullptr, std::nullopt, {.vocab_size = vocab_size})};
+    return {data::Dataset::open(files, {}),
+            data::Encoder(nullptr, std::nullopt, {.cutoff_len = cutoff_len, .vocab_size = vocab_size})};
   }
 
   static constexpr Index count = 60;
@@ -122,6 +123,7 @@ TEST_CASE("records: a survey of many records encodes some and reads all") {
   CHECK_FALSE(part.complete());
   CHECK(part.records() == Samples::count);
   CHECK(part.tokens() == 3 * tokens_of_every(3));
+  CHECK(part.length_at(1) == whole.length_at(1));  // found among those that were passed over, too
 
   SUBCASE("labels that no encoded record has are looked for in all") {
     CHECK(records.survey(dev, all, 12).tokens() == tokens_of_every(1));
@@ -133,5 +135,12 @@ TEST_CASE("records: a survey of many records encodes some and reads all") {
       for (const std::int32_t id : records[i].tokens)
         if (id > largest) largest = id, where = records.where(i);
     CHECK_THROWS_WITH_AS(samples.open(largest).survey(dev, all, 1), doctest::Contains(where.c_str()), FormatError);
+  }
+  SUBCASE("what is cut off is not looked at, encoded or not") {
+    std::int32_t largest = 0;
+    for (Index i = 0; i < Samples::count; ++i) largest = std::max(largest, records[i].tokens.front());
+    for (const std::size_t most : {std::size_t{20}, all.size()})
+      CHECK_NOTHROW(samples.open(largest + 1, 1).survey(dev, all, most));
+    CHECK_THROWS_AS(samples.open(largest, 1).survey(dev, all, 20), FormatError);
   }
 }
