@@ -23,7 +23,7 @@ struct Extents {
   Index rows, cols, rank;
 };
 // Around tiles of 32 rows and 256 columns, blocks of 256 rows, and the limits below which two products do the work.
-constexpr Extents shapes[] = {{0, 16, 4},    {1, 16, 16},    {7, 16, 3},    {8, 16, 1},   {33, 48, 16},  {257, 272, 8},
+constexpr Extents shapes[] = {{0, 16, 4},    {1, 16, 16},    {7, 16, 3},    {8, 16, 1},   {33, 48, 16}, {257, 272, 8},
                               {300, 17, 16}, {290, 528, 32}, {515, 64, 24}, {65, 96, 33}, {8300, 16, 2}};
 
 template <class T>
