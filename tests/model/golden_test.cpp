@@ -381,7 +381,8 @@ TEST_CASE("golden: rotary frequencies are those of transformers") {
 }
 
 TEST_CASE("golden: frequencies and magnitude of every rotary setting are those of transformers") {
-  for (const auto& item : io::read_json(golden / "rotary.json").at("cases")) {
+  const io::Json file = io::read_json(golden / "rotary.json");
+  for (const auto& item : file.at("cases")) {
     CAPTURE(io::to_text(item.at("rope_parameters"), -1));
     test::RandomModel shape;
     shape.family = "llama";
