@@ -51,13 +51,6 @@ AttentionShape shape_of(const Case& c) {
   return {c.heads, c.kv_heads, c.width, 1 / std::sqrt(static_cast<double>(c.width))};
 }
 
-template <class T>
-std::vector<double> doubles(const std::vector<T>& values) {
-  std::vector<double> result;
-  for (const T& value : values) result.push_back(real(value));
-  return result;
-}
-
 /// Operands, results and gradients of one case.
 template <class T>
 struct Run {

@@ -28,13 +28,6 @@ std::vector<GemmEngine> engines() {
 }
 
 template <class T>
-std::vector<double> doubles(const std::vector<T>& values) {
-  std::vector<double> result;
-  for (const T& value : values) result.push_back(real(value));
-  return result;
-}
-
-template <class T>
 struct Operands {
   Matrix<D, T> a, b;
   Operands(D& dev, Form form, const Extents& e, Index padding)
@@ -69,6 +62,7 @@ void check_products() {
       CAPTURE(threads);
       for (const Form form : forms)
         for (const Extents& e : shapes) {
+          if (!test::effort(true, form == Form::nt || e.m * e.n * e.k < 4000000)) continue;
           const bool accumulate = (e.m + e.n + threads) % 2 == 0;
           const double alpha = (e.k + threads) % 3 == 0 ? 0.75 : 1;
           check_product<T, Out>(dev, form, e, alpha, accumulate, (e.n + threads) % 4);
@@ -188,5 +182,34 @@ TEST_CASE("gemm: oneDNN's products are kept per shape, and no more than the boun
       oracle::gemm(Form::nt, 400, 3, 4, doubles(a.host()), doubles(b.host()), 1, {}, roundoff<float>, roundoff<float>);
   first(400);
   check_near(c.host(), expected.value, expected.bound);
+}
+
+TEST_CASE("gemm: oneDNN packs operands where that is faster, and both of its kernels equal naive loops") {
+  D dev(2);
+  const auto chosen = [&](Form form, const Extents& e, double alpha = 1) {
+    check_product<float, float>(dev, form, e, alpha, true, 0);
+    const Index a_row = form == Form::tn ? 1 : e.k, b_row = form == Form::nt ? 1 : e.n;
+    return dev.part<cpu::OneDnn>().implementation({.m = e.m,
+                                                   .n = e.n,
+                                                   .k = e.k,
+                                                   .a_row = a_row,
+                                                   .a_col = form == Form::tn ? e.m : 1,
+                                                   .b_row = b_row,
+                                                   .b_col = form == Form::nt ? e.k : 1,
+                                                   .c_row = e.n,
+                                                   .alpha = static_cast<float>(alpha),
+                                                   .accumulate = true,
+                                                   .in = DType::f32,
+                                                   .out = DType::f32});
+  };
+  const auto packs = [&](const std::string& name) { return name.starts_with("gemm"); };
+#  if defined(__x86_64__)
+  CHECK(packs(chosen(Form::nn, {20, 30, 128})));
+  CHECK(packs(chosen(Form::tn, {4, 1024, 128})));
+  CHECK(packs(chosen(Form::nt, {768, 3072, 4})));
+#  endif
+  for (const Extents& e : {Extents{20, 30, 127}, Extents{20, 30, 128}}) CHECK_FALSE(packs(chosen(Form::nt, e)));
+  // An operation that the packing kernel may not take keeps a kernel that is not oneDNN's plain loops.
+  CHECK_FALSE(chosen(Form::nn, {20, 30, 128}, 0.5).starts_with("ref"));
 }
 #endif

@@ -13,10 +13,11 @@ using D = cpu::Device;
 
 constexpr double scale = 0.125;
 
-/// What a head does with the logits of n rows, `width` columns at a time.
+/// What a head does with the logits of n rows, `width` columns at a time. W is the identity, so that dx is the gradient
+/// of the logits.
 template <class T>
 struct Run {
-  std::vector<Accum<T>> lse, loss, top;
+  std::vector<Accum<T>> loss, top;
   std::vector<T> gradient;
 };
 
@@ -24,23 +25,28 @@ template <class T>
 Run<T> run(D& dev, View<D, const Accum<T>> logits, const std::vector<std::int32_t>& labels, Index width,
            Index padding = 0) {
   using A = Accum<T>;
-  const Index n = logits.rows(), vocabulary = logits.cols(), blocks = (vocabulary + width - 1) / width;
+  const Index n = logits.rows(), vocabulary = logits.cols();
   Matrix<D, std::int32_t> label(dev, 1, n, labels);
-  Matrix<D, A> max(dev, blocks, n, 1), sum(dev, blocks, n, 2), target(dev, 1, n, 3), lse(dev, 1, n, 4),
-      loss(dev, 1, n, 5), top(dev, 1, n, 6);
-  Matrix<D, T> e(dev, n, vocabulary, 7, padding);
-  for (Index b = 0; b < blocks; ++b) {
-    const Index first = b * width, count = std::min(width, vocabulary - first);
-    kernel::softmax_block<T>(dev, logits.col_slice(first, count), label.in(), first, max.view().row_slice(b, 1),
-                             sum.view().row_slice(b, 1), target.view(), e.view().col_slice(first, count));
+  Matrix<D, A> others(dev, 1, n, 1), target(dev, 1, n, 2), loss(dev, 1, n, 3), top(dev, 1, n, 4);
+  Matrix<D, A> sums(dev, n, vocabulary, std::vector<A>(static_cast<std::size_t>(n * vocabulary)), padding);
+  Matrix<D, T> w_label(dev, n, vocabulary, std::vector<T>(static_cast<std::size_t>(n * vocabulary))),
+      gradient(dev, n, vocabulary, 5, padding);
+  for (Index first = 0; first < vocabulary; first += width) {
+    const Index count = std::min(width, vocabulary - first);
+    const View<D, const A> in = logits.col_slice(first, count);
+    std::vector<A> values;
+    for (Index i = 0; i < n; ++i) values.insert(values.end(), in.row(i), in.row(i) + count);
+    Matrix<D, A> block(dev, n, count, values, padding);
+    Matrix<D, T> e(dev, n, count, 6, padding);
+    kernel::softmax_block<T>(dev, block.view(), label.in(), first, top.view(), others.view(), target.view(), e.view(),
+                             sums.view());
+    for (Index i = 0; i < n; ++i)
+      for (Index j = 0; j < count; ++j) sums.view().row(i)[first + j] = static_cast<A>(e.view().row(i)[j]);
   }
-  kernel::softmax_finish<T>(dev, max.in(), sum.in(), target.in(), lse.view(), loss.view(), top.view());
-  for (Index b = 0; b < blocks; ++b) {
-    const Index first = b * width, count = std::min(width, vocabulary - first);
-    kernel::softmax_gradient(dev, e.view().col_slice(first, count), max.in().row_slice(b, 1), lse.in(), label.in(),
-                             first, scale);
-  }
-  return {lse.host(), loss.host(), top.host(), e.host()};
+  for (Index i = 0; i < n; ++i) w_label.view().row(i)[labels[static_cast<std::size_t>(i)]] = T(1.0f);
+  kernel::softmax_finish<T>(dev, top.in(), others.in(), target.in(), loss.view());
+  kernel::softmax_gradient<T>(dev, top.in(), others.in(), target.in(), w_label.in(), scale, sums.in(), gradient.view());
+  return {loss.host(), top.host(), gradient.host()};
 }
 
 std::vector<std::int32_t> some_labels(Index n, Index vocabulary) {
@@ -70,34 +76,34 @@ TEST_CASE("loss: cross entropy and its gradient equal the formulas for every wid
                           c.padding);
       const auto ls = logits.host();
       const auto labels = some_labels(c.rows, c.vocabulary);
-      std::vector<double> lse, loss, top, gradient, lse_bound, loss_bound, top_bound, gradient_bound;
+      std::vector<double> loss, top, gradient, loss_bound, top_bound, gradient_bound;
       for (Index i = 0; i < c.rows; ++i) {
         const auto l = [&](Index j) { return real(ls[static_cast<std::size_t>(i * c.vocabulary + j)]); };
-        double largest = l(0), total = 0;
+        const Index label = labels[static_cast<std::size_t>(i)];
+        double largest = l(0), others = 0;
         for (Index j = 1; j < c.vocabulary; ++j) largest = std::max(largest, l(j));
-        for (Index j = 0; j < c.vocabulary; ++j) total += std::exp(l(j) - largest);
-        const double value = largest + std::log(total), at_label = l(labels[static_cast<std::size_t>(i)]);
-        // A logit minus the largest has one rounding of that difference; terms with |difference| > 40 vanish.
-        const double error = (static_cast<double>(c.vocabulary) + 40 + 10) * roundoff<A>;
-        lse.push_back(value);
-        lse_bound.push_back(error + 2 * roundoff<A> * std::fabs(value));
-        loss.push_back(value - at_label);
-        loss_bound.push_back(lse_bound.back() + roundoff<A> * std::fabs(value - at_label));
+        for (Index j = 0; j < c.vocabulary; ++j) others += j == label ? 0 : std::exp(l(j) - largest);
+        const double total = others + std::exp(l(label) - largest);
+        // Relative, of a sum of V exponentials. An argument is a difference that is rounded, in parts where the top
+        // grew; what is below -87 vanishes (-745 in double), and so does the error of what it would have been. Every
+        // growth multiplies by one exponential more.
+        const auto blocks = static_cast<double>((c.vocabulary + c.width - 1) / c.width);
+        constexpr double farthest = std::same_as<A, double> ? 750 : 90;
+        const double error = (static_cast<double>(c.vocabulary) + 4 * blocks + farthest + 10) * roundoff<A>;
+        const double below = largest - l(label), value = below + std::log(total);
+        loss.push_back(value);
+        loss_bound.push_back(error + roundoff<A> * (2 * below + std::fabs(std::log(total)) + std::fabs(value)));
         top.push_back(largest);
         top_bound.push_back(0);
         for (Index j = 0; j < c.vocabulary; ++j) {
-          const double p = std::exp(l(j) - value);
-          const double hit = j == labels[static_cast<std::size_t>(i)] ? 1 : 0;
-          gradient.push_back(scale * (p - hit));
-          // e is rounded to T, its product once more; exp(max − lse) turns lse's absolute error into a relative one.
-          gradient_bound.push_back(scale * (p * (2 * lse_bound.back() + error + 2.05 * roundoff<T>)+hit *
-                                            (2 * roundoff<A> + 1.01 * roundoff<T> * std::fabs(p - hit))) +
-                                   1e-37);
+          const double p = (j == label ? -others : std::exp(l(j) - largest)) / total;
+          gradient.push_back(scale * p);
+          // Errors of e and of the total; an exponential rounded to T, and the gradient once more.
+          gradient_bound.push_back(scale * std::fabs(p) * (2.02 * error + 2.05 * roundoff<T>)+1e-37);
         }
       }
       for (const Index width : {c.width, c.vocabulary}) {
         const auto result = run<T>(dev, logits.in(), labels, width, c.padding);
-        check_near(result.lse, lse, lse_bound);
         check_near(result.loss, loss, loss_bound);
         check_near(result.top, top, top_bound);
         check_near(result.gradient, gradient, gradient_bound);
@@ -106,16 +112,44 @@ TEST_CASE("loss: cross entropy and its gradient equal the formulas for every wid
   });
 }
 
-TEST_CASE("loss: a block without the label leaves the target, an unwanted e is not written") {
+TEST_CASE("loss: a block without the label leaves the target, and what is not wanted changes nothing else") {
   D dev(1);
   const std::vector<std::int32_t> labels{2, 5, 9};
-  Matrix<D, float> logits(dev, 3, 4, 1), max(dev, 1, 3, 2), sum(dev, 1, 3, 3), wide_sum(dev, 1, 3, 4);
-  Matrix<D, float> target(dev, 1, 3, std::vector<float>{-1, -2, -3}), e(dev, 3, 4, 5);
+  const auto values = random_values<float>(12, 1);
+  Matrix<D, float> logits(dev, 3, 4, values), again(dev, 3, 4, values), top(dev, 1, 3, 2), target(dev, 1, 3, 3);
+  Matrix<D, float> others(dev, 1, 3, 4), same_others(dev, 1, 3, 4), e(dev, 3, 4, 5);
   Matrix<D, std::int32_t> label(dev, 1, 3, labels);
-  kernel::softmax_block<float>(dev, logits.in(), label.in(), 4, max.view(), sum.view(), target.view(), {});
-  kernel::softmax_block<float>(dev, logits.in(), label.in(), 4, max.view(), wide_sum.view(), target.view(), e.view());
-  CHECK(target.host() == std::vector<float>{-1, logits.host()[4 + 1], -3});
-  check_same_bits(sum.host(), wide_sum.host());
+  copy_from_host<D, float>(dev, std::vector<float>(3, 0.5f), top.view());
+  copy_from_host<D, float>(dev, std::vector<float>{-1, -2, -3}, target.view());
+  kernel::softmax_block<float>(dev, logits.view(), label.in(), 4, top.view(), others.view(), target.view(), {}, {});
+  CHECK(target.host() == std::vector<float>{-1, values[4 + 1], -3});
+  copy_from_host<D, float>(dev, std::vector<float>(3, 0.5f), top.view());
+  kernel::softmax_block<float>(dev, again.view(), label.in(), 4, top.view(), same_others.view(), target.view(),
+                               e.view(), {});
+  check_same_bits(others.host(), same_others.host());
+}
+
+TEST_CASE("loss: in place or apart, the exponentials are the same bits") {
+  D dev(2);
+  const std::vector<std::int32_t> labels{2, 5, 30};
+  const auto values = random_values<float>(3 * 31, 1);
+  Matrix<D, float> logits(dev, 3, 31, values), place(dev, 3, 31, values), e(dev, 3, 31, 2), top(dev, 1, 3, 3),
+      target(dev, 1, 3, 4), others(dev, 1, 3, 5);
+  Matrix<D, std::int32_t> label(dev, 1, 3, labels);
+  for (auto* const matrix : {&logits, &place})
+    kernel::softmax_block<float>(dev, matrix->view(), label.in(), 0, top.view(), others.view(), target.view(),
+                                 matrix == &place ? place.view() : e.view(), {});
+  check_same_bits(place.host(), e.host());
+}
+
+TEST_CASE("loss: a label that is all but certain keeps the digits of its gradient") {
+  D dev(1);
+  std::vector<float> values(20, -18.0f);
+  values[3] = 0;
+  Matrix<D, float> logits(dev, 1, 20, values);
+  const auto result = run<float>(dev, logits.in(), {3}, 8);
+  const double others = 19 * std::exp(-18.0);  // 2.9e-7: of p - 1 in float32 a digit or two would be left
+  CHECK(result.gradient[3] == doctest::Approx(-scale * others / (1 + others)).epsilon(1e-6));
 }
 
 TEST_CASE("loss: a logit that is not a number shows in the loss") {

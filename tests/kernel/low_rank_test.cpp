@@ -12,13 +12,6 @@ using namespace lora::test;
 using kernel::Form;
 using D = cpu::Device;
 
-template <class T>
-std::vector<double> doubles(const std::vector<T>& values) {
-  std::vector<double> result;
-  for (const T& value : values) result.push_back(real(value));
-  return result;
-}
-
 struct Extents {
   Index rows, cols, rank;
 };

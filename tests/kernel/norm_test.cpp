@@ -31,13 +31,6 @@ void expected_norm(const Case& c, const std::vector<double>& x, const std::vecto
   }
 }
 
-template <class T>
-std::vector<double> doubles(const std::vector<T>& values) {
-  std::vector<double> result;
-  for (const T& value : values) result.push_back(real(value));
-  return result;
-}
-
 }  // namespace
 
 TEST_CASE("norm: forward equals the formula, in place and with rows apart") {

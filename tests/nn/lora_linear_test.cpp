@@ -89,13 +89,13 @@ struct Extents {
   bool biased = true;
 };
 
-/// The module in T over weights stored as S, and what it is made of.
+/// The module in T over weights stored as S, the last of them as Last, and what it is made of.
 ///
 /// x, dy, A and B are whole numbers (-1, 0, 1) times powers of two, and few enough are added that h and dh have at most
 /// 8 bits and the sums of A.grad and B.grad at most 24: all these are exact, in bfloat16 too. Weights and biases are
 /// any numbers of their types. What is left for y and dx is the rounding of sums of float32 terms, and one to T: where
 /// another one was on the way, some of the thousands of elements are further off.
-template <class T, class S>
+template <class T, class S, class Last = S>
 class Subject {
  public:
   static constexpr double scale = 2, p = 0.5;
@@ -188,23 +188,29 @@ class Subject {
     Index first = 0;
     for (std::size_t j = 0; j < e_.out.size(); ++j) {
       const Index out = e_.out[j];
-      const auto values = random_values<S>(out * e_.in, 10 + j);
       const auto biases = random_values<Accum<T>>(out, 20 + j);
-      const auto weight = std::make_shared<Tensor<D, S>>(tensor_of<S>(dev_, values, out, e_.in));
-      nn::Linear<D, T> linear{nn::Weight<D>(StoredView<D>(weight->view().data(), dtype_of<S>, out, e_.in), weight)};
+      nn::Linear<D, T> linear{j + 1 < e_.out.size() ? make_weight<S>(j, first) : make_weight<Last>(j, first)};
       if (e_.biased) linear.bias = tensor_of<Accum<T>>(dev_, biases, 1, out);
       parts.emplace_back(concat("part ", j), std::move(linear));
       ranks.push_back({e_.ranks[j], scale});
-      for (Index o = 0; o < out; ++o) {
-        for (Index i = 0; i < e_.in; ++i)  // a weight that is stored wider is rounded to T where it is used
-          w.at(first + o, i) = real(rounded<T>(real(values[static_cast<std::size_t>(o * e_.in + i)])));
+      for (Index o = 0; o < out; ++o)
         for (Index i = 0; i < e_.rows; ++i)
           bias.at(i, first + o) = e_.biased ? real(biases[static_cast<std::size_t>(o)]) : 0;
-      }
       first += out;
     }
     module_ = nn::LoraLinear<D, T>(std::move(parts), module_number);
     module_.attach(dev_, ranks, drops ? p : 0);
+  }
+
+  template <class Stored>
+  nn::Weight<D> make_weight(std::size_t j, Index first) {
+    const Index out = e_.out[j];
+    const auto values = random_values<Stored>(out * e_.in, 10 + j);
+    for (Index o = 0; o < out; ++o)
+      for (Index i = 0; i < e_.in; ++i)  // a weight that is stored wider is rounded to T where it is used
+        w.at(first + o, i) = real(rounded<T>(real(values[static_cast<std::size_t>(o * e_.in + i)])));
+    const auto held = std::make_shared<Tensor<D, Stored>>(tensor_of<Stored>(dev_, values, out, e_.in));
+    return nn::Weight<D>(StoredView<D>(held->view().data(), dtype_of<Stored>, out, e_.in), held);
   }
 
   void fill_adapter(double unit) {
@@ -264,14 +270,14 @@ class Subject {
 };
 
 /// Fewer rows than where the update is formed in W, more, and more than one tile of rows.
-template <class T, class S>
+template <class T, class S, class Last = S>
 void check_all() {
   for (const Index rows : {3, 40, 600}) {
     for (const bool drops : {false, true}) {
       CAPTURE(rows);
       CAPTURE(drops);
       D dev(2);
-      Subject<T, S> subject(dev, {rows, 40, {24, 9, 32}, {3, 0, 5}}, drops, 1.0 / 8);
+      Subject<T, S, Last> subject(dev, {rows, 40, {24, 9, 32}, {3, 0, 5}}, drops, 1.0 / 8);
       subject.check_forward(false);
       subject.check_forward(true);
       subject.check_backward();
@@ -284,6 +290,7 @@ void check_all() {
 TEST_CASE("lora_linear: y, dx and the adapter's gradients equal the formulas, with one rounding") {
   SUBCASE("f32") { check_all<float, float>(); }
   SUBCASE("f32 over bf16") { check_all<float, bf16>(); }
+  SUBCASE("f32, the last of the weights in bf16") { check_all<float, float, bf16>(); }
   SUBCASE("bf16") { check_all<bf16, bf16>(); }
   SUBCASE("bf16 over f32") { check_all<bf16, float>(); }
 }

@@ -35,6 +35,13 @@ double real(T value) {
   }
 }
 
+template <class T>
+std::vector<double> doubles(const std::vector<T>& values) {
+  std::vector<double> result;
+  for (const T& value : values) result.push_back(real(value));
+  return result;
+}
+
 /// The nearest T.
 template <class T>
 T rounded(double value) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "support/dies.hpp"
+#include "support/process.hpp"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lora/tensor/stored.hpp"
-#include "support/dies.hpp"
+#include "support/process.hpp"
 
 namespace {
 

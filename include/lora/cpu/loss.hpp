@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
+#include <limits>
 
 #include "lora/cpu/device.hpp"
 #include "lora/cpu/exp.hpp"
@@ -12,66 +14,77 @@ namespace lora::kernel {
 template <>
 struct Softmax<cpu::Device> {
   template <class T>
-  static void block(cpu::Device& dev, View<cpu::Device, const Accum<T>> logits,
-                    View<cpu::Device, const std::int32_t> labels, Index first, View<cpu::Device, Accum<T>> max,
-                    View<cpu::Device, Accum<T>> sum, View<cpu::Device, Accum<T>> target, View<cpu::Device, T> e) {
+  static void block(cpu::Device& dev, View<cpu::Device, Accum<T>> logits, View<cpu::Device, const std::int32_t> labels,
+                    Index first, View<cpu::Device, Accum<T>> top, View<cpu::Device, Accum<T>> others,
+                    View<cpu::Device, Accum<T>> target, View<cpu::Device, T> e, View<cpu::Device, Accum<T>> sums) {
     using A = Accum<T>;
     const Index width = logits.cols();
+    const A nothing = static_cast<A>(-std::numeric_limits<double>::infinity());
     dev.parallel_for(logits.rows(), 2048 / (width + 1) + 1, [=](Index begin, Index end) {
       for (Index i = begin; i < end; ++i) {
-        const A* const in = logits.row(i);
-        const A largest = cpu::ordered_max(width, in);
-        max.data()[i] = largest;
+        A* const in = logits.row(i);
+        const A before = first == 0 ? nothing : top.data()[i];
+        const A here = cpu::ordered_max(width, in);
+        const A now = cpu::real_part(here) > cpu::real_part(before) ? here : before;
+        const Index label = labels.data()[i] - first;
+        if (label >= 0 && label < width) {
+          target.data()[i] = in[label];
+          in[label] = nothing;  // whose exponential is 0
+        }
+        A sum;
         if (e.empty()) {
-          sum.data()[i] = cpu::ordered_sum<A>(width, [=](Index j) { return cpu::exp(in[j] - largest); });
+          sum = cpu::ordered_sum<A>(width, [=](Index j) { return cpu::exp(in[j] - now); });
         } else {
           T* const out = e.row(i);
-          sum.data()[i] = cpu::ordered_sum<A>(width, [=](Index j) {
-            const A value = cpu::exp(in[j] - largest);
+          sum = cpu::ordered_sum<A>(width, [=](Index j) {
+            const A value = cpu::exp(in[j] - now);
             out[j] = static_cast<T>(value);
             return value;
           });
         }
-        const Index label = labels.data()[i] - first;
-        if (label >= 0 && label < width) target.data()[i] = in[label];
+        if (first > 0) {
+          const A shrink = std::exp(before - now);
+          sum += others.data()[i] * shrink;
+          if (!sums.empty() && shrink != A(1)) {
+            A* const row = sums.row(i);
+            LORA_SIMD
+            for (Index k = 0; k < sums.cols(); ++k) row[k] *= shrink;
+          }
+        }
+        others.data()[i] = sum;
+        top.data()[i] = now;
       }
     });
   }
 
   template <class A>
-  static void finish(cpu::Device&, View<cpu::Device, const A> max, View<cpu::Device, const A> sum,
-                     View<cpu::Device, const A> target, View<cpu::Device, A> lse, View<cpu::Device, A> loss,
-                     View<cpu::Device, A> top) {
-    for (Index i = 0; i < max.cols(); ++i) {
-      A largest = max.row(0)[i];
-      for (Index b = 1; b < max.rows(); ++b) {
-        if (cpu::real_part(max.row(b)[i]) > cpu::real_part(largest)) largest = max.row(b)[i];
+  static void finish(cpu::Device&, View<cpu::Device, const A> top, View<cpu::Device, const A> others,
+                     View<cpu::Device, const A> target, View<cpu::Device, A> loss) {
+    for (Index i = 0; i < top.cols(); ++i) {
+      const A below = top.data()[i] - target.data()[i];
+      if constexpr (std::floating_point<A>) {
+        loss.data()[i] = below + std::log1p(others.data()[i] + std::expm1(-below));
+      } else {
+        loss.data()[i] = below + std::log(others.data()[i] + std::exp(-below));
       }
-      A total = 0;
-      for (Index b = 0; b < max.rows(); ++b) total += sum.row(b)[i] * std::exp(max.row(b)[i] - largest);
-      const A normaliser = largest + std::log(total);
-      lse.data()[i] = normaliser;
-      loss.data()[i] = normaliser - target.data()[i];
-      top.data()[i] = largest;
     }
   }
 
   template <class T>
-  static void gradient(cpu::Device& dev, View<cpu::Device, T> e, View<cpu::Device, const Accum<T>> max,
-                       View<cpu::Device, const Accum<T>> lse, View<cpu::Device, const std::int32_t> labels, Index first,
-                       double scale) {
+  static void gradient(cpu::Device& dev, View<cpu::Device, const Accum<T>> top,
+                       View<cpu::Device, const Accum<T>> others, View<cpu::Device, const Accum<T>> target,
+                       View<cpu::Device, const T> w_label, double scale, View<cpu::Device, const Accum<T>> sums,
+                       View<cpu::Device, T> dx) {
     using A = Accum<T>;
-    const Index width = e.cols();
-    dev.parallel_for(e.rows(), 8192 / (width + 1) + 1, [=](Index begin, Index end) {
+    dev.parallel_for(dx.rows(), 8192 / (dx.cols() + 1) + 1, [=](Index begin, Index end) {
       for (Index i = begin; i < end; ++i) {
-        T* const out = e.row(i);
-        const A factor = static_cast<A>(scale) * std::exp(max.data()[i] - lse.data()[i]);
-        const Index label = labels.data()[i] - first;
-        const bool here = label >= 0 && label < width;
-        const A at_label = here ? factor * static_cast<A>(out[label]) - static_cast<A>(scale) : A(0);
+        const A rest = others.data()[i];
+        const A factor = static_cast<A>(scale) / (rest + std::exp(target.data()[i] - top.data()[i]));
+        const A* const sum = sums.row(i);
+        const T* const w = w_label.row(i);
+        T* const out = dx.row(i);
         LORA_SIMD
-        for (Index j = 0; j < width; ++j) out[j] = static_cast<T>(factor * static_cast<A>(out[j]));
-        if (here) out[label] = static_cast<T>(at_label);
+        for (Index k = 0; k < dx.cols(); ++k) out[k] = static_cast<T>(factor * (sum[k] - rest * static_cast<A>(w[k])));
       }
     });
   }

@@ -6,6 +6,7 @@
 #  include <list>
 #  include <oneapi/dnnl/dnnl.hpp>
 #  include <string>
+#  include <string_view>
 #  include <unordered_map>
 
 #  include "lora/core/scalar.hpp"
@@ -26,7 +27,8 @@ struct ProductKey {
 
 /// Matrix products prepared by oneDNN, one for each exact shape, since its kernels for extents known only at run time
 /// are far slower. Holds a bounded number, dropping the one not used for longest; each is about 120 KB of machine code.
-/// Memory that a product needs while it runs comes from the arena.
+/// Memory that a product asks for while it runs comes from the arena; kernels that pack operands take a few MB of their
+/// own besides.
 class OneDnn {
  public:
   static constexpr std::size_t capacity = 256;
@@ -115,6 +117,31 @@ class OneDnn {
     return products_.front();
   }
 
+  // oneDNN offers a kernel that multiplies blocks as they lie ("brg", its first choice) and one that packs operands
+  // first ("gemm"). In float32 the latter is the faster one where the rows of b are a long inner extent, up to 2.7
+  // times, unless a lies transposed and b is narrow, and where the output of x Wᵀ is both long and wide (measured on an
+  // Ice Lake Xeon).
+  static bool packs(const ProductKey& key) {
+#  if defined(__x86_64__)
+    if (key.in != DType::f32) return false;
+    const bool a_transposed = key.a_row == 1, b_transposed = key.b_row == 1;
+    if (b_transposed) return key.m >= 768 && key.n >= 3072;
+    return key.k >= 128 && (!a_transposed || key.n >= 1024);
+#  else
+    static_cast<void>(key);
+    return false;
+#  endif
+  }
+
+  // The implementation whose name begins so, or oneDNN's first choice.
+  template <class Describe>
+  static dnnl::matmul::primitive_desc chosen(const Describe& describe, std::string_view name) {
+    dnnl::matmul::primitive_desc description = describe();
+    while (!std::string_view(description.impl_info_str()).starts_with(name))
+      if (!description.next_impl()) return describe();
+    return description;
+  }
+
   Product prepare(const ProductKey& key) {
     using Dims = dnnl::memory::dims;
     Product product;
@@ -135,10 +162,12 @@ class OneDnn {
     attributes.set_post_ops(after);
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
 #  if DNNL_VERSION_MAJOR >= 3
-    const dnnl::matmul::primitive_desc description(engine_, a, b, c, attributes);
+    const auto describe = [&] { return dnnl::matmul::primitive_desc(engine_, a, b, c, attributes); };
 #  else
-    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, c), attributes, engine_);
+    const dnnl::matmul::desc operation(a, b, c);  // next_impl() looks at it again
+    const auto describe = [&] { return dnnl::matmul::primitive_desc(operation, attributes, engine_); };
 #  endif
+    const dnnl::matmul::primitive_desc description = chosen(describe, packs(key) ? "gemm" : "");
     const dnnl::memory::desc scratchpad = description.scratchpad_desc();
     product.scratch_bytes = scratchpad.get_size();
     product.a = dnnl::memory(a, engine_, nullptr);

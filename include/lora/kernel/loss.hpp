@@ -5,65 +5,73 @@
 
 namespace lora::kernel {
 
-/// Softmax cross entropy over a vocabulary that is visited block by block, so that (N, V) logits never exist in
-/// Accum<T>. Per row i and block b of columns [first, first + v):
-///   m_ib = max_j l_ij,   s_ib = Σ_j exp(l_ij − m_ib),   e_ij = exp(l_ij − m_ib), rounded to T
-/// and over all blocks
-///   lse_i = log Σ_b s_ib exp(m_ib),   loss_i = lse_i − l_i,label,   dl_ij = scale · (e_ij exp(m_ib − lse_i) − [j =
-///   label])
-/// A relative rounding of e is a relative rounding of the gradient: storing logits instead would lose |l| times more.
+/// Softmax cross entropy over a vocabulary that is visited in blocks of columns, the first of them first, with the
+/// gradient of x = what the logits l = x Wᵀ are formed of: neither logits nor exponentials (N, V) ever exist. Per row
+/// i, over the columns j seen so far:
+///   top_i = max_j l_ij,   e_ij = exp(l_ij − top_i),   others_i = Σ_{j ≠ label} e_ij,   sums_i = Σ_{j ≠ label} e_ij W_j
+/// where a new top shrinks others and sums, and at the end, with s_i = others_i + exp(l_i,label − top_i)
+///   loss_i = top_i + log s_i − l_i,label,   dx_i = scale / s_i · (sums_i − others_i W_label)
+/// The label is left out of the sums since p − 1 = −others / s keeps its digits where p is near 1.
+/// Source   Milakov and Gimelshein 2018 for the running top
 template <class D>
 struct Softmax;
 
 template <class D, class T>
-concept HasSoftmax = requires(D& dev, View<D, const Accum<T>> logits, View<D, const std::int32_t> labels,
-                              View<D, Accum<T>> out, View<D, T> e) {
-  Softmax<D>::block(dev, logits, labels, Index{}, out, out, out, e);
-  Softmax<D>::finish(dev, logits, logits, logits, out, out, out);
-  Softmax<D>::gradient(dev, e, logits, logits, labels, Index{}, 1.0);
+concept HasSoftmax = requires(D& dev, View<D, Accum<T>> logits, View<D, const Accum<T>> in,
+                              View<D, const std::int32_t> labels, View<D, Accum<T>> out, View<D, T> e) {
+  Softmax<D>::block(dev, logits, labels, Index{}, out, out, out, e, out);
+  Softmax<D>::finish(dev, in, in, in, out);
+  Softmax<D>::gradient(dev, in, in, in, View<D, const T>(e), 1.0, in, e);
 };
 
-/// Shapes   logits (n, v) · labels (n), columns of the whole vocabulary · max, sum (n) · target (n) · e (n, v)
-/// Writes   max, sum and e (empty: not wanted); target only for rows whose label lies in the block
+/// Shapes   logits, e (n, v), the columns [first, first + v) · labels (n), of the whole vocabulary ·
+///          top, others, target (n) · sums (n, E)
+/// Writes   top and others, begun anew by the block at column 0
+///          target, the label's logit, for rows whose label lies in the block
+///          e, rounded to T, 0 at the label; empty: not wanted; it may be the logits themselves
+///          sums shrink, to which e W is then to be added; empty: none
+///          logits are used up
 template <class T, class D>
-void softmax_block(D& dev, ConstView<D, Accum<T>> logits, ConstView<D, std::int32_t> labels, Index first,
-                   OutView<D, Accum<T>> max, OutView<D, Accum<T>> sum, OutView<D, Accum<T>> target, OutView<D, T> e) {
+void softmax_block(D& dev, OutView<D, Accum<T>> logits, ConstView<D, std::int32_t> labels, Index first,
+                   OutView<D, Accum<T>> top, OutView<D, Accum<T>> others, OutView<D, Accum<T>> target, OutView<D, T> e,
+                   OutView<D, Accum<T>> sums) {
   static_assert(HasSoftmax<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("softmax_block", "labels", labels, 1, logits.rows());
-  expect_shape("softmax_block", "max", max, 1, logits.rows());
-  expect_shape("softmax_block", "sum", sum, 1, logits.rows());
+  expect_shape("softmax_block", "top", top, 1, logits.rows());
+  expect_shape("softmax_block", "others", others, 1, logits.rows());
   expect_shape("softmax_block", "target", target, 1, logits.rows());
   if (!e.empty()) expect_shape("softmax_block", "e", e, logits.rows(), logits.cols());
+  if (!sums.empty()) expect_shape("softmax_block", "sums", sums, logits.rows(), sums.cols());
   const Span span(profile_of(dev), "loss", "softmax_block", 0, bytes_of(logits, e));
-  Softmax<D>::block(dev, logits, labels, first, max, sum, target, e);
+  Softmax<D>::block(dev, logits, labels, first, top, others, target, e, sums);
 }
 
-/// Shapes   max, sum (blocks, n) · target, lse, loss, top (n)
-/// Writes   lse; loss = lse − target; top = the largest logit of the row
+/// Shapes   top, others, target, loss (n)
+/// Writes   loss
 template <class T, class D>
-void softmax_finish(D& dev, ConstView<D, Accum<T>> max, ConstView<D, Accum<T>> sum, ConstView<D, Accum<T>> target,
-                    OutView<D, Accum<T>> lse, OutView<D, Accum<T>> loss, OutView<D, Accum<T>> top) {
+void softmax_finish(D& dev, ConstView<D, Accum<T>> top, ConstView<D, Accum<T>> others, ConstView<D, Accum<T>> target,
+                    OutView<D, Accum<T>> loss) {
   static_assert(HasSoftmax<D, T>, "include lora/<backend>/kernels.hpp");
-  expect_shape("softmax_finish", "sum", sum, max.rows(), max.cols());
-  expect_shape("softmax_finish", "target", target, 1, max.cols());
-  expect_shape("softmax_finish", "lse", lse, 1, max.cols());
-  expect_shape("softmax_finish", "loss", loss, 1, max.cols());
-  expect_shape("softmax_finish", "top", top, 1, max.cols());
-  const Span span(profile_of(dev), "loss", "softmax_finish", 0, bytes_of(max, sum));
-  Softmax<D>::finish(dev, max, sum, target, lse, loss, top);
+  expect_shape("softmax_finish", "others", others, 1, top.cols());
+  expect_shape("softmax_finish", "target", target, 1, top.cols());
+  expect_shape("softmax_finish", "loss", loss, 1, top.cols());
+  const Span span(profile_of(dev), "loss", "softmax_finish", 0, 2 * bytes_of(top, others));
+  Softmax<D>::finish(dev, top, others, target, loss);
 }
 
-/// Shapes   e (n, v) · max, lse (n) · labels (n)
-/// Writes   e becomes the gradient of scale · Σ loss with respect to the block's logits
-template <class D, class T>
-void softmax_gradient(D& dev, View<D, T> e, ConstView<D, Accum<T>> max, ConstView<D, Accum<T>> lse,
-                      ConstView<D, std::int32_t> labels, Index first, double scale) {
+/// Shapes   top, others, target (n) · w_label, sums, dx (n, E): row i of w_label is row label_i of W
+/// Writes   dx = the gradient of scale · Σ loss; it may be sums
+template <class T, class D>
+void softmax_gradient(D& dev, ConstView<D, Accum<T>> top, ConstView<D, Accum<T>> others, ConstView<D, Accum<T>> target,
+                      ConstView<D, T> w_label, double scale, ConstView<D, Accum<T>> sums, OutView<D, T> dx) {
   static_assert(HasSoftmax<D, T>, "include lora/<backend>/kernels.hpp");
-  expect_shape("softmax_gradient", "max", max, 1, e.rows());
-  expect_shape("softmax_gradient", "lse", lse, 1, e.rows());
-  expect_shape("softmax_gradient", "labels", labels, 1, e.rows());
-  const Span span(profile_of(dev), "loss", "softmax_gradient", 0, 2 * bytes_of(e));
-  Softmax<D>::gradient(dev, e, max, lse, labels, first, scale);
+  expect_shape("softmax_gradient", "top", top, 1, dx.rows());
+  expect_shape("softmax_gradient", "others", others, 1, dx.rows());
+  expect_shape("softmax_gradient", "target", target, 1, dx.rows());
+  expect_shape("softmax_gradient", "w_label", w_label, dx.rows(), dx.cols());
+  expect_shape("softmax_gradient", "sums", sums, dx.rows(), dx.cols());
+  const Span span(profile_of(dev), "loss", "softmax_gradient", 0, bytes_of(w_label, sums, dx));
+  Softmax<D>::gradient(dev, top, others, target, w_label, scale, sums, dx);
 }
 
 }  // namespace lora::kernel

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lora/kernel/embedding.hpp"
 #include "lora/kernel/loss.hpp"
 #include "lora/nn/linear.hpp"
 
@@ -16,16 +17,14 @@ struct LossRows {
   View<D, Accum<T>> top;     // (n) the largest logit
 };
 
-/// How the head cuts its work: loss and dx change by the order of sums only.
+/// How the head cuts its work: loss and dx change by roundings only.
 struct HeadTiles {
-  Index rows = 512;  ///< at most so many share a pass over W,
-  /// or, where their exponentials (rows, V) are held, as many as these bytes have room for, but 32 at least.
-  Index bytes = Index{320} << 20;
-  Index columns = 4096;  ///< of a block of the vocabulary
+  Index rows = 1024;     ///< at most so many share a pass over W
+  Index columns = 2048;  ///< of a block of the vocabulary
 };
 
-/// The vocabulary projection with its loss. Frozen, so that its backward is made in the pass of its forward: one pass
-/// over chunks of rows and blocks of the vocabulary yields the loss and dx, and (N, V) logits never exist.
+/// The vocabulary projection with its loss. Frozen, so that its backward is made in the pass of its forward: a block of
+/// logits turns into exponentials where it lies, which are multiplied by the same block of W, and is forgotten.
 ///   logits = x Wᵀ,   loss_i = logsumexp(logits_i) − logits_{i, label_i},   dx = scale · (softmax(logits) −
 ///   onehot(labels)) W
 /// Shapes   x, dx (n, E), labelled rows only · W (V, E), stored as any dtype · labels (n), each in [0, V)
@@ -37,13 +36,13 @@ class Head {
   const Weight<D>& weight() const { return weight_; }
   Index vocabulary() const { return weight_.rows(); }
 
-  /// Writes   rows; dx = the gradient of scale · Σ loss, or nothing where dx is empty
+  /// Writes   rows; dx = the gradient of scale · Σ loss, or nothing where dx is empty; it must not be x
   void loss(D& dev, View<D, const T> x, View<D, const std::int32_t> labels, double scale, View<D, T> dx,
             const LossRows<D, T>& rows) const {
     expect_shape("head", "labels", labels, 1, x.rows());
     if (!dx.empty()) expect_shape("head", "dx", dx, x.rows(), x.cols());
     const auto use = weight_.use(dev);
-    for_row_tiles(x.rows(), rows_of_a_chunk(!dx.empty()), [&](Index begin, Index count) {
+    for_row_tiles(x.rows(), tiles_.rows, [&](Index begin, Index count) {
       chunk(dev, use.view(), x.row_slice(begin, count), labels.col_slice(begin, count), scale,
             dx.empty() ? dx : dx.row_slice(begin, count),
             {rows.loss.col_slice(begin, count), rows.target.col_slice(begin, count), rows.top.col_slice(begin, count)});
@@ -63,21 +62,17 @@ class Head {
 
   /// The most scratch that `loss` takes for n labelled rows.
   Index scratch_bytes(Index n, bool gradient) const {
-    const Index chunk = std::min(n, rows_of_a_chunk(gradient));
-    const Index block = std::min(tiles_.columns, vocabulary());
-    const Index wide = stores<T>(weight_.dtype()) ? 0 : block * weight_.cols() * static_cast<Index>(sizeof(T));
-    const Index sums = gradient ? chunk * weight_.cols() * static_cast<Index>(sizeof(Accum<T>)) : 0;
-    const Index exponentials = gradient ? chunk * vocabulary() * static_cast<Index>(sizeof(T)) : 0;
-    return exponentials + sums + chunk * block * static_cast<Index>(sizeof(Accum<T>)) + wide;
+    const auto narrow = static_cast<Index>(sizeof(T)), wide = static_cast<Index>(sizeof(Accum<T>));
+    const Index chunk = std::min(n, tiles_.rows), columns = std::min(tiles_.columns, vocabulary()), e = weight_.cols();
+    const Index weight = stores<T>(weight_.dtype()) ? 0 : columns * e * narrow;
+    const Index logits = chunk * columns * wide;
+    if (!gradient) return weight + logits;
+    const bool rounds = narrow < wide;
+    const Index block = weight + logits + (rounds ? chunk * columns * narrow : 0);
+    return (rounds ? chunk * e * wide : 0) + std::max(block, chunk * e * narrow);
   }
 
  private:
-  Index rows_of_a_chunk(bool gradient) const {
-    if (!gradient) return tiles_.rows;
-    const Index row_bytes = std::max<Index>(1, vocabulary()) * static_cast<Index>(sizeof(T));
-    return std::min(tiles_.rows, std::max<Index>(tiles_.bytes / row_bytes / 32 * 32, 32));
-  }
-
   template <class F>
   void for_blocks(F&& f) const {
     for (Index first = 0; first < vocabulary(); first += tiles_.columns)
@@ -86,39 +81,34 @@ class Head {
 
   void chunk(D& dev, const StoredView<D>& weight, View<D, const T> x, View<D, const std::int32_t> labels, double scale,
              View<D, T> dx, const LossRows<D, T>& rows) const {
-    const Index n = x.rows(), e = x.cols(), v = vocabulary();
+    const Index n = x.rows();
     const bool gradient = !dx.empty();
     const Arena::Scope scope(dev.arena());
-    const Index blocks = (v + tiles_.columns - 1) / tiles_.columns;
-    const View<D, Accum<T>> max = scratch<Accum<T>>(dev, blocks, n);
-    const View<D, Accum<T>> sum = scratch<Accum<T>>(dev, blocks, n);
-    const View<D, Accum<T>> lse = scratch<Accum<T>>(dev, 1, n);
-    const View<D, T> exponentials = gradient ? scratch<T>(dev, n, v) : View<D, T>();
+    const View<D, Accum<T>> others = scratch<Accum<T>>(dev, 1, n);
+    const View<D, Accum<T>> sums = gradient ? sum_for(dev, dx) : View<D, Accum<T>>();
     for_blocks([&](Index first, Index count) {
       const Arena::Scope inner(dev.arena());
-      const Index b = first / tiles_.columns;
+      const View<D, const T> w = widened<T>(dev, weight.row_slice(first, count));
       const View<D, Accum<T>> logits = scratch<Accum<T>>(dev, n, count);
-      kernel::gemm(dev, kernel::Form::nt, x, widened<T>(dev, weight.row_slice(first, count)), logits);
-      kernel::softmax_block<T>(dev, logits, labels, first, max.row_slice(b, 1), sum.row_slice(b, 1), rows.target,
-                               gradient ? exponentials.col_slice(first, count) : View<D, T>());
+      kernel::gemm(dev, kernel::Form::nt, x, w, logits);
+      const View<D, T> exponentials = gradient ? rounded_place(dev, logits) : View<D, T>();
+      kernel::softmax_block<T>(dev, logits, labels, first, rows.top, others, rows.target, exponentials, sums);
+      if (gradient) kernel::gemm(dev, kernel::Form::nn, View<D, const T>(exponentials), w, sums, 1.0, first > 0);
     });
-    kernel::softmax_finish<T>(dev, max, sum, rows.target, lse, rows.loss, rows.top);
+    kernel::softmax_finish<T>(dev, rows.top, others, rows.target, rows.loss);
     if (!gradient) return;
+    const View<D, T> w_label = scratch<T>(dev, n, x.cols());
+    kernel::embedding(dev, weight, labels, w_label);
+    kernel::softmax_gradient<T>(dev, rows.top, others, rows.target, w_label, scale, sums, dx);
+  }
 
-    View<D, Accum<T>> dx_sum;  // (n, E)
+  // Where the exponentials of these logits lie: in their place if T is their type.
+  static View<D, T> rounded_place(D& dev, View<D, Accum<T>> logits) {
     if constexpr (std::same_as<T, Accum<T>>) {
-      dx_sum = dx;
+      return logits;
     } else {
-      dx_sum = scratch<Accum<T>>(dev, n, e);
+      return scratch<T>(dev, logits.rows(), logits.cols());
     }
-    for_blocks([&](Index first, Index count) {
-      const Arena::Scope inner(dev.arena());
-      const View<D, T> dlogits = exponentials.col_slice(first, count);
-      kernel::softmax_gradient(dev, dlogits, max.row_slice(first / tiles_.columns, 1), lse, labels, first, scale);
-      kernel::gemm(dev, kernel::Form::nn, View<D, const T>(dlogits), widened<T>(dev, weight.row_slice(first, count)),
-                   dx_sum, 1.0, first > 0);
-    });
-    if constexpr (!std::same_as<T, Accum<T>>) kernel::convert(dev, dx_sum, dx);
   }
 
   Weight<D> weight_;  // (V, E)

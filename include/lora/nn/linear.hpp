@@ -26,4 +26,15 @@ void for_row_tiles(Index rows, Index tile, F&& f) {
   }
 }
 
+/// Where a sum of several products that ends in y is formed: y itself, or scratch where y would round every partial
+/// sum.
+template <class T, Device D>
+View<D, Accum<T>> sum_for(D& dev, View<D, T> y) {
+  if constexpr (std::same_as<T, Accum<T>>) {
+    return y;
+  } else {
+    return scratch<Accum<T>>(dev, y.rows(), y.cols());
+  }
+}
+
 }  // namespace lora::nn

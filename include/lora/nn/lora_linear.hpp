@@ -180,9 +180,8 @@ class LoraLinear {
   // product. It costs 2 O I R once instead of 2 N (I + O) R. Never below f32: rounding W + s B A to bf16 eats the
   // update.
   bool merges(Index n, bool drops) const {
-    if (narrow || rank_ == 0 || drops) return false;
+    if (narrow || rank_ == 0 || drops || !decodes()) return false;
     for (const auto& p : projections_) {
-      if (stores<T>(p.linear.weight.dtype())) return false;
       const double i = static_cast<double>(in_features_), o = static_cast<double>(p.linear.out_features());
       if (static_cast<double>(n) <= i * o / (i + o)) return false;
     }
@@ -199,19 +198,58 @@ class LoraLinear {
     return {dropout_, mix_key(pass.dropout_key(), module_)};
   }
 
-  // The frozen weight of projection j in T, with s B A added if `merge`. Scratch of the enclosing scope.
-  View<D, const T> weight_of(D& dev, const Projection& p, const StoredView<D>& stored, bool merge) const {
+  // Frozen weights as a product takes them: those of projections [first, last), one below the other.
+  struct Block {
+    View<D, const T> w;
+    std::size_t first, last;
+  };
+
+  // All weights in T, with s B A added if `merge`. Where they are decoded to float32 they become one block, since one
+  // wide product is faster than several narrow ones; narrower outputs are summed in tiles, for which they would be too
+  // wide. Scratch of the enclosing scope.
+  std::vector<Block> weights(D& dev, std::vector<typename Weight<D>::Use>& uses, bool merge) const {
+    std::vector<Block> blocks;
+    View<D, T> all;
+    if (!narrow && decodes()) {
+      all = scratch<T>(dev, out_features_, in_features_);
+      blocks.push_back({all, 0, projections_.size()});
+    }
+    for (std::size_t j = 0; j < projections_.size(); ++j) {
+      const auto& p = projections_[j];
+      uses.push_back(p.linear.weight.use(dev));
+      const StoredView<D> stored = uses.back().view();
+      if (all.empty()) {
+        blocks.push_back({widened<T>(dev, stored), j, j + 1});
+      } else {
+        decode(dev, p, stored, merge, all.row_slice(p.first_column, p.linear.out_features()));
+      }
+    }
+    return blocks;
+  }
+
+  bool decodes() const {
+    for (const auto& p : projections_)
+      if (stores<T>(p.linear.weight.dtype())) return false;
+    return true;
+  }
+
+  void decode(D& dev, const Projection& p, const StoredView<D>& stored, bool merge, View<D, T> wide) const {
     if constexpr (!narrow) {
       if (merge && p.lora.rank > 0) {
-        const View<D, T> wide = scratch<T>(dev, stored.rows(), stored.cols());
         const Arena::Scope scope(dev.arena());
         const View<D, T> b = scratch<T>(dev, p.lora.rank, stored.rows());
         kernel::convert(dev, p.b.use(), b, p.lora.scale);
         kernel::widen_with_update<D, T>(dev, stored, b, a_.use().row_slice(p.first_row, p.lora.rank), wide);
-        return wide;
+        return;
       }
     }
-    return widened<T>(dev, stored);
+    kernel::widen(dev, stored, wide);
+  }
+
+  // y's columns that a block's projections make.
+  template <class V>
+  V columns_of(V y, const Block& block) const {
+    return y.col_slice(projections_[block.first].first_column, block.w.rows());
   }
 
   // h = s x Aᵀ. The scales are applied to these few columns, so that every product is a plain one.
@@ -227,38 +265,36 @@ class LoraLinear {
     }
   }
 
-  // Where a sum of several products is formed: y itself, or scratch where y would round every partial sum. An update
-  // below half a unit in y's last place would otherwise vanish.
-  static View<D, Accum<T>> sum_for(D& dev, View<D, T> y) {
-    if constexpr (narrow) {
-      return scratch<Accum<T>>(dev, y.rows(), y.cols());
-    } else {
-      return y;
-    }
-  }
-
+  // Outputs are summed by tiles of rows where a product is not all: an update below half a unit in y's last place would
+  // vanish if every partial sum were rounded.
   void project(D& dev, View<D, const T> x, View<D, const T> h, View<D, T> y, bool accumulate, bool merge) const {
-    for (const auto& p : projections_) {
-      const Arena::Scope scope(dev.arena());
-      const auto use = p.linear.weight.use(dev);
-      const View<D, const T> w = weight_of(dev, p, use.view(), merge);
-      const View<D, T> y_j = y.col_slice(p.first_column, p.linear.out_features());
-      const bool updates = !merge && p.lora.rank > 0, biased = !p.linear.bias.empty();
-      if (!updates && !biased) {
-        kernel::gemm(dev, kernel::Form::nt, x, w, y_j, 1.0, accumulate);
+    const Arena::Scope scope(dev.arena());
+    std::vector<typename Weight<D>::Use> uses;
+    for (const Block& block : weights(dev, uses, merge)) {
+      const auto updated = [&](const Projection& p) { return !merge && p.lora.rank > 0; };
+      bool product_is_all = true;
+      for (std::size_t j = block.first; j < block.last; ++j)
+        if (updated(projections_[j]) || !projections_[j].linear.bias.empty()) product_is_all = false;
+      if (product_is_all) {
+        kernel::gemm(dev, kernel::Form::nt, x, block.w, columns_of(y, block), 1.0, accumulate);
         continue;
       }
       for_row_tiles(x.rows(), row_tile, [&](Index begin, Index count) {
         const Arena::Scope inner(dev.arena());
-        const View<D, T> tile = y_j.row_slice(begin, count);
+        const View<D, T> tile = columns_of(y, block).row_slice(begin, count);
         const View<D, Accum<T>> sum = sum_for(dev, tile);
-        kernel::gemm(dev, kernel::Form::nt, x.row_slice(begin, count), w, sum, 1.0, accumulate && !narrow);
-        if (updates) {
-          const Span low_rank = update_span(dev);
-          kernel::gemm(dev, kernel::Form::nn, h.row_slice(begin, count).col_slice(p.first_row, p.lora.rank), p.b.use(),
-                       sum, 1.0, true);
+        kernel::gemm(dev, kernel::Form::nt, x.row_slice(begin, count), block.w, sum, 1.0, accumulate && !narrow);
+        for (std::size_t j = block.first; j < block.last; ++j) {
+          const auto& p = projections_[j];
+          const View<D, Accum<T>> own =
+              sum.col_slice(p.first_column - projections_[block.first].first_column, p.linear.out_features());
+          if (updated(p)) {
+            const Span low_rank = update_span(dev);
+            kernel::gemm(dev, kernel::Form::nn, h.row_slice(begin, count).col_slice(p.first_row, p.lora.rank),
+                         p.b.use(), own, 1.0, true);
+          }
+          if (!p.linear.bias.empty()) kernel::add_bias(dev, p.linear.bias.view(), own);
         }
-        if (biased) kernel::add_bias(dev, p.linear.bias.view(), sum);
         if constexpr (narrow) kernel::convert(dev, sum, tile, 1.0, accumulate);
       });
     }
@@ -269,21 +305,14 @@ class LoraLinear {
                       bool drops) const {
     expect_shape("lora_linear_backward", "dx", dx, dy.rows(), in_features_);
     const bool merge = merges(dy.rows(), drops);
-    std::vector<View<D, const T>> weights;
     std::vector<typename Weight<D>::Use> uses;
-    for (const auto& p : projections_) {
-      uses.push_back(p.linear.weight.use(dev));
-      weights.push_back(weight_of(dev, p, uses.back().view(), merge));
-    }
+    const std::vector<Block> blocks = weights(dev, uses, merge);
     for_row_tiles(dy.rows(), narrow ? row_tile : dy.rows(), [&](Index begin, Index count) {
       const Arena::Scope scope(dev.arena());
       const View<D, Accum<T>> sum = sum_for(dev, dx.row_slice(begin, count));
-      for (std::size_t j = 0; j < projections_.size(); ++j) {
-        const auto& p = projections_[j];
-        kernel::gemm(dev, kernel::Form::nn,
-                     dy.row_slice(begin, count).col_slice(p.first_column, p.linear.out_features()), weights[j], sum,
-                     1.0, j > 0);
-      }
+      for (const Block& block : blocks)
+        kernel::gemm(dev, kernel::Form::nn, columns_of(dy.row_slice(begin, count), block), block.w, sum, 1.0,
+                     block.first > 0);
       if (rank_ > 0 && !merge) {
         const Span low_rank = update_span(dev);
         if (drops) {

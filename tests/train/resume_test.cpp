@@ -1,0 +1,337 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "support/byte_tokenizer.hpp"
+#include "support/effort.hpp"
+#include "support/file_faults.hpp"
+#include "support/message_of.hpp"
+#include "support/process.hpp"
+#include "support/quiet.hpp"
+#include "support/random_model.hpp"
+#include "support/random_tokens.hpp"
+#include "support/workshop.hpp"
+
+using namespace lora;
+using namespace lora::test;
+
+namespace {
+
+/// Runs in a process of its own; the exit status is 0, or 1 for an error.
+pid_t start_process(const Config& config) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  log::set_sink(nullptr);
+  int status = 0;
+  try {
+    fine_tune(config);
+  } catch (const std::exception&) {
+    status = 1;
+  }
+  _exit(status);
+}
+
+/// The run of `config` does not go on once `change` has changed it: the error names the key and both values.
+template <class Change>
+void expect_refused(Config config, std::string_view key, std::string_view now, std::string_view then,
+                    const Change& change) {
+  change(config);
+  CAPTURE(std::string(key));
+  const std::string message = message_of<ConfigError>([&] { fine_tune(config); });
+  CAPTURE(message);
+  CHECK(message.starts_with(concat("key ", key, ": given ", now)));
+  CHECK(holds(message, concat(" was made with ", then)));
+}
+
+}  // namespace
+
+TEST_CASE("resume: a run that is stopped writes a checkpoint and goes on to the bytes of the uninterrupted run") {
+  const Quiet quiet;
+  const Workshop shop;
+  fine_tune(shop.config("whole"));
+  auto config = shop.config("parts");
+  config.resume_from_checkpoint = "auto";
+  for (const Index stop_after : {5, 12, 16}) {
+    std::atomic<int> stop{0};
+    RunOptions options;
+    options.stop = &stop;
+    options.on_step = [&](const StepMetrics& metrics) {
+      if (metrics.step == stop_after) stop = SIGTERM;
+    };
+    const auto result = fine_tune(config, options);
+    CHECK(result.stopped_by == SIGTERM);
+    CHECK(result.metrics.steps == stop_after);
+    CHECK(result.final_model.empty());
+    CHECK(train::Checkpoints(shop.temp / "parts").steps().back() == stop_after);
+  }
+  const auto result = fine_tune(config);
+  CHECK(result.metrics.resumed_from_step == 16);
+  CHECK(io::read_json(shop.temp / "parts" / "training_metrics.json").at("resumed_from_step") == 16);
+  for (const Index step : {5, 16}) train::remove_whole_folder(train::Checkpoints(shop.temp / "parts").folder_of(step));
+  CHECK(events_of(shop.temp / "whole") == events_of(shop.temp / "parts"));
+  expect_same(lasting_files(shop.temp / "whole"), lasting_files(shop.temp / "parts"));
+}
+
+TEST_CASE("resume: a stop that is asked for during an evaluation costs no further step") {
+  Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config();
+  std::atomic<int> stop{0};
+  RunOptions options;
+  options.stop = &stop;
+  Index evaluated = 0;
+  options.on_evaluation = [&](const EvalMetrics& metrics) {
+    evaluated = metrics.step;
+    stop = SIGINT;
+  };
+  const auto result = fine_tune(config, options);
+  CHECK(result.stopped_by == SIGINT);
+  CHECK(result.metrics.steps == evaluated);
+  CHECK(train::Checkpoints(shop.temp / "run").steps().back() == evaluated);
+}
+
+TEST_CASE("resume: killed twenty times at random moments, it ends with the bytes of the uninterrupted run") {
+  const Workshop shop;
+  const auto start = std::chrono::steady_clock::now();
+  REQUIRE(wait_for(start_process(shop.config("whole"))) == 0);
+  const auto whole_run =
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start);
+  auto config = shop.config("killed");
+  config.resume_from_checkpoint = "auto";
+  Random random(7);
+  Index kills = 0;
+  const auto wanted = effort<Index>(20, 4);
+  for (int attempt = 0; attempt < 400 && kills < wanted; ++attempt) {
+    const pid_t child = start_process(config);
+    const auto limit = static_cast<std::uint32_t>(whole_run.count());
+    std::this_thread::sleep_for(std::chrono::microseconds(random.below(limit)));
+    kill(child, SIGKILL);
+    const int status = wait_for(child);
+    if (WIFSIGNALED(status)) {
+      ++kills;
+    } else {
+      REQUIRE(status == 0);  // it came to its end first: another round from the beginning
+      const Quiet quiet;
+      expect_same(lasting_files(shop.temp / "whole"), lasting_files(shop.temp / "killed"));
+      std::filesystem::remove_all(shop.temp / "killed");
+    }
+  }
+  CHECK(kills == wanted);
+  REQUIRE(wait_for(start_process(config)) == 0);
+  CHECK(events_of(shop.temp / "whole") == events_of(shop.temp / "killed"));
+  expect_same(lasting_files(shop.temp / "whole"), lasting_files(shop.temp / "killed"));
+}
+
+TEST_CASE("resume: whatever goes wrong at a file operation of a run, going on ends with the bytes of the whole run") {
+  const Quiet quiet;
+  const Workshop shop;
+  const auto configure = [&](const std::string& output) {
+    auto config = shop.config(output);
+    config.max_steps = 4;
+    config.save_steps = 1;
+    config.save_total_limit = 2;
+    config.eval_steps = 2;
+    config.logging_steps = 1;
+    config.resume_from_checkpoint = "auto";
+    return config;
+  };
+  const io::Path outer = shop.temp / "outer";
+  io::create_folders(outer);
+  fine_tune(configure("whole"));
+  const auto whole = lasting_files(shop.temp / "whole");
+  const auto config = configure("outer/run");
+  for (const Fault fault : {Fault::dies, Fault::dies_mid_write, Fault::loses_unsynced, Fault::loses_data, Fault::fails,
+                            Fault::short_write, Fault::disk_full}) {
+    // A few operations of each; the saves and rotations among them are swept one by one in the checkpoints' own tests.
+    bool reached = true;
+    for (Index at = 1 + static_cast<Index>(fault); reached; at += effort<Index>(37, 173)) {
+      CAPTURE(static_cast<int>(fault));
+      CAPTURE(at);
+      std::filesystem::remove_all(outer / "run");
+      {
+        FileFaults faults(outer, fault, at);
+        try {
+          fine_tune(config);
+        } catch (const Error&) {  // what it left behind is what counts
+        }
+        reached = faults.count() >= at;
+      }
+      fine_tune(config);
+      expect_same(whole, lasting_files(outer / "run"));
+    }
+  }
+}
+
+TEST_CASE("resume: a finished run that is resumed changes nothing, and puts a missing final_model back") {
+  const Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config();
+  fine_tune(config);
+  const auto before = lasting_files(shop.temp / "run");
+  const std::string metrics = io::read_file(shop.temp / "run" / "training_metrics.json");
+  config.resume_from_checkpoint = "auto";
+  fine_tune(config);
+  expect_same(before, lasting_files(shop.temp / "run"));
+  CHECK(io::read_file(shop.temp / "run" / "training_metrics.json") == metrics);
+  std::filesystem::remove_all(shop.temp / "run" / "final_model");
+  fine_tune(config);
+  expect_same(before, lasting_files(shop.temp / "run"));
+}
+
+TEST_CASE("resume: what must not change when a run goes on is an error with both values") {
+  const Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config();
+  config.max_steps = 3;
+  fine_tune(config);
+  config.resume_from_checkpoint = "auto";
+  const auto expect = [&](const char* key, const std::string& now, const std::string& then, auto&& change) {
+    expect_refused(config, key, now, then, change);
+  };
+  expect("rope_theta", "5000.0", "10000.0", [](Config& c) { c.rope_theta = 5000; });
+  expect("no_rope_layers", "[1]", "[]", [](Config& c) { c.no_rope_layers = {1}; });
+  expect("lora_rank", "4", "2", [](Config& c) { c.lora_rank = 4; });
+  expect("lora_alpha", "3.0", "4.0", [](Config& c) { c.lora_alpha = 3; });
+  expect("lora_dropout", "0.5", "0.25", [](Config& c) { c.lora_dropout = 0.5; });
+  expect("lora_target", "[\"q_proj\"]", "[\"down_proj\",", [](Config& c) { c.lora_target = {"q_proj"}; });
+  expect("use_rslora", "true", "false", [](Config& c) { c.use_rslora = true; });
+  expect("seed", "1", "42", [](Config& c) { c.seed = 1; });
+  expect("shuffle", "false", "true", [](Config& c) { c.shuffle = false; });
+  expect("per_device_train_batch_size x gradient_accumulation_steps", "8", "4",
+         [](Config& c) { c.per_device_train_batch_size = 4; });
+  expect("dataset", "\"5 records with checksum ", "\"22 records", [](Config& c) { c.dataset = c.eval_dataset; });
+  expect("dtype", "\"bfloat16\"", "\"float32\"", [](Config& c) { c.dtype = "bfloat16"; });
+  expect("val_size", "3.0", "0.0", [](Config& c) {
+    c.eval_dataset.clear();
+    c.val_size = 3;
+  });
+  expect("enable_thinking", "false", "true", [](Config& c) { c.enable_thinking = false; });
+  expect("text_column", "\"body\"", "\"text\"", [](Config& c) { c.text_column = "body"; });
+  expect("cutoff_len", "100", "2048", [](Config& c) { c.cutoff_len = 100; });
+  expect("train_on_prompt", "true", "false", [](Config& c) { c.train_on_prompt = true; });
+  expect("train_on_last_turn_only", "true", "false", [](Config& c) { c.train_on_last_turn_only = true; });
+  RandomModel other;  // of the same extents
+  other.seed = 2;
+  write_random_model(shop.temp / "other", other);
+  const std::string shape = "\"qwen3, 2 layers of 16 and 24, vocabulary of 61, weights with checksum ";
+  expect("model_name_or_path", shape, shape, [&](Config& c) { c.model_name_or_path = (shop.temp / "other").native(); });
+  write_tokens(shop.temp / "train.jsonl", 22, 9);  // another content under the same name
+  expect("dataset", "\"22 records with checksum ", "\"22 records with checksum ", [](Config&) {});
+  write_tokens(shop.temp / "train.jsonl", 22, 1);
+  auto longer = config;  // this may change
+  longer.max_steps = 5;
+  longer.learning_rate = 1e-3;
+  longer.gradient_accumulation_steps = 4;
+  longer.per_device_train_batch_size = 1;
+  CHECK(fine_tune(longer).metrics.steps == 5);
+}
+
+TEST_CASE("resume: neither the template nor the day that it prints changes when a run goes on") {
+  const Quiet quiet;
+  const Workshop shop;
+  RandomModel model;
+  model.vocabulary = 260;
+  write_random_model(shop.temp / "model", model);
+  io::write_file(shop.temp / "model" / "tokenizer.json", std::string_view(byte_tokenizer_json()));
+  io::write_file(shop.temp / "talk.jsonl", std::string_view("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
+                                                            "{\"role\":\"assistant\",\"content\":\"b\"}]}\n"));
+  auto config = shop.config();
+  config.dataset = {(shop.temp / "talk.jsonl").native()};
+  config.eval_dataset.clear();
+  config.eval_steps.reset();
+  config.max_steps = 1;
+  config.template_name = "smollm3";
+  config.date = "2024-02-29";
+  fine_tune(config);
+  config.resume_from_checkpoint = "auto";
+  expect_refused(config, "template", "\"qwen3\"", "\"smollm3\"", [](Config& c) { c.template_name = "qwen3"; });
+  expect_refused(config, "date", "\"2025-01-01\"", "\"2024-02-29\"", [](Config& c) { c.date = "2025-01-01"; });
+  config.date.clear();  // not today's, but the run's
+  config.max_steps = 2;
+  CHECK(fine_tune(config).metrics.resumed_from_step == 1);
+}
+
+TEST_CASE("resume: an adapter to start from must choose the same modules when a run goes on") {
+  const Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config("first");
+  config.max_steps = 1;
+  const io::Path start = fine_tune(config).final_model;
+  const auto adapter_with = [&](const char* name, const io::Json& fields) {
+    const io::Path folder = shop.temp / name;
+    std::filesystem::copy(start, folder);
+    io::Json json = io::read_json(folder / "adapter_config.json");
+    json.update(fields);
+    io::write_json(folder / "adapter_config.json", json);
+    return folder.native();
+  };
+  config.output_dir = (shop.temp / "run").native();
+  config.adapter_name_or_path = adapter_with("one", {{"alpha_pattern", {{"q_proj", 3}}}});
+  fine_tune(config);
+  config.max_steps = 2;
+  config.resume_from_checkpoint = "auto";
+  const auto refuse = [&](const char* name, const char* key, const io::Json& fields, const char* now,
+                          const char* then) {
+    io::Json both = {{"alpha_pattern", {{"q_proj", 3}}}};
+    both.update(fields);
+    const std::string folder = adapter_with(name, both);
+    expect_refused(config, key, now, then, [&](Config& c) { c.adapter_name_or_path = folder; });
+  };
+  refuse("two", "alpha_pattern", {{"alpha_pattern", {{"q_proj", 4}}}}, "{\"q_proj\":4.0}", "{\"q_proj\":3.0}");
+  refuse("three", "rank_pattern", {{"rank_pattern", {{"q_proj", 2}}}}, "{\"q_proj\":2}", "{}");
+  refuse("four", "lora_target", {{"target_modules", ".*_proj"}}, "\".*_proj\"", "[\"down_proj\",");
+  refuse("five", "exclude_modules", {{"exclude_modules", "none"}}, "\"none\"", "null");
+  refuse("six", "layers_to_transform", {{"layers_to_transform", {0, 1}}}, "[0,1]", "null");
+  CHECK(fine_tune(config).metrics.resumed_from_step == 1);
+}
+
+TEST_CASE("resume: a checkpoint says with which sample its run goes on, and one that stands elsewhere is refused") {
+  const Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config();
+  config.max_steps = 9;
+  fine_tune(config);
+  const train::Checkpoints checkpoints(shop.temp / "run");
+  // 22 records, 4 a step: the sixth step takes the last 2.
+  for (const auto& [step, next] : std::map<Index, Index>{{3, 12}, {6, 22}, {9, 34}})
+    CHECK(train::Checkpoints::open(checkpoints.folder_of(step)).state.next_sample == next);
+  const io::Path file = checkpoints.folder_of(9) / "trainer_state.json";
+  io::Json state = io::read_json(file);
+  state["next_sample"] = 36;
+  state.erase("checksum");
+  state["checksum"] = train::checksum_text(train::checksum(io::to_text(state)));
+  io::write_json(file, state);
+  config.max_steps = 10;
+  config.resume_from_checkpoint = "auto";
+  CHECK_THROWS_WITH_AS(fine_tune(config),
+                       concat(file.native(), ": \"next_sample\" is 36; after step 9 of this run expected 34").c_str(),
+                       FormatError);
+}
+
+TEST_CASE("resume: another run's checkpoint gives no right to a folder with something in it") {
+  Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config();
+  config.max_steps = 3;
+  config.save_steps = 3;
+  fine_tune(config);
+  config.max_steps = 6;
+  config.resume_from_checkpoint = (shop.temp / "run" / "checkpoints" / "checkpoint-3").native();
+  config.output_dir = (shop.temp / "other").native();
+  io::create_folders(shop.temp / "other");
+  io::write_file(shop.temp / "other" / "letter.txt", std::string_view("dear"));
+  CHECK_THROWS_WITH_AS(fine_tune(config), doctest::Contains("not empty"), ConfigError);
+  io::remove_file(shop.temp / "other" / "letter.txt");
+  CHECK(fine_tune(config).metrics.resumed_from_step == 3);
+  config.output_dir = (shop.temp / "run").native();
+  CHECK(fine_tune(config).metrics.resumed_from_step == 3);
+}
