@@ -57,6 +57,11 @@ ROWS = {
     # PyTorch would need the logits of the whole sequence at once, more memory than small machines have.
     "8192-bf16": dict(shape="Qwen2.5-0.5B", length=8192, batch=1, rank=8, dtype="bfloat16", recompute=True, steps=3,
                       ours_only=True),
+    # A GGUF file used as stored. PyTorch has no such products on a CPU: what counts is the speed of the rows above.
+    "512-q8_0-f32": dict(shape="Qwen2.5-0.5B", length=512, batch=1, rank=8, dtype="float32", stored="Q8_0",
+                         ours_only=True),
+    "512-q8_0-bf16": dict(shape="Qwen2.5-0.5B", length=512, batch=1, rank=8, dtype="bfloat16", stored="Q8_0",
+                          ours_only=True),
 }
 NOT_TIMED = 2  # the first steps prepare products and touch memory
 TOLERANCE = {"float32": 1e-4, "bfloat16": 1e-2}
@@ -129,6 +134,56 @@ def make_model(folder, shape):
     with open(os.path.join(folder, "config.json"), "w") as file:
         json.dump(shape, file, indent=2)
     write_safetensors(os.path.join(folder, "model.safetensors"), "BF16", tensors)
+
+
+GGUF_NAMES = dict(q_proj="attn_q", k_proj="attn_k", v_proj="attn_v", o_proj="attn_output", gate_proj="ffn_gate",
+                  up_proj="ffn_up", down_proj="ffn_down")
+
+
+def random_q8_0(count, rng):
+    """Blocks of 32 numbers of one byte with a scale of 2^-12 before them."""
+    blocks = count // 32
+    data = bytearray(34 * blocks)
+    data[0::34], data[1::34] = struct.pack("<e", 2.0**-12)[:1] * blocks, struct.pack("<e", 2.0**-12)[1:] * blocks
+    for i in range(2, 34):
+        data[i::34] = rng.randbytes(blocks)
+    return bytes(data)
+
+
+def make_gguf(path, shape):
+    """The shape with random weights as a GGUF file without tokenizer: matrices in Q8_0, vectors in float32."""
+    if os.path.exists(path):
+        return
+    rng, arch, e = random.Random(1), shape["model_type"], shape["hidden_size"]
+    text = lambda s: struct.pack("<Q", len(s)) + s.encode()
+    whole = lambda key, value: text(f"{arch}.{key}") + struct.pack("<II", 4, value)
+    real = lambda key, value: text(f"{arch}.{key}") + struct.pack("<If", 6, value)
+    pairs = [text("general.architecture") + struct.pack("<I", 8) + text(arch), whole("context_length", 32768),
+             whole("block_count", shape["num_hidden_layers"]), whole("embedding_length", e),
+             whole("feed_forward_length", shape["intermediate_size"]),
+             whole("attention.head_count", shape["num_attention_heads"]),
+             whole("attention.head_count_kv", shape["num_key_value_heads"]),
+             real("attention.layer_norm_rms_epsilon", shape["rms_norm_eps"]),
+             real("rope.freq_base", shape["rope_theta"])]
+    tensors = [("token_embd.weight", (shape["vocab_size"], e)), ("output_norm.weight", (e,))]
+    for i in range(shape["num_hidden_layers"]):
+        for name, dims in projections(shape).items():
+            tensors.append((f"blk.{i}.{GGUF_NAMES[name]}.weight", dims))
+            if arch == "qwen2" and name in PROJECTIONS[:3]:
+                tensors.append((f"blk.{i}.{GGUF_NAMES[name]}.bias", dims[:1]))
+        tensors += [(f"blk.{i}.attn_norm.weight", (e,)), (f"blk.{i}.ffn_norm.weight", (e,))]
+    header = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs)) + b"".join(pairs)
+    at = 0
+    for name, dims in tensors:
+        kind, size = (8, math.prod(dims) // 32 * 34) if len(dims) == 2 else (0, 4 * dims[0])
+        header += text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *reversed(dims), kind, at)
+        at += size + -size % 32
+    with open(path + ".part", "wb") as file:
+        file.write(header + bytes(-len(header) % 32))
+        for _, dims in tensors:
+            data = random_q8_0(math.prod(dims), rng) if len(dims) == 2 else struct.pack("<f", 1.0) * dims[0]
+            file.write(data + bytes(-len(data) % 32))
+    os.replace(path + ".part", path)
 
 
 def make_adapter(folder, model, shape, rank):
@@ -298,7 +353,8 @@ def describe(row, args):
         source = "GSM8K" if args.gsm8k else "given tokens" if args.tokens else "random tokens in GSM8K's lengths"
         data = f"{source}, batch {row['batch']}"
     shape = row["shape"] + ("" if args.smollm2 and not row["length"] else " shape")
-    return f"{shape}, {data}, r {row['rank']}, {row['dtype']}" + (", recomputed" if row.get("recompute") else "")
+    return f"{shape}, {data}, r {row['rank']}, {row['dtype']}" + (
+        ", recomputed" if row.get("recompute") else "") + (f", stored as {row['stored']}" if "stored" in row else "")
 
 
 def run_row(args, name):
@@ -309,6 +365,10 @@ def run_row(args, name):
         model = args.smollm2
         with open(os.path.join(model, "config.json")) as file:
             shape = json.load(file)
+    elif "stored" in row:
+        os.makedirs(model, exist_ok=True)
+        model = os.path.join(model, f"model.{row['stored']}.gguf")
+        make_gguf(model, shape)
     else:
         make_model(model, shape)
     adapter, data = os.path.join(args.work, f"adapter-{row['rank']}"), os.path.join(args.work, "data.jsonl")

@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "support/gguf_writer.hpp"
 #include "support/temp_folder.hpp"
 
 using namespace lora;
@@ -74,7 +76,14 @@ TEST_CASE("model_files: what is no hub name is only missing") {
   }
 }
 
-TEST_CASE("model_files: a folder without tokenizer files has no tokenizer") {
+TEST_CASE("model_files: a folder without tokenizer files, or a GGUF file without its keys, has no tokenizer") {
   const test::TempFolder folder;
   CHECK_FALSE(find_tokenizer(folder.path()));
+  test::GgufWriter writer;
+  writer.add("general.architecture", "qwen2");
+  io::write_file(folder / "bare.gguf", std::string_view(writer.bytes()));
+  CHECK_FALSE(find_tokenizer(folder / "bare.gguf"));
+  writer.add("tokenizer.ggml.model", "gpt2");
+  io::write_file(folder / "half.gguf", std::string_view(writer.bytes()));
+  CHECK_THROWS_WITH_AS(find_tokenizer(folder / "half.gguf"), doctest::Contains("tokenizer.ggml.tokens"), FormatError);
 }

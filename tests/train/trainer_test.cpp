@@ -54,7 +54,7 @@ struct Distance {
 /// docs/numerics.md.
 Distance reach_of_rounding(const Workshop& shop, Config config, const RunResult& reference) {
   Distance reach;
-  for (const std::uint64_t seed : {1, 2, 3}) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     auto tensors = random_tensors({});
     Random random(seed);
     for (auto& tensor : tensors)

@@ -137,7 +137,8 @@ inline std::vector<std::int32_t> stop_ids(const model::Source& source, const io:
   return ids;
 }
 
-/// The tokenizer of a model folder or .gguf file; nothing where a folder has no tokenizer files.
+/// The tokenizer of a model folder or .gguf file; nothing where the folder has no tokenizer files, or the file no
+/// tokenizer's keys.
 /// Throws   FormatError
 inline std::optional<io::Tokenizer> find_tokenizer(const io::Path& model) {
   std::error_code ignored;
@@ -147,7 +148,11 @@ inline std::optional<io::Tokenizer> find_tokenizer(const io::Path& model) {
     if (!there) return std::nullopt;
     return io::Tokenizer::from_folder(model);
   }
-  if (model.extension() == ".gguf") return io::Tokenizer::from_gguf(io::Gguf::open(model));
+  if (model.extension() == ".gguf") {
+    const auto file = io::Gguf::open(model);
+    if (!file.has("tokenizer.ggml.model")) return std::nullopt;
+    return io::Tokenizer::from_gguf(file);
+  }
   return io::Tokenizer::from_file(model);
 }
 
