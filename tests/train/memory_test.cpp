@@ -101,9 +101,9 @@ TEST_CASE("memory: as few layers are checkpointed as the limit allows, all where
 
 TEST_CASE("memory: the forecast is close to what the arena came to hold") {
   const Quiet quiet;
-  Model model;
   for (const bool recomputes : {false, true}) {
     CAPTURE(recomputes);
+    Model model;  // whose arena has not held anything yet
     model.decoder.recompute(recomputes ? 4 : 0);
     train::Stepper<cpu::Device, float> stepper(model.dev, model.decoder, {}, 1, 1);
     data::Batch batch;
@@ -116,6 +116,6 @@ TEST_CASE("memory: the forecast is close to what the arena came to hold") {
                                                  batch.labelled, recomputes ? 4 : 0);
     const auto actual = static_cast<double>(model.dev.arena().peak());
     CHECK(forecast.activations + forecast.workspace > 0.9 * actual);
-    CHECK(forecast.activations + forecast.workspace < 1.3 * actual);
+    CHECK(forecast.activations + forecast.workspace < 1.1 * actual);
   }
 }

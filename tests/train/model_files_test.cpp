@@ -84,6 +84,7 @@ TEST_CASE("model_files: a folder without tokenizer files, or a GGUF file without
   io::write_file(folder / "bare.gguf", std::string_view(writer.bytes()));
   CHECK_FALSE(find_tokenizer(folder / "bare.gguf"));
   writer.add("tokenizer.ggml.model", "gpt2");
+  writer.add("tokenizer.ggml.pre", "qwen2");
   io::write_file(folder / "half.gguf", std::string_view(writer.bytes()));
   CHECK_THROWS_WITH_AS(find_tokenizer(folder / "half.gguf"), doctest::Contains("tokenizer.ggml.tokens"), FormatError);
 }
