@@ -7,7 +7,8 @@
 
 Our side needs Python's standard library alone; the other runs in the interpreter that this script is started with,
 which then needs torch, transformers, peft and safetensors. Model shapes are written with random weights, stored in
-bfloat16; --smollm2 names a real model instead. SmolLM2's rows train on --gsm8k (rendered with the tokenizer of
+bfloat16, or for the rows with q8_0 in their names as a GGUF file, which PyTorch has no products for; --smollm2 names a
+real model instead. SmolLM2's rows train on --gsm8k (rendered with the tokenizer of
 --smollm2), on --tokens (records {"input_ids", "labels"}), or else on random tokens with lengths like GSM8K's.
 
 Per row: tokens per second of both from the third step on, their ratio, the worst relative difference of a step's loss
@@ -155,7 +156,7 @@ def make_gguf(path, shape):
     if os.path.exists(path):
         return
     rng, arch, e = random.Random(1), shape["model_type"], shape["hidden_size"]
-    text = lambda s: struct.pack("<Q", len(s)) + s.encode()
+    text = lambda s: struct.pack("<Q", len(s.encode())) + s.encode()
     whole = lambda key, value: text(f"{arch}.{key}") + struct.pack("<II", 4, value)
     real = lambda key, value: text(f"{arch}.{key}") + struct.pack("<If", 6, value)
     pairs = [text("general.architecture") + struct.pack("<I", 8) + text(arch), whole("context_length", 32768),

@@ -38,7 +38,7 @@ int run_generate(Request& request) {
   const train::Config& config = request.config;
   const auto source = train::open_source(config);
   const auto tokenizer = train::find_tokenizer(source.path());
-  if (!tokenizer) fail<IoError>(source.path().native(), ": no tokenizer.json and no tokenizer.model");
+  if (!tokenizer) train::fail_without_tokenizer(source.path());
   const bool from_prompt = train::prefers(config, "prompt", "dataset");
   const auto samples = read_samples(config, from_prompt);
   const bool asks = std::any_of(samples.begin(), samples.end(),

@@ -78,7 +78,7 @@ int run_tokenize(Request& request) {
   const train::Config& config = request.config;
   const io::Path model = train::find_model(config.model_name_or_path);
   const auto tokenizer = train::find_tokenizer(model);
-  if (!tokenizer) fail<IoError>(model.native(), ": no tokenizer.json and no tokenizer.model");
+  if (!tokenizer) train::fail_without_tokenizer(model);
   if (train::prefers(config, "text", "file")) {
     print_text(*tokenizer, config.text, "text");
   } else if (io::Path(config.file).extension() == ".txt") {

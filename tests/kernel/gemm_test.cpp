@@ -202,13 +202,16 @@ TEST_CASE("gemm: oneDNN packs operands where that is faster, and both of its ker
                                                    .in = DType::f32,
                                                    .out = DType::f32});
   };
-  const auto packs = [&](const std::string& name) { return name.starts_with("gemm"); };
 #  if defined(__x86_64__)
+  const auto packs = [](const std::string& name) { return name.starts_with("gemm"); };
   CHECK(packs(chosen(Form::nn, {20, 30, 128})));
   CHECK(packs(chosen(Form::tn, {4, 1024, 128})));
   CHECK(packs(chosen(Form::nt, {768, 3072, 4})));
+  // Where the processor has what oneDNN's first choice needs.
+  const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+  if ((static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted)
+    for (const Index k : {127, 128}) CHECK_FALSE(packs(chosen(Form::nt, {20, 30, k})));
 #  endif
-  for (const Extents& e : {Extents{20, 30, 127}, Extents{20, 30, 128}}) CHECK_FALSE(packs(chosen(Form::nt, e)));
   // An operation that the packing kernel may not take keeps a kernel that is not oneDNN's plain loops.
   CHECK_FALSE(chosen(Form::nn, {20, 30, 128}, 0.5).starts_with("ref"));
 }

@@ -83,6 +83,9 @@ TEST_CASE("model_files: a folder without tokenizer files, or a GGUF file without
   writer.add("general.architecture", "qwen2");
   io::write_file(folder / "bare.gguf", std::string_view(writer.bytes()));
   CHECK_FALSE(find_tokenizer(folder / "bare.gguf"));
+  CHECK_THROWS_WITH_AS(fail_without_tokenizer(folder / "bare.gguf"), doctest::Contains("tokenizer.ggml.model"),
+                       IoError);
+  CHECK_THROWS_WITH_AS(fail_without_tokenizer(folder.path()), doctest::Contains("no tokenizer.json"), IoError);
   writer.add("tokenizer.ggml.model", "gpt2");
   writer.add("tokenizer.ggml.pre", "qwen2");
   io::write_file(folder / "half.gguf", std::string_view(writer.bytes()));

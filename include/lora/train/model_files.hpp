@@ -156,6 +156,11 @@ inline std::optional<io::Tokenizer> find_tokenizer(const io::Path& model) {
   return io::Tokenizer::from_file(model);
 }
 
+[[noreturn]] inline void fail_without_tokenizer(const io::Path& model) {
+  fail<IoError>(model.native(), model.extension() == ".gguf" ? ": no tokenizer, whose key is tokenizer.ggml.model"
+                                                             : ": no tokenizer.json and no tokenizer.model");
+}
+
 inline data::RenderOptions render_options(const Config& config) {
   data::RenderOptions options;
   options.enable_thinking = config.enable_thinking.value_or(true);

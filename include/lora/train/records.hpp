@@ -144,8 +144,7 @@ inline TextFiles text_files(const Config& config, const io::Path& model, std::sp
   const auto have = [&](Kind kind) { return std::find(kinds.begin(), kinds.end(), kind) != kinds.end(); };
   TextFiles text;
   if (auto tokenizer = find_tokenizer(model)) text.tokenizer = std::make_shared<io::Tokenizer>(std::move(*tokenizer));
-  if ((have(Kind::messages) || have(Kind::text)) && !text.tokenizer)
-    fail<IoError>(model.native(), ": no tokenizer.json and no tokenizer.model");
+  if ((have(Kind::messages) || have(Kind::text)) && !text.tokenizer) fail_without_tokenizer(model);
   if (text.tokenizer && (have(Kind::messages) || config.template_name != "auto"))
     text.chat_template = data::choose_template(config.template_name, *text.tokenizer);
   return text;
