@@ -27,7 +27,7 @@ Run<T> run(D& dev, View<D, const Accum<T>> logits, const std::vector<std::int32_
   using A = Accum<T>;
   const Index n = logits.rows(), vocabulary = logits.cols();
   Matrix<D, std::int32_t> label(dev, 1, n, labels);
-  Matrix<D, A> others(dev, 1, n, 1), target(dev, 1, n, 2), loss(dev, 1, n, 3), top(dev, 1, n, 4);
+  Matrix<D, A> others(dev, 1, n, 1), rounded(dev, 1, n, 7), target(dev, 1, n, 2), loss(dev, 1, n, 3), top(dev, 1, n, 4);
   Matrix<D, A> sums(dev, n, vocabulary, std::vector<A>(static_cast<std::size_t>(n * vocabulary)), padding);
   Matrix<D, T> w_label(dev, n, vocabulary, std::vector<T>(static_cast<std::size_t>(n * vocabulary))),
       gradient(dev, n, vocabulary, 5, padding);
@@ -39,13 +39,14 @@ Run<T> run(D& dev, View<D, const Accum<T>> logits, const std::vector<std::int32_
     Matrix<D, A> block(dev, n, count, values, padding);
     Matrix<D, T> e(dev, n, count, 6, padding);
     kernel::softmax_block<T>(dev, block.view(), label.in(), first, top.view(), others.view(), target.view(), e.view(),
-                             sums.view());
+                             rounded.view(), sums.view());
     for (Index i = 0; i < n; ++i)
       for (Index j = 0; j < count; ++j) sums.view().row(i)[first + j] = static_cast<A>(e.view().row(i)[j]);
   }
   for (Index i = 0; i < n; ++i) w_label.view().row(i)[labels[static_cast<std::size_t>(i)]] = T(1.0f);
   kernel::softmax_finish<T>(dev, top.in(), others.in(), target.in(), loss.view());
-  kernel::softmax_gradient<T>(dev, top.in(), others.in(), target.in(), w_label.in(), scale, sums.in(), gradient.view());
+  kernel::softmax_gradient<T>(dev, top.in(), others.in(), target.in(), rounded.in(), w_label.in(), scale, sums.in(),
+                              gradient.view());
   return {loss.host(), top.host(), gradient.host()};
 }
 
@@ -121,11 +122,11 @@ TEST_CASE("loss: a block without the label leaves the target, and what is not wa
   Matrix<D, std::int32_t> label(dev, 1, 3, labels);
   copy_from_host<D, float>(dev, std::vector<float>(3, 0.5f), top.view());
   copy_from_host<D, float>(dev, std::vector<float>{-1, -2, -3}, target.view());
-  kernel::softmax_block<float>(dev, logits.view(), label.in(), 4, top.view(), others.view(), target.view(), {}, {});
+  kernel::softmax_block<float>(dev, logits.view(), label.in(), 4, top.view(), others.view(), target.view(), {}, {}, {});
   CHECK(target.host() == std::vector<float>{-1, values[4 + 1], -3});
   copy_from_host<D, float>(dev, std::vector<float>(3, 0.5f), top.view());
   kernel::softmax_block<float>(dev, again.view(), label.in(), 4, top.view(), same_others.view(), target.view(),
-                               e.view(), {});
+                               e.view(), {}, {});
   check_same_bits(others.host(), same_others.host());
 }
 
@@ -138,8 +139,26 @@ TEST_CASE("loss: in place or apart, the exponentials are the same bits") {
   Matrix<D, std::int32_t> label(dev, 1, 3, labels);
   for (auto* const matrix : {&logits, &place})
     kernel::softmax_block<float>(dev, matrix->view(), label.in(), 0, top.view(), others.view(), target.view(),
-                                 matrix == &place ? place.view() : e.view(), {});
+                                 matrix == &place ? place.view() : e.view(), {}, {});
   check_same_bits(place.host(), e.host());
+}
+
+TEST_CASE("loss: what dx takes for the others' sum is the sum of rounded exponentials") {
+  D dev(1);
+  const Index columns = 40;
+  Matrix<D, float> logits(dev, 3, columns, 1), top(dev, 1, 3, 2), others(dev, 1, 3, 3), target(dev, 1, 3, 4),
+      rounded(dev, 1, 3, 5);
+  Matrix<D, bf16> e(dev, 3, columns, 6);
+  Matrix<D, std::int32_t> label(dev, 1, 3, std::vector<std::int32_t>{2, 5, 39});
+  kernel::softmax_block<bf16>(dev, logits.view(), label.in(), 0, top.view(), others.view(), target.view(), e.view(),
+                              rounded.view(), {});
+  std::vector<double> sums(3), bounds(3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (std::size_t j = 0; j < columns; ++j) sums[i] += real(e.host()[i * columns + j]);
+    bounds[i] = columns * roundoff<float> * sums[i];
+    CHECK(std::fabs(real(others.host()[i]) - sums[i]) > 10 * bounds[i]);  // which rounding has moved by far more
+  }
+  check_near(rounded.host(), sums, bounds);
 }
 
 TEST_CASE("loss: a label that is all but certain keeps the digits of its gradient") {

@@ -16,7 +16,8 @@ struct Softmax<cpu::Device> {
   template <class T>
   static void block(cpu::Device& dev, View<cpu::Device, Accum<T>> logits, View<cpu::Device, const std::int32_t> labels,
                     Index first, View<cpu::Device, Accum<T>> top, View<cpu::Device, Accum<T>> others,
-                    View<cpu::Device, Accum<T>> target, View<cpu::Device, T> e, View<cpu::Device, Accum<T>> sums) {
+                    View<cpu::Device, Accum<T>> target, View<cpu::Device, T> e, View<cpu::Device, Accum<T>> rounded,
+                    View<cpu::Device, Accum<T>> sums) {
     using A = Accum<T>;
     const Index width = logits.cols();
     const A nothing = static_cast<A>(-std::numeric_limits<double>::infinity());
@@ -42,15 +43,21 @@ struct Softmax<cpu::Device> {
             return value;
           });
         }
+        A of_rounded = sum;
+        if constexpr (!std::same_as<T, A>)
+          if (!rounded.empty())
+            of_rounded = cpu::ordered_sum<A>(width, [out = e.row(i)](Index j) { return static_cast<A>(out[j]); });
         if (first > 0) {
           const A shrink = std::exp(before - now);
           sum += others.data()[i] * shrink;
+          if (!rounded.empty()) of_rounded += rounded.data()[i] * shrink;
           if (!sums.empty() && shrink != A(1)) {
             A* const row = sums.row(i);
             LORA_SIMD
             for (Index k = 0; k < sums.cols(); ++k) row[k] *= shrink;
           }
         }
+        if (!rounded.empty()) rounded.data()[i] = of_rounded;
         others.data()[i] = sum;
         top.data()[i] = now;
       }
@@ -73,13 +80,13 @@ struct Softmax<cpu::Device> {
   template <class T>
   static void gradient(cpu::Device& dev, View<cpu::Device, const Accum<T>> top,
                        View<cpu::Device, const Accum<T>> others, View<cpu::Device, const Accum<T>> target,
-                       View<cpu::Device, const T> w_label, double scale, View<cpu::Device, const Accum<T>> sums,
-                       View<cpu::Device, T> dx) {
+                       View<cpu::Device, const Accum<T>> rounded, View<cpu::Device, const T> w_label, double scale,
+                       View<cpu::Device, const Accum<T>> sums, View<cpu::Device, T> dx) {
     using A = Accum<T>;
     dev.parallel_for(dx.rows(), 8192 / (dx.cols() + 1) + 1, [=](Index begin, Index end) {
       for (Index i = begin; i < end; ++i) {
-        const A rest = others.data()[i];
-        const A factor = static_cast<A>(scale) / (rest + std::exp(target.data()[i] - top.data()[i]));
+        const A rest = rounded.data()[i];
+        const A factor = static_cast<A>(scale) / (others.data()[i] + std::exp(target.data()[i] - top.data()[i]));
         const A* const sum = sums.row(i);
         const T* const w = w_label.row(i);
         T* const out = dx.row(i);

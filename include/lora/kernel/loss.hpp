@@ -11,22 +11,24 @@ namespace lora::kernel {
 ///   top_i = max_j l_ij,   e_ij = exp(l_ij − top_i),   others_i = Σ_{j ≠ label} e_ij,   sums_i = Σ_{j ≠ label} e_ij W_j
 /// where a new top shrinks others and sums, and at the end, with s_i = others_i + exp(l_i,label − top_i)
 ///   loss_i = top_i + log s_i − l_i,label,   dx_i = scale / s_i · (sums_i − others_i W_label)
-/// The label is left out of the sums since p − 1 = −others / s keeps its digits where p is near 1.
-/// Source   Milakov and Gimelshein 2018 for the running top
+/// The label is left out of the sums since p − 1 = −others / s keeps its digits where p is near 1. Where e is rounded
+/// to T, dx takes others as the sum of rounded e, so that what all rows of W have in common cancels, as it does without
+/// rounding. Source   Milakov and Gimelshein 2018 for the running top
 template <class D>
 struct Softmax;
 
 template <class D, class T>
 concept HasSoftmax = requires(D& dev, View<D, Accum<T>> logits, View<D, const Accum<T>> in,
                               View<D, const std::int32_t> labels, View<D, Accum<T>> out, View<D, T> e) {
-  Softmax<D>::block(dev, logits, labels, Index{}, out, out, out, e, out);
+  Softmax<D>::block(dev, logits, labels, Index{}, out, out, out, e, out, out);
   Softmax<D>::finish(dev, in, in, in, out);
-  Softmax<D>::gradient(dev, in, in, in, View<D, const T>(e), 1.0, in, e);
+  Softmax<D>::gradient(dev, in, in, in, in, View<D, const T>(e), 1.0, in, e);
 };
 
 /// Shapes   logits, e (n, v), the columns [first, first + v) · labels (n), of the whole vocabulary ·
-///          top, others, target (n) · sums (n, E)
-/// Writes   top and others, begun anew by the block at column 0
+///          top, others, target, rounded (n) · sums (n, E)
+/// Writes   top, others and rounded, others summed of rounded e (empty: not wanted), begun anew by the block at column
+/// 0
 ///          target, the label's logit, for rows whose label lies in the block
 ///          e, rounded to T, 0 at the label; empty: not wanted; it may be the logits themselves
 ///          sums shrink, to which e W is then to be added; empty: none
@@ -34,16 +36,17 @@ concept HasSoftmax = requires(D& dev, View<D, Accum<T>> logits, View<D, const Ac
 template <class T, class D>
 void softmax_block(D& dev, OutView<D, Accum<T>> logits, ConstView<D, std::int32_t> labels, Index first,
                    OutView<D, Accum<T>> top, OutView<D, Accum<T>> others, OutView<D, Accum<T>> target, OutView<D, T> e,
-                   OutView<D, Accum<T>> sums) {
+                   OutView<D, Accum<T>> rounded, OutView<D, Accum<T>> sums) {
   static_assert(HasSoftmax<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("softmax_block", "labels", labels, 1, logits.rows());
   expect_shape("softmax_block", "top", top, 1, logits.rows());
   expect_shape("softmax_block", "others", others, 1, logits.rows());
   expect_shape("softmax_block", "target", target, 1, logits.rows());
   if (!e.empty()) expect_shape("softmax_block", "e", e, logits.rows(), logits.cols());
+  if (!rounded.empty()) expect_shape("softmax_block", "rounded", rounded, 1, logits.rows());
   if (!sums.empty()) expect_shape("softmax_block", "sums", sums, logits.rows(), sums.cols());
   const Span span(profile_of(dev), "loss", "softmax_block", 0, bytes_of(logits, e));
-  Softmax<D>::block(dev, logits, labels, first, top, others, target, e, sums);
+  Softmax<D>::block(dev, logits, labels, first, top, others, target, e, rounded, sums);
 }
 
 /// Shapes   top, others, target, loss (n)
@@ -59,19 +62,21 @@ void softmax_finish(D& dev, ConstView<D, Accum<T>> top, ConstView<D, Accum<T>> o
   Softmax<D>::finish(dev, top, others, target, loss);
 }
 
-/// Shapes   top, others, target (n) · w_label, sums, dx (n, E): row i of w_label is row label_i of W
+/// Shapes   top, others, target, rounded (n) · w_label, sums, dx (n, E): row i of w_label is row label_i of W
 /// Writes   dx = the gradient of scale · Σ loss; it may be sums
 template <class T, class D>
 void softmax_gradient(D& dev, ConstView<D, Accum<T>> top, ConstView<D, Accum<T>> others, ConstView<D, Accum<T>> target,
-                      ConstView<D, T> w_label, double scale, ConstView<D, Accum<T>> sums, OutView<D, T> dx) {
+                      ConstView<D, Accum<T>> rounded, ConstView<D, T> w_label, double scale,
+                      ConstView<D, Accum<T>> sums, OutView<D, T> dx) {
   static_assert(HasSoftmax<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("softmax_gradient", "top", top, 1, dx.rows());
   expect_shape("softmax_gradient", "others", others, 1, dx.rows());
   expect_shape("softmax_gradient", "target", target, 1, dx.rows());
+  expect_shape("softmax_gradient", "rounded", rounded, 1, dx.rows());
   expect_shape("softmax_gradient", "w_label", w_label, dx.rows(), dx.cols());
   expect_shape("softmax_gradient", "sums", sums, dx.rows(), dx.cols());
   const Span span(profile_of(dev), "loss", "softmax_gradient", 0, bytes_of(w_label, sums, dx));
-  Softmax<D>::gradient(dev, top, others, target, w_label, scale, sums, dx);
+  Softmax<D>::gradient(dev, top, others, target, rounded, w_label, scale, sums, dx);
 }
 
 }  // namespace lora::kernel

@@ -85,6 +85,7 @@ class Head {
     const bool gradient = !dx.empty();
     const Arena::Scope scope(dev.arena());
     const View<D, Accum<T>> others = scratch<Accum<T>>(dev, 1, n);
+    const View<D, Accum<T>> rounded = gradient ? scratch<Accum<T>>(dev, 1, n) : View<D, Accum<T>>();
     const View<D, Accum<T>> sums = gradient ? sum_for(dev, dx) : View<D, Accum<T>>();
     for_blocks([&](Index first, Index count) {
       const Arena::Scope inner(dev.arena());
@@ -92,14 +93,14 @@ class Head {
       const View<D, Accum<T>> logits = scratch<Accum<T>>(dev, n, count);
       kernel::gemm(dev, kernel::Form::nt, x, w, logits);
       const View<D, T> exponentials = gradient ? rounded_place(dev, logits) : View<D, T>();
-      kernel::softmax_block<T>(dev, logits, labels, first, rows.top, others, rows.target, exponentials, sums);
+      kernel::softmax_block<T>(dev, logits, labels, first, rows.top, others, rows.target, exponentials, rounded, sums);
       if (gradient) kernel::gemm(dev, kernel::Form::nn, View<D, const T>(exponentials), w, sums, 1.0, first > 0);
     });
     kernel::softmax_finish<T>(dev, rows.top, others, rows.target, rows.loss);
     if (!gradient) return;
     const View<D, T> w_label = scratch<T>(dev, n, x.cols());
     kernel::embedding(dev, weight, labels, w_label);
-    kernel::softmax_gradient<T>(dev, rows.top, others, rows.target, w_label, scale, sums, dx);
+    kernel::softmax_gradient<T>(dev, rows.top, others, rows.target, rounded, w_label, scale, sums, dx);
   }
 
   // Where the exponentials of these logits lie: in their place if T is their type.
