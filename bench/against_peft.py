@@ -8,8 +8,8 @@
 Our side needs Python's standard library alone; the other runs in the interpreter that this script is started with,
 which then needs torch, transformers, peft and safetensors. Model shapes are written with random weights, stored in
 bfloat16, or for the rows with q8_0 in their names as a GGUF file, which PyTorch has no products for; --smollm2 names a
-real model instead. SmolLM2's rows train on --gsm8k (rendered with the tokenizer of
---smollm2), on --tokens (records {"input_ids", "labels"}), or else on random tokens with lengths like GSM8K's.
+real model instead. SmolLM2's rows train on --gsm8k (rendered with the tokenizer of --smollm2), on --tokens (records
+{"input_ids", "labels"}), or else on random tokens with lengths like GSM8K's.
 
 Per row: tokens per second of both from the third step on, their ratio, the worst relative difference of a step's loss
 (it must stay below 1e-4 in float32 and 1 % in bfloat16; otherwise the exit code is 1), peak memory (VmHWM, mapped
@@ -114,38 +114,53 @@ def module(layer, name):
     return f"model.layers.{layer}.{'mlp' if name in PROJECTIONS[4:] else 'self_attn'}.{name}"
 
 
+def weights_of(shape):
+    """(name, extents) of every tensor of a model."""
+    e = shape["hidden_size"]
+    tensors = [("model.embed_tokens.weight", [shape["vocab_size"], e])]
+    for i in range(shape["num_hidden_layers"]):
+        for name, dims in projections(shape).items():
+            tensors.append((module(i, name) + ".weight", list(dims)))
+            if shape["model_type"] == "qwen2" and name in PROJECTIONS[:3]:
+                tensors.append((module(i, name) + ".bias", [dims[0]]))
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            tensors.append((f"model.layers.{i}.{norm}.weight", [e]))
+    return tensors + [("model.norm.weight", [e])]
+
+
+def drawn_bf16(name, dims, rng):
+    return struct.pack("<H", 0x3F80) * dims[0] if "norm" in name else random_bf16(math.prod(dims), rng)
+
+
 def make_model(folder, shape):
     if os.path.exists(os.path.join(folder, "model.safetensors")):
         return
     os.makedirs(folder, exist_ok=True)
     rng = random.Random(1)
-    one = struct.pack("<H", 0x3F80)
-    drawn = lambda dims: (lambda: random_bf16(math.prod(dims), rng))
-    ones = lambda n: (lambda: one * n)
-    e = shape["hidden_size"]
-    tensors = [("model.embed_tokens.weight", [shape["vocab_size"], e], drawn([shape["vocab_size"], e]))]
-    for i in range(shape["num_hidden_layers"]):
-        for name, dims in projections(shape).items():
-            tensors.append((module(i, name) + ".weight", list(dims), drawn(dims)))
-            if shape["model_type"] == "qwen2" and name in PROJECTIONS[:3]:
-                tensors.append((module(i, name) + ".bias", [dims[0]], drawn([dims[0]])))
-        for norm in ("input_layernorm", "post_attention_layernorm"):
-            tensors.append((f"model.layers.{i}.{norm}.weight", [e], ones(e)))
-    tensors.append(("model.norm.weight", [e], ones(e)))
+    tensors = [(name, dims, lambda name=name, dims=dims: drawn_bf16(name, dims, rng))
+               for name, dims in weights_of(shape)]
     with open(os.path.join(folder, "config.json"), "w") as file:
         json.dump(shape, file, indent=2)
     write_safetensors(os.path.join(folder, "model.safetensors"), "BF16", tensors)
 
 
-GGUF_NAMES = dict(q_proj="attn_q", k_proj="attn_k", v_proj="attn_v", o_proj="attn_output", gate_proj="ffn_gate",
-                  up_proj="ffn_up", down_proj="ffn_down")
+GGUF_PARTS = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "model.layers": "blk",
+              "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+              "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+              "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+
+
+def gguf_name(name):
+    for ours, theirs in GGUF_PARTS.items():
+        name = name.replace(ours, theirs)
+    return name
 
 
 def random_q8_0(count, rng):
     """Blocks of 32 numbers of one byte with a scale of 2^-12 before them."""
-    blocks = count // 32
+    blocks, scale = count // 32, struct.pack("<e", 2.0**-12)
     data = bytearray(34 * blocks)
-    data[0::34], data[1::34] = struct.pack("<e", 2.0**-12)[:1] * blocks, struct.pack("<e", 2.0**-12)[1:] * blocks
+    data[0::34], data[1::34] = scale[:1] * blocks, scale[1:] * blocks
     for i in range(2, 34):
         data[i::34] = rng.randbytes(blocks)
     return bytes(data)
@@ -155,34 +170,29 @@ def make_gguf(path, shape):
     """The shape with random weights as a GGUF file without tokenizer: matrices in Q8_0, vectors in float32."""
     if os.path.exists(path):
         return
-    rng, arch, e = random.Random(1), shape["model_type"], shape["hidden_size"]
+    rng, arch = random.Random(1), shape["model_type"]
     text = lambda s: struct.pack("<Q", len(s.encode())) + s.encode()
     whole = lambda key, value: text(f"{arch}.{key}") + struct.pack("<II", 4, value)
     real = lambda key, value: text(f"{arch}.{key}") + struct.pack("<If", 6, value)
-    pairs = [text("general.architecture") + struct.pack("<I", 8) + text(arch), whole("context_length", 32768),
-             whole("block_count", shape["num_hidden_layers"]), whole("embedding_length", e),
+    pairs = [text("general.architecture") + struct.pack("<I", 8) + text(arch),
+             whole("context_length", shape["max_position_embeddings"]),
+             whole("block_count", shape["num_hidden_layers"]), whole("embedding_length", shape["hidden_size"]),
              whole("feed_forward_length", shape["intermediate_size"]),
              whole("attention.head_count", shape["num_attention_heads"]),
              whole("attention.head_count_kv", shape["num_key_value_heads"]),
              real("attention.layer_norm_rms_epsilon", shape["rms_norm_eps"]),
              real("rope.freq_base", shape["rope_theta"])]
-    tensors = [("token_embd.weight", (shape["vocab_size"], e)), ("output_norm.weight", (e,))]
-    for i in range(shape["num_hidden_layers"]):
-        for name, dims in projections(shape).items():
-            tensors.append((f"blk.{i}.{GGUF_NAMES[name]}.weight", dims))
-            if arch == "qwen2" and name in PROJECTIONS[:3]:
-                tensors.append((f"blk.{i}.{GGUF_NAMES[name]}.bias", dims[:1]))
-        tensors += [(f"blk.{i}.attn_norm.weight", (e,)), (f"blk.{i}.ffn_norm.weight", (e,))]
+    tensors, at = weights_of(shape), 0
     header = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs)) + b"".join(pairs)
-    at = 0
     for name, dims in tensors:
         kind, size = (8, math.prod(dims) // 32 * 34) if len(dims) == 2 else (0, 4 * dims[0])
-        header += text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *reversed(dims), kind, at)
+        header += text(gguf_name(name)) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *reversed(dims), kind, at)
         at += size + -size % 32
     with open(path + ".part", "wb") as file:
         file.write(header + bytes(-len(header) % 32))
-        for _, dims in tensors:
-            data = random_q8_0(math.prod(dims), rng) if len(dims) == 2 else struct.pack("<f", 1.0) * dims[0]
+        for name, dims in tensors:
+            matrix = len(dims) == 2
+            data = random_q8_0(math.prod(dims), rng) if matrix else widened(drawn_bf16(name, dims, rng))
             file.write(data + bytes(-len(data) % 32))
     os.replace(path + ".part", path)
 

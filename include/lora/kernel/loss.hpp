@@ -42,7 +42,7 @@ void softmax_block(D& dev, OutView<D, Accum<T>> logits, ConstView<D, std::int32_
   expect_shape("softmax_block", "top", top, 1, logits.rows());
   expect_shape("softmax_block", "others", others, 1, logits.rows());
   expect_shape("softmax_block", "target", target, 1, logits.rows());
-  if (!e.empty()) expect_shape("softmax_block", "e", e, logits.rows(), logits.cols());
+  if (!e.empty() || !rounded.empty()) expect_shape("softmax_block", "e", e, logits.rows(), logits.cols());
   if (!rounded.empty()) expect_shape("softmax_block", "rounded", rounded, 1, logits.rows());
   if (!sums.empty()) expect_shape("softmax_block", "sums", sums, logits.rows(), sums.cols());
   const Span span(profile_of(dev), "loss", "softmax_block", 0, bytes_of(logits, e));
