@@ -36,7 +36,7 @@ def timed(words, **more):
 def program_flags(build):
     """Compiler and flags of the program's main, without input and output."""
     with open(os.path.join(build, "compile_commands.json")) as file:
-        entry = next(e for e in json.load(file) if e["file"].endswith("examples/lora/main.cpp"))
+        entry = next(e for e in json.load(file) if "lora_program.dir" in e["file"] + e["command"])
     words = shlex.split(entry["command"])
     if os.path.basename(words[0]) == "ccache":
         words = words[1:]

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lora/model/generate.hpp"
+#include "lora/model/merge.hpp"
 #include "lora/trainer.hpp"
 
 /// Declares the common instantiations, for programs that compile them once:
@@ -27,6 +28,9 @@
 
 LORA_COMPILED_ONCE_FOR(float)
 LORA_COMPILED_ONCE_FOR(lora::bf16)
+LORA_COMPILED_ONCE void lora::model::save_merged(lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, float>&,
+                                                 const lora::model::Source&, const std::filesystem::path&,
+                                                 std::optional<lora::DType>, lora::Index);
 LORA_COMPILED_ONCE class lora::BasicTrainer<lora::cpu::Device>;
 
 #undef LORA_COMPILED_ONCE_FOR

@@ -77,7 +77,7 @@ class RecordReader {
 
   [[noreturn]] void fail_unknown() const {
     std::string keys;
-    for (const auto& [key, value] : record_.items()) keys += (keys.empty() ? "" : ", ") + key;
+    for (const auto& [key, value] : io::json_fields(record_)) keys += (keys.empty() ? "" : ", ") + key;
     fail<FormatError>(where_, ": a record with the keys ", keys.empty() ? "(none)" : keys,
                       "; expected instruction and output, messages, conversations, prompt and completion, question and "
                       "answer, input_ids and labels, or ",
@@ -137,7 +137,7 @@ class RecordReader {
   }
 
   void read_turns(Sample& sample, std::string_view key) const {
-    if (const io::Json* tools = io::json_find(record_, "tools"); tools && !tools->empty() && *tools != "")
+    if (const io::Json* tools = io::json_find(record_, "tools"); tools && !tools->empty() && !io::json_is(*tools, ""))
       fail<FormatError>(where_, ": tools are not supported");
     const io::Json& turns = *io::json_find(record_, key);
     if (!turns.is_array()) fail<FormatError>(where_, ": \"", key, "\" must be an array");

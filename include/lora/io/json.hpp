@@ -22,44 +22,44 @@
 namespace lora::io {
 
 /// A JSON value whose objects keep their order. A lookup by key walks the object: go over large ones (a vocabulary)
-/// with `items()`.
+/// with `json_fields`.
 using Json = nlohmann::ordered_json;
 
 namespace detail {
 
 /// Builds a Json from the parser's events. Unlike the library's own builder it refuses keys that appear twice and
 /// nesting that would overflow the stack of a recursive visitor, and takes linear time for large objects.
-class JsonBuilder {
+class JsonBuilder final : public nlohmann::json_sax<Json> {
  public:
   static constexpr std::size_t max_depth = 200;
 
   JsonBuilder(std::string_view text, const std::string& where, Index first_line)
       : text_(text), where_(where), first_line_(first_line) {}
 
-  bool null() { return put(nullptr); }
-  bool boolean(bool value) { return put(value); }
-  bool number_integer(Json::number_integer_t value) { return put(value); }
-  bool number_unsigned(Json::number_unsigned_t value) { return put(value); }
-  bool number_float(Json::number_float_t value, const Json::string_t&) { return put(value); }
-  bool string(Json::string_t& value) { return put(std::move(value)); }
-  bool binary(Json::binary_t& value) { return put(std::move(value)); }
-  bool start_object(std::size_t) { return open(Json::object()); }
-  bool start_array(std::size_t) { return open(Json::array()); }
-  bool key(Json::string_t& name) {
+  bool null() override { return put(Json()); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(Json::number_integer_t value) override { return put(value); }
+  bool number_unsigned(Json::number_unsigned_t value) override { return put(value); }
+  bool number_float(Json::number_float_t value, const Json::string_t&) override { return put(value); }
+  bool string(Json::string_t& value) override { return put(std::move(value)); }
+  bool binary(Json::binary_t&) override { return true; }  // which JSON has not
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool key(Json::string_t& name) override {
     auto& object = stack_.back()->get_ref<Json::object_t&>();
     object.emplace_back(std::move(name), Json());
     return true;
   }
-  bool end_object() {
+  bool end_object() override {
     refuse_twins(stack_.back()->get_ref<const Json::object_t&>());
     stack_.pop_back();
     return true;
   }
-  bool end_array() {
+  bool end_array() override {
     stack_.pop_back();
     return true;
   }
-  bool parse_error(std::size_t position, const std::string&, const Json::exception& error) {
+  bool parse_error(std::size_t position, const std::string&, const Json::exception& error) override {
     const std::string_view read = text_.substr(0, std::min(position > 0 ? position - 1 : 0, text_.size()));
     const auto line = std::count(read.begin(), read.end(), '\n');
     const auto column = read.size() - (read.rfind('\n') == read.npos ? 0 : read.rfind('\n') + 1);
@@ -77,9 +77,8 @@ class JsonBuilder {
     return message;
   }
 
-  template <class Value>
-  bool put(Value&& value) {
-    place() = Json(std::forward<Value>(value));
+  bool put(Json value) {
+    place() = std::move(value);
     return true;
   }
   bool open(Json empty) {
@@ -113,6 +112,11 @@ class JsonBuilder {
   std::vector<Json*> stack_;
 };
 
+/// Tells the handler what the parser meets. Handlers share a base, so that the parser is compiled once.
+inline void send_events(std::string_view text, nlohmann::json_sax<Json>& handler, bool comments = false) {
+  Json::sax_parse(text.begin(), text.end(), &handler, Json::input_format_t::json, true, comments);
+}
+
 template <class T>
 struct IsVector : std::false_type {};
 template <class T>
@@ -129,6 +133,14 @@ constexpr std::string_view json_type_name() {
 
 }  // namespace detail
 
+/// An array of numbers or texts.
+template <class Item>
+Json json_array(const std::vector<Item>& items) {
+  Json array = Json::array();
+  for (const Item& item : items) array.push_back(Json(item));
+  return array;
+}
+
 /// A name and its value in an object that is written down in code. Json's own lists of pairs would have each length of
 /// a literal compiled for itself.
 struct JsonField {
@@ -139,6 +151,8 @@ struct JsonField {
   requires(std::is_arithmetic_v<N>) JsonField(std::string_view field, N number) : name(field), value(number) {}
   template <std::same_as<Json> J>
   JsonField(std::string_view field, J json) : name(field), value(std::move(json)) {}
+  template <class Item>
+  JsonField(std::string_view field, const std::vector<Item>& items) : name(field), value(json_array(items)) {}
 
   std::string_view name;
   Json value;
@@ -155,7 +169,7 @@ inline Json json_object(std::initializer_list<JsonField> fields) {
 /// Throws   FormatError with file:line:column
 inline Json parse_json(std::string_view text, const std::string& where, bool comments = false, Index first_line = 1) {
   detail::JsonBuilder builder(text, where, first_line);
-  Json::sax_parse(text.begin(), text.end(), &builder, Json::input_format_t::json, true, comments);
+  detail::send_events(text, builder, comments);
   return builder.take();
 }
 
@@ -172,6 +186,14 @@ inline std::string to_text(const Json& value, int indent = 2) {
 /// Writes a value to a file, atomically.
 inline void write_json(const std::filesystem::path& path, const Json& value) {
   write_file(path, to_text(value) + "\n");
+}
+
+/// The names and values of an object, in their order.
+inline const Json::object_t& json_fields(const Json& object) { return object.get_ref<const Json::object_t&>(); }
+
+/// Whether a value is this text. Comparing whole values would be compiled for all that they may hold.
+inline bool json_is(const Json& value, std::string_view text) {
+  return value.is_string() && value.get_ref<const std::string&>() == text;
 }
 
 /// The value of `key`; null if it is absent or JSON's null.

@@ -107,7 +107,7 @@ class Safetensors {
     const Json* map = json.is_object() ? json_find(json, "weight_map") : nullptr;
     if (!map || !map->is_object()) fail<FormatError>(where, ": \"weight_map\" must be an object of tensor names");
     std::map<std::string, std::vector<std::string>> shards;  // shard → names of its tensors
-    for (const auto& [name, shard] : map->items()) {
+    for (const auto& [name, shard] : json_fields(*map)) {
       const std::filesystem::path plain = json_as<std::string>(shard, where, name);
       if (plain.empty() || plain.filename() != plain || plain == "." || plain == "..")
         fail<FormatError>(where, ": tensor ", name, " is said to be in \"", plain.native(),
@@ -157,7 +157,7 @@ class Safetensors {
     if (!header.is_object()) fail<FormatError>(name, ": the header must be a JSON object");
 
     const std::size_t before = tensors_.size();
-    for (const auto& [key, value] : header.items()) {
+    for (const auto& [key, value] : json_fields(header)) {
       if (key == "__metadata__") {
         read_metadata(value, name);
       } else {
@@ -182,7 +182,7 @@ class Safetensors {
 
   void read_metadata(const Json& value, const std::string& name) {
     if (!value.is_object()) fail<FormatError>(name, ": \"__metadata__\" must be an object");
-    for (const auto& [key, text] : value.items())
+    for (const auto& [key, text] : json_fields(value))
       metadata_[key] = json_as<std::string>(text, name, concat("__metadata__.", key));
   }
 
@@ -190,7 +190,7 @@ class Safetensors {
                                  const std::string& name) {
     const std::string where = concat(name, ": tensor ", key);
     if (!value.is_object()) fail<FormatError>(where, " must be described by an object");
-    for (const auto& [field, unused] : value.items())
+    for (const auto& [field, unused] : json_fields(value))
       if (field != "dtype" && field != "shape" && field != "data_offsets")
         fail<FormatError>(where, ": unknown field \"", field, "\"");
 

@@ -67,25 +67,27 @@ namespace detail {
 
 /// Takes the vocabulary and the merges out of the parser's events and leaves the rest to a JsonBuilder: as Json values
 /// they would take ten times the time and memory.
-class TokenizerJsonHandler {
+class TokenizerJsonHandler final : public nlohmann::json_sax<Json> {
  public:
   TokenizerJsonHandler(std::string_view text, TokenizerDocument& document)
       : document_(document), builder_(text, document.where, 1) {}
 
-  bool null() { return place_ == Place::settings ? builder_.null() : refuse("null"); }
-  bool boolean(bool value) { return place_ == Place::settings ? builder_.boolean(value) : refuse("a boolean"); }
-  bool number_integer(Json::number_integer_t value) {
+  bool null() override { return place_ == Place::settings ? builder_.null() : refuse("null"); }
+  bool boolean(bool value) override {
+    return place_ == Place::settings ? builder_.boolean(value) : refuse("a boolean");
+  }
+  bool number_integer(Json::number_integer_t value) override {
     return place_ == Place::settings ? builder_.number_integer(value) : number(value);
   }
-  bool number_unsigned(Json::number_unsigned_t value) {
+  bool number_unsigned(Json::number_unsigned_t value) override {
     if (place_ == Place::settings) return builder_.number_unsigned(value);
     return number(value > INT64_MAX ? INT64_MAX : static_cast<std::int64_t>(value));
   }
-  bool number_float(Json::number_float_t value, const Json::string_t& text) {
+  bool number_float(Json::number_float_t value, const Json::string_t& text) override {
     return place_ == Place::settings ? builder_.number_float(value, text) : refuse(text);
   }
-  bool binary(Json::binary_t& value) { return builder_.binary(value); }
-  bool string(Json::string_t& value) {
+  bool binary(Json::binary_t& value) override { return builder_.binary(value); }
+  bool string(Json::string_t& value) override {
     switch (place_) {
       case Place::settings:
         return builder_.string(value);
@@ -103,7 +105,7 @@ class TokenizerJsonHandler {
         return refuse(concat("\"", value, "\""));
     }
   }
-  bool key(Json::string_t& name) {
+  bool key(Json::string_t& name) override {
     if (place_ == Place::vocabulary) {
       token_ = name;
       return true;
@@ -113,18 +115,18 @@ class TokenizerJsonHandler {
     if (depth_ == 2) entry_ = name;
     return builder_.key(name);
   }
-  bool start_object(std::size_t count) {
+  bool start_object(std::size_t count) override {
     if (place_ != Place::settings) return refuse("an object");
     if (depth_ == 2 && section_ == "model" && entry_ == "vocab") place_ = Place::vocabulary;
     ++depth_;
     return builder_.start_object(count);
   }
-  bool end_object() {
+  bool end_object() override {
     place_ = Place::settings;
     --depth_;
     return builder_.end_object();
   }
-  bool start_array(std::size_t count) {
+  bool start_array(std::size_t count) override {
     if (place_ == Place::merges) {
       place_ = Place::merge;
       parts_ = 0;
@@ -135,7 +137,7 @@ class TokenizerJsonHandler {
     ++depth_;
     return builder_.start_array(count);
   }
-  bool end_array() {
+  bool end_array() override {
     if (place_ == Place::merge) {
       if (parts_ != 2) return refuse("one");
       document_.merges.add(pair_[0], pair_[1]);
@@ -146,7 +148,7 @@ class TokenizerJsonHandler {
     --depth_;
     return builder_.end_array();
   }
-  bool parse_error(std::size_t position, const std::string& token, const Json::exception& error) {
+  bool parse_error(std::size_t position, const std::string& token, const Json::exception& error) override {
     return builder_.parse_error(position, token, error);
   }
 
@@ -347,7 +349,7 @@ inline TokenizerDocument parse_tokenizer_json(std::string_view text, std::string
   TokenizerDocument document;
   document.where = std::move(where);
   detail::TokenizerJsonHandler handler(text, document);
-  Json::sax_parse(text.begin(), text.end(), &handler);
+  detail::send_events(text, handler);
   document.settings = handler.take();
   if (!document.settings.is_object()) fail<FormatError>(document.where, ": must be a JSON object");
   return document;

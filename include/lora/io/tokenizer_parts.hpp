@@ -153,7 +153,7 @@ inline void read_tokenizer_config(TokenizerParts& parts, const std::filesystem::
   const Json config = there ? read_json(folder / "tokenizer_config.json") : Json::object();
   if (!config.is_object()) fail<FormatError>(where, ": must be a JSON object");
   if (const Json* decoder = json_find(config, "added_tokens_decoder"); decoder && decoder->is_object()) {
-    for (const auto& [key, item] : decoder->items()) {
+    for (const auto& [key, item] : json_fields(*decoder)) {
       const auto id = json_as<std::int32_t>(parse_json(key, where), where, "added_tokens_decoder");
       if (!parts.added.count(id)) parts.add(read_added_token(item, id, where));
     }

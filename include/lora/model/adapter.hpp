@@ -102,17 +102,19 @@ inline void refuse_variants(const io::Json& json, const std::string& where) {
   const auto refuse = [&](const std::string& field, const io::Json& value, std::string_view why = {}) {
     fail<FormatError>(where, ": \"", field, "\" is ", io::to_text(value, -1), ", which is not supported", why);
   };
-  if (const auto* bias = io::json_find(json, "bias"); bias != nullptr && *bias != "none") refuse("bias", *bias);
-  const io::Json unchanged_base = {true, false, "gaussian", "eva", "mica", "orthogonal"};
+  if (const auto* bias = io::json_find(json, "bias"); bias != nullptr && !io::json_is(*bias, "none"))
+    refuse("bias", *bias);
+  constexpr std::string_view unchanged_base[] = {"gaussian", "eva", "mica", "orthogonal"};
   if (const auto* start = io::json_find(json, "init_lora_weights");
-      start != nullptr && std::find(unchanged_base.begin(), unchanged_base.end(), *start) == unchanged_base.end())
+      start != nullptr && !start->is_boolean() &&
+      !(start->is_string() && has(unchanged_base, start->get_ref<const std::string&>())))
     refuse("init_lora_weights", *start,
            ", for it changes the base's weights; PEFT converts such an adapter when it saves it with "
            "path_initial_model_for_weight_conversion");
-  for (const auto& [field, value] : json.items()) {
-    const bool empty = (value.is_array() || value.is_object()) && value.empty();
-    if (!has(read, field) && !has(silent, field) && !value.is_null() && value != false && value != "" && !empty)
-      refuse(field, value);
+  for (const auto& [field, value] : io::json_fields(json)) {
+    const bool off = value.is_boolean() && !value.get<bool>();
+    const bool empty = ((value.is_array() || value.is_object()) && value.empty()) || io::json_is(value, "");
+    if (!has(read, field) && !has(silent, field) && !value.is_null() && !off && !empty) refuse(field, value);
   }
 }
 
@@ -194,7 +196,7 @@ inline AdapterConfig parse_adapter_config(const io::Json& json, const std::strin
     config.layers = layers->is_array() ? io::json_as<std::vector<Index>>(*layers, where, "layers_to_transform")
                                        : std::vector<Index>{io::json_as<Index>(*layers, where, "layers_to_transform")};
   if (const auto* pattern = io::json_find(json, "layers_pattern"); pattern != nullptr && !pattern->empty()) {
-    const bool plain = *pattern == "layers" || *pattern == io::Json::array({"layers"});
+    const bool plain = io::json_is(pattern->is_array() && pattern->size() == 1 ? pattern->front() : *pattern, "layers");
     if (!plain)
       fail<FormatError>(where, ": \"layers_pattern\" is ", io::to_text(*pattern, -1),
                         ", which is not supported; expected \"layers\"");
@@ -211,13 +213,13 @@ inline AdapterConfig parse_adapter_config(const io::Json& json, const std::strin
     return value;
   };
   if (const auto* pattern = pattern_of("rank_pattern"); pattern != nullptr)
-    for (const auto& [key, value] : pattern->items()) {
+    for (const auto& [key, value] : io::json_fields(*pattern)) {
       check_key("rank_pattern", key);
       config.rank_pattern.emplace_back(key, io::json_as<Index>(value, where, key));
       check_rank(key, config.rank_pattern.back().second);
     }
   if (const auto* pattern = pattern_of("alpha_pattern"); pattern != nullptr)
-    for (const auto& [key, value] : pattern->items()) {
+    for (const auto& [key, value] : io::json_fields(*pattern)) {
       check_key("alpha_pattern", key);
       config.alpha_pattern.emplace_back(key, io::json_as<double>(value, where, key));
     }
@@ -257,41 +259,37 @@ inline AdapterFiles open_adapter(const std::filesystem::path& folder) {
 
 /// adapter_config.json as PEFT reads it.
 inline io::Json to_json(const AdapterConfig& config) {
-  io::Json json = io::Json::object();
-  json["peft_type"] = "LORA";
-  json["task_type"] = "CAUSAL_LM";
-  json["auto_mapping"] = nullptr;
-  json["base_model_name_or_path"] = config.base_model.empty() ? io::Json(nullptr) : io::Json(config.base_model);
-  json["revision"] = nullptr;
-  json["inference_mode"] = true;
-  json["r"] = config.rank;
-  if (config.alpha == std::floor(config.alpha) && std::abs(config.alpha) < 1e15) {
-    json["lora_alpha"] = static_cast<Index>(config.alpha);
-  } else {
-    json["lora_alpha"] = config.alpha;
-  }
-  json["lora_dropout"] = config.dropout;
-  json["use_rslora"] = config.rslora;
-  json["use_dora"] = false;
-  if (config.target_expression.empty()) {
-    json["target_modules"] = config.targets;
-  } else {
-    json["target_modules"] = config.target_expression;
-  }
-  json["exclude_modules"] = nullptr;
-  if (!config.excluded.empty()) json["exclude_modules"] = config.excluded;
-  if (!config.exclude_expression.empty()) json["exclude_modules"] = config.exclude_expression;
-  json["bias"] = "none";
-  json["fan_in_fan_out"] = false;
-  json["init_lora_weights"] = true;
-  json["rank_pattern"] = io::Json::object();
-  for (const auto& [key, value] : config.rank_pattern) json["rank_pattern"][key] = value;
-  json["alpha_pattern"] = io::Json::object();
-  for (const auto& [key, value] : config.alpha_pattern) json["alpha_pattern"][key] = value;
-  json["layers_to_transform"] = config.layers.empty() ? io::Json(nullptr) : io::Json(config.layers);
-  json["layers_pattern"] = nullptr;
-  json["modules_to_save"] = nullptr;
-  return json;
+  const bool whole = config.alpha == std::floor(config.alpha) && std::abs(config.alpha) < 1e15;
+  const auto patterns = [](const auto& entries) {
+    io::Json json = io::Json::object();
+    for (const auto& [key, value] : entries) json[key] = value;
+    return json;
+  };
+  return io::json_object(
+      {{"peft_type", "LORA"},
+       {"task_type", "CAUSAL_LM"},
+       {"auto_mapping", nullptr},
+       {"base_model_name_or_path", config.base_model.empty() ? io::Json() : io::Json(config.base_model)},
+       {"revision", nullptr},
+       {"inference_mode", true},
+       {"r", config.rank},
+       {"lora_alpha", whole ? io::Json(static_cast<Index>(config.alpha)) : io::Json(config.alpha)},
+       {"lora_dropout", config.dropout},
+       {"use_rslora", config.rslora},
+       {"use_dora", false},
+       {"target_modules",
+        config.target_expression.empty() ? io::json_array(config.targets) : io::Json(config.target_expression)},
+       {"exclude_modules", !config.exclude_expression.empty() ? io::Json(config.exclude_expression)
+                           : !config.excluded.empty()         ? io::json_array(config.excluded)
+                                                              : io::Json()},
+       {"bias", "none"},
+       {"fan_in_fan_out", false},
+       {"init_lora_weights", true},
+       {"rank_pattern", patterns(config.rank_pattern)},
+       {"alpha_pattern", patterns(config.alpha_pattern)},
+       {"layers_to_transform", config.layers.empty() ? io::Json() : io::json_array(config.layers)},
+       {"layers_pattern", nullptr},
+       {"modules_to_save", nullptr}});
 }
 
 /// Writes adapter_config.json and adapter_model.safetensors (float32) into a folder that exists. `model` is a Decoder

@@ -42,15 +42,13 @@ namespace detail {
 
 constexpr std::string_view supported_models = "llama, qwen2, qwen3, smollm3";
 
-/// Refuses a field unless it is absent or has one of the values that mean "off".
-inline void require_absent(const io::Json& json, std::string_view field, const std::string& where,
-                           const std::vector<io::Json>& accepted) {
+/// Refuses a field unless it is absent or the number that means "off", if there is one.
+inline void require_off(const io::Json& json, std::string_view field, const std::string& where,
+                        std::optional<double> off = std::nullopt) {
   const io::Json* value = io::json_find(json, field);
-  if (value == nullptr) return;
-  for (const auto& choice : accepted)
-    if (*value == choice) return;
+  if (value == nullptr || (off && value->is_number() && value->get<double>() == *off)) return;
   fail<FormatError>(where, ": \"", field, "\" is ", io::to_text(*value, -1), ", which is not supported",
-                    accepted.empty() ? std::string() : concat("; expected ", io::to_text(accepted.front(), -1)));
+                    off ? concat("; expected ", *off) : std::string());
 }
 
 inline void check_extent(std::string_view name, Index value, const std::string& where, Index limit = Index{1} << 24) {
@@ -124,7 +122,7 @@ inline nn::RopeConfig rope_of(const io::Json& json, double default_theta, Index 
   };
   auto kind = io::json_get<std::string>(*scaling, "rope_type", where);
   if (!kind) kind = io::json_get<std::string>(*scaling, "type", where);
-  require_absent(*scaling, "partial_rotary_factor", where, {1.0});
+  require_off(*scaling, "partial_rotary_factor", where, 1);
   if (!kind || *kind == "default") return rope;
   const bool linear = *kind == "linear", llama3 = *kind == "llama3", yarn = *kind == "yarn";
   if (!linear && !llama3 && !yarn)
@@ -234,12 +232,15 @@ inline Config parse_config(const io::Json& json, const std::string& where) {
   config.eos_token_ids = detail::ids_of(json, "eos_token_id", where);
   config.bos_token_id = io::json_get<std::int32_t>(json, "bos_token_id", where);
 
-  detail::require_absent(json, "hidden_act", where, {"silu"});
-  detail::require_absent(json, "attention_dropout", where, {0.0, 0});
-  detail::require_absent(json, "num_experts", where, {0});
-  detail::require_absent(json, "num_local_experts", where, {0});
-  detail::require_absent(json, "partial_rotary_factor", where, {1.0, 1});
-  detail::require_absent(json, "quantization_config", where, {});
+  if (const io::Json* activation = io::json_find(json, "hidden_act");
+      activation != nullptr && !io::json_is(*activation, "silu"))
+    fail<FormatError>(where, ": \"hidden_act\" is ", io::to_text(*activation, -1),
+                      ", which is not supported; expected \"silu\"");
+  detail::require_off(json, "attention_dropout", where, 0);
+  detail::require_off(json, "num_experts", where, 0);
+  detail::require_off(json, "num_local_experts", where, 0);
+  detail::require_off(json, "partial_rotary_factor", where, 1);
+  detail::require_off(json, "quantization_config", where);
   detail::refuse_sliding_window(json, config.num_hidden_layers, where);
 
   config.rotates = detail::rotates_of(json, config.num_hidden_layers, smollm3, where);

@@ -93,7 +93,7 @@ inline Checkpoint verified(io::Path folder, const Checkpoint* known = nullptr) {
   const bool read_before = known != nullptr && known->folder == folder && known->checksum == sum;
   const io::Json* files = io::json_find(json, "files");
   if (files == nullptr || !files->is_object()) fail<FormatError>(where, ": \"files\" must be an object");
-  for (const auto& [name, facts] : files->items()) {
+  for (const auto& [name, facts] : io::json_fields(*files)) {
     const io::Path path = folder / name;
     if (!is_there(path)) fail<FormatError>(path.native(), " is missing");
     const io::MappedFile file(path);
@@ -171,8 +171,8 @@ class Checkpoints {
       io::Json files = io::Json::object();
       for (const io::Path& entry : detail::entries_of(folder)) {
         const io::MappedFile file(entry);
-        files[entry.filename().native()] = {{"size", file.bytes().size()},
-                                            {"checksum", checksum_text(checksum(file.bytes()))}};
+        files[entry.filename().native()] =
+            io::json_object({{"size", file.bytes().size()}, {"checksum", checksum_text(checksum(file.bytes()))}});
       }
       json["files"] = std::move(files);
       json["checksum"] = checksum_text(checksum(io::to_text(json)));

@@ -192,7 +192,7 @@ inline void set_from_json(Config& config, const Key& key, const io::Json& json, 
 inline void read_settings(Config& config, const io::Json& json, const std::string& file) {
   const std::string where = file + ": ";
   if (!json.is_object()) fail<ConfigError>(where, "expected an object of keys, found ", json.type_name());
-  for (const auto& [name, value] : json.items()) {
+  for (const auto& [name, value] : io::json_fields(json)) {
     const Key* key = find_key(name);
     if (key == nullptr) {
       fail<ConfigError>(where, "unknown key ", name, ", given ", io::to_text(value, -1),

@@ -52,46 +52,48 @@ inline io::Json fixed_settings(const Config& config, const model::Source& source
                                const DataFacts& data, bool bfloat16) {
   const model::Config& shape = source.config();
   // As adapter_config.json has them: a folder to start from may choose its modules by more than keys can.
-  io::Json saved = model::to_json(adapter);
-  if (saved["target_modules"].is_array()) std::sort(saved["target_modules"].begin(), saved["target_modules"].end());
-  return {
-      {"model_name_or_path", concat(shape.model_type, ", ", shape.num_hidden_layers, " layers of ", shape.hidden_size,
-                                    " and ", shape.intermediate_size, ", vocabulary of ", shape.vocab_size,
-                                    ", weights with checksum ", checksum_text(sampled_checksum(source)))},
-      {"dtype", bfloat16 ? "bfloat16" : "float32"},
-      {"rope_theta", shape.rope.theta},
-      {"no_rope_layers", config.no_rope_layers},
-      {"lora_rank", adapter.rank},
-      {"lora_alpha", adapter.alpha},
-      {"lora_dropout", adapter.dropout},
-      {"lora_target", saved["target_modules"]},
-      {"use_rslora", adapter.rslora},
-      {"exclude_modules", saved["exclude_modules"]},
-      {"layers_to_transform", saved["layers_to_transform"]},
-      {"rank_pattern", saved["rank_pattern"]},
-      {"alpha_pattern", saved["alpha_pattern"]},
-      {"dataset", concat(data.records, " records with checksum ", checksum_text(data.fingerprint))},
-      {"val_size", config.val_size},
-      {"template", data.template_name},
-      {"date", data.date},
-      {"enable_thinking", config.enable_thinking.value_or(true)},
-      {"text_column", config.text_column},
-      {"cutoff_len", config.cutoff_len},
-      {"train_on_prompt", config.train_on_prompt},
-      {"train_on_last_turn_only", config.train_on_last_turn_only},
-      {"shuffle", config.shuffle},
-      {"per_device_train_batch_size x gradient_accumulation_steps",
-       config.per_device_train_batch_size * config.gradient_accumulation_steps},
-      {"seed", config.seed}};
+  model::AdapterConfig sorted = adapter;
+  std::sort(sorted.targets.begin(), sorted.targets.end());
+  io::Json saved = model::to_json(sorted);
+  return io::json_object(
+      {{"model_name_or_path", concat(shape.model_type, ", ", shape.num_hidden_layers, " layers of ", shape.hidden_size,
+                                     " and ", shape.intermediate_size, ", vocabulary of ", shape.vocab_size,
+                                     ", weights with checksum ", checksum_text(sampled_checksum(source)))},
+       {"dtype", bfloat16 ? "bfloat16" : "float32"},
+       {"rope_theta", shape.rope.theta},
+       {"no_rope_layers", config.no_rope_layers},
+       {"lora_rank", adapter.rank},
+       {"lora_alpha", adapter.alpha},
+       {"lora_dropout", adapter.dropout},
+       {"lora_target", saved["target_modules"]},
+       {"use_rslora", adapter.rslora},
+       {"exclude_modules", saved["exclude_modules"]},
+       {"layers_to_transform", saved["layers_to_transform"]},
+       {"rank_pattern", saved["rank_pattern"]},
+       {"alpha_pattern", saved["alpha_pattern"]},
+       {"dataset", concat(data.records, " records with checksum ", checksum_text(data.fingerprint))},
+       {"val_size", config.val_size},
+       {"template", data.template_name},
+       {"date", data.date},
+       {"enable_thinking", config.enable_thinking.value_or(true)},
+       {"text_column", config.text_column},
+       {"cutoff_len", config.cutoff_len},
+       {"train_on_prompt", config.train_on_prompt},
+       {"train_on_last_turn_only", config.train_on_last_turn_only},
+       {"shuffle", config.shuffle},
+       {"per_device_train_batch_size x gradient_accumulation_steps",
+        config.per_device_train_batch_size * config.gradient_accumulation_steps},
+       {"seed", config.seed}});
 }
 
 /// Throws   ConfigError that names the first setting that changed, with both values
 inline void expect_same_settings(const io::Json& now, const Checkpoint& checkpoint) {
+  // Both come from fixed_settings, with the same types: equal values have equal texts.
   const auto text_of = [](const io::Json* value) { return value ? io::to_text(*value, -1) : std::string("nothing"); };
-  for (const auto& [name, value] : now.items()) {
+  for (const auto& [name, value] : io::json_fields(now)) {
     const auto place = checkpoint.state.settings.find(name);  // which may well be null
     const io::Json* then = place != checkpoint.state.settings.end() ? &*place : nullptr;
-    if (then != nullptr && *then == value) continue;
+    if (then != nullptr && text_of(then) == text_of(&value)) continue;
     fail<ConfigError>("key ", name, ": given ", text_of(&value), ", but ", checkpoint.folder.native(),
                       " was made with ", text_of(then), "; a run that goes on must not change it");
   }
