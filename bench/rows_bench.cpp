@@ -23,20 +23,20 @@ void rms_norm(benchmark::State& state, Index groups, Index width, bool backward)
   const Index columns = groups * width;
   const auto x = bench::random_tensor<T>(dev, rows, columns, 1), dy = bench::random_tensor<T>(dev, rows, columns, 2);
   const auto weight = bench::random_tensor<Accum<T>>(dev, 1, width, 3);
-  Tensor<D, T> y(dev, rows, columns);
+  Tensor<D, T> y(dev, rows, columns), dx(dev, rows, columns);
   Tensor<D, Accum<T>> rstd(dev, rows, groups);
   kernel::rms_norm<D, T>(dev, x.view(), weight.view(), 1e-6, y.view(), rstd.view());
   const auto rstd_read = View<D, const Accum<T>>(rstd.view());
   const bench::Clock clock;
   for ([[maybe_unused]] auto iteration : state) {
     if (backward) {
-      kernel::rms_norm_backward<D, T>(dev, x.view(), weight.view(), rstd_read, dy.view(), y.view(), false);
+      kernel::rms_norm_backward<D, T>(dev, x.view(), weight.view(), rstd_read, dy.view(), dx.view(), false, y.view());
     } else {
       kernel::rms_norm<D, T>(dev, x.view(), weight.view(), 1e-6, y.view(), rstd.view());
     }
   }
   bench::report_bytes(state, clock,
-                      (backward ? 3 : 2) * bytes_of<T>(rows * columns) + bytes_of<Accum<T>>(rows * groups));
+                      (backward ? 4 : 2) * bytes_of<T>(rows * columns) + bytes_of<Accum<T>>(rows * groups));
 }
 
 template <class T>
@@ -61,16 +61,16 @@ void swiglu(benchmark::State& state, Index width, bool backward) {
   D& dev = bench::device();
   const auto gate_up = bench::random_tensor<T>(dev, rows, 2 * width, 1, 4);
   const auto dy = bench::random_tensor<T>(dev, rows, width, 2);
-  Tensor<D, T> out(dev, rows, backward ? 2 * width : width);
+  Tensor<D, T> y(dev, rows, width), d_gate_up(dev, rows, 2 * width);
   const bench::Clock clock;
   for ([[maybe_unused]] auto iteration : state) {
     if (backward) {
-      kernel::swiglu_backward<D, T>(dev, gate_up.view(), dy.view(), out.view());
+      kernel::swiglu_backward<D, T>(dev, gate_up.view(), dy.view(), d_gate_up.view(), y.view());
     } else {
-      kernel::swiglu<D, T>(dev, gate_up.view(), out.view());
+      kernel::swiglu<D, T>(dev, gate_up.view(), y.view());
     }
   }
-  bench::report_bytes(state, clock, (backward ? 5 : 3) * bytes_of<T>(rows * width));
+  bench::report_bytes(state, clock, (backward ? 6 : 3) * bytes_of<T>(rows * width));
 }
 
 template <class T>

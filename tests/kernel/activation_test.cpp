@@ -52,8 +52,9 @@ TEST_CASE("activation: swiglu and its gradient equal the formulas, in place and 
       kernel::swiglu_backward<D, T>(dev, x.in(), dy.in(), dx.view());
       check_near(dx.host(), expected_dx, bound_dx);
       check_same_bits(x.host(), xs);
-      kernel::swiglu_backward<D, T>(dev, x.in(), dy.in(), x.view());
+      kernel::swiglu_backward<D, T>(dev, x.in(), dy.in(), x.view(), dy.view());
       check_same_bits(x.host(), dx.host());
+      check_same_bits(dy.host(), y.host());
     }
   });
 }
@@ -122,4 +123,5 @@ TEST_CASE("activation: operands that do not fit are refused") {
                        "[swiglu] gate_up is (2, 6) but (2, 8) was expected", ShapeError);
   CHECK_THROWS_AS((kernel::swiglu_backward<D, float>(dev, x.in(), dy.in(), y.view())), ShapeError);
   CHECK_THROWS_AS((kernel::swiglu_backward<D, float>(dev, x.in(), y.in(), x.view())), ShapeError);
+  CHECK_THROWS_AS((kernel::swiglu_backward<D, float>(dev, x.in(), dy.in(), x.view(), y.view())), ShapeError);
 }

@@ -57,8 +57,10 @@ TEST_CASE("norm: forward equals the formula, in place and with rows apart") {
       check_near(rstd.host(), expected_rstd, bound_rstd);
       check_same_bits(x.host(), values);
 
-      kernel::rms_norm<D, T>(dev, x.in(), w.in(), eps, x.view(), {});
+      Matrix<D, T> copy(dev, c.rows, cols, 5, 2 * c.padding);
+      kernel::rms_norm<D, T>(dev, x.in(), w.in(), eps, x.view(), {}, copy.view());
       check_same_bits(x.host(), y.host());
+      check_same_bits(copy.host(), values);
     }
   });
 }
@@ -75,6 +77,7 @@ TEST_CASE("norm: backward equals the formula, it overwrites, adds, and may write
       Matrix<D, T> dx(dev, c.rows, cols, 3, c.padding), sum(dev, c.rows, cols, 3, c.padding);
       Matrix<D, A> w(dev, 1, c.width, random_values<A>(c.width, 4, 0.5, 1.5)), rstd(dev, c.rows, c.groups, 5);
       kernel::rms_norm<D, T>(dev, x.in(), w.in(), eps, dx.view(), rstd.view());
+      const auto normed = dx.host();
 
       const auto xs = doubles(x.host()), dys = doubles(dy.host()), ws = doubles(w.host()), rs = doubles(rstd.host());
       const auto before = doubles(sum.host());
@@ -101,6 +104,10 @@ TEST_CASE("norm: backward equals the formula, it overwrites, adds, and may write
       check_near(sum.host(), expected_sum, bound_sum);
       kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), dy.in(), dy.view(), false);
       check_same_bits(dy.host(), dx.host());
+      Matrix<D, T> again(dev, c.rows, cols, 2, c.padding), added(dev, c.rows, cols, 3, 2 * c.padding);
+      kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), again.in(), added.view(), true, again.view());
+      check_same_bits(added.host(), sum.host());
+      check_same_bits(again.host(), normed);
     }
   });
 }
@@ -162,4 +169,10 @@ TEST_CASE("norm: operands that do not fit are refused") {
   CHECK_THROWS_AS(norm(x, w), ShapeError);
   CHECK_THROWS_AS(norm(y, w3), ShapeError);
   CHECK_THROWS_WITH_AS(norm(x, w3), "[rms_norm] rstd is (2, 1) but (2, 2) was expected", ShapeError);
+  Matrix<D, float> out(dev, 2, 6, 5), rstd2(dev, 2, 2, 6);
+  CHECK_THROWS_WITH_AS((kernel::rms_norm<D, float>(dev, x.in(), w3.in(), eps, out.view(), rstd2.view(), y.view())),
+                       "[rms_norm] copy is (2, 5) but (2, 6) was expected", ShapeError);
+  CHECK_THROWS_WITH_AS(
+      (kernel::rms_norm_backward<D, float>(dev, x.in(), w3.in(), rstd2.in(), x.in(), out.view(), false, y.view())),
+      "[rms_norm_backward] y is (2, 5) but (2, 6) was expected", ShapeError);
 }

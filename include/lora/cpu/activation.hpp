@@ -28,7 +28,18 @@ struct SwiGlu<cpu::Device> {
 
   template <class T>
   static void backward(cpu::Device& dev, View<cpu::Device, const T> gate_up, View<cpu::Device, const T> dy,
-                       View<cpu::Device, T> d_gate_up) {
+                       View<cpu::Device, T> d_gate_up, View<cpu::Device, T> y) {
+    if (y.empty()) {
+      gradient<false, T>(dev, gate_up, dy, d_gate_up, y);
+    } else {
+      gradient<true, T>(dev, gate_up, dy, d_gate_up, y);
+    }
+  }
+
+ private:
+  template <bool with_output, class T>
+  static void gradient(cpu::Device& dev, View<cpu::Device, const T> gate_up, View<cpu::Device, const T> dy,
+                       View<cpu::Device, T> d_gate_up, View<cpu::Device, T> y) {
     using A = Accum<T>;
     const Index width = dy.cols();
     dev.parallel_for(dy.rows(), 2048 / (width + 1) + 1, [=](Index begin, Index end) {
@@ -38,14 +49,18 @@ struct SwiGlu<cpu::Device> {
         const T* const grad = dy.row(i);
         T* const d_gate = d_gate_up.row(i);
         T* const d_up = d_gate + width;
+        T* const out = with_output ? y.row(i) : nullptr;
         LORA_SIMD
         for (Index j = 0; j < width; ++j) {
           const auto z = static_cast<A>(gate[j]);
           const auto u = static_cast<A>(up[j]);
           const auto g = static_cast<A>(grad[j]);
-          const A sigma = A(1) / (A(1) + cpu::exp(-z));
+          const A inverse = A(1) + cpu::exp(-z);
+          const A sigma = A(1) / inverse;
           d_gate[j] = static_cast<T>(g * u * sigma * (A(1) + z * (A(1) - sigma)));
           d_up[j] = static_cast<T>(g * z * sigma);
+          // As forward divides, for the same bits.
+          if constexpr (with_output) out[j] = static_cast<T>(z / inverse * u);
         }
       }
     });

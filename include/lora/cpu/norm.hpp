@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 
@@ -13,7 +14,7 @@ template <>
 struct RmsNorm<cpu::Device> {
   template <class T>
   static void run(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, const Accum<T>> weight, double eps,
-                  View<cpu::Device, T> y, View<cpu::Device, Accum<T>> rstd) {
+                  View<cpu::Device, T> y, View<cpu::Device, Accum<T>> rstd, View<cpu::Device, T> copy) {
     using A = Accum<T>;
     const Index width = weight.cols();
     const A* const w = weight.data();
@@ -25,8 +26,8 @@ struct RmsNorm<cpu::Device> {
         return value * value;
       });
       const A scale = A(1) / std::sqrt(squares / static_cast<A>(static_cast<double>(width)) + static_cast<A>(eps));
-      LORA_SIMD
-      for (Index j = 0; j < width; ++j) out[j] = static_cast<T>(static_cast<A>(in[j]) * scale * w[j]);
+      if (!copy.empty()) std::copy_n(in, width, copy.row(i) + k * width);
+      write(in, scale, w, width, out);
       if (!rstd.empty()) rstd.row(i)[k] = scale;
     });
   }
@@ -34,7 +35,7 @@ struct RmsNorm<cpu::Device> {
   template <class T>
   static void backward(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, const Accum<T>> weight,
                        View<cpu::Device, const Accum<T>> rstd, View<cpu::Device, const T> dy, View<cpu::Device, T> dx,
-                       bool accumulate) {
+                       bool accumulate, View<cpu::Device, T> y) {
     using A = Accum<T>;
     const Index width = weight.cols();
     const A* const w = weight.data();
@@ -56,10 +57,17 @@ struct RmsNorm<cpu::Device> {
         for (Index j = 0; j < width; ++j)
           out[j] = static_cast<T>(scale * (w[j] * static_cast<A>(grad[j]) - static_cast<A>(in[j]) * pull));
       }
+      if (!y.empty()) write(in, scale, w, width, y.row(i) + k * width);
     });
   }
 
  private:
+  template <class T, class A>
+  static void write(const T* in, A scale, const A* w, Index width, T* out) {
+    LORA_SIMD
+    for (Index j = 0; j < width; ++j) out[j] = static_cast<T>(static_cast<A>(in[j]) * scale * w[j]);
+  }
+
   /// Calls f(i, k) for every row i and group k of `width` of its columns.
   template <class F>
   static void for_groups(cpu::Device& dev, Index rows, Index cols, Index width, const F& f) {

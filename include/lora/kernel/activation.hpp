@@ -11,7 +11,7 @@ struct SwiGlu;
 template <class D, class T>
 concept HasSwiGlu = requires(D& dev, View<D, const T> x, View<D, T> y) {
   SwiGlu<D>::run(dev, x, y);
-  SwiGlu<D>::backward(dev, x, x, y);
+  SwiGlu<D>::backward(dev, x, x, y, y);
 };
 
 /// y = silu(gate) ∘ up,   silu(z) = z / (1 + e^(−z))
@@ -27,15 +27,19 @@ void swiglu(D& dev, View<D, const T> gate_up, OutView<D, T> y) {
 }
 
 /// d_gate = dy ∘ up ∘ σ(gate) (1 + gate (1 − σ(gate))),   d_up = dy ∘ silu(gate)
-/// Shapes   gate_up, d_gate_up (N, 2F) · dy (N, F)
-/// Writes   d_gate_up; it may be gate_up
+/// Shapes   gate_up, d_gate_up (N, 2F) · dy, y (N, F)
+/// Writes   d_gate_up; it may be gate_up. y: what swiglu gave, formed again in the same pass (empty: not wanted); it
+/// may
+///          be dy
 template <class D, class T>
-void swiglu_backward(D& dev, View<D, const T> gate_up, ConstView<D, T> dy, OutView<D, T> d_gate_up) {
+void swiglu_backward(D& dev, View<D, const T> gate_up, ConstView<D, T> dy, OutView<D, T> d_gate_up,
+                     OutView<D, T> y = {}) {
   static_assert(HasSwiGlu<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("swiglu_backward", "gate_up", gate_up, dy.rows(), 2 * dy.cols());
   expect_shape("swiglu_backward", "d_gate_up", d_gate_up, dy.rows(), 2 * dy.cols());
-  const Span span(profile_of(dev), "activation", "swiglu_backward", 0, bytes_of(gate_up, dy, d_gate_up));
-  SwiGlu<D>::backward(dev, gate_up, dy, d_gate_up);
+  if (!y.empty()) expect_shape("swiglu_backward", "y", y, dy.rows(), dy.cols());
+  const Span span(profile_of(dev), "activation", "swiglu_backward", 0, bytes_of(gate_up, dy, d_gate_up, y));
+  SwiGlu<D>::backward(dev, gate_up, dy, d_gate_up, y);
 }
 
 }  // namespace lora::kernel

@@ -11,33 +11,36 @@ struct RmsNorm;
 template <class D, class T>
 concept HasRmsNorm = requires(D& dev, View<D, const T> x, View<D, const Accum<T>> weight, View<D, T> y,
                               View<D, Accum<T>> rstd) {
-  RmsNorm<D>::run(dev, x, weight, 1e-6, y, rstd);
-  RmsNorm<D>::backward(dev, x, weight, View<D, const Accum<T>>(rstd), x, y, true);
+  RmsNorm<D>::run(dev, x, weight, 1e-6, y, rstd, y);
+  RmsNorm<D>::backward(dev, x, weight, View<D, const Accum<T>>(rstd), x, y, true, y);
 };
 
 /// y = x · rstd ∘ w,   rstd = (mean(x²) + eps)^(−½),   over each group of C adjacent columns
-/// Shapes   x, y (N, K·C) · weight (C) · rstd (N, K); K = 1 for a layer's norm, K = heads for q and k norms
+/// Shapes   x, y, copy (N, K·C) · weight (C) · rstd (N, K); K = 1 for a layer's norm, K = heads for q and k norms
 /// Types    sums in Accum<T>; y rounded to T once
-/// Writes   y (may be x), rstd (empty: not wanted)
+/// Writes   y (may be x), rstd (empty: not wanted), copy: x for the residual sum, from the same reading (empty: not
+///          wanted)
 /// Source   Zhang and Sennrich 2019
 template <class D, class T>
 void rms_norm(D& dev, View<D, const T> x, ConstView<D, Accum<T>> weight, double eps, OutView<D, T> y,
-              OutView<D, Accum<T>> rstd) {
+              OutView<D, Accum<T>> rstd, OutView<D, T> copy = {}) {
   static_assert(HasRmsNorm<D, T>, "include lora/<backend>/kernels.hpp");
   if (weight.cols() == 0 || x.cols() % weight.cols() != 0)
     fail<ShapeError>("[rms_norm] x is ", to_string(x.shape()), " but the weight has ", weight.cols(), " columns");
   expect_shape("rms_norm", "y", y, x.rows(), x.cols());
   if (!rstd.empty()) expect_shape("rms_norm", "rstd", rstd, x.rows(), x.cols() / weight.cols());
-  const Span span(profile_of(dev), "norm", "rms_norm", 0, bytes_of(x, y));
-  RmsNorm<D>::run(dev, x, weight, eps, y, rstd);
+  if (!copy.empty()) expect_shape("rms_norm", "copy", copy, x.rows(), x.cols());
+  const Span span(profile_of(dev), "norm", "rms_norm", 0, bytes_of(x, y, copy));
+  RmsNorm<D>::run(dev, x, weight, eps, y, rstd, copy);
 }
 
 /// dx = rstd · (w ∘ dy − x · rstd² · mean(w ∘ dy ∘ x))   (+ dx if accumulate), per group
-/// Shapes   as in rms_norm; dy, dx as x
-/// Writes   dx overwritten, or added to; it may be dy
+/// Shapes   as in rms_norm; dy, dx, y as x
+/// Writes   dx overwritten, or added to; it may be dy. y: what rms_norm gave, formed again in the same pass (empty: not
+///          wanted); it may be dy, but not dx
 template <class D, class T>
 void rms_norm_backward(D& dev, View<D, const T> x, ConstView<D, Accum<T>> weight, ConstView<D, Accum<T>> rstd,
-                       ConstView<D, T> dy, OutView<D, T> dx, bool accumulate) {
+                       ConstView<D, T> dy, OutView<D, T> dx, bool accumulate, OutView<D, T> y = {}) {
   static_assert(HasRmsNorm<D, T>, "include lora/<backend>/kernels.hpp");
   if (weight.cols() == 0 || x.cols() % weight.cols() != 0)
     fail<ShapeError>("[rms_norm_backward] x is ", to_string(x.shape()), " but the weight has ", weight.cols(),
@@ -45,9 +48,10 @@ void rms_norm_backward(D& dev, View<D, const T> x, ConstView<D, Accum<T>> weight
   expect_shape("rms_norm_backward", "rstd", rstd, x.rows(), x.cols() / weight.cols());
   expect_shape("rms_norm_backward", "dy", dy, x.rows(), x.cols());
   expect_shape("rms_norm_backward", "dx", dx, x.rows(), x.cols());
+  if (!y.empty()) expect_shape("rms_norm_backward", "y", y, x.rows(), x.cols());
   const Span span(profile_of(dev), "norm", "rms_norm_backward", 0,
-                  bytes_of(x, dy, dx) + (accumulate ? bytes_of(dx) : 0));
-  RmsNorm<D>::backward(dev, x, weight, rstd, dy, dx, accumulate);
+                  bytes_of(x, dy, dx, y) + (accumulate ? bytes_of(dx) : 0));
+  RmsNorm<D>::backward(dev, x, weight, rstd, dy, dx, accumulate, y);
 }
 
 }  // namespace lora::kernel

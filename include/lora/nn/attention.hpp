@@ -81,8 +81,10 @@ class Attention {
     p_.o_proj.forward(dev, pass, core.out, y, keep ? &saved->out : nullptr, accumulate);
   }
 
-  void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved&& saved, View<D, const T> dy, View<D, T> dx) {
-    const Index n = x.rows();
+  /// dy has been read when x is called, which may write over it.
+  void backward(D& dev, const Pass<D, T>& pass, const Input<D, T>& x, Saved&& saved, View<D, const T> dy,
+                View<D, T> dx) {
+    const Index n = dy.rows();
     const Arena::Scope scope(dev.arena());
     const bool further = !dx.empty() || p_.qkv_proj.trains();
     const View<D, T> dout = further ? scratch<T>(dev, n, q_columns()) : View<D, T>();

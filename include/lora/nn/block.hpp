@@ -44,12 +44,10 @@ class Block {
       saved->rstd2 = rstd2 = save<Accum<T>>(dev, n, 1);
     }
     const View<D, T> normed = scratch<T>(dev, n, e);
-    norm1_.forward(dev, x, normed, rstd1);
-    kernel::convert(dev, x, h);
+    norm1_.forward(dev, x, normed, rstd1, h);
     attention_.forward(dev, pass, normed, h, keep ? &saved->attention : nullptr, kept, true);
 
-    norm2_.forward(dev, h, normed, rstd2);
-    if (!y.empty()) kernel::convert(dev, h, y);
+    norm2_.forward(dev, h, normed, rstd2, y);
     if (!y.empty() || keep) mlp_.forward(dev, pass, normed, y, keep ? &saved->mlp : nullptr, true);
   }
 
@@ -58,18 +56,30 @@ class Block {
     const Index n = x.rows(), e = x.cols();
     const Arena::Scope scope(dev.arena());
     const bool into_attention = !dx.empty() || attention_.trains();
-    const View<D, T> normed = scratch<T>(dev, n, e);
-    const View<D, T> d_normed = scratch<T>(dev, n, e);
-    if (mlp_.trains()) norm2_.forward(dev, saved.h, normed, {});
-    mlp_.backward(dev, pass, normed, std::move(saved.mlp), dy, into_attention ? d_normed : View<D, T>());
+    const View<D, T> normed = scratch<T>(dev, n, e);  // a norm's output, its gradient first
+    const View<D, T> dh = !into_attention ? View<D, T>() : dx.empty() ? scratch<T>(dev, n, e) : dx;
+
+    const auto form_normed2 = [&]() -> View<D, const T> {
+      if (into_attention) {
+        norm2_.backward(dev, saved.h, saved.rstd2, normed, dh, true, normed);
+      } else {
+        norm2_.forward(dev, saved.h, normed, {});
+      }
+      return normed;
+    };
+    if (into_attention && dh.data() != dy.data()) kernel::convert(dev, dy, dh);
+    mlp_.backward(dev, pass, form_normed2, std::move(saved.mlp), dy, into_attention ? normed : View<D, T>());
     if (!into_attention) return;
 
-    const View<D, T> dh = dx.empty() ? scratch<T>(dev, n, e) : dx;
-    if (dh.data() != dy.data()) kernel::convert(dev, dy, dh);
-    norm2_.backward(dev, saved.h, saved.rstd2, d_normed, dh, true);
-    if (attention_.qkv_proj().trains()) norm1_.forward(dev, x, normed, {});
-    attention_.backward(dev, pass, normed, std::move(saved.attention), dh, dx.empty() ? View<D, T>() : d_normed);
-    if (!dx.empty()) norm1_.backward(dev, x, saved.rstd1, d_normed, dx, true);
+    const auto form_normed1 = [&]() -> View<D, const T> {
+      if (dx.empty()) {
+        norm1_.forward(dev, x, normed, {});
+      } else {
+        norm1_.backward(dev, x, saved.rstd1, normed, dx, true, normed);
+      }
+      return normed;
+    };
+    attention_.backward(dev, pass, form_normed1, std::move(saved.attention), dh, dx.empty() ? View<D, T>() : normed);
   }
 
   template <class F>

@@ -24,14 +24,14 @@ struct LoraRank {
 /// Types    W may be stored as any dtype; y and dx are summed in Accum<T> and rounded to T once; gradients of A and B
 ///          in Accum<T>
 /// Writes   y overwritten, or added to if `accumulate`; A.grad, B.grad added to
-/// Saves    h = s drop(x) Aᵀ (N, ΣR), or nothing where the update rode in a widened W
+/// Saves    h = s drop(x) Aᵀ (N, ΣR), or nothing where the update rides in a widened W
 /// Differs  from PEFT, which draws one dropout mask per projection: here the projections of one x share theirs
 /// Source   Hu et al. 2021, eq. 3; Kalajdzievski 2023 for rsLoRA
 template <Device D, class T>
 class LoraLinear {
  public:
   struct Saved {
-    View<D, T> h;  // (N, ΣR); empty where backward forms it again
+    View<D, T> h;  // (N, ΣR)
   };
 
   struct Projection {
@@ -66,6 +66,8 @@ class LoraLinear {
   /// ΣR; 0 where nothing trains.
   Index rank() const { return rank_; }
   bool trains() const { return rank_ > 0; }
+  /// Whether forward of n rows keeps h: not where the update rides in a widened W, where it is formed in backward.
+  bool saves(const Pass<D, T>& pass, Index n) const { return rank_ > 0 && !merges(n, dropout_active(pass)); }
   const std::vector<Projection>& projections() const { return projections_; }
 
   /// Gives each projection its rank. A and B become zero; the caller initialises or loads them.
@@ -87,52 +89,51 @@ class LoraLinear {
   void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved* saved,
                bool accumulate = false) const {
     const Index n = x.rows();
-    if (y.empty() || n == 0) return;  // h is formed again in backward
+    if (n == 0 || (y.empty() && (saved == nullptr || !saves(pass, n)))) return;
     expect_shape("lora_linear", "x", x, n, in_features_);
-    expect_shape("lora_linear", "y", y, n, out_features_);
+    if (!y.empty()) expect_shape("lora_linear", "y", y, n, out_features_);
     const Span part(profile_of(dev), Profile::Kind::part, label_);
-    const bool drops = dropout_active(pass);
     const Arena::Scope scope(dev.arena());
-    if (rank_ > 0 && !merges(n, drops)) {
+    if (saves(pass, n)) {
       const View<D, T> h = save_or_scratch<T>(dev, saved != nullptr, n, rank_);
       {
         const Span low_rank = update_span(dev);
         reduce(dev, dropped(dev, pass, x), h);
       }
-      project(dev, x, h, y, accumulate, false);
+      if (!y.empty()) project(dev, x, h, y, accumulate, false);
       if (saved != nullptr) saved->h = h;
     } else {
       project(dev, x, {}, y, accumulate, rank_ > 0);
     }
   }
 
-  void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved&& saved, View<D, const T> dy, View<D, T> dx) {
-    const Index n = x.rows();
+  /// A function for x is called where something trains or dx is wanted; it must leave dy alone.
+  void backward(D& dev, const Pass<D, T>& pass, const Input<D, T>& x, Saved&& saved, View<D, const T> dy,
+                View<D, T> dx) {
+    const Index n = dy.rows();
     if (n == 0) return;
     expect_shape("lora_linear_backward", "dy", dy, n, out_features_);
     const Span part(profile_of(dev), Profile::Kind::part, label_);
     const Arena::Scope scope(dev.arena());
-    const bool drops = dropout_active(pass);
+    const bool has_h = saves(pass, n);
     View<D, T> dh;
-    if (rank_ > 0) {
+    if (rank_ > 0) dh = scratch<T>(dev, n, rank_);
+    if (has_h) {
       const Span low_rank = update_span(dev);
-      const View<D, const T> x_dropped = dropped(dev, pass, x);  // (N, I)
-      View<D, T> h = saved.h;
-      if (h.empty()) {
-        h = scratch<T>(dev, n, rank_);
-        reduce(dev, x_dropped, h);
-      }
-      dh = scratch<T>(dev, n, rank_);
-      for (auto& p : projections_) {
-        if (p.lora.rank == 0) continue;
-        const View<D, const T> dy_j = dy.col_slice(p.first_column, p.linear.out_features());
-        const View<D, const T> h_j = h.col_slice(p.first_row, p.lora.rank);
-        kernel::low_rank_backward<D, T>(dev, dy_j, h_j, p.b.use(), dh.col_slice(p.first_row, p.lora.rank), p.b.grad());
-      }
-      scale_ranks(dev, dh);
-      kernel::gemm(dev, kernel::Form::tn, dh, x_dropped, a_.grad(), 1.0, true);
+      low_rank_gradient(dev, dy, saved.h, dh);
     }
-    if (!dx.empty()) input_gradient(dev, pass, dy, dh, dx, drops);
+    if (!dx.empty()) input_gradient(dev, pass, dy, dh, dx);
+    if (dx.empty() && rank_ == 0) return;
+    const View<D, const T> input = x();
+    if (rank_ == 0) return;
+    const Span low_rank = update_span(dev);
+    const View<D, const T> x_dropped = dropped(dev, pass, input);
+    if (!has_h) {
+      const View<D, T> h = scratch<T>(dev, n, rank_);
+      reduce(dev, x_dropped, h);
+      low_rank_gradient(dev, dy, h, dh);
+    }
+    kernel::gemm(dev, kernel::Form::tn, dh, x_dropped, a_.grad(), 1.0, true);
   }
 
   template <class F>
@@ -186,6 +187,17 @@ class LoraLinear {
       if (static_cast<double>(n) <= i * o / (i + o)) return false;
     }
     return true;
+  }
+
+  // dh = s dy B, and the gradient of B.
+  void low_rank_gradient(D& dev, View<D, const T> dy, View<D, const T> h, View<D, T> dh) {
+    for (auto& p : projections_) {
+      if (p.lora.rank == 0) continue;
+      const View<D, const T> dy_j = dy.col_slice(p.first_column, p.linear.out_features());
+      const View<D, const T> h_j = h.col_slice(p.first_row, p.lora.rank);
+      kernel::low_rank_backward<D, T>(dev, dy_j, h_j, p.b.use(), dh.col_slice(p.first_row, p.lora.rank), p.b.grad());
+    }
+    scale_ranks(dev, dh);
   }
 
   View<D, const T> dropped(D& dev, const Pass<D, T>& pass, View<D, const T> x) const {
@@ -301,14 +313,14 @@ class LoraLinear {
   }
 
   // dx = Σ_j dy_j W_j + drop'(dh A), summed in Accum<T> and rounded once.
-  void input_gradient(D& dev, const Pass<D, T>& pass, View<D, const T> dy, View<D, const T> dh, View<D, T> dx,
-                      bool drops) const {
+  void input_gradient(D& dev, const Pass<D, T>& pass, View<D, const T> dy, View<D, const T> dh, View<D, T> dx) const {
     expect_shape("lora_linear_backward", "dx", dx, dy.rows(), in_features_);
-    const bool merge = merges(dy.rows(), drops);
+    const Arena::Scope scope(dev.arena());
+    const bool drops = dropout_active(pass), merge = merges(dy.rows(), drops);
     std::vector<typename Weight<D>::Use> uses;
     const std::vector<Block> blocks = weights(dev, uses, merge);
     for_row_tiles(dy.rows(), narrow ? row_tile : dy.rows(), [&](Index begin, Index count) {
-      const Arena::Scope scope(dev.arena());
+      const Arena::Scope inner(dev.arena());
       const View<D, Accum<T>> sum = sum_for(dev, dx.row_slice(begin, count));
       for (const Block& block : blocks)
         kernel::gemm(dev, kernel::Form::nn, columns_of(dy.row_slice(begin, count), block), block.w, sum, 1.0,

@@ -35,25 +35,29 @@ class Mlp {
     const View<D, T> gate_up = save_or_scratch<T>(dev, saved != nullptr, x.rows(), gate_up_proj_.out_features());
     gate_up_proj_.forward(dev, pass, x, gate_up, saved != nullptr ? &saved->in : nullptr);
     if (saved != nullptr) saved->gate_up = gate_up;
-    if (y.empty()) return;
+    if (y.empty() && !(saved != nullptr && down_proj_.saves(pass, x.rows()))) return;
     const View<D, T> hidden = scratch<T>(dev, x.rows(), down_proj_.in_features());
     kernel::swiglu<D, T>(dev, gate_up, hidden);
     down_proj_.forward(dev, pass, hidden, y, saved != nullptr ? &saved->out : nullptr, accumulate);
   }
 
-  void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved&& saved, View<D, const T> dy, View<D, T> dx) {
+  /// dy has been read when x is called, which may write over it.
+  void backward(D& dev, const Pass<D, T>& pass, const Input<D, T>& x, Saved&& saved, View<D, const T> dy,
+                View<D, T> dx) {
     const Arena::Scope scope(dev.arena());
     const bool further = !dx.empty() || gate_up_proj_.trains();
-    const View<D, T> d_hidden = further ? scratch<T>(dev, x.rows(), down_proj_.in_features()) : View<D, T>();
-    {
-      const Arena::Scope inner(dev.arena());
-      const View<D, T> hidden = scratch<T>(dev, x.rows(), down_proj_.in_features());
-      if (down_proj_.trains()) kernel::swiglu<D, T>(dev, saved.gate_up, hidden);
-      down_proj_.backward(dev, pass, hidden, std::move(saved.out), dy, d_hidden);
-    }
-    if (!further) return;
+    const View<D, T> hidden = scratch<T>(dev, dy.rows(), down_proj_.in_features());  // its gradient first
     const View<D, T> d_gate_up = saved.gate_up;
-    kernel::swiglu_backward<D, T>(dev, saved.gate_up, d_hidden, d_gate_up);
+    const auto form_hidden = [&]() -> View<D, const T> {
+      if (further) {
+        kernel::swiglu_backward<D, T>(dev, saved.gate_up, hidden, d_gate_up, hidden);
+      } else {
+        kernel::swiglu<D, T>(dev, saved.gate_up, hidden);
+      }
+      return hidden;
+    };
+    down_proj_.backward(dev, pass, form_hidden, std::move(saved.out), dy, further ? hidden : View<D, T>());
+    if (!further) return;
     gate_up_proj_.backward(dev, pass, x, std::move(saved.in), d_gate_up, dx);
   }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <concepts>
+#include <type_traits>
 #include <utility>
 
 #include "lora/nn/param.hpp"
@@ -8,12 +9,32 @@
 
 namespace lora::nn {
 
+/// A module's input in backward: a view, or a function that forms it again, which must outlive this. It is called at
+/// most once, when dx is there and dy has been read, so that it may go on with dx and leave the input in its place.
+template <Device D, class T>
+class Input {
+ public:
+  template <std::convertible_to<View<D, const T>> V>
+  Input(const V& view) : view_(view) {}
+  template <class F>
+  requires std::is_invocable_r_v < View<D, const T>,
+  const F& > Input(const F& form)
+      : form_(&form),
+  call_([](const void* f) -> View<D, const T> { return (*static_cast<const F*>(f))(); }) {}
+
+  View<D, const T> operator()() const { return call_ != nullptr ? call_(form_) : view_; }
+
+ private:
+  View<D, const T> view_{};
+  const void* form_ = nullptr;
+  View<D, const T> (*call_)(const void*) = nullptr;
+};
+
 /// What every module promises:
 ///   forward(dev, pass, x, y, Saved*) const     y overwritten; nullptr keeps nothing; an empty y fills Saved only
-///   backward(dev, pass, x, Saved&&, dy, dx)    x handed back by the caller; parameter gradients are added to; dx
-///   overwritten,
-///                                              and not formed where it is empty; Saved's memory may serve for
-///                                              gradients
+///   backward(dev, pass, x, Saved&&, dy, dx)    x handed back by the caller (parts of a layer take an Input); parameter
+///                                              gradients are added to; dx is overwritten, and not formed where it is
+///                                              empty; Saved's memory may serve for gradients
 ///   for_each_param(prefix, f)                  f(ParamRef) for everything that trains, each storage once
 /// Saved is a nested, named struct of views on the arena's low end; whoever called forward releases it.
 template <class M, class D, class T>

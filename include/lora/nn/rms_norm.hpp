@@ -16,13 +16,14 @@ struct RmsNorm {
 
   bool empty() const { return weight.empty(); }
 
-  /// rstd (N, K) for backward, empty if nobody wants it.
-  void forward(D& dev, View<D, const T> x, View<D, T> y, View<D, Accum<T>> rstd) const {
-    kernel::rms_norm(dev, x, weight.view(), eps, y, rstd);
+  /// rstd (N, K) for backward and a copy of x, empty if nobody wants them.
+  void forward(D& dev, View<D, const T> x, View<D, T> y, View<D, Accum<T>> rstd, View<D, T> copy = {}) const {
+    kernel::rms_norm(dev, x, weight.view(), eps, y, rstd, copy);
   }
+  /// y: forward's output again, empty if nobody wants it; it may be dy.
   void backward(D& dev, View<D, const T> x, View<D, const Accum<T>> rstd, View<D, const T> dy, View<D, T> dx,
-                bool accumulate) const {
-    kernel::rms_norm_backward(dev, x, weight.view(), rstd, dy, dx, accumulate);
+                bool accumulate, View<D, T> y = {}) const {
+    kernel::rms_norm_backward(dev, x, weight.view(), rstd, dy, dx, accumulate, y);
   }
 };
 

@@ -58,10 +58,10 @@ MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_byte
 
   const bool dropout = adapter.dropout > 0;
   const bool widens = !stores<T>(decoder.head().weight().dtype());
-  const double mlp = n * 2 * f * t + (dropout ? n * f * t : 0) + (widens ? 2 * e * f * t : 0);
+  const double mlp = n * f * t + (dropout ? n * f * t : 0) + (widens ? 2 * e * f * t : 0);
   const double attention = n * (2 * qkv + q) * t + (dropout ? n * e * t : 0);
   const double head = 3 * d(labelled) * e * t + d(decoder.head().scratch_bytes(labelled, true));
-  forecast.workspace = 2 * n * e * t + std::max(head, 3 * n * e * t + std::max(mlp, attention));
+  forecast.workspace = 2 * n * e * t + std::max(head, 2 * n * e * t + std::max(mlp, attention));
   return forecast;
 }
 
