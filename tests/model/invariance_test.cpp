@@ -13,6 +13,7 @@
 #include "lora/instantiate.hpp"
 #include "support/effort.hpp"
 #include "support/gradcheck.hpp"
+#include "support/random_gguf.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
@@ -243,6 +244,34 @@ TEST_CASE("invariance: recomputing no, one or all layers gives the same bits") {
       CHECK(again.gradient == kept.gradient);
     }
   });
+}
+
+TEST_CASE("invariance: blocks used as stored, or their numbers decoded beforehand and rounded to what computes") {
+  RandomModel shape;
+  shape.family = "qwen2";
+  shape.hidden = 64;
+  shape.ffn = inner_extent;
+  shape.head_dim = 16;
+  for (const DType dtype : {DType::q8_0, DType::q4_0, DType::q4_1}) {
+    CAPTURE(name_of(dtype));
+    const TempFolder folder;
+    auto tensors = random_tensors(shape);
+    write_gguf(folder / "model.gguf", shape, tensors, dtype);
+    for (auto& tensor : tensors)
+      if (tensor.shape.rank() == 2) encode(tensor.values, dtype);
+    write_model(folder / "f32", config_json(shape), tensors, DType::f32);
+    for (auto& tensor : tensors)
+      if (tensor.shape.rank() == 2) encode(tensor.values, DType::bf16);
+    write_model(folder / "rounded", config_json(shape), tensors, DType::f32);  // norms and biases stay float32
+    const std::vector<std::vector<Sequence>> some{some_sequences()}, many{many_sequences()};
+    // With dropout, and for few rows, the update is added to y; else it rides in the decoded weight.
+    expect_near(outcome_of(folder / "model.gguf", some, 2), outcome_of(folder / "f32", some, 2));
+    expect_near(outcome_of(folder / "model.gguf", many, 2, 0, 0), outcome_of(folder / "f32", many, 2, 0, 0));
+    const auto narrow = outcome_of<bf16>(folder / "model.gguf", some, 2),
+               decoded = outcome_of<bf16>(folder / "rounded", some, 2);
+    CHECK(narrow.loss == decoded.loss);
+    CHECK(narrow.gradient == decoded.gradient);
+  }
 }
 
 TEST_CASE("invariance: another place draws another dropout") {

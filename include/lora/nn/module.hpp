@@ -10,17 +10,16 @@
 namespace lora::nn {
 
 /// A module's input in backward: a view, or a function that forms it again, which must outlive this. It is called at
-/// most once, when dx is there and dy has been read, so that it may go on with dx and leave the input in its place.
+/// most once, when dx is there, so that it may go on with dx and leave the input in its place. The dy of the module
+/// that calls it must stay.
 template <Device D, class T>
 class Input {
  public:
   template <std::convertible_to<View<D, const T>> V>
   Input(const V& view) : view_(view) {}
   template <class F>
-  requires std::is_invocable_r_v < View<D, const T>,
-  const F& > Input(const F& form)
-      : form_(&form),
-  call_([](const void* f) -> View<D, const T> { return (*static_cast<const F*>(f))(); }) {}
+  requires(std::is_invocable_r_v<View<D, const T>, const F&>) Input(const F& form)
+      : form_(&form), call_([](const void* f) -> View<D, const T> { return (*static_cast<const F*>(f))(); }) {}
 
   View<D, const T> operator()() const { return call_ != nullptr ? call_(form_) : view_; }
 
