@@ -59,26 +59,50 @@ struct f16 {
   }
 };
 
-/// How the elements of a stored tensor are encoded. The q types are GGUF's blocks of 32 values in one row.
-enum class DType : std::uint8_t { f32, bf16, f16, f64, q8_0, q4_0, q4_1, i64, i32, i16, i8, u8 };
+/// How the elements of a stored tensor are encoded. The q types are GGUF's blocks of 32 or 256 values in one row.
+enum class DType : std::uint8_t {
+  f32,
+  bf16,
+  f16,
+  f64,
+  q8_0,
+  q4_0,
+  q4_1,
+  q5_0,
+  q4_k,
+  q5_k,
+  q6_k,
+  i64,
+  i32,
+  i16,
+  i8,
+  u8
+};
+
+namespace detail {
+
+struct Encoding {
+  std::string_view name;
+  Index block_elements, block_bytes;
+};
+
+inline constexpr Encoding encodings[] = {{"F32", 1, 4},      {"BF16", 1, 2},     {"F16", 1, 2},      {"F64", 1, 8},
+                                         {"Q8_0", 32, 34},   {"Q4_0", 32, 18},   {"Q4_1", 32, 20},   {"Q5_0", 32, 22},
+                                         {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210}, {"I64", 1, 8},
+                                         {"I32", 1, 4},      {"I16", 1, 2},      {"I8", 1, 1},       {"U8", 1, 1}};
+
+constexpr const Encoding& encoding_of(DType dtype) { return encodings[static_cast<std::size_t>(dtype)]; }
+
+}  // namespace detail
 
 /// What a type is called in messages.
-constexpr std::string_view name_of(DType dtype) {
-  constexpr std::string_view names[] = {"F32",  "BF16", "F16", "F64", "Q8_0", "Q4_0",
-                                        "Q4_1", "I64",  "I32", "I16", "I8",   "U8"};
-  return names[static_cast<std::size_t>(dtype)];
-}
+constexpr std::string_view name_of(DType dtype) { return detail::encoding_of(dtype).name; }
 
-/// Elements that are encoded together: 32 for the quantised types, else 1.
-constexpr Index block_elements(DType dtype) {
-  return dtype == DType::q8_0 || dtype == DType::q4_0 || dtype == DType::q4_1 ? 32 : 1;
-}
+/// Elements that are encoded together: 32 or, in the K types, 256 for the quantised types, else 1.
+constexpr Index block_elements(DType dtype) { return detail::encoding_of(dtype).block_elements; }
 
 /// Bytes of one block of `block_elements(dtype)` values.
-constexpr Index block_bytes(DType dtype) {
-  constexpr Index bytes[] = {4, 2, 2, 8, 34, 18, 20, 8, 4, 2, 1, 1};
-  return bytes[static_cast<std::size_t>(dtype)];
-}
+constexpr Index block_bytes(DType dtype) { return detail::encoding_of(dtype).block_bytes; }
 
 /// Bytes of `count` elements, a whole number of blocks.
 constexpr Index bytes_of(DType dtype, Index count) { return count / block_elements(dtype) * block_bytes(dtype); }
