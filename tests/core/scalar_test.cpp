@@ -98,9 +98,14 @@ TEST_CASE("scalar: sizes and names of stored types") {
   CHECK(bytes_of(DType::q8_0, 64) == 68);
   CHECK(bytes_of(DType::q4_0, 64) == 36);
   CHECK(bytes_of(DType::q4_1, 64) == 40);
+  CHECK(bytes_of(DType::q5_0, 64) == 44);
+  CHECK(bytes_of(DType::q4_k, 512) == 288);
+  CHECK(bytes_of(DType::q5_k, 512) == 352);
+  CHECK(bytes_of(DType::q6_k, 512) == 420);
   CHECK(bytes_of(DType::u8, 3) == 3);
   CHECK(name_of(DType::f32) == "F32");
   CHECK(name_of(DType::q4_1) == "Q4_1");
+  CHECK(name_of(DType::q6_k) == "Q6_K");
   CHECK(name_of(DType::u8) == "U8");
   CHECK(stores<bf16>(DType::bf16));
   CHECK_FALSE(stores<bf16>(DType::f16));

@@ -48,7 +48,8 @@ std::string text_of(const StoredTensor& tensor) {
 }
 
 /// GGML's numbers.
-constexpr std::uint32_t f32 = 0, half = 1, q4_0 = 2, q4_1 = 3, q8_0 = 8, brain = 30;
+constexpr std::uint32_t f32 = 0, half = 1, q4_0 = 2, q4_1 = 3, q5_0 = 6, q8_0 = 8, q4_k = 12, q5_k = 13, q6_k = 14,
+                        brain = 30;
 
 /// One tensor of 4 floats at the start of the data, and another after it at `offset`.
 std::string second_at(std::uint64_t offset, std::uint64_t extent = 4) {
@@ -136,6 +137,10 @@ TEST_CASE("gguf: tensors of every supported type, with the slowest extent first"
     writer.add_tensor("eight", {64, 3}, q8_0, std::string(6 * 34, 'd'));
     writer.add_tensor("four", {32, 5}, q4_0, std::string(5 * 18, 'e'));
     writer.add_tensor("four_one", {32}, q4_1, std::string(20, 'f'));
+    writer.add_tensor("five", {96, 2}, q5_0, std::string(6 * 22, 'g'));
+    writer.add_tensor("four_k", {256, 3}, q4_k, std::string(3 * 144, 'h'));
+    writer.add_tensor("five_k", {512, 2}, q5_k, std::string(4 * 176, 'i'));
+    writer.add_tensor("six_k", {256}, q6_k, std::string(210, 'j'));
     writer.add_tensor("empty", {32, 0}, q4_1, "");
     writer.add_tensor("scalar", {}, f32, "1234");
     const TempFolder folder;
@@ -157,10 +162,14 @@ TEST_CASE("gguf: tensors of every supported type, with the slowest extent first"
     check("eight", DType::q8_0, {3, 64}, std::string(6 * 34, 'd'));
     check("four", DType::q4_0, {5, 32}, std::string(5 * 18, 'e'));
     check("four_one", DType::q4_1, {32}, std::string(20, 'f'));
+    check("five", DType::q5_0, {2, 96}, std::string(6 * 22, 'g'));
+    check("four_k", DType::q4_k, {3, 256}, std::string(3 * 144, 'h'));
+    check("five_k", DType::q5_k, {2, 512}, std::string(4 * 176, 'i'));
+    check("six_k", DType::q6_k, {256}, std::string(210, 'j'));
     check("empty", DType::q4_1, {0, 32}, "");
     check("scalar", DType::f32, {}, "1234");
     CHECK(gguf.find("absent") == nullptr);
-    CHECK(gguf.tensors().size() == 8);
+    CHECK(gguf.tensors().size() == 12);
     CHECK(gguf.tensors().front().name == "vector");
   }
 }
@@ -298,11 +307,12 @@ TEST_CASE("gguf: a tensor type that is not supported is named as GGML names it")
   };
   const auto expected = [](const std::string& type) {
     return "x: tensor blk.0.attn_q.weight has the type " + type +
-           ", which is not supported; F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are";
+           ", which is not supported; F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q4_K, Q5_K and Q6_K are";
   };
-  CHECK(message(6) == expected("Q5_0"));
-  CHECK(message(12) == expected("Q4_K"));
-  CHECK(message(14) == expected("Q6_K"));
+  CHECK(message(7) == expected("Q5_1"));
+  CHECK(message(10) == expected("Q2_K"));
+  CHECK(message(11) == expected("Q3_K"));
+  CHECK(message(15) == expected("Q8_K"));
   CHECK(message(20) == expected("IQ4_NL"));
   CHECK(message(23) == expected("IQ4_XS"));
   CHECK(message(26) == expected("I32"));
@@ -334,6 +344,8 @@ TEST_CASE("gguf: extents that cannot be are errors") {
         "x: tensor a: the product of the extents (2147483648, 4294967296) overflows");
   CHECK(message({33, 32}, q8_0) == "x: tensor a has rows of 33 values, but Q8_0 holds them in blocks of 32");
   CHECK(message({16, 2}, q4_0) == "x: tensor a has rows of 16 values, but Q4_0 holds them in blocks of 32");
+  CHECK(message({48}, q5_0) == "x: tensor a has rows of 48 values, but Q5_0 holds them in blocks of 32");
+  CHECK(message({896, 3}, q4_k) == "x: tensor a has rows of 896 values, but Q4_K holds them in blocks of 256");
   CHECK(message({}, q4_1) == "x: tensor a has rows of 1 values, but Q4_1 holds them in blocks of 32");
 }
 

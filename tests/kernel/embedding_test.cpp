@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "support/blocks.hpp"
 #include "support/matrix.hpp"
 
 namespace {
@@ -31,14 +32,6 @@ Table make_table(DType dtype, Index rows, Index cols) {
         append(table.bytes, value);
         table.values.push_back(real(value));
       };
-      const auto quanta = [&](int count, int offset, double scale, double low) {
-        std::vector<int> q;
-        for (int k = 0; k < 32; ++k) q.push_back(static_cast<int>(random.below(static_cast<std::uint32_t>(count))));
-        for (const int k : q) table.values.push_back(scale * (k - offset) + low);
-        return q;
-      };
-      const f16 scale(static_cast<float>(uniform())), low(static_cast<float>(uniform()));
-      const double s = static_cast<float>(scale), m = static_cast<float>(low);
       switch (dtype) {
         case DType::f32:
           number(rounded<float>(uniform()));
@@ -50,18 +43,12 @@ Table make_table(DType dtype, Index rows, Index cols) {
           number(uniform());
           break;
         case DType::f16:
-          append(table.bytes, scale);
-          table.values.push_back(s);
-          break;
-        case DType::q8_0:
-          append(table.bytes, scale);
-          for (const int q : quanta(256, 128, s, 0)) append(table.bytes, static_cast<std::int8_t>(q - 128));
+          number(f16(static_cast<float>(uniform())));
           break;
         default: {
-          append(table.bytes, scale);
-          if (dtype == DType::q4_1) append(table.bytes, low);
-          const auto q = dtype == DType::q4_1 ? quanta(16, 0, s, m) : quanta(16, 8, s, 0);
-          for (std::size_t k = 0; k < 16; ++k) append(table.bytes, static_cast<std::uint8_t>(q[k] | q[k + 16] << 4));
+          const Block block = random_block(dtype, random);
+          block.append_to(table.bytes);
+          for (std::size_t k = 0; k < block.quanta.size(); ++k) table.values.push_back(block.value(k));
         }
       }
     }
@@ -74,9 +61,9 @@ Table make_table(DType dtype, Index rows, Index cols) {
 TEST_CASE("embedding: rows come out as the table stores them, in every encoding") {
   each_type([]<class T>() {
     D dev(2);
-    for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::q8_0, DType::q4_0, DType::q4_1}) {
+    for (const DType dtype : weight_types) {
       CAPTURE(name_of(dtype));
-      for (const Index cols : {Index{32}, Index{96}, Index{33}}) {
+      for (const Index cols : {Index{32}, Index{96}, Index{33}, Index{512}}) {
         if (cols % block_elements(dtype) != 0) continue;
         const Index vocabulary = 7;
         Table table = make_table(dtype, vocabulary, cols);
@@ -94,9 +81,8 @@ TEST_CASE("embedding: rows come out as the table stores them, in every encoding"
             for (Index j = 0; j < cols; ++j) {
               const double value = table.values[static_cast<std::size_t>(token * cols + j)];
               expected.push_back(value);
-              // One rounding to T; Q4_1 adds two numbers below 16 before it.
-              bound.push_back(1.01 * roundoff<T> * std::fabs(value) +
-                              (dtype == DType::q4_1 ? 34 * roundoff<Accum<T>> : roundoff<Accum<T>> * std::fabs(value)));
+              // Rounded to Accum<T> and to T.
+              bound.push_back((1.01 * roundoff<T> + roundoff<Accum<T>>)*std::fabs(value));
             }
           check_near(y.host(), expected, bound);
         }

@@ -195,13 +195,13 @@ TEST_CASE("merge: shards above the limit, with an index, are the same model") {
 
 TEST_CASE("merge: a quantised GGUF base becomes a model folder") {
   for (const char* family : {"llama", "qwen2", "qwen3"})
-    for (const DType dtype : {DType::q8_0, DType::q4_0, DType::f16}) {
+    for (const DType dtype : {DType::q8_0, DType::q4_0, DType::q4_k, DType::f16}) {
       CAPTURE(family);
       CAPTURE(name_of(dtype));
       const TempFolder folder;
       RandomModel shape;
       shape.family = family;
-      shape.hidden = 32;
+      shape.hidden = std::max(block_elements(dtype), Index{32});
       shape.ffn = 64;
       shape.head_dim = 8;
       write_gguf(folder / "base.gguf", shape, random_tensors(shape), dtype);

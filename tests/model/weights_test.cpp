@@ -51,11 +51,11 @@ void remove(Tensors& tensors, const std::string& name) {
   tensors.erase(tensors.begin() + (&tensor_of(tensors, name) - tensors.data()));
 }
 
-/// Extents that GGUF's blocks divide.
-RandomModel wide(const std::string& family) {
+/// Extents that GGUF's blocks divide: those of 32 values all rows, those of 256 at least rows of `hidden`.
+RandomModel wide(const std::string& family, Index hidden = 32) {
   RandomModel shape;
   shape.family = family;
-  shape.hidden = 32;
+  shape.hidden = hidden;
   shape.ffn = 64;
   shape.head_dim = 8;
   if (family == "llama") shape.more = {{"attention_bias", true}, {"mlp_bias", true}};
@@ -171,20 +171,36 @@ TEST_CASE("weights: tensors that are not aligned to their type are read all the 
 
 TEST_CASE("weights: a GGUF file gives the logits of a folder with the same numbers") {
   for (const char* family : {"llama", "qwen2", "qwen3"})
-    for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_0, DType::q4_1}) {
+    for (const DType dtype : weight_types) {
+      if (dtype == DType::f64) continue;  // not in GGUF files
       CAPTURE(family);
       CAPTURE(name_of(dtype));
       const TempFolder folder;
-      const auto shape = wide(family);
+      const auto shape = wide(family, std::max(block_elements(dtype), Index{32}));
       auto tensors = random_tensors(shape);
       write_gguf(folder / "model.gguf", shape, tensors, dtype);
       for (auto& tensor : tensors)  // rounded as the file has them, exactly
-        if (tensor.shape.rank() == 2) encode(tensor.values, dtype);
+        encode(tensor.values, gguf_dtype(tensor.shape, dtype));
       write_model(folder / "folder", config_json(shape), tensors, DType::f32);
-      // A block's scale times its quantum fits float32 exactly; with a minimum to add it is rounded once.
+      // A block's scale times its quantum fits float32 exactly; with a minimum it is rounded once.
       const auto expected = logits_from(folder / "folder"), actual = logits_from(folder / "model.gguf");
       CHECK(distance(actual, expected) < 2e-6);
     }
+}
+
+TEST_CASE("weights: a GGUF file may mix types, also among projections of one input") {
+  const TempFolder folder;
+  const auto shape = wide("qwen2", 256);
+  auto tensors = random_tensors(shape);
+  GgufChanges changes;
+  changes.dtype = [](const std::string& name, DType dtype) {
+    return holds(name, "attn_v") || holds(name, "ffn_up") || holds(name, "output.") ? DType::q6_k : dtype;
+  };
+  write_gguf(folder / "model.gguf", shape, tensors, DType::q4_k, changes);
+  for (auto& tensor : tensors)
+    encode(tensor.values, gguf_dtype(tensor.shape, changes.dtype(gguf_name(tensor.name), DType::q4_k)));
+  write_model(folder / "folder", config_json(shape), tensors, DType::f32);
+  CHECK(distance(logits_from(folder / "model.gguf"), logits_from(folder / "folder")) < 2e-6);
 }
 
 TEST_CASE("weights: a GGUF file's missing tensors are named as the file would") {

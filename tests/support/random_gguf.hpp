@@ -14,11 +14,19 @@ namespace lora::test {
 
 /// GGML's number of a type.
 inline std::uint32_t ggml_number(DType dtype) {
-  constexpr std::pair<DType, std::uint32_t> numbers[] = {{DType::f32, 0},  {DType::f16, 1},  {DType::q4_0, 2},
-                                                         {DType::q4_1, 3}, {DType::q8_0, 8}, {DType::bf16, 30}};
+  constexpr std::pair<DType, std::uint32_t> numbers[] = {
+      {DType::f32, 0},  {DType::f16, 1},   {DType::q4_0, 2},  {DType::q4_1, 3},  {DType::q5_0, 6},
+      {DType::q8_0, 8}, {DType::q4_k, 12}, {DType::q5_k, 13}, {DType::q6_k, 14}, {DType::bf16, 30}};
   for (const auto& [type, number] : numbers)
     if (type == dtype) return number;
   return 255;
+}
+
+/// What a tensor is stored as in a file of `dtype`: a vector as F32, a matrix whose rows are no whole blocks as Q5_0,
+/// which is llama.cpp's choice as well.
+inline DType gguf_dtype(const Shape& shape, DType dtype) {
+  if (shape.rank() == 1) return DType::f32;
+  return shape[1] % block_elements(dtype) == 0 ? dtype : DType::q5_0;
 }
 
 /// What GGUF calls a tensor that Hugging Face calls `name`.
@@ -59,9 +67,10 @@ inline std::vector<double> gguf_rows(const std::vector<double>& values, Index ro
 struct GgufChanges {
   std::function<void(GgufWriter&)> add = [](GgufWriter&) {};                        ///< further metadata and tensors
   std::function<bool(const std::string&)> keep = [](const auto&) { return true; };  ///< metadata and tensors by name
+  std::function<DType(const std::string&, DType)> dtype = [](const auto&, DType all) { return all; };  ///< of a tensor
 };
 
-/// Writes a random model's tensors as a GGUF file: matrices as `dtype`, vectors as F32, metadata from its extents.
+/// Writes a random model's tensors as a GGUF file of `dtype`, with metadata from its extents.
 inline void write_gguf(const std::filesystem::path& path, const RandomModel& m,
                        const std::vector<RandomTensor>& tensors, DType dtype, const GgufChanges& changes = {}) {
   GgufWriter writer;
@@ -85,15 +94,14 @@ inline void write_gguf(const std::filesystem::path& path, const RandomModel& m,
   for (const auto& tensor : tensors) {
     const std::string name = gguf_name(tensor.name);
     if (!changes.keep(name)) continue;
-    const bool vector = tensor.shape.rank() == 1;
+    const DType stored = gguf_dtype(tensor.shape, changes.dtype(name, dtype));
     auto values = tensor.values;
     const bool q = name.find("attn_q.") != name.npos, k = name.find("attn_k.") != name.npos;
     if (m.family == "llama" && (q || k)) values = gguf_rows(values, tensor.shape[0], q ? m.heads : m.kv_heads);
-    const auto bytes = encode(values, vector ? DType::f32 : dtype);
+    const auto bytes = encode(values, stored);
     std::vector<std::uint64_t> extents;
     for (int axis = tensor.shape.rank(); axis-- > 0;) extents.push_back(static_cast<std::uint64_t>(tensor.shape[axis]));
-    writer.add_tensor(name, extents, ggml_number(vector ? DType::f32 : dtype),
-                      {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    writer.add_tensor(name, extents, ggml_number(stored), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
   changes.add(writer);
   io::write_file(path, std::string_view(writer.bytes()));

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <span>
@@ -12,6 +10,7 @@
 #include "lora/core/random.hpp"
 #include "lora/io/safetensors.hpp"
 #include "lora/model/config.hpp"
+#include "support/blocks.hpp"
 
 namespace lora::test {
 
@@ -91,44 +90,16 @@ inline std::vector<RandomTensor> random_tensors(const RandomModel& m) {
   return tensors;
 }
 
-namespace detail {
-
-/// One GGUF block of 32 values in first principles' terms: value = scale · quantum + minimum; the bytes say so, and the
-/// values become what they say.
-inline void encode_block(std::span<double> values, DType dtype, std::vector<std::byte>& bytes) {
-  const auto put = [&](const auto& value) {
-    const auto raw = std::as_bytes(std::span(&value, 1));
-    bytes.insert(bytes.end(), raw.begin(), raw.end());
-  };
-  const auto [low, high] = std::minmax_element(values.begin(), values.end());
-  const double reach = std::max(std::fabs(*low), std::fabs(*high));
-  const double step = dtype == DType::q8_0 ? reach / 127 : dtype == DType::q4_0 ? reach / 7 : (*high - *low) / 15;
-  const f16 scale(static_cast<float>(step)), minimum(static_cast<float>(*low));
-  const auto d = static_cast<double>(static_cast<float>(scale));
-  const double m = dtype == DType::q4_1 ? static_cast<double>(static_cast<float>(minimum)) : 0;
-  const int least = dtype == DType::q8_0 ? -128 : dtype == DType::q4_0 ? -8 : 0;
-  const int count = dtype == DType::q8_0 ? 256 : 16;
-  std::array<int, 32> quanta{};
-  for (std::size_t i = 0; i < 32; ++i) {
-    quanta[i] = std::clamp(static_cast<int>(std::lround((values[i] - m) / d)), least, least + count - 1);
-    values[i] = d * quanta[i] + m;
-  }
-  put(scale);
-  if (dtype == DType::q4_1) put(minimum);
-  for (std::size_t i = 0; i < (dtype == DType::q8_0 ? 32u : 16u); ++i) {
-    if (dtype == DType::q8_0) put(static_cast<std::int8_t>(quanta[i]));
-    if (dtype != DType::q8_0) put(static_cast<std::uint8_t>(quanta[i] - least + 16 * (quanta[i + 16] - least)));
-  }
-}
-
-}  // namespace detail
-
 /// The bytes of `values` as `dtype` stores them; the values become those that the bytes stand for.
 inline std::vector<std::byte> encode(std::vector<double>& values, DType dtype) {
   std::vector<std::byte> bytes;
   if (block_elements(dtype) > 1) {
-    for (std::size_t i = 0; i + 32 <= values.size(); i += 32)
-      detail::encode_block(std::span(values).subspan(i, 32), dtype, bytes);
+    const auto size = static_cast<std::size_t>(block_elements(dtype));
+    for (std::size_t begin = 0; begin + size <= values.size(); begin += size) {
+      const Block block = nearest_block(dtype, std::span(values).subspan(begin, size));
+      block.append_to(bytes);
+      for (std::size_t i = 0; i < size; ++i) values[begin + i] = block.value(i);
+    }
     return bytes;
   }
   for (double& value : values) {
