@@ -2,6 +2,7 @@
 //   frozen            y = x Wᵀ and dx = dy W
 //   low_rank_forward  h = x Aᵀ, y += s h Bᵀ
 //   low_rank_backward dh = s dy B, B.grad += s hᵀ dy, A.grad += dhᵀ x, dx += dh A
+//   low_rank_gradients h = s x Aᵀ, dh = s dy B, both gradients: what is left where the update rides in a decoded W
 // all in the layouts that nn::LoraLinear uses (B lies transposed).
 
 #include "report.hpp"
@@ -71,10 +72,25 @@ void low_rank_backward(benchmark::State& state, const Projection& p, Index rank)
   auto dx = bench::random_tensor<Accum<T>>(dev, rows, p.in, 8);
   const bench::Clock clock;
   for ([[maybe_unused]] auto iteration : state) {
-    kernel::low_rank_backward<D, T>(dev, dy.view(), h.view(), b.view(), dh.view(), b_grad.view());
+    kernel::low_rank_backward<D, T>(dev, h.view(), {dy.view(), b.view(), b_grad.view(), 2.0}, dh.view());
     kernel::gemm(dev, Form::tn, dh.view(), x.view(), a_grad.view(), 1.0, true);
     kernel::gemm(dev, Form::nn, dh.view(), a.view(), dx.view(), 1.0, true);
   }
+  bench::report_flops<T>(state, clock, 2 * product(rows, rank, p.in + p.out));
+}
+
+/// The same with nothing kept of forward, where the update rides in the frozen products.
+template <class T>
+void low_rank_gradients(benchmark::State& state, const Projection& p, Index rank) {
+  D& dev = bench::device();
+  const auto x = bench::random_tensor<T>(dev, rows, p.in, 1), dy = bench::random_tensor<T>(dev, rows, p.out, 2);
+  const auto a = bench::random_tensor<T>(dev, rank, p.in, 3), b = bench::random_tensor<T>(dev, rank, p.out, 4);
+  auto a_grad = bench::random_tensor<Accum<T>>(dev, rank, p.in, 6);
+  auto b_grad = bench::random_tensor<Accum<T>>(dev, rank, p.out, 7);
+  const kernel::LowRankTerm<D, T> term{dy.view(), b.view(), b_grad.view(), 2.0};
+  const bench::Clock clock;
+  for ([[maybe_unused]] auto iteration : state)
+    kernel::low_rank_gradients<D, T>(dev, x.view(), a.view(), a_grad.view(), {&term, 1});
   bench::report_flops<T>(state, clock, 2 * product(rows, rank, p.in + p.out));
 }
 
@@ -88,6 +104,9 @@ void add_all() {
                            [=](benchmark::State& state) { low_rank_forward<T>(state, p, rank); });
       bench::add_benchmark(concat("low_rank_backward", end, "/r", rank),
                            [=](benchmark::State& state) { low_rank_backward<T>(state, p, rank); });
+      if constexpr (std::is_same_v<T, Accum<T>>)
+        bench::add_benchmark(concat("low_rank_gradients", end, "/r", rank),
+                             [=](benchmark::State& state) { low_rank_gradients<T>(state, p, rank); });
     }
   }
 }

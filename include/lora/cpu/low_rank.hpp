@@ -1,8 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 
 #include "lora/core/config.hpp"
+#include "lora/cpu/elementwise.hpp"
 #include "lora/cpu/gemm.hpp"
 #include "lora/cpu/tile_layout.hpp"
 #include "lora/cpu/tile_product.hpp"
@@ -10,52 +12,57 @@
 
 namespace lora::cpu::detail {
 
-/// Both products of a tile of dy while it is in cache. Each block of rows has a sum of db of its own, and these are
-/// added in order, so that bits don't depend on the thread that forms a block.
+/// All products of a tile of rows while it is in cache. Each block of rows has sums of its own, and these are added in
+/// order, so that bits don't depend on the thread that forms a block.
 template <class A>
-class LowRankBackward {
+class LowRankGradients {
  public:
-  /// At higher ranks two plain products are faster: dy is then read seldom enough.
+  using Term = kernel::LowRankTerm<Device, A>;
+
+  /// At higher ranks plain products are faster: dy is then read seldom enough.
   static constexpr Index most_rank = 32;
 
   /// A small rank, whole vectors of columns, and rows enough for every thread to have a block.
   static bool takes(Index rows, Index cols, Index rank, int threads) {
-    return rank > 0 && rank <= most_rank && rows >= group && cols >= tile_step && cols % tile_step == 0 &&
+    return rank > 0 && rank <= most_rank && rows >= tile_rows && cols >= tile_step && cols % tile_step == 0 &&
            (threads == 1 || blocks_of(rows) >= threads);
   }
 
-  View<Device, const A> dy, h, b;
-  View<Device, A> dh, db;
+  std::span<const Term> terms;
+  View<Device, const A> h;     ///< as forward kept it, or empty: then it is formed of x
+  View<Device, A> dh;          ///< empty where nobody reads it
+  View<Device, const A> x, a;  ///< empty where the gradient of a isn't wanted
+  View<Device, A> da;
 
   void run(Device& dev) const {
     const Arena::Scope scope(dev.arena());
-    const Index rank = b.rows(), wide = padded(rank), cols = dy.cols();
-    const View<Device, A> b_transposed = scratch<A>(dev, cols, wide);
-    if (wide > rank) std::fill_n(b_transposed.data(), b_transposed.size(), A(0));
-    transpose(b.data(), b.stride(), rank, cols, b_transposed.data(), wide);
-    const Index rows = block_extent(dy.rows()), blocks = blocks_of(dy.rows());
-    const View<Device, A> sums = scratch<A>(dev, blocks, wide * cols);
-    const View<Device, A> tiles = scratch<A>(dev, blocks, 2 * tile_rows * wide);
+    const Index n = terms.front().dy.rows(), rows = block_extent(n), blocks = blocks_of(n);
+    const View<Device, A> right = scratch<A>(dev, 1, factors_size()), sums = scratch<A>(dev, blocks, factors_size()),
+                          tiles = scratch<A>(dev, blocks, 2 * tile_rows * width());
+    lay_right(right.data());
     dev.parallel_items(blocks, [&](Index block) {
-      std::fill_n(sums.row(block), wide * cols, A(0));
-      const Index end = std::min((block + 1) * rows, dy.rows());
+      std::fill_n(sums.row(block), sums.cols(), A(0));
+      const Index end = std::min((block + 1) * rows, n);
       for (Index i = block * rows; i < end; i += tile_rows)
-        form_tile(i, std::min(tile_rows, end - i), b_transposed, tiles.row(block), sums.row(block));
+        form_tile(i, std::min(tile_rows, end - i), right.data(), tiles.row(block), sums.row(block));
     });
-    dev.parallel_for(rank, 65536 / (blocks * cols + 1) + 1, [&](Index first, Index last) {
-      for (Index r = first; r < last; ++r)
-        for (Index block = 0; block < blocks; ++block) {
-          const A* const from = sums.row(block) + r * cols;
-          A* const to = db.row(r);
-          LORA_SIMD
-          for (Index j = 0; j < cols; ++j) to[j] += from[j];
-        }
-    });
+    Index at = 0;
+    for (const Term& term : terms) {
+      add_sums(dev, sums, at, term.db);
+      at += padded(term.b.rows()) * term.dy.cols();
+    }
+    Index first = 0;
+    for (const Term& term : terms) {
+      if (!da.empty()) add_sums(dev, sums, at, da.row_slice(first, term.b.rows()));
+      at += padded(term.b.rows()) * x.cols();
+      first += term.b.rows();
+    }
   }
 
  private:
+  using Words = SingleWords<A>;
   static constexpr Index group = 8;  ///< rows that tile_product takes together
-  static constexpr Index tile_rows = 32, tile_cols = 256, most_sums = 32;
+  static constexpr Index tile_rows = 32, tile_cols = 512, most_sums = 32;
 
   /// Rows of a block: about 256, in blocks of even size and number.
   static Index block_extent(Index rows) {
@@ -64,26 +71,103 @@ class LowRankBackward {
   }
   static Index blocks_of(Index rows) { return (rows + block_extent(rows) - 1) / block_extent(rows); }
 
-  /// Rows [i, i + count) of dh, and what they add to db.
-  void form_tile(Index i, Index count, View<Device, A> b_transposed, A* spare, A* sum) const {
-    const Index rank = b.rows(), wide = padded(rank), cols = dy.cols();
-    A *const h_tile = spare, *const dh_tile = spare + tile_rows * wide;
-    for (Index r = 0; r < count; ++r) load_row(h.row(i + r), rank, wide, h_tile + r * wide);
-    // A last group of fewer rows is formed from the eight that end with it.
-    const Index whole_rows = count / group * group, rest = i + count - group;
-    for (Index j = 0; j < cols; j += tile_cols) {
-      const Index width = std::min(tile_cols, cols - j);
-      const A* const right = b_transposed.row(j);
-      tile_product<SingleWords<A>>(whole_rows, dy.row(i) + j, dy.stride(), 1, right, wide, dh_tile, wide, j > 0,
-                                   whole(width, wide));
-      tile_product<SingleWords<A>>(wide, h_tile, 1, wide, dy.row(i) + j, dy.stride(), sum + j, cols, true,
-                                   whole(count, width));
+  /// Columns of all terms' h, each term's padded to whole vectors.
+  Index width() const {
+    Index sum = 0;
+    for (const Term& term : terms) sum += padded(term.b.rows());
+    return sum;
+  }
+  /// Numbers of all b and of a, so padded.
+  Index factors_size() const {
+    Index size = width() * x.cols();
+    for (const Term& term : terms) size += padded(term.b.rows()) * term.dy.cols();
+    return size;
+  }
+
+  /// s_j B_jᵀ of every term (O, R_j padded), and then Aᵀ (I, width), scaled alike where h is formed of it.
+  void lay_right(A* to) const {
+    std::fill_n(to, factors_size(), A(0));
+    for (const Term& term : terms) {
+      lay_transposed(term.b, static_cast<A>(term.scale), to, padded(term.b.rows()));
+      to += padded(term.b.rows()) * term.dy.cols();
     }
-    for (Index r = 0; r < whole_rows; ++r) std::copy_n(dh_tile + r * wide, rank, dh.row(i + r));
-    if (whole_rows == count) return;
-    tile_product<SingleWords<A>>(group, dy.row(rest), dy.stride(), 1, b_transposed.data(), wide, dh_tile, wide, false,
-                                 whole(cols, wide));
-    for (Index r = whole_rows - (rest - i); r < group; ++r) std::copy_n(dh_tile + r * wide, rank, dh.row(rest + r));
+    if (!h.empty()) return;
+    Index first = 0;
+    for (const Term& term : terms) {
+      lay_transposed(a.row_slice(first, term.b.rows()), static_cast<A>(term.scale), to, width());
+      first += term.b.rows();
+      to += padded(term.b.rows());
+    }
+  }
+  static void lay_transposed(View<Device, const A> from, A scale, A* to, Index stride) {
+    transpose(from.data(), from.stride(), from.rows(), from.cols(), to, stride);
+    if (scale == A(1)) return;
+    for (Index j = 0; j < from.cols(); ++j)
+      for (Index r = 0; r < from.rows(); ++r) to[j * stride + r] *= scale;
+  }
+
+  /// to += the blocks' sums in order.
+  static void add_sums(Device& dev, View<Device, const A> sums, Index at, View<Device, A> to) {
+    dev.parallel_for(to.rows(), 65536 / (sums.rows() * to.cols() + 1) + 1, [&](Index first, Index last) {
+      for (Index r = first; r < last; ++r)
+        for (Index block = 0; block < sums.rows(); ++block) {
+          const A* const from = sums.row(block) + at + r * to.cols();
+          A* const row = to.row(r);
+          LORA_SIMD
+          for (Index j = 0; j < to.cols(); ++j) row[j] += from[j];
+        }
+    });
+  }
+
+  /// What rows [i, i + count) add to the sums. A last group of fewer rows begins with rows of the one before, which
+  /// count as zeros.
+  void form_tile(Index i, Index count, const A* right, A* spare, A* sum) const {
+    const Index wide = width(), rows = padded(count, group), twice = rows - count;
+    i -= twice;
+    A *const h_tile = spare, *const dh_tile = spare + tile_rows * wide;
+    if (h.empty()) {
+      const A* const a_transposed = right + factors_size() - wide * x.cols();
+      for (Index j = 0; j < x.cols(); j += tile_cols)
+        tile_product<Words>(rows, x.row(i) + j, x.stride(), 1, a_transposed + j * wide, wide, h_tile, wide, j > 0,
+                            whole(std::min(tile_cols, x.cols() - j), wide));
+    } else {
+      for (Index r = 0; r < rows; ++r) load_h(i + r, h_tile + r * wide);
+    }
+    std::fill_n(h_tile, twice * wide, A(0));
+    Index column = 0, rank = 0;
+    for (const Term& term : terms) {
+      const Index own = padded(term.b.rows()), cols = term.dy.cols();
+      for (Index j = 0; j < cols; j += tile_cols) {
+        const Index part = std::min(tile_cols, cols - j);
+        const A* const dy = term.dy.row(i) + j;
+        tile_product<Words>(rows, dy, term.dy.stride(), 1, right + j * own, own, dh_tile + column, wide, j > 0,
+                            whole(part, own));
+        tile_product<Words>(own, h_tile + column, 1, wide, dy, term.dy.stride(), sum + j, cols, true,
+                            whole(rows, part));
+      }
+      if (!dh.empty())
+        for (Index r = twice; r < rows; ++r)
+          std::copy_n(dh_tile + r * wide + column, term.b.rows(), dh.row(i + r) + rank);
+      right += own * cols;
+      sum += own * cols;
+      column += own;
+      rank += term.b.rows();
+    }
+    if (da.empty()) return;
+    std::fill_n(dh_tile, twice * wide, A(0));
+    for (Index j = 0; j < x.cols(); j += tile_cols)
+      tile_product<Words>(wide, dh_tile, 1, wide, x.row(i) + j, x.stride(), sum + j, x.cols(), true,
+                          whole(rows, std::min(tile_cols, x.cols() - j)));
+  }
+
+  void load_h(Index i, A* to) const {
+    const A* from = h.row(i);
+    for (const Term& term : terms) {
+      const Index rank = term.b.rows();
+      load_row(from, rank, padded(rank), to);
+      from += rank;
+      to += padded(rank);
+    }
   }
 };
 
@@ -93,15 +177,59 @@ namespace lora::kernel {
 
 template <>
 struct LowRank<cpu::Device> {
+  using D = cpu::Device;
+
   template <class T>
-  static void backward(cpu::Device& dev, View<cpu::Device, const T> dy, View<cpu::Device, const T> h,
-                       View<cpu::Device, const T> b, View<cpu::Device, T> dh, View<cpu::Device, Accum<T>> db) {
+  static void backward(D& dev, View<D, const T> h, const LowRankTerm<D, T>& term, View<D, T> dh) {
     if constexpr (std::same_as<T, Accum<T>>) {
-      using Fused = cpu::detail::LowRankBackward<T>;
-      if (Fused::takes(dy.rows(), dy.cols(), b.rows(), dev.threads())) return Fused{dy, h, b, dh, db}.run(dev);
+      using Fused = cpu::detail::LowRankGradients<T>;
+      if (Fused::takes(h.rows(), term.dy.cols(), h.cols(), dev.threads())) {
+        Fused{.terms = {&term, 1}, .h = h, .dh = dh, .x = {}, .a = {}, .da = {}}.run(dev);
+        return;
+      }
     }
-    Gemm<cpu::Device>::run(dev, Form::nt, dy, b, dh, 1.0, false);
-    Gemm<cpu::Device>::run(dev, Form::tn, h, dy, db, 1.0, true);
+    products(dev, h, term, dh);
+  }
+
+  template <class T>
+  static void gradients(D& dev, View<D, const T> x, View<D, const T> a, View<D, Accum<T>> da,
+                        std::span<const LowRankTerm<D, T>> terms) {
+    if constexpr (std::same_as<T, Accum<T>>) {
+      using Fused = cpu::detail::LowRankGradients<T>;
+      const auto takes = [&](const LowRankTerm<D, T>& term) {
+        return Fused::takes(x.rows(), x.cols(), term.b.rows(), dev.threads()) &&
+               Fused::takes(x.rows(), term.dy.cols(), term.b.rows(), dev.threads());
+      };
+      if (std::all_of(terms.begin(), terms.end(), takes)) {
+        Fused{.terms = terms, .h = {}, .dh = {}, .x = x, .a = a, .da = da}.run(dev);
+        return;
+      }
+    }
+    const Arena::Scope scope(dev.arena());
+    const View<D, T> h = scratch<T>(dev, x.rows(), a.rows()), dh = scratch<T>(dev, x.rows(), a.rows());
+    Gemm<D>::run(dev, Form::nt, x, a, h, 1.0, false);
+    Index first = 0;
+    for (const LowRankTerm<D, T>& term : terms) {
+      const Index rank = term.b.rows();
+      const View<D, T> h_j = h.col_slice(first, rank);
+      scale(dev, h_j, term.scale);
+      products<T>(dev, h_j, term, dh.col_slice(first, rank));
+      first += rank;
+    }
+    Gemm<D>::run(dev, Form::tn, View<D, const T>(dh), x, da, 1.0, true);
+  }
+
+ private:
+  // Products are plain ones, for which every engine has fast kernels; the scale is applied to the few columns of h, dh.
+  template <class T>
+  static void products(D& dev, View<D, const T> h, const LowRankTerm<D, T>& term, View<D, T> dh) {
+    Gemm<D>::run(dev, Form::nt, term.dy, term.b, dh, 1.0, false);
+    scale(dev, dh, term.scale);
+    Gemm<D>::run(dev, Form::tn, h, term.dy, term.db, 1.0, true);
+  }
+  template <class T>
+  static void scale(D& dev, View<D, T> h, double factor) {
+    if (factor != 1) Elementwise<D>::convert(dev, View<D, const T>(h), h, factor, false);
   }
 };
 

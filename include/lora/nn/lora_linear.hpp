@@ -117,9 +117,9 @@ class LoraLinear {
     const Arena::Scope scope(dev.arena());
     const bool has_h = saves(pass, n);
     View<D, T> dh;
-    if (rank_ > 0) dh = scratch<T>(dev, n, rank_);
     if (has_h) {
       const Span low_rank = update_span(dev);
+      dh = scratch<T>(dev, n, rank_);
       low_rank_gradient(dev, dy, saved.h, dh);
     }
     if (!dx.empty()) input_gradient(dev, pass, dy, dh, dx);
@@ -127,12 +127,8 @@ class LoraLinear {
     const View<D, const T> input = x();
     if (rank_ == 0) return;
     const Span low_rank = update_span(dev);
+    if (!has_h) return all_gradients(dev, dy, input);
     const View<D, const T> x_dropped = dropped(dev, pass, input);
-    if (!has_h) {
-      const View<D, T> h = scratch<T>(dev, n, rank_);
-      reduce(dev, x_dropped, h);
-      low_rank_gradient(dev, dy, h, dh);
-    }
     kernel::gemm(dev, kernel::Form::tn, dh, x_dropped, a_.grad(), 1.0, true);
   }
 
@@ -189,15 +185,25 @@ class LoraLinear {
     return true;
   }
 
-  // dh = s dy B, and the gradient of B.
+  // dh = s dy B, and the gradient of B, with the h that forward kept.
   void low_rank_gradient(D& dev, View<D, const T> dy, View<D, const T> h, View<D, T> dh) {
     for (auto& p : projections_) {
       if (p.lora.rank == 0) continue;
-      const View<D, const T> dy_j = dy.col_slice(p.first_column, p.linear.out_features());
-      const View<D, const T> h_j = h.col_slice(p.first_row, p.lora.rank);
-      kernel::low_rank_backward<D, T>(dev, dy_j, h_j, p.b.use(), dh.col_slice(p.first_row, p.lora.rank), p.b.grad());
+      kernel::low_rank_backward<D, T>(dev, h.col_slice(p.first_row, p.lora.rank), term(p, dy),
+                                      dh.col_slice(p.first_row, p.lora.rank));
     }
-    scale_ranks(dev, dh);
+  }
+
+  // The gradients of A and B where no h was kept, hence without dropout.
+  void all_gradients(D& dev, View<D, const T> dy, View<D, const T> x) {
+    std::vector<kernel::LowRankTerm<D, T>> terms;
+    for (auto& p : projections_)
+      if (p.lora.rank > 0) terms.push_back(term(p, dy));
+    kernel::low_rank_gradients<D, T>(dev, x, a_.use(), a_.grad(), terms);
+  }
+
+  kernel::LowRankTerm<D, T> term(Projection& p, View<D, const T> dy) const {
+    return {dy.col_slice(p.first_column, p.linear.out_features()), p.b.use(), p.b.grad(), p.lora.scale};
   }
 
   View<D, const T> dropped(D& dev, const Pass<D, T>& pass, View<D, const T> x) const {
@@ -267,9 +273,6 @@ class LoraLinear {
   // h = s x Aᵀ. The scales are applied to these few columns, so that every product is a plain one.
   void reduce(D& dev, View<D, const T> x, View<D, T> h) const {
     kernel::gemm(dev, kernel::Form::nt, x, a_.use(), h);
-    scale_ranks(dev, h);
-  }
-  void scale_ranks(D& dev, View<D, T> h) const {
     for (const auto& p : projections_) {
       if (p.lora.rank == 0 || p.lora.scale == 1) continue;
       const View<D, T> columns = h.col_slice(p.first_row, p.lora.rank);
