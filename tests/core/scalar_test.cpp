@@ -99,6 +99,7 @@ TEST_CASE("scalar: sizes and names of stored types") {
   CHECK(bytes_of(DType::q4_0, 64) == 36);
   CHECK(bytes_of(DType::q4_1, 64) == 40);
   CHECK(bytes_of(DType::q5_0, 64) == 44);
+  CHECK(bytes_of(DType::q5_1, 64) == 48);
   CHECK(bytes_of(DType::q4_k, 512) == 288);
   CHECK(bytes_of(DType::q5_k, 512) == 352);
   CHECK(bytes_of(DType::q6_k, 512) == 420);

@@ -48,8 +48,8 @@ std::string text_of(const StoredTensor& tensor) {
 }
 
 /// GGML's numbers.
-constexpr std::uint32_t f32 = 0, half = 1, q4_0 = 2, q4_1 = 3, q5_0 = 6, q8_0 = 8, q4_k = 12, q5_k = 13, q6_k = 14,
-                        brain = 30;
+constexpr std::uint32_t f32 = 0, half = 1, q4_0 = 2, q4_1 = 3, q5_0 = 6, q5_1 = 7, q8_0 = 8, q4_k = 12, q5_k = 13,
+                        q6_k = 14, brain = 30;
 
 /// One tensor of 4 floats at the start of the data, and another after it at `offset`.
 std::string second_at(std::uint64_t offset, std::uint64_t extent = 4) {
@@ -138,6 +138,7 @@ TEST_CASE("gguf: tensors of every supported type, with the slowest extent first"
     writer.add_tensor("four", {32, 5}, q4_0, std::string(5 * 18, 'e'));
     writer.add_tensor("four_one", {32}, q4_1, std::string(20, 'f'));
     writer.add_tensor("five", {96, 2}, q5_0, std::string(6 * 22, 'g'));
+    writer.add_tensor("five_one", {64}, q5_1, std::string(2 * 24, 'h'));
     writer.add_tensor("four_k", {256, 3}, q4_k, std::string(3 * 144, 'h'));
     writer.add_tensor("five_k", {512, 2}, q5_k, std::string(4 * 176, 'i'));
     writer.add_tensor("six_k", {256}, q6_k, std::string(210, 'j'));
@@ -163,6 +164,7 @@ TEST_CASE("gguf: tensors of every supported type, with the slowest extent first"
     check("four", DType::q4_0, {5, 32}, std::string(5 * 18, 'e'));
     check("four_one", DType::q4_1, {32}, std::string(20, 'f'));
     check("five", DType::q5_0, {2, 96}, std::string(6 * 22, 'g'));
+    check("five_one", DType::q5_1, {64}, std::string(2 * 24, 'h'));
     check("four_k", DType::q4_k, {3, 256}, std::string(3 * 144, 'h'));
     check("five_k", DType::q5_k, {2, 512}, std::string(4 * 176, 'i'));
     check("six_k", DType::q6_k, {256}, std::string(210, 'j'));
@@ -307,7 +309,7 @@ TEST_CASE("gguf: a tensor type that is not supported is named as GGML names it")
   };
   const auto expected = [](const std::string& type) {
     return "x: tensor blk.0.attn_q.weight has the type " + type +
-           ", which is not supported; F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q4_K, Q5_K and Q6_K are";
+           ", which is not supported; F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K are";
   };
   CHECK(message(7) == expected("Q5_1"));
   CHECK(message(10) == expected("Q2_K"));

@@ -16,7 +16,7 @@ import numpy
 from gguf import GGMLQuantizationType as Type
 
 OUTPUT = pathlib.Path(__file__).resolve().parents[1] / "data/blocks.gguf"
-HALVES = [0.01, -3.7e-5, 65504, -65504, 2.0**-24, 0.0, -0.0, 1.5]  # the second is subnormal
+HALVES = [0.01, -3.7e-5, 65504, -65504, 2.0**-24, 0.0, -0.0, 1.5]  # the second and the fifth are subnormal
 PARTS = [None, 0x00, 0xFF, None, 0x80, 0x7F, None, None]  # None: at random
 # Where a block has its scale, its minimum and the bytes with its parts' scales and minima.
 PLACES = {
@@ -24,6 +24,7 @@ PLACES = {
     Type.Q4_0: (0, None, None),
     Type.Q4_1: (0, 2, None),
     Type.Q5_0: (0, None, None),
+    Type.Q5_1: (0, 2, None),
     Type.Q4_K: (0, 2, slice(4, 16)),
     Type.Q5_K: (0, 2, slice(4, 16)),
     Type.Q6_K: (208, None, slice(192, 208)),

@@ -14,7 +14,7 @@ namespace lora::test {
 
 /// All types that weights may be stored as.
 inline constexpr DType weight_types[] = {DType::f32,  DType::bf16, DType::f16,  DType::f64,  DType::q8_0, DType::q4_0,
-                                         DType::q4_1, DType::q5_0, DType::q4_k, DType::q5_k, DType::q6_k};
+                                         DType::q4_1, DType::q5_0, DType::q5_1, DType::q4_k, DType::q5_k, DType::q6_k};
 
 /// What a block of a type can say.
 struct BlockRange {
@@ -37,6 +37,8 @@ inline BlockRange block_range(DType dtype) {
       return {32, {1, 1}, {1, 1}, {0, 15}};
     case DType::q5_0:
       return {32, {1, 1}, {0, 0}, {-16, 15}};
+    case DType::q5_1:
+      return {32, {1, 1}, {1, 1}, {0, 31}};
     case DType::q4_k:
       return {32, {0, 63}, {0, 63}, {0, 15}};
     case DType::q5_k:
@@ -89,6 +91,10 @@ struct Block {
         put(f16(-static_cast<float>(minimum)));  // which is added
         return put_bytes(nibbles(16));
       case DType::q5_0:
+        put_bytes(upper_bits(1, [](std::size_t i) { return i; }));
+        return put_bytes(nibbles(16));
+      case DType::q5_1:
+        put(f16(-static_cast<float>(minimum)));
         put_bytes(upper_bits(1, [](std::size_t i) { return i; }));
         return put_bytes(nibbles(16));
       case DType::q4_k:

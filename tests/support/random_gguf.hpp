@@ -15,18 +15,19 @@ namespace lora::test {
 /// GGML's number of a type.
 inline std::uint32_t ggml_number(DType dtype) {
   constexpr std::pair<DType, std::uint32_t> numbers[] = {
-      {DType::f32, 0},  {DType::f16, 1},   {DType::q4_0, 2},  {DType::q4_1, 3},  {DType::q5_0, 6},
+      {DType::f32, 0},  {DType::f16, 1},   {DType::q4_0, 2},  {DType::q4_1, 3},  {DType::q5_0, 6}, {DType::q5_1, 7},
       {DType::q8_0, 8}, {DType::q4_k, 12}, {DType::q5_k, 13}, {DType::q6_k, 14}, {DType::bf16, 30}};
   for (const auto& [type, number] : numbers)
     if (type == dtype) return number;
   return 255;
 }
 
-/// What a tensor is stored as in a file of `dtype`: a vector as F32, a matrix whose rows are no whole blocks as Q5_0,
-/// which is llama.cpp's choice as well.
+/// What a tensor is stored as in a file of `dtype`: a vector as F32, a matrix whose rows are no whole blocks of a K
+/// type as llama.cpp chooses.
 inline DType gguf_dtype(const Shape& shape, DType dtype) {
   if (shape.rank() == 1) return DType::f32;
-  return shape[1] % block_elements(dtype) == 0 ? dtype : DType::q5_0;
+  if (shape[1] % block_elements(dtype) == 0) return dtype;
+  return dtype == DType::q4_k ? DType::q5_0 : dtype == DType::q5_k ? DType::q5_1 : DType::q8_0;
 }
 
 /// What GGUF calls a tensor that Hugging Face calls `name`.

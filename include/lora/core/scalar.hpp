@@ -69,6 +69,7 @@ enum class DType : std::uint8_t {
   q4_0,
   q4_1,
   q5_0,
+  q5_1,
   q4_k,
   q5_k,
   q6_k,
@@ -86,10 +87,10 @@ struct Encoding {
   Index block_elements, block_bytes;
 };
 
-inline constexpr Encoding encodings[] = {{"F32", 1, 4},      {"BF16", 1, 2},     {"F16", 1, 2},      {"F64", 1, 8},
-                                         {"Q8_0", 32, 34},   {"Q4_0", 32, 18},   {"Q4_1", 32, 20},   {"Q5_0", 32, 22},
-                                         {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210}, {"I64", 1, 8},
-                                         {"I32", 1, 4},      {"I16", 1, 2},      {"I8", 1, 1},       {"U8", 1, 1}};
+inline constexpr Encoding encodings[] = {
+    {"F32", 1, 4},    {"BF16", 1, 2},   {"F16", 1, 2},    {"F64", 1, 8},      {"Q8_0", 32, 34},   {"Q4_0", 32, 18},
+    {"Q4_1", 32, 20}, {"Q5_0", 32, 22}, {"Q5_1", 32, 24}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210},
+    {"I64", 1, 8},    {"I32", 1, 4},    {"I16", 1, 2},    {"I8", 1, 1},       {"U8", 1, 1}};
 
 constexpr const Encoding& encoding_of(DType dtype) { return encodings[static_cast<std::size_t>(dtype)]; }
 

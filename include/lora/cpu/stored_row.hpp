@@ -84,18 +84,21 @@ void decode_centred(const std::byte* row, Index cols, T* y) {
   }
 }
 
-template <class T>
-void decode_q4_1(const std::byte* row, Index cols, T* y) {
+/// Q4_1, and Q5_1 with a fifth bit.
+template <bool fifth, class T>
+void decode_from_minimum(const std::byte* row, Index cols, T* y) {
   using A = Accum<T>;
-  for (Index j = 0; j < cols; j += 32, row += 20) {
+  constexpr Index head = fifth ? 8 : 4;
+  for (Index j = 0; j < cols; j += 32, row += head + 16) {
     const float scale = widened(load<f16>(row));
     const A lowest(widened(load<f16>(row + 2)));
+    const std::uint32_t fifths = fifth ? load<std::uint32_t>(row + 4) : 0;
     T *const low = y + j, *const high = low + 16;
     LORA_SIMD
     for (Index i = 0; i < 16; ++i) {
-      const int pair = static_cast<int>(row[4 + i]);
-      low[i] = narrowed<T>(product<A>(scale, pair & 15) + lowest);
-      high[i] = narrowed<T>(product<A>(scale, pair >> 4) + lowest);
+      const int pair = static_cast<int>(row[head + i]);
+      low[i] = narrowed<T>(product<A>(scale, (pair & 15) | static_cast<int>((fifths >> i & 1) << 4)) + lowest);
+      high[i] = narrowed<T>(product<A>(scale, (pair >> 4) | static_cast<int>((fifths >> (i + 16) & 1) << 4)) + lowest);
     }
   }
 }
@@ -170,6 +173,8 @@ void decode_q6_k(const std::byte* row, Index cols, T* y) {
 ///   Q4_0  32 values: scale f16, 16 × (low, high) nibbles             y = scale · (q − 8); low nibbles come first
 ///   Q4_1  32 values: scale f16, minimum f16, 16 × nibbles            y = scale · q + minimum
 ///   Q5_0  32 values: scale f16, 32 fifth bits, 16 × nibbles          y = scale · (q − 16)
+///   Q5_1  32 values: scale f16, minimum f16, 32 fifth bits, 16 × nibbles
+///                                                                    y = scale · q + minimum
 ///   Q4_K  256 values: scale f16, minimum f16, 8 × (s, m) of 6 bits each, 4 × 32 × nibbles
 ///                                                                    y = scale · s · q − minimum · m; s, m of 32
 ///                                                                    values
@@ -195,7 +200,9 @@ void with_row_decoder(DType dtype, Index cols, const Use& use) {
     case DType::q5_0:
       return use([cols](const std::byte* row, T* y) { detail::decode_centred<true>(row, cols, y); });
     case DType::q4_1:
-      return use([cols](const std::byte* row, T* y) { detail::decode_q4_1(row, cols, y); });
+      return use([cols](const std::byte* row, T* y) { detail::decode_from_minimum<false>(row, cols, y); });
+    case DType::q5_1:
+      return use([cols](const std::byte* row, T* y) { detail::decode_from_minimum<true>(row, cols, y); });
     case DType::q4_k:
       return use([cols](const std::byte* row, T* y) { detail::decode_eighths<false>(row, cols, y); });
     case DType::q5_k:

@@ -63,6 +63,8 @@ constexpr std::optional<DType> ggml_dtype(std::uint32_t type) {
       return DType::q4_1;
     case 6:
       return DType::q5_0;
+    case 7:
+      return DType::q5_1;
     case 8:
       return DType::q8_0;
     case 12:
@@ -299,7 +301,7 @@ class Gguf {
     if (!dtype) {
       const auto known = detail::ggml_type_name(type);
       fail<FormatError>(where, " has the type ", known.empty() ? concat("number ", type) : std::string(known),
-                        ", which is not supported; F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q4_K, Q5_K and Q6_K are");
+                        ", which is not supported; F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K are");
     }
     tensor.dtype = *dtype;
     const Index row = rank > 0 ? extents[0] : 1;
