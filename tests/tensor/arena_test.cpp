@@ -63,6 +63,26 @@ TEST_CASE("arena: release and the end of a scope give back what came after") {
   CHECK(f.arena.scratch_bytes() == 0);
 }
 
+TEST_CASE("arena: a scope of saved pieces releases them also where it is left by an exception, or leaves them there") {
+  Fixture f;
+  Arena& arena = f.arena;
+  arena.save(64);
+  const std::size_t before = arena.saved_bytes();
+  try {
+    const Arena::SavedScope scope(arena);
+    arena.save(128);
+    CHECK(arena.saved_bytes() > before);
+    throw Error("left");
+  } catch (const Error&) {}
+  CHECK(arena.saved_bytes() == before);
+  {
+    const Arena::SavedScope scope(arena, false);
+    arena.save(128);
+  }
+  CHECK(arena.saved_bytes() > before);
+  arena.release(0);
+}
+
 TEST_CASE("arena: the peaks are the most that was ever held") {
   Fixture f;
   f.arena.save(6400);

@@ -120,11 +120,42 @@ TEST_CASE("memory: the forecast is close to what the arena came to hold, whichev
                                                  batch.labelled, recomputes ? 4 : 0);
     const auto& arena = model.dev.arena();
     CHECK(forecast.activations == doctest::Approx(static_cast<double>(arena.peak_saved())).epsilon(0.1));
-    CHECK(forecast.workspace == doctest::Approx(static_cast<double>(arena.peak_scratch())).epsilon(0.1));
+    // Kernels hold some more for sums of their own: those of low-rank gradients are an eighth of SwiGLU's rows.
+    const auto workspace = static_cast<double>(arena.peak_scratch());
+    CHECK(forecast.workspace > 0.8 * workspace);
+    CHECK(forecast.workspace < 1.05 * workspace);
   };
   for (const bool recomputes : {false, true}) {
     check(384, recomputes, true);    // the head
     check(384, recomputes, false);   // attention
     check(1536, recomputes, false);  // the MLP
+  }
+}
+
+TEST_CASE(
+    "memory: after the largest micro-batch nothing more is taken from the arena, and between steps nothing is held") {
+  const Quiet quiet;
+  Model model;
+  train::Stepper<cpu::Device, float> stepper(model.dev, model.decoder, {}, 1, 1);
+  const auto batch_of = [](std::size_t length) {
+    data::Example example;
+    example.tokens.assign(length, 7);
+    example.labels = example.tokens;
+    data::Batch batch;
+    batch.append(example, 0);
+    batch.append(example, 1);
+    return batch;
+  };
+  const Arena& arena = model.dev.arena();
+  const data::Batch largest = batch_of(200);
+  stepper.accumulate(model.dev, 0, std::span(&largest, 1));
+  const std::size_t saved = arena.peak_saved(), scratch = arena.peak_scratch();
+  for (const std::size_t length : {1u, 33u, 199u, 200u}) {
+    const data::Batch batch = batch_of(length);
+    stepper.accumulate(model.dev, 1, std::span(&batch, 1));
+    CHECK(arena.saved_bytes() == 0);
+    CHECK(arena.scratch_bytes() == 0);
+    CHECK(arena.peak_saved() == saved);
+    CHECK(arena.peak_scratch() == scratch);
   }
 }

@@ -34,16 +34,14 @@ class Mlp {
     const Arena::Scope scope(dev.arena());
     // Where nothing is kept, gate and up, the widest rows of all, still lie where backward of some layer will want
     // them: on the other end they would need memory of their own.
-    const std::size_t mark = dev.arena().mark();
+    const Arena::SavedScope saved_here(dev.arena(), saved == nullptr);
     const View<D, T> gate_up = save<T>(dev, x.rows(), gate_up_proj_.out_features());
     gate_up_proj_.forward(dev, pass, x, gate_up, saved != nullptr ? &saved->in : nullptr);
     if (saved != nullptr) saved->gate_up = gate_up;
-    if (!y.empty() || (saved != nullptr && down_proj_.saves(pass, x.rows()))) {
-      const View<D, T> hidden = scratch<T>(dev, x.rows(), down_proj_.in_features());
-      kernel::swiglu<D, T>(dev, gate_up, hidden);
-      down_proj_.forward(dev, pass, hidden, y, saved != nullptr ? &saved->out : nullptr, accumulate);
-    }
-    if (saved == nullptr) dev.arena().release(mark);
+    if (y.empty() && !(saved != nullptr && down_proj_.saves(pass, x.rows()))) return;
+    const View<D, T> hidden = scratch<T>(dev, x.rows(), down_proj_.in_features());
+    kernel::swiglu<D, T>(dev, gate_up, hidden);
+    down_proj_.forward(dev, pass, hidden, y, saved != nullptr ? &saved->out : nullptr, accumulate);
   }
 
   /// dy has been read when x is called, which may write over it.

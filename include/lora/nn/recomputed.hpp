@@ -39,13 +39,12 @@ class Recomputed {
   template <class D, class T>
   void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved&& saved,
                 std::type_identity_t<View<D, const T>> dy, View<D, T> dx) {
-    const std::size_t mark = dev.arena().mark();
+    const Arena::SavedScope again(dev.arena());
     if (!saved.full) {
       const Span span(profile_of(dev), Profile::Kind::phase, "recompute");
       inner_.forward(dev, pass, x, View<D, T>(), &saved.full.emplace(), &saved.kept);
     }
     inner_.backward(dev, pass, x, std::move(*saved.full), dy, dx);
-    dev.arena().release(mark);
   }
 
   template <class F>

@@ -13,9 +13,10 @@
 
 namespace lora {
 
-/// A stack with two ends over one region of device memory. What a forward pass saves for its backward pass grows from
-/// the low end and is released in reverse; scratch of a scope grows from the high end. Every piece begins on 64 bytes,
-/// since the order of vectorised sums, and so their bits, depends on alignment.
+/// A stack with two ends over one region of device memory. What a forward pass saves for its backward pass, or holds
+/// where another pass will save as much, grows from the low end and is released in reverse; scratch of a scope grows
+/// from the high end. Every piece begins on 64 bytes, since the order of vectorised sums, and so their bits, depends on
+/// alignment.
 ///
 /// Debug builds put a guard band behind every piece of host-readable memory and check it when the piece is released.
 class Arena {
@@ -65,6 +66,22 @@ class Arena {
    private:
     Arena& arena_;
     std::size_t mark_;
+  };
+
+  /// Releases at its end what was saved while it lived, unless that is to stay.
+  class SavedScope {
+   public:
+    explicit SavedScope(Arena& arena, bool releases = true) : arena_(arena), mark_(arena.low_), releases_(releases) {}
+    SavedScope(const SavedScope&) = delete;
+    SavedScope& operator=(const SavedScope&) = delete;
+    ~SavedScope() {
+      if (releases_) arena_.release(mark_);
+    }
+
+   private:
+    Arena& arena_;
+    std::size_t mark_;
+    bool releases_;
   };
 
   void* scratch(std::size_t bytes) {
