@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdio>
 #include <map>
 #include <set>
 #include <sstream>
@@ -18,7 +19,7 @@ using namespace lora;
 
 namespace {
 
-constexpr Index length = 9, sequences = 2;
+constexpr Index length = 9, sequences = 2, rank = 2;
 
 struct Workshop {
   test::TempFolder temp;
@@ -43,7 +44,7 @@ struct Workshop {
     config.dataset = {(temp / "train.jsonl").native()};
     config.output_dir = (temp / output).native();
     config.dtype = "float32";
-    config.lora_rank = 2;
+    config.lora_rank = rank;
     config.per_device_train_batch_size = sequences;
     config.given.insert_or_assign("per_device_train_batch_size", train::Config::Origin::file);
     config.gradient_accumulation_steps = 1;
@@ -71,7 +72,8 @@ RunResult fine_tune(const Config& config) {
 
 struct Traced {
   std::string name, family;
-  double begin, end, flops;
+  double begin, end, flops, bytes;
+  Index layer;                    // −1 outside
   std::vector<std::string> path;  // names of what lies around it, outermost first
 };
 
@@ -85,9 +87,8 @@ std::vector<Traced> read_trace(const io::Path& path) {
     REQUIRE(json.at("pid").is_number_integer());
     REQUIRE(json.at("tid").is_number_integer());
     const io::Json& args = json.at("args");
-    Traced event{json.at("name").get<std::string>(), args.value("family", ""),
-                 json.at("ts").get<double>(),        0,
-                 args.value("flops", 0.0),           {}};
+    Traced event{json.at("name").get<std::string>(), args.value("family", ""), json.at("ts").get<double>(),    0,
+                 args.value("flops", 0.0),           args.value("bytes", 0.0), args.value("layer", Index{-1}), {}};
     event.end = event.begin + json.at("dur").get<double>();
     while (!open.empty() && event.begin >= open.back().end) open.pop_back();
     if (!open.empty()) REQUIRE(event.end <= open.back().end + 1e-3);  // microseconds, with three places
@@ -141,6 +142,40 @@ TEST_CASE("profile: a run's trace nests and holds every phase, layer, module and
   for (const char* text : {"6 steps of ", "| frozen products | ", "| low-rank products | ", "| gemm | head |",
                            "| attention |  |", "| 1 | ", "| resident at the peak | "})
     CHECK_MESSAGE(tables.find(text) != std::string::npos, text);
+
+  // What the table says of a layer: all steps are alike, so that three traced ones tell what one moved.
+  double bytes = 0;
+  for (const Traced& event : events)
+    if (event.layer == 1 && !event.family.empty()) bytes += event.bytes / 3;
+  const auto header = tables.find("| layer | forward | recompute | backward | ");
+  REQUIRE(header != std::string::npos);
+  const auto row = tables.find("\n| 1 | ", header);
+  REQUIRE(row != std::string::npos);
+  std::vector<std::string> cells;
+  std::istringstream line(tables.substr(row + 1, tables.find('\n', row + 1) - row - 1));
+  for (std::string cell; std::getline(line, cell, '|');) cells.push_back(cell);
+  const auto from_end = [&](std::size_t place) { return std::stod(cells.at(cells.size() - place)); };
+  CHECK(from_end(3) == doctest::Approx(bytes * 1e-6).epsilon(1e-3));
+}
+
+TEST_CASE("profile: a layer's rates are those of its kernels together") {
+  Profile profile(Profile::Limits{});
+  {
+    const Span step(&profile, Profile::Kind::step, "step"), phase(&profile, Profile::Kind::phase, "forward");
+    const Span layer(&profile, Profile::Kind::layer, "layer", 1);
+    // So much that the rates, in the time that passes here, are large numbers.
+    { const Span kernel(&profile, "gemm", "gemm", 4e17, 1e17); }
+    { const Span kernel(&profile, "norm", "rms_norm", 0, 1e17); }
+  }
+  const std::string text = train::ProfileTables(profile).text();
+  const auto row = text.find("\n| 1 | ", text.find("| layer | "));
+  REQUIRE(row != std::string::npos);
+  double megabytes = 0, flops = 0, bytes = 0;
+  const std::string line = text.substr(row + 1, text.find('\n', row + 1) - row - 1);
+  const auto cell = line.find(" | 2e+11 | ");
+  REQUIRE_MESSAGE(cell != std::string::npos, line);
+  REQUIRE(std::sscanf(line.c_str() + cell, " | %lf | %lf | %lf |", &megabytes, &flops, &bytes) == 3);
+  CHECK(flops / bytes == doctest::Approx(2).epsilon(1e-3));
 }
 
 TEST_CASE("profile: frozen products are counted as the shapes say") {
@@ -149,8 +184,8 @@ TEST_CASE("profile: frozen products are counted as the shapes say") {
   double frozen = 0, low_rank = 0, attention = 0;
   for (const Traced& event : read_trace(workshop.temp / "run/profile.json")) {
     if (event.family == "attention") attention += event.flops;
-    if (event.family != "gemm" || within(event, "head")) continue;
-    (within(event, "low-rank") ? low_rank : frozen) += event.flops;
+    if (event.family == "low-rank") low_rank += event.flops;
+    if (event.family == "gemm" && !within(event, "head")) frozen += event.flops;
   }
   const auto& m = workshop.shape;
   const Index q = m.heads * m.head_dim, kv = m.kv_heads * m.head_dim;
@@ -158,7 +193,9 @@ TEST_CASE("profile: frozen products are counted as the shapes say") {
   const auto rows = static_cast<double>(length * sequences), steps = 3.0;
   // Forward and backward, but nobody wants the input gradient of the lowest layer's q, k and v.
   CHECK(frozen == steps * rows * static_cast<double>(2 * (2 * m.layers * layer - qkv)));
-  CHECK(low_rank > 0);
+  // Both ways through both factors, since updates ride in the decoded weights.
+  const Index factors = m.hidden + q + 2 * (m.hidden + kv) + q + m.hidden + 3 * (m.hidden + m.ffn);
+  CHECK(low_rank == steps * rows * static_cast<double>(4 * rank * m.layers * factors));
   const double pairs = static_cast<double>(sequences * length * (length + 1) / 2);
   CHECK(attention == steps * pairs * static_cast<double>(14 * m.layers * q));
 }

@@ -69,8 +69,8 @@ inline std::string rates_of(const ProfileSum& sum) {
 
 }  // namespace detail
 
-/// A profile as tables in Markdown: by kind of work, by kernel, by phase and layer. Milliseconds and calls are those
-/// of one step, on average over all steps.
+/// A profile as tables in Markdown: by kind of work, by kernel, by phase and layer. Milliseconds, calls and megabytes
+/// are those of one step, on average over all steps.
 class ProfileTables {
  public:
   explicit ProfileTables(const Profile& profile) : profile_(profile) {
@@ -87,11 +87,17 @@ class ProfileTables {
         case Profile::Kind::layer:
           layers_[node.number].add(profile, i);
           break;
-        case Profile::Kind::kernel:
+        case Profile::Kind::kernel: {
+          const std::string work(detail::work_of(profile, i));
           kernels_.add(profile, i);
-          works_[std::string(detail::work_of(profile, i))].add(profile, i);
+          works_[work].add(profile, i);
           families_[{node.family, std::string(detail::part_of(profile, i))}].add(profile, i);
+          if (const Index layer = nodes[profile.around(i, Profile::Kind::layer)].number; layer >= 0) {
+            layer_works_[{layer, work}].add(profile, i);
+            layer_kernels_[layer].add(profile, i);
+          }
           break;
+        }
         default:
           break;
       }
@@ -164,11 +170,33 @@ class ProfileTables {
     return text + "\n`recompute` lies within `backward`.\n";
   }
 
+  /// Times of its phases and, by kind of work, of its kernels; the rates of these together.
   std::string by_layer() const {
-    std::string text = "| layer | forward | recompute | backward |\n|---:|---:|---:|---:|\n";
-    for (const auto& [number, sum] : layers_)
+    std::vector<std::string> works;
+    for (const auto* row : by_time(works_))
+      if (row->first != "head and loss" && row->first != "optimizer") works.push_back(row->first);
+    std::string text = "| layer | forward | recompute | backward |", rule = "|---:|---:|---:|---:|";
+    for (const std::string& work : works) {
+      text += concat(" ", work, " |");
+      rule += "---:|";
+    }
+    text += concat(" MB | GFLOP/s | GB/s |\n", rule, "---:|---:|---:|\n");
+    for (const auto& [number, sum] : layers_) {
       text += concat("| ", number, " | ", time(sum.of_phase[0]), " | ", time(sum.of_phase[2]), " | ",
-                     time(sum.of_phase[3]), " |\n");
+                     time(sum.of_phase[3]), " |");
+      for (const std::string& work : works) {
+        const auto found = layer_works_.find({number, work});
+        text += concat(" ", found == layer_works_.end() ? std::string() : time(found->second.nanoseconds), " |");
+      }
+      const auto kernels = layer_kernels_.find(number);
+      if (kernels == layer_kernels_.end()) {
+        text += " | | |\n";
+      } else {
+        // Nanoseconds to milliseconds a step is what bytes to megabytes a step is.
+        text += concat(" ", detail::formatted("%.4g", milliseconds(kernels->second.bytes)), " |",
+                       detail::rates_of(kernels->second));
+      }
+    }
     return text;
   }
 
@@ -176,7 +204,8 @@ class ProfileTables {
   ProfileSum step_, kernels_;
   std::map<std::string, ProfileSum> works_, phases_;
   std::map<std::pair<std::string, std::string>, ProfileSum> families_;
-  std::map<Index, ProfileSum> layers_;
+  std::map<Index, ProfileSum> layers_, layer_kernels_;
+  std::map<std::pair<Index, std::string>, ProfileSum> layer_works_;
 };
 
 /// The traced steps as a file of Chrome's trace format, which ui.perfetto.dev and chrome://tracing show.
