@@ -1,8 +1,8 @@
 // The matrix products of one projection with its adapter, for the projections of three model sizes:
-//   frozen            y = x Wᵀ and dx = dy W
-//   low_rank_forward  h = x Aᵀ, y += s h Bᵀ
-//   low_rank_backward dh = s dy B, B.grad += s hᵀ dy, A.grad += dhᵀ x, dx += dh A
-//   low_rank_gradients h = s x Aᵀ, dh = s dy B, both gradients: what is left where the update rides in a decoded W
+//   frozen              y = x Wᵀ and dx = dy W
+//   low_rank_forward    h = s x Aᵀ, y += h Bᵀ
+//   low_rank_backward   dh = s dy B, B.grad += hᵀ dy, A.grad += dhᵀ x, dx += dh A
+//   low_rank_gradients  h, dh and both gradients: what is left where the update rides in a decoded W
 // all in the layouts that nn::LoraLinear uses (B lies transposed).
 
 #include "report.hpp"
@@ -70,9 +70,10 @@ void low_rank_backward(benchmark::State& state, const Projection& p, Index rank)
   auto a_grad = bench::random_tensor<Accum<T>>(dev, rank, p.in, 6);
   auto b_grad = bench::random_tensor<Accum<T>>(dev, rank, p.out, 7);
   auto dx = bench::random_tensor<Accum<T>>(dev, rows, p.in, 8);
+  const kernel::LowRankTerm<D, T> term{dy.view(), b.view(), b_grad.view(), 2.0};
   const bench::Clock clock;
   for ([[maybe_unused]] auto iteration : state) {
-    kernel::low_rank_backward<D, T>(dev, h.view(), {dy.view(), b.view(), b_grad.view(), 2.0}, dh.view());
+    kernel::low_rank_backward<D, T>(dev, h.view(), {&term, 1}, dh.view());
     kernel::gemm(dev, Form::tn, dh.view(), x.view(), a_grad.view(), 1.0, true);
     kernel::gemm(dev, Form::nn, dh.view(), a.view(), dx.view(), 1.0, true);
   }

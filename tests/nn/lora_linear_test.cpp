@@ -300,15 +300,18 @@ class Subject {
   nn::LoraLinear<D, T> module_;
 };
 
-/// Fewer rows than where the update is formed in W, more, and more than one tile of rows.
+/// Fewer rows than where the update is formed in W, more, and more than one tile of rows; with whole vectors of
+/// columns, which some kernels ask for.
 template <class T, class S, class Last = S>
 void check_all() {
-  for (const Index rows : {3, 40, 600}) {
+  for (const Extents& extents : {Extents{3, 40, {24, 9, 32}, {3, 0, 5}}, Extents{40, 40, {24, 9, 32}, {3, 0, 5}},
+                                 Extents{600, 40, {24, 9, 32}, {3, 0, 5}}, Extents{190, 48, {32, 16, 64}, {3, 0, 5}}}) {
     for (const bool drops : {false, true}) {
-      CAPTURE(rows);
+      CAPTURE(extents.rows);
+      CAPTURE(extents.in);
       CAPTURE(drops);
       D dev(2);
-      Subject<T, S, Last> subject(dev, {rows, 40, {24, 9, 32}, {3, 0, 5}}, drops, 1.0 / 8);
+      Subject<T, S, Last> subject(dev, extents, drops, 1.0 / 8);
       subject.check_forward(false);
       subject.check_forward(true);
       subject.check_backward();

@@ -12,8 +12,8 @@
 
 namespace lora::cpu::detail {
 
-/// All products of a tile of rows while it is in cache. Each block of rows has sums of its own, and these are added in
-/// order, so that bits don't depend on the thread that forms a block.
+/// All products of a tile of rows, x and dy from an inner cache but for their first reading. Each block of rows has
+/// sums of its own, and these are added in order, so that bits don't depend on the thread that forms a block.
 template <class A>
 class LowRankGradients {
  public:
@@ -22,11 +22,14 @@ class LowRankGradients {
   /// At higher ranks plain products are faster: dy is then read seldom enough.
   static constexpr Index most_rank = 32;
 
-  /// A small rank, whole vectors of columns, and rows enough for every thread to have a block.
-  static bool takes(Index rows, Index cols, Index rank, int threads) {
-    return rank > 0 && rank <= most_rank && rows >= tile_rows && cols >= tile_step && cols % tile_step == 0 &&
-           (threads == 1 || blocks_of(rows) >= threads);
+  /// Rows enough for every thread to have a block, small ranks, whole vectors of columns.
+  static bool takes(Index rows, std::span<const Term> terms, int threads) {
+    return rows >= tile_rows && (threads == 1 || blocks_of(rows) >= threads) &&
+           std::all_of(terms.begin(), terms.end(), [](const Term& term) {
+             return term.b.rows() > 0 && term.b.rows() <= most_rank && takes_columns(term.b.cols());
+           });
   }
+  static bool takes_columns(Index cols) { return cols > 0 && cols % tile_step == 0; }
 
   std::span<const Term> terms;
   View<Device, const A> h;     ///< as forward kept it, or empty: then it is formed of x
@@ -62,7 +65,7 @@ class LowRankGradients {
  private:
   using Words = SingleWords<A>;
   static constexpr Index group = 8;  ///< rows that tile_product takes together
-  static constexpr Index tile_rows = 32, tile_cols = 512, most_sums = 32;
+  static constexpr Index tile_rows = 32, tile_cols = 2048, most_sums = 32;
 
   /// Rows of a block: about 256, in blocks of even size and number.
   static Index block_extent(Index rows) {
@@ -122,8 +125,8 @@ class LowRankGradients {
   /// What rows [i, i + count) add to the sums. A last group of fewer rows begins with rows of the one before, which
   /// count as zeros.
   void form_tile(Index i, Index count, const A* right, A* spare, A* sum) const {
-    const Index wide = width(), rows = padded(count, group), twice = rows - count;
-    i -= twice;
+    const Index wide = width(), rows = padded(count, group), borrowed = rows - count;
+    i -= borrowed;
     A *const h_tile = spare, *const dh_tile = spare + tile_rows * wide;
     if (h.empty()) {
       const A* const a_transposed = right + factors_size() - wide * x.cols();
@@ -133,7 +136,7 @@ class LowRankGradients {
     } else {
       for (Index r = 0; r < rows; ++r) load_h(i + r, h_tile + r * wide);
     }
-    std::fill_n(h_tile, twice * wide, A(0));
+    std::fill_n(h_tile, borrowed * wide, A(0));
     Index column = 0, rank = 0;
     for (const Term& term : terms) {
       const Index own = padded(term.b.rows()), cols = term.dy.cols();
@@ -146,7 +149,7 @@ class LowRankGradients {
                             whole(rows, part));
       }
       if (!dh.empty())
-        for (Index r = twice; r < rows; ++r)
+        for (Index r = borrowed; r < rows; ++r)
           std::copy_n(dh_tile + r * wide + column, term.b.rows(), dh.row(i + r) + rank);
       right += own * cols;
       sum += own * cols;
@@ -154,7 +157,7 @@ class LowRankGradients {
       rank += term.b.rows();
     }
     if (da.empty()) return;
-    std::fill_n(dh_tile, twice * wide, A(0));
+    std::fill_n(dh_tile, borrowed * wide, A(0));
     for (Index j = 0; j < x.cols(); j += tile_cols)
       tile_product<Words>(wide, dh_tile, 1, wide, x.row(i) + j, x.stride(), sum + j, x.cols(), true,
                           whole(rows, std::min(tile_cols, x.cols() - j)));
@@ -180,27 +183,34 @@ struct LowRank<cpu::Device> {
   using D = cpu::Device;
 
   template <class T>
-  static void backward(D& dev, View<D, const T> h, const LowRankTerm<D, T>& term, View<D, T> dh) {
+  static void backward(D& dev, View<D, const T> h, LowRankTerms<D, T> terms, View<D, T> dh) {
     if constexpr (std::same_as<T, Accum<T>>) {
       using Fused = cpu::detail::LowRankGradients<T>;
-      if (Fused::takes(h.rows(), term.dy.cols(), h.cols(), dev.threads())) {
-        Fused{.terms = {&term, 1}, .h = h, .dh = dh, .x = {}, .a = {}, .da = {}}.run(dev);
+      if (Fused::takes(h.rows(), terms, dev.threads())) {
+        Fused{.terms = terms, .h = h, .dh = dh, .x = {}, .a = {}, .da = {}}.run(dev);
         return;
       }
     }
-    products(dev, h, term, dh);
+    Index first = 0;
+    for (const LowRankTerm<D, T>& term : terms) {
+      const Index rank = term.b.rows();
+      const View<D, const T> h_j = h.col_slice(first, rank);
+      const View<D, T> dh_j = dh.col_slice(first, rank);
+      // Products are plain ones, for which every engine has fast kernels; scales are applied to the few columns of h,
+      // dh.
+      Gemm<D>::run(dev, Form::nt, term.dy, term.b, dh_j, 1.0, false);
+      scale(dev, dh_j, term.scale);
+      Gemm<D>::run(dev, Form::tn, h_j, term.dy, term.db, 1.0, true);
+      first += rank;
+    }
   }
 
   template <class T>
   static void gradients(D& dev, View<D, const T> x, View<D, const T> a, View<D, Accum<T>> da,
-                        std::span<const LowRankTerm<D, T>> terms) {
+                        LowRankTerms<D, T> terms) {
     if constexpr (std::same_as<T, Accum<T>>) {
       using Fused = cpu::detail::LowRankGradients<T>;
-      const auto takes = [&](const LowRankTerm<D, T>& term) {
-        return Fused::takes(x.rows(), x.cols(), term.b.rows(), dev.threads()) &&
-               Fused::takes(x.rows(), term.dy.cols(), term.b.rows(), dev.threads());
-      };
-      if (std::all_of(terms.begin(), terms.end(), takes)) {
+      if (Fused::takes_columns(x.cols()) && Fused::takes(x.rows(), terms, dev.threads())) {
         Fused{.terms = terms, .h = {}, .dh = {}, .x = x, .a = a, .da = da}.run(dev);
         return;
       }
@@ -210,23 +220,14 @@ struct LowRank<cpu::Device> {
     Gemm<D>::run(dev, Form::nt, x, a, h, 1.0, false);
     Index first = 0;
     for (const LowRankTerm<D, T>& term : terms) {
-      const Index rank = term.b.rows();
-      const View<D, T> h_j = h.col_slice(first, rank);
-      scale(dev, h_j, term.scale);
-      products<T>(dev, h_j, term, dh.col_slice(first, rank));
-      first += rank;
+      scale(dev, h.col_slice(first, term.b.rows()), term.scale);
+      first += term.b.rows();
     }
+    backward<T>(dev, h, terms, dh);
     Gemm<D>::run(dev, Form::tn, View<D, const T>(dh), x, da, 1.0, true);
   }
 
  private:
-  // Products are plain ones, for which every engine has fast kernels; the scale is applied to the few columns of h, dh.
-  template <class T>
-  static void products(D& dev, View<D, const T> h, const LowRankTerm<D, T>& term, View<D, T> dh) {
-    Gemm<D>::run(dev, Form::nt, term.dy, term.b, dh, 1.0, false);
-    scale(dev, dh, term.scale);
-    Gemm<D>::run(dev, Form::tn, h, term.dy, term.db, 1.0, true);
-  }
   template <class T>
   static void scale(D& dev, View<D, T> h, double factor) {
     if (factor != 1) Elementwise<D>::convert(dev, View<D, const T>(h), h, factor, false);

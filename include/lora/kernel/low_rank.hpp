@@ -1,6 +1,8 @@
 #pragma once
 
 #include <span>
+#include <type_traits>
+#include <utility>
 
 #include "lora/kernel/cost.hpp"
 #include "lora/tensor/view.hpp"
@@ -20,52 +22,74 @@ struct LowRankTerm {
 };
 
 template <class D, class T>
-concept HasLowRank = requires(D& dev, View<D, const T> x, View<D, T> dh, View<D, Accum<T>> da, LowRankTerm<D, T> term) {
-  LowRank<D>::backward(dev, x, term, dh);
-  LowRank<D>::gradients(dev, x, x, da, std::span<const LowRankTerm<D, T>>());
+using LowRankTerms = std::span<const std::type_identity_t<LowRankTerm<D, T>>>;
+
+template <class D, class T>
+concept HasLowRank = requires(D& dev, View<D, const T> x, View<D, T> dh, View<D, Accum<T>> da) {
+  LowRank<D>::backward(dev, x, LowRankTerms<D, T>(), dh);
+  LowRank<D>::gradients(dev, x, x, da, LowRankTerms<D, T>());
 };
 
-/// The way back through one projection, given h = s x aᵀ. One call, so that a backend may read dy once for both:
-///   dh = s dy bᵀ,   db += hᵀ dy
-/// Shapes   h, dh (N, R); the term's as it says
+namespace detail {
+
+/// ΣR of the terms, whose shapes must agree with n rows.
+template <class D, class T>
+Index rank_of(const char* kernel, Index n, LowRankTerms<D, T> terms) {
+  Index rank = 0;
+  for (const auto& term : terms) {
+    expect_shape(kernel, "dy", term.dy, n, term.b.cols());
+    expect_shape(kernel, "db", term.db, term.b.rows(), term.b.cols());
+    rank += term.b.rows();
+  }
+  return rank;
+}
+
+/// FLOPs and bytes of dh and db.
+template <class D, class T>
+std::pair<double, double> cost_of(LowRankTerms<D, T> terms) {
+  double flops = 0, bytes = 0;
+  for (const auto& term : terms) {
+    flops += 4 * count_of(term.dy.rows(), term.b.rows(), term.b.cols());
+    bytes += bytes_of(term.dy, term.b, term.db, term.db);
+  }
+  return {flops, bytes};
+}
+
+}  // namespace detail
+
+/// The gradients of every projection's second factor, and of h, given h_j = s_j x a_jᵀ. One call, so that a backend may
+/// read dy once for both:
+///   dh_j = s_j dy_j b_jᵀ,   db_j += h_jᵀ dy_j
+/// Shapes   h, dh (N, ΣR), the columns of all h_j in the order of `terms`; dy_j (N, O_j) · b_j, db_j (R_j, O_j)
 /// Types    db, and all sums, in Accum<T>
 /// Writes   dh overwritten; db added to
 template <class D, class T>
-void low_rank_backward(D& dev, View<D, const T> h, const LowRankTerm<D, T>& term, OutView<D, T> dh) {
+void low_rank_backward(D& dev, View<D, const T> h, LowRankTerms<D, T> terms, OutView<D, T> dh) {
   static_assert(HasLowRank<D, T>, "include lora/<backend>/kernels.hpp");
-  const Index n = h.rows(), rank = h.cols(), cols = term.dy.cols();
-  expect_shape("low_rank_backward", "dy", term.dy, n, cols);
-  expect_shape("low_rank_backward", "b", term.b, rank, cols);
-  expect_shape("low_rank_backward", "db", term.db, rank, cols);
-  expect_shape("low_rank_backward", "dh", dh, n, rank);
-  const Span span(profile_of(dev), "low-rank", "low_rank_backward", 4 * count_of(n, cols, rank),
-                  bytes_of(term.dy, h, term.b, dh, term.db, term.db));
-  LowRank<D>::backward(dev, h, term, dh);
+  const Index rank = detail::rank_of<D, T>("low_rank_backward", h.rows(), terms);
+  expect_shape("low_rank_backward", "h", h, h.rows(), rank);
+  expect_shape("low_rank_backward", "dh", dh, h.rows(), rank);
+  const auto [flops, bytes] = detail::cost_of<D, T>(terms);
+  const Span span(profile_of(dev), "low-rank", "low_rank_backward", flops, bytes + bytes_of(h, dh));
+  if (rank > 0) LowRank<D>::backward(dev, h, terms, dh);
 }
 
 /// The gradients of both factors of every projection of x. One call, so that a backend may read x and dy once for all:
 ///   h_j = s_j x a_jᵀ,   dh_j = s_j dy_j b_jᵀ,   db_j += h_jᵀ dy_j,   da_j += dh_jᵀ x
-/// Shapes   x (N, I) · a, da (ΣR, I), the rows of all a_j in the order of `terms` · dy_j (N, O_j) · b, db (R_j, O_j),
-///          R_j > 0
+/// Shapes   x (N, I) · a, da (ΣR, I), the rows of all a_j in the order of `terms`; dy_j (N, O_j) · b_j, db_j (R_j, O_j)
 /// Types    da, db, and all sums, in Accum<T>; h and dh may be rounded to T
 /// Writes   da, db added to
 template <class D, class T>
 void low_rank_gradients(D& dev, View<D, const T> x, ConstView<D, T> a, OutView<D, Accum<T>> da,
-                        std::span<const LowRankTerm<D, T>> terms) {
+                        LowRankTerms<D, T> terms) {
   static_assert(HasLowRank<D, T>, "include lora/<backend>/kernels.hpp");
-  Index rank = 0;
-  double flops = 0, bytes = bytes_of(x, a, da, da);
-  for (const LowRankTerm<D, T>& term : terms) {
-    expect_shape("low_rank_gradients", "dy", term.dy, x.rows(), term.b.cols());
-    expect_shape("low_rank_gradients", "db", term.db, term.b.rows(), term.b.cols());
-    rank += term.b.rows();
-    flops += 4 * count_of(x.rows(), term.b.rows(), x.cols() + term.b.cols());
-    bytes += bytes_of(term.dy, term.b, term.db, term.db);
-  }
+  const Index rank = detail::rank_of<D, T>("low_rank_gradients", x.rows(), terms);
   expect_shape("low_rank_gradients", "a", a, rank, x.cols());
   expect_shape("low_rank_gradients", "da", da, rank, x.cols());
-  const Span span(profile_of(dev), "low-rank", "low_rank_gradients", flops, bytes);
-  if (x.rows() > 0 && rank > 0) LowRank<D>::gradients(dev, x, a, da, terms);
+  const auto [flops, bytes] = detail::cost_of<D, T>(terms);
+  const Span span(profile_of(dev), "low-rank", "low_rank_gradients", flops + 4 * count_of(x.rows(), rank, x.cols()),
+                  bytes + bytes_of(x, a, da, da));
+  if (rank > 0) LowRank<D>::gradients(dev, x, a, da, terms);
 }
 
 }  // namespace lora::kernel

@@ -120,14 +120,14 @@ class LoraLinear {
     if (has_h) {
       const Span low_rank = update_span(dev);
       dh = scratch<T>(dev, n, rank_);
-      low_rank_gradient(dev, dy, saved.h, dh);
+      kernel::low_rank_backward<D, T>(dev, saved.h, terms_of(dy), dh);
     }
     if (!dx.empty()) input_gradient(dev, pass, dy, dh, dx);
     if (dx.empty() && rank_ == 0) return;
     const View<D, const T> input = x();
     if (rank_ == 0) return;
     const Span low_rank = update_span(dev);
-    if (!has_h) return all_gradients(dev, dy, input);
+    if (!has_h) return kernel::low_rank_gradients<D, T>(dev, input, a_.use(), a_.grad(), terms_of(dy));
     const View<D, const T> x_dropped = dropped(dev, pass, input);
     kernel::gemm(dev, kernel::Form::tn, dh, x_dropped, a_.grad(), 1.0, true);
   }
@@ -174,8 +174,9 @@ class LoraLinear {
   bool dropout_active(const Pass<D, T>& pass) const { return dropout_ > 0 && pass.dropout_key() != 0 && rank_ > 0; }
 
   // Where W must be decoded into scratch anyway, W + s B A can be formed there, and the update rides in the frozen
-  // product. It costs 2 O I R once instead of 2 N (I + O) R. Never below f32: rounding W + s B A to bf16 eats the
-  // update.
+  // product. That costs 4 O I R a step, both ways together, instead of 2 N (I + O) R: fewer FLOPs above 2 I O / (I + O)
+  // rows, less time from half of that on, since low-rank products are slower ones. Never below f32: rounding W + s B A
+  // to bf16 eats the update.
   bool merges(Index n, bool drops) const {
     if (narrow || rank_ == 0 || drops || !decodes()) return false;
     for (const auto& p : projections_) {
@@ -185,25 +186,13 @@ class LoraLinear {
     return true;
   }
 
-  // dh = s dy B, and the gradient of B, with the h that forward kept.
-  void low_rank_gradient(D& dev, View<D, const T> dy, View<D, const T> h, View<D, T> dh) {
-    for (auto& p : projections_) {
-      if (p.lora.rank == 0) continue;
-      kernel::low_rank_backward<D, T>(dev, h.col_slice(p.first_row, p.lora.rank), term(p, dy),
-                                      dh.col_slice(p.first_row, p.lora.rank));
-    }
-  }
-
-  // The gradients of A and B where no h was kept, hence without dropout.
-  void all_gradients(D& dev, View<D, const T> dy, View<D, const T> x) {
+  // What the adapters see of y's gradient.
+  std::vector<kernel::LowRankTerm<D, T>> terms_of(View<D, const T> dy) {
     std::vector<kernel::LowRankTerm<D, T>> terms;
     for (auto& p : projections_)
-      if (p.lora.rank > 0) terms.push_back(term(p, dy));
-    kernel::low_rank_gradients<D, T>(dev, x, a_.use(), a_.grad(), terms);
-  }
-
-  kernel::LowRankTerm<D, T> term(Projection& p, View<D, const T> dy) const {
-    return {dy.col_slice(p.first_column, p.linear.out_features()), p.b.use(), p.b.grad(), p.lora.scale};
+      if (p.lora.rank > 0)
+        terms.push_back({dy.col_slice(p.first_column, p.linear.out_features()), p.b.use(), p.b.grad(), p.lora.scale});
+    return terms;
   }
 
   View<D, const T> dropped(D& dev, const Pass<D, T>& pass, View<D, const T> x) const {
