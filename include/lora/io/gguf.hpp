@@ -300,8 +300,9 @@ class Gguf {
     const auto dtype = detail::ggml_dtype(type);
     if (!dtype) {
       const auto known = detail::ggml_type_name(type);
-      fail<FormatError>(where, " has the type ", known.empty() ? concat("number ", type) : std::string(known),
-                        ", which is not supported; F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K are");
+      fail<FormatError>(
+          where, " has the type ", known.empty() ? concat("number ", type) : std::string(known),
+          ", which is not supported; F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K are");
     }
     tensor.dtype = *dtype;
     const Index row = rank > 0 ? extents[0] : 1;
