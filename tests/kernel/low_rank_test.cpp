@@ -181,6 +181,7 @@ void check_all(const Run& run) {
     for (const Extents& e : shapes)
       for (const auto& widths : {std::vector<Index>{16}, std::vector<Index>{2064, 32}, std::vector<Index>{48, 16, 16}})
         for (const int threads : {2, 3}) {
+          if (e.rows > 100 && widths.front() > 100) continue;  // much work that shows nothing new
           CAPTURE(e.rows);
           CAPTURE(e.cols);
           CAPTURE(e.rank);
