@@ -40,11 +40,13 @@ class LowRankGradients {
   void run(Device& dev) const {
     const Arena::Scope scope(dev.arena());
     const Index n = terms.front().dy.rows(), rows = block_extent(n), blocks = blocks_of(n);
-    const View<Device, A> right = scratch<A>(dev, 1, factors_size()), sums = scratch<A>(dev, blocks, factors_size()),
-                          tiles = scratch<A>(dev, blocks, 2 * tile_rows * width());
+    const View<Device, A> right = scratch<A>(dev, 1, size_of(tile_step)),
+                          sums = scratch<A>(dev, blocks, size_of(group)),
+                          tiles = scratch<A>(dev, blocks, 2 * tile_rows * tile_stride());
     lay_right(right.data());
     dev.parallel_items(blocks, [&](Index block) {
       std::fill_n(sums.row(block), sums.cols(), A(0));
+      std::fill_n(tiles.row(block), tiles.cols(), A(0));
       const Index end = std::min((block + 1) * rows, n);
       for (Index i = block * rows; i < end; i += tile_rows)
         form_tile(i, std::min(tile_rows, end - i), right.data(), tiles.row(block), sums.row(block));
@@ -52,14 +54,9 @@ class LowRankGradients {
     Index at = 0;
     for (const Term& term : terms) {
       add_sums(dev, sums, at, term.db);
-      at += padded(term.b.rows()) * term.dy.cols();
+      at += padded(term.b.rows(), group) * term.dy.cols();
     }
-    Index first = 0;
-    for (const Term& term : terms) {
-      if (!da.empty()) add_sums(dev, sums, at, da.row_slice(first, term.b.rows()));
-      at += padded(term.b.rows()) * x.cols();
-      first += term.b.rows();
-    }
+    if (!da.empty()) add_sums(dev, sums, at, da);
   }
 
  private:
@@ -74,22 +71,24 @@ class LowRankGradients {
   }
   static Index blocks_of(Index rows) { return (rows + block_extent(rows) - 1) / block_extent(rows); }
 
-  /// Columns of all terms' h, each term's padded to whole vectors.
-  Index width() const {
+  Index all_ranks() const {
     Index sum = 0;
-    for (const Term& term : terms) sum += padded(term.b.rows());
+    for (const Term& term : terms) sum += term.b.rows();
     return sum;
   }
-  /// Numbers of all b and of a, so padded.
-  Index factors_size() const {
-    Index size = width() * x.cols();
-    for (const Term& term : terms) size += padded(term.b.rows()) * term.dy.cols();
+  /// Of a row of h or dh, where the terms' columns lie side by side. A term's dh is formed in whole vectors, of which
+  /// the next term, or the row's end, takes the last columns.
+  Index tile_stride() const { return padded(all_ranks()) + tile_step; }
+  /// Numbers of every b, and of a, their ranks padded to whole steps.
+  Index size_of(Index step) const {
+    Index size = padded(all_ranks(), step) * x.cols();
+    for (const Term& term : terms) size += padded(term.b.rows(), step) * term.dy.cols();
     return size;
   }
 
-  /// s_j B_jᵀ of every term (O, R_j padded), and then Aᵀ (I, width), scaled alike where h is formed of it.
+  /// s_j B_jᵀ of every term (O, R_j padded), and then Aᵀ (I, ΣR padded), scaled alike where h is formed of it.
   void lay_right(A* to) const {
-    std::fill_n(to, factors_size(), A(0));
+    std::fill_n(to, size_of(tile_step), A(0));
     for (const Term& term : terms) {
       lay_transposed(term.b, static_cast<A>(term.scale), to, padded(term.b.rows()));
       to += padded(term.b.rows()) * term.dy.cols();
@@ -97,9 +96,8 @@ class LowRankGradients {
     if (!h.empty()) return;
     Index first = 0;
     for (const Term& term : terms) {
-      lay_transposed(a.row_slice(first, term.b.rows()), static_cast<A>(term.scale), to, width());
+      lay_transposed(a.row_slice(first, term.b.rows()), static_cast<A>(term.scale), to + first, padded(all_ranks()));
       first += term.b.rows();
-      to += padded(term.b.rows());
     }
   }
   static void lay_transposed(View<Device, const A> from, A scale, A* to, Index stride) {
@@ -125,52 +123,42 @@ class LowRankGradients {
   /// What rows [i, i + count) add to the sums. A last group of fewer rows begins with rows of the one before, which
   /// count as zeros.
   void form_tile(Index i, Index count, const A* right, A* spare, A* sum) const {
-    const Index wide = width(), rows = padded(count, group), borrowed = rows - count;
+    const Index ranks = all_ranks(), stride = tile_stride();
+    const Index rows = padded(count, group), borrowed = rows - count;
     i -= borrowed;
-    A *const h_tile = spare, *const dh_tile = spare + tile_rows * wide;
+    A *const h_tile = spare, *const dh_tile = spare + tile_rows * stride;
     if (h.empty()) {
-      const A* const a_transposed = right + factors_size() - wide * x.cols();
+      const Index wide = padded(ranks);
+      const A* const a_transposed = right + size_of(tile_step) - wide * x.cols();
       for (Index j = 0; j < x.cols(); j += tile_cols)
-        tile_product<Words>(rows, x.row(i) + j, x.stride(), 1, a_transposed + j * wide, wide, h_tile, wide, j > 0,
+        tile_product<Words>(rows, x.row(i) + j, x.stride(), 1, a_transposed + j * wide, wide, h_tile, stride, j > 0,
                             whole(std::min(tile_cols, x.cols() - j), wide));
     } else {
-      for (Index r = 0; r < rows; ++r) load_h(i + r, h_tile + r * wide);
+      for (Index r = 0; r < rows; ++r) load_row(h.row(i + r), ranks, ranks, h_tile + r * stride);
     }
-    std::fill_n(h_tile, borrowed * wide, A(0));
-    Index column = 0, rank = 0;
+    std::fill_n(h_tile, borrowed * stride, A(0));
+    Index column = 0;
     for (const Term& term : terms) {
-      const Index own = padded(term.b.rows()), cols = term.dy.cols();
+      const Index vectors = padded(term.b.rows()), groups = padded(term.b.rows(), group), cols = term.dy.cols();
       for (Index j = 0; j < cols; j += tile_cols) {
         const Index part = std::min(tile_cols, cols - j);
         const A* const dy = term.dy.row(i) + j;
-        tile_product<Words>(rows, dy, term.dy.stride(), 1, right + j * own, own, dh_tile + column, wide, j > 0,
-                            whole(part, own));
-        tile_product<Words>(own, h_tile + column, 1, wide, dy, term.dy.stride(), sum + j, cols, true,
+        tile_product<Words>(rows, dy, term.dy.stride(), 1, right + j * vectors, vectors, dh_tile + column, stride,
+                            j > 0, whole(part, vectors));
+        tile_product<Words>(groups, h_tile + column, 1, stride, dy, term.dy.stride(), sum + j, cols, true,
                             whole(rows, part));
       }
-      if (!dh.empty())
-        for (Index r = borrowed; r < rows; ++r)
-          std::copy_n(dh_tile + r * wide + column, term.b.rows(), dh.row(i + r) + rank);
-      right += own * cols;
-      sum += own * cols;
-      column += own;
-      rank += term.b.rows();
+      right += vectors * cols;
+      sum += groups * cols;
+      column += term.b.rows();
     }
+    if (!dh.empty())
+      for (Index r = borrowed; r < rows; ++r) std::copy_n(dh_tile + r * stride, ranks, dh.row(i + r));
     if (da.empty()) return;
-    std::fill_n(dh_tile, borrowed * wide, A(0));
+    std::fill_n(dh_tile, borrowed * stride, A(0));
     for (Index j = 0; j < x.cols(); j += tile_cols)
-      tile_product<Words>(wide, dh_tile, 1, wide, x.row(i) + j, x.stride(), sum + j, x.cols(), true,
+      tile_product<Words>(padded(ranks, group), dh_tile, 1, stride, x.row(i) + j, x.stride(), sum + j, x.cols(), true,
                           whole(rows, std::min(tile_cols, x.cols() - j)));
-  }
-
-  void load_h(Index i, A* to) const {
-    const A* from = h.row(i);
-    for (const Term& term : terms) {
-      const Index rank = term.b.rows();
-      load_row(from, rank, padded(rank), to);
-      from += rank;
-      to += padded(rank);
-    }
   }
 };
 
