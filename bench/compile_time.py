@@ -77,8 +77,8 @@ def main():
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="compile-time-") as build:
         timed(["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-               "-DCMAKE_CXX_FLAGS_RELEASE=-O3 -DNDEBUG", "-DLORA_NATIVE=ON", "-DLORA_BUILD_TESTS=OFF"]
-              + args.cmake_option)
+               "-DCMAKE_CXX_FLAGS_RELEASE=-O3 -DNDEBUG", "-DLORA_NATIVE=ON", "-DLORA_BUILD_TESTS=OFF",
+               "-DLORA_BUILD_EXAMPLES=program"] + args.cmake_option)
         if not args.parse_only:
             os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
             cpu, clock = timed(["cmake", "--build", build, "--target", "lora_program", "-j", "1"])

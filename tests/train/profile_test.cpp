@@ -125,6 +125,8 @@ TEST_CASE("profile: a run's trace nests and holds every phase, layer, module and
       ++count;
     }
     if (event.path.size() == 1) inside += event.end - event.begin;
+    // All that is computed lies in a phase of its step.
+    if (!event.family.empty()) CHECK_MESSAGE((event.path.size() >= 2 && event.path[0] == "step"), event.name);
   }
   CHECK(count == 3);  // of six, after two
   CHECK(inside <= steps);

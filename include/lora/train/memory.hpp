@@ -35,7 +35,8 @@ inline double weight_bytes(const model::Source& source) {
 }
 
 /// Of a model whose layers [0, `recomputed`) are checkpointed. Not counted: what kernels hold for sums of their own, up
-/// to a fifth of the workspace. Shapes   N `rows`, of which n `labelled`; letters as in the design
+/// to a fifth of the workspace.
+/// Shapes   N `rows`, of which n `labelled`; letters as in the design
 template <Device D, class T>
 MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_bytes, Index rows, Index labelled,
                                Index recomputed) {

@@ -85,16 +85,16 @@ class ProfileTables {
           phases_[node.name].add(profile, i);
           break;
         case Profile::Kind::layer:
-          layers_[node.number].add(profile, i);
+          layers_[node.number].phases.add(profile, i);
           break;
         case Profile::Kind::kernel: {
           const std::string work(detail::work_of(profile, i));
           kernels_.add(profile, i);
           works_[work].add(profile, i);
           families_[{node.family, std::string(detail::part_of(profile, i))}].add(profile, i);
-          if (const Index layer = nodes[profile.around(i, Profile::Kind::layer)].number; layer >= 0) {
-            layer_works_[{layer, work}].add(profile, i);
-            layer_kernels_[layer].add(profile, i);
+          if (const Index number = nodes[profile.around(i, Profile::Kind::layer)].number; number >= 0) {
+            layers_[number].kernels.add(profile, i);
+            layers_[number].works[work].add(profile, i);
           }
           break;
         }
@@ -103,7 +103,7 @@ class ProfileTables {
       }
       // A layer's forward pass that runs again within its backward pass.
       if (node.kind == Profile::Kind::phase && node.name == "recompute")
-        layers_[nodes[profile.around(i, Profile::Kind::layer)].number].of_phase[2] +=
+        layers_[nodes[profile.around(i, Profile::Kind::layer)].number].phases.of_phase[2] +=
             static_cast<double>(node.nanoseconds);
     }
   }
@@ -120,6 +120,11 @@ class ProfileTables {
   }
 
  private:
+  struct Layer {
+    ProfileSum phases, kernels;
+    std::map<std::string, ProfileSum> works;
+  };
+
   double milliseconds(double nanoseconds) const {
     return nanoseconds * 1e-6 / static_cast<double>(std::max<Index>(1, profile_.steps()));
   }
@@ -181,21 +186,16 @@ class ProfileTables {
       rule += "---:|";
     }
     text += concat(" MB | GFLOP/s | GB/s |\n", rule, "---:|---:|---:|\n");
-    for (const auto& [number, sum] : layers_) {
-      text += concat("| ", number, " | ", time(sum.of_phase[0]), " | ", time(sum.of_phase[2]), " | ",
-                     time(sum.of_phase[3]), " |");
+    for (const auto& [number, layer] : layers_) {
+      const auto& phases = layer.phases.of_phase;
+      text += concat("| ", number, " | ", time(phases[0]), " | ", time(phases[2]), " | ", time(phases[3]), " |");
       for (const std::string& work : works) {
-        const auto found = layer_works_.find({number, work});
-        text += concat(" ", found == layer_works_.end() ? std::string() : time(found->second.nanoseconds), " |");
+        const auto found = layer.works.find(work);
+        text += concat(" ", found == layer.works.end() ? std::string() : time(found->second.nanoseconds), " |");
       }
-      const auto kernels = layer_kernels_.find(number);
-      if (kernels == layer_kernels_.end()) {
-        text += " | | |\n";
-      } else {
-        // Nanoseconds to milliseconds a step is what bytes to megabytes a step is.
-        text += concat(" ", detail::formatted("%.4g", milliseconds(kernels->second.bytes)), " |",
-                       detail::rates_of(kernels->second));
-      }
+      // Nanoseconds to milliseconds a step is what bytes to megabytes a step is.
+      text += concat(" ", detail::formatted("%.4g", milliseconds(layer.kernels.bytes)), " |",
+                     detail::rates_of(layer.kernels));
     }
     return text;
   }
@@ -204,8 +204,7 @@ class ProfileTables {
   ProfileSum step_, kernels_;
   std::map<std::string, ProfileSum> works_, phases_;
   std::map<std::pair<std::string, std::string>, ProfileSum> families_;
-  std::map<Index, ProfileSum> layers_, layer_kernels_;
-  std::map<std::pair<Index, std::string>, ProfileSum> layer_works_;
+  std::map<Index, Layer> layers_;
 };
 
 /// The traced steps as a file of Chrome's trace format, which ui.perfetto.dev and chrome://tracing show.
