@@ -29,6 +29,7 @@ struct AttentionBackward {
       L::stacked(rows, all, t.width, t.pad, of(dout), t.dout_stacked);
     }
     for (Index r = 0; r < rows; ++r) {
+      if (r + prefetch_distance < rows) prefetch_row(of(out)(r + prefetch_distance), t.width);
       t.delta[r] = L::dot(of(out)(r), of(dout)(r), t.width, t.pad, t.spare);
       t.lse[r] = lse.row(segment.begin + begin + r / t.repeat)[g * t.repeat + r % t.repeat];
     }
@@ -39,7 +40,7 @@ struct AttentionBackward {
   /// `key` on) and t.o, the gradient of the queries; either may be unwanted.
   void add(Tile& t, const QueryTile& tile, const Segment& segment, Index g, Index key, A* dk, A* dv, bool dq) const {
     const Index rows = tile.rows(), all = padded(rows, 8), pad = t.pad;
-    const Index count = std::min(key_tile, tile.keys_seen(rows - 1) - key);
+    const Index end = tile.keys_seen(rows - 1), count = std::min(key_tile, end - key);
     const T* const keys = k.row(segment.begin + key) + g * t.width;
     L::transposed(keys, k.stride(), count, t.width, pad, t.spare, t.k_columns, key_tile);
     L::transposed(v.row(segment.begin + key) + g * t.width, v.stride(), count, t.width, pad, t.spare, t.v_columns,
@@ -48,8 +49,11 @@ struct AttentionBackward {
                     t.columns_seen(tile, key, count));
     tile_product<L>(all, t.dout, pad / L::pairing, Index{1}, t.v_columns, key_tile, t.dp, key_tile, false,
                     t.columns_seen(tile, key, count));
-    for (Index r = tile.first_block_seeing(key); r < all; ++r)
+    const Index first = tile.first_block_seeing(key);
+    for (Index r = first; r < all; ++r) {
+      t.prefetch_keys(k, v, g, segment.begin + key + key_tile, r - first, segment.begin + end);
       score_gradient(t, r, r < rows ? tile.seen(r, key, count) : 0);
+    }
     if (dk != nullptr) {
       tile_product<L>(padded(count, 8), t.p, Index{1}, key_tile, t.dout_stacked, pad, dv, pad, true,
                       t.queries_seeing(tile, key));

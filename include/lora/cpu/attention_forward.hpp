@@ -44,12 +44,16 @@ struct AttentionForward {
           t.stacked(v.row(of_k.begin + key) + g * t.width, v.stride(), count, t.v_stacked_copy, v_row);
       tile_product<L>(all, t.q, pad / L::pairing, Index{1}, t.k_columns, key_tile, t.s, key_tile, false,
                       t.columns_seen(tile, key, count));
-      for (Index r = tile.first_block_seeing(key); r < all; ++r)
+      const Index first = tile.first_block_seeing(key);
+      for (Index r = first; r < all; ++r) {
+        t.prefetch_keys(k, v, g, of_k.begin + key + key_tile, r - first, of_k.begin + end);
         probabilities(t, r, r < rows ? tile.seen(r, key, count) : 0);
+      }
       tile_product<L>(all, t.p, key_tile / L::pairing, Index{1}, values, v_row, t.o, pad, true,
                       t.keys_seen(tile, key, count));
     }
     for (Index r = 0; r < rows; ++r) {
+      if (r + prefetch_distance < rows) prefetch_row(row_of(out, r + prefetch_distance), t.width);
       const A share = A(1) / t.total[r];
       T* const to = row_of(out, r);
       const A* const from = t.o + r * pad;

@@ -175,6 +175,13 @@ struct AttentionTile {
     return copy;
   }
 
+  /// Asks for row `turn` of the tile of keys that begins at row `next` of k and v, if the rows before `end` hold it.
+  void prefetch_keys(const In<T>& k, const In<T>& v, Index g, Index next, Index turn, Index end) const {
+    if (turn >= std::min(key_tile, end - next)) return;
+    prefetch_row(k.row(next + turn) + g * width, width);
+    prefetch_row(v.row(next + turn) + g * width, width);
+  }
+
   /// What rows [r, r + n) of a product with the keys' columns need: all of the inner extent, the columns they see.
   auto columns_seen(const QueryTile& tile, Index key, Index count) const {
     return [&tile, key, count, depth = words](Index r, Index n) {
