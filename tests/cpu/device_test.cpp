@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cstdio>
 #include <fstream>
+#include <string>
 
 #include "lora/tensor/transfer.hpp"
 #include "support/temp_folder.hpp"
@@ -28,6 +30,20 @@ class Machine {
 };
 
 constexpr std::size_t mib = std::size_t{1} << 20;
+
+/// What the system says of the mapping that an address lies in: "rd wr mr mw me nr hg", with hg where large pages are
+/// wanted.
+std::string mapping_flags(const void* address) {
+  const auto place = reinterpret_cast<std::uintptr_t>(address);
+  std::ifstream mappings("/proc/self/smaps");
+  bool inside = false;
+  for (std::string line; std::getline(mappings, line);) {
+    std::size_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%zx-%zx ", &begin, &end) == 2) inside = begin <= place && place < end;
+    if (inside && line.starts_with("VmFlags:")) return line.substr(8) + ' ';
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -99,6 +115,28 @@ TEST_CASE("device: memory is aligned, the arena large and untouched") {
   auto piece = scratch<float>(dev, 3, 5);
   piece.row(2)[4] = 1;
   CHECK(reinterpret_cast<std::uintptr_t>(piece.data()) % Arena::alignment == 0);
+}
+
+TEST_CASE("device: the arena asks for large pages where they are small enough to be filled") {
+  const Machine machine;
+  CHECK(cpu::large_page_bytes(machine.root()) == 0);
+  machine.write("sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "536870912\n");
+  CHECK(cpu::large_page_bytes(machine.root()) == 512 * mib);
+
+  const auto wanted = [](std::size_t large_page) {
+    const cpu::detail::Reservation memory(64 * mib, large_page);
+    return mapping_flags(memory.memory()).find(" hg ") != std::string::npos;
+  };
+  CHECK(!wanted(0));
+  CHECK(!wanted(512 * mib));
+  if (cpu::large_page_bytes() == 0 || mapping_flags(&machine).empty()) {
+    MESSAGE("this system has no large pages, or doesn't say where they are wanted");
+    return;
+  }
+  CHECK(wanted(2 * mib));
+  D dev(1);
+  CHECK((mapping_flags(scratch<float>(dev, 1, 1).data()).find(" hg ") != std::string::npos) ==
+        (cpu::large_page_bytes() <= 4 * mib));
 }
 
 TEST_CASE("device: values go there and back") {

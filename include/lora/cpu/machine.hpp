@@ -136,6 +136,12 @@ inline std::size_t available_memory(const std::string& root = "") {
   return static_cast<std::size_t>(std::min(bytes, static_cast<double>(total_memory(root))));
 }
 
+/// Bytes of the large pages that the system gives on request; 0 where it gives none.
+inline std::size_t large_page_bytes(const std::string& root = "") {
+  return static_cast<std::size_t>(
+      detail::first_number(root + "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").value_or(0));
+}
+
 /// What the processor calls itself, or nothing where the system doesn't say.
 inline std::string processor_name(const std::string& root = "") {
   std::ifstream file(root + "/proc/cpuinfo");
