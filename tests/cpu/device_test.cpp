@@ -1,6 +1,7 @@
 #include "lora/cpu/device.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <cstdio>
@@ -128,12 +129,20 @@ TEST_CASE("device: the arena asks for large pages where they are small enough to
     return mapping_flags(memory.memory()).find(" hg ") != std::string::npos;
   };
   CHECK(!wanted(0));
+  CHECK(!wanted(32 * mib));
   CHECK(!wanted(512 * mib));
-  if (cpu::large_page_bytes() == 0 || mapping_flags(&machine).empty()) {
+  void* const probe =
+      mmap(nullptr, 64 * mib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  REQUIRE(probe != MAP_FAILED);
+  madvise(probe, 64 * mib, MADV_HUGEPAGE);
+  const bool says = mapping_flags(probe).find(" hg ") != std::string::npos;
+  munmap(probe, 64 * mib);
+  if (!says || cpu::large_page_bytes() == 0) {
     MESSAGE("this system has no large pages, or doesn't say where they are wanted");
     return;
   }
   CHECK(wanted(2 * mib));
+  CHECK(wanted(4 * mib));
   D dev(1);
   CHECK((mapping_flags(scratch<float>(dev, 1, 1).data()).find(" hg ") != std::string::npos) ==
         (cpu::large_page_bytes() <= 4 * mib));

@@ -113,6 +113,7 @@ TEST_CASE("profile: a run's trace nests and holds every phase, layer, module and
   const RunResult result = fine_tune(config);
   const auto events = read_trace(workshop.temp / "run/profile.json");
 
+  const std::set<std::string> phases{"data", "forward", "head", "backward", "update"};
   std::set<std::string> names, families;
   double steps = 0, inside = 0;
   Index count = 0;
@@ -126,7 +127,11 @@ TEST_CASE("profile: a run's trace nests and holds every phase, layer, module and
     }
     if (event.path.size() == 1) inside += event.end - event.begin;
     // All that is computed lies in a phase of its step.
-    if (!event.family.empty()) CHECK_MESSAGE((event.path.size() >= 2 && event.path[0] == "step"), event.name);
+    if (!event.family.empty()) {
+      REQUIRE_MESSAGE(event.path.size() >= 2, event.name);
+      CHECK(event.path[0] == "step");
+      CHECK_MESSAGE(phases.count(event.path[1]) == 1, event.name, " in ", event.path[1]);
+    }
   }
   CHECK(count == 3);  // of six, after two
   CHECK(inside <= steps);

@@ -51,7 +51,8 @@ struct AttentionBackward {
                     t.columns_seen(tile, key, count));
     const Index first = tile.first_block_seeing(key);
     for (Index r = first; r < all; ++r) {
-      t.prefetch_keys(k, v, g, segment.begin + key + key_tile, r - first, segment.begin + end);
+      // Where only the keys' gradients are wanted, other queries follow, not other keys.
+      if (dq) t.prefetch_keys(k, v, g, segment.begin + key + key_tile, r - first, segment.begin + end);
       score_gradient(t, r, r < rows ? tile.seen(r, key, count) : 0);
     }
     if (dk != nullptr) {

@@ -26,8 +26,8 @@ class Reservation {
   /// As much of `bytes` as the system grants, at least a 64th.
   ///
   /// Asks for large pages where they are small enough to be filled: rows lie kilobytes apart, so that going down
-  /// columns costs an address translation at every step otherwise. 512 MiB, as with basic pages of 64 KiB, would mostly
-  /// be wasted.
+  /// columns costs an address translation at every step otherwise. Those of 2 MiB are; 32 and 512 MiB, as with basic
+  /// pages of 16 and 64 KiB, would mostly be wasted.
   explicit Reservation(std::size_t bytes, std::size_t large_page = large_page_bytes()) {
     for (std::size_t size = bytes; size >= bytes / 64 && size > 0; size /= 2) {
       void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

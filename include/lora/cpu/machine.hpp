@@ -136,7 +136,7 @@ inline std::size_t available_memory(const std::string& root = "") {
   return static_cast<std::size_t>(std::min(bytes, static_cast<double>(total_memory(root))));
 }
 
-/// Bytes of the large pages that the system gives on request; 0 where it gives none.
+/// Bytes of the large pages that the system knows, whether it gives them or not; 0 where it knows none.
 inline std::size_t large_page_bytes(const std::string& root = "") {
   return static_cast<std::size_t>(
       detail::first_number(root + "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").value_or(0));

@@ -24,7 +24,7 @@ void prefetch_row(const T* row, Index count) {
   for (Index j = 0; j < count; j += 64 / static_cast<Index>(sizeof(T))) __builtin_prefetch(row + j);
 }
 
-/// How many rows ahead.
+/// How many rows before its use `prefetch_row` asks for a row.
 inline constexpr Index prefetch_distance = 8;
 
 /// How operands of T are laid out for products in words of one Accum<T>. Padding is zeros.

@@ -96,7 +96,7 @@ class Arena {
   std::size_t capacity() const { return capacity_; }
   std::size_t saved_bytes() const { return low_; }
   std::size_t scratch_bytes() const { return capacity_ - high_; }
-  /// The most that each end ever held; together the memory that the arena has touched.
+  /// The most that each end ever held; together the memory that the arena has touched, but for whole pages.
   std::size_t peak_saved() const { return peak_low_; }
   std::size_t peak_scratch() const { return peak_high_; }
   std::size_t peak() const { return peak_low_ + peak_high_; }
