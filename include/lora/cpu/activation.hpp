@@ -57,7 +57,7 @@ struct SwiGlu<cpu::Device> {
           const auto g = static_cast<A>(grad[j]);
           const A inverse = A(1) + cpu::exp(-z);
           const A sigma = A(1) / inverse;
-          d_gate[j] = static_cast<T>(g * u * sigma * (A(1) + z * (A(1) - sigma)));
+          d_gate[j] = static_cast<T>(g * u * sigma * cpu::multiply_add(z, A(1) - sigma, A(1)));
           d_up[j] = static_cast<T>(g * z * sigma);
           // As forward divides, for the same bits.
           if constexpr (with_output) out[j] = static_cast<T>(z / inverse * u);

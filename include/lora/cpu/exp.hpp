@@ -3,19 +3,21 @@
 #include <bit>
 #include <cmath>
 #include <complex>
+#include <concepts>
 #include <cstdint>
 #include <limits>
 
 namespace lora::cpu {
 
-/// a b + c, rounded once where the processor has such an instruction. ISO modes of compilers never contract on their
-/// own.
-inline float multiply_add(float a, float b, float c) {
+/// a b + c, rounded once where the processor has such an instruction. Left to themselves compilers form one or the
+/// other: in C++ GCC does so even between the vectors of a loop and its last turns, so that equal formulas in two loops
+/// may differ by a bit.
+template <class A>
+A multiply_add(A a, A b, A c) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-  return std::fma(a, b, c);
-#else
-  return a * b + c;
+  if constexpr (std::floating_point<A>) return std::fma(a, b, c);
 #endif
+  return a * b + c;
 }
 
 /// e^x within 1.5 units in the last place; below the smallest normal number 0, above e^88.37 infinity, NaN stays NaN.
