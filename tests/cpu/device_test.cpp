@@ -32,18 +32,17 @@ class Machine {
 
 constexpr std::size_t mib = std::size_t{1} << 20;
 
-/// What the system says of the mapping that an address lies in: "rd wr mr mw me nr hg", with hg where large pages are
-/// wanted.
-std::string mapping_flags(const void* address) {
+/// Whether large pages are wanted in the mapping that an address lies in: "hg" among what the system says of it.
+bool wants_large_pages(const void* address) {
   const auto place = reinterpret_cast<std::uintptr_t>(address);
   std::ifstream mappings("/proc/self/smaps");
   bool inside = false;
   for (std::string line; std::getline(mappings, line);) {
     std::size_t begin = 0, end = 0;
     if (std::sscanf(line.c_str(), "%zx-%zx ", &begin, &end) == 2) inside = begin <= place && place < end;
-    if (inside && line.starts_with("VmFlags:")) return line.substr(8) + ' ';
+    if (inside && line.starts_with("VmFlags:")) return (line + ' ').find(" hg ") != std::string::npos;
   }
-  return {};
+  return false;
 }
 
 }  // namespace
@@ -126,7 +125,7 @@ TEST_CASE("device: the arena asks for large pages where they are small enough to
 
   const auto wanted = [](std::size_t large_page) {
     const cpu::detail::Reservation memory(64 * mib, large_page);
-    return mapping_flags(memory.memory()).find(" hg ") != std::string::npos;
+    return wants_large_pages(memory.memory());
   };
   CHECK(!wanted(0));
   CHECK(!wanted(32 * mib));
@@ -135,7 +134,7 @@ TEST_CASE("device: the arena asks for large pages where they are small enough to
       mmap(nullptr, 64 * mib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   REQUIRE(probe != MAP_FAILED);
   madvise(probe, 64 * mib, MADV_HUGEPAGE);
-  const bool says = mapping_flags(probe).find(" hg ") != std::string::npos;
+  const bool says = wants_large_pages(probe);
   munmap(probe, 64 * mib);
   if (!says || cpu::large_page_bytes() == 0) {
     MESSAGE("this system has no large pages, or doesn't say where they are wanted");
@@ -144,8 +143,7 @@ TEST_CASE("device: the arena asks for large pages where they are small enough to
   CHECK(wanted(2 * mib));
   CHECK(wanted(4 * mib));
   D dev(1);
-  CHECK((mapping_flags(scratch<float>(dev, 1, 1).data()).find(" hg ") != std::string::npos) ==
-        (cpu::large_page_bytes() <= 4 * mib));
+  CHECK(wants_large_pages(scratch<float>(dev, 1, 1).data()) == (cpu::large_page_bytes() <= 4 * mib));
 }
 
 TEST_CASE("device: values go there and back") {
