@@ -4,6 +4,8 @@
 
 #include "lora/core/log.hpp"
 
+namespace error_test {
+
 using namespace lora;
 
 TEST_CASE("error: parts become one message, numbers in their shortest form") {
@@ -32,3 +34,5 @@ TEST_CASE("error: the log's receiver gets level and sentence, and can be put bac
   log::set_sink(std::move(former));
   CHECK(seen == "I:a 1;W:b;E:c;");
 }
+
+}  // namespace error_test

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace hash_test {
+
 using namespace lora;
 
 TEST_CASE("hash: texts give the known answers of FNV-1a") {
@@ -11,3 +13,5 @@ TEST_CASE("hash: texts give the known answers of FNV-1a") {
   CHECK(text_hash("foobar") == 0x85944171F73967E8u);
   CHECK(text_hash("\xFF") == (0xCBF29CE484222325u ^ 0xFFu) * 0x100000001B3u);  // bytes count as unsigned
 }
+
+}  // namespace hash_test

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace profile_test {
+
 using namespace lora;
 
 namespace {
@@ -87,3 +89,5 @@ TEST_CASE("profile: single spans are kept of the chosen steps, up to the limit")
     CHECK(events[0].nanoseconds > 0);
   }
 }
+
+}  // namespace profile_test

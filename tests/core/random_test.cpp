@@ -6,6 +6,8 @@
 #include <set>
 #include <vector>
 
+namespace random_test {
+
 using namespace lora;
 
 TEST_CASE("random: philox gives the known answers of its authors") {
@@ -71,3 +73,5 @@ TEST_CASE("random: keys of neighbouring words are unrelated") {
   CHECK(std::abs(changed - 2048) < 6 * 32);
   static_assert(mix_key(1, 2) != mix_key(2, 1));
 }
+
+}  // namespace random_test

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+namespace scalar_test {
+
 namespace {
 
 using namespace lora;
@@ -113,3 +115,5 @@ TEST_CASE("scalar: sizes and names of stored types") {
   CHECK_FALSE(stores<std::complex<double>>(DType::f64));
   static_assert(std::is_same_v<Accum<const bf16>, float> && std::is_same_v<Accum<double>, double>);
 }
+
+}  // namespace scalar_test

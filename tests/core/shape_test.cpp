@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace shape_test {
+
 using namespace lora;
 
 TEST_CASE("shape: extents, count, equality and text") {
@@ -23,3 +25,5 @@ TEST_CASE("shape: a fifth extent is refused") {
   Shape shape{1, 2, 3, 4};
   CHECK_THROWS_AS(shape.push_back(5), ShapeError);
 }
+
+}  // namespace shape_test

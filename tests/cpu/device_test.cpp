@@ -11,6 +11,8 @@
 #include "lora/tensor/transfer.hpp"
 #include "support/temp_folder.hpp"
 
+namespace device_test {
+
 namespace {
 
 using namespace lora;
@@ -206,3 +208,5 @@ TEST_CASE("device: describes itself by its threads") {
   CHECK(D(1).describe().substr(0, 13) == "cpu, 1 thread");
   CHECK(D(3).describe().substr(0, 14) == "cpu, 3 threads");
 }
+
+}  // namespace device_test

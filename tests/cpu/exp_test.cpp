@@ -4,6 +4,8 @@
 
 #include <vector>
 
+namespace exp_test {
+
 namespace cpu = lora::cpu;
 
 TEST_CASE("exp: within 1.5 units in the last place wherever the result is normal") {
@@ -41,3 +43,5 @@ TEST_CASE("exp: double and complex arguments keep their precision") {
   CHECK(cpu::exp(std::complex<double>(0.5, 1e-30)).imag() == doctest::Approx(std::exp(0.5) * 1e-30));
   CHECK(cpu::real_part(std::complex<double>(2, 5)) == 2.0);
 }
+
+}  // namespace exp_test

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+namespace batch_test {
+
 using namespace lora;
 using data::Batch;
 using data::Example;
@@ -37,3 +39,5 @@ TEST_CASE("batch: a first label cannot be learnt, an empty example adds nothing"
   CHECK(batch.sequences() == 0);
   CHECK_THROWS_AS(batch.append({{1, 2}, {1}}, 0), ShapeError);
 }
+
+}  // namespace batch_test

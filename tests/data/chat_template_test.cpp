@@ -14,6 +14,8 @@
 #include "lora/io/unicode.hpp"
 #include "support/template_fixtures.hpp"
 
+namespace chat_template_test {
+
 using namespace lora;
 using data::ChatTemplate;
 using data::Message;
@@ -206,3 +208,5 @@ TEST_CASE("chat_template: text that is no UTF-8 is carried along, its cut ends a
     }
   }
 }
+
+}  // namespace chat_template_test

@@ -9,6 +9,8 @@
 #include "lora/io/file.hpp"
 #include "support/temp_folder.hpp"
 
+namespace dataset_test {
+
 using namespace lora;
 using data::Dataset;
 using data::DatasetOptions;
@@ -224,3 +226,5 @@ TEST_CASE("dataset: records of a large file are found quickly") {
   // 100 MB within 2 s would be 0.09 s for these 4 MB; the rest is for sanitizers on a busy machine.
   CHECK(taken.count() < 3);
 }
+
+}  // namespace dataset_test

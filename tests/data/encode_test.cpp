@@ -14,6 +14,8 @@
 #include "support/template_fixtures.hpp"
 #include "support/tokenizer_files.hpp"
 
+namespace encode_test {
+
 using namespace lora;
 using data::ChatTemplate;
 using data::EncodeOptions;
@@ -225,3 +227,5 @@ TEST_CASE("encode: the template is the one named, or the model's own") {
   CHECK_THROWS_AS(data::choose_template("auto", byte_tokenizer()), ConfigError);
   CHECK_THROWS_AS(data::choose_template("alpaca", byte_tokenizer()), ConfigError);
 }
+
+}  // namespace encode_test

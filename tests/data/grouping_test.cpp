@@ -6,6 +6,8 @@
 
 #include "lora/core/random.hpp"
 
+namespace grouping_test {
+
 using namespace lora;
 
 namespace {
@@ -67,3 +69,5 @@ TEST_CASE("grouping: the better of two rules") {
   CHECK(data::group_by_tokens({}, 5).empty());
   CHECK(data::group_by_tokens(std::vector<Index>{9}, 5) == data::Groups{{0}});
 }
+
+}  // namespace grouping_test

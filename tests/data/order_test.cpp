@@ -6,6 +6,8 @@
 #include <numeric>
 #include <vector>
 
+namespace order_test {
+
 using namespace lora;
 using data::Order;
 using data::StepPlan;
@@ -106,3 +108,5 @@ TEST_CASE("order: records held back are few enough, never trained on, and chosen
   CHECK_THROWS_AS(data::split_records(10, 10, 5), ConfigError);
   CHECK_THROWS_AS(data::split_records(1, 0.5, 5), ConfigError);
 }
+
+}  // namespace order_test

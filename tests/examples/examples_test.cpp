@@ -9,6 +9,8 @@
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
+namespace examples_test {
+
 using namespace lora;
 
 namespace {
@@ -82,3 +84,5 @@ TEST_CASE("examples: what is wrong is one line and no success") {
   CHECK(missing.status == 1);
   CHECK(missing.errors.find("error: ") == 0);
 }
+
+}  // namespace examples_test

@@ -10,6 +10,8 @@
 #include "lora/core/random.hpp"
 #include "support/message_of.hpp"
 
+namespace bpe_test {
+
 using namespace lora;
 using io::Bpe;
 using io::Vocabulary;
@@ -149,3 +151,5 @@ TEST_CASE("bpe: of a merge that is listed twice the later rank counts") {
   const Merges merges = {{0, 1, 3}, {1, 2, 4}, {0, 1, 3}};
   CHECK(encode(Bpe(vocabulary_of({"a", "b", "c", "ab", "bc"}), merges, false), "abc") == Ids{0, 4});
 }
+
+}  // namespace bpe_test

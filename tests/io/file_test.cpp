@@ -14,6 +14,8 @@
 #include "support/file_faults.hpp"
 #include "support/temp_folder.hpp"
 
+namespace file_test {
+
 using namespace lora;
 using namespace lora::io;
 using lora::test::Fault;
@@ -298,3 +300,5 @@ TEST_CASE("file: where the file system has no locks a warning says so") {
   log::set_sink(sink);
   CHECK(warning.find("cannot lock " + folder.path().native()) != std::string::npos);
 }
+
+}  // namespace file_test

@@ -11,6 +11,8 @@
 #include "support/gguf_writer.hpp"
 #include "support/temp_folder.hpp"
 
+namespace gguf_test {
+
 using namespace lora;
 using lora::io::Gguf;
 using lora::io::StoredTensor;
@@ -369,3 +371,5 @@ TEST_CASE("gguf: metadata without tensors need no data") {
   const std::string file = writer.bytes();
   CHECK(Gguf::parse(bytes(file), "x").at<std::string>("general.architecture") == "qwen2");
 }
+
+}  // namespace gguf_test

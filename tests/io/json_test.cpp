@@ -8,6 +8,8 @@
 
 #include "support/temp_folder.hpp"
 
+namespace json_test {
+
 using namespace lora;
 using namespace lora::io;
 using lora::test::TempFolder;
@@ -152,3 +154,5 @@ TEST_CASE("json: files are written and read") {
   }
   CHECK(begins(message, (folder / "broken.json").native() + ":2:6: "));
 }
+
+}  // namespace json_test

@@ -9,6 +9,8 @@
 #include "lora/io/file.hpp"
 #include "support/temp_folder.hpp"
 
+namespace mapped_file_test {
+
 using namespace lora;
 using lora::io::MappedFile;
 using lora::test::TempFolder;
@@ -57,3 +59,5 @@ TEST_CASE("mapped_file: what cannot be mapped is named") {
   CHECK(io_error(folder.path()) == "cannot open " + base + ": Is a directory");
   CHECK(io_error("/dev/null") == "cannot map /dev/null: not a regular file");
 }
+
+}  // namespace mapped_file_test

@@ -8,6 +8,8 @@
 #include "support/file_faults.hpp"
 #include "support/temp_folder.hpp"
 
+namespace safetensors_folder_test {
+
 using namespace lora;
 using namespace lora::io;
 using lora::test::Fault;
@@ -189,3 +191,5 @@ TEST_CASE("safetensors_folder: shards that replace older ones are never mixed wi
     lora::test::sweep_faults(folder.path(), fault, prepare, run, check);
   }
 }
+
+}  // namespace safetensors_folder_test

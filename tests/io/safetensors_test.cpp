@@ -8,6 +8,8 @@
 
 #include "support/temp_folder.hpp"
 
+namespace safetensors_test {
+
 using namespace lora;
 using namespace lora::io;
 using lora::test::TempFolder;
@@ -252,3 +254,5 @@ TEST_CASE("safetensors: a writer refuses what does not follow its declarations, 
   CHECK(declare({{"__metadata__", DType::u8, Shape{1}}}) == where + "__metadata__: this name is declared twice");
   CHECK(std::filesystem::is_empty(folder.path()));
 }
+
+}  // namespace safetensors_test

@@ -8,6 +8,8 @@
 #include "support/temp_folder.hpp"
 #include "support/tensorboard_events.hpp"
 
+namespace tensorboard_test {
+
 using namespace lora;
 using namespace lora::io;
 
@@ -101,3 +103,5 @@ TEST_CASE("tensorboard: a new run starts a new file, a resumed one without a fil
   TensorBoardWriter writer(other.path(), Index{3});
   CHECK(test::steps_of_events(read_file(other / file_name)) == std::vector<Index>{0});
 }
+
+}  // namespace tensorboard_test

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+namespace tokenizer_added_test {
+
 using namespace lora::io;
 
 namespace {
@@ -49,3 +51,5 @@ TEST_CASE("tokenizer_added: a single word is touched by no word character") {
   const std::vector<AddedToken> tokens = {{.id = 1, .content = "on", .single_word = true}};
   CHECK(cut(tokens, "on on. only \u00E9on _on") == "[1:on]( )[1:on](. only \u00E9on _on)");
 }
+
+}  // namespace tokenizer_added_test

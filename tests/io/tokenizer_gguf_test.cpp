@@ -14,6 +14,8 @@
 #include "support/temp_folder.hpp"
 #include "support/tokenizer_files.hpp"
 
+namespace tokenizer_gguf_test {
+
 using namespace lora;
 using io::Tokenizer;
 using test::GgufWriter;
@@ -205,3 +207,5 @@ TEST_CASE("tokenizer_gguf: what is missing, broken or unknown is an error that n
   merges.add("tokenizer.ggml.eos_token_id", std::uint32_t{7});
   CHECK(holds(message(merges), "tokenizer.ggml.eos_token_id is 7, which no token has"));
 }
+
+}  // namespace tokenizer_gguf_test

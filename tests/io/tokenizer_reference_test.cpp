@@ -12,6 +12,8 @@
 #include "support/effort.hpp"
 #include "support/tokenizer_files.hpp"
 
+namespace tokenizer_reference_test {
+
 using namespace lora;
 using io::Tokenizer;
 
@@ -158,3 +160,5 @@ TEST_CASE("tokenizer: sentencepiece models give the library's ids, places and te
   for (const std::string name : {"pieces_bpe", "pieces_unigram"})
     check_sums(Tokenizer::from_file(test::tokenizer_data(name + ".model")), name, false);
 }
+
+}  // namespace tokenizer_reference_test

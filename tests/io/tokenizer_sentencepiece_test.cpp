@@ -11,6 +11,8 @@
 #include "support/temp_folder.hpp"
 #include "support/tokenizer_files.hpp"
 
+namespace tokenizer_sentencepiece_test {
+
 using namespace lora;
 using io::Tokenizer;
 using test::holds;
@@ -110,3 +112,5 @@ TEST_CASE("tokenizer_sentencepiece: what is no model is refused") {
   CHECK(holds(message(io::read_file(test::tokenizer_data("pieces_bpe.model")).substr(0, 5000)),
               "not a sentencepiece model"));
 }
+
+}  // namespace tokenizer_sentencepiece_test

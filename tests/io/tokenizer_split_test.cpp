@@ -11,6 +11,8 @@
 #include "support/effort.hpp"
 #include "support/tokenizer_files.hpp"
 
+namespace tokenizer_split_test {
+
 using namespace lora::io;
 
 namespace {
@@ -144,3 +146,5 @@ TEST_CASE("tokenizer_split: every regular expression that is known cuts all text
     check(blocks, expected["blocks"], lora::test::effort<std::size_t>(1, 4));
   }
 }
+
+}  // namespace tokenizer_split_test

@@ -11,6 +11,8 @@
 #include "support/temp_folder.hpp"
 #include "support/tokenizer_files.hpp"
 
+namespace tokenizer_test {
+
 using namespace lora;
 using io::Json;
 using io::Tokenizer;
@@ -216,3 +218,5 @@ TEST_CASE("tokenizer: what is not supported is named") {
   CHECK(holds(framed(R"([{"SpecialToken": {"id": "x"}}])"), "a template without its text"));
   CHECK(holds(framed(R"([{"Sequence": {"id": "A"}}, {"Sequence": {"id": "A"}}])"), "a template with its text twice"));
 }
+
+}  // namespace tokenizer_test

@@ -9,6 +9,8 @@
 
 #include "lora/core/random.hpp"
 
+namespace unicode_nfc_test {
+
 using namespace lora;
 using namespace lora::io;
 
@@ -82,3 +84,5 @@ TEST_CASE("unicode_nfc: normalising twice changes nothing more, and plain text i
   }
   CHECK_FALSE(unicode::is_plainly_nfc("e\u0301"));
 }
+
+}  // namespace unicode_nfc_test

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+namespace unicode_test {
+
 using namespace lora::io;
 
 TEST_CASE("unicode: every code point is written and read back") {
@@ -89,3 +91,5 @@ TEST_CASE("unicode: no code point is of two of the kinds that words are made of"
   }
   CHECK(apart);
 }
+
+}  // namespace unicode_test

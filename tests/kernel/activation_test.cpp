@@ -5,6 +5,8 @@
 #include "support/gradcheck.hpp"
 #include "support/matrix.hpp"
 
+namespace activation_test {
+
 namespace {
 
 using namespace lora;
@@ -125,3 +127,5 @@ TEST_CASE("activation: operands that do not fit are refused") {
   CHECK_THROWS_AS((kernel::swiglu_backward<D, float>(dev, x.in(), y.in(), x.view())), ShapeError);
   CHECK_THROWS_AS((kernel::swiglu_backward<D, float>(dev, x.in(), dy.in(), x.view(), y.view())), ShapeError);
 }
+
+}  // namespace activation_test

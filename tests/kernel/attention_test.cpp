@@ -7,6 +7,8 @@
 #include "support/matrix.hpp"
 #include "support/oracle.hpp"
 
+namespace attention_test {
+
 namespace {
 
 using namespace lora;
@@ -279,3 +281,5 @@ TEST_CASE("attention: gradients equal complex steps") {
     CHECK(gradient_error(std::span<double>(actual), expected) < 1e-12);
   }
 }
+
+}  // namespace attention_test

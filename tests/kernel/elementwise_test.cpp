@@ -4,6 +4,8 @@
 
 #include "support/matrix.hpp"
 
+namespace elementwise_test {
+
 namespace {
 
 using namespace lora;
@@ -206,3 +208,5 @@ TEST_CASE("elementwise: operands that do not fit are refused") {
   CHECK_THROWS_AS((kernel::scatter_rows<D, float>(dev, x.in(), three.in(), x.view())), ShapeError);
   CHECK_THROWS_AS((kernel::dropout<D, float>(dev, {}, x.in(), three.in(), three.in(), x.view())), ShapeError);
 }
+
+}  // namespace elementwise_test

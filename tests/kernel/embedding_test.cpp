@@ -5,6 +5,8 @@
 #include "support/blocks.hpp"
 #include "support/matrix.hpp"
 
+namespace embedding_test {
+
 namespace {
 
 using namespace lora;
@@ -116,3 +118,5 @@ TEST_CASE("embedding: no tokens, wrong shapes and tables of integers") {
   CHECK_THROWS_AS(kernel::embedding(dev, StoredView<D>(values.data(), DType::i32, 3, 4), two.in(), y.view()),
                   FormatError);
 }
+
+}  // namespace embedding_test

@@ -6,6 +6,8 @@
 #include "support/matrix.hpp"
 #include "support/oracle.hpp"
 
+namespace gemm_test {
+
 namespace {
 
 using namespace lora;
@@ -216,3 +218,5 @@ TEST_CASE("gemm: oneDNN packs operands where that is faster, and both of its ker
   CHECK_FALSE(chosen(Form::nn, {20, 30, 128}, 0.5).starts_with("ref"));
 }
 #endif
+
+}  // namespace gemm_test

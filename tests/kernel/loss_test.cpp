@@ -5,6 +5,8 @@
 #include "support/gradcheck.hpp"
 #include "support/matrix.hpp"
 
+namespace loss_test {
+
 namespace {
 
 using namespace lora;
@@ -212,3 +214,5 @@ TEST_CASE("loss: the number of threads doesn't change a bit") {
     }
   });
 }
+
+}  // namespace loss_test

@@ -10,6 +10,8 @@
 #include "support/matrix.hpp"
 #include "support/oracle.hpp"
 
+namespace low_rank_test {
+
 namespace {
 
 using namespace lora;
@@ -245,3 +247,5 @@ TEST_CASE("low rank: shapes must agree") {
   CHECK_THROWS_AS(gradients(x, a, da, dy, other, db), ShapeError);
   CHECK_THROWS_AS(gradients(x, a, da, dy, b, other), ShapeError);
 }
+
+}  // namespace low_rank_test

@@ -5,6 +5,8 @@
 #include "support/gradcheck.hpp"
 #include "support/matrix.hpp"
 
+namespace norm_test {
+
 namespace {
 
 using namespace lora;
@@ -176,3 +178,5 @@ TEST_CASE("norm: operands that do not fit are refused") {
       (kernel::rms_norm_backward<D, float>(dev, x.in(), w3.in(), rstd2.in(), x.in(), out.view(), false, y.view())),
       "[rms_norm_backward] y is (2, 5) but (2, 6) was expected", ShapeError);
 }
+
+}  // namespace norm_test

@@ -4,6 +4,8 @@
 
 #include "support/matrix.hpp"
 
+namespace optimizer_test {
+
 namespace {
 
 using namespace lora;
@@ -74,3 +76,5 @@ TEST_CASE("optimizer: the number of threads doesn't change a bit") {
     check_same_bits(value.host(), first);
   }
 }
+
+}  // namespace optimizer_test

@@ -6,6 +6,8 @@
 #include "support/blocks.hpp"
 #include "support/matrix.hpp"
 
+namespace quantize_test {
+
 namespace {
 
 using namespace lora;
@@ -193,3 +195,5 @@ TEST_CASE("quantize: integers are no weights, and shapes must agree") {
   CHECK_THROWS_AS(kernel::widen(dev, StoredView<D>(bytes.data(), DType::i64, 1, 32), y.view()), FormatError);
   CHECK_THROWS_AS(kernel::widen(dev, StoredView<D>(bytes.data(), DType::q8_0, 1, 64), y.view()), ShapeError);
 }
+
+}  // namespace quantize_test

@@ -6,6 +6,8 @@
 
 #include "support/matrix.hpp"
 
+namespace reduce_test {
+
 namespace {
 
 using namespace lora;
@@ -88,3 +90,5 @@ TEST_CASE("reduce: the ordered sum and maximum see every element") {
     CHECK(largest == (n == 0 ? -INFINITY : *std::max_element(values.begin(), values.end())));
   }
 }
+
+}  // namespace reduce_test

@@ -5,6 +5,8 @@
 #include "support/gradcheck.hpp"
 #include "support/matrix.hpp"
 
+namespace rope_test {
+
 namespace {
 
 using namespace lora;
@@ -129,3 +131,5 @@ TEST_CASE("rope: operands that do not fit are refused") {
   CHECK_THROWS_AS(rope(three, two, x), ShapeError);
   CHECK_THROWS_AS(rope(three, three, four), ShapeError);
 }
+
+}  // namespace rope_test

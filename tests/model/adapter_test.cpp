@@ -13,6 +13,8 @@
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
+namespace adapter_test {
+
 namespace {
 
 using namespace lora;
@@ -166,3 +168,5 @@ TEST_CASE("adapter: A starts within 1/sqrt(in) by name and seed, B at zero") {
     for (const float value : values) CHECK(std::abs(value) <= (a ? 1 / std::sqrt(24.0F) : 0.0F));
   }
 }
+
+}  // namespace adapter_test

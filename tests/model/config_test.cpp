@@ -16,6 +16,8 @@
 #include "support/random_gguf.hpp"
 #include "support/temp_folder.hpp"
 
+namespace config_test {
+
 namespace {
 
 using namespace lora;
@@ -433,3 +435,5 @@ TEST_CASE("config: GGUF metadata that are not supported, or missing, are named")
   CHECK(holds(message_of([&] { model::read_config(io::Gguf::open(file.folder / "y.gguf")); }),
               "\"general.architecture\" is \"gemma\", which is not supported; expected llama, qwen2 or qwen3"));
 }
+
+}  // namespace config_test

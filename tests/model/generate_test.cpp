@@ -13,6 +13,8 @@
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
+namespace generate_test {
+
 namespace {
 
 using namespace lora;
@@ -105,3 +107,5 @@ TEST_CASE("generate: sampling repeats by seed and stays among top_k and top_p") 
   CHECK((three[0] == 0 && three[1] > 0 && three[2] > 0 && three[3] > 0));
   CHECK((two[0] == 0 && two[1] > 0 && two[2] == 0 && two[3] > 0));
 }
+
+}  // namespace generate_test

@@ -17,6 +17,8 @@
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
+namespace golden_test {
+
 namespace {
 
 using namespace lora;
@@ -394,3 +396,5 @@ TEST_CASE("golden: frequencies and magnitude of every rotary setting are those o
     CHECK(nn::rotary_magnitude(config.rope) == doctest::Approx(item.at("magnitude").get<double>()).epsilon(1e-15));
   }
 }
+
+}  // namespace golden_test

@@ -13,6 +13,8 @@
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
+namespace gradient_test {
+
 namespace {
 
 using namespace lora;
@@ -238,3 +240,5 @@ TEST_CASE("decoder: gradients are added to, and zeroed on request") {
   for (const auto& param : s.params)
     for (const double g : elements(param.grad)) CHECK(g == 0);
 }
+
+}  // namespace gradient_test

@@ -17,6 +17,8 @@
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
+namespace invariance_test {
+
 namespace {
 
 using namespace lora;
@@ -312,3 +314,5 @@ TEST_CASE("invariance: each module draws a dropout of its own, the same one agai
   // Nor is one row's mask the next one's.
   CHECK_FALSE(std::equal(first.begin(), first.begin() + 16, first.begin() + 16));
 }
+
+}  // namespace invariance_test

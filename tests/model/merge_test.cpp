@@ -18,6 +18,8 @@
 #include "support/random_gguf.hpp"
 #include "support/temp_folder.hpp"
 
+namespace merge_test {
+
 namespace {
 
 using namespace lora;
@@ -271,3 +273,5 @@ TEST_CASE("merge: layers without rotary embedding are refused where config.json 
     }
   }
 }
+
+}  // namespace merge_test

@@ -13,6 +13,8 @@
 #include "support/message_of.hpp"
 #include "support/temp_folder.hpp"
 
+namespace peft_test {
+
 namespace {
 
 using namespace lora;
@@ -131,3 +133,5 @@ TEST_CASE("peft: an adapter saved as a pickle is told apart from one that is not
   io::write_file(folder / "adapter_model.bin", std::string_view("x"));
   CHECK(holds(message_of([&] { model::open_adapter(folder.path()); }), "adapter_model.bin: a pickle"));
 }
+
+}  // namespace peft_test

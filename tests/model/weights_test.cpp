@@ -18,6 +18,8 @@
 #include "support/random_gguf.hpp"
 #include "support/temp_folder.hpp"
 
+namespace weights_test {
+
 namespace {
 
 using namespace lora;
@@ -221,3 +223,5 @@ TEST_CASE("weights: what is neither a model folder nor a GGUF file") {
       holds(message_of([&] { model::Source::open(folder / "model.bin"); }), "expected a model folder or a .gguf file"));
   CHECK_THROWS_AS(model::Source::open(folder.path()), IoError);
 }
+
+}  // namespace weights_test

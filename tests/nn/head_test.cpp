@@ -7,6 +7,8 @@
 #include "lora/cpu/kernels.hpp"
 #include "support/matrix.hpp"
 
+namespace head_test {
+
 namespace {
 
 using namespace lora;
@@ -126,3 +128,5 @@ TEST_CASE("head: the same over a weight that is stored in another type") {
   SUBCASE("f32 over bf16") { check_tiles<float, bf16>(); }
   SUBCASE("bf16 over f32") { check_tiles<bf16, float>(); }
 }
+
+}  // namespace head_test

@@ -12,6 +12,8 @@
 #include "lora/cpu/kernels.hpp"
 #include "support/matrix.hpp"
 
+namespace lora_linear_test {
+
 namespace {
 
 using namespace lora;
@@ -357,3 +359,5 @@ TEST_CASE("lora_linear: an update far below half a unit in y's last place shows 
   CHECK(std::fabs(dot / square - 1) < 4 * sigma);
   CHECK(4 * sigma < 0.5);
 }
+
+}  // namespace lora_linear_test

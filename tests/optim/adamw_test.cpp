@@ -11,6 +11,8 @@
 #include "lora/cpu/reduce.hpp"
 #include "lora/optim/clip.hpp"
 
+namespace adamw_test {
+
 using namespace lora;
 using namespace lora::optim;
 using Dev = cpu::Device;
@@ -126,3 +128,5 @@ TEST_CASE("adamw: state taken out and put into another optimizer goes on with th
   }
   CHECK(whole.values() == half.values());
 }
+
+}  // namespace adamw_test

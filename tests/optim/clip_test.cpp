@@ -7,6 +7,8 @@
 
 #include "lora/cpu/reduce.hpp"
 
+namespace clip_test {
+
 using namespace lora;
 using namespace lora::optim;
 
@@ -27,3 +29,5 @@ TEST_CASE("clip: the norm is over all gradients together and adds to what was th
   add_squared_norm(dev, params, out.view());
   CHECK(to_host(dev, out.view())[0] == 36);
 }
+
+}  // namespace clip_test

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+namespace schedule_test {
+
 using namespace lora;
 using namespace lora::optim;
 
@@ -46,3 +48,5 @@ TEST_CASE("schedule: an unknown decay is refused by name") {
   CHECK_THROWS_WITH_AS(decay_of("polynomial"), "[schedule] unknown decay polynomial; known: linear, cosine, constant",
                        ConfigError);
 }
+
+}  // namespace schedule_test

@@ -12,6 +12,8 @@
 #include "support/program.hpp"
 #include "support/temp_folder.hpp"
 
+namespace command_line_test {
+
 using namespace lora;
 
 namespace {
@@ -118,3 +120,5 @@ TEST_CASE("program: a model that is not there is a matter of data, and nothing i
   check_refused(hub, 1, "nobody/no-such-model: no such file or folder, and not in the local cache");
   CHECK(hub.errors.find("hf download nobody/no-such-model") != std::string::npos);
 }
+
+}  // namespace command_line_test

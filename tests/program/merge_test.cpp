@@ -10,6 +10,8 @@
 #include "support/program.hpp"
 #include "support/temp_folder.hpp"
 
+namespace merge_test {
+
 using namespace lora;
 
 namespace {
@@ -67,3 +69,5 @@ TEST_CASE("program: merge never writes over its base") {
   CHECK(test::holds(outcome.errors, "which is the base model's own folder"));
   CHECK(io::read_file(folder / "base" / "model.safetensors") == io::read_file(golden / "qwen2" / "model.safetensors"));
 }
+
+}  // namespace merge_test

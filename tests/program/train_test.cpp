@@ -15,6 +15,8 @@
 #include "support/random_tokens.hpp"
 #include "support/temp_folder.hpp"
 
+namespace train_test {
+
 using namespace lora;
 
 namespace {
@@ -123,3 +125,5 @@ TEST_CASE("program: a file that may not grow is one line and exit 1, not the end
   CHECK(checkpoint->state.step >= shop.logged_steps() - 10);
   CHECK(shop.can_go_on());
 }
+
+}  // namespace train_test

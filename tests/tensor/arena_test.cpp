@@ -7,6 +7,8 @@
 
 #include "support/process.hpp"
 
+namespace arena_test {
+
 namespace {
 
 using namespace lora;
@@ -157,3 +159,5 @@ TEST_CASE("arena: memory that the host can't read is left alone") {
   CHECK(arena.peak_saved() == 128);
 }
 #endif
+
+}  // namespace arena_test

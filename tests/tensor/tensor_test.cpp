@@ -9,6 +9,8 @@
 #include "lora/tensor/arena.hpp"
 #include "lora/tensor/transfer.hpp"
 
+namespace tensor_test {
+
 namespace {
 
 using namespace lora;
@@ -117,3 +119,5 @@ TEST_CASE("tensor: save and scratch take their pieces from the arena's ends") {
   CHECK(dev.arena().scratch_bytes() == 0);
   CHECK(dev.pieces == 0);
 }
+
+}  // namespace tensor_test

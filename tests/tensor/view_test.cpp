@@ -8,6 +8,8 @@
 #include "lora/tensor/stored.hpp"
 #include "support/process.hpp"
 
+namespace view_test {
+
 namespace {
 
 using namespace lora;
@@ -107,3 +109,5 @@ TEST_CASE("view: rows and slices outside end a debug build") {
   CHECK(test::abort_message([&] { (void)Matrix(values.data(), 2, 4, 3); }).find(failed) != std::string::npos);
 }
 #endif
+
+}  // namespace view_test

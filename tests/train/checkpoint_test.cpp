@@ -17,6 +17,8 @@
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
+namespace checkpoint_test {
+
 using namespace lora;
 using namespace lora::train;
 using lora::test::Fault;
@@ -231,8 +233,10 @@ namespace {
 
 /// What a save is made of in the sweep: two files that stand in for a run's.
 struct StandIns {
-  static void save(const Checkpoints& checkpoints, Index step) { ::save(checkpoints, step); }
-  static bool is_whole(const Checkpoints& checkpoints, Index step) { return ::is_whole(checkpoints, step); }
+  static void save(const Checkpoints& checkpoints, Index step) { checkpoint_test::save(checkpoints, step); }
+  static bool is_whole(const Checkpoints& checkpoints, Index step) {
+    return checkpoint_test::is_whole(checkpoints, step);
+  }
 };
 
 /// The same with the files of a training run: its log, and an adapter with its optimizer's state.
@@ -421,3 +425,5 @@ TEST_CASE("checkpoint: a whole folder's names are durable, even if its files wer
   }
   CHECK(io::read_file(temp / "run" / "folder" / "file") == "content");
 }
+
+}  // namespace checkpoint_test

@@ -4,6 +4,8 @@
 
 #include <string>
 
+namespace checksum_test {
+
 using namespace lora::train;
 
 TEST_CASE("checksum: the published values of XXH64") {
@@ -26,3 +28,5 @@ TEST_CASE("checksum: every bit of every length counts") {
       }
   }
 }
+
+}  // namespace checksum_test

@@ -9,6 +9,8 @@
 #include "support/quiet.hpp"
 #include "support/temp_folder.hpp"
 
+namespace earlier_run_test {
+
 using namespace lora;
 using lora::test::Quiet;
 using lora::test::TempFolder;
@@ -98,3 +100,5 @@ TEST_CASE("earlier run: a folder in use is only for who goes on or starts anew, 
   EarlierRun(anew).clear();
   CHECK(train::detail::entries_of(temp / "run") == std::vector<io::Path>{temp / "run" / "notes.txt"});
 }
+
+}  // namespace earlier_run_test

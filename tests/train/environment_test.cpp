@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+namespace environment_test {
+
 using namespace lora;
 using namespace lora::train;
 
@@ -31,3 +33,5 @@ TEST_CASE("environment: the facts of the machine and the build") {
   for (const char* line : {"build: lora ", "\nsystem: Linux", "\nthreads: 3 of ", "\nmemory: "})
     CHECK(text.find(line) != std::string::npos);
 }
+
+}  // namespace environment_test

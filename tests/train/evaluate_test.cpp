@@ -12,6 +12,8 @@
 #include "lora/model/adapter.hpp"
 #include "lora/model/weights.hpp"
 
+namespace evaluate_test {
+
 using namespace lora;
 using namespace lora::train;
 
@@ -98,3 +100,5 @@ TEST_CASE("evaluate: perplexity is transformers' with PEFT, whole and in windows
     }
   }
 }
+
+}  // namespace evaluate_test

@@ -10,6 +10,8 @@
 #include "support/random_gguf.hpp"
 #include "support/temp_folder.hpp"
 
+namespace final_model_test {
+
 using namespace lora;
 using namespace lora::train;
 using lora::test::holds;
@@ -129,3 +131,5 @@ TEST_CASE("final_model: another's config.json beside an adapter changes nothing 
   const auto source = open_source(config);
   CHECK_FALSE(model::rotary_changed(source));
 }
+
+}  // namespace final_model_test

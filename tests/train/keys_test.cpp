@@ -4,6 +4,8 @@
 
 #include <set>
 
+namespace keys_test {
+
 using namespace lora;
 using namespace lora::train;
 
@@ -53,3 +55,5 @@ TEST_CASE("keys: a range holds its closed ends and not its open ones") {
   CHECK(part.holds(3));
   CHECK_FALSE(part.holds(3.5));
 }
+
+}  // namespace keys_test

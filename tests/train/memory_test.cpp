@@ -12,6 +12,8 @@
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
+namespace memory_test {
+
 using namespace lora;
 using lora::test::Quiet;
 
@@ -161,3 +163,5 @@ TEST_CASE(
     CHECK(arena.peak_scratch() == scratch);
   }
 }
+
+}  // namespace memory_test

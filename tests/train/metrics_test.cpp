@@ -8,6 +8,8 @@
 #include "lora/io/file.hpp"
 #include "support/temp_folder.hpp"
 
+namespace metrics_test {
+
 using namespace lora;
 using namespace lora::train;
 
@@ -109,3 +111,5 @@ TEST_CASE("metrics: the file of the whole run") {
     CHECK(json.contains(field));
   CHECK_FALSE(json.contains("eval_loss"));
 }
+
+}  // namespace metrics_test

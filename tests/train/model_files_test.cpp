@@ -10,6 +10,8 @@
 #include "support/gguf_writer.hpp"
 #include "support/temp_folder.hpp"
 
+namespace model_files_test {
+
 using namespace lora;
 using namespace lora::train;
 
@@ -91,3 +93,5 @@ TEST_CASE("model_files: a folder without tokenizer files, or a GGUF file without
   io::write_file(folder / "half.gguf", std::string_view(writer.bytes()));
   CHECK_THROWS_WITH_AS(find_tokenizer(folder / "half.gguf"), doctest::Contains("tokenizer.ggml.tokens"), FormatError);
 }
+
+}  // namespace model_files_test

@@ -17,6 +17,8 @@
 #include "support/quiet.hpp"
 #include "support/workshop.hpp"
 
+namespace output_folder_test {
+
 using namespace lora;
 using namespace lora::test;
 
@@ -279,3 +281,5 @@ TEST_CASE("output folder: a best checkpoint that was removed or damaged while it
     CHECK(quiet.said("final_model is the last step's"));
   }
 }
+
+}  // namespace output_folder_test

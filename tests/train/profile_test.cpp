@@ -15,6 +15,8 @@
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
+namespace profile_test {
+
 using namespace lora;
 
 namespace {
@@ -258,3 +260,5 @@ Anonymous:            16 kB
   CHECK(now.other_files > 0);
   CHECK(now.own + now.other_files + now.model_files < 1.1 * train::peak_memory_gib() * 0x1p30);
 }
+
+}  // namespace profile_test

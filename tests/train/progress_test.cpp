@@ -7,6 +7,8 @@
 
 #include "support/temp_folder.hpp"
 
+namespace progress_test {
+
 using namespace lora;
 using namespace lora::train;
 
@@ -72,3 +74,5 @@ TEST_CASE("progress: a resumed run goes on in training.log") {
   const std::string text = io::read_file(folder / "training.log");
   CHECK(text.find("first") < text.find("second"));
 }
+
+}  // namespace progress_test

@@ -9,6 +9,8 @@
 #include "lora/cpu/device.hpp"
 #include "support/temp_folder.hpp"
 
+namespace records_test {
+
 using namespace lora;
 
 namespace {
@@ -144,3 +146,5 @@ TEST_CASE("records: a survey of many records encodes some and reads all") {
     CHECK_THROWS_AS(samples.open(largest, 1).survey(dev, all, 20), FormatError);
   }
 }
+
+}  // namespace records_test

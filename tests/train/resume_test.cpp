@@ -21,6 +21,8 @@
 #include "support/random_tokens.hpp"
 #include "support/workshop.hpp"
 
+namespace resume_test {
+
 using namespace lora;
 using namespace lora::test;
 
@@ -335,3 +337,5 @@ TEST_CASE("resume: another run's checkpoint gives no right to a folder with some
   config.output_dir = (shop.temp / "run").native();
   CHECK(fine_tune(config).metrics.resumed_from_step == 3);
 }
+
+}  // namespace resume_test

@@ -4,6 +4,8 @@
 
 #include <string>
 
+namespace settings_test {
+
 using namespace lora;
 using namespace lora::train;
 
@@ -189,3 +191,5 @@ TEST_CASE("settings: sizes in powers of 1000 and of 1024") {
   for (const char* wrong : {"", "GB", "0GB", "-1GB", "5", "5 GB", "1e30GB"})
     CHECK_THROWS_AS(parse_size(wrong), ConfigError);
 }
+
+}  // namespace settings_test

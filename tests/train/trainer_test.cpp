@@ -17,6 +17,8 @@
 #include "support/random_tokens.hpp"
 #include "support/workshop.hpp"
 
+namespace trainer_test {
+
 using namespace lora;
 using namespace lora::test;
 
@@ -393,3 +395,5 @@ TEST_CASE("trainer: starting from an adapter, its file supplies the settings and
   refuse("lora_rank", "key lora_rank: given 8, but the adapter ");
   refuse("lora_target", "key lora_target: given ");
 }
+
+}  // namespace trainer_test
