@@ -253,9 +253,11 @@ TEST_CASE("invariance: blocks used as stored, or their numbers decoded beforehan
   shape.family = "qwen2";
   shape.ffn = inner_extent;
   shape.head_dim = 16;
+  int number = 0;
   for (const DType dtype : weight_types) {
     if (block_elements(dtype) == 1) continue;
     CAPTURE(name_of(dtype));
+    const bool adds = effort(true, number++ % 2 == 0), rides = effort(true, !adds);
     shape.hidden = std::max(block_elements(dtype), Index{64});
     const Index extent = std::max(shape.hidden, shape.ffn);
     const TempFolder folder;
@@ -268,8 +270,9 @@ TEST_CASE("invariance: blocks used as stored, or their numbers decoded beforehan
     write_model(folder / "rounded", config_json(shape), tensors, DType::f32);  // norms and biases stay float32
     const std::vector<std::vector<Sequence>> some{some_sequences()}, many{many_sequences()};
     // With dropout, and for few rows, the update is added to y; else it rides in the decoded weight.
-    expect_near(outcome_of(folder / "model.gguf", some, 2), outcome_of(folder / "f32", some, 2), extent);
-    expect_near(outcome_of(folder / "model.gguf", many, 2, 0, 0), outcome_of(folder / "f32", many, 2, 0, 0), extent);
+    if (adds) expect_near(outcome_of(folder / "model.gguf", some, 2), outcome_of(folder / "f32", some, 2), extent);
+    if (rides)
+      expect_near(outcome_of(folder / "model.gguf", many, 2, 0, 0), outcome_of(folder / "f32", many, 2, 0, 0), extent);
     const auto narrow = outcome_of<bf16>(folder / "model.gguf", some, 2),
                decoded = outcome_of<bf16>(folder / "rounded", some, 2);
     CHECK(narrow.loss == decoded.loss);

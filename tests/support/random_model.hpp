@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -102,18 +105,21 @@ inline std::vector<std::byte> encode(std::vector<double>& values, DType dtype) {
     }
     return bytes;
   }
-  for (double& value : values) {
-    const auto put = [&](const auto& stored, double meaning) {
-      const auto raw = std::as_bytes(std::span(&stored, 1));
-      bytes.insert(bytes.end(), raw.begin(), raw.end());
-      value = meaning;
-    };
-    const auto narrow = static_cast<float>(value);
-    if (dtype == DType::f64) put(value, value);
-    if (dtype == DType::f32) put(narrow, static_cast<double>(narrow));
-    if (dtype == DType::bf16) put(bf16(narrow), static_cast<double>(static_cast<float>(bf16(narrow))));
-    if (dtype == DType::f16) put(f16(narrow), static_cast<double>(static_cast<float>(f16(narrow))));
-  }
+  const auto store = [&]<class Stored>(Stored) {
+    using Real = std::conditional_t<std::is_same_v<Stored, double>, double, float>;
+    bytes.resize(values.size() * sizeof(Stored));
+    std::byte* to = bytes.data();
+    for (double& value : values) {
+      const auto stored = static_cast<Stored>(static_cast<Real>(value));
+      value = static_cast<double>(static_cast<Real>(stored));
+      std::memcpy(to, &stored, sizeof stored);
+      to += sizeof stored;
+    }
+  };
+  if (dtype == DType::f64) store(0.0);
+  if (dtype == DType::f32) store(0.0F);
+  if (dtype == DType::bf16) store(bf16());
+  if (dtype == DType::f16) store(f16());
   return bytes;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lora/instantiate.hpp"
+#include "support/effort.hpp"
 #include "support/quiet.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
@@ -113,7 +114,7 @@ TEST_CASE("memory: the forecast is close to what the arena came to hold, whichev
     train::Stepper<cpu::Device, float> stepper(model.dev, model.decoder, {}, 1, 1);
     data::Batch batch;
     data::Example example;
-    for (int i = 0; i < 256; ++i) example.tokens.push_back(i);
+    for (int i = 0; i < test::effort(256, 128); ++i) example.tokens.push_back(i);
     example.labels = example.tokens;
     if (!all_labelled) std::fill(example.labels.begin(), example.labels.end() - 1, data::ignored_label);
     for (Index place = 0; place < (recomputes ? 4 : 2); ++place) batch.append(example, place);

@@ -9,18 +9,21 @@ namespace lora {
 
 /// Four 32-bit random words as a pure function of a 128-bit counter and a 64-bit key.
 /// Source   Salmon et al. 2011, Philox4x32-10
-inline constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t key) {
+inline constexpr std::array<std::uint32_t, 4> philox(const std::array<std::uint32_t, 4>& counter, std::uint64_t key) {
+  auto [c0, c1, c2, c3] = counter;
   auto k0 = static_cast<std::uint32_t>(key);
   auto k1 = static_cast<std::uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
-    const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * counter[0];
-    const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * counter[2];
-    counter = {static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ k0, static_cast<std::uint32_t>(p1),
-               static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ k1, static_cast<std::uint32_t>(p0)};
+    const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c0;
+    const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * c2;
+    c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
+    c1 = static_cast<std::uint32_t>(p1);
+    c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
+    c3 = static_cast<std::uint32_t>(p0);
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  return counter;
+  return {c0, c1, c2, c3};
 }
 
 /// Mixes words into a key: a key for (seed, purpose, …) that is unrelated to its neighbours'.
