@@ -186,6 +186,32 @@ TEST_CASE("gemm: oneDNN's products are kept per shape, and no more than the boun
   check_near(c.host(), expected.value, expected.bound);
 }
 
+TEST_CASE("gemm: tiles of oneDNN's large products equal naive loops, always with the same bits") {
+  for (const int threads : {1, 2, 3}) {
+    D dev(threads);
+    cpu::gemm_engines(dev) = {GemmEngine::onednn};
+    CAPTURE(threads);
+    const auto prepared_for = [&](Form form, const Extents& e, Index padding) {
+      const std::size_t before = dev.part<cpu::OneDnn>().prepared();
+      check_product<float, float>(dev, form, e, 1, true, padding);
+      const std::size_t prepared = dev.part<cpu::OneDnn>().prepared() - before;
+      Operands<float> x(dev, form, e, padding);
+      Matrix<D, float> c(dev, e.m, e.n, 3, 3 * padding), again(dev, e.m, e.n, 3, 3 * padding);
+      for (const auto& result : {c.view(), again.view()}) kernel::gemm(dev, form, x.a.in(), x.b.in(), result, 1, true);
+      check_same_bits(c.host(), again.host());
+      return prepared;
+    };
+    const std::size_t in_tiles = threads == 1 ? 1 : 2;              // a product for the last tile, which is smaller
+    CHECK(prepared_for(Form::nt, {800, 256, 128}, 0) == in_tiles);  // of rows
+    CHECK(prepared_for(Form::nt, {8, Index{1544} * threads, 128}, 1) == in_tiles);  // of columns
+    CHECK(prepared_for(Form::nn, {800, 256, 260}, 2) == in_tiles);
+    // Cutting does not pay: too few rows, a short inner extent, b packed in every tile.
+    CHECK(prepared_for(Form::nt, {255, 256, 128}, 0) == 1);
+    CHECK(prepared_for(Form::nt, {800, 256, 127}, 0) == 1);
+    CHECK(prepared_for(Form::nn, {800, 272, 260}, 0) == 1);
+  }
+}
+
 TEST_CASE("gemm: oneDNN packs operands where that is faster, and both of its kernels equal naive loops") {
   D dev(2);
   const auto chosen = [&](Form form, const Extents& e, double alpha = 1) {

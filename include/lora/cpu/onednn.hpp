@@ -2,12 +2,16 @@
 
 #if defined(LORA_WITH_ONEDNN)
 
-#  include <cstring>
+#  include <algorithm>
+#  include <cstddef>
+#  include <exception>
 #  include <list>
 #  include <oneapi/dnnl/dnnl.hpp>
 #  include <string>
 #  include <string_view>
 #  include <unordered_map>
+#  include <utility>
+#  include <vector>
 
 #  include "lora/core/scalar.hpp"
 #  include "lora/cpu/device.hpp"
@@ -21,6 +25,7 @@ struct ProductKey {
   float alpha;
   bool accumulate;
   DType in, out;
+  bool alone = false;  ///< for one thread, beside others that form other tiles
 
   friend bool operator==(const ProductKey&, const ProductKey&) = default;
 };
@@ -29,11 +34,15 @@ struct ProductKey {
 /// are far slower. Holds a bounded number, dropping the one not used for longest; each is about 120 KB of machine code.
 /// Memory that a product asks for while it runs comes from the arena; kernels that pack operands take a few MB of their
 /// own besides.
+///
+/// oneDNN gives each thread an equal share and waits for the slowest, and processors are seldom equally free: others
+/// use a shared host, and some processors have slower cores beside the fast ones. Large products are therefore cut into
+/// tiles, each formed by one thread, which the threads take one by one.
 class OneDnn {
  public:
   static constexpr std::size_t capacity = 256;
 
-  OneDnn() : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
+  OneDnn() : engine_(dnnl::engine::kind::cpu, 0), streams_{dnnl::stream(engine_)} {
     // The library's own cache would keep a second, larger set of the same products alive.
     dnnl::set_primitive_cache_capacity(0);
   }
@@ -57,16 +66,12 @@ class OneDnn {
   /// these strides.
   bool run(Device& dev, const ProductKey& key, const void* a, const void* b, void* c) {
     dev.use_threads();
-    Product& product = find(key);
-    if (product.implementation.starts_with("ref")) return false;
-    Arena::Scope scope(dev.arena());
-    // oneDNN takes inputs through the same type as outputs; it only reads them.
-    product.a.set_data_handle(const_cast<void*>(a));
-    product.b.set_data_handle(const_cast<void*>(b));
-    product.c.set_data_handle(c);
-    if (product.scratch_bytes > 0) product.scratchpad.set_data_handle(dev.arena().scratch(product.scratch_bytes));
-    product.primitive.execute(stream_, product.arguments);
-    stream_.wait();
+    const Arena::Scope scope(dev.arena());
+    const Tile tile = tile_of(key, dev.threads());
+    if (tile.rows < key.m || tile.cols < key.n) return run_tiles(dev, key, tile, a, b, c);
+    const Product& product = find(key);
+    if (product.is_reference()) return false;
+    execute(product, streams_.front(), a, b, c, dev.arena().scratch(product.scratch_bytes()));
     return true;
   }
 
@@ -79,10 +84,26 @@ class OneDnn {
   struct Product {
     ProductKey key;
     dnnl::matmul primitive;
-    dnnl::memory a, b, c, scratchpad;                 // without memory of their own: each call brings it
-    std::unordered_map<int, dnnl::memory> arguments;  // the same four
-    std::size_t scratch_bytes = 0;
+    dnnl::memory::desc a, b, c, scratchpad;
     std::string implementation;
+
+    std::size_t scratch_bytes() const { return scratchpad.get_size(); }
+    bool is_reference() const { return implementation.starts_with("ref"); }
+  };
+  /// The number of threads that a primitive is prepared for while this lives.
+  class Threads {
+   public:
+    explicit Threads(int count) : before_(omp_get_max_threads()) { omp_set_num_threads(count); }
+    ~Threads() { omp_set_num_threads(before_); }
+    Threads(const Threads&) = delete;
+    Threads& operator=(const Threads&) = delete;
+
+   private:
+    int before_;
+  };
+  /// Extents of c that one thread forms at a time.
+  struct Tile {
+    Index rows, cols;
   };
   struct Hash {
     std::size_t operator()(const ProductKey& key) const {
@@ -93,7 +114,8 @@ class OneDnn {
       };
       for (const Index value : {key.m, key.n, key.k, key.a_row, key.a_col, key.b_row, key.b_col, key.c_row}) mix(value);
       mix(std::bit_cast<std::int32_t>(key.alpha));
-      mix((key.accumulate ? 1 : 0) + 2 * static_cast<Index>(key.in) + 256 * static_cast<Index>(key.out));
+      mix((key.accumulate ? 1 : 0) + (key.alone ? 2 : 0) + 4 * static_cast<Index>(key.in) +
+          256 * static_cast<Index>(key.out));
       return static_cast<std::size_t>(hash);
     }
   };
@@ -120,12 +142,12 @@ class OneDnn {
   // oneDNN offers a kernel that multiplies blocks as they lie ("brg", its first choice) and one that packs operands
   // first ("gemm"). In float32 the latter is the faster one where the rows of b are a long inner extent, up to 2.7
   // times, unless a lies transposed and b is narrow, and where the output of x Wᵀ is both long and wide (measured on an
-  // Ice Lake Xeon).
+  // Ice Lake Xeon). It alone forms columns of a wider c.
   static bool packs(const ProductKey& key) {
 #  if defined(__x86_64__)
     if (key.in != DType::f32) return false;
     const bool a_transposed = key.a_row == 1, b_transposed = key.b_row == 1;
-    if (b_transposed) return key.m >= 768 && key.n >= 3072;
+    if (b_transposed) return (key.m >= 768 && key.n >= 3072) || key.c_row > key.n;
     return key.k >= 128 && (!a_transposed || key.n >= 1024);
 #  else
     static_cast<void>(key);
@@ -142,8 +164,70 @@ class OneDnn {
     return description;
   }
 
+  // Two to four tiles for each thread. Rows of c are cut, and no less than 128, since every tile reads b anew; but
+  // where b's packing would have to be paid for in each of them, x Wᵀ is cut into columns and dy W not at all (measured
+  // on an Ice Lake Xeon, in float32).
+  static Tile tile_of(const ProductKey& key, int threads) {
+    const Tile whole{key.m, key.n};
+    const bool b_transposed = key.b_row == 1, columns = b_transposed && packs(key);
+    if (threads == 1 || key.in != DType::f32 || key.a_col != 1 || key.k < 128 || key.n < 256) return whole;
+    if (!b_transposed && key.n > key.k) return whole;
+    const Index extent = columns ? key.n : key.m;
+    const Index each = std::min<Index>(extent / ((columns ? 768 : 128) * threads), columns ? 2 : 4);
+    if (each < 2) return whole;
+    const Index step = ((extent + each * threads - 1) / (each * threads) + 7) / 8 * 8;
+    return columns ? Tile{key.m, step} : Tile{step, key.n};
+  }
+
+  // All tiles are alike but for the last one.
+  bool run_tiles(Device& dev, const ProductKey& key, const Tile& tile, const void* a, const void* b, void* c) {
+    const Index down = (key.m + tile.rows - 1) / tile.rows, across = (key.n + tile.cols - 1) / tile.cols;
+    ProductKey part = key;
+    part.alone = true;
+    part.m = tile.rows;
+    part.n = tile.cols;
+    const Product& inner = find(part);
+    part.m = key.m - (down - 1) * tile.rows;
+    part.n = key.n - (across - 1) * tile.cols;
+    const Product& last = find(part);
+    if (inner.is_reference() || last.is_reference()) return false;
+    while (streams_.size() < static_cast<std::size_t>(dev.threads())) streams_.emplace_back(engine_);
+    constexpr std::size_t line = Arena::alignment;
+    const std::size_t scratch_bytes = (std::max(inner.scratch_bytes(), last.scratch_bytes()) + line - 1) / line * line;
+    const auto scratch = lora::scratch<std::byte>(dev, dev.threads(), static_cast<Index>(scratch_bytes));
+    const auto at = [](const auto* data, Index element, DType dtype) {
+      return static_cast<const std::byte*>(data) + bytes_of(dtype, element);
+    };
+    std::exception_ptr error;
+    dev.parallel_items(down * across, [&](Index item) {
+      const Index i = item / across * tile.rows, j = item % across * tile.cols;
+      const int thread = omp_get_thread_num();
+      try {
+        execute(item + 1 == down * across ? last : inner, streams_[static_cast<std::size_t>(thread)],
+                at(a, i * key.a_row, key.in), at(b, j * key.b_col, key.in),
+                const_cast<std::byte*>(at(c, i * key.c_row + j, key.out)), scratch.row(thread));
+      } catch (...) {
+#  pragma omp critical
+        error = std::current_exception();
+      }
+    });
+    if (error) std::rethrow_exception(error);
+    return true;
+  }
+
+  void execute(const Product& product, dnnl::stream& stream, const void* a, const void* b, void* c,
+               void* scratch) const {
+    // oneDNN takes inputs through the same type as outputs; it only reads them.
+    product.primitive.execute(stream, {{DNNL_ARG_SRC, {product.a, engine_, const_cast<void*>(a)}},
+                                       {DNNL_ARG_WEIGHTS, {product.b, engine_, const_cast<void*>(b)}},
+                                       {DNNL_ARG_DST, {product.c, engine_, c}},
+                                       {DNNL_ARG_SCRATCHPAD, {product.scratchpad, engine_, scratch}}});
+    stream.wait();
+  }
+
   Product prepare(const ProductKey& key) {
     using Dims = dnnl::memory::dims;
+    const Threads threads(key.alone ? 1 : omp_get_max_threads());
     Product product;
     product.key = key;
     const dnnl::memory::desc a(Dims{key.m, key.k}, type_of(key.in), Dims{key.a_row, key.a_col});
@@ -168,24 +252,18 @@ class OneDnn {
     const auto describe = [&] { return dnnl::matmul::primitive_desc(operation, attributes, engine_); };
 #  endif
     const dnnl::matmul::primitive_desc description = chosen(describe, packs(key) ? "gemm" : "");
-    const dnnl::memory::desc scratchpad = description.scratchpad_desc();
-    product.scratch_bytes = scratchpad.get_size();
-    product.a = dnnl::memory(a, engine_, nullptr);
-    product.b = dnnl::memory(b, engine_, nullptr);
-    product.c = dnnl::memory(c, engine_, nullptr);
-    product.scratchpad = dnnl::memory(scratchpad, engine_, nullptr);
-    product.arguments = {{DNNL_ARG_SRC, product.a},
-                         {DNNL_ARG_WEIGHTS, product.b},
-                         {DNNL_ARG_DST, product.c},
-                         {DNNL_ARG_SCRATCHPAD, product.scratchpad}};
+    product.a = a;
+    product.b = b;
+    product.c = c;
+    product.scratchpad = description.scratchpad_desc();
     product.implementation = description.impl_info_str();
     product.primitive = dnnl::matmul(description);
     return product;
   }
 
   dnnl::engine engine_;
-  dnnl::stream stream_;
-  std::list<Product> products_;  // the one used last comes first
+  std::vector<dnnl::stream> streams_;  // one for each thread
+  std::list<Product> products_;        // the one used last comes first
   std::unordered_map<ProductKey, std::list<Product>::iterator, Hash> index_;
 };
 
