@@ -108,8 +108,10 @@ class Build:
         return program
 
     def compile(self, test, overlay, program):
-        source = str(ROOT / "tests" / f"{test}.cpp")
-        words = shlex.split(self.commands[source])
+        source, folder = str(ROOT / "tests" / f"{test}.cpp"), test.split("/")[0]
+        # Tests of a folder are compiled together, with one command, unless the build folder is told otherwise.
+        compiled_as = next(name for name in self.commands if name == source or f"/test_{folder}.dir/Unity/" in name)
+        words = [source if word == compiled_as else word for word in shlex.split(self.commands[compiled_as])]
         broken = overlay / "test.o"
         words[words.index("-o") + 1] = str(broken)
         if (overlay / PROGRAM).exists():
@@ -120,7 +122,6 @@ class Build:
         compiled = run([words[0], f"-I{overlay / 'include'}", *words[1:], "-w", "-g0"], self.folder)
         if compiled.returncode != 0:
             return compiled
-        folder = test.split("/")[0]
         link = run(["ninja", "-t", "commands", f"test_{folder}"], self.folder, check=True).stdout.splitlines()[-1]
         words = shlex.split(next(part for part in link.split(" && ") if f"-o tests/test_{folder} " in part))
         own = [word for word in words if f"/test_{folder}.dir/" in word]
