@@ -186,31 +186,39 @@ TEST_CASE("gemm: oneDNN's products are kept per shape, and no more than the boun
   check_near(c.host(), expected.value, expected.bound);
 }
 
+#  if defined(__x86_64__)
 TEST_CASE("gemm: tiles of oneDNN's large products equal naive loops, always with the same bits") {
-  for (const int threads : {1, 2, 3}) {
+  const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+  const bool has_avx512 = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+  for (const int threads : {1, 2, 5}) {
     D dev(threads);
     cpu::gemm_engines(dev) = {GemmEngine::onednn};
     CAPTURE(threads);
-    const auto prepared_for = [&](Form form, const Extents& e, Index padding) {
+    const auto prepared_for = [&](Form form, const Extents& e, double alpha, bool accumulate, Index padding) {
       const std::size_t before = dev.part<cpu::OneDnn>().prepared();
-      check_product<float, float>(dev, form, e, 1, true, padding);
+      check_product<float, float>(dev, form, e, alpha, accumulate, padding);
       const std::size_t prepared = dev.part<cpu::OneDnn>().prepared() - before;
       Operands<float> x(dev, form, e, padding);
       Matrix<D, float> c(dev, e.m, e.n, 3, 3 * padding), again(dev, e.m, e.n, 3, 3 * padding);
-      for (const auto& result : {c.view(), again.view()}) kernel::gemm(dev, form, x.a.in(), x.b.in(), result, 1, true);
+      for (const auto& result : {c.view(), again.view()})
+        kernel::gemm(dev, form, x.a.in(), x.b.in(), result, alpha, accumulate);
       check_same_bits(c.host(), again.host());
       return prepared;
     };
-    const std::size_t in_tiles = threads == 1 ? 1 : 2;              // a product for the last tile, which is smaller
-    CHECK(prepared_for(Form::nt, {800, 256, 128}, 0) == in_tiles);  // of rows
-    CHECK(prepared_for(Form::nt, {8, Index{1544} * threads, 128}, 1) == in_tiles);  // of columns
-    CHECK(prepared_for(Form::nn, {800, 256, 260}, 2) == in_tiles);
+    // A product in tiles is two: one is for the last tile, which is smaller.
+    const std::size_t of_rows = threads == 1 || !has_avx512 ? 1 : 2, in_tiles = threads == 1 ? 1 : 2;
+    CHECK(prepared_for(Form::nt, {400 * std::max(threads, 2), 256, 128}, 1, true, 0) == of_rows);
+    CHECK(prepared_for(Form::nt, {400 * std::max(threads, 2), 257, 128}, 0.5, false, 0) == of_rows);
+    CHECK(prepared_for(Form::nn, {400 * std::max(threads, 2), 256, 260}, 1, true, 2) == in_tiles);
+    if (threads == 2) CHECK(prepared_for(Form::nt, {768, 3088, 128}, 1, true, 1) == in_tiles);  // of columns
+    if (threads == 5) CHECK(prepared_for(Form::nt, {2585, 256, 128}, 1, false, 0) == of_rows);  // the last has one row
     // Cutting does not pay: too few rows, a short inner extent, b packed in every tile.
-    CHECK(prepared_for(Form::nt, {255, 256, 128}, 0) == 1);
-    CHECK(prepared_for(Form::nt, {800, 256, 127}, 0) == 1);
-    CHECK(prepared_for(Form::nn, {800, 272, 260}, 0) == 1);
+    CHECK(prepared_for(Form::nt, {255, 256, 128}, 1, true, 0) == 1);
+    CHECK(prepared_for(Form::nt, {800, 256, 127}, 1, true, 0) == 1);
+    CHECK(prepared_for(Form::nn, {800, 272, 260}, 1, true, 0) == 1);
   }
 }
+#  endif
 
 TEST_CASE("gemm: oneDNN packs operands where that is faster, and both of its kernels equal naive loops") {
   D dev(2);

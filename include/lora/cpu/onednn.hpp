@@ -50,8 +50,7 @@ class OneDnn {
   /// True where products of bf16 run on instructions made for it; elsewhere they are emulated, slower than float32.
   static bool has_bf16() {
 #  if defined(__x86_64__) || defined(__i386__)
-    const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+    return has(dnnl::cpu_isa::avx512_core_bf16);
 #  else
     return false;
 #  endif
@@ -68,7 +67,7 @@ class OneDnn {
     dev.use_threads();
     const Arena::Scope scope(dev.arena());
     const Tile tile = tile_of(key, dev.threads());
-    if (tile.rows < key.m || tile.cols < key.n) return run_tiles(dev, key, tile, a, b, c);
+    if ((tile.rows < key.m || tile.cols < key.n) && run_tiles(dev, key, tile, a, b, c)) return true;
     const Product& product = find(key);
     if (product.is_reference()) return false;
     execute(product, streams_.front(), a, b, c, dev.arena().scratch(product.scratch_bytes()));
@@ -77,7 +76,7 @@ class OneDnn {
 
   std::size_t prepared() const { return products_.size(); }
 
-  /// The kernel that oneDNN chose for a product that was run before.
+  /// The kernel that forms this product where it is not cut.
   std::string implementation(const ProductKey& key) { return find(key).implementation; }
 
  private:
@@ -90,6 +89,11 @@ class OneDnn {
     std::size_t scratch_bytes() const { return scratchpad.get_size(); }
     bool is_reference() const { return implementation.starts_with("ref"); }
   };
+  static bool has(dnnl::cpu_isa isa) {
+    const auto wanted = static_cast<unsigned>(isa);
+    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+  }
+
   /// The number of threads that a primitive is prepared for while this lives.
   class Threads {
    public:
@@ -142,12 +146,13 @@ class OneDnn {
   // oneDNN offers a kernel that multiplies blocks as they lie ("brg", its first choice) and one that packs operands
   // first ("gemm"). In float32 the latter is the faster one where the rows of b are a long inner extent, up to 2.7
   // times, unless a lies transposed and b is narrow, and where the output of x Wᵀ is both long and wide (measured on an
-  // Ice Lake Xeon). It alone forms columns of a wider c.
+  // Ice Lake Xeon).
   static bool packs(const ProductKey& key) {
 #  if defined(__x86_64__)
     if (key.in != DType::f32) return false;
     const bool a_transposed = key.a_row == 1, b_transposed = key.b_row == 1;
-    if (b_transposed) return (key.m >= 768 && key.n >= 3072) || key.c_row > key.n;
+    const bool column_tile = key.alone && key.c_row > key.n;
+    if (b_transposed) return key.m >= 768 && (key.n >= 3072 || column_tile);
     return key.k >= 128 && (!a_transposed || key.n >= 1024);
 #  else
     static_cast<void>(key);
@@ -164,19 +169,26 @@ class OneDnn {
     return description;
   }
 
-  // Two to four tiles for each thread. Rows of c are cut, and no less than 128, since every tile reads b anew; but
-  // where b's packing would have to be paid for in each of them, x Wᵀ is cut into columns and dy W not at all (measured
-  // on an Ice Lake Xeon, in float32).
+  // Two to four tiles for each thread: rows of c, about 128 or more, since every tile reads b anew. The packing kernel
+  // packs b in every tile; x Wᵀ is then cut into columns, about 768 or more, and dy W stays whole where its n is the
+  // larger extent (measured on an Ice Lake Xeon with two threads, in float32; elsewhere nothing is cut).
   static Tile tile_of(const ProductKey& key, int threads) {
     const Tile whole{key.m, key.n};
+#  if defined(__x86_64__) && DNNL_CPU_RUNTIME == DNNL_RUNTIME_OMP
     const bool b_transposed = key.b_row == 1, columns = b_transposed && packs(key);
     if (threads == 1 || key.in != DType::f32 || key.a_col != 1 || key.k < 128 || key.n < 256) return whole;
+    // The kernel that does not pack needs AVX-512 and a dense c.
+    if (b_transposed && !columns && (key.c_row > key.n || !has(dnnl::cpu_isa::avx512_core))) return whole;
     if (!b_transposed && key.n > key.k) return whole;
     const Index extent = columns ? key.n : key.m;
     const Index each = std::min<Index>(extent / ((columns ? 768 : 128) * threads), columns ? 2 : 4);
     if (each < 2) return whole;
     const Index step = ((extent + each * threads - 1) / (each * threads) + 7) / 8 * 8;
     return columns ? Tile{key.m, step} : Tile{step, key.n};
+#  else
+    static_cast<void>(threads);
+    return whole;
+#  endif
   }
 
   // All tiles are alike but for the last one.
@@ -195,7 +207,7 @@ class OneDnn {
     constexpr std::size_t line = Arena::alignment;
     const std::size_t scratch_bytes = (std::max(inner.scratch_bytes(), last.scratch_bytes()) + line - 1) / line * line;
     const auto scratch = lora::scratch<std::byte>(dev, dev.threads(), static_cast<Index>(scratch_bytes));
-    const auto at = [](const auto* data, Index element, DType dtype) {
+    const auto at = [](const void* data, Index element, DType dtype) {
       return static_cast<const std::byte*>(data) + bytes_of(dtype, element);
     };
     std::exception_ptr error;
