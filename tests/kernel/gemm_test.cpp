@@ -188,8 +188,7 @@ TEST_CASE("gemm: oneDNN's products are kept per shape, and no more than the boun
 
 #  if defined(__x86_64__)
 TEST_CASE("gemm: tiles of oneDNN's large products equal naive loops, always with the same bits") {
-  const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
-  const bool has_avx512 = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+  const bool has_avx512 = cpu::OneDnn::has(dnnl::cpu_isa::avx512_core);
   for (const int threads : {1, 2, 5}) {
     D dev(threads);
     cpu::gemm_engines(dev) = {GemmEngine::onednn};
@@ -244,8 +243,7 @@ TEST_CASE("gemm: oneDNN packs operands where that is faster, and both of its ker
   CHECK(packs(chosen(Form::tn, {4, 1024, 128})));
   CHECK(packs(chosen(Form::nt, {768, 3072, 4})));
   // Where the processor has what oneDNN's first choice needs.
-  const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
-  if ((static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted)
+  if (cpu::OneDnn::has(dnnl::cpu_isa::avx512_core))
     for (const Index k : {127, 128}) CHECK_FALSE(packs(chosen(Form::nt, {20, 30, k})));
 #  endif
   // An operation that the packing kernel may not take keeps a kernel that is not oneDNN's plain loops.

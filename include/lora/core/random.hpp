@@ -7,10 +7,11 @@
 
 namespace lora {
 
-/// Four 32-bit random words as a pure function of a 128-bit counter and a 64-bit key.
+/// Turns a 128-bit counter, four words, into as many random words, as a pure function of it and of a 64-bit key. On
+/// scalars, so that a loop over counters fills vectors with them.
 /// Source   Salmon et al. 2011, Philox4x32-10
-inline constexpr std::array<std::uint32_t, 4> philox(const std::array<std::uint32_t, 4>& counter, std::uint64_t key) {
-  auto [c0, c1, c2, c3] = counter;
+inline constexpr void philox(std::uint32_t& c0, std::uint32_t& c1, std::uint32_t& c2, std::uint32_t& c3,
+                             std::uint64_t key) {
   auto k0 = static_cast<std::uint32_t>(key);
   auto k1 = static_cast<std::uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -23,7 +24,13 @@ inline constexpr std::array<std::uint32_t, 4> philox(const std::array<std::uint3
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  return {c0, c1, c2, c3};
+}
+
+/// The same of a counter in an array.
+inline constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t key) {
+  auto& [c0, c1, c2, c3] = counter;
+  philox(c0, c1, c2, c3, key);
+  return counter;
 }
 
 /// Mixes words into a key: a key for (seed, purpose, …) that is unrelated to its neighbours'.

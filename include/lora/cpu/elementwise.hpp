@@ -33,20 +33,9 @@ inline void dropout_words(std::uint32_t place, std::uint32_t position, std::uint
                           std::uint32_t* words) {
   LORA_SIMD
   for (Index i = 0; i < count; ++i) {
-    // philox() of core/random.hpp, unrolled over scalars so that blocks fill the vector lanes.
     auto c0 = static_cast<std::uint32_t>(block + i);
     std::uint32_t c1 = position, c2 = place, c3 = 0;
-    auto k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
-    for (int round = 0; round < 10; ++round) {
-      const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c0;
-      const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * c2;
-      c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
-      c1 = static_cast<std::uint32_t>(p1);
-      c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
-      c3 = static_cast<std::uint32_t>(p0);
-      k0 += 0x9E3779B9u;
-      k1 += 0xBB67AE85u;
-    }
+    philox(c0, c1, c2, c3, key);
     words[4 * i] = c0;
     words[4 * i + 1] = c1;
     words[4 * i + 2] = c2;

@@ -47,6 +47,12 @@ class OneDnn {
     dnnl::set_primitive_cache_capacity(0);
   }
 
+  /// Whether the processor has these instructions, and oneDNN may use them.
+  static bool has(dnnl::cpu_isa isa) {
+    const auto wanted = static_cast<unsigned>(isa);
+    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+  }
+
   /// True where products of bf16 run on instructions made for it; elsewhere they are emulated, slower than float32.
   static bool has_bf16() {
 #  if defined(__x86_64__) || defined(__i386__)
@@ -89,10 +95,6 @@ class OneDnn {
     std::size_t scratch_bytes() const { return scratchpad.get_size(); }
     bool is_reference() const { return implementation.starts_with("ref"); }
   };
-  static bool has(dnnl::cpu_isa isa) {
-    const auto wanted = static_cast<unsigned>(isa);
-    return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
-  }
 
   /// The number of threads that a primitive is prepared for while this lives.
   class Threads {
@@ -105,10 +107,12 @@ class OneDnn {
    private:
     int before_;
   };
+
   /// Extents of c that one thread forms at a time.
   struct Tile {
     Index rows, cols;
   };
+
   struct Hash {
     std::size_t operator()(const ProductKey& key) const {
       std::uint64_t hash = 0;
