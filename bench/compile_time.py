@@ -3,9 +3,10 @@
 
   bench/compile_time.py [--parse_only] [--runs N] [--cmake_option=-DX=Y ...]
 
-Builds the program lora in release from nothing, in a temporary folder, on one core without a compiler cache; then
-parses (-fsyntax-only, the program's flags) the umbrella header, and the third-party headers that it reaches. Times are
-CPU seconds of the compiler and linker, which say more than the clock on a busy machine; the clock is printed beside.
+Builds the program lora with the preset release from nothing, in a temporary folder, on one core without a compiler
+cache; then parses (-fsyntax-only, the program's flags) the umbrella header, and the third-party headers that it reaches.
+Times are CPU seconds of the compiler and linker, which say more than the clock on a busy machine; the clock is printed
+beside.
 """
 import argparse
 import json
@@ -76,9 +77,7 @@ def main():
     parser.add_argument("--cmake_option", action="append", default=[])
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="compile-time-") as build:
-        timed(["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-               "-DCMAKE_CXX_FLAGS_RELEASE=-O3 -DNDEBUG", "-DLORA_NATIVE=ON", "-DLORA_BUILD_TESTS=OFF",
-               "-DLORA_BUILD_EXAMPLES=program"] + args.cmake_option)
+        timed(["cmake", "--preset", "release", "-B", build] + args.cmake_option, cwd=ROOT)
         if not args.parse_only:
             os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
             cpu, clock = timed(["cmake", "--build", build, "--target", "lora_program", "-j", "1"])
