@@ -18,7 +18,7 @@ add_compile_options(-Wall -Wextra -Wpedantic -Wconversion -Wshadow)
 
 # With -O2 g++ would leave loops of unknown length as they are. What else -O3 does takes a quarter more time to compile,
 # and makes nothing faster here.
-add_compile_options($<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release>>:-fvect-cost-model=dynamic>)
+add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fvect-cost-model=dynamic>)
 
 if(LORA_NATIVE)
   add_compile_options(-march=native)
