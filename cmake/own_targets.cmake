@@ -16,8 +16,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_VERIFY_INTERFACE_HEADER_SETS ON)
 add_compile_options(-Wall -Wextra -Wpedantic -Wconversion -Wshadow)
 
-# With -O2 g++ would leave loops of unknown length as they are. What else -O3 does takes a quarter more time to compile,
-# and makes nothing faster here.
+# With -O2, as in the preset release, g++ would leave loops of unknown length as they are. What else -O3 does takes a
+# quarter more time to compile, and makes nothing faster here.
 add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fvect-cost-model=dynamic>)
 
 if(LORA_NATIVE)
