@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lora/core/hash.hpp"
@@ -89,16 +91,24 @@ TEST_CASE("chat_template: llama3 equals the reference") { check_against_referenc
 TEST_CASE("chat_template: llama3_1 equals the reference") { check_against_reference("llama3_1", "llama3_1"); }
 TEST_CASE("chat_template: llama3_2 equals the reference") { check_against_reference("llama3_2", "llama3_2"); }
 
-TEST_CASE("chat_template: a model's own text is recognised, white space aside") {
-  for (const std::string name : {"smollm2", "qwen2_5", "qwen3"}) {
-    CAPTURE(name);
-    const std::string text = io::read_file(test::template_data(name + ".jinja"));
+TEST_CASE("chat_template: every published text is recognised, white space aside") {
+  std::set<std::string_view> left;
+  for (const auto& published : data::detail::published_templates) left.insert(published.name);
+  for (const std::string file :
+       {"qwen2", "qwen2_5", "qwen2_5_base", "qwen3", "qwen3_v2", "qwen3_instruct_2507", "qwen3_thinking_2507",
+        "smollm2", "smollm3", "chatml", "llama3", "llama3_1", "llama3_2"}) {
+    const std::string name = file == "qwen3_v2" ? "qwen3" : file;
+    CAPTURE(file);
+    left.erase(name);
+    const std::string text = io::read_file(test::template_data(file + ".jinja"));
     CHECK(ChatTemplate::recognised(text).name() == name);
     CHECK(ChatTemplate::recognised("\n " + text + "\r\n").name() == name);
     std::string indented;
     for (const char c : text) indented += c == '\n' ? std::string("\r\n\t  ") : std::string(1, c);
     CHECK(ChatTemplate::recognised(indented).name() == name);
   }
+  CHECK(left.empty());
+  CHECK(std::size(data::detail::published_templates) == 13);
 }
 
 TEST_CASE("chat_template: a text with one letter changed is an error that lists the choices") {

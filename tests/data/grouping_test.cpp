@@ -70,4 +70,14 @@ TEST_CASE("grouping: the better of two rules") {
   CHECK(data::group_by_tokens(std::vector<Index>{9}, 5) == data::Groups{{0}});
 }
 
+TEST_CASE("grouping: by places, a group holds what lies in one span, also where places are left out") {
+  using Places = std::vector<Index>;
+  CHECK(data::group_by_places(Places{0, 1, 2, 3, 4, 5, 6}, 3) == data::Groups{{0, 1, 2}, {3, 4, 5}, {6}});
+  CHECK(data::group_by_places(Places{0, 2, 3, 8, 9}, 3) == data::Groups{{0, 1}, {2}, {3}, {4}});
+  CHECK(data::group_by_places(Places{2, 3}, 3) == data::Groups{{0}, {1}});
+  CHECK(data::group_by_places(Places{4, 7, 8}, 1) == data::Groups{{0}, {1}, {2}});
+  CHECK(data::group_by_places(Places{5, 6}, 100) == data::Groups{{0, 1}});
+  CHECK(data::group_by_places({}, 3).empty());
+}
+
 }  // namespace grouping_test

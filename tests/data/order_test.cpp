@@ -88,8 +88,17 @@ TEST_CASE("order: steps cover each epoch, and its last step takes what is left")
   CHECK(plan.epoch_after(0) == 0);
   CHECK(plan.epoch_after(3) == 1);
   CHECK(plan.epoch_after(4) == 1.4);
-  // 0.1 · 30 is a little over 3 in floating point and still means three steps
+}
+
+TEST_CASE("order: a run of fractional epochs has as many steps as transformers counts") {
+  // math.ceil(epochs * steps_per_epoch) in double: 1.1 · 50 is 55.00000000000001, and that is one step more.
+  CHECK(StepPlan{50, 1}.steps(1.1, -1) == 56);
+  CHECK(StepPlan{100, 1}.steps(1.1, -1) == 111);
+  CHECK(StepPlan{100, 1}.steps(0.07, -1) == 8);
+  CHECK(StepPlan{100, 1}.steps(0.29, -1) == 29);  // 28.999999999999996
   CHECK(StepPlan{30, 1}.steps(0.1, -1) == 3);
+  CHECK(StepPlan{1000, 8}.steps(2.5, -1) == 313);
+  CHECK(StepPlan{3, 8}.steps(0.001, -1) == 1);
 }
 
 TEST_CASE("order: records held back are few enough, never trained on, and chosen by the seed") {

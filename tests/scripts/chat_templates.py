@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Renders random conversations with transformers, for tests/data/chat_template_test.cpp to compare with.
 
-  chat_templates.py TEMPLATES TOKENIZERS [OUT]
+  chat_templates.py TOKENIZERS [OUT]
 
-TEMPLATES is a folder of Jinja texts as the models carry them, NAME.jinja for each name of the table in
-include/lora/data/chat_template.hpp; a second revision of a text is NAME_v2.jinja. TOKENIZERS is a folder with
-NAME/tokenizer.json for smollm2, qwen2_5 and qwen3. OUT is tests/data/templates. Needs transformers and tokenizers. The
-table's hashes are printed.
+The texts are those of tests/data/templates: the Jinja texts as the models carry them, white space aside, NAME.jinja for
+each name of the table in include/lora/data/chat_template_table.hpp; a second revision of a text is NAME_v2.jinja.
+TOKENIZERS is a folder with NAME/tokenizer.json for smollm2, qwen2_5 and qwen3. OUT is tests/data/templates. Needs
+transformers and tokenizers. The table's hashes are printed.
 
 Written, packed by zlib: conversations.jsonl, with the options of each, and NAME.jsonl, a line for each conversation:
 length and hash of the rendering, the answers' bytes, for the first ones the text itself. NAME.labels.jsonl, a line for
@@ -185,14 +185,15 @@ def label_line(tokenizer, whole, spans):
 
 
 def main():
-    folder, tokenizer_folder = sys.argv[1:3]
-    out = sys.argv[3] if len(sys.argv) > 3 else os.path.join(os.path.dirname(__file__), "..", "data", "templates")
+    folder = os.path.join(os.path.dirname(__file__), "..", "data", "templates")
+    tokenizer_folder = sys.argv[1]
+    out = sys.argv[2] if len(sys.argv) > 2 else folder
     rng = random.Random(5)
     records = [conversation(rng) for _ in range(COUNT)]
     write(out, "conversations.jsonl", records)
     versions = {"python": platform.python_version(), "jinja2": jinja2.__version__,
                 "transformers": transformers.__version__, "tokenizers": tokenizers.__version__}
-    for path in sorted(os.listdir(folder)):
+    for path in sorted(path for path in os.listdir(folder) if path.endswith(".jinja")):
         name = path[:-len(".jinja")]
         text = open(os.path.join(folder, path), encoding="utf-8").read()
         tokenizer = None

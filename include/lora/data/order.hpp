@@ -72,10 +72,11 @@ struct StepPlan {
 
   Index steps_per_epoch() const { return (records + per_step - 1) / per_step; }
 
-  /// Steps of a run: `max_steps` if it is not negative, else as many as the epochs take, rounded up.
+  /// Steps of a run: `max_steps` if it is not negative, else as many as the epochs take, rounded up, as transformers
+  /// counts them: 1.1 epochs of 50 steps are 55.00000000000001 in floating point, and so 56.
   Index steps(double epochs, Index max_steps) const {
     if (max_steps >= 0) return max_steps;
-    return static_cast<Index>(std::ceil(epochs * static_cast<double>(steps_per_epoch()) - 1e-9));
+    return static_cast<Index>(std::ceil(epochs * static_cast<double>(steps_per_epoch())));
   }
 
   struct Range {
