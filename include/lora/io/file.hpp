@@ -22,10 +22,9 @@
 
 #include "lora/core/error.hpp"
 #include "lora/core/log.hpp"
+#include "lora/io/read_file.hpp"
 
 namespace lora::io {
-
-using Path = std::filesystem::path;
 
 /// One change to the file system. Everything that the library writes is a sequence of these.
 struct FileOperation {
@@ -78,10 +77,6 @@ std::int64_t perform(FileOperation operation, Call&& call) {
   } while (result < 0 && errno == EINTR);
   if (hook && result >= 0) hook->after(operation);
   return result;
-}
-
-[[noreturn]] inline void fail_io(std::string_view action, const Path& path, int error) {
-  fail<IoError>("cannot ", action, " ", path.native(), ": ", std::generic_category().message(error));
 }
 
 /// The folder that holds `path`.
@@ -289,36 +284,6 @@ inline void write_file(const Path& path, std::span<const std::byte> bytes) {
 }
 inline void write_file(const Path& path, std::string_view text) {
   write_file(path, std::as_bytes(std::span(text.data(), text.size())));
-}
-
-namespace detail {
-
-/// Hands the content of a file to `take(std::string_view)` in pieces.
-template <class Take>
-void read_pieces(const Path& path, std::size_t piece_bytes, Take&& take) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) fail_io("open", path, errno);
-  struct Closer {
-    int descriptor;
-    ~Closer() { ::close(descriptor); }
-  } const closer{descriptor};
-  std::string piece(piece_bytes, '\0');
-  for (;;) {
-    const auto count = ::read(descriptor, piece.data(), piece.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail_io("read", path, errno);
-    if (count == 0) return;
-    take(std::string_view(piece).substr(0, static_cast<std::size_t>(count)));
-  }
-}
-
-}  // namespace detail
-
-/// The whole content of a file.
-inline std::string read_file(const Path& path) {
-  std::string text;
-  detail::read_pieces(path, std::size_t{1} << 16, [&](std::string_view piece) { text += piece; });
-  return text;
 }
 
 /// Copies a file's content, atomically at `to`.

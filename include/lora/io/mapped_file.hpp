@@ -22,7 +22,7 @@ class MappedFile {
  public:
   /// Throws   IoError if the file cannot be opened or is not a regular file
   explicit MappedFile(std::filesystem::path path) : path_(std::move(path)) {
-    const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) fail_with(errno);
     struct stat status {};
     int error = ::fstat(descriptor, &status) != 0 ? errno : 0;

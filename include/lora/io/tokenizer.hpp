@@ -35,13 +35,13 @@ class Tokenizer {
   /// A model folder, with tokenizer.json or tokenizer.model.
   /// Throws   IoError, FormatError
   static Tokenizer from_folder(const std::filesystem::path& folder) {
-    const bool json = std::filesystem::exists(folder / "tokenizer.json");
-    const bool pieces = std::filesystem::exists(folder / "tokenizer.model");
+    const bool json = is_there(folder / "tokenizer.json");
+    const bool pieces = is_there(folder / "tokenizer.model");
     if (!json && !pieces) fail<IoError>("no tokenizer.json and no tokenizer.model in ", folder.native());
     auto parts = load(folder / (json ? "tokenizer.json" : "tokenizer.model"));
     detail::read_tokenizer_config(*parts, folder);
     for (const char* name : detail::tokenizer_files)
-      if (std::filesystem::exists(folder / name)) parts->sources.push_back(folder / name);
+      if (is_there(folder / name)) parts->sources.push_back(folder / name);
     return finish(std::move(parts));
   }
 

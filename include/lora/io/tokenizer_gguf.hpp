@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -160,7 +161,11 @@ inline std::string sentencepiece_from_gguf(const Gguf& file) {
     fail<FormatError>(file.name(), ": tokenizer.ggml.scores has ", scores.size(), " items, but there are ",
                       tokens.texts.size(), " tokens");
   std::vector<SentencePiece> pieces;
-  for (std::size_t i = 0; i < scores.size(); ++i) pieces.push_back({tokens.texts[i], scores[i], tokens.kinds[i]});
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    if (!std::isfinite(scores[i]))
+      fail<FormatError>(file.name(), ": tokenizer.ggml.scores[", i, "] is ", scores[i], "; expected a finite number");
+    pieces.push_back({tokens.texts[i], scores[i], tokens.kinds[i]});
+  }
   return sentencepiece_proto(pieces, file.get<bool>("tokenizer.ggml.add_space_prefix").value_or(true));
 }
 

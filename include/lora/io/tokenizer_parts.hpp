@@ -139,17 +139,17 @@ inline std::string template_text(const Json& value, const std::string& where) {
 /// The model's template: a file of its own goes before the entry in tokenizer_config.json.
 inline std::string read_chat_template(const std::filesystem::path& folder, const Json& config,
                                       const std::string& where) {
-  if (std::filesystem::exists(folder / "chat_template.jinja")) return read_file(folder / "chat_template.jinja");
+  if (is_there(folder / "chat_template.jinja")) return read_file(folder / "chat_template.jinja");
   if (const Json* own = json_find(config, "chat_template")) return template_text(*own, where);
   const auto file = folder / "chat_template.json";
-  if (!std::filesystem::exists(file)) return {};
+  if (!is_there(file)) return {};
   return template_text(part_of(read_json(file), "chat_template"), file.native());
 }
 
 /// What lies beside a vocabulary: further added tokens, the names of special tokens, the chat template.
 inline void read_tokenizer_config(TokenizerParts& parts, const std::filesystem::path& folder) {
   const std::string where = (folder / "tokenizer_config.json").native();
-  const bool there = std::filesystem::exists(folder / "tokenizer_config.json");
+  const bool there = is_there(folder / "tokenizer_config.json");
   const Json config = there ? read_json(folder / "tokenizer_config.json") : Json::object();
   if (!config.is_object()) fail<FormatError>(where, ": must be a JSON object");
   if (const Json* decoder = json_find(config, "added_tokens_decoder"); decoder && decoder->is_object()) {

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "lora/core/error.hpp"
 #include "lora/io/tokenizer_added.hpp"
 #include "lora/io/tokenizer_model.hpp"
+#include "lora/io/tokenizer_proto.hpp"
 
 namespace lora::io {
 
@@ -86,9 +89,17 @@ class SentencePieceModel final : public TokenModel {
   /// `proto` is the content of a tokenizer.model.
   /// Throws   FormatError
   SentencePieceModel(std::string proto, const std::string& where) : proto_(std::move(proto)) {
-    const auto status = processor_.LoadFromSerializedProto(proto_);
-    if (!status.ok() || processor_.GetPieceSize() == 0)
-      fail<FormatError>(where, ": not a sentencepiece model: ", status.ok() ? "it has no pieces" : status.message());
+    const std::string checked = detail::SentencePieceCheck(where).read(proto_);
+    try {
+      const auto status = processor_.LoadFromSerializedProto(checked);
+      if (!status.ok()) fail<FormatError>(where, ": not a sentencepiece model: ", std::string_view(status.message()));
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      fail<FormatError>(where, ": not a sentencepiece model: ", std::string_view(error.what()));
+    }
     std::vector<std::int32_t> ids;
     std::vector<std::size_t> begins;
     encode("a", ids, begins);
@@ -96,7 +107,9 @@ class SentencePieceModel final : public TokenModel {
   }
 
   void encode(std::string_view text, std::vector<std::int32_t>& ids, std::vector<std::size_t>& begins) const override {
-    const auto encoded = processor_.EncodeAsImmutableProto({text.data(), text.size()});
+    sentencepiece::ImmutableSentencePieceText encoded;
+    const auto status = processor_.Encode({text.data(), text.size()}, encoded.mutable_proto());
+    if (!status.ok()) fail<FormatError>("the tokenizer cannot cut this text: ", std::string_view(status.message()));
     const std::size_t count = encoded.pieces_size();
     for (std::size_t i = 0; i < count; ++i) {
       const auto piece = encoded.pieces(static_cast<int>(i));
@@ -106,7 +119,9 @@ class SentencePieceModel final : public TokenModel {
   }
 
   std::int32_t find(std::string_view token) const override {
-    const int id = processor_.PieceToId({token.data(), token.size()});
+    if (token.empty() || token.find('\0') != token.npos) return -1;
+    const std::string name(token);  // the library reads on to a zero byte
+    const int id = processor_.PieceToId(name);
     return processor_.IdToPiece(id) == token ? id : -1;
   }
   bool has(std::int32_t id) const override { return id >= 0 && id < end(); }

@@ -77,8 +77,7 @@ namespace detail {
 /// Throws   ConfigError where a key contradicts it
 inline void take_rotary_of(const io::Path& adapter, const Config& config, model::Config& shape) {
   const io::Path file = adapter / "config.json";
-  std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored)) return;
+  if (!io::is_there(file)) return;
   const io::Json json = io::read_json(file);
   const std::string where = file.native();
   if (!json.is_object()) fail<FormatError>(where, ": expected an object");
@@ -124,8 +123,7 @@ inline std::vector<std::int32_t> stop_ids(const model::Source& source, const io:
                                           const std::optional<data::ChatTemplate>& chat_template) {
   std::vector<std::int32_t> ids = source.config().eos_token_ids;
   const io::Path file = source.path() / "generation_config.json";
-  std::error_code ignored;
-  if (!source.gguf() && std::filesystem::exists(file, ignored)) {
+  if (!source.gguf() && io::is_there(file)) {
     const io::Json json = io::read_json(file);
     if (const io::Json* value = io::json_find(json, "eos_token_id"))
       ids = value->is_array() ? io::json_as<std::vector<std::int32_t>>(*value, file.native(), "eos_token_id")
@@ -143,9 +141,7 @@ inline std::vector<std::int32_t> stop_ids(const model::Source& source, const io:
 inline std::optional<io::Tokenizer> find_tokenizer(const io::Path& model) {
   std::error_code ignored;
   if (std::filesystem::is_directory(model, ignored)) {
-    const bool there = std::filesystem::exists(model / "tokenizer.json", ignored) ||
-                       std::filesystem::exists(model / "tokenizer.model", ignored);
-    if (!there) return std::nullopt;
+    if (!io::is_there(model / "tokenizer.json") && !io::is_there(model / "tokenizer.model")) return std::nullopt;
     return io::Tokenizer::from_folder(model);
   }
   if (model.extension() == ".gguf") {

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "lora/core/error.hpp"
+
+namespace lora::io {
+
+using Path = std::filesystem::path;
+
+namespace detail {
+
+[[noreturn]] inline void fail_io(std::string_view action, const Path& path, int error) {
+  fail<IoError>("cannot ", action, " ", path.native(), ": ", std::generic_category().message(error));
+}
+
+}  // namespace detail
+
+/// Whether anything lies under this name, a link to nothing and a file that may not be looked at too: opening it says
+/// what is wrong with it. An optional file is absent only where nothing is.
+inline bool is_there(const Path& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
+/// A regular file that is open for reading. Other files are refused before a byte is read: a pipe without a writer
+/// would wait for ever, and a device may never end.
+class FileReader {
+ public:
+  /// Throws   IoError
+  explicit FileReader(const Path& path)
+      : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+    if (descriptor_ < 0) {
+      const int error = errno;
+      if (error == ENOENT && is_there(path))
+        fail<IoError>("cannot open ", path.native(), ": it is a link to a file that does not exist");
+      if (error == ENXIO) fail<IoError>("cannot read ", path.native(), ": it is a socket; expected a regular file");
+      detail::fail_io("open", path, error);
+    }
+    struct stat status {};
+    const int error = ::fstat(descriptor_, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
+    if (error == 0 && S_ISREG(status.st_mode)) return;
+    ::close(descriptor_);
+    if (error != 0) detail::fail_io("read", path, error);
+    fail<IoError>("cannot read ", path.native(), ": it is a ", S_ISFIFO(status.st_mode) ? "pipe" : "device",
+                  "; expected a regular file");
+  }
+  FileReader(const FileReader&) = delete;
+  FileReader& operator=(const FileReader&) = delete;
+  ~FileReader() { ::close(descriptor_); }
+
+  /// Fills the buffer with what comes next; returns how many bytes, 0 at the end.
+  std::size_t read(std::string& buffer) {
+    for (;;) {
+      const auto count = ::read(descriptor_, buffer.data(), buffer.size());
+      if (count >= 0) return static_cast<std::size_t>(count);
+      if (errno != EINTR) detail::fail_io("read", path_, errno);
+    }
+  }
+
+ private:
+  Path path_;
+  int descriptor_;
+};
+
+namespace detail {
+
+/// Hands the content of a file to `take(std::string_view)` in pieces.
+template <class Take>
+void read_pieces(const Path& path, std::size_t piece_bytes, Take&& take) {
+  FileReader file(path);
+  std::string piece(piece_bytes, '\0');
+  while (const std::size_t count = file.read(piece)) take(std::string_view(piece).substr(0, count));
+}
+
+}  // namespace detail
+
+/// The most that is read of a file that is taken into memory whole: settings, templates, vocabularies. The largest of
+/// them that are published take a tenth of it.
+inline constexpr std::size_t whole_file_limit = std::size_t{256} << 20;
+
+/// The whole content of a file.
+/// Throws   IoError, also for more than `limit` bytes
+inline std::string read_file(const Path& path, std::size_t limit = whole_file_limit) {
+  std::string text;
+  detail::read_pieces(path, std::size_t{1} << 16, [&](std::string_view piece) {
+    if (piece.size() > limit - text.size())
+      fail<IoError>("cannot read ", path.native(), ": it is longer than ", limit,
+                    " bytes, the most that such a file may have");
+    text += piece;
+  });
+  return text;
+}
+
+}  // namespace lora::io
