@@ -8,6 +8,7 @@
 #include "lora/io/json.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
+#include "support/talking_model.hpp"
 #include "support/temp_folder.hpp"
 
 namespace merge_test {
@@ -44,6 +45,35 @@ TEST_CASE("program: merge writes a model, and over another one only when told to
   const auto parts = merge("qwen3", folder / "parts", "--max_shard_size", "20KB");
   CHECK(parts.status == 0);
   CHECK(std::filesystem::exists(folder / "parts" / "model.safetensors.index.json"));
+}
+
+TEST_CASE(
+    "program: a merged folder is a whole model: it answers as base and adapter do, with nothing but its own files") {
+  const test::TempFolder folder;
+  test::write_talking_model(folder / "base");
+  test::write_talking_adapter(folder / "base", folder / "adapter");
+  io::write_json(folder / "base" / "generation_config.json", {{"eos_token_id", {259, 'q'}}, {"top_k", 20}});
+  const auto merged = test::run_program(
+      LORA_PROGRAM, {"merge", "--model_name_or_path", (folder / "base").native(), "--adapter_name_or_path",
+                     (folder / "adapter").native(), "--output_dir", (folder / "out").native(), "--threads", "1"});
+  CAPTURE(merged.errors);
+  REQUIRE(merged.status == 0);
+  CHECK(merged.output.empty());
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"})
+    CHECK(io::read_file(folder / "out" / name) == io::read_file(folder / "base" / name));
+  std::filesystem::rename(folder / "base", folder / "away");
+  test::Listener both(folder / "away", folder / "adapter"), base(folder / "away"), whole(folder / "out");
+  bool differs = false;
+  for (const char* question : {"one", "two", "three", "four"}) {
+    const std::string answer = both.answer(question, 9);
+    CHECK(whole.answer(question, 9) == answer);
+    differs = differs || base.answer(question, 9) != answer;
+    const auto said = test::run_program(
+        LORA_PROGRAM, {"generate", "--model_name_or_path", (folder / "out").native(), "--template", "chatml", "--dtype",
+                       "float32", "--prompt", question, "--max_new_tokens", "9"});
+    CHECK(said.output == both.answer(question, 9, {259, 'q'}) + "\n");
+  }
+  CHECK(differs);
 }
 
 TEST_CASE("program: merge takes rope_theta into config.json, and refuses layers that it can't tell there") {

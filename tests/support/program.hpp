@@ -37,15 +37,18 @@ inline int status_of(int wait_status) {
   return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
 }
 
-/// Runs a shell command that takes `words` as its arguments.
-inline Outcome run_program(const std::string& program, std::span<const std::string> words) {
+/// Runs a shell command that takes `words` as its arguments. Its standard output goes to `output` where that is given,
+/// which is then not read.
+inline Outcome run_program(const std::string& program, std::span<const std::string> words,
+                           const std::string& output = {}) {
   const TempFolder folder;
   std::string command = program;
   for (const std::string& word : words) command += " " + shell_word(word);
-  command += " </dev/null >" + shell_word((folder / "out").native()) + " 2>" + shell_word((folder / "err").native());
+  command += " </dev/null >" + shell_word(output.empty() ? (folder / "out").native() : output) + " 2>" +
+             shell_word((folder / "err").native());
   Outcome outcome;
   outcome.status = status_of(std::system(command.c_str()));
-  outcome.output = io::read_file(folder / "out");
+  if (output.empty()) outcome.output = io::read_file(folder / "out");
   outcome.errors = io::read_file(folder / "err");
   return outcome;
 }

@@ -1,0 +1,142 @@
+// The command generate to its end: what it writes is what whole forward passes of the library say, cut where it should
+// be.
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lora/io/file.hpp"
+#include "lora/io/json.hpp"
+#include "support/message_of.hpp"
+#include "support/program.hpp"
+#include "support/talking_model.hpp"
+#include "support/temp_folder.hpp"
+
+namespace generate_test {
+
+using namespace lora;
+
+namespace {
+
+/// A model, an adapter of it, and more questions than are answered together.
+struct Subject {
+  test::TempFolder temp;
+  std::vector<std::string> questions;
+
+  Subject() {
+    test::write_talking_model(temp / "model");
+    test::write_talking_adapter(temp / "model", temp / "adapter");
+    std::string text;
+    for (int i = 0; i < 18; ++i) {
+      questions.push_back(i == 16 ? questions[0] : concat("question ", i * i));
+      io::Json turns = io::Json::array({{{"role", "user"}, {"content", questions.back()}}});
+      if (i % 2 == 0) turns.push_back({{"role", "assistant"}, {"content", concat("label ", i)}});
+      text += io::to_text({{"messages", turns}}, -1) + "\n";
+    }
+    io::write_file(temp / "questions.jsonl", std::string_view(text));
+  }
+
+  test::Outcome generate(std::vector<std::string> words) const {
+    words.insert(words.begin(), {"generate", "--model_name_or_path=" + (temp / "model").native(), "--template=chatml",
+                                 "--dtype=float32", "--threads=1"});
+    auto outcome = test::run_program(LORA_PROGRAM, words);
+    CAPTURE(outcome.errors);
+    CHECK(outcome.status == 0);
+    return outcome;
+  }
+  /// The answer to one prompt, without the end of its line.
+  std::string answer(std::vector<std::string> words) const {
+    std::string text = generate(std::move(words)).output;
+    REQUIRE(text.ends_with('\n'));
+    text.pop_back();
+    return text;
+  }
+  std::string dataset() const { return "--dataset=" + (temp / "questions.jsonl").native(); }
+  std::string adapter() const { return "--adapter_name_or_path=" + (temp / "adapter").native(); }
+};
+
+}  // namespace
+
+TEST_CASE("program: generate answers a prompt with the likeliest tokens, and as its adapter has them") {
+  const Subject s;
+  const std::string question = "What is a torus?";
+  test::Listener base(s.temp / "model"), adapted(s.temp / "model", s.temp / "adapter");
+  const std::string plain = base.answer(question, 12), other = adapted.answer(question, 12);
+  CHECK(plain != other);
+  CHECK(s.answer({"--prompt=" + question, "--max_new_tokens=12"}) == plain);
+  CHECK(s.answer({"--prompt=" + question, "--max_new_tokens=12", s.adapter()}) == other);
+}
+
+TEST_CASE("program: generate answers a file, a JSON object per line, to standard output or to a file") {
+  const Subject s;
+  test::Listener base(s.temp / "model");
+  const auto printed = s.generate({s.dataset(), "--max_new_tokens=5"}).output;
+  const auto lines = test::json_lines(printed);
+  REQUIRE(lines.size() == s.questions.size());
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    io::Json expected = {{"prompt", s.questions[i]}, {"predict", base.answer(s.questions[i], 5)}};
+    if (i % 2 == 0) expected["label"] = concat("label ", i);
+    CHECK(lines[i] == expected);
+  }
+  const io::Path file = s.temp / "answers.jsonl";
+  const auto silent = s.generate({s.dataset(), "--max_new_tokens=5", "--output_file=" + file.native()});
+  CHECK(silent.output.empty());
+  CHECK(io::read_file(file) == printed);
+  const auto some = s.generate({s.dataset(), "--max_new_tokens=5", "--max_samples=2"}).output;
+  CHECK(some == printed.substr(0, some.size()));
+  CHECK(test::json_lines(some).size() == 2);
+  for (const auto& entry : std::filesystem::directory_iterator(s.temp.path()))
+    CHECK_FALSE(test::holds(entry.path().filename().native(), "partial"));
+}
+
+TEST_CASE("program: generate ends an answer before the first of its stop texts") {
+  const Subject s;
+  const std::string question = "question 1";
+  const std::string whole = test::Listener(s.temp / "model").answer(question, 14);
+  const std::string early = whole.substr(1, 2), late = whole.substr(8, 3);
+  REQUIRE((early + late).find(' ') == std::string::npos);
+  const auto stopped = [&](const std::string& stops) {
+    return s.answer({"--prompt=" + question, "--max_new_tokens=14", "--stop=" + stops});
+  };
+  CHECK(stopped(early) == whole.substr(0, whole.find(early)));
+  CHECK(stopped(late + "," + early) == whole.substr(0, std::min(whole.find(early), whole.find(late))));
+  CHECK(stopped("NO SUCH WORDS") == whole);
+}
+
+TEST_CASE("program: generate ends an answer at the ids that generation_config.json lists") {
+  const Subject s;
+  const std::string question = "Where does it end?";
+  test::Listener base(s.temp / "model");
+  const std::string whole = base.answer(question, 14);
+  const std::int32_t stop = whole[5];
+  io::write_json(s.temp / "model" / "generation_config.json", {{"eos_token_id", {259, stop}}});
+  CHECK(s.answer({"--prompt=" + question, "--max_new_tokens=14"}) == base.answer(question, 14, {stop}));
+}
+
+TEST_CASE("program: generate draws by its seed, temperature, top_k and top_p, each answer by numbers of its own") {
+  const Subject s;
+  const std::string question = "--prompt=Roll the dice";
+  const std::string likeliest = test::Listener(s.temp / "model").answer("Roll the dice", 16);
+  const auto drawn = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {question, "--max_new_tokens=16"});
+    return s.answer(std::move(words));
+  };
+  const std::string one = drawn({"--temperature=1", "--seed=1"});
+  CHECK(one != likeliest);
+  CHECK(one == drawn({"--temperature=1", "--seed=1"}));
+  CHECK(one != drawn({"--temperature=1", "--seed=2"}));
+  CHECK(one != drawn({"--temperature=3", "--seed=1"}));
+  CHECK(drawn({"--temperature=3", "--top_k=1"}) == likeliest);
+  CHECK(drawn({"--temperature=3", "--top_p=1e-9"}) == likeliest);
+
+  // The first and the seventeenth question are the same, and answered in different groups.
+  const auto lines =
+      test::json_lines(s.generate({s.dataset(), "--max_new_tokens=16", "--temperature=1", "--seed=1"}).output);
+  CHECK(lines.at(0).at("prompt") == lines.at(16).at("prompt"));
+  CHECK(lines.at(0).at("predict") != lines.at(16).at("predict"));
+}
+
+}  // namespace generate_test

@@ -1,0 +1,88 @@
+// The command tokenize to its end, with a tokenizer whose ids can be told by hand.
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lora/io/file.hpp"
+#include "lora/io/json.hpp"
+#include "support/program.hpp"
+#include "support/talking_model.hpp"
+#include "support/temp_folder.hpp"
+
+namespace tokenize_test {
+
+using namespace lora;
+
+namespace {
+
+struct Subject {
+  test::TempFolder temp;
+
+  Subject() {
+    io::create_folders(temp / "model");  // no config.json and no weights
+    io::write_file(temp / "model" / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+  }
+
+  std::vector<io::Json> lines(std::vector<std::string> words) const {
+    words.insert(words.begin(), {"tokenize", "--model_name_or_path=" + (temp / "model").native()});
+    const auto outcome = test::run_program(LORA_PROGRAM, words);
+    CAPTURE(outcome.errors);
+    CHECK(outcome.status == 0);
+    CHECK(outcome.errors.empty());
+    return test::json_lines(outcome.output);
+  }
+  std::string file(const char* name, std::string_view content) const {
+    io::write_file(temp / name, content);
+    return "--file=" + (temp / name).native();
+  }
+};
+
+void check(const std::vector<io::Json>& lines, const std::vector<std::string>& texts) {
+  REQUIRE(lines.size() == texts.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    CAPTURE(texts[i]);
+    CHECK(lines[i] == io::Json(test::byte_tokens(texts[i])));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("program: tokenize prints a text's ids, and those of each line of a file, whatever ends it") {
+  const Subject s;
+  check(s.lines({"--text=a torus <|im_end|>\n"}), {"a torus <|im_end|>\n"});
+  check(s.lines({s.file("unix.txt", "one\n\ntwo words\nthree")}), {"one", "", "two words", "three"});
+  check(s.lines({s.file("dos.txt", "one\r\n\r\ntwo\rwords\r\n")}), {"one", "", "two\rwords"});
+  check(s.lines({s.file("marked.txt", "\xEF\xBB\xBFone\n")}), {"one"});
+  check(s.lines({s.file("texts.jsonl", "{\"text\": \"one\\r\\n\"}\n{\"text\": \"two\"}\n")}), {"one\r\n", "two"});
+}
+
+TEST_CASE("program: tokenize puts conversations through the template, with the opening of an answer where asked") {
+  const Subject s;
+  const std::string talk = s.file("talk.jsonl",
+                                  "{\"messages\": [{\"role\": \"user\", \"content\": \"hello\"}]}\n"
+                                  "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, "
+                                  "{\"role\": \"assistant\", \"content\": \"b\"}]}\n");
+  const std::string first = "<|im_start|>user\nhello<|im_end|>\n",
+                    second = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n",
+                    opening = "<|im_start|>assistant\n";
+  check(s.lines({talk, "--template=chatml"}), {first, second});
+  check(s.lines({talk, "--template=chatml", "--add_generation_prompt"}), {first + opening, second + opening});
+
+  const std::string hello = s.file("hello.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"hello\"}]}\n");
+  const auto qwen3 = [&](const char* thinking) {
+    return s.lines({hello, "--template=qwen3", "--add_generation_prompt", concat("--enable_thinking=", thinking)});
+  };
+  check(qwen3("true"), {first + opening});
+  check(qwen3("false"), {first + opening + "<think>\n\n</think>\n\n"});
+  const auto dated = s.lines({hello, "--template=llama3_2", "--date=2023-02-28"});
+  REQUIRE(dated.size() == 1);
+  std::string text;
+  for (const auto& id : dated[0])
+    if (id < 256) text += static_cast<char>(id.get<int>());
+  CHECK(text.find("Today Date: 28 Feb 2023") != text.npos);
+}
+
+}  // namespace tokenize_test
