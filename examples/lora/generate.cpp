@@ -10,6 +10,7 @@
 #include "commands.hpp"
 #include "lora/data/dataset.hpp"
 #include "lora/io/json.hpp"
+#include "lora/train/records.hpp"
 #include "lora/train/settings.hpp"
 #include "open_model.hpp"
 
@@ -28,6 +29,7 @@ std::vector<data::Sample> read_samples(const train::Config& config, bool from_pr
     const auto records = data::Dataset::open(
         config.dataset, {.text_column = config.text_column, .max_samples = config.max_samples, .need_answer = false});
     for (Index i = 0; i < records.size(); ++i) samples.push_back(records[i]);
+    train::warn_of_unused_fields(records);
   }
   return samples;
 }

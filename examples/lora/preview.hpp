@@ -22,4 +22,5 @@ inline void print_preview(const lora::train::Config& config, const lora::model::
                example.truncated ? ", cut" : "", "\n", data::preview(example, text.tokenizer.get()), "\n");
     std::fwrite(page.data(), 1, page.size(), stdout);
   }
+  train::warn_of_unused_fields(records.dataset());
 }

@@ -13,6 +13,7 @@
 #include "lora/io/mapped_file.hpp"
 #include "lora/io/tokenizer.hpp"
 #include "lora/train/model_files.hpp"
+#include "lora/train/records.hpp"
 #include "lora/train/settings.hpp"
 
 namespace {
@@ -70,6 +71,7 @@ void print_records(const io::Tokenizer& tokenizer, const std::string& path, cons
       print_text(tokenizer, text, sample.where);
     }
   }
+  train::warn_of_unused_fields(records);
 }
 
 }  // namespace

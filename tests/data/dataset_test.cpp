@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lora/io/file.hpp"
+#include "support/one_file.hpp"
 #include "support/temp_folder.hpp"
 
 namespace dataset_test {
@@ -14,37 +15,9 @@ using namespace lora;
 using data::Dataset;
 using data::DatasetOptions;
 using data::Sample;
+using test::OneFile;
 
 namespace {
-
-/// A data set of one file with this content.
-struct OneFile {
-  explicit OneFile(const std::string& content, const std::string& name = "d.jsonl") : path(folder.path() / name) {
-    io::write_file(path, content);
-  }
-  Dataset open(const DatasetOptions& options = {}) const {
-    const std::vector<std::string> paths{path.string()};
-    return Dataset::open(paths, options);
-  }
-  Sample first(const DatasetOptions& options = {}) const { return open(options)[0]; }
-
-  /// What reading every record says, the folder taken off.
-  std::string error(const DatasetOptions& options = {}) const {
-    try {
-      const Dataset dataset = open(options);
-      for (Index i = 0; i < dataset.size(); ++i) dataset[i];
-    } catch (const Error& error) {
-      std::string text = error.what();
-      const std::string prefix = (folder.path() / "").string();
-      for (auto at = text.find(prefix); at != text.npos; at = text.find(prefix)) text.erase(at, prefix.size());
-      return text;
-    }
-    return "nothing was thrown";
-  }
-
-  test::TempFolder folder;
-  std::filesystem::path path;
-};
 
 std::string turns_of(const Sample& sample) {
   std::string text;
@@ -130,28 +103,6 @@ TEST_CASE("dataset: several files follow each other, and max_samples takes the f
   CHECK(OneFile("{\"text\":\"2\"}\n{\"text\":\"1\"}").open().fingerprint() != some.fingerprint());
 }
 
-TEST_CASE("dataset: a record without an answer is an error where one is needed") {
-  const std::string expected = "d.jsonl:2: the record has no answer";
-  for (const char* record :
-       {R"({"instruction":"I","input":"X"})", R"({"instruction":"I","output":""})", R"({"prompt":"P"})",
-        R"({"question":"Q","answer":null})", R"({"messages":[{"role":"user","content":"U"}]})",
-        R"({"instruction":"I","history":[["a","b"]]})",
-        R"({"messages":[{"role":"user","content":"U"},{"role":"assistant","content":""}]})"}) {
-    CAPTURE(record);
-    const OneFile file(std::string("{\"text\":\"t\"}\n") + record + "\n");
-    CHECK(file.error() == expected);
-    DatasetOptions asked;
-    asked.need_answer = false;
-    CHECK(file.error(asked) == "nothing was thrown");
-  }
-  DatasetOptions asked;
-  asked.need_answer = false;
-  const auto sample = OneFile(R"({"instruction":"I","output":"O"})").first(asked);
-  CHECK(sample.question().size() == 1);
-  CHECK(sample.answer() == "O");
-  CHECK(OneFile(R"({"prompt":"P"})").first(asked).answer().empty());
-}
-
 TEST_CASE("dataset: a malformed record is an error with file and line") {
   const auto error = [](const std::string& content, const std::string& name = "d.jsonl") {
     return OneFile(content, name).error();
@@ -168,8 +119,6 @@ TEST_CASE("dataset: a malformed record is an error with file and line") {
   CHECK(error("{\"messages\":[{\"role\":\"user\"}]}") == "d.jsonl:1: messages[0]: \"content\" is missing");
   CHECK(error("{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{}]}]}") ==
         "d.jsonl:1: messages[0]: tool_calls are not supported");
-  CHECK(error("{\"tools\":[{}],\"messages\":[{\"role\":\"user\",\"content\":\"u\"}]}") ==
-        "d.jsonl:1: tools are not supported");
   CHECK(error("{\"instruction\":\"i\",\"output\":\"o\",\"history\":[[\"a\"]]}") ==
         "d.jsonl:1: a round of history has 1 texts, not 2");
   CHECK(error("{\"input_ids\":[1,2],\"labels\":[1]}") == "d.jsonl:1: 2 input_ids but 1 labels");

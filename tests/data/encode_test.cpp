@@ -116,6 +116,42 @@ TEST_CASE("encode: the last turn only, and the prompt as well") {
   CHECK(example.labels == example.tokens);
 }
 
+TEST_CASE("encode: what has no weight, or no answer, is not learnt") {
+  auto sample = talk({{"user", "a"}, {"assistant", "b"}, {"user", "c"}, {"assistant", "d"}});
+  const auto learnt = [&](bool first, bool last, EncodeOptions options = {}) {
+    sample.messages[1].learnt = first;
+    sample.messages[3].learnt = last;
+    return marked(encoder("chatml", options)(sample));
+  };
+  const std::string rest = "\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n";
+  CHECK(learnt(false, true) ==
+        "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>" + rest + "⟦d<|im_end|>⟧");
+  CHECK(learnt(true, false) == "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n⟦b<|im_end|>⟧");
+  CHECK(learnt(false, false).find("⟦") == std::string::npos);
+  CHECK(learnt(true, false, {.train_on_last_turn_only = true}).find("⟦") == std::string::npos);
+  CHECK(learnt(true, false, {.train_on_prompt = true}) ==
+        "⟦<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>" + rest + "⟧d<|im_end|>");
+
+  for (const auto kind : {Sample::Kind::messages, Sample::Kind::text, Sample::Kind::tokens}) {
+    Sample record = talk({{"user", "a"}, {"assistant", "b"}});
+    record.kind = kind;
+    record.text = "some text";
+    record.tokens = record.labels = {5, 6, 7};
+    for (const bool train_on_prompt : {false, true}) {
+      const auto encode = encoder("chatml", {.train_on_prompt = train_on_prompt});
+      CHECK(encode(record).labelled() > 0);
+      record.learnt = false;
+      CHECK(encode(record).labelled() == 0);
+      CHECK_FALSE(encode(record).unanswered);
+      record.learnt = true;
+      record.unanswered = true;
+      CHECK(encode(record).labelled() == 0);
+      CHECK(encode(record).unanswered);
+      record.unanswered = false;
+    }
+  }
+}
+
 TEST_CASE("encode: an empty think block is prompt, reasoning is labelled") {
   const auto plain = encoder("qwen3")(talk({{"user", "a"}, {"assistant", "b"}}));
   CHECK(marked(plain).ends_with("assistant\n<think>\n\n</think>\n\n⟦b<|im_end|>⟧"));
@@ -210,6 +246,12 @@ TEST_CASE("encode: the summary counts what training will see") {
   CHECK(summary.text() ==
         "3 records, 12 tokens, 58.3 % labelled, 1 truncated, 1 left out; lengths 2 to 6, median 4, 95 % up to 6");
   CHECK(data::EncodeSummary().text().starts_with("0 records, 0 tokens, 0 % labelled"));
+
+  data::EncodeSummary answers = summary;
+  answers.add({{1, 2}, {-100, -100}, 3, false, true});
+  answers.pass_over(true);
+  CHECK(answers.unanswered() == 2);
+  CHECK(answers.text().find(" left out, 2 without an answer; lengths") != std::string::npos);
 
   for (int i = 0; i < 3; ++i) summary.pass_over();
   CHECK_FALSE(summary.complete());

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lora/cpu/device.hpp"
+#include "support/byte_tokenizer.hpp"
 #include "support/temp_folder.hpp"
 
 namespace records_test {
@@ -145,6 +146,32 @@ TEST_CASE("records: a survey of many records encodes some and reads all") {
       CHECK_NOTHROW(samples.open(largest + 1, 1).survey(dev, all, most));
     CHECK_THROWS_AS(samples.open(largest, 1).survey(dev, all, 20), FormatError);
   }
+}
+
+TEST_CASE("records: a survey tells fields that are not used and counts empty answers, all of them and once") {
+  const test::TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 50; ++i)
+    text += concat(R"({"prompt":"p","completion":")", i % 5 == 0 ? "" : "c", R"(","id":)", i, "}\n");
+  io::write_file(folder / "d.jsonl", std::string_view(text));
+  std::vector<std::string> warnings;
+  const auto before = log::set_sink([&](log::Level, std::string_view words) { warnings.emplace_back(words); });
+  const auto tokenizer = io::Tokenizer::from_json(test::byte_tokenizer_json(), "test");
+  const std::vector<std::string> files = {(folder / "d.jsonl").native()};
+  const train::Records records{data::Dataset::open(files, {.skip_empty_answers = true}),
+                               data::Encoder(&tokenizer, data::ChatTemplate::named("chatml"), {})};
+  std::vector<Index> all(50);
+  std::iota(all.begin(), all.end(), Index{0});
+  cpu::Device dev(2);
+  for (const std::size_t most : {std::size_t{50}, std::size_t{7}}) {
+    const auto summary = records.survey(dev, all, most);
+    CHECK(summary.unanswered() == 10);
+    CHECK(summary.records() == 50);
+    CHECK(summary.left_out() == 0);
+  }
+  log::set_sink(before);
+  const std::string counted = files[0] + ": 10 of 50 records have an empty answer and are left out";
+  CHECK(warnings == std::vector<std::string>{files[0] + ": fields of records that are not used: id", counted, counted});
 }
 
 }  // namespace records_test

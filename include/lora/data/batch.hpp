@@ -19,7 +19,8 @@ struct Example {
   std::vector<std::int32_t> tokens{};  ///< (S)
   std::vector<std::int32_t> labels{};  ///< (S) the token itself where it is learnt, −100 elsewhere; not shifted
   Index record = 0;
-  bool truncated = false;  ///< cutoff_len took tokens away
+  bool truncated = false;   ///< cutoff_len took tokens away
+  bool unanswered = false;  ///< left out since its answer is empty
 
   /// Labels that count: the first token of a sequence has none before it to be predicted from.
   Index labelled() const {

@@ -23,6 +23,7 @@ struct Message {
   std::string role;
   std::string content;
   std::optional<std::string> reasoning{};  ///< what the assistant thought, where the record keeps it apart
+  bool learnt = true;                      ///< false of an answer whose weight is 0
 };
 
 struct RenderOptions {

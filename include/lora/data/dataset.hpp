@@ -5,8 +5,9 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,18 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "lora/data/record_reader.hpp"
 #include "lora/data/sample.hpp"
 #include "lora/io/json.hpp"
 #include "lora/io/mapped_file.hpp"
 #include "lora/io/unicode.hpp"
 
 namespace lora::data {
-
-struct DatasetOptions {
-  std::string text_column = "text";
-  std::optional<Index> max_samples{};  ///< the first ones
-  bool need_answer = true;             ///< false where records are only asked, not learnt from
-};
 
 namespace detail {
 
@@ -52,6 +48,19 @@ class RecordFinder {
       if (!std::all_of(bytes.begin(), bytes.end(), is_json_space)) places_.push_back({bytes, line, file_});
       at_ = end + 1;
     }
+  }
+
+  /// The object that the text begins with if it takes several lines, else nothing.
+  std::string_view spread_object() {
+    skip_space();
+    const std::size_t begin = at_;
+    const Index first = line_;
+    try {
+      skip_object(first);
+    } catch (const FormatError&) {
+      return {};  // which reading its first line says better
+    }
+    return line_ > first ? text_.substr(begin, at_ - begin) : std::string_view();
   }
 
   /// The objects of a JSON array.
@@ -138,6 +147,10 @@ class Dataset {
   }
 
   Index size() const { return static_cast<Index>(places_.size()); }
+  /// The first file, and how many others there are.
+  std::string name() const {
+    return files_.size() == 1 ? files_[0].name : concat(files_[0].name, " and ", files_.size() - 1, " more");
+  }
 
   /// Reads one record. Safe from several threads.
   /// Throws   FormatError with file and line
@@ -153,21 +166,31 @@ class Dataset {
       sample.text = place.bytes;
     } else {
       const io::Json json = io::parse_json(place.bytes, file.name, false, place.line);
-      sample = detail::RecordReader(json, where, options_.text_column, options_.need_answer).read();
+      detail::RecordReader reader(json, where, options_);
+      if (reader.kind() != file.kind)
+        fail<FormatError>(where, ": ", detail::what_it_is(reader.kind()), ", but the file begins with ",
+                          detail::what_it_is(file.kind), "; the records of one file must be of one kind");
+      sample = reader.read();
+      if (!reader.unused().empty()) unused_->add(reader.unused());
     }
     sample.where = where;
     sample.record = record;
     return sample;
   }
 
-  /// What the first record of each file is, in the order of the files.
-  /// Throws   FormatError with file and line
+  /// Of what kind the records of each file are.
   std::vector<Sample::Kind> kinds() const {
     std::vector<Sample::Kind> kinds;
-    for (Index i = 0; i < size(); ++i)
-      if (places_[static_cast<std::size_t>(i)].file == kinds.size()) kinds.push_back((*this)[i].kind);
+    for (const File& file : files_) kinds.push_back(file.kind);
     return kinds;
   }
+  /// Of the records of the file in which this one stands, which need not be read for it.
+  Sample::Kind kind_of(Index record) const { return files_[places_[static_cast<std::size_t>(record)].file].kind; }
+  /// The bytes that a record takes in its file: its text has no more.
+  std::size_t bytes_of(Index record) const { return places_[static_cast<std::size_t>(record)].bytes.size(); }
+
+  /// The fields, in order, that records read so far have and that play no part, without those told before.
+  std::vector<std::string> take_unused_fields() const { return unused_->take(); }
 
   /// Of the records' bytes in order: the same data gives the same number, wherever it lies.
   std::uint64_t fingerprint() const {
@@ -189,6 +212,27 @@ class Dataset {
     std::shared_ptr<const io::MappedFile> mapped;
     std::string name;
     bool plain;
+    Sample::Kind kind = Sample::Kind::text;
+  };
+
+  /// Fields that play no part; copies of a data set share them.
+  class UnusedFields {
+   public:
+    void add(const std::vector<std::string>& fields) {
+      const std::lock_guard lock(mutex_);
+      for (const std::string& field : fields) fields_.emplace(field, false);
+    }
+    std::vector<std::string> take() {
+      const std::lock_guard lock(mutex_);
+      std::vector<std::string> names;
+      for (auto& [field, told] : fields_)
+        if (!std::exchange(told, true)) names.push_back(field);
+      return names;
+    }
+
+   private:
+    std::mutex mutex_;
+    std::map<std::string, bool> fields_;  // true: told
   };
 
   Dataset() = default;
@@ -211,6 +255,7 @@ class Dataset {
     const std::size_t before = places_.size();
     files_.push_back({std::move(mapped), path, plain});
     detail::RecordFinder finder(text, files_.back().name, files_.size() - 1, places_);
+    if (!plain && first != text.end() && *first == '{') refuse_spread_object(text, path);
     if (first == text.end() || plain || *first == '{') {
       finder.find_lines();
     } else if (*first == '[') {
@@ -219,11 +264,34 @@ class Dataset {
       fail<FormatError>(path, ": neither JSON records nor a .txt file; it begins with ", *first);
     }
     if (places_.size() == before) fail<FormatError>(path, ": the file has no records");
+    if (plain) return;
+    const auto& place = places_[before];
+    const io::Json json = io::parse_json(place.bytes, path, false, place.line);
+    files_.back().kind = detail::RecordReader(json, concat(path, ":", place.line), options_).kind();
+  }
+
+  /// A record over several lines would fail at the end of the first, for no reason that helps.
+  static void refuse_spread_object(std::string_view text, const std::string& path) {
+    std::vector<detail::RecordPlace> none;
+    const std::string_view bytes = detail::RecordFinder(text, path, 0, none).spread_object();
+    if (bytes.empty()) return;
+    std::string list;
+    try {
+      const io::Json object = io::parse_json(bytes, path);
+      for (const auto& [field, value] : io::json_fields(object))
+        if (value.is_array() && !value.empty() && value.front().is_object() && !detail::RecordReader::knows(field))
+          list = concat("; the field ", field, " holds such an array");
+    } catch (const FormatError&) {
+      return;  // a broken record, then
+    }
+    fail<FormatError>(path, ": the file begins with an object over several lines; expected an array of records, or a ",
+                      "record per line", list);
   }
 
   DatasetOptions options_;
   std::vector<File> files_;
   std::vector<detail::RecordPlace> places_;
+  std::shared_ptr<UnusedFields> unused_ = std::make_shared<UnusedFields>();
 };
 
 }  // namespace lora::data

@@ -62,6 +62,8 @@ class Encoder {
         encode_messages(sample, example);
         break;
     }
+    if (!sample.learnt || sample.unanswered) example.labels.assign(example.tokens.size(), ignored_label);
+    example.unanswered = sample.unanswered;
     const auto most = static_cast<std::size_t>(options_.cutoff_len);
     example.truncated = example.tokens.size() > most;
     if (example.truncated) {
@@ -131,9 +133,15 @@ class Encoder {
     const Rendering rendering = render(sample, sample.messages, options_.render);
     auto encoding = tokenizer(sample).encode(rendering.text);
     std::span<const AnswerSpan> answers = rendering.answers;
-    if (options_.train_on_last_turn_only && answers.size() > 1) answers = answers.last(1);
-    // What follows the last answer teaches nothing.
-    const std::size_t end = answers.empty() ? rendering.text.size() : answers.back().end;
+    std::vector<bool> learnt;  // of the answers
+    for (const Message& message : sample.messages)
+      if (message.role == "assistant") learnt.push_back(message.learnt);
+    const bool last_only = options_.train_on_last_turn_only;
+    for (std::size_t i = 0; last_only && i + 1 < learnt.size(); ++i) learnt[i] = false;
+    // What follows the last answer that is learnt teaches nothing.
+    std::size_t used = answers.size();
+    while (used > 0 && !learnt[used - 1] && !options_.train_on_prompt) --used;
+    const std::size_t end = used == 0 ? rendering.text.size() : answers[used - 1].end;
     const auto past = std::lower_bound(encoding.begins.begin(), encoding.begins.end(), end);
     const auto count = static_cast<std::size_t>(past - encoding.begins.begin());
     example.tokens = std::move(encoding.ids);
@@ -144,7 +152,7 @@ class Encoder {
       const std::size_t begin = encoding.begins[i];
       while (answer < answers.size() && begin >= answers[answer].end) ++answer;
       const bool inside = answer < answers.size() && begin >= answers[answer].begin;
-      if (inside || options_.train_on_prompt) example.labels[i] = example.tokens[i];
+      if (inside ? learnt[answer] : options_.train_on_prompt) example.labels[i] = example.tokens[i];
     }
   }
 
@@ -170,10 +178,14 @@ class EncodeSummary {
     tokens_ += lengths_.back();
     labelled_ += example.labelled();
     truncated_ += example.truncated;
-    left_out_ += example.labelled() == 0;
+    left_out_ += example.labelled() == 0 && !example.unanswered;
+    unanswered_ += example.unanswered;
   }
   /// Counts a record that was not encoded.
-  void pass_over() { ++records_; }
+  void pass_over(bool unanswered = false) {
+    ++records_;
+    unanswered_ += unanswered;
+  }
   /// Some record has this length.
   void reaches(Index length) { longest_ = std::max(longest_, length); }
 
@@ -183,7 +195,8 @@ class EncodeSummary {
   Index tokens() const { return scaled(tokens_); }
   Index labelled() const { return scaled(labelled_); }
   Index truncated() const { return scaled(truncated_); }
-  Index left_out() const { return scaled(left_out_); }  ///< records without a label
+  Index left_out() const { return scaled(left_out_); }  ///< records without a label, but with an answer
+  Index unanswered() const { return unanswered_; }      ///< records that are left out since their answer is empty
 
   /// The length that a share of the encoded records does not exceed; the share 1 gives the longest known.
   Index length_at(double share) const {
@@ -199,8 +212,9 @@ class EncodeSummary {
     const double share = tokens_ == 0 ? 0 : 100.0 * static_cast<double>(labelled_) / static_cast<double>(tokens_);
     return concat(records(), " records, ", complete() ? "" : concat("judged by ", encoded(), " of them: about "),
                   tokens(), " tokens, ", std::round(share * 10) / 10, " % labelled, ", truncated(), " truncated, ",
-                  left_out(), " left out; lengths ", length_at(0), " to ", length_at(1), ", median ", length_at(0.5),
-                  ", 95 % up to ", length_at(0.95));
+                  left_out(), " left out", unanswered_ > 0 ? concat(", ", unanswered_, " without an answer") : "",
+                  "; lengths ", length_at(0), " to ", length_at(1), ", median ", length_at(0.5), ", 95 % up to ",
+                  length_at(0.95));
   }
 
  private:
@@ -218,6 +232,7 @@ class EncodeSummary {
   Index labelled_ = 0;
   Index truncated_ = 0;
   Index left_out_ = 0;
+  Index unanswered_ = 0;
 };
 
 /// A record as text with the labelled tokens between ⟦ and ⟧; ids in place of text where there is no tokenizer.

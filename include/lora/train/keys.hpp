@@ -125,6 +125,8 @@ inline std::vector<Key> make_keys() {
        "Labels only the last answer of a conversation"},
       {"max_samples", "data", data | generate, &C::max_samples, at_least(1), free, "all",
        "Reads only this many records, from the beginning"},
+      {"skip_empty_answers", "data", data, &C::skip_empty_answers, any, free, "",
+       "Leaves records with an empty answer or text out, and counts them, instead of stopping at the first"},
       {"shuffle", "data", data, &C::shuffle, any, free, "",
        "Draws a new order each epoch; else the file's. No effect on eval"},
       {"text_column", "data", data | generate, &C::text_column, any, free, "", "Field of a plain text record"},

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/core/log.hpp"
 #include "lora/data/batch.hpp"
 #include "lora/data/dataset.hpp"
 #include "lora/data/encode.hpp"
@@ -35,6 +36,15 @@ inline MicroBatchLimit micro_batch_limit(const Config& config) {
   return {config.per_device_train_batch_size, config.is_given("per_device_train_batch_size") ? 0 : enough};
 }
 
+/// Names the fields of records that play no part, of those that were read and not named before.
+inline void warn_of_unused_fields(const data::Dataset& dataset) {
+  const auto fields = dataset.take_unused_fields();
+  std::string list;
+  for (std::size_t i = 0; i < fields.size() && i < 20; ++i) list += (i > 0 ? ", " : "") + fields[i];
+  if (fields.size() > 20) list += ", ...";
+  if (!fields.empty()) log::warn(dataset.name(), ": fields of records that are not used: ", list);
+}
+
 /// The records of a run as tokens, encoded where they are asked for.
 class Records {
  public:
@@ -49,7 +59,8 @@ class Records {
 
   /// What `records` add up to, found on the device's threads. All are read and rendered, so that what is malformed
   /// shows; of more than `most`, only that many, evenly spread, are encoded, and those that look longest, unless none
-  /// has a label or the tokenizer has ids past the model's vocabulary.
+  /// has a label or the tokenizer has ids past the model's vocabulary. Warns of fields that are not used and of empty
+  /// answers.
   /// Throws   FormatError of the first that is malformed
   template <class D>
   data::EncodeSummary survey(D& dev, std::span<const Index> records, std::size_t most = 16384) const {
@@ -62,12 +73,14 @@ class Records {
     std::vector<data::Example> examples;
     std::vector<std::exception_ptr> errors;
     std::vector<std::size_t> sizes;
+    std::vector<char> unanswered;
     std::vector<std::pair<std::size_t, Index>> longest;  // by size, of what is passed over
     for (std::size_t begin = 0; begin < all; begin += chunk) {
       const std::size_t count = std::min(chunk, all - begin);
       examples.assign(count, {});
       errors.assign(count, nullptr);
       sizes.assign(count, 0);
+      unanswered.assign(count, 0);
       dev.parallel_items(static_cast<Index>(count), [&](Index item) {
         const auto i = static_cast<std::size_t>(item);
         try {
@@ -76,6 +89,7 @@ class Records {
             examples[i] = encoder_(sample);
           } else {
             sizes[i] = encoder_.check(sample);
+            unanswered[i] = sample.unanswered;
           }
         } catch (...) {
           errors[i] = std::current_exception();
@@ -87,7 +101,7 @@ class Records {
         if (is_encoded(begin + i)) {
           summary.add(examples[i]);
         } else {
-          summary.pass_over();
+          summary.pass_over(unanswered[i] != 0);
           longest.emplace_back(sizes[i], records[begin + i]);
         }
       }
@@ -97,6 +111,10 @@ class Records {
     for (const auto& [size, record] : longest) summary.reaches(static_cast<Index>((*this)[record].tokens.size()));
     // Labels so rare that no encoded record has one.
     if (summary.labelled() == 0 && !summary.complete()) return survey(dev, records, all);
+    warn_of_unused_fields(dataset_);
+    if (summary.unanswered() > 0)
+      log::warn(dataset_.name(), ": ", summary.unanswered(), " of ", summary.records(),
+                " records have an empty answer and are left out");
     return summary;
   }
 
@@ -154,7 +172,9 @@ inline TextFiles text_files(const Config& config, const io::Path& model, std::sp
 /// Throws   IoError, FormatError
 inline data::Dataset open_dataset(const Config& config, const std::vector<std::string>& files,
                                   std::optional<Index> max_samples = std::nullopt) {
-  return data::Dataset::open(files, {.text_column = config.text_column, .max_samples = max_samples});
+  return data::Dataset::open(
+      files,
+      {.text_column = config.text_column, .max_samples = max_samples, .skip_empty_answers = config.skip_empty_answers});
 }
 
 /// Records for training, or for evaluation, which reads long ones in windows instead of cutting them. The tokenizer

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lora/data/dataset.hpp"
+#include "lora/io/file.hpp"
+#include "support/temp_folder.hpp"
+
+namespace lora::test {
+
+/// A data set of one file with this content.
+struct OneFile {
+  explicit OneFile(const std::string& content, const std::string& name = "d.jsonl") : path(folder.path() / name) {
+    io::write_file(path, content);
+  }
+  data::Dataset open(const data::DatasetOptions& options = {}) const {
+    const std::vector<std::string> paths{path.string()};
+    return data::Dataset::open(paths, options);
+  }
+  data::Sample first(const data::DatasetOptions& options = {}) const { return open(options)[0]; }
+
+  /// What reading every record says, the folder taken off.
+  std::string error(const data::DatasetOptions& options = {}) const {
+    try {
+      const data::Dataset dataset = open(options);
+      for (Index i = 0; i < dataset.size(); ++i) dataset[i];
+    } catch (const Error& error) {
+      std::string text = error.what();
+      const std::string prefix = (folder.path() / "").string();
+      for (auto at = text.find(prefix); at != text.npos; at = text.find(prefix)) text.erase(at, prefix.size());
+      return text;
+    }
+    return "nothing was thrown";
+  }
+
+  TempFolder folder;
+  std::filesystem::path path;
+};
+
+}  // namespace lora::test
