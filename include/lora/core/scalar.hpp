@@ -143,6 +143,13 @@ struct ScalarTraits<std::complex<double>> {  // complex-step gradient checks onl
 template <class T>
 using Accum = typename detail::ScalarTraits<std::remove_const_t<T>>::Accum;
 
+/// Rounded to T. Vector loops store through this: inside `omp simd` loops GCC keeps objects of a class in arrays of its
+/// own and then makes no vector code, unless they live in a function.
+template <class T>
+constexpr T narrowed(Accum<T> value) {
+  return static_cast<T>(value);
+}
+
 /// The DType of T; absent for complex<double>.
 template <class T>
 constexpr DType dtype_of = detail::ScalarTraits<std::remove_const_t<T>>::dtype;

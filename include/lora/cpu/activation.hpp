@@ -20,7 +20,7 @@ struct SwiGlu<cpu::Device> {
         LORA_SIMD
         for (Index j = 0; j < width; ++j) {
           const auto z = static_cast<A>(gate[j]);
-          out[j] = static_cast<T>(z / (A(1) + cpu::exp(-z)) * static_cast<A>(up[j]));
+          out[j] = narrowed<T>(z / (A(1) + cpu::exp(-z)) * static_cast<A>(up[j]));
         }
       }
     });
@@ -57,10 +57,10 @@ struct SwiGlu<cpu::Device> {
           const auto g = static_cast<A>(grad[j]);
           const A inverse = A(1) + cpu::exp(-z);
           const A sigma = A(1) / inverse;
-          d_gate[j] = static_cast<T>(g * u * sigma * cpu::multiply_add(z, A(1) - sigma, A(1)));
-          d_up[j] = static_cast<T>(g * z * sigma);
+          d_gate[j] = narrowed<T>(g * u * sigma * cpu::multiply_add(z, A(1) - sigma, A(1)));
+          d_up[j] = narrowed<T>(g * z * sigma);
           // As forward divides, for the same bits.
-          if constexpr (with_output) out[j] = static_cast<T>(z / inverse * u);
+          if constexpr (with_output) out[j] = narrowed<T>(z / inverse * u);
         }
       }
     });

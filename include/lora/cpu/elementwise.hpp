@@ -7,6 +7,7 @@
 
 #include "lora/core/random.hpp"
 #include "lora/cpu/device.hpp"
+#include "lora/cpu/exp.hpp"
 #include "lora/kernel/elementwise.hpp"
 
 namespace lora::cpu::detail {
@@ -71,7 +72,7 @@ struct Elementwise<cpu::Device> {
       const From* const in = x.row(row);
       To* const out = y.row(row);
       const auto wide = [](auto value) { return static_cast<C>(static_cast<Accum<decltype(value)>>(value)); };
-      const auto narrow = [](C value) { return static_cast<To>(static_cast<Accum<To>>(value)); };
+      const auto narrow = [](C value) { return narrowed<To>(static_cast<Accum<To>>(value)); };
       if (accumulate) {
         LORA_SIMD
         for (Index j = begin; j < end; ++j) out[j] = narrow(wide(out[j]) + factor * wide(in[j]));
@@ -88,7 +89,7 @@ struct Elementwise<cpu::Device> {
     cpu::detail::for_each_piece(dev, y.rows(), y.cols(), [=](Index row, Index begin, Index end) {
       T* const out = y.row(row);
       LORA_SIMD
-      for (Index j = begin; j < end; ++j) out[j] = static_cast<T>(static_cast<Accum<T>>(out[j]) + b[j]);
+      for (Index j = begin; j < end; ++j) out[j] = narrowed<T>(static_cast<Accum<T>>(out[j]) + b[j]);
     });
   }
 
@@ -130,10 +131,15 @@ struct Elementwise<cpu::Device> {
         cpu::detail::dropout_words(place, position, rule.key, at / 4, (count + 3) / 4, words);
         const T* const in = x.row(row) + at;
         T* const out = y.row(row) + at;
-        LORA_SIMD
-        for (Index j = 0; j < count; ++j) {
-          const A kept = words[j] >= limit ? keep * static_cast<A>(in[j]) : A(0);
-          out[j] = static_cast<T>(accumulate ? static_cast<A>(out[j]) + kept : kept);
+        if (accumulate) {
+          LORA_SIMD
+          for (Index j = 0; j < count; ++j)
+            out[j] =
+                narrowed<T>(static_cast<A>(out[j]) + cpu::kept_if(words[j] >= limit, keep * static_cast<A>(in[j])));
+        } else {
+          LORA_SIMD
+          for (Index j = 0; j < count; ++j)
+            out[j] = narrowed<T>(cpu::kept_if(words[j] >= limit, keep * static_cast<A>(in[j])));
         }
       }
     });

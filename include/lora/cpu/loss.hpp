@@ -91,7 +91,7 @@ struct Softmax<cpu::Device> {
         const T* const w = w_label.row(i);
         T* const out = dx.row(i);
         LORA_SIMD
-        for (Index k = 0; k < dx.cols(); ++k) out[k] = static_cast<T>(factor * (sum[k] - rest * static_cast<A>(w[k])));
+        for (Index k = 0; k < dx.cols(); ++k) out[k] = narrowed<T>(factor * (sum[k] - rest * static_cast<A>(w[k])));
       }
     });
   }

@@ -50,12 +50,12 @@ struct RmsNorm<cpu::Device> {
       if (accumulate) {
         LORA_SIMD
         for (Index j = 0; j < width; ++j)
-          out[j] = static_cast<T>(static_cast<A>(out[j]) +
-                                  scale * (w[j] * static_cast<A>(grad[j]) - static_cast<A>(in[j]) * pull));
+          out[j] = narrowed<T>(static_cast<A>(out[j]) +
+                               scale * (w[j] * static_cast<A>(grad[j]) - static_cast<A>(in[j]) * pull));
       } else {
         LORA_SIMD
         for (Index j = 0; j < width; ++j)
-          out[j] = static_cast<T>(scale * (w[j] * static_cast<A>(grad[j]) - static_cast<A>(in[j]) * pull));
+          out[j] = narrowed<T>(scale * (w[j] * static_cast<A>(grad[j]) - static_cast<A>(in[j]) * pull));
       }
       if (!y.empty()) write(in, scale, w, width, y.row(i) + k * width);
     });
@@ -65,7 +65,7 @@ struct RmsNorm<cpu::Device> {
   template <class T, class A>
   static void write(const T* in, A scale, const A* w, Index width, T* out) {
     LORA_SIMD
-    for (Index j = 0; j < width; ++j) out[j] = static_cast<T>(static_cast<A>(in[j]) * scale * w[j]);
+    for (Index j = 0; j < width; ++j) out[j] = narrowed<T>(static_cast<A>(in[j]) * scale * w[j]);
   }
 
   /// Calls f(i, k) for every row i and group k of `width` of its columns.

@@ -30,8 +30,8 @@ struct Rope<cpu::Device> {
             const auto first = static_cast<A>(in[j]);
             const auto second = static_cast<A>(in[half + j]);
             const A turn = sign * s[j];
-            out[j] = static_cast<T>(first * c[j] - second * turn);
-            out[half + j] = static_cast<T>(second * c[j] + first * turn);
+            out[j] = narrowed<T>(first * c[j] - second * turn);
+            out[half + j] = narrowed<T>(second * c[j] + first * turn);
           }
         }
       }

@@ -32,12 +32,6 @@ inline float widened(bf16 value) { return static_cast<float>(value); }
 inline float widened(float value) { return value; }
 inline double widened(double value) { return value; }
 
-/// Rounded to T. A function, because GCC makes no vector code of loops that hold objects of a class.
-template <class T>
-T narrowed(Accum<T> value) {
-  return static_cast<T>(value);
-}
-
 template <class Stored, class T>
 void decode_values(const std::byte* row, Index cols, T* y) {
   if constexpr (std::same_as<Stored, T>) {
