@@ -23,7 +23,7 @@ inline bool computes_in_bfloat16(cpu::Device& dev, const Config& config, const m
 
 /// Fine-tunes a model as its settings say, on this machine's processors: what `lora train` does, as an object. A
 /// template, so that only a program that trains compiles what training takes.
-template <Device D>
+template <AnyDevice D>
 class BasicTrainer {
  public:
   /// Opens the model and the data and checks all that can be checked before anything is written.
@@ -44,7 +44,7 @@ class BasicTrainer {
 
 using Trainer = BasicTrainer<cpu::Device>;
 
-template <Device D>
+template <AnyDevice D>
 BasicTrainer<D>::BasicTrainer(Config config, RunOptions options)
     : device_(static_cast<int>(config.threads.value_or(0))) {
   auto source = train::open_source(config);
@@ -59,7 +59,7 @@ BasicTrainer<D>::BasicTrainer(Config config, RunOptions options)
   }
 }
 
-template <Device D>
+template <AnyDevice D>
 RunResult BasicTrainer<D>::train() {
   return wide_ ? wide_->run() : narrow_->run();
 }

@@ -14,7 +14,7 @@ namespace lora::test {
 using Tokens = std::vector<std::int32_t>;
 
 /// Logits of the chosen rows of one sequence, row after row; of all where none is chosen.
-template <Device D, class T>
+template <AnyDevice D, class T>
 std::vector<Accum<T>> logits_of(D& dev, model::Decoder<D, T>& decoder, const Tokens& tokens, Tokens chosen = {}) {
   Tokens positions(tokens.size());
   std::iota(positions.begin(), positions.end(), 0);
@@ -26,7 +26,7 @@ std::vector<Accum<T>> logits_of(D& dev, model::Decoder<D, T>& decoder, const Tok
 }
 
 /// Gives an attached adapter values in ±size, so that neither A nor B is zero.
-template <Device D, class T>
+template <AnyDevice D, class T>
 void fill_adapter(D& dev, model::Decoder<D, T>& decoder, double size = 1) {
   std::uint64_t key = 0;
   decoder.for_each_param([&](const nn::ParamRef<D, T>& param) {

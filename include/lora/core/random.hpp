@@ -54,7 +54,7 @@ class Random {
 
   constexpr std::uint32_t next() {
     const std::uint64_t block = drawn_ / 4;
-    const auto lane = static_cast<std::size_t>(drawn_ % 4);
+    const std::size_t lane = drawn_ % 4;
     if (lane == 0)
       words_ = philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0}, key_);
     ++drawn_;

@@ -49,7 +49,7 @@ struct f16 {
     bits = static_cast<std::uint16_t>(sign | half);
   }
   constexpr explicit operator float() const {
-    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
+    const std::uint32_t sign = (bits & 0x8000u) << 16;
     const std::uint32_t exponent = (bits >> 10) & 0x1Fu;
     const std::uint32_t mantissa = bits & 0x3FFu;
     if (exponent == 0x1F) return std::bit_cast<float>(sign | 0x7F800000u | (mantissa << 13));

@@ -13,6 +13,7 @@
 
 #include "lora/core/error.hpp"
 #include "lora/cpu/machine.hpp"
+#include "lora/cpu/waiting.hpp"
 #include "lora/tensor/arena.hpp"
 #include "lora/tensor/device.hpp"
 
@@ -70,7 +71,8 @@ class Device {
   explicit Device(int threads = 0)
       : threads_(threads > 0 ? threads : available_threads()),
         reservation_(total_memory()),
-        arena_(reservation_.memory(), reservation_.bytes(), true) {}
+        arena_(reservation_.memory(), reservation_.bytes(), true),
+        waiting_(threads_) {}
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
@@ -120,6 +122,7 @@ class Device {
       if (count > 0) body(Index{0}, count);
       return;
     }
+    waiting_.choose();
 #pragma omp parallel num_threads(static_cast <int>(useful))
     {
       const Index threads = omp_get_num_threads(), thread = omp_get_thread_num();
@@ -136,6 +139,7 @@ class Device {
       for (Index item = 0; item < count; ++item) body(item);
       return;
     }
+    waiting_.choose();
 #pragma omp parallel for num_threads(static_cast <int>(useful)) schedule(dynamic, 1)
     for (Index item = 0; item < count; ++item) body(item);
   }
@@ -155,10 +159,11 @@ class Device {
   int threads_;
   detail::Reservation reservation_;
   Arena arena_;
+  mutable Waiting waiting_;
   Profile* profile_ = nullptr;
   std::vector<std::pair<const void*, std::shared_ptr<void>>> parts_;
 };
 
-static_assert(lora::Device<Device>);
+static_assert(lora::AnyDevice<Device>);
 
 }  // namespace lora::cpu

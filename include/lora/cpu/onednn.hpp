@@ -124,7 +124,7 @@ class OneDnn {
       mix(std::bit_cast<std::int32_t>(key.alpha));
       mix((key.accumulate ? 1 : 0) + (key.alone ? 2 : 0) + 4 * static_cast<Index>(key.in) +
           256 * static_cast<Index>(key.out));
-      return static_cast<std::size_t>(hash);
+      return hash;
     }
   };
 

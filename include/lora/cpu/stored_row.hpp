@@ -22,10 +22,10 @@ T load(const std::byte* bytes) {  // files align their tensors as they like
 
 /// f16 to float without branches, so that loops of it vectorise.
 inline float widened(f16 half) {
-  const std::uint32_t magnitude = static_cast<std::uint32_t>(half.bits & 0x7FFFu) << 13;
+  const std::uint32_t magnitude = (half.bits & 0x7FFFu) << 13;
   const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
   const std::uint32_t special = (half.bits & 0x7C00u) == 0x7C00u ? 0x7F800000u : 0u;
-  const std::uint32_t sign = static_cast<std::uint32_t>(half.bits & 0x8000u) << 16;
+  const std::uint32_t sign = (half.bits & 0x8000u) << 16;
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | special | sign);
 }
 inline float widened(bf16 value) { return static_cast<float>(value); }

@@ -102,7 +102,8 @@ void block_product(Index depth, const typename P::Word* a, Index a_row, Index a_
   using Eigen::internal::ploadu;
   using Eigen::internal::pset1;
   using Eigen::internal::pstoreu;
-  Vector sums[block_rows][vectors];
+  constexpr std::size_t width = std::size_t{vectors};
+  Vector sums[block_rows][width];
   if (accumulate) {
     LORA_UNROLL
     for (int i = 0; i < block_rows; ++i) {
@@ -117,7 +118,7 @@ void block_product(Index depth, const typename P::Word* a, Index a_row, Index a_
     }
   }
   for (Index k = 0; k < depth; ++k) {
-    decltype(P::load(b)) right[vectors];
+    decltype(P::load(b)) right[width];
     LORA_UNROLL
     for (int j = 0; j < vectors; ++j) right[j] = P::load(b + j * P::lanes);
     LORA_UNROLL

@@ -119,7 +119,7 @@ class GgufCursor {
   }
   std::span<const std::byte> take(std::uint64_t count, std::string_view what) {
     if (count > left()) fail_here(what, " takes ", count, " bytes, but only ", left(), " are left");
-    const auto part = bytes_.subspan(position_, static_cast<std::size_t>(count));
+    const auto part = bytes_.subspan(position_, count);
     position_ += part.size();
     return part;
   }
@@ -252,8 +252,8 @@ class Gguf {
 
   void read_tensors(detail::GgufCursor& cursor, std::uint64_t count, std::span<const std::byte> bytes) {
     std::vector<std::uint64_t> offsets;
-    tensors_.reserve(static_cast<std::size_t>(count));
-    offsets.reserve(static_cast<std::size_t>(count));
+    tensors_.reserve(count);
+    offsets.reserve(count);
     for (std::uint64_t i = 0; i < count; ++i) {
       tensors_.push_back(read_description(cursor));
       offsets.push_back(cursor.read<std::uint64_t>(tensors_.back().name));
@@ -274,7 +274,7 @@ class Gguf {
       if (offsets[i] > data.size() || size > data.size() - offsets[i])
         fail<FormatError>(name_, ": tensor ", tensor.name, " takes ", size, " bytes from byte ", offsets[i],
                           " of the data on, but there are only ", data.size(), "; the file is cut short");
-      tensor.bytes = data.subspan(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(size));
+      tensor.bytes = data.subspan(offsets[i], size);
       tensor.file = file_;
     }
     index_tensors();

@@ -150,7 +150,7 @@ class Safetensors {
     if (header_bytes > bytes.size() - prefix_bytes)
       fail<FormatError>(name, ": the header is said to take ", header_bytes, " bytes but only ",
                         bytes.size() - prefix_bytes, " follow; the file is cut short");
-    const auto header_size = static_cast<std::size_t>(header_bytes);
+    const std::size_t header_size = header_bytes;
     const auto data = bytes.subspan(prefix_bytes + header_size);
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + prefix_bytes, header_size);
     const Json header = parse_json(text, concat(name, " (header)"));

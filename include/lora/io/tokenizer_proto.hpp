@@ -93,7 +93,7 @@ class ProtoReader {
   }
   std::string_view take(std::uint64_t size) {
     if (size > bytes_.size() - at_) refuse("a field of ", size, " bytes, but only ", bytes_.size() - at_, " are left");
-    const auto part = bytes_.substr(at_, static_cast<std::size_t>(size));
+    const auto part = bytes_.substr(at_, size);
     at_ += part.size();
     return part;
   }

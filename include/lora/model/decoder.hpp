@@ -27,7 +27,7 @@ struct Evaluation {
 /// What makes much code is defined below the class: what is defined inside it is inline, and every source that calls it
 /// compiles it, whatever lora/instantiate.hpp says.
 /// Shapes   tokens, labels (N) · hidden rows (N, E)
-template <Device D, class T>
+template <AnyDevice D, class T>
 class Decoder {
  public:
   using Accumulated = Accum<T>;
@@ -211,7 +211,7 @@ class Decoder {
   std::optional<nn::Head<D, T>> head_;
 };
 
-template <Device D, class T>
+template <AnyDevice D, class T>
 Decoder<D, T>::Decoder(D& dev, const Source& source)
     : config_(source.config()), rotary_(std::make_unique<nn::Rotary<D, T>>(config_.rope, config_.head_dim)) {
   Loader<D> loader(dev, source);
@@ -223,7 +223,7 @@ Decoder<D, T>::Decoder(D& dev, const Source& source)
   loader.expect_no_others();
 }
 
-template <Device D, class T>
+template <AnyDevice D, class T>
 void Decoder<D, T>::attach(D& dev, AdapterConfig adapter) {
   for (Index i = 0; i < stack_.size(); ++i) {
     auto& block = stack_.layer(i).inner();
@@ -240,7 +240,7 @@ void Decoder<D, T>::attach(D& dev, AdapterConfig adapter) {
   adapter_ = std::move(adapter);
 }
 
-template <Device D, class T>
+template <AnyDevice D, class T>
 void Decoder<D, T>::train_micro_batch(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels, double scale,
                                       std::uint64_t dropout_key, View<D, double> loss_sum) {
   const auto labelled = labelled_rows(rows, labels);
@@ -260,7 +260,7 @@ void Decoder<D, T>::train_micro_batch(D& dev, const nn::Rows& rows, std::span<co
   LORA_ASSERT(dev.arena().mark() == mark);
 }
 
-template <Device D, class T>
+template <AnyDevice D, class T>
 Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels) {
   const auto labelled = labelled_rows(rows, labels);
   Evaluation result;
@@ -281,7 +281,7 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Rows& rows, std::span<const
   return result;
 }
 
-template <Device D, class T>
+template <AnyDevice D, class T>
 std::vector<Accum<T>> Decoder<D, T>::logits(D& dev, const nn::Pass<D, T>& pass, std::span<const std::int32_t> chosen) {
   rotary_->reach(dev, pass.max_position());
   const Arena::Scope scope(dev.arena());
@@ -297,12 +297,12 @@ std::vector<Accum<T>> Decoder<D, T>::logits(D& dev, const nn::Pass<D, T>& pass, 
   return to_host(dev, out);
 }
 
-template <Device D, class T>
+template <AnyDevice D, class T>
 void Decoder<D, T>::refresh(D& dev) {
   for_each_linear([&](auto& linear) { linear.refresh(dev); });
 }
 
-template <Device D, class T>
+template <AnyDevice D, class T>
 void Decoder<D, T>::zero_grad(D& dev) {
   for_each_linear([&](auto& linear) { linear.zero_grad(dev); });
 }

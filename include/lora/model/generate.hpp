@@ -65,7 +65,7 @@ std::int32_t sample(std::span<const A> logits, const GenerateOptions& options, s
 namespace detail {
 
 /// Decodes a group of prompts together, each in its slot of one key/value cache.
-template <Device D, class T>
+template <AnyDevice D, class T>
 class Generation {
  public:
   Generation(D& dev, Decoder<D, T>& model, std::span<const std::vector<std::int32_t>> prompts,
@@ -168,7 +168,7 @@ class Generation {
 }  // namespace detail
 
 /// Continues each prompt until a stop id, `on_token`'s word or max_new_tokens, `batch` prompts at a time.
-template <Device D, class T>
+template <AnyDevice D, class T>
 std::vector<std::vector<std::int32_t>> generate(D& dev, Decoder<D, T>& model,
                                                 std::span<const std::vector<std::int32_t>> prompts,
                                                 const GenerateOptions& options, std::size_t batch = 16,

@@ -61,7 +61,7 @@ inline std::vector<std::byte> rounded(std::span<const float> values, DType dtype
 /// stored as (GGUF blocks to bfloat16); weights without adapter keep their values. Tied heads stay tied, for the
 /// embedding is never targeted.
 /// Throws   ConfigError for the base's own folder, and as `merged_config` does
-template <Device D>
+template <AnyDevice D>
 void save_merged(D& dev, Decoder<D, float>& model, const Source& source, const std::filesystem::path& folder,
                  std::optional<DType> dtype, Index max_shard_bytes) {
   const io::Json json = merged_config(source, dtype);

@@ -184,7 +184,7 @@ inline bool rotary_changed(const Source& source) {
 }
 
 /// Reads tensors onto a device, and remembers which were read.
-template <Device D>
+template <AnyDevice D>
 class Loader {
  public:
   Loader(D& dev, const Source& source) : dev_(dev), source_(source) {}

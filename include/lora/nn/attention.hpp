@@ -15,7 +15,7 @@ namespace lora::nn {
 /// Shapes   x, y (N, E) · q (N, H·C) · k, v (N, G·C)
 /// Saves    q, k, v before the norms, or rotated where there are none; the kernel's output and its own Saved
 /// Source   Ainslie et al. 2023; q and k norms as in Qwen3; layers without rotation as in SmolLM3
-template <Device D, class T>
+template <AnyDevice D, class T>
 class Attention {
  public:
   /// What is dear to form again: kept even where the rest is recomputed.

@@ -11,7 +11,7 @@ namespace lora::nn {
 /// One layer:   h = x + attention(norm₁(x)),   y = h + mlp(norm₂(h))
 /// Shapes   x, h, y (N, E)
 /// Saves    h and what its parts save; the norms' outputs are formed again
-template <Device D, class T>
+template <AnyDevice D, class T>
 class Block {
  public:
   using Kept = typename Attention<D, T>::Kept;

@@ -7,7 +7,7 @@
 namespace lora::nn {
 
 /// y_i = table[token_i]; frozen. Shapes   table (V, E) → y (N, E)
-template <Device D, class T>
+template <AnyDevice D, class T>
 struct Embedding {
   Weight<D> table;
 

@@ -10,7 +10,7 @@
 namespace lora::nn {
 
 /// What the head tells of each row.
-template <Device D, class T>
+template <AnyDevice D, class T>
 struct LossRows {
   View<D, Accum<T>> loss;    // (n) −log p of the label
   View<D, Accum<T>> target;  // (n) the label's logit
@@ -28,7 +28,7 @@ struct HeadTiles {
 ///   logits = x Wᵀ,   loss_i = logsumexp(logits_i) − logits_{i, label_i},   dx = scale · (softmax(logits) −
 ///   onehot(labels)) W
 /// Shapes   x, dx (n, E), labelled rows only · W (V, E), stored as any dtype · labels (n), each in [0, V)
-template <Device D, class T>
+template <AnyDevice D, class T>
 class Head {
  public:
   explicit Head(Weight<D> weight, HeadTiles tiles = {}) : weight_(std::move(weight)), tiles_(tiles) {}

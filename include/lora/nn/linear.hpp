@@ -6,7 +6,7 @@
 namespace lora::nn {
 
 /// A frozen projection: y = x Wᵀ + b. The part that every adapter shares; it has nothing to train and nothing to save.
-template <Device D, class T>
+template <AnyDevice D, class T>
 struct Linear {
   Weight<D> weight;            // (O, I)
   Tensor<D, Accum<T>> bias{};  // (O), or empty
@@ -28,7 +28,7 @@ void for_row_tiles(Index rows, Index tile, F&& f) {
 
 /// Where a sum of several products that ends in y is formed: y itself, or scratch where y would round every partial
 /// sum.
-template <class T, Device D>
+template <class T, AnyDevice D>
 View<D, Accum<T>> sum_for(D& dev, View<D, T> y) {
   if constexpr (std::same_as<T, Accum<T>>) {
     return y;

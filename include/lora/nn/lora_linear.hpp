@@ -27,7 +27,7 @@ struct LoraRank {
 /// Saves    h = s drop(x) Aᵀ (N, ΣR), or nothing where the update rides in a widened W
 /// Differs  from PEFT, which draws one dropout mask per projection: here the projections of one x share theirs
 /// Source   Hu et al. 2021, eq. 3; Kalajdzievski 2023 for rsLoRA
-template <Device D, class T>
+template <AnyDevice D, class T>
 class LoraLinear {
  public:
   struct Saved {

@@ -12,7 +12,7 @@ namespace lora::nn {
 /// Shapes   x, y (N, E) · gate, up (N, F)
 /// Saves    gate and up; their product is formed again
 /// Source   Shazeer 2020
-template <Device D, class T>
+template <AnyDevice D, class T>
 class Mlp {
  public:
   struct Saved {

@@ -12,7 +12,7 @@ namespace lora::nn {
 /// A module's input in backward: a view, or a function that forms it again, which must outlive this. It is called at
 /// most once, when dx is there, so that it may go on with dx and leave the input in its place. The dy of the module
 /// that calls it must stay.
-template <Device D, class T>
+template <AnyDevice D, class T>
 class Input {
  public:
   template <std::convertible_to<View<D, const T>> V>

@@ -14,7 +14,7 @@ namespace lora::nn {
 
 /// One trainable tensor as optimizer, checkpoints, clipping and tests see it. `value` and `grad` may be parts of a
 /// larger storage. Where `transposed`, files hold the transpose (lora_B lies in memory as (R, O)).
-template <Device D, class T>
+template <AnyDevice D, class T>
 struct ParamRef {
   std::string name;
   View<D, Accum<T>> value;
@@ -23,7 +23,7 @@ struct ParamRef {
 };
 
 /// A trainable matrix: master and gradient in Accum<T>, and a copy in T for products where T is narrower.
-template <Device D, class T>
+template <AnyDevice D, class T>
 class Param {
  public:
   static constexpr bool has_copy = !std::same_as<T, Accum<T>>;
@@ -66,7 +66,7 @@ class Param {
 };
 
 /// A base weight. Its stored dtype and where it lives are values; `use` is the one door to it.
-template <Device D>
+template <AnyDevice D>
 class Weight {
  public:
   Weight() = default;
@@ -97,7 +97,7 @@ class Weight {
 };
 
 /// The weight as T: in place where it is stored so, else decoded into scratch of the enclosing scope.
-template <class T, Device D>
+template <class T, AnyDevice D>
 View<D, const T> widened(D& dev, const StoredView<D>& stored) {
   if (stored.template is<T>()) {
     if constexpr (HasDType<T>) return stored.template as<T>();

@@ -20,7 +20,7 @@ struct Rows {
 
 /// Keys and values of what was decoded so far, for every layer: B slots of `capacity` rows each. Outside the arena,
 /// since it outlives passes.
-template <Device D, class T>
+template <AnyDevice D, class T>
 class KvCache {
  public:
   /// kv_width = G·C
@@ -41,7 +41,7 @@ class KvCache {
 };
 
 /// What a whole pass shares, on host and device. Decoding is a pass with a cache, through the same modules.
-template <Device D, class T>
+template <AnyDevice D, class T>
 class Pass {
  public:
   Pass(D& dev, const Rows& rows, std::uint64_t dropout_key = 0)

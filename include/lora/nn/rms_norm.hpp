@@ -9,7 +9,7 @@
 namespace lora::nn {
 
 /// kernel::rms_norm with a frozen weight. The weight is small, so that it is kept in Accum<T>.
-template <Device D, class T>
+template <AnyDevice D, class T>
 struct RmsNorm {
   Tensor<D, Accum<T>> weight;  // (C)
   double eps = 1e-6;

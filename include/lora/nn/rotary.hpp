@@ -100,7 +100,7 @@ inline double rotary_magnitude(const RopeConfig& config) {
 }
 
 /// The tables cos, sin (P, C/2) of all positions so far, grown on demand; shared by all layers.
-template <Device D, class T>
+template <AnyDevice D, class T>
 class Rotary {
  public:
   Rotary() = default;

@@ -11,7 +11,7 @@ namespace lora::nn {
 
 /// The layers one after the other. It alone knows their order, and from what trains it works out where backward ends:
 /// layers below the lowest adapter keep nothing.
-template <Device D, class T>
+template <AnyDevice D, class T>
 class Stack {
  public:
   using Layer = Recomputed<Block<D, T>>;

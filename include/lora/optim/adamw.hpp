@@ -19,7 +19,7 @@ struct AdamWSettings {
 
 /// AdamW over the parameters that a model enumerates. It keeps m and v of each, laid out as its parameter; the
 /// parameters' memory must stay where it is.
-template <Device D, class T>
+template <AnyDevice D, class T>
 class AdamW {
  public:
   AdamW(D& dev, std::vector<nn::ParamRef<D, T>> params, AdamWSettings settings)

@@ -8,7 +8,7 @@
 namespace lora::optim {
 
 /// out[0] += Σ over all gradients of g². Shapes   out (1)
-template <Device D, class T>
+template <AnyDevice D, class T>
 void add_squared_norm(D& dev, const std::vector<nn::ParamRef<D, T>>& params, View<D, double> out) {
   for (const auto& param : params) kernel::sum_of_squares(dev, param.grad, out);
 }

@@ -14,7 +14,7 @@ class Arena;
 /// Calls may be asynchronous: results are defined after `synchronize()` or a copy to the host. Freeing is ordered after
 /// the work that was queued before it.
 template <class D>
-concept Device = requires(D& dev, void* memory, const void* source, std::size_t bytes) {
+concept AnyDevice = requires(D& dev, void* memory, const void* source, std::size_t bytes) {
   { D::reads_host_memory } -> std::convertible_to<bool>;  // kernels may read mapped files in place
   { dev.allocate(bytes) } -> std::same_as<void*>;         // 64-byte aligned; throws DeviceError
   { dev.free(memory, bytes) }

@@ -9,7 +9,7 @@
 namespace lora {
 
 /// Owns a contiguous matrix on device D. The device outlives it.
-template <Device D, class T>
+template <AnyDevice D, class T>
 class Tensor {
  public:
   Tensor() = default;

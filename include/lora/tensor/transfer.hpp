@@ -8,7 +8,7 @@
 namespace lora {
 
 /// Host values into a view of as many elements.
-template <Device D, class T>
+template <AnyDevice D, class T>
 void copy_from_host(D& dev, std::type_identity_t<std::span<const T>> source, View<D, T> target) {
   if (static_cast<Index>(source.size()) != target.size())
     fail<ShapeError>("[copy_from_host] ", source.size(), " values for a view of ", to_string(target.shape()));
@@ -22,7 +22,7 @@ void copy_from_host(D& dev, std::type_identity_t<std::span<const T>> source, Vie
 }
 
 /// A view's values on the host, row after row. Waits for the work that writes them.
-template <Device D, class T>
+template <AnyDevice D, class T>
 std::vector<std::remove_const_t<T>> to_host(D& dev, View<D, T> source) {
   std::vector<std::remove_const_t<T>> values(static_cast<std::size_t>(source.size()));
   const auto row_bytes = static_cast<std::size_t>(source.cols()) * sizeof(T);
@@ -32,7 +32,7 @@ std::vector<std::remove_const_t<T>> to_host(D& dev, View<D, T> source) {
 }
 
 /// A new tensor (rows, cols) with these host values.
-template <class T, Device D>
+template <class T, AnyDevice D>
 Tensor<D, T> tensor_of(D& dev, std::type_identity_t<std::span<const T>> values, Index rows, Index cols) {
   Tensor<D, T> tensor(dev, rows, cols);
   copy_from_host<D, T>(dev, values, tensor.view());

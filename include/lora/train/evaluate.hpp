@@ -48,7 +48,7 @@ inline std::vector<data::Example> windows_of(const data::Example& example, Index
 
 /// Evaluates the examples example_of(0 … count − 1), encoded without a cutoff, `batch` sequences at a time.
 /// Throws   FormatError if not one token is labelled
-template <Device D, class T, class ExampleOf>
+template <AnyDevice D, class T, class ExampleOf>
 EvaluationTotals evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, ExampleOf&& example_of, Index batch,
                           Index window) {
   EvaluationTotals totals;

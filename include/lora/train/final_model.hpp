@@ -81,7 +81,7 @@ inline bool brings_config(const model::Source& source) {
 
 /// Writes the adapter with all that is needed to use it: PEFT's two files, the tokenizer and a README.md, and where it
 /// `brings_config` a config.json, of which `open_source` takes the rotary settings.
-template <Device D, class T>
+template <AnyDevice D, class T>
 void write_adapter_folder(D& dev, model::Decoder<D, T>& decoder, const model::Source& source,
                           const io::Tokenizer* tokenizer, const std::string& card, const io::Path& folder) {
   model::save_adapter(dev, decoder, folder);

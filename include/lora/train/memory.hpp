@@ -37,7 +37,7 @@ inline double weight_bytes(const model::Source& source) {
 /// Of a model whose layers [0, `recomputed`) are checkpointed. Not counted: what kernels hold for sums of their own, up
 /// to a fifth of the workspace.
 /// Shapes   N `rows`, of which n `labelled`; letters as in the design
-template <Device D, class T>
+template <AnyDevice D, class T>
 MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_bytes, Index rows, Index labelled,
                                Index recomputed) {
   const model::Config& c = decoder.config();
@@ -91,7 +91,7 @@ struct MemoryPlan {
 
 /// Checkpoints as few layers as the memory limit allows, all where checkpointing is asked for.
 /// Throws   ConfigError if not even all are enough
-template <Device D, class T>
+template <AnyDevice D, class T>
 MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const LargestBatch& batch,
                        const Config& config) {
   const Index layers = decoder.config().num_hidden_layers;

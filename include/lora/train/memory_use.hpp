@@ -62,7 +62,7 @@ struct MemoryUse {
 };
 
 /// Of a model whose adapter an AdamW trains.
-template <Device D, class T>
+template <AnyDevice D, class T>
 MemoryUse memory_use(D& dev, model::Decoder<D, T>& decoder) {
   MemoryUse use;
   use.pages = resident_pages();

@@ -109,7 +109,7 @@ inline void expect_same_place(const Checkpoint& checkpoint, Index next_sample) {
 }
 
 /// The optimizer's state as optimizer.safetensors: m and v of each parameter, laid out as in memory.
-template <Device D, class T>
+template <AnyDevice D, class T>
 void save_optimizer(D& dev, optim::AdamW<D, T>& optimizer, const io::Path& folder) {
   static_assert(std::same_as<Accum<T>, float>, "optimizer state is saved as float32");
   std::vector<io::TensorDeclaration> declarations;
@@ -125,7 +125,7 @@ void save_optimizer(D& dev, optim::AdamW<D, T>& optimizer, const io::Path& folde
 }
 
 /// Throws   FormatError if a tensor is missing or has another shape
-template <Device D, class T>
+template <AnyDevice D, class T>
 void load_optimizer(D& dev, optim::AdamW<D, T>& optimizer, const io::Path& folder) {
   const io::Path path = folder / "optimizer.safetensors";
   const auto file = io::Safetensors::open(path);

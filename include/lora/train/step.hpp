@@ -27,7 +27,7 @@ struct StepResult {
 
 /// One optimizer step after the other: gradients summed over micro-batches, then clipped and applied.
 ///   loss = Σ −log p over the labelled tokens of all micro-batches / their number
-template <Device D, class T>
+template <AnyDevice D, class T>
 class Stepper {
  public:
   /// The adapter must be attached, and stay so.

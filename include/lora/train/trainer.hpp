@@ -48,7 +48,7 @@ struct RunResult {
 };
 
 /// A whole fine-tuning run, from settings to the files of output_dir.
-template <Device D, class T>
+template <AnyDevice D, class T>
 class TrainingRun {
  public:
   /// Opens the model and the data and checks all that can be checked before anything is written.
@@ -328,7 +328,7 @@ class TrainingRun {
 
 // Not inside the class, where they would be inline and compiled by every source that calls them.
 
-template <Device D, class T>
+template <AnyDevice D, class T>
 TrainingRun<D, T>::TrainingRun(D& dev, Config config, model::Source source, RunOptions options)
     : dev_(dev), config_(std::move(config)), options_(std::move(options)), source_(std::move(source)) {
   validate(config_, train_command);
@@ -353,7 +353,7 @@ TrainingRun<D, T>::TrainingRun(D& dev, Config config, model::Source source, RunO
   decoder_->recompute(memory_.recomputed);
 }
 
-template <Device D, class T>
+template <AnyDevice D, class T>
 RunResult TrainingRun<D, T>::run() {
   const auto start = Clock::now();
   io::create_folders(output_);

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "lora/io/file.hpp"
@@ -49,7 +50,7 @@ void write_whole_folder(const io::Path& folder, Write&& write) {
   io::remove_all(partial);
   try {
     io::create_folders(partial);
-    write(static_cast<const io::Path&>(partial));
+    write(std::as_const(partial));
     io::sync_folder(partial);
     if (detail::is_there(folder)) {
       io::remove_all(former);
