@@ -80,48 +80,49 @@ void add_options(CLI::App& page, Command command) {
   page.add_option("--config", CLI::callback_t(), "JSON file of keys, comments allowed; the command line wins over it")
       ->type_name("FILE")
       ->group("file")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   for (const Key& key : keys()) {
     if (!(key.commands & command)) continue;
     auto* option = page.add_option("--" + std::string(key.name), CLI::callback_t(), sentence_of(key))
                        ->type_name(is_switch(key) ? "" : std::string(type_name(key)))
                        ->group(std::string(key.group))
-                       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+                       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     if (is_switch(key)) option->expected(0, 1);
   }
 }
 
 void read_config_file(Config& config, const std::string& path) {
+  io::Json json;
   try {
-    read_settings(config, io::read_json(path, true), path);
-  } catch (const ConfigError&) {
-    throw;
+    json = io::read_json(path, true);
+  } catch (const FormatError& error) {
+    const bool yaml = path.ends_with(".yaml") || path.ends_with(".yml");
+    fail<ConfigError>("key config: ", yaml ? "JSON expected, an object of keys, and not YAML: " : "",
+                      std::string_view(error.what()));
   } catch (const Error& error) {
     fail<ConfigError>("key config: ", std::string_view(error.what()));
   }
+  read_settings(config, json, path);
 }
 
-[[noreturn]] void refuse_unknown(const std::vector<std::string>& words, Command command) {
-  const std::string_view word = words.front();
-  const std::string_view name = word.substr(0, word.find('='));
-  if (!name.starts_with("-"))
-    fail<ConfigError>("given '", word,
-                      "', allowed: keys as --key value or --key=value; a text with spaces needs quotes");
-  const std::string_view key = name.substr(std::min(name.find_first_not_of('-'), name.size()));
-  std::string given;
-  if (name.size() < word.size()) {
-    given = concat(", given ", word.substr(name.size() + 1));
-  } else if (words.size() > 1 && !words[1].starts_with("-")) {
-    given = concat(", given ", words[1]);
+/// The words that no key took: all keys among them at once, or the first word.
+[[noreturn]] void refuse_words(const std::vector<std::string>& words, Command command) {
+  const auto is_key = [](std::string_view word) {
+    return word.size() > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9');
+  };
+  std::vector<UnknownKey> unknown;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::size_t equals = words[i].find('=');
+    if (!is_key(words[i])) continue;
+    UnknownKey& key = unknown.emplace_back(UnknownKey{words[i].substr(0, equals)});
+    if (equals != std::string::npos) key.given = words[i].substr(equals + 1);
+    if (equals == std::string::npos && i + 1 < words.size() && !is_key(words[i + 1])) key.given = words[i + 1];
   }
-  std::string owners;
-  if (const Key* known = find_key(key)) {
-    for (const auto& text : command_texts)
-      if (known->commands & text.command) owners += concat(owners.empty() ? "" : ", ", name_of(text.command));
-    owners = concat(" (a key of ", owners, ")");
-  }
-  fail<ConfigError>("unknown key ", name, given, owners, "; allowed: the keys of 'lora ", name_of(command),
-                    " --help'; nearest: --", nearest_key(key, command));
+  if (unknown.empty())
+    fail<ConfigError>("given '", words.front(),
+                      "', allowed: keys as --key value or --key=value; a text with spaces needs quotes, a file of keys "
+                      "--config");
+  refuse_unknown({}, unknown, command, concat("'lora ", name_of(command), " --help'"));
 }
 
 [[noreturn]] void refuse_command(std::string_view word) {
@@ -132,7 +133,8 @@ void read_config_file(Config& config, const std::string& path) {
     list += concat(list.empty() ? "" : ", ", names.back());
   }
   if (word.empty()) fail<ConfigError>("no command; allowed: ", list, "; see 'lora --help'");
-  fail<ConfigError>("unknown command ", word, "; allowed: ", list, "; nearest: ", nearest_name(word, names));
+  const std::string_view nearest = nearest_name(word, names);
+  fail<ConfigError>("unknown command ", word, "; allowed: ", list, nearest.empty() ? "" : "; nearest: ", nearest);
 }
 
 /// The value that a key lacks: "--seed: 1 required INT missing".
@@ -141,6 +143,17 @@ void read_config_file(Config& config, const std::string& path) {
   if (const Key* key = name.starts_with("--") ? find_key(name.substr(2)) : nullptr)
     fail<ConfigError>("key ", key->name, ": given nothing, allowed: ", allowed(*key));
   fail<ConfigError>(name, ": given nothing, allowed: a file");
+}
+
+/// Of two values of a key that holds one, neither may be passed over.
+std::string only_value(std::string_view key, const CLI::Option& option) {
+  const auto& values = option.results();
+  if (values.size() > 1)
+    fail<ConfigError>("key ", key, ": given ", values.size(), " times, as ",
+                      CLI::detail::join(
+                          values, [](const auto& value) { return value.empty() ? "alone" : value; }, " and "),
+                      ", allowed: once");
+  return values.front();
 }
 
 }  // namespace
@@ -184,6 +197,8 @@ Request read_command_line(int argc, const char* const* argv) {
     program.parse(words);
   } catch (const CLI::CallForHelp&) {
     const auto chosen = program.get_subcommands();
+    const auto extras = program.remaining();
+    if (chosen.empty() && !extras.empty()) refuse_command(extras.front());
     request.answer = tidy(chosen.empty() ? program.help() : chosen.front()->help("lora"));
     return request;
   } catch (const CLI::CallForVersion& version) {
@@ -203,14 +218,19 @@ Request read_command_line(int argc, const char* const* argv) {
   });
   request.command = text->command;
   const auto unknown = program.remaining(true);
-  if (!unknown.empty()) refuse_unknown(unknown, request.command);
+  if (!unknown.empty()) refuse_words(unknown, request.command);
 
   const CLI::App& page = *chosen.front();
-  if (page.count("--config") > 0) read_config_file(request.config, page.get_option("--config")->results().back());
+  if (page.count("--config") > 0) read_config_file(request.config, only_value("config", *page.get_option("--config")));
   for (const Key& key : keys()) {
     if (!(key.commands & request.command)) continue;
     const CLI::Option* option = page.get_option("--" + std::string(key.name));
-    if (option->count() > 0) set_from_text(request.config, key, option->results().back());
+    if (option->count() == 0) continue;
+    if (is_list(key)) {
+      set_from_text(request.config, key, CLI::detail::join(option->results(), ","));
+    } else {
+      set_from_text(request.config, key, only_value(key.name, *option));
+    }
   }
   validate(request.config, request.command);
   return request;

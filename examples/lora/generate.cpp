@@ -18,11 +18,11 @@ namespace {
 
 using namespace lora;
 
-std::vector<data::Sample> read_samples(const train::Config& config, bool from_prompt) {
+std::vector<data::Sample> read_samples(const train::Config& config) {
   std::vector<data::Sample> samples;
-  if (from_prompt) {
+  if (config.prompt) {
     data::Sample sample;
-    sample.messages.push_back({"user", config.prompt});
+    sample.messages.push_back({"user", *config.prompt});
     sample.where = "prompt";
     samples.push_back(std::move(sample));
   } else {
@@ -41,8 +41,8 @@ int run_generate(Request& request) {
   const auto source = train::open_source(config);
   const auto tokenizer = train::find_tokenizer(source.path());
   if (!tokenizer) train::fail_without_tokenizer(source.path());
-  const bool from_prompt = train::prefers(config, "prompt", "dataset");
-  const auto samples = read_samples(config, from_prompt);
+  const bool from_prompt = config.prompt.has_value();
+  const auto samples = read_samples(config);
   const bool asks = std::any_of(samples.begin(), samples.end(),
                                 [](const data::Sample& sample) { return sample.kind == data::Sample::Kind::messages; });
   std::optional<data::ChatTemplate> chat;

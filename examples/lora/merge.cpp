@@ -51,7 +51,7 @@ int run_merge(Request& request) {
   const io::Lock lock(output);
   std::error_code none;
   if (!std::filesystem::equivalent(output, source.path(), none)) clear_output(output, config.overwrite_output_dir);
-  model::save_merged(dev, decoder, source, output, dtype, train::parse_size(config.max_shard_size));
+  model::save_merged(dev, decoder, source, output, dtype, *train::parse_size(config.max_shard_size));
   if (tokenizer) tokenizer->save(output);
   if (!tokenizer) log::warn(source.path().native(), " has no tokenizer, and so has the merged model none");
   const io::Path generation = source.path() / "generation_config.json";

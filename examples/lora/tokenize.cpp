@@ -81,8 +81,8 @@ int run_tokenize(Request& request) {
   const io::Path model = train::find_model(config.model_name_or_path);
   const auto tokenizer = train::find_tokenizer(model);
   if (!tokenizer) train::fail_without_tokenizer(model);
-  if (train::prefers(config, "text", "file")) {
-    print_text(*tokenizer, config.text, "text");
+  if (config.text) {
+    print_text(*tokenizer, *config.text, "text");
   } else if (io::Path(config.file).extension() == ".txt") {
     print_lines(*tokenizer, config.file);
   } else {

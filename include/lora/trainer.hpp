@@ -26,27 +26,38 @@ inline bool computes_in_bfloat16(cpu::Device& dev, const Config& config, const m
 template <AnyDevice D>
 class BasicTrainer {
  public:
-  /// Opens the model and the data and checks all that can be checked before anything is written.
+  /// Checks the settings as the program does, opens the model and the data and checks all that can be checked before
+  /// anything is written.
   /// Throws   ConfigError, FormatError, IoError
   explicit BasicTrainer(Config config, RunOptions options = {});
 
-  /// Trains to the end, or until the options' stop flag is set; may be called once.
+  /// Trains to the end, or until the options' stop flag is set.
+  /// Throws   Error if it was called before: another run needs another Trainer
   RunResult train();
 
  private:
   template <class T>
   using Run = train::TrainingRun<D, T>;
 
+  /// With how many threads to compute, by settings that are checked first: nothing is built from others.
+  static int checked_threads(const Config& config) {
+    train::validate(config, train::train_command);
+    if (config.preview > 0)
+      fail<ConfigError>("key preview: given ", config.preview,
+                        ", allowed: 0 for a Trainer, which trains; 'lora train' prints previews");
+    return static_cast<int>(config.threads.value_or(0));
+  }
+
   D device_;
   std::unique_ptr<Run<float>> wide_;
   std::unique_ptr<Run<bf16>> narrow_;  // one of the two
+  bool called_ = false;
 };
 
 using Trainer = BasicTrainer<cpu::Device>;
 
 template <AnyDevice D>
-BasicTrainer<D>::BasicTrainer(Config config, RunOptions options)
-    : device_(static_cast<int>(config.threads.value_or(0))) {
+BasicTrainer<D>::BasicTrainer(Config config, RunOptions options) : device_(checked_threads(config)) {
   auto source = train::open_source(config);
   const bool narrow = computes_in_bfloat16(device_, config, source);
   log::info(train::describe_build(), "; ", device_.describe(), "; products by ", cpu::describe_products(device_),
@@ -61,6 +72,7 @@ BasicTrainer<D>::BasicTrainer(Config config, RunOptions options)
 
 template <AnyDevice D>
 RunResult BasicTrainer<D>::train() {
+  if (std::exchange(called_, true)) fail<Error>("train() was called twice; another run takes another Trainer");
   return wide_ ? wide_->run() : narrow_->run();
 }
 

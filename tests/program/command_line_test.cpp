@@ -67,11 +67,41 @@ TEST_CASE("program: no command or an unknown one") {
 TEST_CASE("program: an unknown key names itself, what was given and the nearest") {
   for (const auto& outcome :
        {lora_program({"train", "--learning_rat", "3"}), lora_program({"train", "--learning_rat=3"})}) {
-    check_refused(outcome, 2, "unknown key --learning_rat, given 3; allowed: ");
-    CHECK(outcome.errors.find("nearest: --learning_rate\n") != std::string::npos);
+    check_refused(outcome, 2,
+                  "unknown key --learning_rat (given 3; nearest: learning_rate); allowed: the keys of 'lora train");
   }
-  check_refused(lora_program({"train", "--prompt=x"}), 2, "unknown key --prompt, given x (a key of generate)");
+  check_refused(lora_program({"train", "--prompt=x"}), 2, "unknown key --prompt (given x; a key of generate);");
+  check_refused(lora_program({"eval", "--eval_dataset", "x"}), 2,
+                "unknown key --eval_dataset (given x; a key of train");
   check_refused(lora_program({"train", "word"}), 2, "given 'word'");
+}
+
+TEST_CASE("program: all unknown keys are named at once, with what they are called here") {
+  check_refused(lora_program({"train", "--lr", "-1", "--bf16", "--seed", "3", "--foo=a b", "--r=8"}), 2,
+                "unknown keys --lr (given -1; here: learning_rate), --bf16 (here: dtype bfloat16), --foo (given a b), "
+                "--r (given 8; here: lora_rank); allowed: the keys of 'lora train --help'");
+}
+
+TEST_CASE("program: a list given twice is one list, another key given twice is refused") {
+  check_refused(lora_program({"train", "--seed", "1", "--seed=2"}), 2,
+                "key seed: given 2 times, as 1 and 2, allowed: once");
+  check_refused(lora_program({"train", "--config", "a", "--config", "b"}), 2,
+                "key config: given 2 times, as a and b, allowed: once");
+  check_refused(lora_program({"train", "--lora_target", "q_proj", "--lora_target", "x_proj"}), 2,
+                "key lora_target: given x_proj");
+  check_refused(lora_program({"train", "--lora_target", "x_proj", "--lora_target", "q_proj"}), 2,
+                "key lora_target: given x_proj");
+}
+
+TEST_CASE("program: the template's names are on the help page, and help does not answer an unknown command") {
+  CHECK(lora_program({"generate", "--help"}).output.find("qwen2_5") != std::string::npos);
+  check_refused(lora_program({"nonsense", "--help"}), 2, "unknown command nonsense; allowed: train, eval");
+  check_refused(lora_program({"--help", "nonsense"}), 2, "unknown command nonsense");
+}
+
+TEST_CASE("program: a checkpoint to go on from is auto or a path") {
+  check_refused(lora_program({"train", "--resume_from_checkpoint", "true"}), 2,
+                "key resume_from_checkpoint: given true, allowed: auto (the newest complete one), or the path of a ");
 }
 
 TEST_CASE("program: a wrong value names the key, what was given and what is allowed") {
@@ -92,7 +122,12 @@ TEST_CASE("program: the file of keys") {
   io::write_file(file, std::string_view("{\"seed\": 1,}"));
   check_refused(lora_program({"train", "--config", file}), 2, "key config: " + file + ":1:12");
   io::write_file(file, std::string_view("{\"sede\": 1}"));
-  check_refused(lora_program({"train", "--config", file}), 2, file + ": unknown key sede, given 1; allowed: ");
+  check_refused(lora_program({"train", "--config", file}), 2,
+                file + ": unknown key sede (given 1; nearest: seed); allowed: ");
+  const std::string yaml = (folder / "run.yaml").native();
+  io::write_file(yaml, std::string_view("stage: sft\n"));
+  check_refused(lora_program({"train", "--config", yaml}), 2,
+                "key config: JSON expected, an object of keys, and not YAML: " + yaml + ":1:1: ");
   io::write_file(file, std::string_view("{\"seed\": \"1\"}"));
   check_refused(lora_program({"train", "--config", file}), 2,
                 file + ": key seed: given \"1\", allowed: a whole number");

@@ -39,7 +39,6 @@ struct Workshop {
     config.lora_rank = 2;
     config.lora_dropout = 0.25;
     config.per_device_train_batch_size = 2;
-    config.given.insert_or_assign("per_device_train_batch_size", train::Config::Origin::file);
     config.gradient_accumulation_steps = 2;
     config.learning_rate = 1e-2;
     config.lr_scheduler_type = "cosine";

@@ -21,14 +21,28 @@ TEST_CASE("keys: each name once, each with a command and a sentence") {
   CHECK(find_key("learning_rat") == nullptr);
 }
 
-TEST_CASE("keys: the nearest name is the fewest edits away, a hyphen counting as an underscore") {
-  CHECK(nearest_key("learning_rat", train_command) == "learning_rate");
-  CHECK(nearest_key("learnign_rate", train_command) == "learning_rate");
-  CHECK(nearest_key("lora-alpha", train_command) == "lora_alpha");
-  CHECK(nearest_key("promt", generate_command) == "prompt");
-  CHECK(nearest_key("promt", train_command) != "prompt");
-  CHECK(nearest_name("", {"abc", "ab"}) == "ab");
-  CHECK(nearest_name("kitten", {"sittingxxx", "mitten", "kit"}) == "mitten");
+TEST_CASE("keys: a key is given when it differs from its default") {
+  Config config;
+  for (const Key& key : keys()) CHECK_FALSE(is_given(config, key));
+  config.per_device_train_batch_size = 1;  // what holds where nothing is given
+  config.prompt = "";
+  config.seed = 42;
+  config.dataset = {"a"};
+  for (const Key& key : keys()) {
+    CAPTURE(std::string(key.name));
+    CHECK(is_given(config, key) ==
+          (key.name == "per_device_train_batch_size" || key.name == "prompt" || key.name == "dataset"));
+  }
+  reset(config, *find_key("dataset"));
+  CHECK_FALSE(is_given(config, *find_key("dataset")));
+}
+
+TEST_CASE("keys: what holds where an optional key is not given is what the help page says") {
+  const Config config;
+  CHECK(find_key("lora_rank")->unset == std::to_string(config.rank()));
+  CHECK(find_key("per_device_train_batch_size")->unset == std::to_string(config.train_batch_size()));
+  CHECK(config.alpha() == 16);
+  CHECK(config.sequences_per_step() == 8);
 }
 
 TEST_CASE("keys: what is allowed is said in words") {

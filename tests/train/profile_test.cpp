@@ -48,7 +48,6 @@ struct Workshop {
     config.dtype = "float32";
     config.lora_rank = rank;
     config.per_device_train_batch_size = sequences;
-    config.given.insert_or_assign("per_device_train_batch_size", train::Config::Origin::file);
     config.gradient_accumulation_steps = 1;
     config.num_train_epochs = 1;
     config.logging_steps = 1;

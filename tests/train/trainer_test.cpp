@@ -381,19 +381,21 @@ TEST_CASE("trainer: starting from an adapter, its file supplies the settings and
   config.lora_target = {"q_proj", "down_proj"};
   const auto first = fine_tune(config);
   auto next = shop.config("second");
-  next.lora_rank = 8;  // not given: the default
+  next.lora_rank.reset();
   next.max_steps = 1;
   next.learning_rate = 0;
   next.adapter_name_or_path = first.final_model.native();
   CHECK(adapter_values(fine_tune(next).final_model) == adapter_values(first.final_model));
-  const auto refuse = [&](const char* key, const char* message) {
+  const auto refuse = [&](auto give, const char* message) {
     auto given = next;
     given.output_dir = (shop.temp / "third").native();
-    given.given[key] = Config::Origin::command_line;
+    give(given);
     CHECK_THROWS_WITH_AS(fine_tune(given), doctest::Contains(message), ConfigError);
   };
-  refuse("lora_rank", "key lora_rank: given 8, but the adapter ");
-  refuse("lora_target", "key lora_target: given ");
+  refuse([](Config& c) { c.lora_rank = 8; }, "key lora_rank: given 8, but the adapter ");
+  refuse([](Config& c) { c.lora_alpha = 5; }, "key lora_alpha: given 5, but the adapter ");
+  refuse([](Config& c) { c.use_rslora = true; }, "key use_rslora: given true, but the adapter ");
+  refuse([](Config& c) { c.lora_target = {"all"}; }, "key lora_target: given down_proj,gate_proj,");
 }
 
 }  // namespace trainer_test

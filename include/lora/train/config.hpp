@@ -1,8 +1,7 @@
 #pragma once
 
-#include <functional>
-#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +13,8 @@ namespace lora::train {
 /// Every setting of every command, one flat set as in the file that a user writes. What a key means, which values it
 /// takes and which command knows it stands in keys.hpp, once.
 ///
-/// An empty text or optional is "not given": the model, the template or the machine then decides.
+/// A key is given when it differs from its default, however it was set. An empty text, list or optional is "not given":
+/// the model, an adapter to start from, the template, the machine or another key then decides.
 struct Config {
   // model
   std::string model_name_or_path;
@@ -42,14 +42,14 @@ struct Config {
 
   // adapter
   std::string finetuning_type = "lora";
-  Index lora_rank = 8;
+  std::optional<Index> lora_rank;
   std::optional<double> lora_alpha;
   double lora_dropout = 0;
-  std::vector<std::string> lora_target = {"all"};
-  bool use_rslora = false;
+  std::vector<std::string> lora_target;
+  std::optional<bool> use_rslora;
 
   // batch
-  Index per_device_train_batch_size = 1;
+  std::optional<Index> per_device_train_batch_size;
   std::optional<Index> max_tokens_per_micro_batch;
   Index gradient_accumulation_steps = 8;
   Index per_device_eval_batch_size = 8;
@@ -87,7 +87,7 @@ struct Config {
 
   // eval and generate
   bool predict = false;
-  std::string prompt;
+  std::optional<std::string> prompt;
   std::string output_file;
   Index max_new_tokens = 256;
   double temperature = 0;
@@ -99,19 +99,18 @@ struct Config {
   std::string max_shard_size = "5GB";
 
   // tokenize
-  std::string text;
+  std::optional<std::string> text;
   std::string file;
   bool add_generation_prompt = false;
 
-  enum class Origin { file, command_line };
+  /// Names of keys that the command line gave: they win over what a file gives against them.
+  std::set<std::string_view> from_command_line;
 
-  /// The keys that the user gave, and where; the command line where both do.
-  std::map<std::string, Origin, std::less<>> given;
-
-  /// Tells a default from the same value given: what an adapter's own file says yields only to the former.
-  bool is_given(std::string_view key) const { return given.find(key) != given.end(); }
-
-  double resolved_lora_alpha() const { return lora_alpha.value_or(2.0 * static_cast<double>(lora_rank)); }
+  Index rank() const { return lora_rank.value_or(8); }
+  double alpha() const { return lora_alpha.value_or(2.0 * static_cast<double>(rank())); }
+  Index train_batch_size() const { return per_device_train_batch_size.value_or(1); }
+  Index sequences_per_step() const { return train_batch_size() * gradient_accumulation_steps; }
+  bool evaluates() const { return !eval_dataset.empty() || val_size > 0; }
 };
 
 }  // namespace lora::train

@@ -64,7 +64,7 @@ inline std::string model_card(const Config& config, const model::Source& source,
   row("targets", targets);
   row("learning rate", config.learning_rate);
   row("schedule", config.lr_scheduler_type);
-  row("sequences per step", config.per_device_train_batch_size * config.gradient_accumulation_steps);
+  row("sequences per step", config.sequences_per_step());
   row("steps", metrics.steps);
   row("tokens", metrics.total_tokens);
   row("seed", config.seed);

@@ -6,11 +6,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
 #include "lora/core/error.hpp"
+#include "lora/data/chat_template_table.hpp"
 #include "lora/train/config.hpp"
+#include "lora/train/value_text.hpp"
 
 namespace lora::train {
 
@@ -39,7 +42,7 @@ constexpr std::string_view name_of(Command command) {
   return "";
 }
 
-/// The numbers that a key takes: [low, high], an end left out where it is open, and `also` beside them.
+/// The finite numbers that a key takes: [low, high], an end left out where it is open, and `also` beside them.
 struct Range {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
@@ -49,18 +52,25 @@ struct Range {
   bool whole_from_one = false;  // below 1 a fraction, from 1 a count
 
   bool holds(double value) const {
+    if (!std::isfinite(value)) return false;
     if (also && value == *also) return true;
     if (whole_from_one && value >= 1 && value != std::floor(value)) return false;
     return (low_open ? value > low : value >= low) && (high_open ? value < high : value <= high);
   }
 };
 
+/// The texts that a key takes, where neither choices nor a range tell.
+struct Form {
+  bool (*fits)(std::string_view) = nullptr;
+  std::string_view words = {};
+};
+
 /// One setting: all that the reader of files, the command line, the help page and the checks know about it.
 struct Key {
-  using Member =
-      std::variant<bool Config::*, Index Config::*, double Config::*, std::string Config::*,
-                   std::vector<std::string> Config::*, std::vector<Index> Config::*, std::optional<bool> Config::*,
-                   std::optional<Index> Config::*, std::optional<double> Config::*>;
+  using Member = std::variant<bool Config::*, Index Config::*, double Config::*, std::string Config::*,
+                              std::vector<std::string> Config::*, std::vector<Index> Config::*,
+                              std::optional<bool> Config::*, std::optional<Index> Config::*,
+                              std::optional<double> Config::*, std::optional<std::string> Config::*>;
 
   std::string_view name;
   std::string_view group;
@@ -70,6 +80,7 @@ struct Key {
   std::vector<std::string_view> choices = {};  // of a text, or of each element of a list; empty: any
   std::string_view unset = {};                 // what holds where the value is empty and none was given
   std::string_view help;
+  Form form = {};
 };
 
 namespace detail {
@@ -80,12 +91,24 @@ constexpr Range count_to(double high) { return {.low = 1, .high = high}; }
 constexpr Range above(double low) { return {.low = low, .low_open = true}; }
 constexpr Range fraction_below_one() { return {.low = 0, .high = 1, .high_open = true}; }
 
+/// auto and the names of the chat templates.
+inline std::vector<std::string_view> template_names() {
+  std::vector<std::string_view> names = {"auto"};
+  for (const auto& entry : data::detail::template_entries) names.push_back(entry.name);
+  return names;
+}
+
 inline std::vector<Key> make_keys() {
   constexpr unsigned train = train_command, eval = eval_command, generate = generate_command, merge = merge_command,
                      tokenize = tokenize_command;
   constexpr unsigned running = train | eval | generate, data = train | eval;
   constexpr Range any = {};
   const std::vector<std::string_view> free = {};
+  const Form day = {is_day, "a day as YYYY-MM-DD"};
+  const Form size = {[](std::string_view text) { return parse_size(text).has_value(); },
+                     "a number above 0 with KB, MB, GB, KiB, MiB or GiB, such as 5GB"};
+  const Form checkpoint = {[](std::string_view text) { return text != "true" && text != "false"; },
+                           "auto (the newest complete one), or the path of a checkpoint"};
   using C = Config;
   return {
       {"model_name_or_path", "model", running | merge | tokenize, &C::model_name_or_path, any, free, "",
@@ -102,22 +125,22 @@ inline std::vector<Key> make_keys() {
        "",
        "Arithmetic; auto: the model's own, float32 where bfloat16 would be slower. merge: the type to store, auto: as "
        "stored"},
-      {"template", "model", running | tokenize, &C::template_name, any, free, "",
+      {"template", "model", running | tokenize, &C::template_name, any, template_names(), "",
        "Chat template; auto: recognised from the model's own"},
       {"enable_thinking", "model", running | tokenize, &C::enable_thinking, any, free, "as the template",
        "Asks a template with think blocks for reasoning, or for none"},
       {"date", "model", running | tokenize, &C::date, any, free, "today",
-       "The day that some templates print, YYYY-MM-DD"},
+       "The day that some templates print, YYYY-MM-DD", day},
       {"rope_theta", "model", running | merge, &C::rope_theta, above(1), free, "as the model",
        "Base of the rotary embedding's frequencies"},
-      {"no_rope_layers", "model", running | merge, &C::no_rope_layers, at_least(0), free, "as the model",
-       "Layers without rotary embedding, added to the model's own: indices and inclusive ranges a..b"},
+      {"no_rope_layers", "model", running | merge, &C::no_rope_layers, Range{.low = 0, .high = highest_layer}, free,
+       "as the model", "Layers without rotary embedding, added to the model's own: indices and inclusive ranges a..b"},
 
       {"dataset", "data", data | generate, &C::dataset, any, free, "",
        "File or files of records: .json, .jsonl or .txt"},
-      {"eval_dataset", "data", data, &C::eval_dataset, any, free, "none",
-       "File or files to evaluate on while training; eval itself reads dataset"},
-      {"val_size", "data", data, &C::val_size, Range{.low = 0, .whole_from_one = true}, free, "",
+      {"eval_dataset", "data", train, &C::eval_dataset, any, free, "none",
+       "File or files to evaluate on while training"},
+      {"val_size", "data", train, &C::val_size, Range{.low = 0, .whole_from_one = true}, free, "",
        "Part of dataset kept back for evaluation while training: a fraction or a count"},
       {"cutoff_len", "data", data, &C::cutoff_len, at_least(2), free, "", "Longest record in tokens; the rest is cut"},
       {"train_on_prompt", "data", data, &C::train_on_prompt, any, free, "", "Labels the prompt's tokens too"},
@@ -127,14 +150,13 @@ inline std::vector<Key> make_keys() {
        "Reads only this many records, from the beginning"},
       {"skip_empty_answers", "data", data, &C::skip_empty_answers, any, free, "",
        "Leaves records with an empty answer or text out, and counts them, instead of stopping at the first"},
-      {"shuffle", "data", data, &C::shuffle, any, free, "",
-       "Draws a new order each epoch; else the file's. No effect on eval"},
+      {"shuffle", "data", train, &C::shuffle, any, free, "", "Draws a new order each epoch; else the file's"},
       {"text_column", "data", data | generate, &C::text_column, any, free, "", "Field of a plain text record"},
       {"preview", "data", data, &C::preview, at_least(0), free, "",
        "Prints this many rendered records with the labelled tokens marked, and stops"},
 
       {"finetuning_type", "adapter", train, &C::finetuning_type, any, {"lora"}, "", "What trains"},
-      {"lora_rank", "adapter", train, &C::lora_rank, count_to(65536), free, "", "Rank of the update"},
+      {"lora_rank", "adapter", train, &C::lora_rank, count_to(65536), free, "8", "Rank of the update"},
       {"lora_alpha", "adapter", train, &C::lora_alpha, above(0), free, "2 x lora_rank",
        "Scale of the update, times rank"},
       {"lora_dropout", "adapter", train, &C::lora_dropout, fraction_below_one(), free, "",
@@ -145,18 +167,19 @@ inline std::vector<Key> make_keys() {
        &C::lora_target,
        any,
        {"all", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
-       "",
+       "all",
        "Projections that get an adapter"},
-      {"use_rslora", "adapter", train, &C::use_rslora, any, free, "",
+      {"use_rslora", "adapter", train, &C::use_rslora, any, free, "false",
        "Scale alpha / sqrt(rank) instead of alpha / rank"},
 
       {"max_tokens_per_micro_batch", "batch", train, &C::max_tokens_per_micro_batch, at_least(1), free,
        "1024, or by sequences where per_device_train_batch_size is given",
        "Fills micro-batches up to this many tokens, at least one sequence each; the step and its loss stay the same"},
-      {"per_device_train_batch_size", "batch", train, &C::per_device_train_batch_size, count_to(1e6), free, "",
-       "Sequences in a micro-batch"},
+      {"per_device_train_batch_size", "batch", train, &C::per_device_train_batch_size, count_to(1e6), free, "1",
+       "Sequences in a micro-batch; with max_tokens_per_micro_batch, which then says what a micro-batch holds, only a "
+       "factor of the sequences in a step"},
       {"gradient_accumulation_steps", "batch", train, &C::gradient_accumulation_steps, count_to(1e6), free, "",
-       "Micro-batches in a step"},
+       "Micro-batches in a step, which has per_device_train_batch_size x gradient_accumulation_steps sequences"},
       {"per_device_eval_batch_size", "batch", data, &C::per_device_eval_batch_size, count_to(1e6), free, "",
        "Sequences evaluated together"},
 
@@ -174,9 +197,9 @@ inline std::vector<Key> make_keys() {
        "",
        "How the learning rate falls after the warm-up"},
       {"warmup_steps", "optimizer", train, &C::warmup_steps, at_least(0), free, "",
-       "Steps in which the learning rate rises; overrides warmup_ratio unless 0"},
+       "Steps in which the learning rate rises"},
       {"warmup_ratio", "optimizer", train, &C::warmup_ratio, Range{.low = 0, .high = 1}, free, "",
-       "The same as a share of all steps"},
+       "The same as a share of all steps; give one of the two"},
       {"weight_decay", "optimizer", train, &C::weight_decay, at_least(0), free, "", "Decay of both adapter matrices"},
       {"adam_beta1", "optimizer", train, &C::adam_beta1, fraction_below_one(), free, "",
        "Decay of AdamW's first moment"},
@@ -207,11 +230,12 @@ inline std::vector<Key> make_keys() {
        "Steps between checkpoints; 0: none on the way"},
       {"save_total_limit", "run", train, &C::save_total_limit, at_least(1), free, "all",
        "Keeps only this many of the newest checkpoints"},
-      {"eval_steps", "run", train, &C::eval_steps, at_least(1), free, "at the end", "Steps between evaluations"},
+      {"eval_steps", "run", train, &C::eval_steps, at_least(1), free,
+       "at the end; with load_best_model_at_end as save_steps", "Steps between evaluations"},
       {"load_best_model_at_end", "run", train, &C::load_best_model_at_end, any, free, "",
        "final_model is the checkpoint with the lowest evaluation loss"},
       {"resume_from_checkpoint", "run", train, &C::resume_from_checkpoint, any, free, "none",
-       "Checkpoint to go on from; auto: the newest complete one, or a new start"},
+       "Checkpoint to go on from; auto: the newest complete one, or a new start", checkpoint},
       {"overwrite_output_dir", "run", train | merge, &C::overwrite_output_dir, any, free, "",
        "Permits an output_dir that holds an earlier result, which is removed"},
       {"threads", "run", running | merge, &C::threads, Range{.low = 1, .high = 4096}, free, "what the machine allows",
@@ -227,14 +251,15 @@ inline std::vector<Key> make_keys() {
        "File for the answers to dataset, a JSON object per line"},
       {"max_new_tokens", "generation", eval | generate, &C::max_new_tokens, count_to(1e6), free, "",
        "Longest answer in tokens"},
-      {"temperature", "generation", generate, &C::temperature, at_least(0), free, "", "Of the sampling; 0: greedy"},
+      {"temperature", "generation", generate, &C::temperature, at_least(0), free, "",
+       "Of the sampling; 0: greedy, without top_p, top_k and seed"},
       {"top_p", "generation", generate, &C::top_p, Range{.low = 0, .high = 1, .low_open = true}, free, "",
        "Samples from the smallest set of tokens with this probability"},
       {"top_k", "generation", generate, &C::top_k, at_least(0), free, "", "Samples from this many tokens; 0: from all"},
       {"stop", "generation", generate, &C::stop, any, free, "none", "Texts that end an answer"},
 
-      {"max_shard_size", "merge", merge, &C::max_shard_size, any, free, "",
-       "Largest weight file, such as 500MB or 5GB"},
+      {"max_shard_size", "merge", merge, &C::max_shard_size, any, free, "", "Largest weight file, such as 500MB or 5GB",
+       size},
 
       {"text", "input", tokenize, &C::text, any, free, "", "One text; or give file"},
       {"file", "input", tokenize, &C::file, any, free, "",
@@ -258,46 +283,56 @@ inline const Key* find_key(std::string_view name) {
   return nullptr;
 }
 
-/// The name that is the fewest edits away; "-" counts as "_".
-inline std::string_view nearest_name(std::string_view given, const std::vector<std::string_view>& names) {
-  std::string_view best;
-  std::size_t best_distance = std::numeric_limits<std::size_t>::max();
-  std::vector<std::size_t> row;
-  for (const std::string_view name : names) {
-    row.resize(name.size() + 1);
-    for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
-    for (std::size_t i = 0; i < given.size(); ++i) {
-      const char letter = given[i] == '-' ? '_' : given[i];
-      std::size_t diagonal = row[0]++;
-      for (std::size_t j = 0; j < name.size(); ++j) {
-        const std::size_t replaced = diagonal + (letter == name[j] ? 0 : 1);
-        diagonal = row[j + 1];
-        row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-      }
-    }
-    if (row.back() < best_distance) {
-      best_distance = row.back();
-      best = name;
-    }
-  }
-  return best;
+/// Whether a key was set to something else than its default.
+inline bool is_given(const Config& config, const Key& key) {
+  static const Config defaults;
+  return std::visit([&](auto member) { return config.*member != defaults.*member; }, key.member);
 }
 
-/// The command's key that is nearest to a name that is none.
-inline std::string_view nearest_key(std::string_view given, unsigned commands) {
-  std::vector<std::string_view> names;
-  for (const Key& key : keys())
-    if (key.commands & commands) names.push_back(key.name);
-  return nearest_name(given, names);
+inline void reset(Config& config, const Key& key) {
+  std::visit([&](auto member) { config.*member = Config{}.*member; }, key.member);
 }
+
+namespace detail {
+
+template <class V>
+struct Unwrapped {
+  using type = V;
+};
+template <class V>
+struct Unwrapped<std::optional<V>> {
+  using type = V;
+};
+
+/// A key's type, as the help page names it and in words.
+struct TypeWords {
+  std::string_view name;
+  std::string_view words;
+};
+
+inline TypeWords type_words(const Key& key) {
+  return std::visit(
+      []<class V>(V Config::*) -> TypeWords {
+        using Value = typename Unwrapped<V>::type;
+        if constexpr (std::is_same_v<Value, bool>) return {"SWITCH", "true or false"};
+        if constexpr (std::is_same_v<Value, Index>) return {"INT", "a whole number"};
+        if constexpr (std::is_same_v<Value, double>) return {"NUMBER", "a number"};
+        if constexpr (std::is_same_v<Value, std::string>) return {"TEXT", "a text"};
+        if constexpr (std::is_same_v<Value, std::vector<std::string>>)
+          return {"LIST", "a comma-separated list (in JSON an array)"};
+        if constexpr (std::is_same_v<Value, std::vector<Index>>)
+          return {"LAYERS", "layer indices and inclusive ranges a..b, comma-separated (in JSON an array)"};
+      },
+      key.member);
+}
+
+}  // namespace detail
 
 /// The type as the help page names it.
-inline std::string_view type_name(const Key& key) {
-  constexpr std::string_view names[] = {"SWITCH", "INT", "NUMBER", "TEXT", "LIST", "LAYERS", "SWITCH", "INT", "NUMBER"};
-  return names[key.member.index()];
-}
+inline std::string_view type_name(const Key& key) { return detail::type_words(key).name; }
 
 inline bool is_switch(const Key& key) { return type_name(key) == "SWITCH"; }
+inline bool is_list(const Key& key) { return type_name(key) == "LIST" || type_name(key) == "LAYERS"; }
 
 namespace detail {
 
@@ -317,30 +352,14 @@ inline std::string describe(const Range& range) {
   return text;
 }
 
-/// Which values may be given, for messages and the help page.
-inline std::string describe_type(const Key& key) {
-  constexpr std::string_view kinds[] = {"true or false",
-                                        "a whole number",
-                                        "a number",
-                                        "a text",
-                                        "a comma-separated list (in JSON an array)",
-                                        "layer indices and inclusive ranges a..b, comma-separated (in JSON an array)",
-                                        "true or false",
-                                        "a whole number",
-                                        "a number"};
-  return std::string(kinds[key.member.index()]);
-}
-
 }  // namespace detail
 
 /// Which values a key takes.
 inline std::string allowed(const Key& key) {
-  if (!key.choices.empty()) {
-    const bool list = std::holds_alternative<std::vector<std::string> Config::*>(key.member);
-    return concat(list ? "a list of " : "one of ", detail::join(key.choices));
-  }
+  if (key.form.fits) return std::string(key.form.words);
+  if (!key.choices.empty()) return concat(is_list(key) ? "a list of " : "one of ", detail::join(key.choices));
   const std::string range = detail::describe(key.range);
-  return concat(detail::describe_type(key), range.empty() ? "" : ", ", range);
+  return concat(detail::type_words(key).words, range.empty() ? "" : ", ", range);
 }
 
 }  // namespace lora::train

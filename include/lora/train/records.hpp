@@ -31,9 +31,8 @@ struct MicroBatchLimit {
 /// The setting, or about the size from which products run at full speed. Who names a number of sequences gets it.
 inline MicroBatchLimit micro_batch_limit(const Config& config) {
   constexpr Index enough = 1024;
-  if (config.max_tokens_per_micro_batch)
-    return {config.per_device_train_batch_size, *config.max_tokens_per_micro_batch};
-  return {config.per_device_train_batch_size, config.is_given("per_device_train_batch_size") ? 0 : enough};
+  if (config.max_tokens_per_micro_batch) return {config.train_batch_size(), *config.max_tokens_per_micro_batch};
+  return {config.train_batch_size(), config.per_device_train_batch_size ? 0 : enough};
 }
 
 /// Names the fields of records that play no part, of those that were read and not named before.

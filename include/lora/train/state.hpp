@@ -81,8 +81,7 @@ inline io::Json fixed_settings(const Config& config, const model::Source& source
        {"train_on_prompt", config.train_on_prompt},
        {"train_on_last_turn_only", config.train_on_last_turn_only},
        {"shuffle", config.shuffle},
-       {"per_device_train_batch_size x gradient_accumulation_steps",
-        config.per_device_train_batch_size * config.gradient_accumulation_steps},
+       {"per_device_train_batch_size x gradient_accumulation_steps", config.sequences_per_step()},
        {"seed", config.seed}});
 }
 

@@ -125,7 +125,10 @@ class TrainingRun {
     config.lora_rank = adapter.rank;
     config.lora_alpha = adapter.alpha;
     config.use_rslora = adapter.rslora;
-    config.lora_target = adapter.targets;
+    config.lora_target = adapter.target_expression.empty() ? adapter.targets : std::vector<std::string>{};
+    // An adapter to start from may say what no key can; its folder will say it again.
+    for (const char* name : {"lora_rank", "lora_alpha", "lora_target"})
+      if (const Key& key = *find_key(name); offence(config, key)) reset(config, key);
     config.dtype = std::same_as<T, float> ? "float32" : "bfloat16";
     config.rope_theta = source_.config().rope.theta;
     if (data_->text().chat_template) config.template_name = data_->text().chat_template->name();
@@ -337,8 +340,7 @@ TrainingRun<D, T>::TrainingRun(D& dev, Config config, model::Source source, RunO
   data_.emplace(config_, source_.path(), source_.config().vocab_size, [this] { return earlier_->day(); });
   if (!data_->date().empty()) config_.date = data_->date();
   order_.emplace(data_->order(), static_cast<std::uint64_t>(config_.seed), config_.shuffle);
-  plan_.emplace(
-      data::StepPlan{order_->size(), config_.per_device_train_batch_size * config_.gradient_accumulation_steps});
+  plan_.emplace(data::StepPlan{order_->size(), config_.sequences_per_step()});
   decoder_ = std::make_unique<model::Decoder<D, T>>(dev_, source_);
   attach();
   schedule_ = {optim::decay_of(config_.lr_scheduler_type), 0,
