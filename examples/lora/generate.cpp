@@ -13,6 +13,7 @@
 #include "lora/train/records.hpp"
 #include "lora/train/settings.hpp"
 #include "open_model.hpp"
+#include "standard_output.hpp"
 
 namespace {
 
@@ -66,7 +67,7 @@ int run_generate(Request& request) {
     if (file) {
       file->write(std::string_view(text));
     } else {
-      std::fwrite(text.data(), 1, text.size(), stdout);
+      print_result(text);
       std::fflush(stdout);
     }
   };

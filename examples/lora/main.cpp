@@ -5,6 +5,7 @@
 
 #include "commands.hpp"
 #include "lora/core/error.hpp"
+#include "lora/core/printable.hpp"
 #include "processor.hpp"
 
 namespace {
@@ -34,7 +35,7 @@ void finish_output() {
 }
 
 int say(const char* kind, std::string_view message, int status) {
-  std::fprintf(stderr, "%s%.*s\n", kind, static_cast<int>(message.size()), message.data());
+  std::fprintf(stderr, "%s%s\n", kind, lora::printable(message).c_str());
   return status;
 }
 

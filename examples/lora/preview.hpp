@@ -1,13 +1,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdio>
 #include <string>
 
 #include "lora/data/dataset.hpp"
 #include "lora/data/encode.hpp"
 #include "lora/model/weights.hpp"
 #include "lora/train/records.hpp"
+#include "standard_output.hpp"
 
 /// Writes the first records of the data set to standard output as training sees them, the labelled tokens marked.
 inline void print_preview(const lora::train::Config& config, const lora::model::Source& source) {
@@ -20,7 +20,7 @@ inline void print_preview(const lora::train::Config& config, const lora::model::
     const std::string page =
         concat("--- ", records.where(i), ": ", example.tokens.size(), " tokens, ", example.labelled(), " labelled",
                example.truncated ? ", cut" : "", "\n", data::preview(example, text.tokenizer.get()), "\n");
-    std::fwrite(page.data(), 1, page.size(), stdout);
+    print_result(page);
   }
   train::warn_of_unused_fields(records.dataset());
 }

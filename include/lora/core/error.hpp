@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "lora/core/printable.hpp"
+
 namespace lora {
 
 /// Every error that the library throws. The message names the operation or the file and place, what was found and what
@@ -109,9 +111,22 @@ class Piece {
   return message;
 }
 
+/// What is in a message may come from a stranger's file: it is made fit for a terminal, and a part that is longer than
+/// a screen is shortened.
+[[gnu::noinline, gnu::cold]] inline std::string message_of(const Piece* pieces, std::size_t count) {
+  constexpr std::size_t longest_part = 1000;
+  std::string message;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::string part;
+    pieces[i].append_to(part);
+    message += shortened(part, longest_part);
+  }
+  return printable(message);
+}
+
 template <class E>
 [[noreturn, gnu::noinline, gnu::cold]] void throw_joined(const Piece* pieces, std::size_t count) {
-  throw E(join(pieces, count));
+  throw E(message_of(pieces, count));
 }
 
 }  // namespace detail
@@ -127,7 +142,7 @@ std::string concat(const Parts&... parts) {
   }
 }
 
-/// Throws E with the parts joined as its message.
+/// Throws E with the parts joined as its message, of one line and without control characters.
 template <std::derived_from<Error> E = Error, class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
   const detail::Piece pieces[] = {detail::Piece(parts)...};

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lora/core/error.hpp"
+#include "lora/core/printable.hpp"
 
 namespace lora::log {
 
@@ -41,10 +42,13 @@ inline Sink set_sink(Sink sink) {
   return std::exchange(state.sink, std::move(sink));
 }
 
+/// Control characters but line ends and tabs are written out: names and texts of strangers' files are in such
+/// sentences.
 inline void write(Level level, std::string_view text) {
+  const std::string shown = printable(text, true);
   auto& state = detail::state();
   const std::lock_guard lock(state.mutex);
-  if (state.sink) state.sink(level, text);
+  if (state.sink) state.sink(level, shown);
 }
 
 template <class... Parts>

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "lora/core/printable.hpp"
 #include "lora/io/unicode_tables.hpp"
 
 namespace lora::io::unicode {
@@ -50,28 +51,8 @@ inline void append_utf8(std::string& text, char32_t c) {
   }
 }
 
-/// What begins at `at`: how many bytes are a whole code point (0: none is), or else how many of them are a beginning of
-/// one, at least 1.
-struct Utf8Step {
-  std::uint32_t whole;
-  std::uint32_t broken;
-};
-
-inline Utf8Step utf8_step(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) {
-    return at + i < text.size() ? static_cast<unsigned>(static_cast<unsigned char>(text[at + i])) : 0u;
-  };
-  const unsigned first = byte(0);
-  if (first < 0x80) return {1, 0};
-  const std::uint32_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
-  // The second byte's range keeps out overlong forms, surrogates and what lies above U+10FFFF.
-  const unsigned low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-  const unsigned high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-  if (length == 0 || byte(1) < low || byte(1) > high) return {0, 1};
-  for (std::uint32_t i = 2; i < length; ++i)
-    if ((byte(i) & 0xC0) != 0x80) return {0, i};
-  return {length, 0};
-}
+using lora::utf8_step;
+using lora::Utf8Step;
 
 /// The first position that is not valid UTF-8, or npos.
 inline std::size_t find_invalid_utf8(std::string_view text) {
