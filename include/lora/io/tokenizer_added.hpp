@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/core/assert.hpp"
 #include "lora/io/unicode.hpp"
 
 namespace lora::io {
@@ -23,26 +24,44 @@ struct AddedToken {
   bool single_word = false;  ///< only where no word character touches it
 };
 
-/// Finds added tokens in a text: leftmost first, of those the longest.
+/// Finds added tokens in a text: leftmost first, of those the longest. The text is read once, from its end to its
+/// beginning, by an automaton over the tokens' bytes in reverse: it knows at every byte the longest token that begins
+/// there, in time that does not depend on how tokens and text repeat themselves.
+/// Source   Aho and Corasick 1975
 class AddedTokenFinder {
  public:
   void add(AddedToken token) {
     if (token.content.empty()) return;
-    std::int32_t node = roots_[static_cast<unsigned char>(token.content[0])];
-    if (node < 0) {
-      node = add_node(token.content[0], -1);
-      roots_[static_cast<unsigned char>(token.content[0])] = node;
-    }
-    for (const char byte : std::string_view(token.content).substr(1)) {
-      std::int32_t child = find_child(node, byte);
-      if (child < 0) {
-        child = add_node(byte, at(node).child);
-        nodes_[static_cast<std::size_t>(node)].child = child;
+    if (nodes_.empty()) add_node('\0', none);
+    std::int32_t node = root;
+    for (auto byte = token.content.rbegin(); byte != token.content.rend(); ++byte) {
+      std::int32_t child = find_child(node, *byte);
+      if (child == none) {
+        child = add_node(*byte, at(node).child);
+        at(node).child = child;
+        if (node == root) roots_[static_cast<unsigned char>(*byte)] = child;
       }
       node = child;
     }
-    nodes_[static_cast<std::size_t>(node)].token = static_cast<std::int32_t>(tokens_.size());
+    at(node).token = static_cast<std::int32_t>(tokens_.size());
     tokens_.push_back(std::move(token));
+    linked_ = false;
+  }
+
+  /// Call once all tokens are added.
+  void finish() {
+    linked_ = true;
+    if (nodes_.empty()) return;
+    std::vector<std::int32_t> queue{root};
+    for (std::size_t next = 0; next < queue.size(); ++next) {
+      const std::int32_t node = queue[next];
+      for (std::int32_t child = at(node).child; child != none; child = at(child).sibling) {
+        const std::int32_t back = node == root ? root : follow(at(node).back, at(child).byte);
+        at(child).back = back;
+        at(child).longest = at(child).token != none ? at(child).token : at(back).longest;
+        queue.push_back(child);
+      }
+    }
   }
 
   bool empty() const { return tokens_.empty(); }
@@ -51,15 +70,13 @@ class AddedTokenFinder {
   template <class TakeText, class TakeToken>
   void split(std::string_view text, TakeText&& take_text, TakeToken&& take_token) const {
     const auto& classes = unicode::Classes::instance();
-    std::size_t done = 0;
-    for (std::size_t place = 0; place < text.size();) {
-      const auto [found, length] = longest(text, place);
-      if (found < 0) {
-        ++place;
-        continue;
-      }
-      const AddedToken& token = tokens_[static_cast<std::size_t>(found)];
-      std::size_t begin = place, end = place + length;
+    const std::vector<Hit> hits = find_all(text);
+    std::size_t done = 0, place = 0;
+    for (auto hit = hits.rbegin(); hit != hits.rend(); ++hit) {
+      if (hit->begin < place) continue;
+      place = hit->begin;
+      const AddedToken& token = tokens_[static_cast<std::size_t>(hit->token)];
+      std::size_t begin = place, end = place + token.content.size();
       place = end;
       if (token.single_word) {
         const bool touched_before =
@@ -90,41 +107,62 @@ class AddedTokenFinder {
   }
 
  private:
+  static constexpr std::int32_t root = 0, none = -1;
+
   struct Node {
     char byte;
-    std::int32_t child, sibling, token;
+    std::int32_t child, sibling;
+    std::int32_t token;    ///< that ends here, read backwards
+    std::int32_t back;     ///< the longest other beginning of a token that the bytes up to here end with
+    std::int32_t longest;  ///< token that the bytes up to here end with
+  };
+  struct Hit {
+    std::size_t begin;
+    std::int32_t token;
   };
 
+  Node& at(std::int32_t node) { return nodes_[static_cast<std::size_t>(node)]; }
   const Node& at(std::int32_t node) const { return nodes_[static_cast<std::size_t>(node)]; }
   std::int32_t add_node(char byte, std::int32_t sibling) {
-    nodes_.push_back({byte, -1, sibling, -1});
+    nodes_.push_back({byte, none, sibling, none, root, none});
     return static_cast<std::int32_t>(nodes_.size() - 1);
   }
   std::int32_t find_child(std::int32_t node, char byte) const {
+    if (node == root) return roots_[static_cast<unsigned char>(byte)];
     std::int32_t child = at(node).child;
-    while (child >= 0 && at(child).byte != byte) child = at(child).sibling;
+    while (child != none && at(child).byte != byte) child = at(child).sibling;
     return child;
   }
-
-  /// The longest token that begins at `begin` (-1: none) and its length.
-  std::pair<std::int32_t, std::size_t> longest(std::string_view text, std::size_t begin) const {
-    std::pair<std::int32_t, std::size_t> best(-1, 0);
-    std::int32_t node = roots_[static_cast<unsigned char>(text[begin])];
-    for (std::size_t end = begin + 1; node >= 0; ++end) {
-      if (at(node).token >= 0) best = {at(node).token, end - begin};
-      if (end == text.size()) break;
-      node = find_child(node, text[end]);
+  std::int32_t follow(std::int32_t node, char byte) const {
+    for (;; node = at(node).back) {
+      const std::int32_t child = find_child(node, byte);
+      if (child != none) return child;
+      if (node == root) return root;
     }
-    return best;
+  }
+
+  /// For each place where a token begins the longest, the last place first.
+  std::vector<Hit> find_all(std::string_view text) const {
+    LORA_ASSERT(linked_);
+    std::vector<Hit> hits;
+    if (nodes_.empty()) return hits;
+    std::int32_t node = root;
+    for (std::size_t place = text.size(); place > 0;) {
+      --place;
+      node = follow(node, text[place]);
+      if (at(node).longest != none) hits.push_back({place, at(node).longest});
+    }
+    return hits;
   }
 
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_;
   std::array<std::int32_t, 256> roots_ = [] {
-    std::array<std::int32_t, 256> none{};
-    none.fill(-1);
-    return none;
+    std::array<std::int32_t, 256> all{};
+    all.fill(none);
+    return all;
   }();
+  bool linked_ = true;
 };
 
 }  // namespace lora::io

@@ -68,6 +68,8 @@ struct TokenizerParts {
 
   /// Call when all tokens are there.
   void finish() {
+    raw.finish();
+    normalized.finish();
     size = model->end();
     for (const auto& [id, token] : added) size = std::max<Index>(size, id + 1);
     for (const auto* side : {&frame.before, &frame.after})
