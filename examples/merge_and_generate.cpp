@@ -33,6 +33,7 @@ void merge(const std::string& base, const std::string& adapter, const std::strin
   std::printf("base:    %s\n", answer(dev, decoder, source, prompt).c_str());
 
   const auto files = model::open_adapter(adapter);
+  model::check_adapter(files, source.config());
   decoder.attach(dev, files.config);
   model::load_adapter(dev, decoder, files);
   std::printf("adapter: %s\n", answer(dev, decoder, source, prompt).c_str());

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <numeric>
 #include <optional>
@@ -115,6 +116,7 @@ int run_eval(Request& request) {
     totals = train::evaluate(
         dev, decoder, records.size(), [&](Index i) { return records[i]; }, config.per_device_eval_batch_size,
         config.cutoff_len);
+    if (!std::isfinite(totals.loss_sum)) fail<NonFiniteError>("the loss is ", totals.loss());
     if (!config.predict) return;
     std::vector<data::Sample> samples;
     for (Index i = 0; i < records.size(); ++i) samples.push_back(records.dataset()[i]);

@@ -1,3 +1,7 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -29,6 +33,14 @@ int run(Request& request) {
   return bad_usage;
 }
 
+/// A standard stream that was closed must not become the descriptor of the first file that is opened: what is said would
+/// be written into it. Writing to standard output then fails, as it should.
+void open_closed_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(stream, F_GETFD) < 0 && errno == EBADF)
+      (void)!open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY);  // takes the lowest that is free
+}
+
 /// Standard output is a result like any other: what could not be written must not look like a success.
 void finish_output() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) lora::fail<lora::IoError>("cannot write standard output");
@@ -42,6 +54,7 @@ int say(const char* kind, std::string_view message, int status) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_closed_streams();
   if (const char* feature = missing_processor_feature()) {
     std::fprintf(stderr, "error: this program was built for a processor with %s, which this one lacks; build it here\n",
                  feature);

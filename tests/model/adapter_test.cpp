@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -74,6 +75,71 @@ TEST_CASE("adapter: saved and loaded again, every bit is the same, under PEFT's 
   Subject second(folder / "base", files.config);
   model::load_adapter(second.dev, second.decoder, files);
   CHECK(first.values() == second.values());
+}
+
+TEST_CASE("adapter: an alpha that float32 cannot hold is refused, and so is an expression that is no module's name") {
+  CHECK(holds(message_of([] {
+                parsed({{"lora_alpha", 1e308}});
+              }),
+              "\"lora_alpha\" is 1e+308, which is no finite number in float32"));
+  CHECK(holds(message_of([] { parsed({{"alpha_pattern", {{"q_proj", -1e39}}}}); }), "\"q_proj\" is -1e+39"));
+  CHECK(holds(message_of([] {
+                parsed({{"target_modules", "x"}});
+              }),
+              "\"target_modules\" is the expression \"x\", which is no module's whole name"));
+}
+
+TEST_CASE("adapter: the tensors are compared with what the settings ask for before there is room for it") {
+  const TempFolder folder;
+  write_random_model(folder / "base", {});
+  model::AdapterConfig config;
+  config.rank = 3;
+  Subject subject(folder / "base", config);
+  std::filesystem::create_directories(folder / "adapter");
+  model::save_adapter(subject.dev, subject.decoder, folder / "adapter");
+  auto files = model::open_adapter(folder / "adapter");
+  const model::Config& shape = subject.source.config();
+  CHECK_NOTHROW(model::check_adapter(files, shape));
+  const auto message = [&](auto&& change) {
+    model::AdapterConfig other = config;
+    change(other);
+    std::swap(files.config, other);
+    const std::string text = message_of([&] { model::check_adapter(files, shape); });
+    std::swap(files.config, other);
+    return text;
+  };
+  CHECK(holds(message([](auto& c) { c.rank = 65536; }), "lora_A.weight is (3, 16); the config expects (65536, 16)"));
+  CHECK(holds(message([](auto& c) { c.rank_pattern = {{"down_proj", 4}}; }), "(3, 24); the config expects (4, 24)"));
+  CHECK(holds(message([](auto& c) { c.layers = {7}; }), "adapter_config.json: it targets no projection"));
+  model::Config deeper = shape;
+  deeper.num_hidden_layers = 3;
+  CHECK(holds(message_of([&] { model::check_adapter(files, deeper); }),
+              "missing tensors: base_model.model.model.layers.2"));
+  model::Config wider = shape;
+  wider.intermediate_size = 32;
+  CHECK(holds(message_of([&] { model::check_adapter(files, wider); }), "gate_proj.lora_B.weight is (24, 3)"));
+}
+
+TEST_CASE("adapter: a tensor that holds no finite number is refused") {
+  const TempFolder folder;
+  write_random_model(folder / "base", {});
+  model::AdapterConfig config;
+  config.targets = {"q_proj"};
+  Subject subject(folder / "base", config);
+  std::filesystem::create_directories(folder / "adapter");
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    std::string first;
+    subject.decoder.for_each_param([&](const auto& param) {
+      auto values = to_host(subject.dev, param.value);
+      values[1] = first.empty() ? bad : 0;
+      first = "x";
+      copy_from_host<D, float>(subject.dev, values, param.value);
+    });
+    model::save_adapter(subject.dev, subject.decoder, folder / "adapter");
+    const auto files = model::open_adapter(folder / "adapter");
+    CHECK(holds(message_of([&] { model::load_adapter(subject.dev, subject.decoder, files); }),
+                concat(" holds ", bad, "; expected finite numbers")));
+  }
 }
 
 TEST_CASE("adapter: tensors that are missing, extra or misshapen are named") {

@@ -183,6 +183,29 @@ TEST_CASE("config: rotary settings in the new spelling and the old one") {
   CHECK(parsed(least("llama"), {{"rope_theta", 7.0}}).rope.theta == 7);
 }
 
+// What transformers 5 makes of these: rope_scaling takes the place of rope_parameters, unless it is empty.
+TEST_CASE("config: rope_scaling beside rope_parameters counts as in transformers") {
+  using Scaling = nn::RopeConfig::Scaling;
+  io::Json inside = unscaled;
+  inside["rope_theta"] = 5e5;
+  const auto both = parsed(least("llama"), {{"rope_parameters", inside}, {"rope_scaling", linear_scaling}});
+  CHECK(both.rope.scaling == Scaling::linear);
+  CHECK(both.rope.theta == 1e4);
+  const auto outside =
+      parsed(least("llama"), {{"rope_parameters", inside}, {"rope_scaling", linear_scaling}, {"rope_theta", 7.0}});
+  CHECK(outside.rope.theta == 7);
+  for (const io::Json& none : {io::Json(), io::Json::object()}) {
+    const auto plain = parsed(least("llama"), {{"rope_parameters", inside}, {"rope_scaling", none}});
+    CHECK((plain.rope.scaling == Scaling::none && plain.rope.theta == 5e5));
+  }
+  io::Json nested = io::Json::object();
+  nested["full_attention"] = inside;
+  CHECK(holds(message_of([&] {
+                parsed(least("qwen3"), {{"rope_parameters", nested}});
+              }),
+              "\"rope_parameters\" has settings for \"full_attention\" alone, which is not supported"));
+}
+
 TEST_CASE("config: no_rope_layers, where 1 uses RoPE") {
   const auto rotates = [](const io::Json& changes) { return parsed(least("smollm3"), changes).rotates; };
   CHECK(rotates({{"no_rope_layers", {1, 0, 1, 1, 0, 1, 1, 1}}}) ==
@@ -221,6 +244,11 @@ TEST_CASE("config: what is not supported is refused with field and value") {
   scaled({{"rope_type", "linear"}, {"factor", 0}}, "the rope scaling \"factor\" is 0");
   scaled({{"rope_type", "llama3"}, {"factor", 8}}, "\"original_max_position_embeddings\" is missing");
   scaled(3, "\"rope_scaling\" must be an object, found 3");
+  refused("llama", {{"max_position_embeddings", -1}}, "\"max_position_embeddings\" is -1");
+  refused("llama", {{"eos_token_id", {2, -1}}}, "\"eos_token_id\" is -1; expected a token's id");
+  refused("llama", {{"bos_token_id", -1}}, "\"bos_token_id\" is -1");
+  const std::string found = message_of([] { parsed(least("llama"), {{"hidden_act", std::string(70'000, 'x')}}); });
+  CHECK(found.size() < 300);
 }
 
 TEST_CASE("config: a sliding window in effect is refused, one that is off is not") {

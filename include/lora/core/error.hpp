@@ -41,6 +41,12 @@ class DeviceError : public Error {
   using Error::Error;
 };
 
+/// A result that is NaN or infinite.
+class NonFiniteError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// A setting that is unknown, out of range or contradicts another.
 class ConfigError : public Error {
  public:

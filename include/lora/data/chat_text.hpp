@@ -72,21 +72,32 @@ inline std::string today() {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%d", &local)};
 }
 
+/// Whether a text is a day of the calendar as YYYY-MM-DD.
+inline bool is_date(std::string_view iso) {
+  if (iso.size() != 10 || iso[4] != '-' || iso[7] != '-') return false;
+  int numbers[3] = {};  // year, month, day
+  std::size_t at = 0;
+  for (const char c : iso) {
+    if (c == '-') {
+      ++at;
+    } else if (c >= '0' && c <= '9' && at < 3) {
+      numbers[at] = numbers[at] * 10 + (c - '0');
+    } else {
+      return false;
+    }
+  }
+  const auto [year, month, day] = numbers;
+  if (month < 1 || month > 12 || day < 1) return false;
+  if (month != 2) return day <= (month == 4 || month == 6 || month == 9 || month == 11 ? 30 : 31);
+  return day <= ((year % 4 == 0 && year % 100 != 0) || year % 400 == 0 ? 29 : 28);
+}
+
 /// "2024-07-26" as "26 Jul 2024" or "26 July 2024".
 inline std::string written_date(std::string_view iso, bool whole_month) {
   constexpr std::string_view months[] = {"January", "February", "March",     "April",   "May",      "June",
                                          "July",    "August",   "September", "October", "November", "December"};
-  const auto number = [&](std::size_t at, std::size_t digits) {
-    std::size_t value = 0;
-    for (std::size_t i = at; i < at + digits; ++i)
-      value = iso[i] >= '0' && iso[i] <= '9' ? value * 10 + static_cast<std::size_t>(iso[i] - '0') : 100000;
-    return value;
-  };
-  const bool dashed = iso.size() == 10 && iso[4] == '-' && iso[7] == '-';
-  const std::size_t index = dashed ? number(5, 2) - 1 : std::size(months);  // 0 - 1 is past all of them
-  if (index >= std::size(months) || number(0, 4) > 9999 || number(8, 2) < 1 || number(8, 2) > 31)
-    fail<ConfigError>("date is ", iso, "; expected YYYY-MM-DD");
-  const std::string_view month = months[index];
+  if (!is_date(iso)) fail<ConfigError>("date is ", iso, "; expected a day of the calendar as YYYY-MM-DD");
+  const std::string_view month = months[static_cast<std::size_t>((iso[5] - '0') * 10 + (iso[6] - '0') - 1)];
   return concat(iso.substr(8, 2), " ", whole_month ? month : month.substr(0, 3), " ", iso.substr(0, 4));
 }
 

@@ -183,6 +183,9 @@ inline std::string to_text(const Json& value, int indent = 2) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
+/// A value as an error shows it: on one line and short.
+inline std::string shown(const Json& value) { return shortened(to_text(value, -1), 80); }
+
 /// Writes a value to a file, atomically.
 inline void write_json(const std::filesystem::path& path, const Json& value) {
   write_file(path, to_text(value) + "\n");
@@ -227,9 +230,7 @@ T json_as(const Json& value, const std::string& where, std::string_view name) {
     static_assert(std::is_same_v<T, std::string>);
     if (value.is_string()) return value.get<std::string>();
   }
-  std::string found = to_text(value, -1);
-  if (found.size() > 80) found.replace(77, found.npos, "...");
-  fail<FormatError>(where, ": \"", name, "\" must be ", detail::json_type_name<T>(), ", found ", found);
+  fail<FormatError>(where, ": \"", name, "\" must be ", detail::json_type_name<T>(), ", found ", shown(value));
 }
 
 /// The value of `key` in an object, if it is there and not null.

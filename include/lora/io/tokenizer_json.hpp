@@ -376,6 +376,10 @@ inline std::unique_ptr<ByteLevelModel> byte_level_model(TokenizerDocument&& docu
     if (unknown < 0) fail<FormatError>(where, ": the unk_token \"", *token, "\" is not in the vocabulary");
     if (json_get<bool>(model, "fuse_unk", where).value_or(false)) refuse("fuse_unk");
   }
+  if (const Json* vocab = json_find(model, "vocab"); vocab != nullptr && !vocab->is_object())
+    fail<FormatError>(where, ": the model's \"vocab\" must be an object of tokens and ids");
+  if (const Json* merges = json_find(model, "merges"); merges != nullptr && !merges->is_array())
+    fail<FormatError>(where, ": the model's \"merges\" must be an array");
   if (document.vocabulary.count() == 0) fail<FormatError>(where, ": the vocabulary is empty");
 
   const bool nfc = detail::read_normalizer(detail::part_of(document.settings, "normalizer"), where);

@@ -125,7 +125,7 @@ inline std::unique_ptr<TokenizerParts> parts_of_pieces(std::string proto, const 
 /// The content of "eos_token" and its like: a string, or an object that has it.
 inline std::optional<std::string> token_name(const Json& config, std::string_view key, const std::string& where) {
   const Json& value = part_of(config, key);
-  if (value.is_object()) return json_get<std::string>(value, "content", where);
+  if (value.is_object()) return json_at<std::string>(value, "content", concat(where, ": ", key));
   return json_get<std::string>(config, key, where);
 }
 
@@ -145,7 +145,9 @@ inline std::string read_chat_template(const std::filesystem::path& folder, const
   if (const Json* own = json_find(config, "chat_template")) return template_text(*own, where);
   const auto file = folder / "chat_template.json";
   if (!is_there(file)) return {};
-  return template_text(part_of(read_json(file), "chat_template"), file.native());
+  const Json document = read_json(file);
+  if (!document.is_object()) fail<FormatError>(file.native(), ": must be a JSON object");
+  return template_text(part_of(document, "chat_template"), file.native());
 }
 
 /// What lies beside a vocabulary: further added tokens, the names of special tokens, the chat template.
@@ -154,7 +156,8 @@ inline void read_tokenizer_config(TokenizerParts& parts, const std::filesystem::
   const bool there = is_there(folder / "tokenizer_config.json");
   const Json config = there ? read_json(folder / "tokenizer_config.json") : Json::object();
   if (!config.is_object()) fail<FormatError>(where, ": must be a JSON object");
-  if (const Json* decoder = json_find(config, "added_tokens_decoder"); decoder && decoder->is_object()) {
+  if (const Json* decoder = json_find(config, "added_tokens_decoder"); decoder) {
+    if (!decoder->is_object()) fail<FormatError>(where, ": \"added_tokens_decoder\" must be an object");
     for (const auto& [key, item] : json_fields(*decoder)) {
       const auto id = json_as<std::int32_t>(parse_json(key, where), where, "added_tokens_decoder");
       if (!parts.added.count(id)) parts.add(read_added_token(item, id, where));

@@ -16,6 +16,7 @@
 #include "lora/core/hash.hpp"
 #include "lora/core/random.hpp"
 #include "lora/io/safetensors.hpp"
+#include "lora/model/config.hpp"
 #include "lora/nn/lora_linear.hpp"
 
 namespace lora::model {
@@ -100,7 +101,7 @@ inline void refuse_variants(const io::Json& json, const std::string& where) {
     return std::find(std::begin(names), std::end(names), name) != std::end(names);
   };
   const auto refuse = [&](const std::string& field, const io::Json& value, std::string_view why = {}) {
-    fail<FormatError>(where, ": \"", field, "\" is ", io::to_text(value, -1), ", which is not supported", why);
+    fail<FormatError>(where, ": \"", field, "\" is ", io::shown(value), ", which is not supported", why);
   };
   if (const auto* bias = io::json_find(json, "bias"); bias != nullptr && !io::json_is(*bias, "none"))
     refuse("bias", *bias);
@@ -160,6 +161,11 @@ inline AdapterConfig parse_adapter_config(const io::Json& json, const std::strin
       fail<FormatError>(where, ": \"", name, "\" is ", rank, "; expected 1 to ", detail::max_rank);
   };
   check_rank("r", config.rank);
+  const auto check_alpha = [&](std::string_view name, double alpha) {
+    if (!std::isfinite(static_cast<float>(alpha)))
+      fail<FormatError>(where, ": \"", name, "\" is ", alpha, ", which is no finite number in float32");
+  };
+  check_alpha("lora_alpha", config.alpha);
   if (!(config.dropout >= 0 && config.dropout < 1))
     fail<FormatError>(where, ": \"lora_dropout\" is ", config.dropout, "; expected at least 0 and below 1");
 
@@ -169,6 +175,11 @@ inline AdapterConfig parse_adapter_config(const io::Json& json, const std::strin
   if (targets->is_string()) {
     config.target_expression = targets->get<std::string>();
     config.modules.emplace();  // filled from the tensors that the adapter has
+    if (config.target_expression.find_first_of("\\^$*+?()[]{}|") == std::string::npos &&
+        config.target_expression.find('.') == std::string::npos && config.target_expression != "all-linear")
+      fail<FormatError>(where, ": \"target_modules\" is the expression \"", config.target_expression,
+                        "\", which is no module's whole name; expected a list of names, a regular expression, or ",
+                        "\"all-linear\"");
     if (config.target_expression == "all-linear") {
       config.targets.assign(projection_names.begin(), projection_names.end());
       config.modules.reset();
@@ -198,7 +209,7 @@ inline AdapterConfig parse_adapter_config(const io::Json& json, const std::strin
   if (const auto* pattern = io::json_find(json, "layers_pattern"); pattern != nullptr && !pattern->empty()) {
     const bool plain = io::json_is(pattern->is_array() && pattern->size() == 1 ? pattern->front() : *pattern, "layers");
     if (!plain)
-      fail<FormatError>(where, ": \"layers_pattern\" is ", io::to_text(*pattern, -1),
+      fail<FormatError>(where, ": \"layers_pattern\" is ", io::shown(*pattern),
                         ", which is not supported; expected \"layers\"");
   }
   const auto check_key = [&](std::string_view field, const std::string& key) {
@@ -209,7 +220,7 @@ inline AdapterConfig parse_adapter_config(const io::Json& json, const std::strin
   const auto pattern_of = [&](std::string_view field) {
     const io::Json* value = io::json_find(json, field);
     if (value != nullptr && !value->is_object())
-      fail<FormatError>(where, ": \"", field, "\" is ", io::to_text(*value, -1), "; expected an object");
+      fail<FormatError>(where, ": \"", field, "\" is ", io::shown(*value), "; expected an object");
     return value;
   };
   if (const auto* pattern = pattern_of("rank_pattern"); pattern != nullptr)
@@ -222,6 +233,7 @@ inline AdapterConfig parse_adapter_config(const io::Json& json, const std::strin
     for (const auto& [key, value] : io::json_fields(*pattern)) {
       check_key("alpha_pattern", key);
       config.alpha_pattern.emplace_back(key, io::json_as<double>(value, where, key));
+      check_alpha(key, config.alpha_pattern.back().second);
     }
   return config;
 }
@@ -255,6 +267,41 @@ inline AdapterFiles open_adapter(const std::filesystem::path& folder) {
     }
   }
   return {std::move(config), std::move(tensors), folder};
+}
+
+/// Compares an adapter's tensors with what its settings ask for in such a model. To be called before `attach`, which
+/// makes room for what the settings say. Throws   FormatError for a tensor that is missing or has another shape, or
+/// where nothing is targeted
+inline void check_adapter(const AdapterFiles& files, const Config& config) {
+  const std::string where = (files.folder / "adapter_model.safetensors").native();
+  const Index e = config.hidden_size, f = config.intermediate_size;
+  const Index q = config.num_attention_heads * config.head_dim, kv = config.num_key_value_heads * config.head_dim;
+  const std::array<std::pair<Index, Index>, 7> widths = {// in, out
+                                                         {{e, q}, {e, kv}, {e, kv}, {q, e}, {e, f}, {e, f}, {f, e}}};
+  std::vector<std::string> missing;
+  bool any = false;
+  for (Index layer = 0; layer < config.num_hidden_layers; ++layer)
+    for (std::size_t i = 0; i < projection_names.size(); ++i) {
+      const Index rank = files.config.rank_of(layer, projection_names[i]).rank;
+      if (rank == 0) continue;
+      any = true;
+      const auto expect = [&](std::string_view side, const Shape& shape) {
+        const std::string name =
+            concat(detail::adapter_prefix, module_path(layer, projection_names[i]), ".lora_", side, ".weight");
+        const auto* tensor = files.tensors.find(name);
+        if (tensor == nullptr) {
+          missing.push_back(name);
+        } else if (tensor->shape != shape) {
+          fail<FormatError>(where, ": the tensor ", name, " is ", to_string(tensor->shape), "; the config expects ",
+                            to_string(shape));
+        }
+      };
+      expect("A", {rank, widths[i].first});
+      expect("B", {widths[i].second, rank});
+    }
+  if (!any)
+    fail<FormatError>((files.folder / "adapter_config.json").native(), ": it targets no projection of this model");
+  if (!missing.empty()) fail<FormatError>(where, ": missing tensors: ", io::detail::listed(missing));
 }
 
 /// adapter_config.json as PEFT reads it.
@@ -353,7 +400,10 @@ void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
       const auto place = param.transposed ? i % static_cast<std::size_t>(cols) * static_cast<std::size_t>(rows) +
                                                 i / static_cast<std::size_t>(cols)
                                           : i;
-      values[i] = static_cast<Accumulated>(detail::element_of(*tensor, place, where));
+      const double value = detail::element_of(*tensor, place, where);
+      if (!std::isfinite(static_cast<float>(value)))
+        fail<FormatError>(where, ": the tensor ", name, " holds ", value, "; expected finite numbers of float32");
+      values[i] = static_cast<Accumulated>(value);
     }
     copy_from_host<D, Accumulated>(dev, values, param.value);
   });

@@ -47,7 +47,7 @@ inline void require_off(const io::Json& json, std::string_view field, const std:
                         std::optional<double> off = std::nullopt) {
   const io::Json* value = io::json_find(json, field);
   if (value == nullptr || (off && value->is_number() && value->get<double>() == *off)) return;
-  fail<FormatError>(where, ": \"", field, "\" is ", io::to_text(*value, -1), ", which is not supported",
+  fail<FormatError>(where, ": \"", field, "\" is ", io::shown(*value), ", which is not supported",
                     off ? concat("; expected ", *off) : std::string());
 }
 
@@ -71,6 +71,11 @@ inline void check_rope(const nn::RopeConfig& rope, Index head_dim, const std::st
     fail<FormatError>(where, ": the rope settings give frequencies that are no finite numbers");
 }
 
+inline void check_ids(std::string_view name, const std::vector<std::int32_t>& ids, const std::string& where) {
+  for (const std::int32_t id : ids)
+    if (id < 0) fail<FormatError>(where, ": \"", name, "\" is ", id, "; expected a token's id");
+}
+
 /// What both sources have in common once every field is read.
 inline void check(const Config& config, const std::string& where) {
   check_extent("hidden_size", config.hidden_size, where);
@@ -88,16 +93,25 @@ inline void check(const Config& config, const std::string& where) {
   if (!(config.rms_norm_eps >= 0 && config.rms_norm_eps < 1))
     fail<FormatError>(where, ": \"rms_norm_eps\" is ", config.rms_norm_eps);
   check_rope(config.rope, config.head_dim, where);
+  if (config.max_position_embeddings < 0)
+    fail<FormatError>(where, ": \"max_position_embeddings\" is ", config.max_position_embeddings);
+  check_ids("eos_token_id", config.eos_token_ids, where);
+  if (config.bos_token_id) check_ids("bos_token_id", {*config.bos_token_id}, where);
 }
 
-/// The object with the rotary settings: rope_parameters, or rope_scaling in the old spelling; null where there is none.
+/// The object with the rotary settings: rope_scaling, which as in transformers replaces all of rope_parameters unless
+/// it is empty, or rope_parameters; null where there is none. Throws   FormatError for settings by type of layer
 template <class Json>
 Json* rope_object(Json& json, const std::string& where) {
-  for (const auto* key : {"rope_parameters", "rope_scaling"}) {
+  for (const auto* key : {"rope_scaling", "rope_parameters"}) {
     const auto place = json.find(key);
     if (place == json.end() || place->is_null()) continue;
-    if (!place->is_object())
-      fail<FormatError>(where, ": \"", key, "\" must be an object, found ", io::to_text(*place, -1));
+    if (place->is_object() && place->empty()) continue;
+    if (!place->is_object()) fail<FormatError>(where, ": \"", key, "\" must be an object, found ", io::shown(*place));
+    for (const auto& [name, value] : io::json_fields(*place))
+      if (value.is_object())
+        fail<FormatError>(where, ": \"", key, "\" has settings for \"", name,
+                          "\" alone, which is not supported; expected one set of numbers for all layers");
     return &*place;
   }
   return nullptr;
@@ -164,7 +178,7 @@ inline void refuse_sliding_window(const io::Json& json, Index layers, const std:
   const Index from = io::json_get<Index>(json, "max_window_layers", where).value_or(0);
   if (from < layers)
     fail<FormatError>(where, ": \"use_sliding_window\" is true with \"sliding_window\" ",
-                      window == json.end() ? std::string("left out") : io::to_text(*window, -1), " from layer ", from,
+                      window == json.end() ? std::string("left out") : io::shown(*window), " from layer ", from,
                       ", which is not supported");
 }
 
@@ -234,7 +248,7 @@ inline Config parse_config(const io::Json& json, const std::string& where) {
 
   if (const io::Json* activation = io::json_find(json, "hidden_act");
       activation != nullptr && !io::json_is(*activation, "silu"))
-    fail<FormatError>(where, ": \"hidden_act\" is ", io::to_text(*activation, -1),
+    fail<FormatError>(where, ": \"hidden_act\" is ", io::shown(*activation),
                       ", which is not supported; expected \"silu\"");
   detail::require_off(json, "attention_dropout", where, 0);
   detail::require_off(json, "num_experts", where, 0);

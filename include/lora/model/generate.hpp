@@ -64,6 +64,13 @@ std::int32_t sample(std::span<const A> logits, const GenerateOptions& options, s
 
 namespace detail {
 
+template <class A>
+bool all_finite(std::span<const A> values) {
+  int finite = 1;  // no early end, so that it is vector code
+  for (const A value : values) finite &= std::abs(value) <= std::numeric_limits<A>::max() ? 1 : 0;
+  return finite != 0;
+}
+
 /// Decodes a group of prompts together, each in its slot of one key/value cache.
 template <AnyDevice D, class T>
 class Generation {
@@ -145,6 +152,9 @@ class Generation {
     for (std::size_t i = 0; i < slots.size(); ++i) {
       const std::size_t slot = slots[i];
       const std::span<const Accum<T>> row(logits.data() + i * vocabulary, choices);
+      if (!all_finite(row))
+        fail<NonFiniteError>("the logits of token ", lengths_[slot], " of prompt ", first_sequence_ + slot,
+                             " are not all finite numbers");
       const auto token = sample(row, options_, first_sequence_ + slot, lengths_[slot]);
       if (std::find(options_.stop_ids.begin(), options_.stop_ids.end(), token) != options_.stop_ids.end()) continue;
       results_[slot].push_back(token);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -36,12 +37,16 @@ inline io::Json merged_config(const Source& source, std::optional<DType> dtype) 
 
 namespace detail {
 
-/// Rounds float32 values to a stored type.
-inline std::vector<std::byte> rounded(std::span<const float> values, DType dtype) {
+/// Rounds float32 values of the tensor `name` to a stored type.
+/// Throws   NonFiniteError
+inline std::vector<std::byte> rounded(std::span<const float> values, DType dtype, const std::string& name) {
   std::vector<std::byte> bytes(values.size() * static_cast<std::size_t>(block_bytes(dtype)));
   const auto put = [&]<class S>(S) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const S value(values[i]);
+      if (!std::isfinite(static_cast<float>(value)))
+        fail<NonFiniteError>("the merged tensor ", name, " would hold ", static_cast<float>(value), " as ",
+                             name_of(dtype), " (", values[i], " before rounding); expected finite numbers");
       std::memcpy(bytes.data() + i * sizeof(S), &value, sizeof(S));
     }
   };
@@ -133,7 +138,7 @@ void save_merged(D& dev, Decoder<D, float>& model, const Source& source, const s
   for (const auto& item : items) declarations.push_back(item.declaration);
   io::SafetensorsFolderWriter writer(folder, declarations, max_shard_bytes);
   for (const auto& item : items)
-    writer.add(item.declaration.name, detail::rounded(item.values(), item.declaration.dtype));
+    writer.add(item.declaration.name, detail::rounded(item.values(), item.declaration.dtype, item.declaration.name));
   writer.commit();
 
   io::write_json(folder / "config.json", json);

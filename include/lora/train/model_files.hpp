@@ -125,9 +125,10 @@ inline std::vector<std::int32_t> stop_ids(const model::Source& source, const io:
   const io::Path file = source.path() / "generation_config.json";
   if (!source.gguf() && io::is_there(file)) {
     const io::Json json = io::read_json(file);
-    if (const io::Json* value = io::json_find(json, "eos_token_id"))
-      ids = value->is_array() ? io::json_as<std::vector<std::int32_t>>(*value, file.native(), "eos_token_id")
-                              : std::vector{io::json_as<std::int32_t>(*value, file.native(), "eos_token_id")};
+    if (!json.is_object()) fail<FormatError>(file.native(), ": expected an object");
+    if (io::json_find(json, "eos_token_id") != nullptr)
+      ids = model::detail::ids_of(json, "eos_token_id", file.native());
+    model::detail::check_ids("eos_token_id", ids, file.native());
   }
   if (const auto eos = tokenizer.eos(); ids.empty() && eos) ids.push_back(*eos);
   if (chat_template)
@@ -161,6 +162,8 @@ inline data::RenderOptions render_options(const Config& config) {
   data::RenderOptions options;
   options.enable_thinking = config.enable_thinking.value_or(true);
   options.date = config.date;
+  if (!config.date.empty() && !data::detail::is_date(config.date))
+    fail<ConfigError>("key date: given ", config.date, ", allowed: a day of the calendar as YYYY-MM-DD");
   return options;
 }
 

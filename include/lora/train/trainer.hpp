@@ -70,8 +70,10 @@ class TrainingRun {
 
   void attach() {
     std::optional<model::AdapterFiles> start;
-    if (!config_.adapter_name_or_path.empty())
+    if (!config_.adapter_name_or_path.empty()) {
       start.emplace(model::open_adapter(find_model(config_.adapter_name_or_path)));
+      model::check_adapter(*start, decoder_->config());
+    }
     decoder_->attach(dev_, adapter_of(config_, start ? &*start : nullptr));
     if (start) {
       model::load_adapter(dev_, *decoder_, *start);

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string>
+
+#include "lora/kernel/quantize.hpp"
+#include "lora/model/adapter.hpp"
+#include "lora/model/weights.hpp"
+
+namespace lora::model {
+
+/// The number that spoils a model's results: NaN before infinity before the largest.
+struct ExtremeNumber {
+  double value = 0;
+  std::string tensor{}, file{};
+
+  bool finite() const { return std::isfinite(value); }
+  void see(double number, const std::string& name, const std::filesystem::path& where) {
+    if (std::isnan(value) || (!std::isnan(number) && !(std::abs(number) > std::abs(value)))) return;
+    value = number;
+    tensor = name;
+    file = where.native();
+  }
+};
+
+namespace detail {
+
+/// All values of a tensor in turn: take(double).
+template <Device D, class Take>
+void for_each_value(D& dev, const io::StoredTensor& tensor, Take&& take) {
+  if (block_elements(tensor.dtype) == 1) {
+    for (Index i = 0; i < tensor.shape.count(); ++i) take(element_of(tensor, static_cast<std::size_t>(i), tensor.name));
+    return;
+  }
+  const Index cols = tensor.shape[tensor.shape.rank() - 1], rows = tensor.shape.count() / std::max<Index>(cols, 1);
+  const auto row_bytes = tensor.bytes.size() / static_cast<std::size_t>(std::max<Index>(rows, 1));
+  for (Index row = 0; row < rows; ++row) {
+    const Arena::Scope scope(dev.arena());
+    const View<D, float> wide = scratch<float>(dev, 1, cols);
+    const std::byte* data = tensor.bytes.data() + static_cast<std::size_t>(row) * row_bytes;
+    kernel::widen(dev, StoredView<D>(data, tensor.dtype, 1, cols), wide);
+    for (const float value : to_host(dev, wide)) take(static_cast<double>(value));
+  }
+}
+
+}  // namespace detail
+
+/// Reads all weights of a model and of its adapter (null: none) to find out why its results are no finite numbers.
+template <Device D>
+ExtremeNumber extreme_number(D& dev, const Source& source, const AdapterFiles* adapter) {
+  ExtremeNumber extreme;
+  const auto read = [&](const io::StoredTensor& tensor, const std::filesystem::path& where) {
+    if (tensor.dtype == DType::i64 || tensor.dtype == DType::i32 || tensor.dtype == DType::i16 ||
+        tensor.dtype == DType::i8 || tensor.dtype == DType::u8)
+      return;
+    detail::for_each_value(dev, tensor, [&](double value) { extreme.see(value, tensor.name, where); });
+  };
+  for (const auto& tensor : source.tensors()) {
+    read(tensor, tensor.file ? tensor.file->path() : source.path());
+    if (!extreme.finite()) return extreme;
+  }
+  if (adapter != nullptr)
+    for (const auto& tensor : adapter->tensors.tensors()) read(tensor, adapter->folder / "adapter_model.safetensors");
+  return extreme;
+}
+
+/// "the tensor T of F holds nan", or which number is the largest where all are finite.
+inline std::string describe(const ExtremeNumber& extreme) {
+  if (!extreme.finite()) return concat("the tensor ", extreme.tensor, " of ", extreme.file, " holds ", extreme.value);
+  return concat("no weight is NaN or infinite, but the largest is ", extreme.value, ", in the tensor ", extreme.tensor,
+                " of ", extreme.file);
+}
+
+}  // namespace lora::model
