@@ -116,7 +116,8 @@ int run_eval(Request& request) {
     totals = train::evaluate(
         dev, decoder, records.size(), [&](Index i) { return records[i]; }, config.per_device_eval_batch_size,
         config.cutoff_len);
-    if (!std::isfinite(totals.loss_sum)) fail<NonFiniteError>("the loss is ", totals.loss());
+    if (!std::isfinite(totals.perplexity()))
+      fail<NonFiniteError>("the loss is ", totals.loss(), " and the perplexity ", totals.perplexity());
     if (!config.predict) return;
     std::vector<data::Sample> samples;
     for (Index i = 0; i < records.size(); ++i) samples.push_back(records.dataset()[i]);

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -21,6 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const auto projection : lora::model::projection_names) {
       const auto lora = config.rank_of(layer, projection);
       if (lora.rank < 0 || lora.rank > (1 << 16)) __builtin_trap();
+      if (!std::isfinite(static_cast<float>(lora.scale))) __builtin_trap();
     }
   // What is saved is read again, and says the same.
   const std::string written = to_text(lora::model::to_json(config));

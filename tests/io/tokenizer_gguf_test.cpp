@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -154,6 +155,11 @@ TEST_CASE("tokenizer_gguf: a vocabulary with scores is a sentencepiece model") {
   GgufWriter odd = writer;
   odd.add("tokenizer.ggml.scores", std::vector<float>{1});
   CHECK(holds(message(odd), "tokenizer.ggml.scores has 1 items, but there are 900 tokens"));
+  GgufWriter strange = writer;
+  auto unknown = scores;
+  unknown[7] = std::numeric_limits<float>::quiet_NaN();
+  strange.add("tokenizer.ggml.scores", unknown);
+  CHECK(holds(message(strange), "tokenizer.ggml.scores[7] is nan; expected a finite number"));
   writer.add("tokenizer.ggml.scores", scores);
   const std::string bytes = writer.bytes();
   const auto tokenizer = Tokenizer::from_gguf(parsed(bytes));

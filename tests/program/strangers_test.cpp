@@ -8,11 +8,13 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
+#include "lora/io/safetensors.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
@@ -36,6 +38,24 @@ struct Workshop {
     write_model([](auto&) {});
     io::write_file(temp / "model" / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
     test::write_tokens(temp / "data.jsonl", 8, 1);
+    io::create_folders(temp / "adapter");
+    write_adapter(2, 2);
+  }
+
+  /// An adapter of one projection, whose settings say another rank than its tensors have.
+  void write_adapter(Index said, Index rank) const {
+    io::write_json(temp / "adapter" / "adapter_config.json", {{"peft_type", "LORA"},
+                                                              {"r", said},
+                                                              {"lora_alpha", 4},
+                                                              {"layers_to_transform", {0}},
+                                                              {"target_modules", {"q_proj"}}});
+    const std::string name = "base_model.model.model.layers.0.self_attn.q_proj.lora_";
+    const std::vector<float> values(static_cast<std::size_t>(rank * 16), 0.1F);
+    io::SafetensorsWriter writer(
+        temp / "adapter" / "adapter_model.safetensors",
+        {{name + "A.weight", DType::f32, {rank, 16}}, {name + "B.weight", DType::f32, {16, rank}}});
+    for (const char* side : {"A.weight", "B.weight"}) writer.add(name + side, std::as_bytes(std::span(values)));
+    writer.commit();
   }
 
   void write_model(const std::function<void(std::vector<test::RandomTensor>&)>& change) {
@@ -44,11 +64,11 @@ struct Workshop {
     test::write_model(temp / "model", test::config_json(shape), tensors, shape.dtype);
   }
 
-  /// One number of one tensor is another.
+  /// A tensor holds this number from its fourth on.
   void spoil(const std::string& name, double value) {
     write_model([&](auto& tensors) {
       for (auto& tensor : tensors)
-        if (tensor.name == name) tensor.values[3] = value;
+        if (tensor.name == name) std::fill(tensor.values.begin() + 3, tensor.values.end(), value);
     });
   }
 
@@ -59,6 +79,7 @@ struct Workshop {
     } else {
       words.push_back("--output_dir=" + (temp / command).native());
     }
+    if (command == "merge") words.push_back("--adapter_name_or_path=" + (temp / "adapter").native());
     if (command == "eval") words.push_back("--dataset=" + (temp / "data.jsonl").native());
     return words;
   }
@@ -79,7 +100,7 @@ void check_refused(const test::Outcome& outcome, const std::string& part, int st
 
 TEST_CASE("strangers: a weight that is no finite number, or too large, is named by eval, generate and merge") {
   Workshop shop;
-  const std::string name = "model.layers.1.mlp.down_proj.weight";
+  const std::string name = "model.norm.weight";
   for (const double value : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), 3e38}) {
     shop.spoil(name, value);
     const std::string told = std::isfinite(value) ? "the largest is 3" : "holds ";
@@ -93,6 +114,14 @@ TEST_CASE("strangers: a weight that is no finite number, or too large, is named 
     if (std::isfinite(value)) continue;
     check_refused(shop.run("merge"), "the merged tensor " + name + " would hold");
   }
+}
+
+TEST_CASE("strangers: an adapter's settings that do not fit its tensors are refused before there is room for them") {
+  const Workshop shop;
+  CHECK(shop.run("merge").status == 0);
+  shop.write_adapter(65536, 2);
+  std::filesystem::remove_all(shop.temp / "merge");
+  check_refused(shop.run("merge"), "is (2, 16); the config expects (65536, 16)");
 }
 
 TEST_CASE("strangers: what is no regular file is an error for every small file of a model") {

@@ -24,22 +24,31 @@ namespace detail {
 /// Address space without memory behind it: pages come when they are first touched.
 class Reservation {
  public:
-  /// As much of `bytes` as the system grants, at least a 64th.
+  /// As much of `bytes` as the system grants while `others` more are left for everybody else: where address space is
+  /// limited (ulimit -v), libraries that find none end the process by a signal. At least 64 MiB.
   ///
   /// Asks for large pages where they are small enough to be filled: rows lie kilobytes apart, so that going down
   /// columns costs an address translation at every step otherwise. Those of 2 MiB are; 32 and 512 MiB, as with basic
   /// pages of 16 and 64 KiB, would mostly be wasted.
   explicit Reservation(std::size_t bytes, std::size_t large_page = large_page_bytes()) {
-    for (std::size_t size = bytes; size >= bytes / 64 && size > 0; size /= 2) {
-      void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-      if (memory == MAP_FAILED) continue;
+    constexpr std::size_t least = std::size_t{64} << 20, others = std::size_t{256} << 20;
+    for (std::size_t size = bytes; size >= std::min(bytes, least) && size > 0; size /= 2) {
+      void* memory = reserve(size);
+      if (memory == nullptr) continue;
+      void* const rest = reserve(others);
+      if (rest == nullptr) {
+        munmap(memory, size);
+        continue;
+      }
+      munmap(rest, others);
       memory_ = memory;
       bytes_ = size;
       constexpr std::size_t largest_page = std::size_t{4} << 20;
       if (large_page > 0 && large_page <= largest_page) madvise(memory, size, MADV_HUGEPAGE);  // a mere wish
       return;
     }
-    fail<DeviceError>("[cpu] no address space for an arena of ", bytes / 64, " bytes or more");
+    fail<DeviceError>("[cpu] no address space for an arena of ", least >> 20, " MiB and ", others >> 20,
+                      " MiB for the rest; is it limited (ulimit -v)?");
   }
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
@@ -49,6 +58,12 @@ class Reservation {
   std::size_t bytes() const { return bytes_; }
 
  private:
+  /// Null where the system has no such space.
+  static void* reserve(std::size_t bytes) {
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? nullptr : memory;
+  }
+
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
 };

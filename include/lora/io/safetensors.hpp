@@ -58,10 +58,6 @@ class Safetensors {
   /// model.safetensors.index.json.
   /// Throws   IoError, FormatError
   static Safetensors open(const std::filesystem::path& path) {
-    const auto is_there = [](const std::filesystem::path& file) {
-      std::error_code unreadable;  // opening it says why
-      return std::filesystem::exists(file, unreadable) || unreadable;
-    };
     std::error_code ignored;
     if (std::filesystem::is_directory(path, ignored)) {
       if (is_there(path / "model.safetensors")) return open_file(path / "model.safetensors");

@@ -149,6 +149,7 @@ class AddedTokenFinder {
     std::int32_t node = root;
     for (std::size_t place = text.size(); place > 0;) {
       --place;
+      if (node == root && roots_[static_cast<unsigned char>(text[place])] == none) continue;  // most of a text
       node = follow(node, text[place]);
       if (at(node).longest != none) hits.push_back({place, at(node).longest});
     }

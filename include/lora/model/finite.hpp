@@ -28,7 +28,7 @@ struct ExtremeNumber {
 namespace detail {
 
 /// All values of a tensor in turn: take(double).
-template <Device D, class Take>
+template <AnyDevice D, class Take>
 void for_each_value(D& dev, const io::StoredTensor& tensor, Take&& take) {
   if (block_elements(tensor.dtype) == 1) {
     for (Index i = 0; i < tensor.shape.count(); ++i) take(element_of(tensor, static_cast<std::size_t>(i), tensor.name));
@@ -48,7 +48,7 @@ void for_each_value(D& dev, const io::StoredTensor& tensor, Take&& take) {
 }  // namespace detail
 
 /// Reads all weights of a model and of its adapter (null: none) to find out why its results are no finite numbers.
-template <Device D>
+template <AnyDevice D>
 ExtremeNumber extreme_number(D& dev, const Source& source, const AdapterFiles* adapter) {
   ExtremeNumber extreme;
   const auto read = [&](const io::StoredTensor& tensor, const std::filesystem::path& where) {
