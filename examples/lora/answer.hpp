@@ -15,6 +15,7 @@
 #include "lora/io/tokenizer.hpp"
 #include "lora/model/generate.hpp"
 #include "lora/train/config.hpp"
+#include "lora/train/status_line.hpp"
 
 /// The user's own words of a record.
 inline std::string prompt_of(const lora::data::Sample& sample, const lora::io::Tokenizer& tokenizer) {
@@ -33,16 +34,22 @@ void answer_all(lora::cpu::Device& dev, Decoder& decoder, const lora::io::Tokeni
   constexpr std::size_t group_size = 16;
   const std::uint64_t seed = options.seed;
   options.vocabulary = tokenizer.vocab_size();
+  lora::Index generated = 0;
+  lora::train::CountProgress progress("answering", "records", static_cast<lora::Index>(samples.size()));
   for (std::size_t begin = 0; begin < samples.size(); begin += group_size) {
     const auto group = samples.subspan(begin, std::min(group_size, samples.size() - begin));
+    const auto done = static_cast<lora::Index>(begin);
     std::vector<std::vector<std::int32_t>> prompts;
     std::vector<lora::io::StopWatch> watches(group.size(), lora::io::StopWatch(tokenizer, stops));
     for (const auto& sample : group) prompts.push_back(encoder.prompt(sample));
     options.seed = lora::mix_key(seed, begin);
-    const auto goes_on = [&](std::size_t i, std::int32_t token) { return !watches[i].add(token); };
-    const auto results =
-        lora::model::generate(dev, decoder, std::span<const std::vector<std::int32_t>>(prompts), options, group_size,
-                              stops.empty() ? lora::model::OnToken() : lora::model::OnToken(goes_on));
+    const lora::model::OnToken goes_on = [&](std::size_t i, std::int32_t token) {
+      progress.reached(done, ++generated);
+      return stops.empty() || !watches[i].add(token);
+    };
+    const auto results = lora::model::generate(dev, decoder, std::span<const std::vector<std::int32_t>>(prompts),
+                                               options, group_size, goes_on);
+    progress.clear();
     for (std::size_t i = 0; i < group.size(); ++i)
       see(group[i], lora::io::cut_at_stops(tokenizer.decode(results[i], true), stops));
   }

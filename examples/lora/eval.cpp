@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -113,9 +114,11 @@ int run_eval(Request& request) {
   train::EvaluationTotals totals;
   std::optional<Predictions> predictions;
   with_decoder(dev, source, config, [&](auto& decoder) {
+    train::CountProgress progress("evaluating", "records", records.size());
     totals = train::evaluate(
         dev, decoder, records.size(), [&](Index i) { return records[i]; }, config.per_device_eval_batch_size,
-        config.cutoff_len);
+        config.cutoff_len, [&](const train::EvaluationTotals& sums) { progress.reached(sums.records, sums.tokens); });
+    progress.clear();
     if (!std::isfinite(totals.perplexity()))
       fail<NonFiniteError>("the loss is ", totals.loss(), " and the perplexity ", totals.perplexity());
     if (!config.predict) return;
@@ -133,7 +136,11 @@ int run_eval(Request& request) {
 
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const io::Json results = results_of(config, totals, predictions, seconds);
-  if (predictions) io::write_file(output / "predictions.jsonl", std::string_view(predictions->lines));
+  if (predictions) {
+    io::write_file(output / "predictions.jsonl", std::string_view(predictions->lines));
+  } else if (std::filesystem::exists(output / "evaluation_results.json")) {
+    io::remove_file(output / "predictions.jsonl");  // an earlier evaluation's, which these results would not be of
+  }
   io::write_file(output / "evaluation_report.md", std::string_view(report_of(config, results)));
   io::write_json(output / "evaluation_results.json", results);
   std::printf("%s\n", io::to_text(results).c_str());

@@ -19,7 +19,7 @@ lora::model::Decoder<lora::cpu::Device, T> open_decoder(lora::cpu::Device& dev, 
                                                         const lora::train::Config& config) {
   lora::model::Decoder<lora::cpu::Device, T> decoder(dev, source);
   if (!config.adapter_name_or_path.empty()) {
-    const auto files = lora::model::open_adapter(lora::train::find_model(config.adapter_name_or_path));
+    const auto files = lora::model::open_adapter(lora::train::find_adapter(config.adapter_name_or_path));
     lora::model::check_adapter(files, source.config());
     decoder.attach(dev, files.config);
     lora::model::load_adapter(dev, decoder, files);

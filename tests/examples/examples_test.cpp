@@ -59,6 +59,20 @@ TEST_CASE("examples: fine_tune trains on conversations, and merge_and_generate m
     CHECK(std::filesystem::exists(temp / "merged" / name));
 }
 
+TEST_CASE("examples: the library's tasks train, measure, answer and merge") {
+  const test::TempFolder temp;
+  write_model(temp / "model");
+  io::write_file(temp / "data.json", R"([{"instruction": "Say A", "output": "AAAA"},
+                                         {"instruction": "Say B", "output": "BBBB"}])");
+  const auto outcome = test::run_program(
+      example("library"), {(temp / "model").native(), (temp / "data.json").native(), (temp / "out").native()});
+  CAPTURE(outcome.errors);
+  CHECK(outcome.status == 0);
+  CHECK(outcome.output.starts_with("perplexity "));
+  CHECK(outcome.output.find("\n[") != std::string::npos);
+  CHECK(std::filesystem::exists(temp / "out" / "merged" / "model.safetensors"));
+}
+
 TEST_CASE("examples: custom_loop writes an adapter") {
   const test::TempFolder temp;
   test::write_random_model(temp / "model", {});
@@ -75,7 +89,7 @@ TEST_CASE("examples: custom_loop writes an adapter") {
 }
 
 TEST_CASE("examples: what is wrong is one line and no success") {
-  for (const char* name : {"fine_tune", "custom_loop", "merge_and_generate"}) {
+  for (const char* name : {"fine_tune", "custom_loop", "merge_and_generate", "library"}) {
     const auto usage = test::run_program(example(name), {"only one"});
     CHECK(usage.status == 2);
     CHECK(usage.errors.find("usage: ") == 0);

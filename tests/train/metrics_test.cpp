@@ -39,8 +39,8 @@ TEST_CASE("metrics: a line has every field and its numbers read back the same") 
   MetricsLog log(folder.path());
   log.write(step_metrics(10));
   const auto line = io::parse_json(io::read_file(folder / "trainer_log.jsonl"), "log");  // written through, still open
-  for (const char* field : {"step", "epoch", "loss", "learning_rate", "grad_norm", "tokens", "labelled_tokens",
-                            "tokens_per_second", "elapsed_seconds", "peak_memory_gib"})
+  for (const char* field : {"step", "epoch", "loss", "mean_loss", "learning_rate", "grad_norm", "tokens",
+                            "labelled_tokens", "tokens_per_second", "elapsed_seconds", "peak_memory_gib"})
     CHECK(line.contains(field));
   CHECK(line.at("loss").get<double>() == step_metrics(10).loss);
   CHECK(line.at("learning_rate").get<double>() == 2e-4);

@@ -39,8 +39,8 @@ struct Listener {
 }  // namespace
 
 TEST_CASE("progress: a line says all that it should") {
-  CHECK(progress_line(metrics_of(10), 300, 3725) ==
-        "step 10/300  epoch 0.50  loss 1.2346  lr 0.0002  grad norm 0.75  1234 tokens/s  1:02:05 left  1.50 GiB");
+  CHECK(to_text(progress_facts(metrics_of(10), 300, 3725)) ==
+        "step 10/300  loss 1.2346  1:02:05 left  1234 tokens/s  epoch 0.50  lr 0.0002  grad norm 0.75  1.50 GiB");
   CHECK(duration_text(59.6) == "1:00");
   CHECK(duration_text(-1) == "0:00");
 }

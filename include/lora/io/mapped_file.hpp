@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "lora/core/error.hpp"
+#include "lora/io/lfs_pointer.hpp"
 
 namespace lora::io {
 
@@ -20,7 +21,7 @@ namespace lora::io {
 /// The file must not be shortened while it is mapped: touching what is gone ends the process.
 class MappedFile {
  public:
-  /// Throws   IoError if the file cannot be opened or is not a regular file
+  /// Throws   IoError if the file cannot be opened or is not a regular file, FormatError if it is a Git LFS pointer
   explicit MappedFile(std::filesystem::path path) : path_(std::move(path)) {
     const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) fail_with(errno);
@@ -36,6 +37,12 @@ class MappedFile {
     ::close(descriptor);
     if (!regular) fail<IoError>("cannot map ", path_.native(), ": not a regular file");
     if (error != 0) fail_with(error);
+    try {
+      refuse_lfs_pointer(path_, {static_cast<const char*>(data_), size_});
+    } catch (...) {
+      ::munmap(data_, size_);
+      throw;
+    }
   }
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "lora/core/error.hpp"
+#include "lora/io/lfs_pointer.hpp"
 
 namespace lora::io {
 
@@ -92,7 +93,7 @@ void read_pieces(const Path& path, std::size_t piece_bytes, Take&& take) {
 inline constexpr std::size_t whole_file_limit = std::size_t{256} << 20;
 
 /// The whole content of a file.
-/// Throws   IoError, also for more than `limit` bytes
+/// Throws   IoError, also for more than `limit` bytes; FormatError if it is a Git LFS pointer
 inline std::string read_file(const Path& path, std::size_t limit = whole_file_limit) {
   std::string text;
   detail::read_pieces(path, std::size_t{1} << 16, [&](std::string_view piece) {
@@ -101,6 +102,7 @@ inline std::string read_file(const Path& path, std::size_t limit = whole_file_li
                     " bytes, the most that such a file may have");
     text += piece;
   });
+  refuse_lfs_pointer(path, text);
   return text;
 }
 

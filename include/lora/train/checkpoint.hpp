@@ -20,6 +20,19 @@
 
 namespace lora::train {
 
+/// The mean loss of some steps, as their sum and number: it goes on over a resume with the same bits.
+struct LossMean {
+  double sum = 0;
+  Index steps = 0;
+
+  void add(double loss) {
+    sum += loss;
+    ++steps;
+  }
+  /// NaN of no steps.
+  double mean() const { return sum / static_cast<double>(steps); }
+};
+
 /// Where a run stands. Everything else about its future follows from these and its settings: the order of the data and
 /// every random number are functions of the seed and the sample's or step's number.
 struct RunState {
@@ -28,6 +41,8 @@ struct RunState {
   Index next_sample = 0;   ///< the global index of the first sample not seen
   Index total_tokens = 0;  ///< tokens seen
   double last_loss = 0;
+  LossMean losses{};             ///< of all steps that changed the adapter
+  LossMean losses_since_line{};  ///< of those after the last line of the log
   std::optional<double> last_eval_loss{};
   std::optional<double> best_eval_loss{};
   Index best_step = 0;
@@ -45,6 +60,17 @@ namespace detail {
 
 constexpr std::string_view state_file = "trainer_state.json";
 
+inline io::Json to_json(const LossMean& losses) {
+  return io::json_object({{"sum", losses.sum}, {"steps", losses.steps}});
+}
+
+/// Checkpoints of earlier versions have none.
+inline LossMean parse_losses(const io::Json& state, const char* name, const std::string& where) {
+  const io::Json* losses = io::json_find(state, name);
+  if (losses == nullptr) return {};
+  return {io::json_at<double>(*losses, "sum", where), io::json_at<Index>(*losses, "steps", where)};
+}
+
 inline io::Json to_json(const RunState& state) {
   io::Json json = io::json_object({{"format", 2},
                                    {"step", state.step},
@@ -52,6 +78,8 @@ inline io::Json to_json(const RunState& state) {
                                    {"next_sample", state.next_sample},
                                    {"total_tokens", state.total_tokens},
                                    {"last_loss", state.last_loss},
+                                   {"losses", to_json(state.losses)},
+                                   {"losses_since_line", to_json(state.losses_since_line)},
                                    {"last_eval_loss", nullptr},
                                    {"best_eval_loss", nullptr},
                                    {"best_step", state.best_step},
@@ -70,6 +98,8 @@ inline RunState parse_state(const io::Json& json, const std::string& where) {
   state.next_sample = io::json_at<Index>(json, "next_sample", where);
   state.total_tokens = io::json_at<Index>(json, "total_tokens", where);
   state.last_loss = io::json_get<double>(json, "last_loss", where).value_or(0);
+  state.losses = parse_losses(json, "losses", where);
+  state.losses_since_line = parse_losses(json, "losses_since_line", where);
   state.last_eval_loss = io::json_get<double>(json, "last_eval_loss", where);
   state.best_eval_loss = io::json_get<double>(json, "best_eval_loss", where);
   state.best_step = io::json_at<Index>(json, "best_step", where);

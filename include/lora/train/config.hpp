@@ -35,6 +35,7 @@ struct Config {
   bool train_on_prompt = false;
   bool train_on_last_turn_only = false;
   std::optional<Index> max_samples;
+  std::optional<Index> max_eval_samples;
   bool skip_empty_answers = false;
   bool shuffle = true;
   std::string text_column = "text";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -46,11 +47,11 @@ inline std::vector<data::Example> windows_of(const data::Example& example, Index
   return windows;
 }
 
-/// Evaluates the examples example_of(0 … count − 1), encoded without a cutoff, `batch` sequences at a time.
-/// Throws   FormatError if not one token is labelled
+/// Evaluates the examples example_of(0 … count − 1), encoded without a cutoff, `batch` sequences at a time. `see` is
+/// shown the sums after each batch. Throws   FormatError if not one token is labelled
 template <AnyDevice D, class T, class ExampleOf>
 EvaluationTotals evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, ExampleOf&& example_of, Index batch,
-                          Index window) {
+                          Index window, const std::function<void(const EvaluationTotals&)>& see = {}) {
   EvaluationTotals totals;
   data::Batch rows;
   const auto flush = [&] {
@@ -60,6 +61,7 @@ EvaluationTotals evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, Ex
     totals.labelled += result.labelled;
     totals.correct += result.correct;
     rows = {};
+    if (see) see(totals);
   };
   for (Index i = 0; i < count; ++i) {
     const data::Example example = example_of(i);

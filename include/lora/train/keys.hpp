@@ -148,6 +148,8 @@ inline std::vector<Key> make_keys() {
        "Labels only the last answer of a conversation"},
       {"max_samples", "data", data | generate, &C::max_samples, at_least(1), free, "all",
        "Reads only this many records, from the beginning"},
+      {"max_eval_samples", "data", train, &C::max_eval_samples, at_least(1), free, "all",
+       "Evaluates while training on only this many of the records of eval_dataset or val_size"},
       {"skip_empty_answers", "data", data, &C::skip_empty_answers, any, free, "",
        "Leaves records with an empty answer or text out, and counts them, instead of stopping at the first"},
       {"shuffle", "data", train, &C::shuffle, any, free, "", "Draws a new order each epoch; else the file's"},

@@ -15,12 +15,13 @@
 
 namespace lora::train {
 
-/// What one step did. The loss, tokens and speed are this step's own, not an average since the last line.
+/// What one step did. The loss, tokens and speed are this step's own.
 struct StepMetrics {
   Index step = 0;        // 1 is the first
   bool skipped = false;  // it changed nothing: no token was labelled, or the gradient was not finite
   double epoch = 0;
-  double loss = 0;  // NaN where no token was labelled
+  double loss = 0;       // NaN where no token was labelled
+  double mean_loss = 0;  // of the steps since the last line of the log, this one included; NaN where all were skipped
   double learning_rate = 0;
   double grad_norm = 0;  // before clipping
   Index tokens = 0;
@@ -42,6 +43,7 @@ inline io::Json to_json(const StepMetrics& metrics) {
   return io::json_object({{"step", metrics.step},
                           {"epoch", metrics.epoch},
                           {"loss", metrics.loss},
+                          {"mean_loss", metrics.mean_loss},
                           {"learning_rate", metrics.learning_rate},
                           {"grad_norm", metrics.grad_norm},
                           {"tokens", metrics.tokens},
@@ -68,6 +70,7 @@ class MetricsLog {
   void write(const StepMetrics& metrics) {
     write_line(to_json(metrics));
     const io::TensorBoardWriter::Scalar scalars[] = {{"train/loss", metrics.loss},
+                                                     {"train/mean_loss", metrics.mean_loss},
                                                      {"train/learning_rate", metrics.learning_rate},
                                                      {"train/grad_norm", metrics.grad_norm},
                                                      {"train/epoch", metrics.epoch},
@@ -150,7 +153,8 @@ class Throughput {
 
 /// What a whole run came to: training_metrics.json.
 struct RunMetrics {
-  double train_loss = 0;  // of the last step
+  double train_loss = 0;       // of the last step
+  double mean_train_loss = 0;  // of all steps of the run, those before a resume included
   Index steps = 0;
   Index total_tokens = 0;
   double tokens_per_second = 0;
@@ -163,6 +167,7 @@ struct RunMetrics {
 
 inline void write_training_metrics(const io::Path& output_dir, const RunMetrics& metrics) {
   io::Json json = io::json_object({{"train_loss", metrics.train_loss},
+                                   {"mean_train_loss", metrics.mean_train_loss},
                                    {"steps", metrics.steps},
                                    {"total_tokens", metrics.total_tokens},
                                    {"tokens_per_second", metrics.tokens_per_second},

@@ -71,6 +71,16 @@ inline io::Path find_model(const std::string& name) {
                 "; to download it: hf download ", name);
 }
 
+/// An adapter's folder: as for a model, or the final_model of a run whose folder is named.
+inline io::Path find_adapter(const std::string& name) {
+  const io::Path folder = find_model(name), last = folder / "final_model";
+  std::error_code ignored;
+  const auto holds_adapter = [&](const io::Path& path) {
+    return std::filesystem::exists(path / "adapter_config.json", ignored);
+  };
+  return !holds_adapter(folder) && holds_adapter(last) ? last : folder;
+}
+
 namespace detail {
 
 /// An adapter's config.json tells the rotary settings that it was trained with: they hold, unless a key gave others.
@@ -113,7 +123,7 @@ inline model::Source open_source(const Config& config) {
     shape.rotates[static_cast<std::size_t>(layer)] = false;
   }
   if (!config.adapter_name_or_path.empty())
-    detail::take_rotary_of(find_model(config.adapter_name_or_path), config, shape);
+    detail::take_rotary_of(find_adapter(config.adapter_name_or_path), config, shape);
   return source;
 }
 

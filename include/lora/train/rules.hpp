@@ -75,6 +75,8 @@ inline std::vector<Rule> make_rules() {
 
       {idle, train, "per_device_eval_batch_size", "", [](const Config& c) { return !c.evaluates(); },
        "with eval_dataset or val_size, the records to evaluate"},
+      {idle, train, "max_eval_samples", "", [](const Config& c) { return !c.evaluates(); },
+       "with eval_dataset or val_size, the records to evaluate"},
       {idle, eval, "max_new_tokens", "", [](const Config& c) { return !c.predict; },
        "with predict, which generates answers"},
       {idle, generate, "top_p", "", greedy, warm},

@@ -22,7 +22,7 @@ class RunData {
     auto kinds = dataset.kinds();
     std::optional<data::Dataset> held_back;
     if (!config.eval_dataset.empty()) {
-      held_back = open_dataset(config, config.eval_dataset);
+      held_back = open_dataset(config, config.eval_dataset, config.max_eval_samples);
       for (const auto kind : held_back->kinds()) kinds.push_back(kind);
     }
     text_ = text_files(config, model, kinds);
@@ -39,6 +39,8 @@ class RunData {
       auto split = data::split_records(dataset.size(), config.val_size, static_cast<std::uint64_t>(config.seed));
       order_ = std::move(split.train);
       eval_order_ = std::move(split.held_back);
+      if (config.max_eval_samples && *config.max_eval_samples < static_cast<Index>(eval_order_.size()))
+        eval_order_.resize(static_cast<std::size_t>(*config.max_eval_samples));
       held_back = dataset;
     }
     if (held_back) eval_.emplace(encoded_records(dated, std::move(*held_back), text_, vocab_size, false));

@@ -71,7 +71,7 @@ class TrainingRun {
   void attach() {
     std::optional<model::AdapterFiles> start;
     if (!config_.adapter_name_or_path.empty()) {
-      start.emplace(model::open_adapter(find_model(config_.adapter_name_or_path)));
+      start.emplace(model::open_adapter(find_adapter(config_.adapter_name_or_path)));
       model::check_adapter(*start, decoder_->config());
     }
     decoder_->attach(dev_, adapter_of(config_, start ? &*start : nullptr));
@@ -178,7 +178,11 @@ class TrainingRun {
     state_.updates = stepper_->optimizer().updates();
     state_.next_sample = samples.end;
     state_.total_tokens += result.tokens;
-    if (applies) state_.last_loss = result.loss;
+    if (applies) {
+      state_.last_loss = result.loss;
+      state_.losses.add(result.loss);
+      state_.losses_since_line.add(result.loss);
+    }
     const double seconds = seconds_since(begin);
     speed.add(result.tokens, seconds);
     StepMetrics metrics;
@@ -186,6 +190,7 @@ class TrainingRun {
     metrics.step = state_.step;
     metrics.epoch = plan_->epoch_after(state_.step);
     metrics.loss = result.has_labels() ? result.loss : std::numeric_limits<double>::quiet_NaN();
+    metrics.mean_loss = state_.losses_since_line.mean();
     metrics.learning_rate = rate;
     metrics.grad_norm = result.grad_norm;
     metrics.tokens = result.tokens;
@@ -194,7 +199,10 @@ class TrainingRun {
     metrics.elapsed_seconds = seconds_since(start);
     metrics.peak_memory_gib = peak_memory_gib();
     const bool logged = state_.step % config_.logging_steps == 0 || state_.step == schedule_.total;
-    if (logged) log.write(metrics);
+    if (logged) {
+      log.write(metrics);
+      state_.losses_since_line = {};
+    }
     progress.step(metrics, logged && applies);  // a skipped one has its warning
     if (options_.on_step) options_.on_step(metrics);
   }
@@ -233,8 +241,12 @@ class TrainingRun {
   bool evaluate_now(MetricsLog& log) {
     const auto& order = data_->eval_order();
     const auto example_of = [&](Index i) { return data_->eval()[order[static_cast<std::size_t>(i)]]; };
-    const auto totals = evaluate(dev_, *decoder_, static_cast<Index>(order.size()), example_of,
-                                 config_.per_device_eval_batch_size, config_.cutoff_len);
+    const auto count = static_cast<Index>(order.size());
+    CountProgress progress("evaluating", "records", count);
+    const auto totals =
+        evaluate(dev_, *decoder_, count, example_of, config_.per_device_eval_batch_size, config_.cutoff_len,
+                 [&](const EvaluationTotals& sums) { progress.reached(sums.records, sums.tokens); });
+    progress.clear();
     EvalMetrics metrics;
     metrics.step = state_.step;
     metrics.loss = totals.loss();
@@ -269,6 +281,7 @@ class TrainingRun {
   RunMetrics current_metrics() const {
     RunMetrics metrics;
     metrics.train_loss = state_.last_loss;
+    metrics.mean_train_loss = state_.losses.mean();
     metrics.steps = state_.step;
     metrics.total_tokens = state_.total_tokens;
     metrics.eval_loss = state_.last_eval_loss;
@@ -303,7 +316,11 @@ class TrainingRun {
   /// `again`: the run was finished before, so that what it wrote is there unless it was interrupted right then.
   io::Path finish(const RunMetrics& metrics, bool again) {
     const io::Path folder = output_ / "final_model";
-    if (again && detail::is_there(folder)) return folder;
+    if (again && detail::is_there(folder)) {
+      lora::log::info("nothing to do: the run is finished, step ", state_.step, " of ", schedule_.total,
+                      "; the adapter is in ", folder.native());
+      return folder;
+    }
     if (config_.load_best_model_at_end && state_.best_eval_loss && state_.best_step != state_.step) take_best();
     write_whole_folder(folder, [&](const io::Path& partial) {
       write_adapter_folder(dev_, *decoder_, source_, data_->text().tokenizer.get(), card(metrics), partial);
@@ -371,6 +388,7 @@ RunResult TrainingRun<D, T>::run() {
   Progress progress(output_ / "training.log", resumed.has_value(), schedule_.total, first);
   say_start(resumed);
   write_run_files();
+  progress.begin();
   MetricsLog log(output_, resumed ? std::optional<Index>(first) : std::nullopt);
   RunResult result;
   Throughput speed;

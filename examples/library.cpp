@@ -1,0 +1,124 @@
+// The pieces of docs/library.md, task by task, as one program:   library MODEL DATASET OUTPUT_DIR
+#include <atomic>
+#include <cstdio>
+#include <exception>
+#include <lora/lora.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+lora::io::Path fine_tune(const std::string& model, const std::string& dataset, const std::string& output) {
+  // [train]
+  lora::Config config;
+  config.model_name_or_path = model;
+  config.dataset = {dataset};
+  config.output_dir = output;
+  config.lora_rank = 4;
+  config.max_steps = 4;
+
+  std::atomic<int> stop{0};  // may also be set by a signal handler or another thread
+  lora::RunOptions options;
+  options.stop = &stop;
+  options.on_step = [&](const lora::StepMetrics& step) {
+    if (step.loss < 1e-3) stop = 1;  // ends the run after this step, with a checkpoint
+  };
+  lora::Trainer trainer(config, options);          // what is wrong with settings, model or data is thrown here
+  const lora::RunResult result = trainer.train();  // result.stopped_by is 0, or what `stop` held
+  // [end]
+  return result.final_model;
+}
+
+using namespace lora;
+using Device = cpu::Device;
+using Decoder = model::Decoder<Device, float>;
+
+Decoder with_adapter(Device& dev, const model::Source& source, const std::string& folder) {
+  // [adapter]
+  Decoder decoder(dev, source);                    // weights stay in the mapped files of `source`
+  const auto files = model::open_adapter(folder);  // as PEFT writes them, or this library
+  decoder.attach(dev, files.config);               // B = 0: as without an adapter
+  model::load_adapter(dev, decoder, files);
+  // [end]
+  return decoder;
+}
+
+void measure(const std::string& model, const std::string& adapter, const std::string& dataset) {
+  // [evaluate]
+  Config config;
+  config.model_name_or_path = model;
+  config.dataset = {dataset};
+  Device dev;  // as many threads as this process may use
+  const auto source = train::open_source(config);
+  Decoder decoder = with_adapter(dev, source, adapter);
+
+  auto data = train::open_dataset(config, config.dataset);
+  const auto text = train::text_files(config, source.path(), data.kinds());
+  const auto records = train::encoded_records(config, std::move(data), text, source.config().vocab_size, false);
+  const auto totals = train::evaluate(
+      dev, decoder, records.size(), [&](Index i) { return records[i]; }, config.per_device_eval_batch_size,
+      config.cutoff_len);
+  std::printf("perplexity %.4f\n", totals.perplexity());
+  // [end]
+}
+
+void answer(const std::string& model, const std::string& adapter, const std::string& question) {
+  Device dev;
+  const auto source = model::Source::open(train::find_model(model));
+  Decoder decoder = with_adapter(dev, source, adapter);
+  // [generate]
+  const auto tokenizer = train::find_tokenizer(source.path());
+  if (!tokenizer) train::fail_without_tokenizer(source.path());
+  const auto chat = data::choose_template("auto", *tokenizer);
+  data::RenderOptions rendering;
+  rendering.add_generation_prompt = true;
+  const std::vector<data::Message> turns = {{"user", question}};
+  const std::vector<std::vector<std::int32_t>> prompts = {tokenizer->encode(chat.render(turns, rendering).text).ids};
+
+  model::GenerateOptions options;
+  options.max_new_tokens = 8;
+  options.temperature = 0.7;
+  options.stop_ids = train::stop_ids(source, *tokenizer, chat);
+  options.vocabulary = tokenizer->vocab_size();
+  const auto results = model::generate(dev, decoder, prompts, options, 1, [&](std::size_t, std::int32_t token) {
+    std::printf("[%d]", token);  // each token as soon as it is there
+    return true;                 // false ends this answer
+  });
+  std::printf(" %s\n", tokenizer->decode(results[0], true).c_str());
+  // [end]
+}
+
+void merge(const std::string& model, const std::string& adapter, const std::string& output) {
+  Device dev;
+  const auto source = model::Source::open(train::find_model(model));
+  Decoder decoder = with_adapter(dev, source, adapter);
+  // [merge]
+  io::create_folders(output);
+  model::save_merged(dev, decoder, source, output, DType::f32, std::uint64_t{5} << 30);  // shards of up to 5 GiB
+  if (const auto tokenizer = train::find_tokenizer(source.path())) tokenizer->save(output);
+  // [end]
+}
+
+void listen() {
+  // [log]
+  log::set_sink([](log::Level level, std::string_view sentence) {
+    std::fprintf(stderr, "%s%.*s\n", level == log::Level::info ? "" : "! ", static_cast<int>(sentence.size()),
+                 sentence.data());
+  });
+  // [end]
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc != 4) return std::fprintf(stderr, "usage: library MODEL DATASET OUTPUT_DIR\n"), 2;
+  listen();
+  const std::string output = argv[3];
+  const std::string adapter = fine_tune(argv[1], argv[2], output + "/run").native();
+  measure(argv[1], adapter, argv[2]);
+  answer(argv[1], adapter, "Say A");
+  merge(argv[1], adapter, output + "/merged");
+} catch (const std::exception& error) {
+  return std::fprintf(stderr, "error: %s\n", error.what()), 1;
+}

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "lora/core/error.hpp"
+
+namespace lora::io {
+
+/// Refuses what Git leaves in the place of a large file where Git LFS has not fetched it: a few lines of text that name
+/// the file's checksum and size.
+/// Throws   FormatError
+/// Source   git-lfs, docs/spec.md
+inline void refuse_lfs_pointer(const std::filesystem::path& path, std::string_view content) {
+  constexpr std::size_t largest = 1023;
+  if (content.size() > largest || !content.starts_with("version https://git-lfs.github.com/spec/")) return;
+  fail<FormatError>(path.native(), ": this is a Git LFS pointer, not the file itself; to fetch the file: ",
+                    "'git lfs pull' in its folder, or download it anew");
+}
+
+}  // namespace lora::io
