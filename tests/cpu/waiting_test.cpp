@@ -7,6 +7,8 @@
 #include <iterator>
 #include <thread>
 
+#include "support/process.hpp"
+
 namespace waiting_test {
 
 using namespace lora;
@@ -90,6 +92,18 @@ TEST_CASE("waiting: sleeping threads are there, and go") {
   for (int i = 0; i < 10'000 && threads_of_this_process() > before; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(threads_of_this_process() == before);
+}
+
+TEST_CASE("waiting: no thread is asked of the runtime that the system would refuse") {
+  const int many = 64;
+  CHECK(cpu::detail::can_start_threads(many));
+  const auto ending = test::run_apart([&](int out) {
+    const rlimit none{std::size_t{1} << 20, std::size_t{1} << 20};  // less than the process has: not one stack more
+    setrlimit(RLIMIT_AS, &none);
+    const char answer = cpu::detail::can_start_threads(many) ? 'y' : 'n';
+    (void)!write(out, &answer, 1);
+  });
+  CHECK(ending.text == "n");
 }
 
 }  // namespace waiting_test

@@ -9,7 +9,9 @@
 #include <cstdlib>
 #include <future>
 #include <memory>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 namespace lora::cpu {
 
@@ -56,6 +58,22 @@ class SpinChoice {
 };
 
 namespace detail {
+
+/// Whether so many threads can be started now. The OpenMP runtime ends the process where it cannot start one.
+inline bool can_start_threads(int count) {
+  std::vector<std::thread> threads;
+  std::promise<void> end;
+  const std::shared_future<void> ended = end.get_future().share();
+  bool started = true;
+  try {
+    for (int i = 0; i < count; ++i) threads.emplace_back([ended] { ended.wait(); });
+  } catch (const std::system_error&) {
+    started = false;
+  }
+  end.set_value();
+  for (std::thread& thread : threads) thread.join();
+  return started;
+}
 
 /// More threads than the OpenMP runtime has processors for, asleep for as long as this lives. Beside them it lets those
 /// that wait spin for microseconds only (libgomp's manual, GOMP_SPINCOUNT), or yield the processor (libomp).
@@ -112,7 +130,7 @@ class Waiting {
     choice_.choose(now, detail::processors_lost());
     if (choice_.spins()) {
       sleeping_.reset();
-    } else if (!sleeping_) {
+    } else if (!sleeping_ && detail::can_start_threads(sleepers_)) {
       sleeping_ = std::make_unique<detail::SleepingThreads>(sleepers_);
     }
   }
