@@ -44,7 +44,7 @@ void with_decoder(lora::cpu::Device& dev, const lora::model::Source& source, con
   } catch (const lora::NonFiniteError& error) {
     std::optional<lora::model::AdapterFiles> adapter;
     if (!config.adapter_name_or_path.empty())
-      adapter.emplace(lora::model::open_adapter(lora::train::find_model(config.adapter_name_or_path)));
+      adapter.emplace(lora::model::open_adapter(lora::train::find_adapter(config.adapter_name_or_path)));
     const auto extreme = lora::model::extreme_number(dev, source, adapter ? &*adapter : nullptr);
     lora::fail<lora::FormatError>(std::string_view(error.what()), ": ", lora::model::describe(extreme));
   }

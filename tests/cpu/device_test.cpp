@@ -9,6 +9,7 @@
 #include <string>
 
 #include "lora/tensor/transfer.hpp"
+#include "support/effort.hpp"
 #include "support/temp_folder.hpp"
 
 namespace device_test {
@@ -139,7 +140,7 @@ TEST_CASE("device: the arena asks for large pages where they are small enough to
   const bool says = wants_large_pages(probe);
   munmap(probe, 64 * mib);
   if (!says || cpu::large_page_bytes() == 0) {
-    MESSAGE("this system has no large pages, or doesn't say where they are wanted");
+    test::skipped("device: large pages, which this system has not, or doesn't tell of");
     return;
   }
   CHECK(wanted(2 * mib));

@@ -64,7 +64,8 @@ TEST_CASE("encode: ids, places and labels of real models equal the reference") {
     const auto chat = ChatTemplate::named(name);
     const auto expected = test::template_lines(name + ".labels");
     REQUIRE(expected.size() == 500);
-    for (std::size_t i = 0; i < expected.size(); i += test::effort<std::size_t>(1, 10)) {
+    for (std::size_t i = 0; i < expected.size();
+         i += test::effort<std::size_t>(1, 10, "encode: nine of ten conversations")) {
       const io::Json& line = expected[i];
       CAPTURE(i);
       EncodeOptions options;

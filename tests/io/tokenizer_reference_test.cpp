@@ -61,7 +61,7 @@ void check_texts(const Tokenizer& tokenizer, const std::string& name) {
     const auto count = expected.next<std::int32_t>();
     const auto whole = expected.next<std::uint32_t>(), without_special = expected.next<std::uint32_t>();
     const auto ids = expected.next(count), begins = expected.next(count);
-    if (number++ % test::effort<std::size_t>(1, 20) != 0) continue;
+    if (number++ % test::effort<std::size_t>(1, 20, "tokenizer_reference: 19 of 20 texts") != 0) continue;
     const auto encoding = tokenizer.encode(text);
     bool right = encoding.ids == ids && begins == begins_of(encoding);
     right = right && test::checksum(tokenizer.decode(ids)) == whole &&
@@ -80,7 +80,11 @@ void check_blocks(const Tokenizer& tokenizer, const std::string& name) {
   for (char32_t block = 0; block < 0x1100; ++block) {
     const auto wanted = expected.next<std::uint32_t>();
     // Most of the planes past the second are unassigned.
-    if (block % test::effort<char32_t>(1, block < 0x200 ? 4 : 64) != 0) continue;
+    if (block % test::effort<char32_t>(
+                    1, block < 0x200 ? 4 : 64,
+                    "tokenizer_reference: three of four blocks of code points, more of the higher ones") !=
+        0)
+      continue;
     const auto ids = tokenizer.encode(test::block_text(block)).ids;
     const auto sum = test::checksum({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof ids[0]});
     const auto first = static_cast<unsigned>(block * 256);
@@ -111,7 +115,8 @@ void check_sums(const Tokenizer& tokenizer, const std::string& name, bool is_byt
   const auto group = fixture["group"].get<std::size_t>();
   const io::Json& sums = fixture["sums"][name];
   REQUIRE(sums.size() == (all.size() + group - 1) / group);
-  for (std::size_t i = 0; i < sums.size(); i += test::effort<std::size_t>(1, 20)) {
+  for (std::size_t i = 0; i < sums.size();
+       i += test::effort<std::size_t>(1, 20, "tokenizer_reference: 19 of 20 checksums")) {
     const std::size_t begin = i * group, end = std::min(begin + group, all.size());
     std::string data;
     for (std::size_t text = begin; text < end; ++text) append_result(data, tokenizer, all[text], is_byte_level);

@@ -118,7 +118,7 @@ void check_case(D& dev, const Case& c, bool gradients) {
 
 TEST_CASE("attention: output and gradients equal naive loops, ragged and grouped") {
   each_type([]<class T>() {
-    for (int threads = test::effort(1, 3); threads <= 3; ++threads) {
+    for (int threads = test::effort(1, 3, "attention: one and two threads"); threads <= 3; ++threads) {
       D dev(threads);
       for (const Case& c : square) check_case<T>(dev, c, true);
     }

@@ -57,14 +57,15 @@ void check_product(D& dev, Form form, const Extents& e, double alpha, bool accum
 template <class T, class Out>
 void check_products() {
   for (const GemmEngine engine : engines())
-    for (int threads = test::effort(1, 3); threads <= 3; ++threads) {
+    for (int threads = test::effort(1, 3, "gemm: one and two threads"); threads <= 3; ++threads) {
       D dev(threads);
       cpu::gemm_engines(dev) = {engine, GemmEngine::eigen};
       CAPTURE(static_cast<int>(engine));
       CAPTURE(threads);
       for (const Form form : forms)
         for (const Extents& e : shapes) {
-          if (!test::effort(true, form == Form::nt || e.m * e.n * e.k < 4000000)) continue;
+          if (!test::effort(true, form == Form::nt || e.m * e.n * e.k < 4000000, "gemm: large products but x W^T"))
+            continue;
           const bool accumulate = (e.m + e.n + threads) % 2 == 0;
           const double alpha = (e.k + threads) % 3 == 0 ? 0.75 : 1;
           check_product<T, Out>(dev, form, e, alpha, accumulate, (e.n + threads) % 4);
@@ -189,6 +190,7 @@ TEST_CASE("gemm: oneDNN's products are kept per shape, and no more than the boun
 #  if defined(__x86_64__)
 TEST_CASE("gemm: tiles of oneDNN's large products equal naive loops, always with the same bits") {
   const bool has_avx512 = cpu::OneDnn::has(dnnl::cpu_isa::avx512_core);
+  if (!has_avx512) test::skipped("gemm: tiles of rows, which need AVX-512");
   for (const int threads : {1, 2, 5}) {
     D dev(threads);
     cpu::gemm_engines(dev) = {GemmEngine::onednn};
@@ -243,8 +245,11 @@ TEST_CASE("gemm: oneDNN packs operands where that is faster, and both of its ker
   CHECK(packs(chosen(Form::tn, {4, 1024, 128})));
   CHECK(packs(chosen(Form::nt, {768, 3072, 4})));
   // Where the processor has what oneDNN's first choice needs.
-  if (cpu::OneDnn::has(dnnl::cpu_isa::avx512_core))
+  if (cpu::OneDnn::has(dnnl::cpu_isa::avx512_core)) {
     for (const Index k : {127, 128}) CHECK_FALSE(packs(chosen(Form::nt, {20, 30, k})));
+  } else {
+    test::skipped("gemm: oneDNN's first choice of kernel, which needs AVX-512");
+  }
 #  endif
   // An operation that the packing kernel may not take keeps a kernel that is not oneDNN's plain loops.
   CHECK_FALSE(chosen(Form::nn, {20, 30, 128}, 0.5).starts_with("ref"));

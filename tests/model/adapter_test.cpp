@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -231,7 +232,44 @@ TEST_CASE("adapter: A starts within 1/sqrt(in) by name and seed, B at zero") {
     CHECK(values == all[name]);
     const bool a = name.ends_with("lora_A");
     CHECK((values == other.values()[name]) == !a);
-    for (const float value : values) CHECK(std::abs(value) <= (a ? 1 / std::sqrt(24.0F) : 0.0F));
+    const float bound = a ? 1 / std::sqrt(24.0F) : 0.0F;
+    float largest = 0;
+    double squares = 0;
+    for (const float value : values) {
+      CHECK(std::abs(value) <= bound);
+      largest = std::max(largest, std::abs(value));
+      squares += static_cast<double>(value) * static_cast<double>(value);
+    }
+    if (!a) continue;
+    // Of n numbers that are uniform in ±b none is beyond 0.9 b once in 0.9^-n runs, and the mean square is b²/3 within
+    // five of its standard deviations, √(4/45 / n) b².
+    const auto n = static_cast<double>(values.size());
+    REQUIRE(n == 8 * 24);
+    CHECK(largest > 0.9F * bound);
+    const double b2 = static_cast<double>(bound) * static_cast<double>(bound);
+    CHECK(std::fabs(squares / n - b2 / 3) < 5 * std::sqrt(4.0 / 45 / n) * b2);
+  }
+}
+
+TEST_CASE("adapter: an alpha that is no whole number is saved as it is, a whole one as PEFT writes it") {
+  const TempFolder folder;
+  write_random_model(folder / "base", {});
+  for (const double alpha : {4.5, 0.25, 16.0}) {
+    CAPTURE(alpha);
+    model::AdapterConfig config;
+    config.alpha = alpha;
+    config.alpha_pattern = {{"v_proj", alpha / 2}};
+    Subject subject(folder / "base", config);
+    model::init_adapter(subject.dev, subject.decoder, 1);
+    io::create_folders(folder / "adapter");
+    model::save_adapter(subject.dev, subject.decoder, folder / "adapter");
+    const io::Json json = io::read_json(folder / "adapter" / "adapter_config.json");
+    CHECK(json.at("lora_alpha") == alpha);
+    CHECK(json.at("lora_alpha").is_number_integer() == (alpha == 16));
+    CHECK(json.at("alpha_pattern").at("v_proj") == alpha / 2);
+    const auto read = model::open_adapter(folder / "adapter").config;
+    CHECK(read.alpha == alpha);
+    CHECK(read.rank_of(0, "v_proj").scale == alpha / 2 / static_cast<double>(config.rank));
   }
 }
 

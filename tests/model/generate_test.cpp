@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "lora/instantiate.hpp"
@@ -62,6 +63,28 @@ TEST_CASE("generate: greedy tokens with a cache are those of whole forward passe
   }
 }
 
+TEST_CASE("generate: positions past 256 and 512 are those of whole forward passes") {
+  Subject s;
+  Tokens prompt;
+  for (std::int32_t i = 0; i < 251; ++i) prompt.push_back(i * i % 61);
+  const std::vector<Tokens> prompts{prompt};
+  model::GenerateOptions options;
+  options.max_new_tokens = 270;
+  const auto results = model::generate(s.dev, s.decoder, std::span<const Tokens>(prompts), options);
+  Tokens tokens = prompt;
+  tokens.insert(tokens.end(), results[0].begin(), results[0].end());
+  REQUIRE(tokens.size() == 251 + 270);
+  // One pass over all of them, which reads no table that has grown on the way.
+  Subject fresh;
+  const auto logits = logits_of(fresh.dev, fresh.decoder, tokens);
+  const std::size_t width = logits.size() / tokens.size();
+  for (std::size_t i = prompt.size(); i < tokens.size(); ++i) {
+    CAPTURE(i);
+    const float* const row = logits.data() + (i - 1) * width;
+    CHECK(tokens[i] == std::max_element(row, row + width) - row);
+  }
+}
+
 TEST_CASE("generate: stop ids, on_token and the vocabulary's limit") {
   Subject s;
   model::GenerateOptions options;
@@ -106,6 +129,44 @@ TEST_CASE("generate: sampling repeats by seed and stays among top_k and top_p") 
   const auto three = drawn(some), two = drawn(likely);
   CHECK((three[0] == 0 && three[1] > 0 && three[2] > 0 && three[3] > 0));
   CHECK((two[0] == 0 && two[1] > 0 && two[2] == 0 && two[3] > 0));
+}
+
+TEST_CASE("generate: at a temperature T tokens are drawn as often as exp(logit / T) has it") {
+  const std::vector<float> logits{0, 3, 1, 2};
+  constexpr Index draws = 4000;
+  for (const double temperature : {0.5, 1.0, 4.0}) {
+    CAPTURE(temperature);
+    model::GenerateOptions options;
+    options.temperature = temperature;
+    std::vector<int> counts(4);
+    for (Index i = 0; i < draws; ++i)
+      ++counts[static_cast<std::size_t>(model::sample(std::span<const float>(logits), options, 1, i))];
+    double total = 0;
+    for (const float logit : logits) total += std::exp(static_cast<double>(logit) / temperature);
+    for (std::size_t id = 0; id < logits.size(); ++id) {
+      const double p = std::exp(static_cast<double>(logits[id]) / temperature) / total;
+      // Five standard deviations of a count of so many independent draws.
+      CHECK(std::fabs(counts[id] - p * draws) < 5 * std::sqrt(p * (1 - p) * draws));
+    }
+  }
+}
+
+TEST_CASE("generate: what a sequence draws does not depend on how many are decoded together, nor is it another's") {
+  Subject s;
+  const std::vector<Tokens> alike(5, s.prompts[0]);
+  model::GenerateOptions options;
+  options.max_new_tokens = 12;
+  options.temperature = 2;
+  const auto run = [&](std::size_t batch) {
+    return model::generate(s.dev, s.decoder, std::span<const Tokens>(alike), options, batch);
+  };
+  const auto together = run(16);
+  CHECK(run(1) == together);
+  CHECK(run(2) == together);
+  for (std::size_t i = 0; i < together.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j) CHECK(together[i] != together[j]);
+  options.seed = 43;
+  CHECK(run(16) != together);
 }
 
 }  // namespace generate_test

@@ -201,12 +201,12 @@ void check_gradients(const std::string& family, const std::string& reference = "
 /// One sequence of 700 tokens. What differs of the rotary frequencies grows with the position: 27 times that of the 26
 /// tokens of the others.
 template <class T>
-void check_long(const std::string& family) {
+void check_long(const std::string& family, bool gradients = true) {
   constexpr Tolerance short_one = tolerance<T>, angles = tolerance<double>;
   const Tolerance allowed{short_one.loss + 26 * angles.loss, short_one.logits + 26 * angles.logits,
                           short_one.gradient + 26 * angles.gradient, 0};
   check_logits_and_loss<T>(family, "long", allowed);
-  check_gradients<T>(family, "long", allowed, {2});
+  if (gradients) check_gradients<T>(family, "long", allowed, {2});
 }
 
 /// Everything that a fixture's evaluation gives: logits, loss, and the adapter's gradients.
@@ -363,7 +363,7 @@ TEST_CASE("golden: logits, loss and every adapter gradient in bf16, kept and rec
 TEST_CASE("golden: a sequence of 700 tokens in f32 and f64") {
   each_family([](const std::string& family) {
     check_long<float>(family);
-    if (test::effort(true, false)) check_long<double>(family);
+    check_long<double>(family, test::effort(true, false, "golden: gradients of 700 tokens in f64"));
   });
 }
 TEST_CASE("golden: ten steps of training in f32") {

@@ -172,7 +172,8 @@ std::vector<Case> all_cases() {
 }  // namespace
 
 TEST_CASE("decoder: every adapter gradient equals the complex-step derivative") {
-  std::size_t first = 0;
+  const bool by_element =
+      test::effort(true, false, "gradient: every element of its own, for a random direction in each tensor");
   for (const Case& c : all_cases()) {
     CAPTURE(c.name);
     const TempFolder folder;
@@ -183,11 +184,18 @@ TEST_CASE("decoder: every adapter gradient equals the complex-step derivative") 
     REQUIRE(real.params.size() == complex.params.size());
     const double loss = real.loss();
     CHECK(std::abs(loss - written_out_loss(complex).real()) <= 1e-13 * loss);
-    const auto stride = test::effort<std::size_t>(1, 29);
-    for (std::size_t p = first++ % stride; p < real.params.size(); p += stride) {
+    const auto complex_loss = [&] { return written_out_loss(complex); };
+    for (std::size_t p = 0; p < real.params.size(); ++p) {
       CAPTURE(real.params[p].name);
-      const auto expected = complex_step(elements(complex.params[p].value), [&] { return written_out_loss(complex); });
-      CHECK(gradient_error(elements(real.params[p].grad), expected) < 1e-12);
+      const auto values = elements(complex.params[p].value);
+      const std::span<const double> gradient = elements(real.params[p].grad);
+      if (by_element) {
+        CHECK(gradient_error(gradient, complex_step(values, complex_loss)) < 1e-12);
+      } else {
+        const auto direction = random_direction(values.size(), p);
+        CHECK(std::fabs(complex_step_along(values, direction, complex_loss) - dot(gradient, direction)) <
+              1e-12 * std::sqrt(dot(gradient, gradient)));
+      }
     }
   }
 }
@@ -196,7 +204,7 @@ TEST_CASE("decoder: of every fifth adapter tensor the gradient equals the centra
   int number = 0;
   for (const Case& c : all_cases()) {
     CAPTURE(c.name);
-    if (number++ % test::effort(1, 3) != 0) continue;
+    if (number++ % test::effort(1, 3, "gradient: central differences of two of three cases") != 0) continue;
     const TempFolder folder;
     write_random_model(folder.path(), c.model);
     const Rows rows(c.model.vocabulary);
@@ -210,7 +218,8 @@ TEST_CASE("decoder: of every fifth adapter tensor the gradient equals the centra
       for (const double g : values) squares += g * g;
     }
     for (std::size_t p = 0; p < real.params.size();
-         p += test::effort<std::size_t>(5, 500)) {  // the training loss itself, at a fifth of the parameters
+         p += test::effort<std::size_t>(5, 500, "gradient: central differences but of the first tensor")) {
+      // The training loss itself, at a fifth of the parameters.
       CAPTURE(real.params[p].name);
       const auto expected = central_difference(
           elements(real.params[p].value), [&] { return real.loss(); }, 2e-4);

@@ -52,7 +52,7 @@ std::vector<Sequence> some_sequences() { return sequences_of(std::vector<Index>{
 /// weight must be decoded, the update rides in it for all of them together, and for none of them alone.
 std::vector<Sequence> many_sequences() {
   std::vector<Index> lengths;
-  for (int i = 0; i < effort(60, 30); ++i)
+  for (int i = 0; i < effort(60, 30, "invariance: half of 1,200 rows"); ++i)
     lengths.push_back(std::array<Index, 6>{30, 1, 25, 17, 29, 18}[static_cast<std::size_t>(i % 6)]);
   return sequences_of(lengths);
 }
@@ -189,7 +189,7 @@ TEST_CASE("invariance: many sequences alone, or all together, with and without d
     for (const double dropout : {0.0, 0.3}) {
       CAPTURE(dropout);
       const auto together = outcome_of<T>(model.folder.path(), {sequences}, 2, 0, dropout);
-      CHECK(together.rows == effort(1200, 600));
+      CHECK(together.rows == effort(1200, 600, "invariance: half of 1,200 rows"));
       expect_near(outcome_of<T>(model.folder.path(), split(sequences, sequences.size()), 2, 0, dropout), together);
     }
   });
@@ -225,7 +225,7 @@ TEST_CASE("invariance: threads; the same number gives the same bits") {
   each_model([]<class T>(const Model& model) {
     const auto sequences = many_sequences();  // every kernel splits so many rows
     const auto one = outcome_of<T>(model.folder.path(), {sequences}, 1);
-    for (int threads = effort(1, 3); threads <= 3; ++threads) {
+    for (int threads = effort(1, 3, "invariance: one and two threads"); threads <= 3; ++threads) {
       CAPTURE(threads);
       const auto first = outcome_of<T>(model.folder.path(), {sequences}, threads);
       const auto second = outcome_of<T>(model.folder.path(), {sequences}, threads);
@@ -257,7 +257,8 @@ TEST_CASE("invariance: blocks used as stored, or their numbers decoded beforehan
   for (const DType dtype : weight_types) {
     if (block_elements(dtype) == 1) continue;
     CAPTURE(name_of(dtype));
-    const bool adds = effort(true, number++ % 2 == 0), rides = effort(true, !adds);
+    constexpr auto left_out = "invariance: of each quantised type, rows that add or rows that ride";
+    const bool adds = effort(true, number++ % 2 == 0, left_out), rides = effort(true, !adds, left_out);
     shape.hidden = std::max(block_elements(dtype), Index{64});
     const Index extent = std::max(shape.hidden, shape.ffn);
     const TempFolder folder;

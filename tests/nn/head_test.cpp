@@ -129,4 +129,36 @@ TEST_CASE("head: the same over a weight that is stored in another type") {
   SUBCASE("bf16 over f32") { check_tiles<bf16, float>(); }
 }
 
+TEST_CASE("head: logits are those of every row of the weight, whatever the blocks, past two whole ones of them too") {
+  const auto check = [](Index rows, const nn::HeadTiles& tiles) {
+    CAPTURE(rows);
+    CAPTURE(tiles.columns);
+    D dev(2);
+    const Matrix<D, float> x(dev, 3, e, 1);
+    const auto weights = random_values<bf16>(rows * e, 2);
+    const auto weight = std::make_shared<Tensor<D, bf16>>(tensor_of<bf16>(dev, weights, rows, e));
+    const nn::Head<D, float> head(nn::Weight<D>(StoredView<D>(weight->view().data(), dtype_of<bf16>, rows, e), weight),
+                                  tiles);
+    Matrix<D, float> logits(dev, 3, rows, 3, 2);
+    head.logits(dev, x.in(), logits.view());
+    const auto x_values = random_values<float>(3 * e, 1);
+    std::vector<double> expected, bound;
+    for (Index i = 0; i < 3; ++i)
+      for (Index j = 0; j < rows; ++j) {
+        double sum = 0, size = 0;
+        for (Index k = 0; k < e; ++k) {
+          const double term =
+              real(x_values[static_cast<std::size_t>(i * e + k)]) * real(weights[static_cast<std::size_t>(j * e + k)]);
+          sum += term;
+          size += std::fabs(term);
+        }
+        expected.push_back(sum);
+        bound.push_back(static_cast<double>(e + 1) * roundoff<float> * size);
+      }
+    check_near(logits.host(), expected, bound);
+  };
+  check(4200, {});
+  for (const Index columns : {64, 150, 299, 300, 301}) check(300, {1024, columns});
+}
+
 }  // namespace head_test

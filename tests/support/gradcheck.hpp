@@ -1,10 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
+#include <cstdint>
 #include <span>
 #include <vector>
 
+#include "lora/core/random.hpp"
 #include "lora/tensor/view.hpp"
 
 namespace lora::test {
@@ -31,6 +34,33 @@ std::vector<double> complex_step(std::span<std::complex<double>> x, const Loss& 
     element = value;
   }
   return gradient;
+}
+
+inline double dot(std::span<const double> a, std::span<const double> b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+/// `count` numbers whose squares add up to 1.
+inline std::vector<double> random_direction(std::size_t count, std::uint64_t key) {
+  Random random(mix_key(key, count));
+  std::vector<double> direction(count);
+  for (double& x : direction) x = 2 * static_cast<double>(random.uniform()) - 1;
+  const double length = std::sqrt(dot(direction, direction));
+  for (double& x : direction) x /= length;
+  return direction;
+}
+
+/// The derivative along a direction, of all elements at once: Σ ∂loss/∂x_j d_j.
+template <class Loss>
+double complex_step_along(std::span<std::complex<double>> x, std::span<const double> direction, const Loss& loss) {
+  constexpr double step = 1e-30;
+  const std::vector<std::complex<double>> before(x.begin(), x.end());
+  for (std::size_t j = 0; j < x.size(); ++j) x[j] += std::complex<double>(0, step * direction[j]);
+  const double derivative = std::complex<double>(loss()).imag() / step;
+  std::copy(before.begin(), before.end(), x.begin());
+  return derivative;
 }
 
 /// ∂loss/∂x_j for every j by differences of fourth order around x_j. With the default step both the rounding of a loss

@@ -396,7 +396,8 @@ TEST_CASE("checkpoint: whatever goes wrong at any operation of a save and a rota
 
 TEST_CASE("checkpoint: nor at any operation of a run's own files, its log, adapter and optimizer") {
   RealFiles files;
-  for (const Fault fault : all_faults) sweep_saves(files, fault, false, test::effort<Index>(1, 11));
+  for (const Fault fault : all_faults)
+    sweep_saves(files, fault, false, test::effort<Index>(1, 11, "checkpoint: ten of eleven file operations that fail"));
 }
 
 TEST_CASE("checkpoint: once a save has returned, a loss of power does not take it") {

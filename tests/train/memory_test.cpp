@@ -114,7 +114,8 @@ TEST_CASE("memory: the forecast is close to what the arena came to hold, whichev
     train::Stepper<cpu::Device, float> stepper(model.dev, model.decoder, {}, 1, 1);
     data::Batch batch;
     data::Example example;
-    for (int i = 0; i < test::effort(256, 128); ++i) example.tokens.push_back(i);
+    for (int i = 0; i < test::effort(256, 128, "memory: records of 256 tokens, for such of 128"); ++i)
+      example.tokens.push_back(i);
     example.labels = example.tokens;
     if (!all_labelled) std::fill(example.labels.begin(), example.labels.end() - 1, data::ignored_label);
     for (Index place = 0; place < (recomputes ? 4 : 2); ++place) batch.append(example, place);
@@ -134,6 +135,15 @@ TEST_CASE("memory: the forecast is close to what the arena came to hold, whichev
     check(384, recomputes, true);    // the head
     check(384, recomputes, false);   // attention
     check(1536, recomputes, false);  // the MLP
+  }
+}
+
+TEST_CASE("memory: so many layers as are asked for are checkpointed, from the first on") {
+  Model model;
+  for (const Index count : {0, 1, 4, 2}) {
+    CAPTURE(count);
+    model.decoder.recompute(count);
+    for (Index i = 0; i < 4; ++i) CHECK(model.decoder.stack().layer(i).recomputes() == (i < count));
   }
 }
 

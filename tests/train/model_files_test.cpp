@@ -7,7 +7,9 @@
 #include <string>
 #include <string_view>
 
+#include "support/byte_tokenizer.hpp"
 #include "support/gguf_writer.hpp"
+#include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
 namespace model_files_test {
@@ -92,6 +94,31 @@ TEST_CASE("model_files: a folder without tokenizer files, or a GGUF file without
   writer.add("tokenizer.ggml.pre", "qwen2");
   io::write_file(folder / "half.gguf", std::string_view(writer.bytes()));
   CHECK_THROWS_WITH_AS(find_tokenizer(folder / "half.gguf"), doctest::Contains("tokenizer.ggml.tokens"), FormatError);
+}
+
+TEST_CASE(
+    "model_files: an answer ends at what generation_config.json lists, else config.json, and at the template's end") {
+  const test::TempFolder folder;
+  test::RandomModel shape;
+  shape.vocabulary = 260;
+  shape.more = {{"eos_token_id", {17, 18}}};
+  test::write_random_model(folder.path(), shape);
+  io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+  const auto tokenizer = io::Tokenizer::from_folder(folder.path());
+  const std::optional<data::ChatTemplate> chatml = data::ChatTemplate::named("chatml"), none;
+  const auto stops = [&](const std::optional<data::ChatTemplate>& chat_template) {
+    return stop_ids(model::Source::open(folder.path()), tokenizer, chat_template);
+  };
+  using Ids = std::vector<std::int32_t>;
+  CHECK(stops(none) == Ids{17, 18});
+  CHECK(stops(chatml) == Ids{17, 18, 257});
+  io::write_json(folder / "generation_config.json", {{"temperature", 0.6}});
+  CHECK(stops(none) == Ids{17, 18});
+  io::write_json(folder / "generation_config.json", {{"eos_token_id", 5}});
+  CHECK(stops(none) == Ids{5});
+  io::write_json(folder / "generation_config.json", {{"eos_token_id", {5, 7}}});
+  CHECK(stops(none) == Ids{5, 7});
+  CHECK(stops(chatml) == Ids{5, 7, 257});
 }
 
 }  // namespace model_files_test

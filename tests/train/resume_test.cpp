@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <map>
@@ -111,7 +112,7 @@ TEST_CASE("resume: killed twenty times at random moments, it ends with the bytes
   config.resume_from_checkpoint = "auto";
   Random random(7);
   Index kills = 0;
-  const auto wanted = effort<Index>(20, 4);
+  const auto wanted = effort<Index>(20, 4, "resume: 16 of 20 kills");
   for (int attempt = 0; attempt < 400 && kills < wanted; ++attempt) {
     const pid_t child = start_process(config);
     const auto limit = static_cast<std::uint32_t>(whole_run.count());
@@ -155,7 +156,8 @@ TEST_CASE("resume: whatever goes wrong at a file operation of a run, going on en
                             Fault::short_write, Fault::disk_full}) {
     // A few operations of each; the saves and rotations among them are swept one by one in the checkpoints' own tests.
     bool reached = true;
-    for (Index at = 1 + static_cast<Index>(fault); reached; at += effort<Index>(37, 173)) {
+    for (Index at = 1 + static_cast<Index>(fault); reached;
+         at += effort<Index>(37, 173, "resume: four of five file operations that fail")) {
       CAPTURE(static_cast<int>(fault));
       CAPTURE(at);
       std::filesystem::remove_all(outer / "run");
@@ -317,6 +319,48 @@ TEST_CASE("resume: a checkpoint says with which sample its run goes on, and one 
   CHECK_THROWS_WITH_AS(fine_tune(config),
                        concat(file.native(), ": \"next_sample\" is 36; after step 9 of this run expected 34").c_str(),
                        FormatError);
+}
+
+TEST_CASE("resume: a best checkpoint that is gone is not the best any more, and that of the steps after it is taken") {
+  Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config();
+  config.eval_steps = 1;
+  config.save_steps = 1;
+  config.max_steps = 12;
+  config.warmup_steps = 0;
+  config.eval_dataset = config.dataset;
+  config.load_best_model_at_end = true;
+  config.resume_from_checkpoint = "auto";
+  // Four steps that learn, and from then on such as spoil it.
+  for (const Index last : {4, 6}) {
+    config.learning_rate = last == 4 ? 0.03 : 5;
+    std::atomic<int> stop{0};
+    RunOptions options;
+    options.stop = &stop;
+    options.on_step = [&](const StepMetrics& metrics) {
+      if (metrics.step == last) stop = SIGTERM;
+    };
+    fine_tune(config, options);
+  }
+  const train::Checkpoints checkpoints(shop.temp / "run");
+  const auto state = checkpoints.newest()->state;
+  REQUIRE(state.step == 6);
+  REQUIRE(state.best_step == 4);
+  train::remove_whole_folder(checkpoints.folder_of(4));
+  const auto result = fine_tune(config);
+  Index best = 0;
+  double lowest = INFINITY;
+  for (const auto& line : log_of(shop.temp / "run")) {
+    if (!line.contains("eval_loss") || line.at("step") <= 6 || line.at("eval_loss") >= lowest) continue;
+    lowest = line.at("eval_loss");
+    best = line.at("step");
+  }
+  REQUIRE(lowest > *state.best_eval_loss);
+  REQUIRE(best < 12);
+  CHECK(adapter_values(result.final_model) == adapter_values(checkpoints.folder_of(best)));
+  CHECK(result.metrics.best_eval_loss == lowest);
+  CHECK_FALSE(quiet.said("cannot take the best"));
 }
 
 TEST_CASE("resume: another run's checkpoint gives no right to a folder with something in it") {

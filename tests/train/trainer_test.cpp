@@ -367,6 +367,9 @@ TEST_CASE(
     CHECK(result.metrics.steps == 3);
     expect_said(quiet.text);
     CHECK(quiet.said("; the step is skipped"));
+    // Its loss is not the run's last one.
+    CHECK(result.metrics.train_loss == train::Checkpoints(config.output_dir).newest()->state.last_loss);
+    CHECK(std::isfinite(result.metrics.train_loss));
     for (const float value : adapter_values(result.final_model)) CHECK(std::isfinite(value));
     CHECK(adapter_values(result.final_model) == adapter_values(checkpoints.folder_of(2)));
   }
