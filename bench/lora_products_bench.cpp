@@ -1,9 +1,12 @@
 // The matrix products of one projection with its adapter, for the projections of three model sizes:
 //   frozen              y = x Wᵀ and dx = dy W
+//   sum                 y = x Wᵀ + h Bᵀ and dx = dy W + dh A, rounded once, as in bfloat16
 //   low_rank_forward    h = s x Aᵀ, y += h Bᵀ
 //   low_rank_backward   dh = s dy B, B.grad += hᵀ dy, A.grad += dhᵀ x, dx += dh A
 //   low_rank_gradients  h, dh and both gradients: what is left where the update rides in a decoded W
 // all in the layouts that nn::LoraLinear uses (B lies transposed).
+
+#include <vector>
 
 #include "report.hpp"
 
@@ -43,6 +46,24 @@ void frozen(benchmark::State& state, const Projection& p) {
     kernel::gemm(dev, Form::nn, dy.view(), w.view(), dx.view());
   }
   bench::report_flops<T>(state, clock, 2 * product(rows, p.out, p.in));
+}
+
+template <class T>
+void sum(benchmark::State& state, const Projection& p, Index rank) {
+  D& dev = bench::device();
+  const auto x = bench::random_tensor<T>(dev, rows, p.in, 1), dy = bench::random_tensor<T>(dev, rows, p.out, 2);
+  const auto w = bench::random_tensor<T>(dev, p.out, p.in, 3), h = bench::random_tensor<T>(dev, rows, rank, 4);
+  const auto a = bench::random_tensor<T>(dev, rank, p.in, 5), b = bench::random_tensor<T>(dev, rank, p.out, 6);
+  Tensor<D, T> y(dev, rows, p.out), dx(dev, rows, p.in);
+  const std::vector<kernel::ProductTerm<D, T>> forward{{Form::nt, x.view(), w.view()}, {Form::nn, h.view(), b.view()}};
+  const std::vector<kernel::ProductTerm<D, T>> backward{{Form::nn, dy.view(), w.view()},
+                                                        {Form::nn, h.view(), a.view()}};
+  const bench::Clock clock;
+  for ([[maybe_unused]] auto iteration : state) {
+    kernel::sum_of_products<D, T>(dev, forward, {}, y.view());
+    kernel::sum_of_products<D, T>(dev, backward, {}, dx.view());
+  }
+  bench::report_flops<T>(state, clock, 2 * product(rows, p.out, p.in) + product(rows, rank, p.in + p.out));
 }
 
 template <class T>
@@ -101,6 +122,8 @@ void add_all() {
     const std::string end = concat("/", bench::type_name<T>, "/", p.name);
     bench::add_benchmark("frozen" + end, [=](benchmark::State& state) { frozen<T>(state, p); });
     for (Index rank = 4; rank <= 128; rank *= 2) {
+      if constexpr (!std::is_same_v<T, Accum<T>>)
+        bench::add_benchmark(concat("sum", end, "/r", rank), [=](benchmark::State& state) { sum<T>(state, p, rank); });
       bench::add_benchmark(concat("low_rank_forward", end, "/r", rank),
                            [=](benchmark::State& state) { low_rank_forward<T>(state, p, rank); });
       bench::add_benchmark(concat("low_rank_backward", end, "/r", rank),

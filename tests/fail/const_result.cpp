@@ -8,6 +8,8 @@ template <>
 struct Gemm<Here> {
   template <class T, class Out>
   static void run(Here&, Form, View<Here, const T>, View<Here, const T>, View<Here, Out>, double, bool) {}
+  template <class T>
+  static void sum(Here&, ProductTerms<Here, T>, View<Here, const Accum<T>>, View<Here, T>, bool) {}
 };
 }  // namespace lora::kernel
 

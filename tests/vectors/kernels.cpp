@@ -42,6 +42,7 @@ LORA_ROWS_OF(bf16)
 template void Elementwise<D>::convert<bf16, float>(D&, In<bf16>, Sums, double, bool);
 template void Elementwise<D>::convert<float, bf16>(D&, Read, Out<bf16>, double, bool);
 template void Gemm<D>::run<bf16, bf16>(D&, Form, In<bf16>, In<bf16>, Out<bf16>, double, bool);
+template void Gemm<D>::sum<bf16>(D&, ProductTerms<D, bf16>, Read, Out<bf16>, bool);
 template void LowRank<D>::gradients<float>(D&, Read, Read, Sums, LowRankTerms<D, float>);
 template void AdamW<D>::run<float>(D&, const AdamWStep&, Read, Sums, Sums, Sums);
 

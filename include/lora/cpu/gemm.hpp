@@ -160,24 +160,67 @@ class TiledGemm {
   }
 };
 
+/// c = sums + bias (+ c if accumulate), rounded once, for a tile of c. The bias, which may be null, is added in place.
+template <class T>
+void store_sums(View<Device, Accum<T>> sums, const Accum<T>* bias, View<Device, T> c, bool accumulate) {
+  using A = Accum<T>;
+  for (Index i = 0; i < c.rows(); ++i) {
+    A* const from = sums.row(i);
+    T* const to = c.row(i);
+    if (bias != nullptr) {
+      LORA_SIMD
+      for (Index j = 0; j < c.cols(); ++j) from[j] += bias[j];
+    }
+    if (accumulate) {
+      LORA_SIMD
+      for (Index j = 0; j < c.cols(); ++j) to[j] = narrowed<T>(static_cast<A>(to[j]) + from[j]);
+    } else {
+      LORA_SIMD
+      for (Index j = 0; j < c.cols(); ++j) to[j] = narrowed<T>(from[j]);
+    }
+  }
+}
+
 #if defined(LORA_WITH_ONEDNN)
+template <class T>
+ProductKey product_key(const kernel::ProductTerm<Device, T>& term, Index c_row, DType out) {
+  const bool a_t = term.form == kernel::Form::tn, b_t = term.form == kernel::Form::nt;
+  return {.m = term.rows(),
+          .n = term.cols(),
+          .k = term.depth(),
+          .a_row = a_t ? 1 : term.a.stride(),
+          .a_col = a_t ? term.a.stride() : 1,
+          .b_row = b_t ? 1 : term.b.stride(),
+          .b_col = b_t ? term.b.stride() : 1,
+          .c_row = c_row,
+          .alpha = 1,
+          .accumulate = false,
+          .in = dtype_of<T>,
+          .out = out};
+}
+
 template <class T, class Out>
-bool gemm_by_onednn(Device& dev, kernel::Form form, View<Device, const T> a, View<Device, const T> b,
-                    View<Device, Out> c, Index depth, double alpha, bool accumulate) {
-  const bool a_t = form == kernel::Form::tn, b_t = form == kernel::Form::nt;
-  const ProductKey key{.m = c.rows(),
-                       .n = c.cols(),
-                       .k = depth,
-                       .a_row = a_t ? 1 : a.stride(),
-                       .a_col = a_t ? a.stride() : 1,
-                       .b_row = b_t ? 1 : b.stride(),
-                       .b_col = b_t ? b.stride() : 1,
-                       .c_row = c.stride(),
-                       .alpha = static_cast<float>(alpha),
-                       .accumulate = accumulate,
-                       .in = dtype_of<T>,
-                       .out = dtype_of<Out>};
-  return dev.part<OneDnn>().run(dev, key, a.data(), b.data(), c.data());
+bool gemm_by_onednn(Device& dev, const kernel::ProductTerm<Device, T>& term, View<Device, Out> c, double alpha,
+                    bool accumulate) {
+  ProductKey key = product_key(term, c.stride(), dtype_of<Out>);
+  key.alpha = static_cast<float>(alpha);
+  key.accumulate = accumulate;
+  return dev.part<OneDnn>().run(dev, key, term.a.data(), term.b.data(), c.data());
+}
+
+/// A sum in tiles that stay in a core's own cache until they are rounded.
+template <class T>
+bool sum_by_onednn(Device& dev, kernel::ProductTerms<Device, T> terms, View<Device, const Accum<T>> bias,
+                   View<Device, T> c, bool accumulate) {
+  std::vector<OneDnn::Term> products;
+  for (const auto& term : terms)
+    products.push_back({product_key(term, 0, dtype_of<Accum<T>>), term.a.data(), term.b.data()});
+  return dev.part<OneDnn>().run_sum(
+      dev, products, [&](Index i, Index j, Index rows, Index cols, std::byte* sums, Index stride) {
+        const View<Device, Accum<T>> tile(reinterpret_cast<Accum<T>*>(sums), rows, cols, stride);
+        store_sums<T>(tile, bias.empty() ? nullptr : bias.data() + j, c.row_slice(i, rows).col_slice(j, cols),
+                      accumulate);
+      });
 }
 #endif
 
@@ -203,7 +246,7 @@ struct Gemm<cpu::Device> {
       case cpu::GemmEngine::onednn:
 #if defined(LORA_WITH_ONEDNN)
         if constexpr (std::same_as<T, float> || std::same_as<T, bf16>)
-          if (cpu::detail::gemm_by_onednn(dev, form, a, b, c, depth, alpha, accumulate)) return;
+          if (cpu::detail::gemm_by_onednn(dev, ProductTerm<cpu::Device, T>{form, a, b}, c, alpha, accumulate)) return;
 #endif
         [[fallthrough]];
       case cpu::GemmEngine::eigen:
@@ -211,6 +254,36 @@ struct Gemm<cpu::Device> {
           cpu::detail::TiledGemm<L, T, Out>{form, a, b, c, depth, static_cast<Accum<T>>(alpha), accumulate}.run(dev);
         });
         return;
+    }
+  }
+
+  template <class T>
+  static void sum(cpu::Device& dev, ProductTerms<cpu::Device, T> terms, View<cpu::Device, const Accum<T>> bias,
+                  View<cpu::Device, T> c, bool accumulate) {
+    using D = cpu::Device;
+    if (c.rows() == 0 || c.cols() == 0) return;
+#if defined(LORA_WITH_ONEDNN)
+    if constexpr (std::same_as<T, bf16>)
+      if (cpu::gemm_engine<T>(dev) == cpu::GemmEngine::onednn &&
+          cpu::detail::sum_by_onednn<T>(dev, terms, bias, c, accumulate))
+        return;
+#endif
+    constexpr Index most_rows = 512;  // whose sums are still in cache when they are rounded
+    for (Index i = 0; i < c.rows(); i += most_rows) {
+      const Index rows = std::min(most_rows, c.rows() - i);
+      const Arena::Scope scope(dev.arena());
+      const View<D, Accum<T>> sums = scratch<Accum<T>>(dev, rows, c.cols());
+      bool first = true;
+      for (const ProductTerm<D, T>& term : terms) {
+        const View<D, const T> a =
+            term.form == Form::tn ? term.a.col_slice(i, rows) : View<D, const T>(term.a.row_slice(i, rows));
+        run(dev, term.form, a, term.b, sums, 1.0, !first);
+        first = false;
+      }
+      dev.parallel_for(rows, 8192 / (c.cols() + 1) + 1, [&](Index begin, Index end) {
+        cpu::detail::store_sums<T>(sums.row_slice(begin, end - begin), bias.empty() ? nullptr : bias.data(),
+                                   c.row_slice(i + begin, end - begin), accumulate);
+      });
     }
   }
 };

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "lora/kernel/cost.hpp"
 #include "lora/tensor/view.hpp"
 
@@ -12,8 +14,24 @@ enum class Form {
   tn,  ///< a (K, M)ᵀ · b (K, N)
 };
 
+/// op(a) op(b), one of the products that a sum consists of.
+template <class D, class T>
+struct ProductTerm {
+  Form form;
+  View<D, const T> a, b;
+
+  Index rows() const { return form == Form::tn ? a.cols() : a.rows(); }
+  Index cols() const { return form == Form::nt ? b.rows() : b.cols(); }
+  Index depth() const { return form == Form::tn ? a.rows() : a.cols(); }
+  Index b_depth() const { return form == Form::nt ? b.cols() : b.rows(); }
+};
+
+template <class D, class T>
+using ProductTerms = std::span<const ProductTerm<D, T>>;
+
 /// Matrix products. A backend specialises it with
 ///   static void run(D&, Form, View<D,const T> a, View<D,const T> b, View<D,Out> c, double alpha, bool accumulate)
+///   static void sum(D&, ProductTerms<D,T>, View<D,const Accum<T>> bias, View<D,T> c, bool accumulate)
 template <class D>
 struct Gemm;
 
@@ -21,7 +39,22 @@ template <class D, class T>
 concept HasGemm = requires(D& dev, View<D, const T> a, View<D, T> c, View<D, Accum<T>> wide) {
   Gemm<D>::run(dev, Form::nt, a, a, c, 1.0, false);
   Gemm<D>::run(dev, Form::nt, a, a, wide, 1.0, false);
+  Gemm<D>::sum(dev, ProductTerms<D, T>(), View<D, const Accum<T>>(wide), c, false);
 };
+
+namespace detail {
+
+/// The FLOPs of a product whose shapes fit.
+template <class D, class T, class Out>
+double check_product(const char* kernel, const ProductTerm<D, T>& term, View<D, Out> c) {
+  if (term.depth() != term.b_depth())
+    fail<ShapeError>("[", kernel, "] a is ", to_string(term.a.shape()), " but b is ", to_string(term.b.shape()),
+                     "; inner extents differ");
+  expect_shape(kernel, "c", c, term.rows(), term.cols());
+  return 2 * count_of(term.rows(), term.cols(), term.depth());
+}
+
+}  // namespace detail
 
 /// c = alpha · op(a) op(b)  (+ c if accumulate)
 /// Shapes   as Form says; c (M, N)
@@ -33,16 +66,8 @@ void gemm(D& dev, Form form, View<D, const T> a, View<D, const T> b, View<D, Out
           bool accumulate = false) {
   static_assert(HasGemm<D, T>, "include lora/<backend>/kernels.hpp");
   static_assert(std::same_as<Out, T> || std::same_as<Out, Accum<T>>, "c holds T or Accum<T>, and is not const");
-  const Index m = form == Form::tn ? a.cols() : a.rows();
-  const Index k = form == Form::tn ? a.rows() : a.cols();
-  const Index b_k = form == Form::nt ? b.cols() : b.rows();
-  const Index n = form == Form::nt ? b.rows() : b.cols();
-  if (k != b_k)
-    fail<ShapeError>("[gemm] a is ", to_string(a.shape()), " but b is ", to_string(b.shape()),
-                     "; inner extents differ");
-  expect_shape("gemm", "c", c, m, n);
-  const Span span(profile_of(dev), "gemm", "gemm", 2 * count_of(m, n, k),
-                  bytes_of(a, b, c) + (accumulate ? bytes_of(c) : 0));
+  const double flops = detail::check_product("gemm", ProductTerm<D, T>{form, a, b}, c);
+  const Span span(profile_of(dev), "gemm", "gemm", flops, bytes_of(a, b, c) + (accumulate ? bytes_of(c) : 0));
   Gemm<D>::run(dev, form, a, b, c, alpha, accumulate);
 }
 
@@ -52,6 +77,25 @@ requires(!std::is_const_v<A> || !std::is_const_v<B>) void gemm(D& dev, Form form
                                                                View<D, Out> c, double alpha = 1.0,
                                                                bool accumulate = false) {
   gemm(dev, form, View<D, const A>(a), View<D, const B>(b), c, alpha, accumulate);
+}
+
+/// c = Σ op(a) op(b) + bias  (+ c if accumulate), where rounding each product to T would lose what small ones add
+/// Shapes   as Form says; bias (N) or empty; c (M, N)
+/// Types    a, b, c in T; summed in Accum<T> and rounded to T once
+/// Writes   c overwritten, or added to
+/// Throws   ShapeError where inner or outer extents differ
+template <class D, class T>
+void sum_of_products(D& dev, ProductTerms<D, T> terms, ConstView<D, Accum<T>> bias, View<D, T> c,
+                     bool accumulate = false) {
+  static_assert(HasGemm<D, T>, "include lora/<backend>/kernels.hpp");
+  double flops = 0, bytes = bytes_of(c) + (accumulate ? bytes_of(c) : 0);
+  for (const ProductTerm<D, T>& term : terms) {
+    flops += detail::check_product("sum_of_products", term, c);
+    bytes += bytes_of(term.a, term.b);
+  }
+  if (!bias.empty()) expect_shape("sum_of_products", "bias", bias, 1, c.cols());
+  const Span span(profile_of(dev), "gemm", "sum_of_products", flops, bytes);
+  Gemm<D>::sum(dev, terms, bias, c, accumulate);
 }
 
 }  // namespace lora::kernel

@@ -269,8 +269,8 @@ class LoraLinear {
     }
   }
 
-  // Outputs are summed by tiles of rows where a product is not all: an update below half a unit in y's last place would
-  // vanish if every partial sum were rounded.
+  // An update below half a unit in y's last place would vanish if every partial sum were rounded: where T is narrower
+  // than its sums, the kernel sums a block's products itself. Else they are added to y by tiles of rows.
   void project(D& dev, View<D, const T> x, View<D, const T> h, View<D, T> y, bool accumulate, bool merge) const {
     const Arena::Scope scope(dev.arena());
     std::vector<typename Weight<D>::Use> uses;
@@ -283,15 +283,20 @@ class LoraLinear {
         kernel::gemm(dev, kernel::Form::nt, x, block.w, columns_of(y, block), 1.0, accumulate);
         continue;
       }
+      if constexpr (narrow) {
+        const auto& p = projections_[block.first];
+        std::vector<kernel::ProductTerm<D, T>> terms{{kernel::Form::nt, x, block.w}};
+        if (updated(p)) terms.push_back({kernel::Form::nn, h.col_slice(p.first_row, p.lora.rank), p.b.use()});
+        kernel::sum_of_products<D, T>(dev, terms, p.linear.bias.view(), columns_of(y, block), accumulate);
+        continue;
+      }
       for_row_tiles(x.rows(), row_tile, [&](Index begin, Index count) {
-        const Arena::Scope inner(dev.arena());
         const View<D, T> tile = columns_of(y, block).row_slice(begin, count);
-        const View<D, Accum<T>> sum = sum_for(dev, tile);
-        kernel::gemm(dev, kernel::Form::nt, x.row_slice(begin, count), block.w, sum, 1.0, accumulate && !narrow);
+        kernel::gemm(dev, kernel::Form::nt, x.row_slice(begin, count), block.w, tile, 1.0, accumulate);
         for (std::size_t j = block.first; j < block.last; ++j) {
           const auto& p = projections_[j];
-          const View<D, Accum<T>> own =
-              sum.col_slice(p.first_column - projections_[block.first].first_column, p.linear.out_features());
+          const View<D, T> own =
+              tile.col_slice(p.first_column - projections_[block.first].first_column, p.linear.out_features());
           if (updated(p)) {
             const Span low_rank = update_span(dev);
             kernel::gemm(dev, kernel::Form::nn, h.row_slice(begin, count).col_slice(p.first_row, p.lora.rank),
@@ -299,7 +304,6 @@ class LoraLinear {
           }
           if (!p.linear.bias.empty()) kernel::add_bias(dev, p.linear.bias.view(), own);
         }
-        if constexpr (narrow) kernel::convert(dev, sum, tile, 1.0, accumulate);
       });
     }
   }
@@ -311,6 +315,12 @@ class LoraLinear {
     const bool drops = dropout_active(pass), merge = merges(dy.rows(), drops);
     std::vector<typename Weight<D>::Use> uses;
     const std::vector<Block> blocks = weights(dev, uses, merge);
+    if (narrow && !drops) {
+      std::vector<kernel::ProductTerm<D, T>> terms;
+      for (const Block& block : blocks) terms.push_back({kernel::Form::nn, columns_of(dy, block), block.w});
+      if (rank_ > 0) terms.push_back({kernel::Form::nn, dh, a_.use()});
+      return kernel::sum_of_products<D, T>(dev, terms, {}, dx);
+    }
     for_row_tiles(dy.rows(), narrow ? row_tile : dy.rows(), [&](Index begin, Index count) {
       const Arena::Scope inner(dev.arena());
       const View<D, Accum<T>> sum = sum_for(dev, dx.row_slice(begin, count));
