@@ -33,8 +33,8 @@ int run(Request& request) {
   return bad_usage;
 }
 
-/// A standard stream that was closed must not become the descriptor of the first file that is opened: what is said would
-/// be written into it. Writing to standard output then fails, as it should.
+/// A standard stream that was closed must not become the descriptor of the first file that is opened: what is said
+/// would be written into it. Writing to standard output then fails, as it should.
 void open_closed_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(stream, F_GETFD) < 0 && errno == EBADF)
