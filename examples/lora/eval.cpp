@@ -24,9 +24,14 @@ namespace {
 using namespace lora;
 
 struct Predictions {
+  bool thinks;        // answers may begin with thoughts, which are not compared
   Index answers = 0;  // records with an answer to compare with
   Index exact = 0;
-  std::string lines;  // JSON lines, a record each
+  std::string lines = {};  // JSON lines, a record each
+
+  std::string_view compared(std::string_view answer) const {
+    return data::detail::strip(thinks ? data::ChatTemplate::without_thoughts(answer) : answer);
+  }
 
   double exact_match() const { return static_cast<double>(exact) / static_cast<double>(answers); }
 
@@ -34,7 +39,7 @@ struct Predictions {
     io::Json line = {{"prompt", prompt_of(sample, tokenizer)}, {"predict", answer}};
     if (!sample.answer().empty()) {
       ++answers;
-      const bool same = data::detail::strip(answer) == data::detail::strip(sample.answer());
+      const bool same = compared(answer) == compared(sample.answer());
       exact += same;
       line["label"] = std::string(sample.answer());
       line["exact_match"] = same;
@@ -127,7 +132,7 @@ int run_eval(Request& request) {
     model::GenerateOptions generate;
     generate.max_new_tokens = config.max_new_tokens;
     generate.stop_ids = train::stop_ids(source, *text.tokenizer, text.chat_template);
-    predictions.emplace();
+    predictions.emplace(Predictions{text.chat_template && text.chat_template->thinks()});
     answer_all(dev, decoder, *text.tokenizer, records.encoder(), samples, generate, {},
                [&](const data::Sample& sample, const std::string& answer) {
                  predictions->add(sample, answer, *text.tokenizer);

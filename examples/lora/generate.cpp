@@ -48,6 +48,7 @@ int run_generate(Request& request) {
                                 [](const data::Sample& sample) { return sample.kind == data::Sample::Kind::messages; });
   std::optional<data::ChatTemplate> chat;
   if (asks) chat = data::choose_template(config.template_name, *tokenizer);
+  train::refuse_unused_by(chat, config);
   data::EncodeOptions encode_options;
   encode_options.render = train::render_options(config);
   encode_options.vocab_size = source.config().vocab_size;

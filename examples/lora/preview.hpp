@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "lora/cpu/device.hpp"
 #include "lora/data/dataset.hpp"
 #include "lora/data/encode.hpp"
 #include "lora/model/weights.hpp"
@@ -14,12 +15,14 @@ inline void print_preview(const lora::train::Config& config, const lora::model::
   using namespace lora;
   auto dataset = train::open_dataset(config, config.dataset, config.max_samples);
   const auto text = train::text_files(config, source.path(), dataset.kinds());
-  const auto records = train::encoded_records(config, std::move(dataset), text, source.config().vocab_size, true);
+  auto records = train::encoded_records(config, std::move(dataset), text, source.config().vocab_size, true);
+  cpu::Device dev(static_cast<int>(config.threads.value_or(0)));
+  records.cut_texts(dev);
   for (Index i = 0; i < std::min(config.preview, records.size()); ++i) {
     const data::Example example = records[i];
     const std::string page =
-        concat("--- ", records.where(i), ": ", example.tokens.size(), " tokens, ", example.labelled(), " labelled",
-               example.truncated ? ", cut" : "", "\n", data::preview(example, text.tokenizer.get()), "\n");
+        concat("--- ", records.where(example.record), ": ", example.tokens.size(), " tokens, ", example.labelled(),
+               " labelled", example.truncated ? ", cut" : "", "\n", data::preview(example, text.tokenizer.get()), "\n");
     print_result(page);
   }
   train::warn_of_unused_fields(records.dataset());

@@ -61,14 +61,16 @@ void print_records(const io::Tokenizer& tokenizer, const std::string& path, cons
     } else if (sample.kind == data::Sample::Kind::text) {
       print_text(tokenizer, sample.text, sample.where);
     } else {
-      if (!chat) chat = data::choose_template(config.template_name, tokenizer);
-      std::string text;
+      if (!chat) {
+        chat = data::choose_template(config.template_name, tokenizer);
+        train::refuse_unused_by(chat, config);
+      }
       try {
-        text = chat->render(sample.messages, options).text;
+        const auto rendering = chat->render(sample.messages, options);
+        print(data::encode_rendering(tokenizer, *chat, rendering.text).ids);
       } catch (const FormatError& error) {
         fail<FormatError>(sample.where, ": ", std::string_view(error.what()));
       }
-      print_text(tokenizer, text, sample.where);
     }
   }
   train::warn_of_unused_fields(records);

@@ -179,12 +179,17 @@ TEST_CASE("chat_template: dates are written as the template has them, and must b
   CHECK(render("llama3_2", "2025-03-09").find("Today Date: 09 Mar 2025\n") != std::string::npos);
   CHECK(render("smollm3", "2025-03-09").find("Today Date: 09 March 2025\n") != std::string::npos);
   CHECK(render("llama3_1", "").find("Today Date: 26 Jul 2024\n") != std::string::npos);
-  for (const char* wrong : {"2025-13-01", "2025-00-01", "2025-01-32", "25-01-01", "2025/01/01", "2025-01-0x", "today"})
+  for (const char* wrong : {"2025-13-01", "2025-00-01", "2025-01-32", "25-01-01", "2025/01/01", "2025-01-0x", "today",
+                            "2024-02-30", "2025-02-29", "1900-02-29", "2025-04-31", "2025-01-00"})
     CHECK_THROWS_AS(render("llama3_2", wrong), ConfigError);
-  CHECK(ChatTemplate::named("llama3_2").prints_today());
-  CHECK(ChatTemplate::named("smollm3").prints_today());
-  CHECK_FALSE(ChatTemplate::named("llama3_1").prints_today());
-  CHECK_FALSE(ChatTemplate::named("qwen3").prints_today());
+  for (const char* last : {"2024-02-29", "2000-02-29", "2025-02-28", "2025-01-31", "2025-04-30", "2025-12-31"})
+    CHECK_NOTHROW(render("llama3_2", last));
+  CHECK(ChatTemplate::named("llama3_1").date() == "2024-07-26");
+  CHECK(ChatTemplate::named("llama3_2").date() == data::detail::today());
+  CHECK(ChatTemplate::named("llama3_2").prints_date());
+  CHECK(ChatTemplate::named("smollm3").prints_date());
+  CHECK(ChatTemplate::named("llama3_1").prints_date());
+  CHECK_FALSE(ChatTemplate::named("qwen3").prints_date());
 }
 
 TEST_CASE("chat_template: Llama 3 strips what Python's str.strip does, and nothing else") {
@@ -212,7 +217,8 @@ TEST_CASE("chat_template: text that is no UTF-8 is carried along, its cut ends a
     const std::vector<Message> messages{{"user", content}, {"assistant", content}};
     for (const char* name : {"llama3", "llama3_1", "smollm3", "qwen3"}) {
       CAPTURE(name);
-      const auto rendering = ChatTemplate::named(name).render(messages, {.date = "2024-07-26"});
+      const auto rendering =
+          ChatTemplate::named(name).render(messages, {.enable_thinking = false, .date = "2024-07-26"});
       const auto answer = rendering.answers.at(0);
       CHECK(rendering.text.substr(answer.begin, answer.end - answer.begin).starts_with(content));
     }

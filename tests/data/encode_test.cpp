@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "lora/io/json.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/effort.hpp"
+#include "support/temp_folder.hpp"
 #include "support/template_fixtures.hpp"
 #include "support/tokenizer_files.hpp"
 
@@ -70,7 +72,7 @@ TEST_CASE("encode: ids, places and labels of real models equal the reference") {
       CAPTURE(i);
       EncodeOptions options;
       options.render = test::template_options(conversations[i]);
-      const auto messages = test::template_messages(conversations[i], name);
+      const auto messages = chat.turns_of(test::template_messages(conversations[i], name), options.render);
       const auto whole = tokenizer.encode(chat.render(messages, options.render).text);
       CHECK(whole.ids.size() == line["tokens"].get<std::size_t>());
       CHECK(sum_of(whole.ids) == line["ids"].get<std::uint32_t>());
@@ -153,13 +155,66 @@ TEST_CASE("encode: what has no weight, or no answer, is not learnt") {
   }
 }
 
-TEST_CASE("encode: an empty think block is prompt, reasoning is labelled") {
-  const auto plain = encoder("qwen3")(talk({{"user", "a"}, {"assistant", "b"}}));
-  CHECK(marked(plain).ends_with("assistant\n<think>\n\n</think>\n\n⟦b<|im_end|>⟧"));
-  const auto thought = encoder("qwen3")(talk({{"user", "a"}, {"assistant", "b", "hm"}}));
-  CHECK(marked(thought).ends_with("assistant\n⟦<think>\nhm\n</think>\n\nb<|im_end|>⟧"));
-  const auto opened = encoder("qwen3_thinking_2507")(talk({{"user", "a"}, {"assistant", "b", "hm"}}));
-  CHECK(marked(opened).ends_with("assistant\n<think>\n⟦hm\n</think>\n\nb<|im_end|>⟧"));
+TEST_CASE(
+    "encode: an empty think block is learnt or prompt, as enable_thinking says; reasoning is learnt or left out") {
+  EncodeOptions quiet;
+  quiet.render.enable_thinking = false;
+  const auto plain = talk({{"user", "a"}, {"assistant", "b"}});
+  const auto thought = talk({{"user", "a"}, {"assistant", "b", "hm"}});
+  const auto inside = talk({{"user", "a"}, {"assistant", "<think>\nhm\n</think>\n\nb"}});
+  CHECK(marked(encoder("qwen3")(plain)).ends_with("assistant\n⟦<think>\n\n</think>\n\nb<|im_end|>⟧"));
+  CHECK(marked(encoder("qwen3", quiet)(plain)).ends_with("assistant\n<think>\n\n</think>\n\n⟦b<|im_end|>⟧"));
+  for (const auto& sample : {thought, inside}) {
+    CHECK(marked(encoder("qwen3")(sample)).ends_with("assistant\n⟦<think>\nhm\n</think>\n\nb<|im_end|>⟧"));
+    CHECK(marked(encoder("qwen3", quiet)(sample)).ends_with("assistant\n<think>\n\n</think>\n\n⟦b<|im_end|>⟧"));
+    CHECK(
+        marked(encoder("qwen3_thinking_2507")(sample)).ends_with("assistant\n<think>\n⟦hm\n</think>\n\nb<|im_end|>⟧"));
+  }
+  CHECK(marked(encoder("qwen3_thinking_2507")(plain)).ends_with("assistant\n<think>\n⟦\n</think>\n\nb<|im_end|>⟧"));
+  const auto marks =
+      talk({{"user", "a"}, {"assistant", "no </think> mark", "hm"}});  // kept apart: the content is whole
+  CHECK(marked(encoder("qwen3", quiet)(marks)).ends_with("⟦no </think> mark<|im_end|>⟧"));
+}
+
+TEST_CASE("encode: the prompt of generation is the prompt of training, with every template") {
+  const auto conversations = test::template_lines("conversations");
+  for (const auto& entry : data::detail::template_entries) {
+    const std::string name(entry.name);
+    CAPTURE(name);
+    const auto chat = ChatTemplate::named(name, "<|im_end|>");
+    for (const bool thinking : {true, false}) {
+      CAPTURE(thinking);
+      EncodeOptions options;
+      options.train_on_last_turn_only = true;
+      options.render.enable_thinking = thinking;
+      options.render.date = "2024-05-06";
+      const Encoder encode(&byte_tokenizer(), chat, options);
+      std::size_t compared = 0;
+      for (std::size_t i = 0; i < conversations.size(); i += 5) {
+        CAPTURE(i);
+        auto sample = talk(test::template_messages(conversations[i], name));
+        if (sample.messages.back().role != "assistant") continue;
+        // Where all that users said are answers of tools, Qwen3's template takes the last turn for the question.
+        const bool asked = std::any_of(sample.messages.begin(), sample.messages.end(), [](const data::Message& turn) {
+          return turn.role == "user" && !turn.content.starts_with("<tool_response>");
+        });
+        if (!asked) continue;
+        Ids prompt;
+        try {
+          prompt = encode.prompt(sample);
+        } catch (const FormatError&) {
+          continue;  // the template has no place for a turn
+        }
+        const Example example = encode(sample);
+        const auto first = std::find_if(example.labels.begin(), example.labels.end(),
+                                        [](std::int32_t label) { return label != data::ignored_label; });
+        const auto learnt = first - example.labels.begin();
+        CHECK(prompt == Ids(example.tokens.begin(), example.tokens.begin() + learnt));
+        ++compared;
+      }
+      CHECK(compared > 20);
+    }
+  }
 }
 
 TEST_CASE("encode: cutoff_len takes tokens and labels from the end") {
@@ -179,6 +234,55 @@ TEST_CASE("encode: cutoff_len takes tokens and labels from the end") {
   CHECK(encoder("chatml", options)(talk({{"user", "hi"}, {"assistant", "yo"}})).labelled() == 0);
   options.cutoff_len = 0;
   CHECK_THROWS_AS(encoder("chatml", options), ConfigError);
+}
+
+TEST_CASE("encode: texts, and templates without a mark of their own, begin with the tokenizer's opening token") {
+  auto json = io::parse_json(test::byte_tokenizer_json(), "test");
+  json["post_processor"] = io::parse_json(R"({"type": "TemplateProcessing",
+      "single": [{"SpecialToken": {"id": "<think>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+      "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+      "special_tokens": {"<think>": {"id": "<think>", "ids": [258], "tokens": ["<think>"]}}})",
+                                          "test");
+  const auto tokenizer = io::Tokenizer::from_json(io::to_text(json), "test");
+  const std::int32_t mark = 258;
+  REQUIRE(tokenizer.opening() == Ids{mark});
+  Sample words;
+  words.kind = Sample::Kind::text;
+  words.text = "AB";
+  const Encoder plain(&tokenizer, std::nullopt, {});
+  CHECK(plain(words).tokens == Ids{mark, 65, 66});
+  CHECK(plain.prompt(words) == Ids{mark, 65, 66});
+  for (const auto& entry : data::detail::template_entries) {
+    CAPTURE(std::string(entry.name));
+    const bool opens = entry.name == "none" || entry.name == "alpaca";
+    for (const bool train_on_prompt : {false, true}) {
+      EncodeOptions options;
+      options.train_on_prompt = train_on_prompt;
+      const auto sample = talk({{"user", "u"}, {"assistant", "v"}});
+      const Encoder encode(&tokenizer, ChatTemplate::named(entry.name, "<|im_end|>"), options);
+      const Ids ids = encode(sample).tokens;
+      CHECK((ids[0] == mark) == opens);
+      CHECK((encode.prompt(sample)[0] == mark) == opens);
+      if (opens) CHECK(std::count(ids.begin(), ids.end(), mark) == 1);
+    }
+  }
+  const Encoder none(&tokenizer, ChatTemplate::named("none", "<|im_end|>"), {});
+  CHECK(none(talk({{"user", "u"}, {"assistant", "v"}})).labels == Ids{-100, -100, 'v', 257});
+  CHECK(none(talk({{"assistant", "v"}})).labels == Ids{-100, 'v', 257});
+}
+
+TEST_CASE("encode: texts end with the end-of-text token, prompts do not") {
+  const test::TempFolder folder;
+  io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+  io::write_file(folder / "tokenizer_config.json", std::string_view(R"({"eos_token":"<|im_end|>"})"));
+  const auto tokenizer = io::Tokenizer::from_folder(folder.path());
+  Sample text;
+  text.kind = Sample::Kind::text;
+  text.text = "AB";
+  const Encoder encode(&tokenizer, std::nullopt, {});
+  CHECK(encode(text).tokens == Ids{65, 66, 257});
+  CHECK(encode(text).labels == Ids{65, 66, 257});
+  CHECK(encode.prompt(text) == Ids{65, 66});
 }
 
 TEST_CASE("encode: texts are labelled throughout, token records are taken as they are") {

@@ -10,11 +10,11 @@ transformers and tokenizers. The table's hashes are printed.
 
 Written, packed by zlib: conversations.jsonl, with the options of each, and NAME.jsonl, a line for each conversation:
 length and hash of the rendering, the answers' bytes, for the first ones the text itself. NAME.labels.jsonl, a line for
-each as well: how many tokens the whole rendering has, CRC-32 of their ids and of the bytes at which they begin (int32
+each as well, without thoughts where enable_thinking is false: how many tokens the whole rendering has, CRC-32 of their ids and of the bytes at which they begin (int32
 each), and first and past-the-last token of each labelled run. versions.json: what this ran with.
 
-An answer begins after its turn's header, or after what a generation prompt puts behind the header or an empty think
-block where the turn starts with that; it ends with the token that ends its turn. Where the rendering of a part of the
+An answer begins after its turn's header, or after what a generation prompt puts behind the header where the turn starts
+with that; it ends with the token that ends its turn. Where the rendering of a part of the
 conversation is a beginning of the whole, the answer is also what follows the rendering of the turns before with a
 generation prompt; the two must agree.
 """
@@ -116,15 +116,11 @@ def prefix_answers(text, name, record, whole):
     for i, turn in enumerate(messages):
         if turn["role"] != "assistant":
             continue
-        prompt = render(text, name, record, messages[:i], True, False)
-        if not whole.startswith(prompt):
-            prompt = render(text, name, record, messages[:i], True, record["enable_thinking"])
-        if not whole.startswith(prompt):
-            prompt = prompt.removesuffix("<think>\n")
+        prompt = render(text, name, record, messages[:i], True, record["enable_thinking"])
+        if not whole.startswith(prompt):  # what stands before a later turn, or was thought about
+            prompt = prompt.removesuffix(EMPTY).removesuffix("<think>\n")
         if not whole.startswith(prompt) or len(prompt) < end:
             return None
-        if prompt.endswith("<think>\n") and whole.startswith(EMPTY, len(prompt) - len("<think>\n")):
-            prompt += EMPTY[len("<think>\n"):]
         # A content may hold the token's text: the turn ends where the next rendering of a prefix says so.
         upto = render(text, name, record, messages[:i + 1], False, record["enable_thinking"])
         end = len(upto.rstrip("\n")) if whole.startswith(upto) else whole.index(end_token, len(prompt)) + len(end_token)
@@ -144,18 +140,31 @@ def answers(text, name, record, whole):
     marked = rendered(record["messages"], record["add_generation_prompt"], record["enable_thinking"])
     assert marked.replace(BEGIN, "").replace(END, "") == whole
     prompt = rendered(record["messages"][:1], True, record["enable_thinking"])
-    openings = [prompt[prompt.rindex(BEGIN) + 1:].removeprefix(header)] + ([EMPTY] if name in THINKING else [])
+    opening = prompt[prompt.rindex(BEGIN) + 1:].removeprefix(header)
     spans, at = [], 0
     for part in marked.split(BEGIN):
         turn, ends, _ = part.partition(END)
         if turn.startswith(header) and ends:
             answer = turn[len(header):]
-            begin = len(header) + max(len(o) for o in openings + [""] if answer.startswith(o))
+            begin = len(header) + (len(opening) if answer.startswith(opening) else 0)
             spans.append([at + len(turn[:begin].encode()), at + len(turn.encode())])
         at += len(part.replace(END, "").encode())
     assert len(spans) == sum(m["role"] == "assistant" for m in record["messages"])
     assert prefix_answers(text, name, record, whole) in (None, spans)
     return spans
+
+
+def learnt(name, record):
+    """A model that is not to think learns no thoughts."""
+    if name != "qwen3" or record["enable_thinking"]:
+        return record
+    turns = [dict(turn) for turn in record["messages"]]
+    for turn in turns:
+        if turn["role"] == "assistant":
+            if turn.get("reasoning_content") is None and "</think>" in turn["content"]:
+                turn["content"] = turn["content"].split("</think>")[-1].lstrip("\n")
+            turn["reasoning_content"] = ""
+    return dict(record, messages=turns)
 
 
 def labelled_runs(begins, spans):
@@ -215,7 +224,10 @@ def main():
                 line["text"] = whole
             renderings.append(line)
             if tokenizer:
-                labels.append(label_line(tokenizer, whole, spans))
+                record = learnt(name, record)
+                whole = render(text, name, record, record["messages"], record["add_generation_prompt"],
+                               record["enable_thinking"])
+                labels.append(label_line(tokenizer, whole, answers(text, name, record, whole)))
         write(out, name + ".jsonl", renderings)
         if labels:
             write(out, name + ".labels.jsonl", labels)

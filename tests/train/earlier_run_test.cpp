@@ -39,31 +39,31 @@ train::Config going_on(const io::Path& output, const std::string& from = "auto")
 
 }  // namespace
 
-TEST_CASE("earlier run: the day is the one that a resumed run has printed so far, else today") {
+TEST_CASE("earlier run: a setting is that of the checkpoint to go on with, else null") {
   const Quiet quiet;
   const TempFolder temp;
-  const std::string today = data::detail::today();
-  CHECK(EarlierRun(going_on(temp / "run")).day() >= today);
+  CHECK(EarlierRun(going_on(temp / "run")).setting("date").is_null());
   save(temp / "run", 3, "2001-02-03");
-  CHECK(EarlierRun(going_on(temp / "run")).day() == "2001-02-03");
-  CHECK(EarlierRun(going_on(temp / "other", Checkpoints(temp / "run").folder_of(3))).day() == "2001-02-03");
+  CHECK(EarlierRun(going_on(temp / "run")).setting("date") == "2001-02-03");
+  CHECK(EarlierRun(going_on(temp / "other", Checkpoints(temp / "run").folder_of(3))).setting("date") == "2001-02-03");
   train::Config anew = going_on(temp / "run", "");
   anew.overwrite_output_dir = true;
-  CHECK(EarlierRun(anew).day() >= today);
+  CHECK(EarlierRun(anew).setting("date").is_null());
   damage(temp / "run", 3);
-  CHECK(EarlierRun(going_on(temp / "run")).day() >= today);
+  CHECK(EarlierRun(going_on(temp / "run")).setting("date").is_null());
   save(temp / "run", 3);  // by a template that prints none
-  CHECK(EarlierRun(going_on(temp / "run")).day() >= today);
+  CHECK(EarlierRun(going_on(temp / "run")).setting("date") == "");
+  CHECK(EarlierRun(going_on(temp / "run")).setting("nothing").is_null());
 }
 
-TEST_CASE("earlier run: asking for the day says nothing, and what it found is not read again") {
+TEST_CASE("earlier run: asking for a setting says nothing, and what it found is not read again") {
   const Quiet quiet;
   const TempFolder temp;
   save(temp / "run", 3, "2001-02-03");
   save(temp / "run", 6);
   damage(temp / "run", 6);
   EarlierRun earlier(going_on(temp / "run"));
-  CHECK(earlier.day() == "2001-02-03");
+  CHECK(earlier.setting("date") == "2001-02-03");
   CHECK(quiet.text.empty());
   damage(temp / "run", 3);  // would be seen by who reads
   const auto found = earlier.find_checkpoint();

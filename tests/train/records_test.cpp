@@ -148,6 +148,47 @@ TEST_CASE("records: a survey of many records encodes some and reads all") {
   }
 }
 
+TEST_CASE("records: long texts are cut so that all of them is learnt, and others stay as they are") {
+  const test::TempFolder folder;
+  io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+  io::write_file(folder / "tokenizer_config.json", std::string_view(R"({"eos_token":"<|im_end|>"})"));
+  const auto tokenizer = io::Tokenizer::from_folder(folder.path());
+  std::string words;
+  for (int i = 0; i < 100; ++i) words += static_cast<char>('!' + i % 90);
+  io::write_file(folder / "a.txt", std::string_view("line\n" + words + "\nlast line\n"));
+  io::write_file(folder / "b.jsonl", std::string_view("{\"text\":\"" + std::string(50, 'x') + "\",\"weight\":0}\n"));
+  const std::vector<std::string> files = {(folder / "a.txt").native(), (folder / "b.jsonl").native()};
+  for (const bool cuts : {true, false}) {
+    CAPTURE(cuts);
+    train::Records records{data::Dataset::open(files), data::Encoder(&tokenizer, std::nullopt, {.cutoff_len = 11})};
+    cpu::Device dev(2);
+    if (cuts) records.cut_texts(dev);
+    if (cuts) records.cut_texts(dev);  // which changes nothing more
+    // 101 tokens with the last, of which each block but the first learns 10
+    REQUIRE(records.size() == (cuts ? 1 + 10 + 1 + 1 : 4));
+    const std::vector<Index> some = {0, 1}, all = {0, 1, 2, 3};
+    const auto sequences = records.sequences_of(all);
+    CHECK(records.sequences_of(some).size() == (cuts ? 11u : 2u));
+    CHECK(std::ssize(sequences) == records.size());
+    std::string learnt;
+    for (const Index i : records.sequences_of(some)) {
+      const auto example = records[i];
+      CHECK(example.tokens.size() <= 11);
+      CHECK(example.record == (i == 0 ? 0 : 1));
+      CHECK(example.truncated == (!cuts && i == 1));
+      for (std::size_t at = 1; i > 0 && at < example.labels.size(); ++at)
+        if (example.labels[at] >= 0) learnt += tokenizer.decode(std::vector{example.labels[at]});
+    }
+    CHECK(learnt == (cuts ? words.substr(1) + "<|im_end|>" : words.substr(1, 10)));
+    CHECK(records[records.size() - 2].labelled() == 9);
+    CHECK(records[records.size() - 1].labelled() == 0);
+    const auto summary = records.survey(dev, sequences);
+    CHECK(summary.truncated() == (cuts ? 1 : 2));
+    CHECK(summary.text().starts_with(cuts ? "13 blocks of 4 records, " : "4 records, "));
+    CHECK(records.survey(dev, sequences, 2).length_at(1) == 11);
+  }
+}
+
 TEST_CASE("records: a survey tells fields that are not used and counts empty answers, all of them and once") {
   const test::TempFolder folder;
   std::string text;

@@ -218,7 +218,6 @@ TEST_CASE("resume: what must not change when a run goes on is an error with both
     c.eval_dataset.clear();
     c.val_size = 3;
   });
-  expect("enable_thinking", "false", "true", [](Config& c) { c.enable_thinking = false; });
   expect("text_column", "\"body\"", "\"text\"", [](Config& c) { c.text_column = "body"; });
   expect("cutoff_len", "100", "2048", [](Config& c) { c.cutoff_len = 100; });
   expect("train_on_prompt", "true", "false", [](Config& c) { c.train_on_prompt = true; });
@@ -239,29 +238,105 @@ TEST_CASE("resume: what must not change when a run goes on is an error with both
   CHECK(fine_tune(longer).metrics.steps == 5);
 }
 
-TEST_CASE("resume: neither the template nor the day that it prints changes when a run goes on") {
-  const Quiet quiet;
-  const Workshop shop;
+namespace {
+
+/// A run of one step over a record of this kind, with a tokenizer of bytes.
+Config run_over(const Workshop& shop, const std::string& record) {
   RandomModel model;
   model.vocabulary = 260;
   write_random_model(shop.temp / "model", model);
   io::write_file(shop.temp / "model" / "tokenizer.json", std::string_view(byte_tokenizer_json()));
-  io::write_file(shop.temp / "talk.jsonl", std::string_view("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
-                                                            "{\"role\":\"assistant\",\"content\":\"b\"}]}\n"));
+  io::write_file(shop.temp / "data.jsonl", std::string_view(record));
   auto config = shop.config();
-  config.dataset = {(shop.temp / "talk.jsonl").native()};
+  config.dataset = {(shop.temp / "data.jsonl").native()};
   config.eval_dataset.clear();
   config.eval_steps.reset();
   config.max_steps = 1;
-  config.template_name = "smollm3";
+  return config;
+}
+
+const std::string talk = R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})";
+
+}  // namespace
+
+TEST_CASE("resume: neither the template nor the day that it prints changes when a run goes on") {
+  const Quiet quiet;
+  for (const std::string name : {"smollm3", "llama3_1", "llama3_2"}) {
+    CAPTURE(name);
+    const Workshop shop;
+    auto config = run_over(shop, talk);
+    config.template_name = name;
+    config.date = "2024-02-29";
+    fine_tune(config);
+    config.resume_from_checkpoint = "auto";
+    expect_refused(config, "template", "\"qwen3\"", "\"" + name + "\"", [](Config& c) {
+      c.template_name = "qwen3";
+      c.date.clear();
+    });
+    expect_refused(config, "date", "\"2025-01-01\"", "\"2024-02-29\"", [](Config& c) { c.date = "2025-01-01"; });
+    config.date.clear();  // not today's, nor the template's own, but the run's
+    config.max_steps = 2;
+    CHECK(fine_tune(config).metrics.resumed_from_step == 1);
+    CHECK(io::read_json(shop.temp / "run" / "run_config.json").at("date") == "2024-02-29");
+  }
+}
+
+TEST_CASE("resume: enable_thinking stays where the template depends on it, and is refused where it does not") {
+  const Quiet quiet;
+  for (const std::string name : {"qwen3", "smollm3"}) {
+    CAPTURE(name);
+    const Workshop shop;
+    auto config = run_over(shop, talk);
+    config.template_name = name;
+    config.enable_thinking = false;
+    fine_tune(config);
+    config.resume_from_checkpoint = "auto";
+    expect_refused(config, "enable_thinking", "true", "false", [](Config& c) { c.enable_thinking = true; });
+    config.enable_thinking.reset();  // as the run began
+    config.max_steps = 2;
+    CHECK(fine_tune(config).metrics.resumed_from_step == 1);
+    CHECK(io::read_json(shop.temp / "run" / "run_config.json").at("enable_thinking") == false);
+  }
+  const Workshop shop;
+  auto config = run_over(shop, talk);
+  config.template_name = "qwen2_5";
+  config.enable_thinking = true;
+  CHECK(message_of<ConfigError>([&] { fine_tune(config); }) ==
+        "key enable_thinking: given true, but the template qwen2_5 writes the same for both values");
+  config.enable_thinking.reset();
   config.date = "2024-02-29";
-  fine_tune(config);
+  CHECK(message_of<ConfigError>([&] { fine_tune(config); }) ==
+        "key date: given 2024-02-29, but the template qwen2_5 prints no date");
+  auto tokens = shop.config();
+  tokens.date = "2024-02-29";
+  CHECK(holds(message_of<ConfigError>([&] { fine_tune(tokens); }), "key date: given 2024-02-29, but no record is"));
+}
+
+TEST_CASE("resume: a run over long texts goes on to the bytes of the uninterrupted run") {
+  const Quiet quiet;
+  const Workshop shop;
+  std::string text = "{\"text\":\"short\"}\n";
+  for (int i = 0; i < 3; ++i)
+    text += "{\"text\":\"" + std::string(static_cast<std::size_t>(90 + 20 * i), static_cast<char>('a' + i)) + "\"}\n";
+  auto config = run_over(shop, text);
+  config.cutoff_len = 16;
+  config.max_steps = -1;
+  config.num_train_epochs = 1;
+  config.save_steps = 2;
+  config.output_dir = (shop.temp / "whole").native();
+  const auto whole = fine_tune(config);
+  // 1 block and, of 90, 110 and 130 bytes without an opening token, 6, 8 and 9 that learn 15 tokens each
+  CHECK(whole.metrics.steps == (1 + 6 + 8 + 9) / 4);
+  config.output_dir = (shop.temp / "parts").native();
+  std::atomic<int> stop{0};
+  RunOptions options;
+  options.stop = &stop;
+  options.on_step = [&](const StepMetrics& metrics) { stop = metrics.step == 3 ? SIGTERM : 0; };
+  CHECK(fine_tune(config, options).metrics.steps == 3);
   config.resume_from_checkpoint = "auto";
-  expect_refused(config, "template", "\"qwen3\"", "\"smollm3\"", [](Config& c) { c.template_name = "qwen3"; });
-  expect_refused(config, "date", "\"2025-01-01\"", "\"2024-02-29\"", [](Config& c) { c.date = "2025-01-01"; });
-  config.date.clear();  // not today's, but the run's
-  config.max_steps = 2;
-  CHECK(fine_tune(config).metrics.resumed_from_step == 1);
+  expect_refused(config, "cutoff_len", "20", "16", [](Config& c) { c.cutoff_len = 20; });
+  CHECK(fine_tune(config).metrics.resumed_from_step == 3);
+  CHECK(adapter_values(shop.temp / "parts" / "final_model") == adapter_values(shop.temp / "whole" / "final_model"));
 }
 
 TEST_CASE("resume: an adapter to start from must choose the same modules when a run goes on") {

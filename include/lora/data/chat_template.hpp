@@ -28,8 +28,8 @@ struct Message {
 
 struct RenderOptions {
   bool add_generation_prompt = false;
-  bool enable_thinking = true;
-  std::string date{};  ///< YYYY-MM-DD, for templates that print one; empty: the template's own or today's
+  bool enable_thinking = true;  ///< false: a generation prompt closes an empty think block
+  std::string date{};           ///< YYYY-MM-DD, for templates that print one; empty: the template's own or today's
 };
 
 /// An assistant's turn in a rendering, in bytes: from where the prompt before it ends to past its end-of-turn token.
@@ -93,9 +93,39 @@ class ChatTemplate {
     }
   }
 
-  /// True if what it writes depends on the day where the options give no date.
-  bool prints_today() const {
-    return entry_.style == Style::smollm3 || (entry_.style == Style::llama3_dated && entry_.system.empty());
+  /// Whether it prints a date at all.
+  bool prints_date() const { return entry_.style == Style::smollm3 || entry_.style == Style::llama3_dated; }
+  /// The date that it prints where the options give none.
+  std::string date() const {
+    return entry_.style == Style::llama3_dated && !entry_.system.empty() ? std::string(entry_.system) : detail::today();
+  }
+
+  /// Whether enable_thinking changes what it writes.
+  bool thinks_at_will() const {
+    return entry_.style == Style::smollm3 || (entry_.style == Style::qwen3 && entry_.opening.empty());
+  }
+  /// Whether answers may hold thoughts before their </think>.
+  bool thinks() const { return entry_.style == Style::smollm3 || entry_.style == Style::qwen3; }
+
+  /// Whether its text lacks the token that the tokenizer puts before a text, if it has one.
+  bool needs_opening() const { return entry_.style == Style::alpaca || entry_.style == Style::none; }
+
+  /// An answer without the thoughts before it, as Qwen3's template takes them apart.
+  static std::string_view without_thoughts(std::string_view answer) {
+    const auto end = answer.rfind(think_end);
+    return end == answer.npos ? answer : detail::strip_newlines(answer.substr(end + think_end.size()), true, false);
+  }
+
+  /// The turns that these options leave: a model that is not to think learns no thoughts.
+  std::vector<Message> turns_of(std::span<const Message> messages, const RenderOptions& options) const {
+    std::vector<Message> turns(messages.begin(), messages.end());
+    if (entry_.style != Style::qwen3 || !thinks_at_will() || options.enable_thinking) return turns;
+    for (Message& turn : turns) {
+      if (turn.role != "assistant") continue;
+      if (!turn.reasoning) turn.content = std::string(without_thoughts(turn.content));
+      turn.reasoning = "";
+    }
+    return turns;
   }
 
   /// Throws   FormatError if the template has no place for a turn; it names the turn, counted from 1
@@ -111,7 +141,7 @@ class ChatTemplate {
         render_qwen(out, messages);
         break;
       case Style::qwen3:
-        render_qwen3(out, messages);
+        render_qwen3(out, messages, opening(options));
         break;
       case Style::smollm3:
         render_smollm3(out, messages, options);
@@ -128,9 +158,7 @@ class ChatTemplate {
         return out;
     }
     if (options.add_generation_prompt) {
-      out.text += concat(im_start, "assistant\n", entry_.opening);
-      const bool closes = entry_.style == Style::qwen3 && entry_.opening.empty() && !options.enable_thinking;
-      if (closes) out.text += empty_think;
+      out.text += concat(im_start, "assistant\n", opening(options));
     }
     return out;
   }
@@ -139,6 +167,7 @@ class ChatTemplate {
   using Style = detail::TemplateStyle;
   static constexpr std::string_view im_start = "<|im_start|>";
   static constexpr std::string_view im_end = "<|im_end|>";
+  static constexpr std::string_view think_end = "</think>";
   static constexpr std::string_view empty_think = "<think>\n\n</think>\n\n";
   static constexpr std::string_view smollm3_empty_think = "<think>\n\n</think>\n";
 
@@ -161,21 +190,26 @@ class ChatTemplate {
     fail<FormatError>("template ", entry_.name, " has no place for ", what, " (turn ", turn + 1, ")");
   }
 
-  /// Ends an answer that began at byte `begin`: a think block without reasoning is part of the prompt.
-  static void end_answer(Rendering& out, std::size_t begin, std::string_view end_token,
-                         std::string_view empty_block = "") {
-    if (std::string_view(out.text).substr(begin).starts_with(empty_block)) begin += empty_block.size();
+  /// What a generation prompt puts after the assistant's header.
+  std::string_view opening(const RenderOptions& options) const {
+    const bool closes = entry_.style == Style::qwen3 && thinks_at_will() && !options.enable_thinking;
+    return closes ? empty_think : entry_.opening;
+  }
+
+  /// Ends a turn whose content began at byte `begin`. The answer begins where a generation prompt would have ended.
+  static void end_answer(Rendering& out, std::size_t begin, std::string_view end_token, std::string_view opening = "") {
+    if (std::string_view(out.text).substr(begin).starts_with(opening)) begin += opening.size();
     out.text += end_token;
     out.answers.push_back({begin, out.text.size()});
   }
 
   static void chatml_turn(Rendering& out, std::string_view role, std::string_view content,
-                          std::string_view empty_block = "") {
+                          std::string_view opening = "") {
     out.text += concat(im_start, role, "\n");
     const std::size_t begin = out.text.size();
     out.text += content;
     if (role == "assistant") {
-      end_answer(out, begin, im_end, empty_block);
+      end_answer(out, begin, im_end, opening);
     } else {
       out.text += im_end;
     }
@@ -210,7 +244,7 @@ class ChatTemplate {
   }
 
   /// Thoughts are kept only after the last question that a user asked, and the very last turn always has a think block.
-  void render_qwen3(Rendering& out, std::span<const Message> messages) const {
+  static void render_qwen3(Rendering& out, std::span<const Message> messages, std::string_view opening) {
     std::size_t last_query = messages.size() - 1;
     for (std::size_t i = messages.size(); i-- > 0;) {
       const std::string_view content = messages[i].content;
@@ -223,32 +257,29 @@ class ChatTemplate {
       if (messages[i].role == "tool") {
         qwen_tool_turn(out, messages, i);
       } else if (messages[i].role == "assistant") {
-        qwen3_answer(out, messages[i], i > last_query, i + 1 == messages.size());
+        qwen3_answer(out, messages[i], i > last_query, i + 1 == messages.size(), opening);
       } else {
         chatml_turn(out, messages[i].role, messages[i].content);
       }
     }
   }
 
-  void qwen3_answer(Rendering& out, const Message& message, bool after_query, bool last) const {
+  static void qwen3_answer(Rendering& out, const Message& message, bool after_query, bool last,
+                           std::string_view opening) {
     std::string_view content = message.content;
     std::string_view reasoning;
     if (message.reasoning) {
       reasoning = *message.reasoning;
-    } else if (const auto first = content.find("</think>"); first != content.npos) {
+    } else if (const auto first = content.find(think_end); first != content.npos) {
       reasoning = detail::strip_newlines(content.substr(0, first), false, true);
       if (const auto open = reasoning.rfind("<think>"); open != reasoning.npos) reasoning.remove_prefix(open + 7);
       reasoning = detail::strip_newlines(reasoning, true, false);
-      content = detail::strip_newlines(content.substr(content.rfind("</think>") + 8), true, false);
+      content = without_thoughts(content);
     }
-    if (!after_query || (!last && reasoning.empty())) return chatml_turn(out, "assistant", content, empty_think);
-    out.text += concat(im_start, "assistant\n");
-    std::size_t begin = out.text.size();
+    if (!after_query || (!last && reasoning.empty())) return chatml_turn(out, "assistant", content, opening);
     const std::string_view thoughts = detail::strip_newlines(reasoning, true, true);
-    out.text += concat("<think>\n", thoughts, "\n</think>\n\n", detail::strip_newlines(content, true, false));
-    if (!thoughts.empty()) begin += entry_.opening.size();
-    end_answer(out, begin, im_end, empty_think);
-    out.text += '\n';
+    chatml_turn(out, "assistant",
+                concat("<think>\n", thoughts, "\n</think>\n\n", detail::strip_newlines(content, true, false)), opening);
   }
 
   static constexpr std::string_view smollm3_think =
@@ -309,8 +340,7 @@ class ChatTemplate {
     };
     out.text += "<|begin_of_text|>";
     if (dated) {
-      const std::string_view own = entry_.system;
-      const std::string day = !options.date.empty() ? options.date : own.empty() ? detail::today() : std::string(own);
+      const std::string day = options.date.empty() ? date() : options.date;
       header("system");
       out.text +=
           concat("Cutting Knowledge Date: December 2023\nToday Date: ", detail::written_date(day, false), "\n\n");

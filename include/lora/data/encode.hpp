@@ -33,6 +33,17 @@ inline ChatTemplate choose_template(std::string_view name, const io::Tokenizer& 
   return ChatTemplate::named(name, eos ? tokenizer.decode(std::vector<std::int32_t>{*eos}) : "");
 }
 
+/// The tokens of what a template wrote. A template without an opening token gets the tokenizer's, if it has one.
+inline io::Tokenizer::Encoding encode_rendering(const io::Tokenizer& tokenizer, const ChatTemplate& chat_template,
+                                                std::string_view text) {
+  auto encoding = tokenizer.encode(text);
+  if (!chat_template.needs_opening()) return encoding;
+  const auto& opening = tokenizer.opening();
+  encoding.ids.insert(encoding.ids.begin(), opening.begin(), opening.end());
+  encoding.begins.insert(encoding.begins.begin(), opening.size(), 0);
+  return encoding;
+}
+
 /// Turns records into tokens and labels. A rendering is tokenized as a whole, and a token is labelled if it begins
 /// inside an answer, whose end-of-turn token belongs to it. Safe from several threads.
 class Encoder {
@@ -55,7 +66,7 @@ class Encoder {
         example.labels = sample.labels;
         break;
       case Sample::Kind::text:
-        example.tokens = tokenizer(sample).encode(sample.text, true).ids;
+        example.tokens = text_tokens(sample, true);
         example.labels = example.tokens;
         break;
       case Sample::Kind::messages:
@@ -75,6 +86,15 @@ class Encoder {
     example.record = sample.record;
     return example;
   }
+
+  /// All tokens of a text record, however long, as training sees it.
+  std::vector<std::int32_t> whole_text(const Sample& sample) const {
+    auto ids = text_tokens(sample, true);
+    check_ids(ids, sample);
+    return ids;
+  }
+  /// How many tokens every text begins with.
+  Index text_opening() const { return tokenizer_ ? std::ssize(tokenizer_->opening()) : 0; }
 
   /// Text may become ids that the model has no row for.
   bool may_pass_vocabulary() const {
@@ -102,11 +122,12 @@ class Encoder {
     if (sample.kind == Sample::Kind::tokens) {
       ids = sample.tokens;
     } else if (sample.kind == Sample::Kind::text) {
-      ids = tokenizer(sample).encode(sample.text, true).ids;
+      ids = text_tokens(sample, false);
     } else {
       RenderOptions options = options_.render;
       options.add_generation_prompt = true;
-      ids = tokenizer(sample).encode(render(sample, sample.question(), options).text).ids;
+      const Rendering rendering = render(sample, sample.question(), options);
+      ids = encode_rendering(tokenizer(sample), *template_, rendering.text).ids;
     }
     check_ids(ids, sample);
     return ids;
@@ -118,12 +139,25 @@ class Encoder {
     return *tokenizer_;
   }
 
+  /// A text begins with the tokenizer's opening token, if it has one; a whole one ends with the end-of-text token.
+  std::vector<std::int32_t> text_tokens(const Sample& sample, bool whole) const {
+    const io::Tokenizer& tokens = tokenizer(sample);
+    std::vector<std::int32_t> ids = tokens.opening();
+    const auto text = tokens.encode(sample.text).ids;
+    ids.insert(ids.end(), text.begin(), text.end());
+    if (!whole) return ids;
+    ids.insert(ids.end(), tokens.closing().begin(), tokens.closing().end());
+    const auto eos = tokens.eos();
+    if (eos && (tokens.closing().empty() || tokens.closing().back() != *eos)) ids.push_back(*eos);
+    return ids;
+  }
+
   Rendering render(const Sample& sample, std::span<const Message> messages, const RenderOptions& options) const {
     if (!template_)
       fail<ConfigError>(sample.where, ": conversations need a chat template; set template to one of ",
                         ChatTemplate::choices());
     try {
-      return template_->render(messages, options);
+      return template_->render(template_->turns_of(messages, options), options);
     } catch (const FormatError& error) {
       fail<FormatError>(sample.where, ": ", std::string_view(error.what()));
     }
@@ -131,7 +165,8 @@ class Encoder {
 
   void encode_messages(const Sample& sample, Example& example) const {
     const Rendering rendering = render(sample, sample.messages, options_.render);
-    auto encoding = tokenizer(sample).encode(rendering.text);
+    auto encoding = encode_rendering(tokenizer(sample), *template_, rendering.text);
+    const std::size_t opening = template_->needs_opening() ? tokenizer(sample).opening().size() : 0;
     std::span<const AnswerSpan> answers = rendering.answers;
     std::vector<bool> learnt;  // of the answers
     for (const Message& message : sample.messages)
@@ -151,7 +186,7 @@ class Encoder {
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t begin = encoding.begins[i];
       while (answer < answers.size() && begin >= answers[answer].end) ++answer;
-      const bool inside = answer < answers.size() && begin >= answers[answer].begin;
+      const bool inside = i >= opening && answer < answers.size() && begin >= answers[answer].begin;
       if (inside ? learnt[answer] : options_.train_on_prompt) example.labels[i] = example.tokens[i];
     }
   }
@@ -190,6 +225,8 @@ class EncodeSummary {
   void reaches(Index length) { longest_ = std::max(longest_, length); }
 
   Index records() const { return records_; }
+  /// The records were so many, and long texts among them are counted by their blocks.
+  void cut_from(Index records) { cut_from_ = records; }
   /// Every record was encoded: the sums are exact.
   bool complete() const { return records_ == encoded(); }
   Index tokens() const { return scaled(tokens_); }
@@ -210,11 +247,11 @@ class EncodeSummary {
 
   std::string text() const {
     const double share = tokens_ == 0 ? 0 : 100.0 * static_cast<double>(labelled_) / static_cast<double>(tokens_);
-    return concat(records(), " records, ", complete() ? "" : concat("judged by ", encoded(), " of them: about "),
-                  tokens(), " tokens, ", std::round(share * 10) / 10, " % labelled, ", truncated(), " truncated, ",
-                  left_out(), " left out", unanswered_ > 0 ? concat(", ", unanswered_, " without an answer") : "",
-                  "; lengths ", length_at(0), " to ", length_at(1), ", median ", length_at(0.5), ", 95 % up to ",
-                  length_at(0.95));
+    return concat(records(), cut_from_ > 0 ? concat(" blocks of ", cut_from_) : "", " records, ",
+                  complete() ? "" : concat("judged by ", encoded(), " of them: about "), tokens(), " tokens, ",
+                  std::round(share * 10) / 10, " % labelled, ", truncated(), " truncated, ", left_out(), " left out",
+                  unanswered_ > 0 ? concat(", ", unanswered_, " without an answer") : "", "; lengths ", length_at(0),
+                  " to ", length_at(1), ", median ", length_at(0.5), ", 95 % up to ", length_at(0.95));
   }
 
  private:
@@ -228,6 +265,7 @@ class EncodeSummary {
   std::vector<Index> lengths_;
   Index longest_ = 0;
   Index records_ = 0;
+  Index cut_from_ = 0;
   Index tokens_ = 0;
   Index labelled_ = 0;
   Index truncated_ = 0;

@@ -87,6 +87,10 @@ class Tokenizer {
     return result;
   }
 
+  /// The special tokens that encode puts before and after a text.
+  const std::vector<std::int32_t>& opening() const { return parts_->frame.before; }
+  const std::vector<std::int32_t>& closing() const { return parts_->frame.after; }
+
   /// Bytes that are no UTF-8 become U+FFFD.
   /// Throws   FormatError for an id that no token has
   std::string decode(std::span<const std::int32_t> ids, bool skip_special = false) const {

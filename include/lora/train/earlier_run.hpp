@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include "lora/core/log.hpp"
-#include "lora/data/chat_text.hpp"
 #include "lora/train/checkpoint.hpp"
 #include "lora/train/config.hpp"
 #include "lora/train/whole_folder.hpp"
@@ -30,16 +30,12 @@ class EarlierRun {
                         "resume_from_checkpoint auto to go on, or overwrite_output_dir true to start anew");
   }
 
-  /// The day on which the run began, for a template that prints it: today, or what a resumed run has printed so far.
+  /// What a setting is in the checkpoint to go on with; null if there is none, or it has no such setting.
   /// Throws   Error if the checkpoint that resume_from_checkpoint names is damaged
-  std::string day() {
+  io::Json setting(std::string_view name) {
     seen_ = checkpoint(false);
-    if (seen_) {
-      const io::Json* date = io::json_find(seen_->state.settings, "date");
-      if (date != nullptr && date->is_string() && !date->get_ref<const std::string&>().empty())
-        return date->get<std::string>();
-    }
-    return data::detail::today();
+    const io::Json* value = seen_ ? io::json_find(seen_->state.settings, name) : nullptr;
+    return value ? *value : io::Json();
   }
 
   /// The checkpoint to go on with, once what was left unfinished has gone. To be called under the run's lock.
@@ -80,7 +76,7 @@ class EarlierRun {
   io::Path output_;
   std::string resume_;
   Checkpoints checkpoints_;
-  std::optional<Checkpoint> seen_;  // by day(), which may ask before the run holds the lock
+  std::optional<Checkpoint> seen_;  // by setting(), which may ask before the run holds the lock
 };
 
 }  // namespace lora::train

@@ -168,6 +168,20 @@ inline std::optional<io::Tokenizer> find_tokenizer(const io::Path& model) {
                                                              : ": no tokenizer.json and no tokenizer.model");
 }
 
+/// Refuses keys of templates that this one does nothing with. Without a template there is nothing to render.
+/// Throws   ConfigError
+inline void refuse_unused_by(const std::optional<data::ChatTemplate>& chat_template, const Config& config) {
+  const auto refuse = [&](std::string_view key, std::string_view given, std::string_view lacks) {
+    if (chat_template)
+      fail<ConfigError>("key ", key, ": given ", given, ", but the template ", chat_template->name(), " ", lacks);
+    fail<ConfigError>("key ", key, ": given ", given, ", but no record is a conversation, to be written by a template");
+  };
+  if (!config.date.empty() && !(chat_template && chat_template->prints_date()))
+    refuse("date", config.date, "prints no date");
+  if (config.enable_thinking && !(chat_template && chat_template->thinks_at_will()))
+    refuse("enable_thinking", *config.enable_thinking ? "true" : "false", "writes the same for both values");
+}
+
 inline data::RenderOptions render_options(const Config& config) {
   data::RenderOptions options;
   options.enable_thinking = config.enable_thinking.value_or(true);

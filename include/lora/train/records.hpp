@@ -17,6 +17,7 @@
 #include "lora/data/encode.hpp"
 #include "lora/data/grouping.hpp"
 #include "lora/data/order.hpp"
+#include "lora/data/text_blocks.hpp"
 #include "lora/io/tokenizer.hpp"
 #include "lora/train/model_files.hpp"
 
@@ -44,28 +45,75 @@ inline void warn_of_unused_fields(const data::Dataset& dataset) {
   if (!fields.empty()) log::warn(dataset.name(), ": fields of records that are not used: ", list);
 }
 
-/// The records of a run as tokens, encoded where they are asked for.
+/// The records of a run as tokens, encoded where they are asked for. What is asked for are sequences: each record is
+/// one, but for long texts once they are cut.
 class Records {
  public:
   Records(data::Dataset dataset, data::Encoder encoder) : dataset_(std::move(dataset)), encoder_(std::move(encoder)) {}
 
-  Index size() const { return dataset_.size(); }
+  /// Cuts texts of more than cutoff_len tokens into blocks, where otherwise their ends would be lost. Their tokens are
+  /// kept from here on, so that how many blocks there are is known before any step.
+  /// Throws   FormatError of the first that is malformed
+  template <class D>
+  void cut_texts(D& dev) {
+    const data::TextBlocks blocks = text_blocks();
+    std::vector<Index> longer;  // by their bytes, which are at least as many as their tokens
+    for (Index record = 0; record < dataset_.size(); ++record)
+      if (dataset_.kind_of(record) == data::Sample::Kind::text &&
+          static_cast<Index>(dataset_.bytes_of(record)) > blocks.cutoff - blocks.opening - 2)
+        longer.push_back(record);
+    const std::vector<std::vector<std::int32_t>> texts = tokens_of(dev, longer);
+    if (texts.empty()) return;
+    first_.clear();
+    cut_.clear();
+    std::size_t next = 0;
+    for (Index record = 0; record < dataset_.size(); ++record) {
+      first_.push_back(std::ssize(cut_));
+      std::span<const std::int32_t> text;  // of one that is cut
+      if (next < longer.size() && longer[next] == record) text = texts[next++];
+      const Index count = blocks.count(std::ssize(text));
+      if (count == 1) cut_.push_back({record, 0, {0, 0}});
+      if (count > 1) tokens_.insert(tokens_.end(), text.begin(), text.end());
+      for (Index block = 0; count > 1 && block < count; ++block)
+        cut_.push_back({record, block, {tokens_.size() - text.size(), text.size()}});
+    }
+    first_.push_back(std::ssize(cut_));
+  }
+
+  /// Sequences.
+  Index size() const { return cut_.empty() ? dataset_.size() : std::ssize(cut_); }
+  /// The sequences of these records, in their order.
+  std::vector<Index> sequences_of(std::span<const Index> records) const {
+    if (cut_.empty()) return {records.begin(), records.end()};
+    std::vector<Index> sequences;
+    for (const Index record : records)
+      for (Index i = first_[static_cast<std::size_t>(record)]; i < first_[static_cast<std::size_t>(record) + 1]; ++i)
+        sequences.push_back(i);
+    return sequences;
+  }
+
   const data::Dataset& dataset() const { return dataset_; }
   const data::Encoder& encoder() const { return encoder_; }
-  data::Example operator[](Index record) const { return encoder_(dataset_[record]); }
+  data::Example operator[](Index sequence) const {
+    if (cut_.empty()) return encoder_(dataset_[sequence]);
+    const Cut& cut = cut_[static_cast<std::size_t>(sequence)];
+    if (cut.length() == 0) return encoder_(dataset_[cut.record]);
+    data::Example example = text_blocks().block(std::span(tokens_).subspan(cut.text.first, cut.length()), cut.block);
+    example.record = cut.record;
+    return example;
+  }
   /// "file:line"
   std::string where(Index record) const { return dataset_[record].where; }
 
-  /// What `records` add up to, found on the device's threads. All are read and rendered, so that what is malformed
-  /// shows; of more than `most`, only that many, evenly spread, are encoded, and those that look longest, unless none
-  /// has a label or the tokenizer has ids past the model's vocabulary. Warns of fields that are not used and of empty
-  /// answers.
-  /// Throws   FormatError of the first that is malformed
+  /// What these sequences add up to, found on the device's threads. All are read and rendered, so that what is
+  /// malformed shows; of more than `most`, only that many, evenly spread, are encoded, and those that look longest,
+  /// unless none has a label or the tokenizer has ids past the model's vocabulary. Warns of fields that are not used
+  /// and of empty answers. Throws   FormatError of the first that is malformed
   template <class D>
-  data::EncodeSummary survey(D& dev, std::span<const Index> records, std::size_t most = 16384) const {
+  data::EncodeSummary survey(D& dev, std::span<const Index> sequences, std::size_t most = 16384) const {
     constexpr std::size_t chunk = 1024;
     constexpr std::size_t looked_at = 64;  // of those that look longest
-    const std::size_t all = records.size(), encoded = encoder_.may_pass_vocabulary() ? all : std::min(most, all);
+    const std::size_t all = sequences.size(), encoded = encoder_.may_pass_vocabulary() ? all : std::min(most, all);
     // Of all records in order, the first at or past each multiple of all / encoded.
     const auto is_encoded = [&](std::size_t at) { return at == 0 || at * encoded / all > (at - 1) * encoded / all; };
     data::EncodeSummary summary;
@@ -83,10 +131,10 @@ class Records {
       dev.parallel_items(static_cast<Index>(count), [&](Index item) {
         const auto i = static_cast<std::size_t>(item);
         try {
-          const data::Sample sample = dataset_[records[begin + i]];
-          if (is_encoded(begin + i)) {
-            examples[i] = encoder_(sample);
+          if (is_encoded(begin + i) || is_block(sequences[begin + i])) {  // a block is tokenized already
+            examples[i] = (*this)[sequences[begin + i]];
           } else {
+            const data::Sample sample = dataset_[record_of(sequences[begin + i])];
             sizes[i] = encoder_.check(sample);
             unanswered[i] = sample.unanswered;
           }
@@ -99,9 +147,12 @@ class Records {
       for (std::size_t i = 0; i < count; ++i) {
         if (is_encoded(begin + i)) {
           summary.add(examples[i]);
+        } else if (is_block(sequences[begin + i])) {
+          summary.pass_over();
+          summary.reaches(std::ssize(examples[i].tokens));
         } else {
           summary.pass_over(unanswered[i] != 0);
-          longest.emplace_back(sizes[i], records[begin + i]);
+          longest.emplace_back(sizes[i], sequences[begin + i]);
         }
       }
       std::sort(longest.begin(), longest.end(), std::greater<>());
@@ -109,7 +160,8 @@ class Records {
     }
     for (const auto& [size, record] : longest) summary.reaches(static_cast<Index>((*this)[record].tokens.size()));
     // Labels so rare that no encoded record has one.
-    if (summary.labelled() == 0 && !summary.complete()) return survey(dev, records, all);
+    if (summary.labelled() == 0 && !summary.complete()) return survey(dev, sequences, all);
+    if (!cut_.empty()) summary.cut_from(records_of(sequences));
     warn_of_unused_fields(dataset_);
     if (summary.unanswered() > 0)
       log::warn(dataset_.name(), ": ", summary.unanswered(), " of ", summary.records(),
@@ -144,8 +196,52 @@ class Records {
   }
 
  private:
+  /// A sequence of a data set with long texts: a block of one, or a whole record, of which no tokens are kept.
+  struct Cut {
+    Index record;
+    Index block;
+    std::pair<std::size_t, std::size_t> text;  // first and length in tokens_
+
+    std::size_t length() const { return text.second; }
+  };
+
+  data::TextBlocks text_blocks() const { return {encoder_.options().cutoff_len, encoder_.text_opening()}; }
+  Index record_of(Index sequence) const {
+    return cut_.empty() ? sequence : cut_[static_cast<std::size_t>(sequence)].record;
+  }
+  bool is_block(Index sequence) const { return !cut_.empty() && cut_[static_cast<std::size_t>(sequence)].length() > 0; }
+  /// Of how many records these sequences are.
+  Index records_of(std::span<const Index> sequences) const {
+    return std::count_if(sequences.begin(), sequences.end(),
+                         [&](Index i) { return cut_[static_cast<std::size_t>(i)].block == 0; });
+  }
+
+  /// The tokens of these texts; none of one that is not learnt. Nothing if none is longer than cutoff_len.
+  template <class D>
+  std::vector<std::vector<std::int32_t>> tokens_of(D& dev, std::span<const Index> records) const {
+    std::vector<std::vector<std::int32_t>> texts(records.size());
+    std::vector<std::exception_ptr> errors(records.size());
+    dev.parallel_items(std::ssize(records), [&](Index item) {
+      const auto i = static_cast<std::size_t>(item);
+      try {
+        const data::Sample sample = dataset_[records[i]];
+        if (sample.learnt && !sample.unanswered) texts[i] = encoder_.whole_text(sample);
+        if (std::ssize(texts[i]) <= encoder_.options().cutoff_len) texts[i] = {};
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    });
+    for (const auto& error : errors)
+      if (error) std::rethrow_exception(error);
+    const bool any = std::any_of(texts.begin(), texts.end(), [](const auto& text) { return !text.empty(); });
+    return any ? texts : std::vector<std::vector<std::int32_t>>();
+  }
+
   data::Dataset dataset_;
   data::Encoder encoder_;
+  std::vector<std::int32_t> tokens_;  // of long texts, one after the other
+  std::vector<Cut> cut_;              // empty: a sequence is a record
+  std::vector<Index> first_;          // sequence of each record, and past the last
 };
 
 /// What turns records into tokens; token records need neither.
@@ -164,6 +260,7 @@ inline TextFiles text_files(const Config& config, const io::Path& model, std::sp
   if ((have(Kind::messages) || have(Kind::text)) && !text.tokenizer) fail_without_tokenizer(model);
   if (text.tokenizer && (have(Kind::messages) || config.template_name != "auto"))
     text.chat_template = data::choose_template(config.template_name, *text.tokenizer);
+  refuse_unused_by(text.chat_template, config);
   return text;
 }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,9 +16,13 @@ namespace lora::train {
 /// What a run learns from and what it is measured by.
 class RunData {
  public:
-  /// Opens the files. A template that prints today's date takes it from the setting, else from `day`.
+  /// What a setting was in the run that goes on, or null.
+  using Earlier = std::function<io::Json(std::string_view)>;
+
+  /// Opens the files. What is not set of date and enable_thinking stays as `earlier` has it.
   /// Throws   ConfigError, FormatError, IoError
-  RunData(const Config& config, const io::Path& model, Index vocab_size, const std::function<std::string()>& day) {
+  template <class D>
+  RunData(D& dev, const Config& config, const io::Path& model, Index vocab_size, const Earlier& earlier) {
     auto dataset = open_dataset(config, config.dataset, config.max_samples);
     auto kinds = dataset.kinds();
     std::optional<data::Dataset> held_back;
@@ -26,9 +31,7 @@ class RunData {
       for (const auto kind : held_back->kinds()) kinds.push_back(kind);
     }
     text_ = text_files(config, model, kinds);
-    Config dated = config;
-    if (text_.chat_template && text_.chat_template->prints_today())
-      date_ = dated.date = config.date.empty() ? day() : config.date;
+    const Config settled = settle(config, earlier);
 
     order_.resize(static_cast<std::size_t>(dataset.size()));
     std::iota(order_.begin(), order_.end(), Index{0});
@@ -43,16 +46,20 @@ class RunData {
         eval_order_.resize(static_cast<std::size_t>(*config.max_eval_samples));
       held_back = dataset;
     }
-    if (held_back) eval_.emplace(encoded_records(dated, std::move(*held_back), text_, vocab_size, false));
-    train_.emplace(encoded_records(dated, std::move(dataset), text_, vocab_size, true));
+    if (held_back) eval_.emplace(encoded_records(settled, std::move(*held_back), text_, vocab_size, false));
+    train_.emplace(encoded_records(settled, std::move(dataset), text_, vocab_size, true));
+    train_->cut_texts(dev);
+    order_ = train_->sequences_of(order_);
   }
 
   const TextFiles& text() const { return text_; }
   /// The date that the template prints; empty if it prints none.
   const std::string& date() const { return date_; }
+  /// The setting, where the template writes something else for true than for false.
+  const std::optional<bool>& enable_thinking() const { return enable_thinking_; }
 
   const Records& train() const { return *train_; }
-  /// The records to train on, in the order of the files.
+  /// The sequences to train on, in the order of the files.
   const std::vector<Index>& order() const { return order_; }
 
   bool evaluates() const { return eval_.has_value(); }
@@ -72,8 +79,25 @@ class RunData {
   }
 
  private:
+  Config settle(Config config, const Earlier& earlier) {
+    if (!text_.chat_template) return config;
+    const data::ChatTemplate& chat = *text_.chat_template;
+    if (chat.prints_date()) {
+      const io::Json was = config.date.empty() ? earlier("date") : io::Json();
+      if (was.is_string()) config.date = was.get<std::string>();
+      date_ = config.date = config.date.empty() ? chat.date() : config.date;
+    }
+    if (chat.thinks_at_will()) {
+      const io::Json was = config.enable_thinking ? io::Json() : earlier("enable_thinking");
+      if (was.is_boolean()) config.enable_thinking = was.get<bool>();
+      enable_thinking_ = config.enable_thinking = config.enable_thinking.value_or(true);
+    }
+    return config;
+  }
+
   TextFiles text_;
   std::string date_;
+  std::optional<bool> enable_thinking_;
   std::optional<Records> train_, eval_;
   std::vector<Index> order_, eval_order_;
 };

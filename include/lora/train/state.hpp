@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -43,7 +44,9 @@ struct DataFacts {
   std::uint64_t fingerprint = 0;
   Index records = 0;
   std::string template_name{};
-  std::string date{};  ///< that the template prints; empty if it prints none
+  std::string date{};                     ///< that the template prints; empty if it prints none
+  std::optional<bool> enable_thinking{};  ///< where the template depends on it
+  std::optional<Index> text_blocks{};     ///< sequences, where some files are texts
 };
 
 /// The settings that must not change when a run goes on: with another of them, the steps that are done would not have
@@ -55,7 +58,7 @@ inline io::Json fixed_settings(const Config& config, const model::Source& source
   model::AdapterConfig sorted = adapter;
   std::sort(sorted.targets.begin(), sorted.targets.end());
   io::Json saved = model::to_json(sorted);
-  return io::json_object(
+  io::Json settings = io::json_object(
       {{"model_name_or_path", concat(shape.model_type, ", ", shape.num_hidden_layers, " layers of ", shape.hidden_size,
                                      " and ", shape.intermediate_size, ", vocabulary of ", shape.vocab_size,
                                      ", weights with checksum ", checksum_text(sampled_checksum(source)))},
@@ -75,7 +78,6 @@ inline io::Json fixed_settings(const Config& config, const model::Source& source
        {"val_size", config.val_size},
        {"template", data.template_name},
        {"date", data.date},
-       {"enable_thinking", config.enable_thinking.value_or(true)},
        {"text_column", config.text_column},
        {"cutoff_len", config.cutoff_len},
        {"train_on_prompt", config.train_on_prompt},
@@ -83,6 +85,9 @@ inline io::Json fixed_settings(const Config& config, const model::Source& source
        {"shuffle", config.shuffle},
        {"per_device_train_batch_size x gradient_accumulation_steps", config.sequences_per_step()},
        {"seed", config.seed}});
+  if (data.enable_thinking) settings["enable_thinking"] = *data.enable_thinking;
+  if (data.text_blocks) settings["text_blocks"] = *data.text_blocks;
+  return settings;
 }
 
 /// Throws   ConfigError that names the first setting that changed, with both values

@@ -87,7 +87,11 @@ class TrainingRun {
   }
 
   io::Json settings() const {
-    DataFacts facts{data_->train().dataset().fingerprint(), data_->train().size(), {}, data_->date()};
+    const auto& dataset = data_->train().dataset();
+    DataFacts facts{dataset.fingerprint(), dataset.size(), {}, data_->date(), data_->enable_thinking()};
+    const auto kinds = dataset.kinds();
+    if (std::find(kinds.begin(), kinds.end(), data::Sample::Kind::text) != kinds.end())
+      facts.text_blocks = data_->train().size();
     if (data_->text().chat_template) facts.template_name = data_->text().chat_template->name();
     return fixed_settings(config_, source_, decoder_->adapter(), facts, !std::same_as<T, float>);
   }
@@ -356,8 +360,10 @@ TrainingRun<D, T>::TrainingRun(D& dev, Config config, model::Source source, RunO
   validate(config_, train_command);
   output_ = config_.output_dir;
   earlier_.emplace(config_);
-  data_.emplace(config_, source_.path(), source_.config().vocab_size, [this] { return earlier_->day(); });
+  data_.emplace(dev_, config_, source_.path(), source_.config().vocab_size,
+                [this](std::string_view name) { return earlier_->setting(name); });
   if (!data_->date().empty()) config_.date = data_->date();
+  if (data_->enable_thinking()) config_.enable_thinking = data_->enable_thinking();
   order_.emplace(data_->order(), static_cast<std::uint64_t>(config_.seed), config_.shuffle);
   plan_.emplace(data::StepPlan{order_->size(), config_.sequences_per_step()});
   decoder_ = std::make_unique<model::Decoder<D, T>>(dev_, source_);
