@@ -82,7 +82,7 @@ TEST_CASE("memory: as few layers are checkpointed as the limit allows, all where
     return train::forecast_memory(model.decoder, 0, batch.rows, batch.labelled, recomputed).total() / 0x1p30;
   };
   train::Config config;
-  const auto planned = [&] { return train::plan_memory(model.decoder, 0, batch, config); };
+  const auto planned = [&] { return train::plan_memory(model.decoder, 0, batch, {}, config); };
   CHECK(planned().recomputed == 0);
   CHECK(planned().needs.total() / 0x1p30 == needs(0));
   for (const Index count : {2, 3, 4}) {
@@ -96,11 +96,94 @@ TEST_CASE("memory: as few layers are checkpointed as the limit allows, all where
   }
   config.memory_limit_gib = train::resident_memory_gib() + needs(4) / 2;
   CHECK_THROWS_WITH_AS(planned(), doctest::Contains("key memory_limit_gib: given "), ConfigError);
-  config.gradient_checkpointing = true;
+  config.gradient_checkpointing = true;  // which does not lift the limit
+  CHECK_THROWS_WITH_AS(planned(), doctest::Contains("with every layer checkpointed "), ConfigError);
+  for (const double limit : {(needs(4) + needs(3)) / 2, 2 * needs(0)}) {
+    config.memory_limit_gib = train::resident_memory_gib() + limit;
+    CHECK(planned().recomputed == 4);
+    const Quiet quiet;
+    train::say_memory(planned(), 4, config);
+    CHECK_FALSE(quiet.said("to stay below"));
+  }
+  config.memory_limit_gib.reset();
   CHECK(planned().recomputed == 4);
+}
+
+TEST_CASE("memory: the limit is of the whole process, what it holds already included") {
+  Model model;
+  const train::LargestBatch batch{64, 64};
+  const double needs = train::forecast_memory(model.decoder, 0, batch.rows, batch.labelled, 0).total();
+  const double least = train::forecast_memory(model.decoder, 0, batch.rows, batch.labelled, 4).total();
+  train::Config config;
+  config.memory_limit_gib = 2 * needs / 0x1p30;
+  const auto planned = [&](double held) { return train::plan_memory(model.decoder, 0, batch, {}, config, held); };
+  CHECK(planned(0.9 * needs).recomputed == 0);
+  CHECK(planned(0.9 * needs).held == 0.9 * needs);
+  CHECK(planned(1.01 * needs).recomputed > 0);
+  CHECK_THROWS_AS(planned(2.01 * needs - least), ConfigError);
+  // Where nobody says what is held, it is what this process has.
+  config.memory_limit_gib = train::resident_memory_gib() / 2;
+  CHECK_THROWS_AS(train::plan_memory(model.decoder, 0, batch, {}, config), ConfigError);
+}
+
+TEST_CASE("memory: an evaluation counts, in the forecast and against the limit") {
+  Model model;
+  const train::LargestBatch small{16, 16}, large{4096, 4096};
+  const auto training = train::forecast_memory(model.decoder, 0, small.rows, small.labelled, 0);
+  const auto evaluating = train::forecast_evaluation(model.decoder, 0, large.rows, large.labelled);
+  REQUIRE(evaluating.total() > 2 * training.total());
+  train::Config config;
+  CHECK(train::plan_memory(model.decoder, 0, small, {}, config, 0).needs.total() == training.total());
+  CHECK(train::plan_memory(model.decoder, 0, small, large, config, 0).needs.total() == evaluating.total());
+  config.memory_limit_gib = 1.01 * evaluating.total() / 0x1p30;
+  CHECK(train::plan_memory(model.decoder, 0, small, large, config, 0).recomputed == 0);
+  for (const bool checkpoints : {false, true}) {
+    config.gradient_checkpointing = checkpoints;
+    config.memory_limit_gib = 0.99 * evaluating.total() / 0x1p30;
+    CHECK_THROWS_WITH_AS(train::plan_memory(model.decoder, 0, small, large, config, 0),
+                         doctest::Contains("a smaller per_device_eval_batch_size"), ConfigError);
+  }
+}
+
+TEST_CASE("memory: the largest evaluation is of the longest windows, as many as are taken together") {
+  const auto check = [](const data::EncodeSummary& records, Index sequences, Index window, Index rows) {
+    CAPTURE(rows);
+    const auto batch = train::largest_evaluation(records, sequences, window);
+    CHECK(batch.rows == rows);
+    CHECK(batch.labelled == (rows + 1) / 2);
+  };
+  check(records_of({10, 40, 20, 30}), 2, 2048, 80);
+  check(records_of({10, 40, 20, 30}), 8, 2048, 100);  // all of them
+  check(records_of({10, 40, 20, 30}), 2, 16, 32);     // windows
+  check(records_of({10, 40, 20, 30}), 99, 16, 200);   // half a window on each: all tokens twice at most
+  CHECK(train::largest_evaluation({}, 8, 2048).rows == 0);
+}
+
+TEST_CASE("memory: the forecast of an evaluation is close to what the arena came to hold, whichever part decides") {
   const Quiet quiet;
-  train::say_memory(planned(), 4, config);
-  CHECK_FALSE(quiet.said("to stay below"));
+  const auto check = [](Index ffn, bool all_labelled) {
+    CAPTURE(ffn);
+    CAPTURE(all_labelled);
+    Model model(ffn);
+    const Index rows = test::effort<Index>(1024, 512);
+    data::Batch batch;
+    data::Example example;
+    for (std::size_t i = 0; i < 128; ++i) example.tokens.push_back(static_cast<std::int32_t>(i));
+    example.labels = example.tokens;
+    if (!all_labelled) std::fill(example.labels.begin(), example.labels.end() - 1, data::ignored_label);
+    for (Index place = 0; place < rows / 128; ++place) batch.append(example, place);
+    model.decoder.evaluate(model.dev, nn::Rows{batch.tokens, batch.positions, batch.places, batch.segments},
+                           std::span(std::as_const(batch.labels)));
+    const auto forecast = train::forecast_evaluation(model.decoder, 0, batch.rows(), batch.labelled);
+    const auto& arena = model.dev.arena();
+    CHECK(forecast.activations == doctest::Approx(static_cast<double>(arena.peak_saved())).epsilon(0.1));
+    const auto workspace = static_cast<double>(arena.peak_scratch());
+    CHECK(forecast.workspace > 0.8 * workspace);
+    CHECK(forecast.workspace < 1.1 * workspace);
+  };
+  check(384, true);    // the head
+  check(384, false);   // attention
+  check(1536, false);  // the MLP
 }
 
 TEST_CASE("memory: the forecast is close to what the arena came to hold, whichever part decides") {

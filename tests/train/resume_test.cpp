@@ -238,6 +238,87 @@ TEST_CASE("resume: what must not change when a run goes on is an error with both
   CHECK(fine_tune(longer).metrics.steps == 5);
 }
 
+TEST_CASE("resume: a run cannot end before the step that it goes on from") {
+  const Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config();
+  config.max_steps = 4;
+  fine_tune(config);
+  const auto before = lasting_files(shop.temp / "run");
+  config.resume_from_checkpoint = "auto";
+  config.max_steps = 3;
+  CHECK_THROWS_WITH_AS(fine_tune(config), doctest::Contains("key max_steps: given 3, which ends with step 3, but "),
+                       ConfigError);
+  config.max_steps = -1;
+  config.num_train_epochs = 0.2;
+  CHECK_THROWS_WITH_AS(fine_tune(config), doctest::Contains("key num_train_epochs: given 0.2, which ends with step "),
+                       ConfigError);
+  expect_same(before, lasting_files(shop.temp / "run"));
+}
+
+TEST_CASE("resume: layers without rotary embedding are compared by what the model does, not by who says it") {
+  const Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config();
+  config.max_steps = 2;
+  config.no_rope_layers = {1};
+  fine_tune(config);
+  config.resume_from_checkpoint = "auto";
+  config.max_steps = 3;
+  expect_refused(config, "no_rope_layers", "[]", "[1]", [](Config& c) { c.no_rope_layers.clear(); });
+  // The base says it now.
+  io::Json json = io::read_json(shop.temp / "model" / "config.json");
+  json["no_rope_layers"] = {1, 0};
+  io::write_json(shop.temp / "model" / "config.json", json);
+  config.no_rope_layers.clear();
+  CHECK(fine_tune(config).metrics.resumed_from_step == 2);
+}
+
+TEST_CASE("resume: the log's elapsed time goes on") {
+  const Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config();
+  config.logging_steps = 1;
+  config.max_steps = 3;
+  fine_tune(config);
+  std::string text;  // as if the steps had been slow
+  for (io::Json line : log_of(shop.temp / "run")) {
+    if (line.contains("elapsed_seconds")) line["elapsed_seconds"] = 1000.0 * line["step"].get<double>();
+    text += io::to_text(line, -1) + "\n";
+  }
+  io::write_file(shop.temp / "run" / "trainer_log.jsonl", std::string_view(text));
+  config.resume_from_checkpoint = (shop.temp / "run" / "checkpoints" / "checkpoint-3").native();
+  config.max_steps = 5;
+  fine_tune(config);
+  double last = 0;
+  for (const io::Json& line : log_of(shop.temp / "run")) {
+    if (!line.contains("elapsed_seconds")) continue;
+    CHECK(line["elapsed_seconds"].get<double>() > last);
+    last = line["elapsed_seconds"].get<double>();
+  }
+  CHECK(last > 3000);
+  CHECK(last < 6000);  // from the step's line on, not from more
+}
+
+TEST_CASE("resume: a checkpoint that is not there is named, and nothing is touched") {
+  const Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config();
+  config.max_steps = 1;
+  fine_tune(config);
+  const auto before = lasting_files(shop.temp / "run");
+  for (const char* output : {"run", "other"}) {
+    config.output_dir = (shop.temp / output).native();
+    config.resume_from_checkpoint = (shop.temp / "run" / "checkpoints" / "checkpoint-7").native();
+    CHECK_THROWS_WITH_AS(
+        fine_tune(config),
+        doctest::Contains(concat("key resume_from_checkpoint: given ", config.resume_from_checkpoint, ",").c_str()),
+        IoError);
+  }
+  expect_same(before, lasting_files(shop.temp / "run"));
+  CHECK_FALSE(std::filesystem::exists(shop.temp / "other"));
+}
+
 namespace {
 
 /// A run of one step over a record of this kind, with a tokenizer of bytes.

@@ -189,7 +189,8 @@ TEST_CASE("settings: every key is held against its rule, and in code with the pr
     if (wrong.empty()) continue;
     Config by_text, by_assignment;
     const std::string said = message_of([&] { set(by_text, key.name, wrong); });
-    CHECK(said.starts_with(concat("key ", key.name, ": given ", wrong, ", allowed: ", allowed(key))));
+    CHECK(said.starts_with(
+        concat("key ", key.name, ": given ", io::unicode::replace_invalid_utf8(wrong), ", allowed: ", allowed(key))));
     assign(by_assignment, key, wrong);
     for (const Command command : {train_command, eval_command, generate_command, merge_command, tokenize_command})
       CHECK(message_of([&] { validate(by_assignment, command); }) == said);

@@ -20,6 +20,9 @@ class EarlierRun {
   explicit EarlierRun(const Config& config)
       : output_(config.output_dir), resume_(config.resume_from_checkpoint), checkpoints_(output_) {
     std::error_code error;
+    if (!resume_.empty() && resume_ != "auto" && !std::filesystem::exists(resume_, error))
+      fail<IoError>("key resume_from_checkpoint: given ", resume_,
+                    ", where there is nothing; allowed: ", "auto, or the path of a checkpoint");
     const auto status = std::filesystem::status(output_, error);
     if (!std::filesystem::exists(status)) return;
     if (!std::filesystem::is_directory(status)) fail<IoError>("output_dir ", output_.native(), " is not a folder");

@@ -16,10 +16,10 @@
 
 namespace lora::train {
 
-/// What a micro-batch will need at its peak, in bytes, from the shapes alone.
+/// What a micro-batch, or a batch of an evaluation, will need at its peak, in bytes, from the shapes alone.
 struct MemoryForecast {
   double weights = 0;      ///< the model's, mapped from its files
-  double activations = 0;  ///< kept for backward
+  double activations = 0;  ///< kept for backward; in an evaluation the widest rows
   double workspace = 0;    ///< of the largest stage
 
   double total() const { return weights + activations + workspace; }
@@ -66,6 +66,28 @@ MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_byte
   return forecast;
 }
 
+/// Of an evaluation, which keeps nothing from layer to layer.
+/// Shapes   as above
+template <AnyDevice D, class T>
+MemoryForecast forecast_evaluation(model::Decoder<D, T>& decoder, double weight_bytes, Index rows, Index labelled) {
+  const model::Config& c = decoder.config();
+  const auto d = [](Index value) { return static_cast<double>(value); };
+  const double t = sizeof(T);
+  const double n = d(rows), e = d(c.hidden_size), f = d(c.intermediate_size);
+  const double q = d(c.num_attention_heads * c.head_dim), kv = d(c.num_key_value_heads * c.head_dim);
+  const bool widens = !stores<T>(decoder.head().weight().dtype());
+  const double gate_up = 2 * n * f * t;
+  const double mlp = n * f * t + (widens ? 2 * e * f * t : 0);
+  const double attention = n * (q + (q + 2 * kv) + (c.qk_norm ? q + kv : 0)) * t;
+  const double head = 2 * d(labelled) * e * t + d(decoder.head().scratch_bytes(labelled, false));
+  MemoryForecast forecast;
+  forecast.weights = weight_bytes;
+  forecast.activations = gate_up;
+  // A layer's input, output and sums, the stack's input and output; then its widest part, or the head.
+  forecast.workspace = n * e * t + std::max(head, 5 * n * e * t + std::max(mlp, attention));
+  return forecast;
+}
+
 /// The largest micro-batch that a run may meet: of the longest records.
 struct LargestBatch {
   Index rows = 0;
@@ -82,31 +104,50 @@ inline LargestBatch largest_batch(const data::EncodeSummary& records, const Micr
   return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows)))};
 }
 
+/// The same of an evaluation, `sequences` at a time, which reads longer records in windows.
+inline LargestBatch largest_evaluation(const data::EncodeSummary& records, Index sequences, Index window) {
+  if (records.tokens() == 0) return {};
+  const Index longest = std::min(records.length_at(1), window);
+  // Windows begin half a window after each other, and so hold a token twice at most.
+  const Index all = records.length_at(1) > window ? 2 * records.tokens() : records.tokens();
+  const Index rows = std::min(longest * sequences, all);
+  const double share = static_cast<double>(records.labelled()) / static_cast<double>(records.tokens());
+  return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows)))};
+}
+
 /// What a run will need of memory, with the layers [0, recomputed) checkpointed.
 struct MemoryPlan {
   Index recomputed = 0;
-  MemoryForecast needs{};
-  double held = 0;  ///< bytes that the process has already
+  MemoryForecast needs{};  ///< of the largest micro-batch, or of an evaluation where that needs more
+  double held = 0;         ///< bytes that the process has already
 };
 
-/// Checkpoints as few layers as the memory limit allows, all where checkpointing is asked for.
-/// Throws   ConfigError if not even all are enough
+/// Checkpoints as few layers as the memory limit allows, all where checkpointing is asked for. `evaluation` has no rows
+/// where nothing is evaluated; `held` are the bytes that the process has already.
+/// Throws   ConfigError if the limit is exceeded with all layers checkpointed, or by an evaluation
 template <AnyDevice D, class T>
 MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const LargestBatch& batch,
-                       const Config& config) {
+                       const LargestBatch& evaluation, const Config& config,
+                       double held = resident_memory_gib() * 0x1p30) {
   const Index layers = decoder.config().num_hidden_layers;
-  const double held = resident_memory_gib() * 0x1p30;
+  MemoryForecast evaluating;
+  if (evaluation.rows > 0)
+    evaluating = forecast_evaluation(decoder, weight_bytes, evaluation.rows, evaluation.labelled);
   const auto plan = [&](Index count) {
-    return MemoryPlan{count, forecast_memory(decoder, weight_bytes, batch.rows, batch.labelled, count), held};
+    const auto training = forecast_memory(decoder, weight_bytes, batch.rows, batch.labelled, count);
+    return MemoryPlan{count, training.total() < evaluating.total() ? evaluating : training, held};
   };
-  if (config.gradient_checkpointing) return plan(layers);
-  if (!config.memory_limit_gib) return plan(0);
+  const Index least = config.gradient_checkpointing ? layers : 0;
+  if (!config.memory_limit_gib) return plan(least);
   const double limit = *config.memory_limit_gib * 0x1p30;
-  for (Index count = 0; count <= layers; ++count)
+  for (Index count = least; count <= layers; ++count)
     if (const MemoryPlan found = plan(count); held + found.needs.total() <= limit) return found;
-  fail<ConfigError>("key memory_limit_gib: given ", *config.memory_limit_gib, ", but with every layer checkpointed ",
-                    detail::formatted("%.2f GiB", (held + plan(layers).needs.total()) / 0x1p30),
-                    " are expected; allowed: more, or a smaller max_tokens_per_micro_batch or cutoff_len");
+  const bool evaluates_too_much = held + evaluating.total() > limit;
+  const double needed = held + (evaluates_too_much ? evaluating : plan(layers).needs).total();
+  fail<ConfigError>("key memory_limit_gib: given ", *config.memory_limit_gib, ", but ",
+                    evaluates_too_much ? "for an evaluation " : "with every layer checkpointed ",
+                    detail::formatted("%.2f GiB", needed / 0x1p30), " are expected; allowed: more, or a smaller ",
+                    evaluates_too_much ? "per_device_eval_batch_size" : "max_tokens_per_micro_batch", " or cutoff_len");
 }
 
 /// For the lines before training of a model of so many layers.

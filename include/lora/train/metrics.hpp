@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -27,7 +28,7 @@ struct StepMetrics {
   Index tokens = 0;
   Index labelled_tokens = 0;  // after the shift
   double tokens_per_second = 0;
-  double elapsed_seconds = 0;
+  double elapsed_seconds = 0;  // of the run, also before it was resumed
   double peak_memory_gib = 0;
 };
 
@@ -67,6 +68,9 @@ class MetricsLog {
       : lines_(prepare(output_dir, resumed_step), io::FileWriter::Mode::append),
         tensorboard_(output_dir / "tensorboard", resumed_step) {}
 
+  /// The time of the run up to where the log goes on, as far as its lines tell; 0 for a new one.
+  double elapsed_seconds() const { return elapsed_; }
+
   void write(const StepMetrics& metrics) {
     write_line(to_json(metrics));
     const io::TensorBoardWriter::Scalar scalars[] = {{"train/loss", metrics.loss},
@@ -97,7 +101,7 @@ class MetricsLog {
 
   /// Lines stand in the order of their steps; the first that is past the step, or that a killed run left cut, ends what
   /// is kept.
-  static io::Path prepare(const io::Path& output_dir, std::optional<Index> resumed_step) {
+  io::Path prepare(const io::Path& output_dir, std::optional<Index> resumed_step) {
     io::create_folders(output_dir);
     const io::Path path = output_dir / "trainer_log.jsonl";
     if (!resumed_step) {
@@ -106,22 +110,31 @@ class MetricsLog {
       const std::string text = io::read_file(path, SIZE_MAX);
       std::size_t kept = 0;
       for (std::size_t end; (end = text.find('\n', kept)) != std::string::npos; kept = end + 1) {
-        const auto step = step_of_line(std::string_view(text).substr(kept, end - kept));
-        if (!step || *step > *resumed_step) break;
+        const auto place = place_of_line(std::string_view(text).substr(kept, end - kept));
+        if (!place || place->step > *resumed_step) break;
+        elapsed_ = std::max(elapsed_, place->elapsed);
       }
       if (kept < text.size()) io::truncate_file(path, kept);
     }
     return path;
   }
 
-  static std::optional<Index> step_of_line(std::string_view line) {
+  struct Place {
+    Index step;
+    double elapsed;  // 0 where the line is an evaluation's
+  };
+  static std::optional<Place> place_of_line(std::string_view line) {
+    const std::string where = "trainer_log.jsonl";
     try {
-      return io::json_get<Index>(io::parse_json(line, "trainer_log.jsonl"), "step", "trainer_log.jsonl");
+      const io::Json json = io::parse_json(line, where);
+      return Place{io::json_at<Index>(json, "step", where),
+                   io::json_get<double>(json, "elapsed_seconds", where).value_or(0)};
     } catch (const std::exception&) {
       return std::nullopt;  // a line that is no line of this log: nothing after it can be told apart either
     }
   }
 
+  double elapsed_ = 0;
   io::FileWriter lines_;
   io::TensorBoardWriter tensorboard_;
 };

@@ -66,16 +66,24 @@ class RunData {
   const Records& eval() const { return *eval_; }
   const std::vector<Index>& eval_order() const { return eval_order_; }
 
+  /// What the records to train on and those to evaluate on add up to.
+  struct Survey {
+    data::EncodeSummary train;
+    data::EncodeSummary eval{};
+  };
+
   /// Reads every record once: what is wrong with any shows before the first step.
   /// Throws   FormatError, also if nothing is labelled
   template <class D>
-  data::EncodeSummary survey(D& dev, const Config& config) const {
-    auto summary = train_->survey(dev, order_);
-    if (summary.labelled() == 0)
+  Survey survey(D& dev, const Config& config) const {
+    Survey found{train_->survey(dev, order_)};
+    if (found.train.labelled() == 0)
       fail<FormatError>(config.dataset.front(), ": not one token is labelled within cutoff_len ", config.cutoff_len);
-    if (evaluates() && eval_->survey(dev, eval_order_).labelled() == 0)
+    if (!evaluates()) return found;
+    found.eval = eval_->survey(dev, eval_order_);
+    if (found.eval.labelled() == 0)
       fail<FormatError>("nothing to evaluate: not one token of the evaluation records is labelled");
-    return summary;
+    return found;
   }
 
  private:

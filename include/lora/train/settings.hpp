@@ -30,7 +30,10 @@ namespace detail {
 
 [[noreturn]] inline void refuse(const Key& key, std::string_view where, std::string_view given) {
   const std::string_view nearest = nearest_name(given, key.choices);
-  fail<ConfigError>(where, "key ", key.name, ": given ", given.empty() ? "nothing" : given, ", allowed: ", allowed(key),
+  const bool is_text = io::unicode::find_invalid_utf8(given) == given.npos;
+  fail<ConfigError>(where, "key ", key.name, ": given ",
+                    given.empty() ? "nothing" : io::unicode::replace_invalid_utf8(std::string(given)),
+                    ", allowed: ", allowed(key), is_text ? "" : ", in UTF-8",
                     nearest.empty() ? "" : "; nearest: ", nearest);
 }
 

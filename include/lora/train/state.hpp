@@ -58,13 +58,16 @@ inline io::Json fixed_settings(const Config& config, const model::Source& source
   model::AdapterConfig sorted = adapter;
   std::sort(sorted.targets.begin(), sorted.targets.end());
   io::Json saved = model::to_json(sorted);
+  std::vector<Index> unrotated;  // the model's own and those of the key
+  for (Index layer = 0; layer < shape.num_hidden_layers; ++layer)
+    if (!shape.rotates[static_cast<std::size_t>(layer)]) unrotated.push_back(layer);
   io::Json settings = io::json_object(
       {{"model_name_or_path", concat(shape.model_type, ", ", shape.num_hidden_layers, " layers of ", shape.hidden_size,
                                      " and ", shape.intermediate_size, ", vocabulary of ", shape.vocab_size,
                                      ", weights with checksum ", checksum_text(sampled_checksum(source)))},
        {"dtype", bfloat16 ? "bfloat16" : "float32"},
        {"rope_theta", shape.rope.theta},
-       {"no_rope_layers", config.no_rope_layers},
+       {"no_rope_layers", unrotated},
        {"lora_rank", adapter.rank},
        {"lora_alpha", adapter.alpha},
        {"lora_dropout", adapter.dropout},

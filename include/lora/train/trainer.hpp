@@ -98,6 +98,11 @@ class TrainingRun {
 
   void restore(const Checkpoint& checkpoint) {
     expect_same_settings(state_.settings, checkpoint);
+    if (checkpoint.state.step > schedule_.total)
+      fail<ConfigError>("key ", config_.max_steps > 0 ? "max_steps" : "num_train_epochs", ": given ",
+                        config_.max_steps > 0 ? static_cast<double>(config_.max_steps) : config_.num_train_epochs,
+                        ", which ends with step ", schedule_.total, ", but ", checkpoint.folder.native(), " is step ",
+                        checkpoint.state.step, "; allowed: that step or a later one");
     expect_same_place(checkpoint, plan_->samples(checkpoint.state.step).begin);
     state_ = checkpoint.state;
     model::load_adapter(dev_, *decoder_, model::open_adapter(checkpoint.folder));
@@ -200,7 +205,7 @@ class TrainingRun {
     metrics.tokens = result.tokens;
     metrics.labelled_tokens = result.labelled;
     metrics.tokens_per_second = seconds > 0 ? static_cast<double>(result.tokens) / seconds : 0;
-    metrics.elapsed_seconds = seconds_since(start);
+    metrics.elapsed_seconds = log.elapsed_seconds() + seconds_since(start);
     metrics.peak_memory_gib = peak_memory_gib();
     const bool logged = state_.step % config_.logging_steps == 0 || state_.step == schedule_.total;
     if (logged) {
@@ -371,12 +376,14 @@ TrainingRun<D, T>::TrainingRun(D& dev, Config config, model::Source source, RunO
   schedule_ = {optim::decay_of(config_.lr_scheduler_type), 0,
                plan_->steps(config_.num_train_epochs, config_.max_steps)};
   schedule_.warmup = optim::warmup_of(config_.warmup_steps, config_.warmup_ratio, schedule_.total);
-  summary_ = data_->survey(dev_, config_);
+  const auto found = data_->survey(dev_, config_);
+  summary_ = found.train;
   if (schedule_.total < 1)
     fail<ConfigError>("key num_train_epochs: given ", config_.num_train_epochs, ", which is not even one step");
   if (brings_config(source_)) (void)model::config_json_of(source_);  // final_model will need it
-  memory_ = plan_memory(*decoder_, weight_bytes(source_),
-                        largest_batch(*summary_, micro_batch_limit(config_), plan_->per_step), config_);
+  memory_ = plan_memory(
+      *decoder_, weight_bytes(source_), largest_batch(*summary_, micro_batch_limit(config_), plan_->per_step),
+      largest_evaluation(found.eval, config_.per_device_eval_batch_size, config_.cutoff_len), config_);
   decoder_->recompute(memory_.recomputed);
 }
 
