@@ -50,8 +50,8 @@ class Counting {
   Arena arena_;
 };
 
-static_assert(Device<Counting>);
-static_assert(!Device<int>);
+static_assert(AnyDevice<Counting>);
+static_assert(!AnyDevice<int>);
 
 }  // namespace
 
