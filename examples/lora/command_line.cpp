@@ -221,7 +221,10 @@ Request read_command_line(int argc, const char* const* argv) {
   if (!unknown.empty()) refuse_words(unknown, request.command);
 
   const CLI::App& page = *chosen.front();
-  if (page.count("--config") > 0) read_config_file(request.config, only_value("config", *page.get_option("--config")));
+  if (page.count("--config") > 0) {
+    request.config_file = only_value("config", *page.get_option("--config"));
+    read_config_file(request.config, request.config_file);
+  }
   for (const Key& key : keys()) {
     if (!(key.commands & request.command)) continue;
     const CLI::Option* option = page.get_option("--" + std::string(key.name));

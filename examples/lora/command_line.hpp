@@ -10,6 +10,7 @@
 struct Request {
   lora::train::Command command{};
   lora::train::Config config;
+  std::string config_file;         // that --config names
   std::vector<std::string> words;  // the command line itself
   std::string answer;
 };

@@ -16,7 +16,9 @@
 #include "lora/train/evaluate.hpp"
 #include "lora/train/records.hpp"
 #include "lora/train/settings.hpp"
+#include "lora/train/whole_folder.hpp"
 #include "open_model.hpp"
+#include "outputs.hpp"
 #include "preview.hpp"
 
 namespace {
@@ -98,6 +100,51 @@ void check(cpu::Device& dev, const train::Config& config, const train::Records& 
     fail<FormatError>(records.where(0), ": predict needs records with an answer; there is none");
 }
 
+/// The files of an evaluation in its output_dir. The first proves that the others are an evaluation's.
+constexpr const char* result_files[] = {"evaluation_results.json", "evaluation_report.md", "predictions.jsonl"};
+
+bool is_evaluation(const io::Path& folder) {
+  const io::Path file = folder / result_files[0];
+  if (!train::detail::is_file(file)) return false;
+  try {
+    const io::Json json = io::read_json(file);
+    return json.is_object() && json.contains("loss") && json.contains("perplexity") && json.contains("labelled_tokens");
+  } catch (const FormatError&) {
+    return false;
+  }
+}
+
+/// Throws   ConfigError if a file of the evaluation's names in output_dir is one that it reads, or no evaluation's
+void expect_own_files(const Request& request, const io::Path& model) {
+  const io::Path output = request.config.output_dir;
+  for (const char* name : result_files) {
+    const io::Path path = output / name;
+    if (!train::detail::is_there(path)) continue;
+    expect_no_input("output_dir", path, request, model);
+    if (!train::detail::is_file(path) || !is_evaluation(output))
+      fail<ConfigError>("key output_dir: given ", output.native(), ", where ", path.native(),
+                        " is in the way, which no evaluation wrote; allowed: another folder, or this one without it");
+  }
+}
+
+/// Writes all that an evaluation has found; what an earlier one left stays until it is complete.
+void write_results(const train::Config& config, const io::Json& results,
+                   const std::optional<Predictions>& predictions) {
+  const io::Path output = config.output_dir;
+  std::vector<io::AtomicFile> files;
+  const auto add = [&](const char* name, const std::string& text) {
+    files.emplace_back(output / name);
+    files.back().write(std::string_view(text));
+    files.back().settle();
+  };
+  add(result_files[0], io::to_text(results) + "\n");
+  add(result_files[1], report_of(config, results));
+  if (predictions) add(result_files[2], predictions->lines);
+  for (io::AtomicFile& file : files) file.publish();
+  if (!predictions) io::remove_file(output / result_files[2]);  // of an earlier evaluation
+  io::sync_folder(output);
+}
+
 }  // namespace
 
 int run_eval(Request& request) {
@@ -114,8 +161,8 @@ int run_eval(Request& request) {
   const auto records = train::encoded_records(config, std::move(dataset), text, source.config().vocab_size, false);
   check(dev, config, records, text);
 
-  const io::Path output = config.output_dir;
-  io::create_folders(output);
+  expect_own_files(request, source.path());
+  io::create_folders(config.output_dir);
   train::EvaluationTotals totals;
   std::optional<Predictions> predictions;
   with_decoder(dev, source, config, [&](auto& decoder) {
@@ -141,13 +188,7 @@ int run_eval(Request& request) {
 
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const io::Json results = results_of(config, totals, predictions, seconds);
-  if (predictions) {
-    io::write_file(output / "predictions.jsonl", std::string_view(predictions->lines));
-  } else if (std::filesystem::exists(output / "evaluation_results.json")) {
-    io::remove_file(output / "predictions.jsonl");  // an earlier evaluation's, which these results would not be of
-  }
-  io::write_file(output / "evaluation_report.md", std::string_view(report_of(config, results)));
-  io::write_json(output / "evaluation_results.json", results);
+  write_results(config, results, predictions);
   std::printf("%s\n", io::to_text(results).c_str());
   return 0;
 }

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "lora/train/records.hpp"
 #include "lora/train/settings.hpp"
 #include "open_model.hpp"
+#include "outputs.hpp"
 #include "standard_output.hpp"
 
 namespace {
@@ -63,13 +63,15 @@ int run_generate(Request& request) {
   options.stop_ids = train::stop_ids(source, *tokenizer, chat);
 
   std::unique_ptr<io::AtomicFile> file;
-  if (!config.output_file.empty()) file = std::make_unique<io::AtomicFile>(config.output_file);
+  if (!config.output_file.empty()) {
+    expect_no_input("output_file", config.output_file, request, source.path());
+    file = std::make_unique<io::AtomicFile>(config.output_file);
+  }
   const auto write = [&](const std::string& text) {
     if (file) {
       file->write(std::string_view(text));
     } else {
       print_result(text);
-      std::fflush(stdout);
     }
   };
   cpu::Device dev(threads_of(config));

@@ -11,6 +11,7 @@
 #include "lora/core/error.hpp"
 #include "lora/core/printable.hpp"
 #include "processor.hpp"
+#include "signals.hpp"
 
 namespace {
 
@@ -63,6 +64,7 @@ int main(int argc, char** argv) {
   try {
     Request request = read_command_line(argc, argv);
     std::fputs(request.answer.c_str(), stdout);
+    if (request.answer.empty()) handle_signals();
     const int status = request.answer.empty() ? run(request) : 0;
     finish_output();
     return status;

@@ -3,31 +3,86 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include "commands.hpp"
 #include "lora/io/file.hpp"
+#include "lora/io/json.hpp"
 #include "lora/train/settings.hpp"
+#include "lora/train/whole_folder.hpp"
 #include "open_model.hpp"
 
 namespace {
 
 using namespace lora;
 
-/// A model's own files must not stay beside a new one's: a loader would read both.
-void clear_output(const io::Path& folder, bool overwrite) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(folder, ignored)) return;
-  std::vector<io::Path> old;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (entry.path().filename().native().starts_with("model") &&
-        entry.path().native().find(".safetensors") != std::string::npos)
-      old.push_back(entry.path());
-  if (old.empty()) return;
-  if (!overwrite)
-    fail<ConfigError>("key output_dir: given ", folder.native(), ", which holds a model (",
-                      old.front().filename().native(), "), allowed: a folder without one, or overwrite_output_dir");
-  for (const io::Path& path : old) io::remove_file(path);
+/// Tells a merged model from other models: its files and their sizes.
+constexpr const char* proof_file = "lora_merge.json";
+
+io::Json files_of(const io::Path& folder) {
+  io::Json files = io::Json::object();
+  for (const io::Path& entry : train::detail::entries_of(folder))
+    files[entry.filename().native()] = std::filesystem::file_size(entry);
+  return files;
+}
+
+/// A Stranger of a merged model's folder. An empty one may be anybody's.
+std::string stranger_in_merged(const io::Path& folder) {
+  if (!train::detail::is_folder(folder)) return "it is no folder";
+  const auto entries = train::detail::entries_of(folder);
+  if (entries.empty()) return {};
+  io::Json proof;
+  try {
+    if (train::detail::is_file(folder / proof_file)) proof = io::read_json(folder / proof_file);
+  } catch (const FormatError&) {  // it is somebody else's
+  }
+  const io::Json* files = proof.is_object() ? io::json_find(proof, "files") : nullptr;
+  if (files == nullptr || !files->is_object())
+    return concat("it holds ", entries.front().filename().native(), " and no ", proof_file, " of a merge");
+  for (const io::Path& entry : entries) {
+    const std::string name = entry.filename().native();
+    if (name == proof_file) continue;
+    const io::Json* size = io::json_find(*files, name);
+    if (size == nullptr || !train::detail::is_file(entry) || *size != std::filesystem::file_size(entry))
+      return concat("it holds ", name, ", which no merge wrote there");
+  }
+  return {};
+}
+
+/// The folder itself, under a name that others can stand beside.
+io::Path place_of(const train::Config& config) {
+  io::Path place = std::filesystem::weakly_canonical(std::filesystem::absolute(config.output_dir));
+  return place.has_filename() ? place : place.parent_path();
+}
+
+/// Throws   ConfigError for a folder that a merge may not replace
+void expect_place(const train::Config& config, const io::Path& place, const io::Path& base) {
+  const auto refuse = [&](std::string_view what, std::string_view allowed) {
+    fail<ConfigError>("key output_dir: given ", config.output_dir, ", ", what, "; allowed: ", allowed);
+  };
+  std::error_code none;
+  if (std::filesystem::equivalent(place, base, none)) refuse("which is the base model's own folder", "another");
+  if (std::filesystem::equivalent(place, train::find_adapter(config.adapter_name_or_path), none))
+    refuse("which is the adapter's own folder", "another");
+  if (!train::detail::is_there(place)) return;
+  if (const auto what = stranger_in_merged(place); !what.empty())
+    refuse("which only merges may have written to: " + what, "a new or empty folder, or one that holds a merged model");
+  if (!config.overwrite_output_dir && !train::detail::entries_of(place).empty())
+    refuse("which holds a model (model.safetensors)", "a folder without one, or overwrite_output_dir");
+}
+
+/// What merges that were killed have left beside the folder. One that goes on holds the lock of its own.
+void clear_killed(const io::Path& place) {
+  train::clear_unfinished(io::detail::folder_of(place), [&](const std::string& name, const io::Path& entry) {
+    if (name != place.filename()) return false;
+    try {
+      const io::Lock free(entry);
+      return true;
+    } catch (const IoError&) {
+      return false;
+    }
+  });
 }
 
 std::optional<DType> dtype_of_key(const std::string& name) {
@@ -42,21 +97,30 @@ int run_merge(Request& request) {
   const train::Config& config = request.config;
   const auto source = train::open_source(config);
   const auto tokenizer = train::find_tokenizer(source.path());
-  const io::Path output = config.output_dir;
   const auto dtype = dtype_of_key(config.dtype);
   (void)model::merged_config(source, dtype);  // what it refuses, before anything is written
+  const io::Path place = place_of(config);
+  expect_place(config, place, source.path());
+  clear_killed(place);
   cpu::Device dev(threads_of(config));
   auto decoder = open_decoder<float>(dev, source, config);
-  io::create_folders(output);
-  const io::Lock lock(output);
-  std::error_code none;
-  if (!std::filesystem::equivalent(output, source.path(), none)) clear_output(output, config.overwrite_output_dir);
-  model::save_merged(dev, decoder, source, output, dtype, *train::parse_size(config.max_shard_size));
-  if (tokenizer) tokenizer->save(output);
+  const auto stranger = [&](const io::Path& folder) -> std::string {
+    if (auto what = stranger_in_merged(folder); !what.empty()) return what;
+    const bool came = !config.overwrite_output_dir && !train::detail::entries_of(folder).empty();
+    return came ? "a model has come there meanwhile" : "";
+  };
+  std::optional<io::Lock> lock;  // of the folder that is being written: see clear_killed
+  train::write_whole_folder(place, stranger, [&](const io::Path& folder) {
+    lock.emplace(folder);
+    model::save_merged(dev, decoder, source, folder, dtype, *train::parse_size(config.max_shard_size));
+    if (tokenizer) tokenizer->save(folder);
+    const io::Path generation = source.path() / "generation_config.json";
+    if (io::is_there(generation)) io::copy_file(generation, folder / "generation_config.json");
+    io::write_json(folder / proof_file, io::json_object({{"base", config.model_name_or_path},
+                                                         {"adapter", config.adapter_name_or_path},
+                                                         {"files", files_of(folder)}}));
+  });
   if (!tokenizer) log::warn(source.path().native(), " has no tokenizer, and so has the merged model none");
-  const io::Path generation = source.path() / "generation_config.json";
-  std::error_code ignored;
-  if (std::filesystem::exists(generation, ignored)) io::copy_file(generation, output / "generation_config.json");
-  log::info("the merged model is in ", output.native());
+  log::info("the merged model is in ", config.output_dir);
   return 0;
 }

@@ -1,9 +1,11 @@
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -24,7 +26,8 @@ void print(std::span<const std::int32_t> ids) {
   std::string line = "[";
   for (const std::int32_t id : ids) line += concat(line.size() > 1 ? ", " : "", id);
   line += "]\n";
-  std::fwrite(line.data(), 1, line.size(), stdout);
+  if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size())
+    fail<IoError>("cannot write standard output: ", std::generic_category().message(errno));
 }
 
 void print_text(const io::Tokenizer& tokenizer, std::string_view text, std::string_view where) {

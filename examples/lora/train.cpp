@@ -14,7 +14,7 @@ int run_train(Request& request) {
     print_preview(request.config, train::open_source(request.config));
     return 0;
   }
-  handle_signals();
+  stop_after_the_step();
   RunOptions options;
   std::vector<const char*> words;
   for (const std::string& word : request.words) words.push_back(word.c_str());

@@ -80,7 +80,8 @@ TEST_CASE("file: a write that goes wrong at any operation leaves the old content
     const auto prepare = [&](Index) {
       returned = false;
       write_file(folder / "a", "old content");
-      remove_file(folder / "a.partial");
+      for (const auto& name : names_in(folder.path()))
+        if (name_of_temporary(name, Temporary::partial)) remove_file(folder / name);
     };
     const auto run = [&] {
       write_file(folder / "a", "the new content");
@@ -113,9 +114,9 @@ TEST_CASE("file: errors name the path and the reason in one line") {
   write_file(folder / "file", "x");
   const std::string base = folder.path().native();
   CHECK(io_error([&] { write_file(folder / "file/below", "x"); }) ==
-        "cannot create " + base + "/file/below.partial: Not a directory");
+        "cannot create " + base + "/file/below: Not a directory");
   CHECK(io_error([&] { write_file(folder / "absent/a", "x"); }) ==
-        "cannot create " + base + "/absent/a.partial: No such file or directory");
+        "cannot create " + base + "/absent/a: No such file or directory");
   CHECK(io_error([&] { write_file(folder.path(), "x"); }) == "cannot write " + base + ": Is a directory");
   CHECK(io_error([&] { create_folders(folder / "file/a/b"); }) ==
         "cannot create folder " + base + "/file/a/b: Not a directory");
@@ -150,12 +151,12 @@ TEST_CASE("file: a file past the size limit is an error and leaves nothing") {
   const std::string message = io_error([&] { write_file(folder / "a", std::string(200, 'x')); });
   ::setrlimit(RLIMIT_FSIZE, &former);
   std::signal(SIGXFSZ, former_action);
-  CHECK(message == "cannot write " + (folder / "a.partial").native() + ": File too large");
+  CHECK(message == "cannot write " + (folder / "a").native() + ": File too large");
   CHECK(names_in(folder.path()).empty());
 }
 
 TEST_CASE("file: a full device is an error") {
-  FileWriter writer("/dev/full");
+  FileWriter writer("/dev/full", FileWriter::Mode::device);
   CHECK(io_error([&] { writer.write("x"); }) == "cannot write /dev/full: No space left on device");
 }
 
@@ -188,8 +189,8 @@ TEST_CASE("file: a writer appends after what is there") {
   CHECK(read_file(folder / "log") == "one\ntwo\nthree\n");
   truncate_file(folder / "log", 8);
   CHECK(read_file(folder / "log") == "one\ntwo\n");
-  FileWriter writer(folder / "log");
-  CHECK(read_file(folder / "log").empty());
+  CHECK(io_error([&] { FileWriter(folder / "log"); }) ==
+        "cannot create " + (folder / "log").native() + ": File exists");
 }
 
 TEST_CASE("file: what an appending writer synced survives a loss of power") {

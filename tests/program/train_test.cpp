@@ -76,13 +76,15 @@ bool comes(test::Process& process, const std::function<bool()>& happened) {
 }  // namespace
 
 TEST_CASE("program: a signal ends training after the step, with a checkpoint and the signal's exit status") {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     CAPTURE(signal);
     const Workshop shop;
     test::Process process = shop.start("0");
     REQUIRE(comes(process, [&] { return shop.logged_steps() >= 3; }));
     process.send(signal);
-    CHECK(test::holds(process.errors(), "stopped after step "));
+    const std::string errors = process.errors();
+    CHECK(test::holds(errors, "stopping after this step; again to quit at once\n"));
+    CHECK(test::holds(errors, "stopped after step "));
     CHECK(process.wait() == 128 + signal);
     const auto checkpoint = train::Checkpoints(shop.run).newest();
     REQUIRE(checkpoint);
@@ -105,6 +107,32 @@ TEST_CASE("program: a second signal ends training at once, and the checkpoint be
   CHECK(process.wait() == 128 + SIGINT);
   CHECK(train::Checkpoints(shop.run).newest()->state.step == 2);
   CHECK(shop.can_go_on());
+}
+
+TEST_CASE("program: training goes on although nobody reads its words") {
+  const Workshop shop;
+  test::Process process = shop.start("0", {.is_unheard = true});
+  REQUIRE(comes(process, [&] { return shop.logged_steps() >= 3; }));
+  process.send(SIGPIPE);
+  const Index steps = shop.logged_steps();
+  REQUIRE(comes(process, [&] { return shop.logged_steps() >= steps + 3; }));
+  process.send(SIGTERM);
+  CHECK(process.wait() == 128 + SIGTERM);
+  CHECK(train::Checkpoints(shop.run).newest()->state.step == shop.logged_steps());
+}
+
+TEST_CASE("program: a file that becomes shorter while it is used is one line that names it, and exit 1") {
+  const Workshop shop;
+  const io::Path weights = shop.temp / "model" / "model.safetensors";
+  test::Process process = shop.start("0");
+  REQUIRE(comes(process, [&] { return shop.logged_steps() >= 3; }));
+  std::filesystem::resize_file(weights, 0);
+  const std::string errors = process.errors();
+  CHECK(process.wait() == 1);
+  CAPTURE(errors);
+  CHECK(errors.ends_with("error: " + weights.native() +
+                         ": the file became shorter, or could not be read, while it was in use\n"));
+  CHECK_FALSE(std::filesystem::exists(shop.run / "final_model"));
 }
 
 TEST_CASE("program: a file that may not grow is one line and exit 1, not the end by a signal") {

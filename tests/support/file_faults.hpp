@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "lora/core/scalar.hpp"
 #include "lora/io/file.hpp"
@@ -50,12 +51,16 @@ class FileFaults final : public io::FileHook {
     }
   }
 
+  /// Whether the file system can exchange two names. Not every one can.
+  static inline bool exchanges = true;
+
   /// Operations so far.
   Index count() const { return count_; }
 
   io::FileVerdict before(const io::FileOperation& operation) override {
     const std::lock_guard lock(mutex_);
     const bool writes = operation.kind == Kind::write;
+    if (operation.kind == Kind::exchange && !exchanges) return {EINVAL};
     if (dead_) return {EIO};
     if (++count_ != at_) {
       const bool removes = operation.kind == Kind::remove;
@@ -86,7 +91,9 @@ class FileFaults final : public io::FileHook {
   void after(const io::FileOperation& operation) override {
     const std::lock_guard lock(mutex_);
     const std::string name = operation.path.filename().native();
-    if (operation.kind == Kind::write || operation.kind == Kind::lock || !inside(operation.path)) return;
+    const bool changes =
+        operation.kind != Kind::write && operation.kind != Kind::lock && operation.kind != Kind::measure;
+    if (!changes || !inside(operation.path)) return;
     if (operation.kind == Kind::sync_folder) {
       Node& folder = node(operation.path);
       folder.synced = folder.names;
@@ -115,6 +122,9 @@ class FileFaults final : public io::FileHook {
         node(io::detail::folder_of(operation.target)).names[operation.target.filename().native()] = moved;
         break;
       }
+      case Kind::exchange:
+        std::swap(entry, node(io::detail::folder_of(operation.target)).names.at(operation.target.filename().native()));
+        break;
       case Kind::remove:
         folder.names.erase(name);
         break;

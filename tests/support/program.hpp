@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lora/io/file.hpp"
@@ -62,6 +63,7 @@ class Process {
   struct Setup {
     bool is_deaf = false;                 ///< its standard error takes not one byte: the first words wait for ever
     rlim_t longest_file = RLIM_INFINITY;  ///< in bytes
+    bool is_unheard = false;              ///< nobody reads its standard error: writing there fails
   };
 
   /// It is the program itself from here on, with no signal handled.
@@ -81,6 +83,7 @@ class Process {
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     errors_ = ends[0];
+    if (setup.is_unheard) close(std::exchange(errors_, -1));
     if (error != 0) fail<IoError>("cannot start ", program);
     const rlimit limit{setup.longest_file, setup.longest_file};
     prlimit(id_, RLIMIT_FSIZE, &limit, nullptr);
@@ -92,7 +95,7 @@ class Process {
       kill(id_, SIGKILL);
       waitpid(id_, nullptr, 0);
     }
-    close(errors_);
+    if (errors_ >= 0) close(errors_);
   }
 
   void send(int signal) const { kill(id_, signal); }

@@ -177,6 +177,91 @@ TEST_CASE("checkpoint: names that are none are left alone") {
   CHECK(std::filesystem::exists(checkpoints.folder() / "checkpoint-5.copy"));
 }
 
+namespace {
+
+/// Writes the state file anew with other fields, and its checksum as it should be.
+void change_state(const io::Path& folder, const io::Json& fields) {
+  io::Json json = io::read_json(folder / "trainer_state.json");
+  json.update(fields);
+  json.erase("checksum");
+  json["checksum"] = checksum_text(checksum(io::to_text(json)));
+  io::write_json(folder / "trainer_state.json", json);
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: one that can't be read, or is of another version, is not passed over") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  for (const Index step : {4, 8}) save(checkpoints, step);
+  const Quiet quiet;
+  SUBCASE("a newer format") {
+    change_state(checkpoints.folder_of(8), {{"format", 3}});
+    CHECK_THROWS_WITH_AS(checkpoints.newest(), doctest::Contains("\"format\" is 3; this version reads 2"), FormatError);
+  }
+  SUBCASE("a folder where a file should be") {
+    std::filesystem::remove(checkpoints.folder_of(8) / "optimizer.bin");
+    std::filesystem::create_directory(checkpoints.folder_of(8) / "optimizer.bin");
+    CHECK_THROWS_WITH_AS(checkpoints.newest(), doctest::Contains("optimizer.bin"), IoError);
+  }
+  SUBCASE("a file that may not be opened") {
+    for (const char* name : {"optimizer.bin", "trainer_state.json"}) {
+      CAPTURE(name);
+      std::filesystem::remove(checkpoints.folder_of(8) / name);
+      std::filesystem::create_symlink(name, checkpoints.folder_of(8) / name);  // a loop: nobody, root neither, opens it
+      CHECK_THROWS_AS(checkpoints.newest(), IoError);
+      CHECK_THROWS_WITH(checkpoints.newest(), doctest::Contains(name));
+    }
+  }
+  CHECK(checkpoints.steps() == std::vector<Index>{4, 8});
+}
+
+TEST_CASE("checkpoint: a folder that no run wrote, or that somebody added to, is never removed or replaced") {
+  const auto check = [](const auto& make, const std::string& why) {
+    CAPTURE(why);
+    const TempFolder temp;
+    const Checkpoints checkpoints(temp.path());
+    const Quiet quiet;
+    for (const Index step : {1, 2, 3}) save(checkpoints, step);
+    make(checkpoints.folder_of(2));
+    CHECK(checkpoints.own_steps() == std::vector<Index>{1, 3});
+    CHECK(train::detail::stranger_in_checkpoint(checkpoints.folder_of(2)).find(why) != std::string::npos);
+    CHECK_NOTHROW(checkpoints.expect_places(2, 9));
+    CHECK_NOTHROW(checkpoints.expect_places(0, 1));
+    CHECK_THROWS_WITH_AS(checkpoints.expect_places(1, 2), doctest::Contains(why.c_str()), ConfigError);
+    CHECK_THROWS_WITH_AS(save(checkpoints, 2), doctest::Contains("is in the way"), IoError);
+    CHECK_THROWS_AS(checkpoints.remove(2), IoError);
+    save(checkpoints, 1);  // a run that went back
+    CHECK(checkpoints.steps() == std::vector<Index>{1, 2});
+    for (const Index step : {3, 4}) save(checkpoints, step);
+    checkpoints.rotate(1, std::nullopt);
+    CHECK(checkpoints.steps() == std::vector<Index>{2, 4});
+  };
+  check([](const io::Path& folder) { io::write_file(folder / "notes.txt", std::string_view("mine")); },
+        "it holds notes.txt, which no run wrote there");
+  check(
+      [](const io::Path& folder) {
+        std::filesystem::remove_all(folder);
+        io::create_folders(folder);
+        io::write_file(folder / "novel.txt", std::string_view("mine"));
+      },
+      "it holds no trainer_state.json");
+  check(
+      [](const io::Path& folder) {  // of another trainer
+        std::filesystem::remove_all(folder);
+        io::create_folders(folder);
+        io::write_file(folder / "trainer_state.json", std::string_view("{\"global_step\": 2, \"log_history\": []}"));
+      },
+      "its checksum does not match");
+  check([](const io::Path& folder) { change_state(folder, {{"step", 7}}); }, "is not of this step");
+  check(
+      [](const io::Path& folder) {
+        std::filesystem::rename(folder, folder.parent_path() / "kept");
+        std::filesystem::create_directory_symlink("kept", folder);
+      },
+      "it is no folder");
+}
+
 TEST_CASE("checkpoint: rotation keeps the newest and the chosen one") {
   const TempFolder temp;
   const Checkpoints checkpoints(temp.path());
@@ -197,7 +282,7 @@ TEST_CASE("checkpoint: rotation removes nothing while the newest is damaged") {
   const Quiet quiet;
   checkpoints.rotate(1, std::nullopt);
   CHECK(checkpoints.steps() == std::vector<Index>{1, 2, 3});
-  CHECK(quiet.said("keeping all checkpoints"));
+  CHECK(quiet.said("keeping all checkpoints, since the newest does not read back"));
 }
 
 TEST_CASE("checkpoint: a run that went back removes what lies past it") {
@@ -394,6 +479,13 @@ TEST_CASE("checkpoint: whatever goes wrong at any operation of a save and a rota
     for (const bool replaces : {false, true}) sweep_saves(files, fault, replaces, 1);
 }
 
+TEST_CASE("checkpoint: nor where the file system can't exchange two names") {
+  StandIns files;
+  test::FileFaults::exchanges = false;
+  for (const Fault fault : all_faults) sweep_saves(files, fault, true, 1);
+  test::FileFaults::exchanges = true;
+}
+
 TEST_CASE("checkpoint: nor at any operation of a run's own files, its log, adapter and optimizer") {
   RealFiles files;
   for (const Fault fault : all_faults)
@@ -418,7 +510,7 @@ TEST_CASE("checkpoint: a whole folder's names are durable, even if its files wer
   const TempFolder temp;
   {
     test::FileFaults power(temp.path(), Fault::loses_unsynced, -1);
-    write_whole_folder(temp / "run" / "folder", [](const io::Path& folder) {
+    write_whole_folder(temp / "run" / "folder", train::detail::stranger_in_checkpoint, [](const io::Path& folder) {
       io::FileWriter file(folder / "file");
       file.write("content");
       file.sync();

@@ -2,7 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace checksum_test {
 
@@ -26,6 +31,21 @@ TEST_CASE("checksum: every bit of every length counts") {
         CHECK(checksum(text) != sum);
         text[i] = static_cast<char>(text[i] ^ (1 << bit));
       }
+  }
+}
+
+TEST_CASE("checksum: of long strings it does not depend on the threads, and every piece counts") {
+  std::vector<std::byte> longest(3'500'000, std::byte{7});
+  const std::span<const std::byte> strings[] = {
+      longest, {}, std::span(longest).first(1 << 20), std::span(longest).first(9)};
+  const auto sums = checksums(strings, 1);
+  REQUIRE(sums.size() == 4);
+  for (const int threads : {0, 2, 5}) CHECK(checksums(strings, threads) == sums);
+  CHECK(std::set<std::uint64_t>(sums.begin(), sums.end()).size() == 4);
+  for (const std::size_t at : {std::size_t{0}, std::size_t{1} << 20, longest.size() - 1}) {
+    longest[at] = std::byte{8};
+    CHECK(checksums(strings, 2)[0] != sums[0]);
+    longest[at] = std::byte{7};
   }
 }
 

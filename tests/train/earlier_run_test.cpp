@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -70,19 +71,55 @@ TEST_CASE("earlier run: asking for a setting says nothing, and what it found is 
   REQUIRE(found);
   CHECK(found->state.step == 3);
   CHECK(quiet.said(concat("skipping ", Checkpoints(temp / "run").folder_of(6).native())));
-  save(temp / "run", 9);  // by another run, meanwhile
+  save(temp / "run", 9);
   CHECK(earlier.find_checkpoint()->state.step == 9);
 }
 
 TEST_CASE("earlier run: where none is complete it says so, and what was left unfinished goes") {
   const Quiet quiet;
   const TempFolder temp;
-  std::filesystem::create_directories(temp / "run" / "final_model.writing");
-  std::filesystem::create_directories(temp / "run" / "checkpoints" / "checkpoint-3.writing");
+  const io::Path checkpoints = temp / "run" / "checkpoints";
+  const auto left = [](const io::Path& path, io::Temporary kind = io::Temporary::writing) {
+    io::create_folders(io::temporary_name(path, kind));
+  };
+  left(temp / "run" / "final_model");
+  left(temp / "run" / "final_model", io::Temporary::removing);
+  left(checkpoints / "checkpoint-3");
+  io::write_file(io::temporary_name(temp / "run" / "run_config.json", io::Temporary::partial), std::string_view("{"));
   CHECK_FALSE(EarlierRun(going_on(temp / "run")).find_checkpoint());
   CHECK(quiet.said("no complete checkpoint in "));
-  CHECK_FALSE(std::filesystem::exists(temp / "run" / "final_model.writing"));
-  CHECK(std::filesystem::is_empty(temp / "run" / "checkpoints"));
+  CHECK(train::detail::entries_of(temp / "run") == std::vector<io::Path>{checkpoints});
+  CHECK(std::filesystem::is_empty(checkpoints));
+}
+
+TEST_CASE("earlier run: what only looks unfinished, or is another program's, stays") {
+  const Quiet quiet;
+  const TempFolder temp;
+  const io::Path run = temp / "run", checkpoints = run / "checkpoints";
+  io::create_folders(checkpoints);
+  io::create_folders(run / "chapters.writing");
+  io::write_file(run / "chapters.writing" / "1", std::string_view("a novel"));
+  io::write_file(run / "a.replaced", std::string_view("c"));
+  io::create_folders(run / "final_model.0123456789abcdef01234567.lora-writing");   // whose seal is not right
+  io::create_folders(io::temporary_name(run / "merged", io::Temporary::writing));  // of a merge that goes on
+  io::create_folders(io::temporary_name(checkpoints / "Qwen", io::Temporary::writing));
+  std::filesystem::create_directory_symlink(run / "chapters.writing",
+                                            io::temporary_name(run / "final_model", io::Temporary::removing));
+  const auto count = [&] { return std::distance(std::filesystem::recursive_directory_iterator(run), {}); };
+  const auto before = count();
+  CHECK_FALSE(EarlierRun(going_on(run)).find_checkpoint());
+  CHECK(count() == before);
+}
+
+TEST_CASE("earlier run: a final_model that had to make room for one that never came is put back") {
+  const Quiet quiet;
+  const TempFolder temp;
+  io::create_folders(io::temporary_name(temp / "run" / "final_model", io::Temporary::replaced));
+  train::RunFolder(temp / "run").recover();
+  CHECK(train::detail::entries_of(temp / "run") == std::vector<io::Path>{temp / "run" / "final_model"});
+  io::create_folders(io::temporary_name(temp / "run" / "final_model", io::Temporary::replaced));
+  train::RunFolder(temp / "run").recover();
+  CHECK(train::detail::entries_of(temp / "run") == std::vector<io::Path>{temp / "run" / "final_model"});
 }
 
 TEST_CASE("earlier run: a folder in use is only for who goes on or starts anew, which removes what runs write") {
@@ -97,7 +134,7 @@ TEST_CASE("earlier run: a folder in use is only for who goes on or starts anew, 
   CHECK_NOTHROW(EarlierRun(going_on(temp / "run", Checkpoints(temp / "run").folder_of(3))));
   train::Config anew = going_on(temp / "run", "");
   anew.overwrite_output_dir = true;
-  EarlierRun(anew).clear();
+  EarlierRun(anew).take(std::nullopt, 9);
   CHECK(train::detail::entries_of(temp / "run") == std::vector<io::Path>{temp / "run" / "notes.txt"});
 }
 

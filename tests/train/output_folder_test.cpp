@@ -148,7 +148,7 @@ TEST_CASE("output folder: a folder that may not be written to is a clear error, 
       fine_tune(config);
     });
   };
-  CHECK(message_of_nobody() == concat("cannot create ", (run / "training.log").native(), ": Permission denied"));
+  CHECK(message_of_nobody() == concat("cannot create ", (run / "run_config.json").native(), ": Permission denied"));
   allow(run, true);
   expect_same(before, lasting_files(run));
 
@@ -170,7 +170,7 @@ TEST_CASE("output folder: a folder that may not be written to is a clear error, 
     CHECK(train::Checkpoints(run).newest()->state.step == 4);
   }
   fine_tune(config);
-  train::remove_whole_folder(train::Checkpoints(run).folder_of(4));
+  train::Checkpoints(run).remove(4);
   config.output_dir = (shop.temp / "whole").native();
   fine_tune(config);
   expect_same(lasting_files(shop.temp / "whole"), lasting_files(run));
@@ -232,8 +232,9 @@ TEST_CASE("output folder: a full disk is a clear error and leaves the last check
     };
     fine_tune(config, options);
   });
-  CHECK(message == concat("cannot write ", (shop.temp / "run/checkpoints/checkpoint-6.writing").native(),
-                          "/adapter_model.safetensors.partial: File too large"));
+  CAPTURE(message);
+  CHECK(message.starts_with(concat("cannot write ", (shop.temp / "run/checkpoints/checkpoint-6.").native())));
+  CHECK(message.ends_with("/adapter_model.safetensors: File too large"));
   CHECK(train::Checkpoints(shop.temp / "run").steps() == std::vector<Index>{3});
   CHECK(train::Checkpoints(shop.temp / "run").newest()->state.step == 3);
   config.resume_from_checkpoint = "auto";

@@ -79,7 +79,7 @@ TEST_CASE("resume: a run that is stopped writes a checkpoint and goes on to the 
   const auto result = fine_tune(config);
   CHECK(result.metrics.resumed_from_step == 16);
   CHECK(io::read_json(shop.temp / "parts" / "training_metrics.json").at("resumed_from_step") == 16);
-  for (const Index step : {5, 16}) train::remove_whole_folder(train::Checkpoints(shop.temp / "parts").folder_of(step));
+  for (const Index step : {5, 16}) train::Checkpoints(shop.temp / "parts").remove(step);
   CHECK(events_of(shop.temp / "whole") == events_of(shop.temp / "parts"));
   expect_same(lasting_files(shop.temp / "whole"), lasting_files(shop.temp / "parts"));
 }
@@ -503,7 +503,7 @@ TEST_CASE("resume: a best checkpoint that is gone is not the best any more, and 
   const auto state = checkpoints.newest()->state;
   REQUIRE(state.step == 6);
   REQUIRE(state.best_step == 4);
-  train::remove_whole_folder(checkpoints.folder_of(4));
+  checkpoints.remove(4);
   const auto result = fine_tune(config);
   Index best = 0;
   double lowest = INFINITY;

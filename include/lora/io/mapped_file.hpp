@@ -8,17 +8,45 @@
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <system_error>
 #include <utility>
 
 #include "lora/core/error.hpp"
+#include "lora/core/signal_list.hpp"
 #include "lora/io/lfs_pointer.hpp"
 
 namespace lora::io {
 
+namespace detail {
+
+struct Mapping {
+  const std::byte* begin = nullptr;
+  std::size_t size = 0;
+  const char* path = nullptr;
+};
+
+inline SignalList<Mapping>& mappings() {
+  static constinit SignalList<Mapping> all;
+  return all;
+}
+
+}  // namespace detail
+
+/// The path of the mapped file that lies at an address; null where there is none. A signal handler may call it.
+inline const char* mapped_at(const void* address) {
+  const char* path = nullptr;
+  detail::mappings().visit([&](const detail::Mapping& mapping) {
+    const auto* place = static_cast<const std::byte*>(address);
+    if (!std::less<>()(place, mapping.begin) && std::less<>()(place, mapping.begin + mapping.size)) path = mapping.path;
+  });
+  return path;
+}
+
 /// A whole file as read-only memory. Pages are read when touched and shared by every process that maps the same file.
-/// The file must not be shortened while it is mapped: touching what is gone ends the process.
+/// The file must not be shortened while it is mapped: touching what is gone raises SIGBUS, whose handler, if the
+/// program has one, learns the file from `mapped_at`.
 class MappedFile {
  public:
   /// Throws   IoError if the file cannot be opened or is not a regular file, FormatError if it is a Git LFS pointer
@@ -43,10 +71,12 @@ class MappedFile {
       ::munmap(data_, size_);
       throw;
     }
+    if (size_ > 0) entry_ = detail::mappings().add({bytes().data(), size_, path_.c_str()});
   }
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile() {
+    entry_.remove();
     if (size_ > 0) ::munmap(data_, size_);
   }
 
@@ -61,6 +91,7 @@ class MappedFile {
   std::filesystem::path path_;
   void* data_ = nullptr;
   std::size_t size_ = 0;
+  SignalList<detail::Mapping>::Entry entry_;
 };
 
 }  // namespace lora::io

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +9,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 namespace lora::train {
 
@@ -57,6 +61,42 @@ inline std::uint64_t checksum(std::span<const std::byte> bytes) {
 }
 inline std::uint64_t checksum(std::string_view text) {
   return checksum(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+/// A checksum of each of several long byte strings, by so many threads. The threads read pieces of a fixed size, so
+/// that their number does not change the values: a string's is the checksum of those of its pieces.
+inline std::vector<std::uint64_t> checksums(std::span<const std::span<const std::byte>> strings, int threads) {
+  constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+  struct Piece {
+    std::span<const std::byte> bytes;
+    std::uint64_t sum = 0;
+  };
+  std::vector<Piece> pieces;
+  std::vector<std::size_t> ends;
+  for (auto bytes : strings) {
+    for (; !bytes.empty(); bytes = bytes.subspan(std::min(piece_bytes, bytes.size())))
+      pieces.push_back({bytes.first(std::min(piece_bytes, bytes.size()))});
+    ends.push_back(pieces.size());
+  }
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i; (i = next.fetch_add(1)) < pieces.size();) pieces[i].sum = checksum(pieces[i].bytes);
+  };
+  std::vector<std::thread> others;
+  const auto wanted = std::min(static_cast<std::size_t>(std::max(threads, 1)), pieces.size());
+  try {
+    while (others.size() + 1 < wanted) others.emplace_back(work);
+  } catch (const std::system_error&) {  // no more threads: those that there are do it
+  }
+  work();
+  for (std::thread& other : others) other.join();
+  std::vector<std::uint64_t> sums;
+  for (std::size_t begin = 0; const std::size_t end : ends) {
+    std::vector<std::uint64_t> parts;
+    for (; begin < end; ++begin) parts.push_back(pieces[begin].sum);
+    sums.push_back(checksum(std::as_bytes(std::span(parts))));
+  }
+  return sums;
 }
 
 /// Sixteen hexadecimal digits.

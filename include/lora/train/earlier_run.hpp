@@ -5,36 +5,43 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "lora/core/log.hpp"
 #include "lora/train/checkpoint.hpp"
 #include "lora/train/config.hpp"
-#include "lora/train/whole_folder.hpp"
+#include "lora/train/run_folder.hpp"
 
 namespace lora::train {
 
 /// What an earlier run has left in output_dir, and the checkpoint that this one goes on with.
 class EarlierRun {
  public:
-  /// Throws   IoError if output_dir is no folder, ConfigError if its files are not this run's to change
-  explicit EarlierRun(const Config& config)
-      : output_(config.output_dir), resume_(config.resume_from_checkpoint), checkpoints_(output_) {
+  /// Throws   IoError if output_dir is no folder, ConfigError if its files are not this run's to change, or an input
+  ///          lies among those that are
+  explicit EarlierRun(const Config& config, const std::vector<std::pair<std::string_view, io::Path>>& inputs = {})
+      : folder_(config.output_dir),
+        resume_(config.resume_from_checkpoint),
+        overwrites_(config.overwrite_output_dir),
+        goes_on_here_(goes_on_here()) {
+    const io::Path& output = folder_.path();
     std::error_code error;
     if (!resume_.empty() && resume_ != "auto" && !std::filesystem::exists(resume_, error))
       fail<IoError>("key resume_from_checkpoint: given ", resume_,
                     ", where there is nothing; allowed: ", "auto, or the path of a checkpoint");
-    const auto status = std::filesystem::status(output_, error);
+    const auto status = std::filesystem::status(output, error);
     if (!std::filesystem::exists(status)) return;
-    if (!std::filesystem::is_directory(status)) fail<IoError>("output_dir ", output_.native(), " is not a folder");
-    if (config.overwrite_output_dir || goes_on_here()) return;
-    if (!detail::entries_of(output_).empty())
-      fail<ConfigError>("key output_dir: given ", output_.native(),
-                        ", which is not empty; allowed: an empty folder, or ",
-                        "resume_from_checkpoint auto to go on, or overwrite_output_dir true to start anew");
+    if (!std::filesystem::is_directory(status)) fail<IoError>("output_dir ", output.native(), " is not a folder");
+    if (!overwrites_ && !goes_on_here_ && !detail::entries_of(output).empty()) refuse_used();
+    for (const auto& [key, path] : inputs) folder_.expect_outside(key, path);
+    folder_.expect_own();
   }
 
+  const RunFolder& folder() const { return folder_; }
+
   /// What a setting is in the checkpoint to go on with; null if there is none, or it has no such setting.
-  /// Throws   Error if the checkpoint that resume_from_checkpoint names is damaged
+  /// Throws   Error if that checkpoint can't be read, or is named and damaged
   io::Json setting(std::string_view name) {
     seen_ = checkpoint(false);
     const io::Json* value = seen_ ? io::json_find(seen_->state.settings, name) : nullptr;
@@ -42,43 +49,69 @@ class EarlierRun {
   }
 
   /// The checkpoint to go on with, once what was left unfinished has gone. To be called under the run's lock.
-  /// Throws   Error if the one that resume_from_checkpoint names is damaged
+  /// Throws   Error if it can't be read, or is named and damaged; ConfigError where starting anew would cost an
+  ///          earlier run's results, and overwrite_output_dir does not ask for that
   std::optional<Checkpoint> find_checkpoint() const {
-    checkpoints_.recover();
-    clear_unfinished_folders(output_);
+    folder_.expect_own();
+    folder_.recover();
+    if (!overwrites_ && !goes_on_here_ && folder_.is_a_runs()) refuse_used();  // another came first
     auto found = checkpoint(true);
-    if (!found && resume_ == "auto")
-      log::info("no complete checkpoint in ", checkpoints_.folder().native(), ": starting anew");
+    if (found || resume_ != "auto") return found;
+    if (!overwrites_) {
+      const char* left = !checkpoints().own_steps().empty()        ? "checkpoints, of which none is whole"
+                         : detail::is_there(folder_.final_model()) ? "final_model, but no checkpoint to go on with"
+                                                                   : nullptr;
+      if (left != nullptr)
+        fail<ConfigError>("key resume_from_checkpoint: given auto, but ", folder_.path().native(), " holds ",
+                          std::string_view(left), "; allowed: overwrite_output_dir true to start anew");
+    }
+    log::info("no complete checkpoint in ", checkpoints().folder().native(), ": starting anew");
     return found;
   }
 
-  /// Removes all that runs write; files that are no run's are left alone. To be called under the run's lock.
-  void clear() const {
-    for (const char* name :
-         {"final_model", "checkpoints", "trainer_log.jsonl", "training.log", "training_metrics.json",
-          "train_command.txt", "environment_info.txt", "run_config.json", "profile.md", "profile.json", "tensorboard"})
-      io::remove_all(output_ / name);
+  /// Makes the folder this run's, which goes on with `resumed` and ends with the step `last`: what an earlier run has
+  /// written goes, unless this one goes on with it. To be called under the run's lock.
+  /// Throws   ConfigError if something that no run wrote is in the way, before anything is removed
+  void take(const std::optional<Checkpoint>& resumed, Index last) const {
+    const Index first = resumed ? resumed->state.step : 0;
+    if (first < last) {
+      folder_.expect_own_final_model();
+      checkpoints().expect_places(first, last);
+    }
+    if (resumed && goes_on_here_) return;
+    if (detail::is_there(folder_.final_model()))
+      log::info("the earlier run's final_model stays until this one is finished");
+    folder_.clear();
   }
 
  private:
+  const Checkpoints& checkpoints() const { return folder_.checkpoints(); }
+
+  [[noreturn]] void refuse_used() const {
+    fail<ConfigError>("key output_dir: given ", folder_.path().native(),
+                      ", which is not empty; allowed: an empty folder, or resume_from_checkpoint auto to go on, or ",
+                      "overwrite_output_dir true to start anew");
+  }
+
   /// Whether this run goes on with one of output_dir: another folder's checkpoint gives no right to its files.
   bool goes_on_here() const {
     if (resume_.empty() || resume_ == "auto") return resume_ == "auto";
     std::error_code error;
     const auto folder = std::filesystem::canonical(resume_, error).parent_path();
-    return !error && std::filesystem::equivalent(folder, checkpoints_.folder(), error);
+    return !error && std::filesystem::equivalent(folder, checkpoints().folder(), error);
   }
 
   std::optional<Checkpoint> checkpoint(bool warns) const {
     const Checkpoint* const known = seen_ ? &*seen_ : nullptr;
     if (resume_.empty()) return std::nullopt;
     if (resume_ != "auto") return Checkpoints::open(resume_, known);
-    return checkpoints_.newest(warns, known);
+    return checkpoints().newest(warns, known);
   }
 
-  io::Path output_;
+  RunFolder folder_;
   std::string resume_;
-  Checkpoints checkpoints_;
+  bool overwrites_;
+  bool goes_on_here_;
   std::optional<Checkpoint> seen_;  // by setting(), which may ask before the run holds the lock
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -21,6 +22,7 @@ struct EvaluationTotals {
   Index correct = 0;  ///< labels that are the likeliest token
   Index records = 0;
   Index tokens = 0;
+  bool stopped = false;  ///< the sums are of a part only
 
   double loss() const { return loss_sum / static_cast<double>(labelled); }
   double perplexity() const { return std::exp(loss()); }
@@ -47,11 +49,13 @@ inline std::vector<data::Example> windows_of(const data::Example& example, Index
   return windows;
 }
 
-/// Evaluates the examples example_of(0 … count − 1), encoded without a cutoff, `batch` sequences at a time. `see` is
-/// shown the sums after each batch. Throws   FormatError if not one token is labelled
+/// Evaluates the examples example_of(0 … count − 1), encoded without a cutoff, `batch` sequences at a time, until
+/// `stop` is no longer 0. `see` is shown the sums after each batch.
+/// Throws   FormatError if not one token is labelled
 template <AnyDevice D, class T, class ExampleOf>
 EvaluationTotals evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, ExampleOf&& example_of, Index batch,
-                          Index window, const std::function<void(const EvaluationTotals&)>& see = {}) {
+                          Index window, const std::function<void(const EvaluationTotals&)>& see = {},
+                          const std::atomic<int>* stop = nullptr) {
   EvaluationTotals totals;
   data::Batch rows;
   const auto flush = [&] {
@@ -64,6 +68,10 @@ EvaluationTotals evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, Ex
     if (see) see(totals);
   };
   for (Index i = 0; i < count; ++i) {
+    if (stop != nullptr && stop->load() != 0) {
+      totals.stopped = true;
+      return totals;
+    }
     const data::Example example = example_of(i);
     ++totals.records;
     totals.tokens += static_cast<Index>(example.tokens.size());

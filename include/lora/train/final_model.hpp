@@ -6,6 +6,7 @@
 #include "lora/model/merge.hpp"
 #include "lora/train/config.hpp"
 #include "lora/train/metrics.hpp"
+#include "lora/train/run_folder.hpp"
 #include "lora/train/whole_folder.hpp"
 
 namespace lora::train {
@@ -49,7 +50,7 @@ inline std::string model_card(const Config& config, const model::Source& source,
                               const RunMetrics& metrics) {
   std::string text = "---\n";
   text += concat("base_model: ", io::to_text(config.model_name_or_path, -1), "\n");
-  text += "library_name: peft\npipeline_tag: text-generation\ntags:\n- lora\n---\n\n# LoRA adapter\n\n";
+  text += detail::card_head;
   text += concat("Fine-tuned from `", config.model_name_or_path, "` on");
   for (const auto& file : config.dataset) text += concat(" `", io::Path(file).filename().native(), "`");
   text += ".\n\n| setting | value |\n|---|---|\n";

@@ -240,7 +240,7 @@ inline std::vector<Key> make_keys() {
       {"resume_from_checkpoint", "run", train, &C::resume_from_checkpoint, any, free, "none",
        "Checkpoint to go on from; auto: the newest complete one, or a new start", checkpoint},
       {"overwrite_output_dir", "run", train | merge, &C::overwrite_output_dir, any, free, "",
-       "Permits an output_dir that holds an earlier result, which is removed"},
+       "Permits an output_dir that holds an earlier result, which is replaced"},
       {"threads", "run", running | merge, &C::threads, Range{.low = 1, .high = 4096}, free, "what the machine allows",
        "Threads to compute with"},
       {"profile", "run", train, &C::profile, any, free, "",

@@ -192,4 +192,14 @@ inline void write_training_metrics(const io::Path& output_dir, const RunMetrics&
   io::write_json(output_dir / "training_metrics.json", json);
 }
 
+/// How many steps training_metrics.json tells of; nothing where there is no such file.
+inline std::optional<Index> steps_of_metrics(const io::Path& output_dir) {
+  const io::Path path = output_dir / "training_metrics.json";
+  try {
+    return io::json_get<Index>(io::read_json(path), "steps", path.native());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace lora::train

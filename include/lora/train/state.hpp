@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/cpu/machine.hpp"
 #include "lora/io/safetensors.hpp"
 #include "lora/model/adapter.hpp"
 #include "lora/model/weights.hpp"
@@ -18,17 +19,40 @@
 
 namespace lora::train {
 
-/// Tells base models apart: names, types and extents of all tensors, and a few pieces of each one's bytes. Another
-/// model of the same extents differs nearly everywhere, so that not all of a large file need be read.
-inline std::uint64_t sampled_checksum(const model::Source& source) {
-  constexpr std::size_t pieces = 16, piece_bytes = 64;
+namespace detail {
+
+/// In the order of their names: shards may be cut anew.
+inline std::vector<const io::StoredTensor*> sorted_tensors(const model::Source& source) {
   std::vector<const io::StoredTensor*> tensors;
   for (const auto& tensor : source.tensors()) tensors.push_back(&tensor);
-  // Shards may be cut anew.
   std::sort(tensors.begin(), tensors.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
+  return tensors;
+}
+
+inline std::string declaration_of(const io::StoredTensor& tensor) {
+  return concat(tensor.name, " ", name_of(tensor.dtype), " ", to_string(tensor.shape), " ");
+}
+
+}  // namespace detail
+
+/// Tells base models apart: names, types, extents and all bytes of all tensors.
+inline std::uint64_t weights_checksum(const model::Source& source) {
+  const auto tensors = detail::sorted_tensors(source);
+  std::vector<std::span<const std::byte>> contents;
+  for (const auto* tensor : tensors) contents.push_back(tensor->bytes);
+  const auto sums = checksums(contents, cpu::available_threads());
   std::string text;
-  for (const auto* tensor : tensors) {
-    text += concat(tensor->name, " ", name_of(tensor->dtype), " ", to_string(tensor->shape), " ");
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    text += detail::declaration_of(*tensors[i]) + checksum_text(sums[i]) + "\n";
+  return checksum(text);
+}
+
+/// The same of a few pieces of each tensor's bytes, as earlier versions noted it.
+inline std::uint64_t sampled_checksum(const model::Source& source) {
+  constexpr std::size_t pieces = 16, piece_bytes = 64;
+  std::string text;
+  for (const auto* tensor : detail::sorted_tensors(source)) {
+    text += detail::declaration_of(*tensor);
     const auto bytes = tensor->bytes;
     const std::size_t length = std::min(piece_bytes, bytes.size()), reach = bytes.size() - length;
     for (std::size_t i = 0; i < pieces; ++i) {
@@ -37,6 +61,16 @@ inline std::uint64_t sampled_checksum(const model::Source& source) {
     }
   }
   return checksum(text);
+}
+
+/// A base model in a run's settings. `sampled`: as earlier versions noted it.
+inline std::string base_text(const model::Source& source, bool sampled) {
+  const model::Config& shape = source.config();
+  const std::string begin =
+      concat(shape.model_type, ", ", shape.num_hidden_layers, " layers of ", shape.hidden_size, " and ",
+             shape.intermediate_size, ", vocabulary of ", shape.vocab_size, ", weights with checksum ");
+  return sampled ? begin + checksum_text(sampled_checksum(source))
+                 : concat(begin, checksum_text(weights_checksum(source)), " of all bytes");
 }
 
 /// What decides the data of a run.
@@ -61,36 +95,42 @@ inline io::Json fixed_settings(const Config& config, const model::Source& source
   std::vector<Index> unrotated;  // the model's own and those of the key
   for (Index layer = 0; layer < shape.num_hidden_layers; ++layer)
     if (!shape.rotates[static_cast<std::size_t>(layer)]) unrotated.push_back(layer);
-  io::Json settings = io::json_object(
-      {{"model_name_or_path", concat(shape.model_type, ", ", shape.num_hidden_layers, " layers of ", shape.hidden_size,
-                                     " and ", shape.intermediate_size, ", vocabulary of ", shape.vocab_size,
-                                     ", weights with checksum ", checksum_text(sampled_checksum(source)))},
-       {"dtype", bfloat16 ? "bfloat16" : "float32"},
-       {"rope_theta", shape.rope.theta},
-       {"no_rope_layers", unrotated},
-       {"lora_rank", adapter.rank},
-       {"lora_alpha", adapter.alpha},
-       {"lora_dropout", adapter.dropout},
-       {"lora_target", saved["target_modules"]},
-       {"use_rslora", adapter.rslora},
-       {"exclude_modules", saved["exclude_modules"]},
-       {"layers_to_transform", saved["layers_to_transform"]},
-       {"rank_pattern", saved["rank_pattern"]},
-       {"alpha_pattern", saved["alpha_pattern"]},
-       {"dataset", concat(data.records, " records with checksum ", checksum_text(data.fingerprint))},
-       {"val_size", config.val_size},
-       {"template", data.template_name},
-       {"date", data.date},
-       {"text_column", config.text_column},
-       {"cutoff_len", config.cutoff_len},
-       {"train_on_prompt", config.train_on_prompt},
-       {"train_on_last_turn_only", config.train_on_last_turn_only},
-       {"shuffle", config.shuffle},
-       {"per_device_train_batch_size x gradient_accumulation_steps", config.sequences_per_step()},
-       {"seed", config.seed}});
+  io::Json settings =
+      io::json_object({{"model_name_or_path", base_text(source, false)},
+                       {"dtype", bfloat16 ? "bfloat16" : "float32"},
+                       {"rope_theta", shape.rope.theta},
+                       {"no_rope_layers", unrotated},
+                       {"lora_rank", adapter.rank},
+                       {"lora_alpha", adapter.alpha},
+                       {"lora_dropout", adapter.dropout},
+                       {"lora_target", saved["target_modules"]},
+                       {"use_rslora", adapter.rslora},
+                       {"exclude_modules", saved["exclude_modules"]},
+                       {"layers_to_transform", saved["layers_to_transform"]},
+                       {"rank_pattern", saved["rank_pattern"]},
+                       {"alpha_pattern", saved["alpha_pattern"]},
+                       {"dataset", concat(data.records, " records with checksum ", checksum_text(data.fingerprint))},
+                       {"val_size", config.val_size},
+                       {"template", data.template_name},
+                       {"date", data.date},
+                       {"text_column", config.text_column},
+                       {"cutoff_len", config.cutoff_len},
+                       {"train_on_prompt", config.train_on_prompt},
+                       {"train_on_last_turn_only", config.train_on_last_turn_only},
+                       {"shuffle", config.shuffle},
+                       {"per_device_train_batch_size x gradient_accumulation_steps", config.sequences_per_step()},
+                       {"seed", config.seed}});
   if (data.enable_thinking) settings["enable_thinking"] = *data.enable_thinking;
   if (data.text_blocks) settings["text_blocks"] = *data.text_blocks;
   return settings;
+}
+
+/// The settings as the version would have noted them that wrote the checkpoint.
+inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const model::Source& source) {
+  const io::Json* base = io::json_find(checkpoint.state.settings, "model_name_or_path");
+  if (base != nullptr && base->is_string() && !base->get_ref<const std::string&>().ends_with(" of all bytes"))
+    now["model_name_or_path"] = base_text(source, true);
+  return now;
 }
 
 /// Throws   ConfigError that names the first setting that changed, with both values
@@ -113,6 +153,15 @@ inline void expect_same_place(const Checkpoint& checkpoint, Index next_sample) {
   fail<FormatError>((checkpoint.folder / detail::state_file).native(), ": \"next_sample\" is ",
                     checkpoint.state.next_sample, "; after step ", checkpoint.state.step, " of this run expected ",
                     next_sample);
+}
+
+/// What a checkpoint takes on disk, about: each number of the adapter and the optimizer's two of it.
+template <AnyDevice D, class T>
+std::uint64_t checkpoint_bytes(model::Decoder<D, T>& decoder) {
+  std::uint64_t bytes = 1 << 20;  // tokenizer, state and what else is small
+  decoder.for_each_param(
+      [&](const auto& param) { bytes += 3 * sizeof(float) * static_cast<std::uint64_t>(param.value.size()); });
+  return bytes;
 }
 
 /// The optimizer's state as optimizer.safetensors: m and v of each parameter, laid out as in memory.

@@ -25,6 +25,7 @@
 #include "lora/train/profile.hpp"
 #include "lora/train/progress.hpp"
 #include "lora/train/run_data.hpp"
+#include "lora/train/run_inputs.hpp"
 #include "lora/train/settings.hpp"
 #include "lora/train/state.hpp"
 #include "lora/train/step.hpp"
@@ -96,23 +97,40 @@ class TrainingRun {
     return fixed_settings(config_, source_, decoder_->adapter(), facts, !std::same_as<T, float>);
   }
 
-  void restore(const Checkpoint& checkpoint) {
-    expect_same_settings(state_.settings, checkpoint);
+  /// Throws   Error if this run can't go on with the checkpoint
+  void expect_fits(const Checkpoint& checkpoint) const {
+    expect_same_settings(settings_as(state_.settings, checkpoint, source_), checkpoint);
     if (checkpoint.state.step > schedule_.total)
       fail<ConfigError>("key ", config_.max_steps > 0 ? "max_steps" : "num_train_epochs", ": given ",
                         config_.max_steps > 0 ? static_cast<double>(config_.max_steps) : config_.num_train_epochs,
                         ", which ends with step ", schedule_.total, ", but ", checkpoint.folder.native(), " is step ",
                         checkpoint.state.step, "; allowed: that step or a later one");
     expect_same_place(checkpoint, plan_->samples(checkpoint.state.step).begin);
+  }
+
+  void restore(const Checkpoint& checkpoint) {
+    io::Json settings = std::move(state_.settings);
     state_ = checkpoint.state;
+    state_.settings = std::move(settings);
     model::load_adapter(dev_, *decoder_, model::open_adapter(checkpoint.folder));
     load_optimizer(dev_, stepper_->optimizer(), checkpoint.folder);
     stepper_->optimizer().set_updates(state_.updates);
     // The best so far may have been saved nowhere, or elsewhere: then it can't be taken at the end.
-    if (config_.load_best_model_at_end && !detail::is_there(checkpoints_->folder_of(state_.best_step))) {
+    if (!config_.load_best_model_at_end || !state_.best_eval_loss) return;
+    try {
+      open_best();
+    } catch (const Error&) {
       state_.best_eval_loss.reset();
       state_.best_step = 0;
     }
+  }
+
+  /// Throws   Error if the best checkpoint is gone or damaged, or is another run's
+  Checkpoint open_best() const {
+    Checkpoint best = Checkpoints::open(checkpoints_->folder_of(state_.best_step));
+    if (best.state.last_eval_loss != state_.best_eval_loss)
+      fail<FormatError>(best.folder.native(), " is not of this run");
+    return best;
   }
 
   void say_start(const std::optional<Checkpoint>& resumed) {
@@ -246,16 +264,19 @@ class TrainingRun {
     return last || (every > 0 && state_.step % every == 0);
   }
 
-  /// True if the model is the best so far and will be wanted at the end.
+  /// True if the model is the best so far and will be wanted at the end. A stop leaves the evaluation to the run that
+  /// goes on.
   bool evaluate_now(MetricsLog& log) {
     const auto& order = data_->eval_order();
     const auto example_of = [&](Index i) { return data_->eval()[order[static_cast<std::size_t>(i)]]; };
     const auto count = static_cast<Index>(order.size());
     CountProgress progress("evaluating", "records", count);
-    const auto totals =
-        evaluate(dev_, *decoder_, count, example_of, config_.per_device_eval_batch_size, config_.cutoff_len,
-                 [&](const EvaluationTotals& sums) { progress.reached(sums.records, sums.tokens); });
+    const auto totals = evaluate(
+        dev_, *decoder_, count, example_of, config_.per_device_eval_batch_size, config_.cutoff_len,
+        [&](const EvaluationTotals& sums) { progress.reached(sums.records, sums.tokens); }, options_.stop);
     progress.clear();
+    state_.evaluation_due = totals.stopped;
+    if (totals.stopped) return false;
     EvalMetrics metrics;
     metrics.step = state_.step;
     metrics.loss = totals.loss();
@@ -312,7 +333,7 @@ class TrainingRun {
   /// The best checkpoint may be gone by now, or damaged: then the model stays as the last step left it.
   void take_best() {
     try {
-      const Checkpoint best = Checkpoints::open(checkpoints_->folder_of(state_.best_step));
+      const Checkpoint best = open_best();
       model::load_adapter(dev_, *decoder_, model::open_adapter(best.folder));
       lora::log::info("the best evaluation loss, ", *state_.best_eval_loss, ", was step ", state_.best_step,
                       "'s: taking ", best.folder.native());
@@ -322,16 +343,19 @@ class TrainingRun {
     }
   }
 
-  /// `again`: the run was finished before, so that what it wrote is there unless it was interrupted right then.
-  io::Path finish(const RunMetrics& metrics, bool again) {
+  /// `again`: the checkpoint of a run that was finished before, so that what it wrote is there unless it was
+  /// interrupted right then; what is there may also be left of a run that this one overwrote.
+  io::Path finish(const RunMetrics& metrics, const Checkpoint* again) {
     const io::Path folder = output_ / "final_model";
-    if (again && detail::is_there(folder)) {
+    if (again != nullptr && detail::is_there(folder) &&
+        (steps_of_metrics(output_) == state_.step || earlier_->folder().has_adapter_of(again->folder))) {
       lora::log::info("nothing to do: the run is finished, step ", state_.step, " of ", schedule_.total,
                       "; the adapter is in ", folder.native());
       return folder;
     }
-    if (config_.load_best_model_at_end && state_.best_eval_loss && state_.best_step != state_.step) take_best();
-    write_whole_folder(folder, [&](const io::Path& partial) {
+    const bool takes_best = config_.load_best_model_at_end && state_.best_eval_loss && state_.best_step != state_.step;
+    if (takes_best) take_best();
+    write_whole_folder(folder, detail::stranger_in_adapter, [&](const io::Path& partial) {
       write_adapter_folder(dev_, *decoder_, source_, data_->text().tokenizer.get(), card(metrics), partial);
     });
     lora::log::info("the adapter is in ", folder.native());
@@ -364,7 +388,7 @@ TrainingRun<D, T>::TrainingRun(D& dev, Config config, model::Source source, RunO
     : dev_(dev), config_(std::move(config)), options_(std::move(options)), source_(std::move(source)) {
   validate(config_, train_command);
   output_ = config_.output_dir;
-  earlier_.emplace(config_);
+  earlier_.emplace(config_, inputs_of(config_, source_.path()));
   data_.emplace(dev_, config_, source_.path(), source_.config().vocab_size,
                 [this](std::string_view name) { return earlier_->setting(name); });
   if (!data_->date().empty()) config_.date = data_->date();
@@ -394,25 +418,37 @@ RunResult TrainingRun<D, T>::run() {
   const io::Lock lock(output_);
   checkpoints_.emplace(output_);
   const auto resumed = earlier_->find_checkpoint();
-  if (!resumed && config_.overwrite_output_dir) earlier_->clear();
   state_.settings = settings();
+  if (resumed) expect_fits(*resumed);
+  const Index first = resumed ? resumed->state.step : 0;
+  if (first < schedule_.total) io::expect_room(output_, checkpoint_bytes(*decoder_), "a checkpoint");
+  earlier_->take(resumed, schedule_.total);
   if (resumed) restore(*resumed);
-  const Index first = state_.step;
+  write_run_files();  // first of all: they prove that the folder is a run's
   Progress progress(output_ / "training.log", resumed.has_value(), schedule_.total, first);
   say_start(resumed);
-  write_run_files();
   progress.begin();
   MetricsLog log(output_, resumed ? std::optional<Index>(first) : std::nullopt);
   RunResult result;
   Throughput speed;
   const ProfiledRun<D> profiled(dev_, config_.profile, schedule_.total - first);
+  const auto asked_to_stop = [&] { return options_.stop != nullptr ? options_.stop->load() : 0; };
+  const bool evaluates_first = state_.evaluation_due && data_->evaluates();  // the run was stopped in the middle of it
+  if (evaluates_first) {
+    evaluate_now(log);
+    if (state_.evaluation_due) {
+      result.stopped_by = asked_to_stop();
+    } else {
+      save_checkpoint(log);
+    }
+  }
   while (state_.step < schedule_.total && result.stopped_by == 0) {
     step(log, progress, speed, start);
     const bool last = state_.step == schedule_.total;
     const bool best = evaluation_due(last) && evaluate_now(log);
     const bool due = config_.save_steps > 0 && state_.step % config_.save_steps == 0;
     // Asked after the evaluation, which may be long. A run at its end is not stopped any more.
-    if (options_.stop != nullptr && !last) result.stopped_by = options_.stop->load();
+    if (!last || state_.evaluation_due) result.stopped_by = asked_to_stop();
     if (last || best || result.stopped_by != 0 || due) save_checkpoint(log);
   }
   if (profiled.on()) profiled.report(output_, to_text(memory_use(dev_, *decoder_)));
@@ -421,9 +457,9 @@ RunResult TrainingRun<D, T>::run() {
     lora::log::info("stopped after step ", state_.step, " of ", schedule_.total, "; checkpoint ",
                     checkpoints_->folder_of(state_.step).native());
   } else {
-    result.final_model = finish(result.metrics, first == schedule_.total);
+    result.final_model = finish(result.metrics, first < state_.step || evaluates_first ? nullptr : &*resumed);
   }
-  if (first < state_.step || !detail::is_there(output_ / "training_metrics.json"))
+  if (first < state_.step || evaluates_first || !detail::is_there(output_ / "training_metrics.json"))
     write_training_metrics(output_, result.metrics);
   return result;
 }

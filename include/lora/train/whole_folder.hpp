@@ -1,7 +1,11 @@
 #pragma once
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -14,18 +18,18 @@ namespace lora::train {
 
 namespace detail {
 
-// What a folder is called while it is written, while it makes room for another, and while it is removed.
-constexpr std::string_view writing_suffix = ".writing", replaced_suffix = ".replaced", removing_suffix = ".removing";
-
-inline io::Path with_suffix(const io::Path& path, std::string_view suffix) {
-  io::Path result = path;
-  return result += suffix;
+/// What stands under a name itself; nothing there is `not_found`.
+/// Throws   IoError where that cannot be told
+inline std::filesystem::file_type type_of(const io::Path& path) {
+  std::error_code error;
+  const auto status = std::filesystem::symlink_status(path, error);
+  if (status.type() == std::filesystem::file_type::none) io::detail::fail_io("look at", path, error.value());
+  return status.type();
 }
 
-inline bool is_there(const io::Path& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
-}
+inline bool is_there(const io::Path& path) { return type_of(path) != std::filesystem::file_type::not_found; }
+inline bool is_folder(const io::Path& path) { return type_of(path) == std::filesystem::file_type::directory; }
+inline bool is_file(const io::Path& path) { return type_of(path) == std::filesystem::file_type::regular; }
 
 inline std::vector<io::Path> entries_of(const io::Path& folder) {
   std::vector<io::Path> entries;
@@ -39,62 +43,108 @@ inline std::vector<io::Path> entries_of(const io::Path& folder) {
 
 }  // namespace detail
 
-/// A folder that appears under its name whole or not at all: `write(path)` fills one beside it, which is then synced
-/// and renamed. What stood there before goes away only once the new one is complete.
-template <class Write>
-void write_whole_folder(const io::Path& folder, Write&& write) {
+/// What in a folder no run of this program wrote, as the end of a sentence; empty where all of it is a run's. Only then
+/// is a folder replaced or removed.
+using Stranger = std::function<std::string(const io::Path&)>;
+
+namespace detail {
+
+inline void expect_own(const io::Path& folder, const Stranger& stranger) {
+  if (const std::string what = stranger(folder); !what.empty())
+    fail<IoError>(folder.native(), " is in the way: ", what, "; move it elsewhere");
+}
+
+/// Takes the place of a folder that is a run's. Durable. `placed` is set once it has the place: if it fails after
+/// that, which of the two is durable is not known, and both are left for the next start.
+inline void replace_folder(const io::Path& from, const io::Path& folder, bool& placed) {
   const io::Path parent = io::detail::folder_of(folder);
-  const io::Path partial = detail::with_suffix(folder, detail::writing_suffix);
-  const io::Path former = detail::with_suffix(folder, detail::replaced_suffix);
-  io::create_folders(parent);
-  io::remove_all(partial);
-  try {
-    io::create_folders(partial);
-    write(std::as_const(partial));
-    io::sync_folder(partial);
-    if (detail::is_there(folder)) {
-      io::remove_all(former);
-      io::rename(folder, former);
-    }
-    io::rename(partial, folder);
-    io::sync_folder(parent);
-  } catch (...) {
+  io::Path former = from;
+  placed = io::exchange(from, folder);
+  if (!placed) {
+    former = io::temporary_name(folder, io::Temporary::replaced);
+    io::rename(folder, former);
     try {
-      io::remove_all(partial);
-      if (!detail::is_there(folder) && detail::is_there(former)) io::rename(former, folder);
-    } catch (const IoError&) {  // the first error tells more; the next start clears what is left
+      io::rename(from, folder);
+    } catch (...) {
+      io::rename(former, folder);
+      throw;
     }
-    throw;
+    placed = true;
   }
+  io::sync_folder(parent);
   io::remove_all(former);
 }
 
-/// Removes a folder so that it is never seen in part under its own name.
-inline void remove_whole_folder(const io::Path& folder) {
+}  // namespace detail
+
+/// A folder that appears under its name whole or not at all: `write(path)` fills one beside it, which is then synced
+/// and renamed. A run's folder that stood there goes away only once the new one is complete.
+/// Throws   IoError if what stands there is not a run's
+template <class Write>
+void write_whole_folder(const io::Path& folder, const Stranger& stranger, Write&& write) {
+  const io::Path parent = io::detail::folder_of(folder);
+  const io::Path partial = io::temporary_name(folder, io::Temporary::writing);
+  if (detail::is_there(folder)) detail::expect_own(folder, stranger);
+  io::create_folders(parent);
+  io::Unfinished unfinished(partial);
+  bool placed = false;
+  try {
+    io::create_folder(partial);
+    write(std::as_const(partial));
+    io::sync_folder(partial);
+    if (detail::is_there(folder)) {
+      detail::expect_own(folder, stranger);
+      return detail::replace_folder(partial, folder, placed);
+    }
+    io::rename(partial, folder);
+    placed = true;
+    io::sync_folder(parent);
+  } catch (...) {
+    if (!placed) {
+      try {
+        io::remove_all(partial);
+      } catch (const IoError&) {  // the first error tells more
+      }
+    }
+    throw;
+  }
+}
+
+/// Removes a run's folder so that it is never seen in part under its own name.
+/// Throws   IoError if it is not a run's
+inline void remove_whole_folder(const io::Path& folder, const Stranger& stranger) {
   if (!detail::is_there(folder)) return;
-  const io::Path doomed = detail::with_suffix(folder, detail::removing_suffix);
-  io::remove_all(doomed);
+  detail::expect_own(folder, stranger);
+  const io::Path doomed = io::temporary_name(folder, io::Temporary::removing);
   io::rename(folder, doomed);
   io::sync_folder(io::detail::folder_of(folder));
   io::remove_all(doomed);
 }
 
-/// Clears what a process that ended in the middle of one of the above has left in `parent`, and puts back what had to
-/// make room for a folder that never came.
-inline void clear_unfinished_folders(const io::Path& parent) {
+/// Clears what a process that ended in the middle of one of the above, or of a file, has left in `parent`, and puts
+/// back what had to make room for a folder that never came. `owns(name, entry)`: whether the writer that calls
+/// this writes under that name, and none is at it.
+template <class Owns>
+void clear_unfinished(const io::Path& parent, Owns&& owns) {
+  using io::Temporary;
+  const auto is = [&](const io::Path& entry, Temporary kind) {
+    const auto name = io::name_of_temporary(entry, kind);
+    return name && owns(*name, entry);
+  };
   for (const io::Path& entry : detail::entries_of(parent)) {
-    const std::string& name = entry.native();
-    if (name.ends_with(detail::replaced_suffix)) {
-      const io::Path place = name.substr(0, name.size() - detail::replaced_suffix.size());
-      if (!detail::is_there(place)) {
+    if (is(entry, Temporary::partial)) {
+      if (detail::is_file(entry)) io::remove_file(entry);
+    } else if (is(entry, Temporary::writing) || is(entry, Temporary::removing)) {
+      if (detail::is_folder(entry)) io::remove_all(entry);
+    } else if (is(entry, Temporary::replaced) && detail::is_folder(entry)) {
+      const io::Path place = parent / *io::name_of_temporary(entry, Temporary::replaced);
+      if (detail::is_there(place)) {
+        io::remove_all(entry);
+      } else {
         io::rename(entry, place);
         io::sync_folder(parent);
-        continue;
       }
-    } else if (!name.ends_with(detail::writing_suffix) && !name.ends_with(detail::removing_suffix)) {
-      continue;
     }
-    io::remove_all(entry);
   }
 }
 

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <atomic>
+#include <type_traits>
+#include <utility>
+
+namespace lora {
+
+/// A list that a signal handler may walk while threads add to it and remove: no lock is taken, and nodes are used again
+/// but never freed. Where a handler and a removal meet, the handler may see the removed value still.
+template <class T>
+class SignalList {
+  static_assert(std::is_trivially_copyable_v<T>);
+  struct Node {
+    T value{};
+    Node* next = nullptr;
+    std::atomic<bool> taken{true};
+    std::atomic<bool> shown{false};
+  };
+
+ public:
+  /// A value in the list for as long as this lives.
+  class Entry {
+   public:
+    Entry() = default;
+    Entry(Entry&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
+    Entry& operator=(Entry&& other) noexcept {
+      std::swap(node_, other.node_);
+      return *this;
+    }
+    ~Entry() { remove(); }
+
+    void remove() {
+      if (node_ == nullptr) return;
+      node_->shown.store(false);
+      std::exchange(node_, nullptr)->taken.store(false);
+    }
+
+   private:
+    friend SignalList;
+    explicit Entry(Node* node) : node_(node) {}
+    Node* node_ = nullptr;
+  };
+
+  [[nodiscard]] Entry add(const T& value) {
+    Node* node = first_.load();
+    while (node != nullptr && node->taken.exchange(true)) node = node->next;
+    if (node == nullptr) {
+      node = new Node;
+      node->next = first_.load();
+      while (!first_.compare_exchange_weak(node->next, node)) {}
+    }
+    node->value = value;
+    node->shown.store(true);
+    return Entry(node);
+  }
+
+  /// Calls see(value) for each value. What `see` calls must be allowed in a signal handler.
+  template <class See>
+  void visit(See&& see) const {
+    for (const Node* node = first_.load(); node != nullptr; node = node->next)
+      if (node->shown.load()) see(node->value);
+  }
+
+ private:
+  std::atomic<Node*> first_{nullptr};
+};
+
+}  // namespace lora

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "lora/core/error.hpp"
+#include "lora/core/hash.hpp"
+#include "lora/core/signal_list.hpp"
+
+namespace lora::io {
+
+/// What a temporary name stands for: a file or a folder being written, one that makes room for another, one being
+/// removed.
+enum class Temporary { partial, writing, replaced, removing };
+
+namespace detail {
+
+inline std::string_view marker_of(Temporary kind) {
+  constexpr std::string_view markers[] = {".lora-partial", ".lora-writing", ".lora-replaced", ".lora-removing"};
+  return markers[static_cast<std::size_t>(kind)];
+}
+
+inline std::string hexadecimal(std::uint64_t number, std::size_t digits) {
+  std::string text(digits, '0');
+  for (std::size_t i = digits; i-- > 0; number >>= 4) text[i] = "0123456789abcdef"[number & 15u];
+  return text;
+}
+
+/// Eight digits that only this program puts behind this beginning of a name.
+inline std::string seal_of(std::string_view begin) {
+  return hexadecimal(text_hash(concat("lora temporary ", begin)), 8);
+}
+
+constexpr std::size_t random_digits = 16, sealed_digits = random_digits + 8;
+
+}  // namespace detail
+
+/// A name beside `path` that nobody can foresee and nobody else has: NAME.16 random digits, 8 that seal them.lora-KIND.
+inline std::filesystem::path temporary_name(const std::filesystem::path& path, Temporary kind) {
+  std::uint64_t number = 0;
+  if (::getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number))
+    fail<IoError>("no random number for a temporary name: ", std::generic_category().message(errno));
+  std::string begin = path.filename().native();
+  if (kind == Temporary::partial) begin.resize(std::min<std::size_t>(begin.size(), 200));  // a name has 255 bytes
+  begin += "." + detail::hexadecimal(number, detail::random_digits);
+  return path.parent_path() / concat(begin, detail::seal_of(begin), detail::marker_of(kind));
+}
+
+/// NAME of a temporary name of this kind; nothing where it is no such name.
+inline std::optional<std::string> name_of_temporary(const std::filesystem::path& path, Temporary kind) {
+  const std::filesystem::path last = path.filename();
+  std::string_view name = last.native();
+  const auto marker = detail::marker_of(kind);
+  if (!name.ends_with(marker)) return std::nullopt;
+  name.remove_suffix(marker.size());
+  if (name.size() < detail::sealed_digits + 2) return std::nullopt;
+  const auto begin = name.substr(0, name.size() - (detail::sealed_digits - detail::random_digits));
+  if (detail::seal_of(begin) != name.substr(begin.size())) return std::nullopt;
+  return std::string(begin.substr(0, begin.size() - detail::random_digits - 1));
+}
+
+namespace detail {
+
+struct UnfinishedName {
+  char path[PATH_MAX];
+};
+
+inline SignalList<UnfinishedName>& unfinished_names() {
+  static constinit SignalList<UnfinishedName> names;
+  return names;
+}
+
+/// The files of a folder, and the folder, by calls that a signal handler may make.
+inline void remove_flat_folder(const char* path) {
+  const int folder = ::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (folder < 0) return;
+  alignas(dirent64) char entries[4096];
+  for (int pass = 0; pass < 2; ++pass) {  // a removal may make the system pass over a name
+    ::lseek(folder, 0, SEEK_SET);
+    for (long got = 0; (got = ::syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0;)
+      for (long at = 0; at < got;) {
+        const auto* entry = reinterpret_cast<const dirent64*>(entries + at);
+        ::unlinkat(folder, entry->d_name, 0);
+        at += entry->d_reclen;
+      }
+  }
+  ::close(folder);
+  ::rmdir(path);
+}
+
+}  // namespace detail
+
+/// A temporary file, or folder of files, that `remove_unfinished` removes while this lives.
+class Unfinished {
+ public:
+  Unfinished() = default;
+  explicit Unfinished(const std::filesystem::path& path) {
+    detail::UnfinishedName name{};
+    const std::string& text = path.native();
+    if (text.size() >= sizeof name.path) return;
+    std::memcpy(name.path, text.c_str(), text.size() + 1);
+    entry_ = detail::unfinished_names().add(name);
+  }
+  void finish() { entry_.remove(); }
+
+ private:
+  SignalList<detail::UnfinishedName>::Entry entry_;
+};
+
+/// Removes every temporary file and folder of this process. For the handler of a signal that ends it.
+inline void remove_unfinished() {
+  detail::unfinished_names().visit([](const detail::UnfinishedName& name) {
+    if (::unlink(name.path) != 0) detail::remove_flat_folder(name.path);
+  });
+}
+
+}  // namespace lora::io

@@ -1,0 +1,177 @@
+#pragma once
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "lora/io/json.hpp"
+#include "lora/io/tokenizer_parts.hpp"
+#include "lora/train/checkpoint.hpp"
+#include "lora/train/whole_folder.hpp"
+
+namespace lora::train {
+
+/// The files that a run writes into output_dir itself. The last is the proof that the folder is a run's: it comes first
+/// and goes last.
+constexpr std::string_view run_files[] = {
+    "trainer_log.jsonl", "training.log",      "training_metrics.json", "profile.md",
+    "profile.json",      "train_command.txt", "environment_info.txt",  "tensorboard/events.out.tfevents.lora",
+    "run_config.json"};
+/// The folders of output_dir that are for runs alone.
+constexpr std::string_view run_folders[] = {"final_model", "checkpoints", "tensorboard"};
+
+namespace detail {
+
+/// Stands in the README.md of every adapter that a run writes, and in no other program's.
+constexpr std::string_view card_head =
+    "library_name: peft\npipeline_tag: text-generation\ntags:\n- lora\n---\n\n# LoRA adapter\n\n";
+
+/// A Stranger of final_model: a run's has the README.md that runs write, and besides only files that they write there.
+/// A page that its reader has rewritten makes it his. The files have no checksums, since no loader would mind them.
+inline std::string stranger_in_adapter(const io::Path& folder) {
+  constexpr std::string_view names[] = {"adapter_config.json", "adapter_model.safetensors", "README.md", "config.json"};
+  const auto is_a_runs = [&](std::string_view name) {
+    const auto among = [&](const auto& list) {
+      return std::find(std::begin(list), std::end(list), name) != std::end(list);
+    };
+    return among(names) || among(io::detail::tokenizer_files);
+  };
+  if (!is_folder(folder)) return "it is no folder";
+  const io::Path card = folder / "README.md";
+  if (!is_file(card) || !is_file(folder / "adapter_config.json") ||
+      io::read_file(card).find(card_head) == std::string::npos)
+    return "it has no README.md of a run";
+  for (const io::Path& entry : entries_of(folder))
+    if (!is_a_runs(entry.filename().native()))
+      return concat("it holds ", entry.filename().native(), ", which no run wrote there");
+  return {};
+}
+
+/// Whether a file holds the settings of a run as runs write them: every key of training.
+inline bool is_run_config(const io::Path& path) {
+  if (!is_file(path)) return false;
+  try {
+    const io::Json json = io::read_json(path);
+    if (!json.is_object()) return false;
+    for (const char* key : {"model_name_or_path", "dataset", "output_dir", "lora_rank", "save_steps", "on_non_finite"})
+      if (!json.contains(key)) return false;
+    return true;
+  } catch (const FormatError&) {
+    return false;
+  }
+}
+
+inline bool is_same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+
+}  // namespace detail
+
+/// The folder of a run: which of what it holds a run of this program wrote. Nothing else in it is ever changed.
+class RunFolder {
+ public:
+  explicit RunFolder(io::Path output) : output_(std::move(output)), checkpoints_(output_) {}
+
+  const io::Path& path() const { return output_; }
+  const Checkpoints& checkpoints() const { return checkpoints_; }
+  io::Path final_model() const { return output_ / "final_model"; }
+
+  /// Whether a run has written here. Its other files can't be told from a stranger's by themselves.
+  bool is_a_runs() const {
+    return detail::is_run_config(output_ / "run_config.json") || !checkpoints_.own_steps().empty();
+  }
+
+  /// Throws   ConfigError naming what a run would write to, or through, although no run wrote it
+  void expect_own() const {
+    for (const std::string_view name : run_folders)
+      if (const io::Path path = output_ / name; detail::is_there(path) && !detail::is_folder(path))
+        refuse(path, "which is no folder");
+    bool known = false;
+    for (const std::string_view name : run_files) {
+      const io::Path path = output_ / name;
+      if (!detail::is_there(path)) continue;
+      if (!detail::is_file(path)) refuse(path, "which is no regular file");
+      if (!known && !is_a_runs()) refuse(path, "which no run wrote, for there is no run's run_config.json");
+      known = true;
+    }
+  }
+
+  /// Throws   ConfigError if another final_model than a run's is in the way
+  void expect_own_final_model() const {
+    if (!detail::is_there(final_model())) return;
+    if (const auto what = detail::stranger_in_adapter(final_model()); !what.empty())
+      refuse(final_model(), concat("which is not a run's: ", what));
+  }
+
+  /// Whether final_model is a run's and has the adapter of this folder, byte for byte.
+  bool has_adapter_of(const io::Path& folder) const {
+    if (!detail::stranger_in_adapter(final_model()).empty()) return false;
+    const io::MappedFile here(final_model() / "adapter_model.safetensors"), there(folder / "adapter_model.safetensors");
+    return here.bytes().size() == there.bytes().size() &&
+           std::memcmp(here.bytes().data(), there.bytes().data(), here.bytes().size()) == 0;
+  }
+
+  /// Throws   ConfigError if the input of a key lies where runs write, or a link in it leads there
+  void expect_outside(std::string_view key, const io::Path& input) const {
+    refuse_inside(key, input);
+    std::error_code none;
+    if (!std::filesystem::is_directory(input, none)) return;
+    for (const io::Path& entry : detail::entries_of(input))
+      if (detail::type_of(entry) == std::filesystem::file_type::symlink) refuse_inside(key, entry);
+  }
+
+  /// Clears what an interrupted run has left. To be called under the run's lock.
+  void recover() const {
+    checkpoints_.recover();
+    clear_unfinished(output_, [](std::string_view name, const io::Path&) {
+      return name == "final_model" ||
+             std::find(std::begin(run_files), std::end(run_files), name) != std::end(run_files);
+    });
+  }
+
+  /// Removes what a run has written, but for final_model, which stays until another takes its place. To be called under
+  /// the run's lock, after expect_own.
+  void clear() const {
+    for (const Index step : checkpoints_.own_steps()) checkpoints_.remove(step);
+    for (const std::string_view name : run_files) io::remove_file(output_ / name);
+    for (const char* name : {"tensorboard", "checkpoints"})
+      if (detail::is_there(output_ / name) && detail::entries_of(output_ / name).empty())
+        io::remove_file(output_ / name);
+    io::sync_folder(output_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const io::Path& path, std::string_view what) const {
+    fail<ConfigError>("key output_dir: given ", output_.native(), ", where ", path.native(), " is in the way, ", what,
+                      "; allowed: another folder, or this one without it");
+  }
+
+  /// By the identity of files and folders, however they are named.
+  void refuse_inside(std::string_view key, const io::Path& input) const {
+    std::error_code none;
+    std::vector<std::string_view> places(std::begin(run_files), std::end(run_files));
+    places.insert(places.end(), std::begin(run_folders), std::end(run_folders));
+    for (const std::string_view place : places) {
+      struct stat wanted {};
+      if (::stat((output_ / place).c_str(), &wanted) != 0) continue;
+      io::Path path = std::filesystem::canonical(input, none);
+      for (bool more = !none; more; path = path.parent_path()) {
+        struct stat found {};
+        if (::stat(path.c_str(), &found) == 0 && detail::is_same(wanted, found))
+          fail<ConfigError>("key ", key, ": given ", input.native(), ", which lies in ", (output_ / place).native(),
+                            ", where the run of output_dir writes; allowed: a place outside of it");
+        more = path.has_relative_path();
+      }
+    }
+  }
+
+  io::Path output_;
+  Checkpoints checkpoints_;
+};
+
+}  // namespace lora::train
