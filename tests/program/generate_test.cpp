@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -40,8 +40,10 @@ struct Subject {
   }
 
   test::Outcome generate(std::vector<std::string> words) const {
-    words.insert(words.begin(), {"generate", "--model_name_or_path=" + (temp / "model").native(), "--template=chatml",
-                                 "--dtype=float32", "--threads=1"});
+    words.insert(words.begin(),
+                 {"generate", "--model_name_or_path=" + (temp / "model").native(), "--dtype=float32", "--threads=1"});
+    if (std::none_of(words.begin(), words.end(), [](const auto& word) { return word.starts_with("--template="); }))
+      words.push_back("--template=chatml");
     auto outcome = test::run_program(LORA_PROGRAM, words);
     CAPTURE(outcome.errors);
     CHECK(outcome.status == 0);
@@ -90,6 +92,27 @@ TEST_CASE("program: generate answers a file, a JSON object per line, to standard
   CHECK(test::json_lines(some).size() == 2);
   for (const auto& entry : std::filesystem::directory_iterator(s.temp.path()))
     CHECK_FALSE(test::holds(entry.path().filename().native(), "partial"));
+}
+
+TEST_CASE("program: generate asks as the template's keys say, and goes on after texts and tokens as they are") {
+  const Subject s;
+  test::Listener base(s.temp / "model");
+  const std::string asked = test::chatml_question("one");
+  const auto thinking = [&](const char* word) {
+    return s.answer({"--prompt=one", "--max_new_tokens=6", "--template=qwen3", concat("--enable_thinking=", word)});
+  };
+  CHECK(thinking("true") == base.continuation(test::byte_tokens(asked), 6));
+  CHECK(thinking("false") == base.continuation(test::byte_tokens(asked + "<think>\n\n</think>\n\n"), 6));
+  io::write_file(s.temp / "text.jsonl", std::string_view("{\"text\": \"once upon\"}\n{\"text\": \"a time\"}\n"));
+  io::write_file(s.temp / "tokens.jsonl", std::string_view("{\"input_ids\": [111, 110, 101]}\n"));
+  const auto lines = [&](const char* file) {
+    return test::json_lines(s.generate({"--dataset=" + (s.temp / file).native(), "--max_new_tokens=6"}).output);
+  };
+  const auto expected = [&](const char* prompt) {
+    return io::Json{{"prompt", prompt}, {"predict", base.continuation(test::byte_tokens(prompt), 6)}};
+  };
+  CHECK(lines("text.jsonl") == std::vector<io::Json>{expected("once upon"), expected("a time")});
+  CHECK(lines("tokens.jsonl") == std::vector<io::Json>{expected("one")});
 }
 
 TEST_CASE("program: generate ends an answer before the first of its stop texts") {

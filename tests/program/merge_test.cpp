@@ -4,8 +4,10 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "lora/io/json.hpp"
+#include "lora/io/safetensors.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
 #include "support/talking_model.hpp"
@@ -74,6 +76,15 @@ TEST_CASE(
     CHECK(said.output == both.answer(question, 9, {259, 'q'}) + "\n");
   }
   CHECK(differs);
+}
+
+TEST_CASE("program: merge stores the type that is asked for") {
+  const test::TempFolder folder;
+  for (const auto& [name, dtype] : {std::pair("float32", DType::f32), std::pair("bfloat16", DType::bf16)}) {
+    REQUIRE(merge("llama", folder / name, "--dtype", name).status == 0);
+    const auto file = io::Safetensors::open(folder / name / "model.safetensors");
+    for (const auto& tensor : file.tensors()) CHECK(tensor.dtype == dtype);
+  }
 }
 
 TEST_CASE("program: merge takes rope_theta into config.json, and refuses layers that it can't tell there") {

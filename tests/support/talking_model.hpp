@@ -91,9 +91,8 @@ class Listener {
     return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.begin() + choices) - logits.begin());
   }
 
-  /// What it answers, of the ids that the tokenizer has, up to the first of `stops`.
-  std::string answer(std::string_view question, std::size_t length, const Tokens& stops = {}) {
-    Tokens tokens = byte_tokens(chatml_question(question));
+  /// How it goes on after these tokens, of the ids that the tokenizer has, up to the first of `stops`.
+  std::string continuation(Tokens tokens, std::size_t length, const Tokens& stops = {}) {
     std::string text;
     while (text.size() < length) {
       const std::int32_t token = next(tokens, 260);
@@ -102,6 +101,9 @@ class Listener {
       text += static_cast<char>(token);
     }
     return text;
+  }
+  std::string answer(std::string_view question, std::size_t length, const Tokens& stops = {}) {
+    return continuation(byte_tokens(chatml_question(question)), length, stops);
   }
 
   /// Of each token that follows another: −log p of it, and whether it is the likeliest.
