@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
@@ -10,6 +12,7 @@
 
 #include "lora/tensor/transfer.hpp"
 #include "support/effort.hpp"
+#include "support/process.hpp"
 #include "support/temp_folder.hpp"
 
 namespace device_test {
@@ -160,6 +163,40 @@ TEST_CASE("device: values go there and back") {
 TEST_CASE("device: memory that is not there is an error") {
   D dev(1);
   CHECK_THROWS_AS(dev.arena().scratch(dev.arena().capacity() + 1), DeviceError);
+}
+
+TEST_CASE("device: where address space is limited, the arena leaves some for everybody else") {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const std::size_t held = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  if (held > (std::size_t{1} << 40)) {
+    MESSAGE("a sanitizer holds all address space: nothing to limit");
+    return;
+  }
+  const auto end = test::run_apart([&](int out) {
+    const auto limit_to = [&](std::size_t more) {
+      const rlimit limit{held + more, RLIM_INFINITY};
+      setrlimit(RLIMIT_AS, &limit);
+    };
+    std::string told;
+    for (const std::size_t more : {500 * mib, 580 * mib, 760 * mib}) {
+      limit_to(more);
+      const cpu::detail::Reservation arena(std::size_t{64} << 30);
+      void* const rest = mmap(nullptr, 200 * mib, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      told += rest == MAP_FAILED ? "nothing is left; " : arena.bytes() >= 64 * mib ? "fine; " : "small; ";
+      if (rest != MAP_FAILED) munmap(rest, 200 * mib);
+    }
+    limit_to(200 * mib);
+    try {
+      const cpu::detail::Reservation arena(std::size_t{64} << 30);
+    } catch (const DeviceError& error) {
+      told += error.what();
+    }
+    (void)!write(out, told.data(), told.size());
+  });
+  CHECK(end.text ==
+        "fine; fine; fine; [cpu] no address space for an arena of 64 MiB and 256 MiB for the rest; is it limited "
+        "(ulimit -v)?");
 }
 
 TEST_CASE("device: loops visit every item once, on no more threads than asked for") {

@@ -341,6 +341,7 @@ inline io::Json to_json(const AdapterConfig& config) {
 
 /// Writes adapter_config.json and adapter_model.safetensors (float32) into a folder that exists. `model` is a Decoder
 /// with an adapter attached.
+/// Throws   NonFiniteError, before anything is written, for an adapter that a step has spoilt
 template <class D, class Model>
 void save_adapter(D& dev, Model& model, const std::filesystem::path& folder) {
   using Accumulated = typename Model::Accumulated;
@@ -352,6 +353,10 @@ void save_adapter(D& dev, Model& model, const std::filesystem::path& folder) {
   std::vector<Item> items;
   model.for_each_param([&](const auto& param) {
     std::vector<float> values = to_host(dev, param.value);
+    for (const float value : values)
+      if (!std::isfinite(value))
+        fail<NonFiniteError>("the adapter is not saved: its tensor ", param.name, " holds ", value,
+                             "; a smaller learning_rate may help");
     const Index rows = param.value.rows(), cols = param.value.cols();
     if (param.transposed) {
       std::vector<float> turned(values.size());
