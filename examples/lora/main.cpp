@@ -6,6 +6,7 @@
 #include <exception>
 #include <new>
 #include <string_view>
+#include <system_error>
 
 #include "commands.hpp"
 #include "lora/core/error.hpp"
@@ -72,6 +73,9 @@ int main(int argc, char** argv) {
     return say("error: ", error.what(), bad_usage);
   } catch (const std::bad_alloc&) {
     return say("error: ", "out of memory", failed);
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) return say("error: ", error.what(), failed);
+    return say("error: ", "the system starts no more threads; fewer of them (key threads) may do", failed);
   } catch (const std::exception& error) {
     return say("error: ", error.what(), failed);
   }

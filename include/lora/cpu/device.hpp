@@ -3,6 +3,7 @@
 #include <omp.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -24,23 +25,24 @@ namespace detail {
 /// Address space without memory behind it: pages come when they are first touched.
 class Reservation {
  public:
-  /// As much of `bytes` as the system grants while `others` more are left for everybody else: where address space is
-  /// limited (ulimit -v), libraries that find none end the process by a signal. At least 64 MiB.
+  /// As much of `bytes` as the system grants while as much again, up to 4 GiB, is left for everybody else: where
+  /// address space is limited (ulimit -v), libraries that find none end the process by a signal. At least 64 MiB.
   ///
   /// Asks for large pages where they are small enough to be filled: rows lie kilobytes apart, so that going down
   /// columns costs an address translation at every step otherwise. Those of 2 MiB are; 32 and 512 MiB, as with basic
   /// pages of 16 and 64 KiB, would mostly be wasted.
   explicit Reservation(std::size_t bytes, std::size_t large_page = large_page_bytes()) {
-    constexpr std::size_t least = std::size_t{64} << 20, others = std::size_t{256} << 20;
+    constexpr std::size_t least = std::size_t{64} << 20, others = std::size_t{256} << 20, enough = std::size_t{4} << 30;
     for (std::size_t size = bytes; size >= std::min(bytes, least) && size > 0; size /= 2) {
       void* memory = reserve(size);
       if (memory == nullptr) continue;
-      void* const rest = reserve(others);
+      const std::size_t left = std::clamp(size, others, enough);
+      void* const rest = reserve(left);
       if (rest == nullptr) {
         munmap(memory, size);
         continue;
       }
-      munmap(rest, others);
+      munmap(rest, left);
       memory_ = memory;
       bytes_ = size;
       constexpr std::size_t largest_page = std::size_t{4} << 20;
