@@ -13,6 +13,7 @@ number. The folder of a failed case is kept and its command printed.
 """
 
 import argparse
+import copy
 import concurrent.futures
 import hashlib
 import json
@@ -410,11 +411,11 @@ def damage_json(rng, value, costly=()):
             small = any(step in costly for step in path)
             holder[key] = rng.choice([0, -1, 0.5, 1] if small else NUMBERS)
         elif kind < 7:
-            holder[key] = rng.choice(VALUES)
+            holder[key] = copy.deepcopy(rng.choice(VALUES))
         elif kind == 7:
             del holder[key]
         elif isinstance(holder, list):
-            holder[key:key] = [holder[key]] * rng.choice([1, 2, 1000])
+            holder[key:key] = [copy.deepcopy(holder[key]) for _ in range(rng.choice([1, 2, 1000]))]
         elif kind == 8:
             holder[rng.choice(["", "x", "\x1b[31m" + key, key + " ", "a" * 70000])] = holder.pop(key)
         else:
@@ -660,6 +661,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
     parser.add_argument("--cases", type=int, default=2000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--seed", default="1")
     parser.add_argument("--case", type=int, help="only this one")
     parser.add_argument("--kind", help="only cases of this kind: " + ", ".join(sorted({t[0] for t in TARGETS})))
@@ -674,7 +676,7 @@ def main():
     parent = memory if os.access(memory, os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix="lora-attack-", dir=parent))
     attack = Attack(options, folder)
-    numbers = range(options.cases) if options.case is None else [options.case]
+    numbers = range(options.first, options.first + options.cases) if options.case is None else [options.case]
     failures = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for wrong in pool.map(attack.run, numbers):
