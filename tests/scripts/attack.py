@@ -428,26 +428,27 @@ def damage_json(rng, value, costly=()):
     return text
 
 
-def damage_special(rng, path):
-    """Something that is no regular file, or an odd one."""
+def damage_special(rng, kind, path):
+    """Something that is no regular file, or an odd one. Of data all is read, however long it takes."""
     path.unlink()
-    kind = rng.randrange(7)
-    if kind == 0:
+    zeros = 1 << 20 if kind == "data" else 1 << 32
+    what = rng.randrange(7)
+    if what == 0:
         path.symlink_to("/dev/zero")
-    elif kind == 1:
+    elif what == 1:
         os.mkfifo(path)
-    elif kind == 2:
+    elif what == 2:
         path.symlink_to("nowhere")
-    elif kind == 3:
+    elif what == 3:
         path.symlink_to(path.name)
-    elif kind == 4:
+    elif what == 4:
         path.mkdir()
-    elif kind == 5:
+    elif what == 5:
         path.write_bytes(b"")
     else:
         with open(path, "wb") as file:
-            file.truncate(1 << 32)
-    return ["a device", "a pipe", "a link to nothing", "a link to itself", "a folder", "empty", "4 GiB of zeros"][kind]
+            file.truncate(zeros)
+    return ["a device", "a pipe", "a link to nothing", "a link to itself", "a folder", "empty", "zeros"][what]
 
 
 def damage_safetensors_header(rng, content):
@@ -459,7 +460,7 @@ def damage_safetensors_header(rng, content):
 def damage(rng, kind, path):
     """Damages a file in place; returns in words how."""
     if rng.random() < 0.03:
-        return damage_special(rng, path)
+        return damage_special(rng, kind, path)
     content = path.read_bytes()
     suffix = path.suffix
     if suffix == ".json" and rng.random() < 0.75:

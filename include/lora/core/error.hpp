@@ -117,9 +117,8 @@ class Piece {
   return message;
 }
 
-/// What is in a message may come from a stranger's file: it is made fit for a terminal, and a part that is longer than
-/// a screen is shortened.
-[[gnu::noinline, gnu::cold]] inline std::string message_of(const Piece* pieces, std::size_t count) {
+/// What is in a message may come from a stranger's file: a part that is longer than a screen is shortened.
+[[gnu::noinline, gnu::cold]] inline std::string join_shortened(const Piece* pieces, std::size_t count) {
   constexpr std::size_t longest_part = 1000;
   std::string message;
   for (std::size_t i = 0; i < count; ++i) {
@@ -127,12 +126,12 @@ class Piece {
     pieces[i].append_to(part);
     message += shortened(part, longest_part);
   }
-  return printable(message);
+  return message;
 }
 
 template <class E>
 [[noreturn, gnu::noinline, gnu::cold]] void throw_joined(const Piece* pieces, std::size_t count) {
-  throw E(message_of(pieces, count));
+  throw E(printable(join_shortened(pieces, count)));
 }
 
 }  // namespace detail

@@ -58,12 +58,14 @@ void info(const Parts&... parts) {
 
 template <class... Parts>
 void warn(const Parts&... parts) {
-  write(Level::warning, concat(parts...));
+  const lora::detail::Piece pieces[] = {lora::detail::Piece(parts)...};
+  write(Level::warning, lora::detail::join_shortened(pieces, sizeof...(parts)));
 }
 
 template <class... Parts>
 void error(const Parts&... parts) {
-  write(Level::error, concat(parts...));
+  const lora::detail::Piece pieces[] = {lora::detail::Piece(parts)...};
+  write(Level::error, lora::detail::join_shortened(pieces, sizeof...(parts)));
 }
 
 }  // namespace lora::log

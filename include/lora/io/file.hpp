@@ -188,7 +188,8 @@ inline void write_file(const Path& path, std::string_view text) {
 /// Copies a file's content, atomically at `to`.
 inline void copy_file(const Path& from, const Path& to) {
   std::optional<AtomicFile> file;  // made once the source has been opened, so that a missing one creates nothing
-  detail::read_pieces(from, std::size_t{1} << 20, [&](std::string_view piece) {
+  FileReader source(from);
+  detail::read_pieces(source, std::size_t{1} << 20, [&](std::string_view piece) {
     if (!file) file.emplace(to);
     file->write(piece);
   });

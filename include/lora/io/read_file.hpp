@@ -52,6 +52,7 @@ class FileReader {
     }
     struct stat status {};
     const int error = ::fstat(descriptor_, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
+    size_ = static_cast<std::uintmax_t>(status.st_size);
     if (error == 0 && S_ISREG(status.st_mode)) return;
     ::close(descriptor_);
     if (error != 0) detail::fail_io("read", path, error);
@@ -61,6 +62,10 @@ class FileReader {
   FileReader(const FileReader&) = delete;
   FileReader& operator=(const FileReader&) = delete;
   ~FileReader() { ::close(descriptor_); }
+
+  /// As the system tells it: 0 for files of its own, which have no size before they are read.
+  std::uintmax_t size() const { return size_; }
+  const Path& path() const { return path_; }
 
   /// Fills the buffer with what comes next; returns how many bytes, 0 at the end.
   std::size_t read(std::string& buffer) {
@@ -74,14 +79,14 @@ class FileReader {
  private:
   Path path_;
   int descriptor_;
+  std::uintmax_t size_ = 0;
 };
 
 namespace detail {
 
-/// Hands the content of a file to `take(std::string_view)` in pieces.
+/// Hands what comes next of a file to `take(std::string_view)` in pieces.
 template <class Take>
-void read_pieces(const Path& path, std::size_t piece_bytes, Take&& take) {
-  FileReader file(path);
+void read_pieces(FileReader& file, std::size_t piece_bytes, Take&& take) {
   std::string piece(piece_bytes, '\0');
   while (const std::size_t count = file.read(piece)) take(std::string_view(piece).substr(0, count));
 }
@@ -91,15 +96,22 @@ void read_pieces(const Path& path, std::size_t piece_bytes, Take&& take) {
 /// The most that is read of a file that is taken into memory whole: settings, templates, vocabularies. The largest of
 /// them that are published take a tenth of it.
 inline constexpr std::size_t whole_file_limit = std::size_t{256} << 20;
+/// The same for the logs of a run, which grow with its steps.
+inline constexpr std::size_t log_file_limit = std::size_t{1} << 30;
 
 /// The whole content of a file.
 /// Throws   IoError, also for more than `limit` bytes; FormatError if it is a Git LFS pointer
 inline std::string read_file(const Path& path, std::size_t limit = whole_file_limit) {
-  std::string text;
-  detail::read_pieces(path, std::size_t{1} << 16, [&](std::string_view piece) {
-    if (piece.size() > limit - text.size())
+  const auto expect = [&](bool fits) {
+    if (!fits)
       fail<IoError>("cannot read ", path.native(), ": it is longer than ", limit,
                     " bytes, the most that such a file may have");
+  };
+  FileReader file(path);
+  expect(file.size() <= limit);
+  std::string text;
+  detail::read_pieces(file, std::size_t{1} << 16, [&](std::string_view piece) {
+    expect(piece.size() <= limit - text.size());  // it may grow, or have no size
     text += piece;
   });
   refuse_lfs_pointer(path, text);

@@ -167,7 +167,7 @@ class TensorBoardWriter {
     if (!keep_through_step) {
       remove_file(path);
     } else if (std::filesystem::exists(path)) {
-      const std::string bytes = read_file(path, SIZE_MAX);
+      const std::string bytes = read_file(path, log_file_limit);
       std::size_t kept = 0;
       while (const auto record = detail::first_record(std::string_view(bytes).substr(kept))) {
         if (detail::step_of_event(record->substr(12)) > *keep_through_step) break;

@@ -107,7 +107,7 @@ class MetricsLog {
     if (!resumed_step) {
       io::remove_file(path);
     } else if (std::filesystem::exists(path)) {
-      const std::string text = io::read_file(path, SIZE_MAX);
+      const std::string text = io::read_file(path, io::log_file_limit);
       std::size_t kept = 0;
       for (std::size_t end; (end = text.find('\n', kept)) != std::string::npos; kept = end + 1) {
         const auto place = place_of_line(std::string_view(text).substr(kept, end - kept));
