@@ -58,6 +58,26 @@ TEST_CASE("program: each command's help has each of its keys and none of another
   }
 }
 
+TEST_CASE("program: the help page says what holds where a key is not given") {
+  const auto page = lora_program({"train", "--help"});
+  for (const char* text :
+       {"(default: 0.0002)", "(default: 1e-08)", "(default: 2 x lora_rank)", "(default: linear)", "(default: true)"}) {
+    CAPTURE(text);
+    CHECK(page.output.find(text) != std::string::npos);
+  }
+}
+
+TEST_CASE("program: what a command lacks, and a key without effect in it, is refused before its model is looked for") {
+  const auto refused = [](std::initializer_list<std::string> words, const std::string& beginning) {
+    check_refused(lora_program(words), 2, beginning);
+  };
+  refused({"eval", "--model_name_or_path=absent", "--output_dir=out"}, "key dataset: given nothing");
+  refused({"generate", "--model_name_or_path=absent"}, "key prompt: given nothing");
+  refused({"generate", "--model_name_or_path=absent", "--prompt=a", "--top_p=0.5"}, "key top_p: given 0.5");
+  refused({"merge", "--model_name_or_path=absent", "--output_dir=out"}, "key adapter_name_or_path: given nothing");
+  refused({"tokenize", "--model_name_or_path=absent"}, "key text: given nothing");
+}
+
 TEST_CASE("program: no command or an unknown one") {
   check_refused(lora_program({}), 2, "no command; allowed: train, eval, generate, merge, tokenize");
   check_refused(lora_program({"trian"}), 2, "unknown command trian; allowed: train, eval");

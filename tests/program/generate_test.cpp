@@ -99,10 +99,11 @@ TEST_CASE("program: generate asks as the template's keys say, and goes on after 
   test::Listener base(s.temp / "model");
   const std::string asked = test::chatml_question("one");
   const auto thinking = [&](const char* word) {
-    return s.answer({"--prompt=one", "--max_new_tokens=6", "--template=qwen3", concat("--enable_thinking=", word)});
+    return s.answer({"--prompt=one", "--max_new_tokens=24", "--template=qwen3", concat("--enable_thinking=", word)});
   };
-  CHECK(thinking("true") == base.continuation(test::byte_tokens(asked), 6));
-  CHECK(thinking("false") == base.continuation(test::byte_tokens(asked + "<think>\n\n</think>\n\n"), 6));
+  CHECK(thinking("true") == base.continuation(test::byte_tokens(asked), 24));
+  CHECK(thinking("false") == base.continuation(test::byte_tokens(asked + "<think>\n\n</think>\n\n"), 24));
+  CHECK(thinking("true") != thinking("false"));
   io::write_file(s.temp / "text.jsonl", std::string_view("{\"text\": \"once upon\"}\n{\"text\": \"a time\"}\n"));
   io::write_file(s.temp / "tokens.jsonl", std::string_view("{\"input_ids\": [111, 110, 101]}\n"));
   const auto lines = [&](const char* file) {

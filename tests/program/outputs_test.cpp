@@ -83,7 +83,7 @@ TEST_CASE("program: merge, killed at any time, leaves the old model whole or the
   const auto before = files_in(s.temp / "old"), after = files_in(s.temp / "new");
   REQUIRE(before != after);
   const auto words = s.merge("out", {"--dtype=bfloat16", "--overwrite_output_dir=true"});
-  const int attempts = test::effort(100, 30);
+  const int attempts = test::effort(100, 30, "merge: 70 of 100 kills");
   int old = 0, fresh = 0;
   for (int i = 0; i < attempts; ++i) {
     std::filesystem::remove_all(s.temp / "out");

@@ -165,7 +165,7 @@ TEST_CASE("memory: the forecast of an evaluation is close to what the arena came
     CAPTURE(ffn);
     CAPTURE(all_labelled);
     Model model(ffn);
-    const Index rows = test::effort<Index>(1024, 512);
+    const Index rows = test::effort<Index>(1024, 512, "memory: half of 1,024 rows that are evaluated");
     data::Batch batch;
     data::Example example;
     for (std::size_t i = 0; i < 128; ++i) example.tokens.push_back(static_cast<std::int32_t>(i));

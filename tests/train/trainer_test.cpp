@@ -243,6 +243,47 @@ TEST_CASE("trainer: a memory limit checkpoints layers, and one that nothing fits
   CHECK_FALSE(quiet.said("layers are checkpointed"));
 }
 
+TEST_CASE("trainer: a memory limit checkpoints layers of a run, which then holds less and learns the same") {
+  const Workshop shop;
+  RandomModel shape;
+  shape.hidden = 128;
+  shape.ffn = 1024;
+  shape.head_dim = 32;
+  shape.layers = 6;
+  write_random_model(shop.temp / "model", shape);
+  std::string text;  // whose activations are far more than what the process holds by then, and how that moves
+  for (int record = 0; record < 4; ++record) {
+    io::Json ids = io::Json::array();
+    for (int i = 0; i < 1024; ++i) ids.push_back((7 * i + record) % 60);
+    text += io::to_text(io::json_object({{"input_ids", ids}, {"labels", ids}}), -1) + "\n";
+  }
+  io::write_file(shop.temp / "train.jsonl", std::string_view(text));
+  Config config = shop.config("free");
+  config.eval_dataset.clear();
+  config.eval_steps.reset();
+  config.max_steps = 1;
+  config.gradient_accumulation_steps = 1;
+  const Quiet quiet;
+  const auto saved_by_run = [&] {
+    cpu::Device dev(1);
+    train::TrainingRun<cpu::Device, float>(dev, config, train::open_source(config), {}).run();
+    return dev.arena().peak_saved();
+  };
+  const auto free = saved_by_run();
+  REQUIRE_FALSE(quiet.said("layers are checkpointed"));
+  const auto gib_after = [&](std::string_view words) {
+    return std::stod(quiet.text.substr(quiet.text.find(words) + words.size()));
+  };
+  const double needs = gib_after("a peak of about ") - gib_after("held already "),
+               activations = gib_after("activations ");
+  config.output_dir = (shop.temp / "limited").native();
+  config.memory_limit_gib = train::resident_memory_gib() + needs - 0.4 * activations;
+  const auto limited = saved_by_run();
+  CHECK(quiet.said("of 6 layers are checkpointed to stay below "));
+  CHECK(limited < free / 10 * 8);
+  expect_same(lasting_files(shop.temp / "free"), lasting_files(shop.temp / "limited"));
+}
+
 TEST_CASE("trainer: a record without labels leaves its place empty, a step of them is skipped with a warning") {
   Quiet quiet;
   const Workshop shop;
