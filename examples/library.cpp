@@ -74,7 +74,8 @@ void answer(const std::string& model, const std::string& adapter, const std::str
   data::RenderOptions rendering;
   rendering.add_generation_prompt = true;
   const std::vector<data::Message> turns = {{"user", question}};
-  const std::vector<std::vector<std::int32_t>> prompts = {tokenizer->encode(chat.render(turns, rendering).text).ids};
+  const std::string text = chat.render(turns, rendering).text;
+  const std::vector<std::vector<std::int32_t>> prompts = {data::encode_rendering(*tokenizer, chat, text).ids};
 
   model::GenerateOptions options;
   options.max_new_tokens = 8;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 
 #include "lora/io/mapped_file.hpp"
@@ -68,6 +69,8 @@ inline void stop_after_the_step() {
   handle_ends([](int number) {
     int none = 0;
     if (!asked_to_end.compare_exchange_strong(none, number)) end_at_once(128 + number);
+    const int error = errno;  // of the call that was interrupted
     say_in_handler("\nstopping after this step; again to quit at once\n");
+    errno = error;
   });
 }

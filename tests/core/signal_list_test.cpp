@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <iterator>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -50,6 +53,31 @@ TEST_CASE("signal_list: threads add and remove at once") {
     });
   for (std::thread& thread : threads) thread.join();
   CHECK(sum_of(list) == 1'000'000);
+}
+
+TEST_CASE("signal_list: no value is seen that is half of one and half of another") {
+  struct Wide {
+    int parts[500];
+  };
+  SignalList<Wide> list;
+  std::atomic<bool> end{false};
+  std::thread changes([&] {
+    auto entry = list.add(Wide{});
+    for (int k = 1; !end; ++k) {
+      Wide wide;
+      std::fill(std::begin(wide.parts), std::end(wide.parts), k);
+      entry = list.add(wide);
+    }
+  });
+  int seen = 0, mixed = 0;
+  for (int i = 0; i < 1'000'000 && seen < 2000; ++i)
+    list.visit([&](const Wide& wide) {
+      ++seen;
+      for (const int part : wide.parts) mixed += part != wide.parts[0];
+    });
+  end = true;
+  changes.join();
+  CHECK(mixed == 0);
 }
 
 }  // namespace signal_list_test

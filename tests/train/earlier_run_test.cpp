@@ -138,4 +138,18 @@ TEST_CASE("earlier run: a folder in use is only for who goes on or starts anew, 
   CHECK(train::detail::entries_of(temp / "run") == std::vector<io::Path>{temp / "run" / "notes.txt"});
 }
 
+TEST_CASE("earlier run: a stranger's final_model is named before anything is removed, also where no step is left") {
+  const Quiet quiet;
+  const TempFolder temp;
+  save(temp / "run", 3);
+  save(temp / "other", 3);
+  io::create_folders(temp / "run" / "final_model");
+  io::write_file(temp / "run" / "final_model" / "notes.txt", std::string_view("mine"));
+  train::Config config = going_on(temp / "run", Checkpoints(temp / "other").folder_of(3));
+  config.overwrite_output_dir = true;
+  const EarlierRun run(config);
+  CHECK_THROWS_WITH_AS(run.take(run.find_checkpoint(), 3), doctest::Contains("final_model is in the way"), ConfigError);
+  CHECK(Checkpoints(temp / "run").own_steps() == std::vector<Index>{3});
+}
+
 }  // namespace earlier_run_test

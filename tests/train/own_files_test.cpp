@@ -410,6 +410,19 @@ TEST_CASE("own files: an evaluation stops between two batches") {
   const auto totals = train::evaluate(dev, decoder, 1000, example_of, 1, 100, {}, &stop);
   CHECK(totals.stopped);
   CHECK(asked == 3);
+
+  data::Example text;  // of many batches
+  text.tokens.assign(300, 1);
+  text.labels = text.tokens;
+  stop = 0;
+  Index batches = 0;
+  const auto see = [&](const train::EvaluationTotals&) {
+    if (++batches == 2) stop = SIGINT;
+  };
+  CHECK(train::evaluate(
+            dev, decoder, 1, [&](Index) { return text; }, 1, 8, see, &stop)
+            .stopped);
+  CHECK(batches == 2);
 }
 
 TEST_CASE("own files: every byte of the base counts when a run goes on") {

@@ -91,4 +91,18 @@ TEST_CASE("unknown keys: what others call a key is no key here, each name once, 
   }
 }
 
+TEST_CASE("unknown keys: a long list is told whole, each name and value shortened") {
+  std::vector<UnknownKey> unknown;
+  for (const ForeignKey& foreign : foreign_keys) unknown.push_back({std::string(foreign.name), "true"});
+  unknown.push_back({std::string(5000, 'x'), std::string(5000, 'y')});
+  const std::string message =
+      test::message_of<ConfigError>([&] { refuse_unknown({}, unknown, train_command, "--help"); });
+  for (const ForeignKey& foreign : foreign_keys) {
+    CAPTURE(std::string(foreign.name));
+    CHECK(message.find(concat(foreign.name, " (given true; here: ", foreign.here, ")")) != message.npos);
+  }
+  CHECK(message.find(std::string(100, 'x')) == message.npos);
+  CHECK(message.find(std::string(100, 'y')) == message.npos);
+}
+
 }  // namespace unknown_key_test

@@ -1,18 +1,26 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <type_traits>
 #include <utility>
 
 namespace lora {
 
 /// A list that a signal handler may walk while threads add to it and remove: no lock is taken, and nodes are used again
-/// but never freed. Where a handler and a removal meet, the handler may see the removed value still.
+/// but never freed. Where a handler and a removal meet, the handler may see the removed value still, but never a
+/// mixture of it and the next one of its node.
 template <class T>
 class SignalList {
   static_assert(std::is_trivially_copyable_v<T>);
+  using Word = std::uint64_t;
+  static constexpr std::size_t words = (sizeof(T) + sizeof(Word) - 1) / sizeof(Word);
+
   struct Node {
-    T value{};
+    std::atomic<Word> value[words] = {};
+    std::atomic<unsigned> uses{0};  // changes before value does
     Node* next = nullptr;
     std::atomic<bool> taken{true};
     std::atomic<bool> shown{false};
@@ -50,7 +58,10 @@ class SignalList {
       node->next = first_.load();
       while (!first_.compare_exchange_weak(node->next, node)) {}
     }
-    node->value = value;
+    Word copy[words] = {};
+    std::memcpy(copy, &value, sizeof value);
+    ++node->uses;
+    for (std::size_t i = 0; i < words; ++i) node->value[i].store(copy[i], std::memory_order_release);
     node->shown.store(true);
     return Entry(node);
   }
@@ -58,8 +69,16 @@ class SignalList {
   /// Calls see(value) for each value. What `see` calls must be allowed in a signal handler.
   template <class See>
   void visit(See&& see) const {
-    for (const Node* node = first_.load(); node != nullptr; node = node->next)
-      if (node->shown.load()) see(node->value);
+    for (const Node* node = first_.load(); node != nullptr; node = node->next) {
+      const unsigned uses = node->uses.load();
+      if (!node->shown.load()) continue;
+      Word copy[words];
+      for (std::size_t i = 0; i < words; ++i) copy[i] = node->value[i].load(std::memory_order_acquire);
+      if (node->uses.load() != uses) continue;  // another value by now
+      T value;
+      std::memcpy(&value, copy, sizeof value);
+      see(std::as_const(value));
+    }
   }
 
  private:

@@ -7,7 +7,9 @@
 
 #include "lora/core/error.hpp"
 
-namespace lora::data::detail {
+namespace lora::data {
+
+namespace detail {
 
 /// Bytes of the white space, as Python's str.strip sees it, that starts at `text[at]`; 0 if there is none.
 inline std::size_t white_space_at(std::string_view text, std::size_t at) {
@@ -72,6 +74,8 @@ inline std::string today() {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%d", &local)};
 }
 
+}  // namespace detail
+
 /// Whether a text is a day of the calendar as YYYY-MM-DD.
 inline bool is_date(std::string_view iso) {
   if (iso.size() != 10 || iso[4] != '-' || iso[7] != '-') return false;
@@ -92,6 +96,8 @@ inline bool is_date(std::string_view iso) {
   return day <= ((year % 4 == 0 && year % 100 != 0) || year % 400 == 0 ? 29 : 28);
 }
 
+namespace detail {
+
 /// "2024-07-26" as "26 Jul 2024" or "26 July 2024".
 inline std::string written_date(std::string_view iso, bool whole_month) {
   constexpr std::string_view months[] = {"January", "February", "March",     "April",   "May",      "June",
@@ -101,4 +107,5 @@ inline std::string written_date(std::string_view iso, bool whole_month) {
   return concat(iso.substr(8, 2), " ", whole_month ? month : month.substr(0, 3), " ", iso.substr(0, 4));
 }
 
-}  // namespace lora::data::detail
+}  // namespace detail
+}  // namespace lora::data

@@ -74,10 +74,8 @@ class EarlierRun {
   /// Throws   ConfigError if something that no run wrote is in the way, before anything is removed
   void take(const std::optional<Checkpoint>& resumed, Index last) const {
     const Index first = resumed ? resumed->state.step : 0;
-    if (first < last) {
-      folder_.expect_own_final_model();
-      checkpoints().expect_places(first, last);
-    }
+    if (first < last || !goes_on_here_) folder_.expect_own_final_model();
+    if (first < last) checkpoints().expect_places(first, last);
     if (resumed && goes_on_here_) return;
     if (detail::is_there(folder_.final_model()))
       log::info("the earlier run's final_model stays until this one is finished");

@@ -67,21 +67,24 @@ EvaluationTotals evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, Ex
     rows = {};
     if (see) see(totals);
   };
+  const auto is_stopped = [&] { return totals.stopped = stop != nullptr && stop->load() != 0; };
   for (Index i = 0; i < count; ++i) {
-    if (stop != nullptr && stop->load() != 0) {
-      totals.stopped = true;
-      return totals;
-    }
+    if (is_stopped()) return totals;
     const data::Example example = example_of(i);
     ++totals.records;
     totals.tokens += static_cast<Index>(example.tokens.size());
     for (const data::Example& part : windows_of(example, window)) {
       if (part.labelled() == 0) continue;
       rows.append(part, rows.sequences());
-      if (rows.sequences() == batch) flush();
+      if (rows.sequences() < batch) continue;
+      if (is_stopped()) return totals;  // a long record may take many batches
+      flush();
     }
   }
-  if (rows.sequences() > 0) flush();
+  if (rows.sequences() > 0) {
+    if (is_stopped()) return totals;
+    flush();
+  }
   if (totals.labelled == 0) fail<FormatError>("nothing to evaluate: none of ", count, " records has a labelled token");
   return totals;
 }

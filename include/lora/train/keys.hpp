@@ -12,6 +12,7 @@
 
 #include "lora/core/error.hpp"
 #include "lora/data/chat_template_table.hpp"
+#include "lora/data/chat_text.hpp"
 #include "lora/train/config.hpp"
 #include "lora/train/value_text.hpp"
 
@@ -104,7 +105,7 @@ inline std::vector<Key> make_keys() {
   constexpr unsigned running = train | eval | generate, data = train | eval;
   constexpr Range any = {};
   const std::vector<std::string_view> free = {};
-  const Form day = {is_day, "a day as YYYY-MM-DD"};
+  const Form day = {data::is_date, "a day of the calendar as YYYY-MM-DD"};
   const Form size = {[](std::string_view text) { return parse_size(text).has_value(); },
                      "a number above 0 with KB, MB, GB, KiB, MiB or GiB, such as 5GB"};
   const Form checkpoint = {[](std::string_view text) { return text != "true" && text != "false"; },

@@ -186,8 +186,6 @@ inline data::RenderOptions render_options(const Config& config) {
   data::RenderOptions options;
   options.enable_thinking = config.enable_thinking.value_or(true);
   options.date = config.date;
-  if (!config.date.empty() && !data::detail::is_date(config.date))
-    fail<ConfigError>("key date: given ", config.date, ", allowed: a day of the calendar as YYYY-MM-DD");
   return options;
 }
 

@@ -191,16 +191,16 @@ inline std::string meant(std::string_view given, unsigned commands) {
                                         std::string_view page) {
   std::string list;
   for (const UnknownKey& key : unknown) {
-    std::string given = key.given;
-    if (given.size() > 80) given.replace(77, given.npos, "...");
+    const std::string given = shortened(key.given, 80);
     const std::string hint =
         detail::meant(std::string_view(key.name).substr(key.name.starts_with("--") ? 2 : 0), commands);
-    list += concat(list.empty() ? "" : ", ", key.name);
+    list += concat(list.empty() ? "" : ", ", shortened(key.name, 80));
     if (given.empty() && hint.empty()) continue;
     list += concat(" (", given.empty() ? "" : "given ", given, given.empty() || hint.empty() ? "" : "; ", hint, ")");
   }
-  fail<ConfigError>(where, unknown.size() > 1 ? "unknown keys " : "unknown key ", list, "; allowed: the keys of ",
-                    page);
+  // Not by fail, which would leave out the middle of a long list.
+  throw ConfigError(printable(
+      concat(where, unknown.size() > 1 ? "unknown keys " : "unknown key ", list, "; allowed: the keys of ", page)));
 }
 
 }  // namespace lora::train

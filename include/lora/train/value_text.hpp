@@ -38,17 +38,6 @@ inline std::optional<Index> parse_size(std::string_view text) {
   return std::nullopt;
 }
 
-/// Whether a text is a day of the calendar, YYYY-MM-DD.
-inline bool is_day(std::string_view text) {
-  if (text.size() != 10 || text[4] != '-' || text[7] != '-') return false;
-  const auto part = [&](std::size_t at, std::size_t size) { return parse_number<unsigned>(text.substr(at, size)); };
-  const auto year = part(0, 4), month = part(5, 2), day = part(8, 2);
-  if (!year || !month || !day || *month < 1 || *month > 12 || *day < 1) return false;
-  const bool leap = *year % 4 == 0 && (*year % 100 != 0 || *year % 400 == 0);
-  constexpr unsigned days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-  return *day <= days[*month - 1] + (leap && *month == 2 ? 1 : 0);
-}
-
 /// The parts between commas without the spaces around them; empty ones are left out.
 inline std::vector<std::string> split_list(std::string_view text) {
   std::vector<std::string> parts;
