@@ -9,6 +9,7 @@
 #include "commands.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
+#include "lora/train/run_inputs.hpp"
 #include "lora/train/settings.hpp"
 #include "lora/train/whole_folder.hpp"
 #include "open_model.hpp"
@@ -65,6 +66,9 @@ void expect_place(const train::Config& config, const io::Path& place, const io::
   if (std::filesystem::equivalent(place, base, none)) refuse("which is the base model's own folder", "another");
   if (std::filesystem::equivalent(place, train::find_adapter(config.adapter_name_or_path), none))
     refuse("which is the adapter's own folder", "another");
+  for (const auto& [key, input] : train::inputs_of(config, base))
+    if (const auto path = train::detail::input_within(input, place))
+      refuse(concat("which holds ", path->native(), " of ", key), "another");
   if (!train::detail::is_there(place)) return;
   if (const auto what = stranger_in_merged(place); !what.empty())
     refuse("which only merges may have written to: " + what, "a new or empty folder, or one that holds a merged model");

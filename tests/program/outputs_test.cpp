@@ -137,6 +137,19 @@ TEST_CASE("program: merge replaces only what a merge wrote") {
   CHECK(files_in(s.temp / "out") == files_in(s.temp / "adapter"));
 }
 
+TEST_CASE("program: merge does not replace the folder that its base's links lead to") {
+  const Subject s;
+  REQUIRE(s.run(s.merge("out")).status == 0);
+  const auto before = files_in(s.temp / "out");
+  std::filesystem::remove(s.temp / "model" / "model.safetensors");
+  std::filesystem::create_symlink(s.temp / "out" / "model.safetensors", s.temp / "model" / "model.safetensors");
+  const auto outcome = s.run(s.merge("out", {"--overwrite_output_dir=true"}));
+  CAPTURE(outcome.errors);
+  CHECK(outcome.status == 2);
+  CHECK(test::holds(outcome.errors, (s.temp / "model" / "model.safetensors").native() + " of model_name_or_path"));
+  CHECK(files_in(s.temp / "out") == before);
+}
+
 TEST_CASE("program: merge with too little room is one line, and leaves nothing") {
   const Subject s;
   for (const char* command : {"merge", "generate"}) {

@@ -142,7 +142,7 @@ MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const
   const double limit = *config.memory_limit_gib * 0x1p30;
   for (Index count = least; count <= layers; ++count)
     if (const MemoryPlan found = plan(count); held + found.needs.total() <= limit) return found;
-  const bool evaluates_too_much = held + evaluating.total() > limit;
+  const bool evaluates_too_much = evaluation.rows > 0 && held + evaluating.total() > limit;
   const double needed = held + (evaluates_too_much ? evaluating : plan(layers).needs).total();
   fail<ConfigError>("key memory_limit_gib: given ", *config.memory_limit_gib, ", but ",
                     evaluates_too_much ? "for an evaluation " : "with every layer checkpointed ",

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -68,8 +66,6 @@ inline bool is_run_config(const io::Path& path) {
   }
 }
 
-inline bool is_same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
-
 }  // namespace detail
 
 /// The folder of a run: which of what it holds a run of this program wrote. Nothing else in it is ever changed.
@@ -118,11 +114,12 @@ class RunFolder {
 
   /// Throws   ConfigError if the input of a key lies where runs write, or a link in it leads there
   void expect_outside(std::string_view key, const io::Path& input) const {
-    refuse_inside(key, input);
-    std::error_code none;
-    if (!std::filesystem::is_directory(input, none)) return;
-    for (const io::Path& entry : detail::entries_of(input))
-      if (detail::type_of(entry) == std::filesystem::file_type::symlink) refuse_inside(key, entry);
+    std::vector<std::string_view> places(std::begin(run_files), std::end(run_files));
+    places.insert(places.end(), std::begin(run_folders), std::end(run_folders));
+    for (const std::string_view place : places)
+      if (const auto path = detail::input_within(input, output_ / place))
+        fail<ConfigError>("key ", key, ": given ", path->native(), ", which lies in ", (output_ / place).native(),
+                          ", where the run of output_dir writes; allowed: a place outside of it");
   }
 
   /// Clears what an interrupted run has left. To be called under the run's lock.
@@ -149,25 +146,6 @@ class RunFolder {
   [[noreturn]] void refuse(const io::Path& path, std::string_view what) const {
     fail<ConfigError>("key output_dir: given ", output_.native(), ", where ", path.native(), " is in the way, ", what,
                       "; allowed: another folder, or this one without it");
-  }
-
-  /// By the identity of files and folders, however they are named.
-  void refuse_inside(std::string_view key, const io::Path& input) const {
-    std::error_code none;
-    std::vector<std::string_view> places(std::begin(run_files), std::end(run_files));
-    places.insert(places.end(), std::begin(run_folders), std::end(run_folders));
-    for (const std::string_view place : places) {
-      struct stat wanted {};
-      if (::stat((output_ / place).c_str(), &wanted) != 0) continue;
-      io::Path path = std::filesystem::canonical(input, none);
-      for (bool more = !none; more; path = path.parent_path()) {
-        struct stat found {};
-        if (::stat(path.c_str(), &found) == 0 && detail::is_same(wanted, found))
-          fail<ConfigError>("key ", key, ": given ", input.native(), ", which lies in ", (output_ / place).native(),
-                            ", where the run of output_dir writes; allowed: a place outside of it");
-        more = path.has_relative_path();
-      }
-    }
   }
 
   io::Path output_;

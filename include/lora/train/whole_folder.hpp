@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -39,6 +40,32 @@ inline std::vector<io::Path> entries_of(const io::Path& folder) {
   if (error && error != std::errc::no_such_file_or_directory) io::detail::fail_io("list", folder, error.value());
   std::sort(entries.begin(), entries.end());
   return entries;
+}
+
+inline bool is_same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+
+/// Whether a path leads to a file or folder, or to something in that folder: by identity, however they are named.
+inline bool lies_within(const io::Path& input, const io::Path& place) {
+  struct stat wanted {};
+  if (::stat(place.c_str(), &wanted) != 0) return false;
+  std::error_code none;
+  io::Path path = std::filesystem::canonical(input, none);
+  for (bool more = !none; more; path = path.parent_path()) {
+    struct stat found {};
+    if (::stat(path.c_str(), &found) == 0 && is_same(wanted, found)) return true;
+    more = path.has_relative_path();
+  }
+  return false;
+}
+
+/// What of an input, a file or a folder of files, lies at `place` or in it: the input, or a link that it holds.
+inline std::optional<io::Path> input_within(const io::Path& input, const io::Path& place) {
+  if (lies_within(input, place)) return input;
+  std::error_code none;
+  if (!std::filesystem::is_directory(input, none)) return std::nullopt;
+  for (const io::Path& entry : entries_of(input))
+    if (type_of(entry) == std::filesystem::file_type::symlink && lies_within(entry, place)) return entry;
+  return std::nullopt;
 }
 
 }  // namespace detail
