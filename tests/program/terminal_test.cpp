@@ -102,8 +102,8 @@ TEST_CASE("program: an evaluation leaves no answers of an earlier one beside its
   // In a folder of something else it is not ours.
   io::create_folders(subject.temp / "other");
   io::write_file(subject.temp / "other" / "predictions.jsonl", std::string_view("mine"));
-  CHECK(test::run_program(LORA_PROGRAM, subject.words({"eval", subject.output("other")})).status == 0);
-  CHECK(std::filesystem::exists(subject.temp / "other" / "predictions.jsonl"));
+  CHECK(test::run_program(LORA_PROGRAM, subject.words({"eval", subject.output("other")})).status == 2);
+  CHECK(io::read_file(subject.temp / "other" / "predictions.jsonl") == "mine");
 }
 
 TEST_CASE("program: an adapter may be named by the folder of its run") {

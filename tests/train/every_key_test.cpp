@@ -221,6 +221,7 @@ Config second_config(const Shop& shop) {
   config.template_name = "chatml";
   config.dataset = {shop.talk[0], shop.texts[0]};
   config.eval_dataset = shop.texts;
+  config.max_eval_samples = 4;
   config.train_on_prompt = true;
   config.text_column = "body";
   config.per_device_train_batch_size = 2;
@@ -271,7 +272,7 @@ ByHand second_by_hand(const Shop& shop) {
   loop.eval_window = 2048;
   const auto training = records({shop.talk[0], shop.texts[0]});
   return train_by_hand(dev, decoder, training, data::Order(first(training.size()), 8, true), records(shop.texts),
-                       first(5), loop, shop.temp / "second by hand");
+                       first(4), loop, shop.temp / "second by hand");
 }
 
 }  // namespace

@@ -126,6 +126,9 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
       {train_command, with(base_of(train_command), {{"per_device_eval_batch_size", "3"}}),
        "per_device_eval_batch_size: given 3, which has no effect here; allowed: with eval_dataset or val_size, the "
        "records to evaluate"},
+      {train_command, with(base_of(train_command), {{"max_eval_samples", "3"}}),
+       "max_eval_samples: given 3, which has no effect here; allowed: with eval_dataset or val_size, the records to "
+       "evaluate"},
       {eval_command, with(base_of(eval_command), {{"max_new_tokens", "3"}}),
        "max_new_tokens: given 3, which has no effect here; allowed: with predict, which generates answers"},
       {generate_command, with(base_of(generate_command), {{"top_p", "0.9"}}), "top_p: given 0.9" + greedy},
@@ -195,6 +198,7 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
       "train eval_dataset val_size",
       "train eval_steps",
       "train load_best_model_at_end",
+      "train max_eval_samples",
       "train per_device_eval_batch_size",
       "train train_on_prompt train_on_last_turn_only",
       "train warmup_steps warmup_ratio",
