@@ -486,10 +486,10 @@ TOKENIZER_FILES = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
                    "special_tokens_map.json"}
 OWN_NAMES = {
     "eval": re.compile(r"evaluation_results\.json|evaluation_report\.md"),
-    "merge": re.compile(r"config\.json|generation_config\.json|model[-0-9of]*\.safetensors(\.index\.json)?|" +
-                        "|".join(map(re.escape, sorted(TOKENIZER_FILES)))),
+    "merge": re.compile(r"config\.json|generation_config\.json|model[-0-9of]*\.safetensors(\.index\.json)?|"
+                        r"lora_merge\.json|" + "|".join(map(re.escape, sorted(TOKENIZER_FILES)))),
 }
-UNFINISHED = re.compile(r"\.(partial|writing|replaced|tmp|temp)|~$|^\.")
+UNFINISHED = re.compile(r"\.lora-(partial|writing|replaced|removing)$|\.(tmp|temp)|~$|^\.")
 PRINTABLE = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e]*")
 
 
@@ -557,7 +557,8 @@ def judge(command, status, output, errors, out):
     if len(complaints) != (status != 0) or (status != 0 and lines[-1] != complaints[0]):
         return "not one error line at the end" if status else "an error line, but status 0"
     left = {str(path.relative_to(out)) for path in out.rglob("*") if not path.is_dir()} if out.is_dir() else set()
-    for name in left:
+    beside = {path.name for path in out.parent.iterdir()}
+    for name in left | beside:
         if any(UNFINISHED.search(part) for part in Path(name).parts):
             return f"{name} is left"
     if command in OWN_NAMES:

@@ -178,4 +178,19 @@ TEST_CASE("run_config: what is not given stays null, and null reads back as not 
   CHECK(json.at("lora_target").size() == 7);
 }
 
+TEST_CASE("run_config: a run that overwrote another is repeated elsewhere, and does not remove itself") {
+  const Quiet quiet;
+  const Workshop shop;
+  Config config = shop.config();
+  config.max_steps = 1;
+  config.overwrite_output_dir = true;
+  fine_tune(config);
+  const auto before = lasting_files(config.output_dir);
+  CHECK_THROWS_WITH_AS(fine_tune(read_back(config.output_dir, config.output_dir)),
+                       doctest::Contains("which is not empty"), ConfigError);
+  expect_same(before, lasting_files(config.output_dir));
+  fine_tune(read_back(config.output_dir, shop.temp / "again"));
+  expect_same(before, lasting_files(shop.temp / "again"));
+}
+
 }  // namespace run_config_test

@@ -167,6 +167,7 @@ class TrainingRun {
     }
     const MicroBatchLimit limit = micro_batch_limit(config_);
     if (limit.tokens > 0) config.max_tokens_per_micro_batch = limit.tokens;
+    config.overwrite_output_dir = false;  // to repeat a run is no leave to remove it
     return config;
   }
 
