@@ -274,6 +274,18 @@ TEST_CASE("checkpoint: rotation keeps the newest and the chosen one") {
   CHECK(checkpoints.steps() == std::vector<Index>{5});
 }
 
+TEST_CASE("checkpoint: a folder whose number is written otherwise is none, and counts for nothing") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  for (const Index step : {1, 2, 3}) save(checkpoints, step);
+  for (const char* name : {"checkpoint-02", "checkpoint-2x", "checkpoint--0", "checkpoint-", "checkpoint-+2"})
+    std::filesystem::copy(checkpoints.folder_of(2), checkpoints.folder() / name);
+  CHECK(checkpoints.steps() == std::vector<Index>{1, 2, 3});
+  checkpoints.rotate(2, std::nullopt);
+  CHECK(checkpoints.steps() == std::vector<Index>{2, 3});
+  CHECK(std::filesystem::exists(checkpoints.folder() / "checkpoint-02"));
+}
+
 TEST_CASE("checkpoint: rotation removes nothing while the newest is damaged") {
   const TempFolder temp;
   const Checkpoints checkpoints(temp.path());

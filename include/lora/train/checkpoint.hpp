@@ -169,14 +169,14 @@ inline Checkpoint verified(io::Path folder, const Checkpoint* known = nullptr) {
   return {std::move(folder), std::move(state), std::move(sum)};
 }
 
-/// N of a folder "checkpoint-N".
+/// N of a folder "checkpoint-N", as a run writes it: a copy that somebody keeps as checkpoint-07 is not step 7's.
 inline std::optional<Index> checkpoint_step(const io::Path& folder) {
   constexpr std::string_view prefix = "checkpoint-";
   const std::string name = folder.filename().native();
   if (!name.starts_with(prefix)) return std::nullopt;
   Index step = 0;
   const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
-  if (error != std::errc() || end != name.data() + name.size() || step < 0) return std::nullopt;
+  if (error != std::errc() || step < 0 || name != concat(prefix, step)) return std::nullopt;
   return step;
 }
 
