@@ -81,8 +81,7 @@ void clear_killed(const io::Path& place) {
   train::clear_unfinished(io::detail::folder_of(place), [&](const std::string& name, const io::Path& entry) {
     if (name != place.filename()) return false;
     try {
-      const io::Lock free(entry);
-      return true;
+      return io::Lock(entry).held();
     } catch (const IoError&) {
       return false;
     }

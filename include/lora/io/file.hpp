@@ -46,10 +46,12 @@ class FileWriter {
     descriptor_ = static_cast<int>(detail::perform({FileOperation::Kind::create, path_, Path(), 0, appends},
                                                    [&](std::size_t) { return ::open(path_.c_str(), flags, 0666); }));
     if (descriptor_ < 0) detail::fail_unfollowed("create", path_, named_, errno);
+    // What lies there may be another than what was looked at before: a file of somebody's is not written over.
     struct stat status {};
-    if (!appends || ::fstat(descriptor_, &status) != 0 || S_ISREG(status.st_mode)) return;
+    if (mode == Mode::create || ::fstat(descriptor_, &status) != 0 || S_ISREG(status.st_mode) == appends) return;
     ::close(descriptor_);
-    fail<IoError>("cannot append to ", named_.native(), ": not a regular file");
+    if (appends) fail<IoError>("cannot append to ", named_.native(), ": not a regular file");
+    fail<IoError>("cannot write ", named_.native(), ": a file has come there meanwhile");
   }
   FileWriter(FileWriter&& other) noexcept
       : path_(std::move(other.path_)),
@@ -210,20 +212,25 @@ class Lock {
     if (error == EBADF || error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS) {
       log::warn("cannot lock ", folder.native(), " (", std::generic_category().message(error),
                 "): make sure that no other run uses it");
+      held_ = false;
       return;
     }
     ::close(descriptor_);
     if (error == EWOULDBLOCK) fail<IoError>("another run is using ", folder.native(), ": it holds the folder's lock");
     detail::fail_io("lock", folder, error);
   }
-  Lock(Lock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  Lock(Lock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)), held_(other.held_) {}
   Lock& operator=(Lock&&) = delete;
   ~Lock() {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
 
+  /// False where the file system has no locks: then nobody is kept out.
+  bool held() const { return held_; }
+
  private:
   int descriptor_;
+  bool held_ = true;
 };
 
 }  // namespace lora::io

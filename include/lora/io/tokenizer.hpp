@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -121,6 +122,17 @@ class Tokenizer {
 
   /// The model's own template; empty if it has none.
   const std::string& chat_template() const { return parts_->chat_template; }
+
+  /// What `save` will write, in bytes: of files that it copies what they hold, else about.
+  std::uint64_t saved_bytes() const {
+    constexpr std::uint64_t bytes_of_token = 64;
+    std::uint64_t bytes = 0;
+    for (const auto& source : parts_->sources) {
+      std::error_code gone;
+      if (const auto size = std::filesystem::file_size(source, gone); !gone) bytes += size;
+    }
+    return parts_->sources.empty() ? bytes_of_token * static_cast<std::uint64_t>(vocab_size()) : bytes;
+  }
 
   /// Writes the files from which the tokenizer can be loaded again, here and by other programs: copies of those that it
   /// was loaded from, or files made from a GGUF file's metadata.

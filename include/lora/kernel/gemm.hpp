@@ -88,6 +88,7 @@ template <class D, class T>
 void sum_of_products(D& dev, ProductTerms<D, T> terms, ConstView<D, Accum<T>> bias, View<D, T> c,
                      bool accumulate = false) {
   static_assert(HasGemm<D, T>, "include lora/<backend>/kernels.hpp");
+  if (terms.size() == 0) fail<ShapeError>("[sum_of_products] no product is given");
   double flops = 0, bytes = bytes_of(c) + (accumulate ? bytes_of(c) : 0);
   for (const ProductTerm<D, T>& term : terms) {
     flops += detail::check_product("sum_of_products", term, c);

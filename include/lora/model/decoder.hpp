@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,7 +21,8 @@ namespace lora::model {
 struct Evaluation {
   double loss = 0;  ///< Σ −log p
   Index labelled = 0;
-  Index correct = 0;  ///< rows where no logit exceeds the label's
+  Index correct = 0;     ///< rows where no logit exceeds the label's
+  bool stopped = false;  ///< the sums are of a part only
 };
 
 /// A decoder-only language model:   logits = head(norm(stack(embedding(tokens)))), with frozen weights and an adapter.
@@ -57,8 +59,10 @@ class Decoder {
   void train_micro_batch(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels, double scale,
                          std::uint64_t dropout_key, View<D, double> loss_sum);
 
-  /// The loss of the labelled rows, without any gradient.
-  Evaluation evaluate(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels);
+  /// The loss of the labelled rows, without any gradient, until *stop is no longer 0, which is looked at before each
+  /// layer and each part of the head's rows.
+  Evaluation evaluate(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels,
+                      const std::atomic<int>* stop = nullptr);
 
   /// logits (n, V) of the chosen rows of a pass, with a cache or without; on the host, row after row.
   std::vector<Accum<T>> logits(D& dev, const nn::Pass<D, T>& pass, std::span<const std::int32_t> chosen);
@@ -261,23 +265,34 @@ void Decoder<D, T>::train_micro_batch(D& dev, const nn::Rows& rows, std::span<co
 }
 
 template <AnyDevice D, class T>
-Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels) {
+Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels,
+                                   const std::atomic<int>* stop) {
   const auto labelled = labelled_rows(rows, labels);
   Evaluation result;
   if (labelled.rows.empty()) return result;
-  const nn::Pass<D, T> pass = begin(dev, rows, 0);
+  nn::Pass<D, T> pass = begin(dev, rows, 0);
+  pass.stop_by(stop);
   const Arena::Scope scope(dev.arena());
   const View<D, T> hidden = scratch<T>(dev, pass.count(), config_.hidden_size);
   run(dev, pass, hidden);
-  loss_of(dev, View<D, const T>(hidden), labelled, 1, View<D, T>(), [&](const auto& outcome) {
-    const auto loss = to_host(dev, outcome.loss), target = to_host(dev, outcome.target),
-               top = to_host(dev, outcome.top);
-    for (std::size_t i = 0; i < loss.size(); ++i) {
-      result.loss += std::real(loss[i]);
-      result.correct += std::real(target[i]) >= std::real(top[i]) ? 1 : 0;
-    }
+  // As the head would cut them itself.
+  nn::for_row_tiles(static_cast<Index>(labelled.rows.size()), head_->tiles().rows, [&](Index begin, Index count) {
+    result.stopped = result.stopped || pass.stopped();
+    if (result.stopped) return;
+    const auto part_of = [&](const std::vector<std::int32_t>& all) {
+      return std::vector<std::int32_t>(all.begin() + begin, all.begin() + begin + count);
+    };
+    const Labelled part{part_of(labelled.rows), part_of(labelled.labels)};
+    loss_of(dev, View<D, const T>(hidden), part, 1, View<D, T>(), [&](const auto& outcome) {
+      const auto loss = to_host(dev, outcome.loss), target = to_host(dev, outcome.target),
+                 top = to_host(dev, outcome.top);
+      for (std::size_t i = 0; i < loss.size(); ++i) {
+        result.loss += std::real(loss[i]);
+        result.correct += std::real(target[i]) >= std::real(top[i]) ? 1 : 0;
+      }
+    });
+    result.labelled += count;
   });
-  result.labelled = static_cast<Index>(labelled.rows.size());
   return result;
 }
 

@@ -35,6 +35,7 @@ class Head {
 
   const Weight<D>& weight() const { return weight_; }
   Index vocabulary() const { return weight_.rows(); }
+  const HeadTiles& tiles() const { return tiles_; }
 
   /// Writes   rows; dx = the gradient of scale · Σ loss, or nothing where dx is empty; it must not be x
   void loss(D& dev, View<D, const T> x, View<D, const std::int32_t> labels, double scale, View<D, T> dx,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <span>
 #include <vector>
 
@@ -80,6 +81,10 @@ class Pass {
   /// Of seed and step; 0 switches dropout off (evaluation).
   std::uint64_t dropout_key() const { return dropout_key_; }
 
+  /// A pass that keeps nothing ends before its next layer once *stop is no longer 0; its output then means nothing.
+  void stop_by(const std::atomic<int>* stop) { stop_ = stop; }
+  bool stopped() const { return stop_ != nullptr && stop_->load() != 0; }
+
  private:
   std::vector<kernel::Segment> segments_;
   std::vector<kernel::Segment> keys_;
@@ -91,6 +96,7 @@ class Pass {
   Tensor<D, std::int32_t> places_;      // (N)
   Tensor<D, std::int32_t> cache_rows_;  // (N)
   KvCache<D, T>* cache_ = nullptr;
+  const std::atomic<int>* stop_ = nullptr;
 };
 
 }  // namespace lora::nn

@@ -49,6 +49,7 @@ class Stack {
     for (Index i = 0; i < size(); ++i) {
       const Span span(profile_of(dev), Profile::Kind::layer, "layer", i);
       const auto& layer = layers_[static_cast<std::size_t>(i)];
+      if (saved == nullptr && pass.stopped()) return;
       if (saved == nullptr || i < first) {
         const View<D, T> output = i + 1 == size() ? y : buffers[i % 2];
         layer.forward(dev, pass, input, output, nullptr);

@@ -60,7 +60,8 @@ EvaluationTotals evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, Ex
   data::Batch rows;
   const auto flush = [&] {
     const auto result = decoder.evaluate(dev, nn::Rows{rows.tokens, rows.positions, rows.places, rows.segments},
-                                         std::span(std::as_const(rows.labels)));
+                                         std::span(std::as_const(rows.labels)), stop);
+    totals.stopped = result.stopped;
     totals.loss_sum += result.loss;
     totals.labelled += result.labelled;
     totals.correct += result.correct;
@@ -79,11 +80,13 @@ EvaluationTotals evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, Ex
       if (rows.sequences() < batch) continue;
       if (is_stopped()) return totals;  // a long record may take many batches
       flush();
+      if (totals.stopped) return totals;
     }
   }
   if (rows.sequences() > 0) {
     if (is_stopped()) return totals;
     flush();
+    if (totals.stopped) return totals;
   }
   if (totals.labelled == 0) fail<FormatError>("nothing to evaluate: none of ", count, " records has a labelled token");
   return totals;

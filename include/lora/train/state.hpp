@@ -126,10 +126,13 @@ inline io::Json fixed_settings(const Config& config, const model::Source& source
 }
 
 /// The settings as the version would have noted them that wrote the checkpoint.
-inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const model::Source& source) {
+inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const Config& config,
+                            const model::Source& source) {
   const io::Json* base = io::json_find(checkpoint.state.settings, "model_name_or_path");
-  if (base != nullptr && base->is_string() && !base->get_ref<const std::string&>().ends_with(" of all bytes"))
+  if (base != nullptr && base->is_string() && !base->get_ref<const std::string&>().ends_with(" of all bytes")) {
     now["model_name_or_path"] = base_text(source, true);
+    now["no_rope_layers"] = config.no_rope_layers;  // the key's, without the model's own
+  }
   return now;
 }
 
@@ -155,10 +158,12 @@ inline void expect_same_place(const Checkpoint& checkpoint, Index next_sample) {
                     next_sample);
 }
 
-/// What a checkpoint takes on disk, about: each number of the adapter and the optimizer's two of it.
+/// What a checkpoint takes on disk, about: each number of the adapter and the optimizer's two of it, and the
+/// tokenizer's files (null: none).
 template <AnyDevice D, class T>
-std::uint64_t checkpoint_bytes(model::Decoder<D, T>& decoder) {
-  std::uint64_t bytes = 1 << 20;  // tokenizer, state and what else is small
+std::uint64_t checkpoint_bytes(model::Decoder<D, T>& decoder, const io::Tokenizer* tokenizer) {
+  std::uint64_t bytes = 1 << 20;  // state and what else is small
+  if (tokenizer != nullptr) bytes += tokenizer->saved_bytes();
   decoder.for_each_param(
       [&](const auto& param) { bytes += 3 * sizeof(float) * static_cast<std::uint64_t>(param.value.size()); });
   return bytes;

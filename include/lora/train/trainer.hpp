@@ -99,7 +99,7 @@ class TrainingRun {
 
   /// Throws   Error if this run can't go on with the checkpoint
   void expect_fits(const Checkpoint& checkpoint) const {
-    expect_same_settings(settings_as(state_.settings, checkpoint, source_), checkpoint);
+    expect_same_settings(settings_as(state_.settings, checkpoint, config_, source_), checkpoint);
     if (checkpoint.state.step > schedule_.total)
       fail<ConfigError>("key ", config_.max_steps > 0 ? "max_steps" : "num_train_epochs", ": given ",
                         config_.max_steps > 0 ? static_cast<double>(config_.max_steps) : config_.num_train_epochs,
@@ -203,6 +203,7 @@ class TrainingRun {
     if (applies) stepper_->update(dev_, result, rate);
 
     ++state_.step;
+    state_.evaluation_due = false;
     state_.updates = stepper_->optimizer().updates();
     state_.next_sample = samples.end;
     state_.total_tokens += result.tokens;
@@ -422,7 +423,8 @@ RunResult TrainingRun<D, T>::run() {
   state_.settings = settings();
   if (resumed) expect_fits(*resumed);
   const Index first = resumed ? resumed->state.step : 0;
-  if (first < schedule_.total) io::expect_room(output_, checkpoint_bytes(*decoder_), "a checkpoint");
+  if (first < schedule_.total)
+    io::expect_room(output_, checkpoint_bytes(*decoder_, data_->text().tokenizer.get()), "a checkpoint");
   earlier_->take(resumed, schedule_.total);
   if (resumed) restore(*resumed);
   write_run_files();  // first of all: they prove that the folder is a run's

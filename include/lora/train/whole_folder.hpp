@@ -83,11 +83,12 @@ inline void expect_own(const io::Path& folder, const Stranger& stranger) {
 
 /// Takes the place of a folder that is a run's. Durable. `placed` is set once it has the place: if it fails after
 /// that, which of the two is durable is not known, and both are left for the next start.
-inline void replace_folder(const io::Path& from, const io::Path& folder, bool& placed) {
+inline void replace_folder(const io::Path& from, const io::Path& folder, io::Unfinished& unfinished, bool& placed) {
   const io::Path parent = io::detail::folder_of(folder);
   io::Path former = from;
   placed = io::exchange(from, folder);
   if (!placed) {
+    unfinished.finish();  // a signal must leave the new one for the next start, while the old one is out of its place
     former = io::temporary_name(folder, io::Temporary::replaced);
     io::rename(folder, former);
     try {
@@ -121,7 +122,7 @@ void write_whole_folder(const io::Path& folder, const Stranger& stranger, Write&
     io::sync_folder(partial);
     if (detail::is_there(folder)) {
       detail::expect_own(folder, stranger);
-      return detail::replace_folder(partial, folder, placed);
+      return detail::replace_folder(partial, folder, unfinished, placed);
     }
     io::rename(partial, folder);
     placed = true;
