@@ -49,6 +49,11 @@ TEST_CASE("record_reader: answers that are marked as bad, or stand beside worse 
     }
     for (const std::string& record : each_kind_with("\"" + field + "\":true"))
       CHECK(error(record) == "nothing was thrown");
+    for (const std::string value : {"0", "0.0", "\"false\"", "\"False\"", "\"0\""})
+      CHECK(error(each_kind_with("\"" + field + "\":" + value).front())
+                .starts_with("d.jsonl:1: \"" + field + "\" is " + value));
+    for (const std::string value : {"1", "\"news\"", "null"})
+      CHECK(error(each_kind_with("\"" + field + "\":" + value).front()) == "nothing was thrown");
   }
   for (
       const char* record :

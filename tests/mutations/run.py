@@ -109,6 +109,7 @@ class Build:
         if "no work to do" in run(["ninja", "-n", name], self.folder).stdout:
             return self.folder / "tests" / name
         overlay, program = work / "nothing", work / "unbroken_test"
+        overlay.mkdir(parents=True, exist_ok=True)
         compiled = self.compile(test, overlay, program)
         if compiled.returncode != 0:
             raise Failure(f"its test {test} does not compile without it either:\n" + compiled.stdout[-3000:])

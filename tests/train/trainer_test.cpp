@@ -416,6 +416,23 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("trainer: a run of which every step is skipped leaves no adapter that looks trained") {
+  const Quiet quiet;
+  const Workshop shop;
+  auto tensors = random_tensors({});
+  for (auto& tensor : tensors)
+    if (tensor.name == "model.norm.weight") tensor.values[0] = std::numeric_limits<double>::quiet_NaN();
+  write_model(shop.temp / "model", config_json({}), tensors, DType::f32);
+  auto config = shop.config("skipped");
+  config.eval_dataset.clear();
+  config.eval_steps.reset();
+  config.max_steps = 2;
+  config.on_non_finite = "skip";
+  CHECK(message_of<Error>([&] { fine_tune(config); }) ==
+        "no step had a finite loss and gradient: nothing was learnt, and no final_model is written");
+  CHECK_FALSE(std::filesystem::exists(shop.temp / "skipped" / "final_model"));
+}
+
 TEST_CASE("trainer: starting from an adapter, its file supplies the settings and a key that contradicts is refused") {
   const Quiet quiet;
   const Workshop shop;

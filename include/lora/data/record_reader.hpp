@@ -143,14 +143,24 @@ class RecordReader {
     return false;
   }
 
+  /// false, in one of the ways in which files spell it.
+  static bool marks_bad_answer(const io::Json& value) {
+    if (value.is_string()) {
+      const auto& word = value.get_ref<const std::string&>();
+      return word == "false" || word == "False" || word == "0";
+    }
+    return (value.is_boolean() && !value.get<bool>()) || (value.is_number() && value.get<double>() == 0);
+  }
+
   void check_fields() {
     for (const auto& [field, value] : io::json_fields(record_)) {
       if (field == "weight" || field == (shape_ ? shape_->field : std::string_view(options_.text_column))) continue;
       if (shape_ && std::find(shape_->others.begin(), shape_->others.end(), field) != shape_->others.end()) continue;
-      if (shape_ && (field == "label" || field == "kto_tag") && value.is_boolean()) {
-        if (value.get<bool>()) continue;  // a good answer
-        fail<FormatError>(where_, ": \"", field, "\" is false, which marks a bad answer (preference data); expected ",
-                          "good answers only");
+      if (shape_ && (field == "label" || field == "kto_tag")) {
+        if (value.is_boolean() && value.get<bool>()) continue;  // a good answer
+        if (marks_bad_answer(value))
+          fail<FormatError>(where_, ": \"", field, "\" is ", io::to_text(value, -1), ", which marks a bad answer ",
+                            "(preference data); expected good answers only");
       }
       if (field == "tools" || is_media(field)) {
         if (!is_nothing(value)) fail<FormatError>(where_, ": ", field, " are not supported");

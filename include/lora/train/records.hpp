@@ -250,11 +250,26 @@ struct TextFiles {
   std::optional<data::ChatTemplate> chat_template{};
 };
 
+/// Refuses keys of the command line that find nothing to do in records of these kinds. In a file, or in code, they may
+/// stand for other data.
+/// Throws   ConfigError
+inline void refuse_idle_keys(const Config& config, std::span<const data::Sample::Kind> kinds) {
+  using Kind = data::Sample::Kind;
+  const auto expect = [&](std::string_view key, Kind kind, std::string_view records) {
+    if (!config.from_command_line.contains(key) || std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) return;
+    fail<ConfigError>("key ", key, ": given, which has no effect here; allowed: with ", records);
+  };
+  expect("train_on_prompt", Kind::messages, "conversations");
+  expect("train_on_last_turn_only", Kind::messages, "conversations");
+  expect("text_column", Kind::text, "plain texts");
+}
+
 /// Opens what records of these kinds need.
 /// Throws   IoError, FormatError, ConfigError
 inline TextFiles text_files(const Config& config, const io::Path& model, std::span<const data::Sample::Kind> kinds) {
   using Kind = data::Sample::Kind;
   const auto have = [&](Kind kind) { return std::find(kinds.begin(), kinds.end(), kind) != kinds.end(); };
+  refuse_idle_keys(config, kinds);
   TextFiles text;
   if (auto tokenizer = find_tokenizer(model)) text.tokenizer = std::make_shared<io::Tokenizer>(std::move(*tokenizer));
   if ((have(Kind::messages) || have(Kind::text)) && !text.tokenizer) fail_without_tokenizer(model);

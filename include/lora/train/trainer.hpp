@@ -251,6 +251,7 @@ class TrainingRun {
                                     printed(result.grad_norm), "; its records: ", places);
     if (config_.on_non_finite == "skip") {
       lora::log::warn(what, "; the step is skipped");
+      ++skipped_;
       return false;
     }
     save_checkpoint(log);
@@ -380,6 +381,7 @@ class TrainingRun {
   std::optional<Checkpoints> checkpoints_;
   RunState state_;
   MemoryPlan memory_;
+  Index skipped_ = 0;                               // steps of this process that were not finite
   std::future<std::vector<data::Batch>> upcoming_;  // of the next step; gone before what it reads
 };
 
@@ -460,6 +462,8 @@ RunResult TrainingRun<D, T>::run() {
     lora::log::info("stopped after step ", state_.step, " of ", schedule_.total, "; checkpoint ",
                     checkpoints_->folder_of(state_.step).native());
   } else {
+    if (state_.updates == 0 && skipped_ > 0)
+      fail<Error>("no step had a finite loss and gradient: nothing was learnt, and no final_model is written");
     result.final_model = finish(result.metrics, first < state_.step || evaluates_first ? nullptr : &*resumed);
   }
   if (first < state_.step || evaluates_first || !detail::is_there(output_ / "training_metrics.json"))
