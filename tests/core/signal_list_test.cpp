@@ -21,7 +21,7 @@ int sum_of(const SignalList<int>& list) {
 }  // namespace
 
 TEST_CASE("signal_list: a value is seen for as long as its entry lives") {
-  SignalList<int> list;
+  static SignalList<int> list;  // its nodes stay for good
   {
     auto one = list.add(1);
     const auto two = list.add(2);
@@ -37,11 +37,11 @@ TEST_CASE("signal_list: a value is seen for as long as its entry lives") {
 }
 
 TEST_CASE("signal_list: threads add and remove at once") {
-  SignalList<int> list;
+  static SignalList<int> list;  // its nodes stay for good
   const auto kept = list.add(1'000'000);
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i)
-    threads.emplace_back([&list] {
+    threads.emplace_back([] {
       for (int k = 0; k < 2000; ++k) {
         const auto a = list.add(1);
         const auto b = list.add(1);
@@ -53,7 +53,7 @@ TEST_CASE("signal_list: threads add and remove at once") {
 }
 
 TEST_CASE("signal_list: what is seen stays, also when its node is used again meanwhile") {
-  SignalList<int> list;
+  static SignalList<int> list;  // its nodes stay for good
   auto entry = list.add(1);
   list.visit([&](const int& value) {
     entry.remove();

@@ -80,6 +80,9 @@ TEST_CASE("waiting: who is pushed aside even while resting rests on, but not for
   CHECK(rested < 10);
 }
 
+// What follows is GNU's runtime: LLVM's keeps its threads, and takes memory that the limit below would refuse.
+#if !defined(__clang__)
+
 TEST_CASE("waiting: sleeping threads are there, and go") {
   const auto before = threads_of_this_process();
   {
@@ -105,5 +108,7 @@ TEST_CASE("waiting: no thread is asked of the runtime that the system would refu
   });
   CHECK(ending.text == "n");
 }
+
+#endif
 
 }  // namespace waiting_test

@@ -185,7 +185,6 @@ TEST_CASE("config: rotary settings in the new spelling and the old one") {
 
 // What transformers 5 makes of these: rope_scaling takes the place of rope_parameters, unless it is empty.
 TEST_CASE("config: rope_scaling beside rope_parameters counts as in transformers") {
-  using Scaling = nn::RopeConfig::Scaling;
   io::Json inside = unscaled;
   inside["rope_theta"] = 5e5;
   const auto both = parsed(least("llama"), {{"rope_parameters", inside}, {"rope_scaling", linear_scaling}});

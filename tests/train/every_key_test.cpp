@@ -110,7 +110,9 @@ void expect_same(const RunResult& run, const ByHand& hand) {
   const auto lines = log_of(run.final_model.parent_path());
   REQUIRE(lines.size() == hand.log.size());
   for (std::size_t i = 0; i < lines.size(); ++i)
-    for (const auto& [field, value] : hand.log[i].items()) {
+    for (const auto& item : hand.log[i].items()) {
+      const std::string& field = item.key();
+      const io::Json& value = item.value();
       CAPTURE(i);
       CAPTURE(field);
       CHECK(lines[i].at(field) == value);
@@ -295,7 +297,9 @@ TEST_CASE("every key: none that decides a number of a run is left at its default
       "adapter_name_or_path",   "device",           "enable_thinking",      "finetuning_type", "load_best_model_at_end",
       "memory_limit_gib",       "on_non_finite",    "overwrite_output_dir", "preview",         "profile",
       "resume_from_checkpoint", "save_total_limit", "skip_empty_answers"};
-  for (const auto& [key, value] : defaults.items()) {
+  for (const auto& item : defaults.items()) {
+    const std::string& key = item.key();
+    const io::Json& value = item.value();
     CAPTURE(key);
     CHECK((others.count(key) == 1) == (one.at(key) == value && two.at(key) == value));
   }

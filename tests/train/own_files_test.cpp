@@ -161,7 +161,9 @@ TEST_CASE("own files: a stranger's files stay, whatever they are called") {
   const auto before = all_files(s.run);
   const auto all_there = [&] {
     const auto now = all_files(s.run);
-    for (const auto& [name, content] : before) {
+    for (const auto& file : before) {
+      const auto& name = file.first;
+      const auto& content = file.second;
       CAPTURE(name);
       REQUIRE(now.contains(name));
       CHECK(now.at(name) == content);

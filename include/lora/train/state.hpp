@@ -12,6 +12,7 @@
 #include "lora/cpu/machine.hpp"
 #include "lora/io/safetensors.hpp"
 #include "lora/model/adapter.hpp"
+#include "lora/model/decoder.hpp"
 #include "lora/model/weights.hpp"
 #include "lora/optim/adamw.hpp"
 #include "lora/train/checkpoint.hpp"
