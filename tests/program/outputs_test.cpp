@@ -151,7 +151,13 @@ TEST_CASE("program: merge does not replace the folder that its base's links lead
 }
 
 // LLVM's OpenMP runtime, of programs that clang builds, ends them itself where a file may not grow.
-#if !defined(__clang__)
+#if defined(__clang__)
+
+TEST_CASE("program: merge with too little room") {
+  test::skipped("program: files that may not grow, under LLVM's OpenMP runtime");
+}
+
+#else
 
 TEST_CASE("program: merge with too little room is one line, and leaves nothing") {
   const Subject s;
