@@ -11,6 +11,7 @@
 
 #include "lora/cpu/machine.hpp"
 #include "lora/io/safetensors.hpp"
+#include "lora/io/tokenizer.hpp"
 #include "lora/model/adapter.hpp"
 #include "lora/model/decoder.hpp"
 #include "lora/model/weights.hpp"
