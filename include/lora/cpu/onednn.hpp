@@ -213,7 +213,7 @@ class OneDnn {
     return description;
   }
 
-  // Two to four tiles for each thread: rows of c, about 128 or more, since every tile reads b anew. The packing kernel
+  // Two to four tiles for each thread: rows of c, about 128 or more, since every tile reads b again. The packing kernel
   // packs b in every tile; x Wᵀ is then cut into columns, about 768 or more, and dy W stays whole where its n is the
   // larger extent (measured on an Ice Lake Xeon with two threads, in float32; elsewhere nothing is cut).
   static Tile tile_of(const ProductKey& key, int threads) {

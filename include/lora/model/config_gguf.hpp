@@ -38,7 +38,7 @@ inline void recognise_llama3(nn::RopeConfig& rope, Index width) {
   }
 }
 
-/// Scaling that metadata tell of. A factor without a type is linear, as llama.cpp has it.
+/// The scaling that the metadata describe. A factor without a type is linear, as llama.cpp has it.
 inline void read_rope_scaling(const io::Gguf& file, const std::string& arch, Config& config) {
   const std::string prefix = arch + ".rope.scaling.";
   const auto number = [&](std::string_view name) { return file.get<double>(concat(prefix, name)); };

@@ -18,7 +18,7 @@ namespace lora::nn {
 template <AnyDevice D, class T>
 class Attention {
  public:
-  /// What is dear to form again: kept even where the rest is recomputed.
+  /// Expensive to recompute, so kept under gradient checkpointing.
   struct Kept {
     View<D, T> out;  // (N, H·C)
     kernel::AttentionSaved<D, T> rows{};
