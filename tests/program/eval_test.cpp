@@ -61,12 +61,20 @@ struct Subject {
     for (const auto& record : records) text += io::to_text(record, -1) + "\n";
     io::write_file(temp / "data.jsonl", std::string_view(text));
   }
+  std::vector<std::string> words(const std::vector<std::string>& more) const {
+    std::vector<std::string> all = {"eval",
+                                    "--model_name_or_path=" + (temp / "model").native(),
+                                    "--template=chatml",
+                                    "--dtype=float32",
+                                    "--threads=1",
+                                    "--dataset=" + (temp / "data.jsonl").native(),
+                                    "--output_dir=" + out.native()};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
   /// The results, which standard output and the file both hold.
-  io::Json eval(std::vector<std::string> words) const {
-    words.insert(words.begin(),
-                 {"eval", "--model_name_or_path=" + (temp / "model").native(), "--template=chatml", "--dtype=float32",
-                  "--threads=1", "--dataset=" + (temp / "data.jsonl").native(), "--output_dir=" + out.native()});
-    const auto outcome = test::run_program(LORA_PROGRAM, words);
+  io::Json eval(const std::vector<std::string>& more) const {
+    const auto outcome = test::run_program(LORA_PROGRAM, words(more));
     CAPTURE(outcome.errors);
     REQUIRE(outcome.status == 0);
     const io::Json results = io::read_json(out / "evaluation_results.json");
@@ -183,6 +191,26 @@ TEST_CASE("program: eval with predict writes each answer, and counts those that 
                                {"exact_match", labels[i] != "something else"}});
   CHECK(test::holds(io::read_file(s.out / "evaluation_report.md"),
                     "| exact_match | " + io::to_text(results.at("exact_match"), -1) + " |"));
+}
+
+TEST_CASE("program: eval of records without a label, or a predict that nothing can answer, fails before it writes") {
+  const Subject s;
+  const auto refuses = [&](int status, const std::string& what, const std::vector<std::string>& more) {
+    const auto outcome = test::run_program(LORA_PROGRAM, s.words(more));
+    CAPTURE(outcome.errors);
+    CHECK(outcome.status == status);
+    CHECK(test::holds(outcome.errors, what));
+    CHECK_FALSE(std::filesystem::exists(s.out));
+  };
+  const std::string place = (s.temp / "data.jsonl").native() + ":1: ";
+  const io::Json tokens{{"input_ids", {3, 4, 5}}, {"labels", {3, 4, 5}}};
+  s.write({tokens});
+  refuses(1, place + "predict needs records with an answer; there is none", {"--predict"});
+  s.write({io::Json{{"input_ids", {3, 4, 5}}, {"labels", {-100, -100, -100}}}});
+  refuses(1, place + "nothing to evaluate: none of 1 records has a labelled token", {});
+  s.write({tokens});
+  std::filesystem::remove(s.temp / "model" / "tokenizer.json");
+  refuses(2, "key predict: given true, allowed: false where the model has no tokenizer files", {"--predict"});
 }
 
 }  // namespace eval_test
