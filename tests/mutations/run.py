@@ -11,8 +11,10 @@ tests/program. Nothing else is built, and neither the tree nor the build folder 
   tests/mutations/run.py --sample N         N of them, spread over the list
   tests/mutations/run.py NAME [NAME ...]    these
   tests/mutations/run.py --check            compiles nothing: whether every patch applies to the tree as it is
+  tests/mutations/run.py --self-test        compiles nothing: whether a second run in the same work folder is refused
 """
 import argparse
+import fcntl
 import hashlib
 import json
 import pathlib
@@ -21,6 +23,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -193,16 +196,44 @@ def check_all(patches):
     sys.exit(1 if stale else 0)
 
 
+def lock(work):
+    """Keeps other runs out of a work folder until this one ends, however it ends: they would share overlay and programs."""
+    work.mkdir(parents=True, exist_ok=True)
+    held = (work / "lock").open("a")
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(f"mutations: another run is using {work}; wait for it, or give another --work")
+    return held
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(folder, "work")
+        held = lock(work)
+        try:
+            lock(work)
+        except SystemExit as refusal:
+            held.close()
+            lock(work).close()
+            print(f"refused: {refusal}")
+            return
+    sys.exit("mutations: a second run in the same work folder was not refused")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--self-test", action="store_true", dest="tests_itself")
     parser.add_argument("--continue", dest="goes_on", action="store_true")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build" / "mutations")
     parser.add_argument("--limit", type=int, default=600, help="seconds that the tests of one source may take")
     options = parser.parse_args()
+    if options.tests_itself:
+        return self_test()
 
     patches = [Patch(path) for path in sorted(HERE.glob("*.patch"))]
     unknown = set(options.names) - {patch.name for patch in patches}
@@ -215,7 +246,7 @@ def main():
 
     if options.check:
         check_all(patches)
-    options.work.mkdir(parents=True, exist_ok=True)
+    held = lock(options.work)  # as long as this lives
     record = options.work / "caught.json"
     caught = json.loads(record.read_text()) if record.exists() and options.goes_on else {}
     left = [patch for patch in patches if caught.get(patch.name) != patch.fingerprint()]
