@@ -198,6 +198,20 @@ TEST_CASE("own files: what stands in a run's way and no run wrote is named, befo
       check([&](const Subject& s) { std::filesystem::create_directory_symlink(s.temp / "elsewhere", s.run / name); },
             "which is no folder");
     check([&](const Subject& s) { write(s.run / "checkpoints"); }, "which is no folder");
+    const auto check_instead_of_a_runs = [&](const char* name, const std::function<void(const Subject&)>& make) {
+      check(
+          [&](const Subject& s) {
+            fine_tune(s.short_run());
+            std::filesystem::remove(s.run / name);
+            make(s);
+          },
+          concat(name, " is in the way, which is no regular file"));
+    };
+    check_instead_of_a_runs("trainer_log.jsonl", [](const Subject& s) {
+      std::filesystem::create_symlink(s.temp / "victim", s.run / "trainer_log.jsonl");
+    });
+    check_instead_of_a_runs("training_metrics.json",
+                            [](const Subject& s) { io::create_folders(s.run / "training_metrics.json"); });
     check(
         [&](const Subject& s) {
           io::create_folders(s.run / "final_model");
