@@ -92,6 +92,14 @@ TEST_CASE("generate: stop ids, on_token and the vocabulary's limit") {
   const auto free = s.run(options);
   const auto ended = s.run(options, 16, [](std::size_t, std::int32_t) { return false; });
   for (std::size_t i = 0; i < free.size(); ++i) CHECK(ended[i] == Tokens{free[i][0]});
+  // Each is told by its number among all, also where another batch has gone before.
+  auto singly = free;
+  for (auto& tokens : singly) tokens.clear();
+  s.run(options, 1, [&](std::size_t sequence, std::int32_t token) {
+    singly.at(sequence).push_back(token);
+    return true;
+  });
+  CHECK(singly == free);
   options.stop_ids = {free[0][2]};
   const auto stopped = s.run(options);
   const auto at = std::find(free[0].begin(), free[0].end(), free[0][2]);

@@ -289,6 +289,23 @@ TEST_CASE("invariance: another place draws another dropout") {
   CHECK(outcome_of(model.folder.path(), {sequences}, 1).loss != before.loss);
 }
 
+/// What dropout makes of four rows of ones, from a projection without a weight of its own, of rank 16.
+std::vector<float> dropped_ones(D& dev, nn::LoraLinear<D, float>& linear) {
+  linear.for_each_param("", [](const nn::ParamRef<D, float>& param) {  // y = drop(x)
+    for (float& value : elements(param.value)) value = 0;
+    for (Index i = 0; i < 16; ++i) elements(param.value)[static_cast<std::size_t>(17 * i)] = 1;
+  });
+  linear.refresh(dev);
+  const std::vector<std::int32_t> ids(4, 0), positions{0, 1, 2, 3};
+  const std::vector<kernel::Segment> segments{{0, 4}};
+  const nn::Pass<D, float> pass(dev, nn::Rows{ids, positions, ids, segments}, 77);
+  const std::vector<float> ones(64, 1.0F);
+  const auto x = tensor_of<float>(dev, ones, 4, 16);
+  Tensor<D, float> y(dev, 4, 16);
+  linear.forward(dev, pass, View<D, const float>(x.view()), y.view(), nullptr);
+  return to_host(dev, y.view());
+}
+
 TEST_CASE("invariance: each module draws a dropout of its own, the same one again") {
   D dev(1);
   std::vector<float> weight(16 * 16, 0.0F);
@@ -299,24 +316,38 @@ TEST_CASE("invariance: each module draws a dropout of its own, the same one agai
     nn::LoraLinear<D, float> linear(std::move(parts), module);
     const std::vector<nn::LoraRank> ranks{{16, 1.0}};
     linear.attach(dev, ranks, 0.5);
-    linear.for_each_param("", [](const nn::ParamRef<D, float>& param) {  // y = drop(x)
-      for (Index i = 0; i < 16; ++i) elements(param.value)[static_cast<std::size_t>(17 * i)] = 1;
-    });
-    linear.refresh(dev);
-    const std::vector<std::int32_t> ids(4, 0), positions{0, 1, 2, 3};
-    const std::vector<kernel::Segment> segments{{0, 4}};
-    const nn::Pass<D, float> pass(dev, nn::Rows{ids, positions, ids, segments}, 77);
-    const std::vector<float> ones(64, 1.0F);
-    const auto x = tensor_of<float>(dev, ones, 4, 16);
-    Tensor<D, float> y(dev, 4, 16);
-    linear.forward(dev, pass, View<D, const float>(x.view()), y.view(), nullptr);
-    return to_host(dev, y.view());
+    return dropped_ones(dev, linear);
   };
   const auto first = output_of(1);
   CHECK(first == output_of(1));
   CHECK(first != output_of(2));
   // Nor is one row's mask the next one's.
   CHECK_FALSE(std::equal(first.begin(), first.begin() + 16, first.begin() + 16));
+}
+
+TEST_CASE("invariance: the same projection of another layer draws another dropout") {
+  const TempFolder folder;
+  const RandomModel shape;
+  auto tensors = random_tensors(shape);
+  for (auto& tensor : tensors)
+    if (tensor.name.ends_with("o_proj.weight")) std::fill(tensor.values.begin(), tensor.values.end(), 0.0);
+  write_model(folder.path(), config_json(shape), tensors, shape.dtype);
+  D dev(1);
+  const auto source = model::Source::open(folder.path());
+  model::Decoder<D, float> decoder(dev, source);
+  model::AdapterConfig adapter;
+  adapter.rank = 16;
+  adapter.alpha = 16;
+  adapter.dropout = 0.5;
+  adapter.targets = {"o_proj"};
+  decoder.attach(dev, adapter);
+  const auto output_of = [&](Index layer) {
+    return dropped_ones(dev, decoder.stack().layer(layer).inner().attention().o_proj());
+  };
+  const auto first = output_of(0);
+  CHECK(std::count(first.begin(), first.end(), 0.0F) + std::count(first.begin(), first.end(), 2.0F) == 64);
+  CHECK(first == output_of(0));
+  CHECK(first != output_of(1));
 }
 
 }  // namespace invariance_test

@@ -157,6 +157,10 @@ TEST_CASE("profile: a run's trace nests and holds every phase, layer, module and
     if (event.layer == 1 && !event.family.empty()) bytes += event.bytes / 3;
   const auto header = tables.find("| layer | forward | recompute | backward | ");
   REQUIRE(header != std::string::npos);
+  // A column of what works in layers alone.
+  const std::string columns = tables.substr(header, tables.find('\n', header) - header);
+  CHECK(columns.find("| frozen products |") != std::string::npos);
+  for (const char* outside : {"head and loss", "optimizer"}) CHECK(columns.find(outside) == std::string::npos);
   const auto row = tables.find("\n| 1 | ", header);
   REQUIRE(row != std::string::npos);
   std::vector<std::string> cells;

@@ -1,10 +1,12 @@
 #include "lora/train/status_line.hpp"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <string>
 #include <vector>
 
+#include "support/process.hpp"
 #include "support/quiet.hpp"
 
 namespace status_line_test {
@@ -48,6 +50,19 @@ TEST_CASE("status_line: whoever logs is passed on, and the former receiver is ba
   }
   log::info("after");
   CHECK(quiet.text == "during\nafter\n");
+}
+
+TEST_CASE("status_line: a bar is drawn on a terminal alone") {
+  const auto drawn = [](bool terminal) {
+    return test::run_apart([&](int out) {
+             dup2(out, STDERR_FILENO);
+             StatusLine line(terminal);
+             line.show(0.5, {"step 1/2"});
+           })
+        .text;
+  };
+  CHECK(drawn(false).empty());
+  CHECK(drawn(true).find("  step 1/2") != std::string::npos);
 }
 
 }  // namespace status_line_test
