@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lora/core/random.hpp"
@@ -15,6 +16,7 @@
 #include "lora/io/tokenizer.hpp"
 #include "lora/model/generate.hpp"
 #include "lora/train/config.hpp"
+#include "lora/train/model_files.hpp"
 #include "lora/train/status_line.hpp"
 
 /// The user's own words of a record.
@@ -35,15 +37,28 @@ void answer_all(lora::cpu::Device& dev, Decoder& decoder, const lora::io::Tokeni
   const std::uint64_t seed = options.seed;
   options.vocabulary = tokenizer.vocab_size();
   lora::Index generated = 0;
+  const lora::Index longest = lora::model::longest_sequence(decoder.config());
+  bool warned = false;  // of a sequence that is longer, once
   lora::train::CountProgress progress("answering", "records", static_cast<lora::Index>(samples.size()));
   for (std::size_t begin = 0; begin < samples.size(); begin += group_size) {
     const auto group = samples.subspan(begin, std::min(group_size, samples.size() - begin));
     const auto done = static_cast<lora::Index>(begin);
     std::vector<std::vector<std::int32_t>> prompts;
     std::vector<lora::io::StopWatch> watches(group.size(), lora::io::StopWatch(tokenizer, stops));
-    for (const auto& sample : group) prompts.push_back(encoder.prompt(sample));
+    std::vector<lora::Index> lengths;
+    const auto warn = [&](std::size_t i, lora::Index length) {
+      if (longest == 0 || length <= longest || std::exchange(warned, true)) return;
+      progress.clear();
+      lora::train::warn_of_length(decoder.config(), length, group[i].where + ":");
+    };
+    for (const auto& sample : group) {
+      prompts.push_back(encoder.prompt(sample));
+      lengths.push_back(std::ssize(prompts.back()));
+      warn(lengths.size() - 1, lengths.back());
+    }
     options.seed = lora::mix_key(seed, begin);
     const lora::model::OnToken goes_on = [&](std::size_t i, std::int32_t token) {
+      warn(i, ++lengths[i]);
       progress.reached(done, ++generated);
       return stops.empty() || !watches[i].add(token);
     };

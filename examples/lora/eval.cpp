@@ -87,10 +87,13 @@ std::string report_of(const train::Config& config, const io::Json& results) {
 }
 
 /// All that can be wrong with the records shows before anything is written.
-void check(cpu::Device& dev, const train::Config& config, const train::Records& records, const train::TextFiles& text) {
+void check(cpu::Device& dev, const train::Config& config, const train::Records& records, const train::TextFiles& text,
+           const model::Config& model) {
   std::vector<Index> all(static_cast<std::size_t>(records.size()));
   std::iota(all.begin(), all.end(), Index{0});
-  if (records.survey(dev, all).labelled() == 0)
+  const data::EncodeSummary found = records.survey(dev, all);
+  train::warn_of_length(model, std::min(found.length_at(1), config.cutoff_len), "the longest window has");
+  if (found.labelled() == 0)
     fail<FormatError>(records.where(0), ": nothing to evaluate: none of ", records.size(),
                       " records has a labelled token");
   if (!config.predict) return;
@@ -159,7 +162,7 @@ int run_eval(Request& request) {
   auto dataset = train::open_dataset(config, config.dataset, config.max_samples);
   const auto text = train::text_files(config, source.path(), dataset.kinds());
   const auto records = train::encoded_records(config, std::move(dataset), text, source.config().vocab_size, false);
-  check(dev, config, records, text);
+  check(dev, config, records, text, source.config());
 
   expect_own_files(request, source.path());
   io::create_folders(config.output_dir);

@@ -29,6 +29,7 @@ std::vector<data::Sample> read_samples(const train::Config& config) {
   } else {
     const auto records = data::Dataset::open(
         config.dataset, {.text_column = config.text_column, .max_samples = config.max_samples, .need_answer = false});
+    train::refuse_idle_keys(config, records.kinds());
     for (Index i = 0; i < records.size(); ++i) samples.push_back(records[i]);
     train::warn_of_unused_fields(records);
   }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -54,7 +55,12 @@ void print_lines(const io::Tokenizer& tokenizer, const std::string& path) {
 
 void print_records(const io::Tokenizer& tokenizer, const std::string& path, const train::Config& config) {
   const auto records = data::Dataset::open(std::span(&path, 1), {.need_answer = false});
+  const auto kinds = records.kinds();
+  train::refuse_idle_keys(config, kinds);
   std::optional<data::ChatTemplate> chat;
+  if (std::find(kinds.begin(), kinds.end(), data::Sample::Kind::messages) != kinds.end())
+    chat = data::choose_template(config.template_name, tokenizer);
+  train::refuse_unused_by(chat, config);
   auto options = train::render_options(config);
   options.add_generation_prompt = config.add_generation_prompt;
   for (Index i = 0; i < records.size(); ++i) {
@@ -64,10 +70,6 @@ void print_records(const io::Tokenizer& tokenizer, const std::string& path, cons
     } else if (sample.kind == data::Sample::Kind::text) {
       print_text(tokenizer, sample.text, sample.where);
     } else {
-      if (!chat) {
-        chat = data::choose_template(config.template_name, tokenizer);
-        train::refuse_unused_by(chat, config);
-      }
       try {
         const auto rendering = chat->render(sample.messages, options);
         print(data::encode_rendering(tokenizer, *chat, rendering.text).ids);

@@ -128,6 +128,15 @@ TEST_CASE("dataset: a malformed record is an error with file and line") {
   CHECK(error("{\"input_ids\":[99999999999],\"labels\":[1]}").starts_with("d.jsonl:1: \"input_ids[0]\" must be"));
 }
 
+TEST_CASE("dataset: what is wrong with a record without being an error of syntax has file and line too") {
+  const std::string good = R"({"text": "a"})", twice = R"({"text": "a", "text": "b"})";
+  CHECK(OneFile(good + "\n\n" + twice).error() == "d.jsonl:3: the key \"text\" appears twice in one object");
+  CHECK(OneFile(twice + "\n").error() == "d.jsonl:1: the key \"text\" appears twice in one object");
+  CHECK(OneFile("[" + good + ",\n" + twice + "]").error() == "d.jsonl:2: the key \"text\" appears twice in one object");
+  CHECK(OneFile(good + "\n" + R"({"text": )" + std::string(300, '[') + std::string(300, ']') + "}").error() ==
+        "d.jsonl:2: nested deeper than 200 levels");
+}
+
 TEST_CASE("dataset: arrays that are broken between records") {
   const auto error = [](const std::string& content) { return OneFile(content, "d.json").error(); };
   CHECK(error("[{\"text\":\"t\"}\n{\"text\":\"t\"}]") == "d.json:2: expected , or ] between records, found {");

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,9 @@ using lora::test::TempFolder;
 namespace {
 
 /// The message of the FormatError that parsing `text` as x.json throws.
-std::string parse_message(std::string_view text, bool comments = false, Index first_line = 1) {
+std::string parse_message(std::string_view text, bool comments = false, std::optional<Index> line = {}) {
   try {
-    parse_json(text, "x.json", comments, first_line);
+    parse_json(text, "x.json", comments, line);
   } catch (const FormatError& error) {
     return error.what();
   }
@@ -84,6 +85,7 @@ TEST_CASE("json: invalid UTF-8 is an error") {
 
 TEST_CASE("json: a key that appears twice is an error") {
   CHECK(parse_message(R"({"a": {"k": 1, "other": 2, "k": 3}})") == "x.json: the key \"k\" appears twice in one object");
+  CHECK(parse_message(R"({"k": 1, "k": 2})", false, 7) == "x.json:7: the key \"k\" appears twice in one object");
   CHECK(parse_message(R"([{"k": 1}, {"k": 2}])") == "no FormatError");
 }
 

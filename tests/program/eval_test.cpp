@@ -62,13 +62,10 @@ struct Subject {
     io::write_file(temp / "data.jsonl", std::string_view(text));
   }
   std::vector<std::string> words(const std::vector<std::string>& more) const {
-    std::vector<std::string> all = {"eval",
-                                    "--model_name_or_path=" + (temp / "model").native(),
-                                    "--template=chatml",
-                                    "--dtype=float32",
-                                    "--threads=1",
-                                    "--dataset=" + (temp / "data.jsonl").native(),
-                                    "--output_dir=" + out.native()};
+    std::vector<std::string> all = {
+        "eval",        "--model_name_or_path=" + (temp / "model").native(), "--dtype=float32",
+        "--threads=1", "--dataset=" + (temp / "data.jsonl").native(),       "--output_dir=" + out.native()};
+    if (!test::holds(io::read_file(temp / "data.jsonl"), "input_ids")) all.push_back("--template=chatml");
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }

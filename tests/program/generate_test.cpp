@@ -42,8 +42,10 @@ struct Subject {
   test::Outcome generate(std::vector<std::string> words) const {
     words.insert(words.begin(),
                  {"generate", "--model_name_or_path=" + (temp / "model").native(), "--dtype=float32", "--threads=1"});
-    if (std::none_of(words.begin(), words.end(), [](const auto& word) { return word.starts_with("--template="); }))
-      words.push_back("--template=chatml");
+    const bool told = std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+      return word.starts_with("--template=") || (word.starts_with("--dataset=") && word != dataset());
+    });
+    if (!told) words.push_back("--template=chatml");
     auto outcome = test::run_program(LORA_PROGRAM, words);
     CAPTURE(outcome.errors);
     CHECK(outcome.status == 0);
@@ -161,6 +163,31 @@ TEST_CASE("program: generate draws by its seed, temperature, top_k and top_p, ea
       test::json_lines(s.generate({s.dataset(), "--max_new_tokens=16", "--temperature=1", "--seed=1"}).output);
   CHECK(lines.at(0).at("prompt") == lines.at(16).at("prompt"));
   CHECK(lines.at(0).at("predict") != lines.at(16).at("predict"));
+}
+
+TEST_CASE("program: a sequence longer than those that the model was made for is told of, once") {
+  const Subject s;
+  const auto config = s.temp / "model" / "config.json";
+  io::Json json = io::read_json(config);
+  const auto warnings = [&](Index longest, std::vector<std::string> words) {
+    json["max_position_embeddings"] = longest;
+    io::write_json(config, json);
+    const std::string errors = s.generate(std::move(words)).errors;
+    Index count = 0;
+    for (auto at = errors.find("the model was made for "); at != errors.npos; at = errors.find("made for", at + 30))
+      ++count;
+    return count;
+  };
+  // "ab" is a prompt of two letters between the marks of ChatML, and its answer has four.
+  const auto prompt = static_cast<Index>(test::byte_tokens(test::chatml_question("ab")).size());
+  const std::vector<std::string> words = {"--prompt=ab", "--max_new_tokens=4"};
+  CHECK(warnings(prompt + 4, words) == 0);
+  CHECK(warnings(prompt + 3, words) == 1);
+  CHECK(warnings(prompt - 1, words) == 1);
+  CHECK(warnings(0, words) == 0);
+  CHECK(warnings(8, {s.dataset(), "--max_new_tokens=2"}) == 1);
+  json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 4.0}};
+  CHECK(warnings(prompt, words) == 0);
 }
 
 }  // namespace generate_test

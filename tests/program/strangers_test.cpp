@@ -80,7 +80,7 @@ struct Workshop {
       words.push_back("--output_dir=" + (temp / command).native());
     }
     if (command == "merge") words.push_back("--adapter_name_or_path=" + (temp / "adapter").native());
-    if (command == "eval") words.push_back("--dataset=" + (temp / "data.jsonl").native());
+    if (command == "eval" || command == "train") words.push_back("--dataset=" + (temp / "data.jsonl").native());
     return words;
   }
   test::Outcome run(const std::string& command) const { return test::run_program(LORA_PROGRAM, words(command)); }
@@ -113,6 +113,18 @@ TEST_CASE("strangers: a weight that is no finite number, or too large, is named 
     CHECK_FALSE(std::filesystem::exists(shop.temp / "eval" / "evaluation_results.json"));
     if (std::isfinite(value)) continue;
     check_refused(shop.run("merge"), "the merged tensor " + name + " would hold");
+  }
+}
+
+TEST_CASE("strangers: a weight that spoils the first step of training is named, or the largest if all are finite") {
+  Workshop shop;
+  for (const double value : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), 3e38}) {
+    shop.spoil("model.norm.weight", value);
+    const auto outcome = shop.run("train");
+    check_refused(outcome, "step 1: loss ");
+    check_refused(outcome, std::isfinite(value) ? "the largest is 3" : std::isnan(value) ? " holds nan" : " holds inf");
+    check_refused(outcome, "the tensor model.norm.weight of " + (shop.temp / "model").native());
+    std::filesystem::remove_all(shop.temp / "train");
   }
 }
 

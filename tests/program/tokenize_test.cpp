@@ -8,6 +8,7 @@
 
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
+#include "support/message_of.hpp"
 #include "support/program.hpp"
 #include "support/talking_model.hpp"
 #include "support/temp_folder.hpp"
@@ -83,6 +84,23 @@ TEST_CASE("program: tokenize puts conversations through the template, with the o
   for (const auto& id : dated[0])
     if (id < 256) text += static_cast<char>(id.get<int>());
   CHECK(text.find("Today Date: 28 Feb 2023") != text.npos);
+}
+
+TEST_CASE("program: keys of templates are refused where no record goes through one") {
+  const Subject s;
+  const std::string texts = s.file("texts.jsonl", "{\"text\": \"one\"}\n"),
+                    ids = s.file("ids.jsonl", "{\"input_ids\": [1, 2]}\n");
+  for (const std::string& file : {texts, ids})
+    for (const std::string key :
+         {"template=chatml", "add_generation_prompt=true", "date=2023-02-28", "enable_thinking=true"}) {
+      CAPTURE(key);
+      const auto outcome = test::run_program(
+          LORA_PROGRAM, {"tokenize", "--model_name_or_path=" + (s.temp / "model").native(), file, "--" + key});
+      CAPTURE(outcome.errors);
+      CHECK(outcome.status == 2);
+      CHECK(outcome.output.empty());
+      CHECK(test::holds(outcome.errors, "key " + key.substr(0, key.find('=')) + ": given"));
+    }
 }
 
 }  // namespace tokenize_test

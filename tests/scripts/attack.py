@@ -281,13 +281,15 @@ class Inputs:
         return words
 
 
-def with_template(words):
-    return words + ["--template", "chatml"]
+def with_template(words, inputs=None):
+    """`inputs`: whose data the command reads. Texts and tokens go through no template, and the key is refused there."""
+    is_plain = inputs and inputs.data.split(".")[0] in ("text", "tokens")
+    return words if is_plain else words + ["--template", "chatml"]
 
 
 def train(inputs):
-    words = with_template(inputs.base("train")) + ["--dataset", str(inputs.folder / inputs.data), "--max_steps", "2",
-                                                   "--save_steps", "1"]
+    words = with_template(inputs.base("train"), inputs) + ["--dataset", str(inputs.folder / inputs.data),
+                                                           "--max_steps", "2", "--save_steps", "1"]
     if inputs.adapter or inputs.config:
         return words  # which say the rest
     return words + ["--lora_rank", "2", "--logging_steps", "1", "--cutoff_len", "64"]
@@ -296,15 +298,15 @@ def train(inputs):
 COMMANDS = {
     "train": train,
     "resume": lambda i: train(i) + ["--resume_from_checkpoint", "auto"],
-    "eval": lambda i: with_template(i.base("eval")) + ["--dataset", str(i.folder / i.data), "--cutoff_len", "64"],
+    "eval": lambda i: with_template(i.base("eval"), i) + ["--dataset", str(i.folder / i.data), "--cutoff_len", "64"],
     "generate": lambda i: with_template(i.base("generate")) + ["--prompt", "the \u00e9", "--max_new_tokens", "4"],
-    "answer": lambda i: with_template(i.base("generate")) + ["--dataset", str(i.folder / i.data),
-                                                             "--max_new_tokens", "3", "--stop", "zz"],
+    "answer": lambda i: with_template(i.base("generate"), i) + ["--dataset", str(i.folder / i.data),
+                                                                "--max_new_tokens", "3", "--stop", "zz"],
     "merge": lambda i: i.base("merge"),
     "tokenize": lambda i: i.base("tokenize") + ["--text", "the \u00e9t\u00e9 <|im_end|> \u4e2d"],
-    "tokenize_file": lambda i: with_template(i.base("tokenize")) + ["--file", str(i.folder / i.data)],
-    "preview": lambda i: with_template(i.base("train")) + ["--dataset", str(i.folder / i.data), "--preview", "2",
-                                                           "--output_dir", "none"],
+    "tokenize_file": lambda i: with_template(i.base("tokenize"), i) + ["--file", str(i.folder / i.data)],
+    "preview": lambda i: with_template(i.base("train"), i) + ["--dataset", str(i.folder / i.data), "--preview", "2",
+                                                              "--output_dir", "none"],
 }
 
 MODEL_COMMANDS = ["eval", "generate", "merge", "train", "tokenize", "answer"]

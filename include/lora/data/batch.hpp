@@ -21,6 +21,7 @@ struct Example {
   Index record = 0;
   bool truncated = false;   ///< cutoff_len took tokens away
   bool unanswered = false;  ///< left out since its answer is empty
+  bool lost = false;        ///< cutoff_len took all labels away
 
   /// Labels that count: the first token of a sequence has none before it to be predicted from.
   Index labelled() const {

@@ -78,8 +78,10 @@ class Encoder {
     const auto most = static_cast<std::size_t>(options_.cutoff_len);
     example.truncated = example.tokens.size() > most;
     if (example.truncated) {
+      example.lost = example.labelled() > 0;
       example.tokens.resize(most);
       example.labels.resize(most);
+      example.lost = example.lost && example.labelled() == 0;
     }
     check_ids(example.tokens, sample);
     check_ids(example.labels, sample);
@@ -214,6 +216,7 @@ class EncodeSummary {
     labelled_ += example.labelled();
     truncated_ += example.truncated;
     left_out_ += example.labelled() == 0 && !example.unanswered;
+    lost_ += example.lost;
     unanswered_ += example.unanswered;
   }
   /// Counts a record that was not encoded.
@@ -233,6 +236,7 @@ class EncodeSummary {
   Index labelled() const { return scaled(labelled_); }
   Index truncated() const { return scaled(truncated_); }
   Index left_out() const { return scaled(left_out_); }  ///< records without a label, but with an answer
+  Index lost() const { return scaled(lost_); }          ///< those of them that had labels past cutoff_len
   Index unanswered() const { return unanswered_; }      ///< records that are left out since their answer is empty
 
   /// The length that a share of the encoded records does not exceed; the share 1 gives the longest known.
@@ -270,6 +274,7 @@ class EncodeSummary {
   Index labelled_ = 0;
   Index truncated_ = 0;
   Index left_out_ = 0;
+  Index lost_ = 0;
   Index unanswered_ = 0;
 };
 

@@ -137,6 +137,8 @@ class RecordReader {
                       options_.text_column, whole);
   }
 
+  static std::string_view be(std::string_view field) { return field.ends_with('s') ? " are" : " is"; }
+
   static bool is_media(std::string_view field) {
     for (const std::string_view name : {"images", "image", "videos", "video", "audios", "audio"})
       if (field == name) return true;
@@ -163,7 +165,7 @@ class RecordReader {
                             "(preference data); expected good answers only");
       }
       if (field == "tools" || is_media(field)) {
-        if (!is_nothing(value)) fail<FormatError>(where_, ": ", field, " are not supported");
+        if (!is_nothing(value)) fail<FormatError>(where_, ": ", field, be(field), " not supported");
         continue;
       }
       unused_.push_back(field);
@@ -249,7 +251,7 @@ class RecordReader {
     for (const auto& [field, value] : io::json_fields(turn)) {
       if (field == role || field == content || field == "weight" || field == "reasoning_content") continue;
       if (field == "tool_calls" || field == "function_call" || is_media(field)) {
-        if (!is_nothing(value)) fail<FormatError>(place, ": ", field, " are not supported");
+        if (!is_nothing(value)) fail<FormatError>(place, ": ", field, be(field), " not supported");
         continue;
       }
       unused_.push_back(concat(shape_->field, "[].", field));

@@ -33,8 +33,8 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
  public:
   static constexpr std::size_t max_depth = 200;
 
-  JsonBuilder(std::string_view text, const std::string& where, Index first_line)
-      : text_(text), where_(where), first_line_(first_line) {}
+  JsonBuilder(std::string_view text, const std::string& where, std::optional<Index> line)
+      : text_(text), where_(where), line_(line) {}
 
   bool null() override { return put(Json()); }
   bool boolean(bool value) override { return put(value); }
@@ -63,7 +63,7 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
     const std::string_view read = text_.substr(0, std::min(position > 0 ? position - 1 : 0, text_.size()));
     const auto line = std::count(read.begin(), read.end(), '\n');
     const auto column = read.size() - (read.rfind('\n') == read.npos ? 0 : read.rfind('\n') + 1);
-    fail<FormatError>(where_, ":", first_line_ + line, ":", column + 1, ": ", reason(error.what()));
+    fail<FormatError>(where_, ":", line_.value_or(1) + line, ":", column + 1, ": ", reason(error.what()));
   }
 
   Json take() { return std::move(root_); }
@@ -82,7 +82,7 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
     return true;
   }
   bool open(Json empty) {
-    if (stack_.size() == max_depth) fail<FormatError>(where_, ": nested deeper than ", max_depth, " levels");
+    if (stack_.size() == max_depth) fail<FormatError>(place_of_all(), ": nested deeper than ", max_depth, " levels");
     Json& value = place();
     value = std::move(empty);
     stack_.push_back(&value);
@@ -102,12 +102,15 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
     for (const auto& [key, value] : object) keys.emplace_back(key);
     std::sort(keys.begin(), keys.end());
     const auto twin = std::adjacent_find(keys.begin(), keys.end());
-    if (twin != keys.end()) fail<FormatError>(where_, ": the key \"", *twin, "\" appears twice in one object");
+    if (twin != keys.end()) fail<FormatError>(place_of_all(), ": the key \"", *twin, "\" appears twice in one object");
   }
+
+  /// The parser tells no place but that of an error of its own.
+  std::string place_of_all() const { return line_ ? concat(where_, ":", *line_) : where_; }
 
   std::string_view text_;
   const std::string& where_;
-  Index first_line_;
+  std::optional<Index> line_;
   Json root_;
   std::vector<Json*> stack_;
 };
@@ -165,10 +168,11 @@ inline Json json_object(std::initializer_list<JsonField> fields) {
   return object;
 }
 
-/// Parses one JSON value. `where` names the file in errors; the text's first line is its line `first_line`.
-/// Throws   FormatError with file:line:column
-inline Json parse_json(std::string_view text, const std::string& where, bool comments = false, Index first_line = 1) {
-  detail::JsonBuilder builder(text, where, first_line);
+/// Parses one JSON value. `where` names the file in errors; of a record in a file, `line` is where the record begins.
+/// Throws   FormatError with file:line:column, or without a column for what is no error of syntax
+inline Json parse_json(std::string_view text, const std::string& where, bool comments = false,
+                       std::optional<Index> line = std::nullopt) {
+  detail::JsonBuilder builder(text, where, line);
   detail::send_events(text, builder, comments);
   return builder.take();
 }

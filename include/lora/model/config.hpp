@@ -38,6 +38,13 @@ struct Config {
   std::optional<std::int32_t> bos_token_id{};
 };
 
+/// The length of sequence that a model was made for, rope scaling included; 0: not said.
+inline Index longest_sequence(const Config& config) {
+  const bool scaled = config.rope.scaling != nn::RopeConfig::Scaling::none;
+  const double stretched = scaled ? config.rope.factor * config.rope.original_max_position_embeddings : 0;
+  return std::max(config.max_position_embeddings, static_cast<Index>(std::clamp(stretched, 0.0, 0x1p53)));
+}
+
 namespace detail {
 
 constexpr std::string_view supported_models = "llama, qwen2, qwen3, smollm3";

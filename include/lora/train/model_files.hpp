@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
+#include "lora/core/log.hpp"
 #include "lora/data/encode.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/gguf.hpp"
@@ -166,6 +167,14 @@ inline std::optional<io::Tokenizer> find_tokenizer(const io::Path& model) {
 [[noreturn]] inline void fail_without_tokenizer(const io::Path& model) {
   fail<IoError>(model.native(), model.extension() == ".gguf" ? ": no tokenizer, whose key is tokenizer.ggml.model"
                                                              : ": no tokenizer.json and no tokenizer.model");
+}
+
+/// Warns of a sequence that is longer than those that the model was made for.
+inline void warn_of_length(const model::Config& config, Index length, std::string_view what) {
+  const Index longest = model::longest_sequence(config);
+  if (longest == 0 || length <= longest) return;
+  log::warn(what, " ", length, " tokens, but the model was made for ", longest,
+            " (max_position_embeddings and its rope scaling): what it computes past them may be poor");
 }
 
 /// Refuses keys of templates that this one does nothing with. Without a template there is nothing to render.

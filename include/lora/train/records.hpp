@@ -261,6 +261,8 @@ inline void refuse_idle_keys(const Config& config, std::span<const data::Sample:
   };
   expect("train_on_prompt", Kind::messages, "conversations");
   expect("train_on_last_turn_only", Kind::messages, "conversations");
+  expect("template", Kind::messages, "conversations, which it writes");
+  expect("add_generation_prompt", Kind::messages, "conversations");
   expect("text_column", Kind::text, "plain texts");
 }
 

@@ -77,8 +77,7 @@ class RunData {
   template <class D>
   Survey survey(D& dev, const Config& config) const {
     Survey found{train_->survey(dev, order_)};
-    if (found.train.labelled() == 0)
-      fail<FormatError>(config.dataset.front(), ": not one token is labelled within cutoff_len ", config.cutoff_len);
+    if (found.train.labelled() == 0) fail_unlabelled(found.train, config);
     if (!evaluates()) return found;
     found.eval = eval_->survey(dev, eval_order_);
     if (found.eval.labelled() == 0)
@@ -87,6 +86,16 @@ class RunData {
   }
 
  private:
+  [[noreturn]] static void fail_unlabelled(const data::EncodeSummary& found, const Config& config) {
+    const std::string what = concat(config.dataset.front(), ": there is nothing to learn: ");
+    if (found.lost() > 0) fail<FormatError>(what, "not one token is labelled within cutoff_len ", config.cutoff_len);
+    if (found.unanswered() > 0 && found.left_out() == 0)
+      fail<FormatError>(what, "every record is left out since its answer is empty");
+    fail<FormatError>(what,
+                      "no record has a labelled token: their \"weight\", or that of their answers, is 0, or their ",
+                      "labels are all -100");
+  }
+
   Config settle(Config config, const Earlier& earlier) {
     if (!text_.chat_template) return config;
     const data::ChatTemplate& chat = *text_.chat_template;

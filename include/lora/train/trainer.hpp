@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lora/core/log.hpp"
+#include "lora/model/finite.hpp"
 #include "lora/optim/schedule.hpp"
 #include "lora/train/adapter_start.hpp"
 #include "lora/train/earlier_run.hpp"
@@ -137,7 +138,9 @@ class TrainingRun {
     lora::log::info("data: ", summary_->text());
     if (summary_->left_out() > 0)
       lora::log::warn(summary_->complete() ? "" : "about ", summary_->left_out(), " of ", summary_->records(),
-                      " records have no labelled token within cutoff_len ", config_.cutoff_len, " and are left out");
+                      " records have no labelled token and are left out, ", summary_->lost(), " of them because of ",
+                      "cutoff_len ", config_.cutoff_len);
+    warn_of_length(source_.config(), summary_->length_at(1), "the longest record has");
     Index parameters = 0;
     decoder_->for_each_param([&](const auto& param) { parameters += param.value.size(); });
     lora::log::info("adapter: rank ", decoder_->adapter().rank, ", ", parameters,
@@ -250,12 +253,22 @@ class TrainingRun {
     const std::string what = concat("step ", state_.step + 1, ": loss ", printed(result.loss), ", gradient norm ",
                                     printed(result.grad_norm), "; its records: ", places);
     if (config_.on_non_finite == "skip") {
-      lora::log::warn(what, "; the step is skipped");
+      lora::log::warn(what, skipped_ == 0 ? spoilt_weight() : "", "; the step is skipped");
       ++skipped_;
       return false;
     }
     save_checkpoint(log);
-    fail<Error>(what, "; the state before it is ", checkpoints_->folder_of(state_.step).native());
+    fail<Error>(what, spoilt_weight(), "; the state before it is ", checkpoints_->folder_of(state_.step).native());
+  }
+
+  /// The weight that may be why, as the end of a sentence: one that is not finite or, as long as no step has changed
+  /// what the base computes, the largest. All are read for it, which only a run that goes wrong has to wait for.
+  std::string spoilt_weight() {
+    std::optional<model::AdapterFiles> start;
+    if (!config_.adapter_name_or_path.empty())
+      start.emplace(model::open_adapter(find_adapter(config_.adapter_name_or_path)));
+    const auto extreme = model::extreme_number(dev_, source_, start ? &*start : nullptr);
+    return !extreme.finite() || state_.updates == 0 ? "; " + model::describe(extreme) : "";
   }
 
   /// A NaN's sign says nothing.
@@ -463,7 +476,8 @@ RunResult TrainingRun<D, T>::run() {
                     checkpoints_->folder_of(state_.step).native());
   } else {
     if (state_.updates == 0 && skipped_ > 0)
-      fail<Error>("no step had a finite loss and gradient: nothing was learnt, and no final_model is written");
+      fail<Error>("no step had a finite loss and gradient: nothing was learnt, and no final_model is written",
+                  spoilt_weight());
     result.final_model = finish(result.metrics, first < state_.step || evaluates_first ? nullptr : &*resumed);
   }
   if (first < state_.step || evaluates_first || !detail::is_there(output_ / "training_metrics.json"))

@@ -1,0 +1,68 @@
+// What the commands say of data that leave a key or the whole run without effect.
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lora/io/file.hpp"
+#include "support/message_of.hpp"
+#include "support/program.hpp"
+#include "support/talking_model.hpp"
+#include "support/temp_folder.hpp"
+
+namespace data_test {
+
+using namespace lora;
+
+TEST_CASE("program: template is refused on the command line where training, evaluation or answers have no use for it") {
+  const test::TempFolder temp;
+  test::write_talking_model(temp / "model");
+  io::write_file(temp / "texts.jsonl", std::string_view("{\"text\": \"one two three\"}\n"));
+  io::write_file(temp / "ids.jsonl", std::string_view("{\"input_ids\": [1, 2, 3], \"labels\": [1, 2, 3]}\n"));
+  for (const char* data : {"texts.jsonl", "ids.jsonl"})
+    for (const std::string command : {"train", "eval", "generate", "preview"}) {
+      CAPTURE(data);
+      CAPTURE(command);
+      std::vector<std::string> words = {command == "preview" ? "train" : command, "--threads=1",
+                                        "--model_name_or_path=" + (temp / "model").native(),
+                                        "--dataset=" + (temp / data).native(), "--template=chatml"};
+      if (command == "preview") words.push_back("--preview=1");
+      if (command == "train" || command == "eval") words.push_back("--output_dir=" + (temp / "out").native());
+      const auto outcome = test::run_program(LORA_PROGRAM, words);
+      CHECK(outcome.status == 2);
+      CHECK(test::holds(outcome.errors, "key template: given, which has no effect here; allowed: with conversations"));
+      CHECK_FALSE(std::filesystem::exists(temp / "out"));
+    }
+}
+
+TEST_CASE("program: data of which nothing is learnt is told by its cause, which cutoff_len need not be") {
+  const test::TempFolder temp;
+  test::write_talking_model(temp / "model");
+  const auto message = [&](const std::string& record, std::vector<std::string> more) {
+    io::write_file(temp / "data.jsonl", std::string_view(record + "\n" + record + "\n"));
+    std::vector<std::string> words = {"train", "--threads=1", "--model_name_or_path=" + (temp / "model").native(),
+                                      "--dataset=" + (temp / "data.jsonl").native(),
+                                      "--output_dir=" + (temp / "out").native()};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto outcome = test::run_program(LORA_PROGRAM, words);
+    CHECK(outcome.status == 1);
+    CHECK_FALSE(std::filesystem::exists(temp / "out"));
+    return outcome.errors;
+  };
+  const std::string pair = R"({"prompt": "a long question", "completion": "yes")";
+  const std::vector<std::string> chat = {"--template=chatml"};
+  for (const auto& text : {message(pair + R"(, "weight": 0})", chat), message(R"({"text": "a", "weight": 0})", {}),
+                           message(R"({"input_ids": [1, 2], "labels": [-100, -100]})", {})}) {
+    CHECK(test::holds(text, "there is nothing to learn: no record has a labelled token: their \"weight\""));
+    CHECK_FALSE(test::holds(text, "cutoff_len"));
+  }
+  CHECK(test::holds(message(pair + "}", {"--template=chatml", "--cutoff_len=8"}),
+                    "not one token is labelled within cutoff_len 8"));
+  CHECK(test::holds(message(R"({"prompt": "a", "completion": ""})", {"--template=chatml", "--skip_empty_answers"}),
+                    "every record is left out since its answer is empty"));
+}
+
+}  // namespace data_test
