@@ -164,8 +164,13 @@ int run_eval(Request& request) {
   const auto records = train::encoded_records(config, std::move(dataset), text, source.config().vocab_size, false);
   check(dev, config, records, text, source.config());
 
-  expect_own_files(request, source.path());
   io::create_folders(config.output_dir);
+  const io::Lock lock(config.output_dir);
+  train::clear_unfinished(config.output_dir, train::place_among([](const std::string& name) {
+                            return std::find(std::begin(result_files), std::end(result_files), name) !=
+                                   std::end(result_files);
+                          }));
+  expect_own_files(request, source.path());
   train::EvaluationTotals totals;
   std::optional<Predictions> predictions;
   with_decoder(dev, source, config, [&](auto& decoder) {

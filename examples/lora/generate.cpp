@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "lora/io/json.hpp"
 #include "lora/train/records.hpp"
 #include "lora/train/settings.hpp"
+#include "lora/train/whole_folder.hpp"
 #include "open_model.hpp"
 #include "outputs.hpp"
 #include "standard_output.hpp"
@@ -64,9 +66,16 @@ int run_generate(Request& request) {
   options.stop_ids = train::stop_ids(source, *tokenizer, chat);
 
   std::unique_ptr<io::AtomicFile> file;
+  std::optional<io::Lock> lock;  // of the file that is being written: see train::clear_killed
   if (!config.output_file.empty()) {
     expect_no_input("output_file", config.output_file, request, source.path());
+    train::clear_killed(config.output_file);
     file = std::make_unique<io::AtomicFile>(config.output_file);
+    if (!file->direct()) {
+      lock.emplace(file->partial(), io::Lock::Of::file);
+      if (!train::detail::is_there(file->partial()))
+        fail<IoError>("another run with the output_file ", config.output_file, " began at the same time");
+    }
   }
   const auto write = [&](const std::string& text) {
     if (file) {

@@ -76,18 +76,6 @@ void expect_place(const train::Config& config, const io::Path& place, const io::
     refuse("which holds a model (model.safetensors)", "a folder without one, or overwrite_output_dir");
 }
 
-/// What merges that were killed have left beside the folder. One that goes on holds the lock of its own.
-void clear_killed(const io::Path& place) {
-  train::clear_unfinished(io::detail::folder_of(place), [&](const std::string& name, const io::Path& entry) {
-    if (name != place.filename()) return false;
-    try {
-      return io::Lock(entry).held();
-    } catch (const IoError&) {
-      return false;
-    }
-  });
-}
-
 std::optional<DType> dtype_of_key(const std::string& name) {
   if (name == "float32") return DType::f32;
   if (name == "bfloat16") return DType::bf16;
@@ -104,7 +92,7 @@ int run_merge(Request& request) {
   (void)model::merged_config(source, dtype);  // what it refuses, before anything is written
   const io::Path place = place_of(config);
   expect_place(config, place, source.path());
-  clear_killed(place);
+  train::clear_killed(place);
   cpu::Device dev(threads_of(config));
   auto decoder = open_decoder<float>(dev, source, config);
   const auto stranger = [&](const io::Path& folder) -> std::string {
@@ -112,7 +100,7 @@ int run_merge(Request& request) {
     const bool came = !config.overwrite_output_dir && !train::detail::entries_of(folder).empty();
     return came ? "a model has come there meanwhile" : "";
   };
-  std::optional<io::Lock> lock;  // of the folder that is being written: see clear_killed
+  std::optional<io::Lock> lock;  // of the folder that is being written: see train::clear_killed
   train::write_whole_folder(place, stranger, [&](const io::Path& folder) {
     lock.emplace(folder);
     model::save_merged(dev, decoder, source, folder, dtype, *train::parse_size(config.max_shard_size));

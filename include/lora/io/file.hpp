@@ -156,6 +156,10 @@ class AtomicFile {
   }
 
   const Path& path() const { return path_; }
+  /// Where it is written until it has its name.
+  const Path& partial() const { return partial_; }
+  /// Whether it is a device or pipe.
+  bool direct() const { return direct_; }
 
  private:
   static bool is_special(const Path& path) {
@@ -199,11 +203,16 @@ inline void copy_file(const Path& from, const Path& to) {
   file->commit();
 }
 
-/// Keeps other runs out of a folder until destroyed. The system drops it when the process ends, however it ends.
+/// Keeps other runs out of a folder, or a file, until destroyed. The system drops it when the process ends, however it
+/// ends.
 class Lock {
  public:
+  enum class Of { folder, file };
+
   /// Throws   IoError if another run holds the folder
-  explicit Lock(const Path& folder) : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  explicit Lock(const Path& folder, Of kind = Of::folder)
+      : descriptor_(::open(folder.c_str(),
+                           O_RDONLY | O_CLOEXEC | (kind == Of::folder ? O_DIRECTORY : O_NOFOLLOW | O_NONBLOCK))) {
     if (descriptor_ < 0) detail::fail_io("lock", folder, errno);
     const auto result = detail::perform({FileOperation::Kind::lock, folder, Path()},
                                         [&](std::size_t) { return ::flock(descriptor_, LOCK_EX | LOCK_NB); });
@@ -216,7 +225,9 @@ class Lock {
       return;
     }
     ::close(descriptor_);
-    if (error == EWOULDBLOCK) fail<IoError>("another run is using ", folder.native(), ": it holds the folder's lock");
+    if (error == EWOULDBLOCK)
+      fail<IoError>("another run is using ", folder.native(), ": it holds the ", kind == Of::folder ? "folder" : "file",
+                    "'s lock");
     detail::fail_io("lock", folder, error);
   }
   Lock(Lock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)), held_(other.held_) {}

@@ -50,18 +50,27 @@ constexpr std::size_t random_digits = 16, sealed_digits = random_digits + 8;
 
 }  // namespace detail
 
+/// A file's name as temporary names hold it: all of it, or, since a name has at most 255 bytes, the beginning of a long
+/// one and a hash of all.
+inline std::string held_name(const std::string& name) {
+  constexpr std::size_t longest = 200, digits = 16;
+  if (name.size() <= longest) return name;
+  std::size_t kept = longest - digits - 1;
+  while (kept > 0 && (static_cast<unsigned char>(name[kept]) & 0xC0u) == 0x80u) --kept;  // no part of a character
+  return concat(std::string_view(name).substr(0, kept), "~", detail::hexadecimal(text_hash(name), digits));
+}
+
 /// A name beside `path` that nobody can foresee and nobody else has: NAME.16 random digits, 8 that seal them.lora-KIND.
 inline std::filesystem::path temporary_name(const std::filesystem::path& path, Temporary kind) {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number))
     fail<IoError>("no random number for a temporary name: ", std::generic_category().message(errno));
-  std::string begin = path.filename().native();
-  if (kind == Temporary::partial) begin.resize(std::min<std::size_t>(begin.size(), 200));  // a name has 255 bytes
+  std::string begin = held_name(path.filename().native());
   begin += "." + detail::hexadecimal(number, detail::random_digits);
   return path.parent_path() / concat(begin, detail::seal_of(begin), detail::marker_of(kind));
 }
 
-/// NAME of a temporary name of this kind; nothing where it is no such name.
+/// NAME of a temporary name of this kind, as held_name has it; nothing where it is no such name.
 inline std::optional<std::string> name_of_temporary(const std::filesystem::path& path, Temporary kind) {
   const std::filesystem::path last = path.filename();
   std::string_view name = last.native();

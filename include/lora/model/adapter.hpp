@@ -17,6 +17,7 @@
 #include "lora/core/random.hpp"
 #include "lora/io/safetensors.hpp"
 #include "lora/model/config.hpp"
+#include "lora/model/module_pattern.hpp"
 #include "lora/nn/lora_linear.hpp"
 
 namespace lora::model {
@@ -269,11 +270,35 @@ inline AdapterFiles open_adapter(const std::filesystem::path& folder) {
   return {std::move(config), std::move(tensors), folder};
 }
 
+namespace detail {
+
+/// Throws   FormatError if target_modules has an expression, or a name in full, that fits no module of such a model
+inline void check_targets(const AdapterConfig& adapter, const Config& config, const std::string& where) {
+  const auto expect_some = [&](const std::string& target, auto&& fits) {
+    for (Index layer = 0; layer < config.num_hidden_layers; ++layer)
+      for (const auto projection : projection_names)
+        if (fits(module_path(layer, projection))) return;
+    fail<FormatError>(where, ": \"target_modules\" has \"", target,
+                      "\", which fits no module of this model; its modules ", "are ", module_path(0, "q_proj"), ", ",
+                      module_path(0, "gate_proj"), " and so on up to ",
+                      module_path(config.num_hidden_layers - 1, "down_proj"));
+  };
+  if (adapter.target_expression.empty())
+    for (const std::string& target : adapter.targets)
+      expect_some(target, [&](const std::string& path) { return AdapterConfig::ends_path(path, target); });
+  const ModulePattern pattern(adapter.target_expression);
+  if (!adapter.target_expression.empty() && pattern.known())
+    expect_some(adapter.target_expression, [&](const std::string& path) { return pattern.matches(path); });
+}
+
+}  // namespace detail
+
 /// Compares an adapter's tensors with what its settings ask for in such a model. To be called before `attach`, which
 /// makes room for what the settings say. Throws   FormatError for a tensor that is missing or has another shape, or
-/// where nothing is targeted
+/// where nothing is targeted, or nothing by one of target_modules
 inline void check_adapter(const AdapterFiles& files, const Config& config) {
   const std::string where = (files.folder / "adapter_model.safetensors").native();
+  detail::check_targets(files.config, config, (files.folder / "adapter_config.json").native());
   const Index e = config.hidden_size, f = config.intermediate_size;
   const Index q = config.num_attention_heads * config.head_dim, kv = config.num_key_value_heads * config.head_dim;
   const std::array<std::pair<Index, Index>, 7> widths = {// in, out

@@ -15,6 +15,7 @@
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
 #include "lora/io/mapped_file.hpp"
+#include "lora/train/adapter_proof.hpp"
 #include "lora/train/checksum.hpp"
 #include "lora/train/whole_folder.hpp"
 
@@ -181,7 +182,8 @@ inline std::optional<Index> checkpoint_step(const io::Path& folder) {
 }
 
 /// A Stranger of a checkpoint: a run's holds a state file of its step that is as it was written, and only files that
-/// this lists. The version does not matter, nor whether they are whole.
+/// this lists. The version does not matter, nor whether they are whole. Where that file is damaged, the page of the
+/// adapter beside it is the proof, as it is in final_model.
 inline std::string stranger_in_checkpoint(const io::Path& folder) {
   if (!is_folder(folder)) return "it is no folder";
   if (!is_file(folder / state_file)) return concat("it holds no ", state_file);
@@ -190,7 +192,8 @@ inline std::string stranger_in_checkpoint(const io::Path& folder) {
     json = read_state(folder);
     take_checksum(json, (folder / state_file).native());
   } catch (const Damaged& error) {
-    return error.what();
+    const bool is_a_runs = stranger_beside_adapter(folder, {state_file, "optimizer.safetensors"}).empty();
+    return is_a_runs ? std::string() : error.what();
   }
   const io::Json* files = io::json_find(json, "files");
   const io::Json* step = io::json_find(json, "step");
@@ -216,8 +219,8 @@ class Checkpoints {
 
   /// Clears what an interrupted run has left. To be called under the run's lock.
   void recover() const {
-    clear_unfinished(
-        folder_, [](const std::string& name, const io::Path&) { return detail::checkpoint_step(name).has_value(); });
+    clear_unfinished(folder_,
+                     place_among([](const std::string& name) { return detail::checkpoint_step(name).has_value(); }));
   }
 
   /// Steps with a checkpoint folder, whole or not, a run's or not, ascending.

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lora/io/json.hpp"
-#include "lora/io/tokenizer_parts.hpp"
+#include "lora/train/adapter_proof.hpp"
 #include "lora/train/checkpoint.hpp"
 #include "lora/train/whole_folder.hpp"
 
@@ -26,31 +26,6 @@ constexpr std::string_view run_files[] = {
 constexpr std::string_view run_folders[] = {"final_model", "checkpoints", "tensorboard"};
 
 namespace detail {
-
-/// Stands in the README.md of every adapter that a run writes, and in no other program's.
-constexpr std::string_view card_head =
-    "library_name: peft\npipeline_tag: text-generation\ntags:\n- lora\n---\n\n# LoRA adapter\n\n";
-
-/// A Stranger of final_model: a run's has the README.md that runs write, and besides only files that they write there.
-/// A page that its reader has rewritten makes it his. The files have no checksums, since no loader would mind them.
-inline std::string stranger_in_adapter(const io::Path& folder) {
-  constexpr std::string_view names[] = {"adapter_config.json", "adapter_model.safetensors", "README.md", "config.json"};
-  const auto is_a_runs = [&](std::string_view name) {
-    const auto among = [&](const auto& list) {
-      return std::find(std::begin(list), std::end(list), name) != std::end(list);
-    };
-    return among(names) || among(io::detail::tokenizer_files);
-  };
-  if (!is_folder(folder)) return "it is no folder";
-  const io::Path card = folder / "README.md";
-  if (!is_file(card) || !is_file(folder / "adapter_config.json") ||
-      io::read_file(card).find(card_head) == std::string::npos)
-    return "it has no README.md of a run";
-  for (const io::Path& entry : entries_of(folder))
-    if (!is_a_runs(entry.filename().native()))
-      return concat("it holds ", entry.filename().native(), ", which no run wrote there");
-  return {};
-}
 
 /// Whether a file holds the settings of a run as runs write them: every key of training.
 inline bool is_run_config(const io::Path& path) {
@@ -125,10 +100,10 @@ class RunFolder {
   /// Clears what an interrupted run has left. To be called under the run's lock.
   void recover() const {
     checkpoints_.recover();
-    clear_unfinished(output_, [](std::string_view name, const io::Path&) {
-      return name == "final_model" ||
-             std::find(std::begin(run_files), std::end(run_files), name) != std::end(run_files);
-    });
+    clear_unfinished(output_, place_among([](const std::string& name) {
+                       return name == "final_model" ||
+                              std::find(std::begin(run_files), std::end(run_files), name) != std::end(run_files);
+                     }));
   }
 
   /// Removes what a run has written, but for final_model, which stays until another takes its place. To be called under

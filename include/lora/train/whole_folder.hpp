@@ -1,6 +1,7 @@
 #pragma once
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -150,14 +151,16 @@ inline void remove_whole_folder(const io::Path& folder, const Stranger& stranger
 }
 
 /// Clears what a process that ended in the middle of one of the above, or of a file, has left in `parent`, and puts
-/// back what had to make room for a folder that never came. `owns(name, entry)`: whether the writer that calls
-/// this writes under that name, and none is at it.
-template <class Owns>
-void clear_unfinished(const io::Path& parent, Owns&& owns) {
+/// back what had to make room for a folder that never came. `place_of(name, entry)`: the name under which the writer
+/// that calls this writes, if io::held_name makes that name of it and nobody is at the entry; else nothing.
+template <class PlaceOf>
+void clear_unfinished(const io::Path& parent, PlaceOf&& place_of) {
   using io::Temporary;
+  std::optional<std::string> place;
   const auto is = [&](const io::Path& entry, Temporary kind) {
     const auto name = io::name_of_temporary(entry, kind);
-    return name && owns(*name, entry);
+    place = name ? place_of(*name, entry) : std::nullopt;
+    return place.has_value();
   };
   for (const io::Path& entry : detail::entries_of(parent)) {
     if (is(entry, Temporary::partial)) {
@@ -165,15 +168,38 @@ void clear_unfinished(const io::Path& parent, Owns&& owns) {
     } else if (is(entry, Temporary::writing) || is(entry, Temporary::removing)) {
       if (detail::is_folder(entry)) io::remove_all(entry);
     } else if (is(entry, Temporary::replaced) && detail::is_folder(entry)) {
-      const io::Path place = parent / *io::name_of_temporary(entry, Temporary::replaced);
-      if (detail::is_there(place)) {
+      if (detail::is_there(parent / *place)) {
         io::remove_all(entry);
       } else {
-        io::rename(entry, place);
+        io::rename(entry, parent / *place);
         io::sync_folder(parent);
       }
     }
   }
+}
+
+/// A place_of for clear_unfinished: one of some short names.
+template <class IsOne>
+auto place_among(IsOne is_one) {
+  return
+      [is_one](const std::string& name, const io::Path&) { return is_one(name) ? std::optional(name) : std::nullopt; };
+}
+
+/// Clears what killed processes of this user have left of one file or folder. Who writes such a one holds the lock of
+/// it, under its temporary name, so that what is being written stays.
+inline void clear_killed(const io::Path& place) {
+  clear_unfinished(io::detail::folder_of(place), [&](const std::string& name, const io::Path& entry) {
+    std::optional<std::string> found;
+    struct stat status {};
+    if (name != io::held_name(place.filename()) || ::lstat(entry.c_str(), &status) != 0 || status.st_uid != ::geteuid())
+      return found;
+    try {
+      const io::Lock lock(entry, detail::is_folder(entry) ? io::Lock::Of::folder : io::Lock::Of::file);
+      if (lock.held()) found = place.filename();
+    } catch (const IoError&) {  // somebody is at it
+    }
+    return found;
+  });
 }
 
 }  // namespace lora::train
