@@ -27,12 +27,12 @@ concept HasSoftmax = requires(D& dev, View<D, Accum<T>> logits, View<D, const Ac
 
 /// Shapes   logits, e (n, v), the columns [first, first + v) · labels (n), of the whole vocabulary ·
 ///          top, others, target, rounded (n) · sums (n, E)
-/// Writes   top, others and rounded, others summed of rounded e (empty: not wanted), begun anew by the block at column
-/// 0
-///          target, the label's logit, for rows whose label lies in the block
-///          e, rounded to T, 0 at the label; empty: not wanted; it may be the logits themselves
-///          sums shrink, to which e W is then to be added; empty: none
-///          logits are used up
+/// Writes   top and others: set by the block with first = 0, updated by those after it
+///          rounded: like others, but the sum of e after rounding to T; empty if not wanted
+///          target: the label's logit, in rows whose label lies in this block
+///          e: rounded to T, and 0 at the label; empty if not wanted; it may share memory with logits
+///          sums: scaled down where top has grown; the caller then adds e W; empty if not wanted
+///          logits: overwritten
 template <class T, class D>
 void softmax_block(D& dev, OutView<D, Accum<T>> logits, ConstView<D, std::int32_t> labels, Index first,
                    OutView<D, Accum<T>> top, OutView<D, Accum<T>> others, OutView<D, Accum<T>> target, OutView<D, T> e,

@@ -1,0 +1,39 @@
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "lora/train/model_files.hpp"
+#include "support/byte_tokenizer.hpp"
+#include "support/fuzz_folder.hpp"
+#include "support/random_model.hpp"
+
+using namespace lora;
+
+namespace {
+
+struct Model {
+  test::FuzzFolder folder;
+  model::Source source;
+  io::Tokenizer tokenizer;
+
+  Model() : source(made(folder)), tokenizer(io::Tokenizer::from_folder(folder.path())) {}
+
+  static model::Source made(const test::FuzzFolder& folder) {
+    test::write_random_model(folder.path(), {.vocabulary = 260});
+    folder.put("tokenizer.json", test::byte_tokenizer_json());
+    return model::Source::open(folder.path());
+  }
+};
+
+}  // namespace
+
+/// A generation_config.json.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const Model model;
+  model.folder.put("generation_config.json", test::text_of(data, size));
+  try {
+    for (const auto id : train::stop_ids(model.source, model.tokenizer, std::nullopt))
+      if (id < 0) __builtin_trap();
+  } catch (const Error&) {}
+  return 0;
+}

@@ -1,0 +1,38 @@
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lora/data/chat_template.hpp"
+#include "lora/io/tokenizer.hpp"
+#include "support/byte_tokenizer.hpp"
+#include "support/fuzz_folder.hpp"
+
+using namespace lora;
+
+namespace {
+
+const test::FuzzFolder& folder() {
+  static const test::FuzzFolder folder;
+  static const bool made = (folder.put("tokenizer.json", test::byte_tokenizer_json()), true);
+  static_cast<void>(made);
+  return folder;
+}
+
+}  // namespace
+
+/// A tokenizer_config.json.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  folder().put("tokenizer_config.json", test::text_of(data, size));
+  try {
+    const auto tokenizer = io::Tokenizer::from_folder(folder().path());
+    for (const auto& id : {tokenizer.bos(), tokenizer.eos()})
+      if (id) static_cast<void>(tokenizer.decode(std::vector<std::int32_t>{*id}));
+    const auto encoding = tokenizer.encode("a b<|im_end|> <x>\xC3\xA9", true);
+    if (encoding.ids.size() != encoding.begins.size()) __builtin_trap();
+    for (const auto id : encoding.ids)
+      if (id < 0 || id >= tokenizer.vocab_size()) __builtin_trap();
+    static_cast<void>(tokenizer.decode(encoding.ids));
+    static_cast<void>(data::ChatTemplate::recognised(tokenizer.chat_template()));
+  } catch (const Error&) {}
+  return 0;
+}
