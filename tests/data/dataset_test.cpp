@@ -30,6 +30,8 @@ std::string turns_of(const Sample& sample) {
 TEST_CASE("dataset: alpaca records become turns, the input on a line of its own") {
   CHECK(turns_of(OneFile(R"({"instruction":"I","input":"X","output":"O"})").first()) == "user=I\nX|assistant=O|");
   CHECK(turns_of(OneFile(R"({"instruction":"I","input":"","output":"O"})").first()) == "user=I|assistant=O|");
+  // Of records that have it: elsewhere the field plays no part.
+  CHECK(turns_of(OneFile(R"({"prompt":"P","input":"X","completion":"C"})").first()) == "user=P|assistant=C|");
   CHECK(
       turns_of(OneFile(R"({"instruction":"I","input":null,"output":"O","system":"S","history":[["a","b"],["c","d"]]})")
                    .first()) == "system=S|user=a|assistant=b|user=c|assistant=d|user=I|assistant=O|");

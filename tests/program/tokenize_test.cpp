@@ -103,4 +103,14 @@ TEST_CASE("program: keys of templates are refused where no record goes through o
     }
 }
 
+TEST_CASE("program: tokenize with a model that has no tokenizer says which files were looked for") {
+  const Subject s;
+  io::remove_file(s.temp / "model" / "tokenizer.json");
+  const io::Path model = s.temp / "model";
+  const auto outcome =
+      test::run_program(LORA_PROGRAM, {"tokenize", "--model_name_or_path=" + model.native(), "--text=a torus"});
+  CHECK(outcome.status == 1);
+  CHECK(outcome.errors == "error: " + model.native() + ": no tokenizer.json and no tokenizer.model\n");
+}
+
 }  // namespace tokenize_test
