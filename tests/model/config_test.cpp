@@ -219,6 +219,7 @@ TEST_CASE("config: what is not supported is refused with field and value") {
     CAPTURE(message);
     CHECK(holds(message_of([&] { parsed(least(type), changes); }), "config.json: " + message));
   };
+  CHECK(message_of([] { model::parse_config(io::Json::array(), "config.json"); }) == "config.json: expected an object");
   refused("qwen3_moe", io::Json::object(), "\"model_type\" is \"qwen3_moe\"");
   refused("qwen3", {{"num_experts", 8}}, "\"num_experts\" is 8");
   refused("llama", {{"num_local_experts", 4}}, "\"num_local_experts\" is 4");

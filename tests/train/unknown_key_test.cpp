@@ -28,6 +28,7 @@ TEST_CASE("unknown keys: the nearest name is the fewest edits away, a hyphen cou
   CHECK(nearest_key("learning_rat", train_command) == "learning_rate");
   CHECK(nearest_key("learnign_rate", train_command) == "learning_rate");
   CHECK(nearest_key("lora-alpha", train_command) == "lora_alpha");
+  CHECK(nearest_name("top-k", {"topak", "top_k"}) == "top_k");
   CHECK(nearest_key("promt", generate_command) == "prompt");
   CHECK(nearest_key("sede", train_command) == "seed");
   CHECK(nearest_name("kitten", {"sittingxxx", "mitten", "kit"}) == "mitten");
