@@ -35,7 +35,7 @@ TINY = dict(SHAPES["SmolLM2-135M"], hidden_size=64, intermediate_size=128, num_h
 def make_text_model(folder):
     """Random weights with a tokenizer of single bytes."""
     data = os.path.join(ROOT, "tests/data")
-    make_model(folder, dict(SHAPES["SmolLM2-135M"], vocab_size=252))
+    make_model(folder, dict(SHAPES["SmolLM2-135M"], vocab_size=252, eos_token_id=0))
     shutil.copy(os.path.join(data, "tokenizers/smollm2.json"), os.path.join(folder, "tokenizer.json"))
     return folder
 
@@ -63,7 +63,7 @@ def works(args):
 
     return dict(
         train=train(big, write_data(os.path.join(args.work, "big.jsonl"), SHAPES["SmolLM2-135M"], 200, 16), 3, 4),
-        tiny=train(tiny, write_data(os.path.join(args.work, "tiny.jsonl"), TINY, 24, 64), 100, 4),
+        tiny=train(tiny, write_data(os.path.join(args.work, "tiny.jsonl"), TINY, 24, 64), 600, 4),
         generate=["generate", "--model_name_or_path", talks, "--template", "none", "--max_new_tokens", "64",
                   "--prompt", "Once upon a time there was a network of ten nodes, and"])
 

@@ -231,6 +231,22 @@ TEST_CASE("device: a range too small to share stays on the calling thread") {
   CHECK(calls == 1);
 }
 
+TEST_CASE("device: items of too little work stay on the calling thread") {
+  D dev(4);
+  for (const auto& [work, shared] : {std::pair(100.0, false), std::pair(1e9, true)}) {
+    std::atomic<int> visits{0}, highest{0};
+    // Whoever is first waits for another thread, as long as there may be one.
+    const auto visit = [&, wait = shared](Index) {
+      ++visits;
+      if (omp_get_thread_num() > 0) highest = omp_get_thread_num();
+      for (long turn = 0; wait && highest == 0 && turn < 1'000'000'000; ++turn) {}
+    };
+    dev.parallel_items(8, visit, work);
+    CHECK(visits == 8);
+    CHECK((highest > 0) == shared);
+  }
+}
+
 TEST_CASE("device: parts belong to one device and live as long as it") {
   struct Counter {
     int value = 0;

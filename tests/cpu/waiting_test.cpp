@@ -1,7 +1,9 @@
 #include "lora/cpu/waiting.hpp"
 
 #include <doctest/doctest.h>
+#include <sched.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <iterator>
@@ -17,20 +19,21 @@ using cpu::SpinChoice;
 
 namespace {
 
-/// A process that has run for a while, as its SpinChoice sees it.
+using std::chrono::milliseconds;
+
+/// A thread that has run for a while, as its SpinChoice sees it.
 struct Life {
   SpinChoice::Time now{};
-  long lost = 1000;
-  SpinChoice choice{now, lost};
+  SpinChoice::Duration waited = milliseconds(1000);
+  SpinChoice choice{now, waited};
 
-  /// Until the next choice it loses processors as often as said; then it chooses.
-  void live(double lost_per_second) {
-    const auto next = choice.due();
-    lost += static_cast<long>(std::chrono::duration<double>(next - now).count() * lost_per_second);
-    now = next;
-    choice.choose(now, lost);
+  /// Until the next choice it waits for a processor for so much of the time; then it chooses.
+  void live(double share) {
+    const auto span = choice.due() - now;
+    waited += std::chrono::duration_cast<SpinChoice::Duration>(share * span);
+    now += span;
+    choice.choose(now, waited);
   }
-  double seconds_to_next() const { return std::chrono::duration<double>(choice.due() - now).count(); }
 };
 
 [[maybe_unused]] auto threads_of_this_process() {
@@ -42,43 +45,64 @@ struct Life {
 TEST_CASE("waiting: threads spin while nobody else wants the processors") {
   Life life;
   for (int i = 0; i < 100; ++i) {
-    life.live(20);
+    life.live(0.05);
     CHECK(life.choice.spins());
   }
 }
 
-TEST_CASE("waiting: beside others threads sleep, try again after ever longer rests, and spin once they are alone") {
+TEST_CASE("waiting: beside others threads rest from the first window on, until some are quiet in a row") {
   Life life;
-  double spinning = 0, all = 0;
-  while (all < 60) {
-    const double span = life.seconds_to_next();
-    if (life.choice.spins()) spinning += span;
-    all += span;
-    life.live(life.choice.spins() ? 150 : 0);  // whoever sleeps in time is not made to
-    CHECK(life.seconds_to_next() <= 3.001);
-  }
-  CHECK(spinning < 0.05 * all);
-  while (!life.choice.spins()) life.live(0);
-  for (int i = 0; i < 10; ++i) {
-    life.live(0);
-    CHECK(life.choice.spins());
-  }
-  life.live(150);
+  life.live(0.25);
   CHECK_FALSE(life.choice.spins());
-  CHECK(life.seconds_to_next() < 0.11);  // the long rests are forgotten
+  for (int i = 0; i < 100; ++i) {
+    life.live(i % SpinChoice::quiet_windows == 0 ? 0.25 : 0);
+    CHECK_FALSE(life.choice.spins());
+  }
+  life.live(0.25);
+  for (int i = 1; i <= 2 * SpinChoice::quiet_windows; ++i) {
+    life.live(0.05);
+    CHECK(life.choice.spins() == (i >= SpinChoice::quiet_windows));
+  }
+  life.live(0.25);
+  CHECK_FALSE(life.choice.spins());
 }
 
-TEST_CASE("waiting: who is pushed aside even while resting rests on, but not for ever") {
+TEST_CASE("waiting: a choice in another thread, which has waited less, is none against spinning") {
   Life life;
-  life.live(5000);
-  double rested = 0;
-  while (!life.choice.spins() && rested < 60) {
-    rested += life.seconds_to_next();
-    life.live(5000);
-  }
+  life.waited = {};
+  life.live(0);
   CHECK(life.choice.spins());
-  CHECK(rested > 2);
-  CHECK(rested < 10);
+}
+
+TEST_CASE("waiting: the kernel says how long a thread has waited for a processor") {
+  const auto before = cpu::detail::waited_for_processor();
+  if (!before) {
+    test::skipped("waiting: what threads have waited for, which this kernel does not say");
+    return;
+  }
+  // Three threads on one processor: each waits for two thirds of the time.
+  const auto ending = test::run_apart([](int out) {
+    cpu_set_t allowed, one;
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    CPU_ZERO(&one);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i)
+      if (CPU_ISSET(i, &allowed)) CPU_SET(i, &one);
+    sched_setaffinity(0, sizeof one, &one);
+    std::atomic<bool> busy{true};
+    std::thread others[2];
+    for (std::thread& other : others)
+      other = std::thread([&] {
+        while (busy) {}
+      });
+    bool waits = false;
+    for (long turn = 0; turn < 2'000'000'000 && !waits; ++turn)
+      if (turn % 1'000'000 == 0) waits = cpu::detail::waited_for_processor().value() > milliseconds(20);
+    busy = false;
+    for (std::thread& other : others) other.join();
+    const char answer = waits ? 'y' : 'n';
+    (void)!write(out, &answer, 1);
+  });
+  CHECK(ending.text == "y");
 }
 
 // What follows is of GNU's runtime: LLVM's keeps its threads, and takes memory that the limit below would refuse.

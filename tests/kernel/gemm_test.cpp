@@ -187,6 +187,24 @@ TEST_CASE("gemm: oneDNN's products are kept per shape, and no more than the boun
   check_near(c.host(), expected.value, expected.bound);
 }
 
+TEST_CASE("gemm: oneDNN's products of few rows, and small ones, have the same bits on any number of threads") {
+  const auto with = [](int threads, const Extents& e) {
+    D dev(threads);
+    cpu::gemm_engines(dev) = {GemmEngine::onednn};
+    check_product<float, float>(dev, Form::nt, e, 1, true, 1);
+    Operands<float> x(dev, Form::nt, e, 1);
+    Matrix<D, float> c(dev, e.m, e.n, 3, 2);
+    kernel::gemm(dev, Form::nt, x.a.in(), x.b.in(), c.view());
+    CHECK(dev.part<cpu::OneDnn>().prepared() >= 1);
+    return c.host();
+  };
+  for (const Extents& e : {Extents{1, 2000, 700}, {8, 513, 1100}, {3, 256, 900}, {60, 40, 30}}) {
+    const auto one = with(1, e);
+    check_same_bits(one, with(2, e));
+    check_same_bits(one, with(5, e));
+  }
+}
+
 #  if defined(__x86_64__)
 TEST_CASE("gemm: tiles of oneDNN's large products equal naive loops, always with the same bits") {
   const bool has_avx512 = cpu::OneDnn::has(dnnl::cpu_isa::avx512_core);

@@ -151,14 +151,15 @@ void attention_backward(Device& dev, const AttentionBackward<T, L>& work, Rows<T
   const Index bytes = tile_bytes + 2 * sum_bytes;
   std::byte* const memory = thread_scratch(dev, bytes);
   const auto each = [&](const View<Device, AttentionItem>& items, const auto& body) {
-    dev.parallel_items(items.cols(), [&](Index i) {
+    const auto form = [&](Index i) {
       std::byte* const own = memory + omp_get_thread_num() * bytes;
       Pieces pieces(own);
       Tile tile(Tile::Use::backward, work.shape, pieces);
       const AttentionItem& item = items.data()[i];
       body(tile, work.segments[item.segment], item, reinterpret_cast<A*>(own + tile_bytes),
            reinterpret_cast<A*>(own + tile_bytes + sum_bytes));
-    });
+    };
+    dev.parallel_items(items.cols(), form, 2 * attention_work(work.segments, work.segments, work.shape, items.cols()));
   };
 
   if (one_pass) {

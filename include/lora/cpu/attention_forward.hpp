@@ -99,12 +99,13 @@ void attention(Device& dev, const AttentionForward<T, L>& work) {
   const Tile sizes(Tile::Use::forward, work.shape, counted);
   const auto items = attention_items(dev, work.queries, work.shape.kv_heads, sizes.queries);
   std::byte* const memory = thread_scratch(dev, counted.used());
-  dev.parallel_items(items.cols(), [&](Index i) {
+  const auto form = [&](Index i) {
     Pieces pieces(memory + omp_get_thread_num() * counted.used());
     Tile tile(Tile::Use::forward, work.shape, pieces);
     const AttentionItem& item = items.data()[i];
     work.run(tile, item.segment, item.head, item.begin);
-  });
+  };
+  dev.parallel_items(items.cols(), form, attention_work(work.queries, work.keys, work.shape, items.cols()));
 }
 
 }  // namespace lora::cpu::detail

@@ -246,6 +246,18 @@ inline View<Device, AttentionItem> attention_items(Device& dev, std::span<const 
   return items;
 }
 
+/// The work of an item of the forward pass, on average, as Device::parallel_items counts it: two products over each
+/// score, an element's work for 12 multiplications, and about 4 for its exponential.
+inline double attention_work(std::span<const Segment> queries, std::span<const Segment> keys,
+                             const AttentionShape& shape, Index items) {
+  double scores = 0, reads = 0;
+  for (std::size_t b = 0; b < queries.size(); ++b) {
+    scores += static_cast<double>(shape.heads * queries[b].size()) * static_cast<double>(keys[b].size());
+    reads += static_cast<double>(2 * shape.kv_heads * keys[b].size() * shape.width);
+  }
+  return (scores * (static_cast<double>(shape.width) / 6 + 4) + reads) / static_cast<double>(std::max<Index>(items, 1));
+}
+
 /// Scratch for every thread: `bytes` each, adjacent.
 inline std::byte* thread_scratch(Device& dev, Index bytes) {
   return scratch<std::byte>(dev, dev.threads(), bytes).data();

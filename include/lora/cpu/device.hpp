@@ -131,15 +131,16 @@ class Device {
   }
 
   /// body(begin, end) over [0, count), split into one range per thread; a range of fewer than `grain` items isn't worth
-  /// a thread. The body must not throw, and its results must not depend on where ranges begin.
+  /// a thread, beside busy neighbours (see Waiting) one of many more. The body must not throw, and its results must not
+  /// depend on where ranges begin.
   template <class Body>
   void parallel_for(Index count, Index grain, const Body& body) const {
-    const Index useful = std::min<Index>(threads_, count / std::max<Index>(grain, 1));
+    const Index least = std::max<Index>(grain, 1) * waiting_.least_work();
+    const Index useful = std::min<Index>(threads_, count / least);
     if (useful <= 1) {
       if (count > 0) body(Index{0}, count);
       return;
     }
-    waiting_.choose();
 #pragma omp parallel num_threads(static_cast <int>(useful))
     {
       const Index threads = omp_get_num_threads(), thread = omp_get_thread_num();
@@ -148,15 +149,17 @@ class Device {
   }
 
   /// body(item) for each of [0, count), each thread taking the next one when it is free: for items of unequal size. The
-  /// body must not throw, and its result must not depend on the thread that runs it.
+  /// body must not throw, and its result must not depend on the thread that runs it. `work`: that of an item on
+  /// average, in elements that are read, changed and written; a thread is woken for 8192 of them.
   template <class Body>
-  void parallel_items(Index count, const Body& body) const {
-    const Index useful = std::min<Index>(threads_, count);
+  void parallel_items(Index count, const Body& body, double work = 1e9) const {
+    const double least = 8192.0 * static_cast<double>(waiting_.least_work());
+    const auto worth = static_cast<Index>(std::min(static_cast<double>(count) * work / least, 1e9));
+    const Index useful = std::min({Index{threads_}, count, worth});
     if (useful <= 1) {
       for (Index item = 0; item < count; ++item) body(item);
       return;
     }
-    waiting_.choose();
 #pragma omp parallel for num_threads(static_cast <int>(useful)) schedule(dynamic, 1)
     for (Index item = 0; item < count; ++item) body(item);
   }

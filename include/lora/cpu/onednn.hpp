@@ -69,8 +69,9 @@ class OneDnn {
 
   /// c = alpha · op(a) op(b)  (+ c if accumulate), or false where oneDNN has nothing but its plain reference loops for
   /// these strides.
-  bool run(Device& dev, const ProductKey& key, const void* a, const void* b, void* c) {
-    dev.use_threads();
+  bool run(Device& dev, ProductKey key, const void* a, const void* b, void* c) {
+    key.alone = is_small(key);
+    const Threads threads(key.alone ? 1 : dev.threads());
     const Arena::Scope scope(dev.arena());
     const Tile tile = tile_of(key, dev.threads());
     if ((tile.rows < key.m || tile.cols < key.n) && run_tiles(dev, key, tile, a, b, c)) return true;
@@ -107,7 +108,7 @@ class OneDnn {
     }
     const std::size_t sum_bytes = in_lines(static_cast<std::size_t>(tile.rows * tile.cols) * sizeof(float));
     const Arena::Scope scope(dev.arena());
-    for_tiles(dev, tiling, sum_bytes + product_scratch,
+    for_tiles(dev, tiling, static_cast<double>(terms.size()) * work_of(whole), sum_bytes + product_scratch,
               [&](Index row, Index column, dnnl::stream& stream, std::byte* own) {
                 const Index i = row * tile.rows, j = column * tile.cols;
                 for (std::size_t t = 0; t < terms.size(); ++t) {
@@ -147,6 +148,19 @@ class OneDnn {
    private:
     int before_;
   };
+
+  /// Products of few rows, as decoding asks for, are cut into tiles of so many columns, on any number of threads.
+  static constexpr Index few_rows = 8, tile_cols = 256;
+
+  /// A few microseconds of work, for which no other thread is woken. Reading or writing an element takes about as long
+  /// as 12 multiplications.
+  static bool is_small(const ProductKey& key) { return work_of(key) < 80'000; }
+
+  /// As many elements are read, changed and written in this time (see Device::parallel_items).
+  static double work_of(const ProductKey& key) {
+    const auto m = static_cast<double>(key.m), n = static_cast<double>(key.n), k = static_cast<double>(key.k);
+    return m * n * k / 12 + m * k + k * n + m * n;
+  }
 
   /// Extents of c that one thread forms at a time.
   struct Tile {
@@ -218,6 +232,7 @@ class OneDnn {
   // larger extent (measured on an Ice Lake Xeon with two threads, in float32; elsewhere nothing is cut).
   static Tile tile_of(const ProductKey& key, int threads) {
     const Tile whole{key.m, key.n};
+    if (key.m <= few_rows && key.b_row == 1 && key.n > tile_cols) return {key.m, tile_cols};
 #  if defined(__x86_64__) && DNNL_CPU_RUNTIME == DNNL_RUNTIME_OMP
     if (key.in == DType::bf16) return bf16_tile_of(key, threads);
     const bool b_transposed = key.b_row == 1, columns = b_transposed && packs(key);
@@ -308,11 +323,13 @@ class OneDnn {
 
   /// work(row, column, stream, memory) for each tile, on the thread that is free; `bytes` of memory for each thread.
   template <class Work>
-  void for_tiles(Device& dev, const Tiling& tiling, std::size_t bytes, const Work& work) {
+  void for_tiles(Device& dev, const Tiling& tiling, double product_work, std::size_t bytes, const Work& work) {
     while (streams_.size() < static_cast<std::size_t>(dev.threads())) streams_.emplace_back(engine_);
     const auto memory = lora::scratch<std::byte>(dev, dev.threads(), static_cast<Index>(bytes));
+    const Threads alone(1);
     std::exception_ptr error;
-    dev.parallel_items(tiling.down * tiling.across, [&](Index item) {
+    const Index count = tiling.down * tiling.across;
+    const auto form = [&](Index item) {
       const int thread = omp_get_thread_num();
       try {
         work(item / tiling.across, item % tiling.across, streams_[static_cast<std::size_t>(thread)],
@@ -321,7 +338,8 @@ class OneDnn {
 #  pragma omp critical
         error = std::current_exception();
       }
-    });
+    };
+    dev.parallel_items(count, form, product_work / static_cast<double>(count));
     if (error) std::rethrow_exception(error);
   }
 
@@ -329,7 +347,7 @@ class OneDnn {
     const Tiling tiling(key, tile);
     TileProducts products;
     if (!prepare_tiles(key, tiling, products)) return false;
-    for_tiles(dev, tiling, products.scratch_bytes,
+    for_tiles(dev, tiling, work_of(key), products.scratch_bytes,
               [&](Index row, Index column, dnnl::stream& stream, std::byte* scratch) {
                 const Index i = row * tile.rows, j = column * tile.cols;
                 execute(products.at(tiling, row, column), stream, element(a, i * key.a_row, key.in),
