@@ -37,6 +37,8 @@ def make_text_model(folder):
     data = os.path.join(ROOT, "tests/data")
     make_model(folder, dict(SHAPES["SmolLM2-135M"], vocab_size=252, eos_token_id=0))
     shutil.copy(os.path.join(data, "tokenizers/smollm2.json"), os.path.join(folder, "tokenizer.json"))
+    with open(os.path.join(folder, "tokenizer_config.json"), "w") as file:
+        json.dump(dict(eos_token="<|endoftext|>"), file)
     return folder
 
 
