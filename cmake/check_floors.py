@@ -2,7 +2,8 @@
 """Proves the floors of include/lora (docs/design.md, section 2) and that third-party headers stay in their rooms.
 
 A header includes only lower floors or its own folder; the doors on top may include everything, and nothing includes
-them. Prints a line for each offence and exits 1 if there is one. `--self-test` checks the checker.
+them. What stands in a
+namespace `detail` is used by its own folder, tests and benchmarks alone. Prints a line for each offence and exits 1 if there is one. `--self-test` checks the checker.
 """
 import argparse
 import pathlib
@@ -33,6 +34,7 @@ ROOMS = [
     (r"benchmark/", r"bench/"),
 ]
 
+DETAIL = re.compile(r"\b(" + "|".join(FLOORS) + r")::detail::(\w+)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -82,6 +84,7 @@ def offences(root):
                 side = "on the same floor as" if FLOORS[other] == FLOORS[folder] else "above"
                 yield f"{where}: {name} is {side} {folder}/"
     yield from cycles(graph)
+    yield from details(root)
     for area in ("include", "examples", "tests", "bench"):
         for path in sorted((root / area).rglob("*.[hc]pp")):
             place = path.relative_to(root).as_posix()
@@ -89,6 +92,17 @@ def offences(root):
                 for pattern, room in ROOMS:
                     if re.match(pattern, name) and not re.match(room, place) and not allowed(place, pattern):
                         yield f"{place}:{number}: <{name}> belongs only in {room}"
+
+
+def details(root):
+    """Uses of another folder's `detail`, by headers and by the programs that show the library."""
+    for area in ("include/lora", "examples"):
+        for path in sorted((root / area).rglob("*.[hc]pp")):
+            inside = path.relative_to(root / area)
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                for folder, name in DETAIL.findall(line.split("//")[0]):
+                    if area == "examples" or inside.parts[0] != folder:
+                        yield f"{path.relative_to(root).as_posix()}:{number}: {folder}::detail::{name} is {folder}/'s own"
 
 
 def allowed(place, pattern):
@@ -120,7 +134,7 @@ def self_test():
         "core/a.hpp": "",
         "tensor/b.hpp": "#include <lora/core/a.hpp>\n",
         "cpu/c.hpp": "#include <Eigen/Core>\n#include <lora/tensor/b.hpp>\n",
-        "nn/d.hpp": "#include <lora/tensor/b.hpp>\n",
+        "nn/d.hpp": "#include <lora/tensor/b.hpp>\nint e = nn::detail::f();  // not io::detail::g()\n",
         "lora.hpp": "#include <lora/nn/d.hpp>\n#include <lora/cpu/c.hpp>\n",
     }
     bad = [
@@ -136,6 +150,7 @@ def self_test():
         ("io/json.hpp", "#include <sentencepiece_processor.h>\n", "belongs only in include/lora/io/tokenizer"),
         ("comm/communicator.hpp", "#include <mpi.h>\n", "belongs only in include/lora/comm/mpi"),
         ("train/x.hpp", "#include <CLI/CLI.hpp>\n", "belongs only in examples/"),
+        ("train/x.hpp", "int y = io::detail::z();\n", "io::detail::z is io/'s own"),
         ("attic/x.hpp", "", "is on no floor"),
         ("more.hpp", "", "a header on top is a door"),
     ]

@@ -70,7 +70,7 @@ std::string tidy(std::string page) {
 /// switch that stands alone means.
 std::string sentence_of(const Key& key) {
   std::string text(key.help);
-  const std::string range = key.choices.empty() ? lora::train::detail::describe(key.range) : allowed(key);
+  const std::string range = key.choices.empty() ? lora::train::describe(key.range) : allowed(key);
   if (!range.empty()) text += "; " + range;
   const std::string otherwise = default_text(key);
   return otherwise.empty() ? text : text + " (default: " + otherwise + ")";

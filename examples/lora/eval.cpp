@@ -32,7 +32,7 @@ struct Predictions {
   std::string lines = {};  // JSON lines, a record each
 
   std::string_view compared(std::string_view answer) const {
-    return data::detail::strip(thinks ? data::ChatTemplate::without_thoughts(answer) : answer);
+    return data::strip(thinks ? data::ChatTemplate::without_thoughts(answer) : answer);
   }
 
   double exact_match() const { return static_cast<double>(exact) / static_cast<double>(answers); }
@@ -108,7 +108,7 @@ constexpr const char* result_files[] = {"evaluation_results.json", "evaluation_r
 
 bool is_evaluation(const io::Path& folder) {
   const io::Path file = folder / result_files[0];
-  if (!train::detail::is_file(file)) return false;
+  if (!io::is_file(file)) return false;
   try {
     const io::Json json = io::read_json(file);
     return json.is_object() && json.contains("loss") && json.contains("perplexity") && json.contains("labelled_tokens");
@@ -122,9 +122,9 @@ void expect_own_files(const Request& request, const io::Path& model) {
   const io::Path output = request.config.output_dir;
   for (const char* name : result_files) {
     const io::Path path = output / name;
-    if (!train::detail::is_there(path)) continue;
+    if (!io::is_there(path)) continue;
     expect_no_input("output_dir", path, request, model);
-    if (!train::detail::is_file(path) || !is_evaluation(output))
+    if (!io::is_file(path) || !is_evaluation(output))
       fail<ConfigError>("key output_dir: given ", output.native(), ", where ", path.native(),
                         " is in the way, which no evaluation wrote; allowed: another folder, or this one without it");
   }

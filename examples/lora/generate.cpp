@@ -73,7 +73,7 @@ int run_generate(Request& request) {
     file = std::make_unique<io::AtomicFile>(config.output_file);
     if (!file->direct()) {
       lock.emplace(file->partial(), io::Lock::Of::file);
-      if (!train::detail::is_there(file->partial()))
+      if (!io::is_there(file->partial()))
         fail<IoError>("another run with the output_file ", config.output_file, " began at the same time");
     }
   }

@@ -23,19 +23,19 @@ constexpr const char* proof_file = "lora_merge.json";
 
 io::Json files_of(const io::Path& folder) {
   io::Json files = io::Json::object();
-  for (const io::Path& entry : train::detail::entries_of(folder))
+  for (const io::Path& entry : io::entries_of(folder))
     files[entry.filename().native()] = std::filesystem::file_size(entry);
   return files;
 }
 
 /// A Stranger of a merged model's folder. An empty one may be anybody's.
 std::string stranger_in_merged(const io::Path& folder) {
-  if (!train::detail::is_folder(folder)) return "it is no folder";
-  const auto entries = train::detail::entries_of(folder);
+  if (!io::is_folder(folder)) return "it is no folder";
+  const auto entries = io::entries_of(folder);
   if (entries.empty()) return {};
   io::Json proof;
   try {
-    if (train::detail::is_file(folder / proof_file)) proof = io::read_json(folder / proof_file);
+    if (io::is_file(folder / proof_file)) proof = io::read_json(folder / proof_file);
   } catch (const FormatError&) {  // it is somebody else's
   }
   const io::Json* files = proof.is_object() ? io::json_find(proof, "files") : nullptr;
@@ -45,7 +45,7 @@ std::string stranger_in_merged(const io::Path& folder) {
     const std::string name = entry.filename().native();
     if (name == proof_file) continue;
     const io::Json* size = io::json_find(*files, name);
-    if (size == nullptr || !train::detail::is_file(entry) || *size != std::filesystem::file_size(entry))
+    if (size == nullptr || !io::is_file(entry) || *size != std::filesystem::file_size(entry))
       return concat("it holds ", name, ", which no merge wrote there");
   }
   return {};
@@ -67,12 +67,12 @@ void expect_place(const train::Config& config, const io::Path& place, const io::
   if (std::filesystem::equivalent(place, train::find_adapter(config.adapter_name_or_path), none))
     refuse("which is the adapter's own folder", "another");
   for (const auto& [key, input] : train::inputs_of(config, base))
-    if (const auto path = train::detail::input_within(input, place))
+    if (const auto path = io::input_within(input, place))
       refuse(concat("which holds ", path->native(), " of ", key), "another");
-  if (!train::detail::is_there(place)) return;
+  if (!io::is_there(place)) return;
   if (const auto what = stranger_in_merged(place); !what.empty())
     refuse("which only merges may have written to: " + what, "a new or empty folder, or one that holds a merged model");
-  if (!config.overwrite_output_dir && !train::detail::entries_of(place).empty())
+  if (!config.overwrite_output_dir && !io::entries_of(place).empty())
     refuse("which holds a model (model.safetensors)", "a folder without one, or overwrite_output_dir");
 }
 
@@ -97,7 +97,7 @@ int run_merge(Request& request) {
   auto decoder = open_decoder<float>(dev, source, config);
   const auto stranger = [&](const io::Path& folder) -> std::string {
     if (auto what = stranger_in_merged(folder); !what.empty()) return what;
-    const bool came = !config.overwrite_output_dir && !train::detail::entries_of(folder).empty();
+    const bool came = !config.overwrite_output_dir && !io::entries_of(folder).empty();
     return came ? "a model has come there meanwhile" : "";
   };
   std::optional<io::Lock> lock;  // of the folder that is being written: see train::clear_killed

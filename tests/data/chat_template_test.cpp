@@ -203,13 +203,13 @@ TEST_CASE("chat_template: Llama 3 strips what Python's str.strip does, and nothi
     CAPTURE(code);
     std::string text;
     io::unicode::append_utf8(text, static_cast<char32_t>(code));
-    const bool stripped = data::detail::strip(text + "a b" + text) == "a b";
-    CHECK((stripped || data::detail::strip(text + "a b" + text) == text + "a b" + text));
+    const bool stripped = data::strip(text + "a b" + text) == "a b";
+    CHECK((stripped || data::strip(text + "a b" + text) == text + "a b" + text));
     CHECK(stripped == (std::find(std::begin(white), std::end(white), code) != std::end(white)));
     found += stripped;
   }
   CHECK(found == std::size(white));
-  CHECK(data::detail::strip(" \n\u00a0 ").empty());
+  CHECK(data::strip(" \n\u00a0 ").empty());
 }
 
 TEST_CASE("chat_template: text that is no UTF-8 is carried along, its cut ends are no white space") {

@@ -99,7 +99,7 @@ class FileFaults final : public io::FileHook {
       folder.synced = folder.names;
       return;
     }
-    Node& folder = node(io::detail::folder_of(operation.path));
+    Node& folder = node(io::folder_of(operation.path));
     auto& entry = folder.names[name];
     switch (operation.kind) {
       case Kind::create:
@@ -119,11 +119,11 @@ class FileFaults final : public io::FileHook {
       case Kind::rename: {
         const auto moved = entry;
         folder.names.erase(name);
-        node(io::detail::folder_of(operation.target)).names[operation.target.filename().native()] = moved;
+        node(io::folder_of(operation.target)).names[operation.target.filename().native()] = moved;
         break;
       }
       case Kind::exchange:
-        std::swap(entry, node(io::detail::folder_of(operation.target)).names.at(operation.target.filename().native()));
+        std::swap(entry, node(io::folder_of(operation.target)).names.at(operation.target.filename().native()));
         break;
       case Kind::remove:
         folder.names.erase(name);

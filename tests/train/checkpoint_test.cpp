@@ -317,7 +317,7 @@ TEST_CASE("checkpoint: a save whose files fail leaves nothing half-written") {
                                      fail<IoError>("disk full");
                                    }),
                   IoError);
-  CHECK(train::detail::entries_of(checkpoints.folder()) == std::vector<io::Path>{checkpoints.folder_of(1)});
+  CHECK(io::entries_of(checkpoints.folder()) == std::vector<io::Path>{checkpoints.folder_of(1)});
 }
 
 TEST_CASE("checkpoint: an unwritable place is a clear error") {
@@ -463,7 +463,7 @@ void sweep_saves(Files& files, Fault fault, bool replaces, Index stride) {
   const auto check = [&](Index at, bool reached) {
     CAPTURE(at);
     checkpoints.recover();
-    for (const auto& entry : train::detail::entries_of(checkpoints.folder()))
+    for (const auto& entry : io::entries_of(checkpoints.folder()))
       CHECK(train::detail::checkpoint_step(entry).has_value());
     const auto found = checkpoints.newest();
     REQUIRE(found);

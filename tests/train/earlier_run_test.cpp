@@ -88,7 +88,7 @@ TEST_CASE("earlier run: where none is complete it says so, and what was left unf
   io::write_file(io::temporary_name(temp / "run" / "run_config.json", io::Temporary::partial), std::string_view("{"));
   CHECK_FALSE(EarlierRun(going_on(temp / "run")).find_checkpoint());
   CHECK(quiet.said("no complete checkpoint in "));
-  CHECK(train::detail::entries_of(temp / "run") == std::vector<io::Path>{checkpoints});
+  CHECK(io::entries_of(temp / "run") == std::vector<io::Path>{checkpoints});
   CHECK(std::filesystem::is_empty(checkpoints));
 }
 
@@ -116,10 +116,10 @@ TEST_CASE("earlier run: a final_model that had to make room for one that never c
   const TempFolder temp;
   io::create_folders(io::temporary_name(temp / "run" / "final_model", io::Temporary::replaced));
   train::RunFolder(temp / "run").recover();
-  CHECK(train::detail::entries_of(temp / "run") == std::vector<io::Path>{temp / "run" / "final_model"});
+  CHECK(io::entries_of(temp / "run") == std::vector<io::Path>{temp / "run" / "final_model"});
   io::create_folders(io::temporary_name(temp / "run" / "final_model", io::Temporary::replaced));
   train::RunFolder(temp / "run").recover();
-  CHECK(train::detail::entries_of(temp / "run") == std::vector<io::Path>{temp / "run" / "final_model"});
+  CHECK(io::entries_of(temp / "run") == std::vector<io::Path>{temp / "run" / "final_model"});
 }
 
 TEST_CASE("earlier run: a folder in use is only for who goes on or starts anew, which removes what runs write") {
@@ -135,7 +135,7 @@ TEST_CASE("earlier run: a folder in use is only for who goes on or starts anew, 
   train::Config anew = going_on(temp / "run", "");
   anew.overwrite_output_dir = true;
   EarlierRun(anew).take(std::nullopt, 9);
-  CHECK(train::detail::entries_of(temp / "run") == std::vector<io::Path>{temp / "run" / "notes.txt"});
+  CHECK(io::entries_of(temp / "run") == std::vector<io::Path>{temp / "run" / "notes.txt"});
 }
 
 TEST_CASE("earlier run: a stranger's final_model is named before anything is removed, also where no step is left") {

@@ -94,7 +94,7 @@ TEST_CASE("output folder: a folder with something in it is only taken on purpose
   io::create_folders(shop.temp / "run");
   io::write_file(shop.temp / "run" / "notes.txt", "mine");
   CHECK_THROWS_WITH_AS(fine_tune(config), doctest::Contains("which is not empty"), ConfigError);
-  CHECK(train::detail::entries_of(shop.temp / "run").size() == 1);
+  CHECK(io::entries_of(shop.temp / "run").size() == 1);
   config.resume_from_checkpoint = "auto";
   CHECK(fine_tune(config).metrics.steps == 2);
   config.resume_from_checkpoint.clear();

@@ -70,10 +70,17 @@ class ChatTemplate {
     fail<ConfigError>("the model's chat template is not one of the published ones; set template to one of ", choices());
   }
 
-  /// The names that `named` takes, as a sentence lists them.
+  /// The names that `named` takes.
+  static std::vector<std::string_view> names() {
+    std::vector<std::string_view> list;
+    for (const auto& entry : detail::template_entries) list.push_back(entry.name);
+    return list;
+  }
+
+  /// The same, as a sentence lists them.
   static std::string choices() {
     std::string list;
-    for (const auto& entry : detail::template_entries) list += (list.empty() ? "" : ", ") + std::string(entry.name);
+    for (const std::string_view name : names()) list += (list.empty() ? "" : ", ") + std::string(name);
     return list;
   }
 
@@ -344,7 +351,7 @@ class ChatTemplate {
       header("system");
       out.text +=
           concat("Cutting Knowledge Date: December 2023\nToday Date: ", detail::written_date(day, false), "\n\n");
-      if (messages[0].role == "system") out.text += detail::strip(messages[0].content);
+      if (messages[0].role == "system") out.text += strip(messages[0].content);
       out.text += "<|eot_id|>";
       if (messages[0].role == "system") messages = messages.subspan(1);
     }
@@ -352,7 +359,7 @@ class ChatTemplate {
       const bool tool = dated && message.role == "tool";
       header(tool ? "ipython" : message.role);
       const std::size_t begin = out.text.size();
-      out.text += tool ? io::to_text(message.content, -1) : std::string(detail::strip(message.content));
+      out.text += tool ? io::to_text(message.content, -1) : std::string(strip(message.content));
       if (message.role == "assistant") {
         end_answer(out, begin, "<|eot_id|>");
       } else {

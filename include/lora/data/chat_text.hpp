@@ -35,10 +35,14 @@ inline std::string_view strip_right(std::string_view text) {
   return text;
 }
 
+}  // namespace detail
+
 inline std::string_view strip(std::string_view text) {
-  while (const std::size_t width = white_space_at(text, 0)) text.remove_prefix(width);
-  return strip_right(text);
+  while (const std::size_t width = detail::white_space_at(text, 0)) text.remove_prefix(width);
+  return detail::strip_right(text);
 }
+
+namespace detail {
 
 inline std::string_view strip_newlines(std::string_view text, bool left, bool right) {
   while (left && text.starts_with('\n')) text.remove_prefix(1);

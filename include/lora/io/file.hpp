@@ -72,7 +72,7 @@ class FileWriter {
       const std::int64_t written =
           detail::perform({FileOperation::Kind::write, path_, Path(), bytes.size()},
                           [&](std::size_t count) { return ::write(descriptor_, bytes.data(), count); });
-      if (written < 0) detail::fail_io("write", named_, errno);
+      if (written < 0) fail_io("write", named_, errno);
       bytes = bytes.subspan(static_cast<std::size_t>(written));
     }
   }
@@ -82,13 +82,13 @@ class FileWriter {
   void sync() {
     const auto result =
         detail::perform({FileOperation::Kind::sync, path_, Path()}, [&](std::size_t) { return ::fsync(descriptor_); });
-    if (result < 0) detail::fail_io("sync", named_, errno);
+    if (result < 0) fail_io("sync", named_, errno);
   }
 
   /// Some file systems report a failed write only here.
   void close() {
     if (descriptor_ < 0) return;
-    if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) detail::fail_io("write", named_, errno);
+    if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) fail_io("write", named_, errno);
   }
 
   const Path& path() const { return path_; }
@@ -110,7 +110,7 @@ inline void truncate_file(const Path& path, std::size_t size) {
         detail::perform({FileOperation::Kind::sync, path, Path()}, [&](std::size_t) { return ::fsync(descriptor); });
   const int error = result < 0 ? errno : 0;
   ::close(descriptor);
-  if (error != 0) detail::fail_io("truncate", path, error);
+  if (error != 0) fail_io("truncate", path, error);
 }
 
 /// A file that appears under its name whole or not at all: written beside it under a temporary name, synced, renamed.
@@ -152,7 +152,7 @@ class AtomicFile {
   void commit() {
     settle();
     publish();
-    if (!direct_) sync_folder(detail::folder_of(path_));
+    if (!direct_) sync_folder(folder_of(path_));
   }
 
   const Path& path() const { return path_; }
@@ -165,7 +165,7 @@ class AtomicFile {
   static bool is_special(const Path& path) {
     struct stat status {};
     if (::stat(path.c_str(), &status) == 0) {
-      if (S_ISDIR(status.st_mode)) detail::fail_io("write", path, EISDIR);
+      if (S_ISDIR(status.st_mode)) fail_io("write", path, EISDIR);
       if (!S_ISREG(status.st_mode)) return true;
     }
     if (::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode))
@@ -213,7 +213,7 @@ class Lock {
   explicit Lock(const Path& folder, Of kind = Of::folder)
       : descriptor_(::open(folder.c_str(),
                            O_RDONLY | O_CLOEXEC | (kind == Of::folder ? O_DIRECTORY : O_NOFOLLOW | O_NONBLOCK))) {
-    if (descriptor_ < 0) detail::fail_io("lock", folder, errno);
+    if (descriptor_ < 0) fail_io("lock", folder, errno);
     const auto result = detail::perform({FileOperation::Kind::lock, folder, Path()},
                                         [&](std::size_t) { return ::flock(descriptor_, LOCK_EX | LOCK_NB); });
     if (result >= 0) return;
@@ -228,7 +228,7 @@ class Lock {
     if (error == EWOULDBLOCK)
       fail<IoError>("another run is using ", folder.native(), ": it holds the ", kind == Of::folder ? "folder" : "file",
                     "'s lock");
-    detail::fail_io("lock", folder, error);
+    fail_io("lock", folder, error);
   }
   Lock(Lock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)), held_(other.held_) {}
   Lock& operator=(Lock&&) = delete;

@@ -96,11 +96,15 @@ std::int64_t perform(FileOperation operation, Call&& call) {
   fail_io(action, named, error);
 }
 
+}  // namespace detail
+
 /// The folder that holds `path`.
 inline Path folder_of(const Path& path) {
   const Path parent = path.parent_path();
   return parent.empty() ? Path(".") : parent;
 }
+
+namespace detail {
 
 inline int remove_name(const Path& path) {
   return static_cast<int>(
@@ -115,19 +119,19 @@ inline FileHook* set_file_hook(FileHook* hook) { return detail::file_hook().exch
 /// Makes names that were created, renamed or removed in `folder` survive a loss of power.
 inline void sync_folder(const Path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) detail::fail_io("sync", folder, errno);
+  if (descriptor < 0) fail_io("sync", folder, errno);
   const auto result = detail::perform({FileOperation::Kind::sync_folder, folder, Path()},
                                       [&](std::size_t) { return ::fsync(descriptor); });
   const int error = result < 0 ? errno : 0;
   ::close(descriptor);
-  if (error != 0 && error != EINVAL) detail::fail_io("sync", folder, error);  // EINVAL: it has nothing to sync
+  if (error != 0 && error != EINVAL) fail_io("sync", folder, error);  // EINVAL: it has nothing to sync
 }
 
 /// Replaces a file or an empty folder at `to`. Atomic; not yet durable.
 inline void rename(const Path& from, const Path& to) {
   const auto result = detail::perform({FileOperation::Kind::rename, from, to},
                                       [&](std::size_t) { return std::rename(from.c_str(), to.c_str()); });
-  if (result < 0) detail::fail_io(concat("rename ", from.native(), " to"), to, errno);
+  if (result < 0) fail_io(concat("rename ", from.native(), " to"), to, errno);
 }
 
 /// Exchanges two names, atomically; not yet durable. False where the file system can't.
@@ -137,7 +141,7 @@ inline bool exchange(const Path& a, const Path& b) {
   });
   if (result >= 0) return true;
   if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP) return false;
-  detail::fail_io(concat("exchange ", a.native(), " with"), b, errno);
+  fail_io(concat("exchange ", a.native(), " with"), b, errno);
 }
 
 /// Throws   IoError where the disk of `folder` lacks so many free bytes
@@ -151,7 +155,7 @@ inline void expect_room(const Path& folder, std::uint64_t bytes, std::string_vie
     return free < bytes ? -1 : 0;
   });
   if (result >= 0) return;
-  if (errno != ENOSPC) detail::fail_io("measure the disk of", folder, errno);
+  if (errno != ENOSPC) fail_io("measure the disk of", folder, errno);
   constexpr double mib = 0x1p20;
   const auto rounded = [](double size) { return std::ceil(size * 10) / 10; };
   fail<IoError>("no room for ", what, " in ", folder.native(), ": it takes ", rounded(static_cast<double>(bytes) / mib),
@@ -161,7 +165,7 @@ inline void expect_room(const Path& folder, std::uint64_t bytes, std::string_vie
 /// Removes a file or an empty folder; false where there was none.
 inline bool remove_file(const Path& path) {
   if (detail::remove_name(path) == 0) return true;
-  if (errno != ENOENT) detail::fail_io("remove", path, errno);
+  if (errno != ENOENT) fail_io("remove", path, errno);
   return false;
 }
 
@@ -173,7 +177,7 @@ inline void remove_all(const Path& path) {
     std::vector<Path> entries;
     for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
       entries.push_back(entry->path());
-    if (error) detail::fail_io("list", path, error.value());
+    if (error) fail_io("list", path, error.value());
     std::sort(entries.begin(), entries.end());
     for (const Path& entry : entries) io::remove_all(entry);
   }
@@ -184,7 +188,7 @@ inline void remove_all(const Path& path) {
 inline void create_folder(const Path& path) {
   const auto result = detail::perform({FileOperation::Kind::create_folder, path, Path()},
                                       [&](std::size_t) { return ::mkdir(path.c_str(), 0777); });
-  if (result < 0) detail::fail_io("create folder", path, errno);
+  if (result < 0) fail_io("create folder", path, errno);
 }
 
 /// Creates a folder and those above it that are missing, each durable.
@@ -192,16 +196,16 @@ inline void create_folders(const Path& path) {
   if (path.empty()) return;
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0) {
-    if (!S_ISDIR(status.st_mode)) detail::fail_io("create folder", path, ENOTDIR);
+    if (!S_ISDIR(status.st_mode)) fail_io("create folder", path, ENOTDIR);
     return;
   }
-  if (errno != ENOENT) detail::fail_io("create folder", path, errno);
+  if (errno != ENOENT) fail_io("create folder", path, errno);
   if (!path.has_filename()) return create_folders(path.parent_path());  // a trailing slash
   create_folders(path.parent_path());
   const auto result = detail::perform({FileOperation::Kind::create_folder, path, Path()},
                                       [&](std::size_t) { return ::mkdir(path.c_str(), 0777); });
-  if (result < 0 && errno != EEXIST) detail::fail_io("create folder", path, errno);
-  sync_folder(detail::folder_of(path));
+  if (result < 0 && errno != EEXIST) fail_io("create folder", path, errno);
+  sync_folder(folder_of(path));
 }
 
 }  // namespace lora::io

@@ -21,13 +21,9 @@ namespace lora::io {
 
 using Path = std::filesystem::path;
 
-namespace detail {
-
 [[noreturn]] inline void fail_io(std::string_view action, const Path& path, int error) {
   fail<IoError>("cannot ", action, " ", path.native(), ": ", std::generic_category().message(error));
 }
-
-}  // namespace detail
 
 /// Whether anything lies under this name, a link to nothing and a file that may not be looked at too: opening it says
 /// what is wrong with it. An optional file is absent only where nothing is.
@@ -48,14 +44,14 @@ class FileReader {
       if (error == ENOENT && is_there(path))
         fail<IoError>("cannot open ", path.native(), ": it is a link to a file that does not exist");
       if (error == ENXIO) fail<IoError>("cannot read ", path.native(), ": it is a socket; expected a regular file");
-      detail::fail_io("open", path, error);
+      fail_io("open", path, error);
     }
     struct stat status {};
     const int error = ::fstat(descriptor_, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
     size_ = static_cast<std::uintmax_t>(status.st_size);
     if (error == 0 && S_ISREG(status.st_mode)) return;
     ::close(descriptor_);
-    if (error != 0) detail::fail_io("read", path, error);
+    if (error != 0) fail_io("read", path, error);
     fail<IoError>("cannot read ", path.native(), ": it is a ", S_ISFIFO(status.st_mode) ? "pipe" : "device",
                   "; expected a regular file");
   }
@@ -72,7 +68,7 @@ class FileReader {
     for (;;) {
       const auto count = ::read(descriptor_, buffer.data(), buffer.size());
       if (count >= 0) return static_cast<std::size_t>(count);
-      if (errno != EINTR) detail::fail_io("read", path_, errno);
+      if (errno != EINTR) fail_io("read", path_, errno);
     }
   }
 

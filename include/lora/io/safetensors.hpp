@@ -39,6 +39,8 @@ inline std::optional<DType> safetensors_dtype(std::string_view name) {
   return std::nullopt;
 }
 
+}  // namespace detail
+
 /// "a, b, c and 5 more".
 inline std::string listed(const std::vector<std::string>& names) {
   constexpr std::size_t most = 5;
@@ -47,8 +49,6 @@ inline std::string listed(const std::vector<std::string>& names) {
   if (names.size() > most) text += concat(" and ", names.size() - most, " more");
   return text;
 }
-
-}  // namespace detail
 
 /// The tensors of a safetensors file, or of a folder with one file or with shards and an index. Everything that the
 /// headers say is checked when they are opened; the data are read where they are used.
@@ -117,7 +117,7 @@ class Safetensors {
       std::error_code unreadable;
       if (!std::filesystem::exists(folder / shard, unreadable) && !unreadable) missing.push_back(shard);
     }
-    if (!missing.empty()) fail<IoError>(where, ": missing shards: ", detail::listed(missing));
+    if (!missing.empty()) fail<IoError>(where, ": missing shards: ", listed(missing));
 
     Safetensors result;
     for (const auto& [shard, names] : shards) {
@@ -129,7 +129,7 @@ class Safetensors {
         if (place == result.places_.end() || place->second < before) missing.push_back(name);
       }
       if (!missing.empty())
-        fail<FormatError>(file->path().native(), ": missing tensors that the index lists: ", detail::listed(missing));
+        fail<FormatError>(file->path().native(), ": missing tensors that the index lists: ", listed(missing));
     }
     return result;
   }
@@ -320,7 +320,7 @@ class SafetensorsWriter {
   void commit() {
     settle();
     publish();
-    sync_folder(detail::folder_of(file_.path()));
+    sync_folder(folder_of(file_.path()));
   }
 
  private:

@@ -41,7 +41,7 @@ class Tokenizer {
     if (!json && !pieces) fail<IoError>("no tokenizer.json and no tokenizer.model in ", folder.native());
     auto parts = load(folder / (json ? "tokenizer.json" : "tokenizer.model"));
     detail::read_tokenizer_config(*parts, folder);
-    for (const char* name : detail::tokenizer_files)
+    for (const char* name : tokenizer_files)
       if (is_there(folder / name)) parts->sources.push_back(folder / name);
     return finish(std::move(parts));
   }

@@ -202,9 +202,13 @@ inline Json tokenizer_config_json(const TokenizerParts& parts) {
   return config;
 }
 
+}  // namespace lora::io::detail
+
+namespace lora::io {
+
 /// The files of a tokenizer in a model folder.
 inline constexpr const char* tokenizer_files[] = {
     "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
     "vocab.json",     "merges.txt",      "chat_template.jinja",   "chat_template.json"};
 
-}  // namespace lora::io::detail
+}  // namespace lora::io

@@ -326,7 +326,7 @@ inline void check_adapter(const AdapterFiles& files, const Config& config) {
     }
   if (!any)
     fail<FormatError>((files.folder / "adapter_config.json").native(), ": it targets no projection of this model");
-  if (!missing.empty()) fail<FormatError>(where, ": missing tensors: ", io::detail::listed(missing));
+  if (!missing.empty()) fail<FormatError>(where, ": missing tensors: ", io::listed(missing));
 }
 
 /// adapter_config.json as PEFT reads it.
@@ -437,12 +437,11 @@ void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
     }
     copy_from_host<D, Accumulated>(dev, values, param.value);
   });
-  if (!missing.empty()) fail<FormatError>(where, ": missing tensors: ", io::detail::listed(missing));
+  if (!missing.empty()) fail<FormatError>(where, ": missing tensors: ", io::listed(missing));
   std::vector<std::string> extra;
   for (const auto& tensor : files.tensors.tensors())
     if (used.count(tensor.name) == 0) extra.push_back(tensor.name);
-  if (!extra.empty())
-    fail<FormatError>(where, ": tensors that the config does not target: ", io::detail::listed(extra));
+  if (!extra.empty()) fail<FormatError>(where, ": tensors that the config does not target: ", io::listed(extra));
   model.refresh(dev);
 }
 

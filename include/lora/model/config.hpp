@@ -78,10 +78,14 @@ inline void check_rope(const nn::RopeConfig& rope, Index head_dim, const std::st
     fail<FormatError>(where, ": the rope settings give frequencies that are no finite numbers");
 }
 
+}  // namespace detail
+
 inline void check_ids(std::string_view name, const std::vector<std::int32_t>& ids, const std::string& where) {
   for (const std::int32_t id : ids)
     if (id < 0) fail<FormatError>(where, ": \"", name, "\" is ", id, "; expected a token's id");
 }
+
+namespace detail {
 
 /// What both sources have in common once every field is read.
 inline void check(const Config& config, const std::string& where) {
@@ -124,13 +128,17 @@ Json* rope_object(Json& json, const std::string& where) {
   return nullptr;
 }
 
+}  // namespace detail
+
 /// rope_theta, which the new spelling keeps among rope_parameters and the old one beside rope_scaling.
 inline double theta_of(const io::Json& json, double otherwise, const std::string& where) {
-  const io::Json* object = rope_object(json, where);
+  const io::Json* object = detail::rope_object(json, where);
   if (object != nullptr)
     if (const auto theta = io::json_get<double>(*object, "rope_theta", where)) return *theta;
   return io::json_get<double>(json, "rope_theta", where).value_or(otherwise);
 }
+
+namespace detail {
 
 inline nn::RopeConfig rope_of(const io::Json& json, double default_theta, Index max_positions,
                               const std::string& where) {
@@ -189,6 +197,8 @@ inline void refuse_sliding_window(const io::Json& json, Index layers, const std:
                       ", which is not supported");
 }
 
+}  // namespace detail
+
 /// Which layers turn queries and keys: all, but for no_rope_layers (1 = uses RoPE) or smollm3's own default.
 inline std::vector<bool> rotates_of(const io::Json& json, Index layers, bool smollm3, const std::string& where) {
   std::vector<bool> rotates(static_cast<std::size_t>(layers), true);
@@ -199,7 +209,7 @@ inline std::vector<bool> rotates_of(const io::Json& json, Index layers, bool smo
     for (std::size_t i = 0; i < std::min(uses.size(), rotates.size()); ++i) rotates[i] = uses[i] != 0;
   } else if (smollm3) {
     const Index interval = io::json_get<Index>(json, "no_rope_layer_interval", where).value_or(4);
-    check_extent("no_rope_layer_interval", interval, where);
+    detail::check_extent("no_rope_layer_interval", interval, where);
     for (Index i = 0; i < layers; ++i) rotates[static_cast<std::size_t>(i)] = (i + 1) % interval != 0;
   }
   return rotates;
@@ -211,8 +221,6 @@ inline std::vector<std::int32_t> ids_of(const io::Json& json, std::string_view k
   if (value->is_array()) return io::json_as<std::vector<std::int32_t>>(*value, where, key);
   return {io::json_as<std::int32_t>(*value, where, key)};
 }
-
-}  // namespace detail
 
 /// Reads config.json's content. Fields that would change the arithmetic and are not supported are errors.
 /// Throws   FormatError naming field and value
@@ -250,7 +258,7 @@ inline Config parse_config(const io::Json& json, const std::string& where) {
   auto dtype = io::json_get<std::string>(json, "dtype", where);
   if (!dtype) dtype = io::json_get<std::string>(json, "torch_dtype", where);
   config.dtype = dtype.value_or("");
-  config.eos_token_ids = detail::ids_of(json, "eos_token_id", where);
+  config.eos_token_ids = ids_of(json, "eos_token_id", where);
   config.bos_token_id = io::json_get<std::int32_t>(json, "bos_token_id", where);
 
   if (const io::Json* activation = io::json_find(json, "hidden_act");
@@ -264,7 +272,7 @@ inline Config parse_config(const io::Json& json, const std::string& where) {
   detail::require_off(json, "quantization_config", where);
   detail::refuse_sliding_window(json, config.num_hidden_layers, where);
 
-  config.rotates = detail::rotates_of(json, config.num_hidden_layers, smollm3, where);
+  config.rotates = rotates_of(json, config.num_hidden_layers, smollm3, where);
   detail::check(config, where);
   return config;
 }

@@ -25,14 +25,14 @@ inline std::string stranger_beside_adapter(const io::Path& folder, std::initiali
     const auto among = [&](const auto& list) {
       return std::find(std::begin(list), std::end(list), name) != std::end(list);
     };
-    return among(names) || among(io::detail::tokenizer_files) || among(more);
+    return among(names) || among(io::tokenizer_files) || among(more);
   };
-  if (!is_folder(folder)) return "it is no folder";
+  if (!io::is_folder(folder)) return "it is no folder";
   const io::Path card = folder / "README.md";
-  if (!is_file(card) || !is_file(folder / "adapter_config.json") ||
+  if (!io::is_file(card) || !io::is_file(folder / "adapter_config.json") ||
       io::read_file(card).find(card_head) == std::string::npos)
     return "it has no README.md of a run";
-  for (const io::Path& entry : entries_of(folder))
+  for (const io::Path& entry : io::entries_of(folder))
     if (!is_a_runs(entry.filename().native()))
       return concat("it holds ", entry.filename().native(), ", which no run wrote there");
   return {};

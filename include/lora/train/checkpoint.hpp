@@ -121,7 +121,7 @@ inline RunState parse_state(const io::Json& json, const std::string& where) {
 /// Throws   Damaged
 inline io::Json read_state(const io::Path& folder) {
   const io::Path path = folder / state_file;
-  if (!is_there(path)) fail<Damaged>(path.native(), " is missing");
+  if (!io::is_there(path)) fail<Damaged>(path.native(), " is missing");
   const std::string text = io::read_file(path);
   try {
     io::Json json = io::parse_json(text, path.native());
@@ -158,7 +158,7 @@ inline Checkpoint verified(io::Path folder, const Checkpoint* known = nullptr) {
   if (files == nullptr || !files->is_object()) fail<FormatError>(where, ": \"files\" must be an object");
   for (const auto& [name, facts] : io::json_fields(*files)) {
     const io::Path path = folder / name;
-    if (!is_there(path)) fail<Damaged>(path.native(), " is missing");
+    if (!io::is_there(path)) fail<Damaged>(path.native(), " is missing");
     const io::MappedFile file(path);
     const auto size = io::json_at<std::uint64_t>(facts, "size", where);
     if (file.bytes().size() != size)
@@ -185,8 +185,8 @@ inline std::optional<Index> checkpoint_step(const io::Path& folder) {
 /// this lists. The version does not matter, nor whether they are whole. Where that file is damaged, the page of the
 /// adapter beside it is the proof, as it is in final_model.
 inline std::string stranger_in_checkpoint(const io::Path& folder) {
-  if (!is_folder(folder)) return "it is no folder";
-  if (!is_file(folder / state_file)) return concat("it holds no ", state_file);
+  if (!io::is_folder(folder)) return "it is no folder";
+  if (!io::is_file(folder / state_file)) return concat("it holds no ", state_file);
   io::Json json;
   try {
     json = read_state(folder);
@@ -200,7 +200,7 @@ inline std::string stranger_in_checkpoint(const io::Path& folder) {
   if (files == nullptr || !files->is_object() || step == nullptr || !step->is_number_integer() ||
       step->get<Index>() != checkpoint_step(folder))
     return concat("its ", state_file, " is not of this step of a run");
-  for (const io::Path& entry : entries_of(folder)) {
+  for (const io::Path& entry : io::entries_of(folder)) {
     const std::string name = entry.filename().native();
     if (name != state_file && !files->contains(name)) return concat("it holds ", name, ", which no run wrote there");
   }
@@ -226,7 +226,7 @@ class Checkpoints {
   /// Steps with a checkpoint folder, whole or not, a run's or not, ascending.
   std::vector<Index> steps() const {
     std::vector<Index> steps;
-    for (const io::Path& entry : detail::entries_of(folder_))
+    for (const io::Path& entry : io::entries_of(folder_))
       if (const auto step = detail::checkpoint_step(entry)) steps.push_back(*step);
     std::sort(steps.begin(), steps.end());
     return steps;
@@ -282,7 +282,7 @@ class Checkpoints {
       write_files(folder);
       io::Json json = detail::to_json(state);
       io::Json files = io::Json::object();
-      for (const io::Path& entry : detail::entries_of(folder)) {
+      for (const io::Path& entry : io::entries_of(folder)) {
         const io::MappedFile file(entry);
         files[entry.filename().native()] =
             io::json_object({{"size", file.bytes().size()}, {"checksum", checksum_text(checksum(file.bytes()))}});

@@ -33,7 +33,7 @@ class EarlierRun {
     const auto status = std::filesystem::status(output, error);
     if (!std::filesystem::exists(status)) return;
     if (!std::filesystem::is_directory(status)) fail<IoError>("output_dir ", output.native(), " is not a folder");
-    if (!overwrites_ && !goes_on_here_ && !detail::entries_of(output).empty()) refuse_used();
+    if (!overwrites_ && !goes_on_here_ && !io::entries_of(output).empty()) refuse_used();
     for (const auto& [key, path] : inputs) folder_.expect_outside(key, path);
     folder_.expect_own();
   }
@@ -58,9 +58,9 @@ class EarlierRun {
     auto found = checkpoint(true);
     if (found || resume_ != "auto") return found;
     if (!overwrites_) {
-      const char* left = !checkpoints().own_steps().empty()        ? "checkpoints, of which none is whole"
-                         : detail::is_there(folder_.final_model()) ? "final_model, but no checkpoint to go on with"
-                                                                   : nullptr;
+      const char* left = !checkpoints().own_steps().empty()    ? "checkpoints, of which none is whole"
+                         : io::is_there(folder_.final_model()) ? "final_model, but no checkpoint to go on with"
+                                                               : nullptr;
       if (left != nullptr)
         fail<ConfigError>("key resume_from_checkpoint: given auto, but ", folder_.path().native(), " holds ",
                           std::string_view(left), "; allowed: overwrite_output_dir true to start anew");
@@ -77,7 +77,7 @@ class EarlierRun {
     if (first < last || !goes_on_here_) folder_.expect_own_final_model();
     if (first < last) checkpoints().expect_places(first, last);
     if (resumed && goes_on_here_) return;
-    if (detail::is_there(folder_.final_model()))
+    if (io::is_there(folder_.final_model()))
       log::info("the earlier run's final_model stays until this one is finished");
     folder_.clear();
   }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
-#include "lora/data/chat_template_table.hpp"
+#include "lora/data/chat_template.hpp"
 #include "lora/data/chat_text.hpp"
 #include "lora/train/config.hpp"
 #include "lora/train/value_text.hpp"
@@ -94,8 +94,8 @@ constexpr Range fraction_below_one() { return {.low = 0, .high = 1, .high_open =
 
 /// auto and the names of the chat templates.
 inline std::vector<std::string_view> template_names() {
-  std::vector<std::string_view> names = {"auto"};
-  for (const auto& entry : data::detail::template_entries) names.push_back(entry.name);
+  std::vector<std::string_view> names = data::ChatTemplate::names();
+  names.insert(names.begin(), "auto");
   return names;
 }
 
@@ -346,6 +346,8 @@ inline std::string join(const std::vector<std::string_view>& words) {
   return text;
 }
 
+}  // namespace detail
+
 inline std::string describe(const Range& range) {
   std::string text;
   const auto add = [&](const auto&... parts) { text += concat(text.empty() ? "" : " and ", parts...); };
@@ -356,13 +358,11 @@ inline std::string describe(const Range& range) {
   return text;
 }
 
-}  // namespace detail
-
 /// Which values a key takes.
 inline std::string allowed(const Key& key) {
   if (key.form.fits) return std::string(key.form.words);
   if (!key.choices.empty()) return concat(is_list(key) ? "a list of " : "one of ", detail::join(key.choices));
-  const std::string range = detail::describe(key.range);
+  const std::string range = describe(key.range);
   return concat(detail::type_words(key).words, range.empty() ? "" : ", ", range);
 }
 

@@ -92,13 +92,13 @@ inline void take_rotary_of(const io::Path& adapter, const Config& config, model:
   const io::Json json = io::read_json(file);
   const std::string where = file.native();
   if (!json.is_object()) fail<FormatError>(where, ": expected an object");
-  const double theta = model::detail::theta_of(json, shape.rope.theta, where);
+  const double theta = model::theta_of(json, shape.rope.theta, where);
   if (config.rope_theta && theta != *config.rope_theta)
     fail<ConfigError>("key rope_theta: given ", *config.rope_theta, ", but the adapter ", adapter.native(),
                       " was trained with ", theta);
   shape.rope.theta = theta;
   const bool told = io::json_find(json, "no_rope_layers") != nullptr;
-  const auto rotates = told ? model::detail::rotates_of(json, shape.num_hidden_layers, false, where) : shape.rotates;
+  const auto rotates = told ? model::rotates_of(json, shape.num_hidden_layers, false, where) : shape.rotates;
   if (config.no_rope_layers.empty()) {
     shape.rotates = rotates;
     return;
@@ -137,9 +137,8 @@ inline std::vector<std::int32_t> stop_ids(const model::Source& source, const io:
   if (!source.gguf() && io::is_there(file)) {
     const io::Json json = io::read_json(file);
     if (!json.is_object()) fail<FormatError>(file.native(), ": expected an object");
-    if (io::json_find(json, "eos_token_id") != nullptr)
-      ids = model::detail::ids_of(json, "eos_token_id", file.native());
-    model::detail::check_ids("eos_token_id", ids, file.native());
+    if (io::json_find(json, "eos_token_id") != nullptr) ids = model::ids_of(json, "eos_token_id", file.native());
+    model::check_ids("eos_token_id", ids, file.native());
   }
   if (const auto eos = tokenizer.eos(); ids.empty() && eos) ids.push_back(*eos);
   if (chat_template)

@@ -29,7 +29,7 @@ namespace detail {
 
 /// Whether a file holds the settings of a run as runs write them: every key of training.
 inline bool is_run_config(const io::Path& path) {
-  if (!is_file(path)) return false;
+  if (!io::is_file(path)) return false;
   try {
     const io::Json json = io::read_json(path);
     if (!json.is_object()) return false;
@@ -60,13 +60,13 @@ class RunFolder {
   /// Throws   ConfigError naming what a run would write to, or through, although no run wrote it
   void expect_own() const {
     for (const std::string_view name : run_folders)
-      if (const io::Path path = output_ / name; detail::is_there(path) && !detail::is_folder(path))
+      if (const io::Path path = output_ / name; io::is_there(path) && !io::is_folder(path))
         refuse(path, "which is no folder");
     bool known = false;
     for (const std::string_view name : run_files) {
       const io::Path path = output_ / name;
-      if (!detail::is_there(path)) continue;
-      if (!detail::is_file(path)) refuse(path, "which is no regular file");
+      if (!io::is_there(path)) continue;
+      if (!io::is_file(path)) refuse(path, "which is no regular file");
       if (!known && !is_a_runs()) refuse(path, "which no run wrote, for there is no run's run_config.json");
       known = true;
     }
@@ -74,7 +74,7 @@ class RunFolder {
 
   /// Throws   ConfigError if another final_model than a run's is in the way
   void expect_own_final_model() const {
-    if (!detail::is_there(final_model())) return;
+    if (!io::is_there(final_model())) return;
     if (const auto what = detail::stranger_in_adapter(final_model()); !what.empty())
       refuse(final_model(), concat("which is not a run's: ", what));
   }
@@ -92,7 +92,7 @@ class RunFolder {
     std::vector<std::string_view> places(std::begin(run_files), std::end(run_files));
     places.insert(places.end(), std::begin(run_folders), std::end(run_folders));
     for (const std::string_view place : places)
-      if (const auto path = detail::input_within(input, output_ / place))
+      if (const auto path = io::input_within(input, output_ / place))
         fail<ConfigError>("key ", key, ": given ", path->native(), ", which lies in ", (output_ / place).native(),
                           ", where the run of output_dir writes; allowed: a place outside of it");
   }
@@ -112,8 +112,7 @@ class RunFolder {
     for (const Index step : checkpoints_.own_steps()) checkpoints_.remove(step);
     for (const std::string_view name : run_files) io::remove_file(output_ / name);
     for (const char* name : {"tensorboard", "checkpoints"})
-      if (detail::is_there(output_ / name) && detail::entries_of(output_ / name).empty())
-        io::remove_file(output_ / name);
+      if (io::is_there(output_ / name) && io::entries_of(output_ / name).empty()) io::remove_file(output_ / name);
     io::sync_folder(output_);
   }
 

@@ -363,7 +363,7 @@ class TrainingRun {
   /// interrupted right then; what is there may also be left of a run that this one overwrote.
   io::Path finish(const RunMetrics& metrics, const Checkpoint* again) {
     const io::Path folder = output_ / "final_model";
-    if (again != nullptr && detail::is_there(folder) &&
+    if (again != nullptr && io::is_there(folder) &&
         (steps_of_metrics(output_) == state_.step || earlier_->folder().has_adapter_of(again->folder))) {
       lora::log::info("nothing to do: the run is finished, step ", state_.step, " of ", schedule_.total,
                       "; the adapter is in ", folder.native());
@@ -480,7 +480,7 @@ RunResult TrainingRun<D, T>::run() {
                   spoilt_weight());
     result.final_model = finish(result.metrics, first < state_.step || evaluates_first ? nullptr : &*resumed);
   }
-  if (first < state_.step || evaluates_first || !detail::is_there(output_ / "training_metrics.json"))
+  if (first < state_.step || evaluates_first || !io::is_there(output_ / "training_metrics.json"))
     write_training_metrics(output_, result.metrics);
   return result;
 }

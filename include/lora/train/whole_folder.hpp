@@ -1,10 +1,8 @@
 #pragma once
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -15,61 +13,9 @@
 #include <vector>
 
 #include "lora/io/file.hpp"
+#include "lora/io/paths.hpp"
 
 namespace lora::train {
-
-namespace detail {
-
-/// What stands under a name itself; nothing there is `not_found`.
-/// Throws   IoError where that cannot be told
-inline std::filesystem::file_type type_of(const io::Path& path) {
-  std::error_code error;
-  const auto status = std::filesystem::symlink_status(path, error);
-  if (status.type() == std::filesystem::file_type::none) io::detail::fail_io("look at", path, error.value());
-  return status.type();
-}
-
-inline bool is_there(const io::Path& path) { return type_of(path) != std::filesystem::file_type::not_found; }
-inline bool is_folder(const io::Path& path) { return type_of(path) == std::filesystem::file_type::directory; }
-inline bool is_file(const io::Path& path) { return type_of(path) == std::filesystem::file_type::regular; }
-
-inline std::vector<io::Path> entries_of(const io::Path& folder) {
-  std::vector<io::Path> entries;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
-    entries.push_back(entry->path());
-  if (error && error != std::errc::no_such_file_or_directory) io::detail::fail_io("list", folder, error.value());
-  std::sort(entries.begin(), entries.end());
-  return entries;
-}
-
-inline bool is_same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
-
-/// Whether a path leads to a file or folder, or to something in that folder: by identity, however they are named.
-inline bool lies_within(const io::Path& input, const io::Path& place) {
-  struct stat wanted {};
-  if (::stat(place.c_str(), &wanted) != 0) return false;
-  std::error_code none;
-  io::Path path = std::filesystem::canonical(input, none);
-  for (bool more = !none; more; path = path.parent_path()) {
-    struct stat found {};
-    if (::stat(path.c_str(), &found) == 0 && is_same(wanted, found)) return true;
-    more = path.has_relative_path();
-  }
-  return false;
-}
-
-/// What of an input, a file or a folder of files, lies at `place` or in it: the input, or a link that it holds.
-inline std::optional<io::Path> input_within(const io::Path& input, const io::Path& place) {
-  if (lies_within(input, place)) return input;
-  std::error_code none;
-  if (!std::filesystem::is_directory(input, none)) return std::nullopt;
-  for (const io::Path& entry : entries_of(input))
-    if (type_of(entry) == std::filesystem::file_type::symlink && lies_within(entry, place)) return entry;
-  return std::nullopt;
-}
-
-}  // namespace detail
 
 /// What in a folder no run of this program wrote, as the end of a sentence; empty where all of it is a run's. Only then
 /// is a folder replaced or removed.
@@ -85,7 +31,7 @@ inline void expect_own(const io::Path& folder, const Stranger& stranger) {
 /// Takes the place of a folder that is a run's. Durable. `placed` is set once it has the place: if it fails after
 /// that, which of the two is durable is not known, and both are left for the next start.
 inline void replace_folder(const io::Path& from, const io::Path& folder, io::Unfinished& unfinished, bool& placed) {
-  const io::Path parent = io::detail::folder_of(folder);
+  const io::Path parent = io::folder_of(folder);
   io::Path former = from;
   placed = io::exchange(from, folder);
   if (!placed) {
@@ -111,9 +57,9 @@ inline void replace_folder(const io::Path& from, const io::Path& folder, io::Unf
 /// Throws   IoError if what stands there is not a run's
 template <class Write>
 void write_whole_folder(const io::Path& folder, const Stranger& stranger, Write&& write) {
-  const io::Path parent = io::detail::folder_of(folder);
+  const io::Path parent = io::folder_of(folder);
   const io::Path partial = io::temporary_name(folder, io::Temporary::writing);
-  if (detail::is_there(folder)) detail::expect_own(folder, stranger);
+  if (io::is_there(folder)) detail::expect_own(folder, stranger);
   io::create_folders(parent);
   io::Unfinished unfinished(partial);
   bool placed = false;
@@ -121,7 +67,7 @@ void write_whole_folder(const io::Path& folder, const Stranger& stranger, Write&
     io::create_folder(partial);
     write(std::as_const(partial));
     io::sync_folder(partial);
-    if (detail::is_there(folder)) {
+    if (io::is_there(folder)) {
       detail::expect_own(folder, stranger);
       return detail::replace_folder(partial, folder, unfinished, placed);
     }
@@ -142,11 +88,11 @@ void write_whole_folder(const io::Path& folder, const Stranger& stranger, Write&
 /// Removes a run's folder so that it is never seen in part under its own name.
 /// Throws   IoError if it is not a run's
 inline void remove_whole_folder(const io::Path& folder, const Stranger& stranger) {
-  if (!detail::is_there(folder)) return;
+  if (!io::is_there(folder)) return;
   detail::expect_own(folder, stranger);
   const io::Path doomed = io::temporary_name(folder, io::Temporary::removing);
   io::rename(folder, doomed);
-  io::sync_folder(io::detail::folder_of(folder));
+  io::sync_folder(io::folder_of(folder));
   io::remove_all(doomed);
 }
 
@@ -162,13 +108,13 @@ void clear_unfinished(const io::Path& parent, PlaceOf&& place_of) {
     place = name ? place_of(*name, entry) : std::nullopt;
     return place.has_value();
   };
-  for (const io::Path& entry : detail::entries_of(parent)) {
+  for (const io::Path& entry : io::entries_of(parent)) {
     if (is(entry, Temporary::partial)) {
-      if (detail::is_file(entry)) io::remove_file(entry);
+      if (io::is_file(entry)) io::remove_file(entry);
     } else if (is(entry, Temporary::writing) || is(entry, Temporary::removing)) {
-      if (detail::is_folder(entry)) io::remove_all(entry);
-    } else if (is(entry, Temporary::replaced) && detail::is_folder(entry)) {
-      if (detail::is_there(parent / *place)) {
+      if (io::is_folder(entry)) io::remove_all(entry);
+    } else if (is(entry, Temporary::replaced) && io::is_folder(entry)) {
+      if (io::is_there(parent / *place)) {
         io::remove_all(entry);
       } else {
         io::rename(entry, parent / *place);
@@ -188,13 +134,13 @@ auto place_among(IsOne is_one) {
 /// Clears what killed processes of this user have left of one file or folder. Who writes such a one holds the lock of
 /// it, under its temporary name, so that what is being written stays.
 inline void clear_killed(const io::Path& place) {
-  clear_unfinished(io::detail::folder_of(place), [&](const std::string& name, const io::Path& entry) {
+  clear_unfinished(io::folder_of(place), [&](const std::string& name, const io::Path& entry) {
     std::optional<std::string> found;
     struct stat status {};
     if (name != io::held_name(place.filename()) || ::lstat(entry.c_str(), &status) != 0 || status.st_uid != ::geteuid())
       return found;
     try {
-      const io::Lock lock(entry, detail::is_folder(entry) ? io::Lock::Of::folder : io::Lock::Of::file);
+      const io::Lock lock(entry, io::is_folder(entry) ? io::Lock::Of::folder : io::Lock::Of::file);
       if (lock.held()) found = place.filename();
     } catch (const IoError&) {  // somebody is at it
     }

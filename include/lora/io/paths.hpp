@@ -1,0 +1,63 @@
+#pragma once
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include "lora/io/read_file.hpp"
+
+namespace lora::io {
+
+/// What stands under a name itself; nothing there is `not_found`.
+/// Throws   IoError where that cannot be told
+inline std::filesystem::file_type type_of(const Path& path) {
+  std::error_code error;
+  const auto status = std::filesystem::symlink_status(path, error);
+  if (status.type() == std::filesystem::file_type::none) fail_io("look at", path, error.value());
+  return status.type();
+}
+
+inline bool is_folder(const Path& path) { return type_of(path) == std::filesystem::file_type::directory; }
+inline bool is_file(const Path& path) { return type_of(path) == std::filesystem::file_type::regular; }
+
+inline std::vector<Path> entries_of(const Path& folder) {
+  std::vector<Path> entries;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    entries.push_back(entry->path());
+  if (error && error != std::errc::no_such_file_or_directory) fail_io("list", folder, error.value());
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+inline bool is_same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+
+/// Whether a path leads to a file or folder, or to something in that folder: by identity, however they are named.
+inline bool lies_within(const Path& input, const Path& place) {
+  struct stat wanted {};
+  if (::stat(place.c_str(), &wanted) != 0) return false;
+  std::error_code none;
+  Path path = std::filesystem::canonical(input, none);
+  for (bool more = !none; more; path = path.parent_path()) {
+    struct stat found {};
+    if (::stat(path.c_str(), &found) == 0 && is_same(wanted, found)) return true;
+    more = path.has_relative_path();
+  }
+  return false;
+}
+
+/// What of an input, a file or a folder of files, lies at `place` or in it: the input, or a link that it holds.
+inline std::optional<Path> input_within(const Path& input, const Path& place) {
+  if (lies_within(input, place)) return input;
+  std::error_code none;
+  if (!std::filesystem::is_directory(input, none)) return std::nullopt;
+  for (const Path& entry : entries_of(input))
+    if (type_of(entry) == std::filesystem::file_type::symlink && lies_within(entry, place)) return entry;
+  return std::nullopt;
+}
+
+}  // namespace lora::io
