@@ -199,7 +199,7 @@ TEST_CASE("output folder: bad data ends the run before output_dir exists") {
   };
   expect("{\"input_ids\":[1,2],\"labels\":[1,2]}\n{\"input_ids\":[1,2]}\n", "bad.jsonl:2");
   expect("{\"input_ids\":[1,2,61],\"labels\":[1,2,61]}\n", "61");
-  expect("{\"input_ids\":[1,2],\"labels\":[-100,-100]}\n", "not one token is labelled");
+  expect("{\"input_ids\":[1,2],\"labels\":[-100,-100]}\n", "there is nothing to learn");
   expect("", "no records");
 }
 
