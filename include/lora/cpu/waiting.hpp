@@ -138,7 +138,7 @@ class Waiting {
   /// thread has to find, to be worth waking.
   Index least_work() {
     if (watches_) choose();
-    return choice_.spins() ? 1 : 64;
+    return choice_.spins() ? 1 : 256;
   }
 
  private:
