@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "support/backends.hpp"
 #include "support/gradcheck.hpp"
 #include "support/matrix.hpp"
 
@@ -11,7 +12,7 @@ namespace {
 
 using namespace lora;
 using namespace lora::test;
-using D = cpu::Device;
+using Cpu = cpu::Device;
 
 struct Case {
   Index rows, width, padding;
@@ -23,7 +24,7 @@ double sigmoid(double z) { return 1 / (1 + std::exp(-z)); }
 }  // namespace
 
 TEST_CASE("activation: swiglu and its gradient equal the formulas, in place and with rows apart") {
-  each_type([]<class T>() {
+  each_backend_and_type([]<class D, class T>() {
     using A = Accum<T>;
     D dev(2);
     for (const Case& c : cases) {
@@ -62,7 +63,7 @@ TEST_CASE("activation: swiglu and its gradient equal the formulas, in place and 
 }
 
 TEST_CASE("activation: large gates saturate and stay finite") {
-  each_type([]<class T>() {
+  each_backend_and_type([]<class D, class T>() {
     D dev(1);
     const std::vector<T> gates{rounded<T>(-1e4), rounded<T>(-100), rounded<T>(100), rounded<T>(1e4)};
     std::vector<T> values = gates;
@@ -87,14 +88,14 @@ TEST_CASE("activation: large gates saturate and stay finite") {
 
 TEST_CASE("activation: the gradient is exact by complex step") {
   using C = std::complex<double>;
-  D dev(1);
+  Cpu dev(1);
   const Index rows = 3, width = 5;
-  Matrix<D, double> x(dev, rows, 2 * width, 1), dy(dev, rows, width, 2), dx(dev, rows, 2 * width, 3);
-  kernel::swiglu_backward<D, double>(dev, x.in(), dy.in(), dx.view());
-  Matrix<D, C> zx(dev, rows, 2 * width, 1), zy(dev, rows, width, 4);
+  Matrix<Cpu, double> x(dev, rows, 2 * width, 1), dy(dev, rows, width, 2), dx(dev, rows, 2 * width, 3);
+  kernel::swiglu_backward<Cpu, double>(dev, x.in(), dy.in(), dx.view());
+  Matrix<Cpu, C> zx(dev, rows, 2 * width, 1), zy(dev, rows, width, 4);
   const auto weights = dy.host();
   const auto loss = [&] {
-    kernel::swiglu<D, C>(dev, zx.in(), zy.view());
+    kernel::swiglu<Cpu, C>(dev, zx.in(), zy.view());
     C total = 0;
     const auto out = zy.host();
     for (std::size_t i = 0; i < out.size(); ++i) total += weights[i] * out[i];
@@ -107,10 +108,10 @@ TEST_CASE("activation: the number of threads doesn't change a bit") {
   each_type([]<class T>() {
     std::vector<T> first, first_dx;
     for (const int threads : {1, 2, 3}) {
-      D dev(threads);
-      Matrix<D, T> x(dev, 120, 190, 1), y(dev, 120, 95, 2), dx(dev, 120, 190, 3);
-      kernel::swiglu<D, T>(dev, x.in(), y.view());
-      kernel::swiglu_backward<D, T>(dev, x.in(), y.in(), dx.view());
+      Cpu dev(threads);
+      Matrix<Cpu, T> x(dev, 120, 190, 1), y(dev, 120, 95, 2), dx(dev, 120, 190, 3);
+      kernel::swiglu<Cpu, T>(dev, x.in(), y.view());
+      kernel::swiglu_backward<Cpu, T>(dev, x.in(), y.in(), dx.view());
       if (threads == 1) first = y.host(), first_dx = dx.host();
       check_same_bits(y.host(), first);
       check_same_bits(dx.host(), first_dx);
@@ -119,13 +120,13 @@ TEST_CASE("activation: the number of threads doesn't change a bit") {
 }
 
 TEST_CASE("activation: operands that do not fit are refused") {
-  D dev(1);
-  Matrix<D, float> x(dev, 2, 6, 1), y(dev, 2, 4, 2), dy(dev, 2, 3, 3);
-  CHECK_THROWS_WITH_AS((kernel::swiglu<D, float>(dev, x.in(), y.view())),
+  Cpu dev(1);
+  Matrix<Cpu, float> x(dev, 2, 6, 1), y(dev, 2, 4, 2), dy(dev, 2, 3, 3);
+  CHECK_THROWS_WITH_AS((kernel::swiglu<Cpu, float>(dev, x.in(), y.view())),
                        "[swiglu] gate_up is (2, 6) but (2, 8) was expected", ShapeError);
-  CHECK_THROWS_AS((kernel::swiglu_backward<D, float>(dev, x.in(), dy.in(), y.view())), ShapeError);
-  CHECK_THROWS_AS((kernel::swiglu_backward<D, float>(dev, x.in(), y.in(), x.view())), ShapeError);
-  CHECK_THROWS_AS((kernel::swiglu_backward<D, float>(dev, x.in(), dy.in(), x.view(), y.view())), ShapeError);
+  CHECK_THROWS_AS((kernel::swiglu_backward<Cpu, float>(dev, x.in(), dy.in(), y.view())), ShapeError);
+  CHECK_THROWS_AS((kernel::swiglu_backward<Cpu, float>(dev, x.in(), y.in(), x.view())), ShapeError);
+  CHECK_THROWS_AS((kernel::swiglu_backward<Cpu, float>(dev, x.in(), dy.in(), x.view(), y.view())), ShapeError);
 }
 
 }  // namespace activation_test

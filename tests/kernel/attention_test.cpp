@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "support/backends.hpp"
 #include "support/effort.hpp"
 #include "support/gradcheck.hpp"
 #include "support/matrix.hpp"
@@ -15,7 +16,7 @@ using namespace lora;
 using namespace lora::test;
 using kernel::AttentionShape;
 using kernel::Segment;
-using D = cpu::Device;
+using Cpu = cpu::Device;
 
 struct Case {
   Index heads, kv_heads, width;
@@ -54,7 +55,7 @@ AttentionShape shape_of(const Case& c) {
 }
 
 /// Operands, results and gradients of one case.
-template <class T>
+template <class D, class T>
 struct Run {
   std::vector<Segment> queries, keys;
   Matrix<D, T> q, k, v, dout, out, dq, dk, dv;
@@ -91,13 +92,13 @@ struct Run {
   }
 };
 
-template <class T>
+template <class T, class D>
 void check_case(D& dev, const Case& c, bool gradients) {
   CAPTURE(c.heads);
   CAPTURE(c.width);
   const std::size_t mark = dev.arena().mark();
   {
-    Run<T> run(dev, c);
+    Run<D, T> run(dev, c);
     run.forward();
     const auto q = doubles(run.q.host()), k = doubles(run.k.host()), v = doubles(run.v.host());
     oracle::Attention expected(run.shape, run.q.view().rows(), run.k.view().rows(), q, k, v, run.queries, run.keys,
@@ -117,8 +118,8 @@ void check_case(D& dev, const Case& c, bool gradients) {
 }  // namespace
 
 TEST_CASE("attention: output and gradients equal naive loops, ragged and grouped") {
-  each_type([]<class T>() {
-    for (int threads = test::effort(1, 3, "attention: one and two threads"); threads <= 3; ++threads) {
+  each_backend_and_type([]<class D, class T>() {
+    for (int threads = is_cpu<D> ? test::effort(1, 3, "attention: one and two threads") : 3; threads <= 3; ++threads) {
       D dev(threads);
       for (const Case& c : square) check_case<T>(dev, c, true);
     }
@@ -126,17 +127,17 @@ TEST_CASE("attention: output and gradients equal naive loops, ragged and grouped
 }
 
 TEST_CASE("attention: queries at the end of longer keys") {
-  each_type([]<class T>() {
+  each_backend_and_type([]<class D, class T>() {
     D dev(2);
     for (const Case& c : cached) check_case<T>(dev, c, false);
   });
 }
 
 TEST_CASE("attention: scores far apart neither overflow nor vanish") {
-  each_type([]<class T>() {
+  each_backend_and_type([]<class D, class T>() {
     D dev(1);
     const Case c{2, 1, 16, {90}, {}, 0};
-    Run<T> run(dev, c, 40);
+    Run<D, T> run(dev, c, 40);
     run.forward();
     run.backward();
     for (const auto& values : {run.out.host(), run.dq.host(), run.dk.host(), run.dv.host()})
@@ -151,8 +152,8 @@ TEST_CASE("attention: bits depend neither on threads nor on the other segments")
   each_type([]<class T>() {
     const Case together{6, 2, 24, {150, 0, 67, 1}, {}, 0};
     const auto run_with = [&](int threads, const Case& c) {
-      D dev(threads);
-      Run<T> run(dev, c);
+      Cpu dev(threads);
+      Run<Cpu, T> run(dev, c);
       run.forward();
       run.backward();
       return std::vector{run.out.host(), run.dq.host(), run.dk.host(), run.dv.host()};
@@ -162,8 +163,8 @@ TEST_CASE("attention: bits depend neither on threads nor on the other segments")
       const auto more = run_with(threads, together);
       for (std::size_t i = 0; i < one.size(); ++i) check_same_bits(one[i], more[i]);
     }
-    D dev(5);
-    Run<T> whole(dev, together);
+    Cpu dev(5);
+    Run<Cpu, T> whole(dev, together);
     for (const Segment& segment : whole.queries) {
       if (segment.begin == segment.end) continue;
       CAPTURE(segment.begin);
@@ -173,10 +174,10 @@ TEST_CASE("attention: bits depend neither on threads nor on the other segments")
       };
       Case one_segment = together;
       one_segment.queries = {segment.end - segment.begin};
-      Run<T> alone(dev, one_segment);  // a long one in two passes: one segment for five threads
+      Run<Cpu, T> alone(dev, one_segment);  // a long one in two passes: one segment for five threads
       for (auto [to, from] : {std::pair{&alone.q, &whole.q}, std::pair{&alone.k, &whole.k},
                               std::pair{&alone.v, &whole.v}, std::pair{&alone.dout, &whole.dout}})
-        copy_from_host<D, T>(dev, part_of(from->host()), to->view());
+        copy_from_host<Cpu, T>(dev, part_of(from->host()), to->view());
       alone.forward();
       alone.backward();
       check_same_bits(alone.out.host(), part_of(one[0]));
@@ -188,11 +189,11 @@ TEST_CASE("attention: bits depend neither on threads nor on the other segments")
 }
 
 TEST_CASE("attention: gradients may take the memory of their operands") {
-  each_type([]<class T>() {
+  each_backend_and_type([]<class D, class T>() {
     const Case c{4, 2, 10, {70, 9}, {}, 0};
-    for (const int threads : {1, 5}) {
+    for (const int threads : is_cpu<D> ? std::vector{1, 5} : std::vector{2}) {
       D dev(threads);
-      Run<T> apart(dev, c), shared(dev, c);
+      Run<D, T> apart(dev, c), shared(dev, c);
       apart.forward();
       apart.backward();
       shared.forward();
@@ -202,7 +203,7 @@ TEST_CASE("attention: gradients may take the memory of their operands") {
       check_same_bits(shared.q.host(), apart.dq.host());
       check_same_bits(shared.k.host(), apart.dk.host());
       check_same_bits(shared.v.host(), apart.dv.host());
-      Run<T> over_out(dev, c), over_dout(dev, c);
+      Run<D, T> over_out(dev, c), over_dout(dev, c);
       over_out.forward();
       kernel::attention_backward<D, T>(dev, over_out.shape, over_out.q.in(), over_out.k.in(), over_out.v.in(),
                                        over_out.out.in(), over_out.queries, over_out.saved, over_out.dout.in(),
@@ -218,27 +219,29 @@ TEST_CASE("attention: gradients may take the memory of their operands") {
 }
 
 TEST_CASE("attention: rows of no segment stay untouched, and nothing need be saved") {
-  D dev(2);
-  const Case c{2, 1, 8, {5, 4}, {}, 0};
-  Run<float> run(dev, c, 2, 3), again(dev, c, 2, 3);
-  const auto before = run.out.host(), dq = run.dq.host(), dk = run.dk.host();
-  run.forward();
-  run.backward();
-  const auto check_tail = [](const std::vector<float>& a, const std::vector<float>& b, std::size_t from) {
-    for (std::size_t i = from; i < a.size(); ++i) REQUIRE(a[i] == b[i]);
-  };
-  check_tail(run.out.host(), before, 9 * 16);
-  check_tail(run.dq.host(), dq, 9 * 16);
-  check_tail(run.dk.host(), dk, 9 * 8);
-  kernel::attention<D, float>(dev, again.shape, again.q.in(), again.k.in(), again.v.in(), again.queries, again.keys,
-                              again.out.view(), nullptr);
-  check_same_bits(again.out.host(), run.out.host());
+  each_backend([]<class D>() {
+    D dev(2);
+    const Case c{2, 1, 8, {5, 4}, {}, 0};
+    Run<D, float> run(dev, c, 2, 3), again(dev, c, 2, 3);
+    const auto before = run.out.host(), dq = run.dq.host(), dk = run.dk.host();
+    run.forward();
+    run.backward();
+    const auto check_tail = [](const std::vector<float>& a, const std::vector<float>& b, std::size_t from) {
+      for (std::size_t i = from; i < a.size(); ++i) REQUIRE(a[i] == b[i]);
+    };
+    check_tail(run.out.host(), before, 9 * 16);
+    check_tail(run.dq.host(), dq, 9 * 16);
+    check_tail(run.dk.host(), dk, 9 * 8);
+    kernel::attention<D, float>(dev, again.shape, again.q.in(), again.k.in(), again.v.in(), again.queries, again.keys,
+                                again.out.view(), nullptr);
+    check_same_bits(again.out.host(), run.out.host());
+  });
 }
 
 TEST_CASE("attention: memory grows linearly with the longest segment") {
   const auto peak = [](Index length) {
-    D dev(2);
-    Run<float> run(dev, Case{1, 1, 2, {length}, {}, 0});
+    Cpu dev(2);
+    Run<Cpu, float> run(dev, Case{1, 1, 2, {length}, {}, 0});
     run.forward();
     run.backward();
     return static_cast<double>(dev.arena().peak_scratch());
@@ -250,15 +253,15 @@ TEST_CASE("attention: memory grows linearly with the longest segment") {
 TEST_CASE("attention: gradients equal complex steps") {
   using Z = std::complex<double>;
   const Case c{4, 2, 3, {66, 5}, {}, 0};
-  D dev(2);
-  Run<double> run(dev, c, 1);
+  Cpu dev(2);
+  Run<Cpu, double> run(dev, c, 1);
   run.forward();
   run.backward();
-  Run<Z> stepped(dev, c, 1);
+  Run<Cpu, Z> stepped(dev, c, 1);
   for (auto [to, from] :
        {std::pair{&stepped.q, &run.q}, std::pair{&stepped.k, &run.k}, std::pair{&stepped.v, &run.v}}) {
     const auto values = from->host();
-    copy_from_host<D, Z>(dev, std::vector<Z>(values.begin(), values.end()), to->view());
+    copy_from_host<Cpu, Z>(dev, std::vector<Z>(values.begin(), values.end()), to->view());
   }
   const auto dout = run.dout.host();
   const auto loss = [&] {

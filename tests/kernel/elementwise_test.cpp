@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "support/backends.hpp"
 #include "support/matrix.hpp"
 
 namespace elementwise_test {
@@ -10,14 +11,14 @@ namespace {
 
 using namespace lora;
 using namespace lora::test;
-using D = cpu::Device;
+using Cpu = cpu::Device;
 
 struct Case {
   Index rows, cols, padding;
 };
 constexpr Case cases[] = {{0, 3, 0}, {1, 1, 0}, {3, 7, 3}, {40, 65, 1}, {1, 9001, 0}, {2, 9000, 5}};
 
-template <class From, class To>
+template <class D, class From, class To>
 void check_convert() {
   using C = decltype(Accum<From>{} + Accum<To>{});
   D dev(2);
@@ -58,25 +59,29 @@ bool kept(const kernel::Dropout& rule, std::int32_t place, std::int32_t position
 }  // namespace
 
 TEST_CASE("elementwise: convert scales, rounds once and adds") {
-  SUBCASE("f32 to bf16") { check_convert<float, bf16>(); }
-  SUBCASE("bf16 to f32") { check_convert<bf16, float>(); }
-  SUBCASE("f32 to f32") { check_convert<float, float>(); }
-  SUBCASE("bf16 to bf16") { check_convert<bf16, bf16>(); }
-  SUBCASE("f32 to f64") { check_convert<float, double>(); }
-  SUBCASE("f64 to f64") { check_convert<double, double>(); }
-  SUBCASE("f64 to f32") { check_convert<double, float>(); }
+  each_backend([]<class D>() {
+    SUBCASE("f32 to bf16") { check_convert<D, float, bf16>(); }
+    SUBCASE("bf16 to f32") { check_convert<D, bf16, float>(); }
+    SUBCASE("f32 to f32") { check_convert<D, float, float>(); }
+    SUBCASE("bf16 to bf16") { check_convert<D, bf16, bf16>(); }
+  });
+  SUBCASE("f32 to f64") { check_convert<Cpu, float, double>(); }
+  SUBCASE("f64 to f64") { check_convert<Cpu, double, double>(); }
+  SUBCASE("f64 to f32") { check_convert<Cpu, double, float>(); }
 }
 
 TEST_CASE("elementwise: convert in place") {
-  D dev(1);
-  Matrix<D, float> x(dev, 3, 5, 1, 2), y(dev, 3, 5, 2);
-  kernel::convert(dev, x.in(), y.view(), 2.0);
-  kernel::convert(dev, x.in(), x.view(), 2.0);
-  check_same_bits(x.host(), y.host());
+  each_backend([]<class D>() {
+    D dev(1);
+    Matrix<D, float> x(dev, 3, 5, 1, 2), y(dev, 3, 5, 2);
+    kernel::convert(dev, x.in(), y.view(), 2.0);
+    kernel::convert(dev, x.in(), x.view(), 2.0);
+    check_same_bits(x.host(), y.host());
+  });
 }
 
 TEST_CASE("elementwise: fill and add_bias reach every element and no other") {
-  each_type([]<class T>() {
+  each_backend_and_type([]<class D, class T>() {
     using A = Accum<T>;
     D dev(2);
     for (const Case& c : cases) {
@@ -99,7 +104,7 @@ TEST_CASE("elementwise: fill and add_bias reach every element and no other") {
 }
 
 TEST_CASE("elementwise: gather and scatter move whole rows") {
-  each_type([]<class T>() {
+  each_backend_and_type([]<class D, class T>() {
     D dev(2);
     const std::vector<std::int32_t> picked{4, 0, 5, 2};
     Matrix<D, std::int32_t> index(dev, 1, 4, picked);
@@ -124,7 +129,7 @@ TEST_CASE("elementwise: gather and scatter move whole rows") {
 }
 
 TEST_CASE("elementwise: the dropout mask is the one that the contract defines") {
-  each_type([]<class T>() {
+  each_backend_and_type([]<class D, class T>() {
     using A = Accum<T>;
     D dev(2);
     for (const double p : {0.0, 0.1, 0.5, 0.999}) {
@@ -164,14 +169,14 @@ TEST_CASE("elementwise: the dropout mask is the one that the contract defines") 
 }
 
 TEST_CASE("elementwise: dropout keeps a share of 1 - p, each key and place another") {
-  D dev(2);
+  Cpu dev(2);
   const Index n = 100, cols = 1000;
   std::vector<std::int32_t> numbers(n);
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::int32_t>(i);
-  Matrix<D, std::int32_t> rising(dev, 1, n, numbers), zero(dev, 1, n, std::vector<std::int32_t>(n));
-  Matrix<D, float> x(dev, n, cols, std::vector<float>(n * cols, 1.0f)), y(dev, n, cols, 1);
+  Matrix<Cpu, std::int32_t> rising(dev, 1, n, numbers), zero(dev, 1, n, std::vector<std::int32_t>(n));
+  Matrix<Cpu, float> x(dev, n, cols, std::vector<float>(n * cols, 1.0f)), y(dev, n, cols, 1);
   const auto mask = [&](std::uint64_t key, auto& places, auto& positions) {
-    kernel::dropout<D, float>(dev, {0.3, key}, x.in(), places.in(), positions.in(), y.view());
+    kernel::dropout<Cpu, float>(dev, {0.3, key}, x.in(), places.in(), positions.in(), y.view());
     return y.host();
   };
   const auto differences = [](const auto& a, const auto& b) {
@@ -190,23 +195,25 @@ TEST_CASE("elementwise: dropout keeps a share of 1 - p, each key and place anoth
 }
 
 TEST_CASE("elementwise: certain dropout leaves nothing") {
-  D dev(1);
-  Matrix<D, std::int32_t> index(dev, 1, 2, std::vector<std::int32_t>{0, 1});
-  Matrix<D, float> x(dev, 2, 100, 1), y(dev, 2, 100, 2);
-  kernel::dropout<D, float>(dev, {1.0, 7}, x.in(), index.in(), index.in(), y.view());
-  CHECK(y.host() == std::vector<float>(200, 0.0f));
+  each_backend([]<class D>() {
+    D dev(1);
+    Matrix<D, std::int32_t> index(dev, 1, 2, std::vector<std::int32_t>{0, 1});
+    Matrix<D, float> x(dev, 2, 100, 1), y(dev, 2, 100, 2);
+    kernel::dropout<D, float>(dev, {1.0, 7}, x.in(), index.in(), index.in(), y.view());
+    CHECK(y.host() == std::vector<float>(200, 0.0f));
+  });
 }
 
 TEST_CASE("elementwise: operands that do not fit are refused") {
-  D dev(1);
-  Matrix<D, float> x(dev, 2, 6, 1), y(dev, 2, 5, 2), bias(dev, 1, 6, 3);
-  Matrix<D, std::int32_t> three(dev, 1, 3, std::vector<std::int32_t>{0, 1, 0});
+  Cpu dev(1);
+  Matrix<Cpu, float> x(dev, 2, 6, 1), y(dev, 2, 5, 2), bias(dev, 1, 6, 3);
+  Matrix<Cpu, std::int32_t> three(dev, 1, 3, std::vector<std::int32_t>{0, 1, 0});
   CHECK_THROWS_WITH_AS(kernel::convert(dev, x.in(), y.view()), "[convert] y is (2, 5) but (2, 6) was expected",
                        ShapeError);
   CHECK_THROWS_AS(kernel::add_bias(dev, bias.in(), y.view()), ShapeError);
-  CHECK_THROWS_AS((kernel::gather_rows<D, float>(dev, x.in(), three.in(), y.view())), ShapeError);
-  CHECK_THROWS_AS((kernel::scatter_rows<D, float>(dev, x.in(), three.in(), x.view())), ShapeError);
-  CHECK_THROWS_AS((kernel::dropout<D, float>(dev, {}, x.in(), three.in(), three.in(), x.view())), ShapeError);
+  CHECK_THROWS_AS((kernel::gather_rows<Cpu, float>(dev, x.in(), three.in(), y.view())), ShapeError);
+  CHECK_THROWS_AS((kernel::scatter_rows<Cpu, float>(dev, x.in(), three.in(), x.view())), ShapeError);
+  CHECK_THROWS_AS((kernel::dropout<Cpu, float>(dev, {}, x.in(), three.in(), three.in(), x.view())), ShapeError);
 }
 
 }  // namespace elementwise_test

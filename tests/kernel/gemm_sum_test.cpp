@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "lora/cpu/gemm.hpp"
-#include "support/effort.hpp"
+#include "support/backends.hpp"
 #include "support/matrix.hpp"
 
 namespace gemm_sum_test {
@@ -16,7 +16,6 @@ using namespace lora;
 using namespace lora::test;
 using cpu::GemmEngine;
 using kernel::Form;
-using D = cpu::Device;
 
 /// Of −1, 0 and 1, times `unit`.
 template <class T>
@@ -33,7 +32,7 @@ struct Term {
   double unit;  ///< of its first operand
 };
 
-template <class T>
+template <class D, class T>
 struct Operands {
   Matrix<D, T> a, b;
   Operands(D& dev, const Term& t, Index m, Index n, std::uint64_t key)
@@ -54,17 +53,17 @@ struct Operands {
   }
 };
 
-template <class T>
+template <class T, class D>
 void check_sum(D& dev, Index m, Index n, const std::vector<Term>& terms, bool biased, bool accumulate) {
   CAPTURE(m);
   CAPTURE(n);
   CAPTURE(biased);
   CAPTURE(accumulate);
-  std::vector<std::unique_ptr<Operands<T>>> operands;
+  std::vector<std::unique_ptr<Operands<D, T>>> operands;
   std::vector<kernel::ProductTerm<D, T>> products;
   std::vector<double> sums(static_cast<std::size_t>(m * n));
   for (const Term& term : terms) {
-    operands.push_back(std::make_unique<Operands<T>>(dev, term, m, n, 10 * operands.size() + 1));
+    operands.push_back(std::make_unique<Operands<D, T>>(dev, term, m, n, 10 * operands.size() + 1));
     operands.back()->add_to(sums, term, m, n);
     products.push_back({term.form, operands.back()->a.in(), operands.back()->b.in()});
   }
@@ -83,33 +82,45 @@ void check_sum(D& dev, Index m, Index n, const std::vector<Term>& terms, bool bi
   check_same_bits(c.host(), expected);
 }
 
+template <class T, class D>
+void check_sums(D& dev) {
+  const Term frozen{Form::nt, 150, 1}, backward{Form::nn, 130, 1}, update{Form::nn, 5, 1.0 / 64};
+  check_sum<T>(dev, 1, 40, {frozen, update}, true, false);
+  check_sum<T>(dev, 70, 300, {frozen}, false, true);
+  // Past a tile of rows and of columns, the last ones of other extents.
+  check_sum<T>(dev, 523, 700, {frozen, update}, true, true);
+  check_sum<T>(dev, 300, 150, {backward, backward, update}, false, false);
+  check_sum<T>(dev, 600, 20, {Term{Form::tn, 40, 1}, frozen}, true, false);
+}
+
 template <class T>
-void check_sums() {
-  D any(1);
+void check_engines() {
+  cpu::Device any(1);
   for (const GemmEngine engine : cpu::gemm_engines(any))
     for (const int threads : {1, 2, 5}) {
-      D dev(threads);
+      cpu::Device dev(threads);
       cpu::gemm_engines(dev) = {engine, GemmEngine::eigen};
       CAPTURE(static_cast<int>(engine));
       CAPTURE(threads);
-      const Term frozen{Form::nt, 150, 1}, backward{Form::nn, 130, 1}, update{Form::nn, 5, 1.0 / 64};
-      check_sum<T>(dev, 1, 40, {frozen, update}, true, false);
-      check_sum<T>(dev, 70, 300, {frozen}, false, true);
-      // Past a tile of rows and of columns, the last ones of other extents.
-      check_sum<T>(dev, 523, 700, {frozen, update}, true, true);
-      check_sum<T>(dev, 300, 150, {backward, backward, update}, false, false);
-      check_sum<T>(dev, 600, 20, {Term{Form::tn, 40, 1}, frozen}, true, false);
+      check_sums<T>(dev);
     }
 }
 
 }  // namespace
 
 TEST_CASE("gemm: sums of products are rounded once, by tiles or not, with each engine, on 1, 2 and 5 threads") {
-  SUBCASE("bf16") { check_sums<bf16>(); }
-  SUBCASE("f32") { check_sums<float>(); }
+  SUBCASE("cpu, bf16") { check_engines<bf16>(); }
+  SUBCASE("cpu, f32") { check_engines<float>(); }
+}
+
+TEST_CASE("gemm: sums of products are rounded once on other backends") {
+  proof::Device dev(2);
+  SUBCASE("proof, bf16") { check_sums<bf16>(dev); }
+  SUBCASE("proof, f32") { check_sums<float>(dev); }
 }
 
 TEST_CASE("gemm: a sum names the operand that does not fit") {
+  using D = cpu::Device;
   D dev(1);
   Matrix<D, bf16> a(dev, 4, 8, 1), b(dev, 7, 16, 2), c(dev, 4, 16, 3);
   const kernel::ProductTerm<D, bf16> term{Form::nn, a.in(), b.in()};

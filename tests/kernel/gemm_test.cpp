@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "support/backends.hpp"
 #include "support/effort.hpp"
 #include "support/matrix.hpp"
 #include "support/oracle.hpp"
@@ -14,7 +15,7 @@ using namespace lora;
 using namespace lora::test;
 using cpu::GemmEngine;
 using kernel::Form;
-using D = cpu::Device;
+using Cpu = cpu::Device;
 
 struct Extents {
   Index m, n, k;
@@ -25,11 +26,11 @@ constexpr Form forms[] = {Form::nt, Form::nn, Form::tn};
 
 /// Those of both engines that this build has.
 std::vector<GemmEngine> engines() {
-  D dev(1);
+  Cpu dev(1);
   return cpu::gemm_engines(dev);
 }
 
-template <class T>
+template <class D, class T>
 struct Operands {
   Matrix<D, T> a, b;
   Operands(D& dev, Form form, const Extents& e, Index padding)
@@ -37,7 +38,7 @@ struct Operands {
         b(dev, form == Form::nt ? e.n : e.k, form == Form::nt ? e.k : e.n, 2, 2 * padding) {}
 };
 
-template <class T, class Out>
+template <class T, class Out, class D>
 void check_product(D& dev, Form form, const Extents& e, double alpha, bool accumulate, Index padding) {
   CAPTURE(static_cast<int>(form));
   CAPTURE(e.m);
@@ -45,7 +46,7 @@ void check_product(D& dev, Form form, const Extents& e, double alpha, bool accum
   CAPTURE(e.k);
   CAPTURE(alpha);
   CAPTURE(accumulate);
-  Operands<T> x(dev, form, e, padding);
+  Operands<D, T> x(dev, form, e, padding);
   Matrix<D, Out> c(dev, e.m, e.n, 3, 3 * padding);
   const auto before = doubles(c.host());
   const auto expected = oracle::gemm(form, e.m, e.n, e.k, doubles(x.a.host()), doubles(x.b.host()), alpha,
@@ -54,37 +55,51 @@ void check_product(D& dev, Form form, const Extents& e, double alpha, bool accum
   check_near(c.host(), expected.value, expected.bound);
 }
 
+template <class T, class Out, class D>
+void check_products(D& dev, int variant) {
+  for (const Form form : forms)
+    for (const Extents& e : shapes) {
+      if (!is_cpu<D> && e.m * e.n * e.k > 1000000) continue;
+      if (!test::effort(true, form == Form::nt || e.m * e.n * e.k < 4000000, "gemm: large products but x W^T"))
+        continue;
+      const bool accumulate = (e.m + e.n + variant) % 2 == 0;
+      const double alpha = (e.k + variant) % 3 == 0 ? 0.75 : 1;
+      check_product<T, Out>(dev, form, e, alpha, accumulate, (e.n + variant) % 4);
+      if (e.m * e.n * e.k < 100000) check_product<T, Out>(dev, form, e, -2.5, !accumulate, 0);
+    }
+}
+
 template <class T, class Out>
-void check_products() {
+void check_engines() {
   for (const GemmEngine engine : engines())
     for (int threads = test::effort(1, 3, "gemm: one and two threads"); threads <= 3; ++threads) {
-      D dev(threads);
+      Cpu dev(threads);
       cpu::gemm_engines(dev) = {engine, GemmEngine::eigen};
       CAPTURE(static_cast<int>(engine));
       CAPTURE(threads);
-      for (const Form form : forms)
-        for (const Extents& e : shapes) {
-          if (!test::effort(true, form == Form::nt || e.m * e.n * e.k < 4000000, "gemm: large products but x W^T"))
-            continue;
-          const bool accumulate = (e.m + e.n + threads) % 2 == 0;
-          const double alpha = (e.k + threads) % 3 == 0 ? 0.75 : 1;
-          check_product<T, Out>(dev, form, e, alpha, accumulate, (e.n + threads) % 4);
-          if (e.m * e.n * e.k < 100000) check_product<T, Out>(dev, form, e, -2.5, !accumulate, 0);
-        }
+      check_products<T, Out>(dev, threads);
     }
 }
 
 }  // namespace
 
 TEST_CASE("gemm: every form equals naive loops, with each engine, on 1, 2 and 3 threads") {
-  SUBCASE("f32") { check_products<float, float>(); }
-  SUBCASE("bf16") { check_products<bf16, bf16>(); }
-  SUBCASE("bf16 into f32") { check_products<bf16, float>(); }
-  SUBCASE("f64") { check_products<double, double>(); }
+  SUBCASE("cpu, f32") { check_engines<float, float>(); }
+  SUBCASE("cpu, bf16") { check_engines<bf16, bf16>(); }
+  SUBCASE("cpu, bf16 into f32") { check_engines<bf16, float>(); }
+  SUBCASE("cpu, f64") { check_engines<double, double>(); }
+}
+
+TEST_CASE("gemm: every form equals naive loops on other backends") {
+  proof::Device dev(2);
+  SUBCASE("proof, f32") { check_products<float, float>(dev, 1); }
+  SUBCASE("proof, bf16") { check_products<bf16, bf16>(dev, 2); }
+  SUBCASE("proof, bf16 into f32") { check_products<bf16, float>(dev, 3); }
 }
 
 TEST_CASE("gemm: complex operands are multiplied, never conjugated") {
   using Z = std::complex<double>;
+  using D = Cpu;
   D dev(2);
   for (const Form form : forms) {
     const Z i(0, 1), one(1, 0);
@@ -98,18 +113,26 @@ TEST_CASE("gemm: complex operands are multiplied, never conjugated") {
 }
 
 TEST_CASE("gemm: extents of zero") {
-  each_type([]<class T>() {
+  const auto check = []<class T>(auto& dev) {
+    for (const Form form : forms) {
+      check_product<T, T>(dev, form, {3, 4, 0}, 1, false, 1);
+      check_product<T, Accum<T>>(dev, form, {3, 4, 0}, 1, true, 1);
+      check_product<T, T>(dev, form, {0, 4, 5}, 1, false, 0);
+      check_product<T, T>(dev, form, {3, 0, 5}, 1, true, 0);
+    }
+  };
+  each_type([&]<class T>() {
     for (const GemmEngine engine : engines()) {
-      D dev(2);
+      Cpu dev(2);
       cpu::gemm_engines(dev) = {engine, GemmEngine::eigen};
-      for (const Form form : forms) {
-        check_product<T, T>(dev, form, {3, 4, 0}, 1, false, 1);
-        check_product<T, Accum<T>>(dev, form, {3, 4, 0}, 1, true, 1);
-        check_product<T, T>(dev, form, {0, 4, 5}, 1, false, 0);
-        check_product<T, T>(dev, form, {3, 0, 5}, 1, true, 0);
-      }
+      check.template operator()<T>(dev);
     }
   });
+  SUBCASE("proof") {
+    proof::Device dev(2);
+    check.template operator()<float>(dev);
+    check.template operator()<bf16>(dev);
+  }
 }
 
 TEST_CASE("gemm: the same call gives the same bits") {
@@ -117,10 +140,10 @@ TEST_CASE("gemm: the same call gives the same bits") {
     for (const GemmEngine engine : engines())
       for (const int threads : {1, 2, 3}) {
         const auto once = [&] {
-          D dev(threads);
+          Cpu dev(threads);
           cpu::gemm_engines(dev) = {engine, GemmEngine::eigen};
-          Operands<T> x(dev, Form::nt, {190, 200, 300}, 0);
-          Matrix<D, T> c(dev, 190, 200, 3);
+          Operands<Cpu, T> x(dev, Form::nt, {190, 200, 300}, 0);
+          Matrix<Cpu, T> c(dev, 190, 200, 3);
           kernel::gemm(dev, Form::nt, x.a.in(), x.b.in(), c.view());
           return c.host();
         };
@@ -132,10 +155,10 @@ TEST_CASE("gemm: the same call gives the same bits") {
 TEST_CASE("gemm: Eigen's bits do not depend on the number of threads") {
   each_type([]<class T>() {
     const auto with = [](int threads) {
-      D dev(threads);
+      Cpu dev(threads);
       cpu::gemm_engines(dev) = {GemmEngine::eigen};
-      Operands<T> x(dev, Form::nn, {390, 200, 300}, 0);
-      Matrix<D, T> c(dev, 390, 200, 3);
+      Operands<Cpu, T> x(dev, Form::nn, {390, 200, 300}, 0);
+      Matrix<Cpu, T> c(dev, 390, 200, 3);
       kernel::gemm(dev, Form::nn, x.a.in(), x.b.in(), c.view());
       return c.host();
     };
@@ -146,16 +169,16 @@ TEST_CASE("gemm: Eigen's bits do not depend on the number of threads") {
 }
 
 TEST_CASE("gemm: shapes that do not fit are errors that show both") {
-  D dev(1);
-  Matrix<D, float> a(dev, 4, 8, 1), b(dev, 7, 16, 2), c(dev, 4, 16, 3);
+  Cpu dev(1);
+  Matrix<Cpu, float> a(dev, 4, 8, 1), b(dev, 7, 16, 2), c(dev, 4, 16, 3);
   CHECK_THROWS_WITH_AS(kernel::gemm(dev, Form::nn, a.in(), b.in(), c.view()),
                        "[gemm] a is (4, 8) but b is (7, 16); inner extents differ", ShapeError);
-  Matrix<D, float> b8(dev, 8, 16, 2), wide(dev, 4, 17, 3);
+  Matrix<Cpu, float> b8(dev, 8, 16, 2), wide(dev, 4, 17, 3);
   CHECK_THROWS_AS(kernel::gemm(dev, Form::nn, a.in(), b8.in(), wide.view()), ShapeError);
 }
 
 TEST_CASE("gemm: the list of engines is asked in turn") {
-  D dev(1);
+  Cpu dev(1);
   cpu::gemm_engines(dev) = {GemmEngine::eigen};
   CHECK(cpu::gemm_engine<float>(dev) == GemmEngine::eigen);
   CHECK(cpu::describe_products(dev).substr(0, 5) == "Eigen");
@@ -170,9 +193,9 @@ TEST_CASE("gemm: the list of engines is asked in turn") {
 
 #if defined(LORA_WITH_ONEDNN)
 TEST_CASE("gemm: oneDNN's products are kept per shape, and no more than the bound") {
-  D dev(1);
+  Cpu dev(1);
   cpu::gemm_engines(dev) = {GemmEngine::onednn};
-  Matrix<D, float> a(dev, 400, 4, 1), b(dev, 3, 4, 2), c(dev, 400, 3, 3);
+  Matrix<Cpu, float> a(dev, 400, 4, 1), b(dev, 3, 4, 2), c(dev, 400, 3, 3);
   const auto first = [&](Index rows) {
     kernel::gemm(dev, Form::nt, a.in().row_slice(0, rows), b.in(), c.view().row_slice(0, rows));
   };
@@ -210,15 +233,15 @@ TEST_CASE("gemm: tiles of oneDNN's large products equal naive loops, always with
   const bool has_avx512 = cpu::OneDnn::has(dnnl::cpu_isa::avx512_core);
   if (!has_avx512) test::skipped("gemm: tiles of rows, which need AVX-512");
   for (const int threads : {1, 2, 5}) {
-    D dev(threads);
+    Cpu dev(threads);
     cpu::gemm_engines(dev) = {GemmEngine::onednn};
     CAPTURE(threads);
     const auto prepared_for = [&](Form form, const Extents& e, double alpha, bool accumulate, Index padding) {
       const std::size_t before = dev.part<cpu::OneDnn>().prepared();
       check_product<float, float>(dev, form, e, alpha, accumulate, padding);
       const std::size_t prepared = dev.part<cpu::OneDnn>().prepared() - before;
-      Operands<float> x(dev, form, e, padding);
-      Matrix<D, float> c(dev, e.m, e.n, 3, 3 * padding), again(dev, e.m, e.n, 3, 3 * padding);
+      Operands<Cpu, float> x(dev, form, e, padding);
+      Matrix<Cpu, float> c(dev, e.m, e.n, 3, 3 * padding), again(dev, e.m, e.n, 3, 3 * padding);
       for (const auto& result : {c.view(), again.view()})
         kernel::gemm(dev, form, x.a.in(), x.b.in(), result, alpha, accumulate);
       check_same_bits(c.host(), again.host());
@@ -240,7 +263,7 @@ TEST_CASE("gemm: tiles of oneDNN's large products equal naive loops, always with
 #  endif
 
 TEST_CASE("gemm: oneDNN packs operands where that is faster, and both of its kernels equal naive loops") {
-  D dev(2);
+  Cpu dev(2);
   const auto chosen = [&](Form form, const Extents& e, double alpha = 1) {
     check_product<float, float>(dev, form, e, alpha, true, 0);
     const Index a_row = form == Form::tn ? 1 : e.k, b_row = form == Form::nt ? 1 : e.n;

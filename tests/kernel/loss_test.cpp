@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "support/backends.hpp"
 #include "support/gradcheck.hpp"
 #include "support/matrix.hpp"
 
@@ -11,7 +12,7 @@ namespace {
 
 using namespace lora;
 using namespace lora::test;
-using D = cpu::Device;
+using Cpu = cpu::Device;
 
 constexpr double scale = 0.125;
 
@@ -23,29 +24,39 @@ struct Run {
   std::vector<T> gradient;
 };
 
-template <class T>
-Run<T> run(D& dev, View<D, const Accum<T>> logits, const std::vector<std::int32_t>& labels, Index width,
+template <class T, class D>
+Run<T> run(D& dev, Matrix<D, Accum<T>>& logits, const std::vector<std::int32_t>& labels, Index width,
            Index padding = 0) {
   using A = Accum<T>;
-  const Index n = logits.rows(), vocabulary = logits.cols();
+  const Index n = logits.in().rows(), vocabulary = logits.in().cols();
+  const std::vector<A> all = logits.host();
+  std::vector<A> all_sums(static_cast<std::size_t>(n * vocabulary));
+  std::vector<T> label_rows(all_sums.size());
+  // Where column `first` of row i lies in those.
+  const auto at = [&](Index i, Index first) { return static_cast<std::ptrdiff_t>(i * vocabulary + first); };
+  for (Index i = 0; i < n; ++i)
+    label_rows[static_cast<std::size_t>(at(i, labels[static_cast<std::size_t>(i)]))] = T(1.0f);
   Matrix<D, std::int32_t> label(dev, 1, n, labels);
   Matrix<D, A> others(dev, 1, n, 1), rounded(dev, 1, n, 7), target(dev, 1, n, 2), loss(dev, 1, n, 3), top(dev, 1, n, 4);
-  Matrix<D, A> sums(dev, n, vocabulary, std::vector<A>(static_cast<std::size_t>(n * vocabulary)), padding);
-  Matrix<D, T> w_label(dev, n, vocabulary, std::vector<T>(static_cast<std::size_t>(n * vocabulary))),
-      gradient(dev, n, vocabulary, 5, padding);
+  Matrix<D, A> sums(dev, n, vocabulary, all_sums, padding);
+  Matrix<D, T> w_label(dev, n, vocabulary, label_rows), gradient(dev, n, vocabulary, 5, padding);
   for (Index first = 0; first < vocabulary; first += width) {
     const Index count = std::min(width, vocabulary - first);
-    const View<D, const A> in = logits.col_slice(first, count);
     std::vector<A> values;
-    for (Index i = 0; i < n; ++i) values.insert(values.end(), in.row(i), in.row(i) + count);
+    for (Index i = 0; i < n; ++i)
+      values.insert(values.end(), all.begin() + at(i, first), all.begin() + at(i, first + count));
     Matrix<D, A> block(dev, n, count, values, padding);
     Matrix<D, T> e(dev, n, count, 6, padding);
     kernel::softmax_block<T>(dev, block.view(), label.in(), first, top.view(), others.view(), target.view(), e.view(),
                              rounded.view(), sums.view());
+    const std::vector<T> es = e.host();
+    all_sums = sums.host();
     for (Index i = 0; i < n; ++i)
-      for (Index j = 0; j < count; ++j) sums.view().row(i)[first + j] = static_cast<A>(e.view().row(i)[j]);
+      for (Index j = 0; j < count; ++j)
+        all_sums[static_cast<std::size_t>(at(i, first + j))] =
+            static_cast<A>(es[static_cast<std::size_t>(i * count + j)]);
+    copy_from_host<D, A>(dev, all_sums, sums.view());
   }
-  for (Index i = 0; i < n; ++i) w_label.view().row(i)[labels[static_cast<std::size_t>(i)]] = T(1.0f);
   kernel::softmax_finish<T>(dev, top.in(), others.in(), target.in(), loss.view());
   kernel::softmax_gradient<T>(dev, top.in(), others.in(), target.in(), rounded.in(), w_label.in(), scale, sums.in(),
                               gradient.view());
@@ -69,7 +80,7 @@ constexpr Case cases[] = {{1, 1, 1, 0, 3},     {3, 7, 7, 0, 3},      {5, 100, 33
 }  // namespace
 
 TEST_CASE("loss: cross entropy and its gradient equal the formulas for every width of blocks") {
-  each_type([]<class T>() {
+  each_backend_and_type([]<class D, class T>() {
     using A = Accum<T>;
     D dev(2);
     for (const Case& c : cases) {
@@ -106,7 +117,7 @@ TEST_CASE("loss: cross entropy and its gradient equal the formulas for every wid
         }
       }
       for (const Index width : {c.width, c.vocabulary}) {
-        const auto result = run<T>(dev, logits.in(), labels, width, c.padding);
+        const auto result = run<T>(dev, logits, labels, width, c.padding);
         check_near(result.loss, loss, loss_bound);
         check_near(result.top, top, top_bound);
         check_near(result.gradient, gradient, gradient_bound);
@@ -116,85 +127,92 @@ TEST_CASE("loss: cross entropy and its gradient equal the formulas for every wid
 }
 
 TEST_CASE("loss: a block without the label leaves the target, and what is not wanted changes nothing else") {
-  D dev(1);
-  const std::vector<std::int32_t> labels{2, 5, 9};
-  const auto values = random_values<float>(12, 1);
-  Matrix<D, float> logits(dev, 3, 4, values), again(dev, 3, 4, values), top(dev, 1, 3, 2), target(dev, 1, 3, 3);
-  Matrix<D, float> others(dev, 1, 3, 4), same_others(dev, 1, 3, 4), e(dev, 3, 4, 5);
-  Matrix<D, std::int32_t> label(dev, 1, 3, labels);
-  copy_from_host<D, float>(dev, std::vector<float>(3, 0.5f), top.view());
-  copy_from_host<D, float>(dev, std::vector<float>{-1, -2, -3}, target.view());
-  kernel::softmax_block<float>(dev, logits.view(), label.in(), 4, top.view(), others.view(), target.view(), {}, {}, {});
-  CHECK(target.host() == std::vector<float>{-1, values[4 + 1], -3});
-  copy_from_host<D, float>(dev, std::vector<float>(3, 0.5f), top.view());
-  kernel::softmax_block<float>(dev, again.view(), label.in(), 4, top.view(), same_others.view(), target.view(),
-                               e.view(), {}, {});
-  check_same_bits(others.host(), same_others.host());
+  each_backend([]<class D>() {
+    D dev(1);
+    const std::vector<std::int32_t> labels{2, 5, 9};
+    const auto values = random_values<float>(12, 1);
+    Matrix<D, float> logits(dev, 3, 4, values), again(dev, 3, 4, values), top(dev, 1, 3, 2), target(dev, 1, 3, 3);
+    Matrix<D, float> others(dev, 1, 3, 4), same_others(dev, 1, 3, 4), e(dev, 3, 4, 5);
+    Matrix<D, std::int32_t> label(dev, 1, 3, labels);
+    copy_from_host<D, float>(dev, std::vector<float>(3, 0.5f), top.view());
+    copy_from_host<D, float>(dev, std::vector<float>{-1, -2, -3}, target.view());
+    kernel::softmax_block<float>(dev, logits.view(), label.in(), 4, top.view(), others.view(), target.view(), {}, {},
+                                 {});
+    CHECK(target.host() == std::vector<float>{-1, values[4 + 1], -3});
+    copy_from_host<D, float>(dev, std::vector<float>(3, 0.5f), top.view());
+    kernel::softmax_block<float>(dev, again.view(), label.in(), 4, top.view(), same_others.view(), target.view(),
+                                 e.view(), {}, {});
+    check_same_bits(others.host(), same_others.host());
+  });
 }
 
 TEST_CASE("loss: in place or apart, the exponentials are the same bits") {
-  D dev(2);
-  const std::vector<std::int32_t> labels{2, 5, 30};
-  const auto values = random_values<float>(3 * 31, 1);
-  Matrix<D, float> logits(dev, 3, 31, values), place(dev, 3, 31, values), e(dev, 3, 31, 2), top(dev, 1, 3, 3),
-      target(dev, 1, 3, 4), others(dev, 1, 3, 5);
-  Matrix<D, std::int32_t> label(dev, 1, 3, labels);
-  for (auto* const matrix : {&logits, &place})
-    kernel::softmax_block<float>(dev, matrix->view(), label.in(), 0, top.view(), others.view(), target.view(),
-                                 matrix == &place ? place.view() : e.view(), {}, {});
-  check_same_bits(place.host(), e.host());
+  each_backend([]<class D>() {
+    D dev(2);
+    const std::vector<std::int32_t> labels{2, 5, 30};
+    const auto values = random_values<float>(3 * 31, 1);
+    Matrix<D, float> logits(dev, 3, 31, values), place(dev, 3, 31, values), e(dev, 3, 31, 2), top(dev, 1, 3, 3),
+        target(dev, 1, 3, 4), others(dev, 1, 3, 5);
+    Matrix<D, std::int32_t> label(dev, 1, 3, labels);
+    for (auto* const matrix : {&logits, &place})
+      kernel::softmax_block<float>(dev, matrix->view(), label.in(), 0, top.view(), others.view(), target.view(),
+                                   matrix == &place ? place.view() : e.view(), {}, {});
+    check_same_bits(place.host(), e.host());
+  });
 }
 
 TEST_CASE("loss: what dx takes for the others' sum is the sum of rounded exponentials") {
-  D dev(1);
-  const Index columns = 40;
-  Matrix<D, float> logits(dev, 3, columns, 1), top(dev, 1, 3, 2), others(dev, 1, 3, 3), target(dev, 1, 3, 4),
-      rounded(dev, 1, 3, 5);
-  Matrix<D, bf16> e(dev, 3, columns, 6);
-  Matrix<D, std::int32_t> label(dev, 1, 3, std::vector<std::int32_t>{2, 5, 39});
-  kernel::softmax_block<bf16>(dev, logits.view(), label.in(), 0, top.view(), others.view(), target.view(), e.view(),
-                              rounded.view(), {});
-  std::vector<double> sums(3), bounds(3);
-  for (std::size_t i = 0; i < 3; ++i) {
-    for (std::size_t j = 0; j < columns; ++j) sums[i] += real(e.host()[i * columns + j]);
-    bounds[i] = columns * roundoff<float> * sums[i];
-    CHECK(std::fabs(real(others.host()[i]) - sums[i]) > 10 * bounds[i]);  // which rounding has moved by far more
-  }
-  check_near(rounded.host(), sums, bounds);
+  each_backend([]<class D>() {
+    D dev(1);
+    const Index columns = 40;
+    Matrix<D, float> logits(dev, 3, columns, 1), top(dev, 1, 3, 2), others(dev, 1, 3, 3), target(dev, 1, 3, 4),
+        rounded(dev, 1, 3, 5);
+    Matrix<D, bf16> e(dev, 3, columns, 6);
+    Matrix<D, std::int32_t> label(dev, 1, 3, std::vector<std::int32_t>{2, 5, 39});
+    kernel::softmax_block<bf16>(dev, logits.view(), label.in(), 0, top.view(), others.view(), target.view(), e.view(),
+                                rounded.view(), {});
+    std::vector<double> sums(3), bounds(3);
+    for (std::size_t i = 0; i < 3; ++i) {
+      for (std::size_t j = 0; j < columns; ++j) sums[i] += real(e.host()[i * columns + j]);
+      bounds[i] = columns * roundoff<float> * sums[i];
+      CHECK(std::fabs(real(others.host()[i]) - sums[i]) > 10 * bounds[i]);  // which rounding has moved by far more
+    }
+    check_near(rounded.host(), sums, bounds);
+  });
 }
 
 TEST_CASE("loss: a label that is all but certain keeps the digits of its gradient") {
-  D dev(1);
+  Cpu dev(1);
   std::vector<float> values(20, -18.0f);
   values[3] = 0;
-  Matrix<D, float> logits(dev, 1, 20, values);
-  const auto result = run<float>(dev, logits.in(), {3}, 8);
+  Matrix<Cpu, float> logits(dev, 1, 20, values);
+  const auto result = run<float>(dev, logits, {3}, 8);
   const double others = 19 * std::exp(-18.0);  // 2.9e-7: of p - 1 in float32 a digit or two would be left
   CHECK(result.gradient[3] == doctest::Approx(-scale * others / (1 + others)).epsilon(1e-6));
 }
 
 TEST_CASE("loss: a logit that is not a number shows in the loss") {
-  D dev(1);
+  Cpu dev(1);
   for (const Index bad : {0, 1, 2, 30}) {
     std::vector<float> values(31, 1.0f);
     values[static_cast<std::size_t>(bad)] = std::numeric_limits<float>::quiet_NaN();
-    Matrix<D, float> logits(dev, 1, 31, values);
-    CHECK(std::isnan(run<float>(dev, logits.in(), {2}, 8).loss[0]));
+    Matrix<Cpu, float> logits(dev, 1, 31, values);
+    CHECK(std::isnan(run<float>(dev, logits, {2}, 8).loss[0]));
   }
 }
 
 TEST_CASE("loss: the gradient is exact by complex step") {
   using C = std::complex<double>;
-  D dev(1);
+  Cpu dev(1);
   const Index n = 4, vocabulary = 11;
-  Matrix<D, double> logits(dev, n, vocabulary, 1);
-  Matrix<D, C> z(dev, n, vocabulary, 1);
+  Matrix<Cpu, double> logits(dev, n, vocabulary, 1);
+  Matrix<Cpu, C> z(dev, n, vocabulary, 1);
   const auto labels = some_labels(n, vocabulary);
   for (const Index width : {Index{4}, vocabulary}) {
-    auto result = run<double>(dev, logits.in(), labels, width);
+    auto result = run<double>(dev, logits, labels, width);
     const auto loss = [&] {
       C total = 0;
-      for (const C& value : run<C>(dev, z.in(), labels, width).loss) total += scale * value;
+      for (const C& value : run<C>(dev, z, labels, width).loss) total += scale * value;
       return total;
     };
     CHECK(gradient_error(std::span<double>(result.gradient), complex_step(elements(z.view()), loss)) < 1e-12);
@@ -205,9 +223,9 @@ TEST_CASE("loss: the number of threads doesn't change a bit") {
   each_type([]<class T>() {
     Run<T> first;
     for (const int threads : {1, 2, 3}) {
-      D dev(threads);
-      Matrix<D, Accum<T>> logits(dev, 100, 130, 1);
-      const auto result = run<T>(dev, logits.in(), some_labels(100, 130), 64);
+      Cpu dev(threads);
+      Matrix<Cpu, Accum<T>> logits(dev, 100, 130, 1);
+      const auto result = run<T>(dev, logits, some_labels(100, 130), 64);
       if (threads == 1) first = result;
       check_same_bits(result.loss, first.loss);
       check_same_bits(result.gradient, first.gradient);

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "support/backends.hpp"
 #include "support/effort.hpp"
 #include "support/matrix.hpp"
 #include "support/oracle.hpp"
@@ -18,7 +19,7 @@ namespace {
 using namespace lora;
 using namespace lora::test;
 using kernel::Form;
-using D = cpu::Device;
+using Cpu = cpu::Device;
 
 struct Extents {
   Index rows, cols, rank;
@@ -37,7 +38,7 @@ struct Result {
 };
 
 /// Projections of `widths` columns of one x, the j-th of rank `rank` + j and with j + 1 times the scale.
-template <class T>
+template <class D, class T>
 class Subject {
  public:
   Subject(int threads, const Extents& e, const std::vector<Index>& widths, Index padding)
@@ -63,7 +64,7 @@ class Subject {
   }
 
   bool fused() const {
-    if constexpr (std::is_same_v<T, Accum<T>>) {
+    if constexpr (is_cpu<D> && std::is_same_v<T, Accum<T>>) {
       return cpu::detail::LowRankGradients<T>::takes(e_.rows, terms_, dev_.threads());
     } else {
       return false;
@@ -191,7 +192,7 @@ void check_all(const Run& run) {
           CAPTURE(e.rank);
           CAPTURE(threads);
           const Index padding = threads - 2;
-          Subject<T> alone(1, e, widths, padding), together(threads, e, widths, padding);
+          Subject<Cpu, T> alone(1, e, widths, padding), together(threads, e, widths, padding);
           const auto one = run(alone), other = run(together);
           if constexpr (std::is_same_v<T, Accum<T>>) {
             if (!together.fused()) continue;
@@ -201,9 +202,21 @@ void check_all(const Run& run) {
         }
     CHECK((compared > 0) == std::is_same_v<T, Accum<T>>);
   };
-  check(0.0f);
-  check(0.0);
-  check(bf16());
+  SUBCASE("cpu, f32") { check(0.0f); }
+  SUBCASE("cpu, f64") { check(0.0); }
+  SUBCASE("cpu, bf16") { check(bf16()); }
+  const auto check_other = [&]<class D, class T>() {
+    for (const Extents& e : shapes)
+      for (const auto& widths : {std::vector<Index>{16}, std::vector<Index>{48, 16, 16}}) {
+        if (e.rows > 300) continue;
+        CAPTURE(e.rows);
+        CAPTURE(e.rank);
+        Subject<D, T> subject(2, e, widths, 1);
+        run(subject);
+      }
+  };
+  SUBCASE("proof, f32") { check_other.template operator()<proof::Device, float>(); }
+  SUBCASE("proof, bf16") { check_other.template operator()<proof::Device, bf16>(); }
 }
 
 }  // namespace
@@ -218,18 +231,18 @@ TEST_CASE("low rank: all gradients of the projections of x are what single produ
 
 TEST_CASE("low rank: many rows are summed in blocks, as one thread sums them") {
   const Extents many{8300, 16, 2};
-  Subject<float> alone(1, many, {16}, 0), together(3, many, {16}, 0);
+  Subject<Cpu, float> alone(1, many, {16}, 0), together(3, many, {16}, 0);
   CHECK(together.fused());
   CHECK(alone.gradients() == together.gradients());
 }
 
 TEST_CASE("low rank: shapes must agree") {
-  D dev(1);
-  Matrix<D, float> x(dev, 4, 8, 1), dy(dev, 4, 16, 2), h(dev, 4, 2, 3), a(dev, 2, 8, 4), b(dev, 2, 16, 5),
+  Cpu dev(1);
+  Matrix<Cpu, float> x(dev, 4, 8, 1), dy(dev, 4, 16, 2), h(dev, 4, 2, 3), a(dev, 2, 8, 4), b(dev, 2, 16, 5),
       dh(dev, 4, 2, 6), da(dev, 2, 8, 7), db(dev, 2, 16, 8), other(dev, 3, 5, 9);
   const auto backward = [&](auto& of_h, auto& of_dy, auto& of_b, auto& of_db, auto& of_dh) {
-    const kernel::LowRankTerm<D, float> term{of_dy.in(), of_b.in(), of_db.view()};
-    kernel::low_rank_backward<D, float>(dev, of_h.in(), {&term, 1}, of_dh.view());
+    const kernel::LowRankTerm<Cpu, float> term{of_dy.in(), of_b.in(), of_db.view()};
+    kernel::low_rank_backward<Cpu, float>(dev, of_h.in(), {&term, 1}, of_dh.view());
   };
   CHECK_NOTHROW(backward(h, dy, b, db, dh));
   CHECK_THROWS_AS(backward(other, dy, b, db, dh), ShapeError);
@@ -238,8 +251,8 @@ TEST_CASE("low rank: shapes must agree") {
   CHECK_THROWS_AS(backward(h, dy, b, other, dh), ShapeError);
   CHECK_THROWS_AS(backward(h, dy, b, db, other), ShapeError);
   const auto gradients = [&](auto& of_x, auto& of_a, auto& of_da, auto& of_dy, auto& of_b, auto& of_db) {
-    const kernel::LowRankTerm<D, float> term{of_dy.in(), of_b.in(), of_db.view()};
-    kernel::low_rank_gradients<D, float>(dev, of_x.in(), of_a.in(), of_da.view(), {&term, 1});
+    const kernel::LowRankTerm<Cpu, float> term{of_dy.in(), of_b.in(), of_db.view()};
+    kernel::low_rank_gradients<Cpu, float>(dev, of_x.in(), of_a.in(), of_da.view(), {&term, 1});
   };
   CHECK_NOTHROW(gradients(x, a, da, dy, b, db));
   CHECK_THROWS_AS(gradients(other, a, da, dy, b, db), ShapeError);

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "support/backends.hpp"
 #include "support/gradcheck.hpp"
 #include "support/matrix.hpp"
 
@@ -11,7 +12,7 @@ namespace {
 
 using namespace lora;
 using namespace lora::test;
-using D = cpu::Device;
+using Cpu = cpu::Device;
 
 struct Case {
   Index rows, groups, width, padding;
@@ -36,7 +37,7 @@ void expected_norm(const Case& c, const std::vector<double>& x, const std::vecto
 }  // namespace
 
 TEST_CASE("norm: forward equals the formula, in place and with rows apart") {
-  each_type([]<class T>() {
+  each_backend_and_type([]<class D, class T>() {
     using A = Accum<T>;
     D dev(2);
     for (const Case& c : cases) {
@@ -68,7 +69,7 @@ TEST_CASE("norm: forward equals the formula, in place and with rows apart") {
 }
 
 TEST_CASE("norm: backward equals the formula, it overwrites, adds, and may write over dy") {
-  each_type([]<class T>() {
+  each_backend_and_type([]<class D, class T>() {
     using A = Accum<T>;
     D dev(2);
     for (const Case& c : cases) {
@@ -116,18 +117,18 @@ TEST_CASE("norm: backward equals the formula, it overwrites, adds, and may write
 
 TEST_CASE("norm: the gradient is exact by complex step") {
   using C = std::complex<double>;
-  D dev(1);
+  Cpu dev(1);
   for (const Index groups : {Index{1}, Index{3}}) {
     const Index rows = 3, width = 5, cols = groups * width;
-    Matrix<D, double> x(dev, rows, cols, 1), dy(dev, rows, cols, 2), dx(dev, rows, cols, 3), y(dev, rows, cols, 4);
-    Matrix<D, double> w(dev, 1, width, 5), rstd(dev, rows, groups, 6);
-    kernel::rms_norm<D, double>(dev, x.in(), w.in(), eps, y.view(), rstd.view());
-    kernel::rms_norm_backward<D, double>(dev, x.in(), w.in(), rstd.in(), dy.in(), dx.view(), false);
+    Matrix<Cpu, double> x(dev, rows, cols, 1), dy(dev, rows, cols, 2), dx(dev, rows, cols, 3), y(dev, rows, cols, 4);
+    Matrix<Cpu, double> w(dev, 1, width, 5), rstd(dev, rows, groups, 6);
+    kernel::rms_norm<Cpu, double>(dev, x.in(), w.in(), eps, y.view(), rstd.view());
+    kernel::rms_norm_backward<Cpu, double>(dev, x.in(), w.in(), rstd.in(), dy.in(), dx.view(), false);
 
-    Matrix<D, C> zx(dev, rows, cols, 1), zy(dev, rows, cols, 4), zw(dev, 1, width, 5);
+    Matrix<Cpu, C> zx(dev, rows, cols, 1), zy(dev, rows, cols, 4), zw(dev, 1, width, 5);
     const auto weights = dy.host();
     const auto loss = [&] {
-      kernel::rms_norm<D, C>(dev, zx.in(), zw.in(), eps, zy.view(), {});
+      kernel::rms_norm<Cpu, C>(dev, zx.in(), zw.in(), eps, zy.view(), {});
       C total = 0;
       const auto out = zy.host();
       for (std::size_t i = 0; i < out.size(); ++i) total += weights[i] * out[i];
@@ -144,17 +145,17 @@ TEST_CASE("norm: a row's bits depend neither on threads nor on its place") {
     const auto values = random_values<T>(rows * cols, 1), grads = random_values<T>(rows * cols, 2);
     std::vector<T> first, first_dx;
     for (const int threads : {1, 2, 3}) {
-      D dev(threads);
-      Matrix<D, T> x(dev, rows, cols, values), dy(dev, rows, cols, grads), y(dev, rows, cols, 3);
-      Matrix<D, A> w(dev, 1, cols, 4), rstd(dev, rows, 1, 5);
-      kernel::rms_norm<D, T>(dev, x.in(), w.in(), eps, y.view(), rstd.view());
+      Cpu dev(threads);
+      Matrix<Cpu, T> x(dev, rows, cols, values), dy(dev, rows, cols, grads), y(dev, rows, cols, 3);
+      Matrix<Cpu, A> w(dev, 1, cols, 4), rstd(dev, rows, 1, 5);
+      kernel::rms_norm<Cpu, T>(dev, x.in(), w.in(), eps, y.view(), rstd.view());
       if (threads == 1) first = y.host();
       check_same_bits(y.host(), first);
-      kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), dy.in(), y.view(), false);
+      kernel::rms_norm_backward<Cpu, T>(dev, x.in(), w.in(), rstd.in(), dy.in(), y.view(), false);
       if (threads == 1) first_dx = y.host();
       check_same_bits(y.host(), first_dx);
       for (const Index row : {Index{1}, Index{2}, Index{300}}) {
-        kernel::rms_norm<D, T>(dev, x.in().row_slice(row, 1), w.in(), eps, y.view().row_slice(0, 1), {});
+        kernel::rms_norm<Cpu, T>(dev, x.in().row_slice(row, 1), w.in(), eps, y.view().row_slice(0, 1), {});
         const auto alone = to_host(dev, y.view().row_slice(0, 1));
         check_same_bits(alone, std::vector<T>(first.begin() + row * cols, first.begin() + (row + 1) * cols));
       }
@@ -163,19 +164,19 @@ TEST_CASE("norm: a row's bits depend neither on threads nor on its place") {
 }
 
 TEST_CASE("norm: operands that do not fit are refused") {
-  D dev(1);
-  Matrix<D, float> x(dev, 2, 6, 1), y(dev, 2, 5, 2), w(dev, 1, 4, 3), w3(dev, 1, 3, 3), rstd(dev, 2, 1, 4);
+  Cpu dev(1);
+  Matrix<Cpu, float> x(dev, 2, 6, 1), y(dev, 2, 5, 2), w(dev, 1, 4, 3), w3(dev, 1, 3, 3), rstd(dev, 2, 1, 4);
   const auto norm = [&](auto& out, auto& weight) {
-    kernel::rms_norm<D, float>(dev, x.in(), weight.in(), eps, out.view(), rstd.view());
+    kernel::rms_norm<Cpu, float>(dev, x.in(), weight.in(), eps, out.view(), rstd.view());
   };
   CHECK_THROWS_AS(norm(x, w), ShapeError);
   CHECK_THROWS_AS(norm(y, w3), ShapeError);
   CHECK_THROWS_WITH_AS(norm(x, w3), "[rms_norm] rstd is (2, 1) but (2, 2) was expected", ShapeError);
-  Matrix<D, float> out(dev, 2, 6, 5), rstd2(dev, 2, 2, 6);
-  CHECK_THROWS_WITH_AS((kernel::rms_norm<D, float>(dev, x.in(), w3.in(), eps, out.view(), rstd2.view(), y.view())),
+  Matrix<Cpu, float> out(dev, 2, 6, 5), rstd2(dev, 2, 2, 6);
+  CHECK_THROWS_WITH_AS((kernel::rms_norm<Cpu, float>(dev, x.in(), w3.in(), eps, out.view(), rstd2.view(), y.view())),
                        "[rms_norm] copy is (2, 5) but (2, 6) was expected", ShapeError);
   CHECK_THROWS_WITH_AS(
-      (kernel::rms_norm_backward<D, float>(dev, x.in(), w3.in(), rstd2.in(), x.in(), out.view(), false, y.view())),
+      (kernel::rms_norm_backward<Cpu, float>(dev, x.in(), w3.in(), rstd2.in(), x.in(), out.view(), false, y.view())),
       "[rms_norm_backward] y is (2, 5) but (2, 6) was expected", ShapeError);
 }
 

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "support/backends.hpp"
 #include "support/matrix.hpp"
 
 namespace optimizer_test {
@@ -10,12 +11,12 @@ namespace {
 
 using namespace lora;
 using namespace lora::test;
-using D = cpu::Device;
+using Cpu = cpu::Device;
 
 }  // namespace
 
 TEST_CASE("optimizer: adamw equals the formula step after step") {
-  each_type([]<class T>() {
+  each_backend_and_type([]<class D, class T>() {
     using A = Accum<T>;
     if constexpr (std::is_same_v<T, A>) {
       D dev(2);
@@ -52,11 +53,11 @@ TEST_CASE("optimizer: adamw equals the formula step after step") {
 
 TEST_CASE("optimizer: numbers that PyTorch gives") {
   // torch.optim.AdamW([w], lr=0.1, weight_decay=0.01) in float64, gradients 0.5, -1, 2 and then -0.25, 1, 0.
-  D dev(1);
-  Matrix<D, double> w(dev, 1, 3, std::vector<double>{1, -2, 0.25}), m(dev, 1, 3, std::vector<double>(3)),
+  Cpu dev(1);
+  Matrix<Cpu, double> w(dev, 1, 3, std::vector<double>{1, -2, 0.25}), m(dev, 1, 3, std::vector<double>(3)),
       v(dev, 1, 3, std::vector<double>(3));
   kernel::AdamWStep step{.learning_rate = 0.1, .weight_decay = 0.01};
-  Matrix<D, double> first(dev, 1, 3, std::vector<double>{0.5, -1, 2}),
+  Matrix<Cpu, double> first(dev, 1, 3, std::vector<double>{0.5, -1, 2}),
       second(dev, 1, 3, std::vector<double>{-0.25, 1, 0});
   kernel::adamw<double>(dev, step, first.in(), w.view(), m.view(), v.view());
   step.step = 2;
@@ -68,9 +69,9 @@ TEST_CASE("optimizer: numbers that PyTorch gives") {
 TEST_CASE("optimizer: the number of threads doesn't change a bit") {
   std::vector<float> first;
   for (const int threads : {1, 2, 3}) {
-    D dev(threads);
-    Matrix<D, float> value(dev, 3, 9001, 1), m(dev, 3, 9001, 2), grad(dev, 3, 9001, 4);
-    Matrix<D, float> v(dev, 3, 9001, random_values<float>(3 * 9001, 3, 0, 1));
+    Cpu dev(threads);
+    Matrix<Cpu, float> value(dev, 3, 9001, 1), m(dev, 3, 9001, 2), grad(dev, 3, 9001, 4);
+    Matrix<Cpu, float> v(dev, 3, 9001, random_values<float>(3 * 9001, 3, 0, 1));
     kernel::adamw<float>(dev, {.learning_rate = 0.1}, grad.in(), value.view(), m.view(), v.view());
     if (threads == 1) first = value.host();
     check_same_bits(value.host(), first);

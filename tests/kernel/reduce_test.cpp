@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "support/backends.hpp"
 #include "support/matrix.hpp"
 
 namespace reduce_test {
@@ -12,7 +13,7 @@ namespace {
 
 using namespace lora;
 using namespace lora::test;
-using D = cpu::Device;
+using Cpu = cpu::Device;
 
 struct Case {
   Index rows, cols, padding;
@@ -22,7 +23,7 @@ constexpr Case cases[] = {{0, 3, 0}, {1, 1, 0}, {3, 7, 3}, {1, 63, 0}, {65, 1, 2
 }  // namespace
 
 TEST_CASE("reduce: sums are added to what is there, in double") {
-  each_type([]<class T>() {
+  each_backend_and_type([]<class D, class T>() {
     D dev(2);
     for (const Case& c : cases) {
       CAPTURE(c.rows);
@@ -46,9 +47,9 @@ TEST_CASE("reduce: sums are added to what is there, in double") {
 }
 
 TEST_CASE("reduce: squares that float can't hold") {
-  D dev(1);
-  Matrix<D, float> x(dev, 1, 3, std::vector<float>{1e30f, 1e-30f, 2e30f}), y(dev, 1, 1, std::vector<float>{1e-30f});
-  Matrix<D, double> out(dev, 1, 1, std::vector<double>{0}), tiny(dev, 1, 1, std::vector<double>{0});
+  Cpu dev(1);
+  Matrix<Cpu, float> x(dev, 1, 3, std::vector<float>{1e30f, 1e-30f, 2e30f}), y(dev, 1, 1, std::vector<float>{1e-30f});
+  Matrix<Cpu, double> out(dev, 1, 1, std::vector<double>{0}), tiny(dev, 1, 1, std::vector<double>{0});
   kernel::sum_of_squares(dev, x.in(), out.view());
   CHECK(out.host()[0] == doctest::Approx(5e60).epsilon(1e-6));
   kernel::sum_of_squares(dev, y.in(), tiny.view());
@@ -56,11 +57,11 @@ TEST_CASE("reduce: squares that float can't hold") {
 }
 
 TEST_CASE("reduce: a value that is not a number shows in the sum") {
-  D dev(1);
+  Cpu dev(1);
   std::vector<float> values(100, 1.0f);
   values[37] = std::numeric_limits<float>::quiet_NaN();
-  Matrix<D, float> x(dev, 4, 25, values);
-  Matrix<D, double> out(dev, 1, 1, std::vector<double>{0});
+  Matrix<Cpu, float> x(dev, 4, 25, values);
+  Matrix<Cpu, double> out(dev, 1, 1, std::vector<double>{0});
   kernel::sum_of_squares(dev, x.in(), out.view());
   CHECK(std::isnan(out.host()[0]));
 }
@@ -69,9 +70,9 @@ TEST_CASE("reduce: the number of threads doesn't change a bit") {
   each_type([]<class T>() {
     std::vector<double> first;
     for (const int threads : {1, 2, 3, 5}) {
-      D dev(threads);
-      Matrix<D, T> x(dev, 301, 997, 1, 3);
-      Matrix<D, double> out(dev, 1, 1, std::vector<double>{0});
+      Cpu dev(threads);
+      Matrix<Cpu, T> x(dev, 301, 997, 1, 3);
+      Matrix<Cpu, double> out(dev, 1, 1, std::vector<double>{0});
       kernel::sum_of_squares(dev, x.in(), out.view());
       kernel::sum(dev, x.in(), out.view());
       if (threads == 1) first = out.host();

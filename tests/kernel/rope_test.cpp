@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "support/backends.hpp"
 #include "support/gradcheck.hpp"
 #include "support/matrix.hpp"
 
@@ -12,7 +13,7 @@ namespace {
 using namespace lora;
 using namespace lora::test;
 using kernel::Rotation;
-using D = cpu::Device;
+using Cpu = cpu::Device;
 
 struct Case {
   Index rows, heads, width, padding;
@@ -39,7 +40,7 @@ std::vector<std::int32_t> some_positions(Index rows) {
 }  // namespace
 
 TEST_CASE("rope: both rotations equal the formula, in place and with rows apart") {
-  each_type([]<class T>() {
+  each_backend_and_type([]<class D, class T>() {
     using A = Accum<T>;
     D dev(2);
     for (const Case& c : cases) {
@@ -81,19 +82,19 @@ TEST_CASE("rope: both rotations equal the formula, in place and with rows apart"
 
 TEST_CASE("rope: the inverse rotation is the gradient, by complex step") {
   using C = std::complex<double>;
-  D dev(1);
+  Cpu dev(1);
   const Index n = 4, cols = 12, half = 3;
-  Matrix<D, std::int32_t> rows(dev, 1, n, some_positions(n));
-  Matrix<D, double> cosines(dev, positions, half, table<double>(half, std::cos));
-  Matrix<D, double> sines(dev, positions, half, table<double>(half, std::sin)), dy(dev, n, cols, 1),
+  Matrix<Cpu, std::int32_t> rows(dev, 1, n, some_positions(n));
+  Matrix<Cpu, double> cosines(dev, positions, half, table<double>(half, std::cos));
+  Matrix<Cpu, double> sines(dev, positions, half, table<double>(half, std::sin)), dy(dev, n, cols, 1),
       dx(dev, n, cols, 2);
-  kernel::rope<D, double>(dev, dy.in(), cosines.in(), sines.in(), rows.in(), Rotation::inverse, dx.view());
+  kernel::rope<Cpu, double>(dev, dy.in(), cosines.in(), sines.in(), rows.in(), Rotation::inverse, dx.view());
 
-  Matrix<D, C> zc(dev, positions, half, table<C>(half, std::cos)), zs(dev, positions, half, table<C>(half, std::sin));
-  Matrix<D, C> x(dev, n, cols, 3), y(dev, n, cols, 4);
+  Matrix<Cpu, C> zc(dev, positions, half, table<C>(half, std::cos)), zs(dev, positions, half, table<C>(half, std::sin));
+  Matrix<Cpu, C> x(dev, n, cols, 3), y(dev, n, cols, 4);
   const auto weights = dy.host();
   const auto loss = [&] {
-    kernel::rope<D, C>(dev, x.in(), zc.in(), zs.in(), rows.in(), Rotation::forward, y.view());
+    kernel::rope<Cpu, C>(dev, x.in(), zc.in(), zs.in(), rows.in(), Rotation::forward, y.view());
     C total = 0;
     const auto out = y.host();
     for (std::size_t i = 0; i < out.size(); ++i) total += weights[i] * out[i];
@@ -108,12 +109,12 @@ TEST_CASE("rope: the number of threads doesn't change a bit") {
     const Index n = 500, cols = 66, half = 11;
     std::vector<T> first;
     for (const int threads : {1, 2, 3}) {
-      D dev(threads);
-      Matrix<D, A> cosines(dev, positions, half, table<A>(half, std::cos)),
+      Cpu dev(threads);
+      Matrix<Cpu, A> cosines(dev, positions, half, table<A>(half, std::cos)),
           sines(dev, positions, half, table<A>(half, std::sin));
-      Matrix<D, std::int32_t> rows(dev, 1, n, some_positions(n));
-      Matrix<D, T> x(dev, n, cols, 1);
-      kernel::rope<D, T>(dev, x.in(), cosines.in(), sines.in(), rows.in(), Rotation::forward, x.view());
+      Matrix<Cpu, std::int32_t> rows(dev, 1, n, some_positions(n));
+      Matrix<Cpu, T> x(dev, n, cols, 1);
+      kernel::rope<Cpu, T>(dev, x.in(), cosines.in(), sines.in(), rows.in(), Rotation::forward, x.view());
       if (threads == 1) first = x.host();
       check_same_bits(x.host(), first);
     }
@@ -121,11 +122,11 @@ TEST_CASE("rope: the number of threads doesn't change a bit") {
 }
 
 TEST_CASE("rope: operands that do not fit are refused") {
-  D dev(1);
-  Matrix<D, float> x(dev, 2, 6, 1), four(dev, 2, 4, 2), two(dev, 2, 2, 3), three(dev, 2, 3, 4);
-  Matrix<D, std::int32_t> rows(dev, 1, 2, std::vector<std::int32_t>{0, 1});
+  Cpu dev(1);
+  Matrix<Cpu, float> x(dev, 2, 6, 1), four(dev, 2, 4, 2), two(dev, 2, 2, 3), three(dev, 2, 3, 4);
+  Matrix<Cpu, std::int32_t> rows(dev, 1, 2, std::vector<std::int32_t>{0, 1});
   const auto rope = [&](auto& cosines, auto& sines, auto& y) {
-    kernel::rope<D, float>(dev, x.in(), cosines.in(), sines.in(), rows.in(), Rotation::forward, y.view());
+    kernel::rope<Cpu, float>(dev, x.in(), cosines.in(), sines.in(), rows.in(), Rotation::forward, y.view());
   };
   CHECK_THROWS_WITH_AS(rope(two, two, x), "[rope] x is (2, 6) but heads of 4 columns were expected", ShapeError);
   CHECK_THROWS_AS(rope(three, two, x), ShapeError);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lora/core/random.hpp"
+#include "lora/tensor/stored.hpp"
 #include "lora/tensor/transfer.hpp"
 
 namespace lora::test {
@@ -109,6 +110,22 @@ class Matrix {
   Tensor<D, T> storage_;
   T nothing_{};
   View<D, T> view_;
+};
+
+/// A weight on a device, its bytes as a file holds them, `offset` bytes behind an aligned place.
+template <class D>
+class StoredMatrix {
+ public:
+  StoredMatrix(D& dev, const std::vector<std::byte>& bytes, DType dtype, Index rows, Index cols, Index offset = 0)
+      : storage_(dev, static_cast<Index>(bytes.size()) + offset),
+        view_(storage_.view().data() + offset, dtype, rows, cols) {
+    copy_from_host<D, std::byte>(dev, bytes, storage_.view().col_slice(offset, storage_.size() - offset));
+  }
+  const StoredView<D>& view() const { return view_; }
+
+ private:
+  Tensor<D, std::byte> storage_;
+  StoredView<D> view_;
 };
 
 /// Fails unless every |actual − expected| ≤ bound; says where it is worst.

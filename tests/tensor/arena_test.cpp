@@ -39,6 +39,31 @@ TEST_CASE("arena: two stacks, every piece on 64 bytes, none over another") {
   CHECK(d - b >= 128);
 }
 
+TEST_CASE("arena: it tells the most that was free since it was last asked") {
+  Arena arena(nullptr, 1024, false);
+  const auto is = [](const Arena::Range& range, std::size_t begin, std::size_t end) {
+    return range.begin == begin && range.end == end;
+  };
+  arena.save(64);
+  const Arena::Scope scope(arena);
+  arena.scratch(64);
+  CHECK(is(arena.take_widest_free_range(), 0, 1024));
+  CHECK(is(arena.take_widest_free_range(), 64, 960));
+  arena.save(128);
+  {
+    const Arena::Scope inner(arena);
+    arena.scratch(256);
+    CHECK(is(arena.free_range(), 192, 704));
+    CHECK(is(arena.take_widest_free_range(), 64, 960));
+  }
+  arena.release(64);
+  arena.save(64);
+  arena.scratch(64);
+  CHECK(is(arena.free_range(), 128, 896));
+  CHECK(is(arena.take_widest_free_range(), 64, 960));
+  CHECK(is(arena.take_widest_free_range(), 128, 896));
+}
+
 TEST_CASE("arena: release and the end of a scope give back what came after") {
   Fixture f;
   f.arena.save(100);

@@ -40,6 +40,7 @@ class Arena {
     LORA_ASSERT(mark <= low_);
     check_guards(mark, low_);
     low_ = mark;
+    lowest_ = std::min(lowest_, low_);
   }
 
   void* save(std::size_t bytes) {
@@ -61,6 +62,7 @@ class Arena {
     ~Scope() {
       arena_.check_guards(arena_.high_, mark_);
       arena_.high_ = mark_;
+      arena_.highest_ = std::max(arena_.highest_, mark_);
     }
 
    private:
@@ -100,6 +102,16 @@ class Arena {
   std::size_t peak_saved() const { return peak_low_; }
   std::size_t peak_scratch() const { return peak_high_; }
   std::size_t peak() const { return peak_low_ + peak_high_; }
+
+  /// Offsets of the free memory between both ends.
+  struct Range {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  Range free_range() const { return {low_, high_}; }
+  /// The most that was free at once since the last call, for a device that checks what kernels read: what has been
+  /// taken from there holds nothing yet.
+  Range take_widest_free_range() { return {std::exchange(lowest_, low_), std::exchange(highest_, high_)}; }
 
  private:
   static constexpr unsigned char pattern = 0xA5;
@@ -143,6 +155,8 @@ class Arena {
   std::size_t high_;
   std::size_t peak_low_ = 0;
   std::size_t peak_high_ = 0;
+  std::size_t lowest_ = 0;
+  std::size_t highest_ = high_;
   bool guarded_;
 };
 

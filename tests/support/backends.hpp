@@ -1,0 +1,33 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <concepts>
+
+#include "support/proof_kernels.hpp"
+
+namespace lora::test {
+
+/// Calls body.operator()<D>() for each backend: the same kernels must do on all of them.
+template <class Body>
+void each_backend(const Body& body) {
+  SUBCASE("cpu") { body.template operator()<cpu::Device>(); }
+  SUBCASE("proof") { body.template operator()<proof::Device>(); }
+}
+
+/// Calls body.operator()<D, T>() for each backend and each element type that models compute in there; in double only
+/// gradient checks do, on the CPU.
+template <class Body>
+void each_backend_and_type(const Body& body) {
+  SUBCASE("cpu, f32") { body.template operator()<cpu::Device, float>(); }
+  SUBCASE("cpu, bf16") { body.template operator()<cpu::Device, bf16>(); }
+  SUBCASE("cpu, f64") { body.template operator()<cpu::Device, double>(); }
+  SUBCASE("proof, f32") { body.template operator()<proof::Device, float>(); }
+  SUBCASE("proof, bf16") { body.template operator()<proof::Device, bf16>(); }
+}
+
+/// Of other backends fewer cases do where there are many: what a case computes is the CPU's to show.
+template <class D>
+constexpr bool is_cpu = std::same_as<D, cpu::Device>;
+
+}  // namespace lora::test

@@ -1,0 +1,277 @@
+#pragma once
+
+#include <doctest/doctest.h>
+#include <sys/syscall.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lora/cpu/device.hpp"
+#include "lora/tensor/stored.hpp"
+#include "support/proof_memory.hpp"
+#include "support/proof_queue.hpp"
+
+namespace lora::proof {
+
+/// What a proof device looks at beyond what is always an error, and how its thread dawdles.
+struct Settings {
+  bool alignment = false;     ///< operands that do not begin on 32 bytes
+  bool tails = false;         ///< results whose last 32 bytes are partly somebody else's
+  bool late_sources = false;  ///< host memory that changes, or is gone, before the copy from it has had its turn
+  bool late_frees = false;    ///< memory that is freed while queued work uses it, though freeing is in order
+  std::uint64_t seed = 1;
+  std::chrono::microseconds longest_delay{200};
+};
+
+/// What went on between host and device.
+struct Counts {
+  std::size_t launches = 0;
+  std::size_t waits = 0;  ///< of the host: synchronize() and copies to the host
+  std::size_t copies_in = 0, copies_out = 0, bytes_in = 0, bytes_out = 0;
+  std::size_t allocations = 0;
+  std::size_t early_frees = 0;  ///< while queued work used the memory
+};
+
+inline Counts operator-(Counts a, const Counts& b) {
+  a.launches -= b.launches;
+  a.waits -= b.waits;
+  a.copies_in -= b.copies_in;
+  a.copies_out -= b.copies_out;
+  a.bytes_in -= b.bytes_in;
+  a.bytes_out -= b.bytes_out;
+  a.allocations -= b.allocations;
+  a.early_frees -= b.early_frees;
+  return a;
+}
+
+struct Fault {
+  std::string what;
+  Place place;                       ///< of the call on the host
+  const std::byte* about = nullptr;  ///< memory that is still to be described
+
+  std::string text() const { return concat("[proof] ", what, "\nby\n", place.text()); }
+};
+
+/// The processors as a device that is as strict as real ones: kernels are the CPU's, but run later, on a thread of
+/// their own, in memory that host code can't touch. Breaches of the device contract are collected, with the place of
+/// the call that made them; those that nobody takes fail the test when the device goes.
+class Device {
+ public:
+  static constexpr bool reads_host_memory = false;
+
+  explicit Device(int threads = 1, const Settings& settings = {})
+      : settings_(settings),
+        memory_(arena_bytes),
+        arena_(memory_.arena_begin(), arena_bytes, false),
+        cpu_(threads),
+        queue_(settings.seed, settings.longest_delay) {}
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device() {
+    const std::vector<Fault> faults = finish();
+    constexpr std::size_t most = 5;  // whose places are looked up
+    for (std::size_t i = 0; i < std::min(most, faults.size()); ++i) FAIL_CHECK(faults[i].text());
+    if (faults.size() > most) FAIL_CHECK("and " << faults.size() - most << " more");
+  }
+
+  void* allocate(std::size_t bytes) {
+    ++counts_.allocations;
+    void* const memory = memory_.allocate(bytes);
+    queue_.submit([this, offset = memory_.offset_of(memory), bytes] { memory_.forget(offset, bytes); });
+    return memory;
+  }
+  void free(void* memory, std::size_t bytes) noexcept {
+    const bool early = !queue_.is_done(memory_.last_use(memory));
+    counts_.early_frees += early ? 1 : 0;
+    const std::string wrong = memory_.free(memory, bytes);
+    if (!wrong.empty()) return note(wrong);
+    if (early && settings_.late_frees)
+      note(concat("free while queued work uses it: ", memory_.described(memory_.offset_of(memory))));
+    queue_.submit([this, offset = memory_.offset_of(memory), bytes] { memory_.drop(offset, bytes); });
+  }
+
+  void copy_from_host(void* target, const void* source, std::size_t bytes) {
+    ++counts_.copies_in;
+    counts_.bytes_in += bytes;
+    const Operand whole = bytes_of(target, bytes, Use::write);
+    if (!accepts("copy_from_host", whole)) return;
+    const auto* const begin = static_cast<const std::byte*>(source);
+    auto taken = std::make_shared<std::vector<std::byte>>(begin, begin + bytes);
+    submit({whole}, [this, whole, target, taken, source, place = settings_.late_sources ? Place::here() : Place()] {
+      if (settings_.late_sources && !holds_still(source, *taken))
+        note_late({"copy_from_host: its source has changed, or is gone, before the copy was done", place, nullptr});
+      if (!taken->empty()) std::memcpy(memory_.real(static_cast<std::byte*>(target)), taken->data(), taken->size());
+      memory_.note_written(whole);
+    });
+  }
+  void copy_to_host(void* target, const void* source, std::size_t bytes) {
+    ++counts_.copies_out;
+    counts_.bytes_out += bytes;
+    const Operand whole = bytes_of(source, bytes, Use::read);
+    if (!accepts("copy_to_host", whole)) return;
+    std::vector<std::byte> staged(bytes);
+    submit({whole}, [this, whole, &staged, place = Place::here()] {
+      if (const auto which = memory_.unwritten(whole); !which.empty())
+        note_late({concat("copy_to_host: of its source ", which), place, whole.data});
+      if (!staged.empty()) std::memcpy(staged.data(), memory_.real(whole.data), staged.size());
+    });
+    synchronize();
+    if (bytes > 0) std::memcpy(target, staged.data(), bytes);
+  }
+  void synchronize() {
+    ++counts_.waits;
+    queue_.wait();
+  }
+
+  Arena& arena() { return arena_; }
+  std::string describe() const { return "proof device, " + cpu_.describe(); }
+
+  // For backends.
+
+  /// Queues work on these operands. `more` gives, when the work's turn comes, those that only then are known: the rows
+  /// of a `part`.
+  void launch(std::string_view kernel, std::vector<Operand> operands, std::function<void(cpu::Device&)> work,
+              std::function<std::vector<Operand>()> more = {}) {
+    ++counts_.launches;
+    bool accepted = true;
+    for (const Operand& operand : operands) accepted = accepts(kernel, operand) && accepted;
+    if (!accepted) return;
+    for (const Operand& operand : operands) {
+      const std::size_t off = operand.empty() ? 0 : memory_.offset_of(operand.data) % block_bytes;
+      if (settings_.alignment && off != 0)
+        note(concat(kernel, ": ", operand.name, " begins ", off, " bytes behind a multiple of ", block_bytes));
+    }
+    const auto users = operands;
+    submit(users, [this, kernel, operands = std::move(operands), work = std::move(work), more = std::move(more),
+                   place = Place::here()]() mutable {
+      if (more)
+        for (Operand& operand : more()) operands.push_back(operand);
+      std::erase_if(operands, [](const Operand& operand) { return operand.empty(); });
+      const auto note_about = [&](const Operand& operand, std::string_view verb, const std::string& what) {
+        if (!what.empty()) note_late({concat(kernel, verb, operand.name, ": ", what), place, operand.data});
+      };
+      for (const Operand& operand : operands) {
+        if (operand.reads()) note_about(operand, " reads ", memory_.unwritten(operand));
+        if (operand.writes() && settings_.tails)
+          note_about(operand, " writes ", memory_.foreign_tail(operand, operands));
+      }
+      const Memory::Surroundings around(memory_, operands);
+      work(cpu_);
+      if (const auto [what, beside] = around.difference(); !what.empty())
+        note_late({concat(kernel, " ", what), place, beside});
+      for (const Operand& operand : operands)
+        if (operand.writes()) memory_.note_written(operand);
+    });
+  }
+
+  /// The view as the kernels of the CPU take it, on the worker's thread only.
+  template <class T>
+  View<cpu::Device, T> inner(const View<Device, T>& view) const {
+    return view.empty() ? View<cpu::Device, T>()
+                        : View<cpu::Device, T>(memory_.real(view.data()), view.rows(), view.cols(), view.stride());
+  }
+  StoredView<cpu::Device> inner(const StoredView<Device>& stored) const {
+    return {memory_.real(stored.data()), stored.dtype(), stored.rows(), stored.cols()};
+  }
+
+  // For tests.
+
+  const Counts& counts() const { return counts_; }
+  /// Nothing more begins until somebody waits.
+  void hold() { queue_.hold(); }
+
+  /// What was wrong since the last call.
+  std::vector<Fault> take_faults() {
+    try {
+      queue_.wait();
+    } catch (const std::exception& error) {
+      note(concat("nobody waited for a kernel that failed: ", std::string_view(error.what())));
+    }
+    for (Fault& fault : faults_)
+      if (const auto* const about = std::exchange(fault.about, nullptr); about != nullptr)
+        fault.what += ": " + memory_.described(memory_.offset_of(about));
+    return std::exchange(faults_, {});
+  }
+  /// The same at the end, when all memory must be free.
+  std::vector<Fault> finish() {
+    auto faults = take_faults();
+    if (!std::exchange(finished_, true))
+      memory_.for_each_leak([&](const std::string& what, const Place& made) {
+        faults.push_back({what, made, nullptr});
+      });
+    return faults;
+  }
+
+ private:
+  static constexpr std::size_t arena_bytes = std::size_t{1} << 30;
+
+  static Operand bytes_of(const void* memory, std::size_t bytes, Use use) {
+    return {use == Use::read ? "source" : "target", use, static_cast<const std::byte*>(memory), 1, bytes, bytes};
+  }
+
+  bool accepts(std::string_view kernel, const Operand& operand) {
+    note_arena();
+    const std::string refusal = memory_.refusal(operand);
+    if (!refusal.empty()) {
+      note(concat(kernel, ": ", operand.name, " ", refusal));
+      return false;
+    }
+    return true;
+  }
+
+  // What the arena has released since the last launch is unwritten again, in the queue's order.
+  void note_arena() {
+    for (const auto& [begin, end] : memory_.note_arena(arena_.free_range(), arena_.take_widest_free_range()))
+      queue_.submit([this, begin = begin, bytes = end - begin] { memory_.forget(begin, bytes); });
+  }
+
+  void submit(const std::vector<Operand>& operands, std::function<void()> task) {
+    const std::uint64_t number = queue_.submit(std::move(task));
+    for (const Operand& operand : operands)
+      if (!operand.empty()) memory_.note_use(operand.data, number);
+  }
+
+  /// Whether memory of the host, which may be gone, still holds these bytes.
+  static bool holds_still(const void* source, const std::vector<std::byte>& bytes);
+
+  void note(std::string what) { note_late({std::move(what), Place::here(), nullptr}); }
+  void note_late(Fault fault) {
+    const std::lock_guard lock(faults_mutex_);
+    faults_.push_back(std::move(fault));
+  }
+
+  Settings settings_;
+  Counts counts_;
+  std::mutex faults_mutex_;
+  std::vector<Fault> faults_;
+  bool finished_ = false;
+  Memory memory_;
+  Arena arena_;
+  cpu::Device cpu_;
+  Queue queue_;  // the last: its thread uses the others
+};
+
+inline bool Device::holds_still(const void* source, const std::vector<std::byte>& bytes) {
+  // Writing to a file reads the source without dying of it.
+  const int file = memfd_create("proof", 0);
+  if (file < 0) fail<DeviceError>("[proof] no file in memory");
+  std::vector<std::byte> now(bytes.size());
+  const auto size = static_cast<ssize_t>(bytes.size());
+  // Past what sanitizers listen to: it is the point that the source may be freed.
+  const bool there =
+      syscall(SYS_pwrite64, file, source, bytes.size(), 0) == size && pread(file, now.data(), now.size(), 0) == size;
+  close(file);
+  return there && now == bytes;
+}
+
+static_assert(AnyDevice<Device>);
+
+}  // namespace lora::proof
