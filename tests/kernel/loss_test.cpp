@@ -182,23 +182,27 @@ TEST_CASE("loss: what dx takes for the others' sum is the sum of rounded exponen
 }
 
 TEST_CASE("loss: a label that is all but certain keeps the digits of its gradient") {
-  Cpu dev(1);
-  std::vector<float> values(20, -18.0f);
-  values[3] = 0;
-  Matrix<Cpu, float> logits(dev, 1, 20, values);
-  const auto result = run<float>(dev, logits, {3}, 8);
-  const double others = 19 * std::exp(-18.0);  // 2.9e-7: of p - 1 in float32 a digit or two would be left
-  CHECK(result.gradient[3] == doctest::Approx(-scale * others / (1 + others)).epsilon(1e-6));
+  each_backend([]<class D>() {
+    D dev(1);
+    std::vector<float> values(20, -18.0f);
+    values[3] = 0;
+    Matrix<D, float> logits(dev, 1, 20, values);
+    const auto result = run<float>(dev, logits, {3}, 8);
+    const double others = 19 * std::exp(-18.0);  // 2.9e-7: of p - 1 in float32 a digit or two would be left
+    CHECK(result.gradient[3] == doctest::Approx(-scale * others / (1 + others)).epsilon(1e-6));
+  });
 }
 
 TEST_CASE("loss: a logit that is not a number shows in the loss") {
-  Cpu dev(1);
-  for (const Index bad : {0, 1, 2, 30}) {
-    std::vector<float> values(31, 1.0f);
-    values[static_cast<std::size_t>(bad)] = std::numeric_limits<float>::quiet_NaN();
-    Matrix<Cpu, float> logits(dev, 1, 31, values);
-    CHECK(std::isnan(run<float>(dev, logits, {2}, 8).loss[0]));
-  }
+  each_backend([]<class D>() {
+    D dev(1);
+    for (const Index bad : {0, 1, 2, 30}) {
+      std::vector<float> values(31, 1.0f);
+      values[static_cast<std::size_t>(bad)] = std::numeric_limits<float>::quiet_NaN();
+      Matrix<D, float> logits(dev, 1, 31, values);
+      CHECK(std::isnan(run<float>(dev, logits, {2}, 8).loss[0]));
+    }
+  });
 }
 
 TEST_CASE("loss: the gradient is exact by complex step") {

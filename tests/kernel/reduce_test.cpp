@@ -47,23 +47,27 @@ TEST_CASE("reduce: sums are added to what is there, in double") {
 }
 
 TEST_CASE("reduce: squares that float can't hold") {
-  Cpu dev(1);
-  Matrix<Cpu, float> x(dev, 1, 3, std::vector<float>{1e30f, 1e-30f, 2e30f}), y(dev, 1, 1, std::vector<float>{1e-30f});
-  Matrix<Cpu, double> out(dev, 1, 1, std::vector<double>{0}), tiny(dev, 1, 1, std::vector<double>{0});
-  kernel::sum_of_squares(dev, x.in(), out.view());
-  CHECK(out.host()[0] == doctest::Approx(5e60).epsilon(1e-6));
-  kernel::sum_of_squares(dev, y.in(), tiny.view());
-  CHECK(tiny.host()[0] == doctest::Approx(1e-60).epsilon(1e-6));
+  each_backend([]<class D>() {
+    D dev(1);
+    Matrix<D, float> x(dev, 1, 3, std::vector<float>{1e30f, 1e-30f, 2e30f}), y(dev, 1, 1, std::vector<float>{1e-30f});
+    Matrix<D, double> out(dev, 1, 1, std::vector<double>{0}), tiny(dev, 1, 1, std::vector<double>{0});
+    kernel::sum_of_squares(dev, x.in(), out.view());
+    CHECK(out.host()[0] == doctest::Approx(5e60).epsilon(1e-6));
+    kernel::sum_of_squares(dev, y.in(), tiny.view());
+    CHECK(tiny.host()[0] == doctest::Approx(1e-60).epsilon(1e-6));
+  });
 }
 
 TEST_CASE("reduce: a value that is not a number shows in the sum") {
-  Cpu dev(1);
-  std::vector<float> values(100, 1.0f);
-  values[37] = std::numeric_limits<float>::quiet_NaN();
-  Matrix<Cpu, float> x(dev, 4, 25, values);
-  Matrix<Cpu, double> out(dev, 1, 1, std::vector<double>{0});
-  kernel::sum_of_squares(dev, x.in(), out.view());
-  CHECK(std::isnan(out.host()[0]));
+  each_backend([]<class D>() {
+    D dev(1);
+    std::vector<float> values(100, 1.0f);
+    values[37] = std::numeric_limits<float>::quiet_NaN();
+    Matrix<D, float> x(dev, 4, 25, values);
+    Matrix<D, double> out(dev, 1, 1, std::vector<double>{0});
+    kernel::sum_of_squares(dev, x.in(), out.view());
+    CHECK(std::isnan(out.host()[0]));
+  });
 }
 
 TEST_CASE("reduce: the number of threads doesn't change a bit") {
