@@ -331,6 +331,39 @@ TEST_CASE("lora_linear: y, dx and the adapter's gradients equal the formulas, wi
   SUBCASE("bf16 over f32") { check_all<bf16, float>(); }
 }
 
+TEST_CASE("lora_linear: neighbours each have their own scale") {
+  D dev(1);
+  const Index n = 3, in = 8, out = 4;
+  const auto weight = random_values<float>(out * in, 1);
+  const StoredView<D> stored(reinterpret_cast<const std::byte*>(weight.data()), DType::f32, out, in);
+  // Powers of two, which round nothing: a scale of B is the projection's own.
+  const auto output_of = [&](const std::vector<nn::LoraRank>& ranks, const std::vector<float>& scales_of_b) {
+    std::vector<std::pair<std::string, nn::Linear<D, float>>> parts;
+    for (const char* name : {"q_proj", "k_proj", "v_proj"})
+      parts.emplace_back(name, nn::Linear<D, float>{nn::Weight<D>(stored, nullptr)});
+    nn::LoraLinear<D, float> linear(std::move(parts), 1);
+    linear.attach(dev, ranks, 0);
+    std::size_t b = 0;
+    linear.for_each_param("", [&](const nn::ParamRef<D, float>& param) {
+      auto values = random_values<float>(param.value.size(), 2);
+      if (param.transposed) {
+        for (float& value : values) value *= scales_of_b[b];
+        ++b;
+      }
+      copy_from_host<D, float>(dev, values, param.value);
+    });
+    linear.refresh(dev);
+    const std::vector<std::int32_t> ids{0, 1, 2};
+    const std::vector<kernel::Segment> segments{{0, n}};
+    const nn::Pass<D, float> pass(dev, nn::Rows{ids, ids, ids, segments});
+    Matrix<D, float> x(dev, n, in, 3), y(dev, n, 3 * out, 4);
+    linear.forward(dev, pass, x.in(), y.view(), nullptr);
+    return y.host();
+  };
+  check_same_bits(output_of({{2, 0.5}, {1, 2}, {2, 2}}, {1, 1, 1}), output_of({{2, 1}, {1, 1}, {2, 1}}, {0.5, 2, 2}));
+  check_same_bits(output_of({{2, 4}, {0, 1}, {2, 0.5}}, {1, 1}), output_of({{2, 1}, {0, 0}, {2, 1}}, {4, 0.5}));
+}
+
 TEST_CASE("lora_linear: a large decoded weight holds the update in all its rows") {
   D dev(2);
   Subject<float, bf16> subject(dev, {190, 256, {700}, {2}}, false, 1.0 / 8);

@@ -38,12 +38,13 @@ class Counting {
   void copy_to_host(void* target, const void* source, std::size_t bytes) {
     std::memcpy(target, source, bytes);
     copied += bytes;
+    ++reads;
   }
   void synchronize() {}
   Arena& arena() { return arena_; }
   std::string describe() const { return "counting"; }
 
-  std::size_t held = 0, pieces = 0, copied = 0;
+  std::size_t held = 0, pieces = 0, copied = 0, reads = 0;
 
  private:
   alignas(64) std::byte memory_[4096];
@@ -90,6 +91,7 @@ TEST_CASE("tensor: host values go there and back, row by row where rows lie apar
   Counting dev;
   auto tensor = tensor_of<int>(dev, std::vector<int>{0, 1, 2, 3, 4, 5}, 2, 3);
   CHECK(to_host(dev, tensor.view()) == std::vector<int>{0, 1, 2, 3, 4, 5});
+  CHECK(dev.reads == 1);  // rows that follow each other are one copy, and so one wait
   const auto columns = tensor.view().col_slice(1, 2);
   CHECK(to_host(dev, columns) == std::vector<int>{1, 2, 4, 5});
   copy_from_host<Counting, int>(dev, std::vector<int>{7, 8, 9, 10}, columns);

@@ -259,13 +259,21 @@ class LoraLinear {
     return y.col_slice(projections_[block.first].first_column, block.w.rows());
   }
 
-  // h = s x Aᵀ. The scales are applied to these few columns, so that every product is a plain one.
+  // h = s x Aᵀ. The scales are applied to these few columns, so that every product is a plain one; at once to the
+  // columns of neighbours that share a scale, as all do in most adapters.
   void reduce(D& dev, View<D, const T> x, View<D, T> h) const {
     kernel::gemm(dev, kernel::Form::nt, x, a_.use(), h);
-    for (const auto& p : projections_) {
-      if (p.lora.rank == 0 || p.lora.scale == 1) continue;
-      const View<D, T> columns = h.col_slice(p.first_row, p.lora.rank);
-      kernel::convert(dev, columns, columns, p.lora.scale);
+    for (std::size_t j = 0, end = 0; j < projections_.size(); j = end) {
+      const double scale = projections_[j].lora.scale;
+      Index count = 0;
+      for (; end < projections_.size(); ++end) {
+        const LoraRank& lora = projections_[end].lora;
+        if (lora.rank > 0 && lora.scale != scale) break;
+        count += lora.rank;
+      }
+      if (count == 0 || scale == 1) continue;
+      const View<D, T> columns = h.col_slice(projections_[j].first_row, count);
+      kernel::convert(dev, columns, columns, scale);
     }
   }
 

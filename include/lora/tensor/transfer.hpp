@@ -26,6 +26,10 @@ template <AnyDevice D, class T>
 std::vector<std::remove_const_t<T>> to_host(D& dev, View<D, T> source) {
   std::vector<std::remove_const_t<T>> values(static_cast<std::size_t>(source.size()));
   const auto row_bytes = static_cast<std::size_t>(source.cols()) * sizeof(T);
+  if (source.contiguous()) {
+    if (source.size() > 0) dev.copy_to_host(values.data(), source.data(), values.size() * sizeof(T));
+    return values;
+  }
   for (Index i = 0; i < source.rows(); ++i)
     dev.copy_to_host(values.data() + i * source.cols(), source.row(i), row_bytes);
   return values;

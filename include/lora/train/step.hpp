@@ -37,7 +37,8 @@ class Stepper {
         optimizer_(dev, params_of(decoder), settings),
         max_grad_norm_(max_grad_norm),
         seed_(seed),
-        sums_(dev, 1, 2) {}
+        sums_(dev, 2, apart),
+        totals_(dev, 2, 1) {}
 
   optim::AdamW<D, T>& optimizer() { return optimizer_; }
 
@@ -52,20 +53,21 @@ class Stepper {
     {
       const Span phase(profile_of(dev), Profile::Kind::phase, "update");
       decoder_.zero_grad(dev);
-      kernel::fill(dev, sums_.view(), 0.0);
+      kernel::fill(dev, sums(), 0.0);
     }
     const double scale = 1 / static_cast<double>(result.labelled);
     // Never 0, which would switch dropout off.
     const std::uint64_t dropout_key = mix_key(seed_, dropout_purpose, static_cast<std::uint64_t>(step)) | 1u;
     for (const auto& batch : micro_batches) {
       const nn::Rows rows{batch.tokens, batch.positions, batch.places, batch.segments};
-      decoder_.train_micro_batch(dev, rows, batch.labels, scale, dropout_key, sums_.view().col_slice(0, 1));
+      decoder_.train_micro_batch(dev, rows, batch.labels, scale, dropout_key, sums().row_slice(0, 1));
     }
     const Span phase(profile_of(dev), Profile::Kind::phase, "update");
-    optim::add_squared_norm(dev, optimizer_.params(), sums_.view().col_slice(1, 1));
-    const auto sums = to_host(dev, sums_.view());  // the step's one read
-    result.loss = sums[0] * scale;
-    result.grad_norm = std::sqrt(sums[1]);
+    optim::add_squared_norm(dev, optimizer_.params(), sums().row_slice(1, 1));
+    kernel::convert(dev, sums(), totals_.view());
+    const auto totals = to_host(dev, totals_.view());  // the step's one read
+    result.loss = totals[0] * scale;
+    result.grad_norm = std::sqrt(totals[1]);
     return result;
   }
 
@@ -78,6 +80,10 @@ class Stepper {
 
  private:
   static constexpr std::uint64_t dropout_purpose = 0x64726F70u;
+  // Numbers from one sum to the next: a backend may write blocks of 32 bytes.
+  static constexpr Index apart = 4;
+
+  View<D, double> sums() { return sums_.view().col_slice(0, 1); }
 
   static std::vector<nn::ParamRef<D, T>> params_of(model::Decoder<D, T>& decoder) {
     std::vector<nn::ParamRef<D, T>> params;
@@ -89,7 +95,8 @@ class Stepper {
   optim::AdamW<D, T> optimizer_;
   double max_grad_norm_;
   std::uint64_t seed_;
-  Tensor<D, double> sums_;  // (1, 2) Σ −log p and Σ g²
+  Tensor<D, double> sums_;    // (2, apart) Σ −log p and Σ g², each the first of its row
+  Tensor<D, double> totals_;  // (2, 1) both together, as the host reads them
 };
 
 }  // namespace lora::train
