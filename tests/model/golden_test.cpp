@@ -144,7 +144,7 @@ class Fixture {
   double train(const Batch& batch, double scale) {
     Tensor<D, double> sum(dev, 1);
     kernel::fill(dev, sum.view(), 0.0);
-    model.train_micro_batch(dev, batch.rows(), batch.labels, scale, 0, sum.view());
+    model.train_micro_batch(dev, model.stage(batch.rows(), batch.labels), scale, 0, sum.view());
     return to_host(dev, sum.view())[0];
   }
 

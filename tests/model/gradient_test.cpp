@@ -86,7 +86,7 @@ struct Subject {
     Tensor<D, double> sum(dev, 1);
     kernel::fill(dev, sum.view(), 0.0);
     decoder.refresh(dev);
-    decoder.train_micro_batch(dev, rows.view(), rows.labels, rows.scale(), dropout_key, sum.view());
+    decoder.train_micro_batch(dev, decoder.stage(rows.view(), rows.labels), rows.scale(), dropout_key, sum.view());
     return sum.view().data()[0] * rows.scale();
   }
 };

@@ -118,7 +118,7 @@ Outcome outcome_of(const std::filesystem::path& folder, const std::vector<std::v
       }
       segments.push_back({begin, static_cast<Index>(tokens.size())});
     }
-    decoder.train_micro_batch(dev, nn::Rows{tokens, positions, places, segments}, labels,
+    decoder.train_micro_batch(dev, decoder.stage(nn::Rows{tokens, positions, places, segments}, labels),
                               1 / static_cast<double>(labelled), 77, sum.view());
   }
   result.loss = sum.view().data()[0] / static_cast<double>(labelled);

@@ -54,10 +54,13 @@ class Decoder {
     for (Index i = 0; i < stack_.size(); ++i) stack_.layer(i).recompute(i < count);
   }
 
+  /// The rows with what the head needs. `labels` (N) are the tokens that each row predicts, `ignored` for none.
+  nn::StagedRows stage(nn::Rows rows, std::span<const std::int32_t> labels) const;
+
   /// Adds the gradients of scale · Σ −log p of the labelled rows to the parameters, and Σ −log p to `loss_sum` (1).
-  /// `labels` (N) are the tokens that each row predicts, `ignored` for none. A pass without labels does nothing.
-  void train_micro_batch(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels, double scale,
-                         std::uint64_t dropout_key, View<D, double> loss_sum);
+  /// A pass without labels does nothing. Waits for nothing: `rows` must live until somebody has waited for the device.
+  void train_micro_batch(D& dev, const nn::StagedRows& rows, double scale, std::uint64_t dropout_key,
+                         View<D, double> loss_sum);
 
   /// The loss of the labelled rows, without any gradient, until *stop is no longer 0, which is looked at before each
   /// layer and each part of the head's rows.
@@ -77,34 +80,16 @@ class Decoder {
   void zero_grad(D& dev);
 
  private:
+  // Rows that the head looks at, and what they predict, on the device.
   struct Labelled {
-    std::vector<std::int32_t> rows;    // (n) indices of labelled rows
-    std::vector<std::int32_t> labels;  // (n)
+    View<D, const std::int32_t> rows;    // (n)
+    View<D, const std::int32_t> labels;  // (n)
   };
 
-  Labelled labelled_rows(const nn::Rows& rows, std::span<const std::int32_t> labels) const {
-    if (labels.size() != rows.tokens.size())
-      fail<ShapeError>("[decoder] ", rows.tokens.size(), " tokens but ", labels.size(), " labels");
-    check_ids("token", rows.tokens);
-    Labelled result;
-    for (std::size_t i = 0; i < labels.size(); ++i) {
-      if (labels[i] == ignored) continue;
-      result.rows.push_back(static_cast<std::int32_t>(i));
-      result.labels.push_back(labels[i]);
-    }
-    check_ids("label", result.labels);
-    return result;
-  }
   void check_ids(std::string_view what, std::span<const std::int32_t> ids) const {
     for (const auto id : ids)
       if (id < 0 || id >= config_.vocab_size)
         fail<FormatError>(what, " ", id, " is not in the model's vocabulary of ", config_.vocab_size);
-  }
-
-  nn::Pass<D, T> begin(D& dev, const nn::Rows& rows, std::uint64_t dropout_key) {
-    nn::Pass<D, T> pass(dev, rows, dropout_key);
-    rotary_->reach(dev, pass.max_position());
-    return pass;
   }
 
   void embed(D& dev, const nn::Pass<D, T>& pass, View<D, T> x) const {
@@ -126,11 +111,8 @@ class Decoder {
   void loss_of(D& dev, View<D, const T> hidden, const Labelled& labelled, double scale, View<D, T> d_hidden,
                See&& see) const {
     const Span phase(profile_of(dev), Profile::Kind::phase, "head");
-    const auto n = static_cast<Index>(labelled.rows.size());
-    const Index e = config_.hidden_size;
+    const Index n = labelled.rows.size(), e = config_.hidden_size;
     const bool gradient = !d_hidden.empty();
-    const auto index = tensor_of<std::int32_t>(dev, labelled.rows, 1, n);
-    const auto labels = tensor_of<std::int32_t>(dev, labelled.labels, 1, n);
     const Arena::Scope scope(dev.arena());
     const View<D, T> x = scratch<T>(dev, n, e);
     const View<D, T> normed = scratch<T>(dev, n, e);
@@ -138,16 +120,15 @@ class Decoder {
     const View<D, Accum<T>> rstd = scratch<Accum<T>>(dev, n, 1);
     const nn::LossRows<D, T> outcome{scratch<Accum<T>>(dev, 1, n), scratch<Accum<T>>(dev, 1, n),
                                      scratch<Accum<T>>(dev, 1, n)};
-    kernel::gather_rows(dev, hidden, index.view(), x);
+    kernel::gather_rows(dev, hidden, labelled.rows, x);
     norm_.forward(dev, x, normed, rstd);
-    head_->loss(dev, View<D, const T>(normed), labels.view(), scale, dx, outcome);
+    head_->loss(dev, View<D, const T>(normed), labelled.labels, scale, dx, outcome);
     see(outcome);
     if (gradient) {
       norm_.backward(dev, x, rstd, dx, dx, false);
       kernel::fill(dev, d_hidden, 0.0);
-      kernel::scatter_rows(dev, View<D, const T>(dx), index.view(), d_hidden);
+      kernel::scatter_rows(dev, View<D, const T>(dx), labelled.rows, d_hidden);
     }
-    dev.synchronize();  // index and labels go away
   }
 
   template <class F>
@@ -245,11 +226,28 @@ void Decoder<D, T>::attach(D& dev, AdapterConfig adapter) {
 }
 
 template <AnyDevice D, class T>
-void Decoder<D, T>::train_micro_batch(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels, double scale,
-                                      std::uint64_t dropout_key, View<D, double> loss_sum) {
-  const auto labelled = labelled_rows(rows, labels);
-  if (labelled.rows.empty()) return;
-  const nn::Pass<D, T> pass = begin(dev, rows, dropout_key);
+nn::StagedRows Decoder<D, T>::stage(nn::Rows rows, std::span<const std::int32_t> labels) const {
+  if (labels.size() != rows.tokens.size())
+    fail<ShapeError>("[decoder] ", rows.tokens.size(), " tokens but ", labels.size(), " labels");
+  check_ids("token", rows.tokens);
+  std::vector<std::int32_t> labelled, predicted;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] == ignored) continue;
+    labelled.push_back(static_cast<std::int32_t>(i));
+    predicted.push_back(labels[i]);
+  }
+  check_ids("label", predicted);
+  rows.labelled = labelled;
+  rows.labels = predicted;
+  return nn::StagedRows(rows);
+}
+
+template <AnyDevice D, class T>
+void Decoder<D, T>::train_micro_batch(D& dev, const nn::StagedRows& rows, double scale, std::uint64_t dropout_key,
+                                      View<D, double> loss_sum) {
+  if (rows.labelled.count == 0) return;
+  rotary_->reach(dev, rows.max_position());
+  const nn::Pass<D, T> pass(dev, rows, dropout_key);
   const Index n = pass.count(), e = config_.hidden_size;
   [[maybe_unused]] const std::size_t mark = dev.arena().mark();
   const Arena::Scope scope(dev.arena());
@@ -258,7 +256,7 @@ void Decoder<D, T>::train_micro_batch(D& dev, const nn::Rows& rows, std::span<co
   typename nn::Stack<D, T>::Saved saved;
   embed(dev, pass, d_hidden);
   stack_.forward(dev, pass, View<D, const T>(d_hidden), hidden, &saved);
-  loss_of(dev, View<D, const T>(hidden), labelled, scale, d_hidden,
+  loss_of(dev, View<D, const T>(hidden), {pass.labelled(), pass.labels()}, scale, d_hidden,
           [&](const auto& outcome) { kernel::sum(dev, outcome.loss, loss_sum); });
   stack_.backward(dev, pass, std::move(saved), d_hidden);
   LORA_ASSERT(dev.arena().mark() == mark);
@@ -267,22 +265,20 @@ void Decoder<D, T>::train_micro_batch(D& dev, const nn::Rows& rows, std::span<co
 template <AnyDevice D, class T>
 Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels,
                                    const std::atomic<int>* stop) {
-  const auto labelled = labelled_rows(rows, labels);
+  const nn::StagedRows staged = stage(rows, labels);
   Evaluation result;
-  if (labelled.rows.empty()) return result;
-  nn::Pass<D, T> pass = begin(dev, rows, 0);
+  if (staged.labelled.count == 0) return result;
+  rotary_->reach(dev, staged.max_position());
+  nn::Pass<D, T> pass(dev, staged, 0);
   pass.stop_by(stop);
   const Arena::Scope scope(dev.arena());
   const View<D, T> hidden = scratch<T>(dev, pass.count(), config_.hidden_size);
   run(dev, pass, hidden);
   // As the head would cut them itself.
-  nn::for_row_tiles(static_cast<Index>(labelled.rows.size()), head_->tiles().rows, [&](Index begin, Index count) {
+  nn::for_row_tiles(staged.labelled.count, head_->tiles().rows, [&](Index begin, Index count) {
     result.stopped = result.stopped || pass.stopped();
     if (result.stopped) return;
-    const auto part_of = [&](const std::vector<std::int32_t>& all) {
-      return std::vector<std::int32_t>(all.begin() + begin, all.begin() + begin + count);
-    };
-    const Labelled part{part_of(labelled.rows), part_of(labelled.labels)};
+    const Labelled part{pass.labelled().col_slice(begin, count), pass.labels().col_slice(begin, count)};
     loss_of(dev, View<D, const T>(hidden), part, 1, View<D, T>(), [&](const auto& outcome) {
       const auto loss = to_host(dev, outcome.loss), target = to_host(dev, outcome.target),
                  top = to_host(dev, outcome.top);
@@ -293,6 +289,7 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Rows& rows, std::span<const
     });
     result.labelled += count;
   });
+  if (result.stopped) dev.synchronize();  // what was staged goes away, and nothing was read
   return result;
 }
 

@@ -143,8 +143,8 @@ class Generation {
       keys.push_back({base, base + length});
       last.push_back(static_cast<std::int32_t>(tokens.size()) - 1);
     }
-    const nn::Rows rows{tokens, positions, {}, segments};
-    const nn::Pass<D, T> pass(dev_, rows, cache_, cache_rows, std::move(keys));
+    const nn::Rows rows{tokens, positions, {}, segments, cache_rows};
+    const nn::Pass<D, T> pass(dev_, rows, cache_, std::move(keys));
     const auto logits = model_.logits(dev_, pass, last);
     const auto vocabulary = static_cast<std::size_t>(model_.config().vocab_size);
     const auto choices =

@@ -6,17 +6,67 @@
 #include <vector>
 
 #include "lora/kernel/attention.hpp"
+#include "lora/tensor/arena.hpp"
 #include "lora/tensor/transfer.hpp"
 
 namespace lora::nn {
 
 /// The rows of one pass as the host describes them: sequences end to end, without padding.
 struct Rows {
-  std::span<const std::int32_t> tokens;     ///< (N)
-  std::span<const std::int32_t> positions;  ///< (N) place of the row in its sequence
-  std::span<const std::int32_t>
-      places;  ///< (N) place of the row's sequence in the whole step; may be empty without dropout
+  using Numbers = std::span<const std::int32_t>;
+  Numbers tokens;     ///< (N)
+  Numbers positions;  ///< (N) place of the row in its sequence
+  Numbers places;     ///< (N) place of the row's sequence in the step; may be empty: no dropout
   std::span<const kernel::Segment> segments{};  ///< (B) rows of each sequence
+  Numbers cache_rows{};                         ///< (N) where a row goes in a key/value cache
+  Numbers labelled{};                           ///< (n) rows that the head looks at
+  Numbers labels{};                             ///< (n) tokens that those predict
+};
+
+/// All that a pass uploads, as one block of the host's memory, so that one copy brings it to the device. That copy may
+/// be made late: the block must live until the device has been waited for.
+class StagedRows {
+ public:
+  struct Part {
+    Index begin = 0, count = 0;
+  };
+
+  StagedRows() = default;
+  explicit StagedRows(const Rows& rows) : segments_(rows.segments.begin(), rows.segments.end()) {
+    const auto n = rows.tokens.size();
+    const auto fits = [n](Rows::Numbers numbers) { return numbers.empty() || numbers.size() == n; };
+    if (rows.positions.size() != n || !fits(rows.places) || !fits(rows.cache_rows))
+      fail<ShapeError>("[pass] ", n, " tokens, ", rows.positions.size(), " positions, ", rows.places.size(),
+                       " places, ", rows.cache_rows.size(), " cache rows");
+    tokens = add(rows.tokens);
+    positions = add(rows.positions);
+    places = add(rows.places);
+    cache_rows = add(rows.cache_rows);
+    labelled = add(rows.labelled);
+    labels = add(rows.labels);
+    for (const auto position : rows.positions) max_position_ = std::max(max_position_, Index{position});
+  }
+
+  Index count() const { return tokens.count; }
+  Index max_position() const { return max_position_; }
+  std::span<const kernel::Segment> segments() const { return segments_; }
+  std::span<const std::int32_t> block() const { return block_; }
+
+  Part tokens, positions, places, cache_rows, labelled, labels;  ///< of the block
+
+ private:
+  // Each part begins on 64 bytes.
+  Part add(Rows::Numbers numbers) {
+    constexpr std::size_t unit = Arena::alignment / sizeof(std::int32_t);
+    const Part part{static_cast<Index>(block_.size()), static_cast<Index>(numbers.size())};
+    block_.insert(block_.end(), numbers.begin(), numbers.end());
+    block_.resize((block_.size() + unit - 1) / unit * unit);
+    return part;
+  }
+
+  std::vector<kernel::Segment> segments_;
+  std::vector<std::int32_t> block_;
+  Index max_position_ = -1;
 };
 
 /// Keys and values of what was decoded so far, for every layer: B slots of `capacity` rows each. Outside the arena,
@@ -41,42 +91,39 @@ class KvCache {
   std::vector<Tensor<D, T>> values_;  // L × (B·capacity, G·C)
 };
 
-/// What a whole pass shares, on host and device. Decoding is a pass with a cache, through the same modules.
+/// What a whole pass shares, on host and device. Decoding is a pass with a cache, through the same modules. What it
+/// uploads lies in the arena's scratch: passes nest like scopes.
 template <AnyDevice D, class T>
 class Pass {
  public:
-  Pass(D& dev, const Rows& rows, std::uint64_t dropout_key = 0)
-      : segments_(rows.segments.begin(), rows.segments.end()),
-        keys_(segments_),
-        count_(static_cast<Index>(rows.tokens.size())),
-        dropout_key_(dropout_key) {
-    if (rows.positions.size() != rows.tokens.size() ||
-        (!rows.places.empty() && rows.places.size() != rows.tokens.size()))
-      fail<ShapeError>("[pass] ", rows.tokens.size(), " tokens, ", rows.positions.size(), " positions, ",
-                       rows.places.size(), " places");
-    tokens_ = tensor_of<std::int32_t>(dev, rows.tokens, 1, count_);
-    positions_ = tensor_of<std::int32_t>(dev, rows.positions, 1, count_);
-    if (!rows.places.empty()) places_ = tensor_of<std::int32_t>(dev, rows.places, 1, count_);
-    for (const auto position : rows.positions) max_position_ = std::max(max_position_, Index{position});
+  /// `rows` must live until the device has been waited for.
+  Pass(D& dev, const StagedRows& rows, std::uint64_t dropout_key = 0)
+      : scope_(dev.arena()), rows_(&rows), dropout_key_(dropout_key) {
+    upload(dev);
   }
-
+  /// The same with the rows in the pass itself, which then must live as long.
+  Pass(D& dev, const Rows& rows, std::uint64_t dropout_key = 0)
+      : scope_(dev.arena()), own_(rows), rows_(&own_), dropout_key_(dropout_key) {
+    upload(dev);
+  }
   /// A pass that appends to a cache: row i goes to cache row cache_rows[i]; the queries of segment b see keys[b].
-  Pass(D& dev, const Rows& rows, KvCache<D, T>& cache, std::span<const std::int32_t> cache_rows,
-       std::vector<kernel::Segment> keys)
-      : Pass(dev, rows) {
+  Pass(D& dev, const Rows& rows, KvCache<D, T>& cache, std::vector<kernel::Segment> keys) : Pass(dev, rows) {
     cache_ = &cache;
-    cache_rows_ = tensor_of<std::int32_t>(dev, cache_rows, 1, count_);
     keys_ = std::move(keys);
   }
+  Pass(const Pass&) = delete;
+  Pass& operator=(const Pass&) = delete;
 
-  Index count() const { return count_; }
-  Index max_position() const { return max_position_; }
-  std::span<const kernel::Segment> segments() const { return segments_; }
-  std::span<const kernel::Segment> keys() const { return keys_; }
-  View<D, const std::int32_t> tokens() const { return tokens_.view(); }
-  View<D, const std::int32_t> positions() const { return positions_.view(); }
-  View<D, const std::int32_t> places() const { return places_.view(); }
-  View<D, const std::int32_t> cache_rows() const { return cache_rows_.view(); }
+  Index count() const { return rows_->count(); }
+  Index max_position() const { return rows_->max_position(); }
+  std::span<const kernel::Segment> segments() const { return rows_->segments(); }
+  std::span<const kernel::Segment> keys() const { return cache_ == nullptr ? segments() : keys_; }
+  View<D, const std::int32_t> tokens() const { return part(rows_->tokens); }
+  View<D, const std::int32_t> positions() const { return part(rows_->positions); }
+  View<D, const std::int32_t> places() const { return part(rows_->places); }
+  View<D, const std::int32_t> cache_rows() const { return part(rows_->cache_rows); }
+  View<D, const std::int32_t> labelled() const { return part(rows_->labelled); }
+  View<D, const std::int32_t> labels() const { return part(rows_->labels); }
   KvCache<D, T>* cache() const { return cache_; }
   /// Of seed and step; 0 switches dropout off (evaluation).
   std::uint64_t dropout_key() const { return dropout_key_; }
@@ -86,15 +133,22 @@ class Pass {
   bool stopped() const { return stop_ != nullptr && stop_->load() != 0; }
 
  private:
-  std::vector<kernel::Segment> segments_;
+  void upload(D& dev) {
+    const auto block = rows_->block();
+    if (block.empty()) return;
+    block_ = scratch<std::int32_t>(dev, 1, static_cast<Index>(block.size()));
+    copy_from_host<D, std::int32_t>(dev, block, block_);
+  }
+  View<D, const std::int32_t> part(const StagedRows::Part& part) const {
+    return part.count == 0 ? View<D, const std::int32_t>() : block_.col_slice(part.begin, part.count);
+  }
+
+  Arena::Scope scope_;
+  StagedRows own_;
+  const StagedRows* rows_;
+  View<D, std::int32_t> block_;
+  std::uint64_t dropout_key_;
   std::vector<kernel::Segment> keys_;
-  Index count_ = 0;
-  Index max_position_ = -1;
-  std::uint64_t dropout_key_ = 0;
-  Tensor<D, std::int32_t> tokens_;      // (N)
-  Tensor<D, std::int32_t> positions_;   // (N)
-  Tensor<D, std::int32_t> places_;      // (N)
-  Tensor<D, std::int32_t> cache_rows_;  // (N)
   KvCache<D, T>* cache_ = nullptr;
   const std::atomic<int>* stop_ = nullptr;
 };

@@ -58,10 +58,11 @@ class Stepper {
     const double scale = 1 / static_cast<double>(result.labelled);
     // Never 0, which would switch dropout off.
     const std::uint64_t dropout_key = mix_key(seed_, dropout_purpose, static_cast<std::uint64_t>(step)) | 1u;
-    for (const auto& batch : micro_batches) {
-      const nn::Rows rows{batch.tokens, batch.positions, batch.places, batch.segments};
-      decoder_.train_micro_batch(dev, rows, batch.labels, scale, dropout_key, sums().row_slice(0, 1));
-    }
+    std::vector<nn::StagedRows> staged;  // until the device is waited for
+    for (const auto& batch : micro_batches)
+      staged.push_back(
+          decoder_.stage(nn::Rows{batch.tokens, batch.positions, batch.places, batch.segments}, batch.labels));
+    for (const auto& rows : staged) decoder_.train_micro_batch(dev, rows, scale, dropout_key, sums().row_slice(0, 1));
     const Span phase(profile_of(dev), Profile::Kind::phase, "update");
     optim::add_squared_norm(dev, optimizer_.params(), sums().row_slice(1, 1));
     kernel::convert(dev, sums(), totals_.view());
