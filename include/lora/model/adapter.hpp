@@ -411,6 +411,8 @@ void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
   const std::string where = (files.folder / "adapter_model.safetensors").native();
   std::set<std::string> used;
   std::vector<std::string> missing;
+  using Accumulated = typename Model::Accumulated;
+  std::vector<std::vector<Accumulated>> staged;  // the parameters' values, until the device is waited for
   model.for_each_param([&](const auto& param) {
     const std::string name = concat(detail::adapter_prefix, param.name, ".weight");
     const auto* tensor = files.tensors.find(name);
@@ -424,8 +426,7 @@ void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
     if (tensor->shape != expected)
       fail<FormatError>(where, ": the tensor ", name, " is ", to_string(tensor->shape), "; the config expects ",
                         to_string(expected));
-    using Accumulated = typename Model::Accumulated;
-    std::vector<Accumulated> values(static_cast<std::size_t>(rows * cols));
+    std::vector<Accumulated>& values = staged.emplace_back(static_cast<std::size_t>(rows * cols));
     for (std::size_t i = 0; i < values.size(); ++i) {
       const auto place = param.transposed ? i % static_cast<std::size_t>(cols) * static_cast<std::size_t>(rows) +
                                                 i / static_cast<std::size_t>(cols)
@@ -435,14 +436,16 @@ void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
         fail<FormatError>(where, ": the tensor ", name, " holds ", value, "; expected finite numbers of float32");
       values[i] = static_cast<Accumulated>(value);
     }
-    copy_from_host<D, Accumulated>(dev, values, param.value);
   });
   if (!missing.empty()) fail<FormatError>(where, ": missing tensors: ", io::listed(missing));
   std::vector<std::string> extra;
   for (const auto& tensor : files.tensors.tensors())
     if (used.count(tensor.name) == 0) extra.push_back(tensor.name);
   if (!extra.empty()) fail<FormatError>(where, ": tensors that the config does not target: ", io::listed(extra));
+  std::size_t next = 0;
+  model.for_each_param([&](const auto& param) { copy_from_host<D, Accumulated>(dev, staged[next++], param.value); });
   model.refresh(dev);
+  dev.synchronize();
 }
 
 /// Starts an attached adapter as PEFT does: A uniform in ±1/√I, B zero. Each tensor's numbers depend on the seed and
@@ -450,8 +453,9 @@ void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
 template <class D, class Model>
 void init_adapter(D& dev, Model& model, std::uint64_t seed) {
   using Accumulated = typename Model::Accumulated;
+  std::vector<std::vector<Accumulated>> staged;  // until the device is waited for
   model.for_each_param([&](const auto& param) {
-    std::vector<Accumulated> values(static_cast<std::size_t>(param.value.size()), Accumulated(0));
+    std::vector<Accumulated>& values = staged.emplace_back(static_cast<std::size_t>(param.value.size()));
     if (!param.transposed) {
       Random random(mix_key(seed, text_hash(param.name)));
       const double bound = 1 / std::sqrt(static_cast<double>(param.value.cols()));
@@ -461,6 +465,7 @@ void init_adapter(D& dev, Model& model, std::uint64_t seed) {
     copy_from_host<D, Accumulated>(dev, values, param.value);
   });
   model.refresh(dev);
+  dev.synchronize();
 }
 
 }  // namespace lora::model

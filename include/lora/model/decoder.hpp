@@ -205,7 +205,7 @@ Decoder<D, T>::Decoder(D& dev, const Source& source)
   norm_ = norm(loader, "model.norm.weight", config_.hidden_size);
   head_.emplace(config_.tie_word_embeddings ? embedding_.table
                                             : loader.weight("lm_head.weight", config_.vocab_size, config_.hidden_size));
-  loader.expect_no_others();
+  loader.finish();
 }
 
 template <AnyDevice D, class T>

@@ -183,7 +183,8 @@ inline bool rotary_changed(const Source& source) {
   return own.rope.theta != source.config().rope.theta || own.rotates != source.config().rotates;
 }
 
-/// Reads tensors onto a device, and remembers which were read.
+/// Reads tensors onto a device, and remembers which were read. The source must live until the device has been waited
+/// for: `finish` waits.
 template <AnyDevice D>
 class Loader {
  public:
@@ -198,9 +199,8 @@ class Loader {
         block_elements(tensor.dtype) > 1 ? 1 : static_cast<std::size_t>(block_bytes(tensor.dtype));
     if (D::reads_host_memory && heads == 0 && address % aligned_to == 0)
       return nn::Weight<D>(StoredView<D>(tensor.bytes.data(), tensor.dtype, rows, cols), tensor.file);
-    const auto bytes = in_order(tensor.bytes, rows, heads);
-    auto own = std::make_shared<Tensor<D, std::byte>>(dev_, static_cast<Index>(bytes.size()));
-    copy_from_host<D, std::byte>(dev_, bytes, own->view());
+    auto own = std::make_shared<Tensor<D, std::byte>>(dev_, static_cast<Index>(tensor.bytes.size()));
+    copy_in_order(tensor.bytes, rows, heads, own->view());
     const std::byte* data = own->view().data();
     return nn::Weight<D>(StoredView<D>(data, tensor.dtype, rows, cols), std::move(own));
   }
@@ -209,16 +209,19 @@ class Loader {
   template <class A>
   Tensor<D, A> vector(const std::string& name, Index size) {
     const auto& tensor = note(name, {size});
-    const auto bytes = in_order(tensor.bytes, size, source_.permuted_heads(name));
-    Tensor<D, std::byte> raw(dev_, static_cast<Index>(bytes.size()));
-    copy_from_host<D, std::byte>(dev_, bytes, raw.view());
+    Tensor<D, std::byte> raw(dev_, static_cast<Index>(tensor.bytes.size()));
+    copy_in_order(tensor.bytes, size, source_.permuted_heads(name), raw.view());
     Tensor<D, A> wide(dev_, size);
     kernel::widen(dev_, StoredView<D>(raw.view().data(), tensor.dtype, 1, size), wide.view());
-    dev_.synchronize();  // raw goes away
     return wide;
   }
 
-  void expect_no_others() const { source_.expect_no_others(used_); }
+  /// To be called when all tensors are read.
+  /// Throws   FormatError listing tensors that were not
+  void finish() {
+    dev_.synchronize();
+    source_.expect_no_others(used_);
+  }
 
  private:
   const io::StoredTensor& note(const std::string& name, const Shape& shape) {
@@ -226,10 +229,10 @@ class Loader {
     return source_.at(name, shape);
   }
 
-  // Row (head, half, pair) of the result is row (head, pair, half) of the file.
-  static std::vector<std::byte> in_order(std::span<const std::byte> bytes, Index rows, Index heads) {
-    std::vector<std::byte> result(bytes.begin(), bytes.end());
-    if (heads == 0) return result;
+  // Row (head, half, pair) of the target is row (head, pair, half) of the file.
+  void copy_in_order(std::span<const std::byte> bytes, Index rows, Index heads, View<D, std::byte> target) {
+    if (heads == 0) return copy_from_host<D, std::byte>(dev_, bytes, target);
+    std::vector<std::byte> result(bytes.size());
     const Index width = rows / heads;
     const auto row_bytes = bytes.size() / static_cast<std::size_t>(rows);
     for (Index row = 0; row < rows; ++row) {
@@ -237,7 +240,8 @@ class Loader {
       const auto from = static_cast<std::size_t>(head * width + 2 * pair + half) * row_bytes;
       std::memcpy(result.data() + static_cast<std::size_t>(row) * row_bytes, bytes.data() + from, row_bytes);
     }
-    return result;
+    copy_from_host<D, std::byte>(dev_, result, target);
+    dev_.synchronize();  // the result goes away
   }
 
   D& dev_;

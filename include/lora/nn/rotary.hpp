@@ -125,6 +125,7 @@ class Rotary {
       }
     cos_ = tensor_of<Accum<T>>(dev, cos, rows, width_ / 2);
     sin_ = tensor_of<Accum<T>>(dev, sin, rows, width_ / 2);
+    dev.synchronize();  // the host's tables go away; rarely, since 256 positions more are made at a time
   }
 
   void forward(D& dev, View<D, const T> x, View<D, const std::int32_t> positions, View<D, T> y) const {

@@ -11,8 +11,8 @@ namespace lora {
 class Arena;
 
 /// Where tensors live and kernels run: an object with its threads or stream and its arena, passed first to every call.
-/// Calls may be asynchronous: results are defined after `synchronize()` or a copy to the host. Freeing is ordered after
-/// the work that was queued before it.
+/// Calls may be asynchronous: results are defined after `synchronize()` or a copy to the host, and until then a copy
+/// from the host may still read its source. Freeing is ordered after the work that was queued before it.
 template <class D>
 concept AnyDevice = requires(D& dev, void* memory, const void* source, std::size_t bytes) {
   { D::reads_host_memory } -> std::convertible_to<bool>;  // kernels may read mapped files in place

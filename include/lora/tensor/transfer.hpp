@@ -7,7 +7,7 @@
 
 namespace lora {
 
-/// Host values into a view of as many elements.
+/// Host values into a view of as many elements. They must stay until the device has been waited for.
 template <AnyDevice D, class T>
 void copy_from_host(D& dev, std::type_identity_t<std::span<const T>> source, View<D, T> target) {
   if (static_cast<Index>(source.size()) != target.size())
@@ -35,7 +35,7 @@ std::vector<std::remove_const_t<T>> to_host(D& dev, View<D, T> source) {
   return values;
 }
 
-/// A new tensor (rows, cols) with these host values.
+/// A new tensor (rows, cols) with these host values, which must stay likewise.
 template <class T, AnyDevice D>
 Tensor<D, T> tensor_of(D& dev, std::type_identity_t<std::span<const T>> values, Index rows, Index cols) {
   Tensor<D, T> tensor(dev, rows, cols);

@@ -198,10 +198,13 @@ void load_optimizer(D& dev, optim::AdamW<D, T>& optimizer, const io::Path& folde
     if (tensor->dtype != DType::f32 || tensor->shape != view.shape())
       fail<FormatError>(path.native(), ": the tensor ", name, " is ", name_of(tensor->dtype), " ",
                         to_string(tensor->shape), "; expected F32 ", to_string(view.shape()));
-    std::vector<float> values(static_cast<std::size_t>(view.size()));
-    std::memcpy(values.data(), tensor->bytes.data(), tensor->bytes.size());
-    copy_from_host<D, float>(dev, values, view);
   });
+  optimizer.for_each_state([&](const std::string& name, View<D, float> view) {
+    const std::span<const std::byte> bytes = file.find(name)->bytes;
+    const View<D, std::byte> target(reinterpret_cast<std::byte*>(view.flat().data()), static_cast<Index>(bytes.size()));
+    copy_from_host<D, std::byte>(dev, bytes, target);
+  });
+  dev.synchronize();  // the file is read no more
 }
 
 }  // namespace lora::train
