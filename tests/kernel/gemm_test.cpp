@@ -212,11 +212,11 @@ TEST_CASE("gemm: oneDNN's products are kept per shape, and no more than the boun
 
 TEST_CASE("gemm: oneDNN's products of few rows, and small ones, have the same bits on any number of threads") {
   const auto with = [](int threads, const Extents& e) {
-    D dev(threads);
+    Cpu dev(threads);
     cpu::gemm_engines(dev) = {GemmEngine::onednn};
     check_product<float, float>(dev, Form::nt, e, 1, true, 1);
-    Operands<float> x(dev, Form::nt, e, 1);
-    Matrix<D, float> c(dev, e.m, e.n, 3, 2);
+    Operands<Cpu, float> x(dev, Form::nt, e, 1);
+    Matrix<Cpu, float> c(dev, e.m, e.n, 3, 2);
     kernel::gemm(dev, Form::nt, x.a.in(), x.b.in(), c.view());
     CHECK(dev.part<cpu::OneDnn>().prepared() >= 1);
     return c.host();
