@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "lora/inputs/records.hpp"
 #include "lora/io/safetensors.hpp"
-#include "lora/train/records.hpp"
 #include "report.hpp"
 
 namespace {
@@ -103,7 +103,7 @@ void add_all(const Files& files) {
     bench::report_bytes(state, clock, size_of(chat) * static_cast<double>(count) / static_cast<double>(dataset.size()));
   });
   bench::add_benchmark("token_records_to_batches_of_8", [=](benchmark::State& state) {
-    const train::Records records(open(tokens), data::Encoder(nullptr, std::nullopt, data::EncodeOptions{}));
+    const inputs::Records records(open(tokens), data::Encoder(nullptr, std::nullopt, data::EncodeOptions{}));
     std::vector<Index> all(static_cast<std::size_t>(records.size()));
     std::iota(all.begin(), all.end(), Index{0});
     data::Order order(all, 1, true);

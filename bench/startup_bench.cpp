@@ -10,8 +10,8 @@
 #include <optional>
 #include <string>
 
+#include "lora/inputs/model_files.hpp"
 #include "lora/model/decoder.hpp"
-#include "lora/train/model_files.hpp"
 #include "report.hpp"
 
 namespace {
@@ -53,10 +53,10 @@ int main(int argc, char** argv) {
   return lora::bench::benchmark_main(argc - 1, argv + 1, [&] {
     add_all<float>(path);
     add_all<lora::bf16>(path);
-    if (train::find_tokenizer(path))
+    if (inputs::find_tokenizer(path))
       bench::add_benchmark("tokenizer", [=](benchmark::State& state) {
         for ([[maybe_unused]] auto iteration : state)
-          benchmark::DoNotOptimize(train::find_tokenizer(path)->vocab_size());
+          benchmark::DoNotOptimize(inputs::find_tokenizer(path)->vocab_size());
       });
   });
 }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lora/io/file.hpp"
-#include "lora/io/tokenizer.hpp"
+#include "lora/tokenizer/tokenizer.hpp"
 #include "report.hpp"
 
 namespace {
@@ -53,11 +53,11 @@ void report(benchmark::State& state, const bench::Clock& clock, std::size_t byte
 }
 
 void add_all(const std::string& folder, const std::string& text) {
-  const auto tokenizer = std::make_shared<const io::Tokenizer>(io::Tokenizer::from_folder(folder));
+  const auto tokenizer = std::make_shared<const tokenizer::Tokenizer>(tokenizer::Tokenizer::from_folder(folder));
   // What must be right is tested elsewhere; a wrong folder should show at once.
   const std::size_t tokens = tokenizer->encode(text).ids.size();
   bench::add_benchmark("load", [=](benchmark::State& state) {
-    for ([[maybe_unused]] auto iteration : state) benchmark::DoNotOptimize(io::Tokenizer::from_folder(folder));
+    for ([[maybe_unused]] auto iteration : state) benchmark::DoNotOptimize(tokenizer::Tokenizer::from_folder(folder));
   });
   bench::add_benchmark("encode/1_text", [=](benchmark::State& state) {
     const bench::Clock clock;

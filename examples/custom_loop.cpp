@@ -28,7 +28,7 @@ void train_adapter(const std::string& model_path, const std::string& tokens, con
 
   // The data: which record comes when is a function of the seed and the sample's number.
   const std::vector<std::string> files = {tokens};
-  const train::Records records(data::Dataset::open(files), data::Encoder(nullptr, std::nullopt, {}));
+  const inputs::Records records(data::Dataset::open(files), data::Encoder(nullptr, std::nullopt, {}));
   std::vector<Index> numbers(static_cast<std::size_t>(records.size()));
   std::iota(numbers.begin(), numbers.end(), Index{0});
   data::Order order(numbers, 42, true);

@@ -50,12 +50,12 @@ void measure(const std::string& model, const std::string& adapter, const std::st
   config.model_name_or_path = model;
   config.dataset = {dataset};
   Device dev;  // as many threads as this process may use
-  const auto source = train::open_source(config);
+  const auto source = inputs::open_source(config);
   Decoder decoder = with_adapter(dev, source, adapter);
 
-  auto data = train::open_dataset(config, config.dataset);
-  const auto text = train::text_files(config, source.path(), data.kinds());
-  const auto records = train::encoded_records(config, std::move(data), text, source.config().vocab_size, false);
+  auto data = inputs::open_dataset(config, config.dataset);
+  const auto text = inputs::text_files(config, source.path(), data.kinds());
+  const auto records = inputs::encoded_records(config, std::move(data), text, source.config().vocab_size, false);
   const auto totals = train::evaluate(
       dev, decoder, records.size(), [&](Index i) { return records[i]; }, config.per_device_eval_batch_size,
       config.cutoff_len);
@@ -65,11 +65,11 @@ void measure(const std::string& model, const std::string& adapter, const std::st
 
 void answer(const std::string& model, const std::string& adapter, const std::string& question) {
   Device dev;
-  const auto source = model::Source::open(train::find_model(model));
+  const auto source = model::Source::open(inputs::find_model(model));
   Decoder decoder = with_adapter(dev, source, adapter);
   // [generate]
-  const auto tokenizer = train::find_tokenizer(source.path());
-  if (!tokenizer) train::fail_without_tokenizer(source.path());
+  const auto tokenizer = inputs::find_tokenizer(source.path());
+  if (!tokenizer) inputs::fail_without_tokenizer(source.path());
   const auto chat = data::choose_template("auto", *tokenizer);
   data::RenderOptions rendering;
   rendering.add_generation_prompt = true;
@@ -80,7 +80,7 @@ void answer(const std::string& model, const std::string& adapter, const std::str
   model::GenerateOptions options;
   options.max_new_tokens = 8;
   options.temperature = 0.7;
-  options.stop_ids = train::stop_ids(source, *tokenizer, chat);
+  options.stop_ids = inputs::stop_ids(source, *tokenizer, chat);
   options.vocabulary = tokenizer->vocab_size();
   const auto results = model::generate(dev, decoder, prompts, options, 1, [&](std::size_t, std::int32_t token) {
     std::printf("[%d]", token);  // each token as soon as it is there
@@ -92,12 +92,12 @@ void answer(const std::string& model, const std::string& adapter, const std::str
 
 void merge(const std::string& model, const std::string& adapter, const std::string& output) {
   Device dev;
-  const auto source = model::Source::open(train::find_model(model));
+  const auto source = model::Source::open(inputs::find_model(model));
   Decoder decoder = with_adapter(dev, source, adapter);
   // [merge]
   io::create_folders(output);
   model::save_merged(dev, decoder, source, output, DType::f32, std::uint64_t{5} << 30);  // shards of up to 5 GiB
-  if (const auto tokenizer = train::find_tokenizer(source.path())) tokenizer->save(output);
+  if (const auto tokenizer = inputs::find_tokenizer(source.path())) tokenizer->save(output);
   // [end]
 }
 

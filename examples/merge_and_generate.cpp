@@ -13,7 +13,7 @@ using Decoder = model::Decoder<Device, float>;
 
 /// The model's answer to one user turn, the likeliest token each time.
 std::string answer(Device& dev, Decoder& decoder, const model::Source& source, const std::string& question) {
-  const auto tokenizer = train::find_tokenizer(source.path());
+  const auto tokenizer = inputs::find_tokenizer(source.path());
   if (!tokenizer) fail<IoError>(source.path().native(), ": no tokenizer files");
   const auto chat = data::ChatTemplate::recognised(tokenizer->chat_template());
   data::RenderOptions options;
@@ -22,7 +22,7 @@ std::string answer(Device& dev, Decoder& decoder, const model::Source& source, c
   const std::vector<std::vector<std::int32_t>> prompts = {tokenizer->encode(chat.render(turns, options).text).ids};
   model::GenerateOptions generate;
   generate.max_new_tokens = 40;
-  generate.stop_ids = train::stop_ids(source, *tokenizer, chat);
+  generate.stop_ids = inputs::stop_ids(source, *tokenizer, chat);
   return tokenizer->decode(model::generate(dev, decoder, prompts, generate)[0]);
 }
 
@@ -40,7 +40,7 @@ void merge(const std::string& base, const std::string& adapter, const std::strin
 
   io::create_folders(output);
   model::save_merged(dev, decoder, source, output, DType::f32, std::uint64_t{5} << 30);
-  if (const auto tokenizer = train::find_tokenizer(base)) tokenizer->save(output);
+  if (const auto tokenizer = inputs::find_tokenizer(base)) tokenizer->save(output);
   const auto merged_source = model::Source::open(output);
   Decoder merged(dev, merged_source);
   std::printf("merged:  %s\n", answer(dev, merged, merged_source, prompt).c_str());

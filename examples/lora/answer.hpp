@@ -12,15 +12,15 @@
 #include "lora/cpu/kernels.hpp"
 #include "lora/data/encode.hpp"
 #include "lora/data/sample.hpp"
-#include "lora/io/stop_text.hpp"
-#include "lora/io/tokenizer.hpp"
+#include "lora/inputs/model_files.hpp"
 #include "lora/model/generate.hpp"
-#include "lora/train/config.hpp"
-#include "lora/train/model_files.hpp"
-#include "lora/train/status_line.hpp"
+#include "lora/run/status_line.hpp"
+#include "lora/settings/config.hpp"
+#include "lora/tokenizer/stop_text.hpp"
+#include "lora/tokenizer/tokenizer.hpp"
 
 /// The user's own words of a record.
-inline std::string prompt_of(const lora::data::Sample& sample, const lora::io::Tokenizer& tokenizer) {
+inline std::string prompt_of(const lora::data::Sample& sample, const lora::tokenizer::Tokenizer& tokenizer) {
   if (sample.kind == lora::data::Sample::Kind::text) return sample.text;
   if (sample.kind == lora::data::Sample::Kind::tokens) return tokenizer.decode(sample.tokens);
   const auto question = sample.question();
@@ -29,7 +29,7 @@ inline std::string prompt_of(const lora::data::Sample& sample, const lora::io::T
 
 /// Answers records in groups and hands each answer on as soon as its group is done: see(sample, answer).
 template <class Decoder>
-void answer_all(lora::cpu::Device& dev, Decoder& decoder, const lora::io::Tokenizer& tokenizer,
+void answer_all(lora::cpu::Device& dev, Decoder& decoder, const lora::tokenizer::Tokenizer& tokenizer,
                 const lora::data::Encoder& encoder, std::span<const lora::data::Sample> samples,
                 lora::model::GenerateOptions options, const std::vector<std::string>& stops,
                 const std::function<void(const lora::data::Sample&, const std::string&)>& see) {
@@ -39,17 +39,17 @@ void answer_all(lora::cpu::Device& dev, Decoder& decoder, const lora::io::Tokeni
   lora::Index generated = 0;
   const lora::Index longest = lora::model::longest_sequence(decoder.config());
   bool warned = false;  // of a sequence that is longer, once
-  lora::train::CountProgress progress("answering", "records", static_cast<lora::Index>(samples.size()));
+  lora::run::CountProgress progress("answering", "records", static_cast<lora::Index>(samples.size()));
   for (std::size_t begin = 0; begin < samples.size(); begin += group_size) {
     const auto group = samples.subspan(begin, std::min(group_size, samples.size() - begin));
     const auto done = static_cast<lora::Index>(begin);
     std::vector<std::vector<std::int32_t>> prompts;
-    std::vector<lora::io::StopWatch> watches(group.size(), lora::io::StopWatch(tokenizer, stops));
+    std::vector<lora::tokenizer::StopWatch> watches(group.size(), lora::tokenizer::StopWatch(tokenizer, stops));
     std::vector<lora::Index> lengths;
     const auto warn = [&](std::size_t i, lora::Index length) {
       if (longest == 0 || length <= longest || std::exchange(warned, true)) return;
       progress.clear();
-      lora::train::warn_of_length(decoder.config(), length, group[i].where + ":");
+      lora::inputs::warn_of_length(decoder.config(), length, group[i].where + ":");
     };
     for (const auto& sample : group) {
       prompts.push_back(encoder.prompt(sample));
@@ -66,6 +66,6 @@ void answer_all(lora::cpu::Device& dev, Decoder& decoder, const lora::io::Tokeni
                                                options, group_size, goes_on);
     progress.clear();
     for (std::size_t i = 0; i < group.size(); ++i)
-      see(group[i], lora::io::cut_at_stops(tokenizer.decode(results[i], true), stops));
+      see(group[i], lora::tokenizer::cut_at_stops(tokenizer.decode(results[i], true), stops));
   }
 }

@@ -12,12 +12,12 @@
 #include "lora/core/error.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
-#include "lora/train/settings.hpp"
+#include "lora/settings/settings.hpp"
 
 namespace {
 
 using namespace lora;
-using namespace lora::train;
+using namespace lora::settings;
 
 struct CommandText {
   Command command;
@@ -70,7 +70,7 @@ std::string tidy(std::string page) {
 /// switch that stands alone means.
 std::string sentence_of(const Key& key) {
   std::string text(key.help);
-  const std::string range = key.choices.empty() ? lora::train::describe(key.range) : allowed(key);
+  const std::string range = key.choices.empty() ? lora::settings::describe(key.range) : allowed(key);
   if (!range.empty()) text += "; " + range;
   const std::string otherwise = default_text(key);
   return otherwise.empty() ? text : text + " (default: " + otherwise + ")";

@@ -3,13 +3,13 @@
 #include <string>
 #include <vector>
 
-#include "lora/train/config.hpp"
-#include "lora/train/keys.hpp"
+#include "lora/settings/config.hpp"
+#include "lora/settings/keys.hpp"
 
 /// What the user asks for: a command with its settings, or a text to print (help, version).
 struct Request {
-  lora::train::Command command{};
-  lora::train::Config config;
+  lora::settings::Command command{};
+  lora::settings::Config config;
   std::string config_file;         // that --config names
   std::vector<std::string> words;  // the command line itself
   std::string answer;

@@ -12,11 +12,11 @@
 
 #include "answer.hpp"
 #include "commands.hpp"
+#include "lora/inputs/records.hpp"
+#include "lora/io/atomic_folder.hpp"
 #include "lora/io/json.hpp"
+#include "lora/settings/settings.hpp"
 #include "lora/train/evaluate.hpp"
-#include "lora/train/records.hpp"
-#include "lora/train/settings.hpp"
-#include "lora/train/whole_folder.hpp"
 #include "open_model.hpp"
 #include "outputs.hpp"
 #include "preview.hpp"
@@ -37,7 +37,7 @@ struct Predictions {
 
   double exact_match() const { return static_cast<double>(exact) / static_cast<double>(answers); }
 
-  void add(const data::Sample& sample, const std::string& answer, const io::Tokenizer& tokenizer) {
+  void add(const data::Sample& sample, const std::string& answer, const tokenizer::Tokenizer& tokenizer) {
     io::Json line = {{"prompt", prompt_of(sample, tokenizer)}, {"predict", answer}};
     if (!sample.answer().empty()) {
       ++answers;
@@ -50,7 +50,7 @@ struct Predictions {
   }
 };
 
-io::Json results_of(const train::Config& config, const train::EvaluationTotals& totals,
+io::Json results_of(const settings::Config& config, const train::EvaluationTotals& totals,
                     const std::optional<Predictions>& predictions, double seconds) {
   io::Json json = {{"loss", totals.loss()},
                    {"perplexity", totals.perplexity()},
@@ -72,7 +72,7 @@ io::Json results_of(const train::Config& config, const train::EvaluationTotals& 
 }
 
 /// The results for people.
-std::string report_of(const train::Config& config, const io::Json& results) {
+std::string report_of(const settings::Config& config, const io::Json& results) {
   std::string text = "# Evaluation\n\n";
   text += concat("- model: ", config.model_name_or_path, "\n");
   if (!config.adapter_name_or_path.empty()) text += concat("- adapter: ", config.adapter_name_or_path, "\n");
@@ -87,12 +87,12 @@ std::string report_of(const train::Config& config, const io::Json& results) {
 }
 
 /// All that can be wrong with the records shows before anything is written.
-void check(cpu::Device& dev, const train::Config& config, const train::Records& records, const train::TextFiles& text,
-           const model::Config& model) {
+void check(cpu::Device& dev, const settings::Config& config, const inputs::Records& records,
+           const inputs::TextFiles& text, const model::Config& model) {
   std::vector<Index> all(static_cast<std::size_t>(records.size()));
   std::iota(all.begin(), all.end(), Index{0});
   const data::EncodeSummary found = records.survey(dev, all);
-  train::warn_of_length(model, std::min(found.length_at(1), config.cutoff_len), "the longest window has");
+  inputs::warn_of_length(model, std::min(found.length_at(1), config.cutoff_len), "the longest window has");
   if (found.labelled() == 0)
     fail<FormatError>(records.where(0), ": nothing to evaluate: none of ", records.size(),
                       " records has a labelled token");
@@ -131,7 +131,7 @@ void expect_own_files(const Request& request, const io::Path& model) {
 }
 
 /// Writes all that an evaluation has found; what an earlier one left stays until it is complete.
-void write_results(const train::Config& config, const io::Json& results,
+void write_results(const settings::Config& config, const io::Json& results,
                    const std::optional<Predictions>& predictions) {
   const io::Path output = config.output_dir;
   std::vector<io::AtomicFile> files;
@@ -151,30 +151,30 @@ void write_results(const train::Config& config, const io::Json& results,
 }  // namespace
 
 int run_eval(Request& request) {
-  const train::Config& config = request.config;
+  const settings::Config& config = request.config;
   const auto start = std::chrono::steady_clock::now();
-  const auto source = train::open_source(config);
+  const auto source = inputs::open_source(config);
   if (config.preview > 0) {
     print_preview(config, source);
     return 0;
   }
   cpu::Device dev(threads_of(config));
-  auto dataset = train::open_dataset(config, config.dataset, config.max_samples);
-  const auto text = train::text_files(config, source.path(), dataset.kinds());
-  const auto records = train::encoded_records(config, std::move(dataset), text, source.config().vocab_size, false);
+  auto dataset = inputs::open_dataset(config, config.dataset, config.max_samples);
+  const auto text = inputs::text_files(config, source.path(), dataset.kinds());
+  const auto records = inputs::encoded_records(config, std::move(dataset), text, source.config().vocab_size, false);
   check(dev, config, records, text, source.config());
 
   io::create_folders(config.output_dir);
   const io::Lock lock(config.output_dir);
-  train::clear_unfinished(config.output_dir, train::place_among([](const std::string& name) {
-                            return std::find(std::begin(result_files), std::end(result_files), name) !=
-                                   std::end(result_files);
-                          }));
+  io::clear_unfinished(config.output_dir, io::place_among([](const std::string& name) {
+                         return std::find(std::begin(result_files), std::end(result_files), name) !=
+                                std::end(result_files);
+                       }));
   expect_own_files(request, source.path());
   train::EvaluationTotals totals;
   std::optional<Predictions> predictions;
   with_decoder(dev, source, config, [&](auto& decoder) {
-    train::CountProgress progress("evaluating", "records", records.size());
+    run::CountProgress progress("evaluating", "records", records.size());
     totals = train::evaluate(
         dev, decoder, records.size(), [&](Index i) { return records[i]; }, config.per_device_eval_batch_size,
         config.cutoff_len, [&](const train::EvaluationTotals& sums) { progress.reached(sums.records, sums.tokens); });
@@ -186,7 +186,7 @@ int run_eval(Request& request) {
     for (Index i = 0; i < records.size(); ++i) samples.push_back(records.dataset()[i]);
     model::GenerateOptions generate;
     generate.max_new_tokens = config.max_new_tokens;
-    generate.stop_ids = train::stop_ids(source, *text.tokenizer, text.chat_template);
+    generate.stop_ids = inputs::stop_ids(source, *text.tokenizer, text.chat_template);
     predictions.emplace(Predictions{text.chat_template && text.chat_template->thinks()});
     answer_all(dev, decoder, *text.tokenizer, records.encoder(), samples, generate, {},
                [&](const data::Sample& sample, const std::string& answer) {

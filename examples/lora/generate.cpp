@@ -9,10 +9,10 @@
 #include "answer.hpp"
 #include "commands.hpp"
 #include "lora/data/dataset.hpp"
+#include "lora/inputs/records.hpp"
+#include "lora/io/atomic_folder.hpp"
 #include "lora/io/json.hpp"
-#include "lora/train/records.hpp"
-#include "lora/train/settings.hpp"
-#include "lora/train/whole_folder.hpp"
+#include "lora/settings/settings.hpp"
 #include "open_model.hpp"
 #include "outputs.hpp"
 #include "standard_output.hpp"
@@ -21,7 +21,7 @@ namespace {
 
 using namespace lora;
 
-std::vector<data::Sample> read_samples(const train::Config& config) {
+std::vector<data::Sample> read_samples(const settings::Config& config) {
   std::vector<data::Sample> samples;
   if (config.prompt) {
     data::Sample sample;
@@ -31,9 +31,9 @@ std::vector<data::Sample> read_samples(const train::Config& config) {
   } else {
     const auto records = data::Dataset::open(
         config.dataset, {.text_column = config.text_column, .max_samples = config.max_samples, .need_answer = false});
-    train::refuse_idle_keys(config, records.kinds());
+    inputs::refuse_idle_keys(config, records.kinds());
     for (Index i = 0; i < records.size(); ++i) samples.push_back(records[i]);
-    train::warn_of_unused_fields(records);
+    inputs::warn_of_unused_fields(records);
   }
   return samples;
 }
@@ -41,19 +41,19 @@ std::vector<data::Sample> read_samples(const train::Config& config) {
 }  // namespace
 
 int run_generate(Request& request) {
-  const train::Config& config = request.config;
-  const auto source = train::open_source(config);
-  const auto tokenizer = train::find_tokenizer(source.path());
-  if (!tokenizer) train::fail_without_tokenizer(source.path());
+  const settings::Config& config = request.config;
+  const auto source = inputs::open_source(config);
+  const auto tokenizer = inputs::find_tokenizer(source.path());
+  if (!tokenizer) inputs::fail_without_tokenizer(source.path());
   const bool from_prompt = config.prompt.has_value();
   const auto samples = read_samples(config);
   const bool asks = std::any_of(samples.begin(), samples.end(),
                                 [](const data::Sample& sample) { return sample.kind == data::Sample::Kind::messages; });
   std::optional<data::ChatTemplate> chat;
   if (asks) chat = data::choose_template(config.template_name, *tokenizer);
-  train::refuse_unused_by(chat, config);
+  inputs::refuse_unused_by(chat, config);
   data::EncodeOptions encode_options;
-  encode_options.render = train::render_options(config);
+  encode_options.render = inputs::render_options(config);
   encode_options.vocab_size = source.config().vocab_size;
   const data::Encoder encoder(&*tokenizer, chat, encode_options);
 
@@ -63,13 +63,13 @@ int run_generate(Request& request) {
   options.top_p = config.top_p;
   options.top_k = config.top_k;
   options.seed = static_cast<std::uint64_t>(config.seed);
-  options.stop_ids = train::stop_ids(source, *tokenizer, chat);
+  options.stop_ids = inputs::stop_ids(source, *tokenizer, chat);
 
   std::unique_ptr<io::AtomicFile> file;
-  std::optional<io::Lock> lock;  // of the file that is being written: see train::clear_killed
+  std::optional<io::Lock> lock;  // of the file that is being written: see io::clear_killed
   if (!config.output_file.empty()) {
     expect_no_input("output_file", config.output_file, request, source.path());
-    train::clear_killed(config.output_file);
+    io::clear_killed(config.output_file);
     file = std::make_unique<io::AtomicFile>(config.output_file);
     if (!file->direct()) {
       lock.emplace(file->partial(), io::Lock::Of::file);

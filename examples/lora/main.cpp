@@ -18,8 +18,8 @@ namespace {
 
 constexpr int failed = 1, bad_usage = 2;
 
-int run(Request& request) {
-  using namespace lora::train;
+int run_command(Request& request) {
+  using namespace lora::settings;
   switch (request.command) {
     case train_command:
       return run_train(request);
@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
     Request request = read_command_line(argc, argv);
     std::fputs(request.answer.c_str(), stdout);
     if (request.answer.empty()) handle_signals();
-    const int status = request.answer.empty() ? run(request) : 0;
+    const int status = request.answer.empty() ? run_command(request) : 0;
     finish_output();
     return status;
   } catch (const lora::ConfigError& error) {

@@ -7,11 +7,11 @@
 #include <system_error>
 
 #include "commands.hpp"
+#include "lora/inputs/paths.hpp"
+#include "lora/io/atomic_folder.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
-#include "lora/train/run_inputs.hpp"
-#include "lora/train/settings.hpp"
-#include "lora/train/whole_folder.hpp"
+#include "lora/settings/settings.hpp"
 #include "open_model.hpp"
 
 namespace {
@@ -52,21 +52,21 @@ std::string stranger_in_merged(const io::Path& folder) {
 }
 
 /// The folder itself, under a name that others can stand beside.
-io::Path place_of(const train::Config& config) {
+io::Path place_of(const settings::Config& config) {
   io::Path place = std::filesystem::weakly_canonical(std::filesystem::absolute(config.output_dir));
   return place.has_filename() ? place : place.parent_path();
 }
 
 /// Throws   ConfigError for a folder that a merge may not replace
-void expect_place(const train::Config& config, const io::Path& place, const io::Path& base) {
+void expect_place(const settings::Config& config, const io::Path& place, const io::Path& base) {
   const auto refuse = [&](std::string_view what, std::string_view allowed) {
     fail<ConfigError>("key output_dir: given ", config.output_dir, ", ", what, "; allowed: ", allowed);
   };
   std::error_code none;
   if (std::filesystem::equivalent(place, base, none)) refuse("which is the base model's own folder", "another");
-  if (std::filesystem::equivalent(place, train::find_adapter(config.adapter_name_or_path), none))
+  if (std::filesystem::equivalent(place, inputs::find_adapter(config.adapter_name_or_path), none))
     refuse("which is the adapter's own folder", "another");
-  for (const auto& [key, input] : train::inputs_of(config, base))
+  for (const auto& [key, input] : inputs::inputs_of(config, base))
     if (const auto path = io::input_within(input, place))
       refuse(concat("which holds ", path->native(), " of ", key), "another");
   if (!io::is_there(place)) return;
@@ -85,14 +85,14 @@ std::optional<DType> dtype_of_key(const std::string& name) {
 }  // namespace
 
 int run_merge(Request& request) {
-  const train::Config& config = request.config;
-  const auto source = train::open_source(config);
-  const auto tokenizer = train::find_tokenizer(source.path());
+  const settings::Config& config = request.config;
+  const auto source = inputs::open_source(config);
+  const auto tokenizer = inputs::find_tokenizer(source.path());
   const auto dtype = dtype_of_key(config.dtype);
   (void)model::merged_config(source, dtype);  // what it refuses, before anything is written
   const io::Path place = place_of(config);
   expect_place(config, place, source.path());
-  train::clear_killed(place);
+  io::clear_killed(place);
   cpu::Device dev(threads_of(config));
   auto decoder = open_decoder<float>(dev, source, config);
   const auto stranger = [&](const io::Path& folder) -> std::string {
@@ -100,10 +100,10 @@ int run_merge(Request& request) {
     const bool came = !config.overwrite_output_dir && !io::entries_of(folder).empty();
     return came ? "a model has come there meanwhile" : "";
   };
-  std::optional<io::Lock> lock;  // of the folder that is being written: see train::clear_killed
-  train::write_whole_folder(place, stranger, [&](const io::Path& folder) {
+  std::optional<io::Lock> lock;  // of the folder that is being written: see io::clear_killed
+  io::write_whole_folder(place, stranger, [&](const io::Path& folder) {
     lock.emplace(folder);
-    model::save_merged(dev, decoder, source, folder, dtype, *train::parse_size(config.max_shard_size));
+    model::save_merged(dev, decoder, source, folder, dtype, *settings::parse_size(config.max_shard_size));
     if (tokenizer) tokenizer->save(folder);
     const io::Path generation = source.path() / "generation_config.json";
     if (io::is_there(generation)) io::copy_file(generation, folder / "generation_config.json");

@@ -6,16 +6,16 @@
 #include "lora/cpu/device.hpp"
 #include "lora/data/dataset.hpp"
 #include "lora/data/encode.hpp"
+#include "lora/inputs/records.hpp"
 #include "lora/model/weights.hpp"
-#include "lora/train/records.hpp"
 #include "standard_output.hpp"
 
 /// Writes the first records of the data set to standard output as training sees them, the labelled tokens marked.
-inline void print_preview(const lora::train::Config& config, const lora::model::Source& source) {
+inline void print_preview(const lora::settings::Config& config, const lora::model::Source& source) {
   using namespace lora;
-  auto dataset = train::open_dataset(config, config.dataset, config.max_samples);
-  const auto text = train::text_files(config, source.path(), dataset.kinds());
-  auto records = train::encoded_records(config, std::move(dataset), text, source.config().vocab_size, true);
+  auto dataset = inputs::open_dataset(config, config.dataset, config.max_samples);
+  const auto text = inputs::text_files(config, source.path(), dataset.kinds());
+  auto records = inputs::encoded_records(config, std::move(dataset), text, source.config().vocab_size, true);
   cpu::Device dev(static_cast<int>(config.threads.value_or(0)));
   records.cut_texts(dev);
   for (Index i = 0; i < std::min(config.preview, records.size()); ++i) {
@@ -25,5 +25,5 @@ inline void print_preview(const lora::train::Config& config, const lora::model::
                " labelled", example.truncated ? ", cut" : "", "\n", data::preview(example, text.tokenizer.get()), "\n");
     print_result(page);
   }
-  train::warn_of_unused_fields(records.dataset());
+  inputs::warn_of_unused_fields(records.dataset());
 }

@@ -13,11 +13,11 @@
 #include "commands.hpp"
 #include "lora/core/error.hpp"
 #include "lora/data/dataset.hpp"
+#include "lora/inputs/model_files.hpp"
+#include "lora/inputs/records.hpp"
 #include "lora/io/mapped_file.hpp"
-#include "lora/io/tokenizer.hpp"
-#include "lora/train/model_files.hpp"
-#include "lora/train/records.hpp"
-#include "lora/train/settings.hpp"
+#include "lora/settings/settings.hpp"
+#include "lora/tokenizer/tokenizer.hpp"
 
 namespace {
 
@@ -31,7 +31,7 @@ void print(std::span<const std::int32_t> ids) {
     fail<IoError>("cannot write standard output: ", std::generic_category().message(errno));
 }
 
-void print_text(const io::Tokenizer& tokenizer, std::string_view text, std::string_view where) {
+void print_text(const tokenizer::Tokenizer& tokenizer, std::string_view text, std::string_view where) {
   try {
     print(tokenizer.encode(text).ids);
   } catch (const FormatError& error) {
@@ -40,7 +40,7 @@ void print_text(const io::Tokenizer& tokenizer, std::string_view text, std::stri
 }
 
 /// A text per line, the empty ones too, so that the n-th line of the output belongs to the n-th of the file.
-void print_lines(const io::Tokenizer& tokenizer, const std::string& path) {
+void print_lines(const tokenizer::Tokenizer& tokenizer, const std::string& path) {
   const io::MappedFile file(path);
   std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
@@ -53,15 +53,15 @@ void print_lines(const io::Tokenizer& tokenizer, const std::string& path) {
   }
 }
 
-void print_records(const io::Tokenizer& tokenizer, const std::string& path, const train::Config& config) {
+void print_records(const tokenizer::Tokenizer& tokenizer, const std::string& path, const settings::Config& config) {
   const auto records = data::Dataset::open(std::span(&path, 1), {.need_answer = false});
   const auto kinds = records.kinds();
-  train::refuse_idle_keys(config, kinds);
+  inputs::refuse_idle_keys(config, kinds);
   std::optional<data::ChatTemplate> chat;
   if (std::find(kinds.begin(), kinds.end(), data::Sample::Kind::messages) != kinds.end())
     chat = data::choose_template(config.template_name, tokenizer);
-  train::refuse_unused_by(chat, config);
-  auto options = train::render_options(config);
+  inputs::refuse_unused_by(chat, config);
+  auto options = inputs::render_options(config);
   options.add_generation_prompt = config.add_generation_prompt;
   for (Index i = 0; i < records.size(); ++i) {
     const data::Sample sample = records[i];
@@ -78,16 +78,16 @@ void print_records(const io::Tokenizer& tokenizer, const std::string& path, cons
       }
     }
   }
-  train::warn_of_unused_fields(records);
+  inputs::warn_of_unused_fields(records);
 }
 
 }  // namespace
 
 int run_tokenize(Request& request) {
-  const train::Config& config = request.config;
-  const io::Path model = train::find_model(config.model_name_or_path);
-  const auto tokenizer = train::find_tokenizer(model);
-  if (!tokenizer) train::fail_without_tokenizer(model);
+  const settings::Config& config = request.config;
+  const io::Path model = inputs::find_model(config.model_name_or_path);
+  const auto tokenizer = inputs::find_tokenizer(model);
+  if (!tokenizer) inputs::fail_without_tokenizer(model);
   if (config.text) {
     print_text(*tokenizer, *config.text, "text");
   } else if (io::Path(config.file).extension() == ".txt") {

@@ -3,7 +3,7 @@
 
 #include "commands.hpp"
 #include "lora/instantiate.hpp"
-#include "lora/train/environment.hpp"
+#include "lora/run/environment.hpp"
 #include "lora/trainer.hpp"
 #include "preview.hpp"
 #include "signals.hpp"
@@ -11,14 +11,14 @@
 int run_train(Request& request) {
   using namespace lora;
   if (request.config.preview > 0) {
-    print_preview(request.config, train::open_source(request.config));
+    print_preview(request.config, inputs::open_source(request.config));
     return 0;
   }
   stop_after_the_step();
   RunOptions options;
   std::vector<const char*> words;
   for (const std::string& word : request.words) words.push_back(word.c_str());
-  options.command = train::quoted_command(words);
+  options.command = run::quoted_command(words);
   options.stop = &asked_to_end;
   Trainer trainer(request.config, options);
   const RunResult result = trainer.train();

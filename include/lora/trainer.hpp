@@ -9,11 +9,11 @@
 
 namespace lora {
 
-using train::Config;
-using train::EvalMetrics;
+using run::EvalMetrics;
+using run::StepMetrics;
+using settings::Config;
 using train::RunOptions;
 using train::RunResult;
-using train::StepMetrics;
 
 /// Whether a run computes in bfloat16: as asked, or as the model is stored if the processor is no slower at it.
 inline bool computes_in_bfloat16(cpu::Device& dev, const Config& config, const model::Source& source) {
@@ -41,7 +41,7 @@ class BasicTrainer {
 
   /// With how many threads to compute, by settings that are checked first: nothing is built from others.
   static int checked_threads(const Config& config) {
-    train::validate(config, train::train_command);
+    settings::validate(config, settings::train_command);
     if (config.preview > 0)
       fail<ConfigError>("key preview: given ", config.preview,
                         ", allowed: 0 for a Trainer, which trains; 'lora train' prints previews");
@@ -58,9 +58,9 @@ using Trainer = BasicTrainer<cpu::Device>;
 
 template <AnyDevice D>
 BasicTrainer<D>::BasicTrainer(Config config, RunOptions options) : device_(checked_threads(config)) {
-  auto source = train::open_source(config);
+  auto source = inputs::open_source(config);
   const bool narrow = computes_in_bfloat16(device_, config, source);
-  log::info(train::describe_build(), "; ", device_.describe(), "; products by ", cpu::describe_products(device_),
+  log::info(run::describe_build(), "; ", device_.describe(), "; products by ", cpu::describe_products(device_),
             "; computing in ", narrow ? "bfloat16" : "float32");
   options.environment += concat("products: ", cpu::describe_products(device_), "\n");
   if (narrow) {

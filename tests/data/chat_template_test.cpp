@@ -13,7 +13,7 @@
 #include "lora/core/hash.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
-#include "lora/io/unicode.hpp"
+#include "lora/tokenizer/unicode.hpp"
 #include "support/template_fixtures.hpp"
 
 namespace chat_template_test {
@@ -202,7 +202,7 @@ TEST_CASE("chat_template: Llama 3 strips what Python's str.strip does, and nothi
   for (int code = 1; code < 0x3100; ++code) {
     CAPTURE(code);
     std::string text;
-    io::unicode::append_utf8(text, static_cast<char32_t>(code));
+    tokenizer::unicode::append_utf8(text, static_cast<char32_t>(code));
     const bool stripped = data::strip(text + "a b" + text) == "a b";
     CHECK((stripped || data::strip(text + "a b" + text) == text + "a b" + text));
     CHECK(stripped == (std::find(std::begin(white), std::end(white), code) != std::end(white)));

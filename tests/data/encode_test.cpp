@@ -29,8 +29,8 @@ using Ids = std::vector<std::int32_t>;
 
 namespace {
 
-const io::Tokenizer& byte_tokenizer() {
-  static const auto tokenizer = io::Tokenizer::from_json(test::byte_tokenizer_json(), "test");
+const tokenizer::Tokenizer& byte_tokenizer() {
+  static const auto tokenizer = tokenizer::Tokenizer::from_json(test::byte_tokenizer_json(), "test");
   return tokenizer;
 }
 
@@ -57,12 +57,12 @@ TEST_CASE("encode: ids, places and labels of real models equal the reference") {
     const Ids ids(numbers.begin(), numbers.end());
     return test::checksum({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof ids[0]});
   };
-  std::optional<io::Tokenizer> loaded;
+  std::optional<tokenizer::Tokenizer> loaded;
   for (const std::string name : {"smollm2", "qwen2_5", "qwen3", "qwen3_instruct_2507", "qwen3_thinking_2507"}) {
     CAPTURE(name);
     const bool is_newer = name.starts_with("qwen3_");  // with the tokenizer that Qwen3 had
-    if (!is_newer) loaded = io::Tokenizer::from_json(test::tokenizer_json(name), name);
-    const io::Tokenizer& tokenizer = *loaded;
+    if (!is_newer) loaded = tokenizer::Tokenizer::from_json(test::tokenizer_json(name), name);
+    const tokenizer::Tokenizer& tokenizer = *loaded;
     const auto chat = ChatTemplate::named(name);
     const auto expected = test::template_lines(name + ".labels");
     REQUIRE(expected.size() == 500);
@@ -243,7 +243,7 @@ TEST_CASE("encode: texts, and templates without a mark of their own, begin with 
       "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
       "special_tokens": {"<think>": {"id": "<think>", "ids": [258], "tokens": ["<think>"]}}})",
                                           "test");
-  const auto tokenizer = io::Tokenizer::from_json(io::to_text(json), "test");
+  const auto tokenizer = tokenizer::Tokenizer::from_json(io::to_text(json), "test");
   const std::int32_t mark = 258;
   REQUIRE(tokenizer.opening() == Ids{mark});
   Sample words;
@@ -275,7 +275,7 @@ TEST_CASE("encode: texts end with the end-of-text token, prompts do not") {
   const test::TempFolder folder;
   io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
   io::write_file(folder / "tokenizer_config.json", std::string_view(R"({"eos_token":"<|im_end|>"})"));
-  const auto tokenizer = io::Tokenizer::from_folder(folder.path());
+  const auto tokenizer = tokenizer::Tokenizer::from_folder(folder.path());
   Sample text;
   text.kind = Sample::Kind::text;
   text.text = "AB";

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lora/data/chat_template.hpp"
-#include "lora/io/unicode.hpp"
+#include "lora/tokenizer/unicode.hpp"
 
 namespace {
 
@@ -52,7 +52,7 @@ void check(const ChatTemplate& chat, const Conversation& conversation, bool vali
   const auto answers = std::count_if(conversation.messages.begin(), conversation.messages.end(),
                                      [](const Message& message) { return message.role == "assistant"; });
   if (static_cast<std::size_t>(answers) != rendering.answers.size()) __builtin_trap();
-  if (valid && lora::io::unicode::find_invalid_utf8(text) != text.npos) __builtin_trap();
+  if (valid && lora::tokenizer::unicode::find_invalid_utf8(text) != text.npos) __builtin_trap();
   options.add_generation_prompt = true;
   if (!chat.render(conversation.messages, options).text.starts_with(text)) __builtin_trap();
 }
@@ -66,7 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     (void)ChatTemplate::recognised(input);
   } catch (const lora::Error&) {}
   const Conversation conversation(input);
-  const bool valid = lora::io::unicode::find_invalid_utf8(input) == input.npos;
+  const bool valid = lora::tokenizer::unicode::find_invalid_utf8(input) == input.npos;
   for (const auto& entry : detail::template_entries) {
     try {
       check(ChatTemplate::named(entry.name, "<|end|>"), conversation, valid);

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "lora/train/model_files.hpp"
+#include "lora/inputs/model_files.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/fuzz_folder.hpp"
 #include "support/random_model.hpp"
@@ -14,9 +14,9 @@ namespace {
 struct Model {
   test::FuzzFolder folder;
   model::Source source;
-  io::Tokenizer tokenizer;
+  tokenizer::Tokenizer tokenizer;
 
-  Model() : source(made(folder)), tokenizer(io::Tokenizer::from_folder(folder.path())) {}
+  Model() : source(made(folder)), tokenizer(tokenizer::Tokenizer::from_folder(folder.path())) {}
 
   static model::Source made(const test::FuzzFolder& folder) {
     test::write_random_model(folder.path(), {.vocabulary = 260});
@@ -32,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const Model model;
   model.folder.put("generation_config.json", test::text_of(data, size));
   try {
-    for (const auto id : train::stop_ids(model.source, model.tokenizer, std::nullopt))
+    for (const auto id : inputs::stop_ids(model.source, model.tokenizer, std::nullopt))
       if (id < 0) __builtin_trap();
   } catch (const Error&) {}
   return 0;

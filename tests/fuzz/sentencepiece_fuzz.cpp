@@ -45,7 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   try {
     const bool edits = size > 0 && input[0] == '\0';
-    const lora::io::SentencePieceModel model(edits ? changed(input.substr(1)) : std::string(input), "input");
+    const lora::tokenizer::SentencePieceModel model(edits ? changed(input.substr(1)) : std::string(input), "input");
     const std::string_view text = "All e\u0301 \u00E9t\u00E9 \uFB01n  x";
     std::vector<std::int32_t> ids;
     std::vector<std::size_t> begins;

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "lora/data/chat_template.hpp"
-#include "lora/io/tokenizer.hpp"
+#include "lora/tokenizer/tokenizer.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/fuzz_folder.hpp"
 
@@ -24,7 +24,7 @@ const test::FuzzFolder& folder() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   folder().put("tokenizer_config.json", test::text_of(data, size));
   try {
-    const auto tokenizer = io::Tokenizer::from_folder(folder().path());
+    const auto tokenizer = tokenizer::Tokenizer::from_folder(folder().path());
     for (const auto& id : {tokenizer.bos(), tokenizer.eos()})
       if (id) static_cast<void>(tokenizer.decode(std::vector<std::int32_t>{*id}));
     const auto encoding = tokenizer.encode("a b<|im_end|> <x>\xC3\xA9", true);

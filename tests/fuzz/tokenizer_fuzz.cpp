@@ -4,11 +4,11 @@
 #include <string>
 #include <string_view>
 
-#include "lora/io/tokenizer.hpp"
+#include "lora/tokenizer/tokenizer.hpp"
 
 /// A tokenizer.json, a zero byte, and a text for it; or a GGUF file, for a fixed text.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using lora::io::Tokenizer;
+  using lora::tokenizer::Tokenizer;
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   try {
     const bool gguf = input.substr(0, 4) == "GGUF";

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "lora/train/checkpoint.hpp"
+#include "lora/run/checkpoint.hpp"
 #include "support/fuzz_folder.hpp"
 
 using namespace lora;
@@ -32,7 +32,7 @@ std::string signed_text(std::string_view input) {
   }
   if (!json.is_object() || json.find("checksum") == json.end()) return std::string(input);
   json.erase("checksum");
-  json["checksum"] = train::checksum_text(train::checksum(io::to_text(json)));
+  json["checksum"] = checksum_text(checksum(io::to_text(json)));
   return io::to_text(json);
 }
 
@@ -41,14 +41,14 @@ std::string signed_text(std::string_view input) {
 /// A trainer_state.json.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   folder().put("checkpoints/checkpoint-4/trainer_state.json", signed_text(test::text_of(data, size)));
-  const train::Checkpoints checkpoints(folder().path());
+  const run::Checkpoints checkpoints(folder().path());
   try {
     static_cast<void>(checkpoints.own_steps());
     const auto checkpoint = checkpoints.newest(false);
     if (!checkpoint) return 0;
     // What is written says the same when it is read again.
-    const io::Json written = train::detail::to_json(checkpoint->state);
-    if (train::detail::to_json(train::detail::parse_state(written, "written")) != written) __builtin_trap();
+    const io::Json written = run::detail::to_json(checkpoint->state);
+    if (run::detail::to_json(run::detail::parse_state(written, "written")) != written) __builtin_trap();
   } catch (const Error&) {}
   return 0;
 }

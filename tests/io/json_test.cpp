@@ -90,7 +90,7 @@ TEST_CASE("json: a key that appears twice is an error") {
 }
 
 TEST_CASE("json: nesting is limited") {
-  const std::size_t most = io::detail::JsonBuilder::max_depth;
+  const std::size_t most = io::JsonBuilder::max_depth;
   const auto nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   CHECK(parse_message(nested(most)) == "no FormatError");
   CHECK(parse_message(nested(most + 1)) == "x.json: nested deeper than 200 levels");

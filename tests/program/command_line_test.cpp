@@ -8,7 +8,7 @@
 
 #include "lora/core/config.hpp"
 #include "lora/io/file.hpp"
-#include "lora/train/keys.hpp"
+#include "lora/settings/keys.hpp"
 #include "support/program.hpp"
 #include "support/temp_folder.hpp"
 
@@ -43,12 +43,12 @@ TEST_CASE("program: help and version go to standard output") {
 }
 
 TEST_CASE("program: each command's help has each of its keys and none of another's") {
-  for (const auto command : {train::train_command, train::eval_command, train::generate_command, train::merge_command,
-                             train::tokenize_command}) {
-    const auto page = lora_program({std::string(train::name_of(command)), "--help"});
+  for (const auto command : {settings::train_command, settings::eval_command, settings::generate_command,
+                             settings::merge_command, settings::tokenize_command}) {
+    const auto page = lora_program({std::string(settings::name_of(command)), "--help"});
     CHECK(page.status == 0);
     CHECK(page.output.find("--config") != std::string::npos);
-    for (const auto& key : train::keys()) {
+    for (const auto& key : settings::keys()) {
       const std::string name(key.name);
       CAPTURE(name);
       const bool there = page.output.find("\n  --" + name + " ") != std::string::npos ||

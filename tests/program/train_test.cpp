@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lora/train/checkpoint.hpp"
+#include "lora/run/checkpoint.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
 #include "support/random_model.hpp"
@@ -51,9 +51,9 @@ struct Workshop {
 
   /// Whether the run, left alone, comes to its end two steps further.
   bool can_go_on() const {
-    const Index steps = train::Checkpoints(run).newest()->state.step + 2;
+    const Index steps = run::Checkpoints(run).newest()->state.step + 2;
     return test::run_program(LORA_PROGRAM, words("0", concat(steps))).status == 0 &&
-           train::Checkpoints(run).newest()->state.step == steps;
+           run::Checkpoints(run).newest()->state.step == steps;
   }
 
   Index logged_steps() const {
@@ -86,7 +86,7 @@ TEST_CASE("program: a signal ends training after the step, with a checkpoint and
     CHECK(test::holds(errors, "stopping after this step; again to quit at once\n"));
     CHECK(test::holds(errors, "stopped after step "));
     CHECK(process.wait() == 128 + signal);
-    const auto checkpoint = train::Checkpoints(shop.run).newest();
+    const auto checkpoint = run::Checkpoints(shop.run).newest();
     REQUIRE(checkpoint);
     CHECK(checkpoint->state.step == shop.logged_steps());
     CHECK_FALSE(std::filesystem::exists(shop.run / "final_model"));
@@ -105,7 +105,7 @@ TEST_CASE("program: a second signal ends training at once, and the checkpoint be
   REQUIRE(process.running());
   process.send(SIGINT);
   CHECK(process.wait() == 128 + SIGINT);
-  CHECK(train::Checkpoints(shop.run).newest()->state.step == 2);
+  CHECK(run::Checkpoints(shop.run).newest()->state.step == 2);
   CHECK(shop.can_go_on());
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("program: training goes on although nobody reads its words") {
   REQUIRE(comes(process, [&] { return shop.logged_steps() >= steps + 3; }));
   process.send(SIGTERM);
   CHECK(process.wait() == 128 + SIGTERM);
-  CHECK(train::Checkpoints(shop.run).newest()->state.step == shop.logged_steps());
+  CHECK(run::Checkpoints(shop.run).newest()->state.step == shop.logged_steps());
 }
 
 TEST_CASE("program: a file that becomes shorter while it is used is one line that names it, and exit 1") {
@@ -147,7 +147,7 @@ TEST_CASE("program: a file that may not grow is one line and exit 1, not the end
   CHECK(errors.find('\n', line) == errors.size() - 1);
   CHECK(test::holds(errors.substr(line), "cannot write " + shop.run.native()));
   CHECK(test::holds(errors.substr(line), "File too large"));
-  const auto checkpoint = train::Checkpoints(shop.run).newest();
+  const auto checkpoint = run::Checkpoints(shop.run).newest();
   REQUIRE(checkpoint);
   CHECK(checkpoint->state.step % 10 == 0);
   CHECK(checkpoint->state.step >= shop.logged_steps() - 10);

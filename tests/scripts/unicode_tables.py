@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes include/lora/io/unicode_tables.hpp: what the `tokenizers` library holds for a letter, a number, white space, a digit and a word
+"""Writes include/lora/tokenizer/unicode_tables.hpp: what the `tokenizers` library holds for a letter, a number, white space, a digit and a word
 character, and its canonical decompositions, compositions and combining classes. The library takes these from several Unicode versions,
 so every code point is put through it and the answers are written down.
 
@@ -13,7 +13,7 @@ import unicodedata
 import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-OUTPUT = pathlib.Path(__file__).resolve().parents[2] / "include/lora/io/unicode_tables.hpp"
+OUTPUT = pathlib.Path(__file__).resolve().parents[2] / "include/lora/tokenizer/unicode_tables.hpp"
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 TEXT = "".join(map(chr, CODE_POINTS))
 LETTERS, NUMBERS = "\\p{L} of the regexes that split text.", "\\p{N} of the regexes that split text."
@@ -153,7 +153,7 @@ def main():
 
 #include <cstdint>
 
-namespace lora::io::unicode {{
+namespace lora::tokenizer::unicode {{
 
 /// Both ends belong to it.
 struct CodePointRange {{
@@ -199,7 +199,7 @@ inline constexpr Composition compositions[] = {{
 {rows("{0x%X, 0x%X, 0x%X}" % (a, b, c) for (a, b), c in sorted(pairs.items()))}
 }};
 
-}}  // namespace lora::io::unicode
+}}  // namespace lora::tokenizer::unicode
 """
     output = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else OUTPUT
     output.write_text(text)

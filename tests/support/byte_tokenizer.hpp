@@ -3,7 +3,7 @@
 #include <string>
 
 #include "lora/io/json.hpp"
-#include "lora/io/unicode.hpp"
+#include "lora/tokenizer/unicode.hpp"
 
 namespace lora::test {
 
@@ -13,7 +13,7 @@ inline std::string byte_tokenizer_json() {
   io::Json vocab = io::Json::object();
   const auto letter = [](int code) {
     std::string text;
-    io::unicode::append_utf8(text, static_cast<char32_t>(code));
+    tokenizer::unicode::append_utf8(text, static_cast<char32_t>(code));
     return text;
   };
   int next = 0;

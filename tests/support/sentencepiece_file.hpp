@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/io/tokenizer_sentencepiece.hpp"
+#include "lora/tokenizer/sentencepiece.hpp"
 
 namespace lora::test {
 
@@ -63,13 +63,13 @@ class CharsmapFile {
 
 /// A tokenizer.model of a few pieces, with this precompiled_charsmap; `extra` are further fields of the model.
 inline std::string sentencepiece_file(const std::string& charsmap, const std::string& extra = {}) {
-  using Kind = io::SentencePiece::Kind;
-  const std::vector<io::SentencePiece> pieces = {
+  using Kind = tokenizer::SentencePiece::Kind;
+  const std::vector<tokenizer::SentencePiece> pieces = {
       {"<unk>", 0, Kind::unknown}, {"a", -1, Kind::normal}, {"b", -2, Kind::normal}, {"\u2581", -3, Kind::normal}};
-  io::detail::ProtoWriter normalizer, model;
+  tokenizer::detail::ProtoWriter normalizer, model;
   normalizer.put_bytes(2, charsmap);
   model.put_bytes(3, normalizer.bytes());
-  return io::sentencepiece_proto(pieces, true) + model.bytes() + extra;
+  return tokenizer::sentencepiece_proto(pieces, true) + model.bytes() + extra;
 }
 
 }  // namespace lora::test

@@ -10,7 +10,7 @@
 
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
-#include "lora/io/unicode.hpp"
+#include "lora/tokenizer/unicode.hpp"
 
 namespace lora::test {
 
@@ -64,7 +64,7 @@ inline std::string block_text(char32_t block) {
   for (char32_t c = block * 256; c < block * 256 + 256; ++c) {
     if (c >= 0xD800 && c < 0xE000) continue;
     std::string own;
-    io::unicode::append_utf8(own, c);
+    tokenizer::unicode::append_utf8(own, c);
     text += "a" + own + "\u0323\u0301b " + own + "1" + own + "\n";
   }
   return text;

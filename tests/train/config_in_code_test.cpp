@@ -58,14 +58,14 @@ TEST_CASE("config in code: a value out of its key's rule ends before anything is
 }
 
 TEST_CASE("config in code: a batch size is given by assigning it, its default too") {
-  CHECK(train::micro_batch_limit({}).tokens == 1024);
+  CHECK(inputs::micro_batch_limit({}).tokens == 1024);
   for (const Index size : {1, 8}) {
     Config config;
     config.per_device_train_batch_size = size;
-    CHECK(train::micro_batch_limit(config).tokens == 0);
-    CHECK(train::micro_batch_limit(config).sequences == size);
+    CHECK(inputs::micro_batch_limit(config).tokens == 0);
+    CHECK(inputs::micro_batch_limit(config).sequences == size);
     config.max_tokens_per_micro_batch = 99;
-    CHECK(train::micro_batch_limit(config).tokens == 99);
+    CHECK(inputs::micro_batch_limit(config).tokens == 99);
     CHECK(config.sequences_per_step() == 8 * size);
   }
 }

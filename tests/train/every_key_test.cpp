@@ -57,7 +57,7 @@ struct ByHand {
 struct Loop {
   std::uint64_t seed;
   Index steps, per_step, logging_steps, eval_steps;
-  train::MicroBatchLimit limit;
+  inputs::MicroBatchLimit limit;
   optim::AdamWSettings adamw;
   double max_grad_norm;
   std::function<double(Index)> learning_rate;
@@ -65,8 +65,8 @@ struct Loop {
 };
 
 template <class T>
-ByHand train_by_hand(D& dev, model::Decoder<D, T>& decoder, const train::Records& records, data::Order order,
-                     const train::Records& held_back, const std::vector<Index>& held, const Loop& loop,
+ByHand train_by_hand(D& dev, model::Decoder<D, T>& decoder, const inputs::Records& records, data::Order order,
+                     const inputs::Records& held_back, const std::vector<Index>& held, const Loop& loop,
                      const io::Path& folder) {
   ByHand result;
   train::Stepper<D, T> stepper(dev, decoder, loop.adamw, loop.max_grad_norm, loop.seed);
@@ -178,14 +178,14 @@ ByHand first_by_hand(const Shop& shop) {
   decoder.attach(dev, adapter);
   model::init_adapter(dev, decoder, 7);
 
-  const auto tokenizer = io::Tokenizer::from_folder(shop.temp / "model");
+  const auto tokenizer = tokenizer::Tokenizer::from_folder(shop.temp / "model");
   data::EncodeOptions encoding;
   encoding.train_on_last_turn_only = true;
   encoding.render.date = "2023-02-28";
   const auto records = [&](Index cutoff) {
     encoding.cutoff_len = cutoff;
-    return train::Records(data::Dataset::open(shop.talk, {.max_samples = 8}),
-                          data::Encoder(&tokenizer, data::ChatTemplate::named("llama3_2"), encoding));
+    return inputs::Records(data::Dataset::open(shop.talk, {.max_samples = 8}),
+                           data::Encoder(&tokenizer, data::ChatTemplate::named("llama3_2"), encoding));
   };
   const auto split = data::split_records(8, 2, 7);
   Loop loop;
@@ -253,12 +253,12 @@ ByHand second_by_hand(const Shop& shop) {
   decoder.attach(dev, adapter);
   model::init_adapter(dev, decoder, 8);
 
-  const auto tokenizer = io::Tokenizer::from_folder(shop.temp / "model");
+  const auto tokenizer = tokenizer::Tokenizer::from_folder(shop.temp / "model");
   data::EncodeOptions encoding;
   encoding.train_on_prompt = true;
   const auto records = [&](const std::vector<std::string>& files) {
-    return train::Records(data::Dataset::open(files, {.text_column = "body"}),
-                          data::Encoder(&tokenizer, data::ChatTemplate::named("chatml"), encoding));
+    return inputs::Records(data::Dataset::open(files, {.text_column = "body"}),
+                           data::Encoder(&tokenizer, data::ChatTemplate::named("chatml"), encoding));
   };
   Loop loop;
   loop.seed = 8;
@@ -288,9 +288,9 @@ TEST_CASE("every key: a run whose keys are all away from their defaults is the l
 
 TEST_CASE("every key: none that decides a number of a run is left at its default in both of these runs") {
   const Shop shop;
-  const io::Json defaults = train::settings_of(Config(), train::train_command),
-                 one = train::settings_of(first_config(shop), train::train_command),
-                 two = train::settings_of(second_config(shop), train::train_command);
+  const io::Json defaults = settings::settings_of(Config(), settings::train_command),
+                 one = settings::settings_of(first_config(shop), settings::train_command),
+                 two = settings::settings_of(second_config(shop), settings::train_command);
   // What a run reads and writes besides, how it is stopped and goes on; and what has tests of its own: what to start
   // from, reasoning, losses that are not finite, empty answers, memory.
   const std::set<std::string_view> others = {

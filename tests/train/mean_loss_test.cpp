@@ -78,10 +78,10 @@ TEST_CASE("mean_loss: a resume goes on with both means, and a checkpoint without
   };
   CHECK(mean_of("whole") == mean_of("parts"));
 
-  io::Json state = train::detail::to_json(train::RunState{});
+  io::Json state = run::detail::to_json(run::RunState{});
   state.erase("losses");
   state.erase("losses_since_line");
-  CHECK(train::detail::parse_state(state, "state").losses.steps == 0);
+  CHECK(run::detail::parse_state(state, "state").losses.steps == 0);
 }
 
 TEST_CASE("mean_loss: a finished run that is started again says that it is finished") {
@@ -130,8 +130,8 @@ TEST_CASE("mean_loss: an adapter is found by its run's folder") {
   config.max_steps = 1;
   fine_tune(config);
   const io::Path run = shop.temp / "run";
-  CHECK(train::find_adapter(run.native()) == run / "final_model");
-  CHECK(train::find_adapter((run / "final_model").native()) == run / "final_model");
+  CHECK(inputs::find_adapter(run.native()) == run / "final_model");
+  CHECK(inputs::find_adapter((run / "final_model").native()) == run / "final_model");
   config.adapter_name_or_path = run.native();
   config.output_dir = (shop.temp / "next").native();
   fine_tune(config);

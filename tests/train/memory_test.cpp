@@ -61,7 +61,7 @@ data::EncodeSummary records_of(std::initializer_list<std::size_t> lengths) {
 
 TEST_CASE("memory: the largest micro-batch is of the longest records, as many as it holds and there are") {
   const auto records = records_of({10, 40, 20, 30});
-  const auto check = [&](train::MicroBatchLimit limit, Index per_step, Index rows) {
+  const auto check = [&](inputs::MicroBatchLimit limit, Index per_step, Index rows) {
     CAPTURE(rows);
     const train::LargestBatch batch = train::largest_batch(records, limit, per_step);
     CHECK(batch.rows == rows);
@@ -81,25 +81,25 @@ TEST_CASE("memory: as few layers are checkpointed as the limit allows, all where
   const auto needs = [&](Index recomputed) {
     return train::forecast_memory(model.decoder, 0, batch.rows, batch.labelled, recomputed).total() / 0x1p30;
   };
-  train::Config config;
+  settings::Config config;
   const auto planned = [&] { return train::plan_memory(model.decoder, 0, batch, {}, config); };
   CHECK(planned().recomputed == 0);
   CHECK(planned().needs.total() / 0x1p30 == needs(0));
   for (const Index count : {2, 3, 4}) {
     CAPTURE(count);
-    config.memory_limit_gib = train::resident_memory_gib() + (needs(count) + needs(count - 1)) / 2;
+    config.memory_limit_gib = run::resident_memory_gib() + (needs(count) + needs(count - 1)) / 2;
     CHECK(planned().recomputed == count);
     CHECK(planned().needs.total() / 0x1p30 == needs(count));
     const Quiet quiet;
     train::say_memory(planned(), 4, config);
     CHECK(quiet.said(concat("gradients of ", count, " of 4 layers are checkpointed to stay below ")));
   }
-  config.memory_limit_gib = train::resident_memory_gib() + needs(4) / 2;
+  config.memory_limit_gib = run::resident_memory_gib() + needs(4) / 2;
   CHECK_THROWS_WITH_AS(planned(), doctest::Contains("key memory_limit_gib: given "), ConfigError);
   config.gradient_checkpointing = true;  // which does not lift the limit
   CHECK_THROWS_WITH_AS(planned(), doctest::Contains("with every layer checkpointed "), ConfigError);
   for (const double limit : {(needs(4) + needs(3)) / 2, 2 * needs(0)}) {
-    config.memory_limit_gib = train::resident_memory_gib() + limit;
+    config.memory_limit_gib = run::resident_memory_gib() + limit;
     CHECK(planned().recomputed == 4);
     const Quiet quiet;
     train::say_memory(planned(), 4, config);
@@ -114,7 +114,7 @@ TEST_CASE("memory: the limit is of the whole process, what it holds already incl
   const train::LargestBatch batch{64, 64};
   const double needs = train::forecast_memory(model.decoder, 0, batch.rows, batch.labelled, 0).total();
   const double least = train::forecast_memory(model.decoder, 0, batch.rows, batch.labelled, 4).total();
-  train::Config config;
+  settings::Config config;
   config.memory_limit_gib = 2 * needs / 0x1p30;
   const auto planned = [&](double held) { return train::plan_memory(model.decoder, 0, batch, {}, config, held); };
   CHECK(planned(0.9 * needs).recomputed == 0);
@@ -122,7 +122,7 @@ TEST_CASE("memory: the limit is of the whole process, what it holds already incl
   CHECK(planned(1.01 * needs).recomputed > 0);
   CHECK_THROWS_AS(planned(2.01 * needs - least), ConfigError);
   // Where nobody says what is held, it is what this process has.
-  config.memory_limit_gib = train::resident_memory_gib() / 2;
+  config.memory_limit_gib = run::resident_memory_gib() / 2;
   CHECK_THROWS_WITH_AS(train::plan_memory(model.decoder, 0, batch, {}, config),
                        doctest::Contains("with every layer checkpointed"), ConfigError);  // nothing is evaluated
 }
@@ -133,7 +133,7 @@ TEST_CASE("memory: an evaluation counts, in the forecast and against the limit")
   const auto training = train::forecast_memory(model.decoder, 0, small.rows, small.labelled, 0);
   const auto evaluating = train::forecast_evaluation(model.decoder, 0, large.rows, large.labelled);
   REQUIRE(evaluating.total() > 2 * training.total());
-  train::Config config;
+  settings::Config config;
   CHECK(train::plan_memory(model.decoder, 0, small, {}, config, 0).needs.total() == training.total());
   CHECK(train::plan_memory(model.decoder, 0, small, large, config, 0).needs.total() == evaluating.total());
   config.memory_limit_gib = 1.01 * evaluating.total() / 0x1p30;

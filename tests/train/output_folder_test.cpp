@@ -68,7 +68,7 @@ TEST_CASE("output folder: save_total_limit keeps the newest and the best") {
   auto config = shop.config();
   config.save_total_limit = 2;
   fine_tune(config);
-  CHECK(train::Checkpoints(shop.temp / "run").steps() == std::vector<Index>{21, 24});
+  CHECK(run::Checkpoints(shop.temp / "run").steps() == std::vector<Index>{21, 24});
 
   config.output_dir = (shop.temp / "best").native();
   config.load_best_model_at_end = true;
@@ -77,13 +77,13 @@ TEST_CASE("output folder: save_total_limit keeps the newest and the best") {
   const auto result = fine_tune(config);
   REQUIRE(result.metrics.best_eval_loss);
   CHECK(*result.metrics.best_eval_loss < *result.metrics.eval_loss);
-  const auto steps = train::Checkpoints(shop.temp / "best").steps();
+  const auto steps = run::Checkpoints(shop.temp / "best").steps();
   REQUIRE(steps.size() == 2);
   CHECK(steps[1] == 24);
   CHECK(adapter_values(shop.temp / "best" / "final_model") ==
-        adapter_values(train::Checkpoints(shop.temp / "best").folder_of(steps[0])));
+        adapter_values(run::Checkpoints(shop.temp / "best").folder_of(steps[0])));
   CHECK(adapter_values(shop.temp / "best" / "final_model") !=
-        adapter_values(train::Checkpoints(shop.temp / "best").folder_of(24)));
+        adapter_values(run::Checkpoints(shop.temp / "best").folder_of(24)));
 }
 
 TEST_CASE("output folder: a folder with something in it is only taken on purpose") {
@@ -102,7 +102,7 @@ TEST_CASE("output folder: a folder with something in it is only taken on purpose
   config.overwrite_output_dir = true;
   config.max_steps = 1;
   CHECK(fine_tune(config).metrics.steps == 1);
-  CHECK(train::Checkpoints(shop.temp / "run").steps() == std::vector<Index>{1});
+  CHECK(run::Checkpoints(shop.temp / "run").steps() == std::vector<Index>{1});
   CHECK(log_of(shop.temp / "run").size() == 2);
   CHECK(io::read_file(shop.temp / "run" / "notes.txt") == "mine");
 }
@@ -167,10 +167,10 @@ TEST_CASE("output folder: a folder that may not be written to is a clear error, 
     options.stop = nullptr;
     CHECK_THROWS_WITH_AS(fine_tune(config, options), doctest::Contains(std::generic_category().message(error).c_str()),
                          IoError);
-    CHECK(train::Checkpoints(run).newest()->state.step == 4);
+    CHECK(run::Checkpoints(run).newest()->state.step == 4);
   }
   fine_tune(config);
-  train::Checkpoints(run).remove(4);
+  run::Checkpoints(run).remove(4);
   config.output_dir = (shop.temp / "whole").native();
   fine_tune(config);
   expect_same(lasting_files(shop.temp / "whole"), lasting_files(run));
@@ -235,8 +235,8 @@ TEST_CASE("output folder: a full disk is a clear error and leaves the last check
   CAPTURE(message);
   CHECK(message.starts_with(concat("cannot write ", (shop.temp / "run/checkpoints/checkpoint-6.").native())));
   CHECK(message.ends_with("/adapter_model.safetensors: File too large"));
-  CHECK(train::Checkpoints(shop.temp / "run").steps() == std::vector<Index>{3});
-  CHECK(train::Checkpoints(shop.temp / "run").newest()->state.step == 3);
+  CHECK(run::Checkpoints(shop.temp / "run").steps() == std::vector<Index>{3});
+  CHECK(run::Checkpoints(shop.temp / "run").newest()->state.step == 3);
   config.resume_from_checkpoint = "auto";
   CHECK(fine_tune(config).metrics.resumed_from_step == 3);
   config.output_dir = (shop.temp / "whole").native();
@@ -253,7 +253,7 @@ TEST_CASE("output folder: checkpoints removed while it runs do not stop it") {
     if (metrics.step == 8) std::filesystem::remove_all(shop.temp / "run" / "checkpoints");
   };
   CHECK(fine_tune(config, options).metrics.steps == 24);
-  CHECK(train::Checkpoints(shop.temp / "run").steps().front() == 9);
+  CHECK(run::Checkpoints(shop.temp / "run").steps().front() == 9);
 }
 
 TEST_CASE("output folder: a best checkpoint that was removed or damaged while it runs is missed in words") {
@@ -265,7 +265,7 @@ TEST_CASE("output folder: a best checkpoint that was removed or damaged while it
   for (const bool removed : {true, false}) {
     CAPTURE(removed);
     config.output_dir = (shop.temp / (removed ? "removed" : "damaged")).native();
-    const train::Checkpoints checkpoints(config.output_dir);
+    const run::Checkpoints checkpoints(config.output_dir);
     RunOptions options;
     options.on_step = [&](const StepMetrics& metrics) {
       if (metrics.step != 23) return;

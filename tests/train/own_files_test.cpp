@@ -175,7 +175,7 @@ TEST_CASE("own files: a stranger's files stay, whatever they are called") {
   again.save_total_limit = 1;
   fine_tune(again);
   all_there();
-  CHECK(train::Checkpoints(s.run).own_steps() == std::vector<Index>{2});
+  CHECK(run::Checkpoints(s.run).own_steps() == std::vector<Index>{2});
 }
 
 TEST_CASE("own files: what stands in a run's way and no run wrote is named, before anything is touched") {
@@ -246,7 +246,7 @@ TEST_CASE("own files: an overwritten run's final_model stays until the new one i
   RunOptions options;
   options.on_step = [&](const StepMetrics& metrics) {
     CHECK(adapter_values(s.run / "final_model") == old);
-    CHECK(train::Checkpoints(s.run).steps().size() == static_cast<std::size_t>(metrics.step - 1));
+    CHECK(run::Checkpoints(s.run).steps().size() == static_cast<std::size_t>(metrics.step - 1));
     CHECK(log_of(s.run).size() == static_cast<std::size_t>(metrics.step));
     CHECK_FALSE(std::filesystem::exists(s.run / "training_metrics.json"));
   };
@@ -271,7 +271,7 @@ TEST_CASE("own files: a finished run that lost its best checkpoint keeps its fin
   config.learning_rate = 1;  // the loss goes up: the first evaluation stays the best
   fine_tune(config);
   const auto best = adapter_values(s.run / "final_model");
-  train::Checkpoints(s.run).remove(4);
+  run::Checkpoints(s.run).remove(4);
   config.resume_from_checkpoint = "auto";
   fine_tune(config);
   CHECK(adapter_values(s.run / "final_model") == best);
@@ -325,13 +325,13 @@ TEST_CASE(
   RunOptions options;
   bool looked = false;
   options.on_step = [&](const StepMetrics& metrics) {
-    if (metrics.step == 7) looked = train::Checkpoints(s.run).steps().empty();
+    if (metrics.step == 7) looked = run::Checkpoints(s.run).steps().empty();
   };
   CHECK(fine_tune(config, options).metrics.resumed_from_step == 6);
   CHECK(looked);
   for (const io::Json& line : log_of(s.run)) CHECK(line.at("step").get<Index>() > 6);
-  for (const Index step : train::Checkpoints(s.run).steps())
-    CHECK(train::Checkpoints::open(train::Checkpoints(s.run).folder_of(step)).state.settings.at("seed") == 42);
+  for (const Index step : run::Checkpoints(s.run).steps())
+    CHECK(run::Checkpoints::open(run::Checkpoints(s.run).folder_of(step)).state.settings.at("seed") == 42);
 }
 
 TEST_CASE("own files: a best checkpoint of another run is not taken for this one's") {
@@ -347,7 +347,7 @@ TEST_CASE("own files: a best checkpoint of another run is not taken for this one
   RunOptions options;
   options.on_step = [&](const StepMetrics& metrics) {
     if (metrics.step != 23) return;
-    train::Checkpoints(s.run).remove(4);
+    run::Checkpoints(s.run).remove(4);
     std::filesystem::copy(s.temp / "other/checkpoints/checkpoint-4", s.run / "checkpoints/checkpoint-4");
   };
   fine_tune(config, options);
@@ -397,7 +397,7 @@ TEST_CASE("own files: a stop during an evaluation is heard, and the run that goe
     const auto result = fine_tune(config, options);
     CHECK(result.stopped_by == SIGTERM);
     CHECK(result.final_model.empty());
-    CHECK(train::Checkpoints(config.output_dir).newest()->state.evaluation_due);
+    CHECK(run::Checkpoints(config.output_dir).newest()->state.evaluation_due);
     options.on_step = {};
     options.on_evaluation = [&](const EvalMetrics&) { FAIL("it was to stop before"); };
     CHECK(fine_tune(config, options).stopped_by == SIGTERM);  // still set
@@ -468,7 +468,7 @@ TEST_CASE("own files: a checkpoint of an earlier version, which noted samples of
   config.resume_from_checkpoint = fixture.native();
   CHECK(fine_tune(config).metrics.resumed_from_step == 3);
   const auto noted = [&](Index step) {
-    return train::Checkpoints::open(train::Checkpoints(s.run).folder_of(step))
+    return run::Checkpoints::open(run::Checkpoints(s.run).folder_of(step))
         .state.settings.at("model_name_or_path")
         .get<std::string>();
   };

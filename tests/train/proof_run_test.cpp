@@ -12,8 +12,8 @@
 
 #include "lora/instantiate.hpp"
 #include "lora/model/generate.hpp"
+#include "lora/run/state.hpp"
 #include "lora/train/evaluate.hpp"
-#include "lora/train/state.hpp"
 #include "lora/train/step.hpp"
 #include "support/effort.hpp"
 #include "support/proof_kernels.hpp"
@@ -126,11 +126,11 @@ class Training {
   void save(const std::filesystem::path& folder) {
     std::filesystem::create_directories(folder);
     model::save_adapter(dev_, decoder_, folder);
-    train::save_optimizer(dev_, stepper_->optimizer(), folder);
+    run::save_optimizer(dev_, stepper_->optimizer(), folder);
   }
   void load(const std::filesystem::path& folder, Index updates) {
     model::load_adapter(dev_, decoder_, model::open_adapter(folder));
-    train::load_optimizer(dev_, stepper_->optimizer(), folder);
+    run::load_optimizer(dev_, stepper_->optimizer(), folder);
     stepper_->optimizer().set_updates(updates);
   }
 

@@ -74,12 +74,12 @@ TEST_CASE("resume: a run that is stopped writes a checkpoint and goes on to the 
     CHECK(result.stopped_by == SIGTERM);
     CHECK(result.metrics.steps == stop_after);
     CHECK(result.final_model.empty());
-    CHECK(train::Checkpoints(shop.temp / "parts").steps().back() == stop_after);
+    CHECK(run::Checkpoints(shop.temp / "parts").steps().back() == stop_after);
   }
   const auto result = fine_tune(config);
   CHECK(result.metrics.resumed_from_step == 16);
   CHECK(io::read_json(shop.temp / "parts" / "training_metrics.json").at("resumed_from_step") == 16);
-  for (const Index step : {5, 16}) train::Checkpoints(shop.temp / "parts").remove(step);
+  for (const Index step : {5, 16}) run::Checkpoints(shop.temp / "parts").remove(step);
   CHECK(events_of(shop.temp / "whole") == events_of(shop.temp / "parts"));
   expect_same(lasting_files(shop.temp / "whole"), lasting_files(shop.temp / "parts"));
 }
@@ -99,7 +99,7 @@ TEST_CASE("resume: a stop that is asked for during an evaluation costs no furthe
   const auto result = fine_tune(config, options);
   CHECK(result.stopped_by == SIGINT);
   CHECK(result.metrics.steps == evaluated);
-  CHECK(train::Checkpoints(shop.temp / "run").steps().back() == evaluated);
+  CHECK(run::Checkpoints(shop.temp / "run").steps().back() == evaluated);
 }
 
 TEST_CASE("resume: killed twenty times at random moments, it ends with the bytes of the uninterrupted run") {
@@ -460,15 +460,15 @@ TEST_CASE("resume: a checkpoint says with which sample its run goes on, and one 
   auto config = shop.config();
   config.max_steps = 9;
   fine_tune(config);
-  const train::Checkpoints checkpoints(shop.temp / "run");
+  const run::Checkpoints checkpoints(shop.temp / "run");
   // 22 records, 4 a step: the sixth step takes the last 2.
   for (const auto& [step, next] : std::map<Index, Index>{{3, 12}, {6, 22}, {9, 34}})
-    CHECK(train::Checkpoints::open(checkpoints.folder_of(step)).state.next_sample == next);
+    CHECK(run::Checkpoints::open(checkpoints.folder_of(step)).state.next_sample == next);
   const io::Path file = checkpoints.folder_of(9) / "trainer_state.json";
   io::Json state = io::read_json(file);
   state["next_sample"] = 36;
   state.erase("checksum");
-  state["checksum"] = train::checksum_text(train::checksum(io::to_text(state)));
+  state["checksum"] = checksum_text(checksum(io::to_text(state)));
   io::write_json(file, state);
   config.max_steps = 10;
   config.resume_from_checkpoint = "auto";
@@ -499,7 +499,7 @@ TEST_CASE("resume: a best checkpoint that is gone is not the best any more, and 
     };
     fine_tune(config, options);
   }
-  const train::Checkpoints checkpoints(shop.temp / "run");
+  const run::Checkpoints checkpoints(shop.temp / "run");
   const auto state = checkpoints.newest()->state;
   REQUIRE(state.step == 6);
   REQUIRE(state.best_step == 4);

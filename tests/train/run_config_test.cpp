@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "lora/train/settings.hpp"
+#include "lora/settings/settings.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/quiet.hpp"
 #include "support/workshop.hpp"
@@ -22,7 +22,7 @@ namespace {
 Config read_back(const io::Path& run, const io::Path& output) {
   Config config;
   const std::string file = (run / "run_config.json").native();
-  train::read_settings(config, io::read_json(file), file);
+  settings::read_settings(config, io::read_json(file), file);
   config.output_dir = output.native();
   return config;
 }
@@ -169,7 +169,7 @@ TEST_CASE("run_config: what is not given stays null, and null reads back as not 
                           "memory_limit_gib", "resume_from_checkpoint", "no_rope_layers"}) {
     CAPTURE(key);
     CHECK(json.at(key).is_null());
-    CHECK_FALSE(train::is_given(read_back(shop.temp / "run", "o"), *train::find_key(key)));
+    CHECK_FALSE(settings::is_given(read_back(shop.temp / "run", "o"), *settings::find_key(key)));
   }
   CHECK(json.at("lora_rank") == 2);
   CHECK(json.at("lora_alpha") == 4.0);

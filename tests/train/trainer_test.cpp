@@ -107,7 +107,7 @@ TEST_CASE("trainer: a run writes every file of the contract and a log that adds 
     CHECK(std::filesystem::is_regular_file(run / name));
   }
   CHECK(io::read_file(run / "train_command.txt") == "lora train --seed 42\n");
-  CHECK(train::Checkpoints(run).steps() == std::vector<Index>{3, 6, 9, 12, 15, 18, 21, 24});
+  CHECK(run::Checkpoints(run).steps() == std::vector<Index>{3, 6, 9, 12, 15, 18, 21, 24});
 
   std::vector<Index> logged, evaluated;
   for (const auto& line : log_of(run)) {
@@ -266,7 +266,7 @@ TEST_CASE("trainer: a memory limit checkpoints layers of a run, which then holds
   const Quiet quiet;
   const auto saved_by_run = [&] {
     cpu::Device dev(1);
-    train::TrainingRun<cpu::Device, float>(dev, config, train::open_source(config), {}).run();
+    train::TrainingRun<cpu::Device, float>(dev, config, inputs::open_source(config), {}).run();
     return dev.arena().peak_saved();
   };
   const auto free = saved_by_run();
@@ -277,7 +277,7 @@ TEST_CASE("trainer: a memory limit checkpoints layers of a run, which then holds
   const double needs = gib_after("a peak of about ") - gib_after("held already "),
                activations = gib_after("activations ");
   config.output_dir = (shop.temp / "limited").native();
-  config.memory_limit_gib = train::resident_memory_gib() + needs - 0.4 * activations;
+  config.memory_limit_gib = run::resident_memory_gib() + needs - 0.4 * activations;
   const auto limited = saved_by_run();
   CHECK(quiet.said("of 6 layers are checkpointed to stay below "));
   CHECK(limited < free / 10 * 8);
@@ -395,7 +395,7 @@ TEST_CASE(
     };
     const std::string message = message_of<Error>([&] { fine_tune(config); });
     expect_said(message);
-    const train::Checkpoints checkpoints(config.output_dir);
+    const run::Checkpoints checkpoints(config.output_dir);
     CHECK(message.ends_with(concat("; the state before it is ", checkpoints.folder_of(2).native())));
     REQUIRE(checkpoints.newest());
     CHECK(checkpoints.newest()->state.step == 2);
@@ -409,7 +409,7 @@ TEST_CASE(
     expect_said(quiet.text);
     CHECK(quiet.said("; the step is skipped"));
     // Its loss is not the run's last one.
-    CHECK(result.metrics.train_loss == train::Checkpoints(config.output_dir).newest()->state.last_loss);
+    CHECK(result.metrics.train_loss == run::Checkpoints(config.output_dir).newest()->state.last_loss);
     CHECK(std::isfinite(result.metrics.train_loss));
     for (const float value : adapter_values(result.final_model)) CHECK(std::isfinite(value));
     CHECK(adapter_values(result.final_model) == adapter_values(checkpoints.folder_of(2)));

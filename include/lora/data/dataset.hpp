@@ -19,7 +19,7 @@
 #include "lora/data/sample.hpp"
 #include "lora/io/json.hpp"
 #include "lora/io/mapped_file.hpp"
-#include "lora/io/unicode.hpp"
+#include "lora/tokenizer/unicode.hpp"
 
 namespace lora::data {
 
@@ -160,7 +160,7 @@ class Dataset {
     const std::string where = concat(file.name, ":", place.line);
     Sample sample;
     if (file.plain) {
-      const std::size_t invalid = io::unicode::find_invalid_utf8(place.bytes);
+      const std::size_t invalid = tokenizer::unicode::find_invalid_utf8(place.bytes);
       if (invalid != std::string_view::npos) fail<FormatError>(where, ":", invalid + 1, ": invalid UTF-8");
       sample.kind = Sample::Kind::text;
       sample.text = place.bytes;

@@ -13,7 +13,7 @@
 #include "lora/data/batch.hpp"
 #include "lora/data/chat_template.hpp"
 #include "lora/data/sample.hpp"
-#include "lora/io/tokenizer.hpp"
+#include "lora/tokenizer/tokenizer.hpp"
 
 namespace lora::data {
 
@@ -27,15 +27,15 @@ struct EncodeOptions {
 
 /// The template of that name, or for "auto" the one that the model's own text is.
 /// Throws   ConfigError that lists the choices
-inline ChatTemplate choose_template(std::string_view name, const io::Tokenizer& tokenizer) {
+inline ChatTemplate choose_template(std::string_view name, const tokenizer::Tokenizer& tokenizer) {
   if (name == "auto") return ChatTemplate::recognised(tokenizer.chat_template());
   const auto eos = tokenizer.eos();
   return ChatTemplate::named(name, eos ? tokenizer.decode(std::vector<std::int32_t>{*eos}) : "");
 }
 
 /// The tokens of what a template wrote. A template without an opening token gets the tokenizer's, if it has one.
-inline io::Tokenizer::Encoding encode_rendering(const io::Tokenizer& tokenizer, const ChatTemplate& chat_template,
-                                                std::string_view text) {
+inline tokenizer::Tokenizer::Encoding encode_rendering(const tokenizer::Tokenizer& tokenizer,
+                                                       const ChatTemplate& chat_template, std::string_view text) {
   auto encoding = tokenizer.encode(text);
   if (!chat_template.needs_opening()) return encoding;
   const auto& opening = tokenizer.opening();
@@ -49,7 +49,7 @@ inline io::Tokenizer::Encoding encode_rendering(const io::Tokenizer& tokenizer, 
 class Encoder {
  public:
   /// Token records need neither tokenizer nor template; texts need no template.
-  Encoder(const io::Tokenizer* tokenizer, std::optional<ChatTemplate> chat_template, EncodeOptions options)
+  Encoder(const tokenizer::Tokenizer* tokenizer, std::optional<ChatTemplate> chat_template, EncodeOptions options)
       : tokenizer_(tokenizer), template_(std::move(chat_template)), options_(std::move(options)) {
     if (options_.cutoff_len < 1) fail<ConfigError>("cutoff_len is ", options_.cutoff_len, "; expected at least 1");
   }
@@ -136,14 +136,14 @@ class Encoder {
   }
 
  private:
-  const io::Tokenizer& tokenizer(const Sample& sample) const {
+  const tokenizer::Tokenizer& tokenizer(const Sample& sample) const {
     if (!tokenizer_) fail<ConfigError>(sample.where, ": only token records can be used without a tokenizer");
     return *tokenizer_;
   }
 
   /// A text begins with the tokenizer's opening token, if it has one; a whole one ends with the end-of-text token.
   std::vector<std::int32_t> text_tokens(const Sample& sample, bool whole) const {
-    const io::Tokenizer& tokens = tokenizer(sample);
+    const tokenizer::Tokenizer& tokens = tokenizer(sample);
     std::vector<std::int32_t> ids = tokens.opening();
     const auto text = tokens.encode(sample.text).ids;
     ids.insert(ids.end(), text.begin(), text.end());
@@ -199,7 +199,7 @@ class Encoder {
         fail<FormatError>(sample.where, ": the token id ", id, "; the model's vocabulary has ", options_.vocab_size);
   }
 
-  const io::Tokenizer* tokenizer_;
+  const tokenizer::Tokenizer* tokenizer_;
   std::optional<ChatTemplate> template_;
   EncodeOptions options_;
 };
@@ -279,7 +279,7 @@ class EncodeSummary {
 };
 
 /// A record as text with the labelled tokens between ⟦ and ⟧; ids in place of text where there is no tokenizer.
-inline std::string preview(const Example& example, const io::Tokenizer* tokenizer) {
+inline std::string preview(const Example& example, const tokenizer::Tokenizer* tokenizer) {
   std::string text;
   const auto is_labelled = [&](std::size_t i) { return example.labels[i] != ignored_label; };
   for (std::size_t begin = 0; begin < example.tokens.size();) {

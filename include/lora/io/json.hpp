@@ -25,8 +25,6 @@ namespace lora::io {
 /// with `json_fields`.
 using Json = nlohmann::ordered_json;
 
-namespace detail {
-
 /// Builds a Json from the parser's events. Unlike the library's own builder it refuses keys that appear twice and
 /// nesting that would overflow the stack of a recursive visitor, and takes linear time for large objects.
 class JsonBuilder final : public nlohmann::json_sax<Json> {
@@ -120,6 +118,8 @@ inline void send_events(std::string_view text, nlohmann::json_sax<Json>& handler
   Json::sax_parse(text.begin(), text.end(), &handler, Json::input_format_t::json, true, comments);
 }
 
+namespace detail {
+
 template <class T>
 struct IsVector : std::false_type {};
 template <class T>
@@ -172,8 +172,8 @@ inline Json json_object(std::initializer_list<JsonField> fields) {
 /// Throws   FormatError with file:line:column, or without a column for what is no error of syntax
 inline Json parse_json(std::string_view text, const std::string& where, bool comments = false,
                        std::optional<Index> line = std::nullopt) {
-  detail::JsonBuilder builder(text, where, line);
-  detail::send_events(text, builder, comments);
+  JsonBuilder builder(text, where, line);
+  send_events(text, builder, comments);
   return builder.take();
 }
 

@@ -5,14 +5,15 @@
 #include <filesystem>
 #include <string>
 
+#include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
 #include "lora/cpu/machine.hpp"
 #include "lora/data/encode.hpp"
+#include "lora/inputs/records.hpp"
 #include "lora/model/decoder.hpp"
-#include "lora/train/config.hpp"
-#include "lora/train/environment.hpp"
-#include "lora/train/progress.hpp"
-#include "lora/train/records.hpp"
+#include "lora/run/environment.hpp"
+#include "lora/run/progress.hpp"
+#include "lora/settings/config.hpp"
 
 namespace lora::train {
 
@@ -95,7 +96,8 @@ struct LargestBatch {
 };
 
 /// Of records that are taken `per_step` at a time.
-inline LargestBatch largest_batch(const data::EncodeSummary& records, const MicroBatchLimit& limit, Index per_step) {
+inline LargestBatch largest_batch(const data::EncodeSummary& records, const inputs::MicroBatchLimit& limit,
+                                  Index per_step) {
   const Index longest = records.length_at(1);
   const Index filled = limit.tokens > 0 ? std::max(limit.tokens, longest) : longest * limit.sequences;
   const Index rows = std::min({filled, longest * per_step, records.tokens()});
@@ -127,8 +129,8 @@ struct MemoryPlan {
 /// Throws   ConfigError if the limit is exceeded with all layers checkpointed, or by an evaluation
 template <AnyDevice D, class T>
 MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const LargestBatch& batch,
-                       const LargestBatch& evaluation, const Config& config,
-                       double held = resident_memory_gib() * 0x1p30) {
+                       const LargestBatch& evaluation, const settings::Config& config,
+                       double held = run::resident_memory_gib() * 0x1p30) {
   const Index layers = decoder.config().num_hidden_layers;
   MemoryForecast evaluating;
   if (evaluation.rows > 0)
@@ -146,15 +148,15 @@ MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const
   const double needed = held + (evaluates_too_much ? evaluating : plan(layers).needs).total();
   fail<ConfigError>("key memory_limit_gib: given ", *config.memory_limit_gib, ", but ",
                     evaluates_too_much ? "for an evaluation " : "with every layer checkpointed ",
-                    detail::formatted("%.2f GiB", needed / 0x1p30), " are expected; allowed: more, or a smaller ",
+                    formatted("%.2f GiB", needed / 0x1p30), " are expected; allowed: more, or a smaller ",
                     evaluates_too_much ? "per_device_eval_batch_size" : "max_tokens_per_micro_batch", " or cutoff_len");
 }
 
 /// For the lines before training of a model of so many layers.
-inline void say_memory(const MemoryPlan& plan, Index layers, const Config& config) {
+inline void say_memory(const MemoryPlan& plan, Index layers, const settings::Config& config) {
   const double needed = plan.needs.total() / 0x1p30, held = plan.held / 0x1p30;
   const double available = static_cast<double>(cpu::available_memory()) / 0x1p30;
-  const auto gib = [](double value) { return detail::formatted("%.2f GiB", value); };
+  const auto gib = [](double value) { return formatted("%.2f GiB", value); };
   log::info("memory: a peak of about ", gib(held + needed), " is expected (weights ", gib(plan.needs.weights / 0x1p30),
             ", activations ", gib(plan.needs.activations / 0x1p30), ", workspace ", gib(plan.needs.workspace / 0x1p30),
             ", held already ", gib(held), "); ", gib(available), " are available");

@@ -13,22 +13,23 @@
 #include <utility>
 #include <vector>
 
+#include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
+#include "lora/inputs/adapter_start.hpp"
+#include "lora/inputs/paths.hpp"
+#include "lora/inputs/run_data.hpp"
 #include "lora/model/finite.hpp"
 #include "lora/optim/schedule.hpp"
-#include "lora/train/adapter_start.hpp"
-#include "lora/train/earlier_run.hpp"
-#include "lora/train/environment.hpp"
+#include "lora/run/earlier_run.hpp"
+#include "lora/run/environment.hpp"
+#include "lora/run/final_model.hpp"
+#include "lora/run/memory_use.hpp"
+#include "lora/run/profile.hpp"
+#include "lora/run/progress.hpp"
+#include "lora/run/state.hpp"
+#include "lora/settings/settings.hpp"
 #include "lora/train/evaluate.hpp"
-#include "lora/train/final_model.hpp"
 #include "lora/train/memory.hpp"
-#include "lora/train/memory_use.hpp"
-#include "lora/train/profile.hpp"
-#include "lora/train/progress.hpp"
-#include "lora/train/run_data.hpp"
-#include "lora/train/run_inputs.hpp"
-#include "lora/train/settings.hpp"
-#include "lora/train/state.hpp"
 #include "lora/train/step.hpp"
 
 namespace lora::train {
@@ -38,13 +39,13 @@ struct RunOptions {
   std::string command{};                   ///< the command line, for train_command.txt
   std::string environment{};               ///< further lines of environment_info.txt
   const std::atomic<int>* stop = nullptr;  ///< once not 0, the run ends after the step with a checkpoint
-  std::function<void(const StepMetrics&)> on_step{};
-  std::function<void(const EvalMetrics&)> on_evaluation{};
+  std::function<void(const run::StepMetrics&)> on_step{};
+  std::function<void(const run::EvalMetrics&)> on_evaluation{};
 };
 
 /// What came of a run.
 struct RunResult {
-  RunMetrics metrics{};
+  run::RunMetrics metrics{};
   int stopped_by = 0;      ///< what the stop flag held, 0 for a run that reached its end
   io::Path final_model{};  ///< empty if it was stopped
 };
@@ -55,7 +56,7 @@ class TrainingRun {
  public:
   /// Opens the model and the data and checks all that can be checked before anything is written.
   /// Throws   ConfigError, FormatError, IoError
-  TrainingRun(D& dev, Config config, model::Source source, RunOptions options);
+  TrainingRun(D& dev, settings::Config config, model::Source source, RunOptions options);
 
   model::Decoder<D, T>& decoder() { return *decoder_; }
   Index total_steps() const { return schedule_.total; }
@@ -73,10 +74,10 @@ class TrainingRun {
   void attach() {
     std::optional<model::AdapterFiles> start;
     if (!config_.adapter_name_or_path.empty()) {
-      start.emplace(model::open_adapter(find_adapter(config_.adapter_name_or_path)));
+      start.emplace(model::open_adapter(inputs::find_adapter(config_.adapter_name_or_path)));
       model::check_adapter(*start, decoder_->config());
     }
-    decoder_->attach(dev_, adapter_of(config_, start ? &*start : nullptr));
+    decoder_->attach(dev_, inputs::adapter_of(config_, start ? &*start : nullptr));
     if (start) {
       model::load_adapter(dev_, *decoder_, *start);
     } else {
@@ -90,31 +91,31 @@ class TrainingRun {
 
   io::Json settings() const {
     const auto& dataset = data_->train().dataset();
-    DataFacts facts{dataset.fingerprint(), dataset.size(), {}, data_->date(), data_->enable_thinking()};
+    run::DataFacts facts{dataset.fingerprint(), dataset.size(), {}, data_->date(), data_->enable_thinking()};
     const auto kinds = dataset.kinds();
     if (std::find(kinds.begin(), kinds.end(), data::Sample::Kind::text) != kinds.end())
       facts.text_blocks = data_->train().size();
     if (data_->text().chat_template) facts.template_name = data_->text().chat_template->name();
-    return fixed_settings(config_, source_, decoder_->adapter(), facts, !std::same_as<T, float>);
+    return run::fixed_settings(config_, source_, decoder_->adapter(), facts, !std::same_as<T, float>);
   }
 
   /// Throws   Error if this run can't go on with the checkpoint
-  void expect_fits(const Checkpoint& checkpoint) const {
-    expect_same_settings(settings_as(state_.settings, checkpoint, config_, source_), checkpoint);
+  void expect_fits(const run::Checkpoint& checkpoint) const {
+    run::expect_same_settings(run::settings_as(state_.settings, checkpoint, config_, source_), checkpoint);
     if (checkpoint.state.step > schedule_.total)
       fail<ConfigError>("key ", config_.max_steps > 0 ? "max_steps" : "num_train_epochs", ": given ",
                         config_.max_steps > 0 ? static_cast<double>(config_.max_steps) : config_.num_train_epochs,
                         ", which ends with step ", schedule_.total, ", but ", checkpoint.folder.native(), " is step ",
                         checkpoint.state.step, "; allowed: that step or a later one");
-    expect_same_place(checkpoint, plan_->samples(checkpoint.state.step).begin);
+    run::expect_same_place(checkpoint, plan_->samples(checkpoint.state.step).begin);
   }
 
-  void restore(const Checkpoint& checkpoint) {
+  void restore(const run::Checkpoint& checkpoint) {
     io::Json settings = std::move(state_.settings);
     state_ = checkpoint.state;
     state_.settings = std::move(settings);
     model::load_adapter(dev_, *decoder_, model::open_adapter(checkpoint.folder));
-    load_optimizer(dev_, stepper_->optimizer(), checkpoint.folder);
+    run::load_optimizer(dev_, stepper_->optimizer(), checkpoint.folder);
     stepper_->optimizer().set_updates(state_.updates);
     // The best so far may have been saved nowhere, or elsewhere: then it can't be taken at the end.
     if (!config_.load_best_model_at_end || !state_.best_eval_loss) return;
@@ -127,20 +128,20 @@ class TrainingRun {
   }
 
   /// Throws   Error if the best checkpoint is gone or damaged, or is another run's
-  Checkpoint open_best() const {
-    Checkpoint best = Checkpoints::open(checkpoints_->folder_of(state_.best_step));
+  run::Checkpoint open_best() const {
+    run::Checkpoint best = run::Checkpoints::open(checkpoints_->folder_of(state_.best_step));
     if (best.state.last_eval_loss != state_.best_eval_loss)
       fail<FormatError>(best.folder.native(), " is not of this run");
     return best;
   }
 
-  void say_start(const std::optional<Checkpoint>& resumed) {
+  void say_start(const std::optional<run::Checkpoint>& resumed) {
     lora::log::info("data: ", summary_->text());
     if (summary_->left_out() > 0)
       lora::log::warn(summary_->complete() ? "" : "about ", summary_->left_out(), " of ", summary_->records(),
                       " records have no labelled token and are left out, ", summary_->lost(), " of them because of ",
                       "cutoff_len ", config_.cutoff_len);
-    warn_of_length(source_.config(), summary_->length_at(1), "the longest record has");
+    inputs::warn_of_length(source_.config(), summary_->length_at(1), "the longest record has");
     Index parameters = 0;
     decoder_->for_each_param([&](const auto& param) { parameters += param.value.size(); });
     lora::log::info("adapter: rank ", decoder_->adapter().rank, ", ", parameters,
@@ -151,8 +152,8 @@ class TrainingRun {
   }
 
   /// The settings with what they left to the model, the adapter and the machine.
-  Config resolved() const {
-    Config config = config_;
+  settings::Config resolved() const {
+    settings::Config config = config_;
     const model::AdapterConfig& adapter = decoder_->adapter();
     config.lora_rank = adapter.rank;
     config.lora_alpha = adapter.alpha;
@@ -160,7 +161,7 @@ class TrainingRun {
     config.lora_target = adapter.target_expression.empty() ? adapter.targets : std::vector<std::string>{};
     // An adapter to start from may say what no key can; its folder will say it again.
     for (const char* name : {"lora_rank", "lora_alpha", "lora_target"})
-      if (const Key& key = *find_key(name); offence(config, key)) reset(config, key);
+      if (const settings::Key& key = *settings::find_key(name); offence(config, key)) reset(config, key);
     config.dtype = std::same_as<T, float> ? "float32" : "bfloat16";
     config.rope_theta = source_.config().rope.theta;
     if (data_->text().chat_template) config.template_name = data_->text().chat_template->name();
@@ -168,23 +169,23 @@ class TrainingRun {
       config.device = "cpu";
       config.threads = dev_.threads();
     }
-    const MicroBatchLimit limit = micro_batch_limit(config_);
+    const inputs::MicroBatchLimit limit = inputs::micro_batch_limit(config_);
     if (limit.tokens > 0) config.max_tokens_per_micro_batch = limit.tokens;
     config.overwrite_output_dir = false;  // to repeat a run is no leave to remove it
     return config;
   }
 
   void write_run_files() const {
-    io::write_json(output_ / "run_config.json", settings_of(resolved(), train_command));
+    io::write_json(output_ / "run_config.json", settings::settings_of(resolved(), settings::train_command));
     io::write_file(output_ / "environment_info.txt",
-                   std::string_view(describe_environment(static_cast<int>(resolved().threads.value_or(1))) +
+                   std::string_view(run::describe_environment(static_cast<int>(resolved().threads.value_or(1))) +
                                     "device: " + dev_.describe() + "\n" + options_.environment));
     if (!options_.command.empty())
       io::write_file(output_ / "train_command.txt", std::string_view(options_.command + "\n"));
   }
 
   std::vector<data::Batch> batches_of(Index step) {
-    return data_->train().micro_batches(*order_, plan_->samples(step), micro_batch_limit(config_));
+    return data_->train().micro_batches(*order_, plan_->samples(step), inputs::micro_batch_limit(config_));
   }
 
   std::vector<data::Batch> upcoming_batches() {
@@ -192,7 +193,7 @@ class TrainingRun {
     return upcoming_.valid() ? upcoming_.get() : batches_of(state_.step);
   }
 
-  void step(MetricsLog& log, Progress& progress, Throughput& speed, Clock::time_point start) {
+  void step(run::MetricsLog& log, run::Progress& progress, run::Throughput& speed, Clock::time_point start) {
     const auto begin = Clock::now();
     const Span whole(profile_of(dev_), Profile::Kind::step, "step");
     const auto samples = plan_->samples(state_.step);
@@ -217,7 +218,7 @@ class TrainingRun {
     }
     const double seconds = seconds_since(begin);
     speed.add(result.tokens, seconds);
-    StepMetrics metrics;
+    run::StepMetrics metrics;
     metrics.skipped = !applies;
     metrics.step = state_.step;
     metrics.epoch = plan_->epoch_after(state_.step);
@@ -229,7 +230,7 @@ class TrainingRun {
     metrics.labelled_tokens = result.labelled;
     metrics.tokens_per_second = seconds > 0 ? static_cast<double>(result.tokens) / seconds : 0;
     metrics.elapsed_seconds = log.elapsed_seconds() + seconds_since(start);
-    metrics.peak_memory_gib = peak_memory_gib();
+    metrics.peak_memory_gib = run::peak_memory_gib();
     const bool logged = state_.step % config_.logging_steps == 0 || state_.step == schedule_.total;
     if (logged) {
       log.write(metrics);
@@ -241,7 +242,7 @@ class TrainingRun {
 
   /// Whether the step's gradient may be applied. One that is not finite stops the run, or is passed over as the setting
   /// says.
-  bool is_usable(const StepResult& result, const std::vector<data::Batch>& batches, MetricsLog& log) {
+  bool is_usable(const StepResult& result, const std::vector<data::Batch>& batches, run::MetricsLog& log) {
     if (!result.has_labels()) {
       lora::log::warn("step ", state_.step + 1, " has no labelled token and is skipped");
       return false;
@@ -266,7 +267,7 @@ class TrainingRun {
   std::string spoilt_weight() {
     std::optional<model::AdapterFiles> start;
     if (!config_.adapter_name_or_path.empty())
-      start.emplace(model::open_adapter(find_adapter(config_.adapter_name_or_path)));
+      start.emplace(model::open_adapter(inputs::find_adapter(config_.adapter_name_or_path)));
     const auto extreme = model::extreme_number(dev_, source_, start ? &*start : nullptr);
     return !extreme.finite() || state_.updates == 0 ? "; " + model::describe(extreme) : "";
   }
@@ -282,23 +283,23 @@ class TrainingRun {
 
   /// True if the model is the best so far and will be wanted at the end. A stop leaves the evaluation to the run that
   /// goes on.
-  bool evaluate_now(MetricsLog& log) {
+  bool evaluate_now(run::MetricsLog& log) {
     const auto& order = data_->eval_order();
     const auto example_of = [&](Index i) { return data_->eval()[order[static_cast<std::size_t>(i)]]; };
     const auto count = static_cast<Index>(order.size());
-    CountProgress progress("evaluating", "records", count);
+    run::CountProgress progress("evaluating", "records", count);
     const auto totals = evaluate(
         dev_, *decoder_, count, example_of, config_.per_device_eval_batch_size, config_.cutoff_len,
         [&](const EvaluationTotals& sums) { progress.reached(sums.records, sums.tokens); }, options_.stop);
     progress.clear();
     state_.evaluation_due = totals.stopped;
     if (totals.stopped) return false;
-    EvalMetrics metrics;
+    run::EvalMetrics metrics;
     metrics.step = state_.step;
     metrics.loss = totals.loss();
     log.write(metrics);
     lora::log::info("step ", state_.step,
-                    detail::formatted(": evaluation loss %.4f, perplexity %.4g", metrics.loss, metrics.perplexity()));
+                    formatted(": evaluation loss %.4f, perplexity %.4g", metrics.loss, metrics.perplexity()));
     if (options_.on_evaluation) options_.on_evaluation(metrics);
     state_.last_eval_loss = metrics.loss;
     const bool better =
@@ -310,12 +311,13 @@ class TrainingRun {
     return better && config_.load_best_model_at_end;
   }
 
-  void save_checkpoint(MetricsLog& log) {
+  void save_checkpoint(run::MetricsLog& log) {
     log.sync();  // the log must not be shorter than the checkpoint says
     for (const auto& folder : {output_, output_ / "tensorboard"}) io::sync_folder(folder);
     checkpoints_->save(state_, [&](const io::Path& folder) {
-      write_adapter_folder(dev_, *decoder_, source_, data_->text().tokenizer.get(), card(current_metrics()), folder);
-      save_optimizer(dev_, stepper_->optimizer(), folder);
+      run::write_adapter_folder(dev_, *decoder_, source_, data_->text().tokenizer.get(), card(current_metrics()),
+                                folder);
+      run::save_optimizer(dev_, stepper_->optimizer(), folder);
     });
     if (config_.save_total_limit) {
       const bool keeps_best = config_.load_best_model_at_end && state_.best_eval_loss;
@@ -324,8 +326,8 @@ class TrainingRun {
   }
 
   /// Without anything that differs between two runs of the same bits.
-  RunMetrics current_metrics() const {
-    RunMetrics metrics;
+  run::RunMetrics current_metrics() const {
+    run::RunMetrics metrics;
     metrics.train_loss = state_.last_loss;
     metrics.mean_train_loss = state_.losses.mean();
     metrics.steps = state_.step;
@@ -334,22 +336,22 @@ class TrainingRun {
     metrics.best_eval_loss = state_.best_eval_loss;
     return metrics;
   }
-  RunMetrics metrics_of(const Throughput& speed, Index first, Clock::time_point start) const {
-    RunMetrics metrics = current_metrics();
+  run::RunMetrics metrics_of(const run::Throughput& speed, Index first, Clock::time_point start) const {
+    run::RunMetrics metrics = current_metrics();
     metrics.tokens_per_second = speed.tokens_per_second();
-    metrics.peak_memory_gib = peak_memory_gib();
+    metrics.peak_memory_gib = run::peak_memory_gib();
     metrics.seconds = seconds_since(start);
     metrics.resumed_from_step = first;
     return metrics;
   }
-  std::string card(const RunMetrics& metrics) const {
-    return model_card(config_, source_, decoder_->adapter(), metrics);
+  std::string card(const run::RunMetrics& metrics) const {
+    return run::model_card(config_, source_, decoder_->adapter(), metrics);
   }
 
   /// The best checkpoint may be gone by now, or damaged: then the model stays as the last step left it.
   void take_best() {
     try {
-      const Checkpoint best = open_best();
+      const run::Checkpoint best = open_best();
       model::load_adapter(dev_, *decoder_, model::open_adapter(best.folder));
       lora::log::info("the best evaluation loss, ", *state_.best_eval_loss, ", was step ", state_.best_step,
                       "'s: taking ", best.folder.native());
@@ -361,38 +363,38 @@ class TrainingRun {
 
   /// `again`: the checkpoint of a run that was finished before, so that what it wrote is there unless it was
   /// interrupted right then; what is there may also be left of a run that this one overwrote.
-  io::Path finish(const RunMetrics& metrics, const Checkpoint* again) {
+  io::Path finish(const run::RunMetrics& metrics, const run::Checkpoint* again) {
     const io::Path folder = output_ / "final_model";
     if (again != nullptr && io::is_there(folder) &&
-        (steps_of_metrics(output_) == state_.step || earlier_->folder().has_adapter_of(again->folder))) {
+        (run::steps_of_metrics(output_) == state_.step || earlier_->folder().has_adapter_of(again->folder))) {
       lora::log::info("nothing to do: the run is finished, step ", state_.step, " of ", schedule_.total,
                       "; the adapter is in ", folder.native());
       return folder;
     }
     const bool takes_best = config_.load_best_model_at_end && state_.best_eval_loss && state_.best_step != state_.step;
     if (takes_best) take_best();
-    write_whole_folder(folder, detail::stranger_in_adapter, [&](const io::Path& partial) {
-      write_adapter_folder(dev_, *decoder_, source_, data_->text().tokenizer.get(), card(metrics), partial);
+    io::write_whole_folder(folder, run::stranger_in_adapter, [&](const io::Path& partial) {
+      run::write_adapter_folder(dev_, *decoder_, source_, data_->text().tokenizer.get(), card(metrics), partial);
     });
     lora::log::info("the adapter is in ", folder.native());
     return folder;
   }
 
   D& dev_;
-  Config config_;
+  settings::Config config_;
   RunOptions options_;
   model::Source source_;
   io::Path output_;
-  std::optional<EarlierRun> earlier_;
-  std::optional<RunData> data_;
+  std::optional<run::EarlierRun> earlier_;
+  std::optional<inputs::RunData> data_;
   std::optional<data::Order> order_;
   std::optional<data::StepPlan> plan_;
   std::optional<data::EncodeSummary> summary_;
   std::unique_ptr<model::Decoder<D, T>> decoder_;
   std::optional<Stepper<D, T>> stepper_;
   optim::Schedule schedule_;
-  std::optional<Checkpoints> checkpoints_;
-  RunState state_;
+  std::optional<run::Checkpoints> checkpoints_;
+  run::RunState state_;
   MemoryPlan memory_;
   Index skipped_ = 0;                               // steps of this process that were not finite
   std::future<std::vector<data::Batch>> upcoming_;  // of the next step; gone before what it reads
@@ -401,11 +403,11 @@ class TrainingRun {
 // Not inside the class, where they would be inline and compiled by every source that calls them.
 
 template <AnyDevice D, class T>
-TrainingRun<D, T>::TrainingRun(D& dev, Config config, model::Source source, RunOptions options)
+TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source source, RunOptions options)
     : dev_(dev), config_(std::move(config)), options_(std::move(options)), source_(std::move(source)) {
-  validate(config_, train_command);
+  settings::validate(config_, settings::train_command);
   output_ = config_.output_dir;
-  earlier_.emplace(config_, inputs_of(config_, source_.path()));
+  earlier_.emplace(config_, inputs::inputs_of(config_, source_.path()));
   data_.emplace(dev_, config_, source_.path(), source_.config().vocab_size,
                 [this](std::string_view name) { return earlier_->setting(name); });
   if (!data_->date().empty()) config_.date = data_->date();
@@ -421,9 +423,9 @@ TrainingRun<D, T>::TrainingRun(D& dev, Config config, model::Source source, RunO
   summary_ = found.train;
   if (schedule_.total < 1)
     fail<ConfigError>("key num_train_epochs: given ", config_.num_train_epochs, ", which is not even one step");
-  if (brings_config(source_)) (void)model::config_json_of(source_);  // final_model will need it
+  if (run::brings_config(source_)) (void)model::config_json_of(source_);  // final_model will need it
   memory_ = plan_memory(
-      *decoder_, weight_bytes(source_), largest_batch(*summary_, micro_batch_limit(config_), plan_->per_step),
+      *decoder_, weight_bytes(source_), largest_batch(*summary_, inputs::micro_batch_limit(config_), plan_->per_step),
       largest_evaluation(found.eval, config_.per_device_eval_batch_size, config_.cutoff_len), config_);
   decoder_->recompute(memory_.recomputed);
 }
@@ -439,17 +441,17 @@ RunResult TrainingRun<D, T>::run() {
   if (resumed) expect_fits(*resumed);
   const Index first = resumed ? resumed->state.step : 0;
   if (first < schedule_.total)
-    io::expect_room(output_, checkpoint_bytes(*decoder_, data_->text().tokenizer.get()), "a checkpoint");
+    io::expect_room(output_, run::checkpoint_bytes(*decoder_, data_->text().tokenizer.get()), "a checkpoint");
   earlier_->take(resumed, schedule_.total);
   if (resumed) restore(*resumed);
   write_run_files();  // first of all: they prove that the folder is a run's
-  Progress progress(output_ / "training.log", resumed.has_value(), schedule_.total, first);
+  run::Progress progress(output_ / "training.log", resumed.has_value(), schedule_.total, first);
   say_start(resumed);
   progress.begin();
-  MetricsLog log(output_, resumed ? std::optional<Index>(first) : std::nullopt);
+  run::MetricsLog log(output_, resumed ? std::optional<Index>(first) : std::nullopt);
   RunResult result;
-  Throughput speed;
-  const ProfiledRun<D> profiled(dev_, config_.profile, schedule_.total - first);
+  run::Throughput speed;
+  const run::ProfiledRun<D> profiled(dev_, config_.profile, schedule_.total - first);
   const auto asked_to_stop = [&] { return options_.stop != nullptr ? options_.stop->load() : 0; };
   const bool evaluates_first = state_.evaluation_due && data_->evaluates();  // the run was stopped in the middle of it
   if (evaluates_first) {
@@ -469,7 +471,7 @@ RunResult TrainingRun<D, T>::run() {
     if (!last || state_.evaluation_due) result.stopped_by = asked_to_stop();
     if (last || best || result.stopped_by != 0 || due) save_checkpoint(log);
   }
-  if (profiled.on()) profiled.report(output_, to_text(memory_use(dev_, *decoder_)));
+  if (profiled.on()) profiled.report(output_, to_text(run::memory_use(dev_, *decoder_)));
   result.metrics = metrics_of(speed, first, start);
   if (result.stopped_by != 0) {
     lora::log::info("stopped after step ", state_.step, " of ", schedule_.total, "; checkpoint ",
@@ -481,7 +483,7 @@ RunResult TrainingRun<D, T>::run() {
     result.final_model = finish(result.metrics, first < state_.step || evaluates_first ? nullptr : &*resumed);
   }
   if (first < state_.step || evaluates_first || !io::is_there(output_ / "training_metrics.json"))
-    write_training_metrics(output_, result.metrics);
+    run::write_training_metrics(output_, result.metrics);
   return result;
 }
 

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lora/model/adapter.hpp"
+#include "lora/settings/config.hpp"
+
+namespace lora::inputs {
+
+/// The adapter that a run trains: as its settings say, or as the folder says that it starts from.
+/// Throws   ConfigError for a key that contradicts the folder
+inline model::AdapterConfig adapter_of(const settings::Config& config, const model::AdapterFiles* start) {
+  model::AdapterConfig adapter;
+  auto targets = config.lora_target;
+  if (targets.empty() || targets.front() == "all")
+    targets.assign(model::projection_names.begin(), model::projection_names.end());
+  if (start == nullptr) {
+    adapter.rank = config.rank();
+    adapter.alpha = config.alpha();
+    adapter.rslora = config.use_rslora.value_or(false);
+    adapter.targets = std::move(targets);
+  } else {
+    adapter = start->config;
+    const auto expect = [&](std::string_view key, const auto& given, const auto& found) {
+      if (given && *given != found)
+        fail<ConfigError>("key ", key, ": given ", *given, ", but the adapter ", start->folder.native(), " has ",
+                          found);
+    };
+    expect("lora_rank", config.lora_rank, adapter.rank);
+    expect("lora_alpha", config.lora_alpha, adapter.alpha);
+    expect("use_rslora", config.use_rslora, adapter.rslora);
+    const auto list = [](std::vector<std::string> names) {
+      std::sort(names.begin(), names.end());
+      std::string text;
+      for (const auto& name : names) text += (text.empty() ? "" : ",") + name;
+      return text;
+    };
+    const std::string found = adapter.target_expression.empty() ? list(adapter.targets) : adapter.target_expression;
+    expect("lora_target", config.lora_target.empty() ? std::nullopt : std::optional(list(targets)), found);
+  }
+  adapter.dropout = config.lora_dropout;
+  adapter.base_model = config.model_name_or_path;
+  return adapter;
+}
+
+}  // namespace lora::inputs

@@ -1,0 +1,200 @@
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "lora/core/error.hpp"
+#include "lora/core/log.hpp"
+#include "lora/data/encode.hpp"
+#include "lora/io/file.hpp"
+#include "lora/io/gguf.hpp"
+#include "lora/io/json.hpp"
+#include "lora/model/weights.hpp"
+#include "lora/settings/config.hpp"
+#include "lora/tokenizer/tokenizer.hpp"
+
+namespace lora::inputs {
+
+namespace detail {
+
+inline std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+/// Where the Hugging Face tools keep what they download.
+/// Source   huggingface_hub, constants.py
+inline io::Path hub_cache() {
+  if (const auto cache = environment("HF_HUB_CACHE"); !cache.empty()) return cache;
+  if (const auto home = environment("HF_HOME"); !home.empty()) return io::Path(home) / "hub";
+  if (const auto cache = environment("XDG_CACHE_HOME"); !cache.empty()) return io::Path(cache) / "huggingface" / "hub";
+  return io::Path(environment("HOME")) / ".cache" / "huggingface" / "hub";
+}
+
+/// "name" or "owner/name", as the hub has them, and not a path.
+inline bool is_hub_name(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  if (text.empty() || slash == 0 || slash == text.size() - 1) return false;
+  if (slash != text.npos && text.find('/', slash + 1) != text.npos) return false;
+  if (text.front() == '.' || text.front() == '~' || text.ends_with(".gguf")) return false;
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.' || c == '/';
+  });
+}
+
+}  // namespace detail
+
+/// A model's or adapter's place on this machine: the path itself, or the snapshot of a hub name in the local cache.
+/// Throws   IoError that prints the command to download it
+inline io::Path find_model(const std::string& name) {
+  std::error_code ignored;
+  if (std::filesystem::exists(name, ignored)) return name;
+  if (!detail::is_hub_name(name)) fail<IoError>(name, ": no such file or folder");
+  std::string folder = "models--" + name;
+  if (const auto slash = folder.find('/'); slash != folder.npos) folder.replace(slash, 1, "--");
+  const io::Path cached = detail::hub_cache() / folder;
+  if (std::filesystem::exists(cached / "refs" / "main", ignored)) {
+    std::string revision = io::read_file(cached / "refs" / "main");
+    while (!revision.empty() && std::isspace(static_cast<unsigned char>(revision.back()))) revision.pop_back();
+    const io::Path snapshot = cached / "snapshots" / revision;
+    if (!revision.empty() && std::filesystem::is_directory(snapshot, ignored)) return snapshot;
+  }
+  fail<IoError>(name, ": no such file or folder, and not in the local cache ", detail::hub_cache().native(),
+                "; to download it: hf download ", name);
+}
+
+/// An adapter's folder: as for a model, or the final_model of a run whose folder is named.
+inline io::Path find_adapter(const std::string& name) {
+  const io::Path folder = find_model(name), last = folder / "final_model";
+  std::error_code ignored;
+  const auto holds_adapter = [&](const io::Path& path) {
+    return std::filesystem::exists(path / "adapter_config.json", ignored);
+  };
+  return !holds_adapter(folder) && holds_adapter(last) ? last : folder;
+}
+
+namespace detail {
+
+/// An adapter's config.json tells the rotary settings that it was trained with: they hold, unless a key gave others.
+/// Throws   ConfigError where a key contradicts it
+inline void take_rotary_of(const io::Path& adapter, const settings::Config& config, model::Config& shape) {
+  const io::Path file = adapter / "config.json";
+  if (!io::is_there(file)) return;
+  const io::Json json = io::read_json(file);
+  const std::string where = file.native();
+  if (!json.is_object()) fail<FormatError>(where, ": expected an object");
+  const double theta = model::theta_of(json, shape.rope.theta, where);
+  if (config.rope_theta && theta != *config.rope_theta)
+    fail<ConfigError>("key rope_theta: given ", *config.rope_theta, ", but the adapter ", adapter.native(),
+                      " was trained with ", theta);
+  shape.rope.theta = theta;
+  const bool told = io::json_find(json, "no_rope_layers") != nullptr;
+  const auto rotates = told ? model::rotates_of(json, shape.num_hidden_layers, false, where) : shape.rotates;
+  if (config.no_rope_layers.empty()) {
+    shape.rotates = rotates;
+    return;
+  }
+  for (std::size_t i = 0; i < rotates.size(); ++i)
+    if (rotates[i] != shape.rotates[i])
+      fail<ConfigError>("key no_rope_layers: layer ", i, " would run ", shape.rotates[i] ? "with" : "without",
+                        " rotary embedding, but the adapter ", adapter.native(), " was trained ",
+                        rotates[i] ? "with" : "without");
+}
+
+}  // namespace detail
+
+/// The model of a run, with the settings that change how it computes: those of the keys and of the adapter.
+/// Throws   ConfigError for a layer that it has not, or a key that contradicts the adapter
+inline model::Source open_source(const settings::Config& config) {
+  auto source = model::Source::open(find_model(config.model_name_or_path));
+  model::Config& shape = source.config();
+  if (config.rope_theta) shape.rope.theta = *config.rope_theta;
+  for (const Index layer : config.no_rope_layers) {
+    if (layer >= shape.num_hidden_layers)
+      fail<ConfigError>("key no_rope_layers: given ", layer, ", allowed: layers 0 to ", shape.num_hidden_layers - 1);
+    shape.rotates[static_cast<std::size_t>(layer)] = false;
+  }
+  if (!config.adapter_name_or_path.empty())
+    detail::take_rotary_of(find_adapter(config.adapter_name_or_path), config, shape);
+  return source;
+}
+
+/// Every id at which an answer ends: those of generation_config.json (in its absence config.json's) and the template's
+/// end of turn.
+inline std::vector<std::int32_t> stop_ids(const model::Source& source, const tokenizer::Tokenizer& tokenizer,
+                                          const std::optional<data::ChatTemplate>& chat_template) {
+  std::vector<std::int32_t> ids = source.config().eos_token_ids;
+  const io::Path file = source.path() / "generation_config.json";
+  if (!source.gguf() && io::is_there(file)) {
+    const io::Json json = io::read_json(file);
+    if (!json.is_object()) fail<FormatError>(file.native(), ": expected an object");
+    if (io::json_find(json, "eos_token_id") != nullptr) ids = model::ids_of(json, "eos_token_id", file.native());
+    model::check_ids("eos_token_id", ids, file.native());
+  }
+  if (const auto eos = tokenizer.eos(); ids.empty() && eos) ids.push_back(*eos);
+  if (chat_template)
+    if (const auto end = tokenizer.id_of(chat_template->end_of_turn())) ids.push_back(*end);
+  return ids;
+}
+
+/// The tokenizer of a model folder or .gguf file; nothing where the folder has no tokenizer files, or the file no
+/// tokenizer's keys.
+/// Throws   FormatError
+inline std::optional<tokenizer::Tokenizer> find_tokenizer(const io::Path& model) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(model, ignored)) {
+    if (!io::is_there(model / "tokenizer.json") && !io::is_there(model / "tokenizer.model")) return std::nullopt;
+    return tokenizer::Tokenizer::from_folder(model);
+  }
+  if (model.extension() == ".gguf") {
+    const auto file = io::Gguf::open(model);
+    if (!file.has("tokenizer.ggml.model")) return std::nullopt;
+    return tokenizer::Tokenizer::from_gguf(file);
+  }
+  return tokenizer::Tokenizer::from_file(model);
+}
+
+[[noreturn]] inline void fail_without_tokenizer(const io::Path& model) {
+  fail<IoError>(model.native(), model.extension() == ".gguf" ? ": no tokenizer, whose key is tokenizer.ggml.model"
+                                                             : ": no tokenizer.json and no tokenizer.model");
+}
+
+/// Warns of a sequence that is longer than those that the model was made for.
+inline void warn_of_length(const model::Config& config, Index length, std::string_view what) {
+  const Index longest = model::longest_sequence(config);
+  if (longest == 0 || length <= longest) return;
+  log::warn(what, " ", length, " tokens, but the model was made for ", longest,
+            " (max_position_embeddings and its rope scaling): what it computes past them may be poor");
+}
+
+/// Refuses keys of templates that this one does nothing with. Without a template there is nothing to render.
+/// Throws   ConfigError
+inline void refuse_unused_by(const std::optional<data::ChatTemplate>& chat_template, const settings::Config& config) {
+  const auto refuse = [&](std::string_view key, std::string_view given, std::string_view lacks) {
+    if (chat_template)
+      fail<ConfigError>("key ", key, ": given ", given, ", but the template ", chat_template->name(), " ", lacks);
+    fail<ConfigError>("key ", key, ": given ", given, ", but no record is a conversation, to be written by a template");
+  };
+  if (!config.date.empty() && !(chat_template && chat_template->prints_date()))
+    refuse("date", config.date, "prints no date");
+  if (config.enable_thinking && !(chat_template && chat_template->thinks_at_will()))
+    refuse("enable_thinking", *config.enable_thinking ? "true" : "false", "writes the same for both values");
+}
+
+inline data::RenderOptions render_options(const settings::Config& config) {
+  data::RenderOptions options;
+  options.enable_thinking = config.enable_thinking.value_or(true);
+  options.date = config.date;
+  return options;
+}
+
+}  // namespace lora::inputs

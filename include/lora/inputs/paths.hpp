@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lora/inputs/model_files.hpp"
+#include "lora/settings/config.hpp"
+
+namespace lora::inputs {
+
+/// A key and the file or folder that it names.
+using RunInput = std::pair<std::string_view, io::Path>;
+
+/// What a run reads. `model` is where its base was found.
+inline std::vector<RunInput> inputs_of(const settings::Config& config, const io::Path& model) {
+  std::vector<RunInput> all = {{"model_name_or_path", model}};
+  if (!config.adapter_name_or_path.empty())
+    all.emplace_back("adapter_name_or_path", find_adapter(config.adapter_name_or_path));
+  for (const std::string& file : config.dataset) all.emplace_back("dataset", file);
+  for (const std::string& file : config.eval_dataset) all.emplace_back("eval_dataset", file);
+  return all;
+}
+
+}  // namespace lora::inputs

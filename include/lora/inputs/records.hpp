@@ -1,0 +1,308 @@
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lora/core/log.hpp"
+#include "lora/data/batch.hpp"
+#include "lora/data/dataset.hpp"
+#include "lora/data/encode.hpp"
+#include "lora/data/grouping.hpp"
+#include "lora/data/order.hpp"
+#include "lora/data/text_blocks.hpp"
+#include "lora/inputs/model_files.hpp"
+#include "lora/tokenizer/tokenizer.hpp"
+
+namespace lora::inputs {
+
+/// What a micro-batch holds: so many sequences, or, if `tokens` is not 0, at most so many tokens.
+struct MicroBatchLimit {
+  Index sequences = 1;
+  Index tokens = 0;
+};
+
+/// The setting, or about the size from which products run at full speed. Who names a number of sequences gets it.
+inline MicroBatchLimit micro_batch_limit(const settings::Config& config) {
+  constexpr Index enough = 1024;
+  if (config.max_tokens_per_micro_batch) return {config.train_batch_size(), *config.max_tokens_per_micro_batch};
+  return {config.train_batch_size(), config.per_device_train_batch_size ? 0 : enough};
+}
+
+/// Names the fields of records that play no part, of those that were read and not named before.
+inline void warn_of_unused_fields(const data::Dataset& dataset) {
+  const auto fields = dataset.take_unused_fields();
+  std::string list;
+  for (std::size_t i = 0; i < fields.size() && i < 20; ++i) list += (i > 0 ? ", " : "") + fields[i];
+  if (fields.size() > 20) list += ", ...";
+  if (!fields.empty()) log::warn(dataset.name(), ": fields of records that are not used: ", list);
+}
+
+/// The records of a run as tokens, encoded where they are asked for. What is asked for are sequences: each record is
+/// one, but for long texts once they are cut.
+class Records {
+ public:
+  Records(data::Dataset dataset, data::Encoder encoder) : dataset_(std::move(dataset)), encoder_(std::move(encoder)) {}
+
+  /// Cuts texts of more than cutoff_len tokens into blocks, where otherwise their ends would be lost. Their tokens are
+  /// kept from here on, so that how many blocks there are is known before any step.
+  /// Throws   FormatError of the first that is malformed
+  template <class D>
+  void cut_texts(D& dev) {
+    const data::TextBlocks blocks = text_blocks();
+    std::vector<Index> longer;  // by their bytes, which are at least as many as their tokens
+    for (Index record = 0; record < dataset_.size(); ++record)
+      if (dataset_.kind_of(record) == data::Sample::Kind::text &&
+          static_cast<Index>(dataset_.bytes_of(record)) > blocks.cutoff - blocks.opening - 2)
+        longer.push_back(record);
+    const std::vector<std::vector<std::int32_t>> texts = tokens_of(dev, longer);
+    if (texts.empty()) return;
+    first_.clear();
+    cut_.clear();
+    std::size_t next = 0;
+    for (Index record = 0; record < dataset_.size(); ++record) {
+      first_.push_back(std::ssize(cut_));
+      std::span<const std::int32_t> text;  // of one that is cut
+      if (next < longer.size() && longer[next] == record) text = texts[next++];
+      const Index count = blocks.count(std::ssize(text));
+      if (count == 1) cut_.push_back({record, 0, {0, 0}});
+      if (count > 1) tokens_.insert(tokens_.end(), text.begin(), text.end());
+      for (Index block = 0; count > 1 && block < count; ++block)
+        cut_.push_back({record, block, {tokens_.size() - text.size(), text.size()}});
+    }
+    first_.push_back(std::ssize(cut_));
+  }
+
+  /// Sequences.
+  Index size() const { return cut_.empty() ? dataset_.size() : std::ssize(cut_); }
+  /// The sequences of these records, in their order.
+  std::vector<Index> sequences_of(std::span<const Index> records) const {
+    if (cut_.empty()) return {records.begin(), records.end()};
+    std::vector<Index> sequences;
+    for (const Index record : records)
+      for (Index i = first_[static_cast<std::size_t>(record)]; i < first_[static_cast<std::size_t>(record) + 1]; ++i)
+        sequences.push_back(i);
+    return sequences;
+  }
+
+  const data::Dataset& dataset() const { return dataset_; }
+  const data::Encoder& encoder() const { return encoder_; }
+  data::Example operator[](Index sequence) const {
+    if (cut_.empty()) return encoder_(dataset_[sequence]);
+    const Cut& cut = cut_[static_cast<std::size_t>(sequence)];
+    if (cut.length() == 0) return encoder_(dataset_[cut.record]);
+    data::Example example = text_blocks().block(std::span(tokens_).subspan(cut.text.first, cut.length()), cut.block);
+    example.record = cut.record;
+    return example;
+  }
+  /// "file:line"
+  std::string where(Index record) const { return dataset_[record].where; }
+
+  /// What these sequences add up to, found on the device's threads. All are read and rendered, so that what is
+  /// malformed shows; of more than `most`, only that many, evenly spread, are encoded, and those that look longest,
+  /// unless none has a label or the tokenizer has ids past the model's vocabulary. Warns of fields that are not used
+  /// and of empty answers. Throws   FormatError of the first that is malformed
+  template <class D>
+  data::EncodeSummary survey(D& dev, std::span<const Index> sequences, std::size_t most = 16384) const {
+    constexpr std::size_t chunk = 1024;
+    constexpr std::size_t looked_at = 64;  // of those that look longest
+    const std::size_t all = sequences.size(), encoded = encoder_.may_pass_vocabulary() ? all : std::min(most, all);
+    // Of all records in order, the first at or past each multiple of all / encoded.
+    const auto is_encoded = [&](std::size_t at) { return at == 0 || at * encoded / all > (at - 1) * encoded / all; };
+    data::EncodeSummary summary;
+    std::vector<data::Example> examples;
+    std::vector<std::exception_ptr> errors;
+    std::vector<std::size_t> sizes;
+    std::vector<char> unanswered;
+    std::vector<std::pair<std::size_t, Index>> longest;  // by size, of what is passed over
+    for (std::size_t begin = 0; begin < all; begin += chunk) {
+      const std::size_t count = std::min(chunk, all - begin);
+      examples.assign(count, {});
+      errors.assign(count, nullptr);
+      sizes.assign(count, 0);
+      unanswered.assign(count, 0);
+      dev.parallel_items(static_cast<Index>(count), [&](Index item) {
+        const auto i = static_cast<std::size_t>(item);
+        try {
+          if (is_encoded(begin + i) || is_block(sequences[begin + i])) {  // a block is tokenized already
+            examples[i] = (*this)[sequences[begin + i]];
+          } else {
+            const data::Sample sample = dataset_[record_of(sequences[begin + i])];
+            sizes[i] = encoder_.check(sample);
+            unanswered[i] = sample.unanswered;
+          }
+        } catch (...) {
+          errors[i] = std::current_exception();
+        }
+      });
+      for (const auto& error : errors)
+        if (error) std::rethrow_exception(error);
+      for (std::size_t i = 0; i < count; ++i) {
+        if (is_encoded(begin + i)) {
+          summary.add(examples[i]);
+        } else if (is_block(sequences[begin + i])) {
+          summary.pass_over();
+          summary.reaches(std::ssize(examples[i].tokens));
+        } else {
+          summary.pass_over(unanswered[i] != 0);
+          longest.emplace_back(sizes[i], sequences[begin + i]);
+        }
+      }
+      std::sort(longest.begin(), longest.end(), std::greater<>());
+      if (longest.size() > looked_at) longest.resize(looked_at);
+    }
+    for (const auto& [size, record] : longest) summary.reaches(static_cast<Index>((*this)[record].tokens.size()));
+    // Labels so rare that no encoded record has one.
+    if (summary.labelled() == 0 && !summary.complete()) return survey(dev, sequences, all);
+    if (!cut_.empty()) summary.cut_from(records_of(sequences));
+    warn_of_unused_fields(dataset_);
+    if (summary.unanswered() > 0)
+      log::warn(dataset_.name(), ": ", summary.unanswered(), " of ", summary.records(),
+                " records have an empty answer and are left out");
+    return summary;
+  }
+
+  /// The samples [begin, end) of a run, split into micro-batches: few and even ones where tokens limit them. Each
+  /// sequence keeps its place in the step, on which alone its dropout depends. A record without labels leaves its place
+  /// empty.
+  std::vector<data::Batch> micro_batches(data::Order& order, data::StepPlan::Range samples,
+                                         const MicroBatchLimit& limit) const {
+    std::vector<data::Example> examples;
+    std::vector<Index> places, lengths;
+    for (Index sample = samples.begin; sample < samples.end; ++sample) {
+      data::Example example = (*this)[order[sample]];
+      if (example.labelled() == 0) continue;
+      places.push_back(sample - samples.begin);
+      lengths.push_back(static_cast<Index>(example.tokens.size()));
+      examples.push_back(std::move(example));
+    }
+    std::vector<data::Batch> batches;
+    for (const auto& group : limit.tokens > 0 ? data::group_by_tokens(lengths, limit.tokens)
+                                              : data::group_by_places(places, limit.sequences)) {
+      data::Batch& batch = batches.emplace_back();
+      for (const Index i : group) {
+        const auto at = static_cast<std::size_t>(i);
+        batch.append(examples[at], places[at]);
+      }
+    }
+    return batches;
+  }
+
+ private:
+  /// A sequence of a data set with long texts: a block of one, or a whole record, of which no tokens are kept.
+  struct Cut {
+    Index record;
+    Index block;
+    std::pair<std::size_t, std::size_t> text;  // first and length in tokens_
+
+    std::size_t length() const { return text.second; }
+  };
+
+  data::TextBlocks text_blocks() const { return {encoder_.options().cutoff_len, encoder_.text_opening()}; }
+  Index record_of(Index sequence) const {
+    return cut_.empty() ? sequence : cut_[static_cast<std::size_t>(sequence)].record;
+  }
+  bool is_block(Index sequence) const { return !cut_.empty() && cut_[static_cast<std::size_t>(sequence)].length() > 0; }
+  /// Of how many records these sequences are.
+  Index records_of(std::span<const Index> sequences) const {
+    return std::count_if(sequences.begin(), sequences.end(),
+                         [&](Index i) { return cut_[static_cast<std::size_t>(i)].block == 0; });
+  }
+
+  /// The tokens of these texts; none of one that is not learnt. Nothing if none is longer than cutoff_len.
+  template <class D>
+  std::vector<std::vector<std::int32_t>> tokens_of(D& dev, std::span<const Index> records) const {
+    std::vector<std::vector<std::int32_t>> texts(records.size());
+    std::vector<std::exception_ptr> errors(records.size());
+    dev.parallel_items(std::ssize(records), [&](Index item) {
+      const auto i = static_cast<std::size_t>(item);
+      try {
+        const data::Sample sample = dataset_[records[i]];
+        if (sample.learnt && !sample.unanswered) texts[i] = encoder_.whole_text(sample);
+        if (std::ssize(texts[i]) <= encoder_.options().cutoff_len) texts[i] = {};
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    });
+    for (const auto& error : errors)
+      if (error) std::rethrow_exception(error);
+    const bool any = std::any_of(texts.begin(), texts.end(), [](const auto& text) { return !text.empty(); });
+    return any ? texts : std::vector<std::vector<std::int32_t>>();
+  }
+
+  data::Dataset dataset_;
+  data::Encoder encoder_;
+  std::vector<std::int32_t> tokens_;  // of long texts, one after the other
+  std::vector<Cut> cut_;              // empty: a sequence is a record
+  std::vector<Index> first_;          // sequence of each record, and past the last
+};
+
+/// What turns records into tokens; token records need neither.
+struct TextFiles {
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer{};
+  std::optional<data::ChatTemplate> chat_template{};
+};
+
+/// Refuses keys of the command line that find nothing to do in records of these kinds. In a file, or in code, they may
+/// stand for other data.
+/// Throws   ConfigError
+inline void refuse_idle_keys(const settings::Config& config, std::span<const data::Sample::Kind> kinds) {
+  using Kind = data::Sample::Kind;
+  const auto expect = [&](std::string_view key, Kind kind, std::string_view records) {
+    if (!config.from_command_line.contains(key) || std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) return;
+    fail<ConfigError>("key ", key, ": given, which has no effect here; allowed: with ", records);
+  };
+  expect("train_on_prompt", Kind::messages, "conversations");
+  expect("train_on_last_turn_only", Kind::messages, "conversations");
+  expect("template", Kind::messages, "conversations, which it writes");
+  expect("add_generation_prompt", Kind::messages, "conversations");
+  expect("text_column", Kind::text, "plain texts");
+}
+
+/// Opens what records of these kinds need.
+/// Throws   IoError, FormatError, ConfigError
+inline TextFiles text_files(const settings::Config& config, const io::Path& model,
+                            std::span<const data::Sample::Kind> kinds) {
+  using Kind = data::Sample::Kind;
+  const auto have = [&](Kind kind) { return std::find(kinds.begin(), kinds.end(), kind) != kinds.end(); };
+  refuse_idle_keys(config, kinds);
+  TextFiles text;
+  if (auto tokenizer = find_tokenizer(model))
+    text.tokenizer = std::make_shared<tokenizer::Tokenizer>(std::move(*tokenizer));
+  if ((have(Kind::messages) || have(Kind::text)) && !text.tokenizer) fail_without_tokenizer(model);
+  if (text.tokenizer && (have(Kind::messages) || config.template_name != "auto"))
+    text.chat_template = data::choose_template(config.template_name, *text.tokenizer);
+  refuse_unused_by(text.chat_template, config);
+  return text;
+}
+
+/// The records of these files.
+/// Throws   IoError, FormatError
+inline data::Dataset open_dataset(const settings::Config& config, const std::vector<std::string>& files,
+                                  std::optional<Index> max_samples = std::nullopt) {
+  return data::Dataset::open(
+      files,
+      {.text_column = config.text_column, .max_samples = max_samples, .skip_empty_answers = config.skip_empty_answers});
+}
+
+/// Records for training, or for evaluation, which reads long ones in windows instead of cutting them. The tokenizer
+/// must outlive them.
+inline Records encoded_records(const settings::Config& config, data::Dataset dataset, const TextFiles& text,
+                               Index vocab_size, bool for_training) {
+  data::EncodeOptions encoding;
+  encoding.cutoff_len = for_training ? config.cutoff_len : std::numeric_limits<Index>::max();
+  encoding.train_on_prompt = config.train_on_prompt;
+  encoding.train_on_last_turn_only = config.train_on_last_turn_only;
+  encoding.render = render_options(config);
+  encoding.vocab_size = vocab_size;
+  return {std::move(dataset), data::Encoder(text.tokenizer.get(), text.chat_template, std::move(encoding))};
+}
+
+}  // namespace lora::inputs

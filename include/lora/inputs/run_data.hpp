@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lora/inputs/records.hpp"
+
+namespace lora::inputs {
+
+/// What a run learns from and what it is measured by.
+class RunData {
+ public:
+  /// What a setting was in the run that goes on, or null.
+  using Earlier = std::function<io::Json(std::string_view)>;
+
+  /// Opens the files. What is not set of date and enable_thinking stays as `earlier` has it.
+  /// Throws   ConfigError, FormatError, IoError
+  template <class D>
+  RunData(D& dev, const settings::Config& config, const io::Path& model, Index vocab_size, const Earlier& earlier) {
+    auto dataset = open_dataset(config, config.dataset, config.max_samples);
+    auto kinds = dataset.kinds();
+    std::optional<data::Dataset> held_back;
+    if (!config.eval_dataset.empty()) {
+      held_back = open_dataset(config, config.eval_dataset, config.max_eval_samples);
+      for (const auto kind : held_back->kinds()) kinds.push_back(kind);
+    }
+    text_ = text_files(config, model, kinds);
+    const settings::Config settled = settle(config, earlier);
+
+    order_.resize(static_cast<std::size_t>(dataset.size()));
+    std::iota(order_.begin(), order_.end(), Index{0});
+    if (held_back) {
+      eval_order_.resize(static_cast<std::size_t>(held_back->size()));
+      std::iota(eval_order_.begin(), eval_order_.end(), Index{0});
+    } else if (config.val_size > 0) {
+      auto split = data::split_records(dataset.size(), config.val_size, static_cast<std::uint64_t>(config.seed));
+      order_ = std::move(split.train);
+      eval_order_ = std::move(split.held_back);
+      if (config.max_eval_samples && *config.max_eval_samples < static_cast<Index>(eval_order_.size()))
+        eval_order_.resize(static_cast<std::size_t>(*config.max_eval_samples));
+      held_back = dataset;
+    }
+    if (held_back) eval_.emplace(encoded_records(settled, std::move(*held_back), text_, vocab_size, false));
+    train_.emplace(encoded_records(settled, std::move(dataset), text_, vocab_size, true));
+    train_->cut_texts(dev);
+    order_ = train_->sequences_of(order_);
+  }
+
+  const TextFiles& text() const { return text_; }
+  /// The date that the template prints; empty if it prints none.
+  const std::string& date() const { return date_; }
+  /// The setting, where the template writes something else for true than for false.
+  const std::optional<bool>& enable_thinking() const { return enable_thinking_; }
+
+  const Records& train() const { return *train_; }
+  /// The sequences to train on, in the order of the files.
+  const std::vector<Index>& order() const { return order_; }
+
+  bool evaluates() const { return eval_.has_value(); }
+  const Records& eval() const { return *eval_; }
+  const std::vector<Index>& eval_order() const { return eval_order_; }
+
+  /// What the records to train on and those to evaluate on add up to.
+  struct Survey {
+    data::EncodeSummary train;
+    data::EncodeSummary eval{};
+  };
+
+  /// Reads every record once: what is wrong with any shows before the first step.
+  /// Throws   FormatError, also if nothing is labelled
+  template <class D>
+  Survey survey(D& dev, const settings::Config& config) const {
+    Survey found{train_->survey(dev, order_)};
+    if (found.train.labelled() == 0) fail_unlabelled(found.train, config);
+    if (!evaluates()) return found;
+    found.eval = eval_->survey(dev, eval_order_);
+    if (found.eval.labelled() == 0)
+      fail<FormatError>("nothing to evaluate: not one token of the evaluation records is labelled");
+    return found;
+  }
+
+ private:
+  [[noreturn]] static void fail_unlabelled(const data::EncodeSummary& found, const settings::Config& config) {
+    const std::string what = concat(config.dataset.front(), ": there is nothing to learn: ");
+    if (found.lost() > 0) fail<FormatError>(what, "not one token is labelled within cutoff_len ", config.cutoff_len);
+    if (found.unanswered() > 0 && found.left_out() == 0)
+      fail<FormatError>(what, "every record is left out since its answer is empty");
+    fail<FormatError>(what,
+                      "no record has a labelled token: their \"weight\", or that of their answers, is 0, or their ",
+                      "labels are all -100");
+  }
+
+  settings::Config settle(settings::Config config, const Earlier& earlier) {
+    if (!text_.chat_template) return config;
+    const data::ChatTemplate& chat = *text_.chat_template;
+    if (chat.prints_date()) {
+      const io::Json was = config.date.empty() ? earlier("date") : io::Json();
+      if (was.is_string()) config.date = was.get<std::string>();
+      date_ = config.date = config.date.empty() ? chat.date() : config.date;
+    }
+    if (chat.thinks_at_will()) {
+      const io::Json was = config.enable_thinking ? io::Json() : earlier("enable_thinking");
+      if (was.is_boolean()) config.enable_thinking = was.get<bool>();
+      enable_thinking_ = config.enable_thinking = config.enable_thinking.value_or(true);
+    }
+    return config;
+  }
+
+  TextFiles text_;
+  std::string date_;
+  std::optional<bool> enable_thinking_;
+  std::optional<Records> train_, eval_;
+  std::vector<Index> order_, eval_order_;
+};
+
+}  // namespace lora::inputs

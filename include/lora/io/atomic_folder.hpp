@@ -1,0 +1,149 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "lora/io/file.hpp"
+#include "lora/io/paths.hpp"
+
+namespace lora::io {
+
+/// What in a folder no run of this program wrote, as the end of a sentence; empty where all of it is a run's. Only then
+/// is a folder replaced or removed.
+using Stranger = std::function<std::string(const Path&)>;
+
+namespace detail {
+
+inline void expect_own(const Path& folder, const Stranger& stranger) {
+  if (const std::string what = stranger(folder); !what.empty())
+    fail<IoError>(folder.native(), " is in the way: ", what, "; move it elsewhere");
+}
+
+/// Takes the place of a folder that is a run's. Durable. `placed` is set once it has the place: if it fails after
+/// that, which of the two is durable is not known, and both are left for the next start.
+inline void replace_folder(const Path& from, const Path& folder, Unfinished& unfinished, bool& placed) {
+  const Path parent = folder_of(folder);
+  Path former = from;
+  placed = exchange(from, folder);
+  if (!placed) {
+    unfinished.finish();  // a signal must leave the new one for the next start, while the old one is out of its place
+    former = temporary_name(folder, Temporary::replaced);
+    io::rename(folder, former);
+    try {
+      io::rename(from, folder);
+    } catch (...) {
+      io::rename(former, folder);
+      throw;
+    }
+    placed = true;
+  }
+  sync_folder(parent);
+  io::remove_all(former);
+}
+
+}  // namespace detail
+
+/// A folder that appears under its name whole or not at all: `write(path)` fills one beside it, which is then synced
+/// and renamed. A run's folder that stood there goes away only once the new one is complete.
+/// Throws   IoError if what stands there is not a run's
+template <class Write>
+void write_whole_folder(const Path& folder, const Stranger& stranger, Write&& write) {
+  const Path parent = folder_of(folder);
+  const Path partial = temporary_name(folder, Temporary::writing);
+  if (is_there(folder)) detail::expect_own(folder, stranger);
+  create_folders(parent);
+  Unfinished unfinished(partial);
+  bool placed = false;
+  try {
+    create_folder(partial);
+    write(std::as_const(partial));
+    sync_folder(partial);
+    if (is_there(folder)) {
+      detail::expect_own(folder, stranger);
+      return detail::replace_folder(partial, folder, unfinished, placed);
+    }
+    io::rename(partial, folder);
+    placed = true;
+    sync_folder(parent);
+  } catch (...) {
+    if (!placed) {
+      try {
+        io::remove_all(partial);
+      } catch (const IoError&) {  // the first error tells more
+      }
+    }
+    throw;
+  }
+}
+
+/// Removes a run's folder so that it is never seen in part under its own name.
+/// Throws   IoError if it is not a run's
+inline void remove_whole_folder(const Path& folder, const Stranger& stranger) {
+  if (!is_there(folder)) return;
+  detail::expect_own(folder, stranger);
+  const Path doomed = temporary_name(folder, Temporary::removing);
+  io::rename(folder, doomed);
+  sync_folder(folder_of(folder));
+  io::remove_all(doomed);
+}
+
+/// Clears what a process that ended in the middle of one of the above, or of a file, has left in `parent`, and puts
+/// back what had to make room for a folder that never came. `place_of(name, entry)`: the name under which the writer
+/// that calls this writes, if held_name makes that name of it and nobody is at the entry; else nothing.
+template <class PlaceOf>
+void clear_unfinished(const Path& parent, PlaceOf&& place_of) {
+  std::optional<std::string> place;
+  const auto is = [&](const Path& entry, Temporary kind) {
+    const auto name = name_of_temporary(entry, kind);
+    place = name ? place_of(*name, entry) : std::nullopt;
+    return place.has_value();
+  };
+  for (const Path& entry : entries_of(parent)) {
+    if (is(entry, Temporary::partial)) {
+      if (is_file(entry)) remove_file(entry);
+    } else if (is(entry, Temporary::writing) || is(entry, Temporary::removing)) {
+      if (is_folder(entry)) io::remove_all(entry);
+    } else if (is(entry, Temporary::replaced) && is_folder(entry)) {
+      if (is_there(parent / *place)) {
+        io::remove_all(entry);
+      } else {
+        io::rename(entry, parent / *place);
+        sync_folder(parent);
+      }
+    }
+  }
+}
+
+/// A place_of for clear_unfinished: one of some short names.
+template <class IsOne>
+auto place_among(IsOne is_one) {
+  return [is_one](const std::string& name, const Path&) { return is_one(name) ? std::optional(name) : std::nullopt; };
+}
+
+/// Clears what killed processes of this user have left of one file or folder. Who writes such a one holds the lock of
+/// it, under its temporary name, so that what is being written stays.
+inline void clear_killed(const Path& place) {
+  clear_unfinished(folder_of(place), [&](const std::string& name, const Path& entry) {
+    std::optional<std::string> found;
+    struct stat status {};
+    if (name != held_name(place.filename()) || ::lstat(entry.c_str(), &status) != 0 || status.st_uid != ::geteuid())
+      return found;
+    try {
+      const Lock lock(entry, is_folder(entry) ? Lock::Of::folder : Lock::Of::file);
+      if (lock.held()) found = place.filename();
+    } catch (const IoError&) {  // somebody is at it
+    }
+    return found;
+  });
+}
+
+}  // namespace lora::io

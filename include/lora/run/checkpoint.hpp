@@ -1,0 +1,325 @@
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "lora/core/checksum.hpp"
+#include "lora/core/log.hpp"
+#include "lora/io/atomic_folder.hpp"
+#include "lora/io/file.hpp"
+#include "lora/io/json.hpp"
+#include "lora/io/mapped_file.hpp"
+#include "lora/run/adapter_proof.hpp"
+
+namespace lora::run {
+
+/// The mean loss of some steps, as their sum and number: it goes on over a resume with the same bits.
+struct LossMean {
+  double sum = 0;
+  Index steps = 0;
+
+  void add(double loss) {
+    sum += loss;
+    ++steps;
+  }
+  /// NaN of no steps.
+  double mean() const { return sum / static_cast<double>(steps); }
+};
+
+/// Where a run stands. Everything else about its future follows from these and its settings: the order of the data and
+/// every random number are functions of the seed and the sample's or step's number.
+struct RunState {
+  Index step = 0;          ///< optimizer steps done, those without labels included
+  Index updates = 0;       ///< those that changed the adapter
+  Index next_sample = 0;   ///< the global index of the first sample not seen
+  Index total_tokens = 0;  ///< tokens seen
+  double last_loss = 0;
+  LossMean losses{};             ///< of all steps that changed the adapter
+  LossMean losses_since_line{};  ///< of those after the last line of the log
+  std::optional<double> last_eval_loss{};
+  std::optional<double> best_eval_loss{};
+  Index best_step = 0;
+  bool evaluation_due = false;             ///< the run was stopped while it evaluated this step
+  io::Json settings = io::Json::object();  ///< what must not change when the run goes on
+};
+
+/// A checkpoint that was found whole.
+struct Checkpoint {
+  io::Path folder;
+  RunState state;
+  std::string checksum{};  ///< of the state file, in which those of all other files stand
+};
+
+namespace detail {
+
+constexpr std::string_view state_file = "trainer_state.json";
+
+inline io::Json to_json(const LossMean& losses) {
+  return io::json_object({{"sum", losses.sum}, {"steps", losses.steps}});
+}
+
+/// Checkpoints of earlier versions have none.
+inline LossMean parse_losses(const io::Json& state, const char* name, const std::string& where) {
+  const io::Json* losses = io::json_find(state, name);
+  if (losses == nullptr) return {};
+  return {io::json_at<double>(*losses, "sum", where), io::json_at<Index>(*losses, "steps", where)};
+}
+
+inline io::Json to_json(const RunState& state) {
+  io::Json json = io::json_object({{"format", 2},
+                                   {"step", state.step},
+                                   {"updates", state.updates},
+                                   {"next_sample", state.next_sample},
+                                   {"total_tokens", state.total_tokens},
+                                   {"last_loss", state.last_loss},
+                                   {"losses", to_json(state.losses)},
+                                   {"losses_since_line", to_json(state.losses_since_line)},
+                                   {"last_eval_loss", nullptr},
+                                   {"best_eval_loss", nullptr},
+                                   {"best_step", state.best_step},
+                                   {"settings", state.settings}});
+  if (state.last_eval_loss) json["last_eval_loss"] = *state.last_eval_loss;
+  if (state.best_eval_loss) json["best_eval_loss"] = *state.best_eval_loss;
+  if (state.evaluation_due) json["evaluation_due"] = true;
+  return json;
+}
+
+/// Of a checkpoint that is not as it was written. What can't be read, or is of another version, is none.
+class Damaged : public FormatError {
+ public:
+  using FormatError::FormatError;
+};
+
+inline RunState parse_state(const io::Json& json, const std::string& where) {
+  RunState state;
+  state.step = io::json_at<Index>(json, "step", where);
+  state.updates = io::json_at<Index>(json, "updates", where);
+  state.next_sample = io::json_at<Index>(json, "next_sample", where);
+  state.total_tokens = io::json_at<Index>(json, "total_tokens", where);
+  state.last_loss = io::json_get<double>(json, "last_loss", where).value_or(0);
+  state.losses = parse_losses(json, "losses", where);
+  state.losses_since_line = parse_losses(json, "losses_since_line", where);
+  state.last_eval_loss = io::json_get<double>(json, "last_eval_loss", where);
+  state.best_eval_loss = io::json_get<double>(json, "best_eval_loss", where);
+  state.best_step = io::json_at<Index>(json, "best_step", where);
+  state.evaluation_due = io::json_get<bool>(json, "evaluation_due", where).value_or(false);
+  const io::Json* settings = io::json_find(json, "settings");
+  if (settings == nullptr || !settings->is_object()) fail<FormatError>(where, ": \"settings\" must be an object");
+  state.settings = *settings;
+  return state;
+}
+
+/// What a state file holds.
+/// Throws   Damaged
+inline io::Json read_state(const io::Path& folder) {
+  const io::Path path = folder / state_file;
+  if (!io::is_there(path)) fail<Damaged>(path.native(), " is missing");
+  const std::string text = io::read_file(path);
+  try {
+    io::Json json = io::parse_json(text, path.native());
+    if (json.is_object()) return json;
+  } catch (const FormatError& error) {
+    fail<Damaged>(std::string_view(error.what()));
+  }
+  fail<Damaged>(path.native(), ": expected an object");
+}
+
+/// Takes the checksum out of what a state file holds.
+/// Throws   Damaged if it is not that of the rest
+inline std::string take_checksum(io::Json& json, const std::string& where) {
+  const io::Json* value = io::json_find(json, "checksum");
+  std::string sum = value != nullptr && value->is_string() ? value->get<std::string>() : "";
+  json.erase("checksum");
+  if (sum != checksum_text(checksum(io::to_text(json))))
+    fail<Damaged>(where, ": its checksum does not match its content");
+  return sum;
+}
+
+/// A checkpoint folder, once every file in it has been found as it was written. If it still is the one `known`, which
+/// was found so before, the content of the other files is not read again.
+/// Throws   Damaged; another Error for what can't be read, or is of another version
+inline Checkpoint verified(io::Path folder, const Checkpoint* known = nullptr) {
+  const std::string where = (folder / state_file).native();
+  io::Json json = read_state(folder);
+  const io::Json* format = io::json_find(json, "format");
+  if (format != nullptr && format->is_number_integer() && format->get<Index>() != 2)
+    fail<FormatError>(where, ": \"format\" is ", format->get<Index>(), "; this version reads 2");
+  std::string sum = take_checksum(json, where);
+  const bool read_before = known != nullptr && known->folder == folder && known->checksum == sum;
+  const io::Json* files = io::json_find(json, "files");
+  if (files == nullptr || !files->is_object()) fail<FormatError>(where, ": \"files\" must be an object");
+  for (const auto& [name, facts] : io::json_fields(*files)) {
+    const io::Path path = folder / name;
+    if (!io::is_there(path)) fail<Damaged>(path.native(), " is missing");
+    const io::MappedFile file(path);
+    const auto size = io::json_at<std::uint64_t>(facts, "size", where);
+    if (file.bytes().size() != size)
+      fail<Damaged>(path.native(), " has ", file.bytes().size(), " bytes; ", size, " were written");
+    if (!read_before && checksum_text(checksum(file.bytes())) != io::json_at<std::string>(facts, "checksum", where))
+      fail<Damaged>(path.native(), ": its checksum is not that of what was written");
+  }
+  RunState state = parse_state(json, where);
+  return {std::move(folder), std::move(state), std::move(sum)};
+}
+
+/// N of a folder "checkpoint-N", as a run writes it: a copy that somebody keeps as checkpoint-07 is not step 7's.
+inline std::optional<Index> checkpoint_step(const io::Path& folder) {
+  constexpr std::string_view prefix = "checkpoint-";
+  const std::string name = folder.filename().native();
+  if (!name.starts_with(prefix)) return std::nullopt;
+  Index step = 0;
+  const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
+  if (error != std::errc() || step < 0 || name != concat(prefix, step)) return std::nullopt;
+  return step;
+}
+
+/// A Stranger of a checkpoint: a run's holds a state file of its step that is as it was written, and only files that
+/// this lists. The version does not matter, nor whether they are whole. Where that file is damaged, the page of the
+/// adapter beside it is the proof, as it is in final_model.
+inline std::string stranger_in_checkpoint(const io::Path& folder) {
+  if (!io::is_folder(folder)) return "it is no folder";
+  if (!io::is_file(folder / state_file)) return concat("it holds no ", state_file);
+  io::Json json;
+  try {
+    json = read_state(folder);
+    take_checksum(json, (folder / state_file).native());
+  } catch (const Damaged& error) {
+    const bool is_a_runs = stranger_beside_adapter(folder, {state_file, "optimizer.safetensors"}).empty();
+    return is_a_runs ? std::string() : error.what();
+  }
+  const io::Json* files = io::json_find(json, "files");
+  const io::Json* step = io::json_find(json, "step");
+  if (files == nullptr || !files->is_object() || step == nullptr || !step->is_number_integer() ||
+      step->get<Index>() != checkpoint_step(folder))
+    return concat("its ", state_file, " is not of this step of a run");
+  for (const io::Path& entry : io::entries_of(folder)) {
+    const std::string name = entry.filename().native();
+    if (name != state_file && !files->contains(name)) return concat("it holds ", name, ", which no run wrote there");
+  }
+  return {};
+}
+
+}  // namespace detail
+
+/// The checkpoints of a run: output_dir/checkpoints/checkpoint-N, each whole or not there.
+class Checkpoints {
+ public:
+  explicit Checkpoints(const io::Path& output_dir) : folder_(output_dir / "checkpoints") {}
+
+  const io::Path& folder() const { return folder_; }
+  io::Path folder_of(Index step) const { return folder_ / concat("checkpoint-", step); }
+
+  /// Clears what an interrupted run has left. To be called under the run's lock.
+  void recover() const {
+    io::clear_unfinished(
+        folder_, io::place_among([](const std::string& name) { return detail::checkpoint_step(name).has_value(); }));
+  }
+
+  /// Steps with a checkpoint folder, whole or not, a run's or not, ascending.
+  std::vector<Index> steps() const {
+    std::vector<Index> steps;
+    for (const io::Path& entry : io::entries_of(folder_))
+      if (const auto step = detail::checkpoint_step(entry)) steps.push_back(*step);
+    std::sort(steps.begin(), steps.end());
+    return steps;
+  }
+
+  /// Those of them that a run wrote. No others are ever replaced or removed.
+  std::vector<Index> own_steps() const {
+    auto all = steps();
+    std::erase_if(all, [&](Index step) { return !detail::stranger_in_checkpoint(folder_of(step)).empty(); });
+    return all;
+  }
+
+  /// Throws   ConfigError if a folder that no run wrote stands where one of the steps after `first` and up to `last`
+  ///          will be saved
+  void expect_places(Index first, Index last) const {
+    for (const Index step : steps()) {
+      if (step <= first || step > last) continue;
+      if (const auto what = detail::stranger_in_checkpoint(folder_of(step)); !what.empty())
+        fail<ConfigError>("key output_dir: ", folder_of(step).native(), " is in the way: ", what,
+                          "; move it elsewhere");
+    }
+  }
+
+  /// A checkpoint by its path. `known`: one that was found whole before, which need not be read again.
+  /// Throws   Error that says what is wrong with it
+  static Checkpoint open(io::Path folder, const Checkpoint* known = nullptr) {
+    std::error_code unreadable;
+    if (!std::filesystem::is_directory(folder, unreadable)) fail<IoError>("no checkpoint at ", folder.native());
+    return detail::verified(std::move(folder), known);
+  }
+
+  /// The newest that is whole; damaged ones are skipped, with a warning if `warns`. `known` as for open.
+  /// Throws   Error for one that can't be read, or is of another version
+  std::optional<Checkpoint> newest(bool warns = true, const Checkpoint* known = nullptr) const {
+    const auto all = steps();
+    for (auto step = all.rbegin(); step != all.rend(); ++step) {
+      std::error_code ignored;
+      if (!std::filesystem::is_directory(folder_of(*step), ignored)) continue;
+      try {
+        return open(folder_of(*step), known);
+      } catch (const detail::Damaged& error) {
+        if (warns) log::warn("skipping ", folder_of(*step).native(), ": ", std::string_view(error.what()));
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Writes the checkpoint of state.step: `write_files(folder)` puts everything but the state there. A run's
+  /// checkpoints of later steps belong to a past that this one has left, and are removed.
+  template <class WriteFiles>
+  void save(const RunState& state, WriteFiles&& write_files) const {
+    io::write_whole_folder(folder_of(state.step), detail::stranger_in_checkpoint, [&](const io::Path& folder) {
+      write_files(folder);
+      io::Json json = detail::to_json(state);
+      io::Json files = io::Json::object();
+      for (const io::Path& entry : io::entries_of(folder)) {
+        const io::MappedFile file(entry);
+        files[entry.filename().native()] =
+            io::json_object({{"size", file.bytes().size()}, {"checksum", checksum_text(checksum(file.bytes()))}});
+      }
+      json["files"] = std::move(files);
+      json["checksum"] = checksum_text(checksum(io::to_text(json)));
+      io::write_json(folder / detail::state_file, json);
+    });
+    for (const Index step : own_steps()) {
+      if (step <= state.step) continue;
+      log::warn("removing ", folder_of(step).native(), ", which lies past step ", state.step,
+                " that this run has gone back to");
+      remove(step);
+    }
+  }
+
+  /// Removes a checkpoint that a run wrote.
+  void remove(Index step) const { io::remove_whole_folder(folder_of(step), detail::stranger_in_checkpoint); }
+
+  /// Removes the oldest checkpoints until `limit` are left. `keep`: one that stays in any case. Nothing is removed
+  /// unless the newest reads back as it was written.
+  void rotate(Index limit, std::optional<Index> keep) const {
+    auto all = own_steps();
+    if (static_cast<Index>(all.size()) <= limit) return;
+    try {
+      detail::verified(folder_of(all.back()));
+    } catch (const Error& error) {
+      log::warn("keeping all checkpoints, since the newest does not read back: ", std::string_view(error.what()));
+      return;
+    }
+    all.resize(all.size() - static_cast<std::size_t>(std::max<Index>(limit, 1)));
+    for (const Index step : all)
+      if (step != keep) remove(step);
+  }
+
+ private:
+  io::Path folder_;
+};
+
+}  // namespace lora::run

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "lora/core/log.hpp"
+#include "lora/run/checkpoint.hpp"
+#include "lora/run/folder.hpp"
+#include "lora/settings/config.hpp"
+
+namespace lora::run {
+
+/// What an earlier run has left in output_dir, and the checkpoint that this one goes on with.
+class EarlierRun {
+ public:
+  /// Throws   IoError if output_dir is no folder, ConfigError if its files are not this run's to change, or an input
+  ///          lies among those that are
+  explicit EarlierRun(const settings::Config& config,
+                      const std::vector<std::pair<std::string_view, io::Path>>& inputs = {})
+      : folder_(config.output_dir),
+        resume_(config.resume_from_checkpoint),
+        overwrites_(config.overwrite_output_dir),
+        goes_on_here_(goes_on_here()) {
+    const io::Path& output = folder_.path();
+    std::error_code error;
+    if (!resume_.empty() && resume_ != "auto" && !std::filesystem::exists(resume_, error))
+      fail<IoError>("key resume_from_checkpoint: given ", resume_,
+                    ", where there is nothing; allowed: ", "auto, or the path of a checkpoint");
+    const auto status = std::filesystem::status(output, error);
+    if (!std::filesystem::exists(status)) return;
+    if (!std::filesystem::is_directory(status)) fail<IoError>("output_dir ", output.native(), " is not a folder");
+    if (!overwrites_ && !goes_on_here_ && !io::entries_of(output).empty()) refuse_used();
+    for (const auto& [key, path] : inputs) folder_.expect_outside(key, path);
+    folder_.expect_own();
+  }
+
+  const RunFolder& folder() const { return folder_; }
+
+  /// What a setting is in the checkpoint to go on with; null if there is none, or it has no such setting.
+  /// Throws   Error if that checkpoint can't be read, or is named and damaged
+  io::Json setting(std::string_view name) {
+    seen_ = checkpoint(false);
+    const io::Json* value = seen_ ? io::json_find(seen_->state.settings, name) : nullptr;
+    return value ? *value : io::Json();
+  }
+
+  /// The checkpoint to go on with, once what was left unfinished has gone. To be called under the run's lock.
+  /// Throws   Error if it can't be read, or is named and damaged; ConfigError where starting anew would cost an
+  ///          earlier run's results, and overwrite_output_dir does not ask for that
+  std::optional<Checkpoint> find_checkpoint() const {
+    folder_.expect_own();
+    folder_.recover();
+    if (!overwrites_ && !goes_on_here_ && folder_.is_a_runs()) refuse_used();  // another came first
+    auto found = checkpoint(true);
+    if (found || resume_ != "auto") return found;
+    if (!overwrites_) {
+      const char* left = !checkpoints().own_steps().empty()    ? "checkpoints, of which none is whole"
+                         : io::is_there(folder_.final_model()) ? "final_model, but no checkpoint to go on with"
+                                                               : nullptr;
+      if (left != nullptr)
+        fail<ConfigError>("key resume_from_checkpoint: given auto, but ", folder_.path().native(), " holds ",
+                          std::string_view(left), "; allowed: overwrite_output_dir true to start anew");
+    }
+    log::info("no complete checkpoint in ", checkpoints().folder().native(), ": starting anew");
+    return found;
+  }
+
+  /// Makes the folder this run's, which goes on with `resumed` and ends with the step `last`: what an earlier run has
+  /// written goes, unless this one goes on with it. To be called under the run's lock.
+  /// Throws   ConfigError if something that no run wrote is in the way, before anything is removed
+  void take(const std::optional<Checkpoint>& resumed, Index last) const {
+    const Index first = resumed ? resumed->state.step : 0;
+    if (first < last || !goes_on_here_) folder_.expect_own_final_model();
+    if (first < last) checkpoints().expect_places(first, last);
+    if (resumed && goes_on_here_) return;
+    if (io::is_there(folder_.final_model()))
+      log::info("the earlier run's final_model stays until this one is finished");
+    folder_.clear();
+  }
+
+ private:
+  const Checkpoints& checkpoints() const { return folder_.checkpoints(); }
+
+  [[noreturn]] void refuse_used() const {
+    fail<ConfigError>("key output_dir: given ", folder_.path().native(),
+                      ", which is not empty; allowed: an empty folder, or resume_from_checkpoint auto to go on, or ",
+                      "overwrite_output_dir true to start anew");
+  }
+
+  /// Whether this run goes on with one of output_dir: another folder's checkpoint gives no right to its files.
+  bool goes_on_here() const {
+    if (resume_.empty() || resume_ == "auto") return resume_ == "auto";
+    std::error_code error;
+    const auto folder = std::filesystem::canonical(resume_, error).parent_path();
+    return !error && std::filesystem::equivalent(folder, checkpoints().folder(), error);
+  }
+
+  std::optional<Checkpoint> checkpoint(bool warns) const {
+    const Checkpoint* const known = seen_ ? &*seen_ : nullptr;
+    if (resume_.empty()) return std::nullopt;
+    if (resume_ != "auto") return Checkpoints::open(resume_, known);
+    return checkpoints().newest(warns, known);
+  }
+
+  RunFolder folder_;
+  std::string resume_;
+  bool overwrites_;
+  bool goes_on_here_;
+  std::optional<Checkpoint> seen_;  // by setting(), which may ask before the run holds the lock
+};
+
+}  // namespace lora::run

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "lora/io/atomic_folder.hpp"
+#include "lora/io/json.hpp"
+#include "lora/run/adapter_proof.hpp"
+#include "lora/run/checkpoint.hpp"
+
+namespace lora::run {
+
+/// The files that a run writes into output_dir itself. The last is the proof that the folder is a run's: it comes first
+/// and goes last.
+constexpr std::string_view run_files[] = {
+    "trainer_log.jsonl", "training.log",      "training_metrics.json", "profile.md",
+    "profile.json",      "train_command.txt", "environment_info.txt",  "tensorboard/events.out.tfevents.lora",
+    "run_config.json"};
+/// The folders of output_dir that are for runs alone.
+constexpr std::string_view run_folders[] = {"final_model", "checkpoints", "tensorboard"};
+
+namespace detail {
+
+/// Whether a file holds the settings of a run as runs write them: every key of training.
+inline bool is_run_config(const io::Path& path) {
+  if (!io::is_file(path)) return false;
+  try {
+    const io::Json json = io::read_json(path);
+    if (!json.is_object()) return false;
+    for (const char* key : {"model_name_or_path", "dataset", "output_dir", "lora_rank", "save_steps", "on_non_finite"})
+      if (!json.contains(key)) return false;
+    return true;
+  } catch (const FormatError&) {
+    return false;
+  }
+}
+
+}  // namespace detail
+
+/// The folder of a run: which of what it holds a run of this program wrote. Nothing else in it is ever changed.
+class RunFolder {
+ public:
+  explicit RunFolder(io::Path output) : output_(std::move(output)), checkpoints_(output_) {}
+
+  const io::Path& path() const { return output_; }
+  const Checkpoints& checkpoints() const { return checkpoints_; }
+  io::Path final_model() const { return output_ / "final_model"; }
+
+  /// Whether a run has written here. Its other files can't be told from a stranger's by themselves.
+  bool is_a_runs() const {
+    return detail::is_run_config(output_ / "run_config.json") || !checkpoints_.own_steps().empty();
+  }
+
+  /// Throws   ConfigError naming what a run would write to, or through, although no run wrote it
+  void expect_own() const {
+    for (const std::string_view name : run_folders)
+      if (const io::Path path = output_ / name; io::is_there(path) && !io::is_folder(path))
+        refuse(path, "which is no folder");
+    bool known = false;
+    for (const std::string_view name : run_files) {
+      const io::Path path = output_ / name;
+      if (!io::is_there(path)) continue;
+      if (!io::is_file(path)) refuse(path, "which is no regular file");
+      if (!known && !is_a_runs()) refuse(path, "which no run wrote, for there is no run's run_config.json");
+      known = true;
+    }
+  }
+
+  /// Throws   ConfigError if another final_model than a run's is in the way
+  void expect_own_final_model() const {
+    if (!io::is_there(final_model())) return;
+    if (const auto what = stranger_in_adapter(final_model()); !what.empty())
+      refuse(final_model(), concat("which is not a run's: ", what));
+  }
+
+  /// Whether final_model is a run's and has the adapter of this folder, byte for byte.
+  bool has_adapter_of(const io::Path& folder) const {
+    if (!stranger_in_adapter(final_model()).empty()) return false;
+    const io::MappedFile here(final_model() / "adapter_model.safetensors"), there(folder / "adapter_model.safetensors");
+    return here.bytes().size() == there.bytes().size() &&
+           std::memcmp(here.bytes().data(), there.bytes().data(), here.bytes().size()) == 0;
+  }
+
+  /// Throws   ConfigError if the input of a key lies where runs write, or a link in it leads there
+  void expect_outside(std::string_view key, const io::Path& input) const {
+    std::vector<std::string_view> places(std::begin(run_files), std::end(run_files));
+    places.insert(places.end(), std::begin(run_folders), std::end(run_folders));
+    for (const std::string_view place : places)
+      if (const auto path = io::input_within(input, output_ / place))
+        fail<ConfigError>("key ", key, ": given ", path->native(), ", which lies in ", (output_ / place).native(),
+                          ", where the run of output_dir writes; allowed: a place outside of it");
+  }
+
+  /// Clears what an interrupted run has left. To be called under the run's lock.
+  void recover() const {
+    checkpoints_.recover();
+    io::clear_unfinished(output_, io::place_among([](const std::string& name) {
+                           return name == "final_model" ||
+                                  std::find(std::begin(run_files), std::end(run_files), name) != std::end(run_files);
+                         }));
+  }
+
+  /// Removes what a run has written, but for final_model, which stays until another takes its place. To be called under
+  /// the run's lock, after expect_own.
+  void clear() const {
+    for (const Index step : checkpoints_.own_steps()) checkpoints_.remove(step);
+    for (const std::string_view name : run_files) io::remove_file(output_ / name);
+    for (const char* name : {"tensorboard", "checkpoints"})
+      if (io::is_there(output_ / name) && io::entries_of(output_ / name).empty()) io::remove_file(output_ / name);
+    io::sync_folder(output_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const io::Path& path, std::string_view what) const {
+    fail<ConfigError>("key output_dir: given ", output_.native(), ", where ", path.native(), " is in the way, ", what,
+                      "; allowed: another folder, or this one without it");
+  }
+
+  io::Path output_;
+  Checkpoints checkpoints_;
+};
+
+}  // namespace lora::run

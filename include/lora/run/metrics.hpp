@@ -1,0 +1,205 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lora/core/scalar.hpp"
+#include "lora/io/file.hpp"
+#include "lora/io/json.hpp"
+#include "lora/io/tensorboard.hpp"
+
+namespace lora::run {
+
+/// What one step did. The loss, tokens and speed are this step's own.
+struct StepMetrics {
+  Index step = 0;        // 1 is the first
+  bool skipped = false;  // it changed nothing: no token was labelled, or the gradient was not finite
+  double epoch = 0;
+  double loss = 0;       // NaN where no token was labelled
+  double mean_loss = 0;  // of the steps since the last line of the log, this one included; NaN where all were skipped
+  double learning_rate = 0;
+  double grad_norm = 0;  // before clipping
+  Index tokens = 0;
+  Index labelled_tokens = 0;  // after the shift
+  double tokens_per_second = 0;
+  double elapsed_seconds = 0;  // of the run, also before it was resumed
+  double peak_memory_gib = 0;
+};
+
+struct EvalMetrics {
+  Index step = 0;
+  double loss = 0;
+
+  double perplexity() const { return std::exp(loss); }
+};
+
+/// JSON has no number for a loss that is not finite: null.
+inline io::Json to_json(const StepMetrics& metrics) {
+  return io::json_object({{"step", metrics.step},
+                          {"epoch", metrics.epoch},
+                          {"loss", metrics.loss},
+                          {"mean_loss", metrics.mean_loss},
+                          {"learning_rate", metrics.learning_rate},
+                          {"grad_norm", metrics.grad_norm},
+                          {"tokens", metrics.tokens},
+                          {"labelled_tokens", metrics.labelled_tokens},
+                          {"tokens_per_second", metrics.tokens_per_second},
+                          {"elapsed_seconds", metrics.elapsed_seconds},
+                          {"peak_memory_gib", metrics.peak_memory_gib}});
+}
+
+inline io::Json to_json(const EvalMetrics& metrics) {
+  return io::json_object(
+      {{"step", metrics.step}, {"eval_loss", metrics.loss}, {"eval_perplexity", metrics.perplexity()}});
+}
+
+/// The numbers of a run as files: a line each in trainer_log.jsonl, written through at once, and TensorBoard events.
+/// A resumed run goes on in both after its checkpoint's step; what came later in them is cut.
+class MetricsLog {
+ public:
+  /// Starts both anew, or goes on after `resumed_step`.
+  explicit MetricsLog(const io::Path& output_dir, std::optional<Index> resumed_step = std::nullopt)
+      : lines_(prepare(output_dir, resumed_step), io::FileWriter::Mode::append),
+        tensorboard_(output_dir / "tensorboard", resumed_step) {}
+
+  /// The time of the run up to where the log goes on, as far as its lines tell; 0 for a new one.
+  double elapsed_seconds() const { return elapsed_; }
+
+  void write(const StepMetrics& metrics) {
+    write_line(to_json(metrics));
+    const io::TensorBoardWriter::Scalar scalars[] = {{"train/loss", metrics.loss},
+                                                     {"train/mean_loss", metrics.mean_loss},
+                                                     {"train/learning_rate", metrics.learning_rate},
+                                                     {"train/grad_norm", metrics.grad_norm},
+                                                     {"train/epoch", metrics.epoch},
+                                                     {"train/tokens_per_second", metrics.tokens_per_second},
+                                                     {"train/peak_memory_gib", metrics.peak_memory_gib}};
+    tensorboard_.write(metrics.step, scalars);
+  }
+
+  void write(const EvalMetrics& metrics) {
+    write_line(to_json(metrics));
+    const io::TensorBoardWriter::Scalar scalars[] = {{"eval/loss", metrics.loss},
+                                                     {"eval/perplexity", metrics.perplexity()}};
+    tensorboard_.write(metrics.step, scalars);
+  }
+
+  /// Before a checkpoint is renamed into place: its run's lines must not be less durable than it is.
+  void sync() {
+    lines_.sync();
+    tensorboard_.sync();
+  }
+
+ private:
+  void write_line(const io::Json& json) { lines_.write(io::to_text(json, -1) + "\n"); }
+
+  /// Lines stand in the order of their steps; the first that is past the step, or that a killed run left cut, ends what
+  /// is kept.
+  io::Path prepare(const io::Path& output_dir, std::optional<Index> resumed_step) {
+    io::create_folders(output_dir);
+    const io::Path path = output_dir / "trainer_log.jsonl";
+    if (!resumed_step) {
+      io::remove_file(path);
+    } else if (std::filesystem::exists(path)) {
+      const std::string text = io::read_file(path, io::log_file_limit);
+      std::size_t kept = 0;
+      for (std::size_t end; (end = text.find('\n', kept)) != std::string::npos; kept = end + 1) {
+        const auto place = place_of_line(std::string_view(text).substr(kept, end - kept));
+        if (!place || place->step > *resumed_step) break;
+        elapsed_ = std::max(elapsed_, place->elapsed);
+      }
+      if (kept < text.size()) io::truncate_file(path, kept);
+    }
+    return path;
+  }
+
+  struct Place {
+    Index step;
+    double elapsed;  // 0 where the line is an evaluation's
+  };
+  static std::optional<Place> place_of_line(std::string_view line) {
+    const std::string where = "trainer_log.jsonl";
+    try {
+      const io::Json json = io::parse_json(line, where);
+      return Place{io::json_at<Index>(json, "step", where),
+                   io::json_get<double>(json, "elapsed_seconds", where).value_or(0)};
+    } catch (const std::exception&) {
+      return std::nullopt;  // a line that is no line of this log: nothing after it can be told apart either
+    }
+  }
+
+  double elapsed_ = 0;
+  io::FileWriter lines_;
+  io::TensorBoardWriter tensorboard_;
+};
+
+/// The speed of a run. The first two steps touch memory and files for the first time and are left out, unless there is
+/// no third.
+class Throughput {
+ public:
+  void add(Index tokens, double seconds) {
+    ++steps_;
+    Sum& sum = steps_ <= 2 ? first_ : later_;
+    sum.tokens += tokens;
+    sum.seconds += seconds;
+  }
+
+  double tokens_per_second() const {
+    const Sum& sum = steps_ <= 2 ? first_ : later_;
+    return sum.seconds > 0 ? static_cast<double>(sum.tokens) / sum.seconds : 0;
+  }
+
+ private:
+  struct Sum {
+    Index tokens = 0;
+    double seconds = 0;
+  };
+  Index steps_ = 0;
+  Sum first_, later_;
+};
+
+/// What a whole run came to: training_metrics.json.
+struct RunMetrics {
+  double train_loss = 0;       // of the last step
+  double mean_train_loss = 0;  // of all steps of the run, those before a resume included
+  Index steps = 0;
+  Index total_tokens = 0;
+  double tokens_per_second = 0;
+  double peak_memory_gib = 0;
+  double seconds = 0;
+  Index resumed_from_step = 0;
+  std::optional<double> eval_loss;  // of the last evaluation
+  std::optional<double> best_eval_loss;
+};
+
+inline void write_training_metrics(const io::Path& output_dir, const RunMetrics& metrics) {
+  io::Json json = io::json_object({{"train_loss", metrics.train_loss},
+                                   {"mean_train_loss", metrics.mean_train_loss},
+                                   {"steps", metrics.steps},
+                                   {"total_tokens", metrics.total_tokens},
+                                   {"tokens_per_second", metrics.tokens_per_second},
+                                   {"peak_memory_gib", metrics.peak_memory_gib},
+                                   {"seconds", metrics.seconds},
+                                   {"resumed_from_step", metrics.resumed_from_step}});
+  if (metrics.eval_loss) json["eval_loss"] = *metrics.eval_loss;
+  if (metrics.best_eval_loss) json["best_eval_loss"] = *metrics.best_eval_loss;
+  io::write_json(output_dir / "training_metrics.json", json);
+}
+
+/// How many steps training_metrics.json tells of; nothing where there is no such file.
+inline std::optional<Index> steps_of_metrics(const io::Path& output_dir) {
+  const io::Path path = output_dir / "training_metrics.json";
+  try {
+    return io::json_get<Index>(io::read_json(path), "steps", path.native());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace lora::run

@@ -1,0 +1,273 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lora/core/format.hpp"
+#include "lora/core/profile.hpp"
+#include "lora/io/file.hpp"
+#include "lora/io/json.hpp"
+#include "lora/run/progress.hpp"
+
+namespace lora::run {
+
+/// What some of a profile's spans add up to, over all steps.
+struct ProfileSum {
+  static constexpr std::array<std::string_view, 5> phases = {"forward", "head", "recompute", "backward", "update"};
+
+  double nanoseconds = 0;
+  double flops = 0;
+  double bytes = 0;
+  Index calls = 0;
+  std::array<double, phases.size()> of_phase{};  ///< nanoseconds
+
+  void add(const Profile& profile, std::size_t i) {
+    const Profile::Node& node = profile.nodes()[i];
+    const std::string& phase = profile.nodes()[profile.around(i, Profile::Kind::phase)].name;
+    const auto place = static_cast<std::size_t>(std::find(phases.begin(), phases.end(), phase) - phases.begin());
+    nanoseconds += static_cast<double>(node.nanoseconds);
+    flops += node.flops;
+    bytes += node.bytes;
+    calls += node.calls;
+    if (place < phases.size()) of_phase[place] += static_cast<double>(node.nanoseconds);
+  }
+};
+
+namespace detail {
+
+/// The part of its layer that a kernel works for; the head, which lies in none, is one itself.
+inline std::string_view part_of(const Profile& profile, std::size_t i) {
+  const std::size_t part = profile.around(i, Profile::Kind::part);
+  if (part != 0) return profile.nodes()[part].name;
+  const std::string& phase = profile.nodes()[profile.around(i, Profile::Kind::phase)].name;
+  return phase == "head" ? std::string_view(phase) : std::string_view();
+}
+
+/// Which share of the design's budget a kernel falls under.
+inline std::string_view work_of(const Profile& profile, std::size_t i) {
+  const std::string_view part = part_of(profile, i), family = profile.nodes()[i].family;
+  if (part == "head") return "head and loss";
+  if (part == "low-rank") return "low-rank products";
+  if (family == "gemm") return "frozen products";
+  if (family == "attention") return "attention";
+  if (family == "quantize") return "decoding weights";
+  if (family == "optimizer" || family == "reduce") return "optimizer";
+  return "elementwise";
+}
+
+/// A table's row; the rates where there is something to count.
+inline std::string rates_of(const ProfileSum& sum) {
+  const auto rate = [&](double amount) {
+    return amount > 0 && sum.nanoseconds > 0 ? formatted("%.1f", amount / sum.nanoseconds) : std::string();
+  };
+  return concat(" ", rate(sum.flops), " | ", rate(sum.bytes), " |\n");
+}
+
+}  // namespace detail
+
+/// A profile as tables in Markdown: by kind of work, by kernel, by phase and layer. Milliseconds, calls and megabytes
+/// are those of one step, on average over all steps.
+class ProfileTables {
+ public:
+  explicit ProfileTables(const Profile& profile) : profile_(profile) {
+    const auto& nodes = profile.nodes();
+    for (std::size_t i = 1; i < nodes.size(); ++i) {
+      const Profile::Node& node = nodes[i];
+      switch (node.kind) {
+        case Profile::Kind::step:
+          step_.add(profile, i);
+          break;
+        case Profile::Kind::phase:
+          phases_[node.name].add(profile, i);
+          break;
+        case Profile::Kind::layer:
+          layers_[node.number].phases.add(profile, i);
+          break;
+        case Profile::Kind::kernel: {
+          const std::string work(detail::work_of(profile, i));
+          kernels_.add(profile, i);
+          works_[work].add(profile, i);
+          families_[{node.family, std::string(detail::part_of(profile, i))}].add(profile, i);
+          if (const Index number = nodes[profile.around(i, Profile::Kind::layer)].number; number >= 0) {
+            layers_[number].kernels.add(profile, i);
+            layers_[number].works[work].add(profile, i);
+          }
+          break;
+        }
+        default:
+          break;
+      }
+      // A layer's forward pass that runs again within its backward pass.
+      if (node.kind == Profile::Kind::phase && node.name == "recompute")
+        layers_[nodes[profile.around(i, Profile::Kind::layer)].number].phases.of_phase[2] +=
+            static_cast<double>(node.nanoseconds);
+    }
+  }
+
+  std::string text() const {
+    return concat(profile_.steps(), " steps of ", formatted("%.1f", milliseconds(step_.nanoseconds)),
+                  " ms on average\n\n", by_work(), "\n", by_kernel(), "\n", by_phase(), "\n", by_layer());
+  }
+
+  /// Of one step's time, what the kernels of this kind take.
+  double share_of(const std::string& work) const {
+    const auto found = works_.find(work);
+    return found == works_.end() ? 0 : found->second.nanoseconds / step_.nanoseconds;
+  }
+
+ private:
+  struct Layer {
+    ProfileSum phases, kernels;
+    std::map<std::string, ProfileSum> works;
+  };
+
+  double milliseconds(double nanoseconds) const {
+    return nanoseconds * 1e-6 / static_cast<double>(std::max<Index>(1, profile_.steps()));
+  }
+  std::string time(double nanoseconds) const {
+    return nanoseconds > 0 ? formatted("%.2f", milliseconds(nanoseconds)) : std::string();
+  }
+  std::string share(double nanoseconds) const {
+    return formatted("%.2f %%", step_.nanoseconds > 0 ? 100 * nanoseconds / step_.nanoseconds : 0.0);
+  }
+
+  template <class Map>
+  static auto by_time(const Map& sums) {
+    std::vector<const typename Map::value_type*> rows;
+    for (const auto& entry : sums) rows.push_back(&entry);
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const auto* a, const auto* b) { return a->second.nanoseconds > b->second.nanoseconds; });
+    return rows;
+  }
+
+  std::string by_work() const {
+    std::string text = "| work | ms | share | GFLOP/s | GB/s |\n|---|---:|---:|---:|---:|\n";
+    for (const auto* row : by_time(works_))
+      text += concat("| ", row->first, " | ", time(row->second.nanoseconds), " | ", share(row->second.nanoseconds),
+                     " |", detail::rates_of(row->second));
+    const double outside = step_.nanoseconds - kernels_.nanoseconds;
+    return text + concat("| outside kernels | ", time(outside), " | ", share(outside), " | | |\n");
+  }
+
+  std::string by_kernel() const {
+    std::string text = "| kernel | for |";
+    for (const auto phase : ProfileSum::phases) text += concat(" ", phase, " |");
+    text += " ms | share | calls | GFLOP/s | GB/s |\n|---|---|" + std::string("---:|---:|---:|---:|---:|") +
+            "---:|---:|---:|---:|---:|\n";
+    for (const auto* row : by_time(families_)) {
+      const ProfileSum& sum = row->second;
+      text += concat("| ", row->first.first, " | ", row->first.second, " |");
+      for (const double nanoseconds : sum.of_phase) text += concat(" ", time(nanoseconds), " |");
+      text += concat(" ", time(sum.nanoseconds), " | ", share(sum.nanoseconds), " | ",
+                     sum.calls / std::max<Index>(1, profile_.steps()), " |", detail::rates_of(sum));
+    }
+    return text;
+  }
+
+  std::string by_phase() const {
+    std::string text = "| phase | ms | share |\n|---|---:|---:|\n";
+    for (const auto& [name, sum] : phases_)
+      text += concat("| ", name, " | ", time(sum.nanoseconds), " | ", share(sum.nanoseconds), " |\n");
+    return text + "\n`recompute` lies within `backward`.\n";
+  }
+
+  /// Times of its phases and, by kind of work, of its kernels; the rates of these together.
+  std::string by_layer() const {
+    std::vector<std::string> works;
+    for (const auto* row : by_time(works_))
+      if (row->first != "head and loss" && row->first != "optimizer") works.push_back(row->first);
+    std::string text = "| layer | forward | recompute | backward |", rule = "|---:|---:|---:|---:|";
+    for (const std::string& work : works) {
+      text += concat(" ", work, " |");
+      rule += "---:|";
+    }
+    text += concat(" MB | GFLOP/s | GB/s |\n", rule, "---:|---:|---:|\n");
+    for (const auto& [number, layer] : layers_) {
+      const auto& phases = layer.phases.of_phase;
+      text += concat("| ", number, " | ", time(phases[0]), " | ", time(phases[2]), " | ", time(phases[3]), " |");
+      for (const std::string& work : works) {
+        const auto found = layer.works.find(work);
+        text += concat(" ", found == layer.works.end() ? std::string() : time(found->second.nanoseconds), " |");
+      }
+      // Nanoseconds to milliseconds a step is what bytes to megabytes a step is.
+      text += concat(" ", formatted("%.4g", milliseconds(layer.kernels.bytes)), " |", detail::rates_of(layer.kernels));
+    }
+    return text;
+  }
+
+  const Profile& profile_;
+  ProfileSum step_, kernels_;
+  std::map<std::string, ProfileSum> works_, phases_;
+  std::map<std::pair<std::string, std::string>, ProfileSum> families_;
+  std::map<Index, Layer> layers_;
+};
+
+/// The traced steps as a file of Chrome's trace format, which ui.perfetto.dev and chrome://tracing show.
+inline void write_trace(const Profile& profile, const io::Path& path) {
+  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+  bool first = true;
+  for (const Profile::Event& event : profile.events()) {
+    const Profile::Node& node = profile.nodes()[event.node];
+    const bool is_layer = node.kind == Profile::Kind::layer;
+    const std::string name = is_layer ? concat(node.name, " ", node.number) : node.name;
+    io::Json args = io::Json::object();
+    const Profile::Node& layer = profile.nodes()[profile.around(event.node, Profile::Kind::layer)];
+    if (layer.number >= 0) args["layer"] = layer.number;
+    if (!node.family.empty()) args["family"] = node.family;
+    if (event.flops > 0) args["flops"] = event.flops;
+    if (event.bytes > 0) args["bytes"] = event.bytes;
+    text += concat(first ? "\n" : ",\n", "{\"name\":", io::to_text(io::Json(name), -1),
+                   ",\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":",
+                   formatted("%.3f,\"dur\":%.3f,\"args\":", static_cast<double>(event.begin) * 1e-3,
+                             static_cast<double>(event.nanoseconds) * 1e-3),
+                   io::to_text(args, -1), "}");
+    first = false;
+  }
+  io::write_file(path, std::string_view(text + "\n]}\n"));
+}
+
+/// Has a device record what a run does, for as long as it lives; nothing where it is off.
+template <class D>
+class ProfiledRun {
+ public:
+  /// `steps`: how many the run will take; a short one is traced from its first.
+  ProfiledRun(D& dev, bool on, Index steps) : dev_(dev), on_(on) {
+    if (!on_) return;
+    Profile::Limits limits;
+    limits.skipped_steps = std::clamp<Index>(steps - limits.traced_steps, 0, limits.skipped_steps);
+    profile_ = Profile(limits);
+    attach(&profile_);
+  }
+  ProfiledRun(const ProfiledRun&) = delete;
+  ProfiledRun& operator=(const ProfiledRun&) = delete;
+  ~ProfiledRun() {
+    if (on_) attach(nullptr);
+  }
+
+  bool on() const { return on_; }
+
+  /// Says the tables, with `memory` below them, and writes them and the trace into the folder.
+  void report(const io::Path& folder, const std::string& memory) const {
+    const std::string tables = concat(ProfileTables(profile_).text(), "\n", memory);
+    lora::log::info("profile: ", tables);
+    io::write_file(folder / "profile.md", std::string_view("# Profile\n\n" + tables));
+    write_trace(profile_, folder / "profile.json");
+  }
+
+ private:
+  // A device that can't record leaves the profile empty.
+  void attach(Profile* profile) {
+    if constexpr (requires { dev_.set_profile(profile); }) dev_.set_profile(profile);
+  }
+
+  D& dev_;
+  bool on_;
+  Profile profile_;
+};
+
+}  // namespace lora::run

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lora/core/format.hpp"
+#include "lora/core/log.hpp"
+#include "lora/io/file.hpp"
+#include "lora/run/metrics.hpp"
+#include "lora/run/status_line.hpp"
+
+namespace lora::run {
+
+/// Where a run stands.
+inline Facts progress_facts(const StepMetrics& metrics, Index total_steps, double seconds_left) {
+  return {concat("step ", metrics.step, "/", total_steps), formatted("loss %.4f", metrics.loss),
+          duration_text(seconds_left) + " left",           formatted("%.0f tokens/s", metrics.tokens_per_second),
+          formatted("epoch %.2f", metrics.epoch),          formatted("lr %.3g", metrics.learning_rate),
+          formatted("grad norm %.4g", metrics.grad_norm),  formatted("%.2f GiB", metrics.peak_memory_gib)};
+}
+
+/// What a run says, to standard error and to training.log, for as long as it lives. Where standard error is a terminal
+/// a bar stands below the words and moves with every step; elsewhere, and in the file, each logged step is a line.
+class Progress {
+ public:
+  Progress(const io::Path& training_log, bool append, Index total_steps, Index first_step = 0,
+           bool terminal = ::isatty(STDERR_FILENO) == 1)
+      : bar_(terminal),
+        file_(std::in_place, training_log, append ? io::FileWriter::Mode::append : io::FileWriter::Mode::create),
+        total_steps_(total_steps),
+        first_step_(first_step),
+        start_(Clock::now()) {
+    former_ = log::set_sink([this](log::Level level, std::string_view text) { say(level, text); });
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  ~Progress() { log::set_sink(std::move(former_)); }
+
+  /// Before the first step, which may take long.
+  void begin() { bar_.show(share(first_step_), {concat("step ", first_step_, "/", total_steps_)}); }
+
+  /// `logged`: the step's line is written too, not only the bar moved.
+  void step(const StepMetrics& metrics, bool logged) {
+    const double done = static_cast<double>(metrics.step - first_step_);
+    const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+    const double left = done > 0 ? seconds / done * static_cast<double>(total_steps_ - metrics.step) : 0;
+    const Facts facts = progress_facts(metrics, total_steps_, left);
+    if (bar_.terminal()) {
+      if (logged) to_file(log::Level::info, to_text(facts));
+      bar_.show(share(metrics.step), facts);
+    } else if (logged) {
+      log::info(to_text(facts));
+    }
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  double share(Index step) const {
+    return static_cast<double>(step) / static_cast<double>(std::max<Index>(total_steps_, 1));
+  }
+
+  void say(log::Level level, std::string_view text) {
+    if (former_) former_(level, text);
+    to_file(level, text);
+  }
+
+  /// A full disk must not end the run through its words: the numbers and checkpoints report it.
+  void to_file(log::Level level, std::string_view text) {
+    if (!file_) return;
+    const std::time_t now = std::time(nullptr);
+    std::tm local{};
+    localtime_r(&now, &local);
+    char stamp[32];
+    std::strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S ", &local);
+    const char* prefix = level == log::Level::info ? "" : level == log::Level::warning ? "warning: " : "error: ";
+    try {
+      file_->write(concat(std::string_view(stamp), std::string_view(prefix), text, "\n"));
+    } catch (const IoError& error) {
+      file_.reset();
+      if (former_) former_(log::Level::warning, concat("training.log ends here: ", std::string_view(error.what())));
+    }
+  }
+
+  StatusLine bar_;
+  std::optional<io::FileWriter> file_;
+  Index total_steps_;
+  Index first_step_;
+  Clock::time_point start_;
+  log::Sink former_;
+};
+
+}  // namespace lora::run

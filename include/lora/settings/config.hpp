@@ -1,0 +1,117 @@
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lora/core/scalar.hpp"
+
+namespace lora::settings {
+
+/// Every setting of every command, one flat set as in the file that a user writes. What a key means, which values it
+/// takes and which command knows it stands in keys.hpp, once.
+///
+/// A key is given when it differs from its default, however it was set. An empty text, list or optional is "not given":
+/// the model, an adapter to start from, the template, the machine or another key then decides.
+struct Config {
+  // model
+  std::string model_name_or_path;
+  std::string adapter_name_or_path;
+  std::string device = "auto";
+  std::string dtype = "auto";
+  std::string template_name = "auto";  // key: template
+  std::optional<bool> enable_thinking;
+  std::string date;  // YYYY-MM-DD
+  std::optional<double> rope_theta;
+  std::vector<Index> no_rope_layers;
+
+  // data
+  std::vector<std::string> dataset;
+  std::vector<std::string> eval_dataset;
+  double val_size = 0;  // below 1 a fraction, else a count
+  Index cutoff_len = 2048;
+  bool train_on_prompt = false;
+  bool train_on_last_turn_only = false;
+  std::optional<Index> max_samples;
+  std::optional<Index> max_eval_samples;
+  bool skip_empty_answers = false;
+  bool shuffle = true;
+  std::string text_column = "text";
+  Index preview = 0;
+
+  // adapter
+  std::string finetuning_type = "lora";
+  std::optional<Index> lora_rank;
+  std::optional<double> lora_alpha;
+  double lora_dropout = 0;
+  std::vector<std::string> lora_target;
+  std::optional<bool> use_rslora;
+
+  // batch
+  std::optional<Index> per_device_train_batch_size;
+  std::optional<Index> max_tokens_per_micro_batch;
+  Index gradient_accumulation_steps = 8;
+  Index per_device_eval_batch_size = 8;
+
+  // optimizer
+  double learning_rate = 2e-4;
+  double num_train_epochs = 3;
+  Index max_steps = -1;
+  std::string lr_scheduler_type = "linear";
+  Index warmup_steps = 0;
+  double warmup_ratio = 0;
+  double weight_decay = 0;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_epsilon = 1e-8;
+  double max_grad_norm = 1;
+  std::string on_non_finite = "stop";
+
+  // memory
+  bool gradient_checkpointing = false;
+  std::optional<double> memory_limit_gib;
+
+  // run
+  std::string output_dir;
+  Index seed = 42;
+  Index logging_steps = 10;
+  Index save_steps = 500;
+  std::optional<Index> save_total_limit;
+  std::optional<Index> eval_steps;
+  bool load_best_model_at_end = false;
+  std::string resume_from_checkpoint;  // "auto" or a path
+  bool overwrite_output_dir = false;
+  std::optional<Index> threads;
+  bool profile = false;
+
+  // eval and generate
+  bool predict = false;
+  std::optional<std::string> prompt;
+  std::string output_file;
+  Index max_new_tokens = 256;
+  double temperature = 0;
+  double top_p = 1;
+  Index top_k = 0;
+  std::vector<std::string> stop;
+
+  // merge
+  std::string max_shard_size = "5GB";
+
+  // tokenize
+  std::optional<std::string> text;
+  std::string file;
+  bool add_generation_prompt = false;
+
+  /// Names of keys that the command line gave: they win over what a file gives against them.
+  std::set<std::string_view> from_command_line;
+
+  Index rank() const { return lora_rank.value_or(8); }
+  double alpha() const { return lora_alpha.value_or(2.0 * static_cast<double>(rank())); }
+  Index train_batch_size() const { return per_device_train_batch_size.value_or(1); }
+  Index sequences_per_step() const { return train_batch_size() * gradient_accumulation_steps; }
+  bool evaluates() const { return !eval_dataset.empty() || val_size > 0; }
+};
+
+}  // namespace lora::settings

@@ -1,0 +1,369 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "lora/core/error.hpp"
+#include "lora/data/chat_template.hpp"
+#include "lora/data/chat_text.hpp"
+#include "lora/settings/config.hpp"
+#include "lora/settings/value_text.hpp"
+
+namespace lora::settings {
+
+/// The commands of the program, as a set of bits.
+enum Command : unsigned {
+  train_command = 1,
+  eval_command = 2,
+  generate_command = 4,
+  merge_command = 8,
+  tokenize_command = 16
+};
+
+constexpr std::string_view name_of(Command command) {
+  switch (command) {
+    case train_command:
+      return "train";
+    case eval_command:
+      return "eval";
+    case generate_command:
+      return "generate";
+    case merge_command:
+      return "merge";
+    case tokenize_command:
+      return "tokenize";
+  }
+  return "";
+}
+
+/// The finite numbers that a key takes: [low, high], an end left out where it is open, and `also` beside them.
+struct Range {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool low_open = false;
+  bool high_open = false;
+  std::optional<double> also = {};
+  bool whole_from_one = false;  // below 1 a fraction, from 1 a count
+
+  bool holds(double value) const {
+    if (!std::isfinite(value)) return false;
+    if (also && value == *also) return true;
+    if (whole_from_one && value >= 1 && value != std::floor(value)) return false;
+    return (low_open ? value > low : value >= low) && (high_open ? value < high : value <= high);
+  }
+};
+
+/// The texts that a key takes, where neither choices nor a range tell.
+struct Form {
+  bool (*fits)(std::string_view) = nullptr;
+  std::string_view words = {};
+};
+
+/// One setting: all that the reader of files, the command line, the help page and the checks know about it.
+struct Key {
+  using Member = std::variant<bool Config::*, Index Config::*, double Config::*, std::string Config::*,
+                              std::vector<std::string> Config::*, std::vector<Index> Config::*,
+                              std::optional<bool> Config::*, std::optional<Index> Config::*,
+                              std::optional<double> Config::*, std::optional<std::string> Config::*>;
+
+  std::string_view name;
+  std::string_view group;
+  unsigned commands;
+  Member member;
+  Range range = {};
+  std::vector<std::string_view> choices = {};  // of a text, or of each element of a list; empty: any
+  std::string_view unset = {};                 // what holds where the value is empty and none was given
+  std::string_view help;
+  Form form = {};
+};
+
+namespace detail {
+
+constexpr Range at_least(double low) { return {.low = low}; }
+/// Counts whose products must not leave the range of Index.
+constexpr Range count_to(double high) { return {.low = 1, .high = high}; }
+constexpr Range above(double low) { return {.low = low, .low_open = true}; }
+constexpr Range fraction_below_one() { return {.low = 0, .high = 1, .high_open = true}; }
+
+/// auto and the names of the chat templates.
+inline std::vector<std::string_view> template_names() {
+  std::vector<std::string_view> names = data::ChatTemplate::names();
+  names.insert(names.begin(), "auto");
+  return names;
+}
+
+inline std::vector<Key> make_keys() {
+  constexpr unsigned train = train_command, eval = eval_command, generate = generate_command, merge = merge_command,
+                     tokenize = tokenize_command;
+  constexpr unsigned running = train | eval | generate, data = train | eval;
+  constexpr Range any = {};
+  const std::vector<std::string_view> free = {};
+  const Form day = {data::is_date, "a day of the calendar as YYYY-MM-DD"};
+  const Form size = {[](std::string_view text) { return parse_size(text).has_value(); },
+                     "a number above 0 with KB, MB, GB, KiB, MiB or GiB, such as 5GB"};
+  const Form checkpoint = {[](std::string_view text) { return text != "true" && text != "false"; },
+                           "auto (the newest complete one), or the path of a checkpoint"};
+  using C = Config;
+  return {
+      {"model_name_or_path", "model", running | merge | tokenize, &C::model_name_or_path, any, free, "",
+       "Model folder, .gguf file, or a name in the local Hugging Face cache"},
+      {"adapter_name_or_path", "model", running | merge, &C::adapter_name_or_path, any, free, "none",
+       "Adapter folder to start from; its file supplies rank, alpha, targets and rsLoRA"},
+      {"device", "model", running, &C::device, any, {"auto", "cpu"}, "", "Where to compute"},
+      {"dtype",
+       "model",
+       running | merge,
+       &C::dtype,
+       any,
+       {"auto", "float32", "bfloat16"},
+       "",
+       "Arithmetic; auto: the model's own, float32 where bfloat16 would be slower. merge: the type to store, auto: as "
+       "stored"},
+      {"template", "model", running | tokenize, &C::template_name, any, template_names(), "",
+       "Chat template; auto: recognised from the model's own"},
+      {"enable_thinking", "model", running | tokenize, &C::enable_thinking, any, free, "true",
+       "Of qwen3 and smollm3: false puts an empty think block before an answer, in training as in eval and generate"},
+      {"date", "model", running | tokenize, &C::date, any, free, "the template's own, or today",
+       "The day that some templates print, YYYY-MM-DD", day},
+      {"rope_theta", "model", running | merge, &C::rope_theta, above(1), free, "as the model",
+       "Base of the rotary embedding's frequencies"},
+      {"no_rope_layers", "model", running | merge, &C::no_rope_layers, Range{.low = 0, .high = highest_layer}, free,
+       "as the model", "Layers without rotary embedding, added to the model's own: indices and inclusive ranges a..b"},
+
+      {"dataset", "data", data | generate, &C::dataset, any, free, "",
+       "File or files of records: .json, .jsonl or .txt"},
+      {"eval_dataset", "data", train, &C::eval_dataset, any, free, "none",
+       "File or files to evaluate on while training"},
+      {"val_size", "data", train, &C::val_size, Range{.low = 0, .whole_from_one = true}, free, "",
+       "Part of dataset kept back for evaluation while training: a fraction or a count"},
+      {"cutoff_len", "data", data, &C::cutoff_len, at_least(2), free, "",
+       "Longest sequence in tokens: what is longer is cut off, or of a text becomes blocks"},
+      {"train_on_prompt", "data", data, &C::train_on_prompt, any, free, "", "Labels the prompt's tokens too"},
+      {"train_on_last_turn_only", "data", data, &C::train_on_last_turn_only, any, free, "",
+       "Labels only the last answer of a conversation"},
+      {"max_samples", "data", data | generate, &C::max_samples, at_least(1), free, "all",
+       "Reads only this many records, from the beginning"},
+      {"max_eval_samples", "data", train, &C::max_eval_samples, at_least(1), free, "all",
+       "Evaluates while training on only this many of the records of eval_dataset or val_size"},
+      {"skip_empty_answers", "data", data, &C::skip_empty_answers, any, free, "",
+       "Leaves records with an empty answer or text out, and counts them, instead of stopping at the first"},
+      {"shuffle", "data", train, &C::shuffle, any, free, "", "Draws a new order each epoch; else the file's"},
+      {"text_column", "data", data | generate, &C::text_column, any, free, "", "Field of a plain text record"},
+      {"preview", "data", data, &C::preview, at_least(0), free, "",
+       "Prints this many rendered records with the labelled tokens marked, and stops"},
+
+      {"finetuning_type", "adapter", train, &C::finetuning_type, any, {"lora"}, "", "What trains"},
+      {"lora_rank", "adapter", train, &C::lora_rank, count_to(65536), free, "8", "Rank of the update"},
+      {"lora_alpha", "adapter", train, &C::lora_alpha, above(0), free, "2 x lora_rank",
+       "Scale of the update, times rank"},
+      {"lora_dropout", "adapter", train, &C::lora_dropout, fraction_below_one(), free, "",
+       "Share of an adapter's inputs dropped while training"},
+      {"lora_target",
+       "adapter",
+       train,
+       &C::lora_target,
+       any,
+       {"all", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
+       "all",
+       "Projections that get an adapter"},
+      {"use_rslora", "adapter", train, &C::use_rslora, any, free, "false",
+       "Scale alpha / sqrt(rank) instead of alpha / rank"},
+
+      {"max_tokens_per_micro_batch", "batch", train, &C::max_tokens_per_micro_batch, at_least(1), free,
+       "1024, or by sequences where per_device_train_batch_size is given",
+       "Fills micro-batches up to this many tokens, at least one sequence each; the step and its loss stay the same"},
+      {"per_device_train_batch_size", "batch", train, &C::per_device_train_batch_size, count_to(1e6), free, "1",
+       "Sequences in a micro-batch; with max_tokens_per_micro_batch, which then says what a micro-batch holds, only a "
+       "factor of the sequences in a step"},
+      {"gradient_accumulation_steps", "batch", train, &C::gradient_accumulation_steps, count_to(1e6), free, "",
+       "Micro-batches in a step, which has per_device_train_batch_size x gradient_accumulation_steps sequences"},
+      {"per_device_eval_batch_size", "batch", data, &C::per_device_eval_batch_size, count_to(1e6), free, "",
+       "Sequences evaluated together"},
+
+      {"learning_rate", "optimizer", train, &C::learning_rate, at_least(0), free, "", "Highest learning rate"},
+      {"num_train_epochs", "optimizer", train, &C::num_train_epochs, Range{.low = 0, .high = 1e6, .low_open = true},
+       free, "", "Passes over the data"},
+      {"max_steps", "optimizer", train, &C::max_steps, Range{.low = 1, .also = -1.0}, free, "",
+       "Steps to train; overrides num_train_epochs unless -1"},
+      {"lr_scheduler_type",
+       "optimizer",
+       train,
+       &C::lr_scheduler_type,
+       any,
+       {"linear", "cosine", "constant"},
+       "",
+       "How the learning rate falls after the warm-up"},
+      {"warmup_steps", "optimizer", train, &C::warmup_steps, at_least(0), free, "",
+       "Steps in which the learning rate rises"},
+      {"warmup_ratio", "optimizer", train, &C::warmup_ratio, Range{.low = 0, .high = 1}, free, "",
+       "The same as a share of all steps; give one of the two"},
+      {"weight_decay", "optimizer", train, &C::weight_decay, at_least(0), free, "", "Decay of both adapter matrices"},
+      {"adam_beta1", "optimizer", train, &C::adam_beta1, fraction_below_one(), free, "",
+       "Decay of AdamW's first moment"},
+      {"adam_beta2", "optimizer", train, &C::adam_beta2, fraction_below_one(), free, "",
+       "Decay of AdamW's second moment"},
+      {"adam_epsilon", "optimizer", train, &C::adam_epsilon, above(0), free, "", "AdamW's epsilon"},
+      {"max_grad_norm", "optimizer", train, &C::max_grad_norm, at_least(0), free, "",
+       "Gradients are scaled down to this norm; 0: never"},
+      {"on_non_finite",
+       "optimizer",
+       train,
+       &C::on_non_finite,
+       any,
+       {"stop", "skip"},
+       "",
+       "What a NaN or infinite loss or gradient does: stops the run with a checkpoint from before it, or skips the "
+       "step"},
+
+      {"memory_limit_gib", "memory", train, &C::memory_limit_gib, above(0), free, "none",
+       "Checkpoints gradients of as few layers as make the predicted peak of memory fit"},
+      {"gradient_checkpointing", "memory", train, &C::gradient_checkpointing, any, free, "",
+       "Keeps only each layer's input and computes the rest again: less memory, more time"},
+
+      {"output_dir", "run", data | merge, &C::output_dir, any, free, "", "Folder for the results"},
+      {"seed", "run", train | generate, &C::seed, at_least(0), free, "", "Fixes every random number"},
+      {"logging_steps", "run", train, &C::logging_steps, at_least(1), free, "", "Steps between lines of the log"},
+      {"save_steps", "run", train, &C::save_steps, at_least(0), free, "",
+       "Steps between checkpoints; 0: none on the way"},
+      {"save_total_limit", "run", train, &C::save_total_limit, at_least(1), free, "all",
+       "Keeps only this many of the newest checkpoints"},
+      {"eval_steps", "run", train, &C::eval_steps, at_least(1), free,
+       "at the end; with load_best_model_at_end as save_steps", "Steps between evaluations"},
+      {"load_best_model_at_end", "run", train, &C::load_best_model_at_end, any, free, "",
+       "final_model is the checkpoint with the lowest evaluation loss"},
+      {"resume_from_checkpoint", "run", train, &C::resume_from_checkpoint, any, free, "none",
+       "Checkpoint to go on from; auto: the newest complete one, or a new start", checkpoint},
+      {"overwrite_output_dir", "run", train | merge, &C::overwrite_output_dir, any, free, "",
+       "Permits an output_dir that holds an earlier result, which is replaced"},
+      {"threads", "run", running | merge, &C::threads, Range{.low = 1, .high = 4096}, free, "what the machine allows",
+       "Threads to compute with"},
+      {"profile", "run", train, &C::profile, any, free, "",
+       "Says at the end where time and memory went; writes profile.md, and profile.json for ui.perfetto.dev"},
+
+      {"predict", "evaluation", eval, &C::predict, any, free, "",
+       "Also generates the answers and counts exact matches"},
+
+      {"prompt", "generation", generate, &C::prompt, any, free, "", "The user's words; or give dataset"},
+      {"output_file", "generation", generate, &C::output_file, any, free, "standard output",
+       "File for the answers to dataset, a JSON object per line"},
+      {"max_new_tokens", "generation", eval | generate, &C::max_new_tokens, count_to(1e6), free, "",
+       "Longest answer in tokens"},
+      {"temperature", "generation", generate, &C::temperature, at_least(0), free, "",
+       "Of the sampling; 0: greedy, without top_p, top_k and seed"},
+      {"top_p", "generation", generate, &C::top_p, Range{.low = 0, .high = 1, .low_open = true}, free, "",
+       "Samples from the smallest set of tokens with this probability"},
+      {"top_k", "generation", generate, &C::top_k, at_least(0), free, "", "Samples from this many tokens; 0: from all"},
+      {"stop", "generation", generate, &C::stop, any, free, "none", "Texts that end an answer"},
+
+      {"max_shard_size", "merge", merge, &C::max_shard_size, any, free, "", "Largest weight file, such as 500MB or 5GB",
+       size},
+
+      {"text", "input", tokenize, &C::text, any, free, "", "One text; or give file"},
+      {"file", "input", tokenize, &C::file, any, free, "",
+       ".txt: a text per line; .jsonl: {\"text\"} or {\"messages\"} per line"},
+      {"add_generation_prompt", "input", tokenize, &C::add_generation_prompt, any, free, "",
+       "Ends conversations with the opening of an answer"},
+  };
+}
+
+}  // namespace detail
+
+/// Every key, in the order of the help page.
+inline const std::vector<Key>& keys() {
+  static const std::vector<Key> table = detail::make_keys();
+  return table;
+}
+
+inline const Key* find_key(std::string_view name) {
+  for (const Key& key : keys())
+    if (key.name == name) return &key;
+  return nullptr;
+}
+
+/// Whether a key was set to something else than its default.
+inline bool is_given(const Config& config, const Key& key) {
+  static const Config defaults;
+  return std::visit([&](auto member) { return config.*member != defaults.*member; }, key.member);
+}
+
+inline void reset(Config& config, const Key& key) {
+  std::visit([&](auto member) { config.*member = Config{}.*member; }, key.member);
+}
+
+namespace detail {
+
+template <class V>
+struct Unwrapped {
+  using type = V;
+};
+template <class V>
+struct Unwrapped<std::optional<V>> {
+  using type = V;
+};
+
+/// A key's type, as the help page names it and in words.
+struct TypeWords {
+  std::string_view name;
+  std::string_view words;
+};
+
+inline TypeWords type_words(const Key& key) {
+  return std::visit(
+      []<class V>(V Config::*) -> TypeWords {
+        using Value = typename Unwrapped<V>::type;
+        if constexpr (std::is_same_v<Value, bool>) return {"SWITCH", "true or false"};
+        if constexpr (std::is_same_v<Value, Index>) return {"INT", "a whole number"};
+        if constexpr (std::is_same_v<Value, double>) return {"NUMBER", "a number"};
+        if constexpr (std::is_same_v<Value, std::string>) return {"TEXT", "a text"};
+        if constexpr (std::is_same_v<Value, std::vector<std::string>>)
+          return {"LIST", "a comma-separated list (in JSON an array)"};
+        if constexpr (std::is_same_v<Value, std::vector<Index>>)
+          return {"LAYERS", "layer indices and inclusive ranges a..b, comma-separated (in JSON an array)"};
+      },
+      key.member);
+}
+
+}  // namespace detail
+
+/// The type as the help page names it.
+inline std::string_view type_name(const Key& key) { return detail::type_words(key).name; }
+
+inline bool is_switch(const Key& key) { return type_name(key) == "SWITCH"; }
+inline bool is_list(const Key& key) { return type_name(key) == "LIST" || type_name(key) == "LAYERS"; }
+
+namespace detail {
+
+inline std::string join(const std::vector<std::string_view>& words) {
+  std::string text;
+  for (const std::string_view word : words) text += concat(text.empty() ? "" : ", ", word);
+  return text;
+}
+
+}  // namespace detail
+
+inline std::string describe(const Range& range) {
+  std::string text;
+  const auto add = [&](const auto&... parts) { text += concat(text.empty() ? "" : " and ", parts...); };
+  if (std::isfinite(range.low)) add(range.low_open ? "above " : "at least ", range.low);
+  if (std::isfinite(range.high)) add(range.high_open ? "below " : "at most ", range.high);
+  if (range.also) text = concat(*range.also, " or ", text);
+  if (range.whole_from_one) text += ", whole from 1 on";
+  return text;
+}
+
+/// Which values a key takes.
+inline std::string allowed(const Key& key) {
+  if (key.form.fits) return std::string(key.form.words);
+  if (!key.choices.empty()) return concat(is_list(key) ? "a list of " : "one of ", detail::join(key.choices));
+  const std::string range = describe(key.range);
+  return concat(detail::type_words(key).words, range.empty() ? "" : ", ", range);
+}
+
+}  // namespace lora::settings

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "lora/core/error.hpp"
+#include "lora/settings/config.hpp"
+#include "lora/settings/keys.hpp"
+
+namespace lora::settings {
+
+/// What keys may not say together, or not leave unsaid: what a command would otherwise pass over in silence.
+struct Rule {
+  enum class Kind {
+    required,  ///< the key must be given where `applies`
+    excludes,  ///< the key and `other` must not both be given; a file's yields to the command line's
+    refused,   ///< the key must not be given where `applies`
+    idle       ///< the key has no effect where `applies`; in a file that serves another command too it may stand
+  };
+
+  Kind kind;
+  unsigned commands;
+  std::string_view key;
+  std::string_view other;
+  bool (*applies)(const Config&);
+  std::string_view words;  ///< what is allowed, and why
+};
+
+namespace detail {
+
+inline bool reads_only_text(const Config& config) { return config.text || config.file.ends_with(".txt"); }
+
+inline std::vector<Rule> make_rules() {
+  constexpr unsigned train = train_command, eval = eval_command, generate = generate_command, merge = merge_command,
+                     tokenize = tokenize_command;
+  constexpr auto required = Rule::Kind::required, excludes = Rule::Kind::excludes, refused = Rule::Kind::refused,
+                 idle = Rule::Kind::idle;
+  constexpr auto always = [](const Config&) { return true; };
+  constexpr auto greedy = [](const Config& c) { return c.temperature == 0; };
+  constexpr auto prompted = [](const Config& c) { return c.prompt.has_value(); };
+  constexpr std::string_view warm = "a temperature above 0: greedy answers draw nothing";
+  constexpr std::string_view from_data = "with dataset: a prompt is one text";
+  constexpr std::string_view conversations = "with a file of conversations: plain texts go through no template";
+  return {
+      {required, train | eval | generate | merge | tokenize, "model_name_or_path", "", always,
+       "a model folder, a .gguf file or a model's name"},
+      {required, train | eval, "dataset", "", always, "a file of records, or several"},
+      {required, train | eval, "output_dir", "", [](const Config& c) { return c.preview == 0; },
+       "a folder for the results"},
+      {required, merge, "adapter_name_or_path", "", always, "an adapter folder"},
+      {required, merge, "output_dir", "", always, "a folder for the merged model"},
+      {required, generate, "prompt", "", [](const Config& c) { return c.dataset.empty(); },
+       "a text, or dataset instead"},
+      {required, tokenize, "text", "", [](const Config& c) { return c.file.empty(); }, "a text, or file instead"},
+
+      {excludes, generate, "prompt", "dataset", nullptr, ""},
+      {excludes, tokenize, "text", "file", nullptr, ""},
+      {excludes, train, "eval_dataset", "val_size", nullptr, ""},
+      {excludes, train, "warmup_steps", "warmup_ratio", nullptr, ""},
+      {excludes, train | eval, "train_on_prompt", "train_on_last_turn_only", nullptr, ""},
+
+      {refused, train, "eval_steps", "", [](const Config& c) { return !c.evaluates(); },
+       "with eval_dataset or val_size, the records to evaluate"},
+      {refused, train, "load_best_model_at_end", "", [](const Config& c) { return !c.evaluates(); },
+       "with eval_dataset or val_size, the records to evaluate"},
+      {refused, train, "load_best_model_at_end", "", [](const Config& c) { return !c.eval_steps && c.save_steps == 0; },
+       "with eval_steps, or save_steps above 0: there is nothing to choose from if only the end is evaluated"},
+      {refused, train, "lora_target", "",
+       [](const Config& c) {
+         return c.lora_target.size() > 1 &&
+                std::find(c.lora_target.begin(), c.lora_target.end(), "all") != c.lora_target.end();
+       },
+       "all, or a list of projections"},
+
+      {idle, train, "per_device_eval_batch_size", "", [](const Config& c) { return !c.evaluates(); },
+       "with eval_dataset or val_size, the records to evaluate"},
+      {idle, train, "max_eval_samples", "", [](const Config& c) { return !c.evaluates(); },
+       "with eval_dataset or val_size, the records to evaluate"},
+      {idle, eval, "max_new_tokens", "", [](const Config& c) { return !c.predict; },
+       "with predict, which generates answers"},
+      {idle, generate, "top_p", "", greedy, warm},
+      {idle, generate, "top_k", "", greedy, warm},
+      {idle, generate, "seed", "", greedy, warm},
+      {idle, generate, "max_samples", "", prompted, from_data},
+      {idle, generate, "text_column", "", prompted, from_data},
+      {idle, tokenize, "add_generation_prompt", "", reads_only_text, conversations},
+      {idle, tokenize, "template", "", reads_only_text, conversations},
+      {idle, tokenize, "date", "", reads_only_text, conversations},
+      {idle, tokenize, "enable_thinking", "", reads_only_text, conversations},
+  };
+}
+
+}  // namespace detail
+
+/// Every rule, in the order in which they are looked at.
+inline const std::vector<Rule>& rules() {
+  static const std::vector<Rule> table = detail::make_rules();
+  return table;
+}
+
+/// Whether a command's settings break a rule.
+inline bool is_broken(const Rule& rule, const Config& config, Command command) {
+  if (!(rule.commands & command)) return false;
+  const Key& key = *find_key(rule.key);
+  const bool given = is_given(config, key);
+  switch (rule.kind) {
+    case Rule::Kind::required:
+      return !given && rule.applies(config);
+    case Rule::Kind::excludes:
+      return given && is_given(config, *find_key(rule.other));
+    case Rule::Kind::refused:
+      return given && rule.applies(config);
+    case Rule::Kind::idle:
+      // A file, or a Config of a program of one's own, may serve the other commands that know the key.
+      if ((key.commands & ~static_cast<unsigned>(command)) && !config.from_command_line.contains(key.name))
+        return false;
+      return given && rule.applies(config);
+  }
+  return false;
+}
+
+}  // namespace lora::settings

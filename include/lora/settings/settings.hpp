@@ -1,0 +1,269 @@
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "lora/core/error.hpp"
+#include "lora/io/json.hpp"
+#include "lora/settings/config.hpp"
+#include "lora/settings/keys.hpp"
+#include "lora/settings/rules.hpp"
+#include "lora/settings/unknown_key.hpp"
+#include "lora/settings/value_text.hpp"
+#include "lora/tokenizer/unicode.hpp"
+
+// One way from a text of the command line, a file's JSON or an assignment in code to a setting that is checked: a text
+// becomes JSON, JSON the member's value, and a member's value is held against its key's rule, however it came there.
+
+namespace lora::settings {
+
+namespace detail {
+
+[[noreturn]] inline void refuse(const Key& key, std::string_view where, std::string_view given) {
+  const std::string_view nearest = nearest_name(given, key.choices);
+  const bool is_text = tokenizer::unicode::find_invalid_utf8(given) == given.npos;
+  fail<ConfigError>(where, "key ", key.name, ": given ",
+                    given.empty() ? "nothing" : tokenizer::unicode::replace_invalid_utf8(std::string(given)),
+                    ", allowed: ", allowed(key), is_text ? "" : ", in UTF-8",
+                    nearest.empty() ? "" : "; nearest: ", nearest);
+}
+
+/// What a member's value is in a message.
+inline std::string shown(const std::string& text) { return text; }
+inline std::string shown(bool flag) { return concat(flag); }
+inline std::string shown(Index number) { return concat(number); }
+inline std::string shown(double number) { return number != number ? "nan" : concat(number); }
+template <class V>
+std::string shown(const std::optional<V>& value) {
+  return value ? shown(*value) : std::string();
+}
+template <class V>
+std::string shown(const std::vector<V>& values) {
+  std::string text;
+  for (const V& value : values) text += concat(text.empty() ? "" : ",", value);
+  return text;
+}
+
+/// What JSON says as a member's value; false if it is of another type.
+inline bool take(const io::Json& json, bool& value) {
+  if (json.is_boolean()) value = json.get<bool>();
+  return json.is_boolean();
+}
+inline bool take(const io::Json& json, Index& value) {
+  if (!json.is_number_integer()) return false;
+  if (json.is_number_unsigned() && json.get<std::uint64_t>() > std::numeric_limits<Index>::max()) return false;
+  value = json.get<Index>();
+  return true;
+}
+inline bool take(const io::Json& json, double& value) {
+  if (json.is_number()) value = json.get<double>();
+  return json.is_number();
+}
+inline bool take(const io::Json& json, std::string& value) {
+  if (json.is_string()) value = json.get_ref<const std::string&>();
+  return json.is_string();
+}
+/// A list is an array, or a text as on the command line.
+inline bool take(const io::Json& json, std::vector<std::string>& value) {
+  value.clear();
+  if (json.is_string()) {
+    value = split_list(json.get_ref<const std::string&>());
+    return !value.empty();
+  }
+  if (!json.is_array()) return false;
+  for (const io::Json& word : json)
+    if (!take(word, value.emplace_back())) return false;
+  return true;
+}
+inline bool take(const io::Json& json, std::vector<Index>& value) {
+  std::vector<std::string> words;
+  if (json.is_array()) {
+    for (const io::Json& word : json)
+      words.push_back(word.is_string() ? word.get_ref<const std::string&>() : io::to_text(word, -1));
+  } else if (!take(json, words)) {
+    return false;
+  }
+  value.clear();
+  for (const std::string& word : words)
+    if (!add_layers(value, word)) return false;
+  std::sort(value.begin(), value.end());
+  value.erase(std::unique(value.begin(), value.end()), value.end());
+  return true;
+}
+template <class V>
+bool take(const io::Json& json, std::optional<V>& value) {
+  return take(json, value.emplace());
+}
+
+/// What a text of the command line says, as a file would have it. One that is not of the key's type stays a text.
+inline io::Json json_of(const Key& key, std::string_view text) {
+  return std::visit(
+      [&]<class V>(V Config::*) -> io::Json {
+        using Value = typename Unwrapped<V>::type;
+        if constexpr (std::is_same_v<Value, bool>) {
+          if (text.empty() || text == "true") return true;  // a switch may stand alone
+          if (text == "false") return false;
+        } else if constexpr (std::is_arithmetic_v<Value>) {
+          if (const auto number = parse_number<Value>(text)) return *number;
+        }
+        return std::string(text);
+      },
+      key.member);
+}
+
+inline bool fits(const Key&, bool) { return true; }
+inline bool fits(const Key& key, Index number) { return key.range.holds(static_cast<double>(number)); }
+inline bool fits(const Key& key, double number) { return key.range.holds(number); }
+inline bool fits(const Key& key, const std::string& text) {
+  if (tokenizer::unicode::find_invalid_utf8(text) != text.npos) return false;  // run_config.json could not repeat it
+  if (key.form.fits) return key.form.fits(text);
+  if (!key.choices.empty()) return std::find(key.choices.begin(), key.choices.end(), text) != key.choices.end();
+  return !text.empty();
+}
+
+/// What of a value is out of its key's rule, in words; nothing where it is within.
+template <class V>
+std::optional<std::string> offence(const Key& key, const V& value) {
+  return fits(key, value) ? std::nullopt : std::optional(shown(value));
+}
+template <class V>
+std::optional<std::string> offence(const Key& key, const std::vector<V>& values) {
+  for (const V& value : values)
+    if (!fits(key, value)) return shown(value);
+  return std::nullopt;
+}
+template <class V>
+std::optional<std::string> offence(const Key& key, const std::optional<V>& value) {
+  if constexpr (std::is_same_v<V, std::string>)
+    if (value->empty()) return std::nullopt;  // a text that may be empty
+  return offence(key, *value);
+}
+
+/// Whether a key was set to a text that says nothing.
+inline bool is_empty_text(const Config& config, const Key& key) {
+  const auto* member = std::get_if<std::string Config::*>(&key.member);
+  return member != nullptr && (config.**member).empty();
+}
+
+}  // namespace detail
+
+/// Holds a key's value against its rule. What breaks it, in words; nothing where the value is within.
+inline std::optional<std::string> offence(const Config& config, const Key& key) {
+  if (!is_given(config, key)) return std::nullopt;
+  return std::visit([&](auto member) { return detail::offence(key, config.*member); }, key.member);
+}
+
+/// The same. `where` begins the message.
+/// Throws   ConfigError naming the key, what was given and what is allowed
+inline void check(const Config& config, const Key& key, std::string_view where = {}) {
+  if (const auto given = offence(config, key)) detail::refuse(key, where, *given);
+}
+
+/// Sets a key from a JSON value; null leaves it as it is. `given`: the value as the user wrote it.
+/// Throws   ConfigError naming the file, the key, what was given and what is allowed
+inline void set_from_json(Config& config, const Key& key, const io::Json& json, std::string_view where,
+                          std::string_view given) {
+  if (json.is_null()) return;
+  const bool taken = std::visit([&](auto member) { return detail::take(json, config.*member); }, key.member);
+  if (!taken || detail::is_empty_text(config, key)) detail::refuse(key, where, given);
+  check(config, key, where);
+}
+inline void set_from_json(Config& config, const Key& key, const io::Json& json, std::string_view where) {
+  set_from_json(config, key, json, where,
+                json.is_string() && type_name(key) == "TEXT" ? json.get<std::string>() : io::to_text(json, -1));
+}
+
+/// Sets a key from the command line, which wins over what a file says against it.
+/// Throws   ConfigError naming the key, what was given and what is allowed
+inline void set_from_text(Config& config, const Key& key, std::string_view text) {
+  set_from_json(config, key, detail::json_of(key, text), {}, text);
+  config.from_command_line.insert(key.name);
+  if (!is_given(config, key)) return;
+  for (const Rule& rule : rules()) {
+    if (rule.kind != Rule::Kind::excludes || (rule.key != key.name && rule.other != key.name)) continue;
+    const Key& other = *find_key(rule.key == key.name ? rule.other : rule.key);
+    if (!config.from_command_line.contains(other.name)) reset(config, other);
+  }
+}
+
+/// Sets what a JSON object gives. Keys of every command are known, so that one file serves several.
+/// Throws   ConfigError naming the file and the key, or all keys that are unknown
+inline void read_settings(Config& config, const io::Json& json, const std::string& file) {
+  const std::string where = file + ": ";
+  if (!json.is_object()) fail<ConfigError>(where, "expected an object of keys, found ", json.type_name());
+  std::vector<UnknownKey> unknown;
+  for (const auto& [name, value] : io::json_fields(json))
+    if (find_key(name) == nullptr) unknown.push_back({name, io::to_text(value, -1)});
+  if (!unknown.empty()) refuse_unknown(where, unknown, ~0u, "--help");
+  for (const auto& [name, value] : io::json_fields(json)) set_from_json(config, *find_key(name), value, where);
+}
+
+/// The value as JSON; null for what is empty.
+inline io::Json value_of(const Config& config, const Key& key) {
+  return std::visit(
+      [&]<class V>(V Config::*member) -> io::Json {
+        const V& value = config.*member;
+        if constexpr (requires { value.has_value(); }) {
+          return value ? io::Json(*value) : io::Json();
+        } else if constexpr (requires { value.empty(); }) {
+          return value.empty() ? io::Json() : io::Json(value);
+        } else {
+          return value;
+        }
+      },
+      key.member);
+}
+
+/// All keys of the commands, as `run_config.json` holds them and read_settings reads them back.
+inline io::Json settings_of(const Config& config, unsigned commands) {
+  io::Json json = io::Json::object();
+  for (const Key& key : keys())
+    if (key.commands & commands) json[std::string(key.name)] = value_of(config, key);
+  return json;
+}
+
+/// The default as the help page prints it; empty where there is none.
+inline std::string default_text(const Key& key) {
+  static const Config defaults;
+  if (!key.unset.empty()) return std::string(key.unset);
+  const io::Json value = value_of(defaults, key);
+  if (value.is_null()) return {};
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_number_float()) return io::to_text(value, -1);
+  char digits[400];  // 0.0002 rather than 2e-04, but 1e-08
+  const auto number = value.get<double>();
+  const auto end = std::to_chars(digits, digits + sizeof digits, number, std::chars_format::fixed).ptr;
+  return end - digits <= 7 ? std::string(digits, end) : concat(number);
+}
+
+/// Refuses what lies out of a key's range, is missing for the command or contradicts itself, however it was set.
+/// Throws   ConfigError naming the key
+inline void validate(const Config& config, Command command) {
+  for (const Key& key : keys()) check(config, key);
+  for (const Rule& rule : rules()) {
+    if (!is_broken(rule, config, command)) continue;
+    const Key& key = *find_key(rule.key);
+    const std::string given = std::visit([&](auto member) { return detail::shown(config.*member); }, key.member);
+    switch (rule.kind) {
+      case Rule::Kind::required:
+        fail<ConfigError>("key ", key.name, ": given nothing, allowed: ", rule.words);
+      case Rule::Kind::excludes:
+        fail<ConfigError>("key ", key.name, ": given together with ", rule.other, ", allowed: one of the two");
+      case Rule::Kind::refused:
+        fail<ConfigError>("key ", key.name, ": given ", given, ", allowed: ", rule.words);
+      case Rule::Kind::idle:
+        fail<ConfigError>("key ", key.name, ": given ", given, ", which has no effect here; allowed: ", rule.words);
+    }
+  }
+}
+
+}  // namespace lora::settings

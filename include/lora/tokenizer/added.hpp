@@ -1,0 +1,169 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lora/core/assert.hpp"
+#include "lora/tokenizer/unicode.hpp"
+
+namespace lora::tokenizer {
+
+/// A token that is found in the text as it stands, before the text is cut into words.
+struct AddedToken {
+  std::int32_t id = 0;
+  std::string content;
+  bool special = false;      ///< left out by decode on demand
+  bool normalized = false;   ///< looked for in the normalised text
+  bool lstrip = false;       ///< takes white space before it along
+  bool rstrip = false;       ///< takes white space after it along
+  bool single_word = false;  ///< only where no word character touches it
+};
+
+/// Finds added tokens in a text: leftmost first, of those the longest. The text is read once, from its end to its
+/// beginning, by an automaton over the tokens' bytes in reverse: it knows at every byte the longest token that begins
+/// there, in time that does not depend on how tokens and text repeat themselves.
+/// Source   Aho and Corasick 1975
+class AddedTokenFinder {
+ public:
+  void add(AddedToken token) {
+    if (token.content.empty()) return;
+    if (nodes_.empty()) add_node('\0', none);
+    std::int32_t node = root;
+    for (auto byte = token.content.rbegin(); byte != token.content.rend(); ++byte) {
+      std::int32_t child = find_child(node, *byte);
+      if (child == none) {
+        child = add_node(*byte, at(node).child);
+        at(node).child = child;
+        if (node == root) roots_[static_cast<unsigned char>(*byte)] = child;
+      }
+      node = child;
+    }
+    at(node).token = static_cast<std::int32_t>(tokens_.size());
+    tokens_.push_back(std::move(token));
+    linked_ = false;
+  }
+
+  /// Call once all tokens are added.
+  void finish() {
+    linked_ = true;
+    if (nodes_.empty()) return;
+    std::vector<std::int32_t> queue{root};
+    for (std::size_t next = 0; next < queue.size(); ++next) {
+      const std::int32_t node = queue[next];
+      for (std::int32_t child = at(node).child; child != none; child = at(child).sibling) {
+        const std::int32_t back = node == root ? root : follow(at(node).back, at(child).byte);
+        at(child).back = back;
+        at(child).longest = at(child).token != none ? at(child).token : at(back).longest;
+        queue.push_back(child);
+      }
+    }
+  }
+
+  bool empty() const { return tokens_.empty(); }
+
+  /// Hands over the text in turn: `take_text(begin, end)` and `take_token(id, begin, end)`.
+  template <class TakeText, class TakeToken>
+  void split(std::string_view text, TakeText&& take_text, TakeToken&& take_token) const {
+    const auto& classes = unicode::Classes::instance();
+    const std::vector<Hit> hits = find_all(text);
+    std::size_t done = 0, place = 0;
+    for (auto hit = hits.rbegin(); hit != hits.rend(); ++hit) {
+      if (hit->begin < place) continue;
+      place = hit->begin;
+      const AddedToken& token = tokens_[static_cast<std::size_t>(hit->token)];
+      std::size_t begin = place, end = place + token.content.size();
+      place = end;
+      if (token.single_word) {
+        const bool touched_before =
+            begin > 0 && (classes(unicode::code_point_before(text, begin).value) & unicode::word);
+        const bool touched_after =
+            end < text.size() && (classes(unicode::code_point_at(text, end).value) & unicode::word);
+        if (touched_before || touched_after) continue;
+      }
+      if (token.lstrip) {
+        while (begin > done) {
+          const auto c = unicode::code_point_before(text, begin);
+          if (!(classes(c.value) & unicode::space)) break;
+          begin -= c.bytes;
+        }
+      }
+      if (token.rstrip) {
+        while (end < text.size()) {
+          const auto c = unicode::code_point_at(text, end);
+          if (!(classes(c.value) & unicode::space)) break;
+          end += c.bytes;
+        }
+      }
+      if (done < begin) take_text(done, begin);
+      take_token(token.id, begin, end);
+      done = end;
+    }
+    if (done < text.size()) take_text(done, text.size());
+  }
+
+ private:
+  static constexpr std::int32_t root = 0, none = -1;
+
+  struct Node {
+    char byte;
+    std::int32_t child, sibling;
+    std::int32_t token;    ///< that ends here, read backwards
+    std::int32_t back;     ///< the longest other beginning of a token that the bytes up to here end with
+    std::int32_t longest;  ///< token that the bytes up to here end with
+  };
+  struct Hit {
+    std::size_t begin;
+    std::int32_t token;
+  };
+
+  Node& at(std::int32_t node) { return nodes_[static_cast<std::size_t>(node)]; }
+  const Node& at(std::int32_t node) const { return nodes_[static_cast<std::size_t>(node)]; }
+  std::int32_t add_node(char byte, std::int32_t sibling) {
+    nodes_.push_back({byte, none, sibling, none, root, none});
+    return static_cast<std::int32_t>(nodes_.size() - 1);
+  }
+  std::int32_t find_child(std::int32_t node, char byte) const {
+    if (node == root) return roots_[static_cast<unsigned char>(byte)];
+    std::int32_t child = at(node).child;
+    while (child != none && at(child).byte != byte) child = at(child).sibling;
+    return child;
+  }
+  std::int32_t follow(std::int32_t node, char byte) const {
+    for (;; node = at(node).back) {
+      const std::int32_t child = find_child(node, byte);
+      if (child != none) return child;
+      if (node == root) return root;
+    }
+  }
+
+  /// For each place where a token begins the longest, the last place first.
+  std::vector<Hit> find_all(std::string_view text) const {
+    LORA_ASSERT(linked_);
+    std::vector<Hit> hits;
+    if (nodes_.empty()) return hits;
+    std::int32_t node = root;
+    for (std::size_t place = text.size(); place > 0;) {
+      --place;
+      if (node == root && roots_[static_cast<unsigned char>(text[place])] == none) continue;  // most of a text
+      node = follow(node, text[place]);
+      if (at(node).longest != none) hits.push_back({place, at(node).longest});
+    }
+    return hits;
+  }
+
+  std::vector<AddedToken> tokens_;
+  std::vector<Node> nodes_;
+  std::array<std::int32_t, 256> roots_ = [] {
+    std::array<std::int32_t, 256> all{};
+    all.fill(none);
+    return all;
+  }();
+  bool linked_ = true;
+};
+
+}  // namespace lora::tokenizer

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lora/tokenizer/bpe.hpp"
+#include "lora/tokenizer/split.hpp"
+
+namespace lora::tokenizer {
+
+/// Turns text without added tokens into ids; all that differs between kinds of vocabularies.
+class TokenModel {
+ public:
+  virtual ~TokenModel() = default;
+
+  /// Adds the tokens of a text to `ids`, and to `begins` the byte of the text at which each begins.
+  virtual void encode(std::string_view text, std::vector<std::int32_t>& ids,
+                      std::vector<std::size_t>& begins) const = 0;
+
+  /// The id of a token as the file has it, or -1.
+  virtual std::int32_t find(std::string_view token) const = 0;
+  virtual bool has(std::int32_t id) const = 0;
+  /// One more than the highest id.
+  virtual std::int32_t end() const = 0;
+
+  /// A token of the vocabulary as the file has it.
+  virtual std::string text_of(std::int32_t id) const = 0;
+  /// The bytes that a token of the vocabulary, and one that was added to it, decodes to.
+  virtual std::string bytes_of(std::int32_t id) const = 0;
+  virtual std::string bytes_of_added(std::string_view content) const = 0;
+
+  /// Whether encoding puts a space before a text that decoding must take away.
+  virtual bool adds_leading_space() const = 0;
+  /// Whether text is brought to normal form C first.
+  virtual bool wants_nfc() const = 0;
+};
+
+/// Byte-level byte-pair encoding: text is cut into words, the bytes of each merge.
+class ByteLevelModel final : public TokenModel {
+ public:
+  ByteLevelModel(Bpe bpe, PreTokenizer pre_tokenizer, bool nfc)
+      : bpe_(std::move(bpe)), pre_tokenizer_(std::move(pre_tokenizer)), nfc_(nfc) {}
+
+  void encode(std::string_view text, std::vector<std::int32_t>& ids, std::vector<std::size_t>& begins) const override {
+    Bpe::Scratch scratch;
+    pre_tokenizer_.split(text, [&](std::string_view word, std::size_t place, std::size_t added) {
+      bpe_.encode(word, scratch, [&](Bpe::Symbol symbol) {
+        ids.push_back(symbol.id);
+        begins.push_back(place + (symbol.begin > added ? symbol.begin - added : 0));
+      });
+    });
+  }
+
+  std::int32_t find(std::string_view token) const override { return bpe_.vocabulary().find(token); }
+  bool has(std::int32_t id) const override { return bpe_.vocabulary().has(id); }
+  std::int32_t end() const override { return bpe_.vocabulary().end(); }
+  std::string text_of(std::int32_t id) const override { return bpe_.vocabulary().text(id); }
+  std::string bytes_of(std::int32_t id) const override { return std::string(bpe_.vocabulary().bytes(id)); }
+  std::string bytes_of_added(std::string_view content) const override {
+    return ByteAlphabet::instance().to_bytes(content).value_or(std::string(content));
+  }
+  bool adds_leading_space() const override { return false; }
+  bool wants_nfc() const override { return nfc_; }
+
+  const Bpe& bpe() const { return bpe_; }
+
+ private:
+  Bpe bpe_;
+  PreTokenizer pre_tokenizer_;
+  bool nfc_;
+};
+
+}  // namespace lora::tokenizer

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lora/tokenizer/tokenizer.hpp"
+
+namespace lora::tokenizer {
+
+/// The text before the first of those that end it.
+inline std::string cut_at_stops(std::string text, std::span<const std::string> stops) {
+  for (const std::string& stop : stops)
+    if (const auto at = stop.empty() ? std::string::npos : text.find(stop); at != std::string::npos) text.resize(at);
+  return text;
+}
+
+/// Watches an answer that grows token by token for texts that end it. Each time only so much of its end is decoded as a
+/// stop that ends there can take: decoding all of it would make a long answer's cost grow with its square.
+class StopWatch {
+ public:
+  StopWatch(const Tokenizer& tokenizer, std::span<const std::string> stops) : tokenizer_(&tokenizer), stops_(stops) {
+    std::size_t longest = 0;
+    for (const std::string& stop : stops) longest = std::max(longest, stop.size());
+    // A byte that is no character alone decodes to three; the rest is for characters that the window's edge cuts.
+    window_bytes_ = 3 * longest + 64;
+  }
+
+  /// Whether the answer with this token holds a stop.
+  bool add(std::int32_t token) {
+    tokens_.push_back(token);
+    sizes_.push_back(text_of(std::span(tokens_).last(1)).size());
+    bytes_ += sizes_.back();
+    while (bytes_ - sizes_[first_] >= window_bytes_) bytes_ -= sizes_[first_++];
+    if (!holds_stop(text_of(std::span(tokens_).subspan(first_)))) return false;
+    return first_ == 0 || holds_stop(text_of(tokens_));  // the window may begin within a character
+  }
+
+ private:
+  std::string text_of(std::span<const std::int32_t> tokens) const { return tokenizer_->decode(tokens, true); }
+  bool holds_stop(const std::string& text) const { return cut_at_stops(text, stops_).size() < text.size(); }
+
+  const Tokenizer* tokenizer_;
+  std::span<const std::string> stops_;
+  std::size_t window_bytes_ = 0, bytes_ = 0, first_ = 0;  // first_ token of the window
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::size_t> sizes_;  // that each token decodes to alone
+};
+
+}  // namespace lora::tokenizer

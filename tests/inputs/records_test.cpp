@@ -1,0 +1,218 @@
+#include "lora/inputs/records.hpp"
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "lora/cpu/device.hpp"
+#include "support/byte_tokenizer.hpp"
+#include "support/temp_folder.hpp"
+
+namespace records_test {
+
+using namespace lora;
+
+namespace {
+
+/// Token records of 1 to 40 tokens, of which every fifth has no label.
+class Samples {
+ public:
+  Samples() {
+    std::string text;
+    Random random(11);
+    for (Index i = 0; i < count; ++i) {
+      std::vector<std::int32_t> ids, labels;
+      const std::uint32_t length = 2 + random.below(39);
+      for (std::uint32_t j = 0; j < length; ++j) ids.push_back(static_cast<std::int32_t>(random.below(50)));
+      labels = ids;
+      if (i % 5 == 0) labels.assign(ids.size(), data::ignored_label);
+      text += io::to_text(io::Json{{"input_ids", ids}, {"labels", labels}}, -1) + "\n";
+    }
+    io::write_file(temp_ / "tokens.jsonl", std::string_view(text));
+  }
+
+  inputs::Records open(Index vocab_size = 0, Index cutoff_len = 2048) const {
+    const std::vector<std::string> files = {(temp_ / "tokens.jsonl").native()};
+    return {data::Dataset::open(files, {}),
+            data::Encoder(nullptr, std::nullopt, {.cutoff_len = cutoff_len, .vocab_size = vocab_size})};
+  }
+
+  static constexpr Index count = 60;
+
+ private:
+  test::TempFolder temp_;
+};
+
+data::Order in_any_order() {
+  std::vector<Index> all(static_cast<std::size_t>(Samples::count));
+  std::iota(all.begin(), all.end(), Index{0});
+  return data::Order(all, 7, true);
+}
+
+}  // namespace
+
+TEST_CASE("records: however a step is split, each record keeps its place, and those without labels are left out") {
+  const Samples samples;
+  const inputs::Records records = samples.open();
+  constexpr data::StepPlan::Range step{20, 44};
+  for (const inputs::MicroBatchLimit limit :
+       {inputs::MicroBatchLimit{1, 0}, {5, 0}, {100, 0}, {1, 1}, {1, 45}, {1, 100}, {1, 100'000}}) {
+    CAPTURE(limit.sequences);
+    CAPTURE(limit.tokens);
+    data::Order order = in_any_order();
+    const auto batches = records.micro_batches(order, step, limit);
+    std::set<std::pair<Index, Index>> found, expected;
+    for (const data::Batch& batch : batches) {
+      CHECK(batch.sequences() > 0);
+      if (limit.tokens > 0) CHECK((batch.rows() <= limit.tokens || batch.sequences() == 1));
+      if (limit.tokens == 0) CHECK(batch.sequences() <= limit.sequences);
+      for (std::size_t b = 0; b < batch.segments.size(); ++b) {
+        const auto place = static_cast<Index>(batch.places[static_cast<std::size_t>(batch.segments[b].begin)]);
+        CHECK(found.emplace(batch.records[b], place).second);
+        const data::Example example = records[batch.records[b]];
+        CHECK(batch.segments[b].size() == static_cast<Index>(example.tokens.size()));
+      }
+    }
+    for (Index sample = step.begin; sample < step.end; ++sample)
+      if (records[order[sample]].labelled() > 0) expected.emplace(order[sample], sample - step.begin);
+    CHECK(found == expected);
+    CHECK(expected.size() < static_cast<std::size_t>(step.end - step.begin));
+  }
+}
+
+TEST_CASE("records: filling by tokens takes no more micro-batches than the order of the step would") {
+  const Samples samples;
+  const inputs::Records records = samples.open();
+  data::Order order = in_any_order();
+  for (const Index tokens : {40, 60, 80, 120}) {
+    CAPTURE(tokens);
+    std::size_t in_order = 0;
+    Index filled = tokens + 1;
+    for (Index sample = 0; sample < Samples::count; ++sample) {
+      const data::Example example = records[order[sample]];
+      if (example.labelled() == 0) continue;
+      const auto length = static_cast<Index>(example.tokens.size());
+      if (filled + length > tokens) {
+        ++in_order;
+        filled = 0;
+      }
+      filled += length;
+    }
+    const auto batches = records.micro_batches(order, {0, Samples::count}, {1, tokens});
+    CHECK(batches.size() < in_order);
+  }
+}
+
+TEST_CASE("records: a survey of many records encodes some and reads all") {
+  const Samples samples;
+  const inputs::Records records = samples.open();
+  cpu::Device dev(2);
+  std::vector<Index> all(Samples::count);
+  std::iota(all.begin(), all.end(), Index{0});
+  const auto tokens_of_every = [&](Index step) {
+    Index sum = 0;
+    for (Index i = 0; i < Samples::count; i += step) sum += static_cast<Index>(records[i].tokens.size());
+    return sum;
+  };
+
+  const auto whole = records.survey(dev, all);
+  CHECK(whole.complete());
+  CHECK(whole.tokens() == tokens_of_every(1));
+  CHECK(whole.left_out() == Samples::count / 5);
+
+  const auto part = records.survey(dev, all, 20);
+  CHECK_FALSE(part.complete());
+  CHECK(part.records() == Samples::count);
+  CHECK(part.tokens() == 3 * tokens_of_every(3));
+  CHECK(part.length_at(1) == whole.length_at(1));  // found among those that were passed over, too
+
+  SUBCASE("labels that no encoded record has are looked for in all") {
+    CHECK(records.survey(dev, all, 12).tokens() == tokens_of_every(1));
+  }
+  SUBCASE("what is malformed shows, encoded or not") {
+    std::int32_t largest = 0;
+    std::string where;
+    for (Index i = 0; i < Samples::count; ++i)
+      for (const std::int32_t id : records[i].tokens)
+        if (id > largest) largest = id, where = records.where(i);
+    CHECK_THROWS_WITH_AS(samples.open(largest).survey(dev, all, 1), doctest::Contains(where.c_str()), FormatError);
+  }
+  SUBCASE("what is cut off is not looked at, encoded or not") {
+    std::int32_t largest = 0;
+    for (Index i = 0; i < Samples::count; ++i) largest = std::max(largest, records[i].tokens.front());
+    for (const std::size_t most : {std::size_t{20}, all.size()})
+      CHECK_NOTHROW(samples.open(largest + 1, 1).survey(dev, all, most));
+    CHECK_THROWS_AS(samples.open(largest, 1).survey(dev, all, 20), FormatError);
+  }
+}
+
+TEST_CASE("records: long texts are cut so that all of them is learnt, and others stay as they are") {
+  const test::TempFolder folder;
+  io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+  io::write_file(folder / "tokenizer_config.json", std::string_view(R"({"eos_token":"<|im_end|>"})"));
+  const auto tokenizer = tokenizer::Tokenizer::from_folder(folder.path());
+  std::string words;
+  for (int i = 0; i < 100; ++i) words += static_cast<char>('!' + i % 90);
+  io::write_file(folder / "a.txt", std::string_view("line\n" + words + "\nlast line\n"));
+  io::write_file(folder / "b.jsonl", std::string_view("{\"text\":\"" + std::string(50, 'x') + "\",\"weight\":0}\n"));
+  const std::vector<std::string> files = {(folder / "a.txt").native(), (folder / "b.jsonl").native()};
+  for (const bool cuts : {true, false}) {
+    CAPTURE(cuts);
+    inputs::Records records{data::Dataset::open(files), data::Encoder(&tokenizer, std::nullopt, {.cutoff_len = 11})};
+    cpu::Device dev(2);
+    if (cuts) records.cut_texts(dev);
+    if (cuts) records.cut_texts(dev);  // which changes nothing more
+    // 101 tokens with the last, of which each block but the first learns 10
+    REQUIRE(records.size() == (cuts ? 1 + 10 + 1 + 1 : 4));
+    const std::vector<Index> some = {0, 1}, all = {0, 1, 2, 3};
+    const auto sequences = records.sequences_of(all);
+    CHECK(records.sequences_of(some).size() == (cuts ? 11u : 2u));
+    CHECK(std::ssize(sequences) == records.size());
+    std::string learnt;
+    for (const Index i : records.sequences_of(some)) {
+      const auto example = records[i];
+      CHECK(example.tokens.size() <= 11);
+      CHECK(example.record == (i == 0 ? 0 : 1));
+      CHECK(example.truncated == (!cuts && i == 1));
+      for (std::size_t at = 1; i > 0 && at < example.labels.size(); ++at)
+        if (example.labels[at] >= 0) learnt += tokenizer.decode(std::vector{example.labels[at]});
+    }
+    CHECK(learnt == (cuts ? words.substr(1) + "<|im_end|>" : words.substr(1, 10)));
+    CHECK(records[records.size() - 2].labelled() == 9);
+    CHECK(records[records.size() - 1].labelled() == 0);
+    const auto summary = records.survey(dev, sequences);
+    CHECK(summary.truncated() == (cuts ? 1 : 2));
+    CHECK(summary.text().starts_with(cuts ? "13 blocks of 4 records, " : "4 records, "));
+    CHECK(records.survey(dev, sequences, 2).length_at(1) == 11);
+  }
+}
+
+TEST_CASE("records: a survey tells fields that are not used and counts empty answers, all of them and once") {
+  const test::TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 50; ++i)
+    text += concat(R"({"prompt":"p","completion":")", i % 5 == 0 ? "" : "c", R"(","id":)", i, "}\n");
+  io::write_file(folder / "d.jsonl", std::string_view(text));
+  std::vector<std::string> warnings;
+  const auto before = log::set_sink([&](log::Level, std::string_view words) { warnings.emplace_back(words); });
+  const auto tokenizer = tokenizer::Tokenizer::from_json(test::byte_tokenizer_json(), "test");
+  const std::vector<std::string> files = {(folder / "d.jsonl").native()};
+  const inputs::Records records{data::Dataset::open(files, {.skip_empty_answers = true}),
+                                data::Encoder(&tokenizer, data::ChatTemplate::named("chatml"), {})};
+  std::vector<Index> all(50);
+  std::iota(all.begin(), all.end(), Index{0});
+  cpu::Device dev(2);
+  for (const std::size_t most : {std::size_t{50}, std::size_t{7}}) {
+    const auto summary = records.survey(dev, all, most);
+    CHECK(summary.unanswered() == 10);
+    CHECK(summary.records() == 50);
+    CHECK(summary.left_out() == 0);
+  }
+  log::set_sink(before);
+  const std::string counted = files[0] + ": 10 of 50 records have an empty answer and are left out";
+  CHECK(warnings == std::vector<std::string>{files[0] + ": fields of records that are not used: id", counted, counted});
+}
+
+}  // namespace records_test

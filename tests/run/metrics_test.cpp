@@ -1,0 +1,115 @@
+#include "lora/run/metrics.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "lora/io/file.hpp"
+#include "support/temp_folder.hpp"
+
+namespace metrics_test {
+
+using namespace lora;
+using namespace lora::run;
+
+namespace {
+
+StepMetrics step_metrics(Index step) {
+  StepMetrics metrics;
+  metrics.step = step;
+  metrics.loss = 1.0 / 3.0 + static_cast<double>(step);
+  metrics.learning_rate = 2e-4;
+  metrics.tokens = 100;
+  return metrics;
+}
+
+std::vector<Index> steps_in(const io::Path& log) {
+  std::vector<Index> steps;
+  const std::string text = io::read_file(log);
+  for (std::size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
+    steps.push_back(io::parse_json(text.substr(at, end - at), "log").at("step").get<Index>());
+  return steps;
+}
+
+}  // namespace
+
+TEST_CASE("metrics: a line has every field and its numbers read back the same") {
+  const test::TempFolder folder;
+  MetricsLog log(folder.path());
+  log.write(step_metrics(10));
+  const auto line = io::parse_json(io::read_file(folder / "trainer_log.jsonl"), "log");  // written through, still open
+  for (const char* field : {"step", "epoch", "loss", "mean_loss", "learning_rate", "grad_norm", "tokens",
+                            "labelled_tokens", "tokens_per_second", "elapsed_seconds", "peak_memory_gib"})
+    CHECK(line.contains(field));
+  CHECK(line.at("loss").get<double>() == step_metrics(10).loss);
+  CHECK(line.at("learning_rate").get<double>() == 2e-4);
+}
+
+TEST_CASE("metrics: an evaluation's line holds its step, loss and perplexity") {
+  const test::TempFolder folder;
+  MetricsLog log(folder.path());
+  log.write(EvalMetrics{7, 1.5});
+  const auto line = io::parse_json(io::read_file(folder / "trainer_log.jsonl"), "log");
+  CHECK(line.at("step") == 7);
+  CHECK(line.at("eval_loss") == 1.5);
+  CHECK(line.at("eval_perplexity").get<double>() == std::exp(1.5));
+}
+
+TEST_CASE("metrics: a resumed run cuts what is past its checkpoint, a new one starts anew") {
+  const test::TempFolder folder;
+  const auto path = folder / "trainer_log.jsonl";
+  {
+    MetricsLog log(folder.path());
+    for (Index step = 1; step <= 5; ++step) log.write(step_metrics(step));
+    log.write(EvalMetrics{5, 1});
+  }
+  { MetricsLog log(folder.path(), Index{5}); }
+  CHECK(steps_in(path) == std::vector<Index>{1, 2, 3, 4, 5, 5});
+  {
+    MetricsLog log(folder.path(), Index{3});
+    log.write(step_metrics(4));
+  }
+  CHECK(steps_in(path) == std::vector<Index>{1, 2, 3, 4});
+  { MetricsLog log(folder.path()); }
+  CHECK(steps_in(path).empty());
+}
+
+TEST_CASE("metrics: a line that a killed run left cut goes, with or without its line end") {
+  const test::TempFolder folder;
+  const auto path = folder / "trainer_log.jsonl";
+  for (const char* torn : {"{\"step\":2,\"lo", "{\"step\":2,\"lo\n{\"step\":3}\n", "\n{\"step\":2}\n", "[2]\n"}) {
+    io::write_file(path, std::string_view(concat("{\"step\":1}\n", std::string_view(torn))));
+    { MetricsLog log(folder.path(), Index{9}); }
+    CHECK(io::read_file(path) == "{\"step\":1}\n");
+  }
+}
+
+TEST_CASE("metrics: the speed leaves the first two steps out unless there is no third") {
+  Throughput speed;
+  CHECK(speed.tokens_per_second() == 0);
+  speed.add(100, 10);
+  speed.add(100, 10);
+  CHECK(speed.tokens_per_second() == 10);
+  speed.add(100, 1);
+  speed.add(300, 1);
+  CHECK(speed.tokens_per_second() == 200);
+}
+
+TEST_CASE("metrics: the file of the whole run") {
+  const test::TempFolder folder;
+  RunMetrics metrics;
+  metrics.train_loss = 0.1;
+  metrics.steps = 5;
+  metrics.resumed_from_step = 2;
+  write_training_metrics(folder.path(), metrics);
+  const auto json = io::read_json(folder / "training_metrics.json");
+  CHECK(json.at("train_loss") == 0.1);
+  CHECK(json.at("steps") == 5);
+  CHECK(json.at("resumed_from_step") == 2);
+  for (const char* field : {"total_tokens", "tokens_per_second", "peak_memory_gib", "seconds"})
+    CHECK(json.contains(field));
+  CHECK_FALSE(json.contains("eval_loss"));
+}
+
+}  // namespace metrics_test

@@ -1,0 +1,68 @@
+#include "lora/run/status_line.hpp"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "support/process.hpp"
+#include "support/quiet.hpp"
+
+namespace status_line_test {
+
+using namespace lora;
+using namespace lora::run;
+
+TEST_CASE("status_line: a bar of 80 columns has the first four facts, whatever the others need") {
+  const Facts facts{"step 12345/60000", "loss 12.3456", "12:02:05 left",  "12345 tokens/s",
+                    "epoch 0.50",       "lr 0.0002",    "grad norm 0.75", "1.50 GiB"};
+  const std::string bar = bar_text(0.5, facts, 79);
+  CHECK(bar.size() <= 79);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(bar.find(facts[i]) != std::string::npos);
+  CHECK(bar.find("grad norm") == std::string::npos);
+  CHECK(bar_text(0.5, {"step 1/2"}, 79) == "[==========          ]  step 1/2");
+  CHECK(bar_text(1, {"step 1/2"}, 20) == "[========]  step 1/2");
+  CHECK(bar_text(2, {"step 1/2"}, 12) == "step 1/2");
+  CHECK(bar_text(0, {"step 1/2"}, 5) == "step ");
+  const std::string wide = bar_text(0.5, facts, 200);
+  for (const auto& fact : facts) CHECK(wide.find(fact) != std::string::npos);
+}
+
+TEST_CASE("status_line: without a terminal a count is a line now and then, and none at its end") {
+  test::Quiet quiet;
+  CountProgress often("evaluating", "records", 3, 0, false);
+  often.reached(1, 10);
+  often.reached(3, 30);
+  CHECK(quiet.text.starts_with("evaluating 1/3 records  0:00 left"));
+  CHECK_FALSE(quiet.said("3/3"));
+  quiet.text.clear();
+  CountProgress seldom("evaluating", "records", 3, 1e6, false);
+  seldom.reached(1, 10);
+  CHECK(quiet.text.empty());
+}
+
+TEST_CASE("status_line: whoever logs is passed on, and the former receiver is back at the end") {
+  test::Quiet quiet;
+  {
+    const StatusLine line(true);
+    log::info("during");
+  }
+  log::info("after");
+  CHECK(quiet.text == "during\nafter\n");
+}
+
+TEST_CASE("status_line: a bar is drawn on a terminal alone") {
+  const auto drawn = [](bool terminal) {
+    return test::run_apart([&](int out) {
+             dup2(out, STDERR_FILENO);
+             StatusLine line(terminal);
+             line.show(0.5, {"step 1/2"});
+           })
+        .text;
+  };
+  CHECK(drawn(false).empty());
+  CHECK(drawn(true).find("  step 1/2") != std::string::npos);
+}
+
+}  // namespace status_line_test

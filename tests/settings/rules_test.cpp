@@ -1,0 +1,250 @@
+#include "lora/settings/rules.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lora/settings/settings.hpp"
+#include "support/message_of.hpp"
+
+namespace rules_test {
+
+using namespace lora;
+using namespace lora::settings;
+
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+void set(Config& config, std::string_view key, std::string_view text) { set_from_text(config, *find_key(key), text); }
+
+/// What a command says to settings of the command line; empty where it takes them.
+std::string said(Command command, const Pairs& pairs) {
+  const std::string text = test::message_of<ConfigError>([&] {
+    Config config;
+    for (const auto& [key, value] : pairs) set(config, key, value);
+    validate(config, command);
+  });
+  return text == "nothing was thrown" ? "" : text;
+}
+
+/// The least that a command needs.
+Pairs base_of(Command command) {
+  switch (command) {
+    case train_command:
+    case eval_command:
+      return {{"model_name_or_path", "m"}, {"dataset", "d"}, {"output_dir", "o"}};
+    case generate_command:
+      return {{"model_name_or_path", "m"}, {"prompt", "p"}};
+    case merge_command:
+      return {{"model_name_or_path", "m"}, {"adapter_name_or_path", "a"}, {"output_dir", "o"}};
+    case tokenize_command:
+      return {{"model_name_or_path", "m"}, {"text", "t"}};
+  }
+  return {};
+}
+
+Pairs with(Pairs pairs, const Pairs& more) {
+  pairs.insert(pairs.end(), more.begin(), more.end());
+  return pairs;
+}
+
+/// A value that a key takes and that is not its default.
+std::string other_value(const Key& key) {
+  if (key.form.fits) return key.name == "date" ? "2024-07-26" : key.name == "max_shard_size" ? "1GB" : "auto";
+  if (key.choices.size() > 1) return std::string(key.choices[1]);
+  if (!key.choices.empty()) return std::string(key.choices[0]);
+  if (is_switch(key)) return default_text(key) == "true" ? "false" : "true";
+  if (std::isfinite(key.range.high) && key.range.high <= 1) return "0.5";
+  return type_name(key) == "TEXT" || type_name(key) == "LIST" ? "other" : "3";
+}
+
+constexpr Command commands[] = {train_command, eval_command, generate_command, merge_command, tokenize_command};
+
+}  // namespace
+
+TEST_CASE("rules: each names keys that its commands know, and says what is allowed") {
+  for (const Rule& rule : rules()) {
+    CAPTURE(std::string(rule.key));
+    const Key* key = find_key(rule.key);
+    REQUIRE(key != nullptr);
+    CHECK((rule.commands & ~key->commands) == 0);
+    if (rule.kind == Rule::Kind::excludes) {
+      REQUIRE(find_key(rule.other) != nullptr);
+      CHECK((rule.commands & ~find_key(rule.other)->commands) == 0);
+    } else {
+      CHECK((rule.applies != nullptr));
+      CHECK_FALSE(rule.words.empty());
+    }
+  }
+}
+
+TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in the words that follow") {
+  struct Example {
+    Command command;
+    Pairs pairs;  // beside the base, or in its place where it holds no model
+    std::string message;
+  };
+  const Pairs model = {{"model_name_or_path", "m"}}, data = with(model, {{"dataset", "d"}});
+  const std::string evaluated = ", allowed: with eval_dataset or val_size, the records to evaluate";
+  const std::string greedy = ", which has no effect here; allowed: a temperature above 0: greedy answers draw nothing";
+  const std::string of_data = ", which has no effect here; allowed: with dataset: a prompt is one text";
+  const std::string turns =
+      ", which has no effect here; allowed: with a file of conversations: plain texts go through no template";
+  const Example examples[] = {
+      {merge_command, {}, "model_name_or_path: given nothing, allowed: a model folder, a .gguf file or a model's name"},
+      {eval_command, model, "dataset: given nothing, allowed: a file of records, or several"},
+      {train_command, data, "output_dir: given nothing, allowed: a folder for the results"},
+      {merge_command, model, "adapter_name_or_path: given nothing, allowed: an adapter folder"},
+      {merge_command, with(model, {{"adapter_name_or_path", "a"}}),
+       "output_dir: given nothing, allowed: a folder for the merged model"},
+      {generate_command, model, "prompt: given nothing, allowed: a text, or dataset instead"},
+      {tokenize_command, model, "text: given nothing, allowed: a text, or file instead"},
+      {generate_command, with(data, {{"prompt", ""}}), "prompt: given together with dataset, allowed: one of the two"},
+      {tokenize_command, with(model, {{"text", "t"}, {"file", "f"}}),
+       "text: given together with file, allowed: one of the two"},
+      {train_command, with(base_of(train_command), {{"eval_dataset", "e"}, {"val_size", "0.1"}}),
+       "eval_dataset: given together with val_size, allowed: one of the two"},
+      {train_command, with(base_of(train_command), {{"warmup_steps", "3"}, {"warmup_ratio", "0.1"}}),
+       "warmup_steps: given together with warmup_ratio, allowed: one of the two"},
+      {eval_command, with(base_of(eval_command), {{"train_on_prompt", ""}, {"train_on_last_turn_only", ""}}),
+       "train_on_prompt: given together with train_on_last_turn_only, allowed: one of the two"},
+      {train_command, with(base_of(train_command), {{"eval_steps", "3"}}), "eval_steps: given 3" + evaluated},
+      {train_command, with(base_of(train_command), {{"load_best_model_at_end", ""}}),
+       "load_best_model_at_end: given true" + evaluated},
+      {train_command,
+       with(base_of(train_command), {{"load_best_model_at_end", ""}, {"val_size", "0.1"}, {"save_steps", "0"}}),
+       "load_best_model_at_end: given true, allowed: with eval_steps, or save_steps above 0: there is nothing to "
+       "choose from if only the end is evaluated"},
+      {train_command, with(base_of(train_command), {{"lora_target", "q_proj,all"}}),
+       "lora_target: given q_proj,all, allowed: all, or a list of projections"},
+      {train_command, with(base_of(train_command), {{"per_device_eval_batch_size", "3"}}),
+       "per_device_eval_batch_size: given 3, which has no effect here; allowed: with eval_dataset or val_size, the "
+       "records to evaluate"},
+      {train_command, with(base_of(train_command), {{"max_eval_samples", "3"}}),
+       "max_eval_samples: given 3, which has no effect here; allowed: with eval_dataset or val_size, the records to "
+       "evaluate"},
+      {eval_command, with(base_of(eval_command), {{"max_new_tokens", "3"}}),
+       "max_new_tokens: given 3, which has no effect here; allowed: with predict, which generates answers"},
+      {generate_command, with(base_of(generate_command), {{"top_p", "0.9"}}), "top_p: given 0.9" + greedy},
+      {generate_command, with(base_of(generate_command), {{"top_k", "9"}}), "top_k: given 9" + greedy},
+      {generate_command, with(base_of(generate_command), {{"seed", "1"}}), "seed: given 1" + greedy},
+      {generate_command, with(base_of(generate_command), {{"max_samples", "1"}}), "max_samples: given 1" + of_data},
+      {generate_command, with(base_of(generate_command), {{"text_column", "c"}}), "text_column: given c" + of_data},
+      {tokenize_command, with(base_of(tokenize_command), {{"add_generation_prompt", ""}}),
+       "add_generation_prompt: given true" + turns},
+      {tokenize_command, with(model, {{"file", "f.txt"}, {"template", "chatml"}}), "template: given chatml" + turns},
+      {tokenize_command, with(model, {{"file", "f.txt"}, {"date", "2024-07-26"}}), "date: given 2024-07-26" + turns},
+      {tokenize_command, with(model, {{"file", "f.txt"}, {"enable_thinking", "true"}}),
+       "enable_thinking: given true" + turns},
+  };
+  std::set<const Rule*> broken;
+  for (const Example& example : examples) {
+    const Command command = example.command;
+    const std::string& message = example.message;
+    CAPTURE(message);
+    CHECK(said(command, example.pairs) == "key " + message);
+    Config config;
+    for (const auto& [key, value] : example.pairs) set(config, key, value);
+    for (const Rule& rule : rules())
+      if (is_broken(rule, config, command)) broken.insert(&rule);
+    // What a file or code says is told the same, unless it may be meant for another command.
+    Config in_code = config;
+    in_code.from_command_line.clear();
+    const Key& key = *find_key(message.substr(0, message.find(':')));
+    const bool meant_for_another = message.find("no effect") != message.npos && (key.commands & ~command);
+    const std::string told = test::message_of<ConfigError>([&] { validate(in_code, command); });
+    CHECK(told == (meant_for_another ? "nothing was thrown" : "key " + message));
+  }
+  for (const Rule& rule : rules()) {
+    CAPTURE(std::string(rule.key));
+    CAPTURE(std::string(rule.words));
+    CHECK(broken.contains(&rule));
+  }
+}
+
+TEST_CASE("rules: of all pairs of keys these and no others are refused") {
+  std::set<std::string> refused;
+  for (const Command command : commands) {
+    const Pairs base = base_of(command);
+    REQUIRE(said(command, base) == "");
+    std::vector<const Key*> free;  // that the base says nothing about
+    for (const Key& key : keys()) {
+      if (!(key.commands & command)) continue;
+      bool in_base = false;
+      for (const auto& [name, value] : base) in_base = in_base || name == key.name;
+      if (!in_base) free.push_back(&key);
+    }
+    std::vector<const Key*> accepted;
+    for (const Key* key : free) {
+      const bool good = said(command, with(base, {{std::string(key->name), other_value(*key)}})).empty();
+      if (good) accepted.push_back(key);
+      if (!good) refused.insert(concat(name_of(command), " ", key->name));
+    }
+    for (const Key* one : accepted)
+      for (const Key* other : accepted)
+        if (one < other && !said(command, with(base, {{std::string(one->name), other_value(*one)},
+                                                      {std::string(other->name), other_value(*other)}}))
+                                .empty())
+          refused.insert(concat(name_of(command), " ", one->name, " ", other->name));
+  }
+  // A key alone has no effect, or wants another; a pair excludes each other.
+  const std::set<std::string> expected = {
+      "train eval_dataset val_size",
+      "train eval_steps",
+      "train load_best_model_at_end",
+      "train max_eval_samples",
+      "train per_device_eval_batch_size",
+      "train train_on_prompt train_on_last_turn_only",
+      "train warmup_steps warmup_ratio",
+      "eval max_new_tokens",
+      "eval train_on_prompt train_on_last_turn_only",
+      "generate dataset",
+      "generate max_samples",
+      "generate seed",
+      "generate text_column",
+      "generate top_k",
+      "generate top_p",
+      "tokenize add_generation_prompt",
+      "tokenize date",
+      "tokenize enable_thinking",
+      "tokenize file",
+      "tokenize template",
+  };
+  for (const auto& line : refused) {
+    CAPTURE(line);
+    CHECK(expected.contains(line));
+  }
+  for (const auto& line : expected) {
+    CAPTURE(line);
+    CHECK(refused.contains(line));
+  }
+}
+
+TEST_CASE("rules: of two keys that exclude each other the command line's holds, and a default excludes nothing") {
+  const auto read = [](std::string_view json) {
+    Config config;
+    read_settings(config, io::parse_json(json, "run.json"), "run.json");
+    return config;
+  };
+  Config config = read(R"({"dataset": "train.json"})");
+  set(config, "prompt", "hello");
+  CHECK(config.dataset.empty());
+  CHECK(config.prompt == "hello");
+  config = read(R"({"prompt": "hello", "warmup_steps": 3})");
+  set(config, "dataset", "test.json");
+  CHECK_FALSE(config.prompt);
+  set(config, "warmup_ratio", "0");
+  CHECK(config.warmup_steps == 3);
+  set(config, "warmup_ratio", "0.5");
+  CHECK(config.warmup_steps == 0);
+  set(config, "warmup_steps", "3");
+  CHECK(config.warmup_ratio == 0.5);  // both from the command line: to be refused
+}
+
+}  // namespace rules_test

@@ -1,0 +1,109 @@
+#include "lora/settings/unknown_key.hpp"
+
+#include <doctest/doctest.h>
+
+#include <set>
+#include <string>
+
+#include "lora/settings/settings.hpp"
+#include "support/message_of.hpp"
+
+namespace unknown_key_test {
+
+using namespace lora;
+using namespace lora::settings;
+
+namespace {
+
+std::string said_of(std::string_view json) {
+  return test::message_of<ConfigError>([&] {
+    Config config;
+    read_settings(config, io::parse_json(json, "run.json"), "run.json");
+  });
+}
+
+}  // namespace
+
+TEST_CASE("unknown keys: the nearest name is the fewest edits away, a hyphen counting as an underscore") {
+  CHECK(nearest_key("learning_rat", train_command) == "learning_rate");
+  CHECK(nearest_key("learnign_rate", train_command) == "learning_rate");
+  CHECK(nearest_key("lora-alpha", train_command) == "lora_alpha");
+  CHECK(nearest_name("top-k", {"topak", "top_k"}) == "top_k");
+  CHECK(nearest_key("promt", generate_command) == "prompt");
+  CHECK(nearest_key("sede", train_command) == "seed");
+  CHECK(nearest_name("kitten", {"sittingxxx", "mitten", "kit"}) == "mitten");
+}
+
+TEST_CASE("unknown keys: a name that is not near is not offered") {
+  CHECK(nearest_key("promt", train_command) == "");
+  CHECK(nearest_key("lr", train_command) == "");
+  CHECK(nearest_name("cosine_with_restarts", find_key("lr_scheduler_type")->choices) == "");
+  CHECK(nearest_name("", {"abc", "ab"}) == "");
+  CHECK(nearest_name("float16", find_key("dtype")->choices) == "bfloat16");
+}
+
+TEST_CASE("unknown keys: all of a file are named at once, with what they are called here") {
+  CHECK(said_of(R"({"learning_rat": 0.1})") ==
+        "run.json: unknown key learning_rat (given 0.1; nearest: learning_rate); allowed: the keys of --help");
+  CHECK(said_of(R"({"lr": 1e-4, "seed": 1, "bf16": true, "xyzzy": null, "eval_strategy": "steps"})") ==
+        "run.json: unknown keys lr (given 0.0001; here: learning_rate), bf16 (given true; here: dtype bfloat16), "
+        "xyzzy (given null), eval_strategy (given \"steps\"; here: eval_steps); allowed: the keys of --help");
+  CHECK(said_of("[1]") == "run.json: expected an object of keys, found array");
+}
+
+TEST_CASE("unknown keys: what others call a key is no key here, each name once, and names one that is") {
+  std::set<std::string_view> names;
+  for (const ForeignKey& foreign : foreign_keys) {
+    CAPTURE(std::string(foreign.name));
+    CHECK(names.insert(foreign.name).second);
+    CHECK(find_key(foreign.name) == nullptr);
+    const std::string_view here = foreign.here;
+    if (here.find(' ') == here.npos) CHECK((here.empty() || here.starts_with("not") || find_key(here) != nullptr));
+    CHECK_FALSE(here.empty());
+  }
+  for (const char* name : {"bf16",
+                           "fp16",
+                           "lr",
+                           "eval_strategy",
+                           "evaluation_strategy",
+                           "save_strategy",
+                           "optim",
+                           "packing",
+                           "quantization_bit",
+                           "plot_loss",
+                           "stage",
+                           "do_train",
+                           "do_eval",
+                           "per_gpu_train_batch_size",
+                           "max_seq_length",
+                           "max_length",
+                           "model_max_length",
+                           "lora_r",
+                           "r",
+                           "target_modules",
+                           "epochs",
+                           "batch_size",
+                           "gradient_accumulation",
+                           "use_lora",
+                           "output",
+                           "data_path"}) {
+    CAPTURE(name);
+    CHECK(names.contains(name));
+  }
+}
+
+TEST_CASE("unknown keys: a long list is told whole, each name and value shortened") {
+  std::vector<UnknownKey> unknown;
+  for (const ForeignKey& foreign : foreign_keys) unknown.push_back({std::string(foreign.name), "true"});
+  unknown.push_back({std::string(5000, 'x'), std::string(5000, 'y')});
+  const std::string message =
+      test::message_of<ConfigError>([&] { refuse_unknown({}, unknown, train_command, "--help"); });
+  for (const ForeignKey& foreign : foreign_keys) {
+    CAPTURE(std::string(foreign.name));
+    CHECK(message.find(concat(foreign.name, " (given true; here: ", foreign.here, ")")) != message.npos);
+  }
+  CHECK(message.find(std::string(100, 'x')) == message.npos);
+  CHECK(message.find(std::string(100, 'y')) == message.npos);
+}
+
+}  // namespace unknown_key_test

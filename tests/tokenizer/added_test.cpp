@@ -1,0 +1,97 @@
+#include "lora/tokenizer/added.hpp"
+
+#include <doctest/doctest.h>
+
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tokenizer_added_test {
+
+using namespace lora::tokenizer;
+
+namespace {
+
+/// The text cut up: plain parts as they are, tokens as [id:part].
+std::string cut(const std::vector<AddedToken>& tokens, std::string_view text) {
+  AddedTokenFinder finder;
+  for (const AddedToken& token : tokens) finder.add(token);
+  finder.finish();
+  std::string result;
+  finder.split(
+      text,
+      [&](std::size_t begin, std::size_t end) { result += "(" + std::string(text.substr(begin, end - begin)) + ")"; },
+      [&](std::int32_t id, std::size_t begin, std::size_t end) {
+        result += "[" + std::to_string(id) + ":" + std::string(text.substr(begin, end - begin)) + "]";
+      });
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("tokenizer_added: the leftmost, of those the longest") {
+  const std::vector<AddedToken> tokens = {
+      {.id = 1, .content = "<a>"}, {.id = 2, .content = "<a>b"}, {.id = 3, .content = "<c"}};
+  CHECK(cut(tokens, "x<a>y") == "(x)[1:<a>](y)");
+  CHECK(cut(tokens, "<a>b<a><a") == "[2:<a>b][1:<a>](<a)");
+  CHECK(cut(tokens, "<<c<c") == "(<)[3:<c][3:<c]");
+  CHECK(cut(tokens, "") == "");
+  CHECK(cut({}, "<a>") == "(<a>)");
+}
+
+TEST_CASE("tokenizer_added: white space on either side") {
+  const std::vector<AddedToken> tokens = {{.id = 1, .content = "<l>", .lstrip = true},
+                                          {.id = 2, .content = "<r>", .rstrip = true}};
+  CHECK(cut(tokens, "a \u3000<l> b") == "(a)[1: \u3000<l>]( b)");
+  CHECK(cut(tokens, "a <r> \nb") == "(a )[2:<r> \n](b)");
+  CHECK(cut(tokens, "<r>  <l>") == "[2:<r>  ][1:<l>]");
+  CHECK(cut(tokens, "  <l>") == "[1:  <l>]");
+}
+
+TEST_CASE("tokenizer_added: a single word is touched by no word character") {
+  const std::vector<AddedToken> tokens = {{.id = 1, .content = "on", .single_word = true}};
+  CHECK(cut(tokens, "on on. only \u00E9on _on") == "[1:on]( )[1:on](. only \u00E9on _on)");
+}
+
+TEST_CASE("tokenizer_added: tokens within and across each other are found as by trying every place") {
+  const std::vector<std::string> contents = {"a", "aa", "aab", "ab", "ba", "bab", "b", "cab", "abcabc", "bc", "cc"};
+  for (unsigned chosen = 1; chosen < (1u << contents.size()); chosen += 3) {
+    std::vector<AddedToken> tokens;
+    for (std::size_t i = 0; i < contents.size(); ++i)
+      if (chosen >> i & 1u) tokens.push_back({.id = static_cast<std::int32_t>(i), .content = contents[i]});
+    std::mt19937 random(chosen);
+    std::string text, expected, plain;
+    for (int i = 0; i < 40; ++i) text += "abc"[random() % 3];
+    const auto flush = [&] {
+      if (!plain.empty()) expected += "(" + plain + ")";
+      plain.clear();
+    };
+    for (std::size_t at = 0; at < text.size();) {
+      const AddedToken* best = nullptr;
+      for (const AddedToken& token : tokens)
+        if (text.compare(at, token.content.size(), token.content) == 0 &&
+            (best == nullptr || token.content.size() > best->content.size()))
+          best = &token;
+      if (best == nullptr) {
+        plain += text[at++];
+        continue;
+      }
+      flush();
+      expected += "[" + std::to_string(best->id) + ":" + best->content + "]";
+      at += best->content.size();
+    }
+    flush();
+    REQUIRE(cut(tokens, text) == expected);
+  }
+}
+
+TEST_CASE("tokenizer_added: a token that a long text nearly holds at every place") {
+  const std::string many(100'000, 'a');
+  const std::vector<AddedToken> tokens = {{.id = 1, .content = many + "b"}, {.id = 2, .content = "aaab"}};
+  const std::string text(400'000, 'a');  // trying each place would take hours
+  CHECK(cut(tokens, text) == "(" + text + ")");
+  CHECK(cut(tokens, text + "b") == "(" + text.substr(many.size()) + ")[1:" + many + "b]");
+}
+
+}  // namespace tokenizer_added_test

@@ -1,0 +1,217 @@
+#include "lora/tokenizer/gguf.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lora/tokenizer/tokenizer.hpp"
+#include "support/effort.hpp"
+#include "support/gguf_writer.hpp"
+#include "support/message_of.hpp"
+#include "support/temp_folder.hpp"
+#include "support/tokenizer_files.hpp"
+
+namespace tokenizer_gguf_test {
+
+using namespace lora;
+using test::GgufWriter;
+using test::holds;
+using test::message_of;
+using tokenizer::Tokenizer;
+
+namespace {
+
+io::Gguf parsed(const std::string& bytes) {
+  return io::Gguf::parse(std::as_bytes(std::span(bytes.data(), bytes.size())), "test.gguf");
+}
+
+/// The metadata that a converter writes for a tokenizer.json, with two tokens that fill up the vocabulary.
+GgufWriter converted(const std::string& name, const char* pre) {
+  const io::Json document = io::parse_json(test::tokenizer_json(name), name);
+  std::vector<std::string> tokens, merges;
+  std::vector<std::int32_t> types;
+  for (const auto& [token, id] : document["model"]["vocab"].items()) tokens.push_back(token);
+  types.resize(tokens.size(), 1);
+  for (const io::Json& token : document["added_tokens"]) {
+    const auto id = token["id"].get<std::size_t>();
+    if (id == tokens.size()) {
+      tokens.emplace_back();
+      types.push_back(0);
+    }
+    tokens[id] = token["content"].get<std::string>();
+    types[id] = token["special"].get<bool>() ? 3 : 4;
+  }
+  for (const io::Json& merge : document["model"]["merges"])
+    merges.push_back(merge.is_string() ? merge.get<std::string>()
+                                       : merge[0].get<std::string>() + " " + merge[1].get<std::string>());
+  for (const char* filler : {"[PAD1]", "[PAD2]"}) {
+    tokens.emplace_back(filler);
+    types.push_back(5);
+  }
+  GgufWriter writer;
+  writer.add("tokenizer.ggml.model", "gpt2");
+  writer.add("tokenizer.ggml.pre", pre);
+  writer.add("tokenizer.ggml.tokens", tokens);
+  writer.add("tokenizer.ggml.token_type", types);
+  writer.add("tokenizer.ggml.merges", merges);
+  writer.add("tokenizer.ggml.eos_token_id", std::uint32_t{2});
+  writer.add("tokenizer.chat_template", "{{ messages }}");
+  return writer;
+}
+
+void check_same_ids(const Tokenizer& a, const Tokenizer& b) {
+  const std::string file = "texts.json.z";
+  const io::Json texts = io::parse_json(test::unpacked(test::tokenizer_data(file)), file);
+  int wrong = 0;
+  for (std::size_t i = 0; i < texts.size(); i += test::effort<std::size_t>(1, 20, "tokenizer_gguf: 19 of 20 texts")) {
+    const auto& line = texts[i].get_ref<const std::string&>();
+    if (a.encode(line, true).ids != b.encode(line, true).ids) ++wrong;
+  }
+  CHECK(wrong == 0);
+}
+
+GgufWriter small(const char* pre = "gpt-2") {
+  GgufWriter writer;
+  writer.add("tokenizer.ggml.model", "gpt2");
+  if (pre) writer.add("tokenizer.ggml.pre", pre);
+  return writer;
+}
+
+std::string message(const GgufWriter& writer) {
+  const std::string bytes = writer.bytes();
+  return message_of([&] { Tokenizer::from_gguf(parsed(bytes)); });
+}
+
+using Strings = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("tokenizer_gguf: qwen2 and smollm have the ids of their tokenizer.json, also once saved") {
+  const auto names = {std::pair("qwen2_5", "qwen2"), std::pair("smollm2", "smollm")};
+  for (const auto& [name, pre] : names) {
+    const auto original = Tokenizer::from_json(test::tokenizer_json(name), name);
+    const std::string bytes = converted(name, pre).bytes();
+    const auto tokenizer = Tokenizer::from_gguf(parsed(bytes));
+    CHECK(tokenizer.vocab_size() == original.vocab_size());
+    CHECK(tokenizer.eos() == 2);
+    CHECK_FALSE(tokenizer.bos());
+    CHECK(tokenizer.chat_template() == "{{ messages }}");
+    check_same_ids(tokenizer, original);
+
+    const test::TempFolder folder;
+    tokenizer.save(folder / "saved");
+    const auto loaded = Tokenizer::from_folder(folder / "saved");
+    CHECK(loaded.vocab_size() == original.vocab_size());
+    CHECK(loaded.eos() == 2);
+    CHECK(loaded.chat_template() == "{{ messages }}");
+    check_same_ids(loaded, original);
+    CHECK(loaded.decode(std::vector<std::int32_t>{0, 1, 2, 500}) ==
+          original.decode(std::vector<std::int32_t>{0, 1, 2, 500}));
+    CHECK(loaded.decode(std::vector<std::int32_t>{original.id_of("<|im_start|>").value()}, true).empty());
+  }
+}
+
+TEST_CASE("tokenizer_gguf: llama-bpe leaves words whole and puts the beginning-of-text token first") {
+  GgufWriter writer = small("llama-bpe");
+  writer.add("tokenizer.ggml.tokens", Strings{"a", "b", "ab", "bab", "<|begin|>"});
+  writer.add("tokenizer.ggml.token_type", std::vector<std::int32_t>{1, 1, 1, 1, 3});
+  writer.add("tokenizer.ggml.merges", Strings{"a b"});
+  writer.add("tokenizer.ggml.bos_token_id", std::uint32_t{4});
+  const std::string bytes = writer.bytes();
+  const auto tokenizer = Tokenizer::from_gguf(parsed(bytes));
+  CHECK(tokenizer.encode("bab", true).ids == std::vector<std::int32_t>{4, 3});
+  CHECK(tokenizer.encode("baab").ids == std::vector<std::int32_t>{1, 0, 2});
+  const test::TempFolder folder;
+  tokenizer.save(folder.path());
+  CHECK(Tokenizer::from_folder(folder.path()).encode("bab", true).ids == std::vector<std::int32_t>{4, 3});
+  writer.add("tokenizer.ggml.add_bos_token", false);
+  const std::string without = writer.bytes();
+  CHECK(Tokenizer::from_gguf(parsed(without)).encode("bab", true).ids == std::vector<std::int32_t>{3});
+}
+
+TEST_CASE("tokenizer_gguf: a vocabulary with scores is a sentencepiece model") {
+  const std::string proto = io::read_file(test::tokenizer_data("pieces_bpe.model"));
+  const tokenizer::SentencePieceModel model(proto, "pieces");
+  Strings tokens;
+  std::vector<float> scores;
+  std::vector<std::int32_t> types;
+  for (std::int32_t id = 0; id < model.end(); ++id) {
+    tokens.push_back(model.text_of(id));
+    scores.push_back(static_cast<float>(-id));
+    const bool byte = tokens.back().size() == 6 && tokens.back().rfind("<0x") == 0;
+    types.push_back(id == 0 ? 2 : id < 3 ? 3 : tokens.back() == "<tool>" ? 4 : byte ? 6 : 1);
+  }
+  GgufWriter writer;
+  writer.add("tokenizer.ggml.model", "llama");
+  writer.add("tokenizer.ggml.tokens", tokens);
+  writer.add("tokenizer.ggml.token_type", types);
+  writer.add("tokenizer.ggml.bos_token_id", std::uint32_t{1});
+  writer.add("tokenizer.ggml.eos_token_id", std::uint32_t{2});
+  CHECK(holds(message(writer), "tokenizer.ggml.scores is missing"));
+  GgufWriter odd = writer;
+  odd.add("tokenizer.ggml.scores", std::vector<float>{1});
+  CHECK(holds(message(odd), "tokenizer.ggml.scores has 1 items, but there are 900 tokens"));
+  GgufWriter strange = writer;
+  auto unknown = scores;
+  unknown[7] = std::numeric_limits<float>::quiet_NaN();
+  strange.add("tokenizer.ggml.scores", unknown);
+  CHECK(holds(message(strange), "tokenizer.ggml.scores[7] is nan; expected a finite number"));
+  writer.add("tokenizer.ggml.scores", scores);
+  const std::string bytes = writer.bytes();
+  const auto tokenizer = Tokenizer::from_gguf(parsed(bytes));
+  const auto original = Tokenizer::from_file(test::tokenizer_data("pieces_bpe.model"));
+  const test::TempFolder folder;
+  tokenizer.save(folder.path());
+  const auto loaded = Tokenizer::from_folder(folder.path());
+  for (const char* text : {"All human beings are born free</s>and equal", "  中<tool>x", ""}) {
+    CHECK(tokenizer.encode(text, true).ids == original.encode(text, true).ids);
+    CHECK(loaded.encode(text, true).ids == original.encode(text, true).ids);
+  }
+}
+
+TEST_CASE("tokenizer_gguf: what is missing, broken or unknown is an error that names it") {
+  GgufWriter other;
+  CHECK(holds(message(other), "tokenizer.ggml.model is missing"));
+  other.add("tokenizer.ggml.model", "bert");
+  CHECK(
+      holds(message(other), "test.gguf: the tokenizer (tokenizer.ggml.model) bert is not supported; gpt2 or llama is"));
+  CHECK(holds(message(small(nullptr)), "tokenizer.ggml.pre is missing"));
+  CHECK(holds(message(small("poro-chat")),
+              "(tokenizer.ggml.pre) poro-chat is not supported; one of smollm, gpt-2, qwen2"));
+  CHECK(holds(message(small()), "tokenizer.ggml.tokens is missing"));
+
+  GgufWriter broken = small();
+  broken.add("tokenizer.ggml.tokens", Strings{"a", "\xC3"});
+  CHECK(holds(message(broken), "tokenizer.ggml.tokens[1] is not valid UTF-8"));
+
+  GgufWriter types = small();
+  types.add("tokenizer.ggml.tokens", Strings{"a", "b"});
+  GgufWriter few = types;
+  few.add("tokenizer.ggml.token_type", std::vector<std::int32_t>{1});
+  CHECK(holds(message(few), "token_type has 1 items, but there are 2 tokens"));
+  types.add("tokenizer.ggml.token_type", std::vector<std::int32_t>{1, 9});
+  CHECK(holds(message(types), "tokenizer.ggml.token_type[1] is 9"));
+
+  GgufWriter twins = small();
+  twins.add("tokenizer.ggml.tokens", Strings{"a", "a"});
+  CHECK(holds(message(twins), "token \"a\" has two ids, 0 and 1"));
+
+  GgufWriter merges = small();
+  merges.add("tokenizer.ggml.tokens", Strings{"a", "b"});
+  CHECK(holds(message(merges), "tokenizer.ggml.merges is missing"));
+  GgufWriter unknown = merges;
+  unknown.add("tokenizer.ggml.merges", Strings{"a b"});
+  CHECK(holds(message(unknown), "merge 0 joins \"a\" and \"b\", but \"ab\" is not in the vocabulary"));
+  GgufWriter single = merges;
+  single.add("tokenizer.ggml.merges", Strings{"ab"});
+  CHECK(holds(message(single), "tokenizer.ggml.merges[0] must be two tokens, found \"ab\""));
+  merges.add("tokenizer.ggml.merges", Strings{});
+  merges.add("tokenizer.ggml.eos_token_id", std::uint32_t{7});
+  CHECK(holds(message(merges), "tokenizer.ggml.eos_token_id is 7, which no token has"));
+}
+
+}  // namespace tokenizer_gguf_test

@@ -1,0 +1,116 @@
+#include "lora/tokenizer/sentencepiece.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lora/tokenizer/tokenizer.hpp"
+#include "support/message_of.hpp"
+#include "support/temp_folder.hpp"
+#include "support/tokenizer_files.hpp"
+
+namespace tokenizer_sentencepiece_test {
+
+using namespace lora;
+using test::holds;
+using test::message_of;
+using tokenizer::Tokenizer;
+
+namespace {
+
+std::vector<std::int32_t> ids_of(const io::Json& list) { return list.get<std::vector<std::int32_t>>(); }
+
+}  // namespace
+
+TEST_CASE("tokenizer_sentencepiece: ids, places and text are the library's") {
+  const std::string file = "pieces.json.z";
+  const io::Json fixture = io::parse_json(test::unpacked(test::tokenizer_data(file)), file);
+  const auto texts = fixture["texts"].get<std::vector<std::string>>();
+  CHECK(texts.size() >= 100);
+  for (const io::Json& model : fixture["models"]) {
+    const auto name = model["name"].get<std::string>();
+    const auto tokenizer = Tokenizer::from_file(test::tokenizer_data("pieces_" + name + ".model"));
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const io::Json& expected = model["results"][i];
+      const auto encoding = tokenizer.encode(texts[i]);
+      CHECK_MESSAGE(encoding.ids == ids_of(expected[0]), name, ": ", texts[i]);
+      CHECK_MESSAGE(std::vector<std::int32_t>(encoding.begins.begin(), encoding.begins.end()) == ids_of(expected[1]),
+                    name, ": ", texts[i]);
+      CHECK_MESSAGE(test::checksum(tokenizer.decode(encoding.ids)) == expected[2].get<std::uint32_t>(), name, ": ",
+                    texts[i], " became ", tokenizer.decode(encoding.ids));
+    }
+  }
+}
+
+TEST_CASE("tokenizer_sentencepiece: control pieces are found in the text, and the text around them is encoded alone") {
+  const auto tokenizer = Tokenizer::from_file(test::tokenizer_data("pieces_bpe.model"));
+  const auto end = tokenizer.id_of("</s>");
+  REQUIRE(end);
+  CHECK(tokenizer.eos() == end);
+  const auto left = tokenizer.encode("human").ids, right = tokenizer.encode("beings").ids;
+  std::vector<std::int32_t> expected = left;
+  expected.push_back(*end);
+  expected.insert(expected.end(), right.begin(), right.end());
+  const auto encoding = tokenizer.encode("human</s>beings");
+  CHECK(encoding.ids == expected);
+  CHECK(encoding.begins[left.size()] == 5);
+  CHECK(encoding.begins[left.size() + 1] == 9);
+  CHECK(tokenizer.decode(encoding.ids) == "human</s> beings");
+  CHECK(tokenizer.decode(encoding.ids, true) == "human beings");
+}
+
+TEST_CASE("tokenizer_sentencepiece: the configuration says whether a text is framed") {
+  const test::TempFolder folder;
+  io::copy_file(test::tokenizer_data("pieces_bpe.model"), folder / "tokenizer.model");
+  const auto plain = Tokenizer::from_folder(folder.path());
+  CHECK(plain.encode("a", true).ids.front() == plain.bos());
+  io::write_file(
+      folder / "tokenizer_config.json",
+      R"({"add_bos_token": false, "add_eos_token": true, "chat_template": "x", "eos_token": {"content": "</s>"}})");
+  const auto configured = Tokenizer::from_folder(folder.path());
+  CHECK(configured.encode("a", true).ids.front() == configured.encode("a").ids.front());
+  CHECK(configured.encode("a", true).ids.back() == configured.eos());
+  CHECK(configured.chat_template() == "x");
+}
+
+TEST_CASE("tokenizer_sentencepiece: a model written from its pieces encodes alike") {
+  const auto model = tokenizer::SentencePieceModel(io::read_file(test::tokenizer_data("pieces_bpe.model")), "pieces");
+  std::vector<tokenizer::SentencePiece> pieces;
+  using Kind = tokenizer::SentencePiece::Kind;
+  for (std::int32_t id = 0; id < model.end(); ++id) {
+    const std::string text = model.text_of(id);
+    const Kind kind = id == 0                                      ? Kind::unknown
+                      : id < 3                                     ? Kind::control
+                      : text == "<tool>"                           ? Kind::user_defined
+                      : text.size() == 6 && text.rfind("<0x") == 0 ? Kind::byte
+                                                                   : Kind::normal;
+    pieces.push_back({text, static_cast<float>(-id), kind});  // the trainer's scores fall by one as well
+  }
+  const auto rebuilt = tokenizer::SentencePieceModel(tokenizer::sentencepiece_proto(pieces, true), "rebuilt");
+  for (const char* text : {"All human beings", "  dotés de raison", "中<tool>x", "1776's\n"}) {
+    std::vector<std::int32_t> ids, again;
+    std::vector<std::size_t> begins;
+    model.encode(text, ids, begins);
+    rebuilt.encode(text, again, begins);
+    CHECK(ids == again);
+  }
+}
+
+TEST_CASE("tokenizer_sentencepiece: what is no model is refused") {
+  const test::TempFolder folder;
+  const auto message = [&](const std::string& content) {
+    io::write_file(folder / "tokenizer.model", content);
+    return message_of([&] { Tokenizer::from_folder(folder.path()); });
+  };
+  CHECK(holds(message("no model at all"), "tokenizer.model: not a sentencepiece model"));
+  CHECK(holds(message(""), "not a sentencepiece model"));
+  const std::string tiktoken = message("IQ== 0\nIg== 1\nIw== 2\n");
+  CHECK(holds(tiktoken, "tiktoken"));
+  CHECK(holds(tiktoken, "tokenizer.json"));
+  CHECK(holds(message(io::read_file(test::tokenizer_data("pieces_bpe.model")).substr(0, 5000)),
+              "not a sentencepiece model"));
+}
+
+}  // namespace tokenizer_sentencepiece_test

@@ -1,0 +1,222 @@
+#include "lora/tokenizer/tokenizer.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/message_of.hpp"
+#include "support/temp_folder.hpp"
+#include "support/tokenizer_files.hpp"
+
+namespace tokenizer_test {
+
+using namespace lora;
+using io::Json;
+using test::holds;
+using test::message_of;
+using tokenizer::Tokenizer;
+
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+/// A byte-level tokenizer of few tokens: a b ab, a space, the three bytes of U+4E2D, and <|end|>.
+Json small() {
+  return io::parse_json(R"({
+    "added_tokens": [{"id": 9, "content": "<|end|>", "special": true}],
+    "normalizer": {"type": "NFC"},
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+    "post_processor": null,
+    "decoder": {"type": "ByteLevel"},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "Ġ": 3, "ä": 4, "¸": 5, "Ń": 6}, "merges": ["a b"]}
+  })",
+                        "small");
+}
+
+Tokenizer load(const Json& document) { return Tokenizer::from_json(document.dump(), "tokenizer.json"); }
+std::string message(const Json& document) {
+  return message_of([&] { load(document); });
+}
+
+/// The message for the small tokenizer with the value at a JSON pointer replaced.
+std::string message_with(const char* pointer, const Json& value) {
+  Json document = small();
+  document[Json::json_pointer(pointer)] = value;
+  return message(document);
+}
+
+}  // namespace
+
+TEST_CASE("tokenizer: places are those of the text as given, at the beginning of a code point") {
+  const auto tokenizer = load(small());
+  const auto encoding = tokenizer.encode("ab \u4E2D<|end|>b");
+  CHECK(encoding.ids == Ids{2, 3, 4, 5, 6, 9, 1});
+  CHECK(encoding.begins == std::vector<std::size_t>{0, 2, 3, 3, 3, 6, 13});
+  CHECK(tokenizer.decode(encoding.ids) == "ab \u4E2D<|end|>b");
+  CHECK(tokenizer.decode(encoding.ids, true) == "ab \u4E2Db");
+  CHECK(tokenizer.encode("").ids.empty());
+  CHECK(tokenizer.decode(Ids{}).empty());
+}
+
+TEST_CASE("tokenizer: ids of names, and the size of the vocabulary with its holes") {
+  const auto tokenizer = load(small());
+  CHECK(tokenizer.vocab_size() == 10);
+  CHECK(tokenizer.id_of("ab") == 2);
+  CHECK(tokenizer.id_of("\u0120") == 3);
+  CHECK(tokenizer.id_of("<|end|>") == 9);
+  CHECK_FALSE(tokenizer.id_of("c"));
+  CHECK_FALSE(tokenizer.id_of(" "));
+}
+
+TEST_CASE("tokenizer: text that is no UTF-8, and ids that no token has, are errors with their place") {
+  const auto tokenizer = load(small());
+  CHECK(message_of([&] { tokenizer.encode("ab\xFF"); }) == "text is not valid UTF-8 at byte 2");
+  CHECK(message_of([&] { tokenizer.encode("\xE4\xB8"); }) == "text is not valid UTF-8 at byte 0");
+  CHECK(message_of([&] { tokenizer.encode("12345678\xED\xA0\x80"); }) == "text is not valid UTF-8 at byte 8");
+  for (const std::int32_t id : {-1, 7, 8, 10, 1 << 30})
+    CHECK(holds(message_of([&] { tokenizer.decode(Ids{0, id}); }), concat("no token has the id ", id)));
+  CHECK(tokenizer.decode(Ids{4, 5}) == "\uFFFD");
+  CHECK(tokenizer.decode(Ids{4, 0, 5, 6}) == "\uFFFDa\uFFFD\uFFFD");
+}
+
+TEST_CASE("tokenizer: bytes without a token are left out, or become the unknown token") {
+  CHECK(load(small()).encode("acb").ids == Ids{2});
+  Json document = small();
+  document["model"]["unk_token"] = "b";
+  CHECK(load(document).encode("ca").ids == Ids{1, 0});
+}
+
+TEST_CASE("tokenizer: threads share one") {
+  const auto tokenizer = Tokenizer::from_json(test::tokenizer_json("smollm2"), "smollm2");
+  std::string text;
+  for (int i = 0; i < 300; ++i)
+    text += "All human beings are born free and equal in dignity " + std::to_string(i) + "\n";
+  const Ids alone = tokenizer.encode(text).ids;
+  const Tokenizer fresh = Tokenizer::from_json(test::tokenizer_json("smollm2"), "smollm2");
+  std::vector<Ids> found(4);
+  std::vector<std::thread> threads;
+  for (Ids& ids : found) threads.emplace_back([&] { ids = fresh.encode(text).ids; });
+  for (std::thread& thread : threads) thread.join();
+  for (const Ids& ids : found) CHECK(ids == alone);
+}
+
+TEST_CASE("tokenizer: a folder's files are copied byte for byte") {
+  const test::TempFolder folder;
+  const auto source = folder / "model", target = folder / "out" / "final_model";
+  io::create_folders(source);
+  io::write_file(source / "tokenizer.json", small().dump(7) + "\n\n");
+  io::write_file(source / "tokenizer_config.json", R"({"eos_token": "<|end|>", "pad_token": {"content": "b"}})");
+  io::write_file(source / "chat_template.jinja", "own {{ x }}\n");
+  io::write_file(source / "config.json", "{}");
+  const auto tokenizer = Tokenizer::from_folder(source);
+  CHECK(tokenizer.eos() == 9);
+  CHECK(tokenizer.pad() == 1);
+  CHECK_FALSE(tokenizer.bos());
+  CHECK(tokenizer.chat_template() == "own {{ x }}\n");
+  tokenizer.save(target);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
+    CHECK(io::read_file(source / name) == io::read_file(target / name));
+  CHECK_FALSE(std::filesystem::exists(target / "config.json"));
+}
+
+TEST_CASE("tokenizer: the configuration beside a vocabulary") {
+  const test::TempFolder folder;
+  io::write_file(folder / "tokenizer.json", small().dump());
+  const auto load_with = [&](const char* config) {
+    io::write_file(folder / "tokenizer_config.json", config);
+    return Tokenizer::from_folder(folder.path());
+  };
+  CHECK(Tokenizer::from_folder(folder.path()).chat_template().empty());
+  CHECK(load_with(R"({"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]})")
+            .chat_template() == "d");
+  const auto more = load_with(R"({"added_tokens_decoder": {"9": {"content": "ignored"}, "11": {"content": "<x>"}}})");
+  CHECK(more.encode("a<x><|end|>").ids == Ids{0, 11, 9});
+  CHECK(more.vocab_size() == 12);
+  const auto error = [&](const char* config) { return message_of([&] { load_with(config); }); };
+  CHECK(holds(error(R"({"eos_token": "</s>"})"),
+              "tokenizer_config.json: the eos_token \"</s>\" is not in the vocabulary"));
+  CHECK(holds(error(R"({"chat_template": [{"name": "x", "template": "t"}]})"), "none is called default"));
+  CHECK(holds(error("[]"), "must be a JSON object"));
+  CHECK(holds(error("{"), "tokenizer_config.json:1:"));
+}
+
+TEST_CASE("tokenizer: a folder without a vocabulary") {
+  const test::TempFolder folder;
+  CHECK(holds(message_of<IoError>([&] { Tokenizer::from_folder(folder.path()); }),
+              "no tokenizer.json and no tokenizer.model in " + folder.path().native()));
+  CHECK(holds(message_of<IoError>([&] { Tokenizer::from_file(folder / "tokenizer.json"); }), "cannot open"));
+}
+
+TEST_CASE("tokenizer: a broken tokenizer.json is an error that says where") {
+  const auto parse = [](std::string_view text) {
+    return message_of([&] { Tokenizer::from_json(text, "tokenizer.json"); });
+  };
+  CHECK(holds(parse(""), "tokenizer.json:1:1"));
+  CHECK(holds(parse("{\n \"model\": {]"), "tokenizer.json:2:"));
+  CHECK(holds(parse("[]"), "tokenizer.json: must be a JSON object"));
+  CHECK(holds(parse("{}"), "tokenizer.json: \"model\" is missing"));
+  const std::string whole = small().dump();
+  for (std::size_t size = 0; size < whole.size(); ++size)
+    CHECK(holds(parse(std::string_view(whole).substr(0, size)), "tokenizer.json:1:"));
+
+  CHECK(holds(message_with("/model/vocab", Json::object()), "the vocabulary is empty"));
+  CHECK(holds(message_with("/model/vocab/ab", "x"), "the id of token \"ab\" must be an integer, found \"x\""));
+  CHECK(holds(message_with("/model/vocab/ab", nullptr), "the id of token \"ab\" must be an integer, found null"));
+  CHECK(holds(message_with("/model/vocab/ab", Json::object()),
+              "the id of token \"ab\" must be an integer, found an object"));
+  CHECK(holds(message_with("/model/vocab/ab", -1), "token \"ab\" has the id -1"));
+  CHECK(holds(message_with("/model/vocab/ab", 1e3), "the id of token \"ab\" must be an integer, found 1000"));
+  CHECK(holds(message_with("/model/vocab/ab", 18446744073709551615u), "token \"ab\" has the id 9223372036854775807"));
+  CHECK(holds(message_with("/model/vocab/ab", 1), "tokens \"b\" and \"ab\" both have the id 1"));
+  CHECK(holds(message_with("/model/merges", Json::parse(R"(["a c"])")),
+              "merge 0 joins \"a\" and \"c\", but \"c\" is not"));
+  CHECK(holds(message_with("/model/merges", Json::parse(R"([["b", "a"]])")), "but \"ba\" is not in the vocabulary"));
+  CHECK(holds(message_with("/model/merges", Json::parse(R"(["ab"])")), "merge 0 must be two tokens"));
+  CHECK(holds(message_with("/model/merges", Json::parse(R"(["a b", "a b a"])")), "merge 1 must be two tokens"));
+  CHECK(holds(message_with("/model/merges", Json::parse(R"([["a"]])")), "merge 0 must be two tokens"));
+  CHECK(holds(message_with("/model/merges", Json::parse(R"([["a", "b", "a"]])")), "merge 0 must be two tokens"));
+  CHECK(holds(message_with("/model/merges", Json::parse("[1]")), "merge 0 must be two tokens"));
+  CHECK(holds(message_with("/added_tokens", 1), "\"added_tokens\" must be an array"));
+  CHECK(
+      holds(message_with("/added_tokens/0/id", 0), "\"<|end|>\" has the id 0, but in the vocabulary that is another"));
+  CHECK(holds(message_with("/added_tokens/0/id", -1), "\"<|end|>\" has the id -1; expected 0 to"));
+  CHECK(holds(message_with("/added_tokens/0/content", "ab"), "\"ab\" has the id 9, but in the vocabulary it is 2"));
+  CHECK(holds(message_with("/added_tokens/0/content", ""), "has the id 9 and no content"));
+  CHECK(holds(message_with("/added_tokens/1", {{"id", 9}, {"content", "<x>"}}), "another added token has it too"));
+  CHECK(holds(message_with("/added_tokens/1", {{"id", 10}, {"content", "<|end|>"}}), "has the id 10 and a second one"));
+}
+
+TEST_CASE("tokenizer: what is not supported is named") {
+  const auto kind = [](const char* pointer, const char* type) { return message_with(pointer, {{"type", type}}); };
+  CHECK(kind("/normalizer", "Lowercase") == "tokenizer.json: the normalizer Lowercase is not supported; NFC is");
+  CHECK(holds(kind("/pre_tokenizer", "Metaspace"), "the pre-tokenizer Metaspace is not supported"));
+  CHECK(holds(kind("/post_processor", "RobertaProcessing"), "the post-processor RobertaProcessing is not supported"));
+  CHECK(holds(kind("/decoder", "WordPiece"), "the decoder WordPiece is not supported"));
+  CHECK(holds(message_with("/decoder", nullptr), "the decoder null is not supported"));
+  CHECK(holds(message_with("/pre_tokenizer", nullptr), "the pre-tokenizer null is not supported"));
+  CHECK(holds(message_with("/model/type", "WordPiece"), "the model WordPiece is not supported; BPE is"));
+  CHECK(holds(message_with("/model/byte_fallback", true), "the model's byte_fallback is not supported"));
+  CHECK(holds(message_with("/model/dropout", 0.1), "the model's dropout is not supported"));
+  CHECK(holds(message_with("/model/end_of_word_suffix", "</w>"), "the model's end_of_word_suffix is not supported"));
+  CHECK(holds(message_with("/model/unk_token", "zz"), "the unk_token \"zz\" is not in the vocabulary"));
+  CHECK(holds(message_with("/pre_tokenizer", {{"type", "Digits"}}), "the pre-tokenizer is not byte-level"));
+  const Json split = {{"type", "Split"}, {"pattern", {{"Regex", "[a-z]+"}}}, {"behavior", "Isolated"}};
+  CHECK(holds(message_with("/pre_tokenizer", split), "is not one of those known: [a-z]+"));
+  const Json byte_level = {{"type", "ByteLevel"}};
+  const Json twice = {{"type", "Sequence"}, {"pretokenizers", Json::array({byte_level, byte_level})}};
+  CHECK(holds(message_with("/pre_tokenizer", twice), "a pre-tokenizer after ByteLevel is not supported"));
+  const auto framed = [](const char* single) {
+    Json part = {{"type", "TemplateProcessing"}, {"special_tokens", {{"x", {{"ids", {8}}}}}}};
+    part["single"] = Json::parse(single);
+    return message_with("/post_processor", part);
+  };
+  CHECK(holds(framed(R"([{"SpecialToken": {"id": "x"}}, {"Sequence": {"id": "A"}}])"),
+              "names the id 8, which no token has"));
+  CHECK(holds(framed(R"([{"SpecialToken": {"id": "x"}}])"), "a template without its text"));
+  CHECK(holds(framed(R"([{"Sequence": {"id": "A"}}, {"Sequence": {"id": "A"}}])"), "a template with its text twice"));
+}
+
+}  // namespace tokenizer_test
