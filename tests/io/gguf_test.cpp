@@ -264,6 +264,13 @@ TEST_CASE("gguf: absurd counts and lengths are errors, not allocations") {
   }
 }
 
+TEST_CASE("gguf: a table of tensors takes 24 bytes for each at the least") {
+  GgufWriter writer;
+  writer.add("key", "value");
+  writer.tensor_count = (writer.bytes().size() - 16) / 24 + 1;  // what is left after the count itself
+  CHECK(without_place(parse_message(writer)).find("the table of tensors is said to have ") == 0);
+}
+
 TEST_CASE("gguf: a string inside an array that runs past the end is an error") {
   std::string value;
   GgufWriter::put(value, std::uint32_t{9});

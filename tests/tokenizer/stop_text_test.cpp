@@ -42,4 +42,16 @@ TEST_CASE("stop_text: a stop is seen with the token that completes it, as by dec
   }
 }
 
+TEST_CASE("stop_text: a long stop of many tokens is seen whole") {
+  const auto tokenizer = tokenizer::Tokenizer::from_json(test::tokenizer_json("smollm2"), "smollm2");
+  std::string sentence;
+  for (int i = 0; i < 20; ++i) sentence += " all human beings are born free";
+  const std::vector<std::string> stops = {sentence, "."};
+  tokenizer::StopWatch watch(tokenizer, stops);
+  const auto answer = tokenizer.encode("We say that" + sentence).ids;
+  REQUIRE(answer.size() > 100);
+  for (std::size_t i = 0; i + 1 < answer.size(); ++i) REQUIRE_FALSE(watch.add(answer[i]));
+  CHECK(watch.add(answer.back()));
+}
+
 }  // namespace stop_text_test
