@@ -29,19 +29,43 @@ TEST_CASE("reduce: sums are added to what is there, in double") {
       CAPTURE(c.rows);
       CAPTURE(c.cols);
       Matrix<D, T> x(dev, c.rows, c.cols, 1, c.padding);
-      double sum = 0, squares = 0, size = 0;
+      double sum = 0, size = 0;
       for (const T& value : x.host()) {
         sum += real(value);
         size += std::fabs(real(value));
-        squares += real(value) * real(value);
       }
       const double n = static_cast<double>(c.rows * c.cols) + 100;
       Matrix<D, double> out(dev, 1, 1, std::vector<double>{10});
       kernel::sum(dev, x.view(), out.view());
       check_near(out.host(), {10 + sum}, {2 * n * roundoff<double> * (10 + size)});
-      Matrix<D, double> square(dev, 1, 1, std::vector<double>{10});
-      kernel::sum_of_squares(dev, x.in(), square.view());
-      check_near(square.host(), {10 + squares}, {2 * n * roundoff<double> * (10 + squares)});
+    }
+  });
+}
+
+TEST_CASE("reduce: each block of 1,024 elements has its own sum of squares, whoever forms it") {
+  each_backend_and_type([]<class D, class T>() {
+    constexpr Index block = kernel::sum_block;
+    for (const Index n : {Index{1}, block - 1, block, block + 1, 5 * block, 20 * block + 7}) {
+      CAPTURE(n);
+      D dev(2);
+      Matrix<D, T> x(dev, 1, n, 1);
+      const Index blocks = (n + block - 1) / block;
+      Matrix<D, double> out(dev, 1, blocks, 5);
+      kernel::block_sums_of_squares(dev, x.in(), out.view());
+      const auto values = x.host();
+      std::vector<double> expected(static_cast<std::size_t>(blocks)), bound(expected);
+      for (std::size_t i = 0; i < values.size(); ++i)
+        expected[i / static_cast<std::size_t>(block)] += real(values[i]) * real(values[i]);
+      for (std::size_t b = 0; b < expected.size(); ++b) bound[b] = 2 * block * roundoff<double> * expected[b];
+      check_near(out.host(), expected, bound);
+
+      D other(3);  // a part of the blocks, by other threads
+      const Index first = blocks / 2;
+      Matrix<D, T> part(other, 1, n - first * block, std::vector<T>(values.begin() + first * block, values.end()));
+      Matrix<D, double> sums(other, 1, blocks - first, 6);
+      kernel::block_sums_of_squares(other, part.in(), sums.view());
+      const auto whole = out.host();
+      check_same_bits(sums.host(), std::vector<double>(whole.begin() + first, whole.end()));
     }
   });
 }
@@ -51,9 +75,9 @@ TEST_CASE("reduce: squares that float can't hold") {
     D dev(1);
     Matrix<D, float> x(dev, 1, 3, std::vector<float>{1e30f, 1e-30f, 2e30f}), y(dev, 1, 1, std::vector<float>{1e-30f});
     Matrix<D, double> out(dev, 1, 1, std::vector<double>{0}), tiny(dev, 1, 1, std::vector<double>{0});
-    kernel::sum_of_squares(dev, x.in(), out.view());
+    kernel::block_sums_of_squares(dev, x.in(), out.view());
     CHECK(out.host()[0] == doctest::Approx(5e60).epsilon(1e-6));
-    kernel::sum_of_squares(dev, y.in(), tiny.view());
+    kernel::block_sums_of_squares(dev, y.in(), tiny.view());
     CHECK(tiny.host()[0] == doctest::Approx(1e-60).epsilon(1e-6));
   });
 }
@@ -63,9 +87,9 @@ TEST_CASE("reduce: a value that is not a number shows in the sum") {
     D dev(1);
     std::vector<float> values(100, 1.0f);
     values[37] = std::numeric_limits<float>::quiet_NaN();
-    Matrix<D, float> x(dev, 4, 25, values);
+    Matrix<D, float> x(dev, 1, 100, values);
     Matrix<D, double> out(dev, 1, 1, std::vector<double>{0});
-    kernel::sum_of_squares(dev, x.in(), out.view());
+    kernel::block_sums_of_squares(dev, x.in(), out.view());
     CHECK(std::isnan(out.host()[0]));
   });
 }
@@ -77,7 +101,6 @@ TEST_CASE("reduce: the number of threads doesn't change a bit") {
       Cpu dev(threads);
       Matrix<Cpu, T> x(dev, 301, 997, 1, 3);
       Matrix<Cpu, double> out(dev, 1, 1, std::vector<double>{0});
-      kernel::sum_of_squares(dev, x.in(), out.view());
       kernel::sum(dev, x.in(), out.view());
       if (threads == 1) first = out.host();
       check_same_bits(out.host(), first);

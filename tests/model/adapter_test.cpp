@@ -36,7 +36,7 @@ struct Subject {
   }
   Values values() {
     Values result;
-    decoder.for_each_param([&](const auto& param) { result[param.name] = to_host(dev, param.value); });
+    decoder.params().for_each([&](const auto& param) { result[param.name] = to_host(dev, param.value); });
     return result;
   }
 };
@@ -151,7 +151,7 @@ TEST_CASE("adapter: one that a step has spoilt is not saved, and what was there 
   std::filesystem::create_directories(folder / "adapter");
   model::save_adapter(subject.dev, subject.decoder, folder / "adapter");
   const std::string before = io::read_file(folder / "adapter" / "adapter_model.safetensors");
-  subject.decoder.for_each_param([&](const auto& param) {
+  subject.decoder.params().for_each([&](const auto& param) {
     auto values = to_host(subject.dev, param.value);
     values[1] = std::numeric_limits<float>::infinity();
     copy_from_host<D, float>(subject.dev, values, param.value);

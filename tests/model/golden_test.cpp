@@ -124,7 +124,7 @@ class Fixture {
     const auto files = model::open_adapter(folder_ / "adapter");
     model.attach(dev, files.config);
     model::load_adapter(dev, model, files);
-    model.for_each_param([&](const nn::ParamRef<D, T>& param) { params.push_back(param); });
+    model.params().for_each([&](const nn::ParamRef<D, T>& param) { params.push_back(param); });
   }
 
   /// Values or gradients of every adapter tensor, by their names in an adapter file and laid out as there.
@@ -297,7 +297,7 @@ void check_training(const std::string& family) {
   const auto accumulation = settings.at("accumulation").template get<std::size_t>();
   const auto start = f.adapter(false);
 
-  optim::AdamW<D, T> optimizer(f.dev, f.params,
+  optim::AdamW<D, T> optimizer(f.dev, f.model.params(),
                                {number("beta1"), number("beta2"), number("epsilon"), number("weight_decay")});
   const optim::Schedule schedule{optim::decay_of(settings.at("schedule").template get<std::string>()),
                                  settings.at("warmup_steps").template get<Index>(),
@@ -310,12 +310,12 @@ void check_training(const std::string& family) {
     std::vector<Batch> batches;
     for (std::size_t i = 0; i < accumulation; ++i, left = left.subspan(micro_batch))
       count += static_cast<double>(batches.emplace_back(left.first(micro_batch)).labelled);
-    f.model.zero_grad(f.dev);
+    f.model.params().zero_grad(f.dev);
     for (const auto& batch : batches) loss += f.train(batch, 1 / count) / count;
 
     Tensor<D, double> squares(f.dev, 1);
     kernel::fill(f.dev, squares.view(), 0.0);
-    optim::add_squared_norm(f.dev, f.params, squares.view());
+    optim::add_squared_norm(f.dev, f.model.params(), squares.view());
     const double norm = std::sqrt(to_host(f.dev, squares.view())[0]);
     const double rate = number("learning_rate") * schedule.factor(step++);
     const auto at = [&](const char* key) { return expected.at(key).template get<double>(); };
@@ -324,7 +324,7 @@ void check_training(const std::string& family) {
     CHECK(std::fabs(loss - at("loss")) < tolerance<T>.loss * at("loss"));
     CHECK(std::fabs(norm - at("grad_norm")) < tolerance<T>.gradient * at("grad_norm"));
     optimizer.step(f.dev, rate, optim::clip_factor(norm, number("max_grad_norm")));
-    f.model.refresh(f.dev);
+    f.model.params().refresh(f.dev);
   }
   CHECK(step == 10);
   CHECK(left.empty());

@@ -72,7 +72,7 @@ struct Subject {
     decoder.attach(dev, c.adapter);
     decoder.recompute(c.recompute);
     model::init_adapter(dev, decoder, 5);
-    decoder.for_each_param([&](const nn::ParamRef<D, T>& param) { params.push_back(param); });
+    decoder.params().for_each([&](const nn::ParamRef<D, T>& param) { params.push_back(param); });
     for (std::uint64_t key = 0; auto& param : params) {  // B away from zero, else A has no gradient
       Random random(mix_key(11, ++key));
       if (param.transposed)
@@ -85,7 +85,7 @@ struct Subject {
   Accum<T> loss() {
     Tensor<D, double> sum(dev, 1);
     kernel::fill(dev, sum.view(), 0.0);
-    decoder.refresh(dev);
+    decoder.params().refresh(dev);
     decoder.train_micro_batch(dev, decoder.stage(rows.view(), rows.labels), rows.scale(), dropout_key, sum.view());
     return sum.view().data()[0] * rows.scale();
   }
@@ -247,7 +247,7 @@ TEST_CASE("decoder: gradients are added to, and zeroed on request") {
   for (std::size_t p = 0; p < once.size(); ++p)
     for (std::size_t i = 0; i < once[p].size(); ++i)
       CHECK(elements(s.params[p].grad)[i] == doctest::Approx(2 * once[p][i]).epsilon(1e-14));
-  s.decoder.zero_grad(s.dev);
+  s.decoder.params().zero_grad(s.dev);
   for (const auto& param : s.params)
     for (const double g : elements(param.grad)) CHECK(g == 0);
 }

@@ -89,12 +89,12 @@ Outcome outcome_of(const std::filesystem::path& folder, const std::vector<std::v
   decoder.recompute(recomputed);
   model::init_adapter(dev, decoder, 5);
   std::uint64_t key = 0;
-  decoder.for_each_param([&](const nn::ParamRef<D, T>& param) {
+  decoder.params().for_each([&](const nn::ParamRef<D, T>& param) {
     Random random(mix_key(11, ++key));
     if (param.transposed)
       for (float& value : elements(param.value)) value = 0.2f * (2 * random.uniform() - 1);
   });
-  decoder.refresh(dev);
+  decoder.params().refresh(dev);
   Outcome result;
   Index labelled = 0;
   for (const auto& batch : micro_batches) {
@@ -122,7 +122,7 @@ Outcome outcome_of(const std::filesystem::path& folder, const std::vector<std::v
                               1 / static_cast<double>(labelled), 77, sum.view());
   }
   result.loss = sum.view().data()[0] / static_cast<double>(labelled);
-  decoder.for_each_param([&](const nn::ParamRef<D, T>& param) {
+  decoder.params().for_each([&](const nn::ParamRef<D, T>& param) {
     for (const float g : elements(param.grad)) result.gradient.push_back(g);
   });
   return result;
@@ -290,12 +290,12 @@ TEST_CASE("invariance: another place draws another dropout") {
 }
 
 /// What dropout makes of four rows of ones, from a projection without a weight of its own, of rank 16.
-std::vector<float> dropped_ones(D& dev, nn::LoraLinear<D, float>& linear) {
-  linear.for_each_param("", [](const nn::ParamRef<D, float>& param) {  // y = drop(x)
+std::vector<float> dropped_ones(D& dev, nn::LoraLinear<D, float>& linear, nn::ParamStore<D, float>& params) {
+  params.for_each([](const nn::ParamRef<D, float>& param) {  // y = drop(x)
     for (float& value : elements(param.value)) value = 0;
     for (Index i = 0; i < 16; ++i) elements(param.value)[static_cast<std::size_t>(17 * i)] = 1;
   });
-  linear.refresh(dev);
+  params.refresh(dev);
   const std::vector<std::int32_t> ids(4, 0), positions{0, 1, 2, 3};
   const std::vector<kernel::Segment> segments{{0, 4}};
   const nn::Pass<D, float> pass(dev, nn::Rows{ids, positions, ids, segments}, 77);
@@ -315,8 +315,10 @@ TEST_CASE("invariance: each module draws a dropout of its own, the same one agai
     parts.emplace_back("q_proj", nn::Linear<D, float>{nn::Weight<D>(stored, nullptr)});
     nn::LoraLinear<D, float> linear(std::move(parts), module);
     const std::vector<nn::LoraRank> ranks{{16, 1.0}};
-    linear.attach(dev, ranks, 0.5);
-    return dropped_ones(dev, linear);
+    nn::ParamStore<D, float> params;
+    linear.attach(params, "", ranks, 0.5);
+    params.build(dev);
+    return dropped_ones(dev, linear, params);
   };
   const auto first = output_of(1);
   CHECK(first == output_of(1));
@@ -342,7 +344,7 @@ TEST_CASE("invariance: the same projection of another layer draws another dropou
   adapter.targets = {"o_proj"};
   decoder.attach(dev, adapter);
   const auto output_of = [&](Index layer) {
-    return dropped_ones(dev, decoder.stack().layer(layer).inner().attention().o_proj());
+    return dropped_ones(dev, decoder.stack().layer(layer).inner().attention().o_proj(), decoder.params());
   };
   const auto first = output_of(0);
   CHECK(std::count(first.begin(), first.end(), 0.0F) + std::count(first.begin(), first.end(), 2.0F) == 64);

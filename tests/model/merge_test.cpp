@@ -89,7 +89,8 @@ TEST_CASE("merge: every matrix is W + s B A to the rounding of the stored type, 
     const auto base = io::Safetensors::open(folder / "base"), merged = io::Safetensors::open(folder / "merged");
     REQUIRE(merged.tensors().size() == base.tensors().size());
     std::map<std::string, std::vector<float>> adapter;
-    subject.decoder.for_each_param([&](const auto& param) { adapter[param.name] = to_host(subject.dev, param.value); });
+    subject.decoder.params().for_each(
+        [&](const auto& param) { adapter[param.name] = to_host(subject.dev, param.value); });
     std::size_t with_adapter = 0;
     for (const auto& tensor : merged.tensors()) {
       CAPTURE(tensor.name);

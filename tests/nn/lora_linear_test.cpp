@@ -152,7 +152,7 @@ class Subject {
     Matrix<D, T> y(dev_, x.rows, o_, 5), dx(dev_, x.rows, x.cols, 6, 1);
     const std::size_t mark = dev_.arena().mark();
     typename nn::LoraLinear<D, T>::Saved saved;
-    module_.zero_grad(dev_);
+    params_.zero_grad(dev_);
     module_.forward(dev_, pass(), in.in(), y.view(), &saved);
     module_.backward(dev_, pass(), in.in(), std::move(saved), gradient.in(), dx.view());
     dev_.arena().release(mark);
@@ -183,14 +183,14 @@ class Subject {
   void check_input_on_demand(Matrix<D, T>& in, Matrix<D, T>& gradient, const std::vector<T>& expected) {
     std::vector<std::vector<Accum<T>>> grads;
     const auto collect = [&] {
-      module_.for_each_param("", [&](const nn::ParamRef<D, T>& param) { grads.push_back(to_host(dev_, param.grad)); });
+      params_.for_each([&](const nn::ParamRef<D, T>& param) { grads.push_back(to_host(dev_, param.grad)); });
     };
     collect();
     Matrix<D, T> dx(dev_, x.rows, x.cols, 7, 2);
     std::vector<T> seen;
     const std::size_t mark = dev_.arena().mark();
     typename nn::LoraLinear<D, T>::Saved saved;
-    module_.zero_grad(dev_);
+    params_.zero_grad(dev_);
     module_.forward(dev_, pass(), in.in(), View<D, T>(), &saved);
     const auto input = [&]() -> View<D, const T> {
       CHECK(seen.empty());
@@ -232,7 +232,8 @@ class Subject {
       first += out;
     }
     module_ = nn::LoraLinear<D, T>(std::move(parts), module_number);
-    module_.attach(dev_, ranks, drops ? p : 0);
+    module_.attach(params_, "", ranks, drops ? p : 0);
+    params_.build(dev_);
   }
 
   template <class Stored>
@@ -256,7 +257,7 @@ class Subject {
         }
       copy_from_host<D, Accum<T>>(dev_, as<Accum<T>>(values), param.value);
     });
-    module_.refresh(dev_);
+    params_.refresh(dev_);
   }
 
   /// 1 / (1 − p) where x is kept, else 0, by the rule that kernel::dropout is tested to follow.
@@ -274,7 +275,7 @@ class Subject {
   void each_param(const F& f) {
     Index rank = 0, column = 0;
     std::size_t part = 0;
-    module_.for_each_param("", [&](const nn::ParamRef<D, T>& param) {
+    params_.for_each([&](const nn::ParamRef<D, T>& param) {
       for (; e_.ranks[part] == 0; ++part) column += e_.out[part];
       f(param, rank, column);
       if (!param.transposed) return;  // A, then B of each
@@ -299,6 +300,7 @@ class Subject {
   std::vector<std::int32_t> positions_;
   std::vector<kernel::Segment> segments_;
   std::uint64_t dropout_key_;
+  nn::ParamStore<D, T> params_;
   nn::LoraLinear<D, T> module_;
 };
 
@@ -342,9 +344,11 @@ TEST_CASE("lora_linear: neighbours each have their own scale") {
     for (const char* name : {"q_proj", "k_proj", "v_proj"})
       parts.emplace_back(name, nn::Linear<D, float>{nn::Weight<D>(stored, nullptr)});
     nn::LoraLinear<D, float> linear(std::move(parts), 1);
-    linear.attach(dev, ranks, 0);
+    nn::ParamStore<D, float> params;
+    linear.attach(params, "", ranks, 0);
+    params.build(dev);
     std::size_t b = 0;
-    linear.for_each_param("", [&](const nn::ParamRef<D, float>& param) {
+    params.for_each([&](const nn::ParamRef<D, float>& param) {
       auto values = random_values<float>(param.value.size(), 2);
       if (param.transposed) {
         for (float& value : values) value *= scales_of_b[b];
@@ -352,7 +356,7 @@ TEST_CASE("lora_linear: neighbours each have their own scale") {
       }
       copy_from_host<D, float>(dev, values, param.value);
     });
-    linear.refresh(dev);
+    params.refresh(dev);
     const std::vector<std::int32_t> ids{0, 1, 2};
     const std::vector<kernel::Segment> segments{{0, n}};
     const nn::Pass<D, float> pass(dev, nn::Rows{ids, ids, ids, segments});

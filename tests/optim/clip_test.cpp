@@ -5,7 +5,9 @@
 #include <limits>
 #include <vector>
 
+#include "lora/cpu/elementwise.hpp"
 #include "lora/cpu/reduce.hpp"
+#include "lora/tensor/transfer.hpp"
 
 namespace clip_test {
 
@@ -22,10 +24,14 @@ TEST_CASE("clip: the factor is PyTorch's, never above one, and one where clippin
 
 TEST_CASE("clip: the norm is over all gradients together and adds to what was there") {
   cpu::Device dev(1);
-  auto a = tensor_of<float>(dev, std::vector<float>{3, 0}, 1, 2);
-  auto b = tensor_of<float>(dev, std::vector<float>{0, 4}, 2, 1);
+  nn::ParamStore<cpu::Device, float> params;
+  const auto a = params.add(1, 2), b = params.add(2, 1, 1);  // two groups
+  params.name(a, "a", 0, 1);
+  params.name(b, "b", 0, 2);
+  params.build(dev);
+  copy_from_host<cpu::Device, float>(dev, std::vector<float>{3, 0}, a.grad());
+  copy_from_host<cpu::Device, float>(dev, std::vector<float>{0, 4}, b.grad());
   auto out = tensor_of<double>(dev, std::vector<double>{11}, 1, 1);
-  const std::vector<nn::ParamRef<cpu::Device, float>> params = {{"a", a.view(), a.view()}, {"b", b.view(), b.view()}};
   add_squared_norm(dev, params, out.view());
   CHECK(to_host(dev, out.view())[0] == 36);
 }

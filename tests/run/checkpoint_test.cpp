@@ -348,9 +348,7 @@ class RealFiles {
     adapter.rank = 1;
     adapter.targets = {"q_proj"};
     decoder_->attach(dev_, adapter);
-    std::vector<nn::ParamRef<cpu::Device, float>> params;
-    decoder_->for_each_param([&](const nn::ParamRef<cpu::Device, float>& param) { params.push_back(param); });
-    optimizer_.emplace(dev_, std::move(params), optim::AdamWSettings{});
+    optimizer_.emplace(dev_, decoder_->params(), optim::AdamWSettings{});
     const Checkpoints checkpoints(temp_ / "expected");
     for (const Index step : {2, 4, 6, 8}) {
       save(checkpoints, step);
@@ -359,7 +357,7 @@ class RealFiles {
       set(0);
       REQUIRE(numbers() != values);
       model::load_adapter(dev_, *decoder_, model::open_adapter(checkpoints.folder_of(step)));
-      load_optimizer(dev_, *optimizer_, checkpoints.folder_of(step));
+      load_optimizer(dev_, *optimizer_, step, checkpoints.folder_of(step));
       REQUIRE(numbers() == values);
     }
   }
@@ -410,7 +408,7 @@ class RealFiles {
     const auto add = [&](const auto& view) {
       for (const float value : to_host(dev_, view)) all.push_back(value);
     };
-    decoder_->for_each_param([&](const auto& param) { add(param.value); });
+    decoder_->params().for_each([&](const auto& param) { add(param.value); });
     optimizer_->for_each_state([&](const std::string&, View<cpu::Device, float> view) { add(view); });
     return all;
   }

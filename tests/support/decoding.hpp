@@ -29,12 +29,12 @@ std::vector<Accum<T>> logits_of(D& dev, model::Decoder<D, T>& decoder, const Tok
 template <AnyDevice D, class T>
 void fill_adapter(D& dev, model::Decoder<D, T>& decoder, double size = 1) {
   std::uint64_t key = 0;
-  decoder.for_each_param([&](const nn::ParamRef<D, T>& param) {
+  decoder.params().for_each([&](const nn::ParamRef<D, T>& param) {
     Random random(mix_key(3, ++key));
     for (auto& value : elements(param.value))
       value = static_cast<Accum<T>>(size * (2 * static_cast<double>(random.uniform()) - 1));
   });
-  decoder.refresh(dev);
+  decoder.params().refresh(dev);
 }
 
 /// ‖a − b‖ / ‖b‖; infinite where the sizes differ or b is nothing.

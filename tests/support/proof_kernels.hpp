@@ -363,10 +363,10 @@ template <>
 struct Reduce<proof::Device> {
   using D = proof::Device;
   template <class T>
-  static void sum_of_squares(D& dev, View<D, const T> x, View<D, double> out) {
-    dev.launch("sum_of_squares", {proof::reads("x", x), proof::writes("out", out, true)},
+  static void block_sums_of_squares(D& dev, View<D, const T> x, View<D, double> out) {
+    dev.launch("block_sums_of_squares", {proof::reads("x", x), proof::writes("out", out)},
                [x = dev.inner(x), out = dev.inner(out)](cpu::Device& cpu) {
-                 Reduce<cpu::Device>::sum_of_squares<T>(cpu, x, out);
+                 Reduce<cpu::Device>::block_sums_of_squares<T>(cpu, x, out);
                });
   }
   template <class T>

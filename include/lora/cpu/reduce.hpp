@@ -86,8 +86,17 @@ namespace lora::kernel {
 template <>
 struct Reduce<cpu::Device> {
   template <class T>
-  static void sum_of_squares(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, double> out) {
-    *out.data() += cpu::detail::sum_in_pieces(dev, x, [](double value) { return value * value; });
+  static void block_sums_of_squares(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, double> out) {
+    constexpr Index grain = 8;  // blocks that are worth a thread
+    dev.parallel_for(out.cols(), grain, [=](Index first, Index last) {
+      for (Index block = first; block < last; ++block) {
+        const T* const values = x.data() + block * sum_block;
+        out.data()[block] = cpu::ordered_sum<double>(std::min(sum_block, x.cols() - block * sum_block), [=](Index i) {
+          const auto value = static_cast<double>(cpu::real_part(static_cast<Accum<T>>(values[i])));
+          return value * value;
+        });
+      }
+    });
   }
 
   template <class T>

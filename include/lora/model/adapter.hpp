@@ -376,7 +376,7 @@ void save_adapter(D& dev, Model& model, const std::filesystem::path& folder) {
     std::vector<float> values;
   };
   std::vector<Item> items;
-  model.for_each_param([&](const auto& param) {
+  model.params().for_each([&](const auto& param) {
     std::vector<float> values = to_host(dev, param.value);
     for (const float value : values)
       if (!std::isfinite(value))
@@ -413,7 +413,7 @@ void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
   std::vector<std::string> missing;
   using Accumulated = typename Model::Accumulated;
   std::vector<std::vector<Accumulated>> staged;  // the parameters' values, until the device is waited for
-  model.for_each_param([&](const auto& param) {
+  model.params().for_each([&](const auto& param) {
     const std::string name = concat(detail::adapter_prefix, param.name, ".weight");
     const auto* tensor = files.tensors.find(name);
     used.insert(name);
@@ -443,8 +443,8 @@ void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
     if (used.count(tensor.name) == 0) extra.push_back(tensor.name);
   if (!extra.empty()) fail<FormatError>(where, ": tensors that the config does not target: ", io::listed(extra));
   std::size_t next = 0;
-  model.for_each_param([&](const auto& param) { copy_from_host<D, Accumulated>(dev, staged[next++], param.value); });
-  model.refresh(dev);
+  model.params().for_each([&](const auto& param) { copy_from_host<D, Accumulated>(dev, staged[next++], param.value); });
+  model.params().refresh(dev);
   dev.synchronize();
 }
 
@@ -454,7 +454,7 @@ template <class D, class Model>
 void init_adapter(D& dev, Model& model, std::uint64_t seed) {
   using Accumulated = typename Model::Accumulated;
   std::vector<std::vector<Accumulated>> staged;  // until the device is waited for
-  model.for_each_param([&](const auto& param) {
+  model.params().for_each([&](const auto& param) {
     std::vector<Accumulated>& values = staged.emplace_back(static_cast<std::size_t>(param.value.size()));
     if (!param.transposed) {
       Random random(mix_key(seed, text_hash(param.name)));
@@ -464,7 +464,7 @@ void init_adapter(D& dev, Model& model, std::uint64_t seed) {
     }
     copy_from_host<D, Accumulated>(dev, values, param.value);
   });
-  model.refresh(dev);
+  model.params().refresh(dev);
   dev.synchronize();
 }
 

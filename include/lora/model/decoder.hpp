@@ -70,14 +70,8 @@ class Decoder {
   /// logits (n, V) of the chosen rows of a pass, with a cache or without; on the host, row after row.
   std::vector<Accum<T>> logits(D& dev, const nn::Pass<D, T>& pass, std::span<const std::int32_t> chosen);
 
-  /// Everything that trains, each storage once: f(nn::ParamRef).
-  template <class F>
-  void for_each_param(F&& f) {
-    stack_.for_each_param("model.layers.", f);
-  }
-  /// Brings the copies that products read up to date with their masters.
-  void refresh(D& dev);
-  void zero_grad(D& dev);
+  /// Everything that trains.
+  nn::ParamStore<D, T>& params() { return params_; }
 
  private:
   // Rows that the head looks at, and what they predict, on the device.
@@ -131,17 +125,6 @@ class Decoder {
     }
   }
 
-  template <class F>
-  void for_each_linear(F&& f) {
-    for (Index i = 0; i < stack_.size(); ++i) {
-      auto& block = stack_.layer(i).inner();
-      f(block.attention().qkv_proj());
-      f(block.attention().o_proj());
-      f(block.mlp().gate_up_proj());
-      f(block.mlp().down_proj());
-    }
-  }
-
   static nn::RmsNorm<D, T> norm(Loader<D>& loader, const std::string& name, Index size, double eps) {
     return {loader.template vector<Accum<T>>(name, size), eps};
   }
@@ -189,6 +172,7 @@ class Decoder {
 
   Config config_;
   AdapterConfig adapter_;
+  nn::ParamStore<D, T> params_;               // before what holds handles to it
   std::unique_ptr<nn::Rotary<D, T>> rotary_;  // layers point to it
   nn::Embedding<D, T> embedding_;
   nn::Stack<D, T> stack_;
@@ -210,6 +194,7 @@ Decoder<D, T>::Decoder(D& dev, const Source& source)
 
 template <AnyDevice D, class T>
 void Decoder<D, T>::attach(D& dev, AdapterConfig adapter) {
+  params_.clear();
   for (Index i = 0; i < stack_.size(); ++i) {
     auto& block = stack_.layer(i).inner();
     const auto ranks = [&](const nn::LoraLinear<D, T>& linear) {
@@ -217,11 +202,14 @@ void Decoder<D, T>::attach(D& dev, AdapterConfig adapter) {
       for (const auto& projection : linear.projections()) result.push_back(adapter.rank_of(i, projection.name));
       return result;
     };
-    for (auto* linear : {&block.attention().qkv_proj(), &block.attention().o_proj(), &block.mlp().gate_up_proj(),
-                         &block.mlp().down_proj()})
-      linear->attach(dev, ranks(*linear), adapter.dropout);
+    const std::string prefix = concat("model.layers.", i, ".");
+    for (auto* linear : {&block.attention().qkv_proj(), &block.attention().o_proj()})
+      linear->attach(params_, prefix + "self_attn.", ranks(*linear), adapter.dropout);
+    for (auto* linear : {&block.mlp().gate_up_proj(), &block.mlp().down_proj()})
+      linear->attach(params_, prefix + "mlp.", ranks(*linear), adapter.dropout);
   }
-  if (stack_.first_trained() == stack_.size()) fail<ConfigError>("the adapter targets no projection of this model");
+  if (params_.entries().empty()) fail<ConfigError>("the adapter targets no projection of this model");
+  params_.build(dev);
   adapter_ = std::move(adapter);
 }
 
@@ -307,16 +295,6 @@ std::vector<Accum<T>> Decoder<D, T>::logits(D& dev, const nn::Pass<D, T>& pass, 
   const View<D, Accum<T>> out = scratch<Accum<T>>(dev, n, config_.vocab_size);
   head_->logits(dev, x, out);
   return to_host(dev, out);
-}
-
-template <AnyDevice D, class T>
-void Decoder<D, T>::refresh(D& dev) {
-  for_each_linear([&](auto& linear) { linear.refresh(dev); });
-}
-
-template <AnyDevice D, class T>
-void Decoder<D, T>::zero_grad(D& dev) {
-  for_each_linear([&](auto& linear) { linear.zero_grad(dev); });
 }
 
 }  // namespace lora::model

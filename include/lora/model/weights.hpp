@@ -12,7 +12,7 @@
 #include "lora/io/safetensors.hpp"
 #include "lora/model/config_gguf.hpp"
 #include "lora/model/config_json.hpp"
-#include "lora/nn/param.hpp"
+#include "lora/nn/weight.hpp"
 
 namespace lora::model {
 

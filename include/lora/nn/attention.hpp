@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <utility>
 
 #include "lora/nn/lora_linear.hpp"
@@ -110,12 +109,6 @@ class Attention {
       p_.k_norm.backward(dev, k_of(saved.qkv), saved.k_rstd, dk, dk, false);
     }
     p_.qkv_proj.backward(dev, pass, x, std::move(saved.in), dqkv, dx);
-  }
-
-  template <class F>
-  void for_each_param(const std::string& prefix, F&& f) {
-    p_.qkv_proj.for_each_param(prefix, f);
-    p_.o_proj.for_each_param(prefix, f);
   }
 
  private:

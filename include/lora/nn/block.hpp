@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <utility>
 
 #include "lora/nn/attention.hpp"
@@ -80,12 +79,6 @@ class Block {
       return normed;
     };
     attention_.backward(dev, pass, form_normed1, std::move(saved.attention), dh, dx.empty() ? View<D, T>() : normed);
-  }
-
-  template <class F>
-  void for_each_param(const std::string& prefix, F&& f) {
-    attention_.for_each_param(prefix + "self_attn.", f);
-    mlp_.for_each_param(prefix + "mlp.", f);
   }
 
  private:

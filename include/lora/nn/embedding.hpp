@@ -1,8 +1,8 @@
 #pragma once
 
 #include "lora/kernel/embedding.hpp"
-#include "lora/nn/param.hpp"
 #include "lora/nn/pass.hpp"
+#include "lora/nn/weight.hpp"
 
 namespace lora::nn {
 

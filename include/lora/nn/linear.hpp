@@ -4,6 +4,7 @@
 
 #include "lora/kernel/gemm.hpp"
 #include "lora/nn/param.hpp"
+#include "lora/nn/weight.hpp"
 
 namespace lora::nn {
 

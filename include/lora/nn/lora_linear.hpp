@@ -65,13 +65,18 @@ class LoraLinear {
   Index out_features() const { return out_features_; }
   /// ΣR; 0 where nothing trains.
   Index rank() const { return rank_; }
-  bool trains() const { return rank_ > 0; }
+  bool trains() const {
+    for (const auto& p : projections_)
+      if (p.b.trains()) return true;
+    return a_.trains();
+  }
   /// Whether forward of n rows keeps h: not where the update rides in a widened W, where it is formed in backward.
   bool saves(const Pass<D, T>& pass, Index n) const { return rank_ > 0 && !merges(n, dropout_active(pass)); }
   const std::vector<Projection>& projections() const { return projections_; }
 
-  /// Gives each projection its rank. A and B become zero; the caller initialises or loads them.
-  void attach(D& dev, std::span<const LoraRank> ranks, double dropout) {
+  /// Gives each projection its rank, and its A and B to the store under `prefix` + "q_proj.lora_A" and the like; once
+  /// the store is built, the caller initialises or loads them.
+  void attach(ParamStore<D, T>& params, const std::string& prefix, std::span<const LoraRank> ranks, double dropout) {
     if (ranks.size() != projections_.size())
       fail<ShapeError>("[lora_linear] ", ranks.size(), " ranks for ", projections_.size(), " projections");
     rank_ = 0;
@@ -80,10 +85,15 @@ class LoraLinear {
       auto& p = projections_[j];
       p.lora = ranks[j];
       p.first_row = rank_;
-      p.b = p.lora.rank > 0 ? Param<D, T>(dev, p.lora.rank, p.linear.out_features()) : Param<D, T>();
       rank_ += p.lora.rank;
     }
-    a_ = rank_ > 0 ? Param<D, T>(dev, rank_, in_features_) : Param<D, T>();
+    a_ = rank_ > 0 ? params.add(rank_, in_features_) : Param<D, T>();
+    for (auto& p : projections_) {
+      p.b = p.lora.rank > 0 ? params.add(p.lora.rank, p.linear.out_features()) : Param<D, T>();
+      if (p.lora.rank == 0) continue;
+      params.name(a_, prefix + p.name + ".lora_A", p.first_row, p.lora.rank);
+      params.name(p.b, prefix + p.name + ".lora_B", 0, p.lora.rank, true);
+    }
   }
 
   void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved* saved,
@@ -120,35 +130,17 @@ class LoraLinear {
     if (has_h) {
       const Span low_rank = update_span(dev);
       dh = scratch<T>(dev, n, rank_);
-      kernel::low_rank_backward<D, T>(dev, saved.h, terms_of(dy), dh);
+      kernel::low_rank_backward<D, T>(dev, saved.h, terms_of(dev, dy), dh);
     }
     if (!dx.empty()) input_gradient(dev, pass, dy, dh, dx);
-    if (dx.empty() && rank_ == 0) return;
+    if (dx.empty() && !trains()) return;
     const View<D, const T> input = x();
-    if (rank_ == 0) return;
+    if (!trains()) return;
     const Span low_rank = update_span(dev);
-    if (!has_h) return kernel::low_rank_gradients<D, T>(dev, input, a_.use(), a_.grad(), terms_of(dy));
+    if (!has_h) return kernel::low_rank_gradients<D, T>(dev, input, a_.use(), gradient_of(dev, a_), terms_of(dev, dy));
+    if (!a_.trains()) return;
     const View<D, const T> x_dropped = dropped(dev, pass, input);
     kernel::gemm(dev, kernel::Form::tn, dh, x_dropped, a_.grad(), 1.0, true);
-  }
-
-  template <class F>
-  void for_each_param(const std::string& prefix, F&& f) {
-    for (auto& p : projections_) {
-      if (p.lora.rank == 0) continue;
-      f(ParamRef<D, T>{prefix + p.name + ".lora_A", a_.value().row_slice(p.first_row, p.lora.rank),
-                       a_.grad().row_slice(p.first_row, p.lora.rank), false});
-      f(ParamRef<D, T>{prefix + p.name + ".lora_B", p.b.value(), p.b.grad(), true});
-    }
-  }
-
-  void refresh(D& dev) {
-    a_.refresh(dev);
-    for (auto& p : projections_) p.b.refresh(dev);
-  }
-  void zero_grad(D& dev) {
-    a_.zero_grad(dev);
-    for (auto& p : projections_) p.b.zero_grad(dev);
   }
 
   /// W_j + s_j B_j A_j in Accum<T>, for merging.
@@ -187,12 +179,21 @@ class LoraLinear {
   }
 
   // What the adapters see of y's gradient.
-  std::vector<kernel::LowRankTerm<D, T>> terms_of(View<D, const T> dy) {
+  std::vector<kernel::LowRankTerm<D, T>> terms_of(D& dev, View<D, const T> dy) {
     std::vector<kernel::LowRankTerm<D, T>> terms;
     for (auto& p : projections_)
       if (p.lora.rank > 0)
-        terms.push_back({dy.col_slice(p.first_column, p.linear.out_features()), p.b.use(), p.b.grad(), p.lora.scale});
+        terms.push_back(
+            {dy.col_slice(p.first_column, p.linear.out_features()), p.b.use(), gradient_of(dev, p.b), p.lora.scale});
     return terms;
+  }
+
+  // Where a kernel that forms several gradients at once adds this one: scratch where it is frozen.
+  static View<D, Accum<T>> gradient_of(D& dev, const Param<D, T>& param) {
+    if (param.trains()) return param.grad();
+    const View<D, Accum<T>> unused = scratch<Accum<T>>(dev, param.value().rows(), param.value().cols());
+    kernel::fill(dev, unused, 0.0);
+    return unused;
   }
 
   View<D, const T> dropped(D& dev, const Pass<D, T>& pass, View<D, const T> x) const {

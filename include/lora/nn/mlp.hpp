@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <utility>
 
 #include "lora/kernel/activation.hpp"
@@ -62,12 +61,6 @@ class Mlp {
     down_proj_.backward(dev, pass, form_hidden, std::move(saved.out), dy, further ? hidden : View<D, T>());
     if (!further) return;
     gate_up_proj_.backward(dev, pass, x, std::move(saved.in), d_gate_up, dx);
-  }
-
-  template <class F>
-  void for_each_param(const std::string& prefix, F&& f) {
-    gate_up_proj_.for_each_param(prefix, f);
-    down_proj_.for_each_param(prefix, f);
   }
 
  private:

@@ -34,14 +34,12 @@ class Input {
 ///   backward(dev, pass, x, Saved&&, dy, dx)    x handed back by the caller (parts of a layer take an Input); parameter
 ///                                              gradients are added to; dx is overwritten, and not formed where it is
 ///                                              empty; Saved's memory may serve for gradients
-///   for_each_param(prefix, f)                  f(ParamRef) for everything that trains, each storage once
 /// Saved is a nested, named struct of views on the arena's low end; whoever called forward releases it.
 template <class M, class D, class T>
 concept Module = requires(M& m, const M& cm, D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y,
                           typename M::Saved saved) {
   cm.forward(dev, pass, x, y, &saved);
   m.backward(dev, pass, x, std::move(saved), x, y);
-  m.for_each_param(std::string(), [](const ParamRef<D, T>&) {});
 };
 
 /// (rows, cols) where backward will look for it, or scratch where nobody will.

@@ -1,19 +1,20 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lora/kernel/elementwise.hpp"
-#include "lora/kernel/quantize.hpp"
-#include "lora/tensor/arena.hpp"
-#include "lora/tensor/stored.hpp"
-#include "lora/tensor/transfer.hpp"
+#include "lora/kernel/reduce.hpp"
+#include "lora/tensor/tensor.hpp"
 
 namespace lora::nn {
 
-/// One trainable tensor as optimizer, checkpoints, clipping and tests see it. `value` and `grad` may be parts of a
-/// larger storage. Where `transposed`, files hold the transpose (lora_B lies in memory as (R, O)).
+/// One trainable tensor as files, optimizer and tests see it: a matrix of a storage or some rows of it. Where
+/// `transposed`, files hold the transpose (lora_B lies in memory as (R, O)). `grad` is empty where it is frozen.
 template <AnyDevice D, class T>
 struct ParamRef {
   std::string name;
@@ -22,89 +23,229 @@ struct ParamRef {
   bool transposed = false;
 };
 
-/// A trainable matrix: master and gradient in Accum<T>, and a copy in T for products where T is narrower.
+template <AnyDevice D, class T>
+class ParamStore;
+
+/// A module's handle to a trainable matrix, whose memory a ParamStore owns. It stays valid when the store moves memory,
+/// which happens between steps only; views taken from it do not.
 template <AnyDevice D, class T>
 class Param {
  public:
   static constexpr bool has_copy = !std::same_as<T, Accum<T>>;
 
   Param() = default;
-  Param(D& dev, Index rows, Index cols) : value_(dev, rows, cols), grad_(dev, rows, cols) {
-    kernel::fill(dev, value_.view(), 0.0);
-    zero_grad(dev);
-    if constexpr (has_copy) copy_ = Tensor<D, T>(dev, rows, cols);
+
+  bool empty() const { return storage_ == nullptr; }
+  /// Whether gradients are formed; else `grad` is empty.
+  bool trains() const { return storage_ != nullptr && storage_->trains; }
+  View<D, Accum<T>> value() const { return storage_->value; }
+  View<D, Accum<T>> grad() const { return storage_->grad; }
+
+  /// What products read; valid since the store's last refresh.
+  View<D, const T> use() const {
+    if constexpr (has_copy) {
+      return storage_->copy;
+    } else {
+      return storage_->value;
+    }
+  }
+
+ private:
+  friend class ParamStore<D, T>;
+
+  struct Storage {
+    Index rows = 0, cols = 0;
+    Index group = 0;
+    bool trains = true;
+    Index begin = 0;  // of the group's slab, in elements
+    View<D, Accum<T>> value, grad;
+    View<D, T> copy;  // where T is narrower
+  };
+
+  explicit Param(const Storage* storage) : storage_(storage) {}
+
+  const Storage* storage_ = nullptr;
+};
+
+/// Owns every tensor that may train. For each group, whose tensors share learning rate and decay, there is one slab of
+/// each kind: values (masters in Accum<T>), copies in T for products where T is narrower, gradients. A tensor begins
+/// with a block of 1,024 elements, and those that train lie before those that are frozen, for which there are no
+/// gradients: an optimizer step is one launch a group, and whatever goes by blocks gives the same bits however the
+/// blocks are dealt out. Padding is 0 and stays 0.
+///
+/// First everything is added, then `build` gives it memory. What trains may change between steps: `train`.
+template <AnyDevice D, class T>
+class ParamStore {
+  using Storage = typename Param<D, T>::Storage;
+
+ public:
+  static constexpr Index block = kernel::sum_block;
+
+  /// A row of the table: a tensor under its name in files.
+  struct Entry {
+    std::string name;
+    std::size_t storage = 0;
+    Index first_row = 0, rows = 0;  ///< of the storage
+    bool transposed = false;
+  };
+
+  /// What an optimizer and a norm go over: (1, n), whole blocks of one group.
+  struct Slab {
+    View<D, Accum<T>> value;
+    View<D, Accum<T>> grad;
+  };
+
+  /// A matrix of `group`; `build` makes it zero.
+  Param<D, T> add(Index rows, Index cols, Index group = 0) {
+    auto& storage = storages_.emplace_back(std::make_unique<Storage>());
+    storage->rows = rows;
+    storage->cols = cols;
+    storage->group = group;
+    groups_.resize(std::max(groups_.size(), static_cast<std::size_t>(group) + 1));
+    return Param<D, T>(storage.get());
+  }
+
+  /// Says what files call `rows` rows of a matrix that was added last or before.
+  void name(const Param<D, T>& param, std::string name, Index first_row, Index rows, bool transposed = false) {
+    const auto of = [&](const auto& storage) { return storage.get() == param.storage_; };
+    const auto place = std::find_if(storages_.rbegin(), storages_.rend(), of);
+    entries_.push_back(
+        {std::move(name), static_cast<std::size_t>(storages_.rend() - place) - 1, first_row, rows, transposed});
+  }
+
+  /// Forgets all tensors; handles to them must not be used again.
+  void clear() {
+    storages_.clear();
+    entries_.clear();
+    groups_.clear();
+  }
+
+  /// Memory for all that was added; everything is zero and trains.
+  void build(D& dev) {
+    for (auto& storage : storages_) storage->trains = true;
+    lay_out();
+    allocate(dev);
     refresh(dev);
   }
 
-  bool empty() const { return value_.empty(); }
-  View<D, Accum<T>> value() { return value_.view(); }
-  View<D, Accum<T>> grad() { return grad_.view(); }
+  /// From now on, tensors train for whose names `trains(name)` is true. Values stay, gradients become zero. To be
+  /// called between steps; an optimizer follows with `AdamW::follow`.
+  /// Throws   ConfigError if names that share a matrix are told apart, or nothing is left to train
+  template <class Trains>
+  void train(D& dev, const Trains& trains) {
+    std::vector<int> told(storages_.size(), -1);
+    bool any = false;
+    for (const Entry& entry : entries_) {
+      const int now = trains(std::string_view(entry.name)) ? 1 : 0;
+      int& before = told[entry.storage];
+      if (before >= 0 && before != now)
+        fail<ConfigError>(entry.name, " can't be ", now == 1 ? "trained" : "frozen",
+                          " apart from its neighbours, with which it shares a matrix");
+      before = now;
+      any = any || now == 1;
+    }
+    if (!any) fail<ConfigError>("none of the model's ", entries_.size(), " trainable tensors is left to train");
+    for (std::size_t i = 0; i < storages_.size(); ++i) storages_[i]->trains = told[i] != 0;
+    std::vector<Storage> before;
+    for (const auto& storage : storages_) before.push_back(*storage);
+    std::vector<Group> kept = std::move(groups_);  // until their values are copied
+    groups_ = std::vector<Group>(kept.size());
+    lay_out();
+    allocate(dev);
+    for (std::size_t i = 0; i < storages_.size(); ++i) kernel::convert(dev, before[i].value, storages_[i]->value);
+    refresh(dev);
+    dev.synchronize();
+  }
 
-  /// What products read; valid since the last refresh.
-  View<D, const T> use() const {
-    if constexpr (has_copy) {
-      return copy_.view();
-    } else {
-      return value_.view();
+  Index groups() const { return static_cast<Index>(groups_.size()); }
+  const std::vector<Entry>& entries() const { return entries_; }
+
+  /// Values and gradients of what trains of a group; empty if nothing does.
+  Slab slab(Index group) {
+    Group& g = groups_[static_cast<std::size_t>(group)];
+    if (g.trained == 0) return {};
+    return {g.value.view().col_slice(0, g.trained), g.grad.view()};
+  }
+
+  /// Where a storage's elements begin in its group's slab; whether it trains.
+  struct Place {
+    Index group, begin, rows, cols;
+    bool trains;
+  };
+  std::size_t storages() const { return storages_.size(); }
+  Place place(std::size_t storage) const {
+    const Storage& s = *storages_[storage];
+    return {s.group, s.begin, s.rows, s.cols, s.trains};
+  }
+
+  /// f(ParamRef) for every tensor, in the order in which they were named.
+  template <class F>
+  void for_each(F&& f) {
+    for (const Entry& entry : entries_) {
+      const Storage& s = *storages_[entry.storage];
+      f(ParamRef<D, T>{entry.name, s.value.row_slice(entry.first_row, entry.rows),
+                       s.trains ? s.grad.row_slice(entry.first_row, entry.rows) : View<D, Accum<T>>(),
+                       entry.transposed});
     }
   }
 
-  /// Rounds the master into the copy; to be called whenever the master has changed.
+  /// Brings the copies that products read up to date with the values; to be called whenever these have changed.
   void refresh(D& dev) {
-    if constexpr (has_copy) {
-      if (!empty()) kernel::convert(dev, value_.view(), copy_.view());
-    }
+    if constexpr (Param<D, T>::has_copy)
+      for (Group& g : groups_)
+        if (!g.value.empty()) kernel::convert(dev, g.value.view(), g.copy.view());
   }
   void zero_grad(D& dev) {
-    if (!empty()) kernel::fill(dev, grad_.view(), 0.0);
+    for (Group& g : groups_)
+      if (g.trained > 0) kernel::fill(dev, g.grad.view(), 0.0);
   }
 
  private:
-  Tensor<D, Accum<T>> value_;
-  Tensor<D, Accum<T>> grad_;
-  Tensor<D, T> copy_;
-};
-
-/// A base weight. Its stored dtype and where it lives are values; `use` is the one door to it.
-template <AnyDevice D>
-class Weight {
- public:
-  Weight() = default;
-  /// In place: `owner` keeps the memory (a mapped file, a device copy) alive.
-  Weight(StoredView<D> stored, std::shared_ptr<const void> owner) : stored_(stored), owner_(std::move(owner)) {}
-
-  /// Access for as long as the handle lives.
-  class Use {
-   public:
-    Use(StoredView<D> stored, std::shared_ptr<const void> owner) : stored_(stored), owner_(std::move(owner)) {}
-    const StoredView<D>& view() const { return stored_; }
-
-   private:
-    StoredView<D> stored_;
-    std::shared_ptr<const void> owner_;
+  struct Group {
+    Index size = 0, trained = 0;  // elements, whole blocks; those that train come first
+    Tensor<D, Accum<T>> value, grad;
+    Tensor<D, T> copy;
   };
-  Use use(D&) const { return Use(stored_, owner_); }
 
-  bool empty() const { return stored_.empty(); }
-  DType dtype() const { return stored_.dtype(); }
-  Index rows() const { return stored_.rows(); }
-  Index cols() const { return stored_.cols(); }
-  std::size_t bytes() const { return stored_.bytes(); }
-
- private:
-  StoredView<D> stored_;
-  std::shared_ptr<const void> owner_;
-};
-
-/// The weight as T: in place where it is stored so, else decoded into scratch of the enclosing scope.
-template <class T, AnyDevice D>
-View<D, const T> widened(D& dev, const StoredView<D>& stored) {
-  if (stored.template is<T>()) {
-    if constexpr (HasDType<T>) return stored.template as<T>();
+  void lay_out() {
+    for (Group& g : groups_) g.size = 0;
+    for (const bool trains : {true, false}) {
+      for (auto& s : storages_) {
+        if (s->trains != trains) continue;
+        Group& g = groups_[static_cast<std::size_t>(s->group)];
+        s->begin = g.size;
+        g.size += (s->rows * s->cols + block - 1) / block * block;
+      }
+      if (trains)
+        for (Group& g : groups_) g.trained = g.size;
+    }
   }
-  const View<D, T> wide = scratch<T>(dev, stored.rows(), stored.cols());
-  kernel::widen(dev, stored, wide);
-  return wide;
-}
+
+  void allocate(D& dev) {
+    for (Group& g : groups_) {
+      if (g.size == 0) continue;
+      g.value = Tensor<D, Accum<T>>(dev, g.size);
+      kernel::fill(dev, g.value.view(), 0.0);
+      if constexpr (Param<D, T>::has_copy) g.copy = Tensor<D, T>(dev, g.size);
+      if (g.trained > 0) g.grad = Tensor<D, Accum<T>>(dev, g.trained);
+    }
+    zero_grad(dev);
+    for (auto& s : storages_) {
+      Group& g = groups_[static_cast<std::size_t>(s->group)];
+      s->value = matrix(g.value.view(), *s);
+      s->grad = s->trains ? matrix(g.grad.view(), *s) : View<D, Accum<T>>();
+      if constexpr (Param<D, T>::has_copy) s->copy = matrix(g.copy.view(), *s);
+    }
+  }
+
+  template <class E>
+  static View<D, E> matrix(View<D, E> slab, const Storage& s) {
+    return View<D, E>(slab.data() + s.begin, s.rows, s.cols);
+  }
+
+  std::vector<std::unique_ptr<Storage>> storages_;
+  std::vector<Entry> entries_;
+  std::vector<Group> groups_;
+};
 
 }  // namespace lora::nn

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "lora/nn/module.hpp"
@@ -45,11 +44,6 @@ class Recomputed {
       inner_.forward(dev, pass, x, View<D, T>(), &saved.full.emplace(), &saved.kept);
     }
     inner_.backward(dev, pass, x, std::move(*saved.full), dy, dx);
-  }
-
-  template <class F>
-  void for_each_param(const std::string& prefix, F&& f) {
-    inner_.for_each_param(prefix, f);
   }
 
  private:

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -81,11 +80,6 @@ class Stack {
                         i == first ? View<D, T>() : dy);
       dev.arena().release(entry.mark);
     }
-  }
-
-  template <class F>
-  void for_each_param(const std::string& prefix, F&& f) {
-    for (Index i = 0; i < size(); ++i) layer(i).for_each_param(prefix + std::to_string(i) + ".", f);
   }
 
  private:

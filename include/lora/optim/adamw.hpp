@@ -7,6 +7,7 @@
 #include "lora/kernel/elementwise.hpp"
 #include "lora/kernel/optimizer.hpp"
 #include "lora/nn/param.hpp"
+#include "lora/tensor/transfer.hpp"
 
 namespace lora::optim {
 
@@ -17,59 +18,152 @@ struct AdamWSettings {
   double weight_decay = 0;
 };
 
-/// AdamW over the parameters that a model enumerates. It keeps m and v of each, laid out as its parameter; the
-/// parameters' memory must stay where it is.
-template <AnyDevice D, class T>
+/// What differs from one group of the parameters to another.
+struct AdamWGroup {
+  double learning_rate_factor = 1;
+  double weight_decay = 0;
+};
+
+/// AdamW over the parameters of a store: one launch for each group and for each step in which some of its tensors began
+/// to train. It keeps m and v of each, as slabs laid out as the store's, on a device of its own: the parameters' own,
+/// or a host beside it (offload), to which gradients and values then travel.
+template <AnyDevice D, class T, AnyDevice S = D>
 class AdamW {
+  using A = Accum<T>;
+
  public:
-  AdamW(D& dev, std::vector<nn::ParamRef<D, T>> params, AdamWSettings settings)
-      : params_(std::move(params)), settings_(settings) {
-    for (const auto& param : params_) {
-      auto& state = moments_.emplace_back();
-      state.m = zeros(dev, param);
-      state.v = zeros(dev, param);
-    }
+  /// Groups that `groups` does not have decay as `settings` says.
+  AdamW(D& dev, nn::ParamStore<D, T>& params, AdamWSettings settings,
+        std::vector<AdamWGroup> groups = {}) requires(std::same_as<S, D>)
+      : AdamW(dev, dev, params, settings, std::move(groups)) {}
+  AdamW(D& dev, S& state_device, nn::ParamStore<D, T>& params, AdamWSettings settings,
+        std::vector<AdamWGroup> groups = {})
+      : state_device_(state_device), params_(params), settings_(settings), groups_(std::move(groups)) {
+    follow(dev);
   }
 
-  const std::vector<nn::ParamRef<D, T>>& params() const { return params_; }
+  nn::ParamStore<D, T>& params() const { return params_; }
 
   /// Updates that were made; a step that was left out makes none.
   Index updates() const { return updates_; }
   void set_updates(Index updates) { updates_ = updates; }
 
+  /// To be called when what trains has changed. What trains on keeps its m and v; what begins to train starts with
+  /// zeros and, as in PyTorch, with a count of updates of its own; what is frozen loses both.
+  void follow(D&) {
+    S& dev = state_device_;
+    const std::vector<Slab> old_slabs = std::move(slabs_);
+    const std::vector<Place> old_places = std::move(places_);
+    slabs_ = std::vector<Slab>(static_cast<std::size_t>(params_.groups()));
+    places_.clear();
+    for (Index g = 0; g < params_.groups(); ++g) {
+      const Index size = params_.slab(g).value.size();
+      if (size == 0) continue;
+      Slab& slab = slabs_[static_cast<std::size_t>(g)];
+      for (auto* moment : {&slab.m, &slab.v}) {
+        *moment = Tensor<S, A>(dev, size);
+        kernel::fill(dev, moment->view(), 0.0);
+      }
+    }
+    for (std::size_t i = 0; i < params_.storages(); ++i) {
+      const auto now = params_.place(i);
+      Place place{now.group, now.begin, now.rows * now.cols, old_places.empty() ? 0 : updates_, now.trains};
+      if (now.trains && i < old_places.size() && old_places[i].trains) {
+        const Place& before = old_places[i];
+        place.since = before.since;
+        const Slab& from = old_slabs[static_cast<std::size_t>(before.group)];
+        Slab& to = slabs_[static_cast<std::size_t>(place.group)];
+        for (const auto moment : {&Slab::m, &Slab::v})
+          kernel::convert(dev, (from.*moment).view().col_slice(before.begin, place.size),
+                          (to.*moment).view().col_slice(place.begin, place.size));
+      }
+      places_.push_back(place);
+    }
+  }
+
   /// Writes   every parameter's value; the copies in T are refreshed by the caller
   void step(D& dev, double learning_rate, double gradient_scale) {
     ++updates_;
-    const kernel::AdamWStep step{learning_rate,          settings_.beta1, settings_.beta2, settings_.epsilon,
-                                 settings_.weight_decay, gradient_scale,  updates_};
-    for (std::size_t i = 0; i < params_.size(); ++i)
-      kernel::adamw<T>(dev, step, params_[i].grad, params_[i].value, moments_[i].m.view(), moments_[i].v.view());
+    for (Index g = 0; g < params_.groups(); ++g) {
+      const auto slab = params_.slab(g);
+      if (slab.value.empty()) continue;
+      const auto group = static_cast<std::size_t>(g);
+      const double factor = group < groups_.size() ? groups_[group].learning_rate_factor : 1;
+      const double decay = group < groups_.size() ? groups_[group].weight_decay : settings_.weight_decay;
+      kernel::AdamWStep step{learning_rate * factor, settings_.beta1, settings_.beta2, settings_.epsilon, decay,
+                             gradient_scale,         updates_};
+      Slab& state = slabs_[group];
+      for_each_run(g, slab.value.size(), [&](Index begin, Index count, Index since) {
+        step.step = updates_ - since;
+        update(dev, step, slab.grad.col_slice(begin, count), slab.value.col_slice(begin, count),
+               state.m.view().col_slice(begin, count), state.v.view().col_slice(begin, count));
+      });
+    }
   }
 
   /// f(name, view) for every tensor of the state, in a fixed order: what a checkpoint holds besides the parameters.
   template <class F>
   void for_each_state(F&& f) {
-    for (std::size_t i = 0; i < params_.size(); ++i) {
-      f(params_[i].name + ".exp_avg", moments_[i].m.view());
-      f(params_[i].name + ".exp_avg_sq", moments_[i].v.view());
+    for (const auto& entry : params_.entries()) {
+      const Place& place = places_[entry.storage];
+      if (!place.trains) continue;
+      const Index cols = params_.place(entry.storage).cols;
+      Slab& slab = slabs_[static_cast<std::size_t>(place.group)];
+      for (const auto& [suffix, moment] : {std::pair{".exp_avg", &slab.m}, std::pair{".exp_avg_sq", &slab.v}})
+        f(entry.name + suffix,
+          View<S, A>(moment->view().data() + place.begin + entry.first_row * cols, entry.rows, cols));
     }
   }
 
- private:
-  struct Moments {
-    Tensor<D, Accum<T>> m;
-    Tensor<D, Accum<T>> v;
-  };
-
-  static Tensor<D, Accum<T>> zeros(D& dev, const nn::ParamRef<D, T>& param) {
-    Tensor<D, Accum<T>> tensor(dev, param.value.rows(), param.value.cols());
-    kernel::fill(dev, tensor.view(), 0.0);
-    return tensor;
+  /// Updates that were made before a tensor of this entry began to train.
+  Index since(const typename nn::ParamStore<D, T>::Entry& entry) const { return places_[entry.storage].since; }
+  void set_since(const typename nn::ParamStore<D, T>::Entry& entry, Index since) {
+    places_[entry.storage].since = since;
   }
 
-  std::vector<nn::ParamRef<D, T>> params_;
-  std::vector<Moments> moments_;
+ private:
+  struct Slab {
+    Tensor<S, A> m, v;  // (1, n)
+  };
+  struct Place {
+    Index group = 0, begin = 0, size = 0;  // elements of the group's slab
+    Index since = 0;                       // updates made before it began to train
+    bool trains = false;
+  };
+
+  // f(begin, count, since) for neighbours in a slab that began to train together.
+  template <class F>
+  void for_each_run(Index group, Index size, F&& f) const {
+    std::vector<const Place*> order;
+    for (const Place& place : places_)
+      if (place.trains && place.group == group) order.push_back(&place);
+    for (std::size_t i = 0, next = 0; i < order.size(); i = next) {
+      while (next < order.size() && order[next]->since == order[i]->since) ++next;
+      f(order[i]->begin, (next < order.size() ? order[next]->begin : size) - order[i]->begin, order[i]->since);
+    }
+  }
+
+  void update(D& dev, const kernel::AdamWStep& step, View<D, const A> grad, View<D, A> value, View<S, A> m,
+              View<S, A> v) {
+    if constexpr (std::same_as<S, D>) {
+      kernel::adamw<T>(dev, step, grad, value, m, v);
+    } else {
+      const std::vector<A> grads = to_host(dev, grad), before = to_host(dev, value);
+      const auto g = tensor_of<A>(state_device_, grads, 1, grad.cols());
+      auto w = tensor_of<A>(state_device_, before, 1, value.cols());
+      kernel::adamw<T>(state_device_, step, g.view(), w.view(), m, v);
+      const std::vector<A> after = to_host(state_device_, w.view());
+      copy_from_host<D, A>(dev, after, value);
+      dev.synchronize();  // what was copied goes away
+    }
+  }
+
+  S& state_device_;
+  nn::ParamStore<D, T>& params_;
   AdamWSettings settings_;
+  std::vector<AdamWGroup> groups_;
+  std::vector<Slab> slabs_;    // of each group
+  std::vector<Place> places_;  // of each storage
   Index updates_ = 0;
 };
 

@@ -70,7 +70,7 @@ MemoryUse memory_use(D& dev, model::Decoder<D, T>& decoder) {
   use.activations = static_cast<double>(dev.arena().peak_saved());
   use.workspace = static_cast<double>(dev.arena().peak_scratch());
   double parameters = 0;
-  decoder.for_each_param([&](const auto& param) { parameters += static_cast<double>(param.value.size()); });
+  decoder.params().for_each([&](const auto& param) { parameters += static_cast<double>(param.value.size()); });
   use.adapter = parameters * (sizeof(Accum<T>) + (nn::Param<D, T>::has_copy ? sizeof(T) : 0));
   use.gradients = parameters * sizeof(Accum<T>);
   use.optimizer = 2 * parameters * sizeof(Accum<T>);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <optional>
@@ -166,44 +167,69 @@ template <AnyDevice D, class T>
 std::uint64_t checkpoint_bytes(model::Decoder<D, T>& decoder, const tokenizer::Tokenizer* tokenizer) {
   std::uint64_t bytes = 1 << 20;  // state and what else is small
   if (tokenizer != nullptr) bytes += tokenizer->saved_bytes();
-  decoder.for_each_param(
+  decoder.params().for_each(
       [&](const auto& param) { bytes += 3 * sizeof(float) * static_cast<std::uint64_t>(param.value.size()); });
   return bytes;
 }
 
-/// The optimizer's state as optimizer.safetensors: m and v of each parameter, laid out as in memory.
-template <AnyDevice D, class T>
-void save_optimizer(D& dev, optim::AdamW<D, T>& optimizer, const io::Path& folder) {
+/// The optimizer's state as optimizer.safetensors: m and v of each parameter, laid out as in memory, and for those that
+/// began to train later than the first update `.step`, the updates since then. `dev` holds the state.
+template <AnyDevice D, class T, AnyDevice S>
+void save_optimizer(S& dev, optim::AdamW<D, T, S>& optimizer, const io::Path& folder) {
   static_assert(std::same_as<Accum<T>, float>, "optimizer state is saved as float32");
   std::vector<io::TensorDeclaration> declarations;
-  optimizer.for_each_state([&](const std::string& name, View<D, float> view) {
+  const auto for_each_count = [&](const auto& f) {
+    for (const auto& entry : optimizer.params().entries())
+      if (const Index since = optimizer.since(entry); since > 0)
+        f(entry.name + ".step", static_cast<float>(optimizer.updates() - since));
+  };
+  optimizer.for_each_state([&](const std::string& name, View<S, float> view) {
     declarations.push_back({name, DType::f32, view.shape()});
   });
+  for_each_count([&](const std::string& name, float) { declarations.push_back({name, DType::f32, {1}}); });
   io::SafetensorsWriter writer(folder / "optimizer.safetensors", std::move(declarations));
-  optimizer.for_each_state([&](const std::string& name, View<D, float> view) {
+  optimizer.for_each_state([&](const std::string& name, View<S, float> view) {
     const std::vector<float> values = to_host(dev, view);
     writer.add(name, std::as_bytes(std::span(values)));
   });
+  for_each_count([&](const std::string& name, float count) { writer.add(name, std::as_bytes(std::span(&count, 1))); });
   writer.commit();
 }
 
-/// Throws   FormatError if a tensor is missing or has another shape
-template <AnyDevice D, class T>
-void load_optimizer(D& dev, optim::AdamW<D, T>& optimizer, const io::Path& folder) {
+/// Into an optimizer of the same parameters, of which the same train, that is told how many updates were made.
+/// Throws   FormatError if a tensor is missing or has another shape, or a count can't be one
+template <AnyDevice D, class T, AnyDevice S>
+void load_optimizer(S& dev, optim::AdamW<D, T, S>& optimizer, Index updates, const io::Path& folder) {
   const io::Path path = folder / "optimizer.safetensors";
   const auto file = io::Safetensors::open(path);
-  optimizer.for_each_state([&](const std::string& name, View<D, float> view) {
+  const auto expect = [&](const io::StoredTensor& tensor, const Shape& shape) {
+    if (tensor.dtype != DType::f32 || tensor.shape != shape)
+      fail<FormatError>(path.native(), ": the tensor ", tensor.name, " is ", name_of(tensor.dtype), " ",
+                        to_string(tensor.shape), "; expected F32 ", to_string(shape));
+  };
+  optimizer.for_each_state([&](const std::string& name, View<S, float> view) {
     const io::StoredTensor* tensor = file.find(name);
     if (tensor == nullptr) fail<FormatError>(path.native(), ": the tensor ", name, " is missing");
-    if (tensor->dtype != DType::f32 || tensor->shape != view.shape())
-      fail<FormatError>(path.native(), ": the tensor ", name, " is ", name_of(tensor->dtype), " ",
-                        to_string(tensor->shape), "; expected F32 ", to_string(view.shape()));
+    expect(*tensor, view.shape());
   });
-  optimizer.for_each_state([&](const std::string& name, View<D, float> view) {
+  optimizer.for_each_state([&](const std::string& name, View<S, float> view) {
     const std::span<const std::byte> bytes = file.find(name)->bytes;
-    const View<D, std::byte> target(reinterpret_cast<std::byte*>(view.flat().data()), static_cast<Index>(bytes.size()));
-    copy_from_host<D, std::byte>(dev, bytes, target);
+    const View<S, std::byte> target(reinterpret_cast<std::byte*>(view.flat().data()), static_cast<Index>(bytes.size()));
+    copy_from_host<S, std::byte>(dev, bytes, target);
   });
+  optimizer.set_updates(updates);
+  for (const auto& entry : optimizer.params().entries()) {
+    const io::StoredTensor* tensor = file.find(entry.name + ".step");
+    float count = static_cast<float>(updates);
+    if (tensor != nullptr) {
+      expect(*tensor, {1});
+      std::memcpy(&count, tensor->bytes.data(), sizeof count);
+      if (!(count >= 0 && count <= static_cast<float>(updates) && count == std::floor(count)))
+        fail<FormatError>(path.native(), ": the tensor ", tensor->name, " holds ", count,
+                          "; expected a whole number up to ", updates, ", the updates of the whole run");
+    }
+    optimizer.set_since(entry, updates - static_cast<Index>(count));
+  }
   dev.synchronize();  // the file is read no more
 }
 

@@ -34,13 +34,21 @@ class Stepper {
   Stepper(D& dev, model::Decoder<D, T>& decoder, optim::AdamWSettings settings, double max_grad_norm,
           std::uint64_t seed)
       : decoder_(decoder),
-        optimizer_(dev, params_of(decoder), settings),
+        optimizer_(dev, decoder.params(), settings),
         max_grad_norm_(max_grad_norm),
         seed_(seed),
         sums_(dev, 2, apart),
         totals_(dev, 2, 1) {}
 
   optim::AdamW<D, T>& optimizer() { return optimizer_; }
+
+  /// From now on, tensors train for whose names `trains(name)` is true; between steps.
+  /// Throws   ConfigError as ParamStore::train
+  template <class Trains>
+  void train(D& dev, const Trains& trains) {
+    decoder_.params().train(dev, trains);
+    optimizer_.follow(dev);
+  }
 
   /// The gradient of step `step`, the first being 0. How the step is split into micro-batches does not matter.
   StepResult accumulate(D& dev, Index step, std::span<const data::Batch> micro_batches) {
@@ -52,7 +60,7 @@ class Stepper {
     if (!result.has_labels()) return result;
     {
       const Span phase(profile_of(dev), Profile::Kind::phase, "update");
-      decoder_.zero_grad(dev);
+      decoder_.params().zero_grad(dev);
       kernel::fill(dev, sums(), 0.0);
     }
     const double scale = 1 / static_cast<double>(result.labelled);
@@ -64,7 +72,7 @@ class Stepper {
           decoder_.stage(nn::Rows{batch.tokens, batch.positions, batch.places, batch.segments}, batch.labels));
     for (const auto& rows : staged) decoder_.train_micro_batch(dev, rows, scale, dropout_key, sums().row_slice(0, 1));
     const Span phase(profile_of(dev), Profile::Kind::phase, "update");
-    optim::add_squared_norm(dev, optimizer_.params(), sums().row_slice(1, 1));
+    optim::add_squared_norm(dev, decoder_.params(), sums().row_slice(1, 1));
     kernel::convert(dev, sums(), totals_.view());
     const auto totals = to_host(dev, totals_.view());  // the step's one read
     result.loss = totals[0] * scale;
@@ -76,7 +84,7 @@ class Stepper {
   void update(D& dev, const StepResult& result, double learning_rate) {
     const Span phase(profile_of(dev), Profile::Kind::phase, "update");
     optimizer_.step(dev, learning_rate, optim::clip_factor(result.grad_norm, max_grad_norm_));
-    decoder_.refresh(dev);
+    decoder_.params().refresh(dev);
   }
 
  private:
@@ -85,12 +93,6 @@ class Stepper {
   static constexpr Index apart = 4;
 
   View<D, double> sums() { return sums_.view().col_slice(0, 1); }
-
-  static std::vector<nn::ParamRef<D, T>> params_of(model::Decoder<D, T>& decoder) {
-    std::vector<nn::ParamRef<D, T>> params;
-    decoder.for_each_param([&](const nn::ParamRef<D, T>& param) { params.push_back(param); });
-    return params;
-  }
 
   model::Decoder<D, T>& decoder_;
   optim::AdamW<D, T> optimizer_;

@@ -115,8 +115,7 @@ class TrainingRun {
     state_ = checkpoint.state;
     state_.settings = std::move(settings);
     model::load_adapter(dev_, *decoder_, model::open_adapter(checkpoint.folder));
-    run::load_optimizer(dev_, stepper_->optimizer(), checkpoint.folder);
-    stepper_->optimizer().set_updates(state_.updates);
+    run::load_optimizer(dev_, stepper_->optimizer(), state_.updates, checkpoint.folder);
     // The best so far may have been saved nowhere, or elsewhere: then it can't be taken at the end.
     if (!config_.load_best_model_at_end || !state_.best_eval_loss) return;
     try {
@@ -143,7 +142,7 @@ class TrainingRun {
                       "cutoff_len ", config_.cutoff_len);
     inputs::warn_of_length(source_.config(), summary_->length_at(1), "the longest record has");
     Index parameters = 0;
-    decoder_->for_each_param([&](const auto& param) { parameters += param.value.size(); });
+    decoder_->params().for_each([&](const auto& param) { parameters += param.value.size(); });
     lora::log::info("adapter: rank ", decoder_->adapter().rank, ", ", parameters,
                     " parameters; steps: ", schedule_.total, " of ", plan_->per_step, " sequences, ",
                     plan_->steps_per_epoch(), " an epoch");

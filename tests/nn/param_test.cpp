@@ -1,0 +1,134 @@
+#include "lora/nn/param.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "lora/tensor/transfer.hpp"
+#include "support/backends.hpp"
+#include "support/matrix.hpp"
+
+namespace param_test {
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+
+/// Stacked a (5, 300) of two names, b (2, 7), and c (1, 1024) of another group.
+template <class D, class T>
+struct Store {
+  D& dev;
+  nn::ParamStore<D, T> params{};
+  nn::Param<D, T> a = params.add(5, 300), b = params.add(2, 7), c = params.add(1, 1024, 1);
+
+  explicit Store(D& d) : dev(d) {
+    params.name(a, "a.first", 0, 2);
+    params.name(b, "b", 0, 2, true);
+    params.name(a, "a.second", 2, 3);
+    params.name(c, "c", 0, 1);
+    params.build(dev);
+  }
+  void fill() {
+    std::uint64_t seed = 1;
+    for (const auto& p : {a, b, c})
+      copy_from_host<D, Accum<T>>(dev, random_values<Accum<T>>(p.value().size(), seed++), p.value());
+    dev.synchronize();
+    params.refresh(dev);
+  }
+  std::vector<std::vector<Accum<T>>> values() {
+    return {to_host(dev, a.value()), to_host(dev, b.value()), to_host(dev, c.value())};
+  }
+};
+
+template <class T>
+std::size_t zeros(const std::vector<T>& values) {
+  return static_cast<std::size_t>(std::count(values.begin(), values.end(), T(0)));
+}
+
+}  // namespace
+
+TEST_CASE("param store: a slab for each group, in whole blocks, zero before anything is put there") {
+  each_backend_and_type([]<class D, class T>() {
+    D dev(1);
+    Store<D, T> store(dev);
+    CHECK(store.params.groups() == 2);
+    const auto first = store.params.slab(0), second = store.params.slab(1);
+    CHECK(first.value.cols() == 2 * 1024 + 1024);
+    CHECK(first.grad.cols() == first.value.cols());
+    CHECK(second.value.cols() == 1024);
+    CHECK(store.a.value().data() == first.value.data());
+    CHECK(store.b.value().data() == first.value.data() + 2048);
+    CHECK(store.b.grad().data() == first.grad.data() + 2048);
+    for (const auto& part : {first.value, first.grad, second.value, second.grad})
+      CHECK(zeros(to_host(dev, part)) == static_cast<std::size_t>(part.size()));
+    std::vector<std::string> names;
+    store.params.for_each([&](const nn::ParamRef<D, T>& param) {
+      names.push_back(param.name);
+      CHECK(param.transposed == (param.name == "b"));
+      if (param.name == "a.second") {
+        CHECK(param.value.data() == store.a.value().row(2));
+        CHECK(param.grad.rows() == 3);
+      }
+    });
+    CHECK(names == std::vector<std::string>{"a.first", "b", "a.second", "c"});
+  });
+}
+
+TEST_CASE("param store: copies follow the values, gradients are cleared, padding stays zero") {
+  each_backend_and_type([]<class D, class T>() {
+    D dev(1);
+    Store<D, T> store(dev);
+    store.fill();
+    for (const auto& p : {store.a, store.b, store.c}) {
+      const auto values = to_host(dev, p.value());
+      std::vector<T> expected;
+      for (const auto& value : values) expected.push_back(rounded<T>(real(value)));
+      check_same_bits(to_host(dev, p.use()), expected);
+      kernel::fill(dev, p.grad(), 3.0);
+    }
+    const auto slab = store.params.slab(0);
+    CHECK(zeros(to_host(dev, slab.grad)) == 3 * 1024 - 1500 - 14);
+    CHECK(zeros(to_host(dev, slab.value)) >= 3 * 1024 - 1500 - 14);
+    store.params.zero_grad(dev);
+    CHECK(zeros(to_host(dev, slab.grad)) == 3 * 1024);
+  });
+}
+
+TEST_CASE("param store: what is frozen has no gradient and keeps its value") {
+  each_backend_and_type([]<class D, class T>() {
+    D dev(1);
+    Store<D, T> store(dev);
+    store.fill();
+    const auto before = store.values();
+    const auto train = [&](std::string_view letters) {
+      store.params.train(dev, [=](std::string_view name) { return letters.find(name[0]) != letters.npos; });
+    };
+    for (const std::string_view letters : {"b", "ac", "a", "abc", "c"}) {
+      CAPTURE(letters);
+      train(letters);
+      CHECK(store.values() == before);
+      Index trained = 0;
+      for (const auto& [p, letter] : {std::pair{&store.a, 'a'}, std::pair{&store.b, 'b'}, std::pair{&store.c, 'c'}}) {
+        const bool trains = letters.find(letter) != letters.npos;
+        CHECK(p->trains() == trains);
+        CHECK(p->grad().empty() == !trains);
+        if (trains) CHECK(zeros(to_host(dev, p->grad())) == static_cast<std::size_t>(p->value().size()));
+        if (trains) trained += (p->value().size() + 1023) / 1024 * 1024;
+        std::vector<T> copy;
+        for (const auto& value : to_host(dev, p->value())) copy.push_back(rounded<T>(real(value)));
+        check_same_bits(to_host(dev, p->use()), copy);
+      }
+      CHECK(store.params.slab(0).value.size() + store.params.slab(1).value.size() == trained);
+    }
+    CHECK_THROWS_WITH_AS(store.params.train(dev, [](std::string_view name) { return name == "a.second"; }),
+                         "a.second can't be trained apart from its neighbours, with which it shares a matrix",
+                         ConfigError);
+    CHECK_THROWS_WITH_AS(train("x"), "none of the model's 4 trainable tensors is left to train", ConfigError);
+    CHECK(store.c.trains());  // as before
+    CHECK(store.values() == before);
+  });
+}
+
+}  // namespace param_test
