@@ -30,6 +30,7 @@
 #include "lora/settings/settings.hpp"
 #include "lora/train/evaluate.hpp"
 #include "lora/train/memory.hpp"
+#include "lora/train/start.hpp"
 #include "lora/train/step.hpp"
 
 namespace lora::train {
@@ -57,9 +58,6 @@ class TrainingRun {
   /// Opens the model and the data and checks all that can be checked before anything is written.
   /// Throws   ConfigError, FormatError, IoError
   TrainingRun(D& dev, settings::Config config, model::Source source, RunOptions options);
-
-  model::Decoder<D, T>& decoder() { return *decoder_; }
-  Index total_steps() const { return schedule_.total; }
 
   /// Trains to the end, or until the stop flag is set.
   RunResult run();
@@ -132,55 +130,6 @@ class TrainingRun {
     if (best.state.last_eval_loss != state_.best_eval_loss)
       fail<FormatError>(best.folder.native(), " is not of this run");
     return best;
-  }
-
-  void say_start(const std::optional<run::Checkpoint>& resumed) {
-    lora::log::info("data: ", summary_->text());
-    if (summary_->left_out() > 0)
-      lora::log::warn(summary_->complete() ? "" : "about ", summary_->left_out(), " of ", summary_->records(),
-                      " records have no labelled token and are left out, ", summary_->lost(), " of them because of ",
-                      "cutoff_len ", config_.cutoff_len);
-    inputs::warn_of_length(source_.config(), summary_->length_at(1), "the longest record has");
-    Index parameters = 0;
-    decoder_->params().for_each([&](const auto& param) { parameters += param.value.size(); });
-    lora::log::info("adapter: rank ", decoder_->adapter().rank, ", ", parameters,
-                    " parameters; steps: ", schedule_.total, " of ", plan_->per_step, " sequences, ",
-                    plan_->steps_per_epoch(), " an epoch");
-    say_memory(memory_, source_.config().num_hidden_layers, config_);
-    if (resumed) lora::log::info("going on from ", resumed->folder.native(), ", step ", state_.step);
-  }
-
-  /// The settings with what they left to the model, the adapter and the machine.
-  settings::Config resolved() const {
-    settings::Config config = config_;
-    const model::AdapterConfig& adapter = decoder_->adapter();
-    config.lora_rank = adapter.rank;
-    config.lora_alpha = adapter.alpha;
-    config.use_rslora = adapter.rslora;
-    config.lora_target = adapter.target_expression.empty() ? adapter.targets : std::vector<std::string>{};
-    // An adapter to start from may say what no key can; its folder will say it again.
-    for (const char* name : {"lora_rank", "lora_alpha", "lora_target"})
-      if (const settings::Key& key = *settings::find_key(name); offence(config, key)) reset(config, key);
-    config.dtype = std::same_as<T, float> ? "float32" : "bfloat16";
-    config.rope_theta = source_.config().rope.theta;
-    if (data_->text().chat_template) config.template_name = data_->text().chat_template->name();
-    if constexpr (requires(D & dev) { dev.threads(); }) {
-      config.device = "cpu";
-      config.threads = dev_.threads();
-    }
-    const inputs::MicroBatchLimit limit = inputs::micro_batch_limit(config_);
-    if (limit.tokens > 0) config.max_tokens_per_micro_batch = limit.tokens;
-    config.overwrite_output_dir = false;  // to repeat a run is no leave to remove it
-    return config;
-  }
-
-  void write_run_files() const {
-    io::write_json(output_ / "run_config.json", settings::settings_of(resolved(), settings::train_command));
-    io::write_file(output_ / "environment_info.txt",
-                   std::string_view(run::describe_environment(static_cast<int>(resolved().threads.value_or(1))) +
-                                    "device: " + dev_.describe() + "\n" + options_.environment));
-    if (!options_.command.empty())
-      io::write_file(output_ / "train_command.txt", std::string_view(options_.command + "\n"));
   }
 
   std::vector<data::Batch> batches_of(Index step) {
@@ -443,9 +392,12 @@ RunResult TrainingRun<D, T>::run() {
     io::expect_room(output_, run::checkpoint_bytes(*decoder_, data_->text().tokenizer.get()), "a checkpoint");
   earlier_->take(resumed, schedule_.total);
   if (resumed) restore(*resumed);
-  write_run_files();  // first of all: they prove that the folder is a run's
+  // First of all: they prove that the folder is a run's.
+  write_run_files(output_, resolved_settings(config_, dev_, *decoder_, data_->text()), dev_.describe(),
+                  options_.environment, options_.command);
   run::Progress progress(output_ / "training.log", resumed.has_value(), schedule_.total, first);
-  say_start(resumed);
+  say_start(config_, *decoder_, *summary_, *plan_, schedule_.total, memory_);
+  if (resumed) lora::log::info("going on from ", resumed->folder.native(), ", step ", first);
   progress.begin();
   run::MetricsLog log(output_, resumed ? std::optional<Index>(first) : std::nullopt);
   RunResult result;

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lora/core/log.hpp"
+#include "lora/data/encode.hpp"
+#include "lora/data/order.hpp"
+#include "lora/inputs/records.hpp"
+#include "lora/model/decoder.hpp"
+#include "lora/run/checkpoint.hpp"
+#include "lora/run/environment.hpp"
+#include "lora/settings/settings.hpp"
+#include "lora/train/memory.hpp"
+
+// What a run writes and logs before its first step.
+
+namespace lora::train {
+
+/// The settings of a run with what they leave open filled in from the model, the adapter, the data and the machine.
+template <AnyDevice D, class T>
+settings::Config resolved_settings(settings::Config config, D& dev, const model::Decoder<D, T>& decoder,
+                                   const inputs::TextFiles& text) {
+  const model::AdapterConfig& adapter = decoder.adapter();
+  const inputs::MicroBatchLimit limit = inputs::micro_batch_limit(config);
+  config.lora_rank = adapter.rank;
+  config.lora_alpha = adapter.alpha;
+  config.use_rslora = adapter.rslora;
+  config.lora_target = adapter.target_expression.empty() ? adapter.targets : std::vector<std::string>{};
+  // The folder of an adapter to start from may hold values that no key can have; it is read again when the run is
+  // repeated.
+  for (const char* name : {"lora_rank", "lora_alpha", "lora_target"})
+    if (const settings::Key& key = *settings::find_key(name); offence(config, key)) reset(config, key);
+  config.dtype = std::same_as<T, float> ? "float32" : "bfloat16";
+  config.rope_theta = decoder.config().rope.theta;
+  if (text.chat_template) config.template_name = text.chat_template->name();
+  if constexpr (requires { dev.threads(); }) {
+    config.device = "cpu";
+    config.threads = dev.threads();
+  }
+  if (limit.tokens > 0) config.max_tokens_per_micro_batch = limit.tokens;
+  config.overwrite_output_dir = false;  // repeating a run must not remove it
+  return config;
+}
+
+/// Writes run_config.json, environment_info.txt and, unless `command` is empty, train_command.txt.
+inline void write_run_files(const io::Path& output, const settings::Config& resolved, const std::string& device,
+                            const std::string& environment, const std::string& command) {
+  io::write_json(output / "run_config.json", settings::settings_of(resolved, settings::train_command));
+  const std::string machine = run::describe_environment(static_cast<int>(resolved.threads.value_or(1)));
+  io::write_file(output / "environment_info.txt", std::string_view(machine + "device: " + device + "\n" + environment));
+  if (!command.empty()) io::write_file(output / "train_command.txt", std::string_view(command + "\n"));
+}
+
+/// Logs the size of the data, the adapter, the steps and the memory that a run starts with.
+template <AnyDevice D, class T>
+void say_start(const settings::Config& config, model::Decoder<D, T>& decoder, const data::EncodeSummary& records,
+               const data::StepPlan& plan, Index total_steps, const MemoryPlan& memory) {
+  log::info("data: ", records.text());
+  if (records.left_out() > 0)
+    log::warn(records.complete() ? "" : "about ", records.left_out(), " of ", records.records(),
+              " records have no labelled token and are left out, ", records.lost(), " of them because of ",
+              "cutoff_len ", config.cutoff_len);
+  inputs::warn_of_length(decoder.config(), records.length_at(1), "the longest record has");
+  Index parameters = 0;
+  decoder.params().for_each([&](const auto& param) { parameters += param.value.size(); });
+  log::info("adapter: rank ", decoder.adapter().rank, ", ", parameters, " parameters; steps: ", total_steps, " of ",
+            plan.per_step, " sequences, ", plan.steps_per_epoch(), " an epoch");
+  say_memory(memory, decoder.config().num_hidden_layers, config);
+}
+
+}  // namespace lora::train
