@@ -1,18 +1,114 @@
 #pragma once
 
-#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <concepts>
 #include <cstddef>
-#include <cstdio>
+#include <limits>
 #include <string>
+#include <string_view>
+
+// All text that the library writes is put together here: concat("loss ", fixed(loss, 4)).
 
 namespace lora {
 
-/// Numbers as printf writes them, where `concat`, which writes all their digits, says too much.
-template <class... Numbers>
-std::string formatted(const char* format, Numbers... numbers) {
-  char text[160];
-  const int length = std::snprintf(text, sizeof text, format, numbers...);
-  return std::string(text, static_cast<std::size_t>(std::clamp(length, 0, static_cast<int>(sizeof text) - 1)));
+namespace detail {
+
+/// The sign of a NaN says nothing, so it is not written.
+template <std::floating_point F>
+F unsigned_if_nan(F number) {
+  return std::isnan(number) ? std::numeric_limits<F>::quiet_NaN() : number;
+}
+
+/// A value to write, with its type erased: joining is compiled once and not for every list of types.
+class Argument {
+ public:
+  template <class T>
+  requires(std::convertible_to<const T&, std::string_view>) Argument(const T& text)
+      : kind_(Kind::text), text_(static_cast<std::string_view>(text)) {}
+  Argument(char character) : kind_(Kind::character), character_(character) {}
+  Argument(bool flag) : kind_(Kind::text), text_(flag ? "true" : "false") {}
+  Argument(float number) : kind_(Kind::single), single_(number) {}
+  template <std::floating_point F>
+  Argument(F number) : kind_(Kind::real), real_(number) {}
+  template <std::signed_integral I>
+  Argument(I number) : kind_(Kind::whole), whole_(number) {}
+  template <std::unsigned_integral I>
+  Argument(I number) : kind_(Kind::natural), natural_(number) {}
+
+  void append_to(std::string& message) const {
+    char digits[64];
+    char* end = digits;
+    switch (kind_) {
+      case Kind::text:
+        message += text_;
+        return;
+      case Kind::character:
+        message += character_;
+        return;
+      case Kind::single:
+        end = std::to_chars(digits, digits + sizeof digits, unsigned_if_nan(single_)).ptr;
+        break;
+      case Kind::real:
+        end = std::to_chars(digits, digits + sizeof digits, unsigned_if_nan(real_)).ptr;
+        break;
+      case Kind::whole:
+        end = std::to_chars(digits, digits + sizeof digits, whole_).ptr;
+        break;
+      case Kind::natural:
+        end = std::to_chars(digits, digits + sizeof digits, natural_).ptr;
+        break;
+    }
+    message.append(digits, end);
+  }
+
+ private:
+  enum class Kind : unsigned char { text, character, single, real, whole, natural };
+
+  Kind kind_;
+  union {
+    std::string_view text_;
+    char character_;
+    float single_;
+    double real_;
+    long long whole_;
+    unsigned long long natural_;
+  };
+};
+
+[[gnu::noinline]] inline std::string join(const Argument* arguments, std::size_t count) {
+  std::string message;
+  for (std::size_t i = 0; i < count; ++i) arguments[i].append_to(message);
+  return message;
+}
+
+}  // namespace detail
+
+/// The parts written one after the other; numbers in the shortest form that reads back the same.
+template <class... Parts>
+std::string concat(const Parts&... parts) {
+  if constexpr (sizeof...(parts) == 0) {
+    return {};
+  } else {
+    const detail::Argument arguments[] = {detail::Argument(parts)...};
+    return detail::join(arguments, sizeof...(parts));
+  }
+}
+
+/// A number with so many digits after the point, as printf's %.Nf.
+inline std::string fixed(double number, int digits) {
+  char text[400];
+  return {
+      text,
+      std::to_chars(text, text + sizeof text, detail::unsigned_if_nan(number), std::chars_format::fixed, digits).ptr};
+}
+
+/// A number with at most so many digits, with an exponent where that is shorter, as printf's %.Ng.
+inline std::string significant(double number, int digits) {
+  char text[64];
+  return {
+      text,
+      std::to_chars(text, text + sizeof text, detail::unsigned_if_nan(number), std::chars_format::general, digits).ptr};
 }
 
 }  // namespace lora

@@ -58,14 +58,14 @@ void info(const Parts&... parts) {
 
 template <class... Parts>
 void warn(const Parts&... parts) {
-  const lora::detail::Piece pieces[] = {lora::detail::Piece(parts)...};
-  write(Level::warning, lora::detail::join_shortened(pieces, sizeof...(parts)));
+  const lora::detail::Argument arguments[] = {lora::detail::Argument(parts)...};
+  write(Level::warning, lora::detail::join_shortened(arguments, sizeof...(parts)));
 }
 
 template <class... Parts>
 void error(const Parts&... parts) {
-  const lora::detail::Piece pieces[] = {lora::detail::Piece(parts)...};
-  write(Level::error, lora::detail::join_shortened(pieces, sizeof...(parts)));
+  const lora::detail::Argument arguments[] = {lora::detail::Argument(parts)...};
+  write(Level::error, lora::detail::join_shortened(arguments, sizeof...(parts)));
 }
 
 }  // namespace lora::log

@@ -82,7 +82,7 @@ MemoryUse memory_use(D& dev, model::Decoder<D, T>& decoder) {
 inline std::string to_text(const MemoryUse& use) {
   std::string text = "| memory | MiB |\n|---|---:|\n";
   const auto row = [&](std::string_view what, double bytes) {
-    text += concat("| ", what, " | ", formatted("%.1f", bytes / 0x1p20), " |\n");
+    text += concat("| ", what, " | ", fixed(bytes / 0x1p20, 1), " |\n");
   };
   row("weights, pages of mapped files", use.pages.model_files);
   row("activations kept for backward, at most", use.activations);

@@ -63,7 +63,7 @@ inline std::string_view work_of(const Profile& profile, std::size_t i) {
 /// A table's row; the rates where there is something to count.
 inline std::string rates_of(const ProfileSum& sum) {
   const auto rate = [&](double amount) {
-    return amount > 0 && sum.nanoseconds > 0 ? formatted("%.1f", amount / sum.nanoseconds) : std::string();
+    return amount > 0 && sum.nanoseconds > 0 ? fixed(amount / sum.nanoseconds, 1) : std::string();
   };
   return concat(" ", rate(sum.flops), " | ", rate(sum.bytes), " |\n");
 }
@@ -110,8 +110,8 @@ class ProfileTables {
   }
 
   std::string text() const {
-    return concat(profile_.steps(), " steps of ", formatted("%.1f", milliseconds(step_.nanoseconds)),
-                  " ms on average\n\n", by_work(), "\n", by_kernel(), "\n", by_phase(), "\n", by_layer());
+    return concat(profile_.steps(), " steps of ", fixed(milliseconds(step_.nanoseconds), 1), " ms on average\n\n",
+                  by_work(), "\n", by_kernel(), "\n", by_phase(), "\n", by_layer());
   }
 
   /// Of one step's time, what the kernels of this kind take.
@@ -130,10 +130,10 @@ class ProfileTables {
     return nanoseconds * 1e-6 / static_cast<double>(std::max<Index>(1, profile_.steps()));
   }
   std::string time(double nanoseconds) const {
-    return nanoseconds > 0 ? formatted("%.2f", milliseconds(nanoseconds)) : std::string();
+    return nanoseconds > 0 ? fixed(milliseconds(nanoseconds), 2) : std::string();
   }
   std::string share(double nanoseconds) const {
-    return formatted("%.2f %%", step_.nanoseconds > 0 ? 100 * nanoseconds / step_.nanoseconds : 0.0);
+    return fixed(step_.nanoseconds > 0 ? 100 * nanoseconds / step_.nanoseconds : 0.0, 2) + " %";
   }
 
   template <class Map>
@@ -195,7 +195,7 @@ class ProfileTables {
         text += concat(" ", found == layer.works.end() ? std::string() : time(found->second.nanoseconds), " |");
       }
       // Nanoseconds to milliseconds a step is what bytes to megabytes a step is.
-      text += concat(" ", formatted("%.4g", milliseconds(layer.kernels.bytes)), " |", detail::rates_of(layer.kernels));
+      text += concat(" ", significant(milliseconds(layer.kernels.bytes), 4), " |", detail::rates_of(layer.kernels));
     }
     return text;
   }
@@ -222,10 +222,9 @@ inline void write_trace(const Profile& profile, const io::Path& path) {
     if (event.flops > 0) args["flops"] = event.flops;
     if (event.bytes > 0) args["bytes"] = event.bytes;
     text += concat(first ? "\n" : ",\n", "{\"name\":", io::to_text(io::Json(name), -1),
-                   ",\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":",
-                   formatted("%.3f,\"dur\":%.3f,\"args\":", static_cast<double>(event.begin) * 1e-3,
-                             static_cast<double>(event.nanoseconds) * 1e-3),
-                   io::to_text(args, -1), "}");
+                   ",\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":", fixed(static_cast<double>(event.begin) * 1e-3, 3),
+                   ",\"dur\":", fixed(static_cast<double>(event.nanoseconds) * 1e-3, 3),
+                   ",\"args\":", io::to_text(args, -1), "}");
     first = false;
   }
   io::write_file(path, std::string_view(text + "\n]}\n"));

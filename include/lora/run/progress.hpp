@@ -20,10 +20,14 @@ namespace lora::run {
 
 /// Where a run stands.
 inline Facts progress_facts(const StepMetrics& metrics, Index total_steps, double seconds_left) {
-  return {concat("step ", metrics.step, "/", total_steps), formatted("loss %.4f", metrics.loss),
-          duration_text(seconds_left) + " left",           formatted("%.0f tokens/s", metrics.tokens_per_second),
-          formatted("epoch %.2f", metrics.epoch),          formatted("lr %.3g", metrics.learning_rate),
-          formatted("grad norm %.4g", metrics.grad_norm),  formatted("%.2f GiB", metrics.peak_memory_gib)};
+  return {concat("step ", metrics.step, "/", total_steps),
+          concat("loss ", fixed(metrics.loss, 4)),
+          concat(duration_text(seconds_left), " left"),
+          concat(fixed(metrics.tokens_per_second, 0), " tokens/s"),
+          concat("epoch ", fixed(metrics.epoch, 2)),
+          concat("lr ", significant(metrics.learning_rate, 3)),
+          concat("grad norm ", significant(metrics.grad_norm, 4)),
+          concat(fixed(metrics.peak_memory_gib, 2), " GiB")};
 }
 
 /// What a run says, to standard error and to training.log, for as long as it lives. Where standard error is a terminal

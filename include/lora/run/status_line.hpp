@@ -20,8 +20,9 @@ namespace lora::run {
 /// "1:02:03" or "2:03".
 inline std::string duration_text(double seconds) {
   const auto whole = static_cast<long long>(std::clamp(seconds, 0.0, 3.6e9) + 0.5);
-  if (whole >= 3600) return formatted("%lld:%02lld:%02lld", whole / 3600, whole / 60 % 60, whole % 60);
-  return formatted("%lld:%02lld", whole / 60, whole % 60);
+  const auto two_digits = [](long long number) { return concat(number < 10 ? "0" : "", number); };
+  if (whole < 3600) return concat(whole / 60, ":", two_digits(whole % 60));
+  return concat(whole / 3600, ":", two_digits(whole / 60 % 60), ":", two_digits(whole % 60));
 }
 
 /// What a line on the state of some work says, the most important first.
@@ -132,7 +133,7 @@ class CountProgress {
       facts.push_back(
           duration_text(seconds / static_cast<double>(done) * static_cast<double>(std::max<Index>(total_ - done, 0))) +
           " left");
-    if (tokens > 0 && seconds > 0) facts.push_back(formatted("%.0f tokens/s", static_cast<double>(tokens) / seconds));
+    if (tokens > 0 && seconds > 0) facts.push_back(fixed(static_cast<double>(tokens) / seconds, 0) + " tokens/s");
     return facts;
   }
 

@@ -41,7 +41,7 @@ namespace detail {
 inline std::string shown(const std::string& text) { return text; }
 inline std::string shown(bool flag) { return concat(flag); }
 inline std::string shown(Index number) { return concat(number); }
-inline std::string shown(double number) { return number != number ? "nan" : concat(number); }
+inline std::string shown(double number) { return concat(number); }
 template <class V>
 std::string shown(const std::optional<V>& value) {
   return value ? shown(*value) : std::string();

@@ -148,7 +148,7 @@ MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const
   const double needed = held + (evaluates_too_much ? evaluating : plan(layers).needs).total();
   fail<ConfigError>("key memory_limit_gib: given ", *config.memory_limit_gib, ", but ",
                     evaluates_too_much ? "for an evaluation " : "with every layer checkpointed ",
-                    formatted("%.2f GiB", needed / 0x1p30), " are expected; allowed: more, or a smaller ",
+                    fixed(needed / 0x1p30, 2), " GiB are expected; allowed: more, or a smaller ",
                     evaluates_too_much ? "per_device_eval_batch_size" : "max_tokens_per_micro_batch", " or cutoff_len");
 }
 
@@ -156,7 +156,7 @@ MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const
 inline void say_memory(const MemoryPlan& plan, Index layers, const settings::Config& config) {
   const double needed = plan.needs.total() / 0x1p30, held = plan.held / 0x1p30;
   const double available = static_cast<double>(cpu::available_memory()) / 0x1p30;
-  const auto gib = [](double value) { return formatted("%.2f GiB", value); };
+  const auto gib = [](double value) { return fixed(value, 2) + " GiB"; };
   log::info("memory: a peak of about ", gib(held + needed), " is expected (weights ", gib(plan.needs.weights / 0x1p30),
             ", activations ", gib(plan.needs.activations / 0x1p30), ", workspace ", gib(plan.needs.workspace / 0x1p30),
             ", held already ", gib(held), "); ", gib(available), " are available");

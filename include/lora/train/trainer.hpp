@@ -199,8 +199,8 @@ class TrainingRun {
     std::string places;
     for (const auto& batch : batches)
       for (const Index record : batch.records) places += (places.empty() ? "" : ", ") + data_->train().where(record);
-    const std::string what = concat("step ", state_.step + 1, ": loss ", printed(result.loss), ", gradient norm ",
-                                    printed(result.grad_norm), "; its records: ", places);
+    const std::string what = concat("step ", state_.step + 1, ": loss ", result.loss, ", gradient norm ",
+                                    result.grad_norm, "; its records: ", places);
     if (config_.on_non_finite == "skip") {
       lora::log::warn(what, skipped_ == 0 ? spoilt_weight() : "", "; the step is skipped");
       ++skipped_;
@@ -219,9 +219,6 @@ class TrainingRun {
     const auto extreme = model::extreme_number(dev_, source_, start ? &*start : nullptr);
     return !extreme.finite() || state_.updates == 0 ? "; " + model::describe(extreme) : "";
   }
-
-  /// A NaN's sign says nothing.
-  static std::string printed(double value) { return std::isnan(value) ? "nan" : concat(value); }
 
   bool evaluation_due(bool last) const {
     if (!data_->evaluates()) return false;
@@ -246,8 +243,8 @@ class TrainingRun {
     metrics.step = state_.step;
     metrics.loss = totals.loss();
     log.write(metrics);
-    lora::log::info("step ", state_.step,
-                    formatted(": evaluation loss %.4f, perplexity %.4g", metrics.loss, metrics.perplexity()));
+    lora::log::info("step ", state_.step, ": evaluation loss ", fixed(metrics.loss, 4), ", perplexity ",
+                    significant(metrics.perplexity(), 4));
     if (options_.on_evaluation) options_.on_evaluation(metrics);
     state_.last_eval_loss = metrics.loss;
     const bool better =
