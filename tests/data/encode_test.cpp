@@ -207,7 +207,7 @@ TEST_CASE("encode: the prompt of generation is the prompt of training, with ever
         }
         const Example example = encode(sample);
         const auto first = std::find_if(example.labels.begin(), example.labels.end(),
-                                        [](std::int32_t label) { return label != data::ignored_label; });
+                                        [](std::int32_t label) { return label != ignore_index; });
         const auto learnt = first - example.labels.begin();
         CHECK(prompt == Ids(example.tokens.begin(), example.tokens.begin() + learnt));
         ++compared;

@@ -32,7 +32,7 @@ TEST_CASE("text_blocks: every token of a long text is learnt once, from what sta
           if (i + 1 < count) REQUIRE(std::ssize(block.tokens) == cutoff);
           for (Index o = 0; o < opening; ++o) REQUIRE(block.tokens[static_cast<std::size_t>(o)] == o);
           for (std::size_t at = 1; at < block.labels.size(); ++at) {
-            if (block.labels[at] == data::ignored_label) continue;
+            if (block.labels[at] == ignore_index) continue;
             REQUIRE(block.labels[at] == block.tokens[at]);
             const bool follows = block.tokens[at] == block.tokens[at - 1] + 1;
             REQUIRE((follows || static_cast<Index>(at) == opening));

@@ -27,7 +27,7 @@ class Samples {
       const std::uint32_t length = 2 + random.below(39);
       for (std::uint32_t j = 0; j < length; ++j) ids.push_back(static_cast<std::int32_t>(random.below(50)));
       labels = ids;
-      if (i % 5 == 0) labels.assign(ids.size(), data::ignored_label);
+      if (i % 5 == 0) labels.assign(ids.size(), ignore_index);
       text += io::to_text(io::Json{{"input_ids", ids}, {"labels", labels}}, -1) + "\n";
     }
     io::write_file(temp_ / "tokens.jsonl", std::string_view(text));

@@ -26,13 +26,6 @@ void write_steps(TensorBoardWriter& writer, Index first, Index last) {
 
 }  // namespace
 
-TEST_CASE("tensorboard: the checksum is CRC-32C") {
-  // RFC 3720, appendix B.4
-  CHECK(io::detail::crc32c(std::string(32, '\0')) == 0x8A9136AAu);
-  CHECK(io::detail::crc32c(std::string(32, '\xFF')) == 0x62A8AB43u);
-  CHECK(io::detail::crc32c("123456789") == 0xE3069283u);
-}
-
 TEST_CASE("tensorboard: an event has the bytes of the protocol") {
   const test::TempFolder folder;
   TensorBoardWriter writer(folder.path());

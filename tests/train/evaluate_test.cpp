@@ -24,7 +24,7 @@ data::Example record(Index length, Index prompt) {
   data::Example example;
   for (Index i = 0; i < length; ++i) {
     example.tokens.push_back(static_cast<std::int32_t>(i));
-    example.labels.push_back(i < prompt ? data::ignored_label : static_cast<std::int32_t>(i));
+    example.labels.push_back(i < prompt ? ignore_index : static_cast<std::int32_t>(i));
   }
   return example;
 }
@@ -42,7 +42,7 @@ TEST_CASE("evaluate: windows score each label once, with half a window before it
         REQUIRE(part.tokens.size() == part.labels.size());
         CHECK(static_cast<Index>(part.tokens.size()) <= window);
         for (std::size_t i = 1; i < part.labels.size(); ++i) {
-          if (part.labels[i] == data::ignored_label) continue;
+          if (part.labels[i] == ignore_index) continue;
           CHECK(part.labels[i] == part.tokens[i]);
           const auto place = static_cast<std::size_t>(part.labels[i]);
           ++scored[place];

@@ -50,7 +50,7 @@ data::EncodeSummary records_of(std::initializer_list<std::size_t> lengths) {
   for (const std::size_t length : lengths) {
     data::Example example;
     example.tokens.assign(length, 1);
-    example.labels.assign(length, data::ignored_label);
+    example.labels.assign(length, ignore_index);
     for (std::size_t i = 1; i < length; i += 2) example.labels[i] = 1;
     summary.add(example);
   }
@@ -171,7 +171,7 @@ TEST_CASE("memory: the forecast of an evaluation is close to what the arena came
     data::Example example;
     for (std::size_t i = 0; i < 128; ++i) example.tokens.push_back(static_cast<std::int32_t>(i));
     example.labels = example.tokens;
-    if (!all_labelled) std::fill(example.labels.begin(), example.labels.end() - 1, data::ignored_label);
+    if (!all_labelled) std::fill(example.labels.begin(), example.labels.end() - 1, ignore_index);
     for (Index place = 0; place < rows / 128; ++place) batch.append(example, place);
     model.decoder.evaluate(model.dev, nn::Rows{batch.tokens, batch.positions, batch.places, batch.segments},
                            std::span(std::as_const(batch.labels)));
@@ -201,7 +201,7 @@ TEST_CASE("memory: the forecast is close to what the arena came to hold, whichev
     for (int i = 0; i < test::effort(256, 128, "memory: records of 256 tokens, for such of 128"); ++i)
       example.tokens.push_back(i);
     example.labels = example.tokens;
-    if (!all_labelled) std::fill(example.labels.begin(), example.labels.end() - 1, data::ignored_label);
+    if (!all_labelled) std::fill(example.labels.begin(), example.labels.end() - 1, ignore_index);
     for (Index place = 0; place < (recomputes ? 4 : 2); ++place) batch.append(example, place);
     stepper.accumulate(model.dev, 0, std::span(&batch, 1));
     const auto forecast = train::forecast_memory(model.decoder, train::weight_bytes(model.source), batch.rows(),

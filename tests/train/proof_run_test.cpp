@@ -68,7 +68,7 @@ data::Batch batch_of(std::span<const Index> lengths, Index first_place, std::uin
     data::Example example;
     for (Index i = 0; i < length; ++i) {
       example.tokens.push_back(static_cast<std::int32_t>(random.below(61)));
-      example.labels.push_back(3 * i < length ? data::ignored_label : example.tokens.back());
+      example.labels.push_back(3 * i < length ? ignore_index : example.tokens.back());
     }
     batch.append(example, first_place + batch.sequences());
   }

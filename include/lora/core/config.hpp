@@ -1,9 +1,6 @@
 #pragma once
 
 /// The version of the library; CMake and `lora --version` read it from here.
-#define LORA_VERSION_MAJOR 0
-#define LORA_VERSION_MINOR 1
-#define LORA_VERSION_PATCH 0
 #define LORA_VERSION "0.1.0"
 
 /// Debug builds check what release builds promise: assertions and the arena's guard bands.

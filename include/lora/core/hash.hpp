@@ -1,16 +1,125 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
 #include <string_view>
+
+// Every hash of contents, with the same values on every machine. Files hold them, so none of them may change:
+//   text_hash     FNV-1a    names and templates; seeds of random numbers
+//   checksum      XXH64     files of a checkpoint, weights
+//   Fingerprint             records of data sets
+//   crc32c        CRC-32C   TensorBoard's records
+// Hash tables have functions of their own, which may.
 
 namespace lora {
 
-/// A text as 64 bits, the same on every machine: tells texts apart, and starts random numbers by name.
+namespace detail {
+
+/// Reads little-endian words, as every machine that this library runs on stores them.
+template <class Word>
+Word word_at(const std::byte* bytes) {
+  Word word;
+  std::memcpy(&word, bytes, sizeof word);
+  return word;
+}
+
+}  // namespace detail
+
+/// A text as 64 bits.
 /// Source   Fowler, Noll, Vo, FNV-1a
 inline constexpr std::uint64_t text_hash(std::string_view text) {
   std::uint64_t hash = 0xCBF29CE484222325u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
   return hash;
+}
+
+/// A 64-bit checksum: finds damage, not malice.
+/// Source   Collet, XXH64 with seed 0
+inline std::uint64_t checksum(std::span<const std::byte> bytes) {
+  constexpr std::uint64_t p1 = 0x9E3779B185EBCA87u, p2 = 0xC2B2AE3D27D4EB4Fu, p3 = 0x165667B19E3779F9u,
+                          p4 = 0x85EBCA77C2B2AE63u, p5 = 0x27D4EB2F165667C5u;
+  const auto round = [](std::uint64_t lane, std::uint64_t word) { return std::rotl(lane + word * p2, 31) * p1; };
+  const std::byte* at = bytes.data();
+  std::size_t left = bytes.size();
+  std::uint64_t hash = p5;
+  if (left >= 32) {
+    std::uint64_t lanes[4] = {p1 + p2, p2, 0, 0 - p1};
+    for (; left >= 32; left -= 32)
+      for (std::uint64_t& lane : lanes) {
+        lane = round(lane, detail::word_at<std::uint64_t>(at));
+        at += 8;
+      }
+    hash = std::rotl(lanes[0], 1) + std::rotl(lanes[1], 7) + std::rotl(lanes[2], 12) + std::rotl(lanes[3], 18);
+    for (const std::uint64_t lane : lanes) hash = (hash ^ round(0, lane)) * p1 + p4;
+  }
+  hash += bytes.size();
+  for (; left >= 8; left -= 8, at += 8)
+    hash = std::rotl(hash ^ round(0, detail::word_at<std::uint64_t>(at)), 27) * p1 + p4;
+  if (left >= 4) {
+    hash = std::rotl(hash ^ (detail::word_at<std::uint32_t>(at) * p1), 23) * p2 + p3;
+    at += 4;
+    left -= 4;
+  }
+  for (; left > 0; --left, ++at) hash = std::rotl(hash ^ (std::to_integer<std::uint64_t>(*at) * p5), 11) * p1;
+  hash = (hash ^ (hash >> 33)) * p2;
+  hash = (hash ^ (hash >> 29)) * p3;
+  return hash ^ (hash >> 32);
+}
+inline std::uint64_t checksum(std::string_view text) {
+  return checksum(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+/// Sixteen hexadecimal digits.
+inline std::string checksum_text(std::uint64_t sum) {
+  std::string text(16, '0');
+  for (std::size_t i = 16; i-- > 0; sum >>= 4) text[i] = "0123456789abcdef"[sum & 15u];
+  return text;
+}
+
+/// A 64-bit hash of a list of byte strings, a word at a time.
+class Fingerprint {
+ public:
+  explicit Fingerprint(std::uint64_t count) : hash_(mix(count)) {}
+
+  void add(std::string_view bytes) {
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof hash_) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, bytes.data() + at, std::min(sizeof word, bytes.size() - at));
+      hash_ = mix(hash_ ^ word);
+    }
+    hash_ = mix(hash_ ^ bytes.size());
+  }
+  std::uint64_t value() const { return hash_; }
+
+ private:
+  static std::uint64_t mix(std::uint64_t word) {
+    word *= 0x9E3779B97F4A7C15u;
+    return word ^ (word >> 32);
+  }
+
+  std::uint64_t hash_;
+};
+
+/// Source   RFC 3720, appendix B.4: polynomial 0x1EDC6F41, reflected
+inline std::uint32_t crc32c(std::string_view bytes) {
+  static constexpr auto table = [] {
+    std::array<std::uint32_t, 256> entries{};
+    for (std::uint32_t i = 0; i < 256; ++i) {
+      std::uint32_t crc = i;
+      for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1u) ? 0x82F63B78u : 0u);
+      entries[i] = crc;
+    }
+    return entries;
+  }();
+  std::uint32_t crc = ~0u;
+  for (const char byte : bytes) crc = (crc >> 8) ^ table[(crc ^ static_cast<unsigned char>(byte)) & 0xFFu];
+  return ~crc;
 }
 
 }  // namespace lora

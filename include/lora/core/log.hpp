@@ -12,7 +12,7 @@
 
 namespace lora::log {
 
-enum class Level { info, warning, error };
+enum class Level { info, warning };
 
 /// Receives whole sentences without a line end.
 using Sink = std::function<void(Level, std::string_view)>;
@@ -22,7 +22,7 @@ namespace detail {
 struct State {
   std::mutex mutex;
   Sink sink = [](Level level, std::string_view text) {
-    const char* prefix = level == Level::info ? "" : level == Level::warning ? "warning: " : "error: ";
+    const char* prefix = level == Level::info ? "" : "warning: ";
     std::fprintf(stderr, "%s%.*s\n", prefix, static_cast<int>(text.size()), text.data());
   };
 };
@@ -60,12 +60,6 @@ template <class... Parts>
 void warn(const Parts&... parts) {
   const lora::detail::Argument arguments[] = {lora::detail::Argument(parts)...};
   write(Level::warning, lora::detail::join_shortened(arguments, sizeof...(parts)));
-}
-
-template <class... Parts>
-void error(const Parts&... parts) {
-  const lora::detail::Argument arguments[] = {lora::detail::Argument(parts)...};
-  write(Level::error, lora::detail::join_shortened(arguments, sizeof...(parts)));
 }
 
 }  // namespace lora::log

@@ -6,13 +6,11 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
+#include "lora/core/ignore_index.hpp"
 #include "lora/core/scalar.hpp"
 #include "lora/kernel/attention.hpp"
 
 namespace lora::data {
-
-/// The label of a token that is not learnt.
-constexpr std::int32_t ignored_label = -100;
 
 /// A record as a model sees it.
 struct Example {
@@ -26,7 +24,7 @@ struct Example {
   /// Labels that count: the first token of a sequence has none before it to be predicted from.
   Index labelled() const {
     if (labels.empty()) return 0;
-    return static_cast<Index>(labels.size()) - 1 - std::count(labels.begin() + 1, labels.end(), ignored_label);
+    return static_cast<Index>(labels.size()) - 1 - std::count(labels.begin() + 1, labels.end(), ignore_index);
   }
 };
 
@@ -53,7 +51,7 @@ struct Batch {
     const Index begin = rows();
     tokens.insert(tokens.end(), example.tokens.begin(), example.tokens.end());
     labels.insert(labels.end(), example.labels.begin() + 1, example.labels.end());
-    labels.push_back(ignored_label);
+    labels.push_back(ignore_index);
     for (std::size_t i = 0; i < length; ++i) positions.push_back(static_cast<std::int32_t>(i));
     places.insert(places.end(), length, static_cast<std::int32_t>(place));
     segments.push_back({begin, rows()});

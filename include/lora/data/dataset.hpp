@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/core/hash.hpp"
 #include "lora/data/record_reader.hpp"
 #include "lora/data/sample.hpp"
 #include "lora/io/json.hpp"
@@ -194,17 +194,9 @@ class Dataset {
 
   /// Of the records' bytes in order: the same data gives the same number, wherever it lies.
   std::uint64_t fingerprint() const {
-    std::uint64_t hash = mix(places_.size());
-    for (const auto& place : places_) {
-      const std::string_view bytes = place.bytes;
-      for (std::size_t at = 0; at < bytes.size(); at += sizeof hash) {
-        std::uint64_t word = 0;
-        std::memcpy(&word, bytes.data() + at, std::min(sizeof word, bytes.size() - at));
-        hash = mix(hash ^ word);
-      }
-      hash = mix(hash ^ bytes.size());
-    }
-    return hash;
+    Fingerprint fingerprint(places_.size());
+    for (const auto& place : places_) fingerprint.add(place.bytes);
+    return fingerprint.value();
   }
 
  private:
@@ -236,11 +228,6 @@ class Dataset {
   };
 
   Dataset() = default;
-
-  static std::uint64_t mix(std::uint64_t word) {
-    word *= 0x9E3779B97F4A7C15u;
-    return word ^ (word >> 32);
-  }
 
   void add(const std::string& path) {
     std::error_code unreadable;  // MappedFile says why

@@ -73,7 +73,7 @@ class Encoder {
         encode_messages(sample, example);
         break;
     }
-    if (!sample.learnt || sample.unanswered) example.labels.assign(example.tokens.size(), ignored_label);
+    if (!sample.learnt || sample.unanswered) example.labels.assign(example.tokens.size(), ignore_index);
     example.unanswered = sample.unanswered;
     const auto most = static_cast<std::size_t>(options_.cutoff_len);
     example.truncated = example.tokens.size() > most;
@@ -183,7 +183,7 @@ class Encoder {
     const auto count = static_cast<std::size_t>(past - encoding.begins.begin());
     example.tokens = std::move(encoding.ids);
     example.tokens.resize(count);
-    example.labels.assign(count, ignored_label);
+    example.labels.assign(count, ignore_index);
     std::size_t answer = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t begin = encoding.begins[i];
@@ -195,7 +195,7 @@ class Encoder {
 
   void check_ids(std::span<const std::int32_t> ids, const Sample& sample) const {
     for (const std::int32_t id : ids)
-      if (id != ignored_label && (id < 0 || (options_.vocab_size > 0 && id >= options_.vocab_size)))
+      if (id != ignore_index && (id < 0 || (options_.vocab_size > 0 && id >= options_.vocab_size)))
         fail<FormatError>(sample.where, ": the token id ", id, "; the model's vocabulary has ", options_.vocab_size);
   }
 
@@ -281,7 +281,7 @@ class EncodeSummary {
 /// A record as text with the labelled tokens between ⟦ and ⟧; ids in place of text where there is no tokenizer.
 inline std::string preview(const Example& example, const tokenizer::Tokenizer* tokenizer) {
   std::string text;
-  const auto is_labelled = [&](std::size_t i) { return example.labels[i] != ignored_label; };
+  const auto is_labelled = [&](std::size_t i) { return example.labels[i] != ignore_index; };
   for (std::size_t begin = 0; begin < example.tokens.size();) {
     std::size_t end = begin + 1;
     while (end < example.tokens.size() && is_labelled(end) == is_labelled(begin)) ++end;

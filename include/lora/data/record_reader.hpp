@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/core/ignore_index.hpp"
 #include "lora/data/sample.hpp"
 #include "lora/io/json.hpp"
 
@@ -197,13 +198,14 @@ class RecordReader {
     } else if (options_.need_answer) {
       fail<FormatError>(where_, ": the record has input_ids but no labels");
     } else {
-      sample.labels.assign(sample.tokens.size(), -100);
+      sample.labels.assign(sample.tokens.size(), ignore_index);
     }
     if (sample.labels.size() != sample.tokens.size())
       fail<FormatError>(where_, ": ", sample.tokens.size(), " input_ids but ", sample.labels.size(), " labels");
     if (sample.tokens.empty()) fail<FormatError>(where_, ": input_ids is empty");
     for (const std::int32_t label : sample.labels)
-      if (label < 0 && label != -100) fail<FormatError>(where_, ": the label ", label, "; expected an id or -100");
+      if (label < 0 && label != ignore_index)
+        fail<FormatError>(where_, ": the label ", label, "; expected an id or ", ignore_index);
     if (!has("attention_mask")) return;
     const auto mask = io::json_at<std::vector<std::int32_t>>(record_, "attention_mask", where_);
     if (mask.size() != sample.tokens.size() || std::count(mask.begin(), mask.end(), 1) != std::ssize(mask))

@@ -31,7 +31,7 @@ struct TextBlocks {
     example.labels = example.tokens;
     if (number == 0) return example;
     std::copy_n(tokens.begin(), opening, example.tokens.begin());
-    std::fill_n(example.labels.begin(), shared(), ignored_label);
+    std::fill_n(example.labels.begin(), shared(), ignore_index);
     return example;
   }
 

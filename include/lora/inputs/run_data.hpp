@@ -93,7 +93,7 @@ class RunData {
       fail<FormatError>(what, "every record is left out since its answer is empty");
     fail<FormatError>(what,
                       "no record has a labelled token: their \"weight\", or that of their answers, is 0, or their ",
-                      "labels are all -100");
+                      "labels are all ", ignore_index);
   }
 
   settings::Config settle(settings::Config config, const Earlier& earlier) {

@@ -84,9 +84,6 @@ class Safetensors {
   /// In the order of their data; shard after shard.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
 
-  /// What the headers hold under __metadata__.
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
-
  private:
   /// The header's size, and the most that other implementations accept for it.
   static constexpr std::size_t prefix_bytes = 8;
@@ -155,7 +152,7 @@ class Safetensors {
     const std::size_t before = tensors_.size();
     for (const auto& [key, value] : json_fields(header)) {
       if (key == "__metadata__") {
-        read_metadata(value, name);
+        check_metadata(value, name);
       } else {
         tensors_.push_back(read_entry(key, value, data, name));
         tensors_.back().file = file;
@@ -176,10 +173,10 @@ class Safetensors {
     }
   }
 
-  void read_metadata(const Json& value, const std::string& name) {
+  static void check_metadata(const Json& value, const std::string& name) {
     if (!value.is_object()) fail<FormatError>(name, ": \"__metadata__\" must be an object");
     for (const auto& [key, text] : json_fields(value))
-      metadata_[key] = json_as<std::string>(text, name, concat("__metadata__.", key));
+      (void)json_as<std::string>(text, name, concat("__metadata__.", key));
   }
 
   static StoredTensor read_entry(const std::string& key, const Json& value, std::span<const std::byte> data,
@@ -242,7 +239,6 @@ class Safetensors {
 
   std::vector<StoredTensor> tensors_;
   std::map<std::string, std::size_t, std::less<>> places_;
-  std::map<std::string, std::string> metadata_;
 };
 
 using SafetensorsMetadata = std::vector<std::pair<std::string, std::string>>;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <bit>
 #include <chrono>
 #include <cstdint>
@@ -12,28 +11,13 @@
 #include <string_view>
 #include <utility>
 
+#include "lora/core/hash.hpp"
 #include "lora/core/scalar.hpp"
 #include "lora/io/file.hpp"
 
 namespace lora::io {
 
 namespace detail {
-
-/// Source   RFC 3720, appendix B.4: polynomial 0x1EDC6F41, reflected
-inline std::uint32_t crc32c(std::string_view bytes) {
-  static constexpr auto table = [] {
-    std::array<std::uint32_t, 256> entries{};
-    for (std::uint32_t i = 0; i < 256; ++i) {
-      std::uint32_t crc = i;
-      for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1u) ? 0x82F63B78u : 0u);
-      entries[i] = crc;
-    }
-    return entries;
-  }();
-  std::uint32_t crc = ~0u;
-  for (const char byte : bytes) crc = (crc >> 8) ^ table[(crc ^ static_cast<unsigned char>(byte)) & 0xFFu];
-  return ~crc;
-}
 
 /// A checksum of data that holds checksums itself is disguised.
 /// Source   TensorFlow, core/lib/hash/crc32c.h

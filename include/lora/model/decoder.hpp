@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/core/ignore_index.hpp"
 #include "lora/kernel/reduce.hpp"
 #include "lora/model/adapter.hpp"
 #include "lora/model/weights.hpp"
@@ -34,7 +35,6 @@ class Decoder {
  public:
   using Accumulated = Accum<T>;
   using Element = T;
-  static constexpr std::int32_t ignored = -100;
 
   /// Takes the weights of `source` in place; reads nothing else of it later.
   /// Throws   FormatError naming tensors that are missing, misshapen or unknown
@@ -54,7 +54,7 @@ class Decoder {
     for (Index i = 0; i < stack_.size(); ++i) stack_.layer(i).recompute(i < count);
   }
 
-  /// The rows with what the head needs. `labels` (N) are the tokens that each row predicts, `ignored` for none.
+  /// The rows with what the head needs. `labels` (N) are the tokens that each row predicts, `ignore_index` for none.
   nn::StagedRows stage(nn::Rows rows, std::span<const std::int32_t> labels) const;
 
   /// Adds the gradients of scale · Σ −log p of the labelled rows to the parameters, and Σ −log p to `loss_sum` (1).
@@ -220,7 +220,7 @@ nn::StagedRows Decoder<D, T>::stage(nn::Rows rows, std::span<const std::int32_t>
   check_ids("token", rows.tokens);
   std::vector<std::int32_t> labelled, predicted;
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    if (labels[i] == ignored) continue;
+    if (labels[i] == ignore_index) continue;
     labelled.push_back(static_cast<std::int32_t>(i));
     predicted.push_back(labels[i]);
   }

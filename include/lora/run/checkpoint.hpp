@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/core/checksum.hpp"
+#include "lora/core/hash.hpp"
 #include "lora/core/log.hpp"
 #include "lora/io/atomic_folder.hpp"
 #include "lora/io/file.hpp"

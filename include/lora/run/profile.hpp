@@ -114,12 +114,6 @@ class ProfileTables {
                   by_work(), "\n", by_kernel(), "\n", by_phase(), "\n", by_layer());
   }
 
-  /// Of one step's time, what the kernels of this kind take.
-  double share_of(const std::string& work) const {
-    const auto found = works_.find(work);
-    return found == works_.end() ? 0 : found->second.nanoseconds / step_.nanoseconds;
-  }
-
  private:
   struct Layer {
     ProfileSum phases, kernels;

@@ -84,7 +84,7 @@ class Progress {
     localtime_r(&now, &local);
     char stamp[32];
     std::strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S ", &local);
-    const char* prefix = level == log::Level::info ? "" : level == log::Level::warning ? "warning: " : "error: ";
+    const char* prefix = level == log::Level::info ? "" : "warning: ";
     try {
       file_->write(concat(std::string_view(stamp), std::string_view(prefix), text, "\n"));
     } catch (const IoError& error) {

@@ -1,165 +1,21 @@
 #pragma once
 
-#include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "lora/cpu/machine.hpp"
 #include "lora/io/safetensors.hpp"
-#include "lora/model/adapter.hpp"
 #include "lora/model/decoder.hpp"
-#include "lora/model/weights.hpp"
 #include "lora/optim/adamw.hpp"
-#include "lora/run/checkpoint.hpp"
-#include "lora/settings/config.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 
 namespace lora::run {
-
-namespace detail {
-
-/// In the order of their names: shards may be cut anew.
-inline std::vector<const io::StoredTensor*> sorted_tensors(const model::Source& source) {
-  std::vector<const io::StoredTensor*> tensors;
-  for (const auto& tensor : source.tensors()) tensors.push_back(&tensor);
-  std::sort(tensors.begin(), tensors.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
-  return tensors;
-}
-
-inline std::string declaration_of(const io::StoredTensor& tensor) {
-  return concat(tensor.name, " ", name_of(tensor.dtype), " ", to_string(tensor.shape), " ");
-}
-
-}  // namespace detail
-
-/// Tells base models apart: names, types, extents and all bytes of all tensors.
-inline std::uint64_t weights_checksum(const model::Source& source) {
-  const auto tensors = detail::sorted_tensors(source);
-  std::vector<std::span<const std::byte>> contents;
-  for (const auto* tensor : tensors) contents.push_back(tensor->bytes);
-  const auto sums = checksums(contents, cpu::available_threads());
-  std::string text;
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    text += detail::declaration_of(*tensors[i]) + checksum_text(sums[i]) + "\n";
-  return checksum(text);
-}
-
-/// The same of a few pieces of each tensor's bytes, as earlier versions noted it.
-inline std::uint64_t sampled_checksum(const model::Source& source) {
-  constexpr std::size_t pieces = 16, piece_bytes = 64;
-  std::string text;
-  for (const auto* tensor : detail::sorted_tensors(source)) {
-    text += detail::declaration_of(*tensor);
-    const auto bytes = tensor->bytes;
-    const std::size_t length = std::min(piece_bytes, bytes.size()), reach = bytes.size() - length;
-    for (std::size_t i = 0; i < pieces; ++i) {
-      const auto piece = bytes.subspan(reach / (pieces - 1) * i, length);
-      text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-    }
-  }
-  return checksum(text);
-}
-
-/// A base model in a run's settings. `sampled`: as earlier versions noted it.
-inline std::string base_text(const model::Source& source, bool sampled) {
-  const model::Config& shape = source.config();
-  const std::string begin =
-      concat(shape.model_type, ", ", shape.num_hidden_layers, " layers of ", shape.hidden_size, " and ",
-             shape.intermediate_size, ", vocabulary of ", shape.vocab_size, ", weights with checksum ");
-  return sampled ? begin + checksum_text(sampled_checksum(source))
-                 : concat(begin, checksum_text(weights_checksum(source)), " of all bytes");
-}
-
-/// What decides the data of a run.
-struct DataFacts {
-  std::uint64_t fingerprint = 0;
-  Index records = 0;
-  std::string template_name{};
-  std::string date{};                     ///< that the template prints; empty if it prints none
-  std::optional<bool> enable_thinking{};  ///< where the template depends on it
-  std::optional<Index> text_blocks{};     ///< sequences, where some files are texts
-};
-
-/// The settings that must not change when a run goes on: with another of them, the steps that are done would not have
-/// been this run's. All others may.
-inline io::Json fixed_settings(const settings::Config& config, const model::Source& source,
-                               const model::AdapterConfig& adapter, const DataFacts& data, bool bfloat16) {
-  const model::Config& shape = source.config();
-  // As adapter_config.json has them: a folder to start from may choose its modules by more than keys can.
-  model::AdapterConfig sorted = adapter;
-  std::sort(sorted.targets.begin(), sorted.targets.end());
-  io::Json saved = model::to_json(sorted);
-  std::vector<Index> unrotated;  // the model's own and those of the key
-  for (Index layer = 0; layer < shape.num_hidden_layers; ++layer)
-    if (!shape.rotates[static_cast<std::size_t>(layer)]) unrotated.push_back(layer);
-  io::Json settings =
-      io::json_object({{"model_name_or_path", base_text(source, false)},
-                       {"dtype", bfloat16 ? "bfloat16" : "float32"},
-                       {"rope_theta", shape.rope.theta},
-                       {"no_rope_layers", unrotated},
-                       {"lora_rank", adapter.rank},
-                       {"lora_alpha", adapter.alpha},
-                       {"lora_dropout", adapter.dropout},
-                       {"lora_target", saved["target_modules"]},
-                       {"use_rslora", adapter.rslora},
-                       {"exclude_modules", saved["exclude_modules"]},
-                       {"layers_to_transform", saved["layers_to_transform"]},
-                       {"rank_pattern", saved["rank_pattern"]},
-                       {"alpha_pattern", saved["alpha_pattern"]},
-                       {"dataset", concat(data.records, " records with checksum ", checksum_text(data.fingerprint))},
-                       {"val_size", config.val_size},
-                       {"template", data.template_name},
-                       {"date", data.date},
-                       {"text_column", config.text_column},
-                       {"cutoff_len", config.cutoff_len},
-                       {"train_on_prompt", config.train_on_prompt},
-                       {"train_on_last_turn_only", config.train_on_last_turn_only},
-                       {"shuffle", config.shuffle},
-                       {"per_device_train_batch_size x gradient_accumulation_steps", config.sequences_per_step()},
-                       {"seed", config.seed}});
-  if (data.enable_thinking) settings["enable_thinking"] = *data.enable_thinking;
-  if (data.text_blocks) settings["text_blocks"] = *data.text_blocks;
-  return settings;
-}
-
-/// The settings as the version would have noted them that wrote the checkpoint.
-inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const settings::Config& config,
-                            const model::Source& source) {
-  const io::Json* base = io::json_find(checkpoint.state.settings, "model_name_or_path");
-  if (base != nullptr && base->is_string() && !base->get_ref<const std::string&>().ends_with(" of all bytes")) {
-    now["model_name_or_path"] = base_text(source, true);
-    now["no_rope_layers"] = config.no_rope_layers;  // the key's, without the model's own
-  }
-  return now;
-}
-
-/// Throws   ConfigError that names the first setting that changed, with both values
-inline void expect_same_settings(const io::Json& now, const Checkpoint& checkpoint) {
-  // Both come from fixed_settings, with the same types: equal values have equal texts.
-  const auto text_of = [](const io::Json* value) { return value ? io::to_text(*value, -1) : std::string("nothing"); };
-  for (const auto& [name, value] : io::json_fields(now)) {
-    const auto place = checkpoint.state.settings.find(name);  // which may well be null
-    const io::Json* then = place != checkpoint.state.settings.end() ? &*place : nullptr;
-    if (then != nullptr && text_of(then) == text_of(&value)) continue;
-    fail<ConfigError>("key ", name, ": given ", text_of(&value), ", but ", checkpoint.folder.native(),
-                      " was made with ", text_of(then), "; a run that goes on must not change it");
-  }
-}
-
-/// `next_sample`: with which the step after the checkpoint's would begin.
-/// Throws   FormatError if the checkpoint's run stood elsewhere, for some records would be left out or seen twice
-inline void expect_same_place(const Checkpoint& checkpoint, Index next_sample) {
-  if (checkpoint.state.next_sample == next_sample) return;
-  fail<FormatError>((checkpoint.folder / detail::state_file).native(), ": \"next_sample\" is ",
-                    checkpoint.state.next_sample, "; after step ", checkpoint.state.step, " of this run expected ",
-                    next_sample);
-}
 
 /// What a checkpoint takes on disk, about: each number of the adapter and the optimizer's two of it, and the
 /// tokenizer's files (null: none).

@@ -118,7 +118,6 @@ class Tokenizer {
 
   std::optional<std::int32_t> bos() const { return parts_->bos; }
   std::optional<std::int32_t> eos() const { return parts_->eos; }
-  std::optional<std::int32_t> pad() const { return parts_->pad; }
 
   /// The model's own template; empty if it has none.
   const std::string& chat_template() const { return parts_->chat_template; }

@@ -42,7 +42,7 @@ inline std::vector<data::Example> windows_of(const data::Example& example, Index
     part.record = example.record;
     part.tokens.assign(example.tokens.begin() + begin, example.tokens.begin() + end);
     part.labels.assign(example.labels.begin() + begin, example.labels.begin() + end);
-    std::fill_n(part.labels.begin(), scored - begin, data::ignored_label);
+    std::fill_n(part.labels.begin(), scored - begin, ignore_index);
     windows.push_back(std::move(part));
     scored = end;
   }

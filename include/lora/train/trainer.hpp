@@ -23,6 +23,7 @@
 #include "lora/run/earlier_run.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/run/final_model.hpp"
+#include "lora/run/fixed_settings.hpp"
 #include "lora/run/memory_use.hpp"
 #include "lora/run/profile.hpp"
 #include "lora/run/progress.hpp"

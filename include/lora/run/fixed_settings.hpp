@@ -1,0 +1,101 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lora/model/adapter.hpp"
+#include "lora/run/base_checksum.hpp"
+#include "lora/run/checkpoint.hpp"
+#include "lora/settings/config.hpp"
+
+namespace lora::run {
+
+/// What decides the data of a run.
+struct DataFacts {
+  std::uint64_t fingerprint = 0;
+  Index records = 0;
+  std::string template_name{};
+  std::string date{};                     ///< that the template prints; empty if it prints none
+  std::optional<bool> enable_thinking{};  ///< where the template depends on it
+  std::optional<Index> text_blocks{};     ///< sequences, where some files are texts
+};
+
+/// The settings that must not change when a run goes on: with another of them, the steps that are done would not have
+/// been this run's. All others may.
+inline io::Json fixed_settings(const settings::Config& config, const model::Source& source,
+                               const model::AdapterConfig& adapter, const DataFacts& data, bool bfloat16) {
+  const model::Config& shape = source.config();
+  // As adapter_config.json has them: a folder to start from may choose its modules by more than keys can.
+  model::AdapterConfig sorted = adapter;
+  std::sort(sorted.targets.begin(), sorted.targets.end());
+  io::Json saved = model::to_json(sorted);
+  std::vector<Index> unrotated;  // the model's own and those of the key
+  for (Index layer = 0; layer < shape.num_hidden_layers; ++layer)
+    if (!shape.rotates[static_cast<std::size_t>(layer)]) unrotated.push_back(layer);
+  io::Json settings =
+      io::json_object({{"model_name_or_path", base_text(source, false)},
+                       {"dtype", bfloat16 ? "bfloat16" : "float32"},
+                       {"rope_theta", shape.rope.theta},
+                       {"no_rope_layers", unrotated},
+                       {"lora_rank", adapter.rank},
+                       {"lora_alpha", adapter.alpha},
+                       {"lora_dropout", adapter.dropout},
+                       {"lora_target", saved["target_modules"]},
+                       {"use_rslora", adapter.rslora},
+                       {"exclude_modules", saved["exclude_modules"]},
+                       {"layers_to_transform", saved["layers_to_transform"]},
+                       {"rank_pattern", saved["rank_pattern"]},
+                       {"alpha_pattern", saved["alpha_pattern"]},
+                       {"dataset", concat(data.records, " records with checksum ", checksum_text(data.fingerprint))},
+                       {"val_size", config.val_size},
+                       {"template", data.template_name},
+                       {"date", data.date},
+                       {"text_column", config.text_column},
+                       {"cutoff_len", config.cutoff_len},
+                       {"train_on_prompt", config.train_on_prompt},
+                       {"train_on_last_turn_only", config.train_on_last_turn_only},
+                       {"shuffle", config.shuffle},
+                       {"per_device_train_batch_size x gradient_accumulation_steps", config.sequences_per_step()},
+                       {"seed", config.seed}});
+  if (data.enable_thinking) settings["enable_thinking"] = *data.enable_thinking;
+  if (data.text_blocks) settings["text_blocks"] = *data.text_blocks;
+  return settings;
+}
+
+/// The settings as the version would have noted them that wrote the checkpoint.
+inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const settings::Config& config,
+                            const model::Source& source) {
+  const io::Json* base = io::json_find(checkpoint.state.settings, "model_name_or_path");
+  if (base != nullptr && base->is_string() && !base->get_ref<const std::string&>().ends_with(" of all bytes")) {
+    now["model_name_or_path"] = base_text(source, true);
+    now["no_rope_layers"] = config.no_rope_layers;  // the key's, without the model's own
+  }
+  return now;
+}
+
+/// Throws   ConfigError that names the first setting that changed, with both values
+inline void expect_same_settings(const io::Json& now, const Checkpoint& checkpoint) {
+  // Both come from fixed_settings, with the same types: equal values have equal texts.
+  const auto text_of = [](const io::Json* value) { return value ? io::to_text(*value, -1) : std::string("nothing"); };
+  for (const auto& [name, value] : io::json_fields(now)) {
+    const auto place = checkpoint.state.settings.find(name);  // which may well be null
+    const io::Json* then = place != checkpoint.state.settings.end() ? &*place : nullptr;
+    if (then != nullptr && text_of(then) == text_of(&value)) continue;
+    fail<ConfigError>("key ", name, ": given ", text_of(&value), ", but ", checkpoint.folder.native(),
+                      " was made with ", text_of(then), "; a run that goes on must not change it");
+  }
+}
+
+/// `next_sample`: with which the step after the checkpoint's would begin.
+/// Throws   FormatError if the checkpoint's run stood elsewhere, for some records would be left out or seen twice
+inline void expect_same_place(const Checkpoint& checkpoint, Index next_sample) {
+  if (checkpoint.state.next_sample == next_sample) return;
+  fail<FormatError>((checkpoint.folder / detail::state_file).native(), ": \"next_sample\" is ",
+                    checkpoint.state.next_sample, "; after step ", checkpoint.state.step, " of this run expected ",
+                    next_sample);
+}
+
+}  // namespace lora::run
