@@ -18,20 +18,10 @@
 #include "lora/io/safetensors.hpp"
 #include "lora/model/config.hpp"
 #include "lora/model/module_pattern.hpp"
+#include "lora/model/tensors.hpp"
 #include "lora/nn/lora_linear.hpp"
 
 namespace lora::model {
-
-/// The projections that an adapter can target, in the order of a layer.
-constexpr std::array<std::string_view, 7> projection_names = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
-                                                              "gate_proj", "up_proj", "down_proj"};
-
-/// Where a projection of a layer stands in the model: "model.layers.3.self_attn.q_proj".
-inline std::string module_path(Index layer, std::string_view projection) {
-  const bool attention =
-      projection == "q_proj" || projection == "k_proj" || projection == "v_proj" || projection == "o_proj";
-  return concat("model.layers.", layer, attention ? ".self_attn." : ".mlp.", projection);
-}
 
 /// LoRA settings in PEFT's terms.
 struct AdapterConfig {
@@ -299,31 +289,27 @@ inline void check_targets(const AdapterConfig& adapter, const Config& config, co
 inline void check_adapter(const AdapterFiles& files, const Config& config) {
   const std::string where = (files.folder / "adapter_model.safetensors").native();
   detail::check_targets(files.config, config, (files.folder / "adapter_config.json").native());
-  const Index e = config.hidden_size, f = config.intermediate_size;
-  const Index q = config.num_attention_heads * config.head_dim, kv = config.num_key_value_heads * config.head_dim;
-  const std::array<std::pair<Index, Index>, 7> widths = {// in, out
-                                                         {{e, q}, {e, kv}, {e, kv}, {q, e}, {e, f}, {e, f}, {f, e}}};
   std::vector<std::string> missing;
   bool any = false;
-  for (Index layer = 0; layer < config.num_hidden_layers; ++layer)
-    for (std::size_t i = 0; i < projection_names.size(); ++i) {
-      const Index rank = files.config.rank_of(layer, projection_names[i]).rank;
-      if (rank == 0) continue;
-      any = true;
-      const auto expect = [&](std::string_view side, const Shape& shape) {
-        const std::string name =
-            concat(detail::adapter_prefix, module_path(layer, projection_names[i]), ".lora_", side, ".weight");
-        const auto* tensor = files.tensors.find(name);
-        if (tensor == nullptr) {
-          missing.push_back(name);
-        } else if (tensor->shape != shape) {
-          fail<FormatError>(where, ": the tensor ", name, " is ", to_string(tensor->shape), "; the config expects ",
-                            to_string(shape));
-        }
-      };
-      expect("A", {rank, widths[i].first});
-      expect("B", {widths[i].second, rank});
-    }
+  for_each_tensor(config, [&](const TensorInfo& info) {
+    if (info.kind != TensorInfo::Kind::projection) return;
+    const Index rank = files.config.rank_of(info.layer, info.projection).rank;
+    if (rank == 0) return;
+    any = true;
+    const auto expect = [&](std::string_view side, const Shape& shape) {
+      const std::string name =
+          concat(detail::adapter_prefix, module_path(info.layer, info.projection), ".lora_", side, ".weight");
+      const auto* tensor = files.tensors.find(name);
+      if (tensor == nullptr) {
+        missing.push_back(name);
+      } else if (tensor->shape != shape) {
+        fail<FormatError>(where, ": the tensor ", name, " is ", to_string(tensor->shape), "; the config expects ",
+                          to_string(shape));
+      }
+    };
+    expect("A", {rank, info.shape[1]});
+    expect("B", {info.shape[0], rank});
+  });
   if (!any)
     fail<FormatError>((files.folder / "adapter_config.json").native(), ": it targets no projection of this model");
   if (!missing.empty()) fail<FormatError>(where, ": missing tensors: ", io::listed(missing));

@@ -70,6 +70,9 @@ class Decoder {
   /// logits (n, V) of the chosen rows of a pass, with a cache or without; on the host, row after row.
   std::vector<Accum<T>> logits(D& dev, const nn::Pass<D, T>& pass, std::span<const std::int32_t> chosen);
 
+  /// W + s B A of a layer's projection in Accum<T>, in scratch.
+  View<D, Accum<T>> merged(D& dev, Index layer, std::string_view projection);
+
   /// Everything that trains.
   nn::ParamStore<D, T>& params() { return params_; }
 
@@ -125,47 +128,40 @@ class Decoder {
     }
   }
 
-  static nn::RmsNorm<D, T> norm(Loader<D>& loader, const std::string& name, Index size, double eps) {
-    return {loader.template vector<Accum<T>>(name, size), eps};
-  }
-  nn::RmsNorm<D, T> norm(Loader<D>& loader, const std::string& name, Index size) const {
-    return norm(loader, name, size, config_.rms_norm_eps);
+  nn::RmsNorm<D, T> norm(Loader<D>& loader, const std::string& name) const {
+    return {loader.template vector<Accum<T>>(name), config_.rms_norm_eps};
   }
 
-  nn::LoraLinear<D, T> projections(Loader<D>& loader, Index layer,
-                                   std::span<const std::pair<std::string_view, Index>> parts, Index in, bool bias,
+  nn::LoraLinear<D, T> projections(Loader<D>& loader, Index layer, std::span<const std::string_view> names,
                                    std::uint64_t module) const {
     std::vector<std::pair<std::string, nn::Linear<D, T>>> linears;
-    for (const auto& [name, out] : parts) {
+    for (const std::string_view name : names) {
       const std::string path = module_path(layer, name);
-      nn::Linear<D, T> linear{loader.weight(path + ".weight", out, in)};
-      if (bias) linear.bias = loader.template vector<Accum<T>>(path + ".bias", out);
+      nn::Linear<D, T> linear{loader.weight(path + ".weight")};
+      if (loader.has(path + ".bias")) linear.bias = loader.template vector<Accum<T>>(path + ".bias");
       linears.emplace_back(std::string(name), std::move(linear));
     }
     return nn::LoraLinear<D, T>(std::move(linears), mix_key(static_cast<std::uint64_t>(layer), module));
   }
 
   typename nn::Stack<D, T>::Layer layer(Loader<D>& loader, Index i) const {
-    const Index e = config_.hidden_size, f = config_.intermediate_size, c = config_.head_dim;
-    const Index q = config_.num_attention_heads * c, kv = config_.num_key_value_heads * c;
-    using Parts = std::vector<std::pair<std::string_view, Index>>;
+    const Index c = config_.head_dim;
+    const std::span<const std::string_view> names(projection_names);
     const std::string prefix = concat("model.layers.", i, ".");
     typename nn::Attention<D, T>::Parts attention;
-    attention.qkv_proj =
-        projections(loader, i, Parts{{"q_proj", q}, {"k_proj", kv}, {"v_proj", kv}}, e, config_.qkv_bias, 0);
-    attention.o_proj = projections(loader, i, Parts{{"o_proj", e}}, q, config_.o_bias, 1);
+    attention.qkv_proj = projections(loader, i, names.subspan(0, 3), 0);
+    attention.o_proj = projections(loader, i, names.subspan(3, 1), 1);
     if (config_.qk_norm) {
-      attention.q_norm = norm(loader, prefix + "self_attn.q_norm.weight", c);
-      attention.k_norm = norm(loader, prefix + "self_attn.k_norm.weight", c);
+      attention.q_norm = norm(loader, prefix + "self_attn.q_norm.weight");
+      attention.k_norm = norm(loader, prefix + "self_attn.k_norm.weight");
     }
     attention.shape = {config_.num_attention_heads, config_.num_key_value_heads, c,
                        1 / std::sqrt(static_cast<double>(c))};
     attention.rotary = config_.rotates[static_cast<std::size_t>(i)] ? rotary_.get() : nullptr;
     attention.layer = i;
-    nn::Mlp<D, T> mlp(projections(loader, i, Parts{{"gate_proj", f}, {"up_proj", f}}, e, config_.mlp_bias, 2),
-                      projections(loader, i, Parts{{"down_proj", e}}, f, config_.mlp_bias, 3));
-    auto norm1 = norm(loader, prefix + "input_layernorm.weight", e);
-    auto norm2 = norm(loader, prefix + "post_attention_layernorm.weight", e);
+    nn::Mlp<D, T> mlp(projections(loader, i, names.subspan(4, 2), 2), projections(loader, i, names.subspan(6, 1), 3));
+    auto norm1 = norm(loader, prefix + "input_layernorm.weight");
+    auto norm2 = norm(loader, prefix + "post_attention_layernorm.weight");
     return typename nn::Stack<D, T>::Layer(
         nn::Block<D, T>(std::move(norm1), nn::Attention<D, T>(std::move(attention)), std::move(norm2), std::move(mlp)));
   }
@@ -184,11 +180,10 @@ template <AnyDevice D, class T>
 Decoder<D, T>::Decoder(D& dev, const Source& source)
     : config_(source.config()), rotary_(std::make_unique<nn::Rotary<D, T>>(config_.rope, config_.head_dim)) {
   Loader<D> loader(dev, source);
-  embedding_.table = loader.weight("model.embed_tokens.weight", config_.vocab_size, config_.hidden_size);
+  embedding_.table = loader.weight("model.embed_tokens.weight");
   for (Index i = 0; i < config_.num_hidden_layers; ++i) stack_.push_back(layer(loader, i));
-  norm_ = norm(loader, "model.norm.weight", config_.hidden_size);
-  head_.emplace(config_.tie_word_embeddings ? embedding_.table
-                                            : loader.weight("lm_head.weight", config_.vocab_size, config_.hidden_size));
+  norm_ = norm(loader, "model.norm.weight");
+  head_.emplace(config_.tie_word_embeddings ? embedding_.table : loader.weight("lm_head.weight"));
   loader.finish();
 }
 
@@ -279,6 +274,16 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Rows& rows, std::span<const
   });
   if (result.stopped) dev.synchronize();  // what was staged goes away, and nothing was read
   return result;
+}
+
+template <AnyDevice D, class T>
+View<D, Accum<T>> Decoder<D, T>::merged(D& dev, Index layer, std::string_view projection) {
+  auto& block = stack_.layer(layer).inner();
+  for (auto* linear : {&block.attention().qkv_proj(), &block.attention().o_proj(), &block.mlp().gate_up_proj(),
+                       &block.mlp().down_proj()})
+    for (std::size_t j = 0; j < linear->projections().size(); ++j)
+      if (linear->projections()[j].name == projection) return linear->merged(dev, j);
+  fail<ConfigError>("no projection is called ", projection);
 }
 
 template <AnyDevice D, class T>

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -76,69 +75,31 @@ void save_merged(D& dev, Decoder<D, float>& model, const Source& source, const s
     fail<ConfigError>("key output_dir: given ", folder.native(),
                       ", which is the base model's own folder; allowed: another");
   // Of a single type, where one is named.
-  const auto type_of = [&](const std::string& name, const Shape& shape) {
-    const DType stored = dtype.value_or(folder_dtype(source.at(name, shape).dtype));
-    (void)config_dtype_name(stored);
-    return stored;
-  };
-  Loader<D> loader(dev, source);
-
-  // Each tensor once, in the order of the model: its declaration and how its float32 values are formed.
-  struct Item {
-    io::TensorDeclaration declaration;
-    std::function<std::vector<float>()> values;
-  };
-  std::vector<Item> items;
-  const auto matrix = [&](const std::string& name, Index rows, Index cols) {
-    items.push_back({{name, type_of(name, {rows, cols}), {rows, cols}}, [&dev, &loader, name, rows, cols] {
-                       const auto weight = loader.weight(name, rows, cols);
-                       const Arena::Scope scope(dev.arena());
-                       const View<D, float> wide = scratch<float>(dev, rows, cols);
-                       kernel::widen(dev, weight.use(dev).view(), wide);
-                       return to_host(dev, wide);
-                     }});
-  };
-  const auto vector = [&](const std::string& name, Index size) {
-    items.push_back({{name, type_of(name, {size}), {size}}, [&dev, &loader, name, size] {
-                       auto values = loader.template vector<float>(name, size);
-                       return to_host(dev, values.view());
-                     }});
-  };
-  const auto group = [&](Index layer, nn::LoraLinear<D, float>& linear, bool bias) {
-    for (std::size_t j = 0; j < linear.projections().size(); ++j) {
-      const auto& projection = linear.projections()[j];
-      const std::string path = module_path(layer, projection.name);
-      const Shape shape{projection.linear.out_features(), projection.linear.in_features()};
-      items.push_back({{path + ".weight", type_of(path + ".weight", shape), shape}, [&dev, &linear, j] {
-                         const Arena::Scope scope(dev.arena());
-                         return to_host(dev, linear.merged(dev, j));
-                       }});
-      if (bias) vector(path + ".bias", projection.linear.out_features());
-    }
-  };
-  matrix("model.embed_tokens.weight", config.vocab_size, config.hidden_size);
-  for (Index i = 0; i < config.num_hidden_layers; ++i) {
-    auto& block = model.stack().layer(i).inner();
-    const std::string prefix = concat("model.layers.", i, ".");
-    vector(prefix + "input_layernorm.weight", config.hidden_size);
-    group(i, block.attention().qkv_proj(), config.qkv_bias);
-    group(i, block.attention().o_proj(), config.o_bias);
-    if (config.qk_norm) {
-      vector(prefix + "self_attn.q_norm.weight", config.head_dim);
-      vector(prefix + "self_attn.k_norm.weight", config.head_dim);
-    }
-    vector(prefix + "post_attention_layernorm.weight", config.hidden_size);
-    group(i, block.mlp().gate_up_proj(), config.mlp_bias);
-    group(i, block.mlp().down_proj(), config.mlp_bias);
-  }
-  vector("model.norm.weight", config.hidden_size);
-  if (!config.tie_word_embeddings) matrix("lm_head.weight", config.vocab_size, config.hidden_size);
-
   std::vector<io::TensorDeclaration> declarations;
-  for (const auto& item : items) declarations.push_back(item.declaration);
+  for_each_tensor(config, [&](const TensorInfo& info) {
+    const DType stored = dtype.value_or(folder_dtype(source.at(info).dtype));
+    (void)config_dtype_name(stored);
+    declarations.push_back({info.name, stored, info.shape});
+  });
+  Loader<D> loader(dev, source);
+  const auto values_of = [&](const TensorInfo& info) {
+    using Kind = TensorInfo::Kind;
+    const Arena::Scope scope(dev.arena());
+    if (info.kind == Kind::norm || info.kind == Kind::bias) {
+      auto values = loader.template vector<float>(info.name);
+      return to_host(dev, values.view());
+    }
+    if (info.kind == Kind::projection) return to_host(dev, model.merged(dev, info.layer, info.projection));
+    const auto weight = loader.weight(info.name);
+    const View<D, float> wide = scratch<float>(dev, weight.rows(), weight.cols());
+    kernel::widen(dev, weight.use(dev).view(), wide);
+    return to_host(dev, wide);
+  };
   io::SafetensorsFolderWriter writer(folder, declarations, max_shard_bytes);
-  for (const auto& item : items)
-    writer.add(item.declaration.name, detail::rounded(item.values(), item.declaration.dtype, item.declaration.name));
+  std::size_t next = 0;
+  for_each_tensor(config, [&](const TensorInfo& info) {
+    writer.add(info.name, detail::rounded(values_of(info), declarations[next++].dtype, info.name));
+  });
   writer.commit();
 
   io::write_json(folder / "config.json", json);

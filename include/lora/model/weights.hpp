@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 #include "lora/io/safetensors.hpp"
 #include "lora/model/config_gguf.hpp"
 #include "lora/model/config_json.hpp"
+#include "lora/model/tensors.hpp"
 #include "lora/nn/weight.hpp"
 
 namespace lora::model {
@@ -49,18 +51,18 @@ class Source {
   /// All that the files hold, under their own names.
   const std::vector<io::StoredTensor>& tensors() const { return gguf_ ? gguf_->tensors() : safetensors_->tensors(); }
 
-  /// What the file calls the tensor that Hugging Face calls `name`; the same name in a folder.
-  std::string file_name_of(std::string_view name) const { return gguf_ ? gguf_name(name) : std::string(name); }
+  /// What the file calls the tensor.
+  const std::string& file_name_of(const TensorInfo& info) const { return gguf_ ? info.gguf_name : info.name; }
 
   /// The tensor; its rows may lie in another order, see `permuted_heads`.
   /// Throws   FormatError if it is missing or has another shape
-  const io::StoredTensor& at(std::string_view name, const Shape& shape) const {
-    const std::string stored_name = file_name_of(name);
+  const io::StoredTensor& at(const TensorInfo& info) const {
+    const std::string& stored_name = file_name_of(info);
     const auto* tensor = gguf_ ? gguf_->find(stored_name) : safetensors_->find(stored_name);
     if (tensor == nullptr) fail<FormatError>(path_.native(), ": the tensor ", stored_name, " is missing");
-    if (tensor->shape != shape)
+    if (tensor->shape != info.shape)
       fail<FormatError>(path_.native(), ": the tensor ", stored_name, " is ", to_string(tensor->shape),
-                        "; the config expects ", to_string(shape));
+                        "; the config expects ", to_string(info.shape));
     switch (tensor->dtype) {
       case DType::i64:
       case DType::i32:
@@ -74,20 +76,16 @@ class Source {
     }
   }
 
-  /// GGUF's llama files hold each q and k head's rows as (pair, half) instead of (half, pair). The number of heads to
-  /// put back in order; 0 where rows are in order.
-  Index permuted_heads(std::string_view name) const {
-    if (!gguf_ || config_.model_type != "llama") return 0;
-    if (name.ends_with("q_proj.weight") || name.ends_with("q_proj.bias")) return config_.num_attention_heads;
-    if (name.ends_with("k_proj.weight") || name.ends_with("k_proj.bias")) return config_.num_key_value_heads;
-    return 0;
-  }
+  /// The number of heads whose rows lie as TensorInfo::gguf_heads says; 0 where rows are in order.
+  Index permuted_heads(const TensorInfo& info) const { return gguf_ ? info.gguf_heads : 0; }
 
   /// Throws   FormatError listing tensors that no part of such a model reads
-  void expect_no_others(const std::set<std::string>& used) const {
+  void expect_no_others() const {
+    std::set<std::string> known;
+    for_each_tensor(config_, [&](const TensorInfo& info) { known.insert(file_name_of(info)); });
     std::string extra;
     for (const auto& tensor : tensors()) {
-      if (used.count(tensor.name) != 0 || tensor.name.ends_with("rotary_emb.inv_freq") ||
+      if (known.count(tensor.name) != 0 || tensor.name.ends_with("rotary_emb.inv_freq") ||
           tensor.name == "rope_freqs.weight")
         continue;
       if (config_.tie_word_embeddings && tensor.name == "lm_head.weight") continue;  // transformers ties it as well
@@ -102,9 +100,13 @@ class Source {
                         " model of this config does not have: ", extra);
   }
 
-  /// The type of the layers' matrices.
+  /// The type of the layers' matrices: that of the first layer's down_proj.
   DType stored_dtype() const {
-    return at("model.layers.0.mlp.down_proj.weight", {config_.hidden_size, config_.intermediate_size}).dtype;
+    std::optional<DType> dtype;
+    for_each_tensor(config_, [&](const TensorInfo& info) {
+      if (!dtype && info.projection == "down_proj" && info.kind == TensorInfo::Kind::projection) dtype = at(info).dtype;
+    });
+    return *dtype;
   }
 
  private:
@@ -115,29 +117,6 @@ class Source {
         safetensors_(std::move(file)) {}
   Source(std::filesystem::path path, io::Gguf file, Config config)
       : path_(std::move(path)), config_(std::move(config)), gguf_(std::move(file)) {}
-
-  static std::string gguf_name(std::string_view name) {
-    constexpr std::pair<std::string_view, std::string_view> whole[] = {
-        {"model.embed_tokens.weight", "token_embd.weight"},
-        {"model.norm.weight", "output_norm.weight"},
-        {"lm_head.weight", "output.weight"}};
-    for (const auto& [from, to] : whole)
-      if (name == from) return std::string(to);
-    constexpr std::pair<std::string_view, std::string_view> parts[] = {
-        {"self_attn.q_proj", "attn_q"},          {"self_attn.k_proj", "attn_k"},
-        {"self_attn.v_proj", "attn_v"},          {"self_attn.o_proj", "attn_output"},
-        {"self_attn.q_norm", "attn_q_norm"},     {"self_attn.k_norm", "attn_k_norm"},
-        {"mlp.gate_proj", "ffn_gate"},           {"mlp.up_proj", "ffn_up"},
-        {"mlp.down_proj", "ffn_down"},           {"input_layernorm", "attn_norm"},
-        {"post_attention_layernorm", "ffn_norm"}};
-    constexpr std::string_view prefix = "model.layers.";
-    const auto dot = name.find('.', prefix.size());
-    const auto layer = name.substr(prefix.size(), dot - prefix.size());
-    const auto last = name.rfind('.');
-    for (const auto& [from, to] : parts)
-      if (name.substr(dot + 1, last - dot - 1) == from) return concat("blk.", layer, ".", to, name.substr(last));
-    fail<FormatError>("no GGUF name is known for the tensor ", name);
-  }
 
   std::filesystem::path path_;
   Config config_;
@@ -183,17 +162,23 @@ inline bool rotary_changed(const Source& source) {
   return own.rope.theta != source.config().rope.theta || own.rotates != source.config().rotates;
 }
 
-/// Reads tensors onto a device, and remembers which were read. The source must live until the device has been waited
+/// Reads the tensors of a model onto a device by their names. The source must live until the device has been waited
 /// for: `finish` waits.
 template <AnyDevice D>
 class Loader {
  public:
-  Loader(D& dev, const Source& source) : dev_(dev), source_(source) {}
+  Loader(D& dev, const Source& source) : dev_(dev), source_(source) {
+    for_each_tensor(source.config(), [&](const TensorInfo& info) { tensors_.emplace(info.name, info); });
+  }
+
+  /// Whether such a model has the tensor.
+  bool has(const std::string& name) const { return tensors_.count(name) != 0; }
 
   /// A matrix, in place in the mapped file where it is aligned to its type and in order, else as an own copy.
-  nn::Weight<D> weight(const std::string& name, Index rows, Index cols) {
-    const auto& tensor = note(name, {rows, cols});
-    const Index heads = source_.permuted_heads(name);
+  nn::Weight<D> weight(const std::string& name) {
+    const TensorInfo& info = tensors_.at(name);
+    const auto& tensor = source_.at(info);
+    const Index rows = info.shape[0], cols = info.shape[1], heads = source_.permuted_heads(info);
     const auto address = reinterpret_cast<std::uintptr_t>(tensor.bytes.data());
     const std::size_t aligned_to =
         block_elements(tensor.dtype) > 1 ? 1 : static_cast<std::size_t>(block_bytes(tensor.dtype));
@@ -207,28 +192,25 @@ class Loader {
 
   /// A vector, widened to A: norms and biases are small.
   template <class A>
-  Tensor<D, A> vector(const std::string& name, Index size) {
-    const auto& tensor = note(name, {size});
+  Tensor<D, A> vector(const std::string& name) {
+    const TensorInfo& info = tensors_.at(name);
+    const auto& tensor = source_.at(info);
+    const Index size = info.shape[0];
     Tensor<D, std::byte> raw(dev_, static_cast<Index>(tensor.bytes.size()));
-    copy_in_order(tensor.bytes, size, source_.permuted_heads(name), raw.view());
+    copy_in_order(tensor.bytes, size, source_.permuted_heads(info), raw.view());
     Tensor<D, A> wide(dev_, size);
     kernel::widen(dev_, StoredView<D>(raw.view().data(), tensor.dtype, 1, size), wide.view());
     return wide;
   }
 
   /// To be called when all tensors are read.
-  /// Throws   FormatError listing tensors that were not
+  /// Throws   FormatError listing tensors of the files that such a model does not have
   void finish() {
     dev_.synchronize();
-    source_.expect_no_others(used_);
+    source_.expect_no_others();
   }
 
  private:
-  const io::StoredTensor& note(const std::string& name, const Shape& shape) {
-    used_.insert(source_.file_name_of(name));
-    return source_.at(name, shape);
-  }
-
   // Row (head, half, pair) of the target is row (head, pair, half) of the file.
   void copy_in_order(std::span<const std::byte> bytes, Index rows, Index heads, View<D, std::byte> target) {
     if (heads == 0) return copy_from_host<D, std::byte>(dev_, bytes, target);
@@ -246,7 +228,7 @@ class Loader {
 
   D& dev_;
   const Source& source_;
-  std::set<std::string> used_;
+  std::map<std::string, TensorInfo> tensors_;
 };
 
 }  // namespace lora::model
