@@ -106,6 +106,37 @@ TEST_CASE("embedding: a table of the same type is copied bit for bit") {
   });
 }
 
+TEST_CASE("embedding: the table's gradient adds the rows of a token in their order, to what is there") {
+  each_backend_and_type([]<class D, class T>() {
+    using A = Accum<T>;
+    for (const Index cols : {Index{1}, Index{64}, Index{200}}) {
+      CAPTURE(cols);
+      const Index vocabulary = 9, n = 83;
+      std::vector<std::int32_t> picked;
+      for (Index i = 0; i < n; ++i) picked.push_back(static_cast<std::int32_t>(i * i % 7));  // some often, 8 never
+      for (const int threads : {1, 2, 3}) {
+        D dev(threads);
+        Matrix<D, std::int32_t> tokens(dev, 1, n, picked);
+        Matrix<D, T> dy(dev, n, cols, 1, 3);
+        Matrix<D, A> dtable(dev, vocabulary, cols, 2, 1);
+        auto expected = dtable.host();
+        kernel::embedding_backward(dev, tokens.in(), dy.in(), dtable.view());
+        const auto rows = dy.host();
+        for (Index i = 0; i < n; ++i)
+          for (Index j = 0; j < cols; ++j)
+            expected[static_cast<std::size_t>(picked[static_cast<std::size_t>(i)] * cols + j)] +=
+                static_cast<A>(rows[static_cast<std::size_t>(i * cols + j)]);
+        check_same_bits(dtable.host(), expected);
+      }
+    }
+    D dev(1);
+    Matrix<D, std::int32_t> two(dev, 1, 2, std::vector<std::int32_t>{0u, 1u});
+    Matrix<D, T> dy(dev, 3, 4, 1);
+    Matrix<D, A> dtable(dev, 5, 4, 2);
+    CHECK_THROWS_AS(kernel::embedding_backward(dev, two.in(), dy.in(), dtable.view()), ShapeError);
+  });
+}
+
 TEST_CASE("embedding: no tokens, wrong shapes and tables of integers") {
   each_backend([]<class D>() {
     D dev(1);

@@ -22,6 +22,7 @@ template <class T>
 struct Run {
   std::vector<Accum<T>> loss, top;
   std::vector<T> gradient;
+  std::vector<T> logit_gradient;  ///< by the pass for dW, which is the same here
 };
 
 template <class T, class D>
@@ -60,7 +61,13 @@ Run<T> run(D& dev, Matrix<D, Accum<T>>& logits, const std::vector<std::int32_t>&
   kernel::softmax_finish<T>(dev, top.in(), others.in(), target.in(), loss.view());
   kernel::softmax_gradient<T>(dev, top.in(), others.in(), target.in(), rounded.in(), w_label.in(), scale, sums.in(),
                               gradient.view());
-  return {loss.host(), top.host(), gradient.host()};
+  Matrix<D, T> logit_gradient(dev, n, vocabulary, 8, padding);
+  for (Index first = 0; first < vocabulary; first += width) {
+    const Index count = std::min(width, vocabulary - first);
+    kernel::softmax_logit_gradient<T>(dev, logits.in().col_slice(first, count), label.in(), first, top.in(),
+                                      others.in(), target.in(), scale, logit_gradient.view().col_slice(first, count));
+  }
+  return {loss.host(), top.host(), gradient.host(), logit_gradient.host()};
 }
 
 std::vector<std::int32_t> some_labels(Index n, Index vocabulary) {
@@ -121,6 +128,7 @@ TEST_CASE("loss: cross entropy and its gradient equal the formulas for every wid
         check_near(result.loss, loss, loss_bound);
         check_near(result.top, top, top_bound);
         check_near(result.gradient, gradient, gradient_bound);
+        check_near(result.logit_gradient, gradient, gradient_bound);
       }
     }
   });
@@ -219,7 +227,8 @@ TEST_CASE("loss: the gradient is exact by complex step") {
       for (const C& value : run<C>(dev, z, labels, width).loss) total += scale * value;
       return total;
     };
-    CHECK(gradient_error(std::span<double>(result.gradient), complex_step(elements(z.view()), loss)) < 1e-12);
+    for (auto* gradient : {&result.gradient, &result.logit_gradient})
+      CHECK(gradient_error(std::span<double>(*gradient), complex_step(elements(z.view()), loss)) < 1e-12);
   }
 }
 
@@ -233,6 +242,7 @@ TEST_CASE("loss: the number of threads doesn't change a bit") {
       if (threads == 1) first = result;
       check_same_bits(result.loss, first.loss);
       check_same_bits(result.gradient, first.gradient);
+      check_same_bits(result.logit_gradient, first.logit_gradient);
     }
   });
 }

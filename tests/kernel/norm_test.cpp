@@ -138,6 +138,66 @@ TEST_CASE("norm: the gradient is exact by complex step") {
   }
 }
 
+TEST_CASE("norm: the weight's gradient equals the formula, adds, and has the same bits on any number of threads") {
+  each_backend_and_type([]<class D, class T>() {
+    using A = Accum<T>;
+    for (const Case& c : {Case{0, 1, 8, 0}, Case{3, 1, 7, 3}, Case{70, 4, 16, 0}, Case{131, 1, 577, 2}}) {
+      CAPTURE(c.rows);
+      CAPTURE(c.width);
+      const Index cols = c.groups * c.width;
+      std::vector<A> first;
+      for (const int threads : {1, 3}) {
+        D dev(threads);
+        Matrix<D, T> x(dev, c.rows, cols, 1, c.padding), dy(dev, c.rows, cols, 2, 2 * c.padding);
+        Matrix<D, A> rstd(dev, c.rows, c.groups, random_values<A>(c.rows * c.groups, 3, 0.5, 2)),
+            dw(dev, 1, c.width, 4);
+        const auto xs = doubles(x.host()), dys = doubles(dy.host()), rs = doubles(rstd.host()),
+                   before = doubles(dw.host());
+        std::vector<double> expected(before), bound(before.size());
+        for (std::size_t i = 0; i < xs.size(); ++i) {
+          const double term = dys[i] * xs[i] * rs[i / before.size()];
+          expected[i % before.size()] += term;
+          bound[i % before.size()] += std::fabs(term);
+        }
+        for (std::size_t j = 0; j < bound.size(); ++j)
+          bound[j] = static_cast<double>(c.rows * c.groups + 4) * roundoff<A> * (bound[j] + std::fabs(before[j]));
+        kernel::rms_norm_weight_gradient(dev, x.in(), rstd.in(), dy.in(), dw.view());
+        check_near(dw.host(), expected, bound);
+        if (threads == 1) first = dw.host();
+        check_same_bits(dw.host(), first);
+      }
+    }
+    D dev(1);
+    Matrix<D, T> x(dev, 2, 6, 1), y(dev, 2, 5, 2);
+    Matrix<D, A> rstd(dev, 2, 1, 3), w4(dev, 1, 4, 4), w6(dev, 1, 6, 5);
+    CHECK_THROWS_AS(kernel::rms_norm_weight_gradient(dev, x.in(), rstd.in(), x.in(), w4.view()), ShapeError);
+    CHECK_THROWS_AS(kernel::rms_norm_weight_gradient(dev, x.in(), rstd.in(), y.in(), w6.view()), ShapeError);
+  });
+}
+
+TEST_CASE("norm: the weight's gradient is exact by complex step") {
+  using C = std::complex<double>;
+  Cpu dev(1);
+  for (const Index groups : {Index{1}, Index{3}}) {
+    const Index rows = 3, width = 5, cols = groups * width;
+    Matrix<Cpu, double> x(dev, rows, cols, 1), dy(dev, rows, cols, 2), y(dev, rows, cols, 4);
+    Matrix<Cpu, double> w(dev, 1, width, 5), rstd(dev, rows, groups, 6);
+    Matrix<Cpu, double> dw(dev, 1, width, std::vector<double>(5));
+    kernel::rms_norm<Cpu, double>(dev, x.in(), w.in(), eps, y.view(), rstd.view());
+    kernel::rms_norm_weight_gradient<Cpu, double>(dev, x.in(), rstd.in(), dy.in(), dw.view());
+    Matrix<Cpu, C> zx(dev, rows, cols, 1), zy(dev, rows, cols, 4), zw(dev, 1, width, 5);
+    const auto weights = dy.host();
+    const auto loss = [&] {
+      kernel::rms_norm<Cpu, C>(dev, zx.in(), zw.in(), eps, zy.view(), {});
+      C total = 0;
+      const auto out = zy.host();
+      for (std::size_t i = 0; i < out.size(); ++i) total += weights[i] * out[i];
+      return total;
+    };
+    CHECK(gradient_error(elements(dw.view()), complex_step(elements(zw.view()), loss)) < 1e-12);
+  }
+}
+
 TEST_CASE("norm: a row's bits depend neither on threads nor on its place") {
   each_type([]<class T>() {
     using A = Accum<T>;

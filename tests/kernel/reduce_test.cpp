@@ -70,6 +70,33 @@ TEST_CASE("reduce: each block of 1,024 elements has its own sum of squares, whoe
   });
 }
 
+TEST_CASE("reduce: sums of columns are added to what is there, with the same bits on any number of threads") {
+  each_backend_and_type([]<class D, class T>() {
+    using A = Accum<T>;
+    for (const auto& [rows, cols] : {std::pair<Index, Index>{1, 5}, {64, 33}, {65, 1}, {1000, 130}}) {
+      CAPTURE(rows);
+      std::vector<A> first;
+      for (const int threads : {1, 2, 5}) {
+        D dev(threads);
+        Matrix<D, T> x(dev, rows, cols, 1, 2);
+        Matrix<D, A> out(dev, 1, cols, 2);
+        const auto before = doubles(out.host()), values = doubles(x.host());
+        kernel::column_sums(dev, x.in(), out.view());
+        std::vector<double> expected(before), bound(before.size());
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          expected[i % before.size()] += values[i];
+          bound[i % before.size()] += std::fabs(values[i]);
+        }
+        for (std::size_t j = 0; j < bound.size(); ++j)
+          bound[j] = static_cast<double>(rows + 1) * roundoff<A> * (bound[j] + std::fabs(before[j]));
+        check_near(out.host(), expected, bound);
+        if (threads == 1) first = out.host();
+        check_same_bits(out.host(), first);
+      }
+    }
+  });
+}
+
 TEST_CASE("reduce: squares that float can't hold") {
   each_backend([]<class D>() {
     D dev(1);

@@ -110,6 +110,16 @@ struct RmsNorm<proof::Device> {
                  RmsNorm<cpu::Device>::backward<T>(cpu, x, weight, rstd, dy, dx, accumulate, y);
                });
   }
+  template <class T>
+  static void weight_gradient(D& dev, View<D, const T> x, View<D, const Accum<T>> rstd, View<D, const T> dy,
+                              View<D, Accum<T>> dw) {
+    dev.launch(
+        "rms_norm_weight_gradient",
+        {proof::reads("x", x), proof::reads("rstd", rstd), proof::reads("dy", dy), proof::writes("dw", dw, true)},
+        [x = dev.inner(x), rstd = dev.inner(rstd), dy = dev.inner(dy), dw = dev.inner(dw)](cpu::Device& cpu) {
+          RmsNorm<cpu::Device>::weight_gradient<T>(cpu, x, rstd, dy, dw);
+        });
+  }
 };
 
 template <>
@@ -235,6 +245,14 @@ struct Embedding<proof::Device> {
         },
         proof::picked(dev, whole, proof::Use::read, tokens));
   }
+  template <class T>
+  static void backward(D& dev, View<D, const std::int32_t> tokens, View<D, const T> dy, View<D, Accum<T>> dtable) {
+    dev.launch("embedding_backward",
+               {proof::reads("tokens", tokens), proof::reads("dy", dy), proof::writes("dtable", dtable, true)},
+               [tokens = dev.inner(tokens), dy = dev.inner(dy), dtable = dev.inner(dtable)](cpu::Device& cpu) {
+                 Embedding<cpu::Device>::backward<T>(cpu, tokens, dy, dtable);
+               });
+  }
 };
 
 template <>
@@ -288,6 +306,18 @@ struct Softmax<proof::Device> {
          w_label = dev.inner(w_label), sums = dev.inner(sums), dx = dev.inner(dx)](cpu::Device& cpu) {
           Softmax<cpu::Device>::gradient<T>(cpu, top, others, target, rounded, w_label, scale, sums, dx);
         });
+  }
+  template <class T>
+  static void logit_gradient(D& dev, View<D, const Accum<T>> logits, View<D, const std::int32_t> labels, Index first,
+                             View<D, const Accum<T>> top, View<D, const Accum<T>> others,
+                             View<D, const Accum<T>> target, double scale, View<D, T> dl) {
+    dev.launch("softmax_logit_gradient",
+               {proof::reads("logits", logits), proof::reads("labels", labels), proof::reads("top", top),
+                proof::reads("others", others), proof::reads("target", target), proof::writes("dl", dl)},
+               [=, logits = dev.inner(logits), labels = dev.inner(labels), top = dev.inner(top),
+                others = dev.inner(others), target = dev.inner(target), dl = dev.inner(dl)](cpu::Device& cpu) {
+                 Softmax<cpu::Device>::logit_gradient<T>(cpu, logits, labels, first, top, others, target, scale, dl);
+               });
   }
 };
 
@@ -362,6 +392,13 @@ struct Elementwise<proof::Device> {
 template <>
 struct Reduce<proof::Device> {
   using D = proof::Device;
+  template <class T>
+  static void column_sums(D& dev, View<D, const T> x, View<D, Accum<T>> out) {
+    dev.launch("column_sums", {proof::reads("x", x), proof::writes("out", out, true)},
+               [x = dev.inner(x), out = dev.inner(out)](cpu::Device& cpu) {
+                 Reduce<cpu::Device>::column_sums<T>(cpu, x, out);
+               });
+  }
   template <class T>
   static void block_sums_of_squares(D& dev, View<D, const T> x, View<D, double> out) {
     dev.launch("block_sums_of_squares", {proof::reads("x", x), proof::writes("out", out)},

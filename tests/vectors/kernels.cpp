@@ -22,6 +22,10 @@ using Ints = In<std::int32_t>;
   template void SwiGlu<D>::backward<T>(D&, In<T>, In<T>, Out<T>, Out<T>);                                         \
   template void RmsNorm<D>::run<T>(D&, In<T>, Read, double, Out<T>, Sums, Out<T>);                                \
   template void RmsNorm<D>::backward<T>(D&, In<T>, Read, Read, In<T>, Out<T>, bool, Out<T>);                      \
+  template void RmsNorm<D>::weight_gradient<T>(D&, In<T>, Read, In<T>, Sums);                                     \
+  template void Embedding<D>::backward<T>(D&, Ints, In<T>, Sums);                                                 \
+  template void Reduce<D>::column_sums<T>(D&, In<T>, Sums);                                                       \
+  template void Softmax<D>::logit_gradient<T>(D&, Read, Ints, Index, Read, Read, Read, double, Out<T>);           \
   template void Rope<D>::run<T>(D&, In<T>, Read, Read, Ints, Rotation, Out<T>);                                   \
   template void Elementwise<D>::convert<T, T>(D&, In<T>, Out<T>, double, bool);                                   \
   template void Elementwise<D>::add_bias<T>(D&, Read, Out<T>);                                                    \

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "lora/cpu/device.hpp"
 #include "lora/cpu/stored_row.hpp"
 #include "lora/kernel/embedding.hpp"
@@ -19,6 +21,25 @@ struct Embedding<cpu::Device> {
           decode(table.data() + static_cast<std::size_t>(token) * table.row_bytes(), y.row(i));
         }
       });
+    });
+  }
+
+  // Threads share the columns, not the rows: each adds up the rows of a token in their order.
+  template <class T>
+  static void backward(cpu::Device& dev, View<cpu::Device, const std::int32_t> tokens, View<cpu::Device, const T> dy,
+                       View<cpu::Device, Accum<T>> dtable) {
+    constexpr Index piece = 64;  // columns
+    const Index cols = dy.cols(), pieces = (cols + piece - 1) / piece;
+    dev.parallel_for(pieces, 8192 / (dy.rows() * piece + 1) + 1, [=](Index first, Index last) {
+      const Index begin = first * piece, end = std::min(cols, last * piece);
+      for (Index i = 0; i < dy.rows(); ++i) {
+        const Index token = tokens.data()[i];
+        LORA_ASSERT(token >= 0 && token < dtable.rows());
+        const T* const in = dy.row(i);
+        Accum<T>* const out = dtable.row(token);
+        LORA_SIMD
+        for (Index j = begin; j < end; ++j) out[j] += static_cast<Accum<T>>(in[j]);
+      }
     });
   }
 };

@@ -95,6 +95,27 @@ struct Softmax<cpu::Device> {
       }
     });
   }
+
+  template <class T>
+  static void logit_gradient(cpu::Device& dev, View<cpu::Device, const Accum<T>> logits,
+                             View<cpu::Device, const std::int32_t> labels, Index first,
+                             View<cpu::Device, const Accum<T>> top, View<cpu::Device, const Accum<T>> others,
+                             View<cpu::Device, const Accum<T>> target, double scale, View<cpu::Device, T> dl) {
+    using A = Accum<T>;
+    const Index width = logits.cols();
+    dev.parallel_for(logits.rows(), 2048 / (width + 1) + 1, [=](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) {
+        const A* const in = logits.row(i);
+        T* const out = dl.row(i);
+        const A largest = top.data()[i], rest = others.data()[i];
+        const A factor = static_cast<A>(scale) / (rest + std::exp(target.data()[i] - largest));
+        LORA_SIMD
+        for (Index j = 0; j < width; ++j) out[j] = narrowed<T>(factor * cpu::exp(in[j] - largest));
+        const Index label = labels.data()[i] - first;
+        if (label >= 0 && label < width) out[label] = narrowed<T>(-factor * rest);
+      }
+    });
+  }
 };
 
 }  // namespace lora::kernel

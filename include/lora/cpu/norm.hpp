@@ -61,6 +61,23 @@ struct RmsNorm<cpu::Device> {
     });
   }
 
+  template <class T>
+  static void weight_gradient(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, const Accum<T>> rstd,
+                              View<cpu::Device, const T> dy, View<cpu::Device, Accum<T>> dw) {
+    using A = Accum<T>;
+    const Index width = dw.cols(), groups = x.cols() / width;
+    const auto add = [=](Index i, A* sums) {
+      for (Index k = 0; k < groups; ++k) {
+        const T* const in = x.row(i) + k * width;
+        const T* const grad = dy.row(i) + k * width;
+        const A scale = rstd.row(i)[k];
+        LORA_SIMD
+        for (Index j = 0; j < width; ++j) sums[j] += static_cast<A>(grad[j]) * (static_cast<A>(in[j]) * scale);
+      }
+    };
+    cpu::ordered_column_sums<A>(dev, x.rows(), width, add, dw.data());
+  }
+
  private:
   template <class T, class A>
   static void write(const T* in, A scale, const A* w, Index width, T* out) {

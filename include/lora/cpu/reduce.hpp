@@ -7,6 +7,7 @@
 #include "lora/cpu/device.hpp"
 #include "lora/cpu/exp.hpp"
 #include "lora/kernel/reduce.hpp"
+#include "lora/tensor/arena.hpp"
 
 namespace lora::cpu {
 
@@ -79,6 +80,34 @@ double sum_in_pieces(Device& dev, View<Device, const T> x, const Term& term) {
 }
 
 }  // namespace detail
+
+/// out_j += Σ_i term(i, j) for j in [0, cols): rows in blocks, whose sums are then added up in their order, so that the
+/// number of threads changes no bit. add(i, sums) adds row i's terms to `sums`.
+template <class A, class Add>
+void ordered_column_sums(Device& dev, Index rows, Index cols, const Add& add, A* out) {
+  constexpr Index block = 64;
+  const Index blocks = (rows + block - 1) / block;
+  if (blocks == 0) return;
+  const Arena::Scope scope(dev.arena());
+  const View<Device, A> partial = scratch<A>(dev, blocks, cols);
+  dev.parallel_for(blocks, 8192 / (block * cols + 1) + 1, [&](Index first, Index last) {
+    for (Index b = first; b < last; ++b) {
+      A* const sums = partial.row(b);
+      std::fill_n(sums, cols, A(0));
+      for (Index i = b * block; i < std::min(rows, (b + 1) * block); ++i) add(i, sums);
+    }
+  });
+  for (Index b = 1; b < blocks; ++b) {
+    A* const total = partial.row(0);
+    const A* const sums = partial.row(b);
+    LORA_SIMD
+    for (Index j = 0; j < cols; ++j) total[j] += sums[j];
+  }
+  const A* const total = partial.row(0);
+  LORA_SIMD
+  for (Index j = 0; j < cols; ++j) out[j] += total[j];
+}
+
 }  // namespace lora::cpu
 
 namespace lora::kernel {
@@ -97,6 +126,18 @@ struct Reduce<cpu::Device> {
         });
       }
     });
+  }
+
+  template <class T>
+  static void column_sums(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, Accum<T>> out) {
+    using A = Accum<T>;
+    const Index cols = x.cols();
+    const auto add = [=](Index i, A* sums) {
+      const T* const row = x.row(i);
+      LORA_SIMD
+      for (Index j = 0; j < cols; ++j) sums[j] += static_cast<A>(row[j]);
+    };
+    cpu::ordered_column_sums<A>(dev, x.rows(), cols, add, out.data());
   }
 
   template <class T>

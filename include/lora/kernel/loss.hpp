@@ -23,6 +23,7 @@ concept HasSoftmax = requires(D& dev, View<D, Accum<T>> logits, View<D, const Ac
   Softmax<D>::block(dev, logits, labels, Index{}, out, out, out, e, out, out);
   Softmax<D>::finish(dev, in, in, in, out);
   Softmax<D>::gradient(dev, in, in, in, in, View<D, const T>(e), 1.0, in, e);
+  Softmax<D>::logit_gradient(dev, in, labels, Index{}, in, in, in, 1.0, e);
 };
 
 /// Shapes   logits, e (n, v), the columns [first, first + v) · labels (n), of the whole vocabulary ·
@@ -77,6 +78,24 @@ void softmax_gradient(D& dev, ConstView<D, Accum<T>> top, ConstView<D, Accum<T>>
   expect_shape("softmax_gradient", "sums", sums, dx.rows(), dx.cols());
   const Span span(profile_of(dev), "loss", "softmax_gradient", 0, bytes_of(w_label, sums, dx));
   Softmax<D>::gradient(dev, top, others, target, rounded, w_label, scale, sums, dx);
+}
+
+/// The gradient of scale · Σ loss by a block of logits, for that of W: dl_ij = scale · (p_ij − [j = label_i]), with
+/// p_ij = exp(l_ij − top_i) / s_i. Called once more for each block, when top, others and target are those of all.
+/// Shapes   logits, dl (n, v), the columns [first, first + v) · labels, top, others, target (n)
+/// Writes   dl; it may share memory with logits
+template <class T, class D>
+void softmax_logit_gradient(D& dev, ConstView<D, Accum<T>> logits, ConstView<D, std::int32_t> labels, Index first,
+                            ConstView<D, Accum<T>> top, ConstView<D, Accum<T>> others, ConstView<D, Accum<T>> target,
+                            double scale, OutView<D, T> dl) {
+  static_assert(HasSoftmax<D, T>, "include lora/<backend>/kernels.hpp");
+  expect_shape("softmax_logit_gradient", "labels", labels, 1, logits.rows());
+  expect_shape("softmax_logit_gradient", "top", top, 1, logits.rows());
+  expect_shape("softmax_logit_gradient", "others", others, 1, logits.rows());
+  expect_shape("softmax_logit_gradient", "target", target, 1, logits.rows());
+  expect_shape("softmax_logit_gradient", "dl", dl, logits.rows(), logits.cols());
+  const Span span(profile_of(dev), "loss", "softmax_logit_gradient", 0, bytes_of(logits, dl));
+  Softmax<D>::logit_gradient(dev, logits, labels, first, top, others, target, scale, dl);
 }
 
 }  // namespace lora::kernel

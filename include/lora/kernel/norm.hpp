@@ -13,6 +13,7 @@ concept HasRmsNorm = requires(D& dev, View<D, const T> x, View<D, const Accum<T>
                               View<D, Accum<T>> rstd) {
   RmsNorm<D>::run(dev, x, weight, 1e-6, y, rstd, y);
   RmsNorm<D>::backward(dev, x, weight, View<D, const Accum<T>>(rstd), x, y, true, y);
+  RmsNorm<D>::weight_gradient(dev, x, View<D, const Accum<T>>(rstd), x, rstd);
 };
 
 /// y = x · rstd ∘ w,   rstd = (mean(x²) + eps)^(−½),   over each group of C adjacent columns
@@ -52,6 +53,23 @@ void rms_norm_backward(D& dev, View<D, const T> x, ConstView<D, Accum<T>> weight
   const Span span(profile_of(dev), "norm", "rms_norm_backward", 0,
                   bytes_of(x, dy, dx, y) + (accumulate ? bytes_of(dx) : 0));
   RmsNorm<D>::backward(dev, x, weight, rstd, dy, dx, accumulate, y);
+}
+
+/// dw_j += Σ dy_ij · x_ij · rstd_i over all rows and groups, added up in an order that depends on their number alone.
+/// Shapes   as in rms_norm; dy as x, dw as weight
+/// Writes   dw, added to
+template <class D, class T>
+void rms_norm_weight_gradient(D& dev, View<D, const T> x, ConstView<D, Accum<T>> rstd, ConstView<D, T> dy,
+                              OutView<D, Accum<T>> dw) {
+  static_assert(HasRmsNorm<D, T>, "include lora/<backend>/kernels.hpp");
+  if (dw.cols() == 0 || x.cols() % dw.cols() != 0)
+    fail<ShapeError>("[rms_norm_weight_gradient] x is ", to_string(x.shape()), " but the weight has ", dw.cols(),
+                     " columns");
+  expect_shape("rms_norm_weight_gradient", "rstd", rstd, x.rows(), x.cols() / dw.cols());
+  expect_shape("rms_norm_weight_gradient", "dy", dy, x.rows(), x.cols());
+  expect_shape("rms_norm_weight_gradient", "dw", dw, 1, dw.cols());
+  const Span span(profile_of(dev), "norm", "rms_norm_weight_gradient", 0, bytes_of(x, dy));
+  RmsNorm<D>::weight_gradient(dev, x, rstd, dy, dw);
 }
 
 }  // namespace lora::kernel

@@ -9,7 +9,9 @@ template <class D>
 struct Reduce;
 
 template <class D, class T>
-concept HasReduce = requires(D& dev, View<D, const Accum<T>> x, View<D, double> out) {
+concept HasReduce = requires(D& dev, View<D, const Accum<T>> x, View<D, double> out, View<D, const T> y,
+                             View<D, Accum<T>> sums) {
+  Reduce<D>::column_sums(dev, y, sums);
   Reduce<D>::block_sums_of_squares(dev, x, out);
   Reduce<D>::sum(dev, x, out);
 };
@@ -33,6 +35,16 @@ void sum(D& dev, View<D, T> x, OutView<D, double> out) {
   expect_shape("sum", "out", out, 1, 1);
   const Span span(profile_of(dev), "reduce", "sum", 0, bytes_of(x));
   Reduce<D>::sum(dev, View<D, const T>(x), out);
+}
+
+/// out_j += Σ_i x_ij, as the gradient of a bias, added up in an order that depends on the number of rows alone.
+/// Shapes   x (N, O) · out (O)
+template <class D, class T>
+void column_sums(D& dev, View<D, const T> x, OutView<D, Accum<T>> out) {
+  static_assert(HasReduce<D, T>, "include lora/<backend>/kernels.hpp");
+  expect_shape("column_sums", "out", out, 1, x.cols());
+  const Span span(profile_of(dev), "reduce", "column_sums", 0, bytes_of(x));
+  Reduce<D>::column_sums(dev, x, out);
 }
 
 }  // namespace lora::kernel
