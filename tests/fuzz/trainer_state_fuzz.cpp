@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!checkpoint) return 0;
     // What is written says the same when it is read again.
     const io::Json written = run::detail::to_json(checkpoint->state);
-    if (run::detail::to_json(run::detail::parse_state(written, "written")) != written) __builtin_trap();
+    if (run::detail::to_json(run::detail::parse_state({written, "written"})) != written) __builtin_trap();
   } catch (const Error&) {}
   return 0;
 }

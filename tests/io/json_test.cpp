@@ -27,16 +27,6 @@ std::string parse_message(std::string_view text, bool comments = false, std::opt
   return "no FormatError";
 }
 
-template <class T>
-std::string type_message(const Json& object, std::string_view key) {
-  try {
-    json_at<T>(object, key, "x.json");
-  } catch (const FormatError& error) {
-    return error.what();
-  }
-  return "no FormatError";
-}
-
 bool begins(const std::string& text, std::string_view start) { return text.compare(0, start.size(), start) == 0; }
 
 }  // namespace
@@ -111,34 +101,6 @@ TEST_CASE("json: comments are for those who ask") {
   const std::string text = "// run\n{\"a\": /* here */ 1}";
   CHECK(parse_json(text, "x", true)["a"].get<int>() == 1);
   CHECK(begins(parse_message(text), "x.json:1:1: "));
-}
-
-TEST_CASE("json: typed lookups take what fits and name what does not") {
-  const Json json = parse_json(
-      R"({"i": 3, "neg": -1, "big": 18446744073709551615, "f": 0.5, "s": "x", "b": false, "n": null, "l": [1, 2], "m": [1, "x"]})",
-      "x");
-  CHECK(json_at<int>(json, "i", "x") == 3);
-  CHECK(json_at<std::int64_t>(json, "neg", "x") == -1);
-  CHECK(json_at<std::uint64_t>(json, "big", "x") == std::numeric_limits<std::uint64_t>::max());
-  CHECK(json_at<double>(json, "i", "x") == 3.0);
-  CHECK(json_at<double>(json, "f", "x") == 0.5);
-  CHECK(json_at<std::string>(json, "s", "x") == "x");
-  CHECK_FALSE(json_at<bool>(json, "b", "x"));
-  CHECK(json_at<std::vector<Index>>(json, "l", "x") == std::vector<Index>{1, 2});
-  CHECK_FALSE(json_get<int>(json, "n", "x").has_value());
-  CHECK_FALSE(json_get<int>(json, "absent", "x").has_value());
-
-  CHECK(type_message<int>(json, "absent") == "x.json: \"absent\" is missing");
-  CHECK(type_message<int>(json, "n") == "x.json: \"n\" is missing");
-  CHECK(type_message<int>(json, "f") == "x.json: \"f\" must be an integer in range, found 0.5");
-  CHECK(type_message<std::uint64_t>(json, "neg") == "x.json: \"neg\" must be an integer in range, found -1");
-  CHECK(type_message<std::int64_t>(json, "big") ==
-        "x.json: \"big\" must be an integer in range, found 18446744073709551615");
-  CHECK(type_message<bool>(json, "i") == "x.json: \"i\" must be true or false, found 3");
-  CHECK(type_message<std::string>(json, "b") == "x.json: \"b\" must be a string, found false");
-  CHECK(type_message<double>(json, "s") == "x.json: \"s\" must be a number, found \"x\"");
-  CHECK(type_message<std::vector<int>>(json, "i") == "x.json: \"i\" must be an array, found 3");
-  CHECK(type_message<std::vector<int>>(json, "m") == "x.json: \"m[1]\" must be an integer in range, found \"x\"");
 }
 
 TEST_CASE("json: files are written and read") {

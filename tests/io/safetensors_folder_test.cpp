@@ -108,12 +108,14 @@ TEST_CASE("safetensors_folder: a shard or tensor that the index lists and is not
     write_file(index, std::string(R"({"weight_map": {"f": ")") + name + "\"}}");
     CHECK(message().find("which is not the name of a file beside the index") != std::string::npos);
   }
-  for (const char* text : {"[]", "{}", R"({"weight_map": []})"}) {
+  write_file(index, "[]");
+  CHECK(message() == index + ": expected an object");
+  for (const char* text : {"{}", R"({"weight_map": []})"}) {
     write_file(index, text);
     CHECK(message() == index + ": \"weight_map\" must be an object of tensor names");
   }
   write_file(index, R"({"weight_map": {"f": 1}})");
-  CHECK(message() == index + ": \"f\" must be a string, found 1");
+  CHECK(message() == index + ": weight_map: \"f\" must be a string, found 1");
   write_file(index, R"({"weight_map": )");
   CHECK(message().find(index + ":1:16: syntax error") == 0);
 

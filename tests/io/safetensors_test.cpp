@@ -164,7 +164,7 @@ TEST_CASE("safetensors: a header that is no JSON object is an error") {
   CHECK(parse_message(file_of("{\"t\": }", 0)).find("x (header):1:7: syntax error") == 0);
   CHECK(parse_message(file_of("[]", 0)) == "x: the header must be a JSON object");
   CHECK(parse_message(file_of(R"({"__metadata__":[]})", 0)) == "x: \"__metadata__\" must be an object");
-  CHECK(parse_message(file_of(R"({"__metadata__":{"a":1}})", 0)) == "x: \"__metadata__.a\" must be a string, found 1");
+  CHECK(parse_message(file_of(R"({"__metadata__":{"a":1}})", 0)) == "x: __metadata__: \"a\" must be a string, found 1");
   CHECK(parse_message(file_of("{\"\xff\":1}", 0)).find("ill-formed UTF-8") != std::string::npos);
 }
 

@@ -226,7 +226,8 @@ TEST_CASE("config: what is not supported is refused with field and value") {
   refused("llama", {{"hidden_act", "gelu"}}, "\"hidden_act\" is \"gelu\", which is not supported; expected \"silu\"");
   refused("llama", {{"attention_dropout", 0.1}}, "\"attention_dropout\" is 0.1");
   refused("llama", {{"partial_rotary_factor", 0.5}}, "\"partial_rotary_factor\" is 0.5");
-  refused("llama", {{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}, "\"partial_rotary_factor\" is 0.5");
+  refused("llama", {{"rope_parameters", {{"partial_rotary_factor", 0.5}}}},
+          "rope_parameters: \"partial_rotary_factor\" is 0.5");
   refused("llama", {{"quantization_config", {{"bits", 4}}}}, "\"quantization_config\" is {\"bits\":4}");
   refused("llama", {{"head_dim", 15}}, "\"head_dim\" is 15; expected an even number");
   refused("llama", {{"num_key_value_heads", 3}}, "4 attention heads can't share 3 key heads");
@@ -240,7 +241,7 @@ TEST_CASE("config: what is not supported is refused with field and value") {
   };
   scaled({{"rope_type", "dynamic"}, {"factor", 2}}, "\"rope_type\" is \"dynamic\"");
   scaled({{"type", "longrope"}}, "\"rope_type\" is \"longrope\"");
-  scaled({{"rope_type", "linear"}}, "\"factor\" is missing");
+  scaled({{"rope_type", "linear"}}, "rope_scaling: \"factor\" is missing");
   scaled({{"rope_type", "linear"}, {"factor", 0}}, "the rope scaling \"factor\" is 0");
   scaled({{"rope_type", "llama3"}, {"factor", 8}}, "\"original_max_position_embeddings\" is missing");
   scaled(3, "\"rope_scaling\" must be an object, found 3");

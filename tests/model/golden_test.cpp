@@ -282,7 +282,7 @@ void check_bf16(const std::string& family) { check_roundings<bf16, float>(family
 
 /// The longest sum is over the vocabulary or the widest row.
 void check_float(const std::string& family) {
-  const auto config = model::read_config(golden / family);
+  const auto config = model::parse_config(io::read_json(golden / family / "config.json"), "config.json");
   const Index terms = std::max({config.vocab_size, config.intermediate_size, config.hidden_size});
   check_roundings<float, double>(family, 0x1p-24, static_cast<double>(terms));
 }
@@ -393,7 +393,7 @@ TEST_CASE("golden: ten steps of training in f64") {
 
 TEST_CASE("golden: rotary frequencies are those of transformers") {
   each_family([](const std::string& family) {
-    const auto config = model::read_config(golden / family);
+    const auto config = model::parse_config(io::read_json(golden / family / "config.json"), "config.json");
     const auto expected = io::read_json(golden / family / "reference.json").at("inverse_frequencies");
     check_frequencies(nn::inverse_frequencies(config.rope, config.head_dim), expected.get<std::vector<double>>(),
                       config.rope.theta);

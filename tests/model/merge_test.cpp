@@ -174,7 +174,7 @@ TEST_CASE("merge: tied heads stay tied") {
   Subject subject(folder / "base");
   subject.merge(folder / "merged");
   CHECK(io::Safetensors::open(folder / "merged").find("lm_head.weight") == nullptr);
-  CHECK(model::read_config(folder / "merged").tie_word_embeddings);
+  CHECK(model::parse_config(io::read_json(folder / "merged" / "config.json"), "config.json").tie_word_embeddings);
   CHECK(distance(logits_from(folder / "merged"), subject.logits()) < logits_bound(DType::f32));
 }
 
@@ -214,7 +214,7 @@ TEST_CASE("merge: a quantised GGUF base becomes a model folder") {
       const auto merged = io::Safetensors::open(folder / "merged");
       CHECK(merged.find("model.layers.1.mlp.up_proj.weight")->dtype == stored);
       CHECK(merged.find("model.norm.weight")->dtype == DType::f32);
-      const auto config = model::read_config(folder / "merged");
+      const auto config = model::parse_config(io::read_json(folder / "merged" / "config.json"), "config.json");
       CHECK(config.model_type == family);
       CHECK(config.dtype == (stored == DType::f16 ? "float16" : "bfloat16"));
       CHECK(distance(logits_from(folder / "merged"), subject.logits()) < logits_bound(stored));

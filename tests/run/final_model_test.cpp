@@ -65,7 +65,7 @@ TEST_CASE("final_model: a GGUF base is loaded by folder and file") {
   const Workshop shop("llama");
   const auto card = shop.write_adapter(shop.config("base.gguf"));
   CHECK(holds(card, "from_pretrained(\"" + shop.temp.path().native() + "\", gguf_file=\"base.gguf\")\n"));
-  CHECK(model::read_config(shop.temp / "adapter").model_type == "llama");
+  CHECK(model::parse_config(io::read_json(shop.temp / "adapter" / "config.json"), "config.json").model_type == "llama");
   Config here = shop.config("base.gguf");
   const auto source = open_source(here);
   here.model_name_or_path = "base.gguf";
@@ -111,7 +111,7 @@ TEST_CASE("final_model: rope_theta alone goes with an adapter as well") {
   CHECK(holds(card, ", config=config)"));
   CHECK_FALSE(holds(card, "can't do"));
   REQUIRE(shop.has_config());
-  CHECK(model::read_config(shop.temp / "adapter").rope.theta == 123);
+  CHECK(model::parse_config(io::read_json(shop.temp / "adapter" / "config.json"), "config.json").rope.theta == 123);
 }
 
 TEST_CASE("final_model: smollm3's config.json can tell its layers, so that the card needs no warning") {
@@ -121,7 +121,8 @@ TEST_CASE("final_model: smollm3's config.json can tell its layers, so that the c
   const auto card = shop.write_adapter(config);
   CHECK(holds(card, ", config=config)"));
   CHECK_FALSE(holds(card, "can't do"));
-  CHECK(model::read_config(shop.temp / "adapter").rotates == std::vector<bool>{false, true});
+  CHECK(model::parse_config(io::read_json(shop.temp / "adapter" / "config.json"), "config.json").rotates ==
+        std::vector<bool>{false, true});
 }
 
 TEST_CASE("final_model: another's config.json beside an adapter changes nothing that it does not tell") {

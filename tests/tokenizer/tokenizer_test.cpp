@@ -138,7 +138,7 @@ TEST_CASE("tokenizer: the configuration beside a vocabulary") {
   CHECK(holds(error(R"({"eos_token": "</s>"})"),
               "tokenizer_config.json: the eos_token \"</s>\" is not in the vocabulary"));
   CHECK(holds(error(R"({"chat_template": [{"name": "x", "template": "t"}]})"), "none is called default"));
-  CHECK(holds(error("[]"), "must be a JSON object"));
+  CHECK(holds(error("[]"), "expected an object"));
   CHECK(holds(error("{"), "tokenizer_config.json:1:"));
 }
 

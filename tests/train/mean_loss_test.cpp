@@ -81,7 +81,7 @@ TEST_CASE("mean_loss: a resume goes on with both means, and a checkpoint without
   io::Json state = run::detail::to_json(run::RunState{});
   state.erase("losses");
   state.erase("losses_since_line");
-  CHECK(run::detail::parse_state(state, "state").losses.steps == 0);
+  CHECK(run::detail::parse_state({state, "state"}).losses.steps == 0);
 }
 
 TEST_CASE("mean_loss: a finished run that is started again says that it is finished") {

@@ -12,7 +12,7 @@
 
 #include "lora/core/ignore_index.hpp"
 #include "lora/data/sample.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/json_view.hpp"
 
 namespace lora::data {
 
@@ -68,18 +68,17 @@ class RecordReader {
  public:
   /// Throws   FormatError if it is no record of a known kind
   RecordReader(const io::Json& record, const std::string& where, const DatasetOptions& options)
-      : record_(record), where_(where), options_(options) {
-    if (!record_.is_object())
-      fail<FormatError>(where_, ": expected a record {...}, found ", std::string_view(record_.type_name()));
-    if (has("chosen") && has("rejected"))
-      fail<FormatError>(where_, ": chosen and rejected are preference data, which are not supported; expected one ",
-                        "answer, such as prompt and completion");
+      : record_(record, where), options_(options) {
+    if (!record.is_object()) record_.fail("expected a record {...}, found ", std::string_view(record.type_name()));
+    if (record_.has("chosen") && record_.has("rejected"))
+      record_.fail("chosen and rejected are preference data, which are not supported; expected one answer, such as ",
+                   "prompt and completion");
     for (const RecordShape& shape : record_shapes)
-      if (has(shape.field)) {
+      if (record_.has(shape.field)) {
         shape_ = &shape;
         return;
       }
-    if (!has(options_.text_column)) fail_unknown();
+    if (!record_.has(options_.text_column)) fail_unknown();
   }
 
   /// Whether some kind of record is told by this field.
@@ -94,7 +93,7 @@ class RecordReader {
     Sample sample;
     sample.kind = kind();
     check_fields();
-    sample.learnt = weight_of(record_, where_);
+    sample.learnt = weight_of(record_);
     if (shape_ == nullptr) {
       sample.text = text_of(options_.text_column);
       if (sample.text.empty()) leave_out(sample, "the text is empty");
@@ -112,15 +111,14 @@ class RecordReader {
   const std::vector<std::string>& unused() const { return unused_; }
 
  private:
-  bool has(std::string_view field) const { return io::json_find(record_, field) != nullptr; }
-  std::string text_of(std::string_view field) const { return io::json_at<std::string>(record_, field, where_); }
-  std::string text_or_empty(std::string_view field) const { return has(field) ? text_of(field) : std::string(); }
+  std::string text_of(std::string_view field) const { return record_.at<std::string>(field); }
+  std::string text_or_empty(std::string_view field) const { return record_.get<std::string>(field).value_or(""); }
 
   std::string fields() const {
     constexpr std::size_t most = 20;
     std::string list;
     std::size_t count = 0;
-    for (const auto& [field, value] : io::json_fields(record_)) {
+    for (const auto& [field, value] : io::json_fields(record_.json())) {
       if (++count > most) return list + ", ...";
       list += (list.empty() ? "" : ", ") + field;
     }
@@ -129,13 +127,13 @@ class RecordReader {
 
   [[noreturn]] void fail_unknown() const {
     std::string whole;
-    for (const auto& [field, value] : io::json_fields(record_))
+    for (const auto& [field, value] : io::json_fields(record_.json()))
       if (whole.empty() && value.is_array() && !value.empty() && value.front().is_object())
         whole = concat("; ", field, " holds records: a file is such an array itself, or has a record per line");
-    fail<FormatError>(where_, ": a record with the keys ", fields(),
-                      "; expected instruction and output, messages, conversations, prompt and completion, question and "
-                      "answer, input_ids and labels, or ",
-                      options_.text_column, whole);
+    record_.fail("a record with the keys ", fields(),
+                 "; expected instruction and output, messages, conversations, prompt and completion, question and "
+                 "answer, input_ids and labels, or ",
+                 options_.text_column, whole);
   }
 
   static std::string_view be(std::string_view field) { return field.ends_with('s') ? " are" : " is"; }
@@ -156,17 +154,17 @@ class RecordReader {
   }
 
   void check_fields() {
-    for (const auto& [field, value] : io::json_fields(record_)) {
+    for (const auto& [field, value] : io::json_fields(record_.json())) {
       if (field == "weight" || field == (shape_ ? shape_->field : std::string_view(options_.text_column))) continue;
       if (shape_ && std::find(shape_->others.begin(), shape_->others.end(), field) != shape_->others.end()) continue;
       if (shape_ && (field == "label" || field == "kto_tag")) {
         if (value.is_boolean() && value.get<bool>()) continue;  // a good answer
         if (marks_bad_answer(value))
-          fail<FormatError>(where_, ": \"", field, "\" is ", io::to_text(value, -1), ", which marks a bad answer ",
-                            "(preference data); expected good answers only");
+          record_.fail("\"", field, "\" is ", io::to_text(value, -1), ", which marks a bad answer (preference data); ",
+                       "expected good answers only");
       }
       if (field == "tools" || is_media(field)) {
-        if (!is_nothing(value)) fail<FormatError>(where_, ": ", field, be(field), " not supported");
+        if (!is_nothing(value)) record_.fail(field, be(field), " not supported");
         continue;
       }
       unused_.push_back(field);
@@ -174,12 +172,11 @@ class RecordReader {
   }
 
   /// "weight" as OpenAI's files have it: 1, or 0 for what is not learnt.
-  static bool weight_of(const io::Json& object, const std::string& place) {
-    const io::Json* weight = io::json_find(object, "weight");
+  static bool weight_of(const io::JsonView& object) {
+    const io::Json* weight = io::json_find(object.json(), "weight");
     if (weight == nullptr) return true;
     const double value = weight->is_number() ? weight->get<double>() : -1;
-    if (value != 0 && value != 1)
-      fail<FormatError>(place, ": \"weight\" is ", io::to_text(*weight, -1), "; expected 0 or 1");
+    if (value != 0 && value != 1) object.fail("\"weight\" is ", io::to_text(*weight, -1), "; expected 0 or 1");
     return value == 1;
   }
 
@@ -187,100 +184,100 @@ class RecordReader {
   template <class... Reason>
   void leave_out(Sample& sample, const Reason&... reason) const {
     if (!options_.need_answer) return;
-    if (!options_.skip_empty_answers) fail<FormatError>(where_, ": ", reason...);
+    if (!options_.skip_empty_answers) record_.fail(reason...);
     sample.unanswered = true;
   }
 
   void read_tokens(Sample& sample) const {
-    sample.tokens = io::json_at<std::vector<std::int32_t>>(record_, "input_ids", where_);
-    if (has("labels")) {
-      sample.labels = io::json_at<std::vector<std::int32_t>>(record_, "labels", where_);
+    using Ids = std::vector<std::int32_t>;
+    sample.tokens = record_.at<Ids>("input_ids");
+    if (auto labels = record_.get<Ids>("labels")) {
+      sample.labels = std::move(*labels);
     } else if (options_.need_answer) {
-      fail<FormatError>(where_, ": the record has input_ids but no labels");
+      record_.fail("the record has input_ids but no labels");
     } else {
       sample.labels.assign(sample.tokens.size(), ignore_index);
     }
     if (sample.labels.size() != sample.tokens.size())
-      fail<FormatError>(where_, ": ", sample.tokens.size(), " input_ids but ", sample.labels.size(), " labels");
-    if (sample.tokens.empty()) fail<FormatError>(where_, ": input_ids is empty");
+      record_.fail(sample.tokens.size(), " input_ids but ", sample.labels.size(), " labels");
+    if (sample.tokens.empty()) record_.fail("input_ids is empty");
     for (const std::int32_t label : sample.labels)
-      if (label < 0 && label != ignore_index)
-        fail<FormatError>(where_, ": the label ", label, "; expected an id or ", ignore_index);
-    if (!has("attention_mask")) return;
-    const auto mask = io::json_at<std::vector<std::int32_t>>(record_, "attention_mask", where_);
-    if (mask.size() != sample.tokens.size() || std::count(mask.begin(), mask.end(), 1) != std::ssize(mask))
-      fail<FormatError>(where_, ": attention_mask hides tokens; expected records without padding");
+      if (label < 0 && label != ignore_index) record_.fail("the label ", label, "; expected an id or ", ignore_index);
+    const auto mask = record_.get<Ids>("attention_mask");
+    if (mask &&
+        (mask->size() != sample.tokens.size() || std::count(mask->begin(), mask->end(), 1) != std::ssize(*mask)))
+      record_.fail("attention_mask hides tokens; expected records without padding");
   }
 
   /// Alpaca's records and pairs: a question, perhaps with a system text and earlier rounds, and its answer.
   void read_pair(Sample& sample) const {
     const std::string_view answer = shape_->field == "instruction" ? shape_->others[1] : shape_->others[0];
-    if (has("system") && !text_of("system").empty()) sample.messages.push_back({"system", text_of("system")});
-    if (const io::Json* history = io::json_find(record_, "history")) {
-      const auto rounds = io::json_as<std::vector<std::vector<std::string>>>(*history, where_, "history");
-      for (const auto& round : rounds) {
-        if (round.size() != 2) fail<FormatError>(where_, ": a round of history has ", round.size(), " texts, not 2");
+    read_system(sample);
+    const auto history = record_.get<std::vector<std::vector<std::string>>>("history");
+    if (history)
+      for (const auto& round : *history) {
+        if (round.size() != 2) record_.fail("a round of history has ", round.size(), " texts, not 2");
         sample.messages.push_back({"user", round[0]});
         sample.messages.push_back({"assistant", round[1]});
       }
-    }
     const std::string input = shape_->field == "instruction" ? text_or_empty("input") : std::string();
     sample.messages.push_back({"user", text_of(shape_->field) + (input.empty() ? "" : "\n" + input)});
     // The answers of the history do not stand in for this record's own.
-    if (options_.need_answer && !record_.contains(answer))
-      fail<FormatError>(where_, ": the record has no answer; expected the field ", answer, ", found ", fields());
+    if (options_.need_answer && !record_.json().contains(answer))
+      record_.fail("the record has no answer; expected the field ", answer, ", found ", fields());
     if (text_or_empty(answer).empty()) leave_out(sample, "the record has no answer; \"", answer, "\" is empty");
-    if (has(answer)) sample.messages.push_back({"assistant", text_of(answer)});
+    if (record_.has(answer)) sample.messages.push_back({"assistant", text_of(answer)});
+  }
+
+  void read_system(Sample& sample) const {
+    if (auto system = text_or_empty("system"); !system.empty())
+      sample.messages.push_back({"system", std::move(system)});
   }
 
   void read_turns(Sample& sample) {
-    const io::Json& turns = *io::json_find(record_, shape_->field);
-    if (!turns.is_array()) fail<FormatError>(where_, ": \"", shape_->field, "\" must be an array");
-    if (has("system") && !text_of("system").empty()) sample.messages.push_back({"system", text_of("system")});
-    for (const io::Json& turn : turns)
-      sample.messages.push_back(read_turn(turn, concat(where_, ": ", shape_->field, "[", &turn - &turns[0], "]")));
-    if (sample.messages.empty()) fail<FormatError>(where_, ": the conversation has no turns");
+    const io::JsonView turns = *record_.find(shape_->field);
+    if (!turns.json().is_array()) record_.fail("\"", shape_->field, "\" must be an array");
+    read_system(sample);
+    for (std::size_t i = 0; i < turns.json().size(); ++i) sample.messages.push_back(read_turn(turns.element(i)));
+    if (sample.messages.empty()) record_.fail("the conversation has no turns");
     const bool answered = std::any_of(sample.messages.begin(), sample.messages.end(), [](const Message& message) {
       return message.role == "assistant" && !message.content.empty();
     });
     if (!answered) leave_out(sample, "the record has no answer; expected a turn of the assistant with a text");
   }
 
-  Message read_turn(const io::Json& turn, const std::string& place) {
-    if (!turn.is_object()) fail<FormatError>(place, ": expected an object with role and content");
-    const bool sharegpt = io::json_find(turn, "from") != nullptr;
+  Message read_turn(const io::JsonView& turn) {
+    if (!turn.json().is_object()) turn.fail("expected an object with role and content");
+    const bool sharegpt = turn.has("from");
     const std::string_view role = sharegpt ? "from" : "role", content = sharegpt ? "value" : "content";
-    for (const auto& [field, value] : io::json_fields(turn)) {
+    for (const auto& [field, value] : io::json_fields(turn.json())) {
       if (field == role || field == content || field == "weight" || field == "reasoning_content") continue;
       if (field == "tool_calls" || field == "function_call" || is_media(field)) {
-        if (!is_nothing(value)) fail<FormatError>(place, ": ", field, be(field), " not supported");
+        if (!is_nothing(value)) turn.fail(field, be(field), " not supported");
         continue;
       }
       unused_.push_back(concat(shape_->field, "[].", field));
     }
     Message message;
-    message.role = role_of(io::json_at<std::string>(turn, role, place), place);
-    message.content = io::json_at<std::string>(turn, content, place);
-    message.reasoning = io::json_get<std::string>(turn, "reasoning_content", place);
-    message.learnt = weight_of(turn, place);
-    if (io::json_find(turn, "weight") != nullptr && message.role != "assistant")
-      fail<FormatError>(place, ": \"weight\" stands in a turn of the ", message.role,
-                        "; expected it in the assistant's turns only");
+    message.role = role_of(turn, turn.at<std::string>(role));
+    message.content = turn.at<std::string>(content);
+    message.reasoning = turn.get<std::string>("reasoning_content");
+    message.learnt = weight_of(turn);
+    if (turn.has("weight") && message.role != "assistant")
+      turn.fail("\"weight\" stands in a turn of the ", message.role, "; expected it in the assistant's turns only");
     return message;
   }
 
-  static std::string role_of(const std::string& name, const std::string& place) {
+  static std::string role_of(const io::JsonView& turn, const std::string& name) {
     for (const char* role : {"system", "user", "assistant", "tool"})
       if (name == role) return name;
     if (name == "human") return "user";
     if (name == "gpt") return "assistant";
     if (name == "observation") return "tool";
-    fail<FormatError>(place, ": the role \"", name,
-                      "\"; expected system, user, assistant, tool, human, gpt or observation");
+    turn.fail("the role \"", name, "\"; expected system, user, assistant, tool, human, gpt or observation");
   }
 
-  const io::Json& record_;
-  const std::string& where_;
+  io::JsonView record_;
   const DatasetOptions& options_;
   const RecordShape* shape_ = nullptr;  // null: a text
   std::vector<std::string> unused_;

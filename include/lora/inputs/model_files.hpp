@@ -17,7 +17,7 @@
 #include "lora/data/encode.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/gguf.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/json_view.hpp"
 #include "lora/model/weights.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
@@ -89,16 +89,14 @@ namespace detail {
 inline void take_rotary_of(const io::Path& adapter, const settings::Config& config, model::Config& shape) {
   const io::Path file = adapter / "config.json";
   if (!io::is_there(file)) return;
-  const io::Json json = io::read_json(file);
-  const std::string where = file.native();
-  if (!json.is_object()) fail<FormatError>(where, ": expected an object");
-  const double theta = model::theta_of(json, shape.rope.theta, where);
+  const io::JsonFile json(file);
+  const double theta = model::theta_of(json.view(), shape.rope.theta);
   if (config.rope_theta && theta != *config.rope_theta)
     fail<ConfigError>("key rope_theta: given ", *config.rope_theta, ", but the adapter ", adapter.native(),
                       " was trained with ", theta);
   shape.rope.theta = theta;
-  const bool told = io::json_find(json, "no_rope_layers") != nullptr;
-  const auto rotates = told ? model::rotates_of(json, shape.num_hidden_layers, false, where) : shape.rotates;
+  const bool told = json->has("no_rope_layers");
+  const auto rotates = told ? model::rotates_of(json.view(), shape.num_hidden_layers, false) : shape.rotates;
   if (config.no_rope_layers.empty()) {
     shape.rotates = rotates;
     return;
@@ -135,9 +133,8 @@ inline std::vector<std::int32_t> stop_ids(const model::Source& source, const tok
   std::vector<std::int32_t> ids = source.config().eos_token_ids;
   const io::Path file = source.path() / "generation_config.json";
   if (!source.gguf() && io::is_there(file)) {
-    const io::Json json = io::read_json(file);
-    if (!json.is_object()) fail<FormatError>(file.native(), ": expected an object");
-    if (io::json_find(json, "eos_token_id") != nullptr) ids = model::ids_of(json, "eos_token_id", file.native());
+    const io::JsonFile json(file);
+    if (json->has("eos_token_id")) ids = model::ids_of(json.view(), "eos_token_id");
     model::check_ids("eos_token_id", ids, file.native());
   }
   if (const auto eos = tokenizer.eos(); ids.empty() && eos) ids.push_back(*eos);

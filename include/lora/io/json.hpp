@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -118,24 +117,6 @@ inline void send_events(std::string_view text, nlohmann::json_sax<Json>& handler
   Json::sax_parse(text.begin(), text.end(), &handler, Json::input_format_t::json, true, comments);
 }
 
-namespace detail {
-
-template <class T>
-struct IsVector : std::false_type {};
-template <class T>
-struct IsVector<std::vector<T>> : std::true_type {};
-
-template <class T>
-constexpr std::string_view json_type_name() {
-  if constexpr (std::is_same_v<T, bool>) return "true or false";
-  if constexpr (std::is_integral_v<T>) return "an integer in range";
-  if constexpr (std::is_floating_point_v<T>) return "a number";
-  if constexpr (std::is_same_v<T, std::string>) return "a string";
-  return "an array";
-}
-
-}  // namespace detail
-
 /// An array of numbers or texts.
 template <class Item>
 Json json_array(const std::vector<Item>& items) {
@@ -207,49 +188,6 @@ inline bool json_is(const Json& value, std::string_view text) {
 inline const Json* json_find(const Json& object, std::string_view key) {
   const auto place = object.find(key);
   return place == object.end() || place->is_null() ? nullptr : &*place;
-}
-
-/// A value as a bool, integer, floating point number, string, or vector of these; nothing is converted but integers to
-/// floating point. `where` and `name` appear in the error.
-template <class T>
-T json_as(const Json& value, const std::string& where, std::string_view name) {
-  if constexpr (detail::IsVector<T>::value) {
-    if (value.is_array()) {
-      T items;
-      items.reserve(value.size());
-      for (const Json& item : value)
-        items.push_back(json_as<typename T::value_type>(item, where, concat(name, "[", items.size(), "]")));
-      return items;
-    }
-  } else if constexpr (std::is_same_v<T, bool>) {
-    if (value.is_boolean()) return value.get<bool>();
-  } else if constexpr (std::is_integral_v<T>) {
-    if (value.is_number_unsigned() && std::in_range<T>(value.get<std::uint64_t>()))
-      return static_cast<T>(value.get<std::uint64_t>());
-    if (value.is_number_integer() && !value.is_number_unsigned() && std::in_range<T>(value.get<std::int64_t>()))
-      return static_cast<T>(value.get<std::int64_t>());
-  } else if constexpr (std::is_floating_point_v<T>) {
-    if (value.is_number()) return value.get<T>();
-  } else {
-    static_assert(std::is_same_v<T, std::string>);
-    if (value.is_string()) return value.get<std::string>();
-  }
-  fail<FormatError>(where, ": \"", name, "\" must be ", detail::json_type_name<T>(), ", found ", shown(value));
-}
-
-/// The value of `key` in an object, if it is there and not null.
-template <class T>
-std::optional<T> json_get(const Json& object, std::string_view key, const std::string& where) {
-  const Json* value = json_find(object, key);
-  return value ? std::optional<T>(json_as<T>(*value, where, key)) : std::nullopt;
-}
-
-/// The value of `key` in an object, which must have it.
-template <class T>
-T json_at(const Json& object, std::string_view key, const std::string& where) {
-  const Json* value = json_find(object, key);
-  if (!value) fail<FormatError>(where, ": \"", key, "\" is missing");
-  return json_as<T>(*value, where, key);
 }
 
 }  // namespace lora::io

@@ -21,7 +21,7 @@
 #include "lora/core/scalar.hpp"
 #include "lora/core/shape.hpp"
 #include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/json_view.hpp"
 #include "lora/io/mapped_file.hpp"
 #include "lora/io/tensor_file.hpp"
 
@@ -96,17 +96,17 @@ class Safetensors {
 
   static Safetensors open_shards(const std::filesystem::path& index) {
     const std::string where = index.native();
-    const Json json = read_json(index);
-    const Json* map = json.is_object() ? json_find(json, "weight_map") : nullptr;
-    if (!map || !map->is_object()) fail<FormatError>(where, ": \"weight_map\" must be an object of tensor names");
+    const JsonFile json(index);
+    const auto map = json->find("weight_map");
+    if (!map || !map->json().is_object()) json->fail("\"weight_map\" must be an object of tensor names");
     std::map<std::string, std::vector<std::string>> shards;  // shard → names of its tensors
-    for (const auto& [name, shard] : json_fields(*map)) {
-      const std::filesystem::path plain = json_as<std::string>(shard, where, name);
+    map->for_each_field([&](const std::string& name, const JsonView& shard) {
+      const std::filesystem::path plain = shard.as<std::string>();
       if (plain.empty() || plain.filename() != plain || plain == "." || plain == "..")
-        fail<FormatError>(where, ": tensor ", name, " is said to be in \"", plain.native(),
-                          "\", which is not the name of a file beside the index");
+        json->fail("tensor ", name, " is said to be in \"", plain.native(),
+                   "\", which is not the name of a file beside the index");
       shards[plain.native()].push_back(name);
-    }
+    });
 
     const auto folder = index.parent_path();
     std::vector<std::string> missing;
@@ -152,9 +152,9 @@ class Safetensors {
     const std::size_t before = tensors_.size();
     for (const auto& [key, value] : json_fields(header)) {
       if (key == "__metadata__") {
-        check_metadata(value, name);
+        check_metadata(JsonView(value, name, key));
       } else {
-        tensors_.push_back(read_entry(key, value, data, name));
+        tensors_.push_back(read_entry(key, JsonView(value, concat(name, ": tensor ", key)), data));
         tensors_.back().file = file;
       }
     }
@@ -173,46 +173,42 @@ class Safetensors {
     }
   }
 
-  static void check_metadata(const Json& value, const std::string& name) {
-    if (!value.is_object()) fail<FormatError>(name, ": \"__metadata__\" must be an object");
-    for (const auto& [key, text] : json_fields(value))
-      (void)json_as<std::string>(text, name, concat("__metadata__.", key));
+  static void check_metadata(const JsonView& metadata) {
+    if (!metadata.json().is_object())
+      fail<FormatError>(metadata.where(), ": \"", metadata.name(), "\" must be an object");
+    metadata.for_each_field([](const std::string&, const JsonView& value) { (void)value.as<std::string>(); });
   }
 
-  static StoredTensor read_entry(const std::string& key, const Json& value, std::span<const std::byte> data,
-                                 const std::string& name) {
-    const std::string where = concat(name, ": tensor ", key);
-    if (!value.is_object()) fail<FormatError>(where, " must be described by an object");
-    for (const auto& [field, unused] : json_fields(value))
-      if (field != "dtype" && field != "shape" && field != "data_offsets")
-        fail<FormatError>(where, ": unknown field \"", field, "\"");
+  static StoredTensor read_entry(const std::string& key, const JsonView& entry, std::span<const std::byte> data) {
+    if (!entry.json().is_object()) fail<FormatError>(entry.place(), " must be described by an object");
+    for (const auto& [field, unused] : json_fields(entry.json()))
+      if (field != "dtype" && field != "shape" && field != "data_offsets") entry.fail("unknown field \"", field, "\"");
 
     StoredTensor tensor;
     tensor.name = key;
-    const auto dtype_name = json_at<std::string>(value, "dtype", where);
+    const auto dtype_name = entry.at<std::string>("dtype");
     const auto dtype = detail::safetensors_dtype(dtype_name);
-    if (!dtype) fail<FormatError>(where, ": dtype \"", dtype_name, "\" is not supported");
+    if (!dtype) entry.fail("dtype \"", dtype_name, "\" is not supported");
     tensor.dtype = *dtype;
 
-    const auto extents = json_at<std::vector<Index>>(value, "shape", where);
+    const auto extents = entry.at<std::vector<Index>>("shape");
     if (extents.size() > Shape::max_rank)
-      fail<FormatError>(where, ": ", extents.size(), " extents; at most ", Shape::max_rank, " are supported");
+      entry.fail(extents.size(), " extents; at most ", Shape::max_rank, " are supported");
     for (const Index extent : extents) {
-      if (extent < 0) fail<FormatError>(where, ": negative extent ", extent);
+      if (extent < 0) entry.fail("negative extent ", extent);
       tensor.shape.push_back(extent);
     }
     const auto size = detail::checked_bytes(tensor.dtype, tensor.shape);
-    if (!size) fail<FormatError>(where, ": the product of the extents ", to_string(tensor.shape), " overflows");
+    if (!size) entry.fail("the product of the extents ", to_string(tensor.shape), " overflows");
 
-    const auto offsets = json_at<std::vector<std::uint64_t>>(value, "data_offsets", where);
-    if (offsets.size() != 2 || offsets[0] > offsets[1])
-      fail<FormatError>(where, ": \"data_offsets\" must be a begin and an end");
+    const auto offsets = entry.at<std::vector<std::uint64_t>>("data_offsets");
+    if (offsets.size() != 2 || offsets[0] > offsets[1]) entry.fail("\"data_offsets\" must be a begin and an end");
     if (offsets[1] > data.size())
-      fail<FormatError>(where, " ends at byte ", offsets[1], " of the data, but there are only ", data.size(),
+      fail<FormatError>(entry.place(), " ends at byte ", offsets[1], " of the data, but there are only ", data.size(),
                         "; the file is cut short");
     if (offsets[1] - offsets[0] != static_cast<std::uint64_t>(*size))
-      fail<FormatError>(where, ": ", dtype_name, " ", to_string(tensor.shape), " takes ", *size,
-                        " bytes, but the data_offsets hold ", offsets[1] - offsets[0]);
+      entry.fail(dtype_name, " ", to_string(tensor.shape), " takes ", *size, " bytes, but the data_offsets hold ",
+                 offsets[1] - offsets[0]);
     tensor.bytes = data.subspan(static_cast<std::size_t>(offsets[0]), static_cast<std::size_t>(*size));
     return tensor;
   }

@@ -77,7 +77,7 @@ constexpr Index max_rank = 1 << 16;
 
 /// Refuses what would compute something else: every field of adapter_config.json that is not known to be read or to say
 /// nothing about the numbers, and is not off.
-inline void refuse_variants(const io::Json& json, const std::string& where) {
+inline void refuse_variants(const io::JsonView& json) {
   constexpr std::string_view read[] = {"peft_type", "r", "lora_alpha", "lora_dropout", "use_rslora", "target_modules",
                                        "exclude_modules", "layers_to_transform", "layers_pattern", "rank_pattern",
                                        "alpha_pattern", "base_model_name_or_path",
@@ -92,18 +92,17 @@ inline void refuse_variants(const io::Json& json, const std::string& where) {
     return std::find(std::begin(names), std::end(names), name) != std::end(names);
   };
   const auto refuse = [&](const std::string& field, const io::Json& value, std::string_view why = {}) {
-    fail<FormatError>(where, ": \"", field, "\" is ", io::shown(value), ", which is not supported", why);
+    json.fail("\"", field, "\" is ", io::shown(value), ", which is not supported", why);
   };
-  if (const auto* bias = io::json_find(json, "bias"); bias != nullptr && !io::json_is(*bias, "none"))
-    refuse("bias", *bias);
+  if (const auto bias = json.find("bias"); bias && !io::json_is(bias->json(), "none")) refuse("bias", bias->json());
   constexpr std::string_view unchanged_base[] = {"gaussian", "eva", "mica", "orthogonal"};
-  if (const auto* start = io::json_find(json, "init_lora_weights");
+  if (const auto* start = io::json_find(json.json(), "init_lora_weights");
       start != nullptr && !start->is_boolean() &&
       !(start->is_string() && has(unchanged_base, start->get_ref<const std::string&>())))
     refuse("init_lora_weights", *start,
            ", for it changes the base's weights; PEFT converts such an adapter when it saves it with "
            "path_initial_model_for_weight_conversion");
-  for (const auto& [field, value] : io::json_fields(json)) {
+  for (const auto& [field, value] : io::json_fields(json.json())) {
     const bool off = value.is_boolean() && !value.get<bool>();
     const bool empty = ((value.is_array() || value.is_object()) && value.empty()) || io::json_is(value, "");
     if (!has(read, field) && !has(silent, field) && !value.is_null() && !off && !empty) refuse(field, value);
@@ -136,17 +135,17 @@ inline double element_of(const io::StoredTensor& tensor, std::size_t i, const st
 
 /// Reads adapter_config.json's content.
 /// Throws   FormatError naming the field, for another PEFT type or a variant that is not supported
-inline AdapterConfig parse_adapter_config(const io::Json& json, const std::string& where) {
-  if (!json.is_object()) fail<FormatError>(where, ": expected an object");
-  const auto type = io::json_at<std::string>(json, "peft_type", where);
-  if (type != "LORA") fail<FormatError>(where, ": \"peft_type\" is \"", type, "\"; expected \"LORA\"");
-  detail::refuse_variants(json, where);
+inline AdapterConfig parse_adapter_config(const io::Json& content, const std::string& where) {
+  const auto json = io::JsonView::of_object(content, where);
+  const auto type = json.at<std::string>("peft_type");
+  if (type != "LORA") json.fail("\"peft_type\" is \"", type, "\"; expected \"LORA\"");
+  detail::refuse_variants(json);
   AdapterConfig config;
-  config.rank = io::json_at<Index>(json, "r", where);
-  config.alpha = io::json_at<double>(json, "lora_alpha", where);
-  config.dropout = io::json_get<double>(json, "lora_dropout", where).value_or(0);
-  config.rslora = io::json_get<bool>(json, "use_rslora", where).value_or(false);
-  config.base_model = io::json_get<std::string>(json, "base_model_name_or_path", where).value_or("");
+  config.rank = json.at<Index>("r");
+  config.alpha = json.at<double>("lora_alpha");
+  config.dropout = json.get<double>("lora_dropout").value_or(0);
+  config.rslora = json.get<bool>("use_rslora").value_or(false);
+  config.base_model = json.get<std::string>("base_model_name_or_path").value_or("");
   const auto check_rank = [&](std::string_view name, Index rank) {
     if (rank < 1 || rank > detail::max_rank)
       fail<FormatError>(where, ": \"", name, "\" is ", rank, "; expected 1 to ", detail::max_rank);
@@ -160,11 +159,11 @@ inline AdapterConfig parse_adapter_config(const io::Json& json, const std::strin
   if (!(config.dropout >= 0 && config.dropout < 1))
     fail<FormatError>(where, ": \"lora_dropout\" is ", config.dropout, "; expected at least 0 and below 1");
 
-  const io::Json* targets = io::json_find(json, "target_modules");
-  if (targets == nullptr) fail<FormatError>(where, ": \"target_modules\" is missing");
+  const auto targets = json.find("target_modules");
+  if (!targets) fail<FormatError>(where, ": \"target_modules\" is missing");
   config.targets.clear();
-  if (targets->is_string()) {
-    config.target_expression = targets->get<std::string>();
+  if (targets->json().is_string()) {
+    config.target_expression = targets->as<std::string>();
     config.modules.emplace();  // filled from the tensors that the adapter has
     if (config.target_expression.find_first_of("\\^$*+?()[]{}|") == std::string::npos &&
         config.target_expression.find('.') == std::string::npos && config.target_expression != "all-linear")
@@ -177,7 +176,7 @@ inline AdapterConfig parse_adapter_config(const io::Json& json, const std::strin
       config.target_expression.clear();
     }
   } else {
-    config.targets = io::json_as<std::vector<std::string>>(*targets, where, "target_modules");
+    config.targets = targets->as<std::vector<std::string>>();
     for (const auto& target : config.targets) {
       const auto last = std::string_view(target).substr(target.rfind('.') + 1);
       if (std::find(projection_names.begin(), projection_names.end(), last) == projection_names.end())
@@ -186,46 +185,40 @@ inline AdapterConfig parse_adapter_config(const io::Json& json, const std::strin
                           "gate_proj, up_proj or down_proj");
     }
   }
-  if (const auto* excluded = io::json_find(json, "exclude_modules"); excluded != nullptr && !excluded->empty()) {
-    if (excluded->is_string()) {
-      config.exclude_expression = excluded->get<std::string>();
+  if (const auto excluded = json.find("exclude_modules"); excluded && !excluded->json().empty()) {
+    if (excluded->json().is_string()) {
+      config.exclude_expression = excluded->as<std::string>();
       config.modules.emplace();
     } else {
-      config.excluded = io::json_as<std::vector<std::string>>(*excluded, where, "exclude_modules");
+      config.excluded = excluded->as<std::vector<std::string>>();
     }
   }
-  if (const auto* layers = io::json_find(json, "layers_to_transform"); layers != nullptr)
-    config.layers = layers->is_array() ? io::json_as<std::vector<Index>>(*layers, where, "layers_to_transform")
-                                       : std::vector<Index>{io::json_as<Index>(*layers, where, "layers_to_transform")};
-  if (const auto* pattern = io::json_find(json, "layers_pattern"); pattern != nullptr && !pattern->empty()) {
-    const bool plain = io::json_is(pattern->is_array() && pattern->size() == 1 ? pattern->front() : *pattern, "layers");
-    if (!plain)
-      fail<FormatError>(where, ": \"layers_pattern\" is ", io::shown(*pattern),
-                        ", which is not supported; expected \"layers\"");
+  if (const auto layers = json.find("layers_to_transform"))
+    config.layers = layers->json().is_array() ? layers->as<std::vector<Index>>() : std::vector{layers->as<Index>()};
+  if (const auto pattern = json.find("layers_pattern"); pattern && !pattern->json().empty()) {
+    const io::Json& value = pattern->json();
+    if (!io::json_is(value.is_array() && value.size() == 1 ? value.front() : value, "layers"))
+      json.fail("\"layers_pattern\" is ", io::shown(value), ", which is not supported; expected \"layers\"");
   }
   const auto check_key = [&](std::string_view field, const std::string& key) {
     if (key.find_first_of("\\^$*+?()[]{}|") != std::string::npos)
       fail<FormatError>(where, ": \"", field, "\" has the regular expression \"", key,
                         "\", which is not supported; expected a module's name or its end");
   };
-  const auto pattern_of = [&](std::string_view field) {
-    const io::Json* value = io::json_find(json, field);
-    if (value != nullptr && !value->is_object())
-      fail<FormatError>(where, ": \"", field, "\" is ", io::shown(*value), "; expected an object");
-    return value;
+  const auto read_pattern = [&]<class V>(std::string_view field, std::vector<std::pair<std::string, V>>& entries,
+                                         const auto& check_value) {
+    const auto pattern = json.find(field);
+    if (!pattern) return;
+    if (!pattern->json().is_object())
+      json.fail("\"", field, "\" is ", io::shown(pattern->json()), "; expected an object");
+    pattern->for_each_field([&](const std::string& key, const io::JsonView& value) {
+      check_key(field, key);
+      entries.emplace_back(key, value.as<V>());
+      check_value(key, entries.back().second);
+    });
   };
-  if (const auto* pattern = pattern_of("rank_pattern"); pattern != nullptr)
-    for (const auto& [key, value] : io::json_fields(*pattern)) {
-      check_key("rank_pattern", key);
-      config.rank_pattern.emplace_back(key, io::json_as<Index>(value, where, key));
-      check_rank(key, config.rank_pattern.back().second);
-    }
-  if (const auto* pattern = pattern_of("alpha_pattern"); pattern != nullptr)
-    for (const auto& [key, value] : io::json_fields(*pattern)) {
-      check_key("alpha_pattern", key);
-      config.alpha_pattern.emplace_back(key, io::json_as<double>(value, where, key));
-      check_alpha(key, config.alpha_pattern.back().second);
-    }
+  read_pattern("rank_pattern", config.rank_pattern, check_rank);
+  read_pattern("alpha_pattern", config.alpha_pattern, check_alpha);
   return config;
 }
 

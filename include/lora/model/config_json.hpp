@@ -26,10 +26,9 @@ inline io::Json no_rope_layers_of(const Config& config) {
 inline void write_rotary(io::Json& json, const Config& config, const std::string& where) {
   const Config before = parse_config(json, where);
   if (before.rope.theta != config.rope.theta) {
-    io::Json* object = detail::rope_object(json, where);
-    const bool inside =
-        object != nullptr && (object->contains("rope_theta") || io::json_find(json, "rope_parameters") == object);
-    if (inside) (*object)["rope_theta"] = config.rope.theta;
+    const auto settings = detail::rope_settings(io::JsonView(json, where));
+    const bool inside = settings && (settings->json().contains("rope_theta") || settings->name() == "rope_parameters");
+    if (inside) json[settings->name()]["rope_theta"] = config.rope.theta;
     if (!inside || json.contains("rope_theta")) json["rope_theta"] = config.rope.theta;
   }
   if (before.rotates != config.rotates) json["no_rope_layers"] = detail::no_rope_layers_of(config);

@@ -15,7 +15,7 @@
 #include "lora/core/log.hpp"
 #include "lora/io/atomic_folder.hpp"
 #include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/json_view.hpp"
 #include "lora/io/mapped_file.hpp"
 #include "lora/run/adapter_proof.hpp"
 
@@ -67,10 +67,10 @@ inline io::Json to_json(const LossMean& losses) {
 }
 
 /// Checkpoints of earlier versions have none.
-inline LossMean parse_losses(const io::Json& state, const char* name, const std::string& where) {
-  const io::Json* losses = io::json_find(state, name);
-  if (losses == nullptr) return {};
-  return {io::json_at<double>(*losses, "sum", where), io::json_at<Index>(*losses, "steps", where)};
+inline LossMean parse_losses(const io::JsonView& state, std::string_view name) {
+  const auto losses = state.find(name);
+  if (!losses) return {};
+  return {losses->at<double>("sum"), losses->at<Index>("steps")};
 }
 
 inline io::Json to_json(const RunState& state) {
@@ -98,22 +98,22 @@ class Damaged : public FormatError {
   using FormatError::FormatError;
 };
 
-inline RunState parse_state(const io::Json& json, const std::string& where) {
+inline RunState parse_state(const io::JsonView& json) {
   RunState state;
-  state.step = io::json_at<Index>(json, "step", where);
-  state.updates = io::json_at<Index>(json, "updates", where);
-  state.next_sample = io::json_at<Index>(json, "next_sample", where);
-  state.total_tokens = io::json_at<Index>(json, "total_tokens", where);
-  state.last_loss = io::json_get<double>(json, "last_loss", where).value_or(0);
-  state.losses = parse_losses(json, "losses", where);
-  state.losses_since_line = parse_losses(json, "losses_since_line", where);
-  state.last_eval_loss = io::json_get<double>(json, "last_eval_loss", where);
-  state.best_eval_loss = io::json_get<double>(json, "best_eval_loss", where);
-  state.best_step = io::json_at<Index>(json, "best_step", where);
-  state.evaluation_due = io::json_get<bool>(json, "evaluation_due", where).value_or(false);
-  const io::Json* settings = io::json_find(json, "settings");
-  if (settings == nullptr || !settings->is_object()) fail<FormatError>(where, ": \"settings\" must be an object");
-  state.settings = *settings;
+  state.step = json.at<Index>("step");
+  state.updates = json.at<Index>("updates");
+  state.next_sample = json.at<Index>("next_sample");
+  state.total_tokens = json.at<Index>("total_tokens");
+  state.last_loss = json.get<double>("last_loss").value_or(0);
+  state.losses = parse_losses(json, "losses");
+  state.losses_since_line = parse_losses(json, "losses_since_line");
+  state.last_eval_loss = json.get<double>("last_eval_loss");
+  state.best_eval_loss = json.get<double>("best_eval_loss");
+  state.best_step = json.at<Index>("best_step");
+  state.evaluation_due = json.get<bool>("evaluation_due").value_or(false);
+  const auto settings = json.find("settings");
+  if (!settings || !settings->json().is_object()) json.fail("\"settings\" must be an object");
+  state.settings = settings->json();
   return state;
 }
 
@@ -154,19 +154,20 @@ inline Checkpoint verified(io::Path folder, const Checkpoint* known = nullptr) {
     fail<FormatError>(where, ": \"format\" is ", format->get<Index>(), "; this version reads 2");
   std::string sum = take_checksum(json, where);
   const bool read_before = known != nullptr && known->folder == folder && known->checksum == sum;
-  const io::Json* files = io::json_find(json, "files");
-  if (files == nullptr || !files->is_object()) fail<FormatError>(where, ": \"files\" must be an object");
-  for (const auto& [name, facts] : io::json_fields(*files)) {
+  const io::JsonView view(json, where);
+  const auto files = view.find("files");
+  if (!files || !files->json().is_object()) view.fail("\"files\" must be an object");
+  files->for_each_field([&](const std::string& name, const io::JsonView& facts) {
     const io::Path path = folder / name;
     if (!io::is_there(path)) fail<Damaged>(path.native(), " is missing");
     const io::MappedFile file(path);
-    const auto size = io::json_at<std::uint64_t>(facts, "size", where);
+    const auto size = facts.at<std::uint64_t>("size");
     if (file.bytes().size() != size)
       fail<Damaged>(path.native(), " has ", file.bytes().size(), " bytes; ", size, " were written");
-    if (!read_before && checksum_text(checksum(file.bytes())) != io::json_at<std::string>(facts, "checksum", where))
+    if (!read_before && checksum_text(checksum(file.bytes())) != facts.at<std::string>("checksum"))
       fail<Damaged>(path.native(), ": its checksum is not that of what was written");
-  }
-  RunState state = parse_state(json, where);
+  });
+  RunState state = parse_state(view);
   return {std::move(folder), std::move(state), std::move(sum)};
 }
 

@@ -11,7 +11,7 @@
 
 #include "lora/core/scalar.hpp"
 #include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/json_view.hpp"
 #include "lora/io/tensorboard.hpp"
 
 namespace lora::run {
@@ -127,8 +127,8 @@ class MetricsLog {
     const std::string where = "trainer_log.jsonl";
     try {
       const io::Json json = io::parse_json(line, where);
-      return Place{io::json_at<Index>(json, "step", where),
-                   io::json_get<double>(json, "elapsed_seconds", where).value_or(0)};
+      const io::JsonView view(json, where);
+      return Place{view.at<Index>("step"), view.get<double>("elapsed_seconds").value_or(0)};
     } catch (const std::exception&) {
       return std::nullopt;  // a line that is no line of this log: nothing after it can be told apart either
     }
@@ -196,7 +196,7 @@ inline void write_training_metrics(const io::Path& output_dir, const RunMetrics&
 inline std::optional<Index> steps_of_metrics(const io::Path& output_dir) {
   const io::Path path = output_dir / "training_metrics.json";
   try {
-    return io::json_get<Index>(io::read_json(path), "steps", path.native());
+    return io::JsonFile(path)->get<Index>("steps");
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/json.hpp"
+#include "lora/io/json_view.hpp"
 #include "lora/tokenizer/added.hpp"
 #include "lora/tokenizer/model.hpp"
 
@@ -179,106 +179,106 @@ class TokenizerJsonHandler final : public nlohmann::json_sax<io::Json> {
   std::size_t parts_ = 0;
 };
 
+/// A part of the settings; null where it is left out.
+inline io::JsonView part_of(const io::JsonView& object, std::string_view key) {
+  static const io::Json null;
+  const auto part = object.find(key);
+  return part ? *part : io::JsonView(null, object.place(), std::string(key));
+}
+
 /// The "type" of a part, and null's.
-inline std::string type_of_part(const io::Json& part, const std::string& where, std::string_view name) {
-  return part.is_null() ? std::string("null") : io::json_at<std::string>(part, "type", concat(where, ": ", name));
+inline std::string type_of(const io::JsonView& part) {
+  return part.json().is_null() ? std::string("null") : part.at<std::string>("type");
 }
 
 [[noreturn]] inline void fail_part(const std::string& where, std::string_view part, std::string_view found,
                                    std::string_view known) {
-  fail<FormatError>(where, ": the ", part, " ", found, " is not supported; ", known, known.empty() ? "" : " is");
+  fail<FormatError>(where, ": the ", part, " ", found, " is not supported; ", known, " is");
 }
 
-inline const io::Json& part_of(const io::Json& object, std::string_view key) {
-  static const io::Json null;
-  const io::Json* value = io::json_find(object, key);
-  return value ? *value : null;
-}
-
-inline const io::Json::array_t& list_of(const io::Json& part, std::string_view key, const std::string& where) {
-  const io::Json& list = part_of(part, key);
-  if (!list.is_array()) fail<FormatError>(where, ": \"", key, "\" must be an array");
-  return list.get_ref<const io::Json::array_t&>();
+/// Calls f(item) for each value of an array that the part must have.
+template <class F>
+void for_each_of(const io::JsonView& part, std::string_view key, F&& f) {
+  const io::JsonView list = part_of(part, key);
+  if (!list.json().is_array()) part.fail("\"", key, "\" must be an array");
+  for (std::size_t i = 0; i < list.json().size(); ++i) f(list.element(i));
 }
 
 /// Whether the normaliser is normal form C; the other that is known is none.
-inline bool read_normalizer(const io::Json& part, const std::string& where) {
-  const std::string type = type_of_part(part, where, "normalizer");
+inline bool read_normalizer(const io::JsonView& part) {
+  const std::string type = type_of(part);
   if (type == "null") return false;
   if (type == "NFC") return true;
-  if (type == "Sequence") {
-    bool nfc = false;
-    for (const io::Json& item : list_of(part, "normalizers", where)) nfc = read_normalizer(item, where) || nfc;
-    return nfc;
-  }
-  fail_part(where, "normalizer", type, "NFC");
+  if (type != "Sequence") fail_part(part.where(), "normalizer", type, "NFC");
+  bool nfc = false;
+  for_each_of(part, "normalizers", [&](const io::JsonView& item) { nfc = read_normalizer(item) || nfc; });
+  return nfc;
 }
 
-inline PreTokenizer::Behavior read_behavior(const std::string& name, const std::string& where) {
+inline PreTokenizer::Behavior read_behavior(const io::JsonView& part) {
+  const auto name = part.at<std::string>("behavior");
   using Behavior = PreTokenizer::Behavior;
   if (name == "Isolated") return Behavior::isolated;
   if (name == "Removed") return Behavior::removed;
   if (name == "MergedWithPrevious") return Behavior::merged_with_previous;
   if (name == "MergedWithNext") return Behavior::merged_with_next;
   if (name == "Contiguous") return Behavior::contiguous;
-  fail<FormatError>(where, ": the behavior ", name, " of pre-tokenizer Split is not known");
+  part.fail("the behavior ", name, " of pre-tokenizer Split is not known");
 }
 
-inline PreTokenizer::Stage read_split(const io::Json& part, const std::string& where) {
+inline PreTokenizer::Stage read_split(const io::JsonView& part) {
   PreTokenizer::Stage stage;
-  stage.behavior = read_behavior(io::json_at<std::string>(part, "behavior", where), where);
-  stage.invert = io::json_get<bool>(part, "invert", where).value_or(false);
-  const io::Json& pattern = part_of(part, "pattern");
-  if (const auto literal = io::json_get<std::string>(pattern, "String", where); literal && !literal->empty()) {
+  stage.behavior = read_behavior(part);
+  stage.invert = part.get<bool>("invert").value_or(false);
+  const io::JsonView pattern = part_of(part, "pattern");
+  if (const auto literal = pattern.get<std::string>("String"); literal && !literal->empty()) {
     stage.kind = PreTokenizer::Stage::Kind::literal;
     stage.literal = *literal;
     return stage;
   }
-  const auto regex = io::json_at<std::string>(pattern, "Regex", where + ": pre-tokenizer Split");
+  const auto regex = pattern.at<std::string>("Regex");
   stage.kind = PreTokenizer::Stage::Kind::words;
   stage.pattern = WordPattern::from_regex(regex);
-  if (!stage.pattern)
-    fail<FormatError>(where, ": the regular expression of pre-tokenizer Split is not one of those known: ", regex);
+  if (!stage.pattern) part.fail("the regular expression of pre-tokenizer Split is not one of those known: ", regex);
   return stage;
 }
 
 /// Adds the stages of a pre-tokeniser; ByteLevel must come last, for it turns text into bytes. Returns whether it came.
-inline bool read_pre_tokenizer(const io::Json& part, const std::string& where, PreTokenizer& result) {
+inline bool read_pre_tokenizer(const io::JsonView& part, PreTokenizer& result) {
   using Stage = PreTokenizer::Stage;
-  const std::string type = type_of_part(part, where, "pre_tokenizer");
+  const std::string type = type_of(part);
   if (type == "Sequence") {
     bool byte_level = false;
-    for (const io::Json& item : list_of(part, "pretokenizers", where)) {
-      if (byte_level) fail<FormatError>(where, ": a pre-tokenizer after ByteLevel is not supported");
-      byte_level = read_pre_tokenizer(item, where, result);
-    }
+    for_each_of(part, "pretokenizers", [&](const io::JsonView& item) {
+      if (byte_level) part.fail("a pre-tokenizer after ByteLevel is not supported");
+      byte_level = read_pre_tokenizer(item, result);
+    });
     return byte_level;
   }
+  Stage stage;
   if (type == "Split") {
-    result.add(read_split(part, where));
+    result.add(read_split(part));
   } else if (type == "Digits") {
-    Stage stage;
     stage.kind = Stage::Kind::digits;
-    const bool individual = io::json_get<bool>(part, "individual_digits", where).value_or(false);
+    const bool individual = part.get<bool>("individual_digits").value_or(false);
     stage.behavior = individual ? PreTokenizer::Behavior::isolated : PreTokenizer::Behavior::contiguous;
     result.add(std::move(stage));
   } else if (type == "ByteLevel") {
-    Stage stage;
-    if (io::json_get<bool>(part, "use_regex", where).value_or(true)) stage.pattern = WordPattern::gpt2();
-    const bool prefix = io::json_get<bool>(part, "add_prefix_space", where).value_or(true);
+    if (part.get<bool>("use_regex").value_or(true)) stage.pattern = WordPattern::gpt2();
+    const bool prefix = part.get<bool>("add_prefix_space").value_or(true);
     if (prefix) stage.kind = Stage::Kind::prefix;
     if (prefix || stage.pattern) result.add(std::move(stage));
     return true;
   } else {
-    fail_part(where, "pre-tokenizer", type, "Split, Digits, ByteLevel or a Sequence of them");
+    fail_part(part.where(), "pre-tokenizer", type, "Split, Digits, ByteLevel or a Sequence of them");
   }
   return false;
 }
 
-inline AddedToken read_added_token(const io::Json& item, std::int32_t id, const std::string& where) {
-  const auto flag = [&](std::string_view key) { return io::json_get<bool>(item, key, where).value_or(false); };
+inline AddedToken read_added_token(const io::JsonView& item, std::int32_t id) {
+  const auto flag = [&](std::string_view key) { return item.get<bool>(key).value_or(false); };
   return {id,
-          io::json_at<std::string>(item, "content", where),
+          item.at<std::string>("content"),
           flag("special"),
           flag("normalized"),
           flag("lstrip"),
@@ -286,12 +286,11 @@ inline AddedToken read_added_token(const io::Json& item, std::int32_t id, const 
           flag("single_word")};
 }
 
-inline std::vector<AddedToken> read_added_tokens(const io::Json& settings, const std::string& where) {
+inline std::vector<AddedToken> read_added_tokens(const io::JsonView& settings) {
   std::vector<AddedToken> tokens;
-  if (!io::json_find(settings, "added_tokens")) return tokens;
-  const std::string place = where + ": added_tokens";
-  for (const io::Json& item : list_of(settings, "added_tokens", where))
-    tokens.push_back(read_added_token(item, io::json_at<std::int32_t>(item, "id", place), place));
+  if (!settings.has("added_tokens")) return tokens;
+  for_each_of(settings, "added_tokens",
+              [&](const io::JsonView& item) { tokens.push_back(read_added_token(item, item.at<std::int32_t>("id"))); });
   return tokens;
 }
 
@@ -304,41 +303,38 @@ struct SpecialFrame {
 
 namespace detail {
 
-inline void read_post_processor(const io::Json& part, const std::string& where, SpecialFrame& frame) {
-  const std::string type = type_of_part(part, where, "post_processor");
+inline void read_post_processor(const io::JsonView& part, SpecialFrame& frame) {
+  const std::string type = type_of(part);
   if (type == "null" || type == "ByteLevel") return;  // ByteLevel only trims the ends of tokens
-  if (type == "Sequence") {
-    for (const io::Json& item : list_of(part, "processors", where)) read_post_processor(item, where, frame);
-    return;
-  }
+  if (type == "Sequence")
+    return for_each_of(part, "processors", [&](const io::JsonView& item) { read_post_processor(item, frame); });
   if (type != "TemplateProcessing")
-    fail_part(where, "post-processor", type, "ByteLevel, TemplateProcessing or a Sequence of them");
-  const std::string place = where + ": post_processor";
-  const io::Json& special = part_of(part, "special_tokens");
+    fail_part(part.where(), "post-processor", type, "ByteLevel, TemplateProcessing or a Sequence of them");
+  const io::JsonView special = part_of(part, "special_tokens");
   SpecialFrame outer;
   bool after = false;
-  for (const io::Json& item : list_of(part, "single", place)) {
-    if (io::json_find(item, "Sequence")) {
-      if (after) fail<FormatError>(place, ": a template with its text twice is not supported");
+  for_each_of(part, "single", [&](const io::JsonView& item) {
+    if (item.has("Sequence")) {
+      if (after) part.fail("a template with its text twice is not supported");
       after = true;
-      continue;
+      return;
     }
-    const auto name = io::json_at<std::string>(part_of(item, "SpecialToken"), "id", place);
-    const auto ids = io::json_at<std::vector<std::int32_t>>(part_of(special, name), "ids", concat(place, ": ", name));
+    const auto name = part_of(item, "SpecialToken").at<std::string>("id");
+    const auto ids = part_of(special, name).at<std::vector<std::int32_t>>("ids");
     auto& side = after ? outer.after : outer.before;
     side.insert(side.end(), ids.begin(), ids.end());
-  }
-  if (!after) fail<FormatError>(place, ": a template without its text is not supported");
+  });
+  if (!after) part.fail("a template without its text is not supported");
   frame.before.insert(frame.before.begin(), outer.before.begin(), outer.before.end());
   frame.after.insert(frame.after.end(), outer.after.begin(), outer.after.end());
 }
 
-inline void check_decoder(const io::Json& part, const std::string& where) {
-  const std::string type = type_of_part(part, where, "decoder");
+inline void check_decoder(const io::JsonView& part) {
+  const std::string type = type_of(part);
   if (type == "Sequence") {
-    for (const io::Json& item : list_of(part, "decoders", where)) check_decoder(item, where);
+    for_each_of(part, "decoders", [](const io::JsonView& item) { check_decoder(item); });
   } else if (type != "ByteLevel") {
-    fail_part(where, "decoder", type, "ByteLevel");
+    fail_part(part.where(), "decoder", type, "ByteLevel");
   }
 }
 
@@ -358,37 +354,35 @@ inline TokenizerDocument parse_tokenizer_json(std::string_view text, std::string
 /// The model that a document describes.
 /// Throws   FormatError for every kind of model, normaliser, pre-tokeniser or decoder that is not known
 inline std::unique_ptr<ByteLevelModel> byte_level_model(TokenizerDocument&& document) {
-  const std::string& where = document.where;
-  const io::Json& model = detail::part_of(document.settings, "model");
-  if (!model.is_object()) fail<FormatError>(where, ": \"model\" is missing");
-  const std::string type = io::json_get<std::string>(model, "type", where).value_or("BPE");
-  if (type != "BPE") detail::fail_part(where, "model", type, "BPE");
-  const auto refuse = [&](std::string_view setting) {
-    fail<FormatError>(where, ": the model's ", setting, " is not supported");
-  };
-  if (io::json_get<bool>(model, "byte_fallback", where).value_or(false)) refuse("byte_fallback");
-  if (io::json_get<double>(model, "dropout", where).value_or(0) != 0) refuse("dropout");
+  const io::JsonView settings(document.settings, document.where);
+  const io::JsonView model = detail::part_of(settings, "model");
+  if (!model.json().is_object()) settings.fail("\"model\" is missing");
+  const std::string type = model.get<std::string>("type").value_or("BPE");
+  if (type != "BPE") detail::fail_part(model.where(), "model", type, "BPE");
+  const auto refuse = [&](std::string_view setting) { settings.fail("the model's ", setting, " is not supported"); };
+  if (model.get<bool>("byte_fallback").value_or(false)) refuse("byte_fallback");
+  if (model.get<double>("dropout").value_or(0) != 0) refuse("dropout");
   for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"})
-    if (!io::json_get<std::string>(model, key, where).value_or("").empty()) refuse(key);
+    if (!model.get<std::string>(key).value_or("").empty()) refuse(key);
   std::int32_t unknown = -1;
-  if (const auto token = io::json_get<std::string>(model, "unk_token", where)) {
+  if (const auto token = model.get<std::string>("unk_token")) {
     unknown = document.vocabulary.find(*token);
-    if (unknown < 0) fail<FormatError>(where, ": the unk_token \"", *token, "\" is not in the vocabulary");
-    if (io::json_get<bool>(model, "fuse_unk", where).value_or(false)) refuse("fuse_unk");
+    if (unknown < 0) settings.fail("the unk_token \"", *token, "\" is not in the vocabulary");
+    if (model.get<bool>("fuse_unk").value_or(false)) refuse("fuse_unk");
   }
-  if (const io::Json* vocab = io::json_find(model, "vocab"); vocab != nullptr && !vocab->is_object())
-    fail<FormatError>(where, ": the model's \"vocab\" must be an object of tokens and ids");
-  if (const io::Json* merges = io::json_find(model, "merges"); merges != nullptr && !merges->is_array())
-    fail<FormatError>(where, ": the model's \"merges\" must be an array");
-  if (document.vocabulary.count() == 0) fail<FormatError>(where, ": the vocabulary is empty");
+  if (const auto vocab = model.find("vocab"); vocab && !vocab->json().is_object())
+    settings.fail("the model's \"vocab\" must be an object of tokens and ids");
+  if (const auto merges = model.find("merges"); merges && !merges->json().is_array())
+    settings.fail("the model's \"merges\" must be an array");
+  if (document.vocabulary.count() == 0) settings.fail("the vocabulary is empty");
 
-  const bool nfc = detail::read_normalizer(detail::part_of(document.settings, "normalizer"), where);
+  const bool nfc = detail::read_normalizer(detail::part_of(settings, "normalizer"));
   PreTokenizer pre_tokenizer;
-  if (!detail::read_pre_tokenizer(detail::part_of(document.settings, "pre_tokenizer"), where, pre_tokenizer))
-    fail<FormatError>(where, ": the pre-tokenizer is not byte-level: it must end with ByteLevel");
-  detail::check_decoder(detail::part_of(document.settings, "decoder"), where);
-  auto merges = document.merges.resolve(document.vocabulary, where);
-  const bool ignore_merges = io::json_get<bool>(model, "ignore_merges", where).value_or(false);
+  if (!detail::read_pre_tokenizer(detail::part_of(settings, "pre_tokenizer"), pre_tokenizer))
+    settings.fail("the pre-tokenizer is not byte-level: it must end with ByteLevel");
+  detail::check_decoder(detail::part_of(settings, "decoder"));
+  auto merges = document.merges.resolve(document.vocabulary, document.where);
+  const bool ignore_merges = model.get<bool>("ignore_merges").value_or(false);
   return std::make_unique<ByteLevelModel>(
       Bpe(std::move(document.vocabulary), std::move(merges), ignore_merges, unknown), std::move(pre_tokenizer), nfc);
 }

@@ -15,7 +15,7 @@
 #include "lora/core/error.hpp"
 #include "lora/core/scalar.hpp"
 #include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/json_view.hpp"
 #include "lora/tokenizer/added.hpp"
 #include "lora/tokenizer/json.hpp"
 #include "lora/tokenizer/model.hpp"
@@ -86,8 +86,9 @@ inline std::unique_ptr<TokenizerParts> parts_of_document(TokenizerDocument&& doc
   auto model = byte_level_model(std::move(document));
   parts->byte_level = model.get();
   parts->model = std::move(model);
-  for (const AddedToken& token : read_added_tokens(parts->settings, parts->where)) parts->add(token);
-  read_post_processor(part_of(parts->settings, "post_processor"), parts->where, parts->frame);
+  const io::JsonView settings(parts->settings, parts->where);
+  for (const AddedToken& token : read_added_tokens(settings)) parts->add(token);
+  read_post_processor(part_of(settings, "post_processor"), parts->frame);
   return parts;
 }
 
@@ -123,64 +124,64 @@ inline std::unique_ptr<TokenizerParts> parts_of_pieces(std::string proto, const 
 }
 
 /// The content of "eos_token" and its like: a string, or an object that has it.
-inline std::optional<std::string> token_name(const io::Json& config, std::string_view key, const std::string& where) {
-  const io::Json& value = part_of(config, key);
-  if (value.is_object()) return io::json_at<std::string>(value, "content", concat(where, ": ", key));
-  return io::json_get<std::string>(config, key, where);
+inline std::optional<std::string> token_name(const io::JsonView& config, std::string_view key) {
+  const auto value = config.find(key);
+  if (value && value->json().is_object()) return value->at<std::string>("content");
+  return config.get<std::string>(key);
 }
 
-/// Of several templates by name the one called default.
-inline std::string template_text(const io::Json& value, const std::string& where) {
-  if (value.is_null()) return {};
-  if (!value.is_array()) return io::json_as<std::string>(value, where, "chat_template");
-  for (const io::Json& item : value)
-    if (io::json_at<std::string>(item, "name", where) == "default")
-      return io::json_at<std::string>(item, "template", where);
-  fail<FormatError>(where, ": \"chat_template\" holds several templates, but none is called default");
+/// "chat_template": a text; of several by name the one called default; empty where there is none.
+inline std::string template_text(const io::JsonView& config) {
+  const io::JsonView value = part_of(config, "chat_template");
+  if (value.json().is_null()) return {};
+  if (!value.json().is_array()) return value.as<std::string>();
+  for (std::size_t i = 0; i < value.json().size(); ++i)
+    if (const io::JsonView item = value.element(i); item.at<std::string>("name") == "default")
+      return item.at<std::string>("template");
+  config.fail("\"chat_template\" holds several templates, but none is called default");
 }
 
 /// The model's template: a file of its own goes before the entry in tokenizer_config.json.
-inline std::string read_chat_template(const std::filesystem::path& folder, const io::Json& config,
-                                      const std::string& where) {
+inline std::string read_chat_template(const std::filesystem::path& folder, const io::JsonView& config) {
   if (io::is_there(folder / "chat_template.jinja")) return io::read_file(folder / "chat_template.jinja");
-  if (const io::Json* own = io::json_find(config, "chat_template")) return template_text(*own, where);
+  if (config.has("chat_template")) return template_text(config);
   const auto file = folder / "chat_template.json";
-  if (!io::is_there(file)) return {};
-  const io::Json document = io::read_json(file);
-  if (!document.is_object()) fail<FormatError>(file.native(), ": must be a JSON object");
-  return template_text(part_of(document, "chat_template"), file.native());
+  return io::is_there(file) ? template_text(io::JsonFile(file).view()) : std::string();
 }
 
-/// What lies beside a vocabulary: further added tokens, the names of special tokens, the chat template.
-inline void read_tokenizer_config(TokenizerParts& parts, const std::filesystem::path& folder) {
-  const std::string where = (folder / "tokenizer_config.json").native();
-  const bool there = io::is_there(folder / "tokenizer_config.json");
-  const io::Json config = there ? io::read_json(folder / "tokenizer_config.json") : io::Json::object();
-  if (!config.is_object()) fail<FormatError>(where, ": must be a JSON object");
-  if (const io::Json* decoder = io::json_find(config, "added_tokens_decoder"); decoder) {
-    if (!decoder->is_object()) fail<FormatError>(where, ": \"added_tokens_decoder\" must be an object");
-    for (const auto& [key, item] : io::json_fields(*decoder)) {
-      const auto id = io::json_as<std::int32_t>(io::parse_json(key, where), where, "added_tokens_decoder");
-      if (!parts.added.count(id)) parts.add(read_added_token(item, id, where));
-    }
+/// Reads tokenizer_config.json: further added tokens, the names of special tokens, the chat template.
+inline void read_tokenizer_config(TokenizerParts& parts, const io::JsonView& config) {
+  if (const auto decoder = config.find("added_tokens_decoder")) {
+    if (!decoder->json().is_object()) config.fail("\"added_tokens_decoder\" must be an object");
+    decoder->for_each_field([&](const std::string& key, const io::JsonView& item) {
+      const io::Json number = io::parse_json(key, config.place());
+      const auto id = io::JsonView(number, config.place(), decoder->name()).as<std::int32_t>();
+      if (!parts.added.count(id)) parts.add(read_added_token(item, id));
+    });
   }
   const auto read_id = [&](std::string_view key, std::optional<std::int32_t>& id) {
-    const auto name = token_name(config, key, where);
+    const auto name = token_name(config, key);
     if (!name) return;
     id = parts.find(*name);
-    if (!id) fail<FormatError>(where, ": the ", key, " \"", *name, "\" is not in the vocabulary");
+    if (!id) config.fail("the ", key, " \"", *name, "\" is not in the vocabulary");
   };
   read_id("bos_token", parts.bos);
   read_id("eos_token", parts.eos);
   read_id("pad_token", parts.pad);
   if (parts.pieces) {
     parts.frame = {};
-    if (parts.bos && io::json_get<bool>(config, "add_bos_token", where).value_or(true))
-      parts.frame.before = {*parts.bos};
-    if (parts.eos && io::json_get<bool>(config, "add_eos_token", where).value_or(false))
-      parts.frame.after = {*parts.eos};
+    if (parts.bos && config.get<bool>("add_bos_token").value_or(true)) parts.frame.before = {*parts.bos};
+    if (parts.eos && config.get<bool>("add_eos_token").value_or(false)) parts.frame.after = {*parts.eos};
   }
-  parts.chat_template = read_chat_template(folder, config, where);
+}
+
+/// What lies beside a vocabulary, where there is any of it.
+inline void read_beside_vocabulary(TokenizerParts& parts, const std::filesystem::path& folder) {
+  const auto file = folder / "tokenizer_config.json";
+  const io::Json content = io::is_there(file) ? io::read_json(file) : io::Json::object();
+  const auto config = io::JsonView::of_object(content, file.native());
+  read_tokenizer_config(parts, config);
+  parts.chat_template = read_chat_template(folder, config);
 }
 
 /// A tokenizer_config.json for a tokenizer that came without one.

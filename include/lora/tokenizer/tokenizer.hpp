@@ -40,7 +40,7 @@ class Tokenizer {
     const bool pieces = io::is_there(folder / "tokenizer.model");
     if (!json && !pieces) fail<IoError>("no tokenizer.json and no tokenizer.model in ", folder.native());
     auto parts = load(folder / (json ? "tokenizer.json" : "tokenizer.model"));
-    detail::read_tokenizer_config(*parts, folder);
+    detail::read_beside_vocabulary(*parts, folder);
     for (const char* name : tokenizer_files)
       if (io::is_there(folder / name)) parts->sources.push_back(folder / name);
     return finish(std::move(parts));

@@ -1,0 +1,96 @@
+#include "lora/io/json_view.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/message_of.hpp"
+#include "support/temp_folder.hpp"
+
+namespace json_view_test {
+
+using namespace lora;
+using namespace lora::io;
+using lora::test::message_of;
+using lora::test::TempFolder;
+
+namespace {
+
+template <class T>
+std::string type_message(const Json& object, std::string_view key) {
+  try {
+    (void)JsonView(object, "x.json").at<T>(key);
+  } catch (const FormatError& error) {
+    return error.what();
+  }
+  return "no FormatError";
+}
+
+}  // namespace
+
+TEST_CASE("json view: fields are taken as what fits, and what does not is named") {
+  const Json json = parse_json(
+      R"({"i": 3, "neg": -1, "big": 18446744073709551615, "f": 0.5, "s": "x", "b": false, "n": null, "l": [1, 2], "m": [1, "x"]})",
+      "x");
+  const JsonView view(json, "x.json");
+  CHECK(view.at<int>("i") == 3);
+  CHECK(view.at<std::int64_t>("neg") == -1);
+  CHECK(view.at<std::uint64_t>("big") == std::numeric_limits<std::uint64_t>::max());
+  CHECK(view.at<double>("i") == 3.0);
+  CHECK(view.at<double>("f") == 0.5);
+  CHECK(view.at<std::string>("s") == "x");
+  CHECK_FALSE(view.at<bool>("b"));
+  CHECK(view.at<std::vector<Index>>("l") == std::vector<Index>{1, 2});
+  CHECK_FALSE(view.get<int>("n").has_value());
+  CHECK_FALSE(view.get<int>("absent").has_value());
+
+  CHECK(type_message<int>(json, "absent") == "x.json: \"absent\" is missing");
+  CHECK(type_message<int>(json, "n") == "x.json: \"n\" is missing");
+  CHECK(type_message<int>(json, "f") == "x.json: \"f\" must be an integer in range, found 0.5");
+  CHECK(type_message<std::uint64_t>(json, "neg") == "x.json: \"neg\" must be an integer in range, found -1");
+  CHECK(type_message<std::int64_t>(json, "big") ==
+        "x.json: \"big\" must be an integer in range, found 18446744073709551615");
+  CHECK(type_message<bool>(json, "i") == "x.json: \"i\" must be true or false, found 3");
+  CHECK(type_message<std::string>(json, "b") == "x.json: \"b\" must be a string, found false");
+  CHECK(type_message<double>(json, "s") == "x.json: \"s\" must be a number, found \"x\"");
+  CHECK(type_message<std::vector<int>>(json, "i") == "x.json: \"i\" must be an array, found 3");
+  CHECK(type_message<std::vector<int>>(json, "m") == "x.json: \"m[1]\" must be an integer in range, found \"x\"");
+}
+
+TEST_CASE("json view: an error names the file and all fields that lead to the value") {
+  const Json json = parse_json(R"({"rope": {"factor": "x"}, "turns": [{"role": 1}, 2], "m": {"a": 1, "b": "c"}})", "x");
+  const JsonView view(json, "x.json:3");
+  CHECK(view.has("rope"));
+  CHECK_FALSE(view.find("absent"));
+  CHECK(view.place() == "x.json:3");
+  CHECK(view.find("rope")->place() == "x.json:3: rope");
+  CHECK(message_of([&] { (void)view.find("rope")->at<double>("factor"); }) ==
+        "x.json:3: rope: \"factor\" must be a number, found \"x\"");
+  CHECK(message_of([&] { (void)view.find("rope")->at<double>("theta"); }) == "x.json:3: rope: \"theta\" is missing");
+  const JsonView turns = *view.find("turns");
+  CHECK(message_of([&] { (void)turns.element(0).at<std::string>("role"); }) ==
+        "x.json:3: turns[0]: \"role\" must be a string, found 1");
+  CHECK(message_of([&] { (void)turns.element(1).as<bool>(); }) ==
+        "x.json:3: \"turns[1]\" must be true or false, found 2");
+  CHECK(message_of([&] { turns.element(1).fail("no ", 7); }) == "x.json:3: turns[1]: no 7");
+  std::string seen;
+  view.find("m")->for_each_field([&](const std::string& name, const JsonView& value) {
+    seen += concat(name, "=", value.json().is_number() ? value.as<int>() : 0, " at ", value.place(), ";");
+  });
+  CHECK(seen == "a=1 at x.json:3: m: a;b=0 at x.json:3: m: b;");
+}
+
+TEST_CASE("json view: a file that must hold an object") {
+  const TempFolder folder;
+  write_file(folder / "a.json", std::string_view(R"({"a": 3})"));
+  const JsonFile file(folder / "a.json");
+  CHECK(file->at<int>("a") == 3);
+  write_file(folder / "b.json", std::string_view("[1]"));
+  CHECK(message_of([&] { JsonFile(folder / "b.json"); }) == (folder / "b.json").native() + ": expected an object");
+}
+
+}  // namespace json_view_test
