@@ -5,8 +5,8 @@
 
 #include "lora/core/config.hpp"
 
-/// A promise of the library to itself, checked in debug builds only. Mistakes of a caller or of a file are errors,
-/// never assertions.
+/// An internal invariant, checked in debug builds only. A caller's mistake or a bad file is an error, never an
+/// assertion.
 #if LORA_DEBUG
 #  define LORA_ASSERT(condition)                                                               \
     do {                                                                                       \

@@ -11,8 +11,8 @@
 
 namespace lora {
 
-/// Every error that the library throws. The message names the operation or the file and place, what was found and what
-/// was expected.
+/// Base of every error that the library throws. The message names the operation, or the file and the place in it, what
+/// was found and what was expected.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -56,7 +56,7 @@ class ConfigError : public Error {
 
 namespace detail {
 
-/// What is in a message may come from a stranger's file: a part that is longer than a screen is shortened.
+/// Parts of a message may come from an untrusted file, so each one is limited to about a screenful.
 [[gnu::noinline, gnu::cold]] inline std::string join_shortened(const Argument* arguments, std::size_t count) {
   constexpr std::size_t longest_part = 1000;
   std::string message;
@@ -75,7 +75,7 @@ template <class E>
 
 }  // namespace detail
 
-/// Throws E with the parts joined as its message, of one line and without control characters.
+/// Throws E. The message is the parts joined, on one line and without control characters.
 template <std::derived_from<Error> E = Error, class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
   const detail::Argument arguments[] = {detail::Argument(parts)...};

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-// All text that the library writes is put together here: concat("loss ", fixed(loss, 4)).
+// The one way to format text: concat("loss ", fixed(loss, 4)).
 
 namespace lora {
 
@@ -20,7 +20,7 @@ F unsigned_if_nan(F number) {
   return std::isnan(number) ? std::numeric_limits<F>::quiet_NaN() : number;
 }
 
-/// A value to write, with its type erased: joining is compiled once and not for every list of types.
+/// A value to format, type-erased: joining is compiled once instead of once per list of types.
 class Argument {
  public:
   template <class T>
@@ -84,7 +84,7 @@ class Argument {
 
 }  // namespace detail
 
-/// The parts written one after the other; numbers in the shortest form that reads back the same.
+/// Concatenates the parts; numbers have the shortest form that parses back to the same value.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   if constexpr (sizeof...(parts) == 0) {
@@ -95,7 +95,7 @@ std::string concat(const Parts&... parts) {
   }
 }
 
-/// A number with so many digits after the point, as printf's %.Nf.
+/// A number with `digits` digits after the point, like printf's %.Nf.
 inline std::string fixed(double number, int digits) {
   char text[400];
   return {
@@ -103,7 +103,7 @@ inline std::string fixed(double number, int digits) {
       std::to_chars(text, text + sizeof text, detail::unsigned_if_nan(number), std::chars_format::fixed, digits).ptr};
 }
 
-/// A number with at most so many digits, with an exponent where that is shorter, as printf's %.Ng.
+/// A number with at most `digits` significant digits, like printf's %.Ng.
 inline std::string significant(double number, int digits) {
   char text[64];
   return {

@@ -10,12 +10,12 @@
 #include <string>
 #include <string_view>
 
-// Every hash of contents, with the same values on every machine. Files hold them, so none of them may change:
+// All content hashes. They are stored in files, so their values must never change:
 //   text_hash     FNV-1a    names and templates; seeds of random numbers
 //   checksum      XXH64     files of a checkpoint, weights
 //   Fingerprint             records of data sets
 //   crc32c        CRC-32C   TensorBoard's records
-// Hash tables have functions of their own, which may.
+// (Hash tables have their own functions, which may change.)
 
 namespace lora {
 
@@ -31,7 +31,7 @@ Word word_at(const std::byte* bytes) {
 
 }  // namespace detail
 
-/// A text as 64 bits.
+/// A 64-bit hash of a text.
 /// Source   Fowler, Noll, Vo, FNV-1a
 inline constexpr std::uint64_t text_hash(std::string_view text) {
   std::uint64_t hash = 0xCBF29CE484222325u;
@@ -39,7 +39,7 @@ inline constexpr std::uint64_t text_hash(std::string_view text) {
   return hash;
 }
 
-/// A 64-bit checksum: finds damage, not malice.
+/// A 64-bit checksum against accidental damage; not cryptographic.
 /// Source   Collet, XXH64 with seed 0
 inline std::uint64_t checksum(std::span<const std::byte> bytes) {
   constexpr std::uint64_t p1 = 0x9E3779B185EBCA87u, p2 = 0xC2B2AE3D27D4EB4Fu, p3 = 0x165667B19E3779F9u,

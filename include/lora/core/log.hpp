@@ -14,7 +14,7 @@ namespace lora::log {
 
 enum class Level { info, warning };
 
-/// Receives whole sentences without a line end.
+/// Receives one message at a time, without a trailing newline.
 using Sink = std::function<void(Level, std::string_view)>;
 
 namespace detail {
@@ -34,16 +34,14 @@ inline State& state() {
 
 }  // namespace detail
 
-/// Puts another receiver in place of standard error and returns the former one. The one setting of the process: where
-/// words go is not a property of a device or a run.
+/// Replaces the sink, which is standard error by default, and returns the previous one. This is global to the process.
 inline Sink set_sink(Sink sink) {
   auto& state = detail::state();
   const std::lock_guard lock(state.mutex);
   return std::exchange(state.sink, std::move(sink));
 }
 
-/// Control characters but line ends and tabs are written out: names and texts of strangers' files are in such
-/// sentences.
+/// Escapes control characters other than newlines and tabs: messages contain names and texts from untrusted files.
 inline void write(Level level, std::string_view text) {
   const std::string shown = printable(text, true);
   auto& state = detail::state();

@@ -7,8 +7,8 @@
 
 namespace lora {
 
-/// What begins at `at`: how many bytes are a whole code point (0: none is), or else how many of them are a beginning of
-/// one, at least 1.
+/// The UTF-8 sequence at `at`: the length of a valid code point in `whole` (0 if invalid), else the length of the
+/// invalid prefix in `broken`, at least 1.
 struct Utf8Step {
   std::uint32_t whole;
   std::uint32_t broken;
@@ -38,7 +38,7 @@ inline void append_hex(std::string& text, std::string_view mark, unsigned value,
   for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) text += "0123456789ABCDEF"[value >> shift & 0xF];
 }
 
-/// Controls, and marks that a terminal obeys without showing them: those of direction, joining and line ends.
+/// Control characters, and invisible characters that a terminal acts on: direction marks, joiners, line separators.
 inline bool is_invisible(unsigned c) {
   return c < 0x20 || (c >= 0x7F && c < 0xA0) || (c >= 0x200B && c <= 0x200F) || (c >= 0x2028 && c <= 0x202E) ||
          (c >= 0x2060 && c <= 0x2069) || c == 0xFEFF;
@@ -46,8 +46,8 @@ inline bool is_invisible(unsigned c) {
 
 }  // namespace detail
 
-/// The text as a terminal may have it: what it would obey instead of showing, and bytes that are no UTF-8, are written
-/// as \x1B, \u202E and their like. `lines`: line ends and tabs stay.
+/// The text, safe to print on a terminal: control and other invisible characters and invalid UTF-8 are escaped as \x1B
+/// or \u202E. `lines`: newlines and tabs are kept.
 inline std::string printable(std::string_view text, bool lines = false) {
   std::string result;
   result.reserve(text.size());
@@ -77,7 +77,7 @@ inline std::string printable(std::string_view text, bool lines = false) {
   return result;
 }
 
-/// A text of at most about `most` bytes: the middle of a longer one is left out.
+/// The text limited to about `most` bytes: the middle of a longer one is left out.
 inline std::string shortened(std::string_view text, std::size_t most) {
   if (text.size() <= most) return std::string(text);
   std::size_t head = most * 3 / 4, tail = text.size() - most / 4;

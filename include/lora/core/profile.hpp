@@ -22,8 +22,8 @@ class Profile {
     step,    ///< one optimizer step
     phase,   ///< of a step: data, forward, head, backward, recompute, update
     layer,   ///< of a model; has a number
-    part,    ///< of a layer: the module, or which of its works
-    kernel,  ///< a call through a front door of kernel/
+    part,    ///< of a layer: the module, or one of its stages
+    kernel,  ///< one call of a kernel
   };
 
   /// One place in the tree; calls of the same name under the same parent share it.
@@ -52,7 +52,7 @@ class Profile {
 
   /// What is kept as single spans.
   struct Limits {
-    Index skipped_steps = 2;  ///< they touch memory and prepare products for the first time
+    Index skipped_steps = 2;  ///< warm-up: first touch of memory, first preparation of products
     Index traced_steps = 3;
     std::size_t events = 100'000;
   };
@@ -80,7 +80,7 @@ class Profile {
     const std::int64_t begin = now();
     if (first_ < 0) first_ = begin;
     const bool traced = steps_ >= limits_.skipped_steps && steps_ < limits_.skipped_steps + limits_.traced_steps;
-    // Full stays full until the step ends, so that what is kept has all that lies around it.
+    // Once full, nothing more is kept until the step ends, so that every span kept has its parents.
     const bool keeps = traced && events_.size() < limits_.events;
     open_.push_back({node, begin, keeps ? events_.size() : none});
     if (keeps) events_.push_back({node, begin - first_, 0, 0, 0});
@@ -123,7 +123,7 @@ class Profile {
     return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
   }
 
-  // Steps repeat themselves: the child that is wanted is mostly the last one, or the one behind it.
+  // Steps repeat: the child looked up is usually the last one entered, or the one after it.
   std::size_t child(std::size_t parent, Kind kind, std::string_view family, std::string_view name, Index number) {
     const std::size_t count = nodes_[parent].children.size();
     for (std::size_t i = 0; i < count; ++i) {
@@ -155,7 +155,7 @@ class Profile {
   std::int64_t first_ = -1;
 };
 
-/// One span, as long as it lives. Without a profile it costs a look at a null pointer.
+/// Opens a span and closes it on destruction. Without a profile it costs one check for null.
 class Span {
  public:
   Span(Profile* profile, Profile::Kind kind, std::string_view name, Index number = -1) : profile_(profile) {

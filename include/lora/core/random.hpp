@@ -7,8 +7,8 @@
 
 namespace lora {
 
-/// Turns a 128-bit counter, four words, into as many random words, as a pure function of it and of a 64-bit key. On
-/// scalars, so that a loop over counters fills vectors with them.
+/// Turns a 128-bit counter (four words) into four random words, as a pure function of the counter and a 64-bit key.
+/// Takes scalars, so that a loop over counters vectorises.
 /// Source   Salmon et al. 2011, Philox4x32-10
 inline constexpr void philox(std::uint32_t& c0, std::uint32_t& c1, std::uint32_t& c2, std::uint32_t& c3,
                              std::uint64_t key) {
@@ -26,14 +26,14 @@ inline constexpr void philox(std::uint32_t& c0, std::uint32_t& c1, std::uint32_t
   }
 }
 
-/// The same of a counter in an array.
+/// The same, with the counter in an array.
 inline constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t key) {
   auto& [c0, c1, c2, c3] = counter;
   philox(c0, c1, c2, c3, key);
   return counter;
 }
 
-/// Mixes words into a key: a key for (seed, purpose, …) that is unrelated to its neighbours'.
+/// Derives a key from (seed, purpose, …); keys of similar inputs are unrelated.
 /// Source   Steele et al. 2014, SplitMix64's finaliser
 template <class... Words>
 constexpr std::uint64_t mix_key(std::uint64_t seed, Words... words) {
@@ -47,7 +47,7 @@ constexpr std::uint64_t mix_key(std::uint64_t seed, Words... words) {
   return state;
 }
 
-/// A sequence of random numbers with no state but its key and how many were drawn.
+/// A random number generator whose only state is its key and the count of numbers drawn.
 class Random {
  public:
   explicit constexpr Random(std::uint64_t key) : key_(key) {}

@@ -96,10 +96,10 @@ constexpr const Encoding& encoding_of(DType dtype) { return encodings[static_cas
 
 }  // namespace detail
 
-/// What a type is called in messages.
+/// The name of a dtype in messages.
 constexpr std::string_view name_of(DType dtype) { return detail::encoding_of(dtype).name; }
 
-/// Elements that are encoded together: 32 or, in the K types, 256 for the quantised types, else 1.
+/// Number of elements encoded together: 32 for quantised types (256 for the K types), else 1.
 constexpr Index block_elements(DType dtype) { return detail::encoding_of(dtype).block_elements; }
 
 /// Bytes of one block of `block_elements(dtype)` values.
@@ -139,12 +139,13 @@ struct ScalarTraits<std::complex<double>> {  // complex-step gradient checks onl
 
 }  // namespace detail
 
-/// What sums of T are formed in: float for float and bf16, T itself in the checks with double and complex<double>.
+/// The type that sums of T are accumulated in: float for float and bf16, T itself in the checks with double and
+/// complex<double>.
 template <class T>
 using Accum = typename detail::ScalarTraits<std::remove_const_t<T>>::Accum;
 
-/// Rounded to T. Vector loops store through this: inside `omp simd` loops GCC keeps objects of a class in arrays of its
-/// own and then makes no vector code, unless they live in a function.
+/// Rounds to T. Vector loops store through this function: inside `omp simd` loops GCC keeps class objects in temporary
+/// arrays and then doesn't vectorise.
 template <class T>
 constexpr T narrowed(Accum<T> value) {
   return static_cast<T>(value);
@@ -159,7 +160,7 @@ concept HasDType = requires {
   detail::ScalarTraits<std::remove_const_t<T>>::dtype;
 };
 
-/// True where a stored tensor of this dtype holds exactly T's bits.
+/// Whether a tensor stored in this dtype has exactly T's bits.
 template <class T>
 constexpr bool stores(DType dtype) {
   if constexpr (HasDType<T>) {

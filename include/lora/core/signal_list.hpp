@@ -9,9 +9,9 @@
 
 namespace lora {
 
-/// A list that a signal handler may walk while threads add to it and remove: no lock is taken, and nodes are used again
-/// but never freed. Where a handler and a removal meet, the handler may see the removed value still, but never a
-/// mixture of it and the next one of its node.
+/// A list that a signal handler may iterate while threads add and remove values: lock-free, with nodes that are reused
+/// but never freed. A handler that races with a removal may still see the removed value, but never a mixture of it and
+/// the value that reuses its node.
 template <class T>
 class SignalList {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -27,7 +27,7 @@ class SignalList {
   };
 
  public:
-  /// A value in the list for as long as this lives.
+  /// Adds a value and removes it on destruction.
   class Entry {
    public:
     Entry() = default;
@@ -66,7 +66,7 @@ class SignalList {
     return Entry(node);
   }
 
-  /// Calls see(value) for each value. What `see` calls must be allowed in a signal handler.
+  /// Calls see(value) for each value. `see` must be async-signal-safe if called from a handler.
   template <class See>
   void visit(See&& see) const {
     for (const Node* node = first_.load(); node != nullptr; node = node->next) {

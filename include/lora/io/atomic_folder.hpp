@@ -17,8 +17,8 @@
 
 namespace lora::io {
 
-/// What in a folder no run of this program wrote, as the end of a sentence; empty where all of it is a run's. Only then
-/// is a folder replaced or removed.
+/// Returns what in a folder was not written by this program, as the end of a sentence, or an empty text if everything
+/// was. Only then may the folder be replaced or removed.
 using Stranger = std::function<std::string(const Path&)>;
 
 namespace detail {
@@ -28,14 +28,14 @@ inline void expect_own(const Path& folder, const Stranger& stranger) {
     fail<IoError>(folder.native(), " is in the way: ", what, "; move it elsewhere");
 }
 
-/// Takes the place of a folder that is a run's. Durable. `placed` is set once it has the place: if it fails after
-/// that, which of the two is durable is not known, and both are left for the next start.
+/// Replaces a folder that this program wrote. Durable. `placed` is set once the new folder has its name: after a later
+/// failure it is unknown which of the two is durable, and both are left for the next start.
 inline void replace_folder(const Path& from, const Path& folder, Unfinished& unfinished, bool& placed) {
   const Path parent = folder_of(folder);
   Path former = from;
   placed = exchange(from, folder);
   if (!placed) {
-    unfinished.finish();  // a signal must leave the new one for the next start, while the old one is out of its place
+    unfinished.finish();  // a signal must leave the new folder for the next start while the old one is moved away
     former = temporary_name(folder, Temporary::replaced);
     io::rename(folder, former);
     try {
@@ -52,9 +52,9 @@ inline void replace_folder(const Path& from, const Path& folder, Unfinished& unf
 
 }  // namespace detail
 
-/// A folder that appears under its name whole or not at all: `write(path)` fills one beside it, which is then synced
-/// and renamed. A run's folder that stood there goes away only once the new one is complete.
-/// Throws   IoError if what stands there is not a run's
+/// Writes a folder atomically: `write(path)` fills a temporary folder next to it, which is then synced and renamed. An
+/// existing folder is removed only once the new one is complete.
+/// Throws   IoError if the existing folder was not written by this program
 template <class Write>
 void write_whole_folder(const Path& folder, const Stranger& stranger, Write&& write) {
   const Path parent = folder_of(folder);
@@ -78,15 +78,15 @@ void write_whole_folder(const Path& folder, const Stranger& stranger, Write&& wr
     if (!placed) {
       try {
         io::remove_all(partial);
-      } catch (const IoError&) {  // the first error tells more
+      } catch (const IoError&) {  // the first error matters
       }
     }
     throw;
   }
 }
 
-/// Removes a run's folder so that it is never seen in part under its own name.
-/// Throws   IoError if it is not a run's
+/// Removes a folder atomically: it is never seen in part under its own name.
+/// Throws   IoError if it was not written by this program
 inline void remove_whole_folder(const Path& folder, const Stranger& stranger) {
   if (!is_there(folder)) return;
   detail::expect_own(folder, stranger);
@@ -96,9 +96,9 @@ inline void remove_whole_folder(const Path& folder, const Stranger& stranger) {
   io::remove_all(doomed);
 }
 
-/// Clears what a process that ended in the middle of one of the above, or of a file, has left in `parent`, and puts
-/// back what had to make room for a folder that never came. `place_of(name, entry)`: the name under which the writer
-/// that calls this writes, if held_name makes that name of it and nobody is at the entry; else nothing.
+/// Removes what a process that was killed while writing a file or folder has left in `parent`, and restores a folder
+/// that was moved away for one that was never completed. `place_of(name, entry)`: the final name of a temporary `entry`
+/// that belongs to the caller and that no process is writing, else nothing.
 template <class PlaceOf>
 void clear_unfinished(const Path& parent, PlaceOf&& place_of) {
   std::optional<std::string> place;
@@ -123,14 +123,14 @@ void clear_unfinished(const Path& parent, PlaceOf&& place_of) {
   }
 }
 
-/// A place_of for clear_unfinished: one of some short names.
+/// A place_of for clear_unfinished that accepts names for which is_one(name) holds.
 template <class IsOne>
 auto place_among(IsOne is_one) {
   return [is_one](const std::string& name, const Path&) { return is_one(name) ? std::optional(name) : std::nullopt; };
 }
 
-/// Clears what killed processes of this user have left of one file or folder. Who writes such a one holds the lock of
-/// it, under its temporary name, so that what is being written stays.
+/// Removes what killed processes of this user have left of one file or folder. A writer holds a lock on its temporary
+/// file or folder, so that one in use is kept.
 inline void clear_killed(const Path& place) {
   clear_unfinished(folder_of(place), [&](const std::string& name, const Path& entry) {
     std::optional<std::string> found;
@@ -140,7 +140,7 @@ inline void clear_killed(const Path& place) {
     try {
       const Lock lock(entry, is_folder(entry) ? Lock::Of::folder : Lock::Of::file);
       if (lock.held()) found = place.filename();
-    } catch (const IoError&) {  // somebody is at it
+    } catch (const IoError&) {  // in use by another process
     }
     return found;
   });

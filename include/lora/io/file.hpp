@@ -25,17 +25,16 @@
 
 namespace lora::io {
 
-/// A file that is written from its start or its end on, straight to the system, without a buffer of its own. Links are
-/// not followed.
+/// Writes a file unbuffered. Symbolic links are not followed.
 class FileWriter {
  public:
   enum class Mode {
-    create,  ///< a new file; one that is there already is an error
-    append,  ///< what is there is kept
-    device,  ///< a device or pipe that is there
+    create,  ///< a new file; an existing one is an error
+    append,  ///< keeps the content of an existing file
+    device,  ///< an existing device or pipe
   };
 
-  /// `named`: what errors call the file, where it has only a temporary name as yet.
+  /// `named`: the name of the file in errors, while it has a temporary name.
   explicit FileWriter(Path path, Mode mode = Mode::create, Path named = {})
       : path_(std::move(path)), named_(named.empty() ? path_ : std::move(named)) {
     const bool appends = mode == Mode::append;
@@ -46,7 +45,7 @@ class FileWriter {
     descriptor_ = static_cast<int>(detail::perform({FileOperation::Kind::create, path_, Path(), 0, appends},
                                                    [&](std::size_t) { return ::open(path_.c_str(), flags, 0666); }));
     if (descriptor_ < 0) detail::fail_unfollowed("create", path_, named_, errno);
-    // What lies there may be another than what was looked at before: a file of somebody's is not written over.
+    // The file may have been replaced since it was checked: never overwrite somebody else's.
     struct stat status {};
     if (mode == Mode::create || ::fstat(descriptor_, &status) != 0 || S_ISREG(status.st_mode) == appends) return;
     ::close(descriptor_);
@@ -78,7 +77,7 @@ class FileWriter {
   }
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
-  /// What was written survives a loss of power from here on; the file's name only once its folder is synced too.
+  /// Makes the content durable; the file's name is durable only once its folder is synced.
   void sync() {
     const auto result =
         detail::perform({FileOperation::Kind::sync, path_, Path()}, [&](std::size_t) { return ::fsync(descriptor_); });
@@ -113,8 +112,8 @@ inline void truncate_file(const Path& path, std::size_t size) {
   if (error != 0) fail_io("truncate", path, error);
 }
 
-/// A file that appears under its name whole or not at all: written beside it under a temporary name, synced, renamed.
-/// Without a commit nothing is left. A device or pipe is written to directly; a link to anything else is an error.
+/// Writes a file atomically: under a temporary name in the same folder, then synced and renamed. Without a commit
+/// nothing is left. A device or pipe is written to directly; a symbolic link to anything else is an error.
 class AtomicFile {
  public:
   explicit AtomicFile(Path path)
@@ -132,7 +131,7 @@ class AtomicFile {
         writer_(std::move(other.writer_)) {}
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile() {
-    if (open_ && !direct_) detail::remove_name(partial_);  // nothing more can be done if this fails
+    if (open_ && !direct_) detail::remove_name(partial_);  // errors are ignored: nothing more can be done
   }
 
   void write(std::span<const std::byte> bytes) { writer_.write(bytes); }
@@ -143,7 +142,7 @@ class AtomicFile {
     if (!direct_) writer_.sync();
     writer_.close();
   }
-  /// Gives the settled file its name; durable once the folder is synced.
+  /// Renames the settled file; durable once the folder is synced.
   void publish() {
     if (!direct_) io::rename(partial_, path_);
     open_ = false;
@@ -156,7 +155,7 @@ class AtomicFile {
   }
 
   const Path& path() const { return path_; }
-  /// Where it is written until it has its name.
+  /// The temporary name.
   const Path& partial() const { return partial_; }
   /// Whether it is a device or pipe.
   bool direct() const { return direct_; }
@@ -193,7 +192,7 @@ inline void write_file(const Path& path, std::string_view text) {
 
 /// Copies a file's content, atomically at `to`.
 inline void copy_file(const Path& from, const Path& to) {
-  std::optional<AtomicFile> file;  // made once the source has been opened, so that a missing one creates nothing
+  std::optional<AtomicFile> file;  // created after opening the source, so that a missing source creates nothing
   FileReader source(from);
   detail::read_pieces(source, std::size_t{1} << 20, [&](std::string_view piece) {
     if (!file) file.emplace(to);
@@ -203,8 +202,7 @@ inline void copy_file(const Path& from, const Path& to) {
   file->commit();
 }
 
-/// Keeps other runs out of a folder, or a file, until destroyed. The system drops it when the process ends, however it
-/// ends.
+/// Locks a folder or file against other processes until destroyed. The system releases it when the process ends.
 class Lock {
  public:
   enum class Of { folder, file };
@@ -236,7 +234,7 @@ class Lock {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
 
-  /// False where the file system has no locks: then nobody is kept out.
+  /// False if the file system has no locks: then nothing is locked.
   bool held() const { return held_; }
 
  private:

@@ -23,7 +23,7 @@
 
 namespace lora::io {
 
-/// One change to the file system. Everything that the library writes is a sequence of these.
+/// One operation on the file system. Everything that the library writes goes through these.
 struct FileOperation {
   enum class Kind {
     create,
@@ -46,18 +46,18 @@ struct FileOperation {
   bool keeps = false;     ///< of a create: what the file holds is kept, for appending
 };
 
-/// What becomes of an operation: it goes ahead, fails with an errno, or (a write) moves fewer bytes.
+/// The result of an operation: it succeeds, fails with an errno, or (for a write) writes fewer bytes.
 struct FileVerdict {
   int error = 0;
   std::size_t bytes = SIZE_MAX;
 };
 
-/// Sees every operation of the process before and after it happens; how tests count them and make the k-th one fail.
+/// Is called before and after every operation of the process; tests use it to count them and to make the k-th fail.
 class FileHook {
  public:
   virtual ~FileHook() = default;
   virtual FileVerdict before(const FileOperation& operation) = 0;
-  /// Only of operations that succeeded.
+  /// Called only if the operation succeeded.
   virtual void after(const FileOperation& operation) = 0;
 };
 
@@ -68,7 +68,7 @@ inline std::atomic<FileHook*>& file_hook() {
   return hook;
 }
 
-/// Does one operation: `call(bytes)` is the system call, negative with errno where it failed.
+/// Performs one operation. `call(bytes)` is the system call; it returns a negative number and sets errno on failure.
 template <class Call>
 std::int64_t perform(FileOperation operation, Call&& call) {
   FileHook* const hook = file_hook().load(std::memory_order_acquire);
@@ -113,10 +113,10 @@ inline int remove_name(const Path& path) {
 
 }  // namespace detail
 
-/// Puts a hook in place (null: none) and returns the former one. For tests.
+/// Sets the hook (null: none) and returns the previous one. For tests.
 inline FileHook* set_file_hook(FileHook* hook) { return detail::file_hook().exchange(hook); }
 
-/// Makes names that were created, renamed or removed in `folder` survive a loss of power.
+/// Makes names created, renamed or removed in `folder` durable.
 inline void sync_folder(const Path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) fail_io("sync", folder, errno);
@@ -144,7 +144,7 @@ inline bool exchange(const Path& a, const Path& b) {
   fail_io(concat("exchange ", a.native(), " with"), b, errno);
 }
 
-/// Throws   IoError where the disk of `folder` lacks so many free bytes
+/// Throws   IoError if the disk of `folder` has fewer than `bytes` free
 inline void expect_room(const Path& folder, std::uint64_t bytes, std::string_view what) {
   std::uint64_t free = 0;
   const auto result = detail::perform({FileOperation::Kind::measure, folder, Path(), bytes}, [&](std::size_t) {
@@ -169,7 +169,7 @@ inline bool remove_file(const Path& path) {
   return false;
 }
 
-/// Removes a folder with all it holds, or a file. Does not follow links. Nothing there is no error.
+/// Removes a file, or a folder with its content. Does not follow symbolic links. A missing path is no error.
 inline void remove_all(const Path& path) {
   std::error_code error;
   const auto status = std::filesystem::symlink_status(path, error);
@@ -184,14 +184,14 @@ inline void remove_all(const Path& path) {
   remove_file(path);
 }
 
-/// Creates a folder that must not be there yet; not yet durable.
+/// Creates a folder, which must not exist; not yet durable.
 inline void create_folder(const Path& path) {
   const auto result = detail::perform({FileOperation::Kind::create_folder, path, Path()},
                                       [&](std::size_t) { return ::mkdir(path.c_str(), 0777); });
   if (result < 0) fail_io("create folder", path, errno);
 }
 
-/// Creates a folder and those above it that are missing, each durable.
+/// Creates a folder and its missing parents, durably.
 inline void create_folders(const Path& path) {
   if (path.empty()) return;
   struct stat status {};

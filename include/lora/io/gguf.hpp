@@ -40,7 +40,7 @@ constexpr std::string_view name_of(GgufType type) {
 
 namespace detail {
 
-/// What GGML calls its tensor types, by number; empty for numbers that were never given or were withdrawn.
+/// GGML's names of its tensor types, by number; empty for unused numbers.
 constexpr std::string_view ggml_type_name(std::uint32_t type) {
   constexpr std::string_view names[] = {
       "F32",      "F16",      "Q4_0",    "Q4_1",  "",           "",           "Q5_0",       "Q5_1",
@@ -86,7 +86,7 @@ constexpr std::size_t gguf_bytes(GgufType type) {
   return bytes[static_cast<std::size_t>(type)];
 }
 
-/// Walks over the bytes of a file and never past their end.
+/// Reads the bytes of a file in order, with bounds checks.
 class GgufCursor {
  public:
   GgufCursor(std::span<const std::byte> bytes, const std::string& name) : bytes_(bytes), name_(name) {}
@@ -174,7 +174,7 @@ class Gguf {
     return convert<T>(place->second, key);
   }
 
-  /// The same of a key that must be there.
+  /// The same, for a required key.
   template <class T>
   T at(std::string_view key) const {
     auto value = get<T>(key);
@@ -182,7 +182,7 @@ class Gguf {
     return std::move(*value);
   }
 
-  /// What names the file in errors.
+  /// The name of the file in errors.
   const std::string& name() const { return name_; }
 
  private:

@@ -20,12 +20,12 @@
 
 namespace lora::io {
 
-/// A JSON value whose objects keep their order. A lookup by key walks the object: go over large ones (a vocabulary)
-/// with `json_fields`.
+/// A JSON value whose objects keep their order. Lookup by key is linear: iterate over large objects (a vocabulary) with
+/// `json_fields`.
 using Json = nlohmann::ordered_json;
 
-/// Builds a Json from the parser's events. Unlike the library's own builder it refuses keys that appear twice and
-/// nesting that would overflow the stack of a recursive visitor, and takes linear time for large objects.
+/// Builds a Json from the parser's events. Unlike the JSON library's own builder it rejects duplicate keys and nesting
+/// deep enough to overflow the stack of a recursive visitor, and takes linear time for large objects.
 class JsonBuilder final : public nlohmann::json_sax<Json> {
  public:
   static constexpr std::size_t max_depth = 200;
@@ -39,7 +39,7 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   bool number_unsigned(Json::number_unsigned_t value) override { return put(value); }
   bool number_float(Json::number_float_t value, const Json::string_t&) override { return put(value); }
   bool string(Json::string_t& value) override { return put(std::move(value)); }
-  bool binary(Json::binary_t&) override { return true; }  // which JSON has not
+  bool binary(Json::binary_t&) override { return true; }  // JSON has none
   bool start_object(std::size_t) override { return open(Json::object()); }
   bool start_array(std::size_t) override { return open(Json::array()); }
   bool key(Json::string_t& name) override {
@@ -85,7 +85,7 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
     stack_.push_back(&value);
     return true;
   }
-  /// Where the next value goes; it stays put while it is on the stack, for only the innermost container grows.
+  /// Where the next value goes. Pointers on the stack stay valid, since only the innermost container grows.
   Json& place() {
     if (stack_.empty()) return root_;
     if (stack_.back()->is_object()) return stack_.back()->get_ref<Json::object_t&>().back().second;
@@ -102,7 +102,7 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
     if (twin != keys.end()) fail<FormatError>(place_of_all(), ": the key \"", *twin, "\" appears twice in one object");
   }
 
-  /// The parser tells no place but that of an error of its own.
+  /// The parser gives a line and column only for its own errors.
   std::string place_of_all() const { return line_ ? concat(where_, ":", *line_) : where_; }
 
   std::string_view text_;
@@ -112,7 +112,7 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   std::vector<Json*> stack_;
 };
 
-/// Tells the handler what the parser meets. Handlers share a base, so that the parser is compiled once.
+/// Parses and sends the events to the handler. All handlers have one base class, so the parser is compiled once.
 inline void send_events(std::string_view text, nlohmann::json_sax<Json>& handler, bool comments = false) {
   Json::sax_parse(text.begin(), text.end(), &handler, Json::input_format_t::json, true, comments);
 }
@@ -125,8 +125,7 @@ Json json_array(const std::vector<Item>& items) {
   return array;
 }
 
-/// A name and its value in an object that is written down in code. Json's own lists of pairs would have each length of
-/// a literal compiled for itself.
+/// A field of an object literal. Json's own initializer lists would be compiled anew for each length.
 struct JsonField {
   JsonField(std::string_view field, const char* text) : name(field), value(std::string(text)) {}
   JsonField(std::string_view field, const std::string& text) : name(field), value(text) {}
@@ -162,13 +161,13 @@ inline Json read_json(const std::filesystem::path& path, bool comments = false) 
   return parse_json(read_file(path), path.native(), comments);
 }
 
-/// The JSON text of a value; indent < 0 gives one line. Numbers read back the same. Bytes that are no UTF-8 become
+/// The JSON text of a value; indent < 0 gives one line. Numbers parse back to the same value. Invalid UTF-8 becomes
 /// U+FFFD.
 inline std::string to_text(const Json& value, int indent = 2) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-/// A value as an error shows it: on one line and short.
+/// A value as shown in an error: shortened, on one line.
 inline std::string shown(const Json& value) { return shortened(to_text(value, -1), 80); }
 
 /// Writes a value to a file, atomically.
@@ -179,7 +178,7 @@ inline void write_json(const std::filesystem::path& path, const Json& value) {
 /// The names and values of an object, in their order.
 inline const Json::object_t& json_fields(const Json& object) { return object.get_ref<const Json::object_t&>(); }
 
-/// Whether a value is this text. Comparing whole values would be compiled for all that they may hold.
+/// Whether a value is this text. (Comparing Json values would compile a comparison for every type.)
 inline bool json_is(const Json& value, std::string_view text) {
   return value.is_string() && value.get_ref<const std::string&>() == text;
 }

@@ -30,7 +30,7 @@ constexpr std::string_view json_type_name() {
   return "an array";
 }
 
-/// Takes the value as a T, or returns false; only integers are converted, to floating point.
+/// Reads the value as a T; false if it has another type. The only conversion is from integers to floating point.
 template <class T>
 bool take_json(const Json& json, T& value) {
   if constexpr (IsVector<T>::value) {
@@ -61,11 +61,12 @@ bool take_json(const Json& json, T& value) {
 
 }  // namespace detail
 
-/// A value of a JSON file and its place there, which every error names: the file, its line where that is known, and the
-/// fields that lead to the value. The value must outlive the view.
+/// A JSON value with its place, which every error names: the file, the line where known, and the path of fields to the
+/// value. The value must outlive the view.
 class JsonView {
  public:
-  /// `where`: the file, or a place in it. `name`: the field of that place whose value this is; empty: the place itself.
+  /// `where`: the file, or a place in it. `name`: the field at that place that holds the value; empty: the place
+  /// itself.
   JsonView(const Json& json, std::string where, std::string name = {})
       : json_(&json), where_(std::move(where)), name_(std::move(name)) {}
 
@@ -133,7 +134,7 @@ class JsonView {
   }
 
  private:
-  /// The field's value; where it is and what it is called are put together for an error only.
+  /// Builds the place's text only for an error.
   template <class T>
   T read(const Json& json, std::string_view key) const {
     T value{};

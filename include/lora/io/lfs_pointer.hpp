@@ -7,8 +7,7 @@
 
 namespace lora::io {
 
-/// Refuses what Git leaves in the place of a large file where Git LFS has not fetched it: a few lines of text that name
-/// the file's checksum and size.
+/// Rejects a Git LFS pointer: the few lines of text in place of a large file that was not fetched.
 /// Throws   FormatError
 /// Source   git-lfs, docs/spec.md
 inline void refuse_lfs_pointer(const std::filesystem::path& path, std::string_view content) {

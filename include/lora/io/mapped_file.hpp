@@ -34,7 +34,7 @@ inline SignalList<Mapping>& mappings() {
 
 }  // namespace detail
 
-/// The path of the mapped file that lies at an address; null where there is none. A signal handler may call it.
+/// The path of the file that is mapped at an address, or null. Async-signal-safe.
 inline const char* mapped_at(const void* address) {
   const char* path = nullptr;
   detail::mappings().visit([&](const detail::Mapping& mapping) {
@@ -45,8 +45,8 @@ inline const char* mapped_at(const void* address) {
 }
 
 /// A whole file as read-only memory. Pages are read when touched and shared by every process that maps the same file.
-/// The file must not be shortened while it is mapped: touching what is gone raises SIGBUS, whose handler, if the
-/// program has one, learns the file from `mapped_at`.
+/// The file must not be truncated while it is mapped: touching the missing part raises SIGBUS, whose handler can find
+/// the file with `mapped_at`.
 class MappedFile {
  public:
   /// Throws   IoError if the file cannot be opened or is not a regular file, FormatError if it is a Git LFS pointer

@@ -12,8 +12,8 @@
 
 namespace lora::io {
 
-/// What stands under a name itself; nothing there is `not_found`.
-/// Throws   IoError where that cannot be told
+/// The type of what has this name, without following symbolic links; `not_found` if nothing has.
+/// Throws   IoError if it can't be determined
 inline std::filesystem::file_type type_of(const Path& path) {
   std::error_code error;
   const auto status = std::filesystem::symlink_status(path, error);
@@ -36,7 +36,7 @@ inline std::vector<Path> entries_of(const Path& folder) {
 
 inline bool is_same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
 
-/// Whether a path leads to a file or folder, or to something in that folder: by identity, however they are named.
+/// Whether a path is a file or folder, or something in that folder; compared by identity, not by name.
 inline bool lies_within(const Path& input, const Path& place) {
   struct stat wanted {};
   if (::stat(place.c_str(), &wanted) != 0) return false;
@@ -50,7 +50,7 @@ inline bool lies_within(const Path& input, const Path& place) {
   return false;
 }
 
-/// What of an input, a file or a folder of files, lies at `place` or in it: the input, or a link that it holds.
+/// The part of an input (a file, or a folder of files) that lies at or in `place`: the input, or a link in it.
 inline std::optional<Path> input_within(const Path& input, const Path& place) {
   if (lies_within(input, place)) return input;
   std::error_code none;

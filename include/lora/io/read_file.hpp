@@ -25,15 +25,14 @@ using Path = std::filesystem::path;
   fail<IoError>("cannot ", action, " ", path.native(), ": ", std::generic_category().message(error));
 }
 
-/// Whether anything lies under this name, a link to nothing and a file that may not be looked at too: opening it says
-/// what is wrong with it. An optional file is absent only where nothing is.
+/// Whether anything has this name, including a dangling link and a file without permission: opening it then reports
+/// what is wrong. An optional file counts as absent only if there is nothing.
 inline bool is_there(const Path& path) {
   struct stat status {};
   return ::lstat(path.c_str(), &status) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
-/// A regular file that is open for reading. Other files are refused before a byte is read: a pipe without a writer
-/// would wait for ever, and a device may never end.
+/// Reads a regular file. Anything else is rejected: a pipe without a writer would block, and a device may never end.
 class FileReader {
  public:
   /// Throws   IoError
@@ -59,7 +58,7 @@ class FileReader {
   FileReader& operator=(const FileReader&) = delete;
   ~FileReader() { ::close(descriptor_); }
 
-  /// As the system tells it: 0 for files of its own, which have no size before they are read.
+  /// The size as the system reports it; 0 for files in /proc and the like.
   std::uintmax_t size() const { return size_; }
   const Path& path() const { return path_; }
 
@@ -80,7 +79,7 @@ class FileReader {
 
 namespace detail {
 
-/// Hands what comes next of a file to `take(std::string_view)` in pieces.
+/// Reads the rest of a file in pieces and passes each to `take(std::string_view)`.
 template <class Take>
 void read_pieces(FileReader& file, std::size_t piece_bytes, Take&& take) {
   std::string piece(piece_bytes, '\0');
@@ -89,10 +88,10 @@ void read_pieces(FileReader& file, std::size_t piece_bytes, Take&& take) {
 
 }  // namespace detail
 
-/// The most that is read of a file that is taken into memory whole: settings, templates, vocabularies. The largest of
-/// them that are published take a tenth of it.
+/// Limit for files that are read into memory whole: settings, templates, vocabularies. The largest published ones have
+/// a tenth of it.
 inline constexpr std::size_t whole_file_limit = std::size_t{256} << 20;
-/// The same for the logs of a run, which grow with its steps.
+/// The same for the logs of a run.
 inline constexpr std::size_t log_file_limit = std::size_t{1} << 30;
 
 /// The whole content of a file.

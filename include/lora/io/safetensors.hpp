@@ -31,7 +31,7 @@ static_assert(std::endian::native == std::endian::little, "tensor files are litt
 
 namespace detail {
 
-/// The types that safetensors and this library share; the quantised ones belong to GGUF.
+/// The dtypes supported in safetensors; the quantised ones exist only in GGUF.
 inline std::optional<DType> safetensors_dtype(std::string_view name) {
   for (const DType dtype :
        {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64, DType::i32, DType::i16, DType::i8, DType::u8})
@@ -50,8 +50,8 @@ inline std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-/// The tensors of a safetensors file, or of a folder with one file or with shards and an index. Everything that the
-/// headers say is checked when they are opened; the data are read where they are used.
+/// The tensors of a safetensors file, or of a folder with one file or with shards and an index. The headers are checked
+/// when opened; the data are read where they are used.
 class Safetensors {
  public:
   /// `path`: a .safetensors file, a .safetensors.index.json, or a folder with model.safetensors or
@@ -85,7 +85,7 @@ class Safetensors {
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
 
  private:
-  /// The header's size, and the most that other implementations accept for it.
+  /// Bytes of the header's size, and the largest header that other implementations accept.
   static constexpr std::size_t prefix_bytes = 8;
   static constexpr std::uint64_t max_header_bytes = 100'000'000;
 
@@ -213,7 +213,7 @@ class Safetensors {
     return tensor;
   }
 
-  /// The tensors, sorted by place, must fill the data without a hole.
+  /// The tensors, sorted by offset, must fill the data without gaps.
   static void check_layout(std::span<const StoredTensor> tensors, std::span<const std::byte> data,
                            const std::string& name) {
     const std::byte* end = data.data();
@@ -239,8 +239,8 @@ class Safetensors {
 
 using SafetensorsMetadata = std::vector<std::pair<std::string, std::string>>;
 
-/// Writes one safetensors file: the tensors are declared first, then their data streams in, in the same order. The file
-/// appears when `commit` is called; without it nothing is left.
+/// Writes one safetensors file: the tensors are declared first, then their data is appended in the same order. The file
+/// appears on `commit`; without it nothing is left.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(std::filesystem::path path, std::vector<TensorDeclaration> tensors,
@@ -301,7 +301,7 @@ class SafetensorsWriter {
   /// True once all data have been given.
   bool complete() const { return next_ == tensors_.size(); }
 
-  /// The steps of a commit, as AtomicFile has them.
+  /// The steps of a commit, as in AtomicFile.
   void settle() {
     if (!complete()) fail<FormatError>(where(tensors_[next_].name), ": its data are not complete");
     file_.settle();

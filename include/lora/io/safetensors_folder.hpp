@@ -19,8 +19,7 @@
 namespace lora::io {
 
 /// Writes the weights of a model folder: one STEM.safetensors, or shards of at most `max_shard_bytes` (a larger tensor
-/// has a shard of its own) and an index. All appear when `commit` is called, the index last; without it nothing is
-/// left.
+/// gets its own shard) and an index. All appear on `commit`, the index last; without it nothing is left.
 class SafetensorsFolderWriter {
  public:
   SafetensorsFolderWriter(std::filesystem::path folder, const std::vector<TensorDeclaration>& tensors,
@@ -99,7 +98,7 @@ class SafetensorsFolderWriter {
   }
 
   void start_shard() { shards_.emplace_back(file_name(shards_.size()), parts_[shards_.size()], metadata_); }
-  /// Goes on to the first shard that lacks data.
+  /// Advances to the first incomplete shard.
   void finish_shards() {
     while (shards_.back().complete() && shards_.size() < parts_.size()) start_shard();
   }

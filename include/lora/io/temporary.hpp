@@ -24,8 +24,8 @@
 
 namespace lora::io {
 
-/// What a temporary name stands for: a file or a folder being written, one that makes room for another, one being
-/// removed.
+/// What a temporary name stands for: a file being written, a folder being written, one moved away for a new one, one
+/// being removed.
 enum class Temporary { partial, writing, replaced, removing };
 
 namespace detail {
@@ -41,7 +41,7 @@ inline std::string hexadecimal(std::uint64_t number, std::size_t digits) {
   return text;
 }
 
-/// Eight digits that only this program puts behind this beginning of a name.
+/// Eight digits that identify a temporary name as this program's.
 inline std::string seal_of(std::string_view begin) {
   return hexadecimal(text_hash(concat("lora temporary ", begin)), 8);
 }
@@ -50,8 +50,8 @@ constexpr std::size_t random_digits = 16, sealed_digits = random_digits + 8;
 
 }  // namespace detail
 
-/// A file's name as temporary names hold it: all of it, or, since a name has at most 255 bytes, the beginning of a long
-/// one and a hash of all.
+/// A file's name as part of a temporary name: the whole name or, since names are limited to 255 bytes, the start of a
+/// long one and a hash of all of it.
 inline std::string held_name(const std::string& name) {
   constexpr std::size_t longest = 200, digits = 16;
   if (name.size() <= longest) return name;
@@ -60,7 +60,7 @@ inline std::string held_name(const std::string& name) {
   return concat(std::string_view(name).substr(0, kept), "~", detail::hexadecimal(text_hash(name), digits));
 }
 
-/// A name beside `path` that nobody can foresee and nobody else has: NAME.16 random digits, 8 that seal them.lora-KIND.
+/// A unique, unpredictable name next to `path`: NAME, 16 random digits, 8 check digits, .lora-KIND.
 inline std::filesystem::path temporary_name(const std::filesystem::path& path, Temporary kind) {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number))
@@ -70,7 +70,7 @@ inline std::filesystem::path temporary_name(const std::filesystem::path& path, T
   return path.parent_path() / concat(begin, detail::seal_of(begin), detail::marker_of(kind));
 }
 
-/// NAME of a temporary name of this kind, as held_name has it; nothing where it is no such name.
+/// NAME of a temporary name of this kind, in the form of held_name; nothing if it is not such a name.
 inline std::optional<std::string> name_of_temporary(const std::filesystem::path& path, Temporary kind) {
   const std::filesystem::path last = path.filename();
   std::string_view name = last.native();
@@ -94,12 +94,12 @@ inline SignalList<UnfinishedName>& unfinished_names() {
   return names;
 }
 
-/// The files of a folder, and the folder, by calls that a signal handler may make.
+/// Removes the files of a folder, and the folder. Async-signal-safe.
 inline void remove_flat_folder(const char* path) {
   const int folder = ::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder < 0) return;
   alignas(dirent64) char entries[4096];
-  for (int pass = 0; pass < 2; ++pass) {  // a removal may make the system pass over a name
+  for (int pass = 0; pass < 2; ++pass) {  // removing while listing may skip a name
     ::lseek(folder, 0, SEEK_SET);
     for (long got = 0; (got = ::syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0;)
       for (long at = 0; at < got;) {
@@ -114,7 +114,7 @@ inline void remove_flat_folder(const char* path) {
 
 }  // namespace detail
 
-/// A temporary file, or folder of files, that `remove_unfinished` removes while this lives.
+/// Registers a temporary file, or folder of files, for `remove_unfinished` until destroyed.
 class Unfinished {
  public:
   Unfinished() = default;
@@ -131,7 +131,7 @@ class Unfinished {
   SignalList<detail::UnfinishedName>::Entry entry_;
 };
 
-/// Removes every temporary file and folder of this process. For the handler of a signal that ends it.
+/// Removes every registered temporary file and folder. For the handler of a fatal signal.
 inline void remove_unfinished() {
   detail::unfinished_names().visit([](const detail::UnfinishedName& name) {
     if (::unlink(name.path) != 0) detail::remove_flat_folder(name.path);

@@ -13,7 +13,7 @@
 
 namespace lora::io {
 
-/// A tensor as it lies in a file: row-major, the slowest extent first. `bytes` need not be aligned to the type.
+/// A tensor as stored in a file: row-major, slowest extent first. `bytes` need not be aligned to the type.
 /// It stays valid as long as `file` is held (empty where the bytes were parsed from the caller's own memory).
 struct StoredTensor {
   std::string name;
@@ -25,8 +25,8 @@ struct StoredTensor {
 
 namespace detail {
 
-/// Bytes of a tensor with whole blocks in its rows; nothing if they do not fit an Index. Extents of 0 count as 1 in
-/// that check, so that the product of any of the extents is safe.
+/// Bytes of a tensor whose rows are whole blocks; nothing if they overflow an Index. Extents of 0 count as 1 in that
+/// check, so that the product of any of the extents is safe.
 inline std::optional<Index> checked_bytes(DType dtype, const Shape& shape) {
   Index product = block_bytes(dtype);
   for (int axis = 0; axis < shape.rank(); ++axis)

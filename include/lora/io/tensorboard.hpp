@@ -19,7 +19,7 @@ namespace lora::io {
 
 namespace detail {
 
-/// A checksum of data that holds checksums itself is disguised.
+/// TFRecord's masked checksum, for data that itself contains checksums.
 /// Source   TensorFlow, core/lib/hash/crc32c.h
 inline std::uint32_t masked_crc32c(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xA282EAD8u; }
 
@@ -67,7 +67,7 @@ class Message {
   std::string bytes_;
 };
 
-/// A record as it lies in the file: length, its checksum, the message, its checksum.
+/// A record as stored: length, checksum of the length, message, checksum of the message.
 inline std::string framed(std::string_view message) {
   std::string record;
   append_little_endian(record, std::uint64_t{message.size()});
@@ -77,7 +77,7 @@ inline std::string framed(std::string_view message) {
   return record;
 }
 
-/// The bytes of the first record of `bytes`; nothing where it is cut or damaged.
+/// The first record in `bytes`; nothing if it is truncated or damaged.
 inline std::optional<std::string_view> first_record(std::string_view bytes) {
   constexpr std::size_t head = 12, tail = 4;
   if (bytes.size() < head + tail) return std::nullopt;
@@ -89,7 +89,7 @@ inline std::optional<std::string_view> first_record(std::string_view bytes) {
   return bytes.substr(0, head + length + tail);
 }
 
-/// The step of an event as this writer lays it out: wall_time first, then the step, if it has one.
+/// The step of an event as written here: wall_time first, then the step, if any.
 inline Index step_of_event(std::string_view message) {
   constexpr std::size_t wall_time = 9;
   if (message.size() <= wall_time || message[wall_time] != 0x10) return 0;
@@ -104,7 +104,7 @@ inline Index step_of_event(std::string_view message) {
 
 }  // namespace detail
 
-/// Writes scalars as TensorBoard shows them. The file's name is always the same, so that a resumed run goes on in it.
+/// Writes scalars for TensorBoard. The file name is fixed, so that a resumed run appends to it.
 /// Source   TensorFlow's TFRecord framing; tensorflow/core/util/event.proto and framework/summary.proto
 class TensorBoardWriter {
  public:
@@ -113,7 +113,7 @@ class TensorBoardWriter {
     double value;
   };
 
-  /// Starts a new file, or keeps the events up to a step and goes on after them.
+  /// Starts a new file, or keeps the events up to a step and appends.
   explicit TensorBoardWriter(const Path& folder, std::optional<Index> keep_through_step = std::nullopt)
       : file_(prepare(folder, keep_through_step), FileWriter::Mode::append) {
     if (std::filesystem::file_size(file_.path()) > 0) return;
