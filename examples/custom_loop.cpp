@@ -1,5 +1,5 @@
-// A training loop of one's own, from the library's parts:   custom_loop MODEL TOKENS OUTPUT_DIR
-// TOKENS is a file of {"input_ids": […], "labels": […]} lines, so that no tokenizer is needed.
+// A custom training loop, built from the library's parts:   custom_loop MODEL TOKENS OUTPUT_DIR
+// TOKENS has lines of {"input_ids": […], "labels": […]}, so that no tokenizer is needed.
 #include <cmath>
 #include <cstdio>
 #include <exception>

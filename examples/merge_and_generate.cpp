@@ -11,7 +11,7 @@ using namespace lora;
 using Device = cpu::Device;
 using Decoder = model::Decoder<Device, float>;
 
-/// The model's answer to one user turn, the likeliest token each time.
+/// The model's answer to one user turn, by greedy decoding.
 std::string answer(Device& dev, Decoder& decoder, const model::Source& source, const std::string& question) {
   const auto tokenizer = inputs::find_tokenizer(source.path());
   if (!tokenizer) fail<IoError>(source.path().native(), ": no tokenizer files");

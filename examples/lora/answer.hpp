@@ -19,7 +19,7 @@
 #include "lora/tokenizer/stop_text.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 
-/// The user's own words of a record.
+/// The prompt of a record, as the user wrote it.
 inline std::string prompt_of(const lora::data::Sample& sample, const lora::tokenizer::Tokenizer& tokenizer) {
   if (sample.kind == lora::data::Sample::Kind::text) return sample.text;
   if (sample.kind == lora::data::Sample::Kind::tokens) return tokenizer.decode(sample.tokens);
@@ -27,7 +27,7 @@ inline std::string prompt_of(const lora::data::Sample& sample, const lora::token
   return question.empty() ? "" : question.back().content;
 }
 
-/// Answers records in groups and hands each answer on as soon as its group is done: see(sample, answer).
+/// Answers records in groups and calls see(sample, answer) as soon as a group is done.
 template <class Decoder>
 void answer_all(lora::cpu::Device& dev, Decoder& decoder, const lora::tokenizer::Tokenizer& tokenizer,
                 const lora::data::Encoder& encoder, std::span<const lora::data::Sample> samples,
@@ -38,7 +38,7 @@ void answer_all(lora::cpu::Device& dev, Decoder& decoder, const lora::tokenizer:
   options.vocabulary = tokenizer.vocab_size();
   lora::Index generated = 0;
   const lora::Index longest = lora::model::longest_sequence(decoder.config());
-  bool warned = false;  // of a sequence that is longer, once
+  bool warned = false;  // about a too long sequence
   lora::run::CountProgress progress("answering", "records", static_cast<lora::Index>(samples.size()));
   for (std::size_t begin = 0; begin < samples.size(); begin += group_size) {
     const auto group = samples.subspan(begin, std::min(group_size, samples.size() - begin));

@@ -39,7 +39,7 @@ constexpr CommandText command_texts[] = {
      "lora tokenize --model_name_or_path MODEL --text \"Hello\""},
 };
 
-/// Options under each other with their sentences in a column of their own, wrapped.
+/// Formats options with their descriptions in a second, wrapped column.
 class HelpPage : public CLI::Formatter {
  public:
   std::string make_option(const CLI::Option* option, bool) const override {
@@ -60,14 +60,14 @@ class HelpPage : public CLI::Formatter {
   }
 };
 
-/// The page without the second of two empty lines.
+/// Removes double empty lines.
 std::string tidy(std::string page) {
   for (auto at = page.find("\n\n\n"); at != page.npos; at = page.find("\n\n\n", at)) page.erase(at, 1);
   return page;
 }
 
-/// The help sentence with what is allowed and the default. CLI11 must not know the default: it would take it for what a
-/// switch that stands alone means.
+/// The description with the allowed values and the default. CLI11 must not know the default: it would use it as the
+/// value of a switch without one.
 std::string sentence_of(const Key& key) {
   std::string text(key.help);
   const std::string range = key.choices.empty() ? lora::settings::describe(key.range) : allowed(key);
@@ -105,7 +105,7 @@ void read_config_file(Config& config, const std::string& path) {
   read_settings(config, json, path);
 }
 
-/// The words that no key took: all keys among them at once, or the first word.
+/// Rejects unused words: all unknown keys at once, or the first other word.
 [[noreturn]] void refuse_words(const std::vector<std::string>& words, Command command) {
   const auto is_key = [](std::string_view word) {
     return word.size() > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9');
@@ -137,7 +137,7 @@ void read_config_file(Config& config, const std::string& path) {
   fail<ConfigError>("unknown command ", word, "; allowed: ", list, nearest.empty() ? "" : "; nearest: ", nearest);
 }
 
-/// The value that a key lacks: "--seed: 1 required INT missing".
+/// Rejects a key without its value: "--seed: 1 required INT missing".
 [[noreturn]] void refuse_missing_value(std::string_view message) {
   const std::string_view name = message.substr(0, message.find(':'));
   if (const Key* key = name.starts_with("--") ? find_key(name.substr(2)) : nullptr)
@@ -145,7 +145,7 @@ void read_config_file(Config& config, const std::string& path) {
   fail<ConfigError>(name, ": given nothing, allowed: a file");
 }
 
-/// Of two values of a key that holds one, neither may be passed over.
+/// Rejects a key with one value that is given twice.
 std::string only_value(std::string_view key, const CLI::Option& option) {
   const auto& values = option.results();
   if (values.size() > 1)
@@ -161,11 +161,11 @@ std::string only_value(std::string_view key, const CLI::Option& option) {
 Request read_command_line(int argc, const char* const* argv) {
   Request request;
   request.words.assign(argv, argv + argc);
-  std::vector<std::string> words;  // last first, as CLI11 takes them
+  std::vector<std::string> words;  // in reverse, as CLI11 expects
   for (int i = argc - 1; i > 0; --i) {
     const std::string_view word = argv[i];
     if (word.starts_with("--") && word.ends_with('=') && find_key(word.substr(2, word.size() - 3))) {
-      words.emplace_back();  // --key= is an empty value, not the next word
+      words.emplace_back();  // --key= is an empty value, and the next word is not its value
       words.emplace_back(word.substr(0, word.size() - 1));
     } else {
       words.emplace_back(word);

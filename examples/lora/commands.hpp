@@ -2,8 +2,8 @@
 
 #include "command_line.hpp"
 
-/// Each runs one command to its end. Results go to standard output, words to standard error; what goes wrong is thrown.
-/// The exit status: 0, or 128 + the signal that ended a training early.
+/// Each runs one command. Results go to standard output, messages to standard error; errors are thrown. Returns the
+/// exit status: 0, or 128 + the signal that stopped training.
 int run_train(Request& request);
 int run_eval(Request& request);
 int run_generate(Request& request);

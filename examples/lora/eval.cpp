@@ -26,10 +26,10 @@ namespace {
 using namespace lora;
 
 struct Predictions {
-  bool thinks;        // answers may begin with thoughts, which are not compared
+  bool thinks;        // answers may begin with reasoning, which is not compared
   Index answers = 0;  // records with an answer to compare with
   Index exact = 0;
-  std::string lines = {};  // JSON lines, a record each
+  std::string lines = {};  // JSON lines, one per record
 
   std::string_view compared(std::string_view answer) const {
     return data::strip(thinks ? data::ChatTemplate::without_thoughts(answer) : answer);
@@ -71,7 +71,7 @@ io::Json results_of(const settings::Config& config, const train::EvaluationTotal
   return json;
 }
 
-/// The results for people.
+/// The results as Markdown.
 std::string report_of(const settings::Config& config, const io::Json& results) {
   std::string text = "# Evaluation\n\n";
   text += concat("- model: ", config.model_name_or_path, "\n");
@@ -86,7 +86,7 @@ std::string report_of(const settings::Config& config, const io::Json& results) {
   return text;
 }
 
-/// All that can be wrong with the records shows before anything is written.
+/// Checks the records before anything is written.
 void check(cpu::Device& dev, const settings::Config& config, const inputs::Records& records,
            const inputs::TextFiles& text, const model::Config& model) {
   std::vector<Index> all(static_cast<std::size_t>(records.size()));
@@ -103,7 +103,7 @@ void check(cpu::Device& dev, const settings::Config& config, const inputs::Recor
     fail<FormatError>(records.where(0), ": predict needs records with an answer; there is none");
 }
 
-/// The files of an evaluation in its output_dir. The first proves that the others are an evaluation's.
+/// The files of an evaluation in its output_dir. The first identifies the others as an evaluation's.
 constexpr const char* result_files[] = {"evaluation_results.json", "evaluation_report.md", "predictions.jsonl"};
 
 bool is_evaluation(const io::Path& folder) {
@@ -117,7 +117,7 @@ bool is_evaluation(const io::Path& folder) {
   }
 }
 
-/// Throws   ConfigError if a file of the evaluation's names in output_dir is one that it reads, or no evaluation's
+/// Throws   ConfigError if a file in output_dir with one of these names is an input, or not an evaluation's
 void expect_own_files(const Request& request, const io::Path& model) {
   const io::Path output = request.config.output_dir;
   for (const char* name : result_files) {
@@ -130,7 +130,7 @@ void expect_own_files(const Request& request, const io::Path& model) {
   }
 }
 
-/// Writes all that an evaluation has found; what an earlier one left stays until it is complete.
+/// Writes the results; those of an earlier evaluation stay until these are complete.
 void write_results(const settings::Config& config, const io::Json& results,
                    const std::optional<Predictions>& predictions) {
   const io::Path output = config.output_dir;

@@ -35,15 +35,15 @@ int run_command(Request& request) {
   return bad_usage;
 }
 
-/// A standard stream that was closed must not become the descriptor of the first file that is opened: what is said
-/// would be written into it. Writing to standard output then fails, as it should.
+/// Opens closed standard streams, so that no other file gets their descriptors: messages would be written into it.
+/// Writing to a closed standard output still fails, as it should.
 void open_closed_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(stream, F_GETFD) < 0 && errno == EBADF)
-      (void)!open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY);  // takes the lowest that is free
+      (void)!open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY);  // gets the lowest free descriptor
 }
 
-/// Standard output is a result like any other: what could not be written must not look like a success.
+/// Standard output is a result: failing to write it is an error.
 void finish_output() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) lora::fail<lora::IoError>("cannot write standard output");
 }

@@ -18,7 +18,7 @@ namespace {
 
 using namespace lora;
 
-/// Tells a merged model from other models: its files and their sizes.
+/// Identifies a merged model: its files and their sizes.
 constexpr const char* proof_file = "lora_merge.json";
 
 io::Json files_of(const io::Path& folder) {
@@ -28,7 +28,7 @@ io::Json files_of(const io::Path& folder) {
   return files;
 }
 
-/// A Stranger of a merged model's folder. An empty one may be anybody's.
+/// What in a folder was not written by a merge, or empty. An empty folder may be used.
 std::string stranger_in_merged(const io::Path& folder) {
   if (!io::is_folder(folder)) return "it is no folder";
   const auto entries = io::entries_of(folder);
@@ -36,7 +36,7 @@ std::string stranger_in_merged(const io::Path& folder) {
   io::Json proof;
   try {
     if (io::is_file(folder / proof_file)) proof = io::read_json(folder / proof_file);
-  } catch (const FormatError&) {  // it is somebody else's
+  } catch (const FormatError&) {  // not a merge's
   }
   const io::Json* files = proof.is_object() ? io::json_find(proof, "files") : nullptr;
   if (files == nullptr || !files->is_object())
@@ -51,7 +51,7 @@ std::string stranger_in_merged(const io::Path& folder) {
   return {};
 }
 
-/// The folder itself, under a name that others can stand beside.
+/// The absolute path of the folder, without a trailing slash.
 io::Path place_of(const settings::Config& config) {
   io::Path place = std::filesystem::weakly_canonical(std::filesystem::absolute(config.output_dir));
   return place.has_filename() ? place : place.parent_path();
@@ -89,7 +89,7 @@ int run_merge(Request& request) {
   const auto source = inputs::open_source(config);
   const auto tokenizer = inputs::find_tokenizer(source.path());
   const auto dtype = dtype_of_key(config.dtype);
-  (void)model::merged_config(source, dtype);  // what it refuses, before anything is written
+  (void)model::merged_config(source, dtype);  // throws before anything is written
   const io::Path place = place_of(config);
   expect_place(config, place, source.path());
   io::clear_killed(place);

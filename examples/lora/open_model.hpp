@@ -13,7 +13,7 @@
 
 inline int threads_of(const lora::settings::Config& config) { return static_cast<int>(config.threads.value_or(0)); }
 
-/// A model with the adapter that the settings name, if any, ready to evaluate or generate.
+/// A model with the adapter from the settings, if any, for evaluation or generation.
 template <class T>
 lora::model::Decoder<lora::cpu::Device, T> open_decoder(lora::cpu::Device& dev, const lora::model::Source& source,
                                                         const lora::settings::Config& config) {
@@ -27,7 +27,7 @@ lora::model::Decoder<lora::cpu::Device, T> open_decoder(lora::cpu::Device& dev, 
   return decoder;
 }
 
-/// Calls f(decoder) with the arithmetic that the settings and the machine ask for, and says which it is.
+/// Calls f(decoder) with the dtype from the settings and the machine, and logs it.
 template <class F>
 void with_decoder(lora::cpu::Device& dev, const lora::model::Source& source, const lora::settings::Config& config,
                   F&& f) {

@@ -14,9 +14,7 @@
 #include "lora/inputs/paths.hpp"
 #include "lora/io/file.hpp"
 
-/// Throws   ConfigError if `output`, which is given by `key`, is one of the files that the command reads: the same
-/// file,
-///          by whatever name
+/// Throws   ConfigError if `output`, given by `key`, is a file that the command reads, compared by identity
 inline void expect_no_input(std::string_view key, const lora::io::Path& output, const Request& request,
                             const lora::io::Path& model) {
   struct stat target {};

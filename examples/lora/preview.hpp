@@ -10,7 +10,7 @@
 #include "lora/model/weights.hpp"
 #include "standard_output.hpp"
 
-/// Writes the first records of the data set to standard output as training sees them, the labelled tokens marked.
+/// Prints the first records of the data set as used in training, with labelled tokens marked.
 inline void print_preview(const lora::settings::Config& config, const lora::model::Source& source) {
   using namespace lora;
   auto dataset = inputs::open_dataset(config, config.dataset, config.max_samples);

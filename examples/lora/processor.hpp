@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the processor lacks of what this program was compiled for, the first such feature; null if nothing. A program
-/// built for one machine would otherwise die on another by an illegal instruction.
+/// The first instruction set that this program was compiled for and the processor lacks, or null. Without this check
+/// the program would die of an illegal instruction.
 [[gnu::noinline]] inline const char* missing_processor_feature() {
 #if defined(__x86_64__)
   __builtin_cpu_init();

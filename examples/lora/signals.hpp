@@ -11,15 +11,15 @@
 #include "lora/io/mapped_file.hpp"
 #include "lora/io/temporary.hpp"
 
-/// The signal that asked for the end, 0 while none has. Whoever trains looks at it after each step.
+/// The signal that asked to stop, or 0. Training checks it after each step.
 inline std::atomic<int> asked_to_end{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
-/// To standard error, as a signal handler may; nothing where that would wait.
+/// Writes to standard error, async-signal-safe; gives up if that would block.
 inline void say_in_handler(const char* text) {
   pollfd errors{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&errors, 1, 0) != 1 || (errors.revents & POLLOUT) == 0) return;
-  if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) return;  // nobody is there to read it
+  if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) return;  // nobody reads it
 }
 
 [[noreturn]] inline void end_at_once(int status) {
@@ -27,12 +27,12 @@ inline void say_in_handler(const char* text) {
   _exit(status);
 }
 
-/// SIGINT, SIGTERM and SIGHUP, unless the last is ignored as nohup has it.
+/// SIGINT, SIGTERM and, unless it is ignored (nohup), SIGHUP.
 inline void handle_ends(void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
   sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART | SA_NODEFER;  // the second of a kind is heard while the first is handled
+  action.sa_flags = SA_RESTART | SA_NODEFER;  // a second signal is delivered while the first is handled
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction former {};
     if (number == SIGHUP && sigaction(number, nullptr, &former) == 0 && former.sa_handler == SIG_IGN) continue;
@@ -40,9 +40,8 @@ inline void handle_ends(void (*handler)(int)) {
   }
 }
 
-/// From here on a signal that asks for the end leaves nothing half-written. A write past the file size limit, or to a
-/// pipe that nobody reads, fails with an error rather than killing the process, and so does reading a mapped file that
-/// has become shorter.
+/// Installs handlers: a signal to stop removes unfinished files. Writing past the file size limit or to a closed pipe,
+/// and reading a mapped file that was truncated, fail with an error instead of killing the process.
 inline void handle_signals() {
   handle_ends([](int number) { end_at_once(128 + number); });
   signal(SIGXFSZ, SIG_IGN);
@@ -51,7 +50,7 @@ inline void handle_signals() {
   action.sa_sigaction = [](int number, siginfo_t* info, void*) {
     const char* path = lora::io::mapped_at(info->si_addr);
     if (path == nullptr) {
-      signal(number, SIG_DFL);  // what failed fails again, and ends the process
+      signal(number, SIG_DFL);  // the access fails again and ends the process
       return;
     }
     say_in_handler("error: ");
@@ -64,12 +63,12 @@ inline void handle_signals() {
   sigaction(SIGBUS, &action, nullptr);
 }
 
-/// From here on the first signal that asks for the end sets `asked_to_end`, and the second ends the process at once.
+/// Installs a handler: the first signal to stop sets `asked_to_end`, the second ends the process at once.
 inline void stop_after_the_step() {
   handle_ends([](int number) {
     int none = 0;
     if (!asked_to_end.compare_exchange_strong(none, number)) end_at_once(128 + number);
-    const int error = errno;  // of the call that was interrupted
+    const int error = errno;  // of the interrupted call
     say_in_handler("\nstopping after this step; again to quit at once\n");
     errno = error;
   });

@@ -11,9 +11,9 @@
 #include "lora/core/error.hpp"
 #include "lora/core/printable.hpp"
 
-/// Writes a result as it is; where standard output is a terminal, with control characters but line ends and tabs
-/// written out, for what a model says or a data file holds must not steer the terminal.
-/// Throws   IoError, so that nothing more is computed for a reader who has gone
+/// Writes a result unchanged; to a terminal with control characters other than newlines and tabs escaped, since texts
+/// of models and data files must not control the terminal. Throws   IoError, so that nothing more is computed if nobody
+/// reads it
 inline void print_result(std::string_view text) {
   static const bool is_terminal = isatty(STDOUT_FILENO) == 1;
   const std::string shown = is_terminal ? lora::printable(text, true) : std::string();

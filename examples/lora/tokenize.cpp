@@ -39,7 +39,7 @@ void print_text(const tokenizer::Tokenizer& tokenizer, std::string_view text, st
   }
 }
 
-/// A text per line, the empty ones too, so that the n-th line of the output belongs to the n-th of the file.
+/// Prints one line for each line of the file, including empty ones.
 void print_lines(const tokenizer::Tokenizer& tokenizer, const std::string& path) {
   const io::MappedFile file(path);
   std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());

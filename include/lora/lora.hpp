@@ -1,6 +1,6 @@
 #pragma once
 
-/// The whole library for the processors of one machine.
+/// The whole library, for CPUs.
 #include "lora/model/finite.hpp"
 #include "lora/model/generate.hpp"
 #include "lora/model/merge.hpp"

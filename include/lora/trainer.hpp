@@ -15,31 +15,31 @@ using settings::Config;
 using train::RunOptions;
 using train::RunResult;
 
-/// Whether a run computes in bfloat16: as asked, or as the model is stored if the processor is no slower at it.
+/// Whether a run computes in bfloat16: as set, or for "auto" if the model is stored in it and the processor has
+/// instructions for it.
 inline bool computes_in_bfloat16(cpu::Device& dev, const Config& config, const model::Source& source) {
   if (config.dtype != "auto") return config.dtype == "bfloat16";
   return source.stored_dtype() == DType::bf16 && cpu::has_bf16_products(dev);
 }
 
-/// Fine-tunes a model as its settings say, on this machine's processors: what `lora train` does, as an object. A
-/// template, so that only a program that trains compiles what training takes.
+/// Fine-tunes a model on the CPU: `lora train` as an object. A template, so that only programs that train compile the
+/// training code.
 template <AnyDevice D>
 class BasicTrainer {
  public:
-  /// Checks the settings as the program does, opens the model and the data and checks all that can be checked before
-  /// anything is written.
+  /// Validates the settings, opens model and data and checks everything that can be checked before anything is written.
   /// Throws   ConfigError, FormatError, IoError
   explicit BasicTrainer(Config config, RunOptions options = {});
 
   /// Trains to the end, or until the options' stop flag is set.
-  /// Throws   Error if it was called before: another run needs another Trainer
+  /// Throws   Error if called twice: each run needs its own Trainer
   RunResult train();
 
  private:
   template <class T>
   using Run = train::TrainingRun<D, T>;
 
-  /// With how many threads to compute, by settings that are checked first: nothing is built from others.
+  /// The number of threads, after validating the settings, before anything is built from them.
   static int checked_threads(const Config& config) {
     settings::validate(config, settings::train_command);
     if (config.preview > 0)

@@ -56,7 +56,7 @@ TEST_CASE("program: resume auto passes over a checkpoint with a damaged state, a
     CAPTURE(outcome.errors);
     CHECK(outcome.status == 0);
     CHECK(holds(outcome.errors, "skipping " + s.newest.native()));
-    CHECK(holds(outcome.errors, "going on from " + (s.newest.parent_path() / "checkpoint-2").native()));
+    CHECK(holds(outcome.errors, "resuming from " + (s.newest.parent_path() / "checkpoint-2").native()));
     CHECK(io::read_json(s.state).at("step") == 4);
   }
 }

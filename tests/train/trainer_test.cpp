@@ -433,7 +433,7 @@ TEST_CASE("trainer: a run of which every step is skipped leaves no adapter that 
   const std::string reason =
       concat("; the tensor model.norm.weight of ", (shop.temp / "model" / "model.safetensors").native(), " holds nan");
   CHECK(message_of<Error>([&] { fine_tune(config); }) ==
-        "no step had a finite loss and gradient: nothing was learnt, and no final_model is written" + reason);
+        "no step had a finite loss and gradient: nothing was learned, and no final_model is written" + reason);
   CHECK_FALSE(std::filesystem::exists(shop.temp / "skipped" / "final_model"));
 }
 

@@ -15,13 +15,13 @@ namespace lora::data {
 /// A record as a model sees it.
 struct Example {
   std::vector<std::int32_t> tokens{};  ///< (S)
-  std::vector<std::int32_t> labels{};  ///< (S) the token itself where it is learnt, −100 elsewhere; not shifted
+  std::vector<std::int32_t> labels{};  ///< (S) the token, or ignore_index; not shifted
   Index record = 0;
   bool truncated = false;   ///< cutoff_len took tokens away
-  bool unanswered = false;  ///< left out since its answer is empty
+  bool unanswered = false;  ///< left out because its answer is empty
   bool lost = false;        ///< cutoff_len took all labels away
 
-  /// Labels that count: the first token of a sequence has none before it to be predicted from.
+  /// Number of labels with a loss: the first token of a sequence has nothing to be predicted from.
   Index labelled() const {
     if (labels.empty()) return 0;
     return static_cast<Index>(labels.size()) - 1 - std::count(labels.begin() + 1, labels.end(), ignore_index);
@@ -31,9 +31,9 @@ struct Example {
 /// Sequences laid end to end, without padding.
 struct Batch {
   std::vector<std::int32_t> tokens{};       ///< (N)
-  std::vector<std::int32_t> labels{};       ///< (N) the next token of the same sequence where it is learnt, else −100
-  std::vector<std::int32_t> positions{};    ///< (N) place in the sequence
-  std::vector<std::int32_t> places{};       ///< (N) place of the sequence in the whole step
+  std::vector<std::int32_t> labels{};       ///< (N) the next token of the sequence, or ignore_index
+  std::vector<std::int32_t> positions{};    ///< (N) index in the sequence
+  std::vector<std::int32_t> places{};       ///< (N) index of the sequence in the whole step
   std::vector<kernel::Segment> segments{};  ///< (B) rows of each sequence
   std::vector<Index> records{};             ///< (B)
   Index labelled = 0;
@@ -41,8 +41,8 @@ struct Batch {
   Index rows() const { return static_cast<Index>(tokens.size()); }
   Index sequences() const { return static_cast<Index>(segments.size()); }
 
-  /// Adds a sequence. `place` counts the samples of the whole step, over all micro-batches and processes, so that what
-  /// depends on it (dropout) does not change with how the step is split.
+  /// Appends a sequence. `place` is its index in the whole step, over all micro-batches and processes, so that dropout,
+  /// which depends on it, is the same however the step is split.
   void append(const Example& example, Index place) {
     const std::size_t length = example.tokens.size();
     if (example.labels.size() != length)

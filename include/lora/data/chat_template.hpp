@@ -22,8 +22,8 @@ namespace lora::data {
 struct Message {
   std::string role;
   std::string content;
-  std::optional<std::string> reasoning{};  ///< what the assistant thought, where the record keeps it apart
-  bool learnt = true;                      ///< false of an answer whose weight is 0
+  std::optional<std::string> reasoning{};  ///< the assistant's reasoning, if the record has it as a separate field
+  bool learnt = true;                      ///< false for an answer with weight 0
 };
 
 struct RenderOptions {
@@ -43,8 +43,8 @@ struct Rendering {
   std::vector<AnswerSpan> answers{};
 };
 
-/// Turns conversations into a model's text, for the published templates that it knows. It writes what the model's own
-/// template text would, without interpreting that text.
+/// Renders conversations with one of the known published templates, exactly as the model's own template text would,
+/// without interpreting that text.
 class ChatTemplate {
  public:
   /// `end_of_text` is the model's end-of-text token; only alpaca and none end an answer with it.
@@ -60,7 +60,7 @@ class ChatTemplate {
     fail<ConfigError>("template is ", name, "; expected auto or one of ", choices());
   }
 
-  /// Throws   ConfigError if the text, white space aside, is not a published one
+  /// Throws   ConfigError if the text, ignoring white space, is not a known one
   static ChatTemplate recognised(std::string_view text) {
     const std::string normalised = detail::normalise_white_space(text);
     if (normalised.empty()) fail<ConfigError>("the model has no chat template; set template to one of ", choices());
@@ -77,7 +77,7 @@ class ChatTemplate {
     return list;
   }
 
-  /// The same, as a sentence lists them.
+  /// The same, joined for a message.
   static std::string choices() {
     std::string list;
     for (const std::string_view name : names()) list += (list.empty() ? "" : ", ") + std::string(name);
@@ -102,28 +102,28 @@ class ChatTemplate {
 
   /// Whether it prints a date at all.
   bool prints_date() const { return entry_.style == Style::smollm3 || entry_.style == Style::llama3_dated; }
-  /// The date that it prints where the options give none.
+  /// The date that it prints if the options give none.
   std::string date() const {
     return entry_.style == Style::llama3_dated && !entry_.system.empty() ? std::string(entry_.system) : detail::today();
   }
 
-  /// Whether enable_thinking changes what it writes.
+  /// Whether its output depends on enable_thinking.
   bool thinks_at_will() const {
     return entry_.style == Style::smollm3 || (entry_.style == Style::qwen3 && entry_.opening.empty());
   }
-  /// Whether answers may hold thoughts before their </think>.
+  /// Whether answers may begin with reasoning that ends with </think>.
   bool thinks() const { return entry_.style == Style::smollm3 || entry_.style == Style::qwen3; }
 
-  /// Whether its text lacks the token that the tokenizer puts before a text, if it has one.
+  /// Whether the tokenizer's opening token, if any, must be added before its output.
   bool needs_opening() const { return entry_.style == Style::alpaca || entry_.style == Style::none; }
 
-  /// An answer without the thoughts before it, as Qwen3's template takes them apart.
+  /// An answer without the reasoning before it, split as Qwen3's template does.
   static std::string_view without_thoughts(std::string_view answer) {
     const auto end = answer.rfind(think_end);
     return end == answer.npos ? answer : detail::strip_newlines(answer.substr(end + think_end.size()), true, false);
   }
 
-  /// The turns that these options leave: a model that is not to think learns no thoughts.
+  /// The turns to render with these options: without reasoning if enable_thinking is false.
   std::vector<Message> turns_of(std::span<const Message> messages, const RenderOptions& options) const {
     std::vector<Message> turns(messages.begin(), messages.end());
     if (entry_.style != Style::qwen3 || !thinks_at_will() || options.enable_thinking) return turns;
@@ -135,7 +135,7 @@ class ChatTemplate {
     return turns;
   }
 
-  /// Throws   FormatError if the template has no place for a turn; it names the turn, counted from 1
+  /// Throws   FormatError if the template can't render a turn, which is named, counted from 1
   Rendering render(std::span<const Message> messages, const RenderOptions& options = {}) const {
     if (messages.empty()) fail<FormatError>("the conversation has no turns");
     for (std::size_t i = 0; i < messages.size(); ++i) check(messages[i], i);
@@ -197,7 +197,7 @@ class ChatTemplate {
     fail<FormatError>("template ", entry_.name, " has no place for ", what, " (turn ", turn + 1, ")");
   }
 
-  /// What a generation prompt puts after the assistant's header.
+  /// The text of a generation prompt after the assistant's header.
   std::string_view opening(const RenderOptions& options) const {
     const bool closes = entry_.style == Style::qwen3 && thinks_at_will() && !options.enable_thinking;
     return closes ? empty_think : entry_.opening;
@@ -232,7 +232,7 @@ class ChatTemplate {
     for (const Message& message : messages) chatml_turn(out, message.role, message.content);
   }
 
-  /// Answers of tools stand together in one turn of the user's.
+  /// Consecutive tool messages are merged into one user turn.
   static void qwen_tool_turn(Rendering& out, std::span<const Message> messages, std::size_t i) {
     if (i == 0 || messages[i - 1].role != "tool") out.text += concat(im_start, "user");
     out.text += concat("\n<tool_response>\n", messages[i].content, "\n</tool_response>");
@@ -250,7 +250,7 @@ class ChatTemplate {
     }
   }
 
-  /// Thoughts are kept only after the last question that a user asked, and the very last turn always has a think block.
+  /// Reasoning is kept only after the last user question, and the last turn always has a think block.
   static void render_qwen3(Rendering& out, std::span<const Message> messages, std::string_view opening) {
     std::size_t last_query = messages.size() - 1;
     for (std::size_t i = messages.size(); i-- > 0;) {
@@ -318,7 +318,7 @@ class ChatTemplate {
     out.text += concat(im_start, "system\n");
     if (system.find("/system_override") != system.npos) {
       out.text += concat(detail::strip_right(detail::without(own, "/system_override")), im_end, "\n");
-    } else {  // the published template leaves this turn without an end
+    } else {  // the published template doesn't end this turn
       const std::string date = detail::written_date(options.date.empty() ? detail::today() : options.date, true);
       out.text += concat("## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: ", date,
                          "\nReasoning Mode: ", think ? "/think" : "/no_think", "\n\n## Custom Instructions\n\n",

@@ -10,8 +10,8 @@ enum class TemplateStyle { chatml, qwen, qwen3, smollm3, llama3, llama3_dated, a
 struct TemplateEntry {
   std::string_view name;
   TemplateStyle style;
-  std::string_view system = "";   ///< stands in where the conversation brings none
-  std::string_view opening = "";  ///< what the generation prompt puts after the assistant's header
+  std::string_view system = "";   ///< default if the conversation has none
+  std::string_view opening = "";  ///< text of a generation prompt after the assistant's header
 };
 
 constexpr std::string_view alpaca_system =
@@ -34,7 +34,7 @@ constexpr TemplateEntry template_entries[] = {
     {"none", TemplateStyle::none},
 };
 
-/// A template text as models carry it, by the hash and length of its normalised text.
+/// A published template text, identified by hash and length of its normalised text.
 struct PublishedTemplate {
   std::uint64_t hash;
   std::size_t bytes;

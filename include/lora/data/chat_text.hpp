@@ -55,7 +55,7 @@ inline std::string without(std::string text, std::string_view part) {
   return text;
 }
 
-/// Runs of white space become one space, none at the ends.
+/// Collapses runs of white space to one space and trims the ends.
 inline std::string normalise_white_space(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -80,7 +80,7 @@ inline std::string today() {
 
 }  // namespace detail
 
-/// Whether a text is a day of the calendar as YYYY-MM-DD.
+/// Whether a text is a valid date, YYYY-MM-DD.
 inline bool is_date(std::string_view iso) {
   if (iso.size() != 10 || iso[4] != '-' || iso[7] != '-') return false;
   int numbers[3] = {};  // year, month, day

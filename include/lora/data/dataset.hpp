@@ -25,7 +25,7 @@ namespace lora::data {
 
 namespace detail {
 
-/// Where a record stands in its file.
+/// The position of a record in its file.
 struct RecordPlace {
   std::string_view bytes;
   Index line;
@@ -34,7 +34,7 @@ struct RecordPlace {
 
 inline bool is_json_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-/// Finds where the records of one file begin and end, without reading them: 100 MB take a fraction of a second.
+/// Finds where the records of one file begin and end without parsing them: 100 MB take a fraction of a second.
 class RecordFinder {
  public:
   RecordFinder(std::string_view text, const std::string& name, std::size_t file, std::vector<RecordPlace>& places)
@@ -50,7 +50,7 @@ class RecordFinder {
     }
   }
 
-  /// The object that the text begins with if it takes several lines, else nothing.
+  /// The object at the beginning of the text if it spans several lines, else nothing.
   std::string_view spread_object() {
     skip_space();
     const std::size_t begin = at_;
@@ -58,7 +58,7 @@ class RecordFinder {
     try {
       skip_object(first);
     } catch (const FormatError&) {
-      return {};  // which reading its first line says better
+      return {};  // parsing its first line gives a better error
     }
     return line_ > first ? text_.substr(begin, at_ - begin) : std::string_view();
   }
@@ -130,8 +130,8 @@ class RecordFinder {
 
 }  // namespace detail
 
-/// The records of one or more data files, read where they are asked for: the files stay mapped, and what is held is a
-/// place for each record. A file's kind is found from its content: a JSON array, JSON lines or, for .txt, a text per
+/// The records of one or more data files, parsed on access: the files stay mapped, and only the position of each record
+/// is kept in memory. A file's format is detected from its content: a JSON array, JSON lines or, for .txt, one text per
 /// line.
 class Dataset {
  public:
@@ -147,12 +147,12 @@ class Dataset {
   }
 
   Index size() const { return static_cast<Index>(places_.size()); }
-  /// The first file, and how many others there are.
+  /// The first file and the number of others.
   std::string name() const {
     return files_.size() == 1 ? files_[0].name : concat(files_[0].name, " and ", files_.size() - 1, " more");
   }
 
-  /// Reads one record. Safe from several threads.
+  /// Reads one record. Thread-safe.
   /// Throws   FormatError with file and line
   Sample operator[](Index record) const {
     const auto& place = places_[static_cast<std::size_t>(record)];
@@ -178,21 +178,21 @@ class Dataset {
     return sample;
   }
 
-  /// Of what kind the records of each file are.
+  /// The kind of records in each file.
   std::vector<Sample::Kind> kinds() const {
     std::vector<Sample::Kind> kinds;
     for (const File& file : files_) kinds.push_back(file.kind);
     return kinds;
   }
-  /// Of the records of the file in which this one stands, which need not be read for it.
+  /// The kind of a record, without reading it: all records of a file have the same.
   Sample::Kind kind_of(Index record) const { return files_[places_[static_cast<std::size_t>(record)].file].kind; }
-  /// The bytes that a record takes in its file: its text has no more.
+  /// The size of a record in its file, an upper bound for the size of its text.
   std::size_t bytes_of(Index record) const { return places_[static_cast<std::size_t>(record)].bytes.size(); }
 
-  /// The fields, in order, that records read so far have and that play no part, without those told before.
+  /// Unused fields of the records read so far, sorted, without those returned before.
   std::vector<std::string> take_unused_fields() const { return unused_->take(); }
 
-  /// Of the records' bytes in order: the same data gives the same number, wherever it lies.
+  /// A hash of the records' bytes in order, independent of the files' names.
   std::uint64_t fingerprint() const {
     Fingerprint fingerprint(places_.size());
     for (const auto& place : places_) fingerprint.add(place.bytes);
@@ -207,7 +207,7 @@ class Dataset {
     Sample::Kind kind = Sample::Kind::text;
   };
 
-  /// Fields that play no part; copies of a data set share them.
+  /// Unused fields; shared between copies of a data set.
   class UnusedFields {
    public:
     void add(const std::vector<std::string>& fields) {
@@ -230,7 +230,7 @@ class Dataset {
   Dataset() = default;
 
   void add(const std::string& path) {
-    std::error_code unreadable;  // MappedFile says why
+    std::error_code unreadable;  // reported by MappedFile
     if (std::filesystem::is_directory(path, unreadable))
       fail<IoError>("dataset ", path, " is a folder; expected a file");
     auto mapped = std::make_shared<const io::MappedFile>(path);
@@ -257,7 +257,7 @@ class Dataset {
     files_.back().kind = detail::RecordReader(json, concat(path, ":", place.line), options_).kind();
   }
 
-  /// A record over several lines would fail at the end of the first, for no reason that helps.
+  /// Without this, a record over several lines would fail at the end of its first line with an unhelpful error.
   static void refuse_spread_object(std::string_view text, const std::string& path) {
     std::vector<detail::RecordPlace> none;
     const std::string_view bytes = detail::RecordFinder(text, path, 0, none).spread_object();

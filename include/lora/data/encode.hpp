@@ -22,10 +22,10 @@ struct EncodeOptions {
   bool train_on_prompt = false;
   bool train_on_last_turn_only = false;
   RenderOptions render{};
-  Index vocab_size = 0;  ///< ids at or past it are errors; 0: not checked
+  Index vocab_size = 0;  ///< larger ids are errors; 0: not checked
 };
 
-/// The template of that name, or for "auto" the one that the model's own text is.
+/// The template of that name, or for "auto" the one recognised from the model's template text.
 /// Throws   ConfigError that lists the choices
 inline ChatTemplate choose_template(std::string_view name, const tokenizer::Tokenizer& tokenizer) {
   if (name == "auto") return ChatTemplate::recognised(tokenizer.chat_template());
@@ -33,7 +33,7 @@ inline ChatTemplate choose_template(std::string_view name, const tokenizer::Toke
   return ChatTemplate::named(name, eos ? tokenizer.decode(std::vector<std::int32_t>{*eos}) : "");
 }
 
-/// The tokens of what a template wrote. A template without an opening token gets the tokenizer's, if it has one.
+/// Tokenizes a rendering. The tokenizer's opening token, if any, is added unless the template writes one.
 inline tokenizer::Tokenizer::Encoding encode_rendering(const tokenizer::Tokenizer& tokenizer,
                                                        const ChatTemplate& chat_template, std::string_view text) {
   auto encoding = tokenizer.encode(text);
@@ -45,7 +45,7 @@ inline tokenizer::Tokenizer::Encoding encode_rendering(const tokenizer::Tokenize
 }
 
 /// Turns records into tokens and labels. A rendering is tokenized as a whole, and a token is labelled if it begins
-/// inside an answer, whose end-of-turn token belongs to it. Safe from several threads.
+/// inside an answer, including its end-of-turn token. Thread-safe.
 class Encoder {
  public:
   /// Token records need neither tokenizer nor template; texts need no template.
@@ -57,7 +57,7 @@ class Encoder {
   const EncodeOptions& options() const { return options_; }
   const std::optional<ChatTemplate>& chat_template() const { return template_; }
 
-  /// A record to learn from. Throws FormatError with file and line.
+  /// Encodes a record for training or evaluation. Throws FormatError with file and line.
   Example operator()(const Sample& sample) const {
     Example example;
     switch (sample.kind) {
@@ -89,22 +89,22 @@ class Encoder {
     return example;
   }
 
-  /// All tokens of a text record, however long, as training sees it.
+  /// All tokens of a text record, without truncation.
   std::vector<std::int32_t> whole_text(const Sample& sample) const {
     auto ids = text_tokens(sample, true);
     check_ids(ids, sample);
     return ids;
   }
-  /// How many tokens every text begins with.
+  /// Number of tokens added before every text.
   Index text_opening() const { return tokenizer_ ? std::ssize(tokenizer_->opening()) : 0; }
 
-  /// Text may become ids that the model has no row for.
+  /// Whether the tokenizer has ids outside of the model's vocabulary.
   bool may_pass_vocabulary() const {
     return tokenizer_ != nullptr && options_.vocab_size > 0 && tokenizer_->vocab_size() > options_.vocab_size;
   }
 
-  /// Throws what encoding the record would, unless `may_pass_vocabulary`, at a small part of the time. Returns the
-  /// bytes of its text, or its number of tokens: of two records of a kind the longer one has more.
+  /// Finds the errors that encoding the record would, unless `may_pass_vocabulary`, in a fraction of the time. Returns
+  /// a size by which records of a kind can be compared: the bytes of the text, or the number of tokens.
   std::size_t check(const Sample& sample) const {
     if (sample.kind == Sample::Kind::tokens) {
       const std::size_t kept = std::min(sample.tokens.size(), static_cast<std::size_t>(options_.cutoff_len));
@@ -117,8 +117,7 @@ class Encoder {
                                              : render(sample, sample.messages, options_.render).text.size();
   }
 
-  /// The tokens after which a model is to answer: the turns up to the last answer and a generation prompt, a text, or
-  /// the tokens as they are.
+  /// The prompt for generation: the turns before the last answer and a generation prompt, a text, or the tokens.
   std::vector<std::int32_t> prompt(const Sample& sample) const {
     std::vector<std::int32_t> ids;
     if (sample.kind == Sample::Kind::tokens) {
@@ -141,7 +140,7 @@ class Encoder {
     return *tokenizer_;
   }
 
-  /// A text begins with the tokenizer's opening token, if it has one; a whole one ends with the end-of-text token.
+  /// Adds the tokenizer's opening token, if any, before a text and, if it is whole, the end-of-text token after it.
   std::vector<std::int32_t> text_tokens(const Sample& sample, bool whole) const {
     const tokenizer::Tokenizer& tokens = tokenizer(sample);
     std::vector<std::int32_t> ids = tokens.opening();
@@ -175,7 +174,7 @@ class Encoder {
       if (message.role == "assistant") learnt.push_back(message.learnt);
     const bool last_only = options_.train_on_last_turn_only;
     for (std::size_t i = 0; last_only && i + 1 < learnt.size(); ++i) learnt[i] = false;
-    // What follows the last answer that is learnt teaches nothing.
+    // Nothing after the last labelled answer has a loss.
     std::size_t used = answers.size();
     while (used > 0 && !learnt[used - 1] && !options_.train_on_prompt) --used;
     const std::size_t end = used == 0 ? rendering.text.size() : answers[used - 1].end;
@@ -204,8 +203,8 @@ class Encoder {
   EncodeOptions options_;
 };
 
-/// What a data set looks like to a model, for the lines before training. Of a large one only some records are encoded;
-/// sums are then estimates, scaled from these to all.
+/// Statistics of a data set, logged before training. In a large one only some records are encoded; sums are then
+/// estimates.
 class EncodeSummary {
  public:
   void add(const Example& example) {
@@ -224,22 +223,22 @@ class EncodeSummary {
     ++records_;
     unanswered_ += unanswered;
   }
-  /// Some record has this length.
+  /// Adds the length of a record that is known to exist.
   void reaches(Index length) { longest_ = std::max(longest_, length); }
 
   Index records() const { return records_; }
-  /// The records were so many, and long texts among them are counted by their blocks.
+  /// Sets the number of records, if long texts are counted by their blocks.
   void cut_from(Index records) { cut_from_ = records; }
-  /// Every record was encoded: the sums are exact.
+  /// Whether every record was encoded, so that the sums are exact.
   bool complete() const { return records_ == encoded(); }
   Index tokens() const { return scaled(tokens_); }
   Index labelled() const { return scaled(labelled_); }
   Index truncated() const { return scaled(truncated_); }
   Index left_out() const { return scaled(left_out_); }  ///< records without a label, but with an answer
-  Index lost() const { return scaled(lost_); }          ///< those of them that had labels past cutoff_len
-  Index unanswered() const { return unanswered_; }      ///< records that are left out since their answer is empty
+  Index lost() const { return scaled(lost_); }          ///< those that had labels past cutoff_len
+  Index unanswered() const { return unanswered_; }      ///< records left out because their answer is empty
 
-  /// The length that a share of the encoded records does not exceed; the share 1 gives the longest known.
+  /// A quantile of the lengths of the encoded records; share 1 is the longest known length.
   Index length_at(double share) const {
     if (share >= 1 || lengths_.empty()) return longest_;
     std::vector<Index> sorted = lengths_;
@@ -278,7 +277,7 @@ class EncodeSummary {
   Index unanswered_ = 0;
 };
 
-/// A record as text with the labelled tokens between ⟦ and ⟧; ids in place of text where there is no tokenizer.
+/// A record as text with labelled tokens between ⟦ and ⟧; without a tokenizer, as ids.
 inline std::string preview(const Example& example, const tokenizer::Tokenizer* tokenizer) {
   std::string text;
   const auto is_labelled = [&](std::size_t i) { return example.labels[i] != ignore_index; };

@@ -10,7 +10,7 @@
 
 namespace lora::data {
 
-/// Indices of sequences that share a micro-batch, ascending; the groups in the order of their first.
+/// Indices of the sequences of each micro-batch, ascending; the groups are sorted by their first index.
 using Groups = std::vector<std::vector<Index>>;
 
 namespace detail {
@@ -28,7 +28,7 @@ struct Filling {
     groups[group].push_back(sequence);
     tokens[group] += length;
   }
-  /// More than the limit is held by a sequence alone or not at all.
+  /// Whether the sequence fits. One longer than the limit gets a group of its own.
   bool within(Index limit) const {
     for (std::size_t g = 0; g < groups.size(); ++g)
       if (tokens[g] > limit && groups[g].size() > 1) return false;
@@ -36,7 +36,7 @@ struct Filling {
   }
 };
 
-/// In the order given, a group after the other.
+/// Fills one group after the other, in the order given.
 inline Filling fill_in_order(std::span<const Index> lengths, Index limit) {
   Filling filling;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
@@ -46,7 +46,7 @@ inline Filling fill_in_order(std::span<const Index> lengths, Index limit) {
   return filling;
 }
 
-/// The longest first, each into the first group with room.
+/// Longest first, each into the first group with room.
 inline Filling fill_first(std::span<const Index> lengths, std::span<const Index> longest_first, Index limit) {
   Filling filling;
   for (const Index i : longest_first) {
@@ -59,7 +59,7 @@ inline Filling fill_first(std::span<const Index> lengths, std::span<const Index>
   return filling;
 }
 
-/// The longest first, each into the emptiest of so many groups.
+/// Longest first, each into the emptiest of `count` groups.
 inline Filling fill_emptiest(std::span<const Index> lengths, std::span<const Index> longest_first, std::size_t count) {
   Filling filling;
   for (std::size_t g = 0; g < count; ++g) filling.open();
@@ -72,9 +72,8 @@ inline Filling fill_emptiest(std::span<const Index> lengths, std::span<const Ind
 
 }  // namespace detail
 
-/// Splits sequences of these lengths into as few groups as a simple rule finds, none above `limit` tokens unless it
-/// holds one sequence, and of about the same size where that is possible. A function of lengths and limit alone.
-/// Never   more groups than filling in the order given makes
+/// Splits sequences into few groups of at most `limit` tokens (a longer sequence gets its own group) and of similar
+/// size if possible. A pure function of lengths and limit. Never   more groups than filling in the order given makes
 /// Source  Johnson 1973 (first fit decreasing); Graham 1969 (longest first, into the emptiest)
 inline Groups group_by_tokens(std::span<const Index> lengths, Index limit) {
   std::vector<Index> longest_first(lengths.size());
@@ -83,7 +82,7 @@ inline Groups group_by_tokens(std::span<const Index> lengths, Index limit) {
     return lengths[static_cast<std::size_t>(a)] > lengths[static_cast<std::size_t>(b)];
   });
   detail::Filling best = detail::fill_first(lengths, longest_first, limit);
-  // First fit decreasing is at most 11/9 of the least, but may by chance be above a luckier order.
+  // First fit decreasing needs at most 11/9 of the optimum, but can need more groups than another order.
   detail::Filling in_order = detail::fill_in_order(lengths, limit);
   if (in_order.groups.size() < best.groups.size()) best = std::move(in_order);
   detail::Filling even = detail::fill_emptiest(lengths, longest_first, best.groups.size());

@@ -15,7 +15,7 @@ namespace lora::data {
 
 namespace detail {
 
-/// The numbers below `count` in an order that only the key decides.
+/// A permutation of the numbers below `count`, determined by the key.
 /// Source   Fisher and Yates 1938, Durstenfeld 1964
 inline std::vector<Index> permutation(Index count, std::uint64_t key) {
   std::vector<Index> order(static_cast<std::size_t>(count));
@@ -31,11 +31,11 @@ constexpr std::uint64_t split_purpose = 0x73706C6974u;
 
 }  // namespace detail
 
-/// Which record comes when. Samples are counted over the whole run: sample g is the (g mod n)-th of epoch g / n, and
-/// the record it holds depends on g and the seed alone, never on processes or on where a run was resumed.
+/// The order of the records. Samples are counted over the whole run: sample g is the (g mod n)-th of epoch g / n, and
+/// its record depends only on g and the seed, not on the number of processes or where a run was resumed.
 class Order {
  public:
-  /// Without shuffling every epoch goes through the records as they stand in the files.
+  /// Without shuffling every epoch has the order of the files.
   Order(std::vector<Index> records, std::uint64_t seed, bool shuffle)
       : records_(std::move(records)), seed_(seed), shuffle_(shuffle) {
     if (records_.empty()) fail<ConfigError>("no records are left to train on");
@@ -45,7 +45,7 @@ class Order {
   /// Records of an epoch.
   Index size() const { return static_cast<Index>(records_.size()); }
 
-  /// The record of sample g. Keeps the order of the last epoch that it was asked for.
+  /// The record of sample g. Caches the order of one epoch.
   Index operator[](Index sample) {
     const Index epoch = sample / size();
     const auto place = static_cast<std::size_t>(sample % size());
@@ -65,15 +65,15 @@ class Order {
   std::vector<Index> order_;
 };
 
-/// How an epoch of n records falls into optimizer steps; the last step of an epoch takes what is left.
+/// Splits epochs of n records into optimizer steps; the last step of an epoch may be smaller.
 struct StepPlan {
   Index records;
   Index per_step;  ///< sequences in a micro-batch × micro-batches × processes
 
   Index steps_per_epoch() const { return (records + per_step - 1) / per_step; }
 
-  /// Steps of a run: `max_steps` if it is not negative, else as many as the epochs take, rounded up, as transformers
-  /// counts them: 1.1 epochs of 50 steps are 55.00000000000001 in floating point, and so 56.
+  /// Steps of a run: `max_steps` if it is not negative, else the steps of the epochs, rounded up like in transformers:
+  /// 1.1 epochs of 50 steps are 55.00000000000001 in floating point, and so 56.
   Index steps(double epochs, Index max_steps) const {
     if (max_steps >= 0) return max_steps;
     return static_cast<Index>(std::ceil(epochs * static_cast<double>(steps_per_epoch())));
@@ -89,7 +89,7 @@ struct StepPlan {
     const Index first = step % steps_per_epoch() * per_step;
     return {epoch * records + first, epoch * records + std::min(first + per_step, records)};
   }
-  /// How many epochs are done after so many steps, as a log prints it.
+  /// Number of epochs after `steps_done` steps, as logged.
   double epoch_after(Index steps_done) const {
     const Index epoch = steps_done / steps_per_epoch();
     const Index rest = steps_done % steps_per_epoch() * per_step;
@@ -102,7 +102,7 @@ struct Split {
   std::vector<Index> held_back;
 };
 
-/// Holds records back for evaluation: `val_size` below 1 is a fraction (at least one record), else a count. Both parts
+/// Splits off records for evaluation: `val_size` below 1 is a fraction (at least one record), else a count. Both parts
 /// keep the order of the files.
 /// Throws   ConfigError if nothing would be left to train on
 inline Split split_records(Index records, double val_size, std::uint64_t seed) {

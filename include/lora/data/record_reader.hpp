@@ -19,13 +19,13 @@ namespace lora::data {
 struct DatasetOptions {
   std::string text_column = "text";
   std::optional<Index> max_samples{};  ///< the first ones
-  bool need_answer = true;             ///< false where records are only asked, not learnt from
-  bool skip_empty_answers = false;     ///< an empty answer or text is left out instead of being an error
+  bool need_answer = true;             ///< false if the records are only prompts
+  bool skip_empty_answers = false;     ///< leaves out records with an empty answer or text; else they are errors
 };
 
 namespace detail {
 
-/// The records of one kind: the field that tells them, and all others that are read.
+/// A format of records: the field that identifies it, and the other fields that are read.
 struct RecordShape {
   std::string_view field;
   Sample::Kind kind;
@@ -53,7 +53,7 @@ constexpr std::string_view what_it_is(Sample::Kind kind) {
   return "tokens";
 }
 
-/// Nothing, in one of the ways in which data sets write it.
+/// Whether a value is empty, in one of the ways in which data sets write that.
 inline bool is_nothing(const io::Json& value) {
   if (value.is_null()) return true;
   if (!value.is_string()) return value.is_structured() && value.empty();
@@ -62,8 +62,8 @@ inline bool is_nothing(const io::Json& value) {
   return text.empty() || text == "[]" || text == "{}" || text == "null";
 }
 
-/// Reads one record. A field is read, or it is refused since without it the record would mean something else, or it is
-/// listed as not used.
+/// Reads one record. Every field is either read, or an error if ignoring it would change the record's meaning, or
+/// listed as unused.
 class RecordReader {
  public:
   /// Throws   FormatError if it is no record of a known kind
@@ -81,7 +81,7 @@ class RecordReader {
     if (!record_.has(options_.text_column)) fail_unknown();
   }
 
-  /// Whether some kind of record is told by this field.
+  /// Whether this field identifies a format of records.
   static bool knows(std::string_view field) {
     return std::any_of(std::begin(record_shapes), std::end(record_shapes),
                        [&](const RecordShape& shape) { return shape.field == field; });
@@ -107,7 +107,7 @@ class RecordReader {
     return sample;
   }
 
-  /// The fields that play no part, those of turns as messages[].name.
+  /// The unused fields; those of turns as messages[].name.
   const std::vector<std::string>& unused() const { return unused_; }
 
  private:
@@ -144,7 +144,7 @@ class RecordReader {
     return false;
   }
 
-  /// false, in one of the ways in which files spell it.
+  /// Whether a value is false, in one of the ways in which data sets write that.
   static bool marks_bad_answer(const io::Json& value) {
     if (value.is_string()) {
       const auto& word = value.get_ref<const std::string&>();
@@ -171,7 +171,7 @@ class RecordReader {
     }
   }
 
-  /// "weight" as OpenAI's files have it: 1, or 0 for what is not learnt.
+  /// "weight" as in OpenAI's format: 1, or 0 for no loss.
   static bool weight_of(const io::JsonView& object) {
     const io::Json* weight = io::json_find(object.json(), "weight");
     if (weight == nullptr) return true;
@@ -180,7 +180,7 @@ class RecordReader {
     return value == 1;
   }
 
-  /// What there is nothing to learn from, although it has the field for it.
+  /// Handles a record whose answer is empty.
   template <class... Reason>
   void leave_out(Sample& sample, const Reason&... reason) const {
     if (!options_.need_answer) return;
@@ -209,7 +209,7 @@ class RecordReader {
       record_.fail("attention_mask hides tokens; expected records without padding");
   }
 
-  /// Alpaca's records and pairs: a question, perhaps with a system text and earlier rounds, and its answer.
+  /// Alpaca records and prompt/answer pairs: a question, optionally with a system text and a history, and its answer.
   void read_pair(Sample& sample) const {
     const std::string_view answer = shape_->field == "instruction" ? shape_->others[1] : shape_->others[0];
     read_system(sample);
@@ -222,7 +222,7 @@ class RecordReader {
       }
     const std::string input = shape_->field == "instruction" ? text_or_empty("input") : std::string();
     sample.messages.push_back({"user", text_of(shape_->field) + (input.empty() ? "" : "\n" + input)});
-    // The answers of the history do not stand in for this record's own.
+    // An answer in the history doesn't replace the record's own.
     if (options_.need_answer && !record_.json().contains(answer))
       record_.fail("the record has no answer; expected the field ", answer, ", found ", fields());
     if (text_or_empty(answer).empty()) leave_out(sample, "the record has no answer; \"", answer, "\" is empty");

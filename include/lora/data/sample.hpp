@@ -18,13 +18,13 @@ struct Sample {
   std::vector<Message> messages{};
   std::string text{};
   std::vector<std::int32_t> tokens{};
-  std::vector<std::int32_t> labels{};  ///< of tokens: the same length, −100 where ignored, not shifted
+  std::vector<std::int32_t> labels{};  ///< of tokens: same length, ignore_index without loss, not shifted
   std::string where{};                 ///< file:line, for errors
-  bool learnt = true;                  ///< false of a record whose weight is 0
-  bool unanswered = false;             ///< its answer or text is empty, and it is to be left out
-  Index record = 0;                    ///< its number in the data set, from 0
+  bool learnt = true;                  ///< false for a record with weight 0
+  bool unanswered = false;             ///< left out because its answer or text is empty
+  Index record = 0;                    ///< index in the data set
 
-  /// The turns before the last answer: what a model is asked.
+  /// The turns before the last answer.
   std::vector<Message> question() const {
     std::vector<Message> turns = messages;
     while (!turns.empty() && turns.back().role == "assistant") turns.pop_back();

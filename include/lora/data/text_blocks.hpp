@@ -10,8 +10,8 @@
 
 namespace lora::data {
 
-/// How a text of more than `cutoff` tokens becomes sequences of which each token is learnt once. A block begins with
-/// the text's opening tokens; where it has none, the last token of the block before stands there, to be predicted from.
+/// Splits a text of more than `cutoff` tokens into blocks so that each token is labelled once. A block begins with the
+/// text's opening tokens or, without any, with the last token of the previous block, as context.
 struct TextBlocks {
   Index cutoff;
   Index opening;  ///< tokens before each text
@@ -36,7 +36,7 @@ struct TextBlocks {
   }
 
  private:
-  /// Tokens that a block has beside those that it alone learns.
+  /// Tokens at the beginning of a block that are only context.
   Index shared() const { return std::max<Index>(opening, 1); }
   Index step() const {
     if (cutoff <= shared())

@@ -12,7 +12,7 @@
 
 namespace lora::inputs {
 
-/// The adapter that a run trains: as its settings say, or as the folder says that it starts from.
+/// The adapter that a run trains: from its settings, or from the adapter folder that it starts from.
 /// Throws   ConfigError for a key that contradicts the folder
 inline model::AdapterConfig adapter_of(const settings::Config& config, const model::AdapterFiles* start) {
   model::AdapterConfig adapter;

@@ -40,7 +40,7 @@ inline io::Path hub_cache() {
   return io::Path(environment("HOME")) / ".cache" / "huggingface" / "hub";
 }
 
-/// "name" or "owner/name", as the hub has them, and not a path.
+/// Whether a text is a hub name, "name" or "owner/name", rather than a path.
 inline bool is_hub_name(std::string_view text) {
   const std::size_t slash = text.find('/');
   if (text.empty() || slash == 0 || slash == text.size() - 1) return false;
@@ -53,7 +53,7 @@ inline bool is_hub_name(std::string_view text) {
 
 }  // namespace detail
 
-/// A model's or adapter's place on this machine: the path itself, or the snapshot of a hub name in the local cache.
+/// The local path of a model or adapter: the path itself, or a hub name's snapshot in the local cache.
 /// Throws   IoError that prints the command to download it
 inline io::Path find_model(const std::string& name) {
   std::error_code ignored;
@@ -72,7 +72,7 @@ inline io::Path find_model(const std::string& name) {
                 "; to download it: hf download ", name);
 }
 
-/// An adapter's folder: as for a model, or the final_model of a run whose folder is named.
+/// An adapter's folder: like find_model, and for a run's folder its final_model.
 inline io::Path find_adapter(const std::string& name) {
   const io::Path folder = find_model(name), last = folder / "final_model";
   std::error_code ignored;
@@ -84,7 +84,7 @@ inline io::Path find_adapter(const std::string& name) {
 
 namespace detail {
 
-/// An adapter's config.json tells the rotary settings that it was trained with: they hold, unless a key gave others.
+/// Takes the rotary settings that the adapter was trained with from its config.json, unless keys were given.
 /// Throws   ConfigError where a key contradicts it
 inline void take_rotary_of(const io::Path& adapter, const settings::Config& config, model::Config& shape) {
   const io::Path file = adapter / "config.json";
@@ -110,8 +110,8 @@ inline void take_rotary_of(const io::Path& adapter, const settings::Config& conf
 
 }  // namespace detail
 
-/// The model of a run, with the settings that change how it computes: those of the keys and of the adapter.
-/// Throws   ConfigError for a layer that it has not, or a key that contradicts the adapter
+/// Opens a run's model and applies the rotary settings of the keys and of the adapter.
+/// Throws   ConfigError for a layer that doesn't exist, or a key that contradicts the adapter
 inline model::Source open_source(const settings::Config& config) {
   auto source = model::Source::open(find_model(config.model_name_or_path));
   model::Config& shape = source.config();
@@ -126,8 +126,8 @@ inline model::Source open_source(const settings::Config& config) {
   return source;
 }
 
-/// Every id at which an answer ends: those of generation_config.json (in its absence config.json's) and the template's
-/// end of turn.
+/// All ids that end an answer: eos_token_id of generation_config.json (else of config.json) and the template's end of
+/// turn.
 inline std::vector<std::int32_t> stop_ids(const model::Source& source, const tokenizer::Tokenizer& tokenizer,
                                           const std::optional<data::ChatTemplate>& chat_template) {
   std::vector<std::int32_t> ids = source.config().eos_token_ids;
@@ -143,8 +143,8 @@ inline std::vector<std::int32_t> stop_ids(const model::Source& source, const tok
   return ids;
 }
 
-/// The tokenizer of a model folder or .gguf file; nothing where the folder has no tokenizer files, or the file no
-/// tokenizer's keys.
+/// The tokenizer of a model folder or .gguf file; nothing if the folder has no tokenizer files or the file no tokenizer
+/// keys.
 /// Throws   FormatError
 inline std::optional<tokenizer::Tokenizer> find_tokenizer(const io::Path& model) {
   std::error_code ignored;
@@ -165,7 +165,7 @@ inline std::optional<tokenizer::Tokenizer> find_tokenizer(const io::Path& model)
                                                              : ": no tokenizer.json and no tokenizer.model");
 }
 
-/// Warns of a sequence that is longer than those that the model was made for.
+/// Warns about a sequence longer than the model's context.
 inline void warn_of_length(const model::Config& config, Index length, std::string_view what) {
   const Index longest = model::longest_sequence(config);
   if (longest == 0 || length <= longest) return;
@@ -173,7 +173,7 @@ inline void warn_of_length(const model::Config& config, Index length, std::strin
             " (max_position_embeddings and its rope scaling): what it computes past them may be poor");
 }
 
-/// Refuses keys of templates that this one does nothing with. Without a template there is nothing to render.
+/// Rejects template keys that have no effect with this template, or without one.
 /// Throws   ConfigError
 inline void refuse_unused_by(const std::optional<data::ChatTemplate>& chat_template, const settings::Config& config) {
   const auto refuse = [&](std::string_view key, std::string_view given, std::string_view lacks) {

@@ -10,10 +10,10 @@
 
 namespace lora::inputs {
 
-/// A key and the file or folder that it names.
+/// A key and its file or folder.
 using RunInput = std::pair<std::string_view, io::Path>;
 
-/// What a run reads. `model` is where its base was found.
+/// The files and folders that a run reads. `model`: where its base was found.
 inline std::vector<RunInput> inputs_of(const settings::Config& config, const io::Path& model) {
   std::vector<RunInput> all = {{"model_name_or_path", model}};
   if (!config.adapter_name_or_path.empty())

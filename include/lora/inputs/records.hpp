@@ -23,20 +23,20 @@
 
 namespace lora::inputs {
 
-/// What a micro-batch holds: so many sequences, or, if `tokens` is not 0, at most so many tokens.
+/// The size of a micro-batch: a number of sequences or, if `tokens` is not 0, a maximum number of tokens.
 struct MicroBatchLimit {
   Index sequences = 1;
   Index tokens = 0;
 };
 
-/// The setting, or about the size from which products run at full speed. Who names a number of sequences gets it.
+/// From the settings; by default about the number of tokens from which matrix products reach full speed.
 inline MicroBatchLimit micro_batch_limit(const settings::Config& config) {
   constexpr Index enough = 1024;
   if (config.max_tokens_per_micro_batch) return {config.train_batch_size(), *config.max_tokens_per_micro_batch};
   return {config.train_batch_size(), config.per_device_train_batch_size ? 0 : enough};
 }
 
-/// Names the fields of records that play no part, of those that were read and not named before.
+/// Warns about unused fields of the records read so far, each once.
 inline void warn_of_unused_fields(const data::Dataset& dataset) {
   const auto fields = dataset.take_unused_fields();
   std::string list;
@@ -45,19 +45,19 @@ inline void warn_of_unused_fields(const data::Dataset& dataset) {
   if (!fields.empty()) log::warn(dataset.name(), ": fields of records that are not used: ", list);
 }
 
-/// The records of a run as tokens, encoded where they are asked for. What is asked for are sequences: each record is
-/// one, but for long texts once they are cut.
+/// The records of a run as token sequences, encoded on access. Each record is one sequence, except for long texts after
+/// cut_texts.
 class Records {
  public:
   Records(data::Dataset dataset, data::Encoder encoder) : dataset_(std::move(dataset)), encoder_(std::move(encoder)) {}
 
-  /// Cuts texts of more than cutoff_len tokens into blocks, where otherwise their ends would be lost. Their tokens are
-  /// kept from here on, so that how many blocks there are is known before any step.
-  /// Throws   FormatError of the first that is malformed
+  /// Cuts texts of more than cutoff_len tokens into blocks, so that nothing is truncated. Their tokens are kept in
+  /// memory, since the number of blocks must be known before the first step.
+  /// Throws   FormatError for the first malformed record
   template <class D>
   void cut_texts(D& dev) {
     const data::TextBlocks blocks = text_blocks();
-    std::vector<Index> longer;  // by their bytes, which are at least as many as their tokens
+    std::vector<Index> longer;  // in bytes, of which there are at least as many as tokens
     for (Index record = 0; record < dataset_.size(); ++record)
       if (dataset_.kind_of(record) == data::Sample::Kind::text &&
           static_cast<Index>(dataset_.bytes_of(record)) > blocks.cutoff - blocks.opening - 2)
@@ -105,10 +105,11 @@ class Records {
   /// "file:line"
   std::string where(Index record) const { return dataset_[record].where; }
 
-  /// What these sequences add up to, found on the device's threads. All are read and rendered, so that what is
-  /// malformed shows; of more than `most`, only that many, evenly spread, are encoded, and those that look longest,
-  /// unless none has a label or the tokenizer has ids past the model's vocabulary. Warns of fields that are not used
-  /// and of empty answers. Throws   FormatError of the first that is malformed
+  /// Totals of these sequences, computed on the device's threads. All are read and rendered, so that malformed records
+  /// are found; if there are more than `most`, only that many, evenly spread, and those that look longest are encoded,
+  /// unless none has a label or the tokenizer has ids past the model's vocabulary. Warns about unused fields and empty
+  /// answers.
+  /// Throws   FormatError for the first malformed record
   template <class D>
   data::EncodeSummary survey(D& dev, std::span<const Index> sequences, std::size_t most = 16384) const {
     constexpr std::size_t chunk = 1024;
@@ -169,9 +170,9 @@ class Records {
     return summary;
   }
 
-  /// The samples [begin, end) of a run, split into micro-batches: few and even ones where tokens limit them. Each
-  /// sequence keeps its place in the step, on which alone its dropout depends. A record without labels leaves its place
-  /// empty.
+  /// The samples [begin, end) of a run, split into micro-batches: as few and as even as possible if tokens limit them.
+  /// Each sequence keeps its index in the step, on which alone its dropout depends. A record without labels is left
+  /// out, but keeps its index.
   std::vector<data::Batch> micro_batches(data::Order& order, data::StepPlan::Range samples,
                                          const MicroBatchLimit& limit) const {
     std::vector<data::Example> examples;
@@ -196,7 +197,7 @@ class Records {
   }
 
  private:
-  /// A sequence of a data set with long texts: a block of one, or a whole record, of which no tokens are kept.
+  /// A sequence of a data set with long texts: a block of a text, or a whole record, whose tokens are not kept.
   struct Cut {
     Index record;
     Index block;
@@ -210,13 +211,13 @@ class Records {
     return cut_.empty() ? sequence : cut_[static_cast<std::size_t>(sequence)].record;
   }
   bool is_block(Index sequence) const { return !cut_.empty() && cut_[static_cast<std::size_t>(sequence)].length() > 0; }
-  /// Of how many records these sequences are.
+  /// The number of records that these sequences belong to.
   Index records_of(std::span<const Index> sequences) const {
     return std::count_if(sequences.begin(), sequences.end(),
                          [&](Index i) { return cut_[static_cast<std::size_t>(i)].block == 0; });
   }
 
-  /// The tokens of these texts; none of one that is not learnt. Nothing if none is longer than cutoff_len.
+  /// The tokens of these texts, none for those without loss; empty if no text is longer than cutoff_len.
   template <class D>
   std::vector<std::vector<std::int32_t>> tokens_of(D& dev, std::span<const Index> records) const {
     std::vector<std::vector<std::int32_t>> texts(records.size());
@@ -244,14 +245,14 @@ class Records {
   std::vector<Index> first_;          // sequence of each record, and past the last
 };
 
-/// What turns records into tokens; token records need neither.
+/// The tokenizer and template that records need; token records need neither.
 struct TextFiles {
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer{};
   std::optional<data::ChatTemplate> chat_template{};
 };
 
-/// Refuses keys of the command line that find nothing to do in records of these kinds. In a file, or in code, they may
-/// stand for other data.
+/// Rejects command-line keys that have no effect on records of these kinds. In a file, or in code, they may be meant
+/// for other data.
 /// Throws   ConfigError
 inline void refuse_idle_keys(const settings::Config& config, std::span<const data::Sample::Kind> kinds) {
   using Kind = data::Sample::Kind;
@@ -266,7 +267,7 @@ inline void refuse_idle_keys(const settings::Config& config, std::span<const dat
   expect("text_column", Kind::text, "plain texts");
 }
 
-/// Opens what records of these kinds need.
+/// Opens the tokenizer and template that records of these kinds need.
 /// Throws   IoError, FormatError, ConfigError
 inline TextFiles text_files(const settings::Config& config, const io::Path& model,
                             std::span<const data::Sample::Kind> kinds) {
@@ -292,8 +293,8 @@ inline data::Dataset open_dataset(const settings::Config& config, const std::vec
       {.text_column = config.text_column, .max_samples = max_samples, .skip_empty_answers = config.skip_empty_answers});
 }
 
-/// Records for training, or for evaluation, which reads long ones in windows instead of cutting them. The tokenizer
-/// must outlive them.
+/// Records for training, or for evaluation, which reads long records in windows instead of truncating them. The
+/// tokenizer must outlive them.
 inline Records encoded_records(const settings::Config& config, data::Dataset dataset, const TextFiles& text,
                                Index vocab_size, bool for_training) {
   data::EncodeOptions encoding;

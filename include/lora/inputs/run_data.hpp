@@ -13,13 +13,13 @@
 
 namespace lora::inputs {
 
-/// What a run learns from and what it is measured by.
+/// The training and evaluation data of a run.
 class RunData {
  public:
-  /// What a setting was in the run that goes on, or null.
+  /// A setting's value in the run that is resumed, or null.
   using Earlier = std::function<io::Json(std::string_view)>;
 
-  /// Opens the files. What is not set of date and enable_thinking stays as `earlier` has it.
+  /// Opens the files. date and enable_thinking, if not given, are taken from `earlier`.
   /// Throws   ConfigError, FormatError, IoError
   template <class D>
   RunData(D& dev, const settings::Config& config, const io::Path& model, Index vocab_size, const Earlier& earlier) {
@@ -55,7 +55,7 @@ class RunData {
   const TextFiles& text() const { return text_; }
   /// The date that the template prints; empty if it prints none.
   const std::string& date() const { return date_; }
-  /// The setting, where the template writes something else for true than for false.
+  /// The setting, if the template depends on it.
   const std::optional<bool>& enable_thinking() const { return enable_thinking_; }
 
   const Records& train() const { return *train_; }
@@ -66,13 +66,13 @@ class RunData {
   const Records& eval() const { return *eval_; }
   const std::vector<Index>& eval_order() const { return eval_order_; }
 
-  /// What the records to train on and those to evaluate on add up to.
+  /// Totals of the training and evaluation records.
   struct Survey {
     data::EncodeSummary train;
     data::EncodeSummary eval{};
   };
 
-  /// Reads every record once: what is wrong with any shows before the first step.
+  /// Reads every record once, so that malformed records are found before the first step.
   /// Throws   FormatError, also if nothing is labelled
   template <class D>
   Survey survey(D& dev, const settings::Config& config) const {

@@ -14,7 +14,7 @@ inline void refuse_lfs_pointer(const std::filesystem::path& path, std::string_vi
   constexpr std::size_t largest = 1023;
   if (content.size() > largest || !content.starts_with("version https://git-lfs.github.com/spec/")) return;
   fail<FormatError>(path.native(), ": this is a Git LFS pointer, not the file itself; to fetch the file: ",
-                    "'git lfs pull' in its folder, or download it anew");
+                    "'git lfs pull' in its folder, or download it again");
 }
 
 }  // namespace lora::io

@@ -13,7 +13,7 @@
 
 namespace lora::model {
 
-/// A decoder's architecture, as a Hugging Face config.json or GGUF metadata describe it.
+/// A decoder's architecture, from a Hugging Face config.json or GGUF metadata.
 struct Config {
   std::string model_type;         ///< qwen2, qwen3, llama or smollm3
   Index hidden_size = 0;          // E
@@ -32,12 +32,12 @@ struct Config {
   bool mlp_bias = false;
   bool qk_norm = false;
   bool tie_word_embeddings = false;
-  std::string dtype;  ///< the checkpoint's own, "" if it does not say
+  std::string dtype;  ///< as stored; "" if not given
   std::vector<std::int32_t> eos_token_ids{};
   std::optional<std::int32_t> bos_token_id{};
 };
 
-/// The length of sequence that a model was made for, rope scaling included; 0: not said.
+/// The longest sequence that a model supports, including rope scaling; 0 if unknown.
 inline Index longest_sequence(const Config& config) {
   const bool scaled = config.rope.scaling != nn::RopeConfig::Scaling::none;
   const double stretched = scaled ? config.rope.factor * config.rope.original_max_position_embeddings : 0;
@@ -48,7 +48,7 @@ namespace detail {
 
 constexpr std::string_view supported_models = "llama, qwen2, qwen3, smollm3";
 
-/// Refuses a field unless it is absent or the number that means "off", if there is one.
+/// Rejects a field unless it is absent or has the value that means "off", if there is one.
 inline void require_off(const io::JsonView& json, std::string_view field, std::optional<double> off = std::nullopt) {
   const auto value = json.find(field);
   if (!value || (off && value->json().is_number() && value->json().get<double>() == *off)) return;
@@ -85,7 +85,7 @@ inline void check_ids(std::string_view name, const std::vector<std::int32_t>& id
 
 namespace detail {
 
-/// What both sources have in common once every field is read.
+/// Checks that apply to both sources.
 inline void check(const Config& config, const std::string& where) {
   check_extent("hidden_size", config.hidden_size, where);
   check_extent("intermediate_size", config.intermediate_size, where);
@@ -108,8 +108,9 @@ inline void check(const Config& config, const std::string& where) {
   if (config.bos_token_id) check_ids("bos_token_id", {*config.bos_token_id}, where);
 }
 
-/// The object with the rotary settings: rope_scaling, which as in transformers replaces all of rope_parameters unless
-/// it is empty, or rope_parameters; null where there is none. Throws   FormatError for settings by type of layer
+/// The object with the rotary settings: rope_scaling, which unless empty replaces rope_parameters like in transformers,
+/// or rope_parameters; nothing if there is neither.
+/// Throws   FormatError for settings per type of layer
 inline std::optional<io::JsonView> rope_settings(const io::JsonView& json) {
   for (const auto* key : {"rope_scaling", "rope_parameters"}) {
     const auto settings = json.find(key);
@@ -127,7 +128,7 @@ inline std::optional<io::JsonView> rope_settings(const io::JsonView& json) {
 
 }  // namespace detail
 
-/// rope_theta, which the new spelling keeps among rope_parameters and the old one beside rope_scaling.
+/// rope_theta, which newer files keep in rope_parameters and older ones next to rope_scaling.
 inline double theta_of(const io::JsonView& json, double otherwise) {
   if (const auto object = detail::rope_settings(json))
     if (const auto theta = object->get<double>("rope_theta")) return *theta;
@@ -170,7 +171,7 @@ inline nn::RopeConfig rope_of(const io::JsonView& json, double default_theta, In
   return rope;
 }
 
-/// A sliding window that some layer would use is refused; one that is configured but off is not.
+/// Rejects a sliding window that some layer would use; one that is configured but off is allowed.
 inline void refuse_sliding_window(const io::JsonView& json, Index layers) {
   if (const auto types = json.get<std::vector<std::string>>("layer_types")) {
     for (const auto& type : *types)
@@ -178,7 +179,7 @@ inline void refuse_sliding_window(const io::JsonView& json, Index layers) {
         json.fail("\"layer_types\" has \"", type, "\", which is not supported; expected full_attention");
     return;
   }
-  // Left out, the window has a default; only null means none.
+  // If left out, the window has a default; only null means none.
   const auto window = json.json().find("sliding_window");
   const bool left_out = window == json.json().end();
   if (!json.get<bool>("use_sliding_window").value_or(false) || (!left_out && window->is_null())) return;
@@ -191,7 +192,7 @@ inline void refuse_sliding_window(const io::JsonView& json, Index layers) {
 
 }  // namespace detail
 
-/// Which layers turn queries and keys: all, but for no_rope_layers (1 = uses RoPE) or smollm3's own default.
+/// Which layers use rotary embedding: all except by no_rope_layers (1 = uses RoPE) or smollm3's default.
 inline std::vector<bool> rotates_of(const io::JsonView& json, Index layers, bool smollm3) {
   std::vector<bool> rotates(static_cast<std::size_t>(layers), true);
   if (const auto uses = json.get<std::vector<Index>>("no_rope_layers")) {
@@ -206,7 +207,7 @@ inline std::vector<bool> rotates_of(const io::JsonView& json, Index layers, bool
   return rotates;
 }
 
-/// The ids of a field that holds one, or an array of them; none where it is left out.
+/// The ids of a field with one id or an array; none if it is absent.
 inline std::vector<std::int32_t> ids_of(const io::JsonView& json, std::string_view key) {
   const auto value = json.find(key);
   if (!value) return {};
@@ -214,7 +215,7 @@ inline std::vector<std::int32_t> ids_of(const io::JsonView& json, std::string_vi
   return {value->as<std::int32_t>()};
 }
 
-/// Reads config.json's content. Fields that would change the arithmetic and are not supported are errors.
+/// Reads the content of config.json. Unsupported fields that would change the computation are errors.
 /// Throws   FormatError naming field and value
 inline Config parse_config(const io::Json& content, const std::string& where) {
   const auto json = io::JsonView::of_object(content, where);
@@ -233,7 +234,7 @@ inline Config parse_config(const io::Json& content, const std::string& where) {
   config.vocab_size = count("vocab_size");
   detail::check_extent("num_hidden_layers", config.num_hidden_layers, where, 10'000);
   detail::check_extent("num_attention_heads", config.num_attention_heads, where, 1 << 16);
-  // Left out, transformers has a default; null means as many as heads.
+  // If left out, transformers has a default; null means as many as heads.
   const Index kv_heads = content.contains("num_key_value_heads") || llama ? config.num_attention_heads
                          : smollm3                                        ? 4
                                                                           : 32;

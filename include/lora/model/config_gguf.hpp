@@ -38,7 +38,7 @@ inline void recognise_llama3(nn::RopeConfig& rope, Index width) {
   }
 }
 
-/// The scaling that the metadata describe. A factor without a type is linear, as llama.cpp has it.
+/// The rope scaling in the metadata. A factor without a type is linear, like in llama.cpp.
 inline void read_rope_scaling(const io::Gguf& file, const std::string& arch, Config& config) {
   const std::string prefix = arch + ".rope.scaling.";
   const auto number = [&](std::string_view name) { return file.get<double>(concat(prefix, name)); };
@@ -69,7 +69,7 @@ inline void read_rope_scaling(const io::Gguf& file, const std::string& arch, Con
     fail<FormatError>(file.name(), ": \"", prefix, "original_context_length\" is missing");
   rope.beta_fast = number("yarn_beta_fast").value_or(rope.beta_fast);
   rope.beta_slow = number("yarn_beta_slow").value_or(rope.beta_slow);
-  // Here it multiplies what yarn has without it; in a config.json it stands for both.
+  // Here it multiplies yarn's own factor; in a config.json it replaces it.
   if (const double factor_of_both = number("attn_factor").value_or(1); factor_of_both != 1)
     rope.attention_factor = factor_of_both * nn::rotary_magnitude(rope);
 }
@@ -97,7 +97,7 @@ inline Config read_config(const io::Gguf& file) {
       file.get<Index>(key("attention.key_length")).value_or(config.hidden_size / config.num_attention_heads);
   config.max_position_embeddings = file.get<Index>(key("context_length")).value_or(0);
   config.rms_norm_eps = file.at<double>(key("attention.layer_norm_rms_epsilon"));
-  // The file holds a float32 of the decimal number that config.json has: 1e-5, not 9.9999997e-6.
+  // A float32 in the file: restore the decimal number of config.json, 1e-5 instead of 9.9999997e-6.
   config.rms_norm_eps = std::stod(concat(static_cast<float>(config.rms_norm_eps)));
   config.rope.theta = std::stod(concat(static_cast<float>(file.get<double>(key("rope.freq_base")).value_or(1e4))));
 

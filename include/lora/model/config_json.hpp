@@ -12,7 +12,7 @@ namespace lora::model {
 
 namespace detail {
 
-/// no_rope_layers as smollm3 has them: 1 = uses RoPE.
+/// no_rope_layers in smollm3's form: 1 = uses RoPE.
 inline io::Json no_rope_layers_of(const Config& config) {
   io::Json uses = io::Json::array();
   for (const bool rotates : config.rotates) uses.push_back(rotates ? 1 : 0);
@@ -21,8 +21,8 @@ inline io::Json no_rope_layers_of(const Config& config) {
 
 }  // namespace detail
 
-/// Puts the rotary settings that `config` computes with into its base's config.json: theta where that one keeps it, and
-/// no_rope_layers where they differ.
+/// Writes the rotary settings of `config` into its base's config.json: theta where the file has it, and no_rope_layers
+/// if they differ.
 inline void write_rotary(io::Json& json, const Config& config, const std::string& where) {
   const Config before = parse_config(json, where);
   if (before.rope.theta != config.rope.theta) {
@@ -34,7 +34,7 @@ inline void write_rotary(io::Json& json, const Config& config, const std::string
   if (before.rotates != config.rotates) json["no_rope_layers"] = detail::no_rope_layers_of(config);
 }
 
-/// The layers without rotary embedding, where a config.json of this type cannot say so: transformers would turn them.
+/// The layers without rotary embedding, if a config.json of this model type can't express them for transformers.
 inline std::vector<Index> unwritable_no_rope_layers(const Config& config) {
   std::vector<Index> layers;
   if (config.model_type == "smollm3") return layers;
@@ -43,9 +43,9 @@ inline std::vector<Index> unwritable_no_rope_layers(const Config& config) {
   return layers;
 }
 
-/// The config.json of a model that has none (GGUF); `where` names it in errors. no_rope_layers are noted for every
-/// type, although transformers reads them for smollm3 only. Throws   FormatError for what no config.json of this type
-/// can say
+/// A config.json for a model that has none (GGUF); `where` names it in errors. no_rope_layers are written for every
+/// model type, although transformers reads them only for smollm3.
+/// Throws   FormatError for what a config.json of this type can't express
 inline io::Json to_json(const Config& config, std::string_view dtype, const std::string& where) {
   if (!config.rope.frequency_factors.empty())
     fail<FormatError>(where, ": rope_freqs.weight holds factors that no config.json can express; expected those of ",

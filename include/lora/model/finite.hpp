@@ -11,7 +11,7 @@
 
 namespace lora::model {
 
-/// The number that spoils a model's results: NaN before infinity before the largest.
+/// The most extreme number in a model's weights: a NaN, else an infinity, else the largest.
 struct ExtremeNumber {
   double value = 0;
   std::string tensor{}, file{};
@@ -27,7 +27,7 @@ struct ExtremeNumber {
 
 namespace detail {
 
-/// All values of a tensor in turn: take(double).
+/// Calls take(double) for all values of a tensor.
 template <AnyDevice D, class Take>
 void for_each_value(D& dev, const io::StoredTensor& tensor, Take&& take) {
   if (block_elements(tensor.dtype) == 1) {
@@ -47,7 +47,7 @@ void for_each_value(D& dev, const io::StoredTensor& tensor, Take&& take) {
 
 }  // namespace detail
 
-/// Reads all weights of a model and of its adapter (null: none) to find out why its results are no finite numbers.
+/// Reads all weights of a model and its adapter (null: none) to find the cause of results that are not finite.
 template <AnyDevice D>
 ExtremeNumber extreme_number(D& dev, const Source& source, const AdapterFiles* adapter) {
   ExtremeNumber extreme;
@@ -66,7 +66,7 @@ ExtremeNumber extreme_number(D& dev, const Source& source, const AdapterFiles* a
   return extreme;
 }
 
-/// "the tensor T of F holds nan", or which number is the largest where all are finite.
+/// "the tensor T of F holds nan", or, if all are finite, the largest number.
 inline std::string describe(const ExtremeNumber& extreme) {
   if (!extreme.finite()) return concat("the tensor ", extreme.tensor, " of ", extreme.file, " holds ", extreme.value);
   return concat("no weight is NaN or infinite, but the largest is ", extreme.value, ", in the tensor ", extreme.tensor,

@@ -17,11 +17,11 @@ namespace lora::model {
 /// How the next token is chosen.
 struct GenerateOptions {
   Index max_new_tokens = 256;
-  double temperature = 0;  ///< 0: always the likeliest token
-  double top_p = 1;        ///< keep the likeliest tokens that together reach this probability
-  Index top_k = 0;         ///< keep this many of the likeliest; 0: all
+  double temperature = 0;  ///< 0: always the most likely token
+  double top_p = 1;        ///< sample from the most likely tokens with this total probability
+  Index top_k = 0;         ///< sample from this many of the most likely tokens; 0: all
   std::uint64_t seed = 42;
-  Index vocabulary = 0;  ///< choose among the first so many ids only, for heads wider than their tokenizer; 0: all
+  Index vocabulary = 0;  ///< use only the first so many ids, for heads wider than their tokenizer; 0: all
   std::vector<std::int32_t> stop_ids{};  ///< end a sequence; not part of the result
 };
 
@@ -66,12 +66,12 @@ namespace detail {
 
 template <class A>
 bool all_finite(std::span<const A> values) {
-  int finite = 1;  // no early end, so that it is vector code
+  int finite = 1;  // no early exit, so that the loop vectorises
   for (const A value : values) finite &= std::abs(value) <= std::numeric_limits<A>::max() ? 1 : 0;
   return finite != 0;
 }
 
-/// Decodes a group of prompts together, each in its slot of one key/value cache.
+/// Decodes a group of prompts together, each in its own slot of a key/value cache.
 template <AnyDevice D, class T>
 class Generation {
  public:
@@ -91,7 +91,7 @@ class Generation {
 
   std::vector<std::vector<std::int32_t>> run() {
     std::vector<std::size_t> active;
-    // Prompts are read in passes of some thousand rows: enough for the products, and bounded in memory.
+    // Prompts are processed in passes of some thousand rows: enough for fast products, with bounded memory.
     for (std::size_t begin = 0; begin < prompts_.size();) {
       std::vector<std::size_t> group;
       std::size_t rows = 0;
@@ -124,7 +124,7 @@ class Generation {
     return static_cast<Index>(most);
   }
 
-  // Runs the inputs of these slots, appends a token to each, and lists the slots that go on.
+  // Runs the inputs of these slots, appends a token to each, and returns the slots that are not finished.
   void step(const std::vector<std::size_t>& slots, const std::vector<std::vector<std::int32_t>>& inputs,
             std::vector<std::size_t>& goes_on) {
     std::vector<std::int32_t> tokens, positions, cache_rows, last;
@@ -177,7 +177,7 @@ class Generation {
 
 }  // namespace detail
 
-/// Continues each prompt until a stop id, `on_token`'s word or max_new_tokens, `batch` prompts at a time.
+/// Continues each prompt until a stop id, `on_token` returns false or max_new_tokens, `batch` prompts at a time.
 template <AnyDevice D, class T>
 std::vector<std::vector<std::int32_t>> generate(D& dev, Decoder<D, T>& model,
                                                 std::span<const std::vector<std::int32_t>> prompts,

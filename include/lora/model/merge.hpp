@@ -13,10 +13,9 @@
 
 namespace lora::model {
 
-/// The config.json of a merged model: what the base computes with, and the type of its matrices; `dtype` as
-/// `save_merged` takes it.
-/// Throws   ConfigError naming layers without rotary embedding, where a config.json of this type cannot say so, or a
-///          dtype that safetensors cannot hold
+/// The config.json of a merged model: the base's settings and the dtype of the matrices; `dtype` as in `save_merged`.
+/// Throws   ConfigError for layers without rotary embedding that a config.json of this type can't express, or a dtype
+///          that safetensors doesn't have
 inline io::Json merged_config(const Source& source, std::optional<DType> dtype) {
   const std::string_view name = config_dtype_name(dtype.value_or(folder_dtype(source.stored_dtype())));
   const auto& type = source.config().model_type;
@@ -60,10 +59,10 @@ inline std::vector<std::byte> rounded(std::span<const float> values, DType dtype
 
 }  // namespace detail
 
-/// Writes base + adapter as model.safetensors (or shards with an index) and config.json into a folder that exists.
-/// Every matrix is W + s B A, formed in float32 and rounded once to `dtype`, or without one to the type that it is
-/// stored as (GGUF blocks to bfloat16); weights without adapter keep their values. Tied heads stay tied, for the
-/// embedding is never targeted.
+/// Writes base + adapter as model.safetensors (or shards with an index) and config.json into an existing folder. Every
+/// matrix is W + s B A, computed in float32 and rounded once to `dtype` or, without one, to its stored dtype (GGUF
+/// blocks: to bfloat16); weights without an adapter keep their values. Tied heads stay tied, since the embedding never
+/// has an adapter.
 /// Throws   ConfigError for the base's own folder, and as `merged_config` does
 template <AnyDevice D>
 void save_merged(D& dev, Decoder<D, float>& model, const Source& source, const std::filesystem::path& folder,
@@ -74,7 +73,7 @@ void save_merged(D& dev, Decoder<D, float>& model, const Source& source, const s
   if (std::filesystem::equivalent(folder, source.path(), none))
     fail<ConfigError>("key output_dir: given ", folder.native(),
                       ", which is the base model's own folder; allowed: another");
-  // Of a single type, where one is named.
+  // All of one dtype, if one is given.
   std::vector<io::TensorDeclaration> declarations;
   for_each_tensor(config, [&](const TensorInfo& info) {
     const DType stored = dtype.value_or(folder_dtype(source.at(info).dtype));

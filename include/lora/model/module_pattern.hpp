@@ -9,7 +9,7 @@
 
 namespace lora::model {
 
-/// A Python regular expression that whole module names are compared with, as PEFT does, as far as POSIX has the same.
+/// A Python regular expression that is matched against whole module names, like in PEFT, if POSIX has an equivalent.
 class ModulePattern {
  public:
   explicit ModulePattern(std::string_view expression) {
@@ -22,7 +22,7 @@ class ModulePattern {
     if (known_) ::regfree(&compiled_);
   }
 
-  /// False where the expression has something that POSIX lacks, so that nothing can be said of it.
+  /// False if the expression uses something that POSIX doesn't have.
   bool known() const { return known_; }
   bool matches(const std::string& name) const { return ::regexec(&compiled_, name.c_str(), 0, nullptr, 0) == 0; }
 

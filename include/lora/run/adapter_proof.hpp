@@ -12,13 +12,13 @@
 
 namespace lora::run {
 
-/// Stands in the README.md of every adapter that a run writes, and in no other program's.
+/// Part of the README.md of every adapter that a run writes, which identifies it as a run's.
 constexpr std::string_view card_head =
     "library_name: peft\npipeline_tag: text-generation\ntags:\n- lora\n---\n\n# LoRA adapter\n\n";
 
-/// A Stranger of final_model: a run's has the README.md that runs write, and besides only files that they write there.
-/// A page that its reader has rewritten makes it his. The files have no checksums, since no loader would mind them.
-/// `more`: further files that a run writes beside an adapter.
+/// What in an adapter folder was not written by a run, or empty. A run's folder has a run's README.md and only files
+/// that runs write; with an edited README.md it is the user's.
+/// `more`: further files that a run writes into this kind of folder.
 inline std::string stranger_beside_adapter(const io::Path& folder, std::initializer_list<std::string_view> more) {
   constexpr std::string_view names[] = {"adapter_config.json", "adapter_model.safetensors", "README.md", "config.json"};
   const auto is_a_runs = [&](std::string_view name) {

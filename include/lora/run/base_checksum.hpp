@@ -16,8 +16,8 @@
 
 namespace lora::run {
 
-/// A checksum of each of several long byte strings, by so many threads. The threads read pieces of a fixed size, so
-/// that their number does not change the values: a string's is the checksum of those of its pieces.
+/// Checksums of several long byte strings, computed by `threads` threads. The value is the checksum of the checksums of
+/// pieces of fixed size, so that it doesn't depend on the number of threads.
 inline std::vector<std::uint64_t> checksums(std::span<const std::span<const std::byte>> strings, int threads) {
   constexpr std::size_t piece_bytes = std::size_t{1} << 20;
   struct Piece {
@@ -39,7 +39,7 @@ inline std::vector<std::uint64_t> checksums(std::span<const std::span<const std:
   const auto wanted = std::min(static_cast<std::size_t>(std::max(threads, 1)), pieces.size());
   try {
     while (others.size() + 1 < wanted) others.emplace_back(work);
-  } catch (const std::system_error&) {  // no more threads: those that there are do it
+  } catch (const std::system_error&) {  // go on with the threads that could be started
   }
   work();
   for (std::thread& other : others) other.join();
@@ -54,7 +54,7 @@ inline std::vector<std::uint64_t> checksums(std::span<const std::span<const std:
 
 namespace detail {
 
-/// In the order of their names: shards may be cut anew.
+/// Sorted by name: the tensors may be sharded differently.
 inline std::vector<const io::StoredTensor*> sorted_tensors(const model::Source& source) {
   std::vector<const io::StoredTensor*> tensors;
   for (const auto& tensor : source.tensors()) tensors.push_back(&tensor);
@@ -68,7 +68,7 @@ inline std::string declaration_of(const io::StoredTensor& tensor) {
 
 }  // namespace detail
 
-/// Tells base models apart: names, types, extents and all bytes of all tensors.
+/// A checksum of a base model: names, dtypes, shapes and all bytes of all tensors.
 inline std::uint64_t weights_checksum(const model::Source& source) {
   const auto tensors = detail::sorted_tensors(source);
   std::vector<std::span<const std::byte>> contents;
@@ -80,7 +80,7 @@ inline std::uint64_t weights_checksum(const model::Source& source) {
   return checksum(text);
 }
 
-/// The same of a few pieces of each tensor's bytes, as earlier versions noted it.
+/// The same from a few samples of each tensor's bytes, as in checkpoints of earlier versions.
 inline std::uint64_t sampled_checksum(const model::Source& source) {
   constexpr std::size_t pieces = 16, piece_bytes = 64;
   std::string text;
@@ -96,7 +96,7 @@ inline std::uint64_t sampled_checksum(const model::Source& source) {
   return checksum(text);
 }
 
-/// A base model in a run's settings. `sampled`: as earlier versions noted it.
+/// The description of a base model in a checkpoint's settings. `sampled`: as in earlier versions.
 inline std::string base_text(const model::Source& source, bool sampled) {
   const model::Config& shape = source.config();
   const std::string begin =

@@ -21,7 +21,7 @@
 
 namespace lora::run {
 
-/// The mean loss of some steps, as their sum and number: it goes on over a resume with the same bits.
+/// A running mean of losses, as sum and count, so that a resumed run has the same bits.
 struct LossMean {
   double sum = 0;
   Index steps = 0;
@@ -30,16 +30,16 @@ struct LossMean {
     sum += loss;
     ++steps;
   }
-  /// NaN of no steps.
+  /// NaN without steps.
   double mean() const { return sum / static_cast<double>(steps); }
 };
 
-/// Where a run stands. Everything else about its future follows from these and its settings: the order of the data and
-/// every random number are functions of the seed and the sample's or step's number.
+/// The state of a run. Together with the settings it determines the rest of the run: the order of the data and all
+/// random numbers are functions of the seed and the number of the sample or step.
 struct RunState {
-  Index step = 0;          ///< optimizer steps done, those without labels included
-  Index updates = 0;       ///< those that changed the adapter
-  Index next_sample = 0;   ///< the global index of the first sample not seen
+  Index step = 0;          ///< steps done, including skipped ones
+  Index updates = 0;       ///< steps that changed the adapter
+  Index next_sample = 0;   ///< global index of the first sample not seen
   Index total_tokens = 0;  ///< tokens seen
   double last_loss = 0;
   LossMean losses{};             ///< of all steps that changed the adapter
@@ -48,14 +48,14 @@ struct RunState {
   std::optional<double> best_eval_loss{};
   Index best_step = 0;
   bool evaluation_due = false;             ///< the run was stopped while it evaluated this step
-  io::Json settings = io::Json::object();  ///< what must not change when the run goes on
+  io::Json settings = io::Json::object();  ///< those that must not change on resume
 };
 
-/// A checkpoint that was found whole.
+/// A verified checkpoint.
 struct Checkpoint {
   io::Path folder;
   RunState state;
-  std::string checksum{};  ///< of the state file, in which those of all other files stand
+  std::string checksum{};  ///< of the state file, which holds those of all other files
 };
 
 namespace detail {
@@ -92,7 +92,7 @@ inline io::Json to_json(const RunState& state) {
   return json;
 }
 
-/// Of a checkpoint that is not as it was written. What can't be read, or is of another version, is none.
+/// A damaged checkpoint, as opposed to one that can't be read or has another version.
 class Damaged : public FormatError {
  public:
   using FormatError::FormatError;
@@ -117,7 +117,7 @@ inline RunState parse_state(const io::JsonView& json) {
   return state;
 }
 
-/// What a state file holds.
+/// Reads the state file.
 /// Throws   Damaged
 inline io::Json read_state(const io::Path& folder) {
   const io::Path path = folder / state_file;
@@ -132,8 +132,8 @@ inline io::Json read_state(const io::Path& folder) {
   fail<Damaged>(path.native(), ": expected an object");
 }
 
-/// Takes the checksum out of what a state file holds.
-/// Throws   Damaged if it is not that of the rest
+/// Removes and returns the checksum in a state file's content.
+/// Throws   Damaged if it doesn't match the rest
 inline std::string take_checksum(io::Json& json, const std::string& where) {
   const io::Json* value = io::json_find(json, "checksum");
   std::string sum = value != nullptr && value->is_string() ? value->get<std::string>() : "";
@@ -143,9 +143,9 @@ inline std::string take_checksum(io::Json& json, const std::string& where) {
   return sum;
 }
 
-/// A checkpoint folder, once every file in it has been found as it was written. If it still is the one `known`, which
-/// was found so before, the content of the other files is not read again.
-/// Throws   Damaged; another Error for what can't be read, or is of another version
+/// Opens a checkpoint and verifies the checksums of all its files. If it is still `known`, which was verified before,
+/// the content of the other files is not read again.
+/// Throws   Damaged; another Error if it can't be read or has another version
 inline Checkpoint verified(io::Path folder, const Checkpoint* known = nullptr) {
   const std::string where = (folder / state_file).native();
   io::Json json = read_state(folder);
@@ -171,7 +171,7 @@ inline Checkpoint verified(io::Path folder, const Checkpoint* known = nullptr) {
   return {std::move(folder), std::move(state), std::move(sum)};
 }
 
-/// N of a folder "checkpoint-N", as a run writes it: a copy that somebody keeps as checkpoint-07 is not step 7's.
+/// N of a folder named exactly "checkpoint-N": a user's copy named checkpoint-07 is not step 7's.
 inline std::optional<Index> checkpoint_step(const io::Path& folder) {
   constexpr std::string_view prefix = "checkpoint-";
   const std::string name = folder.filename().native();
@@ -182,9 +182,9 @@ inline std::optional<Index> checkpoint_step(const io::Path& folder) {
   return step;
 }
 
-/// A Stranger of a checkpoint: a run's holds a state file of its step that is as it was written, and only files that
-/// this lists. The version does not matter, nor whether they are whole. Where that file is damaged, the page of the
-/// adapter beside it is the proof, as it is in final_model.
+/// What in a checkpoint folder was not written by a run, or empty. A run's has an intact state file of its step and
+/// only files listed in it, of any version and even if damaged. If the state file is damaged, the adapter's README.md
+/// decides, as for final_model.
 inline std::string stranger_in_checkpoint(const io::Path& folder) {
   if (!io::is_folder(folder)) return "it is no folder";
   if (!io::is_file(folder / state_file)) return concat("it holds no ", state_file);
@@ -210,7 +210,7 @@ inline std::string stranger_in_checkpoint(const io::Path& folder) {
 
 }  // namespace detail
 
-/// The checkpoints of a run: output_dir/checkpoints/checkpoint-N, each whole or not there.
+/// The checkpoints of a run: output_dir/checkpoints/checkpoint-N, written atomically.
 class Checkpoints {
  public:
   explicit Checkpoints(const io::Path& output_dir) : folder_(output_dir / "checkpoints") {}
@@ -218,13 +218,13 @@ class Checkpoints {
   const io::Path& folder() const { return folder_; }
   io::Path folder_of(Index step) const { return folder_ / concat("checkpoint-", step); }
 
-  /// Clears what an interrupted run has left. To be called under the run's lock.
+  /// Removes what an interrupted run has left. Call with the lock held.
   void recover() const {
     io::clear_unfinished(
         folder_, io::place_among([](const std::string& name) { return detail::checkpoint_step(name).has_value(); }));
   }
 
-  /// Steps with a checkpoint folder, whole or not, a run's or not, ascending.
+  /// Steps with a folder of a checkpoint's name, ascending.
   std::vector<Index> steps() const {
     std::vector<Index> steps;
     for (const io::Path& entry : io::entries_of(folder_))
@@ -233,15 +233,14 @@ class Checkpoints {
     return steps;
   }
 
-  /// Those of them that a run wrote. No others are ever replaced or removed.
+  /// Steps whose folder a run wrote. Others are never replaced or removed.
   std::vector<Index> own_steps() const {
     auto all = steps();
     std::erase_if(all, [&](Index step) { return !detail::stranger_in_checkpoint(folder_of(step)).empty(); });
     return all;
   }
 
-  /// Throws   ConfigError if a folder that no run wrote stands where one of the steps after `first` and up to `last`
-  ///          will be saved
+  /// Throws   ConfigError if a folder that no run wrote has the name of a checkpoint of a step in (first, last]
   void expect_places(Index first, Index last) const {
     for (const Index step : steps()) {
       if (step <= first || step > last) continue;
@@ -251,16 +250,16 @@ class Checkpoints {
     }
   }
 
-  /// A checkpoint by its path. `known`: one that was found whole before, which need not be read again.
-  /// Throws   Error that says what is wrong with it
+  /// Opens a checkpoint by its path. `known`: one that was verified before, which need not be read again.
+  /// Throws   Error
   static Checkpoint open(io::Path folder, const Checkpoint* known = nullptr) {
     std::error_code unreadable;
     if (!std::filesystem::is_directory(folder, unreadable)) fail<IoError>("no checkpoint at ", folder.native());
     return detail::verified(std::move(folder), known);
   }
 
-  /// The newest that is whole; damaged ones are skipped, with a warning if `warns`. `known` as for open.
-  /// Throws   Error for one that can't be read, or is of another version
+  /// The newest intact one; damaged ones are skipped, with a warning if `warns`. `known` as for open.
+  /// Throws   Error for one that can't be read or has another version
   std::optional<Checkpoint> newest(bool warns = true, const Checkpoint* known = nullptr) const {
     const auto all = steps();
     for (auto step = all.rbegin(); step != all.rend(); ++step) {
@@ -275,8 +274,8 @@ class Checkpoints {
     return std::nullopt;
   }
 
-  /// Writes the checkpoint of state.step: `write_files(folder)` puts everything but the state there. A run's
-  /// checkpoints of later steps belong to a past that this one has left, and are removed.
+  /// Writes the checkpoint of state.step; `write_files(folder)` writes everything but the state. Checkpoints of later
+  /// steps, from before the run was resumed at an earlier one, are removed.
   template <class WriteFiles>
   void save(const RunState& state, WriteFiles&& write_files) const {
     io::write_whole_folder(folder_of(state.step), detail::stranger_in_checkpoint, [&](const io::Path& folder) {
@@ -303,8 +302,8 @@ class Checkpoints {
   /// Removes a checkpoint that a run wrote.
   void remove(Index step) const { io::remove_whole_folder(folder_of(step), detail::stranger_in_checkpoint); }
 
-  /// Removes the oldest checkpoints until `limit` are left. `keep`: one that stays in any case. Nothing is removed
-  /// unless the newest reads back as it was written.
+  /// Removes the oldest checkpoints until `limit` are left, except `keep`. Nothing is removed unless the newest is
+  /// intact.
   void rotate(Index limit, std::optional<Index> keep) const {
     auto all = own_steps();
     if (static_cast<Index>(all.size()) <= limit) return;

@@ -15,11 +15,11 @@
 
 namespace lora::run {
 
-/// What an earlier run has left in output_dir, and the checkpoint that this one goes on with.
+/// What an earlier run has left in output_dir, and the checkpoint to resume from.
 class EarlierRun {
  public:
-  /// Throws   IoError if output_dir is no folder, ConfigError if its files are not this run's to change, or an input
-  ///          lies among those that are
+  /// Throws   IoError if output_dir is not a folder; ConfigError if this run must not change its files, or if an input
+  ///          is among the files that it would change
   explicit EarlierRun(const settings::Config& config,
                       const std::vector<std::pair<std::string_view, io::Path>>& inputs = {})
       : folder_(config.output_dir),
@@ -41,21 +41,21 @@ class EarlierRun {
 
   const RunFolder& folder() const { return folder_; }
 
-  /// What a setting is in the checkpoint to go on with; null if there is none, or it has no such setting.
-  /// Throws   Error if that checkpoint can't be read, or is named and damaged
+  /// A setting's value in the checkpoint to resume from, or null.
+  /// Throws   Error if that checkpoint can't be read, or was named and is damaged
   io::Json setting(std::string_view name) {
     seen_ = checkpoint(false);
     const io::Json* value = seen_ ? io::json_find(seen_->state.settings, name) : nullptr;
     return value ? *value : io::Json();
   }
 
-  /// The checkpoint to go on with, once what was left unfinished has gone. To be called under the run's lock.
-  /// Throws   Error if it can't be read, or is named and damaged; ConfigError where starting anew would cost an
-  ///          earlier run's results, and overwrite_output_dir does not ask for that
+  /// The checkpoint to resume from, after removing unfinished files. Call with the lock held.
+  /// Throws   Error if it can't be read, or was named and is damaged; ConfigError if starting from scratch would remove
+  ///          an earlier run's results without overwrite_output_dir
   std::optional<Checkpoint> find_checkpoint() const {
     folder_.expect_own();
     folder_.recover();
-    if (!overwrites_ && !goes_on_here_ && folder_.is_a_runs()) refuse_used();  // another came first
+    if (!overwrites_ && !goes_on_here_ && folder_.is_a_runs()) refuse_used();  // another run was started meanwhile
     auto found = checkpoint(true);
     if (found || resume_ != "auto") return found;
     if (!overwrites_) {
@@ -64,14 +64,14 @@ class EarlierRun {
                                                                : nullptr;
       if (left != nullptr)
         fail<ConfigError>("key resume_from_checkpoint: given auto, but ", folder_.path().native(), " holds ",
-                          std::string_view(left), "; allowed: overwrite_output_dir true to start anew");
+                          std::string_view(left), "; allowed: overwrite_output_dir true to start from scratch");
     }
-    log::info("no complete checkpoint in ", checkpoints().folder().native(), ": starting anew");
+    log::info("no complete checkpoint in ", checkpoints().folder().native(), ": starting from scratch");
     return found;
   }
 
-  /// Makes the folder this run's, which goes on with `resumed` and ends with the step `last`: what an earlier run has
-  /// written goes, unless this one goes on with it. To be called under the run's lock.
+  /// Prepares the folder for this run, which resumes from `resumed` and ends with step `last`: removes an earlier run's
+  /// files unless this run continues it. Call with the lock held.
   /// Throws   ConfigError if something that no run wrote is in the way, before anything is removed
   void take(const std::optional<Checkpoint>& resumed, Index last) const {
     const Index first = resumed ? resumed->state.step : 0;
@@ -89,10 +89,10 @@ class EarlierRun {
   [[noreturn]] void refuse_used() const {
     fail<ConfigError>("key output_dir: given ", folder_.path().native(),
                       ", which is not empty; allowed: an empty folder, or resume_from_checkpoint auto to go on, or ",
-                      "overwrite_output_dir true to start anew");
+                      "overwrite_output_dir true to start from scratch");
   }
 
-  /// Whether this run goes on with one of output_dir: another folder's checkpoint gives no right to its files.
+  /// Whether this run resumes from a checkpoint in output_dir, so that the files there are its own.
   bool goes_on_here() const {
     if (resume_.empty() || resume_ == "auto") return resume_ == "auto";
     std::error_code error;
@@ -111,7 +111,7 @@ class EarlierRun {
   std::string resume_;
   bool overwrites_;
   bool goes_on_here_;
-  std::optional<Checkpoint> seen_;  // by setting(), which may ask before the run holds the lock
+  std::optional<Checkpoint> seen_;  // by setting(), which may be called before the lock is held
 };
 
 }  // namespace lora::run

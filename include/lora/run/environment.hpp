@@ -19,7 +19,7 @@ namespace lora::run {
 
 namespace detail {
 
-/// "12345 kB" behind a field of /proc/self/status, in GiB; 0 where the system does not say.
+/// The value ("12345 kB") of a field of /proc/self/status, in GiB; 0 if there is none.
 inline double status_gib(std::string_view field) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);)
@@ -29,11 +29,11 @@ inline double status_gib(std::string_view field) {
 
 }  // namespace detail
 
-/// The most memory that this process has held so far, and what it holds now.
+/// Peak and current resident memory of this process.
 inline double peak_memory_gib() { return detail::status_gib("VmHWM:"); }
 inline double resident_memory_gib() { return detail::status_gib("VmRSS:"); }
 
-/// The command line as a shell reads it back.
+/// The command line, quoted for a shell.
 inline std::string quoted_command(std::span<const char* const> words) {
   std::string line;
   for (const std::string_view word : words) {
@@ -53,7 +53,7 @@ inline std::string quoted_command(std::span<const char* const> words) {
   return line;
 }
 
-/// What this program was compiled for and with.
+/// Version, instruction sets and compiler of this build.
 inline std::string describe_build() {
   std::string features;
   const auto add = [&](std::string_view name) { features += concat(features.empty() ? "" : " ", name); };
@@ -90,7 +90,7 @@ inline std::string describe_build() {
 #endif
 }
 
-/// The machine and the build, a fact per line: environment_info.txt.
+/// The build and the machine, one fact per line, for environment_info.txt.
 inline std::string describe_environment(int threads) {
   utsname system{};
   uname(&system);

@@ -13,13 +13,13 @@ namespace lora::run {
 
 namespace detail {
 
-/// Python that loads the base and the adapter, and what a reader must know where transformers computes otherwise.
+/// Python code that loads the base and the adapter, and notes on where transformers computes something else.
 inline std::string usage_of(const settings::Config& config, const model::Source& source) {
   const bool changed = model::rotary_changed(source);
   std::string text = "\n```python\nfrom peft import PeftModel\nfrom transformers import ";
   text += changed ? "AutoConfig, AutoModelForCausalLM\n\n" : "AutoModelForCausalLM\n\n";
   std::string arguments = io::to_text(config.model_name_or_path, -1);
-  if (source.gguf() != nullptr) {  // transformers takes the folder and the file apart
+  if (source.gguf() != nullptr) {  // transformers takes folder and file separately
     const io::Path file = config.model_name_or_path;
     const io::Path folder = file.has_parent_path() ? file.parent_path() : io::Path(".");
     arguments = concat(io::to_text(folder.native(), -1), ", gguf_file=", io::to_text(file.filename().native(), -1));
@@ -45,7 +45,7 @@ inline std::string usage_of(const settings::Config& config, const model::Source&
 
 }  // namespace detail
 
-/// The page that tells a reader of the folder what the adapter is and how to use it.
+/// The README.md of an adapter: what it is and how to use it.
 inline std::string model_card(const settings::Config& config, const model::Source& source,
                               const model::AdapterConfig& adapter, const RunMetrics& metrics) {
   std::string text = "---\n";
@@ -74,14 +74,13 @@ inline std::string model_card(const settings::Config& config, const model::Sourc
   return text + detail::usage_of(config, source);
 }
 
-/// Whether an adapter folder needs a config.json of its own: the base has none (GGUF), or runs with other rotary
-/// settings than its own.
+/// Whether an adapter folder needs its own config.json: the base has none (GGUF), or ran with other rotary settings.
 inline bool brings_config(const model::Source& source) {
   return source.gguf() != nullptr || model::rotary_changed(source);
 }
 
-/// Writes the adapter with all that is needed to use it: PEFT's two files, the tokenizer and a README.md, and where it
-/// `brings_config` a config.json, of which `open_source` takes the rotary settings.
+/// Writes an adapter folder: PEFT's two files, the tokenizer, a README.md and, if it `brings_config`, a config.json
+/// from which inputs::open_source takes the rotary settings.
 template <AnyDevice D, class T>
 void write_adapter_folder(D& dev, model::Decoder<D, T>& decoder, const model::Source& source,
                           const tokenizer::Tokenizer* tokenizer, const std::string& card, const io::Path& folder) {

@@ -13,26 +13,26 @@
 
 namespace lora::run {
 
-/// What decides the data of a run.
+/// Facts that identify the data of a run.
 struct DataFacts {
   std::uint64_t fingerprint = 0;
   Index records = 0;
   std::string template_name{};
-  std::string date{};                     ///< that the template prints; empty if it prints none
-  std::optional<bool> enable_thinking{};  ///< where the template depends on it
-  std::optional<Index> text_blocks{};     ///< sequences, where some files are texts
+  std::string date{};                     ///< printed by the template; empty if it prints none
+  std::optional<bool> enable_thinking{};  ///< if the template depends on it
+  std::optional<Index> text_blocks{};     ///< number of sequences, if some files are texts
 };
 
-/// The settings that must not change when a run goes on: with another of them, the steps that are done would not have
-/// been this run's. All others may.
+/// The settings that must not change on resume: with other values the steps already done would have been different. All
+/// others may change.
 inline io::Json fixed_settings(const settings::Config& config, const model::Source& source,
                                const model::AdapterConfig& adapter, const DataFacts& data, bool bfloat16) {
   const model::Config& shape = source.config();
-  // As adapter_config.json has them: a folder to start from may choose its modules by more than keys can.
+  // As in adapter_config.json: an adapter to start from may choose its modules in ways that no key can.
   model::AdapterConfig sorted = adapter;
   std::sort(sorted.targets.begin(), sorted.targets.end());
   io::Json saved = model::to_json(sorted);
-  std::vector<Index> unrotated;  // the model's own and those of the key
+  std::vector<Index> unrotated;  // from the model and the key
   for (Index layer = 0; layer < shape.num_hidden_layers; ++layer)
     if (!shape.rotates[static_cast<std::size_t>(layer)]) unrotated.push_back(layer);
   io::Json settings =
@@ -65,32 +65,32 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
   return settings;
 }
 
-/// The settings as the version would have noted them that wrote the checkpoint.
+/// The settings in the form of the version that wrote the checkpoint.
 inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const settings::Config& config,
                             const model::Source& source) {
   const io::Json* base = io::json_find(checkpoint.state.settings, "model_name_or_path");
   if (base != nullptr && base->is_string() && !base->get_ref<const std::string&>().ends_with(" of all bytes")) {
     now["model_name_or_path"] = base_text(source, true);
-    now["no_rope_layers"] = config.no_rope_layers;  // the key's, without the model's own
+    now["no_rope_layers"] = config.no_rope_layers;  // from the key alone
   }
   return now;
 }
 
-/// Throws   ConfigError that names the first setting that changed, with both values
+/// Throws   ConfigError with the first setting that changed and both values
 inline void expect_same_settings(const io::Json& now, const Checkpoint& checkpoint) {
   // Both come from fixed_settings, with the same types: equal values have equal texts.
   const auto text_of = [](const io::Json* value) { return value ? io::to_text(*value, -1) : std::string("nothing"); };
   for (const auto& [name, value] : io::json_fields(now)) {
-    const auto place = checkpoint.state.settings.find(name);  // which may well be null
+    const auto place = checkpoint.state.settings.find(name);  // possibly null
     const io::Json* then = place != checkpoint.state.settings.end() ? &*place : nullptr;
     if (then != nullptr && text_of(then) == text_of(&value)) continue;
     fail<ConfigError>("key ", name, ": given ", text_of(&value), ", but ", checkpoint.folder.native(),
-                      " was made with ", text_of(then), "; a run that goes on must not change it");
+                      " was made with ", text_of(then), "; a resumed run must not change it");
   }
 }
 
-/// `next_sample`: with which the step after the checkpoint's would begin.
-/// Throws   FormatError if the checkpoint's run stood elsewhere, for some records would be left out or seen twice
+/// `next_sample`: the first sample of the step after the checkpoint's.
+/// Throws   FormatError if the checkpoint says otherwise: some records would be skipped or seen twice
 inline void expect_same_place(const Checkpoint& checkpoint, Index next_sample) {
   if (checkpoint.state.next_sample == next_sample) return;
   fail<FormatError>((checkpoint.folder / detail::state_file).native(), ": \"next_sample\" is ",

@@ -16,18 +16,18 @@
 
 namespace lora::run {
 
-/// The files that a run writes into output_dir itself. The last is the proof that the folder is a run's: it comes first
-/// and goes last.
+/// The files that a run writes into output_dir itself. The last one identifies the folder as a run's: it is written
+/// first and removed last.
 constexpr std::string_view run_files[] = {
     "trainer_log.jsonl", "training.log",      "training_metrics.json", "profile.md",
     "profile.json",      "train_command.txt", "environment_info.txt",  "tensorboard/events.out.tfevents.lora",
     "run_config.json"};
-/// The folders of output_dir that are for runs alone.
+/// The folders in output_dir that belong to runs.
 constexpr std::string_view run_folders[] = {"final_model", "checkpoints", "tensorboard"};
 
 namespace detail {
 
-/// Whether a file holds the settings of a run as runs write them: every key of training.
+/// Whether a file is a run's run_config.json.
 inline bool is_run_config(const io::Path& path) {
   if (!io::is_file(path)) return false;
   try {
@@ -43,7 +43,7 @@ inline bool is_run_config(const io::Path& path) {
 
 }  // namespace detail
 
-/// The folder of a run: which of what it holds a run of this program wrote. Nothing else in it is ever changed.
+/// The output folder of a run: knows which of its files runs wrote. Others are never changed.
 class RunFolder {
  public:
   explicit RunFolder(io::Path output) : output_(std::move(output)), checkpoints_(output_) {}
@@ -52,12 +52,12 @@ class RunFolder {
   const Checkpoints& checkpoints() const { return checkpoints_; }
   io::Path final_model() const { return output_ / "final_model"; }
 
-  /// Whether a run has written here. Its other files can't be told from a stranger's by themselves.
+  /// Whether a run has written here. (Most of its files can't be identified on their own.)
   bool is_a_runs() const {
     return detail::is_run_config(output_ / "run_config.json") || !checkpoints_.own_steps().empty();
   }
 
-  /// Throws   ConfigError naming what a run would write to, or through, although no run wrote it
+  /// Throws   ConfigError if a run would overwrite something that no run wrote, or write through a link
   void expect_own() const {
     for (const std::string_view name : run_folders)
       if (const io::Path path = output_ / name; io::is_there(path) && !io::is_folder(path))
@@ -72,14 +72,14 @@ class RunFolder {
     }
   }
 
-  /// Throws   ConfigError if another final_model than a run's is in the way
+  /// Throws   ConfigError if there is a final_model that no run wrote
   void expect_own_final_model() const {
     if (!io::is_there(final_model())) return;
     if (const auto what = stranger_in_adapter(final_model()); !what.empty())
       refuse(final_model(), concat("which is not a run's: ", what));
   }
 
-  /// Whether final_model is a run's and has the adapter of this folder, byte for byte.
+  /// Whether final_model was written by a run and has the same adapter as this folder, byte for byte.
   bool has_adapter_of(const io::Path& folder) const {
     if (!stranger_in_adapter(final_model()).empty()) return false;
     const io::MappedFile here(final_model() / "adapter_model.safetensors"), there(folder / "adapter_model.safetensors");
@@ -87,7 +87,7 @@ class RunFolder {
            std::memcmp(here.bytes().data(), there.bytes().data(), here.bytes().size()) == 0;
   }
 
-  /// Throws   ConfigError if the input of a key lies where runs write, or a link in it leads there
+  /// Throws   ConfigError if a key's input is where runs write, or links there
   void expect_outside(std::string_view key, const io::Path& input) const {
     std::vector<std::string_view> places(std::begin(run_files), std::end(run_files));
     places.insert(places.end(), std::begin(run_folders), std::end(run_folders));
@@ -97,7 +97,7 @@ class RunFolder {
                           ", where the run of output_dir writes; allowed: a place outside of it");
   }
 
-  /// Clears what an interrupted run has left. To be called under the run's lock.
+  /// Removes what an interrupted run has left. Call with the lock held.
   void recover() const {
     checkpoints_.recover();
     io::clear_unfinished(output_, io::place_among([](const std::string& name) {
@@ -106,8 +106,8 @@ class RunFolder {
                          }));
   }
 
-  /// Removes what a run has written, but for final_model, which stays until another takes its place. To be called under
-  /// the run's lock, after expect_own.
+  /// Removes what a run has written, except final_model, which stays until it is replaced. Call with the lock held,
+  /// after expect_own.
   void clear() const {
     for (const Index step : checkpoints_.own_steps()) checkpoints_.remove(step);
     for (const std::string_view name : run_files) io::remove_file(output_ / name);

@@ -13,14 +13,14 @@
 
 namespace lora::run {
 
-/// The pages that this process holds in memory, in bytes.
+/// Resident memory of this process, in bytes.
 struct ResidentPages {
-  double model_files = 0;  ///< of mapped weights: shared with other processes, and the system may drop them
-  double other_files = 0;  ///< of the program and its libraries, likewise
-  double own = 0;          ///< memory of this process alone
+  double model_files = 0;  ///< mapped weights: shared between processes, and reclaimable
+  double other_files = 0;  ///< the program and its libraries, likewise
+  double own = 0;          ///< private memory
 };
 
-/// Counted over the mappings that `smaps` lists, the text of /proc/self/smaps.
+/// From the text of /proc/self/smaps.
 inline ResidentPages resident_pages(std::istream& smaps) {
   ResidentPages pages;
   double* of_file = nullptr;
@@ -49,20 +49,20 @@ inline ResidentPages resident_pages() {
   return resident_pages(smaps);
 }
 
-/// Where the memory of a training run is, in bytes.
+/// The memory of a training run by use, in bytes.
 struct MemoryUse {
   ResidentPages pages;
-  double activations = 0;  ///< the most that was kept for backward
-  double workspace = 0;    ///< the most scratch
+  double activations = 0;  ///< peak of what is saved for backward
+  double workspace = 0;    ///< peak scratch
   double adapter = 0;      ///< masters, and copies in the type of the products
   double gradients = 0;
   double optimizer = 0;  ///< two moments
-  double peak = 0;       ///< of all resident pages, as the system counts it
+  double peak = 0;       ///< peak resident memory, as the system counts it
 
   double other() const { return std::max(0.0, pages.own - activations - workspace - adapter - gradients - optimizer); }
 };
 
-/// Of a model whose adapter an AdamW trains.
+/// For a model whose adapter AdamW trains.
 template <AnyDevice D, class T>
 MemoryUse memory_use(D& dev, model::Decoder<D, T>& decoder) {
   MemoryUse use;

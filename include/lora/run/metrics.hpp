@@ -19,16 +19,16 @@ namespace lora::run {
 /// What one step did. The loss, tokens and speed are this step's own.
 struct StepMetrics {
   Index step = 0;        // 1 is the first
-  bool skipped = false;  // it changed nothing: no token was labelled, or the gradient was not finite
+  bool skipped = false;  // nothing changed: no labelled token, or a gradient that is not finite
   double epoch = 0;
-  double loss = 0;       // NaN where no token was labelled
-  double mean_loss = 0;  // of the steps since the last line of the log, this one included; NaN where all were skipped
+  double loss = 0;       // NaN without labelled tokens
+  double mean_loss = 0;  // since the previous line of the log, including this step; NaN if all were skipped
   double learning_rate = 0;
   double grad_norm = 0;  // before clipping
   Index tokens = 0;
   Index labelled_tokens = 0;  // after the shift
   double tokens_per_second = 0;
-  double elapsed_seconds = 0;  // of the run, also before it was resumed
+  double elapsed_seconds = 0;  // of the whole run, including before a resume
   double peak_memory_gib = 0;
 };
 
@@ -39,7 +39,7 @@ struct EvalMetrics {
   double perplexity() const { return std::exp(loss); }
 };
 
-/// JSON has no number for a loss that is not finite: null.
+/// A value that is not finite becomes null.
 inline io::Json to_json(const StepMetrics& metrics) {
   return io::json_object({{"step", metrics.step},
                           {"epoch", metrics.epoch},
@@ -59,16 +59,16 @@ inline io::Json to_json(const EvalMetrics& metrics) {
       {{"step", metrics.step}, {"eval_loss", metrics.loss}, {"eval_perplexity", metrics.perplexity()}});
 }
 
-/// The numbers of a run as files: a line each in trainer_log.jsonl, written through at once, and TensorBoard events.
-/// A resumed run goes on in both after its checkpoint's step; what came later in them is cut.
+/// Logs metrics to trainer_log.jsonl, one line each and unbuffered, and as TensorBoard events. A resumed run appends to
+/// both; entries after its checkpoint's step are removed.
 class MetricsLog {
  public:
-  /// Starts both anew, or goes on after `resumed_step`.
+  /// Starts new files, or continues after `resumed_step`.
   explicit MetricsLog(const io::Path& output_dir, std::optional<Index> resumed_step = std::nullopt)
       : lines_(prepare(output_dir, resumed_step), io::FileWriter::Mode::append),
         tensorboard_(output_dir / "tensorboard", resumed_step) {}
 
-  /// The time of the run up to where the log goes on, as far as its lines tell; 0 for a new one.
+  /// Elapsed time up to the last line that was kept; 0 for a new run.
   double elapsed_seconds() const { return elapsed_; }
 
   void write(const StepMetrics& metrics) {
@@ -90,7 +90,7 @@ class MetricsLog {
     tensorboard_.write(metrics.step, scalars);
   }
 
-  /// Before a checkpoint is renamed into place: its run's lines must not be less durable than it is.
+  /// Call before a checkpoint is renamed into place: the log must be durable before the checkpoint.
   void sync() {
     lines_.sync();
     tensorboard_.sync();
@@ -99,8 +99,7 @@ class MetricsLog {
  private:
   void write_line(const io::Json& json) { lines_.write(io::to_text(json, -1) + "\n"); }
 
-  /// Lines stand in the order of their steps; the first that is past the step, or that a killed run left cut, ends what
-  /// is kept.
+  /// Keeps the lines up to the first one past the step or truncated by a killed run.
   io::Path prepare(const io::Path& output_dir, std::optional<Index> resumed_step) {
     io::create_folders(output_dir);
     const io::Path path = output_dir / "trainer_log.jsonl";
@@ -121,7 +120,7 @@ class MetricsLog {
 
   struct Place {
     Index step;
-    double elapsed;  // 0 where the line is an evaluation's
+    double elapsed;  // 0 for an evaluation's line
   };
   static std::optional<Place> place_of_line(std::string_view line) {
     const std::string where = "trainer_log.jsonl";
@@ -130,7 +129,7 @@ class MetricsLog {
       const io::JsonView view(json, where);
       return Place{view.at<Index>("step"), view.get<double>("elapsed_seconds").value_or(0)};
     } catch (const std::exception&) {
-      return std::nullopt;  // a line that is no line of this log: nothing after it can be told apart either
+      return std::nullopt;  // not a line of this log, so nothing after it can be trusted
     }
   }
 
@@ -139,8 +138,8 @@ class MetricsLog {
   io::TensorBoardWriter tensorboard_;
 };
 
-/// The speed of a run. The first two steps touch memory and files for the first time and are left out, unless there is
-/// no third.
+/// The speed of a run. The first two steps, which touch memory and files for the first time, are left out if there are
+/// more.
 class Throughput {
  public:
   void add(Index tokens, double seconds) {
@@ -164,10 +163,10 @@ class Throughput {
   Sum first_, later_;
 };
 
-/// What a whole run came to: training_metrics.json.
+/// The results of a run: training_metrics.json.
 struct RunMetrics {
   double train_loss = 0;       // of the last step
-  double mean_train_loss = 0;  // of all steps of the run, those before a resume included
+  double mean_train_loss = 0;  // of all steps, including those before a resume
   Index steps = 0;
   Index total_tokens = 0;
   double tokens_per_second = 0;
@@ -192,7 +191,7 @@ inline void write_training_metrics(const io::Path& output_dir, const RunMetrics&
   io::write_json(output_dir / "training_metrics.json", json);
 }
 
-/// How many steps training_metrics.json tells of; nothing where there is no such file.
+/// "steps" of training_metrics.json; nothing if there is no such file.
 inline std::optional<Index> steps_of_metrics(const io::Path& output_dir) {
   const io::Path path = output_dir / "training_metrics.json";
   try {

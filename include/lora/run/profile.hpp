@@ -16,7 +16,7 @@
 
 namespace lora::run {
 
-/// What some of a profile's spans add up to, over all steps.
+/// Totals of a set of spans over all steps.
 struct ProfileSum {
   static constexpr std::array<std::string_view, 5> phases = {"forward", "head", "recompute", "backward", "update"};
 
@@ -40,7 +40,7 @@ struct ProfileSum {
 
 namespace detail {
 
-/// The part of its layer that a kernel works for; the head, which lies in none, is one itself.
+/// The part of the layer that a kernel belongs to; the head, which is in no layer, is a part of its own.
 inline std::string_view part_of(const Profile& profile, std::size_t i) {
   const std::size_t part = profile.around(i, Profile::Kind::part);
   if (part != 0) return profile.nodes()[part].name;
@@ -48,7 +48,7 @@ inline std::string_view part_of(const Profile& profile, std::size_t i) {
   return phase == "head" ? std::string_view(phase) : std::string_view();
 }
 
-/// Which share of the design's budget a kernel falls under.
+/// The kind of work that a kernel belongs to.
 inline std::string_view work_of(const Profile& profile, std::size_t i) {
   const std::string_view part = part_of(profile, i), family = profile.nodes()[i].family;
   if (part == "head") return "head and loss";
@@ -60,7 +60,7 @@ inline std::string_view work_of(const Profile& profile, std::size_t i) {
   return "elementwise";
 }
 
-/// A table's row; the rates where there is something to count.
+/// The cells of a table's row with rates, empty if nothing was counted.
 inline std::string rates_of(const ProfileSum& sum) {
   const auto rate = [&](double amount) {
     return amount > 0 && sum.nanoseconds > 0 ? fixed(amount / sum.nanoseconds, 1) : std::string();
@@ -70,8 +70,8 @@ inline std::string rates_of(const ProfileSum& sum) {
 
 }  // namespace detail
 
-/// A profile as tables in Markdown: by kind of work, by kernel, by phase and layer. Milliseconds, calls and megabytes
-/// are those of one step, on average over all steps.
+/// A profile as Markdown tables: by kind of work, kernel, phase and layer. Milliseconds, calls and megabytes are
+/// averages per step.
 class ProfileTables {
  public:
   explicit ProfileTables(const Profile& profile) : profile_(profile) {
@@ -102,7 +102,7 @@ class ProfileTables {
         default:
           break;
       }
-      // A layer's forward pass that runs again within its backward pass.
+      // A recomputed forward pass, inside the layer's backward pass.
       if (node.kind == Profile::Kind::phase && node.name == "recompute")
         layers_[nodes[profile.around(i, Profile::Kind::layer)].number].phases.of_phase[2] +=
             static_cast<double>(node.nanoseconds);
@@ -170,7 +170,7 @@ class ProfileTables {
     return text + "\n`recompute` lies within `backward`.\n";
   }
 
-  /// Times of its phases and, by kind of work, of its kernels; the rates of these together.
+  /// Times of the layer's phases and, by kind of work, of its kernels, with the rates of all kernels.
   std::string by_layer() const {
     std::vector<std::string> works;
     for (const auto* row : by_time(works_))
@@ -188,7 +188,7 @@ class ProfileTables {
         const auto found = layer.works.find(work);
         text += concat(" ", found == layer.works.end() ? std::string() : time(found->second.nanoseconds), " |");
       }
-      // Nanoseconds to milliseconds a step is what bytes to megabytes a step is.
+      // The factor from nanoseconds to milliseconds is the one from bytes to megabytes.
       text += concat(" ", significant(milliseconds(layer.kernels.bytes), 4), " |", detail::rates_of(layer.kernels));
     }
     return text;
@@ -201,7 +201,7 @@ class ProfileTables {
   std::map<Index, Layer> layers_;
 };
 
-/// The traced steps as a file of Chrome's trace format, which ui.perfetto.dev and chrome://tracing show.
+/// Writes the traced steps in Chrome's trace format, for ui.perfetto.dev and chrome://tracing.
 inline void write_trace(const Profile& profile, const io::Path& path) {
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
   bool first = true;
@@ -224,11 +224,11 @@ inline void write_trace(const Profile& profile, const io::Path& path) {
   io::write_file(path, std::string_view(text + "\n]}\n"));
 }
 
-/// Has a device record what a run does, for as long as it lives; nothing where it is off.
+/// Records a profile of a device until destroyed, if `on`.
 template <class D>
 class ProfiledRun {
  public:
-  /// `steps`: how many the run will take; a short one is traced from its first.
+  /// `steps`: number of steps of the run; a short run is traced from its first step.
   ProfiledRun(D& dev, bool on, Index steps) : dev_(dev), on_(on) {
     if (!on_) return;
     Profile::Limits limits;
@@ -244,7 +244,7 @@ class ProfiledRun {
 
   bool on() const { return on_; }
 
-  /// Says the tables, with `memory` below them, and writes them and the trace into the folder.
+  /// Logs the tables, followed by `memory`, and writes them and the trace into the folder.
   void report(const io::Path& folder, const std::string& memory) const {
     const std::string tables = concat(ProfileTables(profile_).text(), "\n", memory);
     lora::log::info("profile: ", tables);
@@ -253,7 +253,7 @@ class ProfiledRun {
   }
 
  private:
-  // A device that can't record leaves the profile empty.
+  // With a device that can't record the profile stays empty.
   void attach(Profile* profile) {
     if constexpr (requires { dev_.set_profile(profile); }) dev_.set_profile(profile);
   }

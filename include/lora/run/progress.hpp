@@ -18,7 +18,7 @@
 
 namespace lora::run {
 
-/// Where a run stands.
+/// The facts of a progress line.
 inline Facts progress_facts(const StepMetrics& metrics, Index total_steps, double seconds_left) {
   return {concat("step ", metrics.step, "/", total_steps),
           concat("loss ", fixed(metrics.loss, 4)),
@@ -30,8 +30,8 @@ inline Facts progress_facts(const StepMetrics& metrics, Index total_steps, doubl
           concat(fixed(metrics.peak_memory_gib, 2), " GiB")};
 }
 
-/// What a run says, to standard error and to training.log, for as long as it lives. Where standard error is a terminal
-/// a bar stands below the words and moves with every step; elsewhere, and in the file, each logged step is a line.
+/// Writes the log to standard error and training.log until destroyed. On a terminal a progress bar is updated with
+/// every step; elsewhere, and in the file, each logged step is a line.
 class Progress {
  public:
   Progress(const io::Path& training_log, bool append, Index total_steps, Index first_step = 0,
@@ -47,10 +47,10 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   ~Progress() { log::set_sink(std::move(former_)); }
 
-  /// Before the first step, which may take long.
+  /// Shows the bar before the first step, which may take long.
   void begin() { bar_.show(share(first_step_), {concat("step ", first_step_, "/", total_steps_)}); }
 
-  /// `logged`: the step's line is written too, not only the bar moved.
+  /// `logged`: writes the step's line too, not only the bar.
   void step(const StepMetrics& metrics, bool logged) {
     const double done = static_cast<double>(metrics.step - first_step_);
     const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
@@ -76,7 +76,7 @@ class Progress {
     to_file(level, text);
   }
 
-  /// A full disk must not end the run through its words: the numbers and checkpoints report it.
+  /// A full disk must not end the run because of its log: writing metrics or checkpoints reports it.
   void to_file(log::Level level, std::string_view text) {
     if (!file_) return;
     const std::time_t now = std::time(nullptr);

@@ -25,7 +25,7 @@ inline std::string duration_text(double seconds) {
   return concat(whole / 3600, ":", two_digits(whole / 60 % 60), ":", two_digits(whole % 60));
 }
 
-/// What a line on the state of some work says, the most important first.
+/// The facts of a status line, the most important first.
 using Facts = std::vector<std::string>;
 
 inline std::string to_text(const Facts& facts) {
@@ -34,7 +34,7 @@ inline std::string to_text(const Facts& facts) {
   return line;
 }
 
-/// A bar with as many of the facts behind it as fit into `columns`. The bar itself gives way to the first four.
+/// A progress bar followed by as many facts as fit into `columns`. The bar shrinks in favour of the first four facts.
 inline std::string bar_text(double done, const Facts& facts, std::size_t columns) {
   std::size_t wanted = 0;
   for (std::size_t i = 0; i < std::min<std::size_t>(facts.size(), 4); ++i) wanted += facts[i].size() + 2;
@@ -51,8 +51,8 @@ inline std::string bar_text(double done, const Facts& facts, std::size_t columns
   return line.substr(0, columns);
 }
 
-/// The last line of the terminal that standard error is, for as long as this lives: it stands below what is logged and
-/// is drawn anew in its place. Where standard error is no terminal, nothing is drawn.
+/// A status line at the bottom of the terminal, until destroyed: it stays below what is logged and is redrawn in place.
+/// If standard error is not a terminal, nothing is drawn.
 class StatusLine {
  public:
   explicit StatusLine(bool terminal = ::isatty(STDERR_FILENO) == 1) : terminal_(terminal) {
@@ -96,13 +96,12 @@ class StatusLine {
   log::Sink former_;
 };
 
-/// How far work on a known number of things has come: a bar on a terminal, elsewhere a line now and then, so that short
-/// work says nothing.
+/// Progress over a known number of items: a bar on a terminal, elsewhere an occasional line.
 class CountProgress {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// "evaluating", "records", 1319. `seconds`: between two lines.
+  /// For example "evaluating", "records", 1319. `seconds`: time between two lines.
   CountProgress(std::string does, std::string things, Index total, double seconds = 30,
                 bool terminal = ::isatty(STDERR_FILENO) == 1)
       : does_(std::move(does)), things_(std::move(things)), total_(total), line_(terminal) {
@@ -122,7 +121,7 @@ class CountProgress {
     }
   }
 
-  /// Takes the bar away, before something else is written to the terminal.
+  /// Removes the bar, before something else is written to the terminal.
   void clear() { line_.clear(); }
 
  private:

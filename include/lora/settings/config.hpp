@@ -10,11 +10,11 @@
 
 namespace lora::settings {
 
-/// Every setting of every command, one flat set as in the file that a user writes. What a key means, which values it
-/// takes and which command knows it stands in keys.hpp, once.
+/// The settings of all commands, flat as in the user's file. keys.hpp says what a key means, which values it takes and
+/// which commands have it.
 ///
-/// A key is given when it differs from its default, however it was set. An empty text, list or optional is "not given":
-/// the model, an adapter to start from, the template, the machine or another key then decides.
+/// A key counts as given if it differs from its default, however it was set. An empty text, list or optional is "not
+/// given": the model, an adapter to start from, the template, the machine or another key then decides.
 struct Config {
   // model
   std::string model_name_or_path;
@@ -104,7 +104,7 @@ struct Config {
   std::string file;
   bool add_generation_prompt = false;
 
-  /// Names of keys that the command line gave: they win over what a file gives against them.
+  /// Keys given on the command line, which take precedence over the file's.
   std::set<std::string_view> from_command_line;
 
   Index rank() const { return lora_rank.value_or(8); }

@@ -43,7 +43,7 @@ constexpr std::string_view name_of(Command command) {
   return "";
 }
 
-/// The finite numbers that a key takes: [low, high], an end left out where it is open, and `also` beside them.
+/// The finite numbers that a key takes: [low, high], without an end that is open, and `also`.
 struct Range {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
@@ -60,13 +60,13 @@ struct Range {
   }
 };
 
-/// The texts that a key takes, where neither choices nor a range tell.
+/// The texts that a key takes, if neither choices nor a range describe them.
 struct Form {
   bool (*fits)(std::string_view) = nullptr;
   std::string_view words = {};
 };
 
-/// One setting: all that the reader of files, the command line, the help page and the checks know about it.
+/// One setting: the single description used by the file reader, the command line, the help page and the checks.
 struct Key {
   using Member = std::variant<bool Config::*, Index Config::*, double Config::*, std::string Config::*,
                               std::vector<std::string> Config::*, std::vector<Index> Config::*,
@@ -78,8 +78,8 @@ struct Key {
   unsigned commands;
   Member member;
   Range range = {};
-  std::vector<std::string_view> choices = {};  // of a text, or of each element of a list; empty: any
-  std::string_view unset = {};                 // what holds where the value is empty and none was given
+  std::vector<std::string_view> choices = {};  // for a text, or each element of a list; empty: any
+  std::string_view unset = {};                 // what applies if the key is not given
   std::string_view help;
   Form form = {};
 };
@@ -87,7 +87,7 @@ struct Key {
 namespace detail {
 
 constexpr Range at_least(double low) { return {.low = low}; }
-/// Counts whose products must not leave the range of Index.
+/// Counts whose products must not overflow an Index.
 constexpr Range count_to(double high) { return {.low = 1, .high = high}; }
 constexpr Range above(double low) { return {.low = low, .low_open = true}; }
 constexpr Range fraction_below_one() { return {.low = 0, .high = 1, .high_open = true}; }
@@ -287,7 +287,7 @@ inline const Key* find_key(std::string_view name) {
   return nullptr;
 }
 
-/// Whether a key was set to something else than its default.
+/// Whether a key differs from its default.
 inline bool is_given(const Config& config, const Key& key) {
   static const Config defaults;
   return std::visit([&](auto member) { return config.*member != defaults.*member; }, key.member);
@@ -308,7 +308,7 @@ struct Unwrapped<std::optional<V>> {
   using type = V;
 };
 
-/// A key's type, as the help page names it and in words.
+/// A key's type: its name on the help page, and a description.
 struct TypeWords {
   std::string_view name;
   std::string_view words;

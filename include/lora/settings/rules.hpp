@@ -10,13 +10,13 @@
 
 namespace lora::settings {
 
-/// What keys may not say together, or not leave unsaid: what a command would otherwise pass over in silence.
+/// A constraint between keys: without it a command would silently ignore a key, or fail later.
 struct Rule {
   enum class Kind {
-    required,  ///< the key must be given where `applies`
-    excludes,  ///< the key and `other` must not both be given; a file's yields to the command line's
-    refused,   ///< the key must not be given where `applies`
-    idle       ///< the key has no effect where `applies`; in a file that serves another command too it may stand
+    required,  ///< the key must be given if `applies`
+    excludes,  ///< the key and `other` must not both be given; the command line's replaces the file's
+    refused,   ///< the key must not be given if `applies`
+    idle       ///< the key has no effect if `applies`; allowed in a file, which may serve other commands
   };
 
   Kind kind;
@@ -93,7 +93,7 @@ inline std::vector<Rule> make_rules() {
 
 }  // namespace detail
 
-/// Every rule, in the order in which they are looked at.
+/// All rules, in the order in which they are checked.
 inline const std::vector<Rule>& rules() {
   static const std::vector<Rule> table = detail::make_rules();
   return table;
@@ -112,7 +112,7 @@ inline bool is_broken(const Rule& rule, const Config& config, Command command) {
     case Rule::Kind::refused:
       return given && rule.applies(config);
     case Rule::Kind::idle:
-      // A file, or a Config of a program of one's own, may serve the other commands that know the key.
+      // A file, or a Config in code, may serve the other commands that have the key.
       if ((key.commands & ~static_cast<unsigned>(command)) && !config.from_command_line.contains(key.name))
         return false;
       return given && rule.applies(config);

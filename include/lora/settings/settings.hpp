@@ -21,8 +21,8 @@
 #include "lora/settings/value_text.hpp"
 #include "lora/tokenizer/unicode.hpp"
 
-// One way from a text of the command line, a file's JSON or an assignment in code to a setting that is checked: a text
-// becomes JSON, JSON the member's value, and a member's value is held against its key's rule, however it came there.
+// The one way to set a key: a command-line text becomes JSON by the key's type, JSON becomes the member's value, and
+// the value is checked against the key's range, choices or form, also if it was assigned in code.
 
 namespace lora::settings {
 
@@ -37,7 +37,7 @@ namespace detail {
                     nearest.empty() ? "" : "; nearest: ", nearest);
 }
 
-/// What a member's value is in a message.
+/// A member's value as shown in a message.
 inline std::string shown(const std::string& text) { return text; }
 inline std::string shown(bool flag) { return concat(flag); }
 inline std::string shown(Index number) { return concat(number); }
@@ -53,7 +53,7 @@ std::string shown(const std::vector<V>& values) {
   return text;
 }
 
-/// What JSON says as a member's value; false if it is of another type.
+/// Reads JSON into a member; false if it has another type.
 inline bool take(const io::Json& json, bool& value) {
   if (json.is_boolean()) value = json.get<bool>();
   return json.is_boolean();
@@ -104,7 +104,7 @@ bool take(const io::Json& json, std::optional<V>& value) {
   return take(json, value.emplace());
 }
 
-/// What a text of the command line says, as a file would have it. One that is not of the key's type stays a text.
+/// A command-line text as the JSON that a file would have. If it doesn't parse as the key's type, it stays a text.
 inline io::Json json_of(const Key& key, std::string_view text) {
   return std::visit(
       [&]<class V>(V Config::*) -> io::Json {
@@ -130,7 +130,7 @@ inline bool fits(const Key& key, const std::string& text) {
   return !text.empty();
 }
 
-/// What of a value is out of its key's rule, in words; nothing where it is within.
+/// The part of a value that its key doesn't allow, as text; nothing if the value is valid.
 template <class V>
 std::optional<std::string> offence(const Key& key, const V& value) {
   return fits(key, value) ? std::nullopt : std::optional(shown(value));
@@ -148,7 +148,7 @@ std::optional<std::string> offence(const Key& key, const std::optional<V>& value
   return offence(key, *value);
 }
 
-/// Whether a key was set to a text that says nothing.
+/// Whether a key is a text that was set to "".
 inline bool is_empty_text(const Config& config, const Key& key) {
   const auto* member = std::get_if<std::string Config::*>(&key.member);
   return member != nullptr && (config.**member).empty();
@@ -156,13 +156,13 @@ inline bool is_empty_text(const Config& config, const Key& key) {
 
 }  // namespace detail
 
-/// Holds a key's value against its rule. What breaks it, in words; nothing where the value is within.
+/// The part of a key's value that is not allowed, as text; nothing if the value is valid.
 inline std::optional<std::string> offence(const Config& config, const Key& key) {
   if (!is_given(config, key)) return std::nullopt;
   return std::visit([&](auto member) { return detail::offence(key, config.*member); }, key.member);
 }
 
-/// The same. `where` begins the message.
+/// Checks a key's value. `where` begins the message.
 /// Throws   ConfigError naming the key, what was given and what is allowed
 inline void check(const Config& config, const Key& key, std::string_view where = {}) {
   if (const auto given = offence(config, key)) detail::refuse(key, where, *given);
@@ -182,7 +182,7 @@ inline void set_from_json(Config& config, const Key& key, const io::Json& json, 
                 json.is_string() && type_name(key) == "TEXT" ? json.get<std::string>() : io::to_text(json, -1));
 }
 
-/// Sets a key from the command line, which wins over what a file says against it.
+/// Sets a key from the command line, which takes precedence over a file.
 /// Throws   ConfigError naming the key, what was given and what is allowed
 inline void set_from_text(Config& config, const Key& key, std::string_view text) {
   set_from_json(config, key, detail::json_of(key, text), {}, text);
@@ -195,7 +195,7 @@ inline void set_from_text(Config& config, const Key& key, std::string_view text)
   }
 }
 
-/// Sets what a JSON object gives. Keys of every command are known, so that one file serves several.
+/// Sets the keys of a JSON object. Keys of all commands are accepted, so that one file can serve several.
 /// Throws   ConfigError naming the file and the key, or all keys that are unknown
 inline void read_settings(Config& config, const io::Json& json, const std::string& file) {
   const std::string where = file + ": ";
@@ -223,7 +223,7 @@ inline io::Json value_of(const Config& config, const Key& key) {
       key.member);
 }
 
-/// All keys of the commands, as `run_config.json` holds them and read_settings reads them back.
+/// All keys of the commands as JSON, as written to run_config.json and read by read_settings.
 inline io::Json settings_of(const Config& config, unsigned commands) {
   io::Json json = io::Json::object();
   for (const Key& key : keys())
@@ -245,7 +245,7 @@ inline std::string default_text(const Key& key) {
   return end - digits <= 7 ? std::string(digits, end) : concat(number);
 }
 
-/// Refuses what lies out of a key's range, is missing for the command or contradicts itself, however it was set.
+/// Checks every key's value and all rules of the command, however the keys were set.
 /// Throws   ConfigError naming the key
 inline void validate(const Config& config, Command command) {
   for (const Key& key : keys()) check(config, key);

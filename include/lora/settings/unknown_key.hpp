@@ -13,7 +13,7 @@ namespace lora::settings {
 
 namespace detail {
 
-/// Edits between two names, a swap of neighbours being one; "-" counts as "_".
+/// Edit distance of two names; swapping two adjacent letters counts as one edit, and "-" equals "_".
 inline std::size_t edits_between(std::string_view given, std::string_view name) {
   const auto letter = [&](std::size_t i) { return given[i] == '-' ? '_' : given[i]; };
   std::vector<std::size_t> before, above(name.size() + 1), row(name.size() + 1);
@@ -33,7 +33,7 @@ inline std::size_t edits_between(std::string_view given, std::string_view name) 
 
 }  // namespace detail
 
-/// The name that is the fewest edits away; empty where none is near, an edit in three letters.
+/// The name with the smallest edit distance; empty if none is within one edit per three letters.
 inline std::string_view nearest_name(std::string_view given, const std::vector<std::string_view>& names) {
   std::string_view best;
   std::size_t fewest = (given.size() + 2) / 3 + 1;
@@ -46,7 +46,7 @@ inline std::string_view nearest_name(std::string_view given, const std::vector<s
   return best;
 }
 
-/// The commands' key that is nearest to a name that is none; empty where none is near.
+/// The key of these commands with the most similar name; empty if none is similar.
 inline std::string_view nearest_key(std::string_view given, unsigned commands) {
   std::vector<std::string_view> names;
   for (const Key& key : keys())
@@ -54,7 +54,7 @@ inline std::string_view nearest_key(std::string_view given, unsigned commands) {
   return nearest_name(given, names);
 }
 
-/// What other trainers call a key of this one, or what is said here in another way.
+/// A key of other trainers: the key that it is called here, or what to do instead.
 struct ForeignKey {
   std::string_view name;
   std::string_view here;  ///< a key, or a sentence
@@ -159,7 +159,7 @@ constexpr ForeignKey foreign_keys[] = {
     {"use_lora", "finetuning_type lora, the default"},
 };
 
-/// A key that nobody knows, with its value as the user wrote it; empty where there is none.
+/// An unknown key, with its value as the user wrote it, if any.
 struct UnknownKey {
   std::string name;
   std::string given = {};
@@ -167,7 +167,7 @@ struct UnknownKey {
 
 namespace detail {
 
-/// What the user may have meant; empty where nobody knows.
+/// A hint at what the user may have meant, or empty.
 inline std::string meant(std::string_view given, unsigned commands) {
   std::string name(given);
   std::replace(name.begin(), name.end(), '-', '_');
@@ -185,7 +185,7 @@ inline std::string meant(std::string_view given, unsigned commands) {
 
 }  // namespace detail
 
-/// Names all keys that are unknown, each with what it may have meant. `page` is where the known ones stand.
+/// Reports all unknown keys, each with a hint. `page` lists the known ones.
 /// Throws   ConfigError
 [[noreturn]] inline void refuse_unknown(std::string_view where, std::span<const UnknownKey> unknown, unsigned commands,
                                         std::string_view page) {

@@ -15,7 +15,7 @@
 
 namespace lora::settings {
 
-/// The whole text as a number; nothing where it is none, or not finite.
+/// Parses the whole text as a number; nothing if it isn't one, or isn't finite.
 template <class N>
 std::optional<N> parse_number(std::string_view text) {
   N value{};
@@ -26,7 +26,7 @@ std::optional<N> parse_number(std::string_view text) {
   return value;
 }
 
-/// A size in bytes such as 500MB, 5GB (powers of 1000) or 4GiB (powers of 1024); nothing where the text is none.
+/// A size in bytes such as 500MB, 5GB (powers of 1000) or 4GiB (powers of 1024); nothing if the text isn't one.
 inline std::optional<Index> parse_size(std::string_view text) {
   constexpr std::pair<std::string_view, double> units[] = {{"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
                                                            {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9}};
@@ -38,7 +38,7 @@ inline std::optional<Index> parse_size(std::string_view text) {
   return std::nullopt;
 }
 
-/// The parts between commas without the spaces around them; empty ones are left out.
+/// Splits at commas and trims spaces; empty parts are left out.
 inline std::vector<std::string> split_list(std::string_view text) {
   std::vector<std::string> parts;
   while (!text.empty()) {
@@ -52,10 +52,10 @@ inline std::vector<std::string> split_list(std::string_view text) {
   return parts;
 }
 
-/// The highest layer that a list may name: a slip in a range must not fill the memory.
+/// The highest layer that a list may name, so that a typo in a range doesn't fill the memory.
 constexpr Index highest_layer = 100'000;
 
-/// "4" is one layer, "4..7" four; false where the text is neither.
+/// Adds one layer for "4", four for "4..7"; false if the text is neither.
 inline bool add_layers(std::vector<Index>& layers, std::string_view text) {
   const std::size_t dots = text.find("..");
   const auto first = parse_number<Index>(text.substr(0, dots));

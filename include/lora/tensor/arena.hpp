@@ -32,10 +32,10 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// Where the low end stands; `release` goes back to it.
+  /// The position of the low end, for `release`.
   std::size_t mark() const { return low_; }
 
-  /// Releases all that was saved after `mark`.
+  /// Releases everything saved after `mark`.
   void release(std::size_t mark) {
     LORA_ASSERT(mark <= low_);
     check_guards(mark, low_);
@@ -53,7 +53,7 @@ class Arena {
     return piece;
   }
 
-  /// Scratch that lives as long as the scope; scopes nest.
+  /// Releases scratch at the end of the scope; scopes nest.
   class Scope {
    public:
     explicit Scope(Arena& arena) : arena_(arena), mark_(arena.high_) {}
@@ -70,7 +70,7 @@ class Arena {
     std::size_t mark_;
   };
 
-  /// Releases at its end what was saved while it lived, unless that is to stay.
+  /// Releases what was saved during the scope, unless it is kept.
   class SavedScope {
    public:
     explicit SavedScope(Arena& arena, bool releases = true) : arena_(arena), mark_(arena.low_), releases_(releases) {}
@@ -98,7 +98,7 @@ class Arena {
   std::size_t capacity() const { return capacity_; }
   std::size_t saved_bytes() const { return low_; }
   std::size_t scratch_bytes() const { return capacity_ - high_; }
-  /// The most that each end ever held; together the memory that the arena has touched, but for whole pages.
+  /// Peak bytes of each end; together the memory that the arena has touched, except for rounding to pages.
   std::size_t peak_saved() const { return peak_low_; }
   std::size_t peak_scratch() const { return peak_high_; }
   std::size_t peak() const { return peak_low_ + peak_high_; }
@@ -133,7 +133,7 @@ class Arena {
   }
   void put_guard(std::byte* piece, std::size_t size) const {
     if (!guarded_) return;
-    std::memset(piece, 0xFF, size - band);  // NaN in every float type: what is read before it is written shows
+    std::memset(piece, 0xFF, size - band);  // NaN in every float type: reading before writing is noticed
     std::memset(piece + size - band, pattern, band - sizeof size);
     std::memcpy(piece + size - sizeof size, &size, sizeof size);
   }
@@ -166,7 +166,7 @@ View<D, T> save(D& dev, Index rows, Index cols) {
   return {static_cast<T*>(dev.arena().save(static_cast<std::size_t>(rows * cols) * sizeof(T))), rows, cols};
 }
 
-/// (rows, cols) of T at the arena's high end: gone with the enclosing Arena::Scope.
+/// (rows, cols) of T at the arena's high end: released with the enclosing Arena::Scope.
 template <class T, class D>
 View<D, T> scratch(D& dev, Index rows, Index cols) {
   return {static_cast<T*>(dev.arena().scratch(static_cast<std::size_t>(rows * cols) * sizeof(T))), rows, cols};

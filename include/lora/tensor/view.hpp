@@ -9,8 +9,8 @@
 
 namespace lora {
 
-/// Somebody else's matrix on device D: rows of `cols` adjacent elements, `stride` elements from row to row. A vector
-/// (n) is a matrix (1, n). An empty view (no memory) says "not wanted" where a kernel allows it.
+/// A non-owning matrix on device D: rows of `cols` adjacent elements, `stride` elements from row to row. A vector (n)
+/// is a matrix (1, n). An empty view (no memory) means "not wanted" where a kernel allows it.
 template <class D, class T>
 class View {
  public:
@@ -24,7 +24,7 @@ class View {
   constexpr View(T* data, Index rows, Index cols) : View(data, rows, cols, cols) {}
   constexpr View(T* data, Index size) : View(data, 1, size, size) {}
 
-  /// A view of what may be written is a view of what may be read.
+  /// Converts a writable view to a read-only one.
   template <class U>
   requires(std::same_as<const U, T> && !std::same_as<U, T>) constexpr View(const View<D, U>& other)
       : data_(other.data()), rows_(other.rows()), cols_(other.cols()), stride_(other.stride()) {}

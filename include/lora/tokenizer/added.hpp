@@ -13,21 +13,20 @@
 
 namespace lora::tokenizer {
 
-/// A token that is found in the text as it stands, before the text is cut into words.
+/// A token that is matched in the text before the text is split into words.
 struct AddedToken {
   std::int32_t id = 0;
   std::string content;
-  bool special = false;      ///< left out by decode on demand
-  bool normalized = false;   ///< looked for in the normalised text
-  bool lstrip = false;       ///< takes white space before it along
-  bool rstrip = false;       ///< takes white space after it along
-  bool single_word = false;  ///< only where no word character touches it
+  bool special = false;      ///< decode can leave it out
+  bool normalized = false;   ///< matched in the normalised text
+  bool lstrip = false;       ///< includes white space before it
+  bool rstrip = false;       ///< includes white space after it
+  bool single_word = false;  ///< only if no word character is adjacent
 };
 
-/// Finds added tokens in a text: leftmost first, of those the longest. The text is read once, from its end to its
-/// beginning, by an automaton over the tokens' bytes in reverse: it knows at every byte the longest token that begins
-/// there, in time that does not depend on how tokens and text repeat themselves.
-/// Source   Aho and Corasick 1975
+/// Finds added tokens in a text, leftmost-longest. The text is scanned once, backwards, by an automaton over the
+/// reversed tokens, which knows at every byte the longest token that begins there. Linear time for all texts and
+/// tokens. Source   Aho and Corasick 1975
 class AddedTokenFinder {
  public:
   void add(AddedToken token) {
@@ -48,7 +47,7 @@ class AddedTokenFinder {
     linked_ = false;
   }
 
-  /// Call once all tokens are added.
+  /// Call after adding all tokens.
   void finish() {
     linked_ = true;
     if (nodes_.empty()) return;
@@ -66,7 +65,7 @@ class AddedTokenFinder {
 
   bool empty() const { return tokens_.empty(); }
 
-  /// Hands over the text in turn: `take_text(begin, end)` and `take_token(id, begin, end)`.
+  /// Calls `take_text(begin, end)` and `take_token(id, begin, end)` for the parts of the text in order.
   template <class TakeText, class TakeToken>
   void split(std::string_view text, TakeText&& take_text, TakeToken&& take_token) const {
     const auto& classes = unicode::Classes::instance();
@@ -149,7 +148,7 @@ class AddedTokenFinder {
     std::int32_t node = root;
     for (std::size_t place = text.size(); place > 0;) {
       --place;
-      if (node == root && roots_[static_cast<unsigned char>(text[place])] == none) continue;  // most of a text
+      if (node == root && roots_[static_cast<unsigned char>(text[place])] == none) continue;  // the common case
       node = follow(node, text[place]);
       if (at(node).longest != none) hits.push_back({place, at(node).longest});
     }

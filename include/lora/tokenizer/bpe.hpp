@@ -24,8 +24,8 @@
 
 namespace lora::tokenizer {
 
-/// The printable code points by which byte-level vocabularies write bytes: printable Latin-1 stands for itself, the
-/// rest follows from U+0100 on.
+/// The printable code points that byte-level vocabularies use for bytes: printable Latin-1 is itself, the rest starts
+/// at U+0100.
 class ByteAlphabet {
  public:
   static const ByteAlphabet& instance() {
@@ -33,7 +33,7 @@ class ByteAlphabet {
     return alphabet;
   }
 
-  /// The bytes that a token stands for; nothing if it holds a code point that stands for no byte.
+  /// The bytes of a token; nothing if it has a code point that stands for no byte.
   std::optional<std::string> to_bytes(std::string_view token) const {
     std::string bytes;
     for (std::size_t at = 0; at < token.size();) {
@@ -68,13 +68,13 @@ class ByteAlphabet {
   std::array<std::int16_t, 0x144> bytes_{};
 };
 
-/// Tokens by id and ids by token. A token is kept as the bytes that it stands for; one that stands for none (it holds a
-/// space, say) is literal: kept as it is written, and never found in a text.
+/// Maps ids to tokens and tokens to ids. A token is kept as its bytes; one that isn't in the byte alphabet (it has a
+/// space, say) is literal: kept as written, and never matched in a text.
 class Vocabulary {
  public:
   static constexpr std::int32_t max_id = 1 << 20;
 
-  /// `token` as the file has it, valid UTF-8.
+  /// `token` as in the file, valid UTF-8.
   void add(std::string_view token, std::int64_t id, const std::string& where) {
     if (id < 0 || id >= max_id)
       fail<FormatError>(where, ": token \"", token, "\" has the id ", id, "; expected 0 to ", max_id - 1);
@@ -91,8 +91,8 @@ class Vocabulary {
     arena_ += bytes ? std::string_view(*bytes) : token;
     ++count_;
     const auto number = static_cast<std::int32_t>(id);
-    const auto twin = bytes ? insert(number) : literals_.emplace(token, number).first->second;
-    if (twin != number) fail<FormatError>(where, ": token \"", token, "\" has two ids, ", twin, " and ", id);
+    const auto duplicate = bytes ? insert(number) : literals_.emplace(token, number).first->second;
+    if (duplicate != number) fail<FormatError>(where, ": token \"", token, "\" has two ids, ", duplicate, " and ", id);
   }
 
   /// One more than the highest id.
@@ -109,12 +109,12 @@ class Vocabulary {
     return std::string_view(arena_).substr(span.begin, span.length);
   }
 
-  /// The token as the file has it.
+  /// The token as in the file.
   std::string text(std::int32_t id) const {
     return is_literal(id) ? std::string(bytes(id)) : ByteAlphabet::instance().to_token(bytes(id));
   }
 
-  /// The id of the token that stands for these bytes, or -1.
+  /// The id of the token with these bytes, or -1.
   std::int32_t find_bytes(std::string_view bytes) const {
     if (slots_.empty()) return -1;
     const std::uint32_t tag = hash(bytes);
@@ -125,7 +125,7 @@ class Vocabulary {
     }
   }
 
-  /// The id of a token as the file has it, or -1.
+  /// The id of a token as in the file, or -1.
   std::int32_t find(std::string_view token) const {
     if (const auto bytes = ByteAlphabet::instance().to_bytes(token)) return find_bytes(*bytes);
     const auto found = literals_.find(std::string(token));
@@ -164,7 +164,7 @@ class Vocabulary {
     return static_cast<std::uint32_t>((state * 0x94D049BB133111EBu) >> 32);
   }
 
-  /// The id under which these bytes were already there, or the given one.
+  /// The existing id of these bytes, or the given one after inserting it.
   std::int32_t insert(std::int32_t id) {
     if (slots_.size() < 2 * (filled_ + 1)) {
       std::vector<Slot> old(std::max<std::size_t>(1024, slots_.size() * 4));
@@ -173,7 +173,7 @@ class Vocabulary {
         if (slot.id >= 0) slots_[free_slot(slot.tag)] = slot;
     }
     const std::string_view name = bytes(id);
-    if (const std::int32_t twin = find_bytes(name); twin >= 0) return twin;
+    if (const std::int32_t duplicate = find_bytes(name); duplicate >= 0) return duplicate;
     const std::uint32_t tag = hash(name);
     slots_[free_slot(tag)] = {tag, id};
     ++filled_;
@@ -192,8 +192,7 @@ class Vocabulary {
   std::unordered_map<std::string, std::int32_t> literals_;
 };
 
-/// Byte-pair encoding: the bytes of a word are joined pair by pair, the pair of the lowest rank first, the leftmost of
-/// equals first.
+/// Byte-pair encoding: merges the bytes of a word pair by pair, lowest rank first, leftmost first among equals.
 /// Source   Sennrich et al. 2016, Radford et al. 2019
 class Bpe {
  public:
@@ -207,7 +206,7 @@ class Bpe {
     std::uint32_t begin;
   };
 
-  /// Memory for one word at a time, for one thread at a time.
+  /// Buffers for one word, for use by one thread at a time.
   struct Scratch {
     std::vector<Symbol> symbols;
     std::vector<std::uint32_t> ranks;
@@ -215,8 +214,8 @@ class Bpe {
     std::vector<std::uint32_t> next, previous;
   };
 
-  /// `merges` by rank. With `ignore_merges` a word that is a token stays whole whatever the merges make of it.
-  /// `unknown` stands for bytes without a token; where it is -1 they are left out, as the `tokenizers` library does.
+  /// `merges` by rank. With `ignore_merges` a word that is a token stays whole, whatever the merges give. `unknown` is
+  /// used for bytes without a token; if it is -1 they are left out, like in the `tokenizers` library.
   Bpe(Vocabulary vocabulary, std::vector<Merge> merges, bool ignore_merges, std::int32_t unknown = -1)
       : vocabulary_(std::move(vocabulary)), merges_(std::move(merges)), ignore_merges_(ignore_merges) {
     for (unsigned byte = 0; byte < 256; ++byte) {
@@ -230,8 +229,7 @@ class Bpe {
       const Merge& merge = merges_[rank];
       const std::uint64_t key = pair_key(merge.left, merge.right);
       Slot& slot = slots_[slot_of(key)];
-      slot = {key, static_cast<std::uint32_t>(rank),
-              merge.whole};  // of a pair that is listed twice the last one counts
+      slot = {key, static_cast<std::uint32_t>(rank), merge.whole};  // of a pair listed twice, the last one counts
     }
     whole_ = std::make_unique<std::atomic<std::uint8_t>[]>(static_cast<std::size_t>(vocabulary_.end()));
   }
@@ -240,7 +238,7 @@ class Bpe {
   const std::vector<Merge>& merges() const { return merges_; }
   bool ignore_merges() const { return ignore_merges_; }
 
-  /// Hands over the tokens of a word in turn: `take(Symbol)`.
+  /// Calls `take(Symbol)` for each token of a word.
   template <class Take>
   void encode(std::string_view word, Scratch& scratch, Take&& take) const {
     if (word.size() == 1 && !ignore_merges_) {
@@ -248,8 +246,8 @@ class Bpe {
       if (id >= 0) take(Symbol{id, 0});
       return;
     }
-    // Most words are tokens that their own bytes merge to. Whether one is, is found out once: every thread that asks
-    // comes to the same answer.
+    // Most words are tokens that their bytes merge to. Whether one is, is computed once and cached: all threads compute
+    // the same answer.
     const std::int32_t id = vocabulary_.find_bytes(word);
     if (id >= 0) {
       auto& known = whole_[static_cast<std::size_t>(id)];
@@ -267,7 +265,7 @@ class Bpe {
   static constexpr std::uint8_t stays_whole = 1;
   static constexpr std::uint32_t never = std::numeric_limits<std::uint32_t>::max();
   static constexpr std::uint64_t empty = std::numeric_limits<std::uint64_t>::max();
-  /// Up to this many symbols a scan for the lowest rank costs less than a heap.
+  /// Up to this many symbols, scanning for the lowest rank is faster than a heap.
   static constexpr std::size_t scan_limit = 128;
 
   struct Slot {

@@ -19,8 +19,8 @@ namespace lora::tokenizer::detail {
 /// the state (place of the unit XOR its offset); a leaf lies at its state's own place and holds where a rule's text
 /// begins.
 ///
-/// The library follows it without a look at any bound, and keeps what it finds in 32 places. So no text may lead out of
-/// the array, round in it, or past 32 rules, and every rule must find its text.
+/// The library follows it without bounds checks and has 32 slots for matches. So no text may lead out of the array,
+/// into a cycle, or to more than 32 rules, and every rule's text must exist.
 class Charsmap {
  public:
   Charsmap(std::string_view bytes, const std::string& where) : where_(where) {
@@ -49,8 +49,8 @@ class Charsmap {
   static std::uint32_t offset(std::uint32_t unit) { return unit >> 10 << ((unit & 1u << 9) >> 6); }
   static bool has_leaf(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
 
-  /// Every state that text can reach, depth first. A state is open while states below it are walked: meeting it again
-  /// then is a circle.
+  /// Visits every reachable state, depth first. A state is open while its descendants are visited: reaching an open one
+  /// is a cycle.
   void walk() {
     enum : std::uint8_t { unseen, open, done };
     struct Step {
@@ -88,7 +88,7 @@ class Charsmap {
       }
       const std::size_t depth = way.size();
       const std::uint32_t below = enter(place);
-      if (way.size() > depth) continue;  // comes back to this byte when all below is known
+      if (way.size() > depth) continue;  // returns to this byte after visiting the descendants
       const int count = rules[below] + (has_leaf(units_[place]) ? 1 : 0);
       if (count > static_cast<int>(most_rules)) refuse("has more than ", most_rules, " rules for one beginning");
       step.rules = std::max(step.rules, static_cast<std::uint8_t>(count));

@@ -16,7 +16,7 @@
 
 namespace lora::tokenizer {
 
-/// The merges as written, by rank, until the vocabulary is whole.
+/// The merges as written, by rank, until the vocabulary is complete.
 class MergeList {
  public:
   void add(std::string_view left, std::string_view right) {
@@ -55,7 +55,7 @@ class MergeList {
   std::vector<Part> parts_;
 };
 
-/// A tokenizer.json taken apart: the vocabulary and the merges of its model, and the settings, which are all the rest.
+/// The parts of a tokenizer.json: its model's vocabulary and merges, and the settings, which are everything else.
 struct TokenizerDocument {
   std::string where;  ///< names the file in errors
   io::Json settings;
@@ -65,8 +65,8 @@ struct TokenizerDocument {
 
 namespace detail {
 
-/// Takes the vocabulary and the merges out of the parser's events and leaves the rest to a JsonBuilder: as Json values
-/// they would take ten times the time and memory.
+/// Takes vocabulary and merges directly from the parser's events and passes the rest to a JsonBuilder: as Json values
+/// they would need ten times the time and memory.
 class TokenizerJsonHandler final : public nlohmann::json_sax<io::Json> {
  public:
   TokenizerJsonHandler(std::string_view text, TokenizerDocument& document)
@@ -179,14 +179,14 @@ class TokenizerJsonHandler final : public nlohmann::json_sax<io::Json> {
   std::size_t parts_ = 0;
 };
 
-/// A part of the settings; null where it is left out.
+/// A part of the settings; null if absent.
 inline io::JsonView part_of(const io::JsonView& object, std::string_view key) {
   static const io::Json null;
   const auto part = object.find(key);
   return part ? *part : io::JsonView(null, object.place(), std::string(key));
 }
 
-/// The "type" of a part, and null's.
+/// The "type" of a part; "null" for null.
 inline std::string type_of(const io::JsonView& part) {
   return part.json().is_null() ? std::string("null") : part.at<std::string>("type");
 }
@@ -196,7 +196,7 @@ inline std::string type_of(const io::JsonView& part) {
   fail<FormatError>(where, ": the ", part, " ", found, " is not supported; ", known, " is");
 }
 
-/// Calls f(item) for each value of an array that the part must have.
+/// Calls f(item) for each value of a required array.
 template <class F>
 void for_each_of(const io::JsonView& part, std::string_view key, F&& f) {
   const io::JsonView list = part_of(part, key);
@@ -204,7 +204,7 @@ void for_each_of(const io::JsonView& part, std::string_view key, F&& f) {
   for (std::size_t i = 0; i < list.json().size(); ++i) f(list.element(i));
 }
 
-/// Whether the normaliser is normal form C; the other that is known is none.
+/// Whether the normaliser is NFC; the only other supported one is none.
 inline bool read_normalizer(const io::JsonView& part) {
   const std::string type = type_of(part);
   if (type == "null") return false;
@@ -243,7 +243,8 @@ inline PreTokenizer::Stage read_split(const io::JsonView& part) {
   return stage;
 }
 
-/// Adds the stages of a pre-tokeniser; ByteLevel must come last, for it turns text into bytes. Returns whether it came.
+/// Adds the stages of a pre-tokenizer and returns whether it has ByteLevel, which must come last since it turns text
+/// into bytes.
 inline bool read_pre_tokenizer(const io::JsonView& part, PreTokenizer& result) {
   using Stage = PreTokenizer::Stage;
   const std::string type = type_of(part);
@@ -296,7 +297,7 @@ inline std::vector<AddedToken> read_added_tokens(const io::JsonView& settings) {
 
 }  // namespace detail
 
-/// Ids that go before and after a text where special tokens are asked for.
+/// Ids added before and after a text if special tokens are requested.
 struct SpecialFrame {
   std::vector<std::int32_t> before, after;
 };
@@ -352,7 +353,7 @@ inline TokenizerDocument parse_tokenizer_json(std::string_view text, std::string
 }
 
 /// The model that a document describes.
-/// Throws   FormatError for every kind of model, normaliser, pre-tokeniser or decoder that is not known
+/// Throws   FormatError for an unsupported model, normaliser, pre-tokenizer or decoder
 inline std::unique_ptr<ByteLevelModel> byte_level_model(TokenizerDocument&& document) {
   const io::JsonView settings(document.settings, document.where);
   const io::JsonView model = detail::part_of(settings, "model");

@@ -12,30 +12,30 @@
 
 namespace lora::tokenizer {
 
-/// Turns text without added tokens into ids; all that differs between kinds of vocabularies.
+/// Turns text without added tokens into ids: the interface of the kinds of vocabularies.
 class TokenModel {
  public:
   virtual ~TokenModel() = default;
 
-  /// Adds the tokens of a text to `ids`, and to `begins` the byte of the text at which each begins.
+  /// Appends the tokens of a text to `ids`, and the byte offset of each to `begins`.
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids,
                       std::vector<std::size_t>& begins) const = 0;
 
-  /// The id of a token as the file has it, or -1.
+  /// The id of a token as in the file, or -1.
   virtual std::int32_t find(std::string_view token) const = 0;
   virtual bool has(std::int32_t id) const = 0;
   /// One more than the highest id.
   virtual std::int32_t end() const = 0;
 
-  /// A token of the vocabulary as the file has it.
+  /// A token of the vocabulary as in the file.
   virtual std::string text_of(std::int32_t id) const = 0;
-  /// The bytes that a token of the vocabulary, and one that was added to it, decodes to.
+  /// The bytes that a token of the vocabulary, or an added one, decodes to.
   virtual std::string bytes_of(std::int32_t id) const = 0;
   virtual std::string bytes_of_added(std::string_view content) const = 0;
 
-  /// Whether encoding puts a space before a text that decoding must take away.
+  /// Whether encoding adds a space before a text, which decoding must remove.
   virtual bool adds_leading_space() const = 0;
-  /// Whether text is brought to normal form C first.
+  /// Whether text is normalised to NFC first.
   virtual bool wants_nfc() const = 0;
 };
 

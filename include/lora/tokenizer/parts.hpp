@@ -24,19 +24,19 @@
 
 namespace lora::tokenizer::detail {
 
-/// All that a Tokenizer is made of.
+/// The content of a Tokenizer.
 struct TokenizerParts {
   std::string where;  ///< names the file in errors
   std::unique_ptr<TokenModel> model;
   std::unordered_map<std::int32_t, AddedToken> added;
   std::unordered_map<std::string, std::int32_t> added_ids;
-  AddedTokenFinder raw, normalized;  ///< of added tokens in the text as given and as normalised
+  AddedTokenFinder raw, normalized;  ///< find added tokens in the original and the normalised text
   SpecialFrame frame;
   std::optional<std::int32_t> bos, eos, pad;
   std::string chat_template;
   Index size = 0;
 
-  /// What to save: files to copy, or, where there are none, a tokenizer.json of these settings or a tokenizer.model.
+  /// What to save: files to copy or, without any, a tokenizer.json with these settings or a tokenizer.model.
   std::vector<std::filesystem::path> sources;
   io::Json settings;
   const ByteLevelModel* byte_level = nullptr;
@@ -66,7 +66,7 @@ struct TokenizerParts {
     (token.normalized ? normalized : raw).add(std::move(found));
   }
 
-  /// Call when all tokens are there.
+  /// Call after adding all tokens.
   void finish() {
     raw.finish();
     normalized.finish();
@@ -92,7 +92,7 @@ inline std::unique_ptr<TokenizerParts> parts_of_document(TokenizerDocument&& doc
   return parts;
 }
 
-/// Llama 3's own tokenizer.model, of the tiktoken library: lines of base64, a space and a rank.
+/// Whether this is Llama 3's own tokenizer.model, in tiktoken's format: lines of base64, a space and a rank.
 inline bool is_tiktoken(std::string_view content) {
   const auto line = content.substr(0, std::min(content.find('\n'), std::size_t{200}));
   const auto space = line.find(' ');
@@ -123,14 +123,14 @@ inline std::unique_ptr<TokenizerParts> parts_of_pieces(std::string proto, const 
   return parts;
 }
 
-/// The content of "eos_token" and its like: a string, or an object that has it.
+/// The value of "eos_token" and the like: a string, or an object with "content".
 inline std::optional<std::string> token_name(const io::JsonView& config, std::string_view key) {
   const auto value = config.find(key);
   if (value && value->json().is_object()) return value->at<std::string>("content");
   return config.get<std::string>(key);
 }
 
-/// "chat_template": a text; of several by name the one called default; empty where there is none.
+/// "chat_template": a text, or of several named ones the default; empty if there is none.
 inline std::string template_text(const io::JsonView& config) {
   const io::JsonView value = part_of(config, "chat_template");
   if (value.json().is_null()) return {};
@@ -141,7 +141,7 @@ inline std::string template_text(const io::JsonView& config) {
   config.fail("\"chat_template\" holds several templates, but none is called default");
 }
 
-/// The model's template: a file of its own goes before the entry in tokenizer_config.json.
+/// The model's template: chat_template.jinja takes precedence over the entry in tokenizer_config.json.
 inline std::string read_chat_template(const std::filesystem::path& folder, const io::JsonView& config) {
   if (io::is_there(folder / "chat_template.jinja")) return io::read_file(folder / "chat_template.jinja");
   if (config.has("chat_template")) return template_text(config);
@@ -175,7 +175,7 @@ inline void read_tokenizer_config(TokenizerParts& parts, const io::JsonView& con
   }
 }
 
-/// What lies beside a vocabulary, where there is any of it.
+/// Reads the files next to a vocabulary, if there are any.
 inline void read_beside_vocabulary(TokenizerParts& parts, const std::filesystem::path& folder) {
   const auto file = folder / "tokenizer_config.json";
   const io::Json content = io::is_there(file) ? io::read_json(file) : io::Json::object();
@@ -184,7 +184,7 @@ inline void read_beside_vocabulary(TokenizerParts& parts, const std::filesystem:
   parts.chat_template = read_chat_template(folder, config);
 }
 
-/// A tokenizer_config.json for a tokenizer that came without one.
+/// A tokenizer_config.json for a tokenizer without one.
 inline io::Json tokenizer_config_json(const TokenizerParts& parts) {
   io::Json config = io::Json::object();
   const auto name_token = [&](const char* key, std::optional<std::int32_t> id) {

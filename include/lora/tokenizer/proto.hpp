@@ -29,7 +29,7 @@ struct ProtoField {
   std::string_view whole{};  ///< as it stands in the file, with its number
 };
 
-/// Goes over the fields of a message and never past its end.
+/// Reads the fields of a message, with bounds checks.
 class ProtoReader {
  public:
   /// `begin` is where the bytes lie in the file that `where` names.
@@ -104,12 +104,12 @@ class ProtoReader {
   std::size_t at_ = 0;
 };
 
-/// Checks all of a tokenizer.model that the sentencepiece library takes on trust.
+/// Checks everything in a tokenizer.model that the sentencepiece library doesn't.
 class SentencePieceCheck {
  public:
   explicit SentencePieceCheck(const std::string& where) : where_(where) {}
 
-  /// Returns what the library is to read: all but the samples for a test of itself, which it would run while it loads.
+  /// Returns the content for the library, without its self-test samples, which it would run while loading.
   std::string read(std::string_view proto) {
     std::string kept;
     kept.reserve(proto.size());

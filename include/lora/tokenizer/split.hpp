@@ -12,11 +12,11 @@
 
 namespace lora::tokenizer {
 
-/// The regular expressions by which byte-level tokenizers find words, each as code that matches what it does. They
-/// cover every text: a match begins where the last one ended.
+/// The regular expressions of byte-level pre-tokenizers, each as equivalent code. They cover every text: a match begins
+/// where the previous one ended.
 class WordPattern {
  public:
-  /// The pattern for the text of a regular expression; nothing if it is not one of those known.
+  /// The pattern for a regular expression; nothing if it is unknown.
   static std::optional<WordPattern> from_regex(std::string_view regex) {
     for (const Known& known : table)
       if (known.regex == regex) return WordPattern(known);
@@ -140,26 +140,26 @@ class WordPattern {
   const unicode::Classes* classes_ = &unicode::Classes::instance();
 };
 
-/// Cuts a text into words: one stage after the other, each cutting what the one before it left.
+/// Splits a text into words in stages, each splitting the pieces of the previous one.
 class PreTokenizer {
  public:
-  /// What becomes of a match: a piece of its own, dropped, joined to a neighbour, or to further matches.
+  /// What happens to a match: a piece of its own, removed, merged with a neighbour, or with adjacent matches.
   enum class Behavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
 
   struct Stage {
-    /// `prefix` comes last: it puts a space before a text without one, and cuts that into words if it has a pattern.
+    /// `prefix` comes last: it adds a space before a text without one, and splits it into words if it has a pattern.
     enum class Kind { words, literal, digits, prefix };
     Kind kind = Kind::words;
     std::optional<WordPattern> pattern;  ///< of words and prefix
-    std::string literal;                 ///< of literal: what is looked for
+    std::string literal;                 ///< of literal: the text to find
     Behavior behavior = Behavior::isolated;
-    bool invert = false;  ///< what does not match counts as the match
+    bool invert = false;  ///< swaps matches and the rest
   };
 
   void add(Stage stage) { stages_.push_back(std::move(stage)); }
 
-  /// Hands over the words in turn: `take(word, place, added)`, place the byte of `text` at which the word begins,
-  /// `added` how many bytes at its beginning are not of the text.
+  /// Calls `take(word, place, added)` for each word: `place` is its byte offset in `text`, `added` the number of bytes
+  /// at its beginning that are not in the text.
   template <class Take>
   void split(std::string_view text, Take&& take) const {
     if (!text.empty()) run(0, text, 0, take);

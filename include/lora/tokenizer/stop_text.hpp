@@ -12,25 +12,25 @@
 
 namespace lora::tokenizer {
 
-/// The text before the first of those that end it.
+/// The text before the first stop text.
 inline std::string cut_at_stops(std::string text, std::span<const std::string> stops) {
   for (const std::string& stop : stops)
     if (const auto at = stop.empty() ? std::string::npos : text.find(stop); at != std::string::npos) text.resize(at);
   return text;
 }
 
-/// Watches an answer that grows token by token for texts that end it. Each time only so much of its end is decoded as a
-/// stop that ends there can take: decoding all of it would make a long answer's cost grow with its square.
+/// Watches a growing answer for stop texts. For each token only as much of the end is decoded as a stop text can span:
+/// decoding everything would take quadratic time.
 class StopWatch {
  public:
   StopWatch(const Tokenizer& tokenizer, std::span<const std::string> stops) : tokenizer_(&tokenizer), stops_(stops) {
     std::size_t longest = 0;
     for (const std::string& stop : stops) longest = std::max(longest, stop.size());
-    // A byte that is no character alone decodes to three; the rest is for characters that the window's edge cuts.
+    // A byte that is no character decodes to three bytes; the rest is for characters cut by the window's edge.
     window_bytes_ = 3 * longest + 64;
   }
 
-  /// Whether the answer with this token holds a stop.
+  /// Adds a token and returns whether the answer has a stop text.
   bool add(std::int32_t token) {
     tokens_.push_back(token);
     sizes_.push_back(text_of(std::span(tokens_).last(1)).size());

@@ -22,14 +22,14 @@
 
 namespace lora::tokenizer {
 
-/// Turns text into token ids and back, with the ids of the `tokenizers` and sentencepiece libraries. Copies share what
-/// was loaded; const members may be called from several threads.
+/// Turns text into token ids and back, with the same ids as the `tokenizers` and sentencepiece libraries. Copies share
+/// their content; const members are thread-safe.
 class Tokenizer {
  public:
   struct Encoding {
     std::vector<std::int32_t> ids;
-    /// The byte of the text at which each token begins; of a token that begins within a code point, where that begins.
-    /// Where normalising changed the text, these are places in the text as it was given.
+    /// The byte offset of each token in the original (not the normalised) text; for a token that begins inside a code
+    /// point, the offset of the code point.
     std::vector<std::size_t> begins;
   };
 
@@ -46,7 +46,7 @@ class Tokenizer {
     return finish(std::move(parts));
   }
 
-  /// A tokenizer.json or tokenizer.model alone, without what lies beside it.
+  /// A tokenizer.json or tokenizer.model alone, ignoring the files next to it.
   /// Throws   IoError, FormatError
   static Tokenizer from_file(const std::filesystem::path& file) {
     auto parts = load(file);
@@ -92,7 +92,7 @@ class Tokenizer {
   const std::vector<std::int32_t>& opening() const { return parts_->frame.before; }
   const std::vector<std::int32_t>& closing() const { return parts_->frame.after; }
 
-  /// Bytes that are no UTF-8 become U+FFFD.
+  /// Invalid UTF-8 becomes U+FFFD.
   /// Throws   FormatError for an id that no token has
   std::string decode(std::span<const std::int32_t> ids, bool skip_special = false) const {
     std::string bytes;
@@ -110,7 +110,7 @@ class Tokenizer {
     return unicode::replace_invalid_utf8(std::move(bytes));
   }
 
-  /// The id of a token as the vocabulary writes it: an added token, or one with bytes in the byte-level alphabet.
+  /// The id of a token as written in the vocabulary: an added token, or one in the byte-level alphabet.
   std::optional<std::int32_t> id_of(std::string_view token) const { return parts_->find(token); }
 
   /// One more than the highest id. A model's head may be wider.
@@ -122,7 +122,7 @@ class Tokenizer {
   /// The model's own template; empty if it has none.
   const std::string& chat_template() const { return parts_->chat_template; }
 
-  /// What `save` will write, in bytes: of files that it copies what they hold, else about.
+  /// The size in bytes of what `save` writes: exact for copied files, else an estimate.
   std::uint64_t saved_bytes() const {
     constexpr std::uint64_t bytes_of_token = 64;
     std::uint64_t bytes = 0;
@@ -133,8 +133,8 @@ class Tokenizer {
     return parts_->sources.empty() ? bytes_of_token * static_cast<std::uint64_t>(vocab_size()) : bytes;
   }
 
-  /// Writes the files from which the tokenizer can be loaded again, here and by other programs: copies of those that it
-  /// was loaded from, or files made from a GGUF file's metadata.
+  /// Writes files from which this and other programs can load the tokenizer: copies of the original files, or files
+  /// made from GGUF metadata.
   void save(const std::filesystem::path& folder) const {
     io::create_folders(folder);
     for (const auto& source : parts_->sources) io::copy_file(source, folder / source.filename());

@@ -73,7 +73,7 @@ inline std::size_t find_invalid_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
-/// Valid UTF-8: every longest broken beginning of a code point becomes one U+FFFD.
+/// Makes a text valid UTF-8: each maximal invalid prefix of a code point becomes one U+FFFD.
 inline std::string replace_invalid_utf8(std::string text) {
   std::size_t at = find_invalid_utf8(text);
   if (at == std::string::npos) return text;
@@ -91,10 +91,10 @@ inline std::string replace_invalid_utf8(std::string text) {
   return valid;
 }
 
-/// What a code point is, as a sum of these.
+/// Classes of a code point, as a bit set.
 enum Class : std::uint8_t { letter = 1, number = 2, space = 4, digit = 8, word = 16 };
 
-/// The classes of every code point: blocks of 256, equal blocks kept once.
+/// The classes of every code point, in blocks of 256; equal blocks are stored once.
 class Classes {
  public:
   static const Classes& instance() {

@@ -13,7 +13,7 @@
 
 namespace lora::tokenizer::unicode {
 
-/// A text that was rewritten, and for every byte of it where the code point that it stands for begins in the original.
+/// A normalised text and, for each byte of it, the offset of the corresponding code point in the original.
 struct Normalized {
   std::string text;
   std::vector<std::size_t> begins;
@@ -45,7 +45,7 @@ inline constexpr char32_t syllable_base = 0xAC00, leading_base = 0x1100, vowel_b
 inline constexpr char32_t leading_count = 19, vowel_count = 21, trailing_count = 28;
 inline constexpr char32_t syllable_count = leading_count * vowel_count * trailing_count;
 
-/// Hands over the parts of a full canonical decomposition, or the code point itself.
+/// Calls `take` for each code point of the full canonical decomposition.
 template <class Take>
 void decompose(char32_t c, Take&& take) {
   if (c - syllable_base < syllable_count) {
@@ -63,7 +63,7 @@ void decompose(char32_t c, Take&& take) {
     if (part != 0) take(part);
 }
 
-/// The one code point for the two, or 0.
+/// The composition of two code points, or 0.
 inline char32_t compose(char32_t a, char32_t b) {
   if (a - leading_base < leading_count && b - vowel_base < vowel_count)
     return syllable_base + ((a - leading_base) * vowel_count + (b - vowel_base)) * trailing_count;
@@ -78,7 +78,7 @@ inline char32_t compose(char32_t a, char32_t b) {
   return found != std::end(compositions) && found->first == a && found->second == b ? found->whole : 0;
 }
 
-/// Canonical order: marks sorted by class, kept in place within one.
+/// Decomposes into canonical order: marks sorted stably by class.
 inline std::vector<Unit> decomposed(std::string_view text) {
   std::vector<Unit> units;
   units.reserve(text.size());
@@ -129,16 +129,16 @@ inline void recompose(std::vector<Unit>& units) {
 
 }  // namespace detail
 
-/// Whether the text is sure to be in form C: nothing below U+0300 changes.
+/// Whether the text is certainly in NFC: nothing below U+0300 changes.
 inline bool is_plainly_nfc(std::string_view text) {
   for (const char c : text)
     if (static_cast<unsigned char>(c) >= 0xCC) return false;
   return true;
 }
 
-/// Normal form C, by the tables of the `tokenizers` library. The text must be valid UTF-8.
-/// A code point that was formed of several begins where the first of them began; one that was inserted, where the code
-/// point before it began. Marks that changed places count in their new order.
+/// Normalises to NFC, with the tables of the `tokenizers` library. The text must be valid UTF-8.
+/// Offsets: a composed code point has the offset of its first part, an inserted one that of the code point before it;
+/// reordered marks count in their new order.
 inline Normalized to_nfc(std::string_view text) {
   std::vector<detail::Unit> units = detail::decomposed(text);
   detail::recompose(units);

@@ -15,22 +15,22 @@
 
 namespace lora::train {
 
-/// The loss of a data set: sums over all its labelled tokens.
+/// The loss of a data set, as sums over its labelled tokens.
 struct EvaluationTotals {
   double loss_sum = 0;  ///< Σ −log p
   Index labelled = 0;
-  Index correct = 0;  ///< labels that are the likeliest token
+  Index correct = 0;  ///< labels that are the most likely token
   Index records = 0;
   Index tokens = 0;
-  bool stopped = false;  ///< the sums are of a part only
+  bool stopped = false;  ///< stopped early: the sums cover a part only
 
   double loss() const { return loss_sum / static_cast<double>(labelled); }
   double perplexity() const { return std::exp(loss()); }
   double token_accuracy() const { return static_cast<double>(correct) / static_cast<double>(labelled); }
 };
 
-/// A long record as windows of at most `window` tokens, each half a window on. A label is scored in the first window
-/// that holds it, so that it is scored once, with at least half a window before it where the record has so much.
+/// Splits a long record into windows of at most `window` tokens with a stride of half a window. Each label is scored
+/// once, in the first window that contains it, with at least half a window of context if the record has that much.
 inline std::vector<data::Example> windows_of(const data::Example& example, Index window) {
   const auto length = static_cast<Index>(example.tokens.size());
   if (length <= window) return {example};
@@ -49,9 +49,9 @@ inline std::vector<data::Example> windows_of(const data::Example& example, Index
   return windows;
 }
 
-/// Evaluates the examples example_of(0 … count − 1), encoded without a cutoff, `batch` sequences at a time, until
-/// `stop` is no longer 0. `see` is shown the sums after each batch.
-/// Throws   FormatError if not one token is labelled
+/// Evaluates example_of(0 … count − 1), encoded without a cutoff, `batch` sequences at a time, until `stop` is set.
+/// Calls `see` with the sums after each batch.
+/// Throws   FormatError if no token is labelled
 template <AnyDevice D, class T, class ExampleOf>
 EvaluationTotals evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, ExampleOf&& example_of, Index batch,
                           Index window, const std::function<void(const EvaluationTotals&)>& see = {},

@@ -17,10 +17,10 @@
 
 namespace lora::train {
 
-/// What a micro-batch, or a batch of an evaluation, will need at its peak, in bytes, from the shapes alone.
+/// Predicted peak memory of a micro-batch, or of an evaluation batch, in bytes, from the shapes alone.
 struct MemoryForecast {
   double weights = 0;      ///< the model's, mapped from its files
-  double activations = 0;  ///< kept for backward; in an evaluation the widest rows
+  double activations = 0;  ///< saved for backward; in an evaluation the widest rows
   double workspace = 0;    ///< of the largest stage
 
   double total() const { return weights + activations + workspace; }
@@ -35,9 +35,8 @@ inline double weight_bytes(const model::Source& source) {
   return bytes;
 }
 
-/// Of a model whose layers [0, `recomputed`) are checkpointed. Not counted: what kernels hold for sums of their own, up
-/// to a fifth of the workspace.
-/// Shapes   N `rows`, of which n `labelled`; letters as in the design
+/// For a model whose layers [0, `recomputed`) are checkpointed. Kernels' own buffers, up to a fifth of the workspace,
+/// are not counted. Shapes   N `rows`, of which n `labelled`; letters as in the design
 template <AnyDevice D, class T>
 MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_bytes, Index rows, Index labelled,
                                Index recomputed) {
@@ -67,7 +66,7 @@ MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_byte
   return forecast;
 }
 
-/// Of an evaluation, which keeps nothing from layer to layer.
+/// For an evaluation, which saves nothing between layers.
 /// Shapes   as above
 template <AnyDevice D, class T>
 MemoryForecast forecast_evaluation(model::Decoder<D, T>& decoder, double weight_bytes, Index rows, Index labelled) {
@@ -89,13 +88,13 @@ MemoryForecast forecast_evaluation(model::Decoder<D, T>& decoder, double weight_
   return forecast;
 }
 
-/// The largest micro-batch that a run may meet: of the longest records.
+/// The largest micro-batch that a run can have, from the longest records.
 struct LargestBatch {
   Index rows = 0;
-  Index labelled = 0;  ///< of them, by the share of all rows that are
+  Index labelled = 0;  ///< estimated from the share of labelled rows
 };
 
-/// Of records that are taken `per_step` at a time.
+/// For records that are taken `per_step` at a time.
 inline LargestBatch largest_batch(const data::EncodeSummary& records, const inputs::MicroBatchLimit& limit,
                                   Index per_step) {
   const Index longest = records.length_at(1);
@@ -106,26 +105,26 @@ inline LargestBatch largest_batch(const data::EncodeSummary& records, const inpu
   return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows)))};
 }
 
-/// The same of an evaluation, `sequences` at a time, which reads longer records in windows.
+/// The same for an evaluation of `sequences` at a time, which reads longer records in windows.
 inline LargestBatch largest_evaluation(const data::EncodeSummary& records, Index sequences, Index window) {
   if (records.tokens() == 0) return {};
   const Index longest = std::min(records.length_at(1), window);
-  // Windows begin half a window after each other, and so hold a token twice at most.
+  // The stride is half a window, so a token is in at most two windows.
   const Index all = records.length_at(1) > window ? 2 * records.tokens() : records.tokens();
   const Index rows = std::min(longest * sequences, all);
   const double share = static_cast<double>(records.labelled()) / static_cast<double>(records.tokens());
   return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows)))};
 }
 
-/// What a run will need of memory, with the layers [0, recomputed) checkpointed.
+/// The predicted memory of a run with layers [0, recomputed) checkpointed.
 struct MemoryPlan {
   Index recomputed = 0;
-  MemoryForecast needs{};  ///< of the largest micro-batch, or of an evaluation where that needs more
-  double held = 0;         ///< bytes that the process has already
+  MemoryForecast needs{};  ///< of the largest micro-batch, or of an evaluation if that needs more
+  double held = 0;         ///< bytes already resident
 };
 
-/// Checkpoints as few layers as the memory limit allows, all where checkpointing is asked for. `evaluation` has no rows
-/// where nothing is evaluated; `held` are the bytes that the process has already.
+/// Checkpoints as few layers as the memory limit allows, or all if gradient_checkpointing is set. `evaluation` has no
+/// rows if nothing is evaluated; `held`: bytes already resident.
 /// Throws   ConfigError if the limit is exceeded with all layers checkpointed, or by an evaluation
 template <AnyDevice D, class T>
 MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const LargestBatch& batch,
@@ -152,7 +151,7 @@ MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const
                     evaluates_too_much ? "per_device_eval_batch_size" : "max_tokens_per_micro_batch", " or cutoff_len");
 }
 
-/// For the lines before training of a model of so many layers.
+/// Logs the plan before training, for a model of `layers` layers.
 inline void say_memory(const MemoryPlan& plan, Index layers, const settings::Config& config) {
   const double needed = plan.needs.total() / 0x1p30, held = plan.held / 0x1p30;
   const double available = static_cast<double>(cpu::available_memory()) / 0x1p30;

@@ -36,27 +36,27 @@
 
 namespace lora::train {
 
-/// What a run is told besides its settings.
+/// Options of a run that are not settings.
 struct RunOptions {
-  std::string command{};                   ///< the command line, for train_command.txt
-  std::string environment{};               ///< further lines of environment_info.txt
-  const std::atomic<int>* stop = nullptr;  ///< once not 0, the run ends after the step with a checkpoint
+  std::string command{};                   ///< written to train_command.txt
+  std::string environment{};               ///< more lines for environment_info.txt
+  const std::atomic<int>* stop = nullptr;  ///< once not 0, the run ends after the step, with a checkpoint
   std::function<void(const run::StepMetrics&)> on_step{};
   std::function<void(const run::EvalMetrics&)> on_evaluation{};
 };
 
-/// What came of a run.
+/// The result of a run.
 struct RunResult {
   run::RunMetrics metrics{};
-  int stopped_by = 0;      ///< what the stop flag held, 0 for a run that reached its end
+  int stopped_by = 0;      ///< value of the stop flag; 0 if the run reached its end
   io::Path final_model{};  ///< empty if it was stopped
 };
 
-/// A whole fine-tuning run, from settings to the files of output_dir.
+/// A fine-tuning run, from settings to the files in output_dir.
 template <AnyDevice D, class T>
 class TrainingRun {
  public:
-  /// Opens the model and the data and checks all that can be checked before anything is written.
+  /// Opens model and data and checks everything that can be checked before anything is written.
   /// Throws   ConfigError, FormatError, IoError
   TrainingRun(D& dev, settings::Config config, model::Source source, RunOptions options);
 
@@ -98,7 +98,7 @@ class TrainingRun {
     return run::fixed_settings(config_, source_, decoder_->adapter(), facts, !std::same_as<T, float>);
   }
 
-  /// Throws   Error if this run can't go on with the checkpoint
+  /// Throws   Error if this run can't resume from the checkpoint
   void expect_fits(const run::Checkpoint& checkpoint) const {
     run::expect_same_settings(run::settings_as(state_.settings, checkpoint, config_, source_), checkpoint);
     if (checkpoint.state.step > schedule_.total)
@@ -115,7 +115,7 @@ class TrainingRun {
     state_.settings = std::move(settings);
     model::load_adapter(dev_, *decoder_, model::open_adapter(checkpoint.folder));
     run::load_optimizer(dev_, stepper_->optimizer(), state_.updates, checkpoint.folder);
-    // The best so far may have been saved nowhere, or elsewhere: then it can't be taken at the end.
+    // The best checkpoint may be missing or in another folder: then it can't be loaded at the end.
     if (!config_.load_best_model_at_end || !state_.best_eval_loss) return;
     try {
       open_best();
@@ -147,7 +147,7 @@ class TrainingRun {
     const Span whole(profile_of(dev_), Profile::Kind::step, "step");
     const auto samples = plan_->samples(state_.step);
     const auto batches = upcoming_batches();
-    // Encoded while this step computes. Only this one task asks the order and the records meanwhile.
+    // Encoded while this step computes. Only this task uses the order and the records meanwhile.
     if (state_.step + 1 < schedule_.total)
       upcoming_ = std::async(std::launch::async, [this, next = state_.step + 1] { return batches_of(next); });
     const StepResult result = stepper_->accumulate(dev_, state_.step, batches);
@@ -185,12 +185,12 @@ class TrainingRun {
       log.write(metrics);
       state_.losses_since_line = {};
     }
-    progress.step(metrics, logged && applies);  // a skipped one has its warning
+    progress.step(metrics, logged && applies);  // a skipped step has a warning instead
     if (options_.on_step) options_.on_step(metrics);
   }
 
-  /// Whether the step's gradient may be applied. One that is not finite stops the run, or is passed over as the setting
-  /// says.
+  /// Whether the step's gradient may be applied. If it is not finite, the run stops or the step is skipped, as
+  /// on_non_finite says.
   bool is_usable(const StepResult& result, const std::vector<data::Batch>& batches, run::MetricsLog& log) {
     if (!result.has_labels()) {
       lora::log::warn("step ", state_.step + 1, " has no labelled token and is skipped");
@@ -211,8 +211,8 @@ class TrainingRun {
     fail<Error>(what, spoilt_weight(), "; the state before it is ", checkpoints_->folder_of(state_.step).native());
   }
 
-  /// The weight that may be why, as the end of a sentence: one that is not finite or, as long as no step has changed
-  /// what the base computes, the largest. All are read for it, which only a run that goes wrong has to wait for.
+  /// The weight that may be the cause, as the end of a sentence: one that is not finite or, before the first update,
+  /// the largest. Reads all weights.
   std::string spoilt_weight() {
     std::optional<model::AdapterFiles> start;
     if (!config_.adapter_name_or_path.empty())
@@ -227,8 +227,8 @@ class TrainingRun {
     return last || (every > 0 && state_.step % every == 0);
   }
 
-  /// True if the model is the best so far and will be wanted at the end. A stop leaves the evaluation to the run that
-  /// goes on.
+  /// True if the model is the best so far and load_best_model_at_end is set. If it is stopped, the resumed run
+  /// evaluates again.
   bool evaluate_now(run::MetricsLog& log) {
     const auto& order = data_->eval_order();
     const auto example_of = [&](Index i) { return data_->eval()[order[static_cast<std::size_t>(i)]]; };
@@ -258,7 +258,7 @@ class TrainingRun {
   }
 
   void save_checkpoint(run::MetricsLog& log) {
-    log.sync();  // the log must not be shorter than the checkpoint says
+    log.sync();  // the log must be durable before the checkpoint
     for (const auto& folder : {output_, output_ / "tensorboard"}) io::sync_folder(folder);
     checkpoints_->save(state_, [&](const io::Path& folder) {
       run::write_adapter_folder(dev_, *decoder_, source_, data_->text().tokenizer.get(), card(current_metrics()),
@@ -271,7 +271,7 @@ class TrainingRun {
     }
   }
 
-  /// Without anything that differs between two runs of the same bits.
+  /// Only values that are the same in two runs with the same bits.
   run::RunMetrics current_metrics() const {
     run::RunMetrics metrics;
     metrics.train_loss = state_.last_loss;
@@ -294,7 +294,7 @@ class TrainingRun {
     return run::model_card(config_, source_, decoder_->adapter(), metrics);
   }
 
-  /// The best checkpoint may be gone by now, or damaged: then the model stays as the last step left it.
+  /// Loads the best checkpoint. If it is missing or damaged by now, the model of the last step is kept.
   void take_best() {
     try {
       const run::Checkpoint best = open_best();
@@ -307,8 +307,8 @@ class TrainingRun {
     }
   }
 
-  /// `again`: the checkpoint of a run that was finished before, so that what it wrote is there unless it was
-  /// interrupted right then; what is there may also be left of a run that this one overwrote.
+  /// `again`: the checkpoint of a run that was already finished. Its final_model exists unless it was interrupted just
+  /// then; an existing one may also be left over from a run that this one overwrote.
   io::Path finish(const run::RunMetrics& metrics, const run::Checkpoint* again) {
     const io::Path folder = output_ / "final_model";
     if (again != nullptr && io::is_there(folder) &&
@@ -342,11 +342,11 @@ class TrainingRun {
   std::optional<run::Checkpoints> checkpoints_;
   run::RunState state_;
   MemoryPlan memory_;
-  Index skipped_ = 0;                               // steps of this process that were not finite
-  std::future<std::vector<data::Batch>> upcoming_;  // of the next step; gone before what it reads
+  Index skipped_ = 0;                               // steps of this process whose loss or gradient was not finite
+  std::future<std::vector<data::Batch>> upcoming_;  // for the next step; destroyed before what it reads
 };
 
-// Not inside the class, where they would be inline and compiled by every source that calls them.
+// Outside of the class: inside they would be inline and compiled by every source that calls them.
 
 template <AnyDevice D, class T>
 TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source source, RunOptions options)
@@ -390,19 +390,19 @@ RunResult TrainingRun<D, T>::run() {
     io::expect_room(output_, run::checkpoint_bytes(*decoder_, data_->text().tokenizer.get()), "a checkpoint");
   earlier_->take(resumed, schedule_.total);
   if (resumed) restore(*resumed);
-  // First of all: they prove that the folder is a run's.
+  // First of all, since they identify the folder as a run's.
   write_run_files(output_, resolved_settings(config_, dev_, *decoder_, data_->text()), dev_.describe(),
                   options_.environment, options_.command);
   run::Progress progress(output_ / "training.log", resumed.has_value(), schedule_.total, first);
   say_start(config_, *decoder_, *summary_, *plan_, schedule_.total, memory_);
-  if (resumed) lora::log::info("going on from ", resumed->folder.native(), ", step ", first);
+  if (resumed) lora::log::info("resuming from ", resumed->folder.native(), ", step ", first);
   progress.begin();
   run::MetricsLog log(output_, resumed ? std::optional<Index>(first) : std::nullopt);
   RunResult result;
   run::Throughput speed;
   const run::ProfiledRun<D> profiled(dev_, config_.profile, schedule_.total - first);
   const auto asked_to_stop = [&] { return options_.stop != nullptr ? options_.stop->load() : 0; };
-  const bool evaluates_first = state_.evaluation_due && data_->evaluates();  // the run was stopped in the middle of it
+  const bool evaluates_first = state_.evaluation_due && data_->evaluates();  // the run was stopped during it
   if (evaluates_first) {
     evaluate_now(log);
     if (state_.evaluation_due) {
@@ -416,7 +416,7 @@ RunResult TrainingRun<D, T>::run() {
     const bool last = state_.step == schedule_.total;
     const bool best = evaluation_due(last) && evaluate_now(log);
     const bool due = config_.save_steps > 0 && state_.step % config_.save_steps == 0;
-    // Asked after the evaluation, which may be long. A run at its end is not stopped any more.
+    // Checked after the evaluation, which may be long. A run that has reached its end is not stopped.
     if (!last || state_.evaluation_due) result.stopped_by = asked_to_stop();
     if (last || best || result.stopped_by != 0 || due) save_checkpoint(log);
   }
@@ -427,7 +427,7 @@ RunResult TrainingRun<D, T>::run() {
                     checkpoints_->folder_of(state_.step).native());
   } else {
     if (state_.updates == 0 && skipped_ > 0)
-      fail<Error>("no step had a finite loss and gradient: nothing was learnt, and no final_model is written",
+      fail<Error>("no step had a finite loss and gradient: nothing was learned, and no final_model is written",
                   spoilt_weight());
     result.final_model = finish(result.metrics, first < state_.step || evaluates_first ? nullptr : &*resumed);
   }
