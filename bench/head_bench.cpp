@@ -25,7 +25,8 @@ void head_loss(benchmark::State& state, const Size& size, Index rows, bool gradi
   const auto weight =
       std::make_shared<Tensor<D, Stored>>(bench::random_tensor<Stored>(dev, size.vocabulary, size.width, 1, 0.03));
   const nn::Head<D, T> head(
-      nn::Weight<D>(StoredView<D>(weight->view().data(), dtype_of<Stored>, size.vocabulary, size.width), weight));
+      nn::Weight<D>(StoredView<D>(weight->view().data(), dtype_of<Stored>, size.vocabulary, size.width), weight),
+      dev.tiling());
   const auto x = bench::random_tensor<T>(dev, rows, size.width, 2);
   Tensor<D, T> dx = gradient ? Tensor<D, T>(dev, rows, size.width) : Tensor<D, T>();
   std::vector<std::int32_t> ids(static_cast<std::size_t>(rows));

@@ -55,7 +55,7 @@ struct Subject {
 
 TEST_CASE("evaluation: more rows than the head takes at once add up to those of each sequence alone") {
   Subject s;
-  REQUIRE(3 * 399 > s.decoder.head().tiles().rows);
+  REQUIRE(3 * 399 > s.decoder.head().tiling().head_rows);
   const auto together = s.evaluate(Subject::batch_of(0, 3));
   model::Evaluation alone;
   for (Index sequence = 0; sequence < 3; ++sequence) {

@@ -302,7 +302,8 @@ std::vector<float> dropped_ones(D& dev, nn::LoraLinear<D, float>& linear, nn::Pa
   const std::vector<float> ones(64, 1.0F);
   const auto x = tensor_of<float>(dev, ones, 4, 16);
   Tensor<D, float> y(dev, 4, 16);
-  linear.forward(dev, pass, View<D, const float>(x.view()), y.view(), nullptr);
+  nn::LoraLinear<D, float>::Saved saved;
+  linear.forward(dev, pass, View<D, const float>(x.view()), y.view(), saved, nn::Keep::nothing);
   return to_host(dev, y.view());
 }
 

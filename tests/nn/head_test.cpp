@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "lora/cpu/kernels.hpp"
+#include "support/backends.hpp"
 #include "support/matrix.hpp"
 
 namespace head_test {
@@ -13,10 +13,13 @@ namespace {
 
 using namespace lora;
 using namespace lora::test;
-using D = cpu::Device;
 
 constexpr Index n = 70, e = 24, v = 300;
 constexpr double scale = 1.0 / 64;
+
+Tiling tiles(Index rows, Index columns) {
+  return {.rows = 512, .head_rows = rows, .head_columns = columns, .fold_ratio = 0.5};
+}
 
 /// The first and the last column among them, and both sides of the seams of blocks.
 std::vector<std::int32_t> some_labels() {
@@ -86,24 +89,27 @@ Expected expected_of(const std::vector<double>& x, const std::vector<double>& w,
 }
 
 /// Checks a head of T over a weight stored as S, with and without dx, for chunks and blocks of many sizes.
-template <class T, class S>
+template <class D, class T, class S>
 void check_tiles() {
   const auto x_values = random_values<T>(n * e, 1, -2, 2);
   const auto w_values = random_values<S>(v * e, 2, -1, 1);
   const std::vector<double> x_doubles = doubles(x_values);
   std::vector<double> w_doubles;  // a weight that is stored wider is rounded to T where it is used
   for (const S w : w_values) w_doubles.push_back(real(rounded<T>(real(w))));
-  constexpr nn::HeadTiles tiles[] = {{1024, 2048}, {512, 64}, {7, 1}, {1, 299}, {33, 300}, {64, 37}};
-  for (const nn::HeadTiles& tile : tiles) {
-    const auto expected = expected_of<T>(x_doubles, w_doubles, (v + tile.columns - 1) / tile.columns);
+  std::vector<Tiling> tilings{tiles(64, 37)};
+  if (is_cpu<D>)
+    for (const auto& [rows, columns] : {std::pair{1024, 2048}, {512, 64}, {7, 1}, {1, 299}, {33, 300}})
+      tilings.push_back(tiles(rows, columns));
+  for (const Tiling& tiling : tilings) {
+    const auto expected = expected_of<T>(x_doubles, w_doubles, (v + tiling.head_columns - 1) / tiling.head_columns);
     for (const int threads : {1, 2, 3}) {
-      CAPTURE(tile.rows);
-      CAPTURE(tile.columns);
+      CAPTURE(tiling.head_rows);
+      CAPTURE(tiling.head_columns);
       CAPTURE(threads);
       D dev(threads);
       Matrix<D, T> x(dev, n, e, x_values);
       const auto weight = std::make_shared<Tensor<D, S>>(tensor_of<S>(dev, w_values, v, e));
-      const nn::Head<D, T> head(nn::Weight<D>(StoredView<D>(weight->view().data(), dtype_of<S>, v, e), weight), tile);
+      const nn::Head<D, T> head(nn::Weight<D>(StoredView<D>(weight->view().data(), dtype_of<S>, v, e), weight), tiling);
       Matrix<D, std::int32_t> labels(dev, 1, n, some_labels());
       for (const bool gradient : {false, true}) {
         Matrix<D, Accum<T>> loss(dev, 1, n, 3), target(dev, 1, n, 4), top(dev, 1, n, 5);
@@ -121,24 +127,25 @@ void check_tiles() {
 }  // namespace
 
 TEST_CASE("head: loss and dx equal the formulas whatever the chunks, the blocks and the threads") {
-  each_type([]<class T>() { check_tiles<T, T>(); });
+  each_backend_and_type([]<class D, class T>() { check_tiles<D, T, T>(); });
 }
 
 TEST_CASE("head: the same over a weight that is stored in another type") {
-  SUBCASE("f32 over bf16") { check_tiles<float, bf16>(); }
-  SUBCASE("bf16 over f32") { check_tiles<bf16, float>(); }
+  SUBCASE("f32 over bf16") { check_tiles<cpu::Device, float, bf16>(); }
+  SUBCASE("bf16 over f32") { check_tiles<cpu::Device, bf16, float>(); }
 }
 
 TEST_CASE("head: logits are those of every row of the weight, whatever the blocks, past two whole ones of them too") {
-  const auto check = [](Index rows, const nn::HeadTiles& tiles) {
+  using D = cpu::Device;
+  const auto check = [](Index rows, const Tiling& tiling) {
     CAPTURE(rows);
-    CAPTURE(tiles.columns);
+    CAPTURE(tiling.head_columns);
     D dev(2);
     const Matrix<D, float> x(dev, 3, e, 1);
     const auto weights = random_values<bf16>(rows * e, 2);
     const auto weight = std::make_shared<Tensor<D, bf16>>(tensor_of<bf16>(dev, weights, rows, e));
     const nn::Head<D, float> head(nn::Weight<D>(StoredView<D>(weight->view().data(), dtype_of<bf16>, rows, e), weight),
-                                  tiles);
+                                  tiling);
     Matrix<D, float> logits(dev, 3, rows, 3, 2);
     head.logits(dev, x.in(), logits.view());
     const auto x_values = random_values<float>(3 * e, 1);
@@ -157,8 +164,8 @@ TEST_CASE("head: logits are those of every row of the weight, whatever the block
       }
     check_near(logits.host(), expected, bound);
   };
-  check(4200, {});
-  for (const Index columns : {64, 150, 299, 300, 301}) check(300, {1024, columns});
+  check(4200, D(1).tiling());
+  for (const Index columns : {64, 150, 299, 300, 301}) check(300, tiles(1024, columns));
 }
 
 }  // namespace head_test

@@ -4,12 +4,13 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <utility>
 
-#include "lora/cpu/kernels.hpp"
+#include "support/backends.hpp"
 #include "support/matrix.hpp"
 
 namespace lora_linear_test {
@@ -18,7 +19,6 @@ namespace {
 
 using namespace lora;
 using namespace lora::test;
-using D = cpu::Device;
 
 /// A matrix of doubles with the few operations that the formulas need.
 struct Dense {
@@ -97,7 +97,7 @@ struct Extents {
 /// 8 bits and the sums of A.grad and B.grad at most 24: all these are exact, in bfloat16 too. Weights and biases are
 /// any numbers of their types. What is left for y and dx is the rounding of sums of float32 terms, and one to T: where
 /// another one was on the way, some of the thousands of elements are further off.
-template <class T, class S, class Last = S>
+template <class D, class T, class S, class Last = S>
 class Subject {
  public:
   static constexpr double scale = 2, p = 0.5;
@@ -132,7 +132,8 @@ class Subject {
   /// y; added to `before` if so.
   std::vector<T> forward(bool accumulate) {
     Matrix<D, T> in(dev_, x.rows, x.cols, as<T>(x), 2), y(dev_, x.rows, o_, as<T>(before), 3);
-    module_.forward(dev_, pass(), in.in(), y.view(), nullptr, accumulate);
+    typename nn::LoraLinear<D, T>::Saved saved;
+    module_.forward(dev_, pass(), in.in(), y.view(), saved, nn::Keep::nothing, accumulate);
     return y.host();
   }
 
@@ -147,14 +148,24 @@ class Subject {
     check_near(forward(accumulate), expected.values, bound(expected, size, x.cols + r_).values);
   }
 
+  /// Whether forward keeps h for backward.
+  bool saves_h() {
+    Matrix<D, T> in(dev_, x.rows, x.cols, as<T>(x)), y(dev_, x.rows, o_, 5);
+    const Arena::SavedScope scope(dev_.arena());
+    const std::size_t mark = dev_.arena().mark();
+    typename nn::LoraLinear<D, T>::Saved saved;
+    module_.forward(dev_, pass(), in.in(), y.view(), saved, nn::Keep::all);
+    return dev_.arena().mark() > mark;
+  }
+
   void check_backward() {
     Matrix<D, T> in(dev_, x.rows, x.cols, as<T>(x), 2), gradient(dev_, x.rows, o_, as<T>(dy), 3);
     Matrix<D, T> y(dev_, x.rows, o_, 5), dx(dev_, x.rows, x.cols, 6, 1);
     const std::size_t mark = dev_.arena().mark();
     typename nn::LoraLinear<D, T>::Saved saved;
     params_.zero_grad(dev_);
-    module_.forward(dev_, pass(), in.in(), y.view(), &saved);
-    module_.backward(dev_, pass(), in.in(), std::move(saved), gradient.in(), dx.view());
+    module_.forward(dev_, pass(), in.in(), y.view(), saved, nn::Keep::all);
+    module_.backward(dev_, pass(), in.in(), saved, gradient.in(), dx.view());
     dev_.arena().release(mark);
 
     const Dense h = (x.times(kept) * a.transposed()).scaled(scale), dh = (dy * b).scaled(scale);
@@ -170,7 +181,7 @@ class Subject {
       CHECK(actual.values == expected.values);
     });
 
-    check_input_on_demand(in, gradient, dx.host());
+    check_halves(in, gradient, dx.host());
 
     const Dense expected = dy * w + (dh * a).times(kept);
     const Dense size = dy.sizes() * w.sizes() + ((dy.sizes() * b.sizes()).scaled(scale) * a.sizes()).times(kept);
@@ -178,33 +189,34 @@ class Subject {
   }
 
  private:
-  /// Backward with a function for x gives the same bits, calls it once, and has no use for dx any more by then; a
-  /// forward without output has filled Saved as well.
-  void check_input_on_demand(Matrix<D, T>& in, Matrix<D, T>& gradient, const std::vector<T>& expected) {
-    std::vector<std::vector<Accum<T>>> grads;
-    const auto collect = [&] {
-      params_.for_each([&](const nn::ParamRef<D, T>& param) { grads.push_back(to_host(dev_, param.grad)); });
+  /// After a forward that kept nothing and was completed, the halves of backward give the same bits, with x formed in
+  /// dx's memory between them, and so does the second half alone.
+  void check_halves(Matrix<D, T>& in, Matrix<D, T>& gradient, const std::vector<T>& expected) {
+    const auto grads = [&] {
+      std::vector<std::vector<Accum<T>>> result;
+      params_.for_each([&](const nn::ParamRef<D, T>& param) { result.push_back(to_host(dev_, param.grad)); });
+      return result;
     };
-    collect();
-    Matrix<D, T> dx(dev_, x.rows, x.cols, 7, 2);
-    std::vector<T> seen;
-    const std::size_t mark = dev_.arena().mark();
-    typename nn::LoraLinear<D, T>::Saved saved;
-    params_.zero_grad(dev_);
-    module_.forward(dev_, pass(), in.in(), View<D, T>(), &saved);
-    const auto input = [&]() -> View<D, const T> {
-      CHECK(seen.empty());
-      seen = dx.host();
+    const auto both_at_once = grads();
+    for (const bool both : {true, false}) {
+      Matrix<D, T> y(dev_, x.rows, o_, 5), dx(dev_, x.rows, x.cols, 7, 2);
+      const Arena::Scope scope(dev_.arena());
+      const Arena::SavedScope saved_here(dev_.arena());
+      const nn::Pass<D, T> p_ = pass();
+      typename nn::LoraLinear<D, T>::Saved saved;
+      params_.zero_grad(dev_);
+      module_.forward(dev_, p_, in.in(), y.view(), saved, nn::Keep::attention);
+      module_.recompute(dev_, p_, in.in(), saved);
+      if (both) {
+        module_.backward_input(dev_, p_, saved, gradient.in(), dx.view());
+        check_same_bits(dx.host(), expected);
+      }
       kernel::convert(dev_, in.in(), dx.view());
-      return dx.in();
-    };
-    module_.backward(dev_, pass(), input, std::move(saved), gradient.in(), dx.view());
-    dev_.arena().release(mark);
-    check_same_bits(seen, expected);
-    const std::size_t count = grads.size();
-    collect();
-    REQUIRE(grads.size() == 2 * count);
-    for (std::size_t i = 0; i < count; ++i) check_same_bits(grads[i], grads[count + i]);
+      module_.backward_params(dev_, p_, dx.in(), saved, gradient.in());
+      const auto after = grads();
+      REQUIRE(after.size() == both_at_once.size());
+      for (std::size_t i = 0; i < after.size(); ++i) check_same_bits(after[i], both_at_once[i]);
+    }
   }
 
   /// One rounding to T, and those of sums of n float32 terms whose sizes add up to `size`; twice, for what is summed
@@ -306,16 +318,20 @@ class Subject {
 
 /// Fewer rows than where the update is formed in W, more, and more than one tile of rows; with whole vectors of
 /// columns, which some kernels ask for.
-template <class T, class S, class Last = S>
+template <class D, class T, class S, class Last = S>
 void check_all() {
-  for (const Extents& extents : {Extents{3, 40, {24, 9, 32}, {3, 0, 5}}, Extents{40, 40, {24, 9, 32}, {3, 0, 5}},
-                                 Extents{600, 40, {24, 9, 32}, {3, 0, 5}}, Extents{190, 48, {32, 16, 64}, {3, 0, 5}}}) {
+  std::vector<Extents> all{{40, 40, {24, 9, 32}, {3, 0, 5}}, {600, 40, {24, 9, 32}, {3, 0, 5}}};
+  if (is_cpu<D>) {
+    all.push_back({3, 40, {24, 9, 32}, {3, 0, 5}});
+    all.push_back({190, 48, {32, 16, 64}, {3, 0, 5}});
+  }
+  for (const Extents& extents : all) {
     for (const bool drops : {false, true}) {
       CAPTURE(extents.rows);
       CAPTURE(extents.in);
       CAPTURE(drops);
       D dev(2);
-      Subject<T, S, Last> subject(dev, extents, drops, 1.0 / 8);
+      Subject<D, T, S, Last> subject(dev, extents, drops, 1.0 / 8);
       subject.check_forward(false);
       subject.check_forward(true);
       subject.check_backward();
@@ -326,14 +342,36 @@ void check_all() {
 }  // namespace
 
 TEST_CASE("lora_linear: y, dx and the adapter's gradients equal the formulas, with one rounding") {
-  SUBCASE("f32") { check_all<float, float>(); }
-  SUBCASE("f32 over bf16") { check_all<float, bf16>(); }
-  SUBCASE("f32, the last of the weights in bf16") { check_all<float, float, bf16>(); }
-  SUBCASE("bf16") { check_all<bf16, bf16>(); }
-  SUBCASE("bf16 over f32") { check_all<bf16, float>(); }
+  SUBCASE("f32") { check_all<cpu::Device, float, float>(); }
+  SUBCASE("f32 over bf16") { check_all<cpu::Device, float, bf16>(); }
+  SUBCASE("f32, the last of the weights in bf16") { check_all<cpu::Device, float, float, bf16>(); }
+  SUBCASE("bf16") { check_all<cpu::Device, bf16, bf16>(); }
+  SUBCASE("bf16 over f32") { check_all<cpu::Device, bf16, float>(); }
+  SUBCASE("proof, f32 over bf16") { check_all<proof::Device, float, bf16>(); }
+  SUBCASE("proof, bf16") { check_all<proof::Device, bf16, bf16>(); }
+}
+
+TEST_CASE("lora_linear: a device's tiling says how rows are cut, and whether an update joins the decoded weight") {
+  const auto launches = [](Index rows, double fold_ratio) {
+    CAPTURE(rows);
+    CAPTURE(fold_ratio);
+    const Tiling tiling{.rows = rows, .head_rows = 16, .head_columns = 16, .fold_ratio = fold_ratio};
+    proof::Device dev(2, {.tiling = tiling});
+    Subject<proof::Device, float, bf16> subject(dev, {40, 40, {24, 9, 32}, {3, 0, 5}}, false, 1.0 / 8);
+    CHECK(subject.saves_h() == (fold_ratio != 0));
+    subject.check_backward();
+    const std::size_t before = dev.counts().launches;
+    subject.check_forward(false);
+    return dev.counts().launches - before;
+  };
+  constexpr double never = std::numeric_limits<double>::infinity();
+  // A tile is a product, two updates and three biases.
+  CHECK(launches(16, never) == launches(512, never) + 2 * 6);
+  CHECK(launches(16, 0) == launches(512, 0) + 2 * 4);
 }
 
 TEST_CASE("lora_linear: neighbours each have their own scale") {
+  using D = cpu::Device;
   D dev(1);
   const Index n = 3, in = 8, out = 4;
   const auto weight = random_values<float>(out * in, 1);
@@ -361,7 +399,8 @@ TEST_CASE("lora_linear: neighbours each have their own scale") {
     const std::vector<kernel::Segment> segments{{0, n}};
     const nn::Pass<D, float> pass(dev, nn::Rows{ids, ids, ids, segments});
     Matrix<D, float> x(dev, n, in, 3), y(dev, n, 3 * out, 4);
-    linear.forward(dev, pass, x.in(), y.view(), nullptr);
+    nn::LoraLinear<D, float>::Saved saved;
+    linear.forward(dev, pass, x.in(), y.view(), saved, nn::Keep::nothing);
     return y.host();
   };
   check_same_bits(output_of({{2, 0.5}, {1, 2}, {2, 2}}, {1, 1, 1}), output_of({{2, 1}, {1, 1}, {2, 1}}, {0.5, 2, 2}));
@@ -369,17 +408,17 @@ TEST_CASE("lora_linear: neighbours each have their own scale") {
 }
 
 TEST_CASE("lora_linear: a large decoded weight holds the update in all its rows") {
-  D dev(2);
-  Subject<float, bf16> subject(dev, {190, 256, {700}, {2}}, false, 1.0 / 8);
+  cpu::Device dev(2);
+  Subject<cpu::Device, float, bf16> subject(dev, {190, 256, {700}, {2}}, false, 1.0 / 8);
   subject.check_forward(false);
   subject.check_backward();
 }
 
 TEST_CASE("lora_linear: an update far below half a unit in y's last place shows in the mean of many rows") {
-  D dev(2);
+  cpu::Device dev(2);
   // Without a bias, which would spread what is rounded. Elements of y have sizes near 4, where bfloat16 has steps of
   // 2⁻⁶ and 2⁻⁵; the update's are 2⁻¹¹ in the mean and at most 2⁻⁸.
-  Subject<bf16, bf16> subject(dev, {1100, 72, {64}, {1}, false}, false, 0x1p-14);
+  Subject<cpu::Device, bf16, bf16> subject(dev, {1100, 72, {64}, {1}, false}, false, 0x1p-14);
   const auto y = subject.forward(false);
   const Dense update = subject.update(), frozen = subject.frozen();
   double dot = 0, square = 0, largest = 0;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -29,6 +30,7 @@ struct Settings {
   bool late_frees = false;    ///< memory that is freed while queued work uses it, though freeing is in order
   std::uint64_t seed = 1;
   std::chrono::microseconds longest_delay{200};
+  std::optional<Tiling> tiling{};  ///< the CPU's where there is none, for the CPU's bits
 };
 
 /// What went on between host and device.
@@ -132,6 +134,7 @@ class Device {
   }
 
   Arena& arena() { return arena_; }
+  Tiling tiling() const { return settings_.tiling.value_or(cpu_.tiling()); }
   std::string describe() const { return "proof device, " + cpu_.describe(); }
 
   // For backends.

@@ -42,6 +42,7 @@ class Counting {
   }
   void synchronize() {}
   Arena& arena() { return arena_; }
+  Tiling tiling() const { return {}; }
   std::string describe() const { return "counting"; }
 
   std::size_t held = 0, pieces = 0, copied = 0, reads = 0;

@@ -114,6 +114,9 @@ class Device {
 
   Arena& arena() { return arena_; }
 
+  /// Updates are folded from half the rows on where that saves FLOPs, since low-rank products are slower ones.
+  Tiling tiling() const { return {.rows = 512, .head_rows = 1024, .head_columns = 2048, .fold_ratio = 0.5}; }
+
   /// Records what kernels and modules do on this device from now on, or stops where it is null. It must live as long.
   void set_profile(Profile* profile) { profile_ = profile; }
   Profile* profile() const { return profile_; }

@@ -99,7 +99,8 @@ class Decoder {
     const Arena::Scope scope(dev.arena());
     const View<D, T> x = scratch<T>(dev, pass.count(), config_.hidden_size);
     embed(dev, pass, x);
-    stack_.forward(dev, pass, View<D, const T>(x), hidden, nullptr);
+    typename nn::Stack<D, T>::Saved nothing;
+    stack_.forward(dev, pass, View<D, const T>(x), hidden, nothing, nn::Keep::nothing);
   }
 
   // Final norm and head on the labelled rows only; `see` gets the head's LossRows. d_hidden (N, E) is overwritten, or
@@ -122,7 +123,7 @@ class Decoder {
     head_->loss(dev, View<D, const T>(normed), labelled.labels, scale, dx, outcome);
     see(outcome);
     if (gradient) {
-      norm_.backward(dev, x, rstd, dx, dx, false);
+      norm_.backward(dev, x, rstd, dx, dx);
       kernel::fill(dev, d_hidden, 0.0);
       kernel::scatter_rows(dev, View<D, const T>(dx), labelled.rows, d_hidden);
     }
@@ -159,11 +160,10 @@ class Decoder {
                        1 / std::sqrt(static_cast<double>(c))};
     attention.rotary = config_.rotates[static_cast<std::size_t>(i)] ? rotary_.get() : nullptr;
     attention.layer = i;
-    nn::Mlp<D, T> mlp(projections(loader, i, names.subspan(4, 2), 2), projections(loader, i, names.subspan(6, 1), 3));
-    auto norm1 = norm(loader, prefix + "input_layernorm.weight");
-    auto norm2 = norm(loader, prefix + "post_attention_layernorm.weight");
-    return typename nn::Stack<D, T>::Layer(
-        nn::Block<D, T>(std::move(norm1), nn::Attention<D, T>(std::move(attention)), std::move(norm2), std::move(mlp)));
+    attention.norm = norm(loader, prefix + "input_layernorm.weight");
+    nn::Mlp<D, T> mlp(norm(loader, prefix + "post_attention_layernorm.weight"),
+                      projections(loader, i, names.subspan(4, 2), 2), projections(loader, i, names.subspan(6, 1), 3));
+    return typename nn::Stack<D, T>::Layer(nn::Block<D, T>(nn::Attention<D, T>(std::move(attention)), std::move(mlp)));
   }
 
   Config config_;
@@ -183,7 +183,7 @@ Decoder<D, T>::Decoder(D& dev, const Source& source)
   embedding_.table = loader.weight("model.embed_tokens.weight");
   for (Index i = 0; i < config_.num_hidden_layers; ++i) stack_.push_back(layer(loader, i));
   norm_ = norm(loader, "model.norm.weight");
-  head_.emplace(config_.tie_word_embeddings ? embedding_.table : loader.weight("lm_head.weight"));
+  head_.emplace(config_.tie_word_embeddings ? embedding_.table : loader.weight("lm_head.weight"), dev.tiling());
   loader.finish();
 }
 
@@ -238,10 +238,10 @@ void Decoder<D, T>::train_micro_batch(D& dev, const nn::StagedRows& rows, double
   const View<D, T> d_hidden = scratch<T>(dev, n, e);
   typename nn::Stack<D, T>::Saved saved;
   embed(dev, pass, d_hidden);
-  stack_.forward(dev, pass, View<D, const T>(d_hidden), hidden, &saved);
+  stack_.forward(dev, pass, View<D, const T>(d_hidden), hidden, saved, nn::Keep::all);
   loss_of(dev, View<D, const T>(hidden), {pass.labelled(), pass.labels()}, scale, d_hidden,
           [&](const auto& outcome) { kernel::sum(dev, outcome.loss, loss_sum); });
-  stack_.backward(dev, pass, std::move(saved), d_hidden);
+  stack_.backward(dev, pass, saved, d_hidden);
   LORA_ASSERT(dev.arena().mark() == mark);
 }
 
@@ -258,7 +258,7 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Rows& rows, std::span<const
   const View<D, T> hidden = scratch<T>(dev, pass.count(), config_.hidden_size);
   run(dev, pass, hidden);
   // As the head would cut them itself.
-  nn::for_row_tiles(staged.labelled.count, head_->tiles().rows, [&](Index begin, Index count) {
+  nn::for_row_tiles(staged.labelled.count, head_->tiling().head_rows, [&](Index begin, Index count) {
     result.stopped = result.stopped || pass.stopped();
     if (result.stopped) return;
     const Labelled part{pass.labelled().col_slice(begin, count), pass.labels().col_slice(begin, count)};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tuple>
 #include <utility>
 
 #include "lora/nn/lora_linear.hpp"
@@ -9,29 +10,28 @@
 namespace lora::nn {
 
 /// Grouped-query self-attention with its four projections.
-///   y = o_proj(attention(R q_norm(q), R k_norm(k), v)),   (q, k, v) = qkv_proj(x),   R the rotation of a row's
-///   position
+///   y = x + o_proj(attention(R q_norm(q), R k_norm(k), v)),   (q, k, v) = qkv_proj(norm(x)),   R the rotation of a
+///   row's position
 /// Shapes   x, y (N, E) · q (N, H·C) · k, v (N, G·C)
-/// Saves    q, k, v before the norms, or rotated where there are none; the kernel's output and its own Saved
+/// Saves    q, k, v before their norms, or rotated where there are none; the kernel's output and its own Saved, which
+///          alone are kept under gradient checkpointing
 /// Source   Ainslie et al. 2023; q and k norms as in Qwen3; layers without rotation as in SmolLM3
 template <AnyDevice D, class T>
 class Attention {
  public:
-  /// Expensive to recompute, so kept under gradient checkpointing.
-  struct Kept {
-    View<D, T> out;  // (N, H·C)
-    kernel::AttentionSaved<D, T> rows{};
-  };
   struct Saved {
+    View<D, Accum<T>> rstd;    // (N, 1)
     View<D, T> qkv;            // (N, H·C + 2·G·C)
     View<D, Accum<T>> q_rstd;  // (N, H), with q_norm
     View<D, Accum<T>> k_rstd;  // (N, G), with k_norm
-    Kept kept;
-    typename LoraLinear<D, T>::Saved in;
-    typename LoraLinear<D, T>::Saved out;
+    View<D, T> out;            // (N, H·C), of the kernel
+    kernel::AttentionSaved<D, T> kernel{};
+    typename LoraLinear<D, T>::Saved qkv_proj;
+    typename LoraLinear<D, T>::Saved o_proj;
   };
 
   struct Parts {
+    RmsNorm<D, T> norm;  // (E)
     LoraLinear<D, T> qkv_proj;
     LoraLinear<D, T> o_proj;
     RmsNorm<D, T> q_norm;  // (C), or empty
@@ -47,68 +47,39 @@ class Attention {
   LoraLinear<D, T>& qkv_proj() { return p_.qkv_proj; }
   LoraLinear<D, T>& o_proj() { return p_.o_proj; }
 
-  /// `kept`: filled if empty, used instead of the kernel if filled. With `accumulate` the output is added to y.
-  void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved* saved, Kept* kept = nullptr,
-               bool accumulate = false) const {
-    const Index n = x.rows();
-    const bool keep = saved != nullptr;
+  void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep) const {
     const Arena::Scope scope(dev.arena());
-    Kept none;
-    Kept& core = kept != nullptr ? *kept : keep ? saved->kept : none;
-    const bool known = !core.out.empty();
-    if (!known) {
-      core.out = save_or_scratch<T>(dev, keep || kept != nullptr, n, q_columns());
-      if (keep || kept != nullptr) core.rows = kernel::save_attention<T>(dev, n, p_.shape.heads);
-    }
-    if (!known || keep) {
-      const View<D, T> qkv = save_or_scratch<T>(dev, keep, n, p_.qkv_proj.out_features());
-      p_.qkv_proj.forward(dev, pass, x, qkv, keep ? &saved->in : nullptr);
-      View<D, Accum<T>> q_rstd, k_rstd;
-      if (keep && !p_.q_norm.empty()) {
-        q_rstd = save<Accum<T>>(dev, n, p_.shape.heads);
-        k_rstd = save<Accum<T>>(dev, n, p_.shape.kv_heads);
-      }
-      if (keep) {
-        saved->qkv = qkv;
-        saved->q_rstd = q_rstd;
-        saved->k_rstd = k_rstd;
-      }
-      const auto [q, k] = prepare(dev, pass, qkv, q_rstd, k_rstd);
-      if (!known) attend(dev, pass, q, k, v_of(qkv), core.out, keep || kept != nullptr ? &core.rows : nullptr);
-    }
-    if (keep && kept != nullptr) saved->kept = core;
-    p_.o_proj.forward(dev, pass, core.out, y, keep ? &saved->out : nullptr, accumulate);
+    const bool keeps_output = keep != Keep::nothing;
+    saved.out = save_or_scratch<T>(dev, keeps_output, x.rows(), q_columns());
+    if (keeps_output) saved.kernel = kernel::save_attention<T>(dev, x.rows(), p_.shape.heads);
+    const auto [q, k] = project(dev, pass, x, y, saved, keep);
+    attend(dev, pass, q, k, v_of(saved.qkv), saved.out, keeps_output ? &saved.kernel : nullptr);
+    p_.o_proj.forward(dev, pass, saved.out, y, saved.o_proj, keep, true);
   }
 
-  /// dy has been read when x is called, which may write over it.
-  void backward(D& dev, const Pass<D, T>& pass, const Input<D, T>& x, Saved&& saved, View<D, const T> dy,
-                View<D, T> dx) {
-    const Index n = dy.rows();
+  /// Fills in what forward did not save under Keep::attention, and y.
+  void recompute(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved) const {
+    const Arena::Scope scope(dev.arena());
+    project(dev, pass, x, y, saved, Keep::all);
+    p_.o_proj.forward(dev, pass, saved.out, y, saved.o_proj, Keep::all, true);
+  }
+
+  /// dx may be dy.
+  void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved, View<D, const T> dy, View<D, T> dx) {
     const Arena::Scope scope(dev.arena());
     const bool further = !dx.empty() || p_.qkv_proj.trains();
-    const View<D, T> dout = further ? scratch<T>(dev, n, q_columns()) : View<D, T>();
-    p_.o_proj.backward(dev, pass, saved.kept.out, std::move(saved.out), dy, dout);
+    const View<D, T> dout = further ? scratch<T>(dev, x.rows(), q_columns()) : View<D, T>();
+    p_.o_proj.backward(dev, pass, saved.out, saved.o_proj, dy, dout);
     if (!further) return;
 
-    const View<D, T> dqkv = scratch<T>(dev, n, p_.qkv_proj.out_features());
-    const View<D, T> dq = q_of(dqkv), dk = k_of(dqkv);
-    {
-      const Arena::Scope inner(dev.arena());
-      // Without norms the saved q and k are already rotated: preparing them twice would turn them twice.
-      View<D, const T> q = q_of(saved.qkv), k = k_of(saved.qkv);
-      if (!p_.q_norm.empty()) std::tie(q, k) = prepare(dev, pass, saved.qkv, {}, {});
-      kernel::attention_backward<D, T>(dev, p_.shape, q, k, v_of(saved.qkv), saved.kept.out, pass.segments(),
-                                       saved.kept.rows, dout, dq, dk, v_of(dqkv));
-    }
-    if (p_.rotary != nullptr) {
-      p_.rotary->backward(dev, dq, pass.positions(), dq);
-      p_.rotary->backward(dev, dk, pass.positions(), dk);
-    }
-    if (!p_.q_norm.empty()) {
-      p_.q_norm.backward(dev, q_of(saved.qkv), saved.q_rstd, dq, dq, false);
-      p_.k_norm.backward(dev, k_of(saved.qkv), saved.k_rstd, dk, dk, false);
-    }
-    p_.qkv_proj.backward(dev, pass, x, std::move(saved.in), dqkv, dx);
+    const View<D, T> dqkv = scratch<T>(dev, x.rows(), p_.qkv_proj.out_features());
+    attend_backward(dev, pass, saved, dout, dqkv);
+
+    if (!dx.empty() && dx.data() != dy.data()) kernel::convert(dev, dy, dx);
+    const View<D, T> normed = scratch<T>(dev, x.rows(), x.cols());  // its gradient at first
+    if (!dx.empty()) p_.qkv_proj.backward_input(dev, pass, saved.qkv_proj, dqkv, normed);
+    p_.norm.backward_residual(dev, x, saved.rstd, normed, dx);
+    p_.qkv_proj.backward_params(dev, pass, normed, saved.qkv_proj, dqkv);
   }
 
  private:
@@ -118,7 +89,25 @@ class Attention {
   View<D, T> k_of(View<D, T> qkv) const { return qkv.col_slice(q_columns(), k_columns()); }
   View<D, T> v_of(View<D, T> qkv) const { return qkv.col_slice(q_columns() + k_columns(), k_columns()); }
 
-  // Norms and rotation of q and k: in place where backward needs nothing of what was before, else into scratch.
+  // Computes q, k, v, and y = x for the residual sum. Returns q and k as the kernel takes them.
+  std::pair<View<D, const T>, View<D, const T>> project(D& dev, const Pass<D, T>& pass, View<D, const T> x,
+                                                        View<D, T> y, Saved& saved, Keep keep) const {
+    const Index n = x.rows();
+    const bool all = keep == Keep::all, norms = !p_.q_norm.empty();
+    saved.rstd = save_if<Accum<T>>(dev, all, n, 1);
+    saved.qkv = save_or_scratch<T>(dev, all, n, p_.qkv_proj.out_features());
+    saved.q_rstd = save_if<Accum<T>>(dev, all && norms, n, p_.shape.heads);
+    saved.k_rstd = save_if<Accum<T>>(dev, all && norms, n, p_.shape.kv_heads);
+    {
+      const Arena::Scope scope(dev.arena());
+      const View<D, T> normed = scratch<T>(dev, n, x.cols());
+      p_.norm.forward(dev, x, normed, saved.rstd, y);
+      p_.qkv_proj.forward(dev, pass, normed, saved.qkv, saved.qkv_proj, keep);
+    }
+    return prepare(dev, pass, saved.qkv, saved.q_rstd, saved.k_rstd);
+  }
+
+  // Norms and rotation of q and k: in scratch where there are norms, whose inputs backward needs, else in place.
   std::pair<View<D, const T>, View<D, const T>> prepare(D& dev, const Pass<D, T>& pass, View<D, T> qkv,
                                                         View<D, Accum<T>> q_rstd, View<D, Accum<T>> k_rstd) const {
     View<D, T> q = q_of(qkv), k = k_of(qkv);
@@ -137,14 +126,34 @@ class Attention {
   }
 
   void attend(D& dev, const Pass<D, T>& pass, View<D, const T> q, View<D, const T> k, View<D, const T> v,
-              View<D, T> out, kernel::AttentionSaved<D, T>* rows) const {
+              View<D, T> out, kernel::AttentionSaved<D, T>* saved) const {
     if (auto* cache = pass.cache(); cache != nullptr) {
       kernel::scatter_rows(dev, k, pass.cache_rows(), cache->keys(p_.layer));
       kernel::scatter_rows(dev, v, pass.cache_rows(), cache->values(p_.layer));
       k = cache->keys(p_.layer);
       v = cache->values(p_.layer);
     }
-    kernel::attention<D, T>(dev, p_.shape, q, k, v, pass.segments(), pass.keys(), out, rows);
+    kernel::attention<D, T>(dev, p_.shape, q, k, v, pass.segments(), pass.keys(), out, saved);
+  }
+
+  // Computes the gradient of qkv_proj's output from that of the kernel's.
+  void attend_backward(D& dev, const Pass<D, T>& pass, const Saved& saved, View<D, const T> dout,
+                       View<D, T> dqkv) const {
+    const Arena::Scope scope(dev.arena());
+    const View<D, T> dq = q_of(dqkv), dk = k_of(dqkv);
+    // Without norms the saved q and k are already rotated: preparing them twice would rotate them twice.
+    View<D, const T> q = q_of(saved.qkv), k = k_of(saved.qkv);
+    if (!p_.q_norm.empty()) std::tie(q, k) = prepare(dev, pass, saved.qkv, {}, {});
+    kernel::attention_backward<D, T>(dev, p_.shape, q, k, v_of(saved.qkv), saved.out, pass.segments(), saved.kernel,
+                                     dout, dq, dk, v_of(dqkv));
+    if (p_.rotary != nullptr) {
+      p_.rotary->backward(dev, dq, pass.positions(), dq);
+      p_.rotary->backward(dev, dk, pass.positions(), dk);
+    }
+    if (!p_.q_norm.empty()) {
+      p_.q_norm.backward(dev, q_of(saved.qkv), saved.q_rstd, dq, dq);
+      p_.k_norm.backward(dev, k_of(saved.qkv), saved.k_rstd, dk, dk);
+    }
   }
 
   Parts p_;

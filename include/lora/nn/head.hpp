@@ -4,12 +4,14 @@
 #include <utility>
 
 #include "lora/kernel/embedding.hpp"
+#include "lora/kernel/gemm.hpp"
 #include "lora/kernel/loss.hpp"
-#include "lora/nn/linear.hpp"
+#include "lora/nn/tiles.hpp"
+#include "lora/nn/weight.hpp"
 
 namespace lora::nn {
 
-/// What the head tells of each row.
+/// Per-row outputs of the loss.
 template <AnyDevice D, class T>
 struct LossRows {
   View<D, Accum<T>> loss;    // (n) −log p of the label
@@ -17,33 +19,28 @@ struct LossRows {
   View<D, Accum<T>> top;     // (n) the largest logit
 };
 
-/// How the head cuts its work: loss and dx change by roundings only.
-struct HeadTiles {
-  Index rows = 1024;     ///< at most so many share a pass over W
-  Index columns = 2048;  ///< of a block of the vocabulary
-};
-
-/// The vocabulary projection with its loss. Frozen, so that its backward is made in the pass of its forward: a block of
-/// logits turns into exponentials where it lies, which are multiplied by the same block of W, and is forgotten.
-///   logits = x Wᵀ,   loss_i = logsumexp(logits_i) − logits_{i, label_i},   dx = scale · (softmax(logits) −
-///   onehot(labels)) W
+/// The vocabulary projection with its loss. Since W is frozen, backward is part of the forward pass: a block of logits
+/// is overwritten with its exponentials, which are multiplied by the same block of W, and then dropped.
+///   logits = x Wᵀ,   loss_i = logsumexp(logits_i) − logits_{i, label_i}
+///   dx = scale · (softmax(logits) − onehot(labels)) W
 /// Shapes   x, dx (n, E), labelled rows only · W (V, E), stored as any dtype · labels (n), each in [0, V)
 template <AnyDevice D, class T>
 class Head {
  public:
-  explicit Head(Weight<D> weight, HeadTiles tiles = {}) : weight_(std::move(weight)), tiles_(tiles) {}
+  /// `tiling`: the device's.
+  Head(Weight<D> weight, const Tiling& tiling) : weight_(std::move(weight)), tiling_(tiling) {}
 
   const Weight<D>& weight() const { return weight_; }
   Index vocabulary() const { return weight_.rows(); }
-  const HeadTiles& tiles() const { return tiles_; }
+  const Tiling& tiling() const { return tiling_; }
 
-  /// Writes   rows; dx = the gradient of scale · Σ loss, or nothing where dx is empty; it must not be x
+  /// Writes   rows; dx = the gradient of scale · Σ loss, if wanted; it must not be x
   void loss(D& dev, View<D, const T> x, View<D, const std::int32_t> labels, double scale, View<D, T> dx,
             const LossRows<D, T>& rows) const {
     expect_shape("head", "labels", labels, 1, x.rows());
     if (!dx.empty()) expect_shape("head", "dx", dx, x.rows(), x.cols());
     const auto use = weight_.use(dev);
-    for_row_tiles(x.rows(), tiles_.rows, [&](Index begin, Index count) {
+    for_row_tiles(x.rows(), tiling_.head_rows, [&](Index begin, Index count) {
       chunk(dev, use.view(), x.row_slice(begin, count), labels.col_slice(begin, count), scale,
             dx.empty() ? dx : dx.row_slice(begin, count),
             {rows.loss.col_slice(begin, count), rows.target.col_slice(begin, count), rows.top.col_slice(begin, count)});
@@ -61,10 +58,11 @@ class Head {
     });
   }
 
-  /// The most scratch that `loss` takes for n labelled rows.
+  /// The most scratch that `loss` needs for n labelled rows.
   Index scratch_bytes(Index n, bool gradient) const {
     const auto narrow = static_cast<Index>(sizeof(T)), wide = static_cast<Index>(sizeof(Accum<T>));
-    const Index chunk = std::min(n, tiles_.rows), columns = std::min(tiles_.columns, vocabulary()), e = weight_.cols();
+    const Index chunk = std::min(n, tiling_.head_rows), columns = std::min(tiling_.head_columns, vocabulary()),
+                e = weight_.cols();
     const Index weight = stores<T>(weight_.dtype()) ? 0 : columns * e * narrow;
     const Index logits = chunk * columns * wide;
     if (!gradient) return weight + logits;
@@ -76,8 +74,8 @@ class Head {
  private:
   template <class F>
   void for_blocks(F&& f) const {
-    for (Index first = 0; first < vocabulary(); first += tiles_.columns)
-      f(first, std::min(tiles_.columns, vocabulary() - first));
+    for (Index first = 0; first < vocabulary(); first += tiling_.head_columns)
+      f(first, std::min(tiling_.head_columns, vocabulary() - first));
   }
 
   void chunk(D& dev, const StoredView<D>& weight, View<D, const T> x, View<D, const std::int32_t> labels, double scale,
@@ -104,7 +102,7 @@ class Head {
     kernel::softmax_gradient<T>(dev, rows.top, others, rows.target, rounded, w_label, scale, sums, dx);
   }
 
-  // Where the exponentials of these logits lie: in their place if T is their type.
+  // Memory for the exponentials: the logits' own if they have the same type.
   static View<D, T> rounded_place(D& dev, View<D, Accum<T>> logits) {
     if constexpr (std::same_as<T, Accum<T>>) {
       return logits;
@@ -114,7 +112,7 @@ class Head {
   }
 
   Weight<D> weight_;  // (V, E)
-  HeadTiles tiles_;
+  Tiling tiling_;
 };
 
 }  // namespace lora::nn

@@ -1,14 +1,16 @@
 #pragma once
 
-#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "lora/kernel/gemm.hpp"
-#include "lora/nn/param.hpp"
-#include "lora/nn/weight.hpp"
+#include "lora/nn/low_rank_update.hpp"
+#include "lora/nn/tiles.hpp"
+#include "lora/tensor/tensor.hpp"
 
 namespace lora::nn {
 
-/// A frozen projection: y = x Wᵀ + b. The part that every adapter shares; it has nothing to train and nothing to save.
+/// A frozen projection: y = x Wᵀ + b.
 template <AnyDevice D, class T>
 struct Linear {
   Weight<D> weight;            // (O, I)
@@ -18,28 +20,161 @@ struct Linear {
   Index out_features() const { return weight.rows(); }
 };
 
-/// Calls f(begin, count) for tiles of at most `tile` rows of about equal size, so that a tile of an output is still in
-/// cache when it is added to. Where `tile` is a multiple of 16, so is each `begin`: then what holds a number of 4 bytes
-/// for each row begins on 64 bytes in every tile.
-template <class F>
-void for_row_tiles(Index rows, Index tile, F&& f) {
-  const Index unit = tile % 16 == 0 ? 16 : 1;
-  const Index units = (rows + unit - 1) / unit, tiles = (rows + tile - 1) / tile;
-  for (Index i = 0; i < tiles; ++i) {
-    const Index begin = units * i / tiles * unit;
-    f(begin, std::min(rows, units * (i + 1) / tiles * unit) - begin);
-  }
-}
+/// One or more frozen projections of the same x, and what an adapter adds to them.
+///   y_j = x W_jᵀ + b_j + h_j B_jᵀ,   dx = Σ_j dy_j W_j + drop'(dh A)
+/// Shapes   x, dx (N, I) · y, dy (N, ΣO), the projections' columns in order · h, dh (N, ΣR)
+/// Types    W may be stored as any dtype; sums in Accum<T>, rounded to T once
+template <AnyDevice D, class T>
+class LinearGroup {
+ public:
+  struct Projection {
+    std::string name;  ///< "q_proj"
+    Linear<D, T> linear;
+    Index first_column = 0;  // of y
+  };
 
-/// Where a sum of several products that ends in y is formed: y itself, or scratch where y would round every partial
-/// sum.
-template <class T, AnyDevice D>
-View<D, Accum<T>> sum_for(D& dev, View<D, T> y) {
-  if constexpr (std::same_as<T, Accum<T>>) {
-    return y;
-  } else {
-    return scratch<Accum<T>>(dev, y.rows(), y.cols());
+  LinearGroup() = default;
+  explicit LinearGroup(std::vector<std::pair<std::string, Linear<D, T>>> projections) {
+    in_features_ = projections.front().second.in_features();
+    for (auto& [name, linear] : projections) {
+      const Index in = linear.in_features(), out = linear.out_features();
+      if (in != in_features_)
+        fail<ShapeError>("[lora_linear] ", name, " has ", in, " input columns but its neighbour has ", in_features_);
+      projections_.push_back({std::move(name), std::move(linear), out_features_});
+      out_features_ += out;
+    }
   }
-}
+
+  Index in_features() const { return in_features_; }
+  Index out_features() const { return out_features_; }
+  const std::vector<Projection>& projections() const { return projections_; }
+
+  /// Whether an update should join the weights for a product of n rows. It may only where they must be decoded anyway
+  /// and T is as wide as its sums: rounding W + s B A to bfloat16 would lose the update.
+  bool folds_update(const Tiling& tiling, Index n) const {
+    if (narrow || !decodes()) return false;
+    for (const auto& p : projections_)
+      if (!tiling.folds_update(n, in_features_, p.linear.out_features())) return false;
+    return true;
+  }
+
+  /// Writes   y overwritten, or added to if `accumulate`. h is read where the update joins the output.
+  void forward(D& dev, View<D, const T> x, const LowRankUpdate<D, T>& update, View<D, const T> h, View<D, T> y,
+               bool accumulate) const {
+    const Arena::Scope scope(dev.arena());
+    const Weights weights = weights_for(dev, update);
+    for (const Block& block : weights.blocks) {
+      const View<D, T> columns = columns_of(y, block);
+      if (is_one_product(block, update)) {
+        kernel::gemm(dev, kernel::Form::nt, x, block.w, columns, 1.0, accumulate);
+      } else if constexpr (narrow) {
+        // One kernel sums all products: if each partial sum were rounded, an update below half a unit in y's last place
+        // would vanish.
+        std::vector<kernel::ProductTerm<D, T>> terms{{kernel::Form::nt, x, block.w}};
+        if (update.adds_to_output(block.first)) terms.push_back(update.output_term(block.first, h));
+        const auto& bias = projections_[block.first].linear.bias;
+        kernel::sum_of_products<D, T>(dev, terms, bias.view(), columns, accumulate);
+      } else {
+        for_row_tiles(x.rows(), dev.tiling().rows, [&](Index begin, Index count) {
+          const View<D, T> tile = columns.row_slice(begin, count);
+          kernel::gemm(dev, kernel::Form::nt, x.row_slice(begin, count), block.w, tile, 1.0, accumulate);
+          add_updates_and_biases(dev, block, update, h.empty() ? h : h.row_slice(begin, count), tile);
+        });
+      }
+    }
+  }
+
+  /// Writes   dx overwritten. dh is read where the update joins the output.
+  void backward_input(D& dev, View<D, const T> dy, const LowRankUpdate<D, T>& update, View<D, const T> dh,
+                      View<D, T> dx) const {
+    const Arena::Scope scope(dev.arena());
+    const Weights weights = weights_for(dev, update);
+    if (narrow && !update.mask) {
+      std::vector<kernel::ProductTerm<D, T>> terms;
+      for (const Block& block : weights.blocks) terms.push_back({kernel::Form::nn, columns_of(dy, block), block.w});
+      if (update.adds_to_output()) terms.push_back({kernel::Form::nn, dh, update.a});
+      return kernel::sum_of_products<D, T>(dev, terms, {}, dx);
+    }
+    for_row_tiles(dy.rows(), narrow ? dev.tiling().rows : dy.rows(), [&](Index begin, Index count) {
+      const Arena::Scope inner(dev.arena());
+      const View<D, Accum<T>> sum = sum_for(dev, dx.row_slice(begin, count));
+      for (const Block& block : weights.blocks)
+        kernel::gemm(dev, kernel::Form::nn, columns_of(dy.row_slice(begin, count), block), block.w, sum, 1.0,
+                     block.first > 0);
+      if (update.adds_to_output()) update.add_to_input(dev, dh.row_slice(begin, count), begin, sum);
+      if constexpr (narrow) kernel::convert(dev, sum, dx.row_slice(begin, count));
+    });
+  }
+
+ private:
+  static constexpr bool narrow = !std::same_as<T, Accum<T>>;
+
+  // Weights of the projections [first, last), one below the other, as a product takes them.
+  struct Block {
+    View<D, const T> w;
+    std::size_t first, last;
+  };
+  struct Weights {
+    std::vector<typename Weight<D>::Use> uses;  // held while products read
+    std::vector<Block> blocks;
+  };
+
+  bool decodes() const {
+    for (const auto& p : projections_)
+      if (stores<T>(p.linear.weight.dtype())) return false;
+    return true;
+  }
+
+  // All weights in T; decoded ones are in scratch of the enclosing scope. Where all are decoded to float32 they become
+  // one block, since one wide product is faster than several narrow ones. bfloat16 outputs are summed in tiles, for
+  // which one block would be too wide.
+  Weights weights_for(D& dev, const LowRankUpdate<D, T>& update) const {
+    Weights result;
+    const bool stacked = !narrow && decodes();
+    View<D, T> all;
+    if (stacked) {
+      all = scratch<T>(dev, out_features_, in_features_);
+      result.blocks.push_back({all, 0, projections_.size()});
+    }
+    for (std::size_t j = 0; j < projections_.size(); ++j) {
+      const auto& p = projections_[j];
+      result.uses.push_back(p.linear.weight.use(dev));
+      const StoredView<D> stored = result.uses.back().view();
+      if (stacked) {
+        update.decode(dev, j, stored, all.row_slice(p.first_column, p.linear.out_features()));
+      } else {
+        result.blocks.push_back({widened<T>(dev, stored), j, j + 1});
+      }
+    }
+    return result;
+  }
+
+  // The columns of y that a block's projections write.
+  template <class V>
+  V columns_of(V y, const Block& block) const {
+    return y.col_slice(projections_[block.first].first_column, block.w.rows());
+  }
+
+  bool is_one_product(const Block& block, const LowRankUpdate<D, T>& update) const {
+    for (std::size_t j = block.first; j < block.last; ++j)
+      if (update.adds_to_output(j) || !projections_[j].linear.bias.empty()) return false;
+    return true;
+  }
+
+  void add_updates_and_biases(D& dev, const Block& block, const LowRankUpdate<D, T>& update, View<D, const T> h,
+                              View<D, T> tile) const {
+    const Index first_column = projections_[block.first].first_column;
+    for (std::size_t j = block.first; j < block.last; ++j) {
+      const auto& p = projections_[j];
+      const View<D, T> own = tile.col_slice(p.first_column - first_column, p.linear.out_features());
+      if (update.adds_to_output(j)) update.add_to_output(dev, j, h, own);
+      if (!p.linear.bias.empty()) kernel::add_bias(dev, p.linear.bias.view(), own);
+    }
+  }
+
+  std::vector<Projection> projections_;
+  Index in_features_ = 0;
+  Index out_features_ = 0;
+};
 
 }  // namespace lora::nn

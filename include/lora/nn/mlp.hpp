@@ -4,66 +4,88 @@
 
 #include "lora/kernel/activation.hpp"
 #include "lora/nn/lora_linear.hpp"
+#include "lora/nn/rms_norm.hpp"
 
 namespace lora::nn {
 
-/// y = down_proj(silu(gate) ∘ up),   (gate, up) = gate_up_proj(x)
+/// y = x + down_proj(silu(gate) ∘ up),   (gate, up) = gate_up_proj(norm(x))
 /// Shapes   x, y (N, E) · gate, up (N, F)
-/// Saves    gate and up; their product is formed again
+/// Saves    gate and up; backward recomputes their product and the norm's output
 /// Source   Shazeer 2020
 template <AnyDevice D, class T>
 class Mlp {
  public:
   struct Saved {
-    View<D, T> gate_up;  // (N, 2F)
-    typename LoraLinear<D, T>::Saved in;
-    typename LoraLinear<D, T>::Saved out;
+    View<D, Accum<T>> rstd;  // (N, 1)
+    View<D, T> gate_up;      // (N, 2F)
+    typename LoraLinear<D, T>::Saved gate_up_proj;
+    typename LoraLinear<D, T>::Saved down_proj;
   };
 
-  Mlp(LoraLinear<D, T> gate_up_proj, LoraLinear<D, T> down_proj)
-      : gate_up_proj_(std::move(gate_up_proj)), down_proj_(std::move(down_proj)) {}
+  Mlp(RmsNorm<D, T> norm, LoraLinear<D, T> gate_up_proj, LoraLinear<D, T> down_proj)
+      : norm_(std::move(norm)), gate_up_proj_(std::move(gate_up_proj)), down_proj_(std::move(down_proj)) {}
 
   bool trains() const { return gate_up_proj_.trains() || down_proj_.trains(); }
   LoraLinear<D, T>& gate_up_proj() { return gate_up_proj_; }
   LoraLinear<D, T>& down_proj() { return down_proj_; }
 
-  /// With `accumulate` the output is added to y.
-  void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved* saved,
-               bool accumulate = false) const {
+  void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep) const {
     const Arena::Scope scope(dev.arena());
-    // Where nothing is kept, gate and up, the widest rows of all, still lie where backward of some layer will want
-    // them: on the other end they would need memory of their own.
-    const Arena::SavedScope saved_here(dev.arena(), saved == nullptr);
-    const View<D, T> gate_up = save<T>(dev, x.rows(), gate_up_proj_.out_features());
-    gate_up_proj_.forward(dev, pass, x, gate_up, saved != nullptr ? &saved->in : nullptr);
-    if (saved != nullptr) saved->gate_up = gate_up;
-    if (y.empty() && !(saved != nullptr && down_proj_.saves(pass, x.rows()))) return;
+    const Arena::SavedScope not_kept(dev.arena(), keep != Keep::all);
+    project(dev, pass, x, y, saved, keep);
     const View<D, T> hidden = scratch<T>(dev, x.rows(), down_proj_.in_features());
-    kernel::swiglu<D, T>(dev, gate_up, hidden);
-    down_proj_.forward(dev, pass, hidden, y, saved != nullptr ? &saved->out : nullptr, accumulate);
+    kernel::swiglu<D, T>(dev, saved.gate_up, hidden);
+    down_proj_.forward(dev, pass, hidden, y, saved.down_proj, keep, true);
   }
 
-  /// dy has been read when x is called, which may write over it.
-  void backward(D& dev, const Pass<D, T>& pass, const Input<D, T>& x, Saved&& saved, View<D, const T> dy,
-                View<D, T> dx) {
+  /// Fills in what forward did not save under Keep::attention.
+  void recompute(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved) const {
+    const Arena::Scope scope(dev.arena());
+    project(dev, pass, x, View<D, T>(), saved, Keep::all);
+    if (saved.down_proj.place != UpdatePlace::output) return;
+    const View<D, T> hidden = scratch<T>(dev, x.rows(), down_proj_.in_features());
+    kernel::swiglu<D, T>(dev, saved.gate_up, hidden);
+    down_proj_.recompute(dev, pass, hidden, saved.down_proj);
+  }
+
+  /// dx may be dy.
+  void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved, View<D, const T> dy, View<D, T> dx) {
     const Arena::Scope scope(dev.arena());
     const bool further = !dx.empty() || gate_up_proj_.trains();
-    const View<D, T> hidden = scratch<T>(dev, dy.rows(), down_proj_.in_features());  // its gradient first
     const View<D, T> d_gate_up = saved.gate_up;
-    const auto form_hidden = [&]() -> View<D, const T> {
+    {
+      const Arena::Scope inner(dev.arena());
+      const View<D, T> hidden = scratch<T>(dev, x.rows(), down_proj_.in_features());  // its gradient at first
       if (further) {
+        down_proj_.backward_input(dev, pass, saved.down_proj, dy, hidden);
         kernel::swiglu_backward<D, T>(dev, saved.gate_up, hidden, d_gate_up, hidden);
       } else {
         kernel::swiglu<D, T>(dev, saved.gate_up, hidden);
       }
-      return hidden;
-    };
-    down_proj_.backward(dev, pass, form_hidden, std::move(saved.out), dy, further ? hidden : View<D, T>());
+      down_proj_.backward_params(dev, pass, hidden, saved.down_proj, dy);
+    }
     if (!further) return;
-    gate_up_proj_.backward(dev, pass, x, std::move(saved.in), d_gate_up, dx);
+    if (!dx.empty() && dx.data() != dy.data()) kernel::convert(dev, dy, dx);
+    const View<D, T> normed = scratch<T>(dev, x.rows(), x.cols());  // its gradient at first
+    if (!dx.empty()) gate_up_proj_.backward_input(dev, pass, saved.gate_up_proj, d_gate_up, normed);
+    norm_.backward_residual(dev, x, saved.rstd, normed, dx);
+    gate_up_proj_.backward_params(dev, pass, normed, saved.gate_up_proj, d_gate_up);
   }
 
  private:
+  // Computes gate and up, and y = x for the residual sum. Gate and up are the widest rows of all. Where they are not
+  // kept they still go to the arena's low end, in memory that the backward pass of some layer needs anyway; as scratch
+  // they would raise the peak.
+  void project(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep) const {
+    const Arena::Scope scope(dev.arena());
+    saved.rstd = save_if<Accum<T>>(dev, keep == Keep::all, x.rows(), 1);
+    saved.gate_up = save<T>(dev, x.rows(), gate_up_proj_.out_features());
+    const View<D, T> normed = scratch<T>(dev, x.rows(), x.cols());
+    norm_.forward(dev, x, normed, saved.rstd, y);
+    gate_up_proj_.forward(dev, pass, normed, saved.gate_up, saved.gate_up_proj, keep);
+  }
+
+  RmsNorm<D, T> norm_;
   LoraLinear<D, T> gate_up_proj_;
   LoraLinear<D, T> down_proj_;
 };

@@ -1,51 +1,46 @@
 #pragma once
 
 #include <concepts>
-#include <type_traits>
-#include <utility>
 
 #include "lora/nn/param.hpp"
 #include "lora/nn/pass.hpp"
 
 namespace lora::nn {
 
-/// A module's input in backward: a view, or a function that forms it again, which must outlive this. It is called at
-/// most once, when dx is there, so that it may go on with dx and leave the input in its place. The dy of the module
-/// that calls it must stay.
-template <AnyDevice D, class T>
-class Input {
- public:
-  template <std::convertible_to<View<D, const T>> V>
-  Input(const V& view) : view_(view) {}
-  template <class F>
-  requires(std::is_invocable_r_v<View<D, const T>, const F&>) Input(const F& form)
-      : form_(&form), call_([](const void* f) -> View<D, const T> { return (*static_cast<const F*>(f))(); }) {}
-
-  View<D, const T> operator()() const { return call_ != nullptr ? call_(form_) : view_; }
-
- private:
-  View<D, const T> view_{};
-  const void* form_ = nullptr;
-  View<D, const T> (*call_)(const void*) = nullptr;
+/// What forward keeps for backward.
+enum class Keep {
+  nothing,    ///< there will be no backward
+  attention,  ///< gradient checkpointing: only what is expensive to recompute, attention's output
+  all,        ///< all that backward reads
 };
 
 /// What every module promises:
-///   forward(dev, pass, x, y, Saved*) const     y overwritten; nullptr keeps nothing; an empty y fills Saved only
-///   backward(dev, pass, x, Saved&&, dy, dx)    x handed back by the caller (parts of a layer take an Input); parameter
-///                                              gradients are added to; dx is overwritten, and not formed where it is
-///                                              empty; Saved's memory may serve for gradients
-/// Saved is a nested, named struct of views on the arena's low end; whoever called forward releases it.
+///   forward(dev, pass, x, y, saved, keep) const   y is overwritten; `saved` gets what `keep` says, on the arena's low
+///                                                 end, and whoever called forward releases it. What is not kept is
+///                                                 scratch: nobody may read it after forward
+///   backward(dev, pass, x, saved, dy, dx)         x and y are forward's; parameter gradients are added to; dx is
+///                                                 overwritten; the memory of `saved` may serve for gradients
+///   trains()                                      whether any parameter does
+/// An empty view means what it means to kernels (tensor/view.hpp): nobody wants dx below the lowest adapter. What is to
+/// be done, `keep` says.
 template <class M, class D, class T>
 concept Module = requires(M& m, const M& cm, D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y,
-                          typename M::Saved saved) {
-  cm.forward(dev, pass, x, y, &saved);
-  m.backward(dev, pass, x, std::move(saved), x, y);
+                          typename M::Saved& saved) {
+  cm.forward(dev, pass, x, y, saved, Keep::all);
+  m.backward(dev, pass, x, saved, x, y);
+  { cm.trains() } -> std::same_as<bool>;
 };
 
-/// (rows, cols) where backward will look for it, or scratch where nobody will.
+/// (rows, cols) where backward will find it, or scratch of the enclosing scope.
 template <class T, class D>
 View<D, T> save_or_scratch(D& dev, bool keep, Index rows, Index cols) {
   return keep ? save<T>(dev, rows, cols) : scratch<T>(dev, rows, cols);
+}
+
+/// (rows, cols) where backward will find it, or nothing.
+template <class T, class D>
+View<D, T> save_if(D& dev, bool keep, Index rows, Index cols) {
+  return keep ? save<T>(dev, rows, cols) : View<D, T>();
 }
 
 }  // namespace lora::nn

@@ -11,20 +11,20 @@
 
 namespace lora::nn {
 
-/// The rows of one pass as the host describes them: sequences end to end, without padding.
+/// The rows of one pass, on the host: sequences end to end, without padding.
 struct Rows {
   using Numbers = std::span<const std::int32_t>;
   Numbers tokens;     ///< (N)
-  Numbers positions;  ///< (N) place of the row in its sequence
-  Numbers places;     ///< (N) place of the row's sequence in the step; may be empty: no dropout
+  Numbers positions;  ///< (N) of the row in its sequence
+  Numbers places;     ///< (N) index of the row's sequence in the step; needed for dropout only
   std::span<const kernel::Segment> segments{};  ///< (B) rows of each sequence
   Numbers cache_rows{};                         ///< (N) where a row goes in a key/value cache
-  Numbers labelled{};                           ///< (n) rows that the head looks at
-  Numbers labels{};                             ///< (n) tokens that those predict
+  Numbers labelled{};                           ///< (n) rows that have a label
+  Numbers labels{};                             ///< (n) their labels
 };
 
-/// All that a pass uploads, as one block of the host's memory, so that one copy brings it to the device. That copy may
-/// be made late: the block must live until the device has been waited for.
+/// All that a pass uploads, as one block of host memory, so that one copy is enough. The copy is asynchronous: the
+/// block must live until the device has been synchronized.
 class StagedRows {
  public:
   struct Part {
@@ -69,8 +69,8 @@ class StagedRows {
   Index max_position_ = -1;
 };
 
-/// Keys and values of what was decoded so far, for every layer: B slots of `capacity` rows each. Outside the arena,
-/// since it outlives passes.
+/// Keys and values of the tokens so far, for every layer: B slots of `capacity` rows each. Not in the arena, since it
+/// outlives passes.
 template <AnyDevice D, class T>
 class KvCache {
  public:
@@ -91,17 +91,17 @@ class KvCache {
   std::vector<Tensor<D, T>> values_;  // L × (B·capacity, G·C)
 };
 
-/// What a whole pass shares, on host and device. Decoding is a pass with a cache, through the same modules. What it
-/// uploads lies in the arena's scratch: passes nest like scopes.
+/// What all modules of a pass share, on host and device. Decoding is a pass with a cache, through the same modules. The
+/// uploaded block is scratch of the arena: passes nest like scopes.
 template <AnyDevice D, class T>
 class Pass {
  public:
-  /// `rows` must live until the device has been waited for.
+  /// `rows` must live until the device has been synchronized.
   Pass(D& dev, const StagedRows& rows, std::uint64_t dropout_key = 0)
       : scope_(dev.arena()), rows_(&rows), dropout_key_(dropout_key) {
     upload(dev);
   }
-  /// The same with the rows in the pass itself, which then must live as long.
+  /// The same with a copy of the rows in the pass, which then must live as long.
   Pass(D& dev, const Rows& rows, std::uint64_t dropout_key = 0)
       : scope_(dev.arena()), own_(rows), rows_(&own_), dropout_key_(dropout_key) {
     upload(dev);
@@ -125,10 +125,10 @@ class Pass {
   View<D, const std::int32_t> labelled() const { return part(rows_->labelled); }
   View<D, const std::int32_t> labels() const { return part(rows_->labels); }
   KvCache<D, T>* cache() const { return cache_; }
-  /// Of seed and step; 0 switches dropout off (evaluation).
+  /// Made of seed and step; 0 switches dropout off (evaluation).
   std::uint64_t dropout_key() const { return dropout_key_; }
 
-  /// A pass that keeps nothing ends before its next layer once *stop is no longer 0; its output then means nothing.
+  /// A pass that keeps nothing ends before its next layer once *stop is no longer 0; its output is then undefined.
   void stop_by(const std::atomic<int>* stop) { stop_ = stop; }
   bool stopped() const { return stop_ != nullptr && stop_->load() != 0; }
 

@@ -1,21 +1,19 @@
 #pragma once
 
-#include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "lora/nn/module.hpp"
 
 namespace lora::nn {
 
-/// Gradient checkpointing around a module, switched by a value. When on, forward keeps only M::Kept and backward runs
-/// M's forward again, bit for bit the same (dropout has no state). Source   Chen et al. 2016
+/// Gradient checkpointing around a module, switched by a value between steps. When on, forward keeps no more than
+/// Keep::attention says, and backward recomputes the rest, bit for bit the same (dropout has no state).
+/// Source   Chen et al. 2016
 template <class M>
 class Recomputed {
  public:
-  struct Saved {
-    std::optional<typename M::Saved> full;
-    typename M::Kept kept{};
-  };
+  using Saved = typename M::Saved;
 
   explicit Recomputed(M inner) : inner_(std::move(inner)) {}
 
@@ -25,25 +23,18 @@ class Recomputed {
   M& inner() { return inner_; }
 
   template <class D, class T>
-  void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved* saved) const {
-    if (saved == nullptr) {
-      inner_.forward(dev, pass, x, y, nullptr);
-    } else if (on_) {
-      inner_.forward(dev, pass, x, y, nullptr, &saved->kept);
-    } else {
-      inner_.forward(dev, pass, x, y, &saved->full.emplace());
-    }
+  void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep) const {
+    inner_.forward(dev, pass, x, y, saved, on_ && keep == Keep::all ? Keep::attention : keep);
   }
 
   template <class D, class T>
-  void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved&& saved,
-                std::type_identity_t<View<D, const T>> dy, View<D, T> dx) {
-    const Arena::SavedScope again(dev.arena());
-    if (!saved.full) {
+  void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved, ConstView<D, T> dy, View<D, T> dx) {
+    const Arena::SavedScope recomputed(dev.arena());
+    if (on_) {
       const Span span(profile_of(dev), Profile::Kind::phase, "recompute");
-      inner_.forward(dev, pass, x, View<D, T>(), &saved.full.emplace(), &saved.kept);
+      inner_.recompute(dev, pass, x, saved);
     }
-    inner_.backward(dev, pass, x, std::move(*saved.full), dy, dx);
+    inner_.backward(dev, pass, x, saved, dy, dx);
   }
 
  private:

@@ -37,7 +37,7 @@ inline std::vector<float> inverse_frequencies(const RopeConfig& config, Index wi
   const auto plain = [&](std::size_t i) {
     return std::pow(config.theta, -2.0 * static_cast<double>(i) / static_cast<double>(width));
   };
-  const auto dimension_of = [&](double rotations) {  // the pair that turns this often over the original length
+  const auto dimension_of = [&](double rotations) {  // the pair with so many rotations over the original length
     return static_cast<double>(width) *
            std::log(config.original_max_position_embeddings / (rotations * 2 * std::numbers::pi)) /
            (2 * std::log(config.theta));
@@ -87,7 +87,7 @@ inline std::vector<float> inverse_frequencies(const RopeConfig& config, Index wi
   return frequencies;
 }
 
-/// What yarn multiplies cos and sin with; 1 for the others.
+/// The factor of cos and sin with yarn; 1 otherwise.
 inline double rotary_magnitude(const RopeConfig& config) {
   if (config.scaling != RopeConfig::Scaling::yarn) return 1;
   if (config.attention_factor != 0) return config.attention_factor;
@@ -99,7 +99,7 @@ inline double rotary_magnitude(const RopeConfig& config) {
   return magnitude(1);
 }
 
-/// The tables cos, sin (P, C/2) of all positions so far, grown on demand; shared by all layers.
+/// The tables cos, sin (P, C/2), grown on demand; shared by all layers.
 template <AnyDevice D, class T>
 class Rotary {
  public:
@@ -111,7 +111,7 @@ class Rotary {
                        " columns");
   }
 
-  /// Makes the tables reach `max_position`. Called once before a pass, since layers only read.
+  /// Grows the tables to hold `max_position`. To be called before a pass.
   void reach(D& dev, Index max_position) {
     if (max_position < cos_.rows()) return;
     const Index rows = std::max<Index>(256, (max_position + 1 + 255) / 256 * 256);

@@ -8,19 +8,18 @@
 
 namespace lora::nn {
 
-/// The layers one after the other. It alone knows their order, and from what trains it works out where backward ends:
-/// layers below the lowest adapter keep nothing.
+/// All layers in order. Backward ends at the lowest layer that trains; layers below it keep nothing.
 template <AnyDevice D, class T>
 class Stack {
  public:
   using Layer = Recomputed<Block<D, T>>;
   struct Saved {
     struct Entry {
-      std::size_t mark = 0;  ///< of the arena, before the layer's input was saved
+      std::size_t mark = 0;  ///< of the arena, before the layer's input
       View<D, T> x;          // (N, E)
       typename Layer::Saved layer;
     };
-    std::vector<Entry> entries;  ///< from the lowest layer that trains upwards
+    std::vector<Entry> entries;  ///< from the lowest layer that trains up
   };
 
   void push_back(Layer layer) { layers_.push_back(std::move(layer)); }
@@ -34,28 +33,29 @@ class Stack {
     return i;
   }
 
-  /// y may not be x. With `saved`, memory is kept on the arena's low end until backward.
-  void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved* saved) const {
-    const Index first = saved == nullptr ? size() : first_trained();
+  /// y may not be x. `keep` is nothing or all; under gradient checkpointing layers keep less than all.
+  void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep) const {
+    const Index first = keep == Keep::nothing ? size() : first_trained();
     const Arena::Scope scope(dev.arena());
     View<D, T> buffers[2];
     if (first > 0)
       for (auto& buffer : buffers) buffer = scratch<T>(dev, x.rows(), x.cols());
     View<D, const T> input = x;
     View<D, T> next;  // a layer's output, which is the next one's saved input
-    if (saved != nullptr) saved->entries.clear();
+    saved.entries.clear();
     const Span phase(profile_of(dev), Profile::Kind::phase, "forward");
     for (Index i = 0; i < size(); ++i) {
       const Span span(profile_of(dev), Profile::Kind::layer, "layer", i);
       const auto& layer = layers_[static_cast<std::size_t>(i)];
-      if (saved == nullptr && pass.stopped()) return;
-      if (saved == nullptr || i < first) {
+      if (keep == Keep::nothing && pass.stopped()) return;
+      if (i < first) {
         const View<D, T> output = i + 1 == size() ? y : buffers[i % 2];
-        layer.forward(dev, pass, input, output, nullptr);
+        typename Layer::Saved nothing;
+        layer.forward(dev, pass, input, output, nothing, Keep::nothing);
         input = output;
         continue;
       }
-      auto& entry = saved->entries.emplace_back();
+      auto& entry = saved.entries.emplace_back();
       entry.mark = dev.arena().mark();
       if (i == first) {
         entry.x = save<T>(dev, x.rows(), x.cols());
@@ -63,20 +63,20 @@ class Stack {
       } else {
         entry.x = next;
       }
-      // It must outlive what this layer saves, and so lie below it.
+      // It outlives what this layer saves, so it must be saved before.
       next = i + 1 == size() ? y : save<T>(dev, x.rows(), x.cols());
-      layer.forward(dev, pass, View<D, const T>(entry.x), next, &entry.layer);
+      layer.forward(dev, pass, View<D, const T>(entry.x), next, entry.layer, keep);
     }
   }
 
-  /// dy is overwritten: the gradient walks down in its memory. Releases what forward kept.
-  void backward(D& dev, const Pass<D, T>& pass, Saved&& saved, View<D, T> dy) {
+  /// dy is overwritten with each layer's dx. Releases what forward kept.
+  void backward(D& dev, const Pass<D, T>& pass, Saved& saved, View<D, T> dy) {
     const Index first = size() - static_cast<Index>(saved.entries.size());
     const Span phase(profile_of(dev), Profile::Kind::phase, "backward");
     for (Index i = size() - 1; i >= first; --i) {
       const Span span(profile_of(dev), Profile::Kind::layer, "layer", i);
       auto& entry = saved.entries[static_cast<std::size_t>(i - first)];
-      layer(i).backward(dev, pass, View<D, const T>(entry.x), std::move(entry.layer), View<D, const T>(dy),
+      layer(i).backward(dev, pass, View<D, const T>(entry.x), entry.layer, View<D, const T>(dy),
                         i == first ? View<D, T>() : dy);
       dev.arena().release(entry.mark);
     }

@@ -9,7 +9,7 @@
 
 namespace lora::nn {
 
-/// A base weight. Its stored dtype and where it lives are values; `use` is the one door to it.
+/// A base weight. Its stored dtype and where it lives are values; `use` is the only access to it.
 template <AnyDevice D>
 class Weight {
  public:
@@ -40,7 +40,7 @@ class Weight {
   std::shared_ptr<const void> owner_;
 };
 
-/// The weight as T: in place where it is stored so, else decoded into scratch of the enclosing scope.
+/// The weight as T: in place where it is stored as T, else decoded into scratch of the enclosing scope.
 template <class T, AnyDevice D>
 View<D, const T> widened(D& dev, const StoredView<D>& stored) {
   if (stored.template is<T>()) {

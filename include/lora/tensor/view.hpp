@@ -10,7 +10,8 @@
 namespace lora {
 
 /// A non-owning matrix on device D: rows of `cols` adjacent elements, `stride` elements from row to row. A vector (n)
-/// is a matrix (1, n). An empty view (no memory) means "not wanted" where a kernel allows it.
+/// is a matrix (1, n). An empty view (no memory) is an operand that is not there, where a function allows it: an output
+/// that nobody wants, or an input that does not exist.
 template <class D, class T>
 class View {
  public:

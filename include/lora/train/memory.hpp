@@ -59,10 +59,13 @@ MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_byte
 
   const bool dropout = adapter.dropout > 0;
   const bool widens = !stores<T>(decoder.head().weight().dtype());
-  const double mlp = n * f * t + (dropout ? n * f * t : 0) + (widens ? 2 * e * f * t : 0);
-  const double attention = n * (2 * qkv + q) * t + (dropout ? n * e * t : 0);
+  const double input = n * e * t * (dropout ? 2 : 1);  // the norm's output, and what dropout makes of it
+  const double mlp =
+      std::max(n * f * t * (dropout ? 2 : 1) + (widens ? e * f * t : 0), input + (widens ? 2 * e * f * t : 0));
+  const double attention = n * (q + qkv) * t + std::max(input, c.qk_norm ? n * (q + qkv) / 2 * t : 0);
   const double head = 3 * d(labelled) * e * t + d(decoder.head().scratch_bytes(labelled, true));
-  forecast.workspace = 2 * n * e * t + std::max(head, 2 * n * e * t + std::max(mlp, attention));
+  // The stack's output and gradient, and the gradient between a layer's halves; then its widest part, or the head.
+  forecast.workspace = 2 * n * e * t + std::max(head, n * e * t + std::max(mlp, attention));
   return forecast;
 }
 
@@ -77,14 +80,14 @@ MemoryForecast forecast_evaluation(model::Decoder<D, T>& decoder, double weight_
   const double q = d(c.num_attention_heads * c.head_dim), kv = d(c.num_key_value_heads * c.head_dim);
   const bool widens = !stores<T>(decoder.head().weight().dtype());
   const double gate_up = 2 * n * f * t;
-  const double mlp = n * f * t + (widens ? 2 * e * f * t : 0);
-  const double attention = n * (q + (q + 2 * kv) + (c.qk_norm ? q + kv : 0)) * t;
+  const double mlp = std::max(n * f * t + (widens ? e * f * t : 0), n * e * t + (widens ? 2 * e * f * t : 0));
+  const double attention = n * (q + (q + 2 * kv) + std::max(e, c.qk_norm ? q + kv : 0)) * t;
   const double head = 2 * d(labelled) * e * t + d(decoder.head().scratch_bytes(labelled, false));
   MemoryForecast forecast;
   forecast.weights = weight_bytes;
   forecast.activations = gate_up;
-  // A layer's input, output and sums, the stack's input and output; then its widest part, or the head.
-  forecast.workspace = n * e * t + std::max(head, 5 * n * e * t + std::max(mlp, attention));
+  // The stack's input and output, a layer's input, output and h; then its widest part, or the head.
+  forecast.workspace = n * e * t + std::max(head, 4 * n * e * t + std::max(mlp, attention));
   return forecast;
 }
 
