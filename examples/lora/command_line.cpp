@@ -84,7 +84,7 @@ void add_options(CLI::App& page, Command command) {
   for (const Key& key : keys()) {
     if (!(key.commands & command)) continue;
     auto* option = page.add_option("--" + std::string(key.name), CLI::callback_t(), sentence_of(key))
-                       ->type_name(is_switch(key) ? "" : std::string(type_name(key)))
+                       ->type_name(is_switch(key) ? "" : std::string(name_of(type_of(key))))
                        ->group(std::string(key.group))
                        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     if (is_switch(key)) option->expected(0, 1);

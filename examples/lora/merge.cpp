@@ -66,7 +66,7 @@ void expect_place(const settings::Config& config, const io::Path& place, const i
   if (std::filesystem::equivalent(place, base, none)) refuse("which is the base model's own folder", "another");
   if (std::filesystem::equivalent(place, inputs::find_adapter(config.adapter_name_or_path), none))
     refuse("which is the adapter's own folder", "another");
-  for (const auto& [key, input] : inputs::inputs_of(config, base))
+  for (const auto& [key, input] : inputs::paths_of(config, base))
     if (const auto path = io::input_within(input, place))
       refuse(concat("which holds ", path->native(), " of ", key), "another");
   if (!io::is_there(place)) return;

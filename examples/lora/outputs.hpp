@@ -19,7 +19,7 @@ inline void expect_no_input(std::string_view key, const lora::io::Path& output, 
                             const lora::io::Path& model) {
   struct stat target {};
   if (::stat(output.c_str(), &target) != 0 || !S_ISREG(target.st_mode)) return;
-  auto inputs = lora::inputs::inputs_of(request.config, model);
+  auto inputs = lora::inputs::paths_of(request.config, model);
   if (!request.config_file.empty()) inputs.emplace_back("config", request.config_file);
   const auto check = [&](std::string_view input_key, const lora::io::Path& input) {
     struct stat found {};

@@ -22,10 +22,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       continue;
     }
     // run_config.json reads back and says the same.
-    const io::Json written = settings::settings_of(config, command);
+    const io::Json written = settings::to_json(config, command);
     settings::Config again;
     settings::read_settings(again, written, "written");
-    if (settings::settings_of(again, command) != written) __builtin_trap();
+    if (settings::to_json(again, command) != written) __builtin_trap();
   }
   return 0;
 }

@@ -61,7 +61,7 @@ std::string other_value(const Key& key) {
   if (!key.choices.empty()) return std::string(key.choices[0]);
   if (is_switch(key)) return default_text(key) == "true" ? "false" : "true";
   if (std::isfinite(key.range.high) && key.range.high <= 1) return "0.5";
-  return type_name(key) == "TEXT" || type_name(key) == "LIST" ? "other" : "3";
+  return type_of(key) == ValueType::text || type_of(key) == ValueType::list ? "other" : "3";
 }
 
 constexpr Command commands[] = {train_command, eval_command, generate_command, merge_command, tokenize_command};

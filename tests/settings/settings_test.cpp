@@ -126,14 +126,14 @@ TEST_CASE("settings: what is written reads back the same") {
   set(config, "no_rope_layers", "3..5");
   set(config, "enable_thinking", "false");
   set(config, "output_dir", "out");
-  const io::Json json = settings_of(config, train_command);
+  const io::Json json = to_json(config, train_command);
   CHECK(json.size() > 40);
   CHECK(json.at("learning_rate") == 0.1);
   CHECK(json.at("lora_alpha").is_null());
   CHECK_FALSE(json.contains("prompt"));
   Config again;
   read_settings(again, json, "run_config.json");
-  CHECK(settings_of(again, train_command) == json);
+  CHECK(to_json(again, train_command) == json);
 }
 
 TEST_CASE("settings: defaults as the help page prints them") {

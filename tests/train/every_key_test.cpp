@@ -288,9 +288,9 @@ TEST_CASE("every key: a run whose keys are all away from their defaults is the l
 
 TEST_CASE("every key: none that decides a number of a run is left at its default in both of these runs") {
   const Shop shop;
-  const io::Json defaults = settings::settings_of(Config(), settings::train_command),
-                 one = settings::settings_of(first_config(shop), settings::train_command),
-                 two = settings::settings_of(second_config(shop), settings::train_command);
+  const io::Json defaults = settings::to_json(Config(), settings::train_command),
+                 one = settings::to_json(first_config(shop), settings::train_command),
+                 two = settings::to_json(second_config(shop), settings::train_command);
   // What a run reads and writes besides, how it is stopped and goes on; and what has tests of its own: what to start
   // from, reasoning, losses that are not finite, empty answers, memory.
   const std::set<std::string_view> others = {

@@ -14,7 +14,7 @@ namespace lora::inputs {
 using RunInput = std::pair<std::string_view, io::Path>;
 
 /// The files and folders that a run reads. `model`: where its base was found.
-inline std::vector<RunInput> inputs_of(const settings::Config& config, const io::Path& model) {
+inline std::vector<RunInput> paths_of(const settings::Config& config, const io::Path& model) {
   std::vector<RunInput> all = {{"model_name_or_path", model}};
   if (!config.adapter_name_or_path.empty())
     all.emplace_back("adapter_name_or_path", find_adapter(config.adapter_name_or_path));

@@ -30,10 +30,12 @@ constexpr std::string_view json_type_name() {
   return "an array";
 }
 
+}  // namespace detail
+
 /// Reads the value as a T; false if it has another type. The only conversion is from integers to floating point.
 template <class T>
 bool take_json(const Json& json, T& value) {
-  if constexpr (IsVector<T>::value) {
+  if constexpr (detail::IsVector<T>::value) {
     if (!json.is_array()) return false;
     value.resize(json.size());
     for (std::size_t i = 0; i < value.size(); ++i)
@@ -58,8 +60,6 @@ bool take_json(const Json& json, T& value) {
     return json.is_string();
   }
 }
-
-}  // namespace detail
 
 /// A JSON value with its place, which every error names: the file, the line where known, and the path of fields to the
 /// value. The value must outlive the view.
@@ -86,7 +86,7 @@ class JsonView {
   template <class T>
   T as() const {
     T value{};
-    if (detail::take_json(*json_, value)) return value;
+    if (take_json(*json_, value)) return value;
     if constexpr (detail::IsVector<T>::value)
       if (json_->is_array())
         for (std::size_t i = 0; i < json_->size(); ++i) (void)element(i).template as<typename T::value_type>();
@@ -138,7 +138,7 @@ class JsonView {
   template <class T>
   T read(const Json& json, std::string_view key) const {
     T value{};
-    return detail::take_json(json, value) ? value : JsonView(json, place(), std::string(key)).template as<T>();
+    return take_json(json, value) ? value : JsonView(json, place(), std::string(key)).template as<T>();
   }
 
   const Json* json_;

@@ -308,35 +308,43 @@ struct Unwrapped<std::optional<V>> {
   using type = V;
 };
 
-/// A key's type: its name on the help page, and a description.
-struct TypeWords {
-  std::string_view name;
-  std::string_view words;
-};
+}  // namespace detail
 
-inline TypeWords type_words(const Key& key) {
+/// The type of a key's value, optional or not.
+enum class ValueType { flag, integer, number, text, list, layers };
+
+inline ValueType type_of(const Key& key) {
   return std::visit(
-      []<class V>(V Config::*) -> TypeWords {
-        using Value = typename Unwrapped<V>::type;
-        if constexpr (std::is_same_v<Value, bool>) return {"SWITCH", "true or false"};
-        if constexpr (std::is_same_v<Value, Index>) return {"INT", "a whole number"};
-        if constexpr (std::is_same_v<Value, double>) return {"NUMBER", "a number"};
-        if constexpr (std::is_same_v<Value, std::string>) return {"TEXT", "a text"};
-        if constexpr (std::is_same_v<Value, std::vector<std::string>>)
-          return {"LIST", "a comma-separated list (in JSON an array)"};
-        if constexpr (std::is_same_v<Value, std::vector<Index>>)
-          return {"LAYERS", "layer indices and inclusive ranges a..b, comma-separated (in JSON an array)"};
+      []<class V>(V Config::*) {
+        using Value = typename detail::Unwrapped<V>::type;
+        if constexpr (std::is_same_v<Value, bool>) return ValueType::flag;
+        if constexpr (std::is_same_v<Value, Index>) return ValueType::integer;
+        if constexpr (std::is_same_v<Value, double>) return ValueType::number;
+        if constexpr (std::is_same_v<Value, std::string>) return ValueType::text;
+        if constexpr (std::is_same_v<Value, std::vector<std::string>>) return ValueType::list;
+        if constexpr (std::is_same_v<Value, std::vector<Index>>) return ValueType::layers;
       },
       key.member);
 }
 
-}  // namespace detail
+/// The type's name on the help page.
+constexpr std::string_view name_of(ValueType type) {
+  constexpr std::string_view names[] = {"SWITCH", "INT", "NUMBER", "TEXT", "LIST", "LAYERS"};
+  return names[static_cast<std::size_t>(type)];
+}
+constexpr std::string_view describe(ValueType type) {
+  constexpr std::string_view descriptions[] = {
+      "true or false",
+      "a whole number",
+      "a number",
+      "a text",
+      "a comma-separated list (in JSON an array)",
+      "layer indices and inclusive ranges a..b, comma-separated (in JSON an array)"};
+  return descriptions[static_cast<std::size_t>(type)];
+}
 
-/// The type as the help page names it.
-inline std::string_view type_name(const Key& key) { return detail::type_words(key).name; }
-
-inline bool is_switch(const Key& key) { return type_name(key) == "SWITCH"; }
-inline bool is_list(const Key& key) { return type_name(key) == "LIST" || type_name(key) == "LAYERS"; }
+inline bool is_switch(const Key& key) { return type_of(key) == ValueType::flag; }
+inline bool is_list(const Key& key) { return type_of(key) == ValueType::list || type_of(key) == ValueType::layers; }
 
 namespace detail {
 
@@ -363,7 +371,7 @@ inline std::string allowed(const Key& key) {
   if (key.form.fits) return std::string(key.form.words);
   if (!key.choices.empty()) return concat(is_list(key) ? "a list of " : "one of ", detail::join(key.choices));
   const std::string range = describe(key.range);
-  return concat(detail::type_words(key).words, range.empty() ? "" : ", ", range);
+  return concat(describe(type_of(key)), range.empty() ? "" : ", ", range);
 }
 
 }  // namespace lora::settings

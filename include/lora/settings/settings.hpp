@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/json_view.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/settings/keys.hpp"
 #include "lora/settings/rules.hpp"
@@ -54,23 +54,9 @@ std::string shown(const std::vector<V>& values) {
 }
 
 /// Reads JSON into a member; false if it has another type.
-inline bool take(const io::Json& json, bool& value) {
-  if (json.is_boolean()) value = json.get<bool>();
-  return json.is_boolean();
-}
-inline bool take(const io::Json& json, Index& value) {
-  if (!json.is_number_integer()) return false;
-  if (json.is_number_unsigned() && json.get<std::uint64_t>() > std::numeric_limits<Index>::max()) return false;
-  value = json.get<Index>();
-  return true;
-}
-inline bool take(const io::Json& json, double& value) {
-  if (json.is_number()) value = json.get<double>();
-  return json.is_number();
-}
-inline bool take(const io::Json& json, std::string& value) {
-  if (json.is_string()) value = json.get_ref<const std::string&>();
-  return json.is_string();
+template <class V>
+bool take(const io::Json& json, V& value) {
+  return io::take_json(json, value);
 }
 /// A list is an array, or a text as on the command line.
 inline bool take(const io::Json& json, std::vector<std::string>& value) {
@@ -106,18 +92,19 @@ bool take(const io::Json& json, std::optional<V>& value) {
 
 /// A command-line text as the JSON that a file would have. If it doesn't parse as the key's type, it stays a text.
 inline io::Json json_of(const Key& key, std::string_view text) {
-  return std::visit(
-      [&]<class V>(V Config::*) -> io::Json {
-        using Value = typename Unwrapped<V>::type;
-        if constexpr (std::is_same_v<Value, bool>) {
-          if (text.empty() || text == "true") return true;  // a switch may stand alone
-          if (text == "false") return false;
-        } else if constexpr (std::is_arithmetic_v<Value>) {
-          if (const auto number = parse_number<Value>(text)) return *number;
-        }
-        return std::string(text);
-      },
-      key.member);
+  const auto or_text = [&](auto value) { return value ? io::Json(*value) : io::Json(std::string(text)); };
+  switch (type_of(key)) {
+    case ValueType::flag:
+      if (text.empty() || text == "true") return true;  // a switch may have no value
+      if (text == "false") return false;
+      return std::string(text);
+    case ValueType::integer:
+      return or_text(parse_number<Index>(text));
+    case ValueType::number:
+      return or_text(parse_number<double>(text));
+    default:
+      return std::string(text);
+  }
 }
 
 inline bool fits(const Key&, bool) { return true; }
@@ -179,7 +166,7 @@ inline void set_from_json(Config& config, const Key& key, const io::Json& json, 
 }
 inline void set_from_json(Config& config, const Key& key, const io::Json& json, std::string_view where) {
   set_from_json(config, key, json, where,
-                json.is_string() && type_name(key) == "TEXT" ? json.get<std::string>() : io::to_text(json, -1));
+                json.is_string() && type_of(key) == ValueType::text ? json.get<std::string>() : io::to_text(json, -1));
 }
 
 /// Sets a key from the command line, which takes precedence over a file.
@@ -224,7 +211,7 @@ inline io::Json value_of(const Config& config, const Key& key) {
 }
 
 /// All keys of the commands as JSON, as written to run_config.json and read by read_settings.
-inline io::Json settings_of(const Config& config, unsigned commands) {
+inline io::Json to_json(const Config& config, unsigned commands) {
   io::Json json = io::Json::object();
   for (const Key& key : keys())
     if (key.commands & commands) json[std::string(key.name)] = value_of(config, key);

@@ -49,7 +49,7 @@ settings::Config resolved_settings(settings::Config config, D& dev, const model:
 /// Writes run_config.json, environment_info.txt and, unless `command` is empty, train_command.txt.
 inline void write_run_files(const io::Path& output, const settings::Config& resolved, const std::string& device,
                             const std::string& environment, const std::string& command) {
-  io::write_json(output / "run_config.json", settings::settings_of(resolved, settings::train_command));
+  io::write_json(output / "run_config.json", settings::to_json(resolved, settings::train_command));
   const std::string machine = run::describe_environment(static_cast<int>(resolved.threads.value_or(1)));
   io::write_file(output / "environment_info.txt", std::string_view(machine + "device: " + device + "\n" + environment));
   if (!command.empty()) io::write_file(output / "train_command.txt", std::string_view(command + "\n"));

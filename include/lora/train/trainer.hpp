@@ -353,7 +353,7 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
     : dev_(dev), config_(std::move(config)), options_(std::move(options)), source_(std::move(source)) {
   settings::validate(config_, settings::train_command);
   output_ = config_.output_dir;
-  earlier_.emplace(config_, inputs::inputs_of(config_, source_.path()));
+  earlier_.emplace(config_, inputs::paths_of(config_, source_.path()));
   data_.emplace(dev_, config_, source_.path(), source_.config().vocab_size,
                 [this](std::string_view name) { return earlier_->setting(name); });
   if (!data_->date().empty()) config_.date = data_->date();
