@@ -54,6 +54,11 @@ TEST_CASE("order: the order never changes from one version to the next") {
   CHECK(records == std::vector<Index>{1, 0, 6, 3, 5, 4, 2, 7, 5, 3, 0, 2, 7, 4, 6, 1});
 }
 
+TEST_CASE("order: the records held back never change from one version to the next") {
+  CHECK(data::split_records(20, 5, 42).held_back == std::vector<Index>{10, 12, 13, 14, 17});
+  CHECK(data::split_records(20, 0.2, 7).held_back == std::vector<Index>{2, 12, 15, 19});
+}
+
 TEST_CASE("order: all orders of four records are about equally likely") {
   std::map<std::vector<Index>, int> counts;
   const int draws = 24000;

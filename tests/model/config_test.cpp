@@ -233,7 +233,15 @@ TEST_CASE("config: what is not supported is refused with field and value") {
   refused("llama", {{"num_key_value_heads", 3}}, "4 attention heads can't share 3 key heads");
   refused("llama", {{"rms_norm_eps", -1}}, "\"rms_norm_eps\" is -1");
   refused("llama", {{"rope_theta", 0.5}}, "\"rope_theta\" is 0.5");
-  refused("llama", {{"vocab_size", 0}}, "\"vocab_size\" is 0");
+  for (const auto& [key, most] : {std::pair{"hidden_size", 1 << 24},
+                                  {"intermediate_size", 1 << 24},
+                                  {"num_hidden_layers", 10'000},
+                                  {"num_attention_heads", 1 << 16},
+                                  {"num_key_value_heads", 1 << 16},
+                                  {"head_dim", 1 << 16},
+                                  {"vocab_size", 1 << 24}})
+    for (const int size : {0, most + 1})
+      refused("llama", {{key, size}}, concat("\"", key, "\" is ", size, "; expected 1 to ", most));
   refused("llama", {{"hidden_size", "64"}}, "\"hidden_size\" must be an integer in range, found \"64\"");
   refused("llama", {{"num_hidden_layers", nullptr}}, "\"num_hidden_layers\" is missing");
   const auto scaled = [&](const io::Json& scaling, const std::string& message) {

@@ -1,8 +1,11 @@
 #include "lora/run/status_line.hpp"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -63,6 +66,31 @@ TEST_CASE("status_line: a bar is drawn on a terminal alone") {
   };
   CHECK(drawn(false).empty());
   CHECK(drawn(true).find("  step 1/2") != std::string::npos);
+}
+
+TEST_CASE("status_line: a bar has a column less than the terminal, and 79 where the terminal tells no width") {
+  const auto drawn = [](unsigned short columns) {
+    return test::run_apart([&](int out) {
+             const int screen = posix_openpt(O_RDWR | O_NOCTTY);
+             if (screen < 0 || grantpt(screen) != 0 || unlockpt(screen) != 0) _exit(1);
+             const winsize size{24, columns, 0, 0};
+             ioctl(screen, TIOCSWINSZ, &size);
+             dup2(open(ptsname(screen), O_RDWR | O_NOCTTY), STDERR_FILENO);
+             StatusLine line;
+             line.show(0.5, {"step 1/2", std::string(60, 'x')});
+             char text[512];
+             const auto got = read(screen, text, sizeof text);
+             if (got < 0 || write(out, text, static_cast<std::size_t>(got)) != got) _exit(1);
+             _exit(0);
+           })
+        .text;
+  };
+  const std::string widest = bar_text(0.5, {"step 1/2", std::string(60, 'x')}, 79);
+  CHECK(drawn(0).ends_with(widest));
+  CHECK(drawn(1).ends_with(widest));
+  CHECK(drawn(2).ends_with("\r\033[Ks"));
+  CHECK(drawn(70).ends_with("step 1/2"));
+  CHECK(drawn(71).ends_with("step 1/2  " + std::string(60, 'x')));
 }
 
 }  // namespace status_line_test

@@ -79,7 +79,15 @@ class Process {
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
-    const int error = posix_spawn(&id_, program.c_str(), &actions, nullptr, arguments.data(), environ);
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    sigset_t by_default;  // a signal that is ignored here, as under nohup, would be ignored there too
+    sigemptyset(&by_default);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&by_default, signal);
+    posix_spawnattr_setsigdefault(&attributes, &by_default);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    const int error = posix_spawn(&id_, program.c_str(), &actions, &attributes, arguments.data(), environ);
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     errors_ = ends[0];

@@ -133,6 +133,23 @@ TEST_CASE("tokenizer_gguf: llama-bpe leaves words whole and puts the beginning-o
   CHECK(Tokenizer::from_gguf(parsed(without)).encode("bab", true).ids == std::vector<std::int32_t>{3});
 }
 
+TEST_CASE("tokenizer_gguf: the tokens that its metadata name are named beside what is saved") {
+  GgufWriter writer = small("llama-bpe");
+  writer.add("tokenizer.ggml.tokens", Strings{"a", "b", "ab", "<|begin|>", "<|end|>", "<|pad|>"});
+  writer.add("tokenizer.ggml.token_type", std::vector<std::int32_t>{1, 1, 1, 3, 3, 3});
+  writer.add("tokenizer.ggml.merges", Strings{"a b"});
+  writer.add("tokenizer.ggml.bos_token_id", std::uint32_t{3});
+  writer.add("tokenizer.ggml.eos_token_id", std::uint32_t{4});
+  writer.add("tokenizer.ggml.padding_token_id", std::uint32_t{5});
+  const std::string bytes = writer.bytes();
+  const test::TempFolder folder;
+  Tokenizer::from_gguf(parsed(bytes)).save(folder.path());
+  const io::Json config = io::read_json(folder / "tokenizer_config.json");
+  CHECK(config["bos_token"] == "<|begin|>");
+  CHECK(config["eos_token"] == "<|end|>");
+  CHECK(config["pad_token"] == "<|pad|>");
+}
+
 TEST_CASE("tokenizer_gguf: a vocabulary with scores is a sentencepiece model") {
   const std::string proto = io::read_file(test::tokenizer_data("pieces_bpe.model"));
   const tokenizer::SentencePieceModel model(proto, "pieces");

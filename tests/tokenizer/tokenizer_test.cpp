@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -147,6 +148,20 @@ TEST_CASE("tokenizer: a folder without a vocabulary") {
   CHECK(holds(message_of<IoError>([&] { Tokenizer::from_folder(folder.path()); }),
               "no tokenizer.json and no tokenizer.model in " + folder.path().native()));
   CHECK(holds(message_of<IoError>([&] { Tokenizer::from_file(folder / "tokenizer.json"); }), "cannot open"));
+}
+
+TEST_CASE("tokenizer: one read from a file alone is saved as a copy of that file") {
+  const test::TempFolder folder;
+  io::write_file(folder / "small.json", std::string_view(small().dump()));
+  for (const auto& file : {std::filesystem::path(test::tokenizer_data("pieces_bpe.model")), folder / "small.json"}) {
+    CAPTURE(file);
+    const auto tokenizer = Tokenizer::from_file(file);
+    CHECK(tokenizer.saved_bytes() == std::filesystem::file_size(file));
+    const auto saved = folder / concat("saved ", file.filename().native());
+    tokenizer.save(saved);
+    CHECK(io::read_file(saved / file.filename()) == io::read_file(file));
+    CHECK_FALSE(io::is_there(saved / "tokenizer_config.json"));
+  }
 }
 
 TEST_CASE("tokenizer: a broken tokenizer.json is an error that says where") {
