@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/comm/communicator.hpp"
 #include "lora/kernel/elementwise.hpp"
 #include "lora/kernel/reduce.hpp"
 #include "lora/tensor/tensor.hpp"
@@ -165,6 +166,11 @@ class ParamStore {
     Group& g = groups_[static_cast<std::size_t>(group)];
     if (g.trained == 0) return {};
     return {g.value.view().col_slice(0, g.trained), g.grad.view()};
+  }
+
+  /// Where each rank's part of a group's slab begins, and where the last ends: whole blocks.
+  std::vector<Index> parts(Index group, int ranks) const {
+    return comm::even_parts(groups_[static_cast<std::size_t>(group)].trained / block, block, ranks);
   }
 
   /// Where a storage's elements begin in its group's slab; whether it trains.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,11 @@ struct AdamWSettings {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
+};
+
+/// Which part of the state this optimizer has: that of `rank`'s blocks of every group, of `size` ranks.
+struct AdamWShard {
+  int rank = 0, size = 1;
 };
 
 /// What differs from one group of the parameters to another.
@@ -37,8 +43,8 @@ class AdamW {
         std::vector<AdamWGroup> groups = {}) requires(std::same_as<S, D>)
       : AdamW(dev, dev, params, settings, std::move(groups)) {}
   AdamW(D& dev, S& state_device, nn::ParamStore<D, T>& params, AdamWSettings settings,
-        std::vector<AdamWGroup> groups = {})
-      : state_device_(state_device), params_(params), settings_(settings), groups_(std::move(groups)) {
+        std::vector<AdamWGroup> groups = {}, AdamWShard shard = {})
+      : state_device_(state_device), params_(params), settings_(settings), groups_(std::move(groups)), shard_(shard) {
     follow(dev);
   }
 
@@ -50,16 +56,22 @@ class AdamW {
 
   /// To be called when what trains has changed. What trains on keeps its m and v; what begins to train starts with
   /// zeros and, as in PyTorch, with a count of updates of its own; what is frozen loses both.
+  /// Throws   ConfigError where the state is shared out among ranks
   void follow(D&) {
     S& dev = state_device_;
+    if (shard_.size > 1 && !places_.empty())
+      fail<ConfigError>("what trains can't change while ", shard_.size, " ranks share the optimizer's state");
     const std::vector<Slab> old_slabs = std::move(slabs_);
     const std::vector<Place> old_places = std::move(places_);
     slabs_ = std::vector<Slab>(static_cast<std::size_t>(params_.groups()));
     places_.clear();
     for (Index g = 0; g < params_.groups(); ++g) {
-      const Index size = params_.slab(g).value.size();
-      if (size == 0) continue;
+      const auto begins = params_.parts(g, shard_.size);
       Slab& slab = slabs_[static_cast<std::size_t>(g)];
+      slab.begin = begins[static_cast<std::size_t>(shard_.rank)];
+      slab.end = begins[static_cast<std::size_t>(shard_.rank) + 1];
+      const Index size = slab.end - slab.begin;
+      if (size == 0) continue;
       for (auto* moment : {&slab.m, &slab.v}) {
         *moment = Tensor<S, A>(dev, size);
         kernel::fill(dev, moment->view(), 0.0);
@@ -81,7 +93,8 @@ class AdamW {
     }
   }
 
-  /// Writes   every parameter's value; the copies in T are refreshed by the caller
+  /// Writes   the value of every parameter that this part of the state is of; the copies in T are refreshed by the
+  /// caller
   void step(D& dev, double learning_rate, double gradient_scale) {
     ++updates_;
     for (Index g = 0; g < params_.groups(); ++g) {
@@ -95,15 +108,20 @@ class AdamW {
       Slab& state = slabs_[group];
       for_each_run(g, slab.value.size(), [&](Index begin, Index count, Index since) {
         step.step = updates_ - since;
-        update(dev, step, slab.grad.col_slice(begin, count), slab.value.col_slice(begin, count),
-               state.m.view().col_slice(begin, count), state.v.view().col_slice(begin, count));
+        const Index first = std::max(begin, state.begin), size = std::min(begin + count, state.end) - first;
+        if (size <= 0) return;
+        update(dev, step, slab.grad.col_slice(first, size), slab.value.col_slice(first, size),
+               state.m.view().col_slice(first - state.begin, size),
+               state.v.view().col_slice(first - state.begin, size));
       });
     }
   }
 
   /// f(name, view) for every tensor of the state, in a fixed order: what a checkpoint holds besides the parameters.
+  /// Throws   Error where the state is shared out among ranks
   template <class F>
   void for_each_state(F&& f) {
+    if (shard_.size > 1) fail<Error>("this optimizer has the state of one of ", shard_.size, " ranks only");
     for (const auto& entry : params_.entries()) {
       const Place& place = places_[entry.storage];
       if (!place.trains) continue;
@@ -123,7 +141,8 @@ class AdamW {
 
  private:
   struct Slab {
-    Tensor<S, A> m, v;  // (1, n)
+    Tensor<S, A> m, v;         // (1, end − begin)
+    Index begin = 0, end = 0;  // of the store's slab
   };
   struct Place {
     Index group = 0, begin = 0, size = 0;  // elements of the group's slab
@@ -162,6 +181,7 @@ class AdamW {
   nn::ParamStore<D, T>& params_;
   AdamWSettings settings_;
   std::vector<AdamWGroup> groups_;
+  AdamWShard shard_;
   std::vector<Slab> slabs_;    // of each group
   std::vector<Place> places_;  // of each storage
   Index updates_ = 0;

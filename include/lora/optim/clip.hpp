@@ -1,22 +1,37 @@
 #pragma once
 
+#include "lora/comm/communicator.hpp"
 #include "lora/kernel/reduce.hpp"
 #include "lora/nn/param.hpp"
 #include "lora/tensor/arena.hpp"
 
 namespace lora::optim {
 
-/// out[0] += Σ over all gradients of g²: sums of blocks, added up in their order. Shapes   out (1)
-template <AnyDevice D, class T>
-void add_squared_norm(D& dev, nn::ParamStore<D, T>& params, View<D, double> out) {
+/// out[0] += Σ g² over the gradients of all ranks, of which each has its part (ParamStore::parts): sums of blocks,
+/// added up in their order. Shapes   out (1)
+template <AnyDevice D, class T, comm::AnyCommunicator<D> C>
+void add_squared_norm(D& dev, nn::ParamStore<D, T>& params, C& comm, View<D, double> out) {
   for (Index group = 0; group < params.groups(); ++group) {
     const auto grad = params.slab(group).grad;
     if (grad.empty()) continue;
     const Arena::Scope scope(dev.arena());
     const View<D, double> sums = scratch<double>(dev, 1, grad.cols() / kernel::sum_block);
-    kernel::block_sums_of_squares(dev, grad, sums);
+    auto begins = params.parts(group, comm.size());
+    const auto rank = static_cast<std::size_t>(comm.rank());
+    const View<D, const Accum<T>> part = grad.col_slice(begins[rank], begins[rank + 1] - begins[rank]);
+    for (Index& place : begins) place /= kernel::sum_block;
+    if (part.size() > 0)
+      kernel::block_sums_of_squares(dev, part, sums.col_slice(begins[rank], begins[rank + 1] - begins[rank]));
+    comm.all_gather(dev, sums, begins);
     kernel::sum(dev, sums, out);
   }
+}
+
+/// The same of a process of its own.
+template <AnyDevice D, class T>
+void add_squared_norm(D& dev, nn::ParamStore<D, T>& params, View<D, double> out) {
+  comm::Single alone;
+  add_squared_norm(dev, params, alone, out);
 }
 
 /// What every gradient is multiplied with so that their common norm stays within `max_norm`; 0 switches it off.

@@ -1,15 +1,19 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "lora/comm/communicator.hpp"
+#include "lora/comm/sum_tree.hpp"
 #include "lora/core/random.hpp"
 #include "lora/data/batch.hpp"
 #include "lora/model/decoder.hpp"
 #include "lora/optim/adamw.hpp"
 #include "lora/optim/clip.hpp"
+#include "lora/train/gradient_sum.hpp"
 
 namespace lora::train {
 
@@ -25,66 +29,118 @@ struct StepResult {
   bool finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
 };
 
-/// One optimizer step after the other: gradients summed over micro-batches, then clipped and applied.
+/// How ranks share a step.
+struct StepSharing {
+  /// Parts that a step's sequences are dealt into before anything else. Micro-batches never cross them, and their
+  /// gradients are added up in a fixed tree: with as many units, any number of ranks trains the same bits.
+  Index units = 1;
+  bool shards_optimizer = false;  ///< each rank has the optimizer's state of its own blocks only
+};
+
+/// One optimizer step after the other: gradients summed over micro-batches, units and ranks, then clipped and applied.
 ///   loss = Σ −log p over the labelled tokens of all micro-batches / their number
-template <AnyDevice D, class T>
+template <AnyDevice D, class T, comm::AnyCommunicator<D> C = comm::Single>
 class Stepper {
  public:
   /// The adapter must be attached, and stay so.
   Stepper(D& dev, model::Decoder<D, T>& decoder, optim::AdamWSettings settings, double max_grad_norm,
-          std::uint64_t seed)
+          std::uint64_t seed) requires(std::same_as<C, comm::Single>)
+      : Stepper(dev, decoder, settings, max_grad_norm, seed, alone(), {}) {}
+  /// One of the ranks of `comm`, which outlives this.
+  Stepper(D& dev, model::Decoder<D, T>& decoder, optim::AdamWSettings settings, double max_grad_norm,
+          std::uint64_t seed, C& comm, StepSharing sharing)
       : decoder_(decoder),
-        optimizer_(dev, decoder.params(), settings),
+        comm_(comm),
+        gradients_(comm, decoder.params(), sharing.units),
+        shards_optimizer_(sharing.shards_optimizer && comm.size() > 1),
+        optimizer_(dev, dev, decoder.params(), settings, {},
+                   shards_optimizer_ ? optim::AdamWShard{comm.rank(), comm.size()} : optim::AdamWShard{}),
         max_grad_norm_(max_grad_norm),
         seed_(seed),
-        sums_(dev, 2, apart),
-        totals_(dev, 2, 1) {}
+        sums_(dev, gradients_.own().count() + 1, apart),
+        totals_(dev, gradients_.own().count() + 1, 1) {}
 
   optim::AdamW<D, T>& optimizer() { return optimizer_; }
+  /// The units of a step that this rank forms.
+  comm::Units own_units() const { return gradients_.own(); }
 
   /// From now on, tensors train for whose names `trains(name)` is true; between steps.
-  /// Throws   ConfigError as ParamStore::train
+  /// Throws   ConfigError as ParamStore::train and AdamW::follow
   template <class Trains>
   void train(D& dev, const Trains& trains) {
     decoder_.params().train(dev, trains);
     optimizer_.follow(dev);
   }
 
-  /// The gradient of step `step`, the first being 0. How the step is split into micro-batches does not matter.
+  /// The gradient of step `step`, the first being 0, of a single unit. How it is split into micro-batches does not
+  /// matter.
   StepResult accumulate(D& dev, Index step, std::span<const data::Batch> micro_batches) {
+    const std::vector<data::Batch> unit(micro_batches.begin(), micro_batches.end());
+    return accumulate(dev, step, std::span(&unit, 1));
+  }
+
+  /// The gradient of step `step`, the first being 0. `units` are the micro-batches of this rank's units.
+  StepResult accumulate(D& dev, Index step, std::span<const std::vector<data::Batch>> units) {
+    const comm::Units own = gradients_.own();
+    if (static_cast<Index>(units.size()) != own.count())
+      fail<ShapeError>("[step] micro-batches of ", units.size(), " units; this rank forms ", own.count());
+    const auto each_batch = [&](const auto& f) {
+      for (const auto& unit : units)
+        for (const auto& batch : unit) f(batch);
+    };
+    Index tokens = 0, labelled = 0;
+    each_batch([&](const data::Batch& batch) {
+      tokens += batch.rows();
+      labelled += batch.labelled;
+    });
     StepResult result;
-    for (const auto& batch : micro_batches) {
-      result.tokens += batch.rows();
-      result.labelled += batch.labelled;
+    const double counts[] = {static_cast<double>(tokens), static_cast<double>(labelled)};
+    const auto all_counts = comm_.all_gather(std::span<const double>(counts));
+    for (std::size_t i = 0; i < all_counts.size(); i += 2) {
+      result.tokens += static_cast<Index>(all_counts[i]);
+      result.labelled += static_cast<Index>(all_counts[i + 1]);
     }
     if (!result.has_labels()) return result;
-    {
-      const Span phase(profile_of(dev), Profile::Kind::phase, "update");
-      decoder_.params().zero_grad(dev);
-      kernel::fill(dev, sums(), 0.0);
-    }
     const double scale = 1 / static_cast<double>(result.labelled);
     // Never 0, which would switch dropout off.
     const std::uint64_t dropout_key = mix_key(seed_, dropout_purpose, static_cast<std::uint64_t>(step)) | 1u;
-    std::vector<nn::StagedRows> staged;  // until the device is waited for
-    for (const auto& batch : micro_batches)
-      staged.push_back(
-          decoder_.stage(nn::Rows{batch.tokens, batch.positions, batch.places, batch.segments}, batch.labels));
-    for (const auto& rows : staged) decoder_.train_micro_batch(dev, rows, scale, dropout_key, sums().row_slice(0, 1));
+    std::vector<std::vector<nn::StagedRows>> staged;  // until the device is waited for
+    for (const auto& unit : units) {
+      auto& rows = staged.emplace_back();
+      for (const auto& batch : unit)
+        rows.push_back(
+            decoder_.stage(nn::Rows{batch.tokens, batch.positions, batch.places, batch.segments}, batch.labels));
+    }
+    kernel::fill(dev, sums(), 0.0);
+    gradients_.run(dev, [&](Index unit) {
+      const auto place = static_cast<std::size_t>(unit - own.begin);
+      for (const auto& rows : staged[place])
+        decoder_.train_micro_batch(dev, rows, scale, dropout_key, sums().row_slice(unit - own.begin, 1));
+    });
     const Span phase(profile_of(dev), Profile::Kind::phase, "update");
-    optim::add_squared_norm(dev, decoder_.params(), sums().row_slice(1, 1));
+    optim::add_squared_norm(dev, decoder_.params(), comm_, sums().row_slice(own.count(), 1));
     kernel::convert(dev, sums(), totals_.view());
     const auto totals = to_host(dev, totals_.view());  // the step's one read
-    result.loss = totals[0] * scale;
-    result.grad_norm = std::sqrt(totals[1]);
+    const auto losses = comm_.all_gather(std::span(totals).first(totals.size() - 1));
+    result.loss = comm::tree_sum(losses, {0, gradients_.units()}) * scale;
+    result.grad_norm = std::sqrt(totals.back());
     return result;
   }
 
   /// Applies a gradient that `accumulate` has just formed and that is finite.
   void update(D& dev, const StepResult& result, double learning_rate) {
     const Span phase(profile_of(dev), Profile::Kind::phase, "update");
+    nn::ParamStore<D, T>& params = decoder_.params();
+    const auto complete = [&](auto kind) {
+      for (Index group = 0; group < params.groups(); ++group)
+        if (const auto slab = params.slab(group); !slab.value.empty())
+          comm_.all_gather(dev, slab.*kind, params.parts(group, comm_.size()));
+    };
+    using Slab = typename nn::ParamStore<D, T>::Slab;
+    if (!shards_optimizer_) complete(&Slab::grad);
     optimizer_.step(dev, learning_rate, optim::clip_factor(result.grad_norm, max_grad_norm_));
-    decoder_.params().refresh(dev);
+    if (shards_optimizer_) complete(&Slab::value);
+    params.refresh(dev);
   }
 
  private:
@@ -92,14 +148,22 @@ class Stepper {
   // Numbers from one sum to the next: a backend may write blocks of 32 bytes.
   static constexpr Index apart = 4;
 
+  static comm::Single& alone() {
+    static comm::Single single;  // which has no state
+    return single;
+  }
+
   View<D, double> sums() { return sums_.view().col_slice(0, 1); }
 
   model::Decoder<D, T>& decoder_;
+  C& comm_;
+  GradientSum<D, T, C> gradients_;
+  bool shards_optimizer_;
   optim::AdamW<D, T> optimizer_;
   double max_grad_norm_;
   std::uint64_t seed_;
-  Tensor<D, double> sums_;    // (2, apart) Σ −log p and Σ g², each the first of its row
-  Tensor<D, double> totals_;  // (2, 1) both together, as the host reads them
+  Tensor<D, double> sums_;    // (own units + 1, apart) Σ −log p of each and Σ g², each the first of its row
+  Tensor<D, double> totals_;  // (own units + 1, 1) all together, as the host reads them
 };
 
 }  // namespace lora::train

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "lora/core/shape.hpp"
+
+namespace lora::comm {
+
+/// Some neighbouring units of a step.
+struct Units {
+  Index begin = 0, end = 0;
+
+  Index count() const { return end - begin; }
+  friend bool operator==(const Units&, const Units&) = default;
+};
+
+/// The units of `rank`.
+inline Units units_of(Index units, int rank, int ranks) { return {units * rank / ranks, units * (rank + 1) / ranks}; }
+
+/// The two halves of a node with several units, of which the first is a power of two: what a step sums up, it sums up
+/// in this tree, so that its bits are the same on any number of ranks.
+inline std::pair<Units, Units> halves(const Units& node) {
+  const auto first = static_cast<Index>(std::bit_floor(static_cast<std::uint64_t>(node.count() - 1)));
+  return {{node.begin, node.begin + first}, {node.begin + first, node.end}};
+}
+
+/// The largest nodes below `node` of which a rank has all units, in order: what it can sum up alone.
+inline void add_nodes(const Units& node, const Units& own, std::vector<Units>& nodes) {
+  if (node.end <= own.begin || own.end <= node.begin) return;
+  if (own.begin <= node.begin && node.end <= own.end) {
+    nodes.push_back(node);
+    return;
+  }
+  const auto [first, second] = halves(node);
+  add_nodes(first, own, nodes);
+  add_nodes(second, own, nodes);
+}
+
+/// Σ values in the order of the tree. Shapes   values (units), one at least
+inline double tree_sum(std::span<const double> values, const Units& node) {
+  if (node.count() == 1) return values[static_cast<std::size_t>(node.begin)];
+  const auto [first, second] = halves(node);
+  return tree_sum(values, first) + tree_sum(values, second);
+}
+
+}  // namespace lora::comm

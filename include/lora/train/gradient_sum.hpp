@@ -1,0 +1,160 @@
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "lora/comm/communicator.hpp"
+#include "lora/comm/sum_tree.hpp"
+#include "lora/kernel/elementwise.hpp"
+#include "lora/nn/param.hpp"
+
+namespace lora::train {
+
+/// Adds up the gradients of a step's units in a fixed binary tree, over all ranks. A rank forms those nodes of the tree
+/// of which it has all units; then each gets its part of all nodes and adds these up. One unit is summed where it is
+/// formed and takes no memory. The communicator and the parameters outlive this.
+template <AnyDevice D, class T, comm::AnyCommunicator<D> C>
+class GradientSum {
+  using A = Accum<T>;
+
+ public:
+  GradientSum(C& comm, nn::ParamStore<D, T>& params, Index units) : comm_(comm), params_(params), whole_{0, units} {
+    if (units < comm.size())
+      fail<ConfigError>("a step of ", units, " units can't be shared by ", comm.size(), " ranks; every rank needs one");
+    for (int rank = 0; rank < comm.size(); ++rank) {
+      std::vector<comm::Units> nodes;
+      comm::add_nodes(whole_, comm::units_of(units, rank, comm.size()), nodes);
+      for (const auto& node : nodes) {
+        nodes_.push_back(node);
+        owners_.push_back(rank);
+      }
+    }
+  }
+
+  /// This rank's.
+  comm::Units own() const { return comm::units_of(whole_.end, comm_.rank(), comm_.size()); }
+  Index units() const { return whole_.end; }
+
+  /// `form(unit)` adds a unit's gradient to the parameters'. Afterwards these hold the whole step's, on each rank its
+  /// own part of every group, see ParamStore::parts.
+  template <class Form>
+  void run(D& dev, const Form& form) {
+    prepare(dev);
+    if (whole_.count() == 1) {
+      clear(dev);
+      return form(Index{0});
+    }
+    std::vector<std::size_t> own_nodes;
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+      if (owners_[i] == comm_.rank()) own_nodes.push_back(i);
+    for (std::size_t i = 0; i < own_nodes.size(); ++i) form_node(dev, nodes_[own_nodes[i]], i, form);
+    const Span phase(profile_of(dev), Profile::Kind::phase, "update");
+    for (Index group = 0; group < params_.groups(); ++group) {
+      const View<D, A> grad = params_.slab(group).grad;
+      if (grad.empty()) continue;
+      const auto begins = params_.parts(group, comm_.size());
+      const auto rank = static_cast<std::size_t>(comm_.rank());
+      const Index begin = begins[rank], count = begins[rank + 1] - begin;
+      std::vector<View<D, A>> summed;
+      if (comm_.size() == 1) {
+        summed = {slab(0, group)};
+      } else {
+        std::vector<View<D, A>> mine;
+        for (std::size_t i = 0; i < own_nodes.size(); ++i) mine.push_back(slab(i, group));
+        for (std::size_t i = 0; i < nodes_.size(); ++i)
+          summed.push_back(received_[i][static_cast<std::size_t>(group)].view());
+        comm_.exchange(dev, std::span<const View<D, A>>(mine), std::span<const int>(owners_), begins,
+                       std::span<const View<D, A>>(summed));
+      }
+      if (count > 0) kernel::convert(dev, add_up(dev, whole_, summed), grad.col_slice(begin, count));
+    }
+  }
+
+ private:
+  using Slabs = std::vector<Tensor<D, A>>;  // of each group
+
+  View<D, A> slab(std::size_t place, Index group) { return own_[place][static_cast<std::size_t>(group)].view(); }
+
+  Slabs slabs(D& dev, bool part) {
+    Slabs result;
+    const auto rank = static_cast<std::size_t>(comm_.rank());
+    for (Index group = 0; group < params_.groups(); ++group) {
+      const auto begins = params_.parts(group, comm_.size());
+      const Index size = part ? begins[rank + 1] - begins[rank] : begins.back();
+      result.push_back(size > 0 ? Tensor<D, A>(dev, size) : Tensor<D, A>());
+    }
+    return result;
+  }
+
+  // Memory for the sums of nodes, anew where what trains has changed.
+  void prepare(D& dev) {
+    if (whole_.count() == 1) return;
+    std::vector<Index> sizes;
+    for (Index group = 0; group < params_.groups(); ++group) sizes.push_back(params_.slab(group).grad.size());
+    if (sizes == sizes_) return;
+    sizes_ = sizes;
+    own_.clear();
+    received_.clear();
+    Index depth = 0;  // of nodes that wait for their right halves
+    for (Index units = own().count(); units > 1; units = (units + 1) / 2) ++depth;
+    const auto own_nodes = std::count(owners_.begin(), owners_.end(), comm_.rank());
+    for (Index i = 0; i < own_nodes + depth; ++i) own_.push_back(slabs(dev, false));
+    if (comm_.size() > 1)
+      for (std::size_t i = 0; i < nodes_.size(); ++i) received_.push_back(slabs(dev, true));
+  }
+
+  void clear(D& dev) {
+    const Span phase(profile_of(dev), Profile::Kind::phase, "update");
+    params_.zero_grad(dev);
+  }
+
+  // The node's sum, in own_[place]; places behind it are free.
+  template <class Form>
+  void form_node(D& dev, const comm::Units& node, std::size_t place, const Form& form) {
+    if (node.count() == 1) {
+      clear(dev);
+      form(node.begin);
+      return take(dev, place, false);
+    }
+    const auto [first, second] = comm::halves(node);
+    form_node(dev, first, place, form);
+    if (second.count() == 1) {
+      clear(dev);
+      form(second.begin);
+      return take(dev, place, true);
+    }
+    form_node(dev, second, place + 1, form);
+    for (Index group = 0; group < params_.groups(); ++group)
+      if (!slab(place, group).empty()) kernel::convert(dev, slab(place + 1, group), slab(place, group), 1, true);
+  }
+
+  void take(D& dev, std::size_t place, bool add) {
+    for (Index group = 0; group < params_.groups(); ++group)
+      if (const auto grad = params_.slab(group).grad; !grad.empty())
+        kernel::convert(dev, grad, slab(place, group), 1, add);
+  }
+
+  // The sum of a node whose parts, or those below it, are in `summed`, in the place of its first.
+  View<D, A> add_up(D& dev, const comm::Units& node, const std::vector<View<D, A>>& summed) {
+    const auto found = std::find(nodes_.begin(), nodes_.end(), node);
+    if (found != nodes_.end()) return summed[static_cast<std::size_t>(found - nodes_.begin())];
+    const auto [first, second] = comm::halves(node);
+    const View<D, A> left = add_up(dev, first, summed), right = add_up(dev, second, summed);
+    kernel::convert(dev, right, left, 1, true);
+    return left;
+  }
+
+  C& comm_;
+  nn::ParamStore<D, T>& params_;
+  comm::Units whole_;
+  std::vector<comm::Units> nodes_;  // of all ranks, in order
+  std::vector<int> owners_;         // of those
+  std::vector<Index> sizes_;
+  std::vector<Slabs> own_;       // sums of this rank's nodes, and of halves on the way
+  std::vector<Slabs> received_;  // this rank's part of every node
+};
+
+}  // namespace lora::train

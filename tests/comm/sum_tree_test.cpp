@@ -1,0 +1,118 @@
+#include "lora/comm/sum_tree.hpp"
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+#include <string>
+
+#include "lora/comm/communicator.hpp"
+#include "lora/core/error.hpp"
+#include "lora/cpu/device.hpp"
+#include "support/thread_ranks.hpp"
+
+namespace sum_tree_test {
+
+using namespace lora;
+using comm::Units;
+
+static_assert(comm::AnyCommunicator<comm::Single, cpu::Device>);
+static_assert(comm::AnyCommunicator<test::ThreadRank, cpu::Device>);
+
+std::string tree_of(const Units& node) {
+  if (node.count() == 1) return std::to_string(node.begin);
+  const auto [first, second] = comm::halves(node);
+  return "(" + tree_of(first) + " " + tree_of(second) + ")";
+}
+
+TEST_CASE("sum tree: halves are powers of two first, whatever the number of units") {
+  CHECK(tree_of({0, 1}) == "0");
+  CHECK(tree_of({0, 2}) == "(0 1)");
+  CHECK(tree_of({0, 3}) == "((0 1) 2)");
+  CHECK(tree_of({0, 6}) == "(((0 1) (2 3)) (4 5))");
+  CHECK(tree_of({0, 8}) == "(((0 1) (2 3)) ((4 5) (6 7)))");
+}
+
+TEST_CASE("sum tree: ranks have all units between them, each the largest nodes that it can form alone") {
+  for (Index units = 1; units <= 16; ++units)
+    for (int ranks = 1; ranks <= units; ++ranks) {
+      CAPTURE(units);
+      CAPTURE(ranks);
+      Index next = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Units own = comm::units_of(units, rank, ranks);
+        CHECK(own.begin == next);
+        CHECK(own.count() >= units / ranks);
+        CHECK(own.count() <= (units + ranks - 1) / ranks);
+        std::vector<Units> nodes;
+        comm::add_nodes({0, units}, own, nodes);
+        for (const auto& node : nodes) {
+          CHECK(node.begin == next);
+          next = node.end;
+        }
+        CHECK(next == own.end);
+        if (ranks == 1) CHECK(nodes == std::vector<Units>{{0, units}});
+      }
+      CHECK(next == units);
+    }
+  std::vector<Units> nodes;
+  comm::add_nodes({0, 8}, comm::units_of(8, 1, 3), nodes);  // of [2, 5)
+  CHECK(nodes == std::vector<Units>{{2, 4}, {4, 5}});
+}
+
+TEST_CASE("sum tree: sums follow the tree") {
+  const double tiny = 0x1p-53;
+  const std::vector<double> values{1, tiny, tiny, tiny};  // one by one, each tiny would be lost
+  CHECK(comm::tree_sum(values, {0, 4}) == 1 + 2 * tiny);
+  CHECK(comm::tree_sum(values, {0, 3}) == 1);
+}
+
+TEST_CASE("communicator: parts are whole blocks, as even as can be") {
+  CHECK(comm::even_parts(5, 1024, 2) == std::vector<Index>{0, 2048, 5120});
+  CHECK(comm::even_parts(1, 1024, 3) == std::vector<Index>{0, 0, 0, 1024});
+  CHECK(comm::even_parts(0, 1024, 2) == std::vector<Index>{0, 0, 0});
+}
+
+TEST_CASE("communicator: threads as ranks gather, exchange, broadcast and agree") {
+  std::vector<std::string> seen(3);
+  test::run_ranks(3, [&](test::ThreadRank& self) {
+    cpu::Device dev(1);
+    const int rank = self.rank();
+    const std::vector<double> own(static_cast<std::size_t>(rank + 1), rank);
+    std::string& text = seen[static_cast<std::size_t>(rank)];
+    for (const double value : self.all_gather(std::span(own))) text += std::to_string(static_cast<int>(value));
+    std::vector<float> slab(6, static_cast<float>(rank));
+    const std::vector<Index> begins{0, 1, 3, 6};
+    const auto print = [&] {
+      text += " ";
+      for (const float value : slab) text += std::to_string(static_cast<int>(value));
+    };
+    self.all_gather(dev, View<cpu::Device, float>(slab.data(), 6), begins);
+    print();
+    std::vector<std::vector<float>> nodes(rank == 1 ? 2 : 1), parts(4, std::vector<float>(3, 9.0F));
+    std::vector<View<cpu::Device, float>> mine, received;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      for (int j = 0; j < 6; ++j) nodes[i].push_back(static_cast<float>(rank + static_cast<int>(i) * 3 + j));
+      mine.emplace_back(nodes[i].data(), 6);
+    }
+    for (auto& part : parts)
+      received.emplace_back(part.data(),
+                            begins[static_cast<std::size_t>(rank) + 1] - begins[static_cast<std::size_t>(rank)]);
+    const std::vector<int> owners{0, 1, 1, 2};
+    self.exchange(dev, std::span<const View<cpu::Device, float>>(mine), std::span<const int>(owners), begins,
+                  std::span<const View<cpu::Device, float>>(received));
+    for (const auto& part : parts) {
+      text += " ";
+      for (const float value : part) text += std::to_string(static_cast<int>(value));
+    }
+    slab.assign(6, static_cast<float>(rank));
+    self.broadcast(dev, View<cpu::Device, float>(slab.data(), 6), 2);
+    print();
+    text += " " + std::to_string(self.agree(rank == 1 ? 5 : 0));
+  });
+  // Slab j of rank r holds r + 3 j + 0, 1, 2 …
+  CHECK(seen[0] == "011222 011222 099 199 499 299 222222 5");
+  CHECK(seen[1] == "011222 011222 129 239 569 349 222222 5");
+  CHECK(seen[2] == "011222 011222 345 456 789 567 222222 5");
+}
+
+}  // namespace sum_tree_test

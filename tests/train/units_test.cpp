@@ -1,0 +1,167 @@
+// Steps in units, shared by ranks: how many ranks there are changes no bit.
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "lora/core/random.hpp"
+#include "lora/instantiate.hpp"
+#include "lora/io/read_file.hpp"
+#include "lora/train/step.hpp"
+#include "support/random_model.hpp"
+#include "support/temp_folder.hpp"
+#include "support/thread_ranks.hpp"
+
+namespace units_test {
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+using D = cpu::Device;
+
+constexpr Index steps = 12;
+
+/// The micro-batches of a unit: ragged, some empty, unit 1 without labels in every third step.
+std::vector<data::Batch> unit_of(Index step, Index unit) {
+  Random random(mix_key(7, static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(unit)));
+  std::vector<data::Batch> batches((step + unit) % 5 == 4 ? 0 : 1 + static_cast<std::size_t>(unit % 2));
+  const bool labelled = unit != 1 || step % 3 != 0;
+  Index place = 4 * unit;
+  for (auto& batch : batches)
+    for (Index sequences = 1 + static_cast<Index>(random.below(2)); sequences > 0; --sequences) {
+      data::Example example;
+      for (Index length = 2 + static_cast<Index>(random.below(9)); length > 0; --length) {
+        example.tokens.push_back(static_cast<std::int32_t>(random.below(61)));
+        example.labels.push_back(labelled && random.below(3) > 0 ? example.tokens.back() : ignore_index);
+      }
+      batch.append(example, place++);
+    }
+  return batches;
+}
+
+struct Outcome {
+  std::vector<double> losses{}, norms{};
+  std::string adapter{};
+};
+
+template <class T>
+std::vector<Outcome> train(const TempFolder& folder, Index units, int ranks, bool shards) {
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
+  run_ranks(ranks, [&](ThreadRank& self) {
+    Outcome& outcome = outcomes[static_cast<std::size_t>(self.rank())];
+    D dev(1);
+    const auto source = model::Source::open(folder / "model");
+    model::Decoder<D, T> decoder(dev, source);
+    model::AdapterConfig config;
+    config.rank = 3;
+    config.dropout = 0.2;
+    decoder.attach(dev, config);
+    model::init_adapter(dev, decoder, 7);
+    train::Stepper<D, T, ThreadRank> stepper(dev, decoder, {.weight_decay = 0.01}, 1.0, 42, self,
+                                             {.units = units, .shards_optimizer = shards});
+    for (Index step = 0; step < steps; ++step) {
+      std::vector<std::vector<data::Batch>> own;
+      for (Index unit = stepper.own_units().begin; unit < stepper.own_units().end; ++unit)
+        own.push_back(unit_of(step, unit));
+      const auto result = stepper.accumulate(dev, step, std::span<const std::vector<data::Batch>>(own));
+      outcome.losses.push_back(result.loss);
+      outcome.norms.push_back(result.grad_norm);
+      stepper.update(dev, result, 1e-2);
+    }
+    const auto place = folder / concat("adapter ", self.rank());
+    std::filesystem::create_directories(place);
+    model::save_adapter(dev, decoder, place);
+    outcome.adapter = io::read_file(place / "adapter_model.safetensors");
+  });
+  return outcomes;
+}
+
+template <class T>
+void check_units() {
+  RandomModel shape;
+  shape.hidden = 32;
+  shape.ffn = 48;
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", shape);
+  for (const Index units : {4, 8}) {
+    CAPTURE(units);
+    const Outcome alone = train<T>(folder, units, 1, false).front();
+    CHECK(alone.losses.size() == steps);
+    for (const double loss : alone.losses) CHECK(loss > 1);
+    for (const int ranks : {2, 3, 4, 8}) {
+      if (ranks > units) continue;
+      CAPTURE(ranks);
+      for (const bool shards : {false, true}) {
+        CAPTURE(shards);
+        for (const auto& outcome : train<T>(folder, units, ranks, shards)) {
+          CHECK(outcome.losses == alone.losses);
+          CHECK(outcome.norms == alone.norms);
+          CHECK((outcome.adapter == alone.adapter));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("units: any number of ranks trains the same bits, with the optimizer's state whole or shared out") {
+  SUBCASE("f32") { check_units<float>(); }
+  SUBCASE("bf16") { check_units<bf16>(); }
+}
+
+TEST_CASE("units: the gradient is that of the whole step, in another order of its sums") {
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", RandomModel{});
+  const auto source = model::Source::open(folder / "model");
+  D dev(1);
+  const auto gradient_of = [&](Index units) {
+    model::Decoder<D, double> decoder(dev, source);
+    decoder.attach(dev, {});
+    model::init_adapter(dev, decoder, 7);
+    decoder.params().for_each([&](const auto& param) {  // B away from zero, else A has no gradient
+      if (param.transposed) kernel::fill(dev, param.value, 0.01);
+    });
+    comm::Single alone;
+    train::Stepper<D, double> stepper(dev, decoder, {}, 0, 42, alone, {.units = units});
+    std::vector<std::vector<data::Batch>> own(static_cast<std::size_t>(units));
+    for (Index unit = 0; unit < 8; ++unit)
+      for (auto& batch : unit_of(1, unit)) own[static_cast<std::size_t>(unit * units / 8)].push_back(std::move(batch));
+    const auto result = stepper.accumulate(dev, 0, std::span<const std::vector<data::Batch>>(own));
+    std::vector<double> values{result.loss, result.grad_norm};
+    decoder.params().for_each([&](const auto& param) {
+      for (const double value : to_host(dev, param.grad)) values.push_back(value);
+    });
+    return values;
+  };
+  const auto one = gradient_of(1);
+  for (const Index units : {2, 3, 5, 8}) {
+    CAPTURE(units);
+    const auto many = gradient_of(units);
+    REQUIRE(many.size() == one.size());
+    double worst = 0;
+    for (std::size_t i = 0; i < one.size(); ++i) worst = std::max(worst, std::fabs(many[i] - one[i]));
+    CHECK(worst < 1e-13);  // sums of some hundred terms below 1, a rounding each
+  }
+}
+
+TEST_CASE("units: every rank needs one, and a step brings those of its rank") {
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", RandomModel{});
+  const auto source = model::Source::open(folder / "model");
+  D dev(1);
+  model::Decoder<D, float> decoder(dev, source);
+  decoder.attach(dev, {});
+  comm::Single alone;
+  using Stepper = train::Stepper<D, float>;
+  CHECK_THROWS_WITH_AS(Stepper(dev, decoder, {}, 0, 42, alone, {.units = 0}),
+                       "a step of 0 units can't be shared by 1 ranks; every rank needs one", ConfigError);
+  Stepper stepper(dev, decoder, {}, 0, 42, alone, {.units = 4});
+  const std::vector<std::vector<data::Batch>> own(3);
+  CHECK_THROWS_WITH_AS(stepper.accumulate(dev, 0, std::span<const std::vector<data::Batch>>(own)),
+                       "[step] micro-batches of 3 units; this rank forms 4", ShapeError);
+}
+
+}  // namespace units_test
