@@ -95,6 +95,22 @@ TEST_CASE("order: steps cover each epoch, and its last step takes what is left")
   CHECK(plan.epoch_after(4) == 1.4);
 }
 
+TEST_CASE("order: units of a step take neighbouring samples, as even as can be") {
+  const data::StepPlan::Range step{20, 31};
+  for (const Index units : {1, 3, 4, 11, 12}) {
+    CAPTURE(units);
+    Index next = step.begin;
+    for (Index unit = 0; unit < units; ++unit) {
+      const auto samples = data::StepPlan::unit_of(step, unit, units);
+      CHECK(samples.begin == next);
+      CHECK(samples.end - samples.begin >= 11 / units);
+      CHECK(samples.end - samples.begin <= (11 + units - 1) / units);
+      next = samples.end;
+    }
+    CHECK(next == step.end);
+  }
+}
+
 TEST_CASE("order: a run of fractional epochs has as many steps as transformers counts") {
   // math.ceil(epochs * steps_per_epoch) in double: 1.1 · 50 is 55.00000000000001, and that is one step more.
   CHECK(StepPlan{50, 1}.steps(1.1, -1) == 56);

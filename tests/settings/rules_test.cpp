@@ -121,6 +121,9 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
        with(base_of(train_command), {{"load_best_model_at_end", ""}, {"val_size", "0.1"}, {"save_steps", "0"}}),
        "load_best_model_at_end: given true, allowed: with eval_steps, or save_steps above 0: there is nothing to "
        "choose from if only the end is evaluated"},
+      {train_command, with(base_of(train_command), {{"step_units", "9"}}),
+       "step_units: given 9, allowed: at most the sequences of a step, per_device_train_batch_size x "
+       "gradient_accumulation_steps"},
       {train_command, with(base_of(train_command), {{"lora_target", "q_proj,all"}}),
        "lora_target: given q_proj,all, allowed: all, or a list of projections"},
       {train_command, with(base_of(train_command), {{"per_device_eval_batch_size", "3"}}),

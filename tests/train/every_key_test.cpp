@@ -62,6 +62,7 @@ struct Loop {
   double max_grad_norm;
   std::function<double(Index)> learning_rate;
   Index eval_batch, eval_window;
+  Index units = 1;
 };
 
 template <class T>
@@ -69,11 +70,17 @@ ByHand train_by_hand(D& dev, model::Decoder<D, T>& decoder, const inputs::Record
                      const inputs::Records& held_back, const std::vector<Index>& held, const Loop& loop,
                      const io::Path& folder) {
   ByHand result;
-  train::Stepper<D, T> stepper(dev, decoder, loop.adamw, loop.max_grad_norm, loop.seed);
+  comm::Single alone;
+  train::Stepper<D, T> stepper(dev, decoder, loop.adamw, loop.max_grad_norm, loop.seed, alone, {.units = loop.units});
   const data::StepPlan plan{order.size(), loop.per_step};
   bool clips = false;
   for (Index step = 0; step < loop.steps; ++step) {
-    const auto found = stepper.accumulate(dev, step, records.micro_batches(order, plan.samples(step), loop.limit));
+    const auto samples = plan.samples(step);
+    std::vector<std::vector<data::Batch>> units;
+    for (Index unit = 0; unit < loop.units; ++unit)
+      units.push_back(
+          records.micro_batches(order, data::StepPlan::unit_of(samples, unit, loop.units), loop.limit, samples.begin));
+    const auto found = stepper.accumulate(dev, step, std::span<const std::vector<data::Batch>>(units));
     const double rate = loop.learning_rate(step);
     stepper.update(dev, found, rate);
     clips = clips || found.grad_norm > loop.max_grad_norm;
@@ -228,6 +235,7 @@ Config second_config(const Shop& shop) {
   config.text_column = "body";
   config.per_device_train_batch_size = 2;
   config.gradient_accumulation_steps = 3;
+  config.step_units = 3;
   config.per_device_eval_batch_size = 2;
   config.learning_rate = 0.01;
   config.max_steps = 5;
@@ -267,6 +275,7 @@ ByHand second_by_hand(const Shop& shop) {
   loop.logging_steps = 1;
   loop.eval_steps = 2;
   loop.limit = {.sequences = 2};
+  loop.units = 3;
   loop.adamw = {};
   loop.max_grad_norm = 0.01;
   loop.learning_rate = [](Index step) { return 0.01 * (step < 2 ? static_cast<double>(step) / 2 : 1); };

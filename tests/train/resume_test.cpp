@@ -212,6 +212,7 @@ TEST_CASE("resume: what must not change when a run goes on is an error with both
   expect("shuffle", "false", "true", [](Config& c) { c.shuffle = false; });
   expect("per_device_train_batch_size x gradient_accumulation_steps", "8", "4",
          [](Config& c) { c.per_device_train_batch_size = 4; });
+  expect("step_units", "2", "1", [](Config& c) { c.step_units = 2; });
   expect("dataset", "\"5 records with checksum ", "\"22 records", [](Config& c) { c.dataset = c.eval_dataset; });
   expect("dtype", "\"bfloat16\"", "\"float32\"", [](Config& c) { c.dtype = "bfloat16"; });
   expect("val_size", "3.0", "0.0", [](Config& c) {

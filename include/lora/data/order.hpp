@@ -89,6 +89,11 @@ struct StepPlan {
     const Index first = step % steps_per_epoch() * per_step;
     return {epoch * records + first, epoch * records + std::min(first + per_step, records)};
   }
+  /// The samples of `unit` of a step with `units` units: neighbours, as even as possible.
+  static Range unit_of(const Range& step, Index unit, Index units) {
+    const Index count = step.end - step.begin;
+    return {step.begin + count * unit / units, step.begin + count * (unit + 1) / units};
+  }
   /// Number of epochs after `steps_done` steps, as logged.
   double epoch_after(Index steps_done) const {
     const Index epoch = steps_done / steps_per_epoch();

@@ -171,16 +171,16 @@ class Records {
   }
 
   /// The samples [begin, end) of a run, split into micro-batches: as few and as even as possible if tokens limit them.
-  /// Each sequence keeps its index in the step, on which alone its dropout depends. A record without labels is left
-  /// out, but keeps its index.
+  /// Each sequence keeps its index in the step, whose first sample is `step_begin` and on which alone its dropout
+  /// depends. A record without labels is left out, but keeps its index.
   std::vector<data::Batch> micro_batches(data::Order& order, data::StepPlan::Range samples,
-                                         const MicroBatchLimit& limit) const {
+                                         const MicroBatchLimit& limit, Index step_begin) const {
     std::vector<data::Example> examples;
     std::vector<Index> places, lengths;
     for (Index sample = samples.begin; sample < samples.end; ++sample) {
       data::Example example = (*this)[order[sample]];
       if (example.labelled() == 0) continue;
-      places.push_back(sample - samples.begin);
+      places.push_back(sample - step_begin);
       lengths.push_back(static_cast<Index>(example.tokens.size()));
       examples.push_back(std::move(example));
     }
@@ -194,6 +194,11 @@ class Records {
       }
     }
     return batches;
+  }
+  /// Those of a whole step.
+  std::vector<data::Batch> micro_batches(data::Order& order, data::StepPlan::Range samples,
+                                         const MicroBatchLimit& limit) const {
+    return micro_batches(order, samples, limit, samples.begin);
   }
 
  private:

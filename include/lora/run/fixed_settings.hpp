@@ -59,6 +59,7 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
                        {"train_on_last_turn_only", config.train_on_last_turn_only},
                        {"shuffle", config.shuffle},
                        {"per_device_train_batch_size x gradient_accumulation_steps", config.sequences_per_step()},
+                       {"step_units", config.step_units},
                        {"seed", config.seed}});
   if (data.enable_thinking) settings["enable_thinking"] = *data.enable_thinking;
   if (data.text_blocks) settings["text_blocks"] = *data.text_blocks;
@@ -73,6 +74,8 @@ inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const se
     now["model_name_or_path"] = base_text(source, true);
     now["no_rope_layers"] = config.no_rope_layers;  // from the key alone
   }
+  if (io::json_find(checkpoint.state.settings, "step_units") == nullptr && config.step_units == 1)
+    now.erase("step_units");
   return now;
 }
 

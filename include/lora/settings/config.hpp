@@ -53,6 +53,7 @@ struct Config {
   std::optional<Index> per_device_train_batch_size;
   std::optional<Index> max_tokens_per_micro_batch;
   Index gradient_accumulation_steps = 8;
+  Index step_units = 1;
   Index per_device_eval_batch_size = 8;
 
   // optimizer

@@ -184,6 +184,10 @@ inline std::vector<Key> make_keys() {
        "factor of the sequences in a step"},
       {"gradient_accumulation_steps", "batch", train, &C::gradient_accumulation_steps, count_to(1e6), free, "",
        "Micro-batches in a step, which has per_device_train_batch_size x gradient_accumulation_steps sequences"},
+      {"step_units", "batch", train, &C::step_units, count_to(1e6), free, "",
+       "Parts that a step's sequences are dealt into first; micro-batches do not cross them, and their gradients are "
+       "added "
+       "up in a fixed order"},
       {"per_device_eval_batch_size", "batch", data, &C::per_device_eval_batch_size, count_to(1e6), free, "",
        "Sequences evaluated together"},
 

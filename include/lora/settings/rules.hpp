@@ -66,6 +66,8 @@ inline std::vector<Rule> make_rules() {
        "with eval_dataset or val_size, the records to evaluate"},
       {refused, train, "load_best_model_at_end", "", [](const Config& c) { return !c.eval_steps && c.save_steps == 0; },
        "with eval_steps, or save_steps above 0: there is nothing to choose from if only the end is evaluated"},
+      {refused, train, "step_units", "", [](const Config& c) { return c.step_units > c.sequences_per_step(); },
+       "at most the sequences of a step, per_device_train_batch_size x gradient_accumulation_steps"},
       {refused, train, "lora_target", "",
        [](const Config& c) {
          return c.lora_target.size() > 1 &&

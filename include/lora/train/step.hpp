@@ -111,7 +111,10 @@ class Stepper {
         rows.push_back(
             decoder_.stage(nn::Rows{batch.tokens, batch.positions, batch.places, batch.segments}, batch.labels));
     }
-    kernel::fill(dev, sums(), 0.0);
+    {
+      const Span phase(profile_of(dev), Profile::Kind::phase, "update");
+      kernel::fill(dev, sums(), 0.0);
+    }
     gradients_.run(dev, [&](Index unit) {
       const auto place = static_cast<std::size_t>(unit - own.begin);
       for (const auto& rows : staged[place])

@@ -85,7 +85,8 @@ class TrainingRun {
     stepper_.emplace(
         dev_, *decoder_,
         optim::AdamWSettings{config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon, config_.weight_decay},
-        config_.max_grad_norm, static_cast<std::uint64_t>(config_.seed));
+        config_.max_grad_norm, static_cast<std::uint64_t>(config_.seed), alone_,
+        StepSharing{.units = config_.step_units});
   }
 
   io::Json settings() const {
@@ -133,11 +134,19 @@ class TrainingRun {
     return best;
   }
 
-  std::vector<data::Batch> batches_of(Index step) {
-    return data_->train().micro_batches(*order_, plan_->samples(step), inputs::micro_batch_limit(config_));
+  /// Micro-batches of each unit of a step.
+  using UnitBatches = std::vector<std::vector<data::Batch>>;
+
+  UnitBatches batches_of(Index step) {
+    const auto samples = plan_->samples(step);
+    UnitBatches units;
+    for (Index unit = 0; unit < config_.step_units; ++unit)
+      units.push_back(data_->train().micro_batches(*order_, data::StepPlan::unit_of(samples, unit, config_.step_units),
+                                                   inputs::micro_batch_limit(config_), samples.begin));
+    return units;
   }
 
-  std::vector<data::Batch> upcoming_batches() {
+  UnitBatches upcoming_batches() {
     const Span waiting(profile_of(dev_), Profile::Kind::phase, "data");
     return upcoming_.valid() ? upcoming_.get() : batches_of(state_.step);
   }
@@ -150,7 +159,8 @@ class TrainingRun {
     // Encoded while this step computes. Only this task uses the order and the records meanwhile.
     if (state_.step + 1 < schedule_.total)
       upcoming_ = std::async(std::launch::async, [this, next = state_.step + 1] { return batches_of(next); });
-    const StepResult result = stepper_->accumulate(dev_, state_.step, batches);
+    const StepResult result =
+        stepper_->accumulate(dev_, state_.step, std::span<const std::vector<data::Batch>>(batches));
     const double rate = config_.learning_rate * schedule_.factor(state_.step);
     const bool applies = is_usable(result, batches, log);
     if (applies) stepper_->update(dev_, result, rate);
@@ -191,15 +201,16 @@ class TrainingRun {
 
   /// Whether the step's gradient may be applied. If it is not finite, the run stops or the step is skipped, as
   /// on_non_finite says.
-  bool is_usable(const StepResult& result, const std::vector<data::Batch>& batches, run::MetricsLog& log) {
+  bool is_usable(const StepResult& result, const UnitBatches& units, run::MetricsLog& log) {
     if (!result.has_labels()) {
       lora::log::warn("step ", state_.step + 1, " has no labelled token and is skipped");
       return false;
     }
     if (result.finite()) return true;
     std::string places;
-    for (const auto& batch : batches)
-      for (const Index record : batch.records) places += (places.empty() ? "" : ", ") + data_->train().where(record);
+    for (const auto& unit : units)
+      for (const auto& batch : unit)
+        for (const Index record : batch.records) places += (places.empty() ? "" : ", ") + data_->train().where(record);
     const std::string what = concat("step ", state_.step + 1, ": loss ", result.loss, ", gradient norm ",
                                     result.grad_norm, "; its records: ", places);
     if (config_.on_non_finite == "skip") {
@@ -337,13 +348,14 @@ class TrainingRun {
   std::optional<data::StepPlan> plan_;
   std::optional<data::EncodeSummary> summary_;
   std::unique_ptr<model::Decoder<D, T>> decoder_;
+  comm::Single alone_;
   std::optional<Stepper<D, T>> stepper_;
   optim::Schedule schedule_;
   std::optional<run::Checkpoints> checkpoints_;
   run::RunState state_;
   MemoryPlan memory_;
-  Index skipped_ = 0;                               // steps of this process whose loss or gradient was not finite
-  std::future<std::vector<data::Batch>> upcoming_;  // for the next step; destroyed before what it reads
+  Index skipped_ = 0;                  // steps of this process whose loss or gradient was not finite
+  std::future<UnitBatches> upcoming_;  // for the next step; destroyed before what it reads
 };
 
 // Outside of the class: inside they would be inline and compiled by every source that calls them.
