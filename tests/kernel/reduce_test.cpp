@@ -73,7 +73,8 @@ TEST_CASE("reduce: each block of 1,024 elements has its own sum of squares, whoe
 TEST_CASE("reduce: sums of columns are added to what is there, with the same bits on any number of threads") {
   each_backend_and_type([]<class D, class T>() {
     using A = Accum<T>;
-    for (const auto& [rows, cols] : {std::pair<Index, Index>{1, 5}, {64, 33}, {65, 1}, {1000, 130}}) {
+    for (const auto& extents : {std::pair<Index, Index>{1, 5}, {64, 33}, {65, 1}, {1000, 130}}) {
+      const Index rows = extents.first, cols = extents.second;
       CAPTURE(rows);
       std::vector<A> first;
       for (const int threads : {1, 2, 5}) {

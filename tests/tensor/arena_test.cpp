@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,8 @@ TEST_CASE("arena: two stacks, every piece on 64 bytes, none over another") {
 }
 
 TEST_CASE("arena: it tells the most that was free since it was last asked") {
-  Arena arena(nullptr, 1024, false);
+  alignas(64) std::array<std::byte, 1024> memory{};
+  Arena arena(memory.data(), memory.size(), false);
   const auto is = [](const Arena::Range& range, std::size_t begin, std::size_t end) {
     return range.begin == begin && range.end == end;
   };
