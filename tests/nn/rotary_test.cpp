@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <vector>
 
 #include "lora/cpu/kernels.hpp"
@@ -17,7 +18,107 @@ using namespace lora;
 using namespace lora::test;
 using D = cpu::Device;
 
+// With theta 256 and 16 columns pair i has the frequency 2^-i, and over 2 pi 64 positions it turns 64 / 2^i times: the
+// pair with r rotations is log2(64 / r). What scaling does is then seen in closed form.
+constexpr Index pairs = 8;
+nn::RopeConfig powers_of_two(nn::RopeConfig::Scaling scaling) {
+  nn::RopeConfig config;
+  config.theta = 256;
+  config.scaling = scaling;
+  config.factor = 4;
+  config.original_max_position_embeddings = 2 * std::numbers::pi * 64;
+  return config;
+}
+
+/// Each frequency as a part of the unscaled one.
+std::vector<double> parts_of(const nn::RopeConfig& config) {
+  std::vector<double> parts;
+  for (const float frequency : nn::inverse_frequencies(config, 2 * pairs))
+    parts.push_back(std::ldexp(static_cast<double>(frequency), static_cast<int>(parts.size())));
+  return parts;
+}
+
+void check_parts(const nn::RopeConfig& config, const std::vector<double>& expected) {
+  const auto parts = parts_of(config);
+  REQUIRE(parts.size() == expected.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    CAPTURE(i);
+    CHECK(parts[i] == doctest::Approx(expected[i]).epsilon(1e-6));
+  }
+}
+
+/// YaRN's frequencies where the ramp begins at `low` and ends at `high`: a quarter of the frequency from there on.
+void check_ramp(const nn::RopeConfig& config, double low, double high) {
+  std::vector<double> expected;
+  for (Index i = 0; i < pairs; ++i) {
+    const double at = static_cast<double>(i);
+    const double ramp = at <= low ? 0 : at >= high ? 1 : (at - low) / (high - low);
+    expected.push_back(1 - 0.75 * ramp);
+  }
+  check_parts(config, expected);
+}
+
 }  // namespace
+
+TEST_CASE("rotary: yarn turns slow pairs more slowly along a ramp, whose ends are whole pairs unless told otherwise") {
+  auto config = powers_of_two(nn::RopeConfig::Scaling::yarn);
+  config.beta_fast = 64 / std::exp2(1.5);
+  config.beta_slow = 64 / std::exp2(4.5);
+  check_ramp(config, 1, 5);
+  config.truncate = false;
+  check_ramp(config, 1.5, 4.5);
+  SUBCASE("the ends stay between the first pair and the last column") {
+    config.beta_fast = 128;
+    check_ramp(config, 0, 4.5);
+    config.beta_slow = std::exp2(-20);
+    check_ramp(config, 0, 15);
+  }
+  SUBCASE("a ramp without length is a step") {
+    config.beta_slow = config.beta_fast;
+    check_ramp(config, 1.5, 1.501);
+  }
+  SUBCASE("the defaults are those of the paper: 32 rotations and 1") {
+    const nn::RopeConfig plain = powers_of_two(nn::RopeConfig::Scaling::yarn);
+    CHECK((plain.beta_fast == 32 && plain.beta_slow == 1 && plain.truncate));
+  }
+}
+
+TEST_CASE("rotary: llama3 keeps fast pairs, divides slow ones and mixes between") {
+  auto config = powers_of_two(nn::RopeConfig::Scaling::llama3);
+  config.low_freq_factor = 2;
+  config.high_freq_factor = 24;
+  const auto mixed = [](double rotations) {
+    const double smooth = (rotations - 2) / 22;
+    return (1 - smooth) / 4 + smooth;
+  };
+  check_parts(config, {1, 1, mixed(16), mixed(8), mixed(4), mixed(2), 0.25, 0.25});
+}
+
+TEST_CASE("rotary: linear scaling divides all, factors of a file replace every scaling") {
+  auto config = powers_of_two(nn::RopeConfig::Scaling::linear);
+  check_parts(config, std::vector<double>(pairs, 0.25));
+  config.frequency_factors = {1, 2, 4, 8, 1, 2, 4, 8};
+  check_parts(config, {1, 0.5, 0.25, 0.125, 1, 0.5, 0.25, 0.125});
+  check_parts(powers_of_two(nn::RopeConfig::Scaling::none), std::vector<double>(pairs, 1.0));
+}
+
+TEST_CASE("rotary: only yarn changes the magnitude, by the factor unless the config says it") {
+  using Scaling = nn::RopeConfig::Scaling;
+  for (const auto scaling : {Scaling::none, Scaling::linear, Scaling::llama3})
+    CHECK(nn::rotary_magnitude(powers_of_two(scaling)) == 1);
+  auto config = powers_of_two(Scaling::yarn);
+  const double grown = 0.1 * std::log(4.0) + 1;
+  CHECK(nn::rotary_magnitude(config) == doctest::Approx(grown).epsilon(1e-15));
+  config.mscale = 2;
+  CHECK(nn::rotary_magnitude(config) == doctest::Approx(grown).epsilon(1e-15));  // one of the two says nothing
+  config.mscale_all_dim = 0.5;
+  CHECK(nn::rotary_magnitude(config) ==
+        doctest::Approx((0.2 * std::log(4.0) + 1) / (0.05 * std::log(4.0) + 1)).epsilon(1e-15));
+  config.factor = 0.5;
+  CHECK(nn::rotary_magnitude(config) == 1);
+  config.attention_factor = 1.25;
+  CHECK(nn::rotary_magnitude(config) == 1.25);
+}
 
 // Positions on both sides of every place where the tables grow, each asked for when they reach the one before.
 TEST_CASE("rotary: every position turns by its own angle, wherever the tables end") {
