@@ -23,6 +23,27 @@ TEST_CASE("error: fail throws the kind that was asked for, and every kind is an 
   CHECK_THROWS_WITH_AS(fail("x"), "x", Error);
 }
 
+TEST_CASE("error: a part of more than a thousand bytes loses its middle, in errors and warnings") {
+  const auto thrown = [](const std::string& part) {
+    try {
+      fail<FormatError>("a: ", part, ".");
+    } catch (const FormatError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string fits(1000, 'x'), long_one = std::string(900, 'x') + std::string(3000, 'y') + std::string(900, 'z');
+  CHECK(thrown(fits) == "a: " + fits + ".");
+  const std::string kept = std::string(750, 'x') + " ... " + std::string(250, 'z');
+  CHECK(thrown(long_one) == "a: " + kept + ".");
+  CHECK(thrown(fits + "x") == "a: " + std::string(750, 'x') + " ... " + std::string(250, 'x') + ".");
+  std::string seen;
+  auto former = log::set_sink([&](log::Level, std::string_view text) { seen += text; });
+  log::warn(long_one);
+  log::set_sink(std::move(former));
+  CHECK(seen == kept);
+}
+
 TEST_CASE("error: the log's receiver gets level and sentence, and can be put back") {
   std::string seen;
   auto former = log::set_sink([&](log::Level level, std::string_view text) {

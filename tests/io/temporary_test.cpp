@@ -25,6 +25,7 @@ TEST_CASE("temporary: a name is told from all others, and no two are the same") 
     CHECK(name.parent_path() == "run");
     CHECK(name_of_temporary(name, Temporary::writing) == "final_model");
     CHECK_FALSE(name_of_temporary(name, Temporary::removing));
+    CHECK(name.filename().native().size() == std::string("final_model..lora-writing").size() + 16 + 8);
     std::string changed = name.filename().native();
     changed[0] = 'F';
     CHECK_FALSE(name_of_temporary(changed, Temporary::writing));

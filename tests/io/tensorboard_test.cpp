@@ -2,9 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "support/message_of.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tensorboard_events.hpp"
 
@@ -25,6 +28,14 @@ void write_steps(TensorBoardWriter& writer, Index first, Index last) {
 }
 
 }  // namespace
+
+TEST_CASE("tensorboard: events of more than a gigabyte are not read to go on after them") {
+  const test::TempFolder folder;
+  write_file(folder / file_name, std::string_view());
+  std::filesystem::resize_file(folder / file_name, (std::uintmax_t{1} << 30) + 1);  // of holes
+  CHECK(test::holds(test::message_of<IoError>([&] { TensorBoardWriter(folder.path(), Index{3}); }),
+                    "it is longer than 1073741824 bytes"));
+}
 
 TEST_CASE("tensorboard: an event has the bytes of the protocol") {
   const test::TempFolder folder;

@@ -2,10 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "lora/io/file.hpp"
+#include "support/message_of.hpp"
 #include "support/temp_folder.hpp"
 
 namespace metrics_test {
@@ -54,6 +57,14 @@ TEST_CASE("metrics: an evaluation's line holds its step, loss and perplexity") {
   CHECK(line.at("step") == 7);
   CHECK(line.at("eval_loss") == 1.5);
   CHECK(line.at("eval_perplexity").get<double>() == std::exp(1.5));
+}
+
+TEST_CASE("metrics: a log of more than a gigabyte is not read to go on after it") {
+  const test::TempFolder folder;
+  io::write_file(folder / "trainer_log.jsonl", std::string_view());
+  std::filesystem::resize_file(folder / "trainer_log.jsonl", (std::uintmax_t{1} << 30) + 1);  // of holes
+  CHECK(test::holds(test::message_of<IoError>([&] { MetricsLog(folder.path(), Index{3}); }),
+                    "it is longer than 1073741824 bytes"));
 }
 
 TEST_CASE("metrics: a resumed run cuts what is past its checkpoint, a new one starts anew") {

@@ -133,6 +133,25 @@ TEST_CASE("tokenizer_gguf: llama-bpe leaves words whole and puts the beginning-o
   CHECK(Tokenizer::from_gguf(parsed(without)).encode("bab", true).ids == std::vector<std::int32_t>{3});
 }
 
+TEST_CASE("tokenizer_gguf: smollm cuts numbers into digits and gpt-2 does not, also once saved") {
+  for (const auto& [pre, ids] :
+       {std::pair("smollm", std::vector<std::int32_t>{0, 1}), std::pair("gpt-2", std::vector<std::int32_t>{2})}) {
+    GgufWriter writer = small(pre);
+    writer.add("tokenizer.ggml.tokens", Strings{"1", "2", "12"});
+    writer.add("tokenizer.ggml.token_type", std::vector<std::int32_t>{1, 1, 1});
+    writer.add("tokenizer.ggml.merges", Strings{"1 2"});
+    const std::string bytes = writer.bytes();
+    const auto tokenizer = Tokenizer::from_gguf(parsed(bytes));
+    CHECK(tokenizer.encode("12").ids == ids);
+    CHECK(tokenizer.id_of("1") == 0);
+    CHECK(tokenizer.id_of("12") == 2);
+    CHECK_FALSE(tokenizer.id_of("3"));
+    const test::TempFolder folder;
+    tokenizer.save(folder.path());
+    CHECK(Tokenizer::from_folder(folder.path()).encode("12").ids == ids);
+  }
+}
+
 TEST_CASE("tokenizer_gguf: the tokens that its metadata name are named beside what is saved") {
   GgufWriter writer = small("llama-bpe");
   writer.add("tokenizer.ggml.tokens", Strings{"a", "b", "ab", "<|begin|>", "<|end|>", "<|pad|>"});
@@ -188,6 +207,24 @@ TEST_CASE("tokenizer_gguf: a vocabulary with scores is a sentencepiece model") {
     CHECK(tokenizer.encode(text, true).ids == original.encode(text, true).ids);
     CHECK(loaded.encode(text, true).ids == original.encode(text, true).ids);
   }
+
+  // Which tokens frame a text are the file's words; without them it is the first one alone.
+  auto framed = original.encode("x").ids;
+  framed.insert(framed.begin(), 1);
+  CHECK(tokenizer.encode("x", true).ids == framed);
+  GgufWriter ended = writer;
+  ended.add("tokenizer.ggml.add_eos_token", true);
+  framed.push_back(2);
+  const std::string with_both = ended.bytes();
+  CHECK(Tokenizer::from_gguf(parsed(with_both)).encode("x", true).ids == framed);
+  ended.add("tokenizer.ggml.add_bos_token", false);
+  framed.erase(framed.begin());
+  const std::string with_end = ended.bytes();
+  const auto only_end = Tokenizer::from_gguf(parsed(with_end));
+  CHECK(only_end.encode("x", true).ids == framed);
+  const test::TempFolder other;
+  only_end.save(other.path());
+  CHECK(Tokenizer::from_folder(other.path()).encode("x", true).ids == framed);
 }
 
 TEST_CASE("tokenizer_gguf: what is missing, broken or unknown is an error that names it") {

@@ -177,6 +177,9 @@ TEST_CASE("tokenizer: a broken tokenizer.json is an error that says where") {
     CHECK(holds(parse(std::string_view(whole).substr(0, size)), "tokenizer.json:1:"));
 
   CHECK(holds(message_with("/model/vocab", Json::object()), "the vocabulary is empty"));
+  CHECK(holds(message_with("/model/vocab", "ab"), "the model's \"vocab\" must be an object of tokens and ids"));
+  for (const Json& merges : {Json("a b"), Json(1), Json(true)})
+    CHECK(holds(message_with("/model/merges", merges), "the model's \"merges\" must be an array"));
   CHECK(holds(message_with("/model/vocab/ab", "x"), "the id of token \"ab\" must be an integer, found \"x\""));
   CHECK(holds(message_with("/model/vocab/ab", nullptr), "the id of token \"ab\" must be an integer, found null"));
   CHECK(holds(message_with("/model/vocab/ab", Json::object()),
