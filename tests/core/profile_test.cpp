@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <string_view>
+
+#include "lora/tensor/span.hpp"
+
 namespace profile_test {
 
 using namespace lora;
@@ -10,14 +14,50 @@ namespace {
 
 using Kind = Profile::Kind;
 
-void one_step(Profile& profile, int kernels) {
-  const Span step(&profile, Kind::step, "step");
-  const Span phase(&profile, Kind::phase, "forward");
-  for (Index layer = 0; layer < 2; ++layer) {
-    const Span span(&profile, Kind::layer, "layer", layer);
-    for (int i = 0; i < kernels; ++i) const Span kernel(&profile, "gemm", "gemm", 10, 4);
-    const Span kernel(&profile, "norm", "rms_norm", 0, 2);
+/// What a span asks of a device. Its clock goes on by one at each event, and is not to be read before a wait.
+struct Clockwork {
+  Profile* wanted = nullptr;
+  std::int64_t time = 0, waited_for = 0;
+  Index held = 0, waits = 0;
+  bool fails = false;
+
+  Profile* profile() const { return wanted; }
+  Event record(Stream) {
+    ++held;
+    return {++time};
   }
+  void release(Event) { --held; }
+  void synchronize() {
+    ++waits;
+    if (fails) fail<DeviceError>("[clockwork] stopped");
+    waited_for = time;
+  }
+  std::int64_t nanoseconds(Event from, Event to) const {
+    REQUIRE(to.number <= waited_for);
+    return to.number - from.number;
+  }
+};
+
+void one_step(Profile& profile, int kernels) {
+  Clockwork dev{&profile};
+  {
+    const Span step(dev, Kind::step, "step");
+    const Span phase(dev, Kind::phase, "forward");
+    for (Index layer = 0; layer < 2; ++layer) {
+      const Span span(dev, Kind::layer, "layer", layer);
+      for (int i = 0; i < kernels; ++i) const Span kernel(dev, "gemm", "gemm", 10, 4);
+      const Span kernel(dev, "norm", "rms_norm", 0, 2);
+    }
+  }
+  CHECK(dev.waits == 1);
+  CHECK(dev.held == 0);
+}
+
+const Profile::Node& node_of(const Profile& profile, std::string_view name) {
+  for (const auto& node : profile.nodes())
+    if (node.name == name) return node;
+  FAIL("no node " << name);
+  return profile.nodes().front();
 }
 
 }  // namespace
@@ -47,19 +87,44 @@ TEST_CASE("profile: calls of one name in one place share a node") {
   }
 }
 
+TEST_CASE("profile: times are those of the device's events") {
+  Profile profile;
+  for (int step = 0; step < 2; ++step) one_step(profile, 3);
+  CHECK(node_of(profile, "gemm").nanoseconds == 2 * 3);
+  CHECK(node_of(profile, "rms_norm").nanoseconds == 2);
+  CHECK(node_of(profile, "layer").nanoseconds == 2 * (2 * 4 + 1));  // of the first layer
+  CHECK(node_of(profile, "forward").nanoseconds == 2 * (2 * 10 + 1));
+  CHECK(node_of(profile, "step").nanoseconds == 2 * (2 * 10 + 3));
+}
+
+TEST_CASE("profile: a step whose work failed has no times, and leaves no event behind") {
+  Profile profile;
+  Clockwork dev{&profile};
+  dev.fails = true;
+  {
+    const Span step(dev, Kind::step, "step");
+    const Span kernel(dev, "gemm", "gemm", 1, 1);
+  }
+  CHECK(dev.held == 0);
+  CHECK(node_of(profile, "gemm").calls == 1);
+  CHECK(node_of(profile, "gemm").nanoseconds == 0);
+}
+
 TEST_CASE("profile: work outside of a step is not recorded") {
   Profile profile;
+  Clockwork dev{&profile};
   {
-    const Span phase(&profile, Kind::phase, "forward");
-    const Span kernel(&profile, "gemm", "gemm", 1, 1);
-    const Span step(&profile, Kind::step, "step");  // not the outermost: no step of a run
+    const Span phase(dev, Kind::phase, "forward");
+    const Span kernel(dev, "gemm", "gemm", 1, 1);
   }
   CHECK(profile.nodes().size() == 1);
-  CHECK(profile.steps() == 0);
+  CHECK(dev.time == 0);
   one_step(profile, 1);
   CHECK(profile.steps() == 1);
-  const Span nothing(nullptr, Kind::step, "step");
+  dev.wanted = nullptr;
+  { const Span nothing(dev, Kind::step, "step"); }
   CHECK(profile.steps() == 1);
+  CHECK(dev.time == 0);
 }
 
 TEST_CASE("profile: unless told otherwise the third to fifth step are kept, up to 100,000 spans") {
@@ -80,14 +145,14 @@ TEST_CASE("profile: single spans are kept of the chosen steps, up to the limit")
   SUBCASE("steps") {
     Profile profile(limits);
     for (int step = 0; step < 5; ++step) one_step(profile, 3);
-    CHECK(profile.events().size() == 2 * (2 + 2 * 5));
+    CHECK(profile.traces().size() == 2 * (2 + 2 * 5));
   }
   SUBCASE("what is kept has all that lies around it") {
-    limits.events = 9;
+    limits.traces = 9;
     Profile profile(limits);
     for (int step = 0; step < 5; ++step) one_step(profile, 3);
-    REQUIRE(profile.events().size() == 9);
-    const auto& events = profile.events();
+    REQUIRE(profile.traces().size() == 9);
+    const auto& events = profile.traces();
     for (std::size_t i = 1; i < events.size(); ++i) {
       bool found = false;
       for (std::size_t j = 0; j < i; ++j) {

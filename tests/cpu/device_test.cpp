@@ -252,10 +252,10 @@ TEST_CASE("device: parts belong to one device and live as long as it") {
     int value = 0;
   };
   D one(1), other(1);
-  one.part<Counter>().value = 5;
-  CHECK(one.part<Counter>().value == 5);
-  CHECK(other.part<Counter>().value == 0);
-  CHECK(one.part<std::vector<int>>().empty());
+  one.state<Counter>().value = 5;
+  CHECK(one.state<Counter>().value == 5);
+  CHECK(other.state<Counter>().value == 0);
+  CHECK(one.state<std::vector<int>>().empty());
 }
 
 TEST_CASE("device: describes itself by its threads") {

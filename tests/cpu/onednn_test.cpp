@@ -21,7 +21,7 @@ TEST_CASE("onednn: what goes wrong in one tile of a sum reaches the caller") {
   for (const int threads : {1, 2, 5}) {
     CAPTURE(threads);
     cpu::Device dev(threads);
-    auto& products = dev.part<cpu::OneDnn>();
+    auto& products = dev.state<cpu::OneDnn>();
     std::atomic<int> tiles = 0;
     const auto form = [&](int broken) {
       tiles = 0;

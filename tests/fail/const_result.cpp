@@ -1,7 +1,14 @@
 // must say: c holds T or Accum<T>, and is not const
 #include <lora/kernel/gemm.hpp>
 
-struct Here {};
+// With what a span asks for.
+struct Here {
+  lora::Profile* profile() const;
+  lora::Event record(lora::Stream);
+  void synchronize();
+  std::int64_t nanoseconds(lora::Event, lora::Event);
+  void release(lora::Event);
+};
 
 namespace lora::kernel {
 template <>

@@ -201,9 +201,9 @@ TEST_CASE("gemm: oneDNN's products are kept per shape, and no more than the boun
   };
   first(5);
   first(5);
-  CHECK(dev.part<cpu::OneDnn>().prepared() == 1);
+  CHECK(dev.state<cpu::OneDnn>().prepared() == 1);
   for (Index rows = 1; rows <= 300; ++rows) first(rows);
-  CHECK(dev.part<cpu::OneDnn>().prepared() == cpu::OneDnn::capacity);
+  CHECK(dev.state<cpu::OneDnn>().prepared() == cpu::OneDnn::capacity);
   const auto expected =
       oracle::gemm(Form::nt, 400, 3, 4, doubles(a.host()), doubles(b.host()), 1, {}, roundoff<float>, roundoff<float>);
   first(400);
@@ -218,7 +218,7 @@ TEST_CASE("gemm: oneDNN's products of few rows, and small ones, have the same bi
     Operands<Cpu, float> x(dev, Form::nt, e, 1);
     Matrix<Cpu, float> c(dev, e.m, e.n, 3, 2);
     kernel::gemm(dev, Form::nt, x.a.in(), x.b.in(), c.view());
-    CHECK(dev.part<cpu::OneDnn>().prepared() >= 1);
+    CHECK(dev.state<cpu::OneDnn>().prepared() >= 1);
     return c.host();
   };
   for (const Extents& e : {Extents{1, 2000, 700}, {8, 513, 1100}, {3, 256, 900}, {60, 40, 30}}) {
@@ -237,9 +237,9 @@ TEST_CASE("gemm: tiles of oneDNN's large products equal naive loops, always with
     cpu::gemm_engines(dev) = {GemmEngine::onednn};
     CAPTURE(threads);
     const auto prepared_for = [&](Form form, const Extents& e, double alpha, bool accumulate, Index padding) {
-      const std::size_t before = dev.part<cpu::OneDnn>().prepared();
+      const std::size_t before = dev.state<cpu::OneDnn>().prepared();
       check_product<float, float>(dev, form, e, alpha, accumulate, padding);
-      const std::size_t prepared = dev.part<cpu::OneDnn>().prepared() - before;
+      const std::size_t prepared = dev.state<cpu::OneDnn>().prepared() - before;
       Operands<Cpu, float> x(dev, form, e, padding);
       Matrix<Cpu, float> c(dev, e.m, e.n, 3, 3 * padding), again(dev, e.m, e.n, 3, 3 * padding);
       for (const auto& result : {c.view(), again.view()})
@@ -267,18 +267,18 @@ TEST_CASE("gemm: oneDNN packs operands where that is faster, and both of its ker
   const auto chosen = [&](Form form, const Extents& e, double alpha = 1) {
     check_product<float, float>(dev, form, e, alpha, true, 0);
     const Index a_row = form == Form::tn ? 1 : e.k, b_row = form == Form::nt ? 1 : e.n;
-    return dev.part<cpu::OneDnn>().implementation({.m = e.m,
-                                                   .n = e.n,
-                                                   .k = e.k,
-                                                   .a_row = a_row,
-                                                   .a_col = form == Form::tn ? e.m : 1,
-                                                   .b_row = b_row,
-                                                   .b_col = form == Form::nt ? e.k : 1,
-                                                   .c_row = e.n,
-                                                   .alpha = static_cast<float>(alpha),
-                                                   .accumulate = true,
-                                                   .in = DType::f32,
-                                                   .out = DType::f32});
+    return dev.state<cpu::OneDnn>().implementation({.m = e.m,
+                                                    .n = e.n,
+                                                    .k = e.k,
+                                                    .a_row = a_row,
+                                                    .a_col = form == Form::tn ? e.m : 1,
+                                                    .b_row = b_row,
+                                                    .b_col = form == Form::nt ? e.k : 1,
+                                                    .c_row = e.n,
+                                                    .alpha = static_cast<float>(alpha),
+                                                    .accumulate = true,
+                                                    .in = DType::f32,
+                                                    .out = DType::f32});
   };
 #  if defined(__x86_64__)
   const auto packs = [](const std::string& name) { return name.starts_with("gemm"); };

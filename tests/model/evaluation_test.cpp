@@ -80,7 +80,7 @@ TEST_CASE("evaluation: one that is asked to stop forms no further layer and says
     const std::atomic<int> stop{signal};
     model::Evaluation result;
     {
-      const Span step(&profile, Profile::Kind::step, "step");
+      const Span step(s.dev, Profile::Kind::step, "step");
       result = s.evaluate(Subject::batch_of(0, 1), &stop);
     }
     s.dev.set_profile(nullptr);

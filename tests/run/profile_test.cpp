@@ -172,12 +172,14 @@ TEST_CASE("profile: a run's trace nests and holds every phase, layer, module and
 
 TEST_CASE("profile: a layer's rates are those of its kernels together") {
   Profile profile(Profile::Limits{});
+  cpu::Device dev(1);
+  dev.set_profile(&profile);
   {
-    const Span step(&profile, Profile::Kind::step, "step"), phase(&profile, Profile::Kind::phase, "forward");
-    const Span layer(&profile, Profile::Kind::layer, "layer", 1);
+    const Span step(dev, Profile::Kind::step, "step"), phase(dev, Profile::Kind::phase, "forward");
+    const Span layer(dev, Profile::Kind::layer, "layer", 1);
     // So much that the rates, in the time that passes here, are large numbers.
-    { const Span kernel(&profile, "gemm", "gemm", 4e17, 1e17); }
-    { const Span kernel(&profile, "norm", "rms_norm", 0, 1e17); }
+    { const Span kernel(dev, "gemm", "gemm", 4e17, 1e17); }
+    { const Span kernel(dev, "norm", "rms_norm", 0, 1e17); }
   }
   const std::string text = run::ProfileTables(profile).text();
   const auto row = text.find("\n| 1 | ", text.find("| layer | "));

@@ -3,12 +3,17 @@
 #include <doctest/doctest.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <list>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -36,9 +41,9 @@ struct Settings {
 /// What went on between host and device.
 struct Counts {
   std::size_t launches = 0;
-  std::size_t waits = 0;  ///< of the host: synchronize() and copies to the host
+  std::size_t waits = 0;  ///< of the host: synchronize(), wait(event) and copies to the host
   std::size_t copies_in = 0, copies_out = 0, bytes_in = 0, bytes_out = 0;
-  std::size_t allocations = 0;
+  std::size_t allocations = 0;  ///< of the device's and of page-locked memory, and how often the arena grew
   std::size_t early_frees = 0;  ///< while queued work used the memory
 };
 
@@ -62,21 +67,19 @@ struct Fault {
   std::string text() const { return concat("[proof] ", what, "\nby\n", place.text()); }
 };
 
-/// The processors as a device that is as strict as real ones: kernels are the CPU's, but run later, on a thread of
-/// their own, in memory that host code can't touch. Breaches of the device contract are collected, with the place of
+/// The processors as a device that is as strict as real ones: kernels are the CPU's, but run later, on a thread for
+/// each stream, in memory that host code can't touch. Breaches of the device contract are collected, with the place of
 /// the call that made them; those that nobody takes fail the test when the device goes.
-class Device {
+class Device : public DeviceState<Device> {
  public:
   static constexpr bool reads_host_memory = false;
 
   explicit Device(int threads = 1, const Settings& settings = {})
       : settings_(settings),
         memory_(arena_bytes),
-        arena_(memory_.arena_begin(), arena_bytes, false),
+        arena_(memory_.arena_begin(), arena_bytes, false, [this](std::size_t, std::size_t) { ++counts_.allocations; }),
         cpu_(threads),
-        queue_(settings.seed, settings.longest_delay) {}
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
+        queues_{Queue(settings.seed, settings.longest_delay), Queue(settings.seed + 1, settings.longest_delay)} {}
   ~Device() {
     const std::vector<Fault> faults = finish();
     constexpr std::size_t most = 5;  // whose places are looked up
@@ -87,40 +90,64 @@ class Device {
   void* allocate(std::size_t bytes) {
     ++counts_.allocations;
     void* const memory = memory_.allocate(bytes);
-    queue_.submit([this, offset = memory_.offset_of(memory), bytes] { memory_.forget(offset, bytes); });
+    const std::lock_guard running(running_);
+    memory_.forget(memory_.offset_of(memory), bytes);
     return memory;
   }
   void free(void* memory, std::size_t bytes) noexcept {
-    const bool early = !queue_.is_done(memory_.last_use(memory));
+    const auto* const uses = memory_.uses_of(memory);
+    const Memory::Uses last = uses == nullptr ? Memory::Uses() : *uses;
+    const bool early = !queue(Stream::compute).is_done(last.last(index_of(Stream::compute)));
     counts_.early_frees += early ? 1 : 0;
     const std::string wrong = memory_.free(memory, bytes);
     if (!wrong.empty()) return note(wrong);
-    if (early && settings_.late_frees)
-      note(concat("free while queued work uses it: ", memory_.described(memory_.offset_of(memory))));
-    queue_.submit([this, offset = memory_.offset_of(memory), bytes] { memory_.drop(offset, bytes); });
+    const auto described = [&] { return memory_.described(memory_.offset_of(memory)); };
+    if (early && settings_.late_frees) note(concat("free while queued work uses it: ", described()));
+    if (last.last(index_of(Stream::copy)) > seen_[index_of(Stream::compute)][index_of(Stream::copy)])
+      note(concat("free while the copy stream may use it, which nobody waited for: ", described()));
+    submit(Stream::compute, {}, [this, offset = memory_.offset_of(memory), bytes] { memory_.drop(offset, bytes); });
   }
 
-  void copy_from_host(void* target, const void* source, std::size_t bytes) {
+  void* allocate_host(std::size_t bytes) {
+    ++counts_.allocations;
+    auto& block = host_blocks_.emplace_back(HostBlock{std::vector<std::byte>(bytes, std::byte{0xFF}), {}});
+    return block.bytes.data();
+  }
+  void free_host(void* memory, std::size_t bytes) noexcept {
+    const auto found = host_block(memory);
+    if (found == host_blocks_.end() || found->bytes.data() != memory || found->bytes.size() != bytes)
+      return note("free_host of memory that is not allocate_host's");
+    for (const Stream stream : streams)
+      if (!queue(stream).is_done(found->read[index_of(stream)]))
+        note(concat("free_host while a copy in the ", name_of(stream), " stream may read it"));
+    host_blocks_.erase(found);
+  }
+  MemoryInfo memory() const { return cpu_.memory(); }
+
+  void copy_from_host(void* target, const void* source, std::size_t bytes, Stream stream = Stream::compute) {
     ++counts_.copies_in;
     counts_.bytes_in += bytes;
     const Operand whole = bytes_of(target, bytes, Use::write);
-    if (!accepts("copy_from_host", whole)) return;
+    if (!accepts(stream, "copy_from_host", whole)) return;
     const auto* const begin = static_cast<const std::byte*>(source);
     auto taken = std::make_shared<std::vector<std::byte>>(begin, begin + bytes);
-    submit({whole}, [this, whole, target, taken, source, place = settings_.late_sources ? Place::here() : Place()] {
-      if (settings_.late_sources && !holds_still(source, *taken))
-        note_late({"copy_from_host: its source has changed, or is gone, before the copy was done", place, nullptr});
-      if (!taken->empty()) std::memcpy(memory_.real(static_cast<std::byte*>(target)), taken->data(), taken->size());
-      memory_.note_written(whole);
-    });
+    const bool checks = settings_.late_sources;
+    const auto number =
+        submit(stream, {whole}, [this, whole, target, taken, source, checks, place = checks ? Place::here() : Place()] {
+          if (checks && !holds_still(source, *taken))
+            note_late({"copy_from_host: its source has changed, or is gone, before the copy was done", place, nullptr});
+          if (!taken->empty()) std::memcpy(memory_.real(static_cast<std::byte*>(target)), taken->data(), taken->size());
+          memory_.note_written(whole);
+        });
+    if (const auto block = host_block(source); block != host_blocks_.end()) block->read[index_of(stream)] = number;
   }
   void copy_to_host(void* target, const void* source, std::size_t bytes) {
     ++counts_.copies_out;
     counts_.bytes_out += bytes;
     const Operand whole = bytes_of(source, bytes, Use::read);
-    if (!accepts("copy_to_host", whole)) return;
+    if (!accepts(Stream::compute, "copy_to_host", whole)) return;
     std::vector<std::byte> staged(bytes);
-    submit({whole}, [this, whole, &staged, place = Place::here()] {
+    submit(Stream::compute, {whole}, [this, whole, &staged, place = Place::here()] {
       if (const auto which = memory_.unwritten(whole); !which.empty())
         note_late({concat("copy_to_host: of its source ", which), place, whole.data});
       if (!staged.empty()) std::memcpy(staged.data(), memory_.real(whole.data), staged.size());
@@ -130,7 +157,50 @@ class Device {
   }
   void synchronize() {
     ++counts_.waits;
-    queue_.wait();
+    for (Queue& queue : queues_) queue.hold(false);
+    for (const Stream stream : streams) host_waits(stream, queue(stream).submitted());
+    for (Queue& queue : queues_) queue.rethrow();
+  }
+
+  Event record(Stream stream) {
+    const auto made = std::make_shared<Record>();
+    made->stream = stream;
+    made->seen = seen_[index_of(stream)];
+    made->number = submit(stream, {}, [made] { made->time = std::chrono::steady_clock::now(); });
+    records_[++last_event_] = made;
+    return {last_event_};
+  }
+  void wait(Stream stream, Event event) {
+    const auto* const record = record_of(event, "wait");
+    if (record == nullptr) return;
+    Times& seen = seen_[index_of(stream)];
+    for (std::size_t i = 0; i < seen.size(); ++i) seen[i] = std::max(seen[i], record->seen[i]);
+    seen[index_of(record->stream)] = std::max(seen[index_of(record->stream)], record->number);
+    queue(stream).submit([this, from = record->stream, number = record->number] { queue(from).wait_for(number); });
+  }
+  void wait(Event event) {
+    ++counts_.waits;
+    const auto* const record = record_of(event, "wait");
+    if (record == nullptr) return;
+    for (Queue& queue : queues_) queue.hold(false);
+    host_waits(record->stream, record->number);
+    queue(record->stream).rethrow();
+  }
+  bool is_done(Event event) {
+    const auto* const record = record_of(event, "is_done");
+    return record == nullptr || queue(record->stream).is_done(record->number);
+  }
+  std::int64_t nanoseconds(Event from, Event to) {
+    const auto *const a = record_of(from, "nanoseconds"), *const b = record_of(to, "nanoseconds");
+    if (a == nullptr || b == nullptr) return 0;
+    if (!is_done(from) || !is_done(to)) {
+      note("nanoseconds: of an event that is not done yet");
+      return 0;
+    }
+    return std::chrono::nanoseconds(b->time - a->time).count();
+  }
+  void release(Event event) noexcept {
+    if (records_.erase(event.number) == 0) note("release of an event that is none, or was released before");
   }
 
   Arena& arena() { return arena_; }
@@ -145,7 +215,7 @@ class Device {
               std::function<std::vector<Operand>()> more = {}) {
     ++counts_.launches;
     bool accepted = true;
-    for (const Operand& operand : operands) accepted = accepts(kernel, operand) && accepted;
+    for (const Operand& operand : operands) accepted = accepts(Stream::compute, kernel, operand) && accepted;
     if (!accepted) return;
     for (const Operand& operand : operands) {
       const std::size_t off = operand.empty() ? 0 : memory_.offset_of(operand.data) % block_bytes;
@@ -153,26 +223,27 @@ class Device {
         note(concat(kernel, ": ", operand.name, " begins ", off, " bytes behind a multiple of ", block_bytes));
     }
     const auto users = operands;
-    submit(users, [this, kernel, operands = std::move(operands), work = std::move(work), more = std::move(more),
-                   place = Place::here()]() mutable {
-      if (more)
-        for (Operand& operand : more()) operands.push_back(operand);
-      std::erase_if(operands, [](const Operand& operand) { return operand.empty(); });
-      const auto note_about = [&](const Operand& operand, std::string_view verb, const std::string& what) {
-        if (!what.empty()) note_late({concat(kernel, verb, operand.name, ": ", what), place, operand.data});
-      };
-      for (const Operand& operand : operands) {
-        if (operand.reads()) note_about(operand, " reads ", memory_.unwritten(operand));
-        if (operand.writes() && settings_.tails)
-          note_about(operand, " writes ", memory_.foreign_tail(operand, operands));
-      }
-      const Memory::Surroundings around(memory_, operands);
-      work(cpu_);
-      if (const auto [what, beside] = around.difference(); !what.empty())
-        note_late({concat(kernel, " ", what), place, beside});
-      for (const Operand& operand : operands)
-        if (operand.writes()) memory_.note_written(operand);
-    });
+    submit(Stream::compute, users,
+           [this, kernel, operands = std::move(operands), work = std::move(work), more = std::move(more),
+            place = Place::here()]() mutable {
+             if (more)
+               for (Operand& operand : more()) operands.push_back(operand);
+             std::erase_if(operands, [](const Operand& operand) { return operand.empty(); });
+             const auto note_about = [&](const Operand& operand, std::string_view verb, const std::string& what) {
+               if (!what.empty()) note_late({concat(kernel, verb, operand.name, ": ", what), place, operand.data});
+             };
+             for (const Operand& operand : operands) {
+               if (operand.reads()) note_about(operand, " reads ", memory_.unwritten(operand));
+               if (operand.writes() && settings_.tails)
+                 note_about(operand, " writes ", memory_.foreign_tail(operand, operands));
+             }
+             const Memory::Surroundings around(memory_, operands);
+             work(cpu_);
+             if (const auto [what, beside] = around.difference(); !what.empty())
+               note_late({concat(kernel, " ", what), place, beside});
+             for (const Operand& operand : operands)
+               if (operand.writes()) memory_.note_written(operand);
+           });
   }
 
   /// The view as the kernels of the CPU take it, on the worker's thread only.
@@ -188,16 +259,20 @@ class Device {
   // For tests.
 
   const Counts& counts() const { return counts_; }
-  /// Nothing more begins until somebody waits.
-  void hold() { queue_.hold(); }
+  /// Nothing more begins, in one stream or in all, until the host waits.
+  void hold() {
+    for (Queue& queue : queues_) queue.hold(true);
+  }
+  void hold(Stream stream) { queue(stream).hold(true); }
 
   /// What was wrong since the last call.
   std::vector<Fault> take_faults() {
     try {
-      queue_.wait();
+      synchronize();
     } catch (const std::exception& error) {
       note(concat("nobody waited for a kernel that failed: ", std::string_view(error.what())));
     }
+    --counts_.waits;
     for (Fault& fault : faults_)
       if (const auto* const about = std::exchange(fault.about, nullptr); about != nullptr)
         fault.what += ": " + memory_.described(memory_.offset_of(about));
@@ -205,11 +280,13 @@ class Device {
   }
   /// The same at the end, when all memory must be free.
   std::vector<Fault> finish() {
+    release_states();
     auto faults = take_faults();
-    if (!std::exchange(finished_, true))
-      memory_.for_each_leak([&](const std::string& what, const Place& made) {
-        faults.push_back({what, made, nullptr});
-      });
+    if (std::exchange(finished_, true)) return faults;
+    if (!host_blocks_.empty())
+      faults.push_back({concat("a leak: ", host_blocks_.size(), " blocks of page-locked memory"), {}, nullptr});
+    if (!records_.empty()) faults.push_back({concat("a leak: ", records_.size(), " events"), {}, nullptr});
+    memory_.for_each_leak([&](const std::string& what, const Place& made) { faults.push_back({what, made, nullptr}); });
     return faults;
   }
 
@@ -220,26 +297,76 @@ class Device {
     return {use == Use::read ? "source" : "target", use, static_cast<const std::byte*>(memory), 1, bytes, bytes};
   }
 
-  bool accepts(std::string_view kernel, const Operand& operand) {
+  static constexpr Stream streams[] = {Stream::compute, Stream::copy};
+  static constexpr std::size_t index_of(Stream stream) { return static_cast<std::size_t>(stream); }
+  static constexpr std::string_view name_of(Stream stream) { return stream == Stream::copy ? "copy" : "compute"; }
+  Queue& queue(Stream stream) { return queues_[index_of(stream)]; }
+
+  /// What an event stands for.
+  struct Record {
+    Stream stream = Stream::compute;
+    std::uint64_t number = 0;
+    Times seen{};  ///< what its stream had waited for
+    std::chrono::steady_clock::time_point time{};
+  };
+  const Record* record_of(Event event, std::string_view call) {
+    const auto found = records_.find(event.number);
+    if (found != records_.end()) return found->second.get();
+    note(concat(call, ": of an event that is none, or was released"));
+    return nullptr;
+  }
+
+  struct HostBlock {
+    std::vector<std::byte> bytes;
+    Times read{};  ///< by the last copies from it
+  };
+  std::list<HostBlock>::iterator host_block(const void* memory) {
+    const auto* const at = static_cast<const std::byte*>(memory);
+    return std::find_if(host_blocks_.begin(), host_blocks_.end(), [&](const HostBlock& block) {
+      return at >= block.bytes.data() && at < block.bytes.data() + block.bytes.size();
+    });
+  }
+
+  void host_waits(Stream stream, std::uint64_t number) {
+    queue(stream).wait_for(number);
+    for (Times& seen : seen_) seen[index_of(stream)] = std::max(seen[index_of(stream)], number);
+  }
+
+  bool accepts(Stream stream, std::string_view kernel, const Operand& operand) {
     note_arena();
     const std::string refusal = memory_.refusal(operand);
     if (!refusal.empty()) {
       note(concat(kernel, ": ", operand.name, " ", refusal));
       return false;
     }
+    if (const auto* const uses = operand.empty() ? nullptr : memory_.uses_of(operand.data); uses != nullptr)
+      for (const Stream other : streams) {
+        const std::size_t i = index_of(other);
+        const std::uint64_t last = operand.reads() ? uses->write[i] : uses->last(i);
+        if (other != stream && last > seen_[index_of(stream)][i])
+          note(concat(kernel, ": ", operand.name, " is used in the ", name_of(other), " stream, which the ",
+                      name_of(stream),
+                      " stream has not waited for: ", memory_.described(memory_.offset_of(operand.data))));
+      }
     return true;
   }
 
   // What the arena has released since the last launch is unwritten again, in the queue's order.
   void note_arena() {
     for (const auto& [begin, end] : memory_.note_arena(arena_.free_range(), arena_.take_widest_free_range()))
-      queue_.submit([this, begin = begin, bytes = end - begin] { memory_.forget(begin, bytes); });
+      submit(Stream::compute, {}, [this, begin = begin, bytes = end - begin] { memory_.forget(begin, bytes); });
   }
 
-  void submit(const std::vector<Operand>& operands, std::function<void()> task) {
-    const std::uint64_t number = queue_.submit(std::move(task));
-    for (const Operand& operand : operands)
-      if (!operand.empty()) memory_.note_use(operand.data, number);
+  std::uint64_t submit(Stream stream, const std::vector<Operand>& operands, std::function<void()> task) {
+    const std::uint64_t number = queue(stream).submit([this, task = std::move(task)] {
+      const std::lock_guard running(running_);  // of two streams one at a time, in any order
+      task();
+    });
+    for (const Operand& operand : operands) {
+      auto* const uses = operand.empty() ? nullptr : memory_.uses_of(operand.data);
+      if (uses != nullptr) (operand.writes() ? uses->write : uses->read)[index_of(stream)] = number;
+    }
+    return number;
   }
 
   /// Whether memory of the host, which may be gone, still holds these bytes.
@@ -259,7 +386,12 @@ class Device {
   Memory memory_;
   Arena arena_;
   cpu::Device cpu_;
-  Queue queue_;  // the last: its thread uses the others
+  std::array<Times, 2> seen_{};  // of each stream: up to where it has waited for the others
+  std::map<std::int64_t, std::shared_ptr<Record>> records_;
+  std::int64_t last_event_ = 0;
+  std::list<HostBlock> host_blocks_;
+  std::mutex running_;
+  std::array<Queue, 2> queues_;  // the last: their threads use the others
 };
 
 inline bool Device::holds_still(const void* source, const std::vector<std::byte>& bytes) {

@@ -73,7 +73,7 @@ TEST_CASE("proof device: right code is not complained of, and is counted") {
   }
   CHECK(result == std::vector<float>{4, 8, 12, 16, 20, 24, 28, 32, 36});
   CHECK(dev.counts().launches == 2);
-  CHECK(dev.counts().allocations == 2);
+  CHECK(dev.counts().allocations == 3);  // with the arena
   CHECK(dev.counts().waits == 1);
   CHECK(dev.counts().bytes_in == 36);
   CHECK(dev.counts().bytes_out == 36);
@@ -318,6 +318,94 @@ TEST_CASE("planted fault: an operand or a copy reaches past its allocation") {
   const std::vector<float> four(4);
   dev.copy_from_host(x.view().data(), four.data(), 16);
   CHECK(holds(said(dev.take_faults()), "copy_from_host: target reaches 4 bytes past the end of allocation 1"));
+}
+
+TEST_CASE("planted fault: a kernel reads what another stream writes, without an event between") {
+  D dev;
+  const std::vector<float> values{1, 2, 3};
+  Tensor<D, float> x(dev, 1, 3), y(dev, 1, 3);
+  const auto copy = [&] { dev.copy_from_host(x.view().data(), values.data(), x.bytes(), Stream::copy); };
+  SUBCASE("at all") {
+    copy();
+    kernel::convert(dev, x.view(), y.view());
+    CHECK(holds(said(dev.take_faults()),
+                "convert: x is used in the copy stream, which the compute stream has not waited for: allocation 1"));
+  }
+  SUBCASE("that is behind the copy") {
+    const Event early = dev.record(Stream::copy);
+    copy();
+    dev.wait(Stream::compute, early);
+    kernel::convert(dev, x.view(), y.view());
+    CHECK(holds(said(dev.take_faults()), "convert: x is used in the copy stream"));
+    dev.release(early);
+  }
+  SUBCASE("that the host has waited for either") {
+    copy();
+    dev.synchronize();
+    kernel::convert(dev, x.view(), y.view());
+    CHECK(said(dev.take_faults()).empty());
+  }
+}
+
+TEST_CASE("planted fault: a copy writes over what a kernel may still read") {
+  D dev;
+  const std::vector<float> values{1, 2, 3};
+  const Tensor<D, float> x = tensor_of<float>(dev, values, 1, 3);
+  Tensor<D, float> y(dev, 1, 3);
+  const Event uploaded = dev.record(Stream::compute);
+  dev.wait(Stream::copy, uploaded);
+  dev.release(uploaded);
+  kernel::convert(dev, x.view(), y.view());
+  dev.copy_from_host(const_cast<float*>(x.view().data()), values.data(), x.bytes(), Stream::copy);
+  CHECK(holds(said(dev.take_faults()),
+              "copy_from_host: target is used in the compute stream, which the copy stream has not waited for"));
+}
+
+TEST_CASE("planted fault: memory is freed that another stream still writes") {
+  D dev;
+  const std::vector<float> values{1, 2, 3};
+  dev.hold(Stream::copy);
+  {
+    Tensor<D, float> x(dev, 1, 3);
+    dev.copy_from_host(x.view().data(), values.data(), x.bytes(), Stream::copy);
+  }
+  CHECK(holds(said(dev.take_faults()), "free while the copy stream may use it, which nobody waited for: allocation 1"));
+}
+
+TEST_CASE("planted fault: page-locked memory is freed while it is read, or is none, or is left") {
+  D dev;
+  Tensor<D, float> x(dev, 1, 3);
+  auto* const host = static_cast<float*>(dev.allocate_host(12));
+  std::fill(host, host + 3, 1.0f);
+  dev.hold();
+  dev.copy_from_host(x.view().data(), host, 12);
+  dev.free_host(host, 12);
+  CHECK(holds(said(dev.take_faults()), "free_host while a copy in the compute stream may read it"));
+  dev.free_host(host, 12);
+  CHECK(holds(said(dev.take_faults()), "free_host of memory that is not allocate_host's"));
+  D other;
+  CHECK(other.allocate_host(8) != nullptr);
+  CHECK(holds(said(other.finish()), "a leak: 1 blocks of page-locked memory"));
+}
+
+TEST_CASE("planted fault: events are asked for too early, after their release, or never released") {
+  D dev;
+  Tensor<D, float> x(dev, 1, 3);
+  dev.hold();
+  const Event before = dev.record(Stream::compute);
+  kernel::fill(dev, x.view(), 0.0);
+  const Event after = dev.record(Stream::compute);
+  CHECK_FALSE(dev.is_done(after));
+  dev.nanoseconds(before, after);
+  CHECK(holds(said(dev.take_faults()), "nanoseconds: of an event that is not done yet"));
+  CHECK(dev.is_done(after));
+  dev.release(before);
+  dev.release(before);
+  CHECK(holds(said(dev.take_faults()), "release of an event that is none, or was released before"));
+  dev.wait(Stream::copy, before);
+  CHECK(holds(said(dev.take_faults()), "wait: of an event that is none, or was released"));
+  { const Tensor<D, float> gone = std::move(x); }
+  CHECK(said(dev.finish()) == "a leak: 1 events\n");
 }
 
 TEST_CASE("proof device: what a kernel throws comes out of the next wait, or is a fault") {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -17,7 +18,10 @@
 namespace lora::proof {
 
 /// What a backend may count on: that operands begin on such a boundary, and that a kernel may write whole blocks.
-constexpr std::size_t block_bytes = 32;
+constexpr std::size_t block_bytes = view_alignment;
+
+/// A task's number in each stream; 0 is before all.
+using Times = std::array<std::uint64_t, 2>;
 
 /// How a kernel uses an operand. Of a part it is known later which rows it uses: those are operands of their own.
 enum class Use { read, write, update, part };
@@ -95,14 +99,17 @@ class Memory {
     return {};
   }
 
-  /// Remembers that task number `task` uses this memory.
-  void note_use(const void* memory, std::uint64_t task) {
-    if (!seen_.holds(memory) || offset_of(memory) < arena_bytes_) return;
-    if (auto* const found = allocation_at(offset_of(memory)); found != nullptr) last_use_[found->first] = task;
-  }
-  std::uint64_t last_use(const void* memory) const {
-    const auto found = seen_.holds(memory) ? last_use_.find(offset_of(memory)) : last_use_.end();
-    return found == last_use_.end() ? 0 : found->second;
+  /// When memory was last used in each stream. The arena counts as one piece.
+  struct Uses {
+    Times read{}, write{};
+    std::uint64_t last(std::size_t stream) const { return std::max(read[stream], write[stream]); }
+  };
+  /// Of the arena or the allocation that holds it; null for others'.
+  Uses* uses_of(const void* memory) {
+    if (!seen_.holds(memory)) return nullptr;
+    if (offset_of(memory) < arena_bytes_) return &uses_[0];
+    const auto* const found = allocation_at(offset_of(memory));
+    return found == nullptr ? nullptr : &uses_[found->first];
   }
 
   /// What is free of the arena now, and the most that was free since the last call. Returns the ranges that were
@@ -297,7 +304,7 @@ class Memory {
   std::size_t next_;
   Arena::Range arena_free_{0, arena_bytes_};
   std::map<std::size_t, Allocation> allocations_;  // by offset; those that were freed stay
-  std::map<std::size_t, std::uint64_t> last_use_;
+  std::map<std::size_t, Uses> uses_;               // by offset, the arena's at 0
 };
 
 }  // namespace lora::proof

@@ -39,12 +39,20 @@ class Queue {
     return ++submitted_;
   }
 
-  /// Until all is done, releasing what `hold` held; throws what a task has thrown.
-  void wait() {
+  /// The number of the last task.
+  std::uint64_t submitted() {
+    const std::lock_guard lock(mutex_);
+    return submitted_;
+  }
+
+  /// Until this task has run.
+  void wait_for(std::uint64_t task) {
     std::unique_lock lock(mutex_);
-    held_ = false;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return done_ == submitted_; });
+    changed_.wait(lock, [&] { return done_ >= task; });
+  }
+  /// Throws what a task has thrown.
+  void rethrow() {
+    const std::lock_guard lock(mutex_);
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
@@ -54,10 +62,11 @@ class Queue {
     return done_ >= task;
   }
 
-  /// Nothing more begins until somebody waits: so that a test decides what is still queued.
-  void hold() {
+  /// Nothing more begins while this holds: so that a test decides what is still queued.
+  void hold(bool holds) {
     const std::lock_guard lock(mutex_);
-    held_ = true;
+    held_ = holds;
+    changed_.notify_all();
   }
 
  private:

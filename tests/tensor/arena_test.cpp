@@ -4,6 +4,7 @@
 
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/process.hpp"
@@ -146,6 +147,56 @@ TEST_CASE("arena: what does not fit is refused and changes nothing") {
 TEST_CASE("arena: pieces of no bytes are pieces") {
   Fixture f;
   CHECK(f.arena.save(0) != f.arena.save(0));
+}
+
+TEST_CASE("arena: address space is given memory from both ends, each unit once, and keeps it") {
+  using Pieces = std::vector<std::pair<std::size_t, std::size_t>>;
+  Pieces grown;
+  std::vector<Fixture::Line> memory(1000);
+  Arena arena(
+      memory.data(), 1000 * 64, false, [&](std::size_t begin, std::size_t end) { grown.emplace_back(begin, end); },
+      100 * 64);
+  const auto taken = [&] { return std::exchange(grown, {}); };
+  arena.save(64);
+  CHECK(taken() == Pieces{{0, 6400}});
+  arena.save(99 * 64);
+  CHECK(taken().empty());
+  arena.save(64);
+  CHECK(taken() == Pieces{{6400, 12800}});
+  arena.release(0);
+  arena.save(12800);
+  CHECK(taken().empty());
+  const Arena::Scope scope(arena);
+  {
+    const Arena::Scope inner(arena);
+    arena.scratch(101 * 64);
+    CHECK(taken() == Pieces{{51200, 64000}});
+  }
+  arena.scratch(200 * 64);
+  CHECK(taken().empty());
+  arena.scratch(550 * 64);
+  CHECK(taken() == Pieces{{12800, 51200}});  // down to the middle of a unit that the other end may need
+  CHECK(arena.ungrown_range().begin == arena.ungrown_range().end);
+  arena.save(50 * 64);
+  CHECK(taken().empty());
+}
+
+TEST_CASE("arena: what could not be given memory is asked for again") {
+  bool full = true;
+  int calls = 0;
+  Fixture::Line memory[16];
+  Arena arena(memory, sizeof memory, false, [&](std::size_t, std::size_t) {
+    ++calls;
+    if (full) fail<DeviceError>("[device] out of memory");
+  });
+  CHECK_THROWS_AS(arena.save(64), DeviceError);
+  CHECK(arena.mark() == 0);
+  const Arena::Scope scope(arena);
+  CHECK_THROWS_AS(arena.scratch(64), DeviceError);
+  CHECK(arena.scratch_bytes() == 0);
+  full = false;
+  arena.save(64);
+  CHECK(calls == 3);
 }
 
 #if LORA_DEBUG

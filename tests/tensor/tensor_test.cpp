@@ -16,7 +16,7 @@ namespace {
 using namespace lora;
 
 /// A device that counts: what is held, and how much was copied.
-class Counting {
+class Counting : public DeviceState<Counting> {
  public:
   static constexpr bool reads_host_memory = true;
 
@@ -31,7 +31,10 @@ class Counting {
     --pieces;
     std::free(memory);
   }
-  void copy_from_host(void* target, const void* source, std::size_t bytes) {
+  void* allocate_host(std::size_t bytes) { return allocate(bytes); }
+  void free_host(void* memory, std::size_t bytes) noexcept { free(memory, bytes); }
+  MemoryInfo memory() const { return {}; }
+  void copy_from_host(void* target, const void* source, std::size_t bytes, Stream = Stream::compute) {
     std::memcpy(target, source, bytes);
     copied += bytes;
   }
@@ -41,6 +44,12 @@ class Counting {
     ++reads;
   }
   void synchronize() {}
+  Event record(Stream) { return {}; }
+  void wait(Stream, Event) {}
+  void wait(Event) {}
+  bool is_done(Event) const { return true; }
+  std::int64_t nanoseconds(Event, Event) const { return 0; }
+  void release(Event) noexcept {}
   Arena& arena() { return arena_; }
   Tiling tiling() const { return {}; }
   std::string describe() const { return "counting"; }

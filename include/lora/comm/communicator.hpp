@@ -15,9 +15,9 @@ namespace lora::comm {
 /// order. Collectives move numbers and add nothing up: in which order sums are formed is for their caller to say.
 ///   rank, size                              this rank of [0, size)
 ///   all_gather(numbers)                     a few numbers of the host: those of all ranks, rank after rank
-///   all_gather(dev, slab, begins)           in place: [begins[r], begins[r + 1]) of the slab (1, n) is rank r's to
-///   give exchange(dev, mine, owners, begins, parts)   parts[i] (1, begins[rank + 1] − begins[rank]) gets this rank's
-///   range of
+///   all_gather(dev, slab, begins)           in place: rank r gives [begins[r], begins[r + 1]) of the slab (1, n)
+///   exchange(dev, mine, owners, begins, parts)
+///                                           parts[i] (1, begins[rank + 1] − begins[rank]) gets this rank's range of
 ///                                           slab i, which rank owners[i] holds; `mine` are its own slabs, in order
 ///   broadcast(dev, slab, root)              rank root's slab, to all
 ///   agree(status)                           the largest status of all ranks: whether to stop, skip or fail

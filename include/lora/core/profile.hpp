@@ -11,10 +11,16 @@
 
 namespace lora {
 
+/// A point in a device's work, by the number that the device has given it.
+struct Event {
+  std::int64_t number = -1;
+};
+
 /// Where the time of optimizer steps goes: a tree of nested spans with time, calls, FLOPs and bytes, summed over all
 /// steps, and the single spans of the first few steps after a warm-up. A device carries a pointer to one, or null.
 ///
-/// Work outside of a span of kind `step` is not recorded. Spans open and close on the thread that owns the device.
+/// Work outside of a span of kind `step` is not recorded. Spans open and close on the thread that owns the device;
+/// their times are those of its work, known once a step is done.
 class Profile {
  public:
   enum class Kind : std::uint8_t {
@@ -42,7 +48,7 @@ class Profile {
   };
 
   /// One span of a traced step. Those that lie within it come after it.
-  struct Event {
+  struct Trace {
     std::size_t node = 0;
     std::int64_t begin = 0;  ///< nanoseconds since the first step began
     std::int64_t nanoseconds = 0;
@@ -54,14 +60,14 @@ class Profile {
   struct Limits {
     Index skipped_steps = 2;  ///< warm-up: first touch of memory, first preparation of products
     Index traced_steps = 3;
-    std::size_t events = 100'000;
+    std::size_t traces = 100'000;
   };
 
   Profile() : Profile(Limits()) {}
   explicit Profile(const Limits& limits) : limits_(limits), nodes_(1) {}
 
   const std::vector<Node>& nodes() const { return nodes_; }
-  const std::vector<Event>& events() const { return events_; }
+  const std::vector<Trace>& traces() const { return traces_; }
   const Limits& limits() const { return limits_; }
   Index steps() const { return steps_; }
 
@@ -71,41 +77,63 @@ class Profile {
     return i;
   }
 
-  [[gnu::noinline]] void enter(Kind kind, std::string_view family, std::string_view name, Index number) {
-    if (ignored_ > 0 || (open_.empty() && kind != Kind::step)) {
-      ++ignored_;
-      return;
-    }
+  /// Whether a span of this kind would be recorded now.
+  bool wants(Kind kind) const { return !open_.empty() || kind == Kind::step; }
+
+  /// Opens a span that is wanted; `begin` is the device's.
+  [[gnu::noinline]] void enter(Kind kind, std::string_view family, std::string_view name, Index number, Event begin) {
     const std::size_t node = child(open_.empty() ? 0 : open_.back().node, kind, family, name, number);
-    const std::int64_t begin = now();
-    if (first_ < 0) first_ = begin;
+    if (open_.empty()) {
+      const std::int64_t time = now();
+      if (first_ < 0) first_ = time;
+      step_ = {begin, time - first_};
+    }
     const bool traced = steps_ >= limits_.skipped_steps && steps_ < limits_.skipped_steps + limits_.traced_steps;
     // Once full, nothing more is kept until the step ends, so that every span kept has its parents.
-    const bool keeps = traced && events_.size() < limits_.events;
-    open_.push_back({node, begin, keeps ? events_.size() : none});
-    if (keeps) events_.push_back({node, begin - first_, 0, 0, 0});
+    const bool keeps = traced && traces_.size() < limits_.traces;
+    open_.push_back({node, begin, keeps ? traces_.size() : none});
+    if (keeps) traces_.push_back({node, 0, 0, 0, 0});
   }
 
-  [[gnu::noinline]] void leave(double flops, double bytes) {
-    if (ignored_ > 0) {
-      --ignored_;
-      return;
-    }
+  /// Closes the last one. True at the end of a step, which is to be settled then.
+  [[gnu::noinline]] bool leave(double flops, double bytes, Event end) {
     const Open open = open_.back();
     open_.pop_back();
-    const std::int64_t taken = now() - open.begin;
     Node& node = nodes_[open.node];
     ++node.calls;
-    node.nanoseconds += taken;
     node.flops += flops;
     node.bytes += bytes;
-    if (open.event != none) {
-      Event& event = events_[open.event];
-      event.nanoseconds = taken;
-      event.flops = flops;
-      event.bytes = bytes;
+    if (open.trace != none) {
+      traces_[open.trace].flops = flops;
+      traces_[open.trace].bytes = bytes;
     }
+    closed_.push_back({open, end});
     if (node.kind == Kind::step) ++steps_;
+    return open_.empty();
+  }
+
+  /// Adds the times of a step whose work is done, as the device measured them.
+  ///   nanoseconds(a, b): from event a to event b;   release(event): nobody asks for it again
+  template <class Nanoseconds, class Release>
+  void settle(const Nanoseconds& nanoseconds, const Release& release) {
+    for (const Closed& span : closed_) {
+      const std::int64_t taken = nanoseconds(span.open.begin, span.end);
+      nodes_[span.open.node].nanoseconds += taken;
+      if (span.open.trace == none) continue;
+      Trace& trace = traces_[span.open.trace];
+      trace.begin = step_.offset + nanoseconds(step_.begin, span.open.begin);
+      trace.nanoseconds = taken;
+    }
+    drop(release);
+  }
+  /// The same of a step that failed, without its times.
+  template <class Release>
+  void drop(const Release& release) {
+    for (const Closed& span : closed_) {
+      release(span.open.begin);
+      release(span.end);
+    }
+    closed_.clear();
   }
 
  private:
@@ -113,8 +141,16 @@ class Profile {
 
   struct Open {
     std::size_t node;
-    std::int64_t begin;
-    std::size_t event;
+    Event begin;
+    std::size_t trace;
+  };
+  struct Closed {
+    Open open;
+    Event end;
+  };
+  struct Step {
+    Event begin;
+    std::int64_t offset = 0;  // by the host's clock, from the first step's begin
   };
 
   static std::int64_t now() {
@@ -148,34 +184,12 @@ class Profile {
 
   Limits limits_;
   std::vector<Node> nodes_;
-  std::vector<Event> events_;
+  std::vector<Trace> traces_;
   std::vector<Open> open_;
-  Index ignored_ = 0;  // spans that are open but not recorded
+  std::vector<Closed> closed_;  // of the step that is running, until it is settled
+  Step step_;
   Index steps_ = 0;
   std::int64_t first_ = -1;
-};
-
-/// Opens a span and closes it on destruction. Without a profile it costs one check for null.
-class Span {
- public:
-  Span(Profile* profile, Profile::Kind kind, std::string_view name, Index number = -1) : profile_(profile) {
-    if (profile_ != nullptr) profile_->enter(kind, {}, name, number);
-  }
-  /// Of a kernel. `bytes`: each operand once, one that is added to twice.
-  Span(Profile* profile, std::string_view family, std::string_view name, double flops, double bytes)
-      : profile_(profile), flops_(flops), bytes_(bytes) {
-    if (profile_ != nullptr) profile_->enter(Profile::Kind::kernel, family, name, -1);
-  }
-  Span(const Span&) = delete;
-  Span& operator=(const Span&) = delete;
-  ~Span() {
-    if (profile_ != nullptr) profile_->leave(flops_, bytes_);
-  }
-
- private:
-  Profile* profile_;
-  double flops_ = 0;
-  double bytes_ = 0;
 };
 
 }  // namespace lora

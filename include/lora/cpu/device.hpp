@@ -1,20 +1,18 @@
 #pragma once
 
-#include <omp.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "lora/core/error.hpp"
 #include "lora/cpu/machine.hpp"
-#include "lora/cpu/waiting.hpp"
+#include "lora/cpu/threads.hpp"
 #include "lora/tensor/arena.hpp"
 #include "lora/tensor/device.hpp"
 
@@ -70,30 +68,17 @@ class Reservation {
   std::size_t bytes_ = 0;
 };
 
-template <class Part>
-inline constexpr char part_key = 0;
-
 }  // namespace detail
 
-/// The processors of this machine as a device: OpenMP threads and an arena. Calls are synchronous, one at a time: a
-/// device belongs to the thread that uses it.
-///
-/// Kernels take the number of threads from the device, never from OpenMP's settings, so that two devices with different
-/// numbers can live in one process. Only libraries that ask OpenMP themselves need `use_threads` before each call.
-class Device {
+/// The processors of this machine as a device: a team of threads and an arena. Calls are synchronous, one at a time.
+class Device : public Threads, public DeviceState<Device> {
  public:
   static constexpr bool reads_host_memory = true;
 
   /// `threads` 0: as many as this process may run at once.
   explicit Device(int threads = 0)
-      : threads_(threads > 0 ? threads : available_threads()),
-        reservation_(total_memory()),
-        arena_(reservation_.memory(), reservation_.bytes(), true),
-        waiting_(threads_) {}
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
-
-  int threads() const { return threads_; }
+      : Threads(threads), reservation_(total_memory()), arena_(reservation_.memory(), reservation_.bytes(), true) {}
+  ~Device() { release_states(); }
 
   void* allocate(std::size_t bytes) {
     const std::size_t padded =
@@ -103,8 +88,12 @@ class Device {
     return memory;
   }
   void free(void* memory, std::size_t) noexcept { std::free(memory); }
+  void* allocate_host(std::size_t bytes) { return allocate(bytes); }
+  void free_host(void* memory, std::size_t bytes) noexcept { free(memory, bytes); }
+  MemoryInfo memory() const { return {total_memory(), available_memory()}; }
+  Arena& arena() { return arena_; }
 
-  void copy_from_host(void* target, const void* source, std::size_t bytes) {
+  void copy_from_host(void* target, const void* source, std::size_t bytes, Stream = Stream::compute) {
     if (bytes > 0) std::memcpy(target, source, bytes);
   }
   void copy_to_host(void* target, const void* source, std::size_t bytes) {
@@ -112,79 +101,30 @@ class Device {
   }
   void synchronize() {}
 
-  Arena& arena() { return arena_; }
+  // All that was queued is done, so that an event is a time, in nanoseconds.
+  Event record(Stream) {
+    timespec time{};
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return {std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec};
+  }
+  void wait(Stream, Event) {}
+  void wait(Event) {}
+  bool is_done(Event) const { return true; }
+  std::int64_t nanoseconds(Event from, Event to) const { return to.number - from.number; }
+  void release(Event) noexcept {}
 
   /// Updates are folded from half the rows on where that saves FLOPs, since low-rank products are slower ones.
   Tiling tiling() const { return {.rows = 512, .head_rows = 1024, .head_columns = 2048, .fold_ratio = 0.5}; }
 
-  /// Records what kernels and modules do on this device from now on, or stops where it is null. It must live as long.
-  void set_profile(Profile* profile) { profile_ = profile; }
-  Profile* profile() const { return profile_; }
-
   /// "cpu, 8 threads on AMD EPYC 9554".
   std::string describe() const {
     const std::string name = processor_name();
-    return concat("cpu, ", threads_, threads_ == 1 ? " thread" : " threads", name.empty() ? "" : " on ", name);
-  }
-
-  /// Makes the OpenMP runtime start this device's number of threads for the calling thread: for libraries that split
-  /// their work by omp_get_max_threads().
-  void use_threads() const {
-    if (omp_get_max_threads() != threads_) omp_set_num_threads(threads_);
-  }
-
-  /// body(begin, end) over [0, count), split into one range per thread; a range of fewer than `grain` items isn't worth
-  /// a thread, beside busy neighbours (see Waiting) one of many more. The body must not throw, and its results must not
-  /// depend on where ranges begin.
-  template <class Body>
-  void parallel_for(Index count, Index grain, const Body& body) const {
-    const Index least = std::max<Index>(grain, 1) * waiting_.least_work();
-    const Index useful = std::min<Index>(threads_, count / least);
-    if (useful <= 1) {
-      if (count > 0) body(Index{0}, count);
-      return;
-    }
-#pragma omp parallel num_threads(static_cast <int>(useful))
-    {
-      const Index threads = omp_get_num_threads(), thread = omp_get_thread_num();
-      body(count * thread / threads, count * (thread + 1) / threads);
-    }
-  }
-
-  /// body(item) for each of [0, count), each thread taking the next one when it is free: for items of unequal size. The
-  /// body must not throw, and its result must not depend on the thread that runs it. `work`: that of an item on
-  /// average, in elements that are read, changed and written; a thread is woken for 8192 of them.
-  template <class Body>
-  void parallel_items(Index count, const Body& body, double work = 1e9) const {
-    const double least = 8192.0 * static_cast<double>(waiting_.least_work());
-    const auto worth = static_cast<Index>(std::min(static_cast<double>(count) * work / least, 1e9));
-    const Index useful = std::min({Index{threads_}, count, worth});
-    if (useful <= 1) {
-      for (Index item = 0; item < count; ++item) body(item);
-      return;
-    }
-#pragma omp parallel for num_threads(static_cast <int>(useful)) schedule(dynamic, 1)
-    for (Index item = 0; item < count; ++item) body(item);
-  }
-
-  /// What a kernel family keeps between calls (chosen engines, prepared primitives): one object of each type, made at
-  /// its first use and gone with the device.
-  template <class Part>
-  Part& part() {
-    const void* const key = &detail::part_key<Part>;
-    for (const auto& [known, object] : parts_)
-      if (known == key) return *static_cast<Part*>(object.get());
-    parts_.emplace_back(key, std::make_shared<Part>());
-    return *static_cast<Part*>(parts_.back().second.get());
+    return concat("cpu, ", threads(), threads() == 1 ? " thread" : " threads", name.empty() ? "" : " on ", name);
   }
 
  private:
-  int threads_;
   detail::Reservation reservation_;
   Arena arena_;
-  mutable Waiting waiting_;
-  Profile* profile_ = nullptr;
-  std::vector<std::pair<const void*, std::shared_ptr<void>>> parts_;
 };
 
 static_assert(lora::AnyDevice<Device>);

@@ -29,7 +29,7 @@ struct GemmEngines {
 };
 
 /// The device's list, to be read or changed: a test leaves only the engine that it means.
-inline std::vector<GemmEngine>& gemm_engines(Device& dev) { return dev.part<GemmEngines>().order; }
+inline std::vector<GemmEngine>& gemm_engines(Device& dev) { return dev.state<GemmEngines>().order; }
 
 template <class T>
 bool takes(GemmEngine engine) {
@@ -205,7 +205,7 @@ bool gemm_by_onednn(Device& dev, const kernel::ProductTerm<Device, T>& term, Vie
   ProductKey key = product_key(term, c.stride(), dtype_of<Out>);
   key.alpha = static_cast<float>(alpha);
   key.accumulate = accumulate;
-  return dev.part<OneDnn>().run(dev, key, term.a.data(), term.b.data(), c.data());
+  return dev.state<OneDnn>().run(dev, key, term.a.data(), term.b.data(), c.data());
 }
 
 /// A sum in tiles that stay in a core's own cache until they are rounded.
@@ -215,7 +215,7 @@ bool sum_by_onednn(Device& dev, kernel::ProductTerms<Device, T> terms, View<Devi
   std::vector<OneDnn::Term> products;
   for (const auto& term : terms)
     products.push_back({product_key(term, 0, dtype_of<Accum<T>>), term.a.data(), term.b.data()});
-  return dev.part<OneDnn>().run_sum(
+  return dev.state<OneDnn>().run_sum(
       dev, products, [&](Index i, Index j, Index rows, Index cols, std::byte* sums, Index stride) {
         const View<Device, Accum<T>> tile(reinterpret_cast<Accum<T>*>(sums), rows, cols, stride);
         store_sums<T>(tile, bias.empty() ? nullptr : bias.data() + j, c.row_slice(i, rows).col_slice(j, cols),

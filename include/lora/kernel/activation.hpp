@@ -22,7 +22,7 @@ template <class D, class T>
 void swiglu(D& dev, View<D, const T> gate_up, OutView<D, T> y) {
   static_assert(HasSwiGlu<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("swiglu", "gate_up", gate_up, y.rows(), 2 * y.cols());
-  const Span span(profile_of(dev), "activation", "swiglu", 0, bytes_of(gate_up, y));
+  const Span span(dev, "activation", "swiglu", 0, bytes_of(gate_up, y));
   SwiGlu<D>::run(dev, gate_up, y);
 }
 
@@ -37,7 +37,7 @@ void swiglu_backward(D& dev, View<D, const T> gate_up, ConstView<D, T> dy, OutVi
   expect_shape("swiglu_backward", "gate_up", gate_up, dy.rows(), 2 * dy.cols());
   expect_shape("swiglu_backward", "d_gate_up", d_gate_up, dy.rows(), 2 * dy.cols());
   if (!y.empty()) expect_shape("swiglu_backward", "y", y, dy.rows(), dy.cols());
-  const Span span(profile_of(dev), "activation", "swiglu_backward", 0, bytes_of(gate_up, dy, d_gate_up, y));
+  const Span span(dev, "activation", "swiglu_backward", 0, bytes_of(gate_up, dy, d_gate_up, y));
   SwiGlu<D>::backward(dev, gate_up, dy, d_gate_up, y);
 }
 

@@ -75,23 +75,21 @@ inline double visible_pairs(std::span<const Segment> queries, std::span<const Se
 
 /// A forward pass is 2 products, a backward pass 5.
 template <class D>
-Span attention_span(const D& dev, std::string_view name, const AttentionShape& shape, int products,
-                    std::span<const Segment> queries, std::span<const Segment> keys, double bytes) {
-  Profile* const profile = profile_of(dev);
-  const double pairs = profile == nullptr ? 0 : visible_pairs(queries, keys);
-  return Span(profile, "attention", name, 2 * products * count_of(shape.heads, shape.width) * pairs, bytes);
+Span<D> attention_span(D& dev, std::string_view name, const AttentionShape& shape, int products,
+                       std::span<const Segment> queries, std::span<const Segment> keys, double bytes) {
+  const double pairs = dev.profile() == nullptr ? 0 : visible_pairs(queries, keys);
+  return Span(dev, "attention", name, 2 * products * count_of(shape.heads, shape.width) * pairs, bytes);
 }
 
 }  // namespace detail
 
 /// Causal attention within each segment; segments do not see each other.
 ///   out_i = Σ_j p_ij v_j,   p_i = softmax_j(scale · q_i · k_j),   j ≤ i + (keys − queries of the segment)
-/// Shapes   q, out (N, H·C) · k, v (M, G·C); queries[b] are rows of q, keys[b] rows of k; the last query of a segment
-/// sees
+/// Shapes   q, out (N, H·C) · k, v (M, G·C); queries[b] are rows of q, keys[b] rows of k; a segment's last query sees
 ///          its last key, so that M > N serves decoding with a cache
 /// Writes   out (rows of no segment stay untouched), *saved (nullptr: nothing is kept)
-/// Source   Vaswani et al. 2017; Dao et al. 2022 for tiles without an (S, S) matrix; Ainslie et al. 2023 for shared
-/// heads
+/// Source   Vaswani et al. 2017; Dao et al. 2022 (tiles instead of an (S, S) matrix); Ainslie et al. 2023 (shared
+///          heads)
 template <class D, class T>
 void attention(D& dev, const AttentionShape& shape, View<D, const T> q, ConstView<D, T> k, ConstView<D, T> v,
                std::span<const Segment> queries, std::span<const Segment> keys, OutView<D, T> out,

@@ -2,8 +2,7 @@
 
 #include <string_view>
 
-#include "lora/core/profile.hpp"
-#include "lora/tensor/device.hpp"
+#include "lora/tensor/span.hpp"
 #include "lora/tensor/view.hpp"
 
 namespace lora::kernel {

@@ -23,19 +23,20 @@ void embedding(D& dev, const StoredView<D>& table, ConstView<D, std::int32_t> to
   static_assert(HasEmbedding<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("embedding", "tokens", tokens, 1, y.rows());
   expect_shape("embedding", "y", y, y.rows(), table.cols());
-  const Span span(profile_of(dev), "embedding", "embedding", 0, bytes_of(y) + count_of(y.rows(), table.row_bytes()));
+  const Span span(dev, "embedding", "embedding", 0, bytes_of(y) + count_of(y.rows(), table.row_bytes()));
   Embedding<D>::run(dev, table, tokens, y);
 }
 
 /// The table's gradient: dtable_v += Σ_{i: tokens_i = v} dy_i, the rows of a token added in their order, so that bits
-/// do not depend on the number of threads. Shapes   tokens (N), each in [0, V) · dy (N, E) · dtable (V, E) Writes
-/// dtable, added to
+/// do not depend on the number of threads.
+/// Shapes   tokens (N), each in [0, V) · dy (N, E) · dtable (V, E)
+/// Writes   dtable, added to
 template <class D, class T>
 void embedding_backward(D& dev, ConstView<D, std::int32_t> tokens, View<D, const T> dy, OutView<D, Accum<T>> dtable) {
   static_assert(HasEmbedding<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("embedding_backward", "tokens", tokens, 1, dy.rows());
   expect_shape("embedding_backward", "dtable", dtable, dtable.rows(), dy.cols());
-  const Span span(profile_of(dev), "embedding", "embedding_backward", 0, 3 * bytes_of(dy));
+  const Span span(dev, "embedding", "embedding_backward", 0, 3 * bytes_of(dy));
   Embedding<D>::backward(dev, tokens, dy, dtable);
 }
 

@@ -46,7 +46,7 @@ void softmax_block(D& dev, OutView<D, Accum<T>> logits, ConstView<D, std::int32_
   if (!e.empty() || !rounded.empty()) expect_shape("softmax_block", "e", e, logits.rows(), logits.cols());
   if (!rounded.empty()) expect_shape("softmax_block", "rounded", rounded, 1, logits.rows());
   if (!sums.empty()) expect_shape("softmax_block", "sums", sums, logits.rows(), sums.cols());
-  const Span span(profile_of(dev), "loss", "softmax_block", 0, bytes_of(logits, e));
+  const Span span(dev, "loss", "softmax_block", 0, bytes_of(logits, e));
   Softmax<D>::block(dev, logits, labels, first, top, others, target, e, rounded, sums);
 }
 
@@ -59,7 +59,7 @@ void softmax_finish(D& dev, ConstView<D, Accum<T>> top, ConstView<D, Accum<T>> o
   expect_shape("softmax_finish", "others", others, 1, top.cols());
   expect_shape("softmax_finish", "target", target, 1, top.cols());
   expect_shape("softmax_finish", "loss", loss, 1, top.cols());
-  const Span span(profile_of(dev), "loss", "softmax_finish", 0, 2 * bytes_of(top, others));
+  const Span span(dev, "loss", "softmax_finish", 0, 2 * bytes_of(top, others));
   Softmax<D>::finish(dev, top, others, target, loss);
 }
 
@@ -76,7 +76,7 @@ void softmax_gradient(D& dev, ConstView<D, Accum<T>> top, ConstView<D, Accum<T>>
   expect_shape("softmax_gradient", "rounded", rounded, 1, dx.rows());
   expect_shape("softmax_gradient", "w_label", w_label, dx.rows(), dx.cols());
   expect_shape("softmax_gradient", "sums", sums, dx.rows(), dx.cols());
-  const Span span(profile_of(dev), "loss", "softmax_gradient", 0, bytes_of(w_label, sums, dx));
+  const Span span(dev, "loss", "softmax_gradient", 0, bytes_of(w_label, sums, dx));
   Softmax<D>::gradient(dev, top, others, target, rounded, w_label, scale, sums, dx);
 }
 
@@ -94,7 +94,7 @@ void softmax_logit_gradient(D& dev, ConstView<D, Accum<T>> logits, ConstView<D, 
   expect_shape("softmax_logit_gradient", "others", others, 1, logits.rows());
   expect_shape("softmax_logit_gradient", "target", target, 1, logits.rows());
   expect_shape("softmax_logit_gradient", "dl", dl, logits.rows(), logits.cols());
-  const Span span(profile_of(dev), "loss", "softmax_logit_gradient", 0, bytes_of(logits, dl));
+  const Span span(dev, "loss", "softmax_logit_gradient", 0, bytes_of(logits, dl));
   Softmax<D>::logit_gradient(dev, logits, labels, first, top, others, target, scale, dl);
 }
 

@@ -22,7 +22,7 @@ template <class D, class T>
 void widen(D& dev, const StoredView<D>& w, View<D, T> y) {
   static_assert(HasQuantize<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("widen", "y", y, w.rows(), w.cols());
-  const Span span(profile_of(dev), "quantize", "widen", 0, bytes_of(y) + static_cast<double>(w.bytes()));
+  const Span span(dev, "quantize", "widen", 0, bytes_of(y) + static_cast<double>(w.bytes()));
   Quantize<D>::widen(dev, w, y);
 }
 
@@ -37,7 +37,7 @@ requires(std::same_as<A, Accum<A>>) void widen_with_update(D& dev, const StoredV
   expect_shape("widen_with_update", "y", y, w.rows(), w.cols());
   expect_shape("widen_with_update", "b", b, a.rows(), w.rows());
   expect_shape("widen_with_update", "a", a, a.rows(), w.cols());
-  const Span span(profile_of(dev), "quantize", "widen_with_update", 2 * count_of(w.rows(), w.cols(), a.rows()),
+  const Span span(dev, "quantize", "widen_with_update", 2 * count_of(w.rows(), w.cols(), a.rows()),
                   bytes_of(y, a, b) + static_cast<double>(w.bytes()));
   Quantize<D>::widen_with_update(dev, w, b, a, y);
 }

@@ -58,7 +58,7 @@ class Decoder {
   nn::StagedRows stage(nn::Rows rows, std::span<const std::int32_t> labels) const;
 
   /// Adds the gradients of scale · Σ −log p of the labelled rows to the parameters, and Σ −log p to `loss_sum` (1).
-  /// A pass without labels does nothing. Waits for nothing: `rows` must live until somebody has waited for the device.
+  /// A pass without labels does nothing. Waits for nothing.
   void train_micro_batch(D& dev, const nn::StagedRows& rows, double scale, std::uint64_t dropout_key,
                          View<D, double> loss_sum);
 
@@ -90,7 +90,7 @@ class Decoder {
   }
 
   void embed(D& dev, const nn::Pass<D, T>& pass, View<D, T> x) const {
-    const Span phase(profile_of(dev), Profile::Kind::phase, "forward");
+    const Span phase(dev, Profile::Kind::phase, "forward");
     embedding_.forward(dev, pass, x);
   }
 
@@ -108,7 +108,7 @@ class Decoder {
   template <class See>
   void loss_of(D& dev, View<D, const T> hidden, const Labelled& labelled, double scale, View<D, T> d_hidden,
                See&& see) const {
-    const Span phase(profile_of(dev), Profile::Kind::phase, "head");
+    const Span phase(dev, Profile::Kind::phase, "head");
     const Index n = labelled.rows.size(), e = config_.hidden_size;
     const bool gradient = !d_hidden.empty();
     const Arena::Scope scope(dev.arena());
@@ -272,7 +272,6 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Rows& rows, std::span<const
     });
     result.labelled += count;
   });
-  if (result.stopped) dev.synchronize();  // what was staged goes away, and nothing was read
   return result;
 }
 

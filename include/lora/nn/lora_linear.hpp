@@ -56,7 +56,7 @@ class LoraLinear {
     if (x.rows() == 0) return;
     expect_shape("lora_linear", "x", x, x.rows(), in_features());
     expect_shape("lora_linear", "y", y, x.rows(), out_features());
-    const Span part(profile_of(dev), Profile::Kind::part, label_);
+    const Span part(dev, Profile::Kind::part, label_);
     const Arena::Scope scope(dev.arena());
     saved = {place_for(dev, pass, x.rows())};
     if (saved.place == UpdatePlace::output) saved.h = reduced(dev, pass, x, keep);  // h = s drop(x) Aᵀ
@@ -66,7 +66,7 @@ class LoraLinear {
   /// Fills in what forward did not save under Keep::attention.
   void recompute(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved) const {
     if (saved.place != UpdatePlace::output) return;
-    const Span part(profile_of(dev), Profile::Kind::part, label_);
+    const Span part(dev, Profile::Kind::part, label_);
     saved.h = reduced(dev, pass, x, Keep::all);
   }
 
@@ -76,7 +76,7 @@ class LoraLinear {
     if (dy.rows() == 0) return;
     expect_shape("lora_linear_backward", "dy", dy, dy.rows(), out_features());
     expect_shape("lora_linear_backward", "dx", dx, dy.rows(), in_features());
-    const Span part(profile_of(dev), Profile::Kind::part, label_);
+    const Span part(dev, Profile::Kind::part, label_);
     form_dh(dev, saved, dy);
     base_.backward_input(dev, dy, update(pass, saved.place), saved.dh, dx);
   }
@@ -85,7 +85,7 @@ class LoraLinear {
   void backward_params(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved, View<D, const T> dy) {
     if (dy.rows() == 0 || !trains()) return;
     expect_shape("lora_linear_backward", "dy", dy, dy.rows(), out_features());
-    const Span part(profile_of(dev), Profile::Kind::part, label_);
+    const Span part(dev, Profile::Kind::part, label_);
     const Arena::Scope scope(dev.arena());
     form_dh(dev, saved, dy);
     const Span low_rank = update_span(dev);
@@ -111,7 +111,7 @@ class LoraLinear {
 
  private:
   // What the adapter costs beyond the frozen product.
-  static Span update_span(D& dev) { return Span(profile_of(dev), Profile::Kind::part, "low-rank"); }
+  static Span<D> update_span(D& dev) { return Span(dev, Profile::Kind::part, "low-rank"); }
 
   bool drops(const Pass<D, T>& pass) const { return dropout_ > 0 && pass.dropout_key() != 0 && rank() > 0; }
   kernel::Dropout dropout_rule(const Pass<D, T>& pass) const {

@@ -7,7 +7,7 @@
 
 #include "lora/kernel/attention.hpp"
 #include "lora/tensor/arena.hpp"
-#include "lora/tensor/transfer.hpp"
+#include "lora/tensor/staging.hpp"
 
 namespace lora::nn {
 
@@ -23,8 +23,7 @@ struct Rows {
   Numbers labels{};                             ///< (n) their labels
 };
 
-/// All that a pass uploads, as one block of host memory, so that one copy is enough. The copy is asynchronous: the
-/// block must live until the device has been synchronized.
+/// All that a pass uploads, as one block of host memory, so that one copy is enough.
 class StagedRows {
  public:
   struct Part {
@@ -96,12 +95,12 @@ class KvCache {
 template <AnyDevice D, class T>
 class Pass {
  public:
-  /// `rows` must live until the device has been synchronized.
+  /// `rows` must live as long as the pass.
   Pass(D& dev, const StagedRows& rows, std::uint64_t dropout_key = 0)
       : scope_(dev.arena()), rows_(&rows), dropout_key_(dropout_key) {
     upload(dev);
   }
-  /// The same with a copy of the rows in the pass, which then must live as long.
+  /// The same with a copy of the rows in the pass.
   Pass(D& dev, const Rows& rows, std::uint64_t dropout_key = 0)
       : scope_(dev.arena()), own_(rows), rows_(&own_), dropout_key_(dropout_key) {
     upload(dev);
@@ -137,7 +136,7 @@ class Pass {
     const auto block = rows_->block();
     if (block.empty()) return;
     block_ = scratch<std::int32_t>(dev, 1, static_cast<Index>(block.size()));
-    copy_from_host<D, std::int32_t>(dev, block, block_);
+    copy_staged<D, std::int32_t>(dev, block, block_);
   }
   View<D, const std::int32_t> part(const StagedRows::Part& part) const {
     return part.count == 0 ? View<D, const std::int32_t>() : block_.col_slice(part.begin, part.count);

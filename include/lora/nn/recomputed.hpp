@@ -31,7 +31,7 @@ class Recomputed {
   void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved, ConstView<D, T> dy, View<D, T> dx) {
     const Arena::SavedScope recomputed(dev.arena());
     if (on_) {
-      const Span span(profile_of(dev), Profile::Kind::phase, "recompute");
+      const Span span(dev, Profile::Kind::phase, "recompute");
       inner_.recompute(dev, pass, x, saved);
     }
     inner_.backward(dev, pass, x, saved, dy, dx);

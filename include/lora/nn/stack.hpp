@@ -43,9 +43,9 @@ class Stack {
     View<D, const T> input = x;
     View<D, T> next;  // a layer's output, which is the next one's saved input
     saved.entries.clear();
-    const Span phase(profile_of(dev), Profile::Kind::phase, "forward");
+    const Span phase(dev, Profile::Kind::phase, "forward");
     for (Index i = 0; i < size(); ++i) {
-      const Span span(profile_of(dev), Profile::Kind::layer, "layer", i);
+      const Span span(dev, Profile::Kind::layer, "layer", i);
       const auto& layer = layers_[static_cast<std::size_t>(i)];
       if (keep == Keep::nothing && pass.stopped()) return;
       if (i < first) {
@@ -72,9 +72,9 @@ class Stack {
   /// dy is overwritten with each layer's dx. Releases what forward kept.
   void backward(D& dev, const Pass<D, T>& pass, Saved& saved, View<D, T> dy) {
     const Index first = size() - static_cast<Index>(saved.entries.size());
-    const Span phase(profile_of(dev), Profile::Kind::phase, "backward");
+    const Span phase(dev, Profile::Kind::phase, "backward");
     for (Index i = size() - 1; i >= first; --i) {
-      const Span span(profile_of(dev), Profile::Kind::layer, "layer", i);
+      const Span span(dev, Profile::Kind::layer, "layer", i);
       auto& entry = saved.entries[static_cast<std::size_t>(i - first)];
       layer(i).backward(dev, pass, View<D, const T>(entry.x), entry.layer, View<D, const T>(dy),
                         i == first ? View<D, T>() : dy);

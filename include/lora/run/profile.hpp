@@ -205,7 +205,7 @@ class ProfileTables {
 inline void write_trace(const Profile& profile, const io::Path& path) {
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
   bool first = true;
-  for (const Profile::Event& event : profile.events()) {
+  for (const Profile::Trace& event : profile.traces()) {
     const Profile::Node& node = profile.nodes()[event.node];
     const bool is_layer = node.kind == Profile::Kind::layer;
     const std::string name = is_layer ? concat(node.name, " ", node.number) : node.name;
@@ -234,12 +234,12 @@ class ProfiledRun {
     Profile::Limits limits;
     limits.skipped_steps = std::clamp<Index>(steps - limits.traced_steps, 0, limits.skipped_steps);
     profile_ = Profile(limits);
-    attach(&profile_);
+    dev_.set_profile(&profile_);
   }
   ProfiledRun(const ProfiledRun&) = delete;
   ProfiledRun& operator=(const ProfiledRun&) = delete;
   ~ProfiledRun() {
-    if (on_) attach(nullptr);
+    if (on_) dev_.set_profile(nullptr);
   }
 
   bool on() const { return on_; }
@@ -253,11 +253,6 @@ class ProfiledRun {
   }
 
  private:
-  // With a device that can't record the profile stays empty.
-  void attach(Profile* profile) {
-    if constexpr (requires { dev_.set_profile(profile); }) dev_.set_profile(profile);
-  }
-
   D& dev_;
   bool on_;
   Profile profile_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "lora/core/assert.hpp"
@@ -23,12 +24,25 @@ class Arena {
  public:
   static constexpr std::size_t alignment = 64;
 
-  /// Memory belongs to the device, which outlives the arena. `readable`: host code may look at it.
-  Arena(void* memory, std::size_t bytes, bool readable)
+  /// Offsets.
+  struct Range {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+
+  /// Gives memory to the bytes [begin, end) of the arena's address space, which have none yet. Throws DeviceError.
+  using Grow = std::function<void(std::size_t begin, std::size_t end)>;
+
+  /// Address space of the device, which outlives the arena. `readable`: host code may look at it. Where the space has
+  /// no memory of itself, `grow` gives it some, in pieces that begin and end on multiples of `unit` bytes, each once.
+  Arena(void* memory, std::size_t bytes, bool readable, Grow grow = {}, std::size_t unit = std::size_t{2} << 20)
       : base_(static_cast<std::byte*>(memory)),
         capacity_(bytes / alignment * alignment),
         high_(capacity_),
-        guarded_(LORA_DEBUG && readable) {}
+        guarded_(LORA_DEBUG && readable),
+        grow_(std::move(grow)),
+        unit_(unit),
+        ungrown_(grow_ ? Range{0, capacity_} : Range{capacity_, 0}) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -46,6 +60,7 @@ class Arena {
   void* save(std::size_t bytes) {
     const std::size_t size = padded(bytes);
     require(size);
+    if (low_ + size > ungrown_.begin) grow_low(low_ + size);
     std::byte* piece = base_ + low_;
     low_ += size;
     note_peak();
@@ -89,6 +104,7 @@ class Arena {
   void* scratch(std::size_t bytes) {
     const std::size_t size = padded(bytes);
     require(size);
+    if (high_ - size < ungrown_.end) grow_high(high_ - size);
     high_ -= size;
     note_peak();
     put_guard(base_ + high_, size);
@@ -103,12 +119,10 @@ class Arena {
   std::size_t peak_scratch() const { return peak_high_; }
   std::size_t peak() const { return peak_low_ + peak_high_; }
 
-  /// Offsets of the free memory between both ends.
-  struct Range {
-    std::size_t begin = 0;
-    std::size_t end = 0;
-  };
+  /// The free memory between both ends.
   Range free_range() const { return {low_, high_}; }
+  /// What has no memory yet, where memory is given.
+  Range ungrown_range() const { return ungrown_; }
   /// The most that was free at once since the last call, for a device that checks what kernels read: what has been
   /// taken from there holds nothing yet.
   Range take_widest_free_range() { return {std::exchange(lowest_, low_), std::exchange(highest_, high_)}; }
@@ -126,6 +140,17 @@ class Arena {
     if (size > high_ - low_)
       fail<DeviceError>("[arena] ", size, " bytes do not fit: ", high_ - low_, " of ", capacity_,
                         " are free; use smaller micro-batches or gradient checkpointing");
+  }
+  // Memory up to `end` at least from the low end, or from `begin` on at the high end; what the other end has stays.
+  void grow_low(std::size_t end) {
+    const std::size_t to = std::min((end + unit_ - 1) / unit_ * unit_, ungrown_.end);
+    if (ungrown_.begin < to) grow_(ungrown_.begin, to);
+    ungrown_.begin = std::max(ungrown_.begin, to);
+  }
+  void grow_high(std::size_t begin) {
+    const std::size_t from = std::max(begin / unit_ * unit_, ungrown_.begin);
+    if (from < ungrown_.end) grow_(from, ungrown_.end);
+    ungrown_.end = std::min(ungrown_.end, from);
   }
   void note_peak() {
     peak_low_ = std::max(peak_low_, low_);
@@ -158,6 +183,9 @@ class Arena {
   std::size_t lowest_ = 0;
   std::size_t highest_ = high_;
   bool guarded_;
+  Grow grow_;
+  std::size_t unit_;
+  Range ungrown_;
 };
 
 /// (rows, cols) of T at the arena's low end: kept until released.

@@ -2,7 +2,11 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "lora/core/profile.hpp"
 #include "lora/core/scalar.hpp"
@@ -28,31 +32,102 @@ struct Tiling {
   }
 };
 
-/// Where tensors live and kernels run: an object with its threads or stream and its arena, passed first to every call.
-/// Calls may be asynchronous: results are defined after `synchronize()` or a copy to the host, and until then a copy
-/// from the host may still read its source. Freeing is ordered after the work that was queued before it.
-template <class D>
-concept AnyDevice = requires(D& dev, void* memory, const void* source, std::size_t bytes) {
-  { D::reads_host_memory } -> std::convertible_to<bool>;  // kernels may read mapped files in place
-  { dev.allocate(bytes) } -> std::same_as<void*>;         // 64-byte aligned; throws DeviceError
-  { dev.free(memory, bytes) }
-  noexcept;
-  dev.copy_from_host(memory, source, bytes);
-  dev.copy_to_host(memory, source, bytes);  // waits until the copy is done
-  dev.synchronize();
-  { dev.arena() } -> std::same_as<Arena&>;
-  { dev.tiling() } -> std::same_as<Tiling>;
-  { dev.describe() } -> std::convertible_to<std::string>;
+/// The queues of a device. Work of one runs in order; work of two is in no order but that of events.
+enum class Stream : std::uint8_t {
+  compute,  ///< kernels, and copies unless told otherwise
+  copy,     ///< copies that run beside kernels
 };
 
-/// What the device's work is recorded in; null while nobody wants to know, and for devices that can't tell.
+/// A device's memory, in bytes.
+struct MemoryInfo {
+  std::size_t total = 0;
+  std::size_t free = 0;  ///< what this process can still take
+};
+
+/// Where tensors live and kernels run: an object with its streams and its arena, passed first to every call. It belongs
+/// to the thread that uses it.
+///
+/// Calls may be asynchronous: results are defined after `synchronize()`, a wait for an event behind them, or a copy to
+/// the host, and until then a copy from the host may still read its source. Errors of queued work are thrown by the
+/// next call that waits. Freeing is ordered after the work that was queued in Stream::compute before it. Views begin on
+/// view_alignment bytes; a kernel may write whole blocks of as many.
 template <class D>
-Profile* profile_of(const D& dev) {
-  if constexpr (requires { dev.profile(); }) {
-    return dev.profile();
-  } else {
-    return nullptr;
+concept AnyDevice = requires(D& dev, const D& same, void* memory, const void* source, std::size_t bytes, Stream stream,
+                             Event event, Profile* profile) {
+  { D::reads_host_memory } -> std::convertible_to<bool>;  // kernels may read mapped files in place
+
+  { dev.allocate(bytes) } -> std::same_as<void*>;  // 64-byte aligned; throws DeviceError
+  { dev.free(memory, bytes) }
+  noexcept;
+  { dev.allocate_host(bytes) } -> std::same_as<void*>;  // the host's, from which copies are fastest (page-locked)
+  { dev.free_host(memory, bytes) }
+  noexcept;  // no copy may still read it
+  { same.memory() } -> std::same_as<MemoryInfo>;
+  { dev.arena() } -> std::same_as<Arena&>;
+
+  dev.copy_from_host(memory, source, bytes);
+  dev.copy_from_host(memory, source, bytes, stream);
+  dev.copy_to_host(memory, source, bytes);  // waits until the copy is done
+  dev.synchronize();                        // all streams
+
+  { dev.record(stream) } -> std::same_as<Event>;  // behind all that was queued in the stream so far
+  dev.wait(stream, event);                        // what the stream is given from now on begins after the event
+  dev.wait(event);                                // the host does
+  { dev.is_done(event) } -> std::same_as<bool>;
+  { dev.nanoseconds(event, event) } -> std::same_as<std::int64_t>;  // between two that are done
+  { dev.release(event) }
+  noexcept;  // its number is asked for no more
+
+  { same.tiling() } -> std::same_as<Tiling>;
+  { same.describe() } -> std::convertible_to<std::string>;
+  dev.set_profile(profile);  // records from now on, or no more where null
+  { same.profile() } -> std::same_as<Profile*>;
+  { dev.template state<int>() } -> std::same_as<int&>;  // see DeviceState
+};
+
+/// What every device carries for others: the profile that its work is recorded in, and what kernels and staging keep
+/// between calls.
+template <class D>
+class DeviceState {
+ public:
+  DeviceState() = default;
+  DeviceState(const DeviceState&) = delete;
+  DeviceState& operator=(const DeviceState&) = delete;
+
+  /// Records what kernels and modules do on this device from now on, or stops where it is null. It must live as long.
+  void set_profile(Profile* profile) { profile_ = profile; }
+  Profile* profile() const { return profile_; }
+
+  /// What a kernel family keeps between calls (chosen engines, prepared products): one object of each type, made at its
+  /// first use, from the device where it takes one, and gone with the device.
+  template <class State>
+  State& state() {
+    const void* const key = &state_key<State>;
+    for (const auto& [known, object] : states_)
+      if (known == key) return *static_cast<State*>(object.get());
+    std::shared_ptr<State> made;
+    if constexpr (std::constructible_from<State, D&>) {
+      made = std::make_shared<State>(static_cast<D&>(*this));
+    } else {
+      made = std::make_shared<State>();
+    }
+    states_.emplace_back(key, made);
+    return *made;
   }
-}
+
+ protected:
+  ~DeviceState() = default;
+  /// For destructors of devices, while states can still use them.
+  void release_states() {
+    while (!states_.empty()) states_.pop_back();
+  }
+
+ private:
+  template <class State>
+  static constexpr char state_key = 0;
+
+  Profile* profile_ = nullptr;
+  std::vector<std::pair<const void*, std::shared_ptr<void>>> states_;
+};
 
 }  // namespace lora

@@ -9,6 +9,10 @@
 
 namespace lora {
 
+/// On how many bytes views begin that kernels are given, but for those that a device takes as they come: slices begin
+/// on so many columns, and results share no such block with anything else.
+inline constexpr std::size_t view_alignment = 32;
+
 /// A non-owning matrix on device D: rows of `cols` adjacent elements, `stride` elements from row to row. A vector (n)
 /// is a matrix (1, n). An empty view (no memory) is an operand that is not there, where a function allows it: an output
 /// that nobody wants, or an input that does not exist.

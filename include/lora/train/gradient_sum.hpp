@@ -51,7 +51,7 @@ class GradientSum {
     for (std::size_t i = 0; i < nodes_.size(); ++i)
       if (owners_[i] == comm_.rank()) own_nodes.push_back(i);
     for (std::size_t i = 0; i < own_nodes.size(); ++i) form_node(dev, nodes_[own_nodes[i]], i, form);
-    const Span phase(profile_of(dev), Profile::Kind::phase, "update");
+    const Span phase(dev, Profile::Kind::phase, "update");
     for (Index group = 0; group < params_.groups(); ++group) {
       const View<D, A> grad = params_.slab(group).grad;
       if (grad.empty()) continue;
@@ -107,7 +107,7 @@ class GradientSum {
   }
 
   void clear(D& dev) {
-    const Span phase(profile_of(dev), Profile::Kind::phase, "update");
+    const Span phase(dev, Profile::Kind::phase, "update");
     params_.zero_grad(dev);
   }
 

@@ -104,23 +104,18 @@ class Stepper {
     const double scale = 1 / static_cast<double>(result.labelled);
     // Never 0, which would switch dropout off.
     const std::uint64_t dropout_key = mix_key(seed_, dropout_purpose, static_cast<std::uint64_t>(step)) | 1u;
-    std::vector<std::vector<nn::StagedRows>> staged;  // until the device is waited for
-    for (const auto& unit : units) {
-      auto& rows = staged.emplace_back();
-      for (const auto& batch : unit)
-        rows.push_back(
-            decoder_.stage(nn::Rows{batch.tokens, batch.positions, batch.places, batch.segments}, batch.labels));
-    }
     {
-      const Span phase(profile_of(dev), Profile::Kind::phase, "update");
+      const Span phase(dev, Profile::Kind::phase, "update");
       kernel::fill(dev, sums(), 0.0);
     }
     gradients_.run(dev, [&](Index unit) {
-      const auto place = static_cast<std::size_t>(unit - own.begin);
-      for (const auto& rows : staged[place])
-        decoder_.train_micro_batch(dev, rows, scale, dropout_key, sums().row_slice(unit - own.begin, 1));
+      const Index place = unit - own.begin;
+      for (const auto& batch : units[static_cast<std::size_t>(place)])
+        decoder_.train_micro_batch(
+            dev, decoder_.stage({batch.tokens, batch.positions, batch.places, batch.segments}, batch.labels), scale,
+            dropout_key, sums().row_slice(place, 1));
     });
-    const Span phase(profile_of(dev), Profile::Kind::phase, "update");
+    const Span phase(dev, Profile::Kind::phase, "update");
     optim::add_squared_norm(dev, decoder_.params(), comm_, sums().row_slice(own.count(), 1));
     kernel::convert(dev, sums(), totals_.view());
     const auto totals = to_host(dev, totals_.view());  // the step's one read
@@ -132,7 +127,7 @@ class Stepper {
 
   /// Applies a gradient that `accumulate` has just formed and that is finite.
   void update(D& dev, const StepResult& result, double learning_rate) {
-    const Span phase(profile_of(dev), Profile::Kind::phase, "update");
+    const Span phase(dev, Profile::Kind::phase, "update");
     nn::ParamStore<D, T>& params = decoder_.params();
     const auto complete = [&](auto kind) {
       for (Index group = 0; group < params.groups(); ++group)

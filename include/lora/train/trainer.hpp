@@ -147,13 +147,13 @@ class TrainingRun {
   }
 
   UnitBatches upcoming_batches() {
-    const Span waiting(profile_of(dev_), Profile::Kind::phase, "data");
+    const Span waiting(dev_, Profile::Kind::phase, "data");
     return upcoming_.valid() ? upcoming_.get() : batches_of(state_.step);
   }
 
   void step(run::MetricsLog& log, run::Progress& progress, run::Throughput& speed, Clock::time_point start) {
     const auto begin = Clock::now();
-    const Span whole(profile_of(dev_), Profile::Kind::step, "step");
+    const Span whole(dev_, Profile::Kind::step, "step");
     const auto samples = plan_->samples(state_.step);
     const auto batches = upcoming_batches();
     // Encoded while this step computes. Only this task uses the order and the records meanwhile.

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string_view>
+
+#include "lora/core/profile.hpp"
+#include "lora/tensor/device.hpp"
+
+namespace lora {
+
+/// A part of a device's work that its profile records: opened here and closed on destruction. Without a profile it
+/// costs one check for null; the end of a step that is recorded waits for the device.
+template <class D>
+class Span {
+ public:
+  Span(D& dev, Profile::Kind kind, std::string_view name, Index number = -1) {
+    if (dev.profile() != nullptr) open(dev, kind, {}, name, number);
+  }
+  /// Of a kernel. `bytes`: each operand once, one that is added to twice.
+  Span(D& dev, std::string_view family, std::string_view name, double flops, double bytes)
+      : flops_(flops), bytes_(bytes) {
+    if (dev.profile() != nullptr) open(dev, Profile::Kind::kernel, family, name, -1);
+  }
+  Span(const Span&) = delete;
+  Span& operator=(const Span&) = delete;
+  ~Span() {
+    if (dev_ != nullptr) close();
+  }
+
+ private:
+  [[gnu::noinline]] void open(D& dev, Profile::Kind kind, std::string_view family, std::string_view name,
+                              Index number) {
+    Profile& profile = *dev.profile();
+    if (!profile.wants(kind)) return;
+    profile.enter(kind, family, name, number, dev.record(Stream::compute));
+    dev_ = &dev;
+  }
+  [[gnu::noinline]] void close() noexcept {
+    D& dev = *dev_;
+    Profile& profile = *dev.profile();
+    if (!profile.leave(flops_, bytes_, dev.record(Stream::compute))) return;
+    const auto release = [&](Event event) { dev.release(event); };
+    try {
+      dev.synchronize();
+      profile.settle([&](Event a, Event b) { return dev.nanoseconds(a, b); }, release);
+    } catch (...) {  // whoever waits next hears of it
+      profile.drop(release);
+    }
+  }
+
+  D* dev_ = nullptr;
+  double flops_ = 0;
+  double bytes_ = 0;
+};
+
+}  // namespace lora
