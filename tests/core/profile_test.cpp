@@ -131,11 +131,11 @@ TEST_CASE("profile: unless told otherwise the third to fifth step are kept, up t
   Profile profile;
   for (int step = 0; step < 7; ++step) one_step(profile, 3);
   const std::size_t spans = 2 + 2 * 5;
-  CHECK(profile.events().size() == 3 * spans);
+  CHECK(profile.traces().size() == 3 * spans);
   Profile large;
   for (int step = 0; step < 2; ++step) one_step(large, 1);
   for (int step = 0; step < 3; ++step) one_step(large, 20'000);
-  CHECK(large.events().size() == 100'000);
+  CHECK(large.traces().size() == 100'000);
 }
 
 TEST_CASE("profile: single spans are kept of the chosen steps, up to the limit") {
