@@ -11,8 +11,8 @@
 
 namespace lora::comm {
 
-/// What ranks, processes that train one model together, say to one another. Every rank makes the same calls in the same
-/// order. Collectives move numbers and add nothing up: in which order sums are formed is for their caller to say.
+/// Collectives between ranks, the processes that train one model together. Every rank makes the same calls in the same
+/// order. They move numbers and add nothing up: the order of sums is the caller's.
 ///   rank, size                              this rank of [0, size)
 ///   all_gather(numbers)                     a few numbers of the host: those of all ranks, rank after rank
 ///   all_gather(dev, slab, begins)           in place: rank r gives [begins[r], begins[r + 1]) of the slab (1, n)
@@ -36,7 +36,7 @@ concept AnyCommunicator = requires(C& c, D& dev, View<D, float> slab, std::span<
   c.barrier();
 };
 
-/// A process of its own.
+/// A single process.
 class Single {
  public:
   int rank() const { return 0; }
@@ -44,7 +44,7 @@ class Single {
   std::vector<double> all_gather(std::span<const double> numbers) const { return {numbers.begin(), numbers.end()}; }
   template <class D, class T>
   void all_gather(D&, View<D, T>, std::span<const Index>) const {}
-  /// Nobody has anything to give: a caller has its own slabs at hand.
+  /// Nothing is exchanged: the caller has its own slabs.
   template <class D, class T>
   void exchange(D&, std::span<const View<D, T>>, std::span<const int>, std::span<const Index>,
                 std::span<const View<D, T>>) const {

@@ -17,7 +17,7 @@ struct AttentionBackward {
   std::span<const Segment> segments;
   In<A> lse;
 
-  /// Queries from `begin` on with their gradient, laid out; delta = Σ dout ∘ out.
+  /// Packs the queries from `begin` on and their gradient; delta = Σ dout ∘ out.
   QueryTile load_queries(Tile& t, const Segment& segment, Index g, Index begin) const {
     const QueryTile tile{begin, std::min(begin + t.queries, segment.size()), t.repeat, 0};
     const Index rows = tile.rows(), all = padded(rows, 8);
@@ -36,8 +36,8 @@ struct AttentionBackward {
     return tile;
   }
 
-  /// Adds what the loaded queries and the keys [key, key + count) give each other: dk, dv (rows of `pad` sums from
-  /// `key` on) and t.o, the gradient of the queries; either may be unwanted.
+  /// Adds the gradients of the loaded queries and the keys [key, key + count): dk, dv (rows of `pad` sums from
+  /// `key` on) and t.o, the gradient of the queries; either may be left out.
   void add(Tile& t, const QueryTile& tile, const Segment& segment, Index g, Index key, A* dk, A* dv, bool dq) const {
     const Index rows = tile.rows(), all = padded(rows, 8), pad = t.pad;
     const Index end = tile.keys_seen(rows - 1), count = std::min(key_tile, end - key);
@@ -51,7 +51,7 @@ struct AttentionBackward {
                     t.columns_seen(tile, key, count));
     const Index first = tile.first_block_seeing(key);
     for (Index r = first; r < all; ++r) {
-      // Where only the keys' gradients are wanted, other queries follow, not other keys.
+      // With the keys' gradients alone, the next tile has other queries, not other keys.
       if (dq) t.prefetch_keys(k, v, g, segment.begin + key + key_tile, r - first, segment.begin + end);
       score_gradient(t, r, r < rows ? tile.seen(r, key, count) : 0);
     }
@@ -69,7 +69,7 @@ struct AttentionBackward {
     }
   }
 
-  /// The gradient of one tile of queries, and with dk, dv its part of the keys'.
+  /// The gradient of one tile of queries, and with dk, dv its contribution to the keys'.
   void queries(Tile& t, const Segment& segment, Index g, Index begin, Rows<T> dq, A* dk, A* dv) const {
     const QueryTile tile = load_queries(t, segment, g, begin);
     std::fill_n(t.o, padded(tile.rows(), 8) * t.pad, A(0));
@@ -125,8 +125,8 @@ struct AttentionBackward {
 };
 
 /// The gradients. Two ways with the same bits: where there are segments and key heads enough for all threads, one item
-/// makes all gradients of a segment under one key head, and every tile of scores is formed once; else one pass makes
-/// the keys' gradients tile by tile and a second one the queries', forming scores twice.
+/// computes all gradients of a segment and key head, and every tile of scores once; else one pass computes the keys'
+/// gradients tile by tile and a second one the queries', which computes the scores twice.
 template <class T, class L>
 void attention_backward(Device& dev, const AttentionBackward<T, L>& work, Rows<T> dq, Rows<T> dk, Rows<T> dv) {
   using A = Accum<T>;

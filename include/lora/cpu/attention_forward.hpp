@@ -8,7 +8,7 @@
 
 namespace lora::cpu::detail {
 
-/// One call's operands, and its work on one tile.
+/// The operands of a call, and the work on one tile.
 template <class T, class L>
 struct AttentionForward {
   using A = Accum<T>;
@@ -18,9 +18,9 @@ struct AttentionForward {
   In<T> q, k, v;
   std::span<const Segment> queries, keys;
   Rows<T> out;
-  Rows<A> lse;  // empty: not wanted
+  Rows<A> lse;  // empty: not needed
 
-  /// out and lse of the queries from `begin` on, as many as a tile takes, for all heads that share key head g.
+  /// out and lse of the queries from `begin` on, a tile of them, for all heads that share key head g.
   void run(Tile& t, std::size_t segment, Index g, Index begin) const {
     const Segment &of_q = queries[segment], &of_k = keys[segment];
     const QueryTile tile{begin, std::min(begin + t.queries, of_q.size()), t.repeat, of_k.size() - of_q.size()};
@@ -65,7 +65,8 @@ struct AttentionForward {
   }
 
  private:
-  /// Row r of scores, of which the first `seen` count, becomes exp(score − top); a new top shrinks what is there.
+  /// Row r of scores, of which the first `seen` are visible, becomes exp(score − top); a new top rescales the sums so
+  /// far.
   static void probabilities(Tile& t, Index r, Index seen) {
     A* const row = t.s + r * key_tile;
     if (seen > 0) {

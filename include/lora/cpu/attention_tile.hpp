@@ -11,8 +11,8 @@
 #include "lora/cpu/tile_layout.hpp"
 #include "lora/kernel/attention.hpp"
 
-/// What attention's forward and backward share: a tile, that is rows of queries against `key_tile` keys of one key
-/// head, its scratch, and the items of work that threads take.
+/// What attention's forward and backward have in common: a tile (rows of queries against `key_tile` keys of one key
+/// head), its scratch, and the items of work for the threads.
 namespace lora::cpu::detail {
 
 using kernel::AttentionShape;
@@ -27,7 +27,7 @@ inline constexpr Index key_tile = 64;
 inline constexpr Index query_rows = 192;
 
 /// The queries [begin, end) of one segment for all heads that share key head g. Row r is query begin + r / repeat under
-/// head g · repeat + r % repeat, so that later rows see no fewer keys than earlier ones.
+/// head g · repeat + r % repeat, so that the number of visible keys never falls from row to row.
 struct QueryTile {
   Index begin = 0, end = 0;  ///< within the segment
   Index repeat = 1;          ///< H / G
@@ -36,13 +36,13 @@ struct QueryTile {
   Index rows() const { return (end - begin) * repeat; }
   /// Keys [0, keys_seen) of the segment are seen by row r.
   Index keys_seen(Index row) const { return lead + begin + row / repeat + 1; }
-  /// How many of the `count` keys from `key` on row r sees; rows past the last see as many as it.
+  /// How many of the `count` keys from `key` on are visible to row r; rows past the last count as the last.
   Index seen(Index row, Index key, Index count) const {
     return std::clamp<Index>(keys_seen(std::min(row, rows() - 1)) - key, 0, count);
   }
   /// The first row that sees `key`.
   Index first_seeing(Index key) const { return std::clamp<Index>((key - lead - begin) * repeat, 0, rows()); }
-  /// The first row of its block: products of the blocks before want nothing of this key or later ones.
+  /// The first row of its block: products of earlier blocks need neither this key nor later ones.
   Index first_block_seeing(Index key) const { return first_seeing(key) / 8 * 8; }
 };
 
@@ -93,7 +93,7 @@ void softmax_gradient(const A* p, A* ds, Index count, Index width, A scale, A de
   std::fill(ds + count, ds + width, A(0));
 }
 
-/// Hands out pieces of one thread's scratch; with no memory behind it, only counts.
+/// Hands out pieces of one thread's scratch; without memory it only counts bytes.
 class Pieces {
  public:
   explicit Pieces(std::byte* memory) : memory_(memory) {}
@@ -117,7 +117,7 @@ struct AttentionTile {
   using Word = typename L::Word;
   static constexpr Index pairing = L::pairing;
 
-  /// What is wanted of the memory.
+  /// What the scratch is laid out for.
   enum class Use { forward, backward };
 
   AttentionTile(Use use, const AttentionShape& attention, Pieces& pieces)
@@ -161,7 +161,7 @@ struct AttentionTile {
   }
 
   /// Where `count` rows of this head begin: keys or values from `from`, `stride` apart, as the inner extent of a
-  /// product. They stay where they are if they can be read there.
+  /// product. They are read in place where the layout allows it.
   const Word* stacked(const T* from, Index stride, Index count, Word* copy, Index& row) const {
     if constexpr (std::same_as<T, Word>) {
       if (width == pad) {
@@ -175,26 +175,26 @@ struct AttentionTile {
     return copy;
   }
 
-  /// Asks for row `turn` of the tile of keys that begins at row `next` of k and v, if the rows before `end` hold it.
+  /// Prefetches row `turn` of the tile of keys that begins at row `next` of k and v, if it lies before `end`.
   void prefetch_keys(const In<T>& k, const In<T>& v, Index g, Index next, Index turn, Index end) const {
     if (turn >= std::min(key_tile, end - next)) return;
     prefetch_row(k.row(next + turn) + g * width, width);
     prefetch_row(v.row(next + turn) + g * width, width);
   }
 
-  /// What rows [r, r + n) of a product with the keys' columns need: all of the inner extent, the columns they see.
+  /// The range that rows [r, r + n) need of a product with the keys: the whole inner extent, the visible columns.
   auto columns_seen(const QueryTile& tile, Index key, Index count) const {
     return [&tile, key, count, depth = words](Index r, Index n) {
       return TileRange{0, depth, tile.seen(r + n - 1, key, count)};
     };
   }
-  /// What they need of a product over the keys: those they see, all columns.
+  /// The range that they need of a product over the keys: the visible keys, all columns.
   auto keys_seen(const QueryTile& tile, Index key, Index count) const {
     return [&tile, key, count, columns = width](Index r, Index n) {
       return TileRange{0, (tile.seen(r + n - 1, key, count) + pairing - 1) / pairing, columns};
     };
   }
-  /// What the keys [j, j + n) of the tile need of a product over the queries: those that see the first of them.
+  /// The range that the keys [j, j + n) of the tile need of a product over the queries: those that see the first one.
   auto queries_seeing(const QueryTile& tile, Index key) const {
     return [&tile, key, columns = width](Index j, Index) {
       return TileRange{tile.first_seeing(key + j) / pairing, (tile.rows() + pairing - 1) / pairing, columns};
@@ -221,15 +221,15 @@ struct AttentionTile {
   }
 };
 
-/// A piece of work: a tile, or all, of one segment under one key head.
+/// An item of work: a tile, or the whole, of one segment and key head.
 struct AttentionItem {
   std::size_t segment = 0;
   Index head = 0;
   Index begin = 0;
 };
 
-/// Items of `step` rows of every segment and key head; step 0: one item for all rows. The last rows, whose work is
-/// the most, come first.
+/// Items of `step` rows of every segment and key head; step 0: one item for all rows. The last rows, which have
+/// the most work, come first.
 inline View<Device, AttentionItem> attention_items(Device& dev, std::span<const Segment> segments, Index heads,
                                                    Index step) {
   Index count = 0;
@@ -246,7 +246,7 @@ inline View<Device, AttentionItem> attention_items(Device& dev, std::span<const 
   return items;
 }
 
-/// The work of an item of the forward pass, on average, as Device::parallel_items counts it: two products over each
+/// The average work of an item of the forward pass, as Threads::parallel_items counts it: two products over each
 /// score, an element's work for 12 multiplications, and about 4 for its exponential.
 inline double attention_work(std::span<const Segment> queries, std::span<const Segment> keys,
                              const AttentionShape& shape, Index items) {

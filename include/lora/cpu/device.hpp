@@ -23,12 +23,11 @@ namespace detail {
 /// Address space without memory behind it: pages come when they are first touched.
 class Reservation {
  public:
-  /// As much of `bytes` as the system grants while as much again, up to 4 GiB, is left for everybody else: where
-  /// address space is limited (ulimit -v), libraries that find none end the process by a signal. At least 64 MiB.
+  /// Reserves as much of `bytes` as the system grants while leaving as much again, up to 4 GiB, to everybody else:
+  /// where address space is limited (ulimit -v), libraries that get none end the process by a signal. At least 64 MiB.
   ///
-  /// Asks for large pages where they are small enough to be filled: rows lie kilobytes apart, so that going down
-  /// columns costs an address translation at every step otherwise. Those of 2 MiB are; 32 and 512 MiB, as with basic
-  /// pages of 16 and 64 KiB, would mostly be wasted.
+  /// Asks for large pages of up to 4 MiB: rows lie kilobytes apart, so that going down a column would cost an address
+  /// translation at every step. Larger ones (32 and 512 MiB, with basic pages of 16 and 64 KiB) would mostly be wasted.
   explicit Reservation(std::size_t bytes, std::size_t large_page = large_page_bytes()) {
     constexpr std::size_t least = std::size_t{64} << 20, others = std::size_t{256} << 20, enough = std::size_t{4} << 30;
     for (std::size_t size = bytes; size >= std::min(bytes, least) && size > 0; size /= 2) {
@@ -44,7 +43,7 @@ class Reservation {
       memory_ = memory;
       bytes_ = size;
       constexpr std::size_t largest_page = std::size_t{4} << 20;
-      if (large_page > 0 && large_page <= largest_page) madvise(memory, size, MADV_HUGEPAGE);  // a mere wish
+      if (large_page > 0 && large_page <= largest_page) madvise(memory, size, MADV_HUGEPAGE);  // a hint
       return;
     }
     fail<DeviceError>("[cpu] no address space for an arena of ", least >> 20, " MiB and ", others >> 20,
@@ -101,7 +100,7 @@ class Device : public Threads, public DeviceState<Device> {
   }
   void synchronize() {}
 
-  // All that was queued is done, so that an event is a time, in nanoseconds.
+  // Calls are synchronous, so that an event is a time in nanoseconds.
   Event record(Stream) {
     timespec time{};
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -113,7 +112,8 @@ class Device : public Threads, public DeviceState<Device> {
   std::int64_t nanoseconds(Event from, Event to) const { return to.number - from.number; }
   void release(Event) noexcept {}
 
-  /// Updates are folded from half the rows on where that saves FLOPs, since low-rank products are slower ones.
+  /// Low-rank products run slower than large ones, hence updates are folded from half the rows on at which FLOPs are
+  /// equal.
   Tiling tiling() const { return {.rows = 512, .head_rows = 1024, .head_columns = 2048, .fold_ratio = 0.5}; }
 
   /// "cpu, 8 threads on AMD EPYC 9554".

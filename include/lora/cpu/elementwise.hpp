@@ -12,11 +12,12 @@
 
 namespace lora::cpu::detail {
 
-/// What values are converted and summed in: double as soon as one side is double, complex likewise.
+/// The type that conversions and sums are computed in: double if either side is, complex likewise.
 template <class From, class To>
 using Wider = decltype(Accum<From>{} + Accum<To>{});
 
-/// Calls body(row, begin, end) for every piece of a matrix; rows are cut, so that one long row has work for all.
+/// Calls body(row, begin, end) for every piece of a matrix; rows are cut too, so that one long row is shared by all
+/// threads.
 template <class Body>
 void for_each_piece(Device& dev, Index rows, Index cols, const Body& body) {
   constexpr Index piece = 4096;
@@ -29,7 +30,7 @@ void for_each_piece(Device& dev, Index rows, Index cols, const Body& body) {
   });
 }
 
-/// The words that decide the columns [4 · block, 4 · (block + count)) of one row, in the order of the columns.
+/// The random words of the columns [4 · block, 4 · (block + count)) of one row, in their order.
 inline void dropout_words(std::uint32_t place, std::uint32_t position, std::uint64_t key, Index block, Index count,
                           std::uint32_t* words) {
   LORA_SIMD

@@ -9,9 +9,8 @@
 
 namespace lora::cpu {
 
-/// a b + c, rounded once where the processor has such an instruction. Left to themselves compilers form one or the
-/// other: in C++ GCC does so even between the vectors of a loop and its last turns, so that equal formulas in two loops
-/// may differ by a bit.
+/// a b + c, rounded once where the processor has such an instruction. Compilers choose freely otherwise, GCC even
+/// between the vector part of a loop and its remainder, so that equal formulas in two loops may differ by a bit.
 template <class A>
 A multiply_add(A a, A b, A c) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
@@ -20,8 +19,8 @@ A multiply_add(A a, A b, A c) {
   return a * b + c;
 }
 
-/// `value` where `keep`, else 0. Chosen by bits: GCC moves what makes one side of a choice into a branch, and a loop
-/// with branches has vector code only where the processor masks whole operations.
+/// `value` where `keep`, else 0. Done on bits: GCC turns a conditional expression into a branch, and loops with
+/// branches are vectorised only for processors with masked operations.
 [[gnu::always_inline]] inline float kept_if(bool keep, float value) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & (0u - static_cast<std::uint32_t>(keep)));
 }
@@ -31,11 +30,11 @@ A kept_if(bool keep, const A& value) {
 }
 
 /// e^x within 1.5 units in the last place; below the smallest normal number 0, above e^88.37 infinity, NaN stays NaN.
-/// It has neither branches nor calls, so that compilers turn it into vector code inside `#pragma omp simd` loops, and
-/// is inlined wherever it is called: one loop that calls it is one without vectors. Source   Moshier's Cephes: e^x =
+/// It has neither branches nor calls, so that it is vectorised inside `#pragma omp simd` loops, and is
+/// always inlined: a loop with a call is not vectorised. Source   Moshier's Cephes: e^x =
 /// 2^n e^r, |r| ≤ ln 2 / 2, and a polynomial in r
 [[gnu::always_inline]] inline float exp(float x) {
-  constexpr float shift = 0x1.8p23f;  // adding it rounds to an integer, which then sits in the low bits
+  constexpr float shift = 0x1.8p23f;  // adding it rounds to an integer in the low bits
   constexpr float lowest = -87.33654f;
   constexpr float highest = 88.37626f;
   const float shifted = multiply_add(x, 1.44269504088896341f, shift);
@@ -58,7 +57,7 @@ inline double exp(double x) { return std::exp(x); }
 
 inline std::complex<double> exp(const std::complex<double>& x) { return std::exp(x); }
 
-/// The number that orders x: its real part, where sums are complex for the sake of a derivative.
+/// What x is compared by: its real part, where numbers are complex for complex-step derivatives.
 inline float real_part(float x) { return x; }
 inline double real_part(double x) { return x; }
 inline double real_part(const std::complex<double>& x) { return x.real(); }

@@ -13,7 +13,7 @@
 
 namespace lora::cpu {
 
-/// Who forms a product. Each is asked in turn; the first that takes the element type does it.
+/// The engines for matrix products, tried in order: the first that supports the element type is used.
 enum class GemmEngine {
   onednn,  ///< float; bf16 where the processor has instructions for it
   eigen,   ///< every type, in tiles of Eigen's vectors; bf16 as pairs where the build has them, else through float
@@ -28,7 +28,7 @@ struct GemmEngines {
   };
 };
 
-/// The device's list, to be read or changed: a test leaves only the engine that it means.
+/// The device's list of engines, which tests cut down to the one under test.
 inline std::vector<GemmEngine>& gemm_engines(Device& dev) { return dev.state<GemmEngines>().order; }
 
 template <class T>
@@ -46,7 +46,7 @@ bool takes(GemmEngine engine) {
 #endif
 }
 
-/// Who forms products of T on this device.
+/// The engine that computes products of T on this device.
 template <class T>
 GemmEngine gemm_engine(Device& dev) {
   for (const GemmEngine engine : gemm_engines(dev))
@@ -54,7 +54,7 @@ GemmEngine gemm_engine(Device& dev) {
   fail<DeviceError>("[gemm] none of this device's engines takes the element type");
 }
 
-/// True where products of bf16 run on instructions made for it; elsewhere float is faster.
+/// True where the processor has instructions for products of bf16; elsewhere float is faster.
 inline bool has_bf16_products(Device& dev) {
   if (gemm_engine<bf16>(dev) == GemmEngine::onednn) return true;
 #if defined(LORA_BF16_PAIRS)
@@ -64,7 +64,7 @@ inline bool has_bf16_products(Device& dev) {
 #endif
 }
 
-/// "oneDNN 2.6.3, bfloat16 in hardware", what a program says at its start.
+/// For a program's first lines: "oneDNN 2.6.3, bfloat16 in hardware".
 inline std::string describe_products(Device& dev) {
   std::string engine = concat("Eigen ", EIGEN_WORLD_VERSION, ".", EIGEN_MAJOR_VERSION, ".", EIGEN_MINOR_VERSION);
 #if defined(LORA_WITH_ONEDNN)
@@ -75,8 +75,8 @@ inline std::string describe_products(Device& dev) {
 
 namespace detail {
 
-/// Products in tiles of c: a thread lays the operands of one tile out and multiplies them where they are cached. The
-/// sum of one element is formed in the same order in every tile, so that bits depend on neither threads nor tiles.
+/// Products in tiles of c: a thread packs the operands of a tile and multiplies them in its cache. Each element is
+/// summed in the same order in every tile, so that bits depend on neither threads nor tiles.
 template <class L, class T, class Out>
 class TiledGemm {
  public:
@@ -115,7 +115,7 @@ class TiledGemm {
 
   void form_tile(Index i, Index j, Index tile, Word* left, Word* right, Word* spare, A* sums) const {
     const Index m = std::min(tile, c.rows() - i), n = std::min(tile, c.cols() - j), wide = padded(n);
-    constexpr Index panel = 2 * L::lanes;  // of b, small enough for the first cache
+    constexpr Index panel = 2 * L::lanes;  // of b, small enough for the L1 cache
     for (Index k = 0; k < depth; k += tile_depth) {
       const Index count = std::min(tile_depth, depth - k), words = parts(count, L::pairing);
       const auto [a_row, a_word] = lay_left(i, m, k, count, left);
@@ -208,7 +208,7 @@ bool gemm_by_onednn(Device& dev, const kernel::ProductTerm<Device, T>& term, Vie
   return dev.state<OneDnn>().run(dev, key, term.a.data(), term.b.data(), c.data());
 }
 
-/// A sum in tiles that stay in a core's own cache until they are rounded.
+/// A sum of products in tiles that stay in a core's cache until they are rounded.
 template <class T>
 bool sum_by_onednn(Device& dev, kernel::ProductTerms<Device, T> terms, View<Device, const Accum<T>> bias,
                    View<Device, T> c, bool accumulate) {
@@ -268,7 +268,7 @@ struct Gemm<cpu::Device> {
           cpu::detail::sum_by_onednn<T>(dev, terms, bias, c, accumulate))
         return;
 #endif
-    constexpr Index most_rows = 512;  // whose sums are still in cache when they are rounded
+    constexpr Index most_rows = 512;  // whose sums still lie in cache when they are rounded
     for (Index i = 0; i < c.rows(); i += most_rows) {
       const Index rows = std::min(most_rows, c.rows() - i);
       const Arena::Scope scope(dev.arena());

@@ -19,7 +19,7 @@ namespace lora::cpu {
 
 static_assert(kernel::Complete<Device, float>);
 static_assert(kernel::Complete<Device, bf16>);
-// Only gradient checks compute in these.
+// For gradient checks only.
 static_assert(kernel::Complete<Device, double>);
 static_assert(kernel::Complete<Device, std::complex<double>>);
 

@@ -30,7 +30,7 @@ struct Softmax<cpu::Device> {
         const Index label = labels.data()[i] - first;
         if (label >= 0 && label < width) {
           target.data()[i] = in[label];
-          in[label] = nothing;  // whose exponential is 0
+          in[label] = nothing;  // so that its exponential is 0
         }
         A sum;
         if (e.empty()) {

@@ -12,17 +12,17 @@
 
 namespace lora::cpu::detail {
 
-/// All products of a tile of rows, x and dy from an inner cache but for their first reading. Each block of rows has
-/// sums of its own, and these are added in order, so that bits don't depend on the thread that forms a block.
+/// All products of a tile of rows, so that x and dy are read from memory once. Each block of rows has sums of its own,
+/// which are added up in order, so that bits don't depend on the thread that computes a block.
 template <class A>
 class LowRankGradients {
  public:
   using Term = kernel::LowRankTerm<Device, A>;
 
-  /// At higher ranks plain products are faster: dy is then read seldom enough.
+  /// At higher ranks plain products are faster, since reading dy takes a smaller part of the time.
   static constexpr Index most_rank = 32;
 
-  /// Rows enough for every thread to have a block, small ranks, whole vectors of columns.
+  /// Enough rows for a block a thread, small ranks, whole vectors of columns.
   static bool takes(Index rows, std::span<const Term> terms, int threads) {
     return rows >= tile_rows && (threads == 1 || blocks_of(rows) >= threads) &&
            std::all_of(terms.begin(), terms.end(), [](const Term& term) {
@@ -32,9 +32,9 @@ class LowRankGradients {
   static bool takes_columns(Index cols) { return cols > 0 && cols % tile_step == 0; }
 
   std::span<const Term> terms;
-  View<Device, const A> h;     ///< as forward kept it, or empty: then it is formed of x
-  View<Device, A> dh;          ///< empty where nobody reads it
-  View<Device, const A> x, a;  ///< empty where the gradient of a isn't wanted
+  View<Device, const A> h;     ///< as saved by forward, or empty: computed from x
+  View<Device, A> dh;          ///< empty where it is not needed
+  View<Device, const A> x, a;  ///< empty where the gradient of a isn't needed
   View<Device, A> da;
 
   void run(Device& dev) const {
@@ -86,7 +86,7 @@ class LowRankGradients {
     return size;
   }
 
-  /// s_j B_jᵀ of every term (O, R_j padded), and then Aᵀ (I, ΣR padded), scaled alike where h is formed of it.
+  /// s_j B_jᵀ of every term (O, R_j padded), and then Aᵀ (I, ΣR padded), scaled likewise where h is computed from it.
   void lay_right(A* to) const {
     std::fill_n(to, size_of(tile_step), A(0));
     for (const Term& term : terms) {
@@ -120,8 +120,8 @@ class LowRankGradients {
     });
   }
 
-  /// What rows [i, i + count) add to the sums. A last group of fewer rows begins with rows of the one before, which
-  /// count as zeros.
+  /// Adds the contribution of rows [i, i + count) to the sums. A last group of fewer rows starts with rows of the one
+  /// before, counted as zeros.
   void form_tile(Index i, Index count, const A* right, A* spare, A* sum) const {
     const Index ranks = all_ranks(), stride = tile_stride();
     const Index rows = padded(count, group), borrowed = rows - count;
@@ -184,8 +184,7 @@ struct LowRank<cpu::Device> {
       const Index rank = term.b.rows();
       const View<D, const T> h_j = h.col_slice(first, rank);
       const View<D, T> dh_j = dh.col_slice(first, rank);
-      // Products are plain ones, for which every engine has fast kernels; scales are applied to the few columns of h,
-      // dh.
+      // Plain products, for which every engine has fast kernels; scales are applied to the few columns of h and dh.
       Gemm<D>::run(dev, Form::nt, term.dy, term.b, dh_j, 1.0, false);
       scale(dev, dh_j, term.scale);
       Gemm<D>::run(dev, Form::tn, h_j, term.dy, term.db, 1.0, true);

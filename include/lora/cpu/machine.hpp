@@ -21,7 +21,7 @@ namespace lora::cpu {
 namespace detail {
 
 /// The control groups of this process for one resource, innermost first, each a folder of files; of version 2 and of
-/// version 1. A container often sees its own group at the mount's root, so that every prefix of the path is tried.
+/// version 1. A container often sees its own group at the mount's root, hence every prefix of the path is tried.
 inline std::vector<std::string> control_groups(const std::string& root, std::string_view controller) {
   std::vector<std::string> folders;
   std::ifstream file(root + "/proc/self/cgroup");
@@ -67,7 +67,7 @@ inline std::optional<double> number_after(const std::string& path, std::string_v
 
 struct MemoryLimit {
   double limit = std::numeric_limits<double>::infinity();      ///< the tightest limit above this process
-  double available = std::numeric_limits<double>::infinity();  ///< what is left below some limit
+  double available = std::numeric_limits<double>::infinity();  ///< the least that is left below a limit
 };
 
 inline MemoryLimit group_memory(const std::string& root) {
@@ -119,7 +119,7 @@ inline int available_threads(const std::string& root = "") {
   return threads;
 }
 
-/// Bytes that this process could ever hold: physical memory or a control group's limit.
+/// Bytes that this process can have at most: physical memory or a control group's limit.
 inline std::size_t total_memory(const std::string& root = "") {
   double bytes = detail::group_memory(root).limit;
   if (const auto total = detail::number_after(root + "/proc/meminfo", "MemTotal:"))
@@ -128,7 +128,7 @@ inline std::size_t total_memory(const std::string& root = "") {
   return static_cast<std::size_t>(std::min(bytes, physical));
 }
 
-/// Bytes that this process can take now: what the machine has available, no more than its control groups leave.
+/// Bytes that this process can still allocate: what the machine has available, within its control groups' limits.
 inline std::size_t available_memory(const std::string& root = "") {
   double bytes = detail::group_memory(root).available;
   if (const auto free = detail::number_after(root + "/proc/meminfo", "MemAvailable:"))
@@ -136,13 +136,13 @@ inline std::size_t available_memory(const std::string& root = "") {
   return static_cast<std::size_t>(std::min(bytes, static_cast<double>(total_memory(root))));
 }
 
-/// Bytes of the large pages that the system knows, whether it gives them or not; 0 where it knows none.
+/// The size of the system's large pages, whether it gives them or not; 0 where it has none.
 inline std::size_t large_page_bytes(const std::string& root = "") {
   return static_cast<std::size_t>(
       detail::first_number(root + "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").value_or(0));
 }
 
-/// What the processor calls itself, or nothing where the system doesn't say.
+/// The processor's name, or nothing where the system doesn't say.
 inline std::string processor_name(const std::string& root = "") {
   std::ifstream file(root + "/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {

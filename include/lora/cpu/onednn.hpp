@@ -18,14 +18,14 @@
 
 namespace lora::cpu {
 
-/// Everything that a prepared product depends on.
+/// The key of a prepared product.
 struct ProductKey {
   Index m, n, k;
   Index a_row, a_col, b_row, b_col, c_row;  ///< strides of op(a) (M, K) and op(b) (K, N); columns of c are adjacent
   float alpha;
   bool accumulate;
   DType in, out;
-  bool alone = false;  ///< for one thread, beside others that form other tiles
+  bool alone = false;  ///< for one thread, while others compute other tiles
 
   friend bool operator==(const ProductKey&, const ProductKey&) = default;
 };
@@ -35,9 +35,9 @@ struct ProductKey {
 /// Memory that a product asks for while it runs comes from the arena; kernels that pack operands take a few MB of their
 /// own besides.
 ///
-/// oneDNN gives each thread an equal share and waits for the slowest, and processors are seldom equally free: others
-/// use a shared host, and some processors have slower cores beside the fast ones. Large products are therefore cut into
-/// tiles, each formed by one thread, which the threads take one by one.
+/// oneDNN gives each thread an equal share and waits for the slowest, and cores are seldom equally fast: hosts are
+/// shared, and some processors mix fast and slow cores. Large products are therefore cut into tiles of one thread each,
+/// which the threads take one by one.
 class OneDnn {
  public:
   static constexpr std::size_t capacity = 256;
@@ -53,7 +53,7 @@ class OneDnn {
     return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
   }
 
-  /// True where products of bf16 run on instructions made for it; elsewhere they are emulated, slower than float32.
+  /// True where the processor has instructions for products of bf16; elsewhere they are emulated, slower than float32.
   static bool has_bf16() {
 #  if defined(__x86_64__) || defined(__i386__)
     return has(dnnl::cpu_isa::avx512_core_bf16);
@@ -67,7 +67,7 @@ class OneDnn {
     return concat(v->major, ".", v->minor, ".", v->patch);
   }
 
-  /// c = alpha · op(a) op(b)  (+ c if accumulate), or false where oneDNN has nothing but its plain reference loops for
+  /// c = alpha · op(a) op(b)  (+ c if accumulate). Returns false where oneDNN has only its reference implementation for
   /// these strides.
   bool run(Device& dev, ProductKey key, const void* a, const void* b, void* c) {
     key.alone = is_small(key);
@@ -87,9 +87,9 @@ class OneDnn {
     const void *a, *b;
   };
 
-  /// Forms a sum of products of the same extents by tiles, in float32: a thread forms all products of a tile and calls
-  /// store(first row, first column, rows, columns, sums, columns in a row of sums). False where that is not offered,
-  /// or not worth it.
+  /// Computes a sum of products of equal extents by tiles, in float32: a thread sums up all products of a tile and
+  /// calls store(first row, first column, rows, columns, sums, columns in a row of sums). Returns false where that is
+  /// not supported, or not faster.
   template <class Store>
   bool run_sum(Device& dev, const std::vector<Term>& terms, const Store& store) {
     if (terms.empty()) return false;
@@ -123,7 +123,7 @@ class OneDnn {
 
   std::size_t prepared() const { return products_.size(); }
 
-  /// The kernel that forms this product where it is not cut.
+  /// The implementation that computes this product where it is not cut.
   std::string implementation(const ProductKey& key) { return find(key).implementation; }
 
  private:
@@ -149,20 +149,20 @@ class OneDnn {
     int before_;
   };
 
-  /// Products of few rows, as decoding asks for, are cut into tiles of so many columns, on any number of threads.
+  /// Products of few rows, as in decoding, are cut into tiles of so many columns, whatever the number of threads.
   static constexpr Index few_rows = 8, tile_cols = 256;
 
-  /// A few microseconds of work, for which no other thread is woken. Reading or writing an element takes about as long
+  /// A few microseconds of work, too little to wake another thread. Reading or writing an element takes about as long
   /// as 12 multiplications.
   static bool is_small(const ProductKey& key) { return work_of(key) < 80'000; }
 
-  /// As many elements are read, changed and written in this time (see Device::parallel_items).
+  /// The elements that are read, changed and written in that time (see Threads::parallel_items).
   static double work_of(const ProductKey& key) {
     const auto m = static_cast<double>(key.m), n = static_cast<double>(key.n), k = static_cast<double>(key.k);
     return m * n * k / 12 + m * k + k * n + m * n;
   }
 
-  /// Extents of c that one thread forms at a time.
+  /// Extents of c that one thread computes at a time.
   struct Tile {
     Index rows, cols;
   };
@@ -201,7 +201,7 @@ class OneDnn {
     return products_.front();
   }
 
-  // oneDNN offers a kernel that multiplies blocks as they lie ("brg", its first choice) and one that packs operands
+  // oneDNN has an implementation that multiplies blocks in place ("brg", its first choice) and one that packs operands
   // first ("gemm"). In float32 the latter is the faster one where the rows of b are a long inner extent, up to 2.7
   // times, unless a lies transposed and b is narrow, and where the output of x Wᵀ is both long and wide (measured on an
   // Ice Lake Xeon).
@@ -218,7 +218,7 @@ class OneDnn {
 #  endif
   }
 
-  // The implementation whose name begins so, or oneDNN's first choice.
+  // The first implementation with this prefix, or oneDNN's first choice.
   template <class Describe>
   static dnnl::matmul::primitive_desc chosen(const Describe& describe, std::string_view name) {
     dnnl::matmul::primitive_desc description = describe();
@@ -227,9 +227,9 @@ class OneDnn {
     return description;
   }
 
-  // Two to four tiles for each thread: rows of c, about 128 or more, since every tile reads b again. The packing kernel
-  // packs b in every tile; x Wᵀ is then cut into columns, about 768 or more, and dy W stays whole where its n is the
-  // larger extent (measured on an Ice Lake Xeon with two threads, in float32; elsewhere nothing is cut).
+  // Two to four tiles for each thread: rows of c, about 128 or more, since every tile reads b again. The packing
+  // implementation packs b in every tile; x Wᵀ is then cut into columns, about 768 or more, and dy W stays whole where
+  // its n is the larger extent (measured on an Ice Lake Xeon with two threads, in float32; elsewhere nothing is cut).
   static Tile tile_of(const ProductKey& key, int threads) {
     const Tile whole{key.m, key.n};
     if (key.m <= few_rows && key.b_row == 1 && key.n > tile_cols) return {key.m, tile_cols};
@@ -237,7 +237,7 @@ class OneDnn {
     if (key.in == DType::bf16) return bf16_tile_of(key, threads);
     const bool b_transposed = key.b_row == 1, columns = b_transposed && packs(key);
     if (threads == 1 || key.in != DType::f32 || key.a_col != 1 || key.k < 128 || key.n < 256) return whole;
-    // The kernel that does not pack needs AVX-512 and a dense c.
+    // The implementation that does not pack needs AVX-512 and a dense c.
     if (b_transposed && !columns && (key.c_row > key.n || !has(dnnl::cpu_isa::avx512_core))) return whole;
     if (!b_transposed && key.n > key.k) return whole;
     const Index extent = columns ? key.n : key.m;
@@ -272,7 +272,7 @@ class OneDnn {
     return {std::min(key.m, step(key.m, down, 8)), std::min(key.n, step(key.n, across, 64))};
   }
 
-  /// Tiles over an output: alike but for those at the lower and the right end.
+  /// Tiles over an output, all of one size but at its lower and right edges.
   struct Tiling {
     Tile tile;
     Index down, across, last_rows, last_cols;
@@ -287,7 +287,7 @@ class OneDnn {
     Index cols_of(Index column) const { return column + 1 == across ? last_cols : tile.cols; }
   };
 
-  /// One product for each extent of tiles: [at the lower end][at the right end].
+  /// A product for each size of tile: [at the lower edge][at the right edge].
   struct TileProducts {
     const Product* products[2][2];
     std::size_t scratch_bytes = 0;
@@ -306,7 +306,7 @@ class OneDnn {
     return static_cast<const std::byte*>(data) + bytes_of(dtype, index);
   }
 
-  /// False where oneDNN has nothing but its reference loops.
+  /// False where oneDNN has only its reference implementation.
   bool prepare_tiles(ProductKey part, const Tiling& tiling, TileProducts& found) {
     part.alone = true;
     for (const bool low : {false, true})
@@ -321,7 +321,7 @@ class OneDnn {
     return true;
   }
 
-  /// work(row, column, stream, memory) for each tile, on the thread that is free; `bytes` of memory for each thread.
+  /// Calls work(row, column, stream, memory) for each tile, on whichever thread is free, each with `bytes` of memory.
   template <class Work>
   void for_tiles(Device& dev, const Tiling& tiling, double product_work, std::size_t bytes, const Work& work) {
     while (streams_.size() < static_cast<std::size_t>(dev.threads())) streams_.emplace_back(engine_);
@@ -390,7 +390,7 @@ class OneDnn {
 #  if DNNL_VERSION_MAJOR >= 3
     const auto describe = [&] { return dnnl::matmul::primitive_desc(engine_, a, b, c, attributes); };
 #  else
-    const dnnl::matmul::desc operation(a, b, c);  // next_impl() looks at it again
+    const dnnl::matmul::desc operation(a, b, c);  // next_impl() refers to it
     const auto describe = [&] { return dnnl::matmul::primitive_desc(operation, attributes, engine_); };
 #  endif
     const dnnl::matmul::primitive_desc description = chosen(describe, packs(key) ? "gemm" : "");

@@ -44,7 +44,7 @@ struct AdamW<cpu::Device> {
           ms[j] += fresh1 * (g - ms[j]);
           vs[j] = beta2 * vs[j] + fresh2 * g * g;
         }
-        // A loop over std::sqrt stays scalar wherever errno is kept; Eigen's does not.
+        // std::sqrt may set errno, which keeps a loop from being vectorised; Eigen's doesn't.
         Eigen::Map<Eigen::Array<A, Eigen::Dynamic, 1>>(root, count) =
             Eigen::Map<const Eigen::Array<A, Eigen::Dynamic, 1>>(vs, count).sqrt();
         LORA_SIMD

@@ -30,7 +30,7 @@ Sum ordered_sum(Index n, const Term& term) {
   return sums[0];
 }
 
-/// The largest of n values, by their real part; minus infinity if there are none.
+/// The largest of n values, by their real part; minus infinity for none.
 template <class Value>
 Value ordered_max(Index n, const Value* values) {
   constexpr Index lanes = 16;

@@ -14,7 +14,7 @@ namespace lora::cpu {
 namespace detail {
 
 template <class T>
-T load(const std::byte* bytes) {  // files align their tensors as they like
+T load(const std::byte* bytes) {  // tensors of a file may have any alignment
   T value;
   std::memcpy(&value, bytes, sizeof value);
   return value;
@@ -162,7 +162,7 @@ void decode_q6_k(const std::byte* row, Index cols, T* y) {
 
 /// Calls use(decode), where decode(row, y) turns one stored row of `cols` elements, of any alignment, into T:
 /// converted, or its blocks dequantised, in Accum<T> and rounded to T. One call for many rows, so that the type is
-/// asked once.
+/// looked up once.
 ///   Q8_0  32 values: scale f16, 32 × int8                            y = scale · q
 ///   Q4_0  32 values: scale f16, 16 × (low, high) nibbles             y = scale · (q − 8); low nibbles come first
 ///   Q4_1  32 values: scale f16, minimum f16, 16 × nibbles            y = scale · q + minimum

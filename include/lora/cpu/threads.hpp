@@ -10,10 +10,10 @@
 
 namespace lora::cpu {
 
-/// A team of threads of the host: those of the CPU as a device, and whoever reads, tokenizes or saves beside any other.
+/// A team of host threads: those of the CPU as a device, and those that read and tokenize for any other device.
 ///
-/// Their number is this object's, never that of OpenMP's settings, so that two teams of different size can live in one
-/// process. Only libraries that ask OpenMP themselves need `use_threads` before each call.
+/// Their number is this object's and does not depend on OpenMP's settings, so that teams of different sizes can live in
+/// one process. Only libraries that use OpenMP themselves need `use_threads` before each call.
 class Threads {
  public:
   /// `count` 0: as many as this process may run at once.
@@ -29,8 +29,8 @@ class Threads {
     if (omp_get_max_threads() != threads_) omp_set_num_threads(threads_);
   }
 
-  /// body(begin, end) over [0, count), split into one range per thread; a range of fewer than `grain` items isn't worth
-  /// a thread, beside busy neighbours (see Waiting) one of many more. The body must not throw, and its results must not
+  /// body(begin, end) over [0, count), split into one range per thread; a thread is only used for at least `grain`
+  /// items, and many more beside busy neighbours (see Waiting). The body must not throw, and its results must not
   /// depend on where ranges begin.
   template <class Body>
   void parallel_for(Index count, Index grain, const Body& body) const {
@@ -48,8 +48,8 @@ class Threads {
   }
 
   /// body(item) for each of [0, count), each thread taking the next one when it is free: for items of unequal size. The
-  /// body must not throw, and its result must not depend on the thread that runs it. `work`: that of an item on
-  /// average, in elements that are read, changed and written; a thread is woken for 8192 of them.
+  /// body must not throw, and its result must not depend on the thread that runs it. `work`: the
+  /// average item's, in elements that are read, changed and written; a thread is woken for 8192 of them.
   template <class Body>
   void parallel_items(Index count, const Body& body, double work = 1e9) const {
     const double least = 8192.0 * static_cast<double>(waiting_.least_work());

@@ -18,16 +18,16 @@ void load_row(const T* from, Index count, Index pad, A* to) {
   std::fill(to + count, to + pad, A(0));
 }
 
-/// Asks for a row that is wanted soon. The rows of one head lie far apart, where a processor does not look ahead.
+/// Prefetches a row. The rows of one head lie too far apart for the processor to prefetch them itself.
 template <class T>
 void prefetch_row(const T* row, Index count) {
   for (Index j = 0; j < count; j += 64 / static_cast<Index>(sizeof(T))) __builtin_prefetch(row + j);
 }
 
-/// How many rows before its use `prefetch_row` asks for a row.
+/// How many rows before its use a row is prefetched.
 inline constexpr Index prefetch_distance = 8;
 
-/// How operands of T are laid out for products in words of one Accum<T>. Padding is zeros.
+/// The layout of operands of T for products in words of one Accum<T>, padded with zeros.
 template <class T>
 struct SingleLayout : SingleWords<Accum<T>> {
   using A = Accum<T>;
@@ -123,7 +123,7 @@ struct PairLayout : PairWords {
   static void transposed(const bf16* from, Index stride, Index count, Index width, Index pad, Word* spare, Word* target,
                          Index target_row) {
     const Index words = (width + 1) / 2;
-    auto* const to = reinterpret_cast<float*>(target);  // words are only moved
+    auto* const to = reinterpret_cast<float*>(target);  // words are only copied
     if (stride % 2 == 0 && width % 2 == 0) {
       transpose(reinterpret_cast<const float*>(from), stride / 2, count, words, to, target_row);
     } else {

@@ -87,7 +87,7 @@ inline void round_to_words(const float* from, Index count, std::uint32_t* target
 
 namespace detail {
 
-/// Rows of c that are formed together: as many sums as fit the registers.
+/// Rows of c that are computed together: as many sums as fit the registers.
 #if defined(__AVX512F__) || defined(__aarch64__)
 inline constexpr int block_rows = 8;
 #else
@@ -139,7 +139,7 @@ void block_product(Index depth, const typename P::Word* a, Index a_row, Index a_
 
 }  // namespace detail
 
-/// What of a product is wanted for some rows of c: words [first, last) of the inner extent, the columns below
+/// The part of a product that some rows of c need: words [first, last) of the inner extent, the columns below
 /// `columns`.
 struct TileRange {
   Index first = 0;
@@ -168,13 +168,13 @@ void tile_product(Index m, const typename P::Word* a, Index a_row, Index a_word,
   }
 }
 
-/// The whole tile: every row wants the same.
+/// The whole tile, the same for every row.
 inline auto whole(Index words, Index columns) {
   return [=](Index, Index) { return TileRange{0, words, columns}; };
 }
 
 /// target (cols, rows) = sourceᵀ: `rows` rows of `cols` words, which lie `source_row` and `target_row` words apart.
-/// Words are only moved, never read as numbers: those of bf16 pairs may come as float.
+/// Words are copied, never read as numbers: pairs of bf16 may be passed as float.
 template <class Word>
 void transpose(const Word* source, Index source_row, Index rows, Index cols, Word* target, Index target_row) {
   Index i = 0;

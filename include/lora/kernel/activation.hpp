@@ -28,7 +28,7 @@ void swiglu(D& dev, View<D, const T> gate_up, OutView<D, T> y) {
 
 /// d_gate = dy ∘ up ∘ σ(gate) (1 + gate (1 − σ(gate))),   d_up = dy ∘ silu(gate)
 /// Shapes   gate_up, d_gate_up (N, 2F) · dy, y (N, F)
-/// Writes   d_gate_up; it may be gate_up. y: what swiglu gave, recomputed in the same pass; it may be dy, or empty
+/// Writes   d_gate_up; it may be gate_up. y: swiglu's output, recomputed in the same pass; it may be dy, or empty
 ///          if it is not needed
 template <class D, class T>
 void swiglu_backward(D& dev, View<D, const T> gate_up, ConstView<D, T> dy, OutView<D, T> d_gate_up,

@@ -15,7 +15,7 @@
 
 namespace lora::kernel {
 
-/// Every family is there for device D and element type T; each backend asserts it once.
+/// Device D has every kernel family for element type T; each backend asserts it once.
 template <class D, class T>
 concept Complete = HasGemm<D, T> && HasRmsNorm<D, T> && HasRope<D, T> && HasAttention<D, T> && HasSwiGlu<D, T> &&
     HasEmbedding<D, T> && HasSoftmax<D, T> && HasAdamW<D, T> && HasElementwise<D, T> && HasReduce<D, T> &&

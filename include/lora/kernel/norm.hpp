@@ -19,8 +19,8 @@ concept HasRmsNorm = requires(D& dev, View<D, const T> x, View<D, const Accum<T>
 /// y = x · rstd ∘ w,   rstd = (mean(x²) + eps)^(−½),   over each group of C adjacent columns
 /// Shapes   x, y, copy (N, K·C) · weight (C) · rstd (N, K); K = 1 for a layer's norm, K = heads for q and k norms
 /// Types    sums in Accum<T>; y rounded to T once
-/// Writes   y (may be x), rstd (empty: not wanted), copy: x for the residual sum, from the same reading (empty: not
-///          wanted)
+/// Writes   y (may be x), rstd (empty: not needed), copy: x for the residual sum, read once for both (empty: not
+///          needed)
 /// Source   Zhang and Sennrich 2019
 template <class D, class T>
 void rms_norm(D& dev, View<D, const T> x, ConstView<D, Accum<T>> weight, double eps, OutView<D, T> y,
@@ -37,8 +37,8 @@ void rms_norm(D& dev, View<D, const T> x, ConstView<D, Accum<T>> weight, double 
 
 /// dx = rstd · (w ∘ dy − x · rstd² · mean(w ∘ dy ∘ x))   (+ dx if accumulate), per group
 /// Shapes   as in rms_norm; dy, dx, y as x
-/// Writes   dx overwritten, or added to; it may be dy. y: what rms_norm gave, formed again in the same pass (empty: not
-///          wanted); it may be dy, but not dx
+/// Writes   dx overwritten, or added to; it may be dy. y: rms_norm's output, recomputed in the same pass (empty: not
+///          needed); it may be dy, but not dx
 template <class D, class T>
 void rms_norm_backward(D& dev, View<D, const T> x, ConstView<D, Accum<T>> weight, ConstView<D, Accum<T>> rstd,
                        ConstView<D, T> dy, OutView<D, T> dx, bool accumulate, OutView<D, T> y = {}) {

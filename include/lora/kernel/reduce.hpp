@@ -19,8 +19,8 @@ concept HasReduce = requires(D& dev, View<D, const Accum<T>> x, View<D, double> 
 /// Elements that are added up together in sums that must not depend on how their operands are cut.
 inline constexpr Index sum_block = 1024;
 
-/// out_b = Σ x² over the block of elements [1024 b, 1024 (b + 1)), formed in double in an order of its own: the same
-/// whoever holds which blocks, and for every number of threads. Shapes   x (1, n) · out (1, ⌈n / 1024⌉)
+/// out_b = Σ x² over the block of elements [1024 b, 1024 (b + 1)), summed in double in a fixed order: the same
+/// however blocks are dealt out, and for every number of threads. Shapes   x (1, n) · out (1, ⌈n / 1024⌉)
 template <class D, class T>
 void block_sums_of_squares(D& dev, View<D, T> x, OutView<D, double> out) {
   expect_shape("block_sums_of_squares", "x", x, 1, x.size());
@@ -29,7 +29,7 @@ void block_sums_of_squares(D& dev, View<D, T> x, OutView<D, double> out) {
   Reduce<D>::block_sums_of_squares(dev, View<D, const T>(x), out);
 }
 
-/// out[0] += Σ x, formed in double in an order that does not depend on the number of threads. Shapes   out (1)
+/// out[0] += Σ x, summed in double in an order that does not depend on the number of threads. Shapes   out (1)
 template <class D, class T>
 void sum(D& dev, View<D, T> x, OutView<D, double> out) {
   expect_shape("sum", "out", out, 1, 1);

@@ -173,7 +173,7 @@ class AdamW {
       kernel::adamw<T>(state_device_, step, g.view(), w.view(), m, v);
       const std::vector<A> after = to_host(state_device_, w.view());
       copy_from_host<D, A>(dev, after, value);
-      dev.synchronize();  // what was copied goes away
+      dev.synchronize();  // the source of the copy goes away
     }
   }
 

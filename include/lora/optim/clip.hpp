@@ -27,7 +27,7 @@ void add_squared_norm(D& dev, nn::ParamStore<D, T>& params, C& comm, View<D, dou
   }
 }
 
-/// The same of a process of its own.
+/// The same for a single process.
 template <AnyDevice D, class T>
 void add_squared_norm(D& dev, nn::ParamStore<D, T>& params, View<D, double> out) {
   comm::Single alone;

@@ -15,12 +15,12 @@ namespace lora {
 
 class Arena;
 
-/// How modules cut their work on a device, and which of two equal ways they take. Results depend on it by roundings
-/// only, and so do a run's bits: a device's values must not depend on its threads, or on what else the machine does.
+/// How modules cut their work on a device, and which of two equivalent ways they take. Results depend on it by
+/// roundings, and so do a run's bits: a device's values must depend neither on its threads nor on other load.
 struct Tiling {
-  Index rows;          ///< at most so many of an output that several products are added to: they stay in cache
-  Index head_rows;     ///< at most so many labelled rows share a pass over the head's weight
-  Index head_columns;  ///< of the vocabulary, whose logits exist at once for those rows
+  Index rows;          ///< of an output tile to which several products are added in cache
+  Index head_rows;     ///< labelled rows that share a pass over the head's weight
+  Index head_columns;  ///< columns of the vocabulary whose logits exist at once for those rows
   /// Where a weight must be decoded in any case, a low-rank update W + s B A can be formed there. For n rows that costs
   /// 4 O I R FLOPs, both ways together, instead of 2 n (I + O) R: fewer above 2 I O / (I + O) rows. It is done above
   /// this many times as many rows; never where it is infinite.
