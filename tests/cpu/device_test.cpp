@@ -59,6 +59,14 @@ TEST_CASE("device: available memory is the machine's, or what the tightest contr
   CHECK(cpu::available_memory(machine.root()) == 3 * mib);
   CHECK(cpu::total_memory(machine.root()) == 4 * mib);
 
+  SUBCASE("no more than there is, whatever the machine says") {
+    machine.write("proc/meminfo", "MemTotal:  4096 kB\nMemAvailable:   8192 kB\n");
+    CHECK(cpu::available_memory(machine.root()) == 4 * mib);
+    machine.write("proc/meminfo", "");
+    const std::size_t physical = cpu::total_memory(machine.root());
+    CHECK(physical > 16 * mib);
+    CHECK(cpu::available_memory(machine.root()) == physical);
+  }
   SUBCASE("version 2, where an outer group is tighter") {
     machine.write("proc/self/cgroup", "0::/outer/inner\n");
     machine.write("sys/fs/cgroup/outer/inner/memory.max", "max\n");

@@ -179,11 +179,13 @@ TEST_CASE("chat_template: dates are written as the template has them, and must b
   CHECK(render("llama3_2", "2025-03-09").find("Today Date: 09 Mar 2025\n") != std::string::npos);
   CHECK(render("smollm3", "2025-03-09").find("Today Date: 09 March 2025\n") != std::string::npos);
   CHECK(render("llama3_1", "").find("Today Date: 26 Jul 2024\n") != std::string::npos);
-  for (const char* wrong :
-       {"2025-13-01", "2025-00-01", "2025-01-32", "25-01-01", "2025/01/01", "2025-01-0x", "today", "2024-02-30",
-        "2025-02-29", "1900-02-29", "2025-04-31", "2025-01-00", "2025-1-1", "2025-01-01 ", "+025-01-01"})
+  for (const char* wrong : {"2025-13-01", "2025-00-01", "2025-01-32", "25-01-01", "2025/01/01", "2025-01-0x", "today",
+                            "2024-02-30", "2025-02-29", "1900-02-29", "2025-04-31", "2025-06-31", "2025-09-31",
+                            "2025-11-31", "2025-01-00", "2025-1-1", "2025-01-01 ", "+025-01-01"})
     CHECK_THROWS_AS(render("llama3_2", wrong), ConfigError);
-  for (const char* last : {"2024-02-29", "2000-02-29", "2025-02-28", "2025-01-31", "2025-04-30", "2025-12-31"})
+  for (const char* last :
+       {"2024-02-29", "2000-02-29", "2025-02-28", "2025-01-31", "2025-03-31", "2025-04-30", "2025-05-31", "2025-06-30",
+        "2025-07-31", "2025-08-31", "2025-09-30", "2025-10-31", "2025-11-30", "2025-12-31"})
     CHECK_NOTHROW(render("llama3_2", last));
   CHECK(ChatTemplate::named("llama3_1").date() == "2024-07-26");
   CHECK(ChatTemplate::named("llama3_2").date() == data::detail::today());

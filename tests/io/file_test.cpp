@@ -8,9 +8,13 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
+#include <iterator>
 #include <string>
 #include <vector>
 
+#include "lora/io/mapped_file.hpp"
+#include "lora/io/read_file.hpp"
 #include "support/file_faults.hpp"
 #include "support/temp_folder.hpp"
 
@@ -57,6 +61,28 @@ TEST_CASE("file: written content is read back, and only the file is left") {
   write_file(folder / "empty", std::string_view());
   CHECK(read_file(folder / "empty").empty());
   CHECK(names_in(folder.path()) == Names{"a", "empty"});
+}
+
+TEST_CASE("file: no operation leaves a file open") {
+  const TempFolder folder;
+  const auto open_files = [] {
+    const std::filesystem::directory_iterator files("/proc/self/fd");
+    return std::distance(begin(files), end(files));
+  };
+  const auto before = open_files();
+  create_folders(folder / "a/b");
+  write_file(folder / "a/b/file", "content");
+  CHECK(read_file(folder / "a/b/file") == "content");
+  CHECK(MappedFile(folder / "a/b/file").bytes().size() == 7);
+  FileWriter(folder / "a/b/file", FileWriter::Mode::append).write("more");
+  io::copy_file(folder / "a/b/file", folder / "copy");
+  truncate_file(folder / "copy", 3);
+  sync_folder(folder.path());
+  CHECK_THROWS_AS(read_file(folder / "a"), IoError);
+  CHECK_THROWS_AS(write_file(folder / "a", "content"), IoError);
+  Lock(folder / "a");
+  io::remove_all(folder / "a");
+  CHECK(open_files() == before);
 }
 
 TEST_CASE("file: an atomic file without a commit leaves what was there") {

@@ -65,6 +65,18 @@ void write_shards(const std::filesystem::path& folder, const std::string& eight 
 
 }  // namespace
 
+TEST_CASE("safetensors_folder: shards are numbered with five digits") {
+  const TempFolder folder;
+  std::vector<TensorDeclaration> many;
+  for (int i = 0; i < 12; ++i) many.push_back({"t" + std::to_string(i), DType::f32, Shape{1, 2}});
+  SafetensorsFolderWriter writer(folder.path(), many, 8);
+  for (const auto& tensor : many) writer.add(tensor.name, bytes(f_data));
+  writer.commit();
+  for (const char* number : {"00001", "00009", "00010", "00012"})
+    CHECK(std::filesystem::exists(folder / ("model-" + std::string(number) + "-of-00012.safetensors")));
+  CHECK(Safetensors::open(folder.path()).tensors().size() == 12);
+}
+
 TEST_CASE("safetensors_folder: shards and their index go round, and replace an older single file") {
   const TempFolder folder;
   write_file(folder / "model.safetensors", "old");

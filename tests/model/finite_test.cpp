@@ -4,8 +4,11 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "lora/instantiate.hpp"
 #include "support/random_model.hpp"
@@ -36,6 +39,47 @@ TEST_CASE("finite: the number that is none, or the largest, is found at either e
     CHECK(largest.value == -4096);
     CHECK(largest.tensor == name);
     CHECK(largest.finite());
+  }
+}
+
+TEST_CASE("finite: of several tensors the first that is spoilt is named, and integers are passed over") {
+  const test::TempFolder folder;
+  const test::RandomModel shape;
+  auto tensors = test::random_tensors(shape);
+  for (auto& tensor : tensors) {
+    if (tensor.name == "model.layers.0.mlp.up_proj.weight")
+      tensor.values.back() = std::numeric_limits<double>::infinity();
+    if (tensor.name == "model.layers.1.mlp.up_proj.weight")
+      tensor.values.front() = std::numeric_limits<double>::quiet_NaN();
+  }
+  test::write_model(folder.path(), test::config_json(shape), tensors, shape.dtype);
+  cpu::Device dev(1);
+  const auto source = model::Source::open(folder.path());
+  std::string first;
+  for (const auto& tensor : source.tensors())
+    if (first.empty() && tensor.name.ends_with("mlp.up_proj.weight")) first = tensor.name;
+  CHECK(model::extreme_number(dev, source, nullptr).tensor == first);
+}
+
+TEST_CASE("finite: every row of a quantised tensor is looked at") {
+  constexpr Index rows = 5, cols = 64;
+  const auto row_bytes = static_cast<std::size_t>(bytes_of(DType::q8_0, cols));
+  std::vector<std::byte> bytes(rows * row_bytes);
+  const std::size_t block_size = row_bytes / 2;
+  for (std::size_t block = 0; block < bytes.size() / block_size; ++block) {
+    const std::uint16_t scale = block == 7 ? 0x4400 : 0x3C00;  // as f16: 4, else 1
+    std::memcpy(&bytes[block * block_size], &scale, sizeof scale);
+    bytes[block * block_size + 2] = std::byte{static_cast<unsigned char>(block)};
+  }
+  cpu::Device dev(1);
+  std::vector<double> values;
+  model::detail::for_each_value(dev, {"t", DType::q8_0, Shape{rows, cols}, bytes, nullptr},
+                                [&](double value) { values.push_back(value); });
+  REQUIRE(values.size() == rows * cols);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    CAPTURE(i);
+    const auto block = static_cast<double>(i / 32);
+    CHECK(values[i] == (i % 32 != 0 ? 0 : block == 7 ? 28 : block));
   }
 }
 

@@ -59,6 +59,12 @@ TEST_CASE("final_model: the folder of an ordinary base tells how to load it, and
   CHECK(holds(card, "from_pretrained(\"" + (shop.temp / "base").native() + "\")\n"));
   CHECK(holds(card, "import AutoModelForCausalLM\n"));
   CHECK_FALSE(shop.has_config());
+  auto config = shop.config("base");
+  config.dataset = {"data/first.jsonl", "second.json"};
+  const auto told = shop.write_adapter(config);
+  const std::string base = (shop.temp / "base").native();
+  CHECK(holds(told, "base_model: \"" + base + "\"\n"));
+  CHECK(holds(told, "\nFine-tuned from `" + base + "` on `first.jsonl` `second.json`.\n\n| setting | value |\n"));
 }
 
 TEST_CASE("final_model: a GGUF base is loaded by folder and file") {

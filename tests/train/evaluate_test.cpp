@@ -22,6 +22,7 @@ namespace {
 /// A record whose tokens are their places, all labelled but those of the prompt.
 data::Example record(Index length, Index prompt) {
   data::Example example;
+  example.record = 41;
   for (Index i = 0; i < length; ++i) {
     example.tokens.push_back(static_cast<std::int32_t>(i));
     example.labels.push_back(i < prompt ? ignore_index : static_cast<std::int32_t>(i));
@@ -40,6 +41,7 @@ TEST_CASE("evaluate: windows score each label once, with half a window before it
       std::vector<int> scored(static_cast<std::size_t>(length), 0);
       for (const auto& part : windows_of(example, window)) {
         REQUIRE(part.tokens.size() == part.labels.size());
+        CHECK(part.record == 41);
         CHECK(static_cast<Index>(part.tokens.size()) <= window);
         for (std::size_t i = 1; i < part.labels.size(); ++i) {
           if (part.labels[i] == ignore_index) continue;
