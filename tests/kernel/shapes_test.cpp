@@ -93,7 +93,7 @@ TEST_CASE("kernel shapes: a profile counts the bytes of each operand in its own 
     Profile profile;
     dev.set_profile(&profile);
     {
-      const Span step(&profile, Profile::Kind::step, "step");
+      const Span step(dev, Profile::Kind::step, "step");
       call();
     }
     dev.set_profile(nullptr);
