@@ -116,7 +116,8 @@ TEST_CASE("adapter: the tensors are compared with what the settings ask for befo
   model::Config deeper = shape;
   deeper.num_hidden_layers = 3;
   CHECK(holds(message_of([&] { model::check_adapter(files, deeper); }),
-              "missing tensors: base_model.model.model.layers.2"));
+              (folder / "adapter" / "adapter_model.safetensors").native() +
+                  ": missing tensors: base_model.model.model.layers.2"));
   model::Config wider = shape;
   wider.intermediate_size = 32;
   CHECK(holds(message_of([&] { model::check_adapter(files, wider); }), "gate_proj.lora_B.weight is (24, 3)"));

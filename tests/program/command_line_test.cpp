@@ -129,6 +129,11 @@ TEST_CASE("program: a wrong value names the key, what was given and what is allo
                 "key lora_rank: given 0, allowed: a whole number, at least 1");
   check_refused(lora_program({"train", "--lora_rank"}), 2, "key lora_rank: given nothing, allowed: a whole number");
   check_refused(lora_program({"train", "--lora_rank="}), 2, "key lora_rank: given nothing, allowed: a whole number");
+  // An empty value is a value: the word after it is not.
+  check_refused(lora_program({"train", "--lora_rank=", "--seed", "3"}), 2, "key lora_rank: given nothing, allowed: a ");
+  check_refused(lora_program({"tokenize", "--text=", "--model_name_or_path", "/no/such"}), 1, "/no/such: no such file");
+  check_refused(lora_program({"tokenize", "--text=", "x", "--model_name_or_path", "/no/such"}), 2,
+                "given 'x', allowed: keys as --key value or --key=value");
   check_refused(lora_program({"train", "--dtype=float16"}), 2, "key dtype: given float16, allowed: one of auto");
   check_refused(lora_program({"train", "--shuffle", "maybe"}), 2, "key shuffle: given maybe, allowed: true or false");
   check_refused(lora_program({"train"}), 2, "key model_name_or_path: given nothing");

@@ -38,6 +38,61 @@ TEST_CASE("program: template is refused on the command line where training, eval
     }
 }
 
+TEST_CASE("program: text_column is refused on the command line where no record is a plain text") {
+  const test::TempFolder temp;
+  test::write_talking_model(temp / "model");
+  const auto run = [&](std::string_view record) {
+    io::write_file(temp / "data.jsonl", std::string(record) + "\n");
+    return test::run_program(LORA_PROGRAM, {"train", "--threads=1", "--preview=1", "--template=chatml",
+                                            "--text_column=body", "--model_name_or_path=" + (temp / "model").native(),
+                                            "--dataset=" + (temp / "data.jsonl").native()});
+  };
+  const auto refused = run(R"({"prompt": "a", "completion": "b"})");
+  CHECK(refused.status == 2);
+  CHECK(test::holds(refused.errors, "key text_column: given, which has no effect here; allowed: with plain texts"));
+}
+
+TEST_CASE("program: a preview names the fields that are not used") {
+  const test::TempFolder temp;
+  test::write_talking_model(temp / "model");
+  io::write_file(temp / "data.jsonl", std::string_view("{\"text\": \"a b\", \"colour\": 1, \"size\": 2}\n"));
+  const auto outcome = test::run_program(
+      LORA_PROGRAM, {"train", "--threads=1", "--preview=1", "--model_name_or_path=" + (temp / "model").native(),
+                     "--dataset=" + (temp / "data.jsonl").native()});
+  CHECK(outcome.status == 0);
+  CHECK(test::holds(outcome.output, "a b"));
+  CHECK(test::holds(outcome.errors, "data.jsonl: fields of records that are not used: colour, size"));
+}
+
+TEST_CASE("program: training tells what its data hold") {
+  const test::TempFolder temp;
+  test::write_talking_model(temp / "model");
+  io::write_file(temp / "data.jsonl",
+                 std::string_view("{\"input_ids\": [1, 2, 3], \"labels\": [-100, 2, 3]}\n"
+                                  "{\"input_ids\": [1, 2, 3, 4, 5], \"labels\": [-100, -100, 3, -100, 5]}\n"));
+  const auto outcome = test::run_program(
+      LORA_PROGRAM, {"train", "--threads=1", "--max_steps=1", "--model_name_or_path=" + (temp / "model").native(),
+                     "--output_dir=" + (temp / "out").native(), "--dataset=" + (temp / "data.jsonl").native()});
+  CHECK(outcome.status == 0);
+  CHECK(
+      test::holds(outcome.errors, "data: 2 records, 8 tokens, 50 % labelled, 0 truncated, 0 left out; lengths 3 to 5"));
+}
+
+TEST_CASE("program: a token that the model does not have is an error in every command that reads records") {
+  const test::TempFolder temp;
+  test::write_talking_model(temp / "model");
+  io::write_file(temp / "data.jsonl", std::string_view("{\"input_ids\": [1, 264, 3], \"labels\": [1, 264, 3]}\n"));
+  for (const std::string command : {"train", "eval", "generate"}) {
+    CAPTURE(command);
+    std::vector<std::string> words = {command, "--threads=1", "--model_name_or_path=" + (temp / "model").native(),
+                                      "--dataset=" + (temp / "data.jsonl").native()};
+    if (command != "generate") words.push_back("--output_dir=" + (temp / "out").native());
+    const auto outcome = test::run_program(LORA_PROGRAM, words);
+    CHECK(outcome.status == 1);
+    CHECK(test::holds(outcome.errors, "data.jsonl:1: the token id 264; the model's vocabulary has 264"));
+  }
+}
+
 TEST_CASE("program: data of which nothing is learnt is told by its cause, which cutoff_len need not be") {
   const test::TempFolder temp;
   test::write_talking_model(temp / "model");

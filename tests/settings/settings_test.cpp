@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -91,6 +92,12 @@ TEST_CASE("settings: a value of the wrong type or out of range names the key, wh
         "key lr_scheduler_type: given cosin, allowed: one of linear, cosine, constant; nearest: cosine");
   CHECK(message_of([] { read(R"({"lora_rank": "8"})"); }) ==
         "run.json: key lora_rank: given \"8\", allowed: a whole number, at least 1 and at most 65536");
+  CHECK(message_of([] { read(R"({"lr_scheduler_type": "cosin"})"); }) ==
+        "run.json: key lr_scheduler_type: given cosin, allowed: one of linear, cosine, constant; nearest: cosine");
+  CHECK(message_of([] { read(R"({"output_dir": ""})"); }) ==
+        "run.json: key output_dir: given nothing, allowed: a text");
+  CHECK(message_of([] { read(R"({"lr_scheduler_type": 7})"); }) ==
+        "run.json: key lr_scheduler_type: given 7, allowed: one of linear, cosine, constant");
   for (const auto& pair : {std::pair{"lora_rank", "0"},
                            {"lora_rank", "1.5"},
                            {"lora_rank", "8x"},
@@ -143,6 +150,68 @@ TEST_CASE("settings: defaults as the help page prints them") {
   CHECK(default_text(*find_key("shuffle")) == "true");
   CHECK(default_text(*find_key("output_dir")) == "");
   CHECK(default_text(*find_key("seed")) == "42");
+}
+
+// A changed default changes the runs of everybody who did not give the key: docs/cli.md has them all.
+TEST_CASE("settings: each default is the one that docs/cli.md promises") {
+  const std::pair<const char*, const char*> promised[] = {{"device", "auto"},
+                                                          {"dtype", "auto"},
+                                                          {"template", "auto"},
+                                                          {"val_size", "0"},
+                                                          {"cutoff_len", "2048"},
+                                                          {"train_on_prompt", "false"},
+                                                          {"train_on_last_turn_only", "false"},
+                                                          {"skip_empty_answers", "false"},
+                                                          {"shuffle", "true"},
+                                                          {"text_column", "text"},
+                                                          {"preview", "0"},
+                                                          {"finetuning_type", "lora"},
+                                                          {"lora_rank", "8"},
+                                                          {"lora_alpha", "2 x lora_rank"},
+                                                          {"lora_dropout", "0"},
+                                                          {"lora_target", "all"},
+                                                          {"use_rslora", "false"},
+                                                          {"per_device_train_batch_size", "1"},
+                                                          {"gradient_accumulation_steps", "8"},
+                                                          {"step_units", "1"},
+                                                          {"per_device_eval_batch_size", "8"},
+                                                          {"learning_rate", "0.0002"},
+                                                          {"num_train_epochs", "3"},
+                                                          {"max_steps", "-1"},
+                                                          {"lr_scheduler_type", "linear"},
+                                                          {"warmup_steps", "0"},
+                                                          {"warmup_ratio", "0"},
+                                                          {"weight_decay", "0"},
+                                                          {"adam_beta1", "0.9"},
+                                                          {"adam_beta2", "0.999"},
+                                                          {"adam_epsilon", "1e-08"},
+                                                          {"max_grad_norm", "1"},
+                                                          {"on_non_finite", "stop"},
+                                                          {"gradient_checkpointing", "false"},
+                                                          {"seed", "42"},
+                                                          {"logging_steps", "10"},
+                                                          {"save_steps", "500"},
+                                                          {"load_best_model_at_end", "false"},
+                                                          {"overwrite_output_dir", "false"},
+                                                          {"profile", "false"},
+                                                          {"predict", "false"},
+                                                          {"max_new_tokens", "256"},
+                                                          {"temperature", "0"},
+                                                          {"top_p", "1"},
+                                                          {"top_k", "0"},
+                                                          {"max_shard_size", "5GB"},
+                                                          {"add_generation_prompt", "false"}};
+  for (const auto& entry : promised) {
+    CAPTURE(entry.first);
+    CHECK(default_text(*find_key(entry.first)) == entry.second);
+  }
+  for (const char* open : {"model_name_or_path", "dataset", "output_dir", "prompt", "text", "file"})
+    CHECK(default_text(*find_key(open)).empty());
+  CHECK(Config().rank() == 8);
+  CHECK(Config().alpha() == 16);
+  Config wide;
+  wide.lora_rank = 6;
+  CHECK(wide.alpha() == 12);
 }
 
 TEST_CASE("settings: no text, list or word is taken that says nothing, but a prompt or a text of its own") {
