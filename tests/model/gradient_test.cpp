@@ -56,6 +56,7 @@ struct Case {
   model::AdapterConfig adapter;
   Index recompute = 0;
   bool dropout = false;
+  enum class Own { none, beside, alone } own = Own::none;  ///< whether the model's own tensors train
 };
 
 template <class T>
@@ -69,9 +70,14 @@ struct Subject {
 
   Subject(const std::filesystem::path& folder, const Case& c, const Rows& r)
       : dev(2), source(model::Source::open(folder)), decoder(dev, source), rows(r), dropout_key(c.dropout ? 99 : 0) {
-    decoder.attach(dev, c.adapter);
+    const auto every = [](const model::TensorInfo&) { return true; };
+    if (c.own == Case::Own::alone) {
+      decoder.train_own(dev, every);
+    } else {
+      decoder.attach(dev, c.adapter, c.own == Case::Own::beside ? every : typename model::Decoder<D, T>::Choice());
+      model::init_adapter(dev, decoder, 5);
+    }
     decoder.recompute(c.recompute);
-    model::init_adapter(dev, decoder, 5);
     decoder.params().for_each([&](const nn::ParamRef<D, T>& param) { params.push_back(param); });
     for (std::uint64_t key = 0; auto& param : params) {  // B away from zero, else A has no gradient
       Random random(mix_key(11, ++key));
@@ -166,12 +172,33 @@ std::vector<Case> all_cases() {
     decoded = !decoded;
   }
   add("only the upper layer", [](Case& c) { c.adapter.layers = {1}; });
+  // The model's own tensors.
+  add("all of qwen3", [](Case& c) { c.own = Case::Own::alone; });
+  add("all of qwen2, tied, recomputed", [](Case& c) {
+    c.model.family = "qwen2";
+    c.model.tied = true;
+    c.recompute = 2;
+    c.own = Case::Own::alone;
+  });
+  add("all of llama with biases, beside an adapter with dropout", [](Case& c) {
+    c.model.family = "llama";
+    c.model.more = {{"attention_bias", true}, {"mlp_bias", true}};
+    c.dropout = true;
+    c.adapter.dropout = 0.3;
+    c.own = Case::Own::beside;
+  });
+  add("all of smollm3, tied, a layer without rotation", [](Case& c) {
+    c.model.family = "smollm3";
+    c.model.tied = true;
+    c.model.more = {{"no_rope_layers", {1, 0}}};
+    c.own = Case::Own::alone;
+  });
   return cases;
 }
 
 }  // namespace
 
-TEST_CASE("decoder: every adapter gradient equals the complex-step derivative") {
+TEST_CASE("decoder: every gradient, of adapters and of the model's own tensors, equals the complex-step derivative") {
   const bool by_element =
       test::effort(true, false, "gradient: every element of its own, for a random direction in each tensor");
   for (const Case& c : all_cases()) {
@@ -200,7 +227,7 @@ TEST_CASE("decoder: every adapter gradient equals the complex-step derivative") 
   }
 }
 
-TEST_CASE("decoder: of every fifth adapter tensor the gradient equals the central difference of the training loss") {
+TEST_CASE("decoder: of every fifth tensor the gradient equals the central difference of the training loss") {
   int number = 0;
   for (const Case& c : all_cases()) {
     CAPTURE(c.name);

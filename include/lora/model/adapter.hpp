@@ -134,6 +134,14 @@ inline void check_adapter(const AdapterFiles& files, const Config& config) {
   if (!missing.empty()) fail<FormatError>(where, ": missing tensors: ", io::listed(missing));
 }
 
+/// f(ParamRef) for every factor of an attached adapter: not for tensors of the model that train beside it.
+template <class Model, class F>
+void for_each_factor(Model& model, F&& f) {
+  model.params().for_each([&](const auto& param) {
+    if (param.name.ends_with(".lora_A") || param.name.ends_with(".lora_B")) f(param);
+  });
+}
+
 /// Writes adapter_config.json and adapter_model.safetensors (float32) into a folder that exists. `model` is a Decoder
 /// with an adapter attached.
 /// Throws   NonFiniteError, before anything is written, for an adapter that a step has spoilt
@@ -146,7 +154,7 @@ void save_adapter(D& dev, Model& model, const std::filesystem::path& folder) {
     std::vector<float> values;
   };
   std::vector<Item> items;
-  model.params().for_each([&](const auto& param) {
+  for_each_factor(model, [&](const auto& param) {
     std::vector<float> values = to_host(dev, param.value);
     for (const float value : values)
       if (!std::isfinite(value))
@@ -183,7 +191,7 @@ void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
   std::vector<std::string> missing;
   using Accumulated = typename Model::Accumulated;
   std::vector<std::vector<Accumulated>> staged;  // the parameters' values, until the device is waited for
-  model.params().for_each([&](const auto& param) {
+  for_each_factor(model, [&](const auto& param) {
     const std::string name = concat(detail::adapter_prefix, param.name, ".weight");
     const auto* tensor = files.tensors.find(name);
     used.insert(name);
@@ -213,7 +221,7 @@ void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
     if (used.count(tensor.name) == 0) extra.push_back(tensor.name);
   if (!extra.empty()) fail<FormatError>(where, ": tensors that the config does not target: ", io::listed(extra));
   std::size_t next = 0;
-  model.params().for_each([&](const auto& param) { copy_from_host<D, Accumulated>(dev, staged[next++], param.value); });
+  for_each_factor(model, [&](const auto& param) { copy_from_host<D, Accumulated>(dev, staged[next++], param.value); });
   model.params().refresh(dev);
   dev.synchronize();
 }
@@ -224,7 +232,7 @@ template <class D, class Model>
 void init_adapter(D& dev, Model& model, std::uint64_t seed) {
   using Accumulated = typename Model::Accumulated;
   std::vector<std::vector<Accumulated>> staged;  // until the device is waited for
-  model.params().for_each([&](const auto& param) {
+  for_each_factor(model, [&](const auto& param) {
     std::vector<Accumulated>& values = staged.emplace_back(static_cast<std::size_t>(param.value.size()));
     if (!param.transposed) {
       Random random(mix_key(seed, text_hash(param.name)));

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,7 +28,8 @@ struct Evaluation {
   bool stopped = false;  ///< the sums are of a part only
 };
 
-/// A decoder-only language model:   logits = head(norm(stack(embedding(tokens)))), with frozen weights and an adapter.
+/// A decoder-only language model:   logits = head(norm(stack(embedding(tokens)))), with an adapter, or tensors of its
+/// own that train, or both.
 /// What makes much code is defined below the class: what is defined inside it is inline, and every source that calls it
 /// compiles it, whatever lora/instantiate.hpp says.
 /// Shapes   tokens, labels (N) · hidden rows (N, E)
@@ -45,9 +48,17 @@ class Decoder {
   const nn::Head<D, T>& head() const { return *head_; }
   nn::Stack<D, T>& stack() { return stack_; }
 
-  /// Makes room for this adapter; `init_adapter` or `load_adapter` fills it.
-  /// Throws   ConfigError if nothing is targeted
-  void attach(D& dev, AdapterConfig adapter);
+  /// Which of the model's own tensors may train.
+  using Choice = std::function<bool(const TensorInfo&)>;
+
+  /// Makes room for this adapter, which `init_adapter` or `load_adapter` fills, and makes parameters of those of the
+  /// model's own tensors for which `trains` is true, with the numbers that they have as stored: matrices in group 0 of
+  /// the store, biases and the weights of norms, which do not decay, in group 1. A tied head trains with the embedding.
+  /// Throws   ConfigError if the adapter targets nothing
+  void attach(D& dev, AdapterConfig adapter, const Choice& trains = {});
+  /// The same without an adapter.
+  /// Throws   ConfigError if nothing is chosen
+  void train_own(D& dev, const Choice& trains);
 
   /// Gradient checkpointing of layers [0, count); the rest keeps what backward needs.
   void recompute(Index count) {
@@ -70,10 +81,11 @@ class Decoder {
   /// logits (n, V) of the chosen rows of a pass, with a cache or without; on the host, row after row.
   std::vector<Accum<T>> logits(D& dev, const nn::Pass<D, T>& pass, std::span<const std::int32_t> chosen);
 
-  /// W + s B A of a layer's projection in Accum<T>, in scratch.
-  View<D, Accum<T>> merged(D& dev, Index layer, std::string_view projection);
+  /// A tensor of the model as it computes, in Accum<T> and in scratch: of a projection with an adapter W + s B A.
+  /// Shapes   as the description's; a vector (1, n)
+  View<D, Accum<T>> value(D& dev, const TensorInfo& info);
 
-  /// Everything that trains.
+  /// Everything that may train.
   nn::ParamStore<D, T>& params() { return params_; }
 
  private:
@@ -82,6 +94,49 @@ class Decoder {
     View<D, const std::int32_t> rows;    // (n)
     View<D, const std::int32_t> labels;  // (n)
   };
+
+  // The projections that read one input: one module of a layer.
+  std::array<nn::LoraLinear<D, T>*, 4> linears(Index layer) {
+    auto& block = stack_.layer(layer).inner();
+    return {&block.attention().qkv_proj(), &block.attention().o_proj(), &block.mlp().gate_up_proj(),
+            &block.mlp().down_proj()};
+  }
+  // f(module, j) for the projection of this name.
+  template <class F>
+  void at_projection(Index layer, std::string_view name, F&& f) {
+    for (auto* linear : linears(layer))
+      for (std::size_t j = 0; j < linear->projections().size(); ++j)
+        if (linear->projections()[j].name == name) return f(*linear, j);
+    fail<ConfigError>("no projection is called ", name);
+  }
+  nn::RmsNorm<D, T>& norm_at(const TensorInfo& info) {
+    if (info.layer < 0) return norm_;
+    auto& block = stack_.layer(info.layer).inner();
+    if (info.norm == "input_layernorm") return block.attention().norm();
+    if (info.norm == "post_attention_layernorm") return block.mlp().norm();
+    return info.norm == "self_attn.q_norm" ? block.attention().q_norm() : block.attention().k_norm();
+  }
+  // f(tensor) for the module's tensor that the description names: an OwnMatrix or an OwnVector.
+  template <class F>
+  void at(const TensorInfo& info, F&& f) {
+    switch (info.kind) {
+      case TensorInfo::Kind::embedding:
+        return f(embedding_.table);
+      case TensorInfo::Kind::head:
+        return f(head_->weight());
+      case TensorInfo::Kind::norm:
+        return f(norm_at(info).weight);
+      case TensorInfo::Kind::projection:
+        return at_projection(info.layer, info.projection,
+                             [&](auto& group, std::size_t j) { f(group.linear(j).weight); });
+      case TensorInfo::Kind::bias:
+        return at_projection(info.layer, info.projection, [&](auto& group, std::size_t j) { f(group.linear(j).bias); });
+    }
+  }
+  // Gives the store the chosen tensors, before it is built.
+  void add_own(const Choice& trains);
+  // Builds the store, and fills these tensors.
+  void build(D& dev);
 
   void check_ids(std::string_view what, std::span<const std::int32_t> ids) const {
     for (const auto id : ids)
@@ -138,7 +193,7 @@ class Decoder {
     std::vector<std::pair<std::string, nn::Linear<D, T>>> linears;
     for (const std::string_view name : names) {
       const std::string path = module_path(layer, name);
-      nn::Linear<D, T> linear{loader.weight(path + ".weight")};
+      nn::Linear<D, T> linear{nn::OwnMatrix<D, T>(loader.weight(path + ".weight"))};
       if (loader.has(path + ".bias")) linear.bias = loader.template vector<Accum<T>>(path + ".bias");
       linears.emplace_back(std::string(name), std::move(linear));
     }
@@ -180,32 +235,66 @@ template <AnyDevice D, class T>
 Decoder<D, T>::Decoder(D& dev, const Source& source)
     : config_(source.config()), rotary_(std::make_unique<nn::Rotary<D, T>>(config_.rope, config_.head_dim)) {
   Loader<D> loader(dev, source);
-  embedding_.table = loader.weight("model.embed_tokens.weight");
+  embedding_.table = nn::OwnMatrix<D, T>(loader.weight("model.embed_tokens.weight"));
   for (Index i = 0; i < config_.num_hidden_layers; ++i) stack_.push_back(layer(loader, i));
   norm_ = norm(loader, "model.norm.weight");
-  head_.emplace(config_.tie_word_embeddings ? embedding_.table : loader.weight("lm_head.weight"), dev.tiling());
+  head_.emplace(config_.tie_word_embeddings ? embedding_.table : nn::OwnMatrix<D, T>(loader.weight("lm_head.weight")),
+                dev.tiling());
   loader.finish();
 }
 
 template <AnyDevice D, class T>
-void Decoder<D, T>::attach(D& dev, AdapterConfig adapter) {
+void Decoder<D, T>::attach(D& dev, AdapterConfig adapter, const Choice& trains) {
   params_.clear();
   for (Index i = 0; i < stack_.size(); ++i) {
-    auto& block = stack_.layer(i).inner();
+    const auto modules = linears(i);
     const auto ranks = [&](const nn::LoraLinear<D, T>& linear) {
       std::vector<nn::LoraRank> result;
       for (const auto& projection : linear.projections()) result.push_back(adapter.rank_of(i, projection.name));
       return result;
     };
     const std::string prefix = concat("model.layers.", i, ".");
-    for (auto* linear : {&block.attention().qkv_proj(), &block.attention().o_proj()})
-      linear->attach(params_, prefix + "self_attn.", ranks(*linear), adapter.dropout);
-    for (auto* linear : {&block.mlp().gate_up_proj(), &block.mlp().down_proj()})
-      linear->attach(params_, prefix + "mlp.", ranks(*linear), adapter.dropout);
+    for (std::size_t j = 0; j < modules.size(); ++j)
+      modules[j]->attach(params_, prefix + (j < 2 ? "self_attn." : "mlp."), ranks(*modules[j]), adapter.dropout);
   }
   if (params_.entries().empty()) fail<ConfigError>("the adapter targets no projection of this model");
-  params_.build(dev);
+  add_own(trains);
+  build(dev);
   adapter_ = std::move(adapter);
+}
+
+template <AnyDevice D, class T>
+void Decoder<D, T>::train_own(D& dev, const Choice& trains) {
+  params_.clear();
+  for (Index i = 0; i < stack_.size(); ++i)
+    for (auto* linear : linears(i)) linear->detach();
+  add_own(trains);
+  if (params_.entries().empty()) fail<ConfigError>("none of the model's tensors is chosen to train");
+  build(dev);
+  adapter_ = {};
+}
+
+template <AnyDevice D, class T>
+void Decoder<D, T>::add_own(const Choice& trains) {
+  for_each_tensor(config_, [&](const TensorInfo& info) {
+    const Index group = info.shape.rank() > 1 ? 0 : 1;
+    at(info, [&](auto& tensor) {
+      tensor.freeze();
+      if (trains && trains(info)) tensor.add_to(params_, info.name, group);
+    });
+  });
+  if (config_.tie_word_embeddings) head_->weight() = embedding_.table;
+}
+
+template <AnyDevice D, class T>
+void Decoder<D, T>::build(D& dev) {
+  params_.build(dev);
+  for_each_tensor(config_, [&](const TensorInfo& info) {
+    at(info, [&](auto& tensor) {
+      if (!tensor.param().empty()) tensor.start(dev);
+    });
+  });
+  params_.refresh(dev);
 }
 
 template <AnyDevice D, class T>
@@ -238,10 +327,11 @@ void Decoder<D, T>::train_micro_batch(D& dev, const nn::StagedRows& rows, double
   const View<D, T> d_hidden = scratch<T>(dev, n, e);
   typename nn::Stack<D, T>::Saved saved;
   embed(dev, pass, d_hidden);
-  stack_.forward(dev, pass, View<D, const T>(d_hidden), hidden, saved, nn::Keep::all);
+  stack_.forward(dev, pass, View<D, const T>(d_hidden), hidden, saved, nn::Keep::all, embedding_.table.trains());
   loss_of(dev, View<D, const T>(hidden), {pass.labelled(), pass.labels()}, scale, d_hidden,
           [&](const auto& outcome) { kernel::sum(dev, outcome.loss, loss_sum); });
   stack_.backward(dev, pass, saved, d_hidden);
+  embedding_.backward(dev, pass, View<D, const T>(d_hidden));
   LORA_ASSERT(dev.arena().mark() == mark);
 }
 
@@ -276,13 +366,16 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Rows& rows, std::span<const
 }
 
 template <AnyDevice D, class T>
-View<D, Accum<T>> Decoder<D, T>::merged(D& dev, Index layer, std::string_view projection) {
-  auto& block = stack_.layer(layer).inner();
-  for (auto* linear : {&block.attention().qkv_proj(), &block.attention().o_proj(), &block.mlp().gate_up_proj(),
-                       &block.mlp().down_proj()})
-    for (std::size_t j = 0; j < linear->projections().size(); ++j)
-      if (linear->projections()[j].name == projection) return linear->merged(dev, j);
-  fail<ConfigError>("no projection is called ", projection);
+View<D, Accum<T>> Decoder<D, T>::value(D& dev, const TensorInfo& info) {
+  if (info.kind == TensorInfo::Kind::projection) {
+    View<D, Accum<T>> out;
+    at_projection(info.layer, info.projection, [&](auto& group, std::size_t j) { out = group.merged(dev, j); });
+    return out;
+  }
+  const bool matrix = info.shape.rank() > 1;
+  const View<D, Accum<T>> out = scratch<Accum<T>>(dev, matrix ? info.shape[0] : 1, info.shape[matrix ? 1 : 0]);
+  at(info, [&](const auto& tensor) { tensor.copy_to(dev, out); });
+  return out;
 }
 
 template <AnyDevice D, class T>

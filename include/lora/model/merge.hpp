@@ -59,9 +59,10 @@ inline std::vector<std::byte> rounded(std::span<const float> values, DType dtype
 
 }  // namespace detail
 
-/// Writes base + adapter as model.safetensors (or shards with an index) and config.json into an existing folder. Every
-/// matrix is W + s B A, computed in float32 and rounded once to `dtype` or, without one, to its stored dtype (GGUF
-/// blocks: to bfloat16); weights without an adapter keep their values. Tied heads stay tied, since the embedding never
+/// Writes base + adapter as model.safetensors (or shards with an index) and config.json into an existing folder, one
+/// tensor after the other. Every matrix is W + s B A, computed in float32 and rounded once to `dtype` or, without one,
+/// to its stored dtype (GGUF blocks: to bfloat16); weights without an adapter keep their values, or have those that
+/// training gave them. Tied heads stay tied, since the embedding never
 /// has an adapter.
 /// Throws   ConfigError for the base's own folder, and as `merged_config` does
 template <AnyDevice D>
@@ -80,19 +81,9 @@ void save_merged(D& dev, Decoder<D, float>& model, const Source& source, const s
     (void)config_dtype_name(stored);
     declarations.push_back({info.name, stored, info.shape});
   });
-  Loader<D> loader(dev, source);
   const auto values_of = [&](const TensorInfo& info) {
-    using Kind = TensorInfo::Kind;
     const Arena::Scope scope(dev.arena());
-    if (info.kind == Kind::norm || info.kind == Kind::bias) {
-      auto values = loader.template vector<float>(info.name);
-      return to_host(dev, values.view());
-    }
-    if (info.kind == Kind::projection) return to_host(dev, model.merged(dev, info.layer, info.projection));
-    const auto weight = loader.weight(info.name);
-    const View<D, float> wide = scratch<float>(dev, weight.rows(), weight.cols());
-    kernel::widen(dev, weight.use(dev).view(), wide);
-    return to_host(dev, wide);
+    return to_host(dev, model.value(dev, info));
   };
   io::SafetensorsFolderWriter writer(folder, declarations, max_shard_bytes);
   std::size_t next = 0;

@@ -31,6 +31,7 @@ struct TensorInfo {
   Kind kind;
   Index layer = -1;               ///< or -1 outside of the layers
   std::string_view projection{};  ///< of projection_names, for projections and their biases
+  std::string_view norm{};        ///< of a layer's norm: "input_layernorm", "self_attn.q_norm", …
   /// GGUF's llama files hold each q and k head's rows as (pair, half) instead of (half, pair): the number of heads to
   /// put back in order there, 0 where rows are in order.
   Index gguf_heads = 0;
@@ -61,7 +62,7 @@ void for_each_tensor(const Config& c, F&& f) {
   for (Index layer = 0; layer < c.num_hidden_layers; ++layer) {
     const std::string prefix = concat("model.layers.", layer, "."), blk = concat("blk.", layer, ".");
     const auto norm = [&](std::string_view name, std::string_view gguf, Index size) {
-      f(TensorInfo{concat(prefix, name, ".weight"), concat(blk, gguf, ".weight"), {size}, Kind::norm, layer});
+      f(TensorInfo{concat(prefix, name, ".weight"), concat(blk, gguf, ".weight"), {size}, Kind::norm, layer, {}, name});
     };
     const auto project = [&](std::size_t i) {
       const Projection& p = projections[i];
@@ -72,10 +73,17 @@ void for_each_tensor(const Config& c, F&& f) {
                    Kind::projection,
                    layer,
                    projection_names[i],
+                   {},
                    p.heads});
       if (p.bias)
-        f(TensorInfo{
-            path + ".bias", concat(blk, p.gguf, ".bias"), {p.out}, Kind::bias, layer, projection_names[i], p.heads});
+        f(TensorInfo{path + ".bias",
+                     concat(blk, p.gguf, ".bias"),
+                     {p.out},
+                     Kind::bias,
+                     layer,
+                     projection_names[i],
+                     {},
+                     p.heads});
     };
     norm("input_layernorm", "attn_norm", e);
     for (std::size_t i = 0; i < 4; ++i) project(i);

@@ -43,7 +43,10 @@ class Attention {
 
   explicit Attention(Parts parts) : p_(std::move(parts)) {}
 
-  bool trains() const { return p_.qkv_proj.trains() || p_.o_proj.trains(); }
+  bool trains() const { return trains_before_heads() || p_.o_proj.trains(); }
+  RmsNorm<D, T>& norm() { return p_.norm; }
+  RmsNorm<D, T>& q_norm() { return p_.q_norm; }
+  RmsNorm<D, T>& k_norm() { return p_.k_norm; }
   LoraLinear<D, T>& qkv_proj() { return p_.qkv_proj; }
   LoraLinear<D, T>& o_proj() { return p_.o_proj; }
 
@@ -67,7 +70,7 @@ class Attention {
   /// dx may be dy.
   void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved, View<D, const T> dy, View<D, T> dx) {
     const Arena::Scope scope(dev.arena());
-    const bool further = !dx.empty() || p_.qkv_proj.trains();
+    const bool further = !dx.empty() || trains_before_heads();
     const View<D, T> dout = further ? scratch<T>(dev, x.rows(), q_columns()) : View<D, T>();
     p_.o_proj.backward(dev, pass, saved.out, saved.o_proj, dy, dout);
     if (!further) return;
@@ -77,12 +80,15 @@ class Attention {
 
     if (!dx.empty() && dx.data() != dy.data()) kernel::convert(dev, dy, dx);
     const View<D, T> normed = scratch<T>(dev, x.rows(), x.cols());  // its gradient at first
-    if (!dx.empty()) p_.qkv_proj.backward_input(dev, pass, saved.qkv_proj, dqkv, normed);
+    if (!dx.empty() || p_.norm.trains()) p_.qkv_proj.backward_input(dev, pass, saved.qkv_proj, dqkv, normed);
     p_.norm.backward_residual(dev, x, saved.rstd, normed, dx);
     p_.qkv_proj.backward_params(dev, pass, normed, saved.qkv_proj, dqkv);
   }
 
  private:
+  bool trains_before_heads() const {
+    return p_.qkv_proj.trains() || p_.norm.trains() || p_.q_norm.trains() || p_.k_norm.trains();
+  }
   Index q_columns() const { return p_.shape.heads * p_.shape.width; }
   Index k_columns() const { return p_.shape.kv_heads * p_.shape.width; }
   View<D, T> q_of(View<D, T> qkv) const { return qkv.col_slice(0, q_columns()); }

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "lora/kernel/embedding.hpp"
 #include "lora/kernel/gemm.hpp"
 #include "lora/kernel/loss.hpp"
+#include "lora/nn/own_tensor.hpp"
 #include "lora/nn/tiles.hpp"
-#include "lora/nn/weight.hpp"
 
 namespace lora::nn {
 
@@ -19,29 +18,31 @@ struct LossRows {
   View<D, Accum<T>> top;     // (n) the largest logit
 };
 
-/// The vocabulary projection with its loss. Since W is frozen, backward is part of the forward pass: a block of logits
-/// is overwritten with its exponentials, which are multiplied by the same block of W, and then dropped.
+/// The vocabulary projection with its loss. Backward is part of the forward pass: a block of logits is overwritten with
+/// its exponentials, which are multiplied by the same block of W, and then dropped. Where W trains, a second pass over
+/// the blocks computes the logits again, for W's gradient needs the finished sums.
 ///   logits = x Wᵀ,   loss_i = logsumexp(logits_i) − logits_{i, label_i}
-///   dx = scale · (softmax(logits) − onehot(labels)) W
+///   dlogits = scale · (softmax(logits) − onehot(labels)),   dx = dlogits W,   dW += dlogitsᵀ x
 /// Shapes   x, dx (n, E), labelled rows only · W (V, E), stored as any dtype · labels (n), each in [0, V)
 template <AnyDevice D, class T>
 class Head {
  public:
   /// `tiling`: the device's.
-  Head(Weight<D> weight, const Tiling& tiling) : weight_(std::move(weight)), tiling_(tiling) {}
+  Head(OwnMatrix<D, T> weight, const Tiling& tiling) : weight_(std::move(weight)), tiling_(tiling) {}
 
-  const Weight<D>& weight() const { return weight_; }
+  const OwnMatrix<D, T>& weight() const { return weight_; }
+  OwnMatrix<D, T>& weight() { return weight_; }
   Index vocabulary() const { return weight_.rows(); }
   const Tiling& tiling() const { return tiling_; }
 
-  /// Writes   rows; dx = the gradient of scale · Σ loss, if wanted; it must not be x
+  /// Writes   rows; dx = the gradient of scale · Σ loss, if wanted; it must not be x. With dx, W's gradient is added to
   void loss(D& dev, View<D, const T> x, View<D, const std::int32_t> labels, double scale, View<D, T> dx,
             const LossRows<D, T>& rows) const {
     expect_shape("head", "labels", labels, 1, x.rows());
     if (!dx.empty()) expect_shape("head", "dx", dx, x.rows(), x.cols());
     const auto use = weight_.use(dev);
     for_row_tiles(x.rows(), tiling_.head_rows, [&](Index begin, Index count) {
-      chunk(dev, use.view(), x.row_slice(begin, count), labels.col_slice(begin, count), scale,
+      chunk(dev, use, x.row_slice(begin, count), labels.col_slice(begin, count), scale,
             dx.empty() ? dx : dx.row_slice(begin, count),
             {rows.loss.col_slice(begin, count), rows.target.col_slice(begin, count), rows.top.col_slice(begin, count)});
     });
@@ -53,8 +54,7 @@ class Head {
     const auto use = weight_.use(dev);
     for_blocks([&](Index first, Index count) {
       const Arena::Scope scope(dev.arena());
-      kernel::gemm(dev, kernel::Form::nt, x, widened<T>(dev, use.view().row_slice(first, count)),
-                   out.col_slice(first, count));
+      kernel::gemm(dev, kernel::Form::nt, x, use.rows(dev, first, count), out.col_slice(first, count));
     });
   }
 
@@ -63,7 +63,7 @@ class Head {
     const auto narrow = static_cast<Index>(sizeof(T)), wide = static_cast<Index>(sizeof(Accum<T>));
     const Index chunk = std::min(n, tiling_.head_rows), columns = std::min(tiling_.head_columns, vocabulary()),
                 e = weight_.cols();
-    const Index weight = stores<T>(weight_.dtype()) ? 0 : columns * e * narrow;
+    const Index weight = weight_.decodes() ? columns * e * narrow : 0;
     const Index logits = chunk * columns * wide;
     if (!gradient) return weight + logits;
     const bool rounds = narrow < wide;
@@ -78,7 +78,9 @@ class Head {
       f(first, std::min(tiling_.head_columns, vocabulary() - first));
   }
 
-  void chunk(D& dev, const StoredView<D>& weight, View<D, const T> x, View<D, const std::int32_t> labels, double scale,
+  using Use = typename OwnMatrix<D, T>::Use;
+
+  void chunk(D& dev, const Use& weight, View<D, const T> x, View<D, const std::int32_t> labels, double scale,
              View<D, T> dx, const LossRows<D, T>& rows) const {
     const Index n = x.rows();
     const bool gradient = !dx.empty();
@@ -88,7 +90,7 @@ class Head {
     const View<D, Accum<T>> sums = gradient ? sum_for(dev, dx) : View<D, Accum<T>>();
     for_blocks([&](Index first, Index count) {
       const Arena::Scope inner(dev.arena());
-      const View<D, const T> w = widened<T>(dev, weight.row_slice(first, count));
+      const View<D, const T> w = weight.rows(dev, first, count);
       const View<D, Accum<T>> logits = scratch<Accum<T>>(dev, n, count);
       kernel::gemm(dev, kernel::Form::nt, x, w, logits);
       const View<D, T> exponentials = gradient ? rounded_place(dev, logits) : View<D, T>();
@@ -97,9 +99,24 @@ class Head {
     });
     kernel::softmax_finish<T>(dev, rows.top, others, rows.target, rows.loss);
     if (!gradient) return;
+    if (weight_.trains()) add_weight_gradient(dev, weight, x, labels, others, scale, rows);
     const View<D, T> w_label = scratch<T>(dev, n, x.cols());
-    kernel::embedding(dev, weight, labels, w_label);
+    weight.gather(dev, labels, w_label);
     kernel::softmax_gradient<T>(dev, rows.top, others, rows.target, rounded, w_label, scale, sums, dx);
+  }
+
+  // The second pass of a chunk, whose row sums are finished.
+  void add_weight_gradient(D& dev, const Use& weight, View<D, const T> x, View<D, const std::int32_t> labels,
+                           View<D, const Accum<T>> others, double scale, const LossRows<D, T>& rows) const {
+    const View<D, Accum<T>> grad = weight_.param().grad();
+    for_blocks([&](Index first, Index count) {
+      const Arena::Scope inner(dev.arena());
+      const View<D, Accum<T>> logits = scratch<Accum<T>>(dev, x.rows(), count);
+      kernel::gemm(dev, kernel::Form::nt, x, weight.rows(dev, first, count), logits);
+      const View<D, T> d_logits = rounded_place(dev, logits);
+      kernel::softmax_logit_gradient<T>(dev, logits, labels, first, rows.top, others, rows.target, scale, d_logits);
+      kernel::gemm(dev, kernel::Form::tn, View<D, const T>(d_logits), x, grad.row_slice(first, count), 1.0, true);
+    });
   }
 
   // Memory for the exponentials: the logits' own if they have the same type.
@@ -111,7 +128,7 @@ class Head {
     }
   }
 
-  Weight<D> weight_;  // (V, E)
+  OwnMatrix<D, T> weight_;  // (V, E)
   Tiling tiling_;
 };
 

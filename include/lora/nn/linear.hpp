@@ -4,24 +4,25 @@
 #include <utility>
 #include <vector>
 
+#include "lora/kernel/reduce.hpp"
 #include "lora/nn/low_rank_update.hpp"
+#include "lora/nn/own_tensor.hpp"
 #include "lora/nn/tiles.hpp"
-#include "lora/tensor/tensor.hpp"
 
 namespace lora::nn {
 
-/// A frozen projection: y = x Wᵀ + b.
+/// A projection of the model: y = x Wᵀ + b.
 template <AnyDevice D, class T>
 struct Linear {
-  Weight<D> weight;            // (O, I)
-  Tensor<D, Accum<T>> bias{};  // (O), or empty
+  OwnMatrix<D, T> weight;  // (O, I)
+  OwnVector<D, T> bias{};  // (O), or empty
 
   Index in_features() const { return weight.cols(); }
   Index out_features() const { return weight.rows(); }
 };
 
-/// One or more frozen projections of the same x, and what an adapter adds to them.
-///   y_j = x W_jᵀ + b_j + h_j B_jᵀ,   dx = Σ_j dy_j W_j + drop'(dh A)
+/// One or more projections of the same x, and what an adapter adds to them. They are frozen unless they are parameters.
+///   y_j = x W_jᵀ + b_j + h_j B_jᵀ,   dx = Σ_j dy_j W_j + drop'(dh A),   dW_j += dy_jᵀ x,   db_j += Σ_i dy_ij
 /// Shapes   x, dx (N, I) · y, dy (N, ΣO), the projections' columns in order · h, dh (N, ΣR)
 /// Types    W may be stored as any dtype; sums in Accum<T>, rounded to T once
 template <AnyDevice D, class T>
@@ -48,6 +49,12 @@ class LinearGroup {
   Index in_features() const { return in_features_; }
   Index out_features() const { return out_features_; }
   const std::vector<Projection>& projections() const { return projections_; }
+  Linear<D, T>& linear(std::size_t j) { return projections_[j].linear; }
+  bool trains() const {
+    for (const auto& p : projections_)
+      if (p.linear.weight.trains() || p.linear.bias.trains()) return true;
+    return false;
+  }
 
   /// Whether an update should join the weights for a product of n rows. It may only where they must be decoded anyway
   /// and T is as wide as its sums: rounding W + s B A to bfloat16 would lose the update.
@@ -106,6 +113,16 @@ class LinearGroup {
     });
   }
 
+  /// Adds the gradients of the weights and biases that train.
+  void backward_params(D& dev, View<D, const T> x, View<D, const T> dy) const {
+    for (const auto& p : projections_) {
+      const View<D, const T> own = dy.col_slice(p.first_column, p.linear.out_features());
+      if (p.linear.weight.trains())
+        kernel::gemm(dev, kernel::Form::tn, own, x, p.linear.weight.param().grad(), 1.0, true);
+      if (p.linear.bias.trains()) kernel::column_sums(dev, own, p.linear.bias.param().grad());
+    }
+  }
+
  private:
   static constexpr bool narrow = !std::same_as<T, Accum<T>>;
 
@@ -115,13 +132,13 @@ class LinearGroup {
     std::size_t first, last;
   };
   struct Weights {
-    std::vector<typename Weight<D>::Use> uses;  // held while products read
+    std::vector<typename OwnMatrix<D, T>::Use> uses;  // held while products read
     std::vector<Block> blocks;
   };
 
   bool decodes() const {
     for (const auto& p : projections_)
-      if (stores<T>(p.linear.weight.dtype())) return false;
+      if (!p.linear.weight.decodes()) return false;
     return true;
   }
 
@@ -139,11 +156,11 @@ class LinearGroup {
     for (std::size_t j = 0; j < projections_.size(); ++j) {
       const auto& p = projections_[j];
       result.uses.push_back(p.linear.weight.use(dev));
-      const StoredView<D> stored = result.uses.back().view();
+      const auto& weight = result.uses.back();
       if (stacked) {
-        update.decode(dev, j, stored, all.row_slice(p.first_column, p.linear.out_features()));
+        update.decode(dev, j, weight.stored(), all.row_slice(p.first_column, p.linear.out_features()));
       } else {
-        result.blocks.push_back({widened<T>(dev, stored), j, j + 1});
+        result.blocks.push_back({weight.rows(dev, 0, p.linear.out_features()), j, j + 1});
       }
     }
     return result;

@@ -11,13 +11,13 @@
 
 namespace lora::nn {
 
-/// One or more frozen projections of the same x (q, k, v; gate, up; a single one), each plus a trainable low-rank
-/// update.
+/// One or more projections of the same x (q, k, v; gate, up; a single one), frozen or not, each plus a trainable
+/// low-rank update.
 ///   y_j = x W_jᵀ + b_j + s_j drop(x) A_jᵀ B_jᵀ
 /// Shapes   x (N, I) · W_j (O_j, I) · A (ΣR, I), the projections' rows stacked · B_jᵀ (R_j, O_j) → y (N, ΣO)
 /// Types    W may be stored as any dtype; y and dx are summed in Accum<T> and rounded to T once; gradients of A and B
 ///          in Accum<T>
-/// Writes   y overwritten, or added to if `accumulate`; A.grad, B.grad added to
+/// Writes   y overwritten, or added to if `accumulate`; gradients of A, B, and of W and b where these train, added to
 /// Saves    h = s drop(x) Aᵀ (N, ΣR), unless the update joins the decoded weights
 /// Differs  from PEFT, which draws one dropout mask per projection: here the projections of one x share theirs
 /// Source   Hu et al. 2021, eq. 3; Kalajdzievski 2023 for rsLoRA
@@ -41,8 +41,10 @@ class LoraLinear {
   Index out_features() const { return base_.out_features(); }
   /// ΣR; 0 where there is no adapter.
   Index rank() const { return adapter_.rank(); }
-  bool trains() const { return adapter_.trains(); }
+  bool trains() const { return adapter_.trains() || base_.trains(); }
   const std::vector<typename LinearGroup<D, T>::Projection>& projections() const { return base_.projections(); }
+  /// Weight and bias of projection j.
+  Linear<D, T>& linear(std::size_t j) { return base_.linear(j); }
 
   /// Gives each projection its rank, and its A and B to the store under `prefix` + "q_proj.lora_A" and the like; once
   /// the store is built, the caller initialises or loads them.
@@ -50,6 +52,7 @@ class LoraLinear {
     adapter_ = LowRankAdapter<D, T>(params, prefix, base_, ranks);
     dropout_ = dropout;
   }
+  void detach() { adapter_ = {}; }
 
   void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep,
                bool accumulate = false) const {
@@ -87,6 +90,8 @@ class LoraLinear {
     expect_shape("lora_linear_backward", "dy", dy, dy.rows(), out_features());
     const Span part(dev, Profile::Kind::part, label_);
     const Arena::Scope scope(dev.arena());
+    base_.backward_params(dev, x, dy);
+    if (!adapter_.trains()) return;
     form_dh(dev, saved, dy);
     const Span low_rank = update_span(dev);
     if (saved.place == UpdatePlace::weight) return adapter_.backward(dev, x, dy);
@@ -102,9 +107,9 @@ class LoraLinear {
 
   /// W_j + s_j B_j A_j in Accum<T>, for merging.
   View<D, Accum<T>> merged(D& dev, std::size_t j) {
-    const auto weight = projections()[j].linear.weight.use(dev);
-    const View<D, Accum<T>> out = scratch<Accum<T>>(dev, weight.view().rows(), weight.view().cols());
-    kernel::widen(dev, weight.view(), out);
+    const OwnMatrix<D, T>& weight = projections()[j].linear.weight;
+    const View<D, Accum<T>> out = scratch<Accum<T>>(dev, weight.rows(), weight.cols());
+    weight.copy_to(dev, out);
     if (rank() > 0) adapter_.add_to_weight(dev, j, out);
     return out;
   }

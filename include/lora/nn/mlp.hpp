@@ -25,7 +25,8 @@ class Mlp {
   Mlp(RmsNorm<D, T> norm, LoraLinear<D, T> gate_up_proj, LoraLinear<D, T> down_proj)
       : norm_(std::move(norm)), gate_up_proj_(std::move(gate_up_proj)), down_proj_(std::move(down_proj)) {}
 
-  bool trains() const { return gate_up_proj_.trains() || down_proj_.trains(); }
+  bool trains() const { return norm_.trains() || gate_up_proj_.trains() || down_proj_.trains(); }
+  RmsNorm<D, T>& norm() { return norm_; }
   LoraLinear<D, T>& gate_up_proj() { return gate_up_proj_; }
   LoraLinear<D, T>& down_proj() { return down_proj_; }
 
@@ -51,7 +52,7 @@ class Mlp {
   /// dx may be dy.
   void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved, View<D, const T> dy, View<D, T> dx) {
     const Arena::Scope scope(dev.arena());
-    const bool further = !dx.empty() || gate_up_proj_.trains();
+    const bool further = !dx.empty() || gate_up_proj_.trains() || norm_.trains();
     const View<D, T> d_gate_up = saved.gate_up;
     {
       const Arena::Scope inner(dev.arena());
@@ -67,7 +68,7 @@ class Mlp {
     if (!further) return;
     if (!dx.empty() && dx.data() != dy.data()) kernel::convert(dev, dy, dx);
     const View<D, T> normed = scratch<T>(dev, x.rows(), x.cols());  // its gradient at first
-    if (!dx.empty()) gate_up_proj_.backward_input(dev, pass, saved.gate_up_proj, d_gate_up, normed);
+    if (!dx.empty() || norm_.trains()) gate_up_proj_.backward_input(dev, pass, saved.gate_up_proj, d_gate_up, normed);
     norm_.backward_residual(dev, x, saved.rstd, normed, dx);
     gate_up_proj_.backward_params(dev, pass, normed, saved.gate_up_proj, d_gate_up);
   }

@@ -8,7 +8,8 @@
 
 namespace lora::nn {
 
-/// All layers in order. Backward ends at the lowest layer that trains; layers below it keep nothing.
+/// All layers in order. Backward ends at the lowest layer that trains, unless dx is wanted; layers below it keep
+/// nothing.
 template <AnyDevice D, class T>
 class Stack {
  public:
@@ -19,7 +20,8 @@ class Stack {
       View<D, T> x;          // (N, E)
       typename Layer::Saved layer;
     };
-    std::vector<Entry> entries;  ///< from the lowest layer that trains up
+    std::vector<Entry> entries;  ///< from the lowest layer that backward reaches up
+    bool wants_dx = false;
   };
 
   void push_back(Layer layer) { layers_.push_back(std::move(layer)); }
@@ -33,9 +35,12 @@ class Stack {
     return i;
   }
 
-  /// y may not be x. `keep` is nothing or all; under gradient checkpointing layers keep less than all.
-  void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep) const {
-    const Index first = keep == Keep::nothing ? size() : first_trained();
+  /// y may not be x. `keep` is nothing or all; under gradient checkpointing layers keep less than all. `wants_dx`: what
+  /// x is computed from trains.
+  void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep,
+               bool wants_dx = false) const {
+    const Index first = keep == Keep::nothing ? size() : wants_dx ? 0 : first_trained();
+    saved.wants_dx = wants_dx;
     const Arena::Scope scope(dev.arena());
     View<D, T> buffers[2];
     if (first > 0)
@@ -69,7 +74,8 @@ class Stack {
     }
   }
 
-  /// dy is overwritten with each layer's dx. Releases what forward kept.
+  /// dy is overwritten with each layer's dx, at last with dx where forward was told that it is wanted. Releases what
+  /// forward kept.
   void backward(D& dev, const Pass<D, T>& pass, Saved& saved, View<D, T> dy) {
     const Index first = size() - static_cast<Index>(saved.entries.size());
     const Span phase(dev, Profile::Kind::phase, "backward");
@@ -77,7 +83,7 @@ class Stack {
       const Span span(dev, Profile::Kind::layer, "layer", i);
       auto& entry = saved.entries[static_cast<std::size_t>(i - first)];
       layer(i).backward(dev, pass, View<D, const T>(entry.x), entry.layer, View<D, const T>(dy),
-                        i == first ? View<D, T>() : dy);
+                        i == first && !saved.wants_dx ? View<D, T>() : dy);
       dev.arena().release(entry.mark);
     }
   }

@@ -26,12 +26,12 @@ struct MemoryForecast {
   double total() const { return weights + activations + workspace; }
 };
 
-/// Bytes of the files that hold the model's weights.
+/// Bytes of the model's weights as they are stored.
 inline double weight_bytes(const model::Source& source) {
-  if (source.gguf()) return static_cast<double>(std::filesystem::file_size(source.path()));
   double bytes = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(source.path()))
-    if (entry.path().extension() == ".safetensors") bytes += static_cast<double>(entry.file_size());
+  model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
+    bytes += static_cast<double>(source.at(info).bytes.size());
+  });
   return bytes;
 }
 
@@ -58,7 +58,7 @@ MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_byte
   forecast.activations = layers * n * e * t + again * kept + (layers - again) * layer + (again > 0 ? layer : 0);
 
   const bool dropout = adapter.dropout > 0;
-  const bool widens = !stores<T>(decoder.head().weight().dtype());
+  const bool widens = decoder.head().weight().decodes();
   const double input = n * e * t * (dropout ? 2 : 1);  // the norm's output, and what dropout makes of it
   const double mlp =
       std::max(n * f * t * (dropout ? 2 : 1) + (widens ? e * f * t : 0), input + (widens ? 2 * e * f * t : 0));
@@ -78,7 +78,7 @@ MemoryForecast forecast_evaluation(model::Decoder<D, T>& decoder, double weight_
   const double t = sizeof(T);
   const double n = d(rows), e = d(c.hidden_size), f = d(c.intermediate_size);
   const double q = d(c.num_attention_heads * c.head_dim), kv = d(c.num_key_value_heads * c.head_dim);
-  const bool widens = !stores<T>(decoder.head().weight().dtype());
+  const bool widens = decoder.head().weight().decodes();
   const double gate_up = 2 * n * f * t;
   const double mlp = std::max(n * f * t + (widens ? e * f * t : 0), n * e * t + (widens ? 2 * e * f * t : 0));
   const double attention = n * (q + (q + 2 * kv) + std::max(e, c.qk_norm ? q + kv : 0)) * t;
