@@ -2,7 +2,7 @@
 """Makes tests/data/golden: tiny random models with an adapter each, and what PyTorch + PEFT compute with them; and
 tests/data/adapters: adapters of every kind that PEFT writes.
 
-    python tests/golden/make.py [--out DATA] [--only golden|adapters]      needs torch, transformers, peft, safetensors
+    python tests/golden/make.py [--out DATA] [--only golden|full|adapters]      needs torch, transformers, peft, safetensors
     python tests/golden/make.py --check-adapter FOLDER [--base MODEL]      does PEFT load what lora saved, value by value?
 
 For each family OUT/<family> holds
@@ -12,6 +12,8 @@ For each family OUT/<family> holds
     reference.safetensors                      logits, every adapter gradient, the adapter after training
     perplexity.json                            of sequences longer than a window, by transformers' sliding window
     long.json, long.safetensors                one sequence of 700 tokens: loss, logits of some rows, adapter gradients
+    full.json, full.safetensors                the whole model trained on reference.json's data: losses, gradient norms,
+                                               every gradient, every weight after training
 and OUT/rotary.json frequencies and magnitude of rotary settings that no family has
 
 DATA/adapters belongs to the model golden/llama and holds
@@ -49,25 +51,25 @@ SIZES = dict(vocab_size=256, hidden_size=32, intermediate_size=48, num_hidden_la
 
 FAMILIES = {
     "qwen2": dict(
-        max_grad_norm=2.0,
+        max_grad_norm=2.0, full_max_grad_norm=4.5,
         config=dict(tie_word_embeddings=False,
                     rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0,
                                          original_max_position_embeddings=32)),
         adapter=dict(r=4, lora_alpha=8, target_modules=ALL)),
     "qwen3": dict(
-        max_grad_norm=3.2,
+        max_grad_norm=3.2, full_max_grad_norm=4.3,
         config=dict(tie_word_embeddings=True, head_dim=24, rope_parameters=dict(rope_type="default", rope_theta=1e6)),
         stored=torch.bfloat16,
         adapter=dict(r=3, lora_alpha=6, use_rslora=True, target_modules=ALL)),
     "llama": dict(
-        max_grad_norm=1.8,
+        max_grad_norm=1.8, full_max_grad_norm=4.4,
         config=dict(tie_word_embeddings=False, attention_bias=True, mlp_bias=True, rms_norm_eps=1e-5,
                     rope_parameters=dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0,
                                          high_freq_factor=4.0, original_max_position_embeddings=64)),
         old_spelling=True,
         adapter=dict(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj", "down_proj"])),
     "smollm3": dict(
-        max_grad_norm=4.2,
+        max_grad_norm=4.2, full_max_grad_norm=4.8,
         config=dict(tie_word_embeddings=True, no_rope_layers=[1, 0, 1],
                     rope_parameters=dict(rope_type="linear", rope_theta=5000.0, factor=2.5)),
         adapter=dict(r=4, lora_alpha=12, target_modules=["q_proj", "k_proj", "o_proj", "up_proj", "down_proj"],
@@ -142,10 +144,11 @@ def rotary_forward(self, x, position_ids):
     return both.cos() * self.attention_scaling, both.sin() * self.attention_scaling
 
 
-def load(folder, adapter):
-    """The model with an adapter as their files say, in float64."""
-    base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
-    model = PeftModel.from_pretrained(base, adapter, is_trainable=True)
+def load(folder, adapter=None):
+    """The model, with an adapter if there is one, as their files say, in float64."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
+    if adapter is not None:
+        model = PeftModel.from_pretrained(model, adapter, is_trainable=True)
     frequencies = None
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
@@ -213,7 +216,10 @@ def adapter_tensors(model, of):
 
 def train(model, data, t):
     params = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(params, lr=t["learning_rate"], betas=(t["beta1"], t["beta2"]), eps=t["epsilon"],
+    # As transformers' Trainer groups them: biases and the weights of norms do not decay.
+    groups = [dict(params=[p for p in params if p.dim() > 1]),
+              dict(params=[p for p in params if p.dim() == 1], weight_decay=0.0)]
+    optimizer = torch.optim.AdamW([g for g in groups if g["params"]], lr=t["learning_rate"], betas=(t["beta1"], t["beta2"]), eps=t["epsilon"],
                                   weight_decay=t["weight_decay"])
     schedule = transformers.get_scheduler(t["schedule"], optimizer, t["warmup_steps"], t["steps"])
     log, at = [], 0
@@ -301,6 +307,30 @@ def make_long(folder, seed):
               os.path.join(folder, "long.safetensors"))
     write_json(os.path.join(folder, "long.json"), dict(
         versions=versions(), evaluation=[sequence], labelled=labelled([sequence]), loss=loss.item(), rows=rows))
+
+
+def make_full(folder, rule):
+    """The whole model's training, on the data of reference.json."""
+    reference = json.load(open(os.path.join(folder, "reference.json")))
+    model, _ = load(folder)
+    evaluation, tensors, loss = reference["evaluation"], {}, 0.0
+    for sequence in evaluation:
+        part = loss_sum(model, sequence)[0] / labelled(evaluation)
+        part.backward()
+        loss += part.item()
+    tensors.update({"gradient." + n: p.grad.float().contiguous() for n, p in model.named_parameters()})
+    model.zero_grad()
+    training = dict(reference["training"], learning_rate=0.002, max_grad_norm=rule["full_max_grad_norm"])
+    steps = train(model, reference["data"], training)
+    tensors.update({"final." + n: p.detach().float().contiguous() for n, p in model.named_parameters()})
+    with torch.no_grad():
+        final_loss = sum(loss_sum(model, sequence)[0].item() for sequence in evaluation) / labelled(evaluation)
+    save_file(tensors, os.path.join(folder, "full.safetensors"))
+    write_json(os.path.join(folder, "full.json"), dict(
+        versions=versions(), evaluation=evaluation, loss=loss, final_loss=final_loss, labelled=labelled(evaluation),
+        training=training, data=reference["data"], steps=steps))
+    print(f"{os.path.basename(folder)}, whole: loss {loss:.4f} -> {final_loss:.4f}, gradient norms "
+          f"{[round(s['grad_norm'], 3) for s in steps]}")
 
 
 YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=8.0, original_max_position_embeddings=64)
@@ -470,7 +500,7 @@ def check_adapter(folder, base):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default=os.path.join(os.path.dirname(__file__), "..", "data"))
-    parser.add_argument("--only", choices=["golden", "adapters"])
+    parser.add_argument("--only", choices=["golden", "full", "adapters"])
     parser.add_argument("--check-adapter", metavar="FOLDER")
     parser.add_argument("--base", metavar="MODEL")
     options = parser.parse_args()
@@ -478,12 +508,15 @@ def main():
     if options.check_adapter:
         return check_adapter(options.check_adapter, options.base)
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, peft {peft.__version__}")
-    if options.only != "adapters":
+    if options.only in (None, "golden"):
         for seed, (family, rule) in enumerate(FAMILIES.items()):
             make(os.path.join(options.out, "golden", family), family, rule, seed)
             make_long(os.path.join(options.out, "golden", family), seed)
         make_rotary(os.path.join(options.out, "golden", "rotary.json"))
-    if options.only != "golden":
+    if options.only in (None, "golden", "full"):
+        for family, rule in FAMILIES.items():
+            make_full(os.path.join(options.out, "golden", family), rule)
+    if options.only in (None, "adapters"):
         make_adapters(os.path.join(options.out, "adapters"), os.path.join(options.out, "golden", "llama"))
 
 

@@ -121,19 +121,24 @@ class Fixture {
         json(io::read_json(folder_ / (reference + ".json"))),
         tensors(io::Safetensors::open(folder_ / (reference + ".safetensors"))),
         model(dev, model::Source::open(weights.empty() ? folder_ : weights)) {
-    const auto files = model::open_adapter(folder_ / "adapter");
-    model.attach(dev, files.config);
-    model::load_adapter(dev, model, files);
+    if (reference == "full") {
+      model.train_own(dev, [](const model::TensorInfo&) { return true; });
+    } else {
+      const auto files = model::open_adapter(folder_ / "adapter");
+      model.attach(dev, files.config);
+      model::load_adapter(dev, model, files);
+    }
     model.params().for_each([&](const nn::ParamRef<D, T>& param) { params.push_back(param); });
   }
 
-  /// Values or gradients of every adapter tensor, by their names in an adapter file and laid out as there.
-  std::map<std::string, std::vector<double>> adapter(bool gradients) {
+  /// Values or gradients of everything that trains, by their names in files and laid out as there.
+  std::map<std::string, std::vector<double>> trained(bool gradients) {
     std::map<std::string, std::vector<double>> result;
     for (const auto& param : params) {
       const auto host = to_host(dev, gradients ? param.grad : param.value);
       const auto rows = static_cast<std::size_t>(param.value.rows()), cols = host.size() / rows;
-      auto& values = result["base_model.model." + param.name + ".weight"];
+      const bool own = param.name.ends_with(".weight") || param.name.ends_with(".bias");
+      auto& values = result[own ? param.name : "base_model.model." + param.name + ".weight"];
       for (std::size_t i = 0; i < host.size(); ++i)
         values.push_back(static_cast<double>(param.transposed ? host[i % rows * cols + i / rows] : host[i]));
     }
@@ -188,7 +193,7 @@ void check_gradients(const std::string& family, const std::string& reference = "
     const Batch batch(sequences_of(f.json.at("evaluation")));
     const double count = static_cast<double>(batch.labelled), loss = f.json.at("loss").template get<double>();
     CHECK(std::fabs(f.train(batch, 1 / count) / count - loss) < allowed.loss * loss);
-    const auto gradients = f.adapter(true);
+    const auto gradients = f.trained(true);
     std::size_t stored = 0;
     for (const auto& tensor : f.tensors.tensors()) stored += tensor.name.starts_with("gradient.") ? 1u : 0u;
     CHECK(gradients.size() == stored);
@@ -221,7 +226,7 @@ std::map<std::string, std::vector<double>> outcome_of(Fixture<T>& f) {
   std::vector<std::int32_t> every(batch.tokens.size());
   std::iota(every.begin(), every.end(), 0);
   const auto logits = f.model.logits(f.dev, nn::Pass<D, T>(f.dev, batch.rows()), every);
-  auto result = f.adapter(true);
+  auto result = f.trained(true);
   result["loss"] = {loss};
   result["logits"].assign(logits.begin(), logits.end());
   return result;
@@ -288,17 +293,18 @@ void check_float(const std::string& family) {
 }
 
 template <class T>
-void check_training(const std::string& family) {
-  Fixture<T> f(family);
+void check_training(const std::string& family, const std::string& reference = "reference") {
+  Fixture<T> f(family, reference);
   const auto& settings = f.json.at("training");
   const auto number = [&](const char* key) { return settings.at(key).template get<double>(); };
   const auto data = sequences_of(f.json.at("data"));
   const auto micro_batch = settings.at("micro_batch").template get<std::size_t>();
   const auto accumulation = settings.at("accumulation").template get<std::size_t>();
-  const auto start = f.adapter(false);
+  const auto start = f.trained(false);
 
   optim::AdamW<D, T> optimizer(f.dev, f.model.params(),
-                               {number("beta1"), number("beta2"), number("epsilon"), number("weight_decay")});
+                               {number("beta1"), number("beta2"), number("epsilon"), number("weight_decay")},
+                               {{.weight_decay = number("weight_decay")}, {.weight_decay = 0}});
   const optim::Schedule schedule{optim::decay_of(settings.at("schedule").template get<std::string>()),
                                  settings.at("warmup_steps").template get<Index>(),
                                  settings.at("steps").template get<Index>()};
@@ -330,7 +336,7 @@ void check_training(const std::string& family) {
   CHECK(left.empty());
 
   double difference = 0, update = 0;
-  for (const auto& [name, value] : f.adapter(false)) {
+  for (const auto& [name, value] : f.trained(false)) {
     const auto expected = values_of(f.tensors, "final." + name);
     difference += std::pow(distance(value, expected), 2);
     update += std::pow(distance(start.at(name), expected), 2);
@@ -389,6 +395,19 @@ TEST_CASE("golden: ten steps of training in f32") {
 }
 TEST_CASE("golden: ten steps of training in f64") {
   each_family([](const std::string& family) { check_training<double>(family); });
+}
+
+TEST_CASE("golden: the whole model trains: every gradient and ten steps in f32") {
+  each_family([](const std::string& family) {
+    check_gradients<float>(family, "full");
+    check_training<float>(family, "full");
+  });
+}
+TEST_CASE("golden: the whole model trains: every gradient and ten steps in f64") {
+  each_family([](const std::string& family) {
+    check_gradients<double>(family, "full");
+    check_training<double>(family, "full");
+  });
 }
 
 TEST_CASE("golden: rotary frequencies are those of transformers") {

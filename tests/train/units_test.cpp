@@ -43,11 +43,13 @@ std::vector<data::Batch> unit_of(Index step, Index unit) {
 
 struct Outcome {
   std::vector<double> losses{}, norms{};
-  std::string adapter{};
+  std::string trained{};  ///< an adapter's file, or the numbers of the whole model
 };
 
+enum class What { adapter, model };
+
 template <class T>
-std::vector<Outcome> train(const TempFolder& folder, Index units, int ranks, bool shards) {
+std::vector<Outcome> train(const TempFolder& folder, What what, Index units, int ranks, bool shards) {
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
   run_ranks(ranks, [&](ThreadRank& self) {
     Outcome& outcome = outcomes[static_cast<std::size_t>(self.rank())];
@@ -57,8 +59,12 @@ std::vector<Outcome> train(const TempFolder& folder, Index units, int ranks, boo
     model::AdapterConfig config;
     config.rank = 3;
     config.dropout = 0.2;
-    decoder.attach(dev, config);
-    model::init_adapter(dev, decoder, 7);
+    if (what == What::adapter) {
+      decoder.attach(dev, config);
+      model::init_adapter(dev, decoder, 7);
+    } else {
+      decoder.train_own(dev, [](const model::TensorInfo&) { return true; });
+    }
     train::Stepper<D, T, ThreadRank> stepper(dev, decoder, {.weight_decay = 0.01}, 1.0, 42, self,
                                              {.units = units, .shards_optimizer = shards});
     for (Index step = 0; step < steps; ++step) {
@@ -70,24 +76,32 @@ std::vector<Outcome> train(const TempFolder& folder, Index units, int ranks, boo
       outcome.norms.push_back(result.grad_norm);
       stepper.update(dev, result, 1e-2);
     }
+    if (what == What::model) {
+      decoder.params().for_each([&](const auto& param) {
+        const auto values = to_host(dev, param.value);
+        outcome.trained.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+      });
+      return;
+    }
     const auto place = folder / concat("adapter ", self.rank());
     std::filesystem::create_directories(place);
     model::save_adapter(dev, decoder, place);
-    outcome.adapter = io::read_file(place / "adapter_model.safetensors");
+    outcome.trained = io::read_file(place / "adapter_model.safetensors");
   });
   return outcomes;
 }
 
 template <class T>
-void check_units() {
+void check_units(What what = What::adapter) {
   RandomModel shape;
+  shape.tied = what == What::model;
   shape.hidden = 32;
   shape.ffn = 48;
   const TempFolder folder = TempFolder::in_memory();
   write_random_model(folder / "model", shape);
   for (const Index units : {4, 8}) {
     CAPTURE(units);
-    const Outcome alone = train<T>(folder, units, 1, false).front();
+    const Outcome alone = train<T>(folder, what, units, 1, false).front();
     CHECK(alone.losses.size() == steps);
     for (const double loss : alone.losses) CHECK(loss > 1);
     for (const int ranks : {2, 3, 4, 8}) {
@@ -95,10 +109,10 @@ void check_units() {
       CAPTURE(ranks);
       for (const bool shards : {false, true}) {
         CAPTURE(shards);
-        for (const auto& outcome : train<T>(folder, units, ranks, shards)) {
+        for (const auto& outcome : train<T>(folder, what, units, ranks, shards)) {
           CHECK(outcome.losses == alone.losses);
           CHECK(outcome.norms == alone.norms);
-          CHECK((outcome.adapter == alone.adapter));
+          CHECK((outcome.trained == alone.trained));
         }
       }
     }
@@ -110,6 +124,7 @@ void check_units() {
 TEST_CASE("units: any number of ranks trains the same bits, with the optimizer's state whole or shared out") {
   SUBCASE("f32") { check_units<float>(); }
   SUBCASE("bf16") { check_units<bf16>(); }
+  SUBCASE("the whole model") { check_units<bf16>(What::model); }
 }
 
 TEST_CASE("units: the gradient is that of the whole step, in another order of its sums") {

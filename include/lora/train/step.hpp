@@ -53,7 +53,7 @@ class Stepper {
         comm_(comm),
         gradients_(comm, decoder.params(), sharing.units),
         shards_optimizer_(sharing.shards_optimizer && comm.size() > 1),
-        optimizer_(dev, dev, decoder.params(), settings, {},
+        optimizer_(dev, dev, decoder.params(), settings, groups(settings),
                    shards_optimizer_ ? optim::AdamWShard{comm.rank(), comm.size()} : optim::AdamWShard{}),
         max_grad_norm_(max_grad_norm),
         seed_(seed),
@@ -145,6 +145,11 @@ class Stepper {
   static constexpr std::uint64_t dropout_purpose = 0x64726F70u;
   // Numbers from one sum to the next: a backend may write blocks of 32 bytes.
   static constexpr Index apart = 4;
+
+  // As Decoder deals parameters out: biases and the weights of norms don't decay.
+  static std::vector<optim::AdamWGroup> groups(const optim::AdamWSettings& settings) {
+    return {{.weight_decay = settings.weight_decay}, {.weight_decay = 0}};
+  }
 
   static comm::Single& alone() {
     static comm::Single single;  // which has no state
