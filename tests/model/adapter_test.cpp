@@ -123,6 +123,16 @@ TEST_CASE("adapter: the tensors are compared with what the settings ask for befo
   CHECK(holds(message_of([&] { model::check_adapter(files, wider); }), "gate_proj.lora_B.weight is (24, 3)"));
 }
 
+TEST_CASE("adapter: unless told otherwise it has rank 8, alpha 16 and all projections") {
+  const model::AdapterConfig config;
+  for (const auto name : model::projection_names) {
+    CHECK(config.rank_of(0, name).rank == 8);
+    CHECK(config.rank_of(0, name).scale == 2);
+  }
+  CHECK(config.dropout == 0);
+  CHECK_FALSE(config.rslora);
+}
+
 TEST_CASE("adapter: a tensor that holds no finite number is refused") {
   const TempFolder folder;
   write_random_model(folder / "base", {});

@@ -8,8 +8,12 @@
 #include <span>
 #include <vector>
 
+#include "support/random_model.hpp"
+#include "support/temp_folder.hpp"
+
 namespace base_checksum_test {
 
+using namespace lora;
 using namespace lora::run;
 
 TEST_CASE("base checksum: of long strings it does not depend on the threads, and every piece counts") {
@@ -25,6 +29,21 @@ TEST_CASE("base checksum: of long strings it does not depend on the threads, and
     CHECK(checksums(strings, 2)[0] != sums[0]);
     longest[at] = std::byte{7};
   }
+}
+
+// Numbers that checkpoints hold: of this version, and of those before it that looked at samples alone. They go on only
+// while the numbers stay the same.
+TEST_CASE("base checksum: what checkpoints have recorded of a base stays as it is") {
+  const test::TempFolder folder;
+  test::RandomModel shape;
+  test::write_random_model(folder.path(), shape);
+  const auto source = model::Source::open(folder.path());
+  CHECK(checksum_text(run::weights_checksum(source)) == "8c10e798a87e8415");
+  CHECK(checksum_text(run::sampled_checksum(source)) == "4ffb22c460c03f14");
+  CHECK(run::base_text(source, true) ==
+        "qwen3, 2 layers of 16 and 24, vocabulary of 61, weights with checksum 4ffb22c460c03f14");
+  CHECK(run::base_text(source, false) ==
+        "qwen3, 2 layers of 16 and 24, vocabulary of 61, weights with checksum 8c10e798a87e8415 of all bytes");
 }
 
 }  // namespace base_checksum_test

@@ -32,6 +32,25 @@ TEST_CASE("unknown keys: the nearest name is the fewest edits away, a hyphen cou
   CHECK(nearest_key("promt", generate_command) == "prompt");
   CHECK(nearest_key("sede", train_command) == "seed");
   CHECK(nearest_name("kitten", {"sittingxxx", "mitten", "kit"}) == "mitten");
+  // A letter too many, one too few, another and two that are swapped are one edit each.
+  CHECK(nearest_name("topkx", {"topab", "topk"}) == "topk");
+  CHECK(nearest_name("topk", {"tabk", "topkx"}) == "topkx");
+  CHECK(nearest_name("topk", {"tabk", "tapk"}) == "tapk");
+  CHECK(nearest_name("topk", {"tabk", "otpk"}) == "otpk");
+  struct Pair {
+    const char *one, *other;
+    std::size_t edits;
+  };
+  for (const Pair& pair : {Pair{"kitten", "sitting", 3},
+                           {"seed", "sede", 1},
+                           {"", "abc", 3},
+                           {"abc", "abc", 0},
+                           {"flaw", "lawn", 2},
+                           {"lora_rank", "rank", 5}}) {
+    CAPTURE(pair.one);
+    CHECK(settings::detail::edits_between(pair.one, pair.other) == pair.edits);
+    CHECK(settings::detail::edits_between(pair.other, pair.one) == pair.edits);
+  }
 }
 
 TEST_CASE("unknown keys: a name that is not near is not offered") {

@@ -113,6 +113,14 @@ TEST_CASE("run_config: so does a run with a chat template, its day and its think
   config.enable_thinking = false;
   expect_repeated(config);
   CHECK(io::read_json(shop.temp / "run" / "run_config.json").at("date").is_string());
+
+  // The template that was found is recorded by name: another version may find another.
+  io::write_json(shop.temp / "model" / "tokenizer_config.json",
+                 {{"chat_template", io::read_file(LORA_TEST_DATA "/templates/smollm3.jinja")}});
+  config.template_name = "auto";
+  config.output_dir = (shop.temp / "found").native();
+  expect_repeated(config);
+  CHECK(io::read_json(shop.temp / "found" / "run_config.json").at("template") == "smollm3");
 }
 
 TEST_CASE("run_config: so does a run that starts from an adapter, whatever chooses its modules") {
