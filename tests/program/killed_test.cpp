@@ -14,6 +14,7 @@
 #include "lora/io/json.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
+#include "support/random_model.hpp"
 #include "support/talking_model.hpp"
 #include "support/temp_folder.hpp"
 
@@ -79,6 +80,48 @@ TEST_CASE("program: what a killed generate left goes with the next one of the sa
   CHECK(test::run_program(LORA_PROGRAM, s.generate("2")).status == 0);
   CHECK(partials(s.temp.path()).size() == 2);
   CHECK(std::filesystem::exists(other));
+}
+
+TEST_CASE("program: a merge that is at work keeps its folder while another of the same output begins and ends") {
+  const Subject s;
+  test::RandomModel shape;
+  shape.vocabulary = 40'000;  // enough to be seen at work
+  shape.hidden = 64;
+  test::write_random_model(s.temp / "base", shape);
+  test::write_talking_adapter(s.temp / "base", s.temp / "adapter");
+  const std::vector<std::string> words = {"merge", "--threads=1", "--model_name_or_path=" + (s.temp / "base").native(),
+                                          "--adapter_name_or_path=" + (s.temp / "adapter").native(),
+                                          "--output_dir=" + (s.temp / "merged").native()};
+  /// The folder that is being written, once its first tensors are there: then its lock is held.
+  const auto begun = [&] {
+    io::Path found;
+    for (const auto& entry : std::filesystem::directory_iterator(s.temp.path()))
+      if (entry.path().native().ends_with(".lora-writing") && !std::filesystem::is_empty(entry)) found = entry.path();
+    return found;
+  };
+  bool stopped = false;
+  for (int attempt = 0; attempt < 20 && !stopped; ++attempt) {
+    std::filesystem::remove_all(s.temp / "merged");
+    test::Process first(LORA_PROGRAM, words, {});
+    while (first.running() && begun().empty()) usleep(200);
+    first.send(SIGSTOP);
+    const io::Path folder = begun();
+    if (!folder.empty() && !std::filesystem::exists(s.temp / "merged")) {
+      stopped = true;
+      const auto second = test::run_program(LORA_PROGRAM, words);
+      CAPTURE(second.errors);
+      CHECK(second.status == 0);
+      CHECK(std::filesystem::exists(s.temp / "merged" / "model.safetensors"));
+      CHECK(std::filesystem::exists(folder));
+      first.send(SIGCONT);
+      CHECK(test::holds(first.errors(), "a model has come there meanwhile"));
+      CHECK(first.wait() == 1);
+    } else {
+      first.send(SIGCONT);
+      first.wait();
+    }
+  }
+  CHECK(stopped);
 }
 
 TEST_CASE("program: what a killed eval left in its folder goes with the next one, but no stranger's file") {
