@@ -179,7 +179,7 @@ TEST_CASE("memory: the forecast of an evaluation is close to what the arena came
     const auto& arena = model.dev.arena();
     CHECK(forecast.activations == doctest::Approx(static_cast<double>(arena.peak_saved())).epsilon(0.1));
     const auto workspace = static_cast<double>(arena.peak_scratch());
-    CHECK(forecast.workspace > 0.8 * workspace);
+    CHECK(forecast.workspace > 0.9 * workspace);
     CHECK(forecast.workspace < 1.1 * workspace);
   };
   check(384, true);    // the head
