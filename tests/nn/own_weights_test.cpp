@@ -223,7 +223,8 @@ TEST_CASE("own weights: the head's gradient is that of its loss, whatever the ch
       return scale * total;
     };
     const auto expected = complex_step(w.values, loss);
-    for (const auto& [rows, columns] : {std::pair<Index, Index>{64, 64}, {16, 24}, {8, 16}}) {
+    for (const std::pair<Index, Index>& extents : {std::pair<Index, Index>{64, 64}, {16, 24}, {8, 16}}) {
+      const Index rows = extents.first, columns = extents.second;
       CAPTURE(rows);
       D dev(2);
       Tiling tiling = dev.tiling();

@@ -39,9 +39,10 @@ class Decoder {
   using Accumulated = Accum<T>;
   using Element = T;
 
-  /// Takes the weights of `source` in place; reads nothing else of it later.
+  /// Takes the weights of a Source, or of another provider, in place where the device can read them there; the provider
+  /// is not needed later.
   /// Throws   FormatError naming tensors that are missing, misshapen or unknown
-  Decoder(D& dev, const Source& source);
+  Decoder(D& dev, const TensorProvider& provider);
 
   const Config& config() const { return config_; }
   const AdapterConfig& adapter() const { return adapter_; }
@@ -132,6 +133,10 @@ class Decoder {
       case TensorInfo::Kind::bias:
         return at_projection(info.layer, info.projection, [&](auto& group, std::size_t j) { f(group.linear(j).bias); });
     }
+  }
+  // Of the layer that the tensor belongs to, if it belongs to one.
+  nn::LayerHandle<D> use_of(D& dev, const TensorInfo& info) const {
+    return nn::LayerHandle<D>(info.layer >= 0 ? stack_.access() : nullptr, dev, info.layer, -1);
   }
   // Gives the store the chosen tensors, before it is built.
   void add_own(const Choice& trains);
@@ -232,9 +237,9 @@ class Decoder {
 };
 
 template <AnyDevice D, class T>
-Decoder<D, T>::Decoder(D& dev, const Source& source)
-    : config_(source.config()), rotary_(std::make_unique<nn::Rotary<D, T>>(config_.rope, config_.head_dim)) {
-  Loader<D> loader(dev, source);
+Decoder<D, T>::Decoder(D& dev, const TensorProvider& provider)
+    : config_(provider.config()), rotary_(std::make_unique<nn::Rotary<D, T>>(config_.rope, config_.head_dim)) {
+  Loader<D> loader(dev, provider);
   embedding_.table = nn::OwnMatrix<D, T>(loader.weight("model.embed_tokens.weight"));
   for (Index i = 0; i < config_.num_hidden_layers; ++i) stack_.push_back(layer(loader, i));
   norm_ = norm(loader, "model.norm.weight");
@@ -291,7 +296,9 @@ void Decoder<D, T>::build(D& dev) {
   params_.build(dev);
   for_each_tensor(config_, [&](const TensorInfo& info) {
     at(info, [&](auto& tensor) {
-      if (!tensor.param().empty()) tensor.start(dev);
+      if (tensor.param().empty()) return;
+      const auto weights = use_of(dev, info);
+      tensor.start(dev);
     });
   });
   params_.refresh(dev);
@@ -367,6 +374,7 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Rows& rows, std::span<const
 
 template <AnyDevice D, class T>
 View<D, Accum<T>> Decoder<D, T>::value(D& dev, const TensorInfo& info) {
+  const auto weights = use_of(dev, info);
   if (info.kind == TensorInfo::Kind::projection) {
     View<D, Accum<T>> out;
     at_projection(info.layer, info.projection, [&](auto& group, std::size_t j) { out = group.merged(dev, j); });

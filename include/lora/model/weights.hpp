@@ -13,14 +13,14 @@
 #include "lora/io/safetensors.hpp"
 #include "lora/model/config_gguf.hpp"
 #include "lora/model/config_json.hpp"
-#include "lora/model/tensors.hpp"
+#include "lora/model/tensor_provider.hpp"
 #include "lora/nn/weight.hpp"
 
 namespace lora::model {
 
 /// A base model on disk: its config and its tensors under their Hugging Face names, from a folder or a GGUF file. Data
 /// stay in the mapped file.
-class Source {
+class Source : public TensorProvider {
  public:
   static Source open(const std::filesystem::path& path) {
     std::error_code ignored;
@@ -40,7 +40,7 @@ class Source {
   }
 
   const std::filesystem::path& path() const { return path_; }
-  const Config& config() const { return config_; }
+  const Config& config() const override { return config_; }
   Config& config() { return config_; }
   /// Null for a folder.
   const io::Gguf* gguf() const { return gguf_ ? &*gguf_ : nullptr; }
@@ -54,7 +54,7 @@ class Source {
   /// What the file calls the tensor.
   const std::string& file_name_of(const TensorInfo& info) const { return gguf_ ? info.gguf_name : info.name; }
 
-  /// The tensor; its rows may lie in another order, see `permuted_heads`.
+  /// The tensor; its rows may lie in another order, see ProvidedTensor::permuted_heads.
   /// Throws   FormatError if it is missing or has another shape
   const io::StoredTensor& at(const TensorInfo& info) const {
     const std::string& stored_name = file_name_of(info);
@@ -76,11 +76,14 @@ class Source {
     }
   }
 
-  /// The number of heads whose rows lie as TensorInfo::gguf_heads says; 0 where rows are in order.
-  Index permuted_heads(const TensorInfo& info) const { return gguf_ ? info.gguf_heads : 0; }
+  /// As `at`.
+  ProvidedTensor provide(const TensorInfo& info) const override {
+    const io::StoredTensor& tensor = at(info);
+    return {tensor.dtype, tensor.bytes, tensor.file, gguf_ ? info.gguf_heads : 0};
+  }
 
   /// Throws   FormatError listing tensors that no part of such a model reads
-  void expect_no_others() const {
+  void finish() const override {
     std::set<std::string> known;
     for_each_tensor(config_, [&](const TensorInfo& info) { known.insert(file_name_of(info)); });
     std::string extra;
@@ -162,30 +165,30 @@ inline bool rotary_changed(const Source& source) {
   return own.rope.theta != source.config().rope.theta || own.rotates != source.config().rotates;
 }
 
-/// Reads the tensors of a model onto a device by their names. The source must live until the device has been waited
-/// for: `finish` waits.
+/// Reads the tensors of a model onto a device by their names. `finish` waits for the device.
 template <AnyDevice D>
 class Loader {
  public:
-  Loader(D& dev, const Source& source) : dev_(dev), source_(source) {
-    for_each_tensor(source.config(), [&](const TensorInfo& info) { tensors_.emplace(info.name, info); });
+  Loader(D& dev, const TensorProvider& provider) : dev_(dev), provider_(provider) {
+    for_each_tensor(provider.config(), [&](const TensorInfo& info) { tensors_.emplace(info.name, info); });
   }
 
   /// Whether such a model has the tensor.
   bool has(const std::string& name) const { return tensors_.count(name) != 0; }
 
-  /// A matrix, in place in the mapped file where it is aligned to its type and in order, else as an own copy.
+  /// A matrix, in place in host memory where the device reads that and it is aligned to its type and in order, else as
+  /// an own copy.
   nn::Weight<D> weight(const std::string& name) {
     const TensorInfo& info = tensors_.at(name);
-    const auto& tensor = source_.at(info);
-    const Index rows = info.shape[0], cols = info.shape[1], heads = source_.permuted_heads(info);
+    const ProvidedTensor tensor = provider_.provide(info);
+    const Index rows = info.shape[0], cols = info.shape[1], heads = tensor.permuted_heads;
     const auto address = reinterpret_cast<std::uintptr_t>(tensor.bytes.data());
     const std::size_t aligned_to =
         block_elements(tensor.dtype) > 1 ? 1 : static_cast<std::size_t>(block_bytes(tensor.dtype));
     if (D::reads_host_memory && heads == 0 && address % aligned_to == 0)
-      return nn::Weight<D>(StoredView<D>(tensor.bytes.data(), tensor.dtype, rows, cols), tensor.file);
+      return nn::Weight<D>(StoredView<D>(tensor.bytes.data(), tensor.dtype, rows, cols), tensor.owner);
     auto own = std::make_shared<Tensor<D, std::byte>>(dev_, static_cast<Index>(tensor.bytes.size()));
-    copy_in_order(tensor.bytes, rows, heads, own->view());
+    copy_in_order(tensor, rows, own->view());
     const std::byte* data = own->view().data();
     return nn::Weight<D>(StoredView<D>(data, tensor.dtype, rows, cols), std::move(own));
   }
@@ -194,10 +197,10 @@ class Loader {
   template <class A>
   Tensor<D, A> vector(const std::string& name) {
     const TensorInfo& info = tensors_.at(name);
-    const auto& tensor = source_.at(info);
+    const ProvidedTensor tensor = provider_.provide(info);
     const Index size = info.shape[0];
     Tensor<D, std::byte> raw(dev_, static_cast<Index>(tensor.bytes.size()));
-    copy_in_order(tensor.bytes, size, source_.permuted_heads(info), raw.view());
+    copy_in_order(tensor, size, raw.view());
     Tensor<D, A> wide(dev_, size);
     kernel::widen(dev_, StoredView<D>(raw.view().data(), tensor.dtype, 1, size), wide.view());
     return wide;
@@ -207,13 +210,19 @@ class Loader {
   /// Throws   FormatError listing tensors of the files that such a model does not have
   void finish() {
     dev_.synchronize();
-    source_.expect_no_others();
+    held_.clear();
+    provider_.finish();
   }
 
  private:
   // Row (head, half, pair) of the target is row (head, pair, half) of the file.
-  void copy_in_order(std::span<const std::byte> bytes, Index rows, Index heads, View<D, std::byte> target) {
-    if (heads == 0) return copy_from_host<D, std::byte>(dev_, bytes, target);
+  void copy_in_order(const ProvidedTensor& tensor, Index rows, View<D, std::byte> target) {
+    const auto bytes = tensor.bytes;
+    const Index heads = tensor.permuted_heads;
+    if (heads == 0) {
+      if (!D::reads_host_memory) held_.push_back(tensor.owner);
+      return copy_from_host<D, std::byte>(dev_, bytes, target);
+    }
     std::vector<std::byte> result(bytes.size());
     const Index width = rows / heads;
     const auto row_bytes = bytes.size() / static_cast<std::size_t>(rows);
@@ -227,7 +236,8 @@ class Loader {
   }
 
   D& dev_;
-  const Source& source_;
+  const TensorProvider& provider_;
+  std::vector<std::shared_ptr<const void>> held_;  // what copies read, until the device is waited for
   std::map<std::string, TensorInfo> tensors_;
 };
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lora/nn/block.hpp"
+#include "lora/nn/layer_access.hpp"
 #include "lora/nn/recomputed.hpp"
 
 namespace lora::nn {
@@ -27,6 +28,10 @@ class Stack {
   void push_back(Layer layer) { layers_.push_back(std::move(layer)); }
   Index size() const { return static_cast<Index>(layers_.size()); }
   Layer& layer(Index i) { return layers_[static_cast<std::size_t>(i)]; }
+
+  /// Who has the layers' weights ready; it outlives this. Null: they are always there.
+  void set_access(LayerAccess<D>* access) { access_ = access; }
+  LayerAccess<D>* access() const { return access_; }
 
   /// The lowest layer that trains; size() if none does.
   Index first_trained() const {
@@ -53,6 +58,7 @@ class Stack {
       const Span span(dev, Profile::Kind::layer, "layer", i);
       const auto& layer = layers_[static_cast<std::size_t>(i)];
       if (keep == Keep::nothing && pass.stopped()) return;
+      const LayerHandle<D> weights(access_, dev, i, i + 1 < size() ? i + 1 : -1);
       if (i < first) {
         const View<D, T> output = i + 1 == size() ? y : buffers[i % 2];
         typename Layer::Saved nothing;
@@ -81,6 +87,7 @@ class Stack {
     const Span phase(dev, Profile::Kind::phase, "backward");
     for (Index i = size() - 1; i >= first; --i) {
       const Span span(dev, Profile::Kind::layer, "layer", i);
+      const LayerHandle<D> weights(access_, dev, i, i > first ? i - 1 : -1);
       auto& entry = saved.entries[static_cast<std::size_t>(i - first)];
       layer(i).backward(dev, pass, View<D, const T>(entry.x), entry.layer, View<D, const T>(dy),
                         i == first && !saved.wants_dx ? View<D, T>() : dy);
@@ -90,6 +97,7 @@ class Stack {
 
  private:
   std::vector<Layer> layers_;
+  LayerAccess<D>* access_ = nullptr;
 };
 
 }  // namespace lora::nn

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lora/io/safetensors.hpp"
+#include "lora/model/tensor_provider.hpp"
+#include "lora/tensor/transfer.hpp"
+
+namespace lora::model {
+
+/// Saves those of the model's own tensors that are parameters as one file, in float32 as they are trained, one after
+/// the other. `model` is a Decoder. Throws   NonFiniteError for a tensor that a step has spoilt; the file then does not
+/// appear
+template <class D, class Model>
+void save_trained(D& dev, Model& model, const std::filesystem::path& path) {
+  static_assert(std::same_as<typename Model::Accumulated, float>, "weights are saved as they are trained, in float32");
+  std::map<std::string, Shape> shapes;
+  for_each_tensor(model.config(), [&](const TensorInfo& info) { shapes.emplace(info.name, info.shape); });
+  const auto for_each_own = [&](const auto& f) {
+    model.params().for_each([&](const auto& param) {
+      if (shapes.count(param.name) != 0) f(param);
+    });
+  };
+  std::vector<io::TensorDeclaration> declarations;
+  for_each_own([&](const auto& param) { declarations.push_back({param.name, DType::f32, shapes.at(param.name)}); });
+  io::SafetensorsWriter writer(path, std::move(declarations));
+  for_each_own([&](const auto& param) {
+    const std::vector<float> values = to_host(dev, param.value);
+    for (const float value : values)
+      if (!std::isfinite(value))
+        fail<NonFiniteError>("the weights are not saved: the tensor ", param.name, " holds ", value,
+                             "; a smaller learning_rate may help");
+    writer.add(param.name, std::as_bytes(std::span(values)));
+  });
+  writer.commit();
+}
+
+/// A model with some tensors as `save_trained` left them, and the rest from another provider, which outlives this.
+class TrainedWeights : public TensorProvider {
+ public:
+  TrainedWeights(const TensorProvider& base, const std::filesystem::path& path)
+      : base_(base), path_(path), file_(io::Safetensors::open(path)) {}
+
+  const Config& config() const override { return base_.config(); }
+
+  ProvidedTensor provide(const TensorInfo& info) const override {
+    const io::StoredTensor* const tensor = file_.find(info.name);
+    if (tensor == nullptr) return base_.provide(info);
+    if (tensor->shape != info.shape || tensor->dtype != DType::f32)
+      fail<FormatError>(path_.native(), ": the tensor ", info.name, " is ", name_of(tensor->dtype), " ",
+                        to_string(tensor->shape), "; expected f32 ", to_string(info.shape));
+    return {tensor->dtype, tensor->bytes, tensor->file, 0};
+  }
+
+  void finish() const override {
+    base_.finish();
+    std::set<std::string> names;
+    for_each_tensor(config(), [&](const TensorInfo& info) { names.insert(info.name); });
+    for (const io::StoredTensor& tensor : file_.tensors())
+      if (names.count(tensor.name) == 0)
+        fail<FormatError>(path_.native(), ": the tensor ", tensor.name, " belongs to no part of such a model");
+  }
+
+ private:
+  const TensorProvider& base_;
+  std::filesystem::path path_;
+  io::Safetensors file_;
+};
+
+}  // namespace lora::model

@@ -1,0 +1,327 @@
+// Where a model's numbers come from, and when its layers' are there.
+
+#include <doctest/doctest.h>
+#include <sys/mman.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lora/instantiate.hpp"
+#include "lora/model/decoder.hpp"
+#include "lora/model/random_weights.hpp"
+#include "lora/model/trained_weights.hpp"
+#include "lora/train/step.hpp"
+#include "support/message_of.hpp"
+#include "support/process.hpp"
+#include "support/proof_kernels.hpp"
+#include "support/random_model.hpp"
+#include "support/temp_folder.hpp"
+
+namespace provider_test {
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+using D = cpu::Device;
+
+bool every(const model::TensorInfo&) { return true; }
+
+data::Batch some_batch() {
+  data::Batch batch;
+  for (Index place = 0; place < 3; ++place) {
+    data::Example example;
+    for (Index i = 0; i < 7 + place; ++i) {
+      example.tokens.push_back(static_cast<std::int32_t>((11 * i + 5 * place) % 61));
+      example.labels.push_back(example.tokens.back());
+    }
+    batch.append(example, place);
+  }
+  return batch;
+}
+
+template <class Device, class T>
+double loss_of(Device& dev, model::Decoder<Device, T>& decoder) {
+  const data::Batch batch = some_batch();
+  const auto result = decoder.evaluate(dev, nn::Rows{batch.tokens, batch.positions, batch.places, batch.segments},
+                                       std::span(batch.labels));
+  return result.loss / static_cast<double>(result.labelled);
+}
+
+/// Two steps of the whole model.
+template <class Device, class T>
+std::vector<double> train(Device& dev, model::Decoder<Device, T>& decoder) {
+  train::Stepper<Device, T> stepper(dev, decoder, {.weight_decay = 0.1}, 1, 42);
+  const data::Batch batch = some_batch();
+  std::vector<double> losses;
+  for (Index step = 0; step < 2; ++step) {
+    const auto result = stepper.accumulate(dev, step, std::span(&batch, 1));
+    losses.push_back(result.loss);
+    stepper.update(dev, result, 1e-2);
+  }
+  losses.push_back(loss_of(dev, decoder));
+  return losses;
+}
+
+std::vector<float> floats_of(const model::ProvidedTensor& tensor) {
+  REQUIRE(tensor.dtype == DType::f32);
+  std::vector<float> values(tensor.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  return values;
+}
+
+model::Config small_config() {
+  RandomModel shape;
+  shape.family = "qwen2";  // with biases
+  return model::parse_config(config_json(shape), "config.json");
+}
+
+/// Keeps the weights of each layer in pages of their own, which can be read only while the layer is acquired.
+class Pages : public model::TensorProvider, public nn::LayerAccess<D> {
+ public:
+  struct Call {
+    Index layer, next;
+    bool operator==(const Call&) const = default;
+  };
+
+  explicit Pages(const model::TensorProvider& base) : base_(base) {}
+  ~Pages() override {
+    for (const auto& [info, memory] : tensors_) munmap(memory.data, memory.bytes);
+  }
+
+  const model::Config& config() const override { return base_.config(); }
+  void finish() const override { base_.finish(); }
+  model::ProvidedTensor provide(const model::TensorInfo& info) const override {
+    const auto tensor = base_.provide(info);
+    if (info.layer < 0) return tensor;
+    constexpr std::size_t page = 65536;
+    const std::size_t bytes = (tensor.bytes.size() + page - 1) / page * page;
+    void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(data != MAP_FAILED);
+    std::memcpy(data, tensor.bytes.data(), tensor.bytes.size());
+    tensors_.push_back({info.layer, {data, bytes}});
+    return {tensor.dtype, {static_cast<const std::byte*>(data), tensor.bytes.size()}, nullptr, tensor.permuted_heads};
+  }
+  /// To be called once the model is made.
+  void close() { protect(-1, PROT_NONE); }
+
+  void acquire(D&, Index layer, Index next) override {
+    CHECK(held_ == -1);  // one at a time
+    held_ = layer;
+    calls.push_back({layer, next});
+    protect(layer, PROT_READ);
+  }
+  void release(D&, Index layer) noexcept override {
+    CHECK(held_ == layer);
+    held_ = -1;
+    protect(layer, PROT_NONE);
+  }
+
+  std::vector<Call> calls;
+
+ private:
+  struct Memory {
+    void* data;
+    std::size_t bytes;
+  };
+  void protect(Index layer, int how) const {
+    for (const auto& [of, memory] : tensors_)
+      if (layer < 0 || of == layer) mprotect(memory.data, memory.bytes, how);
+  }
+
+  const model::TensorProvider& base_;
+  mutable std::vector<std::pair<Index, Memory>> tensors_;
+  Index held_ = -1;
+};
+
+}  // namespace
+
+TEST_CASE("random weights: normal numbers of the asked width, biases 0, norms 1, by seed and name alone") {
+  model::Config config = small_config();
+  config.vocab_size = 4000;
+  const model::RandomWeights weights(config, 7, 0.05), again(config, 7, 0.05), others(config, 8, 0.05);
+  std::vector<float> before;
+  model::for_each_tensor(config, [&](const model::TensorInfo& info) {
+    CAPTURE(info.name);
+    const auto values = floats_of(weights.provide(info));
+    REQUIRE(static_cast<Index>(values.size()) == info.shape.count());
+    CHECK(values == floats_of(again.provide(info)));
+    using Kind = model::TensorInfo::Kind;
+    if (info.kind == Kind::norm || info.kind == Kind::bias) {
+      for (const float value : values) CHECK(value == (info.kind == Kind::norm ? 1.0f : 0.0f));
+      return;
+    }
+    CHECK(values != floats_of(others.provide(info)));
+    CHECK(values != before);
+    before = values;
+    // The mean of n has a spread of 0.05 / √n, the variance one of 0.05² √(2 / n); five of them.
+    const auto n = static_cast<double>(values.size());
+    double sum = 0, squares = 0, largest = 0;
+    for (const double value : values) {
+      sum += value;
+      squares += value * value;
+      largest = std::max(largest, std::fabs(value));
+    }
+    CHECK(std::fabs(sum / n) < 5 * 0.05 / std::sqrt(n));
+    CHECK(std::fabs(squares / n - 0.0025) < 5 * 0.0025 * std::sqrt(2 / n));
+    CHECK(largest > 0.05 * 1.5);
+    CHECK(largest < 0.05 * 6);
+    double within = 0;
+    for (const double value : values) within += std::fabs(value) < 0.05 ? 1 : 0;
+    CHECK(std::fabs(within / n - 0.6827) < 5 * std::sqrt(0.6827 * 0.3173 / n));
+  });
+  CHECK_THROWS_WITH_AS(model::RandomWeights(config, 7, 0), "initializer_range: given 0; expected a number above 0",
+                       ConfigError);
+  CHECK_THROWS_AS(model::RandomWeights(config, 7, std::numeric_limits<double>::quiet_NaN()), ConfigError);
+}
+
+TEST_CASE("random weights: a model of them knows nothing, and learns, alike on the CPU and the proof device") {
+  const model::RandomWeights weights(small_config(), 3);
+  const auto run = [&]<class Device>(Device& dev) {
+    model::Decoder<Device, float> decoder(dev, weights);
+    decoder.train_own(dev, every);
+    return train(dev, decoder);
+  };
+  D cpu(2);
+  const auto losses = run(cpu);
+  CHECK(std::fabs(losses[0] - std::log(61.0)) < 0.1);
+  CHECK(losses[1] < losses[0]);
+  CHECK(losses[2] < losses[1]);
+  proof::Device dev(2, {.late_sources = true});
+  CHECK(run(dev) == losses);
+}
+
+TEST_CASE("trained weights: what was saved comes back, the rest is the base's") {
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", RandomModel{});
+  const auto source = model::Source::open(folder / "model");
+  const auto path = folder / "trained.safetensors";
+  D dev(2);
+  const auto some = [](const model::TensorInfo& info) {
+    return info.kind != model::TensorInfo::Kind::projection || info.layer == 1;
+  };
+  model::Decoder<D, float> decoder(dev, source);
+  decoder.train_own(dev, some);
+  const double before = loss_of(dev, decoder);
+  train(dev, decoder);
+  const double after = loss_of(dev, decoder);
+  CHECK(after < before);
+  model::save_trained(dev, decoder, path);
+  {
+    const auto file = io::Safetensors::open(path);
+    std::size_t count = 0;
+    model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
+      CAPTURE(info.name);
+      const auto* const tensor = file.find(info.name);
+      CHECK((tensor != nullptr) == some(info));
+      if (tensor == nullptr) return;
+      ++count;
+      CHECK(tensor->shape == info.shape);
+    });
+    CHECK(file.tensors().size() == count);
+  }
+  const model::TrainedWeights trained(source, path);
+  model::Decoder<D, float> again(dev, trained);
+  CHECK(loss_of(dev, again) == after);
+  again.train_own(dev, some);
+  CHECK(loss_of(dev, again) == after);
+
+  SUBCASE("a tensor of another model") {
+    RandomModel shape;
+    shape.layers = 1;
+    write_random_model(folder / "other", shape);
+    const auto other = model::Source::open(folder / "other");
+    const model::TrainedWeights wrong(other, path);
+    CHECK(message_of<FormatError>([&] {
+            model::Decoder<D, float>(dev, wrong);
+          }).find("belongs to no part of such a model") != std::string::npos);
+  }
+  SUBCASE("another shape") {
+    RandomModel shape;
+    shape.hidden = 32;
+    write_random_model(folder / "other", shape);
+    const auto other = model::Source::open(folder / "other");
+    const model::TrainedWeights wrong(other, path);
+    CHECK_THROWS_WITH_AS(
+        (model::Decoder<D, float>(dev, wrong)),
+        concat(path.native(), ": the tensor model.embed_tokens.weight is F32 (61, 16); expected f32 (61, 32)").c_str(),
+        FormatError);
+  }
+  SUBCASE("a number that is none") {
+    decoder.params().for_each([](const auto& param) {
+      if (param.name == "model.norm.weight") param.value.data()[3] = std::numeric_limits<float>::infinity();
+    });
+    CHECK_THROWS_AS(model::save_trained(dev, decoder, folder / "spoilt.safetensors"), NonFiniteError);
+    CHECK_FALSE(std::filesystem::exists(folder / "spoilt.safetensors"));
+  }
+}
+
+TEST_CASE("layer access: each layer is acquired while it is read, with what comes next, and then released") {
+  const TempFolder folder = TempFolder::in_memory();
+  RandomModel shape;
+  shape.layers = 3;
+  write_random_model(folder / "model", shape);
+  const auto source = model::Source::open(folder / "model");
+  using Calls = std::vector<Pages::Call>;
+  const Calls forward{{0, 1}, {1, 2}, {2, -1}}, backward{{2, 1}, {1, 0}, {0, -1}};
+  for (const Index recomputed : {0, 3}) {
+    CAPTURE(recomputed);
+    D dev(2);
+    const auto losses = [&](Pages* pages) {
+      model::Decoder<D, float> decoder(dev,
+                                       pages == nullptr ? static_cast<const model::TensorProvider&>(source) : *pages);
+      if (pages != nullptr) {
+        pages->close();
+        decoder.stack().set_access(pages);
+      }
+      decoder.attach(dev, {});
+      model::init_adapter(dev, decoder, 7);
+      decoder.recompute(recomputed);
+      auto result = train(dev, decoder);
+      // Reading a tensor by itself.
+      model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
+        if (info.kind != model::TensorInfo::Kind::projection) return;
+        const Arena::Scope scope(dev.arena());
+        result.push_back(static_cast<double>(to_host(dev, decoder.value(dev, info))[5]));
+      });
+      return result;
+    };
+    Pages pages(source);
+    CHECK(losses(&pages) == losses(nullptr));
+    Calls expected;
+    for (int step = 0; step < 2; ++step) {
+      expected.insert(expected.end(), forward.begin(), forward.end());
+      expected.insert(expected.end(), backward.begin(), backward.end());
+    }
+    expected.insert(expected.end(), forward.begin(), forward.end());  // the evaluation
+    for (Index layer = 0; layer < 3; ++layer)
+      for (int projection = 0; projection < 7; ++projection) expected.push_back({layer, -1});
+    CHECK(pages.calls == expected);
+  }
+}
+
+TEST_CASE("layer access: a layer that nobody acquired can't be read") {
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", RandomModel{});
+  const auto source = model::Source::open(folder / "model");
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGSEGV, SIG_DFL);
+    D dev(1);
+    Pages pages(source);
+    model::Decoder<D, float> decoder(dev, pages);
+    pages.close();
+    loss_of(dev, decoder);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  // Sanitizers report the signal and exit.
+  CHECK((WIFSIGNALED(status) || WEXITSTATUS(status) != 0));
+}
+
+}  // namespace provider_test
