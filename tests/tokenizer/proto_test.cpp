@@ -93,6 +93,11 @@ TEST_CASE("tokenizer_proto: rules that lead out of their table are refused") {
   CharsmapFile wordy = map;
   wordy.add("x", std::string(300, 'a'));
   CHECK(holds(refusal(wordy), "writes 300 bytes"));
+  for (const std::size_t length : {255u, 256u}) {
+    CharsmapFile full = map;
+    full.add("x", std::string(length, 'a'));
+    CHECK(holds(refusal(full), length == 255 ? "nothing was thrown" : "writes 256 bytes; at most 255"));
+  }
 
   CHECK(holds(refusal(sentencepiece_file("ab")), "only 2 bytes"));
   std::string sized = map.bytes();
@@ -114,6 +119,7 @@ TEST_CASE("tokenizer_proto: pieces that the library would take on trust") {
   CHECK(with(piece("c")) == "nothing was thrown");
   CHECK(holds(with(piece("")), "piece 4 has 0 bytes"));
   CHECK(holds(with(piece(std::string(8000, 'a'))), "piece 4 has 8000 bytes; expected 1 to 7999"));
+  CHECK(with(piece(std::string(7999, 'a'))) == "nothing was thrown");
   CHECK(holds(with(piece(std::string_view("a\0b", 3))), "zero byte"));
   CHECK(holds(with(piece("\xFF")), "not valid UTF-8"));
   CHECK(holds(with(piece("c", std::numeric_limits<float>::quiet_NaN())), "piece 4 has the score nan"));
