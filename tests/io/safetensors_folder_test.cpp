@@ -65,6 +65,62 @@ void write_shards(const std::filesystem::path& folder, const std::string& eight 
 
 }  // namespace
 
+namespace {
+
+/// Data of a tensor, of which no other may be alive.
+class Lone {
+ public:
+  Lone(std::size_t size, char fill) : data_(size, fill) { CHECK(++alive == 1); }
+  Lone(const Lone&) = delete;
+  Lone& operator=(const Lone&) = delete;
+  ~Lone() { --alive; }
+  std::span<const std::byte> bytes() const { return std::as_bytes(std::span(data_)); }
+
+ private:
+  static inline int alive = 0;
+  std::vector<char> data_;
+};
+
+std::uintmax_t bytes_in(const std::filesystem::path& folder) {
+  std::uintmax_t total = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) total += entry.file_size();
+  return total;
+}
+
+}  // namespace
+
+TEST_CASE("safetensors_folder: each tensor is in a file before the next one is given, under no final name") {
+  constexpr std::size_t size = 100'000;
+  std::vector<TensorDeclaration> tensors;
+  for (int i = 0; i < 8; ++i) tensors.push_back({"t" + std::to_string(i), DType::u8, Shape{static_cast<Index>(size)}});
+  for (const Index shard : {Index{1} << 40, Index{250'000}})
+    for (const bool finishes : {true, false}) {
+      CAPTURE(shard);
+      CAPTURE(finishes);
+      const TempFolder folder;
+      {
+        SafetensorsFolderWriter writer(folder.path(), tensors, shard);
+        std::uintmax_t given = 0;
+        for (std::size_t i = 0; i < (finishes ? 8u : 5u); ++i) {
+          const Lone tensor(size, static_cast<char>('a' + i));
+          writer.add(tensors[i].name, tensor.bytes());
+          given += size;
+          CHECK(bytes_in(folder.path()) >= given);
+          CHECK_FALSE(std::filesystem::exists(folder / "model.safetensors"));
+          CHECK_FALSE(std::filesystem::exists(folder / "model-00001-of-00004.safetensors"));
+        }
+        if (finishes) writer.commit();
+      }
+      if (!finishes) {
+        CHECK(std::filesystem::is_empty(folder.path()));
+        continue;
+      }
+      const auto file = Safetensors::open(folder.path());
+      for (std::size_t i = 0; i < 8; ++i)
+        CHECK((text_of(*file.find(tensors[i].name)) == std::string(size, static_cast<char>('a' + i))));
+    }
+}
+
 TEST_CASE("safetensors_folder: shards are numbered with five digits") {
   const TempFolder folder;
   std::vector<TensorDeclaration> many;

@@ -76,6 +76,26 @@ double logits_bound(DType dtype) { return 9 * unit(dtype) + 1e-6; }
 
 }  // namespace
 
+TEST_CASE("merge: takes a device's memory for one tensor at a time") {
+  const TempFolder folder;
+  RandomModel shape;
+  shape.layers = 12;
+  shape.hidden = 64;
+  shape.ffn = 96;
+  shape.dtype = DType::bf16;
+  write_random_model(folder / "base", shape);
+  Subject subject(folder / "base");
+  Index largest = 0, whole = 0;
+  model::for_each_tensor(subject.source.config(), [&](const model::TensorInfo& info) {
+    largest = std::max(largest, info.shape.count());
+    whole += info.shape.count();
+  });
+  REQUIRE(whole > 20 * largest);
+  subject.merge(folder / "merged");
+  // One in float32, and what forms it: another of its size.
+  CHECK(subject.dev.arena().peak_scratch() < 2 * sizeof(float) * static_cast<std::size_t>(largest) + 4096);
+}
+
 TEST_CASE("merge: every matrix is W + s B A to the rounding of the stored type, the rest keeps its bits") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     CAPTURE(name_of(dtype));

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "lora/instantiate.hpp"
 #include "support/effort.hpp"
@@ -125,6 +126,78 @@ TEST_CASE("memory: the limit is of the whole process, what it holds already incl
   config.memory_limit_gib = run::resident_memory_gib() / 2;
   CHECK_THROWS_WITH_AS(train::plan_memory(model.decoder, 0, batch, {}, config),
                        doctest::Contains("with every layer checkpointed"), ConfigError);  // nothing is evaluated
+}
+
+namespace {
+
+/// What a store of parameters and its optimizer hold, by the slabs that they have.
+template <class T>
+void check_trained(const std::string& family, bool tied, bool adapter, bool own, int ranks) {
+  CAPTURE(family);
+  CAPTURE(tied);
+  CAPTURE(adapter);
+  CAPTURE(own);
+  CAPTURE(ranks);
+  const test::TempFolder temp;
+  test::RandomModel shape;
+  shape.family = family;
+  shape.tied = tied;
+  shape.hidden = 40;
+  shape.ffn = 72;
+  if (family == "llama") shape.more = {{"attention_bias", true}, {"mlp_bias", true}};
+  test::write_random_model(temp / "model", shape);
+  cpu::Device dev{1};
+  model::Decoder<cpu::Device, T> decoder(dev, model::Source::open(temp / "model"));
+  model::AdapterConfig config;
+  config.rank = 30;  // past a block of 1,024 elements
+  config.targets = {"q_proj", "k_proj", "v_proj", "up_proj", "down_proj"};
+  config.rank_pattern = {{"layers.1.self_attn.k_proj", 7}};
+  const auto chosen = [&](const model::TensorInfo& info) {
+    return own && info.name.find("layers.0.self_attn.o_proj") == std::string::npos;
+  };
+  adapter ? decoder.attach(dev, config, chosen) : decoder.train_own(dev, chosen);
+  CHECK((train::adapter_of(decoder) != nullptr) == adapter);
+
+  train::TrainedMemory held;
+  auto& params = decoder.params();
+  for (Index group = 0; group < params.groups(); ++group) {
+    const auto slab = params.slab(group);
+    held.masters += static_cast<double>(slab.value.size()) * sizeof(float);
+    held.gradients += static_cast<double>(slab.grad.size()) * sizeof(float);
+    if (!std::is_same_v<T, float>) held.copies += static_cast<double>(slab.value.size()) * sizeof(T);
+    const auto parts = params.parts(group, ranks);
+    Index largest = 0;
+    for (std::size_t i = 1; i < parts.size(); ++i) largest = std::max(largest, parts[i] - parts[i - 1]);
+    held.moments += 2 * static_cast<double>(largest) * sizeof(float);
+  }
+  const auto forecast = train::forecast_trained<T>(decoder.config(), adapter ? &config : nullptr, chosen, ranks);
+  CHECK(forecast.masters == held.masters);
+  CHECK(forecast.copies == held.copies);
+  CHECK(forecast.gradients == held.gradients);
+  CHECK(forecast.moments == held.moments);
+  CHECK(forecast.total() == held.masters + held.copies + held.gradients + held.moments);
+  if (ranks == 1)
+    CHECK(train::plan_memory(decoder, 0, {64, 64}, {}, settings::Config{}, 0).trained.total() == held.total());
+}
+
+}  // namespace
+
+TEST_CASE("memory: what trains is counted from the description as the store and the optimizer hold it") {
+  for (const char* family : {"llama", "qwen2", "qwen3", "smollm3"})
+    for (const bool tied : {false, true}) {
+      check_trained<float>(family, tied, true, false, 1);
+      check_trained<float>(family, tied, false, true, 3);
+      check_trained<bf16>(family, tied, true, true, 1);
+    }
+}
+
+TEST_CASE("memory: a model without an adapter needs nothing for one") {
+  Model model;
+  const auto with = train::forecast_memory(model.decoder, 0, 64, 64, 0);
+  model.decoder.train_own(model.dev, [](const model::TensorInfo& info) { return info.name == "model.norm.weight"; });
+  const auto without = train::forecast_memory(model.decoder, 0, 64, 64, 0);
+  CHECK(with.activations - without.activations ==
+        4.0 * 64 * 7 * 8 * sizeof(float));  // h of rank 8: layers, projections
 }
 
 TEST_CASE("memory: an evaluation counts, in the forecast and against the limit") {

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
+#include <concepts>
+#include <functional>
+#include <set>
 #include <string>
 
+#include "lora/comm/communicator.hpp"
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
 #include "lora/cpu/machine.hpp"
@@ -35,19 +38,75 @@ inline double weight_bytes(const model::Source& source) {
   return bytes;
 }
 
+/// Bytes of what trains, beside the model's weights as they are stored.
+struct TrainedMemory {
+  double masters = 0;    ///< values in Accum<T>
+  double copies = 0;     ///< what products read, where T is narrower
+  double gradients = 0;  ///< of a step of one unit
+  double moments = 0;    ///< the optimizer's, of the rank with the largest part
+
+  double total() const { return masters + copies + gradients + moments; }
+};
+
+/// From the description alone, before anything is loaded: for an adapter (null: none) and those of the model's own
+/// tensors for which `trains` is true, with the optimizer's state shared out among `ranks`.
+template <class T, class Trains>
+TrainedMemory forecast_trained(const model::Config& config, const model::AdapterConfig* adapter, const Trains& trains,
+                               int ranks = 1) {
+  Index groups[2] = {0, 0};  // elements: matrices, and what does not decay
+  const auto add = [&](Index group, Index count) {
+    groups[group] += (count + kernel::sum_block - 1) / kernel::sum_block * kernel::sum_block;
+  };
+  Index stacked = 0, in = 0;  // the rows of A of the projections that share an input
+  model::for_each_tensor(config, [&](const model::TensorInfo& info) {
+    if (trains(info)) add(info.shape.rank() > 1 ? 0 : 1, info.shape.count());
+    if (adapter == nullptr || info.kind != model::TensorInfo::Kind::projection) return;
+    if (info.projection != "k_proj" && info.projection != "v_proj" && info.projection != "up_proj") {
+      add(0, stacked * in);
+      stacked = 0;
+    }
+    const Index rank = adapter->rank_of(info.layer, info.projection).rank;
+    stacked += rank;
+    in = info.shape[1];
+    add(0, rank * info.shape[0]);
+  });
+  add(0, stacked * in);
+  TrainedMemory memory;
+  for (const Index elements : groups) {
+    const auto parts = comm::even_parts(elements / kernel::sum_block, kernel::sum_block, ranks);
+    Index largest = 0;
+    for (std::size_t i = 1; i < parts.size(); ++i) largest = std::max(largest, parts[i] - parts[i - 1]);
+    const double bytes = static_cast<double>(elements) * sizeof(Accum<T>);
+    memory.masters += bytes;
+    memory.gradients += bytes;
+    if (!std::same_as<T, Accum<T>>) memory.copies += static_cast<double>(elements) * sizeof(T);
+    memory.moments += 2 * static_cast<double>(largest) * sizeof(Accum<T>);
+  }
+  return memory;
+}
+
+/// The adapter that a model has; null if it has none.
+template <class Model>
+const model::AdapterConfig* adapter_of(Model& decoder) {
+  bool any = false;
+  model::for_each_factor(decoder, [&](const auto&) { any = true; });
+  return any ? &decoder.adapter() : nullptr;
+}
+
 /// For a model whose layers [0, `recomputed`) are checkpointed. Kernels' own buffers, up to a fifth of the workspace,
 /// are not counted. Shapes   N `rows`, of which n `labelled`; letters as in the design
 template <AnyDevice D, class T>
 MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_bytes, Index rows, Index labelled,
                                Index recomputed) {
   const model::Config& c = decoder.config();
-  const model::AdapterConfig& adapter = decoder.adapter();
+  const model::AdapterConfig* adapter = adapter_of(decoder);
   const auto d = [](Index value) { return static_cast<double>(value); };
   const double t = sizeof(T), a = sizeof(Accum<T>);
   const double n = d(rows), e = d(c.hidden_size), f = d(c.intermediate_size), layers = d(c.num_hidden_layers);
   const double q = d(c.num_attention_heads * c.head_dim), qkv = q + 2 * d(c.num_key_value_heads * c.head_dim);
   double ranks = 0;  // ΣR of a layer
-  for (const auto name : model::projection_names) ranks += d(adapter.rank_of(0, name).rank);
+  if (adapter != nullptr)
+    for (const auto name : model::projection_names) ranks += d(adapter->rank_of(0, name).rank);
 
   const double kept = n * (q * t + d(c.num_attention_heads) * a);  // attention's output and row sums
   const double norms = c.qk_norm ? n * d(c.num_attention_heads + c.num_key_value_heads) * a : 0;
@@ -57,7 +116,7 @@ MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_byte
   const double again = d(std::min(recomputed, c.num_hidden_layers));
   forecast.activations = layers * n * e * t + again * kept + (layers - again) * layer + (again > 0 ? layer : 0);
 
-  const bool dropout = adapter.dropout > 0;
+  const bool dropout = adapter != nullptr && adapter->dropout > 0;
   const bool widens = decoder.head().weight().decodes();
   const double input = n * e * t * (dropout ? 2 : 1);  // the norm's output, and what dropout makes of it
   const double mlp =
@@ -122,8 +181,9 @@ inline LargestBatch largest_evaluation(const data::EncodeSummary& records, Index
 /// The predicted memory of a run with layers [0, recomputed) checkpointed.
 struct MemoryPlan {
   Index recomputed = 0;
-  MemoryForecast needs{};  ///< of the largest micro-batch, or of an evaluation if that needs more
-  double held = 0;         ///< bytes already resident
+  MemoryForecast needs{};   ///< of the largest micro-batch, or of an evaluation if that needs more
+  double held = 0;          ///< bytes already resident
+  TrainedMemory trained{};  ///< part of what is held
 };
 
 /// Checkpoints as few layers as the memory limit allows, or all if gradient_checkpointing is set. `evaluation` has no
@@ -137,9 +197,14 @@ MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const
   MemoryForecast evaluating;
   if (evaluation.rows > 0)
     evaluating = forecast_evaluation(decoder, weight_bytes, evaluation.rows, evaluation.labelled);
+  std::set<std::string, std::less<>> names;
+  for (const auto& entry : decoder.params().entries()) names.insert(entry.name);
+  const TrainedMemory trained =
+      forecast_trained<T>(decoder.config(), adapter_of(decoder),
+                          [&](const model::TensorInfo& info) { return names.count(info.name) != 0; });
   const auto plan = [&](Index count) {
     const auto training = forecast_memory(decoder, weight_bytes, batch.rows, batch.labelled, count);
-    return MemoryPlan{count, training.total() < evaluating.total() ? evaluating : training, held};
+    return MemoryPlan{count, training.total() < evaluating.total() ? evaluating : training, held, trained};
   };
   const Index least = config.gradient_checkpointing ? layers : 0;
   if (!config.memory_limit_gib) return plan(least);
@@ -161,7 +226,8 @@ inline void say_memory(const MemoryPlan& plan, Index layers, const settings::Con
   const auto gib = [](double value) { return fixed(value, 2) + " GiB"; };
   log::info("memory: a peak of about ", gib(held + needed), " is expected (weights ", gib(plan.needs.weights / 0x1p30),
             ", activations ", gib(plan.needs.activations / 0x1p30), ", workspace ", gib(plan.needs.workspace / 0x1p30),
-            ", held already ", gib(held), "); ", gib(available), " are available");
+            ", held already ", gib(held), ", of it for what trains ", gib(plan.trained.total() / 0x1p30), "); ",
+            gib(available), " are available");
   if (plan.recomputed > 0 && !config.gradient_checkpointing)
     log::info("gradients of ", plan.recomputed, " of ", layers, " layers are checkpointed to stay below ",
               *config.memory_limit_gib, " GiB");
