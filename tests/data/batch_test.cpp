@@ -30,6 +30,12 @@ TEST_CASE("batch: labels are the next tokens of the same sequence, and nothing i
   CHECK(batch.labelled == 3);
 }
 
+TEST_CASE("batch: each token has a label") {
+  Batch batch;
+  CHECK_THROWS_WITH_AS(batch.append({{1, 2, 3}, {1, 2}, 0}, 0), "[batch] 3 tokens but 2 labels", ShapeError);
+  CHECK(batch.rows() == 0);
+}
+
 TEST_CASE("batch: a first label cannot be learnt, an empty example adds nothing") {
   CHECK(Example{{1, 2}, {1, -100}}.labelled() == 0);
   CHECK(Example{{1, 2}, {-100, 2}}.labelled() == 1);

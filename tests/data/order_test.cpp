@@ -59,6 +59,10 @@ TEST_CASE("order: the records held back never change from one version to the nex
   CHECK(data::split_records(20, 0.2, 7).held_back == std::vector<Index>{2, 12, 15, 19});
 }
 
+TEST_CASE("order: there is something to order") {
+  CHECK_THROWS_WITH_AS(Order({}, 1, true), "no records are left to train on", ConfigError);
+}
+
 TEST_CASE("order: all orders of four records are about equally likely") {
   std::map<std::vector<Index>, int> counts;
   const int draws = 24000;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lora/cpu/kernels.hpp"
@@ -44,6 +45,23 @@ TEST_CASE("kernel shapes: attention and its gradient name the operand that does 
   const std::vector<kernel::Segment> segments = {{0, 6}};
   test::Matrix<D, float> q(dev, 6, 12, 1), k(dev, 6, 6, 2), v(dev, 6, 6, 3), out(dev, 6, 12, 4), wrong(dev, 7, 5, 5);
   auto saved = kernel::save_attention<float>(dev, 6, 4);
+  // Segments lie within their rows, and a query never has fewer keys than queries before it and itself.
+  const auto refusal = [&](const kernel::AttentionShape& heads, std::vector<kernel::Segment> queries,
+                           std::vector<kernel::Segment> keys) {
+    return test::message_of<ShapeError>(
+        [&] { kernel::attention<D, float>(dev, heads, q.in(), k.in(), v.in(), queries, keys, out.view(), &saved); });
+  };
+  CHECK(test::holds(refusal({4, 3, 3, 1}, segments, segments), "[attention] 4 heads can't share 3 key heads"));
+  CHECK(test::holds(refusal({4, 0, 3, 1}, segments, segments), "4 heads can't share 0 key heads"));
+  CHECK(test::holds(refusal(shape, segments, {{0, 3}, {3, 6}}), "1 query segments but 2 key segments"));
+  using Segments = std::vector<kernel::Segment>;
+  for (const auto& [queries, keys] : {std::pair(Segments{{0, 7}}, Segments{{0, 7}}),
+                                      {Segments{{-1, 2}}, Segments{{0, 6}}},
+                                      {Segments{{3, 2}}, Segments{{0, 6}}},
+                                      {Segments{{0, 4}}, Segments{{0, 3}}},
+                                      {Segments{{0, 2}}, Segments{{5, 7}}},
+                                      {Segments{{0, 2}}, Segments{{-1, 3}}}})
+    CHECK(test::holds(refusal(shape, queries, keys), "[attention] segment 0: query rows "));
   check_operands(
       {q.view(), k.view(), v.view(), out.view()}, {"q", "k", "v", "out"}, wrong.view(), [&](const std::vector<Out>& x) {
         kernel::attention<D, float>(dev, shape, In(x[0]), In(x[1]), In(x[2]), segments, segments, x[3], &saved);

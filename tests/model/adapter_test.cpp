@@ -241,6 +241,14 @@ TEST_CASE("adapter: variants that are not supported are refused by name") {
   refused({{"alpha_pattern", {4, 8}}}, "expected an object");
   refused({{"target_modules", {"lm_head"}}}, "lm_head");
   refused({{"r", 0}}, "\"r\" is 0");
+  refused({{"r", 65537}}, "\"r\" is 65537; expected 1 to 65536");
+  CHECK(parsed({{"r", 65536}}).rank == 65536);
+  refused({{"lora_alpha", 1e39}}, "\"lora_alpha\" is 1e+39, which is no finite number in float32");
+  for (const double dropout : {-0.1, 1.0}) refused({{"lora_dropout", dropout}}, "; expected at least 0 and below 1");
+  CHECK(parsed({{"lora_dropout", 0.99}}).dropout == 0.99);
+  refused({{"layers_to_transform", {1}}, {"layers_pattern", "blocks"}}, "\"layers_pattern\" is \"blocks\"");
+  for (const io::Json& pattern : {io::Json("layers"), io::Json::array({"layers"}), io::Json::array()})
+    CHECK(parsed({{"layers_to_transform", {1}}, {"layers_pattern", pattern}}).layers == std::vector<Index>{1});
 }
 
 TEST_CASE("adapter: A starts within 1/sqrt(in) by name and seed, B at zero") {

@@ -99,6 +99,9 @@ TEST_CASE("rotary: linear scaling divides all, factors of a file replace every s
   check_parts(config, std::vector<double>(pairs, 0.25));
   config.frequency_factors = {1, 2, 4, 8, 1, 2, 4, 8};
   check_parts(config, {1, 0.5, 0.25, 0.125, 1, 0.5, 0.25, 0.125});
+  config.frequency_factors.pop_back();
+  CHECK_THROWS_WITH_AS((nn::Rotary<D, float>(config, 2 * pairs)),
+                       "[rotary] 7 frequency factors for heads of 16 columns", ShapeError);
   check_parts(powers_of_two(nn::RopeConfig::Scaling::none), std::vector<double>(pairs, 1.0));
 }
 

@@ -76,6 +76,8 @@ TEST_CASE("program: training tells what its data hold") {
   CHECK(outcome.status == 0);
   CHECK(
       test::holds(outcome.errors, "data: 2 records, 8 tokens, 50 % labelled, 0 truncated, 0 left out; lengths 3 to 5"));
+  CHECK(test::holds(outcome.errors, "adapter: rank 8, "));
+  CHECK(test::holds(outcome.errors, " parameters; steps: 1 of 8 sequences, 1 an epoch"));
 }
 
 TEST_CASE("program: a token that the model does not have is an error in every command that reads records") {

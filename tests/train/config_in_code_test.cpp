@@ -70,6 +70,15 @@ TEST_CASE("config in code: a batch size is given by assigning it, its default to
   }
 }
 
+TEST_CASE("config in code: a preview is the program's, not a Trainer's") {
+  const Quiet quiet;
+  const Workshop shop;
+  Config config = shop.config();
+  config.preview = 2;
+  CHECK(holds(message_of<ConfigError>([&] { Trainer trainer(config); }),
+              "key preview: given 2, allowed: 0 for a Trainer"));
+}
+
 TEST_CASE("config in code: a Trainer trains once") {
   const Quiet quiet;
   const Workshop shop;
