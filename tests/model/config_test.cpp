@@ -132,7 +132,15 @@ TEST_CASE("config: fields that are there") {
                                         {"max_position_embeddings", 512},
                                         {"eos_token_id", {5, 7}},
                                         {"bos_token_id", 3},
+                                        {"pad_token_id", 4},
+                                        {"initializer_range", 0.5},
                                         {"hidden_act", "silu"}});
+    CHECK((c.pad_token_id == 4 && c.initializer_range == 0.5));
+    const auto defaults = parsed(least(type), {{"num_key_value_heads", 2}});
+    CHECK(defaults.initializer_range == 0.02);
+    CHECK(parsed(least(type), {{"num_key_value_heads", 2}, {"initializer_range", 0}}).initializer_range == 0.02);
+    CHECK(defaults.pad_token_id == (name == "smollm3" ? std::optional(128004) : std::nullopt));
+    CHECK(parsed(least(type), {{"num_key_value_heads", 2}, {"pad_token_id", nullptr}}).pad_token_id == std::nullopt);
     CHECK((c.num_key_value_heads == 2 && c.head_dim == 24 && c.max_position_embeddings == 512));
     CHECK(c.rms_norm_eps == 1e-5);
     CHECK(c.tie_word_embeddings == (name != "smollm3"));

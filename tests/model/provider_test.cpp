@@ -3,10 +3,12 @@
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -143,7 +145,8 @@ class Pages : public model::TensorProvider, public nn::LayerAccess<D> {
 TEST_CASE("random weights: normal numbers of the asked width, biases 0, norms 1, by seed and name alone") {
   model::Config config = small_config();
   config.vocab_size = 4000;
-  const model::RandomWeights weights(config, 7, 0.05), again(config, 7, 0.05), others(config, 8, 0.05);
+  config.initializer_range = 0.05;
+  const model::RandomWeights weights(config, 7), again(config, 7), others(config, 8);
   std::vector<float> before;
   model::for_each_tensor(config, [&](const model::TensorInfo& info) {
     CAPTURE(info.name);
@@ -174,9 +177,89 @@ TEST_CASE("random weights: normal numbers of the asked width, biases 0, norms 1,
     for (const double value : values) within += std::fabs(value) < 0.05 ? 1 : 0;
     CHECK(std::fabs(within / n - 0.6827) < 5 * std::sqrt(0.6827 * 0.3173 / n));
   });
-  CHECK_THROWS_WITH_AS(model::RandomWeights(config, 7, 0), "initializer_range: given 0; expected a number above 0",
+  config.initializer_range = 0;
+  CHECK_THROWS_WITH_AS(model::RandomWeights(config, 7), "initializer_range: given 0; expected a number above 0",
                        ConfigError);
-  CHECK_THROWS_AS(model::RandomWeights(config, 7, std::numeric_limits<double>::quiet_NaN()), ConfigError);
+  config.initializer_range = std::numeric_limits<double>::quiet_NaN();
+  CHECK_THROWS_AS(model::RandomWeights(config, 7), ConfigError);
+}
+
+TEST_CASE("random weights: the embedding's row of the padding token is 0, as in transformers, and no other") {
+  model::Config config = small_config();
+  const auto tensors = model::tensors_of(config);
+  const auto& table = tensors.front();
+  REQUIRE(table.kind == model::TensorInfo::Kind::embedding);
+  const auto plain = floats_of(model::RandomWeights(config, 7).provide(table));
+  for (const std::int32_t id : {0, 5, -1, -61}) {
+    CAPTURE(id);
+    config.pad_token_id = id;
+    const model::RandomWeights weights(config, 7);
+    auto expected = plain;
+    const auto row = expected.begin() + (id < 0 ? id + config.vocab_size : id) * config.hidden_size;
+    std::fill(row, row + config.hidden_size, 0.0f);
+    CHECK(floats_of(weights.provide(table)) == expected);
+    for (const auto& info : tensors)  // a head of its own has no such row
+      if (info.kind == model::TensorInfo::Kind::head) CHECK(floats_of(weights.provide(info))[5] != 0);
+  }
+  for (const std::int32_t id : {61, -62}) {
+    config.pad_token_id = id;
+    CHECK_THROWS_WITH_AS(
+        model::RandomWeights(config, 7),
+        concat("pad_token_id: given ", id, "; expected a token of the model's vocabulary of 61").c_str(), ConfigError);
+  }
+}
+
+TEST_CASE("providers: each tensor is asked for once, and bytes that do not fit it are refused") {
+  struct Watched : model::RandomWeights {
+    using RandomWeights::RandomWeights;
+    mutable std::map<std::string, int> asked{};
+    std::string cut{};
+    model::ProvidedTensor provide(const model::TensorInfo& info) const override {
+      ++asked[info.name];
+      auto tensor = RandomWeights::provide(info);
+      if (info.name == cut) tensor.bytes = tensor.bytes.first(tensor.bytes.size() - 4);
+      return tensor;
+    }
+  };
+  Watched weights(small_config(), 3);
+  D dev(1);
+  { const model::Decoder<D, float> decoder(dev, weights); }
+  std::map<std::string, int> once;
+  for (const auto& info : model::tensors_of(weights.config())) once[info.name] = 1;
+  CHECK(weights.asked == once);
+  for (const char* name : {"model.layers.1.mlp.up_proj.weight", "model.norm.weight"}) {
+    weights.cut = name;
+    CHECK_THROWS_WITH_AS((model::Decoder<D, float>(dev, weights)), doctest::Contains(concat("of ", name).c_str()),
+                         ShapeError);
+  }
+}
+
+TEST_CASE("providers: a device that copies does not keep a whole model alive on the host meanwhile") {
+  // Tensors of a provider that count those which are alive, and their bytes.
+  struct Counted : model::RandomWeights {
+    using RandomWeights::RandomWeights;
+    mutable std::shared_ptr<std::size_t> alive = std::make_shared<std::size_t>(0);
+    mutable std::size_t peak = 0, all = 0;
+    model::ProvidedTensor provide(const model::TensorInfo& info) const override {
+      auto tensor = RandomWeights::provide(info);
+      const std::size_t size = tensor.bytes.size();
+      *alive += size;
+      all += size;
+      peak = std::max(peak, *alive);
+      tensor.owner = std::shared_ptr<const void>(
+          tensor.owner.get(), [inner = tensor.owner, count = alive, size](const void*) { *count -= size; });
+      return tensor;
+    }
+  };
+  model::Config config = small_config();
+  config.hidden_size = 1024;
+  config.intermediate_size = 2048;
+  const Counted weights(config, 3);
+  proof::Device dev(1, {.late_sources = true});
+  { const model::Decoder<proof::Device, float> decoder(dev, weights); }
+  REQUIRE(weights.all > std::size_t{48} << 20);
+  CHECK(weights.peak < std::size_t{26} << 20);  // what is held, and the tensor that makes it too much
+  CHECK(*weights.alive == 0);
 }
 
 TEST_CASE("random weights: a model of them knows nothing, and learns, alike on the CPU and the proof device") {

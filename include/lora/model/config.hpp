@@ -35,6 +35,8 @@ struct Config {
   std::string dtype;  ///< as stored; "" if not given
   std::vector<std::int32_t> eos_token_ids{};
   std::optional<std::int32_t> bos_token_id{};
+  std::optional<std::int32_t> pad_token_id{};  ///< negative: counted from the end of the vocabulary
+  double initializer_range = 0.02;             ///< standard deviation of weights that nothing has trained
 };
 
 /// The longest sequence that a model supports, including rope scaling; 0 if unknown.
@@ -254,6 +256,10 @@ inline Config parse_config(const io::Json& content, const std::string& where) {
   config.dtype = dtype.value_or("");
   config.eos_token_ids = ids_of(json, "eos_token_id");
   config.bos_token_id = json.get<std::int32_t>("bos_token_id");
+  config.pad_token_id = json.get<std::int32_t>("pad_token_id");
+  if (smollm3 && !content.contains("pad_token_id")) config.pad_token_id = 128004;  // as in transformers
+  const double range = json.get<double>("initializer_range").value_or(0);
+  if (range != 0) config.initializer_range = range;  // 0 as if left out, likewise
 
   if (const auto activation = json.find("hidden_act"); activation && !io::json_is(activation->json(), "silu"))
     json.fail("\"hidden_act\" is ", io::shown(activation->json()), ", which is not supported; expected \"silu\"");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -14,15 +15,21 @@
 namespace lora::model {
 
 /// The weights that training from scratch starts with: projections, embedding and head normal with mean 0 and standard
-/// deviation `initializer_range`, biases 0, norms 1, all float32. Each tensor's numbers depend on the seed and its name
-/// only.
+/// deviation `initializer_range`, the embedding's row of the padding token 0, biases 0, norms 1, all float32. Each
+/// tensor's numbers depend on the seed and its name only.
 /// Source   transformers, PreTrainedModel._init_weights
 class RandomWeights : public TensorProvider {
  public:
-  RandomWeights(Config config, std::uint64_t seed, double initializer_range = 0.02)
-      : config_(std::move(config)), seed_(seed), range_(initializer_range) {
-    if (!(range_ > 0) || !std::isfinite(range_))
-      fail<ConfigError>("initializer_range: given ", range_, "; expected a number above 0");
+  /// Throws   ConfigError for an `initializer_range` or a `pad_token_id` of the config that can't be meant
+  RandomWeights(Config config, std::uint64_t seed) : config_(std::move(config)), seed_(seed) {
+    const double range = config_.initializer_range;
+    if (!(range > 0) || !std::isfinite(range))
+      fail<ConfigError>("initializer_range: given ", range, "; expected a number above 0");
+    if (!config_.pad_token_id) return;
+    const Index id = *config_.pad_token_id, v = config_.vocab_size;
+    if (id < -v || id >= v)
+      fail<ConfigError>("pad_token_id: given ", id, "; expected a token of the model's vocabulary of ", v);
+    padding_ = id < 0 ? id + v : id;
   }
 
   const Config& config() const override { return config_; }
@@ -34,6 +41,8 @@ class RandomWeights : public TensorProvider {
     const auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(info.shape.count()),
                                                              info.kind == Kind::norm ? 1.0f : 0.0f);
     if (!vector) fill_normal(*values, mix_key(seed_, text_hash(info.name)));
+    if (info.kind == Kind::embedding && padding_ >= 0)
+      std::fill_n(values->begin() + padding_ * info.shape[1], info.shape[1], 0.0f);
     return {DType::f32, std::as_bytes(std::span(*values)), values, 0};
   }
 
@@ -43,7 +52,7 @@ class RandomWeights : public TensorProvider {
     Random random(key);
     for (std::size_t i = 0; i < values.size(); i += 2) {
       const double u = 1 - static_cast<double>(random.uniform()), v = static_cast<double>(random.uniform());
-      const double radius = range_ * std::sqrt(-2 * std::log(u)), angle = 2 * std::numbers::pi * v;
+      const double radius = config_.initializer_range * std::sqrt(-2 * std::log(u)), angle = 2 * std::numbers::pi * v;
       values[i] = static_cast<float>(radius * std::cos(angle));
       if (i + 1 < values.size()) values[i + 1] = static_cast<float>(radius * std::sin(angle));
     }
@@ -51,7 +60,7 @@ class RandomWeights : public TensorProvider {
 
   Config config_;
   std::uint64_t seed_;
-  double range_;
+  Index padding_ = -1;  // the embedding's row that is 0, if any
 };
 
 }  // namespace lora::model

@@ -180,7 +180,7 @@ class Loader {
   /// an own copy.
   nn::Weight<D> weight(const std::string& name) {
     const TensorInfo& info = tensors_.at(name);
-    const ProvidedTensor tensor = provider_.provide(info);
+    const ProvidedTensor tensor = provided(info);
     const Index rows = info.shape[0], cols = info.shape[1], heads = tensor.permuted_heads;
     const auto address = reinterpret_cast<std::uintptr_t>(tensor.bytes.data());
     const std::size_t aligned_to =
@@ -197,7 +197,7 @@ class Loader {
   template <class A>
   Tensor<D, A> vector(const std::string& name) {
     const TensorInfo& info = tensors_.at(name);
-    const ProvidedTensor tensor = provider_.provide(info);
+    const ProvidedTensor tensor = provided(info);
     const Index size = info.shape[0];
     Tensor<D, std::byte> raw(dev_, static_cast<Index>(tensor.bytes.size()));
     copy_in_order(tensor, size, raw.view());
@@ -215,13 +215,33 @@ class Loader {
   }
 
  private:
+  ProvidedTensor provided(const TensorInfo& info) const {
+    ProvidedTensor tensor = provider_.provide(info);
+    const Index expected = bytes_of(tensor.dtype, info.shape.count());
+    if (static_cast<Index>(tensor.bytes.size()) != expected)
+      fail<ShapeError>("[loader] the provider has ", tensor.bytes.size(), " bytes of ", info.name, "; expected ",
+                       expected, " for ", name_of(tensor.dtype), " ", to_string(info.shape));
+    return tensor;
+  }
+
+  // Keeps what a copy may still read: never a whole model that a provider makes as it is asked.
+  void hold(const ProvidedTensor& tensor) {
+    if (D::reads_host_memory) return;
+    held_.push_back(tensor.owner);
+    held_bytes_ += tensor.bytes.size();
+    if (held_bytes_ < held_limit) return;
+    dev_.synchronize();
+    held_.clear();
+    held_bytes_ = 0;
+  }
+
   // Row (head, half, pair) of the target is row (head, pair, half) of the file.
   void copy_in_order(const ProvidedTensor& tensor, Index rows, View<D, std::byte> target) {
     const auto bytes = tensor.bytes;
     const Index heads = tensor.permuted_heads;
     if (heads == 0) {
-      if (!D::reads_host_memory) held_.push_back(tensor.owner);
-      return copy_from_host<D, std::byte>(dev_, bytes, target);
+      copy_from_host<D, std::byte>(dev_, bytes, target);
+      return hold(tensor);
     }
     std::vector<std::byte> result(bytes.size());
     const Index width = rows / heads;
@@ -237,7 +257,9 @@ class Loader {
 
   D& dev_;
   const TensorProvider& provider_;
+  static constexpr std::size_t held_limit = std::size_t{16} << 20;
   std::vector<std::shared_ptr<const void>> held_;  // what copies read, until the device is waited for
+  std::size_t held_bytes_ = 0;
   std::map<std::string, TensorInfo> tensors_;
 };
 
