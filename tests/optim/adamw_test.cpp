@@ -117,17 +117,16 @@ TEST_CASE("adamw: state taken out and put into another optimizer goes on with th
   }
   std::vector<std::string> names;
   std::vector<std::vector<float>> state;
-  first.for_each_state([&](const std::string& name, View<Dev, float> view) {
-    names.push_back(name);
-    state.push_back(to_host(half.dev, view));
+  first.for_each_state([&](const auto& tensor) {
+    names.push_back(tensor.name);
+    state.push_back(to_host(half.dev, tensor.own));
   });
   CHECK(names == std::vector<std::string>{"w.exp_avg", "w.exp_avg_sq", "b.exp_avg", "b.exp_avg_sq"});
 
   AdamW<Dev, float> second(half.dev, half.params, settings);
   second.set_updates(first.updates());
   std::size_t next = 0;
-  second.for_each_state(
-      [&](const std::string&, View<Dev, float> view) { copy_from_host<Dev, float>(half.dev, state[next++], view); });
+  second.for_each_state([&](const auto& tensor) { copy_from_host<Dev, float>(half.dev, state[next++], tensor.own); });
   for (int s = 3; s < 6; ++s) {
     for (auto* problem : {&whole, &half}) problem->make_gradients(s);
     one.step(whole.dev, 1e-2, 1);
@@ -162,8 +161,8 @@ TEST_CASE("adamw: state on another device than the parameters gives the same bit
       offloaded.step(beside.dev, 1e-2, 0.5);
     }
     std::vector<std::vector<float>> states[2];
-    optimizer.for_each_state([&](const auto&, View<Dev, float> v) { states[0].push_back(to_host(here.dev, v)); });
-    offloaded.for_each_state([&](const auto&, View<proof::Device, float> v) { states[1].push_back(to_host(host, v)); });
+    optimizer.for_each_state([&](const auto& tensor) { states[0].push_back(to_host(here.dev, tensor.own)); });
+    offloaded.for_each_state([&](const auto& tensor) { states[1].push_back(to_host(host, tensor.own)); });
     CHECK(states[0] == states[1]);
   }
   CHECK(here.values() == beside.values());

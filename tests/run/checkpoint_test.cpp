@@ -398,8 +398,8 @@ class RealFiles {
 
   void set(Index step) {
     model::init_adapter(dev_, *decoder_, static_cast<std::uint64_t>(step));
-    optimizer_->for_each_state([&](const std::string& name, View<cpu::Device, float> view) {
-      kernel::fill(dev_, view, static_cast<double>(step) + (name.ends_with("_sq") ? 0.5 : 0));
+    optimizer_->for_each_state([&](const auto& tensor) {
+      kernel::fill(dev_, tensor.own, static_cast<double>(step) + (tensor.name.ends_with("_sq") ? 0.5 : 0));
     });
   }
 
@@ -409,7 +409,7 @@ class RealFiles {
       for (const float value : to_host(dev_, view)) all.push_back(value);
     };
     decoder_->params().for_each([&](const auto& param) { add(param.value); });
-    optimizer_->for_each_state([&](const std::string&, View<cpu::Device, float> view) { add(view); });
+    optimizer_->for_each_state([&](const auto& tensor) { add(tensor.own); });
     return all;
   }
 

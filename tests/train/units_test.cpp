@@ -2,12 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "lora/core/random.hpp"
 #include "lora/instantiate.hpp"
 #include "lora/io/read_file.hpp"
+#include "lora/run/state.hpp"
 #include "lora/train/step.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
@@ -48,8 +51,16 @@ struct Outcome {
 
 enum class What { adapter, model };
 
+/// Some of the steps, from an adapter and an optimizer that were saved before the first and to what is saved after the
+/// last, where these folders are not empty.
+struct Part {
+  Index first = 0, last = steps;
+  io::Path resumed{}, saved{};
+};
+
 template <class T>
-std::vector<Outcome> train(const TempFolder& folder, What what, Index units, int ranks, bool shards) {
+std::vector<Outcome> train(const TempFolder& folder, What what, Index units, int ranks, bool shards,
+                           const Part& part = {}) {
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
   run_ranks(ranks, [&](ThreadRank& self) {
     Outcome& outcome = outcomes[static_cast<std::size_t>(self.rank())];
@@ -67,7 +78,11 @@ std::vector<Outcome> train(const TempFolder& folder, What what, Index units, int
     }
     train::Stepper<D, T, ThreadRank> stepper(dev, decoder, {.weight_decay = 0.01}, 1.0, 42, self,
                                              {.units = units, .shards_optimizer = shards});
-    for (Index step = 0; step < steps; ++step) {
+    if (!part.resumed.empty()) {
+      model::load_adapter(dev, decoder, model::open_adapter(part.resumed));
+      run::load_optimizer(dev, stepper.optimizer(), part.first, part.resumed);
+    }
+    for (Index step = part.first; step < part.last; ++step) {
       std::vector<std::vector<data::Batch>> own;
       for (Index unit = stepper.own_units().begin; unit < stepper.own_units().end; ++unit)
         own.push_back(unit_of(step, unit));
@@ -75,6 +90,13 @@ std::vector<Outcome> train(const TempFolder& folder, What what, Index units, int
       outcome.losses.push_back(result.loss);
       outcome.norms.push_back(result.grad_norm);
       stepper.update(dev, result, 1e-2);
+    }
+    if (!part.saved.empty()) {
+      if (self.rank() == 0) {
+        std::filesystem::create_directories(part.saved);
+        if (what == What::adapter) model::save_adapter(dev, decoder, part.saved);
+      }
+      run::save_optimizer(dev, stepper.optimizer(), self, self.rank() == 0 ? part.saved : folder / "nowhere");
     }
     if (what == What::model) {
       decoder.params().for_each([&](const auto& param) {
@@ -125,6 +147,49 @@ TEST_CASE("units: any number of ranks trains the same bits, with the optimizer's
   SUBCASE("f32") { check_units<float>(); }
   SUBCASE("bf16") { check_units<bf16>(); }
   SUBCASE("the whole model") { check_units<bf16>(What::model); }
+}
+
+TEST_CASE("units: what some ranks have saved, any other number of ranks goes on with, to the same bits") {
+  RandomModel shape;
+  shape.hidden = 32;
+  shape.ffn = 48;
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", shape);
+  constexpr Index units = 4, half = 5;
+  const auto whole = train<float>(folder, What::adapter, units, 1, false, {.saved = folder / "whole"}).front();
+  const io::Path alone = folder / "alone";
+  train<float>(folder, What::adapter, units, 1, false, {.last = half, .saved = alone});
+  for (const int ranks : {2, 3, 4}) {
+    CAPTURE(ranks);
+    const io::Path half_way = folder / concat("half ", ranks);
+    train<float>(folder, What::adapter, units, ranks, true, {.last = half, .saved = half_way});
+    const auto optimizer_of = [](const io::Path& place) { return io::read_file(place / "optimizer.safetensors"); };
+    CHECK((optimizer_of(half_way) == optimizer_of(alone)));
+    CHECK_FALSE(std::filesystem::exists(folder / "nowhere"));
+    for (const int others : {1, 2, 3, 4}) {
+      CAPTURE(others);
+      const io::Path end = folder / concat("end ", ranks, " ", others);
+      const auto outcomes = train<float>(folder, What::adapter, units, others, others > 1,
+                                         {.first = half, .resumed = half_way, .saved = end});
+      for (const auto& outcome : outcomes) {
+        CHECK(std::equal(outcome.losses.begin(), outcome.losses.end(), whole.losses.begin() + half));
+        CHECK((outcome.trained == whole.trained));
+      }
+      CHECK((optimizer_of(end) == optimizer_of(folder / "whole")));
+    }
+  }
+}
+
+TEST_CASE("units: ranks save a state of several groups as one rank does") {
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", RandomModel{});
+  const auto state_by = [&](int ranks) {
+    const io::Path place = folder / concat("by ", ranks);
+    train<float>(folder, What::model, 4, ranks, ranks > 1, {.last = 2, .saved = place});
+    return io::read_file(place / "optimizer.safetensors");
+  };
+  const std::string alone = state_by(1);
+  for (const int ranks : {2, 3, 4}) CHECK((state_by(ranks) == alone));
 }
 
 TEST_CASE("units: the gradient is that of the whole step, in another order of its sums") {

@@ -117,21 +117,38 @@ class AdamW {
     }
   }
 
-  /// f(name, view) for every tensor of the state, in a fixed order: what a checkpoint holds besides the parameters.
-  /// Throws   Error where the state is shared out among ranks
+  /// A tensor of the state, of which each rank that shares it has a part.
+  struct StateTensor {
+    std::string name;
+    Shape shape;
+    std::vector<Index> begins;  ///< where each rank's elements begin, and the last one's end
+    View<S, A> own;             ///< (1, n) this rank's
+  };
+
+  /// f(StateTensor) for every tensor of the state, in an order that is the same on every rank: what a checkpoint holds
+  /// besides the parameters.
   template <class F>
   void for_each_state(F&& f) {
-    if (shard_.size > 1) fail<Error>("this optimizer has the state of one of ", shard_.size, " ranks only");
+    const auto rank = static_cast<std::size_t>(shard_.rank);
     for (const auto& entry : params_.entries()) {
       const Place& place = places_[entry.storage];
       if (!place.trains) continue;
-      const Index cols = params_.place(entry.storage).cols;
+      const Index cols = params_.place(entry.storage).cols, size = entry.rows * cols;
+      const Index first = place.begin + entry.first_row * cols;  // in the group's slab
+      std::vector<Index> begins = params_.parts(place.group, shard_.size);
+      for (Index& begin : begins) begin = std::clamp<Index>(begin - first, 0, size);
+      const Index count = begins[rank + 1] - begins[rank];
       Slab& slab = slabs_[static_cast<std::size_t>(place.group)];
       for (const auto& [suffix, moment] : {std::pair{".exp_avg", &slab.m}, std::pair{".exp_avg_sq", &slab.v}})
-        f(entry.name + suffix,
-          View<S, A>(moment->view().data() + place.begin + entry.first_row * cols, entry.rows, cols));
+        f(StateTensor{entry.name + suffix,
+                      {entry.rows, cols},
+                      begins,
+                      count == 0 ? View<S, A>() : moment->view().col_slice(first + begins[rank] - slab.begin, count)});
     }
   }
+  /// Whether ranks share the state, and which of them this is.
+  bool is_shared() const { return shard_.size > 1; }
+  int rank() const { return shard_.rank; }
 
   /// Updates that were made before a tensor of this entry began to train.
   Index since(const typename nn::ParamStore<D, T>::Entry& entry) const { return places_[entry.storage].since; }

@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "lora/comm/communicator.hpp"
 #include "lora/io/safetensors.hpp"
 #include "lora/model/decoder.hpp"
 #include "lora/optim/adamw.hpp"
@@ -29,30 +31,50 @@ std::uint64_t checkpoint_bytes(model::Decoder<D, T>& decoder, const tokenizer::T
 }
 
 /// The optimizer's state as optimizer.safetensors: m and v of each parameter, laid out as in memory, and for those that
-/// began to train later than the first update `.step`, the updates since then. `dev` holds the state.
-template <AnyDevice D, class T, AnyDevice S>
-void save_optimizer(S& dev, optim::AdamW<D, T, S>& optimizer, const io::Path& folder) {
+/// began to train later than the first update `.step`, the updates since then. `dev` holds the state. Every rank calls
+/// this; those that share the state give their parts, and rank 0 alone writes: only its `folder` counts.
+template <AnyDevice D, class T, AnyDevice S, comm::AnyCommunicator<S> C>
+void save_optimizer(S& dev, optim::AdamW<D, T, S>& optimizer, C& comm, const io::Path& folder) {
   static_assert(std::same_as<Accum<T>, float>, "optimizer state is saved as float32");
+  const bool writes = comm.rank() == 0;
+  if (!writes && !optimizer.is_shared()) return;
   std::vector<io::TensorDeclaration> declarations;
   const auto for_each_count = [&](const auto& f) {
     for (const auto& entry : optimizer.params().entries())
       if (const Index since = optimizer.since(entry); since > 0)
         f(entry.name + ".step", static_cast<float>(optimizer.updates() - since));
   };
-  optimizer.for_each_state([&](const std::string& name, View<S, float> view) {
-    declarations.push_back({name, DType::f32, view.shape()});
-  });
+  using State = typename optim::AdamW<D, T, S>::StateTensor;
+  optimizer.for_each_state([&](const State& state) { declarations.push_back({state.name, DType::f32, state.shape}); });
   for_each_count([&](const std::string& name, float) { declarations.push_back({name, DType::f32, {1}}); });
-  io::SafetensorsWriter writer(folder / "optimizer.safetensors", std::move(declarations));
-  optimizer.for_each_state([&](const std::string& name, View<S, float> view) {
-    const std::vector<float> values = to_host(dev, view);
-    writer.add(name, std::as_bytes(std::span(values)));
+  std::optional<io::SafetensorsWriter> writer;
+  if (writes) writer.emplace(folder / "optimizer.safetensors", std::move(declarations));
+  optimizer.for_each_state([&](const State& state) {
+    const auto write = [&](View<S, float> whole) {
+      if (!writes) return;
+      const std::vector<float> values = to_host(dev, whole);
+      writer->add(state.name, std::as_bytes(std::span(values)));
+    };
+    if (!optimizer.is_shared()) return write(state.own);
+    const auto rank = static_cast<std::size_t>(comm.rank());
+    Tensor<S, float> whole(dev, state.begins.back());
+    if (!state.own.empty())
+      kernel::convert(dev, state.own, whole.view().col_slice(state.begins[rank], state.own.size()));
+    comm.all_gather(dev, whole.view(), state.begins);
+    write(whole.view());
   });
-  for_each_count([&](const std::string& name, float count) { writer.add(name, std::as_bytes(std::span(&count, 1))); });
-  writer.commit();
+  if (!writes) return;
+  for_each_count([&](const std::string& name, float count) { writer->add(name, std::as_bytes(std::span(&count, 1))); });
+  writer->commit();
+}
+template <AnyDevice D, class T, AnyDevice S>
+void save_optimizer(S& dev, optim::AdamW<D, T, S>& optimizer, const io::Path& folder) {
+  comm::Single alone;
+  save_optimizer(dev, optimizer, alone, folder);
 }
 
-/// Into an optimizer of the same parameters, of which the same train, that is told how many updates were made.
+/// Into an optimizer of the same parameters, of which the same train, that is told how many updates were made. Each of
+/// several ranks reads its own part, however many ranks have written the file.
 /// Throws   FormatError if a tensor is missing or has another shape, or a count can't be one
 template <AnyDevice D, class T, AnyDevice S>
 void load_optimizer(S& dev, optim::AdamW<D, T, S>& optimizer, Index updates, const io::Path& folder) {
@@ -63,14 +85,18 @@ void load_optimizer(S& dev, optim::AdamW<D, T, S>& optimizer, Index updates, con
       fail<FormatError>(path.native(), ": the tensor ", tensor.name, " is ", name_of(tensor.dtype), " ",
                         to_string(tensor.shape), "; expected F32 ", to_string(shape));
   };
-  optimizer.for_each_state([&](const std::string& name, View<S, float> view) {
-    const io::StoredTensor* tensor = file.find(name);
-    if (tensor == nullptr) fail<FormatError>(path.native(), ": the tensor ", name, " is missing");
-    expect(*tensor, view.shape());
+  using State = typename optim::AdamW<D, T, S>::StateTensor;
+  optimizer.for_each_state([&](const State& state) {
+    const io::StoredTensor* tensor = file.find(state.name);
+    if (tensor == nullptr) fail<FormatError>(path.native(), ": the tensor ", state.name, " is missing");
+    expect(*tensor, state.shape);
   });
-  optimizer.for_each_state([&](const std::string& name, View<S, float> view) {
-    const std::span<const std::byte> bytes = file.find(name)->bytes;
-    const View<S, std::byte> target(reinterpret_cast<std::byte*>(view.flat().data()), static_cast<Index>(bytes.size()));
+  optimizer.for_each_state([&](const State& state) {
+    if (state.own.empty()) return;
+    const auto begin = static_cast<std::size_t>(state.begins[static_cast<std::size_t>(optimizer.rank())]);
+    const auto size = static_cast<std::size_t>(state.own.size());
+    const auto bytes = file.find(state.name)->bytes.subspan(begin * sizeof(float), size * sizeof(float));
+    const View<S, std::byte> target(reinterpret_cast<std::byte*>(state.own.data()), std::ssize(bytes));
     copy_from_host<S, std::byte>(dev, bytes, target);
   });
   optimizer.set_updates(updates);
