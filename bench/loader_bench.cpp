@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lora/data/order.hpp"
 #include "lora/inputs/records.hpp"
 #include "lora/io/safetensors.hpp"
 #include "report.hpp"
@@ -110,7 +111,7 @@ void add_all(const Files& files) {
     double rows = 0;
     const bench::Clock clock;
     for ([[maybe_unused]] auto iteration : state)
-      for (const auto& batch : records.micro_batches(order, {0, records.size()}, {.sequences = 8}))
+      for (const auto& batch : records.micro_batches(order.between(0, records.size()), {.sequences = 8}))
         rows += static_cast<double>(batch.rows());
     bench::report_bytes(state, clock, size_of(tokens));
     state.counters["Mtoken/s"] = 1e-6 * rows / static_cast<double>(state.iterations()) / clock.seconds(state);

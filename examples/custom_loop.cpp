@@ -6,6 +6,7 @@
 #include <lora/lora.hpp>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -32,21 +33,21 @@ void train_adapter(const std::string& model_path, const std::string& tokens, con
   std::vector<Index> numbers(static_cast<std::size_t>(records.size()));
   std::iota(numbers.begin(), numbers.end(), Index{0});
   data::Order order(numbers, 42, true);
-  const data::StepPlan plan{order.size(), 4};
 
-  // Two epochs of AdamW with a linear schedule; a micro-batch holds two sequences.
+  // Two epochs of AdamW with a linear schedule; a step has four sequences, a micro-batch two.
   train::Stepper<Device, float> stepper(dev, decoder, {}, 1.0, 42);
-  const Index steps = plan.steps(2, -1);
+  const Index steps = data::StepPlan{order.size(), 4}.steps(2, -1);
   const optim::Schedule schedule{optim::Decay::linear, optim::warmup_of(0, 0.1, steps), steps};
-  for (Index step = 0; step < steps; ++step) {
-    const auto batches = records.micro_batches(order, plan.samples(step), {.sequences = 2});
-    const auto result = stepper.accumulate(dev, step, batches);
+  train::Plan plan(std::move(order), 1, {{4, {.sequences = 2}, 2e-3, schedule}});
+  for (Index step = 0; step < plan.total(); ++step) {
+    const train::PlannedStep planned = plan.at(step);
+    const auto batches = train::batches_of(records, planned, stepper.own_units());
+    const auto result = stepper.accumulate(dev, step, std::span(batches));
     if (!result.has_labels()) continue;
     if (!result.finite()) fail<Error>("step ", step + 1, " has no finite loss");
-    const double learning_rate = 2e-3 * schedule.factor(step);
-    stepper.update(dev, result, learning_rate);
+    stepper.update(dev, result, planned.learning_rate);
     std::printf("step %d: loss %.4f, gradient norm %.4f, learning rate %.2e\n", static_cast<int>(step + 1), result.loss,
-                result.grad_norm, learning_rate);
+                result.grad_norm, planned.learning_rate);
   }
 
   io::create_folders(output);

@@ -4,6 +4,7 @@
 #include <exception>
 #include <lora/lora.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -110,6 +111,40 @@ void listen() {
   // [end]
 }
 
+void steer(const std::string& model, const std::string& output) {
+  // [steer]
+  lora::data::RecordList list;  // instead of a file; a list holds records of one kind
+  list.add(std::vector<lora::data::Message>{{"user", "Say A"}, {"assistant", "A"}});
+  list.add(std::vector<lora::data::Message>{{"user", "Say B"}, {"assistant", "B"}});
+
+  lora::Config config;
+  config.model_name_or_path = model;
+  config.dataset = {"answers"};  // the list's name, where a file's path would stand
+  config.output_dir = output;
+  config.val_size = 1;
+  config.eval_steps = 2;
+  config.max_steps = 6;
+
+  lora::RunOptions options;
+  options.records["answers"] = list;
+  options.log = [](lora::log::Level, std::string_view line) {  // this run's log and progress
+    std::printf("| %.*s\n", static_cast<int>(line.size()), line.data());
+  };
+  options.evaluates = [](lora::Running& running) { return running.state().step != 2; };  // leaves that one out
+  options.on_evaluation = [](const lora::EvalMetrics& metrics, lora::Running& running) {
+    lora::with_model(running, [&](auto& dev, auto& decoder) {
+      const std::vector<std::vector<std::int32_t>> prompts = {running.text().tokenizer->encode("Say").ids};
+      const auto results = lora::model::generate(dev, decoder, prompts, {.max_new_tokens = 4}, 1);
+      std::printf("after step %d: %s\n", static_cast<int>(metrics.step),
+                  running.text().tokenizer->decode(results[0], true).c_str());
+    });
+    if (metrics.loss < 0.1 || metrics.step == 4) running.finish();  // as if this step had been the last
+  };
+  const lora::RunResult result = lora::Trainer(config, options).train();
+  // [end]
+  std::printf("ended after step %d\n", static_cast<int>(result.metrics.steps));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -117,6 +152,7 @@ int main(int argc, char** argv) try {
   listen();
   const std::string output = argv[3];
   const std::string adapter = fine_tune(argv[1], argv[2], output + "/run").native();
+  steer(argv[1], output + "/steered");
   measure(argv[1], adapter, argv[2]);
   answer(argv[1], adapter, "Say A");
   merge(argv[1], adapter, output + "/merged");

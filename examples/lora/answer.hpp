@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "lora/core/random.hpp"
-#include "lora/cpu/kernels.hpp"
 #include "lora/data/encode.hpp"
 #include "lora/data/sample.hpp"
 #include "lora/inputs/model_files.hpp"
@@ -28,8 +27,8 @@ inline std::string prompt_of(const lora::data::Sample& sample, const lora::token
 }
 
 /// Answers records in groups and calls see(sample, answer) as soon as a group is done.
-template <class Decoder>
-void answer_all(lora::cpu::Device& dev, Decoder& decoder, const lora::tokenizer::Tokenizer& tokenizer,
+template <lora::AnyDevice D, class T>
+void answer_all(D& dev, lora::model::Decoder<D, T>& decoder, const lora::tokenizer::Tokenizer& tokenizer,
                 const lora::data::Encoder& encoder, std::span<const lora::data::Sample> samples,
                 lora::model::GenerateOptions options, const std::vector<std::string>& stops,
                 const std::function<void(const lora::data::Sample&, const std::string&)>& see) {

@@ -86,12 +86,46 @@ std::string report_of(const settings::Config& config, const io::Json& results) {
   return text;
 }
 
+/// Loss and answers of the records, in the precision from the settings.
+struct Evaluation {
+  train::EvaluationTotals totals{};
+  std::optional<Predictions> predictions{};
+};
+
+template <AnyDevice D>
+Evaluation evaluate(D& dev, const model::Source& source, const settings::Config& config, const inputs::Records& records,
+                    const inputs::TextFiles& text) {
+  Evaluation result;
+  with_decoder(dev, source, config, [&](auto& decoder) {
+    run::CountProgress progress("evaluating", "records", records.size());
+    const auto& totals = result.totals = train::evaluate(
+        dev, decoder, records.size(), [&](Index i) { return records[i]; }, config.per_device_eval_batch_size,
+        config.cutoff_len, [&](const train::EvaluationTotals& sums) { progress.reached(sums.records, sums.tokens); });
+    progress.clear();
+    if (!std::isfinite(totals.perplexity()))
+      fail<NonFiniteError>("the loss is ", totals.loss(), " and the perplexity ", totals.perplexity());
+    if (!config.predict) return;
+    std::vector<data::Sample> samples;
+    for (Index i = 0; i < records.size(); ++i) samples.push_back(records.dataset()[i]);
+    model::GenerateOptions generate;
+    generate.max_new_tokens = config.max_new_tokens;
+    generate.stop_ids = inputs::stop_ids(source, *text.tokenizer, text.chat_template);
+    result.predictions.emplace(Predictions{text.chat_template && text.chat_template->thinks()});
+    answer_all(dev, decoder, *text.tokenizer, records.encoder(), samples, generate, {},
+               [&](const data::Sample& sample, const std::string& answer) {
+                 result.predictions->add(sample, answer, *text.tokenizer);
+               });
+  });
+  return result;
+}
+
 /// Checks the records before anything is written.
-void check(cpu::Device& dev, const settings::Config& config, const inputs::Records& records,
-           const inputs::TextFiles& text, const model::Config& model) {
+template <AnyDevice D>
+void check(D& dev, const settings::Config& config, const inputs::Records& records, const inputs::TextFiles& text,
+           const model::Config& model) {
   std::vector<Index> all(static_cast<std::size_t>(records.size()));
   std::iota(all.begin(), all.end(), Index{0});
-  const data::EncodeSummary found = records.survey(dev, all);
+  const data::EncodeSummary found = records.survey(*inputs::HostThreads(dev, config), all);
   inputs::warn_of_length(model, std::min(found.length_at(1), config.cutoff_len), "the longest window has");
   if (found.labelled() == 0)
     fail<FormatError>(records.where(0), ": nothing to evaluate: none of ", records.size(),
@@ -158,40 +192,20 @@ int run_eval(Request& request) {
     print_preview(config, source);
     return 0;
   }
-  cpu::Device dev(threads_of(config));
   auto dataset = inputs::open_dataset(config, config.dataset, config.max_samples);
   const auto text = inputs::text_files(config, source.path(), dataset.kinds());
   const auto records = inputs::encoded_records(config, std::move(dataset), text, source.config().vocab_size, false);
-  check(dev, config, records, text, source.config());
-
-  io::create_folders(config.output_dir);
-  const io::Lock lock(config.output_dir);
-  io::clear_unfinished(config.output_dir, io::place_among([](const std::string& name) {
-                         return std::find(std::begin(result_files), std::end(result_files), name) !=
-                                std::end(result_files);
-                       }));
-  expect_own_files(request, source.path());
-  train::EvaluationTotals totals;
-  std::optional<Predictions> predictions;
-  with_decoder(dev, source, config, [&](auto& decoder) {
-    run::CountProgress progress("evaluating", "records", records.size());
-    totals = train::evaluate(
-        dev, decoder, records.size(), [&](Index i) { return records[i]; }, config.per_device_eval_batch_size,
-        config.cutoff_len, [&](const train::EvaluationTotals& sums) { progress.reached(sums.records, sums.tokens); });
-    progress.clear();
-    if (!std::isfinite(totals.perplexity()))
-      fail<NonFiniteError>("the loss is ", totals.loss(), " and the perplexity ", totals.perplexity());
-    if (!config.predict) return;
-    std::vector<data::Sample> samples;
-    for (Index i = 0; i < records.size(); ++i) samples.push_back(records.dataset()[i]);
-    model::GenerateOptions generate;
-    generate.max_new_tokens = config.max_new_tokens;
-    generate.stop_ids = inputs::stop_ids(source, *text.tokenizer, text.chat_template);
-    predictions.emplace(Predictions{text.chat_template && text.chat_template->thinks()});
-    answer_all(dev, decoder, *text.tokenizer, records.encoder(), samples, generate, {},
-               [&](const data::Sample& sample, const std::string& answer) {
-                 predictions->add(sample, answer, *text.tokenizer);
-               });
+  std::optional<io::Lock> lock;
+  const auto [totals, predictions] = inputs::with_device(config, [&](auto& dev) {
+    check(dev, config, records, text, source.config());
+    io::create_folders(config.output_dir);
+    lock.emplace(config.output_dir);
+    io::clear_unfinished(config.output_dir, io::place_among([](const std::string& name) {
+                           return std::find(std::begin(result_files), std::end(result_files), name) !=
+                                  std::end(result_files);
+                         }));
+    expect_own_files(request, source.path());
+    return evaluate(dev, source, config, records, text);
   });
 
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

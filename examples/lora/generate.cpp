@@ -84,15 +84,16 @@ int run_generate(Request& request) {
       print_result(text);
     }
   };
-  cpu::Device dev(threads_of(config));
-  with_decoder(dev, source, config, [&](auto& decoder) {
-    answer_all(dev, decoder, *tokenizer, encoder, samples, options, config.stop,
-               [&](const data::Sample& sample, const std::string& answer) {
-                 if (from_prompt && !file) return write(answer + "\n");
-                 io::Json line = {{"prompt", prompt_of(sample, *tokenizer)}, {"predict", answer}};
-                 if (!sample.answer().empty()) line["label"] = std::string(sample.answer());
-                 write(io::to_text(line, -1) + "\n");
-               });
+  const auto say = [&](const data::Sample& sample, const std::string& answer) {
+    if (from_prompt && !file) return write(answer + "\n");
+    io::Json line = {{"prompt", prompt_of(sample, *tokenizer)}, {"predict", answer}};
+    if (!sample.answer().empty()) line["label"] = std::string(sample.answer());
+    write(io::to_text(line, -1) + "\n");
+  };
+  inputs::with_device(config, [&](auto& dev) {
+    with_decoder(dev, source, config, [&](auto& decoder) {
+      answer_all(dev, decoder, *tokenizer, encoder, samples, options, config.stop, say);
+    });
   });
   if (file) file->commit();
   return 0;

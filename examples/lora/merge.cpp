@@ -76,32 +76,25 @@ void expect_place(const settings::Config& config, const io::Path& place, const i
     refuse("which holds a model (model.safetensors)", "a folder without one, or overwrite_output_dir");
 }
 
-std::optional<DType> dtype_of_key(const std::string& name) {
-  if (name == "float32") return DType::f32;
-  if (name == "bfloat16") return DType::bf16;
-  return std::nullopt;
-}
-
 }  // namespace
 
 int run_merge(Request& request) {
   const settings::Config& config = request.config;
   const auto source = inputs::open_source(config);
   const auto tokenizer = inputs::find_tokenizer(source.path());
-  const auto dtype = dtype_of_key(config.dtype);
+  const auto precision = precision_named(config.dtype);
+  const auto dtype = precision ? std::optional(stored_dtype(*precision)) : std::nullopt;
   (void)model::merged_config(source, dtype);  // throws before anything is written
   const io::Path place = place_of(config);
   expect_place(config, place, source.path());
   io::clear_killed(place);
-  cpu::Device dev(threads_of(config));
-  auto decoder = open_decoder<float>(dev, source, config);
   const auto stranger = [&](const io::Path& folder) -> std::string {
     if (auto what = stranger_in_merged(folder); !what.empty()) return what;
     const bool came = !config.overwrite_output_dir && !io::entries_of(folder).empty();
     return came ? "a model has come there meanwhile" : "";
   };
   std::optional<io::Lock> lock;  // of the folder that is being written: see io::clear_killed
-  io::write_whole_folder(place, stranger, [&](const io::Path& folder) {
+  const auto write = [&](auto& dev, auto& decoder, const io::Path& folder) {
     lock.emplace(folder);
     model::save_merged(dev, decoder, source, folder, dtype, *settings::parse_size(config.max_shard_size));
     if (tokenizer) tokenizer->save(folder);
@@ -110,6 +103,10 @@ int run_merge(Request& request) {
     io::write_json(folder / proof_file, io::json_object({{"base", config.model_name_or_path},
                                                          {"adapter", config.adapter_name_or_path},
                                                          {"files", files_of(folder)}}));
+  };
+  inputs::with_device(config, [&](auto& dev) {
+    auto decoder = open_decoder<float>(dev, source, config);
+    io::write_whole_folder(place, stranger, [&](const io::Path& folder) { write(dev, decoder, folder); });
   });
   if (!tokenizer) log::warn(source.path().native(), " has no tokenizer, and so has the merged model none");
   log::info("the merged model is in ", config.output_dir);

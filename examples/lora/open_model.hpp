@@ -2,8 +2,10 @@
 
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 #include "lora/core/log.hpp"
+#include "lora/inputs/device.hpp"
 #include "lora/inputs/model_files.hpp"
 #include "lora/instantiate.hpp"
 #include "lora/model/adapter.hpp"
@@ -11,13 +13,11 @@
 #include "lora/run/environment.hpp"
 #include "lora/trainer.hpp"
 
-inline int threads_of(const lora::settings::Config& config) { return static_cast<int>(config.threads.value_or(0)); }
-
 /// A model with the adapter from the settings, if any, for evaluation or generation.
-template <class T>
-lora::model::Decoder<lora::cpu::Device, T> open_decoder(lora::cpu::Device& dev, const lora::model::Source& source,
-                                                        const lora::settings::Config& config) {
-  lora::model::Decoder<lora::cpu::Device, T> decoder(dev, source);
+template <class T, lora::AnyDevice D>
+lora::model::Decoder<D, T> open_decoder(D& dev, const lora::model::Source& source,
+                                        const lora::settings::Config& config) {
+  lora::model::Decoder<D, T> decoder(dev, source);
   if (!config.adapter_name_or_path.empty()) {
     const auto files = lora::model::open_adapter(lora::inputs::find_adapter(config.adapter_name_or_path));
     lora::model::check_adapter(files, source.config());
@@ -27,21 +27,17 @@ lora::model::Decoder<lora::cpu::Device, T> open_decoder(lora::cpu::Device& dev, 
   return decoder;
 }
 
-/// Calls f(decoder) with the dtype from the settings and the machine, and logs it.
-template <class F>
-void with_decoder(lora::cpu::Device& dev, const lora::model::Source& source, const lora::settings::Config& config,
-                  F&& f) {
-  const bool narrow = lora::computes_in_bfloat16(dev, config, source);
-  lora::log::info(lora::run::describe_build(), "; ", dev.describe(), "; products by ",
-                  lora::cpu::describe_products(dev), "; computing in ", narrow ? "bfloat16" : "float32");
+/// Calls f(decoder), which computes in the precision from the settings and the device, and logs it.
+template <lora::AnyDevice D, class F>
+void with_decoder(D& dev, const lora::model::Source& source, const lora::settings::Config& config, F&& f) {
+  const lora::Precision precision = lora::inputs::precision_of(dev, config, source);
+  lora::log::info(lora::run::describe_build(), "; ", dev.describe(), "; products by ", describe_products(dev),
+                  "; computing in ", name_of(precision));
   try {
-    if (narrow) {
-      auto decoder = open_decoder<lora::bf16>(dev, source, config);
+    lora::inputs::with_precision(precision, [&]<class T>(std::type_identity<T>) {
+      auto decoder = open_decoder<T>(dev, source, config);
       f(decoder);
-    } else {
-      auto decoder = open_decoder<float>(dev, source, config);
-      f(decoder);
-    }
+    });
   } catch (const lora::NonFiniteError& error) {
     std::optional<lora::model::AdapterFiles> adapter;
     if (!config.adapter_name_or_path.empty())

@@ -31,7 +31,7 @@ LORA_COMPILED_ONCE_FOR(lora::bf16)
 LORA_COMPILED_ONCE void lora::model::save_merged(lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, float>&,
                                                  const lora::model::Source&, const std::filesystem::path&,
                                                  std::optional<lora::DType>, lora::Index);
-LORA_COMPILED_ONCE class lora::BasicTrainer<lora::cpu::Device>;
+LORA_COMPILED_ONCE class lora::BasicTrainer<>;
 
 #undef LORA_COMPILED_ONCE_FOR
 #undef LORA_COMPILED_ONCE

@@ -2,11 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <set>
 #include <utility>
 
+#include "lora/core/random.hpp"
 #include "lora/cpu/device.hpp"
+#include "lora/data/order.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/temp_folder.hpp"
 
@@ -62,12 +65,14 @@ TEST_CASE("records: however a step is split, each record keeps its place, and th
     CAPTURE(limit.sequences);
     CAPTURE(limit.tokens);
     data::Order order = in_any_order();
-    auto batches = records.micro_batches(order, step, limit);
+    auto batches = records.micro_batches(order.between(step.begin, step.end), limit);
     if (limit.sequences == 5) {  // in units, which micro-batches do not cross
       batches.clear();
-      for (Index unit = 0; unit < 7; ++unit)
-        for (auto& batch : records.micro_batches(order, data::StepPlan::unit_of(step, unit, 7), limit, step.begin))
+      for (Index unit = 0; unit < 7; ++unit) {
+        const auto own = data::StepPlan::unit_of(step, unit, 7);
+        for (auto& batch : records.micro_batches(order.between(own.begin, own.end), limit, own.begin - step.begin))
           batches.push_back(std::move(batch));
+      }
       CHECK(batches.size() >= 6);
     }
     std::set<std::pair<Index, Index>> found, expected;
@@ -89,6 +94,29 @@ TEST_CASE("records: however a step is split, each record keeps its place, and th
   }
 }
 
+TEST_CASE("records: a micro-batch cuts sequences off where its limit says, and leaves out what keeps no label") {
+  const Samples samples;
+  const inputs::Records records = samples.open();
+  data::Order order = in_any_order();
+  const auto sequences = order.between(0, Samples::count);
+  Index longest = 0, kept = 0;
+  for (const data::Batch& batch : records.micro_batches(sequences, {.sequences = 3, .cutoff_len = 6}))
+    for (std::size_t b = 0; b < batch.segments.size(); ++b) {
+      longest = std::max(longest, batch.segments[b].size());
+      ++kept;
+    }
+  Index expected = 0;
+  for (const Index sequence : sequences) {
+    data::Example example = records[sequence];
+    const auto first = example.labels.begin();
+    expected += std::any_of(first + 1, first + std::min<std::ptrdiff_t>(6, std::ssize(example.labels)),
+                            [](std::int32_t label) { return label != ignore_index; });
+  }
+  CHECK(longest == 6);
+  CHECK(kept == expected);
+  CHECK(kept < Samples::count);
+}
+
 TEST_CASE("records: filling by tokens takes no more micro-batches than the order of the step would") {
   const Samples samples;
   const inputs::Records records = samples.open();
@@ -107,7 +135,7 @@ TEST_CASE("records: filling by tokens takes no more micro-batches than the order
       }
       filled += length;
     }
-    const auto batches = records.micro_batches(order, {0, Samples::count}, {1, tokens});
+    const auto batches = records.micro_batches(order.between(0, Samples::count), {1, tokens});
     CHECK(batches.size() < in_order);
   }
 }

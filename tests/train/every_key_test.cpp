@@ -77,9 +77,10 @@ ByHand train_by_hand(D& dev, model::Decoder<D, T>& decoder, const inputs::Record
   for (Index step = 0; step < loop.steps; ++step) {
     const auto samples = plan.samples(step);
     std::vector<std::vector<data::Batch>> units;
-    for (Index unit = 0; unit < loop.units; ++unit)
-      units.push_back(
-          records.micro_batches(order, data::StepPlan::unit_of(samples, unit, loop.units), loop.limit, samples.begin));
+    for (Index unit = 0; unit < loop.units; ++unit) {
+      const auto own = data::StepPlan::unit_of(samples, unit, loop.units);
+      units.push_back(records.micro_batches(order.between(own.begin, own.end), loop.limit, own.begin - samples.begin));
+    }
     const auto found = stepper.accumulate(dev, step, std::span<const std::vector<data::Batch>>(units));
     const double rate = loop.learning_rate(step);
     stepper.update(dev, found, rate);
@@ -213,7 +214,7 @@ ByHand first_by_hand(const Shop& shop) {
   Index cut = 0, batches = 0;
   for (const Index record : split.train) cut += training[record].truncated;
   data::Order order(split.train, 7, false);
-  batches = static_cast<Index>(training.micro_batches(order, {0, 4}, loop.limit).size());
+  batches = static_cast<Index>(training.micro_batches(order.between(0, 4), loop.limit).size());
   // Or cutoff_len and max_tokens_per_micro_batch would not be seen.
   CHECK((cut > 0 && cut < 6));
   CHECK((batches > 1 && batches < 4));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lora/core/hash.hpp"
+#include "lora/data/record_list.hpp"
 #include "lora/data/record_reader.hpp"
 #include "lora/data/sample.hpp"
 #include "lora/io/json.hpp"
@@ -130,17 +131,26 @@ class RecordFinder {
 
 }  // namespace detail
 
-/// The records of one or more data files, parsed on access: the files stay mapped, and only the position of each record
-/// is kept in memory. A file's format is detected from its content: a JSON array, JSON lines or, for .txt, one text per
-/// line.
+/// The records of one or more data files or record lists, parsed on access: the files stay mapped, and only the
+/// position of each record is kept in memory. A file's format is detected from its content: a JSON array, JSON lines
+/// or, for .txt, one text per line.
 class Dataset {
  public:
+  /// A path that is the name of one of `lists` stands for its records.
   /// Throws   IoError if a file cannot be opened; FormatError if it has no records or an array is broken between them
-  static Dataset open(std::span<const std::string> paths, DatasetOptions options = {}) {
+  static Dataset open(std::span<const std::string> paths, DatasetOptions options = {}, const RecordLists& lists = {}) {
     Dataset dataset;
     dataset.options_ = std::move(options);
     if (paths.empty()) fail<ConfigError>("dataset names no file");
-    for (const std::string& path : paths) dataset.add(path);
+    for (const std::string& path : paths) {
+      const auto list = lists.find(path);
+      if (list == lists.end()) {
+        dataset.add_file(path);
+      } else {
+        const auto text = std::make_shared<const std::string>(list->second.text());
+        dataset.add(path, text, *text, false);
+      }
+    }
     if (const auto most = dataset.options_.max_samples; most && *most < dataset.size())
       dataset.places_.resize(static_cast<std::size_t>(std::max<Index>(*most, 0)));
     return dataset;
@@ -201,7 +211,7 @@ class Dataset {
 
  private:
   struct File {
-    std::shared_ptr<const io::MappedFile> mapped;
+    std::shared_ptr<const void> memory;  ///< of its bytes
     std::string name;
     bool plain;
     Sample::Kind kind = Sample::Kind::text;
@@ -229,7 +239,7 @@ class Dataset {
 
   Dataset() = default;
 
-  void add(const std::string& path) {
+  void add_file(const std::string& path) {
     std::error_code unreadable;  // reported by MappedFile
     if (std::filesystem::is_directory(path, unreadable))
       fail<IoError>("dataset ", path, " is a folder; expected a file");
@@ -237,10 +247,13 @@ class Dataset {
     const auto bytes = mapped->bytes();
     std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-    const bool plain = std::filesystem::path(path).extension() == ".txt";
+    add(path, std::move(mapped), text, std::filesystem::path(path).extension() == ".txt");
+  }
+
+  void add(const std::string& path, std::shared_ptr<const void> memory, std::string_view text, bool plain) {
     const auto first = std::find_if_not(text.begin(), text.end(), detail::is_json_space);
     const std::size_t before = places_.size();
-    files_.push_back({std::move(mapped), path, plain});
+    files_.push_back({std::move(memory), path, plain});
     detail::RecordFinder finder(text, files_.back().name, files_.size() - 1, places_);
     if (!plain && first != text.end() && *first == '{') refuse_spread_object(text, path);
     if (first == text.end() || plain || *first == '{') {

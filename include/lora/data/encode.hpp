@@ -44,6 +44,16 @@ inline tokenizer::Tokenizer::Encoding encode_rendering(const tokenizer::Tokenize
   return encoding;
 }
 
+/// Cuts off what lies behind the first `most` tokens.
+inline void truncate(Example& example, Index most) {
+  if (std::ssize(example.tokens) <= most) return;
+  const bool had_labels = example.labelled() > 0;
+  example.tokens.resize(static_cast<std::size_t>(most));
+  example.labels.resize(static_cast<std::size_t>(most));
+  example.truncated = true;
+  example.lost = had_labels && example.labelled() == 0;
+}
+
 /// Turns records into tokens and labels. A rendering is tokenized as a whole, and a token is labelled if it begins
 /// inside an answer, including its end-of-turn token. Thread-safe.
 class Encoder {
@@ -75,14 +85,7 @@ class Encoder {
     }
     if (!sample.learnt || sample.unanswered) example.labels.assign(example.tokens.size(), ignore_index);
     example.unanswered = sample.unanswered;
-    const auto most = static_cast<std::size_t>(options_.cutoff_len);
-    example.truncated = example.tokens.size() > most;
-    if (example.truncated) {
-      example.lost = example.labelled() > 0;
-      example.tokens.resize(most);
-      example.labels.resize(most);
-      example.lost = example.lost && example.labelled() == 0;
-    }
+    truncate(example, options_.cutoff_len);
     check_ids(example.tokens, sample);
     check_ids(example.labels, sample);
     example.record = sample.record;

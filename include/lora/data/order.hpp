@@ -57,6 +57,13 @@ class Order {
     return records_[static_cast<std::size_t>(order_[place])];
   }
 
+  /// The records of the samples [begin, end).
+  std::vector<Index> between(Index begin, Index end) {
+    std::vector<Index> records;
+    for (Index sample = begin; sample < end; ++sample) records.push_back((*this)[sample]);
+    return records;
+  }
+
  private:
   std::vector<Index> records_;
   std::uint64_t seed_;

@@ -1,13 +1,16 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lora/inputs/model_files.hpp"
 #include "lora/model/adapter.hpp"
+#include "lora/model/decoder.hpp"
 #include "lora/settings/config.hpp"
 
 namespace lora::inputs {
@@ -46,6 +49,23 @@ inline model::AdapterConfig adapter_of(const settings::Config& config, const mod
   adapter.dropout = config.lora_dropout;
   adapter.base_model = config.model_name_or_path;
   return adapter;
+}
+
+/// Attaches the adapter that a run trains: the one that it starts from, or a new one.
+/// Throws   ConfigError, FormatError, IoError
+template <AnyDevice D, class T>
+void attach_adapter(D& dev, model::Decoder<D, T>& decoder, const settings::Config& config) {
+  std::optional<model::AdapterFiles> start;
+  if (!config.adapter_name_or_path.empty()) {
+    start.emplace(model::open_adapter(find_adapter(config.adapter_name_or_path)));
+    model::check_adapter(*start, decoder.config());
+  }
+  decoder.attach(dev, adapter_of(config, start ? &*start : nullptr));
+  if (start) {
+    model::load_adapter(dev, decoder, *start);
+  } else {
+    model::init_adapter(dev, decoder, static_cast<std::uint64_t>(config.seed));
+  }
 }
 
 }  // namespace lora::inputs

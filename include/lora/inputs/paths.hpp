@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/data/record_list.hpp"
 #include "lora/inputs/model_files.hpp"
 #include "lora/settings/config.hpp"
 
@@ -13,13 +14,16 @@ namespace lora::inputs {
 /// A key and its file or folder.
 using RunInput = std::pair<std::string_view, io::Path>;
 
-/// The files and folders that a run reads. `model`: where its base was found.
-inline std::vector<RunInput> paths_of(const settings::Config& config, const io::Path& model) {
+/// The files and folders that a run reads. `model`: where its base was found; `lists`: records that are in no file.
+inline std::vector<RunInput> paths_of(const settings::Config& config, const io::Path& model,
+                                      const data::RecordLists& lists = {}) {
   std::vector<RunInput> all = {{"model_name_or_path", model}};
   if (!config.adapter_name_or_path.empty())
     all.emplace_back("adapter_name_or_path", find_adapter(config.adapter_name_or_path));
-  for (const std::string& file : config.dataset) all.emplace_back("dataset", file);
-  for (const std::string& file : config.eval_dataset) all.emplace_back("eval_dataset", file);
+  for (const std::string& file : config.dataset)
+    if (!lists.contains(file)) all.emplace_back("dataset", file);
+  for (const std::string& file : config.eval_dataset)
+    if (!lists.contains(file)) all.emplace_back("eval_dataset", file);
   return all;
 }
 

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "lora/core/log.hpp"
+#include "lora/cpu/threads.hpp"
 #include "lora/data/batch.hpp"
 #include "lora/data/dataset.hpp"
 #include "lora/data/encode.hpp"
 #include "lora/data/grouping.hpp"
-#include "lora/data/order.hpp"
 #include "lora/data/text_blocks.hpp"
 #include "lora/inputs/model_files.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
@@ -27,13 +27,15 @@ namespace lora::inputs {
 struct MicroBatchLimit {
   Index sequences = 1;
   Index tokens = 0;
+  Index cutoff_len = std::numeric_limits<Index>::max();  ///< longer sequences are cut off there
 };
 
 /// From the settings; by default about the number of tokens from which matrix products reach full speed.
 inline MicroBatchLimit micro_batch_limit(const settings::Config& config) {
   constexpr Index enough = 1024;
-  if (config.max_tokens_per_micro_batch) return {config.train_batch_size(), *config.max_tokens_per_micro_batch};
-  return {config.train_batch_size(), config.per_device_train_batch_size ? 0 : enough};
+  const Index tokens =
+      config.max_tokens_per_micro_batch.value_or(config.per_device_train_batch_size ? Index{0} : enough);
+  return {config.train_batch_size(), tokens, config.cutoff_len};
 }
 
 /// Warns about unused fields of the records read so far, each once.
@@ -54,15 +56,14 @@ class Records {
   /// Cuts texts of more than cutoff_len tokens into blocks, so that nothing is truncated. Their tokens are kept in
   /// memory, since the number of blocks must be known before the first step.
   /// Throws   FormatError for the first malformed record
-  template <class D>
-  void cut_texts(D& dev) {
+  void cut_texts(const cpu::Threads& threads) {
     const data::TextBlocks blocks = text_blocks();
     std::vector<Index> longer;  // in bytes, of which there are at least as many as tokens
     for (Index record = 0; record < dataset_.size(); ++record)
       if (dataset_.kind_of(record) == data::Sample::Kind::text &&
           static_cast<Index>(dataset_.bytes_of(record)) > blocks.cutoff - blocks.opening - 2)
         longer.push_back(record);
-    const std::vector<std::vector<std::int32_t>> texts = tokens_of(dev, longer);
+    const std::vector<std::vector<std::int32_t>> texts = tokens_of(threads, longer);
     if (texts.empty()) return;
     first_.clear();
     cut_.clear();
@@ -105,13 +106,13 @@ class Records {
   /// "file:line"
   std::string where(Index record) const { return dataset_[record].where; }
 
-  /// Totals of these sequences, computed on the device's threads. All are read and rendered, so that malformed records
+  /// Totals of these sequences, computed on these threads. All are read and rendered, so that malformed records
   /// are found; if there are more than `most`, only that many, evenly spread, and those that look longest are encoded,
   /// unless none has a label or the tokenizer has ids past the model's vocabulary. Warns about unused fields and empty
   /// answers.
   /// Throws   FormatError for the first malformed record
-  template <class D>
-  data::EncodeSummary survey(D& dev, std::span<const Index> sequences, std::size_t most = 16384) const {
+  data::EncodeSummary survey(const cpu::Threads& threads, std::span<const Index> sequences,
+                             std::size_t most = 16384) const {
     constexpr std::size_t chunk = 1024;
     constexpr std::size_t looked_at = 64;  // of those that look longest
     const std::size_t all = sequences.size(), encoded = encoder_.may_pass_vocabulary() ? all : std::min(most, all);
@@ -129,7 +130,7 @@ class Records {
       errors.assign(count, nullptr);
       sizes.assign(count, 0);
       unanswered.assign(count, 0);
-      dev.parallel_items(static_cast<Index>(count), [&](Index item) {
+      threads.parallel_items(static_cast<Index>(count), [&](Index item) {
         const auto i = static_cast<std::size_t>(item);
         try {
           if (is_encoded(begin + i) || is_block(sequences[begin + i])) {  // a block is tokenized already
@@ -161,7 +162,7 @@ class Records {
     }
     for (const auto& [size, record] : longest) summary.reaches(static_cast<Index>((*this)[record].tokens.size()));
     // Labels so rare that no encoded record has one.
-    if (summary.labelled() == 0 && !summary.complete()) return survey(dev, sequences, all);
+    if (summary.labelled() == 0 && !summary.complete()) return survey(threads, sequences, all);
     if (!cut_.empty()) summary.cut_from(records_of(sequences));
     warn_of_unused_fields(dataset_);
     if (summary.unanswered() > 0)
@@ -170,17 +171,18 @@ class Records {
     return summary;
   }
 
-  /// The samples [begin, end) of a run, split into micro-batches: as few and as even as possible if tokens limit them.
-  /// Each sequence keeps its index in the step, whose first sample is `step_begin` and on which alone its dropout
-  /// depends. A record without labels is left out, but keeps its index.
-  std::vector<data::Batch> micro_batches(data::Order& order, data::StepPlan::Range samples,
-                                         const MicroBatchLimit& limit, Index step_begin) const {
+  /// Neighbouring sequences of a step, split into micro-batches: as few and as even as possible if tokens limit them.
+  /// Each keeps its place in the step, on which alone its dropout depends; `first_place` is the first one's. A sequence
+  /// without labels is left out, but keeps its place.
+  std::vector<data::Batch> micro_batches(std::span<const Index> sequences, const MicroBatchLimit& limit,
+                                         Index first_place = 0) const {
     std::vector<data::Example> examples;
     std::vector<Index> places, lengths;
-    for (Index sample = samples.begin; sample < samples.end; ++sample) {
-      data::Example example = (*this)[order[sample]];
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      data::Example example = (*this)[sequences[i]];
+      data::truncate(example, limit.cutoff_len);
       if (example.labelled() == 0) continue;
-      places.push_back(sample - step_begin);
+      places.push_back(first_place + static_cast<Index>(i));
       lengths.push_back(static_cast<Index>(example.tokens.size()));
       examples.push_back(std::move(example));
     }
@@ -194,11 +196,6 @@ class Records {
       }
     }
     return batches;
-  }
-  /// Those of a whole step.
-  std::vector<data::Batch> micro_batches(data::Order& order, data::StepPlan::Range samples,
-                                         const MicroBatchLimit& limit) const {
-    return micro_batches(order, samples, limit, samples.begin);
   }
 
  private:
@@ -223,11 +220,10 @@ class Records {
   }
 
   /// The tokens of these texts, none for those without loss; empty if no text is longer than cutoff_len.
-  template <class D>
-  std::vector<std::vector<std::int32_t>> tokens_of(D& dev, std::span<const Index> records) const {
+  std::vector<std::vector<std::int32_t>> tokens_of(const cpu::Threads& threads, std::span<const Index> records) const {
     std::vector<std::vector<std::int32_t>> texts(records.size());
     std::vector<std::exception_ptr> errors(records.size());
-    dev.parallel_items(std::ssize(records), [&](Index item) {
+    threads.parallel_items(std::ssize(records), [&](Index item) {
       const auto i = static_cast<std::size_t>(item);
       try {
         const data::Sample sample = dataset_[records[i]];
@@ -289,13 +285,15 @@ inline TextFiles text_files(const settings::Config& config, const io::Path& mode
   return text;
 }
 
-/// The records of these files.
+/// The records of these files or, where a name is that of one of `lists`, of that list.
 /// Throws   IoError, FormatError
 inline data::Dataset open_dataset(const settings::Config& config, const std::vector<std::string>& files,
-                                  std::optional<Index> max_samples = std::nullopt) {
+                                  std::optional<Index> max_samples = std::nullopt,
+                                  const data::RecordLists& lists = {}) {
   return data::Dataset::open(
       files,
-      {.text_column = config.text_column, .max_samples = max_samples, .skip_empty_answers = config.skip_empty_answers});
+      {.text_column = config.text_column, .max_samples = max_samples, .skip_empty_answers = config.skip_empty_answers},
+      lists);
 }
 
 /// Records for training, or for evaluation, which reads long records in windows instead of truncating them. The

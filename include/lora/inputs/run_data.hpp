@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/data/order.hpp"
 #include "lora/inputs/records.hpp"
 
 namespace lora::inputs {
@@ -19,15 +20,15 @@ class RunData {
   /// A setting's value in the run that is resumed, or null.
   using Earlier = std::function<io::Json(std::string_view)>;
 
-  /// Opens the files. date and enable_thinking, if not given, are taken from `earlier`.
-  /// Throws   ConfigError, FormatError, IoError
-  template <class D>
-  RunData(D& dev, const settings::Config& config, const io::Path& model, Index vocab_size, const Earlier& earlier) {
-    auto dataset = open_dataset(config, config.dataset, config.max_samples);
+  /// Opens the files, or `lists` where these have their names. date and enable_thinking, if not given, are taken from
+  /// `earlier`. Throws   ConfigError, FormatError, IoError
+  RunData(const cpu::Threads& threads, const settings::Config& config, const io::Path& model, Index vocab_size,
+          const Earlier& earlier, const data::RecordLists& lists = {}) {
+    auto dataset = open_dataset(config, config.dataset, config.max_samples, lists);
     auto kinds = dataset.kinds();
     std::optional<data::Dataset> held_back;
     if (!config.eval_dataset.empty()) {
-      held_back = open_dataset(config, config.eval_dataset, config.max_eval_samples);
+      held_back = open_dataset(config, config.eval_dataset, config.max_eval_samples, lists);
       for (const auto kind : held_back->kinds()) kinds.push_back(kind);
     }
     text_ = text_files(config, model, kinds);
@@ -48,7 +49,7 @@ class RunData {
     }
     if (held_back) eval_.emplace(encoded_records(settled, std::move(*held_back), text_, vocab_size, false));
     train_.emplace(encoded_records(settled, std::move(dataset), text_, vocab_size, true));
-    train_->cut_texts(dev);
+    train_->cut_texts(threads);
     order_ = train_->sequences_of(order_);
   }
 
@@ -74,12 +75,11 @@ class RunData {
 
   /// Reads every record once, so that malformed records are found before the first step.
   /// Throws   FormatError, also if nothing is labelled
-  template <class D>
-  Survey survey(D& dev, const settings::Config& config) const {
-    Survey found{train_->survey(dev, order_)};
+  Survey survey(const cpu::Threads& threads, const settings::Config& config) const {
+    Survey found{train_->survey(threads, order_)};
     if (found.train.labelled() == 0) fail_unlabelled(found.train, config);
     if (!evaluates()) return found;
-    found.eval = eval_->survey(dev, eval_order_);
+    found.eval = eval_->survey(threads, eval_order_);
     if (found.eval.labelled() == 0)
       fail<FormatError>("nothing to evaluate: not one token of the evaluation records is labelled");
     return found;

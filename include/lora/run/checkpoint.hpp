@@ -47,8 +47,12 @@ struct RunState {
   std::optional<double> last_eval_loss{};
   std::optional<double> best_eval_loss{};
   Index best_step = 0;
-  bool evaluation_due = false;             ///< the run was stopped while it evaluated this step
-  io::Json settings = io::Json::object();  ///< those that must not change on resume
+  Index evaluations_without_improvement = 0;  ///< since the best
+  Index stage = 0;                            ///< of the next step
+  std::optional<double> loss_scale{};         ///< where gradients are scaled against underflow
+  bool ended_early = false;                   ///< nothing is left to do, though the plan has more steps
+  bool evaluation_due = false;                ///< the run was stopped while it evaluated this step
+  io::Json settings = io::Json::object();     ///< those that must not change on resume
 };
 
 /// A verified checkpoint.
@@ -85,9 +89,14 @@ inline io::Json to_json(const RunState& state) {
                                    {"last_eval_loss", nullptr},
                                    {"best_eval_loss", nullptr},
                                    {"best_step", state.best_step},
+                                   {"evaluations_without_improvement", state.evaluations_without_improvement},
+                                   {"stage", state.stage},
+                                   {"loss_scale", nullptr},
+                                   {"ended_early", state.ended_early},
                                    {"settings", state.settings}});
   if (state.last_eval_loss) json["last_eval_loss"] = *state.last_eval_loss;
   if (state.best_eval_loss) json["best_eval_loss"] = *state.best_eval_loss;
+  if (state.loss_scale) json["loss_scale"] = *state.loss_scale;
   if (state.evaluation_due) json["evaluation_due"] = true;
   return json;
 }
@@ -110,6 +119,11 @@ inline RunState parse_state(const io::JsonView& json) {
   state.last_eval_loss = json.get<double>("last_eval_loss");
   state.best_eval_loss = json.get<double>("best_eval_loss");
   state.best_step = json.at<Index>("best_step");
+  // Checkpoints of earlier versions have none of these.
+  state.evaluations_without_improvement = json.get<Index>("evaluations_without_improvement").value_or(0);
+  state.stage = json.get<Index>("stage").value_or(0);
+  state.loss_scale = json.get<double>("loss_scale");
+  state.ended_early = json.get<bool>("ended_early").value_or(false);
   state.evaluation_due = json.get<bool>("evaluation_due").value_or(false);
   const auto settings = json.find("settings");
   if (!settings || !settings->json().is_object()) json.fail("\"settings\" must be an object");

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "lora/core/precision.hpp"
 #include "lora/model/adapter.hpp"
 #include "lora/run/base_checksum.hpp"
 #include "lora/run/checkpoint.hpp"
@@ -26,7 +28,7 @@ struct DataFacts {
 /// The settings that must not change on resume: with other values the steps already done would have been different. All
 /// others may change.
 inline io::Json fixed_settings(const settings::Config& config, const model::Source& source,
-                               const model::AdapterConfig& adapter, const DataFacts& data, bool bfloat16) {
+                               const model::AdapterConfig& adapter, const DataFacts& data, Precision precision) {
   const model::Config& shape = source.config();
   // As in adapter_config.json: an adapter to start from may choose its modules in ways that no key can.
   model::AdapterConfig sorted = adapter;
@@ -37,7 +39,7 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
     if (!shape.rotates[static_cast<std::size_t>(layer)]) unrotated.push_back(layer);
   io::Json settings =
       io::json_object({{"model_name_or_path", base_text(source, false)},
-                       {"dtype", bfloat16 ? "bfloat16" : "float32"},
+                       {"dtype", std::string(name_of(precision))},
                        {"rope_theta", shape.rope.theta},
                        {"no_rope_layers", unrotated},
                        {"lora_rank", adapter.rank},
@@ -92,13 +94,16 @@ inline void expect_same_settings(const io::Json& now, const Checkpoint& checkpoi
   }
 }
 
-/// `next_sample`: the first sample of the step after the checkpoint's.
+/// `next_sample` and `stage`: of the step after the checkpoint's.
 /// Throws   FormatError if the checkpoint says otherwise: some records would be skipped or seen twice
-inline void expect_same_place(const Checkpoint& checkpoint, Index next_sample) {
-  if (checkpoint.state.next_sample == next_sample) return;
-  fail<FormatError>((checkpoint.folder / detail::state_file).native(), ": \"next_sample\" is ",
-                    checkpoint.state.next_sample, "; after step ", checkpoint.state.step, " of this run expected ",
-                    next_sample);
+inline void expect_same_place(const Checkpoint& checkpoint, Index next_sample, Index stage) {
+  const auto expect = [&](std::string_view name, Index found, Index expected) {
+    if (found != expected)
+      fail<FormatError>((checkpoint.folder / detail::state_file).native(), ": \"", name, "\" is ", found,
+                        "; after step ", checkpoint.state.step, " of this run expected ", expected);
+  };
+  expect("next_sample", checkpoint.state.next_sample, next_sample);
+  expect("stage", checkpoint.state.stage, stage);
 }
 
 }  // namespace lora::run

@@ -30,7 +30,7 @@ inline Facts progress_facts(const StepMetrics& metrics, Index total_steps, doubl
           concat(fixed(metrics.peak_memory_gib, 2), " GiB")};
 }
 
-/// Writes the log to standard error and training.log until destroyed. On a terminal a progress bar is updated with
+/// Writes its thread's log to training.log too until destroyed. On a terminal a progress bar is updated with
 /// every step; elsewhere, and in the file, each logged step is a line.
 class Progress {
  public:
@@ -40,12 +40,10 @@ class Progress {
         file_(std::in_place, training_log, append ? io::FileWriter::Mode::append : io::FileWriter::Mode::create),
         total_steps_(total_steps),
         first_step_(first_step),
-        start_(Clock::now()) {
-    former_ = log::set_sink([this](log::Level level, std::string_view text) { say(level, text); });
-  }
+        start_(Clock::now()),
+        redirect_([this](log::Level level, std::string_view text) { say(level, text); }) {}
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  ~Progress() { log::set_sink(std::move(former_)); }
 
   /// Shows the bar before the first step, which may take long.
   void begin() { bar_.show(share(first_step_), {concat("step ", first_step_, "/", total_steps_)}); }
@@ -72,7 +70,7 @@ class Progress {
   }
 
   void say(log::Level level, std::string_view text) {
-    if (former_) former_(level, text);
+    redirect_.pass_on(level, text);
     to_file(level, text);
   }
 
@@ -89,7 +87,7 @@ class Progress {
       file_->write(concat(std::string_view(stamp), std::string_view(prefix), text, "\n"));
     } catch (const IoError& error) {
       file_.reset();
-      if (former_) former_(log::Level::warning, concat("training.log ends here: ", std::string_view(error.what())));
+      redirect_.pass_on(log::Level::warning, concat("training.log ends here: ", std::string_view(error.what())));
     }
   }
 
@@ -98,7 +96,7 @@ class Progress {
   Index total_steps_;
   Index first_step_;
   Clock::time_point start_;
-  log::Sink former_;
+  log::Redirect redirect_;
 };
 
 }  // namespace lora::run

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -57,18 +58,15 @@ class StatusLine {
  public:
   explicit StatusLine(bool terminal = ::isatty(STDERR_FILENO) == 1) : terminal_(terminal) {
     if (!terminal_) return;
-    former_ = log::set_sink([this](log::Level level, std::string_view text) {
+    redirect_.emplace([this](log::Level level, std::string_view text) {
       erase();
-      if (former_) former_(level, text);
+      redirect_->pass_on(level, text);
       if (!text_.empty()) draw();
     });
   }
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
-  ~StatusLine() {
-    clear();
-    if (terminal_) log::set_sink(std::move(former_));
-  }
+  ~StatusLine() { clear(); }
 
   bool terminal() const { return terminal_; }
 
@@ -93,7 +91,7 @@ class StatusLine {
 
   bool terminal_;
   std::string text_;
-  log::Sink former_;
+  std::optional<log::Redirect> redirect_;
 };
 
 /// Progress over a known number of items: a bar on a terminal, elsewhere an occasional line.

@@ -7,14 +7,15 @@
 #include <vector>
 
 #include "lora/core/log.hpp"
+#include "lora/core/precision.hpp"
 #include "lora/data/encode.hpp"
-#include "lora/data/order.hpp"
 #include "lora/inputs/records.hpp"
 #include "lora/model/decoder.hpp"
 #include "lora/run/checkpoint.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/settings/settings.hpp"
 #include "lora/train/memory.hpp"
+#include "lora/train/plan.hpp"
 
 // What a run writes and logs before its first step.
 
@@ -34,7 +35,7 @@ settings::Config resolved_settings(settings::Config config, D& dev, const model:
   // repeated.
   for (const char* name : {"lora_rank", "lora_alpha", "lora_target"})
     if (const settings::Key& key = *settings::find_key(name); offence(config, key)) reset(config, key);
-  config.dtype = std::same_as<T, float> ? "float32" : "bfloat16";
+  config.dtype = name_of(precision_of<T>());
   config.rope_theta = decoder.config().rope.theta;
   if (text.chat_template) config.template_name = text.chat_template->name();
   if constexpr (requires { dev.threads(); }) {
@@ -58,7 +59,7 @@ inline void write_run_files(const io::Path& output, const settings::Config& reso
 /// Logs the size of the data, the adapter, the steps and the memory that a run starts with.
 template <AnyDevice D, class T>
 void say_start(const settings::Config& config, model::Decoder<D, T>& decoder, const data::EncodeSummary& records,
-               const data::StepPlan& plan, Index total_steps, const MemoryPlan& memory) {
+               const Plan& plan, const MemoryPlan& memory) {
   log::info("data: ", records.text());
   if (records.left_out() > 0)
     log::warn(records.complete() ? "" : "about ", records.left_out(), " of ", records.records(),
@@ -67,8 +68,8 @@ void say_start(const settings::Config& config, model::Decoder<D, T>& decoder, co
   inputs::warn_of_length(decoder.config(), records.length_at(1), "the longest record has");
   Index parameters = 0;
   decoder.params().for_each([&](const auto& param) { parameters += param.value.size(); });
-  log::info("adapter: rank ", decoder.adapter().rank, ", ", parameters, " parameters; steps: ", total_steps, " of ",
-            plan.per_step, " sequences, ", plan.steps_per_epoch(), " an epoch");
+  log::info("adapter: rank ", decoder.adapter().rank, ", ", parameters, " parameters; steps: ", plan.total(), " of ",
+            plan.stages().front().sequences_per_step, " sequences, ", plan.steps_per_epoch(), " an epoch");
   say_memory(memory, decoder.config().num_hidden_layers, config);
 }
 

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lora/data/batch.hpp"
+#include "lora/inputs/adapter_start.hpp"
+#include "lora/inputs/model_files.hpp"
+#include "lora/inputs/records.hpp"
+#include "lora/model/finite.hpp"
+#include "lora/settings/config.hpp"
+#include "lora/train/step.hpp"
+
+// What is said of a step whose loss or gradient is NaN or infinite.
+
+namespace lora::train {
+
+/// The step's result and the records that it was formed from.
+inline std::string describe_non_finite(Index step, const StepResult& result,
+                                       std::span<const std::vector<data::Batch>> units,
+                                       const inputs::Records& records) {
+  std::string places;
+  for (const auto& unit : units)
+    for (const auto& batch : unit)
+      for (const Index record : batch.records) places += (places.empty() ? "" : ", ") + records.where(record);
+  return concat("step ", step, ": loss ", result.loss, ", gradient norm ", result.grad_norm, "; its records: ", places);
+}
+
+/// The weight that may be the cause, as the end of a sentence: one that is not finite or, before the first update, the
+/// largest. Reads all weights.
+template <AnyDevice D>
+std::string spoilt_weight(D& dev, const settings::Config& config, const model::Source& source, Index updates) {
+  std::optional<model::AdapterFiles> start;
+  if (!config.adapter_name_or_path.empty())
+    start.emplace(model::open_adapter(inputs::find_adapter(config.adapter_name_or_path)));
+  const auto extreme = model::extreme_number(dev, source, start ? &*start : nullptr);
+  return !extreme.finite() || updates == 0 ? "; " + model::describe(extreme) : "";
+}
+
+}  // namespace lora::train

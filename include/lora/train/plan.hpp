@@ -1,0 +1,144 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lora/comm/sum_tree.hpp"
+#include "lora/data/batch.hpp"
+#include "lora/data/order.hpp"
+#include "lora/inputs/records.hpp"
+#include "lora/optim/schedule.hpp"
+#include "lora/settings/config.hpp"
+
+namespace lora::train {
+
+/// A part of a run with one batch size, one schedule and one set of tensors that train.
+struct Stage {
+  Index sequences_per_step = 1;
+  inputs::MicroBatchLimit limit{};
+  double learning_rate = 0;                        ///< the highest
+  optim::Schedule schedule{};                      ///< over the stage's own steps
+  std::function<bool(std::string_view)> trains{};  ///< by the name of a tensor; empty: all that can
+};
+
+/// Everything that decides what a step does, apart from the state that earlier steps have left.
+struct PlannedStep {
+  Index step = 0;                           ///< the first is 0
+  Index stage = 0;                          ///< the first is 0
+  std::vector<std::vector<Index>> units{};  ///< the sequences of each unit, in order
+  inputs::MicroBatchLimit limit{};
+  double learning_rate = 0;  ///< groups of parameters have factors of it (optim::AdamWGroup)
+};
+
+/// What each step of a run does: a function of the settings, the seed and the step's number. A stage begins with a new
+/// epoch.
+class Plan {
+ public:
+  /// `units`: how many a step is dealt into, before anything else. `stages`: one at least, of one step at least each.
+  Plan(data::Order order, Index units, std::vector<Stage> stages)
+      : order_(std::move(order)), units_(units), stages_(std::move(stages)) {
+    Index step = 0, epoch = 0;
+    for (const Stage& stage : stages_) {
+      const data::StepPlan steps{order_.size(), stage.sequences_per_step};
+      parts_.push_back({step, epoch, steps});
+      step += stage.schedule.total;
+      epoch += (stage.schedule.total + steps.steps_per_epoch() - 1) / steps.steps_per_epoch();
+    }
+    total_ = step;
+  }
+
+  /// Steps.
+  Index total() const { return total_; }
+  const std::vector<Stage>& stages() const { return stages_; }
+  /// Of the stage of the first step.
+  Index steps_per_epoch() const { return parts_.front().steps.steps_per_epoch(); }
+
+  /// The stage of a step; the last one's for those past the end.
+  Index stage_of(Index step) const {
+    const auto after =
+        std::find_if(parts_.begin() + 1, parts_.end(), [&](const Part& part) { return part.begin > step; });
+    return after - parts_.begin() - 1;
+  }
+
+  /// Keeps the order of one epoch: it belongs to the thread that uses it.
+  PlannedStep at(Index step) {
+    const Index number = stage_of(step);
+    const Stage& stage = stages_[static_cast<std::size_t>(number)];
+    PlannedStep planned{step, number, {}, stage.limit, 0};
+    planned.learning_rate = stage.learning_rate * stage.schedule.factor(step - part_of(step).begin);
+    const auto samples = samples_of(step);
+    for (Index unit = 0; unit < units_; ++unit) {
+      const auto range = data::StepPlan::unit_of(samples, unit, units_);
+      planned.units.push_back(order_.between(range.begin, range.end));
+    }
+    return planned;
+  }
+
+  /// The first sample that is not seen before this step; samples are counted over the whole run.
+  Index samples_before(Index step) const { return samples_of(step).begin; }
+
+  /// Epochs after `done` steps, as logged.
+  double epoch_after(Index done) const {
+    const Part& part = part_of(std::max<Index>(done - 1, 0));
+    return static_cast<double>(part.first_epoch) + part.steps.epoch_after(done - part.begin);
+  }
+
+ private:
+  struct Part {
+    Index begin;        // step
+    Index first_epoch;  // of the run
+    data::StepPlan steps;
+  };
+
+  const Part& part_of(Index step) const { return parts_[static_cast<std::size_t>(stage_of(step))]; }
+
+  data::StepPlan::Range samples_of(Index step) const {
+    const Part& part = part_of(step);
+    const auto samples = part.steps.samples(step - part.begin);
+    const Index before = part.first_epoch * order_.size();
+    return {before + samples.begin, before + samples.end};
+  }
+
+  data::Order order_;
+  Index units_;
+  std::vector<Stage> stages_;
+  std::vector<Part> parts_;  // of each stage
+  Index total_ = 0;
+};
+
+/// The micro-batches of each of a step's units that are `own`. A sequence's place in the step is the same whoever forms
+/// it.
+inline std::vector<std::vector<data::Batch>> batches_of(const inputs::Records& records, const PlannedStep& step,
+                                                        const comm::Units& own) {
+  std::vector<std::vector<data::Batch>> batches;
+  Index place = 0;
+  for (std::size_t unit = 0; unit < step.units.size(); ++unit) {
+    const auto number = static_cast<Index>(unit);
+    if (own.begin <= number && number < own.end)
+      batches.push_back(records.micro_batches(step.units[unit], step.limit, place));
+    place += std::ssize(step.units[unit]);
+  }
+  return batches;
+}
+
+/// The plan of a run of these sequences.
+inline Plan plan_of(const settings::Config& config, const std::vector<Index>& sequences,
+                    std::function<bool(std::string_view)> trains = {}) {
+  data::Order order(sequences, static_cast<std::uint64_t>(config.seed), config.shuffle);
+  Stage stage;
+  stage.sequences_per_step = config.sequences_per_step();
+  stage.limit = inputs::micro_batch_limit(config);
+  stage.learning_rate = config.learning_rate;
+  const data::StepPlan steps{order.size(), stage.sequences_per_step};
+  stage.schedule = {optim::decay_of(config.lr_scheduler_type), 0,
+                    steps.steps(config.num_train_epochs, config.max_steps)};
+  stage.schedule.warmup = optim::warmup_of(config.warmup_steps, config.warmup_ratio, stage.schedule.total);
+  stage.trains = std::move(trains);
+  return Plan(std::move(order), config.step_units, {std::move(stage)});
+}
+
+}  // namespace lora::train

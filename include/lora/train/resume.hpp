@@ -1,0 +1,44 @@
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <utility>
+
+#include "lora/inputs/run_data.hpp"
+#include "lora/model/decoder.hpp"
+#include "lora/run/checkpoint.hpp"
+#include "lora/run/fixed_settings.hpp"
+#include "lora/settings/config.hpp"
+#include "lora/train/plan.hpp"
+
+// What a checkpoint must agree in with the run that goes on from it.
+
+namespace lora::train {
+
+/// The settings that a checkpoint of this run notes.
+template <AnyDevice D, class T>
+io::Json noted_settings(const settings::Config& config, const model::Source& source,
+                        const model::Decoder<D, T>& decoder, const inputs::RunData& data) {
+  const auto& dataset = data.train().dataset();
+  run::DataFacts facts{dataset.fingerprint(), dataset.size(), {}, data.date(), data.enable_thinking()};
+  const auto kinds = dataset.kinds();
+  if (std::find(kinds.begin(), kinds.end(), data::Sample::Kind::text) != kinds.end())
+    facts.text_blocks = data.train().size();
+  if (data.text().chat_template) facts.template_name = data.text().chat_template->name();
+  return run::fixed_settings(config, source, decoder.adapter(), facts, precision_of<T>());
+}
+
+/// `settings`: those of this run.
+/// Throws   Error if this run can't resume from the checkpoint
+inline void expect_fits(const run::Checkpoint& checkpoint, const io::Json& settings, const settings::Config& config,
+                        const model::Source& source, const Plan& plan) {
+  run::expect_same_settings(run::settings_as(settings, checkpoint, config, source), checkpoint);
+  if (checkpoint.state.step > plan.total())
+    fail<ConfigError>("key ", config.max_steps > 0 ? "max_steps" : "num_train_epochs", ": given ",
+                      config.max_steps > 0 ? static_cast<double>(config.max_steps) : config.num_train_epochs,
+                      ", which ends with step ", plan.total(), ", but ", checkpoint.folder.native(), " is step ",
+                      checkpoint.state.step, "; allowed: that step or a later one");
+  run::expect_same_place(checkpoint, plan.samples_before(checkpoint.state.step), plan.stage_of(checkpoint.state.step));
+}
+
+}  // namespace lora::train

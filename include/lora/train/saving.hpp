@@ -1,0 +1,106 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lora/core/log.hpp"
+#include "lora/io/atomic_folder.hpp"
+#include "lora/optim/adamw.hpp"
+#include "lora/run/checkpoint.hpp"
+#include "lora/run/final_model.hpp"
+#include "lora/run/metrics.hpp"
+#include "lora/run/state.hpp"
+#include "lora/settings/config.hpp"
+#include "lora/tokenizer/tokenizer.hpp"
+
+namespace lora::train {
+
+/// What a state says of its run: only values that are the same in two runs with the same bits.
+inline run::RunMetrics lasting_metrics(const run::RunState& state) {
+  run::RunMetrics metrics;
+  metrics.train_loss = state.last_loss;
+  metrics.mean_train_loss = state.losses.mean();
+  metrics.steps = state.step;
+  metrics.total_tokens = state.total_tokens;
+  metrics.eval_loss = state.last_eval_loss;
+  metrics.best_eval_loss = state.best_eval_loss;
+  return metrics;
+}
+
+/// Writes the checkpoints and the final model of a run, and reads its best checkpoint back.
+template <AnyDevice D, class T>
+class Saving {
+ public:
+  /// All of these outlive it; `tokenizer` may be null.
+  Saving(D& dev, model::Decoder<D, T>& decoder, const settings::Config& config, const model::Source& source,
+         const tokenizer::Tokenizer* tokenizer)
+      : dev_(dev),
+        decoder_(decoder),
+        config_(config),
+        source_(source),
+        tokenizer_(tokenizer),
+        output_(config.output_dir),
+        checkpoints_(output_) {}
+
+  const run::Checkpoints& checkpoints() const { return checkpoints_; }
+  /// About what a checkpoint takes on disk.
+  std::uint64_t checkpoint_bytes() const { return run::checkpoint_bytes(decoder_, tokenizer_); }
+
+  void checkpoint(const run::RunState& state, optim::AdamW<D, T>& optimizer, run::MetricsLog& log) {
+    log.sync();  // the log must be durable before the checkpoint
+    for (const auto& folder : {output_, output_ / "tensorboard"}) io::sync_folder(folder);
+    checkpoints_.save(state, [&](const io::Path& folder) {
+      write_adapter(lasting_metrics(state), folder);
+      run::save_optimizer(dev_, optimizer, folder);
+    });
+    if (config_.save_total_limit) {
+      const bool keeps_best = config_.load_best_model_at_end && state.best_eval_loss;
+      checkpoints_.rotate(*config_.save_total_limit, keeps_best ? std::optional(state.best_step) : std::nullopt);
+    }
+  }
+
+  /// Throws   Error if the best checkpoint is gone or damaged, or is another run's
+  run::Checkpoint open_best(const run::RunState& state) const {
+    run::Checkpoint best = run::Checkpoints::open(checkpoints_.folder_of(state.best_step));
+    if (best.state.last_eval_loss != state.best_eval_loss)
+      fail<FormatError>(best.folder.native(), " is not of this run");
+    return best;
+  }
+
+  /// Loads the best checkpoint. If it is missing or damaged by now, the model of the last step is kept.
+  void take_best(const run::RunState& state) {
+    try {
+      const run::Checkpoint best = open_best(state);
+      model::load_adapter(dev_, decoder_, model::open_adapter(best.folder));
+      lora::log::info("the best evaluation loss, ", *state.best_eval_loss, ", was step ", state.best_step,
+                      "'s: taking ", best.folder.native());
+    } catch (const Error& error) {
+      lora::log::warn("cannot take the best, step ", state.best_step, "'s: ", std::string_view(error.what()),
+                      "; final_model is the last step's");
+    }
+  }
+
+  void final_model(const run::RunMetrics& metrics, const io::Path& folder) {
+    io::write_whole_folder(folder, run::stranger_in_adapter,
+                           [&](const io::Path& partial) { write_adapter(metrics, partial); });
+    lora::log::info("the adapter is in ", folder.native());
+  }
+
+ private:
+  void write_adapter(const run::RunMetrics& metrics, const io::Path& folder) {
+    run::write_adapter_folder(dev_, decoder_, source_, tokenizer_,
+                              run::model_card(config_, source_, decoder_.adapter(), metrics), folder);
+  }
+
+  D& dev_;
+  model::Decoder<D, T>& decoder_;
+  const settings::Config& config_;
+  const model::Source& source_;
+  const tokenizer::Tokenizer* tokenizer_;
+  io::Path output_;
+  run::Checkpoints checkpoints_;
+};
+
+}  // namespace lora::train
