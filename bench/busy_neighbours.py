@@ -34,7 +34,7 @@ TINY = dict(SHAPES["SmolLM2-135M"], hidden_size=64, intermediate_size=128, num_h
 
 def make_text_model(folder):
     """Random weights with a tokenizer of single bytes."""
-    data = os.path.join(ROOT, "tests/data")
+    data = os.path.join(ROOT, "tests/fixtures")
     make_model(folder, dict(SHAPES["SmolLM2-135M"], vocab_size=252, eos_token_id=0))
     shutil.copy(os.path.join(data, "tokenizers/smollm2.json"), os.path.join(folder, "tokenizer.json"))
     with open(os.path.join(folder, "tokenizer_config.json"), "w") as file:

@@ -20,7 +20,7 @@ TEST_CASE("batch: labels are the next tokens of the same sequence, and nothing i
   CHECK(batch.tokens == Ids{10, 11, 12, 13, 20, 30, 31, 32});
   CHECK(batch.labels == Ids{-100, 12, 13, -100, -100, 31, -100, -100});
   CHECK(batch.positions == Ids{0, 1, 2, 3, 0, 0, 1, 2});
-  CHECK(batch.places == Ids{2, 2, 2, 2, 3, 7, 7, 7});
+  CHECK(batch.sequence_index == Ids{2, 2, 2, 2, 3, 7, 7, 7});
   CHECK(batch.records == std::vector<Index>{5, 6, 9});
   REQUIRE(batch.sequences() == 3);
   CHECK(batch.segments[1].begin == 4);

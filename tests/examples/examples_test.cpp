@@ -23,7 +23,7 @@ void write_model(const io::Path& folder) {
   model.family = "llama";
   model.vocabulary = 252;
   test::write_random_model(folder, model);
-  const io::Path data = LORA_TEST_DATA;
+  const io::Path data = LORA_FIXTURES;
   io::copy_file(data / "tokenizers" / "smollm2.json", folder / "tokenizer.json");
   io::copy_file(data / "templates" / "smollm2.jinja", folder / "chat_template.jinja");
   io::write_file(folder / "tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");

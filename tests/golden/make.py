@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/data/golden: tiny random models with an adapter each, and what PyTorch + PEFT compute with them; and
-tests/data/adapters: adapters of every kind that PEFT writes.
+"""Makes tests/fixtures/golden: tiny random models with an adapter each, and what PyTorch + PEFT compute with them; and
+tests/fixtures/adapters: adapters of every kind that PEFT writes.
 
     python tests/golden/make.py [--out DATA] [--only golden|full|adapters]      needs torch, transformers, peft, safetensors
     python tests/golden/make.py --check-adapter FOLDER [--base MODEL]      does PEFT load what lora saved, value by value?
@@ -499,7 +499,7 @@ def check_adapter(folder, base):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", default=os.path.join(os.path.dirname(__file__), "..", "data"))
+    parser.add_argument("--out", default=os.path.join(os.path.dirname(__file__), "..", "fixtures"))
     parser.add_argument("--only", choices=["golden", "full", "adapters"])
     parser.add_argument("--check-adapter", metavar="FOLDER")
     parser.add_argument("--base", metavar="MODEL")

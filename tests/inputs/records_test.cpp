@@ -81,7 +81,7 @@ TEST_CASE("records: however a step is split, each record keeps its place, and th
       if (limit.tokens > 0) CHECK((batch.rows() <= limit.tokens || batch.sequences() == 1));
       if (limit.tokens == 0) CHECK(batch.sequences() <= limit.sequences);
       for (std::size_t b = 0; b < batch.segments.size(); ++b) {
-        const auto place = static_cast<Index>(batch.places[static_cast<std::size_t>(batch.segments[b].begin)]);
+        const auto place = static_cast<Index>(batch.sequence_index[static_cast<std::size_t>(batch.segments[b].begin)]);
         CHECK(found.emplace(batch.records[b], place).second);
         const data::Example example = records[batch.records[b]];
         CHECK(batch.segments[b].size() == static_cast<Index>(example.tokens.size()));

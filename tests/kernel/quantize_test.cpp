@@ -74,7 +74,7 @@ Stored random_matrix(DType dtype, Index count) {
 
 }  // namespace
 
-TEST_CASE("quantize: every stored type widens to its exact values, rounded once") {
+TEST_CASE("quantize: every stored type decodes to its exact values, rounded once") {
   each_backend_and_type([]<class D, class T>() {
     struct Extents {
       Index rows, blocks, padding;
@@ -86,7 +86,7 @@ TEST_CASE("quantize: every stored type widens to its exact values, rounded once"
           const Stored stored = random_matrix(dtype, e.rows * cols);
           D dev(threads);
           Matrix<D, T> y(dev, e.rows, cols, 7, e.padding);
-          kernel::widen(dev, StoredMatrix<D>(dev, stored.bytes, dtype, e.rows, cols).view(), y.view());
+          kernel::decode(dev, StoredMatrix<D>(dev, stored.bytes, dtype, e.rows, cols).view(), y.view());
           std::vector<double> bound;
           // Rounded to the accumulator's type and to T; T's own rounding is none where it holds the value.
           for (const double value : stored.values)
@@ -102,7 +102,7 @@ TEST_CASE("quantize: every stored type widens to its exact values, rounded once"
 }
 
 TEST_CASE("quantize: blocks of every type are the numbers that the gguf library makes of them, bit for bit") {
-  const auto file = io::Gguf::open(LORA_TEST_DATA "/blocks.gguf");  // by tests/scripts/blocks.py
+  const auto file = io::Gguf::open(LORA_FIXTURES "/blocks.gguf");  // by tests/scripts/blocks.py
   each_backend([&]<class D>() {
     D dev(1);
     std::size_t types = 0;
@@ -116,7 +116,7 @@ TEST_CASE("quantize: blocks of every type are the numbers that the gguf library 
       const Index rows = stored->shape[0], cols = stored->shape[1];
       Matrix<D, float> y(dev, rows, cols, 1);
       const std::vector<std::byte> bytes(stored->bytes.begin(), stored->bytes.end());
-      kernel::widen(dev, StoredMatrix<D>(dev, bytes, dtype, rows, cols).view(), y.view());
+      kernel::decode(dev, StoredMatrix<D>(dev, bytes, dtype, rows, cols).view(), y.view());
       std::vector<float> expected(static_cast<std::size_t>(rows * cols));
       REQUIRE(reference->bytes.size() == expected.size() * sizeof(float));
       std::memcpy(expected.data(), reference->bytes.data(), reference->bytes.size());
@@ -139,8 +139,8 @@ TEST_CASE("quantize: a low-rank update is added to the decoded values") {
         D dev(threads);
         Matrix<D, A> b(dev, e.rank, e.rows, 3, e.padding), a(dev, e.rank, e.cols, 4, 2 * e.padding);
         Matrix<D, A> y(dev, e.rows, e.cols, 7, e.padding);
-        kernel::widen_with_update<D, A>(dev, StoredMatrix<D>(dev, w.bytes, DType::bf16, e.rows, e.cols).view(), b.in(),
-                                        a.in(), y.view());
+        kernel::decode_with_update<D, A>(dev, StoredMatrix<D>(dev, w.bytes, DType::bf16, e.rows, e.cols).view(), b.in(),
+                                         a.in(), y.view());
         const auto left = b.host(), right = a.host();
         std::vector<double> expected = w.values, bound;
         for (Index i = 0; i < e.rows; ++i)
@@ -172,7 +172,7 @@ TEST_CASE("quantize: half precision's whole range, and bytes of any alignment") 
     std::vector<std::byte> bytes;
     for (std::uint32_t bits = 0; bits < 0x10000; ++bits) put(bytes, static_cast<std::uint16_t>(bits));
     Matrix<D, float> y(dev, 256, 256, 1);
-    kernel::widen(dev, StoredMatrix<D>(dev, bytes, DType::f16, 256, 256, 1).view(), y.view());
+    kernel::decode(dev, StoredMatrix<D>(dev, bytes, DType::f16, 256, 256, 1).view(), y.view());
     const auto values = y.host();
     for (std::size_t bits = 0; bits < 0x10000; ++bits) {
       f16 half;
@@ -191,7 +191,7 @@ TEST_CASE("quantize: complex numbers take a stored value as their real part") {
   Cpu dev(1);
   const std::vector<float> stored = {1.5f, -2};
   Matrix<Cpu, std::complex<double>> y(dev, 1, 2, std::vector<std::complex<double>>(2));
-  kernel::widen(dev, StoredView<Cpu>(stored.data(), DType::f32, 1, 2), y.view());
+  kernel::decode(dev, StoredView<Cpu>(stored.data(), DType::f32, 1, 2), y.view());
   CHECK(y.host() == std::vector<std::complex<double>>{1.5, -2});
 }
 
@@ -202,8 +202,8 @@ TEST_CASE("quantize: integers are no weights, and shapes must agree") {
     const StoredMatrix<D> integers(dev, std::vector<std::byte>(256), DType::i64, 1, 32),
         blocks(dev, std::vector<std::byte>(68), DType::q8_0, 1, 64);
     // Where kernels run later, so does the error come.
-    CHECK_THROWS_AS((kernel::widen(dev, integers.view(), y.view()), dev.synchronize()), FormatError);
-    CHECK_THROWS_AS(kernel::widen(dev, blocks.view(), y.view()), ShapeError);
+    CHECK_THROWS_AS((kernel::decode(dev, integers.view(), y.view()), dev.synchronize()), FormatError);
+    CHECK_THROWS_AS(kernel::decode(dev, blocks.view(), y.view()), ShapeError);
   });
 }
 

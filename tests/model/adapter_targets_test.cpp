@@ -18,7 +18,7 @@ using test::holds;
 
 namespace {
 
-const std::filesystem::path data = LORA_TEST_DATA;
+const std::filesystem::path data = LORA_FIXTURES;
 
 /// What opening and checking a saved adapter with other target_modules says.
 std::string refusal(const io::Json& targets) {

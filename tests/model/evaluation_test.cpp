@@ -46,7 +46,7 @@ struct Subject {
     return batch;
   }
   model::Evaluation evaluate(const data::Batch& batch, const std::atomic<int>* stop = nullptr) {
-    return decoder.evaluate(dev, nn::Rows{batch.tokens, batch.positions, batch.places, batch.segments},
+    return decoder.evaluate(dev, nn::Rows{batch.tokens, batch.positions, batch.sequence_index, batch.segments},
                             std::span(batch.labels), stop);
   }
 };

@@ -39,7 +39,7 @@ constexpr Tolerance tolerance{2e-6, 1.4e-5, 1.4e-5, 5e-4};
 template <>
 constexpr Tolerance tolerance<double>{1e-7, 1e-6, 1e-6, 1e-5};
 
-const std::filesystem::path golden = std::filesystem::path(LORA_TEST_DATA) / "golden";
+const std::filesystem::path golden = std::filesystem::path(LORA_FIXTURES) / "golden";
 
 struct Sequence {
   std::vector<std::int32_t> tokens, labels;

@@ -22,7 +22,7 @@ using namespace lora;
 using namespace lora::test;
 using D = cpu::Device;
 
-const std::filesystem::path data = LORA_TEST_DATA;
+const std::filesystem::path data = LORA_FIXTURES;
 const std::filesystem::path adapters = data / "adapters";
 
 /// The base of all these adapters.

@@ -235,7 +235,7 @@ def main():
     if options.tests_itself:
         return self_test()
 
-    patches = [Patch(path) for path in sorted(HERE.glob("*.patch"))]
+    patches = [Patch(path) for path in sorted(HERE.rglob("*.patch"), key=lambda path: path.stem)]
     unknown = set(options.names) - {patch.name for patch in patches}
     if unknown:
         sys.exit(f"mutations: no such patch: {', '.join(sorted(unknown))}")

@@ -277,8 +277,8 @@ class Subject {
     const std::vector<double> ones(static_cast<std::size_t>(x.rows * x.cols), 1.0);
     Matrix<D, double> in(dev_, x.rows, x.cols, ones), out(dev_, x.rows, x.cols, ones);
     const nn::Pass<D, T> p_ = pass();
-    kernel::dropout<D, double>(dev_, {p, mix_key(dropout_key_, module_number)}, in.in(), p_.places(), p_.positions(),
-                               out.view());
+    kernel::dropout<D, double>(dev_, {p, mix_key(dropout_key_, module_number)}, in.in(), p_.sequence_index(),
+                               p_.positions(), out.view());
     kept.values = out.host();
   }
 

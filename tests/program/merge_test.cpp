@@ -19,7 +19,7 @@ using namespace lora;
 
 namespace {
 
-const std::filesystem::path golden = std::filesystem::path(LORA_TEST_DATA) / "golden";
+const std::filesystem::path golden = std::filesystem::path(LORA_FIXTURES) / "golden";
 
 /// Merges the golden adapter of this family into its base.
 test::Outcome merge(const std::string& family, const std::filesystem::path& output, const std::string& key = "--dtype",

@@ -31,7 +31,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-DATA = Path(__file__).resolve().parent.parent / "data"
+DATA = Path(__file__).resolve().parent.parent / "fixtures"
 MIB = 1 << 20
 
 # ---- Sound inputs -----------------------------------------------------------------------------------------------------

@@ -3,9 +3,9 @@
 
   chat_templates.py TOKENIZERS [OUT]
 
-The texts are those of tests/data/templates: the Jinja texts as the models carry them, white space aside, NAME.jinja for
+The texts are those of tests/fixtures/templates: the Jinja texts as the models carry them, white space aside, NAME.jinja for
 each name of the table in include/lora/data/chat_template_table.hpp; a second revision of a text is NAME_v2.jinja.
-TOKENIZERS is a folder with NAME/tokenizer.json for smollm2, qwen2_5 and qwen3. OUT is tests/data/templates. Needs
+TOKENIZERS is a folder with NAME/tokenizer.json for smollm2, qwen2_5 and qwen3. OUT is tests/fixtures/templates. Needs
 transformers and tokenizers. The table's hashes are printed.
 
 Written, packed by zlib: conversations.jsonl, with the options of each, and NAME.jsonl, a line for each conversation:
@@ -194,7 +194,7 @@ def label_line(tokenizer, whole, spans):
 
 
 def main():
-    folder = os.path.join(os.path.dirname(__file__), "..", "data", "templates")
+    folder = os.path.join(os.path.dirname(__file__), "..", "fixtures", "templates")
     tokenizer_folder = sys.argv[1]
     out = sys.argv[2] if len(sys.argv) > 2 else folder
     rng = random.Random(5)

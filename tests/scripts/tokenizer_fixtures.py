@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/data/tokenizers: vocabularies, texts and what the `tokenizers` and sentencepiece libraries make of them.
+"""Writes tests/fixtures/tokenizers: vocabularies, texts and what the `tokenizers` and sentencepiece libraries make of them.
 
     python tests/scripts/tokenizer_fixtures.py FOLDER      FOLDER holds qwen2_5, qwen3 and smollm2, each with its tokenizer.json
 

@@ -377,14 +377,14 @@ struct Elementwise<proof::Device> {
         proof::picked(dev, whole, proof::Use::write, index));
   }
   template <class T>
-  static void dropout(D& dev, const Dropout& rule, View<D, const T> x, View<D, const std::int32_t> places,
+  static void dropout(D& dev, const Dropout& rule, View<D, const T> x, View<D, const std::int32_t> sequence_index,
                       View<D, const std::int32_t> positions, View<D, T> y, bool accumulate) {
     dev.launch("dropout",
-               {proof::reads("x", x), proof::reads("places", places), proof::reads("positions", positions),
-                proof::writes("y", y, accumulate)},
-               [=, x = dev.inner(x), places = dev.inner(places), positions = dev.inner(positions),
+               {proof::reads("x", x), proof::reads("sequence_index", sequence_index),
+                proof::reads("positions", positions), proof::writes("y", y, accumulate)},
+               [=, x = dev.inner(x), sequence_index = dev.inner(sequence_index), positions = dev.inner(positions),
                 y = dev.inner(y)](cpu::Device& cpu) {
-                 Elementwise<cpu::Device>::dropout<T>(cpu, rule, x, places, positions, y, accumulate);
+                 Elementwise<cpu::Device>::dropout<T>(cpu, rule, x, sequence_index, positions, y, accumulate);
                });
   }
 };
@@ -418,16 +418,16 @@ template <>
 struct Quantize<proof::Device> {
   using D = proof::Device;
   template <class T>
-  static void widen(D& dev, const StoredView<D>& w, View<D, T> y) {
-    dev.launch("widen", {proof::reads("w", w), proof::writes("y", y)},
-               [w = dev.inner(w), y = dev.inner(y)](cpu::Device& cpu) { Quantize<cpu::Device>::widen<T>(cpu, w, y); });
+  static void decode(D& dev, const StoredView<D>& w, View<D, T> y) {
+    dev.launch("decode", {proof::reads("w", w), proof::writes("y", y)},
+               [w = dev.inner(w), y = dev.inner(y)](cpu::Device& cpu) { Quantize<cpu::Device>::decode<T>(cpu, w, y); });
   }
   template <class A>
-  static void widen_with_update(D& dev, const StoredView<D>& w, View<D, const A> b, View<D, const A> a, View<D, A> y) {
-    dev.launch("widen_with_update",
+  static void decode_with_update(D& dev, const StoredView<D>& w, View<D, const A> b, View<D, const A> a, View<D, A> y) {
+    dev.launch("decode_with_update",
                {proof::reads("w", w), proof::reads("b", b), proof::reads("a", a), proof::writes("y", y)},
                [w = dev.inner(w), b = dev.inner(b), a = dev.inner(a), y = dev.inner(y)](cpu::Device& cpu) {
-                 Quantize<cpu::Device>::widen_with_update<A>(cpu, w, b, a, y);
+                 Quantize<cpu::Device>::decode_with_update<A>(cpu, w, b, a, y);
                });
   }
 };

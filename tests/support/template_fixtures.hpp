@@ -9,7 +9,7 @@
 
 namespace lora::test {
 
-inline std::string template_data(const std::string& name) { return std::string(LORA_TEST_DATA "/templates/") + name; }
+inline std::string template_data(const std::string& name) { return std::string(LORA_FIXTURES "/templates/") + name; }
 
 /// The values of a packed file of JSON lines that tests/scripts/chat_templates.py wrote.
 inline std::vector<io::Json> template_lines(const std::string& name) {

@@ -26,7 +26,7 @@ inline std::string unpacked(const std::string& path) {
   return content;
 }
 
-inline std::string tokenizer_data(const std::string& name) { return std::string(LORA_TEST_DATA "/tokenizers/") + name; }
+inline std::string tokenizer_data(const std::string& name) { return std::string(LORA_FIXTURES "/tokenizers/") + name; }
 
 /// The whole tokenizer.json of qwen2_5, qwen3 or smollm2, as tests/scripts/tokenizer_fixtures.py took it apart.
 inline std::string tokenizer_json(const std::string& name) {

@@ -16,7 +16,7 @@ using namespace lora::test;
 
 namespace {
 
-const io::Path fixtures = io::Path(LORA_TEST_DATA) / "checkpoints";
+const io::Path fixtures = io::Path(LORA_FIXTURES) / "checkpoints";
 
 Config small(const Workshop& shop, const std::string& output) {
   Config config = shop.config(output);

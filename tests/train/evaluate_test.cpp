@@ -75,7 +75,7 @@ TEST_CASE("evaluate: perplexity is the exponential of the mean loss") {
 TEST_CASE("evaluate: perplexity is transformers' with PEFT, whole and in windows") {
   for (const char* family : {"qwen2", "qwen3", "llama", "smollm3"}) {
     CAPTURE(family);
-    const auto folder = std::filesystem::path(LORA_TEST_DATA) / "golden" / family;
+    const auto folder = std::filesystem::path(LORA_FIXTURES) / "golden" / family;
     const auto json = io::read_json(folder / "perplexity.json");
     std::vector<data::Example> examples;
     for (const auto& item : json.at("data")) {

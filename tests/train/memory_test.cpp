@@ -246,7 +246,7 @@ TEST_CASE("memory: the forecast of an evaluation is close to what the arena came
     example.labels = example.tokens;
     if (!all_labelled) std::fill(example.labels.begin(), example.labels.end() - 1, ignore_index);
     for (Index place = 0; place < rows / 128; ++place) batch.append(example, place);
-    model.decoder.evaluate(model.dev, nn::Rows{batch.tokens, batch.positions, batch.places, batch.segments},
+    model.decoder.evaluate(model.dev, nn::Rows{batch.tokens, batch.positions, batch.sequence_index, batch.segments},
                            std::span(std::as_const(batch.labels)));
     const auto forecast = train::forecast_evaluation(model.decoder, 0, batch.rows(), batch.labelled);
     const auto& arena = model.dev.arena();

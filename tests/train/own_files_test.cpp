@@ -462,7 +462,7 @@ TEST_CASE("own files: every byte of the base counts when a run goes on") {
 
 TEST_CASE("own files: a checkpoint of an earlier version, which noted samples of the base, goes on") {
   const Subject s;
-  const io::Path fixture = io::Path(LORA_TEST_DATA) / "checkpoints" / "sampled_base" / "checkpoint-3";
+  const io::Path fixture = io::Path(LORA_FIXTURES) / "checkpoints" / "sampled_base" / "checkpoint-3";
   auto config = s.short_run(5);
   config.lora_target = {"q_proj", "v_proj"};
   config.resume_from_checkpoint = fixture.native();

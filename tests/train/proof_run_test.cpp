@@ -145,10 +145,11 @@ class Training {
     outcome.adapter = io::read_file(folder / "adapter_model.safetensors");
     outcome.optimizer = io::read_file(folder / "optimizer.safetensors");
     const data::Batch batch = batch_of(std::vector<Index>{7, 3}, 0, 30);
-    outcome.evaluation = decoder_
-                             .evaluate(dev_, nn::Rows{batch.tokens, batch.positions, batch.places, batch.segments},
-                                       std::span(batch.labels))
-                             .loss;
+    outcome.evaluation =
+        decoder_
+            .evaluate(dev_, nn::Rows{batch.tokens, batch.positions, batch.sequence_index, batch.segments},
+                      std::span(batch.labels))
+            .loss;
     const std::vector<Tokens> prompts{{3, 7, 12}, {9}};
     outcome.continued =
         model::generate(dev_, decoder_, std::span<const Tokens>(prompts), model::GenerateOptions{.max_new_tokens = 5});

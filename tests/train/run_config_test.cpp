@@ -116,7 +116,7 @@ TEST_CASE("run_config: so does a run with a chat template, its day and its think
 
   // The template that was found is recorded by name: another version may find another.
   io::write_json(shop.temp / "model" / "tokenizer_config.json",
-                 {{"chat_template", io::read_file(LORA_TEST_DATA "/templates/smollm3.jinja")}});
+                 {{"chat_template", io::read_file(LORA_FIXTURES "/templates/smollm3.jinja")}});
   config.template_name = "auto";
   config.output_dir = (shop.temp / "found").native();
   expect_repeated(config);
@@ -150,7 +150,7 @@ TEST_CASE("run_config: so does a run that starts from an adapter, whatever choos
 TEST_CASE("run_config: so does a run from each kind of adapter that PEFT saves") {
   const Quiet quiet;
   const Workshop shop;
-  const io::Path data = LORA_TEST_DATA;
+  const io::Path data = LORA_FIXTURES;
   for (const auto& entry : std::filesystem::directory_iterator(data / "adapters")) {
     if (!entry.is_directory()) continue;
     const std::string name = entry.path().filename().native();

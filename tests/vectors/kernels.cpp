@@ -32,7 +32,7 @@ using Ints = In<std::int32_t>;
   template void Elementwise<D>::dropout<T>(D&, const Dropout&, In<T>, Ints, Ints, Out<T>, bool);                  \
   template void Softmax<D>::block<T>(D&, Sums, Ints, Index, Sums, Sums, Sums, Out<T>, Sums, Sums);                \
   template void Softmax<D>::gradient<T>(D&, Read, Read, Read, Read, In<T>, double, Read, Out<T>);                 \
-  template void Quantize<D>::widen<T>(D&, const StoredView<D>&, Out<T>);                                          \
+  template void Quantize<D>::decode<T>(D&, const StoredView<D>&, Out<T>);                                         \
   template void Reduce<D>::block_sums_of_squares<T>(D&, In<T>, View<D, double>);                                  \
   template void Attention<D>::run<T>(D&, const AttentionShape&, In<T>, In<T>, In<T>, std::span<const Segment>,    \
                                      std::span<const Segment>, Out<T>, Attention<D>::Saved<T>*);                  \

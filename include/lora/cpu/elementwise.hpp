@@ -114,8 +114,8 @@ struct Elementwise<cpu::Device> {
 
   template <class T>
   static void dropout(cpu::Device& dev, const Dropout& rule, View<cpu::Device, const T> x,
-                      View<cpu::Device, const std::int32_t> places, View<cpu::Device, const std::int32_t> positions,
-                      View<cpu::Device, T> y, bool accumulate) {
+                      View<cpu::Device, const std::int32_t> sequence_index,
+                      View<cpu::Device, const std::int32_t> positions, View<cpu::Device, T> y, bool accumulate) {
     using A = Accum<T>;
     const double threshold = std::ceil(rule.p * 0x1p32);  // word ≥ p · 2³² exactly where word ≥ ⌈p · 2³²⌉
     const bool none = threshold > 4294967295.0;
@@ -125,7 +125,7 @@ struct Elementwise<cpu::Device> {
       constexpr Index blocks = 64;
       std::array<std::uint32_t, static_cast<std::size_t>(4 * blocks)> storage;
       std::uint32_t* const words = storage.data();
-      const auto place = static_cast<std::uint32_t>(places.data()[row]);
+      const auto place = static_cast<std::uint32_t>(sequence_index.data()[row]);
       const auto position = static_cast<std::uint32_t>(positions.data()[row]);
       for (Index at = begin; at < end; at += 4 * blocks) {
         const Index count = std::min(4 * blocks, end - at);

@@ -12,7 +12,7 @@ namespace lora::kernel {
 template <>
 struct Quantize<cpu::Device> {
   template <class T>
-  static void widen(cpu::Device& dev, const StoredView<cpu::Device>& w, View<cpu::Device, T> y) {
+  static void decode(cpu::Device& dev, const StoredView<cpu::Device>& w, View<cpu::Device, T> y) {
     cpu::with_row_decoder<T>(w.dtype(), w.cols(), [&](const auto& decode) {
       dev.parallel_for(w.rows(), 8192 / (w.cols() + 1) + 1, [&](Index begin, Index end) {
         for (Index i = begin; i < end; ++i) decode(w.data() + static_cast<std::size_t>(i) * w.row_bytes(), y.row(i));
@@ -21,8 +21,8 @@ struct Quantize<cpu::Device> {
   }
 
   template <class A>
-  static void widen_with_update(cpu::Device& dev, const StoredView<cpu::Device>& w, View<cpu::Device, const A> b,
-                                View<cpu::Device, const A> a, View<cpu::Device, A> y) {
+  static void decode_with_update(cpu::Device& dev, const StoredView<cpu::Device>& w, View<cpu::Device, const A> b,
+                                 View<cpu::Device, const A> a, View<cpu::Device, A> y) {
     constexpr Index block = 8;
     const Index rank = a.rows(), cols = w.cols();
     const Index tiled = cols / cpu::tile_step * cpu::tile_step;

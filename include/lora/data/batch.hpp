@@ -30,12 +30,12 @@ struct Example {
 
 /// Sequences laid end to end, without padding.
 struct Batch {
-  std::vector<std::int32_t> tokens{};       ///< (N)
-  std::vector<std::int32_t> labels{};       ///< (N) the next token of the sequence, or ignore_index
-  std::vector<std::int32_t> positions{};    ///< (N) index in the sequence
-  std::vector<std::int32_t> places{};       ///< (N) index of the sequence in the whole step
-  std::vector<kernel::Segment> segments{};  ///< (B) rows of each sequence
-  std::vector<Index> records{};             ///< (B)
+  std::vector<std::int32_t> tokens{};          ///< (N)
+  std::vector<std::int32_t> labels{};          ///< (N) the next token of the sequence, or ignore_index
+  std::vector<std::int32_t> positions{};       ///< (N) index in the sequence
+  std::vector<std::int32_t> sequence_index{};  ///< (N) index of the sequence in the whole step
+  std::vector<kernel::Segment> segments{};     ///< (B) rows of each sequence
+  std::vector<Index> records{};                ///< (B)
   Index labelled = 0;
 
   Index rows() const { return static_cast<Index>(tokens.size()); }
@@ -53,7 +53,7 @@ struct Batch {
     labels.insert(labels.end(), example.labels.begin() + 1, example.labels.end());
     labels.push_back(ignore_index);
     for (std::size_t i = 0; i < length; ++i) positions.push_back(static_cast<std::int32_t>(i));
-    places.insert(places.end(), length, static_cast<std::int32_t>(place));
+    sequence_index.insert(sequence_index.end(), length, static_cast<std::int32_t>(place));
     segments.push_back({begin, rows()});
     records.push_back(example.record);
     labelled += example.labelled();

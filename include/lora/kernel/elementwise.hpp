@@ -71,16 +71,16 @@ void scatter_rows(D& dev, View<D, const T> x, ConstView<D, std::int32_t> index, 
 }
 
 /// y = mask ∘ x / (1 − p)  (+ y if accumulate). Its backward is itself on the gradient.
-/// Shapes   x, y (N, I) · places, positions (N)
+/// Shapes   x, y (N, I) · sequence_index, positions (N)
 template <class D, class T>
-void dropout(D& dev, const Dropout& rule, View<D, const T> x, ConstView<D, std::int32_t> places,
+void dropout(D& dev, const Dropout& rule, View<D, const T> x, ConstView<D, std::int32_t> sequence_index,
              ConstView<D, std::int32_t> positions, OutView<D, T> y, bool accumulate = false) {
   static_assert(HasElementwise<D, T>, "include lora/<backend>/kernels.hpp");
-  expect_shape("dropout", "places", places, 1, x.rows());
+  expect_shape("dropout", "sequence_index", sequence_index, 1, x.rows());
   expect_shape("dropout", "positions", positions, 1, x.rows());
   expect_shape("dropout", "y", y, x.rows(), x.cols());
   const Span span(dev, "elementwise", "dropout", 0, bytes_of(x, y) + (accumulate ? bytes_of(y) : 0));
-  Elementwise<D>::dropout(dev, rule, x, places, positions, y, accumulate);
+  Elementwise<D>::dropout(dev, rule, x, sequence_index, positions, y, accumulate);
 }
 
 }  // namespace lora::kernel

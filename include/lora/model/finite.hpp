@@ -40,7 +40,7 @@ void for_each_value(D& dev, const io::StoredTensor& tensor, Take&& take) {
     const Arena::Scope scope(dev.arena());
     const View<D, float> wide = scratch<float>(dev, 1, cols);
     const std::byte* data = tensor.bytes.data() + static_cast<std::size_t>(row) * row_bytes;
-    kernel::widen(dev, StoredView<D>(data, tensor.dtype, 1, cols), wide);
+    kernel::decode(dev, StoredView<D>(data, tensor.dtype, 1, cols), wide);
     for (const float value : to_host(dev, wide)) take(static_cast<double>(value));
   }
 }

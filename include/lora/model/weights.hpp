@@ -202,7 +202,7 @@ class Loader {
     Tensor<D, std::byte> raw(dev_, static_cast<Index>(tensor.bytes.size()));
     copy_in_order(tensor, size, raw.view());
     Tensor<D, A> wide(dev_, size);
-    kernel::widen(dev_, StoredView<D>(raw.view().data(), tensor.dtype, 1, size), wide.view());
+    kernel::decode(dev_, StoredView<D>(raw.view().data(), tensor.dtype, 1, size), wide.view());
     return wide;
   }
 

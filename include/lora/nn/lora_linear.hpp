@@ -125,7 +125,7 @@ class LoraLinear {
   View<D, const T> dropped(D& dev, const Pass<D, T>& pass, View<D, const T> x) const {
     if (!drops(pass)) return x;
     const View<D, T> out = scratch<T>(dev, x.rows(), x.cols());
-    kernel::dropout(dev, dropout_rule(pass), x, pass.places(), pass.positions(), out);
+    kernel::dropout(dev, dropout_rule(pass), x, pass.sequence_index(), pass.positions(), out);
     return out;
   }
 
@@ -135,7 +135,7 @@ class LoraLinear {
   }
   LowRankUpdate<D, T> update(const Pass<D, T>& pass, UpdatePlace place) const {
     LowRankUpdate<D, T> result = adapter_.update(place);
-    if (drops(pass)) result.mask = {dropout_rule(pass), pass.places(), pass.positions()};
+    if (drops(pass)) result.mask = {dropout_rule(pass), pass.sequence_index(), pass.positions()};
     return result;
   }
 

@@ -26,8 +26,8 @@ struct LowRankUpdate {
   };
   struct Mask {
     kernel::Dropout rule;
-    View<D, const std::int32_t> places;     // (N)
-    View<D, const std::int32_t> positions;  // (N)
+    View<D, const std::int32_t> sequence_index;  // (N)
+    View<D, const std::int32_t> positions;       // (N)
   };
 
   UpdatePlace place = UpdatePlace::none;
@@ -56,7 +56,7 @@ struct LowRankUpdate {
     if (!mask) return kernel::gemm(dev, kernel::Form::nn, dh, a, dx, 1.0, true);
     const View<D, Accum<T>> dropped = scratch<Accum<T>>(dev, dx.rows(), dx.cols());
     kernel::gemm(dev, kernel::Form::nn, dh, a, dropped);
-    kernel::dropout<D, Accum<T>>(dev, mask->rule, dropped, mask->places.col_slice(begin, dx.rows()),
+    kernel::dropout<D, Accum<T>>(dev, mask->rule, dropped, mask->sequence_index.col_slice(begin, dx.rows()),
                                  mask->positions.col_slice(begin, dx.rows()), dx, true);
   }
 
@@ -68,11 +68,11 @@ struct LowRankUpdate {
         const Arena::Scope scope(dev.arena());
         const View<D, T> b = scratch<T>(dev, part.b.rows(), w.rows());
         kernel::convert(dev, part.b, b, part.scale);
-        kernel::widen_with_update<D, T>(dev, w, b, a.row_slice(part.first_row, part.b.rows()), wide);
+        kernel::decode_with_update<D, T>(dev, w, b, a.row_slice(part.first_row, part.b.rows()), wide);
         return;
       }
     }
-    kernel::widen(dev, w, wide);
+    kernel::decode(dev, w, wide);
   }
 };
 

@@ -34,7 +34,7 @@ class OwnMatrix {
     /// Rows in T: in place where they are stored as T, else decoded into scratch of the enclosing scope.
     View<D, const T> rows(D& dev, Index first, Index count) const {
       if (!stored_) return trained_.row_slice(first, count);
-      return widened<T>(dev, stored_->view().row_slice(first, count));
+      return decoded<T>(dev, stored_->view().row_slice(first, count));
     }
     /// y_i = row index_i. Shapes   index (n) · y (n, I)
     void gather(D& dev, View<D, const std::int32_t> index, View<D, T> y) const {
@@ -56,14 +56,14 @@ class OwnMatrix {
     params.name(param_, name, 0, rows());
   }
   /// The parameter gets the stored numbers.
-  void start(D& dev) { kernel::widen(dev, stored_.use(dev).view(), param_.value()); }
+  void start(D& dev) { kernel::decode(dev, stored_.use(dev).view(), param_.value()); }
   /// Back to the stored numbers.
   void freeze() { param_ = {}; }
 
-  /// Its numbers in Accum<T>, widened. Shapes   out (O, I)
+  /// Its numbers in Accum<T>. Shapes   out (O, I)
   void copy_to(D& dev, View<D, Accum<T>> out) const {
     if (!param_.empty()) return kernel::convert(dev, param_.value(), out);
-    kernel::widen(dev, stored_.use(dev).view(), out);
+    kernel::decode(dev, stored_.use(dev).view(), out);
   }
 
  private:

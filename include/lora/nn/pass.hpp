@@ -14,9 +14,9 @@ namespace lora::nn {
 /// The rows of one pass, on the host: sequences end to end, without padding.
 struct Rows {
   using Numbers = std::span<const std::int32_t>;
-  Numbers tokens;     ///< (N)
-  Numbers positions;  ///< (N) of the row in its sequence
-  Numbers places;     ///< (N) index of the row's sequence in the step; needed for dropout only
+  Numbers tokens;          ///< (N)
+  Numbers positions;       ///< (N) of the row in its sequence
+  Numbers sequence_index;  ///< (N) index of the row's sequence in the step; needed for dropout only
   std::span<const kernel::Segment> segments{};  ///< (B) rows of each sequence
   Numbers cache_rows{};                         ///< (N) where a row goes in a key/value cache
   Numbers labelled{};                           ///< (n) rows that have a label
@@ -34,12 +34,12 @@ class StagedRows {
   explicit StagedRows(const Rows& rows) : segments_(rows.segments.begin(), rows.segments.end()) {
     const auto n = rows.tokens.size();
     const auto fits = [n](Rows::Numbers numbers) { return numbers.empty() || numbers.size() == n; };
-    if (rows.positions.size() != n || !fits(rows.places) || !fits(rows.cache_rows))
-      fail<ShapeError>("[pass] ", n, " tokens, ", rows.positions.size(), " positions, ", rows.places.size(),
-                       " places, ", rows.cache_rows.size(), " cache rows");
+    if (rows.positions.size() != n || !fits(rows.sequence_index) || !fits(rows.cache_rows))
+      fail<ShapeError>("[pass] ", n, " tokens, ", rows.positions.size(), " positions, ", rows.sequence_index.size(),
+                       " sequence_index, ", rows.cache_rows.size(), " cache rows");
     tokens = add(rows.tokens);
     positions = add(rows.positions);
-    places = add(rows.places);
+    sequence_index = add(rows.sequence_index);
     cache_rows = add(rows.cache_rows);
     labelled = add(rows.labelled);
     labels = add(rows.labels);
@@ -51,7 +51,7 @@ class StagedRows {
   std::span<const kernel::Segment> segments() const { return segments_; }
   std::span<const std::int32_t> block() const { return block_; }
 
-  Part tokens, positions, places, cache_rows, labelled, labels;  ///< of the block
+  Part tokens, positions, sequence_index, cache_rows, labelled, labels;  ///< of the block
 
  private:
   // Each part begins on 64 bytes.
@@ -119,7 +119,7 @@ class Pass {
   std::span<const kernel::Segment> keys() const { return cache_ == nullptr ? segments() : keys_; }
   View<D, const std::int32_t> tokens() const { return part(rows_->tokens); }
   View<D, const std::int32_t> positions() const { return part(rows_->positions); }
-  View<D, const std::int32_t> places() const { return part(rows_->places); }
+  View<D, const std::int32_t> sequence_index() const { return part(rows_->sequence_index); }
   View<D, const std::int32_t> cache_rows() const { return part(rows_->cache_rows); }
   View<D, const std::int32_t> labelled() const { return part(rows_->labelled); }
   View<D, const std::int32_t> labels() const { return part(rows_->labels); }

@@ -42,12 +42,12 @@ class Weight {
 
 /// The weight as T: in place where it is stored as T, else decoded into scratch of the enclosing scope.
 template <class T, AnyDevice D>
-View<D, const T> widened(D& dev, const StoredView<D>& stored) {
+View<D, const T> decoded(D& dev, const StoredView<D>& stored) {
   if (stored.template is<T>()) {
     if constexpr (HasDType<T>) return stored.template as<T>();
   }
   const View<D, T> wide = scratch<T>(dev, stored.rows(), stored.cols());
-  kernel::widen(dev, stored, wide);
+  kernel::decode(dev, stored, wide);
   return wide;
 }
 

@@ -59,7 +59,7 @@ EvaluationTotals evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, Ex
   EvaluationTotals totals;
   data::Batch rows;
   const auto flush = [&] {
-    const auto result = decoder.evaluate(dev, nn::Rows{rows.tokens, rows.positions, rows.places, rows.segments},
+    const auto result = decoder.evaluate(dev, nn::Rows{rows.tokens, rows.positions, rows.sequence_index, rows.segments},
                                          std::span(std::as_const(rows.labels)), stop);
     totals.stopped = result.stopped;
     totals.loss_sum += result.loss;

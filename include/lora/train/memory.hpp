@@ -117,10 +117,10 @@ MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_byte
   forecast.activations = layers * n * e * t + again * kept + (layers - again) * layer + (again > 0 ? layer : 0);
 
   const bool dropout = adapter != nullptr && adapter->dropout > 0;
-  const bool widens = decoder.head().weight().decodes();
+  const bool decodes = decoder.head().weight().decodes();
   const double input = n * e * t * (dropout ? 2 : 1);  // the norm's output, and what dropout makes of it
   const double mlp =
-      std::max(n * f * t * (dropout ? 2 : 1) + (widens ? e * f * t : 0), input + (widens ? 2 * e * f * t : 0));
+      std::max(n * f * t * (dropout ? 2 : 1) + (decodes ? e * f * t : 0), input + (decodes ? 2 * e * f * t : 0));
   const double attention = n * (q + qkv) * t + std::max(input, c.qk_norm ? n * (q + qkv) / 2 * t : 0);
   const double head = 3 * d(labelled) * e * t + d(decoder.head().scratch_bytes(labelled, true));
   // The stack's output and gradient, and the gradient between a layer's halves; then its widest part, or the head.
@@ -137,9 +137,9 @@ MemoryForecast forecast_evaluation(model::Decoder<D, T>& decoder, double weight_
   const double t = sizeof(T);
   const double n = d(rows), e = d(c.hidden_size), f = d(c.intermediate_size);
   const double q = d(c.num_attention_heads * c.head_dim), kv = d(c.num_key_value_heads * c.head_dim);
-  const bool widens = decoder.head().weight().decodes();
+  const bool decodes = decoder.head().weight().decodes();
   const double gate_up = 2 * n * f * t;
-  const double mlp = std::max(n * f * t + (widens ? e * f * t : 0), n * e * t + (widens ? 2 * e * f * t : 0));
+  const double mlp = std::max(n * f * t + (decodes ? e * f * t : 0), n * e * t + (decodes ? 2 * e * f * t : 0));
   const double attention = n * (q + (q + 2 * kv) + std::max(e, c.qk_norm ? q + kv : 0)) * t;
   const double head = 2 * d(labelled) * e * t + d(decoder.head().scratch_bytes(labelled, false));
   MemoryForecast forecast;

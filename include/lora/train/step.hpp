@@ -112,8 +112,8 @@ class Stepper {
       const Index place = unit - own.begin;
       for (const auto& batch : units[static_cast<std::size_t>(place)])
         decoder_.train_micro_batch(
-            dev, decoder_.stage({batch.tokens, batch.positions, batch.places, batch.segments}, batch.labels), scale,
-            dropout_key, sums().row_slice(place, 1));
+            dev, decoder_.stage({batch.tokens, batch.positions, batch.sequence_index, batch.segments}, batch.labels),
+            scale, dropout_key, sums().row_slice(place, 1));
     });
     const Span phase(dev, Profile::Kind::phase, "update");
     optim::add_squared_norm(dev, decoder_.params(), comm_, sums().row_slice(own.count(), 1));
