@@ -381,6 +381,9 @@ TEST_CASE("golden: every adapter gradient in f64, kept and recomputed") {
   each_family([](const std::string& family) { check_gradients<double>(family); });
 }
 TEST_CASE("golden: logits, loss and every adapter gradient in bf16, kept and recomputed") { each_family(check_bf16); }
+TEST_CASE("golden: logits, loss and every adapter gradient in f16, whose products are float32's") {
+  each_family([](const std::string& family) { check_roundings<f16, float>(family, 0x1p-11, 0); });
+}
 TEST_CASE("golden: logits, loss and every adapter gradient in f32 are no farther from f64 than roundings take them") {
   each_family(check_float);
 }

@@ -27,7 +27,7 @@ struct bf16 {
   constexpr explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 };
 
-/// IEEE half precision: a storage type only; arithmetic decodes it first.
+/// IEEE half precision. Arithmetic is float's: models of it store and round to 10 bits, and compute in float32.
 struct f16 {
   std::uint16_t bits;
 

@@ -41,7 +41,9 @@ Precision precision_of(D& dev, const settings::Config& config, const model::Sour
 template <class F>
 decltype(auto) with_precision(Precision precision, F&& f) {
   if (precision == Precision::float16)
-    fail<ConfigError>("key dtype: given float16, in which nothing computes yet; allowed: float32, bfloat16");
+    fail<ConfigError>(
+        "key dtype: given float16, in which runs can't train yet, for want of loss scaling; allowed: float32, "
+        "bfloat16");
   return precision == Precision::bfloat16 ? f(std::type_identity<bf16>()) : f(std::type_identity<float>());
 }
 
