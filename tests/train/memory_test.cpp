@@ -144,7 +144,8 @@ void check_trained(const std::string& family, bool tied, bool adapter, bool own,
   shape.tied = tied;
   shape.hidden = 40;
   shape.ffn = 72;
-  if (family == "llama") shape.more = {{"attention_bias", true}, {"mlp_bias", true}};
+  for (const char* bias : {"attention_bias", "mlp_bias"})
+    if (family == "llama") shape.more[bias] = true;
   test::write_random_model(temp / "model", shape);
   cpu::Device dev{1};
   model::Decoder<cpu::Device, T> decoder(dev, model::Source::open(temp / "model"));
