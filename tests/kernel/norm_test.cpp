@@ -78,7 +78,8 @@ TEST_CASE("norm: backward equals the formula, it overwrites, adds, and may write
       const Index cols = c.groups * c.width;
       Matrix<D, T> x(dev, c.rows, cols, 1, c.padding), dy(dev, c.rows, cols, 2, 2 * c.padding);
       Matrix<D, T> dx(dev, c.rows, cols, 3, c.padding), sum(dev, c.rows, cols, 3, c.padding);
-      Matrix<D, A> w(dev, 1, c.width, random_values<A>(c.width, 4, 0.5, 1.5)), rstd(dev, c.rows, c.groups, 5);
+      Matrix<D, A> w(dev, 1, c.width, random_values<A>(c.width, 4, 0.5, 1.5)),
+          rstd(dev, c.rows, c.groups, 5, c.padding);
       kernel::rms_norm<D, T>(dev, x.in(), w.in(), eps, dx.view(), rstd.view());
       const auto normed = dx.host();
 
@@ -111,6 +112,17 @@ TEST_CASE("norm: backward equals the formula, it overwrites, adds, and may write
       kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), again.in(), added.view(), true, again.view());
       check_same_bits(added.host(), sum.host());
       check_same_bits(again.host(), normed);
+      Matrix<D, T> over(dev, c.rows, cols, 2, c.padding), apart(dev, c.rows, cols, 3, c.padding);
+      const auto gradients = over.host();
+      std::vector<double> twice(gradients.size()), bound_twice(gradients.size());
+      for (std::size_t i = 0; i < twice.size(); ++i) {
+        twice[i] = real(gradients[i]) + expected[i];
+        bound_twice[i] = bound[i] + (n + 10) * roundoff<A> * std::fabs(real(gradients[i])) +
+                         1.01 * roundoff<T> * std::fabs(twice[i]);
+      }
+      kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), over.in(), over.view(), true, apart.view());
+      check_near(over.host(), twice, bound_twice);
+      check_same_bits(apart.host(), normed);
     }
   });
 }
@@ -149,7 +161,7 @@ TEST_CASE("norm: the weight's gradient equals the formula, adds, and has the sam
       for (const int threads : {1, 3}) {
         D dev(threads);
         Matrix<D, T> x(dev, c.rows, cols, 1, c.padding), dy(dev, c.rows, cols, 2, 2 * c.padding);
-        Matrix<D, A> rstd(dev, c.rows, c.groups, random_values<A>(c.rows * c.groups, 3, 0.5, 2)),
+        Matrix<D, A> rstd(dev, c.rows, c.groups, random_values<A>(c.rows * c.groups, 3, 0.5, 2), c.padding),
             dw(dev, 1, c.width, 4);
         const auto xs = doubles(x.host()), dys = doubles(dy.host()), rs = doubles(rstd.host()),
                    before = doubles(dw.host());

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <concepts>
+#include <string>
 
 #include "support/proof_kernels.hpp"
 
@@ -16,14 +17,19 @@ void each_backend(const Body& body) {
 }
 
 /// Calls body.operator()<D, T>() for each backend and each element type that models compute in there; in double only
-/// gradient checks do, on the CPU.
-template <class Body>
+/// gradient checks do, on the CPU. `Partial`: backends that have this family and not yet all.
+template <class... Partial, class Body>
 void each_backend_and_type(const Body& body) {
   SUBCASE("cpu, f32") { body.template operator()<cpu::Device, float>(); }
   SUBCASE("cpu, bf16") { body.template operator()<cpu::Device, bf16>(); }
   SUBCASE("cpu, f64") { body.template operator()<cpu::Device, double>(); }
   SUBCASE("proof, f32") { body.template operator()<proof::Device, float>(); }
   SUBCASE("proof, bf16") { body.template operator()<proof::Device, bf16>(); }
+  [[maybe_unused]] const auto partial = [&body]<class D>(const std::string& name) {
+    SUBCASE((name + ", f32").c_str()) { body.template operator()<D, float>(); }
+    SUBCASE((name + ", bf16").c_str()) { body.template operator()<D, bf16>(); }
+  };
+  (partial.template operator()<Partial>(Partial().describe()), ...);
 }
 
 /// Of other backends fewer cases do where there are many: what a case computes is the CPU's to show.

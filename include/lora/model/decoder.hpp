@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "lora/core/ignore_index.hpp"
@@ -102,13 +103,16 @@ class Decoder {
     return {&block.attention().qkv_proj(), &block.attention().o_proj(), &block.mlp().gate_up_proj(),
             &block.mlp().down_proj()};
   }
-  // f(module, j) for the projection of this name.
-  template <class F>
-  void at_projection(Index layer, std::string_view name, F&& f) {
-    for (auto* linear : linears(layer))
+  // A projection of a module.
+  struct Projection {
+    nn::LoraLinear<D, T>& group;
+    std::size_t j;
+  };
+  Projection projection_at(const TensorInfo& info) {
+    for (auto* linear : linears(info.layer))
       for (std::size_t j = 0; j < linear->projections().size(); ++j)
-        if (linear->projections()[j].name == name) return f(*linear, j);
-    fail<ConfigError>("no projection is called ", name);
+        if (linear->projections()[j].name == info.projection) return {*linear, j};
+    fail<ConfigError>("no projection is called ", info.projection);
   }
   nn::RmsNorm<D, T>& norm_at(const TensorInfo& info) {
     if (info.layer < 0) return norm_;
@@ -117,22 +121,13 @@ class Decoder {
     if (info.norm == "post_attention_layernorm") return block.mlp().norm();
     return info.norm == "self_attn.q_norm" ? block.attention().q_norm() : block.attention().k_norm();
   }
-  // f(tensor) for the module's tensor that the description names: an OwnMatrix or an OwnVector.
+  // The module's tensor that the description names.
+  using OwnTensor = std::variant<nn::OwnMatrix<D, T>*, nn::OwnVector<D, T>*>;
+  OwnTensor own(const TensorInfo& info);
+  // f(tensor) for it: an OwnMatrix or an OwnVector.
   template <class F>
   void at(const TensorInfo& info, F&& f) {
-    switch (info.kind) {
-      case TensorInfo::Kind::embedding:
-        return f(embedding_.table);
-      case TensorInfo::Kind::head:
-        return f(head_->weight());
-      case TensorInfo::Kind::norm:
-        return f(norm_at(info).weight);
-      case TensorInfo::Kind::projection:
-        return at_projection(info.layer, info.projection,
-                             [&](auto& group, std::size_t j) { f(group.linear(j).weight); });
-      case TensorInfo::Kind::bias:
-        return at_projection(info.layer, info.projection, [&](auto& group, std::size_t j) { f(group.linear(j).bias); });
-    }
+    std::visit([&](auto* tensor) { f(*tensor); }, own(info));
   }
   // Of the layer that the tensor belongs to, if it belongs to one.
   nn::LayerHandle<D> use_of(D& dev, const TensorInfo& info) const {
@@ -246,6 +241,17 @@ Decoder<D, T>::Decoder(D& dev, const TensorProvider& provider)
   head_.emplace(config_.tie_word_embeddings ? embedding_.table : nn::OwnMatrix<D, T>(loader.weight("lm_head.weight")),
                 dev.tiling());
   loader.finish();
+}
+
+template <AnyDevice D, class T>
+typename Decoder<D, T>::OwnTensor Decoder<D, T>::own(const TensorInfo& info) {
+  using Kind = TensorInfo::Kind;
+  if (info.kind == Kind::embedding) return &embedding_.table;
+  if (info.kind == Kind::head) return &head_->weight();
+  if (info.kind == Kind::norm) return &norm_at(info).weight;
+  const auto [group, j] = projection_at(info);
+  if (info.kind == Kind::projection) return &group.linear(j).weight;
+  return &group.linear(j).bias;
 }
 
 template <AnyDevice D, class T>
@@ -376,9 +382,8 @@ template <AnyDevice D, class T>
 View<D, Accum<T>> Decoder<D, T>::value(D& dev, const TensorInfo& info) {
   const auto weights = use_of(dev, info);
   if (info.kind == TensorInfo::Kind::projection) {
-    View<D, Accum<T>> out;
-    at_projection(info.layer, info.projection, [&](auto& group, std::size_t j) { out = group.merged(dev, j); });
-    return out;
+    const auto [group, j] = projection_at(info);
+    return group.merged(dev, j);
   }
   const bool matrix = info.shape.rank() > 1;
   const View<D, Accum<T>> out = scratch<Accum<T>>(dev, matrix ? info.shape[0] : 1, info.shape[matrix ? 1 : 0]);

@@ -50,7 +50,8 @@ struct MemoryInfo {
 /// Calls may be asynchronous: results are defined after `synchronize()`, a wait for an event behind them, or a copy to
 /// the host, and until then a copy from the host may still read its source. Errors of queued work are thrown by the
 /// next call that waits. Freeing is ordered after the work that was queued in Stream::compute before it. Views begin on
-/// view_alignment bytes; a kernel may write whole blocks of as many.
+/// view_alignment bytes. A result without gaps may be written up to the end of its last block of as many; of one whose
+/// rows lie apart, nothing but its columns.
 template <class D>
 concept AnyDevice = requires(D& dev, const D& same, void* memory, const void* source, std::size_t bytes, Stream stream,
                              Event event, Profile* profile) {

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <concepts>
-#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +36,7 @@
 #include "lora/train/saving.hpp"
 #include "lora/train/start.hpp"
 #include "lora/train/step.hpp"
+#include "lora/train/upcoming.hpp"
 
 namespace lora::train {
 
@@ -86,33 +86,19 @@ class TrainingRun {
     }
   }
 
-  /// A planned step and its micro-batches, of each unit.
-  struct Prepared {
-    PlannedStep plan;
-    std::vector<std::vector<data::Batch>> units;
-  };
-
-  Prepared prepare(Index step) {
-    Prepared prepared{plan_->at(step), {}};
-    prepared.units = batches_of(data_->train(), prepared.plan, stepper_->own_units());
-    return prepared;
-  }
-
-  Prepared upcoming() {
+  PreparedStep next_step() {
     const Span waiting(dev_, Profile::Kind::phase, "data");
-    return upcoming_.valid() ? upcoming_.get() : prepare(state_.step);
+    return upcoming_->take(state_.step);
   }
 
   void step(run::MetricsLog& log, run::Progress& progress, run::Throughput& speed, Clock::time_point start) {
     const auto begin = Clock::now();
     const Span whole(dev_, Profile::Kind::step, "step");
-    const auto [planned, batches] = upcoming();
-    // Encoded while this step computes. Only this task uses the plan's order and the records meanwhile.
-    if (state_.step + 1 < plan_->total())
-      upcoming_ = std::async(std::launch::async, [this, next = state_.step + 1] { return prepare(next); });
+    const PreparedStep prepared = next_step();
+    const auto& batches = prepared.units;
     const StepResult result =
         stepper_->accumulate(dev_, state_.step, std::span<const std::vector<data::Batch>>(batches));
-    const double rate = planned.learning_rate;
+    const double rate = prepared.plan.learning_rate;
     const bool applies = is_usable(result, batches, log);
     if (applies) stepper_->update(dev_, result, rate);
 
@@ -243,8 +229,8 @@ class TrainingRun {
   std::optional<Saving<D, T>> saving_;
   run::RunState state_;
   MemoryPlan memory_;
-  Index skipped_ = 0;               // steps of this process whose loss or gradient was not finite
-  std::future<Prepared> upcoming_;  // for the next step; destroyed before what it reads
+  Index skipped_ = 0;  // steps of this process whose loss or gradient was not finite
+  std::optional<Upcoming> upcoming_;
 };
 
 // Outside of the class: inside they would be inline and compiled by every source that calls them.
@@ -280,6 +266,7 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
                   largest_evaluation(found.eval, config_.per_device_eval_batch_size, config_.cutoff_len), config_);
   decoder_->recompute(memory_.recomputed);
   saving_.emplace(dev_, *decoder_, config_, source_, data_->text().tokenizer.get());
+  upcoming_.emplace(*plan_, data_->train(), stepper_->own_units());
 }
 
 template <AnyDevice D, class T>
