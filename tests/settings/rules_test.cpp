@@ -91,6 +91,8 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
     std::string message;
   };
   const Pairs model = {{"model_name_or_path", "m"}}, data = with(model, {{"dataset", "d"}});
+  const Pairs full = with(base_of(train_command), {{"finetuning_type", "full"}});
+  const std::string no_adapter = ", allowed: with finetuning_type lora: full trains no adapter";
   const std::string evaluated = ", allowed: with eval_dataset or val_size, the records to evaluate";
   const std::string greedy = ", which has no effect here; allowed: a temperature above 0: greedy answers draw nothing";
   const std::string of_data = ", which has no effect here; allowed: with dataset: a prompt is one text";
@@ -126,6 +128,18 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
        "gradient_accumulation_steps"},
       {train_command, with(base_of(train_command), {{"lora_target", "q_proj,all"}}),
        "lora_target: given q_proj,all, allowed: all, or a list of projections"},
+      {train_command, with(base_of(train_command), {{"trainable", "norm"}}),
+       "trainable: given norm, allowed: with finetuning_type full; lora_target chooses what gets an adapter"},
+      {train_command, with(full, {{"adapter_name_or_path", "a"}}), "adapter_name_or_path: given a" + no_adapter},
+      {train_command, with(full, {{"lora_rank", "4"}}), "lora_rank: given 4" + no_adapter},
+      {train_command, with(full, {{"lora_alpha", "4"}}), "lora_alpha: given 4" + no_adapter},
+      {train_command, with(full, {{"lora_dropout", "0.5"}}), "lora_dropout: given 0.5" + no_adapter},
+      {train_command, with(full, {{"lora_target", "q_proj"}}), "lora_target: given q_proj" + no_adapter},
+      {train_command, with(full, {{"use_rslora", "true"}}), "use_rslora: given true" + no_adapter},
+      {train_command, with(base_of(train_command), {{"max_shard_size", "1GB"}}),
+       "max_shard_size: given 1GB, which has no effect here; allowed: with finetuning_type full, whose final_model is "
+       "a "
+       "whole model"},
       {train_command, with(base_of(train_command), {{"per_device_eval_batch_size", "3"}}),
        "per_device_eval_batch_size: given 3, which has no effect here; allowed: with eval_dataset or val_size, the "
        "records to evaluate"},
@@ -198,12 +212,20 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
   }
   // A key alone has no effect, or wants another; a pair excludes each other.
   const std::set<std::string> expected = {
+      "train adapter_name_or_path finetuning_type",
       "train eval_dataset val_size",
       "train eval_steps",
+      "train finetuning_type lora_alpha",
+      "train finetuning_type lora_dropout",
+      "train finetuning_type lora_rank",
+      "train finetuning_type lora_target",
+      "train finetuning_type use_rslora",
       "train load_best_model_at_end",
       "train max_eval_samples",
+      "train max_shard_size",
       "train per_device_eval_batch_size",
       "train train_on_prompt train_on_last_turn_only",
+      "train trainable",
       "train warmup_steps warmup_ratio",
       "eval max_new_tokens",
       "eval train_on_prompt train_on_last_turn_only",

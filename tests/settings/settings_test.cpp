@@ -280,7 +280,8 @@ TEST_CASE("settings: a number that is none is refused in code too") {
   CHECK(said([](Config& c) {
           c.threads = -3;
         }).starts_with("key threads: given -3, allowed: a whole number, at least 1"));
-  CHECK(said([](Config& c) { c.finetuning_type = "full"; }) == "key finetuning_type: given full, allowed: one of lora");
+  CHECK(said([](Config& c) { c.finetuning_type = "freeze"; }) ==
+        "key finetuning_type: given freeze, allowed: one of lora, full");
   CHECK(said([](Config& c) {
           c.lora_target = {"q_proj", "v_prj"};
         }) ==

@@ -35,7 +35,7 @@ TEST_CASE("config in code: a value out of its key's rule ends before anything is
        [](Config& c) {
          c.lora_target = {"q_proj", "v_prj"};
        }},
-      {"finetuning_type: given full", [](Config& c) { c.finetuning_type = "full"; }},
+      {"finetuning_type: given freeze", [](Config& c) { c.finetuning_type = "freeze"; }},
       {"learning_rate: given nan", [](Config& c) { c.learning_rate = std::nan(""); }},
       {"lr_scheduler_type: given cosin", [](Config& c) { c.lr_scheduler_type = "cosin"; }},
       {"on_non_finite: given go_on", [](Config& c) { c.on_non_finite = "go_on"; }},

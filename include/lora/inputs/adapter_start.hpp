@@ -11,6 +11,7 @@
 #include "lora/inputs/model_files.hpp"
 #include "lora/model/adapter.hpp"
 #include "lora/model/decoder.hpp"
+#include "lora/model/trainable.hpp"
 #include "lora/settings/config.hpp"
 
 namespace lora::inputs {
@@ -66,6 +67,15 @@ void attach_adapter(D& dev, model::Decoder<D, T>& decoder, const settings::Confi
   } else {
     model::init_adapter(dev, decoder, static_cast<std::uint64_t>(config.seed));
   }
+}
+
+/// Makes parameters of what a run trains: an adapter, or tensors of the model.
+/// Throws   ConfigError, FormatError, IoError
+template <AnyDevice D, class T>
+void choose_what_trains(D& dev, model::Decoder<D, T>& decoder, const settings::Config& config) {
+  if (!config.trains_model()) return attach_adapter(dev, decoder, config);
+  const auto names = model::trainable_tensors(decoder.config(), config.trainable);
+  decoder.train_own(dev, [&](const model::TensorInfo& info) { return names.count(info.name) != 0; });
 }
 
 }  // namespace lora::inputs

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -24,8 +25,7 @@ inline io::Json merged_config(const Source& source, std::optional<DType> dtype) 
     for (const Index layer : layers) list += concat(list.empty() ? "" : ", ", layer);
     fail<ConfigError>("no_rope_layers: ", source.path().native(), " runs its layers ", list,
                       " without rotary embedding, which the config.json of a ", type,
-                      " model can't say (only smollm3's ",
-                      "can); use the base with its adapter instead of merging them");
+                      " model can't say (only smollm3's ", "can); allowed: an adapter, used beside its base");
   }
   io::Json json = config_json_of(source);
   if (json.contains("torch_dtype") || !json.contains("dtype")) json["torch_dtype"] = std::string(name);
@@ -59,15 +59,15 @@ inline std::vector<std::byte> rounded(std::span<const float> values, DType dtype
 
 }  // namespace detail
 
-/// Writes base + adapter as model.safetensors (or shards with an index) and config.json into an existing folder, one
-/// tensor after the other. Every matrix is W + s B A, computed in float32 and rounded once to `dtype` or, without one,
-/// to its stored dtype (GGUF blocks: to bfloat16); weights without an adapter keep their values, or have those that
-/// training gave them. Tied heads stay tied, since the embedding never
-/// has an adapter.
+/// Writes the model as model.safetensors (or shards with an index) and config.json into an existing folder, one tensor
+/// after the other. Every matrix with an adapter is W + s B A, what training has changed is as it was trained, and the
+/// rest as it was; all is computed in float32 and rounded once to `dtype` or, without one, to its stored dtype (GGUF
+/// blocks: to bfloat16). Tied heads stay tied, since the embedding never has an adapter.
 /// Throws   ConfigError for the base's own folder, and as `merged_config` does
-template <AnyDevice D>
-void save_merged(D& dev, Decoder<D, float>& model, const Source& source, const std::filesystem::path& folder,
-                 std::optional<DType> dtype, Index max_shard_bytes) {
+template <AnyDevice D, class T>
+requires std::same_as < Accum<T>,
+float > void save_merged(D& dev, Decoder<D, T>& model, const Source& source, const std::filesystem::path& folder,
+                         std::optional<DType> dtype, Index max_shard_bytes) {
   const io::Json json = merged_config(source, dtype);
   const Config& config = source.config();
   std::error_code none;

@@ -9,11 +9,15 @@
 
 namespace lora::model {
 
-/// A Python regular expression that is matched against whole module names, like in PEFT, if POSIX has an equivalent.
+/// A Python regular expression over names, if POSIX has an equivalent.
 class ModulePattern {
  public:
-  explicit ModulePattern(std::string_view expression) {
-    const auto posix = in_posix(expression);
+  enum class Fits {
+    whole,  ///< the whole name, like in PEFT
+    part    ///< any part of it, as re.search does
+  };
+  explicit ModulePattern(std::string_view expression, Fits fits = Fits::whole) {
+    const auto posix = in_posix(expression, fits);
     known_ = posix && ::regcomp(&compiled_, posix->c_str(), REG_EXTENDED | REG_NOSUB) == 0;
   }
   ModulePattern(const ModulePattern&) = delete;
@@ -29,10 +33,10 @@ class ModulePattern {
  private:
   /// Of what the two read alike: names, dots, groups, choices, classes without escapes, and repetitions without counts
   /// (which may grow beyond all bounds). A repetition that takes little fits the same whole names.
-  static std::optional<std::string> in_posix(std::string_view expression) {
+  static std::optional<std::string> in_posix(std::string_view expression, Fits fits) {
     constexpr std::size_t longest = 1000;
     if (expression.size() > longest || expression.find_first_of("{}") != expression.npos) return std::nullopt;
-    std::string posix = "^(";
+    std::string posix = fits == Fits::whole ? "^(" : "(";
     bool in_class = false;
     for (std::size_t i = 0; i < expression.size(); ++i) {
       const char c = expression[i];
@@ -61,7 +65,7 @@ class ModulePattern {
         posix += c;
       }
     }
-    return posix + ")$";
+    return posix + (fits == Fits::whole ? ")$" : ")");
   }
 
   regex_t compiled_{};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -14,6 +15,16 @@
 #include "lora/tensor/transfer.hpp"
 
 namespace lora::model {
+
+/// Whether all of a model's own tensors are parameters.
+template <class Model>
+bool trains_whole(Model& model) {
+  std::set<std::string> names;
+  model.params().for_each([&](const auto& param) { names.insert(param.name); });
+  bool whole = true;
+  for_each_tensor(model.config(), [&](const TensorInfo& info) { whole = whole && names.count(info.name) != 0; });
+  return whole;
+}
 
 /// Saves those of the model's own tensors that are parameters as one file, in float32 as they are trained, one after
 /// the other. `model` is a Decoder. Throws   NonFiniteError for a tensor that a step has spoilt; the file then does not
@@ -59,6 +70,8 @@ class TrainedWeights : public TensorProvider {
     return {tensor->dtype, tensor->bytes, tensor->file, 0};
   }
 
+  bool has(const std::string& name) const { return file_.find(name) != nullptr; }
+
   void finish() const override {
     base_.finish();
     std::set<std::string> names;
@@ -73,5 +86,30 @@ class TrainedWeights : public TensorProvider {
   std::filesystem::path path_;
   io::Safetensors file_;
 };
+
+/// Gives those of the model's own tensors that are parameters the numbers that `save_trained` left of them.
+/// Throws   FormatError for a file of other tensors
+template <class D, class Model>
+void load_trained(D& dev, Model& model, const TensorProvider& base, const std::filesystem::path& path) {
+  const TrainedWeights trained(base, path);
+  std::map<std::string, TensorInfo> infos;
+  for_each_tensor(model.config(), [&](const TensorInfo& info) { infos.emplace(info.name, info); });
+  model.params().for_each([&](const auto& param) {
+    const auto info = infos.find(param.name);
+    if (info == infos.end()) return;
+    if (!trained.has(param.name)) fail<FormatError>(path.native(), ": the tensor ", param.name, " is missing");
+    const ProvidedTensor tensor = trained.provide(info->second);
+    std::vector<float> values(static_cast<std::size_t>(param.value.size()));
+    std::memcpy(values.data(), tensor.bytes.data(), values.size() * sizeof(float));
+    for (const float value : values)
+      if (!std::isfinite(value))
+        fail<FormatError>(path.native(), ": the tensor ", param.name, " holds ", value, "; expected finite numbers");
+    copy_from_host<D, float>(dev, values, param.value);
+    dev.synchronize();  // the values go away
+  });
+  trained.finish();
+  model.params().refresh(dev);
+  dev.synchronize();
+}
 
 }  // namespace lora::model

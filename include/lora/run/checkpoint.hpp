@@ -17,9 +17,12 @@
 #include "lora/io/file.hpp"
 #include "lora/io/json_view.hpp"
 #include "lora/io/mapped_file.hpp"
-#include "lora/run/adapter_proof.hpp"
+#include "lora/run/result_proof.hpp"
 
 namespace lora::run {
+
+/// In a checkpoint: what has been trained of a model, where that is not all of it.
+constexpr std::string_view trained_file = "trained.safetensors";
 
 /// A running mean of losses, as sum and count, so that a resumed run has the same bits.
 struct LossMean {
@@ -197,8 +200,8 @@ inline std::optional<Index> checkpoint_step(const io::Path& folder) {
 }
 
 /// What in a checkpoint folder was not written by a run, or empty. A run's has an intact state file of its step and
-/// only files listed in it, of any version and even if damaged. If the state file is damaged, the adapter's README.md
-/// decides, as for final_model.
+/// only files listed in it, of any version and even if damaged. If the state file is damaged, the README.md decides, as
+/// for final_model.
 inline std::string stranger_in_checkpoint(const io::Path& folder) {
   if (!io::is_folder(folder)) return "it is no folder";
   if (!io::is_file(folder / state_file)) return concat("it holds no ", state_file);
@@ -207,7 +210,7 @@ inline std::string stranger_in_checkpoint(const io::Path& folder) {
     json = read_state(folder);
     take_checksum(json, (folder / state_file).native());
   } catch (const Damaged& error) {
-    const bool is_a_runs = stranger_beside_adapter(folder, {state_file, "optimizer.safetensors"}).empty();
+    const bool is_a_runs = stranger_beside_result(folder, {state_file, "optimizer.safetensors", trained_file}).empty();
     return is_a_runs ? std::string() : error.what();
   }
   const io::Json* files = io::json_find(json, "files");

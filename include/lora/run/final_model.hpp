@@ -1,9 +1,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "lora/core/precision.hpp"
 #include "lora/io/atomic_folder.hpp"
 #include "lora/model/merge.hpp"
+#include "lora/model/trained_weights.hpp"
+#include "lora/run/checkpoint.hpp"
 #include "lora/run/folder.hpp"
 #include "lora/run/metrics.hpp"
 #include "lora/settings/config.hpp"
@@ -45,24 +50,30 @@ inline std::string usage_of(const settings::Config& config, const model::Source&
 
 }  // namespace detail
 
-/// The README.md of an adapter: what it is and how to use it.
+/// The README.md of what a run has trained: what it is and how to use it. `adapter`: null for a model.
 inline std::string model_card(const settings::Config& config, const model::Source& source,
-                              const model::AdapterConfig& adapter, const RunMetrics& metrics) {
+                              const model::AdapterConfig* adapter, const RunMetrics& metrics) {
   std::string text = "---\n";
   text += concat("base_model: ", io::to_text(config.model_name_or_path, -1), "\n");
-  text += card_head;
+  text += adapter != nullptr ? adapter_card_head : model_card_head;
   text += concat("Fine-tuned from `", config.model_name_or_path, "` on");
   for (const auto& file : config.dataset) text += concat(" `", io::Path(file).filename().native(), "`");
   text += ".\n\n| setting | value |\n|---|---|\n";
   const auto row = [&](std::string_view name, const auto& value) { text += concat("| ", name, " | ", value, " |\n"); };
-  row("rank", adapter.rank);
-  row("alpha", adapter.alpha);
-  row("rsLoRA", adapter.rslora);
-  row("dropout", adapter.dropout);
-  std::string targets = adapter.target_expression;
-  if (targets.empty())
-    for (const auto& target : adapter.targets) targets += (targets.empty() ? "" : ", ") + target;
-  row("targets", targets);
+  const auto list = [&](std::string_view name, const std::vector<std::string>& values) {
+    std::string line;
+    for (const auto& value : values) line += (line.empty() ? "" : ", ") + value;
+    row(name, line);
+  };
+  if (adapter != nullptr) {
+    row("rank", adapter->rank);
+    row("alpha", adapter->alpha);
+    row("rsLoRA", adapter->rslora);
+    row("dropout", adapter->dropout);
+    list("targets", adapter->target_expression.empty() ? adapter->targets : std::vector{adapter->target_expression});
+  } else if (!config.trainable.empty()) {
+    list("trained tensors", config.trainable);
+  }
   row("learning rate", config.learning_rate);
   row("schedule", config.lr_scheduler_type);
   row("sequences per step", config.sequences_per_step());
@@ -71,12 +82,51 @@ inline std::string model_card(const settings::Config& config, const model::Sourc
   row("seed", config.seed);
   row("loss of the last step", metrics.train_loss);
   if (metrics.eval_loss) row("evaluation loss", *metrics.eval_loss);
-  return text + detail::usage_of(config, source);
+  if (adapter != nullptr) return text + detail::usage_of(config, source);
+  return text +
+         "\n```python\nfrom transformers import AutoModelForCausalLM\n\n"
+         "model = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\n```\n";
 }
 
 /// Whether an adapter folder needs its own config.json: the base has none (GGUF), or ran with other rotary settings.
 inline bool brings_config(const model::Source& source) {
   return source.gguf() != nullptr || model::rotary_changed(source);
+}
+
+/// Writes a model folder that transformers loads, its weights in the type that the run computes in.
+template <AnyDevice D, class T>
+void write_model_folder(D& dev, model::Decoder<D, T>& decoder, const model::Source& source,
+                        const tokenizer::Tokenizer* tokenizer, const std::string& card, Index max_shard_bytes,
+                        const io::Path& folder) {
+  model::save_merged(dev, decoder, source, folder, stored_dtype(precision_of<T>()), max_shard_bytes);
+  if (tokenizer) tokenizer->save(folder);
+  const io::Path generation = source.path() / "generation_config.json";
+  if (source.gguf() == nullptr && io::is_there(generation))
+    io::copy_file(generation, folder / "generation_config.json");
+  io::write_file(folder / "README.md", std::string_view(card));
+}
+
+/// Writes the part of a checkpoint that says what was trained of a model, in float32: where all of it was, the model as
+/// a folder that transformers loads.
+template <AnyDevice D, class T>
+void write_trained_folder(D& dev, model::Decoder<D, T>& decoder, const model::Source& source,
+                          const tokenizer::Tokenizer* tokenizer, const std::string& card, const io::Path& folder) {
+  if (model::trains_whole(decoder)) {
+    model::save_trained(dev, decoder, folder / "model.safetensors");
+    io::write_json(folder / "config.json", model::merged_config(source, DType::f32));
+  } else {
+    model::save_trained(dev, decoder, folder / trained_file);
+  }
+  if (tokenizer) tokenizer->save(folder);
+  io::write_file(folder / "README.md", std::string_view(card));
+}
+
+/// Reads it back into such a decoder.
+/// Throws   Error if it is missing or damaged
+template <AnyDevice D, class T>
+void read_trained_folder(D& dev, model::Decoder<D, T>& decoder, const model::Source& source, const io::Path& folder) {
+  const bool whole = model::trains_whole(decoder);
+  model::load_trained(dev, decoder, source, folder / (whole ? "model.safetensors" : trained_file));
 }
 
 /// Writes an adapter folder: PEFT's two files, the tokenizer, a README.md and, if it `brings_config`, a config.json

@@ -25,33 +25,46 @@ struct DataFacts {
   std::optional<Index> text_blocks{};     ///< number of sequences, if some files are texts
 };
 
+namespace detail {
+
+/// What decides an adapter, as in adapter_config.json: one to start from may choose its modules in ways that no key
+/// can.
+inline io::Json adapter_settings(model::AdapterConfig adapter) {
+  std::sort(adapter.targets.begin(), adapter.targets.end());
+  const io::Json saved = model::to_json(adapter);
+  return io::json_object({{"lora_rank", adapter.rank},
+                          {"lora_alpha", adapter.alpha},
+                          {"lora_dropout", adapter.dropout},
+                          {"lora_target", saved.at("target_modules")},
+                          {"use_rslora", adapter.rslora},
+                          {"exclude_modules", saved.at("exclude_modules")},
+                          {"layers_to_transform", saved.at("layers_to_transform")},
+                          {"rank_pattern", saved.at("rank_pattern")},
+                          {"alpha_pattern", saved.at("alpha_pattern")}});
+}
+
+}  // namespace detail
+
 /// The settings that must not change on resume: with other values the steps already done would have been different. All
-/// others may change.
+/// others may change. `adapter`: null where the model itself trains.
 inline io::Json fixed_settings(const settings::Config& config, const model::Source& source,
-                               const model::AdapterConfig& adapter, const DataFacts& data, Precision precision) {
+                               const model::AdapterConfig* adapter, const DataFacts& data, Precision precision) {
   const model::Config& shape = source.config();
-  // As in adapter_config.json: an adapter to start from may choose its modules in ways that no key can.
-  model::AdapterConfig sorted = adapter;
-  std::sort(sorted.targets.begin(), sorted.targets.end());
-  io::Json saved = model::to_json(sorted);
   std::vector<Index> unrotated;  // from the model and the key
   for (Index layer = 0; layer < shape.num_hidden_layers; ++layer)
     if (!shape.rotates[static_cast<std::size_t>(layer)]) unrotated.push_back(layer);
-  io::Json settings =
-      io::json_object({{"model_name_or_path", base_text(source, false)},
-                       {"dtype", std::string(name_of(precision))},
-                       {"rope_theta", shape.rope.theta},
-                       {"no_rope_layers", unrotated},
-                       {"lora_rank", adapter.rank},
-                       {"lora_alpha", adapter.alpha},
-                       {"lora_dropout", adapter.dropout},
-                       {"lora_target", saved["target_modules"]},
-                       {"use_rslora", adapter.rslora},
-                       {"exclude_modules", saved["exclude_modules"]},
-                       {"layers_to_transform", saved["layers_to_transform"]},
-                       {"rank_pattern", saved["rank_pattern"]},
-                       {"alpha_pattern", saved["alpha_pattern"]},
-                       {"dataset", concat(data.records, " records with checksum ", checksum_text(data.fingerprint))},
+  io::Json settings = io::json_object({{"finetuning_type", config.finetuning_type},
+                                       {"model_name_or_path", base_text(source, false)},
+                                       {"dtype", std::string(name_of(precision))},
+                                       {"rope_theta", shape.rope.theta},
+                                       {"no_rope_layers", unrotated}});
+  if (adapter != nullptr) {
+    settings.update(detail::adapter_settings(*adapter));
+  } else {
+    settings["trainable"] = config.trainable;
+  }
+  settings.update(
+      io::json_object({{"dataset", concat(data.records, " records with checksum ", checksum_text(data.fingerprint))},
                        {"val_size", config.val_size},
                        {"template", data.template_name},
                        {"date", data.date},
@@ -62,7 +75,7 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
                        {"shuffle", config.shuffle},
                        {"per_device_train_batch_size x gradient_accumulation_steps", config.sequences_per_step()},
                        {"step_units", config.step_units},
-                       {"seed", config.seed}});
+                       {"seed", config.seed}}));
   if (data.enable_thinking) settings["enable_thinking"] = *data.enable_thinking;
   if (data.text_blocks) settings["text_blocks"] = *data.text_blocks;
   return settings;
@@ -76,8 +89,11 @@ inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const se
     now["model_name_or_path"] = base_text(source, true);
     now["no_rope_layers"] = config.no_rope_layers;  // from the key alone
   }
-  if (io::json_find(checkpoint.state.settings, "step_units") == nullptr && config.step_units == 1)
-    now.erase("step_units");
+  const auto leave_out = [&](const char* key, bool is_default) {
+    if (is_default && io::json_find(checkpoint.state.settings, key) == nullptr) now.erase(key);
+  };
+  leave_out("step_units", config.step_units == 1);
+  leave_out("finetuning_type", !config.trains_model());
   return now;
 }
 

@@ -11,8 +11,8 @@
 
 #include "lora/io/atomic_folder.hpp"
 #include "lora/io/json.hpp"
-#include "lora/run/adapter_proof.hpp"
 #include "lora/run/checkpoint.hpp"
+#include "lora/run/result_proof.hpp"
 
 namespace lora::run {
 
@@ -75,14 +75,17 @@ class RunFolder {
   /// Throws   ConfigError if there is a final_model that no run wrote
   void expect_own_final_model() const {
     if (!io::is_there(final_model())) return;
-    if (const auto what = stranger_in_adapter(final_model()); !what.empty())
+    if (const auto what = stranger_in_result(final_model()); !what.empty())
       refuse(final_model(), concat("which is not a run's: ", what));
   }
 
-  /// Whether final_model was written by a run and has the same adapter as this folder, byte for byte.
-  bool has_adapter_of(const io::Path& folder) const {
-    if (!stranger_in_adapter(final_model()).empty()) return false;
-    const io::MappedFile here(final_model() / "adapter_model.safetensors"), there(folder / "adapter_model.safetensors");
+  /// Whether final_model was written by a run and has the same adapter as this folder, byte for byte. (A model is
+  /// rounded once more for final_model.)
+  bool has_result_of(const io::Path& folder) const {
+    constexpr std::string_view name = "adapter_model.safetensors";
+    if (!stranger_in_result(final_model()).empty()) return false;
+    if (!io::is_file(final_model() / name) || !io::is_file(folder / name)) return false;
+    const io::MappedFile here(final_model() / name), there(folder / name);
     return here.bytes().size() == there.bytes().size() &&
            std::memcmp(here.bytes().data(), there.bytes().data(), here.bytes().size()) == 0;
   }

@@ -41,8 +41,9 @@ struct Config {
   std::string text_column = "text";
   Index preview = 0;
 
-  // adapter
+  // what trains
   std::string finetuning_type = "lora";
+  std::vector<std::string> trainable;  // regular expressions
   std::optional<Index> lora_rank;
   std::optional<double> lora_alpha;
   double lora_dropout = 0;
@@ -97,7 +98,7 @@ struct Config {
   Index top_k = 0;
   std::vector<std::string> stop;
 
-  // merge
+  // model files
   std::string max_shard_size = "5GB";
 
   // tokenize
@@ -112,6 +113,9 @@ struct Config {
   double alpha() const { return lora_alpha.value_or(2.0 * static_cast<double>(rank())); }
   Index train_batch_size() const { return per_device_train_batch_size.value_or(1); }
   Index sequences_per_step() const { return train_batch_size() * gradient_accumulation_steps; }
+  bool trains_model() const { return finetuning_type == "full"; }
+  /// What final_model is.
+  std::string_view result_name() const { return trains_model() ? "model" : "adapter"; }
   bool evaluates() const { return !eval_dataset.empty() || val_size > 0; }
 };
 

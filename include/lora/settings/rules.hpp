@@ -39,6 +39,8 @@ inline std::vector<Rule> make_rules() {
   constexpr auto always = [](const Config&) { return true; };
   constexpr auto greedy = [](const Config& c) { return c.temperature == 0; };
   constexpr auto prompted = [](const Config& c) { return c.prompt.has_value(); };
+  constexpr auto full = [](const Config& c) { return c.trains_model(); };
+  constexpr std::string_view without_adapter = "with finetuning_type lora: full trains no adapter";
   constexpr std::string_view warm = "a temperature above 0: greedy answers draw nothing";
   constexpr std::string_view from_data = "with dataset: a prompt is one text";
   constexpr std::string_view conversations = "with a file of conversations: plain texts go through no template";
@@ -66,6 +68,14 @@ inline std::vector<Rule> make_rules() {
        "with eval_dataset or val_size, the records to evaluate"},
       {refused, train, "load_best_model_at_end", "", [](const Config& c) { return !c.eval_steps && c.save_steps == 0; },
        "with eval_steps, or save_steps above 0: there is nothing to choose from if only the end is evaluated"},
+      {refused, train, "trainable", "", [](const Config& c) { return !c.trains_model(); },
+       "with finetuning_type full; lora_target chooses what gets an adapter"},
+      {refused, train, "adapter_name_or_path", "", full, without_adapter},
+      {refused, train, "lora_rank", "", full, without_adapter},
+      {refused, train, "lora_alpha", "", full, without_adapter},
+      {refused, train, "lora_dropout", "", full, without_adapter},
+      {refused, train, "lora_target", "", full, without_adapter},
+      {refused, train, "use_rslora", "", full, without_adapter},
       {refused, train, "step_units", "", [](const Config& c) { return c.step_units > c.sequences_per_step(); },
        "at most the sequences of a step, per_device_train_batch_size x gradient_accumulation_steps"},
       {refused, train, "lora_target", "",
@@ -79,6 +89,8 @@ inline std::vector<Rule> make_rules() {
        "with eval_dataset or val_size, the records to evaluate"},
       {idle, train, "max_eval_samples", "", [](const Config& c) { return !c.evaluates(); },
        "with eval_dataset or val_size, the records to evaluate"},
+      {idle, train, "max_shard_size", "", [](const Config& c) { return !c.trains_model(); },
+       "with finetuning_type full, whose final_model is a whole model"},
       {idle, eval, "max_new_tokens", "", [](const Config& c) { return !c.predict; },
        "with predict, which generates answers"},
       {idle, generate, "top_p", "", greedy, warm},

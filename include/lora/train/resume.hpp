@@ -25,7 +25,8 @@ io::Json noted_settings(const settings::Config& config, const model::Source& sou
   if (std::find(kinds.begin(), kinds.end(), data::Sample::Kind::text) != kinds.end())
     facts.text_blocks = data.train().size();
   if (data.text().chat_template) facts.template_name = data.text().chat_template->name();
-  return run::fixed_settings(config, source, decoder.adapter(), facts, precision_of<T>());
+  return run::fixed_settings(config, source, config.trains_model() ? nullptr : &decoder.adapter(), facts,
+                             precision_of<T>());
 }
 
 /// `settings`: those of this run.

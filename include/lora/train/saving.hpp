@@ -13,6 +13,7 @@
 #include "lora/run/metrics.hpp"
 #include "lora/run/state.hpp"
 #include "lora/settings/config.hpp"
+#include "lora/settings/value_text.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 
 namespace lora::train {
@@ -52,13 +53,24 @@ class Saving {
     log.sync();  // the log must be durable before the checkpoint
     for (const auto& folder : {output_, output_ / "tensorboard"}) io::sync_folder(folder);
     checkpoints_.save(state, [&](const io::Path& folder) {
-      write_adapter(lasting_metrics(state), folder);
+      const std::string card = card_of(lasting_metrics(state));
+      if (config_.trains_model()) {
+        run::write_trained_folder(dev_, decoder_, source_, tokenizer_, card, folder);
+      } else {
+        run::write_adapter_folder(dev_, decoder_, source_, tokenizer_, card, folder);
+      }
       run::save_optimizer(dev_, optimizer, folder);
     });
     if (config_.save_total_limit) {
       const bool keeps_best = config_.load_best_model_at_end && state.best_eval_loss;
       checkpoints_.rotate(*config_.save_total_limit, keeps_best ? std::optional(state.best_step) : std::nullopt);
     }
+  }
+
+  /// Gives the model what was trained until a checkpoint.
+  void load(const run::Checkpoint& checkpoint) {
+    if (config_.trains_model()) return run::read_trained_folder(dev_, decoder_, source_, checkpoint.folder);
+    model::load_adapter(dev_, decoder_, model::open_adapter(checkpoint.folder));
   }
 
   /// Throws   Error if the best checkpoint is gone or damaged, or is another run's
@@ -73,7 +85,7 @@ class Saving {
   void take_best(const run::RunState& state) {
     try {
       const run::Checkpoint best = open_best(state);
-      model::load_adapter(dev_, decoder_, model::open_adapter(best.folder));
+      load(best);
       lora::log::info("the best evaluation loss, ", *state.best_eval_loss, ", was step ", state.best_step,
                       "'s: taking ", best.folder.native());
     } catch (const Error& error) {
@@ -83,15 +95,18 @@ class Saving {
   }
 
   void final_model(const run::RunMetrics& metrics, const io::Path& folder) {
-    io::write_whole_folder(folder, run::stranger_in_adapter,
-                           [&](const io::Path& partial) { write_adapter(metrics, partial); });
-    lora::log::info("the adapter is in ", folder.native());
+    const std::string card = card_of(metrics);
+    io::write_whole_folder(folder, run::stranger_in_result, [&](const io::Path& partial) {
+      if (!config_.trains_model()) return run::write_adapter_folder(dev_, decoder_, source_, tokenizer_, card, partial);
+      const Index shard = *settings::parse_size(config_.max_shard_size);
+      run::write_model_folder(dev_, decoder_, source_, tokenizer_, card, shard, partial);
+    });
+    lora::log::info("the ", config_.result_name(), " is in ", folder.native());
   }
 
  private:
-  void write_adapter(const run::RunMetrics& metrics, const io::Path& folder) {
-    run::write_adapter_folder(dev_, decoder_, source_, tokenizer_,
-                              run::model_card(config_, source_, decoder_.adapter(), metrics), folder);
+  std::string card_of(const run::RunMetrics& metrics) const {
+    return run::model_card(config_, source_, config_.trains_model() ? nullptr : &decoder_.adapter(), metrics);
   }
 
   D& dev_;

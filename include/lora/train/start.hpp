@@ -25,12 +25,14 @@ namespace lora::train {
 template <AnyDevice D, class T>
 settings::Config resolved_settings(settings::Config config, D& dev, const model::Decoder<D, T>& decoder,
                                    const inputs::TextFiles& text) {
-  const model::AdapterConfig& adapter = decoder.adapter();
   const inputs::MicroBatchLimit limit = inputs::micro_batch_limit(config);
-  config.lora_rank = adapter.rank;
-  config.lora_alpha = adapter.alpha;
-  config.use_rslora = adapter.rslora;
-  config.lora_target = adapter.target_expression.empty() ? adapter.targets : std::vector<std::string>{};
+  if (!config.trains_model()) {
+    const model::AdapterConfig& adapter = decoder.adapter();
+    config.lora_rank = adapter.rank;
+    config.lora_alpha = adapter.alpha;
+    config.use_rslora = adapter.rslora;
+    config.lora_target = adapter.target_expression.empty() ? adapter.targets : std::vector<std::string>{};
+  }
   // The folder of an adapter to start from may hold values that no key can have; it is read again when the run is
   // repeated.
   for (const char* name : {"lora_rank", "lora_alpha", "lora_target"})
@@ -68,8 +70,12 @@ void say_start(const settings::Config& config, model::Decoder<D, T>& decoder, co
   inputs::warn_of_length(decoder.config(), records.length_at(1), "the longest record has");
   Index parameters = 0;
   decoder.params().for_each([&](const auto& param) { parameters += param.value.size(); });
-  log::info("adapter: rank ", decoder.adapter().rank, ", ", parameters, " parameters; steps: ", plan.total(), " of ",
-            plan.stages().front().sequences_per_step, " sequences, ", plan.steps_per_epoch(), " an epoch");
+  const std::string what =
+      config.trains_model()
+          ? concat("trained: ", parameters, " of ", model::parameters_of(decoder.config()), " parameters")
+          : concat("adapter: rank ", decoder.adapter().rank, ", ", parameters, " parameters");
+  log::info(what, "; steps: ", plan.total(), " of ", plan.stages().front().sequences_per_step, " sequences, ",
+            plan.steps_per_epoch(), " an epoch");
   say_memory(memory, decoder.config().num_hidden_layers, config);
 }
 

@@ -61,7 +61,7 @@ class TrainingRun {
   bool draws_bar() const { return !options_.log && ::isatty(STDERR_FILENO) == 1; }
 
   void attach() {
-    inputs::attach_adapter(dev_, *decoder_, config_);
+    inputs::choose_what_trains(dev_, *decoder_, config_);
     stepper_.emplace(
         dev_, *decoder_,
         optim::AdamWSettings{config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon, config_.weight_decay},
@@ -74,7 +74,7 @@ class TrainingRun {
     io::Json settings = std::move(state_.settings);
     state_ = checkpoint.state;
     state_.settings = std::move(settings);
-    model::load_adapter(dev_, *decoder_, model::open_adapter(checkpoint.folder));
+    saving_->load(checkpoint);
     run::load_optimizer(dev_, stepper_->optimizer(), state_.updates, checkpoint.folder);
     // The best checkpoint may be missing or in another folder: then it can't be loaded at the end.
     if (!config_.load_best_model_at_end || !state_.best_eval_loss) return;
@@ -202,9 +202,9 @@ class TrainingRun {
   io::Path finish(const run::RunMetrics& metrics, const run::Checkpoint* again) {
     const io::Path folder = output_ / "final_model";
     if (again != nullptr && io::is_there(folder) &&
-        (run::steps_of_metrics(output_) == state_.step || earlier_->folder().has_adapter_of(again->folder))) {
-      lora::log::info("nothing to do: the run is finished, step ", state_.step, " of ", plan_->total(),
-                      "; the adapter is in ", folder.native());
+        (run::steps_of_metrics(output_) == state_.step || earlier_->folder().has_result_of(again->folder))) {
+      lora::log::info("nothing to do: the run is finished, step ", state_.step, " of ", plan_->total(), "; the ",
+                      config_.result_name(), " is in ", folder.native());
       return folder;
     }
     const bool takes_best = config_.load_best_model_at_end && state_.best_eval_loss && state_.best_step != state_.step;
@@ -259,7 +259,11 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
   summary_ = found.train;
   if (plan_->total() < 1)
     fail<ConfigError>("key num_train_epochs: given ", config_.num_train_epochs, ", which is not even one step");
-  if (run::brings_config(source_)) (void)model::config_json_of(source_);  // final_model will need it
+  if (config_.trains_model()) {
+    (void)model::merged_config(source_, stored_dtype(precision_of<T>()));  // final_model will need it
+  } else if (run::brings_config(source_)) {
+    (void)model::config_json_of(source_);
+  }
   memory_ =
       plan_memory(*decoder_, weight_bytes(source_),
                   largest_batch(*summary_, inputs::micro_batch_limit(config_), config_.sequences_per_step()),
