@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Trains the same adapters on the same tokens with `lora train` and with PyTorch + PEFT, in turn, and compares them.
+"""Trains the same adapters, or whole models, on the same tokens with `lora train` and with PyTorch + PEFT, in turn, and
+compares them.
 
   bench/against_peft.py --lora build/release/bin/lora --limits build/release/bin/bench_limits
       [--rows NAMES] [--steps N] [--rounds K] [--threads N] [--only lora|both] [--work DIR] [--out DIR]
@@ -8,14 +9,15 @@
 Our side needs Python's standard library alone; the other runs in the interpreter that this script is started with,
 which then needs torch, transformers, peft and safetensors. Model shapes are written with random weights, stored in
 bfloat16, or for the rows with q8_0 in their names as a GGUF file, which PyTorch has no products for; --smollm2 names a
-real model instead. SmolLM2's rows train on --gsm8k (rendered with the tokenizer of --smollm2), on --tokens (records
+real model instead. Rows with full in their names train the whole model, without an adapter: on the other side in
+float32, and for bfloat16 under torch.autocast. SmolLM2's rows train on --gsm8k (rendered with the tokenizer of --smollm2), on --tokens (records
 {"input_ids", "labels"}), or else on random tokens with lengths like GSM8K's.
 
 Per row: tokens per second of both from the third step on, their ratio, the worst relative difference of a step's loss
 (it must stay below 1e-4 in float32 and 1 % in bfloat16; otherwise the exit code is 1), peak memory (VmHWM, mapped
 weights included) and the share of the matrix-product limit that was measured just before and after. The share counts
-every FLOP that must be done: 4 per frozen weight and token, the head on labelled rows, attention over visible pairs,
-adapters, and with gradient checkpointing the forward products done again.
+every FLOP that must be done: 4 per frozen weight and token and 6 per one that trains, the head on labelled rows,
+attention over visible pairs, adapters, and with gradient checkpointing the forward products done again.
 
 Writes against_peft.json and against_peft.md into --out; bench/draw.py makes a picture of the former.
 """
@@ -52,6 +54,8 @@ SHAPES = {
 ROWS = {
     "smollm2-f32": dict(shape="SmolLM2-135M", length=0, batch=8, rank=16, dtype="float32"),
     "smollm2-bf16": dict(shape="SmolLM2-135M", length=0, batch=8, rank=16, dtype="bfloat16"),
+    "smollm2-full-f32": dict(shape="SmolLM2-135M", length=0, batch=8, rank=0, dtype="float32"),
+    "smollm2-full-bf16": dict(shape="SmolLM2-135M", length=0, batch=8, rank=0, dtype="bfloat16"),
     "512-f32": dict(shape="Qwen2.5-0.5B", length=512, batch=1, rank=8, dtype="float32"),
     "512-bf16": dict(shape="Qwen2.5-0.5B", length=512, batch=1, rank=8, dtype="bfloat16"),
     "2048-bf16": dict(shape="Qwen2.5-0.5B", length=2048, batch=1, rank=8, dtype="bfloat16", recompute=True),
@@ -254,9 +258,9 @@ def work_of(shape, row, examples):
     frozen = low_rank = 0
     for name, (out, inner) in dims.items():
         again = 1 if row.get("recompute") and name != "down_proj" else 0  # whose output is not needed again
-        frozen += (4 + 2 * again) * out * inner
+        frozen += (4 + 2 * again + (0 if row["rank"] else 2)) * out * inner
         low_rank += (6 + 2 * again) * row["rank"] * (out + inner)
-    return (layers * tokens * (frozen + low_rank) + 4 * shape["vocab_size"] * shape["hidden_size"] * labelled
+    return (layers * tokens * (frozen + low_rank) + (4 if row["rank"] else 6) * shape["vocab_size"] * shape["hidden_size"] * labelled
             + 14 * dims["q_proj"][0] * layers * pairs)
 
 
@@ -272,8 +276,8 @@ def command(words, **more):
 def run_ours(args, setup):
     out = os.path.join(args.work, "run")
     shutil.rmtree(out, ignore_errors=True)
-    words = [args.lora, "train", "--model_name_or_path", setup["model"], "--adapter_name_or_path", setup["adapter"],
-             "--dataset", setup["data"], "--output_dir", out, "--dtype", setup["dtype"], "--shuffle", "false",
+    trains = ["--adapter_name_or_path", setup["adapter"]] if setup["adapter"] else ["--finetuning_type", "full"]
+    words = [args.lora, "train", "--model_name_or_path", setup["model"], *trains, "--dataset", setup["data"], "--output_dir", out, "--dtype", setup["dtype"], "--shuffle", "false",
              "--per_device_train_batch_size", str(setup["batch"]), "--gradient_accumulation_steps", "1",
              "--max_steps", str(setup["steps"]), "--learning_rate", str(LEARNING_RATE),
              "--lr_scheduler_type", "constant", "--cutoff_len", "1000000", "--logging_steps", "1",
@@ -323,12 +327,14 @@ def other_train(setup):
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
     torch.set_num_threads(setup["threads"])
-    model = AutoModelForCausalLM.from_pretrained(setup["model"], dtype=getattr(torch, setup["dtype"]))
+    dtype, full = getattr(torch, setup["dtype"]), not setup["adapter"]
+    model = AutoModelForCausalLM.from_pretrained(setup["model"], dtype=torch.float32 if full else dtype)
     model.config.use_cache = False
     if setup["recompute"]:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.enable_input_require_grads()
-    model = PeftModel.from_pretrained(model, setup["adapter"], is_trainable=True)
+    if not full:
+        model = PeftModel.from_pretrained(model, setup["adapter"], is_trainable=True)
     model.train()
     params = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(params, lr=LEARNING_RATE, weight_decay=0.0)
@@ -339,7 +345,9 @@ def other_train(setup):
         pad = lambda key, value: torch.tensor([e[key] + [value] * (longest - len(e[key])) for e in part])
         ids, labels = pad("input_ids", 0), pad("labels", -100)[:, 1:]
         mask = torch.tensor([[1] * len(e["input_ids"]) + [0] * (longest - len(e["input_ids"])) for e in part])
-        logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1].float()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=full and dtype == torch.bfloat16):
+            logits = model(input_ids=ids, attention_mask=mask).logits
+        logits = logits[:, :-1].float()
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
         del logits
         loss.backward()
@@ -364,7 +372,8 @@ def describe(row, args):
         source = "GSM8K" if args.gsm8k else "given tokens" if args.tokens else "random tokens in GSM8K's lengths"
         data = f"{source}, batch {row['batch']}"
     shape = row["shape"] + ("" if args.smollm2 and not row["length"] else " shape")
-    return f"{shape}, {data}, r {row['rank']}, {row['dtype']}" + (
+    trains = f"r {row['rank']}" if row["rank"] else "in full"
+    return f"{shape}, {data}, {trains}, {row['dtype']}" + (
         ", recomputed" if row.get("recompute") else "") + (f", stored as {row['stored']}" if "stored" in row else "")
 
 
@@ -383,7 +392,10 @@ def run_row(args, name):
     else:
         make_model(model, shape)
     adapter, data = os.path.join(args.work, f"adapter-{row['rank']}"), os.path.join(args.work, "data.jsonl")
-    make_adapter(adapter, model, shape, row["rank"])
+    if row["rank"]:
+        make_adapter(adapter, model, shape, row["rank"])
+    else:
+        adapter = ""
     examples = examples_of(args, row, shape, steps * row["batch"])
     if len(examples) < steps * row["batch"]:
         raise SystemExit(f"{name}: {len(examples)} records are too few for {steps} steps of {row['batch']}")

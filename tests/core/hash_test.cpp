@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -36,6 +38,21 @@ TEST_CASE("hash: every bit of every length counts in a checksum") {
         CHECK(checksum(text) != sum);
         text[i] = static_cast<char>(text[i] ^ (1 << bit));
       }
+  }
+}
+
+TEST_CASE("hash: a checksum is the same in whatever pieces the bytes come") {
+  std::string text;
+  for (int i = 0; i < 331; ++i) text += static_cast<char>(i * i + 7 * i);
+  const auto bytes = std::as_bytes(std::span(text));
+  for (const std::size_t piece : {1u, 3u, 31u, 32u, 33u, 64u, 100u, 330u}) {
+    CAPTURE(piece);
+    Checksum sum;
+    for (std::size_t at = 0; at < bytes.size(); at += piece) {
+      sum.add(bytes.subspan(at, std::min(piece, bytes.size() - at)));
+      sum.add({});
+    }
+    CHECK(sum.value() == checksum(bytes));
   }
 }
 

@@ -39,37 +39,71 @@ inline constexpr std::uint64_t text_hash(std::string_view text) {
   return hash;
 }
 
-/// A 64-bit checksum against accidental damage; not cryptographic.
+/// A 64-bit checksum against accidental damage, of bytes that come in pieces; not cryptographic.
 /// Source   Collet, XXH64 with seed 0
+class Checksum {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    size_ += bytes.size();
+    if (held_ > 0) {
+      const std::size_t count = std::min(stripe - held_, bytes.size());
+      std::memcpy(rest_.data() + held_, bytes.data(), count);
+      held_ += count;
+      bytes = bytes.subspan(count);
+      if (held_ < stripe) return;
+      take(rest_.data());
+      held_ = 0;
+    }
+    for (; bytes.size() >= stripe; bytes = bytes.subspan(stripe)) take(bytes.data());
+    if (!bytes.empty()) std::memcpy(rest_.data(), bytes.data(), bytes.size());
+    held_ = bytes.size();
+  }
+
+  std::uint64_t value() const {
+    std::uint64_t hash = p5;
+    if (size_ >= stripe) {
+      hash = std::rotl(lanes_[0], 1) + std::rotl(lanes_[1], 7) + std::rotl(lanes_[2], 12) + std::rotl(lanes_[3], 18);
+      for (const std::uint64_t lane : lanes_) hash = (hash ^ round(0, lane)) * p1 + p4;
+    }
+    hash += size_;
+    const std::byte* at = rest_.data();
+    std::size_t left = held_;
+    for (; left >= 8; left -= 8, at += 8)
+      hash = std::rotl(hash ^ round(0, detail::word_at<std::uint64_t>(at)), 27) * p1 + p4;
+    if (left >= 4) {
+      hash = std::rotl(hash ^ (detail::word_at<std::uint32_t>(at) * p1), 23) * p2 + p3;
+      at += 4;
+      left -= 4;
+    }
+    for (; left > 0; --left, ++at) hash = std::rotl(hash ^ (std::to_integer<std::uint64_t>(*at) * p5), 11) * p1;
+    hash = (hash ^ (hash >> 33)) * p2;
+    hash = (hash ^ (hash >> 29)) * p3;
+    return hash ^ (hash >> 32);
+  }
+
+ private:
+  static constexpr std::uint64_t p1 = 0x9E3779B185EBCA87u, p2 = 0xC2B2AE3D27D4EB4Fu, p3 = 0x165667B19E3779F9u,
+                                 p4 = 0x85EBCA77C2B2AE63u, p5 = 0x27D4EB2F165667C5u;
+  static constexpr std::size_t stripe = 32;
+
+  static std::uint64_t round(std::uint64_t lane, std::uint64_t word) { return std::rotl(lane + word * p2, 31) * p1; }
+  void take(const std::byte* at) {
+    for (std::uint64_t& lane : lanes_) {
+      lane = round(lane, detail::word_at<std::uint64_t>(at));
+      at += 8;
+    }
+  }
+
+  std::array<std::uint64_t, 4> lanes_ = {p1 + p2, p2, 0, 0 - p1};
+  std::array<std::byte, stripe> rest_{};  // of it held_ bytes, which fill no stripe yet
+  std::size_t held_ = 0;
+  std::uint64_t size_ = 0;
+};
+
 inline std::uint64_t checksum(std::span<const std::byte> bytes) {
-  constexpr std::uint64_t p1 = 0x9E3779B185EBCA87u, p2 = 0xC2B2AE3D27D4EB4Fu, p3 = 0x165667B19E3779F9u,
-                          p4 = 0x85EBCA77C2B2AE63u, p5 = 0x27D4EB2F165667C5u;
-  const auto round = [](std::uint64_t lane, std::uint64_t word) { return std::rotl(lane + word * p2, 31) * p1; };
-  const std::byte* at = bytes.data();
-  std::size_t left = bytes.size();
-  std::uint64_t hash = p5;
-  if (left >= 32) {
-    std::uint64_t lanes[4] = {p1 + p2, p2, 0, 0 - p1};
-    for (; left >= 32; left -= 32)
-      for (std::uint64_t& lane : lanes) {
-        lane = round(lane, detail::word_at<std::uint64_t>(at));
-        at += 8;
-      }
-    hash = std::rotl(lanes[0], 1) + std::rotl(lanes[1], 7) + std::rotl(lanes[2], 12) + std::rotl(lanes[3], 18);
-    for (const std::uint64_t lane : lanes) hash = (hash ^ round(0, lane)) * p1 + p4;
-  }
-  hash += bytes.size();
-  for (; left >= 8; left -= 8, at += 8)
-    hash = std::rotl(hash ^ round(0, detail::word_at<std::uint64_t>(at)), 27) * p1 + p4;
-  if (left >= 4) {
-    hash = std::rotl(hash ^ (detail::word_at<std::uint32_t>(at) * p1), 23) * p2 + p3;
-    at += 4;
-    left -= 4;
-  }
-  for (; left > 0; --left, ++at) hash = std::rotl(hash ^ (std::to_integer<std::uint64_t>(*at) * p5), 11) * p1;
-  hash = (hash ^ (hash >> 33)) * p2;
-  hash = (hash ^ (hash >> 29)) * p3;
-  return hash ^ (hash >> 32);
+  Checksum sum;
+  sum.add(bytes);
+  return sum.value();
 }
 inline std::uint64_t checksum(std::string_view text) {
   return checksum(std::as_bytes(std::span(text.data(), text.size())));

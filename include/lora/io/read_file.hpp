@@ -9,12 +9,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "lora/core/error.hpp"
+#include "lora/core/hash.hpp"
 #include "lora/io/lfs_pointer.hpp"
 
 namespace lora::io {
@@ -87,6 +89,24 @@ void read_pieces(FileReader& file, std::size_t piece_bytes, Take&& take) {
 }
 
 }  // namespace detail
+
+/// The size and checksum of a file, which never is in memory whole.
+struct FileSum {
+  std::uint64_t size = 0;
+  std::uint64_t checksum = 0;
+};
+/// Throws   IoError
+inline FileSum file_sum(const Path& path) {
+  FileReader file(path);
+  FileSum found;
+  Checksum sum;
+  detail::read_pieces(file, std::size_t{1} << 18, [&](std::string_view piece) {
+    found.size += piece.size();
+    sum.add(std::as_bytes(std::span(piece)));
+  });
+  found.checksum = sum.value();
+  return found;
+}
 
 /// Limit for files that are read into memory whole: settings, templates, vocabularies. The largest published ones have
 /// a tenth of it.

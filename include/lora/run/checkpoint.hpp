@@ -16,7 +16,7 @@
 #include "lora/io/atomic_folder.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json_view.hpp"
-#include "lora/io/mapped_file.hpp"
+#include "lora/io/read_file.hpp"
 #include "lora/run/result_proof.hpp"
 
 namespace lora::run {
@@ -177,11 +177,10 @@ inline Checkpoint verified(io::Path folder, const Checkpoint* known = nullptr) {
   files->for_each_field([&](const std::string& name, const io::JsonView& facts) {
     const io::Path path = folder / name;
     if (!io::is_there(path)) fail<Damaged>(path.native(), " is missing");
-    const io::MappedFile file(path);
     const auto size = facts.at<std::uint64_t>("size");
-    if (file.bytes().size() != size)
-      fail<Damaged>(path.native(), " has ", file.bytes().size(), " bytes; ", size, " were written");
-    if (!read_before && checksum_text(checksum(file.bytes())) != facts.at<std::string>("checksum"))
+    if (const std::uint64_t found = io::FileReader(path).size(); found != size)
+      fail<Damaged>(path.native(), " has ", found, " bytes; ", size, " were written");
+    if (!read_before && checksum_text(io::file_sum(path).checksum) != facts.at<std::string>("checksum"))
       fail<Damaged>(path.native(), ": its checksum is not that of what was written");
   });
   RunState state = parse_state(view);
@@ -300,9 +299,9 @@ class Checkpoints {
       io::Json json = detail::to_json(state);
       io::Json files = io::Json::object();
       for (const io::Path& entry : io::entries_of(folder)) {
-        const io::MappedFile file(entry);
+        const io::FileSum sum = io::file_sum(entry);
         files[entry.filename().native()] =
-            io::json_object({{"size", file.bytes().size()}, {"checksum", checksum_text(checksum(file.bytes()))}});
+            io::json_object({{"size", sum.size}, {"checksum", checksum_text(sum.checksum)}});
       }
       json["files"] = std::move(files);
       json["checksum"] = checksum_text(checksum(io::to_text(json)));

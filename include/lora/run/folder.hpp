@@ -11,6 +11,7 @@
 
 #include "lora/io/atomic_folder.hpp"
 #include "lora/io/json.hpp"
+#include "lora/io/mapped_file.hpp"
 #include "lora/run/checkpoint.hpp"
 #include "lora/run/result_proof.hpp"
 

@@ -54,15 +54,15 @@ struct MemoryUse {
   ResidentPages pages;
   double activations = 0;  ///< peak of what is saved for backward
   double workspace = 0;    ///< peak scratch
-  double adapter = 0;      ///< masters, and copies in the type of the products
+  double trained = 0;      ///< masters, and copies in the type of the products
   double gradients = 0;
   double optimizer = 0;  ///< two moments
   double peak = 0;       ///< peak resident memory, as the system counts it
 
-  double other() const { return std::max(0.0, pages.own - activations - workspace - adapter - gradients - optimizer); }
+  double other() const { return std::max(0.0, pages.own - activations - workspace - trained - gradients - optimizer); }
 };
 
-/// For a model whose adapter AdamW trains.
+/// For a model that AdamW trains, or its adapter.
 template <AnyDevice D, class T>
 MemoryUse memory_use(D& dev, model::Decoder<D, T>& decoder) {
   MemoryUse use;
@@ -71,7 +71,7 @@ MemoryUse memory_use(D& dev, model::Decoder<D, T>& decoder) {
   use.workspace = static_cast<double>(dev.arena().peak_scratch());
   double parameters = 0;
   decoder.params().for_each([&](const auto& param) { parameters += static_cast<double>(param.value.size()); });
-  use.adapter = parameters * (sizeof(Accum<T>) + (nn::Param<D, T>::has_copy ? sizeof(T) : 0));
+  use.trained = parameters * (sizeof(Accum<T>) + (nn::Param<D, T>::has_copy ? sizeof(T) : 0));
   use.gradients = parameters * sizeof(Accum<T>);
   use.optimizer = 2 * parameters * sizeof(Accum<T>);
   use.peak = peak_memory_gib() * 0x1p30;
@@ -87,7 +87,7 @@ inline std::string to_text(const MemoryUse& use) {
   row("weights, pages of mapped files", use.pages.model_files);
   row("activations kept for backward, at most", use.activations);
   row("workspace, at most", use.workspace);
-  row("adapter", use.adapter);
+  row("what trains", use.trained);
   row("gradients", use.gradients);
   row("optimizer", use.optimizer);
   row("tokenizer, data, libraries' own and the rest", use.other());
