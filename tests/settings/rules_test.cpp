@@ -128,6 +128,18 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
        "gradient_accumulation_steps"},
       {train_command, with(base_of(train_command), {{"lora_target", "q_proj,all"}}),
        "lora_target: given q_proj,all, allowed: all, or a list of projections"},
+      {train_command, with(base_of(train_command), {{"eval_on_start", ""}}), "eval_on_start: given true" + evaluated},
+      {train_command, with(base_of(train_command), {{"early_stopping_patience", "2"}}),
+       "early_stopping_patience: given 2" + evaluated},
+      {train_command,
+       with(base_of(train_command), {{"early_stopping_patience", "2"}, {"val_size", "0.1"}, {"save_steps", "0"}}),
+       "early_stopping_patience: given 2, allowed: with eval_steps, or save_steps above 0: there is nothing to stop if "
+       "only the end is evaluated"},
+      {train_command, with(base_of(train_command), {{"early_stopping_threshold", "0.5"}}),
+       "early_stopping_threshold: given 0.5, allowed: with early_stopping_patience"},
+      {train_command, with(base_of(train_command), {{"metric_for_best_model", "eval_token_accuracy"}}),
+       "metric_for_best_model: given eval_token_accuracy, allowed: with load_best_model_at_end or "
+       "early_stopping_patience"},
       {train_command, with(base_of(train_command), {{"trainable", "norm"}}),
        "trainable: given norm, allowed: with finetuning_type full; lora_target chooses what gets an adapter"},
       {train_command, with(full, {{"adapter_name_or_path", "a"}}), "adapter_name_or_path: given a" + no_adapter},
@@ -213,6 +225,9 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
   // A key alone has no effect, or wants another; a pair excludes each other.
   const std::set<std::string> expected = {
       "train adapter_name_or_path finetuning_type",
+      "train early_stopping_patience",
+      "train early_stopping_threshold",
+      "train eval_on_start",
       "train eval_dataset val_size",
       "train eval_steps",
       "train finetuning_type lora_alpha",
@@ -223,6 +238,7 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
       "train load_best_model_at_end",
       "train max_eval_samples",
       "train max_shard_size",
+      "train metric_for_best_model",
       "train per_device_eval_batch_size",
       "train train_on_prompt train_on_last_turn_only",
       "train trainable",

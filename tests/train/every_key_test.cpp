@@ -302,11 +302,26 @@ TEST_CASE("every key: none that decides a number of a run is left at its default
                  one = settings::to_json(first_config(shop), settings::train_command),
                  two = settings::to_json(second_config(shop), settings::train_command);
   // What a run reads and writes besides, how it is stopped and goes on; and what has tests of its own: what to start
-  // from, reasoning, losses that are not finite, empty answers, memory, full fine-tuning.
-  const std::set<std::string_view> others = {
-      "adapter_name_or_path",   "device",           "enable_thinking",      "finetuning_type", "load_best_model_at_end",
-      "memory_limit_gib",       "on_non_finite",    "overwrite_output_dir", "preview",         "profile",
-      "resume_from_checkpoint", "save_total_limit", "skip_empty_answers",   "max_shard_size",  "trainable"};
+  // from, reasoning, losses that are not finite, empty answers, memory, full fine-tuning, early stopping.
+  const std::set<std::string_view> others = {"adapter_name_or_path",
+                                             "device",
+                                             "enable_thinking",
+                                             "finetuning_type",
+                                             "load_best_model_at_end",
+                                             "memory_limit_gib",
+                                             "on_non_finite",
+                                             "overwrite_output_dir",
+                                             "preview",
+                                             "profile",
+                                             "resume_from_checkpoint",
+                                             "save_total_limit",
+                                             "skip_empty_answers",
+                                             "max_shard_size",
+                                             "early_stopping_patience",
+                                             "early_stopping_threshold",
+                                             "eval_on_start",
+                                             "metric_for_best_model",
+                                             "trainable"};
   for (const auto& item : defaults.items()) {
     const std::string& key = item.key();
     const io::Json& value = item.value();

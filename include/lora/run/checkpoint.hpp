@@ -48,9 +48,10 @@ struct RunState {
   LossMean losses{};             ///< of all steps that changed the adapter
   LossMean losses_since_line{};  ///< of those after the last line of the log
   std::optional<double> last_eval_loss{};
-  std::optional<double> best_eval_loss{};
+  std::optional<double> best_eval_loss{};  ///< of the best evaluation, by metric_for_best_model
+  std::optional<double> best_metric{};     ///< that metric then
   Index best_step = 0;
-  Index evaluations_without_improvement = 0;  ///< since the best
+  Index evaluations_without_improvement = 0;  ///< in a row, by early_stopping_threshold
   Index stage = 0;                            ///< of the next step
   std::optional<double> loss_scale{};         ///< where gradients are scaled against underflow
   bool ended_early = false;                   ///< nothing is left to do, though the plan has more steps
@@ -91,6 +92,7 @@ inline io::Json to_json(const RunState& state) {
                                    {"losses_since_line", to_json(state.losses_since_line)},
                                    {"last_eval_loss", nullptr},
                                    {"best_eval_loss", nullptr},
+                                   {"best_metric", nullptr},
                                    {"best_step", state.best_step},
                                    {"evaluations_without_improvement", state.evaluations_without_improvement},
                                    {"stage", state.stage},
@@ -99,6 +101,7 @@ inline io::Json to_json(const RunState& state) {
                                    {"settings", state.settings}});
   if (state.last_eval_loss) json["last_eval_loss"] = *state.last_eval_loss;
   if (state.best_eval_loss) json["best_eval_loss"] = *state.best_eval_loss;
+  if (state.best_metric) json["best_metric"] = *state.best_metric;
   if (state.loss_scale) json["loss_scale"] = *state.loss_scale;
   if (state.evaluation_due) json["evaluation_due"] = true;
   return json;
@@ -123,6 +126,8 @@ inline RunState parse_state(const io::JsonView& json) {
   state.best_eval_loss = json.get<double>("best_eval_loss");
   state.best_step = json.at<Index>("best_step");
   // Checkpoints of earlier versions have none of these.
+  state.best_metric = json.get<double>("best_metric");
+  if (!state.best_metric) state.best_metric = state.best_eval_loss;
   state.evaluations_without_improvement = json.get<Index>("evaluations_without_improvement").value_or(0);
   state.stage = json.get<Index>("stage").value_or(0);
   state.loss_scale = json.get<double>("loss_scale");

@@ -75,7 +75,8 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
                        {"shuffle", config.shuffle},
                        {"per_device_train_batch_size x gradient_accumulation_steps", config.sequences_per_step()},
                        {"step_units", config.step_units},
-                       {"seed", config.seed}}));
+                       {"seed", config.seed},
+                       {"metric_for_best_model", config.metric_for_best_model}}));
   if (data.enable_thinking) settings["enable_thinking"] = *data.enable_thinking;
   if (data.text_blocks) settings["text_blocks"] = *data.text_blocks;
   return settings;
@@ -93,6 +94,7 @@ inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const se
     if (is_default && io::json_find(checkpoint.state.settings, key) == nullptr) now.erase(key);
   };
   leave_out("step_units", config.step_units == 1);
+  leave_out("metric_for_best_model", config.metric_for_best_model == "eval_loss");
   leave_out("finetuning_type", !config.trains_model());
   return now;
 }

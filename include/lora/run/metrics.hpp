@@ -35,6 +35,7 @@ struct StepMetrics {
 struct EvalMetrics {
   Index step = 0;
   double loss = 0;
+  double token_accuracy = 0;  ///< share of the labels that are the most likely token
 
   double perplexity() const { return std::exp(loss); }
 };
@@ -55,8 +56,10 @@ inline io::Json to_json(const StepMetrics& metrics) {
 }
 
 inline io::Json to_json(const EvalMetrics& metrics) {
-  return io::json_object(
-      {{"step", metrics.step}, {"eval_loss", metrics.loss}, {"eval_perplexity", metrics.perplexity()}});
+  return io::json_object({{"step", metrics.step},
+                          {"eval_loss", metrics.loss},
+                          {"eval_perplexity", metrics.perplexity()},
+                          {"eval_token_accuracy", metrics.token_accuracy}});
 }
 
 /// Logs metrics to trainer_log.jsonl, one line each and unbuffered, and as TensorBoard events. A resumed run appends to
@@ -86,7 +89,8 @@ class MetricsLog {
   void write(const EvalMetrics& metrics) {
     write_line(to_json(metrics));
     const io::TensorBoardWriter::Scalar scalars[] = {{"eval/loss", metrics.loss},
-                                                     {"eval/perplexity", metrics.perplexity()}};
+                                                     {"eval/perplexity", metrics.perplexity()},
+                                                     {"eval/token_accuracy", metrics.token_accuracy}};
     tensorboard_.write(metrics.step, scalars);
   }
 

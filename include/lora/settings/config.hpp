@@ -82,7 +82,11 @@ struct Config {
   Index save_steps = 500;
   std::optional<Index> save_total_limit;
   std::optional<Index> eval_steps;
+  bool eval_on_start = false;
   bool load_best_model_at_end = false;
+  std::string metric_for_best_model = "eval_loss";
+  std::optional<Index> early_stopping_patience;  // evaluations
+  double early_stopping_threshold = 0;
   std::string resume_from_checkpoint;  // "auto" or a path
   bool overwrite_output_dir = false;
   std::optional<Index> threads;
@@ -116,6 +120,8 @@ struct Config {
   bool trains_model() const { return finetuning_type == "full"; }
   /// What final_model is.
   std::string_view result_name() const { return trains_model() ? "model" : "adapter"; }
+  /// Whether evaluations are compared with the best one.
+  bool seeks_best() const { return load_best_model_at_end || early_stopping_patience.has_value(); }
   bool evaluates() const { return !eval_dataset.empty() || val_size > 0; }
 };
 

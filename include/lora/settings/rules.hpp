@@ -41,6 +41,7 @@ inline std::vector<Rule> make_rules() {
   constexpr auto prompted = [](const Config& c) { return c.prompt.has_value(); };
   constexpr auto full = [](const Config& c) { return c.trains_model(); };
   constexpr std::string_view without_adapter = "with finetuning_type lora: full trains no adapter";
+  constexpr std::string_view with_evaluation = "with eval_dataset or val_size, the records to evaluate";
   constexpr std::string_view warm = "a temperature above 0: greedy answers draw nothing";
   constexpr std::string_view from_data = "with dataset: a prompt is one text";
   constexpr std::string_view conversations = "with a file of conversations: plain texts go through no template";
@@ -62,12 +63,19 @@ inline std::vector<Rule> make_rules() {
       {excludes, train, "warmup_steps", "warmup_ratio", nullptr, ""},
       {excludes, train | eval, "train_on_prompt", "train_on_last_turn_only", nullptr, ""},
 
-      {refused, train, "eval_steps", "", [](const Config& c) { return !c.evaluates(); },
-       "with eval_dataset or val_size, the records to evaluate"},
-      {refused, train, "load_best_model_at_end", "", [](const Config& c) { return !c.evaluates(); },
-       "with eval_dataset or val_size, the records to evaluate"},
+      {refused, train, "eval_steps", "", [](const Config& c) { return !c.evaluates(); }, with_evaluation},
+      {refused, train, "load_best_model_at_end", "", [](const Config& c) { return !c.evaluates(); }, with_evaluation},
       {refused, train, "load_best_model_at_end", "", [](const Config& c) { return !c.eval_steps && c.save_steps == 0; },
        "with eval_steps, or save_steps above 0: there is nothing to choose from if only the end is evaluated"},
+      {refused, train, "eval_on_start", "", [](const Config& c) { return !c.evaluates(); }, with_evaluation},
+      {refused, train, "early_stopping_patience", "", [](const Config& c) { return !c.evaluates(); }, with_evaluation},
+      {refused, train, "early_stopping_patience", "",
+       [](const Config& c) { return !c.eval_steps && c.save_steps == 0; },
+       "with eval_steps, or save_steps above 0: there is nothing to stop if only the end is evaluated"},
+      {refused, train, "early_stopping_threshold", "", [](const Config& c) { return !c.early_stopping_patience; },
+       "with early_stopping_patience"},
+      {refused, train, "metric_for_best_model", "", [](const Config& c) { return !c.seeks_best(); },
+       "with load_best_model_at_end or early_stopping_patience"},
       {refused, train, "trainable", "", [](const Config& c) { return !c.trains_model(); },
        "with finetuning_type full; lora_target chooses what gets an adapter"},
       {refused, train, "adapter_name_or_path", "", full, without_adapter},
@@ -85,10 +93,8 @@ inline std::vector<Rule> make_rules() {
        },
        "all, or a list of projections"},
 
-      {idle, train, "per_device_eval_batch_size", "", [](const Config& c) { return !c.evaluates(); },
-       "with eval_dataset or val_size, the records to evaluate"},
-      {idle, train, "max_eval_samples", "", [](const Config& c) { return !c.evaluates(); },
-       "with eval_dataset or val_size, the records to evaluate"},
+      {idle, train, "per_device_eval_batch_size", "", [](const Config& c) { return !c.evaluates(); }, with_evaluation},
+      {idle, train, "max_eval_samples", "", [](const Config& c) { return !c.evaluates(); }, with_evaluation},
       {idle, train, "max_shard_size", "", [](const Config& c) { return !c.trains_model(); },
        "with finetuning_type full, whose final_model is a whole model"},
       {idle, eval, "max_new_tokens", "", [](const Config& c) { return !c.predict; },

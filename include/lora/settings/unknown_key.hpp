@@ -138,7 +138,6 @@ constexpr ForeignKey foreign_keys[] = {
     {"load_in_8bit", "a .gguf file as model_name_or_path"},
     {"logging_dir", "not needed: event files are in output_dir/tensorboard"},
     {"logging_strategy", "logging_steps"},
-    {"metric_for_best_model", "not needed: the best is the lowest evaluation loss"},
     {"neat_packing", "not needed: sequences always lie end to end and do not see each other"},
     {"optim", "not needed: the optimizer is AdamW (adam_beta1, adam_beta2, adam_epsilon, weight_decay)"},
     {"overwrite_cache", "not needed: there is no cache of records"},

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cmath>
 #include <limits>
 
 #include "lora/run/checkpoint.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/run/metrics.hpp"
+#include "lora/settings/config.hpp"
 #include "lora/train/plan.hpp"
 #include "lora/train/step.hpp"
 
@@ -43,6 +45,25 @@ inline run::StepMetrics metrics_of(const run::RunState& state, const StepResult&
   metrics.tokens_per_second = seconds > 0 ? static_cast<double>(result.tokens) / seconds : 0;
   metrics.peak_memory_gib = run::peak_memory_gib();
   return metrics;
+}
+
+/// Whether an evaluation is the best so far. `config`: by which metric, and when the run ends early.
+/// Source   transformers, EarlyStoppingCallback
+inline bool add_evaluation(run::RunState& state, const run::EvalMetrics& metrics, const settings::Config& config) {
+  state.last_eval_loss = metrics.loss;
+  if (state.step == 0) return false;  // before training, for comparison
+  const bool by_loss = config.metric_for_best_model == "eval_loss";
+  const double value = by_loss ? metrics.loss : metrics.token_accuracy;
+  const auto gain = [&] { return by_loss ? *state.best_metric - value : value - *state.best_metric; };
+  const bool better = std::isfinite(metrics.loss) && (!state.best_metric || gain() > 0);
+  const bool improved = better && (!state.best_metric || gain() > config.early_stopping_threshold);
+  state.evaluations_without_improvement = improved ? 0 : state.evaluations_without_improvement + 1;
+  if (better) {
+    state.best_metric = value;
+    state.best_eval_loss = metrics.loss;
+    state.best_step = state.step;
+  }
+  return better;
 }
 
 }  // namespace lora::train

@@ -86,7 +86,7 @@ class Saving {
     try {
       const run::Checkpoint best = open_best(state);
       load(best);
-      lora::log::info("the best evaluation loss, ", *state.best_eval_loss, ", was step ", state.best_step,
+      lora::log::info("the best evaluation, with loss ", *state.best_eval_loss, ", was step ", state.best_step,
                       "'s: taking ", best.folder.native());
     } catch (const Error& error) {
       lora::log::warn("cannot take the best, step ", state.best_step, "'s: ", std::string_view(error.what()),

@@ -82,6 +82,7 @@ class TrainingRun {
       saving_->open_best(state_);
     } catch (const Error&) {
       state_.best_eval_loss.reset();
+      state_.best_metric.reset();
       state_.best_step = 0;
     }
   }
@@ -139,7 +140,7 @@ class TrainingRun {
 
   bool evaluation_due(bool last) {
     if (!data_->evaluates()) return false;
-    const Index every = config_.eval_steps.value_or(config_.load_best_model_at_end ? config_.save_steps : 0);
+    const Index every = config_.eval_steps.value_or(config_.seeks_best() ? config_.save_steps : 0);
     if (!last && (every == 0 || state_.step % every != 0)) return false;
     bool wanted = true;
     if (options_.evaluates) call([&](Running& running) { wanted = options_.evaluates(running); });
@@ -170,17 +171,17 @@ class TrainingRun {
     run::EvalMetrics metrics;
     metrics.step = state_.step;
     metrics.loss = totals.loss();
+    metrics.token_accuracy = totals.token_accuracy();
     log.write(metrics);
     lora::log::info("step ", state_.step, ": evaluation loss ", fixed(metrics.loss, 4), ", perplexity ",
-                    significant(metrics.perplexity(), 4));
-    state_.last_eval_loss = metrics.loss;
-    const bool better =
-        std::isfinite(metrics.loss) && (!state_.best_eval_loss || metrics.loss < *state_.best_eval_loss);
-    ++state_.evaluations_without_improvement;
-    if (better) {
-      state_.best_eval_loss = metrics.loss;
-      state_.best_step = state_.step;
-      state_.evaluations_without_improvement = 0;
+                    significant(metrics.perplexity(), 4), ", token accuracy ", fixed(100 * metrics.token_accuracy, 1),
+                    " %");
+    const bool better = add_evaluation(state_, metrics, config_);
+    const Index waited = state_.evaluations_without_improvement;
+    if (config_.early_stopping_patience && waited >= *config_.early_stopping_patience && state_.step < plan_->total()) {
+      lora::log::info("the run ends early: ", waited, waited == 1 ? " evaluation" : " evaluations",
+                      " without a better ", config_.metric_for_best_model, " than step ", state_.best_step, "'s");
+      state_.ended_early = true;
     }
     if (options_.on_evaluation) call([&](Running& running) { options_.on_evaluation(metrics, running); });
     return better && config_.load_best_model_at_end;
@@ -300,14 +301,13 @@ RunResult TrainingRun<D, T>::run() {
   run::Throughput speed;
   const run::ProfiledRun<D> profiled(dev_, config_.profile, end - first);
   const auto asked_to_stop = [&] { return options_.stop != nullptr ? options_.stop->load() : 0; };
-  const bool evaluates_first = state_.evaluation_due && data_->evaluates();  // the run was stopped during it
+  // The run was stopped during it, or has not begun.
+  const bool evaluates_first =
+      data_->evaluates() && (state_.evaluation_due || (!resumed && config_.eval_on_start && end > 0));
   if (evaluates_first) {
     evaluate_now(log);
-    if (state_.evaluation_due) {
-      result.stopped_by = asked_to_stop();
-    } else {
-      save_checkpoint(log);
-    }
+    if (state_.evaluation_due) result.stopped_by = asked_to_stop();
+    if (state_.evaluation_due != resumed.has_value()) save_checkpoint(log);  // the state is not what is on disk
   }
   const auto is_over = [&] { return state_.ended_early || state_.step == plan_->total(); };
   while (!is_over() && result.stopped_by == 0) {
