@@ -55,6 +55,16 @@ void expect_refused(Config config, std::string_view key, std::string_view now, s
   CHECK(holds(message, concat(" was made with ", then)));
 }
 
+/// A whole model trains instead of an adapter; final_model is in shards, and the run ends early.
+Config in_full(Config config) {
+  config.finetuning_type = "full";
+  config.lora_rank.reset();
+  config.lora_dropout = 0;
+  config.max_shard_size = "8KB";
+  config.early_stopping_patience = 2;
+  return config;
+}
+
 }  // namespace
 
 TEST_CASE("resume: a run that is stopped writes a checkpoint and goes on to the bytes of the uninterrupted run") {
@@ -104,11 +114,17 @@ TEST_CASE("resume: a stop that is asked for during an evaluation costs no furthe
 
 TEST_CASE("resume: killed twenty times at random moments, it ends with the bytes of the uninterrupted run") {
   const Workshop shop;
+  bool full = false;
+  SUBCASE("an adapter") {}
+  SUBCASE("a whole model") { full = true; }
+  const auto config_of = [&](const std::string& output) {
+    return full ? in_full(shop.config(output)) : shop.config(output);
+  };
   const auto start = std::chrono::steady_clock::now();
-  REQUIRE(wait_for(start_process(shop.config("whole"))) == 0);
+  REQUIRE(wait_for(start_process(config_of("whole"))) == 0);
   const auto whole_run =
       std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start);
-  auto config = shop.config("killed");
+  auto config = config_of("killed");
   config.resume_from_checkpoint = "auto";
   Random random(7);
   Index kills = 0;
@@ -137,8 +153,11 @@ TEST_CASE("resume: killed twenty times at random moments, it ends with the bytes
 TEST_CASE("resume: whatever goes wrong at a file operation of a run, going on ends with the bytes of the whole run") {
   const Quiet quiet;
   const Workshop shop;
+  bool full = false;
+  SUBCASE("an adapter") {}
+  SUBCASE("a whole model") { full = true; }
   const auto configure = [&](const std::string& output) {
-    auto config = shop.config(output);
+    auto config = full ? in_full(shop.config(output)) : shop.config(output);
     config.max_steps = 4;
     config.save_steps = 1;
     config.save_total_limit = 2;

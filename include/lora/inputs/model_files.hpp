@@ -73,13 +73,21 @@ inline io::Path find_model(const std::string& name) {
 }
 
 /// An adapter's folder: like find_model, and for a run's folder its final_model.
+/// Throws   as find_model; ConfigError for a whole model
 inline io::Path find_adapter(const std::string& name) {
   const io::Path folder = find_model(name), last = folder / "final_model";
   std::error_code ignored;
   const auto holds_adapter = [&](const io::Path& path) {
     return std::filesystem::exists(path / "adapter_config.json", ignored);
   };
-  return !holds_adapter(folder) && holds_adapter(last) ? last : folder;
+  if (holds_adapter(folder)) return folder;
+  if (holds_adapter(last)) return last;
+  for (const io::Path& path : {folder, last})
+    for (const char* weights : {"model.safetensors", "model.safetensors.index.json"})
+      if (std::filesystem::exists(path / weights, ignored))
+        fail<ConfigError>("key adapter_name_or_path: given ", name, ", but ", path.native(),
+                          " holds a whole model; allowed: an adapter folder (a model is given as model_name_or_path)");
+  return folder;
 }
 
 namespace detail {
