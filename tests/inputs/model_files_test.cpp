@@ -62,6 +62,16 @@ TEST_CASE("model_files: a path is itself, a hub name its snapshot in the cache")
   CHECK(message_of("owner/some-model") != "found");
 }
 
+TEST_CASE("model_files: a whole model is no adapter, a run's folder has one in final_model") {
+  const test::TempFolder folder;
+  test::write_random_model(folder / "run" / "final_model", {});
+  for (const char* name : {"run", "run/final_model"})
+    CHECK_THROWS_WITH_AS(find_adapter((folder / name).native()),
+                         doctest::Contains("holds a whole model; allowed: an adapter folder"), ConfigError);
+  io::write_file(folder / "run" / "final_model" / "adapter_config.json", std::string_view("{}"));
+  CHECK(find_adapter((folder / "run").native()) == folder / "run" / "final_model");
+}
+
 TEST_CASE("model_files: the cache is where the environment says") {
   const Environment none("HF_HUB_CACHE", "");
   const Environment home("HF_HOME", "/h");

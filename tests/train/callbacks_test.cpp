@@ -187,7 +187,11 @@ TEST_CASE("callbacks: tensors that are told not to train keep their first values
                          other.max_steps = 7;
                          return other;
                        }()),
-                       doctest::Contains("is missing"), FormatError);
+                       doctest::Contains("key trains: given \"all\", but "), ConfigError);
+  RunOptions turned;
+  turned.trains = [](std::string_view name) { return name.find("layers.0.") != name.npos; };
+  config.max_steps = 7;
+  CHECK_THROWS_WITH_AS(fine_tune(config, turned), doctest::Contains("key trains: given "), ConfigError);
 }
 
 }  // namespace callbacks_test

@@ -12,6 +12,7 @@
 
 #include "lora/model/weights.hpp"
 #include "support/message_of.hpp"
+#include "support/quiet.hpp"
 #include "support/workshop.hpp"
 
 namespace full_test {
@@ -52,6 +53,7 @@ double loss_of(const Workshop& shop, const Config& config, const io::Path& model
 }  // namespace
 
 TEST_CASE("full: every weight trains, and final_model is a whole model with the run's loss") {
+  const Quiet quiet;
   const Workshop shop;
   for (const char* dtype : {"float32", "bfloat16"}) {
     CAPTURE(dtype);
@@ -79,6 +81,7 @@ TEST_CASE("full: every weight trains, and final_model is a whole model with the 
 }
 
 TEST_CASE("full: a run that is resumed ends with the same bytes") {
+  const Quiet quiet;
   const Workshop shop;
   for (const bool some : {false, true}) {
     CAPTURE(some);
@@ -114,6 +117,7 @@ TEST_CASE("full: a run that is resumed ends with the same bytes") {
 }
 
 TEST_CASE("full: only the tensors that trainable names are trained") {
+  const Quiet quiet;
   const Workshop shop;
   Config config = full_config(shop);
   config.trainable = {R"(^model\.layers\.1\..*(q|v)_proj\.weight$)", "embed"};
@@ -131,6 +135,7 @@ TEST_CASE("full: only the tensors that trainable names are trained") {
 }
 
 TEST_CASE("full: a checkpoint of all weights is a model in float32") {
+  const Quiet quiet;
   const Workshop shop;
   Config config = full_config(shop);
   config.dtype = "bfloat16";
@@ -155,6 +160,7 @@ TEST_CASE("full: a checkpoint of all weights is a model in float32") {
 }
 
 TEST_CASE("full: final_model may be in shards") {
+  const Quiet quiet;
   const Workshop shop;
   Config config = full_config(shop);
   config.max_steps = 2;
@@ -172,6 +178,7 @@ TEST_CASE("full: final_model may be in shards") {
 }
 
 TEST_CASE("full: the best checkpoint becomes final_model") {
+  const Quiet quiet;
   const Workshop shop;
   Config config = full_config(shop);
   config.learning_rate = 0.3;  // every step makes it worse
@@ -186,6 +193,7 @@ TEST_CASE("full: the best checkpoint becomes final_model") {
 }
 
 TEST_CASE("full: what does not go together is refused before anything is written") {
+  const Quiet quiet;
   const Workshop shop;
   const auto refuse = [&](auto&& change, const std::string& expected) {
     Config config = full_config(shop, "refused");
@@ -220,6 +228,7 @@ TEST_CASE("full: what does not go together is refused before anything is written
 }
 
 TEST_CASE("full: a resumed run must train what it trained") {
+  const Quiet quiet;
   const Workshop shop;
   Config config = full_config(shop);
   config.max_steps = 3;
@@ -241,6 +250,7 @@ TEST_CASE("full: a resumed run must train what it trained") {
 }
 
 TEST_CASE("full: a model that a run did not write is not replaced") {
+  const Quiet quiet;
   const Workshop shop;
   Config config = full_config(shop);
   config.max_steps = 2;

@@ -220,6 +220,21 @@ TEST_CASE("memory: an evaluation counts, in the forecast and against the limit")
   }
 }
 
+TEST_CASE("memory: the sums of a step's units count") {
+  Model model;
+  const auto workspace_of = [&](Index units) {
+    settings::Config config;
+    config.step_units = units;
+    return train::plan_memory(model.decoder, 0, {16, 16}, {}, config, 0).needs.workspace;
+  };
+  const double gradients = train::plan_memory(model.decoder, 0, {16, 16}, {}, {}, 0).trained.gradients;
+  CHECK(gradients > 0);
+  // The whole's sum, and one for each level of the tree below it.
+  CHECK(workspace_of(2) - workspace_of(1) == 2 * gradients);
+  CHECK(workspace_of(4) - workspace_of(1) == 3 * gradients);
+  CHECK(workspace_of(5) - workspace_of(1) == 4 * gradients);
+}
+
 TEST_CASE("memory: the largest evaluation is of the longest windows, as many as are taken together") {
   const auto check = [](const data::EncodeSummary& records, Index sequences, Index window, Index rows) {
     CAPTURE(rows);

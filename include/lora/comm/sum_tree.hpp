@@ -40,6 +40,13 @@ inline void add_nodes(const Units& node, const Units& own, std::vector<Units>& n
   add_nodes(second, own, nodes);
 }
 
+/// How many sums wait at most while `units` units are summed up one after the other, beside the whole's.
+inline Index waiting_sums(Index units) {
+  Index depth = 0;
+  for (; units > 1; units = (units + 1) / 2) ++depth;
+  return depth;
+}
+
 /// Σ values in the order of the tree. Shapes   values (units), one at least
 inline double tree_sum(std::span<const double> values, const Units& node) {
   if (node.count() == 1) return values[static_cast<std::size_t>(node.begin)];

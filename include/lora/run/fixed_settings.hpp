@@ -25,6 +25,14 @@ struct DataFacts {
   std::optional<Index> text_blocks{};     ///< number of sequences, if some files are texts
 };
 
+/// What trains where a program that uses the library has not left that to the settings: its tensors' names.
+inline std::string chosen_text(const std::vector<std::string>& names) {
+  Fingerprint sum(names.size());
+  for (const std::string& name : names) sum.add(name);
+  return concat(names.size(), " tensors with checksum ", checksum_text(sum.value()));
+}
+constexpr std::string_view all_text = "all";
+
 namespace detail {
 
 /// What decides an adapter, as in adapter_config.json: one to start from may choose its modules in ways that no key
@@ -46,9 +54,10 @@ inline io::Json adapter_settings(model::AdapterConfig adapter) {
 }  // namespace detail
 
 /// The settings that must not change on resume: with other values the steps already done would have been different. All
-/// others may change. `adapter`: null where the model itself trains.
+/// others may change. `adapter`: null where the model itself trains. `trains`: `chosen_text` or `all_text`.
 inline io::Json fixed_settings(const settings::Config& config, const model::Source& source,
-                               const model::AdapterConfig* adapter, const DataFacts& data, Precision precision) {
+                               const model::AdapterConfig* adapter, const std::string& trains, const DataFacts& data,
+                               Precision precision) {
   const model::Config& shape = source.config();
   std::vector<Index> unrotated;  // from the model and the key
   for (Index layer = 0; layer < shape.num_hidden_layers; ++layer)
@@ -76,7 +85,8 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
                        {"per_device_train_batch_size x gradient_accumulation_steps", config.sequences_per_step()},
                        {"step_units", config.step_units},
                        {"seed", config.seed},
-                       {"metric_for_best_model", config.metric_for_best_model}}));
+                       {"metric_for_best_model", config.metric_for_best_model},
+                       {"trains", trains}}));
   if (data.enable_thinking) settings["enable_thinking"] = *data.enable_thinking;
   if (data.text_blocks) settings["text_blocks"] = *data.text_blocks;
   return settings;
@@ -94,6 +104,7 @@ inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const se
     if (is_default && io::json_find(checkpoint.state.settings, key) == nullptr) now.erase(key);
   };
   leave_out("step_units", config.step_units == 1);
+  leave_out("trains", now.at("trains") == all_text);
   leave_out("metric_for_best_model", config.metric_for_best_model == "eval_loss");
   leave_out("finetuning_type", !config.trains_model());
   return now;

@@ -98,8 +98,7 @@ class GradientSum {
     sizes_ = sizes;
     own_.clear();
     received_.clear();
-    Index depth = 0;  // of nodes that wait for their right halves
-    for (Index units = own().count(); units > 1; units = (units + 1) / 2) ++depth;
+    const Index depth = comm::waiting_sums(own().count());
     const auto own_nodes = std::count(owners_.begin(), owners_.end(), comm_.rank());
     for (Index i = 0; i < own_nodes + depth; ++i) own_.push_back(slabs(dev, false));
     if (comm_.size() > 1)

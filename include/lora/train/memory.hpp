@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lora/comm/communicator.hpp"
+#include "lora/comm/sum_tree.hpp"
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
 #include "lora/cpu/machine.hpp"
@@ -202,8 +203,12 @@ MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const
   const TrainedMemory trained =
       forecast_trained<T>(decoder.config(), adapter_of(decoder),
                           [&](const model::TensorInfo& info) { return names.count(info.name) != 0; });
+  const double sums =  // of units, from the first step on
+      config.step_units > 1 ? trained.gradients * static_cast<double>(1 + comm::waiting_sums(config.step_units)) : 0;
+  if (evaluation.rows > 0) evaluating.workspace += sums;
   const auto plan = [&](Index count) {
-    const auto training = forecast_memory(decoder, weight_bytes, batch.rows, batch.labelled, count);
+    auto training = forecast_memory(decoder, weight_bytes, batch.rows, batch.labelled, count);
+    training.workspace += sums;
     return MemoryPlan{count, training.total() < evaluating.total() ? evaluating : training, held, trained};
   };
   const Index least = config.gradient_checkpointing ? layers : 0;

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <concepts>
+#include <functional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lora/inputs/run_data.hpp"
 #include "lora/model/decoder.hpp"
@@ -15,18 +19,22 @@
 
 namespace lora::train {
 
-/// The settings that a checkpoint of this run notes.
+/// The settings that a checkpoint of this run notes. `trains`: RunOptions'.
 template <AnyDevice D, class T>
-io::Json noted_settings(const settings::Config& config, const model::Source& source,
-                        const model::Decoder<D, T>& decoder, const inputs::RunData& data) {
+io::Json noted_settings(const settings::Config& config, const model::Source& source, model::Decoder<D, T>& decoder,
+                        const std::function<bool(std::string_view)>& trains, const inputs::RunData& data) {
   const auto& dataset = data.train().dataset();
   run::DataFacts facts{dataset.fingerprint(), dataset.size(), {}, data.date(), data.enable_thinking()};
   const auto kinds = dataset.kinds();
   if (std::find(kinds.begin(), kinds.end(), data::Sample::Kind::text) != kinds.end())
     facts.text_blocks = data.train().size();
   if (data.text().chat_template) facts.template_name = data.text().chat_template->name();
-  return run::fixed_settings(config, source, config.trains_model() ? nullptr : &decoder.adapter(), facts,
-                             precision_of<T>());
+  std::vector<std::string> chosen;
+  if (trains)
+    for (const auto& entry : decoder.params().entries())
+      if (trains(entry.name)) chosen.push_back(entry.name);
+  return run::fixed_settings(config, source, config.trains_model() ? nullptr : &decoder.adapter(),
+                             trains ? run::chosen_text(chosen) : std::string(run::all_text), facts, precision_of<T>());
 }
 
 /// `settings`: those of this run.

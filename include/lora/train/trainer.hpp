@@ -281,7 +281,7 @@ RunResult TrainingRun<D, T>::run() {
   io::create_folders(output_);
   const io::Lock lock(output_);
   const auto resumed = earlier_->find_checkpoint();
-  state_.settings = noted_settings(config_, source_, *decoder_, *data_);
+  state_.settings = noted_settings(config_, source_, *decoder_, options_.trains, *data_);
   if (resumed) expect_fits(*resumed, state_.settings, config_, source_, *plan_);
   const Index first = resumed ? resumed->state.step : 0;
   // The last step to be done.
