@@ -140,6 +140,9 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
       {train_command, with(base_of(train_command), {{"metric_for_best_model", "eval_token_accuracy"}}),
        "metric_for_best_model: given eval_token_accuracy, allowed: with load_best_model_at_end or "
        "early_stopping_patience"},
+      {train_command, with(base_of(train_command), {{"train_from_scratch", ""}}),
+       "train_from_scratch: given true, allowed: with finetuning_type full: an adapter can't make up for weights that "
+       "nothing has trained"},
       {train_command, with(base_of(train_command), {{"trainable", "norm"}}),
        "trainable: given norm, allowed: with finetuning_type full; lora_target chooses what gets an adapter"},
       {train_command, with(full, {{"adapter_name_or_path", "a"}}), "adapter_name_or_path: given a" + no_adapter},
@@ -240,6 +243,7 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
       "train max_shard_size",
       "train metric_for_best_model",
       "train per_device_eval_batch_size",
+      "train train_from_scratch",
       "train train_on_prompt train_on_last_turn_only",
       "train trainable",
       "train warmup_steps warmup_ratio",

@@ -121,7 +121,9 @@ inline void take_rotary_of(const io::Path& adapter, const settings::Config& conf
 /// Opens a run's model and applies the rotary settings of the keys and of the adapter.
 /// Throws   ConfigError for a layer that doesn't exist, or a key that contradicts the adapter
 inline model::Source open_source(const settings::Config& config) {
-  auto source = model::Source::open(find_model(config.model_name_or_path));
+  const io::Path path = find_model(config.model_name_or_path);
+  auto source = config.train_from_scratch ? model::Source::initial(path, static_cast<std::uint64_t>(config.seed))
+                                          : model::Source::open(path);
   model::Config& shape = source.config();
   if (config.rope_theta) shape.rope.theta = *config.rope_theta;
   for (const Index layer : config.no_rope_layers) {

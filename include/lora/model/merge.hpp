@@ -77,7 +77,7 @@ float > void save_merged(D& dev, Decoder<D, T>& model, const Source& source, con
   // All of one dtype, if one is given.
   std::vector<io::TensorDeclaration> declarations;
   for_each_tensor(config, [&](const TensorInfo& info) {
-    const DType stored = dtype.value_or(folder_dtype(source.at(info).dtype));
+    const DType stored = dtype.value_or(folder_dtype(source.dtype_of(info)));
     (void)config_dtype_name(stored);
     declarations.push_back({info.name, stored, info.shape});
   });

@@ -13,13 +13,14 @@
 #include "lora/io/safetensors.hpp"
 #include "lora/model/config_gguf.hpp"
 #include "lora/model/config_json.hpp"
+#include "lora/model/random_weights.hpp"
 #include "lora/model/tensor_provider.hpp"
 #include "lora/nn/weight.hpp"
 
 namespace lora::model {
 
-/// A base model on disk: its config and its tensors under their Hugging Face names, from a folder or a GGUF file. Data
-/// stay in the mapped file.
+/// A base model: its config and its tensors under their Hugging Face names, from a folder or a GGUF file, whose data
+/// stay in the mapped file, or as training from scratch begins.
 class Source : public TensorProvider {
  public:
   static Source open(const std::filesystem::path& path) {
@@ -39,7 +40,18 @@ class Source : public TensorProvider {
     fail<FormatError>(path.native(), ": expected a model folder or a .gguf file");
   }
 
+  /// A model of the folder's config.json with random weights; those of the folder, if it has some, are not read.
+  /// `seed`: of RandomWeights.
+  static Source initial(const std::filesystem::path& path, std::uint64_t seed) {
+    const auto file = path / "config.json";
+    io::Json json = io::read_json(file);
+    Config config = parse_config(json, file.native());
+    return Source(path, std::move(json), std::move(config), seed);
+  }
+
   const std::filesystem::path& path() const { return path_; }
+  /// Whether nothing has trained the weights.
+  bool is_initial() const { return random_.has_value(); }
   const Config& config() const override { return config_; }
   Config& config() { return config_; }
   /// Null for a folder.
@@ -48,17 +60,20 @@ class Source : public TensorProvider {
   /// A folder's config.json as it was read; null for a GGUF file.
   const io::Json& config_json() const { return config_json_; }
 
-  /// All that the files hold, under their own names.
-  const std::vector<io::StoredTensor>& tensors() const { return gguf_ ? gguf_->tensors() : safetensors_->tensors(); }
+  /// All that the files hold, under their own names; nothing of an initial model.
+  const std::vector<io::StoredTensor>& tensors() const {
+    static const std::vector<io::StoredTensor> none;
+    return gguf_ ? gguf_->tensors() : safetensors_ ? safetensors_->tensors() : none;
+  }
 
   /// What the file calls the tensor.
   const std::string& file_name_of(const TensorInfo& info) const { return gguf_ ? info.gguf_name : info.name; }
 
-  /// The tensor; its rows may lie in another order, see ProvidedTensor::permuted_heads.
+  /// The tensor of a file; its rows may lie in another order, see ProvidedTensor::permuted_heads.
   /// Throws   FormatError if it is missing or has another shape
   const io::StoredTensor& at(const TensorInfo& info) const {
     const std::string& stored_name = file_name_of(info);
-    const auto* tensor = gguf_ ? gguf_->find(stored_name) : safetensors_->find(stored_name);
+    const auto* tensor = gguf_ ? gguf_->find(stored_name) : safetensors_ ? safetensors_->find(stored_name) : nullptr;
     if (tensor == nullptr) fail<FormatError>(path_.native(), ": the tensor ", stored_name, " is missing");
     if (tensor->shape != info.shape)
       fail<FormatError>(path_.native(), ": the tensor ", stored_name, " is ", to_string(tensor->shape),
@@ -78,9 +93,13 @@ class Source : public TensorProvider {
 
   /// As `at`.
   ProvidedTensor provide(const TensorInfo& info) const override {
+    if (random_) return random_->provide(info);
     const io::StoredTensor& tensor = at(info);
     return {tensor.dtype, tensor.bytes, tensor.file, gguf_ ? info.gguf_heads : 0};
   }
+
+  /// The type in which it is provided.
+  DType dtype_of(const TensorInfo& info) const { return random_ ? DType::f32 : at(info).dtype; }
 
   /// Throws   FormatError listing tensors that no part of such a model reads
   void finish() const override {
@@ -107,7 +126,7 @@ class Source : public TensorProvider {
   DType stored_dtype() const {
     std::optional<DType> dtype;
     for_each_tensor(config_, [&](const TensorInfo& info) {
-      if (!dtype && info.projection == "down_proj" && info.kind == TensorInfo::Kind::projection) dtype = at(info).dtype;
+      if (!dtype && info.projection == "down_proj" && info.kind == TensorInfo::Kind::projection) dtype = dtype_of(info);
     });
     return *dtype;
   }
@@ -118,6 +137,11 @@ class Source : public TensorProvider {
         config_(std::move(config)),
         config_json_(std::move(json)),
         safetensors_(std::move(file)) {}
+  Source(std::filesystem::path path, io::Json json, Config config, std::uint64_t seed)
+      : path_(std::move(path)),
+        config_(std::move(config)),
+        config_json_(std::move(json)),
+        random_(std::in_place, config_, seed) {}
   Source(std::filesystem::path path, io::Gguf file, Config config)
       : path_(std::move(path)), config_(std::move(config)), gguf_(std::move(file)) {}
 
@@ -126,6 +150,7 @@ class Source : public TensorProvider {
   io::Json config_json_;
   std::optional<io::Safetensors> safetensors_;
   std::optional<io::Gguf> gguf_;
+  std::optional<RandomWeights> random_;
 };
 
 /// The type that a tensor has in a model folder, which holds no GGUF blocks.

@@ -99,9 +99,10 @@ inline std::uint64_t sampled_checksum(const model::Source& source) {
 /// The description of a base model in a checkpoint's settings. `sampled`: as in earlier versions.
 inline std::string base_text(const model::Source& source, bool sampled) {
   const model::Config& shape = source.config();
-  const std::string begin =
-      concat(shape.model_type, ", ", shape.num_hidden_layers, " layers of ", shape.hidden_size, " and ",
-             shape.intermediate_size, ", vocabulary of ", shape.vocab_size, ", weights with checksum ");
+  const std::string what = concat(shape.model_type, ", ", shape.num_hidden_layers, " layers of ", shape.hidden_size,
+                                  " and ", shape.intermediate_size, ", vocabulary of ", shape.vocab_size);
+  if (source.is_initial()) return what + ", random weights";
+  const std::string begin = what + ", weights with checksum ";
   return sampled ? begin + checksum_text(sampled_checksum(source))
                  : concat(begin, checksum_text(weights_checksum(source)), " of all bytes");
 }

@@ -54,9 +54,10 @@ inline std::string usage_of(const settings::Config& config, const model::Source&
 inline std::string model_card(const settings::Config& config, const model::Source& source,
                               const model::AdapterConfig* adapter, const RunMetrics& metrics) {
   std::string text = "---\n";
-  text += concat("base_model: ", io::to_text(config.model_name_or_path, -1), "\n");
+  if (!source.is_initial()) text += concat("base_model: ", io::to_text(config.model_name_or_path, -1), "\n");
   text += adapter != nullptr ? adapter_card_head : model_card_head;
-  text += concat("Fine-tuned from `", config.model_name_or_path, "` on");
+  text += concat(source.is_initial() ? "Trained from scratch, with the shape of `" : "Fine-tuned from `",
+                 config.model_name_or_path, "` on");
   for (const auto& file : config.dataset) text += concat(" `", io::Path(file).filename().native(), "`");
   text += ".\n\n| setting | value |\n|---|---|\n";
   const auto row = [&](std::string_view name, const auto& value) { text += concat("| ", name, " | ", value, " |\n"); };

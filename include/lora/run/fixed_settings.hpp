@@ -96,7 +96,10 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
 inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const settings::Config& config,
                             const model::Source& source) {
   const io::Json* base = io::json_find(checkpoint.state.settings, "model_name_or_path");
-  if (base != nullptr && base->is_string() && !base->get_ref<const std::string&>().ends_with(" of all bytes")) {
+  const auto is_sampled = [](const std::string& text) {
+    return text.find(" with checksum ") != text.npos && !text.ends_with(" of all bytes");
+  };
+  if (base != nullptr && base->is_string() && is_sampled(base->get_ref<const std::string&>())) {
     now["model_name_or_path"] = base_text(source, true);
     now["no_rope_layers"] = config.no_rope_layers;  // from the key alone
   }

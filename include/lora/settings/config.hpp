@@ -44,6 +44,7 @@ struct Config {
   // what trains
   std::string finetuning_type = "lora";
   std::vector<std::string> trainable;  // regular expressions
+  bool train_from_scratch = false;
   std::optional<Index> lora_rank;
   std::optional<double> lora_alpha;
   double lora_dropout = 0;

@@ -169,6 +169,9 @@ inline std::vector<Key> make_keys() {
        "What trains: a LoRA adapter, or the model's own weights, of which final_model is then a whole model"},
       {"trainable", "adapter", train, &C::trainable, any, free, "all",
        "Of a full fine-tuning: regular expressions, found in the names of the tensors that train; the rest is frozen"},
+      {"train_from_scratch", "adapter", train, &C::train_from_scratch, any, free, "",
+       "Begins with random weights, as transformers draws them: of the model folder its config.json and tokenizer "
+       "count"},
       {"lora_rank", "adapter", train, &C::lora_rank, count_to(65536), free, "8", "Rank of the update"},
       {"lora_alpha", "adapter", train, &C::lora_alpha, above(0), free, "2 x lora_rank",
        "Scale of the update, times rank"},

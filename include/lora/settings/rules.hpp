@@ -78,6 +78,8 @@ inline std::vector<Rule> make_rules() {
        "with load_best_model_at_end or early_stopping_patience"},
       {refused, train, "trainable", "", [](const Config& c) { return !c.trains_model(); },
        "with finetuning_type full; lora_target chooses what gets an adapter"},
+      {refused, train, "train_from_scratch", "", [](const Config& c) { return !c.trains_model(); },
+       "with finetuning_type full: an adapter can't make up for weights that nothing has trained"},
       {refused, train, "adapter_name_or_path", "", full, without_adapter},
       {refused, train, "lora_rank", "", full, without_adapter},
       {refused, train, "lora_alpha", "", full, without_adapter},

@@ -34,7 +34,7 @@ struct MemoryForecast {
 inline double weight_bytes(const model::Source& source) {
   double bytes = 0;
   model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
-    bytes += static_cast<double>(source.at(info).bytes.size());
+    bytes += static_cast<double>(bytes_of(source.dtype_of(info), info.shape.count()));
   });
   return bytes;
 }
