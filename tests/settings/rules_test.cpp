@@ -91,6 +91,7 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
     std::string message;
   };
   const Pairs model = {{"model_name_or_path", "m"}}, data = with(model, {{"dataset", "d"}});
+  const Pairs preset = {{"dataset", "d"}, {"output_dir", "o"}, {"model_preset", "tiny"}};
   const Pairs full = with(base_of(train_command), {{"finetuning_type", "full"}});
   const std::string no_adapter = ", allowed: with finetuning_type lora: full trains no adapter";
   const std::string evaluated = ", allowed: with eval_dataset or val_size, the records to evaluate";
@@ -143,6 +144,18 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
       {train_command, with(base_of(train_command), {{"train_from_scratch", ""}}),
        "train_from_scratch: given true, allowed: with finetuning_type full: an adapter can't make up for weights that "
        "nothing has trained"},
+      {train_command, with(base_of(train_command), {{"model_preset", "tiny"}, {"tokenizer_name_or_path", "t"}}),
+       "model_preset: given together with model_name_or_path, allowed: one of the two"},
+      {train_command, preset,
+       "tokenizer_name_or_path: given nothing, allowed: with model_preset, the folder that has the "
+       "tokenizer"},
+      {train_command, with(preset, {{"tokenizer_name_or_path", "t"}}),
+       "model_preset: given tiny, allowed: with train_from_scratch: a preset has no weights"},
+      {train_command, with(base_of(train_command), {{"tokenizer_name_or_path", "t"}}),
+       "tokenizer_name_or_path: given t, allowed: with model_preset; a model folder has its own tokenizer"},
+      {train_command,
+       {{"dataset", "d"}, {"output_dir", "o"}},
+       "model_name_or_path: given nothing, allowed: a model folder, a .gguf file or a model's name"},
       {train_command, with(base_of(train_command), {{"trainable", "norm"}}),
        "trainable: given norm, allowed: with finetuning_type full; lora_target chooses what gets an adapter"},
       {train_command, with(full, {{"adapter_name_or_path", "a"}}), "adapter_name_or_path: given a" + no_adapter},
@@ -243,6 +256,8 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
       "train max_shard_size",
       "train metric_for_best_model",
       "train per_device_eval_batch_size",
+      "train model_preset",
+      "train tokenizer_name_or_path",
       "train train_from_scratch",
       "train train_on_prompt train_on_last_turn_only",
       "train trainable",

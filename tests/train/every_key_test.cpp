@@ -317,6 +317,8 @@ TEST_CASE("every key: none that decides a number of a run is left at its default
                                              "save_total_limit",
                                              "skip_empty_answers",
                                              "max_shard_size",
+                                             "model_preset",
+                                             "tokenizer_name_or_path",
                                              "train_from_scratch",
                                              "early_stopping_patience",
                                              "early_stopping_threshold",

@@ -64,9 +64,9 @@ TEST_CASE("full: every weight trains, and final_model is a whole model with the 
     CHECK(result.final_model == run / "final_model");
     const auto before = tensors_of(shop.temp / "model"), after = tensors_of(result.final_model);
     REQUIRE(before.size() == after.size());
-    for (const auto& [name, bytes] : before) {
-      CAPTURE(name);
-      CHECK(bytes != after.at(name));
+    for (const auto& tensor : before) {
+      CAPTURE(tensor.first);
+      CHECK(tensor.second != after.at(tensor.first));
     }
     CHECK(io::read_json(result.final_model / "config.json").at("torch_dtype") == dtype);
     const std::string card = io::read_file(result.final_model / "README.md");
@@ -123,11 +123,12 @@ TEST_CASE("full: only the tensors that trainable names are trained") {
   config.trainable = {R"(^model\.layers\.1\..*(q|v)_proj\.weight$)", "embed"};
   const RunResult result = fine_tune(config);
   const auto before = tensors_of(shop.temp / "model"), after = tensors_of(result.final_model);
-  for (const auto& [name, bytes] : before) {
+  for (const auto& tensor : before) {
+    const std::string& name = tensor.first;
     CAPTURE(name);
     const bool trains = name == "model.layers.1.self_attn.q_proj.weight" ||
                         name == "model.layers.1.self_attn.v_proj.weight" || name == "model.embed_tokens.weight";
-    CHECK((bytes != after.at(name)) == trains);
+    CHECK((tensor.second != after.at(name)) == trains);
   }
   const auto file =
       io::Safetensors::open(io::Path(config.output_dir) / "checkpoints" / "checkpoint-3" / "trained.safetensors");

@@ -44,6 +44,7 @@ inline constexpr std::uint64_t text_hash(std::string_view text) {
 class Checksum {
  public:
   void add(std::span<const std::byte> bytes) {
+    if (bytes.empty()) return;
     size_ += bytes.size();
     if (held_ > 0) {
       const std::size_t count = std::min(stripe - held_, bytes.size());

@@ -18,6 +18,7 @@
 #include "lora/io/file.hpp"
 #include "lora/io/gguf.hpp"
 #include "lora/io/json_view.hpp"
+#include "lora/model/presets.hpp"
 #include "lora/model/weights.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
@@ -118,24 +119,6 @@ inline void take_rotary_of(const io::Path& adapter, const settings::Config& conf
 
 }  // namespace detail
 
-/// Opens a run's model and applies the rotary settings of the keys and of the adapter.
-/// Throws   ConfigError for a layer that doesn't exist, or a key that contradicts the adapter
-inline model::Source open_source(const settings::Config& config) {
-  const io::Path path = find_model(config.model_name_or_path);
-  auto source = config.train_from_scratch ? model::Source::initial(path, static_cast<std::uint64_t>(config.seed))
-                                          : model::Source::open(path);
-  model::Config& shape = source.config();
-  if (config.rope_theta) shape.rope.theta = *config.rope_theta;
-  for (const Index layer : config.no_rope_layers) {
-    if (layer >= shape.num_hidden_layers)
-      fail<ConfigError>("key no_rope_layers: given ", layer, ", allowed: layers 0 to ", shape.num_hidden_layers - 1);
-    shape.rotates[static_cast<std::size_t>(layer)] = false;
-  }
-  if (!config.adapter_name_or_path.empty())
-    detail::take_rotary_of(find_adapter(config.adapter_name_or_path), config, shape);
-  return source;
-}
-
 /// All ids that end an answer: eos_token_id of generation_config.json (else of config.json) and the template's end of
 /// turn.
 inline std::vector<std::int32_t> stop_ids(const model::Source& source, const tokenizer::Tokenizer& tokenizer,
@@ -173,6 +156,42 @@ inline std::optional<tokenizer::Tokenizer> find_tokenizer(const io::Path& model)
 [[noreturn]] inline void fail_without_tokenizer(const io::Path& model) {
   fail<IoError>(model.native(), model.extension() == ".gguf" ? ": no tokenizer, whose key is tokenizer.ggml.model"
                                                              : ": no tokenizer.json and no tokenizer.model");
+}
+
+/// The model that training from scratch begins with: of a preset, or of a folder's config.json.
+/// Throws   ConfigError for a tokenizer that has more words than the preset; FormatError, IoError
+inline model::Source initial_source(const settings::Config& config) {
+  const auto seed = static_cast<std::uint64_t>(config.seed);
+  if (config.model_preset.empty()) {
+    const io::Path path = find_model(config.model_name_or_path);
+    return model::Source::initial(path, io::read_json(path / "config.json"), seed);
+  }
+  const io::Path path = find_model(config.tokenizer_name_or_path);
+  const auto tokenizer = find_tokenizer(path);
+  if (!tokenizer) fail_without_tokenizer(path);
+  io::Json json = model::preset_config(config.model_preset);
+  if (const auto size = json["vocab_size"].get<Index>(); tokenizer->vocab_size() > size)
+    fail<ConfigError>("key model_preset: given ", config.model_preset, ", whose vocabulary has ", size,
+                      " tokens, but the tokenizer of ", path.native(), " has ", tokenizer->vocab_size());
+  if (const auto eos = tokenizer->eos()) json["eos_token_id"] = *eos;
+  return model::Source::initial(path, std::move(json), seed);
+}
+
+/// Opens a run's model and applies the rotary settings of the keys and of the adapter.
+/// Throws   ConfigError for a layer that doesn't exist, or a key that contradicts the adapter
+inline model::Source open_source(const settings::Config& config) {
+  auto source =
+      config.train_from_scratch ? initial_source(config) : model::Source::open(find_model(config.model_name_or_path));
+  model::Config& shape = source.config();
+  if (config.rope_theta) shape.rope.theta = *config.rope_theta;
+  for (const Index layer : config.no_rope_layers) {
+    if (layer >= shape.num_hidden_layers)
+      fail<ConfigError>("key no_rope_layers: given ", layer, ", allowed: layers 0 to ", shape.num_hidden_layers - 1);
+    shape.rotates[static_cast<std::size_t>(layer)] = false;
+  }
+  if (!config.adapter_name_or_path.empty())
+    detail::take_rotary_of(find_adapter(config.adapter_name_or_path), config, shape);
+  return source;
 }
 
 /// Warns about a sequence longer than the model's context.

@@ -17,7 +17,7 @@ using RunInput = std::pair<std::string_view, io::Path>;
 /// The files and folders that a run reads. `model`: where its base was found; `lists`: records that are in no file.
 inline std::vector<RunInput> paths_of(const settings::Config& config, const io::Path& model,
                                       const data::RecordLists& lists = {}) {
-  std::vector<RunInput> all = {{"model_name_or_path", model}};
+  std::vector<RunInput> all = {{config.model_preset.empty() ? "model_name_or_path" : "tokenizer_name_or_path", model}};
   if (!config.adapter_name_or_path.empty())
     all.emplace_back("adapter_name_or_path", find_adapter(config.adapter_name_or_path));
   for (const std::string& file : config.dataset)

@@ -40,12 +40,10 @@ class Source : public TensorProvider {
     fail<FormatError>(path.native(), ": expected a model folder or a .gguf file");
   }
 
-  /// A model of the folder's config.json with random weights; those of the folder, if it has some, are not read.
-  /// `seed`: of RandomWeights.
-  static Source initial(const std::filesystem::path& path, std::uint64_t seed) {
-    const auto file = path / "config.json";
-    io::Json json = io::read_json(file);
-    Config config = parse_config(json, file.native());
+  /// A model of this config.json with random weights. `path`: the folder of its tokenizer, and what names it in errors;
+  /// weights there are not read. `seed`: of RandomWeights.
+  static Source initial(const std::filesystem::path& path, io::Json json, std::uint64_t seed) {
+    Config config = parse_config(json, (path / "config.json").native());
     return Source(path, std::move(json), std::move(config), seed);
   }
 

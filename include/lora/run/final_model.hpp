@@ -57,7 +57,7 @@ inline std::string model_card(const settings::Config& config, const model::Sourc
   if (!source.is_initial()) text += concat("base_model: ", io::to_text(config.model_name_or_path, -1), "\n");
   text += adapter != nullptr ? adapter_card_head : model_card_head;
   text += concat(source.is_initial() ? "Trained from scratch, with the shape of `" : "Fine-tuned from `",
-                 config.model_name_or_path, "` on");
+                 config.model_name(), "` on");
   for (const auto& file : config.dataset) text += concat(" `", io::Path(file).filename().native(), "`");
   text += ".\n\n| setting | value |\n|---|---|\n";
   const auto row = [&](std::string_view name, const auto& value) { text += concat("| ", name, " | ", value, " |\n"); };

@@ -45,6 +45,8 @@ struct Config {
   std::string finetuning_type = "lora";
   std::vector<std::string> trainable;  // regular expressions
   bool train_from_scratch = false;
+  std::string model_preset;
+  std::string tokenizer_name_or_path;
   std::optional<Index> lora_rank;
   std::optional<double> lora_alpha;
   double lora_dropout = 0;
@@ -118,6 +120,8 @@ struct Config {
   double alpha() const { return lora_alpha.value_or(2.0 * static_cast<double>(rank())); }
   Index train_batch_size() const { return per_device_train_batch_size.value_or(1); }
   Index sequences_per_step() const { return train_batch_size() * gradient_accumulation_steps; }
+  /// The model, as the user called it.
+  const std::string& model_name() const { return model_preset.empty() ? model_name_or_path : model_preset; }
   bool trains_model() const { return finetuning_type == "full"; }
   /// What final_model is.
   std::string_view result_name() const { return trains_model() ? "model" : "adapter"; }

@@ -172,6 +172,18 @@ inline std::vector<Key> make_keys() {
       {"train_from_scratch", "adapter", train, &C::train_from_scratch, any, free, "",
        "Begins with random weights, as transformers draws them: of the model folder its config.json and tokenizer "
        "count"},
+      {"model_preset",
+       "adapter",
+       train,
+       &C::model_preset,
+       any,
+       {"tiny", "small", "medium", "large"},
+       "none",
+       "With train_from_scratch, in place of model_name_or_path: a shape of Qwen3 with its vocabulary; with 2, 6, 24 "
+       "or 96 "
+       "million parameters beside the embedding"},
+      {"tokenizer_name_or_path", "adapter", train, &C::tokenizer_name_or_path, any, free, "none",
+       "Of model_preset: the folder that has the tokenizer"},
       {"lora_rank", "adapter", train, &C::lora_rank, count_to(65536), free, "8", "Rank of the update"},
       {"lora_alpha", "adapter", train, &C::lora_alpha, above(0), free, "2 x lora_rank",
        "Scale of the update, times rank"},

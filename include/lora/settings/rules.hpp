@@ -42,12 +42,15 @@ inline std::vector<Rule> make_rules() {
   constexpr auto full = [](const Config& c) { return c.trains_model(); };
   constexpr std::string_view without_adapter = "with finetuning_type lora: full trains no adapter";
   constexpr std::string_view with_evaluation = "with eval_dataset or val_size, the records to evaluate";
+  constexpr std::string_view a_model = "a model folder, a .gguf file or a model's name";
   constexpr std::string_view warm = "a temperature above 0: greedy answers draw nothing";
   constexpr std::string_view from_data = "with dataset: a prompt is one text";
   constexpr std::string_view conversations = "with a file of conversations: plain texts go through no template";
   return {
-      {required, train | eval | generate | merge | tokenize, "model_name_or_path", "", always,
-       "a model folder, a .gguf file or a model's name"},
+      {required, train, "model_name_or_path", "", [](const Config& c) { return c.model_preset.empty(); }, a_model},
+      {required, eval | generate | merge | tokenize, "model_name_or_path", "", always, a_model},
+      {required, train, "tokenizer_name_or_path", "", [](const Config& c) { return !c.model_preset.empty(); },
+       "with model_preset, the folder that has the tokenizer"},
       {required, train | eval, "dataset", "", always, "a file of records, or several"},
       {required, train | eval, "output_dir", "", [](const Config& c) { return c.preview == 0; },
        "a folder for the results"},
@@ -59,6 +62,7 @@ inline std::vector<Rule> make_rules() {
 
       {excludes, generate, "prompt", "dataset", nullptr, ""},
       {excludes, tokenize, "text", "file", nullptr, ""},
+      {excludes, train, "model_preset", "model_name_or_path", nullptr, ""},
       {excludes, train, "eval_dataset", "val_size", nullptr, ""},
       {excludes, train, "warmup_steps", "warmup_ratio", nullptr, ""},
       {excludes, train | eval, "train_on_prompt", "train_on_last_turn_only", nullptr, ""},
@@ -80,6 +84,10 @@ inline std::vector<Rule> make_rules() {
        "with finetuning_type full; lora_target chooses what gets an adapter"},
       {refused, train, "train_from_scratch", "", [](const Config& c) { return !c.trains_model(); },
        "with finetuning_type full: an adapter can't make up for weights that nothing has trained"},
+      {refused, train, "model_preset", "", [](const Config& c) { return !c.train_from_scratch; },
+       "with train_from_scratch: a preset has no weights"},
+      {refused, train, "tokenizer_name_or_path", "", [](const Config& c) { return c.model_preset.empty(); },
+       "with model_preset; a model folder has its own tokenizer"},
       {refused, train, "adapter_name_or_path", "", full, without_adapter},
       {refused, train, "lora_rank", "", full, without_adapter},
       {refused, train, "lora_alpha", "", full, without_adapter},
