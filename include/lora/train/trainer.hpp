@@ -180,7 +180,8 @@ class TrainingRun {
     const Index waited = state_.evaluations_without_improvement;
     if (config_.early_stopping_patience && waited >= *config_.early_stopping_patience && state_.step < plan_->total()) {
       lora::log::info("the run ends early: ", waited, waited == 1 ? " evaluation" : " evaluations",
-                      " without a better ", config_.metric_for_best_model, " than step ", state_.best_step, "'s");
+                      " without improvement of ", config_.metric_for_best_model, "; the best was step ",
+                      state_.best_step, "'s");
       state_.ended_early = true;
     }
     if (options_.on_evaluation) call([&](Running& running) { options_.on_evaluation(metrics, running); });
