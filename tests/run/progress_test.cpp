@@ -59,7 +59,7 @@ TEST_CASE("progress: without a terminal each logged step is a line, and all that
   CHECK(listener.lines[0].starts_with("step 2/20"));
   const std::string text = io::read_file(folder / "training.log");
   CHECK(text.find(" step 2/20") != std::string::npos);
-  CHECK(text.find(" warning: look here\n") != std::string::npos);
+  CHECK(text.find(" Warning: look here\n") != std::string::npos);
   CHECK(text.find("step 1/20") == std::string::npos);
   CHECK(text.find("not in the file") == std::string::npos);
 }

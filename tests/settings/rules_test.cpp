@@ -60,6 +60,7 @@ std::string other_value(const Key& key) {
   if (key.choices.size() > 1) return std::string(key.choices[1]);
   if (!key.choices.empty()) return std::string(key.choices[0]);
   if (is_switch(key)) return default_text(key) == "true" ? "false" : "true";
+  if (type_of(key) == ValueType::stages) return R"([{"until": 1, "mix": {"a": 1}}])";
   if (std::isfinite(key.range.high) && key.range.high <= 1) return "0.5";
   return type_of(key) == ValueType::text || type_of(key) == ValueType::list ? "other" : "3";
 }
@@ -156,6 +157,14 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
       {train_command,
        {{"dataset", "d"}, {"output_dir", "o"}},
        "model_name_or_path: given nothing, allowed: a model folder, a .gguf file or a model's name"},
+      {train_command, with(base_of(train_command), {{"curriculum_field", "level"}}),
+       "curriculum_field: given level, allowed: with use_curriculum"},
+      {train_command, with(base_of(train_command), {{"curriculum_stages", R"([{"until": 1, "mix": {"a": 1}}])"}}),
+       R"(curriculum_stages: given [{"until":1.0,"mix":{"a":1.0}}], allowed: with use_curriculum)"},
+      {train_command, with(base_of(train_command), {{"curriculum_seed", "1"}}),
+       "curriculum_seed: given 1, allowed: with use_curriculum"},
+      {train_command, with(base_of(train_command), {{"use_curriculum", ""}, {"shuffle", "false"}}),
+       "shuffle: given false, allowed: true: use_curriculum draws an order of its own"},
       {train_command, with(base_of(train_command), {{"trainable", "norm"}}),
        "trainable: given norm, allowed: with finetuning_type full; lora_target chooses what gets an adapter"},
       {train_command, with(full, {{"adapter_name_or_path", "a"}}), "adapter_name_or_path: given a" + no_adapter},
@@ -241,6 +250,10 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
   // A key alone has no effect, or wants another; a pair excludes each other.
   const std::set<std::string> expected = {
       "train adapter_name_or_path finetuning_type",
+      "train curriculum_field",
+      "train curriculum_seed",
+      "train curriculum_stages",
+      "train shuffle use_curriculum",
       "train early_stopping_patience",
       "train early_stopping_threshold",
       "train eval_on_start",

@@ -22,7 +22,7 @@ namespace detail {
 struct State {
   std::mutex mutex;
   Sink sink = [](Level level, std::string_view text) {
-    const char* prefix = level == Level::info ? "" : "warning: ";
+    const char* prefix = level == Level::info ? "" : "Warning: ";
     std::fprintf(stderr, "%s%.*s\n", prefix, static_cast<int>(text.size()), text.data());
   };
 };

@@ -28,6 +28,8 @@ inline std::vector<Index> permutation(Index count, std::uint64_t key) {
 
 constexpr std::uint64_t shuffle_purpose = 0x6F72646572u;
 constexpr std::uint64_t split_purpose = 0x73706C6974u;
+constexpr std::uint64_t curriculum_purpose = 0x63757272u;
+constexpr std::uint64_t class_purpose = 0x636C617373u;
 
 }  // namespace detail
 

@@ -21,6 +21,7 @@ struct DatasetOptions {
   std::optional<Index> max_samples{};  ///< the first ones
   bool need_answer = true;             ///< false if the records are only prompts
   bool skip_empty_answers = false;     ///< leaves out records with an empty answer or text; else they are errors
+  std::string label_field{};           ///< field that names a record's class; empty: none
 };
 
 namespace detail {
@@ -94,6 +95,7 @@ class RecordReader {
     sample.kind = kind();
     check_fields();
     sample.learnt = weight_of(record_);
+    sample.label = label();
     if (shape_ == nullptr) {
       sample.text = text_of(options_.text_column);
       if (sample.text.empty()) leave_out(sample, "the text is empty");
@@ -136,6 +138,17 @@ class RecordReader {
                  options_.text_column, whole);
   }
 
+  /// A text, or a number or truth value as it is written.
+  std::optional<std::string> label() const {
+    const io::Json* value =
+        options_.label_field.empty() ? nullptr : io::json_find(record_.json(), options_.label_field);
+    if (value == nullptr || value->is_null()) return std::nullopt;
+    if (value->is_structured())
+      record_.fail("\"", options_.label_field, "\" is ", std::string_view(value->type_name()),
+                   ", which can't name a class; expected a text or a number");
+    return value->is_string() ? value->get<std::string>() : io::to_text(*value, -1);
+  }
+
   static std::string_view be(std::string_view field) { return field.ends_with('s') ? " are" : " is"; }
 
   static bool is_media(std::string_view field) {
@@ -155,6 +168,7 @@ class RecordReader {
 
   void check_fields() {
     for (const auto& [field, value] : io::json_fields(record_.json())) {
+      if (field == options_.label_field) continue;
       if (field == "weight" || field == (shape_ ? shape_->field : std::string_view(options_.text_column))) continue;
       if (shape_ && std::find(shape_->others.begin(), shape_->others.end(), field) != shape_->others.end()) continue;
       if (shape_ && (field == "label" || field == "kto_tag")) {

@@ -14,6 +14,7 @@
 #include "lora/core/log.hpp"
 #include "lora/cpu/threads.hpp"
 #include "lora/data/batch.hpp"
+#include "lora/data/curriculum.hpp"
 #include "lora/data/dataset.hpp"
 #include "lora/data/encode.hpp"
 #include "lora/data/grouping.hpp"
@@ -93,6 +94,10 @@ class Records {
     return sequences;
   }
 
+  Index record_of(Index sequence) const {
+    return cut_.empty() ? sequence : cut_[static_cast<std::size_t>(sequence)].record;
+  }
+
   const data::Dataset& dataset() const { return dataset_; }
   const data::Encoder& encoder() const { return encoder_; }
   data::Example operator[](Index sequence) const {
@@ -105,6 +110,40 @@ class Records {
   }
   /// "file:line"
   std::string where(Index record) const { return dataset_[record].where; }
+
+  /// The classes of these sequences, by the labels of their records. Reads all records.
+  /// Throws   FormatError for the first malformed record
+  data::SequenceClasses classes(const cpu::Threads& threads, std::span<const Index> sequences) const {
+    std::vector<Index> records;  // one sequence's after the other, each once
+    for (const Index sequence : sequences)
+      if (records.empty() || records.back() != record_of(sequence)) records.push_back(record_of(sequence));
+    std::vector<std::optional<std::string>> labels(records.size());
+    std::vector<std::exception_ptr> errors(records.size());
+    threads.parallel_items(std::ssize(records), [&](Index item) {
+      const auto i = static_cast<std::size_t>(item);
+      try {
+        labels[i] = dataset_[records[i]].label;
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    });
+    for (const auto& error : errors)
+      if (error) std::rethrow_exception(error);
+    data::SequenceClasses classes;
+    for (const auto& label : labels)
+      if (label) classes.labels.push_back(*label);
+    std::sort(classes.labels.begin(), classes.labels.end());
+    classes.labels.erase(std::unique(classes.labels.begin(), classes.labels.end()), classes.labels.end());
+    std::size_t at = 0;
+    for (const Index sequence : sequences) {
+      while (records[at] != record_of(sequence)) ++at;
+      const auto place = labels[at] ? std::lower_bound(classes.labels.begin(), classes.labels.end(), *labels[at]) -
+                                          classes.labels.begin()
+                                    : -1;
+      classes.of.push_back(static_cast<std::int32_t>(place));
+    }
+    return classes;
+  }
 
   /// Totals of these sequences, computed on these threads. All are read and rendered, so that malformed records
   /// are found; if there are more than `most`, only that many, evenly spread, and those that look longest are encoded,
@@ -209,9 +248,6 @@ class Records {
   };
 
   data::TextBlocks text_blocks() const { return {encoder_.options().cutoff_len, encoder_.text_opening()}; }
-  Index record_of(Index sequence) const {
-    return cut_.empty() ? sequence : cut_[static_cast<std::size_t>(sequence)].record;
-  }
   bool is_block(Index sequence) const { return !cut_.empty() && cut_[static_cast<std::size_t>(sequence)].length() > 0; }
   /// The number of records that these sequences belong to.
   Index records_of(std::span<const Index> sequences) const {
@@ -290,10 +326,12 @@ inline TextFiles text_files(const settings::Config& config, const io::Path& mode
 inline data::Dataset open_dataset(const settings::Config& config, const std::vector<std::string>& files,
                                   std::optional<Index> max_samples = std::nullopt,
                                   const data::RecordLists& lists = {}) {
-  return data::Dataset::open(
-      files,
-      {.text_column = config.text_column, .max_samples = max_samples, .skip_empty_answers = config.skip_empty_answers},
-      lists);
+  return data::Dataset::open(files,
+                             {.text_column = config.text_column,
+                              .max_samples = max_samples,
+                              .skip_empty_answers = config.skip_empty_answers,
+                              .label_field = config.use_curriculum ? config.curriculum_field : std::string()},
+                             lists);
 }
 
 /// Records for training, or for evaluation, which reads long records in windows instead of truncating them. The

@@ -51,6 +51,7 @@ class RunData {
     train_.emplace(encoded_records(settled, std::move(dataset), text_, vocab_size, true));
     train_->cut_texts(threads);
     order_ = train_->sequences_of(order_);
+    if (config.use_curriculum) find_classes(threads, config);
   }
 
   const TextFiles& text() const { return text_; }
@@ -62,6 +63,14 @@ class RunData {
   const Records& train() const { return *train_; }
   /// The sequences to train on, in the order of the files.
   const std::vector<Index>& order() const { return order_; }
+
+  /// With use_curriculum, the classes of the sequences in `order`; null if no record has the field.
+  const data::SequenceClasses* classes() const { return classes_ ? &*classes_ : nullptr; }
+
+  /// Of a record to train on that has one.
+  const std::string& label_of(Index record) const {
+    return classes_->labels[static_cast<std::size_t>(class_of_record_[static_cast<std::size_t>(record)])];
+  }
 
   bool evaluates() const { return eval_.has_value(); }
   const Records& eval() const { return *eval_; }
@@ -112,11 +121,26 @@ class RunData {
     return config;
   }
 
+  void find_classes(const cpu::Threads& threads, const settings::Config& config) {
+    classes_ = train_->classes(threads, order_);
+    if (!classes_->labels.empty()) {
+      class_of_record_.resize(static_cast<std::size_t>(train_->dataset().size()), -1);
+      for (std::size_t i = 0; i < order_.size(); ++i)
+        class_of_record_[static_cast<std::size_t>(train_->record_of(order_[i]))] = classes_->of[i];
+      return;
+    }
+    log::warn("'", config.curriculum_field, "' field not found in any record of ", train_->dataset().name(),
+              ": the run goes on without a curriculum");
+    classes_.reset();
+  }
+
   TextFiles text_;
   std::string date_;
   std::optional<bool> enable_thinking_;
   std::optional<Records> train_, eval_;
   std::vector<Index> order_, eval_order_;
+  std::optional<data::SequenceClasses> classes_;  // of order_
+  std::vector<std::int32_t> class_of_record_;
 };
 
 }  // namespace lora::inputs

@@ -37,6 +37,13 @@ struct LossMean {
   double mean() const { return sum / static_cast<double>(steps); }
 };
 
+/// What was drawn of each class in a part of a curriculum: records that were learnt from.
+struct DrawnClasses {
+  Index from_step = 0;  ///< steps done before it
+  Index to_step = 0;    ///< and after its last so far
+  std::vector<std::pair<std::string, Index>> counts{};
+};
+
 /// The state of a run. Together with the settings it determines the rest of the run: the order of the data and all
 /// random numbers are functions of the seed and the number of the sample or step.
 struct RunState {
@@ -53,6 +60,7 @@ struct RunState {
   Index best_step = 0;
   Index evaluations_without_improvement = 0;  ///< in a row, by early_stopping_threshold
   Index stage = 0;                            ///< of the next step
+  std::vector<DrawnClasses> drawn{};          ///< by parts of a curriculum
   std::optional<double> loss_scale{};         ///< where gradients are scaled against underflow
   bool ended_early = false;                   ///< nothing is left to do, though the plan has more steps
   bool evaluation_due = false;                ///< the run was stopped while it evaluated this step
@@ -65,6 +73,16 @@ struct Checkpoint {
   RunState state;
   std::string checksum{};  ///< of the state file, which holds those of all other files
 };
+
+inline io::Json to_json(const std::vector<DrawnClasses>& parts) {
+  io::Json list = io::Json::array();
+  for (const DrawnClasses& part : parts) {
+    io::Json counts = io::Json::object();
+    for (const auto& [label, count] : part.counts) counts[label] = count;
+    list.push_back(io::json_object({{"from_step", part.from_step}, {"to_step", part.to_step}, {"counts", counts}}));
+  }
+  return list;
+}
 
 namespace detail {
 
@@ -79,6 +97,16 @@ inline LossMean parse_losses(const io::JsonView& state, std::string_view name) {
   const auto losses = state.find(name);
   if (!losses) return {};
   return {losses->at<double>("sum"), losses->at<Index>("steps")};
+}
+
+inline DrawnClasses parse_drawn(const io::JsonView& json) {
+  DrawnClasses drawn{json.at<Index>("from_step"), json.at<Index>("to_step")};
+  const auto counts = json.find("counts");
+  if (!counts || !counts->json().is_object()) json.fail("\"counts\" must be an object");
+  counts->for_each_field([&](const std::string& label, const io::JsonView& count) {
+    drawn.counts.emplace_back(label, count.as<Index>());
+  });
+  return drawn;
 }
 
 inline io::Json to_json(const RunState& state) {
@@ -104,6 +132,7 @@ inline io::Json to_json(const RunState& state) {
   if (state.best_metric) json["best_metric"] = *state.best_metric;
   if (state.loss_scale) json["loss_scale"] = *state.loss_scale;
   if (state.evaluation_due) json["evaluation_due"] = true;
+  if (!state.drawn.empty()) json["curriculum"] = run::to_json(state.drawn);
   return json;
 }
 
@@ -133,6 +162,8 @@ inline RunState parse_state(const io::JsonView& json) {
   state.loss_scale = json.get<double>("loss_scale");
   state.ended_early = json.get<bool>("ended_early").value_or(false);
   state.evaluation_due = json.get<bool>("evaluation_due").value_or(false);
+  if (const auto drawn = json.find("curriculum"))
+    for (std::size_t i = 0; i < drawn->json().size(); ++i) state.drawn.push_back(parse_drawn(drawn->element(i)));
   const auto settings = json.find("settings");
   if (!settings || !settings->json().is_object()) json.fail("\"settings\" must be an object");
   state.settings = settings->json();

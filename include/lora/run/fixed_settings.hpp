@@ -11,7 +11,7 @@
 #include "lora/model/adapter.hpp"
 #include "lora/run/base_checksum.hpp"
 #include "lora/run/checkpoint.hpp"
-#include "lora/settings/config.hpp"
+#include "lora/settings/settings.hpp"
 
 namespace lora::run {
 
@@ -23,6 +23,7 @@ struct DataFacts {
   std::string date{};                     ///< printed by the template; empty if it prints none
   std::optional<bool> enable_thinking{};  ///< if the template depends on it
   std::optional<Index> text_blocks{};     ///< number of sequences, if some files are texts
+  std::optional<Index> curriculum_steps{};
 };
 
 /// What trains where a program that uses the library has not left that to the settings: its tensors' names.
@@ -87,6 +88,13 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
                        {"seed", config.seed},
                        {"metric_for_best_model", config.metric_for_best_model},
                        {"trains", trains}}));
+  if (config.use_curriculum) {
+    for (const char* name : {"use_curriculum", "curriculum_field", "curriculum_stages", "curriculum_seed"})
+      settings[name] = settings::value_of(config, *settings::find_key(name));
+    if (data.curriculum_steps) settings["steps, which the curriculum divides"] = *data.curriculum_steps;
+  } else {
+    settings["use_curriculum"] = false;
+  }
   if (data.enable_thinking) settings["enable_thinking"] = *data.enable_thinking;
   if (data.text_blocks) settings["text_blocks"] = *data.text_blocks;
   return settings;
@@ -110,6 +118,7 @@ inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const se
   leave_out("trains", now.at("trains") == all_text);
   leave_out("metric_for_best_model", config.metric_for_best_model == "eval_loss");
   leave_out("finetuning_type", !config.trains_model());
+  leave_out("use_curriculum", !config.use_curriculum);
   return now;
 }
 

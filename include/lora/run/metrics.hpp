@@ -8,11 +8,13 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lora/core/scalar.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json_view.hpp"
 #include "lora/io/tensorboard.hpp"
+#include "lora/run/checkpoint.hpp"
 
 namespace lora::run {
 
@@ -30,6 +32,7 @@ struct StepMetrics {
   double tokens_per_second = 0;
   double elapsed_seconds = 0;  // of the whole run, including before a resume
   double peak_memory_gib = 0;
+  std::vector<std::pair<std::string, double>> mix{};  ///< shares of the classes in this part of a curriculum, so far
 };
 
 struct EvalMetrics {
@@ -42,17 +45,19 @@ struct EvalMetrics {
 
 /// A value that is not finite becomes null.
 inline io::Json to_json(const StepMetrics& metrics) {
-  return io::json_object({{"step", metrics.step},
-                          {"epoch", metrics.epoch},
-                          {"loss", metrics.loss},
-                          {"mean_loss", metrics.mean_loss},
-                          {"learning_rate", metrics.learning_rate},
-                          {"grad_norm", metrics.grad_norm},
-                          {"tokens", metrics.tokens},
-                          {"labelled_tokens", metrics.labelled_tokens},
-                          {"tokens_per_second", metrics.tokens_per_second},
-                          {"elapsed_seconds", metrics.elapsed_seconds},
-                          {"peak_memory_gib", metrics.peak_memory_gib}});
+  io::Json json = io::json_object({{"step", metrics.step},
+                                   {"epoch", metrics.epoch},
+                                   {"loss", metrics.loss},
+                                   {"mean_loss", metrics.mean_loss},
+                                   {"learning_rate", metrics.learning_rate},
+                                   {"grad_norm", metrics.grad_norm},
+                                   {"tokens", metrics.tokens},
+                                   {"labelled_tokens", metrics.labelled_tokens},
+                                   {"tokens_per_second", metrics.tokens_per_second},
+                                   {"elapsed_seconds", metrics.elapsed_seconds},
+                                   {"peak_memory_gib", metrics.peak_memory_gib}});
+  for (const auto& [label, share] : metrics.mix) json["mix"][label] = share;
+  return json;
 }
 
 inline io::Json to_json(const EvalMetrics& metrics) {
@@ -76,13 +81,16 @@ class MetricsLog {
 
   void write(const StepMetrics& metrics) {
     write_line(to_json(metrics));
-    const io::TensorBoardWriter::Scalar scalars[] = {{"train/loss", metrics.loss},
-                                                     {"train/mean_loss", metrics.mean_loss},
-                                                     {"train/learning_rate", metrics.learning_rate},
-                                                     {"train/grad_norm", metrics.grad_norm},
-                                                     {"train/epoch", metrics.epoch},
-                                                     {"train/tokens_per_second", metrics.tokens_per_second},
-                                                     {"train/peak_memory_gib", metrics.peak_memory_gib}};
+    std::vector<std::string> names;  // outlive the scalars
+    for (const auto& [label, share] : metrics.mix) names.push_back("curriculum/" + label);
+    std::vector<io::TensorBoardWriter::Scalar> scalars = {{"train/loss", metrics.loss},
+                                                          {"train/mean_loss", metrics.mean_loss},
+                                                          {"train/learning_rate", metrics.learning_rate},
+                                                          {"train/grad_norm", metrics.grad_norm},
+                                                          {"train/epoch", metrics.epoch},
+                                                          {"train/tokens_per_second", metrics.tokens_per_second},
+                                                          {"train/peak_memory_gib", metrics.peak_memory_gib}};
+    for (std::size_t i = 0; i < names.size(); ++i) scalars.push_back({names[i], metrics.mix[i].second});
     tensorboard_.write(metrics.step, scalars);
   }
 
@@ -179,6 +187,7 @@ struct RunMetrics {
   Index resumed_from_step = 0;
   std::optional<double> eval_loss;  // of the last evaluation
   std::optional<double> best_eval_loss;
+  std::vector<DrawnClasses> curriculum;
 };
 
 inline void write_training_metrics(const io::Path& output_dir, const RunMetrics& metrics) {
@@ -192,6 +201,7 @@ inline void write_training_metrics(const io::Path& output_dir, const RunMetrics&
                                    {"resumed_from_step", metrics.resumed_from_step}});
   if (metrics.eval_loss) json["eval_loss"] = *metrics.eval_loss;
   if (metrics.best_eval_loss) json["best_eval_loss"] = *metrics.best_eval_loss;
+  if (!metrics.curriculum.empty()) json["curriculum"] = to_json(metrics.curriculum);
   io::write_json(output_dir / "training_metrics.json", json);
 }
 

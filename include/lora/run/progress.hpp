@@ -82,7 +82,7 @@ class Progress {
     localtime_r(&now, &local);
     char stamp[32];
     std::strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S ", &local);
-    const char* prefix = level == log::Level::info ? "" : "warning: ";
+    const char* prefix = level == log::Level::info ? "" : "Warning: ";
     try {
       file_->write(concat(std::string_view(stamp), std::string_view(prefix), text, "\n"));
     } catch (const IoError& error) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lora/core/scalar.hpp"
+#include "lora/data/curriculum.hpp"
 
 namespace lora::settings {
 
@@ -40,6 +41,12 @@ struct Config {
   bool shuffle = true;
   std::string text_column = "text";
   Index preview = 0;
+
+  // curriculum
+  bool use_curriculum = false;
+  Index curriculum_seed = 42;
+  std::string curriculum_field = "difficulty";
+  std::vector<data::CurriculumStage> curriculum_stages = data::easy_to_hard();
 
   // what trains
   std::string finetuning_type = "lora";

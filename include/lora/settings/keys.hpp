@@ -60,18 +60,19 @@ struct Range {
   }
 };
 
-/// The texts that a key takes, if neither choices nor a range describe them.
+/// What a key takes, if neither choices nor a range describe it.
 struct Form {
-  bool (*fits)(std::string_view) = nullptr;
+  bool (*fits)(std::string_view) = nullptr;  ///< of a text
   std::string_view words = {};
 };
 
 /// One setting: the single description used by the file reader, the command line, the help page and the checks.
 struct Key {
-  using Member = std::variant<bool Config::*, Index Config::*, double Config::*, std::string Config::*,
-                              std::vector<std::string> Config::*, std::vector<Index> Config::*,
-                              std::optional<bool> Config::*, std::optional<Index> Config::*,
-                              std::optional<double> Config::*, std::optional<std::string> Config::*>;
+  using Member =
+      std::variant<bool Config::*, Index Config::*, double Config::*, std::string Config::*,
+                   std::vector<std::string> Config::*, std::vector<Index> Config::*, std::optional<bool> Config::*,
+                   std::optional<Index> Config::*, std::optional<double> Config::*,
+                   std::optional<std::string> Config::*, std::vector<data::CurriculumStage> Config::*>;
 
   std::string_view name;
   std::string_view group;
@@ -110,6 +111,10 @@ inline std::vector<Key> make_keys() {
                      "a number above 0 with KB, MB, GB, KiB, MiB or GiB, such as 5GB"};
   const Form checkpoint = {[](std::string_view text) { return text != "true" && text != "false"; },
                            "auto (the newest complete one), or the path of a checkpoint"};
+  const Form curriculum = {
+      nullptr,
+      "[{\"until\": share of the steps, \"mix\": {label: share, ...}}, ...] with until ascending to 1 "
+      "and shares that add up to 1"};
   using C = Config;
   return {
       {"model_name_or_path", "model", running | merge | tokenize, &C::model_name_or_path, any, free, "",
@@ -158,6 +163,16 @@ inline std::vector<Key> make_keys() {
       {"text_column", "data", data | generate, &C::text_column, any, free, "", "Field of a plain text record"},
       {"preview", "data", data, &C::preview, at_least(0), free, "",
        "Prints this many rendered records with the labelled tokens marked, and stops"},
+
+      {"use_curriculum", "curriculum", train, &C::use_curriculum, any, free, "",
+       "Draws each step's records by class, in a mix that changes as curriculum_stages say"},
+      {"curriculum_field", "curriculum", train, &C::curriculum_field, any, free, "",
+       "Field of a record that names its class"},
+      {"curriculum_stages", "curriculum", train, &C::curriculum_stages, any, free,
+       "explain first, then reasoning, then topology", "Shares of the classes, up to which share of the steps",
+       curriculum},
+      {"curriculum_seed", "curriculum", train, &C::curriculum_seed, at_least(0), free, "",
+       "Fixes the order in which records are drawn"},
 
       {"finetuning_type",
        "adapter",
@@ -354,7 +369,7 @@ struct Unwrapped<std::optional<V>> {
 }  // namespace detail
 
 /// The type of a key's value, optional or not.
-enum class ValueType { flag, integer, number, text, list, layers };
+enum class ValueType { flag, integer, number, text, list, layers, stages };
 
 inline ValueType type_of(const Key& key) {
   return std::visit(
@@ -366,13 +381,14 @@ inline ValueType type_of(const Key& key) {
         if constexpr (std::is_same_v<Value, std::string>) return ValueType::text;
         if constexpr (std::is_same_v<Value, std::vector<std::string>>) return ValueType::list;
         if constexpr (std::is_same_v<Value, std::vector<Index>>) return ValueType::layers;
+        if constexpr (std::is_same_v<Value, std::vector<data::CurriculumStage>>) return ValueType::stages;
       },
       key.member);
 }
 
 /// The type's name on the help page.
 constexpr std::string_view name_of(ValueType type) {
-  constexpr std::string_view names[] = {"SWITCH", "INT", "NUMBER", "TEXT", "LIST", "LAYERS"};
+  constexpr std::string_view names[] = {"SWITCH", "INT", "NUMBER", "TEXT", "LIST", "LAYERS", "JSON"};
   return names[static_cast<std::size_t>(type)];
 }
 constexpr std::string_view describe(ValueType type) {
@@ -382,7 +398,8 @@ constexpr std::string_view describe(ValueType type) {
       "a number",
       "a text",
       "a comma-separated list (in JSON an array)",
-      "layer indices and inclusive ranges a..b, comma-separated (in JSON an array)"};
+      "layer indices and inclusive ranges a..b, comma-separated (in JSON an array)",
+      "a JSON array of objects"};
   return descriptions[static_cast<std::size_t>(type)];
 }
 
@@ -411,7 +428,7 @@ inline std::string describe(const Range& range) {
 
 /// Which values a key takes.
 inline std::string allowed(const Key& key) {
-  if (key.form.fits) return std::string(key.form.words);
+  if (!key.form.words.empty()) return std::string(key.form.words);
   if (!key.choices.empty()) return concat(is_list(key) ? "a list of " : "one of ", detail::join(key.choices));
   const std::string range = describe(key.range);
   return concat(describe(type_of(key)), range.empty() ? "" : ", ", range);

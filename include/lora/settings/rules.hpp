@@ -40,6 +40,8 @@ inline std::vector<Rule> make_rules() {
   constexpr auto greedy = [](const Config& c) { return c.temperature == 0; };
   constexpr auto prompted = [](const Config& c) { return c.prompt.has_value(); };
   constexpr auto full = [](const Config& c) { return c.trains_model(); };
+  constexpr auto uniform = [](const Config& c) { return !c.use_curriculum; };
+  constexpr std::string_view with_curriculum = "with use_curriculum";
   constexpr std::string_view without_adapter = "with finetuning_type lora: full trains no adapter";
   constexpr std::string_view with_evaluation = "with eval_dataset or val_size, the records to evaluate";
   constexpr std::string_view a_model = "a model folder, a .gguf file or a model's name";
@@ -80,6 +82,11 @@ inline std::vector<Rule> make_rules() {
        "with early_stopping_patience"},
       {refused, train, "metric_for_best_model", "", [](const Config& c) { return !c.seeks_best(); },
        "with load_best_model_at_end or early_stopping_patience"},
+      {refused, train, "curriculum_field", "", uniform, with_curriculum},
+      {refused, train, "curriculum_stages", "", uniform, with_curriculum},
+      {refused, train, "curriculum_seed", "", uniform, with_curriculum},
+      {refused, train, "shuffle", "", [](const Config& c) { return c.use_curriculum; },
+       "true: use_curriculum draws an order of its own"},
       {refused, train, "trainable", "", [](const Config& c) { return !c.trains_model(); },
        "with finetuning_type full; lora_target chooses what gets an adapter"},
       {refused, train, "train_from_scratch", "", [](const Config& c) { return !c.trains_model(); },

@@ -17,6 +17,7 @@
 #include "lora/settings/config.hpp"
 #include "lora/settings/keys.hpp"
 #include "lora/settings/rules.hpp"
+#include "lora/settings/stage_lists.hpp"
 #include "lora/settings/unknown_key.hpp"
 #include "lora/settings/value_text.hpp"
 #include "lora/tokenizer/unicode.hpp"
@@ -53,6 +54,8 @@ std::string shown(const std::vector<V>& values) {
   return text;
 }
 
+inline std::string shown(const std::vector<data::CurriculumStage>& stages) { return io::to_text(as_json(stages), -1); }
+
 /// Reads JSON into a member; false if it has another type.
 template <class V>
 bool take(const io::Json& json, V& value) {
@@ -85,6 +88,10 @@ inline bool take(const io::Json& json, std::vector<Index>& value) {
   value.erase(std::unique(value.begin(), value.end()), value.end());
   return true;
 }
+inline bool take(const io::Json& json, std::vector<data::CurriculumStage>& value) {
+  value = curriculum_from(json);
+  return true;
+}
 template <class V>
 bool take(const io::Json& json, std::optional<V>& value) {
   return take(json, value.emplace());
@@ -102,6 +109,8 @@ inline io::Json json_of(const Key& key, std::string_view text) {
       return or_text(parse_number<Index>(text));
     case ValueType::number:
       return or_text(parse_number<double>(text));
+    case ValueType::stages:
+      return io::parse_json(text, "the value");
     default:
       return std::string(text);
   }
@@ -127,6 +136,9 @@ std::optional<std::string> offence(const Key& key, const std::vector<V>& values)
   for (const V& value : values)
     if (!fits(key, value)) return shown(value);
   return std::nullopt;
+}
+inline std::optional<std::string> offence(const Key&, const std::vector<data::CurriculumStage>& stages) {
+  return settings::offence(stages);
 }
 template <class V>
 std::optional<std::string> offence(const Key& key, const std::optional<V>& value) {
@@ -160,7 +172,12 @@ inline void check(const Config& config, const Key& key, std::string_view where =
 inline void set_from_json(Config& config, const Key& key, const io::Json& json, std::string_view where,
                           std::string_view given) {
   if (json.is_null()) return;
-  const bool taken = std::visit([&](auto member) { return detail::take(json, config.*member); }, key.member);
+  bool taken = false;
+  try {
+    taken = std::visit([&](auto member) { return detail::take(json, config.*member); }, key.member);
+  } catch (const FormatError& error) {  // of a list of objects
+    fail<ConfigError>(where, "key ", key.name, ": ", std::string_view(error.what()), "; allowed: ", allowed(key));
+  }
   if (!taken || detail::is_empty_text(config, key)) detail::refuse(key, where, given);
   check(config, key, where);
 }
@@ -172,7 +189,11 @@ inline void set_from_json(Config& config, const Key& key, const io::Json& json, 
 /// Sets a key from the command line, which takes precedence over a file.
 /// Throws   ConfigError naming the key, what was given and what is allowed
 inline void set_from_text(Config& config, const Key& key, std::string_view text) {
-  set_from_json(config, key, detail::json_of(key, text), {}, text);
+  try {
+    set_from_json(config, key, detail::json_of(key, text), {}, text);
+  } catch (const FormatError& error) {
+    fail<ConfigError>("key ", key.name, ": ", std::string_view(error.what()), "; allowed: ", allowed(key));
+  }
   config.from_command_line.insert(key.name);
   if (!is_given(config, key)) return;
   for (const Rule& rule : rules()) {
@@ -199,7 +220,9 @@ inline io::Json value_of(const Config& config, const Key& key) {
   return std::visit(
       [&]<class V>(V Config::*member) -> io::Json {
         const V& value = config.*member;
-        if constexpr (requires { value.has_value(); }) {
+        if constexpr (requires { as_json(value); }) {
+          return as_json(value);
+        } else if constexpr (requires { value.has_value(); }) {
           return value ? io::Json(*value) : io::Json();
         } else if constexpr (requires { value.empty(); }) {
           return value.empty() ? io::Json() : io::Json(value);

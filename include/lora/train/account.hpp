@@ -2,6 +2,9 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "lora/run/checkpoint.hpp"
 #include "lora/run/environment.hpp"
@@ -29,6 +32,23 @@ inline void add_step(run::RunState& state, const StepResult& result, bool applie
   }
 }
 
+/// Adds the classes of a step's records that were learnt from, in part `part` of a curriculum. `label_of(record)`: its
+/// class.
+template <class LabelOf>
+void add_drawn(run::RunState& state, const Plan::CurriculumPart& part, std::span<const std::vector<data::Batch>> units,
+               const LabelOf& label_of) {
+  if (state.drawn.empty() || state.drawn.back().from_step != part.begin) {
+    state.drawn.push_back({part.begin, part.begin});
+    for (const std::string& label : part.labels) state.drawn.back().counts.emplace_back(label, 0);
+  }
+  run::DrawnClasses& drawn = state.drawn.back();
+  drawn.to_step = state.step;
+  for (const auto& unit : units)
+    for (const data::Batch& batch : unit)
+      for (const Index record : batch.records)
+        for (auto& [label, count] : drawn.counts) count += label == label_of(record);
+}
+
 /// Of the step that was added last and took `seconds`.
 inline run::StepMetrics metrics_of(const run::RunState& state, const StepResult& result, bool applied,
                                    double learning_rate, double seconds, const Plan& plan) {
@@ -44,6 +64,12 @@ inline run::StepMetrics metrics_of(const run::RunState& state, const StepResult&
   metrics.labelled_tokens = result.labelled;
   metrics.tokens_per_second = seconds > 0 ? static_cast<double>(result.tokens) / seconds : 0;
   metrics.peak_memory_gib = run::peak_memory_gib();
+  if (!state.drawn.empty() && state.drawn.back().to_step == state.step) {
+    Index sum = 0;
+    for (const auto& [label, count] : state.drawn.back().counts) sum += count;
+    for (const auto& [label, count] : state.drawn.back().counts)
+      metrics.mix.emplace_back(label, sum > 0 ? static_cast<double>(count) / static_cast<double>(sum) : 0);
+  }
   return metrics;
 }
 

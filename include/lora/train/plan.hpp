@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lora/comm/sum_tree.hpp"
 #include "lora/data/batch.hpp"
+#include "lora/data/curriculum.hpp"
 #include "lora/data/order.hpp"
 #include "lora/inputs/records.hpp"
 #include "lora/optim/schedule.hpp"
@@ -23,6 +26,7 @@ struct Stage {
   double learning_rate = 0;                        ///< the highest
   optim::Schedule schedule{};                      ///< over the stage's own steps
   std::function<bool(std::string_view)> trains{};  ///< by the name of a tensor; empty: all that can
+  std::optional<data::Curriculum> curriculum{};    ///< which sequences; else all of them, epoch by epoch
 };
 
 /// Everything that decides what a step does, apart from the state that earlier steps have left.
@@ -43,10 +47,15 @@ class Plan {
       : order_(std::move(order)), units_(units), stages_(std::move(stages)) {
     Index step = 0, epoch = 0;
     for (const Stage& stage : stages_) {
-      const data::StepPlan steps{order_.size(), stage.sequences_per_step};
+      const Index total = stage.schedule.total;
+      // A curriculum has no epochs: its steps are full.
+      const data::StepPlan steps{
+          stage.curriculum ? std::max<Index>(total, 1) * stage.sequences_per_step : order_.size(),
+          stage.sequences_per_step};
       parts_.push_back({step, epoch, steps});
-      step += stage.schedule.total;
-      epoch += (stage.schedule.total + steps.steps_per_epoch() - 1) / steps.steps_per_epoch();
+      step += total;
+      const Index samples = steps.samples(std::max<Index>(total - 1, 0)).end;
+      epoch += (samples + order_.size() - 1) / order_.size();
     }
     total_ = step;
   }
@@ -64,16 +73,33 @@ class Plan {
     return after - parts_.begin() - 1;
   }
 
+  /// A part of a curriculum, in steps of the run, and the labels that it may draw.
+  struct CurriculumPart {
+    Index begin;
+    Index end;
+    std::vector<std::string> labels;
+  };
+  /// The one that a step belongs to; nothing where there is no curriculum.
+  std::optional<CurriculumPart> curriculum_part(Index step) const {
+    const auto& curriculum = stages_[static_cast<std::size_t>(stage_of(step))].curriculum;
+    if (!curriculum) return std::nullopt;
+    const Index begin = part_of(step).begin;
+    const auto& part = curriculum->stages()[static_cast<std::size_t>(curriculum->stage_of(step - begin))];
+    return CurriculumPart{begin + part.begin, begin + part.end, curriculum->labels()};
+  }
+
   /// Keeps the order of one epoch: it belongs to the thread that uses it.
   PlannedStep at(Index step) {
     const Index number = stage_of(step);
-    const Stage& stage = stages_[static_cast<std::size_t>(number)];
+    Stage& stage = stages_[static_cast<std::size_t>(number)];
     PlannedStep planned{step, number, {}, stage.limit, 0};
     planned.learning_rate = stage.learning_rate * stage.schedule.factor(step - part_of(step).begin);
     const auto samples = samples_of(step);
     for (Index unit = 0; unit < units_; ++unit) {
       const auto range = data::StepPlan::unit_of(samples, unit, units_);
-      planned.units.push_back(order_.between(range.begin, range.end));
+      const Index before = samples_before_stage(number);
+      planned.units.push_back(stage.curriculum ? stage.curriculum->between(range.begin - before, range.end - before)
+                                               : order_.between(range.begin, range.end));
     }
     return planned;
   }
@@ -84,7 +110,9 @@ class Plan {
   /// Epochs after `done` steps, as logged.
   double epoch_after(Index done) const {
     const Part& part = part_of(std::max<Index>(done - 1, 0));
-    return static_cast<double>(part.first_epoch) + part.steps.epoch_after(done - part.begin);
+    const data::StepPlan& steps = part.steps;
+    const double rounds = static_cast<double>(steps.records) / static_cast<double>(order_.size());
+    return static_cast<double>(part.first_epoch) + rounds * steps.epoch_after(done - part.begin);
   }
 
  private:
@@ -94,12 +122,15 @@ class Plan {
     data::StepPlan steps;
   };
 
+  Index samples_before_stage(Index stage) const {
+    return parts_[static_cast<std::size_t>(stage)].first_epoch * order_.size();
+  }
   const Part& part_of(Index step) const { return parts_[static_cast<std::size_t>(stage_of(step))]; }
 
   data::StepPlan::Range samples_of(Index step) const {
     const Part& part = part_of(step);
     const auto samples = part.steps.samples(step - part.begin);
-    const Index before = part.first_epoch * order_.size();
+    const Index before = samples_before_stage(stage_of(step));
     return {before + samples.begin, before + samples.end};
   }
 
@@ -125,9 +156,9 @@ inline std::vector<std::vector<data::Batch>> batches_of(const inputs::Records& r
   return batches;
 }
 
-/// The plan of a run of these sequences.
+/// The plan of a run of these sequences. `classes`: theirs, for a curriculum; null: there is none.
 inline Plan plan_of(const settings::Config& config, const std::vector<Index>& sequences,
-                    std::function<bool(std::string_view)> trains = {}) {
+                    std::function<bool(std::string_view)> trains = {}, const data::SequenceClasses* classes = nullptr) {
   data::Order order(sequences, static_cast<std::uint64_t>(config.seed), config.shuffle);
   Stage stage;
   stage.sequences_per_step = config.sequences_per_step();
@@ -138,6 +169,10 @@ inline Plan plan_of(const settings::Config& config, const std::vector<Index>& se
                     steps.steps(config.num_train_epochs, config.max_steps)};
   stage.schedule.warmup = optim::warmup_of(config.warmup_steps, config.warmup_ratio, stage.schedule.total);
   stage.trains = std::move(trains);
+  if (classes != nullptr)
+    stage.curriculum.emplace(config.curriculum_stages, sequences, *classes,
+                             static_cast<std::uint64_t>(config.curriculum_seed), stage.schedule.total,
+                             stage.sequences_per_step);
   return Plan(std::move(order), config.step_units, {std::move(stage)});
 }
 

@@ -22,12 +22,14 @@ namespace lora::train {
 /// The settings that a checkpoint of this run notes. `trains`: RunOptions'.
 template <AnyDevice D, class T>
 io::Json noted_settings(const settings::Config& config, const model::Source& source, model::Decoder<D, T>& decoder,
-                        const std::function<bool(std::string_view)>& trains, const inputs::RunData& data) {
+                        const std::function<bool(std::string_view)>& trains, const inputs::RunData& data,
+                        const Plan& plan) {
   const auto& dataset = data.train().dataset();
   run::DataFacts facts{dataset.fingerprint(), dataset.size(), {}, data.date(), data.enable_thinking()};
   const auto kinds = dataset.kinds();
   if (std::find(kinds.begin(), kinds.end(), data::Sample::Kind::text) != kinds.end())
     facts.text_blocks = data.train().size();
+  if (data.classes() != nullptr) facts.curriculum_steps = plan.total();
   if (data.text().chat_template) facts.template_name = data.text().chat_template->name();
   std::vector<std::string> chosen;
   if (trains)

@@ -27,6 +27,7 @@ inline run::RunMetrics lasting_metrics(const run::RunState& state) {
   metrics.total_tokens = state.total_tokens;
   metrics.eval_loss = state.last_eval_loss;
   metrics.best_eval_loss = state.best_eval_loss;
+  metrics.curriculum = state.drawn;
   return metrics;
 }
 

@@ -58,6 +58,21 @@ inline void write_run_files(const io::Path& output, const settings::Config& reso
   if (!command.empty()) io::write_file(output / "train_command.txt", std::string_view(command + "\n"));
 }
 
+/// Logs what each part of a curriculum draws, and warns of what it does not.
+inline void say_curriculum(const data::Curriculum& curriculum, Index first_step) {
+  const std::vector<std::string> labels = curriculum.labels();
+  for (const auto& [begin, end, counts] : curriculum.stages()) {
+    std::string mix;
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      if (counts[i] > 0) mix += concat(mix.empty() ? "" : ", ", counts[i], " ", labels[i]);
+    if (end > begin) log::info("curriculum: steps ", first_step + begin + 1, " to ", first_step + end, ": ", mix);
+  }
+  for (const std::string& label : curriculum.missing())
+    log::warn("no record is labelled ", label, ": its share of the curriculum goes to the others");
+  if (curriculum.left_out() > 0)
+    log::warn(curriculum.left_out(), " records have a label of no mix, or none, and are not drawn");
+}
+
 /// Logs the size of the data, the adapter, the steps and the memory that a run starts with.
 template <AnyDevice D, class T>
 void say_start(const settings::Config& config, model::Decoder<D, T>& decoder, const data::EncodeSummary& records,
@@ -74,8 +89,10 @@ void say_start(const settings::Config& config, model::Decoder<D, T>& decoder, co
       config.trains_model()
           ? concat("trained: ", parameters, " of ", model::parameters_of(decoder.config()), " parameters")
           : concat("adapter: rank ", decoder.adapter().rank, ", ", parameters, " parameters");
-  log::info(what, "; steps: ", plan.total(), " of ", plan.stages().front().sequences_per_step, " sequences, ",
-            plan.steps_per_epoch(), " an epoch");
+  const bool has_epochs = !plan.stages().front().curriculum;
+  log::info(what, "; steps: ", plan.total(), " of ", plan.stages().front().sequences_per_step, " sequences",
+            has_epochs ? concat(", ", plan.steps_per_epoch(), " an epoch") : "");
+  if (const auto& curriculum = plan.stages().front().curriculum) say_curriculum(*curriculum, 0);
   say_memory(memory, decoder.config().num_hidden_layers, config);
 }
 

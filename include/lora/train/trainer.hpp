@@ -104,6 +104,9 @@ class TrainingRun {
     if (applies) stepper_->update(dev_, result, rate);
 
     add_step(state_, result, applies, stepper_->optimizer().updates(), *plan_);
+    if (const auto part = plan_->curriculum_part(prepared.plan.step); part)
+      add_drawn(state_, *part, applies ? std::span(batches) : std::span<const std::vector<data::Batch>>(),
+                [&](Index record) -> const std::string& { return data_->label_of(record); });
     const double seconds = seconds_since(begin);
     speed.add(result.tokens, seconds);
     run::StepMetrics metrics = train::metrics_of(state_, result, applies, rate, seconds, *plan_);
@@ -254,7 +257,7 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
   options_.records.clear();
   if (!data_->date().empty()) config_.date = data_->date();
   if (data_->enable_thinking()) config_.enable_thinking = data_->enable_thinking();
-  plan_.emplace(plan_of(config_, data_->order(), options_.trains));
+  plan_.emplace(plan_of(config_, data_->order(), options_.trains, data_->classes()));
   decoder_ = std::make_unique<model::Decoder<D, T>>(dev_, source_);
   attach();
   const auto found = data_->survey(*threads_, config_);
@@ -282,7 +285,7 @@ RunResult TrainingRun<D, T>::run() {
   io::create_folders(output_);
   const io::Lock lock(output_);
   const auto resumed = earlier_->find_checkpoint();
-  state_.settings = noted_settings(config_, source_, *decoder_, options_.trains, *data_);
+  state_.settings = noted_settings(config_, source_, *decoder_, options_.trains, *data_, *plan_);
   if (resumed) expect_fits(*resumed, state_.settings, config_, source_, *plan_);
   const Index first = resumed ? resumed->state.step : 0;
   // The last step to be done.

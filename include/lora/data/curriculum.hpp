@@ -1,0 +1,208 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lora/core/error.hpp"
+#include "lora/core/hash.hpp"
+#include "lora/core/random.hpp"
+#include "lora/data/order.hpp"
+
+namespace lora::data {
+
+/// A part of a curriculum: its samples come from classes of records in the shares of `mix`.
+struct CurriculumStage {
+  double until = 1;                                      ///< share of all steps at which it ends
+  std::vector<std::pair<std::string, double>> mix = {};  ///< label and share; the shares' sum is 1
+
+  bool operator==(const CurriculumStage&) const = default;
+};
+
+/// Explanations first, then more reasoning, then topology too.
+inline std::vector<CurriculumStage> easy_to_hard() {
+  return {{0.3, {{"explain", 0.8}, {"reasoning", 0.2}, {"topology", 0}}},
+          {0.7, {{"explain", 0.4}, {"reasoning", 0.4}, {"topology", 0.2}}},
+          {1, {{"explain", 0.25}, {"reasoning", 0.35}, {"topology", 0.4}}}};
+}
+
+/// The class of each of some sequences, by the label of its record.
+struct SequenceClasses {
+  std::vector<std::string> labels{};  ///< sorted
+  std::vector<std::int32_t> of{};     ///< (sequences) place in labels; −1: the record has no label
+};
+
+/// Deals `total` out in these shares, each rounded down and the rest to the largest remainders, the first of equal ones
+/// first. Shares need not add up to 1; one at least is above 0.
+/// Source   Hamilton's method (largest remainder)
+inline std::vector<Index> apportion(Index total, std::span<const double> shares) {
+  constexpr double rounding = 1e-9;  // of a quota that is a whole number but for its last bits
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  std::vector<Index> counts;
+  std::vector<std::pair<double, std::size_t>> remainders;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    const double quota = static_cast<double>(total) * (shares[i] / sum);
+    counts.push_back(static_cast<Index>(std::floor(quota + rounding)));
+    const double remainder = std::max(0.0, quota - static_cast<double>(counts.back()));
+    remainders.emplace_back(-std::round(remainder / rounding), i);  // those that differ by rounding are equal
+  }
+  std::sort(remainders.begin(), remainders.end());
+  Index left = total - std::accumulate(counts.begin(), counts.end(), Index{0});
+  for (std::size_t i = 0; left > 0; ++i, --left) ++counts[remainders[i % remainders.size()].second];
+  return counts;
+}
+
+/// Which record each sample of a run is, where the mix of classes changes in stages. A function of the seed and the
+/// sample's number.
+///   step s of T belongs to the first stage with s < until T; a stage of k steps of n samples draws k n, each class's
+///   share by largest remainder, in an order drawn by the seed; a class's sequences come in an order drawn by the
+///   seed, again in another once all were used, whichever stages they come in
+class Curriculum {
+ public:
+  /// A stage's steps and what it draws.
+  struct Stage {
+    Index begin;                ///< step
+    Index end;                  ///< step, not in it
+    std::vector<Index> counts;  ///< of each class
+  };
+
+  /// `sequences` are those to train on, `classes.of` has one entry for each. A class that is in a mix and has no
+  /// sequence leaves its share to the others.
+  /// Throws   ConfigError if a stage is left without any class
+  Curriculum(const std::vector<CurriculumStage>& stages, std::span<const Index> sequences,
+             const SequenceClasses& classes, std::uint64_t seed, Index steps, Index per_step)
+      : seed_(seed), per_step_(per_step) {
+    take_classes(stages, sequences, classes);
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      std::vector<double> shares(classes_.size(), 0.0);
+      for (const auto& [label, share] : stages[i].mix)
+        if (const auto at = find(label); at < classes_.size()) shares[at] = share;
+      if (!std::any_of(shares.begin(), shares.end(), [](double share) { return share > 0; }))
+        fail<ConfigError>("key curriculum_stages: no record has a label of the mix of stage ", i + 1);
+      const Index begin = stages_.empty() ? 0 : stages_.back().end;
+      const auto end = static_cast<Index>(std::ceil(stages[i].until * static_cast<double>(steps)));
+      stages_.push_back({begin, end, {}});
+      const Index samples = (end - begin) * per_step;
+      if (samples > 0xFFFFFFFF) fail<ConfigError>(samples, " samples in a stage; at most 4294967295 are supported");
+      stages_.back().counts = apportion(samples, shares);
+    }
+  }
+
+  const std::vector<Stage>& stages() const { return stages_; }
+  Index stage_of(Index step) const {
+    std::size_t stage = 0;
+    while (stage + 1 < stages_.size() && step >= stages_[stage].end) ++stage;
+    return static_cast<Index>(stage);
+  }
+
+  /// Labels of the classes that samples are drawn from, sorted.
+  std::vector<std::string> labels() const {
+    std::vector<std::string> labels;
+    for (const Class& one : classes_) labels.push_back(one.label);
+    return labels;
+  }
+  /// Labels of the mixes that no record has.
+  const std::vector<std::string>& missing() const { return missing_; }
+  /// Sequences that are never drawn, since their label is in no mix.
+  Index left_out() const { return left_out_; }
+
+  /// The sequences of the samples [begin, end), which lie in one stage. Keeps the draws of a stage.
+  std::vector<Index> between(Index begin, Index end) {
+    const Index stage = stage_of(begin / per_step_);
+    if (stage != drawn_stage_) draw(stage);
+    const Index first = stages_[static_cast<std::size_t>(stage)].begin * per_step_;
+    return {drawn_.begin() + (begin - first), drawn_.begin() + (end - first)};
+  }
+
+ private:
+  struct Class {
+    std::string label;
+    std::vector<Index> sequences;
+  };
+
+  std::size_t find(std::string_view label) const {
+    const auto at =
+        std::find_if(classes_.begin(), classes_.end(), [&](const Class& one) { return one.label == label; });
+    return static_cast<std::size_t>(at - classes_.begin());
+  }
+
+  /// Classes by label, so that their order does not depend on the mixes'.
+  void take_classes(const std::vector<CurriculumStage>& stages, std::span<const Index> sequences,
+                    const SequenceClasses& classes) {
+    std::vector<std::string> wanted;
+    for (const CurriculumStage& stage : stages)
+      for (const auto& [label, share] : stage.mix)
+        if (share > 0) wanted.push_back(label);
+    std::sort(wanted.begin(), wanted.end());
+    wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+    std::vector<std::vector<Index>> found(classes.labels.size());
+    for (std::size_t i = 0; i < sequences.size(); ++i)
+      if (classes.of[i] >= 0) found[static_cast<std::size_t>(classes.of[i])].push_back(sequences[i]);
+    left_out_ = std::ssize(sequences);
+    for (const std::string& label : wanted) {
+      const auto at = std::lower_bound(classes.labels.begin(), classes.labels.end(), label);
+      const bool there = at != classes.labels.end() && *at == label;
+      auto own = there ? std::move(found[static_cast<std::size_t>(at - classes.labels.begin())]) : std::vector<Index>();
+      left_out_ -= std::ssize(own);
+      if (own.empty()) {
+        missing_.push_back(label);
+      } else {
+        classes_.push_back({label, std::move(own)});
+      }
+    }
+  }
+
+  void draw(Index stage) {
+    const auto number = static_cast<std::size_t>(stage);
+    const std::vector<Index>& counts = stages_[number].counts;
+    std::vector<std::size_t> class_of;  // of each sample, before they are mixed
+    for (std::size_t c = 0; c < counts.size(); ++c)
+      class_of.insert(class_of.end(), static_cast<std::size_t>(counts[c]), c);
+    const auto places = detail::permutation(std::ssize(class_of), mix_key(seed_, detail::curriculum_purpose, stage));
+    std::vector<Turn> turns;
+    for (std::size_t c = 0; c < classes_.size(); ++c) {
+      Turn turn;
+      for (std::size_t earlier = 0; earlier < number; ++earlier) turn.next += stages_[earlier].counts[c];
+      turns.push_back(std::move(turn));
+    }
+    drawn_.clear();
+    for (const Index place : places) {
+      const std::size_t c = class_of[static_cast<std::size_t>(place)];
+      drawn_.push_back(next(classes_[c], turns[c]));
+    }
+    drawn_stage_ = stage;
+  }
+
+  /// Where a class is in its sequences.
+  struct Turn {
+    Index next = 0;  // counted over the whole run
+    Index round = -1;
+    std::vector<Index> order{};  // of this round
+  };
+
+  Index next(const Class& one, Turn& turn) const {
+    const Index size = std::ssize(one.sequences);
+    if (const Index round = turn.next / size; round != turn.round) {
+      turn.order = detail::permutation(
+          size, mix_key(seed_, detail::class_purpose, text_hash(one.label), static_cast<std::uint64_t>(round)));
+      turn.round = round;
+    }
+    return one.sequences[static_cast<std::size_t>(turn.order[static_cast<std::size_t>(turn.next++ % size)])];
+  }
+
+  std::uint64_t seed_;
+  Index per_step_;
+  std::vector<Class> classes_;
+  std::vector<std::string> missing_;
+  Index left_out_ = 0;
+  std::vector<Stage> stages_;
+  Index drawn_stage_ = -1;
+  std::vector<Index> drawn_;  // the sequences of that stage's samples
+};
+
+}  // namespace lora::data

@@ -1,0 +1,95 @@
+#include "lora/settings/stage_lists.hpp"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lora/settings/settings.hpp"
+#include "support/message_of.hpp"
+
+namespace stage_lists_test {
+
+using namespace lora;
+using namespace lora::settings;
+using Stages = std::vector<data::CurriculumStage>;
+
+namespace {
+
+std::string said(const Stages& stages) {
+  Config config;
+  config.curriculum_stages = stages;
+  return test::message_of<ConfigError>([&] { check(config, *find_key("curriculum_stages")); });
+}
+
+}  // namespace
+
+TEST_CASE("stage lists: a curriculum is the same from the command line, a file and run_config.json") {
+  const std::string text = R"([{"until": 0.25, "mix": {"b": 0.5, "a": 0.5}}, {"until": 1, "mix": {"c": 1}}])";
+  const Stages stages = {{0.25, {{"b", 0.5}, {"a", 0.5}}}, {1, {{"c", 1}}}};
+  const Key& key = *find_key("curriculum_stages");
+  Config line, file, again;
+  set_from_text(line, key, text);
+  read_settings(file, io::json_object({{"curriculum_stages", io::parse_json(text, "file")}}), "file");
+  read_settings(again, to_json(line, train_command), "run_config.json");
+  CHECK(line.curriculum_stages == stages);
+  CHECK(file.curriculum_stages == stages);
+  CHECK(again.curriculum_stages == stages);
+  CHECK_FALSE(is_given(Config{}, key));
+  CHECK_FALSE(offence(Config{}.curriculum_stages));  // the default
+}
+
+TEST_CASE("stage lists: what is wrong with a curriculum is said by stage") {
+  const std::string allowed =
+      R"(, allowed: [{"until": share of the steps, "mix": {label: share, ...}}, ...] with until ascending to 1 and )"
+      "shares that add up to 1";
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::pair<Stages, std::string> examples[] = {
+      {{}, "no stage"},
+      {{{0.5, {{"a", 1}}}}, "a last stage with until 0.5"},
+      {{{0.5, {{"a", 1}}}, {0.5, {{"a", 1}}}}, "stage 2 with until 0.5 after 0.5"},
+      {{{0.5, {{"a", 1}}}, {0.3, {{"a", 1}}}}, "stage 2 with until 0.3 after 0.5"},
+      {{{1, {{"a", 1}}}, {1.5, {{"a", 1}}}}, "stage 2 with until 1.5 after 1"},
+      {{{0, {{"a", 1}}}, {1, {{"a", 1}}}}, "stage 1 with until 0 after 0"},
+      {{{nan, {{"a", 1}}}}, "stage 1 with until nan after 0"},
+      {{{1, {{"a", 0.5}, {"b", 0.4}}}}, "stage 1 with shares that add up to 0.9"},
+      {{{1, {}}}, "stage 1 with shares that add up to 0"},
+      {{{1, {{"a", 1.5}, {"b", -0.5}}}}, "stage 1 with a share of -0.5 for b"},
+      {{{1, {{"a", nan}}}}, "stage 1 with a share of nan for a"},
+      {{{1, {{"a", 0.5}, {"a", 0.5}}}}, "stage 1 with two shares for a"},
+  };
+  for (const auto& [stages, message] : examples) {
+    const std::string& expected = message;
+    CAPTURE(expected);
+    CHECK(said(stages) == "key curriculum_stages: given " + expected + allowed);
+  }
+  CHECK(said({{1, {{"a", 0.1}, {"b", 0.2}, {"c", 0.7}}}}) == "nothing was thrown");  // not 1 in floating point
+}
+
+TEST_CASE("stage lists: JSON of another form is refused with its place") {
+  const std::pair<const char*, const char*> examples[] = {
+      {"explain", "the value:1:1: "},
+      {R"({"until": 1})", "curriculum_stages: expected an array of stages"},
+      {R"([3])", "stage 1: expected an object"},
+      {R"([{"until": 1}])", R"(stage 1: "mix" must be an object of labels and their shares)"},
+      {R"([{"mix": {"a": 1}}])", R"(stage 1: "until" is missing)"},
+      {R"([{"until": "1", "mix": {"a": 1}}])", R"(stage 1: "until" must be a number, found)"},
+      {R"([{"until": 1, "mix": {"a": "1"}}])", R"(stage 1: mix: "a" must be a number, found)"},
+      {R"([{"until": 1, "mix": {"a": 1}, "seed": 3}])", R"(stage 1: the field "seed"; expected until, mix)"},
+  };
+  for (const auto& [text, message] : examples) {
+    Config config;
+    const std::string value = text, expected = message;
+    CAPTURE(value);
+    const std::string told =
+        test::message_of<ConfigError>([&] { set_from_text(config, *find_key("curriculum_stages"), value); });
+    CAPTURE(told);
+    CHECK(told.starts_with("key curriculum_stages: " + expected));
+    CHECK(told.find("; allowed: [{") != told.npos);
+    CHECK(config.curriculum_stages == Config{}.curriculum_stages);
+  }
+}
+
+}  // namespace stage_lists_test
