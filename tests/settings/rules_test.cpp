@@ -60,6 +60,7 @@ std::string other_value(const Key& key) {
   if (key.choices.size() > 1) return std::string(key.choices[1]);
   if (!key.choices.empty()) return std::string(key.choices[0]);
   if (is_switch(key)) return default_text(key) == "true" ? "false" : "true";
+  if (key.name == "stages") return R"([{"until_step": 3}])";
   if (type_of(key) == ValueType::stages) return R"([{"until": 1, "mix": {"a": 1}}])";
   if (std::isfinite(key.range.high) && key.range.high <= 1) return "0.5";
   return type_of(key) == ValueType::text || type_of(key) == ValueType::list ? "other" : "3";
@@ -157,6 +158,10 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
       {train_command,
        {{"dataset", "d"}, {"output_dir", "o"}},
        "model_name_or_path: given nothing, allowed: a model folder, a .gguf file or a model's name"},
+      {train_command, with(base_of(train_command), {{"stages", R"([{"until_step": 3}])"}, {"max_steps", "5"}}),
+       "max_steps: given 5, allowed: with stages, the last of which has no end of its own"},
+      {train_command, with(base_of(train_command), {{"stages", R"([{"until_step": 3}])"}, {"num_train_epochs", "5"}}),
+       "num_train_epochs: given 5, allowed: with stages, the last of which has no end of its own"},
       {train_command, with(base_of(train_command), {{"curriculum_field", "level"}}),
        "curriculum_field: given level, allowed: with use_curriculum"},
       {train_command, with(base_of(train_command), {{"curriculum_stages", R"([{"until": 1, "mix": {"a": 1}}])"}}),
@@ -254,6 +259,7 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
       "train curriculum_seed",
       "train curriculum_stages",
       "train shuffle use_curriculum",
+      "train stages max_steps",
       "train early_stopping_patience",
       "train early_stopping_threshold",
       "train eval_on_start",

@@ -26,4 +26,17 @@ inline void write_tokens(const io::Path& path, Index count, std::uint64_t seed) 
   io::write_file(path, std::string_view(text));
 }
 
+/// Gives the records of such a file these classes in turn, in the field "difficulty".
+inline void write_classes(const io::Path& path, const std::vector<std::string>& labels) {
+  const std::string before = io::read_file(path);
+  std::string text;
+  std::size_t record = 0;
+  for (std::size_t at = 0, end; (end = before.find('\n', at)) != before.npos; at = end + 1) {
+    io::Json json = io::parse_json(before.substr(at, end - at), "record");
+    json["difficulty"] = labels[record++ % labels.size()];
+    text += io::to_text(json, -1) + "\n";
+  }
+  io::write_file(path, std::string_view(text));
+}
+
 }  // namespace lora::test

@@ -302,7 +302,8 @@ TEST_CASE("every key: none that decides a number of a run is left at its default
                  one = settings::to_json(first_config(shop), settings::train_command),
                  two = settings::to_json(second_config(shop), settings::train_command);
   // What a run reads and writes besides, how it is stopped and goes on; and what has tests of its own: what to start
-  // from, reasoning, losses that are not finite, empty answers, memory, full fine-tuning, early stopping, curriculum.
+  // from, reasoning, losses that are not finite, empty answers, memory, full fine-tuning, early stopping, curriculum,
+  // stages.
   const std::set<std::string_view> others = {"adapter_name_or_path",
                                              "device",
                                              "enable_thinking",
@@ -324,6 +325,7 @@ TEST_CASE("every key: none that decides a number of a run is left at its default
                                              "early_stopping_threshold",
                                              "eval_on_start",
                                              "metric_for_best_model",
+                                             "stages",
                                              "use_curriculum",
                                              "curriculum_field",
                                              "curriculum_stages",

@@ -55,13 +55,16 @@ void expect_refused(Config config, std::string_view key, std::string_view now, s
   CHECK(holds(message, concat(" was made with ", then)));
 }
 
-/// A whole model trains instead of an adapter; final_model is in shards, and the run ends early.
+/// A whole model trains instead of an adapter, in two stages, the second with a curriculum; final_model is in shards,
+/// and the run may end early.
 Config in_full(Config config) {
   config.finetuning_type = "full";
   config.lora_rank.reset();
   config.lora_dropout = 0;
   config.max_shard_size = "8KB";
   config.early_stopping_patience = 2;
+  config.stages = {{.name = "some", .until_step = 2, .trainable = {{R"(layers\.1\.)", "embed"}}},
+                   {.name = "all", .learning_rate = 3e-3, .gradient_checkpointing = true, .use_curriculum = true}};
   return config;
 }
 
@@ -116,7 +119,10 @@ TEST_CASE("resume: killed twenty times at random moments, it ends with the bytes
   const Workshop shop;
   bool full = false;
   SUBCASE("an adapter") {}
-  SUBCASE("a whole model") { full = true; }
+  SUBCASE("a whole model in stages") {
+    full = true;
+    write_classes(shop.temp / "train.jsonl", {"explain", "topology", "reasoning"});
+  }
   const auto config_of = [&](const std::string& output) {
     return full ? in_full(shop.config(output)) : shop.config(output);
   };
@@ -155,7 +161,10 @@ TEST_CASE("resume: whatever goes wrong at a file operation of a run, going on en
   const Workshop shop;
   bool full = false;
   SUBCASE("an adapter") {}
-  SUBCASE("a whole model") { full = true; }
+  SUBCASE("a whole model in stages") {
+    full = true;
+    write_classes(shop.temp / "train.jsonl", {"explain", "topology", "reasoning"});
+  }
   const auto configure = [&](const std::string& output) {
     auto config = full ? in_full(shop.config(output)) : shop.config(output);
     config.max_steps = 4;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,7 +14,7 @@
 #include "lora/model/adapter.hpp"
 #include "lora/model/decoder.hpp"
 #include "lora/model/trainable.hpp"
-#include "lora/settings/config.hpp"
+#include "lora/settings/stage_lists.hpp"
 
 namespace lora::inputs {
 
@@ -69,13 +71,31 @@ void attach_adapter(D& dev, model::Decoder<D, T>& decoder, const settings::Confi
   }
 }
 
-/// Makes parameters of what a run trains: an adapter, or tensors of the model.
+/// Makes parameters of what a run trains: an adapter, or those tensors of the model that train in any of its stages.
 /// Throws   ConfigError, FormatError, IoError
 template <AnyDevice D, class T>
 void choose_what_trains(D& dev, model::Decoder<D, T>& decoder, const settings::Config& config) {
   if (!config.trains_model()) return attach_adapter(dev, decoder, config);
-  const auto names = model::trainable_tensors(decoder.config(), config.trainable);
+  std::set<std::string, std::less<>> names;
+  for (const settings::Config& stage : settings::stage_configs(config))
+    names.merge(model::trainable_tensors(decoder.config(), stage.trainable));
   decoder.train_own(dev, [&](const model::TensorInfo& info) { return names.count(info.name) != 0; });
+}
+
+/// Whether a tensor trains, by its name, in each stage of a run: those of `chosen` (empty: all) that the stage names.
+inline std::vector<std::function<bool(std::string_view)>> trained_in_stages(
+    const settings::Config& config, const model::Config& shape, const std::function<bool(std::string_view)>& chosen) {
+  std::vector<std::function<bool(std::string_view)>> trains;
+  for (const settings::Config& stage : settings::stage_configs(config)) {
+    if (!config.trains_model() || config.stages.empty()) {
+      trains.push_back(chosen);
+    } else {
+      trains.emplace_back([chosen, names = model::trainable_tensors(shape, stage.trainable)](std::string_view name) {
+        return names.count(name) != 0 && (!chosen || chosen(name));
+      });
+    }
+  }
+  return trains;
 }
 
 }  // namespace lora::inputs

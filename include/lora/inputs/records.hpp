@@ -20,6 +20,7 @@
 #include "lora/data/grouping.hpp"
 #include "lora/data/text_blocks.hpp"
 #include "lora/inputs/model_files.hpp"
+#include "lora/settings/stage_lists.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 
 namespace lora::inputs {
@@ -97,6 +98,9 @@ class Records {
   Index record_of(Index sequence) const {
     return cut_.empty() ? sequence : cut_[static_cast<std::size_t>(sequence)].record;
   }
+
+  /// Whether some are blocks of longer texts.
+  bool has_blocks() const { return !cut_.empty(); }
 
   const data::Dataset& dataset() const { return dataset_; }
   const data::Encoder& encoder() const { return encoder_; }
@@ -326,12 +330,13 @@ inline TextFiles text_files(const settings::Config& config, const io::Path& mode
 inline data::Dataset open_dataset(const settings::Config& config, const std::vector<std::string>& files,
                                   std::optional<Index> max_samples = std::nullopt,
                                   const data::RecordLists& lists = {}) {
-  return data::Dataset::open(files,
-                             {.text_column = config.text_column,
-                              .max_samples = max_samples,
-                              .skip_empty_answers = config.skip_empty_answers,
-                              .label_field = config.use_curriculum ? config.curriculum_field : std::string()},
-                             lists);
+  return data::Dataset::open(
+      files,
+      {.text_column = config.text_column,
+       .max_samples = max_samples,
+       .skip_empty_answers = config.skip_empty_answers,
+       .label_field = settings::any_curriculum(config) ? config.curriculum_field : std::string()},
+      lists);
 }
 
 /// Records for training, or for evaluation, which reads long records in windows instead of truncating them. The
@@ -339,7 +344,7 @@ inline data::Dataset open_dataset(const settings::Config& config, const std::vec
 inline Records encoded_records(const settings::Config& config, data::Dataset dataset, const TextFiles& text,
                                Index vocab_size, bool for_training) {
   data::EncodeOptions encoding;
-  encoding.cutoff_len = for_training ? config.cutoff_len : std::numeric_limits<Index>::max();
+  encoding.cutoff_len = for_training ? settings::longest_cutoff(config) : std::numeric_limits<Index>::max();
   encoding.train_on_prompt = config.train_on_prompt;
   encoding.train_on_last_turn_only = config.train_on_last_turn_only;
   encoding.render = render_options(config);

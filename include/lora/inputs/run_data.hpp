@@ -51,7 +51,7 @@ class RunData {
     train_.emplace(encoded_records(settled, std::move(dataset), text_, vocab_size, true));
     train_->cut_texts(threads);
     order_ = train_->sequences_of(order_);
-    if (config.use_curriculum) find_classes(threads, config);
+    if (settings::any_curriculum(config)) find_classes(threads, config);
   }
 
   const TextFiles& text() const { return text_; }

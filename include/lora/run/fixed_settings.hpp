@@ -80,6 +80,7 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
                        {"date", data.date},
                        {"text_column", config.text_column},
                        {"cutoff_len", config.cutoff_len},
+                       {"stages", settings::as_json(config.stages)},
                        {"train_on_prompt", config.train_on_prompt},
                        {"train_on_last_turn_only", config.train_on_last_turn_only},
                        {"shuffle", config.shuffle},
@@ -88,7 +89,7 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
                        {"seed", config.seed},
                        {"metric_for_best_model", config.metric_for_best_model},
                        {"trains", trains}}));
-  if (config.use_curriculum) {
+  if (settings::any_curriculum(config)) {
     for (const char* name : {"use_curriculum", "curriculum_field", "curriculum_stages", "curriculum_seed"})
       settings[name] = settings::value_of(config, *settings::find_key(name));
     if (data.curriculum_steps) settings["steps, which the curriculum divides"] = *data.curriculum_steps;
@@ -118,6 +119,7 @@ inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const se
   leave_out("trains", now.at("trains") == all_text);
   leave_out("metric_for_best_model", config.metric_for_best_model == "eval_loss");
   leave_out("finetuning_type", !config.trains_model());
+  leave_out("stages", config.stages.empty());
   leave_out("use_curriculum", !config.use_curriculum);
   return now;
 }

@@ -21,6 +21,7 @@ namespace lora::run {
 /// What one step did. The loss, tokens and speed are this step's own.
 struct StepMetrics {
   Index step = 0;        // 1 is the first
+  Index stage = 0;       // of a run of several, from 1; else 0
   bool skipped = false;  // nothing changed: no labelled token, or a gradient that is not finite
   double epoch = 0;
   double loss = 0;       // NaN without labelled tokens
@@ -56,6 +57,7 @@ inline io::Json to_json(const StepMetrics& metrics) {
                                    {"tokens_per_second", metrics.tokens_per_second},
                                    {"elapsed_seconds", metrics.elapsed_seconds},
                                    {"peak_memory_gib", metrics.peak_memory_gib}});
+  if (metrics.stage > 0) json["stage"] = metrics.stage;
   for (const auto& [label, share] : metrics.mix) json["mix"][label] = share;
   return json;
 }

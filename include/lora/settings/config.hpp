@@ -11,6 +11,29 @@
 
 namespace lora::settings {
 
+/// A stage of a training run. What it does not say is the run's.
+struct StageSettings {
+  std::string name{};                            ///< in messages and the log
+  std::optional<Index> until_step{};             ///< steps of the whole run after which it ends; or
+  std::optional<double> until_epoch{};           ///< epochs of the whole run
+  std::optional<std::string> finetuning_type{};  ///< the run's: all stages train the same
+  std::optional<std::vector<std::string>> trainable{};
+  std::optional<double> learning_rate{};
+  std::optional<std::string> lr_scheduler_type{};
+  std::optional<Index> warmup_steps{};
+  std::optional<double> warmup_ratio{};
+  std::optional<Index> cutoff_len{};
+  std::optional<Index> per_device_train_batch_size{};
+  std::optional<Index> max_tokens_per_micro_batch{};
+  std::optional<Index> gradient_accumulation_steps{};
+  std::optional<bool> gradient_checkpointing{};
+  std::optional<bool> use_curriculum{};
+  std::optional<std::vector<data::CurriculumStage>> curriculum_stages{};
+
+  bool ends() const { return until_step.has_value() || until_epoch.has_value(); }
+  bool operator==(const StageSettings&) const = default;
+};
+
 /// The settings of all commands, flat as in the user's file. keys.hpp says what a key means, which values it takes and
 /// which commands have it.
 ///
@@ -66,6 +89,9 @@ struct Config {
   Index gradient_accumulation_steps = 8;
   Index step_units = 1;
   Index per_device_eval_batch_size = 8;
+
+  // stages: one after the other; none: the run is one stage
+  std::vector<StageSettings> stages;
 
   // optimizer
   double learning_rate = 2e-4;
@@ -134,6 +160,8 @@ struct Config {
   std::string_view result_name() const { return trains_model() ? "model" : "adapter"; }
   /// Whether evaluations are compared with the best one.
   bool seeks_best() const { return load_best_model_at_end || early_stopping_patience.has_value(); }
+  /// Whether the stages say where the run ends.
+  bool ends_by_stages() const { return !stages.empty() && stages.back().ends(); }
   bool evaluates() const { return !eval_dataset.empty() || val_size > 0; }
 };
 

@@ -68,11 +68,11 @@ struct Form {
 
 /// One setting: the single description used by the file reader, the command line, the help page and the checks.
 struct Key {
-  using Member =
-      std::variant<bool Config::*, Index Config::*, double Config::*, std::string Config::*,
-                   std::vector<std::string> Config::*, std::vector<Index> Config::*, std::optional<bool> Config::*,
-                   std::optional<Index> Config::*, std::optional<double> Config::*,
-                   std::optional<std::string> Config::*, std::vector<data::CurriculumStage> Config::*>;
+  using Member = std::variant<bool Config::*, Index Config::*, double Config::*, std::string Config::*,
+                              std::vector<std::string> Config::*, std::vector<Index> Config::*,
+                              std::optional<bool> Config::*, std::optional<Index> Config::*,
+                              std::optional<double> Config::*, std::optional<std::string> Config::*,
+                              std::vector<data::CurriculumStage> Config::*, std::vector<StageSettings> Config::*>;
 
   std::string_view name;
   std::string_view group;
@@ -115,6 +115,9 @@ inline std::vector<Key> make_keys() {
       nullptr,
       "[{\"until\": share of the steps, \"mix\": {label: share, ...}}, ...] with until ascending to 1 "
       "and shares that add up to 1"};
+  const Form stages = {nullptr,
+                       "[{\"name\": text, \"until_step\" or \"until_epoch\": where it ends, and keys of its own}, ...] "
+                       "with ascending ends, of which the last may be left to max_steps or num_train_epochs"};
   using C = Config;
   return {
       {"model_name_or_path", "model", running | merge | tokenize, &C::model_name_or_path, any, free, "",
@@ -229,6 +232,10 @@ inline std::vector<Key> make_keys() {
        "up in a fixed order"},
       {"per_device_eval_batch_size", "batch", data, &C::per_device_eval_batch_size, count_to(1e6), free, "",
        "Sequences evaluated together"},
+
+      {"stages", "stages", train, &C::stages, any, free, "none",
+       "Parts of the run, one after the other, each with what trains, learning rate, schedule and batch of its own",
+       stages},
 
       {"learning_rate", "optimizer", train, &C::learning_rate, at_least(0), free, "", "Highest learning rate"},
       {"num_train_epochs", "optimizer", train, &C::num_train_epochs, Range{.low = 0, .high = 1e6, .low_open = true},
@@ -382,6 +389,7 @@ inline ValueType type_of(const Key& key) {
         if constexpr (std::is_same_v<Value, std::vector<std::string>>) return ValueType::list;
         if constexpr (std::is_same_v<Value, std::vector<Index>>) return ValueType::layers;
         if constexpr (std::is_same_v<Value, std::vector<data::CurriculumStage>>) return ValueType::stages;
+        if constexpr (std::is_same_v<Value, std::vector<StageSettings>>) return ValueType::stages;
       },
       key.member);
 }

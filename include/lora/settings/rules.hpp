@@ -7,6 +7,7 @@
 #include "lora/core/error.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/settings/keys.hpp"
+#include "lora/settings/stage_lists.hpp"
 
 namespace lora::settings {
 
@@ -40,7 +41,9 @@ inline std::vector<Rule> make_rules() {
   constexpr auto greedy = [](const Config& c) { return c.temperature == 0; };
   constexpr auto prompted = [](const Config& c) { return c.prompt.has_value(); };
   constexpr auto full = [](const Config& c) { return c.trains_model(); };
-  constexpr auto uniform = [](const Config& c) { return !c.use_curriculum; };
+  constexpr auto uniform = [](const Config& c) { return !any_curriculum(c); };
+  constexpr auto by_stages = [](const Config& c) { return c.ends_by_stages(); };
+  constexpr std::string_view without_end = "with stages, the last of which has no end of its own";
   constexpr std::string_view with_curriculum = "with use_curriculum";
   constexpr std::string_view without_adapter = "with finetuning_type lora: full trains no adapter";
   constexpr std::string_view with_evaluation = "with eval_dataset or val_size, the records to evaluate";
@@ -82,6 +85,8 @@ inline std::vector<Rule> make_rules() {
        "with early_stopping_patience"},
       {refused, train, "metric_for_best_model", "", [](const Config& c) { return !c.seeks_best(); },
        "with load_best_model_at_end or early_stopping_patience"},
+      {refused, train, "max_steps", "", by_stages, without_end},
+      {refused, train, "num_train_epochs", "", by_stages, without_end},
       {refused, train, "curriculum_field", "", uniform, with_curriculum},
       {refused, train, "curriculum_stages", "", uniform, with_curriculum},
       {refused, train, "curriculum_seed", "", uniform, with_curriculum},

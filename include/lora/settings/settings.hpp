@@ -55,6 +55,7 @@ std::string shown(const std::vector<V>& values) {
 }
 
 inline std::string shown(const std::vector<data::CurriculumStage>& stages) { return io::to_text(as_json(stages), -1); }
+inline std::string shown(const std::vector<StageSettings>& stages) { return io::to_text(as_json(stages), -1); }
 
 /// Reads JSON into a member; false if it has another type.
 template <class V>
@@ -95,6 +96,38 @@ inline bool take(const io::Json& json, std::vector<data::CurriculumStage>& value
 template <class V>
 bool take(const io::Json& json, std::optional<V>& value) {
   return take(json, value.emplace());
+}
+
+/// Sets what a field of a stage says, unless it is one of the stage's own three.
+inline void take_stage_field(const io::JsonView& object, const std::string& field, const io::Json& value,
+                             StageSettings& stage) {
+  bool known = field == "name" || field == "until_step" || field == "until_epoch";
+  std::string keys;
+  for_each_stage_key([&](const char* key, auto member, auto) {
+    keys += concat(", ", key);
+    if (field != key) return;
+    known = true;
+    if (!value.is_null() && !take(value, stage.*member))
+      object.fail("\"", field, "\" is ", io::to_text(value, -1), "; allowed: ", allowed(*find_key(key)));
+  });
+  if (!known) object.fail("the field \"", field, "\"; expected name, until_step, until_epoch", keys);
+}
+
+/// Reads [{"name": "first", "until_step": 100, "learning_rate": 1e-4, …}, …].
+/// Throws   FormatError naming the stage and what is wrong
+inline bool take(const io::Json& json, std::vector<StageSettings>& stages) {
+  stages.clear();
+  if (!json.is_array()) return false;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const io::JsonView object(json[i], concat("stage ", i + 1));
+    if (!json[i].is_object()) object.fail("expected an object");
+    StageSettings& stage = stages.emplace_back();
+    stage.name = object.get<std::string>("name").value_or("");
+    stage.until_step = object.get<Index>("until_step");
+    stage.until_epoch = object.get<double>("until_epoch");
+    for (const auto& item : io::json_fields(json[i])) take_stage_field(object, item.first, item.second, stage);
+  }
+  return true;
 }
 
 /// A command-line text as the JSON that a file would have. If it doesn't parse as the key's type, it stays a text.
@@ -138,6 +171,9 @@ std::optional<std::string> offence(const Key& key, const std::vector<V>& values)
   return std::nullopt;
 }
 inline std::optional<std::string> offence(const Key&, const std::vector<data::CurriculumStage>& stages) {
+  return settings::offence(stages);
+}
+inline std::optional<std::string> offence(const Key&, const std::vector<StageSettings>& stages) {
   return settings::offence(stages);
 }
 template <class V>
@@ -221,7 +257,7 @@ inline io::Json value_of(const Config& config, const Key& key) {
       [&]<class V>(V Config::*member) -> io::Json {
         const V& value = config.*member;
         if constexpr (requires { as_json(value); }) {
-          return as_json(value);
+          return value.empty() ? io::Json() : as_json(value);
         } else if constexpr (requires { value.has_value(); }) {
           return value ? io::Json(*value) : io::Json();
         } else if constexpr (requires { value.empty(); }) {
@@ -255,6 +291,35 @@ inline std::string default_text(const Key& key) {
   return end - digits <= 7 ? std::string(digits, end) : concat(number);
 }
 
+inline void validate(const Config& config, Command command);
+
+namespace detail {
+
+/// Checks what stages say, each as a run of its own.
+inline void validate_stages(const Config& config, Command command) {
+  const std::vector<Config> stages = stage_configs(config);
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    if (config.stages[i].finetuning_type && *config.stages[i].finetuning_type != config.finetuning_type)
+      fail<ConfigError>(stage_name(config, i), ": key finetuning_type: given ", *config.stages[i].finetuning_type,
+                        " where the run has ", config.finetuning_type,
+                        "; allowed: the same in all stages. A run of its own can go on from this one's final_model");
+    try {
+      validate(stages[i], command);
+    } catch (const ConfigError& error) {
+      fail<ConfigError>(stage_name(config, i), ": ", std::string_view(error.what()));
+    }
+  }
+  for_each_stage_key([&](const char* name, auto member, auto) {
+    const bool everywhere = std::all_of(config.stages.begin(), config.stages.end(),
+                                        [&](const StageSettings& stage) { return (stage.*member).has_value(); });
+    if (everywhere && config.from_command_line.contains(name) && is_given(config, *find_key(name)))
+      fail<ConfigError>("key ", name,
+                        ": given, which has no effect here; allowed: where not every stage says it itself");
+  });
+}
+
+}  // namespace detail
+
 /// Checks every key's value and all rules of the command, however the keys were set.
 /// Throws   ConfigError naming the key
 inline void validate(const Config& config, Command command) {
@@ -274,6 +339,7 @@ inline void validate(const Config& config, Command command) {
         fail<ConfigError>("key ", key.name, ": given ", given, ", which has no effect here; allowed: ", rule.words);
     }
   }
+  if (command == train_command && !config.stages.empty()) detail::validate_stages(config, command);
 }
 
 }  // namespace lora::settings

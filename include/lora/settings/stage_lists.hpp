@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <optional>
 #include <set>
 #include <string>
@@ -11,6 +13,7 @@
 #include "lora/core/error.hpp"
 #include "lora/data/curriculum.hpp"
 #include "lora/io/json_view.hpp"
+#include "lora/settings/config.hpp"
 
 // Keys whose values are lists of objects: their JSON, and what must hold in them.
 
@@ -80,6 +83,109 @@ inline std::optional<std::string> offence(const std::vector<data::CurriculumStag
     if (!(std::fabs(sum - 1) <= 1e-6)) return of_stage("shares that add up to ", sum);
   }
   if (before != 1) return concat("a last stage with until ", before);
+  return std::nullopt;
+}
+
+/// f(name, member of StageSettings, member of Config) for each key that a stage may say itself.
+template <class F>
+void for_each_stage_key(F&& f) {
+  using S = StageSettings;
+  using C = Config;
+  f("finetuning_type", &S::finetuning_type, &C::finetuning_type);
+  f("trainable", &S::trainable, &C::trainable);
+  f("learning_rate", &S::learning_rate, &C::learning_rate);
+  f("lr_scheduler_type", &S::lr_scheduler_type, &C::lr_scheduler_type);
+  f("warmup_steps", &S::warmup_steps, &C::warmup_steps);
+  f("warmup_ratio", &S::warmup_ratio, &C::warmup_ratio);
+  f("cutoff_len", &S::cutoff_len, &C::cutoff_len);
+  f("per_device_train_batch_size", &S::per_device_train_batch_size, &C::per_device_train_batch_size);
+  f("max_tokens_per_micro_batch", &S::max_tokens_per_micro_batch, &C::max_tokens_per_micro_batch);
+  f("gradient_accumulation_steps", &S::gradient_accumulation_steps, &C::gradient_accumulation_steps);
+  f("gradient_checkpointing", &S::gradient_checkpointing, &C::gradient_checkpointing);
+  f("use_curriculum", &S::use_curriculum, &C::use_curriculum);
+  f("curriculum_stages", &S::curriculum_stages, &C::curriculum_stages);
+}
+
+/// The name of a stage in messages.
+inline std::string stage_name(const Config& config, std::size_t stage) {
+  const std::string& name = config.stages[stage].name;
+  return name.empty() ? concat("stage ", stage + 1) : concat("stage ", stage + 1, " (", name, ")");
+}
+
+/// The settings of each stage, each without stages of its own; those of the run where it has none. Of two keys that
+/// exclude each other the stage's holds.
+inline std::vector<Config> stage_configs(const Config& config) {
+  if (config.stages.empty()) return {config};
+  std::vector<Config> configs;
+  for (const StageSettings& stage : config.stages) {
+    Config& own = configs.emplace_back(config);
+    own.stages.clear();
+    if (stage.warmup_steps && !stage.warmup_ratio) own.warmup_ratio = 0;
+    if (stage.warmup_ratio && !stage.warmup_steps) own.warmup_steps = 0;
+    if (!stage.use_curriculum.value_or(config.use_curriculum)) {  // the run's may be another stage's
+      own.curriculum_field = Config{}.curriculum_field;
+      own.curriculum_stages = Config{}.curriculum_stages;
+      own.curriculum_seed = Config{}.curriculum_seed;
+    }
+    for_each_stage_key([&](const char*, auto member, auto target) {
+      if (stage.*member) own.*target = *(stage.*member);
+    });
+  }
+  return configs;
+}
+
+/// The longest sequence of any stage, in tokens.
+inline Index longest_cutoff(const Config& config) {
+  Index longest = 0;
+  for (const Config& stage : stage_configs(config)) longest = std::max(longest, stage.cutoff_len);
+  return longest;
+}
+/// Whether a stage has a curriculum.
+inline bool any_curriculum(const Config& config) {
+  const auto stages = stage_configs(config);
+  return std::any_of(stages.begin(), stages.end(), [](const Config& stage) { return stage.use_curriculum; });
+}
+
+inline io::Json as_json(const std::vector<StageSettings>& stages) {
+  io::Json list = io::Json::array();
+  for (const StageSettings& stage : stages) {
+    io::Json& object = list.emplace_back(io::Json::object());
+    if (!stage.name.empty()) object["name"] = stage.name;
+    if (stage.until_step) object["until_step"] = *stage.until_step;
+    if (stage.until_epoch) object["until_epoch"] = *stage.until_epoch;
+    for_each_stage_key([&](const char* key, auto member, auto) {
+      if (!(stage.*member)) return;
+      if constexpr (requires { as_json(*(stage.*member)); }) {
+        object[key] = as_json(*(stage.*member));
+      } else {
+        object[key] = *(stage.*member);
+      }
+    });
+  }
+  return list;
+}
+
+/// What is wrong with where stages end, as far as that is known without the data; nothing if it may be right.
+inline std::optional<std::string> offence(const std::vector<StageSettings>& stages) {
+  std::optional<Index> step;
+  std::optional<double> epoch;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const StageSettings& stage = stages[i];
+    const auto of_stage = [&](const auto&... what) { return concat("stage ", i + 1, " with ", what...); };
+    if (stage.until_step && stage.until_epoch) return of_stage("both until_step and until_epoch");
+    if (!stage.ends() && i + 1 < stages.size()) return of_stage("neither until_step nor until_epoch");
+    if (stage.until_step) {
+      const Index before = step.value_or(0);
+      if (*stage.until_step <= before) return of_stage("until_step ", *stage.until_step, " after ", before);
+      step = stage.until_step;
+    }
+    if (stage.until_epoch) {
+      const double before = epoch.value_or(0);
+      if (!(*stage.until_epoch > before && *stage.until_epoch <= 1e6))
+        return of_stage("until_epoch ", *stage.until_epoch, " after ", before);
+      epoch = stage.until_epoch;
+    }
+  }
   return std::nullopt;
 }
 

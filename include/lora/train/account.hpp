@@ -55,6 +55,7 @@ inline run::StepMetrics metrics_of(const run::RunState& state, const StepResult&
   run::StepMetrics metrics;
   metrics.skipped = !applied;
   metrics.step = state.step;
+  if (plan.stages().size() > 1) metrics.stage = plan.stage_of(state.step - 1) + 1;
   metrics.epoch = plan.epoch_after(state.step);
   metrics.loss = result.has_labels() ? result.loss : std::numeric_limits<double>::quiet_NaN();
   metrics.mean_loss = state.losses_since_line.mean();

@@ -6,6 +6,8 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "lora/comm/communicator.hpp"
 #include "lora/comm/sum_tree.hpp"
@@ -17,7 +19,8 @@
 #include "lora/model/decoder.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/run/progress.hpp"
-#include "lora/settings/config.hpp"
+#include "lora/settings/settings.hpp"
+#include "lora/train/plan.hpp"
 
 namespace lora::train {
 
@@ -160,7 +163,7 @@ struct LargestBatch {
 /// For records that are taken `per_step` at a time.
 inline LargestBatch largest_batch(const data::EncodeSummary& records, const inputs::MicroBatchLimit& limit,
                                   Index per_step) {
-  const Index longest = records.length_at(1);
+  const Index longest = std::min(records.length_at(1), limit.cutoff_len);
   const Index filled = limit.tokens > 0 ? std::max(limit.tokens, longest) : longest * limit.sequences;
   const Index rows = std::min({filled, longest * per_step, records.tokens()});
   if (records.tokens() == 0) return {};
@@ -222,6 +225,35 @@ MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const
                     evaluates_too_much ? "for an evaluation " : "with every layer checkpointed ",
                     fixed(needed / 0x1p30, 2), " GiB are expected; allowed: more, or a smaller ",
                     evaluates_too_much ? "per_device_eval_batch_size" : "max_tokens_per_micro_batch", " or cutoff_len");
+}
+
+/// The plan of each stage of a run. What is resident is asked for now, while all that any stage trains does.
+/// Throws   ConfigError as above, naming the stage
+template <AnyDevice D, class T>
+std::vector<MemoryPlan> plan_memory(model::Decoder<D, T>& decoder, const model::Source& source, const Plan& plan,
+                                    const data::EncodeSummary& records, const LargestBatch& evaluation,
+                                    const settings::Config& config) {
+  const std::vector<settings::Config> configs = settings::stage_configs(config);
+  const double held = run::resident_memory_gib() * 0x1p30;
+  std::vector<MemoryPlan> plans;
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    const Stage& stage = plan.stages()[i];
+    try {
+      plans.push_back(plan_memory(decoder, weight_bytes(source),
+                                  largest_batch(records, stage.limit, stage.sequences_per_step), evaluation, configs[i],
+                                  held));
+    } catch (const ConfigError& error) {
+      if (config.stages.empty()) throw;
+      fail<ConfigError>(settings::stage_name(config, i), ": ", std::string_view(error.what()));
+    }
+  }
+  return plans;
+}
+
+/// The plan of the stage that needs most.
+inline const MemoryPlan& largest(const std::vector<MemoryPlan>& plans) {
+  return *std::max_element(plans.begin(), plans.end(),
+                           [](const MemoryPlan& a, const MemoryPlan& b) { return a.needs.total() < b.needs.total(); });
 }
 
 /// Logs the plan before training, for a model of `layers` layers.

@@ -15,7 +15,7 @@
 #include "lora/data/order.hpp"
 #include "lora/inputs/records.hpp"
 #include "lora/optim/schedule.hpp"
-#include "lora/settings/config.hpp"
+#include "lora/settings/stage_lists.hpp"
 
 namespace lora::train {
 
@@ -58,6 +58,7 @@ class Plan {
       epoch += (samples + order_.size() - 1) / order_.size();
     }
     total_ = step;
+    epochs_ = epoch;
   }
 
   /// Steps.
@@ -65,6 +66,13 @@ class Plan {
   const std::vector<Stage>& stages() const { return stages_; }
   /// Of the stage of the first step.
   Index steps_per_epoch() const { return parts_.front().steps.steps_per_epoch(); }
+
+  /// Of an epoch.
+  Index sequences() const { return order_.size(); }
+  /// Epochs that have begun by the end of a stage.
+  Index epochs_of(std::size_t stage) const {
+    return stage + 1 < parts_.size() ? parts_[stage + 1].first_epoch : epochs_;
+  }
 
   /// The stage of a step; the last one's for those past the end.
   Index stage_of(Index step) const {
@@ -139,6 +147,7 @@ class Plan {
   std::vector<Stage> stages_;
   std::vector<Part> parts_;  // of each stage
   Index total_ = 0;
+  Index epochs_ = 0;
 };
 
 /// The micro-batches of each of a step's units that are `own`. A sequence's place in the step is the same whoever forms
@@ -156,24 +165,60 @@ inline std::vector<std::vector<data::Batch>> batches_of(const inputs::Records& r
   return batches;
 }
 
-/// The plan of a run of these sequences. `classes`: theirs, for a curriculum; null: there is none.
-inline Plan plan_of(const settings::Config& config, const std::vector<Index>& sequences,
-                    std::function<bool(std::string_view)> trains = {}, const data::SequenceClasses* classes = nullptr) {
-  data::Order order(sequences, static_cast<std::uint64_t>(config.seed), config.shuffle);
+/// Long texts are cut into blocks once, for all stages.
+/// Throws   ConfigError if a stage would cut blocks off
+inline void expect_whole_blocks(const settings::Config& config, const Plan& plan, const inputs::Records& records) {
+  const Index block = records.encoder().options().cutoff_len;
+  for (std::size_t i = 0; records.has_blocks() && i < plan.stages().size(); ++i)
+    if (const Index cutoff = plan.stages()[i].limit.cutoff_len; cutoff < block)
+      fail<ConfigError>(settings::stage_name(config, i), ": key cutoff_len: given ", cutoff,
+                        ", but texts are cut into ", "blocks of ", block,
+                        " tokens, whose ends it would cut off; allowed: the same in all stages");
+}
+
+/// A stage with these settings of its own, of `steps` steps.
+inline Stage stage_of(const settings::Config& config, Index steps) {
   Stage stage;
   stage.sequences_per_step = config.sequences_per_step();
   stage.limit = inputs::micro_batch_limit(config);
   stage.learning_rate = config.learning_rate;
-  const data::StepPlan steps{order.size(), stage.sequences_per_step};
-  stage.schedule = {optim::decay_of(config.lr_scheduler_type), 0,
-                    steps.steps(config.num_train_epochs, config.max_steps)};
-  stage.schedule.warmup = optim::warmup_of(config.warmup_steps, config.warmup_ratio, stage.schedule.total);
-  stage.trains = std::move(trains);
-  if (classes != nullptr)
-    stage.curriculum.emplace(config.curriculum_stages, sequences, *classes,
-                             static_cast<std::uint64_t>(config.curriculum_seed), stage.schedule.total,
-                             stage.sequences_per_step);
-  return Plan(std::move(order), config.step_units, {std::move(stage)});
+  stage.schedule = {optim::decay_of(config.lr_scheduler_type), 0, steps};
+  stage.schedule.warmup = optim::warmup_of(config.warmup_steps, config.warmup_ratio, steps);
+  return stage;
+}
+
+/// The plan of a run of these sequences. `trains`: by stage; empty: all that can, in every stage. `classes`: of the
+/// sequences, for a curriculum; null: there is none.
+/// Throws   ConfigError where a stage would have no step
+inline Plan plan_of(const settings::Config& config, const std::vector<Index>& sequences,
+                    const std::vector<std::function<bool(std::string_view)>>& trains = {},
+                    const data::SequenceClasses* classes = nullptr) {
+  data::Order order(sequences, static_cast<std::uint64_t>(config.seed), config.shuffle);
+  const std::vector<settings::Config> configs = settings::stage_configs(config);
+  std::vector<Stage> stages;
+  Index begin = 0, epoch = 0;  // of the next stage
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    const settings::Config& own = configs[i];
+    const data::StepPlan steps{order.size(), own.sequences_per_step()};
+    const settings::StageSettings* const said = config.stages.empty() ? nullptr : &config.stages[i];
+    const double epochs = said != nullptr && said->until_epoch ? *said->until_epoch : config.num_train_epochs;
+    Index end = config.max_steps;
+    if (said != nullptr && said->until_step) end = *said->until_step;
+    if (end < 0 || (said != nullptr && said->until_epoch))
+      end = begin + steps.steps(epochs - static_cast<double>(epoch), -1);
+    if (said != nullptr && end <= begin)
+      fail<ConfigError>("key stages: ", settings::stage_name(config, i), " would end with step ", end, ", epoch ",
+                        epochs, ", but it begins after step ", begin, " with epoch ", epoch,
+                        "; allowed: a later end. A stage begins with an epoch of its own");
+    Stage& stage = stages.emplace_back(stage_of(own, end - begin));
+    if (i < trains.size()) stage.trains = trains[i];
+    if (own.use_curriculum && classes != nullptr)
+      stage.curriculum.emplace(own.curriculum_stages, sequences, *classes,
+                               static_cast<std::uint64_t>(own.curriculum_seed), end - begin, stage.sequences_per_step);
+    epoch = Plan(order, 1, stages).epochs_of(i);
+    begin = end;
+  }
+  return Plan(std::move(order), config.step_units, std::move(stages));
 }
 
 }  // namespace lora::train

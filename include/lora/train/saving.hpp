@@ -62,10 +62,14 @@ class Saving {
       }
       run::save_optimizer(dev_, optimizer, folder);
     });
-    if (config_.save_total_limit) {
-      const bool keeps_best = config_.load_best_model_at_end && state.best_eval_loss;
-      checkpoints_.rotate(*config_.save_total_limit, keeps_best ? std::optional(state.best_step) : std::nullopt);
-    }
+    rotate(state);
+  }
+
+  /// Removes checkpoints beyond save_total_limit.
+  void rotate(const run::RunState& state) {
+    if (!config_.save_total_limit) return;
+    const bool keeps_best = config_.load_best_model_at_end && state.best_eval_loss;
+    checkpoints_.rotate(*config_.save_total_limit, keeps_best ? std::optional(state.best_step) : std::nullopt);
   }
 
   /// Gives the model what was trained until a checkpoint.

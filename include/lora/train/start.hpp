@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,7 +45,7 @@ settings::Config resolved_settings(settings::Config config, D& dev, const model:
     config.device = "cpu";
     config.threads = dev.threads();
   }
-  if (limit.tokens > 0) config.max_tokens_per_micro_batch = limit.tokens;
+  if (limit.tokens > 0 && config.stages.empty()) config.max_tokens_per_micro_batch = limit.tokens;
   config.overwrite_output_dir = false;  // repeating a run must not remove it
   return config;
 }
@@ -73,6 +74,25 @@ inline void say_curriculum(const data::Curriculum& curriculum, Index first_step)
     log::warn(curriculum.left_out(), " records have a label of no mix, or none, and are not drawn");
 }
 
+/// "7 of 4 sequences, 6 an epoch"
+inline std::string text_of_steps(const Stage& stage, Index sequences) {
+  const data::StepPlan epoch{sequences, stage.sequences_per_step};
+  return concat(stage.schedule.total, " of ", stage.sequences_per_step, " sequences",
+                stage.curriculum ? "" : concat(", ", epoch.steps_per_epoch(), " an epoch"));
+}
+
+/// Logs which steps a stage has, what trains in it and what it draws.
+template <AnyDevice D, class T>
+void say_stage(const std::string& name, const Stage& stage, Index begin, const Plan& plan,
+               model::Decoder<D, T>& decoder) {
+  const auto& entries = decoder.params().entries();
+  const auto trained = std::count_if(entries.begin(), entries.end(),
+                                     [&](const auto& entry) { return !stage.trains || stage.trains(entry.name); });
+  log::info(name, ": steps ", begin + 1, " to ", begin + stage.schedule.total, ": ",
+            text_of_steps(stage, plan.sequences()), "; learning rate ", stage.learning_rate, "; ", trained, " of ",
+            entries.size(), " tensors train");
+}
+
 /// Logs the size of the data, the adapter, the steps and the memory that a run starts with.
 template <AnyDevice D, class T>
 void say_start(const settings::Config& config, model::Decoder<D, T>& decoder, const data::EncodeSummary& records,
@@ -89,10 +109,15 @@ void say_start(const settings::Config& config, model::Decoder<D, T>& decoder, co
       config.trains_model()
           ? concat("trained: ", parameters, " of ", model::parameters_of(decoder.config()), " parameters")
           : concat("adapter: rank ", decoder.adapter().rank, ", ", parameters, " parameters");
-  const bool has_epochs = !plan.stages().front().curriculum;
-  log::info(what, "; steps: ", plan.total(), " of ", plan.stages().front().sequences_per_step, " sequences",
-            has_epochs ? concat(", ", plan.steps_per_epoch(), " an epoch") : "");
-  if (const auto& curriculum = plan.stages().front().curriculum) say_curriculum(*curriculum, 0);
+  const bool staged = plan.stages().size() > 1;
+  log::info(what, "; steps: ", staged ? concat(plan.total()) : text_of_steps(plan.stages().front(), plan.sequences()));
+  Index begin = 0;
+  for (std::size_t i = 0; i < plan.stages().size(); ++i) {
+    const Stage& stage = plan.stages()[i];
+    if (staged) say_stage(settings::stage_name(config, i), stage, begin, plan, decoder);
+    if (stage.curriculum) say_curriculum(*stage.curriculum, begin);
+    begin += stage.schedule.total;
+  }
   say_memory(memory, decoder.config().num_hidden_layers, config);
 }
 

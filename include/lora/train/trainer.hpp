@@ -67,16 +67,28 @@ class TrainingRun {
         optim::AdamWSettings{config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon, config_.weight_decay},
         config_.max_grad_norm, static_cast<std::uint64_t>(config_.seed), alone_,
         StepSharing{.units = config_.step_units});
-    if (const auto& trains = plan_->stages().front().trains) stepper_->train(dev_, trains);
+  }
+
+  /// Makes a stage's choice of what trains, and of the layers whose gradients are checkpointed.
+  void enter(Index stage) {
+    const auto number = static_cast<std::size_t>(stage);
+    if (const auto& trains = plan_->stages()[number].trains) stepper_->train(dev_, trains);
+    decoder_->recompute(memory_[number].recomputed);
   }
 
   void restore(const run::Checkpoint& checkpoint) {
     io::Json settings = std::move(state_.settings);
     state_ = checkpoint.state;
     state_.settings = std::move(settings);
+    if (state_.stage > 0) enter(state_.stage);
     saving_->load(checkpoint);
     run::load_optimizer(dev_, stepper_->optimizer(), state_.updates, checkpoint.folder);
-    // The best checkpoint may be missing or in another folder: then it can't be loaded at the end.
+    forget_missing_best();
+    saving_->rotate(state_);  // the run may have been killed just before
+  }
+
+  /// The best checkpoint may be missing or in another folder: then it can't be loaded at the end.
+  void forget_missing_best() {
     if (!config_.load_best_model_at_end || !state_.best_eval_loss) return;
     try {
       saving_->open_best(state_);
@@ -117,6 +129,12 @@ class TrainingRun {
       state_.losses_since_line = {};
     }
     progress.step(metrics, logged && applies);  // a skipped step has a warning instead
+    // A checkpoint of the stage's last step holds what the next one begins with.
+    if (state_.stage != prepared.plan.stage && state_.step < plan_->total()) {
+      lora::log::info("step ", state_.step, ": ", settings::stage_name(config_, static_cast<std::size_t>(state_.stage)),
+                      " begins");
+      enter(state_.stage);
+    }
     if (options_.on_step) call([&](Running& running) { options_.on_step(metrics, running); });
   }
 
@@ -166,7 +184,7 @@ class TrainingRun {
     const auto count = static_cast<Index>(order.size());
     run::CountProgress progress("evaluating", "records", count, 30, draws_bar());
     const auto totals = evaluate(
-        dev_, *decoder_, count, example_of, config_.per_device_eval_batch_size, config_.cutoff_len,
+        dev_, *decoder_, count, example_of, config_.per_device_eval_batch_size, settings::longest_cutoff(config_),
         [&](const EvaluationTotals& sums) { progress.reached(sums.records, sums.tokens); }, options_.stop);
     progress.clear();
     state_.evaluation_due = totals.stopped;
@@ -233,8 +251,8 @@ class TrainingRun {
   std::optional<Stepper<D, T>> stepper_;
   std::optional<Saving<D, T>> saving_;
   run::RunState state_;
-  MemoryPlan memory_;
-  Index skipped_ = 0;  // steps of this process whose loss or gradient was not finite
+  std::vector<MemoryPlan> memory_;  // of each stage
+  Index skipped_ = 0;               // steps of this process whose loss or gradient was not finite
   std::optional<Upcoming> upcoming_;
 };
 
@@ -257,7 +275,9 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
   options_.records.clear();
   if (!data_->date().empty()) config_.date = data_->date();
   if (data_->enable_thinking()) config_.enable_thinking = data_->enable_thinking();
-  plan_.emplace(plan_of(config_, data_->order(), options_.trains, data_->classes()));
+  plan_.emplace(plan_of(config_, data_->order(), inputs::trained_in_stages(config_, source_.config(), options_.trains),
+                        data_->classes()));
+  expect_whole_blocks(config_, *plan_, data_->train());
   decoder_ = std::make_unique<model::Decoder<D, T>>(dev_, source_);
   attach();
   const auto found = data_->survey(*threads_, config_);
@@ -269,11 +289,10 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
   } else if (run::brings_config(source_)) {
     (void)model::config_json_of(source_);
   }
-  memory_ =
-      plan_memory(*decoder_, weight_bytes(source_),
-                  largest_batch(*summary_, inputs::micro_batch_limit(config_), config_.sequences_per_step()),
-                  largest_evaluation(found.eval, config_.per_device_eval_batch_size, config_.cutoff_len), config_);
-  decoder_->recompute(memory_.recomputed);
+  memory_ = plan_memory(
+      *decoder_, source_, *plan_, *summary_,
+      largest_evaluation(found.eval, config_.per_device_eval_batch_size, settings::longest_cutoff(config_)), config_);
+  enter(0);
   saving_.emplace(dev_, *decoder_, config_, source_, data_->text().tokenizer.get());
   upcoming_.emplace(*plan_, data_->train(), stepper_->own_units());
 }
@@ -297,7 +316,7 @@ RunResult TrainingRun<D, T>::run() {
   write_run_files(output_, resolved_settings(config_, dev_, *decoder_, data_->text()), dev_.describe(),
                   options_.environment, options_.command);
   run::Progress progress(output_ / "training.log", resumed.has_value(), plan_->total(), first, draws_bar());
-  say_start(config_, *decoder_, *summary_, *plan_, memory_);
+  say_start(config_, *decoder_, *summary_, *plan_, largest(memory_));
   if (resumed) lora::log::info("resuming from ", resumed->folder.native(), ", step ", first);
   progress.begin();
   run::MetricsLog log(output_, resumed ? std::optional<Index>(first) : std::nullopt);
