@@ -10,41 +10,34 @@
 #include <utility>
 #include <vector>
 
-#include "answer.hpp"
 #include "commands.hpp"
+#include "lora/data/answer_scores.hpp"
 #include "lora/inputs/records.hpp"
 #include "lora/io/atomic_folder.hpp"
 #include "lora/io/json.hpp"
 #include "lora/settings/settings.hpp"
+#include "lora/train/answers.hpp"
 #include "lora/train/evaluate.hpp"
 #include "open_model.hpp"
 #include "outputs.hpp"
 #include "preview.hpp"
+#include "prompt_of.hpp"
 
 namespace {
 
 using namespace lora;
 
 struct Predictions {
-  bool thinks;        // answers may begin with reasoning, which is not compared
-  Index answers = 0;  // records with an answer to compare with
-  Index exact = 0;
+  data::AnswerScores scores;
   std::string lines = {};  // JSON lines, one per record
-
-  std::string_view compared(std::string_view answer) const {
-    return data::strip(thinks ? data::ChatTemplate::without_thoughts(answer) : answer);
-  }
-
-  double exact_match() const { return static_cast<double>(exact) / static_cast<double>(answers); }
 
   void add(const data::Sample& sample, const std::string& answer, const tokenizer::Tokenizer& tokenizer) {
     io::Json line = {{"prompt", prompt_of(sample, tokenizer)}, {"predict", answer}};
     if (!sample.answer().empty()) {
-      ++answers;
-      const bool same = compared(answer) == compared(sample.answer());
-      exact += same;
+      const auto [exact, rouge_l] = scores.add(sample, answer);
       line["label"] = std::string(sample.answer());
-      line["exact_match"] = same;
+      line["exact_match"] = exact;
+      line["rouge_l"] = rouge_l;
     }
     lines += io::to_text(line, -1) + "\n";
   }
@@ -64,9 +57,10 @@ io::Json results_of(const settings::Config& config, const train::EvaluationTotal
                    {"dataset", config.dataset}};
   if (!config.adapter_name_or_path.empty()) json["adapter_name_or_path"] = config.adapter_name_or_path;
   if (predictions) {
-    json["exact_match"] = predictions->exact_match();
-    json["exact_matches"] = predictions->exact;
-    json["answers"] = predictions->answers;
+    json["exact_match"] = predictions->scores.exact_match();
+    json["rouge_l"] = predictions->scores.rouge_l();
+    json["exact_matches"] = predictions->scores.exact();
+    json["answers"] = predictions->scores.answers();
   }
   return json;
 }
@@ -78,7 +72,8 @@ std::string report_of(const settings::Config& config, const io::Json& results) {
   if (!config.adapter_name_or_path.empty()) text += concat("- adapter: ", config.adapter_name_or_path, "\n");
   for (const std::string& file : config.dataset) text += concat("- data: ", file, "\n");
   text += "\n| measure | value |\n|---|---|\n";
-  for (const char* name : {"loss", "perplexity", "token_accuracy", "exact_match", "labelled_tokens", "records"})
+  for (const char* name :
+       {"loss", "perplexity", "token_accuracy", "exact_match", "rouge_l", "labelled_tokens", "records"})
     if (const io::Json* value = io::json_find(results, name))
       text += concat("| ", std::string_view(name), " | ", io::to_text(*value, -1), " |\n");
   text += concat("\nLoss and perplexity are over all labelled tokens; records longer than ", config.cutoff_len,
@@ -110,11 +105,12 @@ Evaluation evaluate(D& dev, const model::Source& source, const settings::Config&
     model::GenerateOptions generate;
     generate.max_new_tokens = config.max_new_tokens;
     generate.stop_ids = inputs::stop_ids(source, *text.tokenizer, text.chat_template);
-    result.predictions.emplace(Predictions{text.chat_template && text.chat_template->thinks()});
-    answer_all(dev, decoder, *text.tokenizer, records.encoder(), samples, generate, {},
-               [&](const data::Sample& sample, const std::string& answer) {
-                 result.predictions->add(sample, answer, *text.tokenizer);
-               });
+    result.predictions.emplace(Predictions{data::AnswerScores(text.chat_template && text.chat_template->thinks())});
+    run::CountProgress answering("answering", "records", records.size());
+    train::answer_all(dev, decoder, *text.tokenizer, records.encoder(), samples, generate, {}, answering,
+                      [&](const data::Sample& sample, const std::string& answer) {
+                        result.predictions->add(sample, answer, *text.tokenizer);
+                      });
   });
   return result;
 }

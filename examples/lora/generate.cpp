@@ -6,15 +6,16 @@
 #include <utility>
 #include <vector>
 
-#include "answer.hpp"
 #include "commands.hpp"
 #include "lora/data/dataset.hpp"
 #include "lora/inputs/records.hpp"
 #include "lora/io/atomic_folder.hpp"
 #include "lora/io/json.hpp"
 #include "lora/settings/settings.hpp"
+#include "lora/train/answers.hpp"
 #include "open_model.hpp"
 #include "outputs.hpp"
+#include "prompt_of.hpp"
 #include "standard_output.hpp"
 
 namespace {
@@ -92,7 +93,8 @@ int run_generate(Request& request) {
   };
   inputs::with_device(config, [&](auto& dev) {
     with_decoder(dev, source, config, [&](auto& decoder) {
-      answer_all(dev, decoder, *tokenizer, encoder, samples, options, config.stop, say);
+      run::CountProgress answering("answering", "records", std::ssize(samples));
+      train::answer_all(dev, decoder, *tokenizer, encoder, samples, options, config.stop, answering, say);
     });
   });
   if (file) file->commit();

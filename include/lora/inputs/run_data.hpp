@@ -76,6 +76,16 @@ class RunData {
   const Records& eval() const { return *eval_; }
   const std::vector<Index>& eval_order() const { return eval_order_; }
 
+  /// The evaluation records that have an answer, to generate and compare. Reads all of them.
+  std::vector<data::Sample> answered() const {
+    std::vector<data::Sample> samples;
+    for (const Index record : eval_order_) {
+      data::Sample sample = eval_->dataset()[record];
+      if (!sample.answer().empty()) samples.push_back(std::move(sample));
+    }
+    return samples;
+  }
+
   /// Totals of the training and evaluation records.
   struct Survey {
     data::EncodeSummary train;
@@ -91,6 +101,10 @@ class RunData {
     found.eval = eval_->survey(threads, eval_order_);
     if (found.eval.labelled() == 0)
       fail<FormatError>("nothing to evaluate: not one token of the evaluation records is labelled");
+    if (config.eval_predict && !text_.tokenizer)
+      fail<ConfigError>("key eval_predict: given true, allowed: false where the model has no tokenizer files");
+    if (config.eval_predict && answered().empty())
+      fail<FormatError>(eval_->dataset().name(), ": eval_predict needs records with an answer; there is none");
     return found;
   }
 

@@ -55,6 +55,8 @@ struct RunState {
   LossMean losses{};             ///< of all steps that changed the adapter
   LossMean losses_since_line{};  ///< of those after the last line of the log
   std::optional<double> last_eval_loss{};
+  std::optional<double> last_exact_match{};  ///< of generated answers
+  std::optional<double> last_rouge_l{};
   std::optional<double> best_eval_loss{};  ///< of the best evaluation, by metric_for_best_model
   std::optional<double> best_metric{};     ///< that metric then
   Index best_step = 0;
@@ -130,6 +132,8 @@ inline io::Json to_json(const RunState& state) {
   if (state.last_eval_loss) json["last_eval_loss"] = *state.last_eval_loss;
   if (state.best_eval_loss) json["best_eval_loss"] = *state.best_eval_loss;
   if (state.best_metric) json["best_metric"] = *state.best_metric;
+  if (state.last_exact_match) json["last_exact_match"] = *state.last_exact_match;
+  if (state.last_rouge_l) json["last_rouge_l"] = *state.last_rouge_l;
   if (state.loss_scale) json["loss_scale"] = *state.loss_scale;
   if (state.evaluation_due) json["evaluation_due"] = true;
   if (!state.drawn.empty()) json["curriculum"] = run::to_json(state.drawn);
@@ -152,6 +156,8 @@ inline RunState parse_state(const io::JsonView& json) {
   state.losses = parse_losses(json, "losses");
   state.losses_since_line = parse_losses(json, "losses_since_line");
   state.last_eval_loss = json.get<double>("last_eval_loss");
+  state.last_exact_match = json.get<double>("last_exact_match");
+  state.last_rouge_l = json.get<double>("last_rouge_l");
   state.best_eval_loss = json.get<double>("best_eval_loss");
   state.best_step = json.at<Index>("best_step");
   // Checkpoints of earlier versions have none of these.

@@ -39,7 +39,9 @@ struct StepMetrics {
 struct EvalMetrics {
   Index step = 0;
   double loss = 0;
-  double token_accuracy = 0;  ///< share of the labels that are the most likely token
+  double token_accuracy = 0;            ///< share of the labels that are the most likely token
+  std::optional<double> exact_match{};  ///< of generated answers
+  std::optional<double> rouge_l{};
 
   double perplexity() const { return std::exp(loss); }
 };
@@ -63,10 +65,13 @@ inline io::Json to_json(const StepMetrics& metrics) {
 }
 
 inline io::Json to_json(const EvalMetrics& metrics) {
-  return io::json_object({{"step", metrics.step},
-                          {"eval_loss", metrics.loss},
-                          {"eval_perplexity", metrics.perplexity()},
-                          {"eval_token_accuracy", metrics.token_accuracy}});
+  io::Json json = io::json_object({{"step", metrics.step},
+                                   {"eval_loss", metrics.loss},
+                                   {"eval_perplexity", metrics.perplexity()},
+                                   {"eval_token_accuracy", metrics.token_accuracy}});
+  if (metrics.exact_match) json["eval_exact_match"] = *metrics.exact_match;
+  if (metrics.rouge_l) json["eval_rouge_l"] = *metrics.rouge_l;
+  return json;
 }
 
 /// Logs metrics to trainer_log.jsonl, one line each and unbuffered, and as TensorBoard events. A resumed run appends to
@@ -98,9 +103,11 @@ class MetricsLog {
 
   void write(const EvalMetrics& metrics) {
     write_line(to_json(metrics));
-    const io::TensorBoardWriter::Scalar scalars[] = {{"eval/loss", metrics.loss},
-                                                     {"eval/perplexity", metrics.perplexity()},
-                                                     {"eval/token_accuracy", metrics.token_accuracy}};
+    std::vector<io::TensorBoardWriter::Scalar> scalars = {{"eval/loss", metrics.loss},
+                                                          {"eval/perplexity", metrics.perplexity()},
+                                                          {"eval/token_accuracy", metrics.token_accuracy}};
+    if (metrics.exact_match) scalars.push_back({"eval/exact_match", *metrics.exact_match});
+    if (metrics.rouge_l) scalars.push_back({"eval/rouge_l", *metrics.rouge_l});
     tensorboard_.write(metrics.step, scalars);
   }
 
@@ -188,6 +195,7 @@ struct RunMetrics {
   double seconds = 0;
   Index resumed_from_step = 0;
   std::optional<double> eval_loss;  // of the last evaluation
+  std::optional<double> eval_exact_match, eval_rouge_l;
   std::optional<double> best_eval_loss;
   std::vector<DrawnClasses> curriculum;
 };
@@ -202,6 +210,8 @@ inline void write_training_metrics(const io::Path& output_dir, const RunMetrics&
                                    {"seconds", metrics.seconds},
                                    {"resumed_from_step", metrics.resumed_from_step}});
   if (metrics.eval_loss) json["eval_loss"] = *metrics.eval_loss;
+  if (metrics.eval_exact_match) json["eval_exact_match"] = *metrics.eval_exact_match;
+  if (metrics.eval_rouge_l) json["eval_rouge_l"] = *metrics.eval_rouge_l;
   if (metrics.best_eval_loss) json["best_eval_loss"] = *metrics.best_eval_loss;
   if (!metrics.curriculum.empty()) json["curriculum"] = to_json(metrics.curriculum);
   io::write_json(output_dir / "training_metrics.json", json);

@@ -119,6 +119,7 @@ struct Config {
   std::optional<Index> save_total_limit;
   std::optional<Index> eval_steps;
   bool eval_on_start = false;
+  bool eval_predict = false;
   bool load_best_model_at_end = false;
   std::string metric_for_best_model = "eval_loss";
   std::optional<Index> early_stopping_patience;  // evaluations
@@ -162,6 +163,10 @@ struct Config {
   bool seeks_best() const { return load_best_model_at_end || early_stopping_patience.has_value(); }
   /// Whether the stages say where the run ends.
   bool ends_by_stages() const { return !stages.empty() && stages.back().ends(); }
+  /// Whether metric_for_best_model is a score of generated answers.
+  bool compares_answers() const {
+    return metric_for_best_model == "eval_exact_match" || metric_for_best_model == "eval_rouge_l";
+  }
   bool evaluates() const { return !eval_dataset.empty() || val_size > 0; }
 };
 

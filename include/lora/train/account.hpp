@@ -4,6 +4,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lora/run/checkpoint.hpp"
@@ -74,19 +75,29 @@ inline run::StepMetrics metrics_of(const run::RunState& state, const StepResult&
   return metrics;
 }
 
+/// What metric_for_best_model names, so that less is better.
+inline double cost_of(const run::EvalMetrics& metrics, std::string_view name) {
+  if (name == "eval_token_accuracy") return -metrics.token_accuracy;
+  if (name == "eval_exact_match") return -metrics.exact_match.value();
+  if (name == "eval_rouge_l") return -metrics.rouge_l.value();
+  return metrics.loss;
+}
+
 /// Whether an evaluation is the best so far. `config`: by which metric, and when the run ends early.
 /// Source   transformers, EarlyStoppingCallback
 inline bool add_evaluation(run::RunState& state, const run::EvalMetrics& metrics, const settings::Config& config) {
   state.last_eval_loss = metrics.loss;
+  state.last_exact_match = metrics.exact_match;
+  state.last_rouge_l = metrics.rouge_l;
   if (state.step == 0) return false;  // before training, for comparison
-  const bool by_loss = config.metric_for_best_model == "eval_loss";
-  const double value = by_loss ? metrics.loss : metrics.token_accuracy;
-  const auto gain = [&] { return by_loss ? *state.best_metric - value : value - *state.best_metric; };
+  const double cost = cost_of(metrics, config.metric_for_best_model);
+  const double sign = config.metric_for_best_model == "eval_loss" ? 1 : -1;
+  const auto gain = [&] { return sign * *state.best_metric - cost; };
   const bool better = std::isfinite(metrics.loss) && (!state.best_metric || gain() > 0);
   const bool improved = better && (!state.best_metric || gain() > config.early_stopping_threshold);
   state.evaluations_without_improvement = improved ? 0 : state.evaluations_without_improvement + 1;
   if (better) {
-    state.best_metric = value;
+    state.best_metric = sign * cost;
     state.best_eval_loss = metrics.loss;
     state.best_step = state.step;
   }

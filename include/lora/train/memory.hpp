@@ -20,6 +20,7 @@
 #include "lora/run/environment.hpp"
 #include "lora/run/progress.hpp"
 #include "lora/settings/settings.hpp"
+#include "lora/train/answers.hpp"
 #include "lora/train/plan.hpp"
 
 namespace lora::train {
@@ -154,10 +155,18 @@ MemoryForecast forecast_evaluation(model::Decoder<D, T>& decoder, double weight_
   return forecast;
 }
 
+/// Keys and values of the records that are answered together, each of `length` tokens.
+template <class T>
+double cache_bytes(const model::Config& config, Index length) {
+  const Index numbers = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim;
+  return static_cast<double>(answered_together) * static_cast<double>(numbers * length) * sizeof(T);
+}
+
 /// The largest micro-batch that a run can have, from the longest records.
 struct LargestBatch {
   Index rows = 0;
   Index labelled = 0;  ///< estimated from the share of labelled rows
+  Index longest = 0;   ///< record, of an evaluation
 };
 
 /// For records that are taken `per_step` at a time.
@@ -179,7 +188,7 @@ inline LargestBatch largest_evaluation(const data::EncodeSummary& records, Index
   const Index all = records.length_at(1) > window ? 2 * records.tokens() : records.tokens();
   const Index rows = std::min(longest * sequences, all);
   const double share = static_cast<double>(records.labelled()) / static_cast<double>(records.tokens());
-  return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows)))};
+  return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows))), records.length_at(1)};
 }
 
 /// The predicted memory of a run with layers [0, recomputed) checkpointed.
@@ -209,6 +218,8 @@ MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const
   const double sums =  // of units, from the first step on
       config.step_units > 1 ? trained.gradients * static_cast<double>(1 + comm::waiting_sums(config.step_units)) : 0;
   if (evaluation.rows > 0) evaluating.workspace += sums;
+  if (evaluation.rows > 0 && config.eval_predict)
+    evaluating.workspace += cache_bytes<T>(decoder.config(), evaluation.longest + config.max_new_tokens);
   const auto plan = [&](Index count) {
     auto training = forecast_memory(decoder, weight_bytes, batch.rows, batch.labelled, count);
     training.workspace += sums;

@@ -26,6 +26,8 @@ inline run::RunMetrics lasting_metrics(const run::RunState& state) {
   metrics.steps = state.step;
   metrics.total_tokens = state.total_tokens;
   metrics.eval_loss = state.last_eval_loss;
+  metrics.eval_exact_match = state.last_exact_match;
+  metrics.eval_rouge_l = state.last_rouge_l;
   metrics.best_eval_loss = state.best_eval_loss;
   metrics.curriculum = state.drawn;
   return metrics;

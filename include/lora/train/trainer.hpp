@@ -14,6 +14,7 @@
 
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
+#include "lora/data/answer_scores.hpp"
 #include "lora/inputs/adapter_start.hpp"
 #include "lora/inputs/device.hpp"
 #include "lora/inputs/paths.hpp"
@@ -27,6 +28,7 @@
 #include "lora/run/state.hpp"
 #include "lora/settings/settings.hpp"
 #include "lora/train/account.hpp"
+#include "lora/train/answers.hpp"
 #include "lora/train/evaluate.hpp"
 #include "lora/train/memory.hpp"
 #include "lora/train/non_finite.hpp"
@@ -176,6 +178,22 @@ class TrainingRun {
     if (running.finishes() && state_.step < plan_->total()) state_.ended_early = true;
   }
 
+  /// Generates the answers of the evaluation records that have one; nothing if it was stopped.
+  std::optional<data::AnswerScores> answer_now() {
+    const inputs::TextFiles& text = data_->text();
+    const std::vector<data::Sample> samples = data_->answered();
+    run::CountProgress progress("answering", "records", std::ssize(samples), 30, draws_bar());
+    model::GenerateOptions generate;
+    generate.max_new_tokens = config_.max_new_tokens;
+    generate.stop_ids = inputs::stop_ids(source_, *text.tokenizer, text.chat_template);
+    data::AnswerScores scores(text.chat_template && text.chat_template->thinks());
+    const bool whole = answer_all(
+        dev_, *decoder_, *text.tokenizer, data_->eval().encoder(), std::span<const data::Sample>(samples), generate, {},
+        progress, [&](const data::Sample& sample, const std::string& answer) { scores.add(sample, answer); },
+        options_.stop);
+    return whole ? std::optional(scores) : std::nullopt;
+  }
+
   /// True if the model is the best so far and load_best_model_at_end is set. If it is stopped, the resumed run
   /// evaluates again.
   bool evaluate_now(run::MetricsLog& log) {
@@ -193,10 +211,20 @@ class TrainingRun {
     metrics.step = state_.step;
     metrics.loss = totals.loss();
     metrics.token_accuracy = totals.token_accuracy();
+    if (config_.eval_predict) {
+      const auto scores = answer_now();
+      state_.evaluation_due = !scores;
+      if (!scores) return false;
+      metrics.exact_match = scores->exact_match();
+      metrics.rouge_l = scores->rouge_l();
+    }
     log.write(metrics);
     lora::log::info("step ", state_.step, ": evaluation loss ", fixed(metrics.loss, 4), ", perplexity ",
                     significant(metrics.perplexity(), 4), ", token accuracy ", fixed(100 * metrics.token_accuracy, 1),
-                    " %");
+                    " %",
+                    metrics.exact_match ? concat(", exact match ", fixed(100 * *metrics.exact_match, 1), " %, ROUGE-L ",
+                                                 fixed(100 * *metrics.rouge_l, 1), " %")
+                                        : "");
     const bool better = add_evaluation(state_, metrics, config_);
     const Index waited = state_.evaluations_without_improvement;
     if (config_.early_stopping_patience && waited >= *config_.early_stopping_patience && state_.step < plan_->total()) {

@@ -1,0 +1,57 @@
+#include "lora/data/answer_scores.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lora/io/json_view.hpp"
+
+namespace answer_scores_test {
+
+using namespace lora;
+using Words = std::vector<std::string>;
+
+TEST_CASE("answer scores: ROUGE-L of ASCII texts is rouge_score's") {
+  const std::filesystem::path path = std::filesystem::path(LORA_FIXTURES) / "rouge.json";
+  const io::Json pairs = io::read_json(path);
+  REQUIRE(pairs.size() == 86);
+  double sum = 0;
+  for (const io::Json& pair : pairs) {
+    const auto answer = pair.at("answer").get<std::string>(), reference = pair.at("reference").get<std::string>();
+    CAPTURE(answer);
+    CAPTURE(reference);
+    const double expected = pair.at("rouge_l");
+    CHECK(data::rouge_l(answer, reference) == doctest::Approx(expected).epsilon(1e-12));
+    sum += expected;
+  }
+  CHECK(sum > 10);  // not all nothing
+}
+
+TEST_CASE("answer scores: words of other scripts") {
+  CHECK(data::words_of("Größe 3½ кот,КОТ") == Words{"größe", "3½", "кот", "КОТ"});
+  CHECK(data::words_of("网络a1拓扑。") == Words{"网", "络", "a1", "拓", "扑"});
+  CHECK(data::words_of("ひらがな 한국어") == Words{"ひ", "ら", "が", "な", "한국어"});
+  CHECK(data::words_of("") == Words{});
+  CHECK(data::rouge_l("网络拓扑", "网络") == doctest::Approx(2.0 * 2 / 6));
+}
+
+TEST_CASE("answer scores: means over the records, white space and reasoning aside") {
+  const auto record = [](const std::string& answer) {
+    data::Sample sample;
+    sample.messages = {{"user", "?"}, {"assistant", answer}};
+    return sample;
+  };
+  data::AnswerScores plain(false), thinking(true);
+  CHECK(plain.add(record("a b"), " a b\n").exact);
+  CHECK_FALSE(plain.add(record("a b"), "a c").exact);
+  CHECK_FALSE(plain.add(record("a b"), "<think>\nso\n</think>\n\na b").exact);
+  CHECK(plain.answers() == 3);
+  CHECK(plain.exact() == 1);
+  CHECK(plain.exact_match() == doctest::Approx(1.0 / 3));
+  CHECK(plain.rouge_l() == doctest::Approx((1 + 0.5 + 2.0 * 2 / 7) / 3));
+  CHECK(thinking.add(record("a b"), "<think>\nso\n</think>\n\na b").exact);
+}
+
+}  // namespace answer_scores_test

@@ -1,0 +1,176 @@
+// Evaluations while training that also generate the answers.
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <csignal>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/message_of.hpp"
+#include "support/quiet.hpp"
+#include "support/talking_model.hpp"
+#include "support/workshop.hpp"
+
+namespace eval_predict_test {
+
+using namespace lora;
+using namespace lora::test;
+using D = cpu::Device;
+
+namespace {
+
+constexpr Index answer_length = 9;
+
+/// A model that talks, records to train on, and questions whose answers a test chooses.
+struct Examination {
+  TempFolder temp = TempFolder::in_memory();
+  std::vector<std::string> questions;
+
+  Examination() {
+    write_talking_model(temp / "model");
+    std::string lines;
+    for (int i = 0; i < 6; ++i)
+      lines += io::to_text({{"prompt", concat("say ", i)}, {"completion", concat("word ", i * i)}}, -1) + "\n";
+    io::write_file(temp / "train.jsonl", std::string_view(lines));
+    for (int i = 0; i < 20; ++i) questions.push_back(concat("what is ", i * 7, "?"));  // more than one group
+    write_answers(std::vector<std::string>(questions.size(), "nothing"));
+  }
+
+  void write_answers(const std::vector<std::string>& answers) {
+    std::string lines;
+    for (std::size_t i = 0; i < questions.size(); ++i)
+      lines += io::to_text({{"prompt", questions[i]}, {"completion", answers[i]}}, -1) + "\n";
+    io::write_file(temp / "eval.jsonl", std::string_view(lines));
+  }
+
+  Config config(const std::string& output) const {
+    Config config;
+    config.model_name_or_path = (temp / "model").native();
+    config.dataset = {(temp / "train.jsonl").native()};
+    config.eval_dataset = {(temp / "eval.jsonl").native()};
+    config.output_dir = (temp / output).native();
+    config.dtype = "float32";
+    config.template_name = "chatml";
+    config.lora_rank = 2;
+    config.gradient_accumulation_steps = 2;
+    config.learning_rate = 0.05;
+    config.max_steps = 6;
+    config.eval_steps = 2;
+    config.logging_steps = 1;
+    config.eval_predict = true;
+    config.max_new_tokens = answer_length;
+    config.threads = 1;
+    return config;
+  }
+};
+
+/// What the run's model says to the questions, each asked alone and without a group.
+std::vector<std::string> said_to(const Running& running, const Examination& exam) {
+  const auto* model = running.model<D, float>();
+  REQUIRE(model != nullptr);
+  const auto& tokenizer = *running.text().tokenizer;
+  std::vector<std::string> answers;
+  for (const std::string& question : exam.questions) {
+    const std::vector<std::vector<std::int32_t>> prompt{byte_tokens(chatml_question(question))};
+    model::GenerateOptions options;
+    options.max_new_tokens = answer_length;
+    options.vocabulary = tokenizer.vocab_size();
+    options.stop_ids = {tokenizer.id_of("<|im_end|>").value()};
+    const auto tokens =
+        model::generate(model->dev, model->decoder, std::span<const std::vector<std::int32_t>>(prompt), options);
+    answers.push_back(tokenizer.decode(tokens[0], true));
+  }
+  return answers;
+}
+
+}  // namespace
+
+TEST_CASE("eval_predict: exact match and ROUGE-L are those of the answers of that step's model") {
+  Quiet quiet;
+  Examination exam;
+  std::vector<std::vector<std::string>> answers;
+  RunOptions options;
+  options.on_evaluation = [&](const EvalMetrics&, Running& running) { answers.push_back(said_to(running, exam)); };
+  fine_tune(exam.config("first"), options);
+  REQUIRE(answers.size() == 3);
+  CHECK(answers[0] != answers[2]);
+  // The answers of the middle evaluation become the right ones: for some whole, for some with a word more.
+  auto wanted = answers[1];
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (data::strip(wanted[i]).empty()) wanted[i] = "nothing";
+    if (i % 3 == 0) wanted[i] += " extra";
+  }
+  exam.write_answers(wanted);
+  Config config = exam.config("second");
+  config.load_best_model_at_end = true;
+  config.metric_for_best_model = "eval_exact_match";
+  config.save_steps = 2;
+  fine_tune(config);
+  std::size_t evaluation = 0;
+  double best = 0;
+  for (const io::Json& line : log_of(exam.temp / "second")) {
+    if (!line.contains("eval_loss")) continue;
+    double exact = 0, rouge = 0;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const std::string& answer = answers[evaluation][i];
+      exact += data::strip(answer) == data::strip(wanted[i]) ? 1.0 / 20 : 0;
+      rouge += data::rouge_l(answer, wanted[i]) / 20;
+    }
+    CHECK(line.at("eval_exact_match") == doctest::Approx(exact));
+    CHECK(line.at("eval_rouge_l") == doctest::Approx(rouge));
+    if (evaluation == 1) best = exact;
+    ++evaluation;
+  }
+  CHECK(evaluation == 3);
+  CHECK(best >= 0.5);
+  CHECK(quiet.said("the best evaluation, with loss "));
+  CHECK(adapter_values(exam.temp / "second" / "final_model") ==
+        adapter_values(exam.temp / "second" / "checkpoints" / "checkpoint-4"));
+  const io::Json metrics = io::read_json(exam.temp / "second" / "training_metrics.json");
+  CHECK(metrics.at("eval_exact_match").is_number());
+  CHECK(metrics.at("eval_rouge_l").is_number());
+  bool shown = false;
+  for (const std::string& line : events_of(exam.temp / "second"))
+    shown = shown || (line.find("eval/exact_match=") != line.npos && line.find("eval/rouge_l=") != line.npos);
+  CHECK(shown);
+  // Generating changes nothing of the training.
+  CHECK(adapter_values(exam.temp / "first" / "final_model") ==
+        adapter_values(exam.temp / "second" / "checkpoints" / "checkpoint-6"));
+}
+
+TEST_CASE("eval_predict: a run that is stopped while it answers evaluates again when it goes on") {
+  Quiet quiet;
+  Examination exam;
+  fine_tune(exam.config("whole"));
+  std::atomic<int> stop{0};
+  RunOptions options;
+  options.stop = &stop;
+  options.log = [&](log::Level, std::string_view line) {
+    if (line.find("step 2/6") != line.npos) stop = SIGTERM;  // the evaluation comes next
+  };
+  Config config = exam.config("part");
+  CHECK(fine_tune(config, options).stopped_by == SIGTERM);
+  CHECK(run::Checkpoints(exam.temp / "part").steps().back() == 2);
+  config.resume_from_checkpoint = "auto";
+  fine_tune(config);
+  CHECK(numbers_of(exam.temp / "part") == numbers_of(exam.temp / "whole"));
+}
+
+TEST_CASE("eval_predict: without answers, or a tokenizer, it is refused before any work") {
+  const Quiet quiet;
+  Examination exam;
+  io::write_file(exam.temp / "eval.jsonl", std::string_view("{\"text\": \"no question\"}\n"));
+  CHECK(message_of<FormatError>([&] {
+          fine_tune(exam.config("run"));
+        }).ends_with("eval.jsonl: eval_predict needs records with an answer; there is none"));
+  CHECK_FALSE(io::is_there(exam.temp / "run"));
+  const Workshop shop;
+  Config config = shop.config();
+  config.eval_predict = true;
+  CHECK(message_of<ConfigError>([&] { fine_tune(config); }) ==
+        "key eval_predict: given true, allowed: false where the model has no tokenizer files");
+}
+
+}  // namespace eval_predict_test
