@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "lora/io/read_file.hpp"
 #include "lora/settings/settings.hpp"
 #include "support/message_of.hpp"
 
@@ -109,6 +110,35 @@ TEST_CASE("unknown keys: what others call a key is no key here, each name once, 
     CAPTURE(name);
     CHECK(names.contains(name));
   }
+}
+
+TEST_CASE("unknown keys: docs/migration.md names each of them, with the same words, and no other") {
+  const io::Path page = io::Path(LORA_FIXTURES).parent_path().parent_path() / "docs" / "migration.md";
+  const std::string text = io::read_file(page);
+  std::size_t rows = 0;
+  for (std::size_t at = text.find("\n| `"); at != text.npos; at = text.find("\n| `", at + 1)) ++rows;
+  CHECK(rows == std::size(foreign_keys));
+  for (const ForeignKey& foreign : foreign_keys) {
+    const std::string_view here = foreign.here;
+    const bool renamed = find_key(here) != nullptr;
+    const std::string row = renamed ? concat("| `", foreign.name, "` | `", here, "` |\n")
+                                    : concat("| `", foreign.name, "` | ", here, " |\n");
+    CAPTURE(row);
+    CHECK(text.find(row) != text.npos);
+  }
+}
+
+TEST_CASE("unknown keys: the flags of the scripts that a page promises are answered") {
+  const auto told = [](const char* name) {
+    return test::message_of<ConfigError>(
+        [&] { refuse_unknown({}, std::vector{UnknownKey{name}}, train_command, "--help"); });
+  };
+  CHECK(told("--max_seq_length").find("here: cutoff_len)") != std::string::npos);
+  CHECK(told("--gpu_ids").find("here: not there: a run is one process") != std::string::npos);
+  CHECK(told("--dataset_size").find("here: max_samples)") != std::string::npos);
+  CHECK(told("--validation_split_percentage").find("here: val_size, as a fraction") != std::string::npos);
+  CHECK(told("--experiment_name").find("here: output_dir)") != std::string::npos);
+  CHECK(told("--stage").find("stages makes parts of a run") != std::string::npos);
 }
 
 TEST_CASE("unknown keys: a long list is told whole, each name and value shortened") {
