@@ -143,12 +143,16 @@ TEST_CASE("eval_predict: exact match and ROUGE-L are those of the answers of tha
 TEST_CASE("eval_predict: a run that is stopped while it answers evaluates again when it goes on") {
   Quiet quiet;
   Examination exam;
+  // A model made for shorter sequences warns of an answer that is longer: that is when the run is stopped.
+  io::Json model = io::read_json(exam.temp / "model" / "config.json");
+  model["max_position_embeddings"] = 36;
+  io::write_json(exam.temp / "model" / "config.json", model);
   fine_tune(exam.config("whole"));
   std::atomic<int> stop{0};
   RunOptions options;
   options.stop = &stop;
   options.log = [&](log::Level, std::string_view line) {
-    if (line.find("step 2/6") != line.npos) stop = SIGTERM;  // the evaluation comes next
+    if (line.find("eval.jsonl:") != line.npos) stop = SIGTERM;
   };
   Config config = exam.config("part");
   CHECK(fine_tune(config, options).stopped_by == SIGTERM);
@@ -156,6 +160,50 @@ TEST_CASE("eval_predict: a run that is stopped while it answers evaluates again 
   config.resume_from_checkpoint = "auto";
   fine_tune(config);
   CHECK(numbers_of(exam.temp / "part") == numbers_of(exam.temp / "whole"));
+}
+
+TEST_CASE("answers: a text that ends an answer is not part of it") {
+  const Quiet quiet;
+  Examination exam;
+  Config config = exam.config("run");
+  config.max_steps = 2;
+  RunOptions options;
+  Index cut = 0;
+  options.on_evaluation = [&](const EvalMetrics&, Running& running) {
+    const auto* model = running.model<D, float>();
+    REQUIRE(model != nullptr);
+    const auto& text = running.text();
+    const data::Encoder encoder(text.tokenizer.get(), text.chat_template, {});
+    std::vector<data::Sample> samples;
+    for (const std::string& question : exam.questions) {
+      samples.emplace_back();
+      samples.back().messages = {{"user", question}};
+    }
+    model::GenerateOptions generate;
+    generate.max_new_tokens = answer_length;
+    const auto answers_with = [&](const std::vector<std::string>& stops) {
+      std::vector<std::string> answers;
+      run::CountProgress progress("answering", "records", 20, 30, false);
+      CHECK(train::answer_all(model->dev, model->decoder, *text.tokenizer, encoder,
+                              std::span<const data::Sample>(samples), generate, stops, progress,
+                              [&](const data::Sample&, const std::string& answer) { answers.push_back(answer); }));
+      return answers;
+    };
+    const auto whole = answers_with({});
+    REQUIRE(whole.size() == 20);
+    std::string stop;  // a letter in the middle of an answer
+    for (const std::string& answer : whole)
+      for (std::size_t i = 1; i + 1 < answer.size() && stop.empty(); ++i)
+        if (answer[i] > ' ' && answer[i] < 127) stop = answer.substr(i, 1);
+    REQUIRE_FALSE(stop.empty());
+    const auto stopped = answers_with({stop});
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      CHECK(stopped[i] == whole[i].substr(0, whole[i].find(stop)));
+      cut += stopped[i] != whole[i] ? 1 : 0;
+    }
+  };
+  fine_tune(config, options);
+  CHECK(cut > 0);
 }
 
 TEST_CASE("eval_predict: without answers, or a tokenizer, it is refused before any work") {
