@@ -2,7 +2,7 @@
 """Makes tests/fixtures/golden: tiny random models with an adapter each, and what PyTorch + PEFT compute with them; and
 tests/fixtures/adapters: adapters of every kind that PEFT writes.
 
-    python tests/golden/make.py [--out DATA] [--only golden|full|adapters]      needs torch, transformers, peft, safetensors
+    python tests/golden/make.py [--out DATA] [--only golden|full|loraplus|adapters]      needs torch, transformers, peft, safetensors
     python tests/golden/make.py --check-adapter FOLDER [--base MODEL]      does PEFT load what lora saved, value by value?
 
 For each family OUT/<family> holds
@@ -14,6 +14,7 @@ For each family OUT/<family> holds
     long.json, long.safetensors                one sequence of 700 tokens: loss, logits of some rows, adapter gradients
     full.json, full.safetensors                the whole model trained on reference.json's data: losses, gradient norms,
                                                every gradient, every weight after training
+    loraplus.json, loraplus.safetensors        the adapter trained on the same data by PEFT's LoRA+ optimizer
 and OUT/rotary.json frequencies and magnitude of rotary settings that no family has
 
 DATA/adapters belongs to the model golden/llama and holds
@@ -41,6 +42,7 @@ import torch
 import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.lora import config as kinds
+from peft.optimizers import create_loraplus_optimizer
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
@@ -214,13 +216,14 @@ def adapter_tensors(model, of):
             for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def train(model, data, t):
+def train(model, data, t, optimizer=None):
     params = [p for p in model.parameters() if p.requires_grad]
     # As transformers' Trainer groups them: biases and the weights of norms do not decay.
     groups = [dict(params=[p for p in params if p.dim() > 1]),
               dict(params=[p for p in params if p.dim() == 1], weight_decay=0.0)]
-    optimizer = torch.optim.AdamW([g for g in groups if g["params"]], lr=t["learning_rate"], betas=(t["beta1"], t["beta2"]), eps=t["epsilon"],
-                                  weight_decay=t["weight_decay"])
+    optimizer = optimizer or torch.optim.AdamW(
+        [g for g in groups if g["params"]], lr=t["learning_rate"], betas=(t["beta1"], t["beta2"]), eps=t["epsilon"],
+        weight_decay=t["weight_decay"])
     schedule = transformers.get_scheduler(t["schedule"], optimizer, t["warmup_steps"], t["steps"])
     log, at = [], 0
     for _ in range(t["steps"]):
@@ -307,6 +310,26 @@ def make_long(folder, seed):
               os.path.join(folder, "long.safetensors"))
     write_json(os.path.join(folder, "long.json"), dict(
         versions=versions(), evaluation=[sequence], labelled=labelled([sequence]), loss=loss.item(), rows=rows))
+
+
+def make_loraplus(folder):
+    """The adapter's training once more, with PEFT's LoRA+ optimizer. Its two rates of decay are one here."""
+    reference = json.load(open(os.path.join(folder, "reference.json")))
+    model, _ = load(folder, os.path.join(folder, "adapter"))
+    t = dict(reference["training"], loraplus_lr_ratio=8.0)
+    optimizer = create_loraplus_optimizer(
+        model, torch.optim.AdamW, lr=t["learning_rate"], loraplus_lr_ratio=t["loraplus_lr_ratio"],
+        loraplus_weight_decay=t["weight_decay"], betas=(t["beta1"], t["beta2"]), eps=t["epsilon"],
+        weight_decay=t["weight_decay"])
+    steps = train(model, reference["data"], t, optimizer)
+    save_file({"final." + n: v for n, v in adapter_tensors(model, lambda p: p).items()},
+              os.path.join(folder, "loraplus.safetensors"))
+    evaluation = reference["evaluation"]
+    with torch.no_grad():
+        final_loss = sum(loss_sum(model, sequence)[0].item() for sequence in evaluation) / labelled(evaluation)
+    write_json(os.path.join(folder, "loraplus.json"), dict(
+        versions=versions(), evaluation=evaluation, final_loss=final_loss, training=t, data=reference["data"],
+        steps=steps))
 
 
 def make_full(folder, rule):
@@ -500,7 +523,7 @@ def check_adapter(folder, base):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default=os.path.join(os.path.dirname(__file__), "..", "fixtures"))
-    parser.add_argument("--only", choices=["golden", "full", "adapters"])
+    parser.add_argument("--only", choices=["golden", "full", "loraplus", "adapters"])
     parser.add_argument("--check-adapter", metavar="FOLDER")
     parser.add_argument("--base", metavar="MODEL")
     options = parser.parse_args()
@@ -516,6 +539,9 @@ def main():
     if options.only in (None, "golden", "full"):
         for family, rule in FAMILIES.items():
             make_full(os.path.join(options.out, "golden", family), rule)
+    if options.only in (None, "golden", "loraplus"):
+        for family in FAMILIES:
+            make_loraplus(os.path.join(options.out, "golden", family))
     if options.only in (None, "adapters"):
         make_adapters(os.path.join(options.out, "adapters"), os.path.join(options.out, "golden", "llama"))
 

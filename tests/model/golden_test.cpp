@@ -125,7 +125,7 @@ class Fixture {
       model.train_own(dev, [](const model::TensorInfo&) { return true; });
     } else {
       const auto files = model::open_adapter(folder_ / "adapter");
-      model.attach(dev, files.config);
+      model.attach(dev, files.config, {}, reference == "loraplus" ? optim::faster_group : 0);
       model::load_adapter(dev, model, files);
     }
     model.params().for_each([&](const nn::ParamRef<D, T>& param) { params.push_back(param); });
@@ -302,9 +302,11 @@ void check_training(const std::string& family, const std::string& reference = "r
   const auto accumulation = settings.at("accumulation").template get<std::size_t>();
   const auto start = f.trained(false);
 
-  optim::AdamW<D, T> optimizer(f.dev, f.model.params(),
-                               {number("beta1"), number("beta2"), number("epsilon"), number("weight_decay")},
-                               {{.weight_decay = number("weight_decay")}, {.weight_decay = 0}});
+  optim::AdamW<D, T> optimizer(
+      f.dev, f.model.params(), {number("beta1"), number("beta2"), number("epsilon"), number("weight_decay")},
+      {{.weight_decay = number("weight_decay")},
+       {.weight_decay = 0},
+       {.learning_rate_factor = settings.value("loraplus_lr_ratio", 1.0), .weight_decay = number("weight_decay")}});
   const optim::Schedule schedule{optim::decay_of(settings.at("schedule").template get<std::string>()),
                                  settings.at("warmup_steps").template get<Index>(),
                                  settings.at("steps").template get<Index>()};
@@ -398,6 +400,13 @@ TEST_CASE("golden: ten steps of training in f32") {
 }
 TEST_CASE("golden: ten steps of training in f64") {
   each_family([](const std::string& family) { check_training<double>(family); });
+}
+
+TEST_CASE("golden: ten steps of training with LoRA+, PEFT's, in f32 and f64") {
+  each_family([](const std::string& family) {
+    check_training<float>(family, "loraplus");
+    check_training<double>(family, "loraplus");
+  });
 }
 
 TEST_CASE("golden: the whole model trains: every gradient and ten steps in f32") {

@@ -185,7 +185,8 @@ TEST_CASE("program: eval with predict writes each answer, and counts those that 
     CHECK(lines[i] == io::Json{{"prompt", questions[i]},
                                {"predict", answers[i]},
                                {"label", labels[i]},
-                               {"exact_match", labels[i] != "something else"}});
+                               {"exact_match", labels[i] != "something else"},
+                               {"rouge_l", data::rouge_l(data::strip(answers[i]), data::strip(labels[i]))}});
   CHECK(test::holds(io::read_file(s.out / "evaluation_report.md"),
                     "| exact_match | " + io::to_text(results.at("exact_match"), -1) + " |"));
 }

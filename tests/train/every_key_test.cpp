@@ -325,6 +325,7 @@ TEST_CASE("every key: none that decides a number of a run is left at its default
                                              "early_stopping_threshold",
                                              "eval_on_start",
                                              "eval_predict",
+                                             "loraplus_lr_ratio",
                                              "max_new_tokens",
                                              "metric_for_best_model",
                                              "stages",

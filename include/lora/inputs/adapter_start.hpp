@@ -63,7 +63,8 @@ void attach_adapter(D& dev, model::Decoder<D, T>& decoder, const settings::Confi
     start.emplace(model::open_adapter(find_adapter(config.adapter_name_or_path)));
     model::check_adapter(*start, decoder.config());
   }
-  decoder.attach(dev, adapter_of(config, start ? &*start : nullptr));
+  decoder.attach(dev, adapter_of(config, start ? &*start : nullptr), {},
+                 config.loraplus_lr_ratio ? optim::faster_group : 0);
   if (start) {
     model::load_adapter(dev, decoder, *start);
   } else {

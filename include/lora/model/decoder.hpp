@@ -57,7 +57,7 @@ class Decoder {
   /// model's own tensors for which `trains` is true, with the numbers that they have as stored: matrices in group 0 of
   /// the store, biases and the weights of norms, which do not decay, in group 1. A tied head trains with the embedding.
   /// Throws   ConfigError if the adapter targets nothing
-  void attach(D& dev, AdapterConfig adapter, const Choice& trains = {});
+  void attach(D& dev, AdapterConfig adapter, const Choice& trains = {}, Index b_group = 0);
   /// The same without an adapter.
   /// Throws   ConfigError if nothing is chosen
   void train_own(D& dev, const Choice& trains);
@@ -255,13 +255,16 @@ typename Decoder<D, T>::OwnTensor Decoder<D, T>::own(const TensorInfo& info) {
 }
 
 template <AnyDevice D, class T>
-void Decoder<D, T>::attach(D& dev, AdapterConfig adapter, const Choice& trains) {
+void Decoder<D, T>::attach(D& dev, AdapterConfig adapter, const Choice& trains, Index b_group) {
   params_.clear();
   for (Index i = 0; i < stack_.size(); ++i) {
     const auto modules = linears(i);
     const auto ranks = [&](const nn::LoraLinear<D, T>& linear) {
       std::vector<nn::LoraRank> result;
-      for (const auto& projection : linear.projections()) result.push_back(adapter.rank_of(i, projection.name));
+      for (const auto& projection : linear.projections()) {
+        result.push_back(adapter.rank_of(i, projection.name));
+        result.back().b_group = b_group;
+      }
       return result;
     };
     const std::string prefix = concat("model.layers.", i, ".");

@@ -13,7 +13,8 @@ namespace lora::nn {
 /// What one projection is given: rank 0 leaves it frozen.
 struct LoraRank {
   Index rank = 0;
-  double scale = 0;  ///< s = alpha / R, or alpha / √R with rsLoRA
+  double scale = 0;   ///< s = alpha / R, or alpha / √R with rsLoRA
+  Index b_group = 0;  ///< the group of parameters that B belongs to
 };
 
 /// The trainable factors A and B of a group of projections.
@@ -36,7 +37,7 @@ class LowRankAdapter {
     for (std::size_t j = 0; j < ranks.size(); ++j) {
       Part& p = parts_[j];
       if (p.lora.rank == 0) continue;
-      p.b = params.add(p.lora.rank, p.columns);
+      p.b = params.add(p.lora.rank, p.columns, p.lora.b_group);
       params.name(a_, prefix + base.projections()[j].name + ".lora_A", p.first_row, p.lora.rank);
       params.name(p.b, prefix + base.projections()[j].name + ".lora_B", 0, p.lora.rank, true);
     }

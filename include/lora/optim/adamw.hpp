@@ -17,7 +17,12 @@ struct AdamWSettings {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
+  double lr_ratio = 1;  ///< learning rate of `faster_group` over the others' (LoRA+: of B over A)
 };
+
+/// What differs from one group of the parameters to another: see `AdamWGroup`. Matrices are 0; biases and the weights
+/// of norms, which do not decay, 1.
+constexpr Index faster_group = 2;
 
 /// Which part of the state this optimizer has: that of `rank`'s blocks of every group, of `size` ranks.
 struct AdamWShard {

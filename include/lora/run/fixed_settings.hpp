@@ -70,6 +70,7 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
                                        {"no_rope_layers", unrotated}});
   if (adapter != nullptr) {
     settings.update(detail::adapter_settings(*adapter));
+    settings["loraplus_lr_ratio"] = config.loraplus_lr_ratio ? io::Json(*config.loraplus_lr_ratio) : io::Json();
   } else {
     settings["trainable"] = config.trainable;
   }
@@ -119,6 +120,7 @@ inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const se
   leave_out("trains", now.at("trains") == all_text);
   leave_out("metric_for_best_model", config.metric_for_best_model == "eval_loss");
   leave_out("finetuning_type", !config.trains_model());
+  leave_out("loraplus_lr_ratio", !config.loraplus_lr_ratio);
   leave_out("stages", config.stages.empty());
   leave_out("use_curriculum", !config.use_curriculum);
   return now;

@@ -82,6 +82,7 @@ struct Config {
   double lora_dropout = 0;
   std::vector<std::string> lora_target;
   std::optional<bool> use_rslora;
+  std::optional<double> loraplus_lr_ratio;
 
   // batch
   std::optional<Index> per_device_train_batch_size;

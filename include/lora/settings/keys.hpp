@@ -217,6 +217,8 @@ inline std::vector<Key> make_keys() {
        "Projections that get an adapter"},
       {"use_rslora", "adapter", train, &C::use_rslora, any, free, "false",
        "Scale alpha / sqrt(rank) instead of alpha / rank"},
+      {"loraplus_lr_ratio", "adapter", train, &C::loraplus_lr_ratio, above(0), free, "1",
+       "LoRA+: learning rate of lora_B over that of lora_A, such as 16"},
 
       {"max_tokens_per_micro_batch", "batch", train, &C::max_tokens_per_micro_batch, at_least(1), free,
        "1024, or by sequences where per_device_train_batch_size is given",

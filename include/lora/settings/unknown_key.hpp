@@ -242,7 +242,6 @@ constexpr ForeignKey foreign_keys[] = {
     {"logging_dir", "not needed: event files are in output_dir/tensorboard"},
     {"logging_first_step", "logging_steps 1"},
     {"lora_bias", "not there: finetuning_type full with trainable"},
-    {"loraplus_lr_ratio", "not there: one learning rate"},
     {"lr_scheduler_kwargs", "not there"},
     {"master_addr", "not there: a run is one process"},
     {"master_port", "not there: a run is one process"},

@@ -148,7 +148,9 @@ class Stepper {
 
   // As Decoder deals parameters out: biases and the weights of norms don't decay.
   static std::vector<optim::AdamWGroup> groups(const optim::AdamWSettings& settings) {
-    return {{.weight_decay = settings.weight_decay}, {.weight_decay = 0}};
+    return {{.weight_decay = settings.weight_decay},
+            {.weight_decay = 0},
+            {.learning_rate_factor = settings.lr_ratio, .weight_decay = settings.weight_decay}};
   }
 
   static comm::Single& alone() {

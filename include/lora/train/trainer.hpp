@@ -64,11 +64,11 @@ class TrainingRun {
 
   void attach() {
     inputs::choose_what_trains(dev_, *decoder_, config_);
-    stepper_.emplace(
-        dev_, *decoder_,
-        optim::AdamWSettings{config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon, config_.weight_decay},
-        config_.max_grad_norm, static_cast<std::uint64_t>(config_.seed), alone_,
-        StepSharing{.units = config_.step_units});
+    stepper_.emplace(dev_, *decoder_,
+                     optim::AdamWSettings{config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon,
+                                          config_.weight_decay, config_.loraplus_lr_ratio.value_or(1)},
+                     config_.max_grad_norm, static_cast<std::uint64_t>(config_.seed), alone_,
+                     StepSharing{.units = config_.step_units});
   }
 
   /// Makes a stage's choice of what trains, and of the layers whose gradients are checkpointed.
