@@ -14,6 +14,7 @@
 #include "lora/model/adapter.hpp"
 #include "lora/model/decoder.hpp"
 #include "lora/model/trainable.hpp"
+#include "lora/optim/adamw.hpp"
 #include "lora/settings/stage_lists.hpp"
 
 namespace lora::inputs {
