@@ -174,6 +174,14 @@ TEST_CASE("curriculum: a class without records leaves its share to the others, a
                        "key curriculum_stages: no record has a label of the mix of stage 2", ConfigError);
 }
 
+TEST_CASE("curriculum: of more samples than can be drawn it is refused") {
+  const Labelled records = thousand();
+  const std::vector<CurriculumStage> one = {{1, {{"explain", 1}}}};
+  for (const Index steps : {Index{1} << 30, Index{0x7FFFFFFFFFFFFFFF}})
+    CHECK_THROWS_WITH_AS(Curriculum(one, records.sequences, records.classes, 3, steps, 4),
+                         doctest::Contains("at most 4294967295 samples are supported"), ConfigError);
+}
+
 TEST_CASE("curriculum: stages of odd sizes cover all steps, and a short run may leave one without any") {
   const Labelled records = thousand();
   for (const Index steps : {1, 2, 3, 7, 11, 101}) {

@@ -110,7 +110,9 @@ TEST_CASE("curriculum run: stopped inside a stage and resumed, it has the bits a
           c.curriculum_stages = {{1, {{"explain", 1}}}};
         }).starts_with("key curriculum_stages: given [{\"until\":1.0,\"mix\":{\"explain\":1.0}}], but "));
   CHECK(refused([](Config& c) { c.use_curriculum = false; }).starts_with("key use_curriculum: given false, but "));
-  CHECK(refused([](Config& c) { c.max_steps = 60; }).starts_with("key steps, which the curriculum divides: given 60"));
+  CHECK(refused([](Config& c) {
+          c.max_steps = 60;
+        }).starts_with("key max_steps or num_train_epochs, whose steps use_curriculum divides: given [60], but "));
 }
 
 TEST_CASE("curriculum run: units of a step and the length of micro-batches do not change what is drawn") {
@@ -184,6 +186,20 @@ TEST_CASE("curriculum run: a record without labels leaves its place empty and is
   config.curriculum_stages = {{1, {{"explain", 1}}}};
   fine_tune(config);
   CHECK(counts_of(school.temp / "run")[0].at("counts") == io::json_object({{"explain", 4}}));
+}
+
+TEST_CASE("curriculum run: where nothing was learnt it is an error, and labels stay within a line") {
+  Quiet quiet;
+  const School school(30);
+  io::write_file(school.temp / "train.jsonl",
+                 std::string_view("{\"input_ids\": [1, 2], \"labels\": [1, 2], \"difficulty\": \"a\"}\n"
+                                  "{\"input_ids\": [1, 2], \"labels\": [1, -100], \"difficulty\": \"b\\nc\"}\n"));
+  Config config = school.lessons("run", 4);
+  config.curriculum_stages = {{1, {{"b\nc", 0.5}, {"d", 0.25}, {"e\nf", 0.25}}}};
+  CHECK(message_of<Error>([&] { fine_tune(config); }) ==
+        "no step had a labelled token: nothing was learned, and no final_model is written");
+  CHECK(quiet.said("no record is labelled d, e\\nf: their shares of the curriculum go to the others"));
+  CHECK(quiet.said("curriculum: steps 1 to 4: 8 b\\nc"));
 }
 
 TEST_CASE("curriculum run: blocks of a long text have its class") {

@@ -231,12 +231,11 @@ TEST_CASE("stages: what cannot be is refused before any work, and names the stag
             .starts_with("key stages: given stage 1 with both until_step and until_epoch" + allowed));
   CHECK(with({{.until_step = 0}}).starts_with("key stages: given stage 1 with until_step 0 after 0" + allowed));
   CHECK(with({{.until_epoch = NAN}}).starts_with("key stages: given stage 1 with until_epoch nan after 0" + allowed));
-  CHECK(
-      with({{.until_step = 8}, {.name = "late", .until_epoch = 2}}) ==
-      "key stages: stage 2 (late) would end with step 8, epoch 2, but it begins after step 8 with epoch 2; allowed: a "
-      "later end. A stage begins with an epoch of its own");
+  CHECK(with({{.until_step = 8}, {.name = "late", .until_epoch = 2}}) ==
+        "key stages: stage 2 (late) would end with epoch 2, but it begins after epoch 2; allowed: a "
+        "later end. A stage begins with an epoch of its own");
   CHECK(with({{.until_step = 5}, {.name = "b", .until_step = 9, .trainable = {{"norm", "lstm"}}}}) ==
-        "key trainable: given lstm, which is found in the name of no tensor; names are such as "
+        "stage 2 (b): key trainable: given lstm, which is found in the name of no tensor; names are such as "
         "model.layers.0.self_attn.q_proj.weight, model.layers.0.input_layernorm.weight and model.embed_tokens.weight");
   CHECK(with({{.until_step = 5, .learning_rate = -1}}) ==
         "stage 1: key learning_rate: given -1, allowed: a number, at least 0");
@@ -256,7 +255,63 @@ TEST_CASE("stages: what cannot be is refused before any work, and names the stag
   CHECK(told(longer) == "key max_steps: given 20, allowed: with stages, the last of which has no end of its own");
   longer.max_steps = 4;
   longer.stages = {{.until_step = 5}, {}};
-  CHECK(told(longer).starts_with("key stages: stage 2 would end with step 4, epoch 3, but it begins after step 5"));
+  CHECK(told(longer).starts_with("key stages: stage 2 would end with step 4, but it begins after step 5"));
+  CHECK_FALSE(io::is_there(shop.temp / "run"));
+}
+
+TEST_CASE("stages: a stage with a curriculum has the epochs of one without, and an order of its own") {
+  Quiet quiet;
+  const Workshop shop;
+  write_classes(shop.temp / "train.jsonl", {"a", "b"});
+  Config config = full_config(shop);
+  config.use_curriculum = true;
+  config.curriculum_stages = {{1, {{"a", 0.5}, {"b", 0.5}}}};
+  config.shuffle = true;
+  // 22 records, 4 a step: 6 full steps an epoch, though the records are used up before.
+  config.stages = {{.until_epoch = 1}, {.until_epoch = 2}, {.until_epoch = 3, .use_curriculum = false}};
+  std::vector<Index> tokens;
+  RunOptions options;
+  options.on_step = [&](const StepMetrics& step) { tokens.push_back(step.tokens); };
+  fine_tune(config, options);
+  CHECK(quiet.said("stage 2: steps 7 to 12: "));
+  CHECK(quiet.said("stage 3: steps 13 to 18: "));
+  CHECK(log_of(shop.temp / "run").back().at("step") == 18);
+  REQUIRE(tokens.size() == 18);
+  CHECK(std::vector<Index>(tokens.begin(), tokens.begin() + 6) !=
+        std::vector<Index>(tokens.begin() + 6, tokens.begin() + 12));
+  for (const io::Json& line : log_of(shop.temp / "run"))
+    if (line.contains("epoch")) CHECK(line.at("epoch") <= 3.0);
+}
+
+TEST_CASE("stages: gradients of a stage are checkpointed without a limit, and what memory needs may change on resume") {
+  Quiet quiet;
+  const Workshop shop;
+  Config config = full_config(shop);
+  config.stages = {{.until_step = 3, .gradient_checkpointing = true},
+                   {.until_step = 6, .gradient_checkpointing = true}};
+  std::atomic<int> stop{0};
+  RunOptions options;
+  options.stop = &stop;
+  options.on_step = [&](const StepMetrics& step) { stop = step.step == 4; };
+  fine_tune(config, options);
+  CHECK_FALSE(quiet.said("to stay below"));
+  CHECK(quiet.said("most memory is needed by stage 1"));
+  config.stages[1].gradient_checkpointing = false;
+  config.resume_from_checkpoint = "auto";
+  CHECK(fine_tune(config).metrics.steps == 6);
+  const std::string card = io::read_file(shop.temp / "run" / "final_model" / "README.md");
+  CHECK(card.find("| learning rate, stage 2 | 0.003 |") != card.npos);
+}
+
+TEST_CASE("stages: one in which nothing is left to train is told before the first step") {
+  const Quiet quiet;
+  const Workshop shop;
+  Config config = full_config(shop);
+  config.stages = {{.until_step = 3}, {.name = "norms", .until_step = 6, .trainable = {{"norm"}}}};
+  RunOptions options;
+  options.trains = [](std::string_view name) { return name.find("mlp") != name.npos; };
+  CHECK(message_of<ConfigError>([&] { fine_tune(config, options); }) ==
+        "stage 2 (norms): none of the model's 25 trainable tensors is left to train");
   CHECK_FALSE(io::is_there(shop.temp / "run"));
 }
 
@@ -319,7 +374,7 @@ TEST_CASE("stages: from the command line, a file and run_config.json they are th
   config.stages = {{.until_step = 3, .learning_rate = 1e-3}, {.until_step = 5, .learning_rate = 1e-4}};
   set_from_text(config, *find_key("learning_rate"), "1");
   CHECK(message_of<ConfigError>([&] { validate(config, train_command); }) ==
-        "key learning_rate: given, which has no effect here; allowed: where not every stage says it itself");
+        "key learning_rate: given, which has no effect here; allowed: where not every stage says otherwise");
   config.stages[1].learning_rate.reset();
   CHECK(message_of<ConfigError>([&] { validate(config, train_command); }) == "nothing was thrown");
 }

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -73,10 +74,13 @@ class Curriculum {
 
   /// `sequences` are those to train on, `classes.of` has one entry for each. A class that is in a mix and has no
   /// sequence leaves its share to the others.
-  /// Throws   ConfigError if a stage is left without any class
+  /// Throws   ConfigError if a stage is left without any class, or for 2³² samples or more
   Curriculum(const std::vector<CurriculumStage>& stages, std::span<const Index> sequences,
              const SequenceClasses& classes, std::uint64_t seed, Index steps, Index per_step)
       : seed_(seed), per_step_(per_step) {
+    if (steps > 0xFFFFFFFF / per_step)
+      fail<ConfigError>("a curriculum of ", steps, " steps of ", per_step, " samples; at most 4294967295 samples are ",
+                        "supported");
     take_classes(stages, sequences, classes);
     for (std::size_t i = 0; i < stages.size(); ++i) {
       std::vector<double> shares(classes_.size(), 0.0);
@@ -87,9 +91,7 @@ class Curriculum {
       const Index begin = stages_.empty() ? 0 : stages_.back().end;
       const auto end = static_cast<Index>(std::ceil(stages[i].until * static_cast<double>(steps)));
       stages_.push_back({begin, end, {}});
-      const Index samples = (end - begin) * per_step;
-      if (samples > 0xFFFFFFFF) fail<ConfigError>(samples, " samples in a stage; at most 4294967295 are supported");
-      stages_.back().counts = apportion(samples, shares);
+      stages_.back().counts = apportion((end - begin) * per_step, shares);
     }
   }
 
@@ -126,9 +128,10 @@ class Curriculum {
   };
 
   std::size_t find(std::string_view label) const {
-    const auto at =
-        std::find_if(classes_.begin(), classes_.end(), [&](const Class& one) { return one.label == label; });
-    return static_cast<std::size_t>(at - classes_.begin());
+    const auto at = std::lower_bound(classes_.begin(), classes_.end(), label,
+                                     [](const Class& one, std::string_view text) { return one.label < text; });
+    const bool found = at != classes_.end() && at->label == label;
+    return static_cast<std::size_t>((found ? at : classes_.end()) - classes_.begin());
   }
 
   /// Classes by label, so that their order does not depend on the mixes'.

@@ -73,30 +73,41 @@ void attach_adapter(D& dev, model::Decoder<D, T>& decoder, const settings::Confi
   }
 }
 
+/// The names of the model's own tensors that train in each stage of a run.
+/// Throws   ConfigError naming the stage
+inline std::vector<std::set<std::string, std::less<>>> trainable_in_stages(const settings::Config& config,
+                                                                           const model::Config& shape) {
+  const auto stages = settings::stage_configs(config);
+  std::vector<std::set<std::string, std::less<>>> names;
+  for (std::size_t i = 0; i < stages.size(); ++i) try {
+      names.push_back(model::trainable_tensors(shape, stages[i].trainable));
+    } catch (const ConfigError& error) {
+      if (config.stages.empty()) throw;
+      fail<ConfigError>(settings::stage_name(config, i), ": ", std::string_view(error.what()));
+    }
+  return names;
+}
+
 /// Makes parameters of what a run trains: an adapter, or those tensors of the model that train in any of its stages.
 /// Throws   ConfigError, FormatError, IoError
 template <AnyDevice D, class T>
 void choose_what_trains(D& dev, model::Decoder<D, T>& decoder, const settings::Config& config) {
   if (!config.trains_model()) return attach_adapter(dev, decoder, config);
   std::set<std::string, std::less<>> names;
-  for (const settings::Config& stage : settings::stage_configs(config))
-    names.merge(model::trainable_tensors(decoder.config(), stage.trainable));
+  for (auto& of_stage : trainable_in_stages(config, decoder.config())) names.merge(of_stage);
   decoder.train_own(dev, [&](const model::TensorInfo& info) { return names.count(info.name) != 0; });
 }
 
 /// Whether a tensor trains, by its name, in each stage of a run: those of `chosen` (empty: all) that the stage names.
 inline std::vector<std::function<bool(std::string_view)>> trained_in_stages(
     const settings::Config& config, const model::Config& shape, const std::function<bool(std::string_view)>& chosen) {
+  if (!config.trains_model() || config.stages.empty())
+    return std::vector<std::function<bool(std::string_view)>>(settings::stage_configs(config).size(), chosen);
   std::vector<std::function<bool(std::string_view)>> trains;
-  for (const settings::Config& stage : settings::stage_configs(config)) {
-    if (!config.trains_model() || config.stages.empty()) {
-      trains.push_back(chosen);
-    } else {
-      trains.emplace_back([chosen, names = model::trainable_tensors(shape, stage.trainable)](std::string_view name) {
-        return names.count(name) != 0 && (!chosen || chosen(name));
-      });
-    }
-  }
+  for (auto& names : trainable_in_stages(config, shape))
+    trains.emplace_back([chosen, names = std::move(names)](std::string_view name) {
+      return names.count(name) != 0 && (!chosen || chosen(name));
+    });
   return trains;
 }
 

@@ -111,7 +111,8 @@ class RunData {
  private:
   [[noreturn]] static void fail_unlabelled(const data::EncodeSummary& found, const settings::Config& config) {
     const std::string what = concat(config.dataset.front(), ": there is nothing to learn: ");
-    if (found.lost() > 0) fail<FormatError>(what, "not one token is labelled within cutoff_len ", config.cutoff_len);
+    if (found.lost() > 0)
+      fail<FormatError>(what, "not one token is labelled within cutoff_len ", settings::longest_cutoff(config));
     if (found.unanswered() > 0 && found.left_out() == 0)
       fail<FormatError>(what, "every record is left out since its answer is empty");
     fail<FormatError>(what,

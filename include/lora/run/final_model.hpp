@@ -72,12 +72,16 @@ inline std::string model_card(const settings::Config& config, const model::Sourc
     row("rsLoRA", adapter->rslora);
     row("dropout", adapter->dropout);
     list("targets", adapter->target_expression.empty() ? adapter->targets : std::vector{adapter->target_expression});
-  } else if (!config.trainable.empty()) {
-    list("trained tensors", config.trainable);
   }
-  row("learning rate", config.learning_rate);
-  row("schedule", config.lr_scheduler_type);
-  row("sequences per step", config.sequences_per_step());
+  const std::vector<settings::Config> stages = settings::stage_configs(config);
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const settings::Config& stage = stages[i];
+    const std::string of = config.stages.empty() ? "" : concat(", ", settings::stage_name(config, i));
+    if (!stage.trainable.empty()) list("trained tensors" + of, stage.trainable);
+    row("learning rate" + of, stage.learning_rate);
+    row("schedule" + of, stage.lr_scheduler_type);
+    row("sequences per step" + of, stage.sequences_per_step());
+  }
   row("steps", metrics.steps);
   row("tokens", metrics.total_tokens);
   row("seed", config.seed);

@@ -23,7 +23,7 @@ struct DataFacts {
   std::string date{};                     ///< printed by the template; empty if it prints none
   std::optional<bool> enable_thinking{};  ///< if the template depends on it
   std::optional<Index> text_blocks{};     ///< number of sequences, if some files are texts
-  std::optional<Index> curriculum_steps{};
+  std::vector<Index> curriculum_steps{};  ///< of each stage that has a curriculum
 };
 
 /// What trains where a program that uses the library has not left that to the settings: its tensors' names.
@@ -50,6 +50,15 @@ inline io::Json adapter_settings(model::AdapterConfig adapter) {
                           {"layers_to_transform", saved.at("layers_to_transform")},
                           {"rank_pattern", saved.at("rank_pattern")},
                           {"alpha_pattern", saved.at("alpha_pattern")}});
+}
+
+/// Without what decides memory and time alone.
+inline io::Json stages_settings(std::vector<settings::StageSettings> stages) {
+  for (settings::StageSettings& stage : stages) {
+    stage.gradient_checkpointing.reset();
+    stage.max_tokens_per_micro_batch.reset();
+  }
+  return settings::as_json(stages);
 }
 
 }  // namespace detail
@@ -81,7 +90,7 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
                        {"date", data.date},
                        {"text_column", config.text_column},
                        {"cutoff_len", config.cutoff_len},
-                       {"stages", settings::as_json(config.stages)},
+                       {"stages", detail::stages_settings(config.stages)},
                        {"train_on_prompt", config.train_on_prompt},
                        {"train_on_last_turn_only", config.train_on_last_turn_only},
                        {"shuffle", config.shuffle},
@@ -93,7 +102,8 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
   if (settings::any_curriculum(config)) {
     for (const char* name : {"use_curriculum", "curriculum_field", "curriculum_stages", "curriculum_seed"})
       settings[name] = settings::value_of(config, *settings::find_key(name));
-    if (data.curriculum_steps) settings["steps, which the curriculum divides"] = *data.curriculum_steps;
+    if (!data.curriculum_steps.empty())
+      settings["max_steps or num_train_epochs, whose steps use_curriculum divides"] = data.curriculum_steps;
   } else {
     settings["use_curriculum"] = false;
   }

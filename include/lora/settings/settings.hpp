@@ -226,7 +226,9 @@ inline void set_from_json(Config& config, const Key& key, const io::Json& json, 
 /// Throws   ConfigError naming the key, what was given and what is allowed
 inline void set_from_text(Config& config, const Key& key, std::string_view text) {
   try {
-    set_from_json(config, key, detail::json_of(key, text), {}, text);
+    const io::Json json = detail::json_of(key, text);
+    if (json.is_null()) detail::refuse(key, {}, text);  // of a file it leaves the key as it is
+    set_from_json(config, key, json, {}, text);
   } catch (const FormatError& error) {
     fail<ConfigError>("key ", key.name, ": ", std::string_view(error.what()), "; allowed: ", allowed(key));
   }
@@ -295,6 +297,14 @@ inline void validate(const Config& config, Command command);
 
 namespace detail {
 
+/// Whether a rule is for each stage to keep, rather than for the run that has them.
+inline bool is_of_stages(const Rule& rule, const Config& config) {
+  if (config.stages.empty() || rule.kind != Rule::Kind::refused) return false;
+  bool said_by_stages = rule.key == "step_units" || rule.key == "shuffle";
+  for_each_stage_key([&](const char* name, auto, auto) { said_by_stages = said_by_stages || rule.key == name; });
+  return said_by_stages && rule.key != "curriculum_stages";
+}
+
 /// Checks what stages say, each as a run of its own.
 inline void validate_stages(const Config& config, Command command) {
   const std::vector<Config> stages = stage_configs(config);
@@ -309,13 +319,23 @@ inline void validate_stages(const Config& config, Command command) {
       fail<ConfigError>(stage_name(config, i), ": ", std::string_view(error.what()));
     }
   }
-  for_each_stage_key([&](const char* name, auto member, auto) {
-    const bool everywhere = std::all_of(config.stages.begin(), config.stages.end(),
-                                        [&](const StageSettings& stage) { return (stage.*member).has_value(); });
-    if (everywhere && config.from_command_line.contains(name) && is_given(config, *find_key(name)))
+  const auto texts_of = [&](const Config& run) {
+    std::vector<std::string> texts;
+    for (const Config& stage : stage_configs(run)) texts.push_back(io::to_text(to_json(stage, command), -1));
+    return texts;
+  };
+  const auto with = texts_of(config);
+  const auto expect_effect = [&](std::string_view name) {
+    const Key& key = *find_key(name);
+    if (!config.from_command_line.contains(key.name) || !is_given(config, key)) return;
+    Config without = config;
+    reset(without, key);
+    if (texts_of(without) == with)
       fail<ConfigError>("key ", name,
-                        ": given, which has no effect here; allowed: where not every stage says it itself");
-  });
+                        ": given, which has no effect here; allowed: where not every stage says otherwise");
+  };
+  for_each_stage_key([&](const char* name, auto, auto) { expect_effect(name); });
+  for (const char* name : {"curriculum_field", "curriculum_seed"}) expect_effect(name);
 }
 
 }  // namespace detail
@@ -325,7 +345,7 @@ inline void validate_stages(const Config& config, Command command) {
 inline void validate(const Config& config, Command command) {
   for (const Key& key : keys()) check(config, key);
   for (const Rule& rule : rules()) {
-    if (!is_broken(rule, config, command)) continue;
+    if (detail::is_of_stages(rule, config) || !is_broken(rule, config, command)) continue;
     const Key& key = *find_key(rule.key);
     const std::string given = std::visit([&](auto member) { return detail::shown(config.*member); }, key.member);
     switch (rule.kind) {

@@ -106,9 +106,15 @@ void for_each_stage_key(F&& f) {
   f("curriculum_stages", &S::curriculum_stages, &C::curriculum_stages);
 }
 
+/// A text of the user's within a line: line feeds and quotes as JSON writes them.
+inline std::string in_line(const std::string& text) {
+  const std::string quoted = io::to_text(io::Json(text), -1);
+  return text.empty() ? quoted : quoted.substr(1, quoted.size() - 2);
+}
+
 /// The name of a stage in messages.
 inline std::string stage_name(const Config& config, std::size_t stage) {
-  const std::string& name = config.stages[stage].name;
+  const std::string name = config.stages[stage].name.empty() ? "" : in_line(config.stages[stage].name);
   return name.empty() ? concat("stage ", stage + 1) : concat("stage ", stage + 1, " (", name, ")");
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -46,8 +47,12 @@ void add_drawn(run::RunState& state, const Plan::CurriculumPart& part, std::span
   drawn.to_step = state.step;
   for (const auto& unit : units)
     for (const data::Batch& batch : unit)
-      for (const Index record : batch.records)
-        for (auto& [label, count] : drawn.counts) count += label == label_of(record);
+      for (const Index record : batch.records) {
+        const std::string& own = label_of(record);
+        const auto at = std::lower_bound(drawn.counts.begin(), drawn.counts.end(), own,
+                                         [](const auto& count, const std::string& text) { return count.first < text; });
+        if (at != drawn.counts.end() && at->first == own) ++at->second;
+      }
 }
 
 /// Of the step that was added last and took `seconds`.

@@ -197,6 +197,7 @@ struct MemoryPlan {
   MemoryForecast needs{};   ///< of the largest micro-batch, or of an evaluation if that needs more
   double held = 0;          ///< bytes already resident
   TrainedMemory trained{};  ///< part of what is held
+  std::size_t stage = 0;
 };
 
 /// Checkpoints as few layers as the memory limit allows, or all if gradient_checkpointing is set. `evaluation` has no
@@ -253,6 +254,7 @@ std::vector<MemoryPlan> plan_memory(model::Decoder<D, T>& decoder, const model::
       plans.push_back(plan_memory(decoder, weight_bytes(source),
                                   largest_batch(records, stage.limit, stage.sequences_per_step), evaluation, configs[i],
                                   held));
+      plans.back().stage = i;
     } catch (const ConfigError& error) {
       if (config.stages.empty()) throw;
       fail<ConfigError>(settings::stage_name(config, i), ": ", std::string_view(error.what()));
@@ -276,7 +278,7 @@ inline void say_memory(const MemoryPlan& plan, Index layers, const settings::Con
             ", activations ", gib(plan.needs.activations / 0x1p30), ", workspace ", gib(plan.needs.workspace / 0x1p30),
             ", held already ", gib(held), ", of it for what trains ", gib(plan.trained.total() / 0x1p30), "); ",
             gib(available), " are available");
-  if (plan.recomputed > 0 && !config.gradient_checkpointing)
+  if (plan.recomputed > 0 && !config.gradient_checkpointing && config.memory_limit_gib)
     log::info("gradients of ", plan.recomputed, " of ", layers, " layers are checkpointed to stay below ",
               *config.memory_limit_gib, " GiB");
   if (needed > available)

@@ -54,8 +54,8 @@ class Plan {
           stage.sequences_per_step};
       parts_.push_back({step, epoch, steps});
       step += total;
-      const Index samples = steps.samples(std::max<Index>(total - 1, 0)).end;
-      epoch += (samples + order_.size() - 1) / order_.size();
+      const Index an_epoch = data::StepPlan{order_.size(), stage.sequences_per_step}.steps_per_epoch();
+      epoch += std::max<Index>(total - 1, 0) / an_epoch + 1;
     }
     total_ = step;
     epochs_ = epoch;
@@ -118,9 +118,12 @@ class Plan {
   /// Epochs after `done` steps, as logged.
   double epoch_after(Index done) const {
     const Part& part = part_of(std::max<Index>(done - 1, 0));
-    const data::StepPlan& steps = part.steps;
-    const double rounds = static_cast<double>(steps.records) / static_cast<double>(order_.size());
-    return static_cast<double>(part.first_epoch) + rounds * steps.epoch_after(done - part.begin);
+    const Index steps = done - part.begin;
+    const Stage& stage = stages_[static_cast<std::size_t>(stage_of(std::max<Index>(done - 1, 0)))];
+    const data::StepPlan epoch{order_.size(), stage.sequences_per_step};
+    const double epochs = stage.curriculum ? static_cast<double>(steps) / static_cast<double>(epoch.steps_per_epoch())
+                                           : part.steps.epoch_after(steps);
+    return static_cast<double>(part.first_epoch) + epochs;
   }
 
  private:
@@ -165,11 +168,13 @@ inline std::vector<std::vector<data::Batch>> batches_of(const inputs::Records& r
   return batches;
 }
 
-/// Long texts are cut into blocks once, for all stages.
-/// Throws   ConfigError if a stage would cut blocks off
+/// Texts are cut into blocks once, for all stages.
+/// Throws   ConfigError if a stage would cut blocks, or texts, off
 inline void expect_whole_blocks(const settings::Config& config, const Plan& plan, const inputs::Records& records) {
   const Index block = records.encoder().options().cutoff_len;
-  for (std::size_t i = 0; records.has_blocks() && i < plan.stages().size(); ++i)
+  const auto kinds = records.dataset().kinds();
+  const bool texts = std::find(kinds.begin(), kinds.end(), data::Sample::Kind::text) != kinds.end();
+  for (std::size_t i = 0; texts && i < plan.stages().size(); ++i)
     if (const Index cutoff = plan.stages()[i].limit.cutoff_len; cutoff < block)
       fail<ConfigError>(settings::stage_name(config, i), ": key cutoff_len: given ", cutoff,
                         ", but texts are cut into ", "blocks of ", block,
@@ -204,17 +209,24 @@ inline Plan plan_of(const settings::Config& config, const std::vector<Index>& se
     const double epochs = said != nullptr && said->until_epoch ? *said->until_epoch : config.num_train_epochs;
     Index end = config.max_steps;
     if (said != nullptr && said->until_step) end = *said->until_step;
-    if (end < 0 || (said != nullptr && said->until_epoch))
-      end = begin + steps.steps(epochs - static_cast<double>(epoch), -1);
+    const bool by_epochs = end < 0 || (said != nullptr && said->until_epoch);
+    if (by_epochs) end = begin + steps.steps(epochs - static_cast<double>(epoch), -1);
     if (said != nullptr && end <= begin)
-      fail<ConfigError>("key stages: ", settings::stage_name(config, i), " would end with step ", end, ", epoch ",
-                        epochs, ", but it begins after step ", begin, " with epoch ", epoch,
+      fail<ConfigError>("key stages: ", settings::stage_name(config, i), " would end with ",
+                        by_epochs ? concat("epoch ", epochs) : concat("step ", end), ", but it begins after ",
+                        by_epochs ? concat("epoch ", epoch) : concat("step ", begin),
                         "; allowed: a later end. A stage begins with an epoch of its own");
     Stage& stage = stages.emplace_back(stage_of(own, end - begin));
     if (i < trains.size()) stage.trains = trains[i];
-    if (own.use_curriculum && classes != nullptr)
-      stage.curriculum.emplace(own.curriculum_stages, sequences, *classes,
-                               static_cast<std::uint64_t>(own.curriculum_seed), end - begin, stage.sequences_per_step);
+    if (own.use_curriculum && classes != nullptr) try {
+        // Another order in each stage.
+        const auto seed = static_cast<std::uint64_t>(own.curriculum_seed);
+        stage.curriculum.emplace(own.curriculum_stages, sequences, *classes, i == 0 ? seed : mix_key(seed, i),
+                                 end - begin, stage.sequences_per_step);
+      } catch (const ConfigError& error) {
+        if (said == nullptr) throw;
+        fail<ConfigError>(settings::stage_name(config, i), ": ", std::string_view(error.what()));
+      }
     epoch = Plan(order, 1, stages).epochs_of(i);
     begin = end;
   }

@@ -29,7 +29,8 @@ io::Json noted_settings(const settings::Config& config, const model::Source& sou
   const auto kinds = dataset.kinds();
   if (std::find(kinds.begin(), kinds.end(), data::Sample::Kind::text) != kinds.end())
     facts.text_blocks = data.train().size();
-  if (data.classes() != nullptr) facts.curriculum_steps = plan.total();
+  for (const Stage& stage : plan.stages())
+    if (stage.curriculum) facts.curriculum_steps.push_back(stage.schedule.total);
   if (data.text().chat_template) facts.template_name = data.text().chat_template->name();
   std::vector<std::string> chosen;
   if (trains)

@@ -65,11 +65,15 @@ inline void say_curriculum(const data::Curriculum& curriculum, Index first_step)
   for (const auto& [begin, end, counts] : curriculum.stages()) {
     std::string mix;
     for (std::size_t i = 0; i < labels.size(); ++i)
-      if (counts[i] > 0) mix += concat(mix.empty() ? "" : ", ", counts[i], " ", labels[i]);
+      if (counts[i] > 0) mix += concat(mix.empty() ? "" : ", ", counts[i], " ", settings::in_line(labels[i]));
     if (end > begin) log::info("curriculum: steps ", first_step + begin + 1, " to ", first_step + end, ": ", mix);
   }
+  std::string missing;
   for (const std::string& label : curriculum.missing())
-    log::warn("no record is labelled ", label, ": its share of the curriculum goes to the others");
+    missing += (missing.empty() ? "" : ", ") + settings::in_line(label);
+  if (!missing.empty())
+    log::warn("no record is labelled ", missing, ": ", curriculum.missing().size() == 1 ? "its share" : "their shares",
+              " of the curriculum ", curriculum.missing().size() == 1 ? "goes" : "go", " to the others");
   if (curriculum.left_out() > 0)
     log::warn(curriculum.left_out(), " records have a label of no mix, or none, and are not drawn");
 }
@@ -79,6 +83,19 @@ inline std::string text_of_steps(const Stage& stage, Index sequences) {
   const data::StepPlan epoch{sequences, stage.sequences_per_step};
   return concat(stage.schedule.total, " of ", stage.sequences_per_step, " sequences",
                 stage.curriculum ? "" : concat(", ", epoch.steps_per_epoch(), " an epoch"));
+}
+
+/// Throws   ConfigError naming the stage in which nothing of what may train does
+template <AnyDevice D, class T>
+void expect_something_trains(const settings::Config& config, const Plan& plan, model::Decoder<D, T>& decoder) {
+  const auto& entries = decoder.params().entries();
+  for (std::size_t i = 0; i < plan.stages().size(); ++i) {
+    const auto& trains = plan.stages()[i].trains;
+    if (!trains || std::any_of(entries.begin(), entries.end(), [&](const auto& entry) { return trains(entry.name); }))
+      continue;
+    fail<ConfigError>(config.stages.empty() ? "" : settings::stage_name(config, i) + ": ", "none of the model's ",
+                      entries.size(), " trainable tensors is left to train");
+  }
 }
 
 /// Logs which steps a stage has, what trains in it and what it draws.
@@ -101,7 +118,7 @@ void say_start(const settings::Config& config, model::Decoder<D, T>& decoder, co
   if (records.left_out() > 0)
     log::warn(records.complete() ? "" : "about ", records.left_out(), " of ", records.records(),
               " records have no labelled token and are left out, ", records.lost(), " of them because of ",
-              "cutoff_len ", config.cutoff_len);
+              "cutoff_len ", settings::longest_cutoff(config));
   inputs::warn_of_length(decoder.config(), records.length_at(1), "the longest record has");
   Index parameters = 0;
   decoder.params().for_each([&](const auto& param) { parameters += param.value.size(); });
@@ -116,9 +133,14 @@ void say_start(const settings::Config& config, model::Decoder<D, T>& decoder, co
     const Stage& stage = plan.stages()[i];
     if (staged) say_stage(settings::stage_name(config, i), stage, begin, plan, decoder);
     if (stage.curriculum) say_curriculum(*stage.curriculum, begin);
+    if (const Index cutoff = stage.limit.cutoff_len;
+        cutoff < settings::longest_cutoff(config) && cutoff < records.length_at(1))
+      log::warn(settings::stage_name(config, i), ": records of more than ", cutoff,
+                " tokens are cut off there, as its ", "cutoff_len says; the longest has ", records.length_at(1));
     begin += stage.schedule.total;
   }
-  say_memory(memory, decoder.config().num_hidden_layers, config);
+  if (staged) log::info("most memory is needed by ", settings::stage_name(config, memory.stage));
+  say_memory(memory, decoder.config().num_hidden_layers, settings::stage_configs(config)[memory.stage]);
 }
 
 }  // namespace lora::train

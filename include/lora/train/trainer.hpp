@@ -308,6 +308,7 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
   expect_whole_blocks(config_, *plan_, data_->train());
   decoder_ = std::make_unique<model::Decoder<D, T>>(dev_, source_);
   attach();
+  expect_something_trains(config_, *plan_, *decoder_);
   const auto found = data_->survey(*threads_, config_);
   summary_ = found.train;
   if (plan_->total() < 1)
@@ -376,6 +377,8 @@ RunResult TrainingRun<D, T>::run() {
     lora::log::info("stopped after step ", state_.step, " of ", plan_->total(), "; checkpoint ",
                     saving_->checkpoints().folder_of(state_.step).native());
   } else {
+    if (state_.updates == 0 && skipped_ == 0 && state_.step > 0)
+      fail<Error>("no step had a labelled token: nothing was learned, and no final_model is written");
     if (state_.updates == 0 && skipped_ > 0)
       fail<Error>("no step had a finite loss and gradient: nothing was learned, and no final_model is written",
                   spoilt_weight());
