@@ -12,6 +12,7 @@
 #include "lora/run/folder.hpp"
 #include "lora/run/metrics.hpp"
 #include "lora/settings/config.hpp"
+#include "lora/settings/stage_lists.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 
 namespace lora::run {
