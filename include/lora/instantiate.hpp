@@ -28,6 +28,7 @@
 
 LORA_COMPILED_ONCE_FOR(float)
 LORA_COMPILED_ONCE_FOR(lora::bf16)
+LORA_COMPILED_ONCE_FOR(lora::f16)
 LORA_COMPILED_ONCE void lora::model::save_merged(lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, float>&,
                                                  const lora::model::Source&, const std::filesystem::path&,
                                                  std::optional<lora::DType>, lora::Index);

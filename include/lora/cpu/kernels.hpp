@@ -19,6 +19,7 @@ namespace lora::cpu {
 
 static_assert(kernel::Complete<Device, float>);
 static_assert(kernel::Complete<Device, bf16>);
+static_assert(kernel::Complete<Device, f16>);
 // For gradient checks only.
 static_assert(kernel::Complete<Device, double>);
 static_assert(kernel::Complete<Device, std::complex<double>>);

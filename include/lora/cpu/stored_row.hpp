@@ -20,14 +20,7 @@ T load(const std::byte* bytes) {  // tensors of a file may have any alignment
   return value;
 }
 
-/// f16 to float without branches, so that loops of it vectorise.
-inline float widened(f16 half) {
-  const std::uint32_t magnitude = (half.bits & 0x7FFFu) << 13;
-  const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
-  const std::uint32_t special = (half.bits & 0x7C00u) == 0x7C00u ? 0x7F800000u : 0u;
-  const std::uint32_t sign = (half.bits & 0x8000u) << 16;
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | special | sign);
-}
+inline float widened(f16 value) { return static_cast<float>(value); }
 inline float widened(bf16 value) { return static_cast<float>(value); }
 inline float widened(float value) { return value; }
 inline double widened(double value) { return value; }

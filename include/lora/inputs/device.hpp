@@ -37,13 +37,9 @@ Precision precision_of(D& dev, const settings::Config& config, const model::Sour
 }
 
 /// Calls f(std::type_identity<T>()) with the type that computes in a precision.
-/// Throws   ConfigError for float16
 template <class F>
 decltype(auto) with_precision(Precision precision, F&& f) {
-  if (precision == Precision::float16)
-    fail<ConfigError>(
-        "key dtype: given float16, in which runs can't train yet, for want of loss scaling; allowed: float32, "
-        "bfloat16");
+  if (precision == Precision::float16) return f(std::type_identity<f16>());
   return precision == Precision::bfloat16 ? f(std::type_identity<bf16>()) : f(std::type_identity<float>());
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "lora/io/file.hpp"
 #include "lora/io/json_view.hpp"
 #include "lora/io/read_file.hpp"
+#include "lora/optim/loss_scale.hpp"
 #include "lora/run/result_proof.hpp"
 
 namespace lora::run {
@@ -60,13 +62,13 @@ struct RunState {
   std::optional<double> best_eval_loss{};  ///< of the best evaluation, by metric_for_best_model
   std::optional<double> best_metric{};     ///< that metric then
   Index best_step = 0;
-  Index evaluations_without_improvement = 0;  ///< in a row, by early_stopping_threshold
-  Index stage = 0;                            ///< of the next step
-  std::vector<DrawnClasses> drawn{};          ///< by parts of a curriculum
-  std::optional<double> loss_scale{};         ///< where gradients are scaled against underflow
-  bool ended_early = false;                   ///< nothing is left to do, though the plan has more steps
-  bool evaluation_due = false;                ///< the run was stopped while it evaluated this step
-  io::Json settings = io::Json::object();     ///< those that must not change on resume
+  Index evaluations_without_improvement = 0;     ///< in a row, by early_stopping_threshold
+  Index stage = 0;                               ///< of the next step
+  std::vector<DrawnClasses> drawn{};             ///< by parts of a curriculum
+  std::optional<optim::LossScale> loss_scale{};  ///< of a run in float16
+  bool ended_early = false;                      ///< nothing is left to do, though the plan has more steps
+  bool evaluation_due = false;                   ///< the run was stopped while it evaluated this step
+  io::Json settings = io::Json::object();        ///< those that must not change on resume
 };
 
 /// A verified checkpoint.
@@ -99,6 +101,17 @@ inline LossMean parse_losses(const io::JsonView& state, std::string_view name) {
   const auto losses = state.find(name);
   if (!losses) return {};
   return {losses->at<double>("sum"), losses->at<Index>("steps")};
+}
+
+inline std::optional<optim::LossScale> parse_loss_scale(const io::JsonView& state) {
+  const auto value = state.get<double>("loss_scale");
+  if (!value) return std::nullopt;
+  const optim::LossScale scale{*value, state.get<Index>("steps_at_loss_scale").value_or(0)};
+  int exponent = 0;
+  if (!(scale.value >= scale.least && scale.value <= scale.most && std::frexp(scale.value, &exponent) == 0.5))
+    state.fail(concat("\"loss_scale\" is ", scale.value, "; expected a power of two from 1 to 2^126"));
+  if (scale.good_steps < 0) state.fail(concat("\"steps_at_loss_scale\" is ", scale.good_steps));
+  return scale;
 }
 
 inline DrawnClasses parse_drawn(const io::JsonView& json) {
@@ -134,7 +147,10 @@ inline io::Json to_json(const RunState& state) {
   if (state.best_metric) json["best_metric"] = *state.best_metric;
   if (state.last_exact_match) json["last_exact_match"] = *state.last_exact_match;
   if (state.last_rouge_l) json["last_rouge_l"] = *state.last_rouge_l;
-  if (state.loss_scale) json["loss_scale"] = *state.loss_scale;
+  if (state.loss_scale) {
+    json["loss_scale"] = state.loss_scale->value;
+    json["steps_at_loss_scale"] = state.loss_scale->good_steps;
+  }
   if (state.evaluation_due) json["evaluation_due"] = true;
   if (!state.drawn.empty()) json["curriculum"] = run::to_json(state.drawn);
   return json;
@@ -165,7 +181,7 @@ inline RunState parse_state(const io::JsonView& json) {
   if (!state.best_metric) state.best_metric = state.best_eval_loss;
   state.evaluations_without_improvement = json.get<Index>("evaluations_without_improvement").value_or(0);
   state.stage = json.get<Index>("stage").value_or(0);
-  state.loss_scale = json.get<double>("loss_scale");
+  state.loss_scale = parse_loss_scale(json);
   state.ended_early = json.get<bool>("ended_early").value_or(false);
   state.evaluation_due = json.get<bool>("evaluation_due").value_or(false);
   if (const auto drawn = json.find("curriculum"))

@@ -27,7 +27,8 @@ struct StepMetrics {
   double loss = 0;       // NaN without labelled tokens
   double mean_loss = 0;  // since the previous line of the log, including this step; NaN if all were skipped
   double learning_rate = 0;
-  double grad_norm = 0;  // before clipping
+  double grad_norm = 0;                // before clipping
+  std::optional<double> loss_scale{};  // of a run in float16
   Index tokens = 0;
   Index labelled_tokens = 0;  // after the shift
   double tokens_per_second = 0;
@@ -60,6 +61,7 @@ inline io::Json to_json(const StepMetrics& metrics) {
                                    {"elapsed_seconds", metrics.elapsed_seconds},
                                    {"peak_memory_gib", metrics.peak_memory_gib}});
   if (metrics.stage > 0) json["stage"] = metrics.stage;
+  if (metrics.loss_scale) json["loss_scale"] = *metrics.loss_scale;
   for (const auto& [label, share] : metrics.mix) json["mix"][label] = share;
   return json;
 }
@@ -97,6 +99,7 @@ class MetricsLog {
                                                           {"train/epoch", metrics.epoch},
                                                           {"train/tokens_per_second", metrics.tokens_per_second},
                                                           {"train/peak_memory_gib", metrics.peak_memory_gib}};
+    if (metrics.loss_scale) scalars.push_back({"train/loss_scale", *metrics.loss_scale});
     for (std::size_t i = 0; i < names.size(); ++i) scalars.push_back({names[i], metrics.mix[i].second});
     tensorboard_.write(metrics.step, scalars);
   }

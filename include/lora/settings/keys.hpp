@@ -130,7 +130,7 @@ inline std::vector<Key> make_keys() {
        running | merge,
        &C::dtype,
        any,
-       {"auto", "float32", "bfloat16"},
+       {"auto", "float32", "bfloat16", "float16"},
        "",
        "Arithmetic; auto: the model's own, float32 where bfloat16 would be slower. merge: the type to store, auto: as "
        "stored"},

@@ -19,7 +19,7 @@
 
 namespace lora::train {
 
-/// `applied`: the step's gradient was applied, which made `updates` in all.
+/// `applied`: the step's gradient was applied, which made `updates` in all. An overflow makes the loss scale smaller.
 inline void add_step(run::RunState& state, const StepResult& result, bool applied, Index updates, const Plan& plan) {
   ++state.step;
   state.evaluation_due = false;
@@ -32,6 +32,8 @@ inline void add_step(run::RunState& state, const StepResult& result, bool applie
     state.losses.add(result.loss);
     state.losses_since_line.add(result.loss);
   }
+  if (state.loss_scale && (applied || result.overflows()) && (applied || state.loss_scale->can_shrink()))
+    state.loss_scale->add_step(!applied);
 }
 
 /// Adds the classes of a step's records that were learnt from, in part `part` of a curriculum. `label_of(record)`: its
@@ -67,6 +69,7 @@ inline run::StepMetrics metrics_of(const run::RunState& state, const StepResult&
   metrics.mean_loss = state.losses_since_line.mean();
   metrics.learning_rate = learning_rate;
   metrics.grad_norm = result.grad_norm;
+  if (state.loss_scale) metrics.loss_scale = result.loss_scale;
   metrics.tokens = result.tokens;
   metrics.labelled_tokens = result.labelled;
   metrics.tokens_per_second = seconds > 0 ? static_cast<double>(result.tokens) / seconds : 0;

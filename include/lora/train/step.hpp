@@ -19,14 +19,17 @@ namespace lora::train {
 
 /// What the gradient of one optimizer step came to.
 struct StepResult {
-  double loss = 0;       ///< Σ −log p / labelled
-  double grad_norm = 0;  ///< before clipping
+  double loss = 0;        ///< Σ −log p / labelled
+  double grad_norm = 0;   ///< before clipping
+  double loss_scale = 1;  ///< that the gradient still has
   Index tokens = 0;
   Index labelled = 0;
 
   /// A step without labels, or whose loss or gradient is NaN or infinite, must not change anything.
   bool has_labels() const { return labelled > 0; }
   bool finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
+  /// In float16 a smaller loss scale may help.
+  bool overflows() const { return has_labels() && std::isfinite(loss) && !std::isfinite(grad_norm); }
 };
 
 /// How ranks share a step.
@@ -74,13 +77,14 @@ class Stepper {
 
   /// The gradient of step `step`, the first being 0, of a single unit. How it is split into micro-batches does not
   /// matter.
-  StepResult accumulate(D& dev, Index step, std::span<const data::Batch> micro_batches) {
+  StepResult accumulate(D& dev, Index step, std::span<const data::Batch> micro_batches, double loss_scale = 1) {
     const std::vector<data::Batch> unit(micro_batches.begin(), micro_batches.end());
-    return accumulate(dev, step, std::span(&unit, 1));
+    return accumulate(dev, step, std::span(&unit, 1), loss_scale);
   }
 
-  /// The gradient of step `step`, the first being 0. `units` are the micro-batches of this rank's units.
-  StepResult accumulate(D& dev, Index step, std::span<const std::vector<data::Batch>> units) {
+  /// The gradient of step `step`, the first being 0, times `loss_scale`, a power of two. `units` are the micro-batches
+  /// of this rank's units.
+  StepResult accumulate(D& dev, Index step, std::span<const std::vector<data::Batch>> units, double loss_scale = 1) {
     const comm::Units own = gradients_.own();
     if (static_cast<Index>(units.size()) != own.count())
       fail<ShapeError>("[step] micro-batches of ", units.size(), " units; this rank forms ", own.count());
@@ -93,7 +97,7 @@ class Stepper {
       tokens += batch.rows();
       labelled += batch.labelled;
     });
-    StepResult result;
+    StepResult result{.loss_scale = loss_scale};
     const double counts[] = {static_cast<double>(tokens), static_cast<double>(labelled)};
     const auto all_counts = comm_.all_gather(std::span<const double>(counts));
     for (std::size_t i = 0; i < all_counts.size(); i += 2) {
@@ -113,7 +117,7 @@ class Stepper {
       for (const auto& batch : units[static_cast<std::size_t>(place)])
         decoder_.train_micro_batch(
             dev, decoder_.stage({batch.tokens, batch.positions, batch.sequence_index, batch.segments}, batch.labels),
-            scale, dropout_key, sums().row_slice(place, 1));
+            loss_scale * scale, dropout_key, sums().row_slice(place, 1));
     });
     const Span phase(dev, Profile::Kind::phase, "update");
     optim::add_squared_norm(dev, decoder_.params(), comm_, sums().row_slice(own.count(), 1));
@@ -121,7 +125,7 @@ class Stepper {
     const auto totals = to_host(dev, totals_.view());  // the step's one read
     const auto losses = comm_.all_gather(std::span(totals).first(totals.size() - 1));
     result.loss = comm::tree_sum(losses, {0, gradients_.units()}) * scale;
-    result.grad_norm = std::sqrt(totals.back());
+    result.grad_norm = std::sqrt(totals.back()) / loss_scale;
     return result;
   }
 
@@ -136,7 +140,7 @@ class Stepper {
     };
     using Slab = typename nn::ParamStore<D, T>::Slab;
     if (!shards_optimizer_) complete(&Slab::grad);
-    optimizer_.step(dev, learning_rate, optim::clip_factor(result.grad_norm, max_grad_norm_));
+    optimizer_.step(dev, learning_rate, optim::clip_factor(result.grad_norm, max_grad_norm_) / result.loss_scale);
     if (shards_optimizer_) complete(&Slab::value);
     params.refresh(dev);
   }

@@ -112,7 +112,8 @@ class TrainingRun {
     const PreparedStep prepared = next_step();
     const auto& batches = prepared.units;
     const StepResult result =
-        stepper_->accumulate(dev_, state_.step, std::span<const std::vector<data::Batch>>(batches));
+        stepper_->accumulate(dev_, state_.step, std::span<const std::vector<data::Batch>>(batches),
+                             state_.loss_scale ? state_.loss_scale->value : 1);
     const double rate = prepared.plan.learning_rate;
     const bool applies = is_usable(result, batches, log);
     if (applies) stepper_->update(dev_, result, rate);
@@ -140,15 +141,22 @@ class TrainingRun {
     if (options_.on_step) call([&](Running& running) { options_.on_step(metrics, running); });
   }
 
-  /// Whether the step's gradient may be applied. If it is not finite, the run stops or the step is skipped, as
-  /// on_non_finite says.
+  /// Whether the step's gradient may be applied. If it overflows at a loss scale, the step is skipped; if it is not
+  /// finite otherwise, the run stops or the step is skipped, as on_non_finite says.
   bool is_usable(const StepResult& result, const std::vector<std::vector<data::Batch>>& units, run::MetricsLog& log) {
     if (!result.has_labels()) {
       lora::log::warn("step ", state_.step + 1, " has no labelled token and is skipped");
       return false;
     }
     if (result.finite()) return true;
-    const std::string what = describe_non_finite(state_.step + 1, result, units, data_->train());
+    if (state_.loss_scale && result.overflows() && state_.loss_scale->can_shrink()) {
+      lora::log::info("step ", state_.step + 1, ": the gradient overflows at loss scale ", result.loss_scale,
+                      "; the step is skipped, and the scale halves");
+      ++overflows_;
+      return false;
+    }
+    std::string what = describe_non_finite(state_.step + 1, result, units, data_->train());
+    if (state_.loss_scale) what += "; float16 ends at 65504, dtype bfloat16 and float32 don't";
     if (config_.on_non_finite == "skip") {
       lora::log::warn(what, skipped_ == 0 ? spoilt_weight() : "", "; the step is skipped");
       ++skipped_;
@@ -281,6 +289,7 @@ class TrainingRun {
   run::RunState state_;
   std::vector<MemoryPlan> memory_;  // of each stage
   Index skipped_ = 0;               // steps of this process whose loss or gradient was not finite
+  Index overflows_ = 0;             // and those that a smaller loss scale may help
   std::optional<Upcoming> upcoming_;
 };
 
@@ -333,6 +342,7 @@ RunResult TrainingRun<D, T>::run() {
   io::create_folders(output_);
   const io::Lock lock(output_);
   const auto resumed = earlier_->find_checkpoint();
+  if constexpr (std::same_as<T, f16>) state_.loss_scale.emplace();
   state_.settings = noted_settings(config_, source_, *decoder_, options_.trains, *data_, *plan_);
   if (resumed) expect_fits(*resumed, state_.settings, config_, source_, *plan_);
   const Index first = resumed ? resumed->state.step : 0;
@@ -377,6 +387,9 @@ RunResult TrainingRun<D, T>::run() {
     lora::log::info("stopped after step ", state_.step, " of ", plan_->total(), "; checkpoint ",
                     saving_->checkpoints().folder_of(state_.step).native());
   } else {
+    if (state_.updates == 0 && overflows_ > 0)
+      fail<Error>("no step had a finite gradient at a loss scale from ", optim::LossScale().value, " down to ",
+                  state_.loss_scale->value, ": nothing was learned, and no final_model is written");
     if (state_.updates == 0 && skipped_ == 0 && state_.step > 0)
       fail<Error>("no step had a labelled token: nothing was learned, and no final_model is written");
     if (state_.updates == 0 && skipped_ > 0)
