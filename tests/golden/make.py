@@ -2,7 +2,7 @@
 """Makes tests/fixtures/golden: tiny random models with an adapter each, and what PyTorch + PEFT compute with them; and
 tests/fixtures/adapters: adapters of every kind that PEFT writes.
 
-    python tests/golden/make.py [--out DATA] [--only golden|full|loraplus|adapters]      needs torch, transformers, peft, safetensors
+    python tests/golden/make.py [--out DATA] [--only golden|full|loraplus|neftune|adapters]      needs torch, transformers, peft, safetensors
     python tests/golden/make.py --check-adapter FOLDER [--base MODEL]      does PEFT load what lora saved, value by value?
 
 For each family OUT/<family> holds
@@ -15,6 +15,8 @@ For each family OUT/<family> holds
     full.json, full.safetensors                the whole model trained on reference.json's data: losses, gradient norms,
                                                every gradient, every weight after training
     loraplus.json, loraplus.safetensors        the adapter trained on the same data by PEFT's LoRA+ optimizer
+    neftune.json, neftune.safetensors          of qwen3: loss and adapter gradients with transformers' NEFTune, whose
+                                               uniform numbers are those of lora
 and OUT/rotary.json frequencies and magnitude of rotary settings that no family has
 
 DATA/adapters belongs to the model golden/llama and holds
@@ -45,6 +47,7 @@ from peft.tuners.lora import config as kinds
 from peft.optimizers import create_loraplus_optimizer
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
+from transformers.integrations.neftune import activate_neftune
 
 ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 SIZES = dict(vocab_size=256, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
@@ -332,6 +335,64 @@ def make_loraplus(folder):
         steps=steps))
 
 
+U64 = (1 << 64) - 1
+
+
+def mix_key(seed, *words):
+    """As in lora/core/random.hpp."""
+    def finalise(z):
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & U64
+        z = (z ^ z >> 27) * 0x94D049BB133111EB & U64
+        return z ^ z >> 31
+
+    state = finalise(seed + 0x9E3779B97F4A7C15 & U64)
+    for word in words:
+        state = finalise(state * 0x9E3779B97F4A7C15 + word + 0x632BE59BD9B4E019 & U64)
+    return state
+
+
+def philox(c0, c1, c2, c3, key):
+    k0, k1 = key & 0xFFFFFFFF, key >> 32
+    for _ in range(10):
+        p0, p1 = 0xD2511F53 * c0, 0xCD9E8D57 * c2
+        c0, c1, c2, c3 = p1 >> 32 ^ c1 ^ k0, p1 & 0xFFFFFFFF, p0 >> 32 ^ c3 ^ k1, p0 & 0xFFFFFFFF
+        k0, k1 = k0 + 0x9E3779B9 & 0xFFFFFFFF, k1 + 0xBB67AE85 & 0xFFFFFFFF
+    return c0, c1, c2, c3
+
+
+def make_neftune(folder):
+    """Loss and gradients with transformers' own hook, which draws from here."""
+    reference = json.load(open(os.path.join(folder, "reference.json")))
+    evaluation, random_key, alpha = reference["evaluation"], 12345, 5.0
+    model, _ = load(folder, os.path.join(folder, "adapter"))
+    model.train()
+    activate_neftune(model, alpha)
+    key = mix_key(random_key, 0x6E6F697365)
+    drawn = torch.Tensor.uniform_
+    loss = 0.0
+    for place, sequence in enumerate(evaluation):
+        def uniform(self, low, high):
+            assert self.shape[0] == 1 and low == -high
+            for position in range(self.shape[1]):
+                words = [w for block in range(self.shape[2] // 4) for w in philox(block, position, place, 0, key)]
+                self[0, position] = torch.tensor([(w >> 8) * 2.0 ** -23 - 1 for w in words], dtype=self.dtype)
+            return self.mul_(high)
+
+        torch.Tensor.uniform_ = uniform
+        try:
+            part = loss_sum(model, sequence)[0] / labelled(evaluation)
+            part.backward()
+        finally:
+            torch.Tensor.uniform_ = drawn
+        loss += part.item()
+    assert abs(loss - reference["loss"]) > 1e-3, "there was no noise"
+    tensors = {"gradient." + n: v.float() for n, v in adapter_tensors(model, lambda p: p.grad).items()}
+    save_file(tensors, os.path.join(folder, "neftune.safetensors"))
+    write_json(os.path.join(folder, "neftune.json"), dict(
+        versions=versions(), evaluation=evaluation, loss=loss, labelled=labelled(evaluation),
+        neftune_noise_alpha=alpha, random_key=random_key))
+
+
 def make_full(folder, rule):
     """The whole model's training, on the data of reference.json."""
     reference = json.load(open(os.path.join(folder, "reference.json")))
@@ -523,7 +584,7 @@ def check_adapter(folder, base):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default=os.path.join(os.path.dirname(__file__), "..", "fixtures"))
-    parser.add_argument("--only", choices=["golden", "full", "loraplus", "adapters"])
+    parser.add_argument("--only", choices=["golden", "full", "loraplus", "neftune", "adapters"])
     parser.add_argument("--check-adapter", metavar="FOLDER")
     parser.add_argument("--base", metavar="MODEL")
     options = parser.parse_args()
@@ -542,6 +603,8 @@ def main():
     if options.only in (None, "golden", "loraplus"):
         for family in FAMILIES:
             make_loraplus(os.path.join(options.out, "golden", family))
+    if options.only in (None, "golden", "neftune"):
+        make_neftune(os.path.join(options.out, "golden", "qwen3"))
     if options.only in (None, "adapters"):
         make_adapters(os.path.join(options.out, "adapters"), os.path.join(options.out, "golden", "llama"))
 

@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "support/backends.hpp"
 #include "support/blocks.hpp"
 #include "support/matrix.hpp"
@@ -134,6 +138,52 @@ TEST_CASE("embedding: the table's gradient adds the rows of a token in their ord
     Matrix<D, T> dy(dev, 3, 4, 1);
     Matrix<D, A> dtable(dev, 5, 4, 2);
     CHECK_THROWS_AS(kernel::embedding_backward(dev, two.in(), dy.in(), dtable.view()), ShapeError);
+  });
+}
+
+TEST_CASE("embedding: the noise is the one that the contract defines, and depends on no neighbour") {
+  each_backend_and_type([]<class D, class T>() {
+    using A = Accum<T>;
+    const kernel::EmbeddingNoise rule{5, 0x0123456789ABCDEFu};
+    const std::vector<kernel::Segment> segments{{0, 7}, {7, 8}, {8, 8}, {8, 21}};
+    std::vector<std::int32_t> at, where;
+    for (const kernel::Segment& segment : segments)
+      for (Index i = 0; i < segment.size(); ++i) {
+        at.push_back(static_cast<std::int32_t>(3000 + segment.begin));
+        where.push_back(static_cast<std::int32_t>(i));
+      }
+    for (const Index cols : {Index{1}, Index{6}, Index{64}, Index{700}})
+      for (const int threads : {1, 3}) {
+        CAPTURE(cols);
+        D dev(threads);
+        Matrix<D, std::int32_t> places(dev, 1, 21, at), positions(dev, 1, 21, where);
+        Matrix<D, T> y(dev, 21, cols, 1, 5);
+        const auto before = y.host();
+        std::vector<double> expected, bound;
+        double largest = 0;
+        for (const kernel::Segment& segment : segments)
+          for (Index row = segment.begin; row < segment.end; ++row)
+            for (Index j = 0; j < cols; ++j) {
+              const auto i = static_cast<std::size_t>(row);
+              const auto words = philox({static_cast<std::uint32_t>(j / 4), static_cast<std::uint32_t>(where[i]),
+                                         static_cast<std::uint32_t>(at[i]), 0},
+                                        rule.key);
+              const double u = (words[static_cast<std::size_t>(j % 4)] >> 8) * 0x1p-23 - 1;
+              const double noise = rule.alpha / std::sqrt(static_cast<double>(segment.size() * cols)) * u;
+              const double value = real(before[static_cast<std::size_t>(row * cols + j)]) + noise;
+              largest = std::max(largest, std::fabs(u));
+              expected.push_back(value);
+              bound.push_back(3 * roundoff<A> * (std::fabs(noise) + std::fabs(value)) +
+                              1.01 * roundoff<T> * std::fabs(value));
+            }
+        CHECK(largest > (cols > 60 ? 0.99 : 0.5));
+        kernel::embedding_noise<D, T>(dev, rule, segments, places.in(), positions.in(), y.view());
+        check_near(y.host(), expected, bound);
+      }
+    D dev(1);
+    Matrix<D, std::int32_t> two(dev, 1, 2, std::vector<std::int32_t>{0u, 1u});
+    Matrix<D, T> y(dev, 3, 4, 1);
+    CHECK_THROWS_AS((kernel::embedding_noise<D, T>(dev, rule, {}, two.in(), two.in(), y.view())), ShapeError);
   });
 }
 

@@ -128,6 +128,7 @@ class Fixture {
       model.attach(dev, files.config, {}, reference == "loraplus" ? optim::faster_group : 0);
       model::load_adapter(dev, model, files);
     }
+    model.embedding_noise(json.value("neftune_noise_alpha", 0.0));
     model.params().for_each([&](const nn::ParamRef<D, T>& param) { params.push_back(param); });
   }
 
@@ -149,7 +150,8 @@ class Fixture {
   double train(const Batch& batch, double scale) {
     Tensor<D, double> sum(dev, 1);
     kernel::fill(dev, sum.view(), 0.0);
-    model.train_micro_batch(dev, model.stage(batch.rows(), batch.labels), scale, 0, sum.view());
+    const std::uint64_t key = json.value("random_key", std::uint64_t{0});
+    model.train_micro_batch(dev, model.stage(batch.rows(), batch.labels), scale, key, sum.view());
     return to_host(dev, sum.view())[0];
   }
 
@@ -407,6 +409,11 @@ TEST_CASE("golden: ten steps of training with LoRA+, PEFT's, in f32 and f64") {
     check_training<float>(family, "loraplus");
     check_training<double>(family, "loraplus");
   });
+}
+
+TEST_CASE("golden: loss and gradients with transformers' NEFTune, in f32 and f64") {
+  check_gradients<float>("qwen3", "neftune");
+  check_gradients<double>("qwen3", "neftune");
 }
 
 TEST_CASE("golden: the whole model trains: every gradient and ten steps in f32") {

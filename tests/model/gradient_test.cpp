@@ -56,6 +56,7 @@ struct Case {
   model::AdapterConfig adapter;
   Index recompute = 0;
   bool dropout = false;
+  double noise = 0;
   enum class Own { none, beside, alone } own = Own::none;  ///< whether the model's own tensors train
 };
 
@@ -66,10 +67,15 @@ struct Subject {
   model::Decoder<D, T> decoder;
   std::vector<nn::ParamRef<D, T>> params;
   const Rows& rows;
-  std::uint64_t dropout_key;
+  std::uint64_t random_key;
 
   Subject(const std::filesystem::path& folder, const Case& c, const Rows& r)
-      : dev(2), source(model::Source::open(folder)), decoder(dev, source), rows(r), dropout_key(c.dropout ? 99 : 0) {
+      : dev(2),
+        source(model::Source::open(folder)),
+        decoder(dev, source),
+        rows(r),
+        random_key(c.dropout || c.noise > 0 ? 99 : 0) {
+    decoder.embedding_noise(c.noise);
     const auto every = [](const model::TensorInfo&) { return true; };
     if (c.own == Case::Own::alone) {
       decoder.train_own(dev, every);
@@ -92,7 +98,7 @@ struct Subject {
     Tensor<D, double> sum(dev, 1);
     kernel::fill(dev, sum.view(), 0.0);
     decoder.params().refresh(dev);
-    decoder.train_micro_batch(dev, decoder.stage(rows.view(), rows.labels), rows.scale(), dropout_key, sum.view());
+    decoder.train_micro_batch(dev, decoder.stage(rows.view(), rows.labels), rows.scale(), random_key, sum.view());
     return sum.view().data()[0] * rows.scale();
   }
 };
@@ -101,7 +107,7 @@ struct Subject {
 template <class T>
 T written_out_loss(Subject<T>& s) {
   const auto& r = s.rows;
-  nn::Pass<D, T> pass(s.dev, r.view(), s.dropout_key);
+  nn::Pass<D, T> pass(s.dev, r.view(), s.random_key);
   std::vector<std::int32_t> chosen;
   for (std::size_t i = 0; i < r.labels.size(); ++i)
     if (r.labels[i] >= 0) chosen.push_back(static_cast<std::int32_t>(i));
@@ -180,7 +186,8 @@ std::vector<Case> all_cases() {
     c.recompute = 2;
     c.own = Case::Own::alone;
   });
-  add("all of llama with biases, beside an adapter with dropout", [](Case& c) {
+  add("all of llama with biases, beside an adapter with dropout and noise", [](Case& c) {
+    c.noise = 5;
     c.model.family = "llama";
     c.model.more = {{"attention_bias", true}, {"mlp_bias", true}};
     c.dropout = true;

@@ -117,7 +117,7 @@ class Subject {
         kept(signs(e_.rows, e_.in, 0)),
         positions_(static_cast<std::size_t>(e_.rows)),
         segments_{{0, e_.rows}},
-        dropout_key_(drops ? 77 : 0) {
+        random_key_(drops ? 77 : 0) {
     std::iota(positions_.begin(), positions_.end(), 0);
     for (double& value : kept.values) value = 1;
     make_module(drops);
@@ -277,7 +277,7 @@ class Subject {
     const std::vector<double> ones(static_cast<std::size_t>(x.rows * x.cols), 1.0);
     Matrix<D, double> in(dev_, x.rows, x.cols, ones), out(dev_, x.rows, x.cols, ones);
     const nn::Pass<D, T> p_ = pass();
-    kernel::dropout<D, double>(dev_, {p, mix_key(dropout_key_, module_number)}, in.in(), p_.sequence_index(),
+    kernel::dropout<D, double>(dev_, {p, mix_key(random_key_, module_number)}, in.in(), p_.sequence_index(),
                                p_.positions(), out.view());
     kept.values = out.host();
   }
@@ -297,7 +297,7 @@ class Subject {
   }
 
   nn::Pass<D, T> pass() const {
-    return nn::Pass<D, T>(dev_, nn::Rows{positions_, positions_, positions_, segments_}, dropout_key_);
+    return nn::Pass<D, T>(dev_, nn::Rows{positions_, positions_, positions_, segments_}, random_key_);
   }
 
   static constexpr std::uint64_t module_number = 7;
@@ -311,7 +311,7 @@ class Subject {
  private:
   std::vector<std::int32_t> positions_;
   std::vector<kernel::Segment> segments_;
-  std::uint64_t dropout_key_;
+  std::uint64_t random_key_;
   nn::ParamStore<D, T> params_;
   nn::LoraLinear<D, T> module_;
 };

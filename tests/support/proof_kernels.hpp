@@ -253,6 +253,18 @@ struct Embedding<proof::Device> {
                  Embedding<cpu::Device>::backward<T>(cpu, tokens, dy, dtable);
                });
   }
+  template <class T>
+  static void noise(D& dev, const EmbeddingNoise& rule, std::span<const Segment> segments,
+                    View<D, const std::int32_t> sequence_index, View<D, const std::int32_t> positions, View<D, T> y) {
+    dev.launch(
+        "embedding_noise",
+        {proof::reads("sequence_index", sequence_index), proof::reads("positions", positions),
+         proof::writes("y", y, true)},
+        [=, parts = std::vector<Segment>(segments.begin(), segments.end()), sequence_index = dev.inner(sequence_index),
+         positions = dev.inner(positions), y = dev.inner(y)](cpu::Device& cpu) {
+          Embedding<cpu::Device>::noise<T>(cpu, rule, parts, sequence_index, positions, y);
+        });
+  }
 };
 
 template <>

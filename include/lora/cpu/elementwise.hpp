@@ -1,13 +1,13 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <complex>
+#include <cstdint>
 
-#include "lora/core/random.hpp"
 #include "lora/cpu/device.hpp"
 #include "lora/cpu/exp.hpp"
+#include "lora/cpu/random_words.hpp"
 #include "lora/kernel/elementwise.hpp"
 
 namespace lora::cpu::detail {
@@ -28,21 +28,6 @@ void for_each_piece(Device& dev, Index rows, Index cols, const Body& body) {
       body(task / pieces, begin, std::min(cols, begin + piece));
     }
   });
-}
-
-/// The random words of the columns [4 · block, 4 · (block + count)) of one row, in their order.
-inline void dropout_words(std::uint32_t place, std::uint32_t position, std::uint64_t key, Index block, Index count,
-                          std::uint32_t* words) {
-  LORA_SIMD
-  for (Index i = 0; i < count; ++i) {
-    auto c0 = static_cast<std::uint32_t>(block + i);
-    std::uint32_t c1 = position, c2 = place, c3 = 0;
-    philox(c0, c1, c2, c3, key);
-    words[4 * i] = c0;
-    words[4 * i + 1] = c1;
-    words[4 * i + 2] = c2;
-    words[4 * i + 3] = c3;
-  }
 }
 
 }  // namespace lora::cpu::detail
@@ -122,14 +107,8 @@ struct Elementwise<cpu::Device> {
     const std::uint32_t limit = none ? 0 : static_cast<std::uint32_t>(threshold);
     const A keep = none ? A(0) : static_cast<A>(1 / (1 - rule.p));
     cpu::detail::for_each_piece(dev, x.rows(), x.cols(), [=](Index row, Index begin, Index end) {
-      constexpr Index blocks = 64;
-      std::array<std::uint32_t, static_cast<std::size_t>(4 * blocks)> storage;
-      std::uint32_t* const words = storage.data();
-      const auto place = static_cast<std::uint32_t>(sequence_index.data()[row]);
-      const auto position = static_cast<std::uint32_t>(positions.data()[row]);
-      for (Index at = begin; at < end; at += 4 * blocks) {
-        const Index count = std::min(4 * blocks, end - at);
-        cpu::detail::dropout_words(place, position, rule.key, at / 4, (count + 3) / 4, words);
+      const auto place = sequence_index.data()[row], position = positions.data()[row];
+      const auto piece = [&](Index at, Index count, const std::uint32_t* words) {
         const T* const in = x.row(row) + at;
         T* const out = y.row(row) + at;
         if (accumulate) {
@@ -142,7 +121,8 @@ struct Elementwise<cpu::Device> {
           for (Index j = 0; j < count; ++j)
             out[j] = narrowed<T>(cpu::kept_if(words[j] >= limit, keep * static_cast<A>(in[j])));
         }
-      }
+      };
+      cpu::detail::with_random_words(place, position, rule.key, begin, end, piece);
     });
   }
 };

@@ -1,8 +1,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <span>
 
 #include "lora/cpu/device.hpp"
+#include "lora/cpu/random_words.hpp"
 #include "lora/cpu/stored_row.hpp"
 #include "lora/kernel/embedding.hpp"
 
@@ -41,6 +45,31 @@ struct Embedding<cpu::Device> {
         for (Index j = begin; j < end; ++j) out[j] += static_cast<Accum<T>>(in[j]);
       }
     });
+  }
+
+  template <class T>
+  static void noise(cpu::Device& dev, const EmbeddingNoise& rule, std::span<const Segment> segments,
+                    View<cpu::Device, const std::int32_t> sequence_index,
+                    View<cpu::Device, const std::int32_t> positions, View<cpu::Device, T> y) {
+    using A = Accum<T>;
+    for (const Segment& segment : segments) {
+      const double numbers = static_cast<double>(segment.size()) * static_cast<double>(y.cols());
+      const A amplitude = static_cast<A>(rule.alpha / std::sqrt(numbers));
+      dev.parallel_for(segment.size(), 4096 / (y.cols() + 1) + 1, [=](Index first, Index last) {
+        for (Index row = segment.begin + first; row < segment.begin + last; ++row) {
+          const auto piece = [&](Index at, Index count, const std::uint32_t* words) {
+            T* const out = y.row(row) + at;
+            LORA_SIMD
+            for (Index j = 0; j < count; ++j) {
+              const float u = static_cast<float>(static_cast<std::int32_t>(words[j] >> 8)) * 0x1p-23f - 1;
+              out[j] = narrowed<T>(static_cast<A>(out[j]) + amplitude * static_cast<A>(u));
+            }
+          };
+          cpu::detail::with_random_words(sequence_index.data()[row], positions.data()[row], rule.key, 0, y.cols(),
+                                         piece);
+        }
+      });
+    }
   }
 };
 

@@ -3,16 +3,10 @@
 #include <span>
 
 #include "lora/kernel/cost.hpp"
+#include "lora/kernel/segment.hpp"
 #include "lora/tensor/view.hpp"
 
 namespace lora::kernel {
-
-/// Rows [begin, end) of one sequence.
-struct Segment {
-  Index begin = 0;
-  Index end = 0;
-  Index size() const { return end - begin; }
-};
 
 /// The extents that attention can't read off its operands.
 struct AttentionShape {

@@ -1,18 +1,33 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "lora/kernel/cost.hpp"
+#include "lora/kernel/segment.hpp"
 #include "lora/tensor/stored.hpp"
 
 namespace lora::kernel {
+
+/// The noise of one micro-batch: column j of the row at (place, position), in a sequence of L rows, gets
+///   α / √(L E) · u,   u = ⌊word / 2⁸⌋ · 2⁻²³ − 1, uniform in [−1, 1),
+///   word = philox(counter = (j / 4, position, place, 0), key)[j mod 4]
+/// so that it does not depend on how a step is split.
+/// Source   Jain et al. 2023, NEFTune
+struct EmbeddingNoise {
+  double alpha = 0;
+  std::uint64_t key = 0;  ///< of seed and step
+};
 
 template <class D>
 struct Embedding;
 
 template <class D, class T>
 concept HasEmbedding = requires(D& dev, StoredView<D> table, View<D, const std::int32_t> tokens, View<D, T> y,
-                                View<D, Accum<T>> gradient) {
+                                View<D, Accum<T>> gradient, std::span<const Segment> segments) {
   Embedding<D>::run(dev, table, tokens, y);
   Embedding<D>::backward(dev, tokens, View<D, const T>(y), gradient);
+  Embedding<D>::noise(dev, EmbeddingNoise{}, segments, tokens, tokens, y);
 };
 
 /// y_i = table[tokens_i], decoded to T
@@ -38,6 +53,18 @@ void embedding_backward(D& dev, ConstView<D, std::int32_t> tokens, View<D, const
   expect_shape("embedding_backward", "dtable", dtable, dtable.rows(), dy.cols());
   const Span span(dev, "embedding", "embedding_backward", 0, 3 * bytes_of(dy));
   Embedding<D>::backward(dev, tokens, dy, dtable);
+}
+
+/// y += noise, rounded to T. Its backward is nothing.
+/// Shapes   segments (B), the rows of each sequence, which they cut y into · sequence_index, positions (N) · y (N, E)
+template <class D, class T>
+void embedding_noise(D& dev, const EmbeddingNoise& rule, std::span<const Segment> segments,
+                     ConstView<D, std::int32_t> sequence_index, ConstView<D, std::int32_t> positions, View<D, T> y) {
+  static_assert(HasEmbedding<D, T>, "include lora/<backend>/kernels.hpp");
+  expect_shape("embedding_noise", "sequence_index", sequence_index, 1, y.rows());
+  expect_shape("embedding_noise", "positions", positions, 1, y.rows());
+  const Span span(dev, "embedding", "embedding_noise", 0, 2 * bytes_of(y));
+  Embedding<D>::noise(dev, rule, segments, sequence_index, positions, y);
 }
 
 }  // namespace lora::kernel

@@ -67,12 +67,15 @@ class Decoder {
     for (Index i = 0; i < stack_.size(); ++i) stack_.layer(i).recompute(i < count);
   }
 
+  /// NEFTune: noise on the embeddings of every micro-batch that trains; 0: none.
+  void embedding_noise(double alpha) { embedding_.noise_alpha = alpha; }
+
   /// The rows with what the head needs. `labels` (N) are the tokens that each row predicts, `ignore_index` for none.
   nn::StagedRows stage(nn::Rows rows, std::span<const std::int32_t> labels) const;
 
   /// Adds the gradients of scale · Σ −log p of the labelled rows to the parameters, and Σ −log p to `loss_sum` (1).
   /// A pass without labels does nothing. Waits for nothing.
-  void train_micro_batch(D& dev, const nn::StagedRows& rows, double scale, std::uint64_t dropout_key,
+  void train_micro_batch(D& dev, const nn::StagedRows& rows, double scale, std::uint64_t random_key,
                          View<D, double> loss_sum);
 
   /// The loss of the labelled rows, without any gradient, until *stop is no longer 0, which is looked at before each
@@ -331,11 +334,11 @@ nn::StagedRows Decoder<D, T>::stage(nn::Rows rows, std::span<const std::int32_t>
 }
 
 template <AnyDevice D, class T>
-void Decoder<D, T>::train_micro_batch(D& dev, const nn::StagedRows& rows, double scale, std::uint64_t dropout_key,
+void Decoder<D, T>::train_micro_batch(D& dev, const nn::StagedRows& rows, double scale, std::uint64_t random_key,
                                       View<D, double> loss_sum) {
   if (rows.labelled.count == 0) return;
   rotary_->reach(dev, rows.max_position());
-  const nn::Pass<D, T> pass(dev, rows, dropout_key);
+  const nn::Pass<D, T> pass(dev, rows, random_key);
   const Index n = pass.count(), e = config_.hidden_size;
   [[maybe_unused]] const std::size_t mark = dev.arena().mark();
   const Arena::Scope scope(dev.arena());

@@ -16,7 +16,7 @@ struct Rows {
   using Numbers = std::span<const std::int32_t>;
   Numbers tokens;          ///< (N)
   Numbers positions;       ///< (N) of the row in its sequence
-  Numbers sequence_index;  ///< (N) index of the row's sequence in the step; needed for dropout only
+  Numbers sequence_index;  ///< (N) index of the row's sequence in the step; needed for dropout and noise only
   std::span<const kernel::Segment> segments{};  ///< (B) rows of each sequence
   Numbers cache_rows{};                         ///< (N) where a row goes in a key/value cache
   Numbers labelled{};                           ///< (n) rows that have a label
@@ -96,13 +96,13 @@ template <AnyDevice D, class T>
 class Pass {
  public:
   /// `rows` must live as long as the pass.
-  Pass(D& dev, const StagedRows& rows, std::uint64_t dropout_key = 0)
-      : scope_(dev.arena()), rows_(&rows), dropout_key_(dropout_key) {
+  Pass(D& dev, const StagedRows& rows, std::uint64_t random_key = 0)
+      : scope_(dev.arena()), rows_(&rows), random_key_(random_key) {
     upload(dev);
   }
   /// The same with a copy of the rows in the pass.
-  Pass(D& dev, const Rows& rows, std::uint64_t dropout_key = 0)
-      : scope_(dev.arena()), own_(rows), rows_(&own_), dropout_key_(dropout_key) {
+  Pass(D& dev, const Rows& rows, std::uint64_t random_key = 0)
+      : scope_(dev.arena()), own_(rows), rows_(&own_), random_key_(random_key) {
     upload(dev);
   }
   /// A pass that appends to a cache: row i goes to cache row cache_rows[i]; the queries of segment b see keys[b].
@@ -124,8 +124,8 @@ class Pass {
   View<D, const std::int32_t> labelled() const { return part(rows_->labelled); }
   View<D, const std::int32_t> labels() const { return part(rows_->labels); }
   KvCache<D, T>* cache() const { return cache_; }
-  /// Made of seed and step; 0 switches dropout off (evaluation).
-  std::uint64_t dropout_key() const { return dropout_key_; }
+  /// Of the random numbers of a step, made of its seed and number; 0: no dropout and no noise (evaluation).
+  std::uint64_t random_key() const { return random_key_; }
 
   /// A pass that keeps nothing ends before its next layer once *stop is no longer 0; its output is then undefined.
   void stop_by(const std::atomic<int>* stop) { stop_ = stop; }
@@ -146,7 +146,7 @@ class Pass {
   StagedRows own_;
   const StagedRows* rows_;
   View<D, std::int32_t> block_;
-  std::uint64_t dropout_key_;
+  std::uint64_t random_key_;
   std::vector<kernel::Segment> keys_;
   KvCache<D, T>* cache_ = nullptr;
   const std::atomic<int>* stop_ = nullptr;

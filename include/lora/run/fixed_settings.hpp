@@ -83,22 +83,23 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
   } else {
     settings["trainable"] = config.trainable;
   }
-  settings.update(
-      io::json_object({{"dataset", concat(data.records, " records with checksum ", checksum_text(data.fingerprint))},
-                       {"val_size", config.val_size},
-                       {"template", data.template_name},
-                       {"date", data.date},
-                       {"text_column", config.text_column},
-                       {"cutoff_len", config.cutoff_len},
-                       {"stages", detail::stages_settings(config.stages)},
-                       {"train_on_prompt", config.train_on_prompt},
-                       {"train_on_last_turn_only", config.train_on_last_turn_only},
-                       {"shuffle", config.shuffle},
-                       {"per_device_train_batch_size x gradient_accumulation_steps", config.sequences_per_step()},
-                       {"step_units", config.step_units},
-                       {"seed", config.seed},
-                       {"metric_for_best_model", config.metric_for_best_model},
-                       {"trains", trains}}));
+  settings.update(io::json_object(
+      {{"dataset", concat(data.records, " records with checksum ", checksum_text(data.fingerprint))},
+       {"val_size", config.val_size},
+       {"template", data.template_name},
+       {"date", data.date},
+       {"text_column", config.text_column},
+       {"cutoff_len", config.cutoff_len},
+       {"stages", detail::stages_settings(config.stages)},
+       {"train_on_prompt", config.train_on_prompt},
+       {"train_on_last_turn_only", config.train_on_last_turn_only},
+       {"shuffle", config.shuffle},
+       {"per_device_train_batch_size x gradient_accumulation_steps", config.sequences_per_step()},
+       {"step_units", config.step_units},
+       {"seed", config.seed},
+       {"metric_for_best_model", config.metric_for_best_model},
+       {"neftune_noise_alpha", config.neftune_noise_alpha ? io::Json(*config.neftune_noise_alpha) : io::Json()},
+       {"trains", trains}}));
   if (settings::any_curriculum(config)) {
     for (const char* name : {"use_curriculum", "curriculum_field", "curriculum_stages", "curriculum_seed"})
       settings[name] = settings::value_of(config, *settings::find_key(name));
@@ -131,6 +132,7 @@ inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const se
   leave_out("metric_for_best_model", config.metric_for_best_model == "eval_loss");
   leave_out("finetuning_type", !config.trains_model());
   leave_out("loraplus_lr_ratio", !config.loraplus_lr_ratio);
+  leave_out("neftune_noise_alpha", !config.neftune_noise_alpha);
   leave_out("stages", config.stages.empty());
   leave_out("use_curriculum", !config.use_curriculum);
   return now;

@@ -63,6 +63,7 @@ struct Config {
   bool skip_empty_answers = false;
   bool shuffle = true;
   std::string text_column = "text";
+  std::optional<double> neftune_noise_alpha;
   Index preview = 0;
 
   // curriculum

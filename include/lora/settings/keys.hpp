@@ -163,6 +163,8 @@ inline std::vector<Key> make_keys() {
       {"skip_empty_answers", "data", data, &C::skip_empty_answers, any, free, "",
        "Leaves records with an empty answer or text out, and counts them, instead of stopping at the first"},
       {"shuffle", "data", train, &C::shuffle, any, free, "", "Draws a new order each epoch; else the file's"},
+      {"neftune_noise_alpha", "data", train, &C::neftune_noise_alpha, above(0), free, "no noise",
+       "NEFTune: noise on the embeddings while training, uniform to alpha / sqrt(tokens of the sequence x width)"},
       {"text_column", "data", data | generate, &C::text_column, any, free, "", "Field of a plain text record"},
       {"preview", "data", data, &C::preview, at_least(0), free, "",
        "Prints this many rendered records with the labelled tokens marked, and stops"},

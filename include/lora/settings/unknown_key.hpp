@@ -253,7 +253,6 @@ constexpr ForeignKey foreign_keys[] = {
     {"modules_to_save", "not there: finetuning_type full with trainable"},
     {"n_gpus", "not there: a run is one process"},
     {"neat_packing", "not needed: sequences always lie end to end and do not see each other"},
-    {"neftune_noise_alpha", "not there"},
     {"nnodes", "not there: a run is one process"},
     {"no_cuda", "device cpu"},
     {"node_rank", "not there: a run is one process"},

@@ -106,8 +106,8 @@ class Stepper {
     }
     if (!result.has_labels()) return result;
     const double scale = 1 / static_cast<double>(result.labelled);
-    // Never 0, which would switch dropout off.
-    const std::uint64_t dropout_key = mix_key(seed_, dropout_purpose, static_cast<std::uint64_t>(step)) | 1u;
+    // Never 0, which would switch dropout and noise off.
+    const std::uint64_t random_key = mix_key(seed_, dropout_purpose, static_cast<std::uint64_t>(step)) | 1u;
     {
       const Span phase(dev, Profile::Kind::phase, "update");
       kernel::fill(dev, sums(), 0.0);
@@ -117,7 +117,7 @@ class Stepper {
       for (const auto& batch : units[static_cast<std::size_t>(place)])
         decoder_.train_micro_batch(
             dev, decoder_.stage({batch.tokens, batch.positions, batch.sequence_index, batch.segments}, batch.labels),
-            loss_scale * scale, dropout_key, sums().row_slice(place, 1));
+            loss_scale * scale, random_key, sums().row_slice(place, 1));
     });
     const Span phase(dev, Profile::Kind::phase, "update");
     optim::add_squared_norm(dev, decoder_.params(), comm_, sums().row_slice(own.count(), 1));

@@ -64,6 +64,7 @@ class TrainingRun {
 
   void attach() {
     inputs::choose_what_trains(dev_, *decoder_, config_);
+    decoder_->embedding_noise(config_.neftune_noise_alpha.value_or(0));
     stepper_.emplace(dev_, *decoder_,
                      optim::AdamWSettings{config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon,
                                           config_.weight_decay, config_.loraplus_lr_ratio.value_or(1)},
