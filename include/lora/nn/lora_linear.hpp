@@ -119,9 +119,7 @@ class LoraLinear {
   static Span<D> update_span(D& dev) { return Span(dev, Profile::Kind::part, "low-rank"); }
 
   bool drops(const Pass<D, T>& pass) const { return dropout_ > 0 && pass.random_key() != 0 && rank() > 0; }
-  kernel::Dropout dropout_rule(const Pass<D, T>& pass) const {
-    return {dropout_, mix_key(pass.random_key(), module_)};
-  }
+  kernel::Dropout dropout_rule(const Pass<D, T>& pass) const { return {dropout_, mix_key(pass.random_key(), module_)}; }
   View<D, const T> dropped(D& dev, const Pass<D, T>& pass, View<D, const T> x) const {
     if (!drops(pass)) return x;
     const View<D, T> out = scratch<T>(dev, x.rows(), x.cols());
