@@ -55,7 +55,7 @@ std::vector<Sequence> sequences_of(const io::Json& json) {
 
 /// Sequences end to end; each row's label is the token that follows it.
 struct Batch {
-  std::vector<std::int32_t> tokens, labels, positions;
+  std::vector<std::int32_t> tokens, labels, positions, places;
   std::vector<kernel::Segment> segments;
   Index labelled = 0;
 
@@ -65,13 +65,14 @@ struct Batch {
       for (std::size_t i = 0; i < sequence.tokens.size(); ++i) {
         tokens.push_back(sequence.tokens[i]);
         positions.push_back(static_cast<std::int32_t>(i));
+        places.push_back(static_cast<std::int32_t>(segments.size()));
         labels.push_back(i + 1 < sequence.labels.size() ? sequence.labels[i + 1] : -100);
         labelled += labels.back() == -100 ? 0 : 1;
       }
       segments.push_back({begin, static_cast<Index>(tokens.size())});
     }
   }
-  nn::Rows rows() const { return {tokens, positions, {}, segments}; }
+  nn::Rows rows() const { return {tokens, positions, places, segments}; }
 };
 
 /// The values of a stored tensor.

@@ -1,0 +1,63 @@
+// Training all weights on a text, from text file, tokenizer and random weights to losses, beside transformers.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "support/quiet.hpp"
+#include "support/workshop.hpp"
+
+namespace text_steps_test {
+
+using namespace lora;
+using namespace lora::test;
+
+TEST_CASE("text: the first 20 steps from random weights have transformers' losses and gradient norms") {
+  const Quiet quiet;
+  const TempFolder temp = TempFolder::in_memory();
+  const io::Path fixture = io::Path(LORA_FIXTURES) / "stories";
+  const io::Json expected = io::read_json(fixture / "steps.json");
+  const io::Json& training = expected.at("training");
+  CHECK(expected.at("long_lines").get<int>() > 10);  // those that become blocks
+  Config config;
+  config.model_name_or_path = fixture.native();
+  config.dataset = {(fixture / "text.txt").native()};
+  config.output_dir = (temp / "run").native();
+  config.dtype = "float32";
+  config.finetuning_type = "full";
+  config.shuffle = false;
+  config.cutoff_len = expected.at("cutoff_len");
+  config.per_device_train_batch_size = training.at("micro_batch").get<Index>();
+  config.gradient_accumulation_steps = training.at("accumulation");
+  config.learning_rate = training.at("learning_rate");
+  config.lr_scheduler_type = training.at("schedule");
+  config.warmup_steps = training.at("warmup_steps");
+  config.weight_decay = training.at("weight_decay");
+  config.max_grad_norm = training.at("max_grad_norm");
+  config.adam_beta1 = training.at("beta1");
+  config.adam_beta2 = training.at("beta2");
+  config.adam_epsilon = training.at("epsilon");
+  config.max_steps = training.at("steps");
+  config.logging_steps = 1;
+  fine_tune(config);
+  const io::Json& steps = expected.at("steps");
+  std::size_t step = 0;
+  double worst_loss = 0, worst_norm = 0;
+  for (const io::Json& line : log_of(temp / "run")) {
+    CAPTURE(step);
+    const io::Json& reference = steps.at(step++);
+    CHECK(line.at("labelled_tokens") == reference.at("labelled"));
+    const double loss = reference.at("loss"), norm = reference.at("grad_norm");
+    worst_loss = std::max(worst_loss, std::fabs(line.at("loss").get<double>() - loss) / loss);
+    worst_norm = std::max(worst_norm, std::fabs(line.at("grad_norm").get<double>() - norm) / norm);
+  }
+  CHECK(step == 20);
+  // The bounds of ten steps in golden_test, float32 beside float64.
+  CHECK(worst_loss < 2e-6);
+  CHECK(worst_norm < 2e-5);
+}
+
+}  // namespace text_steps_test
