@@ -134,7 +134,7 @@ TEST_CASE("program: a wrong value names the key, what was given and what is allo
   check_refused(lora_program({"tokenize", "--text=", "--model_name_or_path", "/no/such"}), 1, "/no/such: no such file");
   check_refused(lora_program({"tokenize", "--text=", "x", "--model_name_or_path", "/no/such"}), 2,
                 "given 'x', allowed: keys as --key value or --key=value");
-  check_refused(lora_program({"train", "--dtype=float16"}), 2, "key dtype: given float16, allowed: one of auto");
+  check_refused(lora_program({"train", "--dtype=float8"}), 2, "key dtype: given float8, allowed: one of auto");
   check_refused(lora_program({"train", "--shuffle", "maybe"}), 2, "key shuffle: given maybe, allowed: true or false");
   check_refused(lora_program({"train"}), 2, "key model_name_or_path: given nothing");
 }

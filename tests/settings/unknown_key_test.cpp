@@ -59,7 +59,7 @@ TEST_CASE("unknown keys: a name that is not near is not offered") {
   CHECK(nearest_key("lr", train_command) == "");
   CHECK(nearest_name("cosine_with_restarts", find_key("lr_scheduler_type")->choices) == "");
   CHECK(nearest_name("", {"abc", "ab"}) == "");
-  CHECK(nearest_name("float16", find_key("dtype")->choices) == "bfloat16");
+  CHECK(nearest_name("bloat16", find_key("dtype")->choices) == "bfloat16");
 }
 
 TEST_CASE("unknown keys: all of a file are named at once, with what they are called here") {

@@ -20,7 +20,7 @@ TEST_CASE("config in code: a value out of its key's rule ends before anything is
   const Quiet quiet;
   const Workshop shop;
   const std::pair<const char*, std::function<void(Config&)>> wrong[] = {
-      {"dtype: given float16", [](Config& c) { c.dtype = "float16"; }},
+      {"dtype: given float8", [](Config& c) { c.dtype = "float8"; }},
       {"device: given cuda", [](Config& c) { c.device = "cuda"; }},
       {"threads: given -3", [](Config& c) { c.threads = -3; }},
       {"gradient_accumulation_steps: given 0", [](Config& c) { c.gradient_accumulation_steps = 0; }},

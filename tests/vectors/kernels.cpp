@@ -24,6 +24,7 @@ using Ints = In<std::int32_t>;
   template void RmsNorm<D>::backward<T>(D&, In<T>, Read, Read, In<T>, Out<T>, bool, Out<T>);                      \
   template void RmsNorm<D>::weight_gradient<T>(D&, In<T>, Read, In<T>, Sums);                                     \
   template void Embedding<D>::backward<T>(D&, Ints, In<T>, Sums);                                                 \
+  template void Embedding<D>::noise<T>(D&, const EmbeddingNoise&, std::span<const Segment>, Ints, Ints, Out<T>);  \
   template void Reduce<D>::column_sums<T>(D&, In<T>, Sums);                                                       \
   template void Softmax<D>::logit_gradient<T>(D&, Read, Ints, Index, Read, Read, Read, double, Out<T>);           \
   template void Rope<D>::run<T>(D&, In<T>, Read, Read, Ints, Rotation, Out<T>);                                   \

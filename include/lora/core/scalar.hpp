@@ -28,28 +28,30 @@ struct bf16 {
 };
 
 /// IEEE half precision. Arithmetic is float's: models of it store and round to 10 bits, and compute in float32. Both
-/// conversions are without branches, so that loops of them vectorise.
+/// conversions select by masks, so that loops of them vectorise.
 struct f16 {
   std::uint16_t bits;
 
   f16() = default;
   constexpr explicit f16(float value) : bits(0) {
+    const auto all_bits_if = [](bool condition) { return 0u - static_cast<std::uint32_t>(condition); };
     const auto u = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t sign = (u >> 16) & 0x8000u;
     const std::uint32_t magnitude = u & 0x7FFFFFFFu;
-    const std::uint32_t normal = (magnitude - 0x38000000u + 0xFFFu + ((magnitude >> 13) & 1u)) >> 13;
+    // 65520 and above round to infinity.
+    const std::uint32_t within = magnitude < 0x477FF000u ? magnitude : 0x477FF000u;
+    const std::uint32_t normal = (within - 0x38000000u + 0xFFFu + ((within >> 13) & 1u)) >> 13;
     // Adding 0.5 aligns the mantissa, the float adder rounds to even.
-    const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3F000000u;
-    std::uint32_t half = magnitude >= 0x38800000u ? normal : subnormal;
-    half = magnitude >= 0x477FF000u ? 0x7C00u : half;  // 65520 and above round to infinity
-    half = magnitude > 0x7F800000u ? 0x7E00u : half;
-    bits = static_cast<std::uint16_t>(sign | half);
+    const std::uint32_t tiny = std::bit_cast<std::uint32_t>(std::bit_cast<float>(within) + 0.5f) - 0x3F000000u;
+    const std::uint32_t is_tiny = all_bits_if(magnitude < 0x38800000u);
+    const std::uint32_t nan = all_bits_if(magnitude > 0x7F800000u) & 0x7E00u;
+    bits = static_cast<std::uint16_t>(sign | (is_tiny & tiny) | (~is_tiny & normal) | nan);
   }
   constexpr explicit operator float() const {
     const std::uint32_t sign = (bits & 0x8000u) << 16;
     const std::uint32_t magnitude = (bits & 0x7FFFu) << 13;
     const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
-    const std::uint32_t special = (bits & 0x7C00u) == 0x7C00u ? 0x7F800000u : 0u;
+    const std::uint32_t special = (0u - static_cast<std::uint32_t>((bits & 0x7C00u) == 0x7C00u)) & 0x7F800000u;
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | special | sign);
   }
 };
