@@ -2,7 +2,7 @@
 """Makes tests/fixtures/golden: tiny random models with an adapter each, and what PyTorch + PEFT compute with them; and
 tests/fixtures/adapters: adapters of every kind that PEFT writes.
 
-    python tests/golden/make.py [--out DATA] [--only golden|full|loraplus|neftune|adapters]      needs torch, transformers, peft, safetensors
+    python tests/golden/make.py [--out DATA] [--only golden|full|loraplus|additional|neftune|adapters]      needs torch, transformers, peft, safetensors
     python tests/golden/make.py --check-adapter FOLDER [--base MODEL]      does PEFT load what lora saved, value by value?
 
 For each family OUT/<family> holds
@@ -15,6 +15,7 @@ For each family OUT/<family> holds
     full.json, full.safetensors                the whole model trained on reference.json's data: losses, gradient norms,
                                                every gradient, every weight after training
     loraplus.json, loraplus.safetensors        the adapter trained on the same data by PEFT's LoRA+ optimizer
+    additional.json, additional.safetensors    of llama: the adapter trained on the same data beside modules_to_save
     neftune.json, neftune.safetensors          of qwen3: loss and adapter gradients with transformers' NEFTune, whose
                                                uniform numbers are those of lora
 and OUT/rotary.json frequencies and magnitude of rotary settings that no family has
@@ -42,7 +43,7 @@ import peft
 import safetensors
 import torch
 import transformers
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
 from peft.tuners.lora import config as kinds
 from peft.optimizers import create_loraplus_optimizer
 from safetensors.torch import load_file, save_file
@@ -117,6 +118,8 @@ def adapted(base, config):
         for name, parameter in model.named_parameters():
             if "lora_" in name and not parameter.any():
                 parameter.copy_(0.1 * torch.randn_like(parameter))
+            if "modules_to_save" in name:
+                parameter.add_(0.1 * torch.randn_like(parameter))
     return model
 
 
@@ -149,11 +152,21 @@ def rotary_forward(self, x, position_ids):
     return both.cos() * self.attention_scaling, both.sin() * self.attention_scaling
 
 
-def load(folder, adapter=None):
-    """The model, with an adapter if there is one, as their files say, in float64."""
+def load(folder, adapter=None, modules_to_save=None):
+    """The model, with an adapter if there is one, as their files say, in float64; modules_to_save begin as the base's."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
     if adapter is not None:
-        model = PeftModel.from_pretrained(model, adapter, is_trainable=True)
+        if modules_to_save is None:
+            model = PeftModel.from_pretrained(model, adapter, is_trainable=True)
+        else:
+            config = PeftConfig.from_pretrained(adapter)
+            config.modules_to_save, config.inference_mode = modules_to_save, False
+            model = get_peft_model(model, config)
+            stored = load_file(os.path.join(adapter, "adapter_model.safetensors"))
+            with torch.no_grad():
+                for name, parameter in model.named_parameters():
+                    if "lora_" in name:
+                        parameter.copy_(stored[name.replace(".default", "")])
     frequencies = None
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
@@ -215,7 +228,7 @@ def perplexity(model, data, window):
 
 def adapter_tensors(model, of):
     """By the names of an adapter file."""
-    return {name.replace(".default", ""): of(parameter).detach().clone().contiguous()
+    return {name.replace(".modules_to_save", "").replace(".default", ""): of(parameter).detach().clone().contiguous()
             for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
@@ -331,6 +344,23 @@ def make_loraplus(folder):
     with torch.no_grad():
         final_loss = sum(loss_sum(model, sequence)[0].item() for sequence in evaluation) / labelled(evaluation)
     write_json(os.path.join(folder, "loraplus.json"), dict(
+        versions=versions(), evaluation=evaluation, final_loss=final_loss, training=t, data=reference["data"],
+        steps=steps))
+
+
+def make_additional(folder):
+    """The adapter's training once more, with embedding, head and norms trained in full beside it."""
+    reference = json.load(open(os.path.join(folder, "reference.json")))
+    model, _ = load(folder, os.path.join(folder, "adapter"), ["embed_tokens", "lm_head", "norm"])
+    t = dict(reference["training"], learning_rate=0.005, max_grad_norm=3.0)
+    steps = train(model, reference["data"], t)
+    final = {n if "lora_" in n else n.removeprefix("base_model.model."): v
+             for n, v in adapter_tensors(model, lambda p: p).items()}
+    save_file({"final." + n: v.float() for n, v in final.items()}, os.path.join(folder, "additional.safetensors"))
+    evaluation = reference["evaluation"]
+    with torch.no_grad():
+        final_loss = sum(loss_sum(model, sequence)[0].item() for sequence in evaluation) / labelled(evaluation)
+    write_json(os.path.join(folder, "additional.json"), dict(
         versions=versions(), evaluation=evaluation, final_loss=final_loss, training=t, data=reference["data"],
         steps=steps))
 
@@ -469,13 +499,14 @@ PLAIN = {
     "olora_converted": dict(target_modules=["down_proj"], init_lora_weights="olora", converted=True),
     "bfloat16": dict(target_modules=["q_proj", "up_proj"], stored=torch.bfloat16),
     "float16": dict(target_modules=["q_proj", "up_proj"], stored=torch.float16),
+    "modules_to_save": dict(target_modules=["q_proj", "down_proj"], modules_to_save=["lm_head", "embed_tokens", "norm"]),
 }
 
 # Field to blame → settings that plain LoRA can't express.
 REFUSED = {
     "use_dora": [dict(use_dora=True)],
     "bias": [dict(bias="all"), dict(bias="lora_only")],
-    "modules_to_save": [dict(modules_to_save=["lm_head"])],
+    "modules_to_save": [dict(modules_to_save=["o_proj"])],
     "init_lora_weights": [dict(init_lora_weights=kind) for kind in ("pissa", "pissa_niter_4", "olora")] + [
         dict(init_lora_weights="corda", corda_config=kinds.CordaConfig()),
         dict(init_lora_weights="lora_ga", lora_ga_config=kinds.LoraGAConfig()),
@@ -584,7 +615,7 @@ def check_adapter(folder, base):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default=os.path.join(os.path.dirname(__file__), "..", "fixtures"))
-    parser.add_argument("--only", choices=["golden", "full", "loraplus", "neftune", "adapters"])
+    parser.add_argument("--only", choices=["golden", "full", "loraplus", "additional", "neftune", "adapters"])
     parser.add_argument("--check-adapter", metavar="FOLDER")
     parser.add_argument("--base", metavar="MODEL")
     options = parser.parse_args()
@@ -603,6 +634,8 @@ def main():
     if options.only in (None, "golden", "loraplus"):
         for family in FAMILIES:
             make_loraplus(os.path.join(options.out, "golden", family))
+    if options.only in (None, "golden", "additional"):
+        make_additional(os.path.join(options.out, "golden", "llama"))
     if options.only in (None, "golden", "neftune"):
         make_neftune(os.path.join(options.out, "golden", "qwen3"))
     if options.only in (None, "adapters"):

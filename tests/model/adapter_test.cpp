@@ -234,7 +234,8 @@ TEST_CASE("adapter: variants that are not supported are refused by name") {
   };
   refused({{"use_dora", true}}, "use_dora");
   refused({{"bias", "all"}}, "bias");
-  refused({{"modules_to_save", {"lm_head"}}}, "modules_to_save");
+  for (const char* name : {"o_proj", "mlp", "model.layers.0", "score"})
+    refused({{"modules_to_save", {"lm_head", name}}}, "\"modules_to_save\" has \"");
   refused({{"peft_type", "IA3"}}, "IA3");
   refused({{"rank_pattern", {{"layers.*.q_proj", 2}}}}, "layers.*.q_proj");
   refused({{"rank_pattern", 5}}, "expected an object");
@@ -249,6 +250,64 @@ TEST_CASE("adapter: variants that are not supported are refused by name") {
   refused({{"layers_to_transform", {1}}, {"layers_pattern", "blocks"}}, "\"layers_pattern\" is \"blocks\"");
   for (const io::Json& pattern : {io::Json("layers"), io::Json::array({"layers"}), io::Json::array()})
     CHECK(parsed({{"layers_to_transform", {1}}, {"layers_pattern", pattern}}).layers == std::vector<Index>{1});
+}
+
+TEST_CASE("adapter: modules_to_save are found by the ends of their names, as in PEFT") {
+  const TempFolder folder;
+  write_random_model(folder / "base", {});
+  const auto trained = [&](const std::vector<std::string>& names) {
+    model::AdapterConfig config;
+    config.whole_modules = names;
+    std::string found;
+    model::for_each_tensor(model::Source::open(folder / "base").config(), [&](const model::TensorInfo& info) {
+      if (config.trains_whole(info)) found += info.name + " ";
+    });
+    return found;
+  };
+  CHECK(trained({}).empty());
+  CHECK(trained({"lm_head"}) == "lm_head.weight ");
+  CHECK(trained({"model.embed_tokens", "model.norm"}) == "model.embed_tokens.weight model.norm.weight ");
+  CHECK(trained({"layers.1.self_attn.q_norm"}) == "model.layers.1.self_attn.q_norm.weight ");
+  const std::string norms = trained({"norm"});  // all of them
+  CHECK(std::count(norms.begin(), norms.end(), ' ') == 2 * 4 + 1);
+}
+
+TEST_CASE("adapter: modules_to_save that fit no module, lack a tensor or part a tied head are refused") {
+  const TempFolder folder;
+  RandomModel shape;
+  for (const bool tied : {false, true}) {
+    CAPTURE(tied);
+    shape.tied = tied;
+    const io::Path base = folder / (tied ? "tied" : "untied"), adapter = folder / (tied ? "a" : "b");
+    write_random_model(base, shape);
+    model::AdapterConfig config;
+    config.whole_modules = {"embed_tokens", "lm_head"};
+    Subject subject(base, config);
+    std::filesystem::create_directories(adapter);
+    model::save_adapter(subject.dev, subject.decoder, adapter);
+    const auto check = [&](const std::vector<std::string>& names) {
+      io::Json json = model::to_json(config);
+      json["modules_to_save"] = names;
+      io::write_json(adapter / "adapter_config.json", json);
+      return message_of([&] { model::check_adapter(model::open_adapter(adapter), subject.source.config()); });
+    };
+    CHECK(check({"embed_tokens", "lm_head"}).empty());
+    CHECK(holds(check({"embed_tokens", "lm_head", "layers.7.input_layernorm"}), "which is no module of this model"));
+    CHECK(holds(check({"embed_tokens", "lm_head", "norm"}), "missing tensors: "));
+    if (tied) CHECK(holds(check({"embed_tokens"}), "parts the head from the embedding"));
+    // As PEFT leaves them, which trains the two apart.
+    check({"embed_tokens", "lm_head"});
+    std::string bytes = io::read_file(adapter / "adapter_model.safetensors");
+    const auto files = io::Safetensors::open(adapter / "adapter_model.safetensors");
+    const auto* head = files.find("base_model.model.lm_head.weight");
+    REQUIRE(head != nullptr);
+    const std::string head_bytes(reinterpret_cast<const char*>(head->bytes.data()), head->bytes.size());
+    const std::size_t at = bytes.find(head_bytes);
+    REQUIRE(at != bytes.npos);
+    bytes[at + 5] = static_cast<char>(bytes[at + 5] ^ 1);
+    io::write_file(adapter / "adapter_model.safetensors", std::string_view(bytes));
+    CHECK(holds(check({"embed_tokens", "lm_head"}), "with the same numbers") == tied);
+  }
 }
 
 TEST_CASE("adapter: A starts within 1/sqrt(in) by name and seed, B at zero") {

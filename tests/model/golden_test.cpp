@@ -126,7 +126,14 @@ class Fixture {
       model.train_own(dev, [](const model::TensorInfo&) { return true; });
     } else {
       const auto files = model::open_adapter(folder_ / "adapter");
-      model.attach(dev, files.config, {}, reference == "loraplus" ? optim::faster_group : 0);
+      const bool whole = reference == "additional";
+      model.attach(
+          dev, files.config,
+          [&](const model::TensorInfo& info) {
+            using Kind = model::TensorInfo::Kind;
+            return whole && (info.kind == Kind::embedding || info.kind == Kind::head || info.kind == Kind::norm);
+          },
+          reference == "loraplus" ? optim::faster_group : 0);
       model::load_adapter(dev, model, files);
     }
     model.embedding_noise(json.value("neftune_noise_alpha", 0.0));
@@ -410,6 +417,11 @@ TEST_CASE("golden: ten steps of training with LoRA+, PEFT's, in f32 and f64") {
     check_training<float>(family, "loraplus");
     check_training<double>(family, "loraplus");
   });
+}
+
+TEST_CASE("golden: ten steps of training beside modules_to_save, in f32 and f64") {
+  check_training<float>("llama", "additional");
+  check_training<double>("llama", "additional");
 }
 
 TEST_CASE("golden: loss and gradients with transformers' NEFTune, in f32 and f64") {

@@ -187,6 +187,7 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
       {train_command, with(full, {{"lora_dropout", "0.5"}}), "lora_dropout: given 0.5" + no_adapter},
       {train_command, with(full, {{"lora_target", "q_proj"}}), "lora_target: given q_proj" + no_adapter},
       {train_command, with(full, {{"use_rslora", "true"}}), "use_rslora: given true" + no_adapter},
+      {train_command, with(full, {{"additional_target", "norms"}}), "additional_target: given norms" + no_adapter},
       {train_command, with(full, {{"loraplus_lr_ratio", "16"}}), "loraplus_lr_ratio: given 16" + no_adapter},
       {train_command, with(base_of(train_command), {{"max_shard_size", "1GB"}}),
        "max_shard_size: given 1GB, which has no effect here; allowed: with finetuning_type full, whose final_model is "
@@ -282,6 +283,7 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
       "train finetuning_type lora_rank",
       "train finetuning_type lora_target",
       "train finetuning_type use_rslora",
+      "train finetuning_type additional_target",
       "train finetuning_type loraplus_lr_ratio",
       "train load_best_model_at_end",
       "train max_eval_samples",

@@ -326,6 +326,7 @@ TEST_CASE("every key: none that decides a number of a run is left at its default
                                              "eval_on_start",
                                              "eval_predict",
                                              "loraplus_lr_ratio",
+                                             "additional_target",
                                              "max_new_tokens",
                                              "neftune_noise_alpha",
                                              "metric_for_best_model",

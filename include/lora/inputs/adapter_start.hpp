@@ -19,9 +19,25 @@
 
 namespace lora::inputs {
 
+/// The modules that the key additional_target names, as PEFT names them.
+inline std::vector<std::string> whole_modules_of(const std::vector<std::string>& names, const model::Config& shape) {
+  const auto has = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  // A tied head trains with the embedding, and PEFT must find both.
+  const bool tied = shape.tie_word_embeddings && (has("embed_tokens") || has("lm_head"));
+  std::vector<std::string> modules;
+  if (tied || has("embed_tokens")) modules.emplace_back("embed_tokens");
+  if (tied || has("lm_head")) modules.emplace_back("lm_head");
+  if (has("norms")) {
+    modules.insert(modules.end(), {"input_layernorm", "post_attention_layernorm", "norm"});
+    if (shape.qk_norm) modules.insert(modules.end(), {"q_norm", "k_norm"});
+  }
+  return modules;
+}
+
 /// The adapter that a run trains: from its settings, or from the adapter folder that it starts from.
 /// Throws   ConfigError for a key that contradicts the folder
-inline model::AdapterConfig adapter_of(const settings::Config& config, const model::AdapterFiles* start) {
+inline model::AdapterConfig adapter_of(const settings::Config& config, const model::Config& shape,
+                                       const model::AdapterFiles* start) {
   model::AdapterConfig adapter;
   auto targets = config.lora_target;
   if (targets.empty() || targets.front() == "all")
@@ -31,6 +47,7 @@ inline model::AdapterConfig adapter_of(const settings::Config& config, const mod
     adapter.alpha = config.alpha();
     adapter.rslora = config.use_rslora.value_or(false);
     adapter.targets = std::move(targets);
+    adapter.whole_modules = whole_modules_of(config.additional_target, shape);
   } else {
     adapter = start->config;
     const auto expect = [&](std::string_view key, const auto& given, const auto& found) {
@@ -48,6 +65,10 @@ inline model::AdapterConfig adapter_of(const settings::Config& config, const mod
       return text;
     };
     const std::string found = adapter.target_expression.empty() ? list(adapter.targets) : adapter.target_expression;
+    expect("additional_target",
+           config.additional_target.empty() ? std::nullopt
+                                            : std::optional(list(whole_modules_of(config.additional_target, shape))),
+           list(adapter.whole_modules));
     expect("lora_target", config.lora_target.empty() ? std::nullopt : std::optional(list(targets)), found);
   }
   adapter.dropout = config.lora_dropout;
@@ -64,7 +85,7 @@ void attach_adapter(D& dev, model::Decoder<D, T>& decoder, const settings::Confi
     start.emplace(model::open_adapter(find_adapter(config.adapter_name_or_path)));
     model::check_adapter(*start, decoder.config());
   }
-  decoder.attach(dev, adapter_of(config, start ? &*start : nullptr), {},
+  decoder.attach(dev, adapter_of(config, decoder.config(), start ? &*start : nullptr), {},
                  config.loraplus_lr_ratio ? optim::faster_group : 0);
   if (start) {
     model::load_adapter(dev, decoder, *start);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -100,6 +101,40 @@ inline void check_targets(const AdapterConfig& adapter, const Config& config, co
     expect_some(adapter.target_expression, [&](const std::string& path) { return pattern.matches(path); });
 }
 
+constexpr std::string_view tied_head = "lm_head.weight";
+
+/// Throws   FormatError for a name of modules_to_save that no module has, or for a head and an embedding that the model
+///          ties to each other and the adapter doesn't
+inline void check_whole_modules(const AdapterFiles& files, const Config& config) {
+  const std::string where = (files.folder / "adapter_config.json").native();
+  using Kind = TensorInfo::Kind;
+  bool embedding = false, head = false;
+  for (const std::string& name : files.config.whole_modules) {
+    AdapterConfig one;
+    one.whole_modules = {name};
+    bool any = false;
+    for_each_tensor(config, [&](const TensorInfo& info) {
+      const bool tied = config.tie_word_embeddings && info.kind == Kind::embedding;
+      const bool is_it = one.trains_whole(info);
+      const bool is_head = tied && one.trains_whole({std::string(tied_head), {}, info.shape, Kind::head});
+      embedding = embedding || (is_it && info.kind == Kind::embedding);
+      head = head || is_head || (is_it && info.kind == Kind::head);
+      any = any || is_it || is_head;
+    });
+    if (!any)
+      fail<FormatError>(where, ": \"modules_to_save\" has ", io::shown(name), ", which is no module of this model");
+  }
+  if (!config.tie_word_embeddings || (!embedding && !head)) return;
+  const auto* const table = files.tensors.find(concat(adapter_prefix, "model.embed_tokens.weight"));
+  const auto* const tied = files.tensors.find(concat(adapter_prefix, tied_head));
+  const auto same = [](const io::StoredTensor& a, const io::StoredTensor& b) {
+    return a.dtype == b.dtype && a.shape == b.shape && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin());
+  };
+  if (!embedding || !head || (table != nullptr && tied != nullptr && !same(*table, *tied)))
+    fail<FormatError>(where, ": \"modules_to_save\" parts the head from the embedding, to which this model ties it; ",
+                      "expected embed_tokens and lm_head, with the same numbers");
+}
+
 }  // namespace detail
 
 /// Compares an adapter's tensors with what its settings ask for in such a model. To be called before `attach`, which
@@ -108,26 +143,28 @@ inline void check_targets(const AdapterConfig& adapter, const Config& config, co
 inline void check_adapter(const AdapterFiles& files, const Config& config) {
   const std::string where = (files.folder / "adapter_model.safetensors").native();
   detail::check_targets(files.config, config, (files.folder / "adapter_config.json").native());
+  detail::check_whole_modules(files, config);
   std::vector<std::string> missing;
   bool any = false;
+  const auto expect = [&](std::string_view own_name, const Shape& shape) {
+    const std::string name = concat(detail::adapter_prefix, own_name);
+    const auto* tensor = files.tensors.find(name);
+    if (tensor == nullptr) {
+      missing.push_back(name);
+    } else if (tensor->shape != shape) {
+      fail<FormatError>(where, ": the tensor ", name, " is ", to_string(tensor->shape), "; the config expects ",
+                        to_string(shape));
+    }
+  };
   for_each_tensor(config, [&](const TensorInfo& info) {
+    if (files.config.trains_whole(info)) expect(info.name, info.shape);
     if (info.kind != TensorInfo::Kind::projection) return;
     const Index rank = files.config.rank_of(info.layer, info.projection).rank;
     if (rank == 0) return;
     any = true;
-    const auto expect = [&](std::string_view side, const Shape& shape) {
-      const std::string name =
-          concat(detail::adapter_prefix, module_path(info.layer, info.projection), ".lora_", side, ".weight");
-      const auto* tensor = files.tensors.find(name);
-      if (tensor == nullptr) {
-        missing.push_back(name);
-      } else if (tensor->shape != shape) {
-        fail<FormatError>(where, ": the tensor ", name, " is ", to_string(tensor->shape), "; the config expects ",
-                          to_string(shape));
-      }
-    };
-    expect("A", {rank, info.shape[1]});
-    expect("B", {info.shape[0], rank});
+    const std::string path = module_path(info.layer, info.projection);
+    expect(path + ".lora_A.weight", {rank, info.shape[1]});
+    expect(path + ".lora_B.weight", {info.shape[0], rank});
   });
   if (!any)
     fail<FormatError>((files.folder / "adapter_config.json").native(), ": it targets no projection of this model");
@@ -142,6 +179,31 @@ void for_each_factor(Model& model, F&& f) {
   });
 }
 
+namespace detail {
+
+/// f(param, name in an adapter's file, shape there) for the factors and for what trains whole beside them. A tied head
+/// has its embedding's numbers under both names, as PEFT needs them.
+template <class Model, class F>
+void for_each_saved(Model& model, F&& f) {
+  std::map<std::string, TensorInfo> whole;
+  for_each_tensor(model.config(), [&](const TensorInfo& info) {
+    if (model.adapter().trains_whole(info)) whole.emplace(info.name, info);
+  });
+  for_each_factor(model, [&](const auto& param) {
+    const Index rows = param.value.rows(), cols = param.value.cols();
+    f(param, concat(adapter_prefix, param.name, ".weight"), param.transposed ? Shape{cols, rows} : Shape{rows, cols});
+  });
+  model.params().for_each([&](const auto& param) {
+    const auto info = whole.find(param.name);
+    if (info == whole.end()) return;
+    f(param, concat(adapter_prefix, param.name), info->second.shape);
+    if (model.config().tie_word_embeddings && info->second.kind == TensorInfo::Kind::embedding)
+      f(param, concat(adapter_prefix, tied_head), info->second.shape);
+  });
+}
+
+}  // namespace detail
+
 /// Writes adapter_config.json and adapter_model.safetensors (float32) into a folder that exists. `model` is a Decoder
 /// with an adapter attached.
 /// Throws   NonFiniteError, before anything is written, for an adapter that a step has spoilt
@@ -154,7 +216,7 @@ void save_adapter(D& dev, Model& model, const std::filesystem::path& folder) {
     std::vector<float> values;
   };
   std::vector<Item> items;
-  for_each_factor(model, [&](const auto& param) {
+  detail::for_each_saved(model, [&](const auto& param, const std::string& name, const Shape& shape) {
     std::vector<float> values = to_host(dev, param.value);
     for (const float value : values)
       if (!std::isfinite(value))
@@ -168,9 +230,7 @@ void save_adapter(D& dev, Model& model, const std::filesystem::path& folder) {
           turned[static_cast<std::size_t>(j * rows + i)] = values[static_cast<std::size_t>(i * cols + j)];
       values = std::move(turned);
     }
-    items.push_back({{concat(detail::adapter_prefix, param.name, ".weight"), DType::f32,
-                      param.transposed ? Shape{cols, rows} : Shape{rows, cols}},
-                     std::move(values)});
+    items.push_back({{name, DType::f32, shape}, std::move(values)});
   });
   std::sort(items.begin(), items.end(),
             [](const Item& a, const Item& b) { return a.declaration.name < b.declaration.name; });
@@ -191,8 +251,7 @@ void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
   std::vector<std::string> missing;
   using Accumulated = typename Model::Accumulated;
   std::vector<std::vector<Accumulated>> staged;  // the parameters' values, until the device is waited for
-  for_each_factor(model, [&](const auto& param) {
-    const std::string name = concat(detail::adapter_prefix, param.name, ".weight");
+  detail::for_each_saved(model, [&](const auto& param, const std::string& name, const Shape& expected) {
     const auto* tensor = files.tensors.find(name);
     used.insert(name);
     if (tensor == nullptr) {
@@ -200,7 +259,6 @@ void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
       return;
     }
     const Index rows = param.value.rows(), cols = param.value.cols();
-    const Shape expected = param.transposed ? Shape{cols, rows} : Shape{rows, cols};
     if (tensor->shape != expected)
       fail<FormatError>(where, ": the tensor ", name, " is ", to_string(tensor->shape), "; the config expects ",
                         to_string(expected));
@@ -221,7 +279,9 @@ void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
     if (used.count(tensor.name) == 0) extra.push_back(tensor.name);
   if (!extra.empty()) fail<FormatError>(where, ": tensors that the config does not target: ", io::listed(extra));
   std::size_t next = 0;
-  for_each_factor(model, [&](const auto& param) { copy_from_host<D, Accumulated>(dev, staged[next++], param.value); });
+  detail::for_each_saved(model, [&](const auto& param, const std::string&, const Shape&) {
+    copy_from_host<D, Accumulated>(dev, staged[next++], param.value);
+  });
   model.params().refresh(dev);
   dev.synchronize();
 }

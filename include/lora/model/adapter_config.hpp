@@ -32,6 +32,7 @@ struct AdapterConfig {
   std::optional<std::set<std::string>> modules{};  ///< exactly these, where PEFT's own choice was a regular expression
   std::string target_expression{};                 ///< that expression, kept for saving
   std::string exclude_expression{};                ///< exclude_modules as a regular expression, kept likewise
+  std::vector<std::string> whole_modules{};        ///< modules_to_save: their names' ends; trained in full
   std::string base_model{};                        ///< base_model_name_or_path
 
   bool targets_module(Index layer, std::string_view projection) const {
@@ -43,6 +44,17 @@ struct AdapterConfig {
     if (fits(excluded)) return false;
     if (std::find(targets.begin(), targets.end(), path) != targets.end()) return true;  // named in full: in any layer
     return (layers.empty() || std::find(layers.begin(), layers.end(), layer) != layers.end()) && fits(targets);
+  }
+
+  /// Whether a tensor of the model's own trains beside the factors and is kept with them: those of whole_modules. A
+  /// tied head is the embedding.
+  bool trains_whole(const TensorInfo& info) const {
+    using Kind = TensorInfo::Kind;
+    if (info.kind != Kind::embedding && info.kind != Kind::norm && info.kind != Kind::head) return false;
+    const std::string_view path = std::string_view(info.name).substr(0, info.name.rfind('.'));
+    // As PEFT compares them: "norm" is every norm.
+    return std::any_of(whole_modules.begin(), whole_modules.end(),
+                       [&](const std::string& end) { return path.ends_with(end); });
   }
 
   /// Rank 0 where the projection stays frozen.
@@ -68,12 +80,16 @@ namespace detail {
 
 constexpr Index max_rank = 1 << 16;
 
+/// What modules_to_save may name, alone or after a path.
+constexpr std::array<std::string_view, 7> whole_module_names = {
+    "embed_tokens", "lm_head", "norm", "input_layernorm", "post_attention_layernorm", "q_norm", "k_norm"};
+
 /// Refuses what would compute something else: every field of adapter_config.json that is not known to be read or to say
 /// nothing about the numbers, and is not off.
 inline void refuse_variants(const io::JsonView& json) {
   constexpr std::string_view read[] = {"peft_type", "r", "lora_alpha", "lora_dropout", "use_rslora", "target_modules",
                                        "exclude_modules", "layers_to_transform", "layers_pattern", "rank_pattern",
-                                       "alpha_pattern", "base_model_name_or_path",
+                                       "alpha_pattern", "base_model_name_or_path", "modules_to_save",
                                        // with some of their values
                                        "bias", "init_lora_weights"};
   constexpr std::string_view silent[] = {"task_type", "auto_mapping", "revision", "inference_mode", "peft_version",
@@ -171,6 +187,16 @@ inline AdapterConfig parse_adapter_config(const io::Json& content, const std::st
     if (!io::json_is(value.is_array() && value.size() == 1 ? value.front() : value, "layers"))
       json.fail("\"layers_pattern\" is ", io::shown(value), ", which is not supported; expected \"layers\"");
   }
+  if (const auto whole = json.find("modules_to_save"); whole && !whole->json().empty()) {
+    config.whole_modules = whole->as<std::vector<std::string>>();
+    for (const auto& name : config.whole_modules) {
+      const auto last = std::string_view(name).substr(name.rfind('.') + 1);
+      if (std::find(detail::whole_module_names.begin(), detail::whole_module_names.end(), last) ==
+          detail::whole_module_names.end())
+        json.fail("\"modules_to_save\" has ", io::shown(name),
+                  ", which is not supported; expected embed_tokens, lm_head or the names of norms");
+    }
+  }
   const auto check_key = [&](std::string_view field, const std::string& key) {
     if (key.find_first_of("\\^$*+?()[]{}|") != std::string::npos)
       fail<FormatError>(where, ": \"", field, "\" has the regular expression \"", key,
@@ -225,7 +251,7 @@ inline io::Json to_json(const AdapterConfig& config) {
        {"alpha_pattern", patterns(config.alpha_pattern)},
        {"layers_to_transform", config.layers.empty() ? io::Json() : io::json_array(config.layers)},
        {"layers_pattern", nullptr},
-       {"modules_to_save", nullptr}});
+       {"modules_to_save", config.whole_modules.empty() ? io::Json() : io::json_array(config.whole_modules)}});
 }
 
 }  // namespace lora::model

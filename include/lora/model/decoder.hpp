@@ -54,7 +54,7 @@ class Decoder {
   using Choice = std::function<bool(const TensorInfo&)>;
 
   /// Makes room for this adapter, which `init_adapter` or `load_adapter` fills, and makes parameters of those of the
-  /// model's own tensors for which `trains` is true, with the numbers that they have as stored: matrices in group 0 of
+  /// model's own tensors that it trains in full, or for which `trains` is true, with the numbers that they have as stored: matrices in group 0 of
   /// the store, biases and the weights of norms, which do not decay, in group 1. A tied head trains with the embedding.
   /// Throws   ConfigError if the adapter targets nothing
   void attach(D& dev, AdapterConfig adapter, const Choice& trains = {}, Index b_group = 0);
@@ -275,7 +275,7 @@ void Decoder<D, T>::attach(D& dev, AdapterConfig adapter, const Choice& trains, 
       modules[j]->attach(params_, prefix + (j < 2 ? "self_attn." : "mlp."), ranks(*modules[j]), adapter.dropout);
   }
   if (params_.entries().empty()) fail<ConfigError>("the adapter targets no projection of this model");
-  add_own(trains);
+  add_own([&](const TensorInfo& info) { return adapter.trains_whole(info) || (trains && trains(info)); });
   build(dev);
   adapter_ = std::move(adapter);
 }

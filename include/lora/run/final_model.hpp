@@ -73,6 +73,7 @@ inline std::string model_card(const settings::Config& config, const model::Sourc
     row("rsLoRA", adapter->rslora);
     row("dropout", adapter->dropout);
     list("targets", adapter->target_expression.empty() ? adapter->targets : std::vector{adapter->target_expression});
+    if (!adapter->whole_modules.empty()) list("trained in full", adapter->whole_modules);
   }
   const std::vector<settings::Config> stages = settings::stage_configs(config);
   for (std::size_t i = 0; i < stages.size(); ++i) {

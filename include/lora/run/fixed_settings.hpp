@@ -48,6 +48,7 @@ inline io::Json adapter_settings(model::AdapterConfig adapter) {
                           {"use_rslora", adapter.rslora},
                           {"exclude_modules", saved.at("exclude_modules")},
                           {"layers_to_transform", saved.at("layers_to_transform")},
+                          {"additional_target", saved.at("modules_to_save")},
                           {"rank_pattern", saved.at("rank_pattern")},
                           {"alpha_pattern", saved.at("alpha_pattern")}});
 }
@@ -131,6 +132,7 @@ inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const se
   leave_out("trains", now.at("trains") == all_text);
   leave_out("metric_for_best_model", config.metric_for_best_model == "eval_loss");
   leave_out("finetuning_type", !config.trains_model());
+  leave_out("additional_target", now.contains("additional_target") && now.at("additional_target").is_null());
   leave_out("loraplus_lr_ratio", !config.loraplus_lr_ratio);
   leave_out("neftune_noise_alpha", !config.neftune_noise_alpha);
   leave_out("stages", config.stages.empty());

@@ -82,6 +82,7 @@ struct Config {
   std::optional<double> lora_alpha;
   double lora_dropout = 0;
   std::vector<std::string> lora_target;
+  std::vector<std::string> additional_target;
   std::optional<bool> use_rslora;
   std::optional<double> loraplus_lr_ratio;
 

@@ -110,6 +110,7 @@ inline std::vector<Rule> make_rules() {
       {refused, train, "lora_dropout", "", full, without_adapter},
       {refused, train, "lora_target", "", full, without_adapter},
       {refused, train, "use_rslora", "", full, without_adapter},
+      {refused, train, "additional_target", "", full, without_adapter},
       {refused, train, "loraplus_lr_ratio", "", full, without_adapter},
       {refused, train, "step_units", "", [](const Config& c) { return c.step_units > c.sequences_per_step(); },
        "at most the sequences of a step, per_device_train_batch_size x gradient_accumulation_steps"},

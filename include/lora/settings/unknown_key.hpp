@@ -189,7 +189,6 @@ constexpr ForeignKey foreign_keys[] = {
     {"warmup", "warmup_steps"},
     {"wd", "weight_decay"},
     // the same in another way, or not at all
-    {"additional_target", "not there: finetuning_type full with trainable"},
     {"amp", "dtype bfloat16 or float16"},
     {"attn_impl", "not needed: attention never holds a whole matrix of scores"},
     {"attn_implementation", "not needed: attention never holds a whole matrix of scores"},
@@ -250,7 +249,7 @@ constexpr ForeignKey foreign_keys[] = {
     {"mix_strategy", "not there: files of dataset follow one another"},
     {"mixed_precision", "dtype bfloat16 or float16"},
     {"model_type", "not needed: config.json says it"},
-    {"modules_to_save", "not there: finetuning_type full with trainable"},
+    {"modules_to_save", "additional_target"},
     {"n_gpus", "not there: a run is one process"},
     {"neat_packing", "not needed: sequences always lie end to end and do not see each other"},
     {"nnodes", "not there: a run is one process"},
