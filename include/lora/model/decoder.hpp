@@ -54,8 +54,9 @@ class Decoder {
   using Choice = std::function<bool(const TensorInfo&)>;
 
   /// Makes room for this adapter, which `init_adapter` or `load_adapter` fills, and makes parameters of those of the
-  /// model's own tensors that it trains in full, or for which `trains` is true, with the numbers that they have as stored: matrices in group 0 of
-  /// the store, biases and the weights of norms, which do not decay, in group 1. A tied head trains with the embedding.
+  /// model's own tensors that it trains in full, or for which `trains` is true, with the numbers that they have as
+  /// stored: matrices in group 0 of the store, biases and the weights of norms, which do not decay, in group 1. A tied
+  /// head trains with the embedding.
   /// Throws   ConfigError if the adapter targets nothing
   void attach(D& dev, AdapterConfig adapter, const Choice& trains = {}, Index b_group = 0);
   /// The same without an adapter.
