@@ -291,7 +291,7 @@ TEST_CASE("adapter: modules_to_save that fit no module, lack a tensor or part a 
       io::write_json(adapter / "adapter_config.json", json);
       return message_of([&] { model::check_adapter(model::open_adapter(adapter), subject.source.config()); });
     };
-    CHECK(check({"embed_tokens", "lm_head"}).empty());
+    CHECK(check({"embed_tokens", "lm_head"}) == "nothing was thrown");
     CHECK(holds(check({"embed_tokens", "lm_head", "layers.7.input_layernorm"}), "which is no module of this model"));
     CHECK(holds(check({"embed_tokens", "lm_head", "norm"}), "missing tensors: "));
     if (tied) CHECK(holds(check({"embed_tokens"}), "parts the head from the embedding"));
