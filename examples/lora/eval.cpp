@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -11,10 +12,14 @@
 #include <vector>
 
 #include "commands.hpp"
+#include "evaluation_report.hpp"
+#include "evaluation_results.hpp"
 #include "lora/data/answer_scores.hpp"
 #include "lora/inputs/records.hpp"
 #include "lora/io/atomic_folder.hpp"
 #include "lora/io/json.hpp"
+#include "lora/io/tensorboard.hpp"
+#include "lora/run/metrics.hpp"
 #include "lora/settings/settings.hpp"
 #include "lora/train/answers.hpp"
 #include "lora/train/evaluate.hpp"
@@ -31,8 +36,11 @@ struct Predictions {
   data::AnswerScores scores;
   std::string lines = {};  // JSON lines, one per record
 
-  void add(const data::Sample& sample, const std::string& answer, const tokenizer::Tokenizer& tokenizer) {
+  /// `set`: the record's, of several.
+  void add(const data::Sample& sample, const std::string& answer, const tokenizer::Tokenizer& tokenizer,
+           const std::string& set) {
     io::Json line = {{"prompt", prompt_of(sample, tokenizer)}, {"predict", answer}};
+    if (!set.empty()) line["dataset"] = set;
     if (!sample.answer().empty()) {
       const auto [exact, rouge_l] = scores.add(sample, answer);
       line["label"] = std::string(sample.answer());
@@ -43,98 +51,111 @@ struct Predictions {
   }
 };
 
-io::Json results_of(const settings::Config& config, const train::EvaluationTotals& totals,
-                    const std::optional<Predictions>& predictions, double seconds) {
-  io::Json json = {{"loss", totals.loss()},
-                   {"perplexity", totals.perplexity()},
-                   {"labelled_tokens", totals.labelled},
-                   {"token_accuracy", totals.token_accuracy()},
-                   {"records", totals.records},
-                   {"tokens", totals.tokens},
-                   {"seconds", seconds},
-                   {"model_name_or_path", config.model_name_or_path},
-                   {"adapter_name_or_path", nullptr},
-                   {"dataset", config.dataset}};
-  if (!config.adapter_name_or_path.empty()) json["adapter_name_or_path"] = config.adapter_name_or_path;
-  if (predictions) {
-    json["exact_match"] = predictions->scores.exact_match();
-    json["rouge_l"] = predictions->scores.rouge_l();
-    json["exact_matches"] = predictions->scores.exact();
-    json["answers"] = predictions->scores.answers();
-  }
-  return json;
+std::string of_several(const EvaluatedSet& set, const std::vector<EvaluatedSet>& sets) {
+  return sets.size() > 1 ? " " + set.name : "";
 }
 
-/// The results as Markdown.
-std::string report_of(const settings::Config& config, const io::Json& results) {
-  std::string text = "# Evaluation\n\n";
-  text += concat("- model: ", config.model_name_or_path, "\n");
-  if (!config.adapter_name_or_path.empty()) text += concat("- adapter: ", config.adapter_name_or_path, "\n");
-  for (const std::string& file : config.dataset) text += concat("- data: ", file, "\n");
-  text += "\n| measure | value |\n|---|---|\n";
-  for (const char* name :
-       {"loss", "perplexity", "token_accuracy", "exact_match", "rouge_l", "labelled_tokens", "records"})
-    if (const io::Json* value = io::json_find(results, name))
-      text += concat("| ", std::string_view(name), " | ", io::to_text(*value, -1), " |\n");
-  text += concat("\nLoss and perplexity are over all labelled tokens; records longer than ", config.cutoff_len,
-                 " tokens are read in windows of that length, each half a window on.\n");
-  return text;
+template <AnyDevice D, class T>
+train::EvaluationTotals totals_of(D& dev, model::Decoder<D, T>& decoder, const EvaluatedSet& set,
+                                  const settings::Config& config, const std::string& doing,
+                                  std::vector<train::RecordLoss>* each) {
+  run::CountProgress progress(doing, "records", set.records.size());
+  const auto totals = train::evaluate(
+      dev, decoder, set.records.size(), [&](Index i) { return set.records[i]; }, config.per_device_eval_batch_size,
+      config.cutoff_len, [&](const train::EvaluationTotals& sums) { progress.reached(sums.records, sums.tokens); },
+      nullptr, each);
+  progress.clear();
+  if (!std::isfinite(totals.perplexity()))
+    fail<NonFiniteError>(set.path, ": the loss is ", totals.loss(), " and the perplexity ", totals.perplexity());
+  return totals;
 }
 
-/// Loss and answers of the records, in the precision from the settings.
-struct Evaluation {
-  train::EvaluationTotals totals{};
-  std::optional<Predictions> predictions{};
-};
-
+/// The totals of every set without the adapter.
 template <AnyDevice D>
-Evaluation evaluate(D& dev, const model::Source& source, const settings::Config& config, const inputs::Records& records,
-                    const inputs::TextFiles& text) {
-  Evaluation result;
+void evaluate_base(D& dev, const model::Source& source, settings::Config config, std::vector<EvaluatedSet>& sets) {
+  config.adapter_name_or_path.clear();
   with_decoder(dev, source, config, [&](auto& decoder) {
-    run::CountProgress progress("evaluating", "records", records.size());
-    const auto& totals = result.totals = train::evaluate(
-        dev, decoder, records.size(), [&](Index i) { return records[i]; }, config.per_device_eval_batch_size,
-        config.cutoff_len, [&](const train::EvaluationTotals& sums) { progress.reached(sums.records, sums.tokens); });
-    progress.clear();
-    if (!std::isfinite(totals.perplexity()))
-      fail<NonFiniteError>("the loss is ", totals.loss(), " and the perplexity ", totals.perplexity());
+    for (EvaluatedSet& set : sets) set.base = totals_of(dev, decoder, set, config, "evaluating the base", nullptr);
+  });
+}
+
+/// Loss and answers of the records of every set, in the precision from the settings.
+template <AnyDevice D>
+std::optional<Predictions> evaluate(D& dev, const model::Source& source, const settings::Config& config,
+                                    std::vector<EvaluatedSet>& sets, const inputs::TextFiles& text) {
+  std::optional<Predictions> predictions;
+  with_decoder(dev, source, config, [&](auto& decoder) {
+    for (EvaluatedSet& set : sets) set.totals = totals_of(dev, decoder, set, config, "evaluating", &set.each);
     if (!config.predict) return;
-    std::vector<data::Sample> samples;
-    for (Index i = 0; i < records.size(); ++i) samples.push_back(records.dataset()[i]);
+    const data::AnswerScores none(text.chat_template && text.chat_template->thinks());
+    predictions.emplace(Predictions{none});
     model::GenerateOptions generate;
     generate.max_new_tokens = config.max_new_tokens;
     generate.stop_ids = inputs::stop_ids(source, *text.tokenizer, text.chat_template);
-    result.predictions.emplace(Predictions{data::AnswerScores(text.chat_template && text.chat_template->thinks())});
-    run::CountProgress answering("answering", "records", records.size());
-    train::answer_all(dev, decoder, *text.tokenizer, records.encoder(), samples, generate, {}, answering,
-                      [&](const data::Sample& sample, const std::string& answer) {
-                        result.predictions->add(sample, answer, *text.tokenizer);
-                      });
+    for (EvaluatedSet& set : sets) {
+      set.scores = none;
+      std::vector<data::Sample> samples;
+      for (Index i = 0; i < set.records.size(); ++i) samples.push_back(set.records.dataset()[i]);
+      run::CountProgress answering("answering" + of_several(set, sets), "records", set.records.size());
+      train::answer_all(dev, decoder, *text.tokenizer, set.records.encoder(), samples, generate, {}, answering,
+                        [&](const data::Sample& sample, const std::string& answer) {
+                          predictions->add(sample, answer, *text.tokenizer, sets.size() > 1 ? set.name : "");
+                          if (!sample.answer().empty()) set.scores->add(sample, answer);
+                        });
+    }
   });
-  return result;
+  return predictions;
 }
 
 /// Checks the records before anything is written.
 template <AnyDevice D>
-void check(D& dev, const settings::Config& config, const inputs::Records& records, const inputs::TextFiles& text,
+void check(D& dev, const settings::Config& config, const std::vector<EvaluatedSet>& sets, const inputs::TextFiles& text,
            const model::Config& model) {
-  std::vector<Index> all(static_cast<std::size_t>(records.size()));
-  std::iota(all.begin(), all.end(), Index{0});
-  const data::EncodeSummary found = records.survey(*inputs::HostThreads(dev, config), all);
-  inputs::warn_of_length(model, std::min(found.length_at(1), config.cutoff_len), "the longest window has");
-  if (found.labelled() == 0)
-    fail<FormatError>(records.where(0), ": nothing to evaluate: none of ", records.size(),
-                      " records has a labelled token");
+  bool answers = false;
+  for (const EvaluatedSet& set : sets) {
+    std::vector<Index> all(static_cast<std::size_t>(set.records.size()));
+    std::iota(all.begin(), all.end(), Index{0});
+    const data::EncodeSummary found = set.records.survey(*inputs::HostThreads(dev, config), all);
+    inputs::warn_of_length(model, std::min(found.length_at(1), config.cutoff_len), "the longest window has");
+    if (found.labelled() == 0)
+      fail<FormatError>(set.records.where(0), ": nothing to evaluate: none of ", set.records.size(),
+                        " records has a labelled token");
+    answers = answers || (config.predict && std::any_of(all.begin(), all.end(), [&](Index i) {
+                            return !set.records.dataset()[i].answer().empty();
+                          }));
+  }
   if (!config.predict) return;
   if (!text.tokenizer)
     fail<ConfigError>("key predict: given true, allowed: false where the model has no tokenizer files");
-  if (std::none_of(all.begin(), all.end(), [&](Index i) { return !records.dataset()[i].answer().empty(); }))
-    fail<FormatError>(records.where(0), ": predict needs records with an answer; there is none");
+  if (!answers) fail<FormatError>(sets[0].records.where(0), ": predict needs records with an answer; there is none");
+}
+
+/// Opens the files of the key dataset, each a set of its own, and what their records need.
+/// Throws   ConfigError for a file that is given twice; FormatError, IoError
+std::vector<EvaluatedSet> open_sets(const settings::Config& config, const model::Source& source,
+                                    inputs::TextFiles& text) {
+  std::vector<data::Dataset> files;
+  std::vector<data::Sample::Kind> kinds;
+  for (std::size_t i = 0; i < config.dataset.size(); ++i) {
+    if (std::find(config.dataset.begin(), config.dataset.begin() + static_cast<std::ptrdiff_t>(i), config.dataset[i]) !=
+        config.dataset.begin() + static_cast<std::ptrdiff_t>(i))
+      fail<ConfigError>("key dataset: given ", config.dataset[i], " twice; allowed: each file once");
+    files.push_back(inputs::open_dataset(config, {config.dataset[i]}, config.max_samples));
+    const auto& found = files.back().kinds();
+    kinds.insert(kinds.end(), found.begin(), found.end());
+  }
+  text = inputs::text_files(config, source.path(), kinds);
+  std::vector<EvaluatedSet> sets;
+  for (std::size_t i = 0; i < files.size(); ++i)
+    sets.push_back({unique_name(config.dataset[i], sets), config.dataset[i],
+                    inputs::encoded_records(config, std::move(files[i]), text, source.config().vocab_size, false)});
+  return sets;
 }
 
 /// The files of an evaluation in its output_dir. The first identifies the others as an evaluation's.
 constexpr const char* result_files[] = {"evaluation_results.json", "evaluation_report.md", "predictions.jsonl"};
+/// Beside those of training runs, which TensorBoard shows as another run.
+constexpr const char* events_folder = "tensorboard/evaluation";
 
 bool is_evaluation(const io::Path& folder) {
   const io::Path file = folder / result_files[0];
@@ -150,7 +171,9 @@ bool is_evaluation(const io::Path& folder) {
 /// Throws   ConfigError if a file in output_dir with one of these names is an input, or not an evaluation's
 void expect_own_files(const Request& request, const io::Path& model) {
   const io::Path output = request.config.output_dir;
-  for (const char* name : result_files) {
+  std::vector<io::Path> names(std::begin(result_files), std::end(result_files));
+  names.push_back(io::Path(events_folder) / io::TensorBoardWriter::file_name);
+  for (const io::Path& name : names) {
     const io::Path path = output / name;
     if (!io::is_there(path)) continue;
     expect_no_input("output_dir", path, request, model);
@@ -158,6 +181,48 @@ void expect_own_files(const Request& request, const io::Path& model) {
       fail<ConfigError>("key output_dir: given ", output.native(), ", where ", path.native(),
                         " is in the way, which no evaluation wrote; allowed: another folder, or this one without it");
   }
+}
+
+/// The training step of what is evaluated: of the adapter or model of a checkpoint or final_model, else 0.
+Index step_of(const settings::Config& config) {
+  const io::Path folder =
+      config.adapter_name_or_path.empty() ? io::Path(config.model_name_or_path) : io::Path(config.adapter_name_or_path);
+  if (io::is_file(folder / "trainer_state.json")) {
+    try {
+      return std::max<Index>(0, io::JsonFile(folder / "trainer_state.json")->get<Index>("step").value_or(0));
+    } catch (const Error&) {
+      return 0;
+    }
+  }
+  const io::Path whole = std::filesystem::absolute(folder);
+  return folder.filename() == "final_model" ? std::max<Index>(0, run::steps_of_metrics(whole.parent_path()).value_or(0))
+                                            : 0;
+}
+
+/// Adds the results to those of earlier evaluations.
+void write_events(const settings::Config& config, const std::vector<EvaluatedSet>& sets,
+                  const std::optional<data::AnswerScores>& scores) {
+  const Index step = step_of(config);
+  const io::Path folder = io::Path(config.output_dir) / events_folder;
+  io::create_folders(folder);
+  std::vector<std::pair<std::string, double>> values;
+  const auto add = [&](const std::string& name, const train::EvaluationTotals& totals,
+                       const std::optional<data::AnswerScores>& of) {
+    values.emplace_back(name + "/loss", totals.loss());
+    values.emplace_back(name + "/perplexity", totals.perplexity());
+    values.emplace_back(name + "/token_accuracy", totals.token_accuracy());
+    if (!of || of->answers() == 0) return;
+    values.emplace_back(name + "/exact_match", of->exact_match());
+    values.emplace_back(name + "/rouge_l", of->rouge_l());
+  };
+  add("eval", sum_of(sets, false), scores);
+  for (const EvaluatedSet& set : sets)
+    if (sets.size() > 1) add("eval/" + set.name, set.totals, set.scores);
+  std::vector<io::TensorBoardWriter::Scalar> scalars;
+  for (const auto& [name, value] : values) scalars.push_back({name, value});
+  io::TensorBoardWriter writer(folder, std::numeric_limits<Index>::max());
+  writer.write(step, scalars);
+  writer.sync();
 }
 
 /// Writes the results; those of an earlier evaluation stay until these are complete.
@@ -188,12 +253,13 @@ int run_eval(Request& request) {
     print_preview(config, source);
     return 0;
   }
-  auto dataset = inputs::open_dataset(config, config.dataset, config.max_samples);
-  const auto text = inputs::text_files(config, source.path(), dataset.kinds());
-  const auto records = inputs::encoded_records(config, std::move(dataset), text, source.config().vocab_size, false);
+  std::vector<EarlierEvaluation> earlier;
+  for (const std::string& path : config.compare_with) earlier.push_back(read_earlier(path));
+  inputs::TextFiles text;
+  std::vector<EvaluatedSet> sets = open_sets(config, source, text);
   std::optional<io::Lock> lock;
-  const auto [totals, predictions] = inputs::with_device(config, [&](auto& dev) {
-    check(dev, config, records, text, source.config());
+  const auto predictions = inputs::with_device(config, [&](auto& dev) {
+    check(dev, config, sets, text, source.config());
     io::create_folders(config.output_dir);
     lock.emplace(config.output_dir);
     io::clear_unfinished(config.output_dir, io::place_among([](const std::string& name) {
@@ -201,12 +267,15 @@ int run_eval(Request& request) {
                                   std::end(result_files);
                          }));
     expect_own_files(request, source.path());
-    return evaluate(dev, source, config, records, text);
+    if (config.compare_base) evaluate_base(dev, source, config, sets);
+    return evaluate(dev, source, config, sets, text);
   });
 
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const io::Json results = results_of(config, totals, predictions, seconds);
+  const auto scores = predictions ? std::optional(predictions->scores) : std::nullopt;
+  const io::Json results = results_of(config, sets, scores, earlier, text.tokenizer.get(), seconds);
   write_results(config, results, predictions);
+  write_events(config, sets, scores);
   std::printf("%s\n", io::to_text(results).c_str());
   return 0;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/stories: a small random model, a tokenizer, a text, and the first 20 steps in which transformers
-trains the model on the text, in float64.
+"""Writes tests/fixtures/stories: a small random model, a tokenizer, a text, the first 20 steps in which transformers
+trains the model on the text, in float64, and before it the perplexity of two data sets by its sliding window.
 
   tests/scripts/text_steps.py        needs: pip install torch transformers peft safetensors
 
@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 EXAMPLE = os.path.join(os.path.dirname(TESTS), "examples", "data")
 sys.path[:0] = [EXAMPLE, os.path.join(TESTS, "golden")]
-from make import load, train, versions, write_json  # noqa: E402
+from make import load, perplexity, train, versions, write_json  # noqa: E402
 from make_stories import stories  # noqa: E402
 
 CUTOFF = 160
@@ -65,6 +65,14 @@ def main():
         file.write("\n".join(lines[:used]) + "\n")
 
     model, _ = load(out)
+    text = [dict(input_ids=ids, labels=ids) for ids in
+            (tokenizer(line)["input_ids"] + [tokenizer.eos_token_id] for line in lines[:12])]
+    prompted = [dict(input_ids=ids, labels=[-100] * (7 * i % 40) + ids[7 * i % 40:])
+                for i, ids in enumerate(tokenizer(line)["input_ids"] for line in stories(6, 8000))]
+    with torch.no_grad():
+        both = {name: perplexity(model, data, 64) for name, data in
+                (("text", text), ("prompted", prompted), ("all", text + prompted))}
+    write_json(os.path.join(out, "perplexity.json"), dict(text_lines=len(text), prompted=prompted, results=both))
     steps = train(model, sequences, TRAINING)
     long_lines = sum(len(tokenizer(line)["input_ids"]) >= CUTOFF for line in lines[:used])
     write_json(os.path.join(out, "steps.json"), dict(

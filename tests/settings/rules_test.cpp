@@ -199,6 +199,8 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
       {train_command, with(base_of(train_command), {{"max_eval_samples", "3"}}),
        "max_eval_samples: given 3, which has no effect here; allowed: with eval_dataset or val_size, the records to "
        "evaluate"},
+      {eval_command, with(base_of(eval_command), {{"compare_base", "true"}}),
+       "compare_base: given true, allowed: with adapter_name_or_path, without which the base is evaluated anyway"},
       {eval_command, with(base_of(eval_command), {{"max_new_tokens", "3"}}),
        "max_new_tokens: given 3, which has no effect here; allowed: with predict, which generates answers"},
       {generate_command, with(base_of(generate_command), {{"top_p", "0.9"}}), "top_p: given 0.9" + greedy},
@@ -296,6 +298,7 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
       "train train_on_prompt train_on_last_turn_only",
       "train trainable",
       "train warmup_steps warmup_ratio",
+      "eval compare_base",
       "eval max_new_tokens",
       "eval train_on_prompt train_on_last_turn_only",
       "generate dataset",

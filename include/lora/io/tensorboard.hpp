@@ -108,6 +108,8 @@ inline Index step_of_event(std::string_view message) {
 /// Source   TensorFlow's TFRecord framing; tensorflow/core/util/event.proto and framework/summary.proto
 class TensorBoardWriter {
  public:
+  static constexpr const char* file_name = "events.out.tfevents.lora";
+
   struct Scalar {
     std::string_view tag;
     double value;
@@ -147,7 +149,7 @@ class TensorBoardWriter {
 
   static Path prepare(const Path& folder, std::optional<Index> keep_through_step) {
     create_folders(folder);
-    const Path path = folder / "events.out.tfevents.lora";
+    const Path path = folder / file_name;
     if (!keep_through_step) {
       remove_file(path);
     } else if (std::filesystem::exists(path)) {

@@ -25,8 +25,9 @@ namespace lora::model {
 struct Evaluation {
   double loss = 0;  ///< Σ −log p
   Index labelled = 0;
-  Index correct = 0;     ///< rows where no logit exceeds the label's
-  bool stopped = false;  ///< the sums are of a part only
+  Index correct = 0;             ///< rows where no logit exceeds the label's
+  bool stopped = false;          ///< the sums are of a part only
+  std::vector<double> losses{};  ///< −log p of each labelled row, in their order
 };
 
 /// A decoder-only language model:   logits = head(norm(stack(embedding(tokens)))), with an adapter, or tensors of its
@@ -377,6 +378,7 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Rows& rows, std::span<const
                  top = to_host(dev, outcome.top);
       for (std::size_t i = 0; i < loss.size(); ++i) {
         result.loss += std::real(loss[i]);
+        result.losses.push_back(static_cast<double>(std::real(loss[i])));
         result.correct += std::real(target[i]) >= std::real(top[i]) ? 1 : 0;
       }
     });

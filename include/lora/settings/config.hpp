@@ -134,6 +134,8 @@ struct Config {
 
   // eval and generate
   bool predict = false;
+  bool compare_base = false;
+  std::vector<std::string> compare_with;
   std::optional<std::string> prompt;
   std::string output_file;
   Index max_new_tokens = 256;

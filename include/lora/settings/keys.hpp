@@ -157,7 +157,7 @@ inline std::vector<Key> make_keys() {
       {"train_on_last_turn_only", "data", data, &C::train_on_last_turn_only, any, free, "",
        "Labels only the last answer of a conversation"},
       {"max_samples", "data", data | generate, &C::max_samples, at_least(1), free, "all",
-       "Reads only this many records, from the beginning"},
+       "Reads only this many records, from the beginning (eval: of each file)"},
       {"max_eval_samples", "data", train, &C::max_eval_samples, at_least(1), free, "all",
        "Evaluates while training on only this many of the records of eval_dataset or val_size"},
       {"skip_empty_answers", "data", data, &C::skip_empty_answers, any, free, "",
@@ -327,6 +327,10 @@ inline std::vector<Key> make_keys() {
       {"profile", "run", train, &C::profile, any, free, "",
        "Says at the end where time and memory went; writes profile.md, and profile.json for ui.perfetto.dev"},
 
+      {"compare_base", "evaluation", eval, &C::compare_base, any, free, "",
+       "Also evaluates without the adapter, and shows what it changes"},
+      {"compare_with", "evaluation", eval, &C::compare_with, any, free, "none",
+       "Earlier evaluations to compare with: their folders, or evaluation_results.json"},
       {"predict", "evaluation", eval, &C::predict, any, free, "",
        "Also generates the answers and scores them: exact match and ROUGE-L"},
 

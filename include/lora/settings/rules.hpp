@@ -127,6 +127,8 @@ inline std::vector<Rule> make_rules() {
        "with finetuning_type full, whose final_model is a whole model"},
       {idle, train, "max_new_tokens", "", [](const Config& c) { return !c.eval_predict; },
        "with eval_predict, which generates answers"},
+      {refused, eval, "compare_base", "", [](const Config& c) { return c.adapter_name_or_path.empty(); },
+       "with adapter_name_or_path, without which the base is evaluated anyway"},
       {idle, eval, "max_new_tokens", "", [](const Config& c) { return !c.predict; },
        "with predict, which generates answers"},
       {idle, generate, "top_p", "", greedy, warm},

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lora/core/format.hpp"
+#include "lora/core/printable.hpp"
+#include "lora/io/json.hpp"
+#include "lora/settings/config.hpp"
+
+// evaluation_results.json as Markdown for people.
+
+namespace report {
+
+using lora::concat;
+using lora::fixed;
+using lora::significant;
+using lora::io::Json;
+
+/// Text of any origin in a cell of a table.
+inline std::string cell(const std::string& text) {
+  std::string safe;
+  for (const char c : lora::printable(text)) {
+    if (c == '|' || c == '\\' || c == '`' || c == '<' || c == '*' || c == '_' || c == '[') safe += '\\';
+    safe += c;
+  }
+  return safe;
+}
+
+inline std::string row(const std::vector<std::string>& cells) {
+  std::string line = "|";
+  for (const std::string& text : cells) line += " " + text + " |";
+  return line + "\n";
+}
+/// Numbers to the right of the first column.
+inline std::string head(const std::vector<std::string>& cells) {
+  std::string rule = "|---|";
+  for (std::size_t i = 1; i < cells.size(); ++i) rule += "---:|";
+  return row(cells) + rule + "\n";
+}
+
+inline double number(const Json& json, const char* name) { return json.at(name).get<double>(); }
+inline std::string count(const Json& json, const char* name) { return lora::io::to_text(json.at(name), -1); }
+inline std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
+inline std::string signed_text(double value) { return (value < 0 ? "−" : "+") + fixed(std::fabs(value), 4); }
+
+inline std::string data_sets(const Json& results) {
+  const bool answered = results.contains("exact_match");
+  std::vector<std::string> names = {"data set", "records", "labelled tokens", "loss", "perplexity", "token accuracy"};
+  if (answered) names.insert(names.end(), {"exact match", "ROUGE-L"});
+  std::string text = "\n## Data sets\n\n" + head(names);
+  const auto line = [&](const std::string& name, const Json& set) {
+    std::vector<std::string> cells = {cell(name),
+                                      count(set, "records"),
+                                      count(set, "labelled_tokens"),
+                                      fixed(number(set, "loss"), 4),
+                                      significant(number(set, "perplexity"), 5),
+                                      percent(number(set, "token_accuracy"))};
+    const bool scored = set.contains("exact_match");
+    if (answered) {
+      cells.push_back(scored ? percent(number(set, "exact_match")) : "");
+      cells.push_back(scored ? percent(number(set, "rouge_l")) : "");
+    }
+    return row(cells);
+  };
+  for (const Json& set : results.at("datasets")) text += line(set.at("name"), set);
+  return text + line("all", results);
+}
+
+inline std::string against_base(const Json& results) {
+  std::string text = "\n## Against the base model\n\n" + head({"data set", "loss of the base", "loss", "difference",
+                                                               "perplexity of the base", "perplexity", "ratio"});
+  const auto line = [&](const std::string& name, const Json& set) {
+    const double before = number(set.at("base"), "loss"), now = number(set, "loss");
+    return row({cell(name), fixed(before, 4), fixed(now, 4), signed_text(now - before),
+                significant(number(set.at("base"), "perplexity"), 5), significant(number(set, "perplexity"), 5),
+                significant(std::exp(now - before), 4)});
+  };
+  for (const Json& set : results.at("datasets")) text += line(set.at("name"), set);
+  return text + line("all", results);
+}
+
+inline std::string against_earlier(const Json& comparison, const Json& results) {
+  std::string text = concat("\n## Against ", cell(comparison.at("file")), "\n\n");
+  const auto fact = [&](const char* name, std::string_view label) {
+    const Json& value = comparison.at(name);
+    if (value.is_string()) text += concat("- ", label, ": ", cell(value), "\n");
+  };
+  fact("model_name_or_path", "model");
+  fact("adapter_name_or_path", "adapter");
+  text += "\n" + head({"data set", "loss then", "loss", "difference", "perplexity then", "perplexity", "ratio"});
+  std::string notes;
+  std::size_t i = 0;
+  for (const Json& line : comparison.at("datasets")) {
+    const Json& set = results.at("datasets").at(i++);
+    const bool was = line.contains("loss"), same = line.contains("loss_difference");
+    text += row({cell(line.at("name")), was ? fixed(number(line, "loss"), 4) : "", fixed(number(set, "loss"), 4),
+                 same ? signed_text(number(line, "loss_difference")) : "",
+                 was ? significant(number(line, "perplexity"), 5) : "", significant(number(set, "perplexity"), 5),
+                 same ? significant(number(line, "perplexity_ratio"), 4) : ""});
+    if (!same) notes += concat("- ", cell(line.at("name")), " is not compared: ", cell(line.at("differs")), "\n");
+  }
+  return text + (notes.empty() ? "" : "\n" + notes);
+}
+
+inline std::string worst(const Json& results) {
+  std::string text = "\n## Worst records\n";
+  for (const Json& set : results.at("datasets")) {
+    text += concat("\n", cell(set.at("name")), ":\n\n", head({"record", "loss", "perplexity", "labelled tokens"}));
+    for (const Json& record : set.at("worst_records")) {
+      const std::string words = record.at("text");
+      text +=
+          row({cell(record.at("where")) + (words.empty() ? "" : ": " + cell(words)), fixed(number(record, "loss"), 4),
+               significant(number(record, "perplexity"), 5), count(record, "labelled_tokens")});
+    }
+  }
+  return text;
+}
+
+}  // namespace report
+
+inline std::string report_of(const lora::settings::Config& config, const lora::io::Json& results) {
+  using lora::concat;
+  std::string text = "# Evaluation\n\n";
+  text += concat("- model: ", config.model_name_or_path, "\n");
+  if (!config.adapter_name_or_path.empty()) text += concat("- adapter: ", config.adapter_name_or_path, "\n");
+  for (const std::string& file : config.dataset) text += concat("- data: ", file, "\n");
+  text += "\n| measure | value |\n|---|---|\n";
+  for (const char* name :
+       {"loss", "perplexity", "token_accuracy", "exact_match", "rouge_l", "labelled_tokens", "records"})
+    if (const lora::io::Json* value = lora::io::json_find(results, name))
+      text += concat("| ", std::string_view(name), " | ", lora::io::to_text(*value, -1), " |\n");
+  text += concat("\nLoss and perplexity are over all labelled tokens; records longer than ", config.cutoff_len,
+                 " tokens are read in windows of that length, each half a window on.\n");
+  if (results.at("datasets").size() > 1) text += report::data_sets(results);
+  if (results.contains("base")) text += report::against_base(results);
+  if (const lora::io::Json* comparisons = lora::io::json_find(results, "comparisons"))
+    for (const lora::io::Json& comparison : *comparisons) text += report::against_earlier(comparison, results);
+  return text + report::worst(results);
+}

@@ -1,0 +1,219 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lora/core/hash.hpp"
+#include "lora/core/printable.hpp"
+#include "lora/data/answer_scores.hpp"
+#include "lora/inputs/paths.hpp"
+#include "lora/inputs/records.hpp"
+#include "lora/io/json_view.hpp"
+#include "lora/io/read_file.hpp"
+#include "lora/settings/config.hpp"
+#include "lora/train/evaluate.hpp"
+#include "prompt_of.hpp"
+
+// What the command eval finds out, as evaluation_results.json holds it.
+
+/// One of the data sets that are evaluated together, and what came of it.
+struct EvaluatedSet {
+  std::string name;  ///< unique
+  std::string path;
+  lora::inputs::Records records;
+  lora::train::EvaluationTotals totals{};
+  std::vector<lora::train::RecordLoss> each{};          ///< of the records
+  std::optional<lora::train::EvaluationTotals> base{};  ///< without the adapter
+  std::optional<lora::data::AnswerScores> scores{};
+};
+
+/// Names of files, made unique: "test", "test-2".
+inline std::string unique_name(const std::string& path, const std::vector<EvaluatedSet>& others) {
+  const std::string stem = lora::printable(lora::io::Path(path).stem().native());
+  const auto taken = [&](const std::string& name) {
+    return std::any_of(others.begin(), others.end(), [&](const EvaluatedSet& set) { return set.name == name; });
+  };
+  std::string name = stem;
+  for (int i = 2; taken(name); ++i) name = lora::concat(stem, "-", i);
+  return name;
+}
+
+inline lora::train::EvaluationTotals sum_of(const std::vector<EvaluatedSet>& sets, bool of_base) {
+  lora::train::EvaluationTotals sum;
+  for (const EvaluatedSet& set : sets) {
+    const auto& totals = of_base ? set.base.value() : set.totals;
+    sum.loss_sum += totals.loss_sum;
+    sum.labelled += totals.labelled;
+    sum.correct += totals.correct;
+    sum.records += totals.records;
+    sum.tokens += totals.tokens;
+  }
+  return sum;
+}
+
+inline void add_measures(lora::io::Json& json, const lora::train::EvaluationTotals& totals) {
+  json["loss"] = totals.loss();
+  json["perplexity"] = totals.perplexity();
+  json["labelled_tokens"] = totals.labelled;
+  json["token_accuracy"] = totals.token_accuracy();
+  json["records"] = totals.records;
+  json["tokens"] = totals.tokens;
+}
+
+inline void add_scores(lora::io::Json& json, const std::optional<lora::data::AnswerScores>& scores) {
+  if (!scores || scores->answers() == 0) return;
+  json["exact_match"] = scores->exact_match();
+  json["rouge_l"] = scores->rouge_l();
+  json["exact_matches"] = scores->exact();
+  json["answers"] = scores->answers();
+}
+
+/// The records with the largest loss per token, at most five.
+inline lora::io::Json worst_records(const EvaluatedSet& set, const lora::tokenizer::Tokenizer* tokenizer) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < set.each.size(); ++i)
+    if (set.each[i].labelled > 0) order.push_back(i);
+  const std::size_t count = std::min<std::size_t>(5, order.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
+                    [&](std::size_t a, std::size_t b) {
+                      const double first = set.each[a].loss(), second = set.each[b].loss();
+                      return first != second ? first > second : a < b;
+                    });
+  lora::io::Json list = lora::io::Json::array();
+  for (std::size_t place = 0; place < count; ++place) {
+    const std::size_t i = order[place];
+    const lora::data::Sample sample = set.records.dataset()[static_cast<lora::Index>(i)];
+    std::string text;
+    if (tokenizer != nullptr) text = lora::shortened(prompt_of(sample, *tokenizer), 120);
+    list.push_back({{"record", i},
+                    {"where", sample.where},
+                    {"loss", set.each[i].loss()},
+                    {"perplexity", std::exp(set.each[i].loss())},
+                    {"labelled_tokens", set.each[i].labelled},
+                    {"text", text}});
+  }
+  return list;
+}
+
+inline lora::io::Json to_json(const EvaluatedSet& set, const lora::tokenizer::Tokenizer* tokenizer) {
+  lora::io::Json json = {{"name", set.name}, {"path", set.path}};
+  add_measures(json, set.totals);
+  json["checksum"] = lora::checksum_text(set.records.dataset().fingerprint());
+  add_scores(json, set.scores);
+  if (set.base) add_measures(json["base"], *set.base);
+  json["worst_records"] = worst_records(set, tokenizer);
+  return json;
+}
+
+/// An earlier evaluation, from its evaluation_results.json.
+struct EarlierEvaluation {
+  std::string file;
+  lora::io::Json json;
+};
+
+/// Throws   IoError, FormatError if it is not such a file
+inline EarlierEvaluation read_earlier(const std::string& path) {
+  const lora::io::Path file = lora::inputs::earlier_results(path);
+  EarlierEvaluation earlier{file.native(), lora::io::read_json(file)};
+  const auto check = [](const lora::io::JsonView& view) {
+    const double loss = view.at<double>("loss");
+    if (!(loss >= 0 && std::isfinite(loss))) view.fail("\"loss\" is ", loss, "; expected a finite number from 0");
+    (void)view.at<double>("perplexity");
+    (void)view.at<lora::Index>("labelled_tokens");
+  };
+  const auto view = lora::io::JsonView::of_object(earlier.json, earlier.file);
+  check(view);
+  if (const auto sets = view.find("datasets")) {
+    if (!sets->json().is_array()) sets->fail("expected a list of data sets");
+    for (std::size_t i = 0; i < sets->json().size(); ++i) {
+      check(sets->element(i));
+      (void)sets->element(i).at<std::string>("name");
+    }
+  }
+  return earlier;
+}
+
+/// The part of an earlier evaluation that is of a data set of this name: null if there is none. Results of one file
+/// that were written before there were several are that file's.
+inline const lora::io::Json* set_named(const lora::io::Json& earlier, const std::string& name) {
+  if (const lora::io::Json* sets = lora::io::json_find(earlier, "datasets")) {
+    for (const lora::io::Json& set : *sets)
+      if (set.at("name") == name) return &set;
+    return nullptr;
+  }
+  const lora::io::Json* files = lora::io::json_find(earlier, "dataset");
+  const bool is_one = files != nullptr && files->is_array() && files->size() == 1 && files->front().is_string();
+  return is_one && lora::io::Path(files->front().get<std::string>()).stem().native() == name ? &earlier : nullptr;
+}
+
+/// What changed since an earlier evaluation: of data sets with the same name, if nothing speaks for other data.
+inline lora::io::Json comparison_of(const lora::io::Json& results, const EarlierEvaluation& earlier) {
+  using lora::io::Json;
+  const auto field = [](const Json& json, const char* name) {
+    const Json* found = lora::io::json_find(json, name);
+    return found != nullptr ? *found : Json();
+  };
+  Json sets = Json::array();
+  for (const Json& set : results.at("datasets")) {
+    Json line = {{"name", set.at("name")}};
+    const Json* then = set_named(earlier.json, set.at("name"));
+    if (then == nullptr) {
+      line["differs"] = "it was not evaluated then";
+    } else {
+      line["loss"] = then->at("loss");
+      line["perplexity"] = then->at("perplexity");
+      const auto other = [&](const char* name, const Json& before, const Json& now) {
+        return !before.at(name).is_null() && before.at(name) != now.at(name);
+      };
+      const Json before = {{"checksum", field(*then, "checksum")},
+                           {"cutoff_len", field(earlier.json, "cutoff_len")},
+                           {"labelled_tokens", field(*then, "labelled_tokens")}};
+      const Json now = {{"checksum", set.at("checksum")},
+                        {"cutoff_len", results.at("cutoff_len")},
+                        {"labelled_tokens", set.at("labelled_tokens")}};
+      if (other("checksum", before, now)) {
+        line["differs"] = "it has other records now";
+      } else if (other("labelled_tokens", before, now)) {
+        line["differs"] = "other tokens were labelled then";
+      } else if (other("cutoff_len", before, now)) {
+        line["differs"] = "it was read in other windows then";
+      } else {
+        const double loss = set.at("loss"), loss_then = then->at("loss");
+        line["loss_difference"] = loss - loss_then;
+        line["perplexity_ratio"] = std::exp(loss - loss_then);
+      }
+    }
+    sets.push_back(std::move(line));
+  }
+  return {{"file", earlier.file},
+          {"model_name_or_path", field(earlier.json, "model_name_or_path")},
+          {"adapter_name_or_path", field(earlier.json, "adapter_name_or_path")},
+          {"datasets", std::move(sets)}};
+}
+
+/// evaluation_results.json
+inline lora::io::Json results_of(const lora::settings::Config& config, const std::vector<EvaluatedSet>& sets,
+                                 const std::optional<lora::data::AnswerScores>& scores,
+                                 const std::vector<EarlierEvaluation>& earlier,
+                                 const lora::tokenizer::Tokenizer* tokenizer, double seconds) {
+  lora::io::Json json = lora::io::Json::object();
+  add_measures(json, sum_of(sets, false));
+  json["seconds"] = seconds;
+  json["model_name_or_path"] = config.model_name_or_path;
+  json["adapter_name_or_path"] = nullptr;
+  if (!config.adapter_name_or_path.empty()) json["adapter_name_or_path"] = config.adapter_name_or_path;
+  json["dataset"] = config.dataset;
+  json["cutoff_len"] = config.cutoff_len;
+  add_scores(json, scores);
+  if (config.compare_base) add_measures(json["base"], sum_of(sets, true));
+  json["datasets"] = lora::io::Json::array();
+  for (const EvaluatedSet& set : sets) json["datasets"].push_back(to_json(set, tokenizer));
+  for (const EarlierEvaluation& one : earlier) json["comparisons"].push_back(comparison_of(json, one));
+  return json;
+}
