@@ -80,7 +80,8 @@ TEST_CASE(
 
 TEST_CASE("program: merge stores the type that is asked for") {
   const test::TempFolder folder;
-  for (const auto& [name, dtype] : {std::pair("float32", DType::f32), std::pair("bfloat16", DType::bf16)}) {
+  for (const auto& [name, dtype] :
+       {std::pair("float32", DType::f32), std::pair("bfloat16", DType::bf16), std::pair("float16", DType::f16)}) {
     REQUIRE(merge("llama", folder / name, "--dtype", name).status == 0);
     const auto file = io::Safetensors::open(folder / name / "model.safetensors");
     for (const auto& tensor : file.tensors()) CHECK(tensor.dtype == dtype);
