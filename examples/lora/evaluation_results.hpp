@@ -74,6 +74,16 @@ inline void add_scores(lora::io::Json& json, const std::optional<lora::data::Ans
   json["answers"] = scores->answers();
 }
 
+/// What a record begins with; empty of tokens that no tokenizer is there for, or another than theirs.
+inline std::string beginning_of(const lora::data::Sample& sample, const lora::tokenizer::Tokenizer* tokenizer) {
+  if (tokenizer == nullptr) return {};
+  try {
+    return lora::shortened(prompt_of(sample, *tokenizer), 120);
+  } catch (const lora::FormatError&) {
+    return {};
+  }
+}
+
 /// The records with the largest loss per token, at most five.
 inline lora::io::Json worst_records(const EvaluatedSet& set, const lora::tokenizer::Tokenizer* tokenizer) {
   std::vector<std::size_t> order;
@@ -89,14 +99,12 @@ inline lora::io::Json worst_records(const EvaluatedSet& set, const lora::tokeniz
   for (std::size_t place = 0; place < count; ++place) {
     const std::size_t i = order[place];
     const lora::data::Sample sample = set.records.dataset()[static_cast<lora::Index>(i)];
-    std::string text;
-    if (tokenizer != nullptr) text = lora::shortened(prompt_of(sample, *tokenizer), 120);
     list.push_back({{"record", i},
                     {"where", sample.where},
                     {"loss", set.each[i].loss()},
                     {"perplexity", std::exp(set.each[i].loss())},
                     {"labelled_tokens", set.each[i].labelled},
-                    {"text", text}});
+                    {"text", beginning_of(sample, tokenizer)}});
   }
   return list;
 }

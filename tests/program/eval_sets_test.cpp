@@ -2,9 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,13 +42,14 @@ struct Stories {
     io::write_file(temp / "prompted.jsonl", std::string_view(records));
   }
   test::Outcome run(const std::string& out, const std::vector<std::string>& more) const {
-    std::vector<std::string> words = {"eval",
-                                      "--model_name_or_path=" + stories.native(),
-                                      "--dtype=float32",
-                                      "--threads=1",
-                                      "--cutoff_len=64",
+    std::vector<std::string> words = {"eval", "--dtype=float32", "--threads=1",
                                       "--output_dir=" + (temp / out).native()};
     words.insert(words.end(), more.begin(), more.end());
+    const auto lacks = [&](std::string_view key) {
+      return std::none_of(more.begin(), more.end(), [&](const std::string& word) { return word.starts_with(key); });
+    };
+    if (lacks("--model_name_or_path")) words.push_back("--model_name_or_path=" + stories.native());
+    if (lacks("--cutoff_len")) words.push_back("--cutoff_len=64");
     return test::run_program(LORA_PROGRAM, words);
   }
   std::string both() const { return concat("--dataset=", (temp / "text.txt").native(), ",", prompted()); }
@@ -221,7 +224,8 @@ TEST_CASE("program: eval refuses a file given twice, and earlier results that ar
   refuses(1, "earlier.json: expected an object", with("[]"));
   refuses(1, "\"perplexity\" is missing", with(R"({"loss": 1})"));
   refuses(1, "\"loss\" is -1; expected a finite number from 0", with(R"({"loss": -1})"));
-  refuses(1, "\"datasets\"", with(R"({"loss": 1, "perplexity": 2, "labelled_tokens": 3, "datasets": 4})"));
+  refuses(1, "earlier.json: datasets: expected a list",
+          with(R"({"loss": 1, "perplexity": 2, "labelled_tokens": 3, "datasets": 4})"));
   refuses(1, "\"name\"", with(R"({"loss": 1, "perplexity": 2, "labelled_tokens": 3, "datasets": [{"loss": 1,
                               "perplexity": 2, "labelled_tokens": 3}]})"));
   refuses(1, "missing.json", {s.both(), "--compare_with=missing.json"});

@@ -302,9 +302,9 @@ TEST_CASE("program: eval writes over its own results alone, and leaves nothing s
   std::filesystem::remove(results);
   std::filesystem::remove(s.temp / "out" / "predictions.jsonl");
   CHECK(s.run(words("questions.jsonl", true)).status == 0);
-  CHECK(files_in(s.temp / "out").size() == 3);
+  CHECK(files_in(s.temp / "out").size() == 4);  // with the events
   CHECK(s.run(words("questions.jsonl", false)).status == 0);
-  CHECK(files_in(s.temp / "out").size() == 2);
+  CHECK(files_in(s.temp / "out").size() == 3);
 }
 
 }  // namespace outputs_test
