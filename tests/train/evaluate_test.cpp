@@ -92,10 +92,21 @@ TEST_CASE("evaluate: perplexity is transformers' with PEFT, whole and in windows
       const auto window = expected.at("window").get<Index>();
       CAPTURE(window);
       for (const Index batch : {1, 3}) {
+        std::vector<RecordLoss> each;
         const auto totals = evaluate(
             dev, decoder, static_cast<Index>(examples.size()),
-            [&](Index i) { return examples[static_cast<std::size_t>(i)]; }, batch, window);
+            [&](Index i) { return examples[static_cast<std::size_t>(i)]; }, batch, window, {}, nullptr, &each);
         const double perplexity = expected.at("perplexity").get<double>();
+        REQUIRE(each.size() == examples.size());
+        for (std::size_t i = 0; i < each.size(); ++i) {
+          CAPTURE(i);
+          if (each[i].labelled == 0) continue;
+          const auto alone = evaluate(
+              dev, decoder, 1, [&](Index) { return examples[i]; }, 1, window);
+          CHECK(each[i].labelled == alone.labelled);
+          // Sums of some hundred float32 terms in another order.
+          CHECK(std::fabs(each[i].loss() - alone.loss()) < 1e-5 * alone.loss());
+        }
         CHECK(totals.labelled == expected.at("labelled").get<Index>());
         CHECK(std::fabs(totals.perplexity() - perplexity) < 1e-5 * perplexity);
       }
