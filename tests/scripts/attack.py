@@ -487,7 +487,8 @@ def damage(rng, kind, path):
 TOKENIZER_FILES = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "chat_template.jinja",
                    "special_tokens_map.json"}
 OWN_NAMES = {
-    "eval": re.compile(r"evaluation_results\.json|evaluation_report\.md"),
+    "eval": re.compile(r"evaluation_results\.json|evaluation_report\.md|"
+                       r"tensorboard/evaluation/events\.out\.tfevents\.lora"),
     "merge": re.compile(r"config\.json|generation_config\.json|model[-0-9of]*\.safetensors(\.index\.json)?|"
                         r"lora_merge\.json|" + "|".join(map(re.escape, sorted(TOKENIZER_FILES)))),
 }

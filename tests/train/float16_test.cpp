@@ -120,7 +120,7 @@ TEST_CASE("float16: a resumed run goes on with its loss scale, to the same bytes
   const Quiet quiet;
   const Workshop shop;
   fine_tune(overflowing(shop, "whole"));
-  for (const Index stop_after : {1, 5}) {
+  for (const Index stop_after : {1, 5, 11}) {
     CAPTURE(stop_after);
     Config config = overflowing(shop, concat("stopped-", stop_after));
     std::atomic<int> stop{0};
