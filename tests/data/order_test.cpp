@@ -10,6 +10,7 @@ namespace order_test {
 
 using namespace lora;
 using data::Order;
+using data::Sequences;
 using data::StepPlan;
 
 namespace {
@@ -55,12 +56,31 @@ TEST_CASE("order: the order never changes from one version to the next") {
 }
 
 TEST_CASE("order: the records held back never change from one version to the next") {
-  CHECK(data::split_records(20, 5, 42).held_back == std::vector<Index>{10, 12, 13, 14, 17});
-  CHECK(data::split_records(20, 0.2, 7).held_back == std::vector<Index>{2, 12, 15, 19});
+  CHECK(data::split_records(20, 5, 42).held_back.numbers() == std::vector<Index>{10, 12, 13, 14, 17});
+  CHECK(data::split_records(20, 0.2, 7).held_back.numbers() == std::vector<Index>{2, 12, 15, 19});
+}
+
+TEST_CASE("order: sequences are listed, or all below a number, and can be cut short") {
+  Sequences all = Sequences::below(5);
+  CHECK_FALSE(all.lists());
+  CHECK(all.numbers() == first_numbers(5));
+  all.keep(7);
+  CHECK(all.size() == 5);
+  all.keep(2);
+  CHECK(all.numbers() == first_numbers(2));
+  Sequences some = std::vector<Index>{7, 0, Sequences::most};
+  CHECK(some.lists());
+  CHECK(some.numbers() == std::vector<Index>{7, 0, Sequences::most});
+  const Sequences copy = some;
+  some.keep(1);
+  CHECK(some.numbers() == std::vector<Index>{7});
+  CHECK(copy.size() == 3);
+  CHECK_THROWS_WITH_AS(Sequences::below(Sequences::most + 1), "4294967296 records; at most 4294967295 are supported",
+                       ConfigError);
 }
 
 TEST_CASE("order: there is something to order") {
-  CHECK_THROWS_WITH_AS(Order({}, 1, true), "no records are left to train on", ConfigError);
+  CHECK_THROWS_WITH_AS(Order(Sequences::below(0), 1, true), "no records are left to train on", ConfigError);
 }
 
 TEST_CASE("order: all orders of four records are about equally likely") {
@@ -77,9 +97,9 @@ TEST_CASE("order: all orders of four records are about equally likely") {
 }
 
 TEST_CASE("order: without shuffling, and over a part of the records") {
-  Order order({4, 5, 9}, 1, false);
+  Order order(std::vector<Index>{4, 5, 9}, 1, false);
   for (Index g = 0; g < 9; ++g) CHECK(order[g] == std::vector<Index>{4, 5, 9}[static_cast<std::size_t>(g % 3)]);
-  CHECK_THROWS_AS(Order({}, 1, true), ConfigError);
+  CHECK_THROWS_AS(Order(Sequences::below(0), 1, true), ConfigError);
 }
 
 TEST_CASE("order: steps cover each epoch, and its last step takes what is left") {
@@ -131,14 +151,14 @@ TEST_CASE("order: records held back are few enough, never trained on, and chosen
     const double val_size = size;
     CAPTURE(val_size);
     const auto split = data::split_records(100, val_size, 5);
-    CHECK(split.held_back.size() == static_cast<std::size_t>(held));
-    std::vector<Index> all = split.train;
-    all.insert(all.end(), split.held_back.begin(), split.held_back.end());
-    CHECK(std::is_sorted(split.train.begin(), split.train.end()));
+    CHECK(split.held_back.size() == held);
+    std::vector<Index> all = split.train.numbers(), held_back = split.held_back.numbers();
+    CHECK(std::is_sorted(all.begin(), all.end()));
+    all.insert(all.end(), held_back.begin(), held_back.end());
     std::sort(all.begin(), all.end());
     CHECK(all == first_numbers(100));
   }
-  CHECK(data::split_records(100, 10, 5).held_back != data::split_records(100, 10, 6).held_back);
+  CHECK(data::split_records(100, 10, 5).held_back.numbers() != data::split_records(100, 10, 6).held_back.numbers());
   CHECK_THROWS_AS(data::split_records(10, 10, 5), ConfigError);
   CHECK_THROWS_AS(data::split_records(1, 0.5, 5), ConfigError);
 }

@@ -32,13 +32,15 @@ struct Folder {
 void find(const std::vector<char>& bytes, bool array) {
   const std::string_view text(bytes.data(), bytes.size());
   const std::string name = "input";
-  std::vector<data::detail::RecordPlace> places;
-  data::detail::RecordFinder finder(text, name, 0, places);
-  array ? finder.find_objects() : finder.find_lines();
+  data::detail::RecordFinder finder(text, name);
+  const data::RecordIndex records = array ? finder.find_objects() : finder.find_lines();
   const char* end = text.data();
-  for (const auto& place : places) {
-    if (place.bytes.data() < end) __builtin_trap();
-    end = place.bytes.data() + place.bytes.size();
+  Index line = 0;
+  for (Index i = 0; i < records.size(); ++i) {
+    const std::string_view record = finder.record(records, i);
+    if (record.data() < end || records.line(i) < line) __builtin_trap();
+    end = record.data() + record.size();
+    line = records.line(i);
   }
   if (end > text.data() + text.size()) __builtin_trap();
 }

@@ -2,12 +2,11 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include "support/byte_tokenizer.hpp"
+#include "support/environment.hpp"
 #include "support/gguf_writer.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
@@ -17,24 +16,9 @@ namespace model_files_test {
 using namespace lora;
 using namespace lora::settings;
 using namespace lora::inputs;
+using test::Environment;
 
 namespace {
-
-/// An environment variable for the length of a test.
-class Environment {
- public:
-  Environment(const char* name, const std::string& value) : name_(name) {
-    if (const char* former = std::getenv(name)) former_ = former;
-    setenv(name, value.c_str(), 1);
-  }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-  ~Environment() { former_ ? setenv(name_, former_->c_str(), 1) : unsetenv(name_); }
-
- private:
-  const char* name_;
-  std::optional<std::string> former_;
-};
 
 std::string message_of(const std::string& name) {
   try {

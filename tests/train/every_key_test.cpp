@@ -212,13 +212,13 @@ ByHand first_by_hand(const Shop& shop) {
   loop.eval_window = 400;
   const auto training = records(400);
   Index cut = 0, batches = 0;
-  for (const Index record : split.train) cut += training[record].truncated;
+  for (const Index record : split.train.numbers()) cut += training[record].truncated;
   data::Order order(split.train, 7, false);
   batches = static_cast<Index>(training.micro_batches(order.between(0, 4), loop.limit).size());
   // Or cutoff_len and max_tokens_per_micro_batch would not be seen.
   CHECK((cut > 0 && cut < 6));
   CHECK((batches > 1 && batches < 4));
-  return train_by_hand(dev, decoder, training, std::move(order), records(100'000), split.held_back, loop,
+  return train_by_hand(dev, decoder, training, std::move(order), records(100'000), split.held_back.numbers(), loop,
                        shop.temp / "first by hand");
 }
 

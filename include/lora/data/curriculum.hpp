@@ -75,8 +75,8 @@ class Curriculum {
   /// `sequences` are those to train on, `classes.of` has one entry for each. A class that is in a mix and has no
   /// sequence leaves its share to the others.
   /// Throws   ConfigError if a stage is left without any class, or for 2³² samples or more
-  Curriculum(const std::vector<CurriculumStage>& stages, std::span<const Index> sequences,
-             const SequenceClasses& classes, std::uint64_t seed, Index steps, Index per_step)
+  Curriculum(const std::vector<CurriculumStage>& stages, const Sequences& sequences, const SequenceClasses& classes,
+             std::uint64_t seed, Index steps, Index per_step)
       : seed_(seed), per_step_(per_step) {
     if (steps > 0xFFFFFFFF / per_step)
       fail<ConfigError>("a curriculum of ", steps, " steps of ", per_step, " samples; at most 4294967295 samples are ",
@@ -124,7 +124,7 @@ class Curriculum {
  private:
   struct Class {
     std::string label;
-    std::vector<Index> sequences;
+    std::vector<std::uint32_t> sequences;
   };
 
   std::size_t find(std::string_view label) const {
@@ -135,7 +135,7 @@ class Curriculum {
   }
 
   /// Classes by label, so that their order does not depend on the mixes'.
-  void take_classes(const std::vector<CurriculumStage>& stages, std::span<const Index> sequences,
+  void take_classes(const std::vector<CurriculumStage>& stages, const Sequences& sequences,
                     const SequenceClasses& classes) {
     std::vector<std::string> wanted;
     for (const CurriculumStage& stage : stages)
@@ -143,14 +143,16 @@ class Curriculum {
         if (share > 0) wanted.push_back(label);
     std::sort(wanted.begin(), wanted.end());
     wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
-    std::vector<std::vector<Index>> found(classes.labels.size());
-    for (std::size_t i = 0; i < sequences.size(); ++i)
-      if (classes.of[i] >= 0) found[static_cast<std::size_t>(classes.of[i])].push_back(sequences[i]);
-    left_out_ = std::ssize(sequences);
+    std::vector<std::vector<std::uint32_t>> found(classes.labels.size());
+    for (Index i = 0; i < sequences.size(); ++i)
+      if (const auto own = classes.of[static_cast<std::size_t>(i)]; own >= 0)
+        found[static_cast<std::size_t>(own)].push_back(static_cast<std::uint32_t>(sequences[i]));
+    left_out_ = sequences.size();
     for (const std::string& label : wanted) {
       const auto at = std::lower_bound(classes.labels.begin(), classes.labels.end(), label);
       const bool there = at != classes.labels.end() && *at == label;
-      auto own = there ? std::move(found[static_cast<std::size_t>(at - classes.labels.begin())]) : std::vector<Index>();
+      auto own = there ? std::move(found[static_cast<std::size_t>(at - classes.labels.begin())])
+                       : std::vector<std::uint32_t>();
       left_out_ -= std::ssize(own);
       if (own.empty()) {
         missing_.push_back(label);
@@ -174,8 +176,8 @@ class Curriculum {
       turns.push_back(std::move(turn));
     }
     drawn_.clear();
-    for (const Index place : places) {
-      const std::size_t c = class_of[static_cast<std::size_t>(place)];
+    for (const std::uint32_t place : places) {
+      const std::size_t c = class_of[place];
       drawn_.push_back(next(classes_[c], turns[c]));
     }
     drawn_stage_ = stage;
@@ -185,7 +187,7 @@ class Curriculum {
   struct Turn {
     Index next = 0;  // counted over the whole run
     Index round = -1;
-    std::vector<Index> order{};  // of this round
+    std::vector<std::uint32_t> order{};  // of this round
   };
 
   Index next(const Class& one, Turn& turn) const {
@@ -195,7 +197,7 @@ class Curriculum {
           size, mix_key(seed_, detail::class_purpose, text_hash(one.label), static_cast<std::uint64_t>(round)));
       turn.round = round;
     }
-    return one.sequences[static_cast<std::size_t>(turn.order[static_cast<std::size_t>(turn.next++ % size)])];
+    return one.sequences[turn.order[static_cast<std::size_t>(turn.next++ % size)]];
   }
 
   std::uint64_t seed_;

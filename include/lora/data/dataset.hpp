@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lora/core/hash.hpp"
+#include "lora/data/record_index.hpp"
 #include "lora/data/record_list.hpp"
 #include "lora/data/record_reader.hpp"
 #include "lora/data/sample.hpp"
@@ -24,116 +25,9 @@
 
 namespace lora::data {
 
-namespace detail {
-
-/// The position of a record in its file.
-struct RecordPlace {
-  std::string_view bytes;
-  Index line;
-  std::size_t file;
-};
-
-inline bool is_json_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-
-/// Finds where the records of one file begin and end without parsing them: 100 MB take a fraction of a second.
-class RecordFinder {
- public:
-  RecordFinder(std::string_view text, const std::string& name, std::size_t file, std::vector<RecordPlace>& places)
-      : text_(text), name_(name), file_(file), places_(places) {}
-
-  void find_lines() {
-    for (Index line = 1; at_ < text_.size(); ++line) {
-      const std::size_t end = std::min(text_.find('\n', at_), text_.size());
-      std::string_view bytes = text_.substr(at_, end - at_);
-      if (bytes.ends_with('\r')) bytes.remove_suffix(1);
-      if (!std::all_of(bytes.begin(), bytes.end(), is_json_space)) places_.push_back({bytes, line, file_});
-      at_ = end + 1;
-    }
-  }
-
-  /// The object at the beginning of the text if it spans several lines, else nothing.
-  std::string_view spread_object() {
-    skip_space();
-    const std::size_t begin = at_;
-    const Index first = line_;
-    try {
-      skip_object(first);
-    } catch (const FormatError&) {
-      return {};  // parsing its first line gives a better error
-    }
-    return line_ > first ? text_.substr(begin, at_ - begin) : std::string_view();
-  }
-
-  /// The objects of a JSON array.
-  void find_objects() {
-    skip_space();
-    ++at_;  // the bracket
-    skip_space();
-    for (bool first = true; !take(']'); first = false) {
-      if (!first && !take(',')) fail_here("expected , or ] between records");
-      skip_space();
-      if (at_ >= text_.size() || text_[at_] != '{') fail_here("expected a record {...}");
-      const Index line = line_;
-      const std::size_t begin = at_;
-      skip_object(line);
-      places_.push_back({text_.substr(begin, at_ - begin), line, file_});
-      skip_space();
-    }
-    skip_space();
-    if (at_ < text_.size()) fail_here("expected the end of the file after ]");
-  }
-
- private:
-  void skip_space() {
-    for (; at_ < text_.size() && is_json_space(text_[at_]); ++at_) line_ += text_[at_] == '\n';
-  }
-  bool take(char c) {
-    const bool there = at_ < text_.size() && text_[at_] == c;
-    at_ += there;
-    return there;
-  }
-  void skip_object(Index first_line) {
-    Index depth = 0;
-    for (; at_ < text_.size(); ++at_) {
-      const char c = text_[at_];
-      if (c == '"') {
-        skip_string();
-      } else if (c == '{' || c == '[') {
-        ++depth;
-      } else if ((c == '}' || c == ']') && --depth == 0) {
-        ++at_;
-        return;
-      } else if (c == '\n') {
-        ++line_;
-      }
-    }
-    fail<FormatError>(name_, ":", first_line, ": the record that begins here has no end");
-  }
-  /// To the closing quote, or the end of the text.
-  void skip_string() {
-    for (++at_; at_ < text_.size() && text_[at_] != '"'; ++at_) {
-      line_ += text_[at_] == '\n';
-      if (text_[at_] == '\\') ++at_;
-    }
-  }
-  [[noreturn]] void fail_here(std::string_view expected) const {
-    fail<FormatError>(name_, ":", line_, ": ", expected,
-                      at_ < text_.size() ? concat(", found ", text_[at_]) : ", found the end of the file");
-  }
-
-  std::string_view text_;
-  const std::string& name_;
-  std::size_t file_;
-  std::vector<RecordPlace>& places_;
-  std::size_t at_ = 0;
-  Index line_ = 1;
-};
-
-}  // namespace detail
-
-/// The records of one or more data files or record lists, parsed on access: the files stay mapped, and only the
-/// position of each record is kept in memory. A file's format is detected from its content: a JSON array, JSON lines
-/// or, for .txt, one text per line.
+/// The records of one or more data files or record lists, parsed on access: the files stay mapped, and only where each
+/// record begins is kept in memory; pages that were read are given back. A file's format is detected from its content:
+/// a JSON array, JSON lines or, for .txt, one text per line.
 class Dataset {
  public:
   /// A path that is the name of one of `lists` stands for its records.
@@ -147,35 +41,34 @@ class Dataset {
       if (list == lists.end()) {
         dataset.add_file(path);
       } else {
-        const auto text = std::make_shared<const std::string>(list->second.text());
-        dataset.add(path, text, *text, false);
+        dataset.add_list(path, list->second);
       }
     }
-    if (const auto most = dataset.options_.max_samples; most && *most < dataset.size())
-      dataset.places_.resize(static_cast<std::size_t>(std::max<Index>(*most, 0)));
+    if (const auto most = dataset.options_.max_samples) dataset.keep(std::max<Index>(*most, 0));
     return dataset;
   }
 
-  Index size() const { return static_cast<Index>(places_.size()); }
+  Index size() const { return size_; }
   /// The first file and the number of others.
   std::string name() const {
-    return files_.size() == 1 ? files_[0].name : concat(files_[0].name, " and ", files_.size() - 1, " more");
+    return files_.size() == 1 ? files_[0]->name : concat(files_[0]->name, " and ", files_.size() - 1, " more");
   }
 
   /// Reads one record. Thread-safe.
   /// Throws   FormatError with file and line
   Sample operator[](Index record) const {
-    const auto& place = places_[static_cast<std::size_t>(record)];
-    const File& file = files_[place.file];
-    const std::string where = concat(file.name, ":", place.line);
+    const File& file = file_of(record);
+    const std::string_view bytes = file.bytes(record);
+    const Index line = file.records.line(record - file.first);
+    const std::string where = concat(file.name, ":", line);
     Sample sample;
     if (file.plain) {
-      const std::size_t invalid = tokenizer::unicode::find_invalid_utf8(place.bytes);
+      const std::size_t invalid = tokenizer::unicode::find_invalid_utf8(bytes);
       if (invalid != std::string_view::npos) fail<FormatError>(where, ":", invalid + 1, ": invalid UTF-8");
       sample.kind = Sample::Kind::text;
-      sample.text = place.bytes;
+      sample.text = bytes;
     } else {
-      const io::Json json = io::parse_json(place.bytes, file.name, false, place.line);
+      const io::Json json = io::parse_json(bytes, file.name, false, line);
       detail::RecordReader reader(json, where, options_);
       if (reader.kind() != file.kind)
         fail<FormatError>(where, ": ", detail::what_it_is(reader.kind()), ", but the file begins with ",
@@ -191,30 +84,46 @@ class Dataset {
   /// The kind of records in each file.
   std::vector<Sample::Kind> kinds() const {
     std::vector<Sample::Kind> kinds;
-    for (const File& file : files_) kinds.push_back(file.kind);
+    for (const auto& file : files_) kinds.push_back(file->kind);
     return kinds;
   }
   /// The kind of a record, without reading it: all records of a file have the same.
-  Sample::Kind kind_of(Index record) const { return files_[places_[static_cast<std::size_t>(record)].file].kind; }
-  /// The size of a record in its file, an upper bound for the size of its text.
-  std::size_t bytes_of(Index record) const { return places_[static_cast<std::size_t>(record)].bytes.size(); }
+  Sample::Kind kind_of(Index record) const { return file_of(record).kind; }
+  /// An upper bound for the size of a record's text, without reading it.
+  std::size_t bytes_of(Index record) const { return file_of(record).most_bytes(record); }
 
   /// Unused fields of the records read so far, sorted, without those returned before.
   std::vector<std::string> take_unused_fields() const { return unused_->take(); }
 
   /// A hash of the records' bytes in order, independent of the files' names.
   std::uint64_t fingerprint() const {
-    Fingerprint fingerprint(places_.size());
-    for (const auto& place : places_) fingerprint.add(place.bytes);
+    Fingerprint fingerprint(static_cast<std::uint64_t>(size()));
+    for (const auto& file : files_)
+      for (Index record = file->first; record < file->end(); ++record) fingerprint.add(file->bytes(record));
     return fingerprint.value();
   }
 
  private:
   struct File {
-    std::shared_ptr<const void> memory;  ///< of its bytes
     std::string name;
     bool plain;
+    std::shared_ptr<const io::MappedFile> mapped;  ///< null: the text is `list`
+    std::string list;
+    std::string_view text;
+    RecordIndex records{RecordLayout::lines};
+    Index first = 0;  ///< of its records, counted over all files
     Sample::Kind kind = Sample::Kind::text;
+
+    Index end() const { return first + records.size(); }
+    std::string_view bytes(Index record) const {
+      const std::string_view found = detail::RecordFinder(text, name).record(records, record - first);
+      if (mapped) mapped->note_read(found.size());
+      return found;
+    }
+    std::size_t most_bytes(Index record) const {
+      const Index own = record - first;
+      return (own + 1 < records.size() ? records.begin(own + 1) : text.size()) - records.begin(own);
+    }
   };
 
   /// Unused fields; shared between copies of a data set.
@@ -243,37 +152,63 @@ class Dataset {
     std::error_code unreadable;  // reported by MappedFile
     if (std::filesystem::is_directory(path, unreadable))
       fail<IoError>("dataset ", path, " is a folder; expected a file");
-    auto mapped = std::make_shared<const io::MappedFile>(path);
-    const auto bytes = mapped->bytes();
-    std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-    add(path, std::move(mapped), text, std::filesystem::path(path).extension() == ".txt");
+    auto file = std::make_shared<File>();
+    file->name = path;
+    file->plain = std::filesystem::path(path).extension() == ".txt";
+    file->mapped = std::make_shared<const io::MappedFile>(path);
+    const auto bytes = file->mapped->bytes();
+    file->text = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    if (file->text.starts_with("\xEF\xBB\xBF")) file->text.remove_prefix(3);
+    add(std::move(file));
   }
 
-  void add(const std::string& path, std::shared_ptr<const void> memory, std::string_view text, bool plain) {
+  void add_list(const std::string& name, const RecordList& list) {
+    auto file = std::make_shared<File>();
+    file->name = name;
+    file->plain = false;
+    file->list = list.text();
+    file->text = file->list;
+    add(std::move(file));
+  }
+
+  void add(std::shared_ptr<File> file) {
+    const std::string_view text = file->text;
     const auto first = std::find_if_not(text.begin(), text.end(), detail::is_json_space);
-    const std::size_t before = places_.size();
-    files_.push_back({std::move(memory), path, plain});
-    detail::RecordFinder finder(text, files_.back().name, files_.size() - 1, places_);
-    if (!plain && first != text.end() && *first == '{') refuse_spread_object(text, path);
-    if (first == text.end() || plain || *first == '{') {
-      finder.find_lines();
+    detail::RecordFinder finder(text, file->name, file->mapped.get());
+    if (!file->plain && first != text.end() && *first == '{') refuse_spread_object(text, file->name);
+    if (first == text.end() || file->plain || *first == '{') {
+      file->records = finder.find_lines();
     } else if (*first == '[') {
-      finder.find_objects();
+      file->records = finder.find_objects();
     } else {
-      fail<FormatError>(path, ": neither JSON records nor a .txt file; it begins with ", *first);
+      fail<FormatError>(file->name, ": neither JSON records nor a .txt file; it begins with ", *first);
     }
-    if (places_.size() == before) fail<FormatError>(path, ": the file has no records");
-    if (plain) return;
-    const auto& place = places_[before];
-    const io::Json json = io::parse_json(place.bytes, path, false, place.line);
-    files_.back().kind = detail::RecordReader(json, concat(path, ":", place.line), options_).kind();
+    if (file->records.size() == 0) fail<FormatError>(file->name, ": the file has no records");
+    file->first = size_;
+    size_ = file->end();
+    if (!file->plain) {
+      const Index line = file->records.line(0);
+      const io::Json json = io::parse_json(file->bytes(file->first), file->name, false, line);
+      file->kind = detail::RecordReader(json, concat(file->name, ":", line), options_).kind();
+    }
+    files_.push_back(std::move(file));
+  }
+
+  /// Forgets all records but the first ones.
+  void keep(Index count) {
+    for (const auto& file : files_) file->records.keep(std::clamp<Index>(count - file->first, 0, file->records.size()));
+    size_ = std::min(size_, count);
+  }
+
+  const File& file_of(Index record) const {
+    const auto after = std::upper_bound(files_.begin(), files_.end(), record,
+                                        [](Index number, const auto& file) { return number < file->first; });
+    return **std::prev(after);
   }
 
   /// Without this, a record over several lines would fail at the end of its first line with an unhelpful error.
   static void refuse_spread_object(std::string_view text, const std::string& path) {
-    std::vector<detail::RecordPlace> none;
-    const std::string_view bytes = detail::RecordFinder(text, path, 0, none).spread_object();
+    const std::string_view bytes = detail::RecordFinder(text, path).spread_object();
     if (bytes.empty()) return;
     std::string list;
     try {
@@ -289,8 +224,8 @@ class Dataset {
   }
 
   DatasetOptions options_;
-  std::vector<File> files_;
-  std::vector<detail::RecordPlace> places_;
+  std::vector<std::shared_ptr<File>> files_;  // shared between copies of a data set
+  Index size_ = 0;
   std::shared_ptr<UnusedFields> unused_ = std::make_shared<UnusedFields>();
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -15,11 +16,11 @@ namespace lora::data {
 
 namespace detail {
 
-/// A permutation of the numbers below `count`, determined by the key.
+/// A permutation of the numbers below `count`, at most 2³², determined by the key.
 /// Source   Fisher and Yates 1938, Durstenfeld 1964
-inline std::vector<Index> permutation(Index count, std::uint64_t key) {
-  std::vector<Index> order(static_cast<std::size_t>(count));
-  std::iota(order.begin(), order.end(), Index{0});
+inline std::vector<std::uint32_t> permutation(Index count, std::uint64_t key) {
+  std::vector<std::uint32_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), std::uint32_t{0});
   Random random(key);
   for (std::size_t left = order.size(); left > 1; --left)
     std::swap(order[left - 1], order[random.below(static_cast<std::uint32_t>(left))]);
@@ -33,30 +34,74 @@ constexpr std::uint64_t class_purpose = 0x636C617373u;
 
 }  // namespace detail
 
+/// Numbers of sequences, in an order: of large data sets they take four bytes each, or none where they are all numbers
+/// below `count`. Copies share them.
+class Sequences {
+ public:
+  static constexpr Index most = 0xFFFFFFFF;
+
+  /// 0, 1, … count − 1.
+  /// Throws   ConfigError if there are too many
+  static Sequences below(Index count) {
+    Sequences all;
+    all.size_ = checked(count);
+    return all;
+  }
+  /// These, none of which is negative or above `most`.
+  Sequences(const std::vector<Index>& numbers)
+      : Sequences(std::vector<std::uint32_t>(numbers.begin(), numbers.end())) {}
+  explicit Sequences(std::vector<std::uint32_t> numbers)
+      : size_(checked(std::ssize(numbers))),
+        listed_(std::make_shared<const std::vector<std::uint32_t>>(std::move(numbers))) {}
+
+  Index size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  Index operator[](Index place) const { return listed_ ? Index{(*listed_)[static_cast<std::size_t>(place)]} : place; }
+  /// All of them.
+  std::vector<Index> numbers() const {
+    std::vector<Index> numbers;
+    for (Index place = 0; place < size_; ++place) numbers.push_back((*this)[place]);
+    return numbers;
+  }
+  /// False where each is its place.
+  bool lists() const { return listed_ != nullptr; }
+  /// Forgets all but the first ones.
+  void keep(Index count) { size_ = std::min(size_, count); }
+
+ private:
+  Sequences() = default;
+  static Index checked(Index count) {
+    if (count > most) fail<ConfigError>(count, " records; at most ", most, " are supported");
+    return count;
+  }
+
+  Index size_ = 0;
+  std::shared_ptr<const std::vector<std::uint32_t>> listed_;  // null: each is its place
+};
+
 /// The order of the records. Samples are counted over the whole run: sample g is the (g mod n)-th of epoch g / n, and
 /// its record depends only on g and the seed, not on the number of processes or where a run was resumed.
 class Order {
  public:
   /// Without shuffling every epoch has the order of the files.
-  Order(std::vector<Index> records, std::uint64_t seed, bool shuffle)
+  Order(Sequences records, std::uint64_t seed, bool shuffle)
       : records_(std::move(records)), seed_(seed), shuffle_(shuffle) {
     if (records_.empty()) fail<ConfigError>("no records are left to train on");
-    if (records_.size() > 0xFFFFFFFFu) fail<ConfigError>(records_.size(), " records; at most 4294967295 are supported");
   }
 
   /// Records of an epoch.
-  Index size() const { return static_cast<Index>(records_.size()); }
+  Index size() const { return records_.size(); }
 
   /// The record of sample g. Caches the order of one epoch.
   Index operator[](Index sample) {
     const Index epoch = sample / size();
-    const auto place = static_cast<std::size_t>(sample % size());
+    const Index place = sample % size();
     if (!shuffle_) return records_[place];
     if (epoch != epoch_) {
       order_ = detail::permutation(size(), mix_key(seed_, detail::shuffle_purpose, static_cast<std::uint64_t>(epoch)));
       epoch_ = epoch;
     }
-    return records_[static_cast<std::size_t>(order_[place])];
+    return records_[order_[static_cast<std::size_t>(place)]];
   }
 
   /// The records of the samples [begin, end).
@@ -67,11 +112,11 @@ class Order {
   }
 
  private:
-  std::vector<Index> records_;
+  Sequences records_;
   std::uint64_t seed_;
   bool shuffle_;
   Index epoch_ = -1;
-  std::vector<Index> order_;
+  std::vector<std::uint32_t> order_;  // of that epoch
 };
 
 /// Splits epochs of n records into optimizer steps; the last step of an epoch may be smaller.
@@ -112,8 +157,8 @@ struct StepPlan {
 };
 
 struct Split {
-  std::vector<Index> train;
-  std::vector<Index> held_back;
+  Sequences train;
+  Sequences held_back;
 };
 
 /// Splits off records for evaluation: `val_size` below 1 is a fraction (at least one record), else a count. Both parts
@@ -124,11 +169,11 @@ inline Split split_records(Index records, double val_size, std::uint64_t seed) {
   if (!(wanted >= 0) || wanted >= static_cast<double>(records))
     fail<ConfigError>("val_size is ", val_size, " but there are only ", records, " records");
   const auto held = static_cast<std::ptrdiff_t>(wanted);
-  std::vector<Index> order = detail::permutation(records, mix_key(seed, detail::split_purpose));
-  Split split{{order.begin() + held, order.end()}, {order.begin(), order.begin() + held}};
-  std::sort(split.train.begin(), split.train.end());
-  std::sort(split.held_back.begin(), split.held_back.end());
-  return split;
+  std::vector<std::uint32_t> order = detail::permutation(records, mix_key(seed, detail::split_purpose));
+  std::sort(order.begin(), order.begin() + held);
+  std::sort(order.begin() + held, order.end());
+  return {Sequences(std::vector<std::uint32_t>(order.begin() + held, order.end())),
+          Sequences(std::vector<std::uint32_t>(order.begin(), order.begin() + held))};
 }
 
 }  // namespace lora::data

@@ -4,6 +4,7 @@
 #include <exception>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +16,7 @@
 #include "lora/cpu/threads.hpp"
 #include "lora/data/batch.hpp"
 #include "lora/data/curriculum.hpp"
+#include "lora/data/cut_texts.hpp"
 #include "lora/data/dataset.hpp"
 #include "lora/data/encode.hpp"
 #include "lora/data/grouping.hpp"
@@ -60,44 +62,40 @@ class Records {
   /// Throws   FormatError for the first malformed record
   void cut_texts(const cpu::Threads& threads) {
     const data::TextBlocks blocks = text_blocks();
-    std::vector<Index> longer;  // in bytes, of which there are at least as many as tokens
-    for (Index record = 0; record < dataset_.size(); ++record)
-      if (dataset_.kind_of(record) == data::Sample::Kind::text &&
-          static_cast<Index>(dataset_.bytes_of(record)) > blocks.cutoff - blocks.opening - 2)
-        longer.push_back(record);
-    const std::vector<std::vector<std::int32_t>> texts = tokens_of(threads, longer);
-    if (texts.empty()) return;
-    first_.clear();
-    cut_.clear();
-    std::size_t next = 0;
+    cut_ = {};
+    constexpr std::size_t at_once = std::size_t{8} << 20;  // bytes of texts, so that their tokens take little memory
+    std::vector<Index> longer;
+    std::size_t bytes = 0;
     for (Index record = 0; record < dataset_.size(); ++record) {
-      first_.push_back(std::ssize(cut_));
-      std::span<const std::int32_t> text;  // of one that is cut
-      if (next < longer.size() && longer[next] == record) text = texts[next++];
-      const Index count = blocks.count(std::ssize(text));
-      if (count == 1) cut_.push_back({record, 0, {0, 0}});
-      if (count > 1) tokens_.insert(tokens_.end(), text.begin(), text.end());
-      for (Index block = 0; count > 1 && block < count; ++block)
-        cut_.push_back({record, block, {tokens_.size() - text.size(), text.size()}});
+      if (dataset_.kind_of(record) != data::Sample::Kind::text) continue;
+      const std::size_t most = dataset_.bytes_of(record);  // at least as many as tokens
+      if (static_cast<Index>(most) <= blocks.cutoff - blocks.opening - 2) continue;
+      longer.push_back(record);
+      bytes += most;
+      if (bytes >= at_once) {
+        cut(threads, blocks, longer);
+        longer.clear();
+        bytes = 0;
+      }
     }
-    first_.push_back(std::ssize(cut_));
+    cut(threads, blocks, longer);
+    cut_.finish();
   }
 
   /// Sequences.
-  Index size() const { return cut_.empty() ? dataset_.size() : std::ssize(cut_); }
+  Index size() const { return cut_.sequence_of(dataset_.size()); }
   /// The sequences of these records, in their order.
-  std::vector<Index> sequences_of(std::span<const Index> records) const {
-    if (cut_.empty()) return {records.begin(), records.end()};
-    std::vector<Index> sequences;
-    for (const Index record : records)
-      for (Index i = first_[static_cast<std::size_t>(record)]; i < first_[static_cast<std::size_t>(record) + 1]; ++i)
-        sequences.push_back(i);
-    return sequences;
+  data::Sequences sequences_of(const data::Sequences& records) const {
+    if (cut_.empty()) return records;
+    if (!records.lists()) return data::Sequences::below(cut_.sequence_of(records.size()));
+    std::vector<std::uint32_t> sequences;
+    for (Index i = 0; i < records.size(); ++i)
+      for (Index at = cut_.sequence_of(records[i]); at < cut_.sequence_of(records[i] + 1); ++at)
+        sequences.push_back(static_cast<std::uint32_t>(at));
+    return data::Sequences(std::move(sequences));
   }
 
-  Index record_of(Index sequence) const {
-    return cut_.empty() ? sequence : cut_[static_cast<std::size_t>(sequence)].record;
-  }
+  Index record_of(Index sequence) const { return cut_.record_of(sequence); }
 
   /// Whether some are blocks of longer texts.
   bool has_blocks() const { return !cut_.empty(); }
@@ -105,11 +103,10 @@ class Records {
   const data::Dataset& dataset() const { return dataset_; }
   const data::Encoder& encoder() const { return encoder_; }
   data::Example operator[](Index sequence) const {
-    if (cut_.empty()) return encoder_(dataset_[sequence]);
-    const Cut& cut = cut_[static_cast<std::size_t>(sequence)];
-    if (cut.length() == 0) return encoder_(dataset_[cut.record]);
-    data::Example example = text_blocks().block(std::span(tokens_).subspan(cut.text.first, cut.length()), cut.block);
-    example.record = cut.record;
+    const data::CutTexts::Part part = cut_[sequence];
+    if (part.text.empty()) return encoder_(dataset_[part.record]);
+    data::Example example = text_blocks().block(part.text, part.block);
+    example.record = part.record;
     return example;
   }
   /// "file:line"
@@ -117,35 +114,47 @@ class Records {
 
   /// The classes of these sequences, by the labels of their records. Reads all records.
   /// Throws   FormatError for the first malformed record
-  data::SequenceClasses classes(const cpu::Threads& threads, std::span<const Index> sequences) const {
-    std::vector<Index> records;  // one sequence's after the other, each once
-    for (const Index sequence : sequences)
-      if (records.empty() || records.back() != record_of(sequence)) records.push_back(record_of(sequence));
-    std::vector<std::optional<std::string>> labels(records.size());
-    std::vector<std::exception_ptr> errors(records.size());
-    threads.parallel_items(std::ssize(records), [&](Index item) {
-      const auto i = static_cast<std::size_t>(item);
-      try {
-        labels[i] = dataset_[records[i]].label;
-      } catch (...) {
-        errors[i] = std::current_exception();
-      }
-    });
-    for (const auto& error : errors)
-      if (error) std::rethrow_exception(error);
+  data::SequenceClasses classes(const cpu::Threads& threads, const data::Sequences& sequences) const {
+    constexpr Index chunk = 4096;
+    std::map<std::string, std::int32_t> found;  // labels, by their number in the order of their first record
     data::SequenceClasses classes;
-    for (const auto& label : labels)
-      if (label) classes.labels.push_back(*label);
-    std::sort(classes.labels.begin(), classes.labels.end());
-    classes.labels.erase(std::unique(classes.labels.begin(), classes.labels.end()), classes.labels.end());
-    std::size_t at = 0;
-    for (const Index sequence : sequences) {
-      while (records[at] != record_of(sequence)) ++at;
-      const auto place = labels[at] ? std::lower_bound(classes.labels.begin(), classes.labels.end(), *labels[at]) -
-                                          classes.labels.begin()
-                                    : -1;
-      classes.of.push_back(static_cast<std::int32_t>(place));
+    std::vector<std::optional<std::string>> labels;
+    std::vector<std::exception_ptr> errors;
+    for (Index begin = 0; begin < sequences.size(); begin += chunk) {
+      const Index count = std::min(chunk, sequences.size() - begin);
+      labels.assign(static_cast<std::size_t>(count), std::nullopt);
+      errors.assign(static_cast<std::size_t>(count), nullptr);
+      const auto follows = [&](Index item) {  // a block of the record before
+        return item > 0 && record_of(sequences[begin + item]) == record_of(sequences[begin + item - 1]);
+      };
+      threads.parallel_items(count, [&](Index item) {
+        const auto i = static_cast<std::size_t>(item);
+        try {
+          if (!follows(item)) labels[i] = dataset_[record_of(sequences[begin + item])].label;
+        } catch (...) {
+          errors[i] = std::current_exception();
+        }
+      });
+      for (const auto& error : errors)
+        if (error) std::rethrow_exception(error);
+      for (Index item = 0; item < count; ++item) {
+        const auto& label = labels[static_cast<std::size_t>(item)];
+        if (follows(item)) {
+          classes.of.push_back(classes.of.back());
+        } else if (label) {
+          classes.of.push_back(found.emplace(*label, static_cast<std::int32_t>(found.size())).first->second);
+        } else {
+          classes.of.push_back(-1);
+        }
+      }
     }
+    std::vector<std::int32_t> place(found.size());  // among the sorted labels
+    for (const auto& [label, number] : found) {
+      place[static_cast<std::size_t>(number)] = static_cast<std::int32_t>(classes.labels.size());
+      classes.labels.push_back(label);
+    }
+    for (std::int32_t& of : classes.of)
+      if (of >= 0) of = place[static_cast<std::size_t>(of)];
     return classes;
   }
 
@@ -154,11 +163,13 @@ class Records {
   /// unless none has a label or the tokenizer has ids past the model's vocabulary. Warns about unused fields and empty
   /// answers.
   /// Throws   FormatError for the first malformed record
-  data::EncodeSummary survey(const cpu::Threads& threads, std::span<const Index> sequences,
+  data::EncodeSummary survey(const cpu::Threads& threads, const data::Sequences& sequences,
                              std::size_t most = 16384) const {
     constexpr std::size_t chunk = 1024;
     constexpr std::size_t looked_at = 64;  // of those that look longest
-    const std::size_t all = sequences.size(), encoded = encoder_.may_pass_vocabulary() ? all : std::min(most, all);
+    const auto all = static_cast<std::size_t>(sequences.size());
+    const std::size_t encoded = encoder_.may_pass_vocabulary() ? all : std::min(most, all);
+    const auto sequence = [&](std::size_t at) { return sequences[static_cast<Index>(at)]; };
     // Of all records in order, the first at or past each multiple of all / encoded.
     const auto is_encoded = [&](std::size_t at) { return at == 0 || at * encoded / all > (at - 1) * encoded / all; };
     data::EncodeSummary summary;
@@ -176,10 +187,10 @@ class Records {
       threads.parallel_items(static_cast<Index>(count), [&](Index item) {
         const auto i = static_cast<std::size_t>(item);
         try {
-          if (is_encoded(begin + i) || is_block(sequences[begin + i])) {  // a block is tokenized already
-            examples[i] = (*this)[sequences[begin + i]];
+          if (is_encoded(begin + i) || is_block(sequence(begin + i))) {  // a block is tokenized already
+            examples[i] = (*this)[sequence(begin + i)];
           } else {
-            const data::Sample sample = dataset_[record_of(sequences[begin + i])];
+            const data::Sample sample = dataset_[record_of(sequence(begin + i))];
             sizes[i] = encoder_.check(sample);
             unanswered[i] = sample.unanswered;
           }
@@ -192,12 +203,12 @@ class Records {
       for (std::size_t i = 0; i < count; ++i) {
         if (is_encoded(begin + i)) {
           summary.add(examples[i]);
-        } else if (is_block(sequences[begin + i])) {
+        } else if (is_block(sequence(begin + i))) {
           summary.pass_over();
           summary.reaches(std::ssize(examples[i].tokens));
         } else {
           summary.pass_over(unanswered[i] != 0);
-          longest.emplace_back(sizes[i], sequences[begin + i]);
+          longest.emplace_back(sizes[i], sequence(begin + i));
         }
       }
       std::sort(longest.begin(), longest.end(), std::greater<>());
@@ -242,24 +253,23 @@ class Records {
   }
 
  private:
-  /// A sequence of a data set with long texts: a block of a text, or a whole record, whose tokens are not kept.
-  struct Cut {
-    Index record;
-    Index block;
-    std::pair<std::size_t, std::size_t> text;  // first and length in tokens_
-
-    std::size_t length() const { return text.second; }
-  };
-
   data::TextBlocks text_blocks() const { return {encoder_.options().cutoff_len, encoder_.text_opening()}; }
-  bool is_block(Index sequence) const { return !cut_.empty() && cut_[static_cast<std::size_t>(sequence)].length() > 0; }
+  bool is_block(Index sequence) const { return cut_.is_block(sequence); }
   /// The number of records that these sequences belong to.
-  Index records_of(std::span<const Index> sequences) const {
-    return std::count_if(sequences.begin(), sequences.end(),
-                         [&](Index i) { return cut_[static_cast<std::size_t>(i)].block == 0; });
+  Index records_of(const data::Sequences& sequences) const {
+    Index count = 0;
+    for (Index i = 0; i < sequences.size(); ++i)
+      count += sequences[i] == cut_.sequence_of(record_of(sequences[i]));  // a record's first one
+    return count;
   }
 
-  /// The tokens of these texts, none for those without loss; empty if no text is longer than cutoff_len.
+  void cut(const cpu::Threads& threads, const data::TextBlocks& blocks, std::span<const Index> records) {
+    const std::vector<std::vector<std::int32_t>> texts = tokens_of(threads, records);
+    for (std::size_t i = 0; i < texts.size(); ++i)
+      if (!texts[i].empty()) cut_.add(records[i], texts[i], blocks.count(std::ssize(texts[i])));
+  }
+
+  /// The tokens of those of these texts that are longer than cutoff_len and have a loss.
   std::vector<std::vector<std::int32_t>> tokens_of(const cpu::Threads& threads, std::span<const Index> records) const {
     std::vector<std::vector<std::int32_t>> texts(records.size());
     std::vector<std::exception_ptr> errors(records.size());
@@ -275,15 +285,12 @@ class Records {
     });
     for (const auto& error : errors)
       if (error) std::rethrow_exception(error);
-    const bool any = std::any_of(texts.begin(), texts.end(), [](const auto& text) { return !text.empty(); });
-    return any ? texts : std::vector<std::vector<std::int32_t>>();
+    return texts;
   }
 
   data::Dataset dataset_;
   data::Encoder encoder_;
-  std::vector<std::int32_t> tokens_;  // of long texts, one after the other
-  std::vector<Cut> cut_;              // empty: a sequence is a record
-  std::vector<Index> first_;          // sequence of each record, and past the last
+  data::CutTexts cut_;
 };
 
 /// The tokenizer and template that records need; token records need neither.

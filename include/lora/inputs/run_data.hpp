@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,17 +33,14 @@ class RunData {
     text_ = text_files(config, model, kinds);
     const settings::Config settled = settle(config, earlier);
 
-    order_.resize(static_cast<std::size_t>(dataset.size()));
-    std::iota(order_.begin(), order_.end(), Index{0});
+    order_ = data::Sequences::below(dataset.size());
     if (held_back) {
-      eval_order_.resize(static_cast<std::size_t>(held_back->size()));
-      std::iota(eval_order_.begin(), eval_order_.end(), Index{0});
+      eval_order_ = data::Sequences::below(held_back->size());
     } else if (config.val_size > 0) {
       auto split = data::split_records(dataset.size(), config.val_size, static_cast<std::uint64_t>(config.seed));
       order_ = std::move(split.train);
       eval_order_ = std::move(split.held_back);
-      if (config.max_eval_samples && *config.max_eval_samples < static_cast<Index>(eval_order_.size()))
-        eval_order_.resize(static_cast<std::size_t>(*config.max_eval_samples));
+      if (config.max_eval_samples) eval_order_.keep(*config.max_eval_samples);
       held_back = dataset;
     }
     if (held_back) eval_.emplace(encoded_records(settled, std::move(*held_back), text_, vocab_size, false));
@@ -62,7 +58,7 @@ class RunData {
 
   const Records& train() const { return *train_; }
   /// The sequences to train on, in the order of the files.
-  const std::vector<Index>& order() const { return order_; }
+  const data::Sequences& order() const { return order_; }
 
   /// With use_curriculum, the classes of the sequences in `order`; null if no record has the field.
   const data::SequenceClasses* classes() const { return classes_ ? &*classes_ : nullptr; }
@@ -74,13 +70,13 @@ class RunData {
 
   bool evaluates() const { return eval_.has_value(); }
   const Records& eval() const { return *eval_; }
-  const std::vector<Index>& eval_order() const { return eval_order_; }
+  const data::Sequences& eval_order() const { return eval_order_; }
 
   /// The evaluation records that have an answer, to generate and compare. Reads all of them.
   std::vector<data::Sample> answered() const {
     std::vector<data::Sample> samples;
-    for (const Index record : eval_order_) {
-      data::Sample sample = eval_->dataset()[record];
+    for (Index i = 0; i < eval_order_.size(); ++i) {
+      data::Sample sample = eval_->dataset()[eval_order_[i]];
       if (!sample.answer().empty()) samples.push_back(std::move(sample));
     }
     return samples;
@@ -140,8 +136,9 @@ class RunData {
     classes_ = train_->classes(threads, order_);
     if (!classes_->labels.empty()) {
       class_of_record_.resize(static_cast<std::size_t>(train_->dataset().size()), -1);
-      for (std::size_t i = 0; i < order_.size(); ++i)
-        class_of_record_[static_cast<std::size_t>(train_->record_of(order_[i]))] = classes_->of[i];
+      for (Index i = 0; i < order_.size(); ++i)
+        class_of_record_[static_cast<std::size_t>(train_->record_of(order_[i]))] =
+            classes_->of[static_cast<std::size_t>(i)];
       return;
     }
     log::warn("'", config.curriculum_field, "' field not found in any record of ", train_->dataset().name(),
@@ -153,7 +150,7 @@ class RunData {
   std::string date_;
   std::optional<bool> enable_thinking_;
   std::optional<Records> train_, eval_;
-  std::vector<Index> order_, eval_order_;
+  data::Sequences order_ = data::Sequences::below(0), eval_order_ = order_;
   std::optional<data::SequenceClasses> classes_;  // of order_
   std::vector<std::int32_t> class_of_record_;
 };

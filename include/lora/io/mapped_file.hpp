@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
@@ -16,6 +18,7 @@
 #include "lora/core/error.hpp"
 #include "lora/core/signal_list.hpp"
 #include "lora/io/lfs_pointer.hpp"
+#include "lora/io/scratch_file.hpp"
 
 namespace lora::io {
 
@@ -53,15 +56,7 @@ class MappedFile {
   explicit MappedFile(std::filesystem::path path) : path_(std::move(path)) {
     const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) fail_with(errno);
-    struct stat status {};
-    int error = ::fstat(descriptor, &status) != 0 ? errno : 0;
-    if (error == 0 && S_ISDIR(status.st_mode)) error = EISDIR;
-    const bool regular = error != 0 || S_ISREG(status.st_mode);
-    if (error == 0 && regular && status.st_size > 0) {
-      size_ = static_cast<std::size_t>(status.st_size);
-      data_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
-      if (data_ == MAP_FAILED) error = errno;
-    }
+    const auto [error, regular] = map(descriptor);
     ::close(descriptor);
     if (!regular) fail<IoError>("cannot map ", path_.native(), ": not a regular file");
     if (error != 0) fail_with(error);
@@ -71,6 +66,12 @@ class MappedFile {
       ::munmap(data_, size_);
       throw;
     }
+    if (size_ > 0) entry_ = detail::mappings().add({bytes().data(), size_, path_.c_str()});
+  }
+  /// What was written to a scratch file so far, which may be closed; `path` is what errors name.
+  /// Throws   IoError
+  MappedFile(const ScratchFile& file, std::filesystem::path path) : path_(std::move(path)) {
+    if (const auto mapped = map(file.descriptor()); mapped.error != 0) fail_with(mapped.error);
     if (size_ > 0) entry_ = detail::mappings().add({bytes().data(), size_, path_.c_str()});
   }
   MappedFile(const MappedFile&) = delete;
@@ -83,7 +84,38 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
   const std::filesystem::path& path() const { return path_; }
 
+  /// Gives the pages that were read back to the system, which may keep them in its cache; they are read again when
+  /// touched. Thread-safe.
+  void release() const {
+    read_.store(0, std::memory_order_relaxed);
+    if (size_ > 0) ::madvise(data_, size_, MADV_DONTNEED);
+  }
+  /// Says that so many neighbouring bytes were read; releases pages once it was much. Thread-safe.
+  void note_read(std::size_t bytes) const {
+    constexpr std::size_t touched = std::size_t{64} << 10;  // a touch maps some sixteen pages
+    constexpr std::size_t much = std::size_t{32} << 20;
+    const std::size_t read = std::max(bytes, touched);
+    if (read_.fetch_add(read, std::memory_order_relaxed) + read >= much) release();
+  }
+
  private:
+  struct Attempt {
+    int error;
+    bool regular;
+  };
+  /// Maps the file if it is a regular one.
+  Attempt map(int descriptor) {
+    struct stat status {};
+    if (::fstat(descriptor, &status) != 0) return {errno, true};
+    if (S_ISDIR(status.st_mode)) return {EISDIR, true};
+    if (!S_ISREG(status.st_mode)) return {0, false};
+    if (status.st_size == 0) return {0, true};
+    void* const data = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_SHARED, descriptor, 0);
+    if (data == MAP_FAILED) return {errno, true};
+    data_ = data;
+    size_ = static_cast<std::size_t>(status.st_size);
+    return {0, true};
+  }
   [[noreturn]] void fail_with(int error) const {
     fail<IoError>("cannot open ", path_.native(), ": ", std::generic_category().message(error));
   }
@@ -91,6 +123,7 @@ class MappedFile {
   std::filesystem::path path_;
   void* data_ = nullptr;
   std::size_t size_ = 0;
+  mutable std::atomic<std::size_t> read_ = 0;  // since the last release
   SignalList<detail::Mapping>::Entry entry_;
 };
 

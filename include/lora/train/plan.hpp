@@ -195,7 +195,7 @@ inline Stage stage_of(const settings::Config& config, Index steps) {
 /// The plan of a run of these sequences. `trains`: by stage; empty: all that can, in every stage. `classes`: of the
 /// sequences, for a curriculum; null: there is none.
 /// Throws   ConfigError where a stage would have no step
-inline Plan plan_of(const settings::Config& config, const std::vector<Index>& sequences,
+inline Plan plan_of(const settings::Config& config, const data::Sequences& sequences,
                     const std::vector<std::function<bool(std::string_view)>>& trains = {},
                     const data::SequenceClasses* classes = nullptr) {
   data::Order order(sequences, static_cast<std::uint64_t>(config.seed), config.shuffle);

@@ -207,8 +207,8 @@ class TrainingRun {
   /// evaluates again.
   bool evaluate_now(run::MetricsLog& log) {
     const auto& order = data_->eval_order();
-    const auto example_of = [&](Index i) { return data_->eval()[order[static_cast<std::size_t>(i)]]; };
-    const auto count = static_cast<Index>(order.size());
+    const auto example_of = [&](Index i) { return data_->eval()[order[i]]; };
+    const Index count = order.size();
     run::CountProgress progress("evaluating", "records", count, 30, draws_bar());
     const auto totals = evaluate(
         dev_, *decoder_, count, example_of, config_.per_device_eval_batch_size, settings::longest_cutoff(config_),

@@ -1,0 +1,186 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "lora/core/error.hpp"
+#include "lora/core/scalar.hpp"
+#include "lora/io/mapped_file.hpp"
+
+namespace lora::data {
+
+/// How the records of a file are laid out.
+enum class RecordLayout { lines, array };
+
+/// Where the records of one file begin: eight bytes of memory each, so that the text itself can be as large as the disk
+/// allows. Their lines are a rule, such as one record a line, where they follow one; else four bytes more.
+class RecordIndex {
+ public:
+  explicit RecordIndex(RecordLayout layout) : layout_(layout) {}
+
+  Index size() const { return static_cast<Index>(begins_.size()); }
+  RecordLayout layout() const { return layout_; }
+  std::size_t begin(Index record) const { return begins_[static_cast<std::size_t>(record)]; }
+  /// Counted from 1.
+  Index line(Index record) const {
+    return lines_.empty() ? first_line_ + record * lines_each_ : Index{lines_[static_cast<std::size_t>(record)]};
+  }
+
+  /// Throws   FormatError for more lines than can be counted
+  void add(std::size_t begin, Index line, const std::string& file) {
+    if (line > std::numeric_limits<std::uint32_t>::max())
+      fail<FormatError>(file, ": a record past line ", std::numeric_limits<std::uint32_t>::max(), "; expected fewer");
+    const Index record = size();
+    if (record == 0) first_line_ = line;
+    if (record == 1) lines_each_ = line - first_line_;
+    if (lines_.empty() && line != this->line(record))
+      for (Index i = 0; i < record; ++i) lines_.push_back(static_cast<std::uint32_t>(first_line_ + i * lines_each_));
+    if (!lines_.empty()) lines_.push_back(static_cast<std::uint32_t>(line));
+    begins_.push_back(begin);
+  }
+
+  /// Forgets all but the first ones.
+  void keep(Index count) {
+    const auto kept = static_cast<std::size_t>(count);
+    if (kept < begins_.size()) begins_.resize(kept);
+    if (kept < lines_.size()) lines_.resize(kept);
+  }
+
+ private:
+  RecordLayout layout_;
+  std::deque<std::uint64_t> begins_;  // a vector that grows needs two to three times its size
+  Index first_line_ = 1;
+  Index lines_each_ = 1;
+  std::deque<std::uint32_t> lines_;  // empty: they follow the rule
+};
+
+namespace detail {
+
+inline bool is_json_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+/// Finds where the records of one file begin and end without parsing them: 100 MB take a fraction of a second.
+class RecordFinder {
+ public:
+  /// `file`: whose pages are released once they were read; null: the text lies in memory.
+  RecordFinder(std::string_view text, const std::string& name, const io::MappedFile* file = nullptr)
+      : text_(text), name_(name), file_(file) {}
+
+  /// One record a line.
+  RecordIndex find_lines() {
+    RecordIndex records(RecordLayout::lines);
+    for (Index line = 1; at_ < text_.size(); ++line) {
+      const std::size_t end = std::min(text_.find('\n', at_), text_.size());
+      const std::string_view bytes = text_.substr(at_, end - at_);
+      if (!std::all_of(bytes.begin(), bytes.end(), is_json_space)) records.add(at_, line, name_);
+      at_ = end + 1;
+      release();
+    }
+    return records;
+  }
+
+  /// The object at the beginning of the text if it spans several lines, else nothing.
+  std::string_view spread_object() {
+    skip_space();
+    const std::size_t begin = at_;
+    const Index first = line_;
+    try {
+      skip_object(first);
+    } catch (const FormatError&) {
+      return {};  // parsing its first line gives a better error
+    }
+    return line_ > first ? text_.substr(begin, at_ - begin) : std::string_view();
+  }
+
+  /// The objects of a JSON array.
+  RecordIndex find_objects() {
+    RecordIndex records(RecordLayout::array);
+    skip_space();
+    ++at_;  // the bracket
+    skip_space();
+    for (bool first = true; !take(']'); first = false) {
+      if (!first && !take(',')) fail_here("expected , or ] between records");
+      skip_space();
+      if (at_ >= text_.size() || text_[at_] != '{') fail_here("expected a record {...}");
+      const Index line = line_;
+      const std::size_t begin = at_;
+      skip_object(line);
+      records.add(begin, line, name_);
+      skip_space();
+      release();
+    }
+    skip_space();
+    if (at_ < text_.size()) fail_here("expected the end of the file after ]");
+    return records;
+  }
+
+  /// The bytes of a record that was found in the text.
+  std::string_view record(const RecordIndex& records, Index record) {
+    const std::size_t begin = at_ = records.begin(record);
+    if (records.layout() == RecordLayout::array) {
+      skip_object(records.line(record));
+      return text_.substr(begin, at_ - begin);
+    }
+    std::string_view line = text_.substr(begin, std::min(text_.find('\n', begin), text_.size()) - begin);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    return line;
+  }
+
+ private:
+  void skip_space() {
+    for (; at_ < text_.size() && is_json_space(text_[at_]); ++at_) line_ += text_[at_] == '\n';
+  }
+  bool take(char c) {
+    const bool there = at_ < text_.size() && text_[at_] == c;
+    at_ += there;
+    return there;
+  }
+  void skip_object(Index first_line) {
+    Index depth = 0;
+    for (; at_ < text_.size(); ++at_) {
+      const char c = text_[at_];
+      if (c == '"') {
+        skip_string();
+      } else if (c == '{' || c == '[') {
+        ++depth;
+      } else if ((c == '}' || c == ']') && --depth == 0) {
+        ++at_;
+        return;
+      } else if (c == '\n') {
+        ++line_;
+      }
+    }
+    fail<FormatError>(name_, ":", first_line, ": the record that begins here has no end");
+  }
+  /// To the closing quote, or the end of the text.
+  void skip_string() {
+    for (++at_; at_ < text_.size() && text_[at_] != '"'; ++at_) {
+      line_ += text_[at_] == '\n';
+      if (text_[at_] == '\\') ++at_;
+    }
+  }
+  [[noreturn]] void fail_here(std::string_view expected) const {
+    fail<FormatError>(name_, ":", line_, ": ", expected,
+                      at_ < text_.size() ? concat(", found ", text_[at_]) : ", found the end of the file");
+  }
+  void release() {
+    constexpr std::size_t piece = std::size_t{32} << 20;
+    if (file_ == nullptr || at_ - released_ < piece) return;
+    file_->release();
+    released_ = at_;
+  }
+
+  std::string_view text_;
+  const std::string& name_;
+  const io::MappedFile* file_;
+  std::size_t at_ = 0;
+  std::size_t released_ = 0;
+  Index line_ = 1;
+};
+
+}  // namespace detail
+}  // namespace lora::data

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lora/core/assert.hpp"
+#include "lora/io/mapped_file.hpp"
+#include "lora/io/scratch_file.hpp"
+
+namespace lora::data {
+
+/// Many tokens, one after the other: in memory, and from 64 MiB on in a temporary file.
+class TokenStore {
+ public:
+  explicit TokenStore(std::size_t most_in_memory = std::size_t{16} << 20) : most_(most_in_memory) {}
+
+  std::size_t size() const { return stored_ + memory_.size(); }
+
+  /// Throws   IoError, such as for a full disk
+  void append(std::span<const std::int32_t> tokens) {
+    LORA_ASSERT(!mapped_);
+    memory_.insert(memory_.end(), tokens.begin(), tokens.end());
+    if (memory_.size() > most_) spill();
+  }
+
+  /// Ends the appending: tokens can be read from here on.
+  void finish() {
+    if (!file_) return;
+    spill();
+    memory_ = {};
+    mapped_ = std::make_shared<const io::MappedFile>(*file_, "the tokens of long texts");
+    file_.reset();
+  }
+
+  /// Some of them, until the store is gone. Thread-safe.
+  std::span<const std::int32_t> read(std::size_t first, std::size_t count) const {
+    LORA_ASSERT(!file_ && first + count <= size());
+    if (!mapped_) return std::span(memory_).subspan(first, count);
+    mapped_->note_read(count * sizeof(std::int32_t));
+    return {reinterpret_cast<const std::int32_t*>(mapped_->bytes().data()) + first, count};
+  }
+
+ private:
+  void spill() {
+    if (!file_) file_ = std::make_unique<io::ScratchFile>("the tokens of long texts");
+    file_->write(std::as_bytes(std::span(memory_)));
+    stored_ += memory_.size();
+    memory_.clear();
+  }
+
+  std::size_t most_;
+  std::size_t stored_ = 0;  // in the file
+  std::vector<std::int32_t> memory_;
+  std::unique_ptr<io::ScratchFile> file_;  // until all were appended
+  std::shared_ptr<const io::MappedFile> mapped_;
+};
+
+}  // namespace lora::data

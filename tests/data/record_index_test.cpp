@@ -1,0 +1,76 @@
+#include "lora/data/record_index.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "support/message_of.hpp"
+
+namespace record_index_test {
+
+using namespace lora;
+using data::RecordIndex;
+using data::RecordLayout;
+using data::detail::RecordFinder;
+
+namespace {
+
+/// The records of a text and their lines.
+struct Found {
+  std::vector<std::string> records;
+  std::vector<Index> lines;
+};
+
+Found found_in(const std::string& text, bool array) {
+  const std::string name = "a.json";
+  RecordFinder finder(text, name);
+  const RecordIndex index = array ? finder.find_objects() : finder.find_lines();
+  Found found;
+  // Backwards: where a record is doesn't depend on what was read before.
+  for (Index i = index.size(); i-- > 0;) {
+    found.records.insert(found.records.begin(), std::string(finder.record(index, i)));
+    found.lines.insert(found.lines.begin(), index.line(i));
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("record index: lines, with and without a rule for their numbers") {
+  Found found = found_in("{1}\n{22}\r\n{3}", false);
+  CHECK(found.records == std::vector<std::string>{"{1}", "{22}", "{3}"});
+  CHECK(found.lines == std::vector<Index>{1, 2, 3});
+  found = found_in("\n\n{1}\n\n{2}\n\n{3}\n", false);
+  CHECK(found.lines == std::vector<Index>{3, 5, 7});
+  found = found_in("{1}\n{2}\n \t\n{3}\n{4}\n", false);
+  CHECK(found.records == std::vector<std::string>{"{1}", "{2}", "{3}", "{4}"});
+  CHECK(found.lines == std::vector<Index>{1, 2, 4, 5});
+}
+
+TEST_CASE("record index: objects of an array, several on a line or over several lines") {
+  Found found = found_in("[\n{\"a\": \"}\\\"\"\n}, {\"b\":{}},\n\n{}\n,{\"c\":[{}]}]\n", true);
+  CHECK(found.records == std::vector<std::string>{"{\"a\": \"}\\\"\"\n}", "{\"b\":{}}", "{}", "{\"c\":[{}]}"});
+  CHECK(found.lines == std::vector<Index>{2, 3, 5, 6});
+  found = found_in("[\n{\n1\n},\n{\n2\n},\n{\n3\n}\n]", true);
+  CHECK(found.lines == std::vector<Index>{2, 5, 8});
+}
+
+TEST_CASE("record index: the first ones are kept, and their lines") {
+  const std::string name = "a.json";
+  for (const bool regular : {true, false}) {
+    RecordIndex index(RecordLayout::lines);
+    for (const Index line : {2, 3, regular ? 4 : 9, 20}) index.add(static_cast<std::size_t>(10 * line), line, name);
+    index.keep(7);
+    CHECK(index.size() == 4);
+    index.keep(3);
+    CHECK(index.size() == 3);
+    CHECK(index.line(2) == (regular ? 4 : 9));
+    CHECK(index.begin(1) == 30);
+  }
+  RecordIndex index(RecordLayout::lines);
+  CHECK(test::message_of<FormatError>([&] { index.add(0, Index{1} << 32, name); }) ==
+        "a.json: a record past line 4294967295; expected fewer");
+}
+
+}  // namespace record_index_test
