@@ -73,4 +73,13 @@ TEST_CASE("record index: the first ones are kept, and their lines") {
         "a.json: a record past line 4294967295; expected fewer");
 }
 
+TEST_CASE("record index: files of many gigabytes, and records of some") {
+  const std::string name = "a.json";
+  RecordIndex index(RecordLayout::lines);
+  constexpr std::size_t gib = std::size_t{1} << 30;
+  const std::vector<std::size_t> begins = {0, gib, 4 * gib - 1, 4 * gib, 5 * gib, 17 * gib + 3, 17 * gib + 9, 20 * gib};
+  for (std::size_t i = 0; i < begins.size(); ++i) index.add(begins[i], static_cast<Index>(i) + 1, name);
+  for (std::size_t i = 0; i < begins.size(); ++i) CHECK(index.begin(static_cast<Index>(i)) == begins[i]);
+}
+
 }  // namespace record_index_test

@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lora/core/error.hpp"
 #include "lora/core/scalar.hpp"
@@ -17,7 +18,7 @@ namespace lora::data {
 /// How the records of a file are laid out.
 enum class RecordLayout { lines, array };
 
-/// Where the records of one file begin: eight bytes of memory each, so that the text itself can be as large as the disk
+/// Where the records of one file begin: four bytes of memory each, so that the text itself can be as large as the disk
 /// allows. Their lines are a rule, such as one record a line, where they follow one; else four bytes more.
 class RecordIndex {
  public:
@@ -25,12 +26,16 @@ class RecordIndex {
 
   Index size() const { return static_cast<Index>(begins_.size()); }
   RecordLayout layout() const { return layout_; }
-  std::size_t begin(Index record) const { return begins_[static_cast<std::size_t>(record)]; }
+  std::size_t begin(Index record) const {
+    const auto passed = std::upper_bound(passes_.begin(), passes_.end(), record) - passes_.begin();
+    return static_cast<std::size_t>(passed) * span + begins_[static_cast<std::size_t>(record)];
+  }
   /// Counted from 1.
   Index line(Index record) const {
     return lines_.empty() ? first_line_ + record * lines_each_ : Index{lines_[static_cast<std::size_t>(record)]};
   }
 
+  /// `begin` and `line`: not before those of the record before.
   /// Throws   FormatError for more lines than can be counted
   void add(std::size_t begin, Index line, const std::string& file) {
     if (line > std::numeric_limits<std::uint32_t>::max())
@@ -41,7 +46,8 @@ class RecordIndex {
     if (lines_.empty() && line != this->line(record))
       for (Index i = 0; i < record; ++i) lines_.push_back(static_cast<std::uint32_t>(first_line_ + i * lines_each_));
     if (!lines_.empty()) lines_.push_back(static_cast<std::uint32_t>(line));
-    begins_.push_back(begin);
+    while (begin / span > passes_.size()) passes_.push_back(record);
+    begins_.push_back(static_cast<std::uint32_t>(begin % span));
   }
 
   /// Forgets all but the first ones.
@@ -52,8 +58,11 @@ class RecordIndex {
   }
 
  private:
+  static constexpr std::size_t span = std::size_t{1} << 32;
+
   RecordLayout layout_;
-  std::deque<std::uint64_t> begins_;  // a vector that grows needs two to three times its size
+  std::deque<std::uint32_t> begins_;  // modulo the span; a vector that grows needs two to three times its size
+  std::vector<Index> passes_;         // the records from which on the begins are in the next span
   Index first_line_ = 1;
   Index lines_each_ = 1;
   std::deque<std::uint32_t> lines_;  // empty: they follow the rule
