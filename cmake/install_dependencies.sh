@@ -7,11 +7,11 @@
 set -eu
 
 packages="g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev libsentencepiece-dev libdnnl-dev ocl-icd-opencl-dev
-  libcli11-dev"
+  zlib1g-dev libzstd-dev libcli11-dev"
 dry_run=false
 for option in "$@"; do
   case "$option" in
-    --tests) packages="$packages doctest-dev zlib1g-dev python3" ;;
+    --tests) packages="$packages doctest-dev python3" ;;
     --format) packages="$packages clang-format-14 git" ;;
     --clang) packages="$packages clang-14 libomp-14-dev" ;;
     --aarch64) packages="$packages g++-aarch64-linux-gnu qemu-user" ;;

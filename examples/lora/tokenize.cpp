@@ -15,7 +15,7 @@
 #include "lora/data/dataset.hpp"
 #include "lora/inputs/model_files.hpp"
 #include "lora/inputs/records.hpp"
-#include "lora/io/mapped_file.hpp"
+#include "lora/io/unpack.hpp"
 #include "lora/settings/settings.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 
@@ -41,8 +41,8 @@ void print_text(const tokenizer::Tokenizer& tokenizer, std::string_view text, st
 
 /// Prints one line for each line of the file, including empty ones.
 void print_lines(const tokenizer::Tokenizer& tokenizer, const std::string& path) {
-  const io::MappedFile file(path);
-  std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  const auto file = io::map_unpacked(path);
+  std::string_view text(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   for (Index number = 1; !text.empty(); ++number) {
     const std::size_t end = std::min(text.find('\n'), text.size());
@@ -90,7 +90,7 @@ int run_tokenize(Request& request) {
   if (!tokenizer) inputs::fail_without_tokenizer(model);
   if (config.text) {
     print_text(*tokenizer, *config.text, "text");
-  } else if (io::Path(config.file).extension() == ".txt") {
+  } else if (io::unpacked_name(config.file).extension() == ".txt") {
     print_lines(*tokenizer, config.file);
   } else {
     print_records(*tokenizer, config.file, config);

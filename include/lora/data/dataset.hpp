@@ -21,13 +21,14 @@
 #include "lora/data/sample.hpp"
 #include "lora/io/json.hpp"
 #include "lora/io/mapped_file.hpp"
+#include "lora/io/unpack.hpp"
 #include "lora/tokenizer/unicode.hpp"
 
 namespace lora::data {
 
 /// The records of one or more data files or record lists, parsed on access: the files stay mapped, and only where each
 /// record begins is kept in memory; pages that were read are given back. A file's format is detected from its content:
-/// a JSON array, JSON lines or, for .txt, one text per line.
+/// a JSON array, JSON lines or, for .txt, one text per line; files of gzip and Zstandard are unpacked first.
 class Dataset {
  public:
   /// A path that is the name of one of `lists` stands for its records.
@@ -154,8 +155,8 @@ class Dataset {
       fail<IoError>("dataset ", path, " is a folder; expected a file");
     auto file = std::make_shared<File>();
     file->name = path;
-    file->plain = std::filesystem::path(path).extension() == ".txt";
-    file->mapped = std::make_shared<const io::MappedFile>(path);
+    file->plain = io::unpacked_name(path).extension() == ".txt";
+    file->mapped = io::map_unpacked(path);
     const auto bytes = file->mapped->bytes();
     file->text = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
     if (file->text.starts_with("\xEF\xBB\xBF")) file->text.remove_prefix(3);

@@ -146,7 +146,7 @@ inline std::vector<Key> make_keys() {
        "as the model", "Layers without rotary embedding, added to the model's own: indices and inclusive ranges a..b"},
 
       {"dataset", "data", data | generate, &C::dataset, any, free, "",
-       "File or files of records: .json, .jsonl or .txt"},
+       "File or files of records: .json, .jsonl or .txt, also compressed (.gz, .zst)"},
       {"eval_dataset", "data", train, &C::eval_dataset, any, free, "none",
        "File or files to evaluate on while training"},
       {"val_size", "data", train, &C::val_size, Range{.low = 0, .whole_from_one = true}, free, "",

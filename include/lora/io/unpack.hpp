@@ -1,0 +1,167 @@
+#pragma once
+
+#ifdef LORA_WITH_ZLIB
+#  include <zlib.h>
+#endif
+#ifdef LORA_WITH_ZSTD
+#  include <zstd.h>
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "lora/core/error.hpp"
+#include "lora/io/mapped_file.hpp"
+#include "lora/io/scratch_file.hpp"
+
+namespace lora::io {
+
+/// How a file is compressed.
+enum class Packing { none, gzip, zstd };
+
+/// By the bytes that it begins with, whatever its name.
+/// Source   RFC 1952, section 2.3.1; RFC 8878, sections 3.1.1 and 3.1.2 (skippable frames)
+inline Packing packing_of(std::string_view content) {
+  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(content[at]); };
+  if (content.size() >= 2 && byte(0) == 0x1F && byte(1) == 0x8B) return Packing::gzip;
+  if (content.size() < 4) return Packing::none;
+  const bool frame = byte(0) == 0x28 && byte(1) == 0xB5 && byte(2) == 0x2F && byte(3) == 0xFD;
+  const bool skipped = (byte(0) & 0xF0u) == 0x50 && byte(1) == 0x2A && byte(2) == 0x4D && byte(3) == 0x18;
+  return frame || skipped ? Packing::zstd : Packing::none;
+}
+
+namespace detail {
+
+/// Takes what a compressed file holds, and stops what would only fill the disk.
+class Unpacked {
+ public:
+  Unpacked(const std::string& name, std::size_t packed)
+      : name_(name),
+        most_(std::max(std::size_t{1} << 30, packed * std::size_t{256})),
+        file_("what " + name + " holds") {}
+
+  void add(std::string_view piece) {
+    size_ += piece.size();
+    if (size_ > most_)
+      fail<FormatError>(name_, ": unpacked it has more than ", most_, " bytes, over 256 times its size; unpack it by ",
+                        "other means if that is right");
+    file_.write(piece);
+  }
+  const ScratchFile& file() const { return file_; }
+
+ private:
+  const std::string& name_;
+  std::size_t most_;
+  std::size_t size_ = 0;
+  ScratchFile file_;
+};
+
+constexpr std::size_t unpacked_piece = std::size_t{1} << 18;
+
+[[noreturn]] inline void fail_cut_short(const std::string& name) {
+  fail<FormatError>(name, ": the compressed file ends too early; it was cut short");
+}
+
+#ifdef LORA_WITH_ZLIB
+/// One member after the other, as gzip reads them; zeros may follow the last.
+inline void unpack_gzip(const MappedFile& packed, const std::string& name, Unpacked& to) {
+  z_stream stream{};
+  constexpr int window_bits = 15, gzip_only = 16;
+  if (inflateInit2(&stream, window_bits + gzip_only) != Z_OK) fail<IoError>(name, ": zlib could not begin");
+  const std::unique_ptr<z_stream, void (*)(z_stream*)> owner(&stream, [](z_stream* ended) { inflateEnd(ended); });
+  const auto* const bytes = reinterpret_cast<const char*>(packed.bytes().data());
+  std::string_view left(bytes, packed.bytes().size());
+  std::string piece(unpacked_piece, '\0');
+  for (;;) {
+    const std::size_t given = std::min(left.size(), unpacked_piece);
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(left.data()));  // only read
+    stream.avail_in = static_cast<uInt>(given);
+    stream.next_out = reinterpret_cast<Bytef*>(piece.data());
+    stream.avail_out = static_cast<uInt>(piece.size());
+    const int result = inflate(&stream, Z_NO_FLUSH);
+    const std::size_t taken = given - stream.avail_in, held = piece.size() - stream.avail_out;
+    left.remove_prefix(taken);
+    packed.note_read(taken);
+    to.add(std::string_view(piece).substr(0, held));
+    if (result == Z_STREAM_END) {
+      if (left.find_first_not_of('\0') == left.npos) return;
+      if (packing_of(left) != Packing::gzip)
+        fail<FormatError>(name, ": bytes that are not gzip's follow after byte ", left.data() - bytes);
+      inflateReset(&stream);
+    } else if (result != Z_OK && result != Z_BUF_ERROR) {
+      fail<FormatError>(name, ": the compressed file is damaged near byte ", left.data() - bytes, ": ",
+                        stream.msg != nullptr ? std::string_view(stream.msg) : "no gzip data");
+    } else if (taken == 0 && held == 0) {
+      fail_cut_short(name);
+    }
+  }
+}
+#endif
+
+#ifdef LORA_WITH_ZSTD
+inline void unpack_zstd(const MappedFile& packed, const std::string& name, Unpacked& to) {
+  const std::unique_ptr<ZSTD_DStream, std::size_t (*)(ZSTD_DStream*)> stream(ZSTD_createDStream(), ZSTD_freeDStream);
+  if (!stream) fail<IoError>(name, ": libzstd could not begin");
+  std::string piece(unpacked_piece, '\0');
+  ZSTD_inBuffer in{packed.bytes().data(), packed.bytes().size(), 0};
+  for (std::size_t due = 1; in.pos < in.size || due != 0;) {
+    const std::size_t before = in.pos;
+    ZSTD_inBuffer some{in.src, std::min(in.size, in.pos + unpacked_piece), in.pos};
+    ZSTD_outBuffer out{piece.data(), piece.size(), 0};
+    due = ZSTD_decompressStream(stream.get(), &out, &some);
+    in.pos = some.pos;
+    if (ZSTD_isError(due))
+      fail<FormatError>(name, ": the compressed file is damaged near byte ", before, ": ",
+                        std::string_view(ZSTD_getErrorName(due)));
+    packed.note_read(in.pos - before);
+    to.add(std::string_view(piece).substr(0, out.pos));
+    if (due != 0 && in.pos == in.size && in.pos == before && out.pos == 0) fail_cut_short(name);
+  }
+}
+#endif
+
+[[noreturn]] inline void fail_unreadable(const std::string& name, std::string_view packing, std::string_view library,
+                                         std::string_view tool) {
+  fail<FormatError>(name, ": compressed with ", packing, ", which this program was built without (", library,
+                    " was not found); unpack it with ", tool);
+}
+
+}  // namespace detail
+
+/// The content of a file, mapped. What is compressed with gzip or Zstandard is unpacked to a temporary file first.
+/// Throws   IoError; FormatError for a damaged file and for one that the build has no library for
+inline std::shared_ptr<const MappedFile> map_unpacked(const std::filesystem::path& path) {
+  auto mapped = std::make_shared<const MappedFile>(path);
+  const Packing packing = packing_of(
+      {reinterpret_cast<const char*>(mapped->bytes().data()), std::min<std::size_t>(mapped->bytes().size(), 4)});
+  if (packing == Packing::none) return mapped;
+  const std::string& name = path.native();
+#ifndef LORA_WITH_ZLIB
+  if (packing == Packing::gzip) detail::fail_unreadable(name, "gzip", "zlib", "gunzip");
+#endif
+#ifndef LORA_WITH_ZSTD
+  if (packing == Packing::zstd) detail::fail_unreadable(name, "Zstandard", "libzstd", "unzstd");
+#endif
+  detail::Unpacked content(name, mapped->bytes().size());
+#ifdef LORA_WITH_ZLIB
+  if (packing == Packing::gzip) detail::unpack_gzip(*mapped, name, content);
+#endif
+#ifdef LORA_WITH_ZSTD
+  if (packing == Packing::zstd) detail::unpack_zstd(*mapped, name, content);
+#endif
+  return std::make_shared<const MappedFile>(content.file(), path);
+}
+
+/// The name of what a data file holds: without .gz or .zst.
+inline std::filesystem::path unpacked_name(std::filesystem::path path) {
+  const std::string packed = path.extension().native();
+  return packed == ".gz" || packed == ".zst" ? path.replace_extension() : path;
+}
+
+}  // namespace lora::io

@@ -1,0 +1,150 @@
+#include "lora/io/unpack.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lora/core/random.hpp"
+#include "lora/data/dataset.hpp"
+#include "lora/io/file.hpp"
+#include "support/environment.hpp"
+#include "support/message_of.hpp"
+#include "support/one_file.hpp"
+#include "support/packed.hpp"
+#include "support/temp_folder.hpp"
+
+namespace unpack_test {
+
+using namespace lora;
+using test::OneFile;
+
+namespace {
+
+using Pack = std::function<std::string(const std::string&)>;
+
+/// Each compression that this build can read, by its extension.
+std::vector<std::pair<std::string, Pack>> packings() {
+  std::vector<std::pair<std::string, Pack>> all = {{".gz", test::gzipped}};
+#ifdef LORA_WITH_ZSTD
+  all.emplace_back(".zst", test::zstandard);
+#endif
+  return all;
+}
+
+std::string unpacked(const std::string& packed) {
+  const OneFile file(packed);
+  const auto mapped = io::map_unpacked(file.path);
+  return {reinterpret_cast<const char*>(mapped->bytes().data()), mapped->bytes().size()};
+}
+
+std::string words(std::size_t size) {
+  Random random(3);
+  std::string text;
+  while (text.size() < size) text += concat("word ", random.below(1000), '\n');
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("unpack: what was compressed comes back, whatever its size, from one part or several") {
+  for (const auto& [extension, pack] : packings()) {
+    CAPTURE(extension);
+    for (const std::size_t size : {0, 1, 1000, 262144, 3000000}) {
+      std::string text = words(size);
+      text.resize(size);
+      CHECK(unpacked(pack(text)) == text);
+      CHECK(unpacked(pack(text) + pack("") + pack("more")) == text + "more");
+    }
+    CHECK(unpacked(pack(std::string(5000000, '\0'))) == std::string(5000000, '\0'));
+  }
+  CHECK(unpacked(test::gzipped("text") + std::string(700, '\0')) == "text");  // as on a tape
+  CHECK(unpacked("text") == "text");
+  CHECK(unpacked("\x1F") == "\x1F");
+  CHECK(unpacked("").empty());
+}
+
+TEST_CASE("unpack: a data set is read by what it is and by its name without the compression") {
+  for (const auto& [extension, pack] : packings()) {
+    CAPTURE(extension);
+    CHECK(OneFile(pack(R"({"text":"T"})"), "a.jsonl" + extension).first().text == "T");
+    CHECK(OneFile(pack("[{\"text\":\n\"T\"}]"), "a.json" + extension).first().text == "T");
+    CHECK(OneFile(pack("{\"a\": 1}"), "a.txt" + extension).first().text == "{\"a\": 1}");
+    CHECK(OneFile(pack(R"({"text":"T"})"), "named otherwise").first().text == "T");
+    CHECK(OneFile(R"({"text":"T"})", "not packed" + extension).first().text == "T");
+    // Errors name the line in what the file holds.
+    CHECK(OneFile(pack("{\"text\":\"T\"}\n\n{\"text\":}\n"), "a" + extension)
+              .error()
+              .starts_with("a" + extension + ":3"));
+    const OneFile plain(words(100), "a.txt"), packed(pack(words(100)), "a.txt" + extension);
+    CHECK(plain.open().fingerprint() == packed.open().fingerprint());
+  }
+}
+
+TEST_CASE("unpack: a file that was cut short anywhere is refused") {
+  for (const auto& [extension, pack] : packings()) {
+    CAPTURE(extension);
+    const std::string packed = pack(words(3000));
+    for (std::size_t size = 4; size < packed.size(); size += size < 40 || size + 20 > packed.size() ? 1 : 97) {
+      CAPTURE(size);
+      const std::string told = OneFile(packed.substr(0, size), "a" + extension).error();
+      CHECK(told == "a" + extension + ": the compressed file ends too early; it was cut short");
+    }
+  }
+}
+
+TEST_CASE("unpack: damage and what follows after the end are named with their place") {
+  for (const auto& [extension, pack] : packings()) {
+    CAPTURE(extension);
+    const std::string name = "a" + extension;
+    std::string packed = pack(words(3000));
+    packed[packed.size() / 2] = static_cast<char>(packed[packed.size() / 2] ^ 0x55);
+    const std::string told = OneFile(packed, name).error();
+    const bool early = told == name + ": the compressed file ends too early; it was cut short";
+    CHECK((early || told.starts_with(name + ": the compressed file is damaged near byte ")));
+  }
+  std::string checksum = test::gzipped("text");
+  checksum[checksum.size() - 6] = static_cast<char>(checksum[checksum.size() - 6] ^ 1);
+  CHECK(test::holds(OneFile(checksum, "a.gz").error(), "a.gz: the compressed file is damaged near byte "));
+  const std::string whole = test::gzipped("text");
+  CHECK(OneFile(whole + "more", "a.gz").error() ==
+        concat("a.gz: bytes that are not gzip's follow after byte ", whole.size()));
+#ifdef LORA_WITH_ZSTD
+  CHECK(
+      test::holds(OneFile(test::zstandard("text") + "more", "a.zst").error(), "a.zst: the compressed file is damaged"));
+#endif
+}
+
+TEST_CASE("unpack: a file that would fill the disk is refused") {
+  const std::string zeros(std::size_t{1} << 26, '\0');
+  for (const auto& [extension, pack] : packings()) {
+    CAPTURE(extension);
+    std::string packed;
+    for (int i = 0; i < 17; ++i) packed += pack(zeros);  // 1.06 GiB
+    CHECK(test::holds(OneFile(packed, "a").error(), "a: unpacked it has more than 1073741824 bytes, over 256 times"));
+  }
+}
+
+TEST_CASE("unpack: no temporary file keeps a name, and a folder without room is named") {
+  const OneFile file(test::gzipped("text"));
+  const test::TempFolder temp;
+  const test::Environment folder("TMPDIR", temp.path().native());
+  const auto mapped = io::map_unpacked(file.path);
+  CHECK(mapped->bytes().size() == 4);
+  CHECK(std::filesystem::is_empty(temp.path()));
+  const test::Environment missing("TMPDIR", (temp / "missing").native());
+  CHECK(test::holds(test::message_of<IoError>([&] { io::map_unpacked(file.path); }),
+                    concat("holds to a temporary file in ", (temp / "missing").native(), ": No such file")));
+}
+
+TEST_CASE("unpack: only the names of compressed files lose their end") {
+  CHECK(io::unpacked_name("a/b.txt.gz") == "a/b.txt");
+  CHECK(io::unpacked_name("b.jsonl.zst") == "b.jsonl");
+  CHECK(io::unpacked_name("b.json") == "b.json");
+}
+
+}  // namespace unpack_test

@@ -1,0 +1,29 @@
+// As in a build that found neither zlib nor libzstd.
+#undef LORA_WITH_ZLIB
+#undef LORA_WITH_ZSTD
+#include "lora/io/unpack.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "lora/data/dataset.hpp"
+#include "support/message_of.hpp"
+#include "support/one_file.hpp"
+
+namespace unpack_test {
+
+using namespace lora;
+
+TEST_CASE("without libraries: a compressed data file is refused by the name of its compression, others are read") {
+  const auto told = [](const std::string& begin) { return test::OneFile(begin).error(); };
+  CHECK(test::holds(told("\x1F\x8B\x08"),
+                    "compressed with gzip, which this program was built without (zlib was not "
+                    "found); unpack it with gunzip"));
+  CHECK(test::holds(told("\x28\xB5\x2F\xFD"),
+                    "compressed with Zstandard, which this program was built without "
+                    "(libzstd was not found); unpack it with unzstd"));
+  CHECK(test::OneFile(R"({"text":"T"})").first().text == "T");
+}
+
+}  // namespace unpack_test
