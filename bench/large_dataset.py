@@ -81,7 +81,7 @@ def main():
         lines, size = write(large, records, args.gb * 1e9, args.kind)
         before, _ = run(args, small, os.path.join(folder, "a"), keys)
         after, started = run(args, large, os.path.join(folder, "b"), keys)
-    print(f"{size / 1e9:.1f} GB, {lines / 1e6:.2f} million records: peak {after:.3f} GiB, of its first records alone "
+    print(f"{size / 1e9:.1f} GB, {lines:,} records: peak {after:.3f} GiB, of its first records alone "
           f"{before:.3f} GiB: {1024 * (after - before):.0f} MiB more; the first step was done after {started:.0f} s")
     return 0
 

@@ -137,17 +137,18 @@ std::vector<EvaluatedSet> open_sets(const settings::Config& config, const model:
   std::vector<data::Dataset> files;
   std::vector<data::Sample::Kind> kinds;
   for (std::size_t i = 0; i < config.dataset.size(); ++i) {
-    if (std::find(config.dataset.begin(), config.dataset.begin() + static_cast<std::ptrdiff_t>(i), config.dataset[i]) !=
-        config.dataset.begin() + static_cast<std::ptrdiff_t>(i))
-      fail<ConfigError>("key dataset: given ", config.dataset[i], " twice; allowed: each file once");
-    files.push_back(inputs::open_dataset(config, {config.dataset[i]}, config.max_samples));
+    const auto own = config.dataset.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::any_of(config.dataset.begin(), own, [&](const auto& file) { return file.path == own->path; }))
+      fail<ConfigError>("key dataset: given ", own->path, " twice; allowed: each file once");
+    files.push_back(inputs::open_dataset(config, {own, own + 1}, config.max_samples));
     const auto& found = files.back().kinds();
     kinds.insert(kinds.end(), found.begin(), found.end());
   }
   text = inputs::text_files(config, source.path(), kinds);
   std::vector<EvaluatedSet> sets;
+  const std::vector<std::string> names = data::names_of(config.dataset);
   for (std::size_t i = 0; i < files.size(); ++i)
-    sets.push_back({unique_name(config.dataset[i], sets), config.dataset[i],
+    sets.push_back({names[i], config.dataset[i].path,
                     inputs::encoded_records(config, std::move(files[i]), text, source.config().vocab_size, false)});
   return sets;
 }

@@ -33,17 +33,6 @@ struct EvaluatedSet {
   std::optional<lora::data::AnswerScores> scores{};
 };
 
-/// Names of files, made unique: "test", "test-2".
-inline std::string unique_name(const std::string& path, const std::vector<EvaluatedSet>& others) {
-  const std::string stem = lora::printable(lora::io::Path(path).stem().native());
-  const auto taken = [&](const std::string& name) {
-    return std::any_of(others.begin(), others.end(), [&](const EvaluatedSet& set) { return set.name == name; });
-  };
-  std::string name = stem;
-  for (int i = 2; taken(name); ++i) name = lora::concat(stem, "-", i);
-  return name;
-}
-
 inline lora::train::EvaluationTotals sum_of(const std::vector<EvaluatedSet>& sets, bool of_base) {
   lora::train::EvaluationTotals sum;
   for (const EvaluatedSet& set : sets) {
@@ -216,7 +205,8 @@ inline lora::io::Json results_of(const lora::settings::Config& config, const std
   json["model_name_or_path"] = config.model_name_or_path;
   json["adapter_name_or_path"] = nullptr;
   if (!config.adapter_name_or_path.empty()) json["adapter_name_or_path"] = config.adapter_name_or_path;
-  json["dataset"] = config.dataset;
+  json["dataset"] = lora::io::Json::array();
+  for (const auto& file : config.dataset) json["dataset"].push_back(file.path);
   json["cutoff_len"] = config.cutoff_len;
   add_scores(json, scores);
   if (config.compare_base) add_measures(json["base"], sum_of(sets, true));

@@ -163,4 +163,56 @@ TEST_CASE("order: records held back are few enough, never trained on, and chosen
   CHECK_THROWS_AS(data::split_records(1, 0.5, 5), ConfigError);
 }
 
+TEST_CASE("order: a mixed epoch ends with the first file, or has each record of every file") {
+  const auto counts = [](std::vector<Index> sizes, std::vector<double> shares, bool over) {
+    return data::mixed_counts(sizes, shares, over);
+  };
+  CHECK(counts({100, 100}, {0.5, 0.5}, false) == std::vector<Index>{100, 100});
+  CHECK(counts({100, 10}, {0.5, 0.5}, false) == std::vector<Index>{10, 10});
+  CHECK(counts({100, 10}, {0.5, 0.5}, true) == std::vector<Index>{100, 100});
+  CHECK(counts({30, 70}, {0.3, 0.7}, false) == std::vector<Index>{30, 70});  // 0.3 and 0.7 are not exact
+  CHECK(counts({30, 70}, {0.3, 0.7}, true) == std::vector<Index>{30, 70});
+  CHECK(counts({10, 10, 10}, {0.2, 0.3, 0.5}, false) == std::vector<Index>{4, 6, 10});
+  CHECK(counts({10, 10, 10}, {0.2, 0.3, 0.5}, true) == std::vector<Index>{10, 15, 25});
+  CHECK(counts({7, 11}, {1.0 / 3, 2.0 / 3}, false) == std::vector<Index>{5, 11});
+  CHECK_THROWS_WITH_AS(counts({1, 1}, {0.9, 0.1}, false),
+                       "a mix in which an epoch has 1 samples and none of file 2, whose share is 0.1", ConfigError);
+  CHECK_THROWS_AS(counts({1000, 1000}, {1e-9, 1 - 1e-9}, true), ConfigError);
+}
+
+TEST_CASE("order: mixed files have their counts in every epoch, and each record comes once before any comes again") {
+  const auto mixture = [] {
+    data::Mixture mix;
+    mix.files = {{"file 0", {10, 11, 12, 13, 14, 15, 16}}, {"file 1", {20, 21, 22}}};
+    mix.counts = {4, 6};
+    return mix;
+  };
+  Order order(mixture(), 5), again(mixture(), 5), other(mixture(), 6);
+  CHECK(order.size() == 10);
+  std::map<Index, int> seen;
+  std::vector<std::vector<Index>> epochs;
+  bool differs = false;
+  for (Index epoch = 0; epoch < 7; ++epoch) {
+    Index of_first = 0;
+    epochs.emplace_back();
+    for (Index place = 0; place < 10; ++place) {
+      const Index record = order[10 * epoch + place];
+      of_first += record < 20;
+      ++seen[record];
+      epochs.back().push_back(record);
+      differs = differs || other[10 * epoch + place] != record;
+      // 28 draws of 7 records, 42 of 3: none is ahead of another of its file by more than one.
+      for (const auto& [one, count] : seen)
+        if ((one < 20) == (record < 20)) CHECK(std::abs(count - seen[record]) <= 1);
+    }
+    CHECK(of_first == 4);
+  }
+  CHECK(differs);
+  CHECK(seen.size() == 10);
+  CHECK(epochs[0] != epochs[1]);
+  CHECK_FALSE(std::is_sorted(epochs[0].begin(), epochs[0].end()));
+  for (const Index sample : {69, 0, 35, 12})  // whatever was asked before
+    CHECK(again[sample] == epochs[static_cast<std::size_t>(sample / 10)][static_cast<std::size_t>(sample % 10)]);
+}
+
 }  // namespace order_test

@@ -101,6 +101,9 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
   const std::string of_data = ", which has no effect here; allowed: with dataset: a prompt is one text";
   const std::string turns =
       ", which has no effect here; allowed: with a file of conversations: plain texts go through no template";
+  const std::string weighted = R"([{"path":"a","weight":1},{"path":"b","weight":2}])";
+  const std::string given_weights = R"({"path":"a","weight":1.0},{"path":"b","weight":2.0})";
+  const Pairs mixed = with(base_of(train_command), {{"dataset", "a,b"}, {"mix_strategy", "interleave_under"}});
   const Example examples[] = {
       {merge_command, {}, "model_name_or_path: given nothing, allowed: a model folder, a .gguf file or a model's name"},
       {eval_command, model, "dataset: given nothing, allowed: a file of records, or several"},
@@ -177,6 +180,37 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
        R"(curriculum_stages: given [{"until":1.0,"mix":{"a":1.0}}], allowed: with use_curriculum)"},
       {train_command, with(base_of(train_command), {{"curriculum_seed", "1"}}),
        "curriculum_seed: given 1, allowed: with use_curriculum"},
+      {train_command, with(base_of(train_command), {{"mix_strategy", "interleave_over"}}),
+       "mix_strategy: given interleave_over, allowed: concat, or with several files in dataset"},
+      {train_command, with(mixed, {{"use_curriculum", ""}}),
+       "mix_strategy: given interleave_under, allowed: concat with use_curriculum, which draws by class"},
+      {train_command, with(mixed, {{"shuffle", "false"}}),
+       "shuffle: given false, allowed: true: a mix_strategy that interleaves draws an order of its own"},
+      {train_command, with(base_of(train_command), {{"interleave_probs", "1"}}),
+       "interleave_probs: given 1, allowed: with mix_strategy interleave_under or interleave_over"},
+      {train_command, with(mixed, {{"dataset", weighted}, {"interleave_probs", "0.5,0.5"}}),
+       "interleave_probs: given 0.5,0.5, allowed: without weights in dataset, which give the shares as well"},
+      {train_command, with(mixed, {{"interleave_probs", "0.25,0.25,0.5"}}),
+       "interleave_probs: given 0.25,0.25,0.5, allowed: a share for each file of dataset"},
+      {train_command, with(mixed, {{"interleave_probs", "0.25,0.5"}}),
+       "interleave_probs: given 0.25,0.5, allowed: shares that add up to 1"},
+      {train_command, with(base_of(train_command), {{"dataset", weighted}}),
+       "dataset: given " + given_weights +
+           ", allowed: files without a weight, or with mix_strategy interleave_under or "
+           "interleave_over"},
+      {train_command, with(mixed, {{"dataset", R"(["a",{"path":"b","weight":2}])"}}),
+       R"(dataset: given a,{"path":"b","weight":2.0}, allowed: a weight for each file, or for none)"},
+      {eval_command, with(base_of(eval_command), {{"dataset", R"([{"path":"a","name":"n"},{"path":"b","name":"n"}])"}}),
+       R"(dataset: given {"path":"a","name":"n"},{"path":"b","name":"n"}, allowed: each name once)"},
+      {train_command, with(base_of(train_command), {{"eval_dataset", R"([{"path":"a","name":"n"}])"}}),
+       R"(eval_dataset: given {"path":"a","name":"n"}, allowed: files without weight and name: all of them are one )"
+       "evaluation"},
+      {eval_command, with(base_of(eval_command), {{"dataset", weighted}}),
+       "dataset: given " + given_weights +
+           ", which has no effect here; allowed: files without a weight, which is for "
+           "training"},
+      {generate_command, with(model, {{"dataset", R"([{"path":"a","name":"n"}])"}}),
+       R"(dataset: given {"path":"a","name":"n"}, which has no effect here; allowed: files without a name)"},
       {train_command, with(base_of(train_command), {{"use_curriculum", ""}, {"shuffle", "false"}}),
        "shuffle: given false, allowed: true: use_curriculum draws an order of its own"},
       {train_command, with(base_of(train_command), {{"trainable", "norm"}}),
@@ -271,6 +305,8 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
       "train curriculum_field",
       "train curriculum_seed",
       "train curriculum_stages",
+      "train interleave_probs",
+      "train mix_strategy",
       "train shuffle use_curriculum",
       "train stages max_steps",
       "train early_stopping_patience",

@@ -52,7 +52,7 @@ TEST_CASE("settings: texts of the command line become typed values") {
   CHECK(config.gradient_checkpointing);
   CHECK_FALSE(config.shuffle);
   CHECK(config.lora_target == std::vector<std::string>{"q_proj", "v_proj"});
-  CHECK(config.dataset == std::vector<std::string>{"a.json", "b.json"});
+  CHECK(config.dataset == std::vector<data::DataFile>{"a.json", "b.json"});
   CHECK(config.enable_thinking == true);
   CHECK(config.save_total_limit == 3);
   CHECK(config.from_command_line.contains("shuffle"));
@@ -76,7 +76,7 @@ TEST_CASE("settings: a file may hold comments, lists as arrays, and null for the
     "save_total_limit": null, "prompt": "of another command" /* here too */ })");
   CHECK(config.lora_rank == 16);
   CHECK(config.learning_rate == 1.0);
-  CHECK(config.dataset == std::vector<std::string>{"a,b.json"});
+  CHECK(config.dataset == std::vector<data::DataFile>{"a,b.json"});
   CHECK(config.lora_target == std::vector<std::string>{"q_proj", "k_proj"});
   CHECK_FALSE(config.save_total_limit);
   CHECK(config.prompt == "of another command");
@@ -245,6 +245,8 @@ void assign(Config& config, const Key& key, const std::string& text) {
         if constexpr (std::is_same_v<Value, double>) config.*member = *parse_number<double>(text);
         if constexpr (std::is_same_v<Value, std::string>) config.*member = text;
         if constexpr (std::is_same_v<Value, std::vector<std::string>>) config.*member = {text};
+        if constexpr (std::is_same_v<Value, std::vector<data::DataFile>>) config.*member = {text};
+        if constexpr (std::is_same_v<Value, std::vector<double>>) config.*member = {*parse_number<double>(text)};
         if constexpr (std::is_same_v<Value, std::vector<Index>>) config.*member = {*parse_number<Index>(text)};
       },
       key.member);

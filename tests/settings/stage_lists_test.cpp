@@ -93,4 +93,66 @@ TEST_CASE("stage lists: JSON of another form is refused with its place") {
   }
 }
 
+TEST_CASE("stage lists: files are the same from the command line, a file and run_config.json") {
+  const std::string text = R"(["a.jsonl", {"path": "b,c.txt", "weight": 2, "name": "b", "max_samples": 7}])";
+  data::DataFile file("b,c.txt");
+  file.weight = 2;
+  file.name = "b";
+  file.max_samples = 7;
+  const std::vector<data::DataFile> files = {"a.jsonl", file};
+  const Key& key = *find_key("dataset");
+  Config line, json, again;
+  set_from_text(line, key, text);
+  read_settings(json, io::json_object({{"dataset", io::parse_json(text, "file")}}), "file");
+  read_settings(again, to_json(line, train_command), "run_config.json");
+  CHECK(line.dataset == files);
+  CHECK(json.dataset == files);
+  CHECK(again.dataset == files);
+  // Parts of the command line come joined by commas.
+  set_from_text(line, key, R"({"path": "a"},{"path": "b", "max_samples": 1})");
+  REQUIRE(line.dataset.size() == 2);
+  CHECK(line.dataset[0] == data::DataFile("a"));
+  CHECK(line.dataset[1].max_samples == 1);
+  set_from_text(line, key, "a.json, b [c].txt");
+  CHECK(line.dataset == std::vector<data::DataFile>{"a.json", "b [c].txt"});
+  set_from_text(line, *find_key("interleave_probs"), "0.5, 0.25,0.25");
+  CHECK(line.interleave_probs == std::vector<double>{0.5, 0.25, 0.25});
+  read_settings(json, io::json_object({{"interleave_probs", io::Json::array({0.25, 0.75})}}), "file");
+  CHECK(json.interleave_probs == std::vector<double>{0.25, 0.75});
+}
+
+TEST_CASE("stage lists: what is wrong with a file is said by its number") {
+  const auto said = [](const std::string& text) {
+    return test::message_of<ConfigError>([&] {
+      Config read;
+      set_from_text(read, *find_key("dataset"), text);
+    });
+  };
+  const std::string allowed = std::string("; allowed: ") + settings::allowed(*find_key("dataset"));
+  CHECK(said(R"([{"path": "a"}, {"file": "b"}])") ==
+        "key dataset: file 2: the field \"file\"; expected path, weight, name, max_samples" + allowed);
+  CHECK(said(R"([{"weight": 1}])") == "key dataset: file 1: \"path\" is missing" + allowed);
+  CHECK(said(R"([{"path": "a", "weight": 0}])") ==
+        "key dataset: file 1: \"weight\" is 0; expected a number above 0" + allowed);
+  CHECK(said(R"([{"path": "a", "max_samples": 0}])") ==
+        "key dataset: file 1: \"max_samples\" is 0; expected 1 or more" + allowed);
+  CHECK(said(R"([{"path": "a"}, 3])") == "key dataset: file 2: expected an object" + allowed);
+  CHECK(test::holds(said(R"([{"path": "a")"), "key dataset: the value:1:"));
+  CHECK(said(R"([{"path": ""}])")== "key dataset: file 1: \"path\" is empty" + allowed);
+  Config config;
+  config.dataset = {"a"};
+  config.dataset[0].weight = -1;
+  CHECK(test::message_of<ConfigError>([&] {
+          check(config, *find_key("dataset"));
+        }).starts_with(R"(key dataset: given {"path":"a","weight":-1.0}, allowed: )"));
+  const auto shares = [](const std::string& text) {
+    return test::message_of<ConfigError>([&] {
+      Config other;
+      set_from_text(other, *find_key("interleave_probs"), text);
+    });
+  };
+  CHECK(shares("0.5,half").starts_with("key interleave_probs: given 0.5,half, allowed: "));
+  CHECK(shares("0.5,0").starts_with("key interleave_probs: given 0"));
+}
+
 }  // namespace stage_lists_test

@@ -138,7 +138,7 @@ Config first_config(const Shop& shop) {
   config.date = "2023-02-28";
   config.rope_theta = 500;
   config.no_rope_layers = {1};
-  config.dataset = shop.talk;
+  config.dataset.assign(shop.talk.begin(), shop.talk.end());
   config.val_size = 2;
   config.cutoff_len = 400;
   config.train_on_last_turn_only = true;
@@ -230,7 +230,7 @@ Config second_config(const Shop& shop) {
   config.dtype = "bfloat16";
   config.template_name = "chatml";
   config.dataset = {shop.talk[0], shop.texts[0]};
-  config.eval_dataset = shop.texts;
+  config.eval_dataset.assign(shop.texts.begin(), shop.texts.end());
   config.max_eval_samples = 4;
   config.train_on_prompt = true;
   config.text_column = "body";
@@ -331,6 +331,8 @@ TEST_CASE("every key: none that decides a number of a run is left at its default
                                              "neftune_noise_alpha",
                                              "metric_for_best_model",
                                              "stages",
+                                             "mix_strategy",
+                                             "interleave_probs",
                                              "use_curriculum",
                                              "curriculum_field",
                                              "curriculum_stages",

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
-#include "lora/core/hash.hpp"
 #include "lora/core/random.hpp"
+#include "lora/data/class_draws.hpp"
 #include "lora/data/order.hpp"
 
 namespace lora::data {
@@ -37,26 +37,6 @@ struct SequenceClasses {
   std::vector<std::string> labels{};  ///< sorted
   std::vector<std::int32_t> of{};     ///< (sequences) place in labels; −1: the record has no label
 };
-
-/// Deals `total` out in these shares, each rounded down and the rest to the largest remainders, the first of equal ones
-/// first. Shares need not add up to 1; one at least is above 0.
-/// Source   Hamilton's method (largest remainder)
-inline std::vector<Index> apportion(Index total, std::span<const double> shares) {
-  constexpr double rounding = 1e-9;  // of a quota that is a whole number but for its last bits
-  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
-  std::vector<Index> counts;
-  std::vector<std::pair<double, std::size_t>> remainders;
-  for (std::size_t i = 0; i < shares.size(); ++i) {
-    const double quota = static_cast<double>(total) * (shares[i] / sum);
-    counts.push_back(static_cast<Index>(std::floor(quota + rounding)));
-    const double remainder = std::max(0.0, quota - static_cast<double>(counts.back()));
-    remainders.emplace_back(-std::round(remainder / rounding), i);  // those that differ by rounding are equal
-  }
-  std::sort(remainders.begin(), remainders.end());
-  Index left = total - std::accumulate(counts.begin(), counts.end(), Index{0});
-  for (std::size_t i = 0; left > 0; ++i, --left) ++counts[remainders[i % remainders.size()].second];
-  return counts;
-}
 
 /// Which record each sample of a run is, where the mix of classes changes in stages. A function of the seed and the
 /// sample's number.
@@ -105,7 +85,7 @@ class Curriculum {
   /// Labels of the classes that samples are drawn from, sorted.
   std::vector<std::string> labels() const {
     std::vector<std::string> labels;
-    for (const Class& one : classes_) labels.push_back(one.label);
+    for (const SequenceClass& one : classes_) labels.push_back(one.label);
     return labels;
   }
   /// Labels of the mixes that no record has.
@@ -122,14 +102,9 @@ class Curriculum {
   }
 
  private:
-  struct Class {
-    std::string label;
-    std::vector<std::uint32_t> sequences;
-  };
-
   std::size_t find(std::string_view label) const {
     const auto at = std::lower_bound(classes_.begin(), classes_.end(), label,
-                                     [](const Class& one, std::string_view text) { return one.label < text; });
+                                     [](const SequenceClass& one, std::string_view text) { return one.label < text; });
     const bool found = at != classes_.end() && at->label == label;
     return static_cast<std::size_t>((found ? at : classes_.end()) - classes_.begin());
   }
@@ -164,50 +139,22 @@ class Curriculum {
 
   void draw(Index stage) {
     const auto number = static_cast<std::size_t>(stage);
-    const std::vector<Index>& counts = stages_[number].counts;
-    std::vector<std::size_t> class_of;  // of each sample, before they are mixed
-    for (std::size_t c = 0; c < counts.size(); ++c)
-      class_of.insert(class_of.end(), static_cast<std::size_t>(counts[c]), c);
-    const auto places = detail::permutation(std::ssize(class_of), mix_key(seed_, detail::curriculum_purpose, stage));
-    std::vector<Turn> turns;
-    for (std::size_t c = 0; c < classes_.size(); ++c) {
-      Turn turn;
-      for (std::size_t earlier = 0; earlier < number; ++earlier) turn.next += stages_[earlier].counts[c];
-      turns.push_back(std::move(turn));
-    }
-    drawn_.clear();
-    for (const std::uint32_t place : places) {
-      const std::size_t c = class_of[place];
-      drawn_.push_back(next(classes_[c], turns[c]));
-    }
+    std::vector<Index> before(classes_.size(), 0);
+    for (std::size_t earlier = 0; earlier < number; ++earlier)
+      for (std::size_t c = 0; c < before.size(); ++c) before[c] += stages_[earlier].counts[c];
+    drawn_ = draw_classes(classes_, stages_[number].counts, before, seed_,
+                          mix_key(seed_, detail::curriculum_purpose, static_cast<std::uint64_t>(stage)));
     drawn_stage_ = stage;
-  }
-
-  /// Where a class is in its sequences.
-  struct Turn {
-    Index next = 0;  // counted over the whole run
-    Index round = -1;
-    std::vector<std::uint32_t> order{};  // of this round
-  };
-
-  Index next(const Class& one, Turn& turn) const {
-    const Index size = std::ssize(one.sequences);
-    if (const Index round = turn.next / size; round != turn.round) {
-      turn.order = detail::permutation(
-          size, mix_key(seed_, detail::class_purpose, text_hash(one.label), static_cast<std::uint64_t>(round)));
-      turn.round = round;
-    }
-    return one.sequences[turn.order[static_cast<std::size_t>(turn.next++ % size)]];
   }
 
   std::uint64_t seed_;
   Index per_step_;
-  std::vector<Class> classes_;
+  std::vector<SequenceClass> classes_;
   std::vector<std::string> missing_;
   Index left_out_ = 0;
   std::vector<Stage> stages_;
   Index drawn_stage_ = -1;
-  std::vector<Index> drawn_;  // the sequences of that stage's samples
+  std::vector<std::uint32_t> drawn_;  // the sequences of that stage's samples
 };
 
 }  // namespace lora::data

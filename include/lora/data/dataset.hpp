@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "lora/core/hash.hpp"
+#include "lora/data/data_file.hpp"
 #include "lora/data/record_index.hpp"
 #include "lora/data/record_list.hpp"
 #include "lora/data/record_reader.hpp"
@@ -33,20 +35,27 @@ class Dataset {
  public:
   /// A path that is the name of one of `lists` stands for its records.
   /// Throws   IoError if a file cannot be opened; FormatError if it has no records or an array is broken between them
-  static Dataset open(std::span<const std::string> paths, DatasetOptions options = {}, const RecordLists& lists = {}) {
+  static Dataset open(std::span<const DataFile> files, DatasetOptions options = {}, const RecordLists& lists = {}) {
     Dataset dataset;
     dataset.options_ = std::move(options);
-    if (paths.empty()) fail<ConfigError>("dataset names no file");
-    for (const std::string& path : paths) {
-      const auto list = lists.find(path);
+    if (files.empty()) fail<ConfigError>("dataset names no file");
+    for (const DataFile& file : files) {
+      const Index before = dataset.size();
+      const auto list = lists.find(file.path);
       if (list == lists.end()) {
-        dataset.add_file(path);
+        dataset.add_file(file.path);
       } else {
-        dataset.add_list(path, list->second);
+        dataset.add_list(file.path, list->second);
       }
+      if (file.max_samples) dataset.keep(before + std::max<Index>(*file.max_samples, 0));
     }
     if (const auto most = dataset.options_.max_samples) dataset.keep(std::max<Index>(*most, 0));
     return dataset;
+  }
+
+  static Dataset open(std::span<const std::string> paths, DatasetOptions options = {}, const RecordLists& lists = {}) {
+    const std::vector<DataFile> files(paths.begin(), paths.end());
+    return open(files, std::move(options), lists);
   }
 
   Index size() const { return size_; }
@@ -88,6 +97,9 @@ class Dataset {
     for (const auto& file : files_) kinds.push_back(file->kind);
     return kinds;
   }
+  Index files() const { return std::ssize(files_); }
+  /// The number of a record's file.
+  Index file_number(Index record) const { return place_of(record) - files_.begin(); }
   /// The kind of a record, without reading it: all records of a file have the same.
   Sample::Kind kind_of(Index record) const { return file_of(record).kind; }
   /// An upper bound for the size of a record's text, without reading it.
@@ -201,10 +213,11 @@ class Dataset {
     size_ = std::min(size_, count);
   }
 
-  const File& file_of(Index record) const {
+  const File& file_of(Index record) const { return **place_of(record); }
+  std::vector<std::shared_ptr<File>>::const_iterator place_of(Index record) const {
     const auto after = std::upper_bound(files_.begin(), files_.end(), record,
                                         [](Index number, const auto& file) { return number < file->first; });
-    return **std::prev(after);
+    return std::prev(after);
   }
 
   /// Without this, a record over several lines would fail at the end of its first line with an unhelpful error.

@@ -5,32 +5,23 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "lora/core/error.hpp"
 #include "lora/core/random.hpp"
 #include "lora/core/scalar.hpp"
+#include "lora/data/class_draws.hpp"
 
 namespace lora::data {
 
 namespace detail {
 
-/// A permutation of the numbers below `count`, at most 2³², determined by the key.
-/// Source   Fisher and Yates 1938, Durstenfeld 1964
-inline std::vector<std::uint32_t> permutation(Index count, std::uint64_t key) {
-  std::vector<std::uint32_t> order(static_cast<std::size_t>(count));
-  std::iota(order.begin(), order.end(), std::uint32_t{0});
-  Random random(key);
-  for (std::size_t left = order.size(); left > 1; --left)
-    std::swap(order[left - 1], order[random.below(static_cast<std::uint32_t>(left))]);
-  return order;
-}
-
 constexpr std::uint64_t shuffle_purpose = 0x6F72646572u;
 constexpr std::uint64_t split_purpose = 0x73706C6974u;
 constexpr std::uint64_t curriculum_purpose = 0x63757272u;
-constexpr std::uint64_t class_purpose = 0x636C617373u;
+constexpr std::uint64_t mix_purpose = 0x6D6978u;
 
 }  // namespace detail
 
@@ -79,6 +70,36 @@ class Sequences {
   std::shared_ptr<const std::vector<std::uint32_t>> listed_;  // null: each is its place
 };
 
+/// Several files of which each gives a fixed number of samples to an epoch, drawn again where it has fewer.
+struct Mixture {
+  std::vector<SequenceClass> files{};
+  std::vector<Index> counts{};  ///< samples of each in an epoch
+
+  Index size() const { return std::accumulate(counts.begin(), counts.end(), Index{0}); }
+};
+
+/// Samples of each file in an epoch in which they have these shares (above 0, their sum 1), given how many sequences
+/// each has: as many as there are until the first file has none left or, with `over`, so many that each sequence of
+/// every file comes once at least. Shares are met to the sample, by largest remainder.
+/// Throws   ConfigError if an epoch would have 2³² samples or more, or none of a file
+inline std::vector<Index> mixed_counts(std::span<const Index> sizes, std::span<const double> shares, bool over) {
+  constexpr double rounding = 1e-9;  // relative, of a quotient that is a whole number but for its last bits
+  double total = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const double own = static_cast<double>(sizes[i]) / shares[i];
+    total = i == 0 ? own : over ? std::max(total, own) : std::min(total, own);
+  }
+  total = over ? std::ceil(total * (1 - rounding)) : std::floor(total * (1 + rounding));
+  if (!(total <= static_cast<double>(Sequences::most)))
+    fail<ConfigError>("a mix in which an epoch has ", total, " samples; at most ", Sequences::most, " are supported");
+  std::vector<Index> counts = apportion(static_cast<Index>(total), shares);
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    if (counts[i] == 0)
+      fail<ConfigError>("a mix in which an epoch has ", total, " samples and none of file ", i + 1, ", whose share is ",
+                        shares[i]);
+  return counts;
+}
+
 /// The order of the records. Samples are counted over the whole run: sample g is the (g mod n)-th of epoch g / n, and
 /// its record depends only on g and the seed, not on the number of processes or where a run was resumed.
 class Order {
@@ -89,7 +110,12 @@ class Order {
     if (records_.empty()) fail<ConfigError>("no records are left to train on");
   }
 
-  /// Records of an epoch.
+  /// Of several files that are mixed. A file's sequences come in an order drawn by the seed, each once before any comes
+  /// again, over all epochs.
+  Order(Mixture mixture, std::uint64_t seed)
+      : records_(Sequences::below(mixture.size())), seed_(seed), shuffle_(true), mixture_(std::move(mixture)) {}
+
+  /// Samples of an epoch.
   Index size() const { return records_.size(); }
 
   /// The record of sample g. Caches the order of one epoch.
@@ -98,10 +124,11 @@ class Order {
     const Index place = sample % size();
     if (!shuffle_) return records_[place];
     if (epoch != epoch_) {
-      order_ = detail::permutation(size(), mix_key(seed_, detail::shuffle_purpose, static_cast<std::uint64_t>(epoch)));
+      order_ = draw(epoch);
       epoch_ = epoch;
     }
-    return records_[order_[static_cast<std::size_t>(place)]];
+    const Index drawn = order_[static_cast<std::size_t>(place)];
+    return mixture_.files.empty() ? records_[drawn] : drawn;
   }
 
   /// The records of the samples [begin, end).
@@ -112,9 +139,19 @@ class Order {
   }
 
  private:
+  /// Places in records_ or, of a mixture, sequences.
+  std::vector<std::uint32_t> draw(Index epoch) const {
+    const auto number = static_cast<std::uint64_t>(epoch);
+    if (mixture_.files.empty()) return detail::permutation(size(), mix_key(seed_, detail::shuffle_purpose, number));
+    std::vector<Index> before = mixture_.counts;
+    for (Index& count : before) count *= epoch;
+    return draw_classes(mixture_.files, mixture_.counts, before, seed_, mix_key(seed_, detail::mix_purpose, number));
+  }
+
   Sequences records_;
   std::uint64_t seed_;
   bool shuffle_;
+  Mixture mixture_;
   Index epoch_ = -1;
   std::vector<std::uint32_t> order_;  // of that epoch
 };

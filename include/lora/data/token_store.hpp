@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,14 +25,14 @@ class TokenStore {
   void append(std::span<const std::int32_t> tokens) {
     LORA_ASSERT(!mapped_);
     memory_.insert(memory_.end(), tokens.begin(), tokens.end());
-    if (memory_.size() > most_) spill();
+    constexpr std::size_t piece = std::size_t{1} << 18;  // of the file
+    if (memory_.size() > (file_ ? std::min(most_, piece) : most_)) spill();
   }
 
   /// Ends the appending: tokens can be read from here on.
   void finish() {
     if (!file_) return;
     spill();
-    memory_ = {};
     mapped_ = std::make_shared<const io::MappedFile>(*file_, "the tokens of long texts");
     file_.reset();
   }
@@ -49,7 +50,7 @@ class TokenStore {
     if (!file_) file_ = std::make_unique<io::ScratchFile>("the tokens of long texts");
     file_->write(std::as_bytes(std::span(memory_)));
     stored_ += memory_.size();
-    memory_.clear();
+    memory_ = {};
   }
 
   std::size_t most_;

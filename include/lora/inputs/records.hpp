@@ -334,7 +334,7 @@ inline TextFiles text_files(const settings::Config& config, const io::Path& mode
 
 /// The records of these files or, where a name is that of one of `lists`, of that list.
 /// Throws   IoError, FormatError
-inline data::Dataset open_dataset(const settings::Config& config, const std::vector<std::string>& files,
+inline data::Dataset open_dataset(const settings::Config& config, std::span<const data::DataFile> files,
                                   std::optional<Index> max_samples = std::nullopt,
                                   const data::RecordLists& lists = {}) {
   return data::Dataset::open(

@@ -48,6 +48,7 @@ class RunData {
     train_->cut_texts(threads);
     order_ = train_->sequences_of(order_);
     if (settings::any_curriculum(config)) find_classes(threads, config);
+    if (config.interleaves()) mix(config);
   }
 
   const TextFiles& text() const { return text_; }
@@ -59,6 +60,9 @@ class RunData {
   const Records& train() const { return *train_; }
   /// The sequences to train on, in the order of the files.
   const data::Sequences& order() const { return order_; }
+
+  /// Where mix_strategy interleaves files, what an epoch has of each; else of no file.
+  const data::Mixture& mixture() const { return mixture_; }
 
   /// With use_curriculum, the classes of the sequences in `order`; null if no record has the field.
   const data::SequenceClasses* classes() const { return classes_ ? &*classes_ : nullptr; }
@@ -106,7 +110,7 @@ class RunData {
 
  private:
   [[noreturn]] static void fail_unlabelled(const data::EncodeSummary& found, const settings::Config& config) {
-    const std::string what = concat(config.dataset.front(), ": there is nothing to learn: ");
+    const std::string what = concat(config.dataset.front().path, ": there is nothing to learn: ");
     if (found.lost() > 0)
       fail<FormatError>(what, "not one token is labelled within cutoff_len ", settings::longest_cutoff(config));
     if (found.unanswered() > 0 && found.left_out() == 0)
@@ -146,6 +150,21 @@ class RunData {
     classes_.reset();
   }
 
+  void mix(const settings::Config& config) {
+    for (Index file = 0; file < train_->dataset().files(); ++file)
+      mixture_.files.push_back({concat("file ", file), {}});  // whatever its name
+    for (Index i = 0; i < order_.size(); ++i) {
+      const Index file = train_->dataset().file_number(train_->record_of(order_[i]));
+      mixture_.files[static_cast<std::size_t>(file)].sequences.push_back(static_cast<std::uint32_t>(order_[i]));
+    }
+    std::vector<Index> sizes;
+    for (std::size_t i = 0; i < mixture_.files.size(); ++i) {
+      sizes.push_back(std::ssize(mixture_.files[i].sequences));
+      if (sizes.back() == 0) fail<ConfigError>(config.dataset[i].path, ": no record is left to train on");
+    }
+    mixture_.counts = data::mixed_counts(sizes, settings::shares_of(config), config.mix_strategy == "interleave_over");
+  }
+
   TextFiles text_;
   std::string date_;
   std::optional<bool> enable_thinking_;
@@ -153,6 +172,7 @@ class RunData {
   data::Sequences order_ = data::Sequences::below(0), eval_order_ = order_;
   std::optional<data::SequenceClasses> classes_;  // of order_
   std::vector<std::int32_t> class_of_record_;
+  data::Mixture mixture_;
 };
 
 }  // namespace lora::inputs

@@ -62,9 +62,11 @@ struct RunState {
   std::optional<double> best_eval_loss{};  ///< of the best evaluation, by metric_for_best_model
   std::optional<double> best_metric{};     ///< that metric then
   Index best_step = 0;
-  Index evaluations_without_improvement = 0;     ///< in a row, by early_stopping_threshold
-  Index stage = 0;                               ///< of the next step
-  std::vector<DrawnClasses> drawn{};             ///< by parts of a curriculum
+  Index evaluations_without_improvement = 0;  ///< in a row, by early_stopping_threshold
+  Index stage = 0;                            ///< of the next step
+  std::vector<DrawnClasses> drawn{};          ///< by parts of a curriculum
+  /// Records learnt from, by the name of their file; empty for a single one.
+  std::vector<std::pair<std::string, Index>> learnt_of_files{};
   std::optional<optim::LossScale> loss_scale{};  ///< of a run in float16
   bool ended_early = false;                      ///< nothing is left to do, though the plan has more steps
   bool evaluation_due = false;                   ///< the run was stopped while it evaluated this step
@@ -84,6 +86,18 @@ inline io::Json to_json(const std::vector<DrawnClasses>& parts) {
     io::Json counts = io::Json::object();
     for (const auto& [label, count] : part.counts) counts[label] = count;
     list.push_back(io::json_object({{"from_step", part.from_step}, {"to_step", part.to_step}, {"counts", counts}}));
+  }
+  return list;
+}
+
+/// Counts by the name of a file, each with its share of all.
+inline io::Json to_json(const std::vector<std::pair<std::string, Index>>& files) {
+  Index sum = 0;
+  for (const auto& [name, count] : files) sum += count;
+  io::Json list = io::Json::array();
+  for (const auto& [name, count] : files) {
+    const double share = sum > 0 ? static_cast<double>(count) / static_cast<double>(sum) : 0;
+    list.push_back(io::json_object({{"name", name}, {"records", count}, {"share", share}}));
   }
   return list;
 }
@@ -153,6 +167,7 @@ inline io::Json to_json(const RunState& state) {
   }
   if (state.evaluation_due) json["evaluation_due"] = true;
   if (!state.drawn.empty()) json["curriculum"] = run::to_json(state.drawn);
+  if (!state.learnt_of_files.empty()) json["datasets"] = run::to_json(state.learnt_of_files);
   return json;
 }
 
@@ -186,6 +201,10 @@ inline RunState parse_state(const io::JsonView& json) {
   state.evaluation_due = json.get<bool>("evaluation_due").value_or(false);
   if (const auto drawn = json.find("curriculum"))
     for (std::size_t i = 0; i < drawn->json().size(); ++i) state.drawn.push_back(parse_drawn(drawn->element(i)));
+  if (const auto files = json.find("datasets"))
+    for (std::size_t i = 0; i < files->json().size(); ++i)
+      state.learnt_of_files.emplace_back(files->element(i).at<std::string>("name"),
+                                         files->element(i).at<Index>("records"));
   const auto settings = json.find("settings");
   if (!settings || !settings->json().is_object()) json.fail("\"settings\" must be an object");
   state.settings = settings->json();

@@ -59,7 +59,7 @@ inline std::string model_card(const settings::Config& config, const model::Sourc
   text += adapter != nullptr ? adapter_card_head : model_card_head;
   text += concat(source.is_initial() ? "Trained from scratch, with the shape of `" : "Fine-tuned from `",
                  config.model_name(), "` on");
-  for (const auto& file : config.dataset) text += concat(" `", io::Path(file).filename().native(), "`");
+  for (const auto& file : config.dataset) text += concat(" `", io::Path(file.path).filename().native(), "`");
   text += ".\n\n| setting | value |\n|---|---|\n";
   const auto row = [&](std::string_view name, const auto& value) { text += concat("| ", name, " | ", value, " |\n"); };
   const auto list = [&](std::string_view name, const std::vector<std::string>& values) {

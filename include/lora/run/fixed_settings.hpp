@@ -23,6 +23,7 @@ struct DataFacts {
   std::string date{};                     ///< printed by the template; empty if it prints none
   std::optional<bool> enable_thinking{};  ///< if the template depends on it
   std::optional<Index> text_blocks{};     ///< number of sequences, if some files are texts
+  std::vector<Index> file_records{};      ///< of each file of the training data
   std::vector<Index> curriculum_steps{};  ///< of each stage that has a curriculum
 };
 
@@ -109,6 +110,11 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
   } else {
     settings["use_curriculum"] = false;
   }
+  settings["mix_strategy"] = config.mix_strategy;
+  if (config.interleaves()) {
+    settings["interleave_probs, or weights of dataset"] = settings::shares_of(config);
+    settings["records of each file"] = data.file_records;
+  }
   if (data.enable_thinking) settings["enable_thinking"] = *data.enable_thinking;
   if (data.text_blocks) settings["text_blocks"] = *data.text_blocks;
   return settings;
@@ -137,6 +143,7 @@ inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const se
   leave_out("neftune_noise_alpha", !config.neftune_noise_alpha);
   leave_out("stages", config.stages.empty());
   leave_out("use_curriculum", !config.use_curriculum);
+  leave_out("mix_strategy", !config.interleaves());
   return now;
 }
 

@@ -35,6 +35,7 @@ struct StepMetrics {
   double elapsed_seconds = 0;  // of the whole run, including before a resume
   double peak_memory_gib = 0;
   std::vector<std::pair<std::string, double>> mix{};  ///< shares of the classes in this part of a curriculum, so far
+  std::vector<std::pair<std::string, double>> datasets{};  ///< and of the files in the run so far
 };
 
 struct EvalMetrics {
@@ -63,6 +64,7 @@ inline io::Json to_json(const StepMetrics& metrics) {
   if (metrics.stage > 0) json["stage"] = metrics.stage;
   if (metrics.loss_scale) json["loss_scale"] = *metrics.loss_scale;
   for (const auto& [label, share] : metrics.mix) json["mix"][label] = share;
+  for (const auto& [name, share] : metrics.datasets) json["datasets"][name] = share;
   return json;
 }
 
@@ -90,8 +92,9 @@ class MetricsLog {
 
   void write(const StepMetrics& metrics) {
     write_line(to_json(metrics));
-    std::vector<std::string> names;  // outlive the scalars
-    for (const auto& [label, share] : metrics.mix) names.push_back("curriculum/" + label);
+    std::vector<std::pair<std::string, double>> mix;  // outlives the scalars
+    for (const auto& [label, share] : metrics.mix) mix.emplace_back("curriculum/" + label, share);
+    for (const auto& [name, share] : metrics.datasets) mix.emplace_back("datasets/" + name, share);
     std::vector<io::TensorBoardWriter::Scalar> scalars = {{"train/loss", metrics.loss},
                                                           {"train/mean_loss", metrics.mean_loss},
                                                           {"train/learning_rate", metrics.learning_rate},
@@ -100,7 +103,7 @@ class MetricsLog {
                                                           {"train/tokens_per_second", metrics.tokens_per_second},
                                                           {"train/peak_memory_gib", metrics.peak_memory_gib}};
     if (metrics.loss_scale) scalars.push_back({"train/loss_scale", *metrics.loss_scale});
-    for (std::size_t i = 0; i < names.size(); ++i) scalars.push_back({names[i], metrics.mix[i].second});
+    for (const auto& [name, share] : mix) scalars.push_back({name, share});
     tensorboard_.write(metrics.step, scalars);
   }
 
@@ -201,6 +204,7 @@ struct RunMetrics {
   std::optional<double> eval_exact_match, eval_rouge_l;
   std::optional<double> best_eval_loss;
   std::vector<DrawnClasses> curriculum;
+  std::vector<std::pair<std::string, Index>> files;  // records learnt from, by file
 };
 
 inline void write_training_metrics(const io::Path& output_dir, const RunMetrics& metrics) {
@@ -217,6 +221,7 @@ inline void write_training_metrics(const io::Path& output_dir, const RunMetrics&
   if (metrics.eval_rouge_l) json["eval_rouge_l"] = *metrics.eval_rouge_l;
   if (metrics.best_eval_loss) json["best_eval_loss"] = *metrics.best_eval_loss;
   if (!metrics.curriculum.empty()) json["curriculum"] = to_json(metrics.curriculum);
+  if (!metrics.files.empty()) json["datasets"] = to_json(metrics.files);
   io::write_json(output_dir / "training_metrics.json", json);
 }
 

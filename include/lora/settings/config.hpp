@@ -8,6 +8,7 @@
 
 #include "lora/core/scalar.hpp"
 #include "lora/data/curriculum.hpp"
+#include "lora/data/data_file.hpp"
 
 namespace lora::settings {
 
@@ -52,8 +53,10 @@ struct Config {
   std::vector<Index> no_rope_layers;
 
   // data
-  std::vector<std::string> dataset;
-  std::vector<std::string> eval_dataset;
+  std::vector<data::DataFile> dataset;  // paths, or files of which a part is taken
+  std::vector<data::DataFile> eval_dataset;
+  std::string mix_strategy = "concat";
+  std::vector<double> interleave_probs;
   double val_size = 0;  // below 1 a fraction, else a count
   Index cutoff_len = 2048;
   bool train_on_prompt = false;
@@ -173,6 +176,8 @@ struct Config {
     return metric_for_best_model == "eval_exact_match" || metric_for_best_model == "eval_rouge_l";
   }
   bool evaluates() const { return !eval_dataset.empty() || val_size > 0; }
+  /// Whether files give shares to an epoch, rather than all their records.
+  bool interleaves() const { return mix_strategy != "concat"; }
 };
 
 }  // namespace lora::settings

@@ -72,6 +72,7 @@ struct Key {
                               std::vector<std::string> Config::*, std::vector<Index> Config::*,
                               std::optional<bool> Config::*, std::optional<Index> Config::*,
                               std::optional<double> Config::*, std::optional<std::string> Config::*,
+                              std::vector<double> Config::*, std::vector<data::DataFile> Config::*,
                               std::vector<data::CurriculumStage> Config::*, std::vector<StageSettings> Config::*>;
 
   std::string_view name;
@@ -146,9 +147,21 @@ inline std::vector<Key> make_keys() {
        "as the model", "Layers without rotary embedding, added to the model's own: indices and inclusive ranges a..b"},
 
       {"dataset", "data", data | generate, &C::dataset, any, free, "",
-       "File or files of records: .json, .jsonl or .txt, also compressed (.gz, .zst)"},
+       "File or files of records: .json, .jsonl or .txt, also compressed (.gz, .zst); or objects {path, weight, name, "
+       "max_samples}"},
       {"eval_dataset", "data", train, &C::eval_dataset, any, free, "none",
        "File or files to evaluate on while training"},
+      {"mix_strategy",
+       "data",
+       train,
+       &C::mix_strategy,
+       any,
+       {"concat", "interleave_under", "interleave_over"},
+       "",
+       "Several files: concat: an epoch has each record once; interleave_under, interleave_over: in the shares of "
+       "interleave_probs, until the first file has no more, or until each record of every file came"},
+      {"interleave_probs", "data", train, &C::interleave_probs, above(0), free, "the files' weights, else equal shares",
+       "Share of each file of dataset; they add up to 1"},
       {"val_size", "data", train, &C::val_size, Range{.low = 0, .whole_from_one = true}, free, "",
        "Part of dataset kept back for evaluation while training: a fraction or a count"},
       {"cutoff_len", "data", data, &C::cutoff_len, at_least(2), free, "",
@@ -395,7 +408,7 @@ struct Unwrapped<std::optional<V>> {
 }  // namespace detail
 
 /// The type of a key's value, optional or not.
-enum class ValueType { flag, integer, number, text, list, layers, stages };
+enum class ValueType { flag, integer, number, text, list, layers, numbers, files, stages };
 
 inline ValueType type_of(const Key& key) {
   return std::visit(
@@ -407,6 +420,8 @@ inline ValueType type_of(const Key& key) {
         if constexpr (std::is_same_v<Value, std::string>) return ValueType::text;
         if constexpr (std::is_same_v<Value, std::vector<std::string>>) return ValueType::list;
         if constexpr (std::is_same_v<Value, std::vector<Index>>) return ValueType::layers;
+        if constexpr (std::is_same_v<Value, std::vector<double>>) return ValueType::numbers;
+        if constexpr (std::is_same_v<Value, std::vector<data::DataFile>>) return ValueType::files;
         if constexpr (std::is_same_v<Value, std::vector<data::CurriculumStage>>) return ValueType::stages;
         if constexpr (std::is_same_v<Value, std::vector<StageSettings>>) return ValueType::stages;
       },
@@ -415,7 +430,7 @@ inline ValueType type_of(const Key& key) {
 
 /// The type's name on the help page.
 constexpr std::string_view name_of(ValueType type) {
-  constexpr std::string_view names[] = {"SWITCH", "INT", "NUMBER", "TEXT", "LIST", "LAYERS", "JSON"};
+  constexpr std::string_view names[] = {"SWITCH", "INT", "NUMBER", "TEXT", "LIST", "LAYERS", "LIST", "LIST", "JSON"};
   return names[static_cast<std::size_t>(type)];
 }
 constexpr std::string_view describe(ValueType type) {
@@ -426,12 +441,17 @@ constexpr std::string_view describe(ValueType type) {
       "a text",
       "a comma-separated list (in JSON an array)",
       "layer indices and inclusive ranges a..b, comma-separated (in JSON an array)",
+      "comma-separated numbers (in JSON an array)",
+      "comma-separated paths (in JSON an array of paths or of objects {path, weight, name, max_samples})",
       "a JSON array of objects"};
   return descriptions[static_cast<std::size_t>(type)];
 }
 
 inline bool is_switch(const Key& key) { return type_of(key) == ValueType::flag; }
-inline bool is_list(const Key& key) { return type_of(key) == ValueType::list || type_of(key) == ValueType::layers; }
+inline bool is_list(const Key& key) {
+  const ValueType type = type_of(key);
+  return type == ValueType::list || type == ValueType::layers || type == ValueType::numbers || type == ValueType::files;
+}
 
 namespace detail {
 

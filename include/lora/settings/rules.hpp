@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <string_view>
 #include <vector>
 
@@ -94,6 +96,36 @@ inline std::vector<Rule> make_rules() {
       {refused, train, "curriculum_field", "", uniform, with_curriculum},
       {refused, train, "curriculum_stages", "", uniform, with_curriculum},
       {refused, train, "curriculum_seed", "", uniform, with_curriculum},
+      {refused, train, "mix_strategy", "", [](const Config& c) { return c.interleaves() && c.dataset.size() < 2; },
+       "concat, or with several files in dataset"},
+      {refused, train, "mix_strategy", "", [](const Config& c) { return c.interleaves() && any_curriculum(c); },
+       "concat with use_curriculum, which draws by class"},
+      {refused, train, "shuffle", "", [](const Config& c) { return c.interleaves(); },
+       "true: a mix_strategy that interleaves draws an order of its own"},
+      {refused, train, "interleave_probs", "", [](const Config& c) { return !c.interleaves(); },
+       "with mix_strategy interleave_under or interleave_over"},
+      {refused, train, "interleave_probs", "", [](const Config& c) { return weights_in(c.dataset) > 0; },
+       "without weights in dataset, which give the shares as well"},
+      {refused, train, "interleave_probs", "",
+       [](const Config& c) { return c.interleave_probs.size() != c.dataset.size(); },
+       "a share for each file of dataset"},
+      {refused, train, "interleave_probs", "",
+       [](const Config& c) {
+         return std::fabs(std::accumulate(c.interleave_probs.begin(), c.interleave_probs.end(), -1.0)) > 1e-6;
+       },
+       "shares that add up to 1"},
+      {refused, train, "dataset", "", [](const Config& c) { return weights_in(c.dataset) > 0 && !c.interleaves(); },
+       "files without a weight, or with mix_strategy interleave_under or interleave_over"},
+      {refused, train, "dataset", "",
+       [](const Config& c) {
+         const Index weights = weights_in(c.dataset);
+         return weights > 0 && weights < std::ssize(c.dataset);
+       },
+       "a weight for each file, or for none"},
+      {refused, train | eval, "dataset", "", [](const Config& c) { return share_a_name(c.dataset); }, "each name once"},
+      {refused, train, "eval_dataset", "",
+       [](const Config& c) { return weights_in(c.eval_dataset) > 0 || have_names(c.eval_dataset); },
+       "files without weight and name: all of them are one evaluation"},
       {refused, train, "shuffle", "", [](const Config& c) { return c.use_curriculum; },
        "true: use_curriculum draws an order of its own"},
       {refused, train, "trainable", "", [](const Config& c) { return !c.trains_model(); },
@@ -131,6 +163,9 @@ inline std::vector<Rule> make_rules() {
        "with adapter_name_or_path, without which the base is evaluated anyway"},
       {idle, eval, "max_new_tokens", "", [](const Config& c) { return !c.predict; },
        "with predict, which generates answers"},
+      {idle, eval | generate, "dataset", "", [](const Config& c) { return weights_in(c.dataset) > 0; },
+       "files without a weight, which is for training"},
+      {idle, generate, "dataset", "", [](const Config& c) { return have_names(c.dataset); }, "files without a name"},
       {idle, generate, "top_p", "", greedy, warm},
       {idle, generate, "top_k", "", greedy, warm},
       {idle, generate, "seed", "", greedy, warm},

@@ -54,6 +54,14 @@ std::string shown(const std::vector<V>& values) {
   return text;
 }
 
+inline std::string shown(const data::DataFile& file) {
+  return file.is_path() ? file.path : io::to_text(as_json(file), -1);
+}
+inline std::string shown(const std::vector<data::DataFile>& files) {
+  std::string text;
+  for (const data::DataFile& file : files) text += concat(text.empty() ? "" : ",", shown(file));
+  return text;
+}
 inline std::string shown(const std::vector<data::CurriculumStage>& stages) { return io::to_text(as_json(stages), -1); }
 inline std::string shown(const std::vector<StageSettings>& stages) { return io::to_text(as_json(stages), -1); }
 
@@ -87,6 +95,33 @@ inline bool take(const io::Json& json, std::vector<Index>& value) {
     if (!add_layers(value, word)) return false;
   std::sort(value.begin(), value.end());
   value.erase(std::unique(value.begin(), value.end()), value.end());
+  return true;
+}
+inline bool take(const io::Json& json, std::vector<double>& value) {
+  value.clear();
+  if (json.is_array()) {
+    for (const io::Json& number : json)
+      if (!take(number, value.emplace_back())) return false;
+    return true;
+  }
+  if (json.is_number()) return take(json, value.emplace_back());
+  std::vector<std::string> words;
+  if (!take(json, words)) return false;
+  for (const std::string& word : words) {
+    const auto number = parse_number<double>(word);
+    if (!number) return false;
+    value.push_back(*number);
+  }
+  return true;
+}
+inline bool take(const io::Json& json, std::vector<data::DataFile>& value) {
+  if (const auto list = file_objects(json)) {
+    value = files_from(*list);
+    return true;
+  }
+  std::vector<std::string> paths;
+  if (!take(json, paths)) return false;
+  value.assign(paths.begin(), paths.end());
   return true;
 }
 inline bool take(const io::Json& json, std::vector<data::CurriculumStage>& value) {
@@ -152,6 +187,7 @@ inline io::Json json_of(const Key& key, std::string_view text) {
 inline bool fits(const Key&, bool) { return true; }
 inline bool fits(const Key& key, Index number) { return key.range.holds(static_cast<double>(number)); }
 inline bool fits(const Key& key, double number) { return key.range.holds(number); }
+inline bool fits(const Key&, const data::DataFile& file) { return settings::fits(file); }
 inline bool fits(const Key& key, const std::string& text) {
   if (tokenizer::unicode::find_invalid_utf8(text) != text.npos) return false;  // run_config.json could not repeat it
   if (key.form.fits) return key.form.fits(text);

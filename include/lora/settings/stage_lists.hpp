@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,6 +15,7 @@
 #include "lora/data/curriculum.hpp"
 #include "lora/io/json_view.hpp"
 #include "lora/settings/config.hpp"
+#include "lora/tokenizer/unicode.hpp"
 
 // Keys whose values are lists of objects: their JSON, and what must hold in them.
 
@@ -33,6 +35,92 @@ inline void expect_fields(const io::JsonView& object, std::initializer_list<std:
 }
 
 }  // namespace detail
+
+/// The array of files that JSON has where one of them is an object, or that a text is; nothing for mere paths.
+/// Throws   FormatError for a text that begins as such an array and is none
+inline std::optional<io::Json> file_objects(const io::Json& json) {
+  if (json.is_string()) {  // of the command line; several of them are joined by commas
+    const auto& text = json.get_ref<const std::string&>();
+    if (text.starts_with("{\"")) return io::parse_json("[" + text + "]", "the value");
+    if (text.starts_with("[{") || text.starts_with("[\"")) return io::parse_json(text, "the value");
+    return std::nullopt;
+  }
+  const auto is_object = [](const io::Json& element) { return element.is_object(); };
+  if (json.is_object()) return io::Json::array({json});
+  if (json.is_array() && std::any_of(json.begin(), json.end(), is_object)) return json;
+  return std::nullopt;
+}
+
+/// Reads ["a.jsonl", {"path": "b.jsonl", "weight": 2, "name": "b", "max_samples": 100}, …].
+/// Throws   FormatError naming the file and what is wrong
+inline std::vector<data::DataFile> files_from(const io::Json& json) {
+  std::vector<data::DataFile> files;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const std::string where = concat("file ", i + 1);
+    if (json[i].is_string()) {
+      files.emplace_back(json[i].get<std::string>());
+      continue;
+    }
+    const io::JsonView object(json[i], where);
+    detail::expect_fields(object, {"path", "weight", "name", "max_samples"});
+    data::DataFile& file = files.emplace_back(object.at<std::string>("path"));
+    if (file.path.empty()) object.fail("\"path\" is empty");
+    file.weight = object.get<double>("weight");
+    file.name = object.get<std::string>("name").value_or("");
+    file.max_samples = object.get<Index>("max_samples");
+    if (file.weight && !(*file.weight > 0 && std::isfinite(*file.weight)))
+      object.fail("\"weight\" is ", *file.weight, "; expected a number above 0");
+    if (file.max_samples && *file.max_samples < 1)
+      object.fail("\"max_samples\" is ", *file.max_samples, "; expected 1 or more");
+  }
+  return files;
+}
+
+/// Whether code, too, set only what a file can be given.
+inline bool fits(const data::DataFile& file) {
+  const auto readable = [](const std::string& text) {
+    return tokenizer::unicode::find_invalid_utf8(text) == text.npos;  // run_config.json could not repeat it
+  };
+  return !file.path.empty() && readable(file.path) && readable(file.name) &&
+         (!file.weight || (*file.weight > 0 && std::isfinite(*file.weight))) &&
+         (!file.max_samples || *file.max_samples >= 1);
+}
+
+inline io::Json as_json(const data::DataFile& file) {
+  if (file.is_path()) return file.path;
+  io::Json object = io::json_object({{"path", file.path}});
+  if (file.weight) object["weight"] = *file.weight;
+  if (!file.name.empty()) object["name"] = file.name;
+  if (file.max_samples) object["max_samples"] = *file.max_samples;
+  return object;
+}
+inline io::Json as_json(const std::vector<data::DataFile>& files) {
+  io::Json list = io::Json::array();
+  for (const data::DataFile& file : files) list.push_back(as_json(file));
+  return list;
+}
+
+inline Index weights_in(const std::vector<data::DataFile>& files) {
+  return std::count_if(files.begin(), files.end(), [](const data::DataFile& file) { return file.weight.has_value(); });
+}
+inline bool have_names(const std::vector<data::DataFile>& files) {
+  return std::any_of(files.begin(), files.end(), [](const data::DataFile& file) { return !file.name.empty(); });
+}
+inline bool share_a_name(const std::vector<data::DataFile>& files) {
+  std::set<std::string_view> names;
+  return std::any_of(files.begin(), files.end(),
+                     [&](const data::DataFile& file) { return !file.name.empty() && !names.insert(file.name).second; });
+}
+
+/// The share of each file of dataset where mix_strategy interleaves them; their sum is 1.
+inline std::vector<double> shares_of(const Config& config) {
+  std::vector<double> shares = config.interleave_probs;
+  if (shares.empty())
+    for (const data::DataFile& file : config.dataset) shares.push_back(file.weight.value_or(1));
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  for (double& share : shares) share /= sum;
+  return shares;
+}
 
 /// Reads [{"until": 0.5, "mix": {"label": 1, …}}, …].
 /// Throws   FormatError naming the stage and what is wrong

@@ -57,6 +57,30 @@ void add_drawn(run::RunState& state, const Plan::CurriculumPart& part, std::span
       }
 }
 
+/// Adds the files of a step's records that were learnt from; `names` is empty where they are not counted.
+/// `file_of(record)`: the number of its file.
+template <class FileOf>
+void add_files(run::RunState& state, std::span<const std::string> names,
+               std::span<const std::vector<data::Batch>> units, const FileOf& file_of) {
+  state.learnt_of_files.resize(names.size());  // of an earlier version's checkpoint: counted from there on
+  for (std::size_t i = 0; i < names.size(); ++i) state.learnt_of_files[i].first = names[i];
+  if (names.empty()) return;
+  for (const auto& unit : units)
+    for (const data::Batch& batch : unit)
+      for (const Index record : batch.records)
+        ++state.learnt_of_files[static_cast<std::size_t>(file_of(record))].second;
+}
+
+/// Each count as a share of all.
+inline std::vector<std::pair<std::string, double>> shares_of(const std::vector<std::pair<std::string, Index>>& counts) {
+  Index sum = 0;
+  for (const auto& [name, count] : counts) sum += count;
+  std::vector<std::pair<std::string, double>> shares;
+  for (const auto& [name, count] : counts)
+    shares.emplace_back(name, sum > 0 ? static_cast<double>(count) / static_cast<double>(sum) : 0);
+  return shares;
+}
+
 /// Of the step that was added last and took `seconds`.
 inline run::StepMetrics metrics_of(const run::RunState& state, const StepResult& result, bool applied,
                                    double learning_rate, double seconds, const Plan& plan) {
@@ -74,12 +98,9 @@ inline run::StepMetrics metrics_of(const run::RunState& state, const StepResult&
   metrics.labelled_tokens = result.labelled;
   metrics.tokens_per_second = seconds > 0 ? static_cast<double>(result.tokens) / seconds : 0;
   metrics.peak_memory_gib = run::peak_memory_gib();
-  if (!state.drawn.empty() && state.drawn.back().to_step == state.step) {
-    Index sum = 0;
-    for (const auto& [label, count] : state.drawn.back().counts) sum += count;
-    for (const auto& [label, count] : state.drawn.back().counts)
-      metrics.mix.emplace_back(label, sum > 0 ? static_cast<double>(count) / static_cast<double>(sum) : 0);
-  }
+  if (!state.drawn.empty() && state.drawn.back().to_step == state.step)
+    metrics.mix = shares_of(state.drawn.back().counts);
+  metrics.datasets = shares_of(state.learnt_of_files);
   return metrics;
 }
 

@@ -193,12 +193,14 @@ inline Stage stage_of(const settings::Config& config, Index steps) {
 }
 
 /// The plan of a run of these sequences. `trains`: by stage; empty: all that can, in every stage. `classes`: of the
-/// sequences, for a curriculum; null: there is none.
+/// sequences, for a curriculum; null: there is none. `mixture`: of files that are interleaved, in place of `sequences`.
 /// Throws   ConfigError where a stage would have no step
 inline Plan plan_of(const settings::Config& config, const data::Sequences& sequences,
                     const std::vector<std::function<bool(std::string_view)>>& trains = {},
-                    const data::SequenceClasses* classes = nullptr) {
-  data::Order order(sequences, static_cast<std::uint64_t>(config.seed), config.shuffle);
+                    const data::SequenceClasses* classes = nullptr, const data::Mixture& mixture = {}) {
+  const auto order_seed = static_cast<std::uint64_t>(config.seed);
+  data::Order order =
+      mixture.files.empty() ? data::Order(sequences, order_seed, config.shuffle) : data::Order(mixture, order_seed);
   const std::vector<settings::Config> configs = settings::stage_configs(config);
   std::vector<Stage> stages;
   Index begin = 0, epoch = 0;  // of the next stage

@@ -29,6 +29,9 @@ io::Json noted_settings(const settings::Config& config, const model::Source& sou
   const auto kinds = dataset.kinds();
   if (std::find(kinds.begin(), kinds.end(), data::Sample::Kind::text) != kinds.end())
     facts.text_blocks = data.train().size();
+  facts.file_records.resize(static_cast<std::size_t>(dataset.files()));
+  for (Index i = 0; config.interleaves() && i < dataset.size(); ++i)
+    ++facts.file_records[static_cast<std::size_t>(dataset.file_number(i))];
   for (const Stage& stage : plan.stages())
     if (stage.curriculum) facts.curriculum_steps.push_back(stage.schedule.total);
   if (data.text().chat_template) facts.template_name = data.text().chat_template->name();

@@ -30,6 +30,7 @@ inline run::RunMetrics lasting_metrics(const run::RunState& state) {
   metrics.eval_rouge_l = state.last_rouge_l;
   metrics.best_eval_loss = state.best_eval_loss;
   metrics.curriculum = state.drawn;
+  metrics.files = state.learnt_of_files;
   return metrics;
 }
 

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
 #include "lora/core/precision.hpp"
 #include "lora/data/encode.hpp"
@@ -76,6 +78,16 @@ inline void say_curriculum(const data::Curriculum& curriculum, Index first_step)
               " of the curriculum ", curriculum.missing().size() == 1 ? "goes" : "go", " to the others");
   if (curriculum.left_out() > 0)
     log::warn(curriculum.left_out(), " records have a label of no mix, or none, and are not drawn");
+}
+
+/// Logs what an epoch has of each file.
+inline void say_mixture(const data::Mixture& mixture, std::span<const std::string> names) {
+  std::string mix;
+  for (std::size_t i = 0; i < mixture.counts.size(); ++i)
+    mix += concat(i == 0 ? "" : ", ", mixture.counts[i], " (",
+                  fixed(100 * static_cast<double>(mixture.counts[i]) / static_cast<double>(mixture.size()), 1),
+                  " %) of ", names[i], "'s ", mixture.files[i].sequences.size());
+  if (!mix.empty()) log::info("mix: an epoch has ", mixture.size(), " sequences: ", mix);
 }
 
 /// "7 of 4 sequences, 6 an epoch"

@@ -123,6 +123,8 @@ class TrainingRun {
     if (const auto part = plan_->curriculum_part(prepared.plan.step); part)
       add_drawn(state_, *part, applies ? std::span(batches) : std::span<const std::vector<data::Batch>>(),
                 [&](Index record) -> const std::string& { return data_->label_of(record); });
+    add_files(state_, file_names_, applies ? std::span(batches) : std::span<const std::vector<data::Batch>>(),
+              [&](Index record) { return data_->train().dataset().file_number(record); });
     const double seconds = seconds_since(begin);
     speed.add(result.tokens, seconds);
     run::StepMetrics metrics = train::metrics_of(state_, result, applies, rate, seconds, *plan_);
@@ -288,9 +290,10 @@ class TrainingRun {
   std::optional<Stepper<D, T>> stepper_;
   std::optional<Saving<D, T>> saving_;
   run::RunState state_;
-  std::vector<MemoryPlan> memory_;  // of each stage
-  Index skipped_ = 0;               // steps of this process whose loss or gradient was not finite
-  Index overflows_ = 0;             // and those that a smaller loss scale may help
+  std::vector<MemoryPlan> memory_;       // of each stage
+  Index skipped_ = 0;                    // steps of this process whose loss or gradient was not finite
+  Index overflows_ = 0;                  // and those that a smaller loss scale may help
+  std::vector<std::string> file_names_;  // of the files whose records are counted: several, or with a name
   std::optional<Upcoming> upcoming_;
 };
 
@@ -314,7 +317,9 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
   if (!data_->date().empty()) config_.date = data_->date();
   if (data_->enable_thinking()) config_.enable_thinking = data_->enable_thinking();
   plan_.emplace(plan_of(config_, data_->order(), inputs::trained_in_stages(config_, source_.config(), options_.trains),
-                        data_->classes()));
+                        data_->classes(), data_->mixture()));
+  if (config_.dataset.size() > 1 || settings::have_names(config_.dataset))
+    file_names_ = data::names_of(config_.dataset);
   expect_whole_blocks(config_, *plan_, data_->train());
   decoder_ = std::make_unique<model::Decoder<D, T>>(dev_, source_);
   attach();
@@ -357,6 +362,7 @@ RunResult TrainingRun<D, T>::run() {
                   options_.environment, options_.command);
   run::Progress progress(output_ / "training.log", resumed.has_value(), plan_->total(), first, draws_bar());
   say_start(config_, *decoder_, *summary_, *plan_, largest(memory_));
+  say_mixture(data_->mixture(), file_names_);
   if (resumed) lora::log::info("resuming from ", resumed->folder.native(), ", step ", first);
   progress.begin();
   run::MetricsLog log(output_, resumed ? std::optional<Index>(first) : std::nullopt);
