@@ -43,7 +43,7 @@ struct Predictions {
     if (!set.empty()) line["dataset"] = set;
     if (!sample.answer().empty()) {
       const auto [exact, rouge_l] = scores.add(sample, answer);
-      line["label"] = std::string(sample.answer());
+      line["label"] = sample.answer();
       line["exact_match"] = exact;
       line["rouge_l"] = rouge_l;
     }

@@ -71,6 +71,7 @@ void print_records(const tokenizer::Tokenizer& tokenizer, const std::string& pat
       print_text(tokenizer, sample.text, sample.where);
     } else {
       try {
+        options.tools = sample.tools;
         const auto rendering = chat->render(sample.messages, options);
         print(data::encode_rendering(tokenizer, *chat, rendering.text).ids);
       } catch (const FormatError& error) {

@@ -33,16 +33,18 @@ std::string message_of(auto&& call) {
   return "nothing was thrown";
 }
 
-void check_against_reference(const std::string& file, const std::string& name) {
+/// `set`: conversations, or tools.
+void check_against_reference(const std::string& file, const std::string& name,
+                             const std::string& set = "conversations") {
   const auto chat = ChatTemplate::named(name);
-  const auto records = test::template_lines("conversations");
-  const auto expected = test::template_lines(file);
-  REQUIRE(records.size() == 500);
+  const auto records = test::template_lines(set);
+  const auto expected = test::template_lines(set == "tools" ? file + ".tools" : file);
+  REQUIRE(records.size() == (set == "tools" ? 200 : 500));
   REQUIRE(expected.size() == records.size());
   std::size_t refused = 0;
   for (std::size_t i = 0; i < records.size(); ++i) {
     CAPTURE(i);
-    const auto messages = test::template_messages(records[i], name);
+    const auto messages = test::calling_messages(records[i], name);
     const auto options = test::template_options(records[i]);
     if (expected[i].contains("refused")) {
       CHECK_THROWS_AS(chat.render(messages, options), FormatError);
@@ -90,6 +92,37 @@ TEST_CASE("chat_template: smollm3 equals the reference") { check_against_referen
 TEST_CASE("chat_template: llama3 equals the reference") { check_against_reference("llama3", "llama3"); }
 TEST_CASE("chat_template: llama3_1 equals the reference") { check_against_reference("llama3_1", "llama3_1"); }
 TEST_CASE("chat_template: llama3_2 equals the reference") { check_against_reference("llama3_2", "llama3_2"); }
+
+TEST_CASE("chat_template: tools and their calls equal the reference") {
+  check_against_reference("qwen2_5", "qwen2_5", "tools");
+  check_against_reference("qwen2_5_base", "qwen2_5_base", "tools");
+  check_against_reference("qwen3", "qwen3", "tools");
+  check_against_reference("qwen3_v2", "qwen3", "tools");
+  check_against_reference("qwen3_instruct_2507", "qwen3_instruct_2507", "tools");
+  check_against_reference("qwen3_thinking_2507", "qwen3_thinking_2507", "tools");
+}
+
+TEST_CASE("chat_template: a template without tools refuses them and their calls") {
+  const std::vector<io::Json> tools = {io::json_object({{"name", "look"}})};
+  data::RenderOptions options;
+  options.tools = tools;
+  std::vector<Message> talk = {{"user", "Q"}, {"assistant", ""}};
+  Message calling = talk[1];
+  calling.tool_calls.push_back({"look", io::Json::object()});
+  for (const std::string name :
+       {"qwen2", "smollm2", "smollm3", "chatml", "llama3", "llama3_1", "llama3_2", "alpaca", "none"}) {
+    CAPTURE(name);
+    const auto chat = ChatTemplate::named(name, "</s>");
+    CHECK_FALSE(chat.calls_tools());
+    CHECK(message_of([&] { chat.render(talk, options); }) == "template " + name + " has no place for tools");
+    CHECK(message_of([&] {
+            chat.render(std::vector<Message>{talk[0], calling});
+          }) == "template " + name + " has no place for tool calls (turn 2)");
+  }
+  calling.role = "user";
+  CHECK(message_of([&] { ChatTemplate::named("qwen3").render(std::vector<Message>{calling}); }) ==
+        "turn 1 is the user's and has tool calls; only an assistant calls");
+}
 
 TEST_CASE("chat_template: every published text is recognised, white space aside") {
   std::set<std::string_view> left;

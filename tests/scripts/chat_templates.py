@@ -9,7 +9,8 @@ TOKENIZERS is a folder with NAME/tokenizer.json for smollm2, qwen2_5 and qwen3. 
 transformers and tokenizers. The table's hashes are printed.
 
 Written, packed by zlib: conversations.jsonl, with the options of each, and NAME.jsonl, a line for each conversation:
-length and hash of the rendering, the answers' bytes, for the first ones the text itself. NAME.labels.jsonl, a line for
+length and hash of the rendering, the answers' bytes, for the first ones the text itself. tools.jsonl and NAME.tools.jsonl are
+the same for conversations in which an assistant calls tools. NAME.labels.jsonl, a line for
 each as well, without thoughts where enable_thinking is false: how many tokens the whole rendering has, CRC-32 of their ids and of the bytes at which they begin (int32
 each), and first and past-the-last token of each labelled run. versions.json: what this ran with.
 
@@ -32,9 +33,10 @@ import tokenizers
 import transformers
 from transformers.utils.chat_template_utils import render_jinja_template
 
-COUNT, SHOWN = 500, 8
+COUNT, CALLING, SHOWN = 500, 200, 8
 DATES = {"llama3_1": "%d %b %Y", "llama3_2": "%d %b %Y", "smollm3": "%d %B %Y"}
 THINKING = ("qwen3", "qwen3_v2", "qwen3_thinking_2507")
+CALLS = ("qwen2_5", "qwen2_5_base", "qwen3_instruct_2507") + THINKING
 EMPTY = "<think>\n\n</think>\n\n"
 TOKENIZERS = {"smollm2": "smollm2", "qwen2_5": "qwen2_5", "qwen3": "qwen3", "qwen3_instruct_2507": "qwen3", "qwen3_thinking_2507": "qwen3"}
 BEGIN, END = "\ue000", "\ue001"  # beside the template's own special tokens; a content may hold their text, but not these
@@ -87,6 +89,57 @@ def conversation(rng):
             "date": f"{rng.randint(1999, 2031)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"}
 
 
+def value(rng, depth=0):
+    """A value of an argument, or a part of a tool's description."""
+    kind = rng.random()
+    if depth < 3 and kind < 0.2:
+        return {rng.choice(WORDS) + str(i): value(rng, depth + 1) for i in range(rng.randint(0, 3))}
+    if depth < 3 and kind < 0.35:
+        return [value(rng, depth + 1) for _ in range(rng.randint(0, 3))]
+    if kind < 0.5:
+        return rng.choice((0, 1, -7, 2**31, 2**63 - 1, -2**63, rng.randint(-999, 999)))
+    if kind < 0.7:
+        return rng.choice((0.0, -0.0, 1.0, 0.1, 1e-4, 1e-5, 1.5e-7, 123456.0, 1e15, 1e16, 12345678901234567.0, -2.5e-22, 1e-300, 9e18,
+                           5e-324, rng.random(), rng.uniform(-1e6, 1e6)))
+    if kind < 0.8:
+        return rng.choice((True, False, None))
+    return words(rng) + rng.choice(("", "\"quoted\"", "back\\slash", "<b>&'x'</b>", "\u0001\u001f\u007f\b\f\r\t"))
+
+
+def call(rng):
+    arguments = {f"arg_{i}": value(rng, 1) for i in range(rng.randint(0, 3))}
+    text = rng.random() < 0.2
+    function = {"name": f"tool_{rng.randint(0, 4)}", "arguments": json.dumps(arguments) if text else arguments}
+    return {"type": "function", "function": function} if rng.random() < 0.6 else function
+
+
+def tool(rng, number):
+    function = {"name": f"tool_{number}", "description": words(rng),
+                "parameters": {"type": "object", "properties": {f"arg_{i}": {"type": rng.choice(("string", "number")),
+                                                                            "description": words(rng), "default": value(rng, 2)}
+                                                                for i in range(rng.randint(0, 3))}, "required": []}}
+    return {"type": "function", "function": function} if rng.random() < 0.8 else function
+
+
+def tool_conversation(rng):
+    turns = [{"role": "system", "content": words(rng) if rng.random() < 0.9 else ""}] if rng.random() < 0.5 else []
+    for _ in range(rng.randint(1, 3)):
+        turns.append({"role": "user", "content": words(rng)})
+        while rng.random() < 0.6:
+            caller = answer(rng) if rng.random() < 0.5 else {"role": "assistant", "content": rng.choice(("", "", "\n"))}
+            caller["tool_calls"] = [call(rng) for _ in range(rng.randint(1, 3))]
+            turns.append(caller)
+            turns += [{"role": "tool", "content": json.dumps(value(rng))} for _ in caller["tool_calls"]]
+        turns.append(answer(rng))
+        if rng.random() < 0.2:
+            turns[-1]["tool_calls"] = [call(rng)]
+    prompt = rng.random() < 0.2
+    if prompt:
+        turns.pop()
+    return {"tools": [tool(rng, i) for i in range(rng.choice((0, 1, 1, 2, 5)))], "messages": turns,
+            "add_generation_prompt": prompt, "enable_thinking": rng.random() < 0.7, "date": "2026-01-01"}
+
+
 def fnv(data):
     value = 0xCBF29CE484222325
     for byte in data:
@@ -98,7 +151,7 @@ def render(text, name, record, messages, prompt, thinking):
     day = datetime.date.fromisoformat(record["date"])
     written = day.strftime(DATES.get(name, "%Y"))
     text = text.replace('strftime_now("%d %B %Y")', "date_string")  # SmolLM3 takes no date from outside
-    rendered, _ = render_jinja_template([messages], chat_template=text, add_generation_prompt=prompt,
+    rendered, _ = render_jinja_template([messages], tools=record.get("tools"), chat_template=text, add_generation_prompt=prompt,
                                         bos_token="<|begin_of_text|>", enable_thinking=thinking, date_string=written)
     return rendered[0]
 
@@ -193,6 +246,20 @@ def label_line(tokenizer, whole, spans):
             "labelled": labelled_runs(begins, spans)}
 
 
+def readable(name, record):
+    """What a template knows: most have no reasoning apart from the content."""
+    if name in THINKING:
+        return record
+    return dict(record, messages=[{k: m[k] for k in m if k != "reasoning_content"} for m in record["messages"]])
+
+
+def rendering(text, name, record, number):
+    whole = render(text, name, record, record["messages"], record["add_generation_prompt"], record["enable_thinking"])
+    line = {"bytes": len(whole.encode()), "hash": f"{fnv(whole.encode()):016x}",
+            "answers": answers(text, name, record, whole)}
+    return dict(line, text=whole) if number < SHOWN else line
+
+
 def main():
     folder = os.path.join(os.path.dirname(__file__), "..", "fixtures", "templates")
     tokenizer_folder = sys.argv[1]
@@ -200,6 +267,8 @@ def main():
     rng = random.Random(5)
     records = [conversation(rng) for _ in range(COUNT)]
     write(out, "conversations.jsonl", records)
+    calling = [tool_conversation(rng) for _ in range(CALLING)]
+    write(out, "tools.jsonl", calling)
     versions = {"python": platform.python_version(), "jinja2": jinja2.__version__,
                 "transformers": transformers.__version__, "tokenizers": tokenizers.__version__}
     for path in sorted(path for path in os.listdir(folder) if path.endswith(".jinja")):
@@ -209,9 +278,11 @@ def main():
         if name in TOKENIZERS:
             tokenizer = tokenizers.Tokenizer.from_file(os.path.join(tokenizer_folder, TOKENIZERS[name], "tokenizer.json"))
         renderings, labels, anew = [], [], 0
+        if name in CALLS:
+            write(out, name + ".tools.jsonl", [rendering(text, name, readable(name, record), i)
+                                               for i, record in enumerate(calling)])
         for i, record in enumerate(records):
-            if name not in THINKING:  # the other templates know no reasoning apart from the content
-                record = dict(record, messages=[{k: m[k] for k in ("role", "content")} for m in record["messages"]])
+            record = readable(name, record)
             if refused(name, record["messages"]):
                 renderings.append({"refused": True})
                 continue
@@ -219,10 +290,7 @@ def main():
                            record["enable_thinking"])
             spans = answers(text, name, record, whole)
             anew += prefix_answers(text, name, record, whole) is None
-            line = {"bytes": len(whole.encode()), "hash": f"{fnv(whole.encode()):016x}", "answers": spans}
-            if i < SHOWN:
-                line["text"] = whole
-            renderings.append(line)
+            renderings.append(rendering(text, name, record, i))
             if tokenizer:
                 record = learnt(name, record)
                 whole = render(text, name, record, record["messages"], record["add_generation_prompt"],

@@ -33,8 +33,25 @@ inline std::vector<data::Message> template_messages(const io::Json& conversation
   return messages;
 }
 
+/// The turns of a conversation with tools.
+inline std::vector<data::Message> calling_messages(const io::Json& conversation, std::string_view template_name) {
+  std::vector<data::Message> messages = template_messages(conversation, template_name);
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const io::Json& turn = conversation["messages"][i];
+    if (!turn.contains("tool_calls")) continue;
+    for (const io::Json& given : turn["tool_calls"]) {
+      const io::Json& call = given.contains("function") ? given["function"] : given;
+      messages[i].tool_calls.push_back({call["name"], call["arguments"]});
+    }
+  }
+  return messages;
+}
+
 inline data::RenderOptions template_options(const io::Json& conversation) {
-  return {conversation["add_generation_prompt"], conversation["enable_thinking"], conversation["date"]};
+  data::RenderOptions options{conversation["add_generation_prompt"], conversation["enable_thinking"],
+                              conversation["date"]};
+  if (conversation.contains("tools")) options.tools = conversation["tools"].get_ref<const io::Json::array_t&>();
+  return options;
 }
 
 }  // namespace lora::test

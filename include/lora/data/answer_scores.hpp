@@ -75,7 +75,8 @@ class AnswerScores {
   };
   /// Of an answer to a record that has one.
   Score add(const Sample& sample, std::string_view answer) {
-    const std::string_view given = compared(answer), wanted = compared(sample.answer());
+    const std::string expected = sample.answer();
+    const std::string_view given = compared(answer), wanted = compared(expected);
     const Score score{given == wanted, data::rouge_l(given, wanted)};
     ++answers_;
     exact_ += score.exact ? 1 : 0;

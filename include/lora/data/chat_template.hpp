@@ -14,6 +14,7 @@
 #include "lora/core/scalar.hpp"
 #include "lora/data/chat_template_table.hpp"
 #include "lora/data/chat_text.hpp"
+#include "lora/data/tool_calls.hpp"
 #include "lora/io/json.hpp"
 
 namespace lora::data {
@@ -24,12 +25,14 @@ struct Message {
   std::string content;
   std::optional<std::string> reasoning{};  ///< the assistant's reasoning, if the record has it as a separate field
   bool learnt = true;                      ///< false for an answer with weight 0
+  std::vector<ToolCall> tool_calls{};      ///< of an assistant
 };
 
 struct RenderOptions {
   bool add_generation_prompt = false;
   bool enable_thinking = true;  ///< false: a generation prompt closes an empty think block
   std::string date{};           ///< YYYY-MM-DD, for templates that print one; empty: the template's own or today's
+  std::span<const io::Json> tools{};  ///< that the assistant may call: objects, as the model is to see them
 };
 
 /// An assistant's turn in a rendering, in bytes: from where the prompt before it ends to past its end-of-turn token.
@@ -114,6 +117,9 @@ class ChatTemplate {
   /// Whether answers may begin with reasoning that ends with </think>.
   bool thinks() const { return entry_.style == Style::smollm3 || entry_.style == Style::qwen3; }
 
+  /// Whether it tells an assistant of tools, and writes their calls.
+  bool calls_tools() const { return entry_.style == Style::qwen || entry_.style == Style::qwen3; }
+
   /// Whether the tokenizer's opening token, if any, must be added before its output.
   bool needs_opening() const { return entry_.style == Style::alpaca || entry_.style == Style::none; }
 
@@ -138,6 +144,8 @@ class ChatTemplate {
   /// Throws   FormatError if the template can't render a turn, which is named, counted from 1
   Rendering render(std::span<const Message> messages, const RenderOptions& options = {}) const {
     if (messages.empty()) fail<FormatError>("the conversation has no turns");
+    if (!options.tools.empty() && !calls_tools())
+      fail<FormatError>("template ", entry_.name, " has no place for tools");
     for (std::size_t i = 0; i < messages.size(); ++i) check(messages[i], i);
     Rendering out;
     switch (entry_.style) {
@@ -145,10 +153,10 @@ class ChatTemplate {
         render_chatml(out, messages);
         break;
       case Style::qwen:
-        render_qwen(out, messages);
+        render_qwen(out, messages, options.tools);
         break;
       case Style::qwen3:
-        render_qwen3(out, messages, opening(options));
+        render_qwen3(out, messages, opening(options), options.tools);
         break;
       case Style::smollm3:
         render_smollm3(out, messages, options);
@@ -188,6 +196,9 @@ class ChatTemplate {
                         "\"; expected system, user, assistant or tool");
     const bool plain = entry_.style == Style::alpaca || entry_.style == Style::none;
     if (message.role == "tool" && plain) refuse("tool turns", turn);
+    if (!message.tool_calls.empty() && !calls_tools()) refuse("tool calls", turn);
+    if (!message.tool_calls.empty() && message.role != "assistant")
+      fail<FormatError>("turn ", turn + 1, " is the ", message.role, "'s and has tool calls; only an assistant calls");
     const bool only_first = entry_.style == Style::alpaca || entry_.style == Style::smollm3;
     if (message.role == "system" && turn > 0 && only_first) refuse("a system turn that is not the first", turn);
     if (message.reasoning && !message.reasoning->empty() && entry_.style != Style::qwen3)
@@ -239,19 +250,36 @@ class ChatTemplate {
     if (i + 1 == messages.size() || messages[i + 1].role != "tool") out.text += concat(im_end, "\n");
   }
 
-  void render_qwen(Rendering& out, std::span<const Message> messages) const {
-    default_system(out, messages);
+  /// The system's turn with the tools, and the turns that it leaves.
+  std::span<const Message> qwen_tools(Rendering& out, std::span<const Message> messages,
+                                      std::span<const io::Json> tools) const {
+    const bool own = messages[0].role == "system";
+    const std::string_view system = own ? std::string_view(messages[0].content) : entry_.system;
+    chatml_turn(out, "system", concat(system, own || !system.empty() ? "\n\n" : "", tools_text(tools)));
+    return messages.subspan(own ? 1 : 0);
+  }
+
+  void render_qwen(Rendering& out, std::span<const Message> messages, std::span<const io::Json> tools) const {
+    if (tools.empty()) {
+      default_system(out, messages);
+    } else {
+      messages = qwen_tools(out, messages, tools);
+    }
     for (std::size_t i = 0; i < messages.size(); ++i) {
-      if (messages[i].role == "tool") {
+      const Message& message = messages[i];
+      if (message.role == "tool") {
         qwen_tool_turn(out, messages, i);
       } else {
-        chatml_turn(out, messages[i].role, messages[i].content);
+        chatml_turn(out, message.role,
+                    with_calls(message.content, !message.content.empty(), message.tool_calls, entry_.quotes_texts));
       }
     }
   }
 
   /// Reasoning is kept only after the last user question, and the last turn always has a think block.
-  static void render_qwen3(Rendering& out, std::span<const Message> messages, std::string_view opening) {
+  void render_qwen3(Rendering& out, std::span<const Message> messages, std::string_view opening,
+                    std::span<const io::Json> tools) const {
+    if (!tools.empty()) messages = qwen_tools(out, messages, tools);
     std::size_t last_query = messages.size() - 1;
     for (std::size_t i = messages.size(); i-- > 0;) {
       const std::string_view content = messages[i].content;
@@ -283,10 +311,11 @@ class ChatTemplate {
       reasoning = detail::strip_newlines(reasoning, true, false);
       content = without_thoughts(content);
     }
-    if (!after_query || (!last && reasoning.empty())) return chatml_turn(out, "assistant", content, opening);
-    const std::string_view thoughts = detail::strip_newlines(reasoning, true, true);
-    chatml_turn(out, "assistant",
-                concat("<think>\n", thoughts, "\n</think>\n\n", detail::strip_newlines(content, true, false)), opening);
+    std::string text(content);
+    if (after_query && (last || !reasoning.empty()))
+      text = concat("<think>\n", detail::strip_newlines(reasoning, true, true), "\n</think>\n\n",
+                    detail::strip_newlines(content, true, false));
+    chatml_turn(out, "assistant", with_calls(std::move(text), !content.empty(), message.tool_calls, false), opening);
   }
 
   static constexpr std::string_view smollm3_think =

@@ -12,6 +12,7 @@ struct TemplateEntry {
   TemplateStyle style;
   std::string_view system = "";   ///< default if the conversation has none
   std::string_view opening = "";  ///< text of a generation prompt after the assistant's header
+  bool quotes_texts = false;      ///< arguments of a tool call that are a text become a JSON string
 };
 
 constexpr std::string_view alpaca_system =
@@ -19,8 +20,8 @@ constexpr std::string_view alpaca_system =
 
 constexpr TemplateEntry template_entries[] = {
     {"qwen2", TemplateStyle::chatml, "You are a helpful assistant."},
-    {"qwen2_5", TemplateStyle::qwen, "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
-    {"qwen2_5_base", TemplateStyle::qwen, "You are a helpful assistant."},
+    {"qwen2_5", TemplateStyle::qwen, "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.", "", true},
+    {"qwen2_5_base", TemplateStyle::qwen, "You are a helpful assistant.", "", true},
     {"qwen3", TemplateStyle::qwen3},
     {"qwen3_instruct_2507", TemplateStyle::qwen},
     {"qwen3_thinking_2507", TemplateStyle::qwen3, "", "<think>\n"},

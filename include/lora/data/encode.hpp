@@ -161,7 +161,9 @@ class Encoder {
       fail<ConfigError>(sample.where, ": conversations need a chat template; set template to one of ",
                         ChatTemplate::choices());
     try {
-      return template_->render(template_->turns_of(messages, options), options);
+      RenderOptions own = options;
+      own.tools = sample.tools;
+      return template_->render(template_->turns_of(messages, own), own);
     } catch (const FormatError& error) {
       fail<FormatError>(sample.where, ": ", std::string_view(error.what()));
     }

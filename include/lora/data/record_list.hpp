@@ -20,16 +20,20 @@ class RecordList {
   /// A record as in a file.
   void add(const io::Json& record) { lines_ += io::to_text(record, -1) + "\n"; }
 
-  /// A conversation.
-  void add(std::span<const Message> messages) {
+  /// A conversation; `tools`: that its assistant may call.
+  void add(std::span<const Message> messages, std::span<const io::Json> tools = {}) {
     io::Json turns = io::Json::array();
     for (const Message& message : messages) {
       io::Json turn = {{"role", message.role}, {"content", message.content}};
       if (message.reasoning) turn["reasoning_content"] = *message.reasoning;
       if (!message.learnt) turn["weight"] = 0;
+      for (const ToolCall& call : message.tool_calls)
+        turn["tool_calls"].push_back(io::Json{{"name", call.name}, {"arguments", call.arguments}});
       turns.push_back(std::move(turn));
     }
-    add(io::Json{{"messages", std::move(turns)}});
+    io::Json record = io::json_object({{"messages", std::move(turns)}});
+    for (const io::Json& tool : tools) record["tools"].push_back(tool);
+    add(record);
   }
 
   /// A text.

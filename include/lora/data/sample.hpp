@@ -8,6 +8,8 @@
 
 #include "lora/core/scalar.hpp"
 #include "lora/data/chat_template.hpp"
+#include "lora/data/tool_calls.hpp"
+#include "lora/io/json.hpp"
 
 namespace lora::data {
 
@@ -17,6 +19,7 @@ struct Sample {
 
   Kind kind = Kind::messages;
   std::vector<Message> messages{};
+  std::vector<io::Json> tools{};  ///< that the assistant may call
   std::string text{};
   std::vector<std::int32_t> tokens{};
   std::vector<std::int32_t> labels{};  ///< of tokens: same length, ignore_index without loss, not shifted
@@ -32,9 +35,11 @@ struct Sample {
     while (!turns.empty() && turns.back().role == "assistant") turns.pop_back();
     return turns;
   }
-  /// The content of the last turn if it is an assistant's, else empty.
-  std::string_view answer() const {
-    return messages.empty() || messages.back().role != "assistant" ? "" : std::string_view(messages.back().content);
+  /// The content of the last turn, with its tool calls, if it is an assistant's, else empty.
+  std::string answer() const {
+    if (messages.empty() || messages.back().role != "assistant") return {};
+    const Message& last = messages.back();
+    return with_calls(last.content, !last.content.empty(), last.tool_calls, false);
   }
 };
 
