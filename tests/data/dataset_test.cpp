@@ -117,10 +117,11 @@ TEST_CASE("dataset: a malformed record is an error with file and line") {
   CHECK(error("{\"messages\":[]}") == "d.jsonl:1: the conversation has no turns");
   CHECK(error("{\"messages\":{}}") == "d.jsonl:1: \"messages\" must be an array");
   CHECK(error("{\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"bot\",\"content\":\"b\"}]}") ==
-        "d.jsonl:1: messages[1]: the role \"bot\"; expected system, user, assistant, tool, human, gpt or observation");
+        "d.jsonl:1: messages[1]: the role \"bot\"; expected system, user, assistant, tool, human, gpt, observation or "
+        "function_call");
   CHECK(error("{\"messages\":[{\"role\":\"user\"}]}") == "d.jsonl:1: messages[0]: \"content\" is missing");
   CHECK(error("{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{}]}]}") ==
-        "d.jsonl:1: messages[0]: tool_calls are not supported");
+        "d.jsonl:1: messages[0]: a tool call has no name");
   CHECK(error("{\"instruction\":\"i\",\"output\":\"o\",\"history\":[[\"a\"]]}") ==
         "d.jsonl:1: a round of history has 1 texts, not 2");
   CHECK(error("{\"input_ids\":[1,2],\"labels\":[1]}") == "d.jsonl:1: 2 input_ids but 1 labels");

@@ -115,10 +115,9 @@ TEST_CASE("tool calls: what can't be a tool or a call is said by file and line")
   CHECK(test::holds(error_of(R"({"instruction":"I","output":"O","tools":"look"})"),
                     "\"tools\" is a text that is no JSON: tools:1:"));
   CHECK(test::holds(error_of(R"({"text":"T","tools":[{"name":"f"}]})"), "tools are not supported"));
-  CHECK(test::holds(error_of(R"({"conversations":[{"from":"human","value":"Q"},{"from":"function_call","value":"call f"
-}]
-})"),
-                    "\"value\" is a text that is no JSON"));
+  CHECK(test::holds(
+      error_of(R"({"conversations":[{"from":"human","value":"Q"},{"from":"function_call","value":"call f"}]})"),
+      "\"value\" is a text that is no JSON"));
 }
 
 TEST_CASE("tool calls: a call is learnt, tools and what they return are not") {
