@@ -138,7 +138,7 @@ TEST_CASE("stage lists: what is wrong with a file is said by its number") {
         "key dataset: file 1: \"max_samples\" is 0; expected 1 or more" + allowed);
   CHECK(said(R"([{"path": "a"}, 3])") == "key dataset: file 2: expected an object" + allowed);
   CHECK(test::holds(said(R"([{"path": "a")"), "key dataset: the value:1:"));
-  CHECK(said(R"([{"path": ""}])")== "key dataset: file 1: \"path\" is empty" + allowed);
+  CHECK(said(R"([{"path": ""}])") == "key dataset: file 1: \"path\" is empty" + allowed);
   Config config;
   config.dataset = {"a"};
   config.dataset[0].weight = -1;
