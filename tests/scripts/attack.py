@@ -15,6 +15,7 @@ number. The folder of a failed case is kept and its command printed.
 import argparse
 import copy
 import concurrent.futures
+import gzip
 import hashlib
 import json
 import math
@@ -46,6 +47,13 @@ PROJECTIONS = {
     "mlp.up_proj": (FFN, HIDDEN),
     "mlp.down_proj": (HIDDEN, FFN),
 }
+
+
+def zstandard(data):
+    """A frame of raw blocks, without a library. RFC 8878, section 3.1.1."""
+    blocks = b"".join(struct.pack("<I", (i + 5 >= len(data)) | min(5, len(data) - i) << 3)[:3] + data[i:i + 5]
+                      for i in range(0, len(data), 5))
+    return b"\x28\xb5\x2f\xfd" + bytes([0xa0]) + struct.pack("<I", len(data)) + blocks
 
 
 def model_tensors(vocabulary, qk_norm=True):
@@ -254,6 +262,15 @@ def write_inputs(folder, program):
     put("text.jsonl", '{"text": "the first"}\n{"text": "the second"}\n')
     put("tokens.jsonl", "".join(json.dumps({"input_ids": list(range(i, i + 9)), "labels": [-100] * 3 + list(range(6))}) +
                                 "\n" for i in range(6)))
+    function = {"name": "look", "arguments": {"at": [1.5, "\u00e9"], "n": None}}
+    put("calls.jsonl", "".join(json.dumps({
+        "tools": [{"type": "function", "function": {"name": "look", "parameters": {"at": {"type": "array"}}}}],
+        "messages": [{"role": "user", "content": f"the {i}"},
+                     {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": function}]},
+                     {"role": "tool", "content": "seen"}, {"role": "assistant", "content": "the end"}]}) + "\n"
+        for i in range(3)))
+    put("packed.jsonl.gz", gzip.compress((folder / "messages.jsonl").read_bytes(), mtime=0))
+    put("text.txt.zst", zstandard((folder / "text.txt").read_bytes()))
     put("run.json", {"lora_rank": 2, "lora_alpha": 4, "lora_target": ["q_proj", "v_proj"], "learning_rate": 1e-3,
                      "cutoff_len": 64, "warmup_ratio": 0.5, "lr_scheduler_type": "cosine", "seed": 3, "shuffle": True,
                      "val_size": 0, "save_total_limit": 1, "weight_decay": 0.1, "max_grad_norm": 1.0,
@@ -284,7 +301,7 @@ class Inputs:
 def with_template(words, inputs=None):
     """`inputs`: whose data the command reads. Texts and tokens go through no template, and the key is refused there."""
     is_plain = inputs and inputs.data.split(".")[0] in ("text", "tokens")
-    return words if is_plain else words + ["--template", "chatml"]
+    return words if is_plain else words + ["--template", "qwen3" if inputs and inputs.data == "calls.jsonl" else "chatml"]
 
 
 def train(inputs):
@@ -329,7 +346,8 @@ TARGETS = (
     [("gguf", "bytes.gguf", {"model": "bytes.gguf"}, MODEL_COMMANDS)] * 4 +
     [("gguf", "pieces.gguf", {"model": "pieces.gguf"}, MODEL_COMMANDS)] * 4 +
     [("data", name, {"data": name}, DATA_COMMANDS)
-     for name in ("alpaca.json", "messages.jsonl", "sharegpt.json", "text.txt", "text.jsonl", "tokens.jsonl")] +
+     for name in ("alpaca.json", "messages.jsonl", "sharegpt.json", "text.txt", "text.jsonl", "tokens.jsonl",
+                  "calls.jsonl", "calls.jsonl", "packed.jsonl.gz", "text.txt.zst")] +
     [("adapter_config", "adapter/adapter_config.json", {"adapter": "adapter"},
       ["eval", "generate", "merge", "train"])] * 3 +
     [("adapter", "adapter/adapter_model.safetensors", {"adapter": "adapter"}, ["eval", "generate", "merge", "train"])] * 2 +

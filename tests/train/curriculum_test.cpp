@@ -63,6 +63,9 @@ TEST_CASE("curriculum run: 300 steps over 1000 records train the counts of each 
       io::Json::array({part(0, 90, 144, 36, 0), part(90, 210, 96, 96, 48), part(210, 300, 45, 63, 72)});
   CHECK(counts_of(school.temp / "run") == expected);
   CHECK(result.metrics.steps == 300);
+  CHECK(holds(
+      io::read_file(school.temp / "run" / "final_model" / "README.md"),
+      "| curriculum, steps 1 to 90 | 144 of explain (80.0 %), 36 of reasoning (20.0 %), 0 of topology (0.0 %) |\n"));
   CHECK(quiet.said("curriculum: steps 1 to 90: 144 explain, 36 reasoning"));
   CHECK(quiet.said("curriculum: steps 91 to 210: 96 explain, 96 reasoning, 48 topology"));
   CHECK_FALSE(quiet.said("fields of records that are not used"));

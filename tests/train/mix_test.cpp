@@ -68,6 +68,8 @@ TEST_CASE("mix run: epochs have the shares of the files, to the record, and the 
   CHECK(learnt_of(library.temp / "under") == std::vector<Index>{45, 30});
   CHECK(quiet.said("mix: an epoch has 25 sequences: 15 (60.0 %) of many's 40, 10 (40.0 %) of few's 10"));
   const io::Json files = io::read_json(library.temp / "under" / "training_metrics.json").at("datasets");
+  CHECK(holds(io::read_file(library.temp / "under" / "final_model" / "README.md"),
+              "| records learnt from | 45 of many (60.0 %), 30 of few (40.0 %) |\n"));
   CHECK(files[0] == io::json_object({{"name", "many"}, {"records", 45}, {"share", 0.6}}));
   CHECK(log_of(library.temp / "under").back().at("datasets") == io::json_object({{"many", 0.6}, {"few", 0.4}}));
   bool shown = false;

@@ -2,8 +2,10 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "lora/core/format.hpp"
 #include "lora/core/precision.hpp"
 #include "lora/io/atomic_folder.hpp"
 #include "lora/model/merge.hpp"
@@ -49,6 +51,17 @@ inline std::string usage_of(const settings::Config& config, const model::Source&
   return text;
 }
 
+/// "45 of many (60.0 %), 30 of few (40.0 %)"
+inline std::string counts_text(const std::vector<std::pair<std::string, Index>>& counts) {
+  Index sum = 0;
+  for (const auto& [name, count] : counts) sum += count;
+  std::string text;
+  for (const auto& [name, count] : counts)
+    text += concat(text.empty() ? "" : ", ", count, " of ", settings::in_line(name), " (",
+                   fixed(sum > 0 ? 100 * static_cast<double>(count) / static_cast<double>(sum) : 0, 1), " %)");
+  return text;
+}
+
 }  // namespace detail
 
 /// The README.md of what a run has trained: what it is and how to use it. `adapter`: null for a model.
@@ -87,6 +100,9 @@ inline std::string model_card(const settings::Config& config, const model::Sourc
   row("steps", metrics.steps);
   row("tokens", metrics.total_tokens);
   row("seed", config.seed);
+  if (!metrics.files.empty()) row("records learnt from", detail::counts_text(metrics.files));
+  for (const DrawnClasses& part : metrics.curriculum)
+    row(concat("curriculum, steps ", part.from_step + 1, " to ", part.to_step), detail::counts_text(part.counts));
   row("loss of the last step", metrics.train_loss);
   if (metrics.eval_loss) row("evaluation loss", *metrics.eval_loss);
   if (adapter != nullptr) return text + detail::usage_of(config, source);
