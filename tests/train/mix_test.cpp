@@ -82,10 +82,11 @@ TEST_CASE("mix run: epochs have the shares of the files, to the record, and the 
   config.mix_strategy = "interleave_over";
   config.dataset[0].weight = 3;
   config.dataset[1].weight = 2;
-  config.dataset[1].name = "seldom";
+  config.dataset[1].name = "seldom | few";
   fine_tune(config);
   CHECK(learnt_of(library.temp / "over") == std::vector<Index>{40, 27});
-  CHECK(quiet.said("mix: an epoch has 67 sequences: 40 (59.7 %) of many's 40, 27 (40.3 %) of seldom's 10"));
+  CHECK(quiet.said("mix: an epoch has 67 sequences: 40 (59.7 %) of many's 40, 27 (40.3 %) of seldom | few's 10"));
+  CHECK(holds(io::read_file(library.temp / "over" / "final_model" / "README.md"), "27 of seldom \\| few (40.3 %) |\n"));
 
   config = library.mixed("concat", -1);
   config.num_train_epochs = 2;
@@ -113,6 +114,12 @@ TEST_CASE("mix run: records held back are drawn in no epoch, and a file that has
   const auto learnt = learnt_of(library.temp / "held");
   CHECK(learnt[0] == learnt[1]);
   CHECK(learnt[0] < 40);
+  config.interleave_probs = {1e-9, 1 - 1e-9};
+  config.mix_strategy = "interleave_under";
+  CHECK(message_of<ConfigError>([&] {
+          fine_tune(config);
+        }).starts_with("key interleave_probs: given a mix in which an epoch has "));
+  config.interleave_probs.clear();
   config.output_dir = (library.temp / "none").native();
   config.dataset[1].max_samples = 1;
   config.val_size = 40;

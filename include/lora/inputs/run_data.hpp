@@ -162,7 +162,14 @@ class RunData {
       sizes.push_back(std::ssize(mixture_.files[i].sequences));
       if (sizes.back() == 0) fail<ConfigError>(config.dataset[i].path, ": no record is left to train on");
     }
-    mixture_.counts = data::mixed_counts(sizes, settings::shares_of(config), config.mix_strategy == "interleave_over");
+    try {
+      mixture_.counts =
+          data::mixed_counts(sizes, settings::shares_of(config), config.mix_strategy == "interleave_over");
+    } catch (const ConfigError& error) {
+      fail<ConfigError>(
+          config.interleave_probs.empty() ? "key dataset: its weights give " : "key interleave_probs: given ",
+          std::string_view(error.what()));
+    }
   }
 
   TextFiles text_;

@@ -138,6 +138,12 @@ inline DrawnClasses parse_drawn(const io::JsonView& json) {
   return drawn;
 }
 
+inline std::pair<std::string, Index> parse_learnt(const io::JsonView& file) {
+  const auto records = file.at<Index>("records");
+  if (records < 0) file.fail("\"records\" is ", records);
+  return {file.at<std::string>("name"), records};
+}
+
 inline io::Json to_json(const RunState& state) {
   io::Json json = io::json_object({{"format", 2},
                                    {"step", state.step},
@@ -203,8 +209,7 @@ inline RunState parse_state(const io::JsonView& json) {
     for (std::size_t i = 0; i < drawn->json().size(); ++i) state.drawn.push_back(parse_drawn(drawn->element(i)));
   if (const auto files = json.find("datasets"))
     for (std::size_t i = 0; i < files->json().size(); ++i)
-      state.learnt_of_files.emplace_back(files->element(i).at<std::string>("name"),
-                                         files->element(i).at<Index>("records"));
+      state.learnt_of_files.push_back(parse_learnt(files->element(i)));
   const auto settings = json.find("settings");
   if (!settings || !settings->json().is_object()) json.fail("\"settings\" must be an object");
   state.settings = settings->json();

@@ -51,6 +51,13 @@ inline std::string usage_of(const settings::Config& config, const model::Source&
   return text;
 }
 
+/// A text that may hold bars within a table.
+inline std::string cell(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) escaped += c == '|' ? std::string("\\|") : std::string(1, c);
+  return escaped;
+}
+
 /// "45 of many (60.0 %), 30 of few (40.0 %)"
 inline std::string counts_text(const std::vector<std::pair<std::string, Index>>& counts) {
   Index sum = 0;
@@ -74,7 +81,9 @@ inline std::string model_card(const settings::Config& config, const model::Sourc
                  config.model_name(), "` on");
   for (const auto& file : config.dataset) text += concat(" `", io::Path(file.path).filename().native(), "`");
   text += ".\n\n| setting | value |\n|---|---|\n";
-  const auto row = [&](std::string_view name, const auto& value) { text += concat("| ", name, " | ", value, " |\n"); };
+  const auto row = [&](std::string_view name, const auto& value) {
+    text += concat("| ", detail::cell(concat(name)), " | ", detail::cell(concat(value)), " |\n");
+  };
   const auto list = [&](std::string_view name, const std::vector<std::string>& values) {
     std::string line;
     for (const auto& value : values) line += (line.empty() ? "" : ", ") + value;
