@@ -114,13 +114,13 @@ TEST_CASE("mix run: records held back are drawn in no epoch, and a file that has
   const auto learnt = learnt_of(library.temp / "held");
   CHECK(learnt[0] == learnt[1]);
   CHECK(learnt[0] < 40);
+  config.output_dir = (library.temp / "none").native();
   config.interleave_probs = {1e-9, 1 - 1e-9};
   config.mix_strategy = "interleave_under";
   CHECK(message_of<ConfigError>([&] {
           fine_tune(config);
         }).starts_with("key interleave_probs: given a mix in which an epoch has "));
   config.interleave_probs.clear();
-  config.output_dir = (library.temp / "none").native();
   config.dataset[1].max_samples = 1;
   config.val_size = 40;
   CHECK(message_of<ConfigError>([&] { fine_tune(config); }) ==
