@@ -37,6 +37,7 @@ constexpr CommandText command_texts[] = {
      "lora merge --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --output_dir MERGED"},
     {tokenize_command, "Prints the token ids of texts, a JSON array per line.",
      "lora tokenize --model_name_or_path MODEL --text \"Hello\""},
+    {doctor_command, "Tells what this machine and this build have for training, and what is missing.", "lora doctor"},
 };
 
 /// Formats options with their descriptions in a second, wrapped column.

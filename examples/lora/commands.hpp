@@ -3,9 +3,10 @@
 #include "command_line.hpp"
 
 /// Each runs one command. Results go to standard output, messages to standard error; errors are thrown. Returns the
-/// exit status: 0, or 128 + the signal that stopped training.
+/// exit status: 0, 128 + the signal that stopped training, or 1 of a doctor who found what can't work.
 int run_train(Request& request);
 int run_eval(Request& request);
 int run_generate(Request& request);
 int run_merge(Request& request);
 int run_tokenize(Request& request);
+int run_doctor(Request& request);

@@ -31,6 +31,8 @@ int run_command(Request& request) {
       return run_merge(request);
     case tokenize_command:
       return run_tokenize(request);
+    case doctor_command:
+      return run_doctor(request);
   }
   return bad_usage;
 }

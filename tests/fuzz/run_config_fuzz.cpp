@@ -14,8 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } catch (const Error&) {
     return 0;
   }
-  for (const auto command : {settings::train_command, settings::eval_command, settings::generate_command,
-                             settings::merge_command, settings::tokenize_command}) {
+  for (const auto command : settings::all_commands) {
     try {
       settings::validate(config, command);
     } catch (const Error&) {

@@ -35,7 +35,7 @@ TEST_CASE("program: help and version go to standard output") {
   const auto page = lora_program({"--help"});
   CHECK(page.status == 0);
   CHECK(page.errors.empty());
-  for (const char* command : {"train", "eval", "generate", "merge", "tokenize"})
+  for (const char* command : {"train", "eval", "generate", "merge", "tokenize", "doctor"})
     CHECK(page.output.find("\n  " + std::string(command) + " ") != std::string::npos);
   const auto version = lora_program({"--version"});
   CHECK(version.status == 0);
@@ -43,8 +43,7 @@ TEST_CASE("program: help and version go to standard output") {
 }
 
 TEST_CASE("program: each command's help has each of its keys and none of another's") {
-  for (const auto command : {settings::train_command, settings::eval_command, settings::generate_command,
-                             settings::merge_command, settings::tokenize_command}) {
+  for (const auto command : settings::all_commands) {
     const auto page = lora_program({std::string(settings::name_of(command)), "--help"});
     CHECK(page.status == 0);
     CHECK(page.output.find("--config") != std::string::npos);

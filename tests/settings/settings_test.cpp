@@ -264,8 +264,7 @@ TEST_CASE("settings: every key is held against its rule, and in code with the pr
     CHECK(said.starts_with(concat("key ", key.name, ": given ", tokenizer::unicode::replace_invalid_utf8(wrong),
                                   ", allowed: ", allowed(key))));
     assign(by_assignment, key, wrong);
-    for (const Command command : {train_command, eval_command, generate_command, merge_command, tokenize_command})
-      CHECK(message_of([&] { validate(by_assignment, command); }) == said);
+    for (const Command command : all_commands) CHECK(message_of([&] { validate(by_assignment, command); }) == said);
   }
 }
 

@@ -19,14 +19,17 @@
 
 namespace lora::io {
 
+/// Where scratch files lie: TMPDIR, else /var/tmp, which unlike /tmp is no memory.
+inline Path scratch_folder() {
+  const char* chosen = std::getenv("TMPDIR");
+  return chosen != nullptr && *chosen != '\0' ? chosen : "/var/tmp";
+}
+
 /// A file without a name, for what is too large for memory: it is gone when it is closed, however the process ends.
-/// It lies in TMPDIR, else in /var/tmp, which unlike /tmp is no memory.
 class ScratchFile {
  public:
   /// `holds`: what it is for, in errors. Throws   IoError
-  explicit ScratchFile(std::string holds) : holds_(std::move(holds)) {
-    const char* chosen = std::getenv("TMPDIR");
-    folder_ = chosen != nullptr && *chosen != '\0' ? chosen : "/var/tmp";
+  explicit ScratchFile(std::string holds) : holds_(std::move(holds)), folder_(scratch_folder()) {
     descriptor_ = static_cast<int>(detail::perform({FileOperation::Kind::create, folder_, Path()}, [&](std::size_t) {
       const int nameless = ::open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
       if (nameless >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return nameless;

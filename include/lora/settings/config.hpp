@@ -132,6 +132,7 @@ struct Config {
   double early_stopping_threshold = 0;
   std::string resume_from_checkpoint;  // "auto" or a path
   bool overwrite_output_dir = false;
+  bool json = false;
   std::optional<Index> threads;
   bool profile = false;
 

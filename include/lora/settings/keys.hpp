@@ -18,14 +18,18 @@
 
 namespace lora::settings {
 
-/// The commands of the program, as a set of bits.
+/// The commands of the program, as a set of bits. `all_commands` has each.
 enum Command : unsigned {
   train_command = 1,
   eval_command = 2,
   generate_command = 4,
   merge_command = 8,
-  tokenize_command = 16
+  tokenize_command = 16,
+  doctor_command = 32
 };
+
+constexpr Command all_commands[] = {train_command, eval_command,     generate_command,
+                                merge_command, tokenize_command, doctor_command};
 
 constexpr std::string_view name_of(Command command) {
   switch (command) {
@@ -39,6 +43,8 @@ constexpr std::string_view name_of(Command command) {
       return "merge";
     case tokenize_command:
       return "tokenize";
+    case doctor_command:
+      return "doctor";
   }
   return "";
 }
@@ -103,7 +109,7 @@ inline std::vector<std::string_view> template_names() {
 
 inline std::vector<Key> make_keys() {
   constexpr unsigned train = train_command, eval = eval_command, generate = generate_command, merge = merge_command,
-                     tokenize = tokenize_command;
+                     tokenize = tokenize_command, doctor = doctor_command;
   constexpr unsigned running = train | eval | generate, data = train | eval;
   constexpr Range any = {};
   const std::vector<std::string_view> free = {};
@@ -125,7 +131,7 @@ inline std::vector<Key> make_keys() {
        "Model folder, .gguf file, or a name in the local Hugging Face cache"},
       {"adapter_name_or_path", "model", running | merge, &C::adapter_name_or_path, any, free, "none",
        "Adapter folder to start from; its file supplies rank, alpha, targets and rsLoRA"},
-      {"device", "model", running, &C::device, any, {"auto", "cpu"}, "", "Where to compute"},
+      {"device", "model", running | doctor, &C::device, any, {"auto", "cpu"}, "", "Where to compute"},
       {"dtype",
        "model",
        running | merge,
@@ -335,8 +341,9 @@ inline std::vector<Key> make_keys() {
        "Checkpoint to go on from; auto: the newest complete one, or a new start", checkpoint},
       {"overwrite_output_dir", "run", train | merge, &C::overwrite_output_dir, any, free, "",
        "Permits an output_dir that holds an earlier result, which is replaced"},
-      {"threads", "run", running | merge, &C::threads, Range{.low = 1, .high = 4096}, free, "what the machine allows",
-       "Threads to compute with"},
+      {"json", "run", doctor, &C::json, any, free, "", "Prints JSON"},
+      {"threads", "run", running | merge | doctor, &C::threads, Range{.low = 1, .high = 4096}, free,
+       "what the machine allows", "Threads to compute with"},
       {"profile", "run", train, &C::profile, any, free, "",
        "Says at the end where time and memory went; writes profile.md, and profile.json for ui.perfetto.dev"},
 

@@ -317,7 +317,7 @@ inline std::string meant(std::string_view given, unsigned commands) {
   std::replace(name.begin(), name.end(), '-', '_');
   if (const Key* key = find_key(name); key != nullptr && !(key->commands & commands)) {
     std::string owners;
-    for (const Command command : {train_command, eval_command, generate_command, merge_command, tokenize_command})
+    for (const Command command : settings::all_commands)
       if (key->commands & command) owners += concat(owners.empty() ? "a key of " : ", ", name_of(command));
     return owners;
   }
