@@ -1,12 +1,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "commands.hpp"
 #include "lora/core/printable.hpp"
 #include "lora/cpu/device.hpp"
 #include "lora/io/json.hpp"
+#include "lora/run/ascend_findings.hpp"
 #include "lora/run/findings.hpp"
 
 namespace {
@@ -51,7 +53,9 @@ std::string as_lines(const std::vector<run::Finding>& findings) {
 
 int run_doctor(Request& request) {
   cpu::Device dev(static_cast<int>(request.config.threads.value_or(0)));
-  const std::vector<run::Finding> findings = run::examine(dev);
+  std::vector<run::Finding> findings = run::examine(dev);
+  if (request.config.device == "auto")
+    for (run::Finding& finding : run::examine_ascend()) findings.push_back(std::move(finding));
   std::fputs((request.config.json ? as_json(findings) : as_lines(findings)).c_str(), stdout);
   return works(findings) ? 0 : 1;
 }

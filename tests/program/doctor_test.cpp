@@ -3,6 +3,7 @@
 #include <string>
 
 #include "lora/io/json.hpp"
+#include "support/environment.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
 
@@ -11,7 +12,12 @@ namespace doctor_test {
 using namespace lora;
 
 TEST_CASE("program: doctor tells a line for each part, and the same as JSON") {
-  const auto lines = test::run_program(LORA_PROGRAM, {"doctor"});
+  const test::Environment pretend("LORA_ASCEND_LIBRARIES", LORA_PRETEND_ASCEND);
+  const auto npus = test::run_program(LORA_PROGRAM, {"doctor", "--device=auto"});
+  CHECK(npus.status == 0);
+  CHECK(test::holds(npus.output, "\nok      NPU 1            Ascend910B3, 20 cube"));
+  const auto lines = test::run_program(LORA_PROGRAM, {"doctor", "--device=cpu"});
+  CHECK_FALSE(test::holds(lines.output, "NPU"));
   CHECK(lines.status == 0);
   CHECK(lines.errors.empty());
   const auto report = test::run_program(LORA_PROGRAM, {"doctor", "--json", "--device=cpu"});
