@@ -60,7 +60,7 @@ TEST_CASE("cut texts: sequences are records but where texts have blocks") {
 TEST_CASE("token store: the same tokens from memory and from a temporary file, of which no name is left") {
   const test::TempFolder temp;
   const test::Environment folder("TMPDIR", temp.path().native());
-  for (const std::size_t most : {1000, 25, 7, 0}) {
+  for (const std::size_t most : {1000u, 25u, 7u, 0u}) {
     data::TokenStore store(most);
     for (std::int32_t i = 0; i < 40; ++i) store.append(counting(10 * i, 10));
     CHECK(std::filesystem::is_empty(temp.path()));

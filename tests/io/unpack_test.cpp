@@ -52,9 +52,11 @@ std::string words(std::size_t size) {
 }  // namespace
 
 TEST_CASE("unpack: what was compressed comes back, whatever its size, from one part or several") {
-  for (const auto& [extension, pack] : packings()) {
+  for (const auto& packing : packings()) {
+    const std::string& extension = packing.first;
+    const Pack& pack = packing.second;
     CAPTURE(extension);
-    for (const std::size_t size : {0, 1, 1000, 262144, 3000000}) {
+    for (const std::size_t size : {0u, 1u, 1000u, 262144u, 3000000u}) {
       std::string text = words(size);
       text.resize(size);
       CHECK(unpacked(pack(text)) == text);
@@ -69,7 +71,9 @@ TEST_CASE("unpack: what was compressed comes back, whatever its size, from one p
 }
 
 TEST_CASE("unpack: a data set is read by what it is and by its name without the compression") {
-  for (const auto& [extension, pack] : packings()) {
+  for (const auto& packing : packings()) {
+    const std::string& extension = packing.first;
+    const Pack& pack = packing.second;
     CAPTURE(extension);
     CHECK(OneFile(pack(R"({"text":"T"})"), "a.jsonl" + extension).first().text == "T");
     CHECK(OneFile(pack("[{\"text\":\n\"T\"}]"), "a.json" + extension).first().text == "T");
@@ -86,7 +90,9 @@ TEST_CASE("unpack: a data set is read by what it is and by its name without the 
 }
 
 TEST_CASE("unpack: a file that was cut short anywhere is refused") {
-  for (const auto& [extension, pack] : packings()) {
+  for (const auto& packing : packings()) {
+    const std::string& extension = packing.first;
+    const Pack& pack = packing.second;
     CAPTURE(extension);
     const std::string packed = pack(words(3000));
     for (std::size_t size = 4; size < packed.size(); size += size < 40 || size + 20 > packed.size() ? 1 : 97) {
@@ -98,7 +104,9 @@ TEST_CASE("unpack: a file that was cut short anywhere is refused") {
 }
 
 TEST_CASE("unpack: damage and what follows after the end are named with their place") {
-  for (const auto& [extension, pack] : packings()) {
+  for (const auto& packing : packings()) {
+    const std::string& extension = packing.first;
+    const Pack& pack = packing.second;
     CAPTURE(extension);
     const std::string name = "a" + extension;
     std::string packed = pack(words(3000));
@@ -121,7 +129,9 @@ TEST_CASE("unpack: damage and what follows after the end are named with their pl
 
 TEST_CASE("unpack: a file that would fill the disk is refused") {
   const std::string zeros(std::size_t{1} << 26, '\0');
-  for (const auto& [extension, pack] : packings()) {
+  for (const auto& packing : packings()) {
+    const std::string& extension = packing.first;
+    const Pack& pack = packing.second;
     CAPTURE(extension);
     std::string packed;
     for (int i = 0; i < 17; ++i) packed += pack(zeros);  // 1.06 GiB

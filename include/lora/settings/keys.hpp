@@ -29,7 +29,7 @@ enum Command : unsigned {
 };
 
 constexpr Command all_commands[] = {train_command, eval_command,     generate_command,
-                                merge_command, tokenize_command, doctor_command};
+                                    merge_command, tokenize_command, doctor_command};
 
 constexpr std::string_view name_of(Command command) {
   switch (command) {
