@@ -43,7 +43,7 @@ struct Predictions {
     if (!set.empty()) line["dataset"] = set;
     if (!sample.answer().empty()) {
       const auto [exact, rouge_l] = scores.add(sample, answer);
-      line["label"] = sample.answer();
+      line["label"] = scores.expected(sample);
       line["exact_match"] = exact;
       line["rouge_l"] = rouge_l;
     }
@@ -87,7 +87,7 @@ std::optional<Predictions> evaluate(D& dev, const model::Source& source, const s
   with_decoder(dev, source, config, [&](auto& decoder) {
     for (EvaluatedSet& set : sets) set.totals = totals_of(dev, decoder, set, config, "evaluating", &set.each);
     if (!config.predict) return;
-    const data::AnswerScores none(text.chat_template && text.chat_template->thinks());
+    const data::AnswerScores none(text.chat_template);
     predictions.emplace(Predictions{none});
     model::GenerateOptions generate;
     generate.max_new_tokens = config.max_new_tokens;

@@ -88,7 +88,7 @@ int run_generate(Request& request) {
   const auto say = [&](const data::Sample& sample, const std::string& answer) {
     if (from_prompt && !file) return write(answer + "\n");
     io::Json line = {{"prompt", prompt_of(sample, *tokenizer)}, {"predict", answer}};
-    if (!sample.answer().empty()) line["label"] = sample.answer();
+    if (auto label = sample.answer(chat && chat->quotes_texts()); !label.empty()) line["label"] = std::move(label);
     write(io::to_text(line, -1) + "\n");
   };
   inputs::with_device(config, [&](auto& dev) {

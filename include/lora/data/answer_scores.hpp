@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,16 +67,21 @@ inline double rouge_l(std::string_view answer, std::string_view reference) {
 /// How well generated answers fit those of the records.
 class AnswerScores {
  public:
-  /// `thinks`: answers may begin with reasoning, which is not compared.
-  explicit AnswerScores(bool thinks) : thinks_(thinks) {}
+  /// The template of conversations decides how calls of tools are written, and whether answers may begin with
+  /// reasoning, which is not compared.
+  explicit AnswerScores(const std::optional<ChatTemplate>& chat_template)
+      : thinks_(chat_template && chat_template->thinks()),
+        quotes_texts_(chat_template && chat_template->quotes_texts()) {}
 
   struct Score {
     bool exact;  ///< the same but for white space at the ends
     double rouge_l;
   };
+  /// The answer that a record has.
+  std::string expected(const Sample& sample) const { return sample.answer(quotes_texts_); }
   /// Of an answer to a record that has one.
   Score add(const Sample& sample, std::string_view answer) {
-    const std::string expected = sample.answer();
+    const std::string expected = this->expected(sample);
     const std::string_view given = compared(answer), wanted = compared(expected);
     const Score score{given == wanted, data::rouge_l(given, wanted)};
     ++answers_;
@@ -95,6 +101,7 @@ class AnswerScores {
   }
 
   bool thinks_;
+  bool quotes_texts_;
   Index answers_ = 0;
   Index exact_ = 0;
   double rouge_l_ = 0;  // sum

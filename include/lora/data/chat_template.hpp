@@ -119,6 +119,8 @@ class ChatTemplate {
 
   /// Whether it tells an assistant of tools, and writes their calls.
   bool calls_tools() const { return entry_.style == Style::qwen || entry_.style == Style::qwen3; }
+  /// Whether it writes arguments of a call that are a text as a JSON string, rather than as they are.
+  bool quotes_texts() const { return entry_.quotes_texts; }
 
   /// Whether the tokenizer's opening token, if any, must be added before its output.
   bool needs_opening() const { return entry_.style == Style::alpaca || entry_.style == Style::none; }

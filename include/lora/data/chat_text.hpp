@@ -35,12 +35,14 @@ inline std::string_view strip_right(std::string_view text) {
   return text;
 }
 
+inline std::string_view strip_left(std::string_view text) {
+  while (const std::size_t width = white_space_at(text, 0)) text.remove_prefix(width);
+  return text;
+}
+
 }  // namespace detail
 
-inline std::string_view strip(std::string_view text) {
-  while (const std::size_t width = detail::white_space_at(text, 0)) text.remove_prefix(width);
-  return detail::strip_right(text);
-}
+inline std::string_view strip(std::string_view text) { return detail::strip_right(detail::strip_left(text)); }
 
 namespace detail {
 

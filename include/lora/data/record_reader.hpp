@@ -12,6 +12,7 @@
 
 #include "lora/core/ignore_index.hpp"
 #include "lora/data/sample.hpp"
+#include "lora/data/tool_reader.hpp"
 #include "lora/io/json_view.hpp"
 
 namespace lora::data {
@@ -96,7 +97,8 @@ class RecordReader {
     check_fields();
     sample.learnt = weight_of(record_);
     sample.label = label();
-    if (sample.kind == Sample::Kind::messages) read_tools(sample);
+    const auto tools = record_.find("tools");
+    if (sample.kind == Sample::Kind::messages && tools && !is_nothing(tools->json())) sample.tools = read_tools(*tools);
     if (shape_ == nullptr) {
       sample.text = text_of(options_.text_column);
       if (sample.text.empty()) leave_out(sample, "the text is empty");
@@ -179,6 +181,8 @@ class RecordReader {
                        "expected good answers only");
       }
       if (field == "tools" && kind() == Sample::Kind::messages) continue;
+      if (field == "functions" && shape_ && shape_->field == "messages" && !is_nothing(value))
+        record_.fail("functions are not supported; expected tools");
       if (field == "tools" || is_media(field)) {
         if (!is_nothing(value)) record_.fail(field, be(field), " not supported");
         continue;
@@ -250,68 +254,6 @@ class RecordReader {
       sample.messages.push_back({"system", std::move(system)});
   }
 
-  /// An array of objects, or a text that holds one.
-  void read_tools(Sample& sample) const {
-    const io::Json* tools = io::json_find(record_.json(), "tools");
-    if (tools == nullptr || is_nothing(*tools)) return;
-    const io::Json parsed = tools->is_string() ? parse_text(*tools, record_, "tools") : *tools;
-    if (!parsed.is_array()) record_.fail("\"tools\" must be an array, or a text that holds one");
-    for (const io::Json& tool : parsed) {
-      if (!tool.is_object()) record_.fail("a tool is ", std::string_view(tool.type_name()), "; expected an object");
-      sample.tools.push_back(tool);
-    }
-  }
-
-  /// JSON that a record holds as a text.
-  static io::Json parse_text(const io::Json& text, const io::JsonView& object, std::string_view field) {
-    try {
-      return io::parse_json(text.get_ref<const std::string&>(), std::string(field));
-    } catch (const FormatError& error) {
-      object.fail("\"", field, "\" is a text that is no JSON: ", std::string_view(error.what()));
-    }
-  }
-
-  /// One call, or an array of them: {"name", "arguments"}, also as "function" of an object, as OpenAI writes them.
-  std::vector<ToolCall> read_calls(const io::JsonView& turn, const io::Json& calls) {
-    std::vector<ToolCall> read;
-    const auto add = [&](const io::Json& given) {
-      const auto expect_object = [&](const io::Json& value) {
-        if (!value.is_object())
-          turn.fail("a tool call is ", std::string_view(value.type_name()),
-                    "; expected an object with name and arguments");
-      };
-      expect_object(given);
-      const io::Json* function = io::json_find(given, "function");
-      const io::Json& call = function != nullptr ? *function : given;
-      expect_object(call);
-      if (function != nullptr) {
-        for (const auto& [field, value] : io::json_fields(given)) {
-          if (field == "function") continue;
-          if (field == "type" && value != "function")
-            turn.fail("a tool call's type is ", io::to_text(value, -1), "; expected \"function\"");
-          if (field != "type") unused_.push_back(concat(shape_->field, "[].tool_calls[].", field));
-        }
-      }
-      for (const auto& [field, value] : io::json_fields(call))
-        if (field != "name" && field != "arguments" && !(function == nullptr && field == "type"))
-          unused_.push_back(concat(shape_->field, "[].tool_calls[].", field));
-      const io::Json* name = io::json_find(call, "name");
-      const io::Json* arguments = io::json_find(call, "arguments");
-      if (name == nullptr || !name->is_string() || name->get_ref<const std::string&>().empty())
-        turn.fail("a tool call has no name");
-      if (arguments == nullptr || !(arguments->is_object() || arguments->is_string()))
-        turn.fail("the call of ", name->get<std::string>(),
-                  " has no arguments; expected an object, or a text that holds one");
-      read.push_back({name->get<std::string>(), *arguments});
-    };
-    if (calls.is_array()) {
-      for (const io::Json& call : calls) add(call);
-    } else {
-      add(calls);
-    }
-    return read;
-  }
-
   void read_turns(Sample& sample) {
     const io::JsonView turns = *record_.find(shape_->field);
     if (!turns.json().is_array()) record_.fail("\"", shape_->field, "\" must be an array");
@@ -332,22 +274,27 @@ class RecordReader {
       if (field == role || field == content || field == "weight" || field == "reasoning_content") continue;
       if (field == "tool_calls") continue;
       if (field == "function_call" || is_media(field)) {
-        if (!is_nothing(value)) turn.fail(field, be(field), " not supported");
+        if (!is_nothing(value))
+          turn.fail(field, be(field), " not supported", is_media(field) ? "" : "; expected tool_calls");
         continue;
       }
       unused_.push_back(concat(shape_->field, "[].", field));
     }
     Message message;
     const std::string named = turn.at<std::string>(role);
-    const io::Json* calls = io::json_find(turn.json(), "tool_calls");
-    if (calls != nullptr && !is_nothing(*calls)) {
-      if (!calls->is_array()) turn.fail("\"tool_calls\" must be an array");
-      message.tool_calls = read_calls(turn, *calls);
+    const auto calls = turn.find("tool_calls");
+    if (calls && !is_nothing(calls->json())) {
+      if (!calls->json().is_array()) turn.fail("\"tool_calls\" must be an array");
+      message.tool_calls = calls_of("tool_calls").read_all(*calls);
     }
     if (sharegpt && named == "function_call") {  // as in LLaMA-Factory's files
       if (!message.tool_calls.empty()) turn.fail("a turn of function_call has tool_calls beside its value");
+      const auto value = turn.find(content);
+      if (!value) turn.fail("\"", content, "\" is missing");
+      FunctionCall read = read_function_call(*value, calls_of(content));
       message.role = "assistant";
-      message.tool_calls = read_calls(turn, parse_text(io::Json(turn.at<std::string>(content)), turn, content));
+      message.content = std::move(read.thoughts);
+      message.tool_calls = std::move(read.calls);
     } else {
       message.role = role_of(turn, named);
       const bool may_lack = !message.tool_calls.empty() && !turn.has(content);
@@ -361,6 +308,8 @@ class RecordReader {
       turn.fail("\"weight\" stands in a turn of the ", message.role, "; expected it in the assistant's turns only");
     return message;
   }
+
+  CallReader calls_of(std::string_view field) { return {concat(shape_->field, "[].", field, "[]."), unused_}; }
 
   static std::string role_of(const io::JsonView& turn, const std::string& name) {
     for (const char* role : {"system", "user", "assistant", "tool"})

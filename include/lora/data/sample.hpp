@@ -35,11 +35,12 @@ struct Sample {
     while (!turns.empty() && turns.back().role == "assistant") turns.pop_back();
     return turns;
   }
-  /// The content of the last turn, with its tool calls, if it is an assistant's, else empty.
-  std::string answer() const {
+  /// The content of the last turn, with its tool calls, if it is an assistant's, else empty. `quotes_texts`: as
+  /// ChatTemplate's of that name.
+  std::string answer(bool quotes_texts = false) const {
     if (messages.empty() || messages.back().role != "assistant") return {};
     const Message& last = messages.back();
-    return with_calls(last.content, !last.content.empty(), last.tool_calls, false);
+    return with_calls(last.content, !last.content.empty(), last.tool_calls, quotes_texts);
   }
 };
 

@@ -197,7 +197,7 @@ class TrainingRun {
     model::GenerateOptions generate;
     generate.max_new_tokens = config_.max_new_tokens;
     generate.stop_ids = inputs::stop_ids(source_, *text.tokenizer, text.chat_template);
-    data::AnswerScores scores(text.chat_template && text.chat_template->thinks());
+    data::AnswerScores scores(text.chat_template);
     const bool whole = answer_all(
         dev_, *decoder_, *text.tokenizer, data_->eval().encoder(), std::span<const data::Sample>(samples), generate, {},
         progress, [&](const data::Sample& sample, const std::string& answer) { scores.add(sample, answer); },
