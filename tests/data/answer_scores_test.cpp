@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,7 +44,7 @@ TEST_CASE("answer scores: means over the records, white space and reasoning asid
     sample.messages = {{"user", "?"}, {"assistant", answer}};
     return sample;
   };
-  data::AnswerScores plain(false), thinking(true);
+  data::AnswerScores plain(std::nullopt), thinking(data::ChatTemplate::named("qwen3"));
   CHECK(plain.add(record("a b"), " a b\n").exact);
   CHECK_FALSE(plain.add(record("a b"), "a c").exact);
   CHECK_FALSE(plain.add(record("a b"), "<think>\nso\n</think>\n\na b").exact);
@@ -52,6 +53,29 @@ TEST_CASE("answer scores: means over the records, white space and reasoning asid
   CHECK(plain.exact_match() == doctest::Approx(1.0 / 3));
   CHECK(plain.rouge_l() == doctest::Approx((1 + 0.5 + 2.0 * 2 / 7) / 3));
   CHECK(thinking.add(record("a b"), "<think>\nso\n</think>\n\na b").exact);
+}
+
+TEST_CASE("answer scores: a call's arguments that are a text are compared as the template writes them") {
+  data::Sample sample;
+  sample.messages = {{"user", "?"}, {"assistant", ""}};
+  sample.messages[1].tool_calls.push_back({"f", io::Json("{\"x\": 1}")});
+  const std::string quoted = "<tool_call>\n{\"name\": \"f\", \"arguments\": \"{\\\"x\\\": 1}\"}\n</tool_call>";
+  const std::string plain = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>";
+  for (const auto& entry : data::detail::template_entries) {
+    const auto chat = data::ChatTemplate::named(entry.name, "</s>");
+    if (!chat.calls_tools()) continue;
+    CAPTURE(entry.name);
+    data::AnswerScores scores(chat);
+    // What is scored as the answer is what is learnt.
+    const auto rendering = chat.render(sample.messages);
+    REQUIRE(rendering.answers.size() == 1);
+    const std::string learnt = rendering.text.substr(rendering.answers[0].begin);
+    const std::string expected = scores.expected(sample);
+    CHECK(expected == (chat.quotes_texts() ? quoted : plain));
+    CHECK(data::ChatTemplate::without_thoughts(learnt) == expected + "<|im_end|>\n");
+    CHECK(scores.add(sample, expected).exact);
+    CHECK_FALSE(scores.add(sample, chat.quotes_texts() ? plain : quoted).exact);
+  }
 }
 
 }  // namespace answer_scores_test

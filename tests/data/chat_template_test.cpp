@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lora/core/hash.hpp"
+#include "lora/data/dataset.hpp"
+#include "lora/data/record_list.hpp"
+#include "lora/data/tool_calls.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
 #include "lora/tokenizer/unicode.hpp"
@@ -33,6 +37,19 @@ std::string message_of(auto&& call) {
   return "nothing was thrown";
 }
 
+/// Conversations with tools as a data file has them, every second one's tools as a text.
+data::Dataset calling_records(const std::vector<io::Json>& conversations, const ChatTemplate& chat) {
+  data::RecordLists lists;
+  for (const io::Json& conversation : conversations) {
+    io::Json record = io::json_object({{"messages", conversation["messages"]}, {"tools", conversation["tools"]}});
+    if (&conversation - conversations.data() & 1) record["tools"] = data::python_json(conversation["tools"]);
+    for (io::Json& turn : record["messages"])
+      if (!chat.thinks()) turn.erase("reasoning_content");
+    lists["calling"].add(record);
+  }
+  return data::Dataset::open(std::vector<std::string>{"calling"}, {.need_answer = false}, lists);
+}
+
 /// `set`: conversations, or tools.
 void check_against_reference(const std::string& file, const std::string& name,
                              const std::string& set = "conversations") {
@@ -41,11 +58,15 @@ void check_against_reference(const std::string& file, const std::string& name,
   const auto expected = test::template_lines(set == "tools" ? file + ".tools" : file);
   REQUIRE(records.size() == (set == "tools" ? 200 : 500));
   REQUIRE(expected.size() == records.size());
+  std::optional<data::Dataset> calling;
+  if (set == "tools") calling = calling_records(records, chat);
   std::size_t refused = 0;
   for (std::size_t i = 0; i < records.size(); ++i) {
     CAPTURE(i);
-    const auto messages = test::calling_messages(records[i], name);
-    const auto options = test::template_options(records[i]);
+    const data::Sample sample = calling ? (*calling)[static_cast<Index>(i)] : data::Sample();
+    const auto messages = calling ? sample.messages : test::template_messages(records[i], name);
+    auto options = test::template_options(records[i]);
+    options.tools = sample.tools;
     if (expected[i].contains("refused")) {
       CHECK_THROWS_AS(chat.render(messages, options), FormatError);
       ++refused;

@@ -121,7 +121,7 @@ TEST_CASE("dataset: a malformed record is an error with file and line") {
         "function_call");
   CHECK(error("{\"messages\":[{\"role\":\"user\"}]}") == "d.jsonl:1: messages[0]: \"content\" is missing");
   CHECK(error("{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{}]}]}") ==
-        "d.jsonl:1: messages[0]: a tool call has no name");
+        "d.jsonl:1: messages[0]: tool_calls[0]: a tool call has no name");
   CHECK(error("{\"instruction\":\"i\",\"output\":\"o\",\"history\":[[\"a\"]]}") ==
         "d.jsonl:1: a round of history has 1 texts, not 2");
   CHECK(error("{\"input_ids\":[1,2],\"labels\":[1]}") == "d.jsonl:1: 2 input_ids but 1 labels");

@@ -11,30 +11,15 @@
 #include "lora/io/file.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/message_of.hpp"
-#include "support/one_file.hpp"
 #include "support/temp_folder.hpp"
 
 namespace tool_calls_test {
 
 using namespace lora;
-using data::Sample;
-using test::OneFile;
 
 namespace {
 
 std::string python(const std::string& json) { return data::python_json(io::parse_json(json, "json")); }
-
-/// A record whose second turn is an assistant's with these fields.
-std::string record(const std::string& fields) {
-  return R"({"messages":[{"role":"user","content":"Q"},{"role":"assistant",)" + fields + "}]}";
-}
-
-std::vector<std::string> calls_of(const Sample& sample) {
-  std::vector<std::string> calls;
-  for (const auto& message : sample.messages)
-    for (const auto& call : message.tool_calls) calls.push_back(call.name + data::python_json(call.arguments));
-  return calls;
-}
 
 }  // namespace
 
@@ -50,74 +35,6 @@ TEST_CASE("tool calls: JSON is written as Python writes it") {
         "[9223372036854775807, -9223372036854775808, 18446744073709551615, 0]");
   CHECK(test::message_of<FormatError>([] { python("[123456789012345678901]"); }) ==
         "the number 1.2345678901234568e+20; expected one below 2^63");
-}
-
-TEST_CASE("tool calls: records hold tools and calls in any spelling") {
-  const std::string tools = R"("tools":[{"type":"function","function":{"name":"f"}}],)";
-  const std::string turns = R"("messages":[{"role":"user","content":"Q"},)";
-  const Sample openai =
-      OneFile("{" + tools + turns +
-              R"({"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function",)"
-              R"("function":{"name":"f","arguments":"{\"a\": 1}"}},{"name":"g","arguments":{}}]},)"
-              R"({"role":"tool","tool_call_id":"1","content":"R"},{"role":"assistant","content":"A"}]})")
-          .first();
-  CHECK(calls_of(openai) == std::vector<std::string>{R"(f"{\"a\": 1}")", "g{}"});
-  REQUIRE(openai.tools.size() == 1);
-  CHECK(data::python_json(openai.tools[0]) == R"({"type": "function", "function": {"name": "f"}})");
-  CHECK(openai.messages[1].content.empty());
-  CHECK(openai.answer() == "A");
-  CHECK(OneFile(record(R"("tool_calls":[{"name":"f","arguments":{"x":1}}])")).first().answer() ==
-        "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>");
-  const Sample sharegpt =
-      OneFile(R"({"tools":"[{\"name\": \"f\"}]","conversations":[{"from":"human","value":"Q"},{"from":"function_call",)"
-              R"("value":"{\"name\": \"f\", \"arguments\": {\"x\": [1.50]}}"},{"from":"observation","value":"R"},)"
-              R"({"from":"gpt","value":"A"}]})")
-          .first();
-  CHECK(calls_of(sharegpt) == std::vector<std::string>{R"(f{"x": [1.5]})"});
-  CHECK(sharegpt.messages[1].role == "assistant");
-  CHECK(sharegpt.tools.size() == 1);
-  CHECK(OneFile(R"({"instruction":"I","output":"O","tools":"[]"})").first().tools.empty());
-  CHECK(OneFile(R"({"instruction":"I","output":"O","tools":[{"name":"f"}]})").first().tools.size() == 1);
-  const auto dataset =
-      OneFile(record(R"("content":"","tool_calls":[{"id":"7","function":{"name":"f","arguments":{},"x":1}}])")).open();
-  (void)dataset[0];
-  CHECK(dataset.take_unused_fields() ==
-        std::vector<std::string>{"messages[].tool_calls[].id", "messages[].tool_calls[].x"});
-}
-
-TEST_CASE("tool calls: what can't be a tool or a call is said by file and line") {
-  const auto said = [](const std::string& fields) { return OneFile(record(fields)).error(); };
-  const auto expect = [&](const std::string& fields, const std::string& words) {
-    CAPTURE(fields);
-    const std::string told = said(fields);
-    CHECK(test::holds(told, "d.jsonl:1"));
-    CHECK_MESSAGE(test::holds(told, words), told);
-  };
-  expect(R"("tool_calls":{"name":"f"})", "\"tool_calls\" must be an array");
-  expect(R"("tool_calls":[3])", "a tool call is number; expected an object with name and arguments");
-  expect(R"("tool_calls":[{"function":"f"}])", "a tool call is string; expected an object");
-  expect(R"("tool_calls":[{"arguments":{}}])", "a tool call has no name");
-  expect(R"("tool_calls":[{"name":"","arguments":{}}])", "a tool call has no name");
-  expect(R"("tool_calls":[{"name":"f"}])", "the call of f has no arguments; expected an object, or a text");
-  expect(R"("tool_calls":[{"name":"f","arguments":[1]}])", "the call of f has no arguments");
-  expect(R"("tool_calls":[{"type":"retrieval","function":{"name":"f","arguments":{}}}])",
-         "a tool call's type is \"retrieval\"; expected \"function\"");
-  expect(R"("content":"A","function_call":{"name":"f"})", "function_call is not supported");
-  expect(R"("tool_calls":[])", "\"content\" is missing");
-  const auto error_of = [](const std::string& line) { return OneFile(line).error(); };
-  CHECK(test::holds(
-      error_of(R"({"messages":[{"role":"user","content":"Q","tool_calls":[{"name":"f","arguments":{}}]}]})"),
-      "tool_calls in a turn of the user; expected them in the assistant's turns only"));
-  CHECK(
-      test::holds(error_of(R"({"instruction":"I","output":"O","tools":{"name":"f"}})"), "\"tools\" must be an array"));
-  CHECK(test::holds(error_of(R"({"instruction":"I","output":"O","tools":["f"]})"),
-                    "a tool is string; expected an object"));
-  CHECK(test::holds(error_of(R"({"instruction":"I","output":"O","tools":"look"})"),
-                    "\"tools\" is a text that is no JSON: tools:1:"));
-  CHECK(test::holds(error_of(R"({"text":"T","tools":[{"name":"f"}]})"), "tools are not supported"));
-  CHECK(test::holds(
-      error_of(R"({"conversations":[{"from":"human","value":"Q"},{"from":"function_call","value":"call f"}]})"),
-      "\"value\" is a text that is no JSON"));
 }
 
 TEST_CASE("tool calls: a call is learnt, tools and what they return are not") {
@@ -138,6 +55,47 @@ TEST_CASE("tool calls: a call is learnt, tools and what they return are not") {
                     "\u27e7"));
   CHECK(test::holds(shown, "<|im_start|>user\n<tool_response>\nR\n</tool_response><|im_end|>\n"));
   CHECK(test::holds(tokenizer.decode(encoder.prompt(dataset[0])), "<tools>\n{\"name\": \"f\"}\n</tools>"));
+}
+
+TEST_CASE("tool calls: with train_on_last_turn_only the calls before the last answer are not learnt") {
+  const test::TempFolder folder;
+  io::write_file(folder / "tokenizer.json", test::byte_tokenizer_json());
+  const auto tokenizer = tokenizer::Tokenizer::from_folder(folder.path());
+  const data::EncodeOptions options{.cutoff_len = 4096, .train_on_last_turn_only = true};
+  const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call><|im_end|>";
+  data::Sample sample;
+  sample.messages = {{"user", "Q"}, {"assistant", ""}, {"tool", "R"}, {"tool", "S"}, {"assistant", "A"}};
+  sample.messages[1].tool_calls.push_back({"f", io::Json::object()});
+  for (const char* name : {"qwen2_5", "qwen3_instruct_2507"}) {
+    CAPTURE(name);
+    const data::Encoder encoder(&tokenizer, data::ChatTemplate::named(name), options);
+    const std::string shown = data::preview(encoder(sample), &tokenizer);
+    CHECK(test::holds(shown, "assistant\n" + call + "\n<|im_start|>user\n<tool_response>\nR\n</tool_response>\n"
+                             "<tool_response>\nS\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+                             "\u27e6A<|im_end|>\u27e7"));
+  }
+  // A call that is the last turn is the answer, and not part of the prompt.
+  sample.messages.resize(2);
+  const data::Encoder encoder(&tokenizer, data::ChatTemplate::named("qwen3_instruct_2507"), options);
+  CHECK(data::preview(encoder(sample), &tokenizer) ==
+        "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n\u27e6" + call + "\u27e7");
+  CHECK(tokenizer.decode(encoder.prompt(sample)) == "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST_CASE("tool calls: a template without them names itself, and the record") {
+  const test::TempFolder folder;
+  io::write_file(folder / "tokenizer.json", test::byte_tokenizer_json());
+  const auto tokenizer = tokenizer::Tokenizer::from_folder(folder.path());
+  const data::Encoder encoder(&tokenizer, data::ChatTemplate::named("llama3"), {.cutoff_len = 4096});
+  data::Sample sample;
+  sample.where = "d.jsonl:7";
+  sample.messages = {{"user", "Q"}, {"assistant", "A"}};
+  sample.tools = {io::json_object({{"name", "f"}})};
+  const auto said = [&] { return test::message_of<FormatError>([&] { encoder(sample); }); };
+  CHECK(said() == "d.jsonl:7: template llama3 has no place for tools");
+  sample.tools.clear();
+  sample.messages[1].tool_calls.push_back({"f", io::Json::object()});
+  CHECK(said() == "d.jsonl:7: template llama3 has no place for tool calls (turn 2)");
 }
 
 }  // namespace tool_calls_test

@@ -33,20 +33,6 @@ inline std::vector<data::Message> template_messages(const io::Json& conversation
   return messages;
 }
 
-/// The turns of a conversation with tools.
-inline std::vector<data::Message> calling_messages(const io::Json& conversation, std::string_view template_name) {
-  std::vector<data::Message> messages = template_messages(conversation, template_name);
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const io::Json& turn = conversation["messages"][i];
-    if (!turn.contains("tool_calls")) continue;
-    for (const io::Json& given : turn["tool_calls"]) {
-      const io::Json& call = given.contains("function") ? given["function"] : given;
-      messages[i].tool_calls.push_back({call["name"], call["arguments"]});
-    }
-  }
-  return messages;
-}
-
 inline data::RenderOptions template_options(const io::Json& conversation) {
   data::RenderOptions options{conversation["add_generation_prompt"], conversation["enable_thinking"],
                               conversation["date"]};
