@@ -84,7 +84,8 @@ TEST_CASE("record_reader: pictures and sounds are refused, but not their absence
     return error(R"({"messages":[{"role":"user","content":"u"},{"role":"assistant","content":"a",)" + field + "}]}");
   };
   CHECK(turn(R"("images":["a.png"])") == "d.jsonl:1: messages[1]: images are not supported");
-  CHECK(turn(R"("function_call":{"name":"f"})") == "d.jsonl:1: messages[1]: function_call is not supported; expected tool_calls");
+  CHECK(turn(R"("function_call":{"name":"f"})") ==
+        "d.jsonl:1: messages[1]: function_call is not supported; expected tool_calls");
   CHECK(turn(R"("tool_calls":"[]","function_call":null)") == "nothing was thrown");
 }
 

@@ -70,9 +70,10 @@ TEST_CASE("tool calls: with train_on_last_turn_only the calls before the last an
     CAPTURE(name);
     const data::Encoder encoder(&tokenizer, data::ChatTemplate::named(name), options);
     const std::string shown = data::preview(encoder(sample), &tokenizer);
-    CHECK(test::holds(shown, "assistant\n" + call + "\n<|im_start|>user\n<tool_response>\nR\n</tool_response>\n"
-                             "<tool_response>\nS\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
-                             "\u27e6A<|im_end|>\u27e7"));
+    CHECK(test::holds(shown, "assistant\n" + call +
+                                 "\n<|im_start|>user\n<tool_response>\nR\n</tool_response>\n"
+                                 "<tool_response>\nS\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+                                 "\u27e6A<|im_end|>\u27e7"));
   }
   // A call that is the last turn is the answer, and not part of the prompt.
   sample.messages.resize(2);

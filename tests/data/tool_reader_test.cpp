@@ -73,15 +73,15 @@ TEST_CASE("tool_reader: what can't be a tool or a call is said by file and line"
   };
   expect(R"("tool_calls":{"name":"f"})", "\"tool_calls\" must be an array");
   expect(R"("tool_calls":"f")", "\"tool_calls\" must be an array");
-  expect(R"("tool_calls":[3])",
-         "tool_calls[0]: a tool call is number; expected an object with name and arguments");
+  expect(R"("tool_calls":[3])", "tool_calls[0]: a tool call is number; expected an object with name and arguments");
   expect(R"("tool_calls":[{"function":"f"}])",
          "tool_calls[0]: a tool call is string; expected an object with name and arguments");
   expect(R"("tool_calls":[{"arguments":{}}])", "tool_calls[0]: a tool call has no name");
   expect(R"("tool_calls":[{"name":"f","arguments":{}},{"name":"","arguments":{}}])",
          "tool_calls[1]: a tool call has no name");
   expect(R"("tool_calls":[{"name":["f"],"arguments":{}}])", "tool_calls[0]: a tool call has no name");
-  const std::string lacks = "tool_calls[0]: the call of f has no arguments; expected an object, or a text that holds one";
+  const std::string lacks =
+      "tool_calls[0]: the call of f has no arguments; expected an object, or a text that holds one";
   expect(R"("tool_calls":[{"name":"f"}])", lacks);
   expect(R"("tool_calls":[{"name":"f","arguments":[1]}])", lacks);
   expect(R"("tool_calls":[{"name":"f","arguments":null}])", lacks);
