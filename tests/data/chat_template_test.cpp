@@ -40,9 +40,10 @@ std::string message_of(auto&& call) {
 /// Conversations with tools as a data file has them, every second one's tools as a text.
 data::Dataset calling_records(const std::vector<io::Json>& conversations, const ChatTemplate& chat) {
   data::RecordLists lists;
-  for (const io::Json& conversation : conversations) {
-    io::Json record = io::json_object({{"messages", conversation["messages"]}, {"tools", conversation["tools"]}});
-    if (&conversation - conversations.data() & 1) record["tools"] = data::python_json(conversation["tools"]);
+  for (std::size_t i = 0; i < conversations.size(); ++i) {
+    const io::Json& tools = conversations[i]["tools"];
+    io::Json record = io::json_object({{"messages", conversations[i]["messages"]}, {"tools", tools}});
+    if (i % 2 == 1) record["tools"] = data::python_json(tools);
     for (io::Json& turn : record["messages"])
       if (!chat.thinks()) turn.erase("reasoning_content");
     lists["calling"].add(record);
