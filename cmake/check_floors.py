@@ -29,7 +29,7 @@ ROOMS = [
     (r"(oneapi/)?dnnl", r"include/lora/cpu/"),
     (r"nlohmann/", r"include/lora/io/json\.hpp$"),
     (r"sentencepiece", r"include/lora/tokenizer/sentencepiece\.hpp$"),
-    (r"(zlib|zstd)\.h$", r"include/lora/io/unpack\.hpp$|tests/"),
+    (r"(zlib|zstd|zstd_errors)\.h$", r"include/lora/io/unpack\.hpp$|tests/"),
     (r"mpi\.h$", r"include/lora/comm/mpi"),
     (r"(acl|aclnn|aclnnop|hccl)/", r"include/lora/ascend/acl"),
     (r"CLI/", r"examples/"),

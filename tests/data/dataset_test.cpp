@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,17 @@ TEST_CASE("dataset: several files follow each other, and max_samples takes the f
   CHECK(some.size() == 2);
   CHECK(some.fingerprint() != all.fingerprint());
   CHECK(Dataset::open(paths).fingerprint() == all.fingerprint());
+  std::vector<data::DataFile> files{data::DataFile(paths[0]), data::DataFile(paths[1])};
+  files[0].max_samples = 1;
+  for (const Index most : {Index{1}, Index{7}, std::numeric_limits<Index>::max()}) {
+    files[1].max_samples = most;
+    const auto taken = Dataset::open(files);
+    REQUIRE(taken.size() == 2);
+    CHECK(taken[0].text == "1");
+    CHECK(taken[1].text == "3");
+  }
+  files[1].max_samples = 0;
+  CHECK(Dataset::open(files).size() == 1);
   CHECK(OneFile("{\"text\":\"1\"}\n{\"text\":\"2\"}").open().fingerprint() == some.fingerprint());
   CHECK(OneFile("{\"text\":\"2\"}\n{\"text\":\"1\"}").open().fingerprint() != some.fingerprint());
 }

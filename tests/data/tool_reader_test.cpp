@@ -85,6 +85,11 @@ TEST_CASE("tool_reader: what can't be a tool or a call is said by file and line"
   expect(R"("tool_calls":[{"name":"f"}])", lacks);
   expect(R"("tool_calls":[{"name":"f","arguments":[1]}])", lacks);
   expect(R"("tool_calls":[{"name":"f","arguments":null}])", lacks);
+  expect(R"("tool_calls":[{"name":"f","arguments":""}])",
+         "tool_calls[0]: arguments are a text that is no JSON: arguments:1:1: syntax error while parsing value - "
+         "unexpected end of input; expected '[', '{', or a literal");
+  expect(R"("tool_calls":[{"name":"f","arguments":"[1]"}])",
+         "tool_calls[0]: arguments are a text that holds no object");
   const std::string type = "tool_calls[0]: a tool call's type is \"retrieval\"; expected \"function\"";
   expect(R"("tool_calls":[{"type":"retrieval","function":{"name":"f","arguments":{}}}])", type);
   expect(R"("tool_calls":[{"type":"retrieval","name":"f","arguments":{}}])", type);
@@ -132,7 +137,7 @@ TEST_CASE("tool_reader: a turn of function_call has one call or several, and tho
            R"(},{"from":"observation","value":"R"},{"from":"gpt","value":"A"}]})";
   };
   const auto read = [&](const std::string& json) { return OneFile(talk(",\"value\":" + json)).first(); };
-  CHECK(calls_of(read(R"(" {\"arguments\": \"\", \"name\": \"f\"}\n")")) == std::vector<std::string>{"f\"\""});
+  CHECK(calls_of(read(R"(" {\"arguments\": \"{}\", \"name\": \"f\"}\n")")) == std::vector<std::string>{"f\"{}\""});
   CHECK(calls_of(read(R"("[{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", \"arguments\": {\"b\": 1}}]")")) ==
         std::vector<std::string>{"f{}", "g{\"b\": 1}"});
   const Sample thinks = read(R"("\n<think>\nso\n</think>\n\n{\"name\": \"f\", \"arguments\": {\"x\": \"</think>\"}}")");

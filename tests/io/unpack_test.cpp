@@ -78,6 +78,7 @@ TEST_CASE("unpack: a data set is read by what it is and by its name without the 
     CHECK(OneFile(pack(R"({"text":"T"})"), "a.jsonl" + extension).first().text == "T");
     CHECK(OneFile(pack("[{\"text\":\n\"T\"}]"), "a.json" + extension).first().text == "T");
     CHECK(OneFile(pack("{\"a\": 1}"), "a.txt" + extension).first().text == "{\"a\": 1}");
+    CHECK(OneFile(pack("{\"a\": 1}"), "a.TXT" + extension).first().text == "{\"a\": 1}");
     CHECK(OneFile(pack(R"({"text":"T"})"), "named otherwise").first().text == "T");
     CHECK(OneFile(R"({"text":"T"})", "not packed" + extension).first().text == "T");
     // Errors name the line in what the file holds.
@@ -153,8 +154,19 @@ TEST_CASE("unpack: no temporary file keeps a name, and a folder without room is 
 
 TEST_CASE("unpack: only the names of compressed files lose their end") {
   CHECK(io::unpacked_name("a/b.txt.gz") == "a/b.txt");
+  for (const char* name : {"a/b.txt.GZ", "a/b.txt.gzip", "a/b.txt.Zst", "a/b.txt.zstd"})
+    CHECK(io::unpacked_name(name) == "a/b.txt");
   CHECK(io::unpacked_name("b.jsonl.zst") == "b.jsonl");
   CHECK(io::unpacked_name("b.json") == "b.json");
 }
+
+#ifdef LORA_WITH_ZSTD
+TEST_CASE("unpack: a frame that asks for a window of gigabytes is refused in words") {
+  // A frame of one byte, whose header asks for 2 GiB.
+  const std::string frame("\x28\xB5\x2F\xFD\x00\xA8\x09\x00\x00x", 10);
+  CHECK(test::holds(OneFile(frame, "a.zst").error(),
+                    "a.zst: the compressed file asks for a window of more than 128 MiB"));
+}
+#endif
 
 }  // namespace unpack_test

@@ -113,6 +113,12 @@ TEST_CASE("stage lists: files are the same from the command line, a file and run
   REQUIRE(line.dataset.size() == 2);
   CHECK(line.dataset[0] == data::DataFile("a"));
   CHECK(line.dataset[1].max_samples == 1);
+  for (const char* spaced : {"[ {\"path\": \"a\"}]", " [\n{ \"path\": \"a\"} ]", "{ \"path\": \"a\" }"}) {
+    set_from_text(line, key, spaced);
+    CHECK(line.dataset == std::vector<data::DataFile>{"a"});
+  }
+  CHECK_THROWS_WITH_AS(set_from_text(line, key, R"(a.jsonl,{"path":"b"})"), doctest::Contains("write one array"),
+                       Error);
   set_from_text(line, key, "a.json, b [c].txt");
   CHECK(line.dataset == std::vector<data::DataFile>{"a.json", "b [c].txt"});
   set_from_text(line, *find_key("interleave_probs"), "0.5, 0.25,0.25");

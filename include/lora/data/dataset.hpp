@@ -47,7 +47,8 @@ class Dataset {
       } else {
         dataset.add_list(file.path, list->second);
       }
-      if (file.max_samples) dataset.keep(before + std::max<Index>(*file.max_samples, 0));
+      if (file.max_samples && *file.max_samples < dataset.size() - before)
+        dataset.keep(before + std::max<Index>(*file.max_samples, 0));
     }
     if (const auto most = dataset.options_.max_samples) dataset.keep(std::max<Index>(*most, 0));
     return dataset;
@@ -167,7 +168,7 @@ class Dataset {
       fail<IoError>("dataset ", path, " is a folder; expected a file");
     auto file = std::make_shared<File>();
     file->name = path;
-    file->plain = io::unpacked_name(path).extension() == ".txt";
+    file->plain = io::lower_extension(io::unpacked_name(path)) == ".txt";
     file->mapped = io::map_unpacked(path);
     const auto bytes = file->mapped->bytes();
     file->text = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

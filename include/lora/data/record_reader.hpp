@@ -317,6 +317,8 @@ class RecordReader {
     if (name == "human") return "user";
     if (name == "gpt") return "assistant";
     if (name == "observation") return "tool";
+    if (name == "function_call")
+      turn.fail("the role \"function_call\" stands beside from and value only; expected an assistant's tool_calls");
     turn.fail("the role \"", name, "\"; expected system, user, assistant, tool, human, gpt, observation or ",
               "function_call");
   }

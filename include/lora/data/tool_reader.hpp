@@ -83,6 +83,7 @@ class CallReader {
     if (arguments == nullptr || !(arguments->is_object() || arguments->is_string()))
       given.fail("the call of ", name->get_ref<const std::string&>(),
                  " has no arguments; expected an object, or a text that holds one");
+    if (arguments->is_string()) expect_object_text(arguments->get_ref<const std::string&>(), given);
     expect_writable(*arguments, given);
     return {name->get<std::string>(), *arguments};
   }
@@ -94,6 +95,16 @@ class CallReader {
     if (!value.is_object())
       place.fail("a tool call is ", std::string_view(value.type_name()),
                  "; expected an object with name and arguments");
+  }
+
+  // It is written as it is, or quoted: nobody would find later that it is none.
+  static void expect_object_text(const std::string& text, const io::JsonView& place) {
+    try {
+      if (io::parse_json(text, "arguments").is_object()) return;
+    } catch (const FormatError& error) {
+      place.fail("arguments are a text that is no JSON: ", std::string_view(error.what()));
+    }
+    place.fail("arguments are a text that holds no object");
   }
 
   std::string path_;

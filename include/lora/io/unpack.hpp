@@ -5,6 +5,7 @@
 #endif
 #ifdef LORA_WITH_ZSTD
 #  include <zstd.h>
+#  include <zstd_errors.h>
 #endif
 
 #include <algorithm>
@@ -116,6 +117,9 @@ inline void unpack_zstd(const MappedFile& packed, const std::string& name, Unpac
     ZSTD_outBuffer out{piece.data(), piece.size(), 0};
     due = ZSTD_decompressStream(stream.get(), &out, &some);
     in.pos = some.pos;
+    if (ZSTD_getErrorCode(due) == ZSTD_error_frameParameter_windowTooLarge)
+      fail<FormatError>(name, ": the compressed file asks for a window of more than 128 MiB; pack it again without ",
+                        "zstd's --long or --ultra");
     if (ZSTD_isError(due))
       fail<FormatError>(name, ": the compressed file is damaged near byte ", before, ": ",
                         std::string_view(ZSTD_getErrorName(due)));
@@ -158,10 +162,18 @@ inline std::shared_ptr<const MappedFile> map_unpacked(const std::filesystem::pat
   return std::make_shared<const MappedFile>(content.file(), path);
 }
 
-/// The name of what a data file holds: without .gz or .zst.
+/// The extension of a path in lower case.
+inline std::string lower_extension(const std::filesystem::path& path) {
+  std::string extension = path.extension().native();
+  for (char& c : extension) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return extension;
+}
+
+/// The name of what a data file holds: without .gz or .zst, or how else these are spelt.
 inline std::filesystem::path unpacked_name(std::filesystem::path path) {
-  const std::string packed = path.extension().native();
-  return packed == ".gz" || packed == ".zst" ? path.replace_extension() : path;
+  const std::string packed = lower_extension(path);
+  const bool is_packed = packed == ".gz" || packed == ".gzip" || packed == ".zst" || packed == ".zstd";
+  return is_packed ? path.replace_extension() : path;
 }
 
 }  // namespace lora::io

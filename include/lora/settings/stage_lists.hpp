@@ -41,8 +41,14 @@ inline void expect_fields(const io::JsonView& object, std::initializer_list<std:
 inline std::optional<io::Json> file_objects(const io::Json& json) {
   if (json.is_string()) {  // of the command line; several of them are joined by commas
     const auto& text = json.get_ref<const std::string&>();
-    if (text.starts_with("{\"")) return io::parse_json("[" + text + "]", "the value");
-    if (text.starts_with("[{") || text.starts_with("[\"")) return io::parse_json(text, "the value");
+    // Paths may begin like that as well, but not go on so.
+    std::string begin;
+    for (const char c : std::string_view(text).substr(0, 64))
+      if (c != ' ' && c != '\t' && c != '\n' && c != '\r') begin += c;
+    if (begin.starts_with("{\"")) return io::parse_json("[" + text + "]", "the value");
+    if (begin.starts_with("[{") || begin.starts_with("[\"")) return io::parse_json(text, "the value");
+    if (text.find("{\"path\"") != text.npos)
+      fail<FormatError>("objects stand beside paths; write one array: [\"a.jsonl\", {\"path\": \"b.jsonl\"}]");
     return std::nullopt;
   }
   const auto is_object = [](const io::Json& element) { return element.is_object(); };
