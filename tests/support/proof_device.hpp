@@ -73,6 +73,7 @@ struct Fault {
 class Device : public DeviceState<Device> {
  public:
   static constexpr bool reads_host_memory = false;
+  using Sum = double;
 
   explicit Device(int threads = 1, const Settings& settings = {})
       : settings_(settings),

@@ -56,6 +56,7 @@ template <class D>
 concept AnyDevice = requires(D& dev, const D& same, void* memory, const void* source, std::size_t bytes, Stream stream,
                              Event event, Profile* profile) {
   { D::reads_host_memory } -> std::convertible_to<bool>;  // kernels may read mapped files in place
+  requires std::floating_point<typename D::Sum>;          // of sums over many numbers: losses, squares of gradients
 
   { dev.allocate(bytes) } -> std::same_as<void*>;  // 64-byte aligned; throws DeviceError
   { dev.free(memory, bytes) }
