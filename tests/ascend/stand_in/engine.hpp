@@ -66,6 +66,8 @@ class Engine {
   /// Where the stand-in itself reaches device memory or memory of the host; null where the range is not all in one live
   /// allocation (pageable host memory counts as one where `host` is set).
   virtual unsigned char* reach(const void* address, std::size_t bytes, bool host = false) = 0;
+  /// Takes that much of a device's memory (or gives it back), with nothing behind it.
+  virtual bool reserve(int device, std::int64_t bytes) = 0;
   virtual void made(Kind kind, const void* object) = 0;
   /// Forgets the object; false if there is none such.
   virtual bool gone(Kind kind, const void* object) = 0;
