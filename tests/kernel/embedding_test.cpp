@@ -72,10 +72,12 @@ TEST_CASE("embedding: rows come out as the table stores them, in every encoding"
       CAPTURE(name_of(dtype));
       for (const Index cols : {Index{32}, Index{96}, Index{33}, Index{512}}) {
         if (cols % block_elements(dtype) != 0) continue;
+        if (!reads_files<D> && !is_plain(dtype)) continue;
         const Index vocabulary = 7;
         Table table = make_table(dtype, vocabulary, cols);
         // Files align tensors as they like: an odd place must do as well.
         for (const Index offset : {0, 1}) {
+          if (!reads_files<D> && offset != 0) continue;
           const StoredMatrix<D> stored(dev, table.bytes, dtype, vocabulary, cols, offset);
           const std::vector<std::int32_t> picked{6, 0, 3, 3, 1};
           Matrix<D, std::int32_t> tokens(dev, 1, 5, picked);
@@ -124,13 +126,22 @@ TEST_CASE("embedding: the table's gradient adds the rows of a token in their ord
         Matrix<D, T> dy(dev, n, cols, 1, 3);
         Matrix<D, A> dtable(dev, vocabulary, cols, 2, 1);
         auto expected = dtable.host();
+        std::vector<double> size = doubles(expected);
+        for (double& each : size) each = std::fabs(each);
         kernel::embedding_backward(dev, tokens.in(), dy.in(), dtable.view());
         const auto rows = dy.host();
         for (Index i = 0; i < n; ++i)
-          for (Index j = 0; j < cols; ++j)
-            expected[static_cast<std::size_t>(picked[static_cast<std::size_t>(i)] * cols + j)] +=
-                static_cast<A>(rows[static_cast<std::size_t>(i * cols + j)]);
-        check_same_bits(dtable.host(), expected);
+          for (Index j = 0; j < cols; ++j) {
+            const auto at = static_cast<std::size_t>(picked[static_cast<std::size_t>(i)] * cols + j);
+            expected[at] += static_cast<A>(rows[static_cast<std::size_t>(i * cols + j)]);
+            size[at] += std::fabs(real(rows[static_cast<std::size_t>(i * cols + j)]));
+          }
+        if (rounds_parts<D> == 0) {
+          check_same_bits(dtable.host(), expected);
+        } else {  // the rows' sum is added as one
+          for (double& each : size) each *= 2 * n * roundoff<A>;
+          check_near(dtable.host(), doubles(expected), size);
+        }
       }
     }
     D dev(1);

@@ -82,6 +82,7 @@ TEST_CASE("quantize: every stored type decodes to its exact values, rounded once
     for (const int threads : is_cpu<D> ? std::vector{1, 3} : std::vector{2})
       for (const DType dtype : weight_types)
         for (const Extents& e : {Extents{1, 1, 0}, Extents{0, 2, 0}, Extents{5, 3, 1}, Extents{301, 2, 0}}) {
+          if (!reads_files<D> && !is_plain(dtype)) continue;
           const Index cols = e.blocks * block_elements(dtype) + (block_elements(dtype) == 1 ? 4 : 0);
           const Stored stored = random_matrix(dtype, e.rows * cols);
           D dev(threads);
@@ -104,6 +105,7 @@ TEST_CASE("quantize: every stored type decodes to its exact values, rounded once
 TEST_CASE("quantize: blocks of every type are the numbers that the gguf library makes of them, bit for bit") {
   const auto file = io::Gguf::open(LORA_FIXTURES "/blocks.gguf");  // by tests/scripts/blocks.py
   each_backend([&]<class D>() {
+    if constexpr (!reads_files<D>) return;
     D dev(1);
     std::size_t types = 0;
     for (const DType dtype : weight_types) {
@@ -172,7 +174,7 @@ TEST_CASE("quantize: half precision's whole range, and bytes of any alignment") 
     std::vector<std::byte> bytes;
     for (std::uint32_t bits = 0; bits < 0x10000; ++bits) put(bytes, static_cast<std::uint16_t>(bits));
     Matrix<D, float> y(dev, 256, 256, 1);
-    kernel::decode(dev, StoredMatrix<D>(dev, bytes, DType::f16, 256, 256, 1).view(), y.view());
+    kernel::decode(dev, StoredMatrix<D>(dev, bytes, DType::f16, 256, 256, reads_files<D> ? 1 : 0).view(), y.view());
     const auto values = y.host();
     for (std::size_t bits = 0; bits < 0x10000; ++bits) {
       f16 half;

@@ -67,8 +67,8 @@ TEST_CASE("rope: both rotations equal the formula, in place and with rows apart"
               expected[first] = a * co - b * si;
               expected[second] = b * co + a * si;
               for (const auto index : {first, second})
-                bound[index] =
-                    4 * roundoff<A> * (std::fabs(a) + std::fabs(b)) + 1.01 * roundoff<T> * std::fabs(expected[index]);
+                bound[index] = (4 * roundoff<A> + 1.01 * rounds_parts<D> * roundoff<T>)*(std::fabs(a) + std::fabs(b)) +
+                               1.01 * roundoff<T> * std::fabs(expected[index]);
             }
         kernel::rope<D, T>(dev, x.in(), cosines.in(), sines.in(), rows.in(), rotation, y.view());
         check_near(y.host(), expected, bound);

@@ -48,6 +48,16 @@ void each_backend_and_type(const Body& body) {
   (partial.template operator()<Partial>(Partial().describe()), ...);
 }
 
+/// Whether a backend reads weights as files have them, wherever they begin; else they come aligned, and as plain numbers
+/// of 16 or 32 bits.
+template <class D>
+constexpr bool reads_files = D::decodes_blocks;
+constexpr bool is_plain(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
+
+/// 1 where a backend rounds the parts of a result to T, whose errors then count, and 0 where it rounds results only.
+template <class D>
+constexpr double rounds_parts = std::same_as<typename D::Sum, float> ? 1 : 0;
+
 /// Of other backends fewer cases do where there are many: what a case computes is the CPU's to show.
 template <class D>
 constexpr bool is_cpu = std::same_as<D, cpu::Device>;

@@ -73,6 +73,7 @@ struct Fault {
 class Device : public DeviceState<Device> {
  public:
   static constexpr bool reads_host_memory = false;
+  static constexpr bool decodes_blocks = true;
   using Sum = double;
 
   explicit Device(int threads = 1, const Settings& settings = {})

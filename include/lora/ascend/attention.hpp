@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "lora/ascend/aligned.hpp"
+#include "lora/ascend/elementwise.hpp"
 #include "lora/kernel/attention.hpp"
 #include "lora/tensor/staging.hpp"
 
@@ -106,6 +106,30 @@ struct Attention<ascend::Device> {
   static void backward(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
                        View<D, const T> out, std::span<const Segment> segments, const Saved<T>& saved,
                        View<D, const T> dout, View<D, T> dq, View<D, T> dk, View<D, T> dv) {
+    // The operator does not write over what it reads.
+    const auto apart = [&](View<D, T> gradient, const auto& f) {
+      bool reads = false;
+      for (const View<D, const T>& operand : {q, k, v, out, dout}) reads = reads || gradient.data() == operand.data();
+      if (!reads) return f(gradient);
+      const Arena::Scope scope(dev.arena());
+      const View<D, T> place = scratch<T>(dev, gradient.rows(), gradient.cols());
+      f(place);
+      Elementwise<D>::convert(dev, View<D, const T>(place), gradient, 1, false);
+    };
+    apart(dq, [&](View<D, T> to_q) {
+      apart(dk, [&](View<D, T> to_k) {
+        apart(dv, [&](View<D, T> to_v) {
+          gradients<T>(dev, shape, q, k, v, out, segments, saved, dout, to_q, to_k, to_v);
+        });
+      });
+    });
+  }
+
+ private:
+  template <class T>
+  static void gradients(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
+                        View<D, const T> out, std::span<const Segment> segments, const Saved<T>& saved,
+                        View<D, const T> dout, View<D, T> dq, View<D, T> dk, View<D, T> dv) {
     const ascend::Operand mask = dev.state<ascend::CausalMask>().operand();
     for (const ascend::PackedSegments& pack : ascend::packed(segments, segments)) {
       const Arena::Scope scope(dev.arena());
@@ -132,7 +156,6 @@ struct Attention<ascend::Device> {
     }
   }
 
- private:
   static constexpr double keep_all = 1;  // no dropout of probabilities
   static constexpr std::int64_t any_distance = std::numeric_limits<std::int32_t>::max();
   static constexpr const char* layout = "TND";

@@ -35,6 +35,7 @@ struct DeviceSettings {
 class Device : public DeviceState<Device> {
  public:
   static constexpr bool reads_host_memory = false;
+  static constexpr bool decodes_blocks = false;
   using Sum = float;
 
   /// Throws   DeviceError if the toolkit, its operators or the NPU are missing

@@ -133,13 +133,22 @@ struct Elementwise<ascend::Device> {
     const View<D, std::uint8_t> mask = scratch<std::uint8_t>(dev, 1, static_cast<Index>(bits.size()));
     copy_staged<D, std::uint8_t>(dev, bits, mask);
     const View<D, const T> from = ascend::compact(dev, x);
-    const auto run = [&](View<D, T> to) {
-      ascend::launch(dev, dev.toolkit().operators.dropout_do_mask, from, ascend::vector(mask), rule.p, to);
+    const auto run = [&]<class E>(View<D, const E> in, View<D, E> out) {
+      ascend::launch(dev, dev.toolkit().operators.dropout_do_mask, in, ascend::vector(mask), rule.p, out);
     };
-    if (!accumulate && y.data() != x.data()) return ascend::write_aligned(dev, y, false, true, run);
+    if (accumulate) {
+      // In float32, so that the sum is rounded once.
+      const View<D, float> wide = scratch<float>(dev, x.rows(), x.cols()),
+                           sum = scratch<float>(dev, x.rows(), x.cols());
+      ascend::copy(dev, from, wide);
+      run(View<D, const float>(wide), sum);
+      return convert(dev, View<D, const float>(sum), y, 1, true);
+    }
+    if (y.data() != x.data())
+      return ascend::write_aligned(dev, y, false, true, [&](View<D, T> place) { run(from, place); });
     const View<D, T> kept = scratch<T>(dev, x.rows(), x.cols());
-    run(kept);
-    convert(dev, View<D, const T>(kept), y, 1, accumulate);
+    run(from, kept);
+    convert(dev, View<D, const T>(kept), y, 1, false);
   }
 };
 

@@ -39,8 +39,10 @@ struct CrossEntropy<ascend::Device> {
         return d_logits;
       }
     }();
-    ascend::launch(dev, operators.cross_entropy_loss_grad, ascend::vector(scales), log_p, ascend::vector(wide_labels),
-                   ascend::no_operand, ascend::no_operand, ascend::no_operand, each_row, no_index, 0.0, 0.0, gradient);
+    ascend::write_aligned(dev, gradient, false, true, [&](View<D, float> place) {
+      ascend::launch(dev, operators.cross_entropy_loss_grad, ascend::vector(scales), log_p, ascend::vector(wide_labels),
+                     ascend::no_operand, ascend::no_operand, ascend::no_operand, each_row, no_index, 0.0, 0.0, place);
+    });
     if constexpr (rounds) Elementwise<D>::convert(dev, View<D, const float>(gradient), d_logits, 1, false);
   }
 

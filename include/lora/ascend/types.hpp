@@ -73,9 +73,11 @@ constexpr aclError ACL_ERROR_RT_STREAM_SYNC_TIMEOUT = 507046;
 /// cubeMathType of products: inputs are multiplied in their own type.
 constexpr std::int8_t KEEP_DTYPE = 0;
 
-/// The vendor's name of an element type.
+/// The vendor's name of an element type; of others there is none.
 template <class T>
-constexpr aclDataType acl_type = ACL_FLOAT;
+extern const aclDataType acl_type;
+template <>
+inline constexpr aclDataType acl_type<float> = ACL_FLOAT;
 template <>
 inline constexpr aclDataType acl_type<bf16> = ACL_BF16;
 template <>

@@ -73,6 +73,7 @@ class Reservation {
 class Device : public Threads, public DeviceState<Device> {
  public:
   static constexpr bool reads_host_memory = true;
+  static constexpr bool decodes_blocks = true;
   using Sum = double;
 
   /// `threads` 0: as many as this process may run at once.
