@@ -205,7 +205,7 @@ void check_all(const Run& run) {
   SUBCASE("cpu, f32") { check(0.0f); }
   SUBCASE("cpu, f64") { check(0.0); }
   SUBCASE("cpu, bf16") { check(bf16()); }
-  const auto check_other = [&]<class D, class T>() {
+  each_other_backend_and_type([&]<class D, class T>() {
     for (const Extents& e : shapes)
       for (const auto& widths : {std::vector<Index>{16}, std::vector<Index>{48, 16, 16}}) {
         if (e.rows > 300) continue;
@@ -214,9 +214,7 @@ void check_all(const Run& run) {
         Subject<D, T> subject(2, e, widths, 1);
         run(subject);
       }
-  };
-  SUBCASE("proof, f32") { check_other.template operator()<proof::Device, float>(); }
-  SUBCASE("proof, bf16") { check_other.template operator()<proof::Device, bf16>(); }
+  });
 }
 
 }  // namespace
