@@ -380,7 +380,7 @@ TEST_CASE("planted fault: page-locked memory is freed while it is read, or is no
   dev.hold();
   dev.copy_from_host(x.view().data(), host, 12);
   dev.free_host(host, 12);
-  CHECK(holds(said(dev.take_faults()), "free_host while a copy in the compute stream may read it"));
+  CHECK(holds(said(dev.take_faults()), "free_host while a copy in the compute stream may use it"));
   dev.free_host(host, 12);
   CHECK(holds(said(dev.take_faults()), "free_host of memory that is not allocate_host's"));
   D other;

@@ -73,6 +73,7 @@ class Reservation {
 class Device : public Threads, public DeviceState<Device> {
  public:
   static constexpr bool reads_host_memory = true;
+  static constexpr bool decodes_blocks = true;
 
   /// `threads` 0: as many as this process may run at once.
   explicit Device(int threads = 0)
@@ -97,6 +98,9 @@ class Device : public Threads, public DeviceState<Device> {
   }
   void copy_to_host(void* target, const void* source, std::size_t bytes) {
     if (bytes > 0) std::memcpy(target, source, bytes);
+  }
+  void start_copy_to_host(void* target, const void* source, std::size_t bytes, Stream) {
+    copy_to_host(target, source, bytes);
   }
   void synchronize() {}
 
