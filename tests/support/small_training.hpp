@@ -92,7 +92,8 @@ inline void check_same(const Outcome& a, const Outcome& b) {
 template <class D, class T>
 class Training {
  public:
-  Training(D& dev, const model::Source& source, const Subject& subject, const model::WeightPlaces& places = {})
+  Training(D& dev, const model::Source& source, const Subject& subject, const model::WeightPlaces& places = {},
+           const optim::StatePlace& state = {})
       : dev_(dev), decoder_(dev, source, places) {
     model::AdapterConfig config;
     config.rank = subject.rank;
@@ -100,7 +101,8 @@ class Training {
     decoder_.attach(dev, config);
     decoder_.recompute(subject.recomputed);
     model::init_adapter(dev, decoder_, 7);
-    stepper_.emplace(dev, decoder_, optim::AdamWSettings{.weight_decay = 0.01}, 1.0, 42u);
+    stepper_.emplace(dev, decoder_, optim::AdamWSettings{.weight_decay = 0.01}, 1.0, 42u, alone_,
+                     train::StepSharing{}, state);
   }
 
   void step(Index number, std::span<const data::Batch> batches, Outcome& outcome) {
@@ -129,11 +131,12 @@ class Training {
   void save(const std::filesystem::path& folder) {
     std::filesystem::create_directories(folder);
     model::save_adapter(dev_, decoder_, folder);
-    run::save_optimizer(dev_, stepper_->optimizer(), folder);
+    stepper_->with_optimizer(dev_, [&](auto& dev, auto& optimizer) { run::save_optimizer(dev, optimizer, folder); });
   }
   void load(const std::filesystem::path& folder, Index updates) {
     model::load_adapter(dev_, decoder_, model::open_adapter(folder));
-    run::load_optimizer(dev_, stepper_->optimizer(), updates, folder);
+    stepper_->with_optimizer(
+        dev_, [&](auto& dev, auto& optimizer) { run::load_optimizer(dev, optimizer, updates, folder); });
   }
 
   model::Decoder<D, T>& decoder() { return decoder_; }
@@ -160,6 +163,7 @@ class Training {
  private:
   D& dev_;
   model::Decoder<D, T> decoder_;
+  comm::Single alone_;
   std::optional<train::Stepper<D, T>> stepper_;
 };
 

@@ -18,15 +18,43 @@ using namespace lora;
 using namespace lora::test;
 using From = model::WeightPlaces::From;
 
+/// What lies where.
+struct Places {
+  std::string name;
+  model::WeightPlaces weights{};
+  optim::StatePlace state{};
+};
+
+const std::vector<Places>& all_places() {
+  // Pieces of one block, so that there are several.
+  static const std::vector<Places> places{
+      {"none", {}, {}},
+      {"optimizer", {}, {.on_host = true, .threads = 1, .piece = 1024}},
+      {"params", {.streams_layers = true, .from = From::memory, .threads = 1}},
+      {"params from files", {.streams_layers = true, .from = From::files, .threads = 1}},
+      {"all",
+       {.streams_layers = true, .slots = 3, .from = From::memory, .threads = 1},
+       {.on_host = true, .threads = 1}},
+  };
+  return places;
+}
+
+/// Two steps, an evaluation and answers, a step more, all saved and loaded as `then` says, a last step and the rest.
 template <class T>
-Outcome run(proof::Device& dev, const model::Source& source, const Subject& subject, const model::WeightPlaces& places,
-            const std::filesystem::path& folder) {
+Outcome run(proof::Device& dev, const model::Source& source, const Subject& subject, const Places& first,
+            const Places& then, const std::filesystem::path& folder) {
   Outcome outcome;
-  Training<proof::Device, T> training(dev, source, subject, places);
-  training.run(0, 2, outcome);
-  training.ask(outcome);
-  training.run(2, 4, outcome);
-  training.finish(folder, outcome);
+  {
+    Training<proof::Device, T> training(dev, source, subject, first.weights, first.state);
+    training.run(0, 2, outcome);
+    training.ask(outcome);
+    training.run(2, 3, outcome);
+    training.save(folder / "half");
+  }
+  Training<proof::Device, T> training(dev, source, subject, then.weights, then.state);
+  training.load(folder / "half", 3);
+  training.run(3, 5, outcome);
+  training.finish(folder / "end", outcome);
   return outcome;
 }
 
@@ -37,16 +65,19 @@ void check_family(const std::string& family) {
   write_random_model(folder / "model", subject.model);
   const auto source = model::Source::open(folder / "model");
   proof::Device dev(2, {.late_sources = true});
-  const Outcome expected = run<T>(dev, source, subject, {}, folder / "none");
-  for (const From from : {From::memory, From::files}) {
-    CAPTURE(static_cast<int>(from));
-    check_same(run<T>(dev, source, subject, {.streams_layers = true, .from = from}, folder / "params"), expected);
+  const auto& places = all_places();
+  const Outcome expected = run<T>(dev, source, subject, places[0], places[0], folder.path());
+  for (std::size_t i = 1; i < places.size(); ++i) {
+    const Places& then = places[(i + 1) % places.size()];
+    CAPTURE(places[i].name);
+    CAPTURE(then.name);
+    check_same(run<T>(dev, source, subject, places[i], then, folder.path()), expected);
   }
 }
 
 }  // namespace
 
-TEST_CASE("offload: every type of model trains with streamed layers as without, to the bit") {
+TEST_CASE("offload: every type of model trains to the same bits wherever weights and state lie, resumed or not") {
   for (const char* family : {"llama", "qwen2", "qwen3", "smollm3"}) {
     CAPTURE(family);
     check_family<float>(family);

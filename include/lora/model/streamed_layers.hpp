@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/core/format.hpp"
 #include "lora/cpu/machine.hpp"
 #include "lora/model/layer_source.hpp"
 #include "lora/nn/layer_access.hpp"
@@ -88,8 +89,8 @@ class StreamedLayers : public nn::LayerAccess<D> {
     taken.host = taken.from == From::memory ? taken.layers : largest * static_cast<std::size_t>(options_.buffers);
     taken.device = largest * static_cast<std::size_t>(options_.slots);
     if (taken.host > available)
-      fail<ConfigError>("key offload: to stream the layers ", mebibytes(taken.host),
-                        " of the host's memory are needed, but ", mebibytes(available),
+      fail<ConfigError>("key offload: to stream the layers ", size_text(taken.host),
+                        " of the host's memory are needed, but ", size_text(available),
                         " are available; allowed: none or optimizer, or more memory");
     try {
       if (taken.from == From::memory)
@@ -98,7 +99,7 @@ class StreamedLayers : public nn::LayerAccess<D> {
         source_ = std::make_unique<StagedLayers<D>>(dev_, std::exchange(layers_, {}), options_.buffers,
                                                     options_.threads);
     } catch (const DeviceError& error) {
-      fail<DeviceError>("key offload: ", mebibytes(taken.host), " of page-locked memory, to stream the layers, ",
+      fail<DeviceError>("key offload: ", size_text(taken.host), " of page-locked memory, to stream the layers, ",
                         "can't be had: ", std::string_view(error.what()));
     }
     for (int i = 0; i < options_.slots; ++i) slots_.push_back({Tensor<D, std::byte>(dev_, static_cast<Index>(largest))});
@@ -137,10 +138,6 @@ class StreamedLayers : public nn::LayerAccess<D> {
     std::optional<Event> copied{};    // until compute waits for it
     std::optional<Event> released{};  // behind the last kernels that read it
   };
-
-  static std::string mebibytes(std::size_t bytes) {
-    return concat(fixed(static_cast<double>(bytes) / 0x1p20, 1), " MiB");
-  }
 
   Slot* held(Index layer) {
     for (Slot& slot : slots_)

@@ -85,7 +85,9 @@ class TrainingRun {
     state_.settings = std::move(settings);
     if (state_.stage > 0) enter(state_.stage);
     saving_->load(checkpoint);
-    run::load_optimizer(dev_, stepper_->optimizer(), state_.updates, checkpoint.folder);
+    stepper_->with_optimizer(dev_, [&](auto& dev, auto& optimizer) {
+      run::load_optimizer(dev, optimizer, state_.updates, checkpoint.folder);
+    });
     forget_missing_best();
     saving_->rotate(state_);  // the run may have been killed just before
   }
@@ -119,7 +121,7 @@ class TrainingRun {
     const bool applies = is_usable(result, batches, log);
     if (applies) stepper_->update(dev_, result, rate);
 
-    add_step(state_, result, applies, stepper_->optimizer().updates(), *plan_);
+    add_step(state_, result, applies, stepper_->updates(dev_), *plan_);
     if (const auto part = plan_->curriculum_part(prepared.plan.step); part)
       add_drawn(state_, *part, applies ? std::span(batches) : std::span<const std::vector<data::Batch>>(),
                 [&](Index record) -> const std::string& { return data_->label_of(record); });
@@ -248,7 +250,7 @@ class TrainingRun {
     return better && config_.load_best_model_at_end;
   }
 
-  void save_checkpoint(run::MetricsLog& log) { saving_->checkpoint(state_, stepper_->optimizer(), log); }
+  void save_checkpoint(run::MetricsLog& log) { saving_->checkpoint(state_, *stepper_, log); }
 
   run::RunMetrics metrics_of(const run::Throughput& speed, Index first, Clock::time_point start) const {
     run::RunMetrics metrics = lasting_metrics(state_);
