@@ -240,7 +240,8 @@ TEST_CASE("adamw: state on the host gives the same bits, in pieces of any size, 
   }
 }
 
-TEST_CASE("adamw: of a state on the host nothing but gradients and values travels, and the host waits for pieces alone") {
+TEST_CASE(
+    "adamw: of a state on the host nothing but gradients and values travels, and the host waits for pieces alone") {
   Apart problem;
   Dev host(1);
   AdamW<proof::Device, float, Dev> optimizer(problem.dev, host, problem.params, settings, {}, {}, 2048);

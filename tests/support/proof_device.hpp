@@ -45,8 +45,9 @@ struct Counts {
   std::size_t launches = 0;
   std::size_t waits = 0;  ///< of the host: synchronize(), wait(event) and copies to the host
   std::size_t copies_in = 0, copies_out = 0, bytes_in = 0, bytes_out = 0;
-  std::size_t allocations = 0;  ///< of the device's and of page-locked memory, and how often the arena grew
-  std::size_t early_frees = 0;  ///< while queued work used the memory
+  std::size_t bytes_beside = 0;  ///< of these, what was copied in Stream::copy
+  std::size_t allocations = 0;   ///< of the device's and of page-locked memory, and how often the arena grew
+  std::size_t early_frees = 0;   ///< while queued work used the memory
 };
 
 inline Counts operator-(Counts a, const Counts& b) {
@@ -56,6 +57,7 @@ inline Counts operator-(Counts a, const Counts& b) {
   a.copies_out -= b.copies_out;
   a.bytes_in -= b.bytes_in;
   a.bytes_out -= b.bytes_out;
+  a.bytes_beside -= b.bytes_beside;
   a.allocations -= b.allocations;
   a.early_frees -= b.early_frees;
   return a;
@@ -133,6 +135,7 @@ class Device : public DeviceState<Device> {
   void copy_from_host(void* target, const void* source, std::size_t bytes, Stream stream = Stream::compute) {
     ++counts_.copies_in;
     counts_.bytes_in += bytes;
+    if (stream == Stream::copy) counts_.bytes_beside += bytes;
     const Operand whole = bytes_of(target, bytes, Use::write);
     if (!accepts(stream, "copy_from_host", whole)) return;
     const auto* const begin = static_cast<const std::byte*>(source);
@@ -164,6 +167,7 @@ class Device : public DeviceState<Device> {
   void start_copy_to_host(void* target, const void* source, std::size_t bytes, Stream stream) {
     ++counts_.copies_out;
     counts_.bytes_out += bytes;
+    if (stream == Stream::copy) counts_.bytes_beside += bytes;
     const Operand whole = bytes_of(source, bytes, Use::read);
     if (!accepts(stream, "start_copy_to_host", whole)) return;
     const auto block = host_block(target);

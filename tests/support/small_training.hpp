@@ -74,7 +74,7 @@ constexpr Index micro_batches = 2;  // of a step
 
 struct Outcome {
   std::vector<double> losses, norms;
-  double evaluation = 0;             ///< the last
+  double evaluation = 0;           ///< the last
   std::string adapter, optimizer;  ///< files
   std::vector<Tokens> continued;
 };
@@ -101,8 +101,8 @@ class Training {
     decoder_.attach(dev, config);
     decoder_.recompute(subject.recomputed);
     model::init_adapter(dev, decoder_, 7);
-    stepper_.emplace(dev, decoder_, optim::AdamWSettings{.weight_decay = 0.01}, 1.0, 42u, alone_,
-                     train::StepSharing{}, state);
+    stepper_.emplace(dev, decoder_, optim::AdamWSettings{.weight_decay = 0.01}, 1.0, 42u, alone_, train::StepSharing{},
+                     state);
   }
 
   void step(Index number, std::span<const data::Batch> batches, Outcome& outcome) {
@@ -135,8 +135,8 @@ class Training {
   }
   void load(const std::filesystem::path& folder, Index updates) {
     model::load_adapter(dev_, decoder_, model::open_adapter(folder));
-    stepper_->with_optimizer(
-        dev_, [&](auto& dev, auto& optimizer) { run::load_optimizer(dev, optimizer, updates, folder); });
+    stepper_->with_optimizer(dev_,
+                             [&](auto& dev, auto& optimizer) { run::load_optimizer(dev, optimizer, updates, folder); });
   }
 
   model::Decoder<D, T>& decoder() { return decoder_; }
@@ -149,15 +149,18 @@ class Training {
     ask(outcome);
   }
   void ask(Outcome& outcome) {
+    evaluate(outcome);
+    const std::vector<Tokens> prompts{{3, 7, 12}, {9}};
+    outcome.continued =
+        model::generate(dev_, decoder_, std::span<const Tokens>(prompts), model::GenerateOptions{.max_new_tokens = 5});
+  }
+  void evaluate(Outcome& outcome) {
     const data::Batch batch = batch_of(std::vector<Index>{7, 3}, 0, 30);
     outcome.evaluation =
         decoder_
             .evaluate(dev_, nn::Rows{batch.tokens, batch.positions, batch.sequence_index, batch.segments},
                       std::span(batch.labels))
             .loss;
-    const std::vector<Tokens> prompts{{3, 7, 12}, {9}};
-    outcome.continued =
-        model::generate(dev_, decoder_, std::span<const Tokens>(prompts), model::GenerateOptions{.max_new_tokens = 5});
   }
 
  private:

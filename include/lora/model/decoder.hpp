@@ -258,8 +258,9 @@ Decoder<D, T>::Decoder(D& dev, const TensorProvider& provider, const WeightPlace
   embedding_.table = nn::OwnMatrix<D, T>(loader.template weight<T>("model.embed_tokens.weight"));
   for (Index i = 0; i < config_.num_hidden_layers; ++i) stack_.push_back(layer(loader, i));
   norm_ = norm(loader, "model.norm.weight");
-  head_.emplace(config_.tie_word_embeddings ? embedding_.table : nn::OwnMatrix<D, T>(loader.template weight<T>("lm_head.weight")),
-                dev.tiling());
+  head_.emplace(
+      config_.tie_word_embeddings ? embedding_.table : nn::OwnMatrix<D, T>(loader.template weight<T>("lm_head.weight")),
+      dev.tiling());
   loader.finish();
   if constexpr (!D::reads_host_memory) {
     if (streamed != nullptr) streaming_ = streamed->build();

@@ -33,9 +33,8 @@ class HostLayer {
 
   std::size_t bytes() const { return bytes_; }
   bool is_decoded() const {
-    return std::any_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) {
-      return piece.matrix.dtype() != piece.matrix.tensor().dtype;
-    });
+    return std::any_of(pieces_.begin(), pieces_.end(),
+                       [](const Piece& piece) { return piece.matrix.dtype() != piece.matrix.tensor().dtype; });
   }
   void write(const cpu::Threads& threads, std::byte* to) const {
     for (const Piece& piece : pieces_) piece.matrix.write(threads, to + piece.offset);

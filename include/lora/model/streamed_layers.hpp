@@ -26,13 +26,13 @@ struct WeightPlaces {
     files    ///< a few buffers of it are filled from the mapped files, ahead of need
   };
 
-  bool streams_layers = false;           ///< the layers' projections stay on the host, and come when they are used
-  int slots = 2;                         ///< layers that the device has room for
-  int buffers = 3;                       ///< page-locked, of a layer each, where they come from files
-  std::optional<From> from{};            ///< memory where nothing must be decoded and half of what is available suffices
-  std::optional<std::size_t> memory{};   ///< available to this process on the host; what the machine says
-  std::optional<bool> host_decodes{};    ///< GGUF's blocks; where the device can't
-  int threads = 0;                       ///< of the host, to copy and decode; 0: what the machine allows
+  bool streams_layers = false;          ///< the layers' projections stay on the host, and come when they are used
+  int slots = 2;                        ///< layers that the device has room for
+  int buffers = 3;                      ///< page-locked, of a layer each, where they come from files
+  std::optional<From> from{};           ///< memory where nothing must be decoded and half of what is available suffices
+  std::optional<std::size_t> memory{};  ///< available to this process on the host; what the machine says
+  std::optional<bool> host_decodes{};   ///< GGUF's blocks; where the device can't
+  int threads = 0;                      ///< of the host, to copy and decode; 0: what the machine allows
 };
 
 /// What streaming takes, in bytes.
@@ -96,13 +96,14 @@ class StreamedLayers : public nn::LayerAccess<D> {
       if (taken.from == From::memory)
         source_ = std::make_unique<ResidentLayers<D>>(dev_, std::exchange(layers_, {}), options_.threads);
       else
-        source_ = std::make_unique<StagedLayers<D>>(dev_, std::exchange(layers_, {}), options_.buffers,
-                                                    options_.threads);
+        source_ =
+            std::make_unique<StagedLayers<D>>(dev_, std::exchange(layers_, {}), options_.buffers, options_.threads);
     } catch (const DeviceError& error) {
       fail<DeviceError>("key offload: ", size_text(taken.host), " of page-locked memory, to stream the layers, ",
                         "can't be had: ", std::string_view(error.what()));
     }
-    for (int i = 0; i < options_.slots; ++i) slots_.push_back({Tensor<D, std::byte>(dev_, static_cast<Index>(largest))});
+    for (int i = 0; i < options_.slots; ++i)
+      slots_.push_back({Tensor<D, std::byte>(dev_, static_cast<Index>(largest))});
     return taken;
   }
 

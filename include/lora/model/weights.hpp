@@ -194,8 +194,7 @@ template <AnyDevice D>
 class Loader {
  public:
   /// `streamed` gets the projections of layers; null: the device does.
-  Loader(D& dev, const TensorProvider& provider, const WeightPlaces& places = {},
-         StreamedLayers<D>* streamed = nullptr)
+  Loader(D& dev, const TensorProvider& provider, const WeightPlaces& places = {}, StreamedLayers<D>* streamed = nullptr)
       : dev_(dev),
         provider_(provider),
         host_decodes_(places.host_decodes.value_or(!D::decodes_blocks)),

@@ -220,8 +220,8 @@ class AdamW {
   }
 
   // Elements [first, end) of a group's slab, at once or, where the state lies apart, with the others.
-  void update(D& dev, const kernel::AdamWStep& step, const typename nn::ParamStore<D, T>::Slab& slab,
-              std::size_t group, Index first, Index end) {
+  void update(D& dev, const kernel::AdamWStep& step, const typename nn::ParamStore<D, T>::Slab& slab, std::size_t group,
+              Index first, Index end) {
     Slab& state = slabs_[group];
     if constexpr (!apart) {
       const auto own = [&](auto view) { return view.col_slice(first - state.begin, end - first); };

@@ -69,8 +69,8 @@ class Stepper {
         seed_(seed),
         sums_(dev, gradients_.own().count() + 1, apart),
         totals_(dev, gradients_.own().count() + 1, 1) {
-    make_optimizer(dev, settings,
-                   shards_optimizer_ ? optim::AdamWShard{comm.rank(), comm.size()} : optim::AdamWShard{}, place);
+    make_optimizer(dev, settings, shards_optimizer_ ? optim::AdamWShard{comm.rank(), comm.size()} : optim::AdamWShard{},
+                   place);
   }
 
   /// Calls f(dev, optimizer), where `dev` is where the optimizer's state lies.
@@ -205,9 +205,8 @@ class Stepper {
       const std::size_t needed = OnHost::Optimizer::host_bytes(params, shard, piece);
       const std::size_t available = place.memory ? *place.memory : cpu::available_memory();
       if (needed > available)
-        fail<ConfigError>("key offload: the optimizer's state needs ", size_text(needed),
-                          " of the host's memory, but ", size_text(available),
-                          " are available; allowed: none or params, or more memory");
+        fail<ConfigError>("key offload: the optimizer's state needs ", size_text(needed), " of the host's memory, but ",
+                          size_text(available), " are available; allowed: none or params, or more memory");
       try {
         on_host_ = std::make_unique<OnHost>(dev, params, settings, groups(settings), shard, place.threads, piece);
       } catch (const DeviceError& error) {

@@ -32,6 +32,7 @@
 #include "lora/train/evaluate.hpp"
 #include "lora/train/memory.hpp"
 #include "lora/train/non_finite.hpp"
+#include "lora/train/offload.hpp"
 #include "lora/train/options.hpp"
 #include "lora/train/plan.hpp"
 #include "lora/train/resume.hpp"
@@ -69,7 +70,7 @@ class TrainingRun {
                      optim::AdamWSettings{config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon,
                                           config_.weight_decay, config_.loraplus_lr_ratio.value_or(1)},
                      config_.max_grad_norm, static_cast<std::uint64_t>(config_.seed), alone_,
-                     StepSharing{.units = config_.step_units});
+                     StepSharing{.units = config_.step_units}, state_place(config_));
   }
 
   /// Makes a stage's choice of what trains, and of the layers whose gradients are checkpointed.
@@ -310,6 +311,7 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
       threads_(dev, config_) {
   const auto redirect = redirected(options_);
   settings::validate(config_, settings::train_command);
+  expect_offload_fits<D>(config_);
   output_ = config_.output_dir;
   earlier_.emplace(config_, inputs::paths_of(config_, source_.path(), options_.records));
   data_.emplace(
@@ -323,7 +325,7 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
   if (config_.dataset.size() > 1 || settings::have_names(config_.dataset))
     file_names_ = data::names_of(config_.dataset);
   expect_whole_blocks(config_, *plan_, data_->train());
-  decoder_ = std::make_unique<model::Decoder<D, T>>(dev_, source_);
+  decoder_ = std::make_unique<model::Decoder<D, T>>(dev_, source_, weight_places(config_));
   attach();
   expect_something_trains(config_, *plan_, *decoder_);
   const auto found = data_->survey(*threads_, config_);
@@ -363,7 +365,7 @@ RunResult TrainingRun<D, T>::run() {
   write_run_files(output_, resolved_settings(config_, dev_, *decoder_, data_->text()), dev_.describe(),
                   options_.environment, options_.command);
   run::Progress progress(output_ / "training.log", resumed.has_value(), plan_->total(), first, draws_bar());
-  say_start(config_, *decoder_, *summary_, *plan_, largest(memory_));
+  say_start(config_, *decoder_, *summary_, *plan_, largest(memory_), dev_.memory());
   say_mixture(data_->mixture(), file_names_);
   if (resumed) lora::log::info("resuming from ", resumed->folder.native(), ", step ", first);
   progress.begin();
