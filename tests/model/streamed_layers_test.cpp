@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <span>
 #include <string>
 #include <utility>
@@ -330,8 +331,8 @@ TEST_CASE("host matrix: blocks become the numbers that a device makes of them, t
 
 namespace {
 
-/// A model of a GGUF file, with blocks decoded by the host: whether its layers are on the device, or come in either
-/// way, is the same.
+/// A model of a GGUF file, with blocks decoded by the host or by the device: whether its layers are on the device, or
+/// come in either way, is the same.
 template <class T>
 void check_gguf(const std::string& family, DType dtype) {
   CAPTURE(family);
@@ -349,20 +350,33 @@ void check_gguf(const std::string& family, DType dtype) {
   const auto run = [&](const WeightPlaces& places) {
     Training<Dev, T> training(dev, source, subject, places);
     // The type is the run's wherever blocks were.
-    model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
-      if (info.kind == model::TensorInfo::Kind::embedding || info.kind == model::TensorInfo::Kind::head)
-        CHECK(training.decoder().head().weight().stored().dtype() == dtype_of<T>);
-    });
+    CHECK((training.decoder().head().weight().stored().dtype() == dtype_of<T>) == *places.host_decodes);
     Outcome outcome;
     training.run(0, 2, outcome);
     training.finish(folder / "end", outcome);
     return outcome;
   };
+  // Matrices are what the device would have made of the same blocks.
+  const auto values = [&](bool host_decodes) {
+    model::Decoder<Dev, T> decoder(dev, source, {.host_decodes = host_decodes, .threads = 1});
+    std::vector<std::vector<T>> all;
+    model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
+      const Arena::Scope scope(dev.arena());
+      auto& rounded = all.emplace_back();
+      for (const float value : to_host(dev, decoder.value(dev, info))) rounded.push_back(T(value));
+    });
+    return all;
+  };
+  const auto by_device = values(false), by_host = values(true);
+  for (std::size_t i = 0; i < by_device.size(); ++i)
+    CHECK(std::memcmp(by_device[i].data(), by_host[i].data(), by_host[i].size() * sizeof(T)) == 0);
   const Outcome expected = run({.host_decodes = true, .threads = 1});
   for (const From from : {From::memory, From::files}) {
     CAPTURE(static_cast<int>(from));
     check_same(run({.streams_layers = true, .from = from, .host_decodes = true, .threads = 2}), expected);
   }
+  check_same(run({.streams_layers = true, .from = From::files, .host_decodes = false, .threads = 1}),
+             run({.host_decodes = false}));
 }
 
 }  // namespace

@@ -127,7 +127,10 @@ class StreamedLayers : public nn::LayerAccess<D> {
     slot.held = false;
     places_[static_cast<std::size_t>(layer)]->begin = nullptr;
     if (slot.released) dev.release(*std::exchange(slot.released, std::nullopt));
-    slot.released = dev.record(Stream::compute);
+    try {
+      slot.released = dev.record(Stream::compute);
+    } catch (...) {  // the next copy into the slot asks again, and whoever waits hears of it
+    }
   }
 
  private:
