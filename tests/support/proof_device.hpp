@@ -126,8 +126,11 @@ class Device : public DeviceState<Device> {
     if (found == host_blocks_.end() || found->bytes.data() != memory || found->bytes.size() != bytes)
       return note("free_host of memory that is not allocate_host's");
     for (const Stream stream : streams)
-      if (!queue(stream).is_done(found->used[index_of(stream)]))
+      if (const auto last = found->used[index_of(stream)]; !queue(stream).is_done(last)) {
         note(concat("free_host while a copy in the ", name_of(stream), " stream may use it"));
+        queue(stream).hold(false);
+        queue(stream).wait_for(last);  // before it is gone
+      }
     host_blocks_.erase(found);
   }
   MemoryInfo memory() const { return cpu_.memory(); }
