@@ -163,14 +163,18 @@ TEST_CASE("streamed layers: all of them fit, and are copied once") {
 }
 
 TEST_CASE("streamed layers: any order gives each layer's numbers, however far the device is behind") {
-  for (const auto& [from, slots, buffers] :
-       {std::tuple{From::memory, 2, 3}, std::tuple{From::files, 2, 3}, std::tuple{From::files, 1, 1},
-        std::tuple{From::files, 2, 1}, std::tuple{From::files, 4, 2}, std::tuple{From::memory, 1, 1}}) {
-    CAPTURE(static_cast<int>(from));
-    CAPTURE(slots);
-    CAPTURE(buffers);
+  struct Case {
+    From from;
+    int slots, buffers;
+  };
+  for (const Case& c : {Case{From::memory, 2, 3}, Case{From::files, 2, 3}, Case{From::files, 1, 1},
+                        Case{From::files, 2, 1}, Case{From::files, 4, 2}, Case{From::memory, 1, 1}}) {
+    CAPTURE(static_cast<int>(c.from));
+    CAPTURE(c.slots);
+    CAPTURE(c.buffers);
     Dev dev(1, {.late_sources = true});
-    Numbers numbers(dev, 7, {.streams_layers = true, .slots = slots, .buffers = buffers, .from = from, .threads = 1});
+    Numbers numbers(dev, 7,
+                    {.streams_layers = true, .slots = c.slots, .buffers = c.buffers, .from = c.from, .threads = 1});
     Random random(5);
     Index next = 0;
     for (int i = 0; i < 200; ++i) {
@@ -230,8 +234,10 @@ TEST_CASE("streamed layers: they lie in page-locked memory where half of what is
 }
 
 TEST_CASE("streamed layers: a step copies what its passes need anew, waits once and allocates nothing") {
-  for (const auto& [layers, slots] : {std::pair{5, 2}, std::pair{4, 3}, std::pair{2, 2}})
+  for (const std::pair<Index, int>& c : {std::pair<Index, int>{5, 2}, {4, 3}, {2, 2}})
     for (const Index recomputed : {0, 5}) {
+      const Index layers = c.first;
+      const int slots = c.second;
       CAPTURE(layers);
       CAPTURE(slots);
       CAPTURE(recomputed);
