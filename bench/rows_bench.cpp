@@ -30,7 +30,8 @@ void rms_norm(benchmark::State& state, Index groups, Index width, bool backward)
   const bench::Clock clock;
   for ([[maybe_unused]] auto iteration : state) {
     if (backward) {
-      kernel::rms_norm_backward<D, T>(dev, x.view(), weight.view(), rstd_read, dy.view(), dx.view(), false, y.view());
+      kernel::rms_norm_backward<D, T>(dev, x.view(), weight.view(), rstd_read, dy.view(), dx.view(), false, y.view(),
+                                      1e-6);
     } else {
       kernel::rms_norm<D, T>(dev, x.view(), weight.view(), 1e-6, y.view(), rstd.view());
     }

@@ -10,6 +10,7 @@
 #include "lora/io/json.hpp"
 #include "lora/run/ascend_findings.hpp"
 #include "lora/run/findings.hpp"
+#include "lora/settings/device_name.hpp"
 
 namespace {
 
@@ -20,7 +21,7 @@ bool works(const std::vector<run::Finding>& findings) {
                       [](const run::Finding& finding) { return finding.state == run::Finding::State::missing; });
 }
 
-std::string as_json(const std::vector<run::Finding>& findings) {
+std::string as_json(const std::vector<run::Finding>& findings, const std::string& device) {
   io::Json list = io::Json::array();
   for (const run::Finding& finding : findings) {
     list.push_back(io::json_object({{"part", finding.part},
@@ -29,7 +30,7 @@ std::string as_json(const std::vector<run::Finding>& findings) {
                                     {"advice", nullptr}}));
     if (!finding.advice.empty()) list.back()["advice"] = finding.advice;
   }
-  io::Json report = io::json_object({{"device", "cpu"}, {"works", works(findings)}});
+  io::Json report = io::json_object({{"device", device}, {"works", works(findings)}});
   report["findings"] = std::move(list);
   return io::to_text(report, 2) + "\n";
 }
@@ -54,8 +55,11 @@ std::string as_lines(const std::vector<run::Finding>& findings) {
 int run_doctor(Request& request) {
   cpu::Device dev(static_cast<int>(request.config.threads.value_or(0)));
   std::vector<run::Finding> findings = run::examine(dev);
-  if (request.config.device == "auto")
-    for (run::Finding& finding : run::examine_ascend()) findings.push_back(std::move(finding));
-  std::fputs((request.config.json ? as_json(findings) : as_lines(findings)).c_str(), stdout);
+  using Kind = settings::DeviceName::Kind;
+  const settings::DeviceName device = *settings::parse_device(request.config.device);
+  if (device.kind != Kind::cpu)
+    for (run::Finding& finding : run::examine_ascend(device.kind == Kind::ascend))
+      findings.push_back(std::move(finding));
+  std::fputs((request.config.json ? as_json(findings, request.config.device) : as_lines(findings)).c_str(), stdout);
   return works(findings) ? 0 : 1;
 }

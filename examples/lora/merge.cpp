@@ -104,10 +104,9 @@ int run_merge(Request& request) {
                                                          {"adapter", config.adapter_name_or_path},
                                                          {"files", files_of(folder)}}));
   };
-  inputs::with_device(config, [&](auto& dev) {
-    auto decoder = open_decoder<float>(dev, source, config);
-    io::write_whole_folder(place, stranger, [&](const io::Path& folder) { write(dev, decoder, folder); });
-  });
+  cpu::Device dev(static_cast<int>(config.threads.value_or(0)));
+  auto decoder = open_decoder<float>(dev, source, config);
+  io::write_whole_folder(place, stranger, [&](const io::Path& folder) { write(dev, decoder, folder); });
   if (!tokenizer) log::warn(source.path().native(), " has no tokenizer, and so has the merged model none");
   log::info("the merged model is in ", config.output_dir);
   return 0;

@@ -16,7 +16,7 @@ inline void print_preview(const lora::settings::Config& config, const lora::mode
   auto dataset = inputs::open_dataset(config, config.dataset, config.max_samples);
   const auto text = inputs::text_files(config, source.path(), dataset.kinds());
   auto records = inputs::encoded_records(config, std::move(dataset), text, source.config().vocab_size, true);
-  inputs::with_device(config, [&](auto& dev) { records.cut_texts(*inputs::HostThreads(dev, config)); });
+  records.cut_texts(cpu::Threads(static_cast<int>(config.threads.value_or(0))));
   for (Index i = 0; i < std::min(config.preview, records.size()); ++i) {
     const data::Example example = records[i];
     const std::string page =

@@ -15,12 +15,23 @@ using train::Running;
 using train::RunOptions;
 using train::RunResult;
 
-/// Calls f(dev, decoder) with the model of a run on the CPU, in a callback.
+/// Calls f(dev, decoder) with the model of a run, in a callback.
 template <class F>
 void with_model(const Running& running, F&& f) {
-  if (const auto* wide = running.model<cpu::Device, float>()) return f(wide->dev, wide->decoder);
-  if (const auto* narrow = running.model<cpu::Device, bf16>()) return f(narrow->dev, narrow->decoder);
-  fail<Error>("the run is not on the CPU");
+  const auto found = [&]<class D, class T>() {
+    const auto* const model = running.model<D, T>();
+    if (model != nullptr) f(model->dev, model->decoder);
+    return model != nullptr;
+  };
+  const auto on = [&]<class D>() {
+    return found.template operator()<D, float>() || found.template operator()<D, bf16>() ||
+           found.template operator()<D, f16>();
+  };
+  bool known = on.template operator()<cpu::Device>();
+#if defined(LORA_WITH_ASCEND)
+  known = known || on.template operator()<ascend::Device>();
+#endif
+  if (!known) fail<Error>("the run is on a device that this program does not know");
 }
 
 /// Fine-tunes a model: `lora train` as an object. A template, so that only programs that train compile the training

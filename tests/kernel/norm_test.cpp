@@ -109,7 +109,8 @@ TEST_CASE("norm: backward equals the formula, it overwrites, adds, and may write
       kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), dy.in(), dy.view(), false);
       check_same_bits(dy.host(), dx.host());
       Matrix<D, T> again(dev, c.rows, cols, 2, c.padding), added(dev, c.rows, cols, 3, 2 * c.padding);
-      kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), again.in(), added.view(), true, again.view());
+      kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), again.in(), added.view(), true, again.view(),
+                                      eps);
       check_same_bits(added.host(), sum.host());
       check_same_bits(again.host(), normed);
       Matrix<D, T> over(dev, c.rows, cols, 2, c.padding), apart(dev, c.rows, cols, 3, c.padding);
@@ -120,7 +121,7 @@ TEST_CASE("norm: backward equals the formula, it overwrites, adds, and may write
         bound_twice[i] = bound[i] + (n + 10) * roundoff<A> * std::fabs(real(gradients[i])) +
                          1.01 * roundoff<T> * std::fabs(twice[i]);
       }
-      kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), over.in(), over.view(), true, apart.view());
+      kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), over.in(), over.view(), true, apart.view(), eps);
       check_near(over.host(), twice, bound_twice);
       check_same_bits(apart.host(), normed);
     }
@@ -247,9 +248,9 @@ TEST_CASE("norm: operands that do not fit are refused") {
   Matrix<Cpu, float> out(dev, 2, 6, 5), rstd2(dev, 2, 2, 6);
   CHECK_THROWS_WITH_AS((kernel::rms_norm<Cpu, float>(dev, x.in(), w3.in(), eps, out.view(), rstd2.view(), y.view())),
                        "[rms_norm] copy is (2, 5) but (2, 6) was expected", ShapeError);
-  CHECK_THROWS_WITH_AS(
-      (kernel::rms_norm_backward<Cpu, float>(dev, x.in(), w3.in(), rstd2.in(), x.in(), out.view(), false, y.view())),
-      "[rms_norm_backward] y is (2, 5) but (2, 6) was expected", ShapeError);
+  CHECK_THROWS_WITH_AS((kernel::rms_norm_backward<Cpu, float>(dev, x.in(), w3.in(), rstd2.in(), x.in(), out.view(),
+                                                              false, y.view(), eps)),
+                       "[rms_norm_backward] y is (2, 5) but (2, 6) was expected", ShapeError);
 }
 
 }  // namespace norm_test

@@ -22,8 +22,9 @@ constexpr Case cases[] = {{0, 3, 0}, {1, 1, 0}, {3, 7, 3}, {1, 63, 0}, {65, 1, 2
 
 }  // namespace
 
-TEST_CASE("reduce: sums are added to what is there, in double") {
+TEST_CASE("reduce: sums are added to what is there, in the device's type of sums") {
   each_backend_and_type([]<class D, class T>() {
+    using Sum = typename D::Sum;
     D dev(2);
     for (const Case& c : cases) {
       CAPTURE(c.rows);
@@ -35,37 +36,38 @@ TEST_CASE("reduce: sums are added to what is there, in double") {
         size += std::fabs(real(value));
       }
       const double n = static_cast<double>(c.rows * c.cols) + 100;
-      Matrix<D, double> out(dev, 1, 1, std::vector<double>{10});
+      Matrix<D, Sum> out(dev, 1, 1, std::vector<Sum>{10});
       kernel::sum(dev, x.view(), out.view());
-      check_near(out.host(), {10 + sum}, {2 * n * roundoff<double> * (10 + size)});
+      check_near(out.host(), {10 + sum}, {2 * n * roundoff<Sum> * (10 + size)});
     }
   });
 }
 
 TEST_CASE("reduce: each block of 1,024 elements has its own sum of squares, whoever forms it") {
   each_backend_and_type([]<class D, class T>() {
+    using Sum = typename D::Sum;
     constexpr Index block = kernel::sum_block;
     for (const Index n : {Index{1}, block - 1, block, block + 1, 5 * block, 20 * block + 7}) {
       CAPTURE(n);
       D dev(2);
       Matrix<D, T> x(dev, 1, n, 1);
       const Index blocks = (n + block - 1) / block;
-      Matrix<D, double> out(dev, 1, blocks, 5);
+      Matrix<D, Sum> out(dev, 1, blocks, 5);
       kernel::block_sums_of_squares(dev, x.in(), out.view());
       const auto values = x.host();
       std::vector<double> expected(static_cast<std::size_t>(blocks)), bound(expected);
       for (std::size_t i = 0; i < values.size(); ++i)
         expected[i / static_cast<std::size_t>(block)] += real(values[i]) * real(values[i]);
-      for (std::size_t b = 0; b < expected.size(); ++b) bound[b] = 2 * block * roundoff<double> * expected[b];
+      for (std::size_t b = 0; b < expected.size(); ++b) bound[b] = 2 * block * roundoff<Sum> * expected[b];
       check_near(out.host(), expected, bound);
 
       D other(3);  // a part of the blocks, by other threads
       const Index first = blocks / 2;
       Matrix<D, T> part(other, 1, n - first * block, std::vector<T>(values.begin() + first * block, values.end()));
-      Matrix<D, double> sums(other, 1, blocks - first, 6);
+      Matrix<D, Sum> sums(other, 1, blocks - first, 6);
       kernel::block_sums_of_squares(other, part.in(), sums.view());
       const auto whole = out.host();
-      check_same_bits(sums.host(), std::vector<double>(whole.begin() + first, whole.end()));
+      check_same_bits(sums.host(), std::vector<Sum>(whole.begin() + first, whole.end()));
     }
   });
 }
@@ -115,8 +117,9 @@ TEST_CASE("reduce: a value that is not a number shows in the sum") {
     D dev(1);
     std::vector<float> values(100, 1.0f);
     values[37] = std::numeric_limits<float>::quiet_NaN();
+    using Sum = typename D::Sum;
     Matrix<D, float> x(dev, 1, 100, values);
-    Matrix<D, double> out(dev, 1, 1, std::vector<double>{0});
+    Matrix<D, Sum> out(dev, 1, 1, std::vector<Sum>{0});
     kernel::block_sums_of_squares(dev, x.in(), out.view());
     CHECK(std::isnan(out.host()[0]));
   });

@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent / "include/lora/asc
 
 def main():
     called = set(re.findall(r'f\("(acl\w+)"', (ROOT / "runtime.hpp").read_text()))
-    for name in re.findall(r'^    \{"(\w+)", "', (ROOT / "operators.hpp").read_text(), re.M):
+    for name in re.findall(r"\{\"(\w+)\",\s*\"", (ROOT / "operators.hpp").read_text()):
         called |= {f"aclnn{name}GetWorkspaceSize", f"aclnn{name}"}
     for line in open(sys.argv[1], encoding="utf-8"):
         name, *rest = line.rstrip("\n").split("\t")

@@ -129,6 +129,10 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
        with(base_of(train_command), {{"load_best_model_at_end", ""}, {"val_size", "0.1"}, {"save_steps", "0"}}),
        "load_best_model_at_end: given true, allowed: with eval_steps, or save_steps above 0: there is nothing to "
        "choose from if only the end is evaluated"},
+      {train_command, with(base_of(train_command), {{"device", "cpu"}, {"device_type", "ascend910b3"}}),
+       "device_type: given ascend910b3, allowed: with device ascend or auto: a CPU is no kind of NPU"},
+      {train_command, with(base_of(train_command), {{"device", "cpu"}, {"full_determinism", "false"}}),
+       "full_determinism: given false, allowed: with device ascend or auto: on a CPU bits repeat in any case"},
       {train_command, with(base_of(train_command), {{"step_units", "9"}}),
        "step_units: given 9, allowed: at most the sequences of a step, per_device_train_batch_size x "
        "gradient_accumulation_steps"},

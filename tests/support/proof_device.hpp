@@ -78,6 +78,7 @@ class Device : public DeviceState<Device> {
  public:
   static constexpr bool reads_host_memory = false;
   static constexpr bool decodes_blocks = true;
+  using Sum = double;
 
   explicit Device(int threads = 1, const Settings& settings = {})
       : settings_(settings),

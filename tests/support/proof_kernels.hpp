@@ -101,13 +101,13 @@ struct RmsNorm<proof::Device> {
   }
   template <class T>
   static void backward(D& dev, View<D, const T> x, View<D, const Accum<T>> weight, View<D, const Accum<T>> rstd,
-                       View<D, const T> dy, View<D, T> dx, bool accumulate, View<D, T> y) {
+                       View<D, const T> dy, View<D, T> dx, bool accumulate, View<D, T> y, double eps) {
     dev.launch("rms_norm_backward",
                {proof::reads("x", x), proof::reads("weight", weight), proof::reads("rstd", rstd),
                 proof::reads("dy", dy), proof::writes("dx", dx, accumulate), proof::writes("y", y)},
                [=, x = dev.inner(x), weight = dev.inner(weight), rstd = dev.inner(rstd), dy = dev.inner(dy),
                 dx = dev.inner(dx), y = dev.inner(y)](cpu::Device& cpu) {
-                 RmsNorm<cpu::Device>::backward<T>(cpu, x, weight, rstd, dy, dx, accumulate, y);
+                 RmsNorm<cpu::Device>::backward<T>(cpu, x, weight, rstd, dy, dx, accumulate, y, eps);
                });
   }
   template <class T>

@@ -21,7 +21,7 @@ using Ints = In<std::int32_t>;
   template void SwiGlu<D>::run<T>(D&, In<T>, Out<T>);                                                             \
   template void SwiGlu<D>::backward<T>(D&, In<T>, In<T>, Out<T>, Out<T>);                                         \
   template void RmsNorm<D>::run<T>(D&, In<T>, Read, double, Out<T>, Sums, Out<T>);                                \
-  template void RmsNorm<D>::backward<T>(D&, In<T>, Read, Read, In<T>, Out<T>, bool, Out<T>);                      \
+  template void RmsNorm<D>::backward<T>(D&, In<T>, Read, Read, In<T>, Out<T>, bool, Out<T>, double);              \
   template void RmsNorm<D>::weight_gradient<T>(D&, In<T>, Read, In<T>, Sums);                                     \
   template void Embedding<D>::backward<T>(D&, Ints, In<T>, Sums);                                                 \
   template void Embedding<D>::noise<T>(D&, const EmbeddingNoise&, std::span<const Segment>, Ints, Ints, Out<T>);  \

@@ -7,61 +7,139 @@
 #include <type_traits>
 
 #include "lora/ascend/library.hpp"
+#include "lora/ascend/types.hpp"
 #include "lora/core/error.hpp"
 
-// What is called of AscendCL, the runtime of the vendor's toolkit (CANN), as its headers declare it in version 8.1.
-// They are not needed to build.
+// What is called of AscendCL, the runtime of the vendor's toolkit (CANN), and of its objects for operators, as its
+// headers declare it in version 8.1.
 
 namespace lora::ascend {
 
-using AclError = int;  ///< 0 is success
-constexpr AclError acl_repeat_initialize = 100002;
-
-enum AclMemory : int { acl_hbm = 1 };                                   ///< aclrtMemAttr
-enum AclDeviceInfo : int { acl_cube_cores = 0, acl_vector_cores = 1 };  ///< aclDeviceInfo
-
 /// Functions of the runtime, under the vendor's names.
 struct Runtime {
-  AclError (*aclInit)(const char* config_path) = nullptr;
-  AclError (*aclFinalize)() = nullptr;
+  aclError (*aclInit)(const char* config_path) = nullptr;
   const char* (*aclGetRecentErrMsg)() = nullptr;
   const char* (*aclrtGetSocName)() = nullptr;
-  AclError (*aclrtGetVersion)(std::int32_t* major, std::int32_t* minor, std::int32_t* patch) = nullptr;
-  AclError (*aclrtGetDeviceCount)(std::uint32_t* count) = nullptr;
-  AclError (*aclrtSetDevice)(std::int32_t device) = nullptr;
-  AclError (*aclrtResetDevice)(std::int32_t device) = nullptr;
-  AclError (*aclrtGetMemInfo)(AclMemory kind, std::size_t* free, std::size_t* total) = nullptr;
-  AclError (*aclGetDeviceCapability)(std::uint32_t device, AclDeviceInfo info, std::int64_t* value) = nullptr;
+  aclError (*aclrtGetVersion)(std::int32_t* major, std::int32_t* minor, std::int32_t* patch) = nullptr;
+  aclError (*aclrtGetDeviceCount)(std::uint32_t* count) = nullptr;
+  aclError (*aclGetDeviceCapability)(std::uint32_t device, aclDeviceInfo info, std::int64_t* value) = nullptr;
+  aclError (*aclrtSetDevice)(std::int32_t device) = nullptr;
+  aclError (*aclrtResetDevice)(std::int32_t device) = nullptr;
+  aclError (*aclrtGetCurrentContext)(aclrtContext* context) = nullptr;
+  aclError (*aclrtSetCurrentContext)(aclrtContext context) = nullptr;
+  aclError (*aclrtCtxSetSysParamOpt)(aclSysParamOpt option, std::int64_t value) = nullptr;
+  aclError (*aclrtSetDeviceSatMode)(aclrtFloatOverflowMode mode) = nullptr;
+  aclError (*aclrtGetMemInfo)(aclrtMemAttr kind, std::size_t* free, std::size_t* total) = nullptr;
+
+  aclError (*aclrtMallocAlign32)(void** memory, std::size_t bytes, aclrtMemMallocPolicy policy) = nullptr;
+  aclError (*aclrtFree)(void* memory) = nullptr;
+  aclError (*aclrtMallocHost)(void** memory, std::size_t bytes) = nullptr;
+  aclError (*aclrtFreeHost)(void* memory) = nullptr;
+  aclError (*aclrtReserveMemAddress)(void** memory, std::size_t bytes, std::size_t alignment, void* expected,
+                                     std::uint64_t flags) = nullptr;
+  aclError (*aclrtReleaseMemAddress)(void* memory) = nullptr;
+  aclError (*aclrtMallocPhysical)(aclrtDrvMemHandle* handle, std::size_t bytes, const aclrtPhysicalMemProp* property,
+                                  std::uint64_t flags) = nullptr;
+  aclError (*aclrtFreePhysical)(aclrtDrvMemHandle handle) = nullptr;
+  aclError (*aclrtMapMem)(void* memory, std::size_t bytes, std::size_t offset, aclrtDrvMemHandle handle,
+                          std::uint64_t flags) = nullptr;
+  aclError (*aclrtUnmapMem)(void* memory) = nullptr;
+  aclError (*aclrtMemcpyAsync)(void* target, std::size_t most, const void* source, std::size_t bytes,
+                               aclrtMemcpyKind kind, aclrtStream stream) = nullptr;
+
+  aclError (*aclrtCreateStream)(aclrtStream* stream) = nullptr;
+  aclError (*aclrtDestroyStream)(aclrtStream stream) = nullptr;
+  aclError (*aclrtSynchronizeStreamWithTimeout)(aclrtStream stream, std::int32_t milliseconds) = nullptr;
+  aclError (*aclrtCreateEvent)(aclrtEvent* event) = nullptr;
+  aclError (*aclrtDestroyEvent)(aclrtEvent event) = nullptr;
+  aclError (*aclrtRecordEvent)(aclrtEvent event, aclrtStream stream) = nullptr;
+  aclError (*aclrtStreamWaitEvent)(aclrtStream stream, aclrtEvent event) = nullptr;
+  aclError (*aclrtSynchronizeEventWithTimeout)(aclrtEvent event, std::int32_t milliseconds) = nullptr;
+  aclError (*aclrtQueryEventStatus)(aclrtEvent event, aclrtEventRecordedStatus* status) = nullptr;
+  aclError (*aclrtEventElapsedTime)(float* milliseconds, aclrtEvent begin, aclrtEvent end) = nullptr;
 
   /// f(name, pointer) for each of them.
   template <class F>
   void for_each(F&& f) {
     f("aclInit", aclInit);
-    f("aclFinalize", aclFinalize);
     f("aclGetRecentErrMsg", aclGetRecentErrMsg);
     f("aclrtGetSocName", aclrtGetSocName);
     f("aclrtGetVersion", aclrtGetVersion);
     f("aclrtGetDeviceCount", aclrtGetDeviceCount);
+    f("aclGetDeviceCapability", aclGetDeviceCapability);
     f("aclrtSetDevice", aclrtSetDevice);
     f("aclrtResetDevice", aclrtResetDevice);
+    f("aclrtGetCurrentContext", aclrtGetCurrentContext);
+    f("aclrtSetCurrentContext", aclrtSetCurrentContext);
+    f("aclrtCtxSetSysParamOpt", aclrtCtxSetSysParamOpt);
+    f("aclrtSetDeviceSatMode", aclrtSetDeviceSatMode);
     f("aclrtGetMemInfo", aclrtGetMemInfo);
-    f("aclGetDeviceCapability", aclGetDeviceCapability);
+    f("aclrtMallocAlign32", aclrtMallocAlign32);
+    f("aclrtFree", aclrtFree);
+    f("aclrtMallocHost", aclrtMallocHost);
+    f("aclrtFreeHost", aclrtFreeHost);
+    f("aclrtReserveMemAddress", aclrtReserveMemAddress);
+    f("aclrtReleaseMemAddress", aclrtReleaseMemAddress);
+    f("aclrtMallocPhysical", aclrtMallocPhysical);
+    f("aclrtFreePhysical", aclrtFreePhysical);
+    f("aclrtMapMem", aclrtMapMem);
+    f("aclrtUnmapMem", aclrtUnmapMem);
+    f("aclrtMemcpyAsync", aclrtMemcpyAsync);
+    f("aclrtCreateStream", aclrtCreateStream);
+    f("aclrtDestroyStream", aclrtDestroyStream);
+    f("aclrtSynchronizeStreamWithTimeout", aclrtSynchronizeStreamWithTimeout);
+    f("aclrtCreateEvent", aclrtCreateEvent);
+    f("aclrtDestroyEvent", aclrtDestroyEvent);
+    f("aclrtRecordEvent", aclrtRecordEvent);
+    f("aclrtStreamWaitEvent", aclrtStreamWaitEvent);
+    f("aclrtSynchronizeEventWithTimeout", aclrtSynchronizeEventWithTimeout);
+    f("aclrtQueryEventStatus", aclrtQueryEventStatus);
+    f("aclrtEventElapsedTime", aclrtEventElapsedTime);
   }
 
-  /// "error 107001 (no such device)", with the vendor's own message where it has one.
-  std::string describe(AclError error) const {
+  /// "error 107001 (no such device)", with the vendor's own message where it has one. On the thread that met it.
+  std::string describe(aclError error) const {
     const char* message = aclGetRecentErrMsg != nullptr ? aclGetRecentErrMsg() : nullptr;
     return message != nullptr ? concat("error ", error, " (", message, ")") : concat("error ", error);
+  }
+};
+
+/// Functions that make what operators are given, under the vendor's names.
+struct Objects {
+  aclTensor* (*aclCreateTensor)(const std::int64_t* dims, std::uint64_t rank, aclDataType type,
+                                const std::int64_t* strides, std::int64_t offset, aclFormat format,
+                                const std::int64_t* storage_dims, std::uint64_t storage_rank, void* data) = nullptr;
+  aclnnStatus (*aclDestroyTensor)(const aclTensor* tensor) = nullptr;
+  aclScalar* (*aclCreateScalar)(void* value, aclDataType type) = nullptr;
+  aclnnStatus (*aclDestroyScalar)(const aclScalar* scalar) = nullptr;
+  aclIntArray* (*aclCreateIntArray)(const std::int64_t* values, std::uint64_t count) = nullptr;
+  aclnnStatus (*aclDestroyIntArray)(const aclIntArray* array) = nullptr;
+  aclTensorList* (*aclCreateTensorList)(const aclTensor* const* tensors, std::uint64_t count) = nullptr;
+  aclnnStatus (*aclDestroyTensorList)(const aclTensorList* list) = nullptr;
+  aclnnStatus (*aclDestroyAclOpExecutor)(aclOpExecutor* executor) = nullptr;
+
+  template <class F>
+  void for_each(F&& f) {
+    f("aclCreateTensor", aclCreateTensor);
+    f("aclDestroyTensor", aclDestroyTensor);
+    f("aclCreateScalar", aclCreateScalar);
+    f("aclDestroyScalar", aclDestroyScalar);
+    f("aclCreateIntArray", aclCreateIntArray);
+    f("aclDestroyIntArray", aclDestroyIntArray);
+    f("aclCreateTensorList", aclCreateTensorList);
+    f("aclDestroyTensorList", aclDestroyTensorList);
+    f("aclDestroyAclOpExecutor", aclDestroyAclOpExecutor);
   }
 };
 
 /// Where the runtime is: in version 8's library or in the newer one's.
 constexpr std::string_view runtime_libraries[] = {"libascendcl.so", "libacl_rt.so"};
 
-/// Finds the runtime's functions; returns the first that is missing, or nothing.
-inline std::string load(Runtime& runtime, const Libraries& libraries) {
+/// Finds all functions of such a table; returns the first that is missing, or nothing.
+template <class Table>
+std::string load(Table& table, const Libraries& libraries) {
   std::string missing;
-  runtime.for_each([&](const char* name, auto& function) {
+  table.for_each([&](const char* name, auto& function) {
     function = libraries.find<std::remove_pointer_t<std::remove_reference_t<decltype(function)>>>(name);
     if (function == nullptr && missing.empty()) missing = name;
   });

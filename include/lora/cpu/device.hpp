@@ -74,6 +74,7 @@ class Device : public Threads, public DeviceState<Device> {
  public:
   static constexpr bool reads_host_memory = true;
   static constexpr bool decodes_blocks = true;
+  using Sum = double;
 
   /// `threads` 0: as many as this process may run at once.
   explicit Device(int threads = 0)

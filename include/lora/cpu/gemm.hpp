@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/core/precision.hpp"
 #include "lora/cpu/device.hpp"
 #include "lora/cpu/onednn.hpp"
 #include "lora/cpu/stored_row.hpp"
@@ -62,6 +63,11 @@ inline bool has_bf16_products(Device& dev) {
 #else
   return false;
 #endif
+}
+
+/// For a model that is stored as `stored`: bfloat16 where that is its own and the processor has instructions for it.
+inline Precision preferred_precision(Device& dev, DType stored) {
+  return stored == DType::bf16 && has_bf16_products(dev) ? Precision::bfloat16 : Precision::float32;
 }
 
 /// For a program's first lines: "oneDNN 2.6.3, bfloat16 in hardware".

@@ -35,7 +35,7 @@ struct RmsNorm<cpu::Device> {
   template <class T>
   static void backward(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, const Accum<T>> weight,
                        View<cpu::Device, const Accum<T>> rstd, View<cpu::Device, const T> dy, View<cpu::Device, T> dx,
-                       bool accumulate, View<cpu::Device, T> y) {
+                       bool accumulate, View<cpu::Device, T> y, double) {
     using A = Accum<T>;
     const Index width = weight.cols();
     const A* const w = weight.data();

@@ -2,12 +2,19 @@
 
 #include <concepts>
 #include <optional>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include "lora/core/precision.hpp"
 #include "lora/cpu/kernels.hpp"
 #include "lora/model/weights.hpp"
 #include "lora/settings/config.hpp"
+#include "lora/settings/device_name.hpp"
+#if defined(LORA_WITH_ASCEND)
+#  include "lora/ascend/choice.hpp"
+#  include "lora/ascend/kernels.hpp"
+#endif
 
 // The device and the precision that settings name. This is the only place that names devices: programs and library code
 // get their types from here.
@@ -15,8 +22,24 @@
 namespace lora::inputs {
 
 /// Calls f(make), where make() is a new device: for those that keep it.
+/// Throws   ConfigError or DeviceError where the device that is named can't be used
 template <class F>
 decltype(auto) with_device_maker(const settings::Config& config, F&& f) {
+  const settings::DeviceName name = settings::parse_device(config.device).value_or(settings::DeviceName{});
+  using Kind = settings::DeviceName::Kind;
+#if defined(LORA_WITH_ASCEND)
+  const bool any = name.kind == Kind::automatic;
+  if (const auto npu = name.kind == Kind::cpu ? std::nullopt : ascend::choose(name.ids, any, config.device_type)) {
+    ascend::DeviceSettings chosen = *npu;
+    chosen.deterministic = config.full_determinism.value_or(true);
+    return f([chosen] { return ascend::Device(chosen); });
+  }
+#else
+  if (name.kind == Kind::ascend)
+    fail<ConfigError>(
+        "key device: given ", config.device,
+        ", but this program was built without Ascend NPUs; allowed: ", "cpu, or a program that links lora::ascend");
+#endif
   return f([&] { return cpu::Device(static_cast<int>(config.threads.value_or(0))); });
 }
 
@@ -29,11 +52,11 @@ decltype(auto) with_device(const settings::Config& config, F&& f) {
   });
 }
 
-/// As set, or for "auto" bfloat16 if the model is stored in it and the device has instructions for it.
+/// As set, or for "auto" what the device computes best in for a model that is stored as this one.
 template <AnyDevice D>
 Precision precision_of(D& dev, const settings::Config& config, const model::Source& source) {
   if (const auto named = precision_named(config.dtype)) return *named;
-  return source.stored_dtype() == DType::bf16 && has_bf16_products(dev) ? Precision::bfloat16 : Precision::float32;
+  return preferred_precision(dev, source.stored_dtype());
 }
 
 /// Calls f(std::type_identity<T>()) with the type that computes in a precision.

@@ -98,4 +98,34 @@ void softmax_logit_gradient(D& dev, ConstView<D, Accum<T>> logits, ConstView<D, 
   Softmax<D>::logit_gradient(dev, logits, labels, first, top, others, target, scale, dl);
 }
 
+/// Softmax cross entropy where the logits of a whole row exist at once, for devices with room for that: one pass
+/// instead of one for each block. A backend that has it needs no Softmax.
+template <class D>
+struct CrossEntropy;
+
+template <class D, class T>
+concept HasCrossEntropy = requires(D& dev, View<D, Accum<T>> logits, View<D, const std::int32_t> labels,
+                                   View<D, T> d_logits) {
+  CrossEntropy<D>::run(dev, logits, labels, 1.0, logits, logits, logits, d_logits);
+};
+
+/// loss_i = log Σ_j exp(l_ij) − l_i,label,   dl_ij = scale · (softmax(l_i)_j − [j = label_i])
+/// Shapes   logits, d_logits (n, V) · labels, loss, target, top (n)
+/// Writes   loss; target, the label's logit, and top, the largest (empty: not wanted); d_logits, the gradient of
+///          scale · Σ loss, rounded to T once (empty: not wanted); it may share memory with logits, which are
+///          overwritten
+template <class T, class D>
+void cross_entropy(D& dev, OutView<D, Accum<T>> logits, ConstView<D, std::int32_t> labels, double scale,
+                   OutView<D, Accum<T>> loss, OutView<D, Accum<T>> target, OutView<D, Accum<T>> top,
+                   OutView<D, T> d_logits) {
+  static_assert(HasCrossEntropy<D, T>, "include lora/<backend>/kernels.hpp");
+  expect_shape("cross_entropy", "labels", labels, 1, logits.rows());
+  expect_shape("cross_entropy", "loss", loss, 1, logits.rows());
+  if (!target.empty()) expect_shape("cross_entropy", "target", target, 1, logits.rows());
+  if (!top.empty()) expect_shape("cross_entropy", "top", top, 1, logits.rows());
+  if (!d_logits.empty()) expect_shape("cross_entropy", "d_logits", d_logits, logits.rows(), logits.cols());
+  const Span span(dev, "loss", "cross_entropy", 0, bytes_of(logits, d_logits));
+  CrossEntropy<D>::run(dev, logits, labels, scale, loss, target, top, d_logits);
+}
+
 }  // namespace lora::kernel

@@ -12,7 +12,7 @@ template <class D, class T>
 concept HasRmsNorm = requires(D& dev, View<D, const T> x, View<D, const Accum<T>> weight, View<D, T> y,
                               View<D, Accum<T>> rstd) {
   RmsNorm<D>::run(dev, x, weight, 1e-6, y, rstd, y);
-  RmsNorm<D>::backward(dev, x, weight, View<D, const Accum<T>>(rstd), x, y, true, y);
+  RmsNorm<D>::backward(dev, x, weight, View<D, const Accum<T>>(rstd), x, y, true, y, 1e-6);
   RmsNorm<D>::weight_gradient(dev, x, View<D, const Accum<T>>(rstd), x, rstd);
 };
 
@@ -37,11 +37,11 @@ void rms_norm(D& dev, View<D, const T> x, ConstView<D, Accum<T>> weight, double 
 
 /// dx = rstd · (w ∘ dy − x · rstd² · mean(w ∘ dy ∘ x))   (+ dx if accumulate), per group
 /// Shapes   as in rms_norm; dy, dx, y as x
-/// Writes   dx overwritten, or added to; it may be dy. y: rms_norm's output, recomputed in the same pass (empty: not
-///          needed); it may be dy, but not dx
+/// Writes   dx overwritten, or added to; it may be dy. y: rms_norm's output with its eps, recomputed in the same pass
+///          (empty: not needed); it may be dy, but not dx
 template <class D, class T>
 void rms_norm_backward(D& dev, View<D, const T> x, ConstView<D, Accum<T>> weight, ConstView<D, Accum<T>> rstd,
-                       ConstView<D, T> dy, OutView<D, T> dx, bool accumulate, OutView<D, T> y = {}) {
+                       ConstView<D, T> dy, OutView<D, T> dx, bool accumulate, OutView<D, T> y, double eps) {
   static_assert(HasRmsNorm<D, T>, "include lora/<backend>/kernels.hpp");
   if (weight.cols() == 0 || x.cols() % weight.cols() != 0)
     fail<ShapeError>("[rms_norm_backward] x is ", to_string(x.shape()), " but the weight has ", weight.cols(),
@@ -51,7 +51,14 @@ void rms_norm_backward(D& dev, View<D, const T> x, ConstView<D, Accum<T>> weight
   expect_shape("rms_norm_backward", "dx", dx, x.rows(), x.cols());
   if (!y.empty()) expect_shape("rms_norm_backward", "y", y, x.rows(), x.cols());
   const Span span(dev, "norm", "rms_norm_backward", 0, bytes_of(x, dy, dx, y) + (accumulate ? bytes_of(dx) : 0));
-  RmsNorm<D>::backward(dev, x, weight, rstd, dy, dx, accumulate, y);
+  RmsNorm<D>::backward(dev, x, weight, rstd, dy, dx, accumulate, y, eps);
+}
+
+/// The same without y.
+template <class D, class T>
+void rms_norm_backward(D& dev, View<D, const T> x, ConstView<D, Accum<T>> weight, ConstView<D, Accum<T>> rstd,
+                       ConstView<D, T> dy, OutView<D, T> dx, bool accumulate) {
+  rms_norm_backward<D, T>(dev, x, weight, rstd, dy, dx, accumulate, {}, 0);
 }
 
 /// dw_j += Σ dy_ij · x_ij · rstd_i over all rows and groups, added up in an order that depends on their number alone.

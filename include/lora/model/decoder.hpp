@@ -81,7 +81,7 @@ class Decoder {
   /// Adds the gradients of scale · Σ −log p of the labelled rows to the parameters, and Σ −log p to `loss_sum` (1).
   /// A pass without labels does nothing. Waits for nothing.
   void train_micro_batch(D& dev, const nn::StagedRows& rows, double scale, std::uint64_t random_key,
-                         View<D, double> loss_sum);
+                         View<D, typename D::Sum> loss_sum);
 
   /// The loss of the labelled rows, without any gradient, until *stop is no longer 0, which is looked at before each
   /// layer and each part of the head's rows.
@@ -179,8 +179,9 @@ class Decoder {
     const View<D, T> normed = scratch<T>(dev, n, e);
     const View<D, T> dx = gradient ? scratch<T>(dev, n, e) : View<D, T>();
     const View<D, Accum<T>> rstd = scratch<Accum<T>>(dev, n, 1);
-    const nn::LossRows<D, T> outcome{scratch<Accum<T>>(dev, 1, n), scratch<Accum<T>>(dev, 1, n),
-                                     scratch<Accum<T>>(dev, 1, n)};
+    const bool scores = !gradient || nn::LossRows<D, T>::needs_scores;
+    const auto per_row = [&](bool wanted) { return wanted ? scratch<Accum<T>>(dev, 1, n) : View<D, Accum<T>>(); };
+    const nn::LossRows<D, T> outcome{per_row(true), per_row(scores), per_row(scores)};
     kernel::gather_rows(dev, hidden, labelled.rows, x);
     norm_.forward(dev, x, normed, rstd);
     head_->loss(dev, View<D, const T>(normed), labelled.labels, scale, dx, outcome);
@@ -357,7 +358,7 @@ nn::StagedRows Decoder<D, T>::stage(nn::Rows rows, std::span<const std::int32_t>
 
 template <AnyDevice D, class T>
 void Decoder<D, T>::train_micro_batch(D& dev, const nn::StagedRows& rows, double scale, std::uint64_t random_key,
-                                      View<D, double> loss_sum) {
+                                      View<D, typename D::Sum> loss_sum) {
   if (rows.labelled.count == 0) return;
   rotary_->reach(dev, rows.max_position());
   const nn::Pass<D, T> pass(dev, rows, random_key);

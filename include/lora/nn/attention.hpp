@@ -94,6 +94,8 @@ class Attention {
   View<D, T> q_of(View<D, T> qkv) const { return qkv.col_slice(0, q_columns()); }
   View<D, T> k_of(View<D, T> qkv) const { return qkv.col_slice(q_columns(), k_columns()); }
   View<D, T> v_of(View<D, T> qkv) const { return qkv.col_slice(q_columns() + k_columns(), k_columns()); }
+  // q and k, whose heads rotate alike, so that one call turns both.
+  View<D, T> qk_of(View<D, T> qkv) const { return qkv.col_slice(0, q_columns() + k_columns()); }
 
   // Computes q, k, v, and y = x for the residual sum. Returns q and k as the kernel takes them.
   std::pair<View<D, const T>, View<D, const T>> project(D& dev, const Pass<D, T>& pass, View<D, const T> x,
@@ -116,19 +118,15 @@ class Attention {
   // Norms and rotation of q and k: in scratch where there are norms, whose inputs backward needs, else in place.
   std::pair<View<D, const T>, View<D, const T>> prepare(D& dev, const Pass<D, T>& pass, View<D, T> qkv,
                                                         View<D, Accum<T>> q_rstd, View<D, Accum<T>> k_rstd) const {
-    View<D, T> q = q_of(qkv), k = k_of(qkv);
+    View<D, T> qk = qk_of(qkv);
     if (!p_.q_norm.empty()) {
       const View<D, T> normed = scratch<T>(dev, qkv.rows(), q_columns() + k_columns());
-      p_.q_norm.forward(dev, q, q_of(normed), q_rstd);
-      p_.k_norm.forward(dev, k, k_of(normed), k_rstd);
-      q = q_of(normed);
-      k = k_of(normed);
+      p_.q_norm.forward(dev, q_of(qkv), q_of(normed), q_rstd);
+      p_.k_norm.forward(dev, k_of(qkv), k_of(normed), k_rstd);
+      qk = normed;
     }
-    if (p_.rotary != nullptr) {
-      p_.rotary->forward(dev, q, pass.positions(), q);
-      p_.rotary->forward(dev, k, pass.positions(), k);
-    }
-    return {q, k};
+    if (p_.rotary != nullptr) p_.rotary->forward(dev, qk, pass.positions(), qk);
+    return {q_of(qk), k_of(qk)};
   }
 
   void attend(D& dev, const Pass<D, T>& pass, View<D, const T> q, View<D, const T> k, View<D, const T> v,
@@ -152,10 +150,7 @@ class Attention {
     if (!p_.q_norm.empty()) std::tie(q, k) = prepare(dev, pass, saved.qkv, {}, {});
     kernel::attention_backward<D, T>(dev, p_.shape, q, k, v_of(saved.qkv), saved.out, pass.segments(), saved.kernel,
                                      dout, dq, dk, v_of(dqkv));
-    if (p_.rotary != nullptr) {
-      p_.rotary->backward(dev, dq, pass.positions(), dq);
-      p_.rotary->backward(dev, dk, pass.positions(), dk);
-    }
+    if (p_.rotary != nullptr) p_.rotary->backward(dev, qk_of(dqkv), pass.positions(), qk_of(dqkv));
     if (!p_.q_norm.empty()) {
       p_.q_norm.backward(dev, q_of(saved.qkv), saved.q_rstd, dq, dq);
       p_.k_norm.backward(dev, k_of(saved.qkv), saved.k_rstd, dk, dk);

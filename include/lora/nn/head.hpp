@@ -16,6 +16,9 @@ struct LossRows {
   View<D, Accum<T>> loss;    // (n) −log p of the label
   View<D, Accum<T>> target;  // (n) the label's logit
   View<D, Accum<T>> top;     // (n) the largest logit
+
+  /// Whether target and top must be there, though nobody wants them.
+  static constexpr bool needs_scores = !kernel::HasCrossEntropy<D, T>;
 };
 
 /// The vocabulary projection with its loss. Backward is part of the forward pass: a block of logits is overwritten with
@@ -42,9 +45,9 @@ class Head {
     if (!dx.empty()) expect_shape("head", "dx", dx, x.rows(), x.cols());
     const auto use = weight_.use(dev);
     for_row_tiles(x.rows(), tiling_.head_rows, [&](Index begin, Index count) {
+      const auto part = [&](View<D, Accum<T>> all) { return all.empty() ? all : all.col_slice(begin, count); };
       chunk(dev, use, x.row_slice(begin, count), labels.col_slice(begin, count), scale,
-            dx.empty() ? dx : dx.row_slice(begin, count),
-            {rows.loss.col_slice(begin, count), rows.target.col_slice(begin, count), rows.top.col_slice(begin, count)});
+            dx.empty() ? dx : dx.row_slice(begin, count), {part(rows.loss), part(rows.target), part(rows.top)});
     });
   }
 
@@ -65,8 +68,9 @@ class Head {
                 e = weight_.cols();
     const Index weight = weight_.decodes() ? columns * e * narrow : 0;
     const Index logits = chunk * columns * wide;
-    if (!gradient) return weight + logits;
+    if (!gradient) return weight + (kernel::HasCrossEntropy<D, T> ? 2 : 1) * logits;
     const bool rounds = narrow < wide;
+    if (kernel::HasCrossEntropy<D, T>) return weight + 2 * logits + (rounds ? chunk * columns * narrow : 0);
     const Index block = weight + logits + (rounds ? chunk * columns * narrow : 0);
     return (rounds ? chunk * e * wide : 0) + std::max(block, chunk * e * narrow);
   }
@@ -82,6 +86,31 @@ class Head {
 
   void chunk(D& dev, const Use& weight, View<D, const T> x, View<D, const std::int32_t> labels, double scale,
              View<D, T> dx, const LossRows<D, T>& rows) const {
+    if constexpr (kernel::HasCrossEntropy<D, T>) {
+      whole_chunk(dev, weight, x, labels, scale, dx, rows);
+    } else {
+      chunk_by_blocks(dev, weight, x, labels, scale, dx, rows);
+    }
+  }
+
+  // Where the device takes whole rows of logits.
+  void whole_chunk(D& dev, const Use& weight, View<D, const T> x, View<D, const std::int32_t> labels, double scale,
+                   View<D, T> dx, const LossRows<D, T>& rows) const {
+    const bool gradient = !dx.empty();
+    const Arena::Scope scope(dev.arena());
+    const View<D, const T> w = weight.rows(dev, 0, vocabulary());
+    const View<D, Accum<T>> logits = scratch<Accum<T>>(dev, x.rows(), vocabulary());
+    kernel::gemm(dev, kernel::Form::nt, x, w, logits);
+    const View<D, T> d_logits = gradient ? rounded_place(dev, logits) : View<D, T>();
+    kernel::cross_entropy<T>(dev, logits, labels, scale, rows.loss, rows.target, rows.top, d_logits);
+    if (!gradient) return;
+    kernel::gemm(dev, kernel::Form::nn, View<D, const T>(d_logits), w, dx);
+    if (weight_.trains())
+      kernel::gemm(dev, kernel::Form::tn, View<D, const T>(d_logits), x, weight_.param().grad(), 1.0, true);
+  }
+
+  void chunk_by_blocks(D& dev, const Use& weight, View<D, const T> x, View<D, const std::int32_t> labels, double scale,
+                       View<D, T> dx, const LossRows<D, T>& rows) const {
     const Index n = x.rows();
     const bool gradient = !dx.empty();
     const Arena::Scope scope(dev.arena());

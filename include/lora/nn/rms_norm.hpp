@@ -33,7 +33,7 @@ struct RmsNorm {
                          View<D, T> dx) const {
     add_weight_gradient(dev, x, rstd, normed);
     if (dx.empty()) return forward(dev, x, normed, {});
-    kernel::rms_norm_backward(dev, x, weight.view(), rstd, View<D, const T>(normed), dx, true, normed);
+    kernel::rms_norm_backward(dev, x, weight.view(), rstd, View<D, const T>(normed), dx, true, normed, eps);
   }
 
  private:

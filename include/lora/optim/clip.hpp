@@ -10,12 +10,12 @@ namespace lora::optim {
 /// out[0] += Σ g² over the gradients of all ranks, of which each has its part (ParamStore::parts): sums of blocks,
 /// added up in their order. Shapes   out (1)
 template <AnyDevice D, class T, comm::AnyCommunicator<D> C>
-void add_squared_norm(D& dev, nn::ParamStore<D, T>& params, C& comm, View<D, double> out) {
+void add_squared_norm(D& dev, nn::ParamStore<D, T>& params, C& comm, View<D, typename D::Sum> out) {
   for (Index group = 0; group < params.groups(); ++group) {
     const auto grad = params.slab(group).grad;
     if (grad.empty()) continue;
     const Arena::Scope scope(dev.arena());
-    const View<D, double> sums = scratch<double>(dev, 1, grad.cols() / kernel::sum_block);
+    const View<D, typename D::Sum> sums = scratch<typename D::Sum>(dev, 1, grad.cols() / kernel::sum_block);
     auto begins = params.parts(group, comm.size());
     const auto rank = static_cast<std::size_t>(comm.rank());
     const View<D, const Accum<T>> part = grad.col_slice(begins[rank], begins[rank + 1] - begins[rank]);
@@ -29,7 +29,7 @@ void add_squared_norm(D& dev, nn::ParamStore<D, T>& params, C& comm, View<D, dou
 
 /// The same for a single process.
 template <AnyDevice D, class T>
-void add_squared_norm(D& dev, nn::ParamStore<D, T>& params, View<D, double> out) {
+void add_squared_norm(D& dev, nn::ParamStore<D, T>& params, View<D, typename D::Sum> out) {
   comm::Single alone;
   add_squared_norm(dev, params, alone, out);
 }

@@ -45,6 +45,8 @@ struct Config {
   std::string model_name_or_path;
   std::string adapter_name_or_path;
   std::string device = "auto";
+  std::string device_type = "auto";
+  std::optional<bool> full_determinism;
   std::string dtype = "auto";
   std::string template_name = "auto";  // key: template
   std::optional<bool> enable_thinking;

@@ -14,6 +14,7 @@
 #include "lora/data/chat_template.hpp"
 #include "lora/data/chat_text.hpp"
 #include "lora/settings/config.hpp"
+#include "lora/settings/device_name.hpp"
 #include "lora/settings/value_text.hpp"
 
 namespace lora::settings {
@@ -118,6 +119,8 @@ inline std::vector<Key> make_keys() {
                      "a number above 0 with KB, MB, GB, KiB, MiB or GiB, such as 5GB"};
   const Form checkpoint = {[](std::string_view text) { return text != "true" && text != "false"; },
                            "auto (the newest complete one), or the path of a checkpoint"};
+  const Form device = {[](std::string_view text) { return parse_device(text).has_value(); },
+                       "auto, cpu, ascend, ascend:N or ascend:N,M,... with numbers of NPUs"};
   const Form curriculum = {
       nullptr,
       "[{\"until\": share of the steps, \"mix\": {label: share, ...}}, ...] with until ascending to 1 "
@@ -131,7 +134,15 @@ inline std::vector<Key> make_keys() {
        "Model folder, .gguf file, or a name in the local Hugging Face cache"},
       {"adapter_name_or_path", "model", running | merge, &C::adapter_name_or_path, any, free, "none",
        "Adapter folder to start from; its file supplies rank, alpha, targets and rsLoRA"},
-      {"device", "model", running | doctor, &C::device, any, {"auto", "cpu"}, "", "Where to compute"},
+      {"device", "model", running | doctor, &C::device, any, free, "",
+       "Where to compute: cpu, ascend (an NPU: ascend:2, or a list of which LOCAL_RANK picks), or auto: an NPU where "
+       "one "
+       "can be used, else cpu",
+       device},
+      {"device_type", "model", running | doctor, &C::device_type, any, free, "",
+       "Of device ascend: only NPUs of this kind, such as ascend910b3; auto: any"},
+      {"full_determinism", "model", running, &C::full_determinism, any, free, "true",
+       "Of device ascend: operators add up in a fixed order, so that a run repeats its bits; false may be faster"},
       {"dtype",
        "model",
        running | merge,

@@ -36,12 +36,13 @@ inline bool reads_only_text(const Config& config) { return config.text || config
 
 inline std::vector<Rule> make_rules() {
   constexpr unsigned train = train_command, eval = eval_command, generate = generate_command, merge = merge_command,
-                     tokenize = tokenize_command;
+                     tokenize = tokenize_command, running = train | eval | generate;
   constexpr auto required = Rule::Kind::required, excludes = Rule::Kind::excludes, refused = Rule::Kind::refused,
                  idle = Rule::Kind::idle;
   constexpr auto always = [](const Config&) { return true; };
   constexpr auto greedy = [](const Config& c) { return c.temperature == 0; };
   constexpr auto prompted = [](const Config& c) { return c.prompt.has_value(); };
+  constexpr auto on_cpu = [](const Config& c) { return c.device == "cpu"; };
   constexpr auto full = [](const Config& c) { return c.trains_model(); };
   constexpr auto uniform = [](const Config& c) { return !any_curriculum(c); };
   constexpr auto by_stages = [](const Config& c) { return c.ends_by_stages(); };
@@ -67,6 +68,10 @@ inline std::vector<Rule> make_rules() {
        "a text, or dataset instead"},
       {required, tokenize, "text", "", [](const Config& c) { return c.file.empty(); }, "a text, or file instead"},
 
+      {refused, running | doctor_command, "device_type", "", on_cpu,
+       "with device ascend or auto: a CPU is no kind of NPU"},
+      {refused, running, "full_determinism", "", on_cpu,
+       "with device ascend or auto: on a CPU bits repeat in any case"},
       {excludes, generate, "prompt", "dataset", nullptr, ""},
       {excludes, tokenize, "text", "file", nullptr, ""},
       {excludes, train, "model_preset", "model_name_or_path", nullptr, ""},

@@ -232,7 +232,6 @@ constexpr ForeignKey foreign_keys[] = {
     {"freeze_trainable_modules", "finetuning_type full with trainable"},
     {"fsdp", "not there: a run is one process"},
     {"fsdp_config", "not there: a run is one process"},
-    {"full_determinism", "not needed: bits repeat"},
     {"gpu_ids", "not there: a run is one process on the machine's processors; threads"},
     {"gpus", "not there: a run is one process; threads"},
     {"greater_is_better", "not needed: metric_for_best_model says it"},

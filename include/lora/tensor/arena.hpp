@@ -35,11 +35,14 @@ class Arena {
 
   /// Address space of the device, which outlives the arena. `readable`: host code may look at it. Where the space has
   /// no memory of itself, `grow` gives it some, in pieces that begin and end on multiples of `unit` bytes, each once.
-  Arena(void* memory, std::size_t bytes, bool readable, Grow grow = {}, std::size_t unit = std::size_t{2} << 20)
+  /// `tail`: bytes behind each piece that its kernels may touch and nobody else has.
+  Arena(void* memory, std::size_t bytes, bool readable, Grow grow = {}, std::size_t unit = std::size_t{2} << 20,
+        std::size_t tail = 0)
       : base_(static_cast<std::byte*>(memory)),
         capacity_(bytes / alignment * alignment),
         high_(capacity_),
         guarded_(LORA_DEBUG && readable),
+        tail_(tail),
         grow_(std::move(grow)),
         unit_(unit),
         ungrown_(grow_ ? Range{0, capacity_} : Range{capacity_, 0}) {}
@@ -133,7 +136,7 @@ class Arena {
   static constexpr std::size_t band = alignment;
 
   std::size_t padded(std::size_t bytes) const {
-    const std::size_t payload = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+    const std::size_t payload = (std::max<std::size_t>(bytes, 1) + tail_ + alignment - 1) / alignment * alignment;
     return payload + (guarded_ ? band : 0);
   }
   void require(std::size_t size) const {
@@ -183,6 +186,7 @@ class Arena {
   std::size_t lowest_ = 0;
   std::size_t highest_ = high_;
   bool guarded_;
+  std::size_t tail_;
   Grow grow_;
   std::size_t unit_;
   Range ungrown_;

@@ -57,6 +57,7 @@ concept AnyDevice = requires(D& dev, const D& same, void* memory, const void* so
                              Event event, Profile* profile) {
   { D::reads_host_memory } -> std::convertible_to<bool>;  // kernels may read mapped files in place
   { D::decodes_blocks } -> std::convertible_to<bool>;     // kernels may read GGUF's blocks; else the host decodes them
+  requires std::floating_point<typename D::Sum>;          // of sums over many numbers: losses, squares of gradients
 
   { dev.allocate(bytes) } -> std::same_as<void*>;  // 64-byte aligned; throws DeviceError
   { dev.free(memory, bytes) }

@@ -47,6 +47,8 @@ settings::Config resolved_settings(settings::Config config, D& dev, const model:
   if constexpr (requires { dev.threads(); }) {
     config.device = "cpu";
     config.threads = dev.threads();
+  } else if constexpr (requires { dev.name(); }) {
+    config.device = dev.name();
   }
   if (limit.tokens > 0 && config.stages.empty()) config.max_tokens_per_micro_batch = limit.tokens;
   config.overwrite_output_dir = false;  // repeating a run must not remove it

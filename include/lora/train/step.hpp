@@ -143,7 +143,8 @@ class Stepper {
     const Span phase(dev, Profile::Kind::phase, "update");
     optim::add_squared_norm(dev, decoder_.params(), comm_, sums().row_slice(own.count(), 1));
     kernel::convert(dev, sums(), totals_.view());
-    const auto totals = to_host(dev, totals_.view());  // the step's one read
+    const auto read = to_host(dev, totals_.view());  // the step's one read
+    const std::vector<double> totals(read.begin(), read.end());
     const auto losses = comm_.all_gather(std::span(totals).first(totals.size() - 1));
     result.loss = comm::tree_sum(losses, {0, gradients_.units()}) * scale;
     result.grad_norm = std::sqrt(totals.back()) / loss_scale;
@@ -170,7 +171,7 @@ class Stepper {
  private:
   static constexpr std::uint64_t dropout_purpose = 0x64726F70u;
   // Numbers from one sum to the next: a backend may write blocks of 32 bytes.
-  static constexpr Index apart = 4;
+  static constexpr Index apart = view_alignment / sizeof(typename D::Sum);
 
   // The optimizer of a device that can't read the host's memory, with its state there.
   struct OnHost {
@@ -221,7 +222,7 @@ class Stepper {
     return single;
   }
 
-  View<D, double> sums() { return sums_.view().col_slice(0, 1); }
+  View<D, typename D::Sum> sums() { return sums_.view().col_slice(0, 1); }
 
   model::Decoder<D, T>& decoder_;
   C& comm_;
@@ -231,8 +232,8 @@ class Stepper {
   std::unique_ptr<OnHost> on_host_;
   double max_grad_norm_;
   std::uint64_t seed_;
-  Tensor<D, double> sums_;    // (own units + 1, apart) Σ −log p of each and Σ g², each the first of its row
-  Tensor<D, double> totals_;  // (own units + 1, 1) all together, as the host reads them
+  Tensor<D, typename D::Sum> sums_;  // (own units + 1, apart) Σ −log p of each and Σ g², each the first of its row
+  Tensor<D, typename D::Sum> totals_;  // (own units + 1, 1) all together, as the host reads them
 };
 
 }  // namespace lora::train

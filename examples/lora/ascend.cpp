@@ -1,0 +1,2 @@
+// What trains on NPUs is compiled here, once.
+#include "lora/instantiate.hpp"

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "lora/ascend/launch.hpp"
+
+// Operators want tensors that begin on 32 bytes, and some want them without gaps. Views do that nearly always; columns
+// of h, where a rank is no multiple of a block, and rows of narrow matrices may not.
+
+namespace lora::ascend {
+
+/// Elements between a view's begin and the last place before it on view_alignment bytes.
+template <class T>
+Index misalignment(View<Device, T> view) {
+  return static_cast<Index>(reinterpret_cast<std::uintptr_t>(view.data()) % view_alignment / sizeof(T));
+}
+
+/// y = x, whatever their strides and types. Both begin on 32 bytes.
+inline void copy(Device& dev, const Operand& x, const Operand& y) {
+  launch(dev, dev.toolkit().operators.inplace_copy, y, x);
+}
+
+namespace detail {
+
+/// The view with the elements that are before it up to the last aligned place: a matrix whose rows hold them and those
+/// of the view, or, where rows follow each other without room for that, one row with all.
+template <class T>
+View<Device, T> widened(View<Device, T> view, Index before) {
+  T* const begin = view.data() - before;
+  if (view.contiguous()) return View<Device, T>(begin, 1, before + view.size());
+  LORA_ASSERT(before + view.cols() <= view.stride());
+  return View<Device, T>(begin, view.rows(), before + view.cols(), view.stride());
+}
+
+template <class T>
+void take_columns(Device& dev, View<Device, T> from, Index begin, View<Device, std::remove_const_t<T>> to) {
+  launch(dev, dev.toolkit().operators.slice, from, std::int64_t{1}, std::int64_t{begin}, begin + to.cols(),
+         std::int64_t{1}, to);
+}
+
+}  // namespace detail
+
+/// The view where it begins on 32 bytes, else a copy in scratch of the enclosing scope.
+template <class T>
+View<Device, const T> aligned(Device& dev, View<Device, const T> view) {
+  const Index before = view.size() == 0 ? 0 : misalignment(view);
+  if (before == 0) return view;
+  const View<Device, T> copied = scratch<T>(dev, view.rows(), view.cols());
+  const View<Device, const T> wide = detail::widened(view, before);
+  detail::take_columns(dev, wide, before, wide.rows() == view.rows() ? copied : copied.flat());
+  return copied;
+}
+
+/// The same without gaps between rows.
+template <class T>
+View<Device, const T> compact(Device& dev, View<Device, const T> view) {
+  const View<Device, const T> begin = aligned(dev, view);
+  if (begin.contiguous()) return begin;
+  const View<Device, T> copied = scratch<T>(dev, view.rows(), view.cols());
+  copy(dev, begin, copied);
+  return copied;
+}
+
+/// Calls f(place) with the view where it begins on 32 bytes, and has no gaps if `wants_compact`; else with scratch,
+/// which is copied to the view afterwards. `reads`: f adds to what is there.
+template <class T, class F>
+void write_aligned(Device& dev, View<Device, T> view, bool reads, bool wants_compact, F&& f) {
+  if (view.size() == 0) return;
+  const Index before = misalignment(view);
+  if (before == 0 && (!wants_compact || view.contiguous())) return f(view);
+  const Arena::Scope scope(dev.arena());
+  const View<Device, T> place = scratch<T>(dev, view.rows(), view.cols());
+  if (before == 0) {
+    if (reads) copy(dev, view, place);
+    f(place);
+    return copy(dev, place, view);
+  }
+  // With the elements before it, the view can be written: they are kept.
+  const View<Device, T> wide = detail::widened(view, before);
+  const View<Device, T> own = wide.rows() == view.rows() ? place : place.flat();
+  if (reads) detail::take_columns(dev, wide, before, own);
+  f(place);
+  const View<Device, T> kept = scratch<T>(dev, wide.rows(), before), whole = scratch<T>(dev, wide.rows(), wide.cols());
+  detail::take_columns(dev, wide, 0, kept);
+  launch(dev, dev.toolkit().operators.cat, std::vector<Operand>{kept, own}, std::int64_t{1}, whole);
+  copy(dev, whole, wide);
+}
+
+}  // namespace lora::ascend

@@ -1,0 +1,143 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "lora/ascend/aligned.hpp"
+#include "lora/kernel/attention.hpp"
+#include "lora/tensor/staging.hpp"
+
+namespace lora::ascend {
+
+/// The mask that attention's operators want with a causal sparse mode, whatever the lengths are: ones above the
+/// diagonal, which are what is not seen.
+class CausalMask {
+ public:
+  static constexpr Index extent = 2048;
+
+  explicit CausalMask(Device& dev) : mask_(dev, extent, extent) {
+    std::vector<std::uint8_t> ones(static_cast<std::size_t>(extent * extent));
+    for (Index i = 0; i < extent; ++i) std::fill_n(ones.begin() + i * extent + i + 1, extent - i - 1, std::uint8_t{1});
+    copy_from_host<Device, std::uint8_t>(dev, ones, mask_.view());
+    dev.synchronize();  // the host's mask goes away
+  }
+  Operand operand() const { return Operand(mask_.view()); }
+
+ private:
+  Tensor<Device, std::uint8_t> mask_;
+};
+
+/// Sequences end to end that one call of the operator takes, queries and keys.
+struct PackedSegments {
+  kernel::Segment queries, keys;                       ///< rows of all of them
+  std::vector<std::int64_t> query_ends{}, key_ends{};  ///< of each, from the first row on
+};
+
+/// Segments without gaps between them share a call, up to the operator's limit.
+inline std::vector<PackedSegments> packed(std::span<const kernel::Segment> queries,
+                                          std::span<const kernel::Segment> keys) {
+  constexpr std::size_t most = 2000;
+  std::vector<PackedSegments> packs;
+  for (std::size_t b = 0; b < queries.size(); ++b) {
+    if (queries[b].size() == 0) continue;
+    const bool goes_on = !packs.empty() && packs.back().queries.end == queries[b].begin &&
+                         packs.back().keys.end == keys[b].begin && packs.back().query_ends.size() < most;
+    if (!goes_on) packs.push_back({{queries[b].begin, queries[b].begin}, {keys[b].begin, keys[b].begin}});
+    PackedSegments& pack = packs.back();
+    pack.queries.end = queries[b].end;
+    pack.keys.end = keys[b].end;
+    pack.query_ends.push_back(pack.queries.size());
+    pack.key_ends.push_back(pack.keys.size());
+  }
+  return packs;
+}
+
+}  // namespace lora::ascend
+
+namespace lora::kernel {
+
+/// The vendor's fused attention over packed sequences.
+template <>
+struct Attention<ascend::Device> {
+  using D = ascend::Device;
+
+  /// The row's largest score and the sum of its exponentials, each eight times, as the operator wants them back.
+  template <class T>
+  struct Saved {
+    View<D, float> top, sum;  // (N, H·8)
+  };
+  static constexpr Index copies = 8;
+
+  template <class T>
+  static Saved<T> save(D& dev, Index rows, Index heads) {
+    return {lora::save<float>(dev, rows, heads * copies), lora::save<float>(dev, rows, heads * copies)};
+  }
+
+  template <class T>
+  static void run(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
+                  std::span<const Segment> queries, std::span<const Segment> keys, View<D, T> out, Saved<T>* saved) {
+    const ascend::Operand mask = dev.state<ascend::CausalMask>().operand();
+    for (const ascend::PackedSegments& pack : ascend::packed(queries, keys)) {
+      const Arena::Scope scope(dev.arena());
+      const Index n = pack.queries.size();
+      const auto rows = [&](auto view) { return view.row_slice(pack.queries.begin, n); };
+      const auto key_rows = [&](auto view) {
+        return ascend::aligned(dev, view.row_slice(pack.keys.begin, pack.keys.size()));
+      };
+      const View<D, const T> own_q = ascend::aligned(dev, rows(q)), own_k = key_rows(k), own_v = key_rows(v);
+      const bool keeps = saved != nullptr;
+      const View<D, float> top = keeps ? rows(saved->top) : scratch<float>(dev, n, shape.heads * copies);
+      const View<D, float> sum = keeps ? rows(saved->sum) : scratch<float>(dev, n, shape.heads * copies);
+      ascend::write_aligned(dev, rows(out), false, false, [&](View<D, T> place) {
+        ascend::launch(dev, dev.toolkit().operators.flash_attention, ascend::heads(own_q, shape.heads),
+                       ascend::heads(own_k, shape.kv_heads), ascend::heads(own_v, shape.kv_heads), ascend::no_operand,
+                       ascend::no_operand, ascend::no_operand, mask, ascend::no_operand, pack.query_ends, pack.key_ends,
+                       shape.scale, keep_all, any_distance, any_distance, std::int64_t{shape.heads}, layout,
+                       default_precision, causal, ascend::heads(top, shape.heads), ascend::heads(sum, shape.heads),
+                       ascend::empty_operand(ascend::acl_type<T>), ascend::heads(place, shape.heads));
+      });
+    }
+  }
+
+  template <class T>
+  static void backward(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
+                       View<D, const T> out, std::span<const Segment> segments, const Saved<T>& saved,
+                       View<D, const T> dout, View<D, T> dq, View<D, T> dk, View<D, T> dv) {
+    const ascend::Operand mask = dev.state<ascend::CausalMask>().operand();
+    for (const ascend::PackedSegments& pack : ascend::packed(segments, segments)) {
+      const Arena::Scope scope(dev.arena());
+      const auto rows = [&](auto view) { return view.row_slice(pack.queries.begin, pack.queries.size()); };
+      const auto read = [&](View<D, const T> view, Index heads) {
+        return ascend::heads(ascend::aligned(dev, rows(view)), heads);
+      };
+      const Index h = shape.heads, g = shape.kv_heads;
+      const ascend::Operand own_q = read(q, h), own_k = read(k, g), own_v = read(v, g), own_dout = read(dout, h),
+                            own_out = read(out, h);
+      ascend::write_aligned(dev, rows(dq), false, false, [&](View<D, T> to_q) {
+        ascend::write_aligned(dev, rows(dk), false, false, [&](View<D, T> to_k) {
+          ascend::write_aligned(dev, rows(dv), false, false, [&](View<D, T> to_v) {
+            ascend::launch(dev, dev.toolkit().operators.flash_attention_grad, own_q, own_k, own_v, own_dout,
+                           ascend::no_operand, ascend::no_operand, ascend::no_operand, mask,
+                           ascend::heads(rows(saved.top), h), ascend::heads(rows(saved.sum), h), ascend::no_operand,
+                           own_out, ascend::no_operand, pack.query_ends, pack.key_ends, shape.scale, keep_all,
+                           any_distance, any_distance, std::int64_t{h}, layout, default_precision, causal,
+                           ascend::heads(to_q, h), ascend::heads(to_k, g), ascend::heads(to_v, g),
+                           ascend::empty_operand(ascend::acl_type<T>));
+          });
+        });
+      });
+    }
+  }
+
+ private:
+  static constexpr double keep_all = 1;  // no dropout of probabilities
+  static constexpr std::int64_t any_distance = std::numeric_limits<std::int32_t>::max();
+  static constexpr const char* layout = "TND";
+  static constexpr std::int64_t default_precision = 0;
+  static constexpr std::int64_t causal = 3;  // up to the bottom right corner: a sequence's last query sees its last key
+};
+
+}  // namespace lora::kernel

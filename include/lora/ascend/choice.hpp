@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lora/ascend/device.hpp"
+#include "lora/core/log.hpp"
+
+namespace lora::ascend {
+
+namespace detail {
+
+/// A number that a launcher has set, such as LOCAL_RANK; nothing where it has not.
+/// Throws   ConfigError for what is no number from 0 on
+inline std::optional<int> launcher_number(const char* name) {
+  const char* const text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  const std::string_view digits(text);
+  int value = -1;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size() || value < 0)
+    fail<ConfigError>("the environment's ", name, " is '", digits,
+                      "'; expected a number from 0 on, as launchers set it");
+  return value;
+}
+
+inline std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
+
+}  // namespace detail
+
+/// The NPU of this process, of those that `ids` names, or all if it names none: that of LOCAL_RANK, or the first.
+/// Throws   ConfigError where a launcher has started several processes, which would each train alone, or names one that
+///          is not there
+inline DeviceSettings chosen_of(std::span<const int> ids) {
+  const auto rank = detail::launcher_number("LOCAL_RANK"), size = detail::launcher_number("WORLD_SIZE");
+  if (size && *size > 1)
+    fail<ConfigError>("the environment's WORLD_SIZE is ", *size,
+                      ", but a run is one process on one NPU; start one process");
+  if (ids.empty()) return {.id = rank.value_or(0)};
+  if (!rank && ids.size() > 1)
+    fail<ConfigError>("key device: given ", ids.size(),
+                      " NPUs, one for each process, but no launcher has set LOCAL_RANK, ",
+                      "which picks one; allowed: one NPU, such as ascend:", ids.front());
+  const auto index = static_cast<std::size_t>(rank.value_or(0));
+  if (index >= ids.size())
+    fail<ConfigError>("key device: given ", ids.size(), " NPUs, but LOCAL_RANK is ", index,
+                      "; expected one for each process");
+  return {.id = ids[index]};
+}
+
+/// The NPU to use, as the key device says; with `any`, nothing where there is none that can be used. `type`: the kind
+/// that it must be, or auto. Throws   DeviceError if an NPU is asked for and is of another kind, ConfigError as above
+inline std::optional<DeviceSettings> choose(std::span<const int> ids, bool any, std::string_view type) {
+  Toolkit& toolkit = Toolkit::get();
+  const std::string missing = toolkit.missing_operators();
+  const bool usable =
+      toolkit.runs() && toolkit.device_count() > 0 && toolkit.operator_problem().empty() && missing.empty();
+  if (any && !usable) {
+    // Who has a toolkit expects to train with it.
+    if (toolkit.runs())
+      log::warn("device auto: there is an Ascend toolkit, but ",
+                toolkit.device_count() == 0           ? "no NPU"
+                : !toolkit.operator_problem().empty() ? "its operators can't be used"
+                                                      : "it lacks operators: " + missing,
+                "; computing on the CPU ('lora doctor' tells more)");
+    return std::nullopt;
+  }
+  const DeviceSettings chosen = chosen_of(ids);
+  const char* const name = toolkit.runs() ? toolkit.runtime.aclrtGetSocName() : nullptr;
+  if (type != "auto" && name != nullptr && detail::lower(type) != detail::lower(name))
+    fail<DeviceError>("key device_type: given ", type, ", but the NPUs here are ", name);
+  return chosen;
+}
+
+}  // namespace lora::ascend

@@ -1,0 +1,305 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lora/ascend/address_space.hpp"
+#include "lora/ascend/host_copies.hpp"
+#include "lora/ascend/memory_pool.hpp"
+#include "lora/ascend/toolkit.hpp"
+#include "lora/core/error.hpp"
+#include "lora/core/format.hpp"
+#include "lora/core/precision.hpp"
+#include "lora/tensor/arena.hpp"
+#include "lora/tensor/device.hpp"
+
+namespace lora::ascend {
+
+/// What differs between runs on one NPU.
+struct DeviceSettings {
+  std::int32_t id = 0;        ///< as the runtime counts, among those that ASCEND_RT_VISIBLE_DEVICES shows
+  bool deterministic = true;  ///< operators add up in a fixed order: the same bits from run to run
+};
+
+/// An Ascend NPU: two streams, a pool of memory and an arena that grows. Kernels are the vendor's operators.
+class Device : public DeviceState<Device> {
+ public:
+  static constexpr bool reads_host_memory = false;
+  static constexpr bool decodes_blocks = false;
+  using Sum = float;
+
+  /// Throws   DeviceError if the toolkit, its operators or the NPU are missing
+  explicit Device(const DeviceSettings& settings, Toolkit& toolkit = Toolkit::get())
+      : toolkit_(toolkit), settings_(settings), opened_(toolkit, settings), pool_(toolkit.runtime) {
+    const MemoryInfo info = memory();
+    // Without addresses that grow, half of what is free is left to weights and what trains.
+    space_.emplace(runtime(), settings_.id, info.total, info.free / 2);
+    arena_.emplace(space_->memory(), space_->bytes(), false, growth(), AddressSpace::unit, MemoryPool::tail);
+    for (aclrtStream& stream : streams_) check(runtime().aclrtCreateStream(&stream), "aclrtCreateStream");
+  }
+  /// The first NPU; work on the host has no threads of its own. As tests make devices.
+  explicit Device(int = 0) : Device(DeviceSettings{}) {}
+  ~Device() {
+    if (enter_quietly() && !lost_)  // nobody may wait for work that frees memory
+      for (const aclrtStream stream : streams_) (void)runtime().aclrtSynchronizeStreamWithTimeout(stream, timeout_ms());
+    release_states();
+    for (const auto& [number, event] : events_) (void)runtime().aclrtDestroyEvent(event);
+    for (const aclrtEvent event : spare_events_) (void)runtime().aclrtDestroyEvent(event);
+    for (const aclrtStream stream : streams_)
+      if (stream != nullptr) (void)runtime().aclrtDestroyStream(stream);
+  }
+
+  void* allocate(std::size_t bytes) {
+    enter();
+    return allocated(bytes, "memory", [&](aclError& error) { return pool_.allocate(bytes, error); });
+  }
+  void free(void* memory, std::size_t bytes) noexcept {
+    copies_.forget(memory, bytes);
+    pool_.free(memory);
+  }
+  void* allocate_host(std::size_t bytes) {
+    enter();
+    return allocated(bytes, "page-locked memory of the host", [&](aclError& error) {
+      void* memory = nullptr;
+      error = runtime().aclrtMallocHost(&memory, std::max<std::size_t>(bytes, 1));
+      return error == 0 ? memory : nullptr;
+    });
+  }
+  void free_host(void* memory, std::size_t) noexcept {
+    if (enter_quietly()) (void)runtime().aclrtFreeHost(memory);
+  }
+  MemoryInfo memory() const {
+    enter();
+    std::size_t free = 0, total = 0;
+    check(runtime().aclrtGetMemInfo(ACL_HBM_MEM, &free, &total), "aclrtGetMemInfo");
+    return {total, free + pool_.cached()};
+  }
+  Arena& arena() { return *arena_; }
+
+  void copy_from_host(void* target, const void* source, std::size_t bytes, Stream stream = Stream::compute) {
+    if (bytes == 0) return;
+    enter();
+    copies_.note(target, source, bytes);
+    check(runtime().aclrtMemcpyAsync(target, bytes, source, bytes, ACL_MEMCPY_HOST_TO_DEVICE, handle(stream)),
+          "a copy to the device");
+  }
+  void copy_to_host(void* target, const void* source, std::size_t bytes) {
+    if (bytes == 0) return;
+    enter();
+    check(runtime().aclrtMemcpyAsync(target, bytes, source, bytes, ACL_MEMCPY_DEVICE_TO_HOST, handle(Stream::compute)),
+          "a copy to the host");
+    wait_for(Stream::compute);
+  }
+  void start_copy_to_host(void* target, const void* source, std::size_t bytes, Stream stream) {
+    if (bytes == 0) return;
+    enter();
+    check(runtime().aclrtMemcpyAsync(target, bytes, source, bytes, ACL_MEMCPY_DEVICE_TO_HOST, handle(stream)),
+          "a copy to the host");
+  }
+  void synchronize() {
+    enter();
+    for (const Stream stream : {Stream::compute, Stream::copy}) wait_for(stream);
+  }
+
+  Event record(Stream stream) {
+    enter();
+    aclrtEvent event = nullptr;
+    if (spare_events_.empty()) {
+      check(runtime().aclrtCreateEvent(&event), "aclrtCreateEvent");
+    } else {
+      event = spare_events_.back();
+      spare_events_.pop_back();
+    }
+    events_[++last_event_] = event;
+    check(runtime().aclrtRecordEvent(event, handle(stream)), "aclrtRecordEvent");
+    return {last_event_};
+  }
+  void wait(Stream stream, Event event) {
+    enter();
+    check(runtime().aclrtStreamWaitEvent(handle(stream), events_.at(event.number)), "aclrtStreamWaitEvent");
+  }
+  void wait(Event event) {
+    enter();
+    check_wait(runtime().aclrtSynchronizeEventWithTimeout(events_.at(event.number), timeout_ms()));
+  }
+  bool is_done(Event event) {
+    enter();
+    aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
+    check(runtime().aclrtQueryEventStatus(events_.at(event.number), &status), "aclrtQueryEventStatus");
+    return status == ACL_EVENT_RECORDED_STATUS_COMPLETE;
+  }
+  std::int64_t nanoseconds(Event from, Event to) {
+    enter();
+    float milliseconds = 0;
+    check(runtime().aclrtEventElapsedTime(&milliseconds, events_.at(from.number), events_.at(to.number)),
+          "aclrtEventElapsedTime");
+    return static_cast<std::int64_t>(static_cast<double>(milliseconds) * 1e6);
+  }
+  void release(Event event) noexcept {
+    const auto found = events_.find(event.number);
+    if (found == events_.end()) return;
+    spare_events_.push_back(found->second);
+    events_.erase(found);
+  }
+
+  /// A launch costs as much as products of many rows, so that nothing is cut. Rows of the head bound the logits, which
+  /// exist at once for the whole vocabulary.
+  Tiling tiling() const {
+    return {.rows = Index{1} << 40,
+            .head_rows = 512,
+            .head_columns = Index{1} << 40,
+            .fold_ratio = std::numeric_limits<double>::infinity()};
+  }
+
+  /// As the key device names it.
+  std::string name() const { return concat("ascend:", settings_.id); }
+  /// "Ascend910B3, NPU 0"
+  std::string describe() const {
+    const char* const name = runtime().aclrtGetSocName();
+    return concat(name != nullptr ? name : "an NPU without a name", ", NPU ", settings_.id);
+  }
+
+  // For kernels.
+
+  Toolkit& toolkit() { return toolkit_; }
+  const DeviceSettings& settings() const { return settings_; }
+  aclrtStream compute_stream() const { return streams_[0]; }
+  const HostCopies& host_copies() const { return copies_; }
+
+  /// This thread's calls are this device's from now on; another device or library may have had it.
+  void enter() const { check(runtime().aclrtSetCurrentContext(opened_.context), "aclrtSetCurrentContext"); }
+
+  /// Throws DeviceError for what is no success.
+  void check(aclError error, std::string_view what) const {
+    if (error != 0) fail<DeviceError>("[ascend] NPU ", settings_.id, ": ", what, ": ", runtime().describe(error));
+  }
+
+ private:
+  /// The NPU and its context, for as long as the device lives.
+  struct Opened {
+    Opened(Toolkit& toolkit, const DeviceSettings& settings) : runtime(toolkit.runtime), id(settings.id) {
+      if (!toolkit.runs())
+        fail<DeviceError>("[ascend] there is no toolkit to run on an NPU with: ", toolkit.problem(),
+                          "; install driver and toolkit (CANN) and source its set_env.sh, or use device cpu");
+      if (!toolkit.operator_problem().empty())
+        fail<DeviceError>("[ascend] the toolkit has no operators: ", toolkit.operator_problem(),
+                          "; install its operator packages for this kind of NPU");
+      if (const std::string missing = toolkit.missing_operators(); !missing.empty())
+        fail<DeviceError>("[ascend] ", toolkit.operator_names(),
+                          " lacks operators that nothing stands in for: ", missing, "; install CANN 8.1 or newer");
+      if (const std::uint32_t count = toolkit.device_count(); id < 0 || static_cast<std::uint32_t>(id) >= count)
+        fail<DeviceError>("[ascend] there is no NPU ", id, ": the runtime counts ", count,
+                          "; npu-smi info lists what the driver sees, ASCEND_RT_VISIBLE_DEVICES may hide some");
+      require(runtime.aclrtSetDevice(id), "can't be used");
+      require(runtime.aclrtGetCurrentContext(&context), "has no context");
+      require(runtime.aclrtCtxSetSysParamOpt(ACL_OPT_DETERMINISTIC, settings.deterministic ? 1 : 0),
+              "does not take a setting");
+      // Numbers out of range become infinite, and are seen as such; they would be cut off otherwise.
+      require(runtime.aclrtSetDeviceSatMode(ACL_RT_OVERFLOW_MODE_INFNAN), "does not take a setting");
+    }
+    Opened(const Opened&) = delete;
+    Opened& operator=(const Opened&) = delete;
+    ~Opened() { (void)runtime.aclrtResetDevice(id); }
+
+    void require(aclError error, std::string_view what) const {
+      if (error != 0)
+        fail<DeviceError>("[ascend] NPU ", id, " ", what, ": ", runtime.describe(error),
+                          "; npu-smi info tells its health and who uses it");
+    }
+
+    const Runtime& runtime;
+    std::int32_t id;
+    aclrtContext context = nullptr;
+  };
+
+  const Runtime& runtime() const { return toolkit_.runtime; }
+  aclrtStream handle(Stream stream) const { return streams_[stream == Stream::copy ? 1 : 0]; }
+  bool enter_quietly() const noexcept { return runtime().aclrtSetCurrentContext(opened_.context) == 0; }
+
+  Arena::Grow growth() {
+    if (!space_->grows()) return {};
+    return [this](std::size_t begin, std::size_t end) {
+      (void)allocated(end - begin, "memory", [&](aclError& error) -> void* {
+        error = space_->grow(begin, end);
+        return error == 0 ? space_->memory() : nullptr;
+      });
+    };
+  }
+
+  /// take(error), once more after free segments have been given back. Throws DeviceError.
+  template <class Take>
+  void* allocated(std::size_t bytes, std::string_view what, const Take& take) {
+    aclError error = 0;
+    if (void* const memory = take(error)) return memory;
+    const bool full = error == ACL_ERROR_RT_MEMORY_ALLOCATION || error == ACL_ERROR_RT_DEVICE_OOM;
+    if (full) {
+      const std::string first = runtime().describe(error);
+      synchronize();
+      pool_.release();
+      if (void* const memory = take(error)) return memory;
+      std::size_t free = 0, total = 0;
+      (void)runtime().aclrtGetMemInfo(ACL_HBM_MEM, &free, &total);
+      fail<DeviceError>("[ascend] NPU ", settings_.id, " is out of ", what, ": ", bytes, " bytes were asked for, ",
+                        free, " of ", total, " are free on the card: ", first,
+                        "; use smaller micro-batches, gradient_checkpointing or offload");
+    }
+    fail<DeviceError>("[ascend] NPU ", settings_.id, " gives no ", what, ", ", bytes,
+                      " bytes were asked for: ", runtime().describe(error));
+  }
+
+  /// A card that is gone answers nothing; a wait that takes longer than this is an error.
+  static std::int32_t timeout_ms() {
+    const char* const seconds = std::getenv("LORA_ASCEND_TIMEOUT");
+    const int value = seconds != nullptr ? std::atoi(seconds) : 0;
+    return (value > 0 && value < 2'000'000 ? value : 1800) * 1000;
+  }
+  void wait_for(Stream stream) const {
+    check_wait(runtime().aclrtSynchronizeStreamWithTimeout(handle(stream), timeout_ms()));
+  }
+  void check_wait(aclError error) const {
+    lost_ = lost_ || error != 0;
+    if (error == ACL_ERROR_RT_STREAM_SYNC_TIMEOUT)
+      fail<DeviceError>("[ascend] NPU ", settings_.id, " has not ended its work within ", timeout_ms() / 1000,
+                        " s: ", runtime().describe(error), "; LORA_ASCEND_TIMEOUT sets how many seconds are waited");
+    check(error, "work that was queued before has failed");
+  }
+
+  Toolkit& toolkit_;
+  DeviceSettings settings_;
+  Opened opened_;
+  MemoryPool pool_;
+  std::optional<AddressSpace> space_;
+  std::optional<Arena> arena_;
+  std::array<aclrtStream, 2> streams_{};
+  std::map<std::int64_t, aclrtEvent> events_;
+  std::vector<aclrtEvent> spare_events_;
+  std::int64_t last_event_ = 0;
+  HostCopies copies_;
+  mutable bool lost_ = false;  // a wait has failed: nothing queued may ever end
+};
+
+static_assert(AnyDevice<Device>);
+
+/// For a model that is stored as `stored`: its own, bfloat16 for blocks of small integers.
+inline Precision preferred_precision(Device&, DType stored) {
+  if (stored == DType::f32 || stored == DType::f64) return Precision::float32;
+  return stored == DType::f16 ? Precision::float16 : Precision::bfloat16;
+}
+
+/// For a program's first lines: "CANN operators, interface 1.13.0".
+inline std::string describe_products(Device& dev) {
+  const std::string version = dev.toolkit().version();
+  return concat("the operators of CANN", version.empty() ? "" : ", interface " + version);
+}
+
+}  // namespace lora::ascend

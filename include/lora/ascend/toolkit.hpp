@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lora/ascend/library.hpp"
+#include "lora/ascend/operators.hpp"
+#include "lora/ascend/runtime.hpp"
+
+namespace lora::ascend {
+
+/// The vendor's toolkit as a process has it: opened once, and begun once. It is never ended: devices, and others that
+/// use it in the same process, may outlive whoever would.
+class Toolkit {
+ public:
+  Toolkit() : runtime_libraries_(runtime_libraries), operator_libraries_(operator_libraries) {
+    if (!runtime_libraries_.any()) {
+      problem_ = runtime_libraries_.reason();
+      return;
+    }
+    if (const std::string missing = load(runtime, runtime_libraries_); !missing.empty()) {
+      problem_ = concat(runtime_libraries_.names(), " has no function ", missing);
+      return;
+    }
+    const aclError begun = runtime.aclInit(nullptr);
+    // Somebody else in the process may have been earlier.
+    if (begun != 0 && begun != ACL_ERROR_REPEAT_INITIALIZE) {
+      problem_ = concat(runtime_libraries_.names(), " can't begin: ", runtime.describe(begun));
+      return;
+    }
+    runs_ = true;
+    operators_found = load_operators(operators, operator_libraries_);
+    if (const std::string missing = load(objects, operator_libraries_); !missing.empty())
+      operator_problem_ = operator_libraries_.any() ? concat(operator_libraries_.names(), " has no function ", missing)
+                                                    : operator_libraries_.reason();
+  }
+  Toolkit(const Toolkit&) = delete;
+  Toolkit& operator=(const Toolkit&) = delete;
+
+  /// The process's own.
+  static Toolkit& get() {
+    static Toolkit& toolkit = *new Toolkit();  // not destroyed at exit, when its libraries' threads still run
+    return toolkit;
+  }
+
+  Runtime runtime;
+  Objects objects;
+  Operators operators;
+  std::vector<OperatorInfo> operators_found;
+
+  /// Whether the runtime is there and has begun; else `problem` says why not.
+  bool runs() const { return runs_; }
+  const std::string& problem() const { return problem_; }
+  /// Why there are no operators at all; empty: there are.
+  const std::string& operator_problem() const { return operator_problem_; }
+  const std::string& names() const { return runtime_libraries_.names(); }
+  const std::string& operator_names() const { return operator_libraries_.names(); }
+
+  /// Operators without which nothing can be trained; empty: all are there, or have something that does their work.
+  std::string missing_operators() const {
+    std::string missing;
+    for (const OperatorInfo& one : operators_found)
+      if (!one.there && one.fallback.empty()) missing += concat(missing.empty() ? "" : ", ", one.name);
+    return missing;
+  }
+
+  /// 0 where they can't be counted.
+  std::uint32_t device_count() const {
+    std::uint32_t count = 0;
+    return runs_ && runtime.aclrtGetDeviceCount(&count) == 0 ? count : 0;
+  }
+  /// "1.13.0", or nothing.
+  std::string version() const {
+    std::int32_t major = 0, minor = 0, patch = 0;
+    if (!runs_ || runtime.aclrtGetVersion(&major, &minor, &patch) != 0) return {};
+    return concat(major, ".", minor, ".", patch);
+  }
+
+ private:
+  Libraries runtime_libraries_, operator_libraries_;
+  std::string problem_, operator_problem_;
+  bool runs_ = false;
+};
+
+}  // namespace lora::ascend

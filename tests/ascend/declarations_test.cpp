@@ -1,0 +1,155 @@
+// What is called of the vendor's is declared as in its headers: an extract of tables of these is committed.
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "lora/ascend/operators.hpp"
+#include "lora/ascend/runtime.hpp"
+
+namespace declarations_test {
+
+using namespace lora;
+
+namespace {
+
+/// A type as the vendor's headers write it, without const of a value that is passed.
+template <class T>
+std::string written() {
+  const std::pair<bool, const char*> names[] = {
+      {std::is_same_v<T, int>, "int"},
+      {std::is_same_v<T, bool>, "bool"},
+      {std::is_same_v<T, float>, "float"},
+      {std::is_same_v<T, double>, "double"},
+      {std::is_same_v<T, std::int8_t>, "int8_t"},
+      {std::is_same_v<T, std::int64_t>, "int64_t"},
+      {std::is_same_v<T, std::uint32_t>, "uint32_t"},
+      {std::is_same_v<T, std::uint64_t>, "uint64_t"},  // size_t is the same type
+      {std::is_same_v<T, char*>, "char *"},
+      {std::is_same_v<T, const char*>, "const char *"},
+      {std::is_same_v<T, float*>, "float *"},
+      {std::is_same_v<T, int*>, "int *"},
+      {std::is_same_v<T, std::int64_t*>, "int64_t *"},
+      {std::is_same_v<T, std::uint32_t*>, "uint32_t *"},
+      {std::is_same_v<T, std::uint64_t*>, "uint64_t *"},
+      {std::is_same_v<T, const std::int64_t*>, "const int64_t *"},
+      {std::is_same_v<T, void*>, "void *"},
+      {std::is_same_v<T, void**>, "void **"},
+      {std::is_same_v<T, const void*>, "const void *"},
+      {std::is_same_v<T, ascend::aclTensor*>, "aclTensor *"},
+      {std::is_same_v<T, const ascend::aclTensor*>, "const aclTensor *"},
+      {std::is_same_v<T, const ascend::aclTensor* const*>, "const aclTensor *const *"},
+      {std::is_same_v<T, ascend::aclScalar*>, "aclScalar *"},
+      {std::is_same_v<T, const ascend::aclScalar*>, "const aclScalar *"},
+      {std::is_same_v<T, ascend::aclIntArray*>, "aclIntArray *"},
+      {std::is_same_v<T, const ascend::aclIntArray*>, "const aclIntArray *"},
+      {std::is_same_v<T, ascend::aclTensorList*>, "aclTensorList *"},
+      {std::is_same_v<T, const ascend::aclTensorList*>, "const aclTensorList *"},
+      {std::is_same_v<T, ascend::aclOpExecutor*>, "aclOpExecutor *"},
+      {std::is_same_v<T, ascend::aclOpExecutor**>, "aclOpExecutor **"},
+      {std::is_same_v<T, ascend::aclDataType>, "aclDataType"},
+      {std::is_same_v<T, ascend::aclFormat>, "aclFormat"},
+      {std::is_same_v<T, ascend::aclrtMemAttr>, "aclrtMemAttr"},
+      {std::is_same_v<T, ascend::aclDeviceInfo>, "aclDeviceInfo"},
+      {std::is_same_v<T, ascend::aclrtMemMallocPolicy>, "aclrtMemMallocPolicy"},
+      {std::is_same_v<T, ascend::aclrtMemcpyKind>, "aclrtMemcpyKind"},
+      {std::is_same_v<T, ascend::aclSysParamOpt>, "aclSysParamOpt"},
+      {std::is_same_v<T, ascend::aclrtFloatOverflowMode>, "aclrtFloatOverflowMode"},
+      {std::is_same_v<T, ascend::aclrtEventRecordedStatus*>, "aclrtEventRecordedStatus *"},
+      {std::is_same_v<T, const ascend::aclrtPhysicalMemProp*>, "const aclrtPhysicalMemProp *"},
+  };
+  for (const auto& [same, name] : names)
+    if (same) return name;
+  return "a type without a name here";
+}
+
+/// The vendor's name of a type in that of what it stands for.
+std::string resolved(std::string type) {
+  if (type.starts_with("const ") && type.find('*') == type.npos) type = type.substr(6);
+  const std::map<std::string, std::string> aliases = {
+      {"int32_t", "int"},
+      {"int32_t *", "int *"},
+      {"aclrtStream", "void *"},
+      {"aclrtStream *", "void **"},
+      {"aclrtEvent", "void *"},
+      {"aclrtEvent *", "void **"},
+      {"aclrtContext", "void *"},
+      {"aclrtContext *", "void **"},
+      {"aclrtDrvMemHandle", "void *"},
+      {"aclrtDrvMemHandle *", "void **"},
+      {"size_t", "uint64_t"},
+      {"size_t *", "uint64_t *"},
+  };
+  const auto found = aliases.find(type);
+  return found == aliases.end() ? type : found->second;
+}
+
+template <class R, class... P>
+std::vector<std::string> signature_of(R (*)(P...)) {
+  return {written<R>(), written<P>()...};
+}
+
+/// The committed extract: result and parameters of each function.
+std::map<std::string, std::vector<std::string>> declared() {
+  std::map<std::string, std::vector<std::string>> functions;
+  std::ifstream file(LORA_FIXTURES "/ascend_abi.tsv");
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream fields(line);
+    std::string name;
+    std::getline(fields, name, '\t');
+    for (std::string field; std::getline(fields, field, '\t');) functions[name].push_back(resolved(field));
+  }
+  return functions;
+}
+
+template <class Table>
+void check_table(Table table, std::size_t& count) {
+  const auto functions = declared();
+  table.for_each([&](const char* name, auto& function) {
+    CAPTURE(name);
+    ++count;
+    REQUIRE(functions.contains(name));
+    CHECK(signature_of(function) == functions.at(name));
+  });
+}
+
+}  // namespace
+
+TEST_CASE("ascend: functions of the runtime and of objects are declared as in the vendor's headers") {
+  std::size_t count = 0;
+  check_table(ascend::Runtime(), count);
+  CHECK(count * sizeof(void*) == sizeof(ascend::Runtime));
+  count = 0;
+  check_table(ascend::Objects(), count);
+  CHECK(count * sizeof(void*) == sizeof(ascend::Objects));
+}
+
+TEST_CASE("ascend: every operator is declared as in the vendor's headers, or has a fallback, and each once") {
+  const auto functions = declared();
+  std::set<std::string_view> names;
+  ascend::Operators operators;
+  std::size_t bytes = 0;
+  operators.for_each([&]<class... P>(ascend::Operator<P...>& one) {
+    bytes += sizeof one;
+    const std::string name = concat("aclnn", one.name);
+    CAPTURE(name);
+    CHECK(names.insert(one.name).second);
+    const bool there = functions.contains(name) && functions.contains(name + "GetWorkspaceSize");
+    CHECK((there || !one.fallback.empty()));
+    if (!there) return;
+    CHECK(signature_of(one.sizes) == functions.at(name + "GetWorkspaceSize"));
+    CHECK(signature_of(one.run) == functions.at(name));
+  });
+  CHECK(bytes == sizeof operators);
+}
+
+}  // namespace declarations_test
