@@ -20,6 +20,7 @@ class Counting : public DeviceState<Counting> {
  public:
   static constexpr bool reads_host_memory = true;
   static constexpr bool decodes_blocks = false;
+  using Sum = double;
 
   Counting() : arena_(memory_, sizeof memory_, true) {}
   void* allocate(std::size_t bytes) {
