@@ -149,6 +149,8 @@ inline std::vector<Rule> make_rules() {
       {refused, train, "use_rslora", "", full, without_adapter},
       {refused, train, "additional_target", "", full, without_adapter},
       {refused, train, "loraplus_lr_ratio", "", full, without_adapter},
+      {refused, train, "offload", "", on_cpu,
+       "none with device cpu, whose memory is the host's: weights are used in place from the mapped files"},
       {refused, train, "offload", "", [](const Config& c) { return c.trains_model() && c.offloads_params(); },
        "none or optimizer with finetuning_type full: params streams frozen weights"},
       {refused, train, "step_units", "", [](const Config& c) { return c.step_units > c.sequences_per_step(); },
