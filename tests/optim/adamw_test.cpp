@@ -3,13 +3,17 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "lora/core/random.hpp"
 #include "lora/cpu/elementwise.hpp"
 #include "lora/cpu/optimizer.hpp"
 #include "lora/cpu/reduce.hpp"
 #include "lora/optim/clip.hpp"
+#include "lora/tensor/staging.hpp"
 #include "support/proof_kernels.hpp"
 
 namespace adamw_test {
@@ -149,23 +153,120 @@ TEST_CASE("adamw: groups have their own learning rate and decay") {
   CHECK(to_host(problem.dev, problem.b.value()) == to_host(slow.dev, slow.b.value()));
 }
 
-TEST_CASE("adamw: state on another device than the parameters gives the same bits") {
-  Problem<float> here, beside;
-  proof::Device host(1);
-  {
-    AdamW<Dev, float> optimizer(here.dev, here.params, settings);
-    AdamW<Dev, float, proof::Device> offloaded(beside.dev, host, beside.params, settings);
-    for (int s = 0; s < 6; ++s) {
-      for (auto* each : {&here, &beside}) each->make_gradients(s);
-      optimizer.step(here.dev, 1e-2, 0.5);
-      offloaded.step(beside.dev, 1e-2, 0.5);
-    }
-    std::vector<std::vector<float>> states[2];
-    optimizer.for_each_state([&](const auto& tensor) { states[0].push_back(to_host(here.dev, tensor.own)); });
-    offloaded.for_each_state([&](const auto& tensor) { states[1].push_back(to_host(host, tensor.own)); });
-    CHECK(states[0] == states[1]);
+namespace {
+
+/// Tensors of several blocks in two groups, on a device whose memory the host can't touch.
+struct Apart {
+  using D = proof::Device;
+  D dev{1, {.late_sources = true}};
+  nn::ParamStore<D, float> params{};
+  nn::Param<D, float> a = params.add(3, 1000), b = params.add(1, 100), c = params.add(5, 700, 1);
+
+  Apart() {
+    params.name(a, "a", 0, 3);
+    params.name(b, "b", 0, 1);
+    params.name(c, "c", 0, 5);
+    params.build(dev);
+    set_values(1);
   }
-  CHECK(here.values() == beside.values());
+
+  void set(View<D, float> target, std::uint64_t seed) {
+    Random random(seed);
+    std::vector<float> numbers(static_cast<std::size_t>(target.size()));
+    for (float& number : numbers) number = 2 * random.uniform() - 1;
+    copy_staged<D, float>(dev, numbers, target);
+  }
+  void set_values(std::uint64_t seed) {
+    for (const auto* param : {&a, &b, &c}) set(param->value(), ++seed);
+    params.refresh(dev);
+  }
+  void make_gradients(std::uint64_t seed) {
+    for (const auto* param : {&a, &b, &c})
+      if (param->trains()) set(param->grad(), ++seed);
+  }
+  std::vector<float> values() {
+    std::vector<float> all;
+    for (const auto* param : {&a, &b, &c})
+      for (const float value : to_host(dev, param->value())) all.push_back(value);
+    return all;
+  }
+  template <class S, class Optimizer>
+  std::vector<std::vector<float>> state(S& at, Optimizer& optimizer) {
+    std::vector<std::vector<float>> all;
+    optimizer.for_each_state([&](const auto& tensor) { all.push_back(to_host(at, tensor.own)); });
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("adamw: state on the host gives the same bits, in pieces of any size, whoever else changes values") {
+  const std::vector<AdamWGroup> groups{{1, 0.1}, {4, 0}};
+  for (const Index piece : {Index{1024}, Index{2048}, AdamW<proof::Device, float, Dev>::default_piece}) {
+    CAPTURE(piece);
+    Apart here, beside;
+    {
+      Dev host(2);
+      AdamW<proof::Device, float> optimizer(here.dev, here.params, settings, groups);
+      AdamW<proof::Device, float, Dev> apart(beside.dev, host, beside.params, settings, groups, {}, piece);
+      const auto both = [&](const auto& f) {
+        f(here, optimizer);
+        f(beside, apart);
+      };
+      const auto steps = [&](std::uint64_t first, std::uint64_t last) {
+        for (std::uint64_t s = first; s < last; ++s)
+          both([&](Apart& problem, auto& stepper) {
+            problem.make_gradients(10 * s);
+            stepper.step(problem.dev, 1e-2, 0.5);
+            problem.params.refresh_copies(problem.dev);
+          });
+        CHECK(here.values() == beside.values());
+        CHECK(here.state(here.dev, optimizer) == beside.state(host, apart));
+      };
+      const auto train = [&](std::string_view names) {
+        both([&](Apart& problem, auto& stepper) {
+          problem.params.train(problem.dev, [=](std::string_view name) { return names.find(name) != names.npos; });
+          stepper.follow(problem.dev);
+        });
+      };
+      steps(1, 4);
+      both([](Apart& problem, auto&) { problem.set_values(77); });
+      steps(4, 6);
+      train("bc");
+      steps(6, 8);
+      train("abc");
+      steps(8, 10);
+    }
+  }
+}
+
+TEST_CASE(
+    "adamw: of a state on the host nothing but gradients and values travels, and the host waits for pieces alone") {
+  Apart problem;
+  Dev host(1);
+  AdamW<proof::Device, float, Dev> optimizer(problem.dev, host, problem.params, settings, {}, {}, 2048);
+  const auto step = [&] {
+    problem.make_gradients(3);
+    const proof::Counts before = problem.dev.counts();
+    optimizer.step(problem.dev, 1e-2, 1);
+    return problem.dev.counts() - before;
+  };
+  constexpr std::size_t blocks = 4 + 4, pieces = 2 + 2, bytes = blocks * 1024 * sizeof(float);
+  const proof::Counts first = step();
+  CHECK(first.bytes_out == 2 * bytes);  // with the values
+  for (int i = 0; i < 2; ++i) {
+    const proof::Counts later = step();
+    CHECK(later.bytes_out == bytes);
+    CHECK(later.copies_out == pieces);
+    CHECK(later.bytes_in == bytes);
+    CHECK(later.copies_in == pieces);
+    CHECK(later.waits == pieces);
+    CHECK(later.allocations == 0);
+    CHECK(later.launches == 0);
+  }
+  using Optimizer = decltype(optimizer);
+  CHECK(Optimizer::host_bytes(problem.params, {}, 2048) == 3 * bytes + 4 * 2048 * sizeof(float));
+  CHECK(Optimizer::host_bytes(problem.params) == 3 * bytes + 4 * 4096 * sizeof(float));
 }
 
 TEST_CASE("adamw: what begins to train later counts its own updates, what is frozen stays") {

@@ -122,6 +122,11 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
        "warmup_steps: given together with warmup_ratio, allowed: one of the two"},
       {eval_command, with(base_of(eval_command), {{"train_on_prompt", ""}, {"train_on_last_turn_only", ""}}),
        "train_on_prompt: given together with train_on_last_turn_only, allowed: one of the two"},
+      {train_command, with(base_of(train_command), {{"device", "cpu"}, {"offload", "optimizer"}}),
+       "offload: given optimizer, allowed: none with device cpu, whose memory is the host's: weights are used in place "
+       "from the mapped files"},
+      {train_command, with(full, {{"offload", "all"}}),
+       "offload: given all, allowed: none or optimizer with finetuning_type full: params streams frozen weights"},
       {train_command, with(base_of(train_command), {{"eval_steps", "3"}}), "eval_steps: given 3" + evaluated},
       {train_command, with(base_of(train_command), {{"load_best_model_at_end", ""}}),
        "load_best_model_at_end: given true" + evaluated},

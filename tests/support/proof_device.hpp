@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <list>
 #include <map>
 #include <memory>
@@ -36,6 +37,7 @@ struct Settings {
   std::uint64_t seed = 1;
   std::chrono::microseconds longest_delay{200};
   std::optional<Tiling> tiling{};  ///< the CPU's where there is none, for the CPU's bits
+  std::size_t host_memory = std::numeric_limits<std::size_t>::max();  ///< page-locked, that there is at all
 };
 
 /// What went on between host and device.
@@ -43,8 +45,9 @@ struct Counts {
   std::size_t launches = 0;
   std::size_t waits = 0;  ///< of the host: synchronize(), wait(event) and copies to the host
   std::size_t copies_in = 0, copies_out = 0, bytes_in = 0, bytes_out = 0;
-  std::size_t allocations = 0;  ///< of the device's and of page-locked memory, and how often the arena grew
-  std::size_t early_frees = 0;  ///< while queued work used the memory
+  std::size_t bytes_beside = 0;  ///< of these, what was copied in Stream::copy
+  std::size_t allocations = 0;   ///< of the device's and of page-locked memory, and how often the arena grew
+  std::size_t early_frees = 0;   ///< while queued work used the memory
 };
 
 inline Counts operator-(Counts a, const Counts& b) {
@@ -54,6 +57,7 @@ inline Counts operator-(Counts a, const Counts& b) {
   a.copies_out -= b.copies_out;
   a.bytes_in -= b.bytes_in;
   a.bytes_out -= b.bytes_out;
+  a.bytes_beside -= b.bytes_beside;
   a.allocations -= b.allocations;
   a.early_frees -= b.early_frees;
   return a;
@@ -112,6 +116,9 @@ class Device : public DeviceState<Device> {
 
   void* allocate_host(std::size_t bytes) {
     ++counts_.allocations;
+    std::size_t held = bytes;
+    for (const HostBlock& block : host_blocks_) held += block.bytes.size();
+    if (held > settings_.host_memory) fail<DeviceError>("[proof] out of page-locked memory: ", bytes, " bytes");
     auto& block = host_blocks_.emplace_back(HostBlock{std::vector<std::byte>(bytes, std::byte{0xFF}), {}});
     return block.bytes.data();
   }
@@ -120,8 +127,11 @@ class Device : public DeviceState<Device> {
     if (found == host_blocks_.end() || found->bytes.data() != memory || found->bytes.size() != bytes)
       return note("free_host of memory that is not allocate_host's");
     for (const Stream stream : streams)
-      if (!queue(stream).is_done(found->read[index_of(stream)]))
-        note(concat("free_host while a copy in the ", name_of(stream), " stream may read it"));
+      if (const auto last = found->used[index_of(stream)]; !queue(stream).is_done(last)) {
+        note(concat("free_host while a copy in the ", name_of(stream), " stream may use it"));
+        queue(stream).hold(false);
+        queue(stream).wait_for(last);  // before it is gone
+      }
     host_blocks_.erase(found);
   }
   MemoryInfo memory() const { return cpu_.memory(); }
@@ -129,6 +139,7 @@ class Device : public DeviceState<Device> {
   void copy_from_host(void* target, const void* source, std::size_t bytes, Stream stream = Stream::compute) {
     ++counts_.copies_in;
     counts_.bytes_in += bytes;
+    if (stream == Stream::copy) counts_.bytes_beside += bytes;
     const Operand whole = bytes_of(target, bytes, Use::write);
     if (!accepts(stream, "copy_from_host", whole)) return;
     const auto* const begin = static_cast<const std::byte*>(source);
@@ -141,7 +152,7 @@ class Device : public DeviceState<Device> {
           if (!taken->empty()) std::memcpy(memory_.real(static_cast<std::byte*>(target)), taken->data(), taken->size());
           memory_.note_written(whole);
         });
-    if (const auto block = host_block(source); block != host_blocks_.end()) block->read[index_of(stream)] = number;
+    if (const auto block = host_block(source); block != host_blocks_.end()) block->used[index_of(stream)] = number;
   }
   void copy_to_host(void* target, const void* source, std::size_t bytes) {
     ++counts_.copies_out;
@@ -156,6 +167,23 @@ class Device : public DeviceState<Device> {
     });
     synchronize();
     if (bytes > 0) std::memcpy(target, staged.data(), bytes);
+  }
+  void start_copy_to_host(void* target, const void* source, std::size_t bytes, Stream stream) {
+    ++counts_.copies_out;
+    counts_.bytes_out += bytes;
+    if (stream == Stream::copy) counts_.bytes_beside += bytes;
+    const Operand whole = bytes_of(source, bytes, Use::read);
+    if (!accepts(stream, "start_copy_to_host", whole)) return;
+    const auto block = host_block(target);
+    auto* const begin = static_cast<std::byte*>(target);
+    if (block == host_blocks_.end() || begin + bytes > block->bytes.data() + block->bytes.size())
+      return note("start_copy_to_host: its target is not all allocate_host's");
+    std::memset(target, 0xFF, bytes);  // NaN in every float type, for those who do not wait
+    block->used[index_of(stream)] = submit(stream, {whole}, [this, whole, target, bytes, place = Place::here()] {
+      if (const auto which = memory_.unwritten(whole); !which.empty())
+        note_late({concat("start_copy_to_host: of its source ", which), place, whole.data});
+      std::memcpy(target, memory_.real(whole.data), bytes);
+    });
   }
   void synchronize() {
     ++counts_.waits;
@@ -320,7 +348,7 @@ class Device : public DeviceState<Device> {
 
   struct HostBlock {
     std::vector<std::byte> bytes;
-    Times read{};  ///< by the last copies from it
+    Times used{};  ///< by the last copies from it and to it
   };
   std::list<HostBlock>::iterator host_block(const void* memory) {
     const auto* const at = static_cast<const std::byte*>(memory);

@@ -380,12 +380,44 @@ TEST_CASE("planted fault: page-locked memory is freed while it is read, or is no
   dev.hold();
   dev.copy_from_host(x.view().data(), host, 12);
   dev.free_host(host, 12);
-  CHECK(holds(said(dev.take_faults()), "free_host while a copy in the compute stream may read it"));
+  CHECK(holds(said(dev.take_faults()), "free_host while a copy in the compute stream may use it"));
   dev.free_host(host, 12);
   CHECK(holds(said(dev.take_faults()), "free_host of memory that is not allocate_host's"));
   D other;
   CHECK(other.allocate_host(8) != nullptr);
   CHECK(holds(said(other.finish()), "a leak: 1 blocks of page-locked memory"));
+}
+
+TEST_CASE("planted fault: a copy to the host that nobody orders, of what nobody wrote, or to where it can't go") {
+  D dev;
+  Tensor<D, float> x(dev, 1, 3), y(dev, 1, 3);
+  auto* const host = static_cast<float*>(dev.allocate_host(12));
+  std::fill(host, host + 3, 1.0f);
+  kernel::fill(dev, x.view(), 7.0);
+  dev.start_copy_to_host(host, x.view().data(), 12, Stream::copy);
+  CHECK(holds(said(dev.take_faults()),
+              "start_copy_to_host: source is used in the compute stream, which the copy stream has not waited for"));
+  dev.hold();
+  dev.start_copy_to_host(host, x.view().data(), 12, Stream::copy);
+  CHECK(host[0] != host[0]);  // until it is done
+  dev.free_host(host, 12);
+  CHECK(holds(said(dev.take_faults()), "free_host while a copy in the copy stream may use it"));
+  auto* const other = static_cast<float*>(dev.allocate_host(8));
+  dev.start_copy_to_host(other, x.view().data(), 12, Stream::compute);
+  CHECK(holds(said(dev.take_faults()), "start_copy_to_host: its target is not all allocate_host's"));
+  dev.start_copy_to_host(other, y.view().data(), 8, Stream::compute);
+  CHECK(holds(said(dev.take_faults()), "start_copy_to_host: of its source byte 0 of its row 0 was never written"));
+  dev.free_host(other, 8);
+  CHECK(said(dev.take_faults()).empty());
+}
+
+TEST_CASE("planted fault: page-locked memory is more than there is") {
+  D dev(1, {.host_memory = 20});
+  void* const host = dev.allocate_host(12);
+  CHECK_THROWS_WITH_AS(dev.allocate_host(9), "[proof] out of page-locked memory: 9 bytes", DeviceError);
+  dev.free_host(host, 12);
+  void* const all = dev.allocate_host(20);
+  dev.free_host(all, 20);
 }
 
 TEST_CASE("planted fault: events are asked for too early, after their release, or never released") {

@@ -87,6 +87,27 @@ TEST_CASE("device: it tells its memory, and has memory of the host to copy from"
   });
 }
 
+TEST_CASE("device: a copy to the host's memory is there once its event is done, in either stream") {
+  each_backend([]<class D>() {
+    D dev;
+    constexpr std::size_t bytes = 3 * sizeof(float);
+    auto* const host = static_cast<float*>(dev.allocate_host(bytes));
+    Tensor<D, float> x(dev, 1, 3);
+    for (const Stream stream : {Stream::copy, Stream::compute}) {
+      kernel::fill(dev, x.view(), stream == Stream::copy ? 2.0 : 5.0);
+      const Event filled = dev.record(Stream::compute);
+      dev.wait(stream, filled);
+      dev.start_copy_to_host(host, x.view().data(), bytes, stream);
+      const Event copied = dev.record(stream);
+      dev.wait(copied);
+      CHECK(std::vector<float>(host, host + 3) == std::vector<float>(3, stream == Stream::copy ? 2.0f : 5.0f));
+      dev.release(filled);
+      dev.release(copied);
+    }
+    dev.free_host(host, bytes);
+  });
+}
+
 TEST_CASE("device: a state is made once, of the device where it takes one, and goes before it") {
   each_backend([]<class D>() {
     int count = 0;

@@ -310,6 +310,7 @@ TEST_CASE("every key: none that decides a number of a run is left at its default
                                              "finetuning_type",
                                              "load_best_model_at_end",
                                              "memory_limit_gib",
+                                             "offload",
                                              "on_non_finite",
                                              "overwrite_output_dir",
                                              "preview",

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <map>
+#include <string>
 
 #include "support/proof_kernels.hpp"
 #include "support/quiet.hpp"
@@ -13,29 +15,46 @@ namespace proof_training_test {
 using namespace lora;
 using namespace lora::test;
 
-TEST_CASE("proof training: a whole run on another device writes the files of the CPU's") {
+namespace {
+
+/// A run of five steps that is stopped after the third and resumed, each part with its own offload.
+std::map<std::string, std::string> files_of(const Workshop& shop, Config config, const std::string& name,
+                                            const char* first, const char* then) {
+  config.output_dir = (shop.temp / name).native();
+  proof::Device dev(1, {.late_sources = true});
+  for (const Index steps : {3, 5}) {
+    std::atomic<int> stop{0};
+    RunOptions options;
+    options.stop = &stop;
+    options.on_step = [&](const StepMetrics& step) { stop = step.step == steps && steps < 5; };
+    config.offload = steps == 3 ? first : then;
+    train::TrainingRun<proof::Device, float> run(dev, config, inputs::open_source(config), options);
+    CHECK(run.run().metrics.steps == steps);
+    config.resume_from_checkpoint = "auto";
+  }
+  auto files = lasting_files(shop.temp / name);
+  files.erase("checkpoints/checkpoint-3/trainer_state.json");  // of a run that was stopped there
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "proof training: a whole run on another device writes the files of the CPU's, wherever weights and state lie") {
   const Quiet quiet;
   const Workshop shop;
   auto config = shop.config("cpu");
   config.max_steps = 5;
   config.step_units = 2;
   fine_tune(config);
-  config.output_dir = (shop.temp / "proof").native();
-  proof::Device dev(1, {.late_sources = true});
-  for (const Index steps : {3, 5}) {
-    config.max_steps = 5;
-    std::atomic<int> stop{0};
-    RunOptions options;
-    options.stop = &stop;
-    options.on_step = [&](const StepMetrics& step) { stop = step.step == steps && steps < 5; };
-    train::TrainingRun<proof::Device, float> run(dev, config, inputs::open_source(config), options);
-    CHECK(run.run().metrics.steps == steps);
-    config.resume_from_checkpoint = "auto";
-  }
-  auto cpu = lasting_files(shop.temp / "cpu"), proof = lasting_files(shop.temp / "proof");
-  proof.erase("checkpoints/checkpoint-3/trainer_state.json");  // of a run that was stopped there
+  auto cpu = lasting_files(shop.temp / "cpu");
   cpu.erase("checkpoints/checkpoint-3/trainer_state.json");
-  expect_same(proof, cpu);
+  expect_same(files_of(shop, config, "proof", "none", "none"), cpu);
+  CHECK_FALSE(quiet.said("offload: "));
+  expect_same(files_of(shop, config, "first", "all", "none"), cpu);
+  CHECK(quiet.said("offload: the layers, "));
+  CHECK(quiet.said(" of page-locked memory that holds all of them"));
+  expect_same(files_of(shop, config, "second", "optimizer", "params"), cpu);
 }
 
 }  // namespace proof_training_test

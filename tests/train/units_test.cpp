@@ -80,7 +80,8 @@ std::vector<Outcome> train(const TempFolder& folder, What what, Index units, int
                                              {.units = units, .shards_optimizer = shards});
     if (!part.resumed.empty()) {
       model::load_adapter(dev, decoder, model::open_adapter(part.resumed));
-      run::load_optimizer(dev, stepper.optimizer(), part.first, part.resumed);
+      stepper.with_optimizer(
+          dev, [&](auto& at, auto& optimizer) { run::load_optimizer(at, optimizer, part.first, part.resumed); });
     }
     for (Index step = part.first; step < part.last; ++step) {
       std::vector<std::vector<data::Batch>> own;
@@ -96,7 +97,9 @@ std::vector<Outcome> train(const TempFolder& folder, What what, Index units, int
         std::filesystem::create_directories(part.saved);
         if (what == What::adapter) model::save_adapter(dev, decoder, part.saved);
       }
-      run::save_optimizer(dev, stepper.optimizer(), self, self.rank() == 0 ? part.saved : folder / "nowhere");
+      stepper.with_optimizer(dev, [&](auto& at, auto& optimizer) {
+        run::save_optimizer(at, optimizer, self, self.rank() == 0 ? part.saved : folder / "nowhere");
+      });
     }
     if (what == What::model) {
       decoder.params().for_each([&](const auto& param) {

@@ -103,6 +103,12 @@ inline std::string fixed(double number, int digits) {
       std::to_chars(text, text + sizeof text, detail::unsigned_if_nan(number), std::chars_format::fixed, digits).ptr};
 }
 
+/// "12.5 MiB" or, from one on, "1.50 GiB".
+inline std::string size_text(double bytes) {
+  return bytes < 0x1p30 ? fixed(bytes / 0x1p20, 1) + " MiB" : fixed(bytes / 0x1p30, 2) + " GiB";
+}
+inline std::string size_text(std::size_t bytes) { return size_text(static_cast<double>(bytes)); }
+
 /// A number with at most `digits` significant digits, like printf's %.Ng.
 inline std::string significant(double number, int digits) {
   char text[64];

@@ -100,6 +100,9 @@ class Device : public Threads, public DeviceState<Device> {
   void copy_to_host(void* target, const void* source, std::size_t bytes) {
     if (bytes > 0) std::memcpy(target, source, bytes);
   }
+  void start_copy_to_host(void* target, const void* source, std::size_t bytes, Stream) {
+    copy_to_host(target, source, bytes);
+  }
   void synchronize() {}
 
   // Calls are synchronous, so that an event is a time in nanoseconds.

@@ -41,15 +41,18 @@ class Decoder {
   using Accumulated = Accum<T>;
   using Element = T;
 
-  /// Takes the weights of a Source, or of another provider, in place where the device can read them there; the provider
-  /// is not needed later.
-  /// Throws   FormatError naming tensors that are missing, misshapen or unknown
-  Decoder(D& dev, const TensorProvider& provider);
+  /// Takes the weights of a Source, or of another provider, in place where the device can read them there, else as
+  /// `places` says; the provider is not needed later.
+  /// Throws   FormatError naming tensors that are missing, misshapen or unknown; ConfigError for layers that are to be
+  ///          streamed to a device that reads the host's memory, and DeviceError where memory is lacking
+  Decoder(D& dev, const TensorProvider& provider, const WeightPlaces& places = {});
 
   const Config& config() const { return config_; }
   const AdapterConfig& adapter() const { return adapter_; }
   const nn::Head<D, T>& head() const { return *head_; }
   nn::Stack<D, T>& stack() { return stack_; }
+  /// What streaming the layers takes, where that is done.
+  const std::optional<LayerStreaming>& streaming() const { return streaming_; }
 
   /// Which of the model's own tensors may train.
   using Choice = std::function<bool(const TensorInfo&)>;
@@ -199,7 +202,7 @@ class Decoder {
     std::vector<std::pair<std::string, nn::Linear<D, T>>> linears;
     for (const std::string_view name : names) {
       const std::string path = module_path(layer, name);
-      nn::Linear<D, T> linear{nn::OwnMatrix<D, T>(loader.weight(path + ".weight"))};
+      nn::Linear<D, T> linear{nn::OwnMatrix<D, T>(loader.template weight<T>(path + ".weight"))};
       if (loader.has(path + ".bias")) linear.bias = loader.template vector<Accum<T>>(path + ".bias");
       linears.emplace_back(std::string(name), std::move(linear));
     }
@@ -232,21 +235,38 @@ class Decoder {
   nn::ParamStore<D, T> params_;               // before what holds handles to it
   std::unique_ptr<nn::Rotary<D, T>> rotary_;  // layers point to it
   nn::Embedding<D, T> embedding_;
+  std::unique_ptr<nn::LayerAccess<D>> streamed_;  // before the stack, which calls it
+  std::optional<LayerStreaming> streaming_;
   nn::Stack<D, T> stack_;
   nn::RmsNorm<D, T> norm_;
   std::optional<nn::Head<D, T>> head_;
 };
 
 template <AnyDevice D, class T>
-Decoder<D, T>::Decoder(D& dev, const TensorProvider& provider)
+Decoder<D, T>::Decoder(D& dev, const TensorProvider& provider, const WeightPlaces& places)
     : config_(provider.config()), rotary_(std::make_unique<nn::Rotary<D, T>>(config_.rope, config_.head_dim)) {
-  Loader<D> loader(dev, provider);
-  embedding_.table = nn::OwnMatrix<D, T>(loader.weight("model.embed_tokens.weight"));
+  StreamedLayers<D>* streamed = nullptr;
+  if (places.streams_layers) {
+    if constexpr (D::reads_host_memory) {
+      fail<ConfigError>("layers can't be streamed to a device that reads them where they are");
+    } else {
+      auto made = std::make_unique<StreamedLayers<D>>(dev, config_.num_hidden_layers, places);
+      streamed = made.get();
+      streamed_ = std::move(made);
+    }
+  }
+  Loader<D> loader(dev, provider, places, streamed);
+  embedding_.table = nn::OwnMatrix<D, T>(loader.template weight<T>("model.embed_tokens.weight"));
   for (Index i = 0; i < config_.num_hidden_layers; ++i) stack_.push_back(layer(loader, i));
   norm_ = norm(loader, "model.norm.weight");
-  head_.emplace(config_.tie_word_embeddings ? embedding_.table : nn::OwnMatrix<D, T>(loader.weight("lm_head.weight")),
-                dev.tiling());
+  head_.emplace(
+      config_.tie_word_embeddings ? embedding_.table : nn::OwnMatrix<D, T>(loader.template weight<T>("lm_head.weight")),
+      dev.tiling());
   loader.finish();
+  if constexpr (!D::reads_host_memory) {
+    if (streamed != nullptr) streaming_ = streamed->build();
+  }
+  stack_.set_access(streamed_.get());
 }
 
 template <AnyDevice D, class T>

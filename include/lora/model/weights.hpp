@@ -14,6 +14,7 @@
 #include "lora/model/config_gguf.hpp"
 #include "lora/model/config_json.hpp"
 #include "lora/model/random_weights.hpp"
+#include "lora/model/streamed_layers.hpp"
 #include "lora/model/tensor_provider.hpp"
 #include "lora/nn/weight.hpp"
 
@@ -192,28 +193,43 @@ inline bool rotary_changed(const Source& source) {
 template <AnyDevice D>
 class Loader {
  public:
-  Loader(D& dev, const TensorProvider& provider) : dev_(dev), provider_(provider) {
+  /// `streamed` gets the projections of layers; null: the device does.
+  Loader(D& dev, const TensorProvider& provider, const WeightPlaces& places = {}, StreamedLayers<D>* streamed = nullptr)
+      : dev_(dev),
+        provider_(provider),
+        host_decodes_(places.host_decodes.value_or(!D::decodes_blocks)),
+        threads_(places.threads),
+        streamed_(streamed) {
     for_each_tensor(provider.config(), [&](const TensorInfo& info) { tensors_.emplace(info.name, info); });
   }
 
   /// Whether such a model has the tensor.
   bool has(const std::string& name) const { return tensors_.count(name) != 0; }
 
-  /// A matrix, in place in host memory where the device reads that and it is aligned to its type and in order, else as
-  /// an own copy.
+  /// A matrix of a model that computes in T, in place in host memory where the device reads that and it is aligned to
+  /// its type and in order, else as an own copy, or streamed.
+  template <class T>
   nn::Weight<D> weight(const std::string& name) {
     const TensorInfo& info = tensors_.at(name);
     const ProvidedTensor tensor = provided(info);
-    const Index rows = info.shape[0], cols = info.shape[1], heads = tensor.permuted_heads;
-    const auto address = reinterpret_cast<std::uintptr_t>(tensor.bytes.data());
-    const std::size_t aligned_to =
-        block_elements(tensor.dtype) > 1 ? 1 : static_cast<std::size_t>(block_bytes(tensor.dtype));
-    if (D::reads_host_memory && heads == 0 && address % aligned_to == 0)
-      return nn::Weight<D>(StoredView<D>(tensor.bytes.data(), tensor.dtype, rows, cols), tensor.owner);
-    auto own = std::make_shared<Tensor<D, std::byte>>(dev_, static_cast<Index>(tensor.bytes.size()));
-    copy_in_order(tensor, rows, own->view());
+    const Index rows = info.shape[0], cols = info.shape[1];
+    if constexpr (D::reads_host_memory) {
+      const auto address = reinterpret_cast<std::uintptr_t>(tensor.bytes.data());
+      const std::size_t aligned_to =
+          block_elements(tensor.dtype) > 1 ? 1 : static_cast<std::size_t>(block_bytes(tensor.dtype));
+      if (tensor.permuted_heads == 0 && address % aligned_to == 0)
+        return nn::Weight<D>(StoredView<D>(tensor.bytes.data(), tensor.dtype, rows, cols), tensor.owner);
+    }
+    HostMatrix matrix(tensor, rows, cols);
+    if constexpr (!D::reads_host_memory) {
+      if (host_decodes_ && block_elements(tensor.dtype) > 1) matrix = HostMatrix::decoded<T>(tensor, rows, cols);
+      if (streamed_ != nullptr && info.kind == TensorInfo::Kind::projection)
+        return streamed_->add(info.layer, std::move(matrix));
+    }
+    auto own = std::make_shared<Tensor<D, std::byte>>(dev_, static_cast<Index>(matrix.bytes()));
+    copy(matrix, own->view());
     const std::byte* data = own->view().data();
-    return nn::Weight<D>(StoredView<D>(data, tensor.dtype, rows, cols), std::move(own));
+    return nn::Weight<D>(StoredView<D>(data, matrix.dtype(), rows, cols), std::move(own));
   }
 
   /// A vector, widened to A: norms and biases are small.
@@ -223,7 +239,7 @@ class Loader {
     const ProvidedTensor tensor = provided(info);
     const Index size = info.shape[0];
     Tensor<D, std::byte> raw(dev_, static_cast<Index>(tensor.bytes.size()));
-    copy_in_order(tensor, size, raw.view());
+    copy(HostMatrix(tensor, size, 1), raw.view());
     Tensor<D, A> wide(dev_, size);
     kernel::decode(dev_, StoredView<D>(raw.view().data(), tensor.dtype, 1, size), wide.view());
     return wide;
@@ -258,32 +274,28 @@ class Loader {
     held_bytes_ = 0;
   }
 
-  // Row (head, half, pair) of the target is row (head, pair, half) of the file.
-  void copy_in_order(const ProvidedTensor& tensor, Index rows, View<D, std::byte> target) {
-    const auto bytes = tensor.bytes;
-    const Index heads = tensor.permuted_heads;
-    if (heads == 0) {
-      copy_from_host<D, std::byte>(dev_, bytes, target);
-      return hold(tensor);
+  void copy(const HostMatrix& matrix, View<D, std::byte> target) {
+    if (matrix.is_as_provided()) {
+      copy_from_host<D, std::byte>(dev_, matrix.tensor().bytes, target);
+      return hold(matrix.tensor());
     }
-    std::vector<std::byte> result(bytes.size());
-    const Index width = rows / heads;
-    const auto row_bytes = bytes.size() / static_cast<std::size_t>(rows);
-    for (Index row = 0; row < rows; ++row) {
-      const Index head = row / width, half = row % width / (width / 2), pair = row % (width / 2);
-      const auto from = static_cast<std::size_t>(head * width + 2 * pair + half) * row_bytes;
-      std::memcpy(result.data() + static_cast<std::size_t>(row) * row_bytes, bytes.data() + from, row_bytes);
-    }
+    if (!team_) team_.emplace(threads_);
+    std::vector<std::byte> result(matrix.bytes());
+    matrix.write(*team_, result.data());
     copy_from_host<D, std::byte>(dev_, result, target);
     dev_.synchronize();  // the result goes away
   }
 
   D& dev_;
   const TensorProvider& provider_;
+  bool host_decodes_;
+  int threads_;
+  StreamedLayers<D>* streamed_;
   static constexpr std::size_t held_limit = std::size_t{16} << 20;
   std::vector<std::shared_ptr<const void>> held_;  // what copies read, until the device is waited for
   std::size_t held_bytes_ = 0;
   std::map<std::string, TensorInfo> tensors_;
+  std::optional<cpu::Threads> team_;  // once it has something to do
 };
 
 }  // namespace lora::model

@@ -17,7 +17,8 @@ class LayerAccess {
   LayerAccess& operator=(const LayerAccess&) = delete;
   virtual ~LayerAccess() = default;
 
-  /// Layer `layer` is read by what is queued from now on; `next` will follow, or none (−1).
+  /// Layer `layer` is read by what is queued from now on. `next` will be acquired after it: where a pass ends the layer
+  /// that the following one begins with, which may be the same; −1 where nobody knows.
   virtual void acquire(D& dev, Index layer, Index next) = 0;
   /// What is queued from now on does not read it. What was queued before may still do.
   virtual void release(D& dev, Index layer) noexcept = 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -197,10 +198,17 @@ class ParamStore {
 
   /// Brings the copies that products read up to date with the values; to be called whenever these have changed.
   void refresh(D& dev) {
+    ++changes_;
+    refresh_copies(dev);
+  }
+  /// The same after an optimizer's own step, which it knows of.
+  void refresh_copies(D& dev) {
     if constexpr (Param<D, T>::has_copy)
       for (Group& g : groups_)
         if (!g.value.empty()) kernel::convert(dev, g.value.view(), g.copy.view());
   }
+  /// How often values have changed, but for the optimizer's steps.
+  std::uint64_t changes() const { return changes_; }
   void zero_grad(D& dev) {
     for (Group& g : groups_)
       if (g.trained > 0) kernel::fill(dev, g.grad.view(), 0.0);
@@ -252,6 +260,7 @@ class ParamStore {
   std::vector<std::unique_ptr<Storage>> storages_;
   std::vector<Entry> entries_;
   std::vector<Group> groups_;
+  std::uint64_t changes_ = 0;
 };
 
 }  // namespace lora::nn

@@ -54,11 +54,12 @@ class Stack {
     View<D, T> next;  // a layer's output, which is the next one's saved input
     saved.entries.clear();
     const Span phase(dev, Profile::Kind::phase, "forward");
+    const Index after = keep == Keep::nothing ? 0 : size() - 1;  // what the next pass, or backward, begins with
     for (Index i = 0; i < size(); ++i) {
       const Span span(dev, Profile::Kind::layer, "layer", i);
       const auto& layer = layers_[static_cast<std::size_t>(i)];
       if (keep == Keep::nothing && pass.stopped()) return;
-      const LayerHandle<D> weights(access_, dev, i, i + 1 < size() ? i + 1 : -1);
+      const LayerHandle<D> weights(access_, dev, i, i + 1 < size() ? i + 1 : after);
       if (i < first) {
         const View<D, T> output = i + 1 == size() ? y : buffers[i % 2];
         typename Layer::Saved nothing;
@@ -87,7 +88,7 @@ class Stack {
     const Span phase(dev, Profile::Kind::phase, "backward");
     for (Index i = size() - 1; i >= first; --i) {
       const Span span(dev, Profile::Kind::layer, "layer", i);
-      const LayerHandle<D> weights(access_, dev, i, i > first ? i - 1 : -1);
+      const LayerHandle<D> weights(access_, dev, i, i > first ? i - 1 : 0);
       auto& entry = saved.entries[static_cast<std::size_t>(i - first)];
       layer(i).backward(dev, pass, View<D, const T>(entry.x), entry.layer, View<D, const T>(dy),
                         i == first && !saved.wants_dx ? View<D, T>() : dy);

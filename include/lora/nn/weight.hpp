@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <utility>
 
@@ -9,6 +10,11 @@
 
 namespace lora::nn {
 
+/// Where the memory of weights begins that are on the device only at times, see LayerAccess: null while they are not.
+struct WeightPlace {
+  const std::byte* begin = nullptr;
+};
+
 /// A base weight. Its stored dtype and where it lives are values; `use` is the only access to it.
 template <AnyDevice D>
 class Weight {
@@ -16,6 +22,9 @@ class Weight {
   Weight() = default;
   /// In place: `owner` keeps the memory (a mapped file, a device copy) alive.
   Weight(StoredView<D> stored, std::shared_ptr<const void> owner) : stored_(stored), owner_(std::move(owner)) {}
+  /// `offset` bytes behind a place that moves; `shape` has no memory.
+  Weight(StoredView<D> shape, std::shared_ptr<const WeightPlace> place, std::size_t offset)
+      : stored_(shape), place_(std::move(place)), offset_(offset) {}
 
   /// Access for as long as the handle lives.
   class Use {
@@ -27,17 +36,26 @@ class Weight {
     StoredView<D> stored_;
     std::shared_ptr<const void> owner_;
   };
-  Use use(D&) const { return Use(stored_, owner_); }
+  /// Throws   DeviceError for one that is not on the device now
+  Use use(D&) const {
+    if (place_ == nullptr) return Use(stored_, owner_);
+    if (place_->begin == nullptr)
+      fail<DeviceError>("[weight] a matrix ", to_string(stored_.shape()),
+                        " is read while it is not on the device; expected its layer to be acquired before");
+    return Use(StoredView<D>(place_->begin + offset_, stored_.dtype(), stored_.rows(), stored_.cols()), owner_);
+  }
 
-  bool empty() const { return stored_.empty(); }
+  bool empty() const { return stored_.empty() && place_ == nullptr; }
   DType dtype() const { return stored_.dtype(); }
   Index rows() const { return stored_.rows(); }
   Index cols() const { return stored_.cols(); }
   std::size_t bytes() const { return stored_.bytes(); }
 
  private:
-  StoredView<D> stored_;
+  StoredView<D> stored_;  // without memory where the place moves
   std::shared_ptr<const void> owner_;
+  std::shared_ptr<const WeightPlace> place_;
+  std::size_t offset_ = 0;
 };
 
 /// The weight as T: in place where it is stored as T, else decoded into scratch of the enclosing scope.

@@ -118,6 +118,7 @@ struct Config {
   // memory
   bool gradient_checkpointing = false;
   std::optional<double> memory_limit_gib;
+  std::string offload = "none";
 
   // run
   std::string output_dir;
@@ -168,6 +169,10 @@ struct Config {
   /// The model, as the user called it.
   const std::string& model_name() const { return model_preset.empty() ? model_name_or_path : model_preset; }
   bool trains_model() const { return finetuning_type == "full"; }
+  /// Whether the layers' frozen weights stay on the host.
+  bool offloads_params() const { return offload == "params" || offload == "all"; }
+  /// Whether the optimizer's state does.
+  bool offloads_optimizer() const { return offload == "optimizer" || offload == "all"; }
   /// What final_model is.
   std::string_view result_name() const { return trains_model() ? "model" : "adapter"; }
   /// Whether evaluations are compared with the best one.

@@ -320,6 +320,15 @@ inline std::vector<Key> make_keys() {
        "Checkpoints gradients of as few layers as make the predicted peak of memory fit"},
       {"gradient_checkpointing", "memory", train, &C::gradient_checkpointing, any, free, "",
        "Keeps only each layer's input and computes the rest again: less memory, more time"},
+      {"offload",
+       "memory",
+       train,
+       &C::offload,
+       any,
+       {"none", "optimizer", "params", "all"},
+       "",
+       "Of a device with memory of its own, what stays on the host: the optimizer's state, whose step the processors "
+       "make; the layers' frozen weights, which are streamed; both"},
 
       {"output_dir", "run", data | merge, &C::output_dir, any, free, "", "Folder for the results"},
       {"seed", "run", train | generate, &C::seed, at_least(0), free, "", "Fixes every random number"},

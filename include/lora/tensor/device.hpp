@@ -56,6 +56,7 @@ template <class D>
 concept AnyDevice = requires(D& dev, const D& same, void* memory, const void* source, std::size_t bytes, Stream stream,
                              Event event, Profile* profile) {
   { D::reads_host_memory } -> std::convertible_to<bool>;  // kernels may read mapped files in place
+  { D::decodes_blocks } -> std::convertible_to<bool>;     // kernels may read GGUF's blocks; else the host decodes them
   requires std::floating_point<typename D::Sum>;          // of sums over many numbers: losses, squares of gradients
 
   { dev.allocate(bytes) } -> std::same_as<void*>;  // 64-byte aligned; throws DeviceError
@@ -69,8 +70,9 @@ concept AnyDevice = requires(D& dev, const D& same, void* memory, const void* so
 
   dev.copy_from_host(memory, source, bytes);
   dev.copy_from_host(memory, source, bytes, stream);
-  dev.copy_to_host(memory, source, bytes);  // waits until the copy is done
-  dev.synchronize();                        // all streams
+  dev.copy_to_host(memory, source, bytes);                // waits until the copy is done
+  dev.start_copy_to_host(memory, source, bytes, stream);  // does not wait; memory is allocate_host's
+  dev.synchronize();                                      // all streams
 
   { dev.record(stream) } -> std::same_as<Event>;  // behind all that was queued in the stream so far
   dev.wait(stream, event);                        // what the stream is given from now on begins after the event

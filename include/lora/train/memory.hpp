@@ -4,6 +4,7 @@
 #include <cmath>
 #include <concepts>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -17,10 +18,12 @@
 #include "lora/data/encode.hpp"
 #include "lora/inputs/records.hpp"
 #include "lora/model/decoder.hpp"
+#include "lora/optim/adamw.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/run/progress.hpp"
 #include "lora/settings/settings.hpp"
 #include "lora/train/answers.hpp"
+#include "lora/train/offload.hpp"
 #include "lora/train/plan.hpp"
 
 namespace lora::train {
@@ -41,6 +44,26 @@ inline double weight_bytes(const model::Source& source) {
     bytes += static_cast<double>(bytes_of(source.dtype_of(info), info.shape.count()));
   });
   return bytes;
+}
+
+/// Bytes of them that lie in the memory of the run's device, or that it maps: of streamed layers the device's room for
+/// them, and blocks decoded where the host does that.
+template <AnyDevice D, class T>
+double weight_bytes(const model::Decoder<D, T>& decoder, const model::Source& source) {
+  if constexpr (D::reads_host_memory) {
+    return weight_bytes(source);
+  } else {
+    const auto& streaming = decoder.streaming();
+    double bytes = streaming ? static_cast<double>(streaming->device) : 0;
+    model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
+      if (streaming && info.kind == model::TensorInfo::Kind::projection) return;
+      const DType stored = source.dtype_of(info);
+      const bool vector = info.shape.rank() == 1, decoded = block_elements(stored) > 1 && !D::decodes_blocks;
+      const Index count = info.shape.count(), each = vector ? sizeof(Accum<T>) : sizeof(T);
+      bytes += static_cast<double>(vector || decoded ? count * each : bytes_of(stored, count));
+    });
+    return bytes;
+  }
 }
 
 /// Bytes of what trains, beside the model's weights as they are stored.
@@ -191,17 +214,37 @@ inline LargestBatch largest_evaluation(const data::EncodeSummary& records, Index
   return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows))), records.length_at(1)};
 }
 
-/// The predicted memory of a run with layers [0, recomputed) checkpointed.
+/// The predicted memory of a run with layers [0, recomputed) checkpointed: of the process, or of a device that has its
+/// own, and then what the host keeps besides.
 struct MemoryPlan {
   Index recomputed = 0;
   MemoryForecast needs{};   ///< of the largest micro-batch, or of an evaluation if that needs more
-  double held = 0;          ///< bytes already resident
+  double held = 0;          ///< bytes already resident; of a device's own memory without the weights
   TrainedMemory trained{};  ///< part of what is held
   std::size_t stage = 0;
+  std::optional<HostMemory> host{};  ///< beside a device with memory of its own
 };
 
+/// What the host keeps beside a device with memory of its own; nothing for one without. The optimizer's state is not
+/// the device's then.
+template <AnyDevice D, class T>
+std::optional<HostMemory> host_memory(model::Decoder<D, T>& decoder, const settings::Config& config,
+                                      TrainedMemory& trained) {
+  if constexpr (D::reads_host_memory) {
+    return std::nullopt;
+  } else {
+    HostMemory host;
+    if (const auto& streaming = decoder.streaming()) host.weights = static_cast<double>(streaming->host);
+    if (config.offloads_optimizer()) {
+      host.optimizer = static_cast<double>(optim::AdamW<D, T, optim::Host>::host_bytes(decoder.params()));
+      trained.moments = 0;
+    }
+    return host;
+  }
+}
+
 /// Checkpoints as few layers as the memory limit allows, or all if gradient_checkpointing is set. `evaluation` has no
-/// rows if nothing is evaluated; `held`: bytes already resident.
+/// rows if nothing is evaluated; `held`: bytes already resident, where the device has no memory of its own.
 /// Throws   ConfigError if the limit is exceeded with all layers checkpointed, or by an evaluation
 template <AnyDevice D, class T>
 MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const LargestBatch& batch,
@@ -213,9 +256,11 @@ MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const
     evaluating = forecast_evaluation(decoder, weight_bytes, evaluation.rows, evaluation.labelled);
   std::set<std::string, std::less<>> names;
   for (const auto& entry : decoder.params().entries()) names.insert(entry.name);
-  const TrainedMemory trained =
+  TrainedMemory trained =
       forecast_trained<T>(decoder.config(), adapter_of(decoder),
                           [&](const model::TensorInfo& info) { return names.count(info.name) != 0; });
+  const std::optional<HostMemory> host = host_memory(decoder, config, trained);
+  if (host) held = trained.total();
   const double sums =  // of units, from the first step on
       config.step_units > 1 ? trained.gradients * static_cast<double>(1 + comm::waiting_sums(config.step_units)) : 0;
   if (evaluation.rows > 0) evaluating.workspace += sums;
@@ -224,7 +269,9 @@ MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const
   const auto plan = [&](Index count) {
     auto training = forecast_memory(decoder, weight_bytes, batch.rows, batch.labelled, count);
     training.workspace += sums;
-    return MemoryPlan{count, training.total() < evaluating.total() ? evaluating : training, held, trained};
+    MemoryPlan result{count, training.total() < evaluating.total() ? evaluating : training, held, trained};
+    result.host = host;
+    return result;
   };
   const Index least = config.gradient_checkpointing ? layers : 0;
   if (!config.memory_limit_gib) return plan(least);
@@ -251,7 +298,7 @@ std::vector<MemoryPlan> plan_memory(model::Decoder<D, T>& decoder, const model::
   for (std::size_t i = 0; i < configs.size(); ++i) {
     const Stage& stage = plan.stages()[i];
     try {
-      plans.push_back(plan_memory(decoder, weight_bytes(source),
+      plans.push_back(plan_memory(decoder, weight_bytes(decoder, source),
                                   largest_batch(records, stage.limit, stage.sequences_per_step), evaluation, configs[i],
                                   held));
       plans.back().stage = i;
@@ -269,15 +316,21 @@ inline const MemoryPlan& largest(const std::vector<MemoryPlan>& plans) {
                            [](const MemoryPlan& a, const MemoryPlan& b) { return a.needs.total() < b.needs.total(); });
 }
 
-/// Logs the plan before training, for a model of `layers` layers.
-inline void say_memory(const MemoryPlan& plan, Index layers, const settings::Config& config) {
-  const double needed = plan.needs.total() / 0x1p30, held = plan.held / 0x1p30;
-  const double available = static_cast<double>(cpu::available_memory()) / 0x1p30;
-  const auto gib = [](double value) { return fixed(value, 2) + " GiB"; };
-  log::info("memory: a peak of about ", gib(held + needed), " is expected (weights ", gib(plan.needs.weights / 0x1p30),
-            ", activations ", gib(plan.needs.activations / 0x1p30), ", workspace ", gib(plan.needs.workspace / 0x1p30),
-            ", held already ", gib(held), ", of it for what trains ", gib(plan.trained.total() / 0x1p30), "); ",
-            gib(available), " are available");
+/// Logs the plan before training, for a model of `layers` layers. `device`: its memory, where it has its own.
+inline void say_memory(const MemoryPlan& plan, Index layers, const settings::Config& config,
+                       const MemoryInfo& device = {}) {
+  // What is still to be taken: a device holds its weights already.
+  const double needed = plan.needs.total() - (plan.host ? plan.needs.weights : 0);
+  const double available = static_cast<double>(plan.host ? device.free : cpu::available_memory());
+  const auto gib = [](double value) { return fixed(value / 0x1p30, 2) + " GiB"; };
+  log::info("memory: a peak of about ", gib(plan.held + plan.needs.total()), " is expected",
+            plan.host ? " on the device" : "", " (weights ", gib(plan.needs.weights), ", activations ",
+            gib(plan.needs.activations), ", workspace ", gib(plan.needs.workspace), ", held already ", gib(plan.held),
+            ", of it for what trains ", gib(plan.trained.total()), "); ", gib(available), " are available");
+  if (plan.host && plan.host->total() > 0)
+    log::info("memory of the host: ", gib(plan.host->weights), " for weights that are streamed, ",
+              gib(plan.host->optimizer), " for the optimizer; ", gib(static_cast<double>(cpu::available_memory())),
+              " are still available");
   if (plan.recomputed > 0 && !config.gradient_checkpointing && config.memory_limit_gib)
     log::info("gradients of ", plan.recomputed, " of ", layers, " layers are checkpointed to stay below ",
               *config.memory_limit_gib, " GiB");

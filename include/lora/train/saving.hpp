@@ -7,7 +7,6 @@
 
 #include "lora/core/log.hpp"
 #include "lora/io/atomic_folder.hpp"
-#include "lora/optim/adamw.hpp"
 #include "lora/run/checkpoint.hpp"
 #include "lora/run/final_model.hpp"
 #include "lora/run/metrics.hpp"
@@ -15,6 +14,7 @@
 #include "lora/settings/config.hpp"
 #include "lora/settings/value_text.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
+#include "lora/train/step.hpp"
 
 namespace lora::train {
 
@@ -53,7 +53,7 @@ class Saving {
   /// About what a checkpoint takes on disk.
   std::uint64_t checkpoint_bytes() const { return run::checkpoint_bytes(decoder_, tokenizer_); }
 
-  void checkpoint(const run::RunState& state, optim::AdamW<D, T>& optimizer, run::MetricsLog& log) {
+  void checkpoint(const run::RunState& state, Stepper<D, T>& stepper, run::MetricsLog& log) {
     log.sync();  // the log must be durable before the checkpoint
     for (const auto& folder : {output_, output_ / "tensorboard"}) io::sync_folder(folder);
     checkpoints_.save(state, [&](const io::Path& folder) {
@@ -63,7 +63,7 @@ class Saving {
       } else {
         run::write_adapter_folder(dev_, decoder_, source_, tokenizer_, card, folder);
       }
-      run::save_optimizer(dev_, optimizer, folder);
+      stepper.with_optimizer(dev_, [&](auto& dev, auto& optimizer) { run::save_optimizer(dev, optimizer, folder); });
     });
     rotate(state);
   }

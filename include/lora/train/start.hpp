@@ -18,6 +18,7 @@
 #include "lora/run/environment.hpp"
 #include "lora/settings/settings.hpp"
 #include "lora/train/memory.hpp"
+#include "lora/train/offload.hpp"
 #include "lora/train/plan.hpp"
 
 // What a run writes and logs before its first step.
@@ -124,10 +125,10 @@ void say_stage(const std::string& name, const Stage& stage, Index begin, const P
             entries.size(), " tensors train");
 }
 
-/// Logs the size of the data, the adapter, the steps and the memory that a run starts with.
+/// Logs the size of the data, the adapter, the steps and the memory that a run starts with. `device`: its memory.
 template <AnyDevice D, class T>
 void say_start(const settings::Config& config, model::Decoder<D, T>& decoder, const data::EncodeSummary& records,
-               const Plan& plan, const MemoryPlan& memory) {
+               const Plan& plan, const MemoryPlan& memory, const MemoryInfo& device) {
   log::info("data: ", records.text());
   if (records.left_out() > 0)
     log::warn(records.complete() ? "" : "about ", records.left_out(), " of ", records.records(),
@@ -154,7 +155,8 @@ void say_start(const settings::Config& config, model::Decoder<D, T>& decoder, co
     begin += stage.schedule.total;
   }
   if (staged) log::info("most memory is needed by ", settings::stage_name(config, memory.stage));
-  say_memory(memory, decoder.config().num_hidden_layers, settings::stage_configs(config)[memory.stage]);
+  say_memory(memory, decoder.config().num_hidden_layers, settings::stage_configs(config)[memory.stage], device);
+  say_offload(decoder);
 }
 
 }  // namespace lora::train

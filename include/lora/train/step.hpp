@@ -3,16 +3,23 @@
 #include <cmath>
 #include <concepts>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lora/comm/communicator.hpp"
 #include "lora/comm/sum_tree.hpp"
+#include "lora/core/format.hpp"
 #include "lora/core/random.hpp"
+#include "lora/cpu/machine.hpp"
 #include "lora/data/batch.hpp"
 #include "lora/model/decoder.hpp"
 #include "lora/optim/adamw.hpp"
 #include "lora/optim/clip.hpp"
+#include "lora/optim/host.hpp"
 #include "lora/train/gradient_sum.hpp"
 
 namespace lora::train {
@@ -50,20 +57,34 @@ class Stepper {
           std::uint64_t seed) requires(std::same_as<C, comm::Single>)
       : Stepper(dev, decoder, settings, max_grad_norm, seed, alone(), {}) {}
   /// One of the ranks of `comm`, which outlives this.
+  /// Throws   ConfigError for state on the host of a device that has no other memory, or where the host has not enough,
+  ///          and DeviceError where none of it can be page-locked
   Stepper(D& dev, model::Decoder<D, T>& decoder, optim::AdamWSettings settings, double max_grad_norm,
-          std::uint64_t seed, C& comm, StepSharing sharing)
+          std::uint64_t seed, C& comm, StepSharing sharing, const optim::StatePlace& place = {})
       : decoder_(decoder),
         comm_(comm),
         gradients_(comm, decoder.params(), sharing.units),
         shards_optimizer_(sharing.shards_optimizer && comm.size() > 1),
-        optimizer_(dev, dev, decoder.params(), settings, groups(settings),
-                   shards_optimizer_ ? optim::AdamWShard{comm.rank(), comm.size()} : optim::AdamWShard{}),
         max_grad_norm_(max_grad_norm),
         seed_(seed),
         sums_(dev, gradients_.own().count() + 1, apart),
-        totals_(dev, gradients_.own().count() + 1, 1) {}
+        totals_(dev, gradients_.own().count() + 1, 1) {
+    make_optimizer(dev, settings, shards_optimizer_ ? optim::AdamWShard{comm.rank(), comm.size()} : optim::AdamWShard{},
+                   place);
+  }
 
-  optim::AdamW<D, T>& optimizer() { return optimizer_; }
+  /// Calls f(dev, optimizer), where `dev` is where the optimizer's state lies.
+  template <class F>
+  auto with_optimizer(D& dev, const F& f) {
+    if constexpr (!D::reads_host_memory) {
+      if (on_host_ != nullptr) return f(on_host_->dev, on_host_->optimizer);
+    }
+    return f(dev, *optimizer_);
+  }
+  /// Updates that were made.
+  Index updates(D& dev) {
+    return with_optimizer(dev, [](auto&, const auto& optimizer) { return optimizer.updates(); });
+  }
   /// The units of a step that this rank forms.
   comm::Units own_units() const { return gradients_.own(); }
 
@@ -72,7 +93,7 @@ class Stepper {
   template <class Trains>
   void train(D& dev, const Trains& trains) {
     decoder_.params().train(dev, trains);
-    optimizer_.follow(dev);
+    with_optimizer(dev, [&](auto&, auto& optimizer) { optimizer.follow(dev); });
   }
 
   /// The gradient of step `step`, the first being 0, of a single unit. How it is split into micro-batches does not
@@ -141,9 +162,10 @@ class Stepper {
     };
     using Slab = typename nn::ParamStore<D, T>::Slab;
     if (!shards_optimizer_) complete(&Slab::grad);
-    optimizer_.step(dev, learning_rate, optim::clip_factor(result.grad_norm, max_grad_norm_) / result.loss_scale);
+    const double factor = optim::clip_factor(result.grad_norm, max_grad_norm_) / result.loss_scale;
+    with_optimizer(dev, [&](auto&, auto& optimizer) { optimizer.step(dev, learning_rate, factor); });
     if (shards_optimizer_) complete(&Slab::value);
-    params.refresh(dev);
+    params.refresh_copies(dev);
   }
 
  private:
@@ -151,11 +173,48 @@ class Stepper {
   // Numbers from one sum to the next: a backend may write blocks of 32 bytes.
   static constexpr Index apart = view_alignment / sizeof(typename D::Sum);
 
+  // The optimizer of a device that can't read the host's memory, with its state there.
+  struct OnHost {
+    using Optimizer = optim::AdamW<D, T, optim::Host>;
+
+    OnHost(D& dev_, nn::ParamStore<D, T>& params, const optim::AdamWSettings& settings,
+           std::vector<optim::AdamWGroup> groups, optim::AdamWShard shard, int threads, Index piece)
+        : dev(threads), optimizer(dev_, dev, params, settings, std::move(groups), shard, piece) {}
+
+    optim::Host dev;
+    Optimizer optimizer;
+  };
+
   // As Decoder deals parameters out: biases and the weights of norms don't decay.
   static std::vector<optim::AdamWGroup> groups(const optim::AdamWSettings& settings) {
     return {{.weight_decay = settings.weight_decay},
             {.weight_decay = 0},
             {.learning_rate_factor = settings.lr_ratio, .weight_decay = settings.weight_decay}};
+  }
+
+  void make_optimizer(D& dev, const optim::AdamWSettings& settings, optim::AdamWShard shard,
+                      const optim::StatePlace& place) {
+    nn::ParamStore<D, T>& params = decoder_.params();
+    if (!place.on_host) {
+      optimizer_.emplace(dev, dev, params, settings, groups(settings), shard);
+      return;
+    }
+    if constexpr (D::reads_host_memory) {
+      fail<ConfigError>("the optimizer's state can't leave a device whose memory is the host's");
+    } else {
+      const Index piece = place.piece.value_or(OnHost::Optimizer::default_piece);
+      const std::size_t needed = OnHost::Optimizer::host_bytes(params, shard, piece);
+      const std::size_t available = place.memory ? *place.memory : cpu::available_memory();
+      if (needed > available)
+        fail<ConfigError>("key offload: the optimizer's state needs ", size_text(needed), " of the host's memory, but ",
+                          size_text(available), " are available; allowed: none or params, or more memory");
+      try {
+        on_host_ = std::make_unique<OnHost>(dev, params, settings, groups(settings), shard, place.threads, piece);
+      } catch (const DeviceError& error) {
+        fail<DeviceError>("key offload: memory on the host for the optimizer's state, ", size_text(needed),
+                          ", can't be had: ", std::string_view(error.what()));
+      }
+    }
   }
 
   static comm::Single& alone() {
@@ -169,7 +228,8 @@ class Stepper {
   C& comm_;
   GradientSum<D, T, C> gradients_;
   bool shards_optimizer_;
-  optim::AdamW<D, T> optimizer_;
+  std::optional<optim::AdamW<D, T>> optimizer_;  // or
+  std::unique_ptr<OnHost> on_host_;
   double max_grad_norm_;
   std::uint64_t seed_;
   Tensor<D, typename D::Sum> sums_;  // (own units + 1, apart) Σ −log p of each and Σ g², each the first of its row

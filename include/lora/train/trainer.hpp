@@ -32,6 +32,7 @@
 #include "lora/train/evaluate.hpp"
 #include "lora/train/memory.hpp"
 #include "lora/train/non_finite.hpp"
+#include "lora/train/offload.hpp"
 #include "lora/train/options.hpp"
 #include "lora/train/plan.hpp"
 #include "lora/train/resume.hpp"
@@ -69,7 +70,7 @@ class TrainingRun {
                      optim::AdamWSettings{config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon,
                                           config_.weight_decay, config_.loraplus_lr_ratio.value_or(1)},
                      config_.max_grad_norm, static_cast<std::uint64_t>(config_.seed), alone_,
-                     StepSharing{.units = config_.step_units});
+                     StepSharing{.units = config_.step_units}, state_place(config_));
   }
 
   /// Makes a stage's choice of what trains, and of the layers whose gradients are checkpointed.
@@ -85,7 +86,9 @@ class TrainingRun {
     state_.settings = std::move(settings);
     if (state_.stage > 0) enter(state_.stage);
     saving_->load(checkpoint);
-    run::load_optimizer(dev_, stepper_->optimizer(), state_.updates, checkpoint.folder);
+    stepper_->with_optimizer(dev_, [&](auto& dev, auto& optimizer) {
+      run::load_optimizer(dev, optimizer, state_.updates, checkpoint.folder);
+    });
     forget_missing_best();
     saving_->rotate(state_);  // the run may have been killed just before
   }
@@ -119,7 +122,7 @@ class TrainingRun {
     const bool applies = is_usable(result, batches, log);
     if (applies) stepper_->update(dev_, result, rate);
 
-    add_step(state_, result, applies, stepper_->optimizer().updates(), *plan_);
+    add_step(state_, result, applies, stepper_->updates(dev_), *plan_);
     if (const auto part = plan_->curriculum_part(prepared.plan.step); part)
       add_drawn(state_, *part, applies ? std::span(batches) : std::span<const std::vector<data::Batch>>(),
                 [&](Index record) -> const std::string& { return data_->label_of(record); });
@@ -248,7 +251,7 @@ class TrainingRun {
     return better && config_.load_best_model_at_end;
   }
 
-  void save_checkpoint(run::MetricsLog& log) { saving_->checkpoint(state_, stepper_->optimizer(), log); }
+  void save_checkpoint(run::MetricsLog& log) { saving_->checkpoint(state_, *stepper_, log); }
 
   run::RunMetrics metrics_of(const run::Throughput& speed, Index first, Clock::time_point start) const {
     run::RunMetrics metrics = lasting_metrics(state_);
@@ -308,6 +311,7 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
       threads_(dev, config_) {
   const auto redirect = redirected(options_);
   settings::validate(config_, settings::train_command);
+  expect_offload_fits<D>(config_);
   output_ = config_.output_dir;
   earlier_.emplace(config_, inputs::paths_of(config_, source_.path(), options_.records));
   data_.emplace(
@@ -321,7 +325,7 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
   if (config_.dataset.size() > 1 || settings::have_names(config_.dataset))
     file_names_ = data::names_of(config_.dataset);
   expect_whole_blocks(config_, *plan_, data_->train());
-  decoder_ = std::make_unique<model::Decoder<D, T>>(dev_, source_);
+  decoder_ = std::make_unique<model::Decoder<D, T>>(dev_, source_, weight_places(config_));
   attach();
   expect_something_trains(config_, *plan_, *decoder_);
   const auto found = data_->survey(*threads_, config_);
@@ -361,7 +365,7 @@ RunResult TrainingRun<D, T>::run() {
   write_run_files(output_, resolved_settings(config_, dev_, *decoder_, data_->text()), dev_.describe(),
                   options_.environment, options_.command);
   run::Progress progress(output_ / "training.log", resumed.has_value(), plan_->total(), first, draws_bar());
-  say_start(config_, *decoder_, *summary_, *plan_, largest(memory_));
+  say_start(config_, *decoder_, *summary_, *plan_, largest(memory_), dev_.memory());
   say_mixture(data_->mixture(), file_names_);
   if (resumed) lora::log::info("resuming from ", resumed->folder.native(), ", step ", first);
   progress.begin();

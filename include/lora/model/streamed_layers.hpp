@@ -1,0 +1,206 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lora/core/format.hpp"
+#include "lora/cpu/machine.hpp"
+#include "lora/model/layer_source.hpp"
+#include "lora/nn/layer_access.hpp"
+#include "lora/nn/weight.hpp"
+#include "lora/tensor/tensor.hpp"
+
+namespace lora::model {
+
+/// How a model's weights are brought to a device that can't read the host's memory.
+struct WeightPlaces {
+  /// From where in the host's memory streamed layers are copied.
+  enum class From : std::uint8_t {
+    memory,  ///< all of them lie in page-locked memory
+    files    ///< a few buffers of it are filled from the mapped files, ahead of need
+  };
+
+  bool streams_layers = false;          ///< the layers' projections stay on the host, and come when they are used
+  int slots = 2;                        ///< layers that the device has room for
+  int buffers = 3;                      ///< page-locked, of a layer each, where they come from files
+  std::optional<From> from{};           ///< memory where nothing must be decoded and half of what is available suffices
+  std::optional<std::size_t> memory{};  ///< available to this process on the host; what the machine says
+  std::optional<bool> host_decodes{};   ///< GGUF's blocks; where the device can't
+  int threads = 0;                      ///< of the host, to copy and decode; 0: what the machine allows
+};
+
+/// What streaming takes, in bytes.
+struct LayerStreaming {
+  WeightPlaces::From from = WeightPlaces::From::memory;
+  std::size_t layers = 0;  ///< all of them, as the device gets them
+  std::size_t device = 0;  ///< of the slots
+  std::size_t host = 0;    ///< page-locked
+};
+
+/// The weights of layers, which stay on the host: each is copied to a slot of the device's memory ahead of its use, in
+/// Stream::copy, beside the kernels that work on the layer before. Only events order that: kernels wait for the copy,
+/// and a copy into a slot for the kernels that were queued when its last layer was released. What a slot holds stays
+/// until the room is needed, so that where a pass turns round, nothing is copied twice.
+template <AnyDevice D>
+class StreamedLayers : public nn::LayerAccess<D> {
+ public:
+  StreamedLayers(D& dev, Index layers, const WeightPlaces& places)
+      : dev_(dev), options_(places), layers_(static_cast<std::size_t>(layers)) {
+    for (Index i = 0; i < layers; ++i) places_.push_back(std::make_shared<nn::WeightPlace>());
+  }
+  ~StreamedLayers() override {
+    try {
+      dev_.synchronize();  // nothing is copied any more
+    } catch (...) {        // whoever waited before has heard of it
+    }
+    for (const Slot& slot : slots_)
+      for (const auto& event : {slot.copied, slot.released})
+        if (event) dev_.release(*event);
+  }
+
+  /// A matrix of a layer, before `build`.
+  nn::Weight<D> add(Index layer, HostMatrix matrix) {
+    const auto i = static_cast<std::size_t>(layer);
+    const StoredView<D> shape(nullptr, matrix.dtype(), matrix.rows(), matrix.cols());
+    return {shape, places_[i], layers_[i].add(std::move(matrix))};
+  }
+
+  /// Takes the memory, once all matrices are there.
+  /// Throws   ConfigError, DeviceError where the host has not enough of it
+  LayerStreaming build() {
+    std::size_t largest = 0;
+    bool decoded = false;
+    LayerStreaming taken;
+    for (const HostLayer& layer : layers_) {
+      largest = std::max(largest, layer.bytes());
+      taken.layers += layer.bytes();
+      decoded = decoded || layer.is_decoded();
+      sizes_.push_back(layer.bytes());
+    }
+    const std::size_t available = options_.memory ? *options_.memory : cpu::available_memory();
+    using From = WeightPlaces::From;
+    taken.from = options_.from.value_or(!decoded && taken.layers <= available / 2 ? From::memory : From::files);
+    taken.host = taken.from == From::memory ? taken.layers : largest * static_cast<std::size_t>(options_.buffers);
+    taken.device = largest * static_cast<std::size_t>(options_.slots);
+    if (taken.host > available)
+      fail<ConfigError>("key offload: to stream the layers ", size_text(taken.host),
+                        " of the host's memory are needed, but ", size_text(available),
+                        " are available; allowed: none or optimizer, or more memory");
+    try {
+      if (taken.from == From::memory)
+        source_ = std::make_unique<ResidentLayers<D>>(dev_, std::exchange(layers_, {}), options_.threads);
+      else
+        source_ =
+            std::make_unique<StagedLayers<D>>(dev_, std::exchange(layers_, {}), options_.buffers, options_.threads);
+    } catch (const DeviceError& error) {
+      fail<DeviceError>("key offload: ", size_text(taken.host), " of page-locked memory, to stream the layers, ",
+                        "can't be had: ", std::string_view(error.what()));
+    }
+    for (int i = 0; i < options_.slots; ++i)
+      slots_.push_back({Tensor<D, std::byte>(dev_, static_cast<Index>(largest))});
+    return taken;
+  }
+
+  void acquire(D& dev, Index layer, Index next) override {
+    Slot* const slot = slot_with(dev, layer);
+    if (slot == nullptr) fail<DeviceError>("[streamed_layers] all ", slots_.size(), " slots are in use");
+    if (slot->copied) {
+      dev.wait(Stream::compute, *slot->copied);
+      dev.release(*std::exchange(slot->copied, std::nullopt));
+    }
+    slot->used = ++clock_;
+    slot->held = true;
+    places_[static_cast<std::size_t>(layer)]->begin = slot->memory.view().data();
+    if (next < 0) return;
+    slot_with(dev, next);
+    if (source_->looks_ahead() > 0) source_->expect(dev, upcoming(layer, next));
+  }
+
+  void release(D& dev, Index layer) noexcept override {
+    Slot& slot = *held(layer);
+    slot.held = false;
+    places_[static_cast<std::size_t>(layer)]->begin = nullptr;
+    if (slot.released) dev.release(*std::exchange(slot.released, std::nullopt));
+    try {
+      slot.released = dev.record(Stream::compute);
+    } catch (...) {  // the next copy into the slot asks again, and whoever waits hears of it
+    }
+  }
+
+ private:
+  struct Slot {
+    Tensor<D, std::byte> memory;
+    Index layer = -1;
+    bool held = false;
+    std::uint64_t used = 0;
+    std::optional<Event> copied{};    // until compute waits for it
+    std::optional<Event> released{};  // behind the last kernels that read it
+  };
+
+  Slot* held(Index layer) {
+    for (Slot& slot : slots_)
+      if (slot.layer == layer) return &slot;
+    return nullptr;
+  }
+
+  // The slot that has the layer, or will have it once its copy is done; null where all are in use.
+  Slot* slot_with(D& dev, Index layer) {
+    if (Slot* const there = held(layer); there != nullptr) return there;
+    Slot* slot = nullptr;
+    for (Slot& other : slots_)
+      if (!other.held && (slot == nullptr || other.used < slot->used)) slot = &other;
+    if (slot == nullptr) return nullptr;
+    const std::byte* const source = source_->at(dev, layer);
+    // Before its first layer too: the memory may have been somebody else's.
+    const Event free = slot->released ? *std::exchange(slot->released, std::nullopt) : dev.record(Stream::compute);
+    dev.wait(Stream::copy, free);
+    dev.release(free);
+    if (slot->copied) dev.release(*std::exchange(slot->copied, std::nullopt));
+    slot->layer = layer;
+    slot->used = ++clock_;
+    dev.copy_from_host(slot->memory.view().data(), source, sizes_[static_cast<std::size_t>(layer)], Stream::copy);
+    slot->copied = dev.record(Stream::copy);
+    source_->note_copy(dev, layer);
+    return slot;
+  }
+
+  // Layers that will have to be copied after `next`, as far as one can tell: a pass goes on as it goes, and where it
+  // ended last time, this one will turn round or begin again as that did.
+  const std::vector<Index>& upcoming(Index layer, Index next) {
+    const auto count = static_cast<Index>(places_.size());
+    if (layer == count - 1 && layer > 1 && (next == layer || next == 0)) turns_ = next == layer;
+    Index at = next, step = next == 0 || next > layer ? 1 : -1;
+    upcoming_.clear();
+    for (Index i = 0; i < 2 * count && upcoming_.size() < source_->looks_ahead(); ++i) {
+      if (at == count - 1 && step > 0) {
+        step = turns_ ? -1 : 1;
+        at = turns_ ? at : -1;
+      } else if (at == 0 && step < 0) {
+        step = 1;
+      }
+      at += step;
+      if (at < 0 || at >= count || held(at) != nullptr) continue;
+      if (std::find(upcoming_.begin(), upcoming_.end(), at) == upcoming_.end()) upcoming_.push_back(at);
+    }
+    return upcoming_;
+  }
+
+  D& dev_;
+  WeightPlaces options_;
+  std::vector<HostLayer> layers_;  // until `build`
+  std::vector<std::size_t> sizes_;
+  std::vector<std::shared_ptr<nn::WeightPlace>> places_;  // of each layer
+  std::unique_ptr<LayerSource<D>> source_;
+  std::vector<Slot> slots_;
+  std::uint64_t clock_ = 0;
+  bool turns_ = false;  // forward goes over into backward
+  std::vector<Index> upcoming_;
+};
+
+}  // namespace lora::model

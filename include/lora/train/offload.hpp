@@ -1,0 +1,51 @@
+#pragma once
+
+#include "lora/core/format.hpp"
+#include "lora/core/log.hpp"
+#include "lora/model/decoder.hpp"
+#include "lora/optim/host.hpp"
+#include "lora/settings/config.hpp"
+
+// What the key offload says, for a device.
+
+namespace lora::train {
+
+/// Throws   ConfigError where there is nothing to gain
+template <AnyDevice D>
+void expect_offload_fits(const settings::Config& config) {
+  if (config.offload != "none" && D::reads_host_memory)
+    fail<ConfigError>("key offload: given ", config.offload, ", but the run's device is the processors, whose memory ",
+                      "is the host's: weights are used in place from the mapped files; allowed: none");
+}
+
+inline model::WeightPlaces weight_places(const settings::Config& config) {
+  model::WeightPlaces places;
+  places.streams_layers = config.offloads_params();
+  places.threads = static_cast<int>(config.threads.value_or(0));
+  return places;
+}
+
+inline optim::StatePlace state_place(const settings::Config& config) {
+  return {.on_host = config.offloads_optimizer(), .threads = static_cast<int>(config.threads.value_or(0))};
+}
+
+/// What a run keeps in the host's memory beside a device of its own, in bytes.
+struct HostMemory {
+  double weights = 0;    ///< page-locked, of streamed layers
+  double optimizer = 0;  ///< moments, values, and what travels
+
+  double total() const { return weights + optimizer; }
+};
+
+/// Logs how the layers come, where they are streamed.
+template <AnyDevice D, class T>
+void say_offload(const model::Decoder<D, T>& decoder) {
+  const auto& streaming = decoder.streaming();
+  if (!streaming) return;
+  const bool resident = streaming->from == model::WeightPlaces::From::memory;
+  log::info("offload: the layers, ", size_text(streaming->layers), ", are copied to ", size_text(streaming->device),
+            " of the device's memory ahead of their use, from ", size_text(streaming->host), " of page-locked memory ",
+            resident ? "that holds all of them" : "that threads of the host fill from the files");
+}
+
+}  // namespace lora::train
