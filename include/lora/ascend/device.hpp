@@ -94,11 +94,14 @@ class Device : public DeviceState<Device> {
           "a copy to the device");
   }
   void copy_to_host(void* target, const void* source, std::size_t bytes) {
+    start_copy_to_host(target, source, bytes, Stream::compute);
+    wait_for(Stream::compute);
+  }
+  void start_copy_to_host(void* target, const void* source, std::size_t bytes, Stream stream) {
     if (bytes == 0) return;
     enter();
-    check(runtime().aclrtMemcpyAsync(target, bytes, source, bytes, ACL_MEMCPY_DEVICE_TO_HOST, handle(Stream::compute)),
+    check(runtime().aclrtMemcpyAsync(target, bytes, source, bytes, ACL_MEMCPY_DEVICE_TO_HOST, handle(stream)),
           "a copy to the host");
-    wait_for(Stream::compute);
   }
   void start_copy_to_host(void* target, const void* source, std::size_t bytes, Stream stream) {
     if (bytes == 0) return;
