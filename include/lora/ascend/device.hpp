@@ -103,12 +103,6 @@ class Device : public DeviceState<Device> {
     check(runtime().aclrtMemcpyAsync(target, bytes, source, bytes, ACL_MEMCPY_DEVICE_TO_HOST, handle(stream)),
           "a copy to the host");
   }
-  void start_copy_to_host(void* target, const void* source, std::size_t bytes, Stream stream) {
-    if (bytes == 0) return;
-    enter();
-    check(runtime().aclrtMemcpyAsync(target, bytes, source, bytes, ACL_MEMCPY_DEVICE_TO_HOST, handle(stream)),
-          "a copy to the host");
-  }
   void synchronize() {
     enter();
     for (const Stream stream : {Stream::compute, Stream::copy}) wait_for(stream);
