@@ -69,6 +69,10 @@ bool Core::pending(Address from, Address to, bool writes_alone) {
 std::string Core::late_use(Address from, Address to) {
   if (settings.late_frees == 0) return {};
   for (const auto& [stream, owned] : streams_) {
+    // Of a stream that failed the host cannot learn more.
+    if (stream->error != 0 || stream->context->error != 0 ||
+        devices_[static_cast<std::size_t>(stream->context->device)].lost)
+      continue;
     const std::uint64_t over = known_of(host_, stream->number);
     for (const auto& [key, access] : stream->accesses)
       if (access.task > over && access.from < to && from < access.to)
@@ -213,7 +217,7 @@ int Core::submit(aclrtStream handle, Task task) {
       return 0;  // the host does not know of it yet
     }
   }
-  if (settings.check_tails != 0 && task.launch) {
+  if (settings.check_tails != 0 && task.name.compare(0, 5, "aclnn") == 0) {
     for (const Touch& touch : task.touches) {
       const auto from = reinterpret_cast<Address>(touch.address);
       const auto found = live_.upper_bound(from);
@@ -267,15 +271,16 @@ void Core::work(Stream* stream) {
       const int code = perform(*stream, next, lock);
       if (code != 0 && stream->error == 0) stream->error = code;
     }
+    // What a task holds is let go before it is over, and without the lock.
+    lock.unlock();
+    next.task = Task{};
+    lock.lock();
     if (next.record != nullptr) {
       next.record->done = true;
       next.record->when = std::chrono::steady_clock::now();
     }
     ++stream->finished;
     changed_.notify_all();
-    lock.unlock();
-    next = Queued{};  // what a task holds is let go without the lock
-    lock.lock();
   }
 }
 
