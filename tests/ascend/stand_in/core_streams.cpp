@@ -155,8 +155,14 @@ int Core::destroy_stream(aclrtStream handle, bool force) {
   stop_stream(*stream, force, lock);
   stream->context->streams.erase(stream);
   objects_.erase({static_cast<int>(Kind::stream), stream});
-  streams_.erase(stream);
+  remove_stream(stream);
   return 0;
+}
+
+void Core::remove_stream(Stream* stream) {
+  const auto found = streams_.find(stream);
+  bury(std::move(found->second));
+  streams_.erase(found);
 }
 
 void Core::stop_stream(Stream& stream, bool force, Lock& lock) {
@@ -443,7 +449,7 @@ int Core::destroy_event(aclrtEvent handle) {
     if (handle != nullptr) note("aclrtDestroyEvent: an event that is none, or was destroyed");
     return failure(ACL_ERROR_RT_INVALID_HANDLE, "aclrtDestroyEvent: no such event");
   }
-  delete static_cast<Event*>(handle);
+  bury(std::unique_ptr<Event>(static_cast<Event*>(handle)));
   return 0;
 }
 
