@@ -152,4 +152,41 @@ TEST_CASE("ascend: every operator is declared as in the vendor's headers, or has
   CHECK(bytes == sizeof operators);
 }
 
+TEST_CASE("ascend: constants and structures are those of the vendor's headers") {
+  const auto table = declared();
+  const auto check = [&](const std::string& name, long long value) {
+    CAPTURE(name);
+    REQUIRE(table.contains(name));
+    CHECK(table.at(name) == std::vector<std::string>{std::to_string(value)});
+  };
+#define LORA_CHECK_CONSTANT(name) check(#name, ascend::name)
+  LORA_CHECK_CONSTANT(ACL_FLOAT);
+  LORA_CHECK_CONSTANT(ACL_FLOAT16);
+  LORA_CHECK_CONSTANT(ACL_INT8);
+  LORA_CHECK_CONSTANT(ACL_INT32);
+  LORA_CHECK_CONSTANT(ACL_UINT8);
+  LORA_CHECK_CONSTANT(ACL_INT64);
+  LORA_CHECK_CONSTANT(ACL_BF16);
+  LORA_CHECK_CONSTANT(ACL_FORMAT_ND);
+  LORA_CHECK_CONSTANT(ACL_HBM_MEM);
+  LORA_CHECK_CONSTANT(ACL_HBM_MEM_HUGE);
+  LORA_CHECK_CONSTANT(ACL_DEVICE_INFO_AI_CORE_NUM);
+  LORA_CHECK_CONSTANT(ACL_DEVICE_INFO_VECTOR_CORE_NUM);
+  LORA_CHECK_CONSTANT(ACL_MEM_MALLOC_HUGE_FIRST);
+  LORA_CHECK_CONSTANT(ACL_MEMCPY_HOST_TO_DEVICE);
+  LORA_CHECK_CONSTANT(ACL_MEMCPY_DEVICE_TO_HOST);
+  LORA_CHECK_CONSTANT(ACL_MEMCPY_DEVICE_TO_DEVICE);
+  LORA_CHECK_CONSTANT(ACL_EVENT_RECORDED_STATUS_NOT_READY);
+  LORA_CHECK_CONSTANT(ACL_EVENT_RECORDED_STATUS_COMPLETE);
+  LORA_CHECK_CONSTANT(ACL_OPT_DETERMINISTIC);
+  LORA_CHECK_CONSTANT(ACL_RT_OVERFLOW_MODE_INFNAN);
+  LORA_CHECK_CONSTANT(ACL_MEM_HANDLE_TYPE_NONE);
+  LORA_CHECK_CONSTANT(ACL_MEM_ALLOCATION_TYPE_PINNED);
+  LORA_CHECK_CONSTANT(ACL_MEM_LOCATION_TYPE_DEVICE);
+#undef LORA_CHECK_CONSTANT
+  check("sizeof aclrtPhysicalMemProp", sizeof(ascend::aclrtPhysicalMemProp));
+  check("sizeof aclrtMemLocation", sizeof(ascend::aclrtMemLocation));
+  static_assert(sizeof(ascend::aclDataType) == 4 && sizeof(ascend::aclrtMemcpyKind) == 4);
+}
+
 }  // namespace declarations_test

@@ -95,7 +95,7 @@ data::Batch batch_of(const Options& options, Index first) {
   return batch;
 }
 
-io::Json run(const Options& options) {
+io::Json step_of(const Options& options) {
   const ShapesOnly provider(config_of(options.shape));
   Npu dev;
   const auto taken = [&] {
@@ -105,13 +105,19 @@ io::Json run(const Options& options) {
   };
   const auto used = [&] { return static_cast<double>(taken().allocated_bytes); };
   const double before = used();
-  model::Decoder<Npu, bf16> decoder(dev, provider);
+  const bool all = options.offload == "all";
+  model::WeightPlaces places;
+  places.streams_layers = all || options.offload == "params";
+  places.memory = std::size_t{1} << 41;  // no host memory is taken either
+  model::Decoder<Npu, bf16> decoder(dev, provider, places);
   const double weights = used() - before;
   model::AdapterConfig adapter;
   adapter.rank = options.rank;
   decoder.attach(dev, adapter);
   decoder.recompute(options.recompute ? provider.config().num_hidden_layers : 0);
-  train::Stepper<Npu, bf16> stepper(dev, decoder, {}, 1.0, 42);
+  comm::Single alone;
+  const optim::StatePlace state{.on_host = all || options.offload == "optimizer", .memory = std::size_t{1} << 41};
+  train::Stepper<Npu, bf16> stepper(dev, decoder, {}, 1.0, 42, alone, {}, state);
   const double trained = used() - before - weights;
 
   std::vector<data::Batch> batches;
@@ -198,7 +204,7 @@ int main(int count, char** words) {
     setenv("LORA_ASCEND_LIBRARIES", LORA_STAND_IN, 1);
     standInSet("dry", 1);
     standInSet("memory_bytes", options.memory << 30);
-    std::puts(io::to_text(run(options), 2).c_str());
+    std::puts(io::to_text(step_of(options), 2).c_str());
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "ascend_steps: %s\n", error.what());

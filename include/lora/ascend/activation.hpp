@@ -6,6 +6,9 @@
 namespace lora::kernel {
 
 template <>
+inline constexpr bool swiglu_backward_in_place<ascend::Device> = false;
+
+template <>
 struct SwiGlu<ascend::Device> {
   using D = ascend::Device;
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <memory>
@@ -53,6 +54,7 @@ class Device : public DeviceState<Device> {
     if (enter_quietly() && !lost_)  // nobody may wait for work that frees memory
       for (const aclrtStream stream : streams_) (void)runtime().aclrtSynchronizeStreamWithTimeout(stream, timeout_ms());
     release_states();
+    if (read_ != nullptr) (void)runtime().aclrtFreeHost(read_);
     for (const auto& [number, event] : events_) (void)runtime().aclrtDestroyEvent(event);
     for (const aclrtEvent event : spare_events_) (void)runtime().aclrtDestroyEvent(event);
     for (const aclrtStream stream : streams_)
@@ -94,8 +96,16 @@ class Device : public DeviceState<Device> {
           "a copy to the device");
   }
   void copy_to_host(void* target, const void* source, std::size_t bytes) {
-    start_copy_to_host(target, source, bytes, Stream::compute);
+    if (bytes == 0) return;
+    // What is small goes by page-locked memory: a copy to other memory is a wait of its own.
+    if (bytes > read_bytes) {
+      start_copy_to_host(target, source, bytes, Stream::compute);
+      return wait_for(Stream::compute);
+    }
+    if (read_ == nullptr) read_ = allocate_host(read_bytes);
+    start_copy_to_host(read_, source, bytes, Stream::compute);
     wait_for(Stream::compute);
+    std::memcpy(target, read_, bytes);
   }
   void start_copy_to_host(void* target, const void* source, std::size_t bytes, Stream stream) {
     if (bytes == 0) return;
@@ -280,6 +290,8 @@ class Device : public DeviceState<Device> {
   std::array<aclrtStream, 2> streams_{};
   std::map<std::int64_t, aclrtEvent> events_;
   std::vector<aclrtEvent> spare_events_;
+  static constexpr std::size_t read_bytes = std::size_t{64} << 10;
+  void* read_ = nullptr;  // page-locked, once something was read
   std::int64_t last_event_ = 0;
   HostCopies copies_;
   mutable bool lost_ = false;  // a wait has failed: nothing queued may ever end

@@ -14,6 +14,10 @@ concept HasSwiGlu = requires(D& dev, View<D, const T> x, View<D, T> y) {
   SwiGlu<D>::backward(dev, x, x, y, y);
 };
 
+/// Whether a backend writes d_gate_up over gate_up without memory of its own. Modules then spare theirs.
+template <class D>
+constexpr bool swiglu_backward_in_place = true;
+
 /// y = silu(gate) ∘ up,   silu(z) = z / (1 + e^(−z))
 /// Shapes   gate_up (N, 2F), gate in the left half, up in the right · y (N, F)
 /// Writes   y

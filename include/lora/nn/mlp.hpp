@@ -53,7 +53,9 @@ class Mlp {
   void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved, View<D, const T> dy, View<D, T> dx) {
     const Arena::Scope scope(dev.arena());
     const bool further = !dx.empty() || gate_up_proj_.trains() || norm_.trains();
-    const View<D, T> d_gate_up = saved.gate_up;
+    const View<D, T> d_gate_up = !further || kernel::swiglu_backward_in_place<D>
+                                     ? saved.gate_up
+                                     : scratch<T>(dev, x.rows(), gate_up_proj_.out_features());
     {
       const Arena::Scope inner(dev.arena());
       const View<D, T> hidden = scratch<T>(dev, x.rows(), down_proj_.in_features());  // its gradient at first

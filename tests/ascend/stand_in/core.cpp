@@ -189,9 +189,17 @@ int Core::finalize() {
   for (const std::string& line : lines) note("at aclFinalize: " + line);
   for (Context* context : std::set<Context*>(contexts_)) stop_context(*context, false, lock);
   for (Device& one : devices_) {
-    one.primary = nullptr;
+    if (one.primary != nullptr) {
+      contexts_.erase(one.primary.get());
+      bury(std::move(one.primary));
+    }
     drop_device(one);
   }
+  for (Context* left : contexts_) {
+    objects_.erase({static_cast<int>(Kind::context), left});
+    bury(std::unique_ptr<Context>(left));
+  }
+  contexts_.clear();
   std::erase_if(live_, [](const auto& entry) { return entry.second.device >= 0; });
   for (const auto& one : reservations_) {
     allow(one->base);
@@ -247,6 +255,11 @@ void Core::report_leaks() {
 }
 
 // Objects
+
+void Core::bury(std::shared_ptr<void> object) {
+  buried_.push_back(std::move(object));
+  if (buried_.size() > 64) buried_.pop_front();
+}
 
 void Core::made(Kind kind, const void* object) {
   const Lock lock(mutex);
@@ -330,7 +343,7 @@ int Core::reset_device(int id, bool force) {
     stop_context(*one.primary, force || one.lost, lock);
     if (current == one.primary.get()) current = nullptr;
     contexts_.erase(one.primary.get());
-    one.primary = nullptr;
+    bury(std::move(one.primary));
     one.lost = false;
     release_device(id, force ? nullptr : "aclrtResetDevice");
   }
@@ -361,7 +374,7 @@ int Core::destroy_context(aclrtContext out) {
   contexts_.erase(one);
   objects_.erase({static_cast<int>(Kind::context), one});
   if (current == one) current = nullptr;
-  delete one;
+  bury(std::unique_ptr<Context>(one));
   return 0;
 }
 
@@ -378,12 +391,12 @@ void Core::stop_context(Context& context, bool force, Lock& lock) {
   for (Stream* stream : std::set<Stream*>(context.streams)) {
     stop_stream(*stream, force, lock);
     objects_.erase({static_cast<int>(Kind::stream), stream});
-    streams_.erase(stream);
+    remove_stream(stream);
   }
   context.streams.clear();
   if (context.standard != nullptr) {
     stop_stream(*context.standard, force, lock);
-    streams_.erase(context.standard);
+    remove_stream(context.standard);
     context.standard = nullptr;
   }
 }

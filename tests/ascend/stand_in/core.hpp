@@ -241,6 +241,7 @@ class Core final : public Engine {
   int owner_of(Address address) const;
   Stream* find_stream(const char* caller, aclrtStream stream, int* code);
   Stream* start_stream(Context* context);
+  void remove_stream(Stream* stream);
   void stop_stream(Stream& stream, bool force, Lock& lock);
   void stop_context(Context& context, bool force, Lock& lock);
   void work(Stream* stream);
@@ -259,6 +260,7 @@ class Core final : public Engine {
   void drop_device(Device& device);
   void release_device(int id, const char* caller);
   const Arena* arena_of(Address address) const;
+  void bury(std::shared_ptr<void> object);
   void forget(Address from, Address to);
   void leaks(std::vector<std::string>& lines);
 
@@ -278,6 +280,8 @@ class Core final : public Engine {
   std::condition_variable changed_;
   std::vector<std::string> faults_;
   std::size_t fault_count_ = 0;
+  // What was destroyed keeps its address for a while, so that its handle is seen to be an old one.
+  std::deque<std::shared_ptr<void>> buried_;
   std::vector<std::pair<void*, std::size_t>> grave_;  // host memory to be unmapped when nothing runs
 };
 

@@ -69,6 +69,10 @@ bool Core::pending(Address from, Address to, bool writes_alone) {
 std::string Core::late_use(Address from, Address to) {
   if (settings.late_frees == 0) return {};
   for (const auto& [stream, owned] : streams_) {
+    // Of a stream that failed the host cannot learn more.
+    if (stream->error != 0 || stream->context->error != 0 ||
+        devices_[static_cast<std::size_t>(stream->context->device)].lost)
+      continue;
     const std::uint64_t over = known_of(host_, stream->number);
     for (const auto& [key, access] : stream->accesses)
       if (access.task > over && access.from < to && from < access.to)
@@ -151,8 +155,14 @@ int Core::destroy_stream(aclrtStream handle, bool force) {
   stop_stream(*stream, force, lock);
   stream->context->streams.erase(stream);
   objects_.erase({static_cast<int>(Kind::stream), stream});
-  streams_.erase(stream);
+  remove_stream(stream);
   return 0;
+}
+
+void Core::remove_stream(Stream* stream) {
+  const auto found = streams_.find(stream);
+  bury(std::move(found->second));
+  streams_.erase(found);
 }
 
 void Core::stop_stream(Stream& stream, bool force, Lock& lock) {
@@ -213,7 +223,7 @@ int Core::submit(aclrtStream handle, Task task) {
       return 0;  // the host does not know of it yet
     }
   }
-  if (settings.check_tails != 0 && task.launch) {
+  if (settings.check_tails != 0 && task.name.compare(0, 5, "aclnn") == 0) {
     for (const Touch& touch : task.touches) {
       const auto from = reinterpret_cast<Address>(touch.address);
       const auto found = live_.upper_bound(from);
@@ -267,15 +277,16 @@ void Core::work(Stream* stream) {
       const int code = perform(*stream, next, lock);
       if (code != 0 && stream->error == 0) stream->error = code;
     }
+    // What a task holds is let go before it is over, and without the lock.
+    lock.unlock();
+    next.task = Task{};
+    lock.lock();
     if (next.record != nullptr) {
       next.record->done = true;
       next.record->when = std::chrono::steady_clock::now();
     }
     ++stream->finished;
     changed_.notify_all();
-    lock.unlock();
-    next = Queued{};  // what a task holds is let go without the lock
-    lock.lock();
   }
 }
 
@@ -438,7 +449,7 @@ int Core::destroy_event(aclrtEvent handle) {
     if (handle != nullptr) note("aclrtDestroyEvent: an event that is none, or was destroyed");
     return failure(ACL_ERROR_RT_INVALID_HANDLE, "aclrtDestroyEvent: no such event");
   }
-  delete static_cast<Event*>(handle);
+  bury(std::unique_ptr<Event>(static_cast<Event*>(handle)));
   return 0;
 }
 

@@ -1,5 +1,5 @@
 /// aclnnAdd, the example of how an operator is written.
-#include "operator.hpp"
+#include "elementwise.hpp"
 
 using namespace stand_in;
 
@@ -13,6 +13,7 @@ int aclnnAddGetWorkspaceSize(const aclTensor* self, const aclTensor* other, cons
     const Tensor c = op.output(out, "out", kNumbers);
     const aclDataType type = promote(a.type, b.type);
     demand(is_floating(type) || !is_floating(factor.type), "alpha does not convert to the type of the sum");
+    demand_converts(type, c);
     const Dims shape = broadcast_shape(a.shape, b.shape);
     need_shape(c, shape);
     op.kernel([=](const Launch& launch) {

@@ -127,6 +127,9 @@ struct Arguments {
   const char* layout;
   std::int64_t precise, mode;
   bool packed;
+  // Of the later form alone.
+  const aclIntArray *start_q = nullptr, *start_kv = nullptr;
+  std::int64_t shift_type = 1;
 };
 
 std::vector<std::int64_t> ends_of(Operator& op, const aclIntArray* array, const char* name, std::int64_t tokens) {
@@ -150,6 +153,8 @@ Attention check(Operator& op, const Arguments& given) {
   demand(given.shift == nullptr, "a position shift is not supported");
   demand(given.padding == nullptr, "paddingMask is reserved");
   demand(given.prefix == nullptr, "prefixes are not supported");
+  demand(given.start_q == nullptr && given.start_kv == nullptr, "start indices are not supported");
+  demand(given.shift_type >= 0 && given.shift_type <= 3, "pseType " + std::to_string(given.shift_type));
   if (given.layout == nullptr) refuse("inputLayout is null", ACLNN_ERR_PARAM_NULLPTR);
   const std::string layout = given.layout;
   demand(given.packed == (layout == "TND"), "inputLayout \"" + layout + "\"");
@@ -681,6 +686,152 @@ int aclnnFlashAttentionUnpaddingScoreGradGetWorkspaceSize(
                           executor);
 }
 STAND_IN_PHASE_TWO(FlashAttentionUnpaddingScoreGrad)
+
+int aclnnFlashAttentionScoreV2GetWorkspaceSize(
+    const aclTensor* query, const aclTensor* key, const aclTensor* value, const aclTensor* realShiftOptional,
+    const aclTensor* dropMaskOptional, const aclTensor* paddingMaskOptional, const aclTensor* attenMaskOptional,
+    const aclIntArray* prefixOptional, const aclIntArray* qStartIdxOptional, const aclIntArray* kvStartIdxOptional,
+    double scaleValue, double keepProb, int64_t preTokens, int64_t nextTokens, int64_t headNum, char* inputLayout,
+    int64_t innerPrecise, int64_t sparseMode, int64_t pseType, const aclTensor* softmaxMaxOut,
+    const aclTensor* softmaxSumOut, const aclTensor* softmaxOutOut, const aclTensor* attentionOutOut,
+    uint64_t* workspaceSize, aclOpExecutor** executor) {
+  const Arguments given{query,
+                        key,
+                        value,
+                        realShiftOptional,
+                        dropMaskOptional,
+                        paddingMaskOptional,
+                        attenMaskOptional,
+                        prefixOptional,
+                        nullptr,
+                        nullptr,
+                        scaleValue,
+                        keepProb,
+                        preTokens,
+                        nextTokens,
+                        headNum,
+                        inputLayout,
+                        innerPrecise,
+                        sparseMode,
+                        false,
+                        qStartIdxOptional,
+                        kvStartIdxOptional,
+                        pseType};
+  return prepare_forward("FlashAttentionScoreV2", given, softmaxMaxOut, softmaxSumOut, softmaxOutOut, attentionOutOut,
+                         workspaceSize, executor);
+}
+STAND_IN_PHASE_TWO(FlashAttentionScoreV2)
+
+int aclnnFlashAttentionVarLenScoreV2GetWorkspaceSize(
+    const aclTensor* query, const aclTensor* key, const aclTensor* value, const aclTensor* realShiftOptional,
+    const aclTensor* dropMaskOptional, const aclTensor* paddingMaskOptional, const aclTensor* attenMaskOptional,
+    const aclIntArray* prefixOptional, const aclIntArray* actualSeqQLenOptional,
+    const aclIntArray* actualSeqKvLenOptional, const aclIntArray* qStartIdxOptional,
+    const aclIntArray* kvStartIdxOptional, double scaleValue, double keepProb, int64_t preTokens, int64_t nextTokens,
+    int64_t headNum, char* inputLayout, int64_t innerPrecise, int64_t sparseMode, int64_t pseType,
+    const aclTensor* softmaxMaxOut, const aclTensor* softmaxSumOut, const aclTensor* softmaxOutOut,
+    const aclTensor* attentionOutOut, uint64_t* workspaceSize, aclOpExecutor** executor) {
+  const Arguments given{query,
+                        key,
+                        value,
+                        realShiftOptional,
+                        dropMaskOptional,
+                        paddingMaskOptional,
+                        attenMaskOptional,
+                        prefixOptional,
+                        actualSeqQLenOptional,
+                        actualSeqKvLenOptional,
+                        scaleValue,
+                        keepProb,
+                        preTokens,
+                        nextTokens,
+                        headNum,
+                        inputLayout,
+                        innerPrecise,
+                        sparseMode,
+                        true,
+                        qStartIdxOptional,
+                        kvStartIdxOptional,
+                        pseType};
+  return prepare_forward("FlashAttentionVarLenScoreV2", given, softmaxMaxOut, softmaxSumOut, softmaxOutOut,
+                         attentionOutOut, workspaceSize, executor);
+}
+STAND_IN_PHASE_TWO(FlashAttentionVarLenScoreV2)
+
+int aclnnFlashAttentionScoreGradV2GetWorkspaceSize(
+    const aclTensor* query, const aclTensor* keyIn, const aclTensor* value, const aclTensor* dy,
+    const aclTensor* pseShiftOptional, const aclTensor* dropMaskOptional, const aclTensor* paddingMaskOptional,
+    const aclTensor* attenMaskOptional, const aclTensor* softmaxMaxOptional, const aclTensor* softmaxSumOptional,
+    const aclTensor* softmaxInOptional, const aclTensor* attentionInOptional, const aclIntArray* prefixOptional,
+    const aclIntArray* qStartIdxOptional, const aclIntArray* kvStartIdxOptional, double scaleValue, double keepProb,
+    int64_t preTokens, int64_t nextTokens, int64_t headNum, char* inputLayout, int64_t innerPrecise, int64_t sparseMode,
+    int64_t pseType, const aclTensor* dqOut, const aclTensor* dkOut, const aclTensor* dvOut, const aclTensor* dpseOut,
+    uint64_t* workspaceSize, aclOpExecutor** executor) {
+  const Arguments given{query,
+                        keyIn,
+                        value,
+                        pseShiftOptional,
+                        dropMaskOptional,
+                        paddingMaskOptional,
+                        attenMaskOptional,
+                        prefixOptional,
+                        nullptr,
+                        nullptr,
+                        scaleValue,
+                        keepProb,
+                        preTokens,
+                        nextTokens,
+                        headNum,
+                        inputLayout,
+                        innerPrecise,
+                        sparseMode,
+                        false,
+                        qStartIdxOptional,
+                        kvStartIdxOptional,
+                        pseType};
+  return prepare_backward("FlashAttentionScoreGradV2", given, dy, softmaxMaxOptional, softmaxSumOptional,
+                          softmaxInOptional, attentionInOptional, dqOut, dkOut, dvOut, dpseOut, workspaceSize,
+                          executor);
+}
+STAND_IN_PHASE_TWO(FlashAttentionScoreGradV2)
+
+int aclnnFlashAttentionUnpaddingScoreGradV2GetWorkspaceSize(
+    const aclTensor* query, const aclTensor* keyIn, const aclTensor* value, const aclTensor* dy,
+    const aclTensor* pseShiftOptional, const aclTensor* dropMaskOptional, const aclTensor* paddingMaskOptional,
+    const aclTensor* attenMaskOptional, const aclTensor* softmaxMaxOptional, const aclTensor* softmaxSumOptional,
+    const aclTensor* softmaxInOptional, const aclTensor* attentionInOptional, const aclIntArray* prefixOptional,
+    const aclIntArray* actualSeqQLenOptional, const aclIntArray* actualSeqKvLenOptional,
+    const aclIntArray* qStartIdxOptional, const aclIntArray* kvStartIdxOptional, double scaleValue, double keepProb,
+    int64_t preTokens, int64_t nextTokens, int64_t headNum, char* inputLayout, int64_t innerPrecise, int64_t sparseMode,
+    int64_t pseType, const aclTensor* dqOut, const aclTensor* dkOut, const aclTensor* dvOut, const aclTensor* dpseOut,
+    uint64_t* workspaceSize, aclOpExecutor** executor) {
+  const Arguments given{query,
+                        keyIn,
+                        value,
+                        pseShiftOptional,
+                        dropMaskOptional,
+                        paddingMaskOptional,
+                        attenMaskOptional,
+                        prefixOptional,
+                        actualSeqQLenOptional,
+                        actualSeqKvLenOptional,
+                        scaleValue,
+                        keepProb,
+                        preTokens,
+                        nextTokens,
+                        headNum,
+                        inputLayout,
+                        innerPrecise,
+                        sparseMode,
+                        true,
+                        qStartIdxOptional,
+                        kvStartIdxOptional,
+                        pseType};
+  return prepare_backward("FlashAttentionUnpaddingScoreGradV2", given, dy, softmaxMaxOptional, softmaxSumOptional,
+                          softmaxInOptional, attentionInOptional, dqOut, dkOut, dvOut, dpseOut, workspaceSize,
+                          executor);
+}
+STAND_IN_PHASE_TWO(FlashAttentionUnpaddingScoreGradV2)
 
 int aclnnIncreFlashAttentionV4GetWorkspaceSize(
     const aclTensor* query, const aclTensorList* key, const aclTensorList* value, const aclTensor* pseShift,

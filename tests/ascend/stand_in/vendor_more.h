@@ -33,7 +33,24 @@ int aclnnInplaceIndexFillTensorGetWorkspaceSize(aclTensor* selfRef, int64_t dim,
                                                 const aclScalar* value, uint64_t* workspaceSize,
                                                 aclOpExecutor** executor);
 int aclnnInplaceIndexFillTensor(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor, aclrtStream stream);
+int aclnnDropoutGetWorkspaceSize(const aclTensor* input, double p, bool train, int64_t seed, int64_t offset,
+                                 aclTensor* out, aclTensor* maskOut, uint64_t* workspaceSize, aclOpExecutor** executor);
+int aclnnDropout(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor, aclrtStream stream);
+int aclnnDropoutBackwardGetWorkspaceSize(const aclTensor* gradOutput, const aclTensor* mask, double scale,
+                                         aclTensor* out, uint64_t* workspaceSize, aclOpExecutor** executor);
+int aclnnDropoutBackward(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor, aclrtStream stream);
+int aclnnApplyRotaryPosEmbGetWorkspaceSize(aclTensor* queryRef, aclTensor* keyRef, const aclTensor* cos,
+                                           const aclTensor* sin, int64_t layout, uint64_t* workspaceSize,
+                                           aclOpExecutor** executor);
+int aclnnApplyRotaryPosEmb(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor, aclrtStream stream);
+int aclnnConvertWeightToINT4PackGetWorkspaceSize(const aclTensor* weight, aclTensor* weightInt4Pack,
+                                                 uint64_t* workspaceSize, aclOpExecutor** executor);
+int aclnnConvertWeightToINT4Pack(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor, aclrtStream stream);
 /* Not among the headers of 8.1: */
+int aclnnApplyRotaryPosEmbV2GetWorkspaceSize(aclTensor* queryRef, aclTensor* keyRef, const aclTensor* cos,
+                                             const aclTensor* sin, int64_t layout, char* rotaryMode,
+                                             uint64_t* workspaceSize, aclOpExecutor** executor);
+int aclnnApplyRotaryPosEmbV2(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor, aclrtStream stream);
 int aclnnFusedAdamwGetWorkspaceSize(const aclTensorList* paramsRef, const aclTensorList* grads,
                                     const aclTensorList* expAvgsRef, const aclTensorList* expAvgSqsRef,
                                     const aclTensorList* maxExpAvgSqsRef, const aclTensorList* stateSteps,

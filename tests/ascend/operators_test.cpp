@@ -1,0 +1,104 @@
+/// Every operator of the Ascend stand-in, called as a program for the vendor's library calls it, against PyTorch.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <string>
+
+#include "ascend/operator_calls.hpp"
+#include "lora/io/json.hpp"
+#include "lora/io/safetensors.hpp"
+
+namespace operators_test {
+
+using namespace operator_calls;
+
+namespace {
+
+struct Family {
+  explicit Family(const std::string& name)
+      : json(io::read_json(std::string(LORA_FIXTURES "/ascend_operators/") + name + ".json")),
+        file(io::Safetensors::open(LORA_FIXTURES "/ascend_operators/" + name + ".safetensors")) {}
+
+  Json json;
+  io::Safetensors file;
+};
+
+void check_cases(const std::string& name) {
+  const Session session;
+  const Family family(name);
+  for (const Json& json : family.json.at("cases")) Case(json, family.file).run(session.stream);
+}
+
+/// The first case of each operator, with one argument after the other made wrong.
+void check_refusals(const std::string& name) {
+  const Session session;
+  const Family family(name);
+  const Json null;
+  std::map<std::string, int> seen;
+  for (const Json& json : family.json.at("cases")) {
+    const auto op = json.at("op").get<std::string>();
+    if (seen[op]++ > 0) continue;
+    const Json& accepted = family.json.at("operators").at(op);
+    const auto accepts = [&](const char* what, std::size_t argument) {
+      const auto list = accepted.find(what);
+      return list != accepted.end() && std::find(list->begin(), list->end(), argument) != list->end();
+    };
+    Case call(json, family.file);
+    const auto refused = [&](const std::string& what, const Wrong& wrong, int expected) {
+      std::uint64_t size = 0;
+      aclOpExecutor* executor = nullptr;
+      const int code = call.prepare(&size, &executor, wrong);
+      call.destroy();
+      CHECK_MESSAGE(code == expected, call.name, ", argument ", wrong.argument, ": ", what);
+      if (code != ACL_SUCCESS) {
+        CHECK_MESSAGE(recent_error().find(op) != std::string::npos, call.name);
+      } else if (executor != nullptr) {
+        aclDestroyAclOpExecutor(executor);
+      }
+    };
+    for (std::size_t i = 0; i < call.op.arguments; ++i) {
+      if (!call.argument(i).is_object()) continue;
+      if (!accepts("optional", i)) refused("null", {i, &null}, ACLNN_ERR_PARAM_NULLPTR);
+      if (call.tensors(i).empty()) continue;
+      using Flaw = Placed::Flaw;
+      if (!accepts("any_dtype", i))
+        refused("a dtype that it cannot have", {i, nullptr, Flaw::type}, ACLNN_ERR_PARAM_INVALID);
+      if (!accepts("any_kind", i))
+        refused("a dtype of another kind", {i, nullptr, Flaw::kind}, ACLNN_ERR_PARAM_INVALID);
+      if (!accepts("any_size", i)) refused("a dtype of another size", {i, nullptr, Flaw::mix}, ACLNN_ERR_PARAM_INVALID);
+      if (!accepts("any_shape", i)) refused("another shape", {i, nullptr, Flaw::shape}, ACLNN_ERR_PARAM_INVALID);
+      CHECK_MESSAGE(faults() == "", call.name);
+      if (call.tensors(i)[0]->count() == 0) continue;
+      refused("a misaligned address", {i, nullptr, Flaw::address}, ACLNN_ERR_PARAM_INVALID);
+      faults();  // that is one
+    }
+    if (accepted.contains("refuses"))
+      for (const Json& pair : accepted.at("refuses"))
+        refused(pair[1].dump(), {pair[0].get<std::size_t>(), &pair[1]}, ACLNN_ERR_PARAM_INVALID);
+    CHECK_MESSAGE(faults() == "", call.name);
+  }
+}
+
+TEST_CASE("stand-in operators: matrix products are PyTorch's") { check_cases("matmul"); }
+TEST_CASE("stand-in operators: element-wise ones are PyTorch's") { check_cases("elementwise"); }
+TEST_CASE("stand-in operators: copies and fills are PyTorch's") { check_cases("copies"); }
+TEST_CASE("stand-in operators: reductions are PyTorch's") { check_cases("reduce"); }
+TEST_CASE("stand-in operators: those with indices are PyTorch's") { check_cases("index"); }
+TEST_CASE("stand-in operators: those on lists are PyTorch's") { check_cases("foreach"); }
+TEST_CASE("stand-in operators: AdamW is PyTorch's") { check_cases("optimizer"); }
+TEST_CASE("stand-in operators: norms and activations are PyTorch's") { check_cases("norm"); }
+TEST_CASE("stand-in operators: losses are PyTorch's") { check_cases("loss"); }
+TEST_CASE("stand-in operators: rotary embeddings are PyTorch's") { check_cases("rotary"); }
+TEST_CASE("stand-in operators: attention is PyTorch's") { check_cases("attention"); }
+TEST_CASE("stand-in operators: dropout of a given mask is PyTorch's") { check_cases("dropout"); }
+
+TEST_CASE("stand-in operators: wrong arguments are refused with the documented code") {
+  for (const char* family : {"matmul", "elementwise", "copies", "reduce", "index", "foreach", "optimizer", "norm",
+                             "loss", "rotary", "attention", "dropout"})
+    check_refusals(family);
+}
+
+}  // namespace
+}  // namespace operators_test

@@ -1,0 +1,135 @@
+// Whole runs of tiny models on the stand-in: they break no rule of the vendor's interface, and come as near to the
+// CPU's as roundings let them.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lora/instantiate.hpp"
+#include "support/small_training.hpp"
+#include "support/stand_in.hpp"
+#include "support/temp_folder.hpp"
+
+namespace ascend_run_test {
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+using Npu = ascend::Device;
+
+constexpr Index steps = 4, half = 2;
+
+/// How far steps may be apart: losses and norms relatively, an adapter's numbers against the largest of its tensor.
+template <class T>
+struct Bounds;
+template <>
+struct Bounds<float> {
+  // A loss is a mean of sums over 100 products, each off by some roundings of 2^-24; steps carry them on.
+  static constexpr double loss = 2e-5, norm = 1e-4, adapter = 2e-3;
+};
+template <>
+struct Bounds<bf16> {
+  // The same with 2^-8; both sides round, in other places.
+  static constexpr double loss = 2e-2, norm = 1e-1, adapter = 2;
+};
+template <>
+struct Bounds<f16> {
+  static constexpr double loss = 3e-3, norm = 2e-2, adapter = 0.5;
+};
+
+/// Four steps, saved and loaded in the middle, an evaluation and some generated tokens.
+template <class T, class D>
+Outcome run(D& dev, const Subject& subject, const std::filesystem::path& folder, const model::WeightPlaces& places = {},
+            const optim::StatePlace& state = {}) {
+  const auto source = model::Source::open(folder / "model");
+  Outcome outcome;
+  {
+    Training<D, T> training(dev, source, subject, places, state);
+    training.run(0, half, outcome);
+    training.save(folder / "half");
+  }
+  Training<D, T> training(dev, source, subject, places, state);
+  training.load(folder / "half", half);
+  training.run(half, steps - 1, outcome);
+  if constexpr (std::same_as<D, Npu>) {
+    const StandInCounts before = stand_in_counts();
+    training.run(steps - 1, steps, outcome);
+    const StandInCounts after = stand_in_counts();
+    const bool host_waits = state.on_host || places.from == model::WeightPlaces::From::files;
+    CHECK((host_waits || after.waits - before.waits == 1));
+    CHECK((state.on_host || after.copies_out - before.copies_out == 1));
+    CHECK(after.device_allocations == before.device_allocations);
+    CHECK(after.host_allocations == before.host_allocations);
+  } else {
+    training.run(steps - 1, steps, outcome);
+  }
+  training.finish(folder / "end", outcome);
+  return outcome;
+}
+
+void check_near(const std::vector<double>& a, const std::vector<double>& b, double bound) {
+  REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    CAPTURE(i);
+    CHECK(a[i] == doctest::Approx(b[i]).epsilon(bound));
+  }
+}
+
+template <class T>
+void check_family(const std::string& family) {
+  CAPTURE(family);
+  const Subject subject = subject_of(family);
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", subject.model);
+  cpu::Device cpu(2);
+  const Outcome expected = run<T>(cpu, subject, folder.path());
+  on_stand_in([&] {
+    Npu dev;
+    const Outcome outcome = run<T>(dev, subject, folder.path());
+    check_near(outcome.losses, expected.losses, Bounds<T>::loss);
+    check_near(outcome.norms, expected.norms, Bounds<T>::norm);
+    check_near({outcome.evaluation}, {expected.evaluation}, Bounds<T>::loss);
+    if (std::same_as<T, float>) CHECK(outcome.continued == expected.continued);
+    // The same again, to the bit.
+    const Outcome again = run<T>(dev, subject, folder.path());
+    check_same(again, outcome);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("ascend run: every type of model trains as on the CPU, within roundings, and repeats its bits") {
+  for (const std::string family : {"llama", "qwen2", "qwen3", "smollm3"}) {
+    check_family<float>(family);
+    check_family<bf16>(family);
+    check_family<f16>(family);
+  }
+}
+
+TEST_CASE("ascend run: with weights or the optimizer's state on the host, the same bits") {
+  for (const std::string family : {"qwen2", "qwen3"}) {
+    CAPTURE(family);
+    const Subject subject = subject_of(family, 4);
+    const TempFolder folder = TempFolder::in_memory();
+    write_random_model(folder / "model", subject.model);
+    on_stand_in([&] {
+      Npu dev;
+      const Outcome expected = run<bf16>(dev, subject, folder.path());
+      using From = model::WeightPlaces::From;
+      for (const From from : {From::memory, From::files}) {
+        const model::WeightPlaces places{.streams_layers = true, .from = from, .threads = 1};
+        check_same(run<bf16>(dev, subject, folder.path(), places), expected);
+      }
+      // AdamW's steps are the host's then, with other roundings.
+      const Outcome host = run<bf16>(dev, subject, folder.path(), {}, {.on_host = true, .threads = 1});
+      check_near(host.losses, expected.losses, Bounds<bf16>::loss);
+    });
+  }
+}
+
+}  // namespace ascend_run_test
