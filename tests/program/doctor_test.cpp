@@ -12,7 +12,7 @@ namespace doctor_test {
 using namespace lora;
 
 TEST_CASE("program: doctor tells a line for each part, and the same as JSON") {
-  const test::Environment pretend("LORA_ASCEND_LIBRARIES", LORA_PRETEND_ASCEND);
+  const test::Environment libraries("LORA_ASCEND_LIBRARIES", LORA_STAND_IN);
   const auto npus = test::run_program(LORA_PROGRAM, {"doctor", "--device=auto"});
   CHECK(npus.status == 0);
   CHECK(test::holds(npus.output, "\nok      NPU 1            Ascend910B3, 20 cube"));
