@@ -3,9 +3,9 @@
 // a model of 32 billion parameters fit anywhere.
 //
 //   ascend_steps [--shape 7b|14b|32b] [--rank R] [--tokens N] [--sequences B] [--micro_batches M] [--recompute]
-//                [--offload none|params|optimizer|all] [--memory GIB] [--operators]
+//                [--offload none|params|optimizer|all] [--keep] [--memory GIB] [--operators]
 //
-// prints, in JSON: launches, waits and bytes of a step, FLOPs and bytes by operator, memory by part.
+// (--keep: streamed layers stay on the device as far as there is room) prints, in JSON: launches, waits and bytes of a step, FLOPs and bytes by operator, memory by part.
 
 #include <sys/mman.h>
 
@@ -30,7 +30,7 @@ using Npu = ascend::Device;
 struct Options {
   std::string shape = "7b", offload = "none";
   Index rank = 64, tokens = 2048, sequences = 1, micro_batches = 1, memory = 64;
-  bool recompute = false, operators = false;
+  bool recompute = false, operators = false, keep = false;
 };
 
 /// Qwen 2.5's.
@@ -127,6 +127,12 @@ io::Json step_of(const Options& options) {
     stepper.update(dev, result, 1e-4);
   };
   step(0);  // which grows the arena
+  if (options.keep) {  // what is left holds layers, as in a run
+    const MemoryInfo memory = dev.memory();
+    const auto spare = static_cast<Index>(memory.free) - (Index{1} << 28);
+    if (spare > 0) decoder.keep_layers(static_cast<std::size_t>(spare));
+    step(0);
+  }
   standInResetOperators();
   const StandInCounts begin = taken();
   step(1);
@@ -181,6 +187,8 @@ Options options_of(int count, char** words) {
     };
     if (word == "--recompute") {
       options.recompute = true;
+    } else if (word == "--keep") {
+      options.keep = true;
     } else if (word == "--operators") {
       options.operators = true;
     } else if (word == "--shape") {

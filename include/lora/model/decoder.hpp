@@ -53,6 +53,17 @@ class Decoder {
   nn::Stack<D, T>& stack() { return stack_; }
   /// What streaming the layers takes, where that is done.
   const std::optional<LayerStreaming>& streaming() const { return streaming_; }
+  /// Lets as many streamed layers stay on the device as `bytes` hold. Between passes. Returns the bytes taken.
+  std::size_t keep_layers(std::size_t bytes) {
+    if constexpr (!D::reads_host_memory) {
+      if (streamed_ != nullptr) {
+        const std::size_t taken = streamed_->widen(bytes);
+        streaming_->device += taken;
+        return taken;
+      }
+    }
+    return 0;
+  }
 
   /// Which of the model's own tensors may train.
   using Choice = std::function<bool(const TensorInfo&)>;
@@ -235,7 +246,7 @@ class Decoder {
   nn::ParamStore<D, T> params_;               // before what holds handles to it
   std::unique_ptr<nn::Rotary<D, T>> rotary_;  // layers point to it
   nn::Embedding<D, T> embedding_;
-  std::unique_ptr<nn::LayerAccess<D>> streamed_;  // before the stack, which calls it
+  std::unique_ptr<StreamedLayers<D>> streamed_;  // before the stack, which calls it
   std::optional<LayerStreaming> streaming_;
   nn::Stack<D, T> stack_;
   nn::RmsNorm<D, T> norm_;
@@ -245,17 +256,14 @@ class Decoder {
 template <AnyDevice D, class T>
 Decoder<D, T>::Decoder(D& dev, const TensorProvider& provider, const WeightPlaces& places)
     : config_(provider.config()), rotary_(std::make_unique<nn::Rotary<D, T>>(config_.rope, config_.head_dim)) {
-  StreamedLayers<D>* streamed = nullptr;
   if (places.streams_layers) {
     if constexpr (D::reads_host_memory) {
       fail<ConfigError>("layers can't be streamed to a device that reads them where they are");
     } else {
-      auto made = std::make_unique<StreamedLayers<D>>(dev, config_.num_hidden_layers, places);
-      streamed = made.get();
-      streamed_ = std::move(made);
+      streamed_ = std::make_unique<StreamedLayers<D>>(dev, config_.num_hidden_layers, places);
     }
   }
-  Loader<D> loader(dev, provider, places, streamed);
+  Loader<D> loader(dev, provider, places, streamed_.get());
   embedding_.table = nn::OwnMatrix<D, T>(loader.template weight<T>("model.embed_tokens.weight"));
   for (Index i = 0; i < config_.num_hidden_layers; ++i) stack_.push_back(layer(loader, i));
   norm_ = norm(loader, "model.norm.weight");
@@ -264,7 +272,7 @@ Decoder<D, T>::Decoder(D& dev, const TensorProvider& provider, const WeightPlace
       dev.tiling());
   loader.finish();
   if constexpr (!D::reads_host_memory) {
-    if (streamed != nullptr) streaming_ = streamed->build();
+    if (streamed_ != nullptr) streaming_ = streamed_->build();
   }
   stack_.set_access(streamed_.get());
 }

@@ -102,8 +102,19 @@ class StreamedLayers : public nn::LayerAccess<D> {
       fail<DeviceError>("key offload: ", size_text(taken.host), " of page-locked memory, to stream the layers, ",
                         "can't be had: ", std::string_view(error.what()));
     }
-    for (int i = 0; i < options_.slots; ++i)
-      slots_.push_back({Tensor<D, std::byte>(dev_, static_cast<Index>(largest))});
+    largest_ = largest;
+    for (int i = 0; i < options_.slots; ++i) add_slot();
+    return taken;
+  }
+
+  /// Takes more of the device's memory, `bytes` at most, for layers that then need not be copied again: where passes
+  /// turn round, a slot spares a copy in each. Between passes. Returns the bytes taken.
+  std::size_t widen(std::size_t bytes) {
+    std::size_t taken = 0;
+    while (slots_.size() < places_.size() && taken + largest_ <= bytes) {
+      add_slot();
+      taken += largest_;
+    }
     return taken;
   }
 
@@ -142,6 +153,8 @@ class StreamedLayers : public nn::LayerAccess<D> {
     std::optional<Event> copied{};    // until compute waits for it
     std::optional<Event> released{};  // behind the last kernels that read it
   };
+
+  void add_slot() { slots_.push_back({Tensor<D, std::byte>(dev_, static_cast<Index>(largest_))}); }
 
   Slot* held(Index layer) {
     for (Slot& slot : slots_)
@@ -197,6 +210,7 @@ class StreamedLayers : public nn::LayerAccess<D> {
   std::vector<std::size_t> sizes_;
   std::vector<std::shared_ptr<nn::WeightPlace>> places_;  // of each layer
   std::unique_ptr<LayerSource<D>> source_;
+  std::size_t largest_ = 0;  // bytes of a layer, and of a slot
   std::vector<Slot> slots_;
   std::uint64_t clock_ = 0;
   bool turns_ = false;  // forward goes over into backward

@@ -310,6 +310,23 @@ std::vector<MemoryPlan> plan_memory(model::Decoder<D, T>& decoder, const model::
   return plans;
 }
 
+/// Lets as many of a model's streamed layers stay on the device as there is room for, beside what `plans` forecast and a
+/// tenth more, for what kernels take of themselves.
+template <AnyDevice D, class T>
+void keep_layers(D& dev, model::Decoder<D, T>& decoder, std::vector<MemoryPlan>& plans,
+                 const settings::Config& config) {
+  if (!decoder.streaming()) return;
+  double room = static_cast<double>(dev.memory().free);
+  for (const MemoryPlan& plan : plans) {
+    const double needed = plan.needs.total() - plan.needs.weights;  // the weights are there
+    room = std::min(room, static_cast<double>(dev.memory().free) - 1.1 * needed - 0x1p28);
+    if (config.memory_limit_gib) room = std::min(room, *config.memory_limit_gib * 0x1p30 - plan.held - plan.needs.total());
+  }
+  if (room <= 0) return;
+  const auto taken = static_cast<double>(decoder.keep_layers(static_cast<std::size_t>(room)));
+  for (MemoryPlan& plan : plans) plan.needs.weights += taken;
+}
+
 /// The plan of the stage that needs most.
 inline const MemoryPlan& largest(const std::vector<MemoryPlan>& plans) {
   return *std::max_element(plans.begin(), plans.end(),

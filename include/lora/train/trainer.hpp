@@ -340,6 +340,7 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
   memory_ = plan_memory(
       *decoder_, source_, *plan_, *summary_,
       largest_evaluation(found.eval, config_.per_device_eval_batch_size, settings::longest_cutoff(config_)), config_);
+  keep_layers(dev_, *decoder_, memory_, config_);
   enter(0);
   saving_.emplace(dev_, *decoder_, config_, source_, data_->text().tokenizer.get());
   upcoming_.emplace(*plan_, data_->train(), stepper_->own_units());
