@@ -296,9 +296,10 @@ def matmuls():
         c("Mm", X(a, TRANSPOSED), X(b, dict(pad=3, offset=16)), Y(a.double() @ b.double(), **matmul_error(a, b, dtype)),
           0)
 
-    c = Call("Mm/a row times a column")
-    a, b = randn(1, 11), randn(11, 1)
-    c("Mm", X(a), X(b), Y(a.double() @ b.double(), **matmul_error(a, b, F32)), 0)
+    for name, (m, k, n) in (("a row times a column", (1, 11, 1)), ("a long sum", (2, 259, 3)), ("a wide one", (2, 3, 67))):
+        c = Call(f"Mm/{name}")
+        a, b = randn(m, k), randn(k, n)
+        c("Mm", X(a), X(b), Y(a.double() @ b.double(), **matmul_error(a, b, F32)), 0)
 
     for name, left, right in (("vectors", (6,), (6,)), ("a vector and a matrix", (5,),
                                                         (5, 3)), ("a matrix and a vector", (4, 5), (5,)),
@@ -1556,6 +1557,7 @@ def attentions():
         "grouped heads": dict(n=6, m=2, layout="BSND"),
         "one head for all": dict(n=4, m=1, layout="BSH"),
         "more keys": dict(s=3, t=7),
+        "narrower values": dict(width=4, layout="BSND"),
         "bf16": dict(dtype=BF16, d=16, layout="BSH", n=4, b=1),
         "f16": dict(dtype=F16, d=16, b=1),
         "mask [S,T]": dict(mask="st"),
@@ -1568,15 +1570,17 @@ def attentions():
         "causal to the lower right": dict(mode=3, mask=TRIANGLE, s=3, t=7),
         "causal to the lower right, square": dict(mode=3, mask=TRIANGLE, b=1),
         "a band": dict(mode=4, mask=TRIANGLE, s=7, t=7, pre=2, next=1, b=1),
+        "a long one": dict(mode=2, mask=TRIANGLE, s=70, t=70, d=4, n=2, m=1, b=1),
         "dropout": dict(keep_prob=0.75),
         "dropout and a mask": dict(keep_prob=0.5, mask="st", layout="BSND", n=4),
     }
     for name, changes in variants.items():
         v = dict(plain, **changes)
         b, n, m, s, t, d, dtype, layout = (v[key] for key in ("b", "n", "m", "s", "t", "d", "dtype", "layout"))
+        width = v.get("width", d)  # of the values
         c = Call(f"FlashAttentionScore/{name}")
-        q, k, w = randn(b, n, s, d, dtype=dtype), randn(b, m, t, d, dtype=dtype), randn(b, m, t, d, dtype=dtype)
-        dout = randn(b, n, s, d, dtype=dtype)
+        q, k, w = randn(b, n, s, d, dtype=dtype), randn(b, m, t, d, dtype=dtype), randn(b, m, t, width, dtype=dtype)
+        dout = randn(b, n, s, width, dtype=dtype)
         i, j = torch.arange(s)[:, None], torch.arange(t)[None, :]
         mask, given = None, None
         if v["mask"] == TRIANGLE:
