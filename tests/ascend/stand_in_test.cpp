@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -28,6 +29,7 @@
 #include "ascend/stand_in/vendor_more.h"
 #include "support/environment.hpp"
 #include "support/process.hpp"
+#include "support/temp_folder.hpp"
 
 namespace stand_in_test {
 namespace {
@@ -1287,42 +1289,19 @@ TEST_CASE("ascend stand-in: communicators and their rules") {
 }
 
 TEST_CASE("ascend stand-in: collectives among processes") {
-  int to_ranks[2], from_root[2];
-  REQUIRE(pipe(to_ranks) == 0);
-  REQUIRE(pipe(from_root) == 0);
-  // Rank 0 is a process of its own as well and hands the root information on.
-  const auto rank_of = [&](std::uint32_t rank, int out) {
-    standInSet("devices", 2);
-    HcclRootInfo root;
-    HcclComm comm = nullptr;
-    aclrtStream stream = nullptr;
-    if (aclInit(nullptr) != 0 || aclrtSetDevice(static_cast<std::int32_t>(rank)) != 0) return;
-    if (rank == 0) {
-      if (HcclGetRootInfo(&root) != HCCL_SUCCESS || write(to_ranks[1], &root, sizeof root) != sizeof root) return;
-    } else if (read(to_ranks[0], &root, sizeof root) != sizeof root) {
-      return;
-    }
-    if (aclrtCreateStream(&stream) != 0 || HcclCommInitRootInfo(2, &root, rank, &comm) != HCCL_SUCCESS) return;
-    Floats values(100000, static_cast<float>(rank + 1));
-    {
-      const Buffer a(values);
-      for (int i = 0; i < 3; ++i)
-        if (HcclAllReduce(a.data, a.data, a.count, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, comm, stream) != HCCL_SUCCESS)
-          return;
-      values = a.read(stream);
-    }
-    if (HcclCommDestroy(comm) != HCCL_SUCCESS || aclrtDestroyStream(stream) != 0) return;
-    if (aclrtResetDevice(static_cast<std::int32_t>(rank)) != 0 || aclFinalize() != 0 || faults() != "") return;
-    const std::string text = values == Floats(100000, 12.0f) ? "good" : "wrong";
-    [[maybe_unused]] const auto written = write(out, text.data(), text.size());
-  };
-  std::vector<std::string> texts(2);
+  // With as many devices as the environment says.
+  const lora::test::Environment devices("STAND_IN_DEVICES", "3");
+  const lora::test::TempFolder folder;
+  std::vector<int> results(3, -1);
   std::vector<std::thread> threads;
-  for (std::uint32_t rank = 0; rank < 2; ++rank)
-    threads.emplace_back([&, rank] { texts[rank] = lora::test::run_apart([&](int out) { rank_of(rank, out); }).text; });
+  for (std::size_t rank = 0; rank < results.size(); ++rank)
+    threads.emplace_back([&, rank] {
+      const std::string command =
+          "'" LORA_STAND_IN_RANK "' " + std::to_string(rank) + " 3 " + (folder / "root").native();
+      results[rank] = std::system(command.c_str());
+    });
   for (std::thread& thread : threads) thread.join();
-  CHECK(texts == std::vector<std::string>{"good", "good"});
-  for (const int end : {to_ranks[0], to_ranks[1], from_root[0], from_root[1]}) close(end);
+  CHECK(results == std::vector<int>(3, 0));
 }
 
 TEST_CASE("ascend stand-in: collectives of a dry run have any number of ranks") {
