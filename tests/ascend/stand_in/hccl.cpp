@@ -643,9 +643,9 @@ HcclResult call(Call what, HcclComm comm, aclrtStream stream, std::uint64_t coun
   if (send_bytes > 0) task.touches.push_back({send, send_bytes, false, "the send buffer"});
   if (receive_bytes > 0) task.touches.push_back({receive, receive_bytes, true, "the receive buffer"});
   // Whatever becomes of the task, it is no longer pending once it is gone.
-  const std::shared_ptr<void> token(nullptr, [one](void*) { --one->pending; });
+  std::shared_ptr<void> token(nullptr, [one](void*) { --one->pending; });
   ++one->pending;
-  task.run = [one, header, send, receive, receive_bytes, token] {
+  task.run = [one, header, send, receive, receive_bytes, token = std::move(token)] {
     return exchange(*one, header, send, receive, receive_bytes);
   };
   if (engine().submit(stream, std::move(task)) != 0) return HCCL_E_RUNTIME;
