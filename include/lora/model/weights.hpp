@@ -222,7 +222,9 @@ class Loader {
     }
     HostMatrix matrix(tensor, rows, cols);
     if constexpr (!D::reads_host_memory) {
-      if (host_decodes_ && block_elements(tensor.dtype) > 1) matrix = HostMatrix::decoded<T>(tensor, rows, cols);
+      // What a device can't decode are blocks, and numbers of 64 bits.
+      const bool decodes = block_elements(tensor.dtype) > 1 || tensor.dtype == DType::f64;
+      if (host_decodes_ && decodes) matrix = HostMatrix::decoded<T>(tensor, rows, cols);
       if (streamed_ != nullptr && info.kind == TensorInfo::Kind::projection)
         return streamed_->add(info.layer, std::move(matrix));
     }
@@ -238,6 +240,15 @@ class Loader {
     const TensorInfo& info = tensors_.at(name);
     const ProvidedTensor tensor = provided(info);
     const Index size = info.shape[0];
+    if constexpr (!D::reads_host_memory) {
+      if (host_decodes_) {
+        Tensor<D, A> wide(dev_, size);
+        const View<D, std::byte> bytes(reinterpret_cast<std::byte*>(wide.view().data()), size * Index{sizeof(A)});
+        const bool in_order = tensor.permuted_heads == 0;  // else a row each, to be put in order
+        copy(HostMatrix::decoded<A>(tensor, in_order ? 1 : size, in_order ? size : 1), bytes);
+        return wide;
+      }
+    }
     Tensor<D, std::byte> raw(dev_, static_cast<Index>(tensor.bytes.size()));
     copy(HostMatrix(tensor, size, 1), raw.view());
     Tensor<D, A> wide(dev_, size);
