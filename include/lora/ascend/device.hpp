@@ -36,7 +36,10 @@ struct DeviceSettings {
 class Device : public DeviceState<Device> {
  public:
   static constexpr bool reads_host_memory = false;
-  static constexpr bool decodes_blocks = false;
+  static constexpr bool splits_blocks = true;
+  static constexpr bool decodes(DType stored) {
+    return stored == DType::f32 || stored == DType::bf16 || stored == DType::f16 || stored == DType::q8_0;
+  }
   using Sum = float;
 
   /// Throws   DeviceError if the toolkit, its operators or the NPU are missing
