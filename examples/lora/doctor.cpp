@@ -9,7 +9,7 @@
 
 #include "commands.hpp"
 #include "device_check.hpp"
-#include "lora/check/report.hpp"
+#include "lora/doctor/report.hpp"
 #include "lora/core/log.hpp"
 #include "lora/core/printable.hpp"
 #include "lora/cpu/device.hpp"
@@ -76,15 +76,15 @@ class ReportFile {
   const io::Path& path() const { return path_; }
 
   /// A pipe or device gets what is whole alone.
-  void write(const check::Report& report) const {
-    if (!special_ || report.unfinished.empty()) io::write_file(path_, std::string_view(check::to_markdown(report)));
+  void write(const doctor::Report& report) const {
+    if (!special_ || report.unfinished.empty()) io::write_file(path_, std::string_view(doctor::to_markdown(report)));
   }
 
  private:
   bool is_report() const {
-    std::string head(check::report_head.size(), '\0');
+    std::string head(doctor::report_head.size(), '\0');
     std::ifstream file(path_, std::ios::binary);
-    return file.read(head.data(), static_cast<std::streamsize>(head.size())) && head == check::report_head;
+    return file.read(head.data(), static_cast<std::streamsize>(head.size())) && head == doctor::report_head;
   }
 
   io::Path path_;
@@ -92,13 +92,13 @@ class ReportFile {
 };
 
 /// Tries the device, with a report that is written before each part.
-check::Report check_fully(const settings::Config& config, const std::vector<run::Finding>& findings,
+doctor::Report check_fully(const settings::Config& config, const std::vector<run::Finding>& findings,
                           const ReportFile& file) {
-  check::Report report;
+  doctor::Report report;
   report.device = config.device;
   for (const run::Finding& finding : findings)
     report.findings.push_back({finding.part, concat(name_of(finding.state), ": ", finding.found)});
-  report = check_device_of(config, std::move(report), [&](const check::Report& so_far) {
+  report = check_device_of(config, std::move(report), [&](const doctor::Report& so_far) {
     log::info("checking ", so_far.unfinished);
     file.write(so_far);
   });
@@ -123,10 +123,10 @@ int run_doctor(Request& request) {
   if (!config.json) print_result(as_lines(findings));
   bool good = works(findings);
   if (file) {
-    const check::Report report = check_fully(config, findings, *file);
+    const doctor::Report report = check_fully(config, findings, *file);
     good = good && report.good();
-    json["report"] = check::to_json(report);
-    if (!config.json) print_result(check::summary(report) + concat("the report is ", path.native(), "\n"));
+    json["report"] = doctor::to_json(report);
+    if (!config.json) print_result(doctor::summary(report) + concat("the report is ", path.native(), "\n"));
   }
   if (config.json) print_result(io::to_text(json, 2) + "\n");
   return good ? 0 : 1;

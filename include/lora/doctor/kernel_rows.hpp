@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "lora/check/held_device.hpp"
-#include "lora/check/kernels.hpp"
-#include "lora/check/report.hpp"
+#include "lora/doctor/held_device.hpp"
+#include "lora/doctor/kernels.hpp"
+#include "lora/doctor/report.hpp"
 
-namespace lora::check {
+namespace lora::doctor {
 
 /// Outputs of a check's kernels on a device.
 template <AnyDevice D, class T>
@@ -75,4 +75,4 @@ void check_kernels(HeldDevice<Make>& device, cpu::Device& reference, const Sizes
   }
 }
 
-}  // namespace lora::check
+}  // namespace lora::doctor

@@ -8,7 +8,7 @@
 #include "lora/core/error.hpp"
 #include "lora/tensor/device.hpp"
 
-namespace lora::check {
+namespace lora::doctor {
 
 /// A device that is opened again where an error has left it unusable, so that what is checked next has a chance.
 template <class Make>
@@ -46,4 +46,4 @@ class HeldDevice {
   int failures_ = 0;
 };
 
-}  // namespace lora::check
+}  // namespace lora::doctor

@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "lora/check/held_device.hpp"
-#include "lora/check/kernels.hpp"
-#include "lora/check/report.hpp"
+#include "lora/doctor/held_device.hpp"
+#include "lora/doctor/kernels.hpp"
+#include "lora/doctor/report.hpp"
 #include "lora/tensor/page_locked.hpp"
 #include "lora/tensor/span.hpp"
 
-namespace lora::check {
+namespace lora::doctor {
 
 /// Shapes for times: `width` columns and as many rows, in heads of 128.
 inline Sizes sizes_to_time(Index width) {
@@ -187,4 +187,4 @@ std::vector<Fact> speeds_of(D& dev) {
   return facts;
 }
 
-}  // namespace lora::check
+}  // namespace lora::doctor

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "lora/check/held_device.hpp"
-#include "lora/check/report.hpp"
+#include "lora/doctor/held_device.hpp"
+#include "lora/doctor/report.hpp"
 #include "lora/data/batch.hpp"
 #include "lora/io/file_system.hpp"
 #include "lora/io/scratch_file.hpp"
@@ -23,7 +23,7 @@
 #include "lora/optim/loss_scale.hpp"
 #include "lora/train/step.hpp"
 
-namespace lora::check {
+namespace lora::doctor {
 
 /// A model and a training that take a moment.
 struct TinyTraining {
@@ -223,4 +223,4 @@ void check_training(HeldDevice<Make>& device, Report& report, const Begins& begi
   report.training.push_back(std::move(row));
 }
 
-}  // namespace lora::check
+}  // namespace lora::doctor

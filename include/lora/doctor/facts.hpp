@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/check/report.hpp"
-#include "lora/check/trial.hpp"
+#include "lora/doctor/report.hpp"
+#include "lora/doctor/trial.hpp"
 #include "lora/cpu/kernels.hpp"
 #include "lora/kernel/complete.hpp"
 #include "lora/run/environment.hpp"
@@ -23,7 +23,7 @@
 
 // What is no check: there is nothing that it should be, and who reads a report wants to know it.
 
-namespace lora::check {
+namespace lora::doctor {
 
 /// The time, the build and the host.
 inline std::vector<Fact> host_facts(int threads) {
@@ -176,4 +176,4 @@ inline void add_device(ascend::Device& dev, std::vector<Fact>& facts) {
 }
 #endif
 
-}  // namespace lora::check
+}  // namespace lora::doctor

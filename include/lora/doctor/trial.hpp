@@ -13,14 +13,14 @@
 #include <utility>
 #include <vector>
 
-#include "lora/check/outcome.hpp"
+#include "lora/doctor/outcome.hpp"
 #include "lora/core/random.hpp"
 #include "lora/kernel/segment.hpp"
 #include "lora/tensor/arena.hpp"
 #include "lora/tensor/stored.hpp"
 #include "lora/tensor/transfer.hpp"
 
-namespace lora::check {
+namespace lora::doctor {
 
 /// The extents that kernels are tried at.
 struct Sizes {
@@ -179,4 +179,4 @@ class Trial {
   std::vector<Output> outputs_;
 };
 
-}  // namespace lora::check
+}  // namespace lora::doctor

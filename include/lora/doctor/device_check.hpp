@@ -5,14 +5,14 @@
 #include <utility>
 #include <vector>
 
-#include "lora/check/facts.hpp"
-#include "lora/check/held_device.hpp"
-#include "lora/check/kernel_rows.hpp"
-#include "lora/check/report.hpp"
-#include "lora/check/times.hpp"
-#include "lora/check/training.hpp"
+#include "lora/doctor/facts.hpp"
+#include "lora/doctor/held_device.hpp"
+#include "lora/doctor/kernel_rows.hpp"
+#include "lora/doctor/report.hpp"
+#include "lora/doctor/times.hpp"
+#include "lora/doctor/training.hpp"
 
-namespace lora::check {
+namespace lora::doctor {
 
 /// What a check is told.
 struct Options {
@@ -88,4 +88,4 @@ Report check_device(const Make& make, const Options& options, Report report, con
   return report;
 }
 
-}  // namespace lora::check
+}  // namespace lora::doctor

@@ -13,7 +13,7 @@
 #include "lora/core/format.hpp"
 #include "lora/core/precision.hpp"
 
-namespace lora::check {
+namespace lora::doctor {
 
 /// Half the distance from 1 to the next number: the relative error of one rounding.
 constexpr double roundoff(Precision precision) {
@@ -102,4 +102,4 @@ inline bool same(const std::vector<Output>& a, const std::vector<Output>& b) {
   });
 }
 
-}  // namespace lora::check
+}  // namespace lora::doctor

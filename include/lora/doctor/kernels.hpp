@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/check/trial.hpp"
+#include "lora/doctor/trial.hpp"
 #include "lora/cpu/kernels.hpp"
 #include "lora/kernel/complete.hpp"
 
-namespace lora::check {
+namespace lora::doctor {
 
 /// A check of kernels: what it launches on a device in T, and the same on the processors in double.
 template <AnyDevice D, class T>
@@ -535,4 +535,4 @@ std::vector<Case<D, T>> cases() {
   };
 }
 
-}  // namespace lora::check
+}  // namespace lora::doctor

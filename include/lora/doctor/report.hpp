@@ -12,7 +12,7 @@
 #include "lora/core/scalar.hpp"
 #include "lora/io/json.hpp"
 
-namespace lora::check {
+namespace lora::doctor {
 
 /// What a report begins with, which tells that it is one.
 constexpr std::string_view report_head = "# lora doctor's report on ";
@@ -287,4 +287,4 @@ inline io::Json to_json(const Report& report) {
   return json;
 }
 
-}  // namespace lora::check
+}  // namespace lora::doctor
