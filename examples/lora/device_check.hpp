@@ -9,4 +9,4 @@
 /// each part. In a source of its own, which has every kernel in it.
 /// Throws   ConfigError, or DeviceError where there is no such device
 lora::doctor::Report check_device_of(const lora::settings::Config& config, lora::doctor::Report report,
-                                    const std::function<void(const lora::doctor::Report&)>& begins);
+                                     const std::function<void(const lora::doctor::Report&)>& begins);

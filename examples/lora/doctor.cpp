@@ -9,10 +9,10 @@
 
 #include "commands.hpp"
 #include "device_check.hpp"
-#include "lora/doctor/report.hpp"
 #include "lora/core/log.hpp"
 #include "lora/core/printable.hpp"
 #include "lora/cpu/device.hpp"
+#include "lora/doctor/report.hpp"
 #include "lora/io/atomic_folder.hpp"
 #include "lora/io/json.hpp"
 #include "lora/run/ascend_findings.hpp"
@@ -93,7 +93,7 @@ class ReportFile {
 
 /// Tries the device, with a report that is written before each part.
 doctor::Report check_fully(const settings::Config& config, const std::vector<run::Finding>& findings,
-                          const ReportFile& file) {
+                           const ReportFile& file) {
   doctor::Report report;
   report.device = config.device;
   for (const run::Finding& finding : findings)

@@ -310,12 +310,11 @@ TEST_CASE("ascend stand-in: its constants and structures are the vendor's") {
     ++count;
   }
   CHECK(count > 100);
-  const std::map<std::string, std::size_t> sizes = {{"HcclCommConfig", sizeof(HcclCommConfig)},
-                                                    {"HcclRootInfo", sizeof(HcclRootInfo)},
-                                                    {"aclCANNPackageVersion", sizeof(aclCANNPackageVersion)},
-                                                    {"aclrtMemLocation", sizeof(aclrtMemLocation)},
-                                                    {"aclrtPhysicalMemProp", sizeof(aclrtPhysicalMemProp)},
-                                                    {"aclrtPtrAttributes", sizeof(aclrtPtrAttributes)}};
+  const std::map<std::string, std::size_t> sizes = {
+      {"HcclCommConfig", sizeof(HcclCommConfig)},        {"HcclRootInfo", sizeof(HcclRootInfo)},
+      {"HcclSendRecvItem", sizeof(HcclSendRecvItem)},    {"aclCANNPackageVersion", sizeof(aclCANNPackageVersion)},
+      {"aclrtMemLocation", sizeof(aclrtMemLocation)},    {"aclrtPhysicalMemProp", sizeof(aclrtPhysicalMemProp)},
+      {"aclrtPtrAttributes", sizeof(aclrtPtrAttributes)}};
   for (const auto& one : sizes) {
     CAPTURE(one.first);
     CHECK(std::stoull(known.at("sizeof " + one.first).at(0)) == one.second);
@@ -1172,7 +1171,35 @@ void collect_all(std::uint32_t ranks, std::uint32_t rank, HcclComm comm, aclrtSt
   if (rank == 0) CHECK(b.read(stream) == Floats(8, 1.0f));
   CHECK(HcclScatter(wide.data, b.data, 8, HCCL_DATA_TYPE_FP32, 0, comm, stream) == HCCL_SUCCESS);
   CHECK(b.read(stream) == Floats(8, mine));
+  const Buffer d(Floats(8 * ranks, mine));
+  CHECK(HcclAlltoAll(d.data, 8, HCCL_DATA_TYPE_FP32, wide.data, 8, HCCL_DATA_TYPE_FP32, comm, stream) == HCCL_SUCCESS);
+  CHECK(wide.read(stream) == expected);
   CHECK(HcclBarrier(comm, stream) == HCCL_SUCCESS);
+  if (ranks > 1) {
+    // Around the circle, and both ways at once.
+    const std::uint32_t next = (rank + 1) % ranks, last = (rank + ranks - 1) % ranks;
+    HcclSendRecvItem items[2] = {{HCCL_SEND, c.data, 8, HCCL_DATA_TYPE_FP32, next},
+                                 {HCCL_RECV, b.data, 8, HCCL_DATA_TYPE_FP32, last}};
+    CHECK(HcclBatchSendRecv(items, 2, comm, stream) == HCCL_SUCCESS);
+    CHECK(b.read(stream) == Floats(8, static_cast<float>(last + 1)));
+    // The even ranks among themselves, in reverse order.
+    std::vector<std::uint32_t> even;
+    for (std::uint32_t i = 0; i < ranks; i += 2) even.insert(even.begin(), i);
+    const auto place = std::find(even.begin(), even.end(), rank);
+    HcclCommConfig config{};
+    HcclComm part = nullptr;
+    if (place != even.end()) {
+      CHECK(HcclCreateSubCommConfig(&comm, static_cast<std::uint32_t>(even.size()), even.data(), 7,
+                                    static_cast<std::uint32_t>(place - even.begin()), &config, &part) == HCCL_SUCCESS);
+      CHECK(HcclAllReduce(c.data, b.data, 8, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, part, stream) == HCCL_SUCCESS);
+      float sum = 0;
+      for (const std::uint32_t i : even) sum += static_cast<float>(i + 1);
+      CHECK(b.read(stream) == Floats(8, sum));
+      CHECK(HcclCommDestroy(part) == HCCL_SUCCESS);
+    } else {
+      CHECK(HcclCreateSubCommConfig(&comm, 0, nullptr, 0xFFFFFFFFu, 0, &config, &part) == HCCL_SUCCESS);
+    }
+  }
   if (ranks > 1 && rank == 0) CHECK(HcclSend(c.data, 8, HCCL_DATA_TYPE_FP32, 1, comm, stream) == HCCL_SUCCESS);
   if (ranks > 1 && rank == 1) {
     CHECK(HcclRecv(b.data, 8, HCCL_DATA_TYPE_FP32, 0, comm, stream) == HCCL_SUCCESS);

@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "lora/cpu/kernels.hpp"
 #include "lora/doctor/report.hpp"
 #include "lora/doctor/trial.hpp"
-#include "lora/cpu/kernels.hpp"
 #include "lora/kernel/complete.hpp"
 #include "lora/run/environment.hpp"
 #if defined(LORA_WITH_ASCEND)

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/doctor/trial.hpp"
 #include "lora/cpu/kernels.hpp"
+#include "lora/doctor/trial.hpp"
 #include "lora/kernel/complete.hpp"
 
 namespace lora::doctor {

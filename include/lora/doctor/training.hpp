@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "lora/data/batch.hpp"
 #include "lora/doctor/held_device.hpp"
 #include "lora/doctor/report.hpp"
-#include "lora/data/batch.hpp"
 #include "lora/io/file_system.hpp"
 #include "lora/io/scratch_file.hpp"
 #include "lora/io/temporary.hpp"

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "lora/doctor/outcome.hpp"
 #include "lora/core/random.hpp"
+#include "lora/doctor/outcome.hpp"
 #include "lora/kernel/segment.hpp"
 #include "lora/tensor/arena.hpp"
 #include "lora/tensor/stored.hpp"
