@@ -115,7 +115,7 @@ inline std::string row(const std::vector<std::string>& cells) {
 }
 inline std::string head(const std::vector<std::string>& cells, std::size_t texts) {
   std::string text = row(cells) + "|";
-  for (std::size_t i = 0; i < cells.size(); ++i) text += i < texts ? "---|" : "---:|";
+  for (std::size_t i = 0; i < cells.size(); ++i) text += i < texts || cells[i].empty() ? "---|" : "---:|";
   return text + "\n";
 }
 
@@ -159,7 +159,8 @@ inline std::string training(const Report& report) {
   std::string text =
       "\n## Training\n\nA tiny random model, from the same weights and on the same tokens as on the "
       "processors in float32.\n\n" +
-      head({"type", "loss differs by", "at most", "norm differs by", "at most", "overflows", "tokens/s", "memory", ""},
+      head({"type", "loss differs by", "at most", "norm differs by", "at most", "overflows", "tokens/s", "memory taken",
+            ""},
            1);
   for (const TrainingRow& one : report.training) {
     const std::string state = one.state == State::ok ? "ok" : concat("**", name_of(one.state), "**");
