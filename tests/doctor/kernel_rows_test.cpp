@@ -15,42 +15,34 @@ using D = cpu::Device;
 
 namespace {
 
-/// Doubles its operand. What the device does with it is up to `f(y)`.
+/// Doubles its operand, by whatever kernel `F` is.
 template <class F>
 inline constexpr auto twice = []<class E, class T>(Trial<E, T>& t) {
   const View<E, T> x = t.apart(5, 40), y = t.room(5, 40);
-  t.launch([&] {
-    kernel::convert(t.dev, x, y, 2);
-    F::run(t.dev, y);
-  });
+  t.launch([&] { F::run(t.dev, x, y); });
   t.result("y", y, Bound{1, 1});
 };
 
 struct Right {
-  static void run(auto&, auto) {}
+  static void run(auto& dev, auto x, auto y) { kernel::convert(dev, x, y, 2); }
 };
 /// One number in 200 is off by some roundings.
 struct OffByLittle {
   template <class T>
-  static void run(D&, View<D, T> y) {
+  static void run(D& dev, View<D, T> x, View<D, T> y) {
+    Right::run(dev, x, y);
     y.row(3)[17] = T(static_cast<float>(y.row(3)[17]) + 0.05f);
   }
 };
-struct OneLeftOut {
-  template <class T>
-  static void run(D& dev, View<D, T> y) {
-    copy_from_host<D, T>(dev, std::vector<T>(1, T(std::numeric_limits<float>::quiet_NaN())),
-                         y.row_slice(4, 1).col_slice(39, 1));
-  }
-};
-struct Failing {
-  static void run(auto&, auto) { fail<DeviceError>("the kernel | has failed"); }
+struct OneRowLeftOut {
+  static void run(auto& dev, auto x, auto y) { Right::run(dev, x.row_slice(0, 4), y.row_slice(0, 4)); }
 };
 
 int runs = 0;
 struct NeverTheSame {
   template <class T>
-  static void run(D&, View<D, T> y) {
+  static void run(D& dev, View<D, T> x, View<D, T> y) {
+    Right::run(dev, x, y);
     y.row(0)[0] = T(static_cast<float>(y.row(0)[0]) * (1 + static_cast<float>(++runs % 2) * 0x1p-7f));
   }
 };
@@ -88,9 +80,9 @@ TEST_CASE("kernel_rows: a right kernel is ok, a wrong one is too far and told wi
     CHECK(wrong.units > 1);
     CHECK(wrong.words.starts_with("element 137 is "));
   }
-  const KernelRow hole = row<OneLeftOut, float>();
+  const KernelRow hole = row<OneRowLeftOut, float>();
   CHECK(hole.state == State::too_far);
-  CHECK(hole.words.starts_with("element 199 is nan but "));
+  CHECK(hole.words.starts_with("element 160 is nan but "));
 }
 
 TEST_CASE("kernel_rows: bits that differ from run to run are seen") {

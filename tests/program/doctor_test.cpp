@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -149,6 +151,20 @@ TEST_CASE("program: doctor --full tells of a kernel that fails, goes on, and exi
   CHECK(test::holds(text, "\n## Kernels in float16\n"));
   CHECK(test::holds(text, "\n## Times\n"));
   CHECK(lines_with(text, "**too far**").empty());
+}
+
+TEST_CASE("program: doctor --full leaves a report even if it dies") {
+  const FullCheck check;
+  test::Process process(LORA_PROGRAM,
+                        std::vector<std::string>{"doctor", "--full", "--device=cpu", "--threads=1",
+                                                 "--output_file=" + check.report.native()},
+                        {});
+  for (int i = 0; i < 6000 && !io::is_there(check.report); ++i) usleep(10000);
+  process.send(SIGKILL);
+  CHECK(process.wait() == 128 + SIGKILL);
+  const std::string text = io::read_file(check.report);
+  CHECK(text.starts_with("# lora doctor's report on cpu, 1 thread"));
+  CHECK(test::holds(text.substr(0, text.find('\n')), ": not finished: ended during "));
 }
 
 TEST_CASE("program: doctor --full tells that there is no such device") {

@@ -143,7 +143,7 @@ void add_dropout(D& dev, std::vector<Fact>& facts) {
 /// How a device computes in T, where several ways are right.
 template <class T, AnyDevice D>
 void add_arithmetic(D& dev, std::vector<Fact>& facts) {
-  detail::add_sums<T>(dev, facts);
+  if constexpr (sizeof(T) < sizeof(Accum<T>)) detail::add_sums<T>(dev, facts);
   detail::add_dropout<T>(dev, facts);
 }
 
