@@ -159,13 +159,14 @@ class Device : public DeviceState<Device> {
     events_.erase(found);
   }
 
-  /// A launch costs as much as products of many rows, so that nothing is cut. Rows of the head bound the logits, which
-  /// exist at once for the whole vocabulary.
+  /// A launch costs as much as products of many rows, so that nothing is cut, and neighbours are joined. Rows of the
+  /// head bound the logits, which exist at once for the whole vocabulary.
   Tiling tiling() const {
     return {.rows = Index{1} << 40,
             .head_rows = 512,
             .head_columns = Index{1} << 40,
-            .fold_ratio = std::numeric_limits<double>::infinity()};
+            .fold_ratio = std::numeric_limits<double>::infinity(),
+            .joins_projections = true};
   }
 
   /// As the key device names it.

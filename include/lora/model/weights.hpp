@@ -206,6 +206,14 @@ class Loader {
   /// Whether such a model has the tensor.
   bool has(const std::string& name) const { return tensors_.count(name) != 0; }
 
+  /// These matrices, of as many columns and read next, are to lie one below the other where the device gets copies of
+  /// them.
+  void join(std::span<const std::string> names) {
+    joined_rows_ = 0;
+    for (const std::string& name : names) joined_rows_ += tensors_.at(name).shape[0];
+    joined_.reset();
+  }
+
   /// A matrix of a model that computes in T, in place in host memory where the device reads that and it is aligned to
   /// its type and in order, else as an own copy, or streamed.
   template <class T>
@@ -222,14 +230,15 @@ class Loader {
     }
     HostMatrix matrix(tensor, rows, cols);
     if constexpr (!D::reads_host_memory) {
-      if (host_decodes_ && block_elements(tensor.dtype) > 1) matrix = HostMatrix::decoded<T>(tensor, rows, cols);
+      // What a device can't decode are blocks, and numbers of 64 bits.
+      const bool decodes = block_elements(tensor.dtype) > 1 || tensor.dtype == DType::f64;
+      if (host_decodes_ && decodes) matrix = HostMatrix::decoded<T>(tensor, rows, cols);
       if (streamed_ != nullptr && info.kind == TensorInfo::Kind::projection)
         return streamed_->add(info.layer, std::move(matrix));
     }
-    auto own = std::make_shared<Tensor<D, std::byte>>(dev_, static_cast<Index>(matrix.bytes()));
-    copy(matrix, own->view());
-    const std::byte* data = own->view().data();
-    return nn::Weight<D>(StoredView<D>(data, matrix.dtype(), rows, cols), std::move(own));
+    const auto [owner, place] = memory_for(matrix);
+    copy(matrix, place);
+    return nn::Weight<D>(StoredView<D>(place.data(), matrix.dtype(), rows, cols), owner);
   }
 
   /// A vector, widened to A: norms and biases are small.
@@ -238,6 +247,15 @@ class Loader {
     const TensorInfo& info = tensors_.at(name);
     const ProvidedTensor tensor = provided(info);
     const Index size = info.shape[0];
+    if constexpr (!D::reads_host_memory) {
+      if (host_decodes_) {
+        Tensor<D, A> wide(dev_, size);
+        const View<D, std::byte> bytes(reinterpret_cast<std::byte*>(wide.view().data()), size * Index{sizeof(A)});
+        const bool in_order = tensor.permuted_heads == 0;  // else a row each, to be put in order
+        copy(HostMatrix::decoded<A>(tensor, in_order ? 1 : size, in_order ? size : 1), bytes);
+        return wide;
+      }
+    }
     Tensor<D, std::byte> raw(dev_, static_cast<Index>(tensor.bytes.size()));
     copy(HostMatrix(tensor, size, 1), raw.view());
     Tensor<D, A> wide(dev_, size);
@@ -254,6 +272,24 @@ class Loader {
   }
 
  private:
+  // Of the device: below the matrix that was read before, where they are joined and of one type.
+  std::pair<std::shared_ptr<const void>, View<D, std::byte>> memory_for(const HostMatrix& matrix) {
+    const auto bytes = static_cast<Index>(matrix.bytes());
+    if (joined_ == nullptr && joined_rows_ > matrix.rows() && dev_.tiling().joins_projections) {
+      joined_ = std::make_shared<Tensor<D, std::byte>>(dev_, bytes_of(matrix.dtype(), joined_rows_ * matrix.cols()));
+      joined_bytes_ = 0;
+    }
+    joined_rows_ -= std::min(joined_rows_, matrix.rows());
+    const bool aligned = joined_bytes_ % static_cast<Index>(Arena::alignment) == 0;
+    if (joined_ != nullptr && aligned && joined_bytes_ + bytes <= joined_->size()) {
+      const View<D, std::byte> place = joined_->view().col_slice(joined_bytes_, bytes);
+      joined_bytes_ += bytes;
+      return {joined_, place};
+    }
+    const auto own = std::make_shared<Tensor<D, std::byte>>(dev_, bytes);
+    return {own, own->view()};
+  }
+
   ProvidedTensor provided(const TensorInfo& info) const {
     ProvidedTensor tensor = provider_.provide(info);
     const Index expected = bytes_of(tensor.dtype, info.shape.count());
@@ -296,6 +332,9 @@ class Loader {
   std::size_t held_bytes_ = 0;
   std::map<std::string, TensorInfo> tensors_;
   std::optional<cpu::Threads> team_;  // once it has something to do
+  Index joined_rows_ = 0;             // of matrices that are still to come
+  std::shared_ptr<Tensor<D, std::byte>> joined_;
+  Index joined_bytes_ = 0;  // that are taken
 };
 
 }  // namespace lora::model
