@@ -46,7 +46,7 @@ inline double median(std::vector<double> values) {
 template <AnyDevice D>
 class Stopwatch {
  public:
-  explicit Stopwatch(D& dev, int rounds = 5) : dev_(dev), rounds_(rounds) {}
+  Stopwatch(D& dev, int rounds) : dev_(dev), rounds_(rounds) {}
 
   void run(const std::function<void()>& launch) {
     Profile profile({.skipped_steps = 0, .traced_steps = 0, .traces = 0});
@@ -87,11 +87,11 @@ class Stopwatch {
 
 }  // namespace detail
 
-/// The time of a case at a shape.
+/// The time of a case at a shape, the median of so many launches.
 template <AnyDevice D, class T>
-TimeRow time_of(const Case<D, T>& one, D& dev, const Sizes& sizes) {
+TimeRow time_of(const Case<D, T>& one, D& dev, const Sizes& sizes, int rounds = 5) {
   constexpr Precision precision = precision_of<T>();
-  detail::Stopwatch<D> watch(dev);
+  detail::Stopwatch<D> watch(dev, rounds);
   Trial<D, T> trial(dev, precision, sizes, [&](const std::function<void()>& launch) { watch.run(launch); });
   one.on_device(trial);
   return {std::string(one.family),
@@ -103,18 +103,18 @@ TimeRow time_of(const Case<D, T>& one, D& dev, const Sizes& sizes) {
           ""};
 }
 
-/// The widest shape at which a product takes a tenth of a second at most, by what narrower ones took.
+/// The widest shape at which one launch of each takes a second at most, by what narrower ones took.
 template <AnyDevice D>
 Index width_to_time(D& dev) {
-  constexpr double most = 0.1;
-  Index width = 256;
-  const std::vector<Case<D, float>> all = cases<D, float>();
-  while (width < 4096) {
-    const TimeRow row = time_of(all.front(), dev, sizes_to_time(width));
-    if (row.seconds * 64 > most) break;
-    width *= 4;
+  constexpr double most = 1;
+  constexpr Index widest = 4096, factor = 4;
+  for (Index width = 256;; width *= factor) {
+    double seconds = 0;
+    for (const Case<D, float>& one : cases<D, float>())
+      if (one.timed) seconds += time_of(one, dev, sizes_to_time(width), 1).seconds;
+    const double wider = static_cast<double>(factor * factor * factor) * seconds;  // products grow so
+    if (width == widest || wider > most) return width;
   }
-  return width;
 }
 
 /// Times of what takes most, in T.
