@@ -31,8 +31,8 @@ Report some_report() {
 TEST_CASE("report: the first line is what it is and the verdict") {
   Report report = some_report();
   CHECK(report.good());
-  CHECK(to_markdown(report).starts_with("# lora doctor's report on a \\| device: 3 checks, all ok\n\n## Device"));
-  CHECK(summary(report) == "3 checks, all ok\n");
+  CHECK(to_markdown(report).starts_with("# lora doctor's report on a \\| device: 4 checks, all ok\n\n## Device"));
+  CHECK(summary(report) == "4 checks, all ok\n");
 
   report.kernels[1].state = State::too_far;
   report.kernels[1].words = "element 3 is 1 but 2 was expected";
@@ -40,14 +40,16 @@ TEST_CASE("report: the first line is what it is and the verdict") {
   report.training[0].state = State::too_far;
   report.training[0].words = "the steps go another way";
   report.problems = {"times: no memory"};
+  report.times[0].words = "too large";
   CHECK_FALSE(report.good());
   const std::string lines =
-      "4 of 5 checks are not ok\n- times: no memory\n"
+      "5 of 6 checks are not ok\n- times: no memory\n"
       "- norm, rms_norm, y, in bfloat16: too far: element 3 is 1 but 2 was expected\n"
-      "- rope, forward, in bfloat16: failed: error 507015\n- training in float32: too far: the steps go another way\n";
+      "- rope, forward, in bfloat16: failed: error 507015\n- training in float32: too far: the steps go another way\n"
+      "- time of products, c = a bᵀ, in float32: too large\n";
   CHECK(summary(report) == lines);
   const std::string text = to_markdown(report);
-  CHECK(text.starts_with("# lora doctor's report on a \\| device: 4 of 5 checks are not ok\n\n- times: no memory\n"));
+  CHECK(text.starts_with("# lora doctor's report on a \\| device: 5 of 6 checks are not ok\n\n- times: no memory\n"));
   CHECK(test::holds(text,
                     "\n| norm | rms_norm | y | 0.001 | 0.5 | 4 | **too far**: element 3 is 1 but 2 was expected |\n"));
   CHECK(test::holds(text, "\n| rope | forward | | | | | **failed**: error 507015 |\n"));
@@ -63,7 +65,7 @@ TEST_CASE("report: one that was not finished says where it ended, and is not goo
   CHECK_FALSE(report.good());
   CHECK(
       to_markdown(report).starts_with("# lora doctor's report on a \\| device: not finished: ended during attention in "
-                                      "bfloat16; 3 checks until then, 0 not ok\n"));
+                                      "bfloat16; 4 checks until then, 0 not ok\n"));
 }
 
 TEST_CASE("report: tables of kernels, steps and times") {

@@ -78,7 +78,7 @@ Report check_device(const Make& make, const Options& options, Report report, con
   });
   each_type([&]<class T>() { check_training<T>(device, report, begin); });
   part("times", [&] {
-    const Index width = width_to_time(device.get());
+    const Index width = width_to_time(device);
     report.timed = concat("Medians of 5 launches at ", width, " rows and columns, heads of 128, one sequence.");
     each_type([&]<class T>() { time_kernels<T>(device, width, report, begin); });
   });

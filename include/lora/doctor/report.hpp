@@ -77,11 +77,13 @@ struct Report {
   std::vector<Fact> speeds{};
   std::vector<std::string> problems{};  ///< what kept a part from being done
 
-  std::size_t checks() const { return kernels.size() + training.size() + problems.size(); }
+  std::size_t checks() const { return kernels.size() + training.size() + times.size() + problems.size(); }
   std::size_t bad() const {
     const auto is_bad = [](const auto& row) { return row.state != State::ok; };
+    const auto has_none = [](const TimeRow& row) { return !row.words.empty(); };
     return static_cast<std::size_t>(std::count_if(kernels.begin(), kernels.end(), is_bad) +
-                                    std::count_if(training.begin(), training.end(), is_bad)) +
+                                    std::count_if(training.begin(), training.end(), is_bad) +
+                                    std::count_if(times.begin(), times.end(), has_none)) +
            problems.size();
   }
   bool good() const { return bad() == 0 && unfinished.empty(); }
@@ -218,6 +220,9 @@ inline std::string summary(const Report& report) {
   for (const TrainingRow& one : report.training)
     if (one.state != State::ok)
       text += concat("- training in ", one.type, ": ", name_of(one.state), ": ", printable(one.words), "\n");
+  for (const TimeRow& one : report.times)
+    if (!one.words.empty())
+      text += concat("- time of ", one.family, ", ", one.kernel, ", in ", one.type, ": ", printable(one.words), "\n");
   return text;
 }
 

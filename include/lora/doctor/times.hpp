@@ -104,14 +104,21 @@ TimeRow time_of(const Case<D, T>& one, D& dev, const Sizes& sizes, int rounds = 
 }
 
 /// The widest shape at which one launch of each takes a second at most, by what narrower ones took.
-template <AnyDevice D>
-Index width_to_time(D& dev) {
+template <class Make>
+Index width_to_time(HeldDevice<Make>& device) {
+  using D = typename HeldDevice<Make>::Device;
   constexpr double most = 1;
   constexpr Index widest = 4096, factor = 4;
   for (Index width = 256;; width *= factor) {
     double seconds = 0;
-    for (const Case<D, float>& one : cases<D, float>())
-      if (one.timed) seconds += time_of(one, dev, sizes_to_time(width), 1).seconds;
+    for (const Case<D, float>& one : cases<D, float>()) {
+      if (!one.timed) continue;
+      try {
+        seconds += time_of(one, device.get(), sizes_to_time(width), 1).seconds;
+      } catch (const std::exception&) {  // its row will tell
+        device.look_after();
+      }
+    }
     const double wider = static_cast<double>(factor * factor * factor) * seconds;  // products grow so
     if (width == widest || wider > most) return width;
   }
