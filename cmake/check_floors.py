@@ -20,6 +20,7 @@ FLOORS = {
     "settings": 5,
     "inputs": 6, "run": 6,
     "train": 7,
+    "doctor": 8,
 }  # fmt: skip
 DOORS = {"trainer.hpp", "lora.hpp", "instantiate.hpp"}
 

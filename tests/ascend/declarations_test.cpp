@@ -60,6 +60,8 @@ std::string written() {
       {std::is_same_v<T, ascend::aclFormat>, "aclFormat"},
       {std::is_same_v<T, ascend::aclrtMemAttr>, "aclrtMemAttr"},
       {std::is_same_v<T, ascend::aclDeviceInfo>, "aclDeviceInfo"},
+      {std::is_same_v<T, ascend::aclCANNPackageName>, "aclCANNPackageName"},
+      {std::is_same_v<T, ascend::aclCANNPackageVersion*>, "aclCANNPackageVersion *"},
       {std::is_same_v<T, ascend::aclrtMemMallocPolicy>, "aclrtMemMallocPolicy"},
       {std::is_same_v<T, ascend::aclrtMemcpyKind>, "aclrtMemcpyKind"},
       {std::is_same_v<T, ascend::aclSysParamOpt>, "aclSysParamOpt"},
@@ -131,6 +133,7 @@ TEST_CASE("ascend: functions of the runtime and of objects are declared as in th
   count = 0;
   check_table(ascend::Objects(), count);
   CHECK(count * sizeof(void*) == sizeof(ascend::Objects));
+  CHECK(signature_of(static_cast<ascend::aclsysGetCANNVersion*>(nullptr)) == declared().at("aclsysGetCANNVersion"));
 }
 
 TEST_CASE("ascend: every operator is declared as in the vendor's headers, or has a fallback, and each once") {
@@ -180,11 +183,13 @@ TEST_CASE("ascend: constants and structures are those of the vendor's headers") 
   LORA_CHECK_CONSTANT(ACL_EVENT_RECORDED_STATUS_COMPLETE);
   LORA_CHECK_CONSTANT(ACL_OPT_DETERMINISTIC);
   LORA_CHECK_CONSTANT(ACL_RT_OVERFLOW_MODE_INFNAN);
+  LORA_CHECK_CONSTANT(ACL_PKG_NAME_CANN);
   LORA_CHECK_CONSTANT(ACL_MEM_HANDLE_TYPE_NONE);
   LORA_CHECK_CONSTANT(ACL_MEM_ALLOCATION_TYPE_PINNED);
   LORA_CHECK_CONSTANT(ACL_MEM_LOCATION_TYPE_DEVICE);
 #undef LORA_CHECK_CONSTANT
   check("sizeof aclrtPhysicalMemProp", sizeof(ascend::aclrtPhysicalMemProp));
+  check("sizeof aclCANNPackageVersion", sizeof(ascend::aclCANNPackageVersion));
   check("sizeof aclrtMemLocation", sizeof(ascend::aclrtMemLocation));
   static_assert(sizeof(ascend::aclDataType) == 4 && sizeof(ascend::aclrtMemcpyKind) == 4);
 }

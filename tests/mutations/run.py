@@ -144,7 +144,9 @@ class Build:
         """The program from the overlay's sources, all in one, as overlay/lora."""
         source = next(name for name in self.commands if "/lora_program.dir/Unity/" in name)
         unity, broken = overlay / "unity.cpp", str(overlay / "unity.o")
-        unity.write_text("".join(f'#include "{name}"\n' for name in sorted((overlay / PROGRAM).glob("*.cpp"))))
+        together = pathlib.Path(source).read_text()  # what is compiled apart comes from the build folder
+        sources = [name for name in sorted((overlay / PROGRAM).glob("*.cpp")) if f"/{name.name}\"" in together]
+        unity.write_text("".join(f'#include "{name}"\n' for name in sources))
         words = [str(unity) if word == source else word for word in shlex.split(self.commands[source])]
         words[words.index("-o") + 1] = broken
         # What it instantiates of the library is compiled already, unless that is broken too.

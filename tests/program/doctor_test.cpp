@@ -1,15 +1,49 @@
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "lora/io/json.hpp"
 #include "support/environment.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
+#include "support/temp_folder.hpp"
 
 namespace doctor_test {
 
 using namespace lora;
+
+namespace {
+
+/// The whole check on the stand-in, which tells on standard error what is done against the vendor's rules.
+struct FullCheck {
+  test::TempFolder temp;
+  io::Path report = temp / "report.md";
+  test::Environment libraries{"LORA_ASCEND_LIBRARIES", LORA_STAND_IN}, delay{"STAND_IN_DELAY_US", "0"},
+      verbose{"STAND_IN_VERBOSE", "1"};
+
+  test::Outcome run(std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {"doctor", "--full", "--device=ascend", "--output_file=" + report.native()});
+    return test::run_program(LORA_PROGRAM, more);
+  }
+};
+
+/// The lines of a text that hold a word.
+std::vector<std::string> lines_with(const std::string& text, std::string_view word) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0, end; begin < text.size(); begin = end + 1) {
+    end = std::min(text.find('\n', begin), text.size());
+    if (std::string line = text.substr(begin, end - begin); line.find(word) != line.npos)
+      lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace
 
 TEST_CASE("program: doctor tells a line for each part, and the same as JSON") {
   const test::Environment libraries("LORA_ASCEND_LIBRARIES", LORA_STAND_IN);
@@ -36,6 +70,112 @@ TEST_CASE("program: doctor tells a line for each part, and the same as JSON") {
   const auto wrong = test::run_program(LORA_PROGRAM, {"doctor", "--dataset=x"});
   CHECK(wrong.status == 2);
   CHECK(test::holds(wrong.errors, "--dataset"));
+}
+
+TEST_CASE("program: doctor --full checks all kernels of an NPU and a training, and writes a report") {
+  const FullCheck check;
+  const auto outcome = check.run({"--json"});
+  CAPTURE(outcome.errors);
+  CHECK(outcome.status == 0);
+  CHECK_FALSE(test::holds(outcome.errors, "fault"));
+  const std::string text = io::read_file(check.report);
+  CHECK(text.starts_with("# lora doctor's report on Ascend910B3, NPU 0: "));
+  CHECK(test::holds(text.substr(0, text.find('\n')), " checks, all ok"));
+  for (const char* fact :
+       {"\n| CANN | 8.1.RC1 |", "\n| LORA_ASCEND_LIBRARIES | ", "\n| bits of a second run | the same |",
+        "\n| float32 results of bfloat16 products | written |",
+        "\n| order of dropout's bits in float16 | as the contract has it |", "\n| memory afterwards | ",
+        "\n| work memory | grows by virtual memory"})
+    CHECK_MESSAGE(test::holds(text, fact), fact);
+  CHECK(lines_with(text, "**").empty());
+
+  const io::Json report = io::parse_json(outcome.output, "doctor").at("report");
+  CHECK(report.at("good") == true);
+  CHECK(report.at("kernels").size() > 180);
+  for (const io::Json& row : report.at("kernels")) CHECK(row.at("state") == "ok");
+  CHECK(report.at("training").size() == 3);
+  const auto& reference = report.at("reference").at("losses");
+  REQUIRE(reference.size() == 20);
+  CHECK(reference.back().get<double>() < 0.9 * reference.front().get<double>());
+  for (const io::Json& row : report.at("training")) {
+    CHECK(row.at("losses").size() == 20);
+    CHECK(row.at("losses") != reference);  // they are its own
+    CHECK(row.at("tokens_per_second") > 0);
+    CHECK(row.at("peak_bytes") > 0);
+  }
+  CHECK(report.at("times").size() > 60);
+  for (const io::Json& row : report.at("times")) {
+    CAPTURE(row.at("kernel").get<std::string>());
+    CHECK(row.at("words") == "");
+    CHECK(row.at("seconds") > 0);
+    CHECK(row.at("bytes") > 0);
+    CHECK((row.at("flops") > 0) ==
+          (row.at("family") == "products" || row.at("family") == "low rank" || row.at("family") == "attention"));
+  }
+  CHECK(report.at("speeds").size() == 6);
+}
+
+TEST_CASE("program: doctor --full checks what stands in for an operator, and takes the place of its own report only") {
+  const FullCheck check;
+  const test::Environment without("LORA_ASCEND_WITHOUT", "RotaryPositionEmbedding");
+  io::write_file(check.report, std::string_view("# notes of mine\n"));
+  const auto refused = check.run();
+  CHECK(refused.status == 2);
+  CHECK(refused.errors == "error: key output_file: given " + check.report.native() +
+                              ", which no doctor wrote; allowed: another file, or this name without it\n");
+  CHECK(io::read_file(check.report) == "# notes of mine\n");
+  io::write_file(check.report, std::string_view("# lora doctor's report on something else\n"));
+  const auto outcome = check.run();
+  CAPTURE(outcome.errors);
+  CHECK(outcome.status == 0);
+  CHECK(test::holds(outcome.output, " checks, all ok\nthe report is " + check.report.native() + "\n"));
+  const std::string text = io::read_file(check.report);
+  CHECK(test::holds(text, "\n| without RotaryPositionEmbedding | done by Mul and InplaceAddcmul |"));
+  CHECK(lines_with(text, "| rope | forward | y |").size() == 3);
+  // Nothing is left beside it.
+  CHECK(std::distance(std::filesystem::directory_iterator(check.temp.path()), {}) == 1);
+}
+
+TEST_CASE("program: doctor --full tells of a kernel that fails, goes on, and exits with 1") {
+  const FullCheck check;
+  const test::Environment error("STAND_IN_KERNEL_ERROR_AT", "60");
+  const auto outcome = check.run();
+  CAPTURE(outcome.errors);
+  CHECK(outcome.status == 1);
+  const std::string text = io::read_file(check.report);
+  const auto failed = lines_with(text, "**failed**");
+  REQUIRE(failed.size() == 1);
+  CHECK(failed[0].starts_with("| products | "));
+  CHECK(test::holds(failed[0], "507015"));
+  CHECK(test::holds(outcome.output, ": failed: "));
+  CHECK(test::holds(text, "\n## Kernels in float16\n"));
+  CHECK(test::holds(text, "\n## Times\n"));
+  CHECK(lines_with(text, "**too far**").empty());
+}
+
+TEST_CASE("program: doctor --full leaves a report even if it dies") {
+  const FullCheck check;
+  test::Process process(LORA_PROGRAM,
+                        std::vector<std::string>{"doctor", "--full", "--device=cpu", "--threads=1",
+                                                 "--output_file=" + check.report.native()},
+                        {});
+  for (int i = 0; i < 6000 && !io::is_there(check.report); ++i) usleep(10000);
+  process.send(SIGKILL);
+  CHECK(process.wait() == 128 + SIGKILL);
+  const std::string text = io::read_file(check.report);
+  CHECK(text.starts_with("# lora doctor's report on cpu, 1 thread"));
+  CHECK(test::holds(text.substr(0, text.find('\n')), ": not finished: ended during "));
+}
+
+TEST_CASE("program: doctor --full tells that there is no such device") {
+  const FullCheck check;
+  const test::Environment nowhere("LORA_ASCEND_LIBRARIES", check.temp.path().native());
+  const auto outcome = check.run();
+  CHECK(outcome.status == 1);
+  CHECK(test::holds(outcome.output, "\nmissing NPU toolkit"));
+  CHECK(test::holds(outcome.output, "\n1 of 1 checks are not ok\n- [ascend] there is no toolkit"));
+  CHECK(io::read_file(check.report)
+            .starts_with("# lora doctor's report on a device that can't be opened: 1 of 1 checks are not ok\n"));
 }
 
 }  // namespace doctor_test

@@ -180,6 +180,9 @@ class Device : public DeviceState<Device> {
     return concat(name != nullptr ? name : "an NPU without a name", ", NPU ", settings_.id);
   }
 
+  /// Whether the arena gets memory as it grows, by the runtime's virtual memory; else it has a fixed share.
+  bool arena_grows() const { return space_->grows(); }
+
   // For kernels.
 
   Toolkit& toolkit() { return toolkit_; }

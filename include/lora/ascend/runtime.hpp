@@ -104,6 +104,9 @@ struct Runtime {
   }
 };
 
+/// Of the packages, for reports: nothing needs it, and other versions may not have it.
+using aclsysGetCANNVersion = aclError(aclCANNPackageName name, aclCANNPackageVersion* version);
+
 /// Functions that make what operators are given, under the vendor's names.
 struct Objects {
   aclTensor* (*aclCreateTensor)(const std::int64_t* dims, std::uint64_t rank, aclDataType type,

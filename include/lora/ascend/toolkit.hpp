@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,13 @@ class Toolkit {
     std::int32_t major = 0, minor = 0, patch = 0;
     if (!runs_ || runtime.aclrtGetVersion(&major, &minor, &patch) != 0) return {};
     return concat(major, ".", minor, ".", patch);
+  }
+  /// "8.1.RC1", or nothing where the toolkit doesn't tell.
+  std::string package_version() const {
+    auto* const ask = runtime_libraries_.find<aclsysGetCANNVersion>("aclsysGetCANNVersion");
+    aclCANNPackageVersion found{};
+    if (!runs_ || ask == nullptr || ask(ACL_PKG_NAME_CANN, &found) != 0) return {};
+    return {found.version, strnlen(found.version, sizeof found.version)};
   }
 
  private:

@@ -47,10 +47,19 @@ enum aclrtEventRecordedStatus : int {
 };
 enum aclSysParamOpt : int { ACL_OPT_DETERMINISTIC = 0 };
 enum aclrtFloatOverflowMode : int { ACL_RT_OVERFLOW_MODE_INFNAN = 1 };
+enum aclCANNPackageName : int { ACL_PKG_NAME_CANN = 0 };
 enum aclrtMemHandleType : int { ACL_MEM_HANDLE_TYPE_NONE = 0 };
 enum aclrtMemAllocationType : int { ACL_MEM_ALLOCATION_TYPE_PINNED = 0 };
 enum aclrtMemLocationType : int { ACL_MEM_LOCATION_TYPE_DEVICE = 1 };
 
+struct aclCANNPackageVersion {
+  char version[128];
+  char majorVersion[64];
+  char minorVersion[64];
+  char releaseVersion[64];
+  char patchVersion[64];
+  char reserved[128];
+};
 struct aclrtMemLocation {
   std::uint32_t id;
   aclrtMemLocationType type;

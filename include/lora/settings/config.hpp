@@ -136,6 +136,7 @@ struct Config {
   std::string resume_from_checkpoint;  // "auto" or a path
   bool overwrite_output_dir = false;
   bool json = false;
+  bool full = false;
   std::optional<Index> threads;
   bool profile = false;
 

@@ -175,6 +175,8 @@ inline std::vector<Rule> make_rules() {
       {idle, eval | generate, "dataset", "", [](const Config& c) { return weights_in(c.dataset) > 0; },
        "files without a weight, which is for training"},
       {idle, generate, "dataset", "", [](const Config& c) { return have_names(c.dataset); }, "files without a name"},
+      {idle, doctor_command, "output_file", "", [](const Config& c) { return !c.full; },
+       "with full, which writes a report"},
       {idle, generate, "top_p", "", greedy, warm},
       {idle, generate, "top_k", "", greedy, warm},
       {idle, generate, "seed", "", greedy, warm},
