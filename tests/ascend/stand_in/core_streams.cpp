@@ -132,6 +132,8 @@ int Core::create_stream(aclrtStream* out) {
   const Lock lock(mutex);
   if (const int code = usable("aclrtCreateStream", thread_context()); code != 0) return code;
   if (out == nullptr) return failure(ACL_ERROR_RT_PARAM_INVALID, "aclrtCreateStream: null");
+  if (strikes(settings.fail_stream))
+    return failure(ACL_ERROR_RT_MEMORY_ALLOCATION, "aclrtCreateStream: no stream left (as was asked for)");
   Context* context = thread_context();
   Stream* stream = start_stream(context);
   context->streams.insert(stream);

@@ -482,7 +482,13 @@ int execute(const char* name, void* workspace, std::uint64_t workspace_size, acl
             aclrtStream stream) {
   Engine& core = engine();
   const std::string function = std::string("aclnn") + name;
-  if (const int code = core.ready(name); code != 0) return code;
+  if (const int code = core.ready(name); code != 0) {
+    // The executor ends with the call all the same.
+    if (executor != nullptr && core.lives(Kind::executor, executor) && !executor->repeatable &&
+        core.gone(Kind::executor, executor))
+      delete executor;
+    return code;
+  }
   if (executor == nullptr) return core.failure(ACLNN_ERR_PARAM_NULLPTR, function + ": executor is null");
   if (!core.lives(Kind::executor, executor)) {
     core.fault(function + ": the executor was used before or destroyed");
