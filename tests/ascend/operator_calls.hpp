@@ -74,11 +74,12 @@ Operator described(int (*prepare)(Parameters...), int (*execute)(void*, std::uin
   return {count, call, execute};
 }
 
-inline const Operator& operator_named(const std::string& name) {
+/// By their names.
+inline const std::map<std::string, Operator>& all_operators() {
 #define LORA_ENTRY(op, ...) {"aclnn" #op, described(aclnn##op##GetWorkspaceSize, aclnn##op)},
   static const std::map<std::string, Operator> all = {CANN_OPERATORS(LORA_ENTRY)};
 #undef LORA_ENTRY
-  return all.at(name);
+  return all;
 }
 
 /// Breaches of the interface that the stand-in saw.
@@ -88,16 +89,16 @@ inline std::string faults() {
 }
 
 /// Device 0 and a stream on it.
-class Session {
+class Device {
  public:
-  Session() {
+  Device() {
     REQUIRE(aclInit(nullptr) == ACL_SUCCESS);
     REQUIRE(aclrtSetDevice(0) == ACL_SUCCESS);
     REQUIRE(aclrtCreateStream(&stream) == ACL_SUCCESS);
   }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
-  ~Session() {
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device() {
     CHECK(aclrtDestroyStream(stream) == ACL_SUCCESS);
     CHECK(aclrtResetDevice(0) == ACL_SUCCESS);
     CHECK(aclFinalize() == ACL_SUCCESS);
@@ -185,7 +186,7 @@ class Placed {
   }
 
   /// What a call is to be refused for.
-  enum class Flaw { none, type, kind, mix, shape, address };
+  enum class Flaw { none, type, kind, mix, shape, address, gaps };
 
   aclTensor* tensor(Flaw flaw = Flaw::none) const {
     Dims shape = shape_, strides = strides_;
@@ -196,6 +197,10 @@ class Placed {
       for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
       storage = 1;
       for (const std::int64_t size : shape) storage *= size;
+    }
+    if (flaw == Flaw::gaps) {
+      for (std::int64_t& stride : strides) stride *= 2;
+      storage *= 2;
     }
     auto* memory = static_cast<std::byte*>(memory_);
     aclTensor* made =
@@ -303,7 +308,9 @@ struct Wrong {
 class Case {
  public:
   Case(const Json& json, const io::Safetensors& file)
-      : name(json.at("name").get<std::string>()), op(operator_named(json.at("op").get<std::string>())), json_(json) {
+      : name(json.at("name").get<std::string>()),
+        op(all_operators().at(json.at("op").get<std::string>())),
+        json_(json) {
     const Json& arguments = json.at("args");
     REQUIRE_MESSAGE(arguments.size() == op.arguments, name);
     tensors_.resize(arguments.size());

@@ -89,14 +89,14 @@ Moments moments(const std::vector<float>& values) {
 double chance(double deviation) { return 5 * deviation / std::sqrt(static_cast<double>(kCount)); }
 
 TEST_CASE("stand-in operators: normal numbers are a function of seed and offset") {
-  const Session session;
+  const Device device;
   OnDevice<float> out({kCount}, ACL_FLOAT, kCount);
   const auto normal = [&](std::int64_t seed, std::int64_t offset) {
     CHECK(ran(
               [&](auto* size, auto** executor) {
                 return aclnnInplaceNormalGetWorkspaceSize(out.tensor, 1.5F, 0.5F, seed, offset, size, executor);
               },
-              aclnnInplaceNormal, session.stream) == ACL_SUCCESS);
+              aclnnInplaceNormal, device.stream) == ACL_SUCCESS);
     return out.get();
   };
   const std::vector<float> one = normal(7, 0);
@@ -109,13 +109,13 @@ TEST_CASE("stand-in operators: normal numbers are a function of seed and offset"
 }
 
 TEST_CASE("stand-in operators: uniform numbers fill their range") {
-  const Session session;
+  const Device device;
   OnDevice<float> out({kCount}, ACL_FLOAT, kCount);
   CHECK(ran(
             [&](auto* size, auto** executor) {
               return aclnnInplaceUniformGetWorkspaceSize(out.tensor, -1.0, 3.0, 7, 0, size, executor);
             },
-            aclnnInplaceUniform, session.stream) == ACL_SUCCESS);
+            aclnnInplaceUniform, device.stream) == ACL_SUCCESS);
   const Moments m = moments(out.get());
   const double deviation = 4 / std::sqrt(12.0);
   CHECK(std::fabs(m.mean - 1) < chance(deviation));
@@ -127,7 +127,7 @@ TEST_CASE("stand-in operators: uniform numbers fill their range") {
 }
 
 TEST_CASE("stand-in operators: a dropout mask has as many zeros as its probability says") {
-  const Session session;
+  const Device device;
   OnDevice<std::uint8_t> mask({kCount / 8}, aclDataType(4), kCount / 8);
   const Dims shape{kCount};
   aclIntArray* dims = aclCreateIntArray(shape.data(), 1);
@@ -137,7 +137,7 @@ TEST_CASE("stand-in operators: a dropout mask has as many zeros as its probabili
                 return aclnnDropoutGenMaskV2GetWorkspaceSize(dims, probability, seed, offset, ACL_FLOAT, mask.tensor,
                                                              size, executor);
               },
-              aclnnDropoutGenMaskV2, session.stream) == ACL_SUCCESS);
+              aclnnDropoutGenMaskV2, device.stream) == ACL_SUCCESS);
     return mask.get();
   };
   for (const double probability : {0.1, 0.5, 0.9}) {
@@ -153,8 +153,29 @@ TEST_CASE("stand-in operators: a dropout mask has as many zeros as its probabili
   aclDestroyIntArray(dims);
 }
 
+TEST_CASE("stand-in operators: dropout scales what its mask keeps") {
+  const Device device;
+  OnDevice<float> in({kCount}, ACL_FLOAT, kCount), out({kCount}, ACL_FLOAT, kCount);
+  OnDevice<std::uint8_t> mask({kCount / 8}, aclDataType(4), kCount / 8);
+  in.set(std::vector<float>(kCount, 3));
+  CHECK(ran(
+            [&](auto* size, auto** executor) {
+              return aclnnDropoutGetWorkspaceSize(in.tensor, 0.25, true, 5, 0, out.tensor, mask.tensor, size, executor);
+            },
+            aclnnDropout, device.stream) == ACL_SUCCESS);
+  const std::vector<float> values = out.get();
+  const std::vector<std::uint8_t> bytes = mask.get();
+  int kept = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool keeps = (bytes[i / 8] >> (i % 8) & 1) != 0;
+    kept += keeps ? 1 : 0;
+    REQUIRE(values[i] == (keeps ? 4.0F : 0.0F));
+  }
+  CHECK(std::fabs(kept / static_cast<double>(kCount) - 0.75) < chance(std::sqrt(0.25 * 0.75)));
+}
+
 TEST_CASE("stand-in operators: an executor is used up by its second phase") {
-  const Session session;
+  const Device device;
   faults();
   OnDevice<float> a({8}, ACL_FLOAT, 8), b({8}, ACL_FLOAT, 8);
   a.set(std::vector<float>(8, 2));
@@ -163,18 +184,18 @@ TEST_CASE("stand-in operators: an executor is used up by its second phase") {
   REQUIRE(aclnnNegGetWorkspaceSize(a.tensor, b.tensor, &size, &executor) == ACL_SUCCESS);
   void* workspace = nullptr;
   if (size > 0) REQUIRE(aclrtMalloc(&workspace, size, ACL_MEM_MALLOC_HUGE_FIRST) == ACL_SUCCESS);
-  CHECK(aclnnExp(workspace, size, executor, session.stream) != ACL_SUCCESS);  // of another operator
-  CHECK(aclnnNeg(workspace, size, executor, session.stream) == ACL_SUCCESS);
+  CHECK(aclnnExp(workspace, size, executor, device.stream) != ACL_SUCCESS);  // of another operator
+  CHECK(aclnnNeg(workspace, size, executor, device.stream) == ACL_SUCCESS);
   CHECK(faults() != "");
-  CHECK(aclnnNeg(workspace, size, executor, session.stream) != ACL_SUCCESS);
+  CHECK(aclnnNeg(workspace, size, executor, device.stream) != ACL_SUCCESS);
   CHECK(faults() != "");
-  REQUIRE(aclrtSynchronizeStream(session.stream) == ACL_SUCCESS);
+  REQUIRE(aclrtSynchronizeStream(device.stream) == ACL_SUCCESS);
   CHECK(b.get() == std::vector<float>(8, -2));
   if (workspace != nullptr) aclrtFree(workspace);
 }
 
 TEST_CASE("stand-in operators: what shares memory in part is refused") {
-  const Session session;
+  const Device device;
   faults();
   OnDevice<float> memory({64}, ACL_FLOAT, 64);
   const auto part = [&](std::int64_t offset, std::int64_t stride) {
@@ -196,7 +217,7 @@ TEST_CASE("stand-in operators: what shares memory in part is refused") {
 }
 
 TEST_CASE("stand-in operators: an index outside of a table stops the device") {
-  const Session session;
+  const Device device;
   faults();
   // In a thread with a device of its own, since a context is of no use afterwards.
   std::thread([] {

@@ -101,7 +101,81 @@ void check_family(const std::string& family) {
   });
 }
 
+/// Losses and norms of some steps in which all of a model's own weights train.
+template <class T, class D>
+Outcome run_full(D& dev, const Subject& subject, const std::filesystem::path& folder) {
+  const auto source = model::Source::open(folder / "model");
+  model::Decoder<D, T> decoder(dev, source);
+  decoder.train_own(dev, [](const model::TensorInfo&) { return true; });
+  decoder.recompute(subject.recomputed);
+  train::Stepper<D, T> stepper(dev, decoder, optim::AdamWSettings{.weight_decay = 0.01}, 1.0, 42u);
+  Outcome outcome;
+  for (Index number = 0; number < steps; ++number) {
+    const auto seed = static_cast<std::uint64_t>(number);
+    const std::vector<data::Batch> batches{batch_of(std::vector<Index>{9, 1, 5}, 0, 10 + seed),
+                                           batch_of(std::vector<Index>{4, 12}, 3, 20 + seed)};
+    const auto result = stepper.accumulate(dev, number, batches);
+    REQUIRE(result.finite());
+    stepper.update(dev, result, 1e-3);
+    outcome.losses.push_back(result.loss);
+    outcome.norms.push_back(result.grad_norm);
+  }
+  return outcome;
+}
+
+template <class T>
+void check_full(const std::string& family) {
+  CAPTURE(family);
+  const Subject subject = subject_of(family);
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", subject.model);
+  cpu::Device cpu(2);
+  const Outcome expected = run_full<T>(cpu, subject, folder.path());
+  on_stand_in([&] {
+    Npu dev;
+    const Outcome outcome = run_full<T>(dev, subject, folder.path());
+    check_near(outcome.losses, expected.losses, Bounds<T>::loss);
+    check_near(outcome.norms, expected.norms, Bounds<T>::norm);
+  });
+}
+
+/// Steps on one device, and then on another.
+template <class T, class First, class Second>
+Outcome run_on_both(First& first, Second& second, const Subject& subject, const std::filesystem::path& folder) {
+  const auto source = model::Source::open(folder / "model");
+  Outcome outcome;
+  {
+    Training<First, T> training(first, source, subject);
+    training.run(0, half, outcome);
+    training.save(folder / "half");
+  }
+  Training<Second, T> training(second, source, subject);
+  training.load(folder / "half", half);
+  training.run(half, steps, outcome);
+  return outcome;
+}
+
 }  // namespace
+
+TEST_CASE("ascend run: all weights of every type of model train as on the CPU, within roundings") {
+  for (const std::string family : {"llama", "qwen2", "qwen3", "smollm3"}) {
+    check_full<float>(family);
+    check_full<bf16>(family);
+  }
+}
+
+TEST_CASE("ascend run: a run begun on a CPU goes on on an NPU, and the other way") {
+  const Subject subject = subject_of("qwen3");
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", subject.model);
+  cpu::Device cpu(2);
+  const Outcome expected = run<float>(cpu, subject, folder.path());
+  on_stand_in([&] {
+    Npu dev;
+    check_near(run_on_both<float>(cpu, dev, subject, folder.path()).losses, expected.losses, Bounds<float>::loss);
+    check_near(run_on_both<float>(dev, cpu, subject, folder.path()).losses, expected.losses, Bounds<float>::loss);
+  });
+}
 
 TEST_CASE("ascend run: every type of model trains as on the CPU, within roundings, and repeats its bits") {
   for (const std::string family : {"llama", "qwen2", "qwen3", "smollm3"}) {

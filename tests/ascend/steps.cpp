@@ -5,7 +5,8 @@
 //   ascend_steps [--shape 7b|14b|32b] [--rank R] [--tokens N] [--sequences B] [--micro_batches M] [--recompute]
 //                [--offload none|params|optimizer|all] [--keep] [--memory GIB] [--operators]
 //
-// (--keep: streamed layers stay on the device as far as there is room) prints, in JSON: launches, waits and bytes of a step, FLOPs and bytes by operator, memory by part.
+// (--keep: streamed layers stay on the device as far as there is room) prints, in JSON: launches, waits and bytes of a
+// step, FLOPs and bytes by operator, memory by part.
 
 #include <sys/mman.h>
 
@@ -126,7 +127,7 @@ io::Json step_of(const Options& options) {
     const auto result = stepper.accumulate(dev, number, batches);
     stepper.update(dev, result, 1e-4);
   };
-  step(0);  // which grows the arena
+  step(0);             // which grows the arena
   if (options.keep) {  // what is left holds layers, as in a run
     const MemoryInfo memory = dev.memory();
     const auto spare = static_cast<Index>(memory.free) - (Index{1} << 28);

@@ -306,6 +306,8 @@ TEST_CASE("every key: none that decides a number of a run is left at its default
   // stages.
   const std::set<std::string_view> others = {"adapter_name_or_path",
                                              "device",
+                                             "device_type",
+                                             "full_determinism",
                                              "enable_thinking",
                                              "finetuning_type",
                                              "load_best_model_at_end",

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -36,15 +37,17 @@ enum class Call : std::uint32_t {
   all_gather,
   reduce,
   scatter,
+  all_to_all,
   send,
   receive,
+  batch,
   barrier
 };
 
 const char* name_of(Call call) {
-  static const char* const names[] = {"HcclAllReduce", "HcclBroadcast", "HcclReduceScatter",
-                                      "HcclAllGather", "HcclReduce",    "HcclScatter",
-                                      "HcclSend",      "HcclRecv",      "HcclBarrier"};
+  static const char* const names[] = {"HcclAllReduce", "HcclBroadcast",     "HcclReduceScatter", "HcclAllGather",
+                                      "HcclReduce",    "HcclScatter",       "HcclAlltoAll",      "HcclSend",
+                                      "HcclRecv",      "HcclBatchSendRecv", "HcclBarrier"};
   return names[static_cast<std::size_t>(call)];
 }
 
@@ -54,6 +57,16 @@ struct Header {
   std::int32_t type = 0;
   std::int32_t operation = 0;
   std::uint32_t peer = 0;  // or root
+  std::uint64_t count = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// One of the sends and receives of a batch. They come before the data of the sends.
+struct Item {
+  std::uint32_t receives = 0;
+  std::uint32_t peer = 0;
+  std::int32_t type = 0;
+  std::uint32_t unused = 0;
   std::uint64_t count = 0;
   std::uint64_t bytes = 0;
 };
@@ -367,6 +380,7 @@ class Hub {
         return true;
       }
     }
+    if (batch()) return true;
     const auto waiting = [](const Rank& rank) { return !rank.messages.empty(); };
     const auto gone = [](const Rank& rank) { return rank.closed && rank.messages.empty(); };
     if (std::any_of(ranks_.begin(), ranks_.end(), gone)) {
@@ -374,7 +388,7 @@ class Hub {
       for (Rank& rank : ranks_) {
         if (!waiting(rank)) continue;
         const Header& header = rank.messages.front().header;
-        const bool two = header.call == Call::send || header.call == Call::receive;
+        const bool two = header.call == Call::send || header.call == Call::receive;  // a batch names several
         if (two && !gone(ranks_[header.peer])) continue;
         answer(rank, HCCL_E_REMOTE, {});
         any = true;
@@ -383,7 +397,7 @@ class Hub {
     }
     if (!std::all_of(ranks_.begin(), ranks_.end(), waiting)) return false;
     const Header& first = ranks_[0].messages.front().header;
-    bool same = first.call != Call::send && first.call != Call::receive;
+    bool same = first.call != Call::send && first.call != Call::receive && first.call != Call::batch;
     std::vector<std::size_t> all;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       const Header& other = ranks_[i].messages.front().header;
@@ -404,6 +418,64 @@ class Hub {
     }
     collect(first);
     return true;
+  }
+
+  static std::vector<Item> items_of(const Message& message) {
+    std::vector<Item> items(message.header.count);
+    if (!items.empty()) std::memcpy(items.data(), message.data.data(), items.size() * sizeof(Item));
+    return items;
+  }
+
+  /// Does the batches of ranks that name each other, once all of them are there; false if there are no such.
+  bool batch() {
+    const auto ready = [this](std::size_t rank) {
+      return !ranks_[rank].messages.empty() && ranks_[rank].messages.front().header.call == Call::batch;
+    };
+    for (std::size_t start = 0; start < ranks_.size(); ++start) {
+      if (!ready(start)) continue;
+      std::vector<std::size_t> group = {start};
+      bool complete = true;
+      for (std::size_t i = 0; i < group.size() && complete; ++i) {
+        complete = ready(group[i]);
+        if (!complete) break;
+        for (const Item& item : items_of(ranks_[group[i]].messages.front()))
+          if (std::find(group.begin(), group.end(), item.peer) == group.end()) group.push_back(item.peer);
+      }
+      if (!complete) continue;
+      exchange(group);
+      return true;
+    }
+    return false;
+  }
+
+  void exchange(const std::vector<std::size_t>& group) {
+    // What each sends to each, in order.
+    std::map<std::pair<std::size_t, std::size_t>, std::deque<std::pair<Item, Bytes>>> sent;
+    for (const std::size_t rank : group) {
+      const Message& message = ranks_[rank].messages.front();
+      auto at = message.data.begin() + static_cast<std::ptrdiff_t>(message.header.count * sizeof(Item));
+      for (const Item& item : items_of(message)) {
+        if (item.receives != 0) continue;
+        const auto end = at + static_cast<std::ptrdiff_t>(item.bytes);
+        sent[{rank, item.peer}].emplace_back(item, Bytes(at, end));
+        at = end;
+      }
+    }
+    std::map<std::size_t, Bytes> results;
+    bool good = true;
+    for (const std::size_t rank : group) {
+      for (const Item& item : items_of(ranks_[rank].messages.front())) {
+        if (item.receives == 0) continue;
+        auto& from = sent[{item.peer, rank}];
+        good = good && !from.empty() && from.front().first.count == item.count && from.front().first.type == item.type;
+        if (!good) break;
+        results[rank].insert(results[rank].end(), from.front().second.begin(), from.front().second.end());
+        from.pop_front();
+      }
+    }
+    for (const auto& [pair, left] : sent) good = good && left.empty();
+    if (!good) return quarrel("the sends and receives of batches do not go together", group);
+    for (const std::size_t rank : group) answer(ranks_[rank], HCCL_SUCCESS, results[rank]);
   }
 
   void quarrel(const std::string& text, const std::vector<std::size_t>& who) {
@@ -442,6 +514,14 @@ class Hub {
         for (std::size_t i = 0; i < ranks_.size(); ++i)
           if (i != header.peer) results[i] = *parts[header.peer];
         break;
+      case Call::all_to_all:
+        for (std::size_t i = 0; i < ranks_.size(); ++i) {
+          for (const Bytes* part : parts) {
+            const Bytes piece = slice(*part, i);
+            results[i].insert(results[i].end(), piece.begin(), piece.end());
+          }
+        }
+        break;
       case Call::scatter:
         for (std::size_t i = 0; i < ranks_.size(); ++i) results[i] = slice(*parts[header.peer], i);
         break;
@@ -468,13 +548,14 @@ class Hubs {
     return hubs;
   }
 
-  std::string open() {
+  /// Under a name of its own unless one is given; empty where it cannot.
+  std::string open(std::string name = {}) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
     auto hub = std::make_unique<Hub>();
-    if (!hub->listen("stand-in-" + std::to_string(::getpid()) + "-" + std::to_string(hubs_.size()) + "-" +
-                     std::to_string(now)))
-      return {};
+    if (name.empty())
+      name = "stand-in-" + std::to_string(::getpid()) + "-" + std::to_string(hubs_.size()) + "-" + std::to_string(now);
+    if (!hub->listen(name)) return {};
     hubs_.push_back(std::move(hub));
     return hubs_.back()->name();
   }
@@ -503,6 +584,7 @@ struct Communicator {
   int device = 0;
   int socket = -1;
   std::string name;
+  std::string hub;
   std::int64_t reserved = 0;
   std::mutex mutex;
   std::atomic<std::int64_t> pending{0};
@@ -526,12 +608,13 @@ Communicator* find(HcclComm comm) {
 }
 
 HcclResult join(const char* caller, const std::string& hub, std::uint32_t ranks, std::uint32_t rank, int device,
-                HcclComm* out) {
+                HcclComm* out, bool patient = false) {
   const std::string name = caller;
   auto made = std::make_unique<Communicator>();
   made->ranks = ranks;
   made->rank = rank;
   made->device = device;
+  made->hub = hub;
   static std::atomic<int> count{0};
   made->name = "stand_in_" + std::to_string(count++);
   // Two buffers a communicator. Of small devices they do not take all.
@@ -545,8 +628,14 @@ HcclResult join(const char* caller, const std::string& hub, std::uint32_t ranks,
   if (engine().setting("dry") == 0) {
     made->socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const auto [address, size] = Hub::address_of(hub);
-    if (made->socket < 0 || ::connect(made->socket, reinterpret_cast<const sockaddr*>(&address), size) != 0)
-      return fails(HCCL_E_TCP_CONNECT, "the root does not answer");
+    // The root of a part of a communicator may be late.
+    const auto until =
+        std::chrono::steady_clock::now() + std::chrono::seconds(patient ? seconds("HCCL_CONNECT_TIMEOUT", 120) : 0);
+    while (made->socket < 0 || ::connect(made->socket, reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+      if (made->socket < 0 || std::chrono::steady_clock::now() >= until)
+        return fails(HCCL_E_TCP_CONNECT, "the root does not answer");
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
     set_patience(made->socket, seconds("HCCL_CONNECT_TIMEOUT", 120) + 5);
     const Hello hello{ranks, rank};
     Answer answer;
@@ -561,20 +650,30 @@ HcclResult join(const char* caller, const std::string& hub, std::uint32_t ranks,
   return HCCL_SUCCESS;
 }
 
-/// A rank's part, on the stream's thread: sends, waits for the answer and stores it.
-int exchange(Communicator& one, const Header& header, const void* send, void* receive, std::size_t receive_bytes) {
+struct Part {
+  const void* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+/// A rank's part, on the stream's thread: sends what goes before and the parts, waits for the answer and stores it.
+int exchange(Communicator& one, Header header, const Bytes& before, const std::vector<Part>& sends,
+             const std::vector<Part>& receives) {
   const std::lock_guard<std::mutex> lock(one.mutex);
   const std::string name = name_of(header.call);
   const auto fails = [&](int result, const std::string& text) {
     one.error = result;
     return engine().failure(ACL_ERROR_RT_AICPU_EXCEPTION, name + ": " + text);
   };
-  const unsigned char* from = header.bytes > 0 ? engine().reach(send, header.bytes) : nullptr;
-  unsigned char* to = receive_bytes > 0 ? engine().reach(receive, receive_bytes) : nullptr;
-  if ((header.bytes > 0 && from == nullptr) || (receive_bytes > 0 && to == nullptr))
-    return fails(HCCL_E_MEMORY, "the buffers are gone");
-  if (!send_all(one.socket, &header, sizeof header) || !send_all(one.socket, from, header.bytes))
-    return fails(HCCL_E_REMOTE, "the connection is lost");
+  header.bytes = before.size();
+  std::size_t expected = 0;
+  for (const Part& part : sends) header.bytes += part.bytes;
+  for (const Part& part : receives) expected += part.bytes;
+  for (const std::vector<Part>* parts : {&sends, &receives})
+    for (const Part& part : *parts)
+      if (engine().reach(part.data, part.bytes) == nullptr) return fails(HCCL_E_MEMORY, "the buffers are gone");
+  bool good = send_all(one.socket, &header, sizeof header) && send_all(one.socket, before.data(), before.size());
+  for (const Part& part : sends) good = good && send_all(one.socket, engine().reach(part.data, part.bytes), part.bytes);
+  if (!good) return fails(HCCL_E_REMOTE, "the connection is lost");
   Answer answer;
   errno = 0;
   if (!receive_all(one.socket, &answer, sizeof answer))
@@ -586,11 +685,38 @@ int exchange(Communicator& one, const Header& header, const void* send, void* re
     if (answer.result == HCCL_E_PARA) engine().fault(name + ": the ranks do not call the same");
     return fails(answer.result, answer.result == HCCL_E_REMOTE ? "another rank is gone" : "the ranks disagree");
   }
-  if (!data.empty()) {
-    if (data.size() != receive_bytes) return fails(HCCL_E_INTERNAL, "an answer of another size");
-    std::memcpy(to, data.data(), data.size());
+  if (data.empty()) return 0;
+  if (data.size() != expected) return fails(HCCL_E_INTERNAL, "an answer of another size");
+  const unsigned char* from = data.data();
+  for (const Part& part : receives) {
+    unsigned char* to = engine().reach(part.data, part.bytes);
+    if (to == nullptr) return fails(HCCL_E_MEMORY, "the buffers are gone");
+    std::memcpy(to, from, part.bytes);
+    from += part.bytes;
   }
   return 0;
+}
+
+/// Queues a call whose arguments are checked.
+HcclResult queue(Communicator* one, const Header& header, const Bytes& before, const std::vector<Part>& sends,
+                 const std::vector<Part>& receives, aclrtStream stream) {
+  const std::string name = name_of(header.call);
+  if (one->pending > 0 && one->last_stream != stream)
+    engine().fault(name + ": a call on another stream is not over, so that their order is open");
+  one->last_stream = stream;
+  Task task;
+  task.name = name;
+  task.launch = true;
+  for (const Part& part : sends) task.touches.push_back({part.data, part.bytes, false, "the send buffer"});
+  for (const Part& part : receives) task.touches.push_back({part.data, part.bytes, true, "the receive buffer"});
+  for (const Touch& touch : task.touches) task.bytes += static_cast<double>(touch.bytes);
+  // Whatever becomes of the task, it is no longer pending once it is gone.
+  std::shared_ptr<void> token(nullptr, [one](void*) { --one->pending; });
+  ++one->pending;
+  task.run = [one, header, before, sends, receives, token = std::move(token)] {
+    return exchange(*one, header, before, sends, receives);
+  };
+  return engine().submit(stream, std::move(task)) == 0 ? HCCL_SUCCESS : HCCL_E_RUNTIME;
 }
 
 /// Queues one call. Of the parts, `send` is read and `receive` written; null are those that this rank has not.
@@ -625,31 +751,16 @@ HcclResult call(Call what, HcclComm comm, aclrtStream stream, std::uint64_t coun
       return refused(HCCL_E_PARA, name + ": the buffers overlap");
     }
   }
-  if (one->pending > 0 && one->last_stream != stream)
-    engine().fault(name + ": a call on another stream is not over, so that their order is open");
-  one->last_stream = stream;
-
   Header header;
   header.call = what;
   header.type = what == Call::barrier ? 0 : type;
   header.operation = operation;
   header.peer = peer;
   header.count = count;
-  header.bytes = send_bytes;
-  Task task;
-  task.name = name;
-  task.launch = true;
-  task.bytes = static_cast<double>(send_bytes + receive_bytes);
-  if (send_bytes > 0) task.touches.push_back({send, send_bytes, false, "the send buffer"});
-  if (receive_bytes > 0) task.touches.push_back({receive, receive_bytes, true, "the receive buffer"});
-  // Whatever becomes of the task, it is no longer pending once it is gone.
-  const std::shared_ptr<void> token(nullptr, [one](void*) { --one->pending; });
-  ++one->pending;
-  task.run = [one, header, send, receive, receive_bytes, token] {
-    return exchange(*one, header, send, receive, receive_bytes);
-  };
-  if (engine().submit(stream, std::move(task)) != 0) return HCCL_E_RUNTIME;
-  return HCCL_SUCCESS;
+  std::vector<Part> sends, receives;
+  if (send_bytes > 0) sends.push_back({send, send_bytes});
+  if (receive_bytes > 0) receives.push_back({receive, receive_bytes});
+  return queue(one, header, {}, sends, receives, stream);
 }
 
 }  // namespace
@@ -772,6 +883,69 @@ HcclResult HcclRecv(void* recvBuf, uint64_t count, HcclDataType dataType, uint32
   const Communicator* one = find(comm);
   if (one != nullptr && one->rank == srcRank) return refused(HCCL_E_PARA, "HcclRecv: from itself");
   return call(Call::receive, comm, stream, count, dataType, -1, srcRank, nullptr, 0, recvBuf, count);
+}
+
+HcclResult HcclAlltoAll(const void* sendBuf, uint64_t sendCount, HcclDataType sendType, const void* recvBuf,
+                        uint64_t recvCount, HcclDataType recvType, HcclComm comm, aclrtStream stream) {
+  const Communicator* one = find(comm);
+  if (sendCount != recvCount || sendType != recvType)
+    return refused(HCCL_E_PARA, "HcclAlltoAll: what comes is not what goes");
+  const std::uint64_t all = one != nullptr ? sendCount * one->ranks : 0;
+  if (sendBuf == recvBuf && sendBuf != nullptr) {
+    engine().fault("HcclAlltoAll: the buffers overlap");
+    return refused(HCCL_E_PARA, "HcclAlltoAll: the buffers overlap");
+  }
+  return call(Call::all_to_all, comm, stream, sendCount, sendType, -1, 0, sendBuf, all, const_cast<void*>(recvBuf),
+              all);
+}
+
+HcclResult HcclBatchSendRecv(HcclSendRecvItem* sendRecvInfo, uint32_t itemNum, HcclComm comm, aclrtStream stream) {
+  Communicator* one = find(comm);
+  if (one == nullptr || sendRecvInfo == nullptr) return refused(HCCL_E_PTR, "HcclBatchSendRecv: null");
+  if (engine().ready("HcclBatchSendRecv") != 0) return HCCL_E_RUNTIME;
+  if (engine().device() != one->device)
+    return refused(HCCL_E_PARA, "HcclBatchSendRecv: the thread's device is another");
+  Header header;
+  header.call = Call::batch;
+  header.count = itemNum;
+  Bytes before(itemNum * sizeof(Item));
+  std::vector<Part> sends, receives;
+  for (uint32_t i = 0; i < itemNum; ++i) {
+    const HcclSendRecvItem& given = sendRecvInfo[i];
+    const std::size_t size = bytes_of(given.dataType);
+    if (size == 0 || given.remoteRank >= one->ranks || given.remoteRank == one->rank || given.buf == nullptr ||
+        given.count == 0 || (given.sendRecvType != HCCL_SEND && given.sendRecvType != HCCL_RECV))
+      return refused(HCCL_E_PARA, "HcclBatchSendRecv: item " + std::to_string(i));
+    Item item;
+    item.receives = given.sendRecvType == HCCL_RECV ? 1 : 0;
+    item.peer = given.remoteRank;
+    item.type = given.dataType;
+    item.count = given.count;
+    item.bytes = given.count * size;
+    std::memcpy(before.data() + i * sizeof item, &item, sizeof item);
+    (item.receives != 0 ? receives : sends).push_back({given.buf, item.bytes});
+  }
+  return itemNum == 0 ? HCCL_SUCCESS : queue(one, header, before, sends, receives, stream);
+}
+
+HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* rankIds, uint64_t subCommId,
+                                   uint32_t subCommRankId, HcclCommConfig* config, HcclComm* subComm) {
+  const Communicator* one = comm != nullptr ? find(*comm) : nullptr;
+  if (one == nullptr || config == nullptr || subComm == nullptr)
+    return refused(HCCL_E_PTR, "HcclCreateSubCommConfig: null");
+  if (rankIds == nullptr && subCommId == 0xFFFFFFFFu) return HCCL_SUCCESS;  // a rank that is not in it
+  if (rankIds == nullptr) return refused(HCCL_E_PTR, "HcclCreateSubCommConfig: null");
+  bool good = rankNum > 0 && rankNum <= one->ranks && subCommRankId < rankNum;
+  for (uint32_t i = 0; good && i < rankNum; ++i) {
+    good = rankIds[i] < one->ranks;
+    for (uint32_t j = 0; j < i; ++j) good = good && rankIds[j] != rankIds[i];
+  }
+  if (!good || rankIds[subCommRankId] != one->rank)
+    return refused(HCCL_E_PARA, "HcclCreateSubCommConfig: not ranks of the communicator, or this is another");
+  const std::string hub = one->hub + "-" + std::to_string(subCommId);
+  if (engine().setting("dry") == 0 && subCommRankId == 0 && Hubs::get().open(hub).empty())
+    return refused(HCCL_E_PARA, "HcclCreateSubCommConfig: the number " + std::to_string(subCommId) + " is in use");
+  return join("HcclCreateSubCommConfig", hub, rankNum, subCommRankId, one->device, subComm, true);
 }
 
 HcclResult HcclBarrier(HcclComm comm, aclrtStream stream) {

@@ -537,7 +537,8 @@ int execute(const char* name, void* workspace, std::uint64_t workspace_size, acl
     }
     task.touches.push_back({workspace, scratch, true, "the workspace"});
   }
-  task.run = [plan, workspace, scratch] {
+  // The stream's thread is the last to have the plan.
+  task.run = [plan = std::move(plan), workspace, scratch] {
     std::vector<unsigned char*> first;
     for (const Operand& operand : plan->operands) {
       const auto bytes = static_cast<std::size_t>(extent(operand));

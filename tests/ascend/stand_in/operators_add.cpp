@@ -14,6 +14,7 @@ int aclnnAddGetWorkspaceSize(const aclTensor* self, const aclTensor* other, cons
     const aclDataType type = promote(a.type, b.type);
     demand(is_floating(type) || !is_floating(factor.type), "alpha does not convert to the type of the sum");
     demand_converts(type, c);
+    demand(is_floating(c.type) || !is_floating(type), "the sum does not convert to the type of out");
     const Dims shape = broadcast_shape(a.shape, b.shape);
     need_shape(c, shape);
     op.kernel([=](const Launch& launch) {

@@ -507,7 +507,7 @@ int prepare_forward(const char* name, const Arguments& given, const aclTensor* s
     like.width = all.v.width;
     const Heads to = heads_like(out, like, given.layout);
     op.apart();
-    op.workspace(std::uint64_t{16} << 20);
+    op.workspace(std::uint64_t{256} << 10);
     op.flops(2 * all.pairs() * static_cast<double>(all.q.heads * (all.q.width + all.v.width)));
     op.kernel([=](const Launch& launch) { forward(launch, all, to, most, sum); });
   });
@@ -545,7 +545,7 @@ int prepare_backward(const char* name, const Arguments& given, const aclTensor* 
     grad.dk = heads_like(dk, all.k, given.layout);
     grad.dv = heads_like(dv, all.v, given.layout);
     op.apart();
-    op.workspace(std::uint64_t{32} << 20);
+    op.workspace(std::uint64_t{512} << 10);
     op.flops(2 * all.pairs() * static_cast<double>(all.q.heads * (3 * all.q.width + 2 * all.v.width)));
     op.kernel([=](const Launch& launch) { backward(launch, all, grad); });
   });
@@ -880,7 +880,7 @@ int aclnnIncreFlashAttentionV4GetWorkspaceSize(
     }
     const Heads to = heads_of(out, layout, numHeads, 0);
     op.apart();
-    op.workspace(std::uint64_t{16} << 20);
+    op.workspace(std::uint64_t{256} << 10);
     op.flops(4 * all.pairs() * static_cast<double>(all.q.heads * all.q.width));
     op.kernel([=](const Launch& launch) {
       const std::int64_t group = all.q.heads / all.k.heads;

@@ -55,7 +55,7 @@ int multiply(const char* name, const aclTensor* x, const aclTensor* weight, cons
     need_shape(out, {m, n});
     op.apart();
     op.flops(2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
-    op.workspace(static_cast<std::uint64_t>(1) << 20);
+    op.workspace(std::uint64_t{64} << 10);
     op.kernel([=](const Launch& launch) {
       const std::vector<double> left = launch(a).read();
       std::vector<double> right(static_cast<std::size_t>(k * n));

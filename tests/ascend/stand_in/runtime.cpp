@@ -198,7 +198,7 @@ int aclrtDeviceDisablePeerAccess(int32_t peerDeviceId) {
 
 int aclrtCreateStream(aclrtStream* stream) { return core().create_stream(stream); }
 int aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uint32_t flag) {
-  if (priority > 7 || (flag & ~(ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC)) != 0)
+  if (priority > 7 || flag > uint32_t{ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC})
     return invalid("aclrtCreateStreamWithConfig", "unknown priority or flags");
   return core().create_stream(stream);
 }

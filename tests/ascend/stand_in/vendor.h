@@ -315,6 +315,16 @@ typedef struct HcclCommConfigDef {
   uint32_t hcclRdmaServiceLevel;
 } HcclCommConfig;
 
+typedef enum { HCCL_SEND = 0, HCCL_RECV = 1, HCCL_SEND_RECV_RESERVED = 2 } HcclSendRecvType;
+
+typedef struct HcclSendRecvItemDef {
+  HcclSendRecvType sendRecvType;
+  void* buf;
+  uint64_t count;
+  HcclDataType dataType;
+  uint32_t remoteRank;
+} HcclSendRecvItem;
+
 /* Runtime (libascendcl.so) */
 int aclInit(const char* configPath);
 int aclFinalize(void);
@@ -1020,6 +1030,11 @@ HcclResult HcclSend(void* sendBuf, uint64_t count, HcclDataType dataType, uint32
                     aclrtStream stream);
 HcclResult HcclRecv(void* recvBuf, uint64_t count, HcclDataType dataType, uint32_t srcRank, HcclComm comm,
                     aclrtStream stream);
+HcclResult HcclAlltoAll(const void* sendBuf, uint64_t sendCount, HcclDataType sendType, const void* recvBuf,
+                        uint64_t recvCount, HcclDataType recvType, HcclComm comm, aclrtStream stream);
+HcclResult HcclBatchSendRecv(HcclSendRecvItem* sendRecvInfo, uint32_t itemNum, HcclComm comm, aclrtStream stream);
+HcclResult HcclCreateSubCommConfig(HcclComm* comm, uint32_t rankNum, uint32_t* rankIds, uint64_t subCommId,
+                                   uint32_t subCommRankId, HcclCommConfig* config, HcclComm* subComm);
 HcclResult HcclBarrier(HcclComm comm, aclrtStream stream);
 HcclResult HcclGetRankSize(HcclComm comm, uint32_t* rankSize);
 HcclResult HcclGetRankId(HcclComm comm, uint32_t* rank);

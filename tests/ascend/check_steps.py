@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Whether a training step of a large model asks of an NPU what it did when this was written.
+
+  tests/ascend/check_steps.py ASCEND_STEPS
+
+Waits and allocations of a step are promises; launches, bytes and memory are what docs/ascend.md forecasts from.
+"""
+import json
+import subprocess
+import sys
+
+RUNS = {
+    "--shape 7b": {"waits": 1, "allocations": 0, "copies_to_device": 2, "launches": 2591, "gib": 23.7},
+    "--shape 7b --micro_batches 2": {"waits": 1, "allocations": 0, "copies_to_device": 3, "launches": 5155, "gib": 23.7},
+    "--shape 14b --recompute": {"waits": 1, "allocations": 0, "copies_to_device": 2, "launches": 5845, "gib": 35.7},
+}
+
+
+def main():
+    wrong = []
+    for options, most in RUNS.items():
+        program = [sys.argv[1], *options.split()]
+        found = json.loads(subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        found["gib"] = round(found["memory_gib"]["all"], 1)
+        for name, limit in most.items():
+            if found[name] != limit:
+                wrong.append(f"{options}: {name} is {found[name]}; it was {limit}. If it is meant, write it down here "
+                             "and in docs/ascend.md")
+    print("\n".join(wrong) if wrong else "steps: as they were")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
