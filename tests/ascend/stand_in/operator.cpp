@@ -498,6 +498,11 @@ int execute(const char* name, void* workspace, std::uint64_t workspace_size, acl
     core.fault(function + ": the executor is of aclnn" + executor->plan.name);
     return core.failure(ACLNN_ERR_PARAM_INVALID, function + ": the executor is of aclnn" + executor->plan.name);
   }
+  for (const Operand& operand : executor->plan.operands) {
+    if (core.lives(Kind::tensor, operand.tensor)) continue;
+    core.fault(function + ": " + operand.name + " was destroyed between the phases");
+    return core.failure(ACLNN_ERR_PARAM_INVALID, function + ": a tensor was destroyed");
+  }
   if (workspace_size < executor->plan.workspace || (workspace == nullptr && executor->plan.workspace > 0)) {
     core.fault(function + ": a workspace of " + std::to_string(workspace == nullptr ? 0 : workspace_size) +
                " bytes where " + std::to_string(executor->plan.workspace) + " are needed");
