@@ -298,6 +298,45 @@ TEST_CASE("ascend device: a kernel that fails is told by who waits, and again by
   }
 }
 
+TEST_CASE("ascend device: a card that is lost is not asked again, whoever heard of it first") {
+  on_stand_in([] {
+    Npu dev;
+    Tensor<Npu, float> x(dev, 1, 8);
+    set("lose_device_at", 1);
+    kernel::fill(dev, x.view(), 2.0);
+    const auto fill = [&] { kernel::fill(dev, x.view(), 2.0); };
+    CHECK(message_of<DeviceError>(fill) ==
+          "[ascend] NPU 0: the operator InplaceFillScalar of float32 (1, 8): error 507899 (E507899: InplaceFillScalar: "
+          "the device is lost)");
+    CHECK(message_of<DeviceError>(fill) ==
+          "[ascend] NPU 0 can't be used any more: error 507899 (E507899: InplaceFillScalar: the device is lost)");
+  });
+  CHECK(leaks() == "");
+}
+
+TEST_CASE("ascend device: spans of a profile close where the device has failed") {
+  on_stand_in([] {
+    Npu dev;
+    Profile profile;
+    dev.set_profile(&profile);
+    Tensor<Npu, float> x(dev, 1, 8);
+    const auto step = [&] {
+      const Span<Npu> whole(dev, Profile::Kind::step, "step");
+      const Span<Npu> part(dev, Profile::Kind::part, "part");
+      kernel::fill(dev, x.view(), 1.0);
+    };
+    step();
+    CHECK(profile.steps() == 1);
+    CHECK_FALSE(profile.wants(Profile::Kind::part));
+    set("lose_device_at", 1);
+    step();
+    CHECK(profile.steps() == 1);
+    CHECK_FALSE(profile.wants(Profile::Kind::part));  // all are closed
+    dev.set_profile(nullptr);
+  });
+  CHECK(leaks() == "");
+}
+
 TEST_CASE("ascend device: what an operator refuses is told with its name and tensors, and leaves nothing") {
   on_stand_in([] {
     Npu dev;
@@ -351,6 +390,7 @@ TEST_CASE("ascend device: whether products write float32 is what the operator sa
         Npu dev;
         CHECK(dev.state<ascend::Products>().writes_float<bf16>() == (wide != 0));
         CHECK(dev.state<ascend::Products>().writes_float<f16>() == (wide != 0));
+        CHECK(descriptions_left() == "");
         // 1 + 2^-9 is no bfloat16, in which such a sum is rounded.
         Matrix<Npu, bf16> a(dev, 1, 2, {bf16(1.0f), bf16(0x1p-9f)}), b(dev, 1, 2, {bf16(1.0f), bf16(1.0f)});
         Tensor<Npu, float> c(dev, 1, 1);
@@ -421,6 +461,32 @@ TEST_CASE("ascend device: rows of the rotary embedding are those of its own posi
     CHECK(launches() == 1);
     copy_from_host<Npu, std::int32_t>(dev, at[1], positions.view());
     CHECK(launches() == first);
+    // In another type, of the same copies.
+    Matrix<Npu, bf16> narrow(dev, rows, width, 1), turned_narrow(dev, rows, width, 4);
+    kernel::rope<Npu, bf16>(dev, narrow.in(), cosines.in(), sines.in(), positions.in(), kernel::Rotation::forward,
+                            turned_narrow.view());
+    CHECK(doubles(turned_narrow.host()) == turned(bf16(), 0, at[1], dev));
+  });
+}
+
+TEST_CASE("ascend device: rows of the rotary embedding that there was no memory for are prepared again") {
+  on_stand_in([] {
+    const auto turned = [](bool fails) {
+      Npu dev;
+      Matrix<Npu, float> x(dev, 2, 6, 1), cosines(dev, 9, 3, 2), sines(dev, 9, 3, 3), y(dev, 2, 6, 4);
+      Matrix<Npu, std::int32_t> at(dev, 1, 2, std::vector<std::int32_t>{8, 1});
+      const auto rope = [&] {
+        kernel::rope<Npu, float>(dev, x.in(), cosines.in(), sines.in(), at.in(), kernel::Rotation::forward, y.view());
+      };
+      if (fails) {
+        set("fail_allocations_from", 1);
+        CHECK(holds(message_of<DeviceError>(rope), "is out of memory"));
+        set("fail_allocations_from", -1);
+      }
+      rope();
+      return y.host();
+    };
+    CHECK(turned(true) == turned(false));
   });
 }
 

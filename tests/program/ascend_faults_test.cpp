@@ -52,7 +52,12 @@ struct Subject {
                                     "--lora_rank=2",
                                     "--lora_dropout=0.25",
                                     "--learning_rate=0.01",
+                                    "--lr_scheduler_type=constant",
                                     "--gradient_accumulation_steps=1"};
+    // A key may be given once.
+    for (const std::string& word : more)
+      std::erase_if(all,
+                    [&](const std::string& other) { return other.starts_with(word.substr(0, word.find('=') + 1)); });
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -176,7 +181,7 @@ TEST_CASE("program: device auto takes the CPU where no NPU can be used, and says
   io::create_folders(s.temp / "empty");
   const auto check = [&](const Variables& variables, const std::string& warning) {
     for (const auto& [name, value] : variables) CAPTURE(concat(name, "=", value));
-    const auto outcome = run(s.words({"--device=auto", "--max_steps=1", "--overwrite_output_dir"}), variables);
+    const auto outcome = run(s.words({"--device=auto", "--max_steps=1", "--overwrite_output_dir=true"}), variables);
     CAPTURE(outcome.errors);
     CHECK(outcome.status == 0);
     CHECK(holds(io::read_file(s.temp / "run" / "environment_info.txt"), "device: cpu"));
@@ -189,7 +194,7 @@ TEST_CASE("program: device auto takes the CPU where no NPU can be used, and says
   check({{"STAND_IN_INIT_ERROR", "507899"}}, "it can't be used: ");
   check({{"STAND_IN_DEVICES", "0"}}, "no NPU");
   check({{"LORA_ASCEND_WITHOUT", "Amax"}}, "it lacks operators: Amax");
-  const auto outcome = run(s.words({"--device=auto", "--overwrite_output_dir"}));
+  const auto outcome = run(s.words({"--device=auto", "--overwrite_output_dir=true"}));
   CHECK(outcome.status == 0);
   CHECK(holds(io::read_file(s.temp / "run" / "environment_info.txt"), "device: Ascend910B3, NPU 0"));
 }
@@ -227,7 +232,7 @@ TEST_CASE("program: memory that can't grow, and an operator less, do not keep a 
   const std::string expected = s.adapter();
   const auto again = [&](const Variables& variables, const std::vector<std::string>& more = {}) {
     auto words = s.words(more);
-    words.push_back("--overwrite_output_dir");
+    words.push_back("--overwrite_output_dir=true");
     const auto outcome = run(words, variables);
     CAPTURE(outcome.errors);
     CHECK(outcome.status == 0);
