@@ -381,6 +381,39 @@ TEST_CASE("ascend device: an operator for whose workspace there is no memory lea
   });
 }
 
+TEST_CASE("ascend attention: sequences share a call where they lie end to end, and as many as it takes") {
+  using kernel::Segment;
+  const auto ends = [](const std::vector<ascend::PackedSegments>& packs) {
+    std::vector<std::vector<std::int64_t>> all;
+    for (const auto& pack : packs) {
+      all.push_back(pack.query_ends);
+      all.push_back(pack.key_ends);
+      all.push_back({pack.queries.begin, pack.queries.end, pack.keys.begin, pack.keys.end});
+    }
+    return all;
+  };
+  const std::vector<Segment> queries{{0, 2}, {2, 2}, {2, 3}, {5, 9}, {9, 10}},
+      keys{{0, 4}, {4, 4}, {4, 9}, {9, 13}, {20, 25}};
+  using Ends = std::vector<std::vector<std::int64_t>>;
+  CHECK(ends(ascend::packed(queries, keys)) == Ends{{2, 3},
+                                                    {4, 9},
+                                                    {0, 3, 0, 9},  // nothing of the empty one
+                                                    {4},
+                                                    {4},
+                                                    {5, 9, 9, 13},  // rows between that are nobody's
+                                                    {1},
+                                                    {5},
+                                                    {9, 10, 20, 25}});  // or keys
+  std::vector<Segment> many;
+  for (Index i = 0; i < 4500; ++i) many.push_back({i, i + 1});
+  const auto packs = ascend::packed(many, many);
+  REQUIRE(packs.size() == 3);
+  CHECK(packs[1].query_ends.size() == 2000);
+  CHECK(packs[1].query_ends.back() == 2000);
+  CHECK(packs[2].queries.begin == 4000);
+  CHECK(packs[2].key_ends.back() == 500);
+}
+
 TEST_CASE("ascend device: whether products write float32 is what the operator says, and both ways are right") {
   on_stand_in([] {
     for (const int wide : {1, 0}) {
