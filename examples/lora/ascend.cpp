@@ -1,2 +1,3 @@
-// What trains on NPUs is compiled here, once.
+// What trains on NPUs is compiled here, once, for the program and for tests.
+#define LORA_INSTANTIATE_ASCEND
 #include "lora/instantiate.hpp"

@@ -19,9 +19,10 @@ LAUNCH = 15e-6  # s on the host
 
 RUNS = [
     ("7B, 2,048 tokens", "--shape 7b"),
-    ("7B, 4 × 2,048, recompute", "--shape 7b --sequences 4 --recompute"),
+    ("7B, 4 × 2,048 tokens", "--shape 7b --sequences 4"),
     ("14B, 2,048 tokens", "--shape 14b"),
-    ("14B, 4 × 2,048, recompute", "--shape 14b --sequences 4 --recompute"),
+    ("14B, 2 × 2,048 tokens", "--shape 14b --sequences 2"),
+    ("14B, 8 × 2,048, recompute", "--shape 14b --sequences 8 --recompute"),
     ("32B, 2,048 tokens, offload params", "--shape 32b --offload params --keep"),
     ("32B, 2,048, recompute, offload params", "--shape 32b --recompute --offload params --keep"),
     ("32B, 4 × 2,048, recompute, offload params", "--shape 32b --sequences 4 --recompute --offload params --keep"),

@@ -36,7 +36,10 @@ struct DeviceSettings {
 class Device : public DeviceState<Device> {
  public:
   static constexpr bool reads_host_memory = false;
-  static constexpr bool decodes_blocks = false;
+  static constexpr bool splits_blocks = true;
+  static constexpr bool decodes(DType stored) {
+    return stored == DType::f32 || stored == DType::bf16 || stored == DType::f16 || stored == DType::q8_0;
+  }
   using Sum = float;
 
   /// Throws   DeviceError if the toolkit, its operators or the NPU are missing, ConfigError for the environment's
@@ -165,13 +168,14 @@ class Device : public DeviceState<Device> {
     events_.erase(found);
   }
 
-  /// A launch costs as much as products of many rows, so that nothing is cut. Rows of the head bound the logits, which
-  /// exist at once for the whole vocabulary.
+  /// A launch costs as much as products of many rows, so that nothing is cut, and neighbours are joined. Rows of the
+  /// head bound the logits, which exist at once for the whole vocabulary.
   Tiling tiling() const {
     return {.rows = Index{1} << 40,
             .head_rows = 512,
             .head_columns = Index{1} << 40,
-            .fold_ratio = std::numeric_limits<double>::infinity()};
+            .fold_ratio = std::numeric_limits<double>::infinity(),
+            .joins_projections = true};
   }
 
   /// As the key device names it.

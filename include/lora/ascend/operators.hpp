@@ -43,6 +43,7 @@ struct Operators {
   Operator<In, In, In, Scalar, Scalar, i8> inplace_addmm{"InplaceAddmm", "products"};
   Operator<In, In, Scalar> inplace_add{"InplaceAdd", "elementwise"};
   Operator<In, In, Out> mul{"Mul", "elementwise"};
+  Operator<Out, In> inplace_mul{"InplaceMul", "quantised weights"};
   Operator<In, Scalar, Out> muls{"Muls", "elementwise"};
   Operator<In, In, In, Scalar> inplace_addcmul{"InplaceAddcmul", "elementwise"};
   Operator<Out, In> inplace_copy{"InplaceCopy", "elementwise"};
@@ -81,6 +82,7 @@ struct Operators {
     f(inplace_addmm);
     f(inplace_add);
     f(mul);
+    f(inplace_mul);
     f(muls);
     f(inplace_addcmul);
     f(inplace_copy);

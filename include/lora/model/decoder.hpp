@@ -211,6 +211,9 @@ class Decoder {
   nn::LoraLinear<D, T> projections(Loader<D>& loader, Index layer, std::span<const std::string_view> names,
                                    std::uint64_t module) const {
     std::vector<std::pair<std::string, nn::Linear<D, T>>> linears;
+    std::vector<std::string> weights;
+    for (const std::string_view name : names) weights.push_back(module_path(layer, name) + ".weight");
+    loader.join(weights);
     for (const std::string_view name : names) {
       const std::string path = module_path(layer, name);
       nn::Linear<D, T> linear{nn::OwnMatrix<D, T>(loader.template weight<T>(path + ".weight"))};

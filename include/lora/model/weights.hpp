@@ -189,6 +189,13 @@ inline bool rotary_changed(const Source& source) {
   return own.rope.theta != source.config().rope.theta || own.rotates != source.config().rotates;
 }
 
+/// Whether a tensor of blocks comes to the device as it is stored. Where kernels take blocks split, only products do:
+/// rows of an embedding or a head are read by other operators.
+template <class D>
+constexpr bool stays_quantised(const TensorInfo& info, DType stored) {
+  return D::decodes(stored) && (!D::splits_blocks || info.kind == TensorInfo::Kind::projection);
+}
+
 /// Reads the tensors of a model onto a device by their names. `finish` waits for the device.
 template <AnyDevice D>
 class Loader {
@@ -197,7 +204,7 @@ class Loader {
   Loader(D& dev, const TensorProvider& provider, const WeightPlaces& places = {}, StreamedLayers<D>* streamed = nullptr)
       : dev_(dev),
         provider_(provider),
-        host_decodes_(places.host_decodes.value_or(!D::decodes_blocks)),
+        host_decodes_(places.host_decodes),
         threads_(places.threads),
         streamed_(streamed) {
     for_each_tensor(provider.config(), [&](const TensorInfo& info) { tensors_.emplace(info.name, info); });
@@ -205,6 +212,14 @@ class Loader {
 
   /// Whether such a model has the tensor.
   bool has(const std::string& name) const { return tensors_.count(name) != 0; }
+
+  /// These matrices, of as many columns and read next, are to lie one below the other where the device gets copies of
+  /// them.
+  void join(std::span<const std::string> names) {
+    joined_rows_ = 0;
+    for (const std::string& name : names) joined_rows_ += tensors_.at(name).shape[0];
+    joined_.reset();
+  }
 
   /// A matrix of a model that computes in T, in place in host memory where the device reads that and it is aligned to
   /// its type and in order, else as an own copy, or streamed.
@@ -222,14 +237,17 @@ class Loader {
     }
     HostMatrix matrix(tensor, rows, cols);
     if constexpr (!D::reads_host_memory) {
-      if (host_decodes_ && block_elements(tensor.dtype) > 1) matrix = HostMatrix::decoded<T>(tensor, rows, cols);
+      const bool blocks = block_elements(tensor.dtype) > 1;
+      if (blocks ? host_decodes_.value_or(!stays_quantised<D>(info, tensor.dtype)) : !D::decodes(tensor.dtype))
+        matrix = HostMatrix::decoded<T>(tensor, rows, cols);
+      else if (blocks && D::splits_blocks)
+        matrix = HostMatrix::split(tensor, rows, cols);
       if (streamed_ != nullptr && info.kind == TensorInfo::Kind::projection)
         return streamed_->add(info.layer, std::move(matrix));
     }
-    auto own = std::make_shared<Tensor<D, std::byte>>(dev_, static_cast<Index>(matrix.bytes()));
-    copy(matrix, own->view());
-    const std::byte* data = own->view().data();
-    return nn::Weight<D>(StoredView<D>(data, matrix.dtype(), rows, cols), std::move(own));
+    const auto [owner, place] = memory_for(matrix);
+    copy(matrix, place);
+    return nn::Weight<D>(StoredView<D>(place.data(), matrix.dtype(), rows, cols), owner);
   }
 
   /// A vector, widened to A: norms and biases are small.
@@ -238,6 +256,15 @@ class Loader {
     const TensorInfo& info = tensors_.at(name);
     const ProvidedTensor tensor = provided(info);
     const Index size = info.shape[0];
+    if constexpr (!D::reads_host_memory) {
+      if (host_decodes_.value_or(!D::decodes(DType::f64))) {
+        Tensor<D, A> wide(dev_, size);
+        const View<D, std::byte> bytes(reinterpret_cast<std::byte*>(wide.view().data()), size * Index{sizeof(A)});
+        const bool in_order = tensor.permuted_heads == 0;  // else a row each, to be put in order
+        copy(HostMatrix::decoded<A>(tensor, in_order ? 1 : size, in_order ? size : 1), bytes);
+        return wide;
+      }
+    }
     Tensor<D, std::byte> raw(dev_, static_cast<Index>(tensor.bytes.size()));
     copy(HostMatrix(tensor, size, 1), raw.view());
     Tensor<D, A> wide(dev_, size);
@@ -254,6 +281,24 @@ class Loader {
   }
 
  private:
+  // Of the device: below the matrix that was read before, where they are joined and of one type.
+  std::pair<std::shared_ptr<const void>, View<D, std::byte>> memory_for(const HostMatrix& matrix) {
+    const auto bytes = static_cast<Index>(matrix.bytes());
+    if (joined_ == nullptr && joined_rows_ > matrix.rows() && dev_.tiling().joins_projections) {
+      joined_ = std::make_shared<Tensor<D, std::byte>>(dev_, bytes_of(matrix.dtype(), joined_rows_ * matrix.cols()));
+      joined_bytes_ = 0;
+    }
+    joined_rows_ -= std::min(joined_rows_, matrix.rows());
+    const bool aligned = joined_bytes_ % static_cast<Index>(Arena::alignment) == 0;
+    if (joined_ != nullptr && aligned && joined_bytes_ + bytes <= joined_->size()) {
+      const View<D, std::byte> place = joined_->view().col_slice(joined_bytes_, bytes);
+      joined_bytes_ += bytes;
+      return {joined_, place};
+    }
+    const auto own = std::make_shared<Tensor<D, std::byte>>(dev_, bytes);
+    return {own, own->view()};
+  }
+
   ProvidedTensor provided(const TensorInfo& info) const {
     ProvidedTensor tensor = provider_.provide(info);
     const Index expected = bytes_of(tensor.dtype, info.shape.count());
@@ -288,7 +333,7 @@ class Loader {
 
   D& dev_;
   const TensorProvider& provider_;
-  bool host_decodes_;
+  std::optional<bool> host_decodes_;
   int threads_;
   StreamedLayers<D>* streamed_;
   static constexpr std::size_t held_limit = std::size_t{16} << 20;
@@ -296,6 +341,9 @@ class Loader {
   std::size_t held_bytes_ = 0;
   std::map<std::string, TensorInfo> tensors_;
   std::optional<cpu::Threads> team_;  // once it has something to do
+  Index joined_rows_ = 0;             // of matrices that are still to come
+  std::shared_ptr<Tensor<D, std::byte>> joined_;
+  Index joined_bytes_ = 0;  // that are taken
 };
 
 }  // namespace lora::model

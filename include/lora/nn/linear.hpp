@@ -74,6 +74,10 @@ class LinearGroup {
       const View<D, T> columns = columns_of(y, block);
       if (is_one_product(block, update)) {
         kernel::gemm(dev, kernel::Form::nt, x, block.w, columns, 1.0, accumulate);
+      } else if (narrow && block.last - block.first > 1) {
+        LORA_ASSERT(!accumulate);  // of projections that share an input, every caller wants the output alone
+        begin_joined(dev, block, update, h, columns);
+        kernel::gemm(dev, kernel::Form::nt, x, block.w, columns, 1.0, true);
       } else if constexpr (narrow) {
         // One kernel sums all products: if each partial sum were rounded, an update below half a unit in y's last place
         // would vanish.
@@ -142,12 +146,14 @@ class LinearGroup {
     return true;
   }
 
-  // All weights in T; decoded ones are in scratch of the enclosing scope. Where all are decoded to float32 they become
-  // one block, since one wide product is faster than several narrow ones. bfloat16 outputs are summed in tiles, for
-  // which one block would be too wide.
+  // All weights in T; decoded ones are in scratch of the enclosing scope. Where all are decoded, or lie one below the
+  // other, they become one block, since one wide product is faster than several narrow ones: on devices that want it so,
+  // and in float32. On the CPU bfloat16 outputs are summed in tiles, for which one block would be too wide.
   Weights weights_for(D& dev, const LowRankUpdate<D, T>& update) const {
     Weights result;
-    const bool stacked = !narrow && decodes();
+    const bool joins = dev.tiling().joins_projections;
+    if (joins && join(dev, result)) return result;
+    const bool stacked = (joins || !narrow) && decodes();
     View<D, T> all;
     if (stacked) {
       all = scratch<T>(dev, out_features_, in_features_);
@@ -164,6 +170,40 @@ class LinearGroup {
       }
     }
     return result;
+  }
+
+  // One block of all weights, where they are neighbours in memory. Holds them.
+  bool join(D& dev, Weights& result) const {
+    if (projections_.size() < 2) return false;
+    std::vector<typename OwnMatrix<D, T>::Use> uses;
+    const T* end = nullptr;
+    for (const auto& p : projections_) {
+      if (p.linear.weight.decodes() || !p.linear.weight.param().empty()) return false;
+      uses.push_back(p.linear.weight.use(dev));
+      const View<D, const T> w = uses.back().rows(dev, 0, p.linear.out_features());
+      if (end != nullptr && w.data() != end) return false;
+      end = w.data() + w.size();
+    }
+    result.blocks.push_back(
+        {View<D, const T>(end - out_features_ * in_features_, out_features_, in_features_), 0, projections_.size()});
+    result.uses = std::move(uses);
+    return true;
+  }
+
+  // What is small, of several projections: updates and biases, which their product is then added to.
+  void begin_joined(D& dev, const Block& block, const LowRankUpdate<D, T>& update, View<D, const T> h,
+                    View<D, T> y) const {
+    for (std::size_t j = block.first; j < block.last; ++j) {
+      const auto& p = projections_[j];
+      const View<D, T> own = y.col_slice(p.first_column, p.linear.out_features());
+      if (update.adds_to_output(j)) {
+        const auto term = update.output_term(j, h);
+        kernel::gemm(dev, term.form, term.a, term.b, own);
+      } else {
+        kernel::fill(dev, own, 0.0);
+      }
+      if (!p.linear.bias.empty()) kernel::add_bias(dev, p.linear.bias.view(), own);
+    }
   }
 
   // The columns of y that a block's projections write.

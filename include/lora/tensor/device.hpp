@@ -25,6 +25,8 @@ struct Tiling {
   /// 4 O I R FLOPs, both ways together, instead of 2 n (I + O) R: fewer above 2 I O / (I + O) rows. It is done above
   /// this many times as many rows; never where it is infinite.
   double fold_ratio;
+  /// Whether weights of projections that share an input are better multiplied as one, where they lie one below the other.
+  bool joins_projections = false;
 
   bool folds_update(Index n, Index in, Index out) const {
     const double i = static_cast<double>(in), o = static_cast<double>(out);
@@ -56,7 +58,8 @@ template <class D>
 concept AnyDevice = requires(D& dev, const D& same, void* memory, const void* source, std::size_t bytes, Stream stream,
                              Event event, Profile* profile) {
   { D::reads_host_memory } -> std::convertible_to<bool>;  // kernels may read mapped files in place
-  { D::decodes_blocks } -> std::convertible_to<bool>;     // kernels may read GGUF's blocks; else the host decodes them
+  { D::decodes(DType::q8_0) } -> std::same_as<bool>;      // kernels read weights stored so; else the host decodes them
+  { D::splits_blocks } -> std::convertible_to<bool>;      // a row of blocks comes as all its quanta, then its scales
   requires std::floating_point<typename D::Sum>;          // of sums over many numbers: losses, squares of gradients
 
   { dev.allocate(bytes) } -> std::same_as<void*>;  // 64-byte aligned; throws DeviceError

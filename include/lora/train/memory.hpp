@@ -58,7 +58,8 @@ double weight_bytes(const model::Decoder<D, T>& decoder, const model::Source& so
     model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
       if (streaming && info.kind == model::TensorInfo::Kind::projection) return;
       const DType stored = source.dtype_of(info);
-      const bool vector = info.shape.rank() == 1, decoded = block_elements(stored) > 1 && !D::decodes_blocks;
+      const bool vector = info.shape.rank() == 1,
+                 decoded = block_elements(stored) > 1 ? !model::stays_quantised<D>(info, stored) : !D::decodes(stored);
       const Index count = info.shape.count(), each = vector ? sizeof(Accum<T>) : sizeof(T);
       bytes += static_cast<double>(vector || decoded ? count * each : bytes_of(stored, count));
     });
@@ -310,8 +311,8 @@ std::vector<MemoryPlan> plan_memory(model::Decoder<D, T>& decoder, const model::
   return plans;
 }
 
-/// Lets as many of a model's streamed layers stay on the device as there is room for, beside what `plans` forecast and a
-/// tenth more, for what kernels take of themselves.
+/// Lets as many of a model's streamed layers stay on the device as there is room for, beside what `plans` forecast and
+/// a tenth more, for what kernels take of themselves.
 template <AnyDevice D, class T>
 void keep_layers(D& dev, model::Decoder<D, T>& decoder, std::vector<MemoryPlan>& plans,
                  const settings::Config& config) {
@@ -320,7 +321,8 @@ void keep_layers(D& dev, model::Decoder<D, T>& decoder, std::vector<MemoryPlan>&
   for (const MemoryPlan& plan : plans) {
     const double needed = plan.needs.total() - plan.needs.weights;  // the weights are there
     room = std::min(room, static_cast<double>(dev.memory().free) - 1.1 * needed - 0x1p28);
-    if (config.memory_limit_gib) room = std::min(room, *config.memory_limit_gib * 0x1p30 - plan.held - plan.needs.total());
+    if (config.memory_limit_gib)
+      room = std::min(room, *config.memory_limit_gib * 0x1p30 - plan.held - plan.needs.total());
   }
   if (room <= 0) return;
   const auto taken = static_cast<double>(decoder.keep_layers(static_cast<std::size_t>(room)));
