@@ -61,7 +61,9 @@ struct Fake {
       card->blocks.erase(found);
       return 0;
     };
-    runtime.aclrtReserveMemAddress = [](void** memory, std::size_t bytes, std::size_t, void*, std::uint64_t) {
+    runtime.aclrtReserveMemAddress = [](void** memory, std::size_t bytes, std::size_t, void*,
+                                        std::uint64_t flags) {
+      CHECK(flags == 1);
       if (!card->grows) return ascend::ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
       *memory = reinterpret_cast<void*>(card->next);
       card->reserved[card->next] = bytes;

@@ -583,6 +583,11 @@ TEST_CASE("ascend stand-in: memory that is mapped piece by piece") {
   CHECK(card.read(static_cast<char*>(elsewhere) + page - 2048, 512) == Floats(512, 3.0f));
   CHECK(aclrtUnmapMem(elsewhere) == 0);
   CHECK(aclrtUnmapMem(static_cast<char*>(base) + page) == 0);
+  CHECK(aclrtReleaseMemAddress(base) == 0);
+  // Addresses are for huge pages or for others.
+  REQUIRE(aclrtReserveMemAddress(&base, page, 0, nullptr, 0) == 0);
+  CHECK(aclrtMapMem(base, page, 0, first, 0) == ACL_ERROR_RT_PARAM_INVALID);
+  CHECK(has(faults(), "pages are not of the kind"));
   CHECK(aclrtFreePhysical(first) == 0);
   CHECK(aclrtFreePhysical(second) == 0);
   CHECK(aclrtReleaseMemAddress(base) == 0);
@@ -642,7 +647,7 @@ TEST_CASE("ascend stand-in: events order streams") {
   aclrtStream other = nullptr;
   aclrtEvent event = nullptr, never = nullptr;
   REQUIRE(aclrtCreateStreamWithConfig(&other, 0, ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC) == 0);
-  REQUIRE(aclrtCreateEvent(&event) == 0);
+  REQUIRE(aclrtCreateEventExWithFlag(&event, ACL_EVENT_SYNC | ACL_EVENT_TIME_LINE) == 0);
   REQUIRE(aclrtCreateEventExWithFlag(&never, ACL_EVENT_SYNC) == 0);
   aclrtEventRecordedStatus recorded = ACL_EVENT_RECORDED_STATUS_NOT_READY;
   CHECK(aclrtQueryEventStatus(never, &recorded) == 0);
@@ -693,7 +698,7 @@ TEST_CASE("ascend stand-in: memory that two streams use without order is told") 
   aclrtStream other = nullptr;
   aclrtEvent event = nullptr;
   REQUIRE(aclrtCreateStream(&other) == 0);
-  REQUIRE(aclrtCreateEvent(&event) == 0);
+  REQUIRE(aclrtCreateEventExWithFlag(&event, ACL_EVENT_SYNC) == 0);
   void* a = card.floats(Floats(64, 1.0f));
   void* b = card.floats(Floats(64, 1.0f));
   void* c = card.floats(Floats(64, 1.0f));
@@ -795,6 +800,7 @@ TEST_CASE("ascend stand-in: results come when the host waits") {
   CHECK(aclrtMemcpyAsync(device, 256, pageable.data(), 256, ACL_MEMCPY_HOST_TO_DEVICE, card.stream) == 0);
   CHECK(counts().waits == start.waits);
   CHECK(counts().copies_in == start.copies_in + 1);
+  CHECK(has(faults(), "memory of the host that is not page-locked"));
   CHECK(aclrtFreeHost(host) == 0);
 }
 
@@ -1115,6 +1121,12 @@ TEST_CASE("ascend stand-in: mistakes that a program makes are told") {
     REQUIRE(aclrtCreateEvent(&event) == 0);
     CHECK(aclrtDestroyEvent(event) == 0);
     CHECK(aclrtRecordEvent(event, card.stream) == ACL_ERROR_RT_INVALID_HANDLE);
+  });
+  check("aclrtRecordEvent: an event of aclrtCreateEvent that was recorded before", [](Card& card, void*, void*) {
+    aclrtEvent event = nullptr;
+    REQUIRE(aclrtCreateEvent(&event) == 0);
+    for (int i = 0; i < 2; ++i) CHECK(aclrtRecordEvent(event, card.stream) == 0);
+    CHECK(aclrtDestroyEvent(event) == 0);
   });
   check("aclrtResetDevice: 1 streams are left", [](Card&, void*, void*) {
     aclrtStream other = nullptr;

@@ -7,6 +7,7 @@
 
 #include "lora/ascend/runtime.hpp"
 #include "lora/core/error.hpp"
+#include "lora/core/log.hpp"
 
 namespace lora::ascend {
 
@@ -20,11 +21,16 @@ class AddressSpace {
   /// `bytes` of addresses, or `fallback_bytes` of memory; both are rounded down to whole units.
   AddressSpace(const Runtime& runtime, std::int32_t device, std::size_t bytes, std::size_t fallback_bytes)
       : runtime_(runtime), device_(device), bytes_(bytes / unit * unit) {
-    if (runtime_.aclrtReserveMemAddress(&memory_, bytes_, 0, nullptr, 0) == 0 && grow(0, unit) == 0) return;
+    aclError error = runtime_.aclrtReserveMemAddress(&memory_, bytes_, 0, nullptr, huge_pages);
+    if (error == 0) error = grow(0, unit);
+    if (error == 0) return;
+    log::warn("[ascend] NPU ", device_, " has no addresses that get memory as work grows (",
+              runtime_.describe(error), "): ", fallback_bytes >> 20, " MiB are set aside for work from the start");
     release();
     grows_ = false;
     bytes_ = fallback_bytes / unit * unit;
-    if (const aclError error = runtime_.aclrtMallocAlign32(&memory_, bytes_, ACL_MEM_MALLOC_HUGE_FIRST); error != 0)
+    error = runtime_.aclrtMallocAlign32(&memory_, bytes_, ACL_MEM_MALLOC_HUGE_FIRST);
+    if (error != 0)
       fail<DeviceError>("[ascend] NPU ", device_, ": no memory for work that grows, ", bytes_ >> 20,
                         " MiB were asked for: ", runtime_.describe(error), "; npu-smi info tells who uses it");
   }
@@ -63,6 +69,8 @@ class AddressSpace {
     void* place;
     aclrtDrvMemHandle handle;
   };
+
+  static constexpr std::uint64_t huge_pages = 1;  // as the memory is that `grow` asks for
 
   void release() noexcept {
     if (memory_ == nullptr) return;

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
@@ -17,6 +17,7 @@
 #include "lora/ascend/environment.hpp"
 #include "lora/ascend/host_copies.hpp"
 #include "lora/ascend/memory_pool.hpp"
+#include "lora/ascend/relay.hpp"
 #include "lora/ascend/toolkit.hpp"
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"
@@ -58,7 +59,7 @@ class Device : public DeviceState<Device> {
       for (const aclrtStream stream : streams_)
         if (stream != nullptr && runtime().aclrtSynchronizeStreamWithTimeout(stream, timeout_ms_) != 0) give_up({});
     release_states();
-    if (read_ != nullptr) (void)runtime().aclrtFreeHost(read_);
+    relay_.release(*this);
     for (const auto& [number, event] : events_) (void)runtime().aclrtDestroyEvent(event);
     for (const aclrtEvent event : spare_events_) (void)runtime().aclrtDestroyEvent(event);
     for (const aclrtStream stream : streams_)
@@ -82,9 +83,11 @@ class Device : public DeviceState<Device> {
                         " bytes were asked for: ", reason_of(error),
                         "; end other programs that take the host's memory");
     check(error, "aclrtMallocHost");
+    page_locked_[static_cast<std::byte*>(memory)] = bytes;
     return memory;
   }
   void free_host(void* memory, std::size_t) noexcept {
+    page_locked_.erase(static_cast<std::byte*>(memory));
     if (enter_quietly()) (void)runtime().aclrtFreeHost(memory);
   }
   MemoryInfo memory() const {
@@ -98,24 +101,26 @@ class Device : public DeviceState<Device> {
   void copy_from_host(void* target, const void* source, std::size_t bytes, Stream stream = Stream::compute) {
     if (bytes == 0) return;
     enter();
-    copies_.note(target, source, bytes);
-    check(runtime().aclrtMemcpyAsync(target, bytes, source, bytes, ACL_MEMCPY_HOST_TO_DEVICE, handle(stream)),
-          "a copy to the device");
+    const auto copy = [this, stream](void* to, const void* from, std::size_t size) {
+      check(runtime().aclrtMemcpyAsync(to, size, from, size, ACL_MEMCPY_HOST_TO_DEVICE, handle(stream)),
+            "a copy to the device");
+    };
+    const bool page_locked = is_page_locked(source, bytes);
+    if (page_locked)
+      copy(target, source, bytes);
+    else
+      relay_.copy_from_host(*this, static_cast<std::byte*>(target), static_cast<const std::byte*>(source), bytes,
+                            stream, copy);
+    copies_.note(target, source, bytes, page_locked && stream == Stream::compute);
   }
   void copy_to_host(void* target, const void* source, std::size_t bytes) {
     if (bytes == 0) return;
-    // What is small goes by page-locked memory: a copy to other memory is a wait of its own.
-    if (bytes > read_bytes) {
-      enter();
-      wait_for(Stream::compute);  // such a copy waits without an end
-      start_copy_to_host(target, source, bytes, Stream::compute);
-      return wait_for(Stream::compute);
-    }
-    if (read_ == nullptr) read_ = allocate_host(read_bytes);
-    start_copy_to_host(read_, source, bytes, Stream::compute);
+    if (!is_page_locked(target, bytes))
+      return relay_.copy_to_host(*this, static_cast<std::byte*>(target), static_cast<const std::byte*>(source), bytes);
+    start_copy_to_host(target, source, bytes, Stream::compute);
     wait_for(Stream::compute);
-    std::memcpy(target, read_, bytes);
   }
+  /// The target is allocate_host's.
   void start_copy_to_host(void* target, const void* source, std::size_t bytes, Stream stream) {
     if (bytes == 0) return;
     enter();
@@ -131,7 +136,9 @@ class Device : public DeviceState<Device> {
     enter();
     aclrtEvent event = nullptr;
     if (spare_events_.empty()) {
-      check(runtime().aclrtCreateEvent(&event), "aclrtCreateEvent");
+      // Others may not be recorded again, which events that are released are.
+      check(runtime().aclrtCreateEventExWithFlag(&event, ACL_EVENT_SYNC | ACL_EVENT_TIME_LINE),
+            "aclrtCreateEventExWithFlag");
     } else {
       event = spare_events_.back();
       spare_events_.pop_back();
@@ -269,6 +276,13 @@ class Device : public DeviceState<Device> {
   };
 
   const Runtime& runtime() const { return toolkit_.runtime; }
+  bool is_page_locked(const void* memory, std::size_t bytes) const {
+    const auto* const begin = static_cast<const std::byte*>(memory);
+    const auto after = page_locked_.upper_bound(begin);
+    if (after == page_locked_.begin()) return false;
+    const auto& [block, size] = *std::prev(after);
+    return static_cast<std::size_t>(begin - block) + bytes <= size;
+  }
   aclrtStream handle(Stream stream) const { return streams_[stream == Stream::copy ? 1 : 0]; }
   bool enter_quietly() const noexcept { return runtime().aclrtSetCurrentContext(opened_.context) == 0; }
 
@@ -342,8 +356,8 @@ class Device : public DeviceState<Device> {
   mutable std::array<aclrtStream, 2> streams_{};
   std::map<std::int64_t, aclrtEvent> events_;
   std::vector<aclrtEvent> spare_events_;
-  static constexpr std::size_t read_bytes = std::size_t{64} << 10;
-  void* read_ = nullptr;  // page-locked, once something was read
+  std::map<const std::byte*, std::size_t> page_locked_;  // by allocate_host: where it begins, and its bytes
+  Relay<Device> relay_;
   std::int64_t last_event_ = 0;
   HostCopies copies_;
   mutable std::optional<std::string> lost_;  // why, after an error that has ended its work or may never let it end

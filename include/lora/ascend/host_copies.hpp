@@ -16,17 +16,18 @@ namespace lora::ascend {
 /// that the last copy to a place is what it holds, if it is read as numbers of rows.
 class HostCopies {
  public:
-  /// Larger copies are known by their number alone.
-  static constexpr std::size_t kept_bytes = std::size_t{1} << 20;
+  /// How large a copy is at most whose bytes are kept: one of a micro-batch's numbers, and any other. A larger one is
+  /// known by its number alone.
+  static constexpr std::size_t staged_bytes = std::size_t{16} << 20, other_bytes = std::size_t{1} << 20;
 
-  void note(const void* target, const void* source, std::size_t bytes) {
+  void note(const void* target, const void* source, std::size_t bytes, bool staged) {
     if (bytes == 0) return;
     const auto begin = reinterpret_cast<std::uintptr_t>(target);
     forget(target, bytes);
     Copy& copy = copies_[begin];
     copy.size = bytes;
     copy.number = ++last_number_;
-    if (bytes > kept_bytes) return;
+    if (bytes > (staged ? staged_bytes : other_bytes)) return;
     const auto* const from = static_cast<const std::byte*>(source);
     copy.bytes.assign(from, from + bytes);
   }

@@ -51,7 +51,7 @@ struct Runtime {
   aclError (*aclrtDestroyStream)(aclrtStream stream) = nullptr;
   aclError (*aclrtDestroyStreamForce)(aclrtStream stream) = nullptr;
   aclError (*aclrtSynchronizeStreamWithTimeout)(aclrtStream stream, std::int32_t milliseconds) = nullptr;
-  aclError (*aclrtCreateEvent)(aclrtEvent* event) = nullptr;
+  aclError (*aclrtCreateEventExWithFlag)(aclrtEvent* event, std::uint32_t flags) = nullptr;
   aclError (*aclrtDestroyEvent)(aclrtEvent event) = nullptr;
   aclError (*aclrtRecordEvent)(aclrtEvent event, aclrtStream stream) = nullptr;
   aclError (*aclrtStreamWaitEvent)(aclrtStream stream, aclrtEvent event) = nullptr;
@@ -90,7 +90,7 @@ struct Runtime {
     f("aclrtDestroyStream", aclrtDestroyStream);
     f("aclrtDestroyStreamForce", aclrtDestroyStreamForce);
     f("aclrtSynchronizeStreamWithTimeout", aclrtSynchronizeStreamWithTimeout);
-    f("aclrtCreateEvent", aclrtCreateEvent);
+    f("aclrtCreateEventExWithFlag", aclrtCreateEventExWithFlag);
     f("aclrtDestroyEvent", aclrtDestroyEvent);
     f("aclrtRecordEvent", aclrtRecordEvent);
     f("aclrtStreamWaitEvent", aclrtStreamWaitEvent);

@@ -45,6 +45,7 @@ enum aclrtEventRecordedStatus : int {
   ACL_EVENT_RECORDED_STATUS_NOT_READY = 0,
   ACL_EVENT_RECORDED_STATUS_COMPLETE = 1,
 };
+inline constexpr std::uint32_t ACL_EVENT_SYNC = 1, ACL_EVENT_TIME_LINE = 8;  // macros, in the vendor's headers
 enum aclSysParamOpt : int { ACL_OPT_DETERMINISTIC = 0 };
 enum aclrtFloatOverflowMode : int { ACL_RT_OVERFLOW_MODE_INFNAN = 1 };
 enum aclCANNPackageName : int { ACL_PKG_NAME_CANN = 0 };

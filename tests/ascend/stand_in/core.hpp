@@ -101,6 +101,7 @@ struct Arena {
   unsigned char* inside = nullptr;  // the same memory; null in a dry run
   int device = 0;
   bool reservation = false;  // of aclrtReserveMemAddress: its memory comes with aclrtMapMem
+  bool huge = false;         // for huge pages
 };
 
 /// Memory that is live.
@@ -119,6 +120,7 @@ struct Physical {
   std::vector<std::size_t> pages;  // offsets
   std::size_t size = 0;
   int device = 0;
+  bool huge = false;
   Address mapped = 0;
 };
 
@@ -216,9 +218,9 @@ class Core final : public Engine {
   int memory(std::size_t* free, std::size_t* total);
   /// The device that has the address, or -1.
   int owner(const void* address);
-  int reserve_address(void** address, std::size_t size);
+  int reserve_address(void** address, std::size_t size, bool huge);
   int release_address(void* address);
-  int allocate_physical(aclrtDrvMemHandle* handle, std::size_t size, int device);
+  int allocate_physical(aclrtDrvMemHandle* handle, std::size_t size, int device, bool huge);
   int release_physical(aclrtDrvMemHandle handle);
   int map(void* address, std::size_t size, aclrtDrvMemHandle handle);
   int unmap(void* address);

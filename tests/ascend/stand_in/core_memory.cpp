@@ -353,7 +353,7 @@ bool Core::reserve(int device, std::int64_t bytes) {
 
 // Virtual memory management
 
-int Core::reserve_address(void** address, std::size_t size) {
+int Core::reserve_address(void** address, std::size_t size, bool huge) {
   const Lock lock(mutex);
   const Context* context = thread_context();
   if (const int code = usable("aclrtReserveMemAddress", thread_context()); code != 0) return code;
@@ -361,6 +361,7 @@ int Core::reserve_address(void** address, std::size_t size) {
   arena->size = size;
   arena->device = context->device;
   arena->reservation = true;
+  arena->huge = huge;
   // Start at a multiple of a page, as the vendor's do.
   const Address base = reserve_memory(size + kPage);
   if (base == 0) return failure(ACL_ERROR_RT_MEMORY_ALLOCATION, "aclrtReserveMemAddress: no addresses left");
@@ -395,7 +396,7 @@ int Core::release_address(void* address) {
   return 0;
 }
 
-int Core::allocate_physical(aclrtDrvMemHandle* handle, std::size_t size, int id) {
+int Core::allocate_physical(aclrtDrvMemHandle* handle, std::size_t size, int id, bool huge) {
   const Lock lock(mutex);
   if (const int code = usable("aclrtMallocPhysical", thread_context()); code != 0) return code;
   if (id < 0 || id >= static_cast<int>(devices_.size()) || devices_[static_cast<std::size_t>(id)].arena == nullptr)
@@ -408,6 +409,7 @@ int Core::allocate_physical(aclrtDrvMemHandle* handle, std::size_t size, int id)
   auto made = std::make_unique<Physical>();
   made->size = size;
   made->device = id;
+  made->huge = huge;
   for (std::size_t at = 0; at < size; at += kPage) {
     made->pages.push_back(one.free_pages.back());
     one.free_pages.pop_back();
@@ -462,6 +464,7 @@ int Core::map(void* address, std::size_t size, aclrtDrvMemHandle handle) {
     return wrong("the addresses are not reserved");
   if (base % kPage != 0 || size != memory.size) return wrong("not all of the memory, or not at the start of a page");
   if (memory.mapped != 0) return wrong("the memory is mapped already");
+  if (memory.huge != arena->huge) return wrong("the memory's pages are not of the kind that the addresses are for");
   if (memory.device != arena->device) return wrong("memory of another device");
   const auto next = live_.lower_bound(base);
   if ((next != live_.end() && next->second.base < base + size) ||
@@ -590,6 +593,7 @@ int Core::copy(const char* caller, void* to, std::size_t most, const void* from,
   Queued item;
   item.task.name = name;
   const bool waits = !host_pinned && actual != ACL_MEMCPY_DEVICE_TO_DEVICE;
+  if (waits) note(name + ": memory of the host that is not page-locked, of which the vendor promises nothing");
   std::uint64_t sum = 0;
   bool watched = false;
   if (host_pinned && actual == ACL_MEMCPY_HOST_TO_DEVICE && settings.check_pinned != 0 &&

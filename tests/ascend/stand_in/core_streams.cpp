@@ -463,6 +463,8 @@ int Core::record(aclrtEvent handle, aclrtStream on) {
   Stream* stream = find_stream("aclrtRecordEvent", on, &code);
   if (stream == nullptr) return code;
   ++counts.events;
+  if (!event->extended && event->last != nullptr && !dry_)
+    note("aclrtRecordEvent: an event of aclrtCreateEvent that was recorded before, which is promised for others alone");
   auto record = std::make_shared<Record>();
   record->stream = stream;
   record->number = stream->number;

@@ -337,7 +337,7 @@ int aclrtReserveMemAddress(void** virPtr, size_t size, size_t alignment, void* e
   if (virPtr == nullptr || size == 0 || size % stand_in::kPage != 0 || alignment != 0 || expectPtr != nullptr ||
       flags > 1)
     return invalid("aclrtReserveMemAddress", "null, a size that is not whole pages, or what must be 0 is not");
-  return core().reserve_address(virPtr, size);
+  return core().reserve_address(virPtr, size, flags == 1);
 }
 int aclrtReleaseMemAddress(void* virPtr) {
   if (const int code = without_vmm("aclrtReleaseMemAddress", true); code != 0) return code;
@@ -347,7 +347,8 @@ int aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size, const aclrtPhysi
   if (const int code = without_vmm("aclrtMallocPhysical"); code != 0) return code;
   if (handle == nullptr || size == 0 || size % stand_in::kPage != 0 || !good(prop) || flags != 0)
     return invalid("aclrtMallocPhysical", "null, a size that is not whole pages, or unknown properties");
-  return core().allocate_physical(handle, size, static_cast<int>(prop->location.id));
+  return core().allocate_physical(handle, size, static_cast<int>(prop->location.id),
+                                  prop->memAttr == ACL_HBM_MEM_HUGE);
 }
 int aclrtFreePhysical(aclrtDrvMemHandle handle) {
   if (const int code = without_vmm("aclrtFreePhysical", true); code != 0) return code;
