@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
+#include "support/random_gguf.hpp"
 #include "support/small_training.hpp"
 #include "support/stand_in.hpp"
 #include "support/temp_folder.hpp"
@@ -175,6 +176,49 @@ TEST_CASE("ascend run: a run begun on a CPU goes on on an NPU, and the other way
     check_near(run_on_both<float>(cpu, dev, subject, folder.path()).losses, expected.losses, Bounds<float>::loss);
     check_near(run_on_both<float>(dev, cpu, subject, folder.path()).losses, expected.losses, Bounds<float>::loss);
   });
+}
+
+TEST_CASE("ascend run: weights of GGUF's blocks: Q8_0 stays as it is, others are decoded by the host") {
+  for (const DType dtype : {DType::q8_0, DType::q4_0, DType::q4_k}) {
+    CAPTURE(name_of(dtype));
+    Subject subject;
+    subject.model.family = dtype == DType::q8_0 ? "llama" : "qwen3";  // whose files permute q and k
+    subject.model.layers = 3;
+    subject.model.hidden = 256;
+    subject.model.ffn = dtype == DType::q4_k ? 256 : 64;
+    subject.model.head_dim = 64;
+    const TempFolder folder = TempFolder::in_memory();
+    write_gguf(folder / "model.gguf", subject.model, random_tensors(subject.model), dtype);
+    const auto source = model::Source::open(folder / "model.gguf");
+    cpu::Device cpu(2);
+    Outcome expected;
+    Training<cpu::Device, bf16>(cpu, source, subject).run(0, 2, expected);
+    on_stand_in([&] {
+      Npu dev;
+      const auto run = [&](const model::WeightPlaces& places) {
+        Training<Npu, bf16> training(dev, source, subject, places);
+        Outcome outcome;
+        training.run(0, 2, outcome);
+        training.finish(folder / "end", outcome);
+        return outcome;
+      };
+      const Outcome outcome = run({});
+      check_near(outcome.losses, expected.losses, Bounds<bf16>::loss);
+      // Whoever decodes, and wherever the weights lie, the numbers are the same.
+      check_same(run({.host_decodes = true, .threads = 1}), outcome);
+      using From = model::WeightPlaces::From;
+      for (const From from : {From::memory, From::files})
+        check_same(run({.streams_layers = true, .from = from, .threads = 1}), outcome);
+      // What is kept quantised takes half the memory of the same numbers in bfloat16.
+      const auto bytes = [&](std::optional<bool> host_decodes) {
+        const std::uint64_t before = stand_in_counts().bytes_in;
+        const model::Decoder<Npu, bf16> decoder(dev, source, {.host_decodes = host_decodes, .threads = 1});
+        return static_cast<double>(stand_in_counts().bytes_in - before);
+      };
+      const double share = bytes({}) / bytes(true);
+      CHECK((dtype == DType::q8_0 ? share < 0.6 : share == 1));
+    });
+  }
 }
 
 TEST_CASE("ascend run: every type of model trains as on the CPU, within roundings, and repeats its bits") {

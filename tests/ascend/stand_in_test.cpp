@@ -1021,6 +1021,133 @@ TEST_CASE("ascend stand-in: workspaces are needed, and theirs alone") {
   CHECK(has(text, "the workspace is larger than its memory"));
 }
 
+namespace {
+
+/// What a program that makes a mistake is told: mistake(card, a, b), with two vectors of 64 ones.
+template <class Mistake>
+std::string told(const Mistake& mistake) {
+  std::string text;
+  {
+    Card card;
+    void* a = card.floats(Floats(64, 1.0f));
+    void* b = card.floats(Floats(64, 1.0f));
+    mistake(card, a, b);
+    text = faults();
+    aclrtSynchronizeStream(card.stream);
+    text += faults();
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("ascend stand-in: mistakes that a program makes are told") {
+  const Setting slow("delay_us", 20000, 50);
+  const auto check = [](const char* part, const auto& mistake) {
+    const std::string text = told(mistake);
+    CHECK_MESSAGE(has(text, part), text);
+  };
+  std::uint64_t size = 0;
+  aclOpExecutor* executor = nullptr;
+  check("aclrtFree: memory that aclnnMm on stream", [&](Card& card, void* a, void* b) {
+    const Tensor x(a, {8, 8}), y(b, {8, 8});
+    for (int i = 0; i < 4; ++i) CHECK(add(card, b, b, b, 64, card.stream) == 0);
+    REQUIRE(aclnnMmGetWorkspaceSize(x, x, y, 0, &size, &executor) == 0);
+    void* workspace = card.allocate(size);
+    CHECK(aclnnMm(workspace, size, executor, card.stream) == 0);
+    card.release(workspace);
+  });
+  check("aclnnAdd: self was destroyed between the phases", [&](Card& card, void* a, void* b) {
+    const Tensor y(a, {64}), z(b, {64});
+    const Scalar one(1);
+    {
+      const Tensor x(a, {64});
+      REQUIRE(aclnnAddGetWorkspaceSize(x, y, one, z, &size, &executor) == 0);
+    }
+    CHECK(aclnnAdd(nullptr, 0, executor, card.stream) == ACLNN_ERR_PARAM_INVALID);
+    CHECK(aclDestroyAclOpExecutor(executor) == 0);
+  });
+  check("aclDestroyAclOpExecutor: what is destroyed is no such object, or was destroyed before",
+        [&](Card& card, void* a, void* b) {
+          const Tensor x(a, {64}), y(b, {64});
+          const Scalar one(1);
+          REQUIRE(aclnnAddGetWorkspaceSize(x, x, one, y, &size, &executor) == 0);
+          CHECK(aclnnAdd(nullptr, 0, executor, card.stream) == 0);
+          CHECK(aclDestroyAclOpExecutor(executor) != 0);
+        });
+  check("aclrtFree: memory that was not allocated",
+        [](Card&, void* a, void*) { CHECK(aclrtFree(static_cast<char*>(a) + 64) != 0); });
+  check("aclnnAdd: other is no device memory", [](Card& card, void* a, void* b) {
+    void* host = nullptr;
+    REQUIRE(aclrtMallocHost(&host, 256) == 0);
+    CHECK(add(card, a, host, b, 64, card.stream) == 0);
+    CHECK(aclrtSynchronizeStream(card.stream) == ACL_ERROR_RT_AICORE_EXCEPTION);
+    CHECK(aclrtFreeHost(host) == 0);
+  });
+  check("aclnnAdd: other is memory of device 1", [](Card& card, void* a, void* b) {
+    void* elsewhere = nullptr;
+    CHECK(aclrtSetDevice(1) == 0);
+    CHECK(aclrtMalloc(&elsewhere, 256, ACL_MEM_MALLOC_HUGE_FIRST) == 0);
+    CHECK(aclrtSetDevice(0) == 0);
+    CHECK(add(card, a, elsewhere, b, 64, card.stream) == 0);
+    CHECK(aclrtSynchronizeStream(card.stream) == ACL_ERROR_RT_AICORE_EXCEPTION);
+    CHECK(aclrtResetDevice(0) == 0);
+    CHECK(aclrtSetDevice(1) == 0);
+    CHECK(aclrtFree(elsewhere) == 0);
+    CHECK(aclrtResetDevice(1) == 0);
+    CHECK(aclrtResetDevice(1) == 0);
+    CHECK(aclrtSetDevice(0) == 0);
+  });
+  check("aclrtDestroyStream: the host did not wait for the stream's work", [](Card& card, void* a, void* b) {
+    aclrtStream other = nullptr;
+    REQUIRE(aclrtCreateStream(&other) == 0);
+    for (int i = 0; i < 4; ++i) CHECK(add(card, a, a, b, 64, other) == 0);
+    CHECK(aclrtDestroyStream(other) == 0);
+  });
+  check("aclnnAdd: a stream that is none, or was destroyed", [](Card& card, void* a, void* b) {
+    aclrtStream other = nullptr;
+    REQUIRE(aclrtCreateStream(&other) == 0);
+    CHECK(aclrtDestroyStream(other) == 0);
+    CHECK(add(card, a, a, b, 64, other) == ACL_ERROR_RT_INVALID_HANDLE);
+  });
+  check("aclrtRecordEvent: an event that is none, or was destroyed", [](Card& card, void*, void*) {
+    aclrtEvent event = nullptr;
+    REQUIRE(aclrtCreateEvent(&event) == 0);
+    CHECK(aclrtDestroyEvent(event) == 0);
+    CHECK(aclrtRecordEvent(event, card.stream) == ACL_ERROR_RT_INVALID_HANDLE);
+  });
+  check("aclrtResetDevice: 1 streams are left", [](Card&, void*, void*) {
+    aclrtStream other = nullptr;
+    CHECK(aclrtSetDevice(1) == 0);
+    REQUIRE(aclrtCreateStream(&other) == 0);
+    CHECK(aclrtResetDevice(1) == 0);
+    CHECK(aclrtSetDevice(0) == 0);
+    CHECK(aclrtResetDevice(0) == 0);
+  });
+  check("aclrtUnmapMem: memory that aclnnAdd on stream", [](Card& card, void* a, void*) {
+    aclrtPhysicalMemProp property{};
+    property.memAttr = ACL_HBM_MEM_HUGE;
+    property.location = {0, ACL_MEM_LOCATION_TYPE_DEVICE};
+    constexpr std::size_t page = std::size_t{2} << 20;
+    void* base = nullptr;
+    aclrtDrvMemHandle memory = nullptr;
+    REQUIRE(aclrtReserveMemAddress(&base, page, 0, nullptr, 1) == 0);
+    REQUIRE(aclrtMallocPhysical(&memory, page, &property, 0) == 0);
+    REQUIRE(aclrtMapMem(base, page, 0, memory, 0) == 0);
+    for (int i = 0; i < 4; ++i) CHECK(add(card, a, a, base, 64, card.stream) == 0);
+    CHECK(aclrtUnmapMem(base) == 0);
+    aclrtSynchronizeStream(card.stream);
+    CHECK(aclrtFreePhysical(memory) == 0);
+    CHECK(aclrtReleaseMemAddress(base) == 0);
+  });
+  check("aclrtMemcpy reads the source while aclnnAdd writes the same memory", [](Card& card, void* a, void* b) {
+    Floats values(64);
+    for (int i = 0; i < 4; ++i) CHECK(add(card, a, a, b, 64, card.stream) == 0);
+    CHECK(aclrtSynchronizeStream(nullptr) == 0);  // which is another one
+    CHECK(aclrtMemcpy(values.data(), 256, b, 256, ACL_MEMCPY_DEVICE_TO_HOST) == 0);
+  });
+}
+
 TEST_CASE("ascend stand-in: wide results of narrow products may be missing") {
   Card card;
   void* a = card.allocate(4096);

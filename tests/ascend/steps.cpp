@@ -3,7 +3,7 @@
 // a model of 32 billion parameters fit anywhere.
 //
 //   ascend_steps [--shape 7b|14b|32b] [--rank R] [--tokens N] [--sequences B] [--micro_batches M] [--recompute]
-//                [--offload none|params|optimizer|all] [--keep] [--memory GIB] [--operators]
+//                [--offload none|params|optimizer|all] [--keep] [--stored bf16|q8_0] [--memory GIB] [--operators]
 //
 // (--keep: streamed layers stay on the device as far as there is room) prints, in JSON: launches, waits and bytes of a
 // step, FLOPs and bytes by operator, memory by part.
@@ -29,7 +29,7 @@ using namespace lora;
 using Npu = ascend::Device;
 
 struct Options {
-  std::string shape = "7b", offload = "none";
+  std::string shape = "7b", offload = "none", stored = "bf16";
   Index rank = 64, tokens = 2048, sequences = 1, micro_batches = 1, memory = 64;
   bool recompute = false, operators = false, keep = false;
 };
@@ -61,10 +61,10 @@ model::Config config_of(const std::string& shape) {
   fail<ConfigError>("--shape: given ", shape, "; expected 7b, 14b or 32b");
 }
 
-/// Weights that nobody reads, in addresses that need no memory.
+/// Weights that nobody reads, in addresses that need no memory. Projections are stored as `dtype`.
 class ShapesOnly : public model::TensorProvider {
  public:
-  explicit ShapesOnly(model::Config config) : config_(std::move(config)) {
+  ShapesOnly(model::Config config, DType dtype) : config_(std::move(config)), dtype_(dtype) {
     model::for_each_tensor(config_, [&](const model::TensorInfo& info) {
       bytes_ = std::max(bytes_, static_cast<std::size_t>(bytes_of(DType::bf16, info.shape.count())));
     });
@@ -74,13 +74,15 @@ class ShapesOnly : public model::TensorProvider {
   }
   const model::Config& config() const override { return config_; }
   model::ProvidedTensor provide(const model::TensorInfo& info) const override {
-    const auto size = static_cast<std::size_t>(bytes_of(DType::bf16, info.shape.count()));
-    return {DType::bf16, {static_cast<const std::byte*>(memory_.get()), size}, memory_};
+    const DType dtype = info.kind == model::TensorInfo::Kind::projection ? dtype_ : DType::bf16;
+    const auto size = static_cast<std::size_t>(bytes_of(dtype, info.shape.count()));
+    return {dtype, {static_cast<const std::byte*>(memory_.get()), size}, memory_};
   }
   void finish() const override {}
 
  private:
   model::Config config_;
+  DType dtype_;
   std::size_t bytes_ = 0;
   std::shared_ptr<void> memory_;
 };
@@ -97,7 +99,9 @@ data::Batch batch_of(const Options& options, Index first) {
 }
 
 io::Json step_of(const Options& options) {
-  const ShapesOnly provider(config_of(options.shape));
+  if (options.stored != "bf16" && options.stored != "q8_0")
+    fail<ConfigError>("--stored: given ", options.stored, "; expected bf16 or q8_0");
+  const ShapesOnly provider(config_of(options.shape), options.stored == "q8_0" ? DType::q8_0 : DType::bf16);
   Npu dev;
   const auto taken = [&] {
     StandInCounts counts;
@@ -194,6 +198,8 @@ Options options_of(int count, char** words) {
       options.operators = true;
     } else if (word == "--shape") {
       options.shape = value();
+    } else if (word == "--stored") {
+      options.stored = value();
     } else if (word == "--offload") {
       options.offload = value();
     } else if (const auto number = numbers.find(word); number != numbers.end()) {

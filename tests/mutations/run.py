@@ -97,9 +97,14 @@ class Build:
             sys.exit(f"mutations: {folder} is no build folder of Ninja's; cmake --preset dev makes one")
         self.commands = {}
 
-    def ensure(self, with_program):
-        """What every test is linked with, and the program where it is tested."""
+    def ensure(self, with_program, folders):
+        """What every test is linked with, the program where it is tested, and what tests on NPUs are run with."""
         targets = ["test_main", "lora_instantiations", *(["lora_program"] if with_program else [])]
+        # Tests of these folders open libraries that stand for the vendor's, or are linked with them.
+        if folders & {"ascend", "kernel", "nn", "program", "tensor"}:
+            targets += [f"stand_in_{name}" for name in ("ascendcl", "nnopbase", "opapi", "hccl", "old_runtime")]
+        if "ascend" in folders:
+            targets.append("lora_ascend_instantiations")
         built = run(["cmake", "--build", self.folder, "-j", "1", "--target", *targets])
         if built.returncode != 0:
             sys.exit("mutations: what tests are linked with does not build:\n" + built.stdout[-3000:])
@@ -255,7 +260,8 @@ def main():
     if len(left) < len(patches):
         print(f"{len(patches) - len(left)} patches were caught before", flush=True)
     build = Build(options.build.resolve())
-    build.ensure(any(patch.breaks_program for patch in left))
+    folders = {test.split("/")[0] for patch in left for test in patch.tests}
+    build.ensure(any(patch.breaks_program for patch in left), folders)
     survivors, stale, unbroken = [], [], {}
     for number, patch in enumerate(left, 1):
         begin = time.monotonic()

@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <concepts>
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "support/proof_kernels.hpp"
 #if defined(LORA_STAND_IN)
@@ -57,8 +59,23 @@ void each_backend_and_type(const Body& body) {
 /// Whether a backend reads weights as files have them, wherever they begin; else they come aligned, and as plain
 /// numbers of 16 or 32 bits.
 template <class D>
-constexpr bool reads_files = D::decodes_blocks;
+constexpr bool reads_files = !D::splits_blocks;
 constexpr bool is_plain(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
+
+/// Rows of a weight as kernels of the backend take them.
+template <class D>
+std::vector<std::byte> as_read_by(const std::vector<std::byte>& rows, DType dtype, Index cols) {
+  if (!D::splits_blocks || dtype != DType::q8_0 || rows.empty()) return rows;
+  std::vector<std::byte> split;
+  const std::size_t row_bytes = static_cast<std::size_t>(bytes_of(dtype, cols));
+  for (std::size_t row = 0; row < rows.size(); row += row_bytes) {
+    for (std::size_t i = 0; i < row_bytes; ++i)  // quanta behind 2 bytes of each 34
+      if (i % 34 >= 2) split.push_back(rows[row + i]);
+    for (std::size_t i = 0; i < row_bytes; ++i)
+      if (i % 34 < 2) split.push_back(rows[row + i]);
+  }
+  return split;
+}
 
 /// 1 where a backend rounds the parts of a result to T, whose errors then count, and 0 where it rounds results only.
 template <class D>

@@ -77,7 +77,8 @@ struct Fault {
 class Device : public DeviceState<Device> {
  public:
   static constexpr bool reads_host_memory = false;
-  static constexpr bool decodes_blocks = true;
+  static constexpr bool splits_blocks = false;
+  static constexpr bool decodes(DType) { return true; }
   using Sum = double;
 
   explicit Device(int threads = 1, const Settings& settings = {})

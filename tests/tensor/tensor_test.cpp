@@ -19,7 +19,8 @@ using namespace lora;
 class Counting : public DeviceState<Counting> {
  public:
   static constexpr bool reads_host_memory = true;
-  static constexpr bool decodes_blocks = false;
+  static constexpr bool splits_blocks = false;
+  static constexpr bool decodes(DType) { return false; }
   using Sum = double;
 
   Counting() : arena_(memory_, sizeof memory_, true) {}

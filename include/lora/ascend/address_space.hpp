@@ -26,7 +26,7 @@ class AddressSpace {
     bytes_ = fallback_bytes / unit * unit;
     if (const aclError error = runtime_.aclrtMallocAlign32(&memory_, bytes_, ACL_MEM_MALLOC_HUGE_FIRST); error != 0)
       fail<DeviceError>("[ascend] NPU ", device_, ": no memory for work that grows, ", bytes_ >> 20,
-                        " MiB were asked for: ", runtime_.describe(error));
+                        " MiB were asked for: ", runtime_.describe(error), "; npu-smi info tells who uses it");
   }
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;

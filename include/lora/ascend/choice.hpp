@@ -1,14 +1,14 @@
 #pragma once
 
 #include <cctype>
-#include <charconv>
-#include <cstdlib>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "lora/ascend/device.hpp"
+#include "lora/ascend/environment.hpp"
 #include "lora/core/log.hpp"
 
 namespace lora::ascend {
@@ -18,15 +18,7 @@ namespace detail {
 /// A number that a launcher has set, such as LOCAL_RANK; nothing where it has not.
 /// Throws   ConfigError for what is no number from 0 on
 inline std::optional<int> launcher_number(const char* name) {
-  const char* const text = std::getenv(name);
-  if (text == nullptr || *text == '\0') return std::nullopt;
-  const std::string_view digits(text);
-  int value = -1;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc() || end != digits.data() + digits.size() || value < 0)
-    fail<ConfigError>("the environment's ", name, " is '", digits,
-                      "'; expected a number from 0 on, as launchers set it");
-  return value;
+  return environment_number(name, 0, std::numeric_limits<int>::max(), "a number from 0 on, as launchers set it");
 }
 
 inline std::string lower(std::string_view text) {
@@ -59,25 +51,32 @@ inline DeviceSettings chosen_of(std::span<const int> ids) {
 
 /// The NPU to use, as the key device says; with `any`, nothing where there is none that can be used. `type`: the kind
 /// that it must be, or auto. Throws   DeviceError if an NPU is asked for and is of another kind, ConfigError as above
-inline std::optional<DeviceSettings> choose(std::span<const int> ids, bool any, std::string_view type) {
-  Toolkit& toolkit = Toolkit::get();
+inline std::optional<DeviceSettings> choose(std::span<const int> ids, bool any, std::string_view type,
+                                            const Toolkit& toolkit = Toolkit::get()) {
   const std::string missing = toolkit.missing_operators();
   const bool usable =
       toolkit.runs() && toolkit.device_count() > 0 && toolkit.operator_problem().empty() && missing.empty();
   if (any && !usable) {
     // Who has a toolkit expects to train with it.
-    if (toolkit.runs())
+    if (!toolkit.names().empty())
       log::warn("device auto: there is an Ascend toolkit, but ",
-                toolkit.device_count() == 0           ? "no NPU"
+                !toolkit.runs()                       ? "it can't be used: " + toolkit.problem()
+                : toolkit.device_count() == 0         ? "no NPU"
                 : !toolkit.operator_problem().empty() ? "its operators can't be used"
                                                       : "it lacks operators: " + missing,
                 "; computing on the CPU ('lora doctor' tells more)");
     return std::nullopt;
   }
   const DeviceSettings chosen = chosen_of(ids);
-  const char* const name = toolkit.runs() ? toolkit.runtime.aclrtGetSocName() : nullptr;
-  if (type != "auto" && name != nullptr && detail::lower(type) != detail::lower(name))
-    fail<DeviceError>("key device_type: given ", type, ", but the NPUs here are ", name);
+  if (!toolkit.runs()) return chosen;  // which is refused when it is opened
+  const std::uint32_t count = toolkit.device_count();
+  if (ids.empty() && count > 0 && static_cast<std::uint32_t>(chosen.id) >= count)
+    fail<ConfigError>("the environment's LOCAL_RANK is ", chosen.id, ", but the runtime counts ", count,
+                      " NPUs; expected one for each process");
+  const char* const name = toolkit.runtime.aclrtGetSocName();
+  if (type != "auto" && detail::lower(type) != detail::lower(name != nullptr ? name : ""))
+    fail<DeviceError>("key device_type: given ", type, ", but the NPUs here ",
+                      name != nullptr ? concat("are ", name) : "don't tell their kind");
   return chosen;
 }
 

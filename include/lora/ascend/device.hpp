@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "lora/ascend/address_space.hpp"
+#include "lora/ascend/environment.hpp"
 #include "lora/ascend/host_copies.hpp"
 #include "lora/ascend/memory_pool.hpp"
 #include "lora/ascend/toolkit.hpp"
@@ -36,12 +36,15 @@ struct DeviceSettings {
 class Device : public DeviceState<Device> {
  public:
   static constexpr bool reads_host_memory = false;
-  static constexpr bool decodes_blocks = false;
+  static constexpr bool splits_blocks = true;
+  static constexpr bool decodes(DType stored) {
+    return stored == DType::f32 || stored == DType::bf16 || stored == DType::f16 || stored == DType::q8_0;
+  }
   using Sum = float;
 
-  /// Throws   DeviceError if the toolkit, its operators or the NPU are missing
-  explicit Device(const DeviceSettings& settings, Toolkit& toolkit = Toolkit::get())
-      : toolkit_(toolkit), settings_(settings), opened_(toolkit, settings), pool_(toolkit.runtime) {
+  /// Throws   DeviceError if the toolkit, its operators or the NPU are missing, ConfigError for the environment's
+  /// values
+  explicit Device(const DeviceSettings& settings, Toolkit& toolkit = Toolkit::get()) : Device(toolkit, settings) {
     const MemoryInfo info = memory();
     // Without addresses that grow, half of what is free is left to weights and what trains.
     space_.emplace(runtime(), settings_.id, info.total, info.free / 2);
@@ -51,8 +54,9 @@ class Device : public DeviceState<Device> {
   /// The first NPU; work on the host has no threads of its own. As tests make devices.
   explicit Device(int = 0) : Device(DeviceSettings{}) {}
   ~Device() {
-    if (enter_quietly() && !lost_)  // nobody may wait for work that frees memory
-      for (const aclrtStream stream : streams_) (void)runtime().aclrtSynchronizeStreamWithTimeout(stream, timeout_ms());
+    if (enter_quietly())  // nobody may wait for work that frees memory
+      for (const aclrtStream stream : streams_)
+        if (stream != nullptr && runtime().aclrtSynchronizeStreamWithTimeout(stream, timeout_ms_) != 0) give_up({});
     release_states();
     if (read_ != nullptr) (void)runtime().aclrtFreeHost(read_);
     for (const auto& [number, event] : events_) (void)runtime().aclrtDestroyEvent(event);
@@ -63,7 +67,7 @@ class Device : public DeviceState<Device> {
 
   void* allocate(std::size_t bytes) {
     enter();
-    return allocated(bytes, "memory", [&](aclError& error) { return pool_.allocate(bytes, error); });
+    return allocated(bytes, [&](aclError& error) { return pool_.allocate(bytes, error); });
   }
   void free(void* memory, std::size_t bytes) noexcept {
     copies_.forget(memory, bytes);
@@ -71,11 +75,14 @@ class Device : public DeviceState<Device> {
   }
   void* allocate_host(std::size_t bytes) {
     enter();
-    return allocated(bytes, "page-locked memory of the host", [&](aclError& error) {
-      void* memory = nullptr;
-      error = runtime().aclrtMallocHost(&memory, std::max<std::size_t>(bytes, 1));
-      return error == 0 ? memory : nullptr;
-    });
+    void* memory = nullptr;
+    const aclError error = runtime().aclrtMallocHost(&memory, std::max<std::size_t>(bytes, 1));
+    if (is_full(error))
+      fail<DeviceError>("[ascend] NPU ", settings_.id, ": the host gives no page-locked memory, ", bytes,
+                        " bytes were asked for: ", reason_of(error),
+                        "; end other programs that take the host's memory");
+    check(error, "aclrtMallocHost");
+    return memory;
   }
   void free_host(void* memory, std::size_t) noexcept {
     if (enter_quietly()) (void)runtime().aclrtFreeHost(memory);
@@ -99,6 +106,8 @@ class Device : public DeviceState<Device> {
     if (bytes == 0) return;
     // What is small goes by page-locked memory: a copy to other memory is a wait of its own.
     if (bytes > read_bytes) {
+      enter();
+      wait_for(Stream::compute);  // such a copy waits without an end
       start_copy_to_host(target, source, bytes, Stream::compute);
       return wait_for(Stream::compute);
     }
@@ -137,7 +146,7 @@ class Device : public DeviceState<Device> {
   }
   void wait(Event event) {
     enter();
-    check_wait(runtime().aclrtSynchronizeEventWithTimeout(events_.at(event.number), timeout_ms()));
+    check_wait(runtime().aclrtSynchronizeEventWithTimeout(events_.at(event.number), timeout_ms_));
   }
   bool is_done(Event event) {
     enter();
@@ -188,39 +197,64 @@ class Device : public DeviceState<Device> {
   const HostCopies& host_copies() const { return copies_; }
 
   /// This thread's calls are this device's from now on; another device or library may have had it.
-  void enter() const { check(runtime().aclrtSetCurrentContext(opened_.context), "aclrtSetCurrentContext"); }
+  void enter() const {
+    if (lost_) fail<DeviceError>("[ascend] NPU ", settings_.id, " can't be used any more: ", *lost_);
+    check(runtime().aclrtSetCurrentContext(opened_.context), "aclrtSetCurrentContext");
+  }
 
   /// Throws DeviceError for what is no success.
   void check(aclError error, std::string_view what) const {
-    if (error != 0) fail<DeviceError>("[ascend] NPU ", settings_.id, ": ", what, ": ", runtime().describe(error));
+    if (error != 0) fail<DeviceError>("[ascend] NPU ", settings_.id, ": ", what, ": ", reason_of(error));
+  }
+  /// An error as messages tell it. Where it ends the work of the device, nobody waits for that any more.
+  std::string reason_of(aclError error) const {
+    std::string text = runtime().describe(error);
+    if (ends_work(error)) give_up(text);
+    return text;
   }
 
  private:
+  /// With what the destructor takes back, also where the rest of the construction fails.
+  Device(Toolkit& toolkit, const DeviceSettings& settings)
+      : toolkit_(toolkit), settings_(settings), opened_(toolkit, settings), pool_(toolkit.runtime) {}
+
   /// The NPU and its context, for as long as the device lives.
   struct Opened {
-    Opened(Toolkit& toolkit, const DeviceSettings& settings) : runtime(toolkit.runtime), id(settings.id) {
-      if (!toolkit.runs())
+    Opened(Toolkit& toolkit, const DeviceSettings& settings) : Opened(toolkit.runtime, settings.id) {
+      if (!toolkit.runs() && toolkit.names().empty())
         fail<DeviceError>("[ascend] there is no toolkit to run on an NPU with: ", toolkit.problem(),
                           "; install driver and toolkit (CANN) and source its set_env.sh, or use device cpu");
+      if (!toolkit.runs())
+        fail<DeviceError>("[ascend] the toolkit can't be used: ", toolkit.problem(),
+                          "; install driver and toolkit of one release (CANN 8.1 or newer), or use device cpu");
       if (!toolkit.operator_problem().empty())
         fail<DeviceError>("[ascend] the toolkit has no operators: ", toolkit.operator_problem(),
                           "; install its operator packages for this kind of NPU");
       if (const std::string missing = toolkit.missing_operators(); !missing.empty())
         fail<DeviceError>("[ascend] ", toolkit.operator_names(),
-                          " lacks operators that nothing stands in for: ", missing, "; install CANN 8.1 or newer");
-      if (const std::uint32_t count = toolkit.device_count(); id < 0 || static_cast<std::uint32_t>(id) >= count)
+                          " lacks operators that nothing stands in for: ", missing, "; CANN 8.1 and newer have them");
+      std::uint32_t count = 0;
+      if (const aclError error = runtime.aclrtGetDeviceCount(&count); error != 0)
+        fail<DeviceError>("[ascend] the runtime can't count NPUs: ", runtime.describe(error),
+                          "; npu-smi info tells whether the driver works");
+      if (id < 0 || static_cast<std::uint32_t>(id) >= count)
         fail<DeviceError>("[ascend] there is no NPU ", id, ": the runtime counts ", count,
                           "; npu-smi info lists what the driver sees, ASCEND_RT_VISIBLE_DEVICES may hide some");
       require(runtime.aclrtSetDevice(id), "can't be used");
+      is_set = true;
       require(runtime.aclrtGetCurrentContext(&context), "has no context");
       require(runtime.aclrtCtxSetSysParamOpt(ACL_OPT_DETERMINISTIC, settings.deterministic ? 1 : 0),
               "does not take a setting");
       // Numbers out of range become infinite, and are seen as such; they would be cut off otherwise.
       require(runtime.aclrtSetDeviceSatMode(ACL_RT_OVERFLOW_MODE_INFNAN), "does not take a setting");
     }
+    /// None yet; its destructor takes back what has been done since.
+    Opened(const Runtime& of, std::int32_t number) : runtime(of), id(number) {}
     Opened(const Opened&) = delete;
     Opened& operator=(const Opened&) = delete;
-    ~Opened() { (void)runtime.aclrtResetDevice(id); }
+    ~Opened() {
+      if (is_set) (void)runtime.aclrtResetDevice(id);
+    }
 
     void require(aclError error, std::string_view what) const {
       if (error != 0)
@@ -230,6 +264,7 @@ class Device : public DeviceState<Device> {
 
     const Runtime& runtime;
     std::int32_t id;
+    bool is_set = false;
     aclrtContext context = nullptr;
   };
 
@@ -237,68 +272,81 @@ class Device : public DeviceState<Device> {
   aclrtStream handle(Stream stream) const { return streams_[stream == Stream::copy ? 1 : 0]; }
   bool enter_quietly() const noexcept { return runtime().aclrtSetCurrentContext(opened_.context) == 0; }
 
+  /// Throws away what is queued, which has failed or may never end: memory that it uses can then be freed.
+  void give_up(std::string reason) const noexcept {
+    if (lost_) return;
+    lost_ = std::move(reason);
+    for (aclrtStream& stream : streams_)
+      if (stream != nullptr) (void)runtime().aclrtDestroyStreamForce(std::exchange(stream, nullptr));
+  }
+
   Arena::Grow growth() {
     if (!space_->grows()) return {};
     return [this](std::size_t begin, std::size_t end) {
-      (void)allocated(end - begin, "memory", [&](aclError& error) -> void* {
+      (void)allocated(end - begin, [&](aclError& error) -> void* {
         error = space_->grow(begin, end);
         return error == 0 ? space_->memory() : nullptr;
       });
     };
   }
 
+  static constexpr bool is_full(aclError error) {
+    return error == ACL_ERROR_RT_MEMORY_ALLOCATION || error == ACL_ERROR_RT_DEVICE_OOM;
+  }
+
   /// take(error), once more after free segments have been given back. Throws DeviceError.
   template <class Take>
-  void* allocated(std::size_t bytes, std::string_view what, const Take& take) {
+  void* allocated(std::size_t bytes, const Take& take) {
     aclError error = 0;
     if (void* const memory = take(error)) return memory;
-    const bool full = error == ACL_ERROR_RT_MEMORY_ALLOCATION || error == ACL_ERROR_RT_DEVICE_OOM;
-    if (full) {
-      const std::string first = runtime().describe(error);
+    if (is_full(error)) {
+      const std::string first = reason_of(error);
       synchronize();
       pool_.release();
       if (void* const memory = take(error)) return memory;
       std::size_t free = 0, total = 0;
       (void)runtime().aclrtGetMemInfo(ACL_HBM_MEM, &free, &total);
-      fail<DeviceError>("[ascend] NPU ", settings_.id, " is out of ", what, ": ", bytes, " bytes were asked for, ",
-                        free, " of ", total, " are free on the card: ", first,
+      fail<DeviceError>("[ascend] NPU ", settings_.id, " is out of memory: ", bytes, " bytes were asked for, ", free,
+                        " of ", total, " are free on the card: ", first,
                         "; use smaller micro-batches, gradient_checkpointing or offload");
     }
-    fail<DeviceError>("[ascend] NPU ", settings_.id, " gives no ", what, ", ", bytes,
-                      " bytes were asked for: ", runtime().describe(error));
+    fail<DeviceError>("[ascend] NPU ", settings_.id, " gives no memory, ", bytes,
+                      " bytes were asked for: ", reason_of(error));
   }
 
   /// A card that is gone answers nothing; a wait that takes longer than this is an error.
-  static std::int32_t timeout_ms() {
-    const char* const seconds = std::getenv("LORA_ASCEND_TIMEOUT");
-    const int value = seconds != nullptr ? std::atoi(seconds) : 0;
-    return (value > 0 && value < 2'000'000 ? value : 1800) * 1000;
+  static std::int32_t longest_wait() {
+    constexpr int most = std::numeric_limits<std::int32_t>::max() / 1000;
+    return 1000 * environment_number("LORA_ASCEND_TIMEOUT", 1, most, "seconds from 1 on").value_or(1800);
   }
   void wait_for(Stream stream) const {
-    check_wait(runtime().aclrtSynchronizeStreamWithTimeout(handle(stream), timeout_ms()));
+    check_wait(runtime().aclrtSynchronizeStreamWithTimeout(handle(stream), timeout_ms_));
   }
   void check_wait(aclError error) const {
-    lost_ = lost_ || error != 0;
-    if (error == ACL_ERROR_RT_STREAM_SYNC_TIMEOUT)
-      fail<DeviceError>("[ascend] NPU ", settings_.id, " has not ended its work within ", timeout_ms() / 1000,
-                        " s: ", runtime().describe(error), "; LORA_ASCEND_TIMEOUT sets how many seconds are waited");
-    check(error, "work that was queued before has failed");
+    if (error == 0) return;
+    const std::string text = reason_of(error);
+    give_up(text);
+    if (error == ACL_ERROR_RT_STREAM_SYNC_TIMEOUT || error == ACL_ERROR_RT_EVENT_SYNC_TIMEOUT)
+      fail<DeviceError>("[ascend] NPU ", settings_.id, " has not ended its work within ", timeout_ms_ / 1000,
+                        " s: ", text, "; LORA_ASCEND_TIMEOUT sets how many seconds are waited");
+    fail<DeviceError>("[ascend] NPU ", settings_.id, ": work that was queued before has failed: ", text);
   }
 
   Toolkit& toolkit_;
   DeviceSettings settings_;
+  std::int32_t timeout_ms_ = longest_wait();
   Opened opened_;
   MemoryPool pool_;
   std::optional<AddressSpace> space_;
   std::optional<Arena> arena_;
-  std::array<aclrtStream, 2> streams_{};
+  mutable std::array<aclrtStream, 2> streams_{};
   std::map<std::int64_t, aclrtEvent> events_;
   std::vector<aclrtEvent> spare_events_;
   static constexpr std::size_t read_bytes = std::size_t{64} << 10;
   void* read_ = nullptr;  // page-locked, once something was read
   std::int64_t last_event_ = 0;
   HostCopies copies_;
-  mutable bool lost_ = false;  // a wait has failed: nothing queued may ever end
+  mutable std::optional<std::string> lost_;  // why, after an error that has ended its work or may never let it end
 };
 
 static_assert(AnyDevice<Device>);

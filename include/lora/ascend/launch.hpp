@@ -31,6 +31,12 @@ inline aclTensor* made(const Objects& objects, const Operand& operand) {
   return tensor;
 }
 
+inline void destroy(const Objects& objects, const aclTensor* tensor) { (void)objects.aclDestroyTensor(tensor); }
+inline void destroy(const Objects& objects, const aclScalar* scalar) { (void)objects.aclDestroyScalar(scalar); }
+inline void destroy(const Objects& objects, const aclIntArray* array) { (void)objects.aclDestroyIntArray(array); }
+/// With its tensors, which it owns.
+inline void destroy(const Objects& objects, const aclTensorList* list) { (void)objects.aclDestroyTensorList(list); }
+
 inline aclTensor* object_of(const From<Operand>& from) { return made(from.objects, from.value); }
 template <class T>
 aclTensor* object_of(const From<View<Device, T>>& from) {
@@ -46,15 +52,19 @@ inline aclIntArray* object_of(const From<std::vector<std::int64_t>>& from) {
 }
 inline aclTensorList* object_of(const From<std::vector<Operand>>& from) {
   std::vector<const aclTensor*> tensors;
-  for (const Operand& operand : from.value) tensors.push_back(made(from.objects, operand));
-  return from.objects.aclCreateTensorList(tensors.data(), tensors.size());
+  const auto destroy_all = [&] {
+    for (const aclTensor* tensor : tensors) destroy(from.objects, tensor);
+  };
+  try {
+    for (const Operand& operand : from.value) tensors.push_back(made(from.objects, operand));
+  } catch (...) {
+    destroy_all();
+    throw;
+  }
+  aclTensorList* const list = from.objects.aclCreateTensorList(tensors.data(), tensors.size());
+  if (list == nullptr) destroy_all();
+  return list;
 }
-
-inline void destroy(const Objects& objects, const aclTensor* tensor) { (void)objects.aclDestroyTensor(tensor); }
-inline void destroy(const Objects& objects, const aclScalar* scalar) { (void)objects.aclDestroyScalar(scalar); }
-inline void destroy(const Objects& objects, const aclIntArray* array) { (void)objects.aclDestroyIntArray(array); }
-/// With its tensors, which it owns.
-inline void destroy(const Objects& objects, const aclTensorList* list) { (void)objects.aclDestroyTensorList(list); }
 
 /// An argument as the vendor's functions take it: an object that is destroyed once the operator has been queued, or a
 /// value.
@@ -119,10 +129,28 @@ std::string text_of(const Other&) {
   for (const std::string& text : texts)
     if (!text.empty()) operands += concat(operands.empty() ? "" : ", ", text);
   fail<DeviceError>("[ascend] NPU ", dev.settings().id, ": the operator ", name, " of ", operands, ": ",
-                    dev.toolkit().runtime.describe(status));
+                    dev.reason_of(status),
+                    status == ACLNN_ERR_INNER_OPP_KERNEL_PKG_NOT_FOUND
+                        ? "; install the toolkit's operator package for this kind of NPU"
+                        : "");
 }
 
 }  // namespace detail
+
+/// Whether an operator takes such arguments, as its first phase tells; nothing is queued.
+template <class... Declared, class... Arguments>
+bool takes(Device& dev, const Operator<Declared...>& one, const Arguments&... arguments) {
+  dev.enter();
+  const Objects& objects = dev.toolkit().objects;
+  const std::tuple<detail::Given<Declared>...> given(detail::From<Arguments>{objects, arguments}...);
+  std::uint64_t bytes = 0;
+  aclOpExecutor* executor = nullptr;
+  const aclnnStatus status =
+      std::apply([&](const auto&... each) { return one.sizes(each.get()..., &bytes, &executor); }, given);
+  if (status == 0) (void)objects.aclDestroyAclOpExecutor(executor);
+  if (ends_work(status)) dev.check(status, one.name);
+  return status == 0;
+}
 
 /// Queues an operator in the compute stream. Its workspace is scratch of the arena, which the work after it may use
 /// again since one stream runs it all.

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,7 @@ struct Operators {
   Operator<In, In, In, Scalar, Scalar, i8> inplace_addmm{"InplaceAddmm", "products"};
   Operator<In, In, Scalar> inplace_add{"InplaceAdd", "elementwise"};
   Operator<In, In, Out> mul{"Mul", "elementwise"};
+  Operator<Out, In> inplace_mul{"InplaceMul", "quantised weights"};
   Operator<In, Scalar, Out> muls{"Muls", "elementwise"};
   Operator<In, In, In, Scalar> inplace_addcmul{"InplaceAddcmul", "elementwise"};
   Operator<Out, In> inplace_copy{"InplaceCopy", "elementwise"};
@@ -80,6 +82,7 @@ struct Operators {
     f(inplace_addmm);
     f(inplace_add);
     f(mul);
+    f(inplace_mul);
     f(muls);
     f(inplace_addcmul);
     f(inplace_copy);
@@ -115,22 +118,33 @@ constexpr std::string_view operator_libraries[] = {"libnnopbase.so", "libopapi.s
 struct OperatorInfo {
   std::string_view name, family, fallback;
   bool there = false;
+  bool left_out = false;  ///< as LORA_ASCEND_WITHOUT asks
 };
 
 /// Finds the operators, but for those that LORA_ASCEND_WITHOUT names ("RotaryPositionEmbedding,Amax"), where one that
 /// is there does not do what it should.
+/// Throws   ConfigError for a name that is none of theirs
 inline std::vector<OperatorInfo> load_operators(Operators& operators, const Libraries& libraries) {
   const char* const without = std::getenv("LORA_ASCEND_WITHOUT");
-  const std::string left_out = concat(",", without != nullptr ? without : "", ",");
+  std::vector<std::string> left_out;
+  for (std::string_view rest = without != nullptr ? without : ""; !rest.empty();) {
+    const auto comma = rest.find(',');
+    if (const auto name = rest.substr(0, comma); !name.empty()) left_out.emplace_back(name);
+    rest.remove_prefix(comma == rest.npos ? rest.size() : comma + 1);
+  }
   std::vector<OperatorInfo> found;
   operators.for_each([&]<class... Arguments>(Operator<Arguments...>& one) {
     const std::string name = concat("aclnn", one.name);
-    if (left_out.find(concat(",", one.name, ",")) == left_out.npos) {
+    const bool leaves_out = std::erase(left_out, one.name) > 0;
+    if (!leaves_out) {
       one.sizes = libraries.find<typename Operator<Arguments...>::Sizes>(name + "GetWorkspaceSize");
       one.run = libraries.find<typename Operator<Arguments...>::Run>(name);
     }
-    found.push_back({one.name, one.family, one.fallback, one.there()});
+    found.push_back({one.name, one.family, one.fallback, one.there(), leaves_out});
   });
+  if (!left_out.empty())
+    fail<ConfigError>("the environment's LORA_ASCEND_WITHOUT names '", left_out.front(),
+                      "', which is no operator that is called; expected names such as RotaryPositionEmbedding,Amax");
   return found;
 }
 

@@ -5,7 +5,8 @@
 
 namespace lora::ascend {
 
-/// Calls f(view) with the weight as its stored element type. Blocks are decoded before they come to the device.
+/// Calls f(view) with the weight as its stored element type. Blocks are decoded before they come to the device, but for
+/// Q8_0's of products.
 /// Throws   FormatError for what no operator reads
 template <class F>
 void with_stored(const StoredView<Device>& stored, F&& f) {
@@ -33,6 +34,7 @@ struct Quantize<ascend::Device> {
   template <class T>
   static void decode(D& dev, const StoredView<D>& w, View<D, T> y) {
     if (y.size() == 0) return;
+    if (w.dtype() == DType::q8_0) return decode_q8_0(dev, w, y);
     ascend::with_stored(w, [&](auto view) { Elementwise<D>::convert(dev, view, y, 1, false); });
   }
 
@@ -40,6 +42,23 @@ struct Quantize<ascend::Device> {
   static void decode_with_update(D& dev, const StoredView<D>& w, View<D, const A> b, View<D, const A> a, View<D, A> y) {
     decode(dev, w, y);
     Gemm<D>::run(dev, Form::tn, b, a, y, 1, true);
+  }
+
+ private:
+  /// A row has its quanta, int8, and then a float16 scale for each 32 of them. Their product has 19 bits at most, so
+  /// that it is rounded to T once.
+  template <class T>
+  static void decode_q8_0(D& dev, const StoredView<D>& w, View<D, T> y) {
+    constexpr Index block = 32;
+    const Index cols = w.cols(), row = static_cast<Index>(w.row_bytes());
+    const ascend::Operand quanta(w.data(), ascend::ACL_INT8, {w.rows(), cols}, {row, 1});
+    const ascend::Operand scales(w.data() + cols, ascend::ACL_FLOAT16, {w.rows(), cols / block, 1}, {row / 2, 1, 1});
+    ascend::write_aligned(dev, y, false, true, [&](View<D, T> place) {
+      ascend::copy(dev, quanta, place);
+      const ascend::Operand blocks(place.data(), ascend::acl_type<T>, {w.rows(), cols / block, block},
+                                   {cols, block, 1});
+      ascend::launch(dev, dev.toolkit().operators.inplace_mul, blocks, scales);
+    });
   }
 };
 

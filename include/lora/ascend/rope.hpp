@@ -33,7 +33,7 @@ class RotaryRows {
     if (!known) {
       if (const Index bytes = 3 * part * static_cast<Index>(sizeof(T)); bytes > memory_.size())
         memory_ = Tensor<Device, std::byte>(dev_, bytes);
-      key_ = key;
+      key_ = {};
     }
     T* const begin = reinterpret_cast<T*>(memory_.view().data());
     const View<Device, T> c(begin, n, width), s(begin + part, n, width), m(begin + 2 * part, n, width);
@@ -41,6 +41,7 @@ class RotaryRows {
       prepare(cos, positions, c, 1);
       prepare(sin, positions, s, 1);
       prepare(sin, positions, m, -1);
+      key_ = key;
     }
     return {c, s, m};
   }

@@ -49,6 +49,7 @@ struct Runtime {
 
   aclError (*aclrtCreateStream)(aclrtStream* stream) = nullptr;
   aclError (*aclrtDestroyStream)(aclrtStream stream) = nullptr;
+  aclError (*aclrtDestroyStreamForce)(aclrtStream stream) = nullptr;
   aclError (*aclrtSynchronizeStreamWithTimeout)(aclrtStream stream, std::int32_t milliseconds) = nullptr;
   aclError (*aclrtCreateEvent)(aclrtEvent* event) = nullptr;
   aclError (*aclrtDestroyEvent)(aclrtEvent event) = nullptr;
@@ -87,6 +88,7 @@ struct Runtime {
     f("aclrtMemcpyAsync", aclrtMemcpyAsync);
     f("aclrtCreateStream", aclrtCreateStream);
     f("aclrtDestroyStream", aclrtDestroyStream);
+    f("aclrtDestroyStreamForce", aclrtDestroyStreamForce);
     f("aclrtSynchronizeStreamWithTimeout", aclrtSynchronizeStreamWithTimeout);
     f("aclrtCreateEvent", aclrtCreateEvent);
     f("aclrtDestroyEvent", aclrtDestroyEvent);
@@ -100,7 +102,21 @@ struct Runtime {
   /// "error 107001 (no such device)", with the vendor's own message where it has one. On the thread that met it.
   std::string describe(aclError error) const {
     const char* message = aclGetRecentErrMsg != nullptr ? aclGetRecentErrMsg() : nullptr;
-    return message != nullptr ? concat("error ", error, " (", message, ")") : concat("error ", error);
+    return message != nullptr ? concat("error ", error, " (", one_line(message), ")") : concat("error ", error);
+  }
+
+ private:
+  /// The vendor's messages have several lines, and indentation.
+  static std::string one_line(std::string_view text) {
+    std::string line;
+    bool gap = false;
+    for (const char c : text) {
+      const bool space = c == ' ' || c == '\n' || c == '\r' || c == '\t';
+      if (!space && gap && !line.empty()) line += ' ';
+      if (!space) line += c;
+      gap = space;
+    }
+    return line;
   }
 };
 

@@ -62,7 +62,9 @@ class Toolkit {
   std::string missing_operators() const {
     std::string missing;
     for (const OperatorInfo& one : operators_found)
-      if (!one.there && one.fallback.empty()) missing += concat(missing.empty() ? "" : ", ", one.name);
+      if (!one.there && one.fallback.empty())
+        missing +=
+            concat(missing.empty() ? "" : ", ", one.name, one.left_out ? " (left out by LORA_ASCEND_WITHOUT)" : "");
     return missing;
   }
 

@@ -78,6 +78,15 @@ constexpr aclError ACL_ERROR_RT_FEATURE_NOT_SUPPORT = 207000;
 constexpr aclError ACL_ERROR_RT_MEMORY_ALLOCATION = 207001;
 constexpr aclError ACL_ERROR_RT_DEVICE_OOM = 207018;
 constexpr aclError ACL_ERROR_RT_STREAM_SYNC_TIMEOUT = 507046;
+constexpr aclError ACL_ERROR_RT_EVENT_SYNC_TIMEOUT = 507047;
+constexpr aclnnStatus ACLNN_ERR_RUNTIME_ERROR = 361001;
+constexpr aclnnStatus ACLNN_ERR_INNER_OPP_KERNEL_PKG_NOT_FOUND = 561112;
+
+/// Whether it is one of those after which a device does no more of this process's work, or may never end it: exceptions
+/// of kernels, lost cards, work that hangs.
+constexpr bool ends_work(aclError error) {
+  return (error >= 507000 && error < 508000) || error == ACLNN_ERR_RUNTIME_ERROR;
+}
 
 /// cubeMathType of products: inputs are multiplied in their own type.
 constexpr std::int8_t KEEP_DTYPE = 0;

@@ -112,6 +112,15 @@ class Profile {
     return open_.empty();
   }
 
+  /// Closes the last one where the device has failed, which then has no end for it. What was recorded of the step goes
+  /// with it.
+  template <class Release>
+  void cancel(const Release& release) {
+    release(open_.back().begin);
+    open_.pop_back();
+    if (open_.empty()) drop(release);
+  }
+
   /// Adds the times of a step whose work is done, as the device measured them.
   ///   nanoseconds(a, b): from event a to event b;   release(event): nobody asks for it again
   template <class Nanoseconds, class Release>

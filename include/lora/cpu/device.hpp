@@ -73,7 +73,8 @@ class Reservation {
 class Device : public Threads, public DeviceState<Device> {
  public:
   static constexpr bool reads_host_memory = true;
-  static constexpr bool decodes_blocks = true;
+  static constexpr bool splits_blocks = false;
+  static constexpr bool decodes(DType) { return true; }
   using Sum = double;
 
   /// `threads` 0: as many as this process may run at once.

@@ -30,6 +30,26 @@ class HostMatrix {
     return matrix;
   }
 
+  /// Of Q8_0, each row as its quanta (cols) and then its scales (cols / 32), as devices take it that have operators for
+  /// planes alone: as many bytes.
+  static HostMatrix split(ProvidedTensor tensor, Index rows, Index cols) {
+    HostMatrix matrix(std::move(tensor), rows, cols);
+    LORA_ASSERT(matrix.dtype_ == DType::q8_0);
+    matrix.decode_ = [](const HostMatrix& m, Index begin, Index end, std::byte* to) {
+      constexpr std::size_t quanta = 32, scale = sizeof(f16);
+      const auto count = static_cast<std::size_t>(m.cols_) / quanta;
+      for (Index row = begin; row < end; ++row) {
+        const std::byte* block = m.stored_row(row);
+        std::byte* const own = to + static_cast<std::size_t>(row) * m.row_bytes();
+        for (std::size_t i = 0; i < count; ++i, block += scale + quanta) {
+          std::memcpy(own + count * quanta + i * scale, block, scale);
+          std::memcpy(own + i * quanta, block + scale, quanta);
+        }
+      }
+    };
+    return matrix;
+  }
+
   /// As the device gets it.
   DType dtype() const { return dtype_; }
   Index rows() const { return rows_; }

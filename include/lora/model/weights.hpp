@@ -189,6 +189,13 @@ inline bool rotary_changed(const Source& source) {
   return own.rope.theta != source.config().rope.theta || own.rotates != source.config().rotates;
 }
 
+/// Whether a tensor of blocks comes to the device as it is stored. Where kernels take blocks split, only products do:
+/// rows of an embedding or a head are read by other operators.
+template <class D>
+constexpr bool stays_quantised(const TensorInfo& info, DType stored) {
+  return D::decodes(stored) && (!D::splits_blocks || info.kind == TensorInfo::Kind::projection);
+}
+
 /// Reads the tensors of a model onto a device by their names. `finish` waits for the device.
 template <AnyDevice D>
 class Loader {
@@ -197,7 +204,7 @@ class Loader {
   Loader(D& dev, const TensorProvider& provider, const WeightPlaces& places = {}, StreamedLayers<D>* streamed = nullptr)
       : dev_(dev),
         provider_(provider),
-        host_decodes_(places.host_decodes.value_or(!D::decodes_blocks)),
+        host_decodes_(places.host_decodes),
         threads_(places.threads),
         streamed_(streamed) {
     for_each_tensor(provider.config(), [&](const TensorInfo& info) { tensors_.emplace(info.name, info); });
@@ -230,9 +237,11 @@ class Loader {
     }
     HostMatrix matrix(tensor, rows, cols);
     if constexpr (!D::reads_host_memory) {
-      // What a device can't decode are blocks, and numbers of 64 bits.
-      const bool decodes = block_elements(tensor.dtype) > 1 || tensor.dtype == DType::f64;
-      if (host_decodes_ && decodes) matrix = HostMatrix::decoded<T>(tensor, rows, cols);
+      const bool blocks = block_elements(tensor.dtype) > 1;
+      if (blocks ? host_decodes_.value_or(!stays_quantised<D>(info, tensor.dtype)) : !D::decodes(tensor.dtype))
+        matrix = HostMatrix::decoded<T>(tensor, rows, cols);
+      else if (blocks && D::splits_blocks)
+        matrix = HostMatrix::split(tensor, rows, cols);
       if (streamed_ != nullptr && info.kind == TensorInfo::Kind::projection)
         return streamed_->add(info.layer, std::move(matrix));
     }
@@ -248,7 +257,7 @@ class Loader {
     const ProvidedTensor tensor = provided(info);
     const Index size = info.shape[0];
     if constexpr (!D::reads_host_memory) {
-      if (host_decodes_) {
+      if (host_decodes_.value_or(!D::decodes(DType::f64))) {
         Tensor<D, A> wide(dev_, size);
         const View<D, std::byte> bytes(reinterpret_cast<std::byte*>(wide.view().data()), size * Index{sizeof(A)});
         const bool in_order = tensor.permuted_heads == 0;  // else a row each, to be put in order
@@ -324,7 +333,7 @@ class Loader {
 
   D& dev_;
   const TensorProvider& provider_;
-  bool host_decodes_;
+  std::optional<bool> host_decodes_;
   int threads_;
   StreamedLayers<D>* streamed_;
   static constexpr std::size_t held_limit = std::size_t{16} << 20;

@@ -146,13 +146,14 @@ class LinearGroup {
     return true;
   }
 
-  // All weights in T; decoded ones are in scratch of the enclosing scope. Where all are decoded to float32, or lie one
-  // below the other on a device that wants it so, they become one block, since one wide product is faster than several
-  // narrow ones. On the CPU bfloat16 outputs are summed in tiles, for which one block would be too wide.
+  // All weights in T; decoded ones are in scratch of the enclosing scope. Where all are decoded, or lie one below the
+  // other, they become one block, since one wide product is faster than several narrow ones: on devices that want it so,
+  // and in float32. On the CPU bfloat16 outputs are summed in tiles, for which one block would be too wide.
   Weights weights_for(D& dev, const LowRankUpdate<D, T>& update) const {
     Weights result;
-    if (dev.tiling().joins_projections && join(dev, result)) return result;
-    const bool stacked = !narrow && decodes();
+    const bool joins = dev.tiling().joins_projections;
+    if (joins && join(dev, result)) return result;
+    const bool stacked = (joins || !narrow) && decodes();
     View<D, T> all;
     if (stacked) {
       all = scratch<T>(dev, out_features_, in_features_);

@@ -58,7 +58,8 @@ template <class D>
 concept AnyDevice = requires(D& dev, const D& same, void* memory, const void* source, std::size_t bytes, Stream stream,
                              Event event, Profile* profile) {
   { D::reads_host_memory } -> std::convertible_to<bool>;  // kernels may read mapped files in place
-  { D::decodes_blocks } -> std::convertible_to<bool>;     // kernels may read GGUF's blocks; else the host decodes them
+  { D::decodes(DType::q8_0) } -> std::same_as<bool>;      // kernels read weights stored so; else the host decodes them
+  { D::splits_blocks } -> std::convertible_to<bool>;      // a row of blocks comes as all its quanta, then its scales
   requires std::floating_point<typename D::Sum>;          // of sums over many numbers: losses, squares of gradients
 
   { dev.allocate(bytes) } -> std::same_as<void*>;  // 64-byte aligned; throws DeviceError

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "lora/core/profile.hpp"
@@ -37,12 +38,18 @@ class Span {
   [[gnu::noinline]] void close() noexcept {
     D& dev = *dev_;
     Profile& profile = *dev.profile();
-    if (!profile.leave(flops_, bytes_, dev.record(Stream::compute))) return;
     const auto release = [&](Event event) { dev.release(event); };
+    std::optional<Event> end;
+    try {
+      end = dev.record(Stream::compute);
+    } catch (...) {  // whoever waits next hears of it
+    }
+    if (!end) return profile.cancel(release);
+    if (!profile.leave(flops_, bytes_, *end)) return;
     try {
       dev.synchronize();
       profile.settle([&](Event a, Event b) { return dev.nanoseconds(a, b); }, release);
-    } catch (...) {  // whoever waits next hears of it
+    } catch (...) {
       profile.drop(release);
     }
   }

@@ -59,7 +59,7 @@ double weight_bytes(const model::Decoder<D, T>& decoder, const model::Source& so
       if (streaming && info.kind == model::TensorInfo::Kind::projection) return;
       const DType stored = source.dtype_of(info);
       const bool vector = info.shape.rank() == 1,
-                 decoded = (block_elements(stored) > 1 || stored == DType::f64) && !D::decodes_blocks;
+                 decoded = block_elements(stored) > 1 ? !model::stays_quantised<D>(info, stored) : !D::decodes(stored);
       const Index count = info.shape.count(), each = vector ? sizeof(Accum<T>) : sizeof(T);
       bytes += static_cast<double>(vector || decoded ? count * each : bytes_of(stored, count));
     });

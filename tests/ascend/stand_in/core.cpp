@@ -22,6 +22,7 @@ thread_local Context* current = nullptr;
 /// Whoever takes no faults is told of them when the program ends.
 struct Farewell {
   ~Farewell() {
+    if (Core::get().settings.check_leaks != 0) Core::get().report_leaks();
     std::string text(1 << 16, '\0');
     const std::size_t count = Core::get().take_faults(text.data(), text.size());
     if (count > 0) std::fprintf(stderr, "stand-in: %zu breaches of the interface\n%s", count, text.c_str());
@@ -309,6 +310,16 @@ bool Core::lost(int id) {
   return devices_[static_cast<std::size_t>(id)].lost;
 }
 
+void Core::set_overflow_mode(int mode) {
+  const Lock lock(mutex);
+  devices_[static_cast<std::size_t>(current->device)].overflow_mode = mode;
+}
+
+int Core::overflow_mode() {
+  const Lock lock(mutex);
+  return devices_[static_cast<std::size_t>(current->device)].overflow_mode;
+}
+
 int Core::set_device(int id) {
   const Lock lock(mutex);
   if (!initialized_) return failure(ACL_ERROR_UNINITIALIZE, "aclrtSetDevice: aclInit was not called");
@@ -345,6 +356,7 @@ int Core::reset_device(int id, bool force) {
     contexts_.erase(one.primary.get());
     bury(std::move(one.primary));
     one.lost = false;
+    one.overflow_mode = 0;
     release_device(id, force ? nullptr : "aclrtResetDevice");
   }
   return 0;

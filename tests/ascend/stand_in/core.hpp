@@ -125,6 +125,7 @@ struct Physical {
 struct Device {
   int references = 0;
   bool lost = false;
+  int overflow_mode = 0;  // ACL_RT_OVERFLOW_MODE_SATURATION until it is set
   std::unique_ptr<Context> primary;
   std::unique_ptr<Arena> arena;
   std::map<std::size_t, std::size_t> gaps;  // free parts of the arena: offset -> size
@@ -184,6 +185,8 @@ class Core final : public Engine {
   int set_context(aclrtContext context);
   Context* context();
   bool lost(int id);
+  void set_overflow_mode(int mode);
+  int overflow_mode();
 
   // Streams and events
   int create_stream(aclrtStream* stream);
@@ -255,7 +258,6 @@ class Core final : public Engine {
   bool pending(Address from, Address to, bool writes_alone);
   unsigned char* inside(Address address, std::size_t bytes, int device, std::string* why);
   std::string place(Address address);
-  bool out_of_memory();
   Device& prepare_device(int id);
   void drop_device(Device& device);
   void release_device(int id, const char* caller);

@@ -184,7 +184,8 @@ int Core::allocate(const char* caller, void** pointer, std::size_t size, std::si
   if (const int code = usable(caller, context); code != 0) return code;
   if (pointer == nullptr || size == 0) return failure(ACL_ERROR_RT_PARAM_INVALID, name + ": null or no bytes");
   Device& one = devices_[static_cast<std::size_t>(context->device)];
-  if (out_of_memory()) return failure(ACL_ERROR_RT_MEMORY_ALLOCATION, name + ": no memory (as was asked for)");
+  if (strikes(settings.fail_allocation, settings.fail_allocations_from))
+    return failure(ACL_ERROR_RT_MEMORY_ALLOCATION, name + ": no memory (as was asked for)");
   // 64 bytes behind a multiple of 512: more is promised to nobody.
   constexpr std::size_t kUnit = 512, kShift = 64;
   const std::size_t needed = rounded_up(room + kShift, kUnit);
@@ -212,14 +213,6 @@ int Core::allocate(const char* caller, void** pointer, std::size_t size, std::si
   if (one.arena->inside != nullptr) std::memset(one.arena->inside + offset, 0xFF, needed);
   *pointer = reinterpret_cast<void*>(made.base);
   return 0;
-}
-
-bool Core::out_of_memory() {
-  if (strikes(settings.fail_allocation)) return true;
-  const std::int64_t from = settings.fail_allocations_from;
-  if (from == 1) return true;
-  if (from > 1) settings.fail_allocations_from = from - 1;
-  return false;
 }
 
 int Core::release(void* pointer) {
@@ -293,7 +286,7 @@ int Core::allocate_host(void** pointer, std::size_t size) {
   const Lock lock(mutex);
   if (const int code = usable("aclrtMallocHost", thread_context()); code != 0) return code;
   if (pointer == nullptr || size == 0) return failure(ACL_ERROR_RT_PARAM_INVALID, "aclrtMallocHost: null or no bytes");
-  if (strikes(settings.fail_host_allocation))
+  if (strikes(settings.fail_host_allocation, settings.fail_host_allocations_from))
     return failure(ACL_ERROR_RT_MEMORY_ALLOCATION, "aclrtMallocHost: no memory (as was asked for)");
   const std::size_t pages = rounded_up(size, 4096);
   void* memory =
@@ -408,7 +401,7 @@ int Core::allocate_physical(aclrtDrvMemHandle* handle, std::size_t size, int id)
   if (id < 0 || id >= static_cast<int>(devices_.size()) || devices_[static_cast<std::size_t>(id)].arena == nullptr)
     return failure(ACL_ERROR_RT_PARAM_INVALID, "aclrtMallocPhysical: no such device is set");
   Device& one = devices_[static_cast<std::size_t>(id)];
-  if (out_of_memory())
+  if (strikes(settings.fail_allocation, settings.fail_allocations_from))
     return failure(ACL_ERROR_RT_MEMORY_ALLOCATION, "aclrtMallocPhysical: no memory (as was asked for)");
   if (one.used + one.reserved + size > one.arena->size || one.free_pages.size() * kPage < size)
     return failure(ACL_ERROR_RT_MEMORY_ALLOCATION, "aclrtMallocPhysical: no " + number(size) + " bytes left");

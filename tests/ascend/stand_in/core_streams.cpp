@@ -132,6 +132,8 @@ int Core::create_stream(aclrtStream* out) {
   const Lock lock(mutex);
   if (const int code = usable("aclrtCreateStream", thread_context()); code != 0) return code;
   if (out == nullptr) return failure(ACL_ERROR_RT_PARAM_INVALID, "aclrtCreateStream: null");
+  if (strikes(settings.fail_stream))
+    return failure(ACL_ERROR_RT_MEMORY_ALLOCATION, "aclrtCreateStream: no stream left (as was asked for)");
   Context* context = thread_context();
   Stream* stream = start_stream(context);
   context->streams.insert(stream);
@@ -319,7 +321,7 @@ int Core::perform(Stream& stream, Queued& next, Lock& lock) {
     std::string why;
     const bool host = owner_of(from) < 0;
     if (host && !next.task.launch) continue;  // pageable or pinned; the copies look themselves
-    if (touch.bytes == 0 || inside(from, touch.bytes, stream.context->device, &why) != nullptr) continue;
+    if (touch.bytes == 0 || (!host && inside(from, touch.bytes, stream.context->device, &why) != nullptr)) continue;
     note(next.task.name + ": " + touch.what + " is " + (why.empty() ? "no device memory" : why));
     stream.error_text = next.task.name + ": " + touch.what + " is " + (why.empty() ? "no device memory" : why);
     return ACL_ERROR_RT_AICORE_EXCEPTION;

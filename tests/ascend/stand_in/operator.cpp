@@ -482,7 +482,13 @@ int execute(const char* name, void* workspace, std::uint64_t workspace_size, acl
             aclrtStream stream) {
   Engine& core = engine();
   const std::string function = std::string("aclnn") + name;
-  if (const int code = core.ready(name); code != 0) return code;
+  if (const int code = core.ready(name); code != 0) {
+    // The executor ends with the call all the same.
+    if (executor != nullptr && core.lives(Kind::executor, executor) && !executor->repeatable &&
+        core.gone(Kind::executor, executor))
+      delete executor;
+    return code;
+  }
   if (executor == nullptr) return core.failure(ACLNN_ERR_PARAM_NULLPTR, function + ": executor is null");
   if (!core.lives(Kind::executor, executor)) {
     core.fault(function + ": the executor was used before or destroyed");
@@ -491,6 +497,11 @@ int execute(const char* name, void* workspace, std::uint64_t workspace_size, acl
   if (executor->plan.name != name) {
     core.fault(function + ": the executor is of aclnn" + executor->plan.name);
     return core.failure(ACLNN_ERR_PARAM_INVALID, function + ": the executor is of aclnn" + executor->plan.name);
+  }
+  for (const Operand& operand : executor->plan.operands) {
+    if (core.lives(Kind::tensor, operand.tensor)) continue;
+    core.fault(function + ": " + operand.name + " was destroyed between the phases");
+    return core.failure(ACLNN_ERR_PARAM_INVALID, function + ": a tensor was destroyed");
   }
   if (workspace_size < executor->plan.workspace || (workspace == nullptr && executor->plan.workspace > 0)) {
     core.fault(function + ": a workspace of " + std::to_string(workspace == nullptr ? 0 : workspace_size) +

@@ -159,12 +159,13 @@ int aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode) {
   // The stand-in's numbers do not saturate.
   if (mode != ACL_RT_OVERFLOW_MODE_INFNAN)
     return core().failure(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtSetDeviceSatMode: INFNAN alone");
+  core().set_overflow_mode(mode);
   return 0;
 }
 int aclrtGetDeviceSatMode(aclrtFloatOverflowMode* mode) {
   if (const int code = core().ready("aclrtGetDeviceSatMode"); code != 0) return code;
   if (mode == nullptr) return invalid("aclrtGetDeviceSatMode", "null");
-  *mode = ACL_RT_OVERFLOW_MODE_INFNAN;
+  *mode = static_cast<aclrtFloatOverflowMode>(core().overflow_mode());
   return 0;
 }
 int aclrtGetOverflowStatus(void* outputAddr, size_t outputSize, aclrtStream stream) {
@@ -316,8 +317,9 @@ int aclrtPointerGetAttributes(const void* ptr, aclrtPtrAttributes* attributes) {
 
 namespace {
 
-int without_vmm(const char* caller) {
-  if (core().settings.vmm != 0) return core().ready(caller);
+/// What gives memory back works also where the context does not any more.
+int without_vmm(const char* caller, bool gives_back = false) {
+  if (core().settings.vmm != 0) return gives_back ? 0 : core().ready(caller);
   return core().failure(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, std::string(caller) + ": not supported");
 }
 
@@ -338,7 +340,7 @@ int aclrtReserveMemAddress(void** virPtr, size_t size, size_t alignment, void* e
   return core().reserve_address(virPtr, size);
 }
 int aclrtReleaseMemAddress(void* virPtr) {
-  if (const int code = without_vmm("aclrtReleaseMemAddress"); code != 0) return code;
+  if (const int code = without_vmm("aclrtReleaseMemAddress", true); code != 0) return code;
   return core().release_address(virPtr);
 }
 int aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size, const aclrtPhysicalMemProp* prop, uint64_t flags) {
@@ -348,7 +350,7 @@ int aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size, const aclrtPhysi
   return core().allocate_physical(handle, size, static_cast<int>(prop->location.id));
 }
 int aclrtFreePhysical(aclrtDrvMemHandle handle) {
-  if (const int code = without_vmm("aclrtFreePhysical"); code != 0) return code;
+  if (const int code = without_vmm("aclrtFreePhysical", true); code != 0) return code;
   return core().release_physical(handle);
 }
 int aclrtMapMem(void* virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle, uint64_t flags) {
@@ -357,7 +359,7 @@ int aclrtMapMem(void* virPtr, size_t size, size_t offset, aclrtDrvMemHandle hand
   return core().map(virPtr, size, handle);
 }
 int aclrtUnmapMem(void* virPtr) {
-  if (const int code = without_vmm("aclrtUnmapMem"); code != 0) return code;
+  if (const int code = without_vmm("aclrtUnmapMem", true); code != 0) return code;
   return core().unmap(virPtr);
 }
 int aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp* prop, aclrtMemGranularityOptions option,

@@ -1,0 +1,277 @@
+// Where the Ascend backend keeps memory, and what it remembers of it, by a runtime that only counts.
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "lora/ascend/address_space.hpp"
+#include "lora/ascend/host_copies.hpp"
+#include "lora/ascend/memory_pool.hpp"
+#include "lora/core/random.hpp"
+#include "support/message_of.hpp"
+
+namespace ascend_memory_test {
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+
+constexpr std::uintptr_t mib = std::uintptr_t{1} << 20;
+
+/// Addresses of a card that nobody reads.
+struct Card {
+  std::uintptr_t next = 64 * mib;
+  std::map<std::uintptr_t, std::size_t> blocks, reserved, mapped;
+  std::map<void*, std::size_t> physical;
+  std::size_t room = ~std::size_t{0}, taken = 0;
+  bool grows = true;
+
+  bool take(std::size_t bytes) {
+    if (bytes > room - taken) return false;
+    taken += bytes;
+    return true;
+  }
+};
+Card* card = nullptr;
+
+/// A runtime for the card of this test.
+struct Fake {
+  Card here;
+  ascend::Runtime runtime;
+
+  Fake() {
+    card = &here;
+    runtime.aclrtMallocAlign32 = [](void** memory, std::size_t bytes, ascend::aclrtMemMallocPolicy) {
+      if (!card->take(bytes)) return ascend::ACL_ERROR_RT_MEMORY_ALLOCATION;
+      *memory = reinterpret_cast<void*>(card->next);
+      card->blocks[card->next] = bytes;
+      card->next += (bytes / mib + 2) * mib;
+      return 0;
+    };
+    runtime.aclrtFree = [](void* memory) {
+      const auto found = card->blocks.find(reinterpret_cast<std::uintptr_t>(memory));
+      REQUIRE(found != card->blocks.end());
+      card->taken -= found->second;
+      card->blocks.erase(found);
+      return 0;
+    };
+    runtime.aclrtReserveMemAddress = [](void** memory, std::size_t bytes, std::size_t, void*, std::uint64_t) {
+      if (!card->grows) return ascend::ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
+      *memory = reinterpret_cast<void*>(card->next);
+      card->reserved[card->next] = bytes;
+      card->next += (bytes / mib + 2) * mib;
+      return 0;
+    };
+    runtime.aclrtReleaseMemAddress = [](void* memory) {
+      CHECK(card->mapped.empty());
+      CHECK(card->reserved.erase(reinterpret_cast<std::uintptr_t>(memory)) == 1);
+      return 0;
+    };
+    runtime.aclrtMallocPhysical = [](ascend::aclrtDrvMemHandle* handle, std::size_t bytes,
+                                     const ascend::aclrtPhysicalMemProp* property, std::uint64_t) {
+      CHECK(property->location.id == 3);
+      if (!card->take(bytes)) return ascend::ACL_ERROR_RT_MEMORY_ALLOCATION;
+      *handle = reinterpret_cast<void*>(card->next++);
+      card->physical[*handle] = bytes;
+      return 0;
+    };
+    runtime.aclrtFreePhysical = [](ascend::aclrtDrvMemHandle handle) {
+      REQUIRE(card->physical.count(handle) == 1);
+      card->taken -= card->physical[handle];
+      card->physical.erase(handle);
+      return 0;
+    };
+    runtime.aclrtMapMem = [](void* memory, std::size_t bytes, std::size_t, ascend::aclrtDrvMemHandle handle,
+                             std::uint64_t) {
+      CHECK(card->physical.at(handle) == bytes);
+      const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+      CHECK(begin % (2 * mib) == card->reserved.begin()->first % (2 * mib));
+      for (const auto& [other, size] : card->mapped) CHECK((begin + bytes <= other || other + size <= begin));
+      card->mapped[begin] = bytes;
+      return 0;
+    };
+    runtime.aclrtUnmapMem = [](void* memory) {
+      CHECK(card->mapped.erase(reinterpret_cast<std::uintptr_t>(memory)) == 1);
+      return 0;
+    };
+  }
+  ~Fake() {
+    CHECK(here.blocks.empty());
+    CHECK(here.reserved.empty());
+    CHECK(here.mapped.empty());
+    CHECK(here.physical.empty());
+    CHECK(here.taken == 0);
+    card = nullptr;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("ascend pool: pieces lie on 512 bytes, with 32 behind them that nobody else has, inside of what was taken") {
+  Fake fake;
+  ascend::MemoryPool pool(fake.runtime);
+  Random random(1);
+  std::map<std::uintptr_t, std::size_t> live;
+  std::size_t most = 0;
+  for (int round = 0; round < 3000; ++round) {
+    if (live.size() < 40 && (live.empty() || random.below(5) > 1)) {
+      const auto bytes = static_cast<std::size_t>(random.below(8) == 0 ? random.below(9'000'000) : random.below(3000));
+      ascend::aclError error = 0;
+      const auto begin = reinterpret_cast<std::uintptr_t>(pool.allocate(bytes, error));
+      REQUIRE(begin != 0);
+      REQUIRE(begin % 512 == 0);
+      const std::size_t size = bytes + 32;
+      const auto next = live.lower_bound(begin);
+      REQUIRE((next == live.end() || begin + size <= next->first));
+      REQUIRE((next == live.begin() || std::prev(next)->first + std::prev(next)->second <= begin));
+      const auto block = std::prev(fake.here.blocks.upper_bound(begin));
+      REQUIRE(begin + size <= block->first + block->second);
+      live[begin] = size;
+    } else {
+      const auto at = std::next(live.begin(), random.below(static_cast<std::uint32_t>(live.size())));
+      pool.free(reinterpret_cast<void*>(at->first));
+      live.erase(at);
+    }
+    std::size_t used = 0;
+    for (const auto& [begin, size] : live) used += (size + 511) / 512 * 512;
+    REQUIRE(pool.used() == used);
+    REQUIRE(pool.used() + pool.cached() == fake.here.taken);
+    most = std::max(most, used);
+    REQUIRE(pool.peak() == most);
+    if (round % 100 == 99) pool.release();
+    for (const auto& [begin, size] : live) {
+      const auto block = fake.here.blocks.upper_bound(begin);
+      REQUIRE(block != fake.here.blocks.begin());
+      REQUIRE(begin + size <= std::prev(block)->first + std::prev(block)->second);
+    }
+  }
+  for (const auto& [begin, size] : live) pool.free(reinterpret_cast<void*>(begin));
+  CHECK(pool.used() == 0);
+  pool.release();
+  CHECK(fake.here.taken == 0);
+  CHECK(pool.cached() == 0);
+}
+
+TEST_CASE("ascend pool: free neighbours become one piece, and the runtime's error comes out where there is no more") {
+  Fake fake;
+  ascend::MemoryPool pool(fake.runtime);
+  ascend::aclError error = 0;
+  std::vector<void*> pieces;
+  constexpr std::size_t size = 3 * mib / 2;
+  for (int i = 0; i < 10; ++i) pieces.push_back(pool.allocate(size, error));
+  CHECK(fake.here.blocks.size() == 1);  // small ones share
+  for (const int i : {1, 3, 2, 0, 9, 8, 5, 7, 6, 4}) pool.free(pieces[static_cast<std::size_t>(i)]);
+  void* const large = pool.allocate(2 * mib - 32, error);
+  CHECK(large == pieces[0]);
+  CHECK(fake.here.blocks.size() == 1);
+  fake.here.room = fake.here.taken;
+  CHECK(pool.allocate(20 * mib, error) == nullptr);
+  CHECK(error == ascend::ACL_ERROR_RT_MEMORY_ALLOCATION);
+  pool.release();
+  CHECK(fake.here.blocks.size() == 1);  // it is in use
+  pool.free(large);
+  pool.release();
+  CHECK(fake.here.blocks.empty());
+  fake.here.room = ~std::size_t{0};
+  // What is large has a block of its own, which goes back when the pool goes.
+  error = 0;
+  for (const std::size_t bytes : {5 * mib, 7 * mib}) CHECK(pool.allocate(bytes, error) != nullptr);
+  CHECK(fake.here.blocks.size() == 2);
+  CHECK(fake.here.taken == 14 * mib);
+}
+
+TEST_CASE("ascend addresses: they get memory once and piece by piece, and give all of it back") {
+  Fake fake;
+  {
+    ascend::AddressSpace space(fake.runtime, 3, 21 * mib, 8 * mib);
+    CHECK(space.grows());
+    CHECK(space.bytes() == 20 * mib);
+    CHECK(fake.here.taken == 2 * mib);
+    CHECK(space.grow(0, 2 * mib) == 0);  // which it has
+    CHECK(fake.here.taken == 2 * mib);
+    CHECK(space.grow(0, 6 * mib) == 0);
+    CHECK(fake.here.taken == 6 * mib);
+    CHECK(space.grow(18 * mib, 20 * mib) == 0);
+    fake.here.room = 8 * mib;
+    CHECK(space.grow(6 * mib, 8 * mib) == ascend::ACL_ERROR_RT_MEMORY_ALLOCATION);
+    CHECK(fake.here.mapped.size() == 3);
+  }
+  CHECK(fake.here.taken == 0);
+}
+
+TEST_CASE("ascend addresses: a piece that can't be mapped is given back") {
+  Fake fake;
+  ascend::AddressSpace space(fake.runtime, 3, 20 * mib, 8 * mib);
+  fake.runtime.aclrtMapMem = [](void*, std::size_t, std::size_t, ascend::aclrtDrvMemHandle, std::uint64_t) {
+    return 107000;
+  };
+  CHECK(space.grow(2 * mib, 4 * mib) == 107000);
+  CHECK(fake.here.taken == 2 * mib);
+}
+
+TEST_CASE("ascend addresses: where the runtime can't let them grow, or has no memory for it, they are one block") {
+  for (const bool grows : {true, false}) {
+    Fake fake;
+    fake.here.grows = grows;
+    if (grows)
+      fake.runtime.aclrtMallocPhysical = [](ascend::aclrtDrvMemHandle*, std::size_t,
+                                            const ascend::aclrtPhysicalMemProp*, std::uint64_t) { return 207001; };
+    {
+      const ascend::AddressSpace space(fake.runtime, 3, 20 * mib, 9 * mib);
+      CHECK_FALSE(space.grows());
+      CHECK(space.bytes() == 8 * mib);
+      CHECK(fake.here.blocks.size() == 1);
+      CHECK(fake.here.reserved.empty());
+    }
+    fake.here.room = 1;
+    const std::string text =
+        message_of<DeviceError>([&] { const ascend::AddressSpace space(fake.runtime, 3, 20 * mib, 9 * mib); });
+    CHECK(holds(text, "[ascend] NPU 3: no memory for work that grows, 8 MiB were asked for: error 207001"));
+  }
+}
+
+TEST_CASE("ascend host copies: the last copy to a place is what it holds, until it is freed or copied over in part") {
+  ascend::HostCopies copies;
+  std::byte memory[64]{};
+  const auto text = [&](std::size_t offset, std::size_t bytes) {
+    const auto found = copies.find(memory + offset, bytes);
+    return std::string(reinterpret_cast<const char*>(found.data()), found.size());
+  };
+  copies.note(memory, "abcdefgh", 8);
+  const auto first = copies.number_of(memory, 8);
+  CHECK(first != 0);
+  CHECK(text(0, 8) == "abcdefgh");
+  CHECK(text(2, 3) == "cde");
+  CHECK(copies.number_of(memory + 2, 3) == first);
+  CHECK(text(2, 7).empty());  // more than came
+  CHECK(copies.number_of(memory + 2, 7) == 0);
+  CHECK(text(8, 1).empty());
+  copies.note(memory + 8, "ijkl", 4);
+  CHECK(text(0, 8) == "abcdefgh");
+  CHECK(text(4, 8).empty());  // of two copies
+  CHECK(copies.number_of(memory + 8, 4) > first);
+  copies.note(memory + 7, "XY", 2);  // in both
+  CHECK(text(0, 2).empty());
+  CHECK(text(9, 2).empty());
+  CHECK(text(7, 2) == "XY");
+  copies.note(memory, "abcdefgh", 8);  // the same bytes are another copy
+  CHECK(copies.number_of(memory, 8) > first);
+  copies.forget(memory + 3, 1);
+  CHECK(copies.number_of(memory, 8) == 0);
+  copies.note(memory + 16, "mnop", 4);
+  copies.forget(memory, 16);
+  CHECK(text(16, 4) == "mnop");
+  // Of what is large the number alone is kept.
+  const std::vector<std::byte> large(ascend::HostCopies::kept_bytes + 1);
+  copies.note(memory + 32, large.data(), large.size());
+  CHECK(copies.find(memory + 32, 4).empty());
+  CHECK(copies.number_of(memory + 32, 4) != 0);
+}
+
+}  // namespace ascend_memory_test
