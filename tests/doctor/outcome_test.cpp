@@ -57,6 +57,7 @@ TEST_CASE("outcome: what the type can't hold is infinite, NaN is NaN, and everyt
     CHECK(found.at == 1);
   }
   CHECK_FALSE(difference({nan, 1}, {1, 1}).within);
+  CHECK_FALSE(difference({1, 1}, {nan, 1}).within);
   CHECK_FALSE(difference({1, infinity}, {1, 999}).within);
   // Infinite numbers don't make the others' errors small.
   CHECK_FALSE(difference({infinity, 1.1}, {1e9, 1}).within);

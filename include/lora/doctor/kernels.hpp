@@ -430,6 +430,14 @@ inline constexpr auto decode = []<class D, class T>(Trial<D, T>& t) {
   t.result("y", y, {0, 0});
 };
 
+inline constexpr auto decode_blocks = []<class D, class T>(Trial<D, T>& t) {
+  if (!D::decodes(DType::q8_0)) return;  // the host does, wherever the weight goes
+  const StoredView<D> w = t.stored_blocks(t.sizes.out, t.sizes.width);
+  const View<D, T> y = t.room(t.sizes.out, t.sizes.width);
+  t.launch([&] { kernel::decode<D, T>(t.dev, w, y); });
+  t.result("y", y, {2, 2});
+};
+
 inline constexpr auto decode_with_update = []<class D, class T>(Trial<D, T>& t) {
   using A = Accum<T>;
   const StoredView<D> w = t.stored(t.sizes.out, t.sizes.width);
@@ -529,6 +537,7 @@ std::vector<Case<D, T>> cases() {
       {"reduce", "column_sums", column_sums, column_sums, timed},
       {"reduce", "sums of squares", sums_of_squares, sums_of_squares, timed},
       {"quantize", "decode", decode, decode},
+      {"quantize", "decode Q8_0", decode_blocks, decode_blocks, timed},
       {"quantize", "decode with update", decode_with_update, decode_with_update},
       {"non-finite", "products", non_finite_products, non_finite_products},
       {"non-finite", "numbers", non_finite_numbers, non_finite_numbers},

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -98,6 +100,25 @@ class Trial {
     } else {
       return StoredView<D>(values(rows, cols).data(), dtype_of<T>, rows, cols);
     }
+  }
+
+  /// One of Q8_0's blocks, in the order in which the device takes them.
+  StoredView<D> stored_blocks(Index rows, Index cols) {
+    constexpr std::size_t quanta = 32, scale = sizeof(f16);
+    const auto blocks = static_cast<std::size_t>(cols) / quanta, row_bytes = blocks * (scale + quanta);
+    const auto numbers = draw(rows * cols, -127, 127, Precision::float32);
+    const auto scales = draw(rows * static_cast<Index>(blocks), 1e-3, 1e-2, Precision::float16);
+    std::vector<std::byte> bytes(static_cast<std::size_t>(rows) * row_bytes);
+    for (std::size_t block = 0; block < scales.size(); ++block) {
+      const std::size_t row = block / blocks, i = block % blocks;
+      std::byte* const begin = bytes.data() + row * row_bytes;
+      std::byte* const to = D::splits_blocks ? begin + i * quanta : begin + i * (scale + quanta) + scale;
+      const auto factor = f16(static_cast<float>(scales[block]));
+      std::memcpy(D::splits_blocks ? begin + blocks * quanta + i * scale : to - scale, &factor, scale);
+      for (std::size_t j = 0; j < quanta; ++j)
+        to[j] = static_cast<std::byte>(static_cast<std::int8_t>(std::lround(numbers[block * quanta + j])));
+    }
+    return StoredView<D>(kept<std::byte>(1, static_cast<Index>(bytes.size()), bytes).data(), DType::q8_0, rows, cols);
   }
 
   /// f() launches kernels that read and write the operands above.
