@@ -61,8 +61,7 @@ struct Fake {
       card->blocks.erase(found);
       return 0;
     };
-    runtime.aclrtReserveMemAddress = [](void** memory, std::size_t bytes, std::size_t, void*,
-                                        std::uint64_t flags) {
+    runtime.aclrtReserveMemAddress = [](void** memory, std::size_t bytes, std::size_t, void*, std::uint64_t flags) {
       CHECK(flags == 1);
       if (!card->grows) return ascend::ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
       *memory = reinterpret_cast<void*>(card->next);
@@ -245,7 +244,7 @@ TEST_CASE("ascend host copies: the last copy to a place is what it holds, until 
     const auto found = copies.find(memory + offset, bytes);
     return std::string(reinterpret_cast<const char*>(found.data()), found.size());
   };
-  copies.note(memory, "abcdefgh", 8);
+  copies.note(memory, "abcdefgh", 8, false);
   const auto first = copies.number_of(memory, 8);
   CHECK(first != 0);
   CHECK(text(0, 8) == "abcdefgh");
@@ -254,26 +253,31 @@ TEST_CASE("ascend host copies: the last copy to a place is what it holds, until 
   CHECK(text(2, 7).empty());  // more than came
   CHECK(copies.number_of(memory + 2, 7) == 0);
   CHECK(text(8, 1).empty());
-  copies.note(memory + 8, "ijkl", 4);
+  copies.note(memory + 8, "ijkl", 4, false);
   CHECK(text(0, 8) == "abcdefgh");
   CHECK(text(4, 8).empty());  // of two copies
   CHECK(copies.number_of(memory + 8, 4) > first);
-  copies.note(memory + 7, "XY", 2);  // in both
+  copies.note(memory + 7, "XY", 2, false);  // in both
   CHECK(text(0, 2).empty());
   CHECK(text(9, 2).empty());
   CHECK(text(7, 2) == "XY");
-  copies.note(memory, "abcdefgh", 8);  // the same bytes are another copy
+  copies.note(memory, "abcdefgh", 8, false);  // the same bytes are another copy
   CHECK(copies.number_of(memory, 8) > first);
   copies.forget(memory + 3, 1);
   CHECK(copies.number_of(memory, 8) == 0);
-  copies.note(memory + 16, "mnop", 4);
+  copies.note(memory + 16, "mnop", 4, false);
   copies.forget(memory, 16);
   CHECK(text(16, 4) == "mnop");
-  // Of what is large the number alone is kept.
-  const std::vector<std::byte> large(ascend::HostCopies::kept_bytes + 1);
-  copies.note(memory + 32, large.data(), large.size());
+  // Of what is large the number alone is kept; numbers of a micro-batch may be larger.
+  const std::vector<std::byte> large(ascend::HostCopies::other_bytes + 1);
+  copies.note(memory + 32, large.data(), large.size(), false);
   CHECK(copies.find(memory + 32, 4).empty());
   CHECK(copies.number_of(memory + 32, 4) != 0);
+  copies.note(memory + 32, large.data(), large.size(), true);
+  CHECK(copies.find(memory + 32, 4).size() == 4);
+  const std::vector<std::byte> larger(ascend::HostCopies::staged_bytes + 1);
+  copies.note(memory + 32, larger.data(), larger.size(), true);
+  CHECK(copies.find(memory + 32, 4).empty());
 }
 
 }  // namespace ascend_memory_test

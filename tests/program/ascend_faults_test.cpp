@@ -98,9 +98,16 @@ std::string error_of(const test::Outcome& outcome) {
   return last.starts_with("error: ") ? last.substr(7) : "no error: " + last;
 }
 
+std::string listed(const Variables& variables) {
+  std::string text;
+  for (const auto& [name, value] : variables) text += concat(name, "=", value, " ");
+  return text;
+}
+
 void check_error(const std::vector<std::string>& words, const Variables& variables, int status,
                  const std::string& begin, const std::string& part = {}) {
-  for (const auto& [name, value] : variables) CAPTURE(concat(name, "=", value));
+  const std::string environment = listed(variables);
+  CAPTURE(environment);
   const auto outcome = run(words, variables);
   const std::string error = error_of(outcome);
   CHECK_MESSAGE(error.starts_with(begin), error);
@@ -180,7 +187,8 @@ TEST_CASE("program: device auto takes the CPU where no NPU can be used, and says
   const Subject s;
   io::create_folders(s.temp / "empty");
   const auto check = [&](const Variables& variables, const std::string& warning) {
-    for (const auto& [name, value] : variables) CAPTURE(concat(name, "=", value));
+    const std::string environment = listed(variables);
+    CAPTURE(environment);
     const auto outcome = run(s.words({"--device=auto", "--max_steps=1", "--overwrite_output_dir=true"}), variables);
     CAPTURE(outcome.errors);
     CHECK(outcome.status == 0);

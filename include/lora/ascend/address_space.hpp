@@ -24,8 +24,8 @@ class AddressSpace {
     aclError error = runtime_.aclrtReserveMemAddress(&memory_, bytes_, 0, nullptr, huge_pages);
     if (error == 0) error = grow(0, unit);
     if (error == 0) return;
-    log::warn("[ascend] NPU ", device_, " has no addresses that get memory as work grows (",
-              runtime_.describe(error), "): ", fallback_bytes >> 20, " MiB are set aside for work from the start");
+    log::warn("[ascend] NPU ", device_, " has no addresses that get memory as work grows (", runtime_.describe(error),
+              "): ", fallback_bytes >> 20, " MiB are set aside for work from the start");
     release();
     grows_ = false;
     bytes_ = fallback_bytes / unit * unit;

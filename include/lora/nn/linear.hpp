@@ -147,8 +147,8 @@ class LinearGroup {
   }
 
   // All weights in T; decoded ones are in scratch of the enclosing scope. Where all are decoded, or lie one below the
-  // other, they become one block, since one wide product is faster than several narrow ones: on devices that want it so,
-  // and in float32. On the CPU bfloat16 outputs are summed in tiles, for which one block would be too wide.
+  // other, they become one block, since one wide product is faster than several narrow ones: on devices that want it
+  // so, and in float32. On the CPU bfloat16 outputs are summed in tiles, for which one block would be too wide.
   Weights weights_for(D& dev, const LowRankUpdate<D, T>& update) const {
     Weights result;
     const bool joins = dev.tiling().joins_projections;

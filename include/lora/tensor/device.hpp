@@ -25,7 +25,8 @@ struct Tiling {
   /// 4 O I R FLOPs, both ways together, instead of 2 n (I + O) R: fewer above 2 I O / (I + O) rows. It is done above
   /// this many times as many rows; never where it is infinite.
   double fold_ratio;
-  /// Whether weights of projections that share an input are better multiplied as one, where they lie one below the other.
+  /// Whether weights of projections that share an input are better multiplied as one, where they lie one below the
+  /// other.
   bool joins_projections = false;
 
   bool folds_update(Index n, Index in, Index out) const {

@@ -347,8 +347,7 @@ int aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size, const aclrtPhysi
   if (const int code = without_vmm("aclrtMallocPhysical"); code != 0) return code;
   if (handle == nullptr || size == 0 || size % stand_in::kPage != 0 || !good(prop) || flags != 0)
     return invalid("aclrtMallocPhysical", "null, a size that is not whole pages, or unknown properties");
-  return core().allocate_physical(handle, size, static_cast<int>(prop->location.id),
-                                  prop->memAttr == ACL_HBM_MEM_HUGE);
+  return core().allocate_physical(handle, size, static_cast<int>(prop->location.id), prop->memAttr == ACL_HBM_MEM_HUGE);
 }
 int aclrtFreePhysical(aclrtDrvMemHandle handle) {
   if (const int code = without_vmm("aclrtFreePhysical", true); code != 0) return code;
