@@ -9,6 +9,7 @@
 #include "lora/ascend/elementwise.hpp"
 #include "lora/ascend/quantize.hpp"
 #include "lora/kernel/embedding.hpp"
+#include "lora/tensor/staging.hpp"
 
 namespace lora::kernel {
 
