@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -159,7 +161,7 @@ class Memory {
   }
   /// The same of what is never used again: the system may have its pages.
   void drop(std::size_t offset, std::size_t bytes) {
-    constexpr std::size_t page = 4096;
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     const std::size_t begin = (offset + page - 1) / page * page, end = (offset + bytes) / page * page;
     for (const auto* const memory : {&real_, &written_})
       if (begin < end) madvise(static_cast<std::byte*>(memory->memory()) + begin, end - begin, MADV_DONTNEED);

@@ -616,7 +616,8 @@ int Core::copy(const char* caller, void* to, std::size_t most, const void* from,
                                       : static_cast<unsigned char*>(to);
       out_of = from_device || host_pinned ? inside(reinterpret_cast<Address>(from), count, of, &why)
                                           : const_cast<unsigned char*>(static_cast<const unsigned char*>(from));
-      if (into == nullptr || out_of == nullptr)
+      // After a loss the host may free what waiting copies use.
+      if ((into == nullptr || out_of == nullptr) && !devices_[static_cast<std::size_t>(device)].lost)
         note(name + ": when the copy ran, the " + (into == nullptr ? "target" : "source") + " was " + why);
     }
     if (into == nullptr || out_of == nullptr) return static_cast<int>(ACL_ERROR_RT_DEVICE_MEM_ERROR);

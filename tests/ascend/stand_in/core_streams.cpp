@@ -311,7 +311,7 @@ int Core::perform(Stream& stream, Queued& next, Lock& lock) {
     std::this_thread::sleep_for(std::chrono::microseconds(draw / 2 % (longest + 1)));
     lock.lock();
   }
-  if (stream.stopping) return 0;
+  if (stream.stopping || lost_now()) return 0;
   if (next.fails) {
     stream.error_text = next.task.name + ": exception of a kernel";
     return ACL_ERROR_RT_AICORE_EXCEPTION;
