@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lora/ascend/choice.hpp"
+#include "lora/run/ascend_findings.hpp"
 #include "lora/tensor/staging.hpp"
 #include "support/environment.hpp"
 #include "support/matrix.hpp"
@@ -421,17 +422,18 @@ TEST_CASE("ascend device: whether products write float32 is tried, and both ways
       set("fp32_output", said);
       const bool wide = said == 1;
       {
+        const Quiet quiet;
         Npu dev;
-        CHECK(dev.state<ascend::Products>().writes_float<bf16>() == (wide != 0));
-        CHECK(dev.state<ascend::Products>().writes_float<f16>() == (wide != 0));
+        CHECK(dev.state<ascend::Products>().writes_float<bf16>() == wide);
+        CHECK(dev.state<ascend::Products>().writes_float<f16>() == wide);
         CHECK(descriptions_left() == "");
-        // 1 + 2^-9 is no bfloat16, in which such a sum is rounded.
-        Matrix<Npu, bf16> a(dev, 1, 2, {bf16(1.0f), bf16(0x1p-9f)}), b(dev, 1, 2, {bf16(1.0f), bf16(1.0f)});
         const std::string operator_mm = "[ascend] NPU 0: the operator Mm ",
                           narrow = "; products of bfloat16 are rounded to it before they are added up in float32\n";
         CHECK(quiet.said(operator_mm + "writes no float32 results of bfloat16" + narrow) == (said == 0));
         CHECK(quiet.said(operator_mm + "gives wrong float32 results, 8 as the sum of 16 ones" + narrow) == (said == 2));
         CHECK(quiet.text.empty() == wide);
+        // 1 + 2^-9 is no bfloat16, in which such a sum is rounded.
+        Matrix<Npu, bf16> a(dev, 1, 2, {bf16(1.0f), bf16(0x1p-9f)}), b(dev, 1, 2, {bf16(1.0f), bf16(1.0f)});
         Tensor<Npu, float> c(dev, 1, 1);
         kernel::fill(dev, c.view(), 3.0);
         kernel::gemm(dev, kernel::Form::nt, a.in(), b.in(), c.view(), 1.0, false);
@@ -639,6 +641,26 @@ TEST_CASE("ascend choice: NPUs of another kind are refused") {
   for (const char* type : {"ascend910b1", "ascend910b", "nonsense"})
     CHECK(message_of<DeviceError>([&] { (void)ascend::choose({}, false, type); }) ==
           concat("key device_type: given ", type, ", but the NPUs here are Ascend910B3"));
+}
+
+TEST_CASE("ascend findings: NPUs of another kind are missing where a run would take them") {
+  (void)stand_in_counts();
+  using State = run::Finding::State;
+  const auto kind = [](bool needed, std::string_view type) -> std::optional<run::Finding> {
+    for (const run::Finding& finding : run::examine_ascend(needed, type))
+      if (finding.part == "NPU kind") return finding;
+    return {};
+  };
+  for (const bool needed : {true, false}) {
+    CHECK_FALSE(kind(needed, "auto"));
+    CHECK(kind(needed, "ascend910b3")->state == State::ok);
+    CHECK(kind(needed, "ascend910b1")->state == State::missing);
+    CHECK(kind(needed, "ascend910b1")->found ==
+          "key device_type: given ascend910b1, but the NPUs here are Ascend910B3");
+  }
+  const Environment without("LORA_ASCEND_WITHOUT", "Mm");  // then device auto is the CPU
+  CHECK(kind(true, "ascend910b1")->state == State::missing);
+  CHECK(kind(false, "ascend910b1")->state == State::note);
 }
 
 }  // namespace ascend_device_test
