@@ -58,7 +58,7 @@ double check_product(const char* kernel, const ProductTerm<D, T>& term, View<D, 
 
 /// c = alpha · op(a) op(b)  (+ c if accumulate)
 /// Shapes   as Form says; c (M, N)
-/// Types    a, b in T; c in T or Accum<T>; sums in Accum<T>
+/// Types    a, b in T; c in T or Accum<T>; sums in Accum<T> (rounded to T first on an NPU that writes no others)
 /// Writes   c overwritten, or added to; M, N or K may be 0
 /// Throws   ShapeError where inner or outer extents differ
 template <class D, class T, class Out>
