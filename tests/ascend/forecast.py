@@ -27,6 +27,8 @@ RUNS = [
     ("32B, 2,048, recompute, offload params", "--shape 32b --recompute --offload params --keep"),
     ("32B, 4 × 2,048, recompute, offload params", "--shape 32b --sequences 4 --recompute --offload params --keep"),
     ("32B, 8 × 2,048, recompute, offload params", "--shape 32b --sequences 8 --recompute --offload params --keep"),
+    ("32B of Q8_0, 2,048, recompute", "--shape 32b --stored q8_0 --recompute"),
+    ("32B of Q8_0, 4 × 2,048, recompute", "--shape 32b --stored q8_0 --sequences 4 --recompute"),
 ]
 
 
