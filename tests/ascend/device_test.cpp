@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lora/ascend/choice.hpp"
+#include "lora/run/ascend_findings.hpp"
 #include "lora/tensor/staging.hpp"
 #include "support/environment.hpp"
 #include "support/matrix.hpp"
@@ -414,24 +415,31 @@ TEST_CASE("ascend attention: sequences share a call where they lie end to end, a
   CHECK(packs[2].key_ends.back() == 500);
 }
 
-TEST_CASE("ascend device: whether products write float32 is what the operator says, and both ways are right") {
+TEST_CASE("ascend device: whether products write float32 is tried, and both ways are right") {
   on_stand_in([] {
-    for (const int wide : {1, 0}) {
-      CAPTURE(wide);
-      set("fp32_output", wide);
+    for (const int said : {1, 0, 2}) {
+      CAPTURE(said);
+      set("fp32_output", said);
+      const bool wide = said == 1;
       {
+        const Quiet quiet;
         Npu dev;
-        CHECK(dev.state<ascend::Products>().writes_float<bf16>() == (wide != 0));
-        CHECK(dev.state<ascend::Products>().writes_float<f16>() == (wide != 0));
+        CHECK(dev.state<ascend::Products>().writes_float<bf16>() == wide);
+        CHECK(dev.state<ascend::Products>().writes_float<f16>() == wide);
         CHECK(descriptions_left() == "");
+        const std::string operator_mm = "[ascend] NPU 0: the operator Mm ",
+                          narrow = "; products of bfloat16 are rounded to it before they are added up in float32\n";
+        CHECK(quiet.said(operator_mm + "writes no float32 results of bfloat16" + narrow) == (said == 0));
+        CHECK(quiet.said(operator_mm + "gives wrong float32 results, 8 as the sum of 16 ones" + narrow) == (said == 2));
+        CHECK(quiet.text.empty() == wide);
         // 1 + 2^-9 is no bfloat16, in which such a sum is rounded.
         Matrix<Npu, bf16> a(dev, 1, 2, {bf16(1.0f), bf16(0x1p-9f)}), b(dev, 1, 2, {bf16(1.0f), bf16(1.0f)});
         Tensor<Npu, float> c(dev, 1, 1);
         kernel::fill(dev, c.view(), 3.0);
         kernel::gemm(dev, kernel::Form::nt, a.in(), b.in(), c.view(), 1.0, false);
-        CHECK(to_host(dev, c.view())[0] == (wide != 0 ? 1 + 0x1p-9f : 1.0f));
+        CHECK(to_host(dev, c.view())[0] == (wide ? 1 + 0x1p-9f : 1.0f));
         kernel::gemm(dev, kernel::Form::nt, a.in(), b.in(), c.view(), 2.0, true);
-        CHECK(to_host(dev, c.view())[0] == (wide != 0 ? 3 + 3 * 0x1p-9f : 3.0f));
+        CHECK(to_host(dev, c.view())[0] == (wide ? 3 + 3 * 0x1p-9f : 3.0f));
       }
     }
     set("fp32_output", 1);
@@ -633,6 +641,26 @@ TEST_CASE("ascend choice: NPUs of another kind are refused") {
   for (const char* type : {"ascend910b1", "ascend910b", "nonsense"})
     CHECK(message_of<DeviceError>([&] { (void)ascend::choose({}, false, type); }) ==
           concat("key device_type: given ", type, ", but the NPUs here are Ascend910B3"));
+}
+
+TEST_CASE("ascend findings: NPUs of another kind are missing where a run would take them") {
+  (void)stand_in_counts();
+  using State = run::Finding::State;
+  const auto kind = [](bool needed, std::string_view type) -> std::optional<run::Finding> {
+    for (const run::Finding& finding : run::examine_ascend(needed, type))
+      if (finding.part == "NPU kind") return finding;
+    return {};
+  };
+  for (const bool needed : {true, false}) {
+    CHECK_FALSE(kind(needed, "auto"));
+    CHECK(kind(needed, "ascend910b3")->state == State::ok);
+    CHECK(kind(needed, "ascend910b1")->state == State::missing);
+    CHECK(kind(needed, "ascend910b1")->found ==
+          "key device_type: given ascend910b1, but the NPUs here are Ascend910B3");
+  }
+  const Environment without("LORA_ASCEND_WITHOUT", "Mm");  // then device auto is the CPU
+  CHECK(kind(true, "ascend910b1")->state == State::missing);
+  CHECK(kind(false, "ascend910b1")->state == State::note);
 }
 
 }  // namespace ascend_device_test

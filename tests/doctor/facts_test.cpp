@@ -77,4 +77,22 @@ TEST_CASE("training: steps that go another way are too far, and so are numbers t
   CHECK(state({5}, {1}) == State::too_far);
 }
 
+TEST_CASE("training: of two that should have the same bits, the first step that differs is told") {
+  const TrainingRow other{.type = "float16", .losses = {5, 4}, .norms = {1, 2}};
+  const auto compared = [&](std::vector<double> losses, std::vector<double> norms, State state = State::ok) {
+    TrainingRow row{
+        .type = "float16, offload params", .state = state, .losses = std::move(losses), .norms = std::move(norms)};
+    doctor::expect_same_bits(row, other);
+    return row;
+  };
+  CHECK(compared({5, 4}, {1, 2}).state == State::ok);
+  for (const TrainingRow& row :
+       {compared({5, 4.5}, {1, 2}), compared({5, 4}, {1, 2.5}), compared({5}, {1}), compared({5, NAN}, {1, 2})}) {
+    CHECK(row.state == State::too_far);
+    CHECK(row.words == "step 2 has other bits than in float16");
+  }
+  CHECK(compared({6, 4}, {1, 2}).words == "step 1 has other bits than in float16");
+  CHECK(compared({5}, {1}, State::failed).words.empty());  // which is told already
+}
+
 }  // namespace facts_test

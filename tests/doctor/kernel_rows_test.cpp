@@ -145,7 +145,7 @@ TEST_CASE("kernel_rows: of every family there is a check, and a time") {
   }
   CHECK(families == std::vector<std::string>{"products", "low rank", "norm", "rope", "attention", "activation",
                                              "embedding", "loss", "optimizer", "elementwise", "reduce", "quantize",
-                                             "non-finite"});
+                                             "non-finite", "streams"});
   CHECK(timed.size() == 12);
 }
 

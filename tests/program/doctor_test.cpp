@@ -67,6 +67,14 @@ TEST_CASE("program: doctor tells a line for each part, and the same as JSON") {
     CHECK(finding.at("advice").is_null() == (state == "ok"));
     if (!finding.at("advice").is_null()) CHECK(test::holds(lines.output, finding.at("advice").get<std::string>()));
   }
+  const auto of_kind = [](const std::string& kind) {
+    return test::run_program(LORA_PROGRAM, {"doctor", "--device=ascend", "--device_type=" + kind});
+  };
+  CHECK(of_kind("ascend910b3").status == 0);
+  CHECK(test::holds(of_kind("ascend910b3").output, "\nok      NPU kind         ascend910b3\n"));
+  CHECK(of_kind("ascend910a").status == 1);
+  CHECK(
+      test::holds(of_kind("ascend910a").output, "\nmissing NPU kind         key device_type: given ascend910a, but "));
   const auto wrong = test::run_program(LORA_PROGRAM, {"doctor", "--dataset=x"});
   CHECK(wrong.status == 2);
   CHECK(test::holds(wrong.errors, "--dataset"));
@@ -93,7 +101,18 @@ TEST_CASE("program: doctor --full checks all kernels of an NPU and a training, a
   CHECK(report.at("good") == true);
   CHECK(report.at("kernels").size() > 180);
   for (const io::Json& row : report.at("kernels")) CHECK(row.at("state") == "ok");
-  CHECK(report.at("training").size() == 3);
+  REQUIRE(report.at("training").size() == 6);
+  const auto row_of = [&](std::string_view type) {
+    const auto& rows = report.at("training");
+    return *std::find_if(rows.begin(), rows.end(), [&](const io::Json& row) { return row.at("type") == type; });
+  };
+  const io::Json plain = row_of("bfloat16"), streamed = row_of("bfloat16, offload params"),
+                 host_steps = row_of("bfloat16, offload optimizer"), all = row_of("bfloat16, offload all");
+  CHECK(streamed.at("losses") == plain.at("losses"));
+  CHECK(streamed.at("norms") == plain.at("norms"));
+  CHECK(all.at("losses") == host_steps.at("losses"));
+  CHECK(all.at("losses") != plain.at("losses"));
+  CHECK(lines_with(text, "| streams | copies and kernels that wait for each other |").size() == 3);
   const auto& reference = report.at("reference").at("losses");
   REQUIRE(reference.size() == 20);
   CHECK(reference.back().get<double>() < 0.9 * reference.front().get<double>());
@@ -151,6 +170,20 @@ TEST_CASE("program: doctor --full tells of a kernel that fails, goes on, and exi
   CHECK(test::holds(text, "\n## Kernels in float16\n"));
   CHECK(test::holds(text, "\n## Times\n"));
   CHECK(lines_with(text, "**too far**").empty());
+}
+
+TEST_CASE("program: doctor --full tells of streams that don't wait for each other") {
+  const FullCheck check;
+  const test::Environment ignored("STAND_IN_IGNORE_WAITS", "1"), silent("STAND_IN_VERBOSE", "0");
+  const auto outcome = check.run();
+  CAPTURE(outcome.errors);
+  CHECK(outcome.status == 1);
+  const std::string text = io::read_file(check.report);
+  const auto rows = lines_with(text, "| streams | copies and kernels that wait for each other |");
+  CHECK(rows.size() == 3);
+  for (const std::string& row : rows) CHECK(test::holds(row, "**too far**: element "));
+  CHECK(test::holds(outcome.output,
+                    "\n- training in bfloat16, offload params: too far: step 1 has other bits than in bfloat16\n"));
 }
 
 TEST_CASE("program: doctor --full leaves a report even if it dies") {

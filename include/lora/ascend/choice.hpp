@@ -49,6 +49,14 @@ inline DeviceSettings chosen_of(std::span<const int> ids) {
   return {.id = ids[index]};
 }
 
+/// Why the NPUs here are not of the kind that the key device_type names; empty where they are, or where it is auto.
+inline std::string wrong_kind(std::string_view type, const Toolkit& toolkit) {
+  const char* const name = toolkit.runtime.aclrtGetSocName();
+  if (type == "auto" || detail::lower(type) == detail::lower(name != nullptr ? name : "")) return {};
+  return concat("key device_type: given ", type, ", but the NPUs here ",
+                name != nullptr ? concat("are ", name) : "don't tell their kind");
+}
+
 /// The NPU to use, as the key device says; with `any`, nothing where there is none that can be used. `type`: the kind
 /// that it must be, or auto. Throws   DeviceError if an NPU is asked for and is of another kind, ConfigError as above
 inline std::optional<DeviceSettings> choose(std::span<const int> ids, bool any, std::string_view type,
@@ -73,10 +81,7 @@ inline std::optional<DeviceSettings> choose(std::span<const int> ids, bool any, 
   if (ids.empty() && count > 0 && static_cast<std::uint32_t>(chosen.id) >= count)
     fail<ConfigError>("the environment's LOCAL_RANK is ", chosen.id, ", but the runtime counts ", count,
                       " NPUs; expected one for each process");
-  const char* const name = toolkit.runtime.aclrtGetSocName();
-  if (type != "auto" && detail::lower(type) != detail::lower(name != nullptr ? name : ""))
-    fail<DeviceError>("key device_type: given ", type, ", but the NPUs here ",
-                      name != nullptr ? concat("are ", name) : "don't tell their kind");
+  if (const std::string wrong = wrong_kind(type, toolkit); !wrong.empty()) fail<DeviceError>(wrong);
   return chosen;
 }
 

@@ -372,7 +372,7 @@ inline Precision preferred_precision(Device&, DType stored) {
   return stored == DType::f16 ? Precision::float16 : Precision::bfloat16;
 }
 
-/// For a program's first lines: "CANN operators, interface 1.13.0".
+/// For a program's first lines: "the operators of CANN, interface 1.13.0".
 inline std::string describe_products(Device& dev) {
   const std::string version = dev.toolkit().version();
   return concat("the operators of CANN", version.empty() ? "" : ", interface " + version);

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
+#include <optional>
 
 #include "lora/ascend/elementwise.hpp"
+#include "lora/core/log.hpp"
 #include "lora/kernel/gemm.hpp"
+#include "lora/tensor/transfer.hpp"
 
 namespace lora::ascend {
 
@@ -13,7 +17,7 @@ class Products {
   explicit Products(Device& dev) : dev_(dev) {}
 
   /// Whether a product of T can be written in float32; else it is rounded to T first, which loses digits of gradients
-  /// and logits. The vendor's documentation promises it for some of its versions.
+  /// and logits. The vendor's documentation promises it for some of its versions; here it is tried, with ones.
   template <class T>
   bool writes_float() {
     std::optional<bool>& known = std::same_as<T, bf16> ? bf16_ : f16_;
@@ -26,8 +30,24 @@ class Products {
   bool try_float() {
     const Arena::Scope scope(dev_.arena());
     constexpr Index n = 16;
-    const View<Device, T> a = scratch<T>(dev_, n, n);
-    return takes(dev_, dev_.toolkit().operators.mm, a, a, scratch<float>(dev_, n, n), KEEP_DTYPE);
+    const View<Device, T> ones = scratch<T>(dev_, n, n);
+    const View<Device, float> product = scratch<float>(dev_, n, n);
+    const auto& mm = dev_.toolkit().operators.mm;
+    const auto warn = [&](const auto&... why) {
+      log::warn("[ascend] NPU ", dev_.settings().id, ": the operator Mm ", why..., "; products of ",
+                name_of(acl_type<T>), " are rounded to it before they are added up in float32");
+      return false;
+    };
+    if (!takes(dev_, mm, ones, ones, product, KEEP_DTYPE))
+      return warn("writes no float32 results of ", name_of(acl_type<T>));
+    kernel::Elementwise<Device>::fill(dev_, ones, 1);
+    launch(dev_, mm, ones, ones, product, KEEP_DTYPE);
+    const auto given = to_host(dev_, ones);
+    // A library that only counts what it is asked has no numbers at all.
+    if (std::all_of(given.begin(), given.end(), [](T one) { return static_cast<float>(one) == 0; })) return true;
+    const auto sums = to_host(dev_, product);
+    const auto wrong = std::find_if(sums.begin(), sums.end(), [](float sum) { return sum != static_cast<float>(n); });
+    return wrong == sums.end() || warn("gives wrong float32 results, ", *wrong, " as the sum of ", n, " ones");
   }
 
   Device& dev_;
@@ -95,7 +115,7 @@ struct Gemm<ascend::Device> {
   }
 
   /// Small terms first, the largest, which is the first, last: what small ones add is then rounded to T by itself, and
-  /// isn't lost in the large one's rounding. Three roundings at most, where the processors make one.
+  /// isn't lost in the large one's rounding. A rounding for each part, where the processors make one.
   template <class T>
   static void sum(D& dev, ProductTerms<D, T> terms, View<D, const Accum<T>> bias, View<D, T> c, bool accumulate) {
     if (c.size() == 0) return;

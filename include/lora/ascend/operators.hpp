@@ -121,8 +121,7 @@ struct OperatorInfo {
   bool left_out = false;  ///< as LORA_ASCEND_WITHOUT asks
 };
 
-/// Finds the operators, but for those that LORA_ASCEND_WITHOUT names ("RotaryPositionEmbedding,Amax"), where one that
-/// is there does not do what it should.
+/// Finds the operators, but for those that LORA_ASCEND_WITHOUT names, separated by commas, where one works wrongly.
 /// Throws   ConfigError for a name that is none of theirs
 inline std::vector<OperatorInfo> load_operators(Operators& operators, const Libraries& libraries) {
   const char* const without = std::getenv("LORA_ASCEND_WITHOUT");
@@ -144,7 +143,7 @@ inline std::vector<OperatorInfo> load_operators(Operators& operators, const Libr
   });
   if (!left_out.empty())
     fail<ConfigError>("the environment's LORA_ASCEND_WITHOUT names '", left_out.front(),
-                      "', which is no operator that is called; expected names such as RotaryPositionEmbedding,Amax");
+                      "', which is no operator that is called; expected names such as RotaryPositionEmbedding");
   return found;
 }
 

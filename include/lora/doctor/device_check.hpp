@@ -21,9 +21,9 @@ struct Options {
 };
 
 /// Checks a device, which `make` makes: every kernel family against the processors in double, a short training against
-/// theirs in float32, what only the device can tell, and how long things take. What fails is told in the report, and
-/// the rest is done all the same. `report` has what is known already. `begins(report)` is called before each part,
-/// whose name is report.unfinished, so that a report is there even if the process ends meanwhile.
+/// theirs in float32 (also with offload), what only the device can tell, and how long things take. What fails is told
+/// in the report, and the rest is done all the same. `report` has what is known already. `begins(report)` is called
+/// before each part, whose name is report.unfinished, so that a report is there even if the process ends meanwhile.
 template <class Make, class Begins>
 Report check_device(const Make& make, const Options& options, Report report, const Begins& begins) {
   cpu::Device reference(options.threads);
@@ -77,6 +77,7 @@ Report check_device(const Make& make, const Options& options, Report report, con
     train_tiny<float>(reference, report.reference);
   });
   each_type([&]<class T>() { check_training<T>(device, report, begin); });
+  check_offload(device, report, begin);
   part("times", [&] {
     const Index width = width_to_time(device);
     report.timed = concat("Medians of 5 launches at ", width, " rows and columns, heads of 128, one sequence.");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lora/cpu/kernels.hpp"
+#include "lora/doctor/streams.hpp"
 #include "lora/doctor/trial.hpp"
 #include "lora/kernel/complete.hpp"
 
@@ -541,6 +542,7 @@ std::vector<Case<D, T>> cases() {
       {"quantize", "decode with update", decode_with_update, decode_with_update},
       {"non-finite", "products", non_finite_products, non_finite_products},
       {"non-finite", "numbers", non_finite_numbers, non_finite_numbers},
+      {"streams", "copies and kernels that wait for each other", copies_and_kernels, copies_and_kernels},
   };
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,10 +28,11 @@ namespace lora::doctor {
 
 /// A model and a training that take a moment.
 struct TinyTraining {
-  Index vocabulary = 256, hidden = 64, ffn = 128, layers = 2, heads = 2, kv_heads = 1, head_width = 32;
+  Index vocabulary = 256, hidden = 64, ffn = 128, layers = 3, heads = 2, kv_heads = 1, head_width = 32;
   Index rank = 8, steps = 20;
   double learning_rate = 1e-2, initializer_range = 0.1;
   std::vector<Index> sequences = {17, 9, 22};  ///< of each micro-batch; a step has two
+  bool streams_layers = false, state_on_host = false;
 };
 
 /// How far losses and norms may be from those of the processors in float32, relatively. What roundings differ by grows
@@ -146,10 +148,12 @@ void train_tiny(D& dev, TrainingRow& row, const TinyTraining& tiny = {}) {
   const std::size_t free = dev.memory().free;
   double expected = 0;
   {
-    model::Decoder<D, T> decoder(dev, source);
+    model::Decoder<D, T> decoder(dev, source, model::WeightPlaces{.streams_layers = tiny.streams_layers});
     detail::attach_adapter(dev, decoder, tiny);
     model::init_adapter(dev, decoder, 7);
-    train::Stepper<D, T> stepper(dev, decoder, optim::AdamWSettings{.weight_decay = 0.01}, 1.0, 42u);
+    comm::Single alone;
+    train::Stepper<D, T> stepper(dev, decoder, optim::AdamWSettings{.weight_decay = 0.01}, 1.0, 42u, alone, {},
+                                 {.on_host = tiny.state_on_host});
     std::optional<optim::LossScale> scale;
     if constexpr (std::same_as<T, f16>) scale.emplace();
     constexpr Index warm_up = 2;
@@ -205,15 +209,29 @@ inline void compare(TrainingRow& row, const TrainingRow& reference, TrainingBoun
   if (row.words.empty()) row.words = "the steps go another way than on the processors";
 }
 
-/// Trains in T on the device.
+/// Says so where a training's bits are not those of another.
+inline void expect_same_bits(TrainingRow& row, const TrainingRow& other) {
+  if (row.state == State::failed || other.state == State::failed) return;
+  const std::size_t steps = std::min(row.losses.size(), other.losses.size());
+  std::size_t same = 0;
+  while (same < steps && row.losses[same] == other.losses[same] && row.norms[same] == other.norms[same]) ++same;
+  if (same == row.losses.size() && same == other.losses.size()) return;
+  row.state = State::too_far;
+  row.words = concat("step ", same + 1, " has other bits than in ", other.type);
+}
+
+/// Trains in T on the device, with `offload` as the key of a run has it.
 template <class T, class Make, class Begins>
-void check_training(HeldDevice<Make>& device, Report& report, const Begins& begins) {
+void check_training(HeldDevice<Make>& device, Report& report, const Begins& begins, std::string_view offload = "none") {
   constexpr Precision precision = precision_of<T>();
-  begins(concat("training in ", lora::name_of(precision)));
   TrainingRow row;
-  row.type = lora::name_of(precision);
+  row.type = concat(lora::name_of(precision), offload == "none" ? "" : ", offload ", offload == "none" ? "" : offload);
+  begins(concat("training in ", row.type));
+  TinyTraining tiny;
+  tiny.streams_layers = offload == "params" || offload == "all";
+  tiny.state_on_host = offload == "optimizer" || offload == "all";
   try {
-    train_tiny<T>(device.get(), row);
+    train_tiny<T>(device.get(), row, tiny);
     compare(row, report.reference, training_bounds(precision));
   } catch (const std::exception& error) {
     row.state = State::failed;
@@ -221,6 +239,22 @@ void check_training(HeldDevice<Make>& device, Report& report, const Begins& begi
     device.look_after();
   }
   report.training.push_back(std::move(row));
+}
+
+/// Trains with what a device of its own memory leaves to the host. Layers that stream change no bit, whoever makes
+/// AdamW's step; the processors' step rounds in other places than the device's.
+template <class Make, class Begins>
+void check_offload(HeldDevice<Make>& device, Report& report, const Begins& begins) {
+  if constexpr (!HeldDevice<Make>::Device::reads_host_memory) {
+    for (const std::string_view offload : {"params", "optimizer", "all"})
+      check_training<bf16>(device, report, begins, offload);
+    const auto row = [&](std::string_view type) -> TrainingRow& {
+      return *std::find_if(report.training.begin(), report.training.end(),
+                           [&](const TrainingRow& one) { return one.type == type; });
+    };
+    expect_same_bits(row("bfloat16, offload params"), row("bfloat16"));
+    expect_same_bits(row("bfloat16, offload all"), row("bfloat16, offload optimizer"));
+  }
 }
 
 }  // namespace lora::doctor

@@ -58,7 +58,7 @@ double check_product(const char* kernel, const ProductTerm<D, T>& term, View<D, 
 
 /// c = alpha · op(a) op(b)  (+ c if accumulate)
 /// Shapes   as Form says; c (M, N)
-/// Types    a, b in T; c in T or Accum<T>; sums in Accum<T>
+/// Types    a, b in T; c in T or Accum<T>; sums in Accum<T> (rounded to T first on an NPU that writes no others)
 /// Writes   c overwritten, or added to; M, N or K may be 0
 /// Throws   ShapeError where inner or outer extents differ
 template <class D, class T, class Out>
@@ -81,7 +81,9 @@ requires(!std::is_const_v<A> || !std::is_const_v<B>) void gemm(D& dev, Form form
 
 /// c = Σ op(a) op(b) + bias  (+ c if accumulate), where rounding each product to T would lose what small ones add
 /// Shapes   as Form says; bias (N) or empty; c (M, N)
-/// Types    a, b, c in T; summed in Accum<T> and rounded to T once
+/// Types    a, b, c in T; the CPU sums in Accum<T> and rounds to T once
+/// Differs  on an NPU, which rounds to T after each part: the bias, the terms from the last to the first, c. So the
+///          largest, the first, comes last
 /// Writes   c overwritten, or added to
 /// Throws   ShapeError where inner or outer extents differ
 template <class D, class T>

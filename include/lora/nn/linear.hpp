@@ -25,6 +25,8 @@ struct Linear {
 ///   y_j = x W_jᵀ + b_j + h_j B_jᵀ,   dx = Σ_j dy_j W_j + drop'(dh A),   dW_j += dy_jᵀ x,   db_j += Σ_i dy_ij
 /// Shapes   x, dx (N, I) · y, dy (N, ΣO), the projections' columns in order · h, dh (N, ΣR)
 /// Types    W may be stored as any dtype; sums in Accum<T>, rounded to T once
+/// Differs  on an NPU, which rounds to T after each part of a sum (kernel::sum_of_products): bias, products, what they
+///          are added to
 template <AnyDevice D, class T>
 class LinearGroup {
  public:

@@ -15,7 +15,8 @@ namespace lora::nn {
 /// low-rank update.
 ///   y_j = x W_jᵀ + b_j + s_j drop(x) A_jᵀ B_jᵀ
 /// Shapes   x (N, I) · W_j (O_j, I) · A (ΣR, I), the projections' rows stacked · B_jᵀ (R_j, O_j) → y (N, ΣO)
-/// Types    W may be stored as any dtype; y and dx are summed in Accum<T> and rounded to T once; gradients of A and B
+/// Types    W may be stored as any dtype; y and dx are summed in Accum<T> and rounded to T once, but on an NPU after
+///          each part of the sum (kernel::sum_of_products); gradients of A and B
 ///          in Accum<T>
 /// Writes   y overwritten, or added to if `accumulate`; gradients of A, B, and of W and b where these train, added to
 /// Saves    h = s drop(x) Aᵀ (N, ΣR), unless the update joins the decoded weights

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lora/ascend/choice.hpp"
 #include "lora/ascend/toolkit.hpp"
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"
@@ -65,11 +66,23 @@ inline Finding operators_finding(const ascend::Toolkit& toolkit, Finding::State 
   return finding;
 }
 
+/// Whether the NPUs are of the kind that is asked for.
+inline Finding kind_finding(const ascend::Toolkit& toolkit, std::string_view type, Finding::State unusable) {
+  Finding finding{"NPU kind", Finding::State::ok, ascend::wrong_kind(type, toolkit)};
+  if (finding.found.empty()) {
+    finding.found = type;
+    return finding;
+  }
+  finding.state = unusable;
+  finding.advice = "leave device_type out to take any kind, or run where such NPUs are";
+  return finding;
+}
+
 }  // namespace detail
 
 /// What there is for Ascend NPUs: the vendor's runtime, devices, operators and links between devices. `needed`: an NPU
-/// is to be trained on, so that what keeps it from that is missing.
-inline std::vector<Finding> examine_ascend(bool needed) {
+/// is to be trained on, so that what keeps it from that is missing. `type`: the kind that it must be, or auto.
+inline std::vector<Finding> examine_ascend(bool needed, std::string_view type) {
   using State = Finding::State;
   const State unusable = needed ? State::missing : State::note;
   ascend::Toolkit toolkit;
@@ -96,6 +109,11 @@ inline std::vector<Finding> examine_ascend(bool needed) {
   for (std::uint32_t i = 0; i < count; ++i)
     findings.push_back(detail::npu_finding(toolkit.runtime, static_cast<std::int32_t>(i), unusable));
   findings.push_back(detail::operators_finding(toolkit, unusable));
+  if (count > 0 && type != "auto") {
+    // With device auto, an NPU that could be used is taken, and refused for its kind.
+    const bool taken = findings.back().state == State::ok;
+    findings.push_back(detail::kind_finding(toolkit, type, taken ? State::missing : unusable));
+  }
   constexpr std::string_view links[] = {"libhccl.so"};
   const ascend::Libraries hccl(links);
   findings.push_back(

@@ -128,6 +128,7 @@ void multiply(Operator& op, const Tensor& a, const Tensor& b, const Tensor& out,
   product.a = a;
   product.b = b;
   product.out = out;
+  if (out.type != type && engine().setting("fp32_output") == 2) product.alpha = 0.5;
   op.apart();
   finish(op, product);
 }

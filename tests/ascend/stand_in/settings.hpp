@@ -14,7 +14,8 @@ namespace stand_in {
   X(memory_bytes, 2147483648)       /* of each device; from aclInit on */                                       \
   X(devices, 2)                     /* from aclInit on; negative: counting them fails */                        \
   X(dry, 0)                         /* shapes and counts alone: nothing is computed; from aclInit on */         \
-  X(fp32_output, 1)                 /* Mm, BatchMatMul: FP32 out of FP16 or BF16 operands */                    \
+  X(fp32_output, 1)                 /* Mm, BatchMatMul: FP32 out of FP16 or BF16 operands; 2: half of it */     \
+  X(ignore_waits, 0)                /* 1: streams don't wait for events */                                      \
   X(mixed_adamw, 0)                 /* ApplyAdamWV2: FP16 or BF16 gradients of FP32 parameters */               \
   X(fail_allocation, -1)            /* the nth aclrtMalloc or aclrtMallocPhysical finds no memory */            \
   X(fail_allocations_from, -1)      /* and all from the nth on */                                               \
