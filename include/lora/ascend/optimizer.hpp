@@ -4,6 +4,7 @@
 
 #include "lora/ascend/elementwise.hpp"
 #include "lora/kernel/optimizer.hpp"
+#include "lora/tensor/staging.hpp"
 
 namespace lora::kernel {
 

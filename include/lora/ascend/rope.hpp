@@ -5,6 +5,7 @@
 
 #include "lora/ascend/elementwise.hpp"
 #include "lora/kernel/rope.hpp"
+#include "lora/tensor/tensor.hpp"
 
 namespace lora::ascend {
 

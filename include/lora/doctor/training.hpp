@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/core/precision.hpp"
 #include "lora/data/batch.hpp"
 #include "lora/doctor/held_device.hpp"
 #include "lora/doctor/report.hpp"
