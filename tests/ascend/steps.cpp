@@ -3,7 +3,8 @@
 // a model of 32 billion parameters fit anywhere.
 //
 //   ascend_steps [--shape 7b|14b|32b] [--rank R] [--tokens N] [--sequences B] [--micro_batches M] [--recompute]
-//                [--offload none|params|optimizer|all] [--keep] [--stored bf16|q8_0] [--memory GIB] [--operators]
+//                [--dropout P] [--offload none|params|optimizer|all] [--keep] [--stored bf16|q8_0] [--memory GIB]
+//                [--operators]
 //
 // (--keep: streamed layers stay on the device as far as there is room) prints, in JSON: launches, waits and bytes of a
 // step, FLOPs and bytes by operator, memory by part.
@@ -31,6 +32,7 @@ using Npu = ascend::Device;
 struct Options {
   std::string shape = "7b", offload = "none", stored = "bf16";
   Index rank = 64, tokens = 2048, sequences = 1, micro_batches = 1, memory = 64;
+  double dropout = 0;
   bool recompute = false, operators = false, keep = false;
 };
 
@@ -118,6 +120,7 @@ io::Json step_of(const Options& options) {
   const double weights = used() - before;
   model::AdapterConfig adapter;
   adapter.rank = options.rank;
+  adapter.dropout = options.dropout;
   decoder.attach(dev, adapter);
   decoder.recompute(options.recompute ? provider.config().num_hidden_layers : 0);
   comm::Single alone;
@@ -196,6 +199,8 @@ Options options_of(int count, char** words) {
       options.keep = true;
     } else if (word == "--operators") {
       options.operators = true;
+    } else if (word == "--dropout") {
+      options.dropout = std::stod(value());
     } else if (word == "--shape") {
       options.shape = value();
     } else if (word == "--stored") {
