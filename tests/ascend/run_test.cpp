@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lora/instantiate.hpp"
+#include "support/quiet.hpp"
 #include "support/random_gguf.hpp"
 #include "support/small_training.hpp"
 #include "support/stand_in.hpp"
@@ -248,6 +250,37 @@ TEST_CASE("ascend run: with weights or the optimizer's state on the host, the sa
       check_near(host.losses, expected.losses, Bounds<bf16>::loss);
     });
   }
+}
+
+TEST_CASE("ascend run: layers that stay on the card give way where its memory is short, to the same bits") {
+  Subject subject = subject_of("qwen2", 4);
+  subject.model.hidden = 384;
+  subject.model.ffn = 1536;  // so that a layer has its own piece of memory
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", subject.model);
+  const auto source = model::Source::open(folder / "model");
+  on_stand_in([&] {
+    const auto train = [&](bool short_of_memory) {
+      Npu dev;
+      Training<Npu, bf16> training(dev, source, subject, {.streams_layers = true, .threads = 1});
+      std::optional<Tensor<Npu, std::byte>> rest;
+      if (short_of_memory) {
+        const std::size_t two = training.decoder().streaming()->device;  // layers
+        CHECK(training.decoder().keep_layers(dev.memory().free) == two);
+        // Less than the arena grows by is left.
+        constexpr std::size_t unit = std::size_t{2} << 20;
+        const std::size_t left = dev.memory().total - stand_in_counts().allocated_bytes;
+        rest.emplace(dev, static_cast<Index>(left / unit * unit - ascend::MemoryPool::tail));
+      }
+      Outcome outcome;
+      training.run(0, 2, outcome);
+      return outcome;
+    };
+    const Outcome expected = train(false);
+    const Quiet quiet;
+    check_same(train(true), expected);
+    CHECK(quiet.said("the device is short of memory: of the layers that stayed there, some are streamed again"));
+  });
 }
 
 }  // namespace ascend_run_test

@@ -3,7 +3,7 @@
 // a model of 32 billion parameters fit anywhere.
 //
 //   ascend_steps [--shape 7b|14b|32b] [--rank R] [--tokens N] [--sequences B] [--micro_batches M] [--recompute]
-//                [--dropout P] [--offload none|params|optimizer|all] [--keep] [--stored bf16|q8_0] [--memory GIB]
+//                [--offload none|params|optimizer|all] [--keep] [--stored bf16|q8_0] [--dropout P] [--memory GIB]
 //                [--operators]
 //
 // (--keep: streamed layers stay on the device as far as there is room) prints, in JSON: launches, waits and bytes of a
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
+#include "lora/train/memory.hpp"
 #include "lora/train/step.hpp"
 #include "stand_in/stand_in.h"
 
@@ -31,7 +32,7 @@ using Npu = ascend::Device;
 
 struct Options {
   std::string shape = "7b", offload = "none", stored = "bf16";
-  Index rank = 64, tokens = 2048, sequences = 1, micro_batches = 1, memory = 64;
+  Index rank = 64, tokens = 2048, sequences = 1, micro_batches = 1, memory = 61;
   double dropout = 0;
   bool recompute = false, operators = false, keep = false;
 };
@@ -135,9 +136,9 @@ io::Json step_of(const Options& options) {
     stepper.update(dev, result, 1e-4);
   };
   step(0);             // which grows the arena
-  if (options.keep) {  // what is left holds layers, as in a run
+  if (options.keep) {  // what is left holds layers; a run leaves more, for what operators may take of themselves
     const MemoryInfo memory = dev.memory();
-    const auto spare = static_cast<Index>(memory.free) - (Index{1} << 28);
+    const auto spare = static_cast<Index>(memory.free) - (Index{1} << 30);
     if (spare > 0) decoder.keep_layers(static_cast<std::size_t>(spare));
     step(0);
   }
@@ -161,6 +162,11 @@ io::Json step_of(const Options& options) {
                                      {"bytes_to_host", count(end.bytes_out, begin.bytes_out)},
                                      {"flops", end.flops - begin.flops},
                                      {"operator_bytes", end.operator_bytes - begin.operator_bytes}});
+  const Index rows = options.tokens * options.sequences;
+  const auto forecast =
+      train::forecast_memory(decoder, weights, rows, rows, options.recompute ? provider.config().num_hidden_layers : 0);
+  report["forecast_gib"] = io::json_object(
+      {{"saved_for_backward", forecast.activations / 0x1p30}, {"scratch", forecast.workspace / 0x1p30}});
   report["memory_gib"] =
       io::json_object({{"weights", weights / 0x1p30},
                        {"trained", trained / 0x1p30},
@@ -199,10 +205,10 @@ Options options_of(int count, char** words) {
       options.keep = true;
     } else if (word == "--operators") {
       options.operators = true;
-    } else if (word == "--dropout") {
-      options.dropout = std::stod(value());
     } else if (word == "--shape") {
       options.shape = value();
+    } else if (word == "--dropout") {
+      options.dropout = std::stod(value());
     } else if (word == "--stored") {
       options.stored = value();
     } else if (word == "--offload") {

@@ -162,8 +162,9 @@ TEST_CASE("program: an NPU that can't be used is one sentence that says why, bef
   check_error(s.words({"--device=ascend:99"}), {}, 1, "[ascend] there is no NPU 99: the runtime counts 2; ");
   check_error(s.words({"--device_type=nonsense"}), {}, 1,
               "key device_type: given nonsense, but the NPUs here are Ascend910B3");
+  // After the two that copies go by.
   check_error(
-      s.words({"--offload=all"}), {{"STAND_IN_FAIL_HOST_ALLOCATIONS_FROM", "1"}}, 1, "key offload: ",
+      s.words({"--offload=all"}), {{"STAND_IN_FAIL_HOST_ALLOCATIONS_FROM", "3"}}, 1, "key offload: ",
       " of page-locked memory, to stream the layers, can't be had: [ascend] NPU 0: the host gives no page-locked "
       "memory, ");
   // What the environment or a key says and can't be.

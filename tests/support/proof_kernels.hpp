@@ -146,6 +146,7 @@ struct Attention<proof::Device> {
   struct Saved {
     View<D, Accum<T>> lse;  // (N, H)
   };
+  static constexpr Index saved_per_head = 1;
   template <class T>
   static Saved<T> save(D& dev, Index rows, Index heads) {
     return {lora::save<Accum<T>>(dev, rows, heads)};

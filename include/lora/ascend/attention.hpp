@@ -69,7 +69,7 @@ struct Attention<ascend::Device> {
   struct Saved {
     View<D, float> top, sum;  // (N, H·8)
   };
-  static constexpr Index copies = 8;
+  static constexpr Index copies = 8, saved_per_head = 2 * copies;
 
   template <class T>
   static Saved<T> save(D& dev, Index rows, Index heads) {

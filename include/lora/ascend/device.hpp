@@ -318,24 +318,25 @@ class Device : public DeviceState<Device> {
     return error == ACL_ERROR_RT_MEMORY_ALLOCATION || error == ACL_ERROR_RT_DEVICE_OOM;
   }
 
-  /// take(error), once more after free segments have been given back. Throws DeviceError.
+  /// take(error), again after free segments have been given back, and what others can do without. Throws DeviceError.
   template <class Take>
   void* allocated(std::size_t bytes, const Take& take) {
     aclError error = 0;
     if (void* const memory = take(error)) return memory;
-    if (is_full(error)) {
-      const std::string first = reason_of(error);
+    if (!is_full(error))
+      fail<DeviceError>("[ascend] NPU ", settings_.id, " gives no memory, ", bytes,
+                        " bytes were asked for: ", reason_of(error));
+    const std::string first = reason_of(error);
+    do {
       synchronize();
       pool_.release();
       if (void* const memory = take(error)) return memory;
-      std::size_t free = 0, total = 0;
-      (void)runtime().aclrtGetMemInfo(ACL_HBM_MEM, &free, &total);
-      fail<DeviceError>("[ascend] NPU ", settings_.id, " is out of memory: ", bytes, " bytes were asked for, ", free,
-                        " of ", total, " are free on the card: ", first,
-                        "; use smaller micro-batches, gradient_checkpointing or offload");
-    }
-    fail<DeviceError>("[ascend] NPU ", settings_.id, " gives no memory, ", bytes,
-                      " bytes were asked for: ", reason_of(error));
+    } while (relieve());
+    std::size_t free = 0, total = 0;
+    (void)runtime().aclrtGetMemInfo(ACL_HBM_MEM, &free, &total);
+    fail<DeviceError>("[ascend] NPU ", settings_.id, " is out of memory: ", bytes, " bytes were asked for, ", free,
+                      " of ", total, " are free on the card: ", first,
+                      "; use smaller micro-batches, gradient_checkpointing or offload");
   }
 
   /// A card that is gone answers nothing; a wait that takes longer than this is an error.

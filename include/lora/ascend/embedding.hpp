@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -33,15 +34,20 @@ struct Embedding<ascend::Device> {
   template <class T>
   static void backward(D& dev, View<D, const std::int32_t> tokens, View<D, const T> dy, View<D, Accum<T>> dtable) {
     if (dy.size() == 0) return;
-    const Arena::Scope scope(dev.arena());
-    // In float32, in which the rows of a token are added up.
-    const View<D, float> grad = scratch<float>(dev, dy.rows(), dy.cols()),
-                         sum = scratch<float>(dev, dtable.rows(), dtable.cols());
-    Elementwise<D>::convert(dev, dy, grad, 1, false);
+    // In float32, in which the rows of a token are added up; so many columns at a time that the sums, which are of the
+    // whole vocabulary, stay small.
+    constexpr Index together = Index{1} << 26;
     constexpr std::uint64_t no_padding = ~std::uint64_t{0};
-    ascend::launch(dev, dev.toolkit().operators.embedding_dense_backward, grad, ascend::vector(tokens),
-                   static_cast<std::uint64_t>(dtable.rows()), no_padding, false, sum);
-    Elementwise<D>::convert(dev, View<D, const float>(sum), dtable, 1, true);
+    const Index step = std::max<Index>(together / dtable.rows() / 32 * 32, 32);
+    for (Index first = 0; first < dy.cols(); first += step) {
+      const Index cols = std::min(step, dy.cols() - first);
+      const Arena::Scope scope(dev.arena());
+      const View<D, float> grad = scratch<float>(dev, dy.rows(), cols), sum = scratch<float>(dev, dtable.rows(), cols);
+      Elementwise<D>::convert(dev, dy.col_slice(first, cols), grad, 1, false);
+      ascend::launch(dev, dev.toolkit().operators.embedding_dense_backward, grad, ascend::vector(tokens),
+                     static_cast<std::uint64_t>(dtable.rows()), no_padding, false, sum);
+      Elementwise<D>::convert(dev, View<D, const float>(sum), dtable.col_slice(first, cols), 1, true);
+    }
   }
 
   /// Drawn on the host, so that the numbers are the contract's.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "lora/ascend/gemm.hpp"
 #include "lora/kernel/quantize.hpp"
 
@@ -46,19 +48,24 @@ struct Quantize<ascend::Device> {
 
  private:
   /// A row has its quanta, int8, and then a float16 scale for each 32 of them. Their product has 19 bits at most, so
-  /// that it is rounded to T once.
+  /// that it is rounded to T once. Rows are taken so many at a time that the cache still has the quanta as T when they
+  /// are scaled.
   template <class T>
   static void decode_q8_0(D& dev, const StoredView<D>& w, View<D, T> y) {
-    constexpr Index block = 32;
+    constexpr Index block = 32, together = Index{1} << 25;
     const Index cols = w.cols(), row = static_cast<Index>(w.row_bytes());
-    const ascend::Operand quanta(w.data(), ascend::ACL_INT8, {w.rows(), cols}, {row, 1});
-    const ascend::Operand scales(w.data() + cols, ascend::ACL_FLOAT16, {w.rows(), cols / block, 1}, {row / 2, 1, 1});
-    ascend::write_aligned(dev, y, false, true, [&](View<D, T> place) {
-      ascend::copy(dev, quanta, place);
-      const ascend::Operand blocks(place.data(), ascend::acl_type<T>, {w.rows(), cols / block, block},
-                                   {cols, block, 1});
-      ascend::launch(dev, dev.toolkit().operators.inplace_mul, blocks, scales);
-    });
+    const Index step = std::max<Index>(1, together / cols);
+    for (Index first = 0; first < w.rows(); first += step) {
+      const Index rows = std::min(step, w.rows() - first);
+      const std::byte* const begin = w.data() + first * row;
+      const ascend::Operand quanta(begin, ascend::ACL_INT8, {rows, cols}, {row, 1});
+      const ascend::Operand scales(begin + cols, ascend::ACL_FLOAT16, {rows, cols / block, 1}, {row / 2, 1, 1});
+      ascend::write_aligned(dev, y.row_slice(first, rows), false, true, [&](View<D, T> place) {
+        ascend::copy(dev, quanta, place);
+        const ascend::Operand blocks(place.data(), ascend::acl_type<T>, {rows, cols / block, block}, {cols, block, 1});
+        ascend::launch(dev, dev.toolkit().operators.inplace_mul, blocks, scales);
+      });
+    }
   }
 };
 

@@ -33,7 +33,7 @@ class Relay {
 
   /// Is done when it returns.
   void copy_to_host(D& dev, std::byte* target, const std::byte* source, std::size_t bytes) {
-    const Chunk* before = nullptr;
+    Chunk* before = nullptr;
     for (std::size_t at = 0; at < bytes; at += chunk_bytes) {
       Chunk& chunk = next(dev);
       dev.start_copy_to_host(chunk.memory, source + at, std::min(chunk_bytes, bytes - at), Stream::compute);
@@ -64,16 +64,19 @@ class Relay {
   Chunk& next(D& dev) {
     Chunk& chunk = chunks_[turn_ ^= 1];
     if (chunk.memory == nullptr) chunk.memory = static_cast<std::byte*>(dev.allocate_host(chunk_bytes));
-    if (chunk.used) {
-      dev.wait(*chunk.used);
-      dev.release(*std::exchange(chunk.used, std::nullopt));
-    }
+    if (chunk.used && dev.is_done(*chunk.used)) dev.release(*std::exchange(chunk.used, std::nullopt));
+    if (chunk.used) finish(dev, chunk);
     return chunk;
   }
 
-  static void read(D& dev, const Chunk& chunk, std::byte* target, std::size_t bytes) {
-    dev.wait(*chunk.used);
+  static void read(D& dev, Chunk& chunk, std::byte* target, std::size_t bytes) {
+    finish(dev, chunk);
     std::memcpy(target, chunk.memory, bytes);
+  }
+
+  static void finish(D& dev, Chunk& chunk) {
+    dev.wait(*chunk.used);
+    dev.release(*std::exchange(chunk.used, std::nullopt));
   }
 
   std::array<Chunk, 2> chunks_{};

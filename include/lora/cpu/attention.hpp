@@ -20,6 +20,7 @@ struct Attention<cpu::Device> {
   struct Saved {
     View<cpu::Device, Accum<T>> lse;  // (N, H)
   };
+  static constexpr Index saved_per_head = 1;
 
   template <class T>
   static Saved<T> save(cpu::Device& dev, Index rows, Index heads) {

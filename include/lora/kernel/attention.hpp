@@ -29,6 +29,7 @@ concept HasAttention = requires(D& dev, AttentionShape shape, View<D, const T> x
   Attention<D>::run(dev, shape, x, x, x, rows, rows, y, &saved);
   Attention<D>::backward(dev, shape, x, x, x, x, rows, saved, x, y, y, y);
   { Attention<D>::template save<T>(dev, Index{}, Index{}) } -> std::same_as<AttentionSaved<D, T>>;
+  { Attention<D>::saved_per_head } -> std::convertible_to<Index>;  // numbers of Accum<T> for a row
 };
 
 /// Memory for what backward needs of N rows and H heads, at the arena's low end.

@@ -148,9 +148,10 @@ class Decoder {
   void at(const TensorInfo& info, F&& f) {
     std::visit([&](auto* tensor) { f(*tensor); }, own(info));
   }
-  // Of the layer that the tensor belongs to, if it belongs to one.
+  // Of the layer whose projection the tensor is, if it is one: no other may be streamed.
   nn::LayerHandle<D> use_of(D& dev, const TensorInfo& info) const {
-    return nn::LayerHandle<D>(info.layer >= 0 ? stack_.access() : nullptr, dev, info.layer, -1);
+    const bool projection = info.kind == TensorInfo::Kind::projection;
+    return nn::LayerHandle<D>(projection ? stack_.access() : nullptr, dev, info.layer, -1);
   }
   // Gives the store the chosen tensors, before it is built.
   void add_own(const Choice& trains);

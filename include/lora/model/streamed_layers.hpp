@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lora/core/format.hpp"
+#include "lora/core/log.hpp"
 #include "lora/cpu/machine.hpp"
 #include "lora/model/layer_source.hpp"
 #include "lora/nn/layer_access.hpp"
@@ -53,8 +54,10 @@ class StreamedLayers : public nn::LayerAccess<D> {
   StreamedLayers(D& dev, Index layers, const WeightPlaces& places)
       : dev_(dev), options_(places), layers_(static_cast<std::size_t>(layers)) {
     for (Index i = 0; i < layers; ++i) places_.push_back(std::make_shared<nn::WeightPlace>());
+    dev_.set_relief([this] { return narrow(); });
   }
   ~StreamedLayers() override {
+    dev_.set_relief({});
     try {
       dev_.synchronize();  // nothing is copied any more
     } catch (...) {        // whoever waited before has heard of it
@@ -108,7 +111,8 @@ class StreamedLayers : public nn::LayerAccess<D> {
   }
 
   /// Takes more of the device's memory, `bytes` at most, for layers that then need not be copied again: where passes
-  /// turn round, a slot spares a copy in each. Between passes. Returns the bytes taken.
+  /// turn round, a slot spares a copy in each. Where it comes to be short of memory, they are given back. Between
+  /// passes. Returns the bytes taken.
   std::size_t widen(std::size_t bytes) {
     std::size_t taken = 0;
     while (slots_.size() < places_.size() && taken + largest_ <= bytes) {
@@ -127,14 +131,17 @@ class StreamedLayers : public nn::LayerAccess<D> {
     }
     slot->used = ++clock_;
     slot->held = true;
+    try {
+      if (next >= 0) prefetch(dev, layer, next);
+    } catch (...) {  // whoever has not got the layer does not release it
+      slot->held = false;
+      throw;
+    }
     places_[static_cast<std::size_t>(layer)]->begin = slot->memory.view().data();
-    if (next < 0) return;
-    slot_with(dev, next);
-    if (source_->looks_ahead() > 0) source_->expect(dev, upcoming(layer, next));
   }
 
   void release(D& dev, Index layer) noexcept override {
-    Slot& slot = *held(layer);
+    Slot& slot = *slot_of(layer);
     slot.held = false;
     places_[static_cast<std::size_t>(layer)]->begin = nullptr;
     if (slot.released) dev.release(*std::exchange(slot.released, std::nullopt));
@@ -154,9 +161,24 @@ class StreamedLayers : public nn::LayerAccess<D> {
     std::optional<Event> released{};  // behind the last kernels that read it
   };
 
+  // Gives back the slot that was used longest ago, of more than a pass needs: the device is short of memory, and what
+  // it has queued is done.
+  bool narrow() {
+    auto oldest = slots_.end();
+    for (auto slot = slots_.begin(); slot != slots_.end(); ++slot)
+      if (!slot->held && (oldest == slots_.end() || slot->used < oldest->used)) oldest = slot;
+    if (static_cast<int>(slots_.size()) <= options_.slots || oldest == slots_.end()) return false;
+    if (std::exchange(says_narrow_, false))
+      log::warn("the device is short of memory: of the layers that stayed there, some are streamed again");
+    for (const auto& event : {oldest->copied, oldest->released})
+      if (event) dev_.release(*event);
+    slots_.erase(oldest);
+    return true;
+  }
+
   void add_slot() { slots_.push_back({Tensor<D, std::byte>(dev_, static_cast<Index>(largest_))}); }
 
-  Slot* held(Index layer) {
+  Slot* slot_of(Index layer) {
     for (Slot& slot : slots_)
       if (slot.layer == layer) return &slot;
     return nullptr;
@@ -164,7 +186,7 @@ class StreamedLayers : public nn::LayerAccess<D> {
 
   // The slot that has the layer, or will have it once its copy is done; null where all are in use.
   Slot* slot_with(D& dev, Index layer) {
-    if (Slot* const there = held(layer); there != nullptr) return there;
+    if (Slot* const there = slot_of(layer); there != nullptr) return there;
     Slot* slot = nullptr;
     for (Slot& other : slots_)
       if (!other.held && (slot == nullptr || other.used < slot->used)) slot = &other;
@@ -175,12 +197,18 @@ class StreamedLayers : public nn::LayerAccess<D> {
     dev.wait(Stream::copy, free);
     dev.release(free);
     if (slot->copied) dev.release(*std::exchange(slot->copied, std::nullopt));
-    slot->layer = layer;
+    slot->layer = -1;  // until the copy is queued
     slot->used = ++clock_;
     dev.copy_from_host(slot->memory.view().data(), source, sizes_[static_cast<std::size_t>(layer)], Stream::copy);
     slot->copied = dev.record(Stream::copy);
+    slot->layer = layer;
     source_->note_copy(dev, layer);
     return slot;
+  }
+
+  void prefetch(D& dev, Index layer, Index next) {
+    slot_with(dev, next);
+    if (source_->looks_ahead() > 0) source_->expect(dev, upcoming(layer, next));
   }
 
   // Layers that will have to be copied after `next`, as far as one can tell: a pass goes on as it goes, and where it
@@ -198,7 +226,7 @@ class StreamedLayers : public nn::LayerAccess<D> {
         step = 1;
       }
       at += step;
-      if (at < 0 || at >= count || held(at) != nullptr) continue;
+      if (at < 0 || at >= count || slot_of(at) != nullptr) continue;
       if (std::find(upcoming_.begin(), upcoming_.end(), at) == upcoming_.end()) upcoming_.push_back(at);
     }
     return upcoming_;
@@ -213,6 +241,7 @@ class StreamedLayers : public nn::LayerAccess<D> {
   std::size_t largest_ = 0;  // bytes of a layer, and of a slot
   std::vector<Slot> slots_;
   std::uint64_t clock_ = 0;
+  bool says_narrow_ = true;
   bool turns_ = false;  // forward goes over into backward
   std::vector<Index> upcoming_;
 };

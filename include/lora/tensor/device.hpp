@@ -3,6 +3,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -93,8 +94,8 @@ concept AnyDevice = requires(D& dev, const D& same, void* memory, const void* so
   { dev.template state<int>() } -> std::same_as<int&>;  // see DeviceState
 };
 
-/// What every device carries for others: the profile that its work is recorded in, and what kernels and staging keep
-/// between calls.
+/// What every device carries for others: the profile that its work is recorded in, who gives memory back where it is
+/// short, and what kernels and staging keep between calls.
 template <class D>
 class DeviceState {
  public:
@@ -105,6 +106,11 @@ class DeviceState {
   /// Records what kernels and modules do on this device from now on, or stops where it is null. It must live as long.
   void set_profile(Profile* profile) { profile_ = profile; }
   Profile* profile() const { return profile_; }
+
+  /// Gives some of the device's memory back, which then is asked for once more; false where there is nothing to give.
+  using Relief = std::function<bool()>;
+  /// For whoever holds memory that it can do without, until it is gone: an empty one then.
+  void set_relief(Relief relief) { relief_ = std::move(relief); }
 
   /// What a kernel family keeps between calls (chosen engines, prepared products): one object of each type, made at its
   /// first use, from the device where it takes one, and gone with the device.
@@ -125,6 +131,7 @@ class DeviceState {
 
  protected:
   ~DeviceState() = default;
+  bool relieve() { return relief_ && relief_(); }
   /// For destructors of devices, while states can still use them.
   void release_states() {
     while (!states_.empty()) states_.pop_back();
@@ -135,6 +142,7 @@ class DeviceState {
   static constexpr char state_key = 0;
 
   Profile* profile_ = nullptr;
+  Relief relief_;
   std::vector<std::pair<const void*, std::shared_ptr<void>>> states_;
 };
 

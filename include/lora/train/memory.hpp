@@ -122,6 +122,19 @@ const model::AdapterConfig* adapter_of(Model& decoder) {
   return any ? &decoder.adapter() : nullptr;
 }
 
+/// Whether products of a weight of the layers decode it first.
+template <class Model>
+bool decodes_projections(Model& decoder) {
+  bool any = false;
+  for (Index i = 0; i < decoder.stack().size(); ++i) {
+    auto& block = decoder.stack().layer(i).inner();
+    for (auto* group : {&block.attention().qkv_proj(), &block.attention().o_proj(), &block.mlp().gate_up_proj(),
+                        &block.mlp().down_proj()})
+      for (std::size_t j = 0; j < group->projections().size(); ++j) any = any || group->linear(j).weight.decodes();
+  }
+  return any;
+}
+
 /// For a model whose layers [0, `recomputed`) are checkpointed. Kernels' own buffers, up to a fifth of the workspace,
 /// are not counted. Shapes   N `rows`, of which n `labelled`; letters as in the design
 template <AnyDevice D, class T>
@@ -137,7 +150,8 @@ MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_byte
   if (adapter != nullptr)
     for (const auto name : model::projection_names) ranks += d(adapter->rank_of(0, name).rank);
 
-  const double kept = n * (q * t + d(c.num_attention_heads) * a);  // attention's output and row sums
+  const double sums = d(c.num_attention_heads * kernel::Attention<D>::saved_per_head) * a;
+  const double kept = n * (q * t + sums);  // attention's output and what its backward needs
   const double norms = c.qk_norm ? n * d(c.num_attention_heads + c.num_key_value_heads) * a : 0;
   const double layer = kept + norms + n * ((e + qkv + 2 * f + ranks) * t + 2 * a);
   MemoryForecast forecast;
@@ -146,10 +160,11 @@ MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_byte
   forecast.activations = layers * n * e * t + again * kept + (layers - again) * layer + (again > 0 ? layer : 0);
 
   const bool dropout = adapter != nullptr && adapter->dropout > 0;
-  const bool decodes = decoder.head().weight().decodes();
+  const bool decodes = decodes_projections(decoder);
   const double input = n * e * t * (dropout ? 2 : 1);  // the norm's output, and what dropout makes of it
-  const double mlp =
-      std::max(n * f * t * (dropout ? 2 : 1) + (decodes ? e * f * t : 0), input + (decodes ? 2 * e * f * t : 0));
+  const double apart = kernel::swiglu_backward_in_place<D> ? 0 : 2 * n * f * t;  // gradients of gate and up
+  const double mlp = apart + std::max(n * f * t * (dropout ? 2 : 1) + (decodes ? e * f * t : 0),
+                                      input + (decodes ? 2 * e * f * t : 0));
   const double attention = n * (q + qkv) * t + std::max(input, c.qk_norm ? n * (q + qkv) / 2 * t : 0);
   const double head = 3 * d(labelled) * e * t + d(decoder.head().scratch_bytes(labelled, true));
   // The stack's output and gradient, and the gradient between a layer's halves; then its widest part, or the head.
@@ -166,7 +181,7 @@ MemoryForecast forecast_evaluation(model::Decoder<D, T>& decoder, double weight_
   const double t = sizeof(T);
   const double n = d(rows), e = d(c.hidden_size), f = d(c.intermediate_size);
   const double q = d(c.num_attention_heads * c.head_dim), kv = d(c.num_key_value_heads * c.head_dim);
-  const bool decodes = decoder.head().weight().decodes();
+  const bool decodes = decodes_projections(decoder);
   const double gate_up = 2 * n * f * t;
   const double mlp = std::max(n * f * t + (decodes ? e * f * t : 0), n * e * t + (decodes ? 2 * e * f * t : 0));
   const double attention = n * (q + (q + 2 * kv) + std::max(e, c.qk_norm ? q + kv : 0)) * t;
@@ -271,6 +286,10 @@ MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const
     auto training = forecast_memory(decoder, weight_bytes, batch.rows, batch.labelled, count);
     training.workspace += sums;
     MemoryPlan result{count, training.total() < evaluating.total() ? evaluating : training, held, trained};
+    // A device of its own memory keeps what either end of its arena came to need.
+    if (host)
+      result.needs = {weight_bytes, std::max(training.activations, evaluating.activations),
+                      std::max(training.workspace, evaluating.workspace)};
     result.host = host;
     return result;
   };
@@ -312,7 +331,7 @@ std::vector<MemoryPlan> plan_memory(model::Decoder<D, T>& decoder, const model::
 }
 
 /// Lets as many of a model's streamed layers stay on the device as there is room for, beside what `plans` forecast and
-/// a tenth more, for what kernels take of themselves.
+/// a tenth and 1 GiB more, for what operators take of themselves.
 template <AnyDevice D, class T>
 void keep_layers(D& dev, model::Decoder<D, T>& decoder, std::vector<MemoryPlan>& plans,
                  const settings::Config& config) {
@@ -320,7 +339,7 @@ void keep_layers(D& dev, model::Decoder<D, T>& decoder, std::vector<MemoryPlan>&
   double room = static_cast<double>(dev.memory().free);
   for (const MemoryPlan& plan : plans) {
     const double needed = plan.needs.total() - plan.needs.weights;  // the weights are there
-    room = std::min(room, static_cast<double>(dev.memory().free) - 1.1 * needed - 0x1p28);
+    room = std::min(room, static_cast<double>(dev.memory().free) - 1.1 * needed - 0x1p30);
     if (config.memory_limit_gib)
       room = std::min(room, *config.memory_limit_gib * 0x1p30 - plan.held - plan.needs.total());
   }
