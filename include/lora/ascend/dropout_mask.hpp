@@ -7,9 +7,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <deque>
 #include <span>
-#include <utility>
 
 #include "lora/ascend/device.hpp"
 #include "lora/core/random.hpp"
@@ -93,8 +92,9 @@ inline void draw_dropout_mask(const kernel::Dropout& rule, std::span<const std::
     for (Index row = 8 * group; row < std::min(rows, 8 * group + 8); ++row) draw(row);
 }
 
-/// Draws masks into page-locked memory, from which they are copied while the host goes on. Pieces of it take turns, and
-/// one that is still being copied is waited for, so that the host holds no more than two layers' masks.
+/// Draws masks into page-locked memory, from which they are copied while the host goes on. They lie one behind the
+/// other in a ring with room for eight of the largest, two layers' of a model: where the host is further ahead, it
+/// waits.
 class DropoutMasks {
  public:
   explicit DropoutMasks(Device& dev) : dev_(dev) {}
@@ -105,34 +105,53 @@ class DropoutMasks {
       dev_.synchronize();  // nothing is copied any more
     } catch (...) {        // whoever waited before has heard of it
     }
-    for (const Piece& piece : pieces_)
-      if (piece.copied) dev_.release(*piece.copied);
+    while (!copies_.empty()) retire();
   }
 
   void draw(const kernel::Dropout& rule, std::span<const std::int32_t> sequence_index,
             std::span<const std::int32_t> positions, Index cols, View<Device, std::uint8_t> mask) {
-    Piece& piece = pieces_[turn_++ % pieces_.size()];
-    if (piece.copied) {
-      dev_.wait(*piece.copied);
-      dev_.release(*std::exchange(piece.copied, std::nullopt));
-    }
-    const auto bytes = static_cast<std::size_t>(mask.size());
-    if (piece.memory.bytes() < bytes) piece.memory = PageLocked<Device>(dev_, bytes);
-    const std::span bits(reinterpret_cast<std::uint8_t*>(piece.memory.data()), bytes);
+    const std::span<std::uint8_t> bits = room(static_cast<std::size_t>(mask.size()));
     draw_dropout_mask(rule, sequence_index, positions, cols, dev_.settings().threads, bits);
-    dev_.copy_unseen(mask.data(), bits.data(), bytes);
-    piece.copied = dev_.record(Stream::compute);
+    dev_.copy_unseen(mask.data(), bits.data(), bits.size());
+    copies_.push_back({next_, next_ + bits.size(), dev_.record(Stream::compute)});
+    next_ += bits.size();
   }
 
  private:
-  struct Piece {
-    PageLocked<Device> memory{};
-    std::optional<Event> copied{};
+  struct Copy {
+    std::size_t begin, end;  // in the ring
+    Event done;
   };
 
+  /// So many bytes from `next_` on, from which nothing is copied any more.
+  std::span<std::uint8_t> room(std::size_t bytes) {
+    while (!copies_.empty() && dev_.is_done(copies_.front().done)) retire();
+    if (8 * bytes > ring_.bytes()) {
+      wait_while([](const Copy&) { return true; });
+      ring_ = PageLocked<Device>(dev_, std::max(least, 8 * bytes));
+    }
+    if (next_ + bytes > ring_.bytes()) next_ = 0;
+    wait_while([&](const Copy& copy) { return copy.begin < next_ + bytes && next_ < copy.end; });
+    return {reinterpret_cast<std::uint8_t*>(ring_.data()) + next_, bytes};
+  }
+  template <class Use>
+  void wait_while(const Use& uses) {
+    while (std::ranges::any_of(copies_, uses)) {
+      dev_.wait(copies_.front().done);
+      retire();
+    }
+  }
+  void retire() {
+    dev_.release(copies_.front().done);
+    copies_.pop_front();
+  }
+
+  static constexpr std::size_t least = std::size_t{8} << 20;
+
   Device& dev_;
-  std::array<Piece, 8> pieces_;
-  std::size_t turn_ = 0;
+  PageLocked<Device> ring_;
+  std::size_t next_ = 0;
+  std::deque<Copy> copies_;  // the oldest first
 };
 
 }  // namespace lora::ascend
