@@ -164,8 +164,11 @@ class Subject {
     const std::size_t mark = dev_.arena().mark();
     typename nn::LoraLinear<D, T>::Saved saved;
     params_.zero_grad(dev_);
-    module_.forward(dev_, pass(), in.in(), y.view(), saved, nn::Keep::all);
-    module_.backward(dev_, pass(), in.in(), saved, gradient.in(), dx.view());
+    {
+      const nn::Pass<D, T> p_ = pass();
+      module_.forward(dev_, p_, in.in(), y.view(), saved, nn::Keep::all);
+      module_.backward(dev_, p_, in.in(), saved, gradient.in(), dx.view());
+    }
     dev_.arena().release(mark);
 
     const Dense h = (x.times(kept) * a.transposed()).scaled(scale), dh = (dy * b).scaled(scale);
@@ -208,11 +211,11 @@ class Subject {
       module_.forward(dev_, p_, in.in(), y.view(), saved, nn::Keep::attention);
       module_.recompute(dev_, p_, in.in(), saved);
       if (both) {
-        module_.backward_input(dev_, p_, saved, gradient.in(), dx.view());
+        module_.backward_input(dev_, saved, gradient.in(), dx.view());
         check_same_bits(dx.host(), expected);
       }
       kernel::convert(dev_, in.in(), dx.view());
-      module_.backward_params(dev_, p_, dx.in(), saved, gradient.in());
+      module_.backward_params(dev_, dx.in(), saved, gradient.in());
       const auto after = grads();
       REQUIRE(after.size() == both_at_once.size());
       for (std::size_t i = 0; i < after.size(); ++i) check_same_bits(after[i], both_at_once[i]);

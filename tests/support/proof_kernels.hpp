@@ -389,15 +389,22 @@ struct Elementwise<proof::Device> {
         },
         proof::picked(dev, whole, proof::Use::write, index));
   }
+  static View<D, const std::uint8_t> draw_dropout(D&, const Dropout&, View<D, const std::int32_t>,
+                                                  View<D, const std::int32_t>, Index, bool) {
+    return {};  // as the CPU's
+  }
   template <class T>
-  static void dropout(D& dev, const Dropout& rule, View<D, const T> x, View<D, const std::int32_t> sequence_index,
-                      View<D, const std::int32_t> positions, View<D, T> y, bool accumulate) {
+  static constexpr DropoutBytes dropout_bytes() {
+    return {};
+  }
+  template <class T>
+  static void dropout(D& dev, const DropoutMask<D>& mask, View<D, const T> x, View<D, T> y, bool accumulate) {
+    const DropoutMask<cpu::Device> inner{mask.rule, dev.inner(mask.sequence_index), dev.inner(mask.positions)};
     dev.launch("dropout",
-               {proof::reads("x", x), proof::reads("sequence_index", sequence_index),
-                proof::reads("positions", positions), proof::writes("y", y, accumulate)},
-               [=, x = dev.inner(x), sequence_index = dev.inner(sequence_index), positions = dev.inner(positions),
-                y = dev.inner(y)](cpu::Device& cpu) {
-                 Elementwise<cpu::Device>::dropout<T>(cpu, rule, x, sequence_index, positions, y, accumulate);
+               {proof::reads("x", x), proof::reads("sequence_index", mask.sequence_index),
+                proof::reads("positions", mask.positions), proof::writes("y", y, accumulate)},
+               [=, x = dev.inner(x), y = dev.inner(y)](cpu::Device& cpu) {
+                 Elementwise<cpu::Device>::dropout<T>(cpu, inner, x, y, accumulate);
                });
   }
 };

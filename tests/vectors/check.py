@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether every loop marked LORA_SIMD under INCLUDE/lora/cpu has vector code.
+"""Whether every loop marked LORA_SIMD under INCLUDE/lora/cpu and INCLUDE/lora/ascend has vector code.
 
   check.py INCLUDE COMPILER ARGUMENTS... SOURCE
 
@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 
-REPORT = re.compile(r"/(lora/cpu/\w+\.hpp):(\d+):\d+: (optimized: loop vectorized|missed: couldn't vectorize loop)")
+REPORT = re.compile(r"/(lora/(?:cpu|ascend)/\w+\.hpp):(\d+):\d+: (optimized: loop vectorized|missed: couldn't vectorize loop)")
 
 
 def marked_loops(path):
@@ -37,7 +37,7 @@ def main(include, compiler, *arguments):
         sys.exit(done.stderr[-3000:])
     reports = [(name, int(line), what.startswith("optimized")) for name, line, what in REPORT.findall(done.stderr)]
     loops = failures = 0
-    for path in sorted(glob.glob(os.path.join(include, "lora/cpu/*.hpp"))):
+    for path in sorted(glob.glob(os.path.join(include, "lora/cpu/*.hpp")) + glob.glob(os.path.join(include, "lora/ascend/*.hpp"))):
         name = os.path.relpath(path, include)
         for first, last in marked_loops(path):
             loops += 1

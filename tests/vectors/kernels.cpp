@@ -2,6 +2,15 @@
 // what the compiler says of these loops; never run.
 #include "lora/cpu/kernels.hpp"
 
+#include "lora/ascend/dropout_mask.hpp"
+
+namespace lora {
+
+// Which is no template.
+auto* draw = ascend::draw_dropout_mask;
+
+}  // namespace lora
+
 namespace lora::kernel {
 
 namespace {
@@ -30,7 +39,7 @@ using Ints = In<std::int32_t>;
   template void Rope<D>::run<T>(D&, In<T>, Read, Read, Ints, Rotation, Out<T>);                                   \
   template void Elementwise<D>::convert<T, T>(D&, In<T>, Out<T>, double, bool);                                   \
   template void Elementwise<D>::add_bias<T>(D&, Read, Out<T>);                                                    \
-  template void Elementwise<D>::dropout<T>(D&, const Dropout&, In<T>, Ints, Ints, Out<T>, bool);                  \
+  template void Elementwise<D>::dropout<T>(D&, const DropoutMask<D>&, In<T>, Out<T>, bool);                       \
   template void Softmax<D>::block<T>(D&, Sums, Ints, Index, Sums, Sums, Sums, Out<T>, Sums, Sums);                \
   template void Softmax<D>::gradient<T>(D&, Read, Read, Read, Read, In<T>, double, Read, Out<T>);                 \
   template void Quantize<D>::decode<T>(D&, const StoredView<D>&, Out<T>);                                         \

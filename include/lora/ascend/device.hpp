@@ -31,6 +31,7 @@ namespace lora::ascend {
 struct DeviceSettings {
   std::int32_t id = 0;        ///< as the runtime counts, among those that ASCEND_RT_VISIBLE_DEVICES shows
   bool deterministic = true;  ///< operators add up in a fixed order: the same bits from run to run
+  int threads = 0;            ///< of the host, which draw dropout's masks; 0: as many as OpenMP would start
 };
 
 /// An Ascend NPU: two streams, a pool of memory and an arena that grows. Kernels are the vendor's operators.
@@ -52,8 +53,8 @@ class Device : public DeviceState<Device> {
     arena_.emplace(space_->memory(), space_->bytes(), false, growth(), AddressSpace::unit, MemoryPool::tail);
     for (aclrtStream& stream : streams_) check(runtime().aclrtCreateStream(&stream), "aclrtCreateStream");
   }
-  /// The first NPU; work on the host has no threads of its own. As tests make devices.
-  explicit Device(int = 0) : Device(DeviceSettings{}) {}
+  /// The first NPU, with so many threads of the host. As tests make devices.
+  explicit Device(int threads = 0) : Device(DeviceSettings{.threads = threads}) {}
   ~Device() {
     if (enter_quietly())  // nobody may wait for work that frees memory
       for (const aclrtStream stream : streams_)
@@ -102,8 +103,7 @@ class Device : public DeviceState<Device> {
     if (bytes == 0) return;
     enter();
     const auto copy = [this, stream](void* to, const void* from, std::size_t size) {
-      check(runtime().aclrtMemcpyAsync(to, size, from, size, ACL_MEMCPY_HOST_TO_DEVICE, handle(stream)),
-            "a copy to the device");
+      start_copy_from_host(to, from, size, stream);
     };
     const bool page_locked = is_page_locked(source, bytes);
     if (page_locked)
@@ -202,6 +202,12 @@ class Device : public DeviceState<Device> {
   const DeviceSettings& settings() const { return settings_; }
   aclrtStream compute_stream() const { return streams_[0]; }
   const HostCopies& host_copies() const { return copies_; }
+  /// From page-locked memory, of bytes that no kernel reads as numbers of rows: `host_copies` does not keep them.
+  void copy_unseen(void* target, const void* source, std::size_t bytes) {
+    enter();
+    start_copy_from_host(target, source, bytes, Stream::compute);
+    copies_.forget(target, bytes);
+  }
 
   /// This thread's calls are this device's from now on; another device or library may have had it.
   void enter() const {
@@ -282,6 +288,10 @@ class Device : public DeviceState<Device> {
     if (after == page_locked_.begin()) return false;
     const auto& [block, size] = *std::prev(after);
     return static_cast<std::size_t>(begin - block) + bytes <= size;
+  }
+  void start_copy_from_host(void* target, const void* source, std::size_t bytes, Stream stream) {
+    check(runtime().aclrtMemcpyAsync(target, bytes, source, bytes, ACL_MEMCPY_HOST_TO_DEVICE, handle(stream)),
+          "a copy to the device");
   }
   aclrtStream handle(Stream stream) const { return streams_[stream == Stream::copy ? 1 : 0]; }
   bool enter_quietly() const noexcept { return runtime().aclrtSetCurrentContext(opened_.context) == 0; }

@@ -4,10 +4,9 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <vector>
 
 #include "lora/ascend/aligned.hpp"
-#include "lora/core/random.hpp"
+#include "lora/ascend/dropout_mask.hpp"
 #include "lora/kernel/elementwise.hpp"
 
 namespace lora::ascend {
@@ -33,27 +32,6 @@ inline std::span<const std::int32_t> on_host(Device& dev, std::string_view kerne
   if (bytes.empty() && numbers.size() > 0)
     fail<DeviceError>("[", kernel, "] numbers of ", numbers.size(), " rows must come from the host in one copy");
   return {reinterpret_cast<const std::int32_t*>(bytes.data()), static_cast<std::size_t>(numbers.size())};
-}
-
-/// The bits of dropout's mask, 1 where an element is kept, the first element's lowest, padded as the operator wants.
-inline std::vector<std::uint8_t> dropout_bits(const kernel::Dropout& rule, std::span<const std::int32_t> sequence_index,
-                                              std::span<const std::int32_t> positions, Index cols) {
-  constexpr std::size_t unit = 128;
-  const std::size_t count = positions.size() * static_cast<std::size_t>(cols);
-  std::vector<std::uint8_t> bits((count + unit - 1) / unit * unit / 8);
-  const double limit = rule.p * 0x1p32;
-  std::size_t at = 0;
-  for (std::size_t row = 0; row < positions.size(); ++row)
-    for (Index column = 0; column < cols; column += 4) {
-      const auto words = philox({static_cast<std::uint32_t>(column / 4), static_cast<std::uint32_t>(positions[row]),
-                                 static_cast<std::uint32_t>(sequence_index[row]), 0},
-                                rule.key);
-      const Index left = std::min<Index>(4, cols - column);
-      for (Index j = 0; j < left; ++j, ++at)
-        bits[at / 8] |= static_cast<std::uint8_t>(
-            (static_cast<double>(words[static_cast<std::size_t>(j)]) >= limit ? 1u : 0u) << (at % 8));
-    }
-  return bits;
 }
 
 }  // namespace lora::ascend
@@ -123,26 +101,46 @@ struct Elementwise<ascend::Device> {
     });
   }
 
+  /// Ahead, so that backward finds the bits: they are a sixteenth of x's bytes in bfloat16, and drawing them is the
+  /// host's work, which would take longer than the NPU's.
+  static View<D, const std::uint8_t> draw_dropout(D& dev, const Dropout& rule,
+                                                  View<D, const std::int32_t> sequence_index,
+                                                  View<D, const std::int32_t> positions, Index cols, bool saved) {
+    const Index bytes = ascend::dropout_mask_bytes(positions.size() * cols);
+    const View<D, std::uint8_t> bits = saved ? save<std::uint8_t>(dev, 1, bytes) : scratch<std::uint8_t>(dev, 1, bytes);
+    if (bytes > 0)
+      dev.state<ascend::DropoutMasks>().draw(rule, ascend::on_host(dev, "dropout", sequence_index),
+                                             ascend::on_host(dev, "dropout", positions), cols, bits);
+    return bits;
+  }
+
   template <class T>
-  static void dropout(D& dev, const Dropout& rule, View<D, const T> x, View<D, const std::int32_t> sequence_index,
-                      View<D, const std::int32_t> positions, View<D, T> y, bool accumulate) {
+  static constexpr DropoutBytes dropout_bytes() {
+    return {1.0 / 8, std::same_as<T, float> ? sizeof(float) : 2 * sizeof(float)};
+  }
+
+  template <class T>
+  static void dropout(D& dev, const DropoutMask<D>& mask, View<D, const T> x, View<D, T> y, bool accumulate) {
     if (x.size() == 0) return;
     const Arena::Scope scope(dev.arena());
-    const auto bits = ascend::dropout_bits(rule, ascend::on_host(dev, "dropout", sequence_index),
-                                           ascend::on_host(dev, "dropout", positions), x.cols());
-    const View<D, std::uint8_t> mask = scratch<std::uint8_t>(dev, 1, static_cast<Index>(bits.size()));
-    copy_staged<D, std::uint8_t>(dev, bits, mask);
+    const View<D, const std::uint8_t> bits =
+        mask.drawn.empty() ? draw_dropout(dev, mask.rule, mask.sequence_index, mask.positions, x.cols(), false)
+                           : mask.drawn;
     const View<D, const T> from = ascend::compact(dev, x);
     const auto run = [&]<class E>(View<D, const E> in, View<D, E> out) {
-      ascend::launch(dev, dev.toolkit().operators.dropout_do_mask, in, ascend::vector(mask), rule.p, out);
+      ascend::launch(dev, dev.toolkit().operators.dropout_do_mask, in, ascend::vector(bits), mask.rule.p, out);
     };
     if (accumulate) {
       // In float32, so that the sum is rounded once.
-      const View<D, float> wide = scratch<float>(dev, x.rows(), x.cols()),
-                           sum = scratch<float>(dev, x.rows(), x.cols());
-      ascend::copy(dev, from, wide);
-      run(View<D, const float>(wide), sum);
-      return convert(dev, View<D, const float>(sum), y, 1, true);
+      const View<D, float> kept = scratch<float>(dev, x.rows(), x.cols());
+      if constexpr (std::same_as<T, float>) {
+        run(from, kept);
+      } else {
+        const View<D, float> wide = scratch<float>(dev, x.rows(), x.cols());
+        ascend::copy(dev, from, wide);
+        run(View<D, const float>(wide), kept);
+      }
+      return convert(dev, View<D, const float>(kept), y, 1, true);
     }
     if (y.data() != x.data())
       return ascend::write_aligned(dev, y, false, true, [&](View<D, T> place) { run(from, place); });

@@ -97,17 +97,29 @@ struct Elementwise<cpu::Device> {
     });
   }
 
+  /// Nothing is drawn ahead: drawing costs no more than reading what was drawn.
+  static View<cpu::Device, const std::uint8_t> draw_dropout(cpu::Device&, const Dropout&,
+                                                            View<cpu::Device, const std::int32_t>,
+                                                            View<cpu::Device, const std::int32_t>, Index, bool) {
+    return {};
+  }
+
   template <class T>
-  static void dropout(cpu::Device& dev, const Dropout& rule, View<cpu::Device, const T> x,
-                      View<cpu::Device, const std::int32_t> sequence_index,
-                      View<cpu::Device, const std::int32_t> positions, View<cpu::Device, T> y, bool accumulate) {
+  static constexpr DropoutBytes dropout_bytes() {
+    return {};
+  }
+
+  template <class T>
+  static void dropout(cpu::Device& dev, const DropoutMask<cpu::Device>& mask, View<cpu::Device, const T> x,
+                      View<cpu::Device, T> y, bool accumulate) {
     using A = Accum<T>;
+    const Dropout& rule = mask.rule;
     const double threshold = std::ceil(rule.p * 0x1p32);  // word ≥ p · 2³² exactly where word ≥ ⌈p · 2³²⌉
     const bool none = threshold > 4294967295.0;
     const std::uint32_t limit = none ? 0 : static_cast<std::uint32_t>(threshold);
     const A keep = none ? A(0) : static_cast<A>(1 / (1 - rule.p));
     cpu::detail::for_each_piece(dev, x.rows(), x.cols(), [=](Index row, Index begin, Index end) {
-      const auto place = sequence_index.data()[row], position = positions.data()[row];
+      const auto place = mask.sequence_index.data()[row], position = mask.positions.data()[row];
       const auto piece = [&](Index at, Index count, const std::uint32_t* words) {
         const T* const in = x.row(row) + at;
         T* const out = y.row(row) + at;

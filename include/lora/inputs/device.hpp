@@ -32,6 +32,7 @@ decltype(auto) with_device_maker(const settings::Config& config, F&& f) {
   if (const auto npu = name.kind == Kind::cpu ? std::nullopt : ascend::choose(name.ids, any, config.device_type)) {
     ascend::DeviceSettings chosen = *npu;
     chosen.deterministic = config.full_determinism.value_or(true);
+    chosen.threads = static_cast<int>(config.threads.value_or(cpu::available_threads()));
     return f([chosen] { return ascend::Device(chosen); });
   }
 #else

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <concepts>
+#include <cstdint>
+
 #include "lora/kernel/cost.hpp"
 #include "lora/tensor/view.hpp"
 
@@ -11,6 +14,25 @@ namespace lora::kernel {
 struct Dropout {
   double p = 0;
   std::uint64_t key = 0;  ///< of seed, step and module
+};
+
+/// One dropout's choices for the rows of a pass, which forward and backward share.
+template <class D>
+struct DropoutMask {
+  Dropout rule{};
+  View<D, const std::int32_t> sequence_index{}, positions{};  // (N)
+  View<D, const std::uint8_t> drawn{};  ///< for all rows, as the backend has it; empty: drawn where it is applied
+
+  DropoutMask row_slice(Index begin, Index count) const {
+    if (count == positions.size()) return *this;
+    return {rule, sequence_index.col_slice(begin, count), positions.col_slice(begin, count)};
+  }
+};
+
+/// What dropout takes for an element of x, in bytes.
+struct DropoutBytes {
+  double kept = 0;     ///< from forward to backward: of a mask that is drawn ahead
+  double scratch = 0;  ///< where a result is added to
 };
 
 template <class D>
@@ -26,7 +48,11 @@ concept HasElementwise = requires(D& dev, View<D, const T> x, View<D, T> y, View
   Elementwise<D>::add_bias(dev, View<D, const Accum<T>>(wide), y);
   Elementwise<D>::gather_rows(dev, x, index, y);
   Elementwise<D>::scatter_rows(dev, x, index, y);
-  Elementwise<D>::dropout(dev, Dropout{}, x, index, index, y, false);
+  {
+    Elementwise<D>::draw_dropout(dev, Dropout{}, index, index, Index{}, false)
+    } -> std::same_as<View<D, const std::uint8_t>>;
+  Elementwise<D>::dropout(dev, DropoutMask<D>{}, x, y, false);
+  { Elementwise<D>::template dropout_bytes<T>() } -> std::same_as<DropoutBytes>;
 };
 
 /// y = value everywhere.
@@ -70,17 +96,33 @@ void scatter_rows(D& dev, View<D, const T> x, ConstView<D, std::int32_t> index, 
   Elementwise<D>::scatter_rows(dev, x, index, y);
 }
 
+/// The mask of a dropout of `cols` columns. A backend that draws it ahead keeps it where backward will find it, if
+/// `saved`, or in scratch of the enclosing scope. Shapes   sequence_index, positions (N)
+template <class D>
+DropoutMask<D> draw_dropout(D& dev, const Dropout& rule, ConstView<D, std::int32_t> sequence_index,
+                            ConstView<D, std::int32_t> positions, Index cols, bool saved) {
+  expect_shape("draw_dropout", "positions", positions, 1, sequence_index.size());
+  return {rule, sequence_index, positions,
+          Elementwise<D>::draw_dropout(dev, rule, sequence_index, positions, cols, saved)};
+}
+
 /// y = mask ∘ x / (1 − p)  (+ y if accumulate). Its backward is itself on the gradient.
-/// Shapes   x, y (N, I) · sequence_index, positions (N)
+/// Shapes   x, y (N, I) · mask of N rows and, if it is drawn, I columns
+template <class D, class T>
+void dropout(D& dev, const DropoutMask<D>& mask, View<D, const T> x, OutView<D, T> y, bool accumulate = false) {
+  static_assert(HasElementwise<D, T>, "include lora/<backend>/kernels.hpp");
+  expect_shape("dropout", "sequence_index", mask.sequence_index, 1, x.rows());
+  expect_shape("dropout", "positions", mask.positions, 1, x.rows());
+  expect_shape("dropout", "y", y, x.rows(), x.cols());
+  const Span span(dev, "elementwise", "dropout", 0, bytes_of(x, y) + (accumulate ? bytes_of(y) : 0));
+  Elementwise<D>::dropout(dev, mask, x, y, accumulate);
+}
+
+/// The same with a mask that is drawn for this call. Shapes   x, y (N, I) · sequence_index, positions (N)
 template <class D, class T>
 void dropout(D& dev, const Dropout& rule, View<D, const T> x, ConstView<D, std::int32_t> sequence_index,
              ConstView<D, std::int32_t> positions, OutView<D, T> y, bool accumulate = false) {
-  static_assert(HasElementwise<D, T>, "include lora/<backend>/kernels.hpp");
-  expect_shape("dropout", "sequence_index", sequence_index, 1, x.rows());
-  expect_shape("dropout", "positions", positions, 1, x.rows());
-  expect_shape("dropout", "y", y, x.rows(), x.cols());
-  const Span span(dev, "elementwise", "dropout", 0, bytes_of(x, y) + (accumulate ? bytes_of(y) : 0));
-  Elementwise<D>::dropout(dev, rule, x, sequence_index, positions, y, accumulate);
+  dropout<D, T>(dev, DropoutMask<D>{rule, sequence_index, positions}, x, y, accumulate);
 }
 
 }  // namespace lora::kernel

@@ -80,9 +80,9 @@ class Attention {
 
     if (!dx.empty() && dx.data() != dy.data()) kernel::convert(dev, dy, dx);
     const View<D, T> normed = scratch<T>(dev, x.rows(), x.cols());  // its gradient at first
-    if (!dx.empty() || p_.norm.trains()) p_.qkv_proj.backward_input(dev, pass, saved.qkv_proj, dqkv, normed);
+    if (!dx.empty() || p_.norm.trains()) p_.qkv_proj.backward_input(dev, saved.qkv_proj, dqkv, normed);
     p_.norm.backward_residual(dev, x, saved.rstd, normed, dx);
-    p_.qkv_proj.backward_params(dev, pass, normed, saved.qkv_proj, dqkv);
+    p_.qkv_proj.backward_params(dev, normed, saved.qkv_proj, dqkv);
   }
 
  private:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,16 +20,18 @@ namespace lora::nn {
 ///          each part of the sum (kernel::sum_of_products); gradients of A and B
 ///          in Accum<T>
 /// Writes   y overwritten, or added to if `accumulate`; gradients of A, B, and of W and b where these train, added to
-/// Saves    h = s drop(x) Aᵀ (N, ΣR), unless the update joins the decoded weights
+/// Saves    h = s drop(x) Aᵀ (N, ΣR), unless the update joins the decoded weights; the mask of drop, where the device
+///          draws it ahead
 /// Differs  from PEFT, which draws one dropout mask per projection: here the projections of one x share theirs
 /// Source   Hu et al. 2021, eq. 3; Kalajdzievski 2023 for rsLoRA
 template <AnyDevice D, class T>
 class LoraLinear {
  public:
   struct Saved {
-    UpdatePlace place = UpdatePlace::none;  ///< decided once, by forward
-    View<D, T> h{};                         // (N, ΣR), where the update joins the output
-    View<D, T> dh{};                        // (N, ΣR), computed by the first half of backward
+    UpdatePlace place = UpdatePlace::none;         ///< decided once, by forward
+    View<D, T> h{};                                // (N, ΣR), where the update joins the output
+    View<D, T> dh{};                               // (N, ΣR), computed by the first half of backward
+    std::optional<kernel::DropoutMask<D>> mask{};  // of x, where it is dropped
   };
 
   LoraLinear() = default;
@@ -63,30 +66,30 @@ class LoraLinear {
     const Span part(dev, Profile::Kind::part, label_);
     const Arena::Scope scope(dev.arena());
     saved = {place_for(dev, pass, x.rows())};
-    if (saved.place == UpdatePlace::output) saved.h = reduced(dev, pass, x, keep);  // h = s drop(x) Aᵀ
-    base_.forward(dev, x, update(pass, saved.place), saved.h, y, accumulate);       // y = x Wᵀ + b + h Bᵀ
+    if (saved.place == UpdatePlace::output) reduce(dev, pass, x, saved, keep);  // h = s drop(x) Aᵀ
+    base_.forward(dev, x, update(saved), saved.h, y, accumulate);               // y = x Wᵀ + b + h Bᵀ
   }
 
   /// Fills in what forward did not save under Keep::attention.
   void recompute(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved) const {
     if (saved.place != UpdatePlace::output) return;
     const Span part(dev, Profile::Kind::part, label_);
-    saved.h = reduced(dev, pass, x, Keep::all);
+    reduce(dev, pass, x, saved, Keep::all);
   }
 
   /// First half of backward. It does not read x, so the caller may recompute x after it, even in the memory of dx. Puts
   /// dh into scratch of the enclosing scope for the second half.
-  void backward_input(D& dev, const Pass<D, T>& pass, Saved& saved, View<D, const T> dy, View<D, T> dx) {
+  void backward_input(D& dev, Saved& saved, View<D, const T> dy, View<D, T> dx) {
     if (dy.rows() == 0) return;
     expect_shape("lora_linear_backward", "dy", dy, dy.rows(), out_features());
     expect_shape("lora_linear_backward", "dx", dx, dy.rows(), in_features());
     const Span part(dev, Profile::Kind::part, label_);
     form_dh(dev, saved, dy);
-    base_.backward_input(dev, dy, update(pass, saved.place), saved.dh, dx);
+    base_.backward_input(dev, dy, update(saved), saved.dh, dx);
   }
 
   /// Second half, in the same scope. Where nobody wants dx it is the only one.
-  void backward_params(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved, View<D, const T> dy) {
+  void backward_params(D& dev, View<D, const T> x, Saved& saved, View<D, const T> dy) {
     if (dy.rows() == 0 || !trains()) return;
     expect_shape("lora_linear_backward", "dy", dy, dy.rows(), out_features());
     const Span part(dev, Profile::Kind::part, label_);
@@ -96,14 +99,14 @@ class LoraLinear {
     form_dh(dev, saved, dy);
     const Span low_rank = update_span(dev);
     if (saved.place == UpdatePlace::weight) return adapter_.backward(dev, x, dy);
-    if (adapter_.trains_a()) adapter_.backward_a(dev, saved.dh, dropped(dev, pass, x));
+    if (adapter_.trains_a()) adapter_.backward_a(dev, saved.dh, dropped(dev, saved, x));
   }
 
   /// Both halves, where x is at hand.
-  void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved, View<D, const T> dy, View<D, T> dx) {
+  void backward(D& dev, const Pass<D, T>&, View<D, const T> x, Saved& saved, View<D, const T> dy, View<D, T> dx) {
     const Arena::Scope scope(dev.arena());
-    if (!dx.empty()) backward_input(dev, pass, saved, dy, dx);
-    backward_params(dev, pass, x, saved, dy);
+    if (!dx.empty()) backward_input(dev, saved, dy, dx);
+    backward_params(dev, x, saved, dy);
   }
 
   /// W_j + s_j B_j A_j in Accum<T>, for merging.
@@ -120,11 +123,10 @@ class LoraLinear {
   static Span<D> update_span(D& dev) { return Span(dev, Profile::Kind::part, "low-rank"); }
 
   bool drops(const Pass<D, T>& pass) const { return dropout_ > 0 && pass.random_key() != 0 && rank() > 0; }
-  kernel::Dropout dropout_rule(const Pass<D, T>& pass) const { return {dropout_, mix_key(pass.random_key(), module_)}; }
-  View<D, const T> dropped(D& dev, const Pass<D, T>& pass, View<D, const T> x) const {
-    if (!drops(pass)) return x;
+  View<D, const T> dropped(D& dev, const Saved& saved, View<D, const T> x) const {
+    if (!saved.mask) return x;
     const View<D, T> out = scratch<T>(dev, x.rows(), x.cols());
-    kernel::dropout(dev, dropout_rule(pass), x, pass.sequence_index(), pass.positions(), out);
+    kernel::dropout(dev, *saved.mask, x, out);
     return out;
   }
 
@@ -132,18 +134,23 @@ class LoraLinear {
     if (rank() == 0) return UpdatePlace::none;
     return !drops(pass) && base_.folds_update(dev.tiling(), n) ? UpdatePlace::weight : UpdatePlace::output;
   }
-  LowRankUpdate<D, T> update(const Pass<D, T>& pass, UpdatePlace place) const {
-    LowRankUpdate<D, T> result = adapter_.update(place);
-    if (drops(pass)) result.mask = {dropout_rule(pass), pass.sequence_index(), pass.positions()};
+  LowRankUpdate<D, T> update(const Saved& saved) const {
+    LowRankUpdate<D, T> result = adapter_.update(saved.place);
+    result.mask = saved.mask;
     return result;
   }
 
-  View<D, T> reduced(D& dev, const Pass<D, T>& pass, View<D, const T> x, Keep keep) const {
-    const View<D, T> h = save_or_scratch<T>(dev, keep == Keep::all, x.rows(), rank());
+  // h = s drop(x) Aᵀ, and the mask of drop, which all projections share, and backward.
+  void reduce(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved, Keep keep) const {
+    const bool keeps = keep == Keep::all;
+    saved.h = save_or_scratch<T>(dev, keeps, x.rows(), rank());
+    if (drops(pass)) {
+      const kernel::Dropout rule{dropout_, mix_key(pass.random_key(), module_)};
+      saved.mask = kernel::draw_dropout(dev, rule, pass.sequence_index(), pass.positions(), x.cols(), keeps);
+    }
     const Span low_rank = update_span(dev);
     const Arena::Scope scope(dev.arena());
-    adapter_.reduce(dev, dropped(dev, pass, x), h);
-    return h;
+    adapter_.reduce(dev, dropped(dev, saved, x), saved.h);
   }
 
   // dh = s dy B and, in the same pass over dy, B's gradients; once for both halves of backward.

@@ -24,16 +24,11 @@ struct LowRankUpdate {
     double scale = 1;     // s_j
     Index first_row = 0;  // of A
   };
-  struct Mask {
-    kernel::Dropout rule;
-    View<D, const std::int32_t> sequence_index;  // (N)
-    View<D, const std::int32_t> positions;       // (N)
-  };
 
   UpdatePlace place = UpdatePlace::none;
-  View<D, const T> a{};        // (ΣR, I)
-  std::vector<Part> parts{};   // one per projection
-  std::optional<Mask> mask{};  // dropout of x
+  View<D, const T> a{};                          // (ΣR, I)
+  std::vector<Part> parts{};                     // one per projection
+  std::optional<kernel::DropoutMask<D>> mask{};  // dropout of x
 
   bool adds_to_output() const { return place == UpdatePlace::output; }
   bool adds_to_output(std::size_t j) const { return adds_to_output() && !parts[j].b.empty(); }
@@ -56,8 +51,7 @@ struct LowRankUpdate {
     if (!mask) return kernel::gemm(dev, kernel::Form::nn, dh, a, dx, 1.0, true);
     const View<D, Accum<T>> dropped = scratch<Accum<T>>(dev, dx.rows(), dx.cols());
     kernel::gemm(dev, kernel::Form::nn, dh, a, dropped);
-    kernel::dropout<D, Accum<T>>(dev, mask->rule, dropped, mask->sequence_index.col_slice(begin, dx.rows()),
-                                 mask->positions.col_slice(begin, dx.rows()), dx, true);
+    kernel::dropout<D, Accum<T>>(dev, mask->row_slice(begin, dx.rows()), dropped, dx, true);
   }
 
   /// W_j in T, with the update where it joins the weight. Shapes   w, wide (O_j, I)

@@ -50,7 +50,7 @@ class Mlp {
   }
 
   /// dx may be dy.
-  void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved, View<D, const T> dy, View<D, T> dx) {
+  void backward(D& dev, const Pass<D, T>&, View<D, const T> x, Saved& saved, View<D, const T> dy, View<D, T> dx) {
     const Arena::Scope scope(dev.arena());
     const bool further = !dx.empty() || gate_up_proj_.trains() || norm_.trains();
     const View<D, T> d_gate_up = !further || kernel::swiglu_backward_in_place<D>
@@ -60,19 +60,19 @@ class Mlp {
       const Arena::Scope inner(dev.arena());
       const View<D, T> hidden = scratch<T>(dev, x.rows(), down_proj_.in_features());  // its gradient at first
       if (further) {
-        down_proj_.backward_input(dev, pass, saved.down_proj, dy, hidden);
+        down_proj_.backward_input(dev, saved.down_proj, dy, hidden);
         kernel::swiglu_backward<D, T>(dev, saved.gate_up, hidden, d_gate_up, hidden);
       } else {
         kernel::swiglu<D, T>(dev, saved.gate_up, hidden);
       }
-      down_proj_.backward_params(dev, pass, hidden, saved.down_proj, dy);
+      down_proj_.backward_params(dev, hidden, saved.down_proj, dy);
     }
     if (!further) return;
     if (!dx.empty() && dx.data() != dy.data()) kernel::convert(dev, dy, dx);
     const View<D, T> normed = scratch<T>(dev, x.rows(), x.cols());  // its gradient at first
-    if (!dx.empty() || norm_.trains()) gate_up_proj_.backward_input(dev, pass, saved.gate_up_proj, d_gate_up, normed);
+    if (!dx.empty() || norm_.trains()) gate_up_proj_.backward_input(dev, saved.gate_up_proj, d_gate_up, normed);
     norm_.backward_residual(dev, x, saved.rstd, normed, dx);
-    gate_up_proj_.backward_params(dev, pass, normed, saved.gate_up_proj, d_gate_up);
+    gate_up_proj_.backward_params(dev, normed, saved.gate_up_proj, d_gate_up);
   }
 
  private:

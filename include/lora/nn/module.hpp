@@ -18,7 +18,7 @@ enum class Keep {
 ///   forward(dev, pass, x, y, saved, keep) const   y is overwritten; `saved` gets what `keep` says, on the arena's low
 ///                                                 end, and whoever called forward releases it. What is not kept is
 ///                                                 scratch: nobody may read it after forward
-///   backward(dev, pass, x, saved, dy, dx)         x and y are forward's; parameter gradients are added to; dx is
+///   backward(dev, pass, x, saved, dy, dx)         pass and x are forward's; parameter gradients are added to; dx is
 ///                                                 overwritten; the memory of `saved` may serve for gradients
 ///   trains()                                      whether any parameter does
 /// An empty view means what it means to kernels (tensor/view.hpp): nobody wants dx below the lowest adapter. What is to

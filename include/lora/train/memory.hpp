@@ -153,18 +153,22 @@ MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_byte
   const double sums = d(c.num_attention_heads * kernel::Attention<D>::saved_per_head) * a;
   const double kept = n * (q * t + sums);  // attention's output and what its backward needs
   const double norms = c.qk_norm ? n * d(c.num_attention_heads + c.num_key_value_heads) * a : 0;
-  const double layer = kept + norms + n * ((e + qkv + 2 * f + ranks) * t + 2 * a);
+  const bool dropout = adapter != nullptr && adapter->dropout > 0;
+  const kernel::DropoutBytes dropping =
+      dropout ? kernel::Elementwise<D>::template dropout_bytes<T>() : kernel::DropoutBytes{};
+  const double masks = n * (2 * e + q + f) * dropping.kept;
+  const double layer = kept + norms + masks + n * ((e + qkv + 2 * f + ranks) * t + 2 * a);
   MemoryForecast forecast;
   forecast.weights = weight_bytes;
   const double again = d(std::min(recomputed, c.num_hidden_layers));
   forecast.activations = layers * n * e * t + again * kept + (layers - again) * layer + (again > 0 ? layer : 0);
 
-  const bool dropout = adapter != nullptr && adapter->dropout > 0;
   const bool decodes = decodes_projections(decoder);
   const double input = n * e * t * (dropout ? 2 : 1);  // the norm's output, and what dropout makes of it
   const double apart = kernel::swiglu_backward_in_place<D> ? 0 : 2 * n * f * t;  // gradients of gate and up
-  const double mlp = apart + std::max(n * f * t * (dropout ? 2 : 1) + (decodes ? e * f * t : 0),
-                                      input + (decodes ? 2 * e * f * t : 0));
+  const double mlp =
+      apart + std::max(n * f * (t + std::max(dropout ? t : 0, dropping.scratch)) + (decodes ? e * f * t : 0),
+                       input + (decodes ? 2 * e * f * t : 0));
   const double attention = n * (q + qkv) * t + std::max(input, c.qk_norm ? n * (q + qkv) / 2 * t : 0);
   const double head = 3 * d(labelled) * e * t + d(decoder.head().scratch_bytes(labelled, true));
   // The stack's output and gradient, and the gradient between a layer's halves; then its widest part, or the head.
