@@ -117,7 +117,7 @@ int run_doctor(Request& request) {
   using Kind = settings::DeviceName::Kind;
   const settings::DeviceName device = *settings::parse_device(config.device);
   if (device.kind != Kind::cpu)
-    for (run::Finding& finding : run::examine_ascend(device.kind == Kind::ascend, config.device_type))
+    for (run::Finding& finding : run::examine_ascend(device.kind == Kind::ascend, config.device_type, device.ids))
       findings.push_back(std::move(finding));
   io::Json json = as_json(findings, config.device);
   if (!config.json) print_result(as_lines(findings));

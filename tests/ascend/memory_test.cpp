@@ -280,4 +280,17 @@ TEST_CASE("ascend host copies: the last copy to a place is what it holds, until 
   CHECK(copies.find(memory + 32, 4).empty());
 }
 
+TEST_CASE("ascend memory: a small piece is had where less is left than pieces share") {
+  Fake fake;
+  ascend::MemoryPool pool(fake.runtime);
+  fake.here.room = 4 * mib;
+  ascend::aclError error = 0;
+  void* const first = pool.allocate(100, error);
+  CHECK(first != nullptr);
+  CHECK(fake.here.taken == 2 * mib);
+  CHECK(pool.allocate(3 * mib, error) == nullptr);
+  CHECK(error == ascend::ACL_ERROR_RT_MEMORY_ALLOCATION);
+  pool.free(first);
+}
+
 }  // namespace ascend_memory_test

@@ -160,6 +160,8 @@ TEST_CASE("program: an NPU that can't be used is one sentence that says why, bef
               "[ascend] NPU 0 is out of memory: ", " are free on the card: error 207001 (");
   check_error(words, {{"LORA_ASCEND_WITHOUT", "Mm"}}, 1, "[ascend] ", "Mm (left out by LORA_ASCEND_WITHOUT)");
   check_error(s.words({"--device=ascend:99"}), {}, 1, "[ascend] there is no NPU 99: the runtime counts 2; ");
+  check_error(s.words({"--device=auto", "--device_type=ascend910b3"}), {{"LORA_ASCEND_LIBRARIES", ""}}, 1,
+              "key device_type: given ascend910b3, but no Ascend toolkit can be opened: ");
   check_error(s.words({"--device_type=nonsense"}), {}, 1,
               "key device_type: given nonsense, but the NPUs here are Ascend910B3");
   // After the two that copies go by.
@@ -177,8 +179,9 @@ TEST_CASE("program: an NPU that can't be used is one sentence that says why, bef
   check_error(words, {{"WORLD_SIZE", "2"}}, 2,
               "the environment's WORLD_SIZE is 2, but a run is one process on one NPU");
   for (const char* value : {"abc", "-1", "0"})
-    check_error(words, {{"LORA_ASCEND_TIMEOUT", value}}, 2,
-                concat("the environment's LORA_ASCEND_TIMEOUT is '", value, "'; expected seconds from 1 on"));
+    check_error(
+        words, {{"LORA_ASCEND_TIMEOUT", value}}, 2,
+        concat("the environment's LORA_ASCEND_TIMEOUT is '", value, "'; expected whole seconds from 1 to 2147483"));
   check_error(words, {{"LORA_ASCEND_WITHOUT", "NoSuchOperator"}}, 2,
               "the environment's LORA_ASCEND_WITHOUT names 'NoSuchOperator', which is no operator");
   CHECK_FALSE(std::filesystem::exists(s.temp / "run"));
@@ -195,14 +198,15 @@ TEST_CASE("program: device auto takes the CPU where no NPU can be used, and says
     CHECK(outcome.status == 0);
     CHECK(holds(io::read_file(s.temp / "run" / "environment_info.txt"), "device: cpu"));
     CHECK(holds(outcome.errors, "device auto") == !warning.empty());
-    if (!warning.empty()) CHECK(holds(outcome.errors, "device auto: there is an Ascend toolkit, but " + warning));
+    if (!warning.empty()) CHECK(holds(outcome.errors, "device auto: " + warning));
     if (!warning.empty()) CHECK(holds(outcome.errors, "; computing on the CPU ('lora doctor' tells more)\n"));
   };
-  check({{"LORA_ASCEND_LIBRARIES", (s.temp / "empty").native()}}, "");
-  check({{"LORA_ASCEND_LIBRARIES", LORA_OLD_TOOLKIT}}, "it can't be used: ");
-  check({{"STAND_IN_INIT_ERROR", "507899"}}, "it can't be used: ");
-  check({{"STAND_IN_DEVICES", "0"}}, "no NPU");
-  check({{"LORA_ASCEND_WITHOUT", "Amax"}}, "it lacks operators: Amax");
+  check({{"LORA_ASCEND_LIBRARIES", ""}}, "");  // where the system looks, which has none
+  check({{"LORA_ASCEND_LIBRARIES", (s.temp / "empty").native()}}, "no Ascend toolkit can be opened: ");
+  check({{"LORA_ASCEND_LIBRARIES", LORA_OLD_TOOLKIT}}, "there is an Ascend toolkit, but it can't be used: ");
+  check({{"STAND_IN_INIT_ERROR", "507899"}}, "there is an Ascend toolkit, but it can't be used: ");
+  check({{"STAND_IN_DEVICES", "0"}}, "there is an Ascend toolkit, but no NPU");
+  check({{"LORA_ASCEND_WITHOUT", "Amax"}}, "there is an Ascend toolkit, but it lacks operators: Amax");
   const auto outcome = run(s.words({"--device=auto", "--overwrite_output_dir=true"}));
   CHECK(outcome.status == 0);
   CHECK(holds(io::read_file(s.temp / "run" / "environment_info.txt"), "device: Ascend910B3, NPU 0"));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cctype>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
@@ -32,17 +33,24 @@ inline std::string lower(std::string_view text) {
 /// The NPU of this process, of those that `ids` names, or all if it names none: that of LOCAL_RANK, or the first.
 /// Throws   ConfigError where a launcher has started several processes, which would each train alone, or names one that
 ///          is not there
-inline DeviceSettings chosen_of(std::span<const int> ids) {
+inline DeviceSettings chosen_of(std::span<const int> ids, const Toolkit& toolkit) {
   const auto rank = detail::launcher_number("LOCAL_RANK"), size = detail::launcher_number("WORLD_SIZE");
   if (size && *size > 1)
     fail<ConfigError>("the environment's WORLD_SIZE is ", *size,
                       ", but a run is one process on one NPU; start one process");
-  if (ids.empty()) return {.id = rank.value_or(0)};
-  if (!rank && ids.size() > 1)
+  if (ids.size() == 1) return {.id = ids.front()};
+  if (ids.empty()) {
+    const std::uint32_t count = toolkit.device_count();
+    if (rank && count > 0 && static_cast<std::uint32_t>(*rank) >= count)
+      fail<ConfigError>("the environment's LOCAL_RANK is ", *rank, ", but the runtime counts ", count,
+                        " NPUs; expected one for each process");
+    return {.id = rank.value_or(0)};
+  }
+  if (!rank)
     fail<ConfigError>("key device: given ", ids.size(),
                       " NPUs, one for each process, but no launcher has set LOCAL_RANK, ",
                       "which picks one; allowed: one NPU, such as ascend:", ids.front());
-  const auto index = static_cast<std::size_t>(rank.value_or(0));
+  const auto index = static_cast<std::size_t>(*rank);
   if (index >= ids.size())
     fail<ConfigError>("key device: given ", ids.size(), " NPUs, but LOCAL_RANK is ", index,
                       "; expected one for each process");
@@ -58,29 +66,27 @@ inline std::string wrong_kind(std::string_view type, const Toolkit& toolkit) {
 }
 
 /// The NPU to use, as the key device says; with `any`, nothing where there is none that can be used. `type`: the kind
-/// that it must be, or auto. Throws   DeviceError if an NPU is asked for and is of another kind, ConfigError as above
+/// that it must be, or auto. Throws   DeviceError if a kind is asked for that is not there, ConfigError as above
 inline std::optional<DeviceSettings> choose(std::span<const int> ids, bool any, std::string_view type,
                                             const Toolkit& toolkit = Toolkit::get()) {
   const std::string missing = toolkit.missing_operators();
   const bool usable =
       toolkit.runs() && toolkit.device_count() > 0 && toolkit.operator_problem().empty() && missing.empty();
   if (any && !usable) {
+    const std::string why = toolkit.names().empty()
+                                ? "no Ascend toolkit can be opened: " + toolkit.problem()
+                                : concat("there is an Ascend toolkit, but ",
+                                         !toolkit.runs()               ? "it can't be used: " + toolkit.problem()
+                                         : toolkit.device_count() == 0 ? "no NPU"
+                                         : !toolkit.operator_problem().empty() ? "its operators can't be used"
+                                                                               : "it lacks operators: " + missing);
+    if (type != "auto") fail<DeviceError>("key device_type: given ", type, ", but ", why);
     // Who has a toolkit expects to train with it.
-    if (!toolkit.names().empty())
-      log::warn("device auto: there is an Ascend toolkit, but ",
-                !toolkit.runs()                       ? "it can't be used: " + toolkit.problem()
-                : toolkit.device_count() == 0         ? "no NPU"
-                : !toolkit.operator_problem().empty() ? "its operators can't be used"
-                                                      : "it lacks operators: " + missing,
-                "; computing on the CPU ('lora doctor' tells more)");
+    if (toolkit.expected()) log::warn("device auto: ", why, "; computing on the CPU ('lora doctor' tells more)");
     return std::nullopt;
   }
-  const DeviceSettings chosen = chosen_of(ids);
+  const DeviceSettings chosen = chosen_of(ids, toolkit);
   if (!toolkit.runs()) return chosen;  // which is refused when it is opened
-  const std::uint32_t count = toolkit.device_count();
-  if (ids.empty() && count > 0 && static_cast<std::uint32_t>(chosen.id) >= count)
-    fail<ConfigError>("the environment's LOCAL_RANK is ", chosen.id, ", but the runtime counts ", count,
-                      " NPUs; expected one for each process");
   if (const std::string wrong = wrong_kind(type, toolkit); !wrong.empty()) fail<DeviceError>(wrong);
   return chosen;
 }

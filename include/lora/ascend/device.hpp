@@ -245,7 +245,7 @@ class Device : public DeviceState<Device> {
                           "; install its operator packages for this kind of NPU");
       if (const std::string missing = toolkit.missing_operators(); !missing.empty())
         fail<DeviceError>("[ascend] ", toolkit.operator_names(),
-                          " lacks operators that nothing stands in for: ", missing, "; CANN 8.1 and newer have them");
+                          " lacks operators that nothing stands in for: ", missing, "; ", toolkit.operators_advice());
       std::uint32_t count = 0;
       if (const aclError error = runtime.aclrtGetDeviceCount(&count); error != 0)
         fail<DeviceError>("[ascend] the runtime can't count NPUs: ", runtime.describe(error),
@@ -334,16 +334,13 @@ class Device : public DeviceState<Device> {
     } while (relieve());
     std::size_t free = 0, total = 0;
     (void)runtime().aclrtGetMemInfo(ACL_HBM_MEM, &free, &total);
-    fail<DeviceError>("[ascend] NPU ", settings_.id, " is out of memory: ", bytes, " bytes were asked for, ", free,
-                      " of ", total, " are free on the card: ", first,
-                      "; use smaller micro-batches, gradient_checkpointing or offload");
+    fail<DeviceError>(
+        "[ascend] NPU ", settings_.id, " is out of memory: ", bytes, " bytes were asked for, ", free, " of ", total,
+        " are free on the card: ", first,
+        "; smaller batches or a smaller cutoff_len need less, in training also gradient_checkpointing and offload; "
+        "npu-smi info tells who else uses the card");
   }
 
-  /// A card that is gone answers nothing; a wait that takes longer than this is an error.
-  static std::int32_t longest_wait() {
-    constexpr int most = std::numeric_limits<std::int32_t>::max() / 1000;
-    return 1000 * environment_number("LORA_ASCEND_TIMEOUT", 1, most, "seconds from 1 on").value_or(1800);
-  }
   void wait_for(Stream stream) const {
     check_wait(runtime().aclrtSynchronizeStreamWithTimeout(handle(stream), timeout_ms_));
   }
@@ -354,12 +351,13 @@ class Device : public DeviceState<Device> {
     if (error == ACL_ERROR_RT_STREAM_SYNC_TIMEOUT || error == ACL_ERROR_RT_EVENT_SYNC_TIMEOUT)
       fail<DeviceError>("[ascend] NPU ", settings_.id, " has not ended its work within ", timeout_ms_ / 1000,
                         " s: ", text, "; LORA_ASCEND_TIMEOUT sets how many seconds are waited");
-    fail<DeviceError>("[ascend] NPU ", settings_.id, ": work that was queued before has failed: ", text);
+    fail<DeviceError>("[ascend] NPU ", settings_.id, ": work that was queued before has failed: ", text,
+                      "; npu-smi info tells its health");
   }
 
   Toolkit& toolkit_;
   DeviceSettings settings_;
-  std::int32_t timeout_ms_ = longest_wait();
+  std::int32_t timeout_ms_ = 1000 * longest_wait();
   Opened opened_;
   MemoryPool pool_;
   std::optional<AddressSpace> space_;

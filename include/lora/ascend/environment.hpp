@@ -1,7 +1,9 @@
 #pragma once
 
 #include <charconv>
+#include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -20,6 +22,13 @@ inline std::optional<int> environment_number(const char* name, int least, int mo
   if (error != std::errc() || end != digits.data() + digits.size() || value < least || value > most)
     fail<ConfigError>("the environment's ", name, " is '", digits, "'; expected ", expected);
   return value;
+}
+
+/// A card that is gone answers nothing; a wait that takes more seconds than this is an error.
+/// Throws   ConfigError as above
+inline int longest_wait() {
+  constexpr int most = std::numeric_limits<std::int32_t>::max() / 1000;  // the runtime counts milliseconds
+  return environment_number("LORA_ASCEND_TIMEOUT", 1, most, concat("whole seconds from 1 to ", most)).value_or(1800);
 }
 
 }  // namespace lora::ascend

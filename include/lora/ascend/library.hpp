@@ -19,15 +19,19 @@ class Libraries {
   /// Opens each of these that is there, in the folder that LORA_ASCEND_LIBRARIES names or where the system looks.
   explicit Libraries(std::span<const std::string_view> names) {
     const char* folder = std::getenv("LORA_ASCEND_LIBRARIES");
+    named_ = folder != nullptr && *folder != '\0';
     for (const std::string_view name : names) {
-      const std::string path = folder != nullptr && *folder != '\0' ? concat(folder, "/", name) : std::string(name);
+      const std::string path = named_ ? concat(folder, "/", name) : std::string(name);
       // Global, since the vendor's libraries look for one another's symbols.
       if (void* const handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_GLOBAL)) {
         handles_.push_back(handle);
         names_ += concat(names_.empty() ? "" : ", ", path);
-      } else if (reason_.empty()) {
-        const char* error = dlerror();
-        reason_ = error != nullptr ? error : concat(path, " can't be opened");
+      } else {
+        const char* const error = dlerror();
+        const std::string text = error != nullptr ? error : concat(path, " can't be opened");
+        const bool absent = text.starts_with(path + ": cannot open shared object file: No such file");
+        if (reason_.empty() || (!absent && !broken_)) reason_ = text;
+        broken_ = broken_ || !absent;
       }
     }
   }
@@ -35,8 +39,12 @@ class Libraries {
   bool any() const { return !handles_.empty(); }
   /// Of those that are open, joined by commas.
   const std::string& names() const { return names_; }
-  /// Why the first that could not be opened could not.
+  /// Why the first that could not be opened could not; rather one that is there than one that is not.
   const std::string& reason() const { return reason_; }
+  /// Whether one is there and could not be opened, for what is in it or for another one that it needs.
+  bool broken() const { return broken_; }
+  /// Whether whoever started the program has them, or says so.
+  bool expected() const { return named_ || broken_ || any(); }
 
   /// Null where none of them has it. `F`: its type, which nothing checks.
   template <class F>
@@ -50,6 +58,7 @@ class Libraries {
   std::vector<void*> handles_;
   std::string names_;
   std::string reason_;
+  bool named_ = false, broken_ = false;
 };
 
 }  // namespace lora::ascend

@@ -110,9 +110,13 @@ class MemoryPool {
   /// Small pieces share a segment; a large one, such as a weight, has its own.
   aclError add_segment(std::size_t least) {
     constexpr std::size_t page = std::size_t{2} << 20, shared = std::size_t{16} << 20;
-    const std::size_t size = least <= page ? shared : rounded(least, page);
+    std::size_t size = least <= page ? shared : rounded(least, page);
     void* memory = nullptr;
-    const aclError error = runtime_.aclrtMallocAlign32(&memory, size, ACL_MEM_MALLOC_HUGE_FIRST);
+    aclError error = runtime_.aclrtMallocAlign32(&memory, size, ACL_MEM_MALLOC_HUGE_FIRST);
+    if (error != 0 && size > rounded(least, page)) {  // what is left may be less than pieces would share
+      size = rounded(least, page);
+      error = runtime_.aclrtMallocAlign32(&memory, size, ACL_MEM_MALLOC_HUGE_FIRST);
+    }
     if (error != 0) return error;
     const auto begin = reinterpret_cast<std::uintptr_t>(memory);
     segments_.emplace(begin, size);

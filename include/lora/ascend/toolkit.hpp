@@ -56,16 +56,27 @@ class Toolkit {
   /// Why there are no operators at all; empty: there are.
   const std::string& operator_problem() const { return operator_problem_; }
   const std::string& names() const { return runtime_libraries_.names(); }
+  /// Whether somebody would wonder that it can't be used: a library of it is there, or its folder is named.
+  bool expected() const { return runtime_libraries_.expected(); }
   const std::string& operator_names() const { return operator_libraries_.names(); }
 
   /// Operators without which nothing can be trained; empty: all are there, or have something that does their work.
   std::string missing_operators() const {
+    constexpr int listed = 4;
     std::string missing;
-    for (const OperatorInfo& one : operators_found)
-      if (!one.there && one.fallback.empty())
-        missing +=
-            concat(missing.empty() ? "" : ", ", one.name, one.left_out ? " (left out by LORA_ASCEND_WITHOUT)" : "");
-    return missing;
+    int count = 0;
+    for (const OperatorInfo& one : operators_found) {
+      if (one.there || !one.fallback.empty() || ++count > listed) continue;
+      missing += concat(count == 1 ? "" : ", ", one.name, one.left_out ? " (left out by LORA_ASCEND_WITHOUT)" : "");
+    }
+    return count > listed ? concat(missing, " and ", count - listed, " more") : missing;
+  }
+  /// What may be done about them.
+  std::string operators_advice() const {
+    bool any = false;
+    for (const OperatorInfo& one : operators_found) any = any || one.there;
+    if (!any || operator_libraries_.broken()) return "not opened: " + operator_libraries_.reason();
+    return "CANN 8.1 and newer have them";
   }
 
   /// 0 where they can't be counted.

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,10 +61,11 @@ inline Finding operators_finding(const ascend::Toolkit& toolkit, Finding::State 
   for (const ascend::OperatorInfo& one : toolkit.operators_found)
     if (!one.there)
       finding.found +=
-          concat("; without ", one.name, " (", one.family, ")", one.fallback.empty() ? "" : ", done by ", one.fallback);
+          concat("; without ", one.name, " (", one.family, ")", one.left_out ? ", left out by LORA_ASCEND_WITHOUT" : "",
+                 one.fallback.empty() ? "" : ", done by ", one.fallback);
   if (toolkit.missing_operators().empty()) return finding;
   finding.state = unusable;
-  finding.advice = "install CANN 8.1 or newer: nothing else does the work of an operator that has no other named";
+  finding.advice = "nothing stands in for " + toolkit.missing_operators() + "; " + toolkit.operators_advice();
   return finding;
 }
 
@@ -78,13 +81,36 @@ inline Finding kind_finding(const ascend::Toolkit& toolkit, std::string_view typ
   return finding;
 }
 
+/// The NPU that this process would take, of those that `ids` names.
+inline Finding choice_finding(const ascend::Toolkit& toolkit, std::span<const int> ids, std::uint32_t count,
+                              Finding::State unusable, std::optional<std::int32_t>& chosen) {
+  Finding finding{"NPU choice", Finding::State::ok};
+  try {
+    const std::int32_t id = ascend::chosen_of(ids, toolkit).id;
+    (void)ascend::longest_wait();
+    finding.found = concat("NPU ", id);
+    if (static_cast<std::uint32_t>(id) < count) {
+      chosen = id;
+      return finding;
+    }
+    finding.found = concat("NPU ", id, " is not there: the runtime counts ", count);
+    finding.advice = "npu-smi info lists what the driver sees; ASCEND_RT_VISIBLE_DEVICES may hide devices";
+  } catch (const ConfigError& error) {
+    finding.found = error.what();
+    finding.advice = "train refuses it in the same words";
+  }
+  finding.state = unusable;
+  return finding;
+}
+
 }  // namespace detail
 
 /// What there is for Ascend NPUs: the vendor's runtime, devices, operators and links between devices. `needed`: an NPU
-/// is to be trained on, so that what keeps it from that is missing. `type`: the kind that it must be, or auto.
-inline std::vector<Finding> examine_ascend(bool needed, std::string_view type) {
+/// is to be trained on, of those that `ids` names (none: any), so that what keeps it from that is missing. `type`: the
+/// kind that it must be, or auto.
+inline std::vector<Finding> examine_ascend(bool needed, std::string_view type, std::span<const int> ids = {}) {
   using State = Finding::State;
-  const State unusable = needed ? State::missing : State::note;
+  const State unusable = needed || type != "auto" ? State::missing : State::note;
   ascend::Toolkit toolkit;
   Finding found{"NPU toolkit", unusable};
   if (!toolkit.runs()) {
@@ -106,14 +132,18 @@ inline std::vector<Finding> examine_ascend(bool needed, std::string_view type) {
     count = 0;
   }
   std::vector<Finding> findings = {found};
-  for (std::uint32_t i = 0; i < count; ++i)
-    findings.push_back(detail::npu_finding(toolkit.runtime, static_cast<std::int32_t>(i), unusable));
-  findings.push_back(detail::operators_finding(toolkit, unusable));
-  if (count > 0 && type != "auto") {
-    // With device auto, an NPU that could be used is taken, and refused for its kind.
-    const bool taken = findings.back().state == State::ok;
-    findings.push_back(detail::kind_finding(toolkit, type, taken ? State::missing : unusable));
+  const Finding operators = detail::operators_finding(toolkit, unusable);
+  if (count > 0) {
+    // With device auto too, an NPU is taken where its operators are there.
+    const State refused = operators.state == State::ok ? State::missing : unusable;
+    std::optional<std::int32_t> chosen;
+    const Finding choice = detail::choice_finding(toolkit, ids, count, refused, chosen);
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(count); ++i)
+      findings.push_back(detail::npu_finding(toolkit.runtime, i, i == chosen ? refused : State::note));
+    findings.push_back(choice);
+    if (type != "auto") findings.push_back(detail::kind_finding(toolkit, type, refused));
   }
+  findings.push_back(operators);
   constexpr std::string_view links[] = {"libhccl.so"};
   const ascend::Libraries hccl(links);
   findings.push_back(
