@@ -484,7 +484,7 @@ TEST_CASE("ascend device: rows of the rotary embedding are those of its own posi
     const std::vector<std::int32_t> at[] = {{0, 1, 2, 3}, {8, 7, 6, 5}};
     // In memory that is used again at once, each time with other numbers.
     for (int round = 0; round < 2; ++round)
-      for (const std::uint64_t tables : {0, 10})
+      for (const std::uint64_t tables : {0u, 10u})
         for (const auto& positions : at) {
           Npu fresh;
           CHECK(turned(float(), tables, positions, dev) == turned(float(), tables, positions, fresh));
