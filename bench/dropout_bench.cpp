@@ -1,6 +1,7 @@
 // What an NPU's host does for dropout: masks are drawn there, on all threads, for 2,048 tokens and the inputs of a
 // projection of 0.5B, 7B and 32B models.
 
+#include <numeric>
 #include <vector>
 
 #include "lora/ascend/dropout_mask.hpp"
@@ -11,9 +12,9 @@ namespace {
 using namespace lora;
 
 void draw(benchmark::State& state, Index cols, int threads) {
-  constexpr std::size_t rows = 2048;
+  constexpr Index rows = 2048;
   std::vector<std::int32_t> places(rows, 3), positions(rows);
-  for (std::size_t i = 0; i < rows; ++i) positions[i] = static_cast<std::int32_t>(i);
+  std::iota(positions.begin(), positions.end(), 0);
   const Index elements = rows * cols;
   std::vector<std::uint8_t> bits(static_cast<std::size_t>(ascend::dropout_mask_bytes(elements)));
   const bench::Clock clock;
