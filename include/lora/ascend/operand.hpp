@@ -12,7 +12,7 @@
 
 namespace lora::ascend {
 
-/// A tensor as operators take it: memory with an element type, extents and strides in elements.
+/// A tensor argument of an operator: a pointer with element type, shape and strides (in elements).
 struct Operand {
   static constexpr std::size_t most = 4;  ///< dimensions
 

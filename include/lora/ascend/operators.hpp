@@ -114,7 +114,7 @@ struct Operators {
 constexpr std::string_view operator_libraries[] = {"libnnopbase.so", "libopapi.so", "libopapi_math.so",
                                                    "libopapi_nn.so", "libopapi_transformer.so"};
 
-/// What is known of an operator, for those that tell of it.
+/// Whether an operator was found, for error messages and reports.
 struct OperatorInfo {
   std::string_view name, family, fallback;
   bool there = false;

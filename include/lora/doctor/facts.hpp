@@ -147,13 +147,13 @@ void add_arithmetic(D& dev, std::vector<Fact>& facts) {
   detail::add_dropout<T>(dev, facts);
 }
 
-/// What there is to tell of the processors.
+/// How the CPU forms products, for the report.
 inline void add_device(cpu::Device& dev, std::vector<Fact>& facts) {
   facts.push_back({"products", describe_products(dev)});
 }
 
 #if defined(LORA_WITH_ASCEND)
-/// And of an NPU.
+/// The toolkit, its libraries and operators, for the report.
 inline void add_device(ascend::Device& dev, std::vector<Fact>& facts) {
   const ascend::Toolkit& toolkit = dev.toolkit();
   const auto or_none = [](std::string text) { return text.empty() ? "the toolkit doesn't tell" : text; };

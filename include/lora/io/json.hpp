@@ -125,7 +125,7 @@ Json json_array(const std::vector<Item>& items) {
   return array;
 }
 
-/// A field of an object literal. Json's own initializer lists would be compiled anew for each length.
+/// A field of an object literal. Json's own initializer lists are a template instantiation for each length.
 struct JsonField {
   JsonField(std::string_view field, const char* text) : name(field), value(std::string(text)) {}
   JsonField(std::string_view field, const std::string& text) : name(field), value(text) {}

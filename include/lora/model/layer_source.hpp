@@ -115,7 +115,7 @@ class StagedLayers : public LayerSource<D> {
       changed_.wait(lock, [&] { return oldest({}) != nullptr; });
       buffer = oldest({});
       lock.unlock();
-      if (buffer->copied) dev.wait(*buffer->copied);  // before it is filled anew
+      if (buffer->copied) dev.wait(*buffer->copied);  // before it is overwritten
       fill(dev, *buffer, layer);
     }
     std::unique_lock lock(mutex_);

@@ -17,7 +17,7 @@ struct LossRows {
   View<D, Accum<T>> target;  // (n) the label's logit
   View<D, Accum<T>> top;     // (n) the largest logit
 
-  /// Whether target and top must be there, though nobody wants them.
+  /// Whether target and top must be allocated even if the caller does not read them.
   static constexpr bool needs_scores = !kernel::HasCrossEntropy<D, T>;
 };
 
