@@ -331,7 +331,7 @@ TEST_CASE("checkpoint: one that is looked for says why it is not there, unless i
   std::string why;
   CHECK(checkpoints.find(2, why)->state.step == 2);
   CHECK_FALSE(checkpoints.find(3, why));
-  CHECK(why == concat("there is no ", checkpoints.folder_of(3).native()));
+  CHECK(why == concat("no checkpoint at ", checkpoints.folder_of(3).native()));
   flip_byte(checkpoints.folder_of(2) / "adapter.bin");
   CHECK_FALSE(checkpoints.find(2, why));
   CHECK(why.ends_with("its checksum is not that of what was written"));
