@@ -35,6 +35,17 @@ inline bool is_there(const Path& path) {
   return ::lstat(path.c_str(), &status) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
+/// Throws   IoError for a link to nothing: in the cache of the Hugging Face tools a file that was not fetched
+[[noreturn]] inline void fail_dangling(const Path& path) {
+  std::error_code none;
+  const Path target = std::filesystem::read_symlink(path, none);
+  const bool cached = target.parent_path().filename() == "blobs";
+  fail<IoError>("cannot open ", path.native(), ": it is a link to a file that does not exist",
+                cached ? concat(": ", target.filename().native(), " of the local cache was not downloaded wholly; ",
+                                "hf download fetches it again")
+                       : std::string());
+}
+
 /// Reads a regular file. Anything else is rejected: a pipe without a writer would block, and a device may never end.
 class FileReader {
  public:
@@ -43,8 +54,7 @@ class FileReader {
       : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
     if (descriptor_ < 0) {
       const int error = errno;
-      if (error == ENOENT && is_there(path))
-        fail<IoError>("cannot open ", path.native(), ": it is a link to a file that does not exist");
+      if (error == ENOENT && is_there(path)) fail_dangling(path);
       if (error == ENXIO) fail<IoError>("cannot read ", path.native(), ": it is a socket; expected a regular file");
       fail_io("open", path, error);
     }

@@ -156,9 +156,14 @@ class TrainingRun {
       ++state_.skipped;
       return false;
     }
-    save_checkpoint(log);
-    fail<Error>(what, spoilt_weight(), "; the state before it is ",
-                saving_->checkpoints().folder_of(state_.step).native());
+    const std::string cause = spoilt_weight();
+    try {
+      save_checkpoint(log);
+    } catch (const NonFiniteError& error) {  // it is in the base
+      fail<Error>(what, cause.empty() ? concat("; ", std::string_view(error.what())) : cause,
+                  "; there is no sound state to save");
+    }
+    fail<Error>(what, cause, "; the state before it is ", saving_->checkpoints().folder_of(state_.step).native());
   }
 
   std::string spoilt_weight() { return train::spoilt_weight(dev_, config_, source_, state_.updates); }
