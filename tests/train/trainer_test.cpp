@@ -435,6 +435,9 @@ TEST_CASE("trainer: a run of which every step is skipped leaves no adapter that 
       concat("; the tensor model.norm.weight of ", (shop.temp / "model" / "model.safetensors").native(), " holds nan");
   CHECK(message_of<Error>([&] { fine_tune(config); }) ==
         "no step had a finite loss and gradient: nothing was learned, and no final_model is written" + reason);
+  config.resume_from_checkpoint = "auto";  // the checkpoint knows why
+  CHECK(message_of<Error>([&] { fine_tune(config); }) ==
+        "no step had a finite loss and gradient: nothing was learned, and no final_model is written" + reason);
   CHECK_FALSE(std::filesystem::exists(shop.temp / "skipped" / "final_model"));
 }
 
