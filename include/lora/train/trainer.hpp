@@ -159,7 +159,7 @@ class TrainingRun {
     const std::string cause = spoilt_weight();
     try {
       save_checkpoint(log);
-    } catch (const NonFiniteError& error) {  // it is in the base
+    } catch (const NonFiniteError& error) {  // the weights hold it already, of the base or since an earlier step
       fail<Error>(what, cause.empty() ? concat("; ", std::string_view(error.what())) : cause,
                   "; there is no sound state to save");
     }
