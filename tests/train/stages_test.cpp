@@ -75,7 +75,7 @@ TEST_CASE(
     "stages: two that train the same take no more memory than one, and one pays for nothing that it does not train") {
   const Quiet quiet;
   const Workshop shop;
-  const auto peak = [&](std::vector<settings::Stage> stages) {
+  const auto peak = [&](std::vector<settings::StageSettings> stages) {
     Config config = full_config(shop);
     config.overwrite_output_dir = true;
     config.stages = std::move(stages);

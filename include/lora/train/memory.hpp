@@ -116,9 +116,10 @@ double memory_to_move(const std::vector<nn::GroupSize>& before, const std::vecto
   Index largest = 0;
   for (const nn::GroupSize& group : now) largest = std::max(largest, group.all);
   const double values = old.masters + static_cast<double>(largest) * sizeof(Accum<T>);
-  if (state_on_host) return std::max(values, next.total() - next.moments);
+  // First all of the old, then values that move beside the old moments, then moments that move beside the new rest.
+  if (state_on_host) return std::max({old.total() - old.moments, values, next.total() - next.moments});
   const auto moments = static_cast<double>(optim::AdamW<D, T>::moment_bytes_to_follow(before, now));
-  return std::max(values + old.moments, next.total() - next.moments + moments);
+  return std::max({old.total(), values + old.moments, next.total() - next.moments + moments});
 }
 
 /// The adapter that a model has; null if it has none.
