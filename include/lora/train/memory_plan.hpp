@@ -225,7 +225,7 @@ inline void say_memory(const MemoryPlan& plan, Index layers, const settings::Con
   log::info("memory: a peak of about ", gib(plan.peak()), " is expected", plan.host ? " on the device" : "",
             plan.peaks_at_start() ? " while what trains changes" : "", " (weights ", gib(plan.needs.weights),
             ", activations ", gib(plan.needs.activations), ", workspace ", gib(plan.needs.workspace), ", held already ",
-            gib(plan.held), ", of it for what trains ", gib(plan.trained.total()), "); ", gib(available),
+            gib(plan.held), ", of it ", size_text(plan.trained.total()), " for what trains); ", gib(available),
             " are available");
   if (plan.host && plan.host->total() > 0)
     log::info("memory of the host: ", gib(plan.host->weights), " for weights that are streamed, ",
