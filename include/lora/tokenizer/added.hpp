@@ -142,7 +142,7 @@ class AddedTokenFinder {
 
   /// For each place where a token begins the longest, the last place first.
   std::vector<Hit> find_all(std::string_view text) const {
-    if (!linked_) fail<Error>("[tokenizer] added tokens were looked for before they were linked");
+    if (!linked_) fail<Error>("[tokenizer] a text was to be split before AddedTokenFinder::finish");
     std::vector<Hit> hits;
     if (nodes_.empty()) return hits;
     std::int32_t node = root;
