@@ -17,7 +17,7 @@
 #include "lora/run/checkpoint.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/settings/settings.hpp"
-#include "lora/train/memory.hpp"
+#include "lora/train/memory_plan.hpp"
 #include "lora/train/offload.hpp"
 #include "lora/train/plan.hpp"
 

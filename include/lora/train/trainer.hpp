@@ -30,7 +30,7 @@
 #include "lora/train/account.hpp"
 #include "lora/train/answers.hpp"
 #include "lora/train/evaluate.hpp"
-#include "lora/train/memory.hpp"
+#include "lora/train/memory_plan.hpp"
 #include "lora/train/non_finite.hpp"
 #include "lora/train/offload.hpp"
 #include "lora/train/options.hpp"
@@ -65,6 +65,9 @@ class TrainingRun {
 
   void attach() {
     inputs::choose_what_trains(dev_, *decoder_, config_);
+    expect_something_trains(config_, *plan_, *decoder_);
+    // Before there is an optimizer, which has moments of what trains only.
+    if (const auto& trains = plan_->stages().front().trains) decoder_->params().train(dev_, trains);
     decoder_->embedding_noise(config_.neftune_noise_alpha.value_or(0));
     stepper_.emplace(dev_, *decoder_,
                      optim::AdamWSettings{config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon,
@@ -316,7 +319,6 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
   expect_whole_blocks(config_, *plan_, data_->train());
   decoder_ = std::make_unique<model::Decoder<D, T>>(dev_, source_, weight_places(config_));
   attach();
-  expect_something_trains(config_, *plan_, *decoder_);
   const auto found = data_->survey(*threads_, config_);
   summary_ = found.train;
   if (plan_->total() < 1)
