@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cctype>
 #include <cstdint>
 #include <limits>
@@ -29,6 +30,16 @@ inline std::string lower(std::string_view text) {
 }
 
 }  // namespace detail
+
+/// Whether a name such as Ascend910B3 is of a kind: it is one, or a family of them, as Ascend910B is, whose members
+/// have a number more. Letters may be of any case.
+inline bool is_of_kind(std::string_view name, std::string_view kind) {
+  const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+  const std::string whole = detail::lower(name), begin = detail::lower(kind);
+  if (whole == begin) return true;
+  return whole.starts_with(begin) && std::any_of(begin.begin(), begin.end(), is_digit) && !is_digit(begin.back()) &&
+         is_digit(whole[begin.size()]);
+}
 
 /// The NPU of this process, of those that `ids` names, or all if it names none: that of LOCAL_RANK, or the first.
 /// Throws   ConfigError where a launcher has started several processes, which would each train alone, or names one that
@@ -60,7 +71,7 @@ inline DeviceSettings chosen_of(std::span<const int> ids, const Toolkit& toolkit
 /// Why the NPUs here are not of the kind that the key device_type names; empty where they are, or where it is auto.
 inline std::string wrong_kind(std::string_view type, const Toolkit& toolkit) {
   const char* const name = toolkit.runtime.aclrtGetSocName();
-  if (type == "auto" || detail::lower(type) == detail::lower(name != nullptr ? name : "")) return {};
+  if (type == "auto" || (name != nullptr && is_of_kind(name, type))) return {};
   return concat("key device_type: given ", type, ", but the NPUs here ",
                 name != nullptr ? concat("are ", name) : "don't tell their kind");
 }

@@ -140,7 +140,7 @@ inline std::vector<Key> make_keys() {
        "can be used, else cpu",
        device},
       {"device_type", "model", running | doctor, &C::device_type, any, free, "",
-       "Of device ascend: only NPUs of this kind, such as ascend910b3; auto: any"},
+       "Of device ascend: only NPUs of this kind, such as ascend910b3, or family, such as ascend910b; auto: any"},
       {"full_determinism", "model", running, &C::full_determinism, any, free, "true",
        "Of device ascend: operators add up in a fixed order, so that a run repeats its bits; false may be faster"},
       {"dtype",
