@@ -37,11 +37,11 @@ class TokenStore {
     file_.reset();
   }
 
-  /// Some of them, until the store is gone. Thread-safe.
-  std::span<const std::int32_t> read(std::size_t first, std::size_t count) const {
+  /// Some of them, until the store is gone; the caller touches `used` of these. Thread-safe.
+  std::span<const std::int32_t> read(std::size_t first, std::size_t count, std::size_t used) const {
     LORA_ASSERT(!file_ && first + count <= size());
     if (!mapped_) return std::span(memory_).subspan(first, count);
-    mapped_->note_read(count * sizeof(std::int32_t));
+    mapped_->note_read(used * sizeof(std::int32_t));
     return {reinterpret_cast<const std::int32_t*>(mapped_->bytes().data()) + first, count};
   }
 
