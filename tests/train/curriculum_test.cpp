@@ -184,7 +184,8 @@ TEST_CASE("curriculum run: who says more of a curriculum than that there is one 
   // Of stages of the run only those that have a curriculum count.
   const auto staged = [&](bool last) {
     return [last](Config& c) {
-      c.max_steps = -1;
+      c.max_steps = Config{}.max_steps;
+      c.num_train_epochs = Config{}.num_train_epochs;
       c.use_curriculum = false;
       c.stages.resize(2);
       c.stages[0].until_step = 2;
