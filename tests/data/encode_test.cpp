@@ -119,6 +119,17 @@ TEST_CASE("encode: the last turn only, and the prompt as well") {
   CHECK(example.labels == example.tokens);
 }
 
+TEST_CASE("encode: a turn of the user that is marked as not learnt is none that train_on_prompt may learn") {
+  auto sample = talk({{"user", "a"}, {"assistant", "b"}});
+  sample.messages[0].learnt = false;
+  CHECK(marked(encoder("chatml")(sample)).ends_with("⟦b<|im_end|>⟧"));
+  const Encoder all = encoder("chatml", {.train_on_prompt = true});
+  const char* const told =
+      "d.json:3: a turn of the user is marked as not learnt, but train_on_prompt learns all of them";
+  CHECK_THROWS_WITH_AS(all(sample), told, FormatError);
+  CHECK_THROWS_WITH_AS(all.check(sample), told, FormatError);
+}
+
 TEST_CASE("encode: what has no weight, or no answer, is not learnt") {
   auto sample = talk({{"user", "a"}, {"assistant", "b"}, {"user", "c"}, {"assistant", "d"}});
   const auto learnt = [&](bool first, bool last, EncodeOptions options = {}) {
@@ -315,8 +326,11 @@ TEST_CASE("encode: ids past the vocabulary are errors with file and line") {
   options.vocab_size = 100;
   const Encoder encode(nullptr, std::nullopt, options);
   CHECK_THROWS_WITH_AS(encode(tokens), "d.jsonl:7: the token id 100; the model's vocabulary has 100", FormatError);
-  tokens.tokens = {5, -3};
-  CHECK_THROWS_AS(encode(tokens), FormatError);
+  for (const std::int32_t none : {-3, ignore_index}) {
+    tokens.tokens = {5, none};
+    CHECK_THROWS_AS(encode(tokens), FormatError);
+    CHECK_THROWS_AS(encode.check(tokens), FormatError);
+  }
   CHECK_THROWS_AS(encode.prompt(tokens), FormatError);
   tokens.tokens = {5, 6};
   tokens.labels = {5, 100};

@@ -87,7 +87,7 @@ class Encoder {
     example.unanswered = sample.unanswered;
     truncate(example, options_.cutoff_len);
     check_ids(example.tokens, sample);
-    check_ids(example.labels, sample);
+    check_labels(example.labels, sample);
     example.record = sample.record;
     return example;
   }
@@ -112,10 +112,11 @@ class Encoder {
     if (sample.kind == Sample::Kind::tokens) {
       const std::size_t kept = std::min(sample.tokens.size(), static_cast<std::size_t>(options_.cutoff_len));
       check_ids(std::span(sample.tokens).first(kept), sample);
-      check_ids(std::span(sample.labels).first(kept), sample);
+      check_labels(std::span(sample.labels).first(kept), sample);
       return sample.tokens.size();
     }
     static_cast<void>(tokenizer(sample));
+    expect_marks_hold(sample);
     return sample.kind == Sample::Kind::text ? sample.text.size()
                                              : render(sample, sample.messages, options_.render).text.size();
   }
@@ -170,6 +171,7 @@ class Encoder {
   }
 
   void encode_messages(const Sample& sample, Example& example) const {
+    expect_marks_hold(sample);
     const Rendering rendering = render(sample, sample.messages, options_.render);
     auto encoding = encode_rendering(tokenizer(sample), *template_, rendering.text);
     const std::size_t opening = template_->needs_opening() ? tokenizer(sample).opening().size() : 0;
@@ -197,10 +199,25 @@ class Encoder {
     }
   }
 
+  /// train_on_prompt learns every turn but the answers that are marked.
+  void expect_marks_hold(const Sample& sample) const {
+    if (!options_.train_on_prompt) return;
+    for (const Message& message : sample.messages)
+      if (!message.learnt && message.role != "assistant")
+        fail<FormatError>(sample.where, ": a turn of the ", message.role,
+                          " is marked as not learnt, but train_on_prompt learns all of them");
+  }
+
   void check_ids(std::span<const std::int32_t> ids, const Sample& sample) const {
-    for (const std::int32_t id : ids)
-      if (id != ignore_index && (id < 0 || (options_.vocab_size > 0 && id >= options_.vocab_size)))
-        fail<FormatError>(sample.where, ": the token id ", id, "; the model's vocabulary has ", options_.vocab_size);
+    for (const std::int32_t id : ids) check_id(id, sample);
+  }
+  void check_labels(std::span<const std::int32_t> labels, const Sample& sample) const {
+    for (const std::int32_t label : labels)
+      if (label != ignore_index) check_id(label, sample);
+  }
+  void check_id(std::int32_t id, const Sample& sample) const {
+    if (id < 0 || (options_.vocab_size > 0 && id >= options_.vocab_size))
+      fail<FormatError>(sample.where, ": the token id ", id, "; the model's vocabulary has ", options_.vocab_size);
   }
 
   const tokenizer::Tokenizer* tokenizer_;

@@ -37,14 +37,14 @@ class TokenStore {
     file_.reset();
   }
 
-  /// Some of them, until the store is gone. Thread-safe.
+  /// Some of them, until the store is gone; the caller touches `used` of these. Thread-safe.
   /// Throws   ShapeError for tokens that are not there
-  std::span<const std::int32_t> read(std::size_t first, std::size_t count) const {
+  std::span<const std::int32_t> read(std::size_t first, std::size_t count, std::size_t used) const {
     if (file_ || first > size() || count > size() - first)
       fail<ShapeError>("[token_store] ", count, " tokens from ", first, " on were asked for, of ",
                        file_ ? "a store that is still written" : concat(size()));
     if (!mapped_) return std::span(memory_).subspan(first, count);
-    mapped_->note_read(count * sizeof(std::int32_t));
+    mapped_->note_read(used * sizeof(std::int32_t));
     return {reinterpret_cast<const std::int32_t*>(mapped_->bytes().data()) + first, count};
   }
 

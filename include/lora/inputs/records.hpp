@@ -85,15 +85,7 @@ class Records {
   /// Sequences.
   Index size() const { return cut_.sequence_of(dataset_.size()); }
   /// The sequences of these records, in their order.
-  data::Sequences sequences_of(const data::Sequences& records) const {
-    if (cut_.empty()) return records;
-    if (!records.lists()) return data::Sequences::below(cut_.sequence_of(records.size()));
-    std::vector<std::uint32_t> sequences;
-    for (Index i = 0; i < records.size(); ++i)
-      for (Index at = cut_.sequence_of(records[i]); at < cut_.sequence_of(records[i] + 1); ++at)
-        sequences.push_back(static_cast<std::uint32_t>(at));
-    return data::Sequences(std::move(sequences));
-  }
+  data::Sequences sequences_of(const data::Sequences& records) const { return cut_.sequences_of(records); }
 
   Index record_of(Index sequence) const { return cut_.record_of(sequence); }
 
@@ -332,18 +324,23 @@ inline TextFiles text_files(const settings::Config& config, const io::Path& mode
   return text;
 }
 
-/// The records of these files or, where a name is that of one of `lists`, of that list.
+/// The field that names the class of a record to train on; empty where no stage has a curriculum.
+inline std::string class_field(const settings::Config& config) {
+  return settings::any_curriculum(config) ? config.curriculum_field : std::string();
+}
+
+/// The records of these files or, where a name is that of one of `lists`, of that list. `label_field`:
+/// class_field's, of records to train on.
 /// Throws   IoError, FormatError
 inline data::Dataset open_dataset(const settings::Config& config, std::span<const data::DataFile> files,
-                                  std::optional<Index> max_samples = std::nullopt,
-                                  const data::RecordLists& lists = {}) {
-  return data::Dataset::open(
-      files,
-      {.text_column = config.text_column,
-       .max_samples = max_samples,
-       .skip_empty_answers = config.skip_empty_answers,
-       .label_field = settings::any_curriculum(config) ? config.curriculum_field : std::string()},
-      lists);
+                                  std::optional<Index> max_samples = std::nullopt, const data::RecordLists& lists = {},
+                                  const std::string& label_field = {}) {
+  return data::Dataset::open(files,
+                             {.text_column = config.text_column,
+                              .max_samples = max_samples,
+                              .skip_empty_answers = config.skip_empty_answers,
+                              .label_field = label_field},
+                             lists);
 }
 
 /// Records for training, or for evaluation, which reads long records in windows instead of truncating them. The

@@ -105,6 +105,8 @@ inline std::string model_card(const settings::Config& config, const model::Sourc
   row("tokens", metrics.total_tokens);
   row("seed", config.seed);
   if (!metrics.files.empty()) row("records learnt from", detail::counts_text(metrics.files));
+  if (!metrics.absent_class_field.empty())
+    row("curriculum", concat("none: no record has the field ", settings::in_line(metrics.absent_class_field)));
   for (const DrawnClasses& part : metrics.curriculum)
     row(concat("curriculum, steps ", part.from_step + 1, " to ", part.to_step), detail::counts_text(part.counts));
   row("loss of the last step", metrics.train_loss);

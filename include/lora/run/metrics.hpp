@@ -227,6 +227,7 @@ struct RunMetrics {
   std::optional<double> eval_exact_match, eval_rouge_l;
   std::optional<double> best_eval_loss;
   std::vector<DrawnClasses> curriculum;
+  std::string absent_class_field;  // that a curriculum needs and no record has, so that there is none; else empty
   std::vector<std::pair<std::string, Index>> files;  // records learnt from, by file
 };
 
@@ -246,7 +247,8 @@ inline void write_training_metrics(const io::Path& output_dir, const RunMetrics&
   if (metrics.eval_exact_match) json["eval_exact_match"] = *metrics.eval_exact_match;
   if (metrics.eval_rouge_l) json["eval_rouge_l"] = *metrics.eval_rouge_l;
   if (metrics.best_eval_loss) json["best_eval_loss"] = *metrics.best_eval_loss;
-  if (!metrics.curriculum.empty()) json["curriculum"] = to_json(metrics.curriculum);
+  if (!metrics.curriculum.empty() || !metrics.absent_class_field.empty())
+    json["curriculum"] = to_json(metrics.curriculum);
   if (!metrics.files.empty()) json["datasets"] = to_json(metrics.files);
   io::write_json(output_dir / metrics_file, json);
 }

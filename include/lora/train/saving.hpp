@@ -18,8 +18,9 @@
 
 namespace lora::train {
 
-/// What a state says of its run: only values that are the same in two runs with the same bits.
-inline run::RunMetrics lasting_metrics(const run::RunState& state) {
+/// What a state says of its run: only values that are the same in two runs with the same bits. `absent_class_field`:
+/// RunData's.
+inline run::RunMetrics lasting_metrics(const run::RunState& state, const std::string& absent_class_field) {
   run::RunMetrics metrics;
   metrics.train_loss = state.last_loss;
   metrics.mean_train_loss = state.losses.mean();
@@ -30,6 +31,7 @@ inline run::RunMetrics lasting_metrics(const run::RunState& state) {
   metrics.eval_rouge_l = state.last_rouge_l;
   metrics.best_eval_loss = state.best_eval_loss;
   metrics.curriculum = state.drawn;
+  metrics.absent_class_field = absent_class_field;
   metrics.files = state.learnt_of_files;
   return metrics;
 }
@@ -40,12 +42,13 @@ class Saving {
  public:
   /// All of these outlive it; `tokenizer` may be null.
   Saving(D& dev, model::Decoder<D, T>& decoder, const settings::Config& config, const model::Source& source,
-         const tokenizer::Tokenizer* tokenizer)
+         const tokenizer::Tokenizer* tokenizer, const std::string& absent_class_field)
       : dev_(dev),
         decoder_(decoder),
         config_(config),
         source_(source),
         tokenizer_(tokenizer),
+        absent_class_field_(absent_class_field),
         output_(config.output_dir),
         checkpoints_(output_) {}
 
@@ -57,7 +60,7 @@ class Saving {
     log.sync();  // the log must be durable before the checkpoint
     for (const auto& folder : {output_, output_ / "tensorboard"}) io::sync_folder(folder);
     checkpoints_.save(state, [&](const io::Path& folder) {
-      const std::string card = card_of(lasting_metrics(state));
+      const std::string card = card_of(lasting_metrics(state, absent_class_field_));
       if (config_.trains_model()) {
         run::write_trained_folder(dev_, decoder_, source_, tokenizer_, card, folder);
       } else {
@@ -145,6 +148,7 @@ class Saving {
   const settings::Config& config_;
   const model::Source& source_;
   const tokenizer::Tokenizer* tokenizer_;
+  const std::string& absent_class_field_;
   io::Path output_;
   run::Checkpoints checkpoints_;
 };

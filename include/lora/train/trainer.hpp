@@ -250,7 +250,7 @@ class TrainingRun {
   void save_checkpoint(run::MetricsLog& log) { saving_->checkpoint(state_, *stepper_, log); }
 
   run::RunMetrics metrics_of(const run::Throughput& speed, Index first, Clock::time_point start) const {
-    run::RunMetrics metrics = lasting_metrics(state_);
+    run::RunMetrics metrics = lasting_metrics(state_, data_->absent_class_field());
     metrics.tokens_per_second = speed.tokens_per_second();
     metrics.peak_memory_gib = run::peak_memory_gib();
     metrics.seconds = seconds_since(start);
@@ -333,7 +333,7 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
       largest_evaluation(found.eval, config_.per_device_eval_batch_size, settings::longest_cutoff(config_)), config_);
   keep_layers(dev_, *decoder_, memory_, config_);
   enter(0);
-  saving_.emplace(dev_, *decoder_, config_, source_, data_->text().tokenizer.get());
+  saving_.emplace(dev_, *decoder_, config_, source_, data_->text().tokenizer.get(), data_->absent_class_field());
   upcoming_.emplace(*plan_, data_->train(), stepper_->own_units());
 }
 
