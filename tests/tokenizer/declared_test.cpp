@@ -109,6 +109,16 @@ TEST_CASE("tokenizer_declared: what does not count, or counts otherwise than it 
   CHECK(holds(said(Folder(R"({"flux": 1, "padding_side": "left", "own": {}})")),
               "tokenizer_config.json: not known here, and so without effect: flux, own"));
   CHECK(holds(said(Folder(R"({"split_special_tokens": true})")), "\"split_special_tokens\" is true"));
+  const Folder unread(R"({"eos_token": "<|x|>", "added_tokens_decoder": {}})");
+  io::write_file(unread.folder / "special_tokens_map.json", R"({"eos_token": {"content": "<|x|>"}})");
+  CHECK(said(unread).empty());
+  io::write_file(unread.folder / "special_tokens_map.json", R"({"eos_token": "<|im_end|>", "pad_token": "<|x|>"})");
+  CHECK(holds(said(unread),
+              "special_tokens_map.json: \"eos_token\" is \"<|im_end|>\", in tokenizer_config.json "
+              "\"<|x|>\": beside \"added_tokens_decoder\""));
+  CHECK(holds(said(unread), "special_tokens_map.json: \"pad_token\" is \"<|x|>\", in tokenizer_config.json none"));
+  io::write_file(unread.folder / "added_tokens.json", R"({"<new>": 259})");
+  CHECK(holds(said(unread), "added_tokens.json: the token \"<new>\" is added: beside"));
 }
 
 TEST_CASE("tokenizer_declared: what cannot be followed is refused by its name") {

@@ -115,56 +115,11 @@ class SpecialTokens {
   /// tokenizer_config.json, and special_tokens_map.json, which transformers reads where the former has no
   /// added_tokens_decoder, and then prefers.
   void read(const TokenizerFolder& folder) {
-    const io::JsonView config = folder.view();
-    read_standard(config);
-    // A list of one name gives way to a filled one of the other.
-    const io::Json* extra = filled(folder.config, "extra_special_tokens");
-    const io::Json* additional = filled(folder.config, "additional_special_tokens");
-    if (extra != nullptr && extra->is_array() && additional != nullptr)
-      log::warn(config.place(),
-                ": \"additional_special_tokens\" does not count beside \"extra_special_tokens\", as in transformers");
-    // Whether a list is known, beside which special_tokens_map.json's additional_special_tokens does not count.
-    bool lists = additional != nullptr || (has_key(folder.config, "extra_special_tokens") &&
-                                           !folder.config.at("extra_special_tokens").is_object());
-    std::vector<std::pair<std::string, AddedToken>> models_own;
-    config.for_each_field([&](const std::string& key, const io::JsonView& value) {
-      if (!is_standard(key) && key.ends_with("_token") && (value.json().is_string() || is_token(value.json())))
-        models_own.emplace_back(key, named_token(value));
-    });
-    const auto read_list = [&](const io::JsonView& value) {
-      if (value.json().is_object()) {
-        lists = false;
-        value.for_each_field(
-            [&](const std::string& key, const io::JsonView& item) { models_own.emplace_back(key, named_token(item)); });
-      } else if (value.json().is_array()) {
-        for (std::size_t i = 0; i < value.json().size(); ++i) add_extra(named_token(value.element(i)));
-      } else if (!value.json().is_null()) {
-        value.fail("must be a list or an object of tokens");
-      }
-    };
-    const auto read_named = [&](const io::Json& file, const std::string& name, const char* key) {
-      read_list(io::JsonView(file.at(key), name, key));
-    };
-    if (extra != nullptr) read_named(folder.config, folder.config_name, "extra_special_tokens");
-    if (additional != nullptr && (extra == nullptr || extra->is_object()))
-      read_named(folder.config, folder.config_name, "additional_special_tokens");
+    read_config(folder.view());
     listed_early_ = extra_.size();
-    if (folder.special_tokens_map.is_object() && !has_key(folder.config, "added_tokens_decoder")) {
-      const io::JsonView map(folder.special_tokens_map, folder.map_name);
-      read_standard(map);
-      map.for_each_field([&](const std::string& key, const io::JsonView& value) {
-        if (!is_standard(key) && key.ends_with("_token") && (value.json().is_string() || value.json().is_object()))
-          set(key, named_token(value));
-      });
-      if (filled(folder.special_tokens_map, "extra_special_tokens") != nullptr) {
-        read_named(folder.special_tokens_map, folder.map_name, "extra_special_tokens");
-        lists = lists || folder.special_tokens_map.at("extra_special_tokens").is_array();
-        listed_early_ = extra_.size();
-      }
-      if (filled(folder.special_tokens_map, "additional_special_tokens") != nullptr && !lists)
-        read_named(folder.special_tokens_map, folder.map_name, "additional_special_tokens");
-    }
-    for (auto& [key, token] : models_own) set(key, std::move(token));
+    if (folder.special_tokens_map.is_object() && !has_key(folder.config, "added_tokens_decoder"))
+      read_map({folder.special_tokens_map, folder.map_name});
+    for (auto& [key, token] : models_own_) set(key, std::move(token));
   }
 
   /// All of them, those with names first.
@@ -199,6 +154,49 @@ class SpecialTokens {
     return value != nullptr && !(value->is_structured() && value->empty()) ? value : nullptr;
   }
 
+  void read_config(const io::JsonView& config) {
+    read_standard(config);
+    config.for_each_field([&](const std::string& key, const io::JsonView& value) {
+      if (!is_standard(key) && key.ends_with("_token") && (value.json().is_string() || is_token(value.json())))
+        models_own_.emplace_back(key, named_token(value));
+    });
+    const io::Json* extra = filled(config.json(), "extra_special_tokens");
+    const io::Json* additional = filled(config.json(), "additional_special_tokens");
+    has_list_ = additional != nullptr || (has_key(config.json(), "extra_special_tokens") &&
+                                          !config.json().at("extra_special_tokens").is_object());
+    if (extra != nullptr) read_list(config, "extra_special_tokens");
+    if (additional == nullptr) return;
+    if (extra == nullptr || extra->is_object()) return read_list(config, "additional_special_tokens");
+    log::warn(config.place(),
+              ": \"additional_special_tokens\" does not count beside \"extra_special_tokens\", as in transformers");
+  }
+  void read_map(const io::JsonView& map) {
+    read_standard(map);
+    map.for_each_field([&](const std::string& key, const io::JsonView& value) {
+      if (!is_standard(key) && key.ends_with("_token") && (value.json().is_string() || is_token(value.json())))
+        set(key, named_token(value));
+    });
+    if (const io::Json* extra = filled(map.json(), "extra_special_tokens")) {
+      read_list(map, "extra_special_tokens");
+      has_list_ = has_list_ || extra->is_array();
+      listed_early_ = extra_.size();
+    }
+    if (filled(map.json(), "additional_special_tokens") != nullptr && !has_list_)
+      read_list(map, "additional_special_tokens");
+  }
+  void read_list(const io::JsonView& file, const char* key) {
+    const io::JsonView value(file.json().at(key), file.place(), key);
+    if (value.json().is_object()) {
+      has_list_ = false;
+      value.for_each_field([&](const std::string& name, const io::JsonView& item) {
+        models_own_.emplace_back(name, named_token(item));
+      });
+    } else if (value.json().is_array()) {
+      for (std::size_t i = 0; i < value.json().size(); ++i) add_extra(named_token(value.element(i)));
+    } else {
+      value.fail("must be a list or an object of tokens");
+    }
+  }
   void add_extra(AddedToken token) {
     const auto same = [&](const AddedToken& known) { return known.content == token.content; };
     if (!token.content.empty() && std::none_of(extra_.begin(), extra_.end(), same)) extra_.push_back(std::move(token));
@@ -213,7 +211,9 @@ class SpecialTokens {
   }
 
   std::vector<std::pair<std::string, AddedToken>> named_;
+  std::vector<std::pair<std::string, AddedToken>> models_own_;  // of tokenizer_config.json and of maps
   std::vector<AddedToken> extra_;
+  bool has_list_ = false;         // beside which special_tokens_map.json's additional_special_tokens do not count
   std::size_t listed_early_ = 0;  // of extra_, those known when added_tokens.json is read
 };
 
@@ -269,6 +269,28 @@ inline void forget_added(TokenizerParts& parts, const TokenizerFolder& folder,
   parts.forget_added();
 }
 
+/// Warns of what special_tokens_map.json and added_tokens.json would change if transformers read them.
+inline void warn_of_unread(const TokenizerParts& parts, const TokenizerFolder& folder, const SpecialTokens& special) {
+  if (!has_key(folder.config, "added_tokens_decoder")) return;
+  const auto warn = [&](const std::string& file, const auto&... what) {
+    log::warn(file, ": ", what...,
+              ": beside \"added_tokens_decoder\" of tokenizer_config.json it does not count, as in ", "transformers");
+  };
+  for (const std::string_view key : SpecialTokens::standard) {
+    const io::Json* value =
+        folder.special_tokens_map.is_object() ? io::json_find(folder.special_tokens_map, key) : nullptr;
+    if (value == nullptr) continue;
+    const std::string content = named_token(io::JsonView(*value, folder.map_name, std::string(key))).content;
+    const AddedToken* known = special.find(key);
+    if (known == nullptr || known->content != content)
+      warn(folder.map_name, "\"", key, "\" is \"", content, "\", in tokenizer_config.json ",
+           known ? concat("\"", known->content, "\"") : "none");
+  }
+  if (!folder.added_tokens.is_object()) return;
+  for (const auto& [content, id] : io::json_fields(folder.added_tokens))
+    if (!parts.added_ids.count(content)) return warn(folder.added_name, "the token \"", content, "\" is added");
+}
+
 /// Adds every token that the files beside a vocabulary declare. `of_vocabulary`: those of a tokenizer.json as it has
 /// them, which are added already.
 inline void declare_tokens(TokenizerParts& parts, const TokenizerFolder& folder,
@@ -311,6 +333,7 @@ inline void declare_tokens(TokenizerParts& parts, const TokenizerFolder& folder,
     for (const AddedToken& token : special.all())
       if (parts.find(token.content)) parts.declare({.id = unnumbered, .content = token.content, .special = true});
 
+  warn_of_unread(parts, folder, special);
   const auto id_of = [&](std::string_view key) {
     const AddedToken* token = special.find(key);
     return token ? parts.find(token->content) : std::nullopt;
