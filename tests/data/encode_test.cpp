@@ -335,6 +335,16 @@ TEST_CASE("encode: ids past the vocabulary are errors with file and line") {
   tokens.tokens = {5, 6};
   tokens.labels = {5, 100};
   CHECK_THROWS_AS(encode(tokens), FormatError);
+
+  Sample text;
+  text.kind = Sample::Kind::text;
+  text.text = "a<|im_end|>";
+  text.where = "d.jsonl:8";
+  options.vocab_size = 257;
+  CHECK_THROWS_WITH_AS(Encoder(&byte_tokenizer(), std::nullopt, options)(text),
+                       "d.jsonl:8: the token id 257; the model's vocabulary has 257 and so no embedding for the "
+                       "tokenizer's token \"<|im_end|>\"",
+                       FormatError);
 }
 
 TEST_CASE("encode: what the template refuses names file and line") {

@@ -217,7 +217,11 @@ class Encoder {
   }
   void check_id(std::int32_t id, const Sample& sample) const {
     if (id < 0 || (options_.vocab_size > 0 && id >= options_.vocab_size))
-      fail<FormatError>(sample.where, ": the token id ", id, "; the model's vocabulary has ", options_.vocab_size);
+      fail<FormatError>(sample.where, ": the token id ", id, "; the model's vocabulary has ", options_.vocab_size,
+                        sample.kind == Sample::Kind::tokens
+                            ? ""
+                            : concat(" and so no embedding for the tokenizer's token \"",
+                                     tokenizer_->decode(std::span(&id, 1)), "\""));
   }
 
   const tokenizer::Tokenizer* tokenizer_;
