@@ -274,7 +274,7 @@ int run_eval(Request& request) {
 
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto scores = predictions ? std::optional(predictions->scores) : std::nullopt;
-  const io::Json results = results_of(config, sets, scores, earlier, text.tokenizer.get(), seconds);
+  const io::Json results = results_of(config, sets, scores, earlier, text, seconds);
   write_results(config, results, predictions);
   write_events(config, sets, scores);
   std::printf("%s\n", io::to_text(results).c_str());

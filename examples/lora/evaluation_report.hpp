@@ -127,6 +127,8 @@ inline std::string report_of(const lora::settings::Config& config, const lora::i
   text += concat("- model: ", config.model_name_or_path, "\n");
   if (!config.adapter_name_or_path.empty()) text += concat("- adapter: ", config.adapter_name_or_path, "\n");
   for (const auto& file : config.dataset) text += concat("- data: ", file.path, "\n");
+  if (const lora::io::Json& name = results.at("template"); name.is_string())
+    text += concat("- template: ", name.get<std::string>(), "\n");
   text += "\n| measure | value |\n|---|---|\n";
   for (const char* name :
        {"loss", "perplexity", "token_accuracy", "exact_match", "rouge_l", "labelled_tokens", "records"})

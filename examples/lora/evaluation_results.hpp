@@ -197,8 +197,8 @@ inline lora::io::Json comparison_of(const lora::io::Json& results, const Earlier
 /// evaluation_results.json
 inline lora::io::Json results_of(const lora::settings::Config& config, const std::vector<EvaluatedSet>& sets,
                                  const std::optional<lora::data::AnswerScores>& scores,
-                                 const std::vector<EarlierEvaluation>& earlier,
-                                 const lora::tokenizer::Tokenizer* tokenizer, double seconds) {
+                                 const std::vector<EarlierEvaluation>& earlier, const lora::inputs::TextFiles& text,
+                                 double seconds) {
   lora::io::Json json = lora::io::Json::object();
   add_measures(json, sum_of(sets, false));
   json["seconds"] = seconds;
@@ -207,11 +207,13 @@ inline lora::io::Json results_of(const lora::settings::Config& config, const std
   if (!config.adapter_name_or_path.empty()) json["adapter_name_or_path"] = config.adapter_name_or_path;
   json["dataset"] = lora::io::Json::array();
   for (const auto& file : config.dataset) json["dataset"].push_back(file.path);
+  json["template"] = nullptr;
+  if (text.chat_template) json["template"] = text.chat_template->name();
   json["cutoff_len"] = config.cutoff_len;
   add_scores(json, scores);
   if (config.compare_base) add_measures(json["base"], sum_of(sets, true));
   json["datasets"] = lora::io::Json::array();
-  for (const EvaluatedSet& set : sets) json["datasets"].push_back(to_json(set, tokenizer));
+  for (const EvaluatedSet& set : sets) json["datasets"].push_back(to_json(set, text.tokenizer.get()));
   for (const EarlierEvaluation& one : earlier) json["comparisons"].push_back(comparison_of(json, one));
   return json;
 }

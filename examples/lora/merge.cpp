@@ -11,6 +11,7 @@
 #include "lora/io/atomic_folder.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
+#include "lora/run/talk.hpp"
 #include "lora/settings/settings.hpp"
 #include "open_model.hpp"
 
@@ -85,6 +86,8 @@ int run_merge(Request& request) {
   const auto precision = precision_named(config.dtype);
   const auto dtype = precision ? std::optional(stored_dtype(*precision)) : std::nullopt;
   (void)model::merged_config(source, dtype);  // throws before anything is written
+  const auto talk =
+      tokenizer ? run::talk_of(source, &*tokenizer, inputs::chat_files_of_adapter(config, *tokenizer)) : run::Talk();
   const io::Path place = place_of(config);
   expect_place(config, place, source.path());
   io::clear_killed(place);
@@ -97,9 +100,8 @@ int run_merge(Request& request) {
   const auto write = [&](auto& dev, auto& decoder, const io::Path& folder) {
     lock.emplace(folder);
     model::save_merged(dev, decoder, source, folder, dtype, *settings::parse_size(config.max_shard_size));
-    if (tokenizer) tokenizer->save(folder);
-    const io::Path generation = source.path() / "generation_config.json";
-    if (io::is_there(generation)) io::copy_file(generation, folder / "generation_config.json");
+    run::write_tokenizer(talk, folder);
+    model::write_stop_ids(source, talk.stop_ids, folder);
     io::write_json(folder / proof_file, io::json_object({{"base", config.model_name_or_path},
                                                          {"adapter", config.adapter_name_or_path},
                                                          {"files", files_of(folder)}}));
@@ -108,6 +110,9 @@ int run_merge(Request& request) {
   auto decoder = open_decoder<float>(dev, source, config);
   io::write_whole_folder(place, stranger, [&](const io::Path& folder) { write(dev, decoder, folder); });
   if (!tokenizer) log::warn(source.path().native(), " has no tokenizer, and so has the merged model none");
+  if (!talk.changes.chat_template.empty()) log::info("its chat template is the adapter's");
+  if (!talk.stop_ids.empty())
+    log::info("its answers end with ", talk.changes.eos_token, ", as the adapter's do: generation_config.json says so");
   log::info("the merged model is in ", config.output_dir);
   return 0;
 }

@@ -32,6 +32,7 @@ struct Shop {
 
   Shop() {
     write_talking_model(temp / "model");
+    io::write_file(temp / "model" / "tokenizer.json", std::string_view(byte_tokenizer_json(llama_marks)));
     std::string lines;
     for (int i = 0; i < 9; ++i) {
       io::Json turns = io::Json::array();
