@@ -95,7 +95,7 @@ void expect_stops(const io::Path& folder) {
 TEST_CASE("program: an adapter's template goes along: eval, generate, merge and a later training take it") {
   const Subject s;
   const io::Path run = s.temp / "run", adapter = run / "final_model", whole = s.temp / "whole";
-  CHECK_FALSE(holds(s.train(run, {}, {"--template=chatml"}), "warning"));
+  CHECK_FALSE(holds(s.train(run, {}, {"--template=chatml"}), "Warning"));
   expect_chatml(adapter);
   expect_chatml(run / "checkpoints" / "checkpoint-1");
   const std::string card = io::read_file(adapter / "README.md");
@@ -104,14 +104,14 @@ TEST_CASE("program: an adapter's template goes along: eval, generate, merge and 
 
   std::string errors;
   const io::Json asked = s.eval(s.base, adapter, {"--template=chatml"}, &errors);
-  CHECK_FALSE(holds(errors, "warning"));
+  CHECK_FALSE(holds(errors, "Warning"));
   const io::Json found = s.eval(s.base, adapter, {}, &errors);
-  CHECK_FALSE(holds(errors, "warning"));
+  CHECK_FALSE(holds(errors, "Warning"));
   CHECK(found.at("template") == "chatml");
   CHECK(found.at("loss") == asked.at("loss"));
   CHECK(holds(io::read_file(s.temp / "evaluated" / "evaluation_report.md"), "\n- template: chatml\n"));
   const io::Json other = s.eval(s.base, adapter, {"--template=smollm2"}, &errors);
-  CHECK(holds(errors, "warning: key template: given smollm2, but the adapter " + adapter.native() +
+  CHECK(holds(errors, "Warning: key template: given smollm2, but the adapter " + adapter.native() +
                           " was trained with chatml"));
   CHECK(other.at("template") == "smollm2");
   CHECK(other.at("loss") != asked.at("loss"));
@@ -127,7 +127,7 @@ TEST_CASE("program: an adapter's template goes along: eval, generate, merge and 
   CHECK(s.eval(whole, {}).at("template") == "chatml");
   CHECK(s.run("generate", whole, {}, prompt).output == listener.answer("hello", 9, {5, 257}) + "\n");
 
-  CHECK_FALSE(holds(s.train(s.temp / "later", adapter, {}), "warning"));
+  CHECK_FALSE(holds(s.train(s.temp / "later", adapter, {}), "Warning"));
   expect_chatml(s.temp / "later" / "final_model");
   CHECK(holds(s.train(s.temp / "turned", adapter, {"--template=smollm2"}), "was trained with chatml"));
   CHECK(io::read_json(s.temp / "turned" / "run_config.json").at("template") == "smollm2");
