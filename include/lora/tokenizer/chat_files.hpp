@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "lora/io/file.hpp"
 #include "lora/io/json_view.hpp"
