@@ -441,7 +441,7 @@ class RealFiles {
     log.sync();
     for (const auto& folder : {run, run / "tensorboard"}) io::sync_folder(folder);
     checkpoints.save(state_at(step), [&](const io::Path& folder) {
-      write_adapter_folder(dev_, *decoder_, *source_, nullptr, "a card", folder);
+      write_adapter_folder(dev_, *decoder_, *source_, {}, "a card", folder);
       save_optimizer(dev_, *optimizer_, folder);
     });
   }

@@ -390,9 +390,9 @@ namespace {
 /// A run of one step over a record of this kind, with a tokenizer of bytes.
 Config run_over(const Workshop& shop, const std::string& record) {
   RandomModel model;
-  model.vocabulary = 260;
+  model.vocabulary = 264;
   write_random_model(shop.temp / "model", model);
-  io::write_file(shop.temp / "model" / "tokenizer.json", std::string_view(byte_tokenizer_json()));
+  io::write_file(shop.temp / "model" / "tokenizer.json", std::string_view(byte_tokenizer_json(llama_marks)));
   io::write_file(shop.temp / "data.jsonl", std::string_view(record));
   auto config = shop.config();
   config.dataset = {(shop.temp / "data.jsonl").native()};

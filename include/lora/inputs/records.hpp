@@ -289,7 +289,26 @@ class Records {
 struct TextFiles {
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer{};
   std::optional<data::ChatTemplate> chat_template{};
+  tokenizer::ChatFiles adapter{};  ///< of the adapter that a run starts from
 };
+
+/// What training teaches about conversations, as far as it is known.
+struct Taught {
+  std::string template_name{};   ///< that records are written by; empty if none is a conversation
+  tokenizer::ChatFiles files{};  ///< the template, and what ends an answer or a text
+};
+
+/// What records of these kinds teach and, where they say nothing, the adapter that a run starts from has learnt.
+inline Taught taught_by(std::span<const data::Sample::Kind> kinds, const TextFiles& text) {
+  using Kind = data::Sample::Kind;
+  const auto have = [&](Kind kind) { return std::find(kinds.begin(), kinds.end(), kind) != kinds.end(); };
+  if (const auto& chat = text.chat_template; chat && have(Kind::messages))
+    return {std::string(chat->name()), {chat->text(), std::string(chat->end_of_turn())}};
+  Taught taught{"", text.adapter};
+  if (taught.files.eos_token.empty() && have(Kind::text) && text.tokenizer)
+    taught.files.eos_token = data::end_of_text(*text.tokenizer);
+  return taught;
+}
 
 /// Rejects command-line keys that have no effect on records of these kinds. In a file, or in code, they may be meant
 /// for other data.
@@ -318,8 +337,9 @@ inline TextFiles text_files(const settings::Config& config, const io::Path& mode
   if (auto tokenizer = find_tokenizer(model))
     text.tokenizer = std::make_shared<tokenizer::Tokenizer>(std::move(*tokenizer));
   if ((have(Kind::messages) || have(Kind::text)) && !text.tokenizer) fail_without_tokenizer(model);
+  if (text.tokenizer) text.adapter = chat_files_of_adapter(config, *text.tokenizer);
   if (text.tokenizer && (have(Kind::messages) || config.template_name != "auto"))
-    text.chat_template = data::choose_template(config.template_name, *text.tokenizer);
+    text.chat_template = template_of(config, *text.tokenizer, text.adapter);
   refuse_unused_by(text.chat_template, config);
   return text;
 }

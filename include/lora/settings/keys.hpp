@@ -153,7 +153,7 @@ inline std::vector<Key> make_keys() {
        "Arithmetic; auto: the model's own, float32 where bfloat16 would be slower. merge: the type to store, auto: as "
        "stored"},
       {"template", "model", running | tokenize, &C::template_name, any, template_names(), "",
-       "Chat template; auto: recognised from the model's own"},
+       "Chat template; auto: the adapter's, else recognised from the model's own"},
       {"enable_thinking", "model", running | tokenize, &C::enable_thinking, any, free, "true",
        "Of qwen3 and smollm3: false puts an empty think block before an answer, in training as in eval and generate"},
       {"date", "model", running | tokenize, &C::date, any, free, "the template's own, or today",

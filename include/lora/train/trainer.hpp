@@ -333,7 +333,10 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
       largest_evaluation(found.eval, config_.per_device_eval_batch_size, settings::longest_cutoff(config_)), config_);
   keep_layers(dev_, *decoder_, memory_, config_);
   enter(0);
-  saving_.emplace(dev_, *decoder_, config_, source_, data_->text().tokenizer.get(), data_->absent_class_field());
+  const inputs::TextFiles& text = data_->text();
+  inputs::Taught taught = inputs::taught_by(data_->train().dataset().kinds(), text);
+  saving_.emplace(dev_, *decoder_, config_, source_,
+                  run::talk_of(source_, text.tokenizer.get(), taught.files, std::move(taught.template_name)), data_->absent_class_field());
   upcoming_.emplace(*plan_, data_->train(), stepper_->own_units());
 }
 
