@@ -44,7 +44,7 @@ struct Workshop {
     model::Decoder<cpu::Device, float> decoder(dev, source);
     decoder.attach(dev, {});
     io::create_folders(temp / "adapter");
-    write_adapter_folder(dev, decoder, source, nullptr, model_card(config, source, &decoder.adapter(), {}),
+    write_adapter_folder(dev, decoder, source, nullptr, model_card(config, source, &decoder.adapter(), {}, {}),
                          temp / "adapter");
     return io::read_file(temp / "adapter" / "README.md");
   }
@@ -76,7 +76,7 @@ TEST_CASE("final_model: a GGUF base is loaded by folder and file") {
   const auto source = open_source(here);
   here.model_name_or_path = "base.gguf";
   const model::AdapterConfig adapter;
-  CHECK(holds(model_card(here, source, &adapter, {}), "from_pretrained(\".\", gguf_file=\"base.gguf\")\n"));
+  CHECK(holds(model_card(here, source, &adapter, {}, {}), "from_pretrained(\".\", gguf_file=\"base.gguf\")\n"));
 }
 
 TEST_CASE("final_model: rotary settings of a run go with its adapter") {

@@ -316,7 +316,7 @@ template <AnyDevice D, class T>
 std::vector<MemoryPlan> plan_memory(model::Decoder<D, T>& decoder, const model::Source& source, const Plan& plan,
                                     const data::EncodeSummary& records, const LargestBatch& evaluation,
                                     const settings::Config& config) {
-  const std::vector<settings::Config> configs = settings::stage_configs(config);
+  const settings::StageConfigs configs(config);
   const double held = run::resident_memory_gib() * 0x1p30;
   std::vector<MemoryPlan> plans;
   for (std::size_t i = 0; i < configs.size(); ++i) {
