@@ -110,9 +110,35 @@ TEST_CASE("early stopping: patience is a stage's, which compares with its own ev
   CHECK_FALSE(evaluate(4.5, 1));
   CHECK(state.evaluations_without_improvement == 1);
   CHECK(state.best_step == 1);
+  CHECK(state.step_to_beat() == 5);
   CHECK(evaluate(1, 1));
   CHECK(state.best_step == 7);
-  CHECK(state.best_metric_of_stage == 1);
+  CHECK(state.step_to_beat() == 7);
+}
+
+TEST_CASE("early stopping: patience counts by the best of all, also where its checkpoint can't be loaded any more") {
+  Config config;
+  run::RunState state;
+  state.step = 4;
+  state.to_beat.emplace(1.0, 2);  // what a resumed run remembers of the best that is lost
+  state.evaluations_without_improvement = 2;
+  const auto evaluate = [&](double loss) {
+    ++state.step;
+    return train::add_evaluation(state, {state.step, loss, 0}, config);
+  };
+  CHECK(evaluate(3));  // the best that can be loaded
+  CHECK(state.evaluations_without_improvement == 3);
+  CHECK(state.best_step == 5);
+  CHECK(state.step_to_beat() == 2);
+  CHECK_FALSE(evaluate(4));
+  CHECK(evaluate(2));
+  CHECK(state.evaluations_without_improvement == 5);
+  config.early_stopping_threshold = 0.25;
+  CHECK(evaluate(0.875));  // better, though not by enough
+  CHECK(state.evaluations_without_improvement == 6);
+  CHECK(state.step_to_beat() == 8);
+  CHECK(evaluate(0.5));
+  CHECK(state.evaluations_without_improvement == 0);
 }
 
 TEST_CASE("early stopping: an evaluation before the first step is never the best") {

@@ -112,8 +112,9 @@ inline double cost_of(const run::EvalMetrics& metrics, std::string_view name) {
   return metrics.loss;
 }
 
-/// Whether an evaluation is the best so far. `config`: by which metric, and what is an improvement. Patience is that of
-/// a stage, which compares with its own evaluations alone; `stage`: the one whose step was done last.
+/// Whether an evaluation is the best so far that can be loaded. `config`: by which metric, and what is an improvement.
+/// Patience is that of a stage, which compares with its own evaluations alone; `stage`: the one whose step was done
+/// last.
 /// Source   transformers, EarlyStoppingCallback
 inline bool add_evaluation(run::RunState& state, const run::EvalMetrics& metrics, const settings::Config& config,
                            Index stage = 0) {
@@ -123,18 +124,19 @@ inline bool add_evaluation(run::RunState& state, const run::EvalMetrics& metrics
   if (state.step == 0) return false;  // before training, for comparison
   if (stage != state.evaluated_stage) {
     state.evaluated_stage = stage;
-    state.best_metric_of_stage.reset();
+    state.to_beat.reset();
     state.evaluations_without_improvement = 0;
   }
   const double cost = cost_of(metrics, config.metric_for_best_model);
   const double sign = config.metric_for_best_model == "eval_loss" ? 1 : -1;
-  const auto exceeds = [&](const std::optional<double>& best, double threshold) {
-    return std::isfinite(metrics.loss) && (!best || sign * *best - cost > threshold);
+  const auto gains = [&](const std::optional<double>& metric, double more_than) {
+    return std::isfinite(metrics.loss) && (!metric || sign * *metric - cost > more_than);
   };
-  const bool improved = exceeds(state.best_metric_of_stage, config.early_stopping_threshold);
+  const bool better = gains(state.best_metric, 0);
+  const auto to_beat = state.to_beat ? std::optional(state.to_beat->first) : std::nullopt;
+  const bool improved = gains(to_beat, config.early_stopping_threshold);
   state.evaluations_without_improvement = improved ? 0 : state.evaluations_without_improvement + 1;
-  if (exceeds(state.best_metric_of_stage, 0)) state.best_metric_of_stage = sign * cost;
-  const bool better = exceeds(state.best_metric, 0);
+  if (gains(to_beat, 0)) state.to_beat.emplace(sign * cost, state.step);
   if (better) {
     state.best_metric = sign * cost;
     state.best_eval_loss = metrics.loss;
