@@ -322,6 +322,39 @@ TEST_CASE("stages: gradients of a stage are checkpointed without a limit, and wh
   CHECK(card.find("| learning rate, stage 2 | 0.003 |") != card.npos);
 }
 
+TEST_CASE("stages: those that train the same share the list of it") {
+  const Workshop shop;
+  Config config = full_config(shop);
+  config.trainable = {"norm"};
+  for (Index i = 1; i <= 10'000; ++i) config.stages.push_back({.until_step = i});
+  config.stages[1].trainable = {{"mlp"}};
+  config.stages[3].trainable = {{"norm"}};
+  const auto source = model::Source::open(config.model_name_or_path);
+  const auto lists = inputs::trainable_in_stages(config, source.config());
+  REQUIRE(lists.size() == 10'000);
+  for (std::size_t i = 0; i < lists.size(); ++i) CHECK((lists[i] == lists[0]) == (i != 1));
+}
+
+TEST_CASE("stages: a warm-up that a stage does not get through is told, and which tensors train") {
+  Quiet quiet;
+  const Workshop shop;
+  Config config = full_config(shop);
+  config.warmup_steps = 3;
+  config.stages = {{.name = "short", .until_step = 3, .trainable = {{"norm"}}, .learning_rate = 0.25},
+                   {.until_step = 7}};
+  fine_tune(config);
+  const std::string warning = "stage 1 (short): the warm-up of 3 steps is longer than all 3 steps: the learning rate ";
+  CHECK(quiet.said(warning + "never comes to 0.25"));
+  CHECK_FALSE(quiet.said("stage 2: the warm-up"));
+  CHECK(quiet.said("; 9 of 25 tensors train, "));
+  CHECK(quiet.said("model.layers.0..1.{input_layernorm,post_attention_layernorm}.weight"));
+  config = shop.config("plain");
+  config.max_steps = 2;
+  fine_tune(config);
+  CHECK(quiet.said("28 of 28 tensors train, "));
+  CHECK(quiet.said("\nthe warm-up of 3 steps is longer than all 2 steps: the learning rate never comes to 0.01\n"));
+}
+
 TEST_CASE("stages: one in which nothing is left to train is told before the first step") {
   const Quiet quiet;
   const Workshop shop;

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <memory>
 #include <numeric>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -179,6 +181,35 @@ class Order {
   std::vector<std::uint32_t> order_;  // of that epoch
 };
 
+/// ceil((epochs − before) · steps), without rounding: epochs are the decimal number that the double is written as, so
+/// that 1.1 epochs of 10 steps are 11. Not above 0 where `before` is not below `epochs`.
+inline Index steps_between(Index before, double epochs, Index steps) {
+  if (!(epochs > static_cast<double>(before))) return 0;
+  __extension__ typedef __int128 Wide;
+  char text[32];  // "1.25e-03"
+  const std::string_view number(
+      text, static_cast<std::size_t>(
+                std::to_chars(text, text + sizeof text, epochs, std::chars_format::scientific).ptr - text));
+  const std::size_t exponent_at = number.find('e');
+  Wide digits = 0;
+  int decimals = 0;  // epochs = digits / 10^decimals
+  for (const char c : number.substr(0, exponent_at)) {
+    if (c == '.') continue;
+    digits = digits * 10 + (c - '0');
+    ++decimals;
+  }
+  --decimals;
+  int exponent = 0;
+  std::from_chars(number.data() + exponent_at + (number[exponent_at + 1] == '+' ? 2 : 1), text + number.size(),
+                  exponent);
+  decimals -= exponent;
+  for (; decimals < 0; ++decimals) digits *= 10;
+  if (decimals > 27) return 1;  // less than a step, of an epoch of fewer than 2³³
+  Wide one = 1;
+  for (int i = 0; i < decimals; ++i) one *= 10;
+  return static_cast<Index>(((digits - before * one) * steps + one - 1) / one);
+}
+
 /// Splits epochs of n records into optimizer steps; the last step of an epoch may be smaller.
 struct StepPlan {
   Index records;
@@ -186,11 +217,9 @@ struct StepPlan {
 
   Index steps_per_epoch() const { return (records + per_step - 1) / per_step; }
 
-  /// Steps of a run: `max_steps` if it is not negative, else the steps of the epochs, rounded up like in transformers:
-  /// 1.1 epochs of 50 steps are 55.00000000000001 in floating point, and so 56.
-  Index steps(double epochs, Index max_steps) const {
-    if (max_steps >= 0) return max_steps;
-    return static_cast<Index>(std::ceil(epochs * static_cast<double>(steps_per_epoch())));
+  /// Steps of a run: `max_steps` if it is not negative, else those of the epochs after the first `before`, rounded up.
+  Index steps(double epochs, Index max_steps, Index before = 0) const {
+    return max_steps >= 0 ? max_steps : steps_between(before, epochs, steps_per_epoch());
   }
 
   struct Range {

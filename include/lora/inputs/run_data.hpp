@@ -158,15 +158,16 @@ class RunData {
 
   /// Who says more of a curriculum than that there is one means it.
   void refuse_lessons(const settings::Config& config) const {
-    const std::vector<settings::Config> stages = settings::stage_configs(config);
-    for (const std::string_view name : {"curriculum_field", "curriculum_stages", "curriculum_seed"}) {
-      const settings::Key& key = *settings::find_key(name);
-      for (std::size_t i = 0; i < stages.size(); ++i) {
+    const settings::StageConfigs stages(config);
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      const settings::Config stage = stages[i];
+      if (!stage.use_curriculum) continue;
+      for (const std::string_view name : {"curriculum_field", "curriculum_stages", "curriculum_seed"}) {
+        const settings::Key& key = *settings::find_key(name);
         const bool own = name == "curriculum_stages" && !config.stages.empty() && config.stages[i].curriculum_stages;
-        if (!stages[i].use_curriculum) continue;
-        if (!own && !settings::is_given(stages[i], key) && !config.from_command_line.contains(name)) continue;
-        fail<ConfigError>("key ", name, ": given ", io::shown(settings::value_of(stages[i], key)),
-                          ", but no record of ", train_->dataset().name(), " has the field \"", config.curriculum_field,
+        if (!own && !settings::is_given(stage, key) && !config.from_command_line.contains(name)) continue;
+        fail<ConfigError>("key ", name, ": given ", io::shown(settings::value_of(stage, key)), ", but no record of ",
+                          train_->dataset().name(), " has the field \"", config.curriculum_field,
                           "\", so that there is no curriculum; allowed: a curriculum_field that records have");
       }
     }

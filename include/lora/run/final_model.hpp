@@ -66,9 +66,11 @@ inline std::string counts_text(const std::vector<std::pair<std::string, Index>>&
 
 }  // namespace detail
 
-/// The README.md of what a run has trained: what it is and how to use it. `adapter`: null for a model.
+/// The README.md of what a run has trained: what it is and how to use it. `adapter`: null for a model. `run`: until
+/// now; `weights`: until the step whose weights these are.
 inline std::string model_card(const settings::Config& config, const model::Source& source,
-                              const model::AdapterConfig* adapter, const RunMetrics& metrics, const Talk& talk) {
+                              const model::AdapterConfig* adapter, const RunMetrics& run, const RunMetrics& weights,
+                              const Talk& talk) {
   std::string text = "---\n";
   if (!source.is_initial()) text += concat("base_model: ", io::to_text(config.model_name_or_path, -1), "\n");
   text += adapter != nullptr ? adapter_card_head : model_card_head;
@@ -92,26 +94,36 @@ inline std::string model_card(const settings::Config& config, const model::Sourc
     list("targets", adapter->target_expression.empty() ? adapter->targets : std::vector{adapter->target_expression});
     if (!adapter->whole_modules.empty()) list("trained in full", adapter->whole_modules);
   }
-  const std::vector<settings::Config> stages = settings::stage_configs(config);
-  for (std::size_t i = 0; i < stages.size(); ++i) {
-    const settings::Config& stage = stages[i];
+  const settings::StageConfigs stages(config);
+  const std::size_t begun = run.stages.empty() ? stages.size() : run.stages.size();
+  for (std::size_t i = 0; i < begun; ++i) {
+    const settings::Config stage = stages[i];
     const std::string of = config.stages.empty() ? "" : concat(", ", settings::stage_name(config, i));
     if (!stage.trainable.empty()) list("trained tensors" + of, stage.trainable);
     row("learning rate" + of, stage.learning_rate);
     row("schedule" + of, stage.lr_scheduler_type);
     row("sequences per step" + of, stage.sequences_per_step());
   }
-  row("steps", metrics.steps);
-  row("tokens", metrics.total_tokens);
+  for (std::size_t i = 0; i < run.stages.size(); ++i)
+    row(concat("steps, ", settings::stage_name(config, i)),
+        concat(run.stages[i].from_step + 1, " to ", run.stages[i].to_step,
+               run.stages[i].ended_early ? ", ended early by early_stopping_patience" : ""));
+  if (begun < stages.size()) row("stages that have not begun", stages.size() - begun);
+  const bool is_last = weights.steps == run.steps;
+  if (!is_last) row("weights", concat("of step ", weights.steps, ", the best by ", config.metric_for_best_model));
+  if (!is_last) row("steps of the run", run.steps);
+  if (!run.ended_early.empty()) row("the run ended early", concat("after step ", run.steps, " by ", run.ended_early));
+  row("steps", weights.steps);
+  row("tokens", weights.total_tokens);
   row("seed", config.seed);
   if (!talk.template_name.empty()) row("chat template", talk.template_name);
-  if (!metrics.files.empty()) row("records learnt from", detail::counts_text(metrics.files));
-  if (!metrics.absent_class_field.empty())
-    row("curriculum", concat("none: no record has the field ", settings::in_line(metrics.absent_class_field)));
-  for (const DrawnClasses& part : metrics.curriculum)
+  if (!weights.files.empty()) row("records learnt from", detail::counts_text(weights.files));
+  if (!weights.absent_class_field.empty())
+    row("curriculum", concat("none: no record has the field ", settings::in_line(weights.absent_class_field)));
+  for (const DrawnClasses& part : weights.curriculum)
     row(concat("curriculum, steps ", part.from_step + 1, " to ", part.to_step), detail::counts_text(part.counts));
-  row("loss of the last step", metrics.train_loss);
-  if (metrics.eval_loss) row("evaluation loss", *metrics.eval_loss);
+  row(is_last ? "loss of the last step" : concat("loss of step ", weights.steps), weights.train_loss);
+  if (weights.eval_loss) row("evaluation loss", *weights.eval_loss);
   if (adapter != nullptr) return text + detail::usage_of(config, source) + stopping_text(talk);
   return text +
          "\n```python\nfrom transformers import AutoModelForCausalLM\n\n"

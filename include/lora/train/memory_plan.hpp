@@ -169,7 +169,7 @@ template <AnyDevice D, class T>
 std::vector<MemoryPlan> plan_memory(model::Decoder<D, T>& decoder, const model::Source& source, const Plan& plan,
                                     const data::EncodeSummary& records, const LargestBatch& evaluation,
                                     const settings::Config& config) {
-  const std::vector<settings::Config> configs = settings::stage_configs(config);
+  const settings::StageConfigs configs(config);
   std::vector<MemoryPlan> plans = held_in_stages(decoder, plan.stages(), config, run::resident_memory_gib() * 0x1p30);
   for (std::size_t i = 0; i < configs.size(); ++i) {
     const Stage& stage = plan.stages()[i];
