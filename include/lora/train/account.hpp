@@ -157,7 +157,7 @@ inline bool stays_ended(const run::RunState& state, const settings::Config& conf
 
 /// What a state says of its run: only values that are the same in two runs with the same bits.
 inline run::RunMetrics lasting_metrics(const run::RunState& state, const Plan& plan,
-                                      const std::string& absent_class_field) {
+                                       const std::string& absent_class_field) {
   run::RunMetrics metrics;
   metrics.train_loss = state.last_loss;
   metrics.mean_train_loss = state.losses.mean();

@@ -379,8 +379,8 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
   const inputs::TextFiles& text = data_->text();
   inputs::Taught taught = inputs::taught_by(data_->train().dataset().kinds(), text);
   saving_.emplace(dev_, *decoder_, config_, source_,
-                  run::talk_of(source_, text.tokenizer.get(), taught.files, std::move(taught.template_name)),
-                  *plan_, data_->absent_class_field());
+                  run::talk_of(source_, text.tokenizer.get(), taught.files, std::move(taught.template_name)), *plan_,
+                  data_->absent_class_field());
   upcoming_.emplace(*plan_, data_->train(), stepper_->own_units());
 }
 
