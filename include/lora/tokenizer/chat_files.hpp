@@ -6,6 +6,7 @@
 
 #include "lora/io/file.hpp"
 #include "lora/io/json_view.hpp"
+#include "lora/tokenizer/declared.hpp"
 #include "lora/tokenizer/parts.hpp"
 
 namespace lora::tokenizer {
@@ -22,7 +23,9 @@ inline ChatFiles read_chat_files(const std::filesystem::path& folder) {
   const auto file = folder / "tokenizer_config.json";
   const io::Json content = io::is_there(file) ? io::read_json(file) : io::Json::object();
   const auto config = io::JsonView::of_object(content, file.native());
-  return {detail::read_chat_template(folder, config), detail::token_name(config, "eos_token").value_or("")};
+  const auto eos = config.find("eos_token");
+  return {detail::read_chat_template(folder, config),
+          eos && !eos->json().is_null() ? detail::named_token(*eos).content : std::string()};
 }
 
 /// Makes the files that Tokenizer::save wrote into a folder say this, where it is not empty and they say otherwise. The
