@@ -367,7 +367,7 @@ RunResult TrainingRun<D, T>::run() {
   say_start(config_, *decoder_, *summary_, *plan_, largest(memory_), dev_.memory());
   say_mixture(data_->mixture(), file_names_);
   if (resumed) lora::log::info("resuming from ", resumed->folder.native(), ", step ", first);
-  if (!lost.empty()) lora::log::warn(lost);
+  if (!lost.empty() && !has_result) lora::log::warn(lost);
   progress.begin();
   run::MetricsLog log(output_, kept);
   RunResult result;
