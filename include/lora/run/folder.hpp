@@ -114,8 +114,8 @@ class RunFolder {
 
   /// Readies the folder for a run that goes on from `step`: removes the results of a finished one, unless they are of
   /// that step and nothing is to be done, and, where the run `goes_back`, what later steps have left but for the logs,
-  /// which are cut off once nothing can go on from there. From the first operation on a process that is killed is gone
-  /// on from `step`, before it as if nothing had happened. Call with the lock held, after expect_own.
+  /// which are cut off once nothing can go on from there. Whoever goes on after a kill does so from `step` once the
+  /// note is there, and as if nothing had happened before that. Call with the lock held, after expect_own.
   void go_on_from(Index step, bool works, bool goes_back) const {
     if (goes_back) note_going_back(step);
     if (works || goes_back || steps_of_metrics(output_, true) != step) io::remove_file(output_ / metrics_file);

@@ -417,7 +417,7 @@ RunResult TrainingRun<D, T>::run() {
             data_->text().tokenizer.get());
   say_mixture(data_->mixture(), file_names_);
   if (resumed) lora::log::info("resuming from ", resumed->folder.native(), ", step ", first);
-  if (!lost.empty()) lora::log::warn(lost);
+  if (!lost.empty() && !has_result) lora::log::warn(lost);
   progress.begin();
   run::MetricsLog log(output_, kept);
   RunResult result;
