@@ -11,6 +11,7 @@
 #include "lora/io/atomic_folder.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
+#include "lora/model/rotary_note.hpp"
 #include "lora/run/talk.hpp"
 #include "lora/settings/settings.hpp"
 #include "open_model.hpp"
@@ -77,6 +78,13 @@ void expect_place(const settings::Config& config, const io::Path& place, const i
     refuse("which holds a model (model.safetensors)", "a folder without one, or overwrite_output_dir");
 }
 
+/// The README.md of a merged model that not every program computes right.
+std::string card_of(const settings::Config& config, const std::string& note) {
+  return concat("Merged from `", config.model_name_or_path, "` and the adapter `", config.adapter_name_or_path,
+                "`.\n\n```python\nfrom transformers import AutoModelForCausalLM\n\n",
+                "model = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\n```\n", note);
+}
+
 }  // namespace
 
 int run_merge(Request& request) {
@@ -96,12 +104,14 @@ int run_merge(Request& request) {
     const bool came = !config.overwrite_output_dir && !io::entries_of(folder).empty();
     return came ? "a model has come there meanwhile" : "";
   };
+  const std::string note = model::rotary_note(source.config(), "model");
   std::optional<io::Lock> lock;  // of the folder that is being written: see io::clear_killed
   const auto write = [&](auto& dev, auto& decoder, const io::Path& folder) {
     lock.emplace(folder);
     model::save_merged(dev, decoder, source, folder, dtype, *settings::parse_size(config.max_shard_size));
     run::write_tokenizer(talk, folder);
     model::write_stop_ids(source, talk.stop_ids, folder);
+    if (!note.empty()) io::write_file(folder / "README.md", std::string_view(card_of(config, note)));
     io::write_json(folder / proof_file, io::json_object({{"base", config.model_name_or_path},
                                                          {"adapter", config.adapter_name_or_path},
                                                          {"files", files_of(folder)}}));
@@ -113,6 +123,9 @@ int run_merge(Request& request) {
   if (!talk.changes.chat_template.empty()) log::info("its chat template is the adapter's");
   if (!talk.stop_ids.empty())
     log::info("its answers end with ", talk.changes.eos_token, ", as the adapter's do: generation_config.json says so");
+  if (!note.empty())
+    log::warn("the merged model has layers without rotary embedding, which transformers does not read from the ",
+              "config.json of a ", source.config().model_type, " model; README.md beside it says how to switch it off");
   log::info("the merged model is in ", config.output_dir);
   return 0;
 }
