@@ -18,6 +18,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/package/lora-config-vers
 install(FILES "${PROJECT_BINARY_DIR}/package/lora-config.cmake"
               "${PROJECT_BINARY_DIR}/package/lora-config-version.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindZstd.cmake"
-              "${CMAKE_CURRENT_LIST_DIR}/lora-build-type.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/lora-build-type.cmake" "${CMAKE_CURRENT_LIST_DIR}/lora-compiled.cmake"
         DESTINATION "${lora_package_dir}")
+install(DIRECTORY "${CMAKE_CURRENT_LIST_DIR}/compiled" DESTINATION "${lora_package_dir}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")

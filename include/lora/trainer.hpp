@@ -71,3 +71,7 @@ RunResult BasicTrainer<None>::train() {
 }
 
 }  // namespace lora
+
+#ifdef LORA_COMPILED  // by the CMake target lora::compiled
+#  include "lora/instantiate.hpp"
+#endif

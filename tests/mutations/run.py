@@ -44,6 +44,11 @@ def lay_instantiate(overlay):
     (overlay / name).write_text("\n".join(["#pragma once", *lines, ""]))
 
 
+def alone(words):
+    """A compile command of a source that takes nothing of the library as compiled already."""
+    return [word for word in words if word != "-DLORA_COMPILED=1"]
+
+
 class Failure(Exception):
     """What is wrong with a patch, rather than with the tests."""
 
@@ -99,13 +104,13 @@ class Build:
 
     def ensure(self, with_program, folders):
         """What every test is linked with, the program where it is tested, and what tests on NPUs are run with."""
-        targets = ["test_main", "lora_instantiations", *(["lora_program"] if with_program else [])]
+        targets = ["test_main", "lora_compiled", *(["lora_program"] if with_program else [])]
         # Tests of these folders open libraries that stand for the vendor's, or are linked with them.
         if folders & {"ascend", "kernel", "nn", "program", "tensor"}:
             targets += [f"stand_in_{name}" for name in ("ascendcl", "nnopbase", "opapi", "hccl", "split",
                                                          "old_runtime", "without_driver")]
         if "ascend" in folders:
-            targets.append("lora_ascend_instantiations")
+            targets.append("lora_compiled_ascend")
         built = run(["cmake", "--build", self.folder, "-j", "1", "--target", *targets])
         if built.returncode != 0:
             sys.exit("mutations: what tests are linked with does not build:\n" + built.stdout[-3000:])
@@ -136,6 +141,8 @@ class Build:
             if compiled.returncode != 0:
                 return compiled
             words = [f'-DLORA_PROGRAM="{overlay / "lora"}"' if w.startswith("-DLORA_PROGRAM=") else w for w in words]
+        if (overlay / "include").exists():
+            words = alone(words)
         compiled = run([words[0], f"-I{overlay / 'include'}", *words[1:], "-w", "-g0"], self.folder)
         if compiled.returncode != 0:
             return compiled
@@ -156,9 +163,8 @@ class Build:
         words = [str(unity) if word == source else word for word in shlex.split(self.commands[source])]
         words[words.index("-o") + 1] = broken
         # What it instantiates of the library is compiled already, unless that is broken too.
-        instantiations = [] if (overlay / "include").exists() else [str(self.folder / "liblora_instantiations.a")]
-        if instantiations:
-            words.remove("-DLORA_INSTANTIATE")
+        if (overlay / "include").exists():
+            words = alone(words)
         compiled = run([*words, "-w", "-g0"], self.folder)
         if compiled.returncode != 0:
             return compiled
@@ -166,8 +172,7 @@ class Build:
         words = shlex.split(next(part for part in link.split(" && ") if " -o bin/lora " in part))
         words[words.index("-o") + 1] = str(overlay / "lora")
         words = [broken if "/lora_program.dir/" in word else word for word in words]
-        own = words.index(broken)
-        return run([*words[: own + 1], *instantiations, *words[own + 1 :]], self.folder)
+        return run(words, self.folder)
 
 
 def passes(program, test, limit):

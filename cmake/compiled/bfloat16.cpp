@@ -1,0 +1,2 @@
+#define LORA_INSTANTIATE_BFLOAT16
+#include "lora/instantiate.hpp"

@@ -1,0 +1,2 @@
+#define LORA_INSTANTIATE_FLOAT16
+#include "lora/instantiate.hpp"

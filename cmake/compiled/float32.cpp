@@ -1,0 +1,2 @@
+#define LORA_INSTANTIATE_FLOAT32
+#include "lora/instantiate.hpp"

@@ -1,0 +1,2 @@
+#define LORA_INSTANTIATE_TRAINER
+#include "lora/instantiate.hpp"
