@@ -22,7 +22,7 @@ FLOORS = {
     "train": 7,
     "doctor": 8,
 }  # fmt: skip
-DOORS = {"trainer.hpp", "lora.hpp", "instantiate.hpp"}
+DOORS = {"trainer.hpp", "basic_trainer.hpp", "lora.hpp", "instantiate.hpp"}
 
 # An include that matches the pattern is allowed only in a file whose path (from the root) matches the room.
 ROOMS = [

@@ -1,17 +1,16 @@
 #pragma once
 
+#include "lora/basic_trainer.hpp"
 #include "lora/model/generate.hpp"
 #include "lora/model/merge.hpp"
-#include "lora/trainer.hpp"
 
 /// Declares the common instantiations `extern template`, so that a program compiles them once. The CMake targets
-/// lora::compiled and lora::compiled_ascend do that, in sources that two processors share (cmake/compiled). A program
-/// without CMake has sources of its own with, before this include,
-///   #define LORA_INSTANTIATE           all that CPUs need, or a part of it: LORA_INSTANTIATE_TRAINER, _FLOAT32, _BFLOAT16,
-///                                      _FLOAT16
-///   #define LORA_INSTANTIATE_ASCEND    all that NPUs need, or a part of it: LORA_INSTANTIATE_ASCEND_FLOAT32, _BFLOAT16,
-///                                      _FLOAT16; with LORA_WITH_ASCEND
-/// and includes this header in every other source.
+/// lora::compiled and lora::compiled_ascend do that, in sources of their own (cmake/compiled). A program without CMake
+/// defines one of these before this include, in one source each, and includes it in every other source:
+///   LORA_INSTANTIATE           all that CPUs need, or its parts
+///   LORA_INSTANTIATE_TRAINER, LORA_INSTANTIATE_FLOAT32, LORA_INSTANTIATE_BFLOAT16, LORA_INSTANTIATE_FLOAT16
+///   LORA_INSTANTIATE_ASCEND    all that NPUs need (with LORA_WITH_ASCEND), or its parts
+///   LORA_INSTANTIATE_ASCEND_FLOAT32, LORA_INSTANTIATE_ASCEND_BFLOAT16, LORA_INSTANTIATE_ASCEND_FLOAT16
 #define LORA_COMPILED_ONCE_FOR(ONCE, D, T)                                                                \
   ONCE class lora::model::Decoder<D, T>;                                                                  \
   ONCE void lora::model::init_adapter(D&, lora::model::Decoder<D, T>&, std::uint64_t);                    \

@@ -1,77 +1,7 @@
 #pragma once
 
-#include <memory>
-#include <utility>
-
-#include "lora/inputs/device.hpp"
-#include "lora/train/any_run.hpp"
-
-namespace lora {
-
-using run::EvalMetrics;
-using run::StepMetrics;
-using settings::Config;
-using train::Running;
-using train::RunOptions;
-using train::RunResult;
-
-/// Calls f(dev, decoder) with the model of a run, in a callback.
-template <class F>
-void with_model(const Running& running, F&& f) {
-  const auto found = [&]<class D, class T>() {
-    const auto* const model = running.model<D, T>();
-    if (model != nullptr) f(model->dev, model->decoder);
-    return model != nullptr;
-  };
-  const auto on = [&]<class D>() {
-    return found.template operator()<D, float>() || found.template operator()<D, bf16>() ||
-           found.template operator()<D, f16>();
-  };
-  bool known = on.template operator()<cpu::Device>();
-#if defined(LORA_WITH_ASCEND)
-  known = known || on.template operator()<ascend::Device>();
-#endif
-  if (!known) fail<Error>("the run is on a device that this program does not know");
-}
-
-/// Fine-tunes a model: `lora train` as an object. A template, so that only programs that train compile the training
-/// code.
-template <class = void>
-class BasicTrainer {
- public:
-  /// Validates the settings, opens model and data and checks everything that can be checked before anything is written.
-  /// Throws   ConfigError, FormatError, IoError
-  explicit BasicTrainer(Config config, RunOptions options = {});
-
-  /// Trains to the end, or until the options' stop flag is set.
-  /// Throws   Error if called twice: each run needs its own Trainer
-  RunResult train();
-
- private:
-  std::unique_ptr<train::AnyRun> run_;
-  bool called_ = false;
-};
-
-using Trainer = BasicTrainer<>;
-
-template <class None>
-BasicTrainer<None>::BasicTrainer(Config config, RunOptions options) {
-  settings::validate(config, settings::train_command);
-  if (config.preview > 0)
-    fail<ConfigError>("key preview: given ", config.preview,
-                      ", allowed: 0 for a Trainer, which trains; 'lora train' prints previews");
-  inputs::with_device_maker(config,
-                            [&](const auto& make) { run_ = train::open_run(make, config, std::move(options)); });
-}
-
-template <class None>
-RunResult BasicTrainer<None>::train() {
-  if (std::exchange(called_, true)) fail<Error>("train() was called twice; another run takes another Trainer");
-  return run_->run();
-}
-
-}  // namespace lora
-
+/// `lora::Trainer`, and all that training needs.
+#include "lora/basic_trainer.hpp"
 #ifdef LORA_COMPILED  // by the CMake target lora::compiled
 #  include "lora/instantiate.hpp"
 #endif
