@@ -40,6 +40,14 @@ TEST_CASE("tokenizer_added: the leftmost, of those the longest") {
   CHECK(cut({}, "<a>") == "(<a>)");
 }
 
+TEST_CASE("tokenizer_added: tokens that were added after the last finish are an error, not overlooked") {
+  AddedTokenFinder finder;
+  finder.add({.id = 1, .content = "<a>"});
+  const auto nothing = [](auto...) {};
+  CHECK_THROWS_WITH_AS(finder.split("<a>", nothing, nothing),
+                       "[tokenizer] a text was to be split before AddedTokenFinder::finish", lora::Error);
+}
+
 TEST_CASE("tokenizer_added: white space on either side") {
   const std::vector<AddedToken> tokens = {{.id = 1, .content = "<l>", .lstrip = true},
                                           {.id = 2, .content = "<r>", .rstrip = true}};

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/core/assert.hpp"
+#include "lora/core/error.hpp"
 #include "lora/tokenizer/unicode.hpp"
 
 namespace lora::tokenizer {
@@ -148,7 +148,7 @@ class AddedTokenFinder {
 
   /// For each place where a token begins the longest, the last place first.
   std::vector<Hit> find_all(std::string_view text) const {
-    LORA_ASSERT(linked_);
+    if (!linked_) fail<Error>("[tokenizer] a text was to be split before AddedTokenFinder::finish");
     std::vector<Hit> hits;
     if (nodes_.empty()) return hits;
     std::int32_t node = root;

@@ -131,6 +131,9 @@ class Tokenizer {
   /// One more than the highest id. A model's head may be wider.
   Index vocab_size() const { return parts_->size; }
 
+  /// The file that it is from, to name it in errors.
+  const std::string& where() const { return parts_->where; }
+
   std::optional<std::int32_t> bos() const { return parts_->bos; }
   std::optional<std::int32_t> eos() const { return parts_->eos; }
   std::optional<std::int32_t> pad() const { return parts_->pad; }
