@@ -26,7 +26,7 @@ struct CommandText {
 };
 
 constexpr CommandText command_texts[] = {
-    {train_command, "Fine-tunes a model with LoRA.",
+    {train_command, "Fine-tunes a model: an adapter (LoRA) or, with finetuning_type full, its own weights.",
      "lora train --model_name_or_path MODEL --dataset train.json --output_dir OUT"},
     {eval_command, "Measures loss and perplexity on a data set, and with predict exact matches.",
      "lora eval --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --dataset test.json --output_dir "
@@ -134,6 +134,9 @@ void read_config_file(Config& config, const std::string& path) {
     list += concat(list.empty() ? "" : ", ", names.back());
   }
   if (word.empty()) fail<ConfigError>("no command; allowed: ", list, "; see 'lora --help'");
+  for (const ForeignCommand& foreign : foreign_commands)
+    if (foreign.name == word)
+      fail<ConfigError>("unknown command ", word, "; here: ", foreign.here, "; allowed: ", list);
   const std::string_view nearest = nearest_name(word, names);
   fail<ConfigError>("unknown command ", word, "; allowed: ", list, nearest.empty() ? "" : "; nearest: ", nearest);
 }
@@ -173,14 +176,20 @@ Request read_command_line(int argc, const char* const* argv) {
     }
   }
 
-  CLI::App program("Fine-tunes language models with LoRA.", "lora");
+  // "help" asks for the page of what follows it.
+  if (!words.empty() && words.back() == "help") {
+    words.pop_back();
+    words.insert(words.begin(), "--help");
+  }
+
+  CLI::App program("Fine-tunes language models, with LoRA or in full.", "lora");
   const auto formatter = std::make_shared<HelpPage>();
   formatter->label("OPTIONS", "--key value ...");
   formatter->label("SUBCOMMAND", "COMMAND");
   program.formatter(formatter);
   program.set_help_flag("-h,--help", "Prints this page");
   program.set_version_flag("--version", "lora " LORA_VERSION)->description("Prints the version");
-  program.footer("'lora COMMAND --help' prints the keys of a command.");
+  program.footer("'lora COMMAND --help' and 'lora help COMMAND' print the keys of a command.");
   program.require_subcommand(0, 1)->allow_extras();
   for (const auto& text : command_texts) {
     auto* page = program.add_subcommand(std::string(name_of(text.command)), text.does)->group("Commands");

@@ -185,9 +185,9 @@ void expect_own_files(const Request& request, const io::Path& model) {
 }
 
 /// The training step of what is evaluated: of the adapter or model of a checkpoint or final_model, else 0.
-Index step_of(const settings::Config& config) {
+Index step_of(const settings::Config& config, const io::Path& model) {
   const io::Path folder =
-      config.adapter_name_or_path.empty() ? io::Path(config.model_name_or_path) : io::Path(config.adapter_name_or_path);
+      config.adapter_name_or_path.empty() ? model : inputs::find_adapter(config.adapter_name_or_path);
   if (io::is_file(folder / "trainer_state.json")) {
     try {
       return std::max<Index>(0, io::JsonFile(folder / "trainer_state.json")->get<Index>("step").value_or(0));
@@ -201,9 +201,9 @@ Index step_of(const settings::Config& config) {
 }
 
 /// Adds the results to those of earlier evaluations.
-void write_events(const settings::Config& config, const std::vector<EvaluatedSet>& sets,
+void write_events(const settings::Config& config, const io::Path& model, const std::vector<EvaluatedSet>& sets,
                   const std::optional<data::AnswerScores>& scores) {
-  const Index step = step_of(config);
+  const Index step = step_of(config, model);
   const io::Path folder = io::Path(config.output_dir) / events_folder;
   io::create_folders(folder);
   std::vector<std::pair<std::string, double>> values;
@@ -259,7 +259,11 @@ int run_eval(Request& request) {
   inputs::TextFiles text;
   std::vector<EvaluatedSet> sets = open_sets(config, source, text);
   std::optional<io::Lock> lock;
+  Circumstances with;
+  if (text.chat_template) with.chat_template = text.chat_template->name();
   const auto predictions = inputs::with_device(config, [&](auto& dev) {
+    with.device = dev.describe();
+    with.dtype = name_of(inputs::precision_of(dev, config, source));
     check(dev, config, sets, text, source.config());
     io::create_folders(config.output_dir);
     lock.emplace(config.output_dir);
@@ -274,9 +278,9 @@ int run_eval(Request& request) {
 
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto scores = predictions ? std::optional(predictions->scores) : std::nullopt;
-  const io::Json results = results_of(config, sets, scores, earlier, text.tokenizer.get(), seconds);
+  const io::Json results = results_of(config, with, sets, scores, earlier, text.tokenizer.get(), seconds);
   write_results(config, results, predictions);
-  write_events(config, sets, scores);
+  write_events(config, source.path(), sets, scores);
   std::printf("%s\n", io::to_text(results).c_str());
   return 0;
 }

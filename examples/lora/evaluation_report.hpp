@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -42,6 +43,11 @@ inline std::string head(const std::vector<std::string>& cells) {
 }
 
 inline double number(const Json& json, const char* name) { return json.at(name).get<double>(); }
+/// Five digits that matter, so that a column of like numbers stands digit below digit.
+inline std::string perplexity(double value) {
+  const double digits = value > 0 && std::isfinite(value) ? std::floor(std::log10(value)) : 0;
+  return digits > 8 ? significant(value, 5) : fixed(value, std::clamp(4 - static_cast<int>(digits), 0, 9));
+}
 inline std::string count(const Json& json, const char* name) { return lora::io::to_text(json.at(name), -1); }
 inline std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
 inline std::string signed_text(double value) { return (value < 0 ? "−" : "+") + fixed(std::fabs(value), 4); }
@@ -56,7 +62,7 @@ inline std::string data_sets(const Json& results) {
                                       count(set, "records"),
                                       count(set, "labelled_tokens"),
                                       fixed(number(set, "loss"), 4),
-                                      significant(number(set, "perplexity"), 5),
+                                      perplexity(number(set, "perplexity")),
                                       percent(number(set, "token_accuracy"))};
     const bool scored = set.contains("exact_match");
     if (answered) {
@@ -75,7 +81,7 @@ inline std::string against_base(const Json& results) {
   const auto line = [&](const std::string& name, const Json& set) {
     const double before = number(set.at("base"), "loss"), now = number(set, "loss");
     return row({cell(name), fixed(before, 4), fixed(now, 4), signed_text(now - before),
-                significant(number(set.at("base"), "perplexity"), 5), significant(number(set, "perplexity"), 5),
+                perplexity(number(set.at("base"), "perplexity")), perplexity(number(set, "perplexity")),
                 significant(std::exp(now - before), 4)});
   };
   for (const Json& set : results.at("datasets")) text += line(set.at("name"), set);
@@ -98,11 +104,25 @@ inline std::string against_earlier(const Json& comparison, const Json& results) 
     const bool was = line.contains("loss"), same = line.contains("loss_difference");
     text += row({cell(line.at("name")), was ? fixed(number(line, "loss"), 4) : "", fixed(number(set, "loss"), 4),
                  same ? signed_text(number(line, "loss_difference")) : "",
-                 was ? significant(number(line, "perplexity"), 5) : "", significant(number(set, "perplexity"), 5),
+                 was ? perplexity(number(line, "perplexity")) : "", perplexity(number(set, "perplexity")),
                  same ? significant(number(line, "perplexity_ratio"), 4) : ""});
     if (!same) notes += concat("- ", cell(line.at("name")), " is not compared: ", cell(line.at("differs")), "\n");
   }
   return text + (notes.empty() ? "" : "\n" + notes);
+}
+
+/// The measures of all data sets together.
+inline std::string measures(const Json& results) {
+  std::string text = "\n" + head({"measure", "value"});
+  text += row({"loss", fixed(number(results, "loss"), 4)});
+  text += row({"perplexity", perplexity(number(results, "perplexity"))});
+  text += row({"token accuracy", percent(number(results, "token_accuracy"))});
+  if (results.contains("exact_match")) {
+    text += row({"exact match", percent(number(results, "exact_match"))});
+    text += row({"ROUGE-L", percent(number(results, "rouge_l"))});
+  }
+  return text + row({"labelled tokens", count(results, "labelled_tokens")}) +
+         row({"records", count(results, "records")});
 }
 
 inline std::string worst(const Json& results) {
@@ -113,7 +133,7 @@ inline std::string worst(const Json& results) {
       const std::string words = record.at("text");
       text +=
           row({cell(record.at("where")) + (words.empty() ? "" : ": " + cell(words)), fixed(number(record, "loss"), 4),
-               significant(number(record, "perplexity"), 5), count(record, "labelled_tokens")});
+               perplexity(number(record, "perplexity")), count(record, "labelled_tokens")});
     }
   }
   return text;
@@ -127,11 +147,11 @@ inline std::string report_of(const lora::settings::Config& config, const lora::i
   text += concat("- model: ", config.model_name_or_path, "\n");
   if (!config.adapter_name_or_path.empty()) text += concat("- adapter: ", config.adapter_name_or_path, "\n");
   for (const auto& file : config.dataset) text += concat("- data: ", file.path, "\n");
-  text += "\n| measure | value |\n|---|---|\n";
-  for (const char* name :
-       {"loss", "perplexity", "token_accuracy", "exact_match", "rouge_l", "labelled_tokens", "records"})
-    if (const lora::io::Json* value = lora::io::json_find(results, name))
-      text += concat("| ", std::string_view(name), " | ", lora::io::to_text(*value, -1), " |\n");
+  const auto fact = [&](const char* name) { return results.at(name).get<std::string>(); };
+  if (!results.at("template").is_null()) text += concat("- template: ", fact("template"), "\n");
+  text += concat("- computed in ", fact("dtype"), " on ", fact("device"), "\n- lora ", fact("version"), ", ",
+                 fact("time"), "\n");
+  text += report::measures(results);
   text += concat("\nLoss and perplexity are over all labelled tokens; records longer than ", config.cutoff_len,
                  " tokens are read in windows of that length, each half a window on.\n");
   if (results.at("datasets").size() > 1) text += report::data_sets(results);

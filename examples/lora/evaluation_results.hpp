@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/core/config.hpp"
 #include "lora/core/hash.hpp"
 #include "lora/core/printable.hpp"
 #include "lora/data/answer_scores.hpp"
@@ -16,6 +17,7 @@
 #include "lora/inputs/records.hpp"
 #include "lora/io/json_view.hpp"
 #include "lora/io/read_file.hpp"
+#include "lora/run/environment.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/train/evaluate.hpp"
 #include "prompt_of.hpp"
@@ -194,8 +196,15 @@ inline lora::io::Json comparison_of(const lora::io::Json& results, const Earlier
           {"datasets", std::move(sets)}};
 }
 
+/// What an evaluation was done with.
+struct Circumstances {
+  std::string dtype, device;
+  std::optional<std::string> chat_template{};  ///< none where no record is a conversation
+};
+
 /// evaluation_results.json
-inline lora::io::Json results_of(const lora::settings::Config& config, const std::vector<EvaluatedSet>& sets,
+inline lora::io::Json results_of(const lora::settings::Config& config, const Circumstances& with,
+                                 const std::vector<EvaluatedSet>& sets,
                                  const std::optional<lora::data::AnswerScores>& scores,
                                  const std::vector<EarlierEvaluation>& earlier,
                                  const lora::tokenizer::Tokenizer* tokenizer, double seconds) {
@@ -208,6 +217,12 @@ inline lora::io::Json results_of(const lora::settings::Config& config, const std
   json["dataset"] = lora::io::Json::array();
   for (const auto& file : config.dataset) json["dataset"].push_back(file.path);
   json["cutoff_len"] = config.cutoff_len;
+  json["template"] = nullptr;
+  if (with.chat_template) json["template"] = *with.chat_template;
+  json["dtype"] = with.dtype;
+  json["device"] = with.device;
+  json["version"] = LORA_VERSION;
+  json["time"] = lora::run::time_text();
   add_scores(json, scores);
   if (config.compare_base) add_measures(json["base"], sum_of(sets, true));
   json["datasets"] = lora::io::Json::array();

@@ -11,6 +11,7 @@
 #include "lora/io/atomic_folder.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
+#include "lora/model/rotary_note.hpp"
 #include "lora/settings/settings.hpp"
 #include "open_model.hpp"
 
@@ -76,6 +77,13 @@ void expect_place(const settings::Config& config, const io::Path& place, const i
     refuse("which holds a model (model.safetensors)", "a folder without one, or overwrite_output_dir");
 }
 
+/// The README.md of a merged model that not every program computes right.
+std::string card_of(const settings::Config& config, const std::string& note) {
+  return concat("Merged from `", config.model_name_or_path, "` and the adapter `", config.adapter_name_or_path,
+                "`.\n\n```python\nfrom transformers import AutoModelForCausalLM\n\n",
+                "model = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\n```\n", note);
+}
+
 }  // namespace
 
 int run_merge(Request& request) {
@@ -93,6 +101,7 @@ int run_merge(Request& request) {
     const bool came = !config.overwrite_output_dir && !io::entries_of(folder).empty();
     return came ? "a model has come there meanwhile" : "";
   };
+  const std::string note = model::rotary_note(source.config(), "model");
   std::optional<io::Lock> lock;  // of the folder that is being written: see io::clear_killed
   const auto write = [&](auto& dev, auto& decoder, const io::Path& folder) {
     lock.emplace(folder);
@@ -100,6 +109,7 @@ int run_merge(Request& request) {
     if (tokenizer) tokenizer->save(folder);
     const io::Path generation = source.path() / "generation_config.json";
     if (io::is_there(generation)) io::copy_file(generation, folder / "generation_config.json");
+    if (!note.empty()) io::write_file(folder / "README.md", std::string_view(card_of(config, note)));
     io::write_json(folder / proof_file, io::json_object({{"base", config.model_name_or_path},
                                                          {"adapter", config.adapter_name_or_path},
                                                          {"files", files_of(folder)}}));
@@ -108,6 +118,9 @@ int run_merge(Request& request) {
   auto decoder = open_decoder<float>(dev, source, config);
   io::write_whole_folder(place, stranger, [&](const io::Path& folder) { write(dev, decoder, folder); });
   if (!tokenizer) log::warn(source.path().native(), " has no tokenizer, and so has the merged model none");
+  if (!note.empty())
+    log::warn("the merged model has layers without rotary embedding, which transformers does not read from the ",
+              "config.json of a ", source.config().model_type, " model; README.md beside it says how to switch it off");
   log::info("the merged model is in ", config.output_dir);
   return 0;
 }

@@ -2,7 +2,7 @@
 """Makes tests/fixtures/golden: tiny random models with an adapter each, and what PyTorch + PEFT compute with them; and
 tests/fixtures/adapters: adapters of every kind that PEFT writes.
 
-    python tests/golden/make.py [--out DATA] [--only golden|full|loraplus|additional|neftune|adapters]      needs torch, transformers, peft, safetensors
+    python tests/golden/make.py [--out DATA] [--only golden|full|loraplus|additional|neftune|adapters|heads|no_rope]      needs torch, transformers, peft, safetensors
     python tests/golden/make.py --check-adapter FOLDER [--base MODEL]      does PEFT load what lora saved, value by value?
 
 For each family OUT/<family> holds
@@ -25,6 +25,14 @@ DATA/adapters belongs to the model golden/llama and holds
     logits.safetensors                         what PEFT computes with each of them, after the last three tokens
     refused.json                               configs that ask for more, as PEFT saved them, by the field to blame
     reference.json                             versions, and the tokens
+
+DATA/heads belongs to the model golden/qwen3, whose head is tied, and holds
+    <name>/                                    an adapter whose modules_to_save are the head or the embedding alone
+    losses.json                                versions, the data, and the loss beside each of them, which is that of the
+                                               folder that PEFT merges and of transformers with it
+
+DATA/no_rope.json has, for each family whose config.json can't tell transformers so, the loss of golden/<family> on its
+reference.json's evaluation data with some layers without rotary embedding, and the lines of Python that switch it off.
 
 The reference is computed in float64 throughout, one sequence at a time and so without padding. Where transformers
 forces float32 in between (norms, rotary tables), the same formula runs in float64; the rotary frequencies keep the
@@ -592,6 +600,73 @@ def make_adapters(out, base):
     write_json(os.path.join(out, "reference.json"), dict(versions=versions(), tokens=ids.tolist()))
 
 
+def mean_loss(model, data):
+    with torch.no_grad():
+        return sum(loss_sum(model, sequence)[0].item() for sequence in data) / labelled(data)
+
+
+def make_heads(out, base):
+    """Adapters that part a tied head from the embedding, and what PEFT, and transformers with what it merges, make of
+    them."""
+    torch.manual_seed(11)
+    shutil.rmtree(out, ignore_errors=True)
+    data = json.load(open(os.path.join(base, "reference.json")))["evaluation"]
+    losses = {}
+    for name in ("lm_head", "embed_tokens"):
+        folder = os.path.join(out, name)
+        model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+        model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", r=2, lora_alpha=4, target_modules=["q_proj"],
+                                                 modules_to_save=[name]))
+        with torch.no_grad():
+            for parameter in (p for p in model.parameters() if p.requires_grad):
+                parameter.add_(0.1 * torch.randn_like(parameter))
+        model.save_pretrained(folder)
+        tidy(folder)
+        losses[name] = mean_loss(load(base, folder)[0], data)
+        with tempfile.TemporaryDirectory() as merged:
+            plain = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), folder)
+            plain.merge_and_unload().save_pretrained(merged)
+            config = os.path.join(merged, "config.json")
+            values = json.load(open(config))
+            assert not values["tie_word_embeddings"]
+            stored = load_file(os.path.join(merged, "model.safetensors"))
+            assert not torch.equal(stored["lm_head.weight"], stored["model.embed_tokens.weight"])
+            assert abs(mean_loss(load(merged)[0], data) - losses[name]) < 1e-6 * losses[name]
+            write_json(config, dict(values, tie_word_embeddings=True))  # as earlier versions of PEFT left it
+            assert abs(mean_loss(load(merged)[0], data) - losses[name]) < 1e-6 * losses[name]
+    write_json(os.path.join(out, "losses.json"), dict(versions=versions(), data=data, losses=losses,
+                                                      tied=mean_loss(load(base)[0], data)))
+
+
+# As model/rotary_note.hpp writes them into a README.md.
+WITHOUT_ROTATION = """import torch
+
+def without_rotation(module, args, kwargs):
+    cos, sin = kwargs["position_embeddings"]
+    return args, {**kwargs, "position_embeddings": (torch.ones_like(cos), torch.zeros_like(sin))}
+
+for layer, rotates in zip(model.model.layers, model.config.no_rope_layers):
+    if not rotates:
+        layer.self_attn.register_forward_pre_hook(without_rotation, with_kwargs=True)
+"""
+
+
+def make_no_rope(path, golden):
+    losses = {}
+    for family, layers in (("qwen2", [1, 0, 0]), ("qwen3", [0, 1, 1]), ("llama", [0, 1, 0])):
+        base = os.path.join(golden, family)
+        data = json.load(open(os.path.join(base, "reference.json")))["evaluation"]
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(os.path.join(base, "model.safetensors"), folder)
+            write_json(os.path.join(folder, "config.json"),
+                       dict(json.load(open(os.path.join(base, "config.json"))), no_rope_layers=layers))
+            model = load(folder)[0]
+        rotated = mean_loss(model, data)
+        exec(WITHOUT_ROTATION, dict(model=model))
+        losses[family] = dict(no_rope_layers=layers, loss=mean_loss(model, data), with_all=rotated)
+    write_json(path, dict(versions=versions(), lines=WITHOUT_ROTATION, families=losses))
+
+
 def check_adapter(folder, base):
     """Loads an adapter that lora saved, and compares every value."""
     base = base or json.load(open(os.path.join(folder, "adapter_config.json")))["base_model_name_or_path"]
@@ -615,7 +690,7 @@ def check_adapter(folder, base):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default=os.path.join(os.path.dirname(__file__), "..", "fixtures"))
-    parser.add_argument("--only", choices=["golden", "full", "loraplus", "additional", "neftune", "adapters"])
+    parser.add_argument("--only", choices=["golden", "full", "loraplus", "additional", "neftune", "adapters", "heads", "no_rope"])
     parser.add_argument("--check-adapter", metavar="FOLDER")
     parser.add_argument("--base", metavar="MODEL")
     options = parser.parse_args()
@@ -640,6 +715,10 @@ def main():
         make_neftune(os.path.join(options.out, "golden", "qwen3"))
     if options.only in (None, "adapters"):
         make_adapters(os.path.join(options.out, "adapters"), os.path.join(options.out, "golden", "llama"))
+    if options.only in (None, "heads"):
+        make_heads(os.path.join(options.out, "heads"), os.path.join(options.out, "golden", "qwen3"))
+    if options.only in (None, "no_rope"):
+        make_no_rope(os.path.join(options.out, "no_rope.json"), os.path.join(options.out, "golden"))
 
 
 if __name__ == "__main__":

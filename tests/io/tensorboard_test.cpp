@@ -2,12 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-#include "support/message_of.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tensorboard_events.hpp"
 
@@ -29,12 +29,24 @@ void write_steps(TensorBoardWriter& writer, Index first, Index last) {
 
 }  // namespace
 
-TEST_CASE("tensorboard: events of more than a gigabyte are not read to go on after them") {
+TEST_CASE("tensorboard: a file of any size is gone on after, and read piece by piece") {
   const test::TempFolder folder;
-  write_file(folder / file_name, std::string_view());
-  std::filesystem::resize_file(folder / file_name, (std::uintmax_t{1} << 30) + 1);  // of holes
-  CHECK(test::holds(test::message_of<IoError>([&] { TensorBoardWriter(folder.path(), Index{3}); }),
-                    "it is longer than 1073741824 bytes"));
+  {
+    TensorBoardWriter writer(folder.path());
+    write_steps(writer, 1, 20);
+  }
+  const auto path = folder / file_name;
+  const auto bytes = std::filesystem::file_size(path);
+  const auto kept = TensorBoardWriter::kept_through(folder.path(), 9).bytes;
+  CHECK(test::steps_of_events(read_file(path).substr(0, kept)).back() == 9);
+  for (const std::size_t piece : {std::size_t{1}, std::size_t{13}, std::size_t{64}}) {
+    CHECK(TensorBoardWriter::kept_through(folder.path(), 9, piece).bytes == kept);
+    CHECK(TensorBoardWriter::kept_through(folder.path(), 99, piece).bytes == bytes);
+  }
+  CHECK(std::filesystem::file_size(path) == bytes);                       // asking changes nothing
+  std::filesystem::resize_file(path, bytes + (std::uintmax_t{1} << 30));  // of holes
+  { TensorBoardWriter writer(folder.path(), Index{99}); }
+  CHECK(std::filesystem::file_size(path) == bytes);
 }
 
 TEST_CASE("tensorboard: an event has the bytes of the protocol") {

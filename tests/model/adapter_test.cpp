@@ -307,6 +307,20 @@ TEST_CASE("adapter: modules_to_save that fit no module, lack a tensor or part a 
     bytes[at + 5] = static_cast<char>(bytes[at + 5] ^ 1);
     io::write_file(adapter / "adapter_model.safetensors", std::string_view(bytes));
     CHECK(holds(check({"embed_tokens", "lm_head"}), "with the same numbers") == tied);
+    if (!tied) continue;
+    // A model whose head was parted takes them, with the adapter's two tensors.
+    auto parted = model::Source::open(base);
+    parted.part_head();
+    CHECK(model::parts_head(model::open_adapter(adapter), subject.source.config()));
+    CHECK_FALSE(model::parts_head(model::open_adapter(adapter), parted.config()));
+    model::Decoder<D, float> decoder(subject.dev, parted);
+    const auto model_files = model::open_adapter(adapter);
+    model::check_adapter(model_files, parted.config());
+    decoder.attach(subject.dev, model_files.config);
+    model::load_adapter(subject.dev, decoder, model_files);
+    Index own = 0;
+    decoder.params().for_each([&](const auto& param) { own += param.name == "lm_head.weight" ? 1 : 0; });
+    CHECK(own == 1);
   }
 }
 

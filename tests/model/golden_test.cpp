@@ -11,10 +11,12 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
+#include "lora/model/rotary_note.hpp"
 #include "lora/optim/adamw.hpp"
 #include "lora/optim/clip.hpp"
 #include "lora/optim/schedule.hpp"
 #include "support/effort.hpp"
+#include "support/message_of.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
@@ -440,6 +442,31 @@ TEST_CASE("golden: the whole model trains: every gradient and ten steps in f64")
     check_gradients<double>(family, "full");
     check_training<double>(family, "full");
   });
+}
+
+TEST_CASE(
+    "golden: layers without rotary embedding have the loss of transformers, switched off there as README.md says") {
+  const io::Json file = io::read_json(golden.parent_path() / "no_rope.json");
+  std::size_t count = 0;
+  for (const auto& [family, expected] : file.at("families").items()) {
+    CAPTURE(family);
+    const test::TempFolder folder;
+    io::Json json = io::read_json(golden / family / "config.json");
+    json["no_rope_layers"] = expected.at("no_rope_layers");
+    io::write_json(folder / "config.json", json);
+    std::filesystem::copy(golden / family / "model.safetensors", folder / "model.safetensors");
+    D dev{1};
+    model::Decoder<D, double> decoder(dev, model::Source::open(folder.path()));
+    const Batch batch(sequences_of(io::read_json(golden / family / "reference.json").at("evaluation")));
+    const double loss = decoder.evaluate(dev, batch.rows(), batch.labels).loss / static_cast<double>(batch.labelled);
+    const double reference = expected.at("loss").get<double>();
+    CHECK(std::fabs(loss - reference) < tolerance<double>.loss * reference);
+    CHECK(std::fabs(loss - expected.at("with_all").get<double>()) > 100 * tolerance<double>.loss * reference);
+    CHECK(test::holds(model::rotary_note(decoder.config(), "model"),
+                      concat("```python\n", file.at("lines").get<std::string>(), "```\n")));
+    ++count;
+  }
+  CHECK(count == 3);
 }
 
 TEST_CASE("golden: rotary frequencies are those of transformers") {

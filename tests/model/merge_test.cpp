@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
+#include "lora/model/rotary_note.hpp"
 #include "support/decoding.hpp"
 #include "support/message_of.hpp"
 #include "support/random_gguf.hpp"
@@ -198,6 +199,28 @@ TEST_CASE("merge: tied heads stay tied") {
   CHECK(distance(logits_from(folder / "merged"), subject.logits()) < logits_bound(DType::f32));
 }
 
+TEST_CASE("merge: a head that was parted from the embedding is written, and config.json has no tie") {
+  const TempFolder folder;
+  RandomModel shape;
+  shape.tied = true;
+  write_random_model(folder / "base", shape);
+  write_gguf(folder / "base.gguf", shape, random_tensors(shape), DType::f32);
+  for (const char* base : {"base", "base.gguf"}) {
+    CAPTURE(std::string(base));
+    auto source = model::Source::open(folder / base);
+    source.part_head();
+    Subject subject(std::move(source));
+    const auto merged = folder / concat(base, "-merged");
+    subject.merge(merged);
+    CHECK(io::read_json(merged / "config.json").at("tie_word_embeddings") == false);
+    const auto files = io::Safetensors::open(merged);
+    const auto *head = files.find("lm_head.weight"), *table = files.find("model.embed_tokens.weight");
+    REQUIRE(head != nullptr);
+    CHECK(is_same(*head, *table));  // it begins with the embedding's numbers
+    CHECK(distance(logits_from(merged), subject.logits()) < logits_bound(DType::f32));
+  }
+}
+
 TEST_CASE("merge: shards above the limit, with an index, are the same model") {
   const TempFolder folder;
   write_random_model(folder / "base", {});
@@ -273,7 +296,7 @@ TEST_CASE("merge: config.json tells the rotary settings that the model ran with"
   CHECK(distance(logits_from(folder / "merged"), subject.logits()) < logits_bound(DType::f32));
 }
 
-TEST_CASE("merge: layers without rotary embedding are refused where config.json can't tell them") {
+TEST_CASE("merge: layers without rotary embedding stand in config.json, of every type, and are read from there") {
   for (const char* family : {"llama", "qwen2", "qwen3"}) {
     const TempFolder folder;
     RandomModel shape;
@@ -285,12 +308,14 @@ TEST_CASE("merge: layers without rotary embedding are refused where config.json 
       auto source = model::Source::open(folder / base);
       source.config().rotates = {false, true, false};
       Subject subject(std::move(source));
-      CHECK(holds(message_of<ConfigError>([&] { subject.merge(folder / "merged"); }),
-                  concat("runs its layers 0, 2 without rotary embedding, which the config.json of a ", family,
-                         " model can't say")));
-      CHECK(std::filesystem::is_empty(folder / "merged"));
-      const auto json = model::config_json_of(subject.source);  // an adapter folder notes them
-      CHECK(model::parse_config(json, "config.json").rotates == subject.source.config().rotates);
+      const auto merged = folder / concat(base, "-merged");
+      subject.merge(merged);
+      CHECK(io::read_json(merged / "config.json").at("no_rope_layers") == io::Json{0, 1, 0});
+      CHECK(model::Source::open(merged).config().rotates == subject.source.config().rotates);
+      CHECK(distance(logits_from(merged), subject.logits()) < logits_bound(DType::f32));
+      const std::string note = model::rotary_note(subject.source.config(), "model");
+      CHECK(holds(note, "\nThese layers run without rotary embedding: 0, 2.\n"));
+      CHECK(holds(note, concat("smollm3 only,\nand not for ", family, ": ")));
     }
   }
 }

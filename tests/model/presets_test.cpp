@@ -28,7 +28,8 @@ TEST_CASE("presets: each has the size that the documentation states") {
     CHECK(model::parameters_of(config) == size.all);
     CHECK(size.all - config.vocab_size * config.hidden_size == size.without_embedding);
   }
-  CHECK_THROWS_WITH_AS(model::preset_config("huge"), "no preset is called huge", ConfigError);
+  CHECK_THROWS_WITH_AS(model::preset_config("huge"),
+                       "key model_preset: given huge, allowed: one of tiny, small, medium, large", ConfigError);
 }
 
 }  // namespace presets_test

@@ -334,6 +334,21 @@ TEST_CASE("trained weights: what was saved comes back, the rest is the base's") 
         concat(path.native(), ": the tensor model.embed_tokens.weight is F32 (61, 16); expected f32 (61, 32)").c_str(),
         FormatError);
   }
+  SUBCASE("a number in the file that is none, in its last tensor: nothing has been taken before") {
+    std::string bytes = io::read_file(path);
+    const float infinite = std::numeric_limits<float>::infinity();
+    std::memcpy(bytes.data() + bytes.size() - sizeof infinite, &infinite, sizeof infinite);
+    io::write_file(folder / "spoilt.safetensors", std::string_view(bytes));
+    model::Decoder<D, float> fresh(dev, source);
+    fresh.train_own(dev, some);
+    CHECK(loss_of(dev, fresh) == before);
+    CHECK_THROWS_WITH_AS(model::load_trained(dev, fresh, source, folder / "spoilt.safetensors"),
+                         doctest::Contains(" holds inf; expected finite numbers"), FormatError);
+    fresh.params().refresh(dev);
+    CHECK(loss_of(dev, fresh) == before);
+    model::load_trained(dev, fresh, source, path);
+    CHECK(loss_of(dev, fresh) == after);
+  }
   SUBCASE("a number that is none") {
     decoder.params().for_each([](const auto& param) {
       if (param.name == "model.norm.weight") param.value.data()[3] = std::numeric_limits<float>::infinity();

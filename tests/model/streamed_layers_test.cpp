@@ -324,8 +324,11 @@ TEST_CASE("streamed layers: a device that reads the host's memory has nothing to
   write_random_model(folder / "model", RandomModel{});
   const auto source = model::Source::open(folder / "model");
   cpu::Device dev(1);
-  CHECK_THROWS_WITH_AS((model::Decoder<cpu::Device, float>(dev, source, {.streams_layers = true})),
-                       "layers can't be streamed to a device that reads them where they are", ConfigError);
+  CHECK_THROWS_WITH_AS(
+      (model::Decoder<cpu::Device, float>(dev, source, {.streams_layers = true})),
+      "key offload: params and all stream layers to a device with memory of its own, but this one reads them "
+      "in the host's; allowed: none or optimizer",
+      ConfigError);
 }
 
 TEST_CASE("host matrix: blocks become the numbers that a device makes of them, to the bit") {

@@ -15,6 +15,7 @@
 #include "lora/io/safetensors_folder.hpp"
 #include "support/decoding.hpp"
 #include "support/message_of.hpp"
+#include "support/quiet.hpp"
 #include "support/random_gguf.hpp"
 #include "support/temp_folder.hpp"
 
@@ -83,10 +84,11 @@ TEST_CASE("weights: a tensor that is missing, or that no part reads, is named") 
   }
   const auto extra = message_with({}, [](Tensors& tensors) {
     tensors.push_back({"model.layers.2.mlp.up_proj.weight", {1}, {0.0}});
-    tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", {1}, {0.0}});  // old files have it
+    for (const char* name : {"inv_freq", "cos_cached", "sin_cached"})  // old files have them
+      tensors.push_back({concat("model.layers.0.self_attn.rotary_emb.", name), {1}, {0.0}});
   });
   CHECK(holds(extra, "tensors that a qwen3 model of this config does not have: model.layers.2.mlp.up_proj.weight"));
-  CHECK_FALSE(holds(extra, "inv_freq"));
+  CHECK_FALSE(holds(extra, "rotary_emb"));
 }
 
 TEST_CASE("weights: biases are there exactly where the config has them") {
@@ -137,20 +139,55 @@ TEST_CASE("weights: shards give what one file gives, and a missing one is named"
   CHECK(holds(message_of<IoError>([&] { logits_from(folder / "parts"); }), "missing shards: " + second));
 }
 
-TEST_CASE("weights: a tied head is the embedding, whether or not the file holds one as well") {
+TEST_CASE("weights: a tied head is the embedding, under whichever of the names the file holds it") {
   const TempFolder folder;
+  Quiet quiet;
   RandomModel shape;
   auto tensors = random_tensors(shape);
   tensor_of(tensors, "lm_head.weight").values = tensor_of(tensors, "model.embed_tokens.weight").values;
   write_model(folder / "own", config_json(shape), tensors, DType::f32);
   shape.tied = true;
-  for (double& value : tensor_of(tensors, "lm_head.weight").values) value = -value;
   write_model(folder / "both", config_json(shape), tensors, DType::f32);
+  auto head_alone = tensors;
+  remove(head_alone, "model.embed_tokens.weight");
+  write_model(folder / "head", config_json(shape), head_alone, DType::f32);
   remove(tensors, "lm_head.weight");
   write_model(folder / "tied", config_json(shape), tensors, DType::f32);
   const auto expected = logits_from(folder / "own");
-  CHECK(logits_from(folder / "tied") == expected);
-  CHECK(logits_from(folder / "both") == expected);
+  for (const char* name : {"tied", "both", "head"}) {
+    CHECK(logits_from(folder / name) == expected);
+    CHECK(model::Source::open(folder / name).config().tie_word_embeddings);
+  }
+  CHECK(quiet.text.empty());
+}
+
+TEST_CASE("weights: a head that differs from the embedding is used, whatever config.json says of a tie") {
+  const TempFolder folder;
+  RandomModel shape;
+  const auto tensors = random_tensors(shape);
+  write_model(folder / "own", config_json(shape), tensors, DType::f32);
+  shape.tied = true;
+  write_model(folder / "said", config_json(shape), tensors, DType::f32);
+  Quiet quiet;
+  CHECK(logits_from(folder / "said") == logits_from(folder / "own"));
+  CHECK(quiet.text == concat((folder / "said").native(), ": lm_head.weight is used, which differs from the embedding, ",
+                             "although config.json has tie_word_embeddings true; what is written of this model says ",
+                             "false\n"));
+  const auto source = model::Source::open(folder / "said");
+  CHECK(model::config_json_of(source).at("tie_word_embeddings") == false);
+  CHECK(io::read_json(folder / "said" / "config.json").at("tie_word_embeddings") == true);
+}
+
+TEST_CASE("weights: a GGUF file's own head is used, and without one the embedding") {
+  const TempFolder folder;
+  const auto shape = wide("qwen3");
+  auto tensors = random_tensors(shape);
+  write_gguf(folder / "own.gguf", shape, tensors, DType::f32);
+  remove(tensors, "lm_head.weight");
+  write_gguf(folder / "tied.gguf", shape, tensors, DType::f32);
+  CHECK_FALSE(model::Source::open(folder / "own.gguf").config().tie_word_embeddings);
+  CHECK(model::Source::open(folder / "tied.gguf").config().tie_word_embeddings);
+  CHECK(logits_from(folder / "own.gguf") != logits_from(folder / "tied.gguf"));
 }
 
 TEST_CASE("weights: tensors that are not aligned to their type are read all the same") {

@@ -42,6 +42,16 @@ TEST_CASE("program: help and version go to standard output") {
   CHECK(version.output == "lora " LORA_VERSION "\n");
 }
 
+TEST_CASE("program: the word help asks for the same pages") {
+  CHECK(lora_program({"help"}).output == lora_program({"--help"}).output);
+  const auto page = lora_program({"help", "train"});
+  CHECK(page.status == 0);
+  CHECK(page.output == lora_program({"train", "--help"}).output);
+  CHECK(
+      page.output.starts_with("Fine-tunes a model: an adapter (LoRA) or, with finetuning_type full, its own weights."));
+  check_refused(lora_program({"help", "nonsense"}), 2, "unknown command nonsense; allowed: train, eval");
+}
+
 TEST_CASE("program: each command's help has each of its keys and none of another's") {
   for (const auto command : settings::all_commands) {
     const auto page = lora_program({std::string(settings::name_of(command)), "--help"});
@@ -81,6 +91,9 @@ TEST_CASE("program: no command or an unknown one") {
   check_refused(lora_program({}), 2, "no command; allowed: train, eval, generate, merge, tokenize");
   check_refused(lora_program({"trian"}), 2, "unknown command trian; allowed: train, eval");
   CHECK(lora_program({"trian"}).errors.find("nearest: train\n") != std::string::npos);
+  // Other programs'.
+  check_refused(lora_program({"sft", "--model", "m"}), 2, "unknown command sft; here: train; allowed: train, eval");
+  check_refused(lora_program({"export", "--help"}), 2, "unknown command export; here: merge, which writes");
 }
 
 TEST_CASE("program: an unknown key names itself, what was given and the nearest") {

@@ -113,8 +113,7 @@ TEST_CASE("program: eval writes the loss and the accuracy of every labelled toke
     CHECK_FALSE(results.contains("exact_match"));
     CHECK_FALSE(std::filesystem::exists(s.out / "predictions.jsonl"));
     const std::string report = io::read_file(s.out / "evaluation_report.md");
-    for (const char* name : {"loss", "perplexity", "token_accuracy", "labelled_tokens", "records"})
-      CHECK(test::holds(report, concat("| ", std::string_view(name), " | ", io::to_text(results.at(name), -1), " |")));
+    CHECK(test::holds(report, concat("\n| loss | ", fixed(results.at("loss"), 4), " |\n")));
     CHECK(report.starts_with("# Evaluation\n\n- model: " + (s.temp / "model").native()));
     CHECK(test::holds(report, "- adapter: ") == adapted);
   }
@@ -188,7 +187,7 @@ TEST_CASE("program: eval with predict writes each answer, and counts those that 
                                {"exact_match", labels[i] != "something else"},
                                {"rouge_l", data::rouge_l(data::strip(answers[i]), data::strip(labels[i]))}});
   CHECK(test::holds(io::read_file(s.out / "evaluation_report.md"),
-                    "| exact_match | " + io::to_text(results.at("exact_match"), -1) + " |"));
+                    "\n| exact match | " + fixed(100 * results.at("exact_match").get<double>(), 1) + " % |\n"));
 }
 
 TEST_CASE("program: eval of records without a label, or a predict that nothing can answer, fails before it writes") {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "lora/io/json.hpp"
+#include "lora/io/paths.hpp"
 #include "lora/run/checkpoint.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
@@ -152,6 +154,60 @@ TEST_CASE("program: a file that may not grow is one line and exit 1, not the end
   CHECK(checkpoint->state.step % 10 == 0);
   CHECK(checkpoint->state.step >= shop.logged_steps() - 10);
   CHECK(shop.can_go_on());
+}
+
+TEST_CASE("program: examples/two_stage.json trains what is around and above the layers that stay, then everything") {
+  const test::TempFolder temp;
+  test::RandomModel shape;
+  shape.family = "qwen2";
+  shape.layers = 24;
+  test::write_random_model(temp / "model", shape);
+  test::write_tokens(temp / "train.jsonl", 22, 1);
+  const std::string examples = (io::Path(LORA_FIXTURES).parent_path().parent_path() / "examples").native();
+  const std::string model = (temp / "model").native(), data = (temp / "train.jsonl").native(),
+                    run = (temp / "run").native();
+  const auto outcome = test::run_program(
+      LORA_PROGRAM, {"train", "--config=" + examples + "/two_stage.json", "--model_name_or_path=" + model,
+                     "--dataset=" + data, "--output_dir=" + run, "--eval_steps=2", "--threads=1"});
+  CAPTURE(outcome.errors);
+  REQUIRE(outcome.status == 0);
+  // 21 records, one is kept back: 3 steps an epoch. Of 291 tensors 51 are of layers 20 to 23, embedding, norm and head.
+  CHECK(test::holds(outcome.errors,
+                    "stage 1 (pretrained layers frozen): steps 1 to 3: 3 of 8 sequences, 3 an epoch; "
+                    "learning rate 1e-04; 51 of 291 tensors train"));
+  CHECK(test::holds(outcome.errors,
+                    "stage 2 (everything): steps 4 to 9: 6 of 8 sequences, 3 an epoch; learning rate "
+                    "3e-05; 291 of 291"));
+  io::Json rotates = io::Json::array();
+  for (int layer = 0; layer < 24; ++layer) rotates.push_back(layer < 20 ? 1 : 0);
+  const io::Path final_model = temp / "run" / "final_model";
+  CHECK(io::read_json(final_model / "config.json").at("no_rope_layers") == rotates);
+  CHECK(test::holds(io::read_file(final_model / "README.md"),
+                    "These layers run without rotary embedding: 20, 21, 22, 23.\n"));
+  const io::Json config = io::read_json(temp / "run" / "run_config.json");
+  CHECK(config.at("early_stopping_patience") == 3);
+  CHECK(config.at("stages")[1].at("gradient_checkpointing") == true);
+  const std::string log = io::read_file(temp / "run" / "trainer_log.jsonl");
+  CHECK(std::count(log.begin(), log.end(), '\n') > 3);
+  CHECK(test::holds(log, "eval_loss"));
+  CHECK_FALSE(io::entries_of(temp / "run" / "tensorboard").empty());
+  // The run's folder is a model of which the next command takes all that.
+  const auto loss = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"eval", "--dataset=" + data, "--threads=1", "--model_name_or_path=" + name,
+                                      "--output_dir=" + (temp / "eval").native()};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto evaluated = test::run_program(LORA_PROGRAM, words);
+    CAPTURE(evaluated.errors);
+    REQUIRE(evaluated.status == 0);
+    return io::read_json(temp / "eval" / "evaluation_results.json").at("loss").get<double>();
+  };
+  CHECK(loss(run, {}) == loss(final_model.native(), {}));
+  io::Json forgetful = io::read_json(final_model / "config.json");
+  forgetful.erase("no_rope_layers");
+  const double right = loss(run, {});
+  io::write_json(final_model / "config.json", forgetful);
+  CHECK(loss(run, {}) != right);
+  CHECK(loss(run, {"--no_rope_layers=20..23"}) == right);
 }
 
 }  // namespace train_test

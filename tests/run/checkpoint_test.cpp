@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -37,6 +38,9 @@ RunState state_at(Index step) {
   state.last_loss = 1.0 / 3;
   state.best_eval_loss = 0.1;
   state.best_step = 2;
+  state.to_beat.emplace(0.05, 1);
+  state.skipped = 3;
+  state.overflows = 4;
   state.settings = {{"lora_rank", 8}};
   return state;
 }
@@ -83,6 +87,9 @@ TEST_CASE("checkpoint: the state comes back as it was") {
   CHECK_FALSE(found->state.last_eval_loss);
   CHECK(found->state.best_eval_loss == 0.1);
   CHECK(found->state.best_step == 2);
+  CHECK(found->state.to_beat == std::pair<double, Index>(0.05, 1));
+  CHECK(found->state.skipped == 3);
+  CHECK(found->state.overflows == 4);
   CHECK(found->state.settings == io::Json{{"lora_rank", 8}});
 }
 
@@ -285,6 +292,66 @@ TEST_CASE("checkpoint: a folder whose number is written otherwise is none, and c
   checkpoints.rotate(2, std::nullopt);
   CHECK(checkpoints.steps() == std::vector<Index>{2, 3});
   CHECK(std::filesystem::exists(checkpoints.folder() / "checkpoint-02"));
+}
+
+TEST_CASE("checkpoint: those past the step where a run stands neither count in a rotation nor go") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  for (const Index step : {1, 2, 3, 4, 5}) save(checkpoints, step);
+  flip_byte(checkpoints.folder_of(5) / "adapter.bin");
+  checkpoints.rotate(1, std::nullopt, 3);
+  CHECK(checkpoints.steps() == std::vector<Index>{3, 4, 5});
+  CHECK(checkpoints.newest(false, nullptr, 3)->state.step == 3);
+  CHECK_FALSE(checkpoints.newest(false, nullptr, 2));
+}
+
+TEST_CASE("checkpoint: those past a step go the newest first, so that a kill leaves no gap") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  for (const Index step : {2, 4, 6, 8}) save(checkpoints, step);
+  const Quiet quiet;
+  struct : io::FileHook {
+    std::vector<std::string> away{};
+    io::FileVerdict before(const io::FileOperation&) override { return {}; }
+    void after(const io::FileOperation& operation) override {
+      if (operation.kind == io::FileOperation::Kind::rename) away.push_back(operation.path.filename().native());
+    }
+  } seen;
+  io::FileHook* const former = io::set_file_hook(&seen);
+  checkpoints.remove_past(3);
+  io::set_file_hook(former);
+  CHECK(seen.away == std::vector<std::string>{"checkpoint-8", "checkpoint-6", "checkpoint-4"});
+  CHECK(checkpoints.steps() == std::vector<Index>{2});
+}
+
+TEST_CASE("checkpoint: one that is looked for says why it is not there, unless it can't be read") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  save(checkpoints, 2);
+  std::string why;
+  CHECK(checkpoints.find(2, why)->state.step == 2);
+  CHECK_FALSE(checkpoints.find(3, why));
+  CHECK(why == concat("there is no ", checkpoints.folder_of(3).native()));
+  flip_byte(checkpoints.folder_of(2) / "adapter.bin");
+  CHECK_FALSE(checkpoints.find(2, why));
+  CHECK(why.ends_with("its checksum is not that of what was written"));
+  std::filesystem::remove(checkpoints.folder_of(2) / "adapter.bin");
+  std::filesystem::create_symlink("adapter.bin", checkpoints.folder_of(2) / "adapter.bin");  // a loop
+  CHECK_THROWS_AS(checkpoints.find(2, why), IoError);
+}
+
+TEST_CASE("checkpoint: the room it takes is three numbers of four bytes for each that trains, and a mebibyte") {
+  const TempFolder temp = TempFolder::in_memory();
+  test::write_random_model(temp / "model", {});
+  cpu::Device dev(1);
+  const auto source = model::Source::open(temp / "model");
+  model::Decoder<cpu::Device, float> decoder(dev, source);
+  model::AdapterConfig adapter;
+  adapter.rank = 2;
+  adapter.targets = {"q_proj"};
+  decoder.attach(dev, adapter);
+  // In each of 2 layers A (2, 16) and B (16, 2): of the value itself, and of its two moments.
+  CHECK(checkpoint_bytes(decoder, nullptr) == (std::uint64_t{1} << 20) + 3 * 4 * 2 * (2 * 16 + 16 * 2));
 }
 
 TEST_CASE("checkpoint: rotation removes nothing while the newest is damaged") {

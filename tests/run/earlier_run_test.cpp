@@ -7,12 +7,14 @@
 #include <string>
 #include <string_view>
 
+#include "support/file_faults.hpp"
 #include "support/quiet.hpp"
 #include "support/temp_folder.hpp"
 
 namespace earlier_run_test {
 
 using namespace lora;
+using lora::test::Fault;
 using lora::test::Quiet;
 using lora::test::TempFolder;
 using run::Checkpoints;
@@ -136,6 +138,152 @@ TEST_CASE("earlier run: a folder in use is only for who goes on or starts anew, 
   anew.overwrite_output_dir = true;
   EarlierRun(anew).take(std::nullopt, 9);
   CHECK(io::entries_of(temp / "run") == std::vector<io::Path>{temp / "run" / "notes.txt"});
+}
+
+namespace {
+
+/// A finished run of six steps, its logs, and a run that goes back to the second in one file operation after the other.
+struct GoingBack {
+  TempFolder temp = TempFolder::in_memory();
+  io::Path run = temp / "outer" / "run", first = temp / "first";
+
+  GoingBack() {
+    for (Index step = 1; step <= 6; ++step) save(first, step);
+    run::RunMetrics metrics;
+    metrics.finished = true;
+    metrics.steps = 6;
+    run::write_training_metrics(first, metrics);
+    for (const char* name : {"profile.md", "profile.json"}) io::write_file(first / name, std::string_view("old"));
+    io::Json config;
+    for (const char* key : {"model_name_or_path", "dataset", "output_dir", "lora_rank", "save_steps", "on_non_finite"})
+      config[key] = nullptr;
+    io::write_json(first / "run_config.json", config);
+    io::create_folders(first / "final_model");
+    io::write_file(first / "final_model" / "README.md", concat("---\n", run::model_card_head));
+  }
+  void prepare() const {
+    std::filesystem::remove_all(temp / "outer");
+    io::create_folders(temp / "outer");
+    std::filesystem::copy(first, run, std::filesystem::copy_options::recursive);
+  }
+  io::Path checkpoint(Index step) const { return Checkpoints(run).folder_of(step); }
+  void go_back(Index step, Index last = 6) const {
+    const EarlierRun earlier(going_on(run, checkpoint(step).native()));
+    earlier.take(earlier.find_checkpoint(), last);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("earlier run: whatever ends a run that goes back, the next goes on there, or as if nothing had been") {
+  const Quiet quiet;
+  const GoingBack s;
+  for (const Fault fault : {Fault::dies, Fault::fails, Fault::loses_unsynced, Fault::loses_data}) {
+    CAPTURE(static_cast<int>(fault));
+    bool begun = false;
+    const auto check = [&](Index at, bool) {
+      CAPTURE(at);
+      const EarlierRun earlier(going_on(s.run));
+      const auto found = earlier.find_checkpoint();
+      REQUIRE(found);
+      if (found->state.step == 6) {
+        CHECK_FALSE(begun);
+        CHECK(Checkpoints(s.run).steps().size() == 6);
+        CHECK(earlier.folder().has_result());
+        CHECK(io::is_there(s.run / "profile.md"));
+        earlier.take(found, 6);
+        CHECK(earlier.folder().has_result());
+        return;
+      }
+      begun = fault != Fault::fails;  // such a failure is over with its operation
+      CHECK(found->state.step == 2);
+      earlier.take(found, 6);
+      CHECK(Checkpoints(s.run).steps() == std::vector<Index>{1, 2});
+      for (const char* gone : {"training_metrics.json", "profile.md", "profile.json", "going_back.json"})
+        CHECK_FALSE(io::is_there(s.run / gone));
+    };
+    CHECK(test::sweep_faults(
+              s.temp / "outer", fault, [&](Index) { s.prepare(); }, [&] { s.go_back(2); }, check) > 20);
+    CHECK((begun || fault == Fault::fails));
+  }
+}
+
+TEST_CASE("earlier run: one that was killed while it went back may be called back elsewhere by name") {
+  const Quiet quiet;
+  const GoingBack s;
+  s.prepare();
+  io::write_json(s.run / "going_back.json", {{"to_step", 2}});
+  Checkpoints(s.run).remove(6);
+  s.go_back(4);
+  CHECK(Checkpoints(s.run).steps() == std::vector<Index>{1, 2, 3, 4});
+  CHECK_FALSE(io::is_there(s.run / "going_back.json"));
+  CHECK(EarlierRun(going_on(s.run)).find_checkpoint()->state.step == 4);
+}
+
+TEST_CASE("earlier run: going back to where no step is left to do is going back all the same") {
+  const Quiet quiet;
+  const GoingBack s;
+  s.prepare();
+  s.go_back(2, 2);
+  CHECK(Checkpoints(s.run).steps() == std::vector<Index>{1, 2});
+  CHECK_FALSE(io::is_there(s.run / "training_metrics.json"));
+}
+
+TEST_CASE("earlier run: what has the result of another step, or something to do, loses its training_metrics.json") {
+  const Quiet quiet;
+  const GoingBack s;
+  const auto stays = [&](Index last, bool evaluates) {
+    s.prepare();
+    const EarlierRun earlier(going_on(s.run));
+    earlier.take(earlier.find_checkpoint(), last, evaluates);
+    return io::is_there(s.run / "training_metrics.json");
+  };
+  CHECK(stays(6, false));
+  CHECK_FALSE(stays(7, false));
+  CHECK_FALSE(stays(6, true));
+  save(s.first, 7);
+  CHECK_FALSE(stays(7, false));
+}
+
+TEST_CASE("earlier run: a damaged checkpoint that auto has passed over stays until the run has one of its own") {
+  const Quiet quiet;
+  const GoingBack s;
+  s.prepare();
+  damage(s.run, 6);
+  const EarlierRun earlier(going_on(s.run));
+  earlier.take(earlier.find_checkpoint(), 6);
+  CHECK(io::is_there(s.checkpoint(6)));
+}
+
+TEST_CASE("earlier run: whatever ends a new start over an earlier run, what is left is not gone on with") {
+  const Quiet quiet;
+  const GoingBack s;
+  settings::Config anew = going_on(s.run, "");
+  anew.overwrite_output_dir = true;
+  bool begun = false;
+  const auto check = [&](Index at, bool) {
+    CAPTURE(at);
+    settings::Config both = going_on(s.run);
+    both.overwrite_output_dir = true;
+    const auto found = EarlierRun(both).find_checkpoint();
+    if (found) {
+      CHECK_FALSE(begun);
+      CHECK(found->state.step == 6);
+      CHECK(Checkpoints(s.run).steps().size() == 6);
+    }
+    begun = begun || !found;
+    if (io::is_there(s.run / "going_back.json"))
+      CHECK_THROWS_WITH_AS(EarlierRun(going_on(s.run)).find_checkpoint(),
+                           doctest::Contains("holds what a run has left that was to be cleared away"), ConfigError);
+  };
+  const auto start = [&] {
+    const EarlierRun earlier(anew);
+    (void)earlier.find_checkpoint();
+    earlier.take(std::nullopt, 6);
+  };
+  test::sweep_faults(
+      s.temp / "outer", Fault::dies, [&](Index) { s.prepare(); }, start, check);
+  CHECK(begun);
 }
 
 TEST_CASE("earlier run: a stranger's final_model is named before anything is removed, also where no step is left") {

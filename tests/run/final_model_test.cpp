@@ -87,7 +87,11 @@ TEST_CASE("final_model: rotary settings of a run go with its adapter") {
     config.no_rope_layers = {1};
     const auto card = shop.write_adapter(config);
     CHECK(holds(card, ", config=config)"));
-    CHECK(holds(card, "transformers can't do with a qwen2 model; use the adapter with `lora`: 1."));
+    CHECK(holds(card, "\nThese layers run without rotary embedding: 1.\n"));
+    CHECK(holds(card, "for layer, rotates in zip(base.model.layers, base.config.no_rope_layers):\n"));
+    const auto source = open_source(config);
+    CHECK(holds(model_card(config, source, nullptr, {}),
+                "for layer, rotates in zip(model.model.layers, model.config.no_rope_layers):\n"));
     REQUIRE(shop.has_config());
 
     Config later = shop.config(base);
@@ -116,7 +120,7 @@ TEST_CASE("final_model: rope_theta alone goes with an adapter as well") {
   config.rope_theta = 123;
   const auto card = shop.write_adapter(config);
   CHECK(holds(card, ", config=config)"));
-  CHECK_FALSE(holds(card, "can't do"));
+  CHECK_FALSE(holds(card, "without rotary embedding"));
   REQUIRE(shop.has_config());
   CHECK(model::parse_config(io::read_json(shop.temp / "adapter" / "config.json"), "config.json").rope.theta == 123);
 }
@@ -127,7 +131,7 @@ TEST_CASE("final_model: smollm3's config.json can tell its layers, so that the c
   config.no_rope_layers = {0};
   const auto card = shop.write_adapter(config);
   CHECK(holds(card, ", config=config)"));
-  CHECK_FALSE(holds(card, "can't do"));
+  CHECK_FALSE(holds(card, "without rotary embedding"));
   CHECK(model::parse_config(io::read_json(shop.temp / "adapter" / "config.json"), "config.json").rotates ==
         std::vector<bool>{false, true});
 }

@@ -2,13 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "lora/io/file.hpp"
-#include "support/message_of.hpp"
 #include "support/temp_folder.hpp"
 
 namespace metrics_test {
@@ -59,12 +60,33 @@ TEST_CASE("metrics: an evaluation's line holds its step, loss and perplexity") {
   CHECK(line.at("eval_perplexity").get<double>() == std::exp(1.5));
 }
 
-TEST_CASE("metrics: a log of more than a gigabyte is not read to go on after it") {
+TEST_CASE("metrics: a log of any size is gone on after, and read piece by piece") {
   const test::TempFolder folder;
-  io::write_file(folder / "trainer_log.jsonl", std::string_view());
-  std::filesystem::resize_file(folder / "trainer_log.jsonl", (std::uintmax_t{1} << 30) + 1);  // of holes
-  CHECK(test::holds(test::message_of<IoError>([&] { MetricsLog(folder.path(), Index{3}); }),
-                    "it is longer than 1073741824 bytes"));
+  const auto path = folder / "trainer_log.jsonl";
+  {
+    MetricsLog log(folder.path());
+    for (Index step = 1; step <= 20; ++step) {
+      StepMetrics metrics = step_metrics(step);
+      metrics.elapsed_seconds = 2.0 * static_cast<double>(step);
+      log.write(metrics);
+    }
+  }
+  const auto bytes = std::filesystem::file_size(path);
+  const auto events = std::filesystem::file_size(folder / "tensorboard" / "events.out.tfevents.lora");
+  for (const std::size_t piece : {std::size_t{1}, std::size_t{100}, std::size_t{1} << 16}) {
+    const auto kept = MetricsLog::kept_through(folder.path(), 9, piece);
+    const std::string text = io::read_file(path).substr(0, kept.bytes);
+    CHECK(std::count(text.begin(), text.end(), '\n') == 9);
+    CHECK(text.ends_with('\n'));
+    CHECK(kept.elapsed == 18);
+    CHECK(kept.events.bytes < events);
+    CHECK(MetricsLog::kept_through(folder.path(), 99, piece).bytes == bytes);
+    CHECK(MetricsLog::kept_through(folder.path(), 99, piece).events.bytes == events);
+  }
+  CHECK(std::filesystem::file_size(path) == bytes);                       // asking changes nothing
+  std::filesystem::resize_file(path, bytes + (std::uintmax_t{1} << 30));  // of holes
+  { MetricsLog log(folder.path(), Index{99}); }
+  CHECK(std::filesystem::file_size(path) == bytes);
 }
 
 TEST_CASE("metrics: a resumed run cuts what is past its checkpoint, a new one starts anew") {

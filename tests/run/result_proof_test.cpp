@@ -64,19 +64,25 @@ TEST_CASE("result proof: a model's folder has a model's card and files") {
   }
 }
 
-TEST_CASE("result proof: final_model is a checkpoint's only if a run wrote it, with the same bytes") {
+TEST_CASE("result proof: a folder has a run's result where both final_model and training_metrics.json are there") {
   const TempFolder temp;
   const run::RunFolder folder(temp / "run");
-  write_adapter(temp / "checkpoint", "tensors");
+  CHECK_FALSE(folder.has_result());
   write_adapter(folder.final_model(), "tensors");
-  CHECK(folder.has_result_of(temp / "checkpoint"));
-  for (const char* other : {"Tensors", "tensor", "tensors1"}) {
-    write_adapter(folder.final_model(), other);
-    CHECK_FALSE(folder.has_result_of(temp / "checkpoint"));
-  }
-  write_adapter(folder.final_model(), "tensors");
-  io::write_file(folder.final_model() / "notes.txt", std::string_view("mine"));
-  CHECK_FALSE(folder.has_result_of(temp / "checkpoint"));
+  CHECK_FALSE(folder.has_result());
+  run::RunMetrics metrics;
+  metrics.steps = 3;
+  run::write_training_metrics(temp / "run", metrics);
+  CHECK(folder.has_result());
+  CHECK(run::steps_of_metrics(temp / "run") == 3);
+  CHECK_FALSE(run::steps_of_metrics(temp / "run", true));  // the run was stopped
+  metrics.finished = true;
+  run::write_training_metrics(temp / "run", metrics);
+  CHECK(run::steps_of_metrics(temp / "run", true) == 3);
+  io::write_file(temp / "run" / "training_metrics.json", std::string_view("{\"steps\": 4}"));  // an earlier version's
+  CHECK(run::steps_of_metrics(temp / "run", true) == 4);
+  std::filesystem::remove_all(folder.final_model());
+  CHECK_FALSE(folder.has_result());
 }
 
 }  // namespace result_proof_test

@@ -106,10 +106,44 @@ TEST_CASE("unknown keys: what others call a key is no key here, each name once, 
                            "gradient_accumulation",
                            "use_lora",
                            "output",
-                           "data_path"}) {
+                           "data_path",
+                           "sft_type",
+                           "early_stop",
+                           "vocab_size",
+                           "min_delta",
+                           "early_stopping_delta",
+                           "neftune_alpha",
+                           "model_id",
+                           "merge_lora",
+                           "wandb",
+                           "save_path",
+                           "repetition_penalty",
+                           "num_beams",
+                           "quant_bits",
+                           "device_map",
+                           "create_new_adapter"}) {
     CAPTURE(name);
     CHECK(names.contains(name));
   }
+}
+
+TEST_CASE(
+    "unknown keys: what others call a command is none here, each name once, and begins with one that is or says why "
+    "not") {
+  std::set<std::string_view> names;
+  for (const ForeignCommand& foreign : foreign_commands) {
+    CAPTURE(std::string(foreign.name));
+    CHECK(names.insert(foreign.name).second);
+    bool leads = foreign.here.starts_with("not there: ");
+    for (const Command command : all_commands) {
+      CHECK(name_of(command) != foreign.name);
+      leads = leads || foreign.here.substr(0, foreign.here.find_first_of(", ")) == name_of(command);
+    }
+    CHECK(leads);
+  }
+  for (const char* name :
+       {"sft", "pt", "infer", "export", "chat", "webui", "finetune", "serve", "deploy", "rlhf", "dpo"})
+    CHECK(names.contains(name));
 }
 
 TEST_CASE("unknown keys: docs/migration.md names each of them, with the same words, and no other") {
@@ -117,7 +151,9 @@ TEST_CASE("unknown keys: docs/migration.md names each of them, with the same wor
   const std::string text = io::read_file(page);
   std::size_t rows = 0;
   for (std::size_t at = text.find("\n| `"); at != text.npos; at = text.find("\n| `", at + 1)) ++rows;
-  CHECK(rows == std::size(foreign_keys));
+  CHECK(rows == std::size(foreign_keys) + std::size(foreign_commands));
+  for (const ForeignCommand& foreign : foreign_commands)
+    CHECK(text.find(concat("| `", foreign.name, "` | ", foreign.here, " |\n")) > text.find("\n## Commands\n"));
   for (const ForeignKey& foreign : foreign_keys) {
     const std::string_view here = foreign.here;
     const bool renamed = find_key(here) != nullptr;
@@ -139,6 +175,11 @@ TEST_CASE("unknown keys: the flags of the scripts that a page promises are answe
   CHECK(told("--validation_split_percentage").find("here: val_size, as a fraction") != std::string::npos);
   CHECK(told("--experiment_name").find("here: output_dir)") != std::string::npos);
   CHECK(told("--stage").find("stages makes parts of a run") != std::string::npos);
+  // What a nearest name would be wrong about.
+  CHECK(told("--vocab_size").find("here: not needed: config.json says it") != std::string::npos);
+  CHECK(told("--early_stopping_delta").find("here: early_stopping_threshold)") != std::string::npos);
+  CHECK(told("--device_map").find("here: device)") != std::string::npos);
+  CHECK(told("--ckpt_dir").find("or after a full fine-tuning model_name_or_path)") != std::string::npos);
 }
 
 TEST_CASE("unknown keys: a long list is told whole, each name and value shortened") {

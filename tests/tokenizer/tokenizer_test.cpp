@@ -143,6 +143,61 @@ TEST_CASE("tokenizer: the configuration beside a vocabulary") {
   CHECK(holds(error("{"), "tokenizer_config.json:1:"));
 }
 
+TEST_CASE("tokenizer: fingerprints say which part of a tokenizer differs") {
+  const auto differing = [](const Tokenizer& a, const Tokenizer& b) {
+    std::string parts;
+    const auto left = a.fingerprint().named(), right = b.fingerprint().named();
+    for (std::size_t i = 0; i < left.size(); ++i)
+      if (left[i] != right[i]) parts += concat(parts.empty() ? "" : ", ", left[i].first);
+    return parts;
+  };
+  const auto changed = [&](const char* pointer, const Json& value) {
+    Json document = small();
+    document[Json::json_pointer(pointer)] = value;
+    return differing(load(small()), load(document));
+  };
+  CHECK(load(small()).fingerprint() == load(small()).fingerprint());
+  CHECK(changed("/version", "1.0") == "");
+  CHECK(changed("/model/vocab/c", 7) == "vocabulary");
+  CHECK(changed("/model/vocab/ab", 8) == "vocabulary, merges");
+  CHECK(changed("/model/merges", Json::array()) == "merges");
+  CHECK(changed("/model/merges", Json::array({"a b", "a b"})) == "merges");
+  CHECK(changed("/model/ignore_merges", true) == "merges");
+  CHECK(changed("/model/unk_token", "b") == "merges");
+  CHECK(changed("/added_tokens/0/id", 8) == "added tokens");
+  for (const char* flag : {"special", "normalized", "lstrip", "rstrip", "single_word"})
+    CHECK(changed((std::string("/added_tokens/0/") + flag).c_str(), std::string(flag) != "special") == "added tokens");
+  CHECK(changed("/post_processor", Json::parse(R"({"type": "TemplateProcessing", "special_tokens":
+                {"x": {"ids": [9]}}, "single": [{"SpecialToken": {"id": "x"}}, {"Sequence": {"id": "A"}}]})")) ==
+        "added tokens");
+  CHECK(changed("/normalizer", nullptr) == "normalizer");
+  CHECK(changed("/pre_tokenizer/add_prefix_space", true) == "splitting into words");
+  CHECK(changed("/pre_tokenizer/use_regex", false) == "splitting into words");
+
+  const auto pieces = [](std::vector<tokenizer::SentencePiece> list, bool leading_space) {
+    const test::TempFolder folder;
+    io::write_file(folder / "tokenizer.model", tokenizer::sentencepiece_proto(list, leading_space));
+    return Tokenizer::from_folder(folder.path());
+  };
+  using Kind = tokenizer::SentencePiece::Kind;
+  const std::vector<tokenizer::SentencePiece> list = {
+      {"<unk>", 0, Kind::unknown}, {"a", -1, Kind::normal}, {"b", -2, Kind::normal}, {"c", -3, Kind::normal}};
+  auto scored = list, renamed = list;
+  scored[2].score = -4;
+  renamed[3].text = "d";
+  CHECK(differing(pieces(list, true), pieces(list, true)) == "");
+  CHECK(differing(pieces(list, true), pieces(scored, true)) == "merges");
+  CHECK(differing(pieces(list, true), pieces(renamed, true)) == "vocabulary");
+  CHECK(differing(pieces(list, true), pieces(list, false)) == "normalizer");
+
+  const test::TempFolder folder;
+  io::write_file(folder / "tokenizer.json", small().dump());
+  io::write_file(folder / "tokenizer_config.json", R"({"eos_token": "<|end|>"})");
+  CHECK(differing(load(small()), Tokenizer::from_folder(folder.path())) == "added tokens");
+  // They are kept in files, so their values may not change.
+  CHECK(checksum_text(load(small()).fingerprint().merges) == "a725641bfc379f2c");
+}
+
 TEST_CASE("tokenizer: a folder without a vocabulary") {
   const test::TempFolder folder;
   CHECK(holds(message_of<IoError>([&] { Tokenizer::from_folder(folder.path()); }),

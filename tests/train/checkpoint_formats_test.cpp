@@ -50,6 +50,10 @@ TEST_CASE("checkpoint formats: one from before runs had stages goes on as the wh
   CHECK_FALSE(before.loss_scale.has_value());
   CHECK(before.evaluations_without_improvement == 0);
   CHECK_FALSE(before.ended_early);
+  CHECK(before.skipped == 0);
+  CHECK(before.overflows == 0);
+  CHECK_FALSE(before.to_beat.has_value());
+  for (const char* object : {"config.json", "tokenizer"}) CHECK_FALSE(before.settings.contains(object));
 
   const auto whole = small(shop, "whole");
   fine_tune(whole);
@@ -68,8 +72,10 @@ TEST_CASE("checkpoint formats: one from before runs had stages goes on as the wh
     CHECK(log[i][field].get<double>() == doctest::Approx(expected[field].get<double>()).epsilon(1e-4));
   }
   const io::Json now = io::read_json(shop.temp / "run" / "checkpoints" / "checkpoint-9" / "trainer_state.json");
-  for (const char* field : {"stage", "loss_scale", "evaluations_without_improvement", "ended_early"})
+  for (const char* field :
+       {"stage", "loss_scale", "evaluations_without_improvement", "ended_early", "skipped", "overflows"})
     CHECK(now.contains(field));
+  CHECK(now.at("settings").contains("config.json"));
 }
 
 }  // namespace checkpoint_formats_test

@@ -94,6 +94,32 @@ TEST_CASE("early stopping: the best is strictly better, and only more than the t
   CHECK(after({3, 2}, config, {0.25, 0.25}).best_step == 1);
 }
 
+TEST_CASE("early stopping: patience counts by the best of all, also where its checkpoint can't be loaded any more") {
+  Config config;
+  run::RunState state;
+  state.step = 4;
+  state.to_beat.emplace(1.0, 2);  // what a resumed run remembers of the best that is lost
+  state.evaluations_without_improvement = 2;
+  const auto evaluate = [&](double loss) {
+    ++state.step;
+    return train::add_evaluation(state, {state.step, loss, 0}, config);
+  };
+  CHECK(evaluate(3));  // the best that can be loaded
+  CHECK(state.evaluations_without_improvement == 3);
+  CHECK(state.best_step == 5);
+  CHECK(state.step_to_beat() == 2);
+  CHECK_FALSE(evaluate(4));
+  CHECK(evaluate(2));
+  CHECK(state.evaluations_without_improvement == 5);
+  config.early_stopping_threshold = 0.25;
+  CHECK(evaluate(0.875));  // better, though not by enough
+  CHECK(state.evaluations_without_improvement == 6);
+  CHECK_FALSE(state.to_beat);
+  CHECK(state.step_to_beat() == 8);
+  CHECK(evaluate(0.5));
+  CHECK(state.evaluations_without_improvement == 0);
+}
+
 TEST_CASE("early stopping: an evaluation before the first step is never the best") {
   run::RunState state;
   CHECK_FALSE(train::add_evaluation(state, {0, 1, 1}, Config()));

@@ -152,6 +152,8 @@ TEST_CASE("float16: a run in which every step overflows says so, and has no resu
         "no step had a finite gradient at a loss scale from 65536 down to 32768: nothing was learned, and no "
         "final_model is written");
   CHECK_FALSE(io::is_there(io::Path(config.output_dir) / "final_model"));
+  config.resume_from_checkpoint = "auto";  // the checkpoint knows why
+  CHECK(message_of<Error>([&] { fine_tune(config); }).starts_with("no step had a finite gradient at a loss scale"));
 }
 
 TEST_CASE("float16: a resumed run keeps its type") {

@@ -303,6 +303,43 @@ TEST_CASE("resume: layers without rotary embedding are compared by what the mode
   CHECK(fine_tune(config).metrics.resumed_from_step == 2);
 }
 
+TEST_CASE("resume: what the model computes with is compared, and each field that differs is named with both values") {
+  const Quiet quiet;
+  const Workshop shop;
+  RandomModel shape;
+  shape.family = "llama";
+  shape.more = {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}};
+  write_random_model(shop.temp / "model", shape);
+  auto config = shop.config();
+  config.max_steps = 2;
+  fine_tune(config);
+  config.resume_from_checkpoint = "auto";
+  config.max_steps = 3;
+  const io::Path file = shop.temp / "model" / "config.json";
+  const io::Json own = io::read_json(file);
+  const auto expect = [&](const io::Json& fields, const std::string& changes) {
+    io::Json json = own;
+    json.update(fields);
+    io::write_json(file, json);
+    CHECK(message_of<ConfigError>([&] { fine_tune(config); }) ==
+          concat("key model_name_or_path: the model's config.json has changed since ",
+                 (shop.temp / "run" / "checkpoints" / "checkpoint-2").native(), " was made: ", changes,
+                 "; a resumed run needs the same"));
+  };
+  // Tensors of the same shapes.
+  expect({{"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"head_dim", 2}},
+         "num_attention_heads: was 4, is 8, num_key_value_heads: was 2, is 4, head_dim: was 4, is 2");
+  expect({{"rms_norm_eps", 1e-5}}, "rms_norm_eps: was 1e-06, is 1e-05");
+  expect({{"rope_scaling", {{"rope_type", "linear"}, {"factor", 4.0}}}}, "rope factor: was 2.0, is 4.0");
+  expect({{"rope_scaling", nullptr}}, "rope_type: was \"linear\", is \"default\"");
+  io::Json json = own;  // what means the same is the same
+  json.erase("head_dim");
+  json["max_position_embeddings"] = 8192;
+  json["rope_scaling"] = {{"type", "linear"}, {"factor", 2}};
+  io::write_json(file, json);
+  CHECK(fine_tune(config).metrics.resumed_from_step == 2);
+}
+
 TEST_CASE("resume: the log's elapsed time goes on") {
   const Quiet quiet;
   const Workshop shop;
@@ -389,6 +426,33 @@ TEST_CASE("resume: neither the template nor the day that it prints changes when 
     CHECK(fine_tune(config).metrics.resumed_from_step == 1);
     CHECK(io::read_json(shop.temp / "run" / "run_config.json").at("date") == "2024-02-29");
   }
+}
+
+TEST_CASE("resume: a tokenizer that reads text otherwise is refused, and what differs in it is named") {
+  const Quiet quiet;
+  const Workshop shop;
+  auto config = run_over(shop, talk);
+  config.template_name = "chatml";
+  fine_tune(config);
+  config.resume_from_checkpoint = "auto";
+  config.max_steps = 2;
+  const io::Path file = shop.temp / "model" / "tokenizer.json";
+  const io::Json own = io::read_json(file);
+  const auto expect = [&](const auto& change, const std::string& changes) {
+    io::Json json = own;
+    change(json);
+    io::write_json(file, json);
+    CHECK(message_of<ConfigError>([&] { fine_tune(config); }) ==
+          concat("key model_name_or_path: the tokenizer has changed since ",
+                 (shop.temp / "run" / "checkpoints" / "checkpoint-1").native(), " was made: ", changes,
+                 "; a resumed run needs the same"));
+  };
+  expect([](io::Json& json) { std::swap(json["model"]["vocab"]["a"], json["model"]["vocab"]["b"]); },
+         "its vocabulary differs");
+  expect([](io::Json& json) { json["added_tokens"][2]["rstrip"] = true; }, "its added tokens differ");
+  expect([](io::Json& json) { json["normalizer"] = {{"type", "NFC"}}; }, "its normalizer differs");
+  io::write_json(file, own);
+  CHECK(fine_tune(config).metrics.resumed_from_step == 1);
 }
 
 TEST_CASE("resume: enable_thinking stays where the template depends on it, and is refused where it does not") {
@@ -547,6 +611,45 @@ TEST_CASE("resume: a best checkpoint that is gone is not the best any more, and 
   CHECK(adapter_values(result.final_model) == adapter_values(checkpoints.folder_of(best)));
   CHECK(result.metrics.best_eval_loss == lowest);
   CHECK_FALSE(quiet.said("cannot take the best"));
+  CHECK(quiet.said("load_best_model_at_end can't load the best checkpoint, step 4's: there is no "));
+}
+
+TEST_CASE(
+    "resume: patience remembers the best evaluation, though its checkpoint is gone, and one unreadable is named") {
+  Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config();
+  config.eval_steps = 1;
+  config.save_steps = 1;
+  config.max_steps = 12;
+  config.warmup_steps = 0;
+  config.eval_dataset = config.dataset;
+  config.load_best_model_at_end = true;
+  config.early_stopping_patience = 3;
+  config.resume_from_checkpoint = "auto";
+  for (const Index last : {4, 6}) {  // steps that learn, and such as spoil it
+    config.learning_rate = last == 4 ? 0.03 : 5;
+    std::atomic<int> stop{0};
+    RunOptions options;
+    options.stop = &stop;
+    options.on_step = [&](const StepMetrics& metrics) {
+      if (metrics.step == last) stop = SIGTERM;
+    };
+    fine_tune(config, options);
+  }
+  const run::Checkpoints checkpoints(shop.temp / "run");
+  REQUIRE(checkpoints.newest()->state.best_step == 4);
+  const io::Path weights = checkpoints.folder_of(4) / "adapter_model.safetensors";
+  std::filesystem::remove(weights);
+  std::filesystem::create_symlink(weights, weights);  // a loop, which root can't open either
+  const auto log = io::read_file(shop.temp / "run" / "trainer_log.jsonl");
+  CHECK_THROWS_WITH_AS(fine_tune(config), doctest::Contains(weights.c_str()), IoError);
+  CHECK(io::read_file(shop.temp / "run" / "trainer_log.jsonl") == log);
+  std::filesystem::remove_all(checkpoints.folder_of(4));
+  CHECK(fine_tune(config).metrics.steps == 7);  // the third that is no better, after 5 and 6
+  CHECK(quiet.said("load_best_model_at_end can't load the best checkpoint, step 4's: there is no "));
+  CHECK(holds(io::read_file(shop.temp / "run" / "training.log"), "can't load the best checkpoint, step 4's"));
+  CHECK(quiet.said("the best was step 4's"));
 }
 
 TEST_CASE("resume: another run's checkpoint gives no right to a folder with something in it") {

@@ -379,23 +379,4 @@ TEST_CASE("stages: from the command line, a file and run_config.json they are th
   CHECK(message_of<ConfigError>([&] { validate(config, train_command); }) == "nothing was thrown");
 }
 
-TEST_CASE("stages: examples/two_stage.json trains first what is around the layers, then everything") {
-  Quiet quiet;
-  const Workshop shop;
-  const io::Path file = io::Path(LORA_FIXTURES).parent_path().parent_path() / "examples" / "two_stage.json";
-  Config config = shop.config();
-  config.lora_rank.reset();
-  config.lora_dropout = 0;
-  config.num_train_epochs = 3;
-  config.warmup_steps = 0;
-  settings::read_settings(config, io::read_json(file), file.native());
-  fine_tune(config);
-  CHECK(
-      quiet.said("stage 1 (pretrained layers frozen): steps 1 to 6: 6 of 4 sequences, 6 an epoch; learning rate "
-                 "1e-04; 3 of 25 tensors train"));
-  CHECK(
-      quiet.said("stage 2 (everything): steps 7 to 18: 12 of 4 sequences, 6 an epoch; learning rate 3e-05; 25 of 25"));
-  CHECK(log_of(shop.temp / "run").front().at("stage") == 1);
-}
-
 }  // namespace stages_test

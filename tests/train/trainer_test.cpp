@@ -434,7 +434,38 @@ TEST_CASE("trainer: a run of which every step is skipped leaves no adapter that 
       concat("; the tensor model.norm.weight of ", (shop.temp / "model" / "model.safetensors").native(), " holds nan");
   CHECK(message_of<Error>([&] { fine_tune(config); }) ==
         "no step had a finite loss and gradient: nothing was learned, and no final_model is written" + reason);
+  config.resume_from_checkpoint = "auto";  // the checkpoint knows why
+  CHECK(message_of<Error>([&] { fine_tune(config); }) ==
+        "no step had a finite loss and gradient: nothing was learned, and no final_model is written" + reason);
   CHECK_FALSE(std::filesystem::exists(shop.temp / "skipped" / "final_model"));
+}
+
+TEST_CASE(
+    "trainer: of a base that holds NaN the tensor is named, in full training too, and no learning rate is blamed") {
+  const Quiet quiet;
+  const Workshop shop;
+  auto tensors = random_tensors({});
+  for (auto& tensor : tensors)
+    if (tensor.name == "model.norm.weight") tensor.values[0] = std::numeric_limits<double>::quiet_NaN();
+  write_model(shop.temp / "model", config_json({}), tensors, DType::f32);
+  for (const char* type : {"lora", "full"}) {
+    CAPTURE(std::string(type));
+    auto config = shop.config(type);
+    config.eval_dataset.clear();
+    config.eval_steps.reset();
+    config.max_steps = 2;
+    config.finetuning_type = type;
+    if (config.trains_model()) {
+      config.lora_rank.reset();
+      config.lora_dropout = 0;
+      config.lora_target.clear();
+    }
+    const std::string said = message_of<Error>([&] { fine_tune(config); });
+    CAPTURE(said);
+    CHECK(said.find("the tensor model.norm.weight of ") != std::string::npos);
+    CHECK(said.find(" holds nan") != std::string::npos);
+    CHECK(said.find("learning_rate") == std::string::npos);
+  }
 }
 
 TEST_CASE("trainer: starting from an adapter, its file supplies the settings and a key that contradicts is refused") {

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <ctime>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,11 +26,7 @@ namespace lora::doctor {
 
 /// The time, the build and the host.
 inline std::vector<Fact> host_facts(int threads) {
-  char date[32] = "";
-  const std::time_t now = std::time(nullptr);
-  std::tm fields{};
-  if (gmtime_r(&now, &fields) != nullptr) (void)std::strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &fields);
-  std::vector<Fact> facts = {{"time", date}};
+  std::vector<Fact> facts = {{"time", run::time_text()}};
   const std::string lines = run::describe_environment(threads);
   for (std::size_t begin = 0, end; begin < lines.size(); begin = end + 1) {
     end = std::min(lines.find('\n', begin), lines.size());

@@ -1,9 +1,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -15,81 +13,17 @@
 #include "lora/core/error.hpp"
 #include "lora/core/log.hpp"
 #include "lora/data/encode.hpp"
+#include "lora/inputs/find_model.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/gguf.hpp"
 #include "lora/io/json_view.hpp"
+#include "lora/model/adapter.hpp"
 #include "lora/model/presets.hpp"
 #include "lora/model/weights.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 
 namespace lora::inputs {
-
-namespace detail {
-
-inline std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-/// Where the Hugging Face tools keep what they download.
-/// Source   huggingface_hub, constants.py
-inline io::Path hub_cache() {
-  if (const auto cache = environment("HF_HUB_CACHE"); !cache.empty()) return cache;
-  if (const auto home = environment("HF_HOME"); !home.empty()) return io::Path(home) / "hub";
-  if (const auto cache = environment("XDG_CACHE_HOME"); !cache.empty()) return io::Path(cache) / "huggingface" / "hub";
-  return io::Path(environment("HOME")) / ".cache" / "huggingface" / "hub";
-}
-
-/// Whether a text is a hub name, "name" or "owner/name", rather than a path.
-inline bool is_hub_name(std::string_view text) {
-  const std::size_t slash = text.find('/');
-  if (text.empty() || slash == 0 || slash == text.size() - 1) return false;
-  if (slash != text.npos && text.find('/', slash + 1) != text.npos) return false;
-  if (text.front() == '.' || text.front() == '~' || text.ends_with(".gguf")) return false;
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.' || c == '/';
-  });
-}
-
-}  // namespace detail
-
-/// The local path of a model or adapter: the path itself, or a hub name's snapshot in the local cache.
-/// Throws   IoError that prints the command to download it
-inline io::Path find_model(const std::string& name) {
-  std::error_code ignored;
-  if (std::filesystem::exists(name, ignored)) return name;
-  if (!detail::is_hub_name(name)) fail<IoError>(name, ": no such file or folder");
-  std::string folder = "models--" + name;
-  if (const auto slash = folder.find('/'); slash != folder.npos) folder.replace(slash, 1, "--");
-  const io::Path cached = detail::hub_cache() / folder;
-  if (std::filesystem::exists(cached / "refs" / "main", ignored)) {
-    std::string revision = io::read_file(cached / "refs" / "main");
-    while (!revision.empty() && std::isspace(static_cast<unsigned char>(revision.back()))) revision.pop_back();
-    const io::Path snapshot = cached / "snapshots" / revision;
-    if (!revision.empty() && std::filesystem::is_directory(snapshot, ignored)) return snapshot;
-  }
-  fail<IoError>(name, ": no such file or folder, and not in the local cache ", detail::hub_cache().native(),
-                "; to download it: hf download ", name);
-}
-
-/// An adapter's folder: like find_model, and for a run's folder its final_model.
-/// Throws   as find_model; ConfigError for a whole model
-inline io::Path find_adapter(const std::string& name) {
-  const io::Path folder = find_model(name), last = folder / "final_model";
-  std::error_code ignored;
-  const auto holds_adapter = [&](const io::Path& path) {
-    return std::filesystem::exists(path / "adapter_config.json", ignored);
-  };
-  if (holds_adapter(folder)) return folder;
-  if (holds_adapter(last)) return last;
-  for (const io::Path& path : {folder, last})
-    for (const char* weights : {"model.safetensors", "model.safetensors.index.json"})
-      if (std::filesystem::exists(path / weights, ignored))
-        fail<ConfigError>("key adapter_name_or_path: given ", name, ", but ", path.native(),
-                          " holds a whole model; allowed: an adapter folder (a model is given as model_name_or_path)");
-  return folder;
-}
 
 namespace detail {
 
@@ -115,6 +49,22 @@ inline void take_rotary_of(const io::Path& adapter, const settings::Config& conf
       fail<ConfigError>("key no_rope_layers: layer ", i, " would run ", shape.rotates[i] ? "with" : "without",
                         " rotary embedding, but the adapter ", adapter.native(), " was trained ",
                         rotates[i] ? "with" : "without");
+}
+
+/// Parts the head of a tied model from the embedding where the adapter has other numbers for it.
+inline void take_head_of(const io::Path& adapter, model::Source& source) {
+  if (!source.config().tie_word_embeddings || !model::parts_head(model::open_adapter(adapter), source.config())) return;
+  log::info("the adapter ", adapter.native(), " has a head of its own, which is used instead of the embedding's ",
+            "numbers although the base ties them");
+  source.part_head();
+}
+
+/// The model of the key model_name_or_path.
+inline model::Source whole_source(const std::string& name) {
+  const io::Path path = find_model(name);
+  expect_whole_model(path, name);
+  if (path == io::Path(name) / "final_model") log::info(name, " is the folder of a run: its final_model is taken");
+  return model::Source::open(path);
 }
 
 }  // namespace detail
@@ -177,11 +127,11 @@ inline model::Source initial_source(const settings::Config& config) {
   return model::Source::initial(path, std::move(json), seed);
 }
 
-/// Opens a run's model and applies the rotary settings of the keys and of the adapter.
+/// Opens a run's model and applies the rotary settings of the keys and of the adapter, and gives it a head of its own
+/// where the adapter has one.
 /// Throws   ConfigError for a layer that doesn't exist, or a key that contradicts the adapter
 inline model::Source open_source(const settings::Config& config) {
-  auto source =
-      config.train_from_scratch ? initial_source(config) : model::Source::open(find_model(config.model_name_or_path));
+  auto source = config.train_from_scratch ? initial_source(config) : detail::whole_source(config.model_name_or_path);
   model::Config& shape = source.config();
   if (config.rope_theta) shape.rope.theta = *config.rope_theta;
   for (const Index layer : config.no_rope_layers) {
@@ -189,8 +139,11 @@ inline model::Source open_source(const settings::Config& config) {
       fail<ConfigError>("key no_rope_layers: given ", layer, ", allowed: layers 0 to ", shape.num_hidden_layers - 1);
     shape.rotates[static_cast<std::size_t>(layer)] = false;
   }
-  if (!config.adapter_name_or_path.empty())
-    detail::take_rotary_of(find_adapter(config.adapter_name_or_path), config, shape);
+  if (!config.adapter_name_or_path.empty()) {
+    const io::Path adapter = find_adapter(config.adapter_name_or_path);
+    detail::take_rotary_of(adapter, config, shape);
+    detail::take_head_of(adapter, source);
+  }
   return source;
 }
 

@@ -29,19 +29,25 @@ inline void expect_own(const Path& folder, const Stranger& stranger) {
 }
 
 /// Replaces a folder that this program wrote. Durable. `placed` is set once the new folder has its name: after a later
-/// failure it is unknown which of the two is durable, and both are left for the next start.
+/// failure it is unknown which of the two is durable, and both are left for the next start. Where names can't be
+/// exchanged the old folder is away for a moment; its lock keeps `clear_killed` of another process from putting it
+/// back.
 inline void replace_folder(const Path& from, const Path& folder, Unfinished& unfinished, bool& placed) {
   const Path parent = folder_of(folder);
   Path former = from;
   placed = exchange(from, folder);
   if (!placed) {
+    const Lock lock(folder);
     unfinished.finish();  // a signal must leave the new folder for the next start while the old one is moved away
     former = temporary_name(folder, Temporary::replaced);
     io::rename(folder, former);
     try {
       io::rename(from, folder);
     } catch (...) {
-      io::rename(former, folder);
+      try {
+        io::rename(former, folder);
+      } catch (const IoError&) {  // the first error matters; the next start puts it back
+      }
       throw;
     }
     placed = true;

@@ -112,6 +112,11 @@ inline void truncate_file(const Path& path, std::size_t size) {
   if (error != 0) fail_io("truncate", path, error);
 }
 
+/// Leaves of a file, if there is one, its first `size` bytes.
+inline void keep_begin(const Path& path, std::uint64_t size) {
+  if (is_there(path) && FileReader(path).size() > size) truncate_file(path, size);
+}
+
 /// Writes a file atomically: under a temporary name in the same folder, then synced and renamed. Without a commit
 /// nothing is left. A device or pipe is written to directly; a symbolic link to anything else is an error.
 class AtomicFile {

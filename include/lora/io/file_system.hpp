@@ -177,6 +177,7 @@ inline void remove_all(const Path& path) {
     std::vector<Path> entries;
     for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
       entries.push_back(entry->path());
+    if (error == std::errc::no_such_file_or_directory) return;  // another process was quicker
     if (error) fail_io("list", path, error.value());
     std::sort(entries.begin(), entries.end());
     for (const Path& entry : entries) io::remove_all(entry);

@@ -55,7 +55,10 @@ class MappedFile {
   /// Throws   IoError if the file cannot be opened or is not a regular file, FormatError if it is a Git LFS pointer
   explicit MappedFile(std::filesystem::path path) : path_(std::move(path)) {
     const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) fail_with(errno);
+    if (const int error = errno; descriptor < 0) {
+      if (error == ENOENT && is_there(path_)) fail_dangling(path_);
+      fail_with(error);
+    }
     const auto [error, regular] = map(descriptor);
     ::close(descriptor);
     if (!regular) fail<IoError>("cannot map ", path_.native(), ": not a regular file");

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +35,17 @@ inline bool is_there(const Path& path) {
   return ::lstat(path.c_str(), &status) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
+/// Throws   IoError for a link to nothing: in the cache of the Hugging Face tools a file that was not fetched
+[[noreturn]] inline void fail_dangling(const Path& path) {
+  std::error_code none;
+  const Path target = std::filesystem::read_symlink(path, none);
+  const bool cached = target.parent_path().filename() == "blobs";
+  fail<IoError>("cannot open ", path.native(), ": it is a link to a file that does not exist",
+                cached ? concat(": ", target.filename().native(), " of the local cache was not downloaded wholly; ",
+                                "hf download fetches it again")
+                       : std::string());
+}
+
 /// Reads a regular file. Anything else is rejected: a pipe without a writer would block, and a device may never end.
 class FileReader {
  public:
@@ -42,8 +54,7 @@ class FileReader {
       : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
     if (descriptor_ < 0) {
       const int error = errno;
-      if (error == ENOENT && is_there(path))
-        fail<IoError>("cannot open ", path.native(), ": it is a link to a file that does not exist");
+      if (error == ENOENT && is_there(path)) fail_dangling(path);
       if (error == ENXIO) fail<IoError>("cannot read ", path.native(), ": it is a socket; expected a regular file");
       fail_io("open", path, error);
     }
@@ -90,6 +101,50 @@ void read_pieces(FileReader& file, std::size_t piece_bytes, Take&& take) {
 
 }  // namespace detail
 
+/// Goes through a file once, with no more of it in memory than is looked at.
+class FileWindow {
+ public:
+  /// Throws   IoError
+  explicit FileWindow(const Path& path, std::size_t piece_bytes = std::size_t{1} << 16)
+      : file_(path), piece_(piece_bytes, '\0') {}
+
+  /// The next bytes: `count` of them, or fewer where the file ends. Valid until the next call.
+  std::string_view look(std::size_t count) {
+    if (held_.size() - begin_ < count) {
+      held_.erase(0, std::exchange(begin_, 0));
+      while (held_.size() < count) {
+        const std::size_t got = file_.read(piece_);
+        if (got == 0) break;
+        held_.append(piece_, 0, got);
+      }
+    }
+    return std::string_view(held_).substr(begin_, count);
+  }
+  /// The next line with its end; nothing where none ends within `limit` bytes. Valid as above.
+  std::optional<std::string_view> line(std::size_t limit) {
+    for (std::size_t count = std::min(piece_.size(), limit);; count = std::min(2 * count, limit)) {
+      const std::string_view text = look(count);
+      if (const auto end = text.find('\n'); end != text.npos) return text.substr(0, end + 1);
+      if (text.size() < count || count == limit) return std::nullopt;
+    }
+  }
+  /// Leaves behind what was looked at.
+  void pass(std::size_t count) {
+    begin_ += count;
+    offset_ += count;
+  }
+
+  /// Bytes that were passed.
+  std::uint64_t offset() const { return offset_; }
+  std::uint64_t size() const { return file_.size(); }
+
+ private:
+  FileReader file_;
+  std::string piece_, held_;
+  std::size_t begin_ = 0;  // of what comes next in held_
+  std::uint64_t offset_ = 0;
+};
+
 /// The size and checksum of a file, which never is in memory whole.
 struct FileSum {
   std::uint64_t size = 0;
@@ -111,8 +166,6 @@ inline FileSum file_sum(const Path& path) {
 /// Limit for files that are read into memory whole: settings, templates, vocabularies. The largest published ones have
 /// a tenth of it.
 inline constexpr std::size_t whole_file_limit = std::size_t{256} << 20;
-/// The same for the logs of a run.
-inline constexpr std::size_t log_file_limit = std::size_t{1} << 30;
 
 /// The whole content of a file.
 /// Throws   IoError, also for more than `limit` bytes; FormatError if it is a Git LFS pointer

@@ -114,7 +114,8 @@ class Safetensors {
       std::error_code unreadable;
       if (!std::filesystem::exists(folder / shard, unreadable) && !unreadable) missing.push_back(shard);
     }
-    if (!missing.empty()) fail<IoError>(where, ": missing shards: ", listed(missing));
+    if (!missing.empty())
+      fail<IoError>(where, ": missing shards: ", listed(missing), "; the model was not downloaded or copied wholly");
 
     Safetensors result;
     for (const auto& [shard, names] : shards) {

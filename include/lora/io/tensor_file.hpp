@@ -23,6 +23,11 @@ struct StoredTensor {
   std::shared_ptr<const MappedFile> file;
 };
 
+/// Whether two tensors have the same type, shape and bytes.
+inline bool is_same(const StoredTensor& a, const StoredTensor& b) {
+  return a.dtype == b.dtype && a.shape == b.shape && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin());
+}
+
 namespace detail {
 
 /// Bytes of a tensor whose rows are whole blocks; nothing if they overflow an Index. Extents of 0 count as 1 in that

@@ -77,16 +77,24 @@ inline std::string framed(std::string_view message) {
   return record;
 }
 
+constexpr std::size_t record_head = 12, record_tail = 4;  // bytes around a message
+
+/// The length of the message whose record begins with `bytes`; nothing if that is truncated or damaged.
+inline std::optional<std::uint64_t> message_length(std::string_view bytes) {
+  if (bytes.size() < record_head) return std::nullopt;
+  if (read_little_endian<std::uint32_t>(bytes.substr(8)) != masked_crc32c(bytes.substr(0, 8))) return std::nullopt;
+  return read_little_endian<std::uint64_t>(bytes);
+}
+
 /// The first record in `bytes`; nothing if it is truncated or damaged.
 inline std::optional<std::string_view> first_record(std::string_view bytes) {
-  constexpr std::size_t head = 12, tail = 4;
-  if (bytes.size() < head + tail) return std::nullopt;
-  const auto length = read_little_endian<std::uint64_t>(bytes);
-  if (read_little_endian<std::uint32_t>(bytes.substr(8)) != masked_crc32c(bytes.substr(0, 8))) return std::nullopt;
-  if (length > bytes.size() - head - tail) return std::nullopt;
-  const std::string_view message = bytes.substr(head, length);
-  if (read_little_endian<std::uint32_t>(bytes.substr(head + length)) != masked_crc32c(message)) return std::nullopt;
-  return bytes.substr(0, head + length + tail);
+  const auto length = message_length(bytes);
+  if (!length || bytes.size() < record_head + record_tail || *length > bytes.size() - record_head - record_tail)
+    return std::nullopt;
+  const std::string_view message = bytes.substr(record_head, *length);
+  if (read_little_endian<std::uint32_t>(bytes.substr(record_head + *length)) != masked_crc32c(message))
+    return std::nullopt;
+  return bytes.substr(0, record_head + *length + record_tail);
 }
 
 /// The step of an event as written here: wall_time first, then the step, if any.
@@ -115,9 +123,32 @@ class TensorBoardWriter {
     double value;
   };
 
+  /// What stays of a file to which events are appended.
+  struct Kept {
+    std::uint64_t bytes = 0;
+  };
+  /// The events up to a step, and before the first one that a killed run has left cut. Nothing is changed.
+  /// `piece_bytes`: how much is read at once, for a file may be of any size.
+  static Kept kept_through(const Path& folder, Index step, std::size_t piece_bytes = std::size_t{1} << 16) {
+    const Path path = folder / file_name;
+    if (!is_there(path)) return {};
+    FileWindow file(path, piece_bytes);
+    while (const auto length = detail::message_length(file.look(detail::record_head))) {
+      if (*length > file.size()) break;  // else memory for it could not be had
+      const auto record = detail::first_record(file.look(detail::record_head + *length + detail::record_tail));
+      if (!record || detail::step_of_event(record->substr(detail::record_head)) > step) break;
+      file.pass(record->size());
+    }
+    return {file.offset()};
+  }
+
   /// Starts a new file, or keeps the events up to a step and appends.
   explicit TensorBoardWriter(const Path& folder, std::optional<Index> keep_through_step = std::nullopt)
-      : file_(prepare(folder, keep_through_step), FileWriter::Mode::append) {
+      : TensorBoardWriter(folder, keep_through_step ? std::optional(kept_through(folder, *keep_through_step))
+                                                    : std::optional<Kept>()) {}
+  /// The same once it is known what is kept.
+  TensorBoardWriter(const Path& folder, const std::optional<Kept>& kept)
+      : file_(prepare(folder, kept), FileWriter::Mode::append) {
     if (std::filesystem::file_size(file_.path()) > 0) return;
     detail::Message event;
     event.fixed(1, seconds_since_1970());
@@ -147,20 +178,13 @@ class TensorBoardWriter {
     return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   }
 
-  static Path prepare(const Path& folder, std::optional<Index> keep_through_step) {
+  static Path prepare(const Path& folder, const std::optional<Kept>& kept) {
     create_folders(folder);
     const Path path = folder / file_name;
-    if (!keep_through_step) {
+    if (kept)
+      keep_begin(path, kept->bytes);
+    else
       remove_file(path);
-    } else if (std::filesystem::exists(path)) {
-      const std::string bytes = read_file(path, log_file_limit);
-      std::size_t kept = 0;
-      while (const auto record = detail::first_record(std::string_view(bytes).substr(kept))) {
-        if (detail::step_of_event(record->substr(12)) > *keep_through_step) break;
-        kept += record->size();
-      }
-      if (kept < bytes.size()) truncate_file(path, kept);
-    }
     return path;
   }
 

@@ -24,6 +24,7 @@ namespace lora::model {
 namespace detail {
 
 constexpr std::string_view adapter_prefix = "base_model.model.";
+constexpr std::string_view tied_head = "lm_head.weight";
 
 }  // namespace detail
 
@@ -101,38 +102,41 @@ inline void check_targets(const AdapterConfig& adapter, const Config& config, co
     expect_some(adapter.target_expression, [&](const std::string& path) { return pattern.matches(path); });
 }
 
-constexpr std::string_view tied_head = "lm_head.weight";
+}  // namespace detail
 
-/// Throws   FormatError for a name of modules_to_save that no module has, or for a head and an embedding that the model
-///          ties to each other and the adapter doesn't
+/// Whether an adapter has other numbers for the head of a tied model than for its embedding: in modules_to_save stands
+/// one of the two alone, or both and the file has different tensors for them. PEFT trains and merges them apart then;
+/// here `Source::part_head` makes a model for such an adapter.
+inline bool parts_head(const AdapterFiles& files, const Config& config) {
+  if (!config.tie_word_embeddings) return false;
+  const auto has = [&](std::string_view name, TensorInfo::Kind kind) {
+    return files.config.trains_whole({std::string(name), {}, {}, kind});
+  };
+  constexpr std::string_view table_name = "model.embed_tokens.weight";
+  const bool embedding = has(table_name, TensorInfo::Kind::embedding);
+  if (embedding != has(detail::tied_head, TensorInfo::Kind::head)) return true;
+  const auto* const table = files.tensors.find(concat(detail::adapter_prefix, table_name));
+  const auto* const head = files.tensors.find(concat(detail::adapter_prefix, detail::tied_head));
+  return embedding && table != nullptr && head != nullptr && !is_same(*table, *head);
+}
+
+namespace detail {
+
+/// Throws   FormatError for a name of modules_to_save that no module has, or for a head that the model ties to the
+///          embedding and the adapter doesn't
 inline void check_whole_modules(const AdapterFiles& files, const Config& config) {
   const std::string where = (files.folder / "adapter_config.json").native();
-  using Kind = TensorInfo::Kind;
-  bool embedding = false, head = false;
   for (const std::string& name : files.config.whole_modules) {
     AdapterConfig one;
     one.whole_modules = {name};
-    bool any = false;
-    for_each_tensor(config, [&](const TensorInfo& info) {
-      const bool tied = config.tie_word_embeddings && info.kind == Kind::embedding;
-      const bool is_it = one.trains_whole(info);
-      const bool is_head = tied && one.trains_whole({std::string(tied_head), {}, info.shape, Kind::head});
-      embedding = embedding || (is_it && info.kind == Kind::embedding);
-      head = head || is_head || (is_it && info.kind == Kind::head);
-      any = any || is_it || is_head;
-    });
+    bool any = one.trains_whole({std::string(tied_head), {}, {}, TensorInfo::Kind::head});
+    for_each_tensor(config, [&](const TensorInfo& info) { any = any || one.trains_whole(info); });
     if (!any)
       fail<FormatError>(where, ": \"modules_to_save\" has ", io::shown(name), ", which is no module of this model");
   }
-  if (!config.tie_word_embeddings || (!embedding && !head)) return;
-  const auto* const table = files.tensors.find(concat(adapter_prefix, "model.embed_tokens.weight"));
-  const auto* const tied = files.tensors.find(concat(adapter_prefix, tied_head));
-  const auto same = [](const io::StoredTensor& a, const io::StoredTensor& b) {
-    return a.dtype == b.dtype && a.shape == b.shape && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin());
-  };
-  if (!embedding || !head || (table != nullptr && tied != nullptr && !same(*table, *tied)))
+  if (parts_head(files, config))
     fail<FormatError>(where, ": \"modules_to_save\" parts the head from the embedding, to which this model ties it; ",
-                      "expected embed_tokens and lm_head, with the same numbers");
+                      "expected a model whose head was parted, or embed_tokens and lm_head with the same numbers");
 }
 
 }  // namespace detail

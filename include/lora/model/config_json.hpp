@@ -34,7 +34,7 @@ inline void write_rotary(io::Json& json, const Config& config, const std::string
   if (before.rotates != config.rotates) json["no_rope_layers"] = detail::no_rope_layers_of(config);
 }
 
-/// The layers without rotary embedding, if a config.json of this model type can't express them for transformers.
+/// The layers without rotary embedding, if transformers doesn't obey a config.json of this model type that has them.
 inline std::vector<Index> unwritable_no_rope_layers(const Config& config) {
   std::vector<Index> layers;
   if (config.model_type == "smollm3") return layers;

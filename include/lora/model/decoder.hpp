@@ -262,7 +262,8 @@ Decoder<D, T>::Decoder(D& dev, const TensorProvider& provider, const WeightPlace
     : config_(provider.config()), rotary_(std::make_unique<nn::Rotary<D, T>>(config_.rope, config_.head_dim)) {
   if (places.streams_layers) {
     if constexpr (D::reads_host_memory) {
-      fail<ConfigError>("layers can't be streamed to a device that reads them where they are");
+      fail<ConfigError>("key offload: params and all stream layers to a device with memory of its own, but this one ",
+                        "reads them in the host's; allowed: none or optimizer");
     } else {
       streamed_ = std::make_unique<StreamedLayers<D>>(dev, config_.num_hidden_layers, places);
     }

@@ -15,19 +15,14 @@
 namespace lora::model {
 
 /// The config.json of a merged model: the base's settings and the dtype of the matrices; `dtype` as in `save_merged`.
-/// Throws   ConfigError for layers without rotary embedding that a config.json of this type can't express, or a dtype
-///          that safetensors doesn't have
+/// Layers without rotary embedding stand in it for every model type: see rotary_note for who obeys that.
+/// Throws   ConfigError for a dtype that safetensors doesn't have; FormatError as `config_json_of` does
 inline io::Json merged_config(const Source& source, std::optional<DType> dtype) {
   const std::string_view name = config_dtype_name(dtype.value_or(folder_dtype(source.stored_dtype())));
-  const auto& type = source.config().model_type;
-  if (const auto layers = unwritable_no_rope_layers(source.config()); !layers.empty()) {
-    std::string list;
-    for (const Index layer : layers) list += concat(list.empty() ? "" : ", ", layer);
-    fail<ConfigError>("no_rope_layers: ", source.path().native(), " runs its layers ", list,
-                      " without rotary embedding, which the config.json of a ", type,
-                      " model can't say (only smollm3's ", "can); allowed: an adapter, used beside its base");
-  }
   io::Json json = config_json_of(source);
+  // An adapter may have parted the head from the embedding.
+  if (const bool tied = source.config().tie_word_embeddings; parse_config(json, "").tie_word_embeddings != tied)
+    json["tie_word_embeddings"] = tied;
   if (json.contains("torch_dtype") || !json.contains("dtype")) json["torch_dtype"] = std::string(name);
   if (json.contains("dtype")) json["dtype"] = std::string(name);
   return json;
@@ -62,7 +57,7 @@ inline std::vector<std::byte> rounded(std::span<const float> values, DType dtype
 /// Writes the model as model.safetensors (or shards with an index) and config.json into an existing folder, one tensor
 /// after the other. Every matrix with an adapter is W + s B A, what training has changed is as it was trained, and the
 /// rest as it was; all is computed in float32 and rounded once to `dtype` or, without one, to its stored dtype (GGUF
-/// blocks: to bfloat16). Tied heads stay tied, since the embedding never has an adapter.
+/// blocks: to bfloat16). A head stays tied unless an adapter has parted it from the embedding.
 /// Throws   ConfigError for the base's own folder, and as `merged_config` does
 template <AnyDevice D, class T>
 requires std::same_as < Accum<T>,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "lora/core/error.hpp"
@@ -21,7 +22,7 @@ constexpr Preset presets[] = {{"tiny", 128, 640, 8, 4, 2, 32},       //  21,809,
                               {"large", 768, 1920, 16, 12, 4, 64}};  // 212,658,944     95,972,096
 
 /// Its config.json.
-/// Throws   ConfigError for a name that none has
+/// Throws   ConfigError for a name that none has, with those that there are
 inline io::Json preset_config(std::string_view name) {
   for (const Preset& preset : presets)
     if (preset.name == name)
@@ -42,7 +43,9 @@ inline io::Json preset_config(std::string_view name) {
                               {"attention_bias", false},
                               {"tie_word_embeddings", true},
                               {"torch_dtype", "float32"}});
-  fail<ConfigError>("no preset is called ", name);
+  std::string names;
+  for (const Preset& preset : presets) names += concat(names.empty() ? "" : ", ", preset.name);
+  fail<ConfigError>("key model_preset: given ", name, ", allowed: one of ", names);
 }
 
 }  // namespace lora::model

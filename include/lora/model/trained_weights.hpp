@@ -47,7 +47,8 @@ void save_trained(D& dev, Model& model, const std::filesystem::path& path) {
     for (const float value : values)
       if (!std::isfinite(value))
         fail<NonFiniteError>("the weights are not saved: the tensor ", param.name, " holds ", value,
-                             "; a smaller learning_rate may help");
+                             "; expected finite numbers, of the base as of its training, where a smaller ",
+                             "learning_rate may help");
     writer.add(param.name, std::as_bytes(std::span(values)));
   });
   writer.commit();
@@ -88,26 +89,33 @@ class TrainedWeights : public TensorProvider {
 };
 
 /// Gives those of the model's own tensors that are parameters the numbers that `save_trained` left of them.
-/// Throws   FormatError for a file of other tensors
+/// Throws   FormatError for a file of other tensors, or of numbers that are not finite, before any is taken
 template <class D, class Model>
 void load_trained(D& dev, Model& model, const TensorProvider& base, const std::filesystem::path& path) {
   const TrainedWeights trained(base, path);
   std::map<std::string, TensorInfo> infos;
   for_each_tensor(model.config(), [&](const TensorInfo& info) { infos.emplace(info.name, info); });
-  model.params().for_each([&](const auto& param) {
-    const auto info = infos.find(param.name);
-    if (info == infos.end()) return;
-    if (!trained.has(param.name)) fail<FormatError>(path.native(), ": the tensor ", param.name, " is missing");
-    const ProvidedTensor tensor = trained.provide(info->second);
-    std::vector<float> values(static_cast<std::size_t>(param.value.size()));
-    std::memcpy(values.data(), tensor.bytes.data(), values.size() * sizeof(float));
+  const auto for_each_values = [&](const auto& f) {
+    model.params().for_each([&](const auto& param) {
+      const auto info = infos.find(param.name);
+      if (info == infos.end()) return;
+      if (!trained.has(param.name)) fail<FormatError>(path.native(), ": the tensor ", param.name, " is missing");
+      const ProvidedTensor tensor = trained.provide(info->second);
+      std::vector<float> values(static_cast<std::size_t>(param.value.size()));
+      std::memcpy(values.data(), tensor.bytes.data(), values.size() * sizeof(float));
+      f(param, values);
+    });
+  };
+  for_each_values([&](const auto& param, const std::vector<float>& values) {
     for (const float value : values)
       if (!std::isfinite(value))
         fail<FormatError>(path.native(), ": the tensor ", param.name, " holds ", value, "; expected finite numbers");
+  });
+  trained.finish();
+  for_each_values([&](const auto& param, const std::vector<float>& values) {
     copy_from_host<D, float>(dev, values, param.value);
     dev.synchronize();  // the values go away
   });
-  trained.finish();
   model.params().refresh(dev);
   dev.synchronize();
 }

@@ -7,9 +7,11 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lora/core/log.hpp"
 #include "lora/io/safetensors.hpp"
 #include "lora/model/config_gguf.hpp"
 #include "lora/model/config_json.hpp"
@@ -30,7 +32,9 @@ class Source : public TensorProvider {
       const auto file = path / "config.json";
       io::Json json = io::read_json(file);
       Config config = parse_config(json, file.native());
-      return Source(path, io::Safetensors::open(path), std::move(json), std::move(config));
+      Source source(path, io::Safetensors::open(path), std::move(json), std::move(config));
+      source.take_own_head();
+      return source;
     }
     if (path.extension() == ".gguf") {
       auto file = io::Gguf::open(path);
@@ -56,7 +60,7 @@ class Source : public TensorProvider {
   /// Null for a folder.
   const io::Gguf* gguf() const { return gguf_ ? &*gguf_ : nullptr; }
 
-  /// A folder's config.json as it was read; null for a GGUF file.
+  /// A folder's config.json as it was read, but for a tie that its weights contradict; null for a GGUF file.
   const io::Json& config_json() const { return config_json_; }
 
   /// All that the files hold, under their own names; nothing of an initial model.
@@ -68,11 +72,18 @@ class Source : public TensorProvider {
   /// What the file calls the tensor.
   const std::string& file_name_of(const TensorInfo& info) const { return gguf_ ? info.gguf_name : info.name; }
 
+  /// Gives the model a head of its own, which begins with the numbers of the embedding that it was tied to.
+  void part_head() {
+    head_was_tied_ = head_was_tied_ || config_.tie_word_embeddings;
+    config_.tie_word_embeddings = false;
+  }
+
   /// The tensor of a file; its rows may lie in another order, see ProvidedTensor::permuted_heads.
   /// Throws   FormatError if it is missing or has another shape
   const io::StoredTensor& at(const TensorInfo& info) const {
     const std::string& stored_name = file_name_of(info);
-    const auto* tensor = gguf_ ? gguf_->find(stored_name) : safetensors_ ? safetensors_->find(stored_name) : nullptr;
+    const auto* tensor = find(stored_name);
+    if (const auto tied_to = name_tied_to(info); tensor == nullptr && !tied_to.empty()) tensor = find(tied_to);
     if (tensor == nullptr) fail<FormatError>(path_.native(), ": the tensor ", stored_name, " is missing");
     if (tensor->shape != info.shape)
       fail<FormatError>(path_.native(), ": the tensor ", stored_name, " is ", to_string(tensor->shape),
@@ -106,10 +117,10 @@ class Source : public TensorProvider {
     for_each_tensor(config_, [&](const TensorInfo& info) { known.insert(file_name_of(info)); });
     std::string extra;
     for (const auto& tensor : tensors()) {
-      if (known.count(tensor.name) != 0 || tensor.name.ends_with("rotary_emb.inv_freq") ||
-          tensor.name == "rope_freqs.weight")
-        continue;
-      if (config_.tie_word_embeddings && tensor.name == "lm_head.weight") continue;  // transformers ties it as well
+      // What old versions of transformers saved of a rotary embedding follows from config.json.
+      const bool rotary = tensor.name.find(".rotary_emb.") != tensor.name.npos || tensor.name == "rope_freqs.weight";
+      if (rotary || known.count(tensor.name) != 0) continue;
+      if (config_.tie_word_embeddings && tensor.name == "lm_head.weight") continue;  // the embedding once more
       extra += (extra.empty() ? "" : ", ") + tensor.name;
       if (extra.size() > 300) {
         extra += ", …";
@@ -144,8 +155,31 @@ class Source : public TensorProvider {
   Source(std::filesystem::path path, io::Gguf file, Config config)
       : path_(std::move(path)), config_(std::move(config)), gguf_(std::move(file)) {}
 
+  const io::StoredTensor* find(std::string_view name) const {
+    return gguf_ ? gguf_->find(name) : safetensors_ ? safetensors_->find(name) : nullptr;
+  }
+
+  // The tensor that holds the numbers of a tied embedding, or of a head that was tied, where it has none of its own.
+  std::string_view name_tied_to(const TensorInfo& info) const {
+    if (info.kind == TensorInfo::Kind::embedding && config_.tie_word_embeddings) return "lm_head.weight";
+    if (info.kind != TensorInfo::Kind::head || !head_was_tied_) return {};
+    return gguf_ ? "token_embd.weight" : "model.embed_tokens.weight";
+  }
+
+  // Of a head and an embedding with different numbers both are used, whatever config.json says of a tie.
+  // Source   transformers 5, PreTrainedModel.tie_weights
+  void take_own_head() {
+    const auto *head = find("lm_head.weight"), *table = find("model.embed_tokens.weight");
+    if (!config_.tie_word_embeddings || head == nullptr || table == nullptr || is_same(*head, *table)) return;
+    config_.tie_word_embeddings = false;
+    config_json_["tie_word_embeddings"] = false;
+    log::warn(path_.native(), ": lm_head.weight is used, which differs from the embedding, although config.json has ",
+              "tie_word_embeddings true; what is written of this model says false");
+  }
+
   std::filesystem::path path_;
   Config config_;
+  bool head_was_tied_ = false;  // to the embedding, from which `part_head` has parted it
   io::Json config_json_;
   std::optional<io::Safetensors> safetensors_;
   std::optional<io::Gguf> gguf_;

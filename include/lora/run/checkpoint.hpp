@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <map>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -62,12 +62,17 @@ struct RunState {
   std::optional<double> best_eval_loss{};  ///< of the best evaluation, by metric_for_best_model
   std::optional<double> best_metric{};     ///< that metric then
   Index best_step = 0;
+  /// Of early stopping, where the checkpoint of the best evaluation can't be loaded any more: its metric and step.
+  std::optional<std::pair<double, Index>> to_beat{};
+  Index step_to_beat() const { return to_beat ? to_beat->second : best_step; }
   Index evaluations_without_improvement = 0;  ///< in a row, by early_stopping_threshold
   Index stage = 0;                            ///< of the next step
   std::vector<DrawnClasses> drawn{};          ///< by parts of a curriculum
   /// Records learnt from, by the name of their file; empty for a single one.
   std::vector<std::pair<std::string, Index>> learnt_of_files{};
   std::optional<optim::LossScale> loss_scale{};  ///< of a run in float16
+  Index skipped = 0;                             ///< steps whose loss or gradient was not finite
+  Index overflows = 0;                           ///< and those that a smaller loss scale may have helped
   bool ended_early = false;                      ///< nothing is left to do, though the plan has more steps
   bool evaluation_due = false;                   ///< the run was stopped while it evaluated this step
   io::Json settings = io::Json::object();        ///< those that must not change on resume
@@ -160,11 +165,17 @@ inline io::Json to_json(const RunState& state) {
                                    {"evaluations_without_improvement", state.evaluations_without_improvement},
                                    {"stage", state.stage},
                                    {"loss_scale", nullptr},
+                                   {"skipped", state.skipped},
+                                   {"overflows", state.overflows},
                                    {"ended_early", state.ended_early},
                                    {"settings", state.settings}});
   if (state.last_eval_loss) json["last_eval_loss"] = *state.last_eval_loss;
   if (state.best_eval_loss) json["best_eval_loss"] = *state.best_eval_loss;
   if (state.best_metric) json["best_metric"] = *state.best_metric;
+  if (state.to_beat) {
+    json["metric_to_beat"] = state.to_beat->first;
+    json["step_to_beat"] = state.to_beat->second;
+  }
   if (state.last_exact_match) json["last_exact_match"] = *state.last_exact_match;
   if (state.last_rouge_l) json["last_rouge_l"] = *state.last_rouge_l;
   if (state.loss_scale) {
@@ -200,9 +211,12 @@ inline RunState parse_state(const io::JsonView& json) {
   // Checkpoints of earlier versions have none of these.
   state.best_metric = json.get<double>("best_metric");
   if (!state.best_metric) state.best_metric = state.best_eval_loss;
+  if (const auto metric = json.get<double>("metric_to_beat")) state.to_beat = {*metric, json.at<Index>("step_to_beat")};
   state.evaluations_without_improvement = json.get<Index>("evaluations_without_improvement").value_or(0);
   state.stage = json.get<Index>("stage").value_or(0);
   state.loss_scale = parse_loss_scale(json);
+  state.skipped = json.get<Index>("skipped").value_or(0);
+  state.overflows = json.get<Index>("overflows").value_or(0);
   state.ended_early = json.get<bool>("ended_early").value_or(false);
   state.evaluation_due = json.get<bool>("evaluation_due").value_or(false);
   if (const auto drawn = json.find("curriculum"))
@@ -313,6 +327,8 @@ class Checkpoints {
  public:
   explicit Checkpoints(const io::Path& output_dir) : folder_(output_dir / "checkpoints") {}
 
+  static constexpr Index any_step = std::numeric_limits<Index>::max();
+
   const io::Path& folder() const { return folder_; }
   io::Path folder_of(Index step) const { return folder_ / concat("checkpoint-", step); }
 
@@ -356,13 +372,27 @@ class Checkpoints {
     return detail::verified(std::move(folder), known);
   }
 
-  /// The newest intact one; damaged ones are skipped, with a warning if `warns`. `known` as for open.
+  /// The one of a step if it is intact, else `why` it is not.
+  /// Throws   Error if it can't be read or has another version
+  std::optional<Checkpoint> find(Index step, std::string& why) const {
+    const io::Path folder = folder_of(step);
+    try {
+      if (io::is_there(folder)) return detail::verified(folder);
+      why = concat("there is no ", folder.native());
+    } catch (const detail::Damaged& error) {
+      why = error.what();
+    }
+    return std::nullopt;
+  }
+
+  /// The newest intact one, of those up to step `last`; damaged ones are skipped, with a warning if `warns`. `known` as
+  /// for open.
   /// Throws   Error for one that can't be read or has another version
-  std::optional<Checkpoint> newest(bool warns = true, const Checkpoint* known = nullptr) const {
+  std::optional<Checkpoint> newest(bool warns = true, const Checkpoint* known = nullptr, Index last = any_step) const {
     const auto all = steps();
     for (auto step = all.rbegin(); step != all.rend(); ++step) {
       std::error_code ignored;
-      if (!std::filesystem::is_directory(folder_of(*step), ignored)) continue;
+      if (*step > last || !std::filesystem::is_directory(folder_of(*step), ignored)) continue;
       try {
         return open(folder_of(*step), known);
       } catch (const detail::Damaged& error) {
@@ -373,7 +403,7 @@ class Checkpoints {
   }
 
   /// Writes the checkpoint of state.step; `write_files(folder)` writes everything but the state. Checkpoints of later
-  /// steps, from before the run was resumed at an earlier one, are removed.
+  /// steps, damaged ones that the run has passed over, are removed.
   template <class WriteFiles>
   void save(const RunState& state, WriteFiles&& write_files) const {
     io::write_whole_folder(folder_of(state.step), detail::stranger_in_checkpoint, [&](const io::Path& folder) {
@@ -389,11 +419,16 @@ class Checkpoints {
       json["checksum"] = checksum_text(checksum(io::to_text(json)));
       io::write_json(folder / detail::state_file, json);
     });
-    for (const Index step : own_steps()) {
-      if (step <= state.step) continue;
-      log::warn("removing ", folder_of(step).native(), ", which lies past step ", state.step,
+    remove_past(state.step);
+  }
+
+  /// Removes those of later steps that runs wrote, the newest first.
+  void remove_past(Index last) const {
+    const auto own = own_steps();
+    for (auto step = own.rbegin(); step != own.rend() && *step > last; ++step) {
+      log::warn("removing ", folder_of(*step).native(), ", which lies past step ", last,
                 " that this run has gone back to");
-      remove(step);
+      remove(*step);
     }
   }
 
@@ -401,9 +436,10 @@ class Checkpoints {
   void remove(Index step) const { io::remove_whole_folder(folder_of(step), detail::stranger_in_checkpoint); }
 
   /// Removes the oldest checkpoints until `limit` are left, except `keep`. Nothing is removed unless the newest is
-  /// intact.
-  void rotate(Index limit, std::optional<Index> keep) const {
+  /// intact. Those past step `last` neither count nor go.
+  void rotate(Index limit, std::optional<Index> keep, Index last = any_step) const {
     auto all = own_steps();
+    std::erase_if(all, [&](Index step) { return step > last; });
     if (static_cast<Index>(all.size()) <= limit) return;
     try {
       detail::verified(folder_of(all.back()));

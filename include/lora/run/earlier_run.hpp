@@ -25,7 +25,7 @@ class EarlierRun {
       : folder_(config.output_dir),
         resume_(config.resume_from_checkpoint),
         overwrites_(config.overwrite_output_dir),
-        goes_on_here_(goes_on_here()) {
+        goes_on_here_(lies_here()) {
     const io::Path& output = folder_.path();
     std::error_code error;
     if (!resume_.empty() && resume_ != "auto" && !std::filesystem::exists(resume_, error))
@@ -40,6 +40,8 @@ class EarlierRun {
   }
 
   const RunFolder& folder() const { return folder_; }
+  /// Whether this run resumes from a checkpoint in output_dir, so that the files there are its own.
+  bool goes_on_here() const { return goes_on_here_; }
 
   /// A setting's value in the checkpoint to resume from, or null.
   /// Throws   Error if that checkpoint can't be read, or was named and is damaged
@@ -59,7 +61,8 @@ class EarlierRun {
     auto found = checkpoint(true);
     if (found || resume_ != "auto") return found;
     if (!overwrites_) {
-      const char* left = !checkpoints().own_steps().empty()    ? "checkpoints, of which none is whole"
+      const char* left = folder_.going_back()                  ? "what a run has left that was to be cleared away"
+                         : !checkpoints().own_steps().empty()  ? "checkpoints, of which none is whole"
                          : io::is_there(folder_.final_model()) ? "final_model, but no checkpoint to go on with"
                                                                : nullptr;
       if (left != nullptr)
@@ -71,13 +74,19 @@ class EarlierRun {
   }
 
   /// Prepares the folder for this run, which resumes from `resumed` and ends with step `last`: removes an earlier run's
-  /// files unless this run continues it. Call with the lock held.
+  /// files unless this run continues it, else those of later steps. `evaluates`: an evaluation is to be made before any
+  /// step. Call with the lock held.
   /// Throws   ConfigError if something that no run wrote is in the way, before anything is removed
-  void take(const std::optional<Checkpoint>& resumed, Index last) const {
+  void take(const std::optional<Checkpoint>& resumed, Index last, bool evaluates = false) const {
     const Index first = resumed ? resumed->state.step : 0;
-    if (first < last || !goes_on_here_) folder_.expect_own_final_model();
+    const bool works = first < last || evaluates;
+    // A damaged checkpoint that auto has passed over stays until the run has one of its own.
+    const bool chosen = resume_ != "auto" || folder_.going_back();
+    const auto own = checkpoints().own_steps();
+    const bool goes_back = chosen && !own.empty() && own.back() > first;
+    if (works || goes_back || !goes_on_here_) folder_.expect_own_final_model();
     if (first < last) checkpoints().expect_places(first, last);
-    if (resumed && goes_on_here_) return;
+    if (resumed && goes_on_here_) return folder_.go_on_from(first, works, goes_back);
     if (io::is_there(folder_.final_model()))
       log::info("the earlier run's final_model stays until this one is finished");
     folder_.clear();
@@ -92,8 +101,7 @@ class EarlierRun {
                       "overwrite_output_dir true to start from scratch");
   }
 
-  /// Whether this run resumes from a checkpoint in output_dir, so that the files there are its own.
-  bool goes_on_here() const {
+  bool lies_here() const {
     if (resume_.empty() || resume_ == "auto") return resume_ == "auto";
     std::error_code error;
     const auto folder = std::filesystem::canonical(resume_, error).parent_path();
@@ -104,7 +112,7 @@ class EarlierRun {
     const Checkpoint* const known = seen_ ? &*seen_ : nullptr;
     if (resume_.empty()) return std::nullopt;
     if (resume_ != "auto") return Checkpoints::open(resume_, known);
-    return checkpoints().newest(warns, known);
+    return checkpoints().newest(warns, known, folder_.going_back().value_or(Checkpoints::any_step));
   }
 
   RunFolder folder_;

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <span>
 #include <string>
@@ -88,6 +89,15 @@ inline std::string describe_build() {
 #else
   return concat("lora ", LORA_VERSION, " for ", features, ", gcc ", __VERSION__);
 #endif
+}
+
+/// "2025-12-31 23:59 UTC": now.
+inline std::string time_text() {
+  char text[32] = "";
+  const std::time_t now = std::time(nullptr);
+  std::tm fields{};
+  if (gmtime_r(&now, &fields) != nullptr) (void)std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &fields);
+  return text;
 }
 
 /// The build and the machine, one fact per line, for environment_info.txt.

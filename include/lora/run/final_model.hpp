@@ -9,6 +9,7 @@
 #include "lora/core/precision.hpp"
 #include "lora/io/atomic_folder.hpp"
 #include "lora/model/merge.hpp"
+#include "lora/model/rotary_note.hpp"
 #include "lora/model/trained_weights.hpp"
 #include "lora/run/checkpoint.hpp"
 #include "lora/run/folder.hpp"
@@ -42,13 +43,7 @@ inline std::string usage_of(const settings::Config& config, const model::Source&
     text +=
         "\nThe base ran with other rotary settings than its own file has: `config.json` holds them, and `lora` takes "
         "them from there.\n";
-  if (const auto layers = model::unwritable_no_rope_layers(source.config()); !layers.empty()) {
-    text += "\nThese layers ran without rotary embedding, which transformers can't do with a " +
-            source.config().model_type + " model; use the adapter with `lora`:";
-    for (const Index layer : layers) text += concat(" ", layer);
-    text += ".\n";
-  }
-  return text;
+  return text + model::rotary_note(source.config(), "base");
 }
 
 /// A text that may hold bars within a table.
@@ -117,7 +112,8 @@ inline std::string model_card(const settings::Config& config, const model::Sourc
   if (adapter != nullptr) return text + detail::usage_of(config, source);
   return text +
          "\n```python\nfrom transformers import AutoModelForCausalLM\n\n"
-         "model = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\n```\n";
+         "model = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\n```\n" +
+         model::rotary_note(source.config(), "model");
 }
 
 /// Whether an adapter folder needs its own config.json: the base has none (GGUF), or ran with other rotary settings.

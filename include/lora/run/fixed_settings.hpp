@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +14,7 @@
 #include "lora/run/base_checksum.hpp"
 #include "lora/run/checkpoint.hpp"
 #include "lora/settings/settings.hpp"
+#include "lora/tokenizer/fingerprints.hpp"
 
 namespace lora::run {
 
@@ -20,11 +23,12 @@ struct DataFacts {
   std::uint64_t fingerprint = 0;
   Index records = 0;
   std::string template_name{};
-  std::string date{};                     ///< printed by the template; empty if it prints none
-  std::optional<bool> enable_thinking{};  ///< if the template depends on it
-  std::optional<Index> text_blocks{};     ///< number of sequences, if some files are texts
-  std::vector<Index> file_records{};      ///< of each file of the training data
-  std::vector<Index> curriculum_steps{};  ///< of each stage that has a curriculum
+  std::string date{};                                  ///< printed by the template; empty if it prints none
+  std::optional<bool> enable_thinking{};               ///< if the template depends on it
+  std::optional<Index> text_blocks{};                  ///< number of sequences, if some files are texts
+  std::vector<Index> file_records{};                   ///< of each file of the training data
+  std::vector<Index> curriculum_steps{};               ///< of each stage that has a curriculum
+  std::optional<tokenizer::Fingerprints> tokenizer{};  ///< if some records are text
 };
 
 /// What trains where a program that uses the library has not left that to the settings: its tensors' names.
@@ -54,6 +58,48 @@ inline io::Json adapter_settings(model::AdapterConfig adapter) {
                           {"alpha_pattern", saved.at("alpha_pattern")}});
 }
 
+// Objects among the settings, which checkpoints of earlier versions lack.
+constexpr std::string_view model_settings_name = "config.json", tokenizer_name = "tokenizer";
+
+/// What else a model computes with, by its names in config.json: neither a key of the settings nor `base_text` has it.
+inline io::Json model_settings(const model::Source& source) {
+  using Scaling = nn::RopeConfig::Scaling;
+  const model::Config& shape = source.config();
+  const nn::RopeConfig& rope = shape.rope;
+  io::Json json = io::json_object({{"num_attention_heads", shape.num_attention_heads},
+                                   {"num_key_value_heads", shape.num_key_value_heads},
+                                   {"head_dim", shape.head_dim},
+                                   {"rms_norm_eps", shape.rms_norm_eps},
+                                   {"attention_bias", shape.qkv_bias},
+                                   {"mlp_bias", shape.mlp_bias},
+                                   {"tie_word_embeddings", shape.tie_word_embeddings}});
+  const char* const kinds[] = {"default", "linear", "llama3", "yarn"};
+  json["rope_type"] = kinds[static_cast<std::size_t>(rope.scaling)];
+  const auto note = [&](std::initializer_list<Scaling> of, const char* name, const auto& value) {
+    if (std::find(of.begin(), of.end(), rope.scaling) != of.end()) json[concat("rope ", name)] = value;
+  };
+  note({Scaling::linear, Scaling::llama3, Scaling::yarn}, "factor", rope.factor);
+  note({Scaling::llama3, Scaling::yarn}, "original_max_position_embeddings", rope.original_max_position_embeddings);
+  note({Scaling::llama3}, "low_freq_factor", rope.low_freq_factor);
+  note({Scaling::llama3}, "high_freq_factor", rope.high_freq_factor);
+  note({Scaling::yarn}, "beta_fast", rope.beta_fast);
+  note({Scaling::yarn}, "beta_slow", rope.beta_slow);
+  note({Scaling::yarn}, "attention_factor", rope.attention_factor);
+  note({Scaling::yarn}, "mscale", rope.mscale);
+  note({Scaling::yarn}, "mscale_all_dim", rope.mscale_all_dim);
+  note({Scaling::yarn}, "truncate", rope.truncate);
+  if (!source.is_initial()) return json;
+  json["initializer_range"] = shape.initializer_range;
+  json["pad_token_id"] = shape.pad_token_id ? io::Json(*shape.pad_token_id) : io::Json();
+  return json;
+}
+
+inline io::Json to_json(const tokenizer::Fingerprints& fingerprints) {
+  io::Json json = io::Json::object();
+  for (const auto& [part, hash] : fingerprints.named()) json[std::string(part)] = checksum_text(hash);
+  return json;
+}
+
 /// Without what decides memory and time alone.
 inline io::Json stages_settings(std::vector<settings::StageSettings> stages) {
   for (settings::StageSettings& stage : stages) {
@@ -78,7 +124,8 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
                                        {"model_name_or_path", base_text(source, false)},
                                        {"dtype", std::string(name_of(precision))},
                                        {"rope_theta", shape.rope.theta},
-                                       {"no_rope_layers", unrotated}});
+                                       {"no_rope_layers", unrotated},
+                                       {std::string(detail::model_settings_name), detail::model_settings(source)}});
   if (adapter != nullptr) {
     settings.update(detail::adapter_settings(*adapter));
     settings["loraplus_lr_ratio"] = config.loraplus_lr_ratio ? io::Json(*config.loraplus_lr_ratio) : io::Json();
@@ -117,6 +164,7 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
   }
   if (data.enable_thinking) settings["enable_thinking"] = *data.enable_thinking;
   if (data.text_blocks) settings["text_blocks"] = *data.text_blocks;
+  if (data.tokenizer) settings[std::string(detail::tokenizer_name)] = detail::to_json(*data.tokenizer);
   return settings;
 }
 
@@ -147,11 +195,49 @@ inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const se
   return now;
 }
 
+namespace detail {
+
+/// Calls f(field, then, now) for each field of an object among the settings that has changed.
+template <class F>
+void for_each_change(std::string_view object, const io::Json& now, const Checkpoint& checkpoint, const F& f) {
+  const io::Json* const fields = io::json_find(now, object);
+  const io::Json* const before = io::json_find(checkpoint.state.settings, object);
+  if (fields == nullptr || before == nullptr) return;
+  for (const auto& [name, value] : io::json_fields(*fields)) {
+    const auto then = before->find(name);  // possibly null
+    if (then != before->end() && io::to_text(*then, -1) != io::to_text(value, -1)) f(name, *then, value);
+  }
+}
+
+/// Throws   ConfigError with all that the model and its tokenizer compute otherwise
+inline void expect_same_model(const io::Json& now, const Checkpoint& checkpoint) {
+  const auto refuse = [&](std::string_view what, const std::string& changes) {
+    if (!changes.empty())
+      fail<ConfigError>("key model_name_or_path: the ", what, " has changed since ", checkpoint.folder.native(),
+                        " was made: ", changes, "; a resumed run needs the same");
+  };
+  std::string changes;
+  for_each_change(
+      model_settings_name, now, checkpoint, [&](const std::string& name, const io::Json& then, const io::Json& value) {
+        changes +=
+            concat(changes.empty() ? "" : ", ", name, ": was ", io::to_text(then, -1), ", is ", io::to_text(value, -1));
+      });
+  refuse("model's config.json", changes);
+  for_each_change(tokenizer_name, now, checkpoint, [&](const std::string& part, const io::Json&, const io::Json&) {
+    changes += concat(changes.empty() ? "" : ", ", "its ", part, part.ends_with('s') ? " differ" : " differs");
+  });
+  refuse("tokenizer", changes);
+}
+
+}  // namespace detail
+
 /// Throws   ConfigError with the first setting that changed and both values
 inline void expect_same_settings(const io::Json& now, const Checkpoint& checkpoint) {
+  detail::expect_same_model(now, checkpoint);
   // Both come from fixed_settings, with the same types: equal values have equal texts.
   const auto text_of = [](const io::Json* value) { return value ? io::to_text(*value, -1) : std::string("nothing"); };
   for (const auto& [name, value] : io::json_fields(now)) {
+    if (name == detail::model_settings_name || name == detail::tokenizer_name) continue;
     const auto place = checkpoint.state.settings.find(name);  // possibly null
     const io::Json* then = place != checkpoint.state.settings.end() ? &*place : nullptr;
     if (then != nullptr && text_of(then) == text_of(&value)) continue;

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -11,8 +11,9 @@
 
 #include "lora/io/atomic_folder.hpp"
 #include "lora/io/json.hpp"
-#include "lora/io/mapped_file.hpp"
+#include "lora/io/json_view.hpp"
 #include "lora/run/checkpoint.hpp"
+#include "lora/run/metrics.hpp"
 #include "lora/run/result_proof.hpp"
 
 namespace lora::run {
@@ -22,7 +23,7 @@ namespace lora::run {
 constexpr std::string_view run_files[] = {
     "trainer_log.jsonl", "training.log",      "training_metrics.json", "profile.md",
     "profile.json",      "train_command.txt", "environment_info.txt",  "tensorboard/events.out.tfevents.lora",
-    "run_config.json"};
+    "going_back.json",   "run_config.json"};
 /// The folders in output_dir that belong to runs.
 constexpr std::string_view run_folders[] = {"final_model", "checkpoints", "tensorboard"};
 
@@ -80,16 +81,9 @@ class RunFolder {
       refuse(final_model(), concat("which is not a run's: ", what));
   }
 
-  /// Whether final_model was written by a run and has the same adapter as this folder, byte for byte. (A model is
-  /// rounded once more for final_model.)
-  bool has_result_of(const io::Path& folder) const {
-    constexpr std::string_view name = "adapter_model.safetensors";
-    if (!stranger_in_result(final_model()).empty()) return false;
-    if (!io::is_file(final_model() / name) || !io::is_file(folder / name)) return false;
-    const io::MappedFile here(final_model() / name), there(folder / name);
-    return here.bytes().size() == there.bytes().size() &&
-           std::memcmp(here.bytes().data(), there.bytes().data(), here.bytes().size()) == 0;
-  }
+  /// Whether the results of a finished run are there: final_model, and training_metrics.json, which is written after it
+  /// and goes before anything that it is of changes.
+  bool has_result() const { return io::is_there(final_model()) && io::is_there(output_ / metrics_file); }
 
   /// Throws   ConfigError if a key's input is where runs write, or links there
   void expect_outside(std::string_view key, const io::Path& input) const {
@@ -110,10 +104,36 @@ class RunFolder {
                          }));
   }
 
+  /// The step that a run has begun to go back to, -1 for a new start, while something of later steps may be left.
+  /// Throws   FormatError, IoError if the note of it can't be read
+  std::optional<Index> going_back() const {
+    const io::Path note = output_ / going_back_file;
+    if (!io::is_there(note)) return std::nullopt;
+    return io::JsonFile(note)->at<Index>("to_step");
+  }
+
+  /// Readies the folder for a run that goes on from `step`: removes the results of a finished one, unless they are of
+  /// that step and nothing is to be done, and, where the run `goes_back`, what later steps have left but for the logs,
+  /// which are cut off once nothing can go on from there. From the first operation on a process that is killed is gone
+  /// on from `step`, before it as if nothing had happened. Call with the lock held, after expect_own.
+  void go_on_from(Index step, bool works, bool goes_back) const {
+    if (goes_back) note_going_back(step);
+    if (works || goes_back || steps_of_metrics(output_, true) != step) io::remove_file(output_ / metrics_file);
+    if (goes_back) {
+      for (const char* name : {"profile.md", "profile.json"}) io::remove_file(output_ / name);
+      io::sync_folder(output_);
+      checkpoints_.remove_past(step);
+    }
+    io::remove_file(output_ / going_back_file);
+  }
+
   /// Removes what a run has written, except final_model, which stays until it is replaced. Call with the lock held,
   /// after expect_own.
   void clear() const {
-    for (const Index step : checkpoints_.own_steps()) checkpoints_.remove(step);
+    if (const auto own = checkpoints_.own_steps(); !own.empty()) {
+      note_going_back(-1);
+      for (const Index step : own) checkpoints_.remove(step);
+    }
     for (const std::string_view name : run_files) io::remove_file(output_ / name);
     for (const char* name : {"tensorboard", "checkpoints"})
       if (io::is_there(output_ / name) && io::entries_of(output_ / name).empty()) io::remove_file(output_ / name);
@@ -121,6 +141,10 @@ class RunFolder {
   }
 
  private:
+  static constexpr std::string_view going_back_file = "going_back.json";
+
+  void note_going_back(Index step) const { io::write_json(output_ / going_back_file, {{"to_step", step}}); }
+
   [[noreturn]] void refuse(const io::Path& path, std::string_view what) const {
     fail<ConfigError>("key output_dir: given ", output_.native(), ", where ", path.native(), " is in the way, ", what,
                       "; allowed: another folder, or this one without it");

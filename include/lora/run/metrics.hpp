@@ -82,10 +82,39 @@ inline io::Json to_json(const EvalMetrics& metrics) {
 /// both; entries after its checkpoint's step are removed.
 class MetricsLog {
  public:
+  /// What stays of an earlier log.
+  struct Kept {
+    std::uint64_t bytes = 0;  ///< of trainer_log.jsonl
+    double elapsed = 0;       ///< time up to its last line there
+    io::TensorBoardWriter::Kept events{};
+  };
+  /// What leads up to a step and was not cut by a kill. Nothing is changed. `piece_bytes`: how much is read at once,
+  /// for a log may be of any size. Throws   IoError if it can't be read
+  static Kept kept_through(const io::Path& output_dir, Index step, std::size_t piece_bytes = std::size_t{1} << 16) {
+    constexpr std::size_t longest_line = std::size_t{1} << 24;
+    Kept kept{0, 0, io::TensorBoardWriter::kept_through(output_dir / "tensorboard", step, piece_bytes)};
+    const io::Path path = output_dir / file_name;
+    if (!io::is_there(path)) return kept;
+    io::FileWindow file(path, piece_bytes);
+    while (const auto line = file.line(longest_line)) {
+      const auto place = place_of_line(*line);
+      if (!place || place->step > step) break;
+      kept.elapsed = std::max(kept.elapsed, place->elapsed);
+      file.pass(line->size());
+    }
+    kept.bytes = file.offset();
+    return kept;
+  }
+
   /// Starts new files, or continues after `resumed_step`.
   explicit MetricsLog(const io::Path& output_dir, std::optional<Index> resumed_step = std::nullopt)
-      : lines_(prepare(output_dir, resumed_step), io::FileWriter::Mode::append),
-        tensorboard_(output_dir / "tensorboard", resumed_step) {}
+      : MetricsLog(output_dir,
+                   resumed_step ? std::optional(kept_through(output_dir, *resumed_step)) : std::optional<Kept>()) {}
+  /// The same once it is known what is kept.
+  MetricsLog(const io::Path& output_dir, const std::optional<Kept>& kept)
+      : elapsed_(kept ? kept->elapsed : 0),
+        lines_(prepare(output_dir, kept), io::FileWriter::Mode::append),
+        tensorboard_(output_dir / "tensorboard", kept ? std::optional(kept->events) : std::nullopt) {}
 
   /// Elapsed time up to the last line that was kept; 0 for a new run.
   double elapsed_seconds() const { return elapsed_; }
@@ -126,22 +155,15 @@ class MetricsLog {
  private:
   void write_line(const io::Json& json) { lines_.write(io::to_text(json, -1) + "\n"); }
 
-  /// Keeps the lines up to the first one past the step or truncated by a killed run.
-  io::Path prepare(const io::Path& output_dir, std::optional<Index> resumed_step) {
+  static constexpr const char* file_name = "trainer_log.jsonl";
+
+  static io::Path prepare(const io::Path& output_dir, const std::optional<Kept>& kept) {
     io::create_folders(output_dir);
-    const io::Path path = output_dir / "trainer_log.jsonl";
-    if (!resumed_step) {
+    const io::Path path = output_dir / file_name;
+    if (kept)
+      io::keep_begin(path, kept->bytes);
+    else
       io::remove_file(path);
-    } else if (std::filesystem::exists(path)) {
-      const std::string text = io::read_file(path, io::log_file_limit);
-      std::size_t kept = 0;
-      for (std::size_t end; (end = text.find('\n', kept)) != std::string::npos; kept = end + 1) {
-        const auto place = place_of_line(std::string_view(text).substr(kept, end - kept));
-        if (!place || place->step > *resumed_step) break;
-        elapsed_ = std::max(elapsed_, place->elapsed);
-      }
-      if (kept < text.size()) io::truncate_file(path, kept);
-    }
     return path;
   }
 
@@ -150,7 +172,7 @@ class MetricsLog {
     double elapsed;  // 0 for an evaluation's line
   };
   static std::optional<Place> place_of_line(std::string_view line) {
-    const std::string where = "trainer_log.jsonl";
+    const std::string where = file_name;
     try {
       const io::Json json = io::parse_json(line, where);
       const io::JsonView view(json, where);
@@ -160,7 +182,7 @@ class MetricsLog {
     }
   }
 
-  double elapsed_ = 0;
+  double elapsed_;
   io::FileWriter lines_;
   io::TensorBoardWriter tensorboard_;
 };
@@ -192,6 +214,7 @@ class Throughput {
 
 /// The results of a run: training_metrics.json.
 struct RunMetrics {
+  bool finished = false;       // final_model is in place, and of this step
   double train_loss = 0;       // of the last step
   double mean_train_loss = 0;  // of all steps, including those before a resume
   Index steps = 0;
@@ -207,8 +230,11 @@ struct RunMetrics {
   std::vector<std::pair<std::string, Index>> files;  // records learnt from, by file
 };
 
+constexpr std::string_view metrics_file = "training_metrics.json";
+
 inline void write_training_metrics(const io::Path& output_dir, const RunMetrics& metrics) {
-  io::Json json = io::json_object({{"train_loss", metrics.train_loss},
+  io::Json json = io::json_object({{"finished", metrics.finished},
+                                   {"train_loss", metrics.train_loss},
                                    {"mean_train_loss", metrics.mean_train_loss},
                                    {"steps", metrics.steps},
                                    {"total_tokens", metrics.total_tokens},
@@ -222,14 +248,15 @@ inline void write_training_metrics(const io::Path& output_dir, const RunMetrics&
   if (metrics.best_eval_loss) json["best_eval_loss"] = *metrics.best_eval_loss;
   if (!metrics.curriculum.empty()) json["curriculum"] = to_json(metrics.curriculum);
   if (!metrics.files.empty()) json["datasets"] = to_json(metrics.files);
-  io::write_json(output_dir / "training_metrics.json", json);
+  io::write_json(output_dir / metrics_file, json);
 }
 
-/// "steps" of training_metrics.json; nothing if there is no such file.
-inline std::optional<Index> steps_of_metrics(const io::Path& output_dir) {
-  const io::Path path = output_dir / "training_metrics.json";
+/// "steps" of training_metrics.json; nothing if there is no such file. `of_finished`: nor if the run was stopped.
+inline std::optional<Index> steps_of_metrics(const io::Path& output_dir, bool of_finished = false) {
   try {
-    return io::JsonFile(path)->get<Index>("steps");
+    const io::JsonFile file(output_dir / metrics_file);
+    if (of_finished && !file->get<bool>("finished").value_or(true)) return std::nullopt;  // earlier versions: not said
+    return file->get<Index>("steps");
   } catch (const Error&) {
     return std::nullopt;
   }

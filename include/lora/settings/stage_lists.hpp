@@ -209,7 +209,8 @@ inline std::string in_line(const std::string& text) {
 /// The name of a stage in messages.
 inline std::string stage_name(const Config& config, std::size_t stage) {
   const std::string name = config.stages[stage].name.empty() ? "" : in_line(config.stages[stage].name);
-  return name.empty() ? concat("stage ", stage + 1) : concat("stage ", stage + 1, " (", name, ")");
+  const std::string number = concat("stage ", stage + 1);
+  return name.empty() || name == number ? number : concat(number, " (", name, ")");
 }
 
 /// The settings of each stage, each without stages of its own; those of the run where it has none. Of two keys that

@@ -217,7 +217,10 @@ class Bpe {
   /// `merges` by rank. With `ignore_merges` a word that is a token stays whole, whatever the merges give. `unknown` is
   /// used for bytes without a token; if it is -1 they are left out, like in the `tokenizers` library.
   Bpe(Vocabulary vocabulary, std::vector<Merge> merges, bool ignore_merges, std::int32_t unknown = -1)
-      : vocabulary_(std::move(vocabulary)), merges_(std::move(merges)), ignore_merges_(ignore_merges) {
+      : vocabulary_(std::move(vocabulary)),
+        merges_(std::move(merges)),
+        ignore_merges_(ignore_merges),
+        unknown_(unknown) {
     for (unsigned byte = 0; byte < 256; ++byte) {
       const char name = static_cast<char>(static_cast<unsigned char>(byte));
       const std::int32_t id = vocabulary_.find_bytes(std::string_view(&name, 1));
@@ -237,6 +240,7 @@ class Bpe {
   const Vocabulary& vocabulary() const { return vocabulary_; }
   const std::vector<Merge>& merges() const { return merges_; }
   bool ignore_merges() const { return ignore_merges_; }
+  std::int32_t unknown() const { return unknown_; }
 
   /// Calls `take(Symbol)` for each token of a word.
   template <class Take>
@@ -373,6 +377,7 @@ class Bpe {
   Vocabulary vocabulary_;
   std::vector<Merge> merges_;
   bool ignore_merges_;
+  std::int32_t unknown_;
   std::array<std::int32_t, 256> byte_ids_{};
   std::vector<Slot> slots_;
   int shift_ = 0;

@@ -2,12 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lora/tokenizer/bpe.hpp"
+#include "lora/tokenizer/fingerprints.hpp"
 #include "lora/tokenizer/split.hpp"
 
 namespace lora::tokenizer {
@@ -37,6 +39,9 @@ class TokenModel {
   virtual bool adds_leading_space() const = 0;
   /// Whether text is normalised to NFC first.
   virtual bool wants_nfc() const = 0;
+
+  /// Of everything but the added tokens.
+  virtual Fingerprints fingerprints() const = 0;
 };
 
 /// Byte-level byte-pair encoding: text is cut into words, the bytes of each merge.
@@ -65,6 +70,20 @@ class ByteLevelModel final : public TokenModel {
   }
   bool adds_leading_space() const override { return false; }
   bool wants_nfc() const override { return nfc_; }
+
+  Fingerprints fingerprints() const override {
+    detail::FingerprintSum vocabulary, merges, normalizer;
+    for (std::int32_t id = 0; id < end(); ++id) {
+      if (!has(id)) continue;
+      vocabulary.add_number(id);
+      vocabulary.add(bpe_.vocabulary().text(id));
+    }
+    merges.add_numbers(std::span(bpe_.merges()));
+    merges.add_number(bpe_.ignore_merges());
+    merges.add_number(bpe_.unknown());
+    normalizer.add(nfc_ ? "NFC" : "");
+    return {vocabulary.value(), merges.value(), 0, normalizer.value(), pre_tokenizer_.fingerprint()};
+  }
 
   const Bpe& bpe() const { return bpe_; }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -48,6 +49,24 @@ struct TokenizerParts {
     return id >= 0 ? std::optional(id) : std::nullopt;
   }
   bool has(std::int32_t id) const { return model->has(id) || added.count(id) > 0; }
+
+  Fingerprints fingerprints() const {
+    Fingerprints all = model->fingerprints();
+    std::vector<const AddedToken*> tokens;
+    for (const auto& [id, token] : added) tokens.push_back(&token);
+    std::sort(tokens.begin(), tokens.end(), [](const auto* a, const auto* b) { return a->id < b->id; });
+    FingerprintSum sum;
+    for (const AddedToken* token : tokens) {
+      sum.add_number(token->id);
+      sum.add(token->content);
+      for (const bool flag : {token->special, token->normalized, token->lstrip, token->rstrip, token->single_word})
+        sum.add_number(flag);
+    }
+    for (const auto* side : {&frame.before, &frame.after}) sum.add_numbers(std::span(*side));
+    for (const auto& id : {bos, eos}) sum.add_number(id.value_or(-1));
+    all.added_tokens = sum.value();
+    return all;
+  }
 
   /// An added token may also be in the vocabulary, but then under the same id.
   void add(const AddedToken& token) {

@@ -14,6 +14,7 @@
 #include "lora/core/error.hpp"
 #include "lora/tokenizer/bpe.hpp"
 #include "lora/tokenizer/charsmap.hpp"
+#include "lora/tokenizer/fingerprints.hpp"
 #include "lora/tokenizer/unicode.hpp"
 
 namespace lora::tokenizer::detail {
@@ -212,5 +213,35 @@ class SentencePieceCheck {
   std::size_t pieces_ = 0;
   std::vector<std::string_view> user_defined_;
 };
+
+/// Of what counts for texts in a tokenizer.model that was checked: the rest says how the model was trained.
+inline Fingerprints sentencepiece_fingerprints(std::string_view proto, const std::string& where) {
+  FingerprintSum vocabulary, merges, normalizer, splitting;
+  const auto add_field = [](FingerprintSum& sum, const ProtoField& field) {
+    sum.add_number(field.number);
+    sum.add_number(static_cast<std::int64_t>(field.value));
+    sum.add(field.bytes);
+  };
+  const auto read = [&](std::string_view message, std::size_t begin, auto&& take) {
+    ProtoReader reader(message, begin, where);
+    while (const auto field = reader.next()) take(*field);
+  };
+  read(proto, 0, [&](const ProtoField& part) {
+    const auto each = [&](auto&& take) { read(part.bytes, 0, take); };
+    if (part.number == 1) {
+      each([&](const ProtoField& field) { add_field(field.number == 2 ? merges : vocabulary, field); });
+    } else if (part.number == 2) {
+      each([&](const ProtoField& field) {  // kind of model, where white space belongs, bytes, names of special pieces
+        if (field.number == 3 || field.number == 24 || field.number == 35 || (field.number >= 44 && field.number <= 48))
+          add_field(splitting, field);
+      });
+    } else if (part.number == 3) {
+      each([&](const ProtoField& field) {
+        if (field.number >= 2 && field.number <= 5) add_field(normalizer, field);
+      });
+    }
+  });
+  return {vocabulary.value(), merges.value(), 0, normalizer.value(), splitting.value()};
+}
 
 }  // namespace lora::tokenizer::detail

@@ -145,6 +145,7 @@ class SentencePieceModel final : public TokenModel {
   std::string bytes_of_added(std::string_view content) const override { return std::string(content); }
   bool adds_leading_space() const override { return adds_leading_space_; }
   bool wants_nfc() const override { return false; }
+  Fingerprints fingerprints() const override { return detail::sentencepiece_fingerprints(proto_, "tokenizer.model"); }
 
   /// The pieces that never come of text, but are found in it as they are written.
   std::vector<AddedToken> added_tokens() const {

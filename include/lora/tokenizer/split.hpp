@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/tokenizer/fingerprints.hpp"
 #include "lora/tokenizer/unicode.hpp"
 
 namespace lora::tokenizer {
@@ -24,6 +25,14 @@ class WordPattern {
   }
 
   static WordPattern gpt2() { return WordPattern(table[0]); }
+
+  /// The first of the regular expressions that mean this.
+  std::string_view regex() const {
+    std::size_t first = 0;
+    while (table[first].family != family_ || table[first].digits != digits_) ++first;
+    return table[first].regex;
+  }
+
   static constexpr std::string_view qwen2_regex =
       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
   static constexpr std::string_view llama3_regex =
@@ -157,6 +166,18 @@ class PreTokenizer {
   };
 
   void add(Stage stage) { stages_.push_back(std::move(stage)); }
+
+  std::uint64_t fingerprint() const {
+    detail::FingerprintSum sum;
+    for (const Stage& stage : stages_) {
+      sum.add_number(static_cast<int>(stage.kind));
+      sum.add_number(static_cast<int>(stage.behavior));
+      sum.add_number(stage.invert);
+      sum.add(stage.literal);
+      sum.add(stage.pattern ? stage.pattern->regex() : "");
+    }
+    return sum.value();
+  }
 
   /// Calls `take(word, place, added)` for each word: `place` is its byte offset in `text`, `added` the number of bytes
   /// at its beginning that are not in the text.

@@ -119,6 +119,9 @@ class Tokenizer {
   std::optional<std::int32_t> bos() const { return parts_->bos; }
   std::optional<std::int32_t> eos() const { return parts_->eos; }
 
+  /// Hashes by which another run tells whether its tokenizer gives the same ids, or what in it differs.
+  Fingerprints fingerprint() const { return parts_->fingerprints(); }
+
   /// The model's own template; empty if it has none.
   const std::string& chat_template() const { return parts_->chat_template; }
 

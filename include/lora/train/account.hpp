@@ -112,7 +112,7 @@ inline double cost_of(const run::EvalMetrics& metrics, std::string_view name) {
   return metrics.loss;
 }
 
-/// Whether an evaluation is the best so far. `config`: by which metric, and when the run ends early.
+/// Whether an evaluation is the best so far that can be loaded. `config`: by which metric, and when the run ends early.
 /// Source   transformers, EarlyStoppingCallback
 inline bool add_evaluation(run::RunState& state, const run::EvalMetrics& metrics, const settings::Config& config) {
   state.last_eval_loss = metrics.loss;
@@ -121,10 +121,14 @@ inline bool add_evaluation(run::RunState& state, const run::EvalMetrics& metrics
   if (state.step == 0) return false;  // before training, for comparison
   const double cost = cost_of(metrics, config.metric_for_best_model);
   const double sign = config.metric_for_best_model == "eval_loss" ? 1 : -1;
-  const auto gain = [&] { return sign * *state.best_metric - cost; };
-  const bool better = std::isfinite(metrics.loss) && (!state.best_metric || gain() > 0);
-  const bool improved = better && (!state.best_metric || gain() > config.early_stopping_threshold);
+  const auto gains = [&](const std::optional<double>& metric, double more_than) {
+    return std::isfinite(metrics.loss) && (!metric || sign * *metric - cost > more_than);
+  };
+  const bool better = gains(state.best_metric, 0);
+  const auto to_beat = state.to_beat ? std::optional(state.to_beat->first) : state.best_metric;
+  const bool improved = gains(to_beat, 0) && gains(to_beat, config.early_stopping_threshold);
   state.evaluations_without_improvement = improved ? 0 : state.evaluations_without_improvement + 1;
+  if (gains(to_beat, 0)) state.to_beat.reset();
   if (better) {
     state.best_metric = sign * cost;
     state.best_eval_loss = metrics.loss;

@@ -38,6 +38,7 @@ std::unique_ptr<AnyRun> open_run(const Make& make, settings::Config config, RunO
   const auto redirect = redirected(options);
   std::unique_ptr<D> dev(new D(make()));
   auto source = inputs::open_source(config);
+  config.model_name_or_path = inputs::name_of_result(config.model_name_or_path);  // as PEFT will look for it
   const Precision precision = inputs::precision_of(*dev, config, source);
   log::info(run::describe_build(), "; ", dev->describe(), "; products by ", describe_products(*dev), "; computing in ",
             name_of(precision));

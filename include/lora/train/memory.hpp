@@ -368,7 +368,8 @@ inline void say_memory(const MemoryPlan& plan, Index layers, const settings::Con
   log::info("memory: a peak of about ", gib(plan.held + plan.needs.total()), " is expected",
             plan.host ? " on the device" : "", " (weights ", gib(plan.needs.weights), ", activations ",
             gib(plan.needs.activations), ", workspace ", gib(plan.needs.workspace), ", held already ", gib(plan.held),
-            ", of it for what trains ", gib(plan.trained.total()), "); ", gib(available), " are available");
+            ", of it ", size_text(static_cast<double>(plan.trained.total())), " for what trains); ", gib(available),
+            " are available");
   if (plan.host && plan.host->total() > 0)
     log::info("memory of the host: ", gib(plan.host->weights), " for weights that are streamed, ",
               gib(plan.host->optimizer), " for the optimizer; ", gib(static_cast<double>(cpu::available_memory())),

@@ -29,6 +29,9 @@ io::Json noted_settings(const settings::Config& config, const model::Source& sou
   const auto kinds = dataset.kinds();
   if (std::find(kinds.begin(), kinds.end(), data::Sample::Kind::text) != kinds.end())
     facts.text_blocks = data.train().size();
+  const bool has_text =
+      std::any_of(kinds.begin(), kinds.end(), [](auto kind) { return kind != data::Sample::Kind::tokens; });
+  if (has_text && data.text().tokenizer) facts.tokenizer = data.text().tokenizer->fingerprint();
   facts.file_records.resize(static_cast<std::size_t>(dataset.files()));
   for (Index i = 0; config.interleaves() && i < dataset.size(); ++i)
     ++facts.file_records[static_cast<std::size_t>(dataset.file_number(i))];

@@ -72,7 +72,8 @@ class Saving {
   void rotate(const run::RunState& state) {
     if (!config_.save_total_limit) return;
     const bool keeps_best = config_.load_best_model_at_end && state.best_eval_loss;
-    checkpoints_.rotate(*config_.save_total_limit, keeps_best ? std::optional(state.best_step) : std::nullopt);
+    checkpoints_.rotate(*config_.save_total_limit, keeps_best ? std::optional(state.best_step) : std::nullopt,
+                        state.step);
   }
 
   /// Gives the model what was trained until a checkpoint.
@@ -81,25 +82,47 @@ class Saving {
     model::load_adapter(dev_, decoder_, model::open_adapter(checkpoint.folder));
   }
 
-  /// Throws   Error if the best checkpoint is gone or damaged, or is another run's
-  run::Checkpoint open_best(const run::RunState& state) const {
-    run::Checkpoint best = run::Checkpoints::open(checkpoints_.folder_of(state.best_step));
-    if (best.state.last_eval_loss != state.best_eval_loss)
-      fail<FormatError>(best.folder.native(), " is not of this run");
-    return best;
+  /// The best checkpoint; where it is gone or damaged, or is another run's, nothing and `why`.
+  /// Throws   Error if it can't be read or has another version
+  std::optional<run::Checkpoint> open_best(const run::RunState& state, std::string& why) const {
+    auto best = checkpoints_.find(state.best_step, why);
+    if (!best || best->state.last_eval_loss == state.best_eval_loss) return best;
+    why = concat(best->folder.native(), " is not of this run");
+    return std::nullopt;
+  }
+
+  /// Forgets of the best checkpoint that load_best_model_at_end can load it where it can't: as in open_best, or where
+  /// the run goes on in another folder than it is in. Returns   what is to be said of that, or nothing Throws   as
+  /// open_best
+  std::string forget_lost_best(run::RunState& state, bool goes_on_here) const {
+    if (!config_.load_best_model_at_end || !state.best_eval_loss) return {};
+    std::string why = "it is not in output_dir";
+    if (goes_on_here && open_best(state, why)) return {};
+    std::string said = concat("load_best_model_at_end can't load the best checkpoint, step ", state.best_step,
+                              "'s: ", why, "; it takes the best of the evaluations from now on");
+    if (!state.to_beat) state.to_beat.emplace(*state.best_metric, state.best_step);
+    state.best_eval_loss.reset();
+    state.best_metric.reset();
+    state.best_step = 0;
+    return said;
   }
 
   /// Loads the best checkpoint. If it is missing or damaged by now, the model of the last step is kept.
   void take_best(const run::RunState& state) {
+    std::string why;
     try {
-      const run::Checkpoint best = open_best(state);
-      load(best);
-      lora::log::info("the best evaluation, with loss ", *state.best_eval_loss, ", was step ", state.best_step,
-                      "'s: taking ", best.folder.native());
-    } catch (const Error& error) {
-      lora::log::warn("cannot take the best, step ", state.best_step, "'s: ", std::string_view(error.what()),
-                      "; final_model is the last step's");
+      if (const auto best = open_best(state, why)) {
+        load(*best);
+        lora::log::info("the best evaluation, with loss ", *state.best_eval_loss, ", was step ", state.best_step,
+                        "'s: taking ", best->folder.native());
+        return;
+      }
+    } catch (const FormatError& error) {  // of loading too: then nothing has been taken yet
+      why = error.what();
+    } catch (const IoError& error) {
+      why = error.what();
     }
+    lora::log::warn("cannot take the best, step ", state.best_step, "'s: ", why, "; final_model is the last step's");
   }
 
   void final_model(const run::RunMetrics& metrics, const io::Path& folder) {

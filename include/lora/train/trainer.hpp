@@ -80,7 +80,8 @@ class TrainingRun {
     decoder_->recompute(memory_[number].recomputed);
   }
 
-  void restore(const run::Checkpoint& checkpoint) {
+  /// Changes no file. Returns   what is to be said of a best checkpoint that is lost
+  std::string restore(const run::Checkpoint& checkpoint) {
     io::Json settings = std::move(state_.settings);
     state_ = checkpoint.state;
     state_.settings = std::move(settings);
@@ -89,20 +90,7 @@ class TrainingRun {
     stepper_->with_optimizer(dev_, [&](auto& dev, auto& optimizer) {
       run::load_optimizer(dev, optimizer, state_.updates, checkpoint.folder);
     });
-    forget_missing_best();
-    saving_->rotate(state_);  // the run may have been killed just before
-  }
-
-  /// The best checkpoint may be missing or in another folder: then it can't be loaded at the end.
-  void forget_missing_best() {
-    if (!config_.load_best_model_at_end || !state_.best_eval_loss) return;
-    try {
-      saving_->open_best(state_);
-    } catch (const Error&) {
-      state_.best_eval_loss.reset();
-      state_.best_metric.reset();
-      state_.best_step = 0;
-    }
+    return saving_->forget_lost_best(state_, earlier_->goes_on_here());
   }
 
   PreparedStep next_step() {
@@ -158,19 +146,24 @@ class TrainingRun {
     if (state_.loss_scale && result.overflows() && state_.loss_scale->can_shrink()) {
       lora::log::info("step ", state_.step + 1, ": the gradient overflows at loss scale ", result.loss_scale,
                       "; the step is skipped, and the scale halves");
-      ++overflows_;
+      ++state_.overflows;
       return false;
     }
     std::string what = describe_non_finite(state_.step + 1, result, units, data_->train());
     if (state_.loss_scale) what += "; float16 ends at 65504, dtype bfloat16 and float32 don't";
     if (config_.on_non_finite == "skip") {
-      lora::log::warn(what, skipped_ == 0 ? spoilt_weight() : "", "; the step is skipped");
-      ++skipped_;
+      lora::log::warn(what, state_.skipped == 0 ? spoilt_weight() : "", "; the step is skipped");
+      ++state_.skipped;
       return false;
     }
-    save_checkpoint(log);
-    fail<Error>(what, spoilt_weight(), "; the state before it is ",
-                saving_->checkpoints().folder_of(state_.step).native());
+    const std::string cause = spoilt_weight();
+    try {
+      save_checkpoint(log);
+    } catch (const NonFiniteError& error) {  // it is in the base
+      fail<Error>(what, cause.empty() ? concat("; ", std::string_view(error.what())) : cause,
+                  "; there is no sound state to save");
+    }
+    fail<Error>(what, cause, "; the state before it is ", saving_->checkpoints().folder_of(state_.step).native());
   }
 
   std::string spoilt_weight() { return train::spoilt_weight(dev_, config_, source_, state_.updates); }
@@ -244,7 +237,7 @@ class TrainingRun {
     if (config_.early_stopping_patience && waited >= *config_.early_stopping_patience && state_.step < plan_->total()) {
       lora::log::info("the run ends early: ", waited, waited == 1 ? " evaluation" : " evaluations",
                       " without improvement of ", config_.metric_for_best_model, "; the best was step ",
-                      state_.best_step, "'s");
+                      state_.step_to_beat(), "'s");
       state_.ended_early = true;
     }
     if (options_.on_evaluation) call([&](Running& running) { options_.on_evaluation(metrics, running); });
@@ -262,12 +255,10 @@ class TrainingRun {
     return metrics;
   }
 
-  /// `again`: the checkpoint of a run that was already finished. Its final_model exists unless it was interrupted just
-  /// then; an existing one may also be left over from a run that this one overwrote.
-  io::Path finish(const run::RunMetrics& metrics, const run::Checkpoint* again) {
+  /// `has_result`: final_model is in place, for there was nothing to do.
+  io::Path finish(const run::RunMetrics& metrics, bool has_result) {
     const io::Path folder = output_ / "final_model";
-    if (again != nullptr && io::is_there(folder) &&
-        (run::steps_of_metrics(output_) == state_.step || earlier_->folder().has_result_of(again->folder))) {
+    if (has_result) {
       lora::log::info("nothing to do: the run is finished, step ", state_.step, " of ", plan_->total(), "; the ",
                       config_.result_name(), " is in ", folder.native());
       return folder;
@@ -294,8 +285,6 @@ class TrainingRun {
   std::optional<Saving<D, T>> saving_;
   run::RunState state_;
   std::vector<MemoryPlan> memory_;       // of each stage
-  Index skipped_ = 0;                    // steps of this process whose loss or gradient was not finite
-  Index overflows_ = 0;                  // and those that a smaller loss scale may help
   std::vector<std::string> file_names_;  // of the files whose records are counted: several, or with a name
   std::optional<Upcoming> upcoming_;
 };
@@ -360,24 +349,31 @@ RunResult TrainingRun<D, T>::run() {
   // The last step to be done.
   const Index end = resumed && resumed->state.ended_early ? first : plan_->total();
   if (first < end) io::expect_room(output_, saving_->checkpoint_bytes(), "a checkpoint");
-  earlier_->take(resumed, end);
-  if (resumed) restore(*resumed);
-  // First of all, since they identify the folder as a run's.
-  write_run_files(output_, resolved_settings(config_, dev_, *decoder_, data_->text()), dev_.describe(),
-                  options_.environment, options_.command);
+  // All that may fail comes before earlier_->take, which is the first to change anything.
+  const std::string lost = resumed ? restore(*resumed) : std::string();
+  const auto kept =
+      resumed && earlier_->goes_on_here() ? std::optional(run::MetricsLog::kept_through(output_, first)) : std::nullopt;
+  // The run was stopped during it, or has not begun.
+  const bool evaluates_first =
+      data_->evaluates() && (state_.evaluation_due || (!resumed && config_.eval_on_start && end > 0));
+  earlier_->take(resumed, end, evaluates_first);
+  if (resumed) saving_->rotate(state_);  // the run may have been killed just before
+  const bool has_result = earlier_->folder().has_result();
+  // First of all, since they identify the folder as a run's. Those of a finished run say how its results came about.
+  if (!has_result)
+    write_run_files(output_, resolved_settings(config_, dev_, *decoder_, data_->text()), dev_.describe(),
+                    options_.environment, options_.command);
   run::Progress progress(output_ / "training.log", resumed.has_value(), plan_->total(), first, draws_bar());
   say_start(config_, *decoder_, *summary_, *plan_, largest(memory_), dev_.memory());
   say_mixture(data_->mixture(), file_names_);
   if (resumed) lora::log::info("resuming from ", resumed->folder.native(), ", step ", first);
+  if (!lost.empty()) lora::log::warn(lost);
   progress.begin();
-  run::MetricsLog log(output_, resumed ? std::optional<Index>(first) : std::nullopt);
+  run::MetricsLog log(output_, kept);
   RunResult result;
   run::Throughput speed;
   const run::ProfiledRun<D> profiled(dev_, config_.profile, end - first);
   const auto asked_to_stop = [&] { return options_.stop != nullptr ? options_.stop->load() : 0; };
-  // The run was stopped during it, or has not begun.
-  const bool evaluates_first =
-      data_->evaluates() && (state_.evaluation_due || (!resumed && config_.eval_on_start && end > 0));
   if (evaluates_first) {
     evaluate_now(log);
     if (state_.evaluation_due) result.stopped_by = asked_to_stop();
@@ -395,22 +391,22 @@ RunResult TrainingRun<D, T>::run() {
   }
   if (profiled.on()) profiled.report(output_, to_text(run::memory_use(dev_, *decoder_)));
   result.metrics = metrics_of(speed, first, start);
+  result.metrics.finished = result.stopped_by == 0;
   if (result.stopped_by != 0) {
     lora::log::info("stopped after step ", state_.step, " of ", plan_->total(), "; checkpoint ",
                     saving_->checkpoints().folder_of(state_.step).native());
   } else {
-    if (state_.updates == 0 && overflows_ > 0)
+    if (state_.updates == 0 && state_.overflows > 0)
       fail<Error>("no step had a finite gradient at a loss scale from ", optim::LossScale().value, " down to ",
                   state_.loss_scale->value, ": nothing was learned, and no final_model is written");
-    if (state_.updates == 0 && skipped_ == 0 && state_.step > 0)
+    if (state_.updates == 0 && state_.skipped == 0 && state_.step > 0)
       fail<Error>("no step had a labelled token: nothing was learned, and no final_model is written");
-    if (state_.updates == 0 && skipped_ > 0)
+    if (state_.updates == 0 && state_.skipped > 0)
       fail<Error>("no step had a finite loss and gradient: nothing was learned, and no final_model is written",
                   spoilt_weight());
-    result.final_model = finish(result.metrics, first < state_.step || evaluates_first ? nullptr : &*resumed);
+    result.final_model = finish(result.metrics, has_result);
   }
-  if (first < state_.step || evaluates_first || !io::is_there(output_ / "training_metrics.json"))
-    run::write_training_metrics(output_, result.metrics);
+  if (!io::is_there(output_ / run::metrics_file)) run::write_training_metrics(output_, result.metrics);
   return result;
 }
 

@@ -1,0 +1,186 @@
+// evaluation_report.md, word for word: every row of every table, from the numbers of evaluation_results.json.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <regex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lora/core/config.hpp"
+#include "lora/io/file.hpp"
+#include "lora/io/json.hpp"
+#include "support/message_of.hpp"
+#include "support/program.hpp"
+#include "support/talking_model.hpp"
+#include "support/temp_folder.hpp"
+
+namespace evaluation_report_test {
+
+using namespace lora;
+
+namespace {
+
+std::string printed(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+/// The number of a field as the report has it.
+std::string loss_in(const io::Json& json) { return printed("%.4f", json.at("loss").get<double>()); }
+std::string percent_in(const io::Json& json, const char* name) {
+  return printed("%.1f %%", 100 * json.at(name).get<double>());
+}
+std::string count_in(const io::Json& json, const char* name) { return concat(json.at(name).get<Index>()); }
+/// Of numbers from 10 to 10,000.
+std::string perplexity_in(const io::Json& json) {
+  const double value = json.at("perplexity").get<double>();
+  REQUIRE(value >= 10);
+  REQUIRE(value < 10'000);
+  return printed(value < 100 ? "%.3f" : value < 1000 ? "%.2f" : "%.1f", value);
+}
+std::string signed_number(double value) { return (value < 0 ? "−" : "+") + printed("%.4f", std::fabs(value)); }
+
+std::string row(const std::vector<std::string>& cells) {
+  std::string line = "|";
+  for (const std::string& cell : cells) line += " " + cell + " |";
+  return line + "\n";
+}
+std::string head(const std::vector<std::string>& cells) {
+  std::string rule = "|---|";
+  for (std::size_t i = 1; i < cells.size(); ++i) rule += "---:|";
+  return row(cells) + rule + "\n";
+}
+
+/// Two data sets, of which one has no answers in common with what the model says.
+struct Subject {
+  test::TempFolder temp;
+  std::vector<std::string> files = {(temp / "some_data.jsonl").native(), (temp / "other.jsonl").native()};
+
+  Subject() {
+    test::write_talking_model(temp / "model");
+    test::write_talking_adapter(temp / "model", temp / "adapter");
+    for (std::size_t f = 0; f < files.size(); ++f) {
+      std::string text;
+      for (std::size_t i = 0; i < 3; ++i)
+        text += io::to_text(io::Json{{"prompt", concat("a | b ", f, " ", i)}, {"completion", concat("e f ", i)}}, -1) +
+                "\n";
+      io::write_file(files[f], std::string_view(text));
+    }
+  }
+  io::Json eval(const std::string& out, const std::string& dataset, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = {"eval",
+                                      "--model_name_or_path=" + (temp / "model").native(),
+                                      "--template=chatml",
+                                      "--dtype=float32",
+                                      "--threads=1",
+                                      "--dataset=" + dataset,
+                                      "--output_dir=" + (temp / out).native()};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto outcome = test::run_program(LORA_PROGRAM, words);
+    CAPTURE(outcome.errors);
+    REQUIRE(outcome.status == 0);
+    return io::read_json(temp / out / "evaluation_results.json");
+  }
+  std::string report(const std::string& out) const { return io::read_file(temp / out / "evaluation_report.md"); }
+};
+
+}  // namespace
+
+TEST_CASE("program: evaluation_report.md has every number of evaluation_results.json, shortened, and nothing else") {
+  const Subject s;
+  const std::string adapter = (s.temp / "adapter").native();
+  const io::Json earlier = s.eval("earlier", s.files[0]);
+  const io::Json results = s.eval("out", s.files[0] + "," + s.files[1],
+                                  {"--adapter_name_or_path=" + adapter, "--compare_base", "--predict",
+                                   "--max_new_tokens=4", "--compare_with=" + (s.temp / "earlier").native()});
+  REQUIRE(results.at("datasets").size() == 2);
+  CHECK(results.at("version") == LORA_VERSION);
+  CHECK(results.at("dtype") == "float32");
+  CHECK(results.at("template") == "chatml");
+  CHECK(std::regex_match(results.at("time").get<std::string>(), std::regex(R"(\d{4}-\d\d-\d\d \d\d:\d\d UTC)")));
+  CHECK(results.at("device").get<std::string>().starts_with("cpu, 1 thread"));
+
+  std::string expected = "# Evaluation\n\n- model: " + (s.temp / "model").native() + "\n- adapter: " + adapter + "\n";
+  for (const std::string& file : s.files) expected += "- data: " + file + "\n";
+  expected += concat("- template: chatml\n- computed in float32 on ", results.at("device").get<std::string>(),
+                     "\n- lora ", LORA_VERSION, ", ", results.at("time").get<std::string>(), "\n\n");
+  expected += head({"measure", "value"});
+  expected += row({"loss", loss_in(results)}) + row({"perplexity", perplexity_in(results)}) +
+              row({"token accuracy", percent_in(results, "token_accuracy")}) +
+              row({"exact match", percent_in(results, "exact_match")}) +
+              row({"ROUGE-L", percent_in(results, "rouge_l")}) +
+              row({"labelled tokens", count_in(results, "labelled_tokens")}) + row({"records", "6"});
+  expected +=
+      "\nLoss and perplexity are over all labelled tokens; records longer than 2048 tokens are read in windows of that "
+      "length, each half a window on.\n";
+
+  const auto each = [&](const auto& line) {
+    return line("some\\_data", results.at("datasets")[0]) + line("other", results.at("datasets")[1]) +
+           line("all", results);
+  };
+  expected += "\n## Data sets\n\n" + head({"data set", "records", "labelled tokens", "loss", "perplexity",
+                                           "token accuracy", "exact match", "ROUGE-L"});
+  expected += each([](const char* name, const io::Json& set) {
+    return row({name, count_in(set, "records"), count_in(set, "labelled_tokens"), loss_in(set), perplexity_in(set),
+                percent_in(set, "token_accuracy"), percent_in(set, "exact_match"), percent_in(set, "rouge_l")});
+  });
+
+  expected += "\n## Against the base model\n\n" + head({"data set", "loss of the base", "loss", "difference",
+                                                        "perplexity of the base", "perplexity", "ratio"});
+  expected += each([](const char* name, const io::Json& set) {
+    const double difference = set.at("loss").get<double>() - set.at("base").at("loss").get<double>();
+    return row({name, loss_in(set.at("base")), loss_in(set), signed_number(difference), perplexity_in(set.at("base")),
+                perplexity_in(set), printed("%.4g", std::exp(difference))});
+  });
+
+  const io::Json& comparison = results.at("comparisons")[0];
+  expected += concat("\n## Against ", (s.temp / "earlier" / "evaluation\\_results.json").native(),
+                     "\n\n- model: ", (s.temp / "model").native(), "\n\n");
+  expected += head({"data set", "loss then", "loss", "difference", "perplexity then", "perplexity", "ratio"});
+  const io::Json& first = results.at("datasets")[0];
+  expected +=
+      row({"some\\_data", loss_in(earlier), loss_in(first),
+           signed_number(comparison.at("datasets")[0].at("loss_difference").get<double>()), perplexity_in(earlier),
+           perplexity_in(first), printed("%.4g", comparison.at("datasets")[0].at("perplexity_ratio").get<double>())});
+  expected +=
+      row({"other", "", loss_in(results.at("datasets")[1]), "", "", perplexity_in(results.at("datasets")[1]), ""});
+  expected += "\n- other is not compared: it was not evaluated then\n";
+
+  expected += "\n## Worst records\n";
+  for (std::size_t f = 0; f < 2; ++f) {
+    expected += concat("\n", f == 0 ? "some\\_data" : "other", ":\n\n",
+                       head({"record", "loss", "perplexity", "labelled tokens"}));
+    for (const io::Json& record : results.at("datasets")[f].at("worst_records")) {
+      const int number = record.at("record").get<int>();
+      std::string file = s.files[f];
+      if (f == 0) file.replace(file.find("some_data"), 9, "some\\_data");
+      expected += row({concat(file, ":", number + 1, ": a \\| b ", f, " ", number), loss_in(record),
+                       perplexity_in(record), count_in(record, "labelled_tokens")});
+    }
+  }
+  CHECK(s.report("out") == expected);
+  // No number has more digits than a person compares.
+  CHECK_FALSE(std::regex_search(s.report("out"), std::regex(R"(\| [^|]*\d\.\d{5,}[^|]* \|)")));
+}
+
+TEST_CASE("program: evaluation_report.md of plain texts names no template and no answers") {
+  const Subject s;
+  io::write_file(s.temp / "text.txt", std::string_view("some words\nand more of them\n"));
+  std::vector<std::string> words = {"eval",
+                                    "--model_name_or_path=" + (s.temp / "model").native(),
+                                    "--dtype=float32",
+                                    "--threads=1",
+                                    "--dataset=" + (s.temp / "text.txt").native(),
+                                    "--output_dir=" + (s.temp / "out").native()};
+  REQUIRE(test::run_program(LORA_PROGRAM, words).status == 0);
+  const std::string report = s.report("out");
+  for (const char* word : {"template", "ROUGE", "exact match", "## Data sets", "## Against"})
+    CHECK_FALSE(test::holds(report, word));
+  CHECK(io::read_json(s.temp / "out" / "evaluation_results.json").at("template").is_null());
+}
+
+}  // namespace evaluation_report_test
