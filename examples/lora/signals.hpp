@@ -27,13 +27,13 @@ inline void say_in_handler(const char* text) {
   _exit(status);
 }
 
-/// SIGINT, SIGTERM and, unless it is ignored (nohup), SIGHUP.
+/// SIGINT, SIGTERM, those by which batch systems warn of a time limit and, unless it is ignored (nohup), SIGHUP.
 inline void handle_ends(void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART | SA_NODEFER;  // a second signal is delivered while the first is handled
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
     struct sigaction former {};
     if (number == SIGHUP && sigaction(number, nullptr, &former) == 0 && former.sa_handler == SIG_IGN) continue;
     sigaction(number, &action, nullptr);
@@ -53,6 +53,8 @@ inline void handle_signals() {
       signal(number, SIG_DFL);  // the access fails again and ends the process
       return;
     }
+    static std::atomic_flag told;
+    while (told.test_and_set()) ::pause();  // another thread has touched it too, and ends the process
     say_in_handler("error: ");
     say_in_handler(path);
     say_in_handler(": the file became shorter, or could not be read, while it was in use\n");
@@ -66,8 +68,11 @@ inline void handle_signals() {
 /// Installs a handler: the first signal to stop sets `asked_to_end`, the second ends the process at once.
 inline void stop_after_the_step() {
   handle_ends([](int number) {
-    int none = 0;
-    if (!asked_to_end.compare_exchange_strong(none, number)) end_at_once(128 + number);
+    int earlier = 0;
+    if (!asked_to_end.compare_exchange_strong(earlier, number)) {
+      if (earlier == SIGXCPU && number == SIGXCPU) return;  // past its soft limit it comes every second
+      end_at_once(128 + number);
+    }
     const int error = errno;  // of the interrupted call
     say_in_handler("\nstopping after this step; again to quit at once\n");
     errno = error;

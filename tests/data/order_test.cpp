@@ -75,6 +75,8 @@ TEST_CASE("order: sequences are listed, or all below a number, and can be cut sh
   some.keep(1);
   CHECK(some.numbers() == std::vector<Index>{7});
   CHECK(copy.size() == 3);
+  CHECK_THROWS_WITH_AS(Sequences(std::vector<Index>{1, Sequences::most + 1}),
+                       "sequence 4294967296; at most 4294967295 are supported", ConfigError);
   CHECK_THROWS_WITH_AS(Sequences::below(Sequences::most + 1), "4294967296 records; at most 4294967295 are supported",
                        ConfigError);
 }
@@ -135,15 +137,30 @@ TEST_CASE("order: units of a step take neighbouring samples, as even as can be")
   }
 }
 
-TEST_CASE("order: a run of fractional epochs has as many steps as transformers counts") {
-  // math.ceil(epochs * steps_per_epoch) in double: 1.1 · 50 is 55.00000000000001, and that is one step more.
-  CHECK(StepPlan{50, 1}.steps(1.1, -1) == 56);
-  CHECK(StepPlan{100, 1}.steps(1.1, -1) == 111);
-  CHECK(StepPlan{100, 1}.steps(0.07, -1) == 8);
-  CHECK(StepPlan{100, 1}.steps(0.29, -1) == 29);  // 28.999999999999996
+TEST_CASE("order: a run of fractional epochs has their steps as decimals give them, rounded up") {
+  CHECK(StepPlan{50, 1}.steps(1.1, -1) == 55);  // 55.00000000000001 in double
+  CHECK(StepPlan{10, 1}.steps(1.1, -1) == 11);
+  CHECK(StepPlan{100, 1}.steps(0.07, -1) == 7);
+  CHECK(StepPlan{100, 1}.steps(0.29, -1) == 29);
   CHECK(StepPlan{30, 1}.steps(0.1, -1) == 3);
+  CHECK(StepPlan{30, 1}.steps(0.10000000000000002, -1) == 4);
   CHECK(StepPlan{1000, 8}.steps(2.5, -1) == 313);
   CHECK(StepPlan{3, 8}.steps(0.001, -1) == 1);
+  CHECK(StepPlan{3, 1}.steps(1e6, -1) == 3'000'000);
+  CHECK(StepPlan{Sequences::most, 1}.steps(999999.99999999988, -1) == 4294967295000000);
+  for (const double tiny : {1e-9, 1e-12, 5e-28, 1e-300, 5e-324})
+    CHECK(StepPlan{Sequences::most, 7}.steps(tiny, -1) == 1);
+}
+
+TEST_CASE("order: the steps from one epoch until another are counted without a difference of doubles") {
+  for (Index tenths = 11; tenths <= 40; ++tenths) {
+    CAPTURE(tenths);
+    const double until = static_cast<double>(tenths) / 10;
+    CHECK(StepPlan{10, 1}.steps(until, -1, 1) == tenths - 10);
+    CHECK(StepPlan{30, 1}.steps(until, -1, 1) == 3 * (tenths - 10));
+  }
+  CHECK(StepPlan{10, 1}.steps(1, -1, 1) == 0);
+  CHECK(StepPlan{10, 1}.steps(0.5, -1, 3) == 0);
 }
 
 TEST_CASE("order: records held back are few enough, never trained on, and chosen by the seed") {
@@ -177,7 +194,13 @@ TEST_CASE("order: a mixed epoch ends with the first file, or has each record of 
   CHECK(counts({7, 11}, {1.0 / 3, 2.0 / 3}, false) == std::vector<Index>{5, 11});
   CHECK_THROWS_WITH_AS(counts({1, 1}, {0.9, 0.1}, false),
                        "a mix in which an epoch has 1 samples and none of file 2, whose share is 0.1", ConfigError);
-  CHECK_THROWS_AS(counts({1000, 1000}, {1e-9, 1 - 1e-9}, true), ConfigError);
+  CHECK(counts({5, 5}, {0.0005, 0.9995}, true) == std::vector<Index>{5, 9995});  // 1000 times as many
+  CHECK_THROWS_WITH_AS(counts({10, 40}, {1 - 1e-7, 1e-7}, true),
+                       "a mix in which file 2 has the share 1e-07, so that an epoch needs 4e+08 samples of 50 records; "
+                       "at most 1000 times as many are allowed",
+                       ConfigError);
+  CHECK_THROWS_WITH_AS(counts({1000, 1000}, {1e-300, 1}, true), doctest::Contains("file 1 has the share 1e-300"),
+                       ConfigError);
 }
 
 TEST_CASE("order: mixed files have their counts in every epoch, and each record comes once before any comes again") {

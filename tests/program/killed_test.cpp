@@ -100,7 +100,7 @@ TEST_CASE("program: a merge that is at work keeps its folder while another of th
     return found;
   };
   bool stopped = false;
-  for (int attempt = 0; attempt < 20 && !stopped; ++attempt) {
+  for (int attempt = 0; attempt < 500 && !stopped; ++attempt) {
     std::filesystem::remove_all(s.temp / "merged");
     test::Process first(LORA_PROGRAM, words, {});
     while (first.running() && begun().empty()) usleep(200);

@@ -3,15 +3,21 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "../examples/lora/signals.hpp"
 #include "lora/io/json.hpp"
+#include "lora/io/mapped_file.hpp"
 #include "lora/io/paths.hpp"
 #include "lora/run/checkpoint.hpp"
 #include "support/message_of.hpp"
+#include "support/process.hpp"
 #include "support/program.hpp"
 #include "support/random_model.hpp"
 #include "support/random_tokens.hpp"
@@ -78,7 +84,7 @@ bool comes(test::Process& process, const std::function<bool()>& happened) {
 }  // namespace
 
 TEST_CASE("program: a signal ends training after the step, with a checkpoint and the signal's exit status") {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
     CAPTURE(signal);
     const Workshop shop;
     test::Process process = shop.start("0");
@@ -99,16 +105,33 @@ TEST_CASE("program: a signal ends training after the step, with a checkpoint and
 TEST_CASE("program: a second signal ends training at once, and the checkpoint before stays") {
   const Workshop shop;
   REQUIRE(test::run_program(LORA_PROGRAM, shop.words("0", "2")).status == 0);
-  // It waits for somebody to take its first words, so that no step can end between the two signals.
+  // It waits for somebody to take its first words, so that no step can end between the signals. The model is opened
+  // after the handlers are there and before it says a word.
   test::Process process = shop.start("0", {.is_deaf = true});
-  REQUIRE(comes(process, [&] { return process.handles(SIGTERM) && process.handles(SIGINT); }));
-  process.send(SIGTERM);
-  usleep(100'000);
-  REQUIRE(process.running());
-  process.send(SIGINT);
-  CHECK(process.wait() == 128 + SIGINT);
+  REQUIRE(comes(process, [&] { return process.maps(shop.temp / "model" / "model.safetensors"); }));
+  // A limit of processor time is told every second; only another signal is a second one.
+  for (const int signal : {SIGXCPU, SIGXCPU, SIGTERM}) {
+    REQUIRE(process.running());
+    process.send(signal);
+    (void)comes(process, [&] { return !process.awaits(signal); });
+  }
+  CHECK(process.wait() == 128 + SIGTERM);
   CHECK(run::Checkpoints(shop.run).newest()->state.step == 2);
   CHECK(shop.can_go_on());
+}
+
+TEST_CASE("program: a signal that comes again is a second one") {
+  const Workshop shop;
+  for (const int signal : {SIGINT, SIGUSR1}) {
+    CAPTURE(signal);
+    test::Process process = shop.start("0", {.is_deaf = true});
+    REQUIRE(comes(process, [&] { return process.maps(shop.temp / "model" / "model.safetensors"); }));
+    process.send(signal);
+    REQUIRE(comes(process, [&] { return !process.awaits(signal); }));
+    process.send(signal);
+    CHECK(process.wait() == 128 + signal);
+    CHECK_FALSE(std::filesystem::exists(shop.run));
+  }
 }
 
 TEST_CASE("program: training goes on although nobody reads its words") {
@@ -135,6 +158,32 @@ TEST_CASE("program: a file that becomes shorter while it is used is one line tha
   CHECK(errors.ends_with("error: " + weights.native() +
                          ": the file became shorter, or could not be read, while it was in use\n"));
   CHECK_FALSE(std::filesystem::exists(shop.run / "final_model"));
+}
+
+TEST_CASE("program: threads that touch a shortened file at once have one of them say so") {
+  const test::TempFolder temp;
+  const io::Path path = temp / "weights";
+  for (int round = 0; round < 20; ++round) {
+    io::write_file(path, std::string(1 << 16, 'x'));
+    const test::Ending end = test::run_apart([&](int out) {
+      dup2(out, STDERR_FILENO);
+      handle_signals();
+      const io::MappedFile file(path);
+      std::filesystem::resize_file(path, 0);
+      std::atomic<int> waiting = 8;
+      std::vector<std::jthread> threads;
+      for (int i = 0; i < 8; ++i)
+        threads.emplace_back([&] {
+          --waiting;
+          while (waiting > 0) {}
+          volatile std::byte first = file.bytes()[0];
+          (void)first;
+        });
+    });
+    CHECK(end.status == 1 << 8);
+    CHECK(end.text ==
+          "error: " + path.native() + ": the file became shorter, or could not be read, while it was in use\n");
+  }
 }
 
 TEST_CASE("program: a file that may not grow is one line and exit 1, not the end by a signal") {

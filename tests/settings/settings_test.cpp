@@ -127,6 +127,17 @@ TEST_CASE("settings: a value of the wrong type or out of range names the key, wh
   }
 }
 
+TEST_CASE("settings: an epsilon that is 0 in float32 is refused with the smallest") {
+  for (const char* none : {"1e-50", "1e-38", "0"}) {
+    Config config;
+    CHECK(test::message_of<ConfigError>([&] { set(config, "adam_epsilon", none); }) ==
+          concat("key adam_epsilon: given ", std::string_view(none), ", allowed: a number, at least 1.2e-38"));
+  }
+  Config config;
+  set(config, "adam_epsilon", "1.2e-38");
+  CHECK(std::isnormal(static_cast<float>(config.adam_epsilon)));
+}
+
 TEST_CASE("settings: what is written reads back the same") {
   Config config;
   set(config, "learning_rate", "0.1");

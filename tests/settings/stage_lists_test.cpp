@@ -26,6 +26,29 @@ std::string said(const Stages& stages) {
 
 }  // namespace
 
+TEST_CASE("stage lists: of thousands of stages there is what each says, and once what they share") {
+  static_assert(sizeof(StageConfigs) <= sizeof(Config) + sizeof(void*));
+  Config config;
+  config.learning_rate = 0.5;
+  config.cutoff_len = 7;
+  for (Index i = 1; i <= 10'000; ++i) config.stages.push_back({.until_step = i});
+  config.stages[9'000].learning_rate = 0.25;
+  config.stages[9'001].cutoff_len = 9;
+  const StageConfigs stages(config);
+  REQUIRE(stages.size() == 10'000);
+  CHECK(stages[8'999].learning_rate == 0.5);
+  CHECK(stages[9'000].learning_rate == 0.25);
+  CHECK(stages[9'001].cutoff_len == 9);
+  CHECK(stages[9'001].stages.capacity() == 0);
+  CHECK(longest_cutoff(config) == 9);
+  CHECK_FALSE(any_curriculum(config));
+  config.stages[5].use_curriculum = true;
+  CHECK(any_curriculum(config));
+  config.use_curriculum = true;
+  for (StageSettings& stage : config.stages) stage.use_curriculum = false;
+  CHECK_FALSE(any_curriculum(config));
+}
+
 TEST_CASE("stage lists: a curriculum is the same from the command line, a file and run_config.json") {
   const std::string text = R"([{"until": 0.25, "mix": {"b": 0.5, "a": 0.5}}, {"until": 1, "mix": {"c": 1}}])";
   const Stages stages = {{0.25, {{"b", 0.5}, {"a", 0.5}}}, {1, {{"c", 1}}}};
@@ -66,6 +89,15 @@ TEST_CASE("stage lists: what is wrong with a curriculum is said by stage") {
     CHECK(said(stages) == "key curriculum_stages: given " + expected + allowed);
   }
   CHECK(said({{1, {{"a", 0.1}, {"b", 0.2}, {"c", 0.7}}}}) == "nothing was thrown");  // not 1 in floating point
+}
+
+TEST_CASE("stage lists: a stage is called by its number and its name, if that says more") {
+  Config config;
+  config.stages = {{.name = "stage 1"}, {.name = "everything"}, {.name = "stage 1"}, {}};
+  CHECK(stage_name(config, 0) == "stage 1");
+  CHECK(stage_name(config, 1) == "stage 2 (everything)");
+  CHECK(stage_name(config, 2) == "stage 3 (stage 1)");
+  CHECK(stage_name(config, 3) == "stage 4");
 }
 
 TEST_CASE("stage lists: JSON of another form is refused with its place") {

@@ -83,7 +83,7 @@ class Process {
     posix_spawnattr_init(&attributes);
     sigset_t by_default;  // a signal that is ignored here, as under nohup, would be ignored there too
     sigemptyset(&by_default);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&by_default, signal);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) sigaddset(&by_default, signal);
     posix_spawnattr_setsigdefault(&attributes, &by_default);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
     const int error = posix_spawn(&id_, program.c_str(), &actions, &attributes, arguments.data(), environ);
@@ -113,13 +113,20 @@ class Process {
     return !ended_;
   }
 
-  /// Whether it has a handler of its own for a signal.
-  bool handles(int signal) const {
+  /// Whether it has this file in its memory.
+  bool maps(const io::Path& file) const {
+    return io::read_file(concat("/proc/", id_, "/maps")).find(file.native()) != std::string::npos;
+  }
+
+  /// Whether a signal that was sent still waits to be handled.
+  bool awaits(int signal) const {
     const std::string status = io::read_file(concat("/proc/", id_, "/status"));
-    const std::string_view field = "\nSigCgt:\t";
-    const auto at = status.find(field);
-    if (at == status.npos) return false;
-    return (std::stoull(status.substr(at + field.size(), 16), nullptr, 16) >> (signal - 1) & 1u) != 0;
+    for (const std::string_view field : {"\nSigPnd:\t", "\nShdPnd:\t"}) {
+      const auto at = status.find(field);
+      if (at == status.npos) return true;
+      if ((std::stoull(status.substr(at + field.size(), 16), nullptr, 16) >> (signal - 1) & 1u) != 0) return true;
+    }
+    return false;
   }
 
   /// Its exit status as in Outcome; -1 if it does not end within a minute.

@@ -52,7 +52,7 @@ TEST_CASE("checkpoint formats: one from before runs had stages goes on as the wh
   CHECK_FALSE(before.ended_early);
   CHECK(before.skipped == 0);
   CHECK(before.overflows == 0);
-  CHECK_FALSE(before.to_beat.has_value());
+  CHECK(before.to_beat.has_value() == before.best_metric.has_value());
   for (const char* object : {"config.json", "tokenizer"}) CHECK_FALSE(before.settings.contains(object));
 
   const auto whole = small(shop, "whole");

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -94,6 +95,27 @@ TEST_CASE("early stopping: the best is strictly better, and only more than the t
   CHECK(after({3, 2}, config, {0.25, 0.25}).best_step == 1);
 }
 
+TEST_CASE("early stopping: patience is a stage's, which compares with its own evaluations; the best is the run's") {
+  const Config config;
+  run::RunState state = after({2, 3, 3}, config);
+  const auto evaluate = [&](double loss, Index stage) {
+    ++state.step;
+    return train::add_evaluation(state, {state.step, loss, 0}, config, stage);
+  };
+  CHECK(state.evaluations_without_improvement == 2);
+  CHECK_FALSE(evaluate(5, 1));
+  CHECK(state.evaluations_without_improvement == 0);
+  CHECK_FALSE(evaluate(4, 1));
+  CHECK(state.evaluations_without_improvement == 0);
+  CHECK_FALSE(evaluate(4.5, 1));
+  CHECK(state.evaluations_without_improvement == 1);
+  CHECK(state.best_step == 1);
+  CHECK(state.step_to_beat() == 5);
+  CHECK(evaluate(1, 1));
+  CHECK(state.best_step == 7);
+  CHECK(state.step_to_beat() == 7);
+}
+
 TEST_CASE("early stopping: patience counts by the best of all, also where its checkpoint can't be loaded any more") {
   Config config;
   run::RunState state;
@@ -114,7 +136,6 @@ TEST_CASE("early stopping: patience counts by the best of all, also where its ch
   config.early_stopping_threshold = 0.25;
   CHECK(evaluate(0.875));  // better, though not by enough
   CHECK(state.evaluations_without_improvement == 6);
-  CHECK_FALSE(state.to_beat);
   CHECK(state.step_to_beat() == 8);
   CHECK(evaluate(0.5));
   CHECK(state.evaluations_without_improvement == 0);
@@ -188,6 +209,153 @@ TEST_CASE("early stopping: an interrupted run ends at the same step with the sam
     std::erase_if(found, [&](const auto& file) { return expected.count(file.first) == 0; });
     expect_same(expected, found);
   }
+}
+
+TEST_CASE("early stopping: it ends a stage, and the next one begins with fresh patience, resumed at any step too") {
+  Quiet quiet;
+  const Workshop shop;
+  const auto staged = [&](const std::string& output) {
+    Config config = restless(shop, output);
+    config.num_train_epochs = 3;
+    config.logging_steps = 4;
+    config.save_steps = 0;
+    config.early_stopping_patience = 2;
+    config.stages = {{.name = "a", .until_step = 9}, {.until_step = 18, .learning_rate = 0.3}, {.until_step = 27}};
+    return config;
+  };
+  const Config whole = staged("whole");
+  const RunResult result = fine_tune(whole);
+  // What the evaluations say.
+  std::vector<std::pair<Index, Index>> steps;  // of each stage
+  Index begin = 0;
+  double best = 0;
+  for (Index waited = 0, planned = 9; const Evaluated& one : evaluations_of(whole.output_dir)) {
+    waited = one.step == begin + 1 || one.loss < best ? 0 : waited + 1;
+    best = one.step == begin + 1 ? one.loss : std::min(best, one.loss);
+    if (waited < 2 && one.step < begin + planned) continue;
+    steps.emplace_back(begin, one.step);
+    begin = one.step;
+  }
+  REQUIRE(steps.size() == 3);
+  REQUIRE(steps[0].second < 9);
+  CHECK(result.metrics.steps == steps[2].second);
+  REQUIRE(result.metrics.stages.size() == 3);
+  const std::string card = io::read_file(result.final_model / "README.md");
+  CAPTURE(card);
+  const io::Json told = io::read_json(shop.temp / "whole" / "training_metrics.json").at("stages");
+  for (std::size_t i = 0; i < 3; ++i) {
+    CAPTURE(i);
+    const auto [from, to] = steps[i];
+    const bool early = to - from < 9;
+    CHECK(told[i] == io::json_object({{"from_step", from}, {"to_step", to}, {"ended_early", early}}));
+    CHECK(holds(card, concat("| steps, stage ", i + 1, i == 0 ? " (a)" : "", " | ", from + 1, " to ", to,
+                             early ? ", ended early by early_stopping_patience |" : " |")));
+    if (i < 2 && early)
+      CHECK(quiet.said(concat("stage ", i + 1, i == 0 ? " (a)" : "", " ends early after step ", to,
+                              ": 2 evaluations without improvement of eval_loss; the best was step ")));
+    if (i > 0) CHECK(quiet.said(concat("step ", from, ": stage ", i + 1, " begins")));
+  }
+  for (const io::Json& line : log_of(whole.output_dir))
+    if (line.contains("stage")) {
+      const auto stage = static_cast<std::size_t>(line.at("stage").get<Index>() - 1);
+      CHECK(line.at("step") > steps[stage].first);
+      CHECK(line.at("step") <= steps[stage].second);
+    }
+  const io::Json state = io::read_json(shop.temp / "whole" / "checkpoints" / concat("checkpoint-", steps[2].second) /
+                                       "trainer_state.json");
+  CHECK(state.at("ended_early") == (steps[2].second - steps[2].first < 9));
+  for (Index last = 1; last < steps[2].second; ++last) {
+    CAPTURE(last);
+    Config part = staged(concat("part ", last));
+    std::atomic<int> stop = 0;
+    RunOptions options;
+    options.stop = &stop;
+    // In the step's evaluation, or after it.
+    if (last % 2 == 0) options.on_step = [&](const StepMetrics& metrics) { stop = metrics.step == last; };
+    if (last % 2 == 1) options.on_evaluation = [&](const EvalMetrics& metrics) { stop = metrics.step == last; };
+    CHECK(fine_tune(part, std::move(options)).stopped_by == 1);
+    part.resume_from_checkpoint = "auto";
+    fine_tune(part);
+    auto found = lasting_files(part.output_dir);
+    const auto expected = lasting_files(whole.output_dir);
+    std::erase_if(found, [&](const auto& file) { return expected.count(file.first) == 0; });
+    expect_same(expected, found);
+  }
+}
+
+TEST_CASE("early stopping: a stage that says it ended where it can't have is an error") {
+  const Quiet quiet;
+  const Workshop shop;
+  Config config = restless(shop, "run");
+  config.max_steps = 4;
+  fine_tune(config);
+  const io::Path folder = shop.temp / "run" / "checkpoints" / "checkpoint-4";
+  run::RunState state = run::Checkpoints::open(folder).state;
+  state.ended_stages = {2};
+  run::Checkpoints(shop.temp / "run").save(state, [&](const io::Path& to) {
+    for (const char* name : {"adapter_config.json", "adapter_model.safetensors", "optimizer.safetensors", "README.md"})
+      io::copy_file(folder / name, to / name);
+  });
+  config.max_steps = 6;
+  config.resume_from_checkpoint = "auto";
+  CHECK(message_of<FormatError>([&] { fine_tune(config); }) ==
+        "no stage of this run can have ended early after step 2");
+}
+
+TEST_CASE("early stopping: a run that it ended goes on with a larger patience, or without") {
+  Quiet quiet;
+  const Workshop shop;
+  Config whole = restless(shop, "whole");
+  whole.logging_steps = 100;
+  fine_tune(whole);
+  for (const std::optional<Index> then : {std::optional<Index>(1000), std::optional<Index>()}) {
+    Config config = restless(shop, concat("run ", then.value_or(0)));
+    config.logging_steps = 100;
+    config.early_stopping_patience = 2;
+    const RunResult ended = fine_tune(config);
+    REQUIRE(ended.metrics.steps < 24);
+    CHECK(ended.metrics.ended_early == "early_stopping_patience");
+    // The last step has its line.
+    Index last = 0;
+    for (const io::Json& line : log_of(config.output_dir))
+      if (line.contains("loss")) last = line.at("step");
+    CHECK(last == ended.metrics.steps);
+    CHECK(quiet.said(concat("step ", last, "/24  loss ")));
+    CHECK(holds(io::read_file(ended.final_model / "README.md"),
+                concat("| the run ended early | after step ", last, " by early_stopping_patience |\n")));
+    config.resume_from_checkpoint = "auto";
+    CHECK(fine_tune(config).metrics.steps == last);
+    CHECK(quiet.said(concat("nothing to do: the run is finished, step ", last,
+                            " of 24, where early_stopping_patience ended it (a larger one lets it go on); ")));
+    config.early_stopping_patience = then;
+    const RunResult result = fine_tune(config);
+    CHECK(result.metrics.steps == 24);
+    CHECK(result.metrics.ended_early.empty());
+    CHECK(adapter_values(result.final_model) == adapter_values(shop.temp / "whole" / "final_model"));
+    CHECK_FALSE(holds(io::read_file(result.final_model / "README.md"), "ended early"));
+  }
+}
+
+TEST_CASE("early stopping: final_model tells which step's weights it has, with that step's numbers") {
+  Quiet quiet;
+  const Workshop shop;
+  Config config = restless(shop, "run");
+  config.load_best_model_at_end = true;
+  const RunResult result = fine_tune(config);
+  const Index best = result.metrics.best_step.value();
+  REQUIRE(best < result.metrics.steps);
+  const io::Path run = config.output_dir;
+  CHECK(io::read_json(run / "training_metrics.json").at("final_model_step") == best);
+  const run::RunState state = run::Checkpoints::open(run / "checkpoints" / concat("checkpoint-", best)).state;
+  const std::string card = io::read_file(result.final_model / "README.md");
+  CAPTURE(card);
+  for (const std::string& row : {concat("| weights | of step ", best, ", the best by eval_loss |\n"),
+                                 concat("| steps of the run | ", result.metrics.steps, " |\n"),
+                                 concat("| steps | ", best, " |\n"), concat("| tokens | ", state.total_tokens, " |\n"),
+                                 concat("| loss of step ", best, " | ", state.last_loss, " |\n"),
+                                 concat("| evaluation loss | ", *state.best_eval_loss, " |\n")})
+    CHECK(holds(card, row));
+  CHECK_FALSE(holds(card, "loss of the last step"));
 }
 
 TEST_CASE("early stopping: the best by accuracy becomes final_model") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -248,6 +249,64 @@ TEST_CASE("full: a resumed run must train what it trained") {
   other.finetuning_type = "lora";
   refuse(other, R"(key finetuning_type: given "lora", but )");
   fine_tune(config);
+}
+
+TEST_CASE("full: a resumed run may say what it trains in other words, in its stages too") {
+  const Quiet quiet;
+  const Workshop shop;
+  Config config = full_config(shop);
+  config.trainable = {"mlp", "norm"};
+  config.max_steps = 2;
+  fine_tune(config);
+  config.resume_from_checkpoint = "auto";
+  config.trainable = {"norm", "mlp"};
+  config.max_steps = 3;
+  CHECK(fine_tune(config).metrics.resumed_from_step == 2);
+  config.trainable = {"(up|down|gate)_proj", "layernorm", "(q|k)_norm", "model.norm"};
+  config.max_steps = 4;
+  CHECK(fine_tune(config).metrics.resumed_from_step == 3);
+  config.trainable = {"(up|down|gate)_proj", "layernorm", "model.norm"};
+  CHECK(message_of<Error>([&] {
+          fine_tune(config);
+        }).starts_with(R"(key trainable: given ["(up|down|gate)_proj","layernorm","model.norm"], but )"));
+
+  config = full_config(shop, "staged");
+  config.num_train_epochs = 3;
+  config.trainable = {"norm"};
+  config.stages = {{.until_step = 2}, {.until_step = 4, .trainable = {{"mlp", "norm"}}}};
+  std::atomic<int> stop = 1;
+  RunOptions options;
+  options.stop = &stop;
+  fine_tune(config, options);
+  config.resume_from_checkpoint = "auto";
+  config.trainable.clear();
+  config.stages = {{.until_step = 2, .trainable = {{"norm"}}}, {.until_step = 4, .trainable = {{"norm", "mlp"}}}};
+  fine_tune(config, options);
+  config.stages[0].trainable = {{"norm", "embed"}};
+  CHECK(message_of<Error>([&] { fine_tune(config); }).starts_with("key stages: given "));
+}
+
+TEST_CASE("full: a base that holds NaN or infinity is told before the first step, wherever it is") {
+  const Quiet quiet;
+  const Workshop shop;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const char* name : {"model.embed_tokens.weight", "model.layers.1.mlp.up_proj.weight"}) {
+      CAPTURE(name);
+      auto tensors = random_tensors({});
+      for (auto& tensor : tensors)
+        if (tensor.name == name) tensor.values.back() = dtype == DType::f16 ? -INFINITY : NAN;
+      write_model(shop.temp / "spoilt", config_json({}), tensors, dtype);
+      for (const bool trains : {true, false}) {
+        Config config = full_config(shop);
+        config.model_name_or_path = (shop.temp / "spoilt").native();
+        if (!trains) config.trainable = {"norm"};
+        CHECK(message_of<NonFiniteError>([&] { fine_tune(config); }) ==
+              concat("the tensor ", std::string_view(name), " of ",
+                     (shop.temp / "spoilt" / "model.safetensors").native(), " holds ",
+                     dtype == DType::f16 ? "-inf" : "nan", "; a model to train holds finite numbers"));
+        CHECK_FALSE(io::is_there(shop.temp / "run"));
+      }
+    }
 }
 
 TEST_CASE("full: a model that a run did not write is not replaced") {

@@ -62,4 +62,35 @@ TEST_CASE("LoRA+: B moves as much faster as the ratio says, and A as before") {
   CHECK(message_of<ConfigError>([&] { fine_tune(config); }).starts_with("key loraplus_lr_ratio: given 4"));
 }
 
+TEST_CASE("LoRA+: a ratio of 1 is none, on resume too") {
+  const Quiet quiet;
+  const Workshop shop;
+  Config config = shop.config("none");
+  config.max_steps = 4;
+  fine_tune(config);
+  config.output_dir = (shop.temp / "one").native();
+  config.loraplus_lr_ratio = 1;
+  config.max_steps = 2;
+  config.lr_scheduler_type = "constant";
+  fine_tune(config);
+  Config other = config;
+  other.resume_from_checkpoint = "auto";
+  other.loraplus_lr_ratio.reset();
+  other.max_steps = 3;
+  CHECK(fine_tune(other).metrics.resumed_from_step == 2);
+  other.loraplus_lr_ratio = 1;
+  other.max_steps = 4;
+  CHECK(fine_tune(other).metrics.resumed_from_step == 3);
+  // As earlier versions noted it.
+  const io::Path folder = shop.temp / "one" / "checkpoints" / "checkpoint-4";
+  run::RunState state = run::Checkpoints::open(folder).state;
+  state.settings["loraplus_lr_ratio"] = 1.0;
+  run::Checkpoints(shop.temp / "one").save(state, [&](const io::Path& to) {
+    for (const char* name : {"adapter_config.json", "adapter_model.safetensors", "optimizer.safetensors", "README.md"})
+      io::copy_file(folder / name, to / name);
+  });
+  other.max_steps = 5;
+  CHECK(fine_tune(other).metrics.resumed_from_step == 4);
+}
+
 }  // namespace loraplus_test

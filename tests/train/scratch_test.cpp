@@ -11,6 +11,8 @@
 
 #include "lora/io/safetensors.hpp"
 #include "lora/model/random_weights.hpp"
+#include "lora/tokenizer/tokenizer.hpp"
+#include "support/byte_tokenizer.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"
 #include "support/workshop.hpp"
@@ -121,6 +123,24 @@ TEST_CASE("scratch: a run that is resumed ends with the same bytes") {
   const std::string card = io::read_file(shop.temp / "whole" / "final_model" / "README.md");
   CHECK(card.find("Trained from scratch, with the shape of") != card.npos);
   CHECK(card.find("base_model") == card.npos);
+}
+
+TEST_CASE("scratch: rows of the vocabulary that no token has are told") {
+  Quiet quiet;
+  const Workshop shop;
+  write_shape(shop);
+  io::write_file(shop.temp / "shape" / "tokenizer.json", std::string_view(byte_tokenizer_json()));
+  const Index tokens = tokenizer::Tokenizer::from_file(shop.temp / "shape")->vocab_size();
+  io::Json json = io::read_json(shop.temp / "shape" / "config.json");
+  json["vocab_size"] = tokens + 7;
+  io::write_json(shop.temp / "shape" / "config.json", json);
+  Config config = from_scratch(shop, "run");
+  config.max_steps = 1;
+  fine_tune(config);
+  const model::Config shape = model::parse_config(json, "config.json");
+  CHECK(quiet.said(concat("7 of the ", tokens + 7, " rows of the vocabulary have no token of the tokenizer: ",
+                          7 * shape.hidden_size * (shape.tie_word_embeddings ? 1 : 2), " of ",
+                          model::parameters_of(shape), " parameters are never used\n")));
 }
 
 TEST_CASE("scratch: what can't be meant is refused") {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lora/model/weights.hpp"
+#include "lora/train/trainer.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"
 #include "support/talking_model.hpp"
@@ -69,6 +70,24 @@ Config various(const Workshop& shop, const std::string& output) {
 }
 
 }  // namespace
+
+TEST_CASE(
+    "stages: two that train the same take no more memory than one, and one pays for nothing that it does not train") {
+  const Quiet quiet;
+  const Workshop shop;
+  const auto peak = [&](std::vector<settings::StageSettings> stages) {
+    Config config = full_config(shop);
+    config.overwrite_output_dir = true;
+    config.stages = std::move(stages);
+    cpu::Device dev(1);
+    train::TrainingRun<cpu::Device, float>(dev, config, model::Source::open(config.model_name_or_path), {}).run();
+    return dev.allocated().peak();
+  };
+  const std::string first = R"(layers\.0\.)", second = R"(layers\.1\.)";
+  const auto all_at_once = peak({{.trainable = {{first, second}}}});
+  CHECK(peak({{.until_epoch = 1, .trainable = {{first, second}}}, {.trainable = {{first, second}}}}) == all_at_once);
+  CHECK(peak({{.until_epoch = 1, .trainable = {{first}}}, {.trainable = {{second}}}}) < all_at_once);
+}
 
 TEST_CASE("stages: each has its own steps, learning rate, batch, length and classes") {
   Quiet quiet;
@@ -301,6 +320,39 @@ TEST_CASE("stages: gradients of a stage are checkpointed without a limit, and wh
   CHECK(fine_tune(config).metrics.steps == 6);
   const std::string card = io::read_file(shop.temp / "run" / "final_model" / "README.md");
   CHECK(card.find("| learning rate, stage 2 | 0.003 |") != card.npos);
+}
+
+TEST_CASE("stages: those that train the same share the list of it") {
+  const Workshop shop;
+  Config config = full_config(shop);
+  config.trainable = {"norm"};
+  for (Index i = 1; i <= 10'000; ++i) config.stages.push_back({.until_step = i});
+  config.stages[1].trainable = {{"mlp"}};
+  config.stages[3].trainable = {{"norm"}};
+  const auto source = model::Source::open(config.model_name_or_path);
+  const auto lists = inputs::trainable_in_stages(config, source.config());
+  REQUIRE(lists.size() == 10'000);
+  for (std::size_t i = 0; i < lists.size(); ++i) CHECK((lists[i] == lists[0]) == (i != 1));
+}
+
+TEST_CASE("stages: a warm-up that a stage does not get through is told, and which tensors train") {
+  Quiet quiet;
+  const Workshop shop;
+  Config config = full_config(shop);
+  config.warmup_steps = 3;
+  config.stages = {{.name = "short", .until_step = 3, .trainable = {{"norm"}}, .learning_rate = 0.25},
+                   {.until_step = 7}};
+  fine_tune(config);
+  const std::string warning = "stage 1 (short): the warm-up of 3 steps is longer than all 3 steps: the learning rate ";
+  CHECK(quiet.said(warning + "never comes to 0.25"));
+  CHECK_FALSE(quiet.said("stage 2: the warm-up"));
+  CHECK(quiet.said("; 9 of 25 tensors train, "));
+  CHECK(quiet.said("model.layers.0..1.{input_layernorm,post_attention_layernorm}.weight"));
+  config = shop.config("plain");
+  config.max_steps = 2;
+  fine_tune(config);
+  CHECK(quiet.said("28 of 28 tensors train, "));
+  CHECK(quiet.said("\nthe warm-up of 3 steps is longer than all 2 steps: the learning rate never comes to 0.01\n"));
 }
 
 TEST_CASE("stages: one in which nothing is left to train is told before the first step") {

@@ -130,6 +130,26 @@ TEST_CASE("trainer: a run writes every file of the contract and a log that adds 
   CHECK(metrics.at("total_tokens") == 4 * tokens);
 }
 
+TEST_CASE("trainer: a run ends with what it has come to and where that lies") {
+  Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config();
+  config.max_steps = 8;
+  config.load_best_model_at_end = true;
+  const run::RunMetrics metrics = fine_tune(config).metrics;
+  CHECK(quiet.said(concat("done: 8 steps and ", metrics.total_tokens, " tokens in 0:")));
+  CHECK(quiet.said(concat("; mean loss ", fixed(metrics.mean_train_loss, 4), ", of the last step ",
+                          fixed(metrics.train_loss, 4), "; the best evaluation was step ", *metrics.best_step,
+                          "'s, with loss ", fixed(*metrics.best_eval_loss, 4), ", whose weights final_model has\n")));
+  CHECK(quiet.said(concat("the numbers are in ", (shop.temp / "run" / "training_metrics.json").native(), " and ",
+                          (shop.temp / "run" / "trainer_log.jsonl").native(), ", checkpoints in ",
+                          (shop.temp / "run" / "checkpoints").native(), "\n")));
+  quiet.text.clear();
+  config.resume_from_checkpoint = "auto";
+  fine_tune(config);
+  CHECK_FALSE(quiet.said("done: "));
+}
+
 TEST_CASE("trainer: the same settings give the same bits, another seed others") {
   const Quiet quiet;
   const Workshop shop;
@@ -271,6 +291,7 @@ TEST_CASE("trainer: a memory limit checkpoints layers of a run, which then holds
   };
   const auto free = saved_by_run();
   REQUIRE_FALSE(quiet.said("layers are checkpointed"));
+  CHECK(quiet.said(" MiB for what trains); "));  // of an adapter that is far from a hundredth of a GiB
   const auto gib_after = [&](std::string_view words) {
     return std::stod(quiet.text.substr(quiet.text.find(words) + words.size()));
   };
@@ -311,6 +332,23 @@ TEST_CASE("trainer: a record without labels leaves its place empty, a step of th
     CHECK(line.at("loss").is_null() == (line.at("step") == 2));
   }
   CHECK(tokens == std::vector<Index>{3, 0, 6});
+}
+
+TEST_CASE("trainer: the last step has a line of progress, also where it is skipped and no other has one") {
+  Quiet quiet;
+  const Workshop shop;
+  std::string text;
+  for (const char* label : {"2", "2", "-100", "-100"})
+    text += concat("{\"input_ids\":[1,2],\"labels\":[-100,", std::string_view(label), "]}\n");
+  io::write_file(shop.temp / "gaps.jsonl", std::string_view(text));
+  auto config = shop.config();
+  config.dataset = {(shop.temp / "gaps.jsonl").native()};
+  config.shuffle = false;
+  config.per_device_train_batch_size = 1;
+  config.num_train_epochs = 1;
+  config.logging_steps = 10;
+  fine_tune(config);
+  CHECK(quiet.said("step 2/2  skipped  "));
 }
 
 TEST_CASE(

@@ -3,25 +3,18 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "lora/ascend/device.hpp"
-#include "lora/ascend/environment.hpp"
+#include "lora/core/environment.hpp"
 #include "lora/core/log.hpp"
 
 namespace lora::ascend {
 
 namespace detail {
-
-/// A number that a launcher has set, such as LOCAL_RANK; nothing where it has not.
-/// Throws   ConfigError for what is no number from 0 on
-inline std::optional<int> launcher_number(const char* name) {
-  return environment_number(name, 0, std::numeric_limits<int>::max(), "a number from 0 on, as launchers set it");
-}
 
 inline std::string lower(std::string_view text) {
   std::string result(text);
@@ -45,10 +38,8 @@ inline bool is_of_kind(std::string_view name, std::string_view kind) {
 /// Throws   ConfigError where a launcher has started several processes, which would each train alone, or names one that
 ///          is not there
 inline DeviceSettings chosen_of(std::span<const int> ids, const Toolkit& toolkit) {
-  const auto rank = detail::launcher_number("LOCAL_RANK"), size = detail::launcher_number("WORLD_SIZE");
-  if (size && *size > 1)
-    fail<ConfigError>("the environment's WORLD_SIZE is ", *size,
-                      ", but a run is one process on one NPU; start one process");
+  expect_one_process();
+  const auto rank = launcher_number("LOCAL_RANK");
   if (ids.size() == 1) return {.id = ids.front()};
   if (ids.empty()) {
     const std::uint32_t count = toolkit.device_count();

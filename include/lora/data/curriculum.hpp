@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <string>
@@ -38,6 +39,42 @@ struct SequenceClasses {
   std::vector<std::int32_t> of{};     ///< (sequences) place in labels; −1: the record has no label
 };
 
+/// The classes that the mixes of a curriculum draw from, by label, so that their order does not depend on the mixes'.
+/// Curricula of the same mixes share them.
+struct CurriculumClasses {
+  std::vector<SequenceClass> classes{};
+  std::vector<std::string> missing{};  ///< labels of the mixes that no record has
+  Index left_out = 0;                  ///< sequences that are never drawn, since their label is in no mix
+
+  /// `sequences` are those to train on, `labelled.of` has one entry for each.
+  CurriculumClasses(const std::vector<CurriculumStage>& stages, const Sequences& sequences,
+                    const SequenceClasses& labelled) {
+    std::vector<std::string> wanted;
+    for (const CurriculumStage& stage : stages)
+      for (const auto& [label, share] : stage.mix)
+        if (share > 0) wanted.push_back(label);
+    std::sort(wanted.begin(), wanted.end());
+    wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+    std::vector<std::vector<std::uint32_t>> found(labelled.labels.size());
+    for (Index i = 0; i < sequences.size(); ++i)
+      if (const auto own = labelled.of[static_cast<std::size_t>(i)]; own >= 0)
+        found[static_cast<std::size_t>(own)].push_back(static_cast<std::uint32_t>(sequences[i]));
+    left_out = sequences.size();
+    for (const std::string& label : wanted) {
+      const auto at = std::lower_bound(labelled.labels.begin(), labelled.labels.end(), label);
+      const bool there = at != labelled.labels.end() && *at == label;
+      auto own = there ? std::move(found[static_cast<std::size_t>(at - labelled.labels.begin())])
+                       : std::vector<std::uint32_t>();
+      left_out -= std::ssize(own);
+      if (own.empty()) {
+        missing.push_back(label);
+      } else {
+        classes.push_back({label, std::move(own)});
+      }
+    }
+  }
+};
+
 /// Which record each sample of a run is, where the mix of classes changes in stages. A function of the seed and the
 /// sample's number.
 ///   step s of T belongs to the first stage with s < until T; a stage of k steps of n samples draws k n, each class's
@@ -57,15 +94,19 @@ class Curriculum {
   /// Throws   ConfigError if a stage is left without any class, or for 2³² samples or more
   Curriculum(const std::vector<CurriculumStage>& stages, const Sequences& sequences, const SequenceClasses& classes,
              std::uint64_t seed, Index steps, Index per_step)
-      : seed_(seed), per_step_(per_step) {
+      : Curriculum(stages, std::make_shared<const CurriculumClasses>(stages, sequences, classes), seed, steps,
+                   per_step) {}
+  /// `classes`: those of these stages.
+  Curriculum(const std::vector<CurriculumStage>& stages, std::shared_ptr<const CurriculumClasses> classes,
+             std::uint64_t seed, Index steps, Index per_step)
+      : seed_(seed), per_step_(per_step), shared_(std::move(classes)) {
     if (steps > 0xFFFFFFFF / per_step)
       fail<ConfigError>("a curriculum of ", steps, " steps of ", per_step, " samples; at most 4294967295 samples are ",
                         "supported");
-    take_classes(stages, sequences, classes);
     for (std::size_t i = 0; i < stages.size(); ++i) {
-      std::vector<double> shares(classes_.size(), 0.0);
+      std::vector<double> shares(shared_->classes.size(), 0.0);
       for (const auto& [label, share] : stages[i].mix)
-        if (const auto at = find(label); at < classes_.size()) shares[at] = share;
+        if (const auto at = find(label); at < shared_->classes.size()) shares[at] = share;
       if (!std::any_of(shares.begin(), shares.end(), [](double share) { return share > 0; }))
         fail<ConfigError>("key curriculum_stages: no record has a label of the mix of stage ", i + 1);
       const Index begin = stages_.empty() ? 0 : stages_.back().end;
@@ -85,13 +126,15 @@ class Curriculum {
   /// Labels of the classes that samples are drawn from, sorted.
   std::vector<std::string> labels() const {
     std::vector<std::string> labels;
-    for (const SequenceClass& one : classes_) labels.push_back(one.label);
+    for (const SequenceClass& one : shared_->classes) labels.push_back(one.label);
     return labels;
   }
   /// Labels of the mixes that no record has.
-  const std::vector<std::string>& missing() const { return missing_; }
+  const std::vector<std::string>& missing() const { return shared_->missing; }
   /// Sequences that are never drawn, since their label is in no mix.
-  Index left_out() const { return left_out_; }
+  Index left_out() const { return shared_->left_out; }
+  /// What it draws from, which others of the same mixes share.
+  const CurriculumClasses& classes() const { return *shared_; }
 
   /// The sequences of the samples [begin, end), which lie in one stage. Keeps the draws of a stage.
   std::vector<Index> between(Index begin, Index end) {
@@ -103,55 +146,25 @@ class Curriculum {
 
  private:
   std::size_t find(std::string_view label) const {
-    const auto at = std::lower_bound(classes_.begin(), classes_.end(), label,
+    const auto at = std::lower_bound(shared_->classes.begin(), shared_->classes.end(), label,
                                      [](const SequenceClass& one, std::string_view text) { return one.label < text; });
-    const bool found = at != classes_.end() && at->label == label;
-    return static_cast<std::size_t>((found ? at : classes_.end()) - classes_.begin());
-  }
-
-  /// Classes by label, so that their order does not depend on the mixes'.
-  void take_classes(const std::vector<CurriculumStage>& stages, const Sequences& sequences,
-                    const SequenceClasses& classes) {
-    std::vector<std::string> wanted;
-    for (const CurriculumStage& stage : stages)
-      for (const auto& [label, share] : stage.mix)
-        if (share > 0) wanted.push_back(label);
-    std::sort(wanted.begin(), wanted.end());
-    wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
-    std::vector<std::vector<std::uint32_t>> found(classes.labels.size());
-    for (Index i = 0; i < sequences.size(); ++i)
-      if (const auto own = classes.of[static_cast<std::size_t>(i)]; own >= 0)
-        found[static_cast<std::size_t>(own)].push_back(static_cast<std::uint32_t>(sequences[i]));
-    left_out_ = sequences.size();
-    for (const std::string& label : wanted) {
-      const auto at = std::lower_bound(classes.labels.begin(), classes.labels.end(), label);
-      const bool there = at != classes.labels.end() && *at == label;
-      auto own = there ? std::move(found[static_cast<std::size_t>(at - classes.labels.begin())])
-                       : std::vector<std::uint32_t>();
-      left_out_ -= std::ssize(own);
-      if (own.empty()) {
-        missing_.push_back(label);
-      } else {
-        classes_.push_back({label, std::move(own)});
-      }
-    }
+    const bool found = at != shared_->classes.end() && at->label == label;
+    return static_cast<std::size_t>((found ? at : shared_->classes.end()) - shared_->classes.begin());
   }
 
   void draw(Index stage) {
     const auto number = static_cast<std::size_t>(stage);
-    std::vector<Index> before(classes_.size(), 0);
+    std::vector<Index> before(shared_->classes.size(), 0);
     for (std::size_t earlier = 0; earlier < number; ++earlier)
       for (std::size_t c = 0; c < before.size(); ++c) before[c] += stages_[earlier].counts[c];
-    drawn_ = draw_classes(classes_, stages_[number].counts, before, seed_,
+    drawn_ = draw_classes(shared_->classes, stages_[number].counts, before, seed_,
                           mix_key(seed_, detail::curriculum_purpose, static_cast<std::uint64_t>(stage)));
     drawn_stage_ = stage;
   }
 
   std::uint64_t seed_;
   Index per_step_;
-  std::vector<SequenceClass> classes_;
-  std::vector<std::string> missing_;
-  Index left_out_ = 0;
+  std::shared_ptr<const CurriculumClasses> shared_;
   std::vector<Stage> stages_;
   Index drawn_stage_ = -1;
   std::vector<std::uint32_t> drawn_;  // the sequences of that stage's samples

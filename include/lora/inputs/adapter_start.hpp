@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -86,7 +88,7 @@ void attach_adapter(D& dev, model::Decoder<D, T>& decoder, const settings::Confi
     model::check_adapter(*start, decoder.config());
   }
   decoder.attach(dev, adapter_of(config, decoder.config(), start ? &*start : nullptr), {},
-                 config.loraplus_lr_ratio ? optim::faster_group : 0);
+                 config.loraplus_lr_ratio.value_or(1) != 1 ? optim::faster_group : 0);
   if (start) {
     model::load_adapter(dev, decoder, *start);
   } else {
@@ -94,14 +96,20 @@ void attach_adapter(D& dev, model::Decoder<D, T>& decoder, const settings::Confi
   }
 }
 
-/// The names of the model's own tensors that train in each stage of a run.
+using TensorNames = std::set<std::string, std::less<>>;
+
+/// The names of the model's own tensors that train in each stage of a run. Stages that say the same share them.
 /// Throws   ConfigError naming the stage
-inline std::vector<std::set<std::string, std::less<>>> trainable_in_stages(const settings::Config& config,
+inline std::vector<std::shared_ptr<const TensorNames>> trainable_in_stages(const settings::Config& config,
                                                                            const model::Config& shape) {
-  const auto stages = settings::stage_configs(config);
-  std::vector<std::set<std::string, std::less<>>> names;
+  const settings::StageConfigs stages(config);
+  std::map<std::vector<std::string>, std::shared_ptr<const TensorNames>> known;
+  std::vector<std::shared_ptr<const TensorNames>> names;
   for (std::size_t i = 0; i < stages.size(); ++i) try {
-      names.push_back(model::trainable_tensors(shape, stages[i].trainable));
+      const std::vector<std::string> expressions = stages[i].trainable;
+      auto& chosen = known[expressions];
+      if (!chosen) chosen = std::make_shared<const TensorNames>(model::trainable_tensors(shape, expressions));
+      names.push_back(chosen);
     } catch (const ConfigError& error) {
       if (config.stages.empty()) throw;
       fail<ConfigError>(settings::stage_name(config, i), ": ", std::string_view(error.what()));
@@ -114,8 +122,10 @@ inline std::vector<std::set<std::string, std::less<>>> trainable_in_stages(const
 template <AnyDevice D, class T>
 void choose_what_trains(D& dev, model::Decoder<D, T>& decoder, const settings::Config& config) {
   if (!config.trains_model()) return attach_adapter(dev, decoder, config);
-  std::set<std::string, std::less<>> names;
-  for (auto& of_stage : trainable_in_stages(config, decoder.config())) names.merge(of_stage);
+  TensorNames names;
+  std::set<std::shared_ptr<const TensorNames>> lists;
+  for (const auto& of_stage : trainable_in_stages(config, decoder.config())) lists.insert(of_stage);
+  for (const auto& list : lists) names.insert(list->begin(), list->end());
   decoder.train_own(dev, [&](const model::TensorInfo& info) { return names.count(info.name) != 0; });
 }
 
@@ -127,7 +137,7 @@ inline std::vector<std::function<bool(std::string_view)>> trained_in_stages(
   std::vector<std::function<bool(std::string_view)>> trains;
   for (auto& names : trainable_in_stages(config, shape))
     trains.emplace_back([chosen, names = std::move(names)](std::string_view name) {
-      return names.count(name) != 0 && (!chosen || chosen(name));
+      return names->count(name) != 0 && (!chosen || chosen(name));
     });
   return trains;
 }

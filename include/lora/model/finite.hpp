@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 
@@ -64,6 +67,49 @@ ExtremeNumber extreme_number(D& dev, const Source& source, const AdapterFiles* a
   if (adapter != nullptr)
     for (const auto& tensor : adapter->tensors.tensors()) read(tensor, adapter->folder / "adapter_model.safetensors");
   return extreme;
+}
+
+namespace detail {
+
+/// Whether a number of such bits is NaN or infinite. `exponent`: the bits of the exponent.
+template <class Bits>
+bool any_at_the_end_of(std::span<const std::byte> bytes, Bits exponent) {
+  bool any = false;
+  for (std::size_t at = 0; at + sizeof(Bits) <= bytes.size(); at += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + at, sizeof bits);
+    any |= (bits & exponent) == exponent;
+  }
+  return any;
+}
+
+/// Whether a tensor may hold a number that is not finite in float32.
+inline bool may_be_spoilt(const io::StoredTensor& tensor) {
+  if (tensor.dtype == DType::f32) return any_at_the_end_of<std::uint32_t>(tensor.bytes, 0x7F800000u);
+  if (tensor.dtype == DType::bf16) return any_at_the_end_of<std::uint16_t>(tensor.bytes, 0x7F80u);
+  if (tensor.dtype == DType::f16) return any_at_the_end_of<std::uint16_t>(tensor.bytes, 0x7C00u);
+  return true;
+}
+
+}  // namespace detail
+
+/// Reads the tensors of a model that training goes on from. Nothing of an initial one.
+/// Throws   NonFiniteError naming the first tensor that holds NaN or infinity
+template <AnyDevice D>
+void expect_finite(D& dev, const Source& source) {
+  if (source.is_initial()) return;
+  for_each_tensor(source.config(), [&](const TensorInfo& info) {
+    const io::StoredTensor& tensor = source.at(info);
+    if (!detail::may_be_spoilt(tensor)) return;
+    ExtremeNumber extreme;
+    detail::for_each_value(dev, tensor, [&](double value) {
+      extreme.see(static_cast<double>(static_cast<float>(value)), tensor.name,
+                  tensor.file ? tensor.file->path() : source.path());
+    });
+    if (!extreme.finite())
+      fail<NonFiniteError>("the tensor ", extreme.tensor, " of ", extreme.file, " holds ", extreme.value,
+                           "; a model to train holds finite numbers");
+  });
 }
 
 /// "the tensor T of F holds nan", or, if all are finite, the largest number.

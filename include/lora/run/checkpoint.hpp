@@ -62,11 +62,13 @@ struct RunState {
   std::optional<double> best_eval_loss{};  ///< of the best evaluation, by metric_for_best_model
   std::optional<double> best_metric{};     ///< that metric then
   Index best_step = 0;
-  /// Of early stopping, where the checkpoint of the best evaluation can't be loaded any more: its metric and step.
+  /// What early stopping compares with, of the stage that was evaluated last: its best metric and the step of that.
   std::optional<std::pair<double, Index>> to_beat{};
   Index step_to_beat() const { return to_beat ? to_beat->second : best_step; }
-  Index evaluations_without_improvement = 0;  ///< in a row, by early_stopping_threshold
+  Index evaluations_without_improvement = 0;  ///< in a row and in a stage, by early_stopping_threshold
+  Index evaluated_stage = 0;                  ///< the one that was evaluated last
   Index stage = 0;                            ///< of the next step
+  std::vector<Index> ended_stages{};          ///< steps done when a stage but the last ended before its end
   std::vector<DrawnClasses> drawn{};          ///< by parts of a curriculum
   /// Records learnt from, by the name of their file; empty for a single one.
   std::vector<std::pair<std::string, Index>> learnt_of_files{};
@@ -74,7 +76,9 @@ struct RunState {
   Index skipped = 0;                             ///< steps whose loss or gradient was not finite
   Index overflows = 0;                           ///< and those that a smaller loss scale may have helped
   bool ended_early = false;                      ///< nothing is left to do, though the plan has more steps
+  bool out_of_patience = false;                  ///< by early_stopping_patience: with a larger one the run goes on
   bool evaluation_due = false;                   ///< the run was stopped while it evaluated this step
+  io::Json unlogged{};                           ///< then, this step's line of the log, unless it has been written
   io::Json settings = io::Json::object();        ///< those that must not change on resume
 };
 
@@ -163,11 +167,14 @@ inline io::Json to_json(const RunState& state) {
                                    {"best_metric", nullptr},
                                    {"best_step", state.best_step},
                                    {"evaluations_without_improvement", state.evaluations_without_improvement},
+                                   {"evaluated_stage", state.evaluated_stage},
                                    {"stage", state.stage},
+                                   {"ended_stages", state.ended_stages},
                                    {"loss_scale", nullptr},
                                    {"skipped", state.skipped},
                                    {"overflows", state.overflows},
                                    {"ended_early", state.ended_early},
+                                   {"out_of_patience", state.out_of_patience},
                                    {"settings", state.settings}});
   if (state.last_eval_loss) json["last_eval_loss"] = *state.last_eval_loss;
   if (state.best_eval_loss) json["best_eval_loss"] = *state.best_eval_loss;
@@ -183,6 +190,7 @@ inline io::Json to_json(const RunState& state) {
     json["steps_at_loss_scale"] = state.loss_scale->good_steps;
   }
   if (state.evaluation_due) json["evaluation_due"] = true;
+  if (state.evaluation_due && !state.unlogged.is_null()) json["unlogged"] = state.unlogged;
   if (!state.drawn.empty()) json["curriculum"] = run::to_json(state.drawn);
   if (!state.learnt_of_files.empty()) json["datasets"] = run::to_json(state.learnt_of_files);
   return json;
@@ -214,11 +222,17 @@ inline RunState parse_state(const io::JsonView& json) {
   if (const auto metric = json.get<double>("metric_to_beat")) state.to_beat = {*metric, json.at<Index>("step_to_beat")};
   state.evaluations_without_improvement = json.get<Index>("evaluations_without_improvement").value_or(0);
   state.stage = json.get<Index>("stage").value_or(0);
+  const auto evaluated = json.get<Index>("evaluated_stage");
+  state.evaluated_stage = evaluated.value_or(state.stage);
+  if (!evaluated && !state.to_beat && state.best_metric) state.to_beat.emplace(*state.best_metric, state.best_step);
+  state.ended_stages = json.get<std::vector<Index>>("ended_stages").value_or(std::vector<Index>());
+  state.out_of_patience = json.get<bool>("out_of_patience").value_or(false);
   state.loss_scale = parse_loss_scale(json);
   state.skipped = json.get<Index>("skipped").value_or(0);
   state.overflows = json.get<Index>("overflows").value_or(0);
   state.ended_early = json.get<bool>("ended_early").value_or(false);
   state.evaluation_due = json.get<bool>("evaluation_due").value_or(false);
+  if (const auto line = json.find("unlogged")) state.unlogged = line->json();
   if (const auto drawn = json.find("curriculum"))
     for (std::size_t i = 0; i < drawn->json().size(); ++i) state.drawn.push_back(parse_drawn(drawn->element(i)));
   if (const auto files = json.find("datasets"))
@@ -378,7 +392,7 @@ class Checkpoints {
     const io::Path folder = folder_of(step);
     try {
       if (io::is_there(folder)) return detail::verified(folder);
-      why = concat("there is no ", folder.native());
+      why = concat("no checkpoint at ", folder.native());
     } catch (const detail::Damaged& error) {
       why = error.what();
     }

@@ -11,6 +11,7 @@
 
 #include "lora/core/precision.hpp"
 #include "lora/model/adapter.hpp"
+#include "lora/model/trainable.hpp"
 #include "lora/run/base_checksum.hpp"
 #include "lora/run/checkpoint.hpp"
 #include "lora/settings/settings.hpp"
@@ -56,6 +57,39 @@ inline io::Json adapter_settings(model::AdapterConfig adapter) {
                           {"additional_target", saved.at("modules_to_save")},
                           {"rank_pattern", saved.at("rank_pattern")},
                           {"alpha_pattern", saved.at("alpha_pattern")}});
+}
+
+/// Whether two lists of expressions, as settings note them, choose the same tensors.
+inline bool choose_the_same(const io::Json& a, const io::Json& b, const model::Config& shape) {
+  std::vector<std::string> one, other;
+  if (!io::take_json(a, one) || !io::take_json(b, other)) return false;
+  try {
+    return one == other || model::trainable_tensors(shape, one) == model::trainable_tensors(shape, other);
+  } catch (const ConfigError&) {
+    return false;  // an expression that this model has no tensor for
+  }
+}
+
+/// Takes the words in which a checkpoint says what trains, where these choose the same tensors.
+inline void take_words_for_trainable(io::Json& now, const io::Json& then, const model::Config& shape) {
+  const io::Json *const run_now = io::json_find(now, "trainable"), *const run_then = io::json_find(then, "trainable");
+  const io::Json *const stages = io::json_find(now, "stages"), *const stages_then = io::json_find(then, "stages");
+  if (run_now == nullptr || run_then == nullptr) return;
+  const bool staged = stages != nullptr && stages->is_array() && !stages->empty();
+  if (staged && (stages_then == nullptr || !stages_then->is_array() || stages->size() != stages_then->size())) return;
+  bool all = staged || choose_the_same(*run_now, *run_then, shape);
+  for (std::size_t i = 0; staged && i < stages->size(); ++i) {
+    io::Json one = (*stages)[i], other = (*stages_then)[i];
+    if (!other.is_object()) return;
+    const io::Json trains = one.contains("trainable") ? one["trainable"] : *run_now;
+    const io::Json trained = other.contains("trainable") ? other["trainable"] : *run_then;
+    one.erase("trainable");
+    other.erase("trainable");
+    all = all && io::to_text(one, -1) == io::to_text(other, -1) && choose_the_same(trains, trained, shape);
+  }
+  if (!all) return;
+  now["trainable"] = *run_then;
+  if (staged) now["stages"] = *stages_then;
 }
 
 // Objects among the settings, which checkpoints of earlier versions lack.
@@ -128,7 +162,8 @@ inline io::Json fixed_settings(const settings::Config& config, const model::Sour
                                        {std::string(detail::model_settings_name), detail::model_settings(source)}});
   if (adapter != nullptr) {
     settings.update(detail::adapter_settings(*adapter));
-    settings["loraplus_lr_ratio"] = config.loraplus_lr_ratio ? io::Json(*config.loraplus_lr_ratio) : io::Json();
+    const double ratio = config.loraplus_lr_ratio.value_or(1);
+    settings["loraplus_lr_ratio"] = ratio != 1 ? io::Json(ratio) : io::Json();
   } else {
     settings["trainable"] = config.trainable;
   }
@@ -182,12 +217,17 @@ inline io::Json settings_as(io::Json now, const Checkpoint& checkpoint, const se
   const auto leave_out = [&](const char* key, bool is_default) {
     if (is_default && io::json_find(checkpoint.state.settings, key) == nullptr) now.erase(key);
   };
+  // A ratio of 1 is none.
+  if (const io::Json* ratio = io::json_find(checkpoint.state.settings, "loraplus_lr_ratio");
+      ratio != nullptr && ratio->is_number() && ratio->get<double>() == 1 && config.loraplus_lr_ratio.value_or(1) == 1)
+    now["loraplus_lr_ratio"] = *ratio;
+  detail::take_words_for_trainable(now, checkpoint.state.settings, source.config());
   leave_out("step_units", config.step_units == 1);
   leave_out("trains", now.at("trains") == all_text);
   leave_out("metric_for_best_model", config.metric_for_best_model == "eval_loss");
   leave_out("finetuning_type", !config.trains_model());
   leave_out("additional_target", now.contains("additional_target") && now.at("additional_target").is_null());
-  leave_out("loraplus_lr_ratio", !config.loraplus_lr_ratio);
+  leave_out("loraplus_lr_ratio", config.loraplus_lr_ratio.value_or(1) == 1);
   leave_out("neftune_noise_alpha", !config.neftune_noise_alpha);
   leave_out("stages", config.stages.empty());
   leave_out("use_curriculum", !config.use_curriculum);

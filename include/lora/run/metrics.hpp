@@ -68,6 +68,36 @@ inline io::Json to_json(const StepMetrics& metrics) {
   return json;
 }
 
+/// What to_json made of a step.
+/// Throws   FormatError
+inline StepMetrics step_metrics_from(const io::JsonView& json) {
+  const auto number = [&](std::string_view name) {
+    return json.get<double>(name).value_or(std::numeric_limits<double>::quiet_NaN());
+  };
+  StepMetrics metrics;
+  metrics.step = json.at<Index>("step");
+  metrics.stage = json.get<Index>("stage").value_or(0);
+  metrics.epoch = number("epoch");
+  metrics.loss = number("loss");
+  metrics.mean_loss = number("mean_loss");
+  metrics.learning_rate = number("learning_rate");
+  metrics.grad_norm = number("grad_norm");
+  metrics.loss_scale = json.get<double>("loss_scale");
+  metrics.tokens = json.at<Index>("tokens");
+  metrics.labelled_tokens = json.at<Index>("labelled_tokens");
+  metrics.tokens_per_second = number("tokens_per_second");
+  metrics.elapsed_seconds = number("elapsed_seconds");
+  metrics.peak_memory_gib = number("peak_memory_gib");
+  const auto shares = [&](std::string_view name, auto& target) {
+    if (const auto list = json.find(name))
+      list->for_each_field(
+          [&](const std::string& key, const io::JsonView& share) { target.emplace_back(key, share.as<double>()); });
+  };
+  shares("mix", metrics.mix);
+  shares("datasets", metrics.datasets);
+  return metrics;
+}
+
 inline io::Json to_json(const EvalMetrics& metrics) {
   io::Json json = io::json_object({{"step", metrics.step},
                                    {"eval_loss", metrics.loss},
@@ -212,6 +242,13 @@ class Throughput {
   Sum first_, later_;
 };
 
+/// The steps of a stage that has begun: those after from_step up to to_step.
+struct StageSteps {
+  Index from_step = 0;
+  Index to_step = 0;
+  bool ended_early = false;  ///< by early_stopping_patience
+};
+
 /// The results of a run: training_metrics.json.
 struct RunMetrics {
   bool finished = false;       // final_model is in place, and of this step
@@ -226,10 +263,22 @@ struct RunMetrics {
   std::optional<double> eval_loss;  // of the last evaluation
   std::optional<double> eval_exact_match, eval_rouge_l;
   std::optional<double> best_eval_loss;
+  std::optional<Index> best_step;
+  std::string ended_early;            // what ended the run before its last step; empty: nothing
+  std::vector<StageSteps> stages;     // of a run of several
+  std::optional<Index> weights_step;  // whose weights final_model has; nothing: it was not written
   std::vector<DrawnClasses> curriculum;
+  std::string absent_class_field;  // that a curriculum needs and no record has, so that there is none; else empty
   std::vector<std::pair<std::string, Index>> files;  // records learnt from, by file
 };
 
+inline io::Json to_json(const std::vector<StageSteps>& stages) {
+  io::Json list = io::Json::array();
+  for (const StageSteps& stage : stages)
+    list.push_back(io::json_object(
+        {{"from_step", stage.from_step}, {"to_step", stage.to_step}, {"ended_early", stage.ended_early}}));
+  return list;
+}
 constexpr std::string_view metrics_file = "training_metrics.json";
 
 inline void write_training_metrics(const io::Path& output_dir, const RunMetrics& metrics) {
@@ -246,7 +295,12 @@ inline void write_training_metrics(const io::Path& output_dir, const RunMetrics&
   if (metrics.eval_exact_match) json["eval_exact_match"] = *metrics.eval_exact_match;
   if (metrics.eval_rouge_l) json["eval_rouge_l"] = *metrics.eval_rouge_l;
   if (metrics.best_eval_loss) json["best_eval_loss"] = *metrics.best_eval_loss;
-  if (!metrics.curriculum.empty()) json["curriculum"] = to_json(metrics.curriculum);
+  if (metrics.best_step) json["best_step"] = *metrics.best_step;
+  if (metrics.weights_step) json["final_model_step"] = *metrics.weights_step;
+  if (!metrics.ended_early.empty()) json["ended_early"] = metrics.ended_early;
+  if (!metrics.stages.empty()) json["stages"] = to_json(metrics.stages);
+  if (!metrics.curriculum.empty() || !metrics.absent_class_field.empty())
+    json["curriculum"] = to_json(metrics.curriculum);
   if (!metrics.files.empty()) json["datasets"] = to_json(metrics.files);
   io::write_json(output_dir / metrics_file, json);
 }

@@ -21,7 +21,7 @@ namespace lora::run {
 /// The facts of a progress line.
 inline Facts progress_facts(const StepMetrics& metrics, Index total_steps, double seconds_left) {
   return {concat("step ", metrics.step, "/", total_steps),
-          concat("loss ", fixed(metrics.loss, 4)),
+          metrics.skipped ? std::string("skipped") : concat("loss ", fixed(metrics.loss, 4)),
           concat(duration_text(seconds_left), " left"),
           concat(fixed(metrics.tokens_per_second, 0), " tokens/s"),
           concat("epoch ", fixed(metrics.epoch, 2)),
@@ -47,6 +47,9 @@ class Progress {
 
   /// Shows the bar before the first step, which may take long.
   void begin() { bar_.show(share(first_step_), {concat("step ", first_step_, "/", total_steps_)}); }
+
+  /// Stages that end early make a run shorter.
+  void ends_with(Index total_steps) { total_steps_ = total_steps; }
 
   /// `logged`: writes the step's line too, not only the bar.
   void step(const StepMetrics& metrics, bool logged) {

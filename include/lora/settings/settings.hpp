@@ -343,7 +343,7 @@ inline bool is_of_stages(const Rule& rule, const Config& config) {
 
 /// Checks what stages say, each as a run of its own.
 inline void validate_stages(const Config& config, Command command) {
-  const std::vector<Config> stages = stage_configs(config);
+  const StageConfigs stages(config);
   for (std::size_t i = 0; i < stages.size(); ++i) {
     if (config.stages[i].finetuning_type && *config.stages[i].finetuning_type != config.finetuning_type)
       fail<ConfigError>(stage_name(config, i), ": key finetuning_type: given ", *config.stages[i].finetuning_type,
@@ -355,18 +355,19 @@ inline void validate_stages(const Config& config, Command command) {
       fail<ConfigError>(stage_name(config, i), ": ", std::string_view(error.what()));
     }
   }
-  const auto texts_of = [&](const Config& run) {
-    std::vector<std::string> texts;
-    for (const Config& stage : stage_configs(run)) texts.push_back(io::to_text(to_json(stage, command), -1));
-    return texts;
+  const auto differ = [&](const Config& run) {
+    const StageConfigs others(run);
+    const auto text_of = [&](const Config& stage) { return io::to_text(to_json(stage, command), -1); };
+    for (std::size_t i = 0; i < stages.size(); ++i)
+      if (text_of(stages[i]) != text_of(others[i])) return true;
+    return false;
   };
-  const auto with = texts_of(config);
   const auto expect_effect = [&](std::string_view name) {
     const Key& key = *find_key(name);
     if (!config.from_command_line.contains(key.name) || !is_given(config, key)) return;
     Config without = config;
     reset(without, key);
-    if (texts_of(without) == with)
+    if (!differ(without))
       fail<ConfigError>("key ", name,
                         ": given, which has no effect here; allowed: where not every stage says otherwise");
   };

@@ -213,17 +213,25 @@ inline std::string stage_name(const Config& config, std::size_t stage) {
   return name.empty() || name == number ? number : concat(number, " (", name, ")");
 }
 
-/// The settings of each stage, each without stages of its own; those of the run where it has none. Of two keys that
-/// exclude each other the stage's holds.
-inline std::vector<Config> stage_configs(const Config& config) {
-  if (config.stages.empty()) return {config};
-  std::vector<Config> configs;
-  for (const StageSettings& stage : config.stages) {
-    Config& own = configs.emplace_back(config);
-    own.stages.clear();
+/// The settings of each stage of a run, or of the run where it has none. What they share is there once, however many
+/// there are: a stage's settings are made from it, and from what the stage says, when they are asked for.
+class StageConfigs {
+ public:
+  /// `run` outlives this.
+  explicit StageConfigs(const Config& run) : said_(&run.stages), shared_(run) {
+    std::vector<StageSettings>().swap(shared_.stages);
+  }
+
+  std::size_t size() const { return said_->empty() ? 1 : said_->size(); }
+
+  /// Without stages of its own. Of two keys that exclude each other the stage's holds.
+  Config operator[](std::size_t number) const {
+    Config own = shared_;
+    if (said_->empty()) return own;
+    const StageSettings& stage = (*said_)[number];
     if (stage.warmup_steps && !stage.warmup_ratio) own.warmup_ratio = 0;
     if (stage.warmup_ratio && !stage.warmup_steps) own.warmup_steps = 0;
-    if (!stage.use_curriculum.value_or(config.use_curriculum)) {  // the run's may be another stage's
+    if (!stage.use_curriculum.value_or(own.use_curriculum)) {  // the run's may be another stage's
       own.curriculum_field = Config{}.curriculum_field;
       own.curriculum_stages = Config{}.curriculum_stages;
       own.curriculum_seed = Config{}.curriculum_seed;
@@ -231,20 +239,29 @@ inline std::vector<Config> stage_configs(const Config& config) {
     for_each_stage_key([&](const char*, auto member, auto target) {
       if (stage.*member) own.*target = *(stage.*member);
     });
+    return own;
   }
-  return configs;
-}
+
+ private:
+  const std::vector<StageSettings>* said_;
+  Config shared_;
+};
+
+inline StageConfigs stage_configs(const Config& run) { return StageConfigs(run); }
 
 /// The longest sequence of any stage, in tokens.
 inline Index longest_cutoff(const Config& config) {
+  if (config.stages.empty()) return config.cutoff_len;
   Index longest = 0;
-  for (const Config& stage : stage_configs(config)) longest = std::max(longest, stage.cutoff_len);
+  for (const StageSettings& stage : config.stages)
+    longest = std::max(longest, stage.cutoff_len.value_or(config.cutoff_len));
   return longest;
 }
 /// Whether a stage has a curriculum.
 inline bool any_curriculum(const Config& config) {
-  const auto stages = stage_configs(config);
-  return std::any_of(stages.begin(), stages.end(), [](const Config& stage) { return stage.use_curriculum; });
+  if (config.stages.empty()) return config.use_curriculum;
+  return std::any_of(config.stages.begin(), config.stages.end(),
+                     [&](const StageSettings& stage) { return stage.use_curriculum.value_or(config.use_curriculum); });
 }
 
 inline io::Json as_json(const std::vector<StageSettings>& stages) {

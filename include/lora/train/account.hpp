@@ -112,29 +112,74 @@ inline double cost_of(const run::EvalMetrics& metrics, std::string_view name) {
   return metrics.loss;
 }
 
-/// Whether an evaluation is the best so far that can be loaded. `config`: by which metric, and when the run ends early.
+/// Whether an evaluation is the best so far that can be loaded. `config`: by which metric, and what is an improvement.
+/// Patience is that of a stage, which compares with its own evaluations alone; `stage`: the one whose step was done
+/// last.
 /// Source   transformers, EarlyStoppingCallback
-inline bool add_evaluation(run::RunState& state, const run::EvalMetrics& metrics, const settings::Config& config) {
+inline bool add_evaluation(run::RunState& state, const run::EvalMetrics& metrics, const settings::Config& config,
+                           Index stage = 0) {
   state.last_eval_loss = metrics.loss;
   state.last_exact_match = metrics.exact_match;
   state.last_rouge_l = metrics.rouge_l;
   if (state.step == 0) return false;  // before training, for comparison
+  if (stage != state.evaluated_stage) {
+    state.evaluated_stage = stage;
+    state.to_beat.reset();
+    state.evaluations_without_improvement = 0;
+  }
   const double cost = cost_of(metrics, config.metric_for_best_model);
   const double sign = config.metric_for_best_model == "eval_loss" ? 1 : -1;
   const auto gains = [&](const std::optional<double>& metric, double more_than) {
     return std::isfinite(metrics.loss) && (!metric || sign * *metric - cost > more_than);
   };
   const bool better = gains(state.best_metric, 0);
-  const auto to_beat = state.to_beat ? std::optional(state.to_beat->first) : state.best_metric;
-  const bool improved = gains(to_beat, 0) && gains(to_beat, config.early_stopping_threshold);
+  const auto to_beat = state.to_beat ? std::optional(state.to_beat->first) : std::nullopt;
+  const bool improved = gains(to_beat, config.early_stopping_threshold);
   state.evaluations_without_improvement = improved ? 0 : state.evaluations_without_improvement + 1;
-  if (gains(to_beat, 0)) state.to_beat.reset();
+  if (gains(to_beat, 0)) state.to_beat.emplace(sign * cost, state.step);
   if (better) {
     state.best_metric = sign * cost;
     state.best_eval_loss = metrics.loss;
     state.best_step = state.step;
   }
   return better;
+}
+
+/// Whether evaluations have not improved for as long as the settings allow.
+inline bool is_out_of_patience(const run::RunState& state, const settings::Config& config) {
+  return config.early_stopping_patience && state.evaluations_without_improvement >= *config.early_stopping_patience;
+}
+
+/// Whether a run has ended early, for these settings too: a larger patience, or none, lets it go on.
+inline bool stays_ended(const run::RunState& state, const settings::Config& config) {
+  return state.ended_early && (!state.out_of_patience || is_out_of_patience(state, config));
+}
+
+/// What a state says of its run: only values that are the same in two runs with the same bits.
+inline run::RunMetrics lasting_metrics(const run::RunState& state, const Plan& plan,
+                                       const std::string& absent_class_field) {
+  run::RunMetrics metrics;
+  metrics.train_loss = state.last_loss;
+  metrics.mean_train_loss = state.losses.mean();
+  metrics.steps = state.step;
+  metrics.total_tokens = state.total_tokens;
+  metrics.eval_loss = state.last_eval_loss;
+  metrics.eval_exact_match = state.last_exact_match;
+  metrics.eval_rouge_l = state.last_rouge_l;
+  metrics.best_eval_loss = state.best_eval_loss;
+  if (state.best_eval_loss) metrics.best_step = state.best_step;
+  if (state.ended_early) metrics.ended_early = state.out_of_patience ? "early_stopping_patience" : "the program";
+  metrics.curriculum = state.drawn;
+  metrics.absent_class_field = absent_class_field;
+  metrics.files = state.learnt_of_files;
+  for (std::size_t i = 0; plan.stages().size() > 1 && i < plan.stages().size(); ++i) {
+    const Index begin = plan.begin_of(i), end = plan.end_of(i);
+    if (begin >= state.step) break;
+    const bool early = std::binary_search(state.ended_stages.begin(), state.ended_stages.end(), end) ||
+                       (state.out_of_patience && end >= state.step);
+    metrics.stages.push_back({begin, std::min(end, state.step), early});
+  }
+  return metrics;
 }
 
 }  // namespace lora::train

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -45,21 +47,13 @@ class Plan {
   /// `units`: how many a step is dealt into, before anything else. `stages`: one at least, of one step at least each.
   Plan(data::Order order, Index units, std::vector<Stage> stages)
       : order_(std::move(order)), units_(units), stages_(std::move(stages)) {
-    Index step = 0, epoch = 0;
-    for (const Stage& stage : stages_) {
-      const Index total = stage.schedule.total;
-      // A curriculum has no epochs: its steps are full.
-      const data::StepPlan steps{
-          stage.curriculum ? std::max<Index>(total, 1) * stage.sequences_per_step : order_.size(),
-          stage.sequences_per_step};
-      parts_.push_back({step, epoch, steps});
-      step += total;
-      const Index an_epoch = data::StepPlan{order_.size(), stage.sequences_per_step}.steps_per_epoch();
-      epoch += std::max<Index>(total - 1, 0) / an_epoch + 1;
-    }
-    total_ = step;
-    epochs_ = epoch;
+    lay_out({});
   }
+
+  /// Has stages end early, each once so many steps of the run are done. The next one begins there, and is as long as it
+  /// was planned.
+  /// Throws   FormatError unless they ascend, each before the planned end of another stage but the last
+  void end_stages(const std::vector<Index>& steps) { lay_out(steps); }
 
   /// Steps.
   Index total() const { return total_; }
@@ -67,17 +61,21 @@ class Plan {
   /// Of the stage of the first step.
   Index steps_per_epoch() const { return parts_.front().steps.steps_per_epoch(); }
 
+  /// Steps of the run that are done when a stage begins, and when it ends.
+  Index begin_of(std::size_t stage) const { return parts_[stage].begin; }
+  Index end_of(std::size_t stage) const { return stage + 1 < parts_.size() ? parts_[stage + 1].begin : total_; }
+
   /// Of an epoch.
   Index sequences() const { return order_.size(); }
-  /// Epochs that have begun by the end of a stage.
-  Index epochs_of(std::size_t stage) const {
-    return stage + 1 < parts_.size() ? parts_[stage + 1].first_epoch : epochs_;
+  /// Epochs that a stage of so many steps begins.
+  static Index epochs_begun(Index total, const data::StepPlan& epoch) {
+    return std::max<Index>(total - 1, 0) / epoch.steps_per_epoch() + 1;
   }
 
   /// The stage of a step; the last one's for those past the end.
   Index stage_of(Index step) const {
-    const auto after =
-        std::find_if(parts_.begin() + 1, parts_.end(), [&](const Part& part) { return part.begin > step; });
+    const auto after = std::upper_bound(parts_.begin() + 1, parts_.end(), step,
+                                        [](Index value, const Part& part) { return value < part.begin; });
     return after - parts_.begin() - 1;
   }
 
@@ -133,6 +131,27 @@ class Plan {
     data::StepPlan steps;
   };
 
+  void lay_out(const std::vector<Index>& ended) {
+    parts_.clear();
+    Index step = 0, epoch = 0;
+    auto early = ended.begin();
+    for (const Stage& stage : stages_) {
+      const Index planned = stage.schedule.total;
+      // A curriculum has no epochs: its steps are full.
+      const data::StepPlan steps{
+          stage.curriculum ? std::max<Index>(planned, 1) * stage.sequences_per_step : order_.size(),
+          stage.sequences_per_step};
+      parts_.push_back({step, epoch, steps});
+      const bool is_last = parts_.size() == stages_.size();
+      const bool ends_early = !is_last && early != ended.end() && *early > step && *early < step + planned;
+      const Index total = ends_early ? *early++ - step : planned;
+      step += total;
+      epoch += epochs_begun(total, {order_.size(), stage.sequences_per_step});
+    }
+    if (early != ended.end()) fail<FormatError>("no stage of this run can have ended early after step ", *early);
+    total_ = step;
+  }
+
   Index samples_before_stage(Index stage) const {
     return parts_[static_cast<std::size_t>(stage)].first_epoch * order_.size();
   }
@@ -150,7 +169,6 @@ class Plan {
   std::vector<Stage> stages_;
   std::vector<Part> parts_;  // of each stage
   Index total_ = 0;
-  Index epochs_ = 0;
 };
 
 /// The micro-batches of each of a step's units that are `own`. A sequence's place in the step is the same whoever forms
@@ -201,18 +219,19 @@ inline Plan plan_of(const settings::Config& config, const data::Sequences& seque
   const auto order_seed = static_cast<std::uint64_t>(config.seed);
   data::Order order =
       mixture.files.empty() ? data::Order(sequences, order_seed, config.shuffle) : data::Order(mixture, order_seed);
-  const std::vector<settings::Config> configs = settings::stage_configs(config);
+  const settings::StageConfigs configs(config);
   std::vector<Stage> stages;
-  Index begin = 0, epoch = 0;  // of the next stage
+  std::map<std::string, std::shared_ptr<const data::CurriculumClasses>> drawn_by;  // by the text of their mixes
+  Index begin = 0, epoch = 0;                                                      // of the next stage
   for (std::size_t i = 0; i < configs.size(); ++i) {
-    const settings::Config& own = configs[i];
+    const settings::Config own = configs[i];
     const data::StepPlan steps{order.size(), own.sequences_per_step()};
     const settings::StageSettings* const said = config.stages.empty() ? nullptr : &config.stages[i];
     const double epochs = said != nullptr && said->until_epoch ? *said->until_epoch : config.num_train_epochs;
     Index end = config.max_steps;
     if (said != nullptr && said->until_step) end = *said->until_step;
     const bool by_epochs = end < 0 || (said != nullptr && said->until_epoch);
-    if (by_epochs) end = begin + steps.steps(epochs - static_cast<double>(epoch), -1);
+    if (by_epochs) end = begin + steps.steps(epochs, -1, epoch);
     if (said != nullptr && end <= begin)
       fail<ConfigError>("key stages: ", settings::stage_name(config, i), " would end with ",
                         by_epochs ? concat("epoch ", epochs) : concat("step ", end), ", but it begins after ",
@@ -223,13 +242,15 @@ inline Plan plan_of(const settings::Config& config, const data::Sequences& seque
     if (own.use_curriculum && classes != nullptr) try {
         // Another order in each stage.
         const auto seed = static_cast<std::uint64_t>(own.curriculum_seed);
-        stage.curriculum.emplace(own.curriculum_stages, sequences, *classes, i == 0 ? seed : mix_key(seed, i),
-                                 end - begin, stage.sequences_per_step);
+        auto& drawn = drawn_by[io::to_text(settings::as_json(own.curriculum_stages), -1)];
+        if (!drawn) drawn = std::make_shared<const data::CurriculumClasses>(own.curriculum_stages, sequences, *classes);
+        stage.curriculum.emplace(own.curriculum_stages, drawn, i == 0 ? seed : mix_key(seed, i), end - begin,
+                                 stage.sequences_per_step);
       } catch (const ConfigError& error) {
         if (said == nullptr) throw;
         fail<ConfigError>(settings::stage_name(config, i), ": ", std::string_view(error.what()));
       }
-    epoch = Plan(order, 1, stages).epochs_of(i);
+    epoch += Plan::epochs_begun(end - begin, steps);
     begin = end;
   }
   return Plan(std::move(order), config.step_units, std::move(stages));

@@ -46,11 +46,12 @@ io::Json noted_settings(const settings::Config& config, const model::Source& sou
                              trains ? run::chosen_text(chosen) : std::string(run::all_text), facts, precision_of<T>());
 }
 
-/// `settings`: those of this run.
+/// `settings`: those of this run. Stages that ended early end there in `plan` too.
 /// Throws   Error if this run can't resume from the checkpoint
 inline void expect_fits(const run::Checkpoint& checkpoint, const io::Json& settings, const settings::Config& config,
-                        const model::Source& source, const Plan& plan) {
+                        const model::Source& source, Plan& plan) {
   run::expect_same_settings(run::settings_as(settings, checkpoint, config, source), checkpoint);
+  plan.end_stages(checkpoint.state.ended_stages);
   if (checkpoint.state.step > plan.total())
     fail<ConfigError>("key ", config.max_steps > 0 ? "max_steps" : "num_train_epochs", ": given ",
                       config.max_steps > 0 ? static_cast<double>(config.max_steps) : config.num_train_epochs,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,9 +18,11 @@
 #include "lora/run/checkpoint.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/settings/settings.hpp"
-#include "lora/train/memory.hpp"
+#include "lora/tokenizer/tokenizer.hpp"
+#include "lora/train/memory_plan.hpp"
 #include "lora/train/offload.hpp"
 #include "lora/train/plan.hpp"
+#include "lora/train/tensor_names.hpp"
 
 // What a run writes and logs before its first step.
 
@@ -94,9 +97,10 @@ inline void say_mixture(const data::Mixture& mixture, std::span<const std::strin
 }
 
 /// "7 of 4 sequences, 6 an epoch"
-inline std::string text_of_steps(const Stage& stage, Index sequences) {
-  const data::StepPlan epoch{sequences, stage.sequences_per_step};
-  return concat(stage.schedule.total, " of ", stage.sequences_per_step, " sequences",
+inline std::string text_of_steps(std::size_t number, const Plan& plan) {
+  const Stage& stage = plan.stages()[number];
+  const data::StepPlan epoch{plan.sequences(), stage.sequences_per_step};
+  return concat(plan.end_of(number) - plan.begin_of(number), " of ", stage.sequences_per_step, " sequences",
                 stage.curriculum ? "" : concat(", ", epoch.steps_per_epoch(), " an epoch"));
 }
 
@@ -113,22 +117,51 @@ void expect_something_trains(const settings::Config& config, const Plan& plan, m
   }
 }
 
+/// "16 of 25 tensors train, 1234 numbers: model.layers.0..1.{...}.weight". `trains`: empty: all that can.
+template <AnyDevice D, class T>
+std::string text_of_trained(const std::function<bool(std::string_view)>& trains, model::Decoder<D, T>& decoder) {
+  std::vector<std::string> names;
+  Index numbers = 0;
+  decoder.params().for_each([&](const auto& param) {
+    if (trains && !trains(param.name)) return;
+    names.push_back(param.name);
+    numbers += param.value.size();
+  });
+  return concat(names.size(), " of ", decoder.params().entries().size(), " tensors train, ", numbers,
+                " numbers: ", tensor_names(names));
+}
+
+/// Warns of a warm-up that a stage does not get through. `begin`: of the sentence.
+inline void warn_of_warmup(const std::string& begin, const Stage& stage) {
+  if (stage.schedule.warmup < stage.schedule.total || stage.schedule.warmup == 0) return;
+  log::warn(begin, "the warm-up of ", stage.schedule.warmup, " steps is longer than all ", stage.schedule.total,
+            " steps: the learning rate never comes to ", stage.learning_rate);
+}
+
+/// Tells of a vocabulary, of a model that begins with random weights, that is larger than the tokenizer's.
+inline void say_unused_rows(const model::Config& shape, const tokenizer::Tokenizer* tokenizer) {
+  const Index unused = tokenizer == nullptr ? 0 : shape.vocab_size - tokenizer->vocab_size();
+  if (unused <= 0) return;
+  const Index numbers = unused * shape.hidden_size * (shape.tie_word_embeddings ? 1 : 2);
+  log::info(unused, " of the ", shape.vocab_size, " rows of the vocabulary have no token of the tokenizer: ", numbers,
+            " of ", model::parameters_of(shape), " parameters are never used");
+}
+
 /// Logs which steps a stage has, what trains in it and what it draws.
 template <AnyDevice D, class T>
-void say_stage(const std::string& name, const Stage& stage, Index begin, const Plan& plan,
-               model::Decoder<D, T>& decoder) {
-  const auto& entries = decoder.params().entries();
-  const auto trained = std::count_if(entries.begin(), entries.end(),
-                                     [&](const auto& entry) { return !stage.trains || stage.trains(entry.name); });
-  log::info(name, ": steps ", begin + 1, " to ", begin + stage.schedule.total, ": ",
-            text_of_steps(stage, plan.sequences()), "; learning rate ", stage.learning_rate, "; ", trained, " of ",
-            entries.size(), " tensors train");
+void say_stage(const std::string& name, std::size_t number, const Plan& plan, model::Decoder<D, T>& decoder) {
+  const Stage& stage = plan.stages()[number];
+  log::info(name, ": steps ", plan.begin_of(number) + 1, " to ", plan.end_of(number), ": ", text_of_steps(number, plan),
+            "; learning rate ", stage.learning_rate, "; ", text_of_trained(stage.trains, decoder));
+  warn_of_warmup(name + ": ", stage);
 }
 
 /// Logs the size of the data, the adapter, the steps and the memory that a run starts with. `device`: its memory.
+/// `initial`: the weights are random. `tokenizer`: null if there is none.
 template <AnyDevice D, class T>
 void say_start(const settings::Config& config, model::Decoder<D, T>& decoder, const data::EncodeSummary& records,
-               const Plan& plan, const MemoryPlan& memory, const MemoryInfo& device) {
+               const Plan& plan, const MemoryPlan& memory, const MemoryInfo& device, bool initial,
+               const tokenizer::Tokenizer* tokenizer) {
   log::info("data: ", records.text());
   if (records.left_out() > 0)
     log::warn(records.complete() ? "" : "about ", records.left_out(), " of ", records.records(),
@@ -142,17 +175,19 @@ void say_start(const settings::Config& config, model::Decoder<D, T>& decoder, co
           ? concat("trained: ", parameters, " of ", model::parameters_of(decoder.config()), " parameters")
           : concat("adapter: rank ", decoder.adapter().rank, ", ", parameters, " parameters");
   const bool staged = plan.stages().size() > 1;
-  log::info(what, "; steps: ", staged ? concat(plan.total()) : text_of_steps(plan.stages().front(), plan.sequences()));
-  Index begin = 0;
+  if (!staged) log::info(text_of_trained(plan.stages().front().trains, decoder));
+  if (!staged) warn_of_warmup("", plan.stages().front());
+  if (initial) say_unused_rows(decoder.config(), tokenizer);
+  log::info(what, "; steps: ", staged ? concat(plan.total()) : text_of_steps(0, plan));
+  const Index longest = settings::longest_cutoff(config);
   for (std::size_t i = 0; i < plan.stages().size(); ++i) {
     const Stage& stage = plan.stages()[i];
-    if (staged) say_stage(settings::stage_name(config, i), stage, begin, plan, decoder);
+    const Index begin = plan.begin_of(i);
+    if (staged) say_stage(settings::stage_name(config, i), i, plan, decoder);
     if (stage.curriculum) say_curriculum(*stage.curriculum, begin);
-    if (const Index cutoff = stage.limit.cutoff_len;
-        cutoff < settings::longest_cutoff(config) && cutoff < records.length_at(1))
+    if (const Index cutoff = stage.limit.cutoff_len; cutoff < longest && cutoff < records.length_at(1))
       log::warn(settings::stage_name(config, i), ": records of more than ", cutoff,
                 " tokens are cut off there, as its ", "cutoff_len says; the longest has ", records.length_at(1));
-    begin += stage.schedule.total;
   }
   if (staged) log::info("most memory is needed by ", settings::stage_name(config, memory.stage));
   say_memory(memory, decoder.config().num_hidden_layers, settings::stage_configs(config)[memory.stage], device);

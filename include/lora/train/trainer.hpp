@@ -30,7 +30,7 @@
 #include "lora/train/account.hpp"
 #include "lora/train/answers.hpp"
 #include "lora/train/evaluate.hpp"
-#include "lora/train/memory.hpp"
+#include "lora/train/memory_plan.hpp"
 #include "lora/train/non_finite.hpp"
 #include "lora/train/offload.hpp"
 #include "lora/train/options.hpp"
@@ -39,6 +39,7 @@
 #include "lora/train/saving.hpp"
 #include "lora/train/start.hpp"
 #include "lora/train/step.hpp"
+#include "lora/train/summary.hpp"
 #include "lora/train/upcoming.hpp"
 
 namespace lora::train {
@@ -65,6 +66,9 @@ class TrainingRun {
 
   void attach() {
     inputs::choose_what_trains(dev_, *decoder_, config_);
+    expect_something_trains(config_, *plan_, *decoder_);
+    // Before there is an optimizer, which has moments of what trains only.
+    if (const auto& trains = plan_->stages().front().trains) decoder_->params().train(dev_, trains);
     decoder_->embedding_noise(config_.neftune_noise_alpha.value_or(0));
     stepper_.emplace(dev_, *decoder_,
                      optim::AdamWSettings{config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon,
@@ -80,11 +84,42 @@ class TrainingRun {
     decoder_->recompute(memory_[number].recomputed);
   }
 
+  /// Begins the stage that the next step belongs to.
+  void begin_stage() {
+    state_.stage = plan_->stage_of(state_.step);
+    state_.next_sample = plan_->samples_before(state_.step);
+    lora::log::info("step ", state_.step, ": ", settings::stage_name(config_, static_cast<std::size_t>(state_.stage)),
+                    " begins");
+    enter(state_.stage);
+  }
+
+  /// Ends the stage of the last step for want of better evaluations, or with the last stage the run.
+  void end_stage() {
+    const Index waited = state_.evaluations_without_improvement;
+    const std::string why = concat(waited, waited == 1 ? " evaluation" : " evaluations", " without improvement of ",
+                                   config_.metric_for_best_model, "; the best was step ", state_.step_to_beat(), "'s");
+    if (state_.stage + 1 == std::ssize(plan_->stages())) {
+      lora::log::info("the run ends early: ", why);
+      state_.ended_early = state_.out_of_patience = true;
+      return;
+    }
+    lora::log::info(settings::stage_name(config_, static_cast<std::size_t>(state_.stage)), " ends early after step ",
+                    state_.step, ": ", why);
+    state_.ended_stages.push_back(state_.step);
+    upcoming_->forget();
+    plan_->end_stages(state_.ended_stages);
+    begin_stage();
+  }
+
   /// Changes no file. Returns   what is to be said of a best checkpoint that is lost
   std::string restore(const run::Checkpoint& checkpoint) {
     io::Json settings = std::move(state_.settings);
     state_ = checkpoint.state;
     state_.settings = std::move(settings);
+    if (state_.ended_early && !stays_ended(state_, config_)) state_.ended_early = state_.out_of_patience = false;
+    if (!state_.unlogged.is_null())
+      unlogged_ = run::step_metrics_from(io::JsonView(state_.unlogged, checkpoint.folder.native(), "unlogged"));
+    state_.unlogged = {};
     if (state_.stage > 0) enter(state_.stage);
     saving_->load(checkpoint);
     stepper_->with_optimizer(dev_, [&](auto& dev, auto& optimizer) {
@@ -120,19 +155,25 @@ class TrainingRun {
     speed.add(result.tokens, seconds);
     run::StepMetrics metrics = train::metrics_of(state_, result, applies, rate, seconds, *plan_);
     metrics.elapsed_seconds = log.elapsed_seconds() + seconds_since(start);
-    const bool logged = state_.step % config_.logging_steps == 0 || state_.step == plan_->total();
-    if (logged) {
-      log.write(metrics);
-      state_.losses_since_line = {};
+    const bool last = state_.step == plan_->total();
+    unlogged_ = metrics;
+    if (last || state_.step % config_.logging_steps == 0) {
+      write_line(log, progress, applies || last);  // a skipped step on the way has a warning instead
+    } else {
+      progress.step(metrics, false);
     }
-    progress.step(metrics, logged && applies);  // a skipped step has a warning instead
     // A checkpoint of the stage's last step holds what the next one begins with.
-    if (state_.stage != prepared.plan.stage && state_.step < plan_->total()) {
-      lora::log::info("step ", state_.step, ": ", settings::stage_name(config_, static_cast<std::size_t>(state_.stage)),
-                      " begins");
-      enter(state_.stage);
-    }
+    if (state_.stage != prepared.plan.stage && !last) begin_stage();
     if (options_.on_step) call([&](Running& running) { options_.on_step(metrics, running); });
+  }
+
+  /// Writes the last step's line, unless it has one.
+  void write_line(run::MetricsLog& log, run::Progress& progress, bool shown) {
+    if (!unlogged_) return;
+    log.write(*unlogged_);
+    state_.losses_since_line = {};
+    progress.step(*unlogged_, shown);
+    unlogged_.reset();
   }
 
   /// Whether the step's gradient may be applied. If it overflows at a loss scale, the step is skipped; if it is not
@@ -159,7 +200,7 @@ class TrainingRun {
     const std::string cause = spoilt_weight();
     try {
       save_checkpoint(log);
-    } catch (const NonFiniteError& error) {  // it is in the base
+    } catch (const NonFiniteError& error) {  // the weights hold it already, of the base or since an earlier step
       fail<Error>(what, cause.empty() ? concat("; ", std::string_view(error.what())) : cause,
                   "; there is no sound state to save");
     }
@@ -232,22 +273,20 @@ class TrainingRun {
                     metrics.exact_match ? concat(", exact match ", fixed(100 * *metrics.exact_match, 1), " %, ROUGE-L ",
                                                  fixed(100 * *metrics.rouge_l, 1), " %")
                                         : "");
-    const bool better = add_evaluation(state_, metrics, config_);
-    const Index waited = state_.evaluations_without_improvement;
-    if (config_.early_stopping_patience && waited >= *config_.early_stopping_patience && state_.step < plan_->total()) {
-      lora::log::info("the run ends early: ", waited, waited == 1 ? " evaluation" : " evaluations",
-                      " without improvement of ", config_.metric_for_best_model, "; the best was step ",
-                      state_.step_to_beat(), "'s");
-      state_.ended_early = true;
-    }
+    const Index stage = state_.step > 0 ? plan_->stage_of(state_.step - 1) : 0;
+    const bool better = add_evaluation(state_, metrics, config_, stage);
+    if (stage == state_.stage && state_.step < plan_->total() && is_out_of_patience(state_, config_)) end_stage();
     if (options_.on_evaluation) call([&](Running& running) { options_.on_evaluation(metrics, running); });
     return better && config_.load_best_model_at_end;
   }
 
-  void save_checkpoint(run::MetricsLog& log) { saving_->checkpoint(state_, *stepper_, log); }
+  void save_checkpoint(run::MetricsLog& log) {
+    state_.unlogged = state_.evaluation_due && unlogged_ ? run::to_json(*unlogged_) : io::Json();
+    saving_->checkpoint(state_, *stepper_, log);
+  }
 
   run::RunMetrics metrics_of(const run::Throughput& speed, Index first, Clock::time_point start) const {
-    run::RunMetrics metrics = lasting_metrics(state_);
+    run::RunMetrics metrics = lasting_metrics(state_, *plan_, data_->absent_class_field());
     metrics.tokens_per_second = speed.tokens_per_second();
     metrics.peak_memory_gib = run::peak_memory_gib();
     metrics.seconds = seconds_since(start);
@@ -256,16 +295,20 @@ class TrainingRun {
   }
 
   /// `has_result`: final_model is in place, for there was nothing to do.
-  io::Path finish(const run::RunMetrics& metrics, bool has_result) {
+  io::Path finish(run::RunMetrics& metrics, bool has_result) {
     const io::Path folder = output_ / "final_model";
     if (has_result) {
-      lora::log::info("nothing to do: the run is finished, step ", state_.step, " of ", plan_->total(), "; the ",
-                      config_.result_name(), " is in ", folder.native());
+      lora::log::info(
+          "nothing to do: the run is finished, step ", state_.step, " of ", plan_->total(),
+          state_.out_of_patience ? ", where early_stopping_patience ended it (a larger one lets it go on)" : "",
+          "; the ", config_.result_name(), " is in ", folder.native());
       return folder;
     }
     const bool takes_best = config_.load_best_model_at_end && state_.best_eval_loss && state_.best_step != state_.step;
-    if (takes_best) saving_->take_best(state_);
-    saving_->final_model(metrics, folder);
+    const auto best = takes_best ? saving_->take_best(state_) : std::nullopt;
+    const run::RunMetrics weights = best ? lasting_metrics(*best, *plan_, data_->absent_class_field()) : metrics;
+    saving_->final_model(metrics, weights, folder);
+    metrics.weights_step = weights.steps;
     return folder;
   }
 
@@ -287,6 +330,7 @@ class TrainingRun {
   std::vector<MemoryPlan> memory_;       // of each stage
   std::vector<std::string> file_names_;  // of the files whose records are counted: several, or with a name
   std::optional<Upcoming> upcoming_;
+  std::optional<run::StepMetrics> unlogged_;  // of the last step, while it has no line in the log
 };
 
 // Outside of the class: inside they would be inline and compiled by every source that calls them.
@@ -317,6 +361,7 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
   decoder_ = std::make_unique<model::Decoder<D, T>>(dev_, source_, weight_places(config_));
   attach();
   expect_something_trains(config_, *plan_, *decoder_);
+  if (config_.trains_model()) model::expect_finite(dev_, source_);
   const auto found = data_->survey(*threads_, config_);
   summary_ = found.train;
   if (plan_->total() < 1)
@@ -331,7 +376,11 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
       largest_evaluation(found.eval, config_.per_device_eval_batch_size, settings::longest_cutoff(config_)), config_);
   keep_layers(dev_, *decoder_, memory_, config_);
   enter(0);
-  saving_.emplace(dev_, *decoder_, config_, source_, data_->text().tokenizer.get());
+  const inputs::TextFiles& text = data_->text();
+  inputs::Taught taught = inputs::taught_by(data_->train().dataset().kinds(), text);
+  saving_.emplace(dev_, *decoder_, config_, source_,
+                  run::talk_of(source_, text.tokenizer.get(), taught.files, std::move(taught.template_name)), *plan_,
+                  data_->absent_class_field());
   upcoming_.emplace(*plan_, data_->train(), stepper_->own_units());
 }
 
@@ -347,7 +396,7 @@ RunResult TrainingRun<D, T>::run() {
   if (resumed) expect_fits(*resumed, state_.settings, config_, source_, *plan_);
   const Index first = resumed ? resumed->state.step : 0;
   // The last step to be done.
-  const Index end = resumed && resumed->state.ended_early ? first : plan_->total();
+  const Index end = resumed && stays_ended(resumed->state, config_) ? first : plan_->total();
   if (first < end) io::expect_room(output_, saving_->checkpoint_bytes(), "a checkpoint");
   // All that may fail comes before earlier_->take, which is the first to change anything.
   const std::string lost = resumed ? restore(*resumed) : std::string();
@@ -364,7 +413,8 @@ RunResult TrainingRun<D, T>::run() {
     write_run_files(output_, resolved_settings(config_, dev_, *decoder_, data_->text()), dev_.describe(),
                     options_.environment, options_.command);
   run::Progress progress(output_ / "training.log", resumed.has_value(), plan_->total(), first, draws_bar());
-  say_start(config_, *decoder_, *summary_, *plan_, largest(memory_), dev_.memory());
+  say_start(config_, *decoder_, *summary_, *plan_, largest(memory_), dev_.memory(), source_.is_initial(),
+            data_->text().tokenizer.get());
   say_mixture(data_->mixture(), file_names_);
   if (resumed) lora::log::info("resuming from ", resumed->folder.native(), ", step ", first);
   if (!lost.empty()) lora::log::warn(lost);
@@ -374,16 +424,20 @@ RunResult TrainingRun<D, T>::run() {
   run::Throughput speed;
   const run::ProfiledRun<D> profiled(dev_, config_.profile, end - first);
   const auto asked_to_stop = [&] { return options_.stop != nullptr ? options_.stop->load() : 0; };
+  const auto is_over = [&] { return state_.ended_early || state_.step == plan_->total(); };
   if (evaluates_first) {
     evaluate_now(log);
+    progress.ends_with(plan_->total());
+    if (is_over() && !state_.evaluation_due) write_line(log, progress, true);
     if (state_.evaluation_due) result.stopped_by = asked_to_stop();
     if (state_.evaluation_due != resumed.has_value()) save_checkpoint(log);  // the state is not what is on disk
   }
-  const auto is_over = [&] { return state_.ended_early || state_.step == plan_->total(); };
   while (!is_over() && result.stopped_by == 0) {
     step(log, progress, speed, start);
     const bool best = evaluation_due(is_over()) && evaluate_now(log);
+    progress.ends_with(plan_->total());
     const bool last = is_over();
+    if (last && !state_.evaluation_due) write_line(log, progress, true);
     const bool due = config_.save_steps > 0 && state_.step % config_.save_steps == 0;
     // Checked after the evaluation, which may be long. A run that has reached its end is not stopped.
     if (!last || state_.evaluation_due) result.stopped_by = asked_to_stop();
@@ -405,6 +459,7 @@ RunResult TrainingRun<D, T>::run() {
       fail<Error>("no step had a finite loss and gradient: nothing was learned, and no final_model is written",
                   spoilt_weight());
     result.final_model = finish(result.metrics, has_result);
+    if (!has_result) say_end(config_, result.metrics, log.elapsed_seconds() + seconds_since(start));
   }
   if (!io::is_there(output_ / run::metrics_file)) run::write_training_metrics(output_, result.metrics);
   return result;

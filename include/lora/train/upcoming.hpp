@@ -30,6 +30,12 @@ class Upcoming {
     return prepared;
   }
 
+  /// Forgets the step that was begun, so that the plan may change.
+  void forget() {
+    if (next_.valid()) next_.wait();
+    next_ = {};
+  }
+
  private:
   PreparedStep prepare(Index step) {
     PreparedStep prepared{plan_.at(step), {}};
