@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lora/io/file.hpp"
 #include "lora/run/ascend_findings.hpp"
 #include "support/environment.hpp"
 #include "support/message_of.hpp"

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lora/ascend/address_space.hpp"
+#include "lora/ascend/device_settings.hpp"
 #include "lora/ascend/environment.hpp"
 #include "lora/ascend/host_copies.hpp"
 #include "lora/ascend/memory_pool.hpp"
@@ -27,20 +28,6 @@
 #include "lora/tensor/device.hpp"
 
 namespace lora::ascend {
-
-/// How many elements kernels take at a time where they need scratch as large, or want the cache to keep them.
-struct Chunks {
-  std::int64_t decoded = std::int64_t{1} << 25;  ///< of quantised weights
-  std::int64_t scaled = std::int64_t{1} << 24;   ///< of gradients that are scaled before an optimizer's step
-};
-
-/// What differs between runs on one NPU.
-struct DeviceSettings {
-  std::int32_t id = 0;        ///< as the runtime counts, among those that ASCEND_RT_VISIBLE_DEVICES shows
-  bool deterministic = true;  ///< operators add up in a fixed order: the same bits from run to run
-  int threads = 0;            ///< of the host, which draw dropout's masks; 0: as many as OpenMP would start
-  Chunks chunks{};
-};
 
 /// An Ascend NPU: two streams, a pool of memory and an arena that grows. Kernels are the vendor's operators.
 class Device : public DeviceState<Device> {
