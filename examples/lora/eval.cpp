@@ -260,7 +260,6 @@ int run_eval(Request& request) {
   std::vector<EvaluatedSet> sets = open_sets(config, source, text);
   std::optional<io::Lock> lock;
   Circumstances with;
-  if (text.chat_template) with.chat_template = text.chat_template->name();
   const auto predictions = inputs::with_device(config, [&](auto& dev) {
     with.device = dev.describe();
     with.dtype = name_of(inputs::precision_of(dev, config, source));
@@ -278,7 +277,7 @@ int run_eval(Request& request) {
 
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto scores = predictions ? std::optional(predictions->scores) : std::nullopt;
-  const io::Json results = results_of(config, with, sets, scores, earlier, text.tokenizer.get(), seconds);
+  const io::Json results = results_of(config, with, sets, scores, earlier, text, seconds);
   write_results(config, results, predictions);
   write_events(config, source.path(), sets, scores);
   std::printf("%s\n", io::to_text(results).c_str());

@@ -199,15 +199,14 @@ inline lora::io::Json comparison_of(const lora::io::Json& results, const Earlier
 /// What an evaluation was done with.
 struct Circumstances {
   std::string dtype, device;
-  std::optional<std::string> chat_template{};  ///< none where no record is a conversation
 };
 
 /// evaluation_results.json
 inline lora::io::Json results_of(const lora::settings::Config& config, const Circumstances& with,
                                  const std::vector<EvaluatedSet>& sets,
                                  const std::optional<lora::data::AnswerScores>& scores,
-                                 const std::vector<EarlierEvaluation>& earlier,
-                                 const lora::tokenizer::Tokenizer* tokenizer, double seconds) {
+                                 const std::vector<EarlierEvaluation>& earlier, const lora::inputs::TextFiles& text,
+                                 double seconds) {
   lora::io::Json json = lora::io::Json::object();
   add_measures(json, sum_of(sets, false));
   json["seconds"] = seconds;
@@ -217,8 +216,8 @@ inline lora::io::Json results_of(const lora::settings::Config& config, const Cir
   json["dataset"] = lora::io::Json::array();
   for (const auto& file : config.dataset) json["dataset"].push_back(file.path);
   json["cutoff_len"] = config.cutoff_len;
-  json["template"] = nullptr;
-  if (with.chat_template) json["template"] = *with.chat_template;
+  json["template"] = nullptr;  // without conversations
+  if (text.chat_template) json["template"] = text.chat_template->name();
   json["dtype"] = with.dtype;
   json["device"] = with.device;
   json["version"] = LORA_VERSION;
@@ -226,7 +225,7 @@ inline lora::io::Json results_of(const lora::settings::Config& config, const Cir
   add_scores(json, scores);
   if (config.compare_base) add_measures(json["base"], sum_of(sets, true));
   json["datasets"] = lora::io::Json::array();
-  for (const EvaluatedSet& set : sets) json["datasets"].push_back(to_json(set, tokenizer));
+  for (const EvaluatedSet& set : sets) json["datasets"].push_back(to_json(set, text.tokenizer.get()));
   for (const EarlierEvaluation& one : earlier) json["comparisons"].push_back(comparison_of(json, one));
   return json;
 }

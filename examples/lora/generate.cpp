@@ -51,7 +51,7 @@ int run_generate(Request& request) {
   const bool asks = std::any_of(samples.begin(), samples.end(),
                                 [](const data::Sample& sample) { return sample.kind == data::Sample::Kind::messages; });
   std::optional<data::ChatTemplate> chat;
-  if (asks) chat = data::choose_template(config.template_name, *tokenizer);
+  if (asks) chat = inputs::template_of(config, *tokenizer, inputs::chat_files_of_adapter(config, *tokenizer));
   inputs::refuse_unused_by(chat, config);
   data::EncodeOptions encode_options;
   encode_options.render = inputs::render_options(config);

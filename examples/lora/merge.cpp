@@ -12,6 +12,7 @@
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
 #include "lora/model/rotary_note.hpp"
+#include "lora/run/talk.hpp"
 #include "lora/settings/settings.hpp"
 #include "open_model.hpp"
 
@@ -93,6 +94,8 @@ int run_merge(Request& request) {
   const auto precision = precision_named(config.dtype);
   const auto dtype = precision ? std::optional(stored_dtype(*precision)) : std::nullopt;
   (void)model::merged_config(source, dtype);  // throws before anything is written
+  const auto talk =
+      tokenizer ? run::talk_of(source, &*tokenizer, inputs::chat_files_of_adapter(config, *tokenizer)) : run::Talk();
   const io::Path place = place_of(config);
   expect_place(config, place, source.path());
   io::clear_killed(place);
@@ -106,9 +109,8 @@ int run_merge(Request& request) {
   const auto write = [&](auto& dev, auto& decoder, const io::Path& folder) {
     lock.emplace(folder);
     model::save_merged(dev, decoder, source, folder, dtype, *settings::parse_size(config.max_shard_size));
-    if (tokenizer) tokenizer->save(folder);
-    const io::Path generation = source.path() / "generation_config.json";
-    if (io::is_there(generation)) io::copy_file(generation, folder / "generation_config.json");
+    run::write_tokenizer(talk, folder);
+    model::write_stop_ids(source, talk.stop_ids, folder);
     if (!note.empty()) io::write_file(folder / "README.md", std::string_view(card_of(config, note)));
     io::write_json(folder / proof_file, io::json_object({{"base", config.model_name_or_path},
                                                          {"adapter", config.adapter_name_or_path},
@@ -121,6 +123,9 @@ int run_merge(Request& request) {
   if (!note.empty())
     log::warn("the merged model has layers without rotary embedding, which transformers does not read from the ",
               "config.json of a ", source.config().model_type, " model; README.md beside it says how to switch it off");
+  if (!talk.changes.chat_template.empty()) log::info("its chat template is the adapter's");
+  if (!talk.stop_ids.empty())
+    log::info("its answers end with ", talk.changes.eos_token, ", as the adapter's do: generation_config.json says so");
   log::info("the merged model is in ", config.output_dir);
   return 0;
 }

@@ -13,7 +13,7 @@
 /// Prints the first records of the data set as used in training, with labelled tokens marked.
 inline void print_preview(const lora::settings::Config& config, const lora::model::Source& source) {
   using namespace lora;
-  auto dataset = inputs::open_dataset(config, config.dataset, config.max_samples);
+  auto dataset = inputs::open_dataset(config, config.dataset, config.max_samples, {}, inputs::class_field(config));
   const auto text = inputs::text_files(config, source.path(), dataset.kinds());
   auto records = inputs::encoded_records(config, std::move(dataset), text, source.config().vocab_size, true);
   records.cut_texts(cpu::Threads(static_cast<int>(config.threads.value_or(0))));

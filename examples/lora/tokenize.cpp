@@ -73,6 +73,7 @@ void print_records(const tokenizer::Tokenizer& tokenizer, const std::string& pat
       try {
         options.tools = sample.tools;
         const auto rendering = chat->render(sample.messages, options);
+        data::expect_markers(tokenizer, *chat, sample, rendering.text);
         print(data::encode_rendering(tokenizer, *chat, rendering.text).ids);
       } catch (const FormatError& error) {
         fail<FormatError>(sample.where, ": ", std::string_view(error.what()));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "support/matrix.hpp"
+#include "support/message_of.hpp"
 #include "support/stand_in.hpp"
 
 namespace ascend_aligned_test {
@@ -110,6 +111,24 @@ TEST_CASE("ascend aligned: parts of matrices are read and written wherever they 
         check<float>(dev, first, cols);
         check<bf16>(dev, first, cols);
       }
+  });
+}
+
+TEST_CASE("ascend aligned: rows that leave no room for what is before them are refused") {
+  on_stand_in([] {
+    Npu dev;
+    Matrix<Npu, float> whole(dev, 1, 64, 7);
+    const View<Npu, float> view(whole.view().data() + 3, 4, 9, 10);  // 3 before, and 1 between the rows
+    const auto refused = [&](const auto& f) {
+      CHECK(message_of<ShapeError>(f) ==
+            "[ascend] rows of 9 float32, 10 apart, begin 3 behind a place on 32 bytes; expected room for these between "
+            "the rows");
+    };
+    refused([&] { ascend::write_aligned(dev, view, false, false, [](View<Npu, float>) {}); });
+    refused([&] {
+      const Arena::Scope scope(dev.arena());
+      (void)ascend::aligned(dev, View<Npu, const float>(view));
+    });
   });
 }
 

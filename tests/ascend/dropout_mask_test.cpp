@@ -2,11 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <vector>
 
 #include "lora/ascend/kernels.hpp"
 #include "lora/cpu/kernels.hpp"
 #include "support/matrix.hpp"
+#include "support/message_of.hpp"
 #include "support/stand_in.hpp"
 
 namespace dropout_mask_test {
@@ -110,6 +112,54 @@ TEST_CASE("dropout mask: results have the CPU's bits") {
     SUBCASE("f32") { check_devices<float>(); }
     SUBCASE("bf16") { check_devices<bf16>(); }
     SUBCASE("f16") { check_devices<f16>(); }
+  });
+}
+
+TEST_CASE("dropout mask: what is kept is scaled without an error that goes one way") {
+  on_stand_in([] {
+    const auto check = []<class T>(T) {
+      Npu dev(2);
+      const Index n = 256, cols = 256;
+      const Rows rows(n);
+      Matrix<Npu, std::int32_t> places(dev, 1, n, rows.places), positions(dev, 1, n, rows.positions);
+      Matrix<Npu, T> x(dev, n, cols, 1), y(dev, n, cols, 2);
+      Random random(5);
+      std::vector<T> numbers;
+      for (Index i = 0; i < n * cols; ++i) numbers.push_back(T(1 + random.uniform()));
+      copy_from_host<Npu, T>(dev, numbers, x.view());
+      for (const double p : {0.05, 0.1, 0.15, 0.2, 0.3}) {
+        CAPTURE(p);
+        kernel::dropout<Npu, T>(dev, {p, 77}, x.in(), places.in(), positions.in(), y.view());
+        const std::vector<T> kept = y.host();
+        double sum = 0, exact = 0;
+        for (std::size_t i = 0; i < kept.size(); ++i) {
+          if (real(kept[i]) == 0) continue;
+          sum += real(kept[i]);
+          exact += real(numbers[i]) / (1 - p);
+        }
+        CHECK(std::fabs(sum / exact - 1) < 1e-4);
+      }
+    };
+    check(bf16());
+    check(f16());
+    check(float());
+  });
+}
+
+TEST_CASE("dropout mask: numbers of rows that the host has not kept are told with what helps") {
+  on_stand_in([] {
+    Npu dev(1);
+    const Index n = 8;
+    const Rows rows(n);
+    Matrix<Npu, std::int32_t> places(dev, 1, n, rows.places);
+    Tensor<Npu, std::int32_t> unknown(dev, 1, n);
+    const Arena::Scope scope(dev.arena());
+    CHECK(message_of<DeviceError>([&] {
+            (void)kernel::draw_dropout(dev, {0.5, 1}, places.in(), View<Npu, const std::int32_t>(unknown.view()), 64,
+                                       false);
+          }) ==
+          "[dropout] the host no longer has the numbers of 8 rows that the NPU has: it keeps what comes in one copy of "
+          "at most 64 MiB; train with smaller micro-batches, or with lora_dropout 0");
   });
 }
 

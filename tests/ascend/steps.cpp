@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
-#include "lora/train/memory.hpp"
+#include "lora/train/memory_plan.hpp"
 #include "lora/train/step.hpp"
 #include "stand_in/stand_in.h"
 

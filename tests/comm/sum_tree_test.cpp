@@ -115,4 +115,11 @@ TEST_CASE("communicator: threads as ranks gather, exchange, broadcast and agree"
   CHECK(seen[2] == "011222 011222 345 456 789 567 222222 5");
 }
 
+TEST_CASE("sum tree: one rank has nobody to exchange with, and says so") {
+  cpu::Device dev(1);
+  const comm::Single alone;
+  CHECK_THROWS_WITH_AS((alone.exchange<cpu::Device, float>(dev, {}, {}, {}, {})),
+                       "[comm] one rank has nobody to exchange with", Error);
+}
+
 }  // namespace sum_tree_test

@@ -54,7 +54,7 @@ data::Dataset calling_records(const std::vector<io::Json>& conversations, const 
 /// `set`: conversations, or tools.
 void check_against_reference(const std::string& file, const std::string& name,
                              const std::string& set = "conversations") {
-  const auto chat = ChatTemplate::named(name);
+  const auto chat = ChatTemplate::named(name, "</s>");
   const auto records = test::template_lines(set);
   const auto expected = test::template_lines(set == "tools" ? file + ".tools" : file);
   REQUIRE(records.size() == (set == "tools" ? 200 : 500));
@@ -88,7 +88,8 @@ void check_against_reference(const std::string& file, const std::string& name,
       CHECK(rendering.answers[a].end == answers[a][1].get<std::size_t>());
     }
   }
-  CHECK(refused == (name == "smollm3" ? 21 : 0));  // a system turn that is not the first
+  // A system turn that is not the first; turns of tools as well, and those alone.
+  CHECK(refused == (name == "smollm3" ? 21 : name == "alpaca" ? 164 : name == "none" ? 148 : 0));
 }
 
 }  // namespace
@@ -114,6 +115,9 @@ TEST_CASE("chat_template: smollm3 equals the reference") { check_against_referen
 TEST_CASE("chat_template: llama3 equals the reference") { check_against_reference("llama3", "llama3"); }
 TEST_CASE("chat_template: llama3_1 equals the reference") { check_against_reference("llama3_1", "llama3_1"); }
 TEST_CASE("chat_template: llama3_2 equals the reference") { check_against_reference("llama3_2", "llama3_2"); }
+
+TEST_CASE("chat_template: alpaca equals its Jinja text") { check_against_reference("alpaca", "alpaca"); }
+TEST_CASE("chat_template: none equals its Jinja text") { check_against_reference("none", "none"); }
 
 TEST_CASE("chat_template: tools and their calls equal the reference") {
   check_against_reference("qwen2_5", "qwen2_5", "tools");
@@ -151,19 +155,22 @@ TEST_CASE("chat_template: every published text is recognised, white space aside"
   for (const auto& published : data::detail::published_templates) left.insert(published.name);
   for (const std::string file :
        {"qwen2", "qwen2_5", "qwen2_5_base", "qwen3", "qwen3_v2", "qwen3_instruct_2507", "qwen3_thinking_2507",
-        "smollm2", "smollm3", "chatml", "llama3", "llama3_1", "llama3_2"}) {
+        "smollm2", "smollm3", "chatml", "llama3", "llama3_1", "llama3_2", "alpaca", "none"}) {
     const std::string name = file == "qwen3_v2" ? "qwen3" : file;
     CAPTURE(file);
     left.erase(name);
     const std::string text = io::read_file(test::template_data(file + ".jinja"));
-    CHECK(ChatTemplate::recognised(text).name() == name);
-    CHECK(ChatTemplate::recognised("\n " + text + "\r\n").name() == name);
+    const auto found = ChatTemplate::recognised(text, "</s>");
+    CHECK(found.name() == name);
+    CHECK(found.text() == text);
+    if (file == name) CHECK(ChatTemplate::named(name, "</s>").text() == text);
+    CHECK(ChatTemplate::recognised("\n " + text + "\r\n", "</s>").name() == name);
     std::string indented;
     for (const char c : text) indented += c == '\n' ? std::string("\r\n\t  ") : std::string(1, c);
-    CHECK(ChatTemplate::recognised(indented).name() == name);
+    CHECK(ChatTemplate::recognised(indented, "</s>").name() == name);
   }
   CHECK(left.empty());
-  CHECK(std::size(data::detail::published_templates) == 13);
+  CHECK(std::size(data::detail::published_templates) == 15);
 }
 
 TEST_CASE("chat_template: a text with one letter changed is an error that lists the choices") {
@@ -173,6 +180,22 @@ TEST_CASE("chat_template: a text with one letter changed is an error that lists 
   CHECK(message.find("set template to one of qwen2, qwen2_5") != message.npos);
   CHECK(message.find("alpaca, none") != message.npos);
   CHECK_THROWS_AS(ChatTemplate::recognised(" \n"), ConfigError);
+}
+
+TEST_CASE("chat_template: the opening of a tokenizer stands before the texts of alpaca and none, and no others") {
+  for (const std::string opening : {"<s>", "a \"quoted\" \\ one"}) {
+    const std::string tag = "{{- " + io::to_text(opening, -1) + " }}\n";
+    for (const std::string name : {"alpaca", "none", "chatml", "llama3"}) {
+      CAPTURE(name);
+      const bool opens = name == "alpaca" || name == "none";
+      const std::string text = io::read_file(test::template_data(name + ".jinja"));
+      CHECK(ChatTemplate::named(name, "</s>", opening).text() == (opens ? tag + text : text));
+      CHECK(ChatTemplate::find(tag + text, "</s>").has_value() == opens);
+    }
+  }
+  CHECK_FALSE(ChatTemplate::find("{{- \"<s>\" }}", "</s>").has_value());
+  CHECK_FALSE(ChatTemplate::find("{{- \"<s>", "</s>").has_value());
+  CHECK_FALSE(ChatTemplate::find(io::read_file(test::template_data("none.jinja"))).has_value());  // without an end
 }
 
 TEST_CASE("chat_template: names that are unknown, or need an end-of-text token, are errors") {

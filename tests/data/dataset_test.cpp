@@ -128,8 +128,8 @@ TEST_CASE("dataset: a malformed record is an error with file and line") {
   CHECK(error("{\"text\":7}") == "d.jsonl:1: \"text\" must be a string, found 7");
   CHECK(error("{\"messages\":[]}") == "d.jsonl:1: the conversation has no turns");
   CHECK(error("{\"messages\":{}}") == "d.jsonl:1: \"messages\" must be an array");
-  CHECK(error("{\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"bot\",\"content\":\"b\"}]}") ==
-        "d.jsonl:1: messages[1]: the role \"bot\"; expected system, user, assistant, tool, human, gpt, observation or "
+  CHECK(error("{\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"Bot\",\"content\":\"b\"}]}") ==
+        "d.jsonl:1: messages[1]: the role \"Bot\"; expected system, user, assistant, tool, human, gpt, observation or "
         "function_call");
   CHECK(error("{\"messages\":[{\"role\":\"user\"}]}") == "d.jsonl:1: messages[0]: \"content\" is missing");
   CHECK(error("{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{}]}]}") ==
@@ -154,13 +154,38 @@ TEST_CASE("dataset: what is wrong with a record without being an error of syntax
 
 TEST_CASE("dataset: arrays that are broken between records") {
   const auto error = [](const std::string& content) { return OneFile(content, "d.json").error(); };
-  CHECK(error("[{\"text\":\"t\"}\n{\"text\":\"t\"}]") == "d.json:2: expected , or ] between records, found {");
-  CHECK(error("[{\"text\":\"t\"},\n]") == "d.json:2: expected a record {...}, found ]");
-  CHECK(error("[{\"text\":\"t\"},\n 5]") == "d.json:2: expected a record {...}, found 5");
-  CHECK(error("[{\"text\":\"t\"}") == "d.json:1: expected , or ] between records, found the end of the file");
-  CHECK(error("[\n{\"text\":\"t\"},\n{\"text\":\"t\n\n") == "d.json:3: the record that begins here has no end");
-  CHECK(error("[{\"text\":\"t\"}]\n]") == "d.json:2: expected the end of the file after ], found ]");
-  CHECK(error("[{\"text\":\"\\") == "d.json:1: the record that begins here has no end");
+  CHECK(error("[{\"text\":\"t\"}\n{\"text\":\"t\"}]") ==
+        "d.json:2:1: expected , or ] between records after record 1, found {");
+  CHECK(error("[{\"text\":\"t\"},\n]") ==
+        "d.json:2:1: expected a record {...} behind the comma after record 1, found ]");
+  CHECK(error("[{\"text\":\"t\"},\n 5]") ==
+        "d.json:2:2: expected a record {...} behind the comma after record 1, found 5");
+  CHECK(error("[5]") == "d.json:1:2: expected a record {...}, found 5");
+  CHECK(error("[{\"text\":\"t\"}") ==
+        "d.json:1:14: expected , or ] between records after record 1, found the end of the file");
+  CHECK(error("[\n{\"text\":\"t\"},\n{\"text\":\"t\n\n") == "d.json:3:1: record 2, which begins here, has no end");
+  CHECK(error("[{\"text\":\"t\"}]\n]") == "d.json:2:1: expected the end of the file after ] after record 1, found ]");
+  CHECK(error("[{\"text\":\"\\") == "d.json:1:2: record 1, which begins here, has no end");
+}
+
+TEST_CASE(
+    "dataset: of several records on a line each has its number, of those on lines of their own the line says it") {
+  const std::string good = R"({"text":"t"})";
+  const auto error = [](const std::string& content) { return OneFile(content, "d.json").error(); };
+  CHECK(error("[" + good + ", " + good + ", {\"text\":7}, " + good + "]") ==
+        "d.json:1: record 3 (index 2): \"text\" must be a string, found 7");
+  CHECK(error("[{\"text\":7}, " + good + "]") == "d.json:1: record 1 (index 0): \"text\" must be a string, found 7");
+  CHECK(error("[" + good + ",\n{\"text\":7},\n" + good + "]") == "d.json:2: \"text\" must be a string, found 7");
+  CHECK(error("[" + good + ",\n" + good + ", {\"text\":7}]") ==
+        "d.json:2: record 3 (index 2): \"text\" must be a string, found 7");
+  CHECK(error("[" + good + ", {\"text\": tru}]").starts_with("d.json:1:28: record 2 (index 1): syntax error "));
+  CHECK(error("[" + good + ",\n  {\"text\": tru}]").starts_with("d.json:2:15: syntax error "));
+  CHECK(error("[" + good + ", {\"text\":\"a\", \"text\":\"b\"}]") ==
+        "d.json:1: record 2 (index 1): the key \"text\" appears twice in one object");
+  CHECK(error("[{\"foo\":1}, " + good + "]").starts_with("d.json:1: record 1 (index 0): a record with the keys foo;"));
+  const OneFile file("[" + good + ", " + good + "]", "d.json"), second("[" + good + ", " + good + "]", "e.json");
+  const std::vector<std::string> paths{file.path.string(), second.path.string()};
+  CHECK(Dataset::open(paths)[3].where == second.path.string() + ":1: record 2 (index 1)");
 }
 
 TEST_CASE("dataset: empty and foreign files") {
@@ -170,6 +195,8 @@ TEST_CASE("dataset: empty and foreign files") {
   }
   CHECK(OneFile("", "d.txt").error() == "d.txt: the file has no records");
   CHECK(OneFile("id,text\n").error() == "d.jsonl: neither JSON records nor a .txt file; it begins with i");
+  CHECK(OneFile("id,text\n", "d.csv").error().starts_with("d.csv: a table as text; expected JSON records: "));
+  CHECK(OneFile("PAR1\x15", "d.parquet").error().starts_with("d.parquet: a Parquet file; expected JSON records: "));
   const std::vector<std::string> missing{"/does/not/exist.json"};
   CHECK_THROWS_AS(Dataset::open(missing), IoError);
   const test::TempFolder folder;
@@ -178,6 +205,14 @@ TEST_CASE("dataset: empty and foreign files") {
   const std::vector<std::string> long_name{std::string(300, 'x')};
   CHECK_THROWS_AS(Dataset::open(long_name), IoError);
   CHECK_THROWS_AS(Dataset::open(std::vector<std::string>{}), ConfigError);
+}
+
+TEST_CASE("dataset: a file of UTF-16 says so, whatever it is called") {
+  using namespace std::string_view_literals;
+  const std::string_view bytes = "\xFF\xFE{\0\"\0t\0"sv, plain = "h\0i\0\n\0"sv;
+  CHECK(OneFile(std::string(bytes)).error() ==
+        "d.jsonl: the text is UTF-16; expected UTF-8: iconv -f UTF-16 -t UTF-8 OLD > NEW converts it");
+  CHECK(OneFile(std::string(plain), "d.txt").error().starts_with("d.txt: the text is UTF-16LE; expected UTF-8"));
 }
 
 TEST_CASE("dataset: bytes that are no UTF-8 are an error with the line") {

@@ -12,6 +12,7 @@
 #include "lora/io/json.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/effort.hpp"
+#include "support/message_of.hpp"
 #include "support/temp_folder.hpp"
 #include "support/template_fixtures.hpp"
 #include "support/tokenizer_files.hpp"
@@ -30,7 +31,7 @@ using Ids = std::vector<std::int32_t>;
 namespace {
 
 const tokenizer::Tokenizer& byte_tokenizer() {
-  static const auto tokenizer = tokenizer::Tokenizer::from_json(test::byte_tokenizer_json(), "test");
+  static const auto tokenizer = tokenizer::Tokenizer::from_json(test::byte_tokenizer_json(test::tool_marks), "test");
   return tokenizer;
 }
 
@@ -117,6 +118,17 @@ TEST_CASE("encode: the last turn only, and the prompt as well") {
   all.train_on_prompt = true;
   const auto example = encoder("chatml", all)(sample);
   CHECK(example.labels == example.tokens);
+}
+
+TEST_CASE("encode: a turn of the user that is marked as not learnt is none that train_on_prompt may learn") {
+  auto sample = talk({{"user", "a"}, {"assistant", "b"}});
+  sample.messages[0].learnt = false;
+  CHECK(marked(encoder("chatml")(sample)).ends_with("⟦b<|im_end|>⟧"));
+  const Encoder all = encoder("chatml", {.train_on_prompt = true});
+  const char* const told =
+      "d.json:3: a turn of the user is marked as not learnt, but train_on_prompt learns all of them";
+  CHECK_THROWS_WITH_AS(all(sample), told, FormatError);
+  CHECK_THROWS_WITH_AS(all.check(sample), told, FormatError);
 }
 
 TEST_CASE("encode: what has no weight, or no answer, is not learnt") {
@@ -315,12 +327,25 @@ TEST_CASE("encode: ids past the vocabulary are errors with file and line") {
   options.vocab_size = 100;
   const Encoder encode(nullptr, std::nullopt, options);
   CHECK_THROWS_WITH_AS(encode(tokens), "d.jsonl:7: the token id 100; the model's vocabulary has 100", FormatError);
-  tokens.tokens = {5, -3};
-  CHECK_THROWS_AS(encode(tokens), FormatError);
+  for (const std::int32_t none : {-3, ignore_index}) {
+    tokens.tokens = {5, none};
+    CHECK_THROWS_AS(encode(tokens), FormatError);
+    CHECK_THROWS_AS(encode.check(tokens), FormatError);
+  }
   CHECK_THROWS_AS(encode.prompt(tokens), FormatError);
   tokens.tokens = {5, 6};
   tokens.labels = {5, 100};
   CHECK_THROWS_AS(encode(tokens), FormatError);
+
+  Sample text;
+  text.kind = Sample::Kind::text;
+  text.text = "a<|im_end|>";
+  text.where = "d.jsonl:8";
+  options.vocab_size = 257;
+  CHECK_THROWS_WITH_AS(Encoder(&byte_tokenizer(), std::nullopt, options)(text),
+                       "d.jsonl:8: the token id 257; the model's vocabulary has 257 and so no embedding for the "
+                       "tokenizer's token \"<|im_end|>\"",
+                       FormatError);
 }
 
 TEST_CASE("encode: what the template refuses names file and line") {
@@ -373,6 +398,91 @@ TEST_CASE("encode: the template is the one named, or the model's own") {
   CHECK(data::choose_template("qwen3", byte_tokenizer()).name() == "qwen3");
   CHECK_THROWS_AS(data::choose_template("auto", byte_tokenizer()), ConfigError);
   CHECK_THROWS_AS(data::choose_template("alpaca", byte_tokenizer()), ConfigError);
+
+  // With its own text, white space and all, where the key names what the model has.
+  const test::TempFolder folder;
+  const std::string own = "\n" + io::read_file(test::template_data("smollm2.jinja"));
+  io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+  io::write_file(folder / "chat_template.jinja", std::string_view(own));
+  const auto tokenizer = tokenizer::Tokenizer::from_folder(folder.path());
+  for (const char* key : {"auto", "smollm2"}) CHECK(data::choose_template(key, tokenizer).text() == own);
+  CHECK(data::choose_template("chatml", tokenizer).text() == io::read_file(test::template_data("chatml.jinja")));
+}
+
+TEST_CASE("encode: alpaca and none are written with what the tokenizer puts before texts and at their end") {
+  auto json = io::parse_json(test::byte_tokenizer_json(test::llama_marks), "test");
+  json["post_processor"] = io::parse_json(R"({"type": "TemplateProcessing",
+      "single": [{"SpecialToken": {"id": "<|begin_of_text|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+      "special_tokens": {"<|begin_of_text|>": {"id": "<|begin_of_text|>", "ids": [260]}}})",
+                                          "test");
+  const test::TempFolder folder;
+  io::write_json(folder / "tokenizer.json", json);
+  io::write_file(folder / "tokenizer_config.json", std::string_view(R"({"eos_token":"<|im_end|>"})"));
+  const auto first = tokenizer::Tokenizer::from_folder(folder.path());
+  for (const std::string name : {"alpaca", "none"}) {
+    const auto chat = data::choose_template(name, first);
+    CHECK(chat.text() == "{{- \"<|begin_of_text|>\" }}\n" + io::read_file(test::template_data(name + ".jinja")));
+    io::write_file(folder / "chat_template.jinja", std::string_view(chat.text()));
+    const auto again = data::choose_template("auto", tokenizer::Tokenizer::from_folder(folder.path()));
+    CHECK(again.name() == name);
+    CHECK(again.end_of_turn() == "<|im_end|>");
+    CHECK(again.text() == chat.text());
+  }
+}
+
+TEST_CASE("encode: a marker that is no single token is an error that names it") {
+  const auto message = [](auto&& call) { return test::message_of<FormatError>(call); };
+  const auto without = [](const std::string& mark) {
+    auto json = io::parse_json(test::byte_tokenizer_json(), "test");
+    auto& added = json["added_tokens"].get_ref<io::Json::array_t&>();
+    std::erase_if(added, [&](const io::Json& token) { return token["content"] == mark; });
+    return tokenizer::Tokenizer::from_json(io::to_text(json), "tokenizer.json");
+  };
+  const auto start = without("<|im_start|>"), end = without("<|im_end|>"), think = without("</think>");
+  for (const auto& entry : data::detail::template_entries) {
+    if (entry.name == "alpaca" || entry.name == "none") continue;
+    const bool is_llama = entry.name.starts_with("llama");
+    CAPTURE(std::string(entry.name));
+    CHECK(test::holds(message([&] { data::choose_template(entry.name, start); }),
+                      concat("tokenizer.json: the template ", entry.name, " writes ",
+                             is_llama ? "<|begin_of_text|>" : "<|im_start|>", ", which the tokenizer cuts into ")));
+    CHECK(test::holds(message([&] { data::choose_template(entry.name, end); }), is_llama ? "begin_of" : "<|im_end|>"));
+  }
+  CHECK(message([&] { data::choose_template("chatml", end); }) ==
+        "tokenizer.json: the template chatml writes <|im_end|>, which the tokenizer cuts into 10 tokens; expected one: "
+        "declare it in the \"added_tokens\" of tokenizer.json or the \"additional_special_tokens\" of "
+        "tokenizer_config.json, or set template to another");
+
+  // Those of reasoning and tools only where they are written.
+  const auto said = [&](const char* name, const tokenizer::Tokenizer& tokenizer, const Sample& sample) {
+    const auto chat = data::choose_template(name, tokenizer);
+    const Encoder encode(&tokenizer, chat, {.cutoff_len = 4096});
+    const auto of_check = message([&] { encode.check(sample); });
+    CHECK(of_check == message([&] { encode(sample); }));
+    return of_check;
+  };
+  const std::string nothing = message([] {});
+  const auto plain = talk({{"user", "a"}, {"assistant", "b"}});
+  CHECK(test::holds(said("qwen3", think, plain), "d.json:3: tokenizer.json: the template qwen3 writes </think>, "));
+  CHECK(said("chatml", think, plain) == nothing);
+  CHECK(said("qwen2_5", think, talk({{"user", "a"}, {"assistant", "<think>b</think>"}})) == nothing);
+  const auto bytes = tokenizer::Tokenizer::from_json(test::byte_tokenizer_json(), "tokenizer.json");
+  auto calling = plain;
+  calling.messages[1].tool_calls.push_back({"f", io::Json::object()});
+  auto told = plain;
+  told.tools = {io::json_object({{"name", "f"}})};
+  auto returned = plain;
+  returned.messages[0].role = "tool";
+  for (const char* name : {"qwen2_5", "qwen3", "qwen3_instruct_2507"}) {
+    CAPTURE(std::string(name));
+    CHECK(said(name, bytes, plain) == nothing);
+    CHECK(test::holds(said(name, bytes, calling), " writes <tool_call>, "));
+    CHECK(test::holds(said(name, bytes, told), " writes <tool_call>, "));
+    CHECK(said(name, byte_tokenizer(), calling) == nothing);
+  }
+  // No token of Qwen2.5, but of Qwen3.
+  CHECK(said("qwen2_5", bytes, returned) == nothing);
+  CHECK(test::holds(said("qwen3", bytes, returned), " writes <tool_response>, "));
 }
 
 }  // namespace encode_test

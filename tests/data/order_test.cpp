@@ -75,6 +75,8 @@ TEST_CASE("order: sequences are listed, or all below a number, and can be cut sh
   some.keep(1);
   CHECK(some.numbers() == std::vector<Index>{7});
   CHECK(copy.size() == 3);
+  CHECK_THROWS_WITH_AS(Sequences(std::vector<Index>{1, Sequences::most + 1}),
+                       "sequence 4294967296; at most 4294967295 are supported", ConfigError);
   CHECK_THROWS_WITH_AS(Sequences::below(Sequences::most + 1), "4294967296 records; at most 4294967295 are supported",
                        ConfigError);
 }
@@ -192,7 +194,13 @@ TEST_CASE("order: a mixed epoch ends with the first file, or has each record of 
   CHECK(counts({7, 11}, {1.0 / 3, 2.0 / 3}, false) == std::vector<Index>{5, 11});
   CHECK_THROWS_WITH_AS(counts({1, 1}, {0.9, 0.1}, false),
                        "a mix in which an epoch has 1 samples and none of file 2, whose share is 0.1", ConfigError);
-  CHECK_THROWS_AS(counts({1000, 1000}, {1e-9, 1 - 1e-9}, true), ConfigError);
+  CHECK(counts({5, 5}, {0.0005, 0.9995}, true) == std::vector<Index>{5, 9995});  // 1000 times as many
+  CHECK_THROWS_WITH_AS(counts({10, 40}, {1 - 1e-7, 1e-7}, true),
+                       "a mix in which file 2 has the share 1e-07, so that an epoch needs 4e+08 samples of 50 records; "
+                       "at most 1000 times as many are allowed",
+                       ConfigError);
+  CHECK_THROWS_WITH_AS(counts({1000, 1000}, {1e-300, 1}, true), doctest::Contains("file 1 has the share 1e-300"),
+                       ConfigError);
 }
 
 TEST_CASE("order: mixed files have their counts in every epoch, and each record comes once before any comes again") {

@@ -55,6 +55,12 @@ TEST_CASE("record_reader: answers that are marked as bad, or stand beside worse 
     for (const std::string value : {"1", "\"news\"", "null"})
       CHECK(error(each_kind_with("\"" + field + "\":" + value).front()) == "nothing was thrown");
   }
+  for (const std::string field : {"rejected_response", "rejected_messages"}) {
+    CHECK(error(each_kind_with("\"" + field + "\":\"no\"")[1]) ==
+          "d.jsonl:1: " + field + (field.ends_with('s') ? " are" : " is") +
+              " preference data, which is not supported; expected good answers only");
+    CHECK(error(each_kind_with("\"" + field + "\":null")[1]) == "nothing was thrown");
+  }
   for (
       const char* record :
       {R"({"chosen":"a","rejected":"b"})", R"({"prompt":"P","chosen":"a","rejected":"b"})",
@@ -92,9 +98,9 @@ TEST_CASE("record_reader: pictures and sounds are refused, but not their absence
 TEST_CASE("record_reader: a weight of 0 means not learnt, of a record or a turn") {
   for (const std::string& record : each_kind_with(R"("weight":0)")) CHECK_FALSE(OneFile(record).first().learnt);
   for (const std::string& record : each_kind_with(R"("weight":1.0)")) CHECK(OneFile(record).first().learnt);
-  for (const char* weight : {"0.5", "2", "-1", "true", R"("0")", "[0]"})
+  for (const char* weight : {"0.5", "2", "-1", R"("0")", "[0]"})
     for (const std::string& record : each_kind_with(std::string("\"weight\":") + weight))
-      CHECK(error(record) == std::string("d.jsonl:1: \"weight\" is ") + weight + "; expected 0 or 1");
+      CHECK(error(record) == std::string("d.jsonl:1: \"weight\" is ") + weight + "; expected true, false, 0 or 1");
 
   const auto turns =
       OneFile(R"({"messages":[{"role":"user","content":"u"},{"role":"assistant","content":"a","weight":0},)"
@@ -105,10 +111,158 @@ TEST_CASE("record_reader: a weight of 0 means not learnt, of a record or a turn"
   CHECK_FALSE(turns[1].learnt);
   CHECK(turns[3].learnt);
   CHECK(error(R"({"conversations":[{"from":"gpt","value":"a","weight":0.5}]})") ==
-        "d.jsonl:1: conversations[0]: \"weight\" is 0.5; expected 0 or 1");
-  CHECK(error(R"({"conversations":[{"from":"human","value":"a","weight":0},{"from":"gpt","value":"a"}]})") ==
-        "d.jsonl:1: conversations[0]: \"weight\" stands in a turn of the user; expected it in the assistant's turns "
-        "only");
+        "d.jsonl:1: conversations[0]: \"weight\" is 0.5; expected true, false, 0 or 1");
+}
+
+TEST_CASE("record_reader: what is learnt is said as other trainers say it, of a record or a turn in any spelling") {
+  const auto turns = [](const std::string& mark, const std::string& role = "assistant") {
+    const auto of = [&](const char* one) { return role == one ? "," + mark : std::string(); };
+    const std::string sharegpt_roles[] = {"human", "gpt"};
+    return Names{R"({"messages":[{"role":"user","content":"U")" + of("user") +
+                     R"(},{"role":"assistant","content":"A")" + of("assistant") + "}]}",
+                 R"({"conversations":[{"from":"human","value":"U")" + of("user") + R"(},{"from":"gpt","value":"A")" +
+                     of("assistant") + "}]}"};
+  };
+  for (const std::string field :
+       {"weight", "loss", "train", "training", "trainable", "learn", "loss_mask", "loss_scale", "masked"}) {
+    CAPTURE(field);
+    const bool inverted = field == "masked";
+    for (const std::string value : {"true", "1", "1.0", "false", "0", "0.0", "null"}) {
+      CAPTURE(value);
+      const std::string mark = "\"" + field + "\":" + value;
+      const bool says_true = value == "true" || value.starts_with("1");
+      const bool learnt = value == "null" || says_true != inverted;
+      for (const std::string& record : each_kind_with(mark)) {
+        const OneFile file(record);
+        const auto dataset = file.open();
+        CHECK(dataset[0].learnt == learnt);
+        CHECK(dataset.take_unused_fields().empty());
+      }
+      for (const std::string& record : turns(mark)) {
+        const OneFile file(record);
+        const auto dataset = file.open();
+        CHECK(dataset[0].messages[1].learnt == learnt);
+        CHECK(dataset[0].messages[0].learnt);
+        CHECK(dataset.take_unused_fields().empty());
+      }
+      for (const std::string& record : turns(mark, "user")) {
+        const bool asks = value != "null" && learnt;
+        CHECK(error(record) ==
+              (asks ? "d.jsonl:1: " + record.substr(2, record.find('"', 2) - 2) + "[0]: \"" + field +
+                          "\" says that a turn of the user is learnt; expected that of the assistant's turns only"
+                    : "nothing was thrown"));
+        if (!asks) CHECK(OneFile(record).first().messages[0].learnt == (value == "null"));
+      }
+    }
+    for (const std::string value : {"0.5", "2", "-1", "\"false\"", "[0]", "{}"})
+      for (const std::string& record : turns("\"" + field + "\":" + value))
+        CHECK(error(record).ends_with("[1]: \"" + field + "\" is " + value + "; expected true, false, 0 or 1"));
+  }
+  for (const std::string both : {R"("loss":false,"weight":1)", R"("train":1,"masked":true)"})
+    CHECK(error(turns(both)[0]).ends_with("contradict each other: one says learnt, one not"));
+  CHECK_FALSE(OneFile(turns(R"("loss":false,"weight":0,"masked":true)")[0]).first().messages[1].learnt);
+  for (const std::string field : {"mask", "train_detail", "completion_mask", "assistant_masks"}) {
+    for (const std::string& record : each_kind_with("\"" + field + "\":true"))
+      CHECK(error(record).starts_with("d.jsonl:1: \"" + field + "\", which "));
+    for (const std::string& record : turns("\"" + field + "\":[0]"))
+      CHECK(error(record).find("[1]: \"" + field + "\", which ") != std::string::npos);
+    for (const std::string& record : each_kind_with("\"" + field + "\":null"))
+      CHECK(error(record) == "nothing was thrown");
+  }
+}
+
+TEST_CASE("record_reader: a field that the user gives a meaning is no mark") {
+  CHECK(OneFile(R"({"instruction":"I","output":"O","train":"easy"})").first({.label_field = "train"}).label == "easy");
+  CHECK(OneFile(R"({"instruction":"I","output":"O","loss":0})").first({.label_field = "loss"}).learnt);
+  CHECK(OneFile(R"({"mask":"a text"})").first({.text_column = "mask"}).text == "a text");
+}
+
+TEST_CASE("record_reader: an alpaca question joins what is not empty of instruction and input") {
+  const auto asked = [](const std::string& fields) {
+    const auto turns = OneFile("{" + fields + R"(,"output":"O"})").first().messages;
+    return turns[turns.size() - 2].content;
+  };
+  CHECK(asked(R"("instruction":"I","input":"J")") == "I\nJ");
+  for (const char* empty : {R"("")", "null"}) {
+    CAPTURE(empty);
+    const std::string nothing = empty;
+    CHECK(asked(R"("instruction":"I","input":)" + nothing) == "I");
+    CHECK(asked(R"("instruction":)" + nothing + R"(,"input":"J")") == "J");
+    CHECK(asked(R"("instruction":)" + nothing + R"(,"input":"J","history":[["a","b"]])") == "J");
+  }
+  CHECK(asked(R"("instruction":"")") == "");
+  CHECK(error(R"({"instruction":null,"output":"O"})").starts_with("d.jsonl:1: a record with the keys"));
+  for (const char* history : {"null", "[]", R"("")", R"("[]")"})
+    CHECK(
+        OneFile(R"({"instruction":"I","output":"O","history":)" + std::string(history) + "}").first().messages.size() ==
+        2);
+}
+
+TEST_CASE("record_reader: other spellings of turns, pairs and system texts are read, two at once are refused") {
+  const auto turns = OneFile(R"({"conversations":[{"role":"user","value":"U"},{"from":"chatbot","content":"A"},)"
+                             R"({"from":"tool_response","value":"T"},{"from":"bot","value":"B"}]})")
+                         .first()
+                         .messages;
+  REQUIRE(turns.size() == 4);
+  CHECK(turns[0].role == "user");
+  CHECK(turns[0].content == "U");
+  CHECK(turns[1].role == "assistant");
+  CHECK(turns[1].content == "A");
+  CHECK(turns[2].role == "tool");
+  CHECK(turns[3].role == "assistant");
+  const std::string from = R"({"from":"gpt","value":"A"}]})";
+  CHECK(error(R"({"messages":[{"role":"user","from":"human","content":"U"},)" + from) ==
+        "d.jsonl:1: messages[0]: \"from\" stands beside \"role\"; expected one of the two");
+  CHECK(error(R"({"messages":[{"role":"user","value":"V","content":"U"},)" + from) ==
+        "d.jsonl:1: messages[0]: \"value\" stands beside \"content\"; expected one of the two");
+  CHECK(error(R"({"messages":[{"from":"human","value":"V","content":null},)" + from) == "nothing was thrown");
+
+  const auto query = OneFile(R"({"query":"Q","response":"R","history":[["a","b"]]})").first();
+  REQUIRE(query.messages.size() == 4);
+  CHECK(query.messages[2].content == "Q");
+  CHECK(query.answer() == "R");
+  CHECK(OneFile(R"({"text":"T","query":"Q"})").first().text == "T");
+  CHECK(error(R"({"query":"Q","output":"R"})") ==
+        "d.jsonl:1: the record has no answer; expected the field response, found query, output");
+
+  for (const char* record :
+       {R"({"instruction":"I","output":"O","system_prompt":"S"})",
+        R"({"messages":[{"role":"user","content":"U"},{"role":"assistant","content":"A"}],"system_prompt":"S"})"}) {
+    const OneFile file(record);
+    const auto dataset = file.open();
+    CHECK(dataset[0].messages[0].role == "system");
+    CHECK(dataset[0].messages[0].content == "S");
+    CHECK(dataset.take_unused_fields().empty());
+  }
+  CHECK(error(R"({"instruction":"I","output":"O","system":"S","system_prompt":"S"})") ==
+        "d.jsonl:1: \"system\" stands beside \"system_prompt\"; expected one of the two");
+  CHECK(error(R"({"system":"S","messages":[{"role":"system","content":"T"},{"role":"assistant","content":"A"}]})") ==
+        "d.jsonl:1: messages[0]: a turn of the system stands beside the record's \"system\"; expected one of the two");
+}
+
+TEST_CASE("record_reader: a content of one text part is that text, other contents say what they are") {
+  const auto content = [](const std::string& value) {
+    return R"({"messages":[{"role":"user","content":)" + value + R"(},{"role":"assistant","content":"A"}]})";
+  };
+  CHECK(OneFile(content(R"([{"type":"text","text":"x"}])")).first().messages[0].content == "x");
+  const std::string place = "d.jsonl:1: messages[0]: ";
+  CHECK(error(content(R"([{"type":"text","text":"x"},{"type":"text","text":"y"}])")) ==
+        place + "content: 2 parts; expected one: templates differ in how they join several");
+  CHECK(error(content("[]")).starts_with(place + "content: 0 parts; "));
+  CHECK(error(content(R"([{"type":"image_url","image_url":"u"}])")) ==
+        place + R"(content: part 1 is {"type":"image_url","image_url":"u"}; expected {"type": "text", "text": ...})");
+  CHECK(error(content(R"(["x"])")) == place + R"(content: part 1 is "x"; expected {"type": "text", "text": ...})");
+  CHECK(error(content(R"([{"type":"text","text":7}])")) == place + "content[0]: \"text\" must be a string, found 7");
+  CHECK(error(content("3")) == place + "\"content\" must be a string, found 3");
+  CHECK(error(content("null")) == place + "\"content\" is null");
+}
+
+TEST_CASE("record_reader: a token is an id, and only a label may be none") {
+  CHECK(error(R"({"input_ids":[1,-100],"labels":[1,-100]})") ==
+        "d.jsonl:1: input_ids[1] is -100; expected an id from 0 on: only labels may be -100");
+  CHECK(error(R"({"input_ids":[-1,2],"labels":[1,2]})") == "d.jsonl:1: input_ids[0] is -1; expected an id from 0 on");
+  CHECK(error(R"({"input_ids":[1,2],"labels":[-100,2]})") == "nothing was thrown");
+  CHECK(error(R"({"input_ids":[-100]})", {.need_answer = false}).starts_with("d.jsonl:1: input_ids[0] is -100;"));
 }
 
 TEST_CASE("record_reader: a mask that hides tokens is refused") {
@@ -214,6 +368,10 @@ TEST_CASE("record_reader: objects over several lines, and data inside an object,
   CHECK(error("{\n\"messages\":[{\"role\":\"user\",\"content\":\"u\"}]}") == expected);
   CHECK(error(R"({"data":[{"text":"t"}]})")
             .ends_with("or text; data holds records: a file is such an array itself, or has a record per line"));
+  CHECK(error(R"({"segments":[{"label":true,"text":"t"}]})")
+            .ends_with("or text; segments, axolotl's input_output, can be written as input_ids and labels"));
+  CHECK(error(R"({"conversation":[{"human":"t","assistant":"u"}]})")
+            .ends_with("or text; conversation can be written as conversations, with from and value"));
   // A line that is broken stays one.
   CHECK(error("{\"text\":\"t\n{\"text\":\"u\"}\n").starts_with("d.jsonl:1:"));
   CHECK(error("{\"text\":\n{\"text\":\"u\"}\n").starts_with("d.jsonl:1:"));

@@ -39,7 +39,7 @@ TEST_CASE("tool calls: JSON is written as Python writes it") {
 
 TEST_CASE("tool calls: a call is learnt, tools and what they return are not") {
   const test::TempFolder folder;
-  io::write_file(folder / "tokenizer.json", test::byte_tokenizer_json());
+  io::write_file(folder / "tokenizer.json", test::byte_tokenizer_json(test::tool_marks));
   const auto tokenizer = tokenizer::Tokenizer::from_folder(folder.path());
   const data::Encoder encoder(&tokenizer, data::ChatTemplate::named("qwen3"), {.cutoff_len = 4096});
   data::RecordLists lists;
@@ -59,7 +59,7 @@ TEST_CASE("tool calls: a call is learnt, tools and what they return are not") {
 
 TEST_CASE("tool calls: with train_on_last_turn_only the calls before the last answer are not learnt") {
   const test::TempFolder folder;
-  io::write_file(folder / "tokenizer.json", test::byte_tokenizer_json());
+  io::write_file(folder / "tokenizer.json", test::byte_tokenizer_json(test::tool_marks));
   const auto tokenizer = tokenizer::Tokenizer::from_folder(folder.path());
   const data::EncodeOptions options{.cutoff_len = 4096, .train_on_last_turn_only = true};
   const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call><|im_end|>";
@@ -85,7 +85,7 @@ TEST_CASE("tool calls: with train_on_last_turn_only the calls before the last an
 
 TEST_CASE("tool calls: a template without them names itself, and the record") {
   const test::TempFolder folder;
-  io::write_file(folder / "tokenizer.json", test::byte_tokenizer_json());
+  io::write_file(folder / "tokenizer.json", test::byte_tokenizer_json(test::tool_marks));
   const auto tokenizer = tokenizer::Tokenizer::from_folder(folder.path());
   const data::Encoder encoder(&tokenizer, data::ChatTemplate::named("llama3"), {.cutoff_len = 4096});
   data::Sample sample;

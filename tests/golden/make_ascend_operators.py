@@ -1563,7 +1563,7 @@ def attentions():
         "mask [S,T]": dict(mask="st"),
         "mask [1,1,S,T]": dict(mask="11st"),
         "mask [B,1,S,T]": dict(mask="b1st"),
-        "mask [B,N,S,T], u8": dict(mask="bnst"),
+        "mask [B,N,S,T], u8": dict(mask="bnst", dtype=BF16),
         "all of the mask": dict(mask="st", mode=1),
         "causal": dict(mode=2, mask=TRIANGLE),
         "causal, grouped, bf16": dict(mode=2, mask=TRIANGLE, n=4, layout="BSH", dtype=BF16, d=8, s=9, t=9, b=1),
@@ -1789,6 +1789,11 @@ def refusals():
     refuses("DropoutDoMask", (2, -0.5), (2, 1.5))
     refuses("DropoutGenMask DropoutGenMaskV2", (1, -0.5), (1, 1.5))
     refuses("Dropout", (1, -0.5), (1, 1.5))
+    accepts("RmsNorm", contiguous=[3, 4])
+    accepts("RmsNormGrad", contiguous=[4, 5])
+    accepts("AddRmsNorm", contiguous=[4, 5, 6])
+    accepts("CrossEntropyLoss", contiguous=[9])
+    accepts("CrossEntropyLossGrad", contiguous=[10])
     accepts("SwiGlu", contiguous=[0, 2])
     accepts("SwiGluGrad", contiguous=[0, 3])
     accepts("RotaryPositionEmbedding", contiguous=[4])

@@ -7,6 +7,7 @@
 
 #include "support/byte_tokenizer.hpp"
 #include "support/gguf_writer.hpp"
+#include "support/message_of.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
@@ -54,6 +55,79 @@ TEST_CASE(
   io::write_json(folder / "generation_config.json", {{"eos_token_id", {5, 7}}});
   CHECK(stops(none) == Ids{5, 7});
   CHECK(stops(chatml) == Ids{5, 7, 257});
+}
+
+TEST_CASE(
+    "model_files: the template is the key's, else that which the adapter was trained with, else the model's own") {
+  const test::TempFolder folder;
+  const auto published = [](const std::string& name) {
+    return io::read_file(std::string(LORA_FIXTURES "/templates/") + name + ".jinja");
+  };
+  io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+  io::write_file(folder / "chat_template.jinja", std::string_view(published("smollm2")));
+  const auto tokenizer = tokenizer::Tokenizer::from_folder(folder.path());
+  io::create_folders(folder / "adapter");
+  io::write_file(folder / "adapter" / "adapter_config.json", std::string_view("{}"));
+  const std::string adapter = (folder / "adapter").native();
+
+  std::string warned;
+  const auto chosen = [&](const std::string& key, bool adapts = true) {
+    settings::Config config;
+    config.template_name = key;
+    if (adapts) config.adapter_name_or_path = adapter;
+    warned.clear();
+    const log::Redirect redirect([&](log::Level level, std::string_view text) {
+      if (level == log::Level::warning) warned += text;
+    });
+    return template_of(config, tokenizer, chat_files_of_adapter(config, tokenizer));
+  };
+  const auto expect = [&](const data::ChatTemplate& found, const std::string& text, const std::string& warning = "") {
+    CHECK(found.text() == text);
+    CHECK(warned == warning);
+  };
+  expect(chosen("auto", false), published("smollm2"));
+  expect(chosen("chatml", false), published("chatml"));
+  expect(chosen("auto"), published("smollm2"));  // an adapter that says nothing
+  expect(chosen("chatml"), published("chatml"));
+
+  const std::string own = published("chatml") + "\n";
+  io::write_file(folder / "adapter" / "chat_template.jinja", std::string_view(own));
+  expect(chosen("auto"), own);
+  expect(chosen("chatml"), own);
+  expect(chosen("smollm2"), published("smollm2"),
+         "key template: given smollm2, but the adapter " + adapter + " was trained with chatml");
+  expect(chosen("auto", false), published("smollm2"));
+
+  io::write_file(folder / "adapter" / "chat_template.jinja", std::string_view("another's"));
+  const std::string unknown = "the chat template of the adapter " + adapter +
+                              " is not one of the published ones; conversations are written by ";
+  expect(chosen("auto"), published("smollm2"), unknown + "smollm2, the model's own");
+  expect(chosen("chatml"), published("chatml"), unknown + "chatml");
+
+  io::write_file(folder / "adapter" / "chat_template.jinja", std::string_view(published("llama3")));
+  CHECK(test::holds(test::message_of<FormatError>([&] { chosen("auto"); }), " writes <|begin_of_text|>, "));
+}
+
+TEST_CASE("model_files: the end of an adapter's folder is its own, unless it is its base's and not its template's") {
+  const test::TempFolder folder;
+  io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+  io::create_folders(folder / "adapter");
+  io::write_file(folder / "adapter" / "adapter_config.json", std::string_view("{}"));
+  settings::Config config;
+  const auto end_of = [&](const char* base, const char* adapter, const std::string& chat) {
+    io::write_json(folder / "tokenizer_config.json", {{"eos_token", base}});
+    io::write_json(folder / "adapter" / "tokenizer_config.json", {{"eos_token", adapter}, {"chat_template", chat}});
+    const auto files = chat_files_of_adapter(config, tokenizer::Tokenizer::from_folder(folder.path()));
+    CHECK(files.chat_template == (config.adapter_name_or_path.empty() ? "" : chat));
+    return files.eos_token;
+  };
+  const std::string chatml = io::read_file(LORA_FIXTURES "/templates/chatml.jinja");
+  CHECK(end_of("a", "b", chatml).empty());
+  config.adapter_name_or_path = (folder / "adapter").native();
+  CHECK(end_of("a", "b", chatml) == "b");
+  CHECK(end_of("a", "a", chatml).empty());
+  CHECK(end_of("<|im_end|>", "<|im_end|>", chatml) == "<|im_end|>");
+  CHECK(end_of("a", "a", "another's") == "a");
 }
 
 }  // namespace model_files_test

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -248,6 +249,34 @@ TEST_CASE("records: a survey tells fields that are not used and counts empty ans
   log::set_sink(before);
   const std::string counted = files[0] + ": 10 of 50 records have an empty answer and are left out";
   CHECK(warnings == std::vector<std::string>{files[0] + ": fields of records that are not used: id", counted, counted});
+}
+
+TEST_CASE("records: training teaches the template's end, the tokenizer's, or nothing new") {
+  using Kind = data::Sample::Kind;
+  const test::TempFolder folder;
+  io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+  io::write_file(folder / "tokenizer_config.json", std::string_view(R"({"eos_token": "z"})"));
+  inputs::TextFiles text;
+  text.tokenizer = std::make_shared<tokenizer::Tokenizer>(tokenizer::Tokenizer::from_folder(folder.path()));
+  const auto expect = [&](std::vector<Kind> kinds, const std::string& name, const std::string& chat,
+                          const std::string& end) {
+    const inputs::Taught taught = inputs::taught_by(kinds, text);
+    CHECK(taught.template_name == name);
+    CHECK(taught.files.chat_template == chat);
+    CHECK(taught.files.eos_token == end);
+  };
+  expect({Kind::tokens}, "", "", "");
+  expect({Kind::text, Kind::tokens}, "", "", "z");
+  text.adapter = {"the adapter's", "<end>"};
+  expect({Kind::tokens}, "", "the adapter's", "<end>");
+  expect({Kind::text}, "", "the adapter's", "<end>");
+  text.chat_template = data::ChatTemplate::named("chatml");
+  expect({Kind::text}, "", "the adapter's", "<end>");  // no record is written by it
+  expect({Kind::text, Kind::messages}, "chatml", text.chat_template->text(), "<|im_end|>");
+  text.tokenizer.reset();
+  text.chat_template.reset();
+  text.adapter = {};
+  expect({Kind::text}, "", "", "");
 }
 
 }  // namespace records_test

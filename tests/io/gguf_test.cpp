@@ -1,13 +1,16 @@
 #include "lora/io/gguf.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/mman.h>
 
+#include <array>
 #include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "lora/io/file.hpp"
+#include "support/effort.hpp"
 #include "support/gguf_writer.hpp"
 #include "support/temp_folder.hpp"
 
@@ -377,6 +380,29 @@ TEST_CASE("gguf: metadata without tensors need no data") {
   writer.add("general.architecture", "qwen2");
   const std::string file = writer.bytes();
   CHECK(Gguf::parse(bytes(file), "x").at<std::string>("general.architecture") == "qwen2");
+}
+
+TEST_CASE("gguf: a number of tensors that only the file says makes no room for them") {
+  // A file in address space without memory, in which so many tensors would fit that there is no address space for them.
+  constexpr std::size_t size = std::size_t{20} << 40;
+  void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return test::skipped("gguf: a file of 20 TiB, for which there is no address space");
+  const std::uint32_t version = 3;
+  const std::uint64_t tensors = size / 25, pairs = 0, length = size;
+  auto* at = static_cast<std::byte*>(memory);
+  const auto put = [&](const auto& value) {
+    std::memcpy(at, &value, sizeof value);
+    at += sizeof value;
+  };
+  put(std::array<char, 4>{'G', 'G', 'U', 'F'});
+  put(version);
+  put(tensors);
+  put(pairs);
+  put(length);
+  const auto parse = [&] { Gguf::parse({static_cast<const std::byte*>(memory), size}, "x"); };
+  CHECK(format_error(parse) ==
+        concat("x: byte 32: the name of a tensor takes ", size, " bytes, but only ", size - 32, " are left"));
+  munmap(memory, size);
 }
 
 }  // namespace gguf_test

@@ -18,9 +18,9 @@ using lora::test::TempFolder;
 namespace {
 
 /// The message of the FormatError that parsing `text` as x.json throws.
-std::string parse_message(std::string_view text, bool comments = false, std::optional<Index> line = {}) {
+std::string parse_message(std::string_view text, bool comments = false, std::optional<JsonPlace> begin = {}) {
   try {
-    parse_json(text, "x.json", comments, line);
+    parse_json(text, "x.json", comments, begin);
   } catch (const FormatError& error) {
     return error.what();
   }
@@ -60,9 +60,33 @@ TEST_CASE("json: errors give file, line and column") {
   CHECK(begins(parse_message("{\"a\": 1"), "x.json:1:8: syntax error while parsing object - unexpected end of input"));
   CHECK(begins(parse_message(""), "x.json:1:1: syntax error while parsing value - unexpected end of input"));
   CHECK(begins(parse_message("{} {}"), "x.json:1:4: syntax error while parsing value"));
-  CHECK(begins(parse_message("[1, 2,]", false, 40), "x.json:40:7: "));
+  CHECK(begins(parse_message("[1, 2,]", false, JsonPlace{40}), "x.json:40:7: "));
   CHECK(begins(parse_message("[1e999]"), "x.json:1:6: number overflow"));
   CHECK(begins(parse_message("[NaN]"), "x.json:1:2: "));
+}
+
+TEST_CASE("json: errors of a value within a file have its place there, and say which value it is") {
+  const JsonPlace third{1, 500, "record 3"};
+  CHECK(
+      begins(parse_message("{\"a\": tru}", false, third), "x.json:1:509: record 3: syntax error while parsing value"));
+  CHECK(
+      begins(parse_message("{\n\"a\": tru}", false, third), "x.json:2:9: record 3: syntax error while parsing value"));
+  CHECK(parse_message(R"({"k": 1, "k": 2})", false, third) ==
+        "x.json:1: record 3: the key \"k\" appears twice in one object");
+}
+
+TEST_CASE("json: what other notations have is told where it stands") {
+  const auto ends = [](const char* text, std::string_view end) { return parse_message(text).ends_with(end); };
+  CHECK(ends("{\"a\": 1,\n}", "; JSON has no comma before it"));
+  CHECK(ends("[1, 2,]", "; JSON has no comma before it"));
+  CHECK(ends("{'a': 1}", "; JSON has double quotes"));
+  for (const char* value : {"NaN", "Infinity", "-Infinity"})
+    CHECK(ends(("[" + std::string(value) + "]").c_str(),
+               "; JSON has no NaN and no Infinity, null stands for what is missing"));
+  for (const char* value : {"True", "False", "None"})
+    CHECK(ends(("[" + std::string(value) + "]").c_str(), "; JSON writes true, false and null"));
+  for (const char* other : {"[1 2]", "[Nan]", "[}", "{\"a\"}"})
+    CHECK_FALSE(parse_message(other).find("; JSON") != std::string::npos);
 }
 
 TEST_CASE("json: invalid UTF-8 is an error") {
@@ -75,7 +99,8 @@ TEST_CASE("json: invalid UTF-8 is an error") {
 
 TEST_CASE("json: a key that appears twice is an error") {
   CHECK(parse_message(R"({"a": {"k": 1, "other": 2, "k": 3}})") == "x.json: the key \"k\" appears twice in one object");
-  CHECK(parse_message(R"({"k": 1, "k": 2})", false, 7) == "x.json:7: the key \"k\" appears twice in one object");
+  CHECK(parse_message(R"({"k": 1, "k": 2})", false, JsonPlace{7}) ==
+        "x.json:7: the key \"k\" appears twice in one object");
   CHECK(parse_message(R"([{"k": 1}, {"k": 2}])") == "no FormatError");
 }
 

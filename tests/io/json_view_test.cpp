@@ -49,7 +49,7 @@ TEST_CASE("json view: fields are taken as what fits, and what does not is named"
   CHECK_FALSE(view.get<int>("absent").has_value());
 
   CHECK(type_message<int>(json, "absent") == "x.json: \"absent\" is missing");
-  CHECK(type_message<int>(json, "n") == "x.json: \"n\" is missing");
+  CHECK(type_message<int>(json, "n") == "x.json: \"n\" is null");
   CHECK(type_message<int>(json, "f") == "x.json: \"f\" must be an integer in range, found 0.5");
   CHECK(type_message<std::uint64_t>(json, "neg") == "x.json: \"neg\" must be an integer in range, found -1");
   CHECK(type_message<std::int64_t>(json, "big") ==

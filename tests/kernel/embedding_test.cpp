@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <string_view>
 #include <vector>
 
+#include "lora/cpu/rope.hpp"
 #include "support/backends.hpp"
 #include "support/blocks.hpp"
 #include "support/matrix.hpp"
@@ -196,6 +199,32 @@ TEST_CASE("embedding: the noise is the one that the contract defines, and depend
     Matrix<D, T> y(dev, 3, 4, 1);
     CHECK_THROWS_AS((kernel::embedding_noise<D, T>(dev, rule, {}, two.in(), two.in(), y.view())), ShapeError);
   });
+}
+
+TEST_CASE("embedding: indices outside are errors that name the first of them, where the host can read them") {
+  using D = cpu::Device;
+  D dev(2);
+  const StoredMatrix<D> table(dev, std::vector<std::byte>(48), DType::f32, 3, 4);
+  Matrix<D, float> y(dev, 2, 4, 1), x(dev, 3, 4, 2);
+  for (const std::int32_t wrong : {3, -1, std::numeric_limits<std::int32_t>::max()}) {
+    CAPTURE(wrong);
+    Matrix<D, std::int32_t> index(dev, 1, 2, std::vector<std::int32_t>{2, wrong});
+    const auto told = [&](std::string_view start) {
+      return concat("[", start, " 1 is ", wrong, ", but there are 3 rows");
+    };
+    CHECK_THROWS_WITH_AS(kernel::embedding(dev, table.view(), index.in(), y.view()), told("embedding] token").c_str(),
+                         ShapeError);
+    CHECK_THROWS_WITH_AS((kernel::embedding_backward<D, float>(dev, index.in(), y.in(), x.view())),
+                         told("embedding_backward] token").c_str(), ShapeError);
+    CHECK_THROWS_WITH_AS((kernel::gather_rows<D, float>(dev, x.in(), index.in(), y.view())),
+                         told("gather_rows] index").c_str(), ShapeError);
+    CHECK_THROWS_WITH_AS((kernel::scatter_rows<D, float>(dev, y.in(), index.in(), x.view())),
+                         told("scatter_rows] index").c_str(), ShapeError);
+    Matrix<D, float> angles(dev, 3, 2, 3);
+    CHECK_THROWS_WITH_AS((kernel::rope<D, float>(dev, y.in(), angles.in(), angles.in(), index.in(),
+                                                 kernel::Rotation::forward, y.view())),
+                         told("rope] position").c_str(), ShapeError);
+  }
 }
 
 TEST_CASE("embedding: no tokens, wrong shapes and tables of integers") {

@@ -292,8 +292,21 @@ TEST_CASE("gemm: oneDNN packs operands where that is faster, and both of its ker
     test::skipped("gemm: oneDNN's first choice of kernel, which needs AVX-512");
   }
 #  endif
-  // An operation that the packing kernel may not take keeps a kernel that is not oneDNN's plain loops.
+  // A factor that the packing kernel does not take before a sum is a scale, where there is no other kernel.
   CHECK_FALSE(chosen(Form::nn, {20, 30, 128}, 0.5).starts_with("ref"));
+}
+
+// Forms, strides and sums as modules ask for them, each with and without a factor.
+TEST_CASE("gemm: oneDNN has more than plain loops for every product of float32, whatever the processor has") {
+  Cpu dev(2);
+  cpu::gemm_engines(dev) = {GemmEngine::onednn};
+  for (const Form form : forms)
+    for (const Extents& e : {Extents{64, 96, 48}, {1, 130, 64}, {200, 8, 300}, {8, 300, 200}, {33, 1, 5}})
+      for (const double alpha : {1.0, 0.5})
+        for (const bool accumulate : {false, true})
+          for (const Index padding : {0, 3}) check_product<float, float>(dev, form, e, alpha, accumulate, padding);
+  CHECK(dev.state<cpu::OneDnn>().prepared() >= 3 * 5 * 2 * 2 * 2);
+  CHECK(dev.state<cpu::OneDnn>().references() == 0);
 }
 #endif
 

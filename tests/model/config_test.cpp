@@ -251,7 +251,7 @@ TEST_CASE("config: what is not supported is refused with field and value") {
     for (const int size : {0, most + 1})
       refused("llama", {{key, size}}, concat("\"", key, "\" is ", size, "; expected 1 to ", most));
   refused("llama", {{"hidden_size", "64"}}, "\"hidden_size\" must be an integer in range, found \"64\"");
-  refused("llama", {{"num_hidden_layers", nullptr}}, "\"num_hidden_layers\" is missing");
+  refused("llama", {{"num_hidden_layers", nullptr}}, "\"num_hidden_layers\" is null");
   const auto scaled = [&](const io::Json& scaling, const std::string& message) {
     refused("llama", {{"rope_scaling", scaling}}, message);
   };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "lora/instantiate.hpp"
@@ -115,6 +116,56 @@ TEST_CASE("generate: stop ids, on_token and the vocabulary's limit") {
   CHECK(holds(
       message_of<ConfigError>([&] { model::generate(s.dev, s.decoder, std::span<const Tokens>(empty), options); }),
       "without any token"));
+}
+
+TEST_CASE("generate: what code asks for is checked before anything is computed") {
+  Subject s;
+  model::GenerateOptions options;
+  options.max_new_tokens = 1;
+  const auto told = [&](const std::vector<Tokens>& prompts, std::size_t batch = 16) {
+    return message_of<Error>(
+        [&] { model::generate(s.dev, s.decoder, std::span<const Tokens>(prompts), options, batch); });
+  };
+  CHECK(told({{3}, {7, 61}}) == "prompt 1: the id 61 at position 1 is not in the model's vocabulary of 61");
+  CHECK(told({{900000000}}) == "prompt 0: the id 900000000 at position 0 is not in the model's vocabulary of 61");
+  CHECK(told({{3, -1}}) == "prompt 0: the id -1 at position 1 is not in the model's vocabulary of 61");
+  CHECK(told({{3}}, 0) == "[generate] batch: given 0, allowed: at least 1 prompt at a time");
+  constexpr Index most = std::numeric_limits<std::int32_t>::max();
+  for (const Index count : {most, most / 2, std::numeric_limits<Index>::max()}) {
+    options.max_new_tokens = count;
+    CHECK(told({{3}, {5, 7}}) == concat("[generate] 2 prompts of up to 2 tokens with ", count,
+                                        " new ones each are more ",
+                                        "than a cache holds, 2147483647 rows; continue fewer at a time, or with a ",
+                                        "smaller max_new_tokens"));
+  }
+  CHECK_THROWS_WITH_AS(model::sample(std::span<const float>(), options, 0, 0),
+                       "[sample] there are no logits to choose from", ShapeError);
+  CHECK(holds(message_of<FormatError>([&] {
+                s.last_logits({3, 61});
+              }),
+              "token 61 at position 1 is not in the model's vocabulary of 61"));
+  CHECK(holds(message_of<ShapeError>([&] {
+                logits_of(s.dev, s.decoder, Tokens{3, 4}, {1, 2});
+              }),
+              "[decoder] row 2 was chosen, number 1, of a pass of 2 rows"));
+}
+
+TEST_CASE("generate: rows of a pass are checked against its cache, and positions are none below 0") {
+  Subject s;
+  const Tokens tokens{3, 4}, positions{0, 1}, wrong{0, -1};
+  const std::vector<kernel::Segment> segments{{0, 2}};
+  nn::KvCache<D, float> cache(s.dev, 2, 1, 8, 4);
+  const auto told = [&](const Tokens& cache_rows) {
+    return message_of<ShapeError>([&] {
+      const nn::Pass<D, float> pass(s.dev, nn::Rows{tokens, positions, {}, segments, cache_rows}, cache, {{0, 2}});
+    });
+  };
+  CHECK(told({0, 8}) == "[pass] row 1 goes to row 8 of a cache of 8");
+  CHECK(told({-1, 1}) == "[pass] row 0 goes to row -1 of a cache of 8");
+  CHECK(told({}) == "[pass] 0 cache rows for 2 tokens");
+  CHECK(message_of<ShapeError>([&] {
+          const nn::StagedRows rows(nn::Rows{tokens, wrong, {}, segments});
+        }) == "[pass] row 1 has the position -1");
 }
 
 TEST_CASE("generate: sampling repeats by seed and stays among top_k and top_p") {

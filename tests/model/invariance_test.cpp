@@ -70,6 +70,7 @@ struct Outcome {
   double loss = 0;
   std::vector<float> gradient;
   Index rows = 0;
+  std::size_t references = 0;  ///< products for which oneDNN has only its reference implementation
 };
 
 /// Loss and gradient of the sequences, each list being a micro-batch of one step. Products of bfloat16 are Eigen's,
@@ -122,6 +123,9 @@ Outcome outcome_of(const std::filesystem::path& folder, const std::vector<std::v
                               1 / static_cast<double>(labelled), 77, sum.view());
   }
   result.loss = sum.view().data()[0] / static_cast<double>(labelled);
+#if defined(LORA_WITH_ONEDNN)
+  result.references = dev.state<cpu::OneDnn>().references();
+#endif
   decoder.params().for_each([&](const nn::ParamRef<D, T>& param) {
     for (const float g : elements(param.grad)) result.gradient.push_back(g);
   });
@@ -351,6 +355,15 @@ TEST_CASE("invariance: the same projection of another layer draws another dropou
   CHECK(std::count(first.begin(), first.end(), 0.0F) + std::count(first.begin(), first.end(), 2.0F) == 64);
   CHECK(first == output_of(0));
   CHECK(first != output_of(1));
+}
+
+// The instructions that oneDNN may use are the process's: see DNNL_MAX_CPU_ISA in .ci/run.
+TEST_CASE("invariance: no product of a training step is left to a reference kernel, whatever the processor has") {
+  each_model([]<class T>(const Model& model) {
+    for (const int threads : {1, 2})
+      for (const auto& sequences : {some_sequences(), many_sequences(), sequences_of(std::vector<Index>{2})})
+        CHECK(outcome_of<T>(model.folder.path(), {sequences}, threads).references == 0);
+  });
 }
 
 }  // namespace invariance_test

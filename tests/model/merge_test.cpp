@@ -315,7 +315,7 @@ TEST_CASE("merge: layers without rotary embedding stand in config.json, of every
       CHECK(distance(logits_from(merged), subject.logits()) < logits_bound(DType::f32));
       const std::string note = model::rotary_note(subject.source.config(), "model");
       CHECK(holds(note, "\nThese layers run without rotary embedding: 0, 2.\n"));
-      CHECK(holds(note, concat("smollm3 only,\nand not for ", family, ": ")));
+      CHECK(holds(note, concat("for smollm3 only, and not for ", family, ": ")));
     }
   }
 }

@@ -102,7 +102,8 @@ class Build:
         targets = ["test_main", "lora_instantiations", *(["lora_program"] if with_program else [])]
         # Tests of these folders open libraries that stand for the vendor's, or are linked with them.
         if folders & {"ascend", "kernel", "nn", "program", "tensor"}:
-            targets += [f"stand_in_{name}" for name in ("ascendcl", "nnopbase", "opapi", "hccl", "old_runtime")]
+            targets += [f"stand_in_{name}" for name in ("ascendcl", "nnopbase", "opapi", "hccl", "split",
+                                                         "old_runtime", "without_driver")]
         if "ascend" in folders:
             targets.append("lora_ascend_instantiations")
         built = run(["cmake", "--build", self.folder, "-j", "1", "--target", *targets])

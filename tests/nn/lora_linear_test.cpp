@@ -373,6 +373,32 @@ TEST_CASE("lora_linear: a device's tiling says how rows are cut, and whether an 
   CHECK(launches(16, 0) == launches(512, 0) + 2 * 4);
 }
 
+TEST_CASE("lora_linear: projections that are multiplied as one overwrite what is there, or are added to it") {
+  using D = proof::Device;
+  const Tiling joins{.rows = 512,
+                     .head_rows = 16,
+                     .head_columns = 16,
+                     .fold_ratio = std::numeric_limits<double>::infinity(),
+                     .joins_projections = true};
+  D dev(2, {.tiling = joins});
+  for (const bool biased : {false, true}) {
+    CAPTURE(biased);
+    Subject<D, bf16, float> subject(dev, {40, 40, {24, 9, 32}, {3, 0, 5}, biased}, false, 1.0 / 8);
+    for (const bool accumulate : {false, true}) {
+      CAPTURE(accumulate);
+      Dense expected = subject.frozen() + subject.update();
+      Dense size = subject.x.sizes() * subject.w.sizes().transposed() + subject.bias.sizes() +
+                   subject.update().sizes() + expected.sizes();
+      if (accumulate) {
+        expected = expected + subject.before;
+        size = size + subject.before.sizes();
+      }
+      // The update, the bias and the products are rounded one after the other.
+      check_near(subject.forward(accumulate), expected.values, size.scaled(4 * roundoff<bf16>).values);
+    }
+  }
+}
+
 TEST_CASE("lora_linear: neighbours each have their own scale") {
   using D = cpu::Device;
   D dev(1);

@@ -103,7 +103,14 @@ TEST_CASE("param store: what is frozen has no gradient and keeps its value") {
     store.fill();
     const auto before = store.values();
     const auto train = [&](std::string_view letters) {
-      store.params.train(dev, [=](std::string_view name) { return letters.find(name[0]) != letters.npos; });
+      const auto chosen = [=](std::string_view name) { return letters.find(name[0]) != letters.npos; };
+      const auto forecast = letters == "x" ? store.params.sizes() : store.params.sizes(chosen);
+      store.params.train(dev, chosen);
+      const auto sizes = store.params.sizes();
+      for (std::size_t g = 0; g < sizes.size(); ++g) {
+        CHECK(sizes[g].all == forecast[g].all);
+        CHECK(sizes[g].trained == forecast[g].trained);
+      }
     };
     for (const std::string_view letters : {"b", "ac", "a", "abc", "c"}) {
       CAPTURE(letters);
@@ -121,7 +128,22 @@ TEST_CASE("param store: what is frozen has no gradient and keeps its value") {
         check_same_bits(to_host(dev, p->use()), copy);
       }
       CHECK(store.params.slab(0).value.size() + store.params.slab(1).value.size() == trained);
+      const auto sizes = store.params.sizes();
+      CHECK(sizes[0].all == 3 * 1024);
+      CHECK(sizes[1].all == 1024);
+      for (const Index group : {0, 1})
+        CHECK(sizes[static_cast<std::size_t>(group)].trained == store.params.slab(group).value.size());
     }
+    // What trains already stays where it is.
+    const auto* const value = store.c.value().data();
+    const auto* const grad = store.c.grad().data();
+    const std::uint64_t changes = store.params.changes();
+    kernel::fill(dev, store.c.grad(), 3.0);
+    train("c");
+    CHECK(store.c.value().data() == value);
+    CHECK(store.c.grad().data() == grad);
+    CHECK(store.params.changes() == changes);
+    CHECK(zeros(to_host(dev, store.c.grad())) == 1024);
     CHECK_THROWS_WITH_AS(store.params.train(dev, [](std::string_view name) { return name == "a.second"; }),
                          "a.second can't be trained apart from its neighbours, with which it shares a matrix",
                          ConfigError);

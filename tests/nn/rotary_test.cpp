@@ -9,6 +9,7 @@
 
 #include "lora/cpu/kernels.hpp"
 #include "support/matrix.hpp"
+#include "support/proof_kernels.hpp"
 
 namespace rotary_test {
 
@@ -149,6 +150,19 @@ TEST_CASE("rotary: every position turns by its own angle, wherever the tables en
     rotary.backward(dev, y.in(), positions.in(), back.view());
     for (std::size_t i = 0; i < values.size(); ++i) CHECK(back.host()[i] == doctest::Approx(values[i]).epsilon(1e-14));
   }
+}
+
+TEST_CASE("rotary: a long generation computes and uploads each row of the tables once, and moves them few times") {
+  proof::Device dev(1);
+  constexpr Index width = 8, last = 5000;
+  nn::Rotary<proof::Device, float> rotary(nn::RopeConfig{}, width);
+  for (Index position = 0; position <= last; ++position) rotary.reach(dev, position);
+  const proof::Counts counts = dev.counts();
+  CHECK(counts.allocations == 2 * 6);  // 256, 512, 1024, 2048, 4096, 8192
+  CHECK(counts.bytes_in == 2 * 8192 * (width / 2) * sizeof(float));
+  nn::Rotary<proof::Device, float> at_once(nn::RopeConfig{}, width);
+  at_once.reach(dev, 100'000);
+  CHECK(dev.counts().allocations == counts.allocations + 2);
 }
 
 }  // namespace rotary_test

@@ -2,8 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -267,6 +271,170 @@ TEST_CASE(
   using Optimizer = decltype(optimizer);
   CHECK(Optimizer::host_bytes(problem.params, {}, 2048) == 3 * bytes + 4 * 2048 * sizeof(float));
   CHECK(Optimizer::host_bytes(problem.params) == 3 * bytes + 4 * 4096 * sizeof(float));
+}
+
+namespace {
+
+/// By how many ranks the state is shared, and whether it lies on the host.
+struct Way {
+  int ranks;
+  bool on_host;
+};
+
+/// The optimizers of all ranks, which step one after the other over the same parameters: each changes its own part.
+class Ranks {
+ public:
+  using State = std::map<std::string, std::vector<float>>;
+
+  Ranks(Apart& problem, const Way& way) : problem_(problem) {
+    for (int rank = 0; rank < way.ranks; ++rank) {
+      const AdamWShard shard{rank, way.ranks};
+      if (way.on_host)
+        apart_.push_back(std::make_unique<AdamW<Apart::D, float, Dev>>(problem.dev, host_, problem.params, settings,
+                                                                       groups(), shard, 1024));
+      else
+        here_.push_back(std::make_unique<AdamW<Apart::D, float>>(problem.dev, problem.dev, problem.params, settings,
+                                                                 groups(), shard));
+    }
+  }
+
+  void steps(std::uint64_t first, std::uint64_t last) {
+    for (std::uint64_t s = first; s < last; ++s) {
+      problem_.make_gradients(10 * s);
+      each([&](auto&, auto& optimizer) { optimizer.step(problem_.dev, 1e-2, 0.5); });
+      problem_.params.refresh_copies(problem_.dev);
+    }
+  }
+  /// Tensor by tensor, put together from the ranks' parts.
+  State state() {
+    State all;
+    each([&](auto& at, auto& optimizer) {
+      optimizer.for_each_state([&](const auto& tensor) {
+        auto& whole = all[tensor.name];
+        whole.resize(static_cast<std::size_t>(tensor.shape.count()));
+        const auto own = to_host(at, tensor.own);
+        std::copy(own.begin(), own.end(), whole.begin() + tensor.begins[static_cast<std::size_t>(optimizer.rank())]);
+      });
+    });
+    return all;
+  }
+  void load(const State& state, Index updates) {
+    each([&](auto& at, auto& optimizer) {
+      optimizer.set_updates(updates);
+      optimizer.for_each_state([&](const auto& tensor) {
+        const auto rank = static_cast<std::size_t>(optimizer.rank());
+        const Index begin = tensor.begins[rank], count = tensor.begins[rank + 1] - begin;
+        if (count == 0) return;
+        copy_from_host(
+            at,
+            std::span(state.at(tensor.name)).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)),
+            tensor.own);
+        at.synchronize();
+      });
+    });
+  }
+
+ private:
+  static std::vector<AdamWGroup> groups() { return {{1, 0.1}, {4, 0}}; }
+  template <class F>
+  void each(const F& f) {
+    for (auto& optimizer : here_) f(problem_.dev, *optimizer);
+    for (auto& optimizer : apart_) f(host_, *optimizer);
+  }
+
+  Apart& problem_;
+  Dev host_{1};
+  std::vector<std::unique_ptr<AdamW<Apart::D, float>>> here_;
+  std::vector<std::unique_ptr<AdamW<Apart::D, float, Dev>>> apart_;
+};
+
+}  // namespace
+
+TEST_CASE("adamw: shared by ranks or not, on the host or not, resumed in any of these ways: always the same bits") {
+  constexpr Way ways[] = {{1, false}, {1, true}, {2, false}, {2, true}, {3, false}, {3, true}};
+  Apart whole;
+  Ranks::State end;
+  {
+    Ranks optimizer(whole, ways[0]);
+    optimizer.steps(1, 5);
+    end = optimizer.state();
+  }
+  REQUIRE(end.size() == 6);
+  for (const Way& first : ways)
+    for (const Way& then : ways) {
+      CAPTURE(first.ranks);
+      CAPTURE(first.on_host);
+      CAPTURE(then.ranks);
+      CAPTURE(then.on_host);
+      Apart problem;
+      Ranks::State half;
+      {
+        Ranks optimizer(problem, first);
+        optimizer.steps(1, 3);
+        half = optimizer.state();
+      }
+      Ranks optimizer(problem, then);
+      optimizer.load(half, 2);
+      optimizer.steps(3, 5);
+      CHECK(problem.values() == whole.values());
+      CHECK(optimizer.state() == end);
+    }
+}
+
+TEST_CASE("adamw: a step that failed before anything was changed can be made again, and leaves nothing behind") {
+  Apart whole, broken;
+  Dev host(1), other(1);
+  AdamW<proof::Device, float, Dev> expected(whole.dev, other, whole.params, settings, {}, {}, 1024);
+  AdamW<proof::Device, float, Dev> optimizer(broken.dev, host, broken.params, settings, {}, {}, 1024);
+  const auto step = [](Apart& problem, auto& stepper, std::uint64_t number) {
+    problem.make_gradients(number);
+    stepper.step(problem.dev, 1e-2, 0.5);
+  };
+  // As the values are read, before the first step, and as the gradient is.
+  for (const std::uint64_t number : {1u, 2u}) {
+    step(whole, expected, number);
+    broken.make_gradients(number);
+    broken.dev.fail_wait_after(0);
+    CHECK_THROWS_WITH_AS(optimizer.step(broken.dev, 1e-2, 0.5), "[proof] a wait was to fail", DeviceError);
+    CHECK(optimizer.updates() == static_cast<Index>(number) - 1);
+    step(broken, optimizer, number);
+    CHECK(optimizer.updates() == static_cast<Index>(number));
+    CHECK(broken.values() == whole.values());
+    CHECK(broken.state(host, optimizer) == whole.state(other, expected));
+  }
+}
+
+TEST_CASE("adamw: where what trains is the same nothing moves, else a moment of a group at a time") {
+  Apart problem;
+  Dev host(1);
+  using Optimizer = AdamW<proof::Device, float, Dev>;
+  Optimizer optimizer(problem.dev, host, problem.params, settings, {}, {}, 1024);
+  const auto places = [&] {
+    std::vector<const float*> all;
+    optimizer.for_each_state([&](const auto& tensor) { all.push_back(tensor.own.data()); });
+    return all;
+  };
+  const auto before = places();
+  host.allocated().restart_peak();
+  const std::size_t held = host.allocated().now();
+  optimizer.follow(problem.dev);
+  CHECK(places() == before);
+  CHECK(host.allocated().peak() == held);
+  for (const std::string_view names : {"bc", "a", "abc", "c", "ab", "ac"}) {
+    CAPTURE(names);
+    const auto old = problem.params.sizes();
+    problem.params.train(problem.dev, [=](std::string_view name) { return names.find(name) != names.npos; });
+    const auto now = problem.params.sizes();
+    host.allocated().restart_peak();
+    optimizer.follow(problem.dev);
+    CHECK(host.allocated().peak() == Optimizer::host_bytes_to_follow(old, now, 0));
+    CHECK(host.allocated().now() == Optimizer::host_bytes(now, {}, 0));
+  }
+  AdamW<proof::Device, float> shared(problem.dev, problem.dev, problem.params, settings, {}, {1, 2});
+  CHECK_NOTHROW(shared.follow(problem.dev));
+  problem.params.train(problem.dev, [](std::string_view name) { return name == "a"; });
+  CHECK_THROWS_WITH_AS(shared.follow(problem.dev), "what trains can't change while 2 ranks share the optimizer's state",
+                       ConfigError);
 }
 
 TEST_CASE("adamw: what begins to train later counts its own updates, what is frozen stays") {

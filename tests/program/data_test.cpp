@@ -95,6 +95,22 @@ TEST_CASE("program: a token that the model does not have is an error in every co
   }
 }
 
+TEST_CASE("program: several processes of a launcher are refused where a run computes, before anything is written") {
+  const test::TempFolder temp;
+  test::write_talking_model(temp / "model");
+  io::write_file(temp / "data.jsonl", std::string_view("{\"input_ids\": [1, 2, 3], \"labels\": [1, 2, 3]}\n"));
+  for (const std::string command : {"train", "eval", "generate"}) {
+    CAPTURE(command);
+    std::vector<std::string> words = {command, "--threads=1", "--model_name_or_path=" + (temp / "model").native(),
+                                      "--dataset=" + (temp / "data.jsonl").native(), "--device=cpu"};
+    if (command != "generate") words.push_back("--output_dir=" + (temp / "out").native());
+    const auto outcome = test::run_program("WORLD_SIZE=2 " LORA_PROGRAM, words);
+    CHECK(outcome.status == 2);
+    CHECK(test::holds(outcome.errors, "the environment's WORLD_SIZE is 2, as a launcher sets it"));
+    CHECK_FALSE(std::filesystem::exists(temp / "out"));
+  }
+}
+
 TEST_CASE("program: data of which nothing is learnt is told by its cause, which cutoff_len need not be") {
   const test::TempFolder temp;
   test::write_talking_model(temp / "model");
@@ -113,7 +129,7 @@ TEST_CASE("program: data of which nothing is learnt is told by its cause, which 
   const std::vector<std::string> chat = {"--template=chatml"};
   for (const auto& text : {message(pair + R"(, "weight": 0})", chat), message(R"({"text": "a", "weight": 0})", {}),
                            message(R"({"input_ids": [1, 2], "labels": [-100, -100]})", {})}) {
-    CHECK(test::holds(text, "there is nothing to learn: no record has a labelled token: their \"weight\""));
+    CHECK(test::holds(text, "there is nothing to learn: no record has a labelled token: they, or their answers, "));
     CHECK_FALSE(test::holds(text, "cutoff_len"));
   }
   CHECK(test::holds(message(pair + "}", {"--template=chatml", "--cutoff_len=8"}),

@@ -11,6 +11,8 @@
 #include "support/environment.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
+#include "support/random_model.hpp"
+#include "support/random_tokens.hpp"
 #include "support/temp_folder.hpp"
 
 namespace doctor_test {
@@ -78,6 +80,36 @@ TEST_CASE("program: doctor tells a line for each part, and the same as JSON") {
   const auto wrong = test::run_program(LORA_PROGRAM, {"doctor", "--dataset=x"});
   CHECK(wrong.status == 2);
   CHECK(test::holds(wrong.errors, "--dataset"));
+}
+
+TEST_CASE(
+    "program: a newer toolkit's libraries are used without the old one, which would keep its operators from working") {
+  const test::Environment libraries("LORA_ASCEND_LIBRARIES", LORA_STAND_IN_SPLIT), verbose("STAND_IN_VERBOSE", "1");
+  const auto found = test::run_program(LORA_PROGRAM, {"doctor", "--device=ascend"});
+  CHECK(found.status == 0);
+  const auto lines = lines_with(found.output, "NPU operators");
+  REQUIRE(lines.size() == 1);
+  for (const char* name : {"libnnopbase.so", "libopapi_math.so", "libopapi_nn.so", "libopapi_transformer.so"})
+    CHECK(test::holds(lines[0], concat(LORA_STAND_IN_SPLIT "/", name)));
+  CHECK_FALSE(test::holds(lines[0], "libopapi.so"));
+  const test::TempFolder temp;
+  test::write_random_model(temp / "model", {});
+  test::write_tokens(temp / "train.jsonl", 8, 1);
+  const auto train = [&](const std::string& output) {
+    return test::run_program(
+        LORA_PROGRAM, {"train", "--device=ascend", "--max_steps=1", "--lora_rank=2",
+                       "--model_name_or_path=" + (temp / "model").native(),
+                       "--dataset=" + (temp / "train.jsonl").native(), "--output_dir=" + (temp / output).native()});
+  };
+  const auto good = train("good");
+  CAPTURE(good.errors);
+  CHECK(good.status == 0);
+  CHECK_FALSE(test::holds(good.errors, "stand-in"));
+  // Together with the old one, which something else in the process has opened, no operator works.
+  const test::Environment both("LD_PRELOAD", LORA_STAND_IN "/libopapi.so");
+  const auto refused = train("refused");
+  CHECK(refused.status == 1);
+  CHECK(test::holds(refused.errors, "libopapi.so is open together with libopapi_math.so, libopapi_nn.so"));
 }
 
 TEST_CASE("program: doctor --full checks all kernels of an NPU and a training, and writes a report") {

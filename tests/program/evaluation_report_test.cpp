@@ -35,12 +35,14 @@ std::string percent_in(const io::Json& json, const char* name) {
   return printed("%.1f %%", 100 * json.at(name).get<double>());
 }
 std::string count_in(const io::Json& json, const char* name) { return concat(json.at(name).get<Index>()); }
-/// Of numbers from 10 to 10,000.
+/// Five digits, those before the point whole.
 std::string perplexity_in(const io::Json& json) {
   const double value = json.at("perplexity").get<double>();
-  REQUIRE(value >= 10);
-  REQUIRE(value < 10'000);
-  return printed(value < 100 ? "%.3f" : value < 1000 ? "%.2f" : "%.1f", value);
+  REQUIRE(value >= 1);
+  REQUIRE(value < 1e9);
+  constexpr const char* formats[] = {"%.4f", "%.3f", "%.2f", "%.1f"};
+  const std::size_t whole = printed("%.0f", std::floor(value)).size();
+  return printed(whole <= 4 ? formats[whole - 1] : "%.0f", value);
 }
 std::string signed_number(double value) { return (value < 0 ? "−" : "+") + printed("%.4f", std::fabs(value)); }
 

@@ -35,8 +35,8 @@ test::Outcome merge(const std::string& family, const std::filesystem::path& outp
 double loss_of(const std::string& family, const io::Path& out, const std::vector<std::string>& more) {
   const test::TempFolder folder;
   std::string records;
-  for (const io::Json& record : io::read_json(golden / family / "reference.json").at("evaluation"))
-    records += io::to_text(record, -1) + "\n";
+  const io::Json reference = io::read_json(golden / family / "reference.json");
+  for (const io::Json& record : reference.at("evaluation")) records += io::to_text(record, -1) + "\n";
   io::write_file(folder / "data.jsonl", std::string_view(records));
   std::vector<std::string> words = {"eval", "--dtype=float32", "--threads=1",
                                     "--dataset=" + (folder / "data.jsonl").native(), "--output_dir=" + out.native()};

@@ -24,7 +24,7 @@ struct Subject {
 
   Subject() {
     io::create_folders(temp / "model");  // no config.json and no weights
-    io::write_file(temp / "model" / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+    io::write_file(temp / "model" / "tokenizer.json", std::string_view(test::byte_tokenizer_json(test::llama_marks)));
   }
 
   std::vector<io::Json> lines(std::vector<std::string> words) const {

@@ -331,7 +331,7 @@ TEST_CASE("checkpoint: one that is looked for says why it is not there, unless i
   std::string why;
   CHECK(checkpoints.find(2, why)->state.step == 2);
   CHECK_FALSE(checkpoints.find(3, why));
-  CHECK(why == concat("there is no ", checkpoints.folder_of(3).native()));
+  CHECK(why == concat("no checkpoint at ", checkpoints.folder_of(3).native()));
   flip_byte(checkpoints.folder_of(2) / "adapter.bin");
   CHECK_FALSE(checkpoints.find(2, why));
   CHECK(why.ends_with("its checksum is not that of what was written"));
@@ -441,7 +441,7 @@ class RealFiles {
     log.sync();
     for (const auto& folder : {run, run / "tensorboard"}) io::sync_folder(folder);
     checkpoints.save(state_at(step), [&](const io::Path& folder) {
-      write_adapter_folder(dev_, *decoder_, *source_, nullptr, "a card", folder);
+      write_adapter_folder(dev_, *decoder_, *source_, {}, "a card", folder);
       save_optimizer(dev_, *optimizer_, folder);
     });
   }

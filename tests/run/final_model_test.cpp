@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <map>
+#include <string>
+
 #include "lora/cpu/kernels.hpp"
 #include "lora/inputs/model_files.hpp"
 #include "support/message_of.hpp"
@@ -44,14 +47,139 @@ struct Workshop {
     model::Decoder<cpu::Device, float> decoder(dev, source);
     decoder.attach(dev, {});
     io::create_folders(temp / "adapter");
-    write_adapter_folder(dev, decoder, source, nullptr, model_card(config, source, &decoder.adapter(), {}, {}),
+    write_adapter_folder(dev, decoder, source, {}, model_card(config, source, &decoder.adapter(), {}, {}),
                          temp / "adapter");
     return io::read_file(temp / "adapter" / "README.md");
   }
   bool has_config() const { return std::filesystem::exists(temp / "adapter" / "config.json"); }
 };
 
+/// The rows of a README's table.
+std::map<std::string, std::string> rows_of(const std::string& card) {
+  std::map<std::string, std::string> rows;
+  const std::string head = "| setting | value |\n|---|---|\n";
+  std::size_t at = card.find(head);
+  REQUIRE(at != card.npos);
+  for (at += head.size(); card.compare(at, 2, "| ") == 0; at = card.find('\n', at) + 1) {
+    const std::string line = card.substr(at, card.find('\n', at) - at);
+    const auto bar = line.find(" | ");
+    REQUIRE(bar != line.npos);
+    REQUIRE(line.ends_with(" |"));
+    CHECK(rows.emplace(line.substr(2, bar - 2), line.substr(bar + 3, line.size() - bar - 5)).second);
+  }
+  return rows;
+}
+
+/// A README and every row that it must have, no more and no less.
+void check_rows(const std::string& card, const std::map<std::string, std::string>& expected) {
+  const auto rows = rows_of(card);
+  for (const auto& row : expected) {
+    CAPTURE(row.first);
+    REQUIRE(rows.count(row.first) == 1);
+    CHECK(rows.at(row.first) == row.second);
+  }
+  for (const auto& row : rows) {
+    CAPTURE(row.first);
+    CHECK(expected.count(row.first) == 1);
+  }
+}
+
+/// What every README tells, of this run.
+Config told_config(const Workshop& shop) {
+  Config config = shop.config("base");
+  config.learning_rate = 0.003;
+  config.lr_scheduler_type = "linear";
+  config.per_device_train_batch_size = 2;
+  config.gradient_accumulation_steps = 3;
+  config.seed = 11;
+  return config;
+}
+RunMetrics told_metrics() {
+  RunMetrics metrics;
+  metrics.steps = 40;
+  metrics.total_tokens = 5678;
+  metrics.train_loss = 1.25;
+  return metrics;
+}
+std::map<std::string, std::string> told_rows() {
+  return {{"learning rate", "0.003"}, {"schedule", "linear"}, {"sequences per step", "6"},      {"steps", "40"},
+          {"tokens", "5678"},         {"seed", "11"},         {"loss of the last step", "1.25"}};
+}
+
 }  // namespace
+
+TEST_CASE("final_model: every row of an adapter's README tells what it was trained with") {
+  const Workshop shop("qwen3");
+  const Config config = told_config(shop);
+  const auto source = open_source(config);
+  RunMetrics metrics = told_metrics();
+  model::AdapterConfig adapter;
+  adapter.rank = 3;
+  adapter.alpha = 4.5;
+  adapter.dropout = 0.125;
+  adapter.targets = {"q_proj", "v_proj"};
+  auto rows = told_rows();
+  rows.insert(
+      {{"rank", "3"}, {"alpha", "4.5"}, {"rsLoRA", "false"}, {"dropout", "0.125"}, {"targets", "q_proj, v_proj"}});
+  check_rows(model_card(config, source, &adapter, metrics, {}), rows);
+
+  adapter.rslora = true;
+  rows["rsLoRA"] = "true";
+  adapter.target_expression = "model\\..*(q|v)_proj";
+  rows["targets"] = "model\\..*(q\\|v)_proj";
+  adapter.whole_modules = {"embed_tokens", "norm"};
+  rows["trained in full"] = "embed_tokens, norm";
+  metrics.eval_loss = 0.5;
+  rows["evaluation loss"] = "0.5";
+  metrics.files = {{"a", 45}, {"b c", 30}};
+  rows["records learnt from"] = "45 of a (60.0 %), 30 of b c (40.0 %)";
+  metrics.curriculum = {{.from_step = 0, .to_step = 10, .counts = {{"easy", 7}, {"hard", 1}}},
+                        {.from_step = 10, .to_step = 40, .counts = {{"hard", 2}}}};
+  rows["curriculum, steps 1 to 10"] = "7 of easy (87.5 %), 1 of hard (12.5 %)";
+  rows["curriculum, steps 11 to 40"] = "2 of hard (100.0 %)";
+  rows["chat template"] = "chatml";
+  check_rows(model_card(config, source, &adapter, metrics, {.template_name = "chatml"}), rows);
+}
+
+TEST_CASE("final_model: every row of a model's README tells what it was trained with, stage by stage") {
+  const Workshop shop("qwen3");
+  Config config = told_config(shop);
+  config.finetuning_type = "full";
+  const auto source = open_source(config);
+  check_rows(model_card(config, source, nullptr, told_metrics(), {}), told_rows());
+
+  config.trainable = {"model.norm", "lm_head"};
+  auto rows = told_rows();
+  rows["trained tensors"] = "model.norm, lm_head";
+  rows["chat template"] = "qwen3";
+  check_rows(model_card(config, source, nullptr, told_metrics(), {.template_name = "qwen3"}), rows);
+
+  config.stages.resize(2);
+  config.stages[0].trainable = {"lm_head"};
+  config.stages[1].learning_rate = 0.001;
+  rows = told_rows();
+  for (const char* name : {"learning rate", "schedule", "sequences per step"}) {
+    for (std::size_t i = 0; i < 2; ++i) rows[concat(name, ", ", settings::stage_name(config, i))] = rows[name];
+    rows.erase(name);
+  }
+  rows["learning rate, " + settings::stage_name(config, 1)] = "0.001";
+  rows["trained tensors, " + settings::stage_name(config, 0)] = "lm_head";
+  rows["trained tensors, " + settings::stage_name(config, 1)] = "model.norm, lm_head";
+  check_rows(model_card(config, source, nullptr, told_metrics(), {}), rows);
+}
+
+TEST_CASE("final_model: an adapter's README tells where answers end if its base does not stop there") {
+  const Workshop shop("qwen3");
+  const Config config = shop.config("base");
+  const auto source = open_source(config);
+  const model::AdapterConfig adapter;
+  Talk talk;
+  CHECK_FALSE(holds(model_card(config, source, &adapter, {}, talk), "eos_token_id"));
+  talk.changes.eos_token = "<end>";
+  talk.stop_ids = {7, 0};
+  CHECK(model_card(config, source, &adapter, {}, talk).ends_with(stopping_text(talk)));
+  CHECK_FALSE(holds(model_card(config, source, nullptr, {}, talk), "eos_token_id"));  // its files say so
+}
 
 TEST_CASE("final_model: the folder of an ordinary base tells how to load it, and needs no config.json") {
   const Workshop shop("qwen3");

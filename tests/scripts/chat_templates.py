@@ -8,6 +8,10 @@ each name of the table in include/lora/data/chat_template_table.hpp; a second re
 TOKENIZERS is a folder with NAME/tokenizer.json for smollm2, qwen2_5 and qwen3. OUT is tests/fixtures/templates. Needs
 transformers and tokenizers. The table's hashes are printed.
 
+  chat_templates.py --header
+
+writes those texts into include/lora/data/chat_template_texts.hpp, and needs nothing.
+
 Written, packed by zlib: conversations.jsonl, with the options of each, and NAME.jsonl, a line for each conversation:
 length and hash of the rendering, the answers' bytes, for the first ones the text itself. tools.jsonl and NAME.tools.jsonl are
 the same for conversations in which an assistant calls tools. NAME.labels.jsonl, a line for
@@ -28,14 +32,16 @@ import struct
 import sys
 import zlib
 
-import jinja2
-import tokenizers
-import transformers
-from transformers.utils.chat_template_utils import render_jinja_template
+if sys.argv[1:] != ["--header"]:
+    import jinja2
+    import tokenizers
+    import transformers
+    from transformers.utils.chat_template_utils import render_jinja_template
 
 COUNT, CALLING, SHOWN = 500, 200, 8
 DATES = {"llama3_1": "%d %b %Y", "llama3_2": "%d %b %Y", "smollm3": "%d %B %Y"}
 THINKING = ("qwen3", "qwen3_v2", "qwen3_thinking_2507")
+PLAIN = ("alpaca", "none")  # this project's own texts, without markers
 CALLS = ("qwen2_5", "qwen2_5_base", "qwen3_instruct_2507") + THINKING
 EMPTY = "<think>\n\n</think>\n\n"
 TOKENIZERS = {"smollm2": "smollm2", "qwen2_5": "qwen2_5", "qwen3": "qwen3", "qwen3_instruct_2507": "qwen3", "qwen3_thinking_2507": "qwen3"}
@@ -152,13 +158,15 @@ def render(text, name, record, messages, prompt, thinking):
     written = day.strftime(DATES.get(name, "%Y"))
     text = text.replace('strftime_now("%d %B %Y")', "date_string")  # SmolLM3 takes no date from outside
     rendered, _ = render_jinja_template([messages], tools=record.get("tools"), chat_template=text, add_generation_prompt=prompt,
-                                        bos_token="<|begin_of_text|>", enable_thinking=thinking, date_string=written)
+                                        bos_token="<|begin_of_text|>", eos_token="</s>", enable_thinking=thinking, date_string=written)
     return rendered[0]
 
 
 def refused(name, messages):
     """What the template would drop in silence is an error of the project."""
-    return name == "smollm3" and any(m["role"] == "system" for m in messages[1:])
+    if name in PLAIN and any(m["role"] == "tool" for m in messages):
+        return True
+    return name in ("smollm3", "alpaca") and any(m["role"] == "system" for m in messages[1:])
 
 
 def prefix_answers(text, name, record, whole):
@@ -183,8 +191,26 @@ def prefix_answers(text, name, record, whole):
     return spans
 
 
+def plain_answers(text, name, record, whole):
+    """Bytes of each answer of a template without markers, by marks around what its text writes of one."""
+    content = "message['content'] + eos_token"
+    assert text.count(content) == 1
+    marked = render(text.replace(content, f"'{BEGIN}' + {content} + '{END}'"), name, record, record["messages"],
+                    record["add_generation_prompt"], record["enable_thinking"])
+    assert marked.replace(BEGIN, "").replace(END, "") == whole
+    spans, at = [], 0
+    for part in marked.split(BEGIN)[1:]:
+        at = at or len(marked[:marked.index(BEGIN)].encode())
+        answer, _, rest = part.partition(END)
+        spans.append([at, at + len(answer.encode())])
+        at += len((answer + rest).encode())
+    return spans
+
+
 def answers(text, name, record, whole):
     """Bytes of each answer, by marks beside the special tokens that the template itself writes."""
+    if name in PLAIN:
+        return plain_answers(text, name, record, whole)
     is_llama = name.startswith("llama")
     header = "<|start_header_id|>assistant<|end_header_id|>\n\n" if is_llama else "<|im_start|>assistant\n"
     first, last = ("<|start_header_id|>", "<|eot_id|>") if is_llama else ("<|im_start|>", "<|im_end|>")
@@ -260,8 +286,31 @@ def rendering(text, name, record, number):
     return dict(line, text=whole) if number < SHOWN else line
 
 
+def write_header(folder):
+    with open(os.path.join(folder, "..", "..", "..", "include", "lora", "data", "chat_template_texts.hpp"), "w",
+              encoding="utf-8") as header:
+        header.write("""#pragma once
+
+// Written by tests/scripts/chat_templates.py from tests/fixtures/templates; not to be edited by hand.
+// clang-format off
+
+#include <string_view>
+
+// The chat templates as Jinja texts: as models publish them, and for alpaca and none as this project writes them.
+namespace lora::data::detail {
+""")
+        for path in sorted(path for path in os.listdir(folder) if path.endswith(".jinja")):
+            name = path[:-len(".jinja")]
+            text = open(os.path.join(folder, path), encoding="utf-8", newline="").read()
+            if not name.endswith("_v2"):
+                header.write(f'\ninline constexpr std::string_view {name}_text = R"jinja({text})jinja";\n')
+        header.write("\n}  // namespace lora::data::detail\n")
+
+
 def main():
     folder = os.path.join(os.path.dirname(__file__), "..", "fixtures", "templates")
+    if sys.argv[1:] == ["--header"]:
+        return write_header(folder)
     tokenizer_folder = sys.argv[1]
     out = sys.argv[2] if len(sys.argv) > 2 else folder
     rng = random.Random(5)

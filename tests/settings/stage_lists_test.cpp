@@ -91,6 +91,15 @@ TEST_CASE("stage lists: what is wrong with a curriculum is said by stage") {
   CHECK(said({{1, {{"a", 0.1}, {"b", 0.2}, {"c", 0.7}}}}) == "nothing was thrown");  // not 1 in floating point
 }
 
+TEST_CASE("stage lists: a stage is called by its number and its name, if that says more") {
+  Config config;
+  config.stages = {{.name = "stage 1"}, {.name = "everything"}, {.name = "stage 1"}, {}};
+  CHECK(stage_name(config, 0) == "stage 1");
+  CHECK(stage_name(config, 1) == "stage 2 (everything)");
+  CHECK(stage_name(config, 2) == "stage 3 (stage 1)");
+  CHECK(stage_name(config, 3) == "stage 4");
+}
+
 TEST_CASE("stage lists: JSON of another form is refused with its place") {
   const std::pair<const char*, const char*> examples[] = {
       {"explain", "the value:1:1: "},

@@ -1,15 +1,21 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "lora/io/json.hpp"
 #include "lora/tokenizer/unicode.hpp"
 
 namespace lora::test {
 
+inline constexpr const char* llama_marks[] = {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
+                                              "<|eot_id|>"};
+inline constexpr const char* tool_marks[] = {"<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"};
+
 /// The tokenizer.json of a tokenizer with a token for each byte and for the marks of ChatML. Ids: 0-255 the bytes, then
-/// the marks.
-inline std::string byte_tokenizer_json() {
+/// the marks, then `more` of them.
+inline std::string byte_tokenizer_json(std::span<const char* const> more = {}) {
   io::Json vocab = io::Json::object();
   const auto letter = [](int code) {
     std::string text;
@@ -23,7 +29,9 @@ inline std::string byte_tokenizer_json() {
   }
   io::Json added = io::Json::array();
   int id = 256;
-  for (const char* mark : {"<|im_start|>", "<|im_end|>", "<think>", "</think>"})
+  std::vector<const char*> marks = {"<|im_start|>", "<|im_end|>", "<think>", "</think>"};
+  marks.insert(marks.end(), more.begin(), more.end());
+  for (const char* mark : marks)
     added.push_back({{"id", id++},
                      {"content", mark},
                      {"single_word", false},

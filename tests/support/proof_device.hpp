@@ -97,6 +97,7 @@ class Device : public DeviceState<Device> {
   void* allocate(std::size_t bytes) {
     ++counts_.allocations;
     void* const memory = memory_.allocate(bytes);
+    allocated_.add(bytes);
     const std::lock_guard running(running_);
     memory_.forget(memory_.offset_of(memory), bytes);
     return memory;
@@ -108,6 +109,7 @@ class Device : public DeviceState<Device> {
     counts_.early_frees += early ? 1 : 0;
     const std::string wrong = memory_.free(memory, bytes);
     if (!wrong.empty()) return note(wrong);
+    allocated_.take(bytes);
     const auto described = [&] { return memory_.described(memory_.offset_of(memory)); };
     if (early && settings_.late_frees) note(concat("free while queued work uses it: ", described()));
     if (last.last(index_of(Stream::copy)) > seen_[index_of(Stream::compute)][index_of(Stream::copy)])
@@ -211,6 +213,10 @@ class Device : public DeviceState<Device> {
   }
   void wait(Event event) {
     ++counts_.waits;
+    if (waits_until_failure_ && (*waits_until_failure_)-- == 0) {
+      waits_until_failure_.reset();
+      fail<DeviceError>("[proof] a wait was to fail");
+    }
     const auto* const record = record_of(event, "wait");
     if (record == nullptr) return;
     for (Queue& queue : queues_) queue.hold(false);
@@ -290,11 +296,15 @@ class Device : public DeviceState<Device> {
   // For tests.
 
   const Counts& counts() const { return counts_; }
+  /// What tensors have of the device's memory, but for the arena and what is page-locked.
+  AllocatedBytes& allocated() { return allocated_; }
   /// Nothing more begins, in one stream or in all, until the host waits.
   void hold() {
     for (Queue& queue : queues_) queue.hold(true);
   }
   void hold(Stream stream) { queue(stream).hold(true); }
+  /// After so many waits of the host for events, the next one throws DeviceError.
+  void fail_wait_after(std::size_t waits) { waits_until_failure_ = waits; }
 
   /// What was wrong since the last call.
   std::vector<Fault> take_faults() {
@@ -414,7 +424,9 @@ class Device : public DeviceState<Device> {
   std::mutex faults_mutex_;
   std::vector<Fault> faults_;
   bool finished_ = false;
+  std::optional<std::size_t> waits_until_failure_;
   Memory memory_;
+  AllocatedBytes allocated_;
   Arena arena_;
   cpu::Device cpu_;
   std::array<Times, 2> seen_{};  // of each stream: up to where it has waited for the others

@@ -40,6 +40,14 @@ TEST_CASE("tokenizer_added: the leftmost, of those the longest") {
   CHECK(cut({}, "<a>") == "(<a>)");
 }
 
+TEST_CASE("tokenizer_added: tokens that were added after the last finish are an error, not overlooked") {
+  AddedTokenFinder finder;
+  finder.add({.id = 1, .content = "<a>"});
+  const auto nothing = [](auto...) {};
+  CHECK_THROWS_WITH_AS(finder.split("<a>", nothing, nothing),
+                       "[tokenizer] a text was to be split before AddedTokenFinder::finish", lora::Error);
+}
+
 TEST_CASE("tokenizer_added: white space on either side") {
   const std::vector<AddedToken> tokens = {{.id = 1, .content = "<l>", .lstrip = true},
                                           {.id = 2, .content = "<r>", .rstrip = true}};
@@ -47,6 +55,40 @@ TEST_CASE("tokenizer_added: white space on either side") {
   CHECK(cut(tokens, "a <r> \nb") == "(a )[2:<r> \n](b)");
   CHECK(cut(tokens, "<r>  <l>") == "[2:<r>  ][1:<l>]");
   CHECK(cut(tokens, "  <l>") == "[1:  <l>]");
+}
+
+TEST_CASE("tokenizer_added: white space that many tokens take is looked through once") {
+  const std::vector<AddedToken> tokens = {{.id = 1, .content = "\n", .rstrip = true},
+                                          {.id = 2, .content = "x", .lstrip = true, .rstrip = true}};
+  CHECK(cut(tokens, "\n \n x \nb\n\u3000c") == "[1:\n \n ][1:\n ][2:x \n][1:\n](b)[1:\n\u3000](c)");
+  AddedTokenFinder finder;
+  for (const AddedToken& token : tokens) finder.add(token);
+  finder.finish();
+  const std::string text(3'000'000, '\n');  // looking through all that follows each of them would take hours
+  std::size_t found = 0, to_the_end = 0;
+  finder.split(
+      text, [](std::size_t, std::size_t) {},
+      [&](std::int32_t, std::size_t, std::size_t end) {
+        ++found;
+        if (end == text.size()) ++to_the_end;
+      });
+  CHECK(found == text.size());
+  CHECK(to_the_end == text.size());
+}
+
+TEST_CASE("tokenizer_added: special tokens can be left in the text") {
+  const std::vector<AddedToken> tokens = {{.id = 1, .content = "<a>", .special = true},
+                                          {.id = 2, .content = "<b>"},
+                                          {.id = 3, .content = "<a><b>", .special = true}};
+  AddedTokenFinder finder;
+  for (const AddedToken& token : tokens) finder.add(token);
+  finder.finish(true);
+  std::string parts;
+  const std::string text = "<a>x<b><a><b>";
+  finder.split(
+      text, [&](std::size_t begin, std::size_t end) { parts += "(" + text.substr(begin, end - begin) + ")"; },
+      [&](std::int32_t id, std::size_t, std::size_t) { parts += std::to_string(id); });
+  CHECK(parts == "(<a>x)2(<a><b>)");  // as in the tokenizers library, the longest is left as a whole
 }
 
 TEST_CASE("tokenizer_added: a single word is touched by no word character") {

@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <span>
 #include <string>
@@ -58,7 +60,8 @@ GgufWriter converted(const std::string& name, const char* pre) {
   writer.add("tokenizer.ggml.tokens", tokens);
   writer.add("tokenizer.ggml.token_type", types);
   writer.add("tokenizer.ggml.merges", merges);
-  writer.add("tokenizer.ggml.eos_token_id", std::uint32_t{2});
+  const auto end = std::find(tokens.begin(), tokens.end(), "<|im_end|>") - tokens.begin();
+  writer.add("tokenizer.ggml.eos_token_id", static_cast<std::uint32_t>(end));
   writer.add("tokenizer.chat_template", "{{ messages }}");
   return writer;
 }
@@ -97,7 +100,7 @@ TEST_CASE("tokenizer_gguf: qwen2 and smollm have the ids of their tokenizer.json
     const std::string bytes = converted(name, pre).bytes();
     const auto tokenizer = Tokenizer::from_gguf(parsed(bytes));
     CHECK(tokenizer.vocab_size() == original.vocab_size());
-    CHECK(tokenizer.eos() == 2);
+    CHECK(tokenizer.eos() == original.id_of("<|im_end|>").value());
     CHECK_FALSE(tokenizer.bos());
     CHECK(tokenizer.chat_template() == "{{ messages }}");
     check_same_ids(tokenizer, original);
@@ -106,7 +109,7 @@ TEST_CASE("tokenizer_gguf: qwen2 and smollm have the ids of their tokenizer.json
     tokenizer.save(folder / "saved");
     const auto loaded = Tokenizer::from_folder(folder / "saved");
     CHECK(loaded.vocab_size() == original.vocab_size());
-    CHECK(loaded.eos() == 2);
+    CHECK(loaded.eos() == tokenizer.eos());
     CHECK(loaded.chat_template() == "{{ messages }}");
     check_same_ids(loaded, original);
     CHECK(loaded.decode(std::vector<std::int32_t>{0, 1, 2, 500}) ==
@@ -167,6 +170,40 @@ TEST_CASE("tokenizer_gguf: the tokens that its metadata name are named beside wh
   CHECK(config["bos_token"] == "<|begin|>");
   CHECK(config["eos_token"] == "<|end|>");
   CHECK(config["pad_token"] == "<|pad|>");
+}
+
+TEST_CASE("tokenizer_gguf: tokens that an id alone declares are special, also once saved") {
+  const std::string ids[] = {"bos_token_id",       "eos_token_id",  "padding_token_id", "unknown_token_id",
+                             "seperator_token_id", "mask_token_id", "eot_token_id"};
+  for (const bool scores : {false, true}) {
+    GgufWriter writer;
+    writer.add("tokenizer.ggml.model", scores ? "llama" : "gpt2");
+    Strings tokens{"<u>", "a", "b", scores ? "\u2581" : "\u0120"};
+    std::vector<std::int32_t> types{scores ? 2 : 1, 1, 1, 1};
+    for (std::size_t i = 0; i < std::size(ids); ++i) {
+      tokens.push_back(concat("<", i, ">"));
+      types.push_back(1);
+      writer.add("tokenizer.ggml." + ids[i], static_cast<std::uint32_t>(4 + i));
+    }
+    writer.add("tokenizer.ggml.tokens", tokens);
+    if (scores) {
+      writer.add("tokenizer.ggml.scores", std::vector<float>(tokens.size(), -1));
+      writer.add("tokenizer.ggml.token_type", types);
+      writer.add("tokenizer.ggml.add_space_prefix", false);
+    } else {
+      writer.add("tokenizer.ggml.pre", "gpt-2");
+      writer.add("tokenizer.ggml.merges", Strings{});
+    }
+    const std::string bytes = writer.bytes();
+    const auto tokenizer = Tokenizer::from_gguf(parsed(bytes));
+    const test::TempFolder folder;
+    tokenizer.save(folder.path());
+    for (const auto& made : {tokenizer, Tokenizer::from_folder(folder.path())}) {
+      const auto encoded = made.encode("a<0><1><2><3><4><5><6>b").ids;
+      CHECK(encoded == std::vector<std::int32_t>{1, 4, 5, 6, 7, 8, 9, 10, 2});
+      CHECK(made.decode(encoded, true) == "ab");
+    }
+  }
 }
 
 TEST_CASE("tokenizer_gguf: a vocabulary with scores is a sentencepiece model") {

@@ -75,6 +75,23 @@ TEST_CASE("tokenizer_sentencepiece: the configuration says whether a text is fra
   CHECK(configured.chat_template() == "x");
 }
 
+TEST_CASE("tokenizer_sentencepiece: a token of white space behind a text begins at its end") {
+  using Kind = tokenizer::SentencePiece::Kind;
+  std::string proto = tokenizer::sentencepiece_proto(
+      {{"<unk>", 0, Kind::unknown}, {"a", -1, Kind::normal}, {"b", -2, Kind::normal}, {"\u2581", -3, Kind::normal}},
+      true);
+  proto += std::string_view("\x12\x03\xC0\x01\x01", 5);  // of the trainer: treat_whitespace_as_suffix
+  const test::TempFolder folder;
+  io::write_file(folder / "tokenizer.model", proto);
+  const std::string longer = "ab\u00E9";
+  const auto encoding = Tokenizer::from_folder(folder.path()).encode(std::string_view(longer).substr(0, 2));
+  CHECK(encoding.ids == std::vector<std::int32_t>{1, 2, 3});
+  CHECK(encoding.begins == std::vector<std::size_t>{0, 1, 2});
+  const std::string continued = "ab\xA9";  // what stands behind the text is no part of it
+  CHECK(Tokenizer::from_folder(folder.path()).encode(std::string_view(continued).substr(0, 2)).begins ==
+        encoding.begins);
+}
+
 TEST_CASE("tokenizer_sentencepiece: a model written from its pieces encodes alike") {
   const auto model = tokenizer::SentencePieceModel(io::read_file(test::tokenizer_data("pieces_bpe.model")), "pieces");
   std::vector<tokenizer::SentencePiece> pieces;

@@ -32,6 +32,14 @@ struct School : Workshop {
     io::write_file(temp / "train.jsonl", std::string_view(lines));
   }
 
+  /// The same records without the field.
+  void forget_levels() const {
+    std::string lines = io::read_file(temp / "train.jsonl");
+    for (auto at = lines.find("difficulty"); at != lines.npos; at = lines.find("difficulty", at + 1))
+      lines.replace(at, 10, "other");
+    io::write_file(temp / "train.jsonl", std::string_view(lines));
+  }
+
   Config lessons(const std::string& output, Index steps = 300) const {
     Config config = this->config(output);
     config.use_curriculum = true;
@@ -134,16 +142,71 @@ TEST_CASE("curriculum run: units of a step and the length of micro-batches do no
 TEST_CASE("curriculum run: where no record has the field it says so and goes on without") {
   Quiet quiet;
   const School school(30);
+  school.forget_levels();
   Config config = school.lessons("with", 9);
-  config.curriculum_field = "level";
   fine_tune(config);
-  CHECK(quiet.said("'level' field not found in any record of "));
-  CHECK_FALSE(io::read_json(school.temp / "with" / "training_metrics.json").contains("curriculum"));
+  CHECK(quiet.said("'difficulty' field not found in any record of "));
+  CHECK(counts_of(school.temp / "with") == io::Json::array());
+  const std::string said = "| curriculum | none: no record has the field difficulty |\n";
+  CHECK(holds(io::read_file(school.temp / "with" / "final_model" / "README.md"), said));
+  CHECK(holds(io::read_file(school.temp / "with" / "checkpoints" / "checkpoint-9" / "README.md"), said));
   config.output_dir = (school.temp / "without").native();
   config.use_curriculum = false;
-  config.curriculum_field = "difficulty";
   fine_tune(config);
   CHECK(numbers_of(school.temp / "with") == numbers_of(school.temp / "without"));
+  CHECK_FALSE(io::read_json(school.temp / "without" / "training_metrics.json").contains("curriculum"));
+  CHECK_FALSE(holds(io::read_file(school.temp / "without" / "final_model" / "README.md"), "curriculum"));
+}
+
+TEST_CASE("curriculum run: who says more of a curriculum than that there is one is told where there can be none") {
+  const Quiet quiet;
+  const School school(30);
+  school.forget_levels();
+  const Config config = school.lessons("run", 9);
+  const auto told = [&](const auto& change) {
+    Config other = config;
+    change(other);
+    return message_of<ConfigError>([&] { fine_tune(other); });
+  };
+  const std::string none = concat(", but no record of ", (school.temp / "train.jsonl").native(), " has the field \"");
+  const std::string allowed = "\", so that there is no curriculum; allowed: a curriculum_field that records have";
+  CHECK(told([](Config& c) { c.curriculum_field = "level"; }) ==
+        "key curriculum_field: given \"level\"" + none + "level" + allowed);
+  CHECK(told([](Config& c) { c.curriculum_seed = 7; }) ==
+        "key curriculum_seed: given 7" + none + "difficulty" + allowed);
+  CHECK(told([](Config& c) {
+          c.curriculum_stages = {{1, {{"a", 1}}}};
+        }).starts_with("key curriculum_stages: given [{\"until\":1.0,"));
+  CHECK(told([](Config& c) {  // the default, but said
+          c.from_command_line.insert("curriculum_field");
+        })
+            .starts_with("key curriculum_field: given \"difficulty\", but no record of "));
+  // Of stages of the run only those that have a curriculum count.
+  const auto staged = [&](bool last) {
+    return [last](Config& c) {
+      c.max_steps = Config{}.max_steps;
+      c.num_train_epochs = Config{}.num_train_epochs;
+      c.use_curriculum = false;
+      c.stages.resize(2);
+      c.stages[0].until_step = 2;
+      c.stages[1].until_step = 4;
+      c.stages[0].use_curriculum = true;
+      if (last) c.stages[0].curriculum_stages = data::easy_to_hard();
+    };
+  };
+  CHECK(told(staged(true)).starts_with("key curriculum_stages: given "));
+  CHECK(told(staged(false)) == "nothing was thrown");
+}
+
+TEST_CASE("curriculum run: records to evaluate need no class") {
+  Quiet quiet;
+  const School school(30);
+  io::write_file(school.temp / "eval.jsonl",
+                 std::string_view("{\"input_ids\": [1, 2], \"labels\": [1, 2], \"difficulty\": [\"none\"]}\n"));
+  Config config = school.lessons("run", 9);
+  config.eval_dataset = {school.temp / "eval.jsonl"};
+  fine_tune(config);
+  CHECK(quiet.said("eval.jsonl: fields of records that are not used: difficulty"));
 }
 
 TEST_CASE("curriculum run: what is missing is named, other labels are counted, and numbers are labels too") {

@@ -32,6 +32,7 @@ struct Shop {
 
   Shop() {
     write_talking_model(temp / "model");
+    io::write_file(temp / "model" / "tokenizer.json", std::string_view(byte_tokenizer_json(llama_marks)));
     std::string lines;
     for (int i = 0; i < 9; ++i) {
       io::Json turns = io::Json::array();
@@ -140,7 +141,7 @@ Config first_config(const Shop& shop) {
   config.no_rope_layers = {1};
   config.dataset.assign(shop.talk.begin(), shop.talk.end());
   config.val_size = 2;
-  config.cutoff_len = 400;
+  config.cutoff_len = 170;
   config.train_on_last_turn_only = true;
   config.max_samples = 8;
   config.shuffle = false;
@@ -149,7 +150,7 @@ Config first_config(const Shop& shop) {
   config.lora_dropout = 0.125;
   config.lora_target = {"q_proj", "v_proj", "down_proj"};
   config.use_rslora = true;
-  config.max_tokens_per_micro_batch = 700;
+  config.max_tokens_per_micro_batch = 300;
   config.gradient_accumulation_steps = 4;
   config.per_device_eval_batch_size = 1;
   config.learning_rate = 0.02;
@@ -202,15 +203,15 @@ ByHand first_by_hand(const Shop& shop) {
   loop.per_step = 4;
   loop.logging_steps = 2;
   loop.eval_steps = 3;
-  loop.limit = {.tokens = 700};
+  loop.limit = {.tokens = 300};
   loop.adamw = {.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-4, .weight_decay = 0.1};
   loop.max_grad_norm = 0.05;
   loop.learning_rate = [schedule = optim::Schedule{optim::Decay::cosine, 3, 8}](Index step) {
     return 0.02 * schedule.factor(step);
   };
   loop.eval_batch = 1;
-  loop.eval_window = 400;
-  const auto training = records(400);
+  loop.eval_window = 170;
+  const auto training = records(170);
   Index cut = 0, batches = 0;
   for (const Index record : split.train.numbers()) cut += training[record].truncated;
   data::Order order(split.train, 7, false);

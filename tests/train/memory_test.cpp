@@ -1,15 +1,17 @@
-#include "lora/train/memory.hpp"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "lora/instantiate.hpp"
+#include "lora/train/memory_plan.hpp"
 #include "support/effort.hpp"
+#include "support/proof_kernels.hpp"
 #include "support/quiet.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
@@ -309,6 +311,136 @@ TEST_CASE("memory: the forecast is close to what the arena came to hold, whichev
     check(384, recomputes, false);   // attention
     check(1536, recomputes, false);  // the MLP
   }
+}
+
+namespace {
+
+/// What the device, and the host beside it, come to hold of what trains as stages begin, by their own accounts.
+template <class D, class T>
+void check_stages(bool full, bool offload) {
+  CAPTURE(full);
+  CAPTURE(offload);
+  const test::TempFolder temp;
+  test::RandomModel shape;
+  shape.layers = 3;
+  shape.hidden = 32;
+  shape.ffn = 80;
+  test::write_random_model(temp / "model", shape);
+  const auto source = model::Source::open(temp / "model");
+  D dev(1);
+  model::Decoder<D, T> decoder(dev, source);
+  const std::size_t without = dev.allocated().now();
+
+  std::vector<train::Stage> stages;
+  for (const std::string_view layers : {"01", "01", "0", "12", "", "2"}) {
+    auto& stage = stages.emplace_back();
+    if (layers.empty()) continue;  // all of them
+    stage.trains = [=](std::string_view name) {
+      const auto place = name.find("layers.");
+      return place != name.npos && layers.find(name[place + 7]) != layers.npos;
+    };
+  }
+  settings::Config config;
+  if (offload) config.offload = "optimizer";
+  dev.allocated().restart_peak();
+  model::AdapterConfig adapter;
+  adapter.rank = 30;
+  full ? decoder.train_own(dev, [](const model::TensorInfo&) { return true; }) : decoder.attach(dev, adapter);
+  decoder.params().train(dev, stages[0].trains);
+  comm::Single alone;
+  train::Stepper<D, T> stepper(dev, decoder, {}, 1, 1, alone, {}, {.on_host = offload, .threads = 1});
+  const auto plans = train::held_in_stages(decoder, stages, config, static_cast<double>(dev.allocated().now()));
+  constexpr double sums = 256;  // of losses and norms
+  const auto others = static_cast<double>(D::reads_host_memory ? 0 : without);
+  const auto now = [&] { return static_cast<double>(dev.allocated().now()) - others; };
+  const auto peak = [&] { return static_cast<double>(dev.allocated().peak()) - others; };
+  const auto host = [&](const auto& f) {
+    double bytes = 0;
+    if constexpr (!D::reads_host_memory) {
+      if (offload)
+        bytes = static_cast<double>(stepper.with_optimizer(dev, [&](auto& at, auto&) { return f(at.allocated()); }));
+    }
+    return bytes;
+  };
+  CHECK(plans[0].present == plans[0].held);
+  CHECK(peak() <= plans[0].held + plans[0].entering + sums);
+  CHECK(peak() >= plans[0].held + plans[0].entering);
+  auto before = decoder.params().sizes();
+  for (std::size_t i = 1; i < stages.size(); ++i) {
+    CAPTURE(i);
+    const double held_before = now();
+    dev.allocated().restart_peak();
+    host([](auto& bytes) { return bytes.restart_peak(), 0; });
+    const train::Stage all{.trains = [](std::string_view) { return true; }};
+    stepper.train(dev, stages[i].trains ? stages[i].trains : all.trains);
+    CHECK(now() <= plans[i].held + sums);
+    CHECK(now() >= plans[i].held);
+    CHECK(peak() <= plans[i].held + plans[i].entering + sums);
+    const auto sizes = decoder.params().sizes();
+    if (i == 1) {  // as before
+      CHECK(plans[i].entering == 0);
+      CHECK(peak() == held_before);
+    } else {
+      // Exactly, where the stage before this one is what it was entered from.
+      const double moving = train::memory_to_move<D, T>(before, sizes, offload);
+      CHECK(peak() - plans[i].held + plans[i].trained.total() <= moving + sums);
+      CHECK(peak() - plans[i].held + plans[i].trained.total() >= moving);
+      CHECK(plans[i].entering >= moving - plans[i].trained.total());
+    }
+    if (offload) {
+      CHECK(host([](auto& bytes) { return bytes.peak(); }) <= plans[i].host->optimizer);
+      CHECK(host([](auto& bytes) { return bytes.peak(); }) > 0.4 * plans[i].host->optimizer);
+    }
+    before = sizes;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("memory: as a stage begins, no more is held than was forecast, and nothing moves where nothing changes") {
+  for (const bool full : {false, true}) {
+    check_stages<cpu::Device, float>(full, false);
+    check_stages<cpu::Device, bf16>(full, false);
+    for (const bool offload : {false, true}) check_stages<proof::Device, bf16>(full, offload);
+  }
+}
+
+TEST_CASE("memory: what a stage begins with counts, and what the arena of earlier ones keeps") {
+  train::MemoryPlan plan;
+  plan.needs = {100, 20, 30};
+  plan.held = 1000;
+  CHECK(plan.peak() == 1150);
+  CHECK_FALSE(plan.peaks_at_start());
+  plan.before = {100, 25, 10};
+  CHECK(plan.peak() == 1155);
+  CHECK_FALSE(plan.peaks_at_start());
+  plan.entering = 40;
+  CHECK(plan.peak() == 1175);
+  CHECK(plan.peaks_at_start());
+  plan.sums_before = 5;
+  CHECK(plan.peak() == 1180);
+  plan.sums = 20;  // of the workspace
+  CHECK(plan.peak() == 1180);
+  plan.before.workspace = 300;
+  CHECK(plan.peak() == 1470);
+
+  Model model;
+  const train::LargestBatch batch{64, 64};
+  settings::Config config;
+  train::MemoryPlan start;
+  start.held = 0x1p30;
+  const double needs = train::forecast_memory(model.decoder, 0, batch.rows, batch.labelled, 0).total();
+  config.memory_limit_gib = 1 + 2 * needs / 0x1p30;
+  CHECK(train::plan_memory(model.decoder, 0, batch, {}, config, start).recomputed == 0);
+  start.entering = 0x1p28;
+  CHECK_THROWS_WITH_AS(train::plan_memory(model.decoder, 0, batch, {}, config, start),
+                       doctest::Contains("but while what trains changes 1.25 GiB are expected"), ConfigError);
+  config.memory_limit_gib = 1.26;
+  const auto planned = train::plan_memory(model.decoder, 0, batch, {}, config, start);
+  CHECK(planned.peak() == 0x1p30 + 0x1p28);
+  const Quiet quiet;
+  train::say_memory(planned, 4, config);
+  CHECK(quiet.said("memory: a peak of about 1.25 GiB is expected while what trains changes (weights "));
 }
 
 TEST_CASE("memory: so many layers as are asked for are checkpointed, from the first on") {

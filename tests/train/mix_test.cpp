@@ -120,6 +120,9 @@ TEST_CASE("mix run: records held back are drawn in no epoch, and a file that has
   CHECK(message_of<ConfigError>([&] {
           fine_tune(config);
         }).starts_with("key interleave_probs: given a mix in which an epoch has "));
+  config.mix_strategy = "interleave_over";
+  CHECK(holds(message_of<ConfigError>([&] { fine_tune(config); }),
+              "key interleave_probs: given a mix in which file 1 has the share 1e-09, so that an epoch needs "));
   config.interleave_probs.clear();
   config.dataset[1].max_samples = 1;
   config.val_size = 40;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lora/train/memory.hpp"
+#include "lora/train/memory_plan.hpp"
 #include "support/proof_kernels.hpp"
 #include "support/quiet.hpp"
 #include "support/small_training.hpp"

@@ -148,7 +148,8 @@ TEST_CASE("output folder: a folder that may not be written to is a clear error, 
       fine_tune(config);
     });
   };
-  CHECK(message_of_nobody() == concat("cannot create ", (run / "run_config.json").native(), ": Permission denied"));
+  CHECK(message_of_nobody() ==
+        concat("cannot remove ", (run / "training_metrics.json").native(), ": Permission denied"));
   allow(run, true);
   expect_same(before, lasting_files(run));
 

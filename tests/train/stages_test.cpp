@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lora/model/weights.hpp"
+#include "lora/train/trainer.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"
 #include "support/talking_model.hpp"
@@ -69,6 +70,24 @@ Config various(const Workshop& shop, const std::string& output) {
 }
 
 }  // namespace
+
+TEST_CASE(
+    "stages: two that train the same take no more memory than one, and one pays for nothing that it does not train") {
+  const Quiet quiet;
+  const Workshop shop;
+  const auto peak = [&](std::vector<settings::StageSettings> stages) {
+    Config config = full_config(shop);
+    config.overwrite_output_dir = true;
+    config.stages = std::move(stages);
+    cpu::Device dev(1);
+    train::TrainingRun<cpu::Device, float>(dev, config, model::Source::open(config.model_name_or_path), {}).run();
+    return dev.allocated().peak();
+  };
+  const std::string first = R"(layers\.0\.)", second = R"(layers\.1\.)";
+  const auto all_at_once = peak({{.trainable = {{first, second}}}});
+  CHECK(peak({{.until_epoch = 1, .trainable = {{first, second}}}, {.trainable = {{first, second}}}}) == all_at_once);
+  CHECK(peak({{.until_epoch = 1, .trainable = {{first}}}, {.trainable = {{second}}}}) < all_at_once);
+}
 
 TEST_CASE("stages: each has its own steps, learning rate, batch, length and classes") {
   Quiet quiet;

@@ -291,6 +291,7 @@ TEST_CASE("trainer: a memory limit checkpoints layers of a run, which then holds
   };
   const auto free = saved_by_run();
   REQUIRE_FALSE(quiet.said("layers are checkpointed"));
+  CHECK(quiet.said(" MiB for what trains); "));  // of an adapter that is far from a hundredth of a GiB
   const auto gib_after = [&](std::string_view words) {
     return std::stod(quiet.text.substr(quiet.text.find(words) + words.size()));
   };

@@ -29,7 +29,10 @@ template <class T>
 View<Device, T> widened(View<Device, T> view, Index before) {
   T* const begin = view.data() - before;
   if (view.contiguous()) return View<Device, T>(begin, 1, before + view.size());
-  LORA_ASSERT(before + view.cols() <= view.stride());
+  if (before + view.cols() > view.stride())
+    fail<ShapeError>("[ascend] rows of ", view.cols(), " ", name_of(acl_type<std::remove_const_t<T>>), ", ",
+                     view.stride(), " apart, begin ", before, " behind a place on ", view_alignment,
+                     " bytes; expected room for these between the rows");
   return View<Device, T>(begin, view.rows(), before + view.cols(), view.stride());
 }
 

@@ -24,7 +24,8 @@ class CausalMask {
     copy_from_host<Device, std::uint8_t>(dev, ones, mask_.view());
     dev.synchronize();  // the host's mask goes away
   }
-  Operand operand() const { return Operand(mask_.view()); }
+  /// As truth values, of the same bytes: others are not taken beside operands of float32 in backward.
+  Operand operand() const { return Operand(mask_.view().data(), ACL_BOOL, {extent, extent}, {extent, 1}); }
 
  private:
   Tensor<Device, std::uint8_t> mask_;

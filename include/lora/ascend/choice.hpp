@@ -1,26 +1,20 @@
 #pragma once
 
+#include <algorithm>
 #include <cctype>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "lora/ascend/device.hpp"
-#include "lora/ascend/environment.hpp"
+#include "lora/core/environment.hpp"
 #include "lora/core/log.hpp"
 
 namespace lora::ascend {
 
 namespace detail {
-
-/// A number that a launcher has set, such as LOCAL_RANK; nothing where it has not.
-/// Throws   ConfigError for what is no number from 0 on
-inline std::optional<int> launcher_number(const char* name) {
-  return environment_number(name, 0, std::numeric_limits<int>::max(), "a number from 0 on, as launchers set it");
-}
 
 inline std::string lower(std::string_view text) {
   std::string result(text);
@@ -30,14 +24,22 @@ inline std::string lower(std::string_view text) {
 
 }  // namespace detail
 
+/// Whether a name such as Ascend910B3 is of a kind: it is one, or a family of them, as Ascend910B is, whose members
+/// have a number more. Letters may be of any case.
+inline bool is_of_kind(std::string_view name, std::string_view kind) {
+  const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+  const std::string whole = detail::lower(name), begin = detail::lower(kind);
+  if (whole == begin) return true;
+  return whole.starts_with(begin) && std::any_of(begin.begin(), begin.end(), is_digit) && !is_digit(begin.back()) &&
+         is_digit(whole[begin.size()]);
+}
+
 /// The NPU of this process, of those that `ids` names, or all if it names none: that of LOCAL_RANK, or the first.
 /// Throws   ConfigError where a launcher has started several processes, which would each train alone, or names one that
 ///          is not there
 inline DeviceSettings chosen_of(std::span<const int> ids, const Toolkit& toolkit) {
-  const auto rank = detail::launcher_number("LOCAL_RANK"), size = detail::launcher_number("WORLD_SIZE");
-  if (size && *size > 1)
-    fail<ConfigError>("the environment's WORLD_SIZE is ", *size,
-                      ", but a run is one process on one NPU; start one process");
+  expect_one_process();
+  const auto rank = launcher_number("LOCAL_RANK");
   if (ids.size() == 1) return {.id = ids.front()};
   if (ids.empty()) {
     const std::uint32_t count = toolkit.device_count();
@@ -60,7 +62,7 @@ inline DeviceSettings chosen_of(std::span<const int> ids, const Toolkit& toolkit
 /// Why the NPUs here are not of the kind that the key device_type names; empty where they are, or where it is auto.
 inline std::string wrong_kind(std::string_view type, const Toolkit& toolkit) {
   const char* const name = toolkit.runtime.aclrtGetSocName();
-  if (type == "auto" || detail::lower(type) == detail::lower(name != nullptr ? name : "")) return {};
+  if (type == "auto" || (name != nullptr && is_of_kind(name, type))) return {};
   return concat("key device_type: given ", type, ", but the NPUs here ",
                 name != nullptr ? concat("are ", name) : "don't tell their kind");
 }

@@ -21,17 +21,25 @@
 #include "lora/ascend/toolkit.hpp"
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"
+#include "lora/core/log.hpp"
 #include "lora/core/precision.hpp"
 #include "lora/tensor/arena.hpp"
 #include "lora/tensor/device.hpp"
 
 namespace lora::ascend {
 
+/// How many elements kernels take at a time where they need scratch as large, or want the cache to keep them.
+struct Chunks {
+  std::int64_t decoded = std::int64_t{1} << 25;  ///< of quantised weights
+  std::int64_t scaled = std::int64_t{1} << 24;   ///< of gradients that are scaled before an optimizer's step
+};
+
 /// What differs between runs on one NPU.
 struct DeviceSettings {
   std::int32_t id = 0;        ///< as the runtime counts, among those that ASCEND_RT_VISIBLE_DEVICES shows
   bool deterministic = true;  ///< operators add up in a fixed order: the same bits from run to run
   int threads = 0;            ///< of the host, which draw dropout's masks; 0: as many as OpenMP would start
+  Chunks chunks{};
 };
 
 /// An Ascend NPU: two streams, a pool of memory and an arena that grows. Kernels are the vendor's operators.
@@ -51,7 +59,15 @@ class Device : public DeviceState<Device> {
     // Without addresses that grow, half of what is free is left to weights and what trains.
     space_.emplace(runtime(), settings_.id, info.total, info.free / 2);
     arena_.emplace(space_->memory(), space_->bytes(), false, growth(), AddressSpace::unit, MemoryPool::tail);
-    for (aclrtStream& stream : streams_) check(runtime().aclrtCreateStream(&stream), "aclrtCreateStream");
+    for (aclrtStream& stream : streams_) {
+      check(runtime().aclrtCreateStream(&stream), "aclrtCreateStream");
+      // Else what is queued behind a kernel that has failed would compute on, with whatever that one left.
+      if (const aclError error = runtime().aclrtSetStreamFailureMode(stream, stop_on_failure); error != 0) {
+        if (stops_after_faults_)
+          log::warn("[ascend] NPU ", settings_.id, ": streams go on after work that has failed: ", reason_of(error));
+        stops_after_faults_ = false;
+      }
+    }
   }
   /// The first NPU, with so many threads of the host. As tests make devices.
   explicit Device(int threads = 0) : Device(DeviceSettings{.threads = threads}) {}
@@ -193,6 +209,9 @@ class Device : public DeviceState<Device> {
     return concat(name != nullptr ? name : "an NPU without a name", ", NPU ", settings_.id);
   }
 
+  /// Whether what is queued behind work that has failed is thrown away; else it is done with what that has left.
+  bool stops_after_faults() const { return stops_after_faults_; }
+
   /// Whether the arena gets memory as it grows, by the runtime's virtual memory; else it has a fixed share.
   bool arena_grows() const { return space_->grows(); }
 
@@ -234,12 +253,11 @@ class Device : public DeviceState<Device> {
   /// The NPU and its context, for as long as the device lives.
   struct Opened {
     Opened(Toolkit& toolkit, const DeviceSettings& settings) : Opened(toolkit.runtime, settings.id) {
-      if (!toolkit.runs() && toolkit.names().empty())
-        fail<DeviceError>("[ascend] there is no toolkit to run on an NPU with: ", toolkit.problem(),
-                          "; install driver and toolkit (CANN) and source its set_env.sh, or use device cpu");
       if (!toolkit.runs())
-        fail<DeviceError>("[ascend] the toolkit can't be used: ", toolkit.problem(),
-                          "; install driver and toolkit of one release (CANN 8.1 or newer), or use device cpu");
+        fail<DeviceError>(
+            "[ascend] ",
+            toolkit.there() ? "the toolkit can't be used: " : "there is no toolkit to run on an NPU with: ",
+            toolkit.problem(), "; ", toolkit.advice(), ", or use device cpu");
       if (!toolkit.operator_problem().empty())
         fail<DeviceError>("[ascend] the toolkit has no operators: ", toolkit.operator_problem(),
                           "; install its operator packages for this kind of NPU");
@@ -256,8 +274,10 @@ class Device : public DeviceState<Device> {
       require(runtime.aclrtSetDevice(id), "can't be used");
       is_set = true;
       require(runtime.aclrtGetCurrentContext(&context), "has no context");
-      require(runtime.aclrtCtxSetSysParamOpt(ACL_OPT_DETERMINISTIC, settings.deterministic ? 1 : 0),
-              "does not take a setting");
+      // Versions differ in which of them operators look at, the process's or the context's.
+      const std::int64_t fixed = settings.deterministic ? 1 : 0;
+      require(runtime.aclrtSetSysParamOpt(ACL_OPT_DETERMINISTIC, fixed), "does not take a setting");
+      require(runtime.aclrtCtxSetSysParamOpt(ACL_OPT_DETERMINISTIC, fixed), "does not take a setting");
       // Numbers out of range become infinite, and are seen as such; they would be cut off otherwise.
       require(runtime.aclrtSetDeviceSatMode(ACL_RT_OVERFLOW_MODE_INFNAN), "does not take a setting");
     }
@@ -271,8 +291,7 @@ class Device : public DeviceState<Device> {
 
     void require(aclError error, std::string_view what) const {
       if (error != 0)
-        fail<DeviceError>("[ascend] NPU ", id, " ", what, ": ", runtime.describe(error),
-                          "; npu-smi info tells its health and who uses it");
+        fail<DeviceError>("[ascend] NPU ", id, " ", what, ": ", runtime.describe(error), "; ", advice_of(error));
     }
 
     const Runtime& runtime;
@@ -363,6 +382,7 @@ class Device : public DeviceState<Device> {
   std::optional<AddressSpace> space_;
   std::optional<Arena> arena_;
   mutable std::array<aclrtStream, 2> streams_{};
+  bool stops_after_faults_ = true;
   std::map<std::int64_t, aclrtEvent> events_;
   std::vector<aclrtEvent> spare_events_;
   std::map<const std::byte*, std::size_t> page_locked_;  // by allocate_host: where it begins, and its bytes

@@ -25,12 +25,32 @@ void add(Device& dev, View<Device, const From> x, View<Device, To> y, double sca
   launch(dev, dev.toolkit().operators.inplace_add, y, x, Scalar{scale});
 }
 
+/// y = scale · x, rounded once. Both begin on 32 bytes; they may be the same.
+template <class T>
+void scale(Device& dev, View<Device, const T> x, double factor, View<Device, T> y) {
+  // A double is what the kernel of bfloat16 takes as it is: for a scalar of float32 the operator casts its operands.
+  // That of float16 rounds it to float16.
+  const auto& muls = dev.toolkit().operators.muls;
+  if constexpr (std::same_as<T, f16>) {
+    if (static_cast<double>(static_cast<float>(f16(static_cast<float>(factor)))) != factor) {
+      const Arena::Scope scope(dev.arena());
+      const View<Device, float> wide = scratch<float>(dev, x.rows(), x.cols());
+      copy(dev, x, wide);
+      launch(dev, muls, wide, WideScalar{factor}, wide);
+      return copy(dev, wide, y);
+    }
+  }
+  launch(dev, muls, x, WideScalar{factor}, y);
+}
+
 /// Numbers of rows as the host copied them to the device.
 inline std::span<const std::int32_t> on_host(Device& dev, std::string_view kernel,
                                              View<Device, const std::int32_t> numbers) {
   const auto bytes = dev.host_copies().find(numbers.data(), static_cast<std::size_t>(numbers.size()) * 4);
   if (bytes.empty() && numbers.size() > 0)
-    fail<DeviceError>("[", kernel, "] numbers of ", numbers.size(), " rows must come from the host in one copy");
+    fail<DeviceError>("[", kernel, "] the host no longer has the numbers of ", numbers.size(),
+                      " rows that the NPU has: it keeps what comes in one copy of at most ",
+                      HostCopies::staged_bytes >> 20, " MiB; train with smaller micro-batches, or with lora_dropout 0");
   return {reinterpret_cast<const std::int32_t*>(bytes.data()), static_cast<std::size_t>(numbers.size())};
 }
 
@@ -59,19 +79,17 @@ struct Elementwise<ascend::Device> {
     ascend::write_aligned(dev, y, accumulate, false, [&](View<D, To> place) {
       if (accumulate) return ascend::add<From, To>(dev, from, place, scale);
       if (scale == 1) return ascend::copy(dev, from, place);
-      auto& muls = dev.toolkit().operators.muls;
-      if constexpr (sizeof(From) <= sizeof(To)) {
-        // In the wider type, where scale · x is rounded once.
-        if constexpr (!std::same_as<From, To>) {
-          ascend::copy(dev, from, place);
-          return ascend::launch(dev, muls, place, ascend::Scalar{scale}, place);
-        }
+      // In the wider type, where scale · x is rounded once.
+      if constexpr (std::same_as<From, To>) {
+        ascend::scale<To>(dev, from, scale, place);
+      } else if constexpr (sizeof(From) <= sizeof(To)) {
+        ascend::copy(dev, from, place);
+        ascend::scale<To>(dev, place, scale, place);
       } else {
         const View<D, From> wide = scratch<From>(dev, x.rows(), x.cols());
-        ascend::launch(dev, muls, from, ascend::Scalar{scale}, wide);
-        return ascend::copy(dev, wide, place);
+        ascend::scale<From>(dev, from, scale, wide);
+        ascend::copy(dev, wide, place);
       }
-      ascend::launch(dev, muls, from, ascend::Scalar{scale}, place);
     });
   }
 
@@ -127,26 +145,31 @@ struct Elementwise<ascend::Device> {
         mask.drawn.empty() ? draw_dropout(dev, mask.rule, mask.sequence_index, mask.positions, x.cols(), false)
                            : mask.drawn;
     const View<D, const T> from = ascend::compact(dev, x);
-    const auto run = [&]<class E>(View<D, const E> in, View<D, E> out) {
-      ascend::launch(dev, dev.toolkit().operators.dropout_do_mask, in, ascend::vector(bits), mask.rule.p, out);
+    const auto keep = [&]<class E>(View<D, const E> in, double p, View<D, E> out) {
+      ascend::launch(dev, dev.toolkit().operators.dropout_do_mask, in, ascend::vector(bits), p, out);
     };
-    if (accumulate) {
-      // In float32, so that the sum is rounded once.
-      const View<D, float> kept = scratch<float>(dev, x.rows(), x.cols());
-      if constexpr (std::same_as<T, float>) {
-        run(from, kept);
-      } else {
-        const View<D, float> wide = scratch<float>(dev, x.rows(), x.cols());
-        ascend::copy(dev, from, wide);
-        run(View<D, const float>(wide), kept);
+    if constexpr (std::same_as<T, bf16>) {
+      if (!accumulate) {
+        // The operator divides by 1 − p as rounded to T. It is told 1 / 2, which is exact, and given the rest.
+        const double rest = mask.rule.p < 1 ? 0.5 / (1 - mask.rule.p) : 0;
+        const View<D, T> scaled = scratch<T>(dev, x.rows(), x.cols());
+        ascend::scale<T>(dev, from, rest, scaled);
+        return ascend::write_aligned(dev, y, false, true,
+                                     [&](View<D, T> place) { keep(View<D, const T>(scaled), 0.5, place); });
       }
-      return convert(dev, View<D, const float>(kept), y, 1, true);
     }
-    if (y.data() != x.data())
-      return ascend::write_aligned(dev, y, false, true, [&](View<D, T> place) { run(from, place); });
-    const View<D, T> kept = scratch<T>(dev, x.rows(), x.cols());
-    run(from, kept);
-    convert(dev, View<D, const T>(kept), y, 1, false);
+    // In float32, where that rounding is too small to matter, and a sum is rounded once.
+    const View<D, float> kept = scratch<float>(dev, x.rows(), x.cols());
+    if constexpr (std::same_as<T, float>) {
+      if (!accumulate && y.data() != x.data())
+        return ascend::write_aligned(dev, y, false, true, [&](View<D, T> place) { keep(from, mask.rule.p, place); });
+      keep(from, mask.rule.p, kept);
+    } else {
+      const View<D, float> wide = scratch<float>(dev, x.rows(), x.cols());
+      ascend::copy(dev, from, wide);
+      keep(View<D, const float>(wide), mask.rule.p, kept);
+    }
+    convert(dev, View<D, const float>(kept), y, 1, accumulate);
   }
 };
 

@@ -17,7 +17,8 @@ class Products {
   explicit Products(Device& dev) : dev_(dev) {}
 
   /// Whether a product of T can be written in float32; else it is rounded to T first, which loses digits of gradients
-  /// and logits. The vendor's documentation promises it for some of its versions; here it is tried, with ones.
+  /// and logits. The vendor's documentation promises it for some of its versions; here it is tried, with a sum of so
+  /// many ones that no type of 16 bits has it.
   template <class T>
   bool writes_float() {
     std::optional<bool>& known = std::same_as<T, bf16> ? bf16_ : f16_;
@@ -29,8 +30,8 @@ class Products {
   template <class T>
   bool try_float() {
     const Arena::Scope scope(dev_.arena());
-    constexpr Index n = 16;
-    const View<Device, T> ones = scratch<T>(dev_, n, n);
+    constexpr Index n = 16, depth = 2049;
+    const View<Device, T> ones = scratch<T>(dev_, n, depth);
     const View<Device, float> product = scratch<float>(dev_, n, n);
     const auto& mm = dev_.toolkit().operators.mm;
     const auto warn = [&](const auto&... why) {
@@ -38,16 +39,16 @@ class Products {
                 name_of(acl_type<T>), " are rounded to it before they are added up in float32");
       return false;
     };
-    if (!takes(dev_, mm, ones, ones, product, KEEP_DTYPE))
+    if (!takes(dev_, mm, ones, transposed(ones), product, KEEP_DTYPE))
       return warn("writes no float32 results of ", name_of(acl_type<T>));
     kernel::Elementwise<Device>::fill(dev_, ones, 1);
-    launch(dev_, mm, ones, ones, product, KEEP_DTYPE);
+    launch(dev_, mm, ones, transposed(ones), product, KEEP_DTYPE);
     const auto given = to_host(dev_, ones);
     // A library that only counts what it is asked has no numbers at all.
     if (std::all_of(given.begin(), given.end(), [](T one) { return static_cast<float>(one) == 0; })) return true;
     const auto sums = to_host(dev_, product);
-    const auto wrong = std::find_if(sums.begin(), sums.end(), [](float sum) { return sum != static_cast<float>(n); });
-    return wrong == sums.end() || warn("gives wrong float32 results, ", *wrong, " as the sum of ", n, " ones");
+    const auto wrong = std::find_if(sums.begin(), sums.end(), [](float sum) { return sum != float{depth}; });
+    return wrong == sums.end() || warn("gives wrong float32 results, ", *wrong, " as the sum of ", depth, " ones");
   }
 
   Device& dev_;
@@ -107,7 +108,7 @@ struct Gemm<ascend::Device> {
       if constexpr (std::same_as<Out, T>) {
         if (accumulate) return ascend::detail::multiply_add(dev, term, place, alpha);
         ascend::detail::multiply(dev, term, place);
-        if (alpha != 1) ascend::launch(dev, dev.toolkit().operators.muls, place, ascend::Scalar{alpha}, place);
+        if (alpha != 1) ascend::scale<T>(dev, place, alpha, place);
       } else {
         run_wide(dev, term, place, alpha, accumulate);
       }

@@ -18,7 +18,7 @@ class HostCopies {
  public:
   /// How large a copy is at most whose bytes are kept: one of a micro-batch's numbers, and any other. A larger one is
   /// known by its number alone.
-  static constexpr std::size_t staged_bytes = std::size_t{16} << 20, other_bytes = std::size_t{1} << 20;
+  static constexpr std::size_t staged_bytes = std::size_t{64} << 20, other_bytes = std::size_t{1} << 20;
 
   void note(const void* target, const void* source, std::size_t bytes, bool staged) {
     if (bytes == 0) return;

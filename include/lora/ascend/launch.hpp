@@ -47,6 +47,10 @@ inline aclScalar* object_of(const From<Scalar>& from) {
   auto value = static_cast<float>(from.value.value);
   return from.objects.aclCreateScalar(&value, ACL_FLOAT);
 }
+inline aclScalar* object_of(const From<WideScalar>& from) {
+  double value = from.value.value;
+  return from.objects.aclCreateScalar(&value, ACL_DOUBLE);
+}
 inline aclIntArray* object_of(const From<std::vector<std::int64_t>>& from) {
   return from.objects.aclCreateIntArray(from.value.data(), from.value.size());
 }

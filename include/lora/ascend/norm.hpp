@@ -21,8 +21,9 @@ struct RmsNorm<ascend::Device> {
     const bool in_place = y.data() == x.data();
     const View<D, T> out = in_place ? scratch<T>(dev, x.rows(), x.cols()) : y;
     const View<D, const T> from = ascend::aligned(dev, x);
-    ascend::write_aligned(dev, reciprocals, false, false, [&](View<D, float> r) {
-      ascend::write_aligned(dev, out, false, false, [&](View<D, T> to) {
+    // It writes without gaps, whatever the strides of its results are.
+    ascend::write_aligned(dev, reciprocals, false, true, [&](View<D, float> r) {
+      ascend::write_aligned(dev, out, false, true, [&](View<D, T> to) {
         ascend::launch(dev, dev.toolkit().operators.rms_norm, ascend::heads(from, groups), ascend::vector(weight), eps,
                        ascend::heads(to, groups), statistics(r));
       });

@@ -80,5 +80,9 @@ Operand heads(View<Device, T> view, Index count) {
 struct Scalar {
   double value = 0;
 };
+/// The same as a double.
+struct WideScalar {
+  double value = 0;
+};
 
 }  // namespace lora::ascend

@@ -110,9 +110,11 @@ struct Operators {
   }
 };
 
-/// Where operators are: in version 8's library or in the newer ones', and what they need of the toolkit.
-constexpr std::string_view operator_libraries[] = {"libnnopbase.so", "libopapi.so", "libopapi_math.so",
-                                                   "libopapi_nn.so", "libopapi_transformer.so"};
+/// Where operators are, and what they need of the toolkit: newer ones have them in several libraries, and beside these
+/// the one of version 8, which the vendor forbids to use together with them.
+constexpr std::string_view operator_libraries[] = {"libnnopbase.so", "libopapi_math.so", "libopapi_nn.so",
+                                                   "libopapi_transformer.so"};
+constexpr std::string_view old_operator_library = "libopapi.so";
 
 /// Whether an operator was found, for error messages and reports.
 struct OperatorInfo {

@@ -27,7 +27,7 @@ struct AdamW<ascend::Device> {
       const Arena::Scope inner(dev.arena());
       if (step.gradient_scale != 1) {
         const View<D, A> scaled = scratch<A>(dev, 1, count);
-        ascend::launch(dev, dev.toolkit().operators.muls, g, ascend::Scalar{step.gradient_scale}, scaled);
+        ascend::launch(dev, dev.toolkit().operators.muls, g, ascend::WideScalar{step.gradient_scale}, scaled);
         g = scaled;
       }
       ascend::launch(dev, dev.toolkit().operators.apply_adam_w_v2, ascend::vector(part(value)), ascend::vector(part(m)),
@@ -37,8 +37,7 @@ struct AdamW<ascend::Device> {
                      static_cast<float>(step.epsilon), false, false);
     };
     // Scaled gradients are a copy, of a part at a time.
-    constexpr Index most = Index{1} << 24;
-    const Index pieces = step.gradient_scale == 1 ? value.size() : most;
+    const Index pieces = step.gradient_scale == 1 ? value.size() : dev.settings().chunks.scaled;
     for (Index begin = 0; begin < value.size(); begin += pieces) each(begin, std::min(pieces, value.size() - begin));
   }
 };

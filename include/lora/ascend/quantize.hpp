@@ -49,12 +49,12 @@ struct Quantize<ascend::Device> {
  private:
   /// A row has its quanta, int8, and then a float16 scale for each 32 of them. Their product has 19 bits at most, so
   /// that it is rounded to T once. Rows are taken so many at a time that the cache still has the quanta as T when they
-  /// are scaled.
+  /// are scaled: whole sixteens of them, whose bytes are a multiple of 32 whatever a row's are.
   template <class T>
   static void decode_q8_0(D& dev, const StoredView<D>& w, View<D, T> y) {
-    constexpr Index block = 32, together = Index{1} << 25;
+    constexpr Index block = 32, sixteen = 16;
     const Index cols = w.cols(), row = static_cast<Index>(w.row_bytes());
-    const Index step = std::max<Index>(1, together / cols);
+    const Index step = std::max(sixteen, dev.settings().chunks.decoded / cols / sixteen * sixteen);
     for (Index first = 0; first < w.rows(); first += step) {
       const Index rows = std::min(step, w.rows() - first);
       const std::byte* const begin = w.data() + first * row;

@@ -27,6 +27,7 @@ struct Runtime {
   aclError (*aclrtResetDevice)(std::int32_t device) = nullptr;
   aclError (*aclrtGetCurrentContext)(aclrtContext* context) = nullptr;
   aclError (*aclrtSetCurrentContext)(aclrtContext context) = nullptr;
+  aclError (*aclrtSetSysParamOpt)(aclSysParamOpt option, std::int64_t value) = nullptr;
   aclError (*aclrtCtxSetSysParamOpt)(aclSysParamOpt option, std::int64_t value) = nullptr;
   aclError (*aclrtSetDeviceSatMode)(aclrtFloatOverflowMode mode) = nullptr;
   aclError (*aclrtGetMemInfo)(aclrtMemAttr kind, std::size_t* free, std::size_t* total) = nullptr;
@@ -48,6 +49,7 @@ struct Runtime {
                                aclrtMemcpyKind kind, aclrtStream stream) = nullptr;
 
   aclError (*aclrtCreateStream)(aclrtStream* stream) = nullptr;
+  aclError (*aclrtSetStreamFailureMode)(aclrtStream stream, std::uint64_t mode) = nullptr;
   aclError (*aclrtDestroyStream)(aclrtStream stream) = nullptr;
   aclError (*aclrtDestroyStreamForce)(aclrtStream stream) = nullptr;
   aclError (*aclrtSynchronizeStreamWithTimeout)(aclrtStream stream, std::int32_t milliseconds) = nullptr;
@@ -72,6 +74,7 @@ struct Runtime {
     f("aclrtResetDevice", aclrtResetDevice);
     f("aclrtGetCurrentContext", aclrtGetCurrentContext);
     f("aclrtSetCurrentContext", aclrtSetCurrentContext);
+    f("aclrtSetSysParamOpt", aclrtSetSysParamOpt);
     f("aclrtCtxSetSysParamOpt", aclrtCtxSetSysParamOpt);
     f("aclrtSetDeviceSatMode", aclrtSetDeviceSatMode);
     f("aclrtGetMemInfo", aclrtGetMemInfo);
@@ -87,6 +90,7 @@ struct Runtime {
     f("aclrtUnmapMem", aclrtUnmapMem);
     f("aclrtMemcpyAsync", aclrtMemcpyAsync);
     f("aclrtCreateStream", aclrtCreateStream);
+    f("aclrtSetStreamFailureMode", aclrtSetStreamFailureMode);
     f("aclrtDestroyStream", aclrtDestroyStream);
     f("aclrtDestroyStreamForce", aclrtDestroyStreamForce);
     f("aclrtSynchronizeStreamWithTimeout", aclrtSynchronizeStreamWithTimeout);
@@ -119,6 +123,14 @@ struct Runtime {
     return line;
   }
 };
+
+/// What to look at where an NPU can't be used, after such an error of the runtime.
+constexpr std::string_view advice_of(aclError error) {
+  return error == ACL_ERROR_RT_DEV_SETUP_ERROR
+             ? "driver and toolkit of releases that don't go together end so, as does a card that another container "
+               "holds: npu-smi info tells the driver's version, its health and who uses it"
+             : "npu-smi info tells its health and who uses it; it serves one container at a time";
+}
 
 /// Of the packages, for reports: nothing needs it, and other versions may not have it.
 using aclsysGetCANNVersion = aclError(aclCANNPackageName name, aclCANNPackageVersion* version);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -32,6 +33,11 @@ class Toolkit {
     }
     runs_ = true;
     operators_found = load_operators(operators, operator_libraries_);
+    // Of an old toolkit, or of one that has moved only some of them. What is there and can't be opened is told instead.
+    if (lacks_operators() && !operator_libraries_.broken()) {
+      operator_libraries_.open(old_operator_library);
+      operators_found = load_operators(operators, operator_libraries_);
+    }
     if (const std::string missing = load(objects, operator_libraries_); !missing.empty())
       operator_problem_ = operator_libraries_.any() ? concat(operator_libraries_.names(), " has no function ", missing)
                                                     : operator_libraries_.reason();
@@ -53,6 +59,17 @@ class Toolkit {
   /// Whether the runtime is there and has begun; else `problem` says why not.
   bool runs() const { return runs_; }
   const std::string& problem() const { return problem_; }
+  /// Whether there is one, which may not run.
+  bool there() const { return runtime_libraries_.any() || runtime_libraries_.broken(); }
+  /// What may be done where it doesn't run.
+  std::string_view advice() const {
+    if (problem_.find("libascend_hal.so") != problem_.npos)
+      return "the driver's libraries are not found: have lib64/common and lib64/driver of its folder "
+             "(/usr/local/Ascend/driver) in LD_LIBRARY_PATH, which set_env.sh of the toolkit does; a container needs "
+             "that folder mounted, and its devices";
+    return there() ? "install driver and toolkit of one release (CANN 8.1 or newer)"
+                   : "install driver and toolkit (CANN) and source its set_env.sh";
+  }
   /// Why there are no operators at all; empty: there are.
   const std::string& operator_problem() const { return operator_problem_; }
   const std::string& names() const { return runtime_libraries_.names(); }
@@ -99,6 +116,12 @@ class Toolkit {
   }
 
  private:
+  /// Whether there are some that nothing stands in for, and that nobody has left out.
+  bool lacks_operators() const {
+    return std::any_of(operators_found.begin(), operators_found.end(),
+                       [](const OperatorInfo& one) { return !one.there && !one.left_out && one.fallback.empty(); });
+  }
+
   Libraries runtime_libraries_, operator_libraries_;
   std::string problem_, operator_problem_;
   bool runs_ = false;

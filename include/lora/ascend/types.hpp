@@ -30,6 +30,8 @@ enum aclDataType : int {
   ACL_INT32 = 3,
   ACL_UINT8 = 4,
   ACL_INT64 = 9,
+  ACL_DOUBLE = 11,
+  ACL_BOOL = 12,
   ACL_BF16 = 27,
 };
 enum aclFormat : int { ACL_FORMAT_ND = 2 };
@@ -78,6 +80,7 @@ constexpr aclError ACL_ERROR_RT_CONTEXT_NULL = 107002;
 constexpr aclError ACL_ERROR_RT_FEATURE_NOT_SUPPORT = 207000;
 constexpr aclError ACL_ERROR_RT_MEMORY_ALLOCATION = 207001;
 constexpr aclError ACL_ERROR_RT_DEVICE_OOM = 207018;
+constexpr aclError ACL_ERROR_RT_DEV_SETUP_ERROR = 507033;
 constexpr aclError ACL_ERROR_RT_STREAM_SYNC_TIMEOUT = 507046;
 constexpr aclError ACL_ERROR_RT_EVENT_SYNC_TIMEOUT = 507047;
 constexpr aclnnStatus ACLNN_ERR_RUNTIME_ERROR = 361001;
@@ -88,6 +91,9 @@ constexpr aclnnStatus ACLNN_ERR_INNER_OPP_KERNEL_PKG_NOT_FOUND = 561112;
 constexpr bool ends_work(aclError error) {
   return (error >= 507000 && error < 508000) || error == ACLNN_ERR_RUNTIME_ERROR;
 }
+
+/// Mode of a stream: what is queued behind work that has failed is not done any more.
+constexpr std::uint64_t stop_on_failure = 1;
 
 /// cubeMathType of products: inputs are multiplied in their own type.
 constexpr std::int8_t KEEP_DTYPE = 0;
@@ -119,9 +125,11 @@ constexpr std::int64_t bytes_of(aclDataType type) {
     case ACL_BF16:
       return 2;
     case ACL_INT64:
+    case ACL_DOUBLE:
       return 8;
     case ACL_INT8:
     case ACL_UINT8:
+    case ACL_BOOL:
       return 1;
   }
   return 0;
@@ -141,6 +149,10 @@ constexpr std::string_view name_of(aclDataType type) {
       return "uint8";
     case ACL_INT64:
       return "int64";
+    case ACL_DOUBLE:
+      return "float64";
+    case ACL_BOOL:
+      return "bool";
     case ACL_BF16:
       return "bfloat16";
   }

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "lora/core/assert.hpp"
+#include "lora/core/error.hpp"
 #include "lora/tensor/view.hpp"
 
 namespace lora::comm {
@@ -44,11 +44,11 @@ class Single {
   std::vector<double> all_gather(std::span<const double> numbers) const { return {numbers.begin(), numbers.end()}; }
   template <class D, class T>
   void all_gather(D&, View<D, T>, std::span<const Index>) const {}
-  /// Nothing is exchanged: the caller has its own slabs.
+  /// Throws   Error: there is nobody to exchange with, and the caller has its own slabs
   template <class D, class T>
   void exchange(D&, std::span<const View<D, T>>, std::span<const int>, std::span<const Index>,
                 std::span<const View<D, T>>) const {
-    LORA_ASSERT(false && "one rank has nobody to exchange with");
+    fail<Error>("[comm] one rank has nobody to exchange with");
   }
   template <class D, class T>
   void broadcast(D&, View<D, T>, int) const {}

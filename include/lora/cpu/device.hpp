@@ -87,12 +87,18 @@ class Device : public Threads, public DeviceState<Device> {
         (std::max<std::size_t>(bytes, 1) + Arena::alignment - 1) / Arena::alignment * Arena::alignment;
     void* memory = std::aligned_alloc(Arena::alignment, padded);
     if (memory == nullptr) fail<DeviceError>("[cpu] out of memory: ", bytes, " bytes were asked for");
+    allocated_.add(bytes);
     return memory;
   }
-  void free(void* memory, std::size_t) noexcept { std::free(memory); }
+  void free(void* memory, std::size_t bytes) noexcept {
+    std::free(memory);
+    allocated_.take(bytes);
+  }
   void* allocate_host(std::size_t bytes) { return allocate(bytes); }
   void free_host(void* memory, std::size_t bytes) noexcept { free(memory, bytes); }
   MemoryInfo memory() const { return {total_memory(), available_memory()}; }
+  /// What tensors have of it, but for the arena.
+  AllocatedBytes& allocated() { return allocated_; }
   Arena& arena() { return arena_; }
 
   void copy_from_host(void* target, const void* source, std::size_t bytes, Stream = Stream::compute) {
@@ -131,6 +137,7 @@ class Device : public Threads, public DeviceState<Device> {
  private:
   detail::Reservation reservation_;
   Arena arena_;
+  AllocatedBytes allocated_;
 };
 
 static_assert(lora::AnyDevice<Device>);

@@ -122,6 +122,12 @@ class OneDnn {
   }
 
   std::size_t prepared() const { return products_.size(); }
+  /// Of the products that are kept, those for which oneDNN has only its reference implementation: none that a step of
+  /// training needs may be among them.
+  std::size_t references() const {
+    return static_cast<std::size_t>(std::count_if(products_.begin(), products_.end(),
+                                                  [](const Product& product) { return product.is_reference(); }));
+  }
 
   /// The implementation that computes this product where it is not cut.
   std::string implementation(const ProductKey& key) { return find(key).implementation; }
@@ -132,6 +138,7 @@ class OneDnn {
     dnnl::matmul primitive;
     dnnl::memory::desc a, b, c, scratchpad;
     std::string implementation;
+    bool is_scaled = false;  // by alpha as a scale of b, not by an operation on the output
 
     std::size_t scratch_bytes() const { return scratchpad.get_size(); }
     bool is_reference() const { return implementation.starts_with("ref"); }
@@ -360,33 +367,38 @@ class OneDnn {
   void execute(const Product& product, dnnl::stream& stream, const void* a, const void* b, void* c,
                void* scratch) const {
     // oneDNN takes inputs through the same type as outputs; it only reads them.
-    product.primitive.execute(stream, {{DNNL_ARG_SRC, {product.a, engine_, const_cast<void*>(a)}},
-                                       {DNNL_ARG_WEIGHTS, {product.b, engine_, const_cast<void*>(b)}},
-                                       {DNNL_ARG_DST, {product.c, engine_, c}},
-                                       {DNNL_ARG_SCRATCHPAD, {product.scratchpad, engine_, scratch}}});
+    std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_SRC, {product.a, engine_, const_cast<void*>(a)}},
+                                                    {DNNL_ARG_WEIGHTS, {product.b, engine_, const_cast<void*>(b)}},
+                                                    {DNNL_ARG_DST, {product.c, engine_, c}},
+                                                    {DNNL_ARG_SCRATCHPAD, {product.scratchpad, engine_, scratch}}};
+#  if DNNL_VERSION_MAJOR >= 3
+    float scale = product.key.alpha;
+    if (product.is_scaled)
+      arguments.emplace(
+          DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS,
+          dnnl::memory({{1}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::x}, engine_, &scale));
+#  endif
+    product.primitive.execute(stream, arguments);
     stream.wait();
   }
 
   Product prepare(const ProductKey& key) {
+    Product product = prepare(key, false);
+    if (key.alpha == 1.0f || !product.is_reference()) return product;
+    // Without AVX-512 no other implementation takes an operation on the output before the sum, but all take a scale.
+    return prepare(key, true);
+  }
+
+  Product prepare(const ProductKey& key, bool scaled) {
     using Dims = dnnl::memory::dims;
     const Threads threads(key.alone ? 1 : omp_get_max_threads());
     Product product;
     product.key = key;
+    product.is_scaled = scaled;
     const dnnl::memory::desc a(Dims{key.m, key.k}, type_of(key.in), Dims{key.a_row, key.a_col});
     const dnnl::memory::desc b(Dims{key.k, key.n}, type_of(key.in), Dims{key.b_row, key.b_col});
     const dnnl::memory::desc c(Dims{key.m, key.n}, type_of(key.out), Dims{key.c_row, 1});
-    dnnl::post_ops after;
-    if (key.alpha != 1.0f) {
-#  if DNNL_VERSION_MAJOR >= 3
-      after.append_eltwise(dnnl::algorithm::eltwise_linear, key.alpha, 0.0f);
-#  else
-      after.append_eltwise(1.0f, dnnl::algorithm::eltwise_linear, key.alpha, 0.0f);
-#  endif
-    }
-    if (key.accumulate) after.append_sum(1.0f);
-    dnnl::primitive_attr attributes;
-    attributes.set_post_ops(after);
-    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::primitive_attr attributes = attributes_of(key, scaled);
 #  if DNNL_VERSION_MAJOR >= 3
     const auto describe = [&] { return dnnl::matmul::primitive_desc(engine_, a, b, c, attributes); };
 #  else
@@ -401,6 +413,23 @@ class OneDnn {
     product.implementation = description.impl_info_str();
     product.primitive = dnnl::matmul(description);
     return product;
+  }
+
+  // alpha and the sum, `scaled` as Product::is_scaled says.
+  static dnnl::primitive_attr attributes_of(const ProductKey& key, bool scaled) {
+    dnnl::primitive_attr attributes;
+    dnnl::post_ops after;
+#  if DNNL_VERSION_MAJOR >= 3
+    if (scaled) attributes.set_scales_mask(DNNL_ARG_WEIGHTS, 0);
+    if (!scaled && key.alpha != 1.0f) after.append_eltwise(dnnl::algorithm::eltwise_linear, key.alpha, 0.0f);
+#  else
+    if (scaled) attributes.set_output_scales(0, {key.alpha});
+    if (!scaled && key.alpha != 1.0f) after.append_eltwise(1.0f, dnnl::algorithm::eltwise_linear, key.alpha, 0.0f);
+#  endif
+    if (key.accumulate) after.append_sum(1.0f);
+    attributes.set_post_ops(after);
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    return attributes;
   }
 
   dnnl::engine engine_;

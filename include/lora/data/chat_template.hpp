@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
-#include "lora/core/hash.hpp"
 #include "lora/core/scalar.hpp"
 #include "lora/data/chat_template_table.hpp"
 #include "lora/data/chat_text.hpp"
@@ -24,7 +23,7 @@ struct Message {
   std::string role;
   std::string content;
   std::optional<std::string> reasoning{};  ///< the assistant's reasoning, if the record has it as a separate field
-  bool learnt = true;                      ///< false for an answer with weight 0
+  bool learnt = true;                      ///< false for a turn that is marked so, such as by weight 0
   std::vector<ToolCall> tool_calls{};      ///< of an assistant
 };
 
@@ -50,26 +49,31 @@ struct Rendering {
 /// without interpreting that text.
 class ChatTemplate {
  public:
-  /// `end_of_text` is the model's end-of-text token; only alpaca and none end an answer with it.
+  /// `end_of_text` is the model's end-of-text token, with which only alpaca and none end an answer; `opening` is what
+  /// the tokenizer puts before texts, with which only theirs begin.
   /// Throws   ConfigError if the name is not among the choices
-  static ChatTemplate named(std::string_view name, std::string end_of_text = "") {
+  static ChatTemplate named(std::string_view name, std::string end_of_text = "", std::string_view opening = "") {
     for (const auto& entry : detail::template_entries) {
       if (entry.name != name) continue;
-      const bool needs_end = entry.style == detail::TemplateStyle::alpaca || entry.style == detail::TemplateStyle::none;
-      if (needs_end && end_of_text.empty())
+      if (!detail::is_plain(entry)) return {entry, std::move(end_of_text), std::string(entry.text)};
+      if (end_of_text.empty())
         fail<ConfigError>("template ", name, " ends an answer with the end-of-text token, and the model names none");
-      return {entry, std::move(end_of_text)};
+      return {entry, std::move(end_of_text), concat(detail::opening_tag(opening), entry.text)};
     }
     fail<ConfigError>("template is ", name, "; expected auto or one of ", choices());
   }
 
-  /// Throws   ConfigError if the text, ignoring white space, is not a known one
-  static ChatTemplate recognised(std::string_view text) {
-    const std::string normalised = detail::normalise_white_space(text);
-    if (normalised.empty()) fail<ConfigError>("the model has no chat template; set template to one of ", choices());
-    const std::uint64_t hash = text_hash(normalised);
-    for (const auto& published : detail::published_templates)
-      if (published.hash == hash && published.bytes == normalised.size()) return named(published.name);
+  /// The one with this Jinja text, white space aside, if it is known.
+  static std::optional<ChatTemplate> find(std::string_view text, std::string end_of_text = "") {
+    const detail::TemplateEntry* entry = detail::entry_of(text);
+    if (entry == nullptr || (detail::is_plain(*entry) && end_of_text.empty())) return std::nullopt;
+    return ChatTemplate(*entry, std::move(end_of_text), std::string(text));
+  }
+
+  /// Throws   ConfigError if the text is not a known one
+  static ChatTemplate recognised(std::string_view text, std::string end_of_text = "") {
+    if (auto found = find(text, std::move(end_of_text))) return *std::move(found);
+    if (strip(text).empty()) fail<ConfigError>("the model has no chat template; set template to one of ", choices());
     fail<ConfigError>("the model's chat template is not one of the published ones; set template to one of ", choices());
   }
 
@@ -88,6 +92,29 @@ class ChatTemplate {
   }
 
   std::string_view name() const { return entry_.name; }
+
+  /// In Jinja, as the model carries it or, of a template that was named, as it was published: what makes other programs
+  /// write the same.
+  const std::string& text() const { return text_; }
+
+  /// What stands in every rendering with answers and is to be one token each.
+  std::vector<std::string_view> markers() const {
+    switch (entry_.style) {
+      case Style::llama3:
+      case Style::llama3_dated:
+        return {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"};
+      case Style::alpaca:
+      case Style::none:
+        return {end_of_text_};
+      default:
+        return {im_start, im_end};
+    }
+  }
+  /// The same of renderings with reasoning, and of those with tools or their calls.
+  std::span<const std::string_view> markers_of_thoughts() const {
+    return thinks() ? std::span<const std::string_view>(detail::think_markers) : std::span<const std::string_view>();
+  }
+  std::span<const std::string_view> markers_of_tools() const { return entry_.markers_of_tools; }
 
   /// The token that ends an assistant's turn.
   std::string_view end_of_turn() const {
@@ -123,7 +150,7 @@ class ChatTemplate {
   bool quotes_texts() const { return entry_.quotes_texts; }
 
   /// Whether the tokenizer's opening token, if any, must be added before its output.
-  bool needs_opening() const { return entry_.style == Style::alpaca || entry_.style == Style::none; }
+  bool needs_opening() const { return detail::is_plain(entry_); }
 
   /// An answer without the reasoning before it, split as Qwen3's template does.
   static std::string_view without_thoughts(std::string_view answer) {
@@ -188,16 +215,15 @@ class ChatTemplate {
   static constexpr std::string_view empty_think = "<think>\n\n</think>\n\n";
   static constexpr std::string_view smollm3_empty_think = "<think>\n\n</think>\n";
 
-  ChatTemplate(const detail::TemplateEntry& entry, std::string end_of_text)
-      : entry_(entry), end_of_text_(std::move(end_of_text)) {}
+  ChatTemplate(const detail::TemplateEntry& entry, std::string end_of_text, std::string text)
+      : entry_(entry), end_of_text_(std::move(end_of_text)), text_(std::move(text)) {}
 
   void check(const Message& message, std::size_t turn) const {
     const bool known = message.role == "system" || message.role == "user" || message.role == "assistant";
     if (!known && message.role != "tool")
       fail<FormatError>("turn ", turn + 1, " has the role \"", message.role,
                         "\"; expected system, user, assistant or tool");
-    const bool plain = entry_.style == Style::alpaca || entry_.style == Style::none;
-    if (message.role == "tool" && plain) refuse("tool turns", turn);
+    if (message.role == "tool" && detail::is_plain(entry_)) refuse("tool turns", turn);
     if (!message.tool_calls.empty() && !calls_tools()) refuse("tool calls", turn);
     if (!message.tool_calls.empty() && message.role != "assistant")
       fail<FormatError>("turn ", turn + 1, " is the ", message.role, "'s and has tool calls; only an assistant calls");
@@ -320,23 +346,6 @@ class ChatTemplate {
     chatml_turn(out, "assistant", with_calls(std::move(text), !content.empty(), message.tool_calls, false), opening);
   }
 
-  static constexpr std::string_view smollm3_think =
-      "You are a helpful AI assistant named SmolLM, trained by Hugging Face. Your role as an assistant involves "
-      "thoroughly exploring questions through a systematic thinking process before providing the final precise and "
-      "accurate solutions. This requires engaging in a comprehensive cycle of analysis, summarizing, exploration, "
-      "reassessment, reflection, backtracking, and iteration to develop well-considered thinking process. Please "
-      "structure your response into two main sections: Thought and Solution using the specified format: <think> "
-      "Thought "
-      "section </think> Solution section. In the Thought section, detail your reasoning process in steps. Each step "
-      "should include detailed considerations such as analysing questions, summarizing relevant findings, "
-      "brainstorming "
-      "new ideas, verifying the accuracy of the current steps, refining any errors, and revisiting previous steps. In "
-      "the Solution section, based on various attempts, explorations, and reflections from the Thought section, "
-      "systematically present the final solution that you deem correct. The Solution section should be logical, "
-      "accurate, and concise and detail necessary steps needed to reach the conclusion.";
-  static constexpr std::string_view smollm3_no_think =
-      "You are a helpful AI assistant named SmolLM, trained by Hugging Face.";
-
   static void render_smollm3(Rendering& out, std::span<const Message> messages, const RenderOptions& options) {
     const std::string system = messages[0].role == "system" ? messages[0].content : "";
     bool think = options.enable_thinking;
@@ -354,8 +363,8 @@ class ChatTemplate {
       out.text += concat("## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: ", date,
                          "\nReasoning Mode: ", think ? "/think" : "/no_think", "\n\n## Custom Instructions\n\n",
                          !own.empty() ? std::string_view(own)
-                         : think      ? smollm3_think
-                                      : smollm3_no_think,
+                         : think      ? detail::smollm3_think
+                                      : detail::smollm3_no_think,
                          "\n\n");
     }
     const std::string_view block = think ? "" : smollm3_empty_think;
@@ -425,6 +434,7 @@ class ChatTemplate {
 
   detail::TemplateEntry entry_;
   std::string end_of_text_;
+  std::string text_;
 };
 
 }  // namespace lora::data

@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lora/core/scalar.hpp"
+#include "lora/data/order.hpp"
 #include "lora/data/token_store.hpp"
 
 namespace lora::data {
@@ -19,8 +21,13 @@ class CutTexts {
   struct Part {
     Index record;
     Index block = 0;
-    std::span<const std::int32_t> text{};  ///< the tokens of the cut text; empty: a whole record
+    std::span<const std::int32_t> text{};  ///< the tokens of the cut text, of which the block is read; empty: a whole
+                                           ///< record
   };
+
+  CutTexts() = default;
+  /// `tokens`: an empty store.
+  explicit CutTexts(TokenStore tokens) : tokens_(std::move(tokens)) {}
 
   /// Adds a text; those that come later stand in later records.
   void add(Index record, std::span<const std::int32_t> tokens, Index blocks) {
@@ -41,6 +48,18 @@ class CutTexts {
     return before.end() + (record - before.record - 1);
   }
 
+  /// The sequences of these records, in their order.
+  /// Throws   ConfigError if there are too many
+  Sequences sequences_of(const Sequences& records) const {
+    if (empty()) return records;
+    if (!records.lists()) return Sequences::below(sequence_of(records.size()));
+    std::vector<std::uint32_t> sequences;
+    for (Index i = 0; i < records.size(); ++i)
+      for (Index at = sequence_of(records[i]); at < sequence_of(records[i] + 1); ++at)
+        sequences.push_back(Sequences::as_number(at));
+    return Sequences(std::move(sequences));
+  }
+
   Index record_of(Index sequence) const {
     const Text* const text = last_at_or_before(sequence);
     if (text == nullptr) return sequence;
@@ -56,7 +75,9 @@ class CutTexts {
   Part operator[](Index sequence) const {
     const Text* const text = last_at_or_before(sequence);
     if (text == nullptr || sequence >= text->end()) return {record_of(sequence)};
-    return {text->record, sequence - text->first, tokens_.read(text->token, text->length)};
+    // Of a mapped file's pages only the block's are touched.
+    const std::size_t each = text->length / static_cast<std::size_t>(text->blocks) + 1;
+    return {text->record, sequence - text->first, tokens_.read(text->token, text->length, each)};
   }
 
  private:

@@ -23,6 +23,7 @@
 #include "lora/data/sample.hpp"
 #include "lora/io/json.hpp"
 #include "lora/io/mapped_file.hpp"
+#include "lora/io/text_encoding.hpp"
 #include "lora/io/unpack.hpp"
 #include "lora/tokenizer/unicode.hpp"
 
@@ -70,8 +71,7 @@ class Dataset {
   Sample operator[](Index record) const {
     const File& file = file_of(record);
     const std::string_view bytes = file.bytes(record);
-    const Index line = file.records.line(record - file.first);
-    const std::string where = concat(file.name, ":", line);
+    const std::string where = file.place(record);
     Sample sample;
     if (file.plain) {
       const std::size_t invalid = tokenizer::unicode::find_invalid_utf8(bytes);
@@ -79,7 +79,7 @@ class Dataset {
       sample.kind = Sample::Kind::text;
       sample.text = bytes;
     } else {
-      const io::Json json = io::parse_json(bytes, file.name, false, line);
+      const io::Json json = file.parse(record, bytes);
       detail::RecordReader reader(json, where, options_);
       if (reader.kind() != file.kind)
         fail<FormatError>(where, ": ", detail::what_it_is(reader.kind()), ", but the file begins with ",
@@ -134,6 +134,25 @@ class Dataset {
       if (mapped) mapped->note_read(found.size());
       return found;
     }
+    /// "d.json:7" or, where several records stand on a line, "d.json:7: record 3118 (index 3117)", counted in the file.
+    std::string place(Index record) const {
+      const Index own = record - first;
+      return concat(name, ":", records.line(own), records.shares_line(own) ? ": " + note(own) : "");
+    }
+    static std::string note(Index own) { return concat("record ", own + 1, " (index ", own, ")"); }
+
+    io::Json parse(Index record, std::string_view bytes) const {
+      const Index own = record - first, line = records.line(own);
+      try {
+        return io::parse_json(bytes, name, false, io::JsonPlace{line});
+      } catch (const FormatError&) {
+        // The column is looked for only now, since a line may be as long as the file.
+        const Index column = detail::column_at(text, records.begin(own));
+        return io::parse_json(bytes, name, false,
+                              io::JsonPlace{line, column, records.shares_line(own) ? note(own) : std::string()});
+      }
+    }
+
     std::size_t most_bytes(Index record) const {
       const Index own = record - first;
       return (own + 1 < records.size() ? records.begin(own + 1) : text.size()) - records.begin(own);
@@ -173,6 +192,7 @@ class Dataset {
     const auto bytes = file->mapped->bytes();
     file->text = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
     if (file->text.starts_with("\xEF\xBB\xBF")) file->text.remove_prefix(3);
+    io::refuse_wide_text(path, file->text);
     add(std::move(file));
   }
 
@@ -195,17 +215,26 @@ class Dataset {
     } else if (*first == '[') {
       file->records = finder.find_objects();
     } else {
-      fail<FormatError>(file->name, ": neither JSON records nor a .txt file; it begins with ", *first);
+      fail_unknown(file->name, text, *first);
     }
     if (file->records.size() == 0) fail<FormatError>(file->name, ": the file has no records");
     file->first = size_;
     size_ = file->end();
     if (!file->plain) {
-      const Index line = file->records.line(0);
-      const io::Json json = io::parse_json(file->bytes(file->first), file->name, false, line);
-      file->kind = detail::RecordReader(json, concat(file->name, ":", line), options_).kind();
+      const io::Json json = file->parse(file->first, file->bytes(file->first));
+      file->kind = detail::RecordReader(json, file->place(file->first), options_).kind();
     }
     files_.push_back(std::move(file));
+  }
+
+  [[noreturn]] static void fail_unknown(const std::string& name, std::string_view text, char first) {
+    if (text.starts_with("PAR1"))
+      fail<FormatError>(name, ": a Parquet file; expected JSON records: in Python, ",
+                        "datasets.Dataset.from_parquet(NAME).to_json('NAME.jsonl') writes them");
+    if (const auto ending = io::lower_extension(io::unpacked_name(name)); ending == ".csv" || ending == ".tsv")
+      fail<FormatError>(name, ": a table as text; expected JSON records: in Python, ",
+                        "pandas.read_csv(NAME).to_json('NAME.jsonl', orient='records', lines=True) writes them");
+    fail<FormatError>(name, ": neither JSON records nor a .txt file; it begins with ", first);
   }
 
   /// Forgets all records but the first ones.

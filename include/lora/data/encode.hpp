@@ -25,12 +25,58 @@ struct EncodeOptions {
   Index vocab_size = 0;  ///< larger ids are errors; 0: not checked
 };
 
-/// The template of that name, or for "auto" the one recognised from the model's template text.
-/// Throws   ConfigError that lists the choices
-inline ChatTemplate choose_template(std::string_view name, const tokenizer::Tokenizer& tokenizer) {
-  if (name == "auto") return ChatTemplate::recognised(tokenizer.chat_template());
+/// Throws   FormatError for a marker that the tokenizer cuts into pieces: a model would learn these in its place
+inline void expect_marker(const tokenizer::Tokenizer& tokenizer, const ChatTemplate& chat_template,
+                          std::string_view marker) {
+  const auto pieces = tokenizer.encode(marker).ids.size();
+  if (pieces == 1) return;
+  fail<FormatError>(tokenizer.where(), ": the template ", chat_template.name(), " writes ", marker,
+                    ", which the tokenizer cuts into ", pieces, " tokens; expected one: declare it in the \"",
+                    "added_tokens\" of tokenizer.json or the \"additional_special_tokens\" of tokenizer_config.json, ",
+                    "or set template to another");
+}
+
+/// The same for all that stand in every rendering.
+inline void expect_markers(const tokenizer::Tokenizer& tokenizer, const ChatTemplate& chat_template) {
+  for (const std::string_view marker : chat_template.markers()) expect_marker(tokenizer, chat_template, marker);
+}
+
+/// The same for those of reasoning and tools that stand in the rendering of this record.
+inline void expect_markers(const tokenizer::Tokenizer& tokenizer, const ChatTemplate& chat_template,
+                           const Sample& sample, std::string_view rendering) {
+  const auto check = [&](std::span<const std::string_view> markers) {
+    for (const std::string_view marker : markers)
+      if (rendering.find(marker) != rendering.npos) expect_marker(tokenizer, chat_template, marker);
+  };
+  check(chat_template.markers_of_thoughts());
+  if (!sample.tools.empty() || std::any_of(sample.messages.begin(), sample.messages.end(), [](const Message& turn) {
+        return turn.role == "tool" || !turn.tool_calls.empty();
+      }))
+    check(chat_template.markers_of_tools());
+}
+
+/// The token that ends a text; empty if the tokenizer names none.
+inline std::string end_of_text(const tokenizer::Tokenizer& tokenizer) {
   const auto eos = tokenizer.eos();
-  return ChatTemplate::named(name, eos ? tokenizer.decode(std::vector<std::int32_t>{*eos}) : "");
+  return eos ? tokenizer.decode(std::vector<std::int32_t>{*eos}) : "";
+}
+
+/// The template with this text, if it is known.
+inline std::optional<ChatTemplate> find_template(std::string_view text, const tokenizer::Tokenizer& tokenizer) {
+  return ChatTemplate::find(text, end_of_text(tokenizer));
+}
+
+/// The template of that name, or for "auto" the one recognised from the model's template text.
+/// Throws   ConfigError that lists the choices; FormatError for a marker that the tokenizer cuts into pieces
+inline ChatTemplate choose_template(std::string_view name, const tokenizer::Tokenizer& tokenizer) {
+  const auto own = find_template(tokenizer.chat_template(), tokenizer);
+  const auto chosen = [&] {
+    if (own && (name == "auto" || name == own->name())) return *own;
+    if (name == "auto") return ChatTemplate::recognised(tokenizer.chat_template(), end_of_text(tokenizer));
+    return ChatTemplate::named(name, end_of_text(tokenizer), tokenizer.decode(tokenizer.opening()));
+  }();
+  expect_markers(tokenizer, chosen);
+  return chosen;
 }
 
 /// Tokenizes a rendering. The tokenizer's opening token, if any, is added unless the template writes one.
@@ -87,7 +133,7 @@ class Encoder {
     example.unanswered = sample.unanswered;
     truncate(example, options_.cutoff_len);
     check_ids(example.tokens, sample);
-    check_ids(example.labels, sample);
+    check_labels(example.labels, sample);
     example.record = sample.record;
     return example;
   }
@@ -112,10 +158,11 @@ class Encoder {
     if (sample.kind == Sample::Kind::tokens) {
       const std::size_t kept = std::min(sample.tokens.size(), static_cast<std::size_t>(options_.cutoff_len));
       check_ids(std::span(sample.tokens).first(kept), sample);
-      check_ids(std::span(sample.labels).first(kept), sample);
+      check_labels(std::span(sample.labels).first(kept), sample);
       return sample.tokens.size();
     }
     static_cast<void>(tokenizer(sample));
+    expect_marks_hold(sample);
     return sample.kind == Sample::Kind::text ? sample.text.size()
                                              : render(sample, sample.messages, options_.render).text.size();
   }
@@ -163,13 +210,16 @@ class Encoder {
     try {
       RenderOptions own = options;
       own.tools = sample.tools;
-      return template_->render(template_->turns_of(messages, own), own);
+      Rendering rendering = template_->render(template_->turns_of(messages, own), own);
+      expect_markers(tokenizer(sample), *template_, sample, rendering.text);
+      return rendering;
     } catch (const FormatError& error) {
       fail<FormatError>(sample.where, ": ", std::string_view(error.what()));
     }
   }
 
   void encode_messages(const Sample& sample, Example& example) const {
+    expect_marks_hold(sample);
     const Rendering rendering = render(sample, sample.messages, options_.render);
     auto encoding = encode_rendering(tokenizer(sample), *template_, rendering.text);
     const std::size_t opening = template_->needs_opening() ? tokenizer(sample).opening().size() : 0;
@@ -197,10 +247,29 @@ class Encoder {
     }
   }
 
+  /// train_on_prompt learns every turn but the answers that are marked.
+  void expect_marks_hold(const Sample& sample) const {
+    if (!options_.train_on_prompt) return;
+    for (const Message& message : sample.messages)
+      if (!message.learnt && message.role != "assistant")
+        fail<FormatError>(sample.where, ": a turn of the ", message.role,
+                          " is marked as not learnt, but train_on_prompt learns all of them");
+  }
+
   void check_ids(std::span<const std::int32_t> ids, const Sample& sample) const {
-    for (const std::int32_t id : ids)
-      if (id != ignore_index && (id < 0 || (options_.vocab_size > 0 && id >= options_.vocab_size)))
-        fail<FormatError>(sample.where, ": the token id ", id, "; the model's vocabulary has ", options_.vocab_size);
+    for (const std::int32_t id : ids) check_id(id, sample);
+  }
+  void check_labels(std::span<const std::int32_t> labels, const Sample& sample) const {
+    for (const std::int32_t label : labels)
+      if (label != ignore_index) check_id(label, sample);
+  }
+  void check_id(std::int32_t id, const Sample& sample) const {
+    if (id < 0 || (options_.vocab_size > 0 && id >= options_.vocab_size))
+      fail<FormatError>(sample.where, ": the token id ", id, "; the model's vocabulary has ", options_.vocab_size,
+                        sample.kind == Sample::Kind::tokens
+                            ? ""
+                            : concat(" and so no embedding for the tokenizer's token \"",
+                                     tokenizer_->decode(std::span(&id, 1)), "\""));
   }
 
   const tokenizer::Tokenizer* tokenizer_;

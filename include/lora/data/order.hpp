@@ -40,12 +40,19 @@ class Sequences {
     all.size_ = checked(count);
     return all;
   }
-  /// These, none of which is negative or above `most`.
-  Sequences(const std::vector<Index>& numbers)
-      : Sequences(std::vector<std::uint32_t>(numbers.begin(), numbers.end())) {}
+  /// These, none of which is negative.
+  /// Throws   ConfigError if one is above `most`
+  Sequences(const std::vector<Index>& numbers) : Sequences(narrowed(numbers)) {}
   explicit Sequences(std::vector<std::uint32_t> numbers)
       : size_(checked(std::ssize(numbers))),
         listed_(std::make_shared<const std::vector<std::uint32_t>>(std::move(numbers))) {}
+
+  /// A number as it is stored.
+  /// Throws   ConfigError if it is above `most`
+  static std::uint32_t as_number(Index number) {
+    if (number > most) fail<ConfigError>("sequence ", number, "; at most ", most, " are supported");
+    return static_cast<std::uint32_t>(number);
+  }
 
   Index size() const { return size_; }
   bool empty() const { return size_ == 0; }
@@ -67,6 +74,12 @@ class Sequences {
     if (count > most) fail<ConfigError>(count, " records; at most ", most, " are supported");
     return count;
   }
+  static std::vector<std::uint32_t> narrowed(const std::vector<Index>& numbers) {
+    std::vector<std::uint32_t> narrow;
+    narrow.reserve(numbers.size());
+    for (const Index number : numbers) narrow.push_back(as_number(number));
+    return narrow;
+  }
 
   Index size_ = 0;
   std::shared_ptr<const std::vector<std::uint32_t>> listed_;  // null: each is its place
@@ -83,14 +96,24 @@ struct Mixture {
 /// Samples of each file in an epoch in which they have these shares (above 0, their sum 1), given how many sequences
 /// each has: as many as there are until the first file has none left or, with `over`, so many that each sequence of
 /// every file comes once at least. Shares are met to the sample, by largest remainder.
-/// Throws   ConfigError if an epoch would have 2³² samples or more, or none of a file
+/// Throws   ConfigError if an epoch would have 2³² samples or more, a thousand times as many as there are sequences, or
+///          none of a file
 inline std::vector<Index> mixed_counts(std::span<const Index> sizes, std::span<const double> shares, bool over) {
   constexpr double rounding = 1e-9;  // relative, of a quotient that is a whole number but for its last bits
+  constexpr double most_repeats = 1000;
   double total = 0;
+  std::size_t decides = 0;  // the file by which the total is as it is
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const double own = static_cast<double>(sizes[i]) / shares[i];
-    total = i == 0 ? own : over ? std::max(total, own) : std::min(total, own);
+    if (i > 0 && (over ? own <= total : own >= total)) continue;
+    total = own;
+    decides = i;
   }
+  const Index sequences = std::accumulate(sizes.begin(), sizes.end(), Index{0});
+  if (!(total <= most_repeats * static_cast<double>(sequences)))
+    fail<ConfigError>("a mix in which file ", decides + 1, " has the share ", shares[decides],
+                      ", so that an epoch needs ", total, " samples of ", sequences, " records; at most ", most_repeats,
+                      " times as many are allowed");
   total = over ? std::ceil(total * (1 - rounding)) : std::floor(total * (1 + rounding));
   if (!(total <= static_cast<double>(Sequences::most)))
     fail<ConfigError>("a mix in which an epoch has ", total, " samples; at most ", Sequences::most, " are supported");

@@ -35,6 +35,12 @@ class RecordIndex {
     return lines_.empty() ? first_line_ + record * lines_each_ : Index{lines_[static_cast<std::size_t>(record)]};
   }
 
+  /// Whether another record begins on the same line.
+  bool shares_line(Index record) const {
+    return (record > 0 && line(record - 1) == line(record)) ||
+           (record + 1 < size() && line(record + 1) == line(record));
+  }
+
   /// `begin` and `line`: not before those of the record before.
   /// Throws   FormatError for more lines than can be counted
   void add(std::size_t begin, Index line, const std::string& file) {
@@ -69,6 +75,12 @@ class RecordIndex {
 };
 
 namespace detail {
+
+/// Of a place in a text, from 1 on.
+inline Index column_at(std::string_view text, std::size_t at) {
+  const std::size_t before = text.substr(0, at).rfind('\n');
+  return static_cast<Index>(at - (before == text.npos ? 0 : before + 1)) + 1;
+}
 
 inline bool is_json_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
@@ -112,18 +124,20 @@ class RecordFinder {
     ++at_;  // the bracket
     skip_space();
     for (bool first = true; !take(']'); first = false) {
-      if (!first && !take(',')) fail_here("expected , or ] between records");
+      const Index before = records.size();
+      if (!first && !take(',')) fail_here("expected , or ] between records", before);
       skip_space();
-      if (at_ >= text_.size() || text_[at_] != '{') fail_here("expected a record {...}");
+      if (at_ >= text_.size() || text_[at_] != '{')
+        fail_here(first ? "expected a record {...}" : "expected a record {...} behind the comma", before);
       const Index line = line_;
       const std::size_t begin = at_;
-      skip_object(line);
+      skip_object(line, before);
       records.add(begin, line, name_);
       skip_space();
       release();
     }
     skip_space();
-    if (at_ < text_.size()) fail_here("expected the end of the file after ]");
+    if (at_ < text_.size()) fail_here("expected the end of the file after ]", records.size());
     return records;
   }
 
@@ -131,7 +145,7 @@ class RecordFinder {
   std::string_view record(const RecordIndex& records, Index record) {
     const std::size_t begin = at_ = records.begin(record);
     if (records.layout() == RecordLayout::array) {
-      skip_object(records.line(record));
+      skip_object(records.line(record), record);
       return text_.substr(begin, at_ - begin);
     }
     std::string_view line = text_.substr(begin, std::min(text_.find('\n', begin), text_.size()) - begin);
@@ -148,7 +162,9 @@ class RecordFinder {
     at_ += there;
     return there;
   }
-  void skip_object(Index first_line) {
+  /// `before`: how many records stand before this one.
+  void skip_object(Index first_line, Index before = 0) {
+    const std::size_t begin = at_;
     Index depth = 0;
     for (; at_ < text_.size(); ++at_) {
       const char c = text_[at_];
@@ -163,7 +179,8 @@ class RecordFinder {
         ++line_;
       }
     }
-    fail<FormatError>(name_, ":", first_line, ": the record that begins here has no end");
+    fail<FormatError>(name_, ":", first_line, ":", column_at(text_, begin), ": record ", before + 1,
+                      ", which begins here, has no end");
   }
   /// To the closing quote, or the end of the text.
   void skip_string() {
@@ -172,8 +189,9 @@ class RecordFinder {
       if (text_[at_] == '\\') ++at_;
     }
   }
-  [[noreturn]] void fail_here(std::string_view expected) const {
-    fail<FormatError>(name_, ":", line_, ": ", expected,
+  [[noreturn]] void fail_here(std::string_view expected, Index before) const {
+    fail<FormatError>(name_, ":", line_, ":", column_at(text_, at_), ": ", expected,
+                      before > 0 ? concat(" after record ", before) : "",
                       at_ < text_.size() ? concat(", found ", text_[at_]) : ", found the end of the file");
   }
   void release() {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lora/core/ignore_index.hpp"
+#include "lora/data/learning_marks.hpp"
 #include "lora/data/sample.hpp"
 #include "lora/data/tool_reader.hpp"
 #include "lora/io/json_view.hpp"
@@ -41,6 +42,7 @@ constexpr RecordShape record_shapes[] = {
     {"instruction", Sample::Kind::messages, {"input", "output", "system", "history"}},
     {"prompt", Sample::Kind::messages, {"completion", "system", "history"}},
     {"question", Sample::Kind::messages, {"answer", "system", "history"}},
+    {"query", Sample::Kind::messages, {"response", "system", "history"}},
 };
 
 constexpr std::string_view what_it_is(Sample::Kind kind) {
@@ -77,10 +79,14 @@ class RecordReader {
                    "prompt and completion");
     for (const RecordShape& shape : record_shapes)
       if (record_.has(shape.field)) {
+        if (shape.field == "query" && record_.has(options_.text_column)) break;  // a text, and what it answers
         shape_ = &shape;
         return;
       }
-    if (!record_.has(options_.text_column)) fail_unknown();
+    if (record_.has(options_.text_column)) return;
+    if (!record.contains("instruction") || !record_.has("input")) fail_unknown();
+    shape_ = std::find_if(std::begin(record_shapes), std::end(record_shapes),
+                          [](const RecordShape& shape) { return shape.field == "instruction"; });
   }
 
   /// Whether this field identifies a format of records.
@@ -95,7 +101,8 @@ class RecordReader {
     Sample sample;
     sample.kind = kind();
     check_fields();
-    sample.learnt = weight_of(record_);
+    if (const auto marked = read_marks(record_, [&](std::string_view field) { return has_meaning(field); }))
+      sample.learnt = marked->learnt;
     sample.label = label();
     const auto tools = record_.find("tools");
     if (sample.kind == Sample::Kind::messages && tools && !is_nothing(tools->json())) sample.tools = read_tools(*tools);
@@ -132,12 +139,14 @@ class RecordReader {
 
   [[noreturn]] void fail_unknown() const {
     std::string whole;
+    if (record_.has("segments")) whole = "; segments, axolotl's input_output, can be written as input_ids and labels";
+    if (record_.has("conversation")) whole = "; conversation can be written as conversations, with from and value";
     for (const auto& [field, value] : io::json_fields(record_.json()))
       if (whole.empty() && value.is_array() && !value.empty() && value.front().is_object())
         whole = concat("; ", field, " holds records: a file is such an array itself, or has a record per line");
     record_.fail("a record with the keys ", fields(),
                  "; expected instruction and output, messages, conversations, prompt and completion, question and "
-                 "answer, input_ids and labels, or ",
+                 "answer, query and response, input_ids and labels, or ",
                  options_.text_column, whole);
   }
 
@@ -169,11 +178,18 @@ class RecordReader {
     return (value.is_boolean() && !value.get<bool>()) || (value.is_number() && value.get<double>() == 0);
   }
 
+  /// Whether the user says what a field is: the class of a record, or its text.
+  bool has_meaning(std::string_view field) const {
+    return field == options_.label_field || field == (shape_ ? shape_->field : std::string_view(options_.text_column));
+  }
+
   void check_fields() {
     for (const auto& [field, value] : io::json_fields(record_.json())) {
-      if (field == options_.label_field) continue;
-      if (field == "weight" || field == (shape_ ? shape_->field : std::string_view(options_.text_column))) continue;
+      if (has_meaning(field) || is_learning_mark(field)) continue;
       if (shape_ && std::find(shape_->others.begin(), shape_->others.end(), field) != shape_->others.end()) continue;
+      if (field == "system_prompt" && kind() == Sample::Kind::messages) continue;
+      if ((field == "rejected_response" || field == "rejected_messages") && !is_nothing(value))
+        record_.fail(field, be(field), " preference data, which is not supported; expected good answers only");
       if (shape_ && (field == "label" || field == "kto_tag")) {
         if (value.is_boolean() && value.get<bool>()) continue;  // a good answer
         if (marks_bad_answer(value))
@@ -189,15 +205,6 @@ class RecordReader {
       }
       unused_.push_back(field);
     }
-  }
-
-  /// "weight" as in OpenAI's format: 1, or 0 for no loss.
-  static bool weight_of(const io::JsonView& object) {
-    const io::Json* weight = io::json_find(object.json(), "weight");
-    if (weight == nullptr) return true;
-    const double value = weight->is_number() ? weight->get<double>() : -1;
-    if (value != 0 && value != 1) object.fail("\"weight\" is ", io::to_text(*weight, -1), "; expected 0 or 1");
-    return value == 1;
   }
 
   /// Handles a record whose answer is empty.
@@ -221,6 +228,10 @@ class RecordReader {
     if (sample.labels.size() != sample.tokens.size())
       record_.fail(sample.tokens.size(), " input_ids but ", sample.labels.size(), " labels");
     if (sample.tokens.empty()) record_.fail("input_ids is empty");
+    for (std::size_t i = 0; i < sample.tokens.size(); ++i)
+      if (sample.tokens[i] < 0)
+        record_.fail("input_ids[", i, "] is ", sample.tokens[i], "; expected an id from 0 on",
+                     sample.tokens[i] == ignore_index ? ": only labels may be -100" : "");
     for (const std::int32_t label : sample.labels)
       if (label < 0 && label != ignore_index) record_.fail("the label ", label, "; expected an id or ", ignore_index);
     const auto mask = record_.get<Ids>("attention_mask");
@@ -233,15 +244,13 @@ class RecordReader {
   void read_pair(Sample& sample) const {
     const std::string_view answer = shape_->field == "instruction" ? shape_->others[1] : shape_->others[0];
     read_system(sample);
-    const auto history = record_.get<std::vector<std::vector<std::string>>>("history");
-    if (history)
-      for (const auto& round : *history) {
-        if (round.size() != 2) record_.fail("a round of history has ", round.size(), " texts, not 2");
-        sample.messages.push_back({"user", round[0]});
-        sample.messages.push_back({"assistant", round[1]});
-      }
-    const std::string input = shape_->field == "instruction" ? text_or_empty("input") : std::string();
-    sample.messages.push_back({"user", text_of(shape_->field) + (input.empty() ? "" : "\n" + input)});
+    read_history(sample);
+    std::string asked = text_or_empty(shape_->field);
+    if (shape_->field == "instruction") {
+      const std::string input = text_or_empty("input");
+      asked += (asked.empty() || input.empty() ? "" : "\n") + input;
+    }
+    sample.messages.push_back({"user", std::move(asked)});
     // An answer in the history doesn't replace the record's own.
     if (options_.need_answer && !record_.json().contains(answer))
       record_.fail("the record has no answer; expected the field ", answer, ", found ", fields());
@@ -249,16 +258,36 @@ class RecordReader {
     if (record_.has(answer)) sample.messages.push_back({"assistant", text_of(answer)});
   }
 
+  void read_history(Sample& sample) const {
+    const auto given = record_.find("history");
+    if (!given || is_nothing(given->json())) return;
+    for (const auto& round : given->as<std::vector<std::vector<std::string>>>()) {
+      if (round.size() != 2) record_.fail("a round of history has ", round.size(), " texts, not 2");
+      sample.messages.push_back({"user", round[0]});
+      sample.messages.push_back({"assistant", round[1]});
+    }
+  }
+
+  /// "system", or "system_prompt" as ms-swift's and OpenOrca's files have it.
   void read_system(Sample& sample) const {
-    if (auto system = text_or_empty("system"); !system.empty())
-      sample.messages.push_back({"system", std::move(system)});
+    std::string system = text_or_empty("system");
+    if (std::string other = text_or_empty("system_prompt"); !other.empty()) {
+      if (!system.empty()) record_.fail("\"system\" stands beside \"system_prompt\"; expected one of the two");
+      system = std::move(other);
+    }
+    if (!system.empty()) sample.messages.push_back({"system", std::move(system)});
   }
 
   void read_turns(Sample& sample) {
     const io::JsonView turns = *record_.find(shape_->field);
     if (!turns.json().is_array()) record_.fail("\"", shape_->field, "\" must be an array");
     read_system(sample);
-    for (std::size_t i = 0; i < turns.json().size(); ++i) sample.messages.push_back(read_turn(turns.element(i)));
+    const bool has_system = !sample.messages.empty();
+    for (std::size_t i = 0; i < turns.json().size(); ++i) {
+      sample.messages.push_back(read_turn(turns.element(i)));
+      if (has_system && sample.messages.back().role == "system")
+        turns.element(i).fail("a turn of the system stands beside the record's \"system\"; expected one of the two");
+    }
     if (sample.messages.empty()) record_.fail("the conversation has no turns");
     const bool answered = std::any_of(sample.messages.begin(), sample.messages.end(), [](const Message& message) {
       return message.role == "assistant" && !(message.content.empty() && message.tool_calls.empty());
@@ -269,10 +298,11 @@ class RecordReader {
   Message read_turn(const io::JsonView& turn) {
     if (!turn.json().is_object()) turn.fail("expected an object with role and content");
     const bool sharegpt = turn.has("from");
-    const std::string_view role = sharegpt ? "from" : "role", content = sharegpt ? "value" : "content";
+    const std::string_view role = one_of(turn, "from", "role"),
+                           content = one_of(turn, "value", "content", role == "from");
     for (const auto& [field, value] : io::json_fields(turn.json())) {
-      if (field == role || field == content || field == "weight" || field == "reasoning_content") continue;
-      if (field == "tool_calls") continue;
+      if (field == role || field == content || field == "reasoning_content" || field == "tool_calls") continue;
+      if (is_learning_mark(field)) continue;
       if (field == "function_call" || is_media(field)) {
         if (!is_nothing(value))
           turn.fail(field, be(field), " not supported", is_media(field) ? "" : "; expected tool_calls");
@@ -298,15 +328,42 @@ class RecordReader {
     } else {
       message.role = role_of(turn, named);
       const bool may_lack = !message.tool_calls.empty() && !turn.has(content);
-      message.content = may_lack ? std::string() : turn.at<std::string>(content);
+      message.content = may_lack ? std::string() : content_of(turn, content);
     }
     if (!message.tool_calls.empty() && message.role != "assistant")
       turn.fail("tool_calls in a turn of the ", message.role, "; expected them in the assistant's turns only");
     message.reasoning = turn.get<std::string>("reasoning_content");
-    message.learnt = weight_of(turn);
-    if (turn.has("weight") && message.role != "assistant")
-      turn.fail("\"weight\" stands in a turn of the ", message.role, "; expected it in the assistant's turns only");
+    if (const auto marked = read_marks(turn, [](std::string_view) { return false; })) {
+      message.learnt = marked->learnt;
+      if (marked->learnt && message.role != "assistant")
+        turn.fail("\"", marked->field, "\" says that a turn of the ", message.role,
+                  " is learnt; expected that of the assistant's turns only");
+    }
     return message;
+  }
+
+  /// The field that the turn has, of the two names that it may have.
+  static std::string_view one_of(const io::JsonView& turn, std::string_view first, std::string_view second,
+                                 bool expects_first = false) {
+    if (turn.has(first) && turn.has(second))
+      turn.fail("\"", first, "\" stands beside \"", second, "\"; expected one of the two");
+    return turn.has(first) || (expects_first && !turn.has(second)) ? first : second;
+  }
+
+  /// A text, or a list of one part that is a text, as OpenAI writes it. How several would be joined differs between
+  /// templates.
+  static std::string content_of(const io::JsonView& turn, std::string_view field) {
+    const auto content = turn.find(field);
+    if (!content || !content->json().is_array()) return turn.at<std::string>(field);
+    for (std::size_t i = 0; i < content->json().size(); ++i) {
+      const io::JsonView part = content->element(i);
+      const io::Json* const type = part.json().is_object() ? io::json_find(part.json(), "type") : nullptr;
+      if (type == nullptr || !io::json_is(*type, "text"))
+        content->fail("part ", i + 1, " is ", io::shown(part.json()), "; expected {\"type\": \"text\", \"text\": ...}");
+    }
+    if (content->json().size() != 1)
+      content->fail(content->json().size(), " parts; expected one: templates differ in how they join several");
+    return content->element(0).at<std::string>("text");
   }
 
   CallReader calls_of(std::string_view field) { return {concat(shape_->field, "[].", field, "[]."), unused_}; }
@@ -315,8 +372,8 @@ class RecordReader {
     for (const char* role : {"system", "user", "assistant", "tool"})
       if (name == role) return name;
     if (name == "human") return "user";
-    if (name == "gpt") return "assistant";
-    if (name == "observation") return "tool";
+    if (name == "gpt" || name == "bot" || name == "chatbot") return "assistant";
+    if (name == "observation" || name == "tool_response") return "tool";
     if (name == "function_call")
       turn.fail("the role \"function_call\" stands beside from and value only; expected an assistant's tool_calls");
     turn.fail("the role \"", name, "\"; expected system, user, assistant, tool, human, gpt, observation or ",

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "lora/core/assert.hpp"
+#include "lora/core/error.hpp"
 #include "lora/io/mapped_file.hpp"
 #include "lora/io/scratch_file.hpp"
 
@@ -21,9 +21,9 @@ class TokenStore {
 
   std::size_t size() const { return stored_ + memory_.size(); }
 
-  /// Throws   IoError, such as for a full disk
+  /// Throws   IoError, such as for a full disk, and Error after `finish`
   void append(std::span<const std::int32_t> tokens) {
-    LORA_ASSERT(!mapped_);
+    if (mapped_) fail<Error>("[token_store] tokens were appended after the last");
     memory_.insert(memory_.end(), tokens.begin(), tokens.end());
     constexpr std::size_t piece = std::size_t{1} << 18;  // of the file
     if (memory_.size() > (file_ ? std::min(most_, piece) : most_)) spill();
@@ -37,11 +37,14 @@ class TokenStore {
     file_.reset();
   }
 
-  /// Some of them, until the store is gone. Thread-safe.
-  std::span<const std::int32_t> read(std::size_t first, std::size_t count) const {
-    LORA_ASSERT(!file_ && first + count <= size());
+  /// Some of them, until the store is gone; the caller touches `used` of these. Thread-safe.
+  /// Throws   ShapeError for tokens that are not there
+  std::span<const std::int32_t> read(std::size_t first, std::size_t count, std::size_t used) const {
+    if (file_ || first > size() || count > size() - first)
+      fail<ShapeError>("[token_store] ", count, " tokens from ", first, " on were asked for, of ",
+                       file_ ? "a store that is still written" : concat(size()));
     if (!mapped_) return std::span(memory_).subspan(first, count);
-    mapped_->note_read(count * sizeof(std::int32_t));
+    mapped_->note_read(used * sizeof(std::int32_t));
     return {reinterpret_cast<const std::int32_t*>(mapped_->bytes().data()) + first, count};
   }
 

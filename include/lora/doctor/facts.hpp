@@ -164,6 +164,7 @@ inline void add_device(ascend::Device& dev, std::vector<Fact>& facts) {
   facts.push_back({"operators", concat(there, " of ", toolkit.operators_found.size())});
   facts.push_back({"work memory", concat(dev.arena_grows() ? "grows by virtual memory, up to " : "has a fixed share: ",
                                          size_text(dev.arena().capacity()))});
+  facts.push_back({"work behind what has failed", dev.stops_after_faults() ? "thrown away" : "**goes on**"});
   facts.push_back({"fixed order of sums", dev.settings().deterministic ? "asked for" : "not asked for"});
   ascend::Products& products = dev.state<ascend::Products>();
   facts.push_back({"float32 results of bfloat16 products", products.writes_float<bf16>() ? "written" : "not written"});

@@ -94,7 +94,8 @@ inline constexpr auto rms_norm = []<class D, class T>(Trial<D, T>& t) {
   const Index group = heads ? t.sizes.wide_head : width;
   const View<D, const T> x = t.apart(n, width, -3, 3);
   const View<D, const Accum<T>> w = t.sums(1, group, 0.5, 1.5);
-  const View<D, T> y = t.room(n, width), copy = heads ? View<D, T>() : t.room(n, width);
+  // Heads are columns of what one product gives, side by side.
+  const View<D, T> y = heads ? t.apart(n, width) : t.room(n, width), copy = heads ? View<D, T>() : t.room(n, width);
   const View<D, Accum<T>> rstd = t.sums_room(n, width / group);
   t.launch([&] { kernel::rms_norm<D, T>(t.dev, x, w, epsilon, y, rstd, copy); });
   t.result("y", y, few);
@@ -151,7 +152,7 @@ inline constexpr auto rope = []<class D, class T>(Trial<D, T>& t) {
                                 sin = t.template given<Accum<T>>(most, half, sines);
   const View<D, const std::int32_t> positions = t.numbers(places);
   const View<D, const T> x = t.apart(n, t.sizes.heads * t.sizes.head_width);
-  const View<D, T> y = t.room(n, x.cols());
+  const View<D, T> y = t.apart(n, x.cols());
   t.launch([&] { kernel::rope<D, T>(t.dev, x, cos, sin, positions, rotation, y); });
   t.result("y", y, few);
 };
@@ -214,7 +215,7 @@ inline constexpr auto attention_decoding = []<class D, class T>(Trial<D, T>& t) 
 
 inline constexpr auto swiglu = []<class D, class T>(Trial<D, T>& t) {
   const View<D, const T> gate_up = t.values(t.sizes.rows, 2 * t.sizes.ffn, -8, 8);
-  const View<D, T> y = t.room(t.sizes.rows, t.sizes.ffn);
+  const View<D, T> y = t.apart(t.sizes.rows, t.sizes.ffn);
   t.launch([&] { kernel::swiglu<D, T>(t.dev, gate_up, y); });
   t.result("y", y, few);
 };
@@ -402,6 +403,8 @@ inline constexpr auto dropout = []<class D, class T>(Trial<D, T>& t) {
   const auto sequence_index = t.numbers(sequence), positions = t.numbers(places);
   t.launch([&] { kernel::dropout<D, T>(t.dev, {0.1, 0x5EED}, x, sequence_index, positions, y, adds); });
   t.result("y", y, few);
+  // A scale that is off by a fraction of a rounding moves every result the same way.
+  if constexpr (!adds) t.mean_result("mean of what is kept", y, 1e-4);
 };
 
 inline constexpr auto column_sums = []<class D, class T>(Trial<D, T>& t) {

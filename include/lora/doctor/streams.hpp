@@ -12,9 +12,10 @@
 
 namespace lora::doctor::detail {
 
-/// Numbers go to the device in one stream, through kernels in the other and back in the first, in the same memory each
-/// round: whoever doesn't wait reads those of the round before. Only events order that, which are released at once and
-/// recorded again while others still wait for them; large copies ahead of it keep both streams behind the host.
+/// Each round copies numbers to the device in one stream, changes them by kernels in the other and copies them back in
+/// the first, all in the same memory: a stream that does not wait sees the numbers of the round before. Nothing but
+/// events orders the two; they are released at once, and recorded again while the other stream still waits for them.
+/// Large copies, issued first, keep both streams behind the host.
 inline constexpr auto copies_and_kernels = []<class D, class T>(Trial<D, T>& t) {
   constexpr Index rounds = 100, count = 8192, apart = 64, load_copies = 12;
   constexpr std::size_t bytes = count * sizeof(T), load_bytes = std::size_t{32} << 20;

@@ -121,11 +121,20 @@ class Trial {
     return StoredView<D>(kept<std::byte>(1, static_cast<Index>(bytes.size()), bytes).data(), DType::q8_0, rows, cols);
   }
 
-  /// f() launches kernels that read and write the operands above.
+  /// f() launches kernels that read and write the operands above, and what the caller keeps.
   template <class F>
   void launch(const F& f) {
-    if (launcher_) return launcher_(f);
-    f();
+    try {
+      if (launcher_) return launcher_(f);
+      f();
+    } catch (...) {
+      // What has been queued by then still uses memory that goes with whoever called.
+      try {
+        dev.synchronize();
+      } catch (...) {  // the first error is the reason
+      }
+      throw;
+    }
     dev.synchronize();  // an error of the kernels belongs to this check
   }
 
@@ -139,6 +148,19 @@ class Trial {
   template <class U>
   void sum_result(std::string_view name, View<D, U> view, double bound) {
     tell(name, view, roundoff(Precision::float32), bound);
+  }
+
+  /// The mean of what is not 0, which may be off by so much of itself.
+  void mean_result(std::string_view name, View<D, T> view, double bound) {
+    tell(name, view, roundoff(Precision::float32), bound / roundoff(Precision::float32));
+    if (outputs_.empty()) return;
+    Output& output = outputs_.back();
+    double sum = 0, count = 0;
+    for (const double value : output.values) {
+      sum += value;
+      count += value != 0 ? 1 : 0;
+    }
+    output.values = {sum / count};
   }
 
   Precision precision() const { return precision_; }

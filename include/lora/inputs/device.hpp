@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "lora/core/environment.hpp"
 #include "lora/core/precision.hpp"
 #include "lora/cpu/kernels.hpp"
 #include "lora/model/weights.hpp"
@@ -22,9 +23,10 @@
 namespace lora::inputs {
 
 /// Calls f(make), where make() is a new device: for those that keep it.
-/// Throws   ConfigError or DeviceError where the device that is named can't be used
+/// Throws   ConfigError or DeviceError where the device that is named can't be used, or several processes were started
 template <class F>
 decltype(auto) with_device_maker(const settings::Config& config, F&& f) {
+  expect_one_process();
   const settings::DeviceName name = settings::parse_device(config.device).value_or(settings::DeviceName{});
   using Kind = settings::DeviceName::Kind;
 #if defined(LORA_WITH_ASCEND)

@@ -56,8 +56,8 @@ inline bool is_hub_name(std::string_view text) {
   });
 }
 
-/// The snapshot of a model in its folder of the cache: the one that refs/main names or, without that file, the only
-/// one. Throws   IoError that says what is missing
+/// The snapshot of a model in its folder of the cache: that which refs/main names or, without it, the only one.
+/// Throws   IoError that says what is missing
 inline io::Path snapshot_in(const io::Path& cached, const std::string& name) {
   const io::Path ref = cached / "refs" / "main", snapshots = cached / "snapshots";
   const auto refuse = [&](const auto&... what) {

@@ -19,8 +19,10 @@
 #include "lora/io/json_view.hpp"
 #include "lora/model/adapter.hpp"
 #include "lora/model/presets.hpp"
+#include "lora/model/stop_ids.hpp"
 #include "lora/model/weights.hpp"
 #include "lora/settings/config.hpp"
+#include "lora/tokenizer/chat_files.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 
 namespace lora::inputs {
@@ -69,17 +71,10 @@ inline model::Source whole_source(const std::string& name) {
 
 }  // namespace detail
 
-/// All ids that end an answer: eos_token_id of generation_config.json (else of config.json) and the template's end of
-/// turn.
+/// All ids that end an answer: those of the model's own files and the template's end of turn.
 inline std::vector<std::int32_t> stop_ids(const model::Source& source, const tokenizer::Tokenizer& tokenizer,
                                           const std::optional<data::ChatTemplate>& chat_template) {
-  std::vector<std::int32_t> ids = source.config().eos_token_ids;
-  const io::Path file = source.path() / "generation_config.json";
-  if (!source.gguf() && io::is_there(file)) {
-    const io::JsonFile json(file);
-    if (json->has("eos_token_id")) ids = model::ids_of(json.view(), "eos_token_id");
-    model::check_ids("eos_token_id", ids, file.native());
-  }
+  std::vector<std::int32_t> ids = model::stop_ids_of(source);
   if (const auto eos = tokenizer.eos(); ids.empty() && eos) ids.push_back(*eos);
   if (chat_template)
     if (const auto end = tokenizer.id_of(chat_template->end_of_turn())) ids.push_back(*end);
@@ -153,6 +148,41 @@ inline void warn_of_length(const model::Config& config, Index length, std::strin
   if (longest == 0 || length <= longest) return;
   log::warn(what, " ", length, " tokens, but the model was made for ", longest,
             " (max_position_embeddings and its rope scaling): what it computes past them may be poor");
+}
+
+/// What the adapter of a run has learnt of conversations, as its folder says; nothing without one. An end that is its
+/// base's is not its own where its template ends turns with another.
+inline tokenizer::ChatFiles chat_files_of_adapter(const settings::Config& config,
+                                                  const tokenizer::Tokenizer& tokenizer) {
+  if (config.adapter_name_or_path.empty()) return {};
+  auto files = tokenizer::read_chat_files(find_adapter(config.adapter_name_or_path));
+  const auto chat = data::find_template(files.chat_template, tokenizer);
+  if (chat && chat->end_of_turn() != files.eos_token && files.eos_token == data::end_of_text(tokenizer))
+    files.eos_token.clear();
+  return files;
+}
+
+/// The template of a run's conversations: the key's, else the one that its adapter was trained with, else the model's
+/// own. `adapter`: as its folder says. Warns where the adapter was trained with another, or with one that is not known.
+/// Throws   ConfigError that lists the choices; FormatError for a marker that the tokenizer cuts into pieces
+inline data::ChatTemplate template_of(const settings::Config& config, const tokenizer::Tokenizer& tokenizer,
+                                      const tokenizer::ChatFiles& adapter) {
+  const std::string& key = config.template_name;
+  if (adapter.chat_template.empty()) return data::choose_template(key, tokenizer);
+  const std::string folder = find_adapter(config.adapter_name_or_path).native();
+  const auto trained = data::find_template(adapter.chat_template, tokenizer);
+  if (trained && (key == "auto" || key == trained->name())) {
+    data::expect_markers(tokenizer, *trained);
+    return *trained;
+  }
+  auto chosen = data::choose_template(key, tokenizer);
+  if (trained) {
+    log::warn("key template: given ", key, ", but the adapter ", folder, " was trained with ", trained->name());
+  } else if (adapter.chat_template != tokenizer.chat_template()) {
+    log::warn("the chat template of the adapter ", folder, " is not one of the published ones; conversations are ",
+              "written by ", chosen.name(), key == "auto" ? ", the model's own" : "");
+  }
+  return chosen;
 }
 
 /// Rejects template keys that have no effect with this template, or without one.

@@ -85,15 +85,7 @@ class Records {
   /// Sequences.
   Index size() const { return cut_.sequence_of(dataset_.size()); }
   /// The sequences of these records, in their order.
-  data::Sequences sequences_of(const data::Sequences& records) const {
-    if (cut_.empty()) return records;
-    if (!records.lists()) return data::Sequences::below(cut_.sequence_of(records.size()));
-    std::vector<std::uint32_t> sequences;
-    for (Index i = 0; i < records.size(); ++i)
-      for (Index at = cut_.sequence_of(records[i]); at < cut_.sequence_of(records[i] + 1); ++at)
-        sequences.push_back(static_cast<std::uint32_t>(at));
-    return data::Sequences(std::move(sequences));
-  }
+  data::Sequences sequences_of(const data::Sequences& records) const { return cut_.sequences_of(records); }
 
   Index record_of(Index sequence) const { return cut_.record_of(sequence); }
 
@@ -297,7 +289,26 @@ class Records {
 struct TextFiles {
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer{};
   std::optional<data::ChatTemplate> chat_template{};
+  tokenizer::ChatFiles adapter{};  ///< of the adapter that a run starts from
 };
+
+/// What training teaches about conversations, as far as it is known.
+struct Taught {
+  std::string template_name{};   ///< that records are written by; empty if none is a conversation
+  tokenizer::ChatFiles files{};  ///< the template, and what ends an answer or a text
+};
+
+/// What records of these kinds teach and, where they say nothing, the adapter that a run starts from has learnt.
+inline Taught taught_by(std::span<const data::Sample::Kind> kinds, const TextFiles& text) {
+  using Kind = data::Sample::Kind;
+  const auto have = [&](Kind kind) { return std::find(kinds.begin(), kinds.end(), kind) != kinds.end(); };
+  if (const auto& chat = text.chat_template; chat && have(Kind::messages))
+    return {std::string(chat->name()), {chat->text(), std::string(chat->end_of_turn())}};
+  Taught taught{"", text.adapter};
+  if (taught.files.eos_token.empty() && have(Kind::text) && text.tokenizer)
+    taught.files.eos_token = data::end_of_text(*text.tokenizer);
+  return taught;
+}
 
 /// Rejects command-line keys that have no effect on records of these kinds. In a file, or in code, they may be meant
 /// for other data.
@@ -326,24 +337,30 @@ inline TextFiles text_files(const settings::Config& config, const io::Path& mode
   if (auto tokenizer = find_tokenizer(model))
     text.tokenizer = std::make_shared<tokenizer::Tokenizer>(std::move(*tokenizer));
   if ((have(Kind::messages) || have(Kind::text)) && !text.tokenizer) fail_without_tokenizer(model);
+  if (text.tokenizer) text.adapter = chat_files_of_adapter(config, *text.tokenizer);
   if (text.tokenizer && (have(Kind::messages) || config.template_name != "auto"))
-    text.chat_template = data::choose_template(config.template_name, *text.tokenizer);
+    text.chat_template = template_of(config, *text.tokenizer, text.adapter);
   refuse_unused_by(text.chat_template, config);
   return text;
 }
 
-/// The records of these files or, where a name is that of one of `lists`, of that list.
+/// The field that names the class of a record to train on; empty where no stage has a curriculum.
+inline std::string class_field(const settings::Config& config) {
+  return settings::any_curriculum(config) ? config.curriculum_field : std::string();
+}
+
+/// The records of these files or, where a name is that of one of `lists`, of that list. `label_field`:
+/// class_field's, of records to train on.
 /// Throws   IoError, FormatError
 inline data::Dataset open_dataset(const settings::Config& config, std::span<const data::DataFile> files,
-                                  std::optional<Index> max_samples = std::nullopt,
-                                  const data::RecordLists& lists = {}) {
-  return data::Dataset::open(
-      files,
-      {.text_column = config.text_column,
-       .max_samples = max_samples,
-       .skip_empty_answers = config.skip_empty_answers,
-       .label_field = settings::any_curriculum(config) ? config.curriculum_field : std::string()},
-      lists);
+                                  std::optional<Index> max_samples = std::nullopt, const data::RecordLists& lists = {},
+                                  const std::string& label_field = {}) {
+  return data::Dataset::open(files,
+                             {.text_column = config.text_column,
+                              .max_samples = max_samples,
+                              .skip_empty_answers = config.skip_empty_answers,
+                              .label_field = label_field},
+                             lists);
 }
 
 /// Records for training, or for evaluation, which reads long records in windows instead of truncating them. The

@@ -10,6 +10,7 @@
 
 #include "lora/data/order.hpp"
 #include "lora/inputs/records.hpp"
+#include "lora/settings/settings.hpp"
 
 namespace lora::inputs {
 
@@ -23,7 +24,7 @@ class RunData {
   /// `earlier`. Throws   ConfigError, FormatError, IoError
   RunData(const cpu::Threads& threads, const settings::Config& config, const io::Path& model, Index vocab_size,
           const Earlier& earlier, const data::RecordLists& lists = {}) {
-    auto dataset = open_dataset(config, config.dataset, config.max_samples, lists);
+    auto dataset = open_dataset(config, config.dataset, config.max_samples, lists, class_field(config));
     auto kinds = dataset.kinds();
     std::optional<data::Dataset> held_back;
     if (!config.eval_dataset.empty()) {
@@ -66,6 +67,9 @@ class RunData {
 
   /// With use_curriculum, the classes of the sequences in `order`; null if no record has the field.
   const data::SequenceClasses* classes() const { return classes_ ? &*classes_ : nullptr; }
+
+  /// With use_curriculum, the field that no record has; else empty.
+  const std::string& absent_class_field() const { return absent_field_; }
 
   /// Of a record to train on that has one.
   const std::string& label_of(Index record) const {
@@ -116,8 +120,8 @@ class RunData {
     if (found.unanswered() > 0 && found.left_out() == 0)
       fail<FormatError>(what, "every record is left out since its answer is empty");
     fail<FormatError>(what,
-                      "no record has a labelled token: their \"weight\", or that of their answers, is 0, or their ",
-                      "labels are all ", ignore_index);
+                      "no record has a labelled token: they, or their answers, are marked as not learnt, such as by ",
+                      "\"weight\" 0, or their labels are all ", ignore_index);
   }
 
   settings::Config settle(settings::Config config, const Earlier& earlier) {
@@ -145,9 +149,28 @@ class RunData {
             classes_->of[static_cast<std::size_t>(i)];
       return;
     }
+    classes_.reset();
+    absent_field_ = config.curriculum_field;
+    refuse_lessons(config);
     log::warn("'", config.curriculum_field, "' field not found in any record of ", train_->dataset().name(),
               ": the run goes on without a curriculum");
-    classes_.reset();
+  }
+
+  /// Who says more of a curriculum than that there is one means it.
+  void refuse_lessons(const settings::Config& config) const {
+    const settings::StageConfigs stages(config);
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      const settings::Config stage = stages[i];
+      if (!stage.use_curriculum) continue;
+      for (const std::string_view name : {"curriculum_field", "curriculum_stages", "curriculum_seed"}) {
+        const settings::Key& key = *settings::find_key(name);
+        const bool own = name == "curriculum_stages" && !config.stages.empty() && config.stages[i].curriculum_stages;
+        if (!own && !settings::is_given(stage, key) && !config.from_command_line.contains(name)) continue;
+        fail<ConfigError>("key ", name, ": given ", io::shown(settings::value_of(stage, key)), ", but no record of ",
+                          train_->dataset().name(), " has the field \"", config.curriculum_field,
+                          "\", so that there is no curriculum; allowed: a curriculum_field that records have");
+      }
+    }
   }
 
   void mix(const settings::Config& config) {
@@ -155,7 +178,7 @@ class RunData {
       mixture_.files.push_back({concat("file ", file), {}});  // whatever its name
     for (Index i = 0; i < order_.size(); ++i) {
       const Index file = train_->dataset().file_number(train_->record_of(order_[i]));
-      mixture_.files[static_cast<std::size_t>(file)].sequences.push_back(static_cast<std::uint32_t>(order_[i]));
+      mixture_.files[static_cast<std::size_t>(file)].sequences.push_back(data::Sequences::as_number(order_[i]));
     }
     std::vector<Index> sizes;
     for (std::size_t i = 0; i < mixture_.files.size(); ++i) {
@@ -179,6 +202,7 @@ class RunData {
   data::Sequences order_ = data::Sequences::below(0), eval_order_ = order_;
   std::optional<data::SequenceClasses> classes_;  // of order_
   std::vector<std::int32_t> class_of_record_;
+  std::string absent_field_;
   data::Mixture mixture_;
 };
 

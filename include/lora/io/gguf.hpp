@@ -251,9 +251,7 @@ class Gguf {
   }
 
   void read_tensors(detail::GgufCursor& cursor, std::uint64_t count, std::span<const std::byte> bytes) {
-    std::vector<std::uint64_t> offsets;
-    tensors_.reserve(count);
-    offsets.reserve(count);
+    std::vector<std::uint64_t> offsets;  // no room is made ahead for a number that only the file says
     for (std::uint64_t i = 0; i < count; ++i) {
       tensors_.push_back(read_description(cursor));
       offsets.push_back(cursor.read<std::uint64_t>(tensors_.back().name));

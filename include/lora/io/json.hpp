@@ -24,14 +24,21 @@ namespace lora::io {
 /// `json_fields`.
 using Json = nlohmann::ordered_json;
 
+/// Where a value begins in its file.
+struct JsonPlace {
+  Index line = 1;
+  Index column = 1;
+  std::string note{};  ///< said behind the place in errors, such as which of the records of a line it is
+};
+
 /// Builds a Json from the parser's events. Unlike the JSON library's own builder it rejects duplicate keys and nesting
 /// deep enough to overflow the stack of a recursive visitor, and takes linear time for large objects.
 class JsonBuilder final : public nlohmann::json_sax<Json> {
  public:
   static constexpr std::size_t max_depth = 200;
 
-  JsonBuilder(std::string_view text, const std::string& where, std::optional<Index> line)
-      : text_(text), where_(where), line_(line) {}
+  JsonBuilder(std::string_view text, const std::string& where, std::optional<JsonPlace> begin)
+      : text_(text), where_(where), begin_(std::move(begin)) {}
 
   bool null() override { return put(Json()); }
   bool boolean(bool value) override { return put(value); }
@@ -59,8 +66,11 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   bool parse_error(std::size_t position, const std::string&, const Json::exception& error) override {
     const std::string_view read = text_.substr(0, std::min(position > 0 ? position - 1 : 0, text_.size()));
     const auto line = std::count(read.begin(), read.end(), '\n');
-    const auto column = read.size() - (read.rfind('\n') == read.npos ? 0 : read.rfind('\n') + 1);
-    fail<FormatError>(where_, ":", line_.value_or(1) + line, ":", column + 1, ": ", reason(error.what()));
+    const JsonPlace begin = begin_.value_or(JsonPlace{});
+    const auto column =
+        line > 0 ? std::ssize(read) - static_cast<Index>(read.rfind('\n')) : begin.column + std::ssize(read);
+    fail<FormatError>(where_, ":", begin.line + line, ":", column, note(), ": ", reason(error.what()),
+                      hint(read, text_.substr(read.size())));
   }
 
   Json take() { return std::move(root_); }
@@ -72,6 +82,20 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
     message.erase(0, syntax != message.npos ? syntax : message.find("] ") + 2);
     if (message.size() > 300) message.replace(150, message.size() - 300, " ... ");
     return message;
+  }
+
+  /// What other notations have and JSON has not. `read`: what stands before the character that can't be.
+  static std::string_view hint(std::string_view read, std::string_view rest) {
+    const auto before = std::find_if_not(read.rbegin(), read.rend(),
+                                         [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; });
+    if ((rest.starts_with('}') || rest.starts_with(']')) && before != read.rend() && *before == ',')
+      return "; JSON has no comma before it";
+    if (rest.starts_with('\'')) return "; JSON has double quotes";
+    for (const std::string_view word : {"NaN", "Infinity"})
+      if (rest.starts_with(word)) return "; JSON has no NaN and no Infinity, null stands for what is missing";
+    for (const std::string_view word : {"True", "False", "None"})
+      if (rest.starts_with(word)) return "; JSON writes true, false and null";
+    return {};
   }
 
   bool put(Json value) {
@@ -103,11 +127,12 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   }
 
   /// The parser gives a line and column only for its own errors.
-  std::string place_of_all() const { return line_ ? concat(where_, ":", *line_) : where_; }
+  std::string place_of_all() const { return begin_ ? concat(where_, ":", begin_->line, note()) : where_; }
+  std::string note() const { return begin_ && !begin_->note.empty() ? ": " + begin_->note : std::string(); }
 
   std::string_view text_;
   const std::string& where_;
-  std::optional<Index> line_;
+  std::optional<JsonPlace> begin_;
   Json root_;
   std::vector<Json*> stack_;
 };
@@ -148,11 +173,11 @@ inline Json json_object(std::initializer_list<JsonField> fields) {
   return object;
 }
 
-/// Parses one JSON value. `where` names the file in errors; of a record in a file, `line` is where the record begins.
+/// Parses one JSON value. `where` names the file in errors; of a record in a file, `begin` is where the record begins.
 /// Throws   FormatError with file:line:column, or without a column for what is no error of syntax
 inline Json parse_json(std::string_view text, const std::string& where, bool comments = false,
-                       std::optional<Index> line = std::nullopt) {
-  JsonBuilder builder(text, where, line);
+                       std::optional<JsonPlace> begin = std::nullopt) {
+  JsonBuilder builder(text, where, std::move(begin));
   send_events(text, builder, comments);
   return builder.take();
 }

@@ -113,7 +113,8 @@ class JsonView {
   template <class T>
   T at(std::string_view key) const {
     const Json* value = json_find(*json_, key);
-    if (value == nullptr) lora::fail<FormatError>(place(), ": \"", key, "\" is missing");
+    if (value == nullptr)
+      lora::fail<FormatError>(place(), ": \"", key, json_->contains(key) ? "\" is null" : "\" is missing");
     return read<T>(*value, key);
   }
 

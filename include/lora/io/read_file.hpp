@@ -19,6 +19,7 @@
 #include "lora/core/error.hpp"
 #include "lora/core/hash.hpp"
 #include "lora/io/lfs_pointer.hpp"
+#include "lora/io/text_encoding.hpp"
 
 namespace lora::io {
 
@@ -168,7 +169,7 @@ inline FileSum file_sum(const Path& path) {
 inline constexpr std::size_t whole_file_limit = std::size_t{256} << 20;
 
 /// The whole content of a file.
-/// Throws   IoError, also for more than `limit` bytes; FormatError if it is a Git LFS pointer
+/// Throws   IoError, also for more than `limit` bytes; FormatError if it is a Git LFS pointer, or UTF-16
 inline std::string read_file(const Path& path, std::size_t limit = whole_file_limit) {
   const auto expect = [&](bool fits) {
     if (!fits)
@@ -183,6 +184,7 @@ inline std::string read_file(const Path& path, std::size_t limit = whole_file_li
     text += piece;
   });
   refuse_lfs_pointer(path, text);
+  refuse_wide_text(path, text);
   return text;
 }
 

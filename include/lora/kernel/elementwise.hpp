@@ -83,6 +83,7 @@ template <class D, class T>
 void gather_rows(D& dev, View<D, const T> x, ConstView<D, std::int32_t> index, OutView<D, T> y) {
   expect_shape("gather_rows", "index", index, 1, y.rows());
   expect_shape("gather_rows", "y", y, y.rows(), x.cols());
+  expect_indices("gather_rows", "index", index, x.rows());
   const Span span(dev, "elementwise", "gather_rows", 0, 2 * bytes_of(y));
   Elementwise<D>::gather_rows(dev, x, index, y);
 }
@@ -92,6 +93,7 @@ template <class D, class T>
 void scatter_rows(D& dev, View<D, const T> x, ConstView<D, std::int32_t> index, OutView<D, T> y) {
   expect_shape("scatter_rows", "index", index, 1, x.rows());
   expect_shape("scatter_rows", "x", x, x.rows(), y.cols());
+  expect_indices("scatter_rows", "index", index, y.rows());
   const Span span(dev, "elementwise", "scatter_rows", 0, 2 * bytes_of(x));
   Elementwise<D>::scatter_rows(dev, x, index, y);
 }

@@ -38,6 +38,7 @@ void embedding(D& dev, const StoredView<D>& table, ConstView<D, std::int32_t> to
   static_assert(HasEmbedding<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("embedding", "tokens", tokens, 1, y.rows());
   expect_shape("embedding", "y", y, y.rows(), table.cols());
+  expect_indices("embedding", "token", tokens, table.rows());
   const Span span(dev, "embedding", "embedding", 0, bytes_of(y) + count_of(y.rows(), table.row_bytes()));
   Embedding<D>::run(dev, table, tokens, y);
 }
@@ -51,6 +52,7 @@ void embedding_backward(D& dev, ConstView<D, std::int32_t> tokens, View<D, const
   static_assert(HasEmbedding<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("embedding_backward", "tokens", tokens, 1, dy.rows());
   expect_shape("embedding_backward", "dtable", dtable, dtable.rows(), dy.cols());
+  expect_indices("embedding_backward", "token", tokens, dtable.rows());
   const Span span(dev, "embedding", "embedding_backward", 0, 3 * bytes_of(dy));
   Embedding<D>::backward(dev, tokens, dy, dtable);
 }

@@ -121,6 +121,7 @@ void cross_entropy(D& dev, OutView<D, Accum<T>> logits, ConstView<D, std::int32_
   static_assert(HasCrossEntropy<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("cross_entropy", "labels", labels, 1, logits.rows());
   expect_shape("cross_entropy", "loss", loss, 1, logits.rows());
+  expect_indices("cross_entropy", "label", labels, logits.cols());
   if (!target.empty()) expect_shape("cross_entropy", "target", target, 1, logits.rows());
   if (!top.empty()) expect_shape("cross_entropy", "top", top, 1, logits.rows());
   if (!d_logits.empty()) expect_shape("cross_entropy", "d_logits", d_logits, logits.rows(), logits.cols());

@@ -29,6 +29,7 @@ void rope(D& dev, View<D, const T> x, ConstView<D, Accum<T>> cos, ConstView<D, A
     fail<ShapeError>("[rope] x is ", to_string(x.shape()), " but heads of ", 2 * cos.cols(), " columns were expected");
   expect_shape("rope", "sin", sin, cos.rows(), cos.cols());
   expect_shape("rope", "positions", positions, 1, x.rows());
+  expect_indices("rope", "position", positions, cos.rows());
   expect_shape("rope", "y", y, x.rows(), x.cols());
   const Span span(dev, "rope", rotation == Rotation::forward ? "rope" : "rope_backward", 0, bytes_of(x, y));
   Rope<D>::run(dev, x, cos, sin, positions, rotation, y);

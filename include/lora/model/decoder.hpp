@@ -65,6 +65,15 @@ class Decoder {
     return 0;
   }
 
+  /// Throws   FormatError naming the first of the ids that is not in the vocabulary, and its place among them; `what`
+  ///          says what they are
+  void check_ids(std::string_view what, std::span<const std::int32_t> ids) const {
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      if (ids[i] < 0 || ids[i] >= config_.vocab_size)
+        fail<FormatError>(what, " ", ids[i], " at position ", i, " is not in the model's vocabulary of ",
+                          config_.vocab_size);
+  }
+
   /// Which of the model's own tensors may train.
   using Choice = std::function<bool(const TensorInfo&)>;
 
@@ -100,6 +109,7 @@ class Decoder {
                       const std::atomic<int>* stop = nullptr);
 
   /// logits (n, V) of the chosen rows of a pass, with a cache or without; on the host, row after row.
+  /// Throws   FormatError for tokens that are not in the vocabulary, ShapeError for rows that the pass does not have
   std::vector<Accum<T>> logits(D& dev, const nn::Pass<D, T>& pass, std::span<const std::int32_t> chosen);
 
   /// A tensor of the model as it computes, in Accum<T> and in scratch: of a projection with an adapter W + s B A.
@@ -155,14 +165,13 @@ class Decoder {
   }
   // Gives the store the chosen tensors, before it is built.
   void add_own(const Choice& trains);
+  void check_chosen(std::span<const std::int32_t> chosen, Index rows) const {
+    for (std::size_t i = 0; i < chosen.size(); ++i)
+      if (chosen[i] < 0 || chosen[i] >= rows)
+        fail<ShapeError>("[decoder] row ", chosen[i], " was chosen, number ", i, ", of a pass of ", rows, " rows");
+  }
   // Builds the store, and fills these tensors.
   void build(D& dev);
-
-  void check_ids(std::string_view what, std::span<const std::int32_t> ids) const {
-    for (const auto id : ids)
-      if (id < 0 || id >= config_.vocab_size)
-        fail<FormatError>(what, " ", id, " is not in the model's vocabulary of ", config_.vocab_size);
-  }
 
   void embed(D& dev, const nn::Pass<D, T>& pass, View<D, T> x) const {
     const Span phase(dev, Profile::Kind::phase, "forward");
@@ -387,7 +396,7 @@ void Decoder<D, T>::train_micro_batch(D& dev, const nn::StagedRows& rows, double
           [&](const auto& outcome) { kernel::sum(dev, outcome.loss, loss_sum); });
   stack_.backward(dev, pass, saved, d_hidden);
   embedding_.backward(dev, pass, View<D, const T>(d_hidden));
-  LORA_ASSERT(dev.arena().mark() == mark);
+  LORA_ASSERT(dev.arena().mark() == mark);  // else memory is lost, but nothing is computed otherwise
 }
 
 template <AnyDevice D, class T>
@@ -436,6 +445,8 @@ View<D, Accum<T>> Decoder<D, T>::value(D& dev, const TensorInfo& info) {
 
 template <AnyDevice D, class T>
 std::vector<Accum<T>> Decoder<D, T>::logits(D& dev, const nn::Pass<D, T>& pass, std::span<const std::int32_t> chosen) {
+  check_ids("token", pass.host_tokens());
+  check_chosen(chosen, pass.count());
   rotary_->reach(dev, pass.max_position());
   const Arena::Scope scope(dev.arena());
   const auto n = static_cast<Index>(chosen.size());

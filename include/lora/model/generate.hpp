@@ -29,8 +29,10 @@ struct GenerateOptions {
 using OnToken = std::function<bool(std::size_t, std::int32_t)>;
 
 /// Chooses from one row of logits. The random number is a function of (seed, sequence, position).
+/// Throws   ShapeError for no logits
 template <class A>
 std::int32_t sample(std::span<const A> logits, const GenerateOptions& options, std::uint64_t sequence, Index position) {
+  if (logits.empty()) fail<ShapeError>("[sample] there are no logits to choose from");
   if (options.temperature <= 0)
     return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   std::vector<std::int32_t> order(logits.size());
@@ -83,7 +85,7 @@ class Generation {
         options_(options),
         first_sequence_(first_sequence),
         on_token_(on_token),
-        capacity_(longest() + options.max_new_tokens),
+        capacity_(capacity()),
         cache_(dev, model.config().num_hidden_layers, static_cast<Index>(prompts.size()), capacity_,
                model.config().num_key_value_heads * model.config().head_dim),
         results_(prompts.size()),
@@ -115,13 +117,17 @@ class Generation {
  private:
   static constexpr std::size_t prompt_rows = 2048;
 
-  Index longest() const {
-    std::size_t most = 0;
-    for (const auto& prompt : prompts_) {
-      if (prompt.empty()) fail<ConfigError>("a prompt without any token can't be continued");
-      most = std::max(most, prompt.size());
-    }
-    return static_cast<Index>(most);
+  // Rows of the cache that each prompt gets: all rows are counted in 32 bits.
+  Index capacity() const {
+    std::size_t longest = 0;
+    for (const auto& prompt : prompts_) longest = std::max(longest, prompt.size());
+    constexpr Index most = std::numeric_limits<std::int32_t>::max();
+    const auto slots = static_cast<Index>(prompts_.size()), prompt = static_cast<Index>(longest);
+    if (prompt > most / slots || options_.max_new_tokens > most / slots - prompt)
+      fail<ConfigError>("[generate] ", slots, " prompts of up to ", prompt, " tokens with ", options_.max_new_tokens,
+                        " new ones each are more than a cache holds, ", most, " rows; continue fewer at a time, or ",
+                        "with a smaller max_new_tokens");
+    return prompt + options_.max_new_tokens;
   }
 
   // Runs the inputs of these slots, appends a token to each, and returns the slots that are not finished.
@@ -178,11 +184,18 @@ class Generation {
 }  // namespace detail
 
 /// Continues each prompt until a stop id, `on_token` returns false or max_new_tokens, `batch` prompts at a time.
+/// Throws   FormatError naming a prompt's id that is not in the model's vocabulary; ConfigError for an empty prompt or
+///          batch, or more rows than a cache holds
 template <AnyDevice D, class T>
 std::vector<std::vector<std::int32_t>> generate(D& dev, Decoder<D, T>& model,
                                                 std::span<const std::vector<std::int32_t>> prompts,
                                                 const GenerateOptions& options, std::size_t batch = 16,
                                                 const OnToken& on_token = {}) {
+  if (batch == 0) fail<ConfigError>("[generate] batch: given 0, allowed: at least 1 prompt at a time");
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    if (prompts[i].empty()) fail<ConfigError>("a prompt without any token can't be continued");
+    model.check_ids(concat("prompt ", i, ": the id"), prompts[i]);
+  }
   std::vector<std::vector<std::int32_t>> results;
   if (options.max_new_tokens <= 0) return std::vector<std::vector<std::int32_t>>(prompts.size());
   for (std::size_t begin = 0; begin < prompts.size(); begin += batch) {

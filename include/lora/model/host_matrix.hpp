@@ -32,9 +32,11 @@ class HostMatrix {
 
   /// Of Q8_0, each row as its quanta (cols) and then its scales (cols / 32), as devices take it that have operators for
   /// planes alone: as many bytes.
+  /// Throws   FormatError for another type
   static HostMatrix split(ProvidedTensor tensor, Index rows, Index cols) {
     HostMatrix matrix(std::move(tensor), rows, cols);
-    LORA_ASSERT(matrix.dtype_ == DType::q8_0);
+    if (matrix.dtype_ != DType::q8_0)
+      fail<FormatError>("[host_matrix] a matrix of ", name_of(matrix.dtype_), " has no planes; Q8_0 was expected");
     matrix.decode_ = [](const HostMatrix& m, Index begin, Index end, std::byte* to) {
       constexpr std::size_t quanta = 32, scale = sizeof(f16);
       const auto count = static_cast<std::size_t>(m.cols_) / quanta;

@@ -13,24 +13,22 @@ namespace lora::model {
 inline std::string rotary_note(const Config& config, std::string_view base) {
   const auto layers = unwritable_no_rope_layers(config);
   if (layers.empty()) return {};
-  std::string text = concat("\nThese layers run without rotary embedding: ");
-  for (const Index layer : layers) text += concat(layer == layers.front() ? "" : ", ", layer);
-  return text +
-         concat(
-             ".\n`config.json` says so in `no_rope_layers`, which `lora` obeys in every command. transformers reads it "
-             "for "
-             "smollm3 only,\nand not for ",
-             config.model_type,
-             ": there these lines switch the rotation off, before the model is used. Other programs compute something\n"
-             "else.\n\n```python\nimport torch\n\n"
-             "def without_rotation(module, args, kwargs):\n"
-             "    cos, sin = kwargs[\"position_embeddings\"]\n"
-             "    return args, {**kwargs, \"position_embeddings\": (torch.ones_like(cos), torch.zeros_like(sin))}\n\n"
-             "for layer, rotates in zip(",
-             base, ".model.layers, ", base,
-             ".config.no_rope_layers):\n"
-             "    if not rotates:\n"
-             "        layer.self_attn.register_forward_pre_hook(without_rotation, with_kwargs=True)\n```\n");
+  std::string list;
+  for (const Index layer : layers) list += concat(list.empty() ? "" : ", ", layer);
+  return concat(
+      "\nThese layers run without rotary embedding: ", list,
+      ".\n`config.json` says so in `no_rope_layers`, which `lora` obeys in every command. transformers reads it\n"
+      "for smollm3 only, and not for ",
+      config.model_type,
+      ": there these lines switch the rotation off, before the model is used. Other\nprograms compute something "
+      "else.\n\n```python\nimport torch\n\n"
+      "def without_rotation(module, args, kwargs):\n"
+      "    cos, sin = kwargs[\"position_embeddings\"]\n"
+      "    return args, {**kwargs, \"position_embeddings\": (torch.ones_like(cos), torch.zeros_like(sin))}\n\n"
+      "for layer, rotates in zip(",
+      base, ".model.layers, ", base, ".config.no_rope_layers):\n",
+      "    if not rotates:\n"
+      "        layer.self_attn.register_forward_pre_hook(without_rotation, with_kwargs=True)\n```\n");
 }
 
 }  // namespace lora::model

@@ -47,8 +47,7 @@ void save_trained(D& dev, Model& model, const std::filesystem::path& path) {
     for (const float value : values)
       if (!std::isfinite(value))
         fail<NonFiniteError>("the weights are not saved: the tensor ", param.name, " holds ", value,
-                             "; expected finite numbers, of the base as of its training, where a smaller ",
-                             "learning_rate may help");
+                             "; if the base has no such number, a smaller learning_rate may help");
     writer.add(param.name, std::as_bytes(std::span(values)));
   });
   writer.commit();

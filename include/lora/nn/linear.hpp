@@ -77,8 +77,7 @@ class LinearGroup {
       if (is_one_product(block, update)) {
         kernel::gemm(dev, kernel::Form::nt, x, block.w, columns, 1.0, accumulate);
       } else if (narrow && block.last - block.first > 1) {
-        LORA_ASSERT(!accumulate);  // of projections that share an input, every caller wants the output alone
-        begin_joined(dev, block, update, h, columns);
+        begin_joined(dev, block, update, h, columns, accumulate);
         kernel::gemm(dev, kernel::Form::nt, x, block.w, columns, 1.0, true);
       } else if constexpr (narrow) {
         // One kernel sums all products: if each partial sum were rounded, an update below half a unit in y's last place
@@ -193,15 +192,15 @@ class LinearGroup {
   }
 
   // What is small, of several projections: updates and biases, which their product is then added to.
-  void begin_joined(D& dev, const Block& block, const LowRankUpdate<D, T>& update, View<D, const T> h,
-                    View<D, T> y) const {
+  void begin_joined(D& dev, const Block& block, const LowRankUpdate<D, T>& update, View<D, const T> h, View<D, T> y,
+                    bool accumulate) const {
     for (std::size_t j = block.first; j < block.last; ++j) {
       const auto& p = projections_[j];
       const View<D, T> own = y.col_slice(p.first_column, p.linear.out_features());
       if (update.adds_to_output(j)) {
         const auto term = update.output_term(j, h);
-        kernel::gemm(dev, term.form, term.a, term.b, own);
-      } else {
+        kernel::gemm(dev, term.form, term.a, term.b, own, 1.0, accumulate);
+      } else if (!accumulate) {
         kernel::fill(dev, own, 0.0);
       }
       if (!p.linear.bias.empty()) kernel::add_bias(dev, p.linear.bias.view(), own);

@@ -69,6 +69,11 @@ class Param {
   const Storage* storage_ = nullptr;
 };
 
+/// Elements of a group of parameters, and of those the ones that train: whole blocks both.
+struct GroupSize {
+  Index all = 0, trained = 0;
+};
+
 /// Owns every tensor that may train. For each group, whose tensors share learning rate and decay, there is one slab of
 /// each kind: values (masters in Accum<T>), copies in T for products where T is narrower, gradients. A tensor begins
 /// with a block of 1,024 elements, and those that train lie before those that are frozen, for which there are no
@@ -125,38 +130,67 @@ class ParamStore {
   /// Memory for all that was added; everything is zero and trains.
   void build(D& dev) {
     for (auto& storage : storages_) storage->trains = true;
+    for (Group& g : groups_) g = {};
     lay_out();
     allocate(dev);
     refresh(dev);
   }
 
   /// From now on, tensors train for whose names `trains(name)` is true. Values stay, gradients become zero. To be
-  /// called between steps; an optimizer follows with `AdamW::follow`.
+  /// called between steps; an optimizer follows with `AdamW::follow`. Where nothing changes, nothing moves; else the
+  /// memory of gradients and copies, which are made anew, goes first, and the values of one group after the other are
+  /// there twice.
   /// Throws   ConfigError if names that share a matrix are told apart, or nothing is left to train
   template <class Trains>
   void train(D& dev, const Trains& trains) {
-    std::vector<int> told(storages_.size(), -1);
-    bool any = false;
-    for (const Entry& entry : entries_) {
-      const int now = trains(std::string_view(entry.name)) ? 1 : 0;
-      int& before = told[entry.storage];
-      if (before >= 0 && before != now)
-        fail<ConfigError>(entry.name, " can't be ", now == 1 ? "trained" : "frozen",
-                          " apart from its neighbours, with which it shares a matrix");
-      before = now;
-      any = any || now == 1;
+    const std::vector<bool> now = told(trains);
+    bool same = true;
+    for (std::size_t i = 0; i < storages_.size(); ++i) same = same && storages_[i]->trains == now[i];
+    if (same) return zero_grad(dev);
+    std::vector<View<D, Accum<T>>> before;
+    for (std::size_t i = 0; i < storages_.size(); ++i) {
+      before.push_back(storages_[i]->value);
+      storages_[i]->trains = now[i];
     }
-    if (!any) fail<ConfigError>("none of the model's ", entries_.size(), " trainable tensors is left to train");
-    for (std::size_t i = 0; i < storages_.size(); ++i) storages_[i]->trains = told[i] != 0;
-    std::vector<Storage> before;
-    for (const auto& storage : storages_) before.push_back(*storage);
-    std::vector<Group> kept = std::move(groups_);  // until their values are copied
-    groups_ = std::vector<Group>(kept.size());
+    for (Group& g : groups_) {
+      g.grad = {};
+      g.copy = {};
+    }
     lay_out();
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      Tensor<D, Accum<T>> values = zeros(dev, groups_[g].size);
+      for (std::size_t i = 0; i < storages_.size(); ++i)
+        if (static_cast<std::size_t>(storages_[i]->group) == g)
+          kernel::convert(dev, before[i], matrix(values.view(), *storages_[i]));
+      groups_[g].value = std::move(values);
+    }
     allocate(dev);
-    for (std::size_t i = 0; i < storages_.size(); ++i) kernel::convert(dev, before[i].value, storages_[i]->value);
     refresh(dev);
     dev.synchronize();
+  }
+
+  /// Of each group.
+  std::vector<GroupSize> sizes() const {
+    std::vector<GroupSize> result;
+    for (const Group& g : groups_) result.push_back({g.size, g.trained});
+    return result;
+  }
+  /// What `train` with the same choice would make of them.
+  template <class Trains>
+  std::vector<GroupSize> sizes(const Trains& trains) const {
+    const std::vector<bool> chosen = told(trains);
+    std::vector<GroupSize> result(groups_.size());
+    for (std::size_t i = 0; i < storages_.size(); ++i) {
+      GroupSize& group = result[static_cast<std::size_t>(storages_[i]->group)];
+      group.all += in_blocks(*storages_[i]);
+      if (chosen[i]) group.trained += in_blocks(*storages_[i]);
+    }
+    return result;
+  }
+  /// Whether `train` would change anything if `before` was chosen.
+  template <class Before, class Trains>
+  bool differs(const Before& before, const Trains& trains) const {
+    return told(before) != told(trains);
   }
 
   Index groups() const { return static_cast<Index>(groups_.size()); }
@@ -171,7 +205,11 @@ class ParamStore {
 
   /// Where each rank's part of a group's slab begins, and where the last ends: whole blocks.
   std::vector<Index> parts(Index group, int ranks) const {
-    return comm::even_parts(groups_[static_cast<std::size_t>(group)].trained / block, block, ranks);
+    return parts_of(groups_[static_cast<std::size_t>(group)].trained, ranks);
+  }
+  /// The same for a group of which so many elements train.
+  static std::vector<Index> parts_of(Index trained, int ranks) {
+    return comm::even_parts(trained / block, block, ranks);
   }
 
   /// Where a storage's elements begin in its group's slab; whether it trains.
@@ -228,18 +266,18 @@ class ParamStore {
         if (s->trains != trains) continue;
         Group& g = groups_[static_cast<std::size_t>(s->group)];
         s->begin = g.size;
-        g.size += (s->rows * s->cols + block - 1) / block * block;
+        g.size += in_blocks(*s);
       }
       if (trains)
         for (Group& g : groups_) g.trained = g.size;
     }
   }
 
+  // What there is not yet.
   void allocate(D& dev) {
     for (Group& g : groups_) {
       if (g.size == 0) continue;
-      g.value = Tensor<D, Accum<T>>(dev, g.size);
-      kernel::fill(dev, g.value.view(), 0.0);
+      if (g.value.empty()) g.value = zeros(dev, g.size);
       if constexpr (Param<D, T>::has_copy) g.copy = Tensor<D, T>(dev, g.size);
       if (g.trained > 0) g.grad = Tensor<D, Accum<T>>(dev, g.trained);
     }
@@ -250,6 +288,34 @@ class ParamStore {
       s->grad = s->trains ? matrix(g.grad.view(), *s) : View<D, Accum<T>>();
       if constexpr (Param<D, T>::has_copy) s->copy = matrix(g.copy.view(), *s);
     }
+  }
+
+  static Tensor<D, Accum<T>> zeros(D& dev, Index size) {
+    Tensor<D, Accum<T>> tensor(dev, size);
+    if (size > 0) kernel::fill(dev, tensor.view(), 0.0);
+    return tensor;
+  }
+
+  static Index in_blocks(const Storage& s) { return (s.rows * s.cols + block - 1) / block * block; }
+
+  // Of each storage, whether it trains.
+  template <class Trains>
+  std::vector<bool> told(const Trains& trains) const {
+    std::vector<int> all(storages_.size(), -1);
+    bool any = false;
+    for (const Entry& entry : entries_) {
+      const int now = trains(std::string_view(entry.name)) ? 1 : 0;
+      int& before = all[entry.storage];
+      if (before >= 0 && before != now)
+        fail<ConfigError>(entry.name, " can't be ", now == 1 ? "trained" : "frozen",
+                          " apart from its neighbours, with which it shares a matrix");
+      before = now;
+      any = any || now == 1;
+    }
+    if (!any) fail<ConfigError>("none of the model's ", entries_.size(), " trainable tensors is left to train");
+    std::vector<bool> result;
+    for (const int one : all) result.push_back(one != 0);  // a storage without a name trains
+    return result;
   }
 
   template <class E>

@@ -43,13 +43,19 @@ class StagedRows {
     cache_rows = add(rows.cache_rows);
     labelled = add(rows.labelled);
     labels = add(rows.labels);
-    for (const auto position : rows.positions) max_position_ = std::max(max_position_, Index{position});
+    for (std::size_t i = 0; i < n; ++i) {
+      if (rows.positions[i] < 0) fail<ShapeError>("[pass] row ", i, " has the position ", rows.positions[i]);
+      max_position_ = std::max(max_position_, Index{rows.positions[i]});
+    }
   }
 
   Index count() const { return tokens.count; }
   Index max_position() const { return max_position_; }
   std::span<const kernel::Segment> segments() const { return segments_; }
   std::span<const std::int32_t> block() const { return block_; }
+  std::span<const std::int32_t> numbers(const Part& part) const {
+    return std::span(block_).subspan(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(part.count));
+  }
 
   Part tokens, positions, sequence_index, cache_rows, labelled, labels;  ///< of the block
 
@@ -81,6 +87,8 @@ class KvCache {
     }
   }
   Index capacity() const { return capacity_; }
+  /// Of all slots.
+  Index rows() const { return keys_.empty() ? 0 : keys_.front().rows(); }
   View<D, T> keys(Index layer) { return keys_[static_cast<std::size_t>(layer)].view(); }
   View<D, T> values(Index layer) { return values_[static_cast<std::size_t>(layer)].view(); }
 
@@ -106,7 +114,14 @@ class Pass {
     upload(dev);
   }
   /// A pass that appends to a cache: row i goes to cache row cache_rows[i]; the queries of segment b see keys[b].
+  /// Throws   ShapeError for rows that the cache does not have
   Pass(D& dev, const Rows& rows, KvCache<D, T>& cache, std::vector<kernel::Segment> keys) : Pass(dev, rows) {
+    const auto own = own_.numbers(own_.cache_rows);
+    if (own_.cache_rows.count != own_.count())
+      fail<ShapeError>("[pass] ", own_.cache_rows.count, " cache rows for ", own_.count(), " tokens");
+    for (std::size_t i = 0; i < own.size(); ++i)
+      if (own[i] < 0 || own[i] >= cache.rows())
+        fail<ShapeError>("[pass] row ", i, " goes to row ", own[i], " of a cache of ", cache.rows());
     cache_ = &cache;
     keys_ = std::move(keys);
   }
@@ -115,6 +130,8 @@ class Pass {
 
   Index count() const { return rows_->count(); }
   Index max_position() const { return rows_->max_position(); }
+  /// The tokens as the host has them.
+  std::span<const std::int32_t> host_tokens() const { return rows_->numbers(rows_->tokens); }
   std::span<const kernel::Segment> segments() const { return rows_->segments(); }
   std::span<const kernel::Segment> keys() const { return cache_ == nullptr ? segments() : keys_; }
   View<D, const std::int32_t> tokens() const { return part(rows_->tokens); }

@@ -2,9 +2,12 @@
 
 #include <cmath>
 #include <numbers>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "lora/kernel/elementwise.hpp"
 #include "lora/kernel/rope.hpp"
 #include "lora/tensor/transfer.hpp"
 
@@ -111,21 +114,23 @@ class Rotary {
                        " columns");
   }
 
-  /// Grows the tables to hold `max_position`. To be called before a pass.
+  /// Grows the tables to hold `max_position`, to twice as many rows at least, so that a long generation computes each
+  /// row once and copies few of them. To be called before a pass.
   void reach(D& dev, Index max_position) {
     if (max_position < cos_.rows()) return;
-    const Index rows = std::max<Index>(256, (max_position + 1 + 255) / 256 * 256);
-    const auto half = static_cast<std::size_t>(width_ / 2);
-    std::vector<Accum<T>> cos(static_cast<std::size_t>(rows) * half), sin(cos.size());
-    for (std::size_t p = 0; p < static_cast<std::size_t>(rows); ++p)
+    const Index old = cos_.rows(), rows = std::max((max_position + 1 + 255) / 256 * 256, 2 * old);
+    const auto half = static_cast<std::size_t>(width_ / 2), count = static_cast<std::size_t>(rows - old);
+    std::vector<Accum<T>> cos(count * half), sin(cos.size());
+    for (std::size_t p = 0; p < count; ++p)
       for (std::size_t i = 0; i < half; ++i) {
-        const double angle = static_cast<double>(p) * static_cast<double>(frequencies_[i]);
+        const double position = static_cast<double>(p) + static_cast<double>(old);
+        const double angle = position * static_cast<double>(frequencies_[i]);
         cos[p * half + i] = static_cast<Accum<T>>(magnitude_ * std::cos(angle));
         sin[p * half + i] = static_cast<Accum<T>>(magnitude_ * std::sin(angle));
       }
-    cos_ = tensor_of<Accum<T>>(dev, cos, rows, width_ / 2);
-    sin_ = tensor_of<Accum<T>>(dev, sin, rows, width_ / 2);
-    dev.synchronize();  // the host's tables go away; rarely, since 256 positions more are made at a time
+    append(dev, cos, rows, cos_);
+    append(dev, sin, rows, sin_);
+    dev.synchronize();  // the host's numbers go away
   }
 
   void forward(D& dev, View<D, const T> x, View<D, const std::int32_t> positions, View<D, T> y) const {
@@ -136,6 +141,15 @@ class Rotary {
   }
 
  private:
+  // The table's rows and these below them.
+  void append(D& dev, std::span<const Accum<T>> numbers, Index rows, Tensor<D, Accum<T>>& table) const {
+    Tensor<D, Accum<T>> longer(dev, rows, width_ / 2);
+    const Index old = table.rows();
+    if (old > 0) kernel::convert(dev, std::as_const(table).view(), longer.view().row_slice(0, old));
+    copy_from_host<D, Accum<T>>(dev, numbers, longer.view().row_slice(old, rows - old));
+    table = std::move(longer);
+  }
+
   std::vector<float> frequencies_;
   double magnitude_ = 1;
   Index width_ = 0;

@@ -45,6 +45,7 @@ struct AdamWGroup {
 template <AnyDevice D, class T, AnyDevice S = D>
 class AdamW {
   using A = Accum<T>;
+  using GroupSize = nn::GroupSize;
   static constexpr bool apart = !std::same_as<S, D>;
   static_assert(!apart || S::reads_host_memory, "state lies on the parameters' device, or on the host");
 
@@ -70,14 +71,29 @@ class AdamW {
   /// What it takes on the host where it lies apart, in bytes.
   static std::size_t host_bytes(const nn::ParamStore<D, T>& params, AdamWShard shard = {},
                                 Index piece = default_piece) {
-    Index all = 0, largest = 0;
-    for (Index g = 0; g < params.groups(); ++g) {
-      const auto begins = params.parts(g, shard.size);
-      const auto rank = static_cast<std::size_t>(shard.rank);
-      all += begins[rank + 1] - begins[rank];
-      largest = std::max(largest, begins[rank + 1] - begins[rank]);
-    }
-    return 3 * static_cast<std::size_t>(all) * sizeof(A) + Exchange<D, A>::bytes(std::min(piece, largest));
+    return host_bytes(params.sizes(), shard, piece);
+  }
+  static std::size_t host_bytes(const std::vector<GroupSize>& sizes, AdamWShard shard = {},
+                                Index piece = default_piece) {
+    return 3 * moment_bytes(sizes, shard) + exchange_bytes(sizes, shard, piece);
+  }
+  /// The most that it takes on the host while it follows from what trained to what trains now.
+  static std::size_t host_bytes_to_follow(const std::vector<GroupSize>& before, const std::vector<GroupSize>& now,
+                                          Index piece = default_piece) {
+    // Values are read anew: they go first and come last. What travels stays as large as it was.
+    return std::max({3 * moment_bytes(before), moment_bytes_to_follow(before, now), 3 * moment_bytes(now)}) +
+           std::max(exchange_bytes(before, {}, piece), exchange_bytes(now, {}, piece));
+  }
+  /// The most that m and v take while they follow.
+  static std::size_t moment_bytes_to_follow(const std::vector<GroupSize>& before, const std::vector<GroupSize>& now) {
+    Index held = 0, most = 0;
+    for (const GroupSize& group : before) held += 2 * group.trained;
+    for (std::size_t g = 0; g < now.size(); ++g)
+      for (int moment = 0; moment < 2; ++moment) {
+        most = std::max(most, held + now[g].trained);
+        held += now[g].trained - before[g].trained;
+      }
+    return static_cast<std::size_t>(most) * sizeof(A);
   }
 
   nn::ParamStore<D, T>& params() const { return params_; }
@@ -86,50 +102,43 @@ class AdamW {
   Index updates() const { return updates_; }
   void set_updates(Index updates) { updates_ = updates; }
 
-  /// To be called when what trains has changed. What trains on keeps its m and v; what begins to train starts with
-  /// zeros and, as in PyTorch, with a count of updates of its own; what is frozen loses both.
-  /// Throws   ConfigError where the state is shared out among ranks
+  /// To be called when what trains may have changed. What trains on keeps its m and v; what begins to train starts with
+  /// zeros and, as in PyTorch, with a count of updates of its own; what is frozen loses both. Where nothing has
+  /// changed, nothing moves; else one moment of one group after the other is there twice. Throws   ConfigError where
+  /// the state is shared out among ranks
   void follow(D& parameter_device) {
-    S& dev = state_device_;
+    std::vector<Place> now;
+    bool same = places_.size() == params_.storages();
+    for (std::size_t i = 0; i < params_.storages(); ++i) {
+      const auto at = params_.place(i);
+      Place place{at.group, at.begin, at.rows * at.cols, places_.empty() ? 0 : updates_, at.trains};
+      if (at.trains && i < places_.size() && places_[i].trains) place.since = places_[i].since;
+      same = same && place.is_where(places_[i]);
+      now.push_back(place);
+    }
+    if (same) return;
     if (shard_.size > 1 && !places_.empty())
       fail<ConfigError>("what trains can't change while ", shard_.size, " ranks share the optimizer's state");
-    const std::vector<Slab> old_slabs = std::move(slabs_);
-    const std::vector<Place> old_places = std::move(places_);
-    slabs_ = std::vector<Slab>(static_cast<std::size_t>(params_.groups()));
-    places_.clear();
-    Index largest = 0;
-    for (Index g = 0; g < params_.groups(); ++g) {
-      const auto begins = params_.parts(g, shard_.size);
-      Slab& slab = slabs_[static_cast<std::size_t>(g)];
-      slab.begin = begins[static_cast<std::size_t>(shard_.rank)];
-      slab.end = begins[static_cast<std::size_t>(shard_.rank) + 1];
-      const Index size = slab.end - slab.begin;
-      if (size == 0) continue;
-      for (auto* moment : {&slab.m, &slab.v}) {
-        *moment = Tensor<S, A>(dev, size);
-        kernel::fill(dev, moment->view(), 0.0);
-      }
-      if constexpr (apart) slab.value = Tensor<S, A>(dev, size);
-      largest = std::max(largest, size);
-    }
+    const std::vector<Place> before = std::exchange(places_, std::move(now));
+    slabs_.resize(static_cast<std::size_t>(params_.groups()));
     if constexpr (apart) {
       values_known_.reset();
+      for (Slab& slab : slabs_) slab.value = {};
+    }
+    Index largest = 0;
+    for (Index g = 0; g < params_.groups(); ++g) {
+      Slab& slab = slabs_[static_cast<std::size_t>(g)];
+      const auto begins = params_.parts(g, shard_.size);
+      slab.begin = begins[static_cast<std::size_t>(shard_.rank)];
+      slab.end = begins[static_cast<std::size_t>(shard_.rank) + 1];
+      for (auto* moment : {&slab.m, &slab.v}) *moment = moved(*moment, g, slab.end - slab.begin, before);
+      largest = std::max(largest, slab.end - slab.begin);
+    }
+    if constexpr (apart) {
+      for (Slab& slab : slabs_)
+        if (slab.end > slab.begin) slab.value = Tensor<S, A>(state_device_, slab.end - slab.begin);
       const Index elements = std::min(piece_, largest);
       if (!exchange_ || exchange_->elements() < elements) exchange_.emplace(parameter_device, elements);
-    }
-    for (std::size_t i = 0; i < params_.storages(); ++i) {
-      const auto now = params_.place(i);
-      Place place{now.group, now.begin, now.rows * now.cols, old_places.empty() ? 0 : updates_, now.trains};
-      if (now.trains && i < old_places.size() && old_places[i].trains) {
-        const Place& before = old_places[i];
-        place.since = before.since;
-        const Slab& from = old_slabs[static_cast<std::size_t>(before.group)];
-        Slab& to = slabs_[static_cast<std::size_t>(place.group)];
-        for (const auto moment : {&Slab::m, &Slab::v})
-          kernel::convert(dev, (from.*moment).view().col_slice(before.begin, place.size),
-                          (to.*moment).view().col_slice(place.begin, place.size));
-      }
-      places_.push_back(place);
     }
   }
 
@@ -137,7 +146,8 @@ class AdamW {
   /// caller, by ParamStore::refresh_copies
   void step(D& dev, double learning_rate, double gradient_scale) {
     if constexpr (apart) read_values();
-    ++updates_;
+    const Index number = updates_ + 1;
+    Travel travel;
     for (Index g = 0; g < params_.groups(); ++g) {
       const auto slab = params_.slab(g);
       if (slab.value.empty()) continue;
@@ -145,15 +155,16 @@ class AdamW {
       const double factor = group < groups_.size() ? groups_[group].learning_rate_factor : 1;
       const double decay = group < groups_.size() ? groups_[group].weight_decay : settings_.weight_decay;
       kernel::AdamWStep step{learning_rate * factor, settings_.beta1, settings_.beta2, settings_.epsilon, decay,
-                             gradient_scale,         updates_};
+                             gradient_scale,         number};
       for_each_run(g, slab.value.size(), [&](Index begin, Index count, Index since) {
-        step.step = updates_ - since;
+        step.step = number - since;
         const Slab& state = slabs_[group];
         const Index first = std::max(begin, state.begin), end = std::min(begin + count, state.end);
-        if (first < end) update(dev, step, slab, group, first, end);
+        if (first < end) update(dev, step, slab, group, first, end, travel);
       });
     }
-    if constexpr (apart) exchange(&AdamW::step_on_host);
+    if constexpr (apart) exchange(travel, &AdamW::step_on_host);
+    updates_ = number;
   }
 
   /// A tensor of the state, of which each rank that shares it has a part.
@@ -205,7 +216,39 @@ class AdamW {
     Index group = 0, begin = 0, size = 0;  // elements of the group's slab
     Index since = 0;                       // updates made before it began to train
     bool trains = false;
+
+    bool is_where(const Place& other) const {
+      return group == other.group && begin == other.begin && size == other.size && trains == other.trains;
+    }
   };
+
+  static std::size_t moment_bytes(const std::vector<GroupSize>& sizes, AdamWShard shard = {}) {
+    Index all = 0;
+    for (const GroupSize& group : sizes) all += part_of(group, shard);
+    return static_cast<std::size_t>(all) * sizeof(A);
+  }
+  static std::size_t exchange_bytes(const std::vector<GroupSize>& sizes, AdamWShard shard, Index piece) {
+    Index largest = 0;
+    for (const GroupSize& group : sizes) largest = std::max(largest, part_of(group, shard));
+    return Exchange<D, A>::bytes(std::min(piece, largest));
+  }
+  // Elements of a rank's part.
+  static Index part_of(const GroupSize& group, AdamWShard shard) {
+    const auto begins = nn::ParamStore<D, T>::parts_of(group.trained, shard.size);
+    return begins[static_cast<std::size_t>(shard.rank) + 1] - begins[static_cast<std::size_t>(shard.rank)];
+  }
+
+  // A moment of a group for what trains now, with the numbers of what trained before as well.
+  Tensor<S, A> moved(Tensor<S, A>& moment, Index group, Index size, const std::vector<Place>& before) {
+    if (size == 0) return {};
+    Tensor<S, A> result(state_device_, size);
+    kernel::fill(state_device_, result.view(), 0.0);
+    for (std::size_t i = 0; i < before.size(); ++i)
+      if (const Place& now = places_[i]; now.group == group && now.trains && before[i].trains)
+        kernel::convert(state_device_, moment.view().col_slice(before[i].begin, now.size),
+                        result.view().col_slice(now.begin, now.size));
+    return result;
+  }
 
   // f(begin, count, since) for neighbours in a slab that began to train together.
   template <class F>
@@ -219,9 +262,20 @@ class AdamW {
     }
   }
 
+  // Of a state that lies apart: pieces of the slabs on their way, and what the host does with each.
+  struct Part {
+    kernel::AdamWStep step;
+    std::size_t group;
+    Index begin, count;  // of the state's slab
+  };
+  struct Travel {
+    std::vector<typename Exchange<D, A>::Piece> pieces;
+    std::vector<Part> parts;
+  };
+
   // Elements [first, end) of a group's slab, at once or, where the state lies apart, with the others.
   void update(D& dev, const kernel::AdamWStep& step, const typename nn::ParamStore<D, T>::Slab& slab, std::size_t group,
-              Index first, Index end) {
+              Index first, Index end, [[maybe_unused]] Travel& travel) {
     Slab& state = slabs_[group];
     if constexpr (!apart) {
       const auto own = [&](auto view) { return view.col_slice(first - state.begin, end - first); };
@@ -230,23 +284,16 @@ class AdamW {
     } else {
       for (Index begin = first; begin < end; begin += piece_) {
         const Index count = std::min(piece_, end - begin);
-        pieces_.push_back({View<D, const A>(slab.grad.col_slice(begin, count)), slab.value.col_slice(begin, count)});
-        parts_.push_back({step, group, begin - state.begin, count});
+        travel.pieces.push_back(
+            {View<D, const A>(slab.grad.col_slice(begin, count)), slab.value.col_slice(begin, count)});
+        travel.parts.push_back({step, group, begin - state.begin, count});
       }
     }
   }
 
-  // Of a state that lies apart: pieces of the slabs on their way, and what the host does with each.
-  struct Part {
-    kernel::AdamWStep step;
-    std::size_t group;
-    Index begin, count;  // of the state's slab
-  };
-
-  void exchange(void (AdamW::*work)(const Part&, const A* down, A* up)) {
-    exchange_->run(pieces_, [&](std::size_t i, const A* down, A* up) { (this->*work)(parts_[i], down, up); });
-    pieces_.clear();
-    parts_.clear();
+  void exchange(const Travel& travel, void (AdamW::*work)(const Part&, const A* down, A* up)) {
+    exchange_->run(travel.pieces,
+                   [&](std::size_t i, const A* down, A* up) { (this->*work)(travel.parts[i], down, up); });
   }
   void step_on_host(const Part& part, const A* grad, A* value) {
     Slab& state = slabs_[part.group];
@@ -261,16 +308,17 @@ class AdamW {
   // The values that the host has are the device's, unless something else than its own steps has changed those.
   void read_values() {
     if (values_known_ == params_.changes()) return;
+    Travel travel;
     for (Index g = 0; g < params_.groups(); ++g) {
       const auto group = static_cast<std::size_t>(g);
       const Slab& state = slabs_[group];
       for (Index begin = state.begin; begin < state.end; begin += piece_) {
         const Index count = std::min(piece_, state.end - begin);
-        pieces_.push_back({View<D, const A>(params_.slab(g).value.col_slice(begin, count)), {}});
-        parts_.push_back({{}, group, begin - state.begin, count});
+        travel.pieces.push_back({View<D, const A>(params_.slab(g).value.col_slice(begin, count)), {}});
+        travel.parts.push_back({{}, group, begin - state.begin, count});
       }
     }
-    exchange(&AdamW::take_values);
+    exchange(travel, &AdamW::take_values);
     values_known_ = params_.changes();
   }
 
@@ -285,9 +333,7 @@ class AdamW {
   Index updates_ = 0;
   // Where the state lies apart.
   std::optional<Exchange<D, A>> exchange_;
-  std::vector<typename Exchange<D, A>::Piece> pieces_;  // of this step
-  std::vector<Part> parts_;                             // what is done with each
-  std::optional<std::uint64_t> values_known_;           // ParamStore::changes() when the values were read
+  std::optional<std::uint64_t> values_known_;  // ParamStore::changes() when the values were read
 };
 
 }  // namespace lora::optim

@@ -30,35 +30,34 @@ class Exchange {
   }
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
-  ~Exchange() {
-    try {
-      dev_.synchronize();  // nothing is copied any more
-    } catch (...) {        // whoever waited before has heard of it
-    }
-  }
+  ~Exchange() { settle(); }
 
   Index elements() const { return elements_; }
   static std::size_t bytes(Index elements) { return 4 * static_cast<std::size_t>(elements) * sizeof(A); }
 
   /// f(place, down, up) for each piece in order: `down` has what the device has, and what f leaves in `up` the device
   /// gets. What the device was given before comes before that, and what it is given later after it. The host waits for
-  /// each piece to come, and for none to have gone.
+  /// each piece to come, and for none to have gone. Where something fails, nothing travels any more when this throws.
   template <class F>
   void run(std::span<const Piece> pieces, const F& f) {
     if (pieces.empty()) return;
-    order(Stream::compute, Stream::copy);
-    std::optional<Event> coming = fetch(pieces, 0);
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      std::optional<Event> next;
-      if (i + 1 < pieces.size()) next = fetch(pieces, i + 1);
-      // The last copy out of this piece's `up` was queued before the one that is waited for, in the same stream.
-      dev_.wait(*coming);
-      dev_.release(*std::exchange(coming, next));
-      f(i, at(down_, i), at(up_, i));
-      if (const View<D, A>& up = pieces[i].up; !up.empty())
-        dev_.copy_from_host(up.data(), at(up_, i), bytes_of(up), Stream::copy);
+    try {
+      order(Stream::compute, Stream::copy);
+      fetch(pieces, 0);
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        if (i + 1 < pieces.size()) fetch(pieces, i + 1);
+        // The last copy out of this piece's `up` was queued before the one that is waited for, in the same stream.
+        dev_.wait(*coming_[i % 2]);
+        dev_.release(*std::exchange(coming_[i % 2], std::nullopt));
+        f(i, at(down_, i), at(up_, i));
+        if (const View<D, A>& up = pieces[i].up; !up.empty())
+          dev_.copy_from_host(up.data(), at(up_, i), bytes_of(up), Stream::copy);
+      }
+      order(Stream::copy, Stream::compute);
+    } catch (...) {
+      settle();
+      throw;
     }
-    order(Stream::copy, Stream::compute);
   }
 
  private:
@@ -70,20 +69,30 @@ class Exchange {
   }
   static A* at(Buffers& buffers, std::size_t piece) { return reinterpret_cast<A*>(buffers[piece % 2].data()); }
 
-  Event fetch(std::span<const Piece> pieces, std::size_t i) {
+  void fetch(std::span<const Piece> pieces, std::size_t i) {
     const View<D, const A>& down = pieces[i].down;
     dev_.start_copy_to_host(at(down_, i), down.data(), bytes_of(down), Stream::copy);
-    return dev_.record(Stream::copy);
+    coming_[i % 2] = dev_.record(Stream::copy);
   }
   void order(Stream first, Stream second) {
     const Event done = dev_.record(first);
     dev_.wait(second, done);
     dev_.release(done);
   }
+  // Nothing is copied any more.
+  void settle() noexcept {
+    try {
+      dev_.synchronize();
+    } catch (...) {  // whoever waited before has heard of it
+    }
+    for (std::optional<Event>& event : coming_)
+      if (event) dev_.release(*std::exchange(event, std::nullopt));
+  }
 
   D& dev_;
   Index elements_;
   Buffers down_, up_;
+  std::array<std::optional<Event>, 2> coming_;  // of the pieces that are on their way down
 };
 
 }  // namespace lora::optim

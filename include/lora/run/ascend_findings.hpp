@@ -12,6 +12,7 @@
 #include "lora/ascend/toolkit.hpp"
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"
+#include "lora/run/ascend_machine.hpp"
 #include "lora/run/findings.hpp"
 
 namespace lora::run {
@@ -24,7 +25,7 @@ inline Finding npu_finding(const ascend::Runtime& runtime, std::int32_t device, 
   if (const auto error = runtime.aclrtSetDevice(device); error != 0) {
     finding.state = unusable;
     finding.found = "can't be used: " + runtime.describe(error);
-    finding.advice = "npu-smi info tells its health and who uses it";
+    finding.advice = ascend::advice_of(error);
     return finding;
   }
   const char* name = runtime.aclrtGetSocName();
@@ -41,7 +42,7 @@ inline Finding npu_finding(const ascend::Runtime& runtime, std::int32_t device, 
   } else {
     finding.state = unusable;
     finding.found += ", which doesn't tell its memory: " + runtime.describe(error);
-    finding.advice = "npu-smi info tells its health and who uses it";
+    finding.advice = ascend::advice_of(error);
   }
   (void)runtime.aclrtResetDevice(device);
   return finding;
@@ -107,17 +108,19 @@ inline Finding choice_finding(const ascend::Toolkit& toolkit, std::span<const in
 
 /// What there is for Ascend NPUs: the vendor's runtime, devices, operators and links between devices. `needed`: an NPU
 /// is to be trained on, of those that `ids` names (none: any), so that what keeps it from that is missing. `type`: the
-/// kind that it must be, or auto.
-inline std::vector<Finding> examine_ascend(bool needed, std::string_view type, std::span<const int> ids = {}) {
+/// kind that it must be, or auto. `root` is where /dev and the driver's files are found.
+inline std::vector<Finding> examine_ascend(bool needed, std::string_view type, std::span<const int> ids = {},
+                                           const std::string& root = "") {
   using State = Finding::State;
   const State unusable = needed || type != "auto" ? State::missing : State::note;
   ascend::Toolkit toolkit;
   Finding found{"NPU toolkit", unusable};
   if (!toolkit.runs()) {
-    found.found = (toolkit.names().empty() ? "none: " : "") + toolkit.problem();
-    found.advice =
-        "where there are Ascend NPUs: install driver and toolkit (CANN) of one release, and source its set_env.sh";
-    return {found};
+    found.found = (toolkit.there() ? "" : "none: ") + toolkit.problem();
+    found.advice = concat(toolkit.there() ? "" : "where there are Ascend NPUs: ", toolkit.advice());
+    std::vector<Finding> findings = {found};
+    if (toolkit.there()) add_machine_findings(findings, root, false, unusable);
+    return findings;
   }
   found.found = toolkit.names();
   if (const std::string version = toolkit.version(); !version.empty()) found.found += ", interface " + version;
@@ -143,6 +146,9 @@ inline std::vector<Finding> examine_ascend(bool needed, std::string_view type, s
     findings.push_back(choice);
     if (type != "auto") findings.push_back(detail::kind_finding(toolkit, type, refused));
   }
+  add_machine_findings(findings, root, count > 0, unusable);
+  const char* const kind = toolkit.runtime.aclrtGetSocName();
+  findings.push_back(packages_finding(kind != nullptr ? kind : "", unusable));
   findings.push_back(operators);
   constexpr std::string_view links[] = {"libhccl.so"};
   const ascend::Libraries hccl(links);

@@ -392,7 +392,7 @@ class Checkpoints {
     const io::Path folder = folder_of(step);
     try {
       if (io::is_there(folder)) return detail::verified(folder);
-      why = concat("there is no ", folder.native());
+      why = concat("no checkpoint at ", folder.native());
     } catch (const detail::Damaged& error) {
       why = error.what();
     }

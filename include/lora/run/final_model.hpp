@@ -14,9 +14,9 @@
 #include "lora/run/checkpoint.hpp"
 #include "lora/run/folder.hpp"
 #include "lora/run/metrics.hpp"
+#include "lora/run/talk.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/settings/stage_lists.hpp"
-#include "lora/tokenizer/tokenizer.hpp"
 
 namespace lora::run {
 
@@ -69,7 +69,8 @@ inline std::string counts_text(const std::vector<std::pair<std::string, Index>>&
 /// The README.md of what a run has trained: what it is and how to use it. `adapter`: null for a model. `run`: until
 /// now; `weights`: until the step whose weights these are.
 inline std::string model_card(const settings::Config& config, const model::Source& source,
-                              const model::AdapterConfig* adapter, const RunMetrics& run, const RunMetrics& weights) {
+                              const model::AdapterConfig* adapter, const RunMetrics& run, const RunMetrics& weights,
+                              const Talk& talk) {
   std::string text = "---\n";
   if (!source.is_initial()) text += concat("base_model: ", io::to_text(config.model_name_or_path, -1), "\n");
   text += adapter != nullptr ? adapter_card_head : model_card_head;
@@ -115,12 +116,15 @@ inline std::string model_card(const settings::Config& config, const model::Sourc
   row("steps", weights.steps);
   row("tokens", weights.total_tokens);
   row("seed", config.seed);
+  if (!talk.template_name.empty()) row("chat template", talk.template_name);
   if (!weights.files.empty()) row("records learnt from", detail::counts_text(weights.files));
+  if (!weights.absent_class_field.empty())
+    row("curriculum", concat("none: no record has the field ", settings::in_line(weights.absent_class_field)));
   for (const DrawnClasses& part : weights.curriculum)
     row(concat("curriculum, steps ", part.from_step + 1, " to ", part.to_step), detail::counts_text(part.counts));
   row(is_last ? "loss of the last step" : concat("loss of step ", weights.steps), weights.train_loss);
   if (weights.eval_loss) row("evaluation loss", *weights.eval_loss);
-  if (adapter != nullptr) return text + detail::usage_of(config, source);
+  if (adapter != nullptr) return text + detail::usage_of(config, source) + stopping_text(talk);
   return text +
          "\n```python\nfrom transformers import AutoModelForCausalLM\n\n"
          "model = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\n```\n" +
@@ -134,29 +138,27 @@ inline bool brings_config(const model::Source& source) {
 
 /// Writes a model folder that transformers loads, its weights in the type that the run computes in.
 template <AnyDevice D, class T>
-void write_model_folder(D& dev, model::Decoder<D, T>& decoder, const model::Source& source,
-                        const tokenizer::Tokenizer* tokenizer, const std::string& card, Index max_shard_bytes,
-                        const io::Path& folder) {
+void write_model_folder(D& dev, model::Decoder<D, T>& decoder, const model::Source& source, const Talk& talk,
+                        const std::string& card, Index max_shard_bytes, const io::Path& folder) {
   model::save_merged(dev, decoder, source, folder, stored_dtype(precision_of<T>()), max_shard_bytes);
-  if (tokenizer) tokenizer->save(folder);
-  const io::Path generation = source.path() / "generation_config.json";
-  if (source.gguf() == nullptr && io::is_there(generation))
-    io::copy_file(generation, folder / "generation_config.json");
+  write_tokenizer(talk, folder);
+  model::write_stop_ids(source, talk.stop_ids, folder);
   io::write_file(folder / "README.md", std::string_view(card));
 }
 
 /// Writes the part of a checkpoint that says what was trained of a model, in float32: where all of it was, the model as
 /// a folder that transformers loads.
 template <AnyDevice D, class T>
-void write_trained_folder(D& dev, model::Decoder<D, T>& decoder, const model::Source& source,
-                          const tokenizer::Tokenizer* tokenizer, const std::string& card, const io::Path& folder) {
+void write_trained_folder(D& dev, model::Decoder<D, T>& decoder, const model::Source& source, const Talk& talk,
+                          const std::string& card, const io::Path& folder) {
   if (model::trains_whole(decoder)) {
     model::save_trained(dev, decoder, folder / "model.safetensors");
     io::write_json(folder / "config.json", model::merged_config(source, DType::f32));
+    model::write_stop_ids(source, talk.stop_ids, folder);
   } else {
     model::save_trained(dev, decoder, folder / trained_file);
   }
-  if (tokenizer) tokenizer->save(folder);
+  write_tokenizer(talk, folder);
   io::write_file(folder / "README.md", std::string_view(card));
 }
 
@@ -171,10 +173,10 @@ void read_trained_folder(D& dev, model::Decoder<D, T>& decoder, const model::Sou
 /// Writes an adapter folder: PEFT's two files, the tokenizer, a README.md and, if it `brings_config`, a config.json
 /// from which inputs::open_source takes the rotary settings.
 template <AnyDevice D, class T>
-void write_adapter_folder(D& dev, model::Decoder<D, T>& decoder, const model::Source& source,
-                          const tokenizer::Tokenizer* tokenizer, const std::string& card, const io::Path& folder) {
+void write_adapter_folder(D& dev, model::Decoder<D, T>& decoder, const model::Source& source, const Talk& talk,
+                          const std::string& card, const io::Path& folder) {
   model::save_adapter(dev, decoder, folder);
-  if (tokenizer) tokenizer->save(folder);
+  write_tokenizer(talk, folder);
   if (brings_config(source)) io::write_json(folder / "config.json", model::config_json_of(source));
   io::write_file(folder / "README.md", std::string_view(card));
 }

@@ -268,6 +268,7 @@ struct RunMetrics {
   std::vector<StageSteps> stages;     // of a run of several
   std::optional<Index> weights_step;  // whose weights final_model has; nothing: it was not written
   std::vector<DrawnClasses> curriculum;
+  std::string absent_class_field;  // that a curriculum needs and no record has, so that there is none; else empty
   std::vector<std::pair<std::string, Index>> files;  // records learnt from, by file
 };
 
@@ -298,7 +299,8 @@ inline void write_training_metrics(const io::Path& output_dir, const RunMetrics&
   if (metrics.weights_step) json["final_model_step"] = *metrics.weights_step;
   if (!metrics.ended_early.empty()) json["ended_early"] = metrics.ended_early;
   if (!metrics.stages.empty()) json["stages"] = to_json(metrics.stages);
-  if (!metrics.curriculum.empty()) json["curriculum"] = to_json(metrics.curriculum);
+  if (!metrics.curriculum.empty() || !metrics.absent_class_field.empty())
+    json["curriculum"] = to_json(metrics.curriculum);
   if (!metrics.files.empty()) json["datasets"] = to_json(metrics.files);
   io::write_json(output_dir / metrics_file, json);
 }

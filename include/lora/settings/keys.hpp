@@ -140,7 +140,7 @@ inline std::vector<Key> make_keys() {
        "can be used, else cpu",
        device},
       {"device_type", "model", running | doctor, &C::device_type, any, free, "",
-       "Of device ascend: only NPUs of this kind, such as ascend910b3; auto: any"},
+       "Of device ascend: only NPUs of this kind, such as ascend910b3, or family, such as ascend910b; auto: any"},
       {"full_determinism", "model", running, &C::full_determinism, any, free, "true",
        "Of device ascend: operators add up in a fixed order, so that a run repeats its bits; false may be faster"},
       {"dtype",
@@ -153,7 +153,7 @@ inline std::vector<Key> make_keys() {
        "Arithmetic; auto: the model's own, float32 where bfloat16 would be slower. merge: the type to store, auto: as "
        "stored"},
       {"template", "model", running | tokenize, &C::template_name, any, template_names(), "",
-       "Chat template; auto: recognised from the model's own"},
+       "Chat template; auto: the adapter's, else recognised from the model's own"},
       {"enable_thinking", "model", running | tokenize, &C::enable_thinking, any, free, "true",
        "Of qwen3 and smollm3: false puts an empty think block before an answer, in training as in eval and generate"},
       {"date", "model", running | tokenize, &C::date, any, free, "the template's own, or today",

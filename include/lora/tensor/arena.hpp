@@ -54,7 +54,7 @@ class Arena {
 
   /// Releases everything saved after `mark`.
   void release(std::size_t mark) {
-    LORA_ASSERT(mark <= low_);
+    LORA_ASSERT(mark <= low_);  // called by scopes alone, in reverse order, and from their destructors
     check_guards(mark, low_);
     low_ = mark;
     lowest_ = std::min(lowest_, low_);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -46,6 +47,23 @@ enum class Stream : std::uint8_t {
 struct MemoryInfo {
   std::size_t total = 0;
   std::size_t free = 0;  ///< what this process can still take
+};
+
+/// How much of a device's memory is allocated, and the most that ever was.
+class AllocatedBytes {
+ public:
+  void add(std::size_t bytes) {
+    now_ += bytes;
+    peak_ = std::max(peak_, now_);
+  }
+  void take(std::size_t bytes) { now_ -= bytes; }
+  std::size_t now() const { return now_; }
+  std::size_t peak() const { return peak_; }
+  /// The peak from here on.
+  void restart_peak() { peak_ = now_; }
+
+ private:
+  std::size_t now_ = 0, peak_ = 0;
 };
 
 /// Where tensors live and kernels run: an object with its streams and its arena, passed first to every call. It belongs

@@ -33,7 +33,7 @@ class Staging {
   }
 
   void copy(void* target, const void* source, std::size_t bytes) {
-    if (blocks_.empty() || used_ + bytes > blocks_[current_].bytes) open_block(bytes);
+    if (blocks_.empty() || blocks_[current_].copied || used_ + bytes > blocks_[current_].bytes) open_block(bytes);
     std::byte* const piece = blocks_[current_].memory + used_;
     std::memcpy(piece, source, bytes);
     dev_.copy_from_host(target, piece, bytes);
@@ -47,19 +47,24 @@ class Staging {
     std::optional<Event> copied{};  // behind all copies from it, once it is full
   };
 
-  /// Makes a block current that has room for so many bytes.
+  /// Makes a block current that has room for so many bytes. Where there is no memory for one, that which is full stays
+  /// current, and the next copy asks again.
   void open_block(std::size_t bytes) {
-    if (!blocks_.empty()) blocks_[current_].copied = dev_.record(Stream::compute);
-    used_ = 0;
-    for (current_ = 0; current_ < blocks_.size(); ++current_) {
-      Block& block = blocks_[current_];
+    if (!blocks_.empty() && !blocks_[current_].copied) blocks_[current_].copied = dev_.record(Stream::compute);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      Block& block = blocks_[i];
       if (block.bytes < bytes || !dev_.is_done(*block.copied)) continue;
       dev_.release(*std::exchange(block.copied, std::nullopt));
+      current_ = i;
+      used_ = 0;
       return;
     }
     std::size_t size = least;
     while (size < bytes) size *= 2;
+    blocks_.reserve(blocks_.size() + 1);
     blocks_.push_back({static_cast<std::byte*>(dev_.allocate_host(size)), size});
+    current_ = blocks_.size() - 1;
+    used_ = 0;
   }
 
   static constexpr std::size_t least = std::size_t{1} << 20;

@@ -28,7 +28,7 @@ class StoredView {
   std::size_t bytes() const { return row_bytes() * static_cast<std::size_t>(rows_); }
 
   StoredView row_slice(Index begin, Index count) const {
-    LORA_ASSERT(begin >= 0 && count >= 0 && begin + count <= rows_);
+    if (begin < 0 || count < 0 || count > rows_ - begin) detail::fail_slice("rows", begin, count, rows_, cols_);
     return StoredView(data_ + static_cast<std::size_t>(begin) * row_bytes(), dtype_, count, cols_);
   }
 
@@ -37,9 +37,11 @@ class StoredView {
   bool is() const {
     return stores<T>(dtype_) && reinterpret_cast<std::uintptr_t>(data_) % alignof(T) == 0;
   }
+  /// Throws   ShapeError where they can't
   template <HasDType T>
   View<D, const T> as() const {
-    LORA_ASSERT(is<T>());
+    if (!is<T>())
+      fail<ShapeError>("[stored] a matrix of ", name_of(dtype_), " can't be read in place as ", name_of(dtype_of<T>));
     return View<D, const T>(reinterpret_cast<const T*>(data_), rows_, cols_);
   }
 

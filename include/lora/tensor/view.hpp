@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 
 #include "lora/core/assert.hpp"
@@ -12,6 +13,16 @@ namespace lora {
 /// On how many bytes views begin that kernels are given, but for those that a device takes as they come: slices begin
 /// on so many columns, and results share no such block with anything else.
 inline constexpr std::size_t view_alignment = 32;
+
+namespace detail {
+
+// Apart, so that a slice is little code where it is taken.
+[[noreturn]] inline void fail_slice(std::string_view what, Index begin, Index count, Index rows, Index cols) {
+  fail<ShapeError>("[view] ", count, " ", what, " from ", begin, " on were asked for, of ",
+                   to_string(Shape{rows, cols}));
+}
+
+}  // namespace detail
 
 /// A non-owning matrix on device D: rows of `cols` adjacent elements, `stride` elements from row to row. A vector (n)
 /// is a matrix (1, n). An empty view (no memory) is an operand that is not there, where a function allows it: an output
@@ -24,6 +35,7 @@ class View {
   constexpr View() = default;
   constexpr View(T* data, Index rows, Index cols, Index stride)
       : data_(data), rows_(rows), cols_(cols), stride_(stride) {
+    // What lies at the address is known to nobody but the caller, whose word for the extents is taken as well.
     LORA_ASSERT(rows >= 0 && cols >= 0 && stride >= cols);
   }
   constexpr View(T* data, Index rows, Index cols) : View(data, rows, cols, cols) {}
@@ -43,23 +55,26 @@ class View {
   constexpr bool contiguous() const { return stride_ == cols_ || rows_ <= 1; }
   constexpr Shape shape() const { return {rows_, cols_}; }
 
-  /// The start of row i; device memory, to be read by kernels only.
+  /// The start of row i; device memory, to be read by kernels only, whose front doors have checked all extents.
   constexpr T* row(Index i) const {
     LORA_ASSERT(i >= 0 && i < rows_);
     return data_ + i * stride_;
   }
 
+  /// Throws   ShapeError for rows that there are not; likewise columns
   constexpr View row_slice(Index begin, Index count) const {
-    LORA_ASSERT(begin >= 0 && count >= 0 && begin + count <= rows_);
+    if (begin < 0 || count < 0 || count > rows_ - begin) detail::fail_slice("rows", begin, count, rows_, cols_);
     return View(data_ + begin * stride_, count, cols_, stride_);
   }
   constexpr View col_slice(Index begin, Index count) const {
-    LORA_ASSERT(begin >= 0 && count >= 0 && begin + count <= cols_);
+    if (begin < 0 || count < 0 || count > cols_ - begin) detail::fail_slice("columns", begin, count, rows_, cols_);
     return View(data_ + begin, rows_, count, stride_);
   }
-  /// The same memory as one row; only of a contiguous view.
+  /// The same memory as one row.
+  /// Throws   ShapeError for rows that lie apart
   constexpr View flat() const {
-    LORA_ASSERT(contiguous());
+    if (!contiguous())
+      fail<ShapeError>("[view] rows of ", cols_, " columns that lie ", stride_, " apart are no one row");
     return View(data_, 1, size(), size());
   }
 
@@ -84,6 +99,17 @@ void expect_shape(std::string_view operation, std::string_view name, const View<
   if (view.rows() == rows && view.cols() == cols) return;
   fail<ShapeError>("[", operation, "] ", name, " is ", to_string(view.shape()), " but ", to_string(Shape{rows, cols}),
                    " was expected");
+}
+
+/// Throws unless every index is one of `count` rows, where the host can read the device's memory: elsewhere whoever
+/// uploads them answers for them. `operation` and `name` as above.
+template <class D>
+void expect_indices(std::string_view operation, std::string_view name, const View<D, const std::int32_t>& index,
+                    Index count) {
+  if constexpr (D::reads_host_memory)
+    for (Index i = 0; i < index.cols(); ++i)
+      if (const Index at = index.data()[i]; at < 0 || at >= count)
+        fail<ShapeError>("[", operation, "] ", name, " ", i, " is ", at, ", but there are ", count, " rows");
 }
 
 }  // namespace lora

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/core/assert.hpp"
+#include "lora/core/error.hpp"
 #include "lora/tokenizer/unicode.hpp"
 
 namespace lora::tokenizer {
@@ -47,9 +48,10 @@ class AddedTokenFinder {
     linked_ = false;
   }
 
-  /// Call after adding all tokens.
-  void finish() {
+  /// Call after adding all tokens. `leave_special`: special tokens are found, but are text.
+  void finish(bool leave_special = false) {
     linked_ = true;
+    leave_special_ = leave_special;
     if (nodes_.empty()) return;
     std::vector<std::int32_t> queue{root};
     for (std::size_t next = 0; next < queue.size(); ++next) {
@@ -71,12 +73,14 @@ class AddedTokenFinder {
     const auto& classes = unicode::Classes::instance();
     const std::vector<Hit> hits = find_all(text);
     std::size_t done = 0, place = 0;
+    std::size_t white_end = 0;  // of the white space after a token that was looked through last
     for (auto hit = hits.rbegin(); hit != hits.rend(); ++hit) {
       if (hit->begin < place) continue;
       place = hit->begin;
       const AddedToken& token = tokens_[static_cast<std::size_t>(hit->token)];
       std::size_t begin = place, end = place + token.content.size();
       place = end;
+      if (leave_special_ && token.special) continue;
       if (token.single_word) {
         const bool touched_before =
             begin > 0 && (classes(unicode::code_point_before(text, begin).value) & unicode::word);
@@ -92,11 +96,13 @@ class AddedTokenFinder {
         }
       }
       if (token.rstrip) {
-        while (end < text.size()) {
-          const auto c = unicode::code_point_at(text, end);
+        white_end = std::max(white_end, end);
+        while (white_end < text.size()) {
+          const auto c = unicode::code_point_at(text, white_end);
           if (!(classes(c.value) & unicode::space)) break;
-          end += c.bytes;
+          white_end += c.bytes;
         }
+        end = white_end;
       }
       if (done < begin) take_text(done, begin);
       take_token(token.id, begin, end);
@@ -142,7 +148,7 @@ class AddedTokenFinder {
 
   /// For each place where a token begins the longest, the last place first.
   std::vector<Hit> find_all(std::string_view text) const {
-    LORA_ASSERT(linked_);
+    if (!linked_) fail<Error>("[tokenizer] a text was to be split before AddedTokenFinder::finish");
     std::vector<Hit> hits;
     if (nodes_.empty()) return hits;
     std::int32_t node = root;
@@ -163,6 +169,7 @@ class AddedTokenFinder {
     return all;
   }();
   bool linked_ = true;
+  bool leave_special_ = false;
 };
 
 }  // namespace lora::tokenizer

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -109,13 +110,7 @@ inline TokenizerDocument document_from_gguf(const io::Gguf& file) {
     document.vocabulary.add(tokens.texts[i], id, file.name());
     const bool special = token_kind == SentencePiece::Kind::control || token_kind == SentencePiece::Kind::unknown;
     if (!special && token_kind != SentencePiece::Kind::user_defined) continue;
-    added.push_back(io::json_object({{"id", id},
-                                     {"content", tokens.texts[i]},
-                                     {"single_word", false},
-                                     {"lstrip", false},
-                                     {"rstrip", false},
-                                     {"normalized", false},
-                                     {"special", special}}));
+    added.push_back(added_token_json({.id = id, .content = tokens.texts[i], .special = special}));
   }
   const auto merges = file.at<std::vector<std::string>>("tokenizer.ggml.merges");
   for (const std::string& merge : merges) {
@@ -186,6 +181,13 @@ inline std::unique_ptr<TokenizerParts> parts_of_gguf(const io::Gguf& file) {
   read_id("tokenizer.ggml.bos_token_id", parts->bos);
   read_id("tokenizer.ggml.eos_token_id", parts->eos);
   read_id("tokenizer.ggml.padding_token_id", parts->pad);
+  std::optional<std::int32_t> others[6];
+  const char* names[] = {"unknown", "seperator", "cls", "mask", "eot", "eom"};  // as the format spells them
+  for (std::size_t i = 0; i < std::size(names); ++i)
+    read_id(concat("tokenizer.ggml.", names[i], "_token_id"), others[i]);
+  for (const auto& id : {parts->bos, parts->eos, parts->pad}) parts->make_special(id);
+  for (const auto& id : others) parts->make_special(id);
+  if (parts->byte_level) parts->settings["added_tokens"] = parts->added_tokens_json();
   if (parts->pieces) {
     parts->frame = {};
     if (parts->bos && file.get<bool>("tokenizer.ggml.add_bos_token").value_or(true))

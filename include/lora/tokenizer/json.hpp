@@ -70,7 +70,7 @@ namespace detail {
 class TokenizerJsonHandler final : public nlohmann::json_sax<io::Json> {
  public:
   TokenizerJsonHandler(std::string_view text, TokenizerDocument& document)
-      : document_(document), builder_(text, document.where, 1) {}
+      : document_(document), builder_(text, document.where, io::JsonPlace{}) {}
 
   bool null() override { return place_ == Place::settings ? builder_.null() : refuse("null"); }
   bool boolean(bool value) override {

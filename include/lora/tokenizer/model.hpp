@@ -28,6 +28,8 @@ class TokenModel {
   virtual bool has(std::int32_t id) const = 0;
   /// One more than the highest id.
   virtual std::int32_t end() const = 0;
+  /// The number of tokens.
+  virtual std::int32_t count() const = 0;
 
   /// A token of the vocabulary as in the file.
   virtual std::string text_of(std::int32_t id) const = 0;
@@ -37,6 +39,8 @@ class TokenModel {
 
   /// Whether encoding adds a space before a text, which decoding must remove.
   virtual bool adds_leading_space() const = 0;
+  /// Whether the caller puts a space before a part of a text, the first or another, that begins with none.
+  virtual bool wants_space_before(bool /*first*/) const { return false; }
   /// Whether text is normalised to NFC first.
   virtual bool wants_nfc() const = 0;
 
@@ -63,6 +67,7 @@ class ByteLevelModel final : public TokenModel {
   std::int32_t find(std::string_view token) const override { return bpe_.vocabulary().find(token); }
   bool has(std::int32_t id) const override { return bpe_.vocabulary().has(id); }
   std::int32_t end() const override { return bpe_.vocabulary().end(); }
+  std::int32_t count() const override { return static_cast<std::int32_t>(bpe_.vocabulary().count()); }
   std::string text_of(std::int32_t id) const override { return bpe_.vocabulary().text(id); }
   std::string bytes_of(std::int32_t id) const override { return std::string(bpe_.vocabulary().bytes(id)); }
   std::string bytes_of_added(std::string_view content) const override {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
+#include "lora/core/log.hpp"
 #include "lora/core/scalar.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json_view.hpp"
@@ -25,6 +26,23 @@
 
 namespace lora::tokenizer::detail {
 
+/// Throws   FormatError for an id that no vocabulary has
+inline void check_id(const AddedToken& token, const std::string& where) {
+  if (token.id < 0 || token.id >= Vocabulary::max_id)
+    fail<FormatError>(where, ": the added token \"", token.content, "\" has the id ", token.id, "; expected 0 to ",
+                      Vocabulary::max_id - 1);
+}
+
+inline io::Json added_token_json(const AddedToken& token) {
+  return io::json_object({{"id", token.id},
+                          {"content", token.content},
+                          {"single_word", token.single_word},
+                          {"lstrip", token.lstrip},
+                          {"rstrip", token.rstrip},
+                          {"normalized", token.normalized},
+                          {"special", token.special}});
+}
+
 /// The content of a Tokenizer.
 struct TokenizerParts {
   std::string where;  ///< names the file in errors
@@ -34,6 +52,8 @@ struct TokenizerParts {
   AddedTokenFinder raw, normalized;  ///< find added tokens in the original and the normalised text
   SpecialFrame frame;
   std::optional<std::int32_t> bos, eos, pad;
+  bool split_special_tokens = false;  ///< special tokens in a text are cut like other words
+  bool cleans_up_spaces = false;      ///< decode takes spaces before punctuation away
   std::string chat_template;
   Index size = 0;
 
@@ -52,11 +72,8 @@ struct TokenizerParts {
 
   Fingerprints fingerprints() const {
     Fingerprints all = model->fingerprints();
-    std::vector<const AddedToken*> tokens;
-    for (const auto& [id, token] : added) tokens.push_back(&token);
-    std::sort(tokens.begin(), tokens.end(), [](const auto* a, const auto* b) { return a->id < b->id; });
     FingerprintSum sum;
-    for (const AddedToken* token : tokens) {
+    for (const AddedToken* token : added_in_order()) {
       sum.add_number(token->id);
       sum.add(token->content);
       for (const bool flag : {token->special, token->normalized, token->lstrip, token->rstrip, token->single_word})
@@ -64,38 +81,93 @@ struct TokenizerParts {
     }
     for (const auto* side : {&frame.before, &frame.after}) sum.add_numbers(std::span(*side));
     for (const auto& id : {bos, eos}) sum.add_number(id.value_or(-1));
+    if (split_special_tokens) sum.add("split_special_tokens");
     all.added_tokens = sum.value();
     return all;
   }
 
-  /// An added token may also be in the vocabulary, but then under the same id.
-  void add(const AddedToken& token) {
-    const auto fail_token = [&](const auto&... reason) {
-      fail<FormatError>(where, ": the added token \"", token.content, "\" has the id ", token.id, reason...);
-    };
-    if (token.id < 0 || token.id >= Vocabulary::max_id) fail_token("; expected 0 to ", Vocabulary::max_id - 1);
-    if (token.content.empty()) fail_token(" and no content");
-    const std::int32_t in_vocabulary = model->find(token.content);
-    if (in_vocabulary >= 0 && in_vocabulary != token.id) fail_token(", but in the vocabulary it is ", in_vocabulary);
-    if (in_vocabulary < 0 && model->has(token.id)) fail_token(", but in the vocabulary that is another token");
-    AddedToken found = token;
-    if (token.normalized && model->wants_nfc()) found.content = unicode::to_nfc(token.content).text;
-    if (!added.emplace(token.id, found).second) fail_token(", but another added token has it too");
-    if (!added_ids.emplace(token.content, token.id).second) fail_token(" and a second one");
-    (token.normalized ? normalized : raw).add(std::move(found));
+  /// Adds a token or, where it is there already, changes how it is found. Its id is the vocabulary's or the next free
+  /// one, as in the `tokenizers` library; the id that a file gives it (below 0: none) only tells whether they agree.
+  void declare(AddedToken token) {
+    const std::int32_t given = token.id;
+    if (token.content.empty()) fail<FormatError>(where, ": the added token \"\" has the id ", given, " and no content");
+    const auto known = find(token.content);
+    token.id = known ? *known : next_id();
+    if (!known && model->has(token.id)) {  // the vocabulary has holes
+      if (given < 0 || has(given))
+        fail<FormatError>(where, ": the new token \"", token.content, "\" would get the id ", token.id,
+                          ", the number of tokens, but in the vocabulary that is another token");
+      token.id = given;
+    }
+    if (given >= 0 && given != token.id && renumbered_++ == 0)
+      first_renumbered_ = concat("\"", token.content, "\" is declared with the id ", given, ", but has ", token.id);
+    if (const auto before = added.find(token.id); before != added.end() && before->second.special) token.special = true;
+    added_ids.insert_or_assign(token.content, token.id);
+    highest_added_ = std::max(highest_added_, token.id);
+    if (token.normalized && model->wants_nfc()) token.content = unicode::to_nfc(token.content).text;
+    added.insert_or_assign(token.id, std::move(token));
   }
 
-  /// Call after adding all tokens.
+  /// Forgets the tokens that were declared so far.
+  void forget_added() {
+    added.clear();
+    added_ids.clear();
+    highest_added_ = -1;
+    renumbered_ = 0;
+  }
+
+  /// Leaves an id to a token that transformers would add.
+  void leave_id() { highest_added_ = next_id(); }
+
+  /// Makes a token of the vocabulary, if there is one, a special token.
+  void make_special(std::optional<std::int32_t> id) {
+    if (!id) return;
+    const auto found = added.find(*id);
+    if (found != added.end())
+      found->second.special = true;
+    else
+      declare({.id = *id, .content = model->text_of(*id), .special = true});
+  }
+  io::Json added_tokens_json() const {
+    io::Json tokens = io::Json::array();
+    for (const AddedToken* token : added_in_order()) tokens.push_back(added_token_json(*token));
+    return tokens;
+  }
+
+  /// Call after declaring all tokens.
   void finish() {
-    raw.finish();
-    normalized.finish();
+    if (renumbered_ > 0)
+      log::warn(where, ": the added token ", first_renumbered_, ", as in the tokenizers library",
+                renumbered_ > 1 ? concat(" (and ", renumbered_ - 1, " more)") : "");
     size = model->end();
-    for (const auto& [id, token] : added) size = std::max<Index>(size, id + 1);
+    for (const AddedToken* token : added_in_order()) {
+      (token->normalized ? normalized : raw).add(*token);
+      size = std::max<Index>(size, token->id + 1);
+    }
+    raw.finish(split_special_tokens);
+    normalized.finish(split_special_tokens);
     for (const auto* side : {&frame.before, &frame.after})
       for (const std::int32_t id : *side)
         if (!has(id))
           fail<FormatError>(where, ": the template of special tokens names the id ", id, ", which no token has");
   }
+
+ private:
+  std::vector<const AddedToken*> added_in_order() const {
+    std::vector<const AddedToken*> tokens;
+    for (const auto& [id, token] : added) tokens.push_back(&token);
+    std::sort(tokens.begin(), tokens.end(), [](const auto* a, const auto* b) { return a->id < b->id; });
+    return tokens;
+  }
+  std::int32_t next_id() const {
+    const std::int32_t count = model->count(), id = highest_added_ >= count ? highest_added_ + 1 : count;
+    if (id >= Vocabulary::max_id) fail<FormatError>(where, ": more than ", Vocabulary::max_id, " tokens");
+    return id;
+  }
+
+  std::int32_t highest_added_ = -1;
+  std::size_t renumbered_ = 0;  // tokens whose id is another one than a file gives, of which one is named
+  std::string first_renumbered_;
 };
 
 inline std::unique_ptr<TokenizerParts> parts_of_document(TokenizerDocument&& document) {
@@ -106,7 +178,10 @@ inline std::unique_ptr<TokenizerParts> parts_of_document(TokenizerDocument&& doc
   parts->byte_level = model.get();
   parts->model = std::move(model);
   const io::JsonView settings(parts->settings, parts->where);
-  for (const AddedToken& token : read_added_tokens(settings)) parts->add(token);
+  for (AddedToken& token : read_added_tokens(settings)) {
+    check_id(token, parts->where);
+    parts->declare(std::move(token));
+  }
   read_post_processor(part_of(settings, "post_processor"), parts->frame);
   return parts;
 }
@@ -124,13 +199,14 @@ inline bool is_tiktoken(std::string_view content) {
          });
 }
 
-inline std::unique_ptr<TokenizerParts> parts_of_pieces(std::string proto, const std::string& where) {
+inline std::unique_ptr<TokenizerParts> parts_of_pieces(std::string proto, const std::string& where,
+                                                       SentencePiecePrefix prefix = SentencePiecePrefix::as_in_file) {
   if (is_tiktoken(proto))
     fail<FormatError>(where, ": a vocabulary of the tiktoken library, without regular expression and special tokens; ",
                       "the tokenizer.json of the same model has them: put it into the same folder");
   auto parts = std::make_unique<TokenizerParts>();
   parts->where = where;
-  auto model = std::make_unique<SentencePieceModel>(std::move(proto), where);
+  auto model = std::make_unique<SentencePieceModel>(std::move(proto), where, prefix);
   const auto known = [](std::int32_t id) { return id >= 0 ? std::optional(id) : std::nullopt; };
   parts->bos = known(model->bos());
   parts->eos = known(model->eos());
@@ -138,15 +214,8 @@ inline std::unique_ptr<TokenizerParts> parts_of_pieces(std::string proto, const 
   if (parts->bos) parts->frame.before = {*parts->bos};
   parts->pieces = model.get();
   parts->model = std::move(model);
-  for (const AddedToken& token : parts->pieces->added_tokens()) parts->add(token);
+  for (AddedToken& token : parts->pieces->added_tokens()) parts->declare(std::move(token));
   return parts;
-}
-
-/// The value of "eos_token" and the like: a string, or an object with "content".
-inline std::optional<std::string> token_name(const io::JsonView& config, std::string_view key) {
-  const auto value = config.find(key);
-  if (value && value->json().is_object()) return value->at<std::string>("content");
-  return config.get<std::string>(key);
 }
 
 /// "chat_template": a text, or of several named ones the default; empty if there is none.
@@ -168,39 +237,15 @@ inline std::string read_chat_template(const std::filesystem::path& folder, const
   return io::is_there(file) ? template_text(io::JsonFile(file).view()) : std::string();
 }
 
-/// Reads tokenizer_config.json: further added tokens, the names of special tokens, the chat template.
-inline void read_tokenizer_config(TokenizerParts& parts, const io::JsonView& config) {
-  if (const auto decoder = config.find("added_tokens_decoder")) {
-    if (!decoder->json().is_object()) config.fail("\"added_tokens_decoder\" must be an object");
-    decoder->for_each_field([&](const std::string& key, const io::JsonView& item) {
-      const io::Json number = io::parse_json(key, config.place());
-      const auto id = io::JsonView(number, config.place(), decoder->name()).as<std::int32_t>();
-      if (!parts.added.count(id)) parts.add(read_added_token(item, id));
-    });
-  }
-  const auto read_id = [&](std::string_view key, std::optional<std::int32_t>& id) {
-    const auto name = token_name(config, key);
-    if (!name) return;
-    id = parts.find(*name);
-    if (!id) config.fail("the ", key, " \"", *name, "\" is not in the vocabulary");
-  };
-  read_id("bos_token", parts.bos);
-  read_id("eos_token", parts.eos);
-  read_id("pad_token", parts.pad);
-  if (parts.pieces) {
-    parts.frame = {};
-    if (parts.bos && config.get<bool>("add_bos_token").value_or(true)) parts.frame.before = {*parts.bos};
-    if (parts.eos && config.get<bool>("add_eos_token").value_or(false)) parts.frame.after = {*parts.eos};
-  }
-}
-
-/// Reads the files next to a vocabulary, if there are any.
-inline void read_beside_vocabulary(TokenizerParts& parts, const std::filesystem::path& folder) {
-  const auto file = folder / "tokenizer_config.json";
-  const io::Json content = io::is_there(file) ? io::read_json(file) : io::Json::object();
-  const auto config = io::JsonView::of_object(content, file.native());
-  read_tokenizer_config(parts, config);
-  parts.chat_template = read_chat_template(folder, config);
+/// Takes the spaces away that tokenizers of words put before punctuation, as transformers does.
+inline std::string without_extra_spaces(std::string text) {
+  constexpr std::pair<std::string_view, std::string_view> rules[] = {
+      {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},
+      {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [from, to] : rules)
+    for (std::size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
+      text.replace(at, from.size(), to);
+  return text;
 }
 
 /// A tokenizer_config.json for a tokenizer without one.
@@ -215,9 +260,17 @@ inline io::Json tokenizer_config_json(const TokenizerParts& parts) {
   name_token("eos_token", parts.eos);
   name_token("pad_token", parts.pad);
   if (parts.pieces) {
+    // Those that only names make special, which a tokenizer.model does not tell.
+    io::Json more = io::Json::array();
+    for (const auto& [id, token] : parts.added)
+      if (!parts.pieces->is_special(id) && id != parts.bos && id != parts.eos && id != parts.pad)
+        more.push_back(token.content);
+    std::sort(more.begin(), more.end());
+    if (!more.empty()) config["additional_special_tokens"] = std::move(more);
     config["add_bos_token"] = !parts.frame.before.empty();
     config["add_eos_token"] = !parts.frame.after.empty();
     config["legacy"] = true;
+    if (!parts.pieces->adds_leading_space()) config["add_prefix_space"] = false;
   }
   config["clean_up_tokenization_spaces"] = false;
   config["tokenizer_class"] = parts.pieces ? "LlamaTokenizer" : "PreTrainedTokenizerFast";

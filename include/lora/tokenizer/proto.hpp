@@ -214,6 +214,19 @@ class SentencePieceCheck {
   std::vector<std::string_view> user_defined_;
 };
 
+/// Whether a tokenizer.model that was checked merges by byte-pair encoding.
+inline bool is_bpe_model(std::string_view proto, const std::string& where) {
+  bool is_bpe = false;
+  ProtoReader parts(proto, 0, where);
+  while (const auto part = parts.next()) {
+    if (part->number != 2) continue;
+    ProtoReader trainer(part->bytes, 0, where);
+    while (const auto field = trainer.next())
+      if (field->number == 3) is_bpe = field->value == 2;
+  }
+  return is_bpe;
+}
+
 /// Of what counts for texts in a tokenizer.model that was checked: the rest says how the model was trained.
 inline Fingerprints sentencepiece_fingerprints(std::string_view proto, const std::string& where) {
   FingerprintSum vocabulary, merges, normalizer, splitting;

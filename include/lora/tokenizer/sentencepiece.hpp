@@ -83,12 +83,20 @@ inline std::string sentencepiece_proto(const std::vector<SentencePiece>& pieces,
   return model.bytes();
 }
 
+/// Where a space is put before text: as the file says, which is before each part between added tokens, before the first
+/// part alone unless it begins with one, or nowhere.
+enum class SentencePiecePrefix : std::uint8_t { as_in_file, first, never };
+
 /// A sentencepiece model. Control and user-defined pieces are no text to it: they are found as added tokens.
 class SentencePieceModel final : public TokenModel {
  public:
   /// `proto` is the content of a tokenizer.model.
   /// Throws   FormatError
-  SentencePieceModel(std::string proto, const std::string& where) : proto_(std::move(proto)) {
+  SentencePieceModel(std::string proto, const std::string& where,
+                     SentencePiecePrefix prefix = SentencePiecePrefix::as_in_file)
+      : proto_(std::move(proto)), prefix_(prefix) {
+    // Of a message that comes twice the fields are joined: this one says that no space is put before texts.
+    if (prefix != SentencePiecePrefix::as_in_file) proto_ += std::string_view("\x1A\x02\x18\x00", 4);
     const std::string checked = detail::SentencePieceCheck(where).read(proto_);
     try {
       const auto status = processor_.LoadFromSerializedProto(checked);
@@ -104,6 +112,7 @@ class SentencePieceModel final : public TokenModel {
     std::vector<std::size_t> begins;
     encode("a", ids, begins);
     adds_leading_space_ = !ids.empty() && bytes_of(ids[0])[0] == ' ';
+    is_bpe_ = detail::is_bpe_model(proto_, where);
   }
 
   void encode(std::string_view text, std::vector<std::int32_t>& ids, std::vector<std::size_t>& begins) const override {
@@ -126,6 +135,7 @@ class SentencePieceModel final : public TokenModel {
   }
   bool has(std::int32_t id) const override { return id >= 0 && id < end(); }
   std::int32_t end() const override { return processor_.GetPieceSize(); }
+  std::int32_t count() const override { return end(); }
 
   std::string text_of(std::int32_t id) const override { return processor_.IdToPiece(id); }
   std::string bytes_of(std::int32_t id) const override {
@@ -143,16 +153,22 @@ class SentencePieceModel final : public TokenModel {
     return bytes;
   }
   std::string bytes_of_added(std::string_view content) const override { return std::string(content); }
-  bool adds_leading_space() const override { return adds_leading_space_; }
+  bool adds_leading_space() const override { return adds_leading_space_ || wants_space_before(true); }
   bool wants_nfc() const override { return false; }
-  Fingerprints fingerprints() const override { return detail::sentencepiece_fingerprints(proto_, "tokenizer.model"); }
+  bool wants_space_before(bool first) const override { return first && prefix_ == SentencePiecePrefix::first; }
+  Fingerprints fingerprints() const override {
+    Fingerprints all = detail::sentencepiece_fingerprints(proto_, "tokenizer.model");
+    if (prefix_ == SentencePiecePrefix::first) all.splitting = text_hash(concat(all.splitting, " first"));
+    return all;
+  }
+
+  bool is_special(std::int32_t id) const { return processor_.IsControl(id) || processor_.IsUnknown(id); }
 
   /// The pieces that never come of text, but are found in it as they are written.
   std::vector<AddedToken> added_tokens() const {
     std::vector<AddedToken> tokens;
     for (std::int32_t id = 0; id < end(); ++id)
-      if (processor_.IsControl(id) || processor_.IsUnknown(id))
-        tokens.push_back(AddedToken{.id = id, .content = processor_.IdToPiece(id), .special = true});
+      if (is_special(id)) tokens.push_back(AddedToken{.id = id, .content = processor_.IdToPiece(id), .special = true});
     return tokens;
   }
 
@@ -160,11 +176,13 @@ class SentencePieceModel final : public TokenModel {
   std::int32_t eos() const { return processor_.eos_id(); }
   std::int32_t pad() const { return processor_.pad_id(); }
   const std::string& proto() const { return proto_; }
+  bool is_bpe() const { return is_bpe_; }
 
  private:
   std::string proto_;
   sentencepiece::SentencePieceProcessor processor_;
-  bool adds_leading_space_ = false;
+  SentencePiecePrefix prefix_;
+  bool adds_leading_space_ = false, is_bpe_ = false;
 };
 
 }  // namespace lora::tokenizer

@@ -17,6 +17,8 @@
 #include "lora/io/file.hpp"
 #include "lora/io/gguf.hpp"
 #include "lora/io/mapped_file.hpp"
+#include "lora/tokenizer/config_fields.hpp"
+#include "lora/tokenizer/declared.hpp"
 #include "lora/tokenizer/gguf.hpp"
 #include "lora/tokenizer/parts.hpp"
 
@@ -39,8 +41,21 @@ class Tokenizer {
     const bool json = io::is_there(folder / "tokenizer.json");
     const bool pieces = io::is_there(folder / "tokenizer.model");
     if (!json && !pieces) fail<IoError>("no tokenizer.json and no tokenizer.model in ", folder.native());
-    auto parts = load(folder / (json ? "tokenizer.json" : "tokenizer.model"));
-    detail::read_beside_vocabulary(*parts, folder);
+    const detail::TokenizerFolder beside(folder);
+    std::unique_ptr<detail::TokenizerParts> parts;
+    std::vector<AddedToken> of_vocabulary;
+    if (json) {
+      auto document = read_document(folder / "tokenizer.json");
+      detail::apply_prefix_space(document, beside);
+      of_vocabulary = detail::read_added_tokens(io::JsonView(document.settings, document.where));
+      parts = detail::parts_of_document(std::move(document));
+    } else {
+      const auto file = folder / "tokenizer.model";
+      parts = detail::parts_of_pieces(io::read_file(file), file.native(), detail::piece_prefix(beside));
+    }
+    detail::declare_tokens(*parts, beside, of_vocabulary);
+    detail::read_config_fields(*parts, beside);
+    parts->chat_template = detail::read_chat_template(folder, beside.view());
     for (const char* name : tokenizer_files)
       if (io::is_there(folder / name)) parts->sources.push_back(folder / name);
     return finish(std::move(parts));
@@ -49,7 +64,8 @@ class Tokenizer {
   /// A tokenizer.json or tokenizer.model alone, ignoring the files next to it.
   /// Throws   IoError, FormatError
   static Tokenizer from_file(const std::filesystem::path& file) {
-    auto parts = load(file);
+    auto parts = file.extension() == ".model" ? detail::parts_of_pieces(io::read_file(file), file.native())
+                                              : detail::parts_of_document(read_document(file));
     parts->sources = {file};
     return finish(std::move(parts));
   }
@@ -92,22 +108,21 @@ class Tokenizer {
   const std::vector<std::int32_t>& opening() const { return parts_->frame.before; }
   const std::vector<std::int32_t>& closing() const { return parts_->frame.after; }
 
-  /// Invalid UTF-8 becomes U+FFFD.
-  /// Throws   FormatError for an id that no token has
+  /// Invalid UTF-8 becomes U+FFFD. An id that no token has becomes nothing: of a head that is wider than the
+  /// vocabulary, or of a hole in it. Throws   FormatError for a negative id
   std::string decode(std::span<const std::int32_t> ids, bool skip_special = false) const {
     std::string bytes;
     for (const std::int32_t id : ids) {
+      if (id < 0) fail<FormatError>("no token has the id ", id);
       if (const auto added = parts_->added.find(id); added != parts_->added.end()) {
         if (!(skip_special && added->second.special)) bytes += parts_->model->bytes_of_added(added->second.content);
       } else if (parts_->model->has(id)) {
         bytes += parts_->model->bytes_of(id);
-      } else {
-        fail<FormatError>("no token has the id ", id, "; the vocabulary of ", parts_->where, " ends at ",
-                          parts_->size - 1);
       }
     }
     if (parts_->model->adds_leading_space() && !bytes.empty() && bytes[0] == ' ') bytes.erase(0, 1);
-    return unicode::replace_invalid_utf8(std::move(bytes));
+    bytes = unicode::replace_invalid_utf8(std::move(bytes));
+    return parts_->cleans_up_spaces ? detail::without_extra_spaces(std::move(bytes)) : bytes;
   }
 
   /// The id of a token as written in the vocabulary: an added token, or one in the byte-level alphabet.
@@ -116,8 +131,12 @@ class Tokenizer {
   /// One more than the highest id. A model's head may be wider.
   Index vocab_size() const { return parts_->size; }
 
+  /// The file that it is from, to name it in errors.
+  const std::string& where() const { return parts_->where; }
+
   std::optional<std::int32_t> bos() const { return parts_->bos; }
   std::optional<std::int32_t> eos() const { return parts_->eos; }
+  std::optional<std::int32_t> pad() const { return parts_->pad; }
 
   /// Hashes by which another run tells whether its tokenizer gives the same ids, or what in it differs.
   Fingerprints fingerprint() const { return parts_->fingerprints(); }
@@ -152,12 +171,10 @@ class Tokenizer {
  private:
   explicit Tokenizer(std::shared_ptr<const detail::TokenizerParts> parts) : parts_(std::move(parts)) {}
 
-  static std::unique_ptr<detail::TokenizerParts> load(const std::filesystem::path& file) {
-    if (file.extension() == ".model") return detail::parts_of_pieces(io::read_file(file), file.native());
+  static TokenizerDocument read_document(const std::filesystem::path& file) {
     const io::MappedFile mapped(file);
     const auto bytes = mapped.bytes();
-    return detail::parts_of_document(
-        parse_tokenizer_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.native()));
+    return parse_tokenizer_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.native());
   }
   static Tokenizer finish(std::unique_ptr<detail::TokenizerParts> parts) {
     parts->finish();
@@ -166,6 +183,14 @@ class Tokenizer {
 
   /// A part of the text between added tokens, which begins at byte `offset`.
   void encode_segment(std::string_view text, std::size_t offset, Encoding& result) const {
+    if (text.starts_with(' ') || !parts_->model->wants_space_before(offset == 0))
+      return encode_as_is(text, offset, result);
+    const std::size_t first = result.begins.size();
+    encode_as_is(" " + std::string(text), offset, result);
+    for (std::size_t i = first; i < result.begins.size(); ++i)
+      if (result.begins[i] > offset) --result.begins[i];
+  }
+  void encode_as_is(std::string_view text, std::size_t offset, Encoding& result) const {
     unicode::Normalized changed;
     const bool changes = parts_->model->wants_nfc() && !unicode::is_plainly_nfc(text);
     if (changes) changed = unicode::to_nfc(text);
@@ -185,7 +210,8 @@ class Tokenizer {
       if (changes) {
         begin = changed.begins[begin];
       } else {
-        while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+        // A token of white space that the vocabulary puts behind a text begins at its end.
+        while (begin > 0 && begin < text.size() && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
       }
       begin += offset;
     }

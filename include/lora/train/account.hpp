@@ -156,7 +156,8 @@ inline bool stays_ended(const run::RunState& state, const settings::Config& conf
 }
 
 /// What a state says of its run: only values that are the same in two runs with the same bits.
-inline run::RunMetrics lasting_metrics(const run::RunState& state, const Plan& plan) {
+inline run::RunMetrics lasting_metrics(const run::RunState& state, const Plan& plan,
+                                       const std::string& absent_class_field) {
   run::RunMetrics metrics;
   metrics.train_loss = state.last_loss;
   metrics.mean_train_loss = state.losses.mean();
@@ -169,6 +170,7 @@ inline run::RunMetrics lasting_metrics(const run::RunState& state, const Plan& p
   if (state.best_eval_loss) metrics.best_step = state.best_step;
   if (state.ended_early) metrics.ended_early = state.out_of_patience ? "early_stopping_patience" : "the program";
   metrics.curriculum = state.drawn;
+  metrics.absent_class_field = absent_class_field;
   metrics.files = state.learnt_of_files;
   for (std::size_t i = 0; plan.stages().size() > 1 && i < plan.stages().size(); ++i) {
     const Index begin = plan.begin_of(i), end = plan.end_of(i);

@@ -3,28 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <concepts>
-#include <functional>
-#include <optional>
-#include <set>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "lora/comm/communicator.hpp"
-#include "lora/comm/sum_tree.hpp"
-#include "lora/core/format.hpp"
-#include "lora/core/log.hpp"
-#include "lora/cpu/machine.hpp"
 #include "lora/data/encode.hpp"
 #include "lora/inputs/records.hpp"
 #include "lora/model/decoder.hpp"
 #include "lora/optim/adamw.hpp"
-#include "lora/run/environment.hpp"
-#include "lora/run/progress.hpp"
-#include "lora/settings/settings.hpp"
 #include "lora/train/answers.hpp"
-#include "lora/train/offload.hpp"
-#include "lora/train/plan.hpp"
 
 namespace lora::train {
 
@@ -77,14 +63,32 @@ struct TrainedMemory {
   double total() const { return masters + copies + gradients + moments; }
 };
 
+/// Of parameters of these sizes, with the optimizer's state shared out among `ranks`.
+template <class T>
+TrainedMemory trained_memory(const std::vector<nn::GroupSize>& sizes, int ranks = 1) {
+  TrainedMemory memory;
+  for (const nn::GroupSize& group : sizes) {
+    const auto parts = comm::even_parts(group.trained / kernel::sum_block, kernel::sum_block, ranks);
+    Index largest = 0;
+    for (std::size_t i = 1; i < parts.size(); ++i) largest = std::max(largest, parts[i] - parts[i - 1]);
+    memory.masters += static_cast<double>(group.all) * sizeof(Accum<T>);
+    memory.gradients += static_cast<double>(group.trained) * sizeof(Accum<T>);
+    if (!std::same_as<T, Accum<T>>) memory.copies += static_cast<double>(group.all) * sizeof(T);
+    memory.moments += 2 * static_cast<double>(largest) * sizeof(Accum<T>);
+  }
+  return memory;
+}
+
 /// From the description alone, before anything is loaded: for an adapter (null: none) and those of the model's own
 /// tensors for which `trains` is true, with the optimizer's state shared out among `ranks`.
 template <class T, class Trains>
 TrainedMemory forecast_trained(const model::Config& config, const model::AdapterConfig* adapter, const Trains& trains,
                                int ranks = 1) {
-  Index groups[2] = {0, 0};  // elements: matrices, and what does not decay
-  const auto add = [&](Index group, Index count) {
-    groups[group] += (count + kernel::sum_block - 1) / kernel::sum_block * kernel::sum_block;
+  std::vector<nn::GroupSize> groups(2);  // matrices, and what does not decay
+  const auto add = [&](std::size_t group, Index count) {
+    const Index blocks = (count + kernel::sum_block - 1) / kernel::sum_block * kernel::sum_block;
+    groups[group].all += blocks;
+    groups[group].trained += blocks;
   };
   Index stacked = 0, in = 0;  // the rows of A of the projections that share an input
   model::for_each_tensor(config, [&](const model::TensorInfo& info) {
@@ -100,18 +104,22 @@ TrainedMemory forecast_trained(const model::Config& config, const model::Adapter
     add(0, rank * info.shape[0]);
   });
   add(0, stacked * in);
-  TrainedMemory memory;
-  for (const Index elements : groups) {
-    const auto parts = comm::even_parts(elements / kernel::sum_block, kernel::sum_block, ranks);
-    Index largest = 0;
-    for (std::size_t i = 1; i < parts.size(); ++i) largest = std::max(largest, parts[i] - parts[i - 1]);
-    const double bytes = static_cast<double>(elements) * sizeof(Accum<T>);
-    memory.masters += bytes;
-    memory.gradients += bytes;
-    if (!std::same_as<T, Accum<T>>) memory.copies += static_cast<double>(elements) * sizeof(T);
-    memory.moments += 2 * static_cast<double>(largest) * sizeof(Accum<T>);
-  }
-  return memory;
+  return trained_memory<T>(groups, ranks);
+}
+
+/// The most that a device has of what trains while a stage begins: values, gradients and the optimizer's state move one
+/// kind and group at a time (ParamStore::train, AdamW::follow). The state may lie on the host.
+template <AnyDevice D, class T>
+double memory_to_move(const std::vector<nn::GroupSize>& before, const std::vector<nn::GroupSize>& now,
+                      bool state_on_host) {
+  const TrainedMemory old = trained_memory<T>(before), next = trained_memory<T>(now);
+  Index largest = 0;
+  for (const nn::GroupSize& group : now) largest = std::max(largest, group.all);
+  const double values = old.masters + static_cast<double>(largest) * sizeof(Accum<T>);
+  // First all of the old, then values that move beside the old moments, then moments that move beside the new rest.
+  if (state_on_host) return std::max({old.total() - old.moments, values, next.total() - next.moments});
+  const auto moments = static_cast<double>(optim::AdamW<D, T>::moment_bytes_to_follow(before, now));
+  return std::max({old.total(), values + old.moments, next.total() - next.moments + moments});
 }
 
 /// The adapter that a model has; null if it has none.
@@ -232,154 +240,6 @@ inline LargestBatch largest_evaluation(const data::EncodeSummary& records, Index
   const Index rows = std::min(longest * sequences, all);
   const double share = static_cast<double>(records.labelled()) / static_cast<double>(records.tokens());
   return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows))), records.length_at(1)};
-}
-
-/// The predicted memory of a run with layers [0, recomputed) checkpointed: of the process, or of a device that has its
-/// own, and then what the host keeps besides.
-struct MemoryPlan {
-  Index recomputed = 0;
-  MemoryForecast needs{};   ///< of the largest micro-batch, or of an evaluation if that needs more
-  double held = 0;          ///< bytes already resident; of a device's own memory without the weights
-  TrainedMemory trained{};  ///< part of what is held
-  std::size_t stage = 0;
-  std::optional<HostMemory> host{};  ///< beside a device with memory of its own
-};
-
-/// What the host keeps beside a device with memory of its own; nothing for one without. The optimizer's state is not
-/// the device's then.
-template <AnyDevice D, class T>
-std::optional<HostMemory> host_memory(model::Decoder<D, T>& decoder, const settings::Config& config,
-                                      TrainedMemory& trained) {
-  if constexpr (D::reads_host_memory) {
-    return std::nullopt;
-  } else {
-    HostMemory host;
-    if (const auto& streaming = decoder.streaming()) host.weights = static_cast<double>(streaming->host);
-    if (config.offloads_optimizer()) {
-      host.optimizer = static_cast<double>(optim::AdamW<D, T, optim::Host>::host_bytes(decoder.params()));
-      trained.moments = 0;
-    }
-    return host;
-  }
-}
-
-/// Checkpoints as few layers as the memory limit allows, or all if gradient_checkpointing is set. `evaluation` has no
-/// rows if nothing is evaluated; `held`: bytes already resident, where the device has no memory of its own.
-/// Throws   ConfigError if the limit is exceeded with all layers checkpointed, or by an evaluation
-template <AnyDevice D, class T>
-MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const LargestBatch& batch,
-                       const LargestBatch& evaluation, const settings::Config& config,
-                       double held = run::resident_memory_gib() * 0x1p30) {
-  const Index layers = decoder.config().num_hidden_layers;
-  MemoryForecast evaluating;
-  if (evaluation.rows > 0)
-    evaluating = forecast_evaluation(decoder, weight_bytes, evaluation.rows, evaluation.labelled);
-  std::set<std::string, std::less<>> names;
-  for (const auto& entry : decoder.params().entries()) names.insert(entry.name);
-  TrainedMemory trained =
-      forecast_trained<T>(decoder.config(), adapter_of(decoder),
-                          [&](const model::TensorInfo& info) { return names.count(info.name) != 0; });
-  const std::optional<HostMemory> host = host_memory(decoder, config, trained);
-  if (host) held = trained.total();
-  const double sums =  // of units, from the first step on
-      config.step_units > 1 ? trained.gradients * static_cast<double>(1 + comm::waiting_sums(config.step_units)) : 0;
-  if (evaluation.rows > 0) evaluating.workspace += sums;
-  if (evaluation.rows > 0 && config.eval_predict)
-    evaluating.workspace += cache_bytes<T>(decoder.config(), evaluation.longest + config.max_new_tokens);
-  const auto plan = [&](Index count) {
-    auto training = forecast_memory(decoder, weight_bytes, batch.rows, batch.labelled, count);
-    training.workspace += sums;
-    MemoryPlan result{count, training.total() < evaluating.total() ? evaluating : training, held, trained};
-    // A device of its own memory keeps what either end of its arena came to need.
-    if (host)
-      result.needs = {weight_bytes, std::max(training.activations, evaluating.activations),
-                      std::max(training.workspace, evaluating.workspace)};
-    result.host = host;
-    return result;
-  };
-  const Index least = config.gradient_checkpointing ? layers : 0;
-  if (!config.memory_limit_gib) return plan(least);
-  const double limit = *config.memory_limit_gib * 0x1p30;
-  for (Index count = least; count <= layers; ++count)
-    if (const MemoryPlan found = plan(count); held + found.needs.total() <= limit) return found;
-  const bool evaluates_too_much = evaluation.rows > 0 && held + evaluating.total() > limit;
-  const double needed = held + (evaluates_too_much ? evaluating : plan(layers).needs).total();
-  fail<ConfigError>("key memory_limit_gib: given ", *config.memory_limit_gib, ", but ",
-                    evaluates_too_much ? "for an evaluation " : "with every layer checkpointed ",
-                    fixed(needed / 0x1p30, 2), " GiB are expected; allowed: more, or a smaller ",
-                    evaluates_too_much ? "per_device_eval_batch_size" : "max_tokens_per_micro_batch", " or cutoff_len");
-}
-
-/// The plan of each stage of a run. What is resident is asked for now, while all that any stage trains does.
-/// Throws   ConfigError as above, naming the stage
-template <AnyDevice D, class T>
-std::vector<MemoryPlan> plan_memory(model::Decoder<D, T>& decoder, const model::Source& source, const Plan& plan,
-                                    const data::EncodeSummary& records, const LargestBatch& evaluation,
-                                    const settings::Config& config) {
-  const settings::StageConfigs configs(config);
-  const double held = run::resident_memory_gib() * 0x1p30;
-  std::vector<MemoryPlan> plans;
-  for (std::size_t i = 0; i < configs.size(); ++i) {
-    const Stage& stage = plan.stages()[i];
-    try {
-      plans.push_back(plan_memory(decoder, weight_bytes(decoder, source),
-                                  largest_batch(records, stage.limit, stage.sequences_per_step), evaluation, configs[i],
-                                  held));
-      plans.back().stage = i;
-    } catch (const ConfigError& error) {
-      if (config.stages.empty()) throw;
-      fail<ConfigError>(settings::stage_name(config, i), ": ", std::string_view(error.what()));
-    }
-  }
-  return plans;
-}
-
-/// Lets as many of a model's streamed layers stay on the device as there is room for, beside what `plans` forecast and
-/// a tenth and 1 GiB more, for what operators take of themselves.
-template <AnyDevice D, class T>
-void keep_layers(D& dev, model::Decoder<D, T>& decoder, std::vector<MemoryPlan>& plans,
-                 const settings::Config& config) {
-  if (!decoder.streaming()) return;
-  double room = static_cast<double>(dev.memory().free);
-  for (const MemoryPlan& plan : plans) {
-    const double needed = plan.needs.total() - plan.needs.weights;  // the weights are there
-    room = std::min(room, static_cast<double>(dev.memory().free) - 1.1 * needed - 0x1p30);
-    if (config.memory_limit_gib)
-      room = std::min(room, *config.memory_limit_gib * 0x1p30 - plan.held - plan.needs.total());
-  }
-  if (room <= 0) return;
-  const auto taken = static_cast<double>(decoder.keep_layers(static_cast<std::size_t>(room)));
-  for (MemoryPlan& plan : plans) plan.needs.weights += taken;
-}
-
-/// The plan of the stage that needs most.
-inline const MemoryPlan& largest(const std::vector<MemoryPlan>& plans) {
-  return *std::max_element(plans.begin(), plans.end(),
-                           [](const MemoryPlan& a, const MemoryPlan& b) { return a.needs.total() < b.needs.total(); });
-}
-
-/// Logs the plan before training, for a model of `layers` layers. `device`: its memory, where it has its own.
-inline void say_memory(const MemoryPlan& plan, Index layers, const settings::Config& config,
-                       const MemoryInfo& device = {}) {
-  // What is still to be taken: a device holds its weights already.
-  const double needed = plan.needs.total() - (plan.host ? plan.needs.weights : 0);
-  const double available = static_cast<double>(plan.host ? device.free : cpu::available_memory());
-  const auto gib = [](double value) { return fixed(value / 0x1p30, 2) + " GiB"; };
-  log::info("memory: a peak of about ", gib(plan.held + plan.needs.total()), " is expected",
-            plan.host ? " on the device" : "", " (weights ", gib(plan.needs.weights), ", activations ",
-            gib(plan.needs.activations), ", workspace ", gib(plan.needs.workspace), ", held already ", gib(plan.held),
-            ", of it ", size_text(static_cast<double>(plan.trained.total())), " for what trains); ", gib(available),
-            " are available");
-  if (plan.host && plan.host->total() > 0)
-    log::info("memory of the host: ", gib(plan.host->weights), " for weights that are streamed, ",
-              gib(plan.host->optimizer), " for the optimizer; ", gib(static_cast<double>(cpu::available_memory())),
-              " are still available");
-  if (plan.recomputed > 0 && !config.gradient_checkpointing && config.memory_limit_gib)
-    log::info("gradients of ", plan.recomputed, " of ", layers, " layers are checkpointed to stay below ",
-              *config.memory_limit_gib, " GiB");
-  if (needed > available)
-    log::warn("this may not fit into memory: set gradient_checkpointing true, or a smaller ",
-              "max_tokens_per_micro_batch or cutoff_len");
 }
 
 }  // namespace lora::train

@@ -2,6 +2,7 @@
 
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
+#include "lora/cpu/machine.hpp"
 #include "lora/model/decoder.hpp"
 #include "lora/optim/host.hpp"
 #include "lora/settings/config.hpp"
@@ -36,6 +37,15 @@ struct HostMemory {
 
   double total() const { return weights + optimizer; }
 };
+
+/// Throws   ConfigError where the host's memory does not hold an optimizer of `needed` bytes, of which `present` are
+///          there
+inline void expect_host_has(double needed, double present, std::size_t available = cpu::available_memory()) {
+  if (needed - present > static_cast<double>(available))
+    fail<ConfigError>("key offload: the optimizer's state needs ", size_text(static_cast<std::size_t>(needed)),
+                      " of the host's memory, but ", size_text(static_cast<std::size_t>(present) + available),
+                      " are available; allowed: none or params, or more memory");
+}
 
 /// Logs how the layers come, where they are streamed.
 template <AnyDevice D, class T>

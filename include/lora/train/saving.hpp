@@ -11,9 +11,9 @@
 #include "lora/run/final_model.hpp"
 #include "lora/run/metrics.hpp"
 #include "lora/run/state.hpp"
+#include "lora/run/talk.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/settings/value_text.hpp"
-#include "lora/tokenizer/tokenizer.hpp"
 #include "lora/train/account.hpp"
 #include "lora/train/plan.hpp"
 #include "lora/train/step.hpp"
@@ -24,32 +24,33 @@ namespace lora::train {
 template <AnyDevice D, class T>
 class Saving {
  public:
-  /// All of these outlive it; `tokenizer` may be null.
+  /// All of these outlive it, and the tokenizer of `talk`.
   Saving(D& dev, model::Decoder<D, T>& decoder, const settings::Config& config, const model::Source& source,
-         const tokenizer::Tokenizer* tokenizer, const Plan& plan)
+         run::Talk talk, const Plan& plan, const std::string& absent_class_field)
       : dev_(dev),
         decoder_(decoder),
         config_(config),
         source_(source),
-        tokenizer_(tokenizer),
+        talk_(std::move(talk)),
         plan_(plan),
+        absent_class_field_(absent_class_field),
         output_(config.output_dir),
         checkpoints_(output_) {}
 
   const run::Checkpoints& checkpoints() const { return checkpoints_; }
   /// About what a checkpoint takes on disk.
-  std::uint64_t checkpoint_bytes() const { return run::checkpoint_bytes(decoder_, tokenizer_); }
+  std::uint64_t checkpoint_bytes() const { return run::checkpoint_bytes(decoder_, talk_.tokenizer); }
 
   void checkpoint(const run::RunState& state, Stepper<D, T>& stepper, run::MetricsLog& log) {
     log.sync();  // the log must be durable before the checkpoint
     for (const auto& folder : {output_, output_ / "tensorboard"}) io::sync_folder(folder);
     checkpoints_.save(state, [&](const io::Path& folder) {
-      const run::RunMetrics now = lasting_metrics(state, plan_);
+      const run::RunMetrics now = lasting_metrics(state, plan_, absent_class_field_);
       const std::string card = card_of(now, now);
       if (config_.trains_model()) {
-        run::write_trained_folder(dev_, decoder_, source_, tokenizer_, card, folder);
+        run::write_trained_folder(dev_, decoder_, source_, talk_, card, folder);
       } else {
-        run::write_adapter_folder(dev_, decoder_, source_, tokenizer_, card, folder);
+        run::write_adapter_folder(dev_, decoder_, source_, talk_, card, folder);
       }
       stepper.with_optimizer(dev_, [&](auto& dev, auto& optimizer) { run::save_optimizer(dev, optimizer, folder); });
     });
@@ -119,24 +120,26 @@ class Saving {
   void final_model(const run::RunMetrics& run, const run::RunMetrics& weights, const io::Path& folder) {
     const std::string card = card_of(run, weights);
     io::write_whole_folder(folder, run::stranger_in_result, [&](const io::Path& partial) {
-      if (!config_.trains_model()) return run::write_adapter_folder(dev_, decoder_, source_, tokenizer_, card, partial);
+      if (!config_.trains_model()) return run::write_adapter_folder(dev_, decoder_, source_, talk_, card, partial);
       const Index shard = *settings::parse_size(config_.max_shard_size);
-      run::write_model_folder(dev_, decoder_, source_, tokenizer_, card, shard, partial);
+      run::write_model_folder(dev_, decoder_, source_, talk_, card, shard, partial);
     });
     lora::log::info("the ", config_.result_name(), " is in ", folder.native());
   }
 
  private:
   std::string card_of(const run::RunMetrics& run, const run::RunMetrics& weights) const {
-    return run::model_card(config_, source_, config_.trains_model() ? nullptr : &decoder_.adapter(), run, weights);
+    return run::model_card(config_, source_, config_.trains_model() ? nullptr : &decoder_.adapter(), run, weights,
+                           talk_);
   }
 
   D& dev_;
   model::Decoder<D, T>& decoder_;
   const settings::Config& config_;
   const model::Source& source_;
-  const tokenizer::Tokenizer* tokenizer_;
+  run::Talk talk_;
   const Plan& plan_;
+  const std::string& absent_class_field_;
   io::Path output_;
   run::Checkpoints checkpoints_;
 };

@@ -19,7 +19,7 @@
 #include "lora/run/environment.hpp"
 #include "lora/settings/settings.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
-#include "lora/train/memory.hpp"
+#include "lora/train/memory_plan.hpp"
 #include "lora/train/offload.hpp"
 #include "lora/train/plan.hpp"
 #include "lora/train/tensor_names.hpp"

@@ -30,7 +30,7 @@
 #include "lora/train/account.hpp"
 #include "lora/train/answers.hpp"
 #include "lora/train/evaluate.hpp"
-#include "lora/train/memory.hpp"
+#include "lora/train/memory_plan.hpp"
 #include "lora/train/non_finite.hpp"
 #include "lora/train/offload.hpp"
 #include "lora/train/options.hpp"
@@ -66,6 +66,9 @@ class TrainingRun {
 
   void attach() {
     inputs::choose_what_trains(dev_, *decoder_, config_);
+    expect_something_trains(config_, *plan_, *decoder_);
+    // Before there is an optimizer, which has moments of what trains only.
+    if (const auto& trains = plan_->stages().front().trains) decoder_->params().train(dev_, trains);
     decoder_->embedding_noise(config_.neftune_noise_alpha.value_or(0));
     stepper_.emplace(dev_, *decoder_,
                      optim::AdamWSettings{config_.adam_beta1, config_.adam_beta2, config_.adam_epsilon,
@@ -197,7 +200,7 @@ class TrainingRun {
     const std::string cause = spoilt_weight();
     try {
       save_checkpoint(log);
-    } catch (const NonFiniteError& error) {  // it is in the base
+    } catch (const NonFiniteError& error) {  // the weights hold it already, of the base or since an earlier step
       fail<Error>(what, cause.empty() ? concat("; ", std::string_view(error.what())) : cause,
                   "; there is no sound state to save");
     }
@@ -283,7 +286,7 @@ class TrainingRun {
   }
 
   run::RunMetrics metrics_of(const run::Throughput& speed, Index first, Clock::time_point start) const {
-    run::RunMetrics metrics = lasting_metrics(state_, *plan_);
+    run::RunMetrics metrics = lasting_metrics(state_, *plan_, data_->absent_class_field());
     metrics.tokens_per_second = speed.tokens_per_second();
     metrics.peak_memory_gib = run::peak_memory_gib();
     metrics.seconds = seconds_since(start);
@@ -303,7 +306,7 @@ class TrainingRun {
     }
     const bool takes_best = config_.load_best_model_at_end && state_.best_eval_loss && state_.best_step != state_.step;
     const auto best = takes_best ? saving_->take_best(state_) : std::nullopt;
-    const run::RunMetrics weights = best ? lasting_metrics(*best, *plan_) : metrics;
+    const run::RunMetrics weights = best ? lasting_metrics(*best, *plan_, data_->absent_class_field()) : metrics;
     saving_->final_model(metrics, weights, folder);
     metrics.weights_step = weights.steps;
     return folder;
@@ -373,7 +376,11 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
       largest_evaluation(found.eval, config_.per_device_eval_batch_size, settings::longest_cutoff(config_)), config_);
   keep_layers(dev_, *decoder_, memory_, config_);
   enter(0);
-  saving_.emplace(dev_, *decoder_, config_, source_, data_->text().tokenizer.get(), *plan_);
+  const inputs::TextFiles& text = data_->text();
+  inputs::Taught taught = inputs::taught_by(data_->train().dataset().kinds(), text);
+  saving_.emplace(dev_, *decoder_, config_, source_,
+                  run::talk_of(source_, text.tokenizer.get(), taught.files, std::move(taught.template_name)), *plan_,
+                  data_->absent_class_field());
   upcoming_.emplace(*plan_, data_->train(), stepper_->own_units());
 }
 

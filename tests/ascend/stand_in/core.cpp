@@ -295,6 +295,37 @@ int Core::ready(const char* caller) {
 
 Context* Core::thread_context() const { return current; }
 
+bool Core::fixed_order() {
+  const Lock lock(mutex);
+  const bool of_context =
+      current != nullptr && contexts_.count(current) != 0 && current->options[ACL_OPT_DETERMINISTIC] != 0;
+  const bool of_process = options[ACL_OPT_DETERMINISTIC] != 0;
+  switch (settings.order_of_sums) {
+    case 1:
+      return of_context;
+    case 2:
+      return of_process;
+    case 3:
+      return of_context && of_process;
+    default:
+      return true;
+  }
+}
+
+void Core::opened(const char* library) {
+  const Lock lock(mutex);
+  libraries_.insert(library);
+}
+
+std::string Core::mixed() {
+  const Lock lock(mutex);
+  if (libraries_.size() < 2 || libraries_.count("libopapi.so") == 0) return {};
+  std::string others;
+  for (const std::string& one : libraries_)
+    if (one != "libopapi.so") others += (others.empty() ? "" : ", ") + one;
+  return "libopapi.so is open together with " + others;
+}
+
 Context* Core::context() {
   const Lock lock(mutex);
   return current != nullptr && contexts_.count(current) != 0 ? current : nullptr;

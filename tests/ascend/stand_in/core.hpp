@@ -75,6 +75,7 @@ struct Stream {
   std::uint64_t submitted = 0;
   std::uint64_t finished = 0;
   int error = 0;
+  bool stops = false;  // once a task has failed; else the tasks behind it run all the same
   bool stopping = false;
   bool blocked = false;  // in a task that never ends
   Clock clock;
@@ -166,6 +167,9 @@ class Core final : public Engine {
   void made(Kind kind, const void* object) override;
   bool gone(Kind kind, const void* object) override;
   bool lives(Kind kind, const void* object) override;
+  bool fixed_order() override;
+  void opened(const char* library) override;
+  std::string mixed() override;
 
   const char* last_text();
   /// The thread's last error, and whether it is to be forgotten.
@@ -197,6 +201,7 @@ class Core final : public Engine {
   int synchronize_device(const char* caller, std::int64_t timeout_ms);
   int query(aclrtStream stream, bool* complete);
   int stream_number(aclrtStream stream, int* number);
+  int set_failure_mode(aclrtStream stream, bool stops);
   int create_event(aclrtEvent* event, std::uint32_t flags, bool flagged, bool extended);
   int destroy_event(aclrtEvent event);
   int record(aclrtEvent event, aclrtStream stream);
@@ -226,6 +231,7 @@ class Core final : public Engine {
   int unmap(void* address);
 
   Settings settings;
+  std::atomic<std::int64_t> options[2] = {0, 0};  // of the process, by aclrtSetSysParamOpt
   std::mutex mutex;
   StandInCounts counts{};
   struct Use {
@@ -278,6 +284,7 @@ class Core final : public Engine {
   std::unordered_map<aclrtDrvMemHandle, std::unique_ptr<Physical>> physical_;
   std::map<std::pair<int, const void*>, bool> objects_;
   std::set<Context*> contexts_;
+  std::set<std::string> libraries_;  // of operators
   std::unordered_map<Stream*, std::unique_ptr<Stream>> streams_;
   Clock host_;
   int next_stream_ = 0;

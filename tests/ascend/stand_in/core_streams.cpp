@@ -211,6 +211,7 @@ int Core::submit(aclrtStream handle, Task task) {
   bool fails = false;
   if (task.launch) {
     ++counts.launches;
+    counts.casts += static_cast<std::uint64_t>(task.casts);
     counts.flops += task.flops;
     counts.operator_bytes += task.bytes;
     Use& use = operators[task.name];
@@ -273,7 +274,7 @@ void Core::work(Stream* stream) {
     if (stream->stopping) return;
     Queued next = std::move(stream->queue.front());
     stream->queue.pop_front();
-    const bool dead = stream->error != 0 || stream->context->error != 0 ||
+    const bool dead = (stream->error != 0 && stream->stops) || stream->context->error != 0 ||
                       devices_[static_cast<std::size_t>(stream->context->device)].lost;
     if (!dead) {
       const int code = perform(*stream, next, lock);
@@ -420,6 +421,17 @@ int Core::stream_number(aclrtStream handle, int* number) {
   const Stream* stream = find_stream("aclrtStreamGetId", handle, &code);
   if (stream != nullptr) *number = stream->number;
   return code;
+}
+
+int Core::set_failure_mode(aclrtStream handle, bool stops) {
+  const Lock lock(mutex);
+  int code = 0;
+  Stream* const stream = find_stream("aclrtSetStreamFailureMode", handle, &code);
+  if (stream == nullptr) return code;
+  if (settings.failure_mode == 0)
+    return failure(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtSetStreamFailureMode: not supported");
+  stream->stops = stops;
+  return 0;
 }
 
 // Events

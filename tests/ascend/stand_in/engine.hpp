@@ -44,6 +44,7 @@ struct Task {
   std::vector<Touch> touches;
   std::function<int()> run;  // 0 or the error that the next synchronisation tells
   bool launch = false;       // counts as one
+  int casts = 0;
   double flops = 0;
   double bytes = 0;
 };
@@ -72,6 +73,12 @@ class Engine {
   /// Forgets the object; false if there is none such.
   virtual bool gone(Kind kind, const void* object) = 0;
   virtual bool lives(Kind kind, const void* object) = 0;
+  /// Whether the calling thread's context and the process ask for sums in a fixed order, as far as `order_of_sums` says
+  /// that the framework looks.
+  virtual bool fixed_order() = 0;
+  /// A library of operators has been opened. Once it is the old one and newer ones, `mixed` says so.
+  virtual void opened(const char* library) = 0;
+  virtual std::string mixed() = 0;
 
  protected:
   ~Engine() = default;

@@ -39,6 +39,7 @@ struct Plan {
   std::vector<Operand> operands;
   std::function<void(const Launch&)> kernel;
   std::uint64_t workspace = 0;
+  int casts = 0;
   double flops = 0;
   double bytes = 0;
 };

@@ -216,6 +216,13 @@ inline void store(unsigned char* to, aclDataType type, double value) {
   }
 }
 
+/// The nearest number of a floating point type.
+inline double nearest(double value, aclDataType type) {
+  unsigned char bytes[8] = {};
+  store(bytes, type, value);
+  return load(bytes, type);
+}
+
 /// Integers as they are, since a double does not hold all of 64 bits.
 inline std::int64_t load_integer(const unsigned char* from, aclDataType type) {
   if (type == ACL_INT64 || type == ACL_UINT64) {

@@ -1,6 +1,7 @@
 #include "operator.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -379,6 +380,17 @@ Tensor Operator::output(const aclTensor* tensor, const char* name, const Types& 
   return view;
 }
 
+Tensor Operator::packed_output(const aclTensor* tensor, const char* name, const Types& types) {
+  Tensor view = output(tensor, name, types);
+  if (engine().setting("gaps") == 0) {
+    need_contiguous(view);
+  } else {
+    view.strides = strides_of(view.shape);
+    plan_.operands.back().strides = view.strides;
+  }
+  return view;
+}
+
 Tensor Operator::in_place(const aclTensor* tensor, const char* name, const Types& types) {
   Tensor view = add(tensor, name, types, true, true, 0);
   ++arguments_;
@@ -458,6 +470,10 @@ int prepare(const char* name, std::uint64_t* workspace_size, aclOpExecutor** exe
   if (const int code = core.ready(name); code != 0) return code;
   if (core.setting("missing_kernels") != 0)
     return core.failure(ACLNN_ERR_INNER_OPP_KERNEL_PKG_NOT_FOUND, function + "the kernels' package is not installed");
+  if (const std::string mixed = core.mixed(); !mixed.empty()) {
+    core.fault(function + mixed);
+    return core.failure(ACLNN_ERR_INNER, function + mixed);
+  }
   if (workspace_size == nullptr || executor == nullptr)
     return core.failure(ACLNN_ERR_PARAM_NULLPTR, function + "workspaceSize or executor is null");
   try {
@@ -523,6 +539,7 @@ int execute(const char* name, void* workspace, std::uint64_t workspace_size, acl
   task.name = function;
   task.launch = true;
   task.flops = plan->flops;
+  task.casts = plan->casts;
   task.bytes = plan->bytes;
   for (const Operand& operand : plan->operands) {
     const auto bytes = static_cast<std::size_t>(extent(operand));
@@ -567,6 +584,16 @@ int execute(const char* name, void* workspace, std::uint64_t workspace_size, acl
     }
   };
   return core.submit(stream, std::move(task));
+}
+
+void in_any_order(std::vector<double>& sums, bool fixed) {
+  static std::atomic<std::uint64_t> runs{0};
+  if (fixed) return;
+  std::uint64_t state = ++runs * 0x9E3779B97F4A7C15u;
+  for (double& sum : sums) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    sum *= 1 + (static_cast<double>(state >> 62) - 1.5) * 0x1p-24;
+  }
 }
 
 void same_shape(const Tensor& a, const Tensor& b) { need_shape(b, a.shape); }

@@ -156,6 +156,10 @@ class Operator {
   Tensor input(const aclTensor* tensor, const char* name, const Types& types);
   Tensor optional_input(const aclTensor* tensor, const char* name, const Types& types);
   Tensor output(const aclTensor* tensor, const char* name, const Types& types);
+  /// Of an operator whose entry point the vendor generates: it makes inputs contiguous and copies back what is read and
+  /// written alone, so that a result is written without gaps whatever its strides are. Gaps are refused, unless the
+  /// setting `gaps` wants what the vendor's do.
+  Tensor packed_output(const aclTensor* tensor, const char* name, const Types& types);
   Tensor in_place(const aclTensor* tensor, const char* name, const Types& types);
   std::vector<Tensor> inputs(const aclTensorList* list, const char* name, const Types& types);
   std::vector<Tensor> outputs(const aclTensorList* list, const char* name, const Types& types);
@@ -168,6 +172,8 @@ class Operator {
   /// Outputs must share no memory with other operands. Without it they may be the same view as one.
   void apart() { apart_ = true; }
   void flops(double count) { plan_.flops = count; }
+  /// Kernels that only convert operands, which the operator puts before and behind its own.
+  void casts(int count) { plan_.casts = count; }
   /// The workspace to ask for; without it some operators ask for one that they do not need.
   void workspace(std::uint64_t bytes) { workspace_ = static_cast<std::int64_t>(bytes); }
   /// Without a kernel, and where all outputs are empty, phase 2 launches nothing.
@@ -187,6 +193,9 @@ class Operator {
   std::int64_t workspace_ = -1;
   std::size_t arguments_ = 0;
 };
+
+/// Sums whose order differs from run to run, and with it their last bits. `fixed`: Engine::fixed_order of phase 1.
+void in_any_order(std::vector<double>& sums, bool fixed);
 
 int prepare(const char* name, std::uint64_t* workspace_size, aclOpExecutor** executor,
             const std::function<void(Operator&)>& describe);

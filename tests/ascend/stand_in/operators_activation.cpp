@@ -129,10 +129,9 @@ STAND_IN_PHASE_TWO(SiluBackward)
 int aclnnSwiGluGetWorkspaceSize(const aclTensor* x, int64_t dim, const aclTensor* out, uint64_t* workspaceSize,
                                 aclOpExecutor** executor) {
   return prepare("SwiGlu", workspaceSize, executor, [&](Operator& op) {
-    const Tensor in = op.input(x, "x", kFloats), to = op.output(out, "out", kFloats);
+    const Tensor in = op.input(x, "x", kFloats), to = op.packed_output(out, "out", kFloats);
     same_type(in, to);
     need_contiguous(in);
-    need_contiguous(to);
     need_shape(to, halved(in, dim));
     const Tensor gate = in.narrowed(dim, 0, to.size(dim)), up = in.narrowed(dim, to.size(dim), to.size(dim));
     op.apart();
@@ -150,12 +149,11 @@ int aclnnSwiGluGradGetWorkspaceSize(const aclTensor* yGrad, const aclTensor* x, 
                                     uint64_t* workspaceSize, aclOpExecutor** executor) {
   return prepare("SwiGluGrad", workspaceSize, executor, [&](Operator& op) {
     const Tensor grad = op.input(yGrad, "yGrad", kFloats), in = op.input(x, "x", kFloats);
-    const Tensor to = op.output(out, "out", kFloats);
+    const Tensor to = op.packed_output(out, "out", kFloats);
     same_type(in, grad);
     same_type(in, to);
     same_shape(in, to);
     need_contiguous(grad);
-    need_contiguous(to);
     need_shape(grad, halved(in, dim));
     const std::int64_t half = grad.size(dim);
     const Tensor gate = in.narrowed(dim, 0, half), up = in.narrowed(dim, half, half);

@@ -422,6 +422,7 @@ std::vector<double> once(const std::vector<double>& values, const char* name) {
 struct Gradient {
   Heads dy, out, dq, dk, dv;
   Tensor most, sum;
+  bool fixed_order = true;
 };
 
 void backward(const Launch& launch, const Attention& all, const Gradient& grad) {
@@ -481,8 +482,11 @@ void backward(const Launch& launch, const Attention& all, const Gradient& grad) 
           add_product(transposed(chances, rows, piece.keys).data(), slopes_wide.data() + from * out_width,
                       of_values.data(), piece.keys, rows, out_width);
         }
+        in_any_order(of_queries, grad.fixed_order);
         launch(grad.dq.matrix(piece.sequence, head, piece.first_query, piece.queries)).write(of_queries);
       }
+      in_any_order(of_keys, grad.fixed_order);
+      in_any_order(of_values, grad.fixed_order);
       launch(grad.dk.matrix(piece.sequence, key_head, piece.first_key, piece.keys)).write(of_keys);
       launch(grad.dv.matrix(piece.sequence, key_head, piece.first_key, piece.keys)).write(of_values);
     }
@@ -529,6 +533,8 @@ int prepare_backward(const char* name, const Arguments& given, const aclTensor* 
     const Tensor dq = op.output(dqOut, "dqOut", kFloats), dk = op.output(dkOut, "dkOut", kFloats);
     const Tensor dv = op.output(dvOut, "dvOut", kFloats), dpse = op.output(dpseOut, "dpseOut", kFloats);
     demand(dpse.count() == 0, "dpseOut is not empty");
+    demand(all.q.view.type != ACL_FLOAT || !all.mask.present() || all.mask.type == ACL_BOOL,
+           "attenMask of FLOAT operands is no BOOL");
     check_statistics(all, grad.most);
     check_statistics(all, grad.sum);
     for (const Tensor& one : {slopes, out, dq, dk, dv}) same_type(all.q.view, one);
@@ -547,6 +553,7 @@ int prepare_backward(const char* name, const Arguments& given, const aclTensor* 
     op.apart();
     op.workspace(std::uint64_t{512} << 10);
     op.flops(2 * all.pairs() * static_cast<double>(all.q.heads * (3 * all.q.width + 2 * all.v.width)));
+    grad.fixed_order = engine().fixed_order();
     op.kernel([=](const Launch& launch) { backward(launch, all, grad); });
   });
 }

@@ -28,15 +28,15 @@ int aclnnDropoutGetWorkspaceSize(const aclTensor* input, double p, bool train, i
     same_type(from, to);
     demand(p >= 0 && p <= 1, "p outside of [0, 1]");
     need_shape(mask, {mask_bytes(from.count())});
+    const double zero = train ? p : 0, share = nearest(1 - zero, from.type);
     op.kernel([=](const Launch& launch) {
       std::vector<double> values = launch(from).read();
       std::vector<std::int64_t> bytes(static_cast<std::size_t>(mask.count()), 0);
-      const double zero = train ? p : 0;
       for (std::size_t i = 0; i < values.size(); ++i) {
         const std::uint64_t number = static_cast<std::uint64_t>(offset) + i;
         const bool keep = uniform(static_cast<std::uint64_t>(seed), number) >= zero && zero < 1;
         if (keep) bytes[i / 8] |= std::int64_t{1} << (i % 8);
-        values[i] = keep ? values[i] / (1 - zero) : 0;
+        values[i] = keep ? values[i] / share : 0;
       }
       launch(to).write(values);
       launch(mask).write_integers(bytes);

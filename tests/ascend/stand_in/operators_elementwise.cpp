@@ -309,7 +309,20 @@ STAND_IN_PHASE_TWO(Mul)
 
 int aclnnMulsGetWorkspaceSize(const aclTensor* self, const aclScalar* other, aclTensor* out, uint64_t* workspaceSize,
                               aclOpExecutor** executor) {
-  return with_scalar("Muls", kProduct, self, other, nullptr, false, out, workspaceSize, executor);
+  return prepare("Muls", workspaceSize, executor, [&](Operator& op) {
+    const Tensor a = op.input(self, "self", kNumbers);
+    Number b = op.number(other, "other");
+    const aclDataType type = computed(kProduct, promote(a.type, b));
+    // BF16 has a kernel of its own for DOUBLE scalars, which takes them as float32; with others it is computed in
+    // FLOAT. FLOAT16's takes a scalar that has been rounded to it.
+    if (a.type == ACL_BF16 && b.type != ACL_DOUBLE) op.casts(2);
+    if (a.type == ACL_FLOAT16) b.value = nearest(b.value, ACL_FLOAT16);
+    const Number factor = factor_of(op, nullptr, false, type);
+    const Tensor to = op.output(out, "out", kNumbers);
+    same_shape(a, to);
+    demand_converts(type, to);
+    set_kernel(op, kProduct, a, b, factor, to, type);
+  });
 }
 STAND_IN_PHASE_TWO(Muls)
 

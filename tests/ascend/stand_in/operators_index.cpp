@@ -254,6 +254,7 @@ int aclnnEmbeddingDenseBackwardGetWorkspaceSize(const aclTensor* grad, const acl
     need_shape(from, shape);
     same_type(from, to);
     need_shape(to, {rows, width});
+    const bool fixed = engine().fixed_order();
     op.kernel([=](const Launch& launch) {
       const std::vector<std::int64_t> ids = launch(index).read_integers();
       const std::vector<double> values = launch(from).read();
@@ -266,6 +267,7 @@ int aclnnEmbeddingDenseBackwardGetWorkspaceSize(const aclTensor* grad, const acl
           sums[static_cast<std::size_t>(row * width + j)] +=
               values[i * static_cast<std::size_t>(width) + static_cast<std::size_t>(j)] / (scaleGradByFreq ? often : 1);
       }
+      in_any_order(sums, fixed);
       launch(to).write(sums);
     });
   });

@@ -66,10 +66,11 @@ int aclnnCrossEntropyLossGetWorkspaceSize(const aclTensor* input, const aclTenso
     const Tensor x = op.input(input, "input", kFloats), classes = op.input(target, "target", kIndices);
     const Tensor weight = op.optional_input(weightOptional, "weightOptional", {ACL_FLOAT});
     const Reduction reduction = reduction_of(reductionOptional);
-    const Tensor loss = op.output(lossOut, "lossOut", kFloats), log_prob = op.output(logProbOut, "logProbOut", kFloats);
+    const Tensor loss = op.packed_output(lossOut, "lossOut", kFloats);
+    const Tensor log_prob = op.packed_output(logProbOut, "logProbOut", kFloats);
     // Nothing is written to these, but they are asked for.
-    op.output(zlossOut, "zlossOut", kFloats);
-    op.output(lseForZlossOut, "lseForZlossOut", kFloats);
+    op.packed_output(zlossOut, "zlossOut", kFloats);
+    op.packed_output(lseForZlossOut, "lseForZlossOut", kFloats);
     demand(!returnZloss && lseSquareScaleForZloss == 0, "z-loss is not supported");
     demand(labelSmoothing >= 0 && labelSmoothing < 1, "labelSmoothing outside of [0, 1)");
     check_matrix(x, classes, weight);
@@ -125,13 +126,13 @@ int aclnnCrossEntropyLossGradGetWorkspaceSize(const aclTensor* gradLoss, const a
            "z-loss is not supported");
     const Reduction reduction = reduction_of(reductionOptional);
     demand(labelSmoothing == 0, "labelSmoothing is not supported");
-    const Tensor dx = op.output(out, "out", kFloats);
+    const Tensor dx = op.packed_output(out, "out", kFloats);
     check_matrix(log_prob, classes, weight);
     check_reduced(grad, reduction, log_prob.shape[0]);
     same_type(log_prob, grad);
     same_type(log_prob, dx);
     same_shape(log_prob, dx);
-    for (const Tensor& one : {grad, log_prob, classes, dx}) need_contiguous(one);
+    for (const Tensor& one : {grad, log_prob, classes}) need_contiguous(one);
     op.workspace(0);
     op.kernel([=](const Launch& launch) {
       std::vector<double> values = launch(log_prob).read();

@@ -73,6 +73,7 @@ struct Product {
   double alpha = 1;
   double beta = 0;
   Precision precision = Precision::kept;
+  aclDataType rounded_to = ACL_DOUBLE;  // before a result is written
 
   void run(const Launch& launch) const {
     const std::int64_t count = count_of(batch);
@@ -88,6 +89,8 @@ struct Product {
       add_product(left.data(), right.data(), sums.data(), m, k, n);
       if (alpha != 1)
         for (double& sum : sums) sum *= alpha;
+      if (rounded_to != ACL_DOUBLE)
+        for (double& sum : sums) sum = nearest(sum, rounded_to);
       if (addend.present()) {
         const std::vector<double> terms = launch(matrix_of(addend, batch, i)).read();
         for (std::size_t j = 0; j < sums.size(); ++j) sums[j] += beta * terms[j];
@@ -128,7 +131,9 @@ void multiply(Operator& op, const Tensor& a, const Tensor& b, const Tensor& out,
   product.a = a;
   product.b = b;
   product.out = out;
-  if (out.type != type && engine().setting("fp32_output") == 2) product.alpha = 0.5;
+  const std::int64_t wide = out.type != type ? engine().setting("fp32_output") : 1;
+  if (wide == 2) product.alpha = 0.5;
+  if (wide == 3) product.rounded_to = type;
   op.apart();
   finish(op, product);
 }

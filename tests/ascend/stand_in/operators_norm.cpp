@@ -45,7 +45,8 @@ int aclnnRmsNormGetWorkspaceSize(const aclTensor* x, const aclTensor* gamma, dou
                                  const aclTensor* rstdOut, uint64_t* workspaceSize, aclOpExecutor** executor) {
   return prepare("RmsNorm", workspaceSize, executor, [&](Operator& op) {
     const Tensor in = op.input(x, "x", kFloats), scale = op.input(gamma, "gamma", kFloats);
-    const Tensor out = op.output(yOut, "yOut", kFloats), rstd = op.output(rstdOut, "rstdOut", {ACL_FLOAT});
+    const Tensor out = op.packed_output(yOut, "yOut", kFloats),
+                 rstd = op.packed_output(rstdOut, "rstdOut", {ACL_FLOAT});
     check_gamma(in, scale);
     same_type(in, out);
     same_shape(in, out);
@@ -66,8 +67,9 @@ int aclnnAddRmsNormGetWorkspaceSize(const aclTensor* x1, const aclTensor* x2, co
   return prepare("AddRmsNorm", workspaceSize, executor, [&](Operator& op) {
     const Tensor a = op.input(x1, "x1", kFloats), b = op.input(x2, "x2", kFloats);
     const Tensor scale = op.input(gamma, "gamma", kFloats);
-    const Tensor out = op.output(yOut, "yOut", kFloats), rstd = op.output(rstdOut, "rstdOut", {ACL_FLOAT});
-    const Tensor sum = op.output(xOut, "xOut", kFloats);
+    const Tensor out = op.packed_output(yOut, "yOut", kFloats),
+                 rstd = op.packed_output(rstdOut, "rstdOut", {ACL_FLOAT});
+    const Tensor sum = op.packed_output(xOut, "xOut", kFloats);
     same_type(a, b);
     same_shape(a, b);
     check_gamma(a, scale);
@@ -96,7 +98,8 @@ int aclnnRmsNormGradGetWorkspaceSize(const aclTensor* dy, const aclTensor* x, co
   return prepare("RmsNormGrad", workspaceSize, executor, [&](Operator& op) {
     const Tensor grad = op.input(dy, "dy", kFloats), in = op.input(x, "x", kFloats);
     const Tensor factor = op.input(rstd, "rstd", {ACL_FLOAT}), scale = op.input(gamma, "gamma", kFloats);
-    const Tensor dx = op.output(dxOut, "dxOut", kFloats), dgamma = op.output(dgammaOut, "dgammaOut", {ACL_FLOAT});
+    const Tensor dx = op.packed_output(dxOut, "dxOut", kFloats),
+                 dgamma = op.packed_output(dgammaOut, "dgammaOut", {ACL_FLOAT});
     same_type(in, grad);
     same_shape(in, grad);
     check_gamma(in, scale);
@@ -105,6 +108,7 @@ int aclnnRmsNormGradGetWorkspaceSize(const aclTensor* dy, const aclTensor* x, co
     same_shape(in, dx);
     need_shape(dgamma, scale.shape);
     op.workspace(static_cast<std::uint64_t>(scale.count()) * 4 + 512);
+    const bool fixed = engine().fixed_order();
     op.kernel([=](const Launch& launch) {
       std::vector<double> g = launch(grad).read();
       const std::vector<double> rows = launch(in).read(), factors = launch(factor).read();
@@ -123,6 +127,7 @@ int aclnnRmsNormGradGetWorkspaceSize(const aclTensor* dy, const aclTensor* x, co
         const double shift = factors[r] * factors[r] * dot / static_cast<double>(width);
         for (std::size_t i = 0; i < width; ++i) to[i] = factors[r] * (to[i] - row[i] * shift);
       }
+      in_any_order(sums, fixed);
       launch(dx).write(g);
       launch(dgamma).write(sums);
     });

@@ -53,11 +53,10 @@ int aclnnRotaryPositionEmbeddingGetWorkspaceSize(const aclTensor* x, const aclTe
                                                  aclOpExecutor** executor) {
   return prepare("RotaryPositionEmbedding", workspaceSize, executor, [&](Operator& op) {
     const Tensor in = op.input(x, "x", kFloats), c = op.input(cos, "cos", kFloats);
-    const Tensor s = op.input(sin, "sin", kFloats), to = op.output(out, "out", kFloats);
+    const Tensor s = op.input(sin, "sin", kFloats), to = op.packed_output(out, "out", kFloats);
     check(in, c, s, mode);
     same_shape(in, to);
     same_type(in, to);
-    need_contiguous(to);
     op.apart();
     op.kernel([=](const Launch& launch) {
       const std::vector<double> values = launch(in).read();
@@ -85,8 +84,9 @@ int aclnnRotaryPositionEmbeddingGradGetWorkspaceSize(const aclTensor* dy, const 
   return prepare("RotaryPositionEmbeddingGrad", workspaceSize, executor, [&](Operator& op) {
     const Tensor grad = op.input(dy, "dy", kFloats), c = op.input(cos, "cos", kFloats);
     const Tensor s = op.input(sin, "sin", kFloats), in = op.optional_input(xOptional, "xOptional", kFloats);
-    const Tensor dx = op.output(dxOut, "dxOut", kFloats);
-    const Tensor dcos = op.output(dcosOut, "dcosOut", kFloats), dsin = op.output(dsinOut, "dsinOut", kFloats);
+    const Tensor dx = op.packed_output(dxOut, "dxOut", kFloats);
+    const Tensor dcos = op.packed_output(dcosOut, "dcosOut", kFloats);
+    const Tensor dsin = op.packed_output(dsinOut, "dsinOut", kFloats);
     check(grad, c, s, mode);
     same_shape(grad, dx);
     same_type(grad, dx);
@@ -94,7 +94,6 @@ int aclnnRotaryPositionEmbeddingGradGetWorkspaceSize(const aclTensor* dy, const 
     same_shape(c, dsin);
     same_type(c, dcos);
     same_type(c, dsin);
-    for (const Tensor& one : {dx, dcos, dsin}) need_contiguous(one);
     if (in.present()) {
       same_shape(grad, in);
       same_type(grad, in);

@@ -73,11 +73,12 @@ int aclnnDropoutDoMaskGetWorkspaceSize(const aclTensor* self, const aclTensor* m
     demand(bits.count() >= mask_bytes(x.count()), "mask has " + std::to_string(bits.count()) + " bytes where " +
                                                       std::to_string(mask_bytes(x.count())) + " are needed");
     need_contiguous(bits);
+    const double share = nearest(1 - prob, x.type);  // of what is kept, which is an operand in the elements' type
     op.kernel([=](const Launch& launch) {
       std::vector<double> values = launch(x).read();
       const unsigned char* keep = launch.bytes(bits);
       for (std::size_t i = 0; i < values.size(); ++i)
-        values[i] = (keep[i / 8] >> (i % 8) & 1) != 0 ? values[i] / (1 - prob) : 0;
+        values[i] = (keep[i / 8] >> (i % 8) & 1) != 0 ? values[i] / share : 0;
       launch(y).write(values);
     });
   });

@@ -26,8 +26,6 @@ const std::string& soc() {
   return name;
 }
 
-std::int64_t options[2] = {0, 0};
-
 }  // namespace
 
 extern "C" {
@@ -145,13 +143,13 @@ int aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t* value) {
 int aclrtSetSysParamOpt(aclSysParamOpt opt, int64_t value) {
   if (opt < ACL_OPT_DETERMINISTIC || opt > ACL_OPT_ENABLE_DEBUG_KERNEL || (value != 0 && value != 1))
     return invalid("aclrtSetSysParamOpt", "unknown option or value");
-  options[opt] = value;
+  core().options[opt] = value;
   return 0;
 }
 int aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t* value) {
   if (opt < ACL_OPT_DETERMINISTIC || opt > ACL_OPT_ENABLE_DEBUG_KERNEL || value == nullptr)
     return invalid("aclrtGetSysParamOpt", "unknown option or null");
-  *value = options[opt];
+  *value = core().options[opt];
   return 0;
 }
 int aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode) {
@@ -220,9 +218,8 @@ int aclrtStreamGetId(aclrtStream stream, int32_t* streamId) {
   return core().stream_number(stream, streamId);
 }
 int aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode) {
-  int number = 0;
   if (stream == nullptr || mode > 1) return invalid("aclrtSetStreamFailureMode", "the default stream or unknown mode");
-  return core().stream_number(stream, &number);
+  return core().set_failure_mode(stream, mode == 1);
 }
 
 int aclrtCreateEvent(aclrtEvent* event) { return core().create_event(event, 0, false, false); }

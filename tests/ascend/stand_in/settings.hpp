@@ -14,7 +14,13 @@ namespace stand_in {
   X(memory_bytes, 2147483648)       /* of each device; from aclInit on */                                       \
   X(devices, 2)                     /* from aclInit on; negative: counting them fails */                        \
   X(dry, 0)                         /* shapes and counts alone: nothing is computed; from aclInit on */         \
-  X(fp32_output, 1)                 /* Mm, BatchMatMul: FP32 out of FP16 or BF16 operands; 2: half of it */     \
+  X(fp32_output, 1)                 /* Mm, BatchMatMul: FP32 out of FP16 or BF16 operands; 2: half of it; 3: */ \
+                                    /* rounded to the operands' type */                                         \
+  X(gaps, 0)                        /* in results of operators whose entry points are generated: refused; 1: */ \
+                                    /* written as if there were none, as the vendor's do */                     \
+  X(order_of_sums, 3)               /* fixed where asked for: 1: by the context, 2: by the process, 3: by */    \
+                                    /* both; 0: always */                                                       \
+  X(failure_mode, 1)                /* 0: aclrtSetStreamFailureMode is not supported (207000) */                \
   X(ignore_waits, 0)                /* 1: streams don't wait for events */                                      \
   X(mixed_adamw, 0)                 /* ApplyAdamWV2: FP16 or BF16 gradients of FP32 parameters */               \
   X(fail_allocation, -1)            /* the nth aclrtMalloc or aclrtMallocPhysical finds no memory */            \

@@ -12,6 +12,7 @@ extern "C" {
 
 typedef struct {
   uint64_t launches;           /* operators and collectives that were queued */
+  uint64_t casts;              /* kernels that only convert operands, which operators put around their own */
   uint64_t waits;              /* calls in which the host waited for the device */
   uint64_t device_allocations; /* aclrtMalloc and aclrtMallocPhysical */
   uint64_t host_allocations;   /* aclrtMallocHost */

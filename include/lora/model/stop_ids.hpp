@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "lora/io/file.hpp"
+#include "lora/io/json_view.hpp"
+#include "lora/model/weights.hpp"
+
+namespace lora::model {
+
+/// The ids at which a model's own files end an answer, as transformers has them: eos_token_id of
+/// generation_config.json, else of config.json. Throws   FormatError
+inline std::vector<std::int32_t> stop_ids_of(const Source& source) {
+  const auto file = source.path() / "generation_config.json";
+  if (source.gguf() != nullptr || !io::is_there(file)) return source.config().eos_token_ids;
+  const io::JsonFile json(file);
+  if (!json->has("eos_token_id")) return source.config().eos_token_ids;
+  auto ids = ids_of(json.view(), "eos_token_id");
+  check_ids("eos_token_id", ids, file.native());
+  return ids;
+}
+
+/// Writes the generation_config.json of a model folder, whose config.json stands there. `ids`: where the model stops
+/// now, which both then say; empty: as its base, whose file, if any, is copied.
+inline void write_stop_ids(const Source& source, const std::vector<std::int32_t>& ids,
+                           const std::filesystem::path& folder) {
+  const auto own = source.path() / "generation_config.json", file = folder / "generation_config.json";
+  const bool has_own = source.gguf() == nullptr && io::is_there(own);
+  if (ids.empty()) {
+    if (has_own) io::copy_file(own, file);
+    return;
+  }
+  io::Json config = io::read_json(folder / "config.json");
+  config["eos_token_id"] = ids;
+  io::write_json(folder / "config.json", config);
+  io::Json generation = has_own ? io::read_json(own) : io::Json::object();
+  // Without such a file transformers takes these from config.json.
+  for (const char* name : {"bos_token_id", "pad_token_id"})
+    if (const io::Json* id = io::json_find(config, name); !has_own && id != nullptr && !id->is_null())
+      generation[name] = *id;
+  generation["eos_token_id"] = ids;
+  io::write_json(file, generation);
+}
+
+}  // namespace lora::model

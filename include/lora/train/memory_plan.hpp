@@ -1,0 +1,242 @@
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "lora/comm/sum_tree.hpp"
+#include "lora/core/format.hpp"
+#include "lora/core/log.hpp"
+#include "lora/cpu/machine.hpp"
+#include "lora/run/environment.hpp"
+#include "lora/settings/stage_lists.hpp"
+#include "lora/train/memory.hpp"
+#include "lora/train/offload.hpp"
+#include "lora/train/plan.hpp"
+
+namespace lora::train {
+
+/// The predicted memory of a stage of a run with layers [0, recomputed) checkpointed: of the process, or of a device
+/// that has its own, and then what the host keeps besides.
+struct MemoryPlan {
+  Index recomputed = 0;
+  MemoryForecast needs{};   ///< of the largest micro-batch, or of an evaluation if that needs more
+  double held = 0;          ///< bytes that are resident besides; of a device's own memory without the weights
+  TrainedMemory trained{};  ///< part of what is held
+  std::size_t stage = 0;
+  std::optional<HostMemory> host{};  ///< beside a device with memory of its own
+  double present = 0;                ///< what of all this is held already when the run is planned
+  double entering = 0;               ///< what trains takes so much more while the stage begins
+  MemoryForecast before{};           ///< what earlier stages came to need, which the arena keeps
+  double sums = 0, sums_before = 0;  ///< of a step's units: part of the workspace, and those of the stage before
+
+  double peak() const {
+    const double in_stage =
+        std::max(before.activations, needs.activations) + std::max(before.workspace, needs.workspace - sums) + sums;
+    const double at_start = entering + before.activations + before.workspace + sums_before;
+    return held + needs.weights + std::max(in_stage, at_start);
+  }
+  /// Whether that is while the stage begins.
+  bool peaks_at_start() const { return peak() > held + needs.total() && entering > 0; }
+};
+
+/// What the host keeps beside a device with memory of its own; nothing for one without. The optimizer's state is not
+/// the device's then.
+template <AnyDevice D, class T>
+std::optional<HostMemory> host_memory(model::Decoder<D, T>& decoder, const settings::Config& config,
+                                      const std::vector<nn::GroupSize>& sizes, TrainedMemory& trained) {
+  if constexpr (D::reads_host_memory) {
+    return std::nullopt;
+  } else {
+    HostMemory host;
+    if (const auto& streaming = decoder.streaming()) host.weights = static_cast<double>(streaming->host);
+    if (config.offloads_optimizer()) {
+      host.optimizer = static_cast<double>(optim::AdamW<D, T, optim::Host>::host_bytes(sizes));
+      trained.moments = 0;
+    }
+    return host;
+  }
+}
+
+/// Checkpoints as few layers as the memory limit allows, or all if gradient_checkpointing is set. `evaluation` has no
+/// rows if nothing is evaluated; `start` says what is held, and what earlier stages came to need.
+/// Throws   ConfigError if the limit is exceeded with all layers checkpointed, or by an evaluation
+template <AnyDevice D, class T>
+MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const LargestBatch& batch,
+                       const LargestBatch& evaluation, const settings::Config& config, const MemoryPlan& start) {
+  const Index layers = decoder.config().num_hidden_layers;
+  MemoryForecast evaluating;
+  if (evaluation.rows > 0)
+    evaluating = forecast_evaluation(decoder, weight_bytes, evaluation.rows, evaluation.labelled);
+  const double sums =  // of units, from the first step on
+      config.step_units > 1 ? start.trained.gradients * static_cast<double>(1 + comm::waiting_sums(config.step_units))
+                            : 0;
+  if (evaluation.rows > 0) evaluating.workspace += sums;
+  if (evaluation.rows > 0 && config.eval_predict)
+    evaluating.workspace += cache_bytes<T>(decoder.config(), evaluation.longest + config.max_new_tokens);
+  const auto plan = [&](Index count) {
+    auto training = forecast_memory(decoder, weight_bytes, batch.rows, batch.labelled, count);
+    training.workspace += sums;
+    MemoryPlan result = start;
+    result.recomputed = count;
+    result.needs = training.total() < evaluating.total() ? evaluating : training;
+    // A device of its own memory keeps what either end of its arena came to need.
+    if (start.host)
+      result.needs = {weight_bytes, std::max(training.activations, evaluating.activations),
+                      std::max(training.workspace, evaluating.workspace)};
+    result.sums = sums;
+    return result;
+  };
+  const Index least = config.gradient_checkpointing ? layers : 0;
+  if (!config.memory_limit_gib) return plan(least);
+  const double limit = *config.memory_limit_gib * 0x1p30;
+  for (Index count = least; count <= layers; ++count)
+    if (const MemoryPlan found = plan(count); found.peak() <= limit) return found;
+  const bool evaluates_too_much = evaluation.rows > 0 && start.held + evaluating.total() > limit;
+  const MemoryPlan most = plan(layers);
+  const bool moves_too_much = !evaluates_too_much && most.held + most.needs.total() <= limit;
+  const double needed = evaluates_too_much ? start.held + evaluating.total() : most.peak();
+  fail<ConfigError>("key memory_limit_gib: given ", *config.memory_limit_gib, ", but ",
+                    evaluates_too_much ? "for an evaluation "
+                    : moves_too_much   ? "while what trains changes "
+                                       : "with every layer checkpointed ",
+                    fixed(needed / 0x1p30, 2), " GiB are expected; allowed: more, or a smaller ",
+                    evaluates_too_much ? "per_device_eval_batch_size" : "max_tokens_per_micro_batch", " or cutoff_len");
+}
+
+/// The same for a run of one stage, with all that may train. `held`: bytes already resident, where the device has no
+/// memory of its own.
+template <AnyDevice D, class T>
+MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const LargestBatch& batch,
+                       const LargestBatch& evaluation, const settings::Config& config,
+                       double held = run::resident_memory_gib() * 0x1p30) {
+  const auto sizes = decoder.params().sizes([](std::string_view) { return true; });
+  MemoryPlan start;
+  start.trained = trained_memory<T>(sizes);
+  start.host = host_memory(decoder, config, sizes, start.trained);
+  start.held = start.present = start.host ? start.trained.total() : held;
+  return plan_memory(decoder, weight_bytes, batch, evaluation, config, start);
+}
+
+/// What is held in each stage of a run, and while it begins. `held`: bytes resident now, while what the first stage
+/// trains does, and its optimizer is there.
+template <AnyDevice D, class T>
+std::vector<MemoryPlan> held_in_stages(model::Decoder<D, T>& decoder, const std::vector<Stage>& stages,
+                                       const settings::Config& config, double held) {
+  using Sizes = std::vector<nn::GroupSize>;
+  using Trains = std::function<bool(std::string_view)>;
+  nn::ParamStore<D, T>& params = decoder.params();
+  const bool on_host = !D::reads_host_memory && config.offloads_optimizer();
+  const Trains all = [](std::string_view) { return true; };
+  const auto trains_in = [&](std::size_t i) { return stages[i].trains ? stages[i].trains : all; };
+  std::vector<Sizes> sizes;
+  for (std::size_t i = 0; i < stages.size(); ++i) sizes.push_back(params.sizes(trains_in(i)));
+  std::vector<MemoryPlan> plans(stages.size());
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    MemoryPlan& plan = plans[i];
+    plan.stage = i;
+    plan.trained = trained_memory<T>(sizes[i]);
+    plan.host = host_memory(decoder, config, sizes[i], plan.trained);
+    if (i == 0) plan.present = plan.host ? plan.trained.total() : held;
+    plan.held = plans[0].present - plans[0].trained.total() + plan.trained.total();
+    plan.present = plans[0].present;
+    double most = plan.trained.total();
+    if (i == 0 && params.differs(all, trains_in(0))) {
+      // Everything trained when it was made; then the first stage's choice was, before there was an optimizer.
+      const TrainedMemory built = trained_memory<T>(params.sizes(all));
+      most = std::max({most, built.total() - built.moments, memory_to_move<D, T>(params.sizes(all), sizes[0], true)});
+    }
+    for (const std::size_t from : {i - 1, std::size_t{0}}) {  // or a resumed run begins in this stage
+      if (i == 0 || !params.differs(trains_in(from), trains_in(i))) continue;
+      most = std::max(most, memory_to_move<D, T>(sizes[from], sizes[i], on_host));
+      if constexpr (!D::reads_host_memory)
+        if (on_host)
+          plan.host->optimizer = std::max(
+              plan.host->optimizer,
+              static_cast<double>(optim::AdamW<D, T, optim::Host>::host_bytes_to_follow(sizes[from], sizes[i])));
+    }
+    plan.entering = most - plan.trained.total();
+  }
+  return plans;
+}
+
+/// The plan of each stage of a run. What is resident is asked for now, while what the first stage trains does.
+/// Throws   ConfigError as above, naming the stage, and where the host has too little memory for a later stage's
+///          optimizer
+template <AnyDevice D, class T>
+std::vector<MemoryPlan> plan_memory(model::Decoder<D, T>& decoder, const model::Source& source, const Plan& plan,
+                                    const data::EncodeSummary& records, const LargestBatch& evaluation,
+                                    const settings::Config& config) {
+  const settings::StageConfigs configs(config);
+  std::vector<MemoryPlan> plans = held_in_stages(decoder, plan.stages(), config, run::resident_memory_gib() * 0x1p30);
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    const Stage& stage = plan.stages()[i];
+    if (i > 0) {
+      const MemoryPlan& last = plans[i - 1];
+      plans[i].before = {last.needs.weights, std::max(last.before.activations, last.needs.activations),
+                         std::max(last.before.workspace, last.needs.workspace - last.sums)};
+      plans[i].sums_before = last.sums;
+    }
+    try {
+      plans[i] =
+          plan_memory(decoder, weight_bytes(decoder, source),
+                      largest_batch(records, stage.limit, stage.sequences_per_step), evaluation, configs[i], plans[i]);
+      if (plans[i].host) expect_host_has(plans[i].host->optimizer, plans[0].host->optimizer);
+    } catch (const ConfigError& error) {
+      if (config.stages.empty()) throw;
+      fail<ConfigError>(settings::stage_name(config, i), ": ", std::string_view(error.what()));
+    }
+  }
+  return plans;
+}
+
+/// Lets as many of a model's streamed layers stay on the device as there is room for, beside what `plans` forecast and
+/// a tenth and 1 GiB more, for what operators take of themselves.
+template <AnyDevice D, class T>
+void keep_layers(D& dev, model::Decoder<D, T>& decoder, std::vector<MemoryPlan>& plans,
+                 const settings::Config& config) {
+  if (!decoder.streaming()) return;
+  double room = static_cast<double>(dev.memory().free);
+  for (const MemoryPlan& plan : plans) {
+    const double needed = plan.peak() - plan.needs.weights - plan.present;  // the weights are there
+    room = std::min(room, static_cast<double>(dev.memory().free) - 1.1 * needed - 0x1p30);
+    if (config.memory_limit_gib) room = std::min(room, *config.memory_limit_gib * 0x1p30 - plan.peak());
+  }
+  if (room <= 0) return;
+  const auto taken = static_cast<double>(decoder.keep_layers(static_cast<std::size_t>(room)));
+  for (MemoryPlan& plan : plans) plan.needs.weights += taken;
+}
+
+/// The plan of the stage that needs most.
+inline const MemoryPlan& largest(const std::vector<MemoryPlan>& plans) {
+  return *std::max_element(plans.begin(), plans.end(),
+                           [](const MemoryPlan& a, const MemoryPlan& b) { return a.peak() < b.peak(); });
+}
+
+/// Logs the plan before training, for a model of `layers` layers. `device`: its memory, where it has its own.
+inline void say_memory(const MemoryPlan& plan, Index layers, const settings::Config& config,
+                       const MemoryInfo& device = {}) {
+  // What is still to be taken: a device holds its weights already.
+  const double needed = plan.peak() - plan.present - (plan.host ? plan.needs.weights : 0);
+  const double available = static_cast<double>(plan.host ? device.free : cpu::available_memory());
+  const auto gib = [](double value) { return fixed(value / 0x1p30, 2) + " GiB"; };
+  log::info("memory: a peak of about ", gib(plan.peak()), " is expected", plan.host ? " on the device" : "",
+            plan.peaks_at_start() ? " while what trains changes" : "", " (weights ", gib(plan.needs.weights),
+            ", activations ", gib(plan.needs.activations), ", workspace ", gib(plan.needs.workspace), ", held already ",
+            gib(plan.held), ", of it ", size_text(plan.trained.total()), " for what trains); ", gib(available),
+            " are available");
+  if (plan.host && plan.host->total() > 0)
+    log::info("memory of the host: ", gib(plan.host->weights), " for weights that are streamed, ",
+              gib(plan.host->optimizer), " for the optimizer; ", gib(static_cast<double>(cpu::available_memory())),
+              " are still available");
+  if (plan.recomputed > 0 && !config.gradient_checkpointing && config.memory_limit_gib)
+    log::info("gradients of ", plan.recomputed, " of ", layers, " layers are checkpointed to stay below ",
+              *config.memory_limit_gib, " GiB");
+  if (needed > available)
+    log::warn("this may not fit into memory: set gradient_checkpointing true, or a smaller ",
+              "max_tokens_per_micro_batch or cutoff_len");
+}
+
+}  // namespace lora::train

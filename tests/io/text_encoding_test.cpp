@@ -1,0 +1,57 @@
+#include "lora/io/text_encoding.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <string_view>
+
+#include "lora/io/json.hpp"
+#include "support/message_of.hpp"
+#include "support/temp_folder.hpp"
+
+namespace text_encoding_test {
+
+using namespace lora;
+using namespace std::string_view_literals;
+
+namespace {
+
+/// A text of ASCII, each character in `width` bytes with its own at `place`.
+std::string wide(std::string_view text, std::size_t width, std::size_t place) {
+  std::string bytes;
+  for (const char c : text) {
+    std::string unit(width, '\0');
+    unit[place] = c;
+    bytes += unit;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("text encoding: UTF-16 and UTF-32 are told by their mark, or by zeros beside the first two characters") {
+  const std::string_view text = "{\"a\": 1}";
+  CHECK(io::wide_encoding("\xFF\xFE" + wide(text, 2, 0)) == "UTF-16");
+  CHECK(io::wide_encoding("\xFE\xFF" + wide(text, 2, 1)) == "UTF-16");
+  CHECK(io::wide_encoding(std::string("\xFF\xFE\0\0"sv) + wide(text, 4, 0)) == "UTF-32");
+  CHECK(io::wide_encoding(std::string("\0\0\xFE\xFF"sv) + wide(text, 4, 3)) == "UTF-32");
+  CHECK(io::wide_encoding(wide(text, 2, 0)) == "UTF-16LE");
+  CHECK(io::wide_encoding(wide(text, 2, 1)) == "UTF-16BE");
+  CHECK(io::wide_encoding(wide(text, 4, 0)) == "UTF-32LE");
+  CHECK(io::wide_encoding(wide(text, 4, 3)) == "UTF-32BE");
+  CHECK(io::wide_encoding(wide("\n\t", 2, 0)) == "UTF-16LE");
+  // A file of sentencepiece, an event file of TensorBoard whose first record has 40 bytes, and texts of UTF-8.
+  for (const std::string_view other : {"\n\x0E\n\x05<unk>"sv, "\x28\0\0\0\0\0\0\0\x12"sv, "\xEF\xBB\xBF{}"sv, "{"sv,
+                                       ""sv, "a\0b"sv, "\0\0\0\0"sv, "\xE5\xA5\xBD"sv})
+    CHECK(io::wide_encoding(other).empty());
+}
+
+TEST_CASE("text encoding: a file of settings in UTF-16 says what it is and what converts it") {
+  const test::TempFolder folder;
+  io::write_file(folder / "a.json", std::string_view("\xFF\xFE" + wide("{}", 2, 0)));
+  CHECK(test::message_of<FormatError>([&] { (void)io::read_json(folder / "a.json"); }) ==
+        (folder / "a.json").native() +
+            ": the text is UTF-16; expected UTF-8: iconv -f UTF-16 -t UTF-8 OLD > NEW converts it");
+}
+
+}  // namespace text_encoding_test

@@ -1,0 +1,159 @@
+#include "lora/tokenizer/declared.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lora/tokenizer/tokenizer.hpp"
+#include "support/message_of.hpp"
+#include "support/quiet.hpp"
+#include "support/temp_folder.hpp"
+#include "support/tokenizer_files.hpp"
+
+namespace tokenizer_declared_test {
+
+using namespace lora;
+using io::Json;
+using test::holds;
+using test::message_of;
+using tokenizer::Tokenizer;
+
+namespace {
+
+const Json& fixture() {
+  static const Json content = io::read_json(test::tokenizer_data("declared.json"));
+  return content;
+}
+
+/// The folder that a case describes.
+void write_case(const Json& item, const std::filesystem::path& folder) {
+  io::create_folders(folder);
+  if (const Json* model = io::json_find(item, "model")) {
+    io::copy_file(test::tokenizer_data(model->get<std::string>()), folder / "tokenizer.model");
+  } else {
+    Json document = fixture()["tokenizer"];
+    for (const auto& [pointer, value] : item["replaced"].items()) document[Json::json_pointer(pointer)] = value;
+    io::write_json(folder / "tokenizer.json", document);
+  }
+  for (const auto& [name, content] : item["files"].items()) io::write_json(folder / name, content);
+}
+
+Json id_json(std::optional<std::int32_t> id) { return id ? Json(*id) : Json(); }
+
+void check_case(const Json& item, const Tokenizer& tokenizer) {
+  for (std::size_t i = 0; i < item["texts"].size(); ++i) {
+    const auto ids = tokenizer.encode(item["texts"][i].get<std::string>(), true).ids;
+    CHECK_MESSAGE(Json(ids) == item["ids"][i], Json(ids).dump(), " is not ", item["ids"][i].dump());
+    CHECK(tokenizer.decode(ids, true) == item["decoded"][i].get<std::string>());
+  }
+}
+
+/// A folder with the fixtures' vocabulary.
+struct Folder {
+  test::TempFolder folder;
+  explicit Folder(const char* config, Json document = fixture()["tokenizer"]) {
+    io::write_json(folder / "tokenizer.json", document);
+    io::write_file(folder / "tokenizer_config.json", config);
+  }
+  Tokenizer load() const { return Tokenizer::from_folder(folder.path()); }
+};
+
+/// What loading says.
+std::string said(const Folder& folder) {
+  const test::Quiet quiet;
+  static_cast<void>(folder.load());
+  return quiet.text;
+}
+
+}  // namespace
+
+TEST_CASE("tokenizer_declared: every way of declaring tokens gives the ids that transformers gives") {
+  CHECK(fixture()["cases"].size() == 123);
+  for (const Json& item : fixture()["cases"]) {
+    const auto name = item["name"].get<std::string>();
+    CAPTURE(name);
+    const test::Quiet quiet;
+    const test::TempFolder folder;
+    write_case(item, folder / "model");
+    const auto tokenizer = Tokenizer::from_folder(folder / "model");
+    check_case(item, tokenizer);
+    // Of a class's own token that the vocabulary lacks transformers makes a new one.
+    const auto known = [&](const char* key) {
+      const Json& id = item[key];
+      return id.is_number() && !tokenizer.decode(std::vector{id.get<std::int32_t>()}).empty() ? id : Json();
+    };
+    CHECK(id_json(tokenizer.bos()) == known("bos"));
+    CHECK(id_json(tokenizer.eos()) == known("eos"));
+    CHECK(id_json(tokenizer.pad()) == known("pad"));
+    // What is saved keeps every declaration.
+    tokenizer.save(folder / "saved");
+    if (const auto config = folder / "model" / "config.json"; io::is_there(config))
+      io::copy_file(config, folder / "saved" / "config.json");
+    check_case(item, Tokenizer::from_folder(folder / "saved"));
+  }
+}
+
+TEST_CASE("tokenizer_declared: what does not count, or counts otherwise than it says, is told once") {
+  CHECK(said(Folder(R"({"eos_token": "<|im_end|>", "model_max_length": 5, "use_fast": true})")).empty());
+  CHECK(holds(said(Folder(R"({"added_tokens_decoder": {"300": {"content": "<new>"}, "301": {"content": "<x>"}}})")),
+              "\"<new>\" is declared with the id 300, but has 259, as in the tokenizers library (and 1 more)"));
+  CHECK(holds(said(Folder(R"({"extra_special_tokens": ["<new>"], "additional_special_tokens": ["<two>"]})")),
+              "\"additional_special_tokens\" does not count beside \"extra_special_tokens\""));
+  Json document = fixture()["tokenizer"];
+  document["added_tokens"] = Json::parse(R"([{"id": 259, "content": "<new>"}, {"id": 260, "content": "<two>"}])");
+  CHECK(holds(said(Folder(R"({"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": {}})", document)),
+              "the added token \"<new>\" and 1 more is not in added_tokens_decoder"));
+  CHECK(holds(said(Folder(R"({"flux": 1, "padding_side": "left", "own": {}})")),
+              "tokenizer_config.json: not known here, and so without effect: flux, own"));
+  CHECK(holds(said(Folder(R"({"split_special_tokens": true})")), "\"split_special_tokens\" is true"));
+  const Folder unread(R"({"eos_token": "<|x|>", "added_tokens_decoder": {}})");
+  io::write_file(unread.folder / "special_tokens_map.json", R"({"eos_token": {"content": "<|x|>"}})");
+  CHECK(said(unread).empty());
+  io::write_file(unread.folder / "special_tokens_map.json", R"({"eos_token": "<|im_end|>", "pad_token": "<|x|>"})");
+  CHECK(holds(said(unread),
+              "special_tokens_map.json: \"eos_token\" is \"<|im_end|>\", in tokenizer_config.json "
+              "\"<|x|>\": beside \"added_tokens_decoder\""));
+  CHECK(holds(said(unread), "special_tokens_map.json: \"pad_token\" is \"<|x|>\", in tokenizer_config.json none"));
+  io::write_file(unread.folder / "added_tokens.json", R"({"<new>": 259})");
+  CHECK(holds(said(unread), "added_tokens.json: the token \"<new>\" is added: beside"));
+}
+
+TEST_CASE("tokenizer_declared: what cannot be followed is refused by its name") {
+  const auto error = [](const char* config) { return message_of([&] { static_cast<void>(Folder(config).load()); }); };
+  CHECK(holds(error(R"({"fix_mistral_regex": true})"), "tokenizer_config.json: \"fix_mistral_regex\" is true, which"));
+  CHECK(holds(error(R"({"fast_tokenizer_files": ["tokenizer.json", "tokenizer.4.0.json"]})"),
+              "\"fast_tokenizer_files\" names tokenizer.4.0.json, which is not supported"));
+  CHECK(holds(error(R"({"split_special_tokens": 1})"), "\"split_special_tokens\" must be true or false, found 1"));
+  CHECK(holds(error(R"({"additional_special_tokens": "<x>"})"), "must be a list or an object of tokens"));
+  CHECK(holds(error(R"({"additional_special_tokens": [3]})"), "additional_special_tokens[0]\" must be a string"));
+  CHECK(holds(error(R"({"pad_token": 3})"), "\"pad_token\" must be a string, found 3"));
+  CHECK(holds(error(R"({"added_tokens_decoder": {"9999999": {"content": "<x>"}}})"), "has the id 9999999; expected"));
+  const Folder folder("{}");
+  io::write_file(folder.folder / "added_tokens.json", R"({"<new>": "a"})");
+  CHECK(holds(message_of([&] { folder.load(); }), "added_tokens.json: \"<new>\" must be an integer in range"));
+  io::write_file(folder.folder / "added_tokens.json", "[]");
+  CHECK(holds(message_of([&] { folder.load(); }), "added_tokens.json: expected an object"));
+}
+
+TEST_CASE(
+    "tokenizer_declared: spaces before punctuation stay in what byte pairs decode to, unless the setting insists") {
+  const auto decoded = [](const char* config) {
+    const Folder folder(config);
+    const auto tokenizer = folder.load();
+    return tokenizer.decode(tokenizer.encode("I 'm here , do n't ' go ' ! ?").ids);
+  };
+  CHECK(decoded(R"({"clean_up_tokenization_spaces": true})") == "I 'm here , do n't ' go ' ! ?");
+  CHECK(decoded(R"({"clean_up_tokenization_spaces": true,
+                    "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output": true})") ==
+        "I'm here, don't'go '!?");
+  const test::TempFolder folder;
+  io::copy_file(test::tokenizer_data("pieces_unigram.model"), folder / "tokenizer.model");
+  io::write_file(folder / "tokenizer_config.json", R"({"clean_up_tokenization_spaces": true})");
+  const auto tokenizer = Tokenizer::from_folder(folder.path());
+  CHECK(tokenizer.decode(tokenizer.encode("human , beings .").ids) == "human, beings.");
+}
+
+}  // namespace tokenizer_declared_test
