@@ -24,6 +24,12 @@ using lora::test::message_of;
 
 namespace {
 
+/// Of a run whose last step's weights these are.
+std::string card_of(const Config& config, const model::Source& source, const model::AdapterConfig* adapter,
+                    const RunMetrics& metrics, const Talk& talk = {}) {
+  return model_card(config, source, adapter, metrics, metrics, talk);
+}
+
 /// A base as a folder and as a GGUF file, and adapter folders written for it.
 struct Workshop {
   test::TempFolder temp;
@@ -47,7 +53,7 @@ struct Workshop {
     model::Decoder<cpu::Device, float> decoder(dev, source);
     decoder.attach(dev, {});
     io::create_folders(temp / "adapter");
-    write_adapter_folder(dev, decoder, source, {}, model_card(config, source, &decoder.adapter(), {}, {}),
+    write_adapter_folder(dev, decoder, source, {}, card_of(config, source, &decoder.adapter(), {}, {}),
                          temp / "adapter");
     return io::read_file(temp / "adapter" / "README.md");
   }
@@ -121,7 +127,7 @@ TEST_CASE("final_model: every row of an adapter's README tells what it was train
   auto rows = told_rows();
   rows.insert(
       {{"rank", "3"}, {"alpha", "4.5"}, {"rsLoRA", "false"}, {"dropout", "0.125"}, {"targets", "q_proj, v_proj"}});
-  check_rows(model_card(config, source, &adapter, metrics, {}), rows);
+  check_rows(card_of(config, source, &adapter, metrics, {}), rows);
 
   adapter.rslora = true;
   rows["rsLoRA"] = "true";
@@ -138,7 +144,7 @@ TEST_CASE("final_model: every row of an adapter's README tells what it was train
   rows["curriculum, steps 1 to 10"] = "7 of easy (87.5 %), 1 of hard (12.5 %)";
   rows["curriculum, steps 11 to 40"] = "2 of hard (100.0 %)";
   rows["chat template"] = "chatml";
-  check_rows(model_card(config, source, &adapter, metrics, {.template_name = "chatml"}), rows);
+  check_rows(card_of(config, source, &adapter, metrics, {.template_name = "chatml"}), rows);
 }
 
 TEST_CASE("final_model: every row of a model's README tells what it was trained with, stage by stage") {
@@ -146,13 +152,13 @@ TEST_CASE("final_model: every row of a model's README tells what it was trained 
   Config config = told_config(shop);
   config.finetuning_type = "full";
   const auto source = open_source(config);
-  check_rows(model_card(config, source, nullptr, told_metrics(), {}), told_rows());
+  check_rows(card_of(config, source, nullptr, told_metrics(), {}), told_rows());
 
   config.trainable = {"model.norm", "lm_head"};
   auto rows = told_rows();
   rows["trained tensors"] = "model.norm, lm_head";
   rows["chat template"] = "qwen3";
-  check_rows(model_card(config, source, nullptr, told_metrics(), {.template_name = "qwen3"}), rows);
+  check_rows(card_of(config, source, nullptr, told_metrics(), {.template_name = "qwen3"}), rows);
 
   config.stages.resize(2);
   config.stages[0].trainable = {"lm_head"};
@@ -165,7 +171,7 @@ TEST_CASE("final_model: every row of a model's README tells what it was trained 
   rows["learning rate, " + settings::stage_name(config, 1)] = "0.001";
   rows["trained tensors, " + settings::stage_name(config, 0)] = "lm_head";
   rows["trained tensors, " + settings::stage_name(config, 1)] = "model.norm, lm_head";
-  check_rows(model_card(config, source, nullptr, told_metrics(), {}), rows);
+  check_rows(card_of(config, source, nullptr, told_metrics(), {}), rows);
 }
 
 TEST_CASE("final_model: an adapter's README tells where answers end if its base does not stop there") {
@@ -174,11 +180,11 @@ TEST_CASE("final_model: an adapter's README tells where answers end if its base 
   const auto source = open_source(config);
   const model::AdapterConfig adapter;
   Talk talk;
-  CHECK_FALSE(holds(model_card(config, source, &adapter, {}, talk), "eos_token_id"));
+  CHECK_FALSE(holds(card_of(config, source, &adapter, {}, talk), "eos_token_id"));
   talk.changes.eos_token = "<end>";
   talk.stop_ids = {7, 0};
-  CHECK(model_card(config, source, &adapter, {}, talk).ends_with(stopping_text(talk)));
-  CHECK_FALSE(holds(model_card(config, source, nullptr, {}, talk), "eos_token_id"));  // its files say so
+  CHECK(card_of(config, source, &adapter, {}, talk).ends_with(stopping_text(talk)));
+  CHECK_FALSE(holds(card_of(config, source, nullptr, {}, talk), "eos_token_id"));  // its files say so
 }
 
 TEST_CASE("final_model: the folder of an ordinary base tells how to load it, and needs no config.json") {
@@ -204,7 +210,7 @@ TEST_CASE("final_model: a GGUF base is loaded by folder and file") {
   const auto source = open_source(here);
   here.model_name_or_path = "base.gguf";
   const model::AdapterConfig adapter;
-  CHECK(holds(model_card(here, source, &adapter, {}, {}), "from_pretrained(\".\", gguf_file=\"base.gguf\")\n"));
+  CHECK(holds(card_of(here, source, &adapter, {}, {}), "from_pretrained(\".\", gguf_file=\"base.gguf\")\n"));
 }
 
 TEST_CASE("final_model: rotary settings of a run go with its adapter") {
@@ -218,7 +224,7 @@ TEST_CASE("final_model: rotary settings of a run go with its adapter") {
     CHECK(holds(card, "\nThese layers run without rotary embedding: 1.\n"));
     CHECK(holds(card, "for layer, rotates in zip(base.model.layers, base.config.no_rope_layers):\n"));
     const auto source = open_source(config);
-    CHECK(holds(model_card(config, source, nullptr, {}, {}),
+    CHECK(holds(card_of(config, source, nullptr, {}),
                 "for layer, rotates in zip(model.model.layers, model.config.no_rope_layers):\n"));
     REQUIRE(shop.has_config());
 

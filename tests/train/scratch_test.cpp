@@ -130,7 +130,7 @@ TEST_CASE("scratch: rows of the vocabulary that no token has are told") {
   const Workshop shop;
   write_shape(shop);
   io::write_file(shop.temp / "shape" / "tokenizer.json", std::string_view(byte_tokenizer_json()));
-  const Index tokens = tokenizer::Tokenizer::from_file(shop.temp / "shape")->vocab_size();
+  const Index tokens = tokenizer::Tokenizer::from_file(shop.temp / "shape" / "tokenizer.json").vocab_size();
   io::Json json = io::read_json(shop.temp / "shape" / "config.json");
   json["vocab_size"] = tokens + 7;
   io::write_json(shop.temp / "shape" / "config.json", json);
