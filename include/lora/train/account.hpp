@@ -129,11 +129,11 @@ inline bool add_evaluation(run::RunState& state, const run::EvalMetrics& metrics
   }
   const double cost = cost_of(metrics, config.metric_for_best_model);
   const double sign = config.metric_for_best_model == "eval_loss" ? 1 : -1;
-  const auto gains = [&](const std::optional<double>& metric, double more_than) {
-    return std::isfinite(metrics.loss) && (!metric || sign * *metric - cost > more_than);
+  const auto gains = [&](const double* metric, double more_than) {
+    return std::isfinite(metrics.loss) && (metric == nullptr || sign * *metric - cost > more_than);
   };
-  const bool better = gains(state.best_metric, 0);
-  const auto to_beat = state.to_beat ? std::optional(state.to_beat->first) : std::nullopt;
+  const bool better = gains(state.best_metric ? &*state.best_metric : nullptr, 0);
+  const double* to_beat = state.to_beat ? &state.to_beat->first : nullptr;
   const bool improved = gains(to_beat, config.early_stopping_threshold);
   state.evaluations_without_improvement = improved ? 0 : state.evaluations_without_improvement + 1;
   if (gains(to_beat, 0)) state.to_beat.emplace(sign * cost, state.step);

@@ -81,8 +81,9 @@ class Saving {
   }
 
   /// Forgets of the best checkpoint that load_best_model_at_end can load it where it can't: as in open_best, or where
-  /// the run goes on in another folder than it is in. Returns   what is to be said of that, or nothing Throws   as
-  /// open_best
+  /// the run goes on in another folder than it is in.
+  /// Returns  what is to be said of that, or nothing
+  /// Throws   as open_best
   std::string forget_lost_best(run::RunState& state, bool goes_on_here) const {
     if (!config_.load_best_model_at_end || !state.best_eval_loss) return {};
     std::string why = "it is not in output_dir";
