@@ -5,12 +5,10 @@
 #include "lora/model/merge.hpp"
 
 /// Declares the common instantiations `extern template`, so that a program compiles them once. The CMake targets
-/// lora::compiled and lora::compiled_ascend do that, in sources of their own (cmake/compiled). A program without CMake
-/// defines one of these before this include, in one source each, and includes it in every other source:
-///   LORA_INSTANTIATE           all that CPUs need, or its parts
-///   LORA_INSTANTIATE_TRAINER, LORA_INSTANTIATE_FLOAT32, LORA_INSTANTIATE_BFLOAT16, LORA_INSTANTIATE_FLOAT16
-///   LORA_INSTANTIATE_ASCEND    all that NPUs need (with LORA_WITH_ASCEND), or its parts
-///   LORA_INSTANTIATE_ASCEND_FLOAT32, LORA_INSTANTIATE_ASCEND_BFLOAT16, LORA_INSTANTIATE_ASCEND_FLOAT16
+/// lora::compiled and lora::compiled_ascend do that, in sources of their own (cmake/compiled). Without CMake:
+///   every source      #include <lora/instantiate.hpp>
+///   one source        #define LORA_INSTANTIATE before it
+///   another           #define LORA_INSTANTIATE_ASCEND before it, in programs that train on NPUs (LORA_WITH_ASCEND)
 #define LORA_COMPILED_ONCE_FOR(ONCE, D, T)                                                                \
   ONCE class lora::model::Decoder<D, T>;                                                                  \
   ONCE void lora::model::init_adapter(D&, lora::model::Decoder<D, T>&, std::uint64_t);                    \
@@ -20,50 +18,36 @@
       D&, lora::model::Decoder<D, T>&, std::span<const std::vector<std::int32_t>>,                        \
       const lora::model::GenerateOptions&, std::size_t, const lora::model::OnToken&);                     \
   ONCE class lora::train::TrainingRun<D, T>;
+#define LORA_COMPILED_ONCE_ON(ONCE, D)        \
+  LORA_COMPILED_ONCE_FOR(ONCE, D, float)      \
+  LORA_COMPILED_ONCE_FOR(ONCE, D, lora::bf16) \
+  LORA_COMPILED_ONCE_FOR(ONCE, D, lora::f16)
 
-#if defined(LORA_INSTANTIATE) || defined(LORA_INSTANTIATE_FLOAT32)
-LORA_COMPILED_ONCE_FOR(template, lora::cpu::Device, float)
-#else
-LORA_COMPILED_ONCE_FOR(extern template, lora::cpu::Device, float)
-#endif
-#if defined(LORA_INSTANTIATE) || defined(LORA_INSTANTIATE_BFLOAT16)
-LORA_COMPILED_ONCE_FOR(template, lora::cpu::Device, lora::bf16)
-#else
-LORA_COMPILED_ONCE_FOR(extern template, lora::cpu::Device, lora::bf16)
-#endif
-#if defined(LORA_INSTANTIATE) || defined(LORA_INSTANTIATE_FLOAT16)
-LORA_COMPILED_ONCE_FOR(template, lora::cpu::Device, lora::f16)
-#else
-LORA_COMPILED_ONCE_FOR(extern template, lora::cpu::Device, lora::f16)
-#endif
-
-#if defined(LORA_INSTANTIATE) || defined(LORA_INSTANTIATE_TRAINER)
+#ifdef LORA_INSTANTIATE
 #  define LORA_COMPILED_ONCE template
 #else
 #  define LORA_COMPILED_ONCE extern template
 #endif
+LORA_COMPILED_ONCE_ON(LORA_COMPILED_ONCE, lora::cpu::Device)
 LORA_COMPILED_ONCE void lora::model::save_merged(lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, float>&,
                                                  const lora::model::Source&, const std::filesystem::path&,
                                                  std::optional<lora::DType>, lora::Index);
-LORA_COMPILED_ONCE class lora::BasicTrainer<>;
 #undef LORA_COMPILED_ONCE
 
 #ifdef LORA_WITH_ASCEND
-#  if defined(LORA_INSTANTIATE_ASCEND) || defined(LORA_INSTANTIATE_ASCEND_FLOAT32)
-LORA_COMPILED_ONCE_FOR(template, lora::ascend::Device, float)
+#  ifdef LORA_INSTANTIATE_ASCEND
+LORA_COMPILED_ONCE_ON(template, lora::ascend::Device)
 #  else
-LORA_COMPILED_ONCE_FOR(extern template, lora::ascend::Device, float)
-#  endif
-#  if defined(LORA_INSTANTIATE_ASCEND) || defined(LORA_INSTANTIATE_ASCEND_BFLOAT16)
-LORA_COMPILED_ONCE_FOR(template, lora::ascend::Device, lora::bf16)
-#  else
-LORA_COMPILED_ONCE_FOR(extern template, lora::ascend::Device, lora::bf16)
-#  endif
-#  if defined(LORA_INSTANTIATE_ASCEND) || defined(LORA_INSTANTIATE_ASCEND_FLOAT16)
-LORA_COMPILED_ONCE_FOR(template, lora::ascend::Device, lora::f16)
-#  else
-LORA_COMPILED_ONCE_FOR(extern template, lora::ascend::Device, lora::f16)
+LORA_COMPILED_ONCE_ON(extern template, lora::ascend::Device)
 #  endif
 #endif
 
+// Where NPUs are known, a Trainer is compiled beside them, since it chooses the device.
+#if defined(LORA_INSTANTIATE_ASCEND) || (defined(LORA_INSTANTIATE) && !defined(LORA_WITH_ASCEND))
+template class lora::BasicTrainer<>;
+#else
+extern template class lora::BasicTrainer<>;
+#endif
+
+#undef LORA_COMPILED_ONCE_ON
 #undef LORA_COMPILED_ONCE_FOR

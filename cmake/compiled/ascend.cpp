@@ -1,0 +1,2 @@
+#define LORA_INSTANTIATE_ASCEND
+#include "lora/instantiate.hpp"

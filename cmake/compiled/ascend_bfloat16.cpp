@@ -1,2 +1,0 @@
-#define LORA_INSTANTIATE_ASCEND_BFLOAT16
-#include "lora/instantiate.hpp"

@@ -1,2 +1,0 @@
-#define LORA_INSTANTIATE_ASCEND_FLOAT32
-#include "lora/instantiate.hpp"

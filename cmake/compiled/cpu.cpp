@@ -1,0 +1,2 @@
+#define LORA_INSTANTIATE
+#include "lora/instantiate.hpp"

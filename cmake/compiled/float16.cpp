@@ -1,2 +1,0 @@
-#define LORA_INSTANTIATE_FLOAT16
-#include "lora/instantiate.hpp"

@@ -1,2 +1,0 @@
-#define LORA_INSTANTIATE_TRAINER
-#include "lora/instantiate.hpp"
