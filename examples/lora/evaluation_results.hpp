@@ -205,8 +205,8 @@ struct Circumstances {
 inline lora::io::Json results_of(const lora::settings::Config& config, const Circumstances& with,
                                  const std::vector<EvaluatedSet>& sets,
                                  const std::optional<lora::data::AnswerScores>& scores,
-                                 const std::vector<EarlierEvaluation>& earlier,
-                                 const lora::tokenizer::Tokenizer* tokenizer, double seconds) {
+                                 const std::vector<EarlierEvaluation>& earlier, const lora::inputs::TextFiles& text,
+                                 double seconds) {
   lora::io::Json json = lora::io::Json::object();
   add_measures(json, sum_of(sets, false));
   json["seconds"] = seconds;
@@ -225,7 +225,7 @@ inline lora::io::Json results_of(const lora::settings::Config& config, const Cir
   add_scores(json, scores);
   if (config.compare_base) add_measures(json["base"], sum_of(sets, true));
   json["datasets"] = lora::io::Json::array();
-  for (const EvaluatedSet& set : sets) json["datasets"].push_back(to_json(set, tokenizer));
+  for (const EvaluatedSet& set : sets) json["datasets"].push_back(to_json(set, text.tokenizer.get()));
   for (const EarlierEvaluation& one : earlier) json["comparisons"].push_back(comparison_of(json, one));
   return json;
 }

@@ -17,14 +17,15 @@ TEST_CASE("token store: what is not there can't be read, in memory or from a fil
     TokenStore store(in_memory);
     store.append(tokens);
     if (in_memory == 2)
-      CHECK_THROWS_WITH_AS((void)store.read(0, 1),
+      CHECK_THROWS_WITH_AS((void)store.read(0, 1, 1),
                            "[token_store] 1 tokens from 0 on were asked for, of a store that is still written",
                            ShapeError);
     store.finish();
-    CHECK(store.read(3, 2).back() == 5);
-    CHECK(store.read(5, 0).empty());
-    CHECK_THROWS_WITH_AS((void)store.read(3, 3), "[token_store] 3 tokens from 3 on were asked for, of 5", ShapeError);
-    CHECK_THROWS_AS((void)store.read(6, 0), ShapeError);
+    CHECK(store.read(3, 2, 2).back() == 5);
+    CHECK(store.read(5, 0, 0).empty());
+    CHECK_THROWS_WITH_AS((void)store.read(3, 3, 3), "[token_store] 3 tokens from 3 on were asked for, of 5",
+                         ShapeError);
+    CHECK_THROWS_AS((void)store.read(6, 0, 0), ShapeError);
     CHECK_THROWS_AS((void)store.read(1, SIZE_MAX), ShapeError);
     if (in_memory == 2)
       CHECK_THROWS_WITH_AS(store.append(tokens), "[token_store] tokens were appended after the last", Error);
