@@ -223,8 +223,7 @@ TEST_CASE("final_model: rotary settings of a run go with its adapter") {
     CHECK(holds(card, ", config=config)"));
     CHECK(holds(card, "\nThese layers run without rotary embedding: 1.\n"));
     CHECK(holds(card, "for layer, rotates in zip(base.model.layers, base.config.no_rope_layers):\n"));
-    const auto source = open_source(config);
-    CHECK(holds(card_of(config, source, nullptr, {}),
+    CHECK(holds(card_of(config, open_source(config), nullptr, {}),
                 "for layer, rotates in zip(model.model.layers, model.config.no_rope_layers):\n"));
     REQUIRE(shop.has_config());
 
