@@ -190,7 +190,10 @@ TEST_CASE("safetensors_folder: a shard or tensor that the index lists and is not
   write_file(index, good);
   remove_file(folder / "model-00001-of-00003.safetensors");
   remove_file(folder / "model-00003-of-00003.safetensors");
-  CHECK(message() == index + ": missing shards: model-00001-of-00003.safetensors, model-00003-of-00003.safetensors");
+  CHECK(message() ==
+        index +
+            ": missing shards: model-00001-of-00003.safetensors, model-00003-of-00003.safetensors; the model was not "
+            "downloaded or copied wholly");
   remove_file(index);
   CHECK(message() == "no model.safetensors or model.safetensors.index.json in " + base);
 }
