@@ -30,7 +30,9 @@ inline void demand_converts(aclDataType from, const Tensor& to) {
 
 /// Float32 kernels take their scalars as float32.
 inline double as_float(const Number& number, aclDataType computed = ACL_FLOAT) {
-  return computed == ACL_DOUBLE ? number.value : static_cast<double>(static_cast<float>(number.value));
+  if (computed == ACL_DOUBLE) return number.value;
+  const volatile float single = static_cast<float>(number.value);  // g++ 12 drops two such roundings side by side
+  return static_cast<double>(single);
 }
 
 /// The type in which a tensor and a scalar are computed: the scalar matters only where it is of a higher kind.
