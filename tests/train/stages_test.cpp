@@ -343,7 +343,8 @@ TEST_CASE("stages: a warm-up that a stage does not get through is told, and whic
   config.stages = {{.name = "short", .until_step = 3, .trainable = {{"norm"}}, .learning_rate = 0.25},
                    {.until_step = 7}};
   fine_tune(config);
-  const std::string warning = "stage 1 (short): the warm-up of 3 steps is longer than all 3 steps: the learning rate ";
+  const std::string warning =
+      "stage 1 (short): the warm-up of 3 steps does not end within the 3 steps: the learning rate ";
   CHECK(quiet.said(warning + "never comes to 0.25"));
   CHECK_FALSE(quiet.said("stage 2: the warm-up"));
   CHECK(quiet.said("; 9 of 25 tensors train, "));
@@ -352,7 +353,8 @@ TEST_CASE("stages: a warm-up that a stage does not get through is told, and whic
   config.max_steps = 2;
   fine_tune(config);
   CHECK(quiet.said("28 of 28 tensors train, "));
-  CHECK(quiet.said("\nthe warm-up of 3 steps is longer than all 2 steps: the learning rate never comes to 0.01\n"));
+  CHECK(
+      quiet.said("\nthe warm-up of 3 steps does not end within the 2 steps: the learning rate never comes to 0.01\n"));
 }
 
 TEST_CASE("stages: one in which nothing is left to train is told before the first step") {

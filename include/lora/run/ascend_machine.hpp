@@ -57,8 +57,9 @@ inline std::vector<Finding> npu_device_findings(const std::string& root, const U
       "/dev/hisi_hdc";
   std::vector<std::string> names;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(root + "/dev", error)) {
-    const std::string name = entry.path().filename().native();
+  for (std::filesystem::directory_iterator entry(root + "/dev", error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().native();
     constexpr std::string_view card = "davinci";
     if (name.size() > card.size() && name.starts_with(card) &&
         std::isdigit(static_cast<unsigned char>(name[card.size()])))
@@ -130,8 +131,9 @@ inline Finding packages_finding(std::string_view kind, Finding::State unusable) 
   }
   finding.found = path;
   std::string others;
-  for (const auto& entry : std::filesystem::directory_iterator(folder / "built-in/op_impl/ai_core/tbe/kernel", error)) {
-    const std::string name = entry.path().filename().native();
+  const std::filesystem::path kernels = folder / "built-in/op_impl/ai_core/tbe/kernel";
+  for (std::filesystem::directory_iterator entry(kernels, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().native();
     if (!name.starts_with("ascend")) continue;
     if (kind.empty() || ascend::is_of_kind(kind, name)) {
       finding.state = Finding::State::ok;

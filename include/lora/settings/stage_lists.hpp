@@ -221,6 +221,7 @@ class StageConfigs {
   explicit StageConfigs(const Config& run) : said_(&run.stages), shared_(run) {
     std::vector<StageSettings>().swap(shared_.stages);
   }
+  explicit StageConfigs(Config&&) = delete;
 
   std::size_t size() const { return said_->empty() ? 1 : said_->size(); }
 

@@ -134,7 +134,7 @@ std::string text_of_trained(const std::function<bool(std::string_view)>& trains,
 /// Warns of a warm-up that a stage does not get through. `begin`: of the sentence.
 inline void warn_of_warmup(const std::string& begin, const Stage& stage) {
   if (stage.schedule.warmup < stage.schedule.total || stage.schedule.warmup == 0) return;
-  log::warn(begin, "the warm-up of ", stage.schedule.warmup, " steps is longer than all ", stage.schedule.total,
+  log::warn(begin, "the warm-up of ", stage.schedule.warmup, " steps does not end within the ", stage.schedule.total,
             " steps: the learning rate never comes to ", stage.learning_rate);
 }
 

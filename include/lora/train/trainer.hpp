@@ -360,8 +360,6 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
   expect_whole_blocks(config_, *plan_, data_->train());
   decoder_ = std::make_unique<model::Decoder<D, T>>(dev_, source_, weight_places(config_));
   attach();
-  expect_something_trains(config_, *plan_, *decoder_);
-  if (config_.trains_model()) model::expect_finite(dev_, source_);
   const auto found = data_->survey(*threads_, config_);
   summary_ = found.train;
   if (plan_->total() < 1)
@@ -375,6 +373,8 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
       *decoder_, source_, *plan_, *summary_,
       largest_evaluation(found.eval, config_.per_device_eval_batch_size, settings::longest_cutoff(config_)), config_);
   keep_layers(dev_, *decoder_, memory_, config_);
+  // After the forecast, which would count the weights that this reads twice.
+  if (config_.trains_model()) model::expect_finite(dev_, source_);
   enter(0);
   const inputs::TextFiles& text = data_->text();
   inputs::Taught taught = inputs::taught_by(data_->train().dataset().kinds(), text);
