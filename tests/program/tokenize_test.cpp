@@ -86,6 +86,18 @@ TEST_CASE("program: tokenize puts conversations through the template, with the o
   CHECK(text.find("Today Date: 28 Feb 2023") != text.npos);
 }
 
+TEST_CASE("program: tokenize refuses texts in UTF-16, marked or not") {
+  using namespace std::string_view_literals;
+  const Subject s;
+  for (const auto content : {"h\0i\0\n\0"sv, "\xFF\xFEh\0i\0\n\0"sv}) {
+    const auto outcome = test::run_program(
+        LORA_PROGRAM, {"tokenize", "--model_name_or_path=" + (s.temp / "model").native(), s.file("wide.txt", content)});
+    CHECK(outcome.status == 1);
+    CHECK(outcome.output.empty());
+    CHECK(outcome.errors.find("wide.txt: the text is UTF-16") != outcome.errors.npos);
+  }
+}
+
 TEST_CASE("program: keys of templates are refused where no record goes through one") {
   const Subject s;
   const std::string texts = s.file("texts.jsonl", "{\"text\": \"one\"}\n"),

@@ -127,11 +127,12 @@ TEST_CASE("settings: a value of the wrong type or out of range names the key, wh
   }
 }
 
-TEST_CASE("settings: an epsilon that is 0 in float32 is refused with the smallest") {
-  for (const char* none : {"1e-50", "1e-38", "0"}) {
+TEST_CASE("settings: an epsilon that is 0 or infinite in float32 is refused with the limits") {
+  for (const char* none : {"1e-50", "1e-38", "0", "1e+39"}) {
     Config config;
     CHECK(test::message_of<ConfigError>([&] { set(config, "adam_epsilon", none); }) ==
-          concat("key adam_epsilon: given ", std::string_view(none), ", allowed: a number, at least 1.2e-38"));
+          concat("key adam_epsilon: given ", std::string_view(none),
+                 ", allowed: a number, at least 1.2e-38 and at most 3.4e+38"));
   }
   Config config;
   set(config, "adam_epsilon", "1.2e-38");

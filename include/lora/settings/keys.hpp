@@ -99,6 +99,7 @@ constexpr Range at_least(double low) { return {.low = low}; }
 /// Counts whose products must not overflow an Index.
 constexpr Range count_to(double high) { return {.low = 1, .high = high}; }
 constexpr Range above(double low) { return {.low = low, .low_open = true}; }
+constexpr Range normal_in_float32() { return {.low = 1.2e-38, .high = 3.4e38}; }
 constexpr Range fraction_below_one() { return {.low = 0, .high = 1, .high_open = true}; }
 
 /// auto and the names of the chat templates.
@@ -303,8 +304,8 @@ inline std::vector<Key> make_keys() {
        "Decay of AdamW's first moment"},
       {"adam_beta2", "optimizer", train, &C::adam_beta2, fraction_below_one(), free, "",
        "Decay of AdamW's second moment"},
-      {"adam_epsilon", "optimizer", train, &C::adam_epsilon, at_least(1.2e-38), free, "",
-       "AdamW's epsilon; smaller ones are no normal numbers in float32, in which it is added"},
+      {"adam_epsilon", "optimizer", train, &C::adam_epsilon, normal_in_float32(), free, "",
+       "AdamW's epsilon; others are no normal numbers in float32, in which it is added"},
       {"max_grad_norm", "optimizer", train, &C::max_grad_norm, at_least(0), free, "",
        "Gradients are scaled down to this norm; 0: never"},
       {"on_non_finite",
