@@ -215,7 +215,8 @@ def write_inputs(folder, program):
     put("model/model.safetensors", safetensors(weights))
     put("model/tokenizer.json", tokenizer_json())
     put("model/tokenizer_config.json", {
-        "eos_token": "<|im_end|>", "pad_token": {"content": "<|im_end|>"}, "add_bos_token": False,
+        "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "pad_token": {"content": "<|im_end|>"},
+        "add_bos_token": False,
         "added_tokens_decoder": {"260": {"content": "<tool>", "special": True, "normalized": False}}})
     put("model/generation_config.json", {"eos_token_id": [259], "temperature": 0.5})
     put("model/chat_template.jinja", "{{ messages }}")
