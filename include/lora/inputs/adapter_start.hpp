@@ -133,7 +133,7 @@ void choose_what_trains(D& dev, model::Decoder<D, T>& decoder, const settings::C
 inline std::vector<std::function<bool(std::string_view)>> trained_in_stages(
     const settings::Config& config, const model::Config& shape, const std::function<bool(std::string_view)>& chosen) {
   if (!config.trains_model() || config.stages.empty())
-    return std::vector<std::function<bool(std::string_view)>>(settings::stage_configs(config).size(), chosen);
+    return std::vector<std::function<bool(std::string_view)>>(settings::StageConfigs(config).size(), chosen);
   std::vector<std::function<bool(std::string_view)>> trains;
   for (auto& names : trainable_in_stages(config, shape))
     trains.emplace_back([chosen, names = std::move(names)](std::string_view name) {

@@ -88,7 +88,7 @@ class LoraLinear {
     base_.backward_input(dev, dy, update(saved), saved.dh, dx);
   }
 
-  /// Second half, in the same scope. Where nobody wants dx it is the only one.
+  /// Second half, in the same scope. The only one where dx is not needed.
   void backward_params(D& dev, View<D, const T> x, Saved& saved, View<D, const T> dy) {
     if (dy.rows() == 0 || !trains()) return;
     expect_shape("lora_linear_backward", "dy", dy, dy.rows(), out_features());

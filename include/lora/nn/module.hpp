@@ -21,8 +21,8 @@ enum class Keep {
 ///   backward(dev, pass, x, saved, dy, dx)         pass and x are forward's; parameter gradients are added to; dx is
 ///                                                 overwritten; the memory of `saved` may serve for gradients
 ///   trains()                                      whether any parameter does
-/// An empty view means what it means to kernels (tensor/view.hpp): nobody wants dx below the lowest adapter. What is to
-/// be done, `keep` says.
+/// An empty view means what it means to kernels (tensor/view.hpp): dx is not needed below the lowest adapter. What is
+/// to be done, `keep` says.
 template <class M, class D, class T>
 concept Module = requires(M& m, const M& cm, D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y,
                           typename M::Saved& saved) {

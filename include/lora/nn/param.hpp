@@ -137,10 +137,10 @@ class ParamStore {
   }
 
   /// From now on, tensors train for whose names `trains(name)` is true. Values stay, gradients become zero. To be
-  /// called between steps; an optimizer follows with `AdamW::follow`. Where nothing changes, nothing moves; else the
-  /// memory of gradients and copies, which are made anew, goes first, and the values of one group after the other are
-  /// there twice.
-  /// Throws   ConfigError if names that share a matrix are told apart, or nothing is left to train
+  /// called between steps; an optimizer follows with `AdamW::follow`. Where nothing changes, nothing moves; otherwise
+  /// gradients and copies are freed first and allocated again at the end, and values are moved group by group.
+  /// Throws   ConfigError if names that share a matrix are told apart, or nothing is left to train; DeviceError where
+  ///          memory is short, after which the store must not be used
   template <class Trains>
   void train(D& dev, const Trains& trains) {
     const std::vector<bool> now = told(trains);

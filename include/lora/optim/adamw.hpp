@@ -80,7 +80,7 @@ class AdamW {
   /// The most that it takes on the host while it follows from what trained to what trains now.
   static std::size_t host_bytes_to_follow(const std::vector<GroupSize>& before, const std::vector<GroupSize>& now,
                                           Index piece = default_piece) {
-    // Values are read anew: they go first and come last. What travels stays as large as it was.
+    // Values are freed first and read again last. The buffers of the exchange keep their size.
     return std::max({3 * moment_bytes(before), moment_bytes_to_follow(before, now), 3 * moment_bytes(now)}) +
            std::max(exchange_bytes(before, {}, piece), exchange_bytes(now, {}, piece));
   }

@@ -248,8 +248,6 @@ class StageConfigs {
   Config shared_;
 };
 
-inline StageConfigs stage_configs(const Config& run) { return StageConfigs(run); }
-
 /// The longest sequence of any stage, in tokens.
 inline Index longest_cutoff(const Config& config) {
   if (config.stages.empty()) return config.cutoff_len;

@@ -26,7 +26,7 @@ namespace detail {
 
 /// A non-owning matrix on device D: rows of `cols` adjacent elements, `stride` elements from row to row. A vector (n)
 /// is a matrix (1, n). An empty view (no memory) is an operand that is not there, where a function allows it: an output
-/// that nobody wants, or an input that does not exist.
+/// that is not needed, or an input that does not exist.
 template <class D, class T>
 class View {
  public:

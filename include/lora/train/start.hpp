@@ -190,7 +190,7 @@ void say_start(const settings::Config& config, model::Decoder<D, T>& decoder, co
                 " tokens are cut off there, as its ", "cutoff_len says; the longest has ", records.length_at(1));
   }
   if (staged) log::info("most memory is needed by ", settings::stage_name(config, memory.stage));
-  say_memory(memory, decoder.config().num_hidden_layers, settings::stage_configs(config)[memory.stage], device);
+  say_memory(memory, decoder.config().num_hidden_layers, settings::StageConfigs(config)[memory.stage], device);
   say_offload(decoder);
 }
 
