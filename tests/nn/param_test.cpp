@@ -153,4 +153,67 @@ TEST_CASE("param store: what is frozen has no gradient and keeps its value") {
   });
 }
 
+TEST_CASE("param store: where memory is short as what trains changes, all is as before, or may be tried again") {
+  using D = proof::Device;
+  D dev(1);
+  Store<D, bf16> store(dev);
+  store.fill();
+  const auto before = store.values();
+  const auto only = [](std::string_view letters) {
+    return [=](std::string_view name) { return letters.find(name[0]) != letters.npos; };
+  };
+  const auto check = [&](std::string_view letters) {
+    CHECK(store.values() == before);
+    std::vector<float> in_table;
+    store.params.for_each([&](const auto& param) {
+      for (const float value : to_host(dev, param.value)) in_table.push_back(value);
+    });
+    CHECK(in_table.size() == 1500 + 14 + 1024);
+    for (const auto& [p, letter] : {std::pair{&store.a, 'a'}, std::pair{&store.b, 'b'}, std::pair{&store.c, 'c'}}) {
+      CHECK(p->trains() == (letters.find(letter) != letters.npos));
+      CHECK(p->grad().empty() != p->trains());
+      if (p->trains()) CHECK(zeros(to_host(dev, p->grad())) == static_cast<std::size_t>(p->value().size()));
+      std::vector<bf16> copy;
+      for (const auto& value : to_host(dev, p->value())) copy.push_back(rounded<bf16>(real(value)));
+      check_same_bits(to_host(dev, p->use()), copy);
+    }
+  };
+  struct Change {
+    std::string_view from, to;
+  };
+  const Change changes[] = {{"abc", "b"}, {"b", "abc"}, {"abc", "c"}, {"c", "b"}, {"b", "ac"}, {"ac", "abc"}};
+  for (const Change& change : changes) {
+    const std::string_view from = change.from, to = change.to;
+    CAPTURE(from);
+    CAPTURE(to);
+    std::size_t failed = 0;
+    for (bool fails = true; fails; ++failed) {
+      CAPTURE(failed);
+      store.params.train(dev, only(from));
+      dev.fail_allocations_after(failed);
+      try {
+        store.params.train(dev, only(to));
+        fails = false;
+      } catch (const DeviceError&) {
+        check(from);
+      }
+      dev.fail_allocations_after(0, 0);
+    }
+    CHECK(failed > 2);
+    check(to);
+    // Not even what there was can be had again: then nothing but the values is there, and what is asked for next.
+    for (std::size_t first = 0; first + 1 < failed; ++first) {
+      store.params.train(dev, only(from));
+      dev.fail_allocations_after(first, 100);
+      CHECK_THROWS_AS(store.params.train(dev, only(to)), DeviceError);
+      dev.fail_allocations_after(0, 0);
+      CHECK(store.values() == before);
+      for (const auto* p : {&store.a, &store.b, &store.c}) CHECK(p->grad().empty());
+      store.params.train(dev, only(first % 2 == 0 ? from : to));
+      check(first % 2 == 0 ? from : to);
+    }
+    store.params.train(dev, only(to));
+  }
+}
+
 }  // namespace param_test

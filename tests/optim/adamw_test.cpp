@@ -390,6 +390,10 @@ TEST_CASE("adamw: a step that failed before anything was changed can be made aga
     problem.make_gradients(number);
     stepper.step(problem.dev, 1e-2, 0.5);
   };
+  // As the streams are put in order, where no event stays behind.
+  broken.make_gradients(1);
+  broken.dev.fail_stream_wait_after(0);
+  CHECK_THROWS_WITH_AS(optimizer.step(broken.dev, 1e-2, 0.5), "[proof] a stream's wait was to fail", DeviceError);
   // As the values are read, before the first step, and as the gradient is.
   for (const std::uint64_t number : {1u, 2u}) {
     step(whole, expected, number);
@@ -435,6 +439,98 @@ TEST_CASE("adamw: where what trains is the same nothing moves, else a moment of 
   problem.params.train(problem.dev, [](std::string_view name) { return name == "a"; });
   CHECK_THROWS_WITH_AS(shared.follow(problem.dev), "what trains can't change while 2 ranks share the optimizer's state",
                        ConfigError);
+}
+
+TEST_CASE(
+    "adamw: where memory is short as it follows, it does no step until it has followed, and keeps what trains on") {
+  using Optimizer = AdamW<proof::Device, float>;
+  const auto only = [](std::string_view names) {
+    return [=](std::string_view name) { return names.find(name) != names.npos; };
+  };
+  struct Run {
+    Apart problem{};
+    Optimizer optimizer{problem.dev, problem.params, settings};
+
+    void steps(std::uint64_t first, std::uint64_t last) {
+      for (std::uint64_t s = first; s < last; ++s) {
+        problem.make_gradients(10 * s);
+        optimizer.step(problem.dev, 1e-2, 0.5);
+        problem.params.refresh_copies(problem.dev);
+      }
+    }
+    std::map<std::string, std::vector<float>> state() {
+      std::map<std::string, std::vector<float>> all;
+      optimizer.for_each_state([&](const auto& tensor) { all[tensor.name] = to_host(problem.dev, tensor.own); });
+      return all;
+    }
+  };
+  struct Change {
+    std::string_view from, to;
+  };
+  const Change changes[] = {{"abc", "bc"}, {"bc", "abc"}, {"ac", "b"}, {"ab", "bc"}, {"c", "ab"}};
+  for (const Change& change : changes) {
+    const std::string_view from = change.from, to = change.to;
+    CAPTURE(from);
+    CAPTURE(to);
+    Run whole;
+    const auto begin = [&](Run& run) {
+      run.steps(1, 2);
+      run.problem.params.train(run.problem.dev, only(from));
+      run.optimizer.follow(run.problem.dev);
+      run.steps(2, 4);
+      run.problem.params.train(run.problem.dev, only(to));
+    };
+    begin(whole);
+    whole.optimizer.follow(whole.problem.dev);
+    whole.steps(4, 6);
+    std::size_t failed = 0;
+    for (bool fails = true; fails; ++failed) {
+      CAPTURE(failed);
+      for (const bool goes_back : {false, true}) {
+        Run broken;
+        begin(broken);
+        broken.problem.dev.fail_allocations_after(failed);
+        try {
+          broken.optimizer.follow(broken.problem.dev);
+          fails = false;
+          break;
+        } catch (const DeviceError&) {}
+        CHECK_THROWS_WITH_AS(broken.steps(4, 5), doctest::Contains("has not followed what trains"), Error);
+        CHECK_THROWS_AS((void)broken.state(), Error);
+        CHECK(broken.optimizer.updates() == 3);
+        if (!goes_back) {
+          broken.optimizer.follow(broken.problem.dev);
+          broken.steps(4, 6);
+          CHECK(broken.problem.values() == whole.problem.values());
+          CHECK(broken.state() == whole.state());
+          continue;
+        }
+        Run kept;
+        begin(kept);
+        kept.problem.params.train(kept.problem.dev, only(from));
+        const auto before = kept.state();
+        broken.problem.params.train(broken.problem.dev, only(from));
+        broken.optimizer.follow(broken.problem.dev);
+        const auto after = broken.state();
+        CHECK(after.size() == before.size());
+        for (const auto& [name, numbers] : after) {
+          const auto zeros = std::count(numbers.begin(), numbers.end(), 0.0f);
+          const bool both = to.find(name[0]) != to.npos;
+          const bool anew = !both && zeros == std::ssize(numbers);
+          CHECK((anew || numbers == before.at(name)));
+          // Of what has lost one moment nothing stays of the other.
+          const std::string other = name.ends_with("_sq") ? name.substr(0, name.size() - 3) : name + "_sq";
+          if (anew) CHECK(after.at(other) == std::vector<float>(numbers.size()));
+        }
+        for (const auto& entry : broken.problem.params.entries())
+          if (from.find(entry.name[0]) != from.npos) {
+            const bool anew = after.at(entry.name + ".exp_avg") != before.at(entry.name + ".exp_avg");
+            CHECK(broken.optimizer.since(entry) == (anew ? 3 : kept.optimizer.since(entry)));
+          }
+      }
+    }
+    CHECK(failed > 2);
+  }
 }
 
 TEST_CASE("adamw: what begins to train later counts its own updates, what is frozen stays") {

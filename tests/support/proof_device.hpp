@@ -96,6 +96,7 @@ class Device : public DeviceState<Device> {
 
   void* allocate(std::size_t bytes) {
     ++counts_.allocations;
+    if (allocation_failure_.is_now()) fail<DeviceError>("[proof] an allocation was to fail");
     void* const memory = memory_.allocate(bytes);
     allocated_.add(bytes);
     const std::lock_guard running(running_);
@@ -204,6 +205,7 @@ class Device : public DeviceState<Device> {
     return {last_event_};
   }
   void wait(Stream stream, Event event) {
+    if (stream_wait_failure_.is_now()) fail<DeviceError>("[proof] a stream's wait was to fail");
     const auto* const record = record_of(event, "wait");
     if (record == nullptr) return;
     Times& seen = seen_[index_of(stream)];
@@ -213,10 +215,7 @@ class Device : public DeviceState<Device> {
   }
   void wait(Event event) {
     ++counts_.waits;
-    if (waits_until_failure_ && (*waits_until_failure_)-- == 0) {
-      waits_until_failure_.reset();
-      fail<DeviceError>("[proof] a wait was to fail");
-    }
+    if (wait_failure_.is_now()) fail<DeviceError>("[proof] a wait was to fail");
     const auto* const record = record_of(event, "wait");
     if (record == nullptr) return;
     for (Queue& queue : queues_) queue.hold(false);
@@ -304,7 +303,12 @@ class Device : public DeviceState<Device> {
   }
   void hold(Stream stream) { queue(stream).hold(true); }
   /// After so many waits of the host for events, the next one throws DeviceError.
-  void fail_wait_after(std::size_t waits) { waits_until_failure_ = waits; }
+  void fail_wait_after(std::size_t waits) { wait_failure_ = {waits, 1}; }
+  /// The same of waits of streams, and of so many `allocate` as come next.
+  void fail_stream_wait_after(std::size_t waits) { stream_wait_failure_ = {waits, 1}; }
+  void fail_allocations_after(std::size_t allocations, std::size_t failures = 1) {
+    allocation_failure_ = {allocations, failures};
+  }
 
   /// What was wrong since the last call.
   std::vector<Fault> take_faults() {
@@ -343,6 +347,17 @@ class Device : public DeviceState<Device> {
   static constexpr std::string_view name_of(Stream stream) { return stream == Stream::copy ? "copy" : "compute"; }
   Queue& queue(Stream stream) { return queues_[index_of(stream)]; }
 
+  /// Calls that are to fail: so many after those that come next.
+  struct Failure {
+    std::size_t before = 0, count = 0;
+
+    bool is_now() {
+      if (count == 0 || before-- > 0) return false;
+      before = 0;
+      --count;
+      return true;
+    }
+  };
   /// What an event stands for.
   struct Record {
     Stream stream = Stream::compute;
@@ -424,7 +439,7 @@ class Device : public DeviceState<Device> {
   std::mutex faults_mutex_;
   std::vector<Fault> faults_;
   bool finished_ = false;
-  std::optional<std::size_t> waits_until_failure_;
+  Failure wait_failure_, stream_wait_failure_, allocation_failure_;
   Memory memory_;
   AllocatedBytes allocated_;
   Arena arena_;

@@ -34,11 +34,7 @@ inline constexpr auto copies_and_kernels = []<class D, class T>(Trial<D, T>& t) 
   std::fill_n(load.data(), load.bytes(), std::byte{1});
   Tensor<D, std::byte> loaded(t.dev, static_cast<Index>(load_bytes));
   const View<D, T> x = t.room(1, count), y = t.room(1, count);
-  const auto hand_over = [&](Stream from, Stream to) {
-    const Event event = t.dev.record(from);
-    t.dev.wait(to, event);
-    t.dev.release(event);
-  };
+  const auto hand_over = [&](Stream from, Stream to) { wait_and_release(t.dev, to, t.dev.record(from)); };
   t.launch([&] {
     for (Index i = 0; i < load_copies; ++i)
       t.dev.copy_from_host(loaded.view().data(), load.data(), load.bytes(), Stream::copy);

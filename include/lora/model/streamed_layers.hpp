@@ -193,9 +193,8 @@ class StreamedLayers : public nn::LayerAccess<D> {
     if (slot == nullptr) return nullptr;
     const std::byte* const source = source_->at(dev, layer);
     // Before its first layer too: the memory may have been somebody else's.
-    const Event free = slot->released ? *std::exchange(slot->released, std::nullopt) : dev.record(Stream::compute);
-    dev.wait(Stream::copy, free);
-    dev.release(free);
+    wait_and_release(dev, Stream::copy,
+                     slot->released ? *std::exchange(slot->released, std::nullopt) : dev.record(Stream::compute));
     if (slot->copied) dev.release(*std::exchange(slot->copied, std::nullopt));
     slot->layer = -1;  // until the copy is queued
     slot->used = ++clock_;

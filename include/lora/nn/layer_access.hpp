@@ -18,7 +18,7 @@ class LayerAccess {
   virtual ~LayerAccess() = default;
 
   /// Layer `layer` is read by what is queued from now on. `next` will be acquired after it: where a pass ends the layer
-  /// that the following one begins with, which may be the same; −1 where nobody knows.
+  /// that the following one begins with, which may be the same; −1 if unknown.
   virtual void acquire(D& dev, Index layer, Index next) = 0;
   /// What is queued from now on does not read it. What was queued before may still do.
   virtual void release(D& dev, Index layer) noexcept = 0;

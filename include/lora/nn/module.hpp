@@ -17,7 +17,7 @@ enum class Keep {
 /// What every module promises:
 ///   forward(dev, pass, x, y, saved, keep) const   y is overwritten; `saved` gets what `keep` says, on the arena's low
 ///                                                 end, and whoever called forward releases it. What is not kept is
-///                                                 scratch: nobody may read it after forward
+///                                                 scratch and must not be read after forward
 ///   backward(dev, pass, x, saved, dy, dx)         pass and x are forward's; parameter gradients are added to; dx is
 ///                                                 overwritten; the memory of `saved` may serve for gradients
 ///   trains()                                      whether any parameter does

@@ -129,10 +129,9 @@ class ParamStore {
 
   /// Memory for all that was added; everything is zero and trains.
   void build(D& dev) {
-    for (auto& storage : storages_) storage->trains = true;
     for (Group& g : groups_) g = {};
-    lay_out();
-    allocate(dev);
+    for (auto& storage : storages_) storage->value = {};
+    take_places(dev, std::vector<bool>(storages_.size(), true), true);
     refresh(dev);
   }
 
@@ -140,33 +139,20 @@ class ParamStore {
   /// called between steps; an optimizer follows with `AdamW::follow`. Where nothing changes, nothing moves; otherwise
   /// gradients and copies are freed first and allocated again at the end, and values are moved group by group.
   /// Throws   ConfigError if names that share a matrix are told apart, or nothing is left to train; DeviceError where
-  ///          memory is short, after which the store must not be used
+  ///          memory is short. Then the values and what trains are as before, and gradients are zero; where even the
+  ///          memory for that is gone by then, there are no gradients and copies, but all values
   template <class Trains>
   void train(D& dev, const Trains& trains) {
-    const std::vector<bool> now = told(trains);
-    bool same = true;
-    for (std::size_t i = 0; i < storages_.size(); ++i) same = same && storages_[i]->trains == now[i];
-    if (same) return zero_grad(dev);
-    std::vector<View<D, Accum<T>>> before;
-    for (std::size_t i = 0; i < storages_.size(); ++i) {
-      before.push_back(storages_[i]->value);
-      storages_[i]->trains = now[i];
+    const std::vector<bool> now = told(trains), before = those_that_train();
+    if (whole_ && now == before) return zero_grad(dev);
+    try {
+      take_places(dev, now, true);
+      refresh(dev);
+      dev.synchronize();
+    } catch (...) {
+      take_back(dev, before);
+      throw;
     }
-    for (Group& g : groups_) {
-      g.grad = {};
-      g.copy = {};
-    }
-    lay_out();
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      Tensor<D, Accum<T>> values = zeros(dev, groups_[g].size);
-      for (std::size_t i = 0; i < storages_.size(); ++i)
-        if (static_cast<std::size_t>(storages_[i]->group) == g)
-          kernel::convert(dev, before[i], matrix(values.view(), *storages_[i]));
-      groups_[g].value = std::move(values);
-    }
-    allocate(dev);
-    refresh(dev);
-    dev.synchronize();
   }
 
   /// Of each group.
@@ -259,41 +245,95 @@ class ParamStore {
     Tensor<D, T> copy;
   };
 
-  void lay_out() {
-    for (Group& g : groups_) g.size = 0;
-    for (const bool trains : {true, false}) {
-      for (auto& s : storages_) {
-        if (s->trains != trains) continue;
-        Group& g = groups_[static_cast<std::size_t>(s->group)];
-        s->begin = g.size;
-        g.size += in_blocks(*s);
+  std::vector<bool> those_that_train() const {
+    std::vector<bool> result;
+    for (const auto& s : storages_) result.push_back(s->trains);
+    return result;
+  }
+
+  // Where each storage begins in its group's slab.
+  std::vector<Index> lay_out(const std::vector<bool>& trains, std::vector<GroupSize>& sizes) const {
+    std::vector<Index> begins(storages_.size());
+    sizes.assign(groups_.size(), {});
+    for (const bool first : {true, false})
+      for (std::size_t i = 0; i < storages_.size(); ++i) {
+        if (trains[i] != first) continue;
+        GroupSize& group = sizes[static_cast<std::size_t>(storages_[i]->group)];
+        begins[i] = group.all;
+        group.all += in_blocks(*storages_[i]);
+        if (first) group.trained = group.all;
       }
-      if (trains)
-        for (Group& g : groups_) g.trained = g.size;
+    return begins;
+  }
+
+  // Moves values to the places that they have where these storages train, of `all` groups or of those where places
+  // differ, and allocates the rest anew. Whenever something fails, each group and its storages agree.
+  void take_places(D& dev, const std::vector<bool>& trains, bool all) {
+    whole_ = false;
+    for (Group& g : groups_) {
+      g.grad = {};
+      g.copy = {};
+    }
+    for (auto& s : storages_) {
+      s->grad = {};
+      s->copy = {};
+    }
+    std::vector<GroupSize> sizes;
+    const std::vector<Index> begins = lay_out(trains, sizes);
+    for (std::size_t g = 0; g < groups_.size(); ++g) take_places(dev, g, sizes[g], begins, trains, all);
+    allocate(dev);
+  }
+  void take_places(D& dev, std::size_t group, const GroupSize& size, const std::vector<Index>& begins,
+                   const std::vector<bool>& trains, bool moves) {
+    Group& g = groups_[group];
+    for (std::size_t i = 0; i < storages_.size(); ++i)
+      if (is_of(i, group)) moves = moves || storages_[i]->begin != begins[i];
+    if (moves && size.all > 0) {
+      Tensor<D, Accum<T>> values(dev, size.all);
+      kernel::fill(dev, values.view(), 0.0);
+      for (std::size_t i = 0; i < storages_.size(); ++i)
+        if (const Storage& s = *storages_[i]; is_of(i, group) && !s.value.empty())
+          kernel::convert(dev, s.value, View<D, Accum<T>>(values.view().data() + begins[i], s.rows, s.cols));
+      g.value = std::move(values);
+    }
+    g.size = size.all;
+    g.trained = size.trained;
+    for (std::size_t i = 0; i < storages_.size(); ++i) {
+      if (!is_of(i, group)) continue;
+      Storage& s = *storages_[i];
+      s.begin = begins[i];
+      s.trains = trains[i];
+      s.value = matrix(g.value.view(), s);
+    }
+  }
+  bool is_of(std::size_t storage, std::size_t group) const {
+    return static_cast<std::size_t>(storages_[storage]->group) == group;
+  }
+
+  // After a failure. It takes no more memory than was there when it began.
+  void take_back(D& dev, const std::vector<bool>& before) noexcept {
+    try {
+      take_places(dev, before, false);
+      refresh(dev);
+      dev.synchronize();
+    } catch (...) {  // the first failure is reported
     }
   }
 
-  // What there is not yet.
+  // Gradients, zero, and copies.
   void allocate(D& dev) {
     for (Group& g : groups_) {
       if (g.size == 0) continue;
-      if (g.value.empty()) g.value = zeros(dev, g.size);
       if constexpr (Param<D, T>::has_copy) g.copy = Tensor<D, T>(dev, g.size);
       if (g.trained > 0) g.grad = Tensor<D, Accum<T>>(dev, g.trained);
     }
     zero_grad(dev);
     for (auto& s : storages_) {
       Group& g = groups_[static_cast<std::size_t>(s->group)];
-      s->value = matrix(g.value.view(), *s);
       s->grad = s->trains ? matrix(g.grad.view(), *s) : View<D, Accum<T>>();
       if constexpr (Param<D, T>::has_copy) s->copy = matrix(g.copy.view(), *s);
     }
-  }
-
-  static Tensor<D, Accum<T>> zeros(D& dev, Index size) {
-    Tensor<D, Accum<T>> tensor(dev, size);
-    if (size > 0) kernel::fill(dev, tensor.view(), 0.0);
-    return tensor;
+    whole_ = true;
   }
 
   static Index in_blocks(const Storage& s) { return (s.rows * s.cols + block - 1) / block * block; }
@@ -327,6 +367,7 @@ class ParamStore {
   std::vector<Entry> entries_;
   std::vector<Group> groups_;
   std::uint64_t changes_ = 0;
+  bool whole_ = false;  // there are gradients and copies
 };
 
 }  // namespace lora::nn

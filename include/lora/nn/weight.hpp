@@ -22,7 +22,7 @@ class Weight {
   Weight() = default;
   /// In place: `owner` keeps the memory (a mapped file, a device copy) alive.
   Weight(StoredView<D> stored, std::shared_ptr<const void> owner) : stored_(stored), owner_(std::move(owner)) {}
-  /// `offset` bytes behind a place that moves; `shape` has no memory.
+  /// `offset` bytes behind an address that changes; `shape` has no memory.
   Weight(StoredView<D> shape, std::shared_ptr<const WeightPlace> place, std::size_t offset)
       : stored_(shape), place_(std::move(place)), offset_(offset) {}
 

@@ -105,33 +105,37 @@ class AdamW {
   /// To be called when what trains may have changed. What trains on keeps its m and v; what begins to train starts with
   /// zeros and, as in PyTorch, with a count of updates of its own; what is frozen loses both. Where nothing has
   /// changed, nothing moves; else one moment of one group after the other is there twice. Throws   ConfigError where
-  /// the state is shared out among ranks
+  /// the state is shared out among ranks; DeviceError where memory is short, after which nothing but this may be called
+  /// until it has come to its end: what trains on, then as before, has kept its moments
   void follow(D& parameter_device) {
     std::vector<Place> now;
-    bool same = places_.size() == params_.storages();
+    bool same = followed_ && places_.size() == params_.storages();
     for (std::size_t i = 0; i < params_.storages(); ++i) {
       const auto at = params_.place(i);
       Place place{at.group, at.begin, at.rows * at.cols, places_.empty() ? 0 : updates_, at.trains};
-      if (at.trains && i < places_.size() && places_[i].trains) place.since = places_[i].since;
+      if (at.trains && keeps(i)) place.since = places_[i].since;
       same = same && place.is_where(places_[i]);
       now.push_back(place);
     }
     if (same) return;
     if (shard_.size > 1 && !places_.empty())
       fail<ConfigError>("what trains can't change while ", shard_.size, " ranks share the optimizer's state");
-    const std::vector<Place> before = std::exchange(places_, std::move(now));
+    followed_ = false;
     slabs_.resize(static_cast<std::size_t>(params_.groups()));
     if constexpr (apart) {
       values_known_.reset();
       for (Slab& slab : slabs_) slab.value = {};
     }
+    // What has both moments, in whatever places an earlier call has left them.
+    std::vector<bool> kept(now.size());
+    for (std::size_t i = 0; i < now.size(); ++i) kept[i] = now[i].trains && keeps(i);
     Index largest = 0;
     for (Index g = 0; g < params_.groups(); ++g) {
       Slab& slab = slabs_[static_cast<std::size_t>(g)];
       const auto begins = params_.parts(g, shard_.size);
       slab.begin = begins[static_cast<std::size_t>(shard_.rank)];
       slab.end = begins[static_cast<std::size_t>(shard_.rank) + 1];
-      for (auto* moment : {&slab.m, &slab.v}) *moment = moved(*moment, g, slab.end - slab.begin, before);
+      for (Moment* moment : {&slab.m, &slab.v}) move(*moment, g, slab.end - slab.begin, now, kept);
       largest = std::max(largest, slab.end - slab.begin);
     }
     if constexpr (apart) {
@@ -140,11 +144,14 @@ class AdamW {
       const Index elements = std::min(piece_, largest);
       if (!exchange_ || exchange_->elements() < elements) exchange_.emplace(parameter_device, elements);
     }
+    places_ = std::move(now);
+    followed_ = true;
   }
 
   /// Writes   the value of every parameter that this part of the state is of; the copies in T are refreshed by the
   /// caller, by ParamStore::refresh_copies
   void step(D& dev, double learning_rate, double gradient_scale) {
+    expect_followed();
     if constexpr (apart) read_values();
     const Index number = updates_ + 1;
     Travel travel;
@@ -179,6 +186,7 @@ class AdamW {
   /// besides the parameters.
   template <class F>
   void for_each_state(F&& f) {
+    expect_followed();
     const auto rank = static_cast<std::size_t>(shard_.rank);
     for (const auto& entry : params_.entries()) {
       const Place& place = places_[entry.storage];
@@ -190,10 +198,11 @@ class AdamW {
       const Index count = begins[rank + 1] - begins[rank];
       Slab& slab = slabs_[static_cast<std::size_t>(place.group)];
       for (const auto& [suffix, moment] : {std::pair{".exp_avg", &slab.m}, std::pair{".exp_avg_sq", &slab.v}})
-        f(StateTensor{entry.name + suffix,
-                      {entry.rows, cols},
-                      begins,
-                      count == 0 ? View<S, A>() : moment->view().col_slice(first + begins[rank] - slab.begin, count)});
+        f(StateTensor{
+            entry.name + suffix,
+            {entry.rows, cols},
+            begins,
+            count == 0 ? View<S, A>() : moment->numbers.view().col_slice(first + begins[rank] - slab.begin, count)});
     }
   }
   /// Whether ranks share the state, and which of them this is.
@@ -207,11 +216,6 @@ class AdamW {
   }
 
  private:
-  struct Slab {
-    Tensor<S, A> m, v;         // (1, end − begin)
-    Tensor<S, A> value;        // likewise, where the state lies apart
-    Index begin = 0, end = 0;  // of the store's slab
-  };
   struct Place {
     Index group = 0, begin = 0, size = 0;  // elements of the group's slab
     Index since = 0;                       // updates made before it began to train
@@ -220,6 +224,17 @@ class AdamW {
     bool is_where(const Place& other) const {
       return group == other.group && begin == other.begin && size == other.size && trains == other.trains;
     }
+  };
+  struct Moment {
+    Tensor<S, A> numbers;       // (1, end − begin)
+    std::vector<Place> places;  // of each storage, as they were when this group's numbers last moved
+
+    bool has(std::size_t storage) const { return storage < places.size() && places[storage].trains; }
+  };
+  struct Slab {
+    Moment m, v;
+    Tensor<S, A> value;        // (1, end − begin), where the state lies apart
+    Index begin = 0, end = 0;  // of the store's slab
   };
 
   static std::size_t moment_bytes(const std::vector<GroupSize>& sizes, AdamWShard shard = {}) {
@@ -238,16 +253,31 @@ class AdamW {
     return begins[static_cast<std::size_t>(shard.rank) + 1] - begins[static_cast<std::size_t>(shard.rank)];
   }
 
-  // A moment of a group for what trains now, with the numbers of what trained before as well.
-  Tensor<S, A> moved(Tensor<S, A>& moment, Index group, Index size, const std::vector<Place>& before) {
-    if (size == 0) return {};
-    Tensor<S, A> result(state_device_, size);
-    kernel::fill(state_device_, result.view(), 0.0);
-    for (std::size_t i = 0; i < before.size(); ++i)
-      if (const Place& now = places_[i]; now.group == group && now.trains && before[i].trains)
-        kernel::convert(state_device_, moment.view().col_slice(before[i].begin, now.size),
-                        result.view().col_slice(now.begin, now.size));
-    return result;
+  // Whether a storage's moments are there: it trained when `follow` last came to its end, and has lost neither since.
+  bool keeps(std::size_t storage) const {
+    if (storage >= places_.size() || !places_[storage].trains) return false;
+    const Slab& slab = slabs_[static_cast<std::size_t>(places_[storage].group)];
+    return slab.m.has(storage) && slab.v.has(storage);
+  }
+
+  // Gives a moment of a group the places of what trains now. What is `kept` keeps its numbers.
+  void move(Moment& moment, Index group, Index size, const std::vector<Place>& now, const std::vector<bool>& kept) {
+    Tensor<S, A> result;
+    if (size > 0) {
+      result = Tensor<S, A>(state_device_, size);
+      kernel::fill(state_device_, result.view(), 0.0);
+      for (std::size_t i = 0; i < now.size(); ++i)
+        if (kept[i] && now[i].group == group)
+          kernel::convert(state_device_, moment.numbers.view().col_slice(moment.places[i].begin, now[i].size),
+                          result.view().col_slice(now[i].begin, now[i].size));
+    }
+    std::vector<Place> places = now;
+    moment.numbers = std::move(result);
+    moment.places = std::move(places);
+  }
+
+  void expect_followed() const {
+    if (!followed_) fail<Error>("the optimizer has not followed what trains: follow failed, and must come to its end");
   }
 
   // f(begin, count, since) for neighbours in a slab that began to train together.
@@ -280,7 +310,7 @@ class AdamW {
     if constexpr (!apart) {
       const auto own = [&](auto view) { return view.col_slice(first - state.begin, end - first); };
       kernel::adamw<T>(dev, step, slab.grad.col_slice(first, end - first), slab.value.col_slice(first, end - first),
-                       own(state.m.view()), own(state.v.view()));
+                       own(state.m.numbers.view()), own(state.v.numbers.view()));
     } else {
       for (Index begin = first; begin < end; begin += piece_) {
         const Index count = std::min(piece_, end - begin);
@@ -298,8 +328,8 @@ class AdamW {
   void step_on_host(const Part& part, const A* grad, A* value) {
     Slab& state = slabs_[part.group];
     const auto own = [&](auto& tensor) { return tensor.view().col_slice(part.begin, part.count); };
-    kernel::adamw<T>(state_device_, part.step, View<S, const A>(grad, part.count), own(state.value), own(state.m),
-                     own(state.v));
+    kernel::adamw<T>(state_device_, part.step, View<S, const A>(grad, part.count), own(state.value),
+                     own(state.m.numbers), own(state.v.numbers));
     std::copy_n(own(state.value).data(), part.count, value);
   }
   void take_values(const Part& part, const A* down, A*) {
@@ -329,7 +359,8 @@ class AdamW {
   AdamWShard shard_;
   Index piece_;
   std::vector<Slab> slabs_;    // of each group
-  std::vector<Place> places_;  // of each storage
+  std::vector<Place> places_;  // of each storage, when `follow` last came to its end
+  bool followed_ = false;      // whether it has, since it was last called
   Index updates_ = 0;
   // Where the state lies apart.
   std::optional<Exchange<D, A>> exchange_;

@@ -74,16 +74,12 @@ class Exchange {
     dev_.start_copy_to_host(at(down_, i), down.data(), bytes_of(down), Stream::copy);
     coming_[i % 2] = dev_.record(Stream::copy);
   }
-  void order(Stream first, Stream second) {
-    const Event done = dev_.record(first);
-    dev_.wait(second, done);
-    dev_.release(done);
-  }
+  void order(Stream first, Stream second) { wait_and_release(dev_, second, dev_.record(first)); }
   // Nothing is copied any more.
   void settle() noexcept {
     try {
       dev_.synchronize();
-    } catch (...) {  // whoever waited before has heard of it
+    } catch (...) {  // reported by an earlier wait
     }
     for (std::optional<Event>& event : coming_)
       if (event) dev_.release(*std::exchange(event, std::nullopt));

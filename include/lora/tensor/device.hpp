@@ -112,6 +112,18 @@ concept AnyDevice = requires(D& dev, const D& same, void* memory, const void* so
   { dev.template state<int>() } -> std::same_as<int&>;  // see DeviceState
 };
 
+/// What the stream is given from now on begins after the event, which is released, whatever comes.
+template <AnyDevice D>
+void wait_and_release(D& dev, Stream stream, Event event) {
+  try {
+    dev.wait(stream, event);
+  } catch (...) {
+    dev.release(event);
+    throw;
+  }
+  dev.release(event);
+}
+
 /// What every device carries for others: the profile that its work is recorded in, who gives memory back where it is
 /// short, and what kernels and staging keep between calls.
 template <class D>
@@ -127,7 +139,7 @@ class DeviceState {
 
   /// Gives some of the device's memory back, which then is asked for once more; false where there is nothing to give.
   using Relief = std::function<bool()>;
-  /// For whoever holds memory that it can do without, until it is gone: an empty one then.
+  /// Set by an object that holds memory it can do without, and reset to an empty function when the object goes.
   void set_relief(Relief relief) { relief_ = std::move(relief); }
 
   /// What a kernel family keeps between calls (chosen engines, prepared products): one object of each type, made at its

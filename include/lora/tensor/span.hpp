@@ -42,7 +42,7 @@ class Span {
     std::optional<Event> end;
     try {
       end = dev.record(Stream::compute);
-    } catch (...) {  // whoever waits next hears of it
+    } catch (...) {  // reported by the next wait
     }
     if (!end) return profile.cancel(release);
     if (!profile.leave(flops_, bytes_, *end)) return;

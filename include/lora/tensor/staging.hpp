@@ -24,7 +24,7 @@ class Staging {
   ~Staging() {
     try {
       dev_.synchronize();  // nothing is copied any more
-    } catch (...) {        // whoever waited before has heard of it
+    } catch (...) {        // reported by an earlier wait
     }
     for (const Block& block : blocks_) {
       if (block.copied) dev_.release(*block.copied);

@@ -35,7 +35,7 @@ class View {
   constexpr View() = default;
   constexpr View(T* data, Index rows, Index cols, Index stride)
       : data_(data), rows_(rows), cols_(cols), stride_(stride) {
-    // What lies at the address is known to nobody but the caller, whose word for the extents is taken as well.
+    // Only the caller knows what is at the address, so the extents are not checked either.
     LORA_ASSERT(rows >= 0 && cols >= 0 && stride >= cols);
   }
   constexpr View(T* data, Index rows, Index cols) : View(data, rows, cols, cols) {}
@@ -101,8 +101,8 @@ void expect_shape(std::string_view operation, std::string_view name, const View<
                    " was expected");
 }
 
-/// Throws unless every index is one of `count` rows, where the host can read the device's memory: elsewhere whoever
-/// uploads them answers for them. `operation` and `name` as above.
+/// Throws if an index is not in [0, count). Only checked where the host can read the device's memory; elsewhere the
+/// caller checks indices before it copies them to the device. `operation` and `name` as above.
 template <class D>
 void expect_indices(std::string_view operation, std::string_view name, const View<D, const std::int32_t>& index,
                     Index count) {
