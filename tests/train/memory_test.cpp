@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
+#include "lora/run/memory_use.hpp"
 #include "lora/train/memory_plan.hpp"
 #include "support/effort.hpp"
+#include "support/message_of.hpp"
 #include "support/proof_kernels.hpp"
 #include "support/quiet.hpp"
 #include "support/random_model.hpp"
@@ -441,6 +443,55 @@ TEST_CASE("memory: what a stage begins with counts, and what the arena of earlie
   const Quiet quiet;
   train::say_memory(planned, 4, config);
   CHECK(quiet.said("memory: a peak of about 1.25 GiB is expected while what trains changes (weights "));
+}
+
+TEST_CASE("memory: a plan that does not fit names what needs most: the steps, an evaluation, or the stage's begin") {
+  Model model;
+  const train::LargestBatch batch{64, 64}, evaluated{4096, 4096};
+  settings::Config config;
+  const auto refusal = [&](const train::MemoryPlan& start, const train::LargestBatch& evaluation, double limit) {
+    config.memory_limit_gib = limit / 0x1p30;
+    return test::message_of<ConfigError>(
+        [&] { (void)train::plan_memory(model.decoder, 0, batch, evaluation, config, start); });
+  };
+  const auto needed = [](double bytes) {
+    return concat(fixed(bytes / 0x1p30, 2), " GiB are expected; allowed: more, ");
+  };
+  train::MemoryPlan start;
+  start.held = 0x1p30;
+  // What earlier stages made of the arena is more than the stage itself needs, and is no matter of its begin.
+  start.before = {0, 0x1p28, 0x1p28};
+  start.entering = 16;
+  CHECK(test::holds(refusal(start, {}, 1.4 * 0x1p30),
+                    "but while what trains changes " + needed(1.5 * 0x1p30) +
+                        "or fewer tensors that train, or a smaller max_tokens_per_micro_batch or cutoff_len"));
+  start.before.activations = 0;
+  CHECK(test::holds(refusal(start, {}, 1.1 * 0x1p30), "but with every layer checkpointed " + needed(1.25 * 0x1p30) +
+                                                          "or a smaller max_tokens_per_micro_batch or cutoff_len"));
+  // With all of it, what is needed is more than either alone.
+  start.before.workspace = 0;
+  start.entering = 0x1p29;
+  CHECK(test::holds(refusal(start, {}, 1.1 * 0x1p30),
+                    "but while what trains changes " + needed(1.5 * 0x1p30) + "or fewer tensors that train"));
+  CHECK_FALSE(test::holds(refusal(start, {}, 1.1 * 0x1p30), "cutoff_len"));
+  start.entering = 0;
+  const double evaluates = train::forecast_evaluation(model.decoder, 0, evaluated.rows, evaluated.labelled).total();
+  CHECK(test::holds(refusal(start, evaluated, 0x1p30), "but for an evaluation " + needed(0x1p30 + evaluates) +
+                                                           "or a smaller per_device_eval_batch_size or cutoff_len"));
+  start.entering = 2 * evaluates;
+  CHECK(test::holds(refusal(start, evaluated, 0x1p30), "but while what trains changes "));
+}
+
+TEST_CASE("memory: a report counts gradients and moments of what trains now, and values of all that may") {
+  Model model;
+  const run::MemoryUse all = run::memory_use(model.dev, model.decoder);
+  CHECK(all.gradients == all.trained);
+  CHECK(all.optimizer == 2 * all.gradients);
+  model.decoder.params().train(model.dev, [](std::string_view name) { return name.find("layers.3.") != name.npos; });
+  const run::MemoryUse one = run::memory_use(model.dev, model.decoder);
+  CHECK(one.trained == all.trained);
+  CHECK(one.gradients == all.gradients / 4);
+  CHECK(one.optimizer == 2 * one.gradients);
 }
 
 TEST_CASE("memory: so many layers as are asked for are checkpointed, from the first on") {

@@ -54,10 +54,10 @@ struct MemoryUse {
   ResidentPages pages;
   double activations = 0;  ///< peak of what is saved for backward
   double workspace = 0;    ///< peak scratch
-  double trained = 0;      ///< masters, and copies in the type of the products
-  double gradients = 0;
-  double optimizer = 0;  ///< two moments
-  double peak = 0;       ///< peak resident memory, as the system counts it
+  double trained = 0;      ///< masters of all that may train, and copies in the type of the products
+  double gradients = 0;    ///< of what trains now
+  double optimizer = 0;    ///< and two moments of it
+  double peak = 0;         ///< peak resident memory, as the system counts it
 
   double other() const { return std::max(0.0, pages.own - activations - workspace - trained - gradients - optimizer); }
 };
@@ -69,11 +69,14 @@ MemoryUse memory_use(D& dev, model::Decoder<D, T>& decoder) {
   use.pages = resident_pages();
   use.activations = static_cast<double>(dev.arena().peak_saved());
   use.workspace = static_cast<double>(dev.arena().peak_scratch());
-  double parameters = 0;
-  decoder.params().for_each([&](const auto& param) { parameters += static_cast<double>(param.value.size()); });
-  use.trained = parameters * (sizeof(Accum<T>) + (nn::Param<D, T>::has_copy ? sizeof(T) : 0));
-  use.gradients = parameters * sizeof(Accum<T>);
-  use.optimizer = 2 * parameters * sizeof(Accum<T>);
+  double all = 0, training = 0;
+  decoder.params().for_each([&](const auto& param) {
+    all += static_cast<double>(param.value.size());
+    training += static_cast<double>(param.grad.size());
+  });
+  use.trained = all * (sizeof(Accum<T>) + (nn::Param<D, T>::has_copy ? sizeof(T) : 0));
+  use.gradients = training * sizeof(Accum<T>);
+  use.optimizer = 2 * training * sizeof(Accum<T>);
   use.peak = peak_memory_gib() * 0x1p30;
   return use;
 }

@@ -22,24 +22,28 @@ namespace lora::train {
 /// that has its own, and then what the host keeps besides.
 struct MemoryPlan {
   Index recomputed = 0;
-  MemoryForecast needs{};   ///< of the largest micro-batch, or of an evaluation if that needs more
-  double held = 0;          ///< bytes that are resident besides; of a device's own memory without the weights
-  TrainedMemory trained{};  ///< part of what is held
+  MemoryForecast needs{};       ///< of the largest micro-batch, or of an evaluation if that needs more
+  bool evaluates_most = false;  ///< an evaluation does
+  double held = 0;              ///< bytes that are resident besides; of a device's own memory without the weights
+  TrainedMemory trained{};      ///< part of what is held
   std::size_t stage = 0;
   std::optional<HostMemory> host{};  ///< beside a device with memory of its own
   double present = 0;                ///< what of all this is held already when the run is planned
-  double entering = 0;               ///< what trains takes so much more while the stage begins
+  double entering = 0;               ///< more for what trains, while the stage begins
   MemoryForecast before{};           ///< what earlier stages came to need, which the arena keeps
   double sums = 0, sums_before = 0;  ///< of a step's units: part of the workspace, and those of the stage before
 
-  double peak() const {
-    const double in_stage =
-        std::max(before.activations, needs.activations) + std::max(before.workspace, needs.workspace - sums) + sums;
-    const double at_start = entering + before.activations + before.workspace + sums_before;
-    return held + needs.weights + std::max(in_stage, at_start);
+  /// In the stage's steps and evaluations.
+  double peak_in_stage() const {
+    return held + needs.weights + std::max(before.activations, needs.activations) +
+           std::max(before.workspace, needs.workspace - sums) + sums;
   }
-  /// Whether that is while the stage begins.
-  bool peaks_at_start() const { return peak() > held + needs.total() && entering > 0; }
+  /// While the stage begins, and what trains moves.
+  double peak_at_start() const {
+    return held + needs.weights + entering + before.activations + before.workspace + sums_before;
+  }
+  double peak() const { return std::max(peak_in_stage(), peak_at_start()); }
+  bool peaks_at_start() const { return entering > 0 && peak_at_start() > peak_in_stage(); }
 };
 
 /// What the host keeps beside a device with memory of its own; nothing for one without. The optimizer's state is not
@@ -81,7 +85,8 @@ MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const
     training.workspace += sums;
     MemoryPlan result = start;
     result.recomputed = count;
-    result.needs = training.total() < evaluating.total() ? evaluating : training;
+    result.evaluates_most = training.total() < evaluating.total();
+    result.needs = result.evaluates_most ? evaluating : training;
     // A device of its own memory keeps what either end of its arena came to need.
     if (start.host)
       result.needs = {weight_bytes, std::max(training.activations, evaluating.activations),
@@ -94,16 +99,19 @@ MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const
   const double limit = *config.memory_limit_gib * 0x1p30;
   for (Index count = least; count <= layers; ++count)
     if (const MemoryPlan found = plan(count); found.peak() <= limit) return found;
-  const bool evaluates_too_much = evaluation.rows > 0 && start.held + evaluating.total() > limit;
   const MemoryPlan most = plan(layers);
-  const bool moves_too_much = !evaluates_too_much && most.held + most.needs.total() <= limit;
-  const double needed = evaluates_too_much ? start.held + evaluating.total() : most.peak();
+  const bool moves = most.peaks_at_start(), evaluates = !moves && most.evaluates_most;
+  // What the batches of earlier stages have made of the arena is part of both.
+  const bool batches_count = !moves || most.before.total() > most.before.weights;
   fail<ConfigError>("key memory_limit_gib: given ", *config.memory_limit_gib, ", but ",
-                    evaluates_too_much ? "for an evaluation "
-                    : moves_too_much   ? "while what trains changes "
-                                       : "with every layer checkpointed ",
-                    fixed(needed / 0x1p30, 2), " GiB are expected; allowed: more, or a smaller ",
-                    evaluates_too_much ? "per_device_eval_batch_size" : "max_tokens_per_micro_batch", " or cutoff_len");
+                    moves       ? "while what trains changes "
+                    : evaluates ? "for an evaluation "
+                                : "with every layer checkpointed ",
+                    fixed(most.peak() / 0x1p30, 2), " GiB are expected; allowed: more, ",
+                    moves ? "or fewer tensors that train" : "or a smaller ",
+                    moves       ? batches_count ? ", or a smaller max_tokens_per_micro_batch or cutoff_len" : ""
+                    : evaluates ? "per_device_eval_batch_size or cutoff_len"
+                                : "max_tokens_per_micro_batch or cutoff_len");
 }
 
 /// The same for a run of one stage, with all that may train. `held`: bytes already resident, where the device has no
