@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <map>
 #include <string>
 
@@ -171,7 +172,11 @@ TEST_CASE("final_model: every row of a model's README tells what it was trained 
   rows["learning rate, " + settings::stage_name(config, 1)] = "0.001";
   rows["trained tensors, " + settings::stage_name(config, 0)] = "lm_head";
   rows["trained tensors, " + settings::stage_name(config, 1)] = "model.norm, lm_head";
-  check_rows(card_of(config, source, nullptr, told_metrics(), {}), rows);
+  RunMetrics metrics = told_metrics();
+  metrics.stages = {{0, 25}, {25, 40}};
+  rows["steps, " + settings::stage_name(config, 0)] = "1 to 25";
+  rows["steps, " + settings::stage_name(config, 1)] = "26 to 40";
+  check_rows(card_of(config, source, nullptr, metrics, {}), rows);
 }
 
 TEST_CASE("final_model: an adapter's README tells where answers end if its base does not stop there") {
@@ -199,6 +204,22 @@ TEST_CASE("final_model: the folder of an ordinary base tells how to load it, and
   const std::string base = (shop.temp / "base").native();
   CHECK(holds(told, "base_model: \"" + base + "\"\n"));
   CHECK(holds(told, "\nFine-tuned from `" + base + "` on `first.jsonl` `second.json`.\n\n| setting | value |\n"));
+}
+
+TEST_CASE("final_model: before the first step a README tells of no loss and of no stage that has begun") {
+  const Workshop shop("qwen3");
+  Config config = told_config(shop);
+  const auto source = open_source(config);
+  RunMetrics metrics;  // as of a run that was stopped in its first evaluation
+  metrics.train_loss = metrics.mean_train_loss = std::numeric_limits<double>::quiet_NaN();
+  auto rows = told_rows();
+  rows.erase("loss of the last step");
+  rows["steps"] = rows["tokens"] = "0";
+  check_rows(card_of(config, source, nullptr, metrics, {}), rows);
+  for (const char* key : {"learning rate", "schedule", "sequences per step"}) rows.erase(key);
+  config.stages.resize(2);
+  rows["stages that have not begun"] = "2";
+  check_rows(card_of(config, source, nullptr, metrics, {}), rows);
 }
 
 TEST_CASE("final_model: a GGUF base is loaded by folder and file") {

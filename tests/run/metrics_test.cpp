@@ -3,9 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -48,6 +50,51 @@ TEST_CASE("metrics: a line has every field and its numbers read back the same") 
     CHECK(line.contains(field));
   CHECK(line.at("loss").get<double>() == step_metrics(10).loss);
   CHECK(line.at("learning_rate").get<double>() == 2e-4);
+}
+
+TEST_CASE("metrics: every field of a step reads back from its line as it was") {
+  StepMetrics metrics;
+  // A field that is added fails to compile here, and is to be given a value below.
+  auto& [step, stage, skipped, epoch, loss, mean_loss, learning_rate, grad_norm, loss_scale, tokens, labelled_tokens,
+         tokens_per_second, elapsed_seconds, peak_memory_gib, mix, datasets] = metrics;
+  step = 7;
+  stage = 2;
+  skipped = true;
+  double number = 1.0 / 3;
+  for (double* field :
+       {&epoch, &loss, &mean_loss, &learning_rate, &grad_norm, &tokens_per_second, &elapsed_seconds, &peak_memory_gib})
+    *field = number++;
+  loss_scale = 1024;
+  tokens = 100;
+  labelled_tokens = 90;
+  mix = {{"a", 0.25}, {"b", 0.75}};
+  datasets = {{"x.jsonl", 1}};
+  const auto read_back = [](const StepMetrics& metrics) {
+    const io::Json json = io::parse_json(io::to_text(to_json(metrics), -1), "line");
+    return step_metrics_from(io::JsonView(json, "line"));
+  };
+  const StepMetrics read = read_back(metrics);
+  CHECK(read.step == 7);
+  CHECK(read.stage == 2);
+  CHECK(read.skipped);
+  for (const auto field : {&StepMetrics::epoch, &StepMetrics::loss, &StepMetrics::mean_loss,
+                           &StepMetrics::learning_rate, &StepMetrics::grad_norm, &StepMetrics::tokens_per_second,
+                           &StepMetrics::elapsed_seconds, &StepMetrics::peak_memory_gib})
+    CHECK(read.*field == metrics.*field);
+  CHECK(read.loss_scale == 1024);
+  CHECK(read.tokens == 100);
+  CHECK(read.labelled_tokens == 90);
+  CHECK(read.mix == mix);
+  CHECK(read.datasets == datasets);
+
+  const StepMetrics plain = read_back(step_metrics(3));
+  CHECK(plain.stage == 0);
+  CHECK_FALSE(plain.skipped);
+  CHECK_FALSE(plain.loss_scale);
+  CHECK(plain.mix.empty());
+  CHECK(plain.datasets.empty());
+  metrics.loss = std::numeric_limits<double>::quiet_NaN();
+  CHECK(std::isnan(read_back(metrics).loss));
 }
 
 TEST_CASE("metrics: an evaluation's line holds its step, loss and perplexity") {

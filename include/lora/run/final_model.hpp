@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -95,7 +96,7 @@ inline std::string model_card(const settings::Config& config, const model::Sourc
     if (!adapter->whole_modules.empty()) list("trained in full", adapter->whole_modules);
   }
   const settings::StageConfigs stages(config);
-  const std::size_t begun = run.stages.empty() ? stages.size() : run.stages.size();
+  const std::size_t begun = stages.size() > 1 ? run.stages.size() : stages.size();
   for (std::size_t i = 0; i < begun; ++i) {
     const settings::Config stage = stages[i];
     const std::string of = config.stages.empty() ? "" : concat(", ", settings::stage_name(config, i));
@@ -122,7 +123,8 @@ inline std::string model_card(const settings::Config& config, const model::Sourc
     row("curriculum", concat("none: no record has the field ", settings::in_line(weights.absent_class_field)));
   for (const DrawnClasses& part : weights.curriculum)
     row(concat("curriculum, steps ", part.from_step + 1, " to ", part.to_step), detail::counts_text(part.counts));
-  row(is_last ? "loss of the last step" : concat("loss of step ", weights.steps), weights.train_loss);
+  if (!std::isnan(weights.train_loss))
+    row(is_last ? "loss of the last step" : concat("loss of step ", weights.steps), weights.train_loss);
   if (weights.eval_loss) row("evaluation loss", *weights.eval_loss);
   if (adapter != nullptr) return text + detail::usage_of(config, source) + stopping_text(talk);
   return text +

@@ -14,7 +14,7 @@
 #include "lora/io/file.hpp"
 #include "lora/io/json_view.hpp"
 #include "lora/io/tensorboard.hpp"
-#include "lora/run/checkpoint.hpp"
+#include "lora/run/run_state.hpp"
 
 namespace lora::run {
 
@@ -62,6 +62,7 @@ inline io::Json to_json(const StepMetrics& metrics) {
                                    {"elapsed_seconds", metrics.elapsed_seconds},
                                    {"peak_memory_gib", metrics.peak_memory_gib}});
   if (metrics.stage > 0) json["stage"] = metrics.stage;
+  if (metrics.skipped) json["skipped"] = true;
   if (metrics.loss_scale) json["loss_scale"] = *metrics.loss_scale;
   for (const auto& [label, share] : metrics.mix) json["mix"][label] = share;
   for (const auto& [name, share] : metrics.datasets) json["datasets"][name] = share;
@@ -77,6 +78,7 @@ inline StepMetrics step_metrics_from(const io::JsonView& json) {
   StepMetrics metrics;
   metrics.step = json.at<Index>("step");
   metrics.stage = json.get<Index>("stage").value_or(0);
+  metrics.skipped = json.get<bool>("skipped").value_or(false);
   metrics.epoch = number("epoch");
   metrics.loss = number("loss");
   metrics.mean_loss = number("mean_loss");
@@ -252,8 +254,8 @@ struct StageSteps {
 /// The results of a run: training_metrics.json.
 struct RunMetrics {
   bool finished = false;       // final_model is in place, and of this step
-  double train_loss = 0;       // of the last step
-  double mean_train_loss = 0;  // of all steps, including those before a resume
+  double train_loss = 0;       // of the last step that changed anything; NaN where none has
+  double mean_train_loss = 0;  // of all of them, including those before a resume
   Index steps = 0;
   Index total_tokens = 0;
   double tokens_per_second = 0;

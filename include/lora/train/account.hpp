@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/run/checkpoint.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/run/metrics.hpp"
+#include "lora/run/run_state.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/train/plan.hpp"
 #include "lora/train/step.hpp"
@@ -159,7 +159,7 @@ inline bool stays_ended(const run::RunState& state, const settings::Config& conf
 inline run::RunMetrics lasting_metrics(const run::RunState& state, const Plan& plan,
                                        const std::string& absent_class_field) {
   run::RunMetrics metrics;
-  metrics.train_loss = state.last_loss;
+  metrics.train_loss = state.updates > 0 ? state.last_loss : std::numeric_limits<double>::quiet_NaN();
   metrics.mean_train_loss = state.losses.mean();
   metrics.steps = state.step;
   metrics.total_tokens = state.total_tokens;

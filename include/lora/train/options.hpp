@@ -14,8 +14,8 @@
 #include "lora/data/record_list.hpp"
 #include "lora/inputs/records.hpp"
 #include "lora/model/decoder.hpp"
-#include "lora/run/checkpoint.hpp"
 #include "lora/run/metrics.hpp"
+#include "lora/run/run_state.hpp"
 
 namespace lora::train {
 
