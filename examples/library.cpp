@@ -81,7 +81,7 @@ void answer(const std::string& model, const std::string& adapter, const std::str
   model::GenerateOptions options;
   options.max_new_tokens = 8;
   options.temperature = 0.7;
-  options.stop_ids = inputs::stop_ids(source, *tokenizer, chat);
+  options.stop_ids = inputs::stop_ids(source, *tokenizer, chat, tokenizer::read_chat_files(adapter));
   options.vocabulary = tokenizer->vocab_size();
   const auto results = model::generate(dev, decoder, prompts, options, 1, [&](std::size_t, std::int32_t token) {
     std::printf("[%d]", token);  // each token as soon as it is there

@@ -91,7 +91,7 @@ std::optional<Predictions> evaluate(D& dev, const model::Source& source, const s
     predictions.emplace(Predictions{none});
     model::GenerateOptions generate;
     generate.max_new_tokens = config.max_new_tokens;
-    generate.stop_ids = inputs::stop_ids(source, *text.tokenizer, text.chat_template);
+    generate.stop_ids = inputs::stop_ids(source, *text.tokenizer, text.chat_template, text.adapter);
     for (EvaluatedSet& set : sets) {
       set.scores = none;
       std::vector<data::Sample> samples;

@@ -8,6 +8,7 @@
 
 #include "lora/core/format.hpp"
 #include "lora/core/printable.hpp"
+#include "lora/inputs/find_model.hpp"
 #include "lora/io/json.hpp"
 #include "lora/settings/config.hpp"
 
@@ -144,8 +145,9 @@ inline std::string worst(const Json& results) {
 inline std::string report_of(const lora::settings::Config& config, const lora::io::Json& results) {
   using lora::concat;
   std::string text = "# Evaluation\n\n";
-  text += concat("- model: ", config.model_name_or_path, "\n");
-  if (!config.adapter_name_or_path.empty()) text += concat("- adapter: ", config.adapter_name_or_path, "\n");
+  text += concat("- model: ", lora::inputs::name_of_result(config.model_name_or_path), "\n");
+  if (!config.adapter_name_or_path.empty())
+    text += concat("- adapter: ", lora::inputs::name_of_result(config.adapter_name_or_path), "\n");
   for (const auto& file : config.dataset) text += concat("- data: ", file.path, "\n");
   const auto fact = [&](const char* name) { return results.at(name).get<std::string>(); };
   if (!results.at("template").is_null()) text += concat("- template: ", fact("template"), "\n");

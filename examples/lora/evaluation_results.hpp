@@ -13,6 +13,7 @@
 #include "lora/core/hash.hpp"
 #include "lora/core/printable.hpp"
 #include "lora/data/answer_scores.hpp"
+#include "lora/inputs/find_model.hpp"
 #include "lora/inputs/paths.hpp"
 #include "lora/inputs/records.hpp"
 #include "lora/io/json_view.hpp"
@@ -210,9 +211,10 @@ inline lora::io::Json results_of(const lora::settings::Config& config, const Cir
   lora::io::Json json = lora::io::Json::object();
   add_measures(json, sum_of(sets, false));
   json["seconds"] = seconds;
-  json["model_name_or_path"] = config.model_name_or_path;
+  json["model_name_or_path"] = lora::inputs::name_of_result(config.model_name_or_path);
   json["adapter_name_or_path"] = nullptr;
-  if (!config.adapter_name_or_path.empty()) json["adapter_name_or_path"] = config.adapter_name_or_path;
+  if (!config.adapter_name_or_path.empty())
+    json["adapter_name_or_path"] = lora::inputs::name_of_result(config.adapter_name_or_path);
   json["dataset"] = lora::io::Json::array();
   for (const auto& file : config.dataset) json["dataset"].push_back(file.path);
   json["cutoff_len"] = config.cutoff_len;

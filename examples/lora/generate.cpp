@@ -50,8 +50,9 @@ int run_generate(Request& request) {
   const auto samples = read_samples(config);
   const bool asks = std::any_of(samples.begin(), samples.end(),
                                 [](const data::Sample& sample) { return sample.kind == data::Sample::Kind::messages; });
+  const tokenizer::ChatFiles taught = inputs::chat_files_of_adapter(config, *tokenizer);
   std::optional<data::ChatTemplate> chat;
-  if (asks) chat = inputs::template_of(config, *tokenizer, inputs::chat_files_of_adapter(config, *tokenizer));
+  if (asks) chat = inputs::template_of(config, *tokenizer, taught);
   inputs::refuse_unused_by(chat, config);
   data::EncodeOptions encode_options;
   encode_options.render = inputs::render_options(config);
@@ -64,7 +65,7 @@ int run_generate(Request& request) {
   options.top_p = config.top_p;
   options.top_k = config.top_k;
   options.seed = static_cast<std::uint64_t>(config.seed);
-  options.stop_ids = inputs::stop_ids(source, *tokenizer, chat);
+  options.stop_ids = inputs::stop_ids(source, *tokenizer, chat, taught);
 
   std::unique_ptr<io::AtomicFile> file;
   std::optional<io::Lock> lock;  // of the file that is being written: see io::clear_killed

@@ -80,7 +80,8 @@ void expect_place(const settings::Config& config, const io::Path& place, const i
 
 /// The README.md of a merged model that not every program computes right.
 std::string card_of(const settings::Config& config, const std::string& note) {
-  return concat("Merged from `", config.model_name_or_path, "` and the adapter `", config.adapter_name_or_path,
+  return concat("Merged from `", inputs::name_of_result(config.model_name_or_path), "` and the adapter `",
+                inputs::name_of_result(config.adapter_name_or_path),
                 "`.\n\n```python\nfrom transformers import AutoModelForCausalLM\n\n",
                 "model = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\n```\n", note);
 }
@@ -112,9 +113,10 @@ int run_merge(Request& request) {
     run::write_tokenizer(talk, folder);
     model::write_stop_ids(source, talk.stop_ids, folder);
     if (!note.empty()) io::write_file(folder / "README.md", std::string_view(card_of(config, note)));
-    io::write_json(folder / proof_file, io::json_object({{"base", config.model_name_or_path},
-                                                         {"adapter", config.adapter_name_or_path},
-                                                         {"files", files_of(folder)}}));
+    io::write_json(folder / proof_file,
+                   io::json_object({{"base", inputs::name_of_result(config.model_name_or_path)},
+                                    {"adapter", inputs::name_of_result(config.adapter_name_or_path)},
+                                    {"files", files_of(folder)}}));
   };
   cpu::Device dev(static_cast<int>(config.threads.value_or(0)));
   auto decoder = open_decoder<float>(dev, source, config);

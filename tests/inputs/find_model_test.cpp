@@ -75,7 +75,7 @@ TEST_CASE("find_model: without refs/main the only snapshot is taken, and none or
   CHECK(holds(said_of("owner/some-model"), "refs/main that names one; to download it again: hf download owner/some-"));
 }
 
-TEST_CASE("find_model: a file of the cache whose content is missing was not downloaded wholly") {
+TEST_CASE("find_model: a file of the cache whose content is missing was not downloaded completely") {
   const test::TempFolder folder;
   const Environment cache("HF_HUB_CACHE", folder.path().native());
   const auto cached = folder / "models--owner--some-model", snapshot = cached / "snapshots" / "0123abc";
@@ -89,7 +89,7 @@ TEST_CASE("find_model: a file of the cache whose content is missing was not down
     CHECK(holds(
         message_of<IoError>([&] { open_source(config); }),
         concat("cannot open ", (snapshot / name).native(),
-               ": it is a link to a file that does not exist: 89ab of the local cache was not downloaded wholly")));
+               ": it is a link to a file that does not exist: 89ab of the local cache was not downloaded completely")));
   }
 }
 

@@ -2,9 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "lora/run/talk.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/gguf_writer.hpp"
 #include "support/message_of.hpp"
@@ -55,6 +61,40 @@ TEST_CASE(
   io::write_json(folder / "generation_config.json", {{"eos_token_id", {5, 7}}});
   CHECK(stops(none) == Ids{5, 7});
   CHECK(stops(chatml) == Ids{5, 7, 257});
+}
+
+TEST_CASE("model_files: with an adapter an answer ends where that of the model does which it is merged into") {
+  const test::TempFolder folder;
+  test::RandomModel shape;
+  shape.vocabulary = 260;
+  for (const io::Path& place : {folder / "base", folder.path()}) {
+    io::create_folders(place);
+    io::write_file(place / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+  }
+  const auto tokenizer = tokenizer::Tokenizer::from_folder(folder / "base");
+  using Ids = std::vector<std::int32_t>;
+  for (const Ids& own : {Ids{17, 18}, Ids{}}) {
+    shape.more = {{"eos_token_id", own}};
+    test::write_random_model(folder / "base", shape);
+    const auto source = model::Source::open(folder / "base");
+    for (const char* end : {"", "\x11", "<|im_end|>", "q", "no single token"}) {
+      CAPTURE(end);
+      const tokenizer::ChatFiles taught{"", end};
+      const auto talk = run::talk_of(source, &tokenizer, taught);
+      std::filesystem::copy_file(folder / "base" / "config.json", folder / "config.json",
+                                 std::filesystem::copy_options::overwrite_existing);
+      std::filesystem::remove(folder / "generation_config.json");
+      io::write_file(folder / "model.safetensors", io::read_file(folder / "base" / "model.safetensors"));
+      model::write_stop_ids(source, talk.stop_ids, folder.path());
+      for (const std::optional<data::ChatTemplate>& chat :
+           {std::optional<data::ChatTemplate>(), std::optional(data::ChatTemplate::named("chatml"))}) {
+        auto beside = stop_ids(source, tokenizer, chat, taught);
+        CHECK(beside == stop_ids(model::Source::open(folder.path()), tokenizer, chat));
+        const auto id = tokenizer.encode(end).ids;
+        if (id.size() == 1) CHECK(std::count(beside.begin(), beside.end(), id[0]) > 0);
+      }
+    }
+  }
 }
 
 TEST_CASE(

@@ -159,6 +159,34 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("program: merge and eval write the folder of the weights where the folder of a run was given") {
+  const test::TempFolder folder;
+  const io::Path base = folder / "base run" / "final_model", adapter = folder / "adapter run" / "final_model";
+  for (const auto& [from, to] : {std::pair{golden / "qwen2", base}, std::pair{golden / "qwen2" / "adapter", adapter}}) {
+    std::filesystem::create_directories(to.parent_path());
+    std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+  }
+  const std::vector<std::string> names = {"--model_name_or_path=" + (folder / "base run").native(),
+                                          "--adapter_name_or_path=" + (folder / "adapter run").native()};
+  auto words = names;
+  words.insert(words.begin(), "merge");
+  words.insert(words.end(), {"--output_dir=" + (folder / "out").native(), "--threads=1", "--no_rope_layers=0"});
+  const auto merged = test::run_program(LORA_PROGRAM, words);
+  CAPTURE(merged.errors);
+  REQUIRE(merged.status == 0);
+  const io::Json proof = io::read_json(folder / "out" / "lora_merge.json");
+  CHECK(proof.at("base") == base.native());
+  CHECK(proof.at("adapter") == adapter.native());
+  CHECK(test::holds(io::read_file(folder / "out" / "README.md"),
+                    "Merged from `" + base.native() + "` and the adapter `" + adapter.native() + "`."));
+  (void)loss_of("qwen2", folder / "eval", names);
+  const io::Json results = io::read_json(folder / "eval" / "evaluation_results.json");
+  CHECK(results.at("model_name_or_path") == base.native());
+  CHECK(results.at("adapter_name_or_path") == adapter.native());
+  CHECK(test::holds(io::read_file(folder / "eval" / "evaluation_report.md"),
+                    "- model: " + base.native() + "\n- adapter: " + adapter.native() + "\n"));
+}
+
 TEST_CASE("program: merge never writes over its base") {
   const test::TempFolder folder;
   std::filesystem::copy(golden / "qwen2", folder / "base", std::filesystem::copy_options::recursive);

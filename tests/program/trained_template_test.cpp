@@ -133,6 +133,28 @@ TEST_CASE("program: an adapter's template goes along: eval, generate, merge and 
   CHECK(io::read_json(s.temp / "turned" / "run_config.json").at("template") == "smollm2");
 }
 
+TEST_CASE("program: with an adapter that was trained on texts an answer ends where the merged model's does") {
+  const Subject s;
+  io::write_file(s.data, std::string_view("{\"text\": \"hello\"}\n{\"text\": \"good day\"}\n"));
+  const io::Path adapter = s.temp / "run" / "final_model", whole = s.temp / "whole";
+  s.train(s.temp / "run", {}, {});
+  io::write_file(s.temp / "prompt.jsonl", std::string_view("{\"text\": \"hello\"}\n"));
+  const auto answer = [&](const io::Path& model, const io::Path& with) {
+    const auto outcome =
+        s.run("generate", model, with,
+              {"--dtype=float32", "--dataset=" + (s.temp / "prompt.jsonl").native(), "--max_new_tokens=12"});
+    return io::parse_json(outcome.output, "answer").at("predict").get<std::string>();
+  };
+  const std::string open = answer(s.base, adapter);
+  REQUIRE(open.size() > 6);
+  // An end as if training had taught it: a letter of that answer.
+  const std::string end = open.substr(5, 1);
+  io::write_json(adapter / "tokenizer_config.json", {{"eos_token", end}});
+  s.merge(adapter, whole);
+  CHECK(answer(whole, {}) == open.substr(0, open.find(end)));
+  CHECK(answer(s.base, adapter) == open.substr(0, open.find(end)));
+}
+
 TEST_CASE("program: a model that is trained in full has the template and the end of its training, checkpoints too") {
   const Subject s;
   const io::Path run = s.temp / "run", model = run / "final_model", checkpoint = run / "checkpoints" / "checkpoint-1";

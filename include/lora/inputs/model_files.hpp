@@ -71,10 +71,12 @@ inline model::Source whole_source(const std::string& name) {
 
 }  // namespace detail
 
-/// All ids that end an answer: those of the model's own files and the template's end of turn.
+/// All ids that end an answer: those of the model's own files, the end that training has taught it since, as the files
+/// of its adapter have it, and the template's end of turn. A model that the adapter is merged into stops at the same.
 inline std::vector<std::int32_t> stop_ids(const model::Source& source, const tokenizer::Tokenizer& tokenizer,
-                                          const std::optional<data::ChatTemplate>& chat_template) {
-  std::vector<std::int32_t> ids = model::stop_ids_of(source);
+                                          const std::optional<data::ChatTemplate>& chat_template,
+                                          const tokenizer::ChatFiles& taught = {}) {
+  std::vector<std::int32_t> ids = model::stop_ids_with(source, model::id_of_end(tokenizer, taught.eos_token));
   if (const auto eos = tokenizer.eos(); ids.empty() && eos) ids.push_back(*eos);
   if (chat_template)
     if (const auto end = tokenizer.id_of(chat_template->end_of_turn())) ids.push_back(*end);

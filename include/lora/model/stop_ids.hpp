@@ -1,12 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "lora/io/file.hpp"
 #include "lora/io/json_view.hpp"
 #include "lora/model/weights.hpp"
+#include "lora/tokenizer/tokenizer.hpp"
 
 namespace lora::model {
 
@@ -19,6 +23,19 @@ inline std::vector<std::int32_t> stop_ids_of(const Source& source) {
   if (!json->has("eos_token_id")) return source.config().eos_token_ids;
   auto ids = ids_of(json.view(), "eos_token_id");
   check_ids("eos_token_id", ids, file.native());
+  return ids;
+}
+
+/// The id of an end of answers that training taught, "" for none; nothing where it is no single token.
+inline std::optional<std::int32_t> id_of_end(const tokenizer::Tokenizer& tokenizer, const std::string& end) {
+  const auto ids = end.empty() ? std::vector<std::int32_t>() : tokenizer.encode(end).ids;
+  return ids.size() == 1 ? std::optional(ids[0]) : std::nullopt;
+}
+
+/// Where a model stops that was taught this end: there first, and where its base does.
+inline std::vector<std::int32_t> stop_ids_with(const Source& source, std::optional<std::int32_t> end) {
+  std::vector<std::int32_t> ids = stop_ids_of(source);
+  if (end && std::find(ids.begin(), ids.end(), *end) == ids.end()) ids.insert(ids.begin(), *end);
   return ids;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -29,15 +28,10 @@ inline Talk talk_of(const model::Source& source, const tokenizer::Tokenizer* tok
   Talk talk{tokenizer, std::move(template_name)};
   if (tokenizer == nullptr) return talk;
   if (taught.chat_template != tokenizer->chat_template()) talk.changes.chat_template = taught.chat_template;
-  const auto end = taught.eos_token.empty() ? std::vector<std::int32_t>() : tokenizer->encode(taught.eos_token).ids;
-  if (end.size() != 1) return talk;
-  talk.stop_ids = model::stop_ids_of(source);
-  if (std::find(talk.stop_ids.begin(), talk.stop_ids.end(), end[0]) != talk.stop_ids.end()) {
-    talk.stop_ids.clear();
-  } else {
-    talk.stop_ids.insert(talk.stop_ids.begin(), end[0]);
-    talk.changes.eos_token = taught.eos_token;
-  }
+  const auto ids = model::stop_ids_with(source, model::id_of_end(*tokenizer, taught.eos_token));
+  if (ids == model::stop_ids_of(source)) return talk;
+  talk.stop_ids = ids;
+  talk.changes.eos_token = taught.eos_token;
   return talk;
 }
 
