@@ -127,6 +127,68 @@ TEST_CASE("stages: each has its own steps, learning rate, batch, length and clas
   CHECK(quiet.said("curriculum: steps 14 to 16: 8 a, 4 b"));
 }
 
+TEST_CASE("stages: the evaluation of a stage's last step is told before the next stage begins, resumed in it as well") {
+  const Workshop shop;
+  write_classes(shop.temp / "train.jsonl", {"a", "b", "c"});
+  Config config = various(shop, "whole");
+  config.eval_steps = 1;
+  std::vector<std::string> told;
+  std::atomic<int> stop = 0;
+  RunOptions options;
+  options.stop = &stop;
+  options.log = [&](log::Level, std::string_view line) {
+    for (const char* words : {" begins", ": evaluation loss", " ends early"})
+      if (line.find(words) != line.npos && line.starts_with("st"))
+        told.emplace_back(line.substr(0, line.find(" loss")));
+  };
+  options.on_step = [&](const StepMetrics& metrics, Running&) { told.push_back(concat("done ", metrics.step)); };
+  options.on_evaluation = [&](const EvalMetrics& metrics, Running& running) {
+    told.push_back(concat("called ", metrics.step));
+    if (config.resume_from_checkpoint == "auto" && told.size() == 2) return;  // its checkpoint has the next stage's
+    // The model trains what the stage of the step does.
+    Index trains = 0;
+    running.model<cpu::Device, float>()->decoder.params().for_each(
+        [&](const auto& param) { trains += param.grad.empty() ? 0 : 1; });
+    CHECK((trains == 25) == (metrics.step > 7 && metrics.step <= 13));
+  };
+  const auto check = [&](Index from) {
+    std::vector<std::string> expected;
+    for (Index step = from; step <= 19; ++step) {
+      if (step > from || from == 1) expected.push_back(concat("done ", step));
+      expected.push_back(concat("step ", step, ": evaluation"));
+      expected.push_back(concat("called ", step));
+      if (step == 7) expected.push_back("step 7: stage 2 (all) begins");
+      if (step == 13) expected.push_back("step 13: stage 3 begins");
+    }
+    CHECK(told == expected);
+  };
+  fine_tune(config, options);
+  check(1);
+  told.clear();
+  const auto whole = lasting_files(config.output_dir);
+  for (const Index last : {7, 13, 10}) {
+    CAPTURE(last);
+    config.output_dir = (shop.temp / concat("part ", last)).native();
+    config.resume_from_checkpoint.clear();
+    RunOptions stopped = options;
+    stopped.evaluates = [&](Running& running) {  // stopped while it evaluates that step
+      stop = running.state().step == last ? 1 : 0;
+      return true;
+    };
+    CHECK(fine_tune(config, stopped).stopped_by == 1);
+    CHECK(told.back() == concat("done ", last));
+    told.clear();
+    stop = 0;
+    config.resume_from_checkpoint = "auto";
+    fine_tune(config, options);
+    check(last);
+    auto found = lasting_files(config.output_dir);
+    std::erase_if(found, [&](const auto& file) { return whole.count(file.first) == 0; });
+    expect_same(whole, found);
+    told.clear();
+  }
+}
+
 TEST_CASE("stages: resumed at any step, a run ends with the bytes of the uninterrupted one") {
   const Quiet quiet;
   const Workshop shop;
@@ -345,7 +407,7 @@ TEST_CASE("stages: a warm-up that a stage does not get through is told, and whic
   fine_tune(config);
   const std::string warning =
       "stage 1 (short): the warm-up of 3 steps does not end within the 3 steps: the learning rate ";
-  CHECK(quiet.said(warning + "never comes to 0.25"));
+  CHECK(quiet.said(warning + "never reaches 0.25"));
   CHECK_FALSE(quiet.said("stage 2: the warm-up"));
   CHECK(quiet.said("; 9 of 25 tensors train, "));
   CHECK(quiet.said("model.layers.0..1.{input_layernorm,post_attention_layernorm}.weight"));
@@ -353,8 +415,7 @@ TEST_CASE("stages: a warm-up that a stage does not get through is told, and whic
   config.max_steps = 2;
   fine_tune(config);
   CHECK(quiet.said("28 of 28 tensors train, "));
-  CHECK(
-      quiet.said("\nthe warm-up of 3 steps does not end within the 2 steps: the learning rate never comes to 0.01\n"));
+  CHECK(quiet.said("\nthe warm-up of 3 steps does not end within the 2 steps: the learning rate never reaches 0.01\n"));
 }
 
 TEST_CASE("stages: one in which nothing is left to train is told before the first step") {

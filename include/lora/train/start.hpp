@@ -135,7 +135,7 @@ std::string text_of_trained(const std::function<bool(std::string_view)>& trains,
 inline void warn_of_warmup(const std::string& begin, const Stage& stage) {
   if (stage.schedule.warmup < stage.schedule.total || stage.schedule.warmup == 0) return;
   log::warn(begin, "the warm-up of ", stage.schedule.warmup, " steps does not end within the ", stage.schedule.total,
-            " steps: the learning rate never comes to ", stage.learning_rate);
+            " steps: the learning rate never reaches ", stage.learning_rate);
 }
 
 /// Tells of a vocabulary, of a model that begins with random weights, that is larger than the tokenizer's.

@@ -93,6 +93,20 @@ class TrainingRun {
     enter(state_.stage);
   }
 
+  /// After a step and its evaluation, or an evaluation that a resumed run makes first: begins the next stage where the
+  /// step was its stage's last, by the plan or, if it was `evaluated`, for want of better evaluations.
+  void turn_stage(bool evaluated) {
+    if (state_.step == 0 || state_.step == plan_->total()) return;
+    const Index stage = plan_->stage_of(state_.step - 1);
+    if (state_.evaluation_due || state_.ended_early) {
+      enter(state_.stage);  // as checkpoints have it; it begins once the evaluation is made, or not at all
+    } else if (stage != state_.stage) {
+      begin_stage();
+    } else if (evaluated && is_out_of_patience(state_, config_)) {
+      end_stage();
+    }
+  }
+
   /// Ends the stage of the last step for want of better evaluations, or with the last stage the run.
   void end_stage() {
     const Index waited = state_.evaluations_without_improvement;
@@ -162,8 +176,6 @@ class TrainingRun {
     } else {
       progress.step(metrics, false);
     }
-    // A checkpoint of the stage's last step holds what the next one begins with.
-    if (state_.stage != prepared.plan.stage && !last) begin_stage();
     if (options_.on_step) call([&](Running& running) { options_.on_step(metrics, running); });
   }
 
@@ -233,7 +245,8 @@ class TrainingRun {
     run::CountProgress progress("answering", "records", std::ssize(samples), 30, draws_bar());
     model::GenerateOptions generate;
     generate.max_new_tokens = config_.max_new_tokens;
-    generate.stop_ids = inputs::stop_ids(source_, *text.tokenizer, text.chat_template);
+    const inputs::Taught taught = inputs::taught_by(data_->train().dataset().kinds(), text);
+    generate.stop_ids = inputs::stop_ids(source_, *text.tokenizer, text.chat_template, taught.files);
     data::AnswerScores scores(text.chat_template);
     const bool whole = answer_all(
         dev_, *decoder_, *text.tokenizer, data_->eval().encoder(), std::span<const data::Sample>(samples), generate, {},
@@ -275,7 +288,6 @@ class TrainingRun {
                                         : "");
     const Index stage = state_.step > 0 ? plan_->stage_of(state_.step - 1) : 0;
     const bool better = add_evaluation(state_, metrics, config_, stage);
-    if (stage == state_.stage && state_.step < plan_->total() && is_out_of_patience(state_, config_)) end_stage();
     if (options_.on_evaluation) call([&](Running& running) { options_.on_evaluation(metrics, running); });
     return better && config_.load_best_model_at_end;
   }
@@ -427,6 +439,7 @@ RunResult TrainingRun<D, T>::run() {
   const auto is_over = [&] { return state_.ended_early || state_.step == plan_->total(); };
   if (evaluates_first) {
     evaluate_now(log);
+    turn_stage(!state_.evaluation_due);
     progress.ends_with(plan_->total());
     if (is_over() && !state_.evaluation_due) write_line(log, progress, true);
     if (state_.evaluation_due) result.stopped_by = asked_to_stop();
@@ -434,7 +447,9 @@ RunResult TrainingRun<D, T>::run() {
   }
   while (!is_over() && result.stopped_by == 0) {
     step(log, progress, speed, start);
-    const bool best = evaluation_due(is_over()) && evaluate_now(log);
+    const bool evaluates = evaluation_due(is_over());
+    const bool best = evaluates && evaluate_now(log);
+    turn_stage(evaluates);  // before the checkpoint, which holds what the next stage begins with
     progress.ends_with(plan_->total());
     const bool last = is_over();
     if (last && !state_.evaluation_due) write_line(log, progress, true);
