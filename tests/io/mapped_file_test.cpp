@@ -1,16 +1,20 @@
 #include "lora/io/mapped_file.hpp"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 
 #include "lora/io/file.hpp"
+#include "lora/io/tensor_file.hpp"
 #include "support/temp_folder.hpp"
 
 namespace mapped_file_test {
@@ -93,6 +97,34 @@ TEST_CASE("mapped file: pages that were read are given back") {
   CHECK(sum == 'b');
   CHECK(file.bytes()[1] == std::byte{'e'});
   CHECK(most < before + (std::size_t{50} << 20));
+}
+
+TEST_CASE("tensor_file: to compare tensors keeps few pages of their files resident, and none afterwards") {
+  const test::TempFolder folder;
+  constexpr std::size_t size = std::size_t{96} << 20;
+  io::write_file(folder / "a", std::string_view("begin"));
+  std::filesystem::resize_file(folder / "a", 2 * size);  // of holes
+  const auto file = std::make_shared<const MappedFile>(folder / "a");
+  const auto tensor = [&](std::size_t at, std::size_t bytes) {
+    return io::StoredTensor{"t", DType::i8, {static_cast<Index>(bytes)}, file->bytes().subspan(at, bytes), file};
+  };
+  const std::size_t before = mapped_memory();
+  CHECK(is_same(tensor(8, size - 8), tensor(size, size - 8)));
+  CHECK(mapped_memory() < before + (std::size_t{8} << 20));
+  CHECK_FALSE(is_same(tensor(0, size), tensor(size, size)));
+  CHECK_FALSE(is_same(tensor(8, 16), tensor(8, 8)));
+  io::StoredTensor other = tensor(8, 16);
+  other.dtype = DType::u8;
+  CHECK_FALSE(is_same(other, tensor(8, 16)));
+  other.dtype = DType::i8;
+  other.shape = {4, 4};
+  CHECK_FALSE(is_same(other, tensor(8, 16)));
+  {
+    const int descriptor = ::open((folder / "a").c_str(), O_RDWR);
+    REQUIRE(::pwrite(descriptor, "x", 1, static_cast<off_t>(2 * size - 9)) == 1);  // the last byte that is compared
+    ::close(descriptor);
+  }
+  CHECK_FALSE(is_same(tensor(8, size - 8), tensor(size, size - 8)));
 }
 
 }  // namespace mapped_file_test

@@ -193,7 +193,7 @@ TEST_CASE("safetensors_folder: a shard or tensor that the index lists and is not
   CHECK(message() ==
         index +
             ": missing shards: model-00001-of-00003.safetensors, model-00003-of-00003.safetensors; the model was not "
-            "downloaded or copied wholly");
+            "downloaded or copied completely");
   remove_file(index);
   CHECK(message() == "no model.safetensors or model.safetensors.index.json in " + base);
 }

@@ -140,6 +140,15 @@ TEST_CASE("generate: what code asks for is checked before anything is computed")
   }
   CHECK_THROWS_WITH_AS(model::sample(std::span<const float>(), options, 0, 0),
                        "[sample] there are no logits to choose from", ShapeError);
+  const std::vector<float> logits = {0.5f, 0.25f};
+  for (const char* name : {"temperature", "top_p"}) {
+    CAPTURE(name);
+    model::GenerateOptions odd;
+    odd.temperature = 0.5;
+    (*name == 't' && name[1] == 'e' ? odd.temperature : odd.top_p) = std::numeric_limits<double>::quiet_NaN();
+    CHECK(message_of<ConfigError>([&] { (void)model::sample(std::span<const float>(logits), odd, 0, 0); }) ==
+          concat("[sample] ", name, ": given nan, allowed: a number"));
+  }
   CHECK(holds(message_of<FormatError>([&] {
                 s.last_logits({3, 61});
               }),

@@ -12,10 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "lora/inputs/model_files.hpp"
 #include "lora/instantiate.hpp"
 #include "lora/model/rotary_note.hpp"
 #include "support/decoding.hpp"
 #include "support/message_of.hpp"
+#include "support/quiet.hpp"
 #include "support/random_gguf.hpp"
 #include "support/temp_folder.hpp"
 
@@ -218,6 +220,54 @@ TEST_CASE("merge: a head that was parted from the embedding is written, and conf
     REQUIRE(head != nullptr);
     CHECK(is_same(*head, *table));  // it begins with the embedding's numbers
     CHECK(distance(logits_from(merged), subject.logits()) < logits_bound(DType::f32));
+  }
+}
+
+TEST_CASE("merge: an adapter with a head of its own computes the same beside a base of either kind, and merged") {
+  const TempFolder folder;
+  RandomModel shape;
+  shape.family = "qwen2";
+  shape.tied = true;
+  write_random_model(folder / "base", shape);
+  write_gguf(folder / "base.gguf", shape, random_tensors(shape), DType::f32);
+  {
+    auto source = model::Source::open(folder / "base");
+    source.part_head();
+    D dev{2};
+    model::Decoder<D, float> decoder(dev, source);
+    model::AdapterConfig adapter;
+    adapter.whole_modules = {"lm_head"};
+    decoder.attach(dev, adapter);
+    fill_adapter(dev, decoder, 0.3);
+    std::filesystem::create_directories(folder / "adapter");
+    model::save_adapter(dev, decoder, folder / "adapter");
+  }
+  std::vector<float> expected;
+  for (const char* base : {"base", "base.gguf"}) {
+    CAPTURE(std::string(base));
+    settings::Config config;
+    config.model_name_or_path = (folder / base).native();
+    const std::vector<float> tied = logits_from(folder / base);
+    config.adapter_name_or_path = (folder / "adapter").native();
+    const Quiet quiet;
+    const auto source = inputs::open_source(config);
+    CHECK(quiet.said("has a head of its own"));
+    CHECK_FALSE(source.config().tie_word_embeddings);
+    D dev{2};
+    model::Decoder<D, float> decoder(dev, source);
+    const auto files = model::open_adapter(folder / "adapter");
+    model::check_adapter(files, source.config());
+    decoder.attach(dev, files.config);
+    model::load_adapter(dev, decoder, files);
+    const std::vector<float> own = logits_of(dev, decoder, some_tokens);
+    CHECK(distance(own, tied) > 0.01);
+    if (expected.empty()) expected = own;
+    CHECK(distance(own, expected) < 1e-6);
+    const auto merged = folder / concat(base, "-merged");
+    std::filesystem::create_directories(merged);
+    model::save_merged(dev, decoder, source, merged, DType::f32, no_limit);
+    CHECK(io::read_json(merged / "config.json").at("tie_word_embeddings") == false);
+    CHECK(distance(logits_from(merged), own) < logits_bound(DType::f32));
   }
 }
 

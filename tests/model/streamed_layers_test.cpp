@@ -408,4 +408,16 @@ TEST_CASE("streamed layers: blocks that the host decodes give the same bits on t
   }
 }
 
+TEST_CASE("streamed_layers: only Q8_0 is split into planes") {
+  const std::vector<std::byte> bytes(1024);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::q4_0, DType::q4_k, DType::q6_k}) {
+    CAPTURE(name_of(dtype));
+    CHECK(message_of<FormatError>([&] {
+            (void)model::HostMatrix::split(
+                {dtype, std::span(bytes).first(static_cast<std::size_t>(bytes_of(dtype, 256)))}, 1, 256);
+          }) == concat("[host_matrix] a matrix of ", name_of(dtype), " has no planes; Q8_0 was expected"));
+  }
+  CHECK_NOTHROW(model::HostMatrix::split({DType::q8_0, std::span(bytes).first(34)}, 1, 32));
+}
+
 }  // namespace streamed_layers_test

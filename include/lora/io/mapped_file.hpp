@@ -93,7 +93,7 @@ class MappedFile {
     read_.store(0, std::memory_order_relaxed);
     if (size_ > 0) ::madvise(data_, size_, MADV_DONTNEED);
   }
-  /// Says that so many neighbouring bytes were read; releases pages once it was much. Thread-safe.
+  /// Notes that this many neighboring bytes were read; releases pages once enough were. Thread-safe.
   void note_read(std::size_t bytes) const {
     constexpr std::size_t touched = std::size_t{64} << 10;  // a touch maps some sixteen pages
     constexpr std::size_t much = std::size_t{32} << 20;

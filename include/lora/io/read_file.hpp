@@ -42,7 +42,7 @@ inline bool is_there(const Path& path) {
   const Path target = std::filesystem::read_symlink(path, none);
   const bool cached = target.parent_path().filename() == "blobs";
   fail<IoError>("cannot open ", path.native(), ": it is a link to a file that does not exist",
-                cached ? concat(": ", target.filename().native(), " of the local cache was not downloaded wholly; ",
+                cached ? concat(": ", target.filename().native(), " of the local cache was not downloaded completely; ",
                                 "hf download fetches it again")
                        : std::string());
 }

@@ -115,7 +115,8 @@ class Safetensors {
       if (!std::filesystem::exists(folder / shard, unreadable) && !unreadable) missing.push_back(shard);
     }
     if (!missing.empty())
-      fail<IoError>(where, ": missing shards: ", listed(missing), "; the model was not downloaded or copied wholly");
+      fail<IoError>(where, ": missing shards: ", listed(missing),
+                    "; the model was not downloaded or copied completely");
 
     Safetensors result;
     for (const auto& [shard, names] : shards) {

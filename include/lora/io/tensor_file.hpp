@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,9 +24,21 @@ struct StoredTensor {
   std::shared_ptr<const MappedFile> file;
 };
 
-/// Whether two tensors have the same type, shape and bytes.
+/// Whether two tensors have the same type, shape and bytes. Pages of their files that this reads are given back, so
+/// that few are resident at once, and none afterwards: a forecast of memory counts those that are.
 inline bool is_same(const StoredTensor& a, const StoredTensor& b) {
-  return a.dtype == b.dtype && a.shape == b.shape && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin());
+  if (a.dtype != b.dtype || a.shape != b.shape || a.bytes.size() != b.bytes.size()) return false;
+  constexpr std::size_t piece = std::size_t{1} << 20;
+  bool same = true;
+  for (std::size_t at = 0; same && at < a.bytes.size(); at += piece) {
+    const std::size_t size = std::min(piece, a.bytes.size() - at);
+    same = std::memcmp(a.bytes.data() + at, b.bytes.data() + at, size) == 0;
+    for (const StoredTensor* tensor : {&a, &b})
+      if (tensor->file) tensor->file->note_read(size);
+  }
+  for (const StoredTensor* tensor : {&a, &b})
+    if (tensor->file) tensor->file->release();
+  return same;
 }
 
 namespace detail {

@@ -71,9 +71,9 @@ ExtremeNumber extreme_number(D& dev, const Source& source, const AdapterFiles* a
 
 namespace detail {
 
-/// Whether a number of such bits is NaN or infinite. `exponent`: the bits of the exponent.
+/// Whether any of the numbers is NaN or infinite: all bits of its exponent are set, which `exponent` masks.
 template <class Bits>
-bool any_at_the_end_of(std::span<const std::byte> bytes, Bits exponent) {
+bool any_non_finite(std::span<const std::byte> bytes, Bits exponent) {
   bool any = false;
   for (std::size_t at = 0; at + sizeof(Bits) <= bytes.size(); at += sizeof(Bits)) {
     Bits bits;
@@ -85,9 +85,9 @@ bool any_at_the_end_of(std::span<const std::byte> bytes, Bits exponent) {
 
 /// Whether a tensor may hold a number that is not finite in float32.
 inline bool may_be_spoilt(const io::StoredTensor& tensor) {
-  if (tensor.dtype == DType::f32) return any_at_the_end_of<std::uint32_t>(tensor.bytes, 0x7F800000u);
-  if (tensor.dtype == DType::bf16) return any_at_the_end_of<std::uint16_t>(tensor.bytes, 0x7F80u);
-  if (tensor.dtype == DType::f16) return any_at_the_end_of<std::uint16_t>(tensor.bytes, 0x7C00u);
+  if (tensor.dtype == DType::f32) return any_non_finite<std::uint32_t>(tensor.bytes, 0x7F800000u);
+  if (tensor.dtype == DType::bf16) return any_non_finite<std::uint16_t>(tensor.bytes, 0x7F80u);
+  if (tensor.dtype == DType::f16) return any_non_finite<std::uint16_t>(tensor.bytes, 0x7C00u);
   return true;
 }
 

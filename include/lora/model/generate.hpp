@@ -29,10 +29,12 @@ struct GenerateOptions {
 using OnToken = std::function<bool(std::size_t, std::int32_t)>;
 
 /// Chooses from one row of logits. The random number is a function of (seed, sequence, position).
-/// Throws   ShapeError for no logits
+/// Throws   ShapeError for no logits, ConfigError for a temperature or top_p that is no number
 template <class A>
 std::int32_t sample(std::span<const A> logits, const GenerateOptions& options, std::uint64_t sequence, Index position) {
   if (logits.empty()) fail<ShapeError>("[sample] there are no logits to choose from");
+  for (const auto& [name, value] : {std::pair{"temperature", options.temperature}, std::pair{"top_p", options.top_p}})
+    if (std::isnan(value)) fail<ConfigError>("[sample] ", name, ": given nan, allowed: a number");
   if (options.temperature <= 0)
     return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   std::vector<std::int32_t> order(logits.size());
