@@ -121,7 +121,8 @@ TEST_CASE("ascend aligned: rows that leave no room for what is before them are r
     const View<Npu, float> view(whole.view().data() + 3, 4, 9, 10);  // 3 before, and 1 between the rows
     const auto refused = [&](const auto& f) {
       CHECK(message_of<ShapeError>(f) ==
-            "[ascend] rows of 9 float32, 10 apart, begin 3 behind a place on 32 bytes; expected room for these between "
+            "[ascend] rows of 9 float32, with a stride of 10, begin 3 elements behind an address aligned to 32 bytes; "
+            "expected as many between "
             "the rows");
     };
     refused([&] { ascend::write_aligned(dev, view, false, false, [](View<Npu, float>) {}); });

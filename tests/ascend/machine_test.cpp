@@ -154,8 +154,8 @@ TEST_CASE("ascend machine: the folder of operators is looked at") {
 }
 
 TEST_CASE("ascend machine: what to look at depends on why an NPU can't be used") {
-  CHECK(holds(ascend::advice_of(507033), "driver and toolkit of releases that don't go together"));
-  CHECK(holds(ascend::advice_of(507899), "npu-smi info tells its health and who uses it"));
+  CHECK(holds(ascend::advice_of(507033), "a driver and a toolkit of releases that don't match"));
+  CHECK(holds(ascend::advice_of(507899), "npu-smi info shows its health and who uses it"));
 }
 
 }  // namespace ascend_machine_test

@@ -149,10 +149,10 @@ TEST_CASE("program: an NPU that can't be used is one sentence that says why, bef
   check_error(words, {{"STAND_IN_INIT_ERROR", "507899"}}, 1, "[ascend] the toolkit can't be used: ",
               "libascendcl.so can't begin: error 507899 (E507899: aclInit: the driver does not answer)");
   check_error(words, {{"STAND_IN_DEVICES", "-1"}}, 1, "[ascend] the runtime can't count NPUs: error 507899 (",
-              "the driver does not answer); npu-smi info tells whether the driver works");
+              "the driver does not answer); npu-smi info shows whether the driver works");
   check_error(words, {{"STAND_IN_DEVICES", "0"}}, 1, "[ascend] there is no NPU 0: the runtime counts 0; npu-smi info");
   check_error(words, {{"STAND_IN_SET_DEVICE_ERROR", "0"}}, 1, "[ascend] NPU 0 can't be used: error 507899 (",
-              "; npu-smi info tells its health and who uses it");
+              "; npu-smi info shows its health and who uses it");
   check_error(words, {{"STAND_IN_MISSING_KERNELS", "1"}}, 1, "[ascend] NPU 0: the operator ",
               "; install the toolkit's operator package for this kind of NPU");
   check_error(words, {{"STAND_IN_FAIL_ALLOCATIONS_FROM", "1"}}, 1, "[ascend] NPU 0: no memory for work that grows");

@@ -32,7 +32,7 @@ class AddressSpace {
     error = runtime_.aclrtMallocAlign32(&memory_, bytes_, ACL_MEM_MALLOC_HUGE_FIRST);
     if (error != 0)
       fail<DeviceError>("[ascend] NPU ", device_, ": no memory for work that grows, ", bytes_ >> 20,
-                        " MiB were asked for: ", runtime_.describe(error), "; npu-smi info tells who uses it");
+                        " MiB were asked for: ", runtime_.describe(error), "; npu-smi info shows who uses it");
   }
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;

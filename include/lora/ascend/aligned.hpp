@@ -5,34 +5,35 @@
 
 #include "lora/ascend/launch.hpp"
 
-// Operators want tensors that begin on 32 bytes, and some want them without gaps. Views do that nearly always; columns
-// of h, where a rank is no multiple of a block, and rows of narrow matrices may not.
+// Operators need tensors that are aligned to 32 bytes, and some need them contiguous. Nearly all views are; columns of
+// h may not be where a rank is no multiple of a block, nor rows of narrow matrices.
 
 namespace lora::ascend {
 
-/// Elements between a view's begin and the last place before it on view_alignment bytes.
+/// Elements by which a view's begin is off an address that is aligned to view_alignment.
 template <class T>
 Index misalignment(View<Device, T> view) {
   return static_cast<Index>(reinterpret_cast<std::uintptr_t>(view.data()) % view_alignment / sizeof(T));
 }
 
-/// y = x, whatever their strides and types. Both begin on 32 bytes.
+/// y = x, of any strides and types. Both are aligned to 32 bytes.
 inline void copy(Device& dev, const Operand& x, const Operand& y) {
   launch(dev, dev.toolkit().operators.inplace_copy, y, x);
 }
 
 namespace detail {
 
-/// The view with the elements that are before it up to the last aligned place: a matrix whose rows hold them and those
-/// of the view, or, where rows follow each other without room for that, one row with all.
+/// The view extended to the left by `before` elements, so that it is aligned: each row of a strided view, or, of a
+/// contiguous one, whose rows have no room between them, all of it as one row.
 template <class T>
 View<Device, T> widened(View<Device, T> view, Index before) {
   T* const begin = view.data() - before;
   if (view.contiguous()) return View<Device, T>(begin, 1, before + view.size());
   if (before + view.cols() > view.stride())
-    fail<ShapeError>("[ascend] rows of ", view.cols(), " ", name_of(acl_type<std::remove_const_t<T>>), ", ",
-                     view.stride(), " apart, begin ", before, " behind a place on ", view_alignment,
-                     " bytes; expected room for these between the rows");
+    fail<ShapeError>("[ascend] rows of ", view.cols(), " ", name_of(acl_type<std::remove_const_t<T>>),
+                     ", with a stride of ", view.stride(), ", begin ", before,
+                     " elements behind an address aligned to ", view_alignment,
+                     " bytes; expected as many between the rows");
   return View<Device, T>(begin, view.rows(), before + view.cols(), view.stride());
 }
 
@@ -44,7 +45,7 @@ void take_columns(Device& dev, View<Device, T> from, Index begin, View<Device, s
 
 }  // namespace detail
 
-/// The view where it begins on 32 bytes, else a copy in scratch of the enclosing scope.
+/// The view if it is aligned to 32 bytes, else a copy in scratch of the enclosing scope.
 template <class T>
 View<Device, const T> aligned(Device& dev, View<Device, const T> view) {
   const Index before = view.size() == 0 ? 0 : misalignment(view);
@@ -55,7 +56,7 @@ View<Device, const T> aligned(Device& dev, View<Device, const T> view) {
   return copied;
 }
 
-/// The same without gaps between rows.
+/// The same, and contiguous.
 template <class T>
 View<Device, const T> compact(Device& dev, View<Device, const T> view) {
   const View<Device, const T> begin = aligned(dev, view);
@@ -65,7 +66,7 @@ View<Device, const T> compact(Device& dev, View<Device, const T> view) {
   return copied;
 }
 
-/// Calls f(place) with the view where it begins on 32 bytes, and has no gaps if `wants_compact`; else with scratch,
+/// Calls f(place) with the view if it is aligned to 32 bytes and, if `wants_compact`, contiguous; else with scratch,
 /// which is copied to the view afterwards. `reads`: f adds to what is there.
 template <class T, class F>
 void write_aligned(Device& dev, View<Device, T> view, bool reads, bool wants_compact, F&& f) {
@@ -79,7 +80,7 @@ void write_aligned(Device& dev, View<Device, T> view, bool reads, bool wants_com
     f(place);
     return copy(dev, place, view);
   }
-  // With the elements before it, the view can be written: they are kept.
+  // The view can only be written together with the elements before it, which keep their values.
   const View<Device, T> wide = detail::widened(view, before);
   const View<Device, T> own = wide.rows() == view.rows() ? place : place.flat();
   if (reads) detail::take_columns(dev, wide, before, own);

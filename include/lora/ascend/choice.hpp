@@ -35,10 +35,8 @@ inline bool is_of_kind(std::string_view name, std::string_view kind) {
 }
 
 /// The NPU of this process, of those that `ids` names, or all if it names none: that of LOCAL_RANK, or the first.
-/// Throws   ConfigError where a launcher has started several processes, which would each train alone, or names one that
-///          is not there
+/// Throws   ConfigError where a launcher names one that is not there
 inline DeviceSettings chosen_of(std::span<const int> ids, const Toolkit& toolkit) {
-  expect_one_process();
   const auto rank = launcher_number("LOCAL_RANK");
   if (ids.size() == 1) return {.id = ids.front()};
   if (ids.empty()) {

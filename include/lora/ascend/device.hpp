@@ -254,7 +254,7 @@ class Device : public DeviceState<Device> {
       std::uint32_t count = 0;
       if (const aclError error = runtime.aclrtGetDeviceCount(&count); error != 0)
         fail<DeviceError>("[ascend] the runtime can't count NPUs: ", runtime.describe(error),
-                          "; npu-smi info tells whether the driver works");
+                          "; npu-smi info shows whether the driver works");
       if (id < 0 || static_cast<std::uint32_t>(id) >= count)
         fail<DeviceError>("[ascend] there is no NPU ", id, ": the runtime counts ", count,
                           "; npu-smi info lists what the driver sees, ASCEND_RT_VISIBLE_DEVICES may hide some");
@@ -344,7 +344,7 @@ class Device : public DeviceState<Device> {
         "[ascend] NPU ", settings_.id, " is out of memory: ", bytes, " bytes were asked for, ", free, " of ", total,
         " are free on the card: ", first,
         "; smaller batches or a smaller cutoff_len need less, in training also gradient_checkpointing and offload; "
-        "npu-smi info tells who else uses the card");
+        "npu-smi info shows who else uses the card");
   }
 
   void wait_for(Stream stream) const {
@@ -358,7 +358,7 @@ class Device : public DeviceState<Device> {
       fail<DeviceError>("[ascend] NPU ", settings_.id, " has not ended its work within ", timeout_ms_ / 1000,
                         " s: ", text, "; LORA_ASCEND_TIMEOUT sets how many seconds are waited");
     fail<DeviceError>("[ascend] NPU ", settings_.id, ": work that was queued before has failed: ", text,
-                      "; npu-smi info tells its health");
+                      "; npu-smi info shows its health");
   }
 
   Toolkit& toolkit_;

@@ -110,8 +110,9 @@ struct Operators {
   }
 };
 
-/// Where operators are, and what they need of the toolkit: newer ones have them in several libraries, and beside these
-/// the one of version 8, which the vendor forbids to use together with them.
+/// Libraries with the operators, and with what they need of the toolkit: those of newer toolkits, which have split them
+/// up, and that of version 8, which newer ones still ship, deprecated. The vendor wants only one kind in a process: the
+/// old one is opened beside the others only where these lack an operator, and searched last, as torch_npu does.
 constexpr std::string_view operator_libraries[] = {"libnnopbase.so", "libopapi_math.so", "libopapi_nn.so",
                                                    "libopapi_transformer.so"};
 constexpr std::string_view old_operator_library = "libopapi.so";

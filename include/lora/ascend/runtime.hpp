@@ -124,12 +124,12 @@ struct Runtime {
   }
 };
 
-/// What to look at where an NPU can't be used, after such an error of the runtime.
+/// What to check when the runtime reports this error for an NPU.
 constexpr std::string_view advice_of(aclError error) {
   return error == ACL_ERROR_RT_DEV_SETUP_ERROR
-             ? "driver and toolkit of releases that don't go together end so, as does a card that another container "
-               "holds: npu-smi info tells the driver's version, its health and who uses it"
-             : "npu-smi info tells its health and who uses it; it serves one container at a time";
+             ? "the usual causes are a driver and a toolkit of releases that don't match, or a card that another "
+               "container holds: npu-smi info shows the driver's version, the card's health and who uses it"
+             : "npu-smi info shows its health and who uses it; a card serves one container at a time";
 }
 
 /// Of the packages, for reports: nothing needs it, and other versions may not have it.

@@ -33,7 +33,8 @@ class Toolkit {
     }
     runs_ = true;
     operators_found = load_operators(operators, operator_libraries_);
-    // Of an old toolkit, or of one that has moved only some of them. What is there and can't be opened is told instead.
+    // An old toolkit, or one that has moved only some of them. A library that is there and can't be opened is reported
+    // instead.
     if (lacks_operators() && !operator_libraries_.broken()) {
       operator_libraries_.open(old_operator_library);
       operators_found = load_operators(operators, operator_libraries_);

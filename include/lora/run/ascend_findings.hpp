@@ -10,6 +10,7 @@
 
 #include "lora/ascend/choice.hpp"
 #include "lora/ascend/toolkit.hpp"
+#include "lora/core/environment.hpp"
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"
 #include "lora/run/ascend_machine.hpp"
@@ -87,6 +88,7 @@ inline Finding choice_finding(const ascend::Toolkit& toolkit, std::span<const in
                               Finding::State unusable, std::optional<std::int32_t>& chosen) {
   Finding finding{"NPU choice", Finding::State::ok};
   try {
+    expect_one_process();  // as inputs::with_device does
     const std::int32_t id = ascend::chosen_of(ids, toolkit).id;
     (void)ascend::longest_wait();
     finding.found = concat("NPU ", id);
