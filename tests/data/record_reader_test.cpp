@@ -237,7 +237,7 @@ TEST_CASE("record_reader: other spellings of turns, pairs and system texts are r
   CHECK(error(R"({"instruction":"I","output":"O","system":"S","system_prompt":"S"})") ==
         "d.jsonl:1: \"system\" stands beside \"system_prompt\"; expected one of the two");
   CHECK(error(R"({"system":"S","messages":[{"role":"system","content":"T"},{"role":"assistant","content":"A"}]})") ==
-        "d.jsonl:1: messages[0]: a turn of the system stands beside the record's \"system\"; expected one of the two");
+        "d.jsonl:1: messages[0]: a system turn stands beside the record's \"system\"; expected one of the two");
 }
 
 TEST_CASE("record_reader: a content of one text part is that text, other contents say what they are") {

@@ -87,7 +87,8 @@ TEST_CASE("tokenizer_declared: every way of declaring tokens gives the ids that 
     };
     CHECK(id_json(tokenizer.bos()) == known("bos"));
     CHECK(id_json(tokenizer.eos()) == known("eos"));
-    CHECK(id_json(tokenizer.pad()) == known("pad"));
+    if (const Json pad = known("pad"); pad.is_number())
+      CHECK(tokenizer.decode(std::vector{pad.get<std::int32_t>()}, true).empty());  // as a special token
     // What is saved keeps every declaration.
     tokenizer.save(folder / "saved");
     if (const auto config = folder / "model" / "config.json"; io::is_there(config))

@@ -286,7 +286,7 @@ class RecordReader {
     for (std::size_t i = 0; i < turns.json().size(); ++i) {
       sample.messages.push_back(read_turn(turns.element(i)));
       if (has_system && sample.messages.back().role == "system")
-        turns.element(i).fail("a turn of the system stands beside the record's \"system\"; expected one of the two");
+        turns.element(i).fail("a system turn stands beside the record's \"system\"; expected one of the two");
     }
     if (sample.messages.empty()) record_.fail("the conversation has no turns");
     const bool answered = std::any_of(sample.messages.begin(), sample.messages.end(), [](const Message& message) {

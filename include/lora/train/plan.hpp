@@ -50,7 +50,7 @@ class Plan {
     lay_out({});
   }
 
-  /// Has stages end early, each once so many steps of the run are done. The next one begins there, and is as long as it
+  /// Makes stages end early, each after this many steps of the run. The next one begins there, and is as long as it
   /// was planned.
   /// Throws   FormatError unless they ascend, each before the planned end of another stage but the last
   void end_stages(const std::vector<Index>& steps) { lay_out(steps); }
@@ -67,7 +67,7 @@ class Plan {
 
   /// Of an epoch.
   Index sequences() const { return order_.size(); }
-  /// Epochs that a stage of so many steps begins.
+  /// Epochs that begin in a stage of this many steps.
   static Index epochs_begun(Index total, const data::StepPlan& epoch) {
     return std::max<Index>(total - 1, 0) / epoch.steps_per_epoch() + 1;
   }
