@@ -486,7 +486,9 @@ TEST_CASE(
     std::size_t failed = 0;
     for (bool fails = true; fails; ++failed) {
       CAPTURE(failed);
-      for (const bool goes_back : {false, true}) {
+      // How often it fails as it goes back, where it does.
+      for (const int again : {-1, 0, 1, 2, 4}) {
+        const bool goes_back = again >= 0;
         Run broken;
         begin(broken);
         broken.problem.dev.fail_allocations_after(failed);
@@ -510,6 +512,13 @@ TEST_CASE(
         kept.problem.params.train(kept.problem.dev, only(from));
         const auto before = kept.state();
         broken.problem.params.train(broken.problem.dev, only(from));
+        for (int failure = again; failure > 0; --failure) {
+          broken.problem.dev.fail_allocations_after(static_cast<std::size_t>(failure) - 1);
+          try {
+            broken.optimizer.follow(broken.problem.dev);
+          } catch (const DeviceError&) {}
+          broken.problem.dev.fail_allocations_after(0, 0);
+        }
         broken.optimizer.follow(broken.problem.dev);
         const auto after = broken.state();
         CHECK(after.size() == before.size());

@@ -121,13 +121,13 @@ class AdamW {
     if (shard_.size > 1 && !places_.empty())
       fail<ConfigError>("what trains can't change while ", shard_.size, " ranks share the optimizer's state");
     followed_ = false;
+    lost_.resize(now.size());
     slabs_.resize(static_cast<std::size_t>(params_.groups()));
     if constexpr (apart) {
       values_known_.reset();
       for (Slab& slab : slabs_) slab.value = {};
     }
-    // What has both moments, in whatever places an earlier call has left them.
-    std::vector<bool> kept(now.size());
+    std::vector<bool> kept(now.size());  // the moments may lie where a call that failed has left them
     for (std::size_t i = 0; i < now.size(); ++i) kept[i] = now[i].trains && keeps(i);
     Index largest = 0;
     for (Index g = 0; g < params_.groups(); ++g) {
@@ -145,6 +145,7 @@ class AdamW {
       if (!exchange_ || exchange_->elements() < elements) exchange_.emplace(parameter_device, elements);
     }
     places_ = std::move(now);
+    lost_.clear();
     followed_ = true;
   }
 
@@ -228,8 +229,6 @@ class AdamW {
   struct Moment {
     Tensor<S, A> numbers;       // (1, end − begin)
     std::vector<Place> places;  // of each storage, as they were when this group's numbers last moved
-
-    bool has(std::size_t storage) const { return storage < places.size() && places[storage].trains; }
   };
   struct Slab {
     Moment m, v;
@@ -255,9 +254,7 @@ class AdamW {
 
   // Whether a storage's moments are there: it trained when `follow` last came to its end, and has lost neither since.
   bool keeps(std::size_t storage) const {
-    if (storage >= places_.size() || !places_[storage].trains) return false;
-    const Slab& slab = slabs_[static_cast<std::size_t>(places_[storage].group)];
-    return slab.m.has(storage) && slab.v.has(storage);
+    return storage < places_.size() && places_[storage].trains && (storage >= lost_.size() || !lost_[storage]);
   }
 
   // Gives a moment of a group the places of what trains now. What is `kept` keeps its numbers.
@@ -274,6 +271,8 @@ class AdamW {
     std::vector<Place> places = now;
     moment.numbers = std::move(result);
     moment.places = std::move(places);
+    for (std::size_t i = 0; i < now.size(); ++i)
+      if (now[i].group == group && !kept[i]) lost_[i] = true;
   }
 
   void expect_followed() const {
@@ -361,6 +360,7 @@ class AdamW {
   std::vector<Slab> slabs_;    // of each group
   std::vector<Place> places_;  // of each storage, when `follow` last came to its end
   bool followed_ = false;      // whether it has, since it was last called
+  std::vector<bool> lost_;     // whether a call that failed has dropped a moment of a storage
   Index updates_ = 0;
   // Where the state lies apart.
   std::optional<Exchange<D, A>> exchange_;
