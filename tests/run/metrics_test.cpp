@@ -69,8 +69,8 @@ TEST_CASE("metrics: every field of a step reads back from its line as it was") {
   labelled_tokens = 90;
   mix = {{"a", 0.25}, {"b", 0.75}};
   datasets = {{"x.jsonl", 1}};
-  const auto read_back = [](const StepMetrics& metrics) {
-    const io::Json json = io::parse_json(io::to_text(to_json(metrics), -1), "line");
+  const auto read_back = [](const StepMetrics& one) {
+    const io::Json json = io::parse_json(io::to_text(to_json(one), -1), "line");
     return step_metrics_from(io::JsonView(json, "line"));
   };
   const StepMetrics read = read_back(metrics);
