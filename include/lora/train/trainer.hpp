@@ -119,7 +119,7 @@ class TrainingRun {
     if (state_.ended_early && !stays_ended(state_, config_)) state_.ended_early = state_.out_of_patience = false;
     if (!state_.unlogged.is_null())
       unlogged_ = run::step_metrics_from(io::JsonView(state_.unlogged, checkpoint.folder.native(), "unlogged"));
-    state_.unlogged = {};
+    state_.unlogged = io::Json();  // clang 14 leaks the old value with `= {}`
     if (state_.stage > 0) enter(state_.stage);
     saving_->load(checkpoint);
     stepper_->with_optimizer(dev_, [&](auto& dev, auto& optimizer) {
