@@ -70,11 +70,12 @@ TEST_CASE("earlier run: what is no checkpoint is told by what it is, with the on
     return test::message_of<ConfigError>([&] { EarlierRun(going_on(temp / "new", path.native())); });
   };
   const io::Path checkpoints = temp / "run" / "checkpoints";
-  const std::string newest = "; allowed: one of them, of which " + (checkpoints / "checkpoint-10").native() +
+  const std::string newest = ", of which " + (checkpoints / "checkpoint-10").native() +
                              " is the newest, or auto, for the newest in output_dir";
   const std::string begin = "key resume_from_checkpoint: given " + (temp / "run").native();
-  CHECK(said(temp / "run") == begin + ", which is the folder of a run" + newest);
-  CHECK(said(checkpoints) == begin + "/checkpoints, which holds the checkpoints of a run" + newest);
+  CHECK(said(temp / "run") == begin + ", which is the folder of a run; allowed: one of its checkpoints" + newest);
+  CHECK(said(checkpoints) ==
+        begin + "/checkpoints, which holds the checkpoints of a run; allowed: one of them" + newest);
   CHECK(said(temp / "run" / "final_model") ==
         begin +
             "/final_model, which holds no trainer_state.json; allowed: auto, or the path of a checkpoint; a new run "

@@ -106,9 +106,9 @@ class EarlierRun {
     if (!std::filesystem::is_directory(given, none)) refuse("is no folder; allowed: auto, or the path of a checkpoint");
     if (io::is_there(given / detail::state_file) || detail::checkpoint_step(given)) return;
     if (const auto newest = io::newest_checkpoint(given, detail::state_file))
-      refuse(io::is_there(given / "checkpoints") ? "is the folder of a run" : "holds the checkpoints of a run",
-             "; allowed: one of them, of which ", newest->native(),
-             " is the newest, or auto, for the newest in output_dir");
+      refuse(io::is_there(given / "checkpoints") ? "is the folder of a run; allowed: one of its checkpoints"
+                                                 : "holds the checkpoints of a run; allowed: one of them",
+             ", of which ", newest->native(), " is the newest, or auto, for the newest in output_dir");
     const bool adapter = io::is_there(given / "adapter_config.json");
     refuse("holds no ", detail::state_file, "; allowed: auto, or the path of a checkpoint",
            adapter ? "; a new run starts from an adapter by adapter_name_or_path" : "");
