@@ -71,7 +71,9 @@ void answer(const std::string& model, const std::string& adapter, const std::str
   // [generate]
   const auto tokenizer = inputs::find_tokenizer(source.path());
   if (!tokenizer) inputs::fail_without_tokenizer(source.path());
-  const auto chat = data::choose_template("auto", *tokenizer);
+  Config config;
+  config.adapter_name_or_path = adapter;  // whose template, if it was taught by another than its base's, counts
+  const auto chat = inputs::template_of(config, *tokenizer, inputs::chat_files_of_adapter(config, *tokenizer));
   data::RenderOptions rendering;
   rendering.add_generation_prompt = true;
   const std::vector<data::Message> turns = {{"user", question}};
@@ -98,7 +100,13 @@ void merge(const std::string& model, const std::string& adapter, const std::stri
   // [merge]
   io::create_folders(output);
   model::save_merged(dev, decoder, source, output, DType::f32, std::uint64_t{5} << 30);  // shards of up to 5 GiB
-  if (const auto tokenizer = inputs::find_tokenizer(source.path())) tokenizer->save(output);
+  if (const auto tokenizer = inputs::find_tokenizer(source.path())) {  // with the template and the end that were learnt
+    Config config;
+    config.adapter_name_or_path = adapter;
+    const auto talk = run::talk_of(source, &*tokenizer, inputs::chat_files_of_adapter(config, *tokenizer));
+    run::write_tokenizer(talk, output);
+    model::write_stop_ids(source, talk.stop_ids, output);
+  }
   // [end]
 }
 

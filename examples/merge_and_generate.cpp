@@ -11,15 +11,18 @@ using namespace lora;
 using Device = cpu::Device;
 using Decoder = model::Decoder<Device, float>;
 
-/// The model's answer to one user turn, by greedy decoding.
-std::string answer(Device& dev, Decoder& decoder, const model::Source& source, const std::string& question) {
+/// The model's answer to one user turn, by greedy decoding. `config`: the adapter, if it has one, by whose template it
+/// was taught.
+std::string answer(Device& dev, Decoder& decoder, const model::Source& source, const Config& config,
+                   const std::string& question) {
   const auto tokenizer = inputs::find_tokenizer(source.path());
-  if (!tokenizer) fail<IoError>(source.path().native(), ": no tokenizer files");
-  const auto chat = data::ChatTemplate::recognised(tokenizer->chat_template());
+  if (!tokenizer) inputs::fail_without_tokenizer(source.path());
+  const auto chat = inputs::template_of(config, *tokenizer, inputs::chat_files_of_adapter(config, *tokenizer));
   data::RenderOptions options;
   options.add_generation_prompt = true;
   const std::vector<data::Message> turns = {{"user", question}};
-  const std::vector<std::vector<std::int32_t>> prompts = {tokenizer->encode(chat.render(turns, options).text).ids};
+  const std::string text = chat.render(turns, options).text;
+  const std::vector<std::vector<std::int32_t>> prompts = {data::encode_rendering(*tokenizer, chat, text).ids};
   model::GenerateOptions generate;
   generate.max_new_tokens = 40;
   generate.stop_ids = inputs::stop_ids(source, *tokenizer, chat);
@@ -30,20 +33,26 @@ void merge(const std::string& base, const std::string& adapter, const std::strin
   Device dev;
   const auto source = model::Source::open(base);
   Decoder decoder(dev, source);
-  std::printf("base:    %s\n", answer(dev, decoder, source, prompt).c_str());
+  Config config;
+  std::printf("base:    %s\n", answer(dev, decoder, source, config, prompt).c_str());
 
   const auto files = model::open_adapter(adapter);
   model::check_adapter(files, source.config());
   decoder.attach(dev, files.config);
   model::load_adapter(dev, decoder, files);
-  std::printf("adapter: %s\n", answer(dev, decoder, source, prompt).c_str());
+  config.adapter_name_or_path = adapter;
+  std::printf("adapter: %s\n", answer(dev, decoder, source, config, prompt).c_str());
 
   io::create_folders(output);
   model::save_merged(dev, decoder, source, output, DType::f32, std::uint64_t{5} << 30);
-  if (const auto tokenizer = inputs::find_tokenizer(base)) tokenizer->save(output);
+  if (const auto tokenizer = inputs::find_tokenizer(base)) {
+    const auto talk = run::talk_of(source, &*tokenizer, inputs::chat_files_of_adapter(config, *tokenizer));
+    run::write_tokenizer(talk, output);
+    model::write_stop_ids(source, talk.stop_ids, output);
+  }
   const auto merged_source = model::Source::open(output);
   Decoder merged(dev, merged_source);
-  std::printf("merged:  %s\n", answer(dev, merged, merged_source, prompt).c_str());
+  std::printf("merged:  %s\n", answer(dev, merged, merged_source, {}, prompt).c_str());
 }
 
 }  // namespace

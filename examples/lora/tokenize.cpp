@@ -44,7 +44,7 @@ void print_text(const tokenizer::Tokenizer& tokenizer, std::string_view text, st
 void print_lines(const tokenizer::Tokenizer& tokenizer, const std::string& path) {
   const auto file = io::map_unpacked(path);
   std::string_view text(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
-  io::refuse_wide_text(path, text);
+  io::refuse_wide_text(path, text, tokenizer::unicode::find_invalid_utf8(text) == text.npos);
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   for (Index number = 1; !text.empty(); ++number) {
     const std::size_t end = std::min(text.find('\n'), text.size());

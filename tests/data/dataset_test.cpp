@@ -213,6 +213,13 @@ TEST_CASE("dataset: a file of UTF-16 says so, whatever it is called") {
   CHECK(OneFile(std::string(bytes)).error() ==
         "d.jsonl: the text is UTF-16; expected UTF-8: iconv -f UTF-16 -t UTF-8 OLD > NEW converts it");
   CHECK(OneFile(std::string(plain), "d.txt").error().starts_with("d.txt: the text is UTF-16LE; expected UTF-8"));
+  // A text that begins with no character of ASCII: three of Chinese and a line end.
+  CHECK(OneFile(std::string("\x2D\x4E\x87\x65\x84\x76\n\0"sv), "d.txt")
+            .error()
+            .starts_with("d.txt: the text is UTF-16LE"));
+  CHECK(OneFile(std::string("\x4E\x2D\x65\x87\x76\x84\0\n"sv), "d.txt")
+            .error()
+            .starts_with("d.txt: the text is UTF-16BE"));
 }
 
 TEST_CASE("dataset: bytes that are no UTF-8 are an error with the line") {

@@ -357,6 +357,53 @@ TEST_CASE("record_reader: pairs may have a system text and earlier rounds, as al
   CHECK(turns[4].content == "C");
 }
 
+TEST_CASE("record_reader: of a prompt and a completion that are turns, the completion's are learnt alone") {
+  const std::string user = R"({"role":"user","content":"U"})", answer = R"({"role":"assistant","content":"A"})",
+                    system = R"({"role":"system","content":"S"})", tool = R"({"role":"tool","content":"T"})";
+  const auto record = [](const std::string& prompt, const std::string& completion, const std::string& more = "") {
+    return "{\"prompt\":" + prompt + ",\"completion\":" + completion + more + "}";
+  };
+  const auto list = [](const std::vector<std::string>& turns) {
+    std::string text;
+    for (const std::string& turn : turns) text += (text.empty() ? "[" : ",") + turn;
+    return text.empty() ? "[]" : text + "]";
+  };
+  const auto turns = OneFile(record(list({system, user, answer, user}), list({answer, tool, answer}))).first().messages;
+  REQUIRE(turns.size() == 7);
+  const std::vector<std::string> roles = {"system", "user", "assistant", "user", "assistant", "tool", "assistant"};
+  const std::vector<bool> learnt = {true, true, false, true, true, true, true};
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    CHECK(turns[i].role == roles[i]);
+    CHECK(turns[i].learnt == learnt[i]);
+  }
+  CHECK(OneFile(record(list({user}), list({answer}), R"(,"system":"S")")).first().messages[0].content == "S");
+  CHECK(OneFile(record(list({user}), list({answer}))).first().answer() == "A");
+  CHECK(OneFile("{\"prompt\":" + list({user}) + "}").first({.need_answer = false}).messages.size() == 1);
+
+  CHECK(error(record(list({user}), "\"A\"")) ==
+        "d.jsonl:1: \"completion\" is no list of turns, but \"prompt\" is; expected texts or lists of turns in both");
+  CHECK(error(record("\"U\"", list({answer}))) ==
+        "d.jsonl:1: \"prompt\" is no list of turns, but \"completion\" is; expected texts or lists of turns in both");
+  CHECK(error(record(list({user, answer}), list({answer}))) ==
+        "d.jsonl:1: \"prompt\" ends with a turn of the assistant; expected one of the user, or a tool's");
+  CHECK(error(record("[]", list({answer})))
+            .ends_with("\"prompt\" ends with no turn; expected one of the user, or a tool's"));
+  CHECK(error(record(list({user}), list({user, answer}))) ==
+        "d.jsonl:1: \"completion\" begins with a turn of the user; expected the assistant's");
+  CHECK(error(record(list({user}), list({answer, system})))
+            .ends_with("stands in \"completion\"; expected it in \"prompt\""));
+  CHECK(error(record(list({user}), "[]")) ==
+        "d.jsonl:1: the record has no answer; expected a turn of the assistant with a text");
+  CHECK(error("{\"prompt\":" + list({user}) + "}") ==
+        "d.jsonl:1: the record has no answer; expected the field completion, found prompt");
+  CHECK(error(record(list({user}), list({answer}), R"(,"history":[["a","b"]])"))
+            .ends_with("\"history\" stands beside turns; expected it among the turns of \"prompt\""));
+  const OneFile named(record(list({R"({"role":"user","content":"U","name":"n"})"}), list({answer})));
+  const auto dataset = named.open();
+  static_cast<void>(dataset[0]);
+  CHECK(dataset.take_unused_fields() == Names{"prompt[].name"});
+}
+
 TEST_CASE("record_reader: objects over several lines, and data inside an object, get a message that fits") {
   const std::string record = "{\n  \"instruction\": \"I\",\n  \"output\": \"O\"\n}\n";
   const std::string expected =

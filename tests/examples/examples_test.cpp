@@ -57,6 +57,16 @@ TEST_CASE("examples: fine_tune trains on conversations, and merge_and_generate m
   CHECK(line_after(answered.output, "adapter: ") == line_after(answered.output, "merged:  "));
   for (const char* name : {"config.json", "model.safetensors", "tokenizer.json"})
     CHECK(std::filesystem::exists(temp / "merged" / name));
+
+  // An adapter that was taught by another template than its base's answers by that, and so does the merged model.
+  const io::Path other = io::Path(LORA_FIXTURES) / "templates" / "qwen2.jinja";
+  io::copy_file(other, temp / "run" / "final_model" / "chat_template.jinja");
+  const auto again = test::run_program(example("merge_and_generate"),
+                                       {model, run + "/final_model", (temp / "again").native(), "Say A"});
+  CAPTURE(again.errors);
+  CHECK(again.status == 0);
+  CHECK(line_after(again.output, "adapter: ") == line_after(again.output, "merged:  "));
+  CHECK(io::read_file(temp / "again" / "chat_template.jinja") == io::read_file(other));
 }
 
 TEST_CASE("examples: the library's tasks train, measure, answer and merge") {

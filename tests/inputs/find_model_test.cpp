@@ -162,6 +162,26 @@ TEST_CASE("find_model: what is no model is told apart by what it holds") {
   io::create_folders(folder / "begun" / "checkpoints");
   CHECK(holds(said_of_model(folder / "begun"), "the folder of a run that has no final_model; allowed: a whole model"));
   CHECK(holds(said_of_adapter(folder / "begun"), "the folder of a run that has no final_model; allowed: an adapter"));
+  // The newest of what could be meant is named; a folder without the file, or with another name, is none of them.
+  for (const char* name : {"checkpoint-9", "checkpoint-10", "checkpoint-011"})
+    write(folder / "begun" / "checkpoints" / name / "adapter_config.json");
+  io::create_folders(folder / "begun" / "checkpoints" / "checkpoint-20");
+  const std::string newest = (folder / "begun" / "checkpoints" / "checkpoint-10").native();
+  CHECK(holds(said_of_adapter(folder / "begun"),
+              "no final_model; allowed: an adapter folder, such as its newest "
+              "checkpoint, " +
+                  newest));
+  const io::Path checkpoints = folder / "begun" / "checkpoints";
+  CHECK(said_of_adapter(checkpoints) == "key adapter_name_or_path: given " + checkpoints.native() +
+                                            ", which holds the checkpoints of a run; allowed: an adapter folder, such "
+                                            "as its newest checkpoint, " +
+                                            newest);
+  CHECK(holds(said_of_model(checkpoints),
+              ", which holds the checkpoints of a run; allowed: a whole model, beside which "
+              "an adapter, such as the newest, " +
+                  newest + ", is given as"));
+  CHECK(holds(said_of_adapter(folder / "part"), ", which holds no adapter_config.json; allowed: an adapter folder"));
+  CHECK(holds(said_of_adapter(adapter / "config.json"), ", which is no folder; allowed: an adapter folder"));
   // What has weights is a model, whatever else it has.
   test::write_random_model(adapter, {});
   CHECK(said_of_model(adapter) == "nothing was thrown");

@@ -128,6 +128,36 @@ TEST_CASE("json: comments are for those who ask") {
   CHECK(begins(parse_message(text), "x.json:1:1: "));
 }
 
+TEST_CASE("json: what is changed in a file leaves the digits of its other numbers") {
+  const TempFolder folder;
+  write_file(folder / "a.json", std::string_view(R"({
+    "model_max_length": 1000000000000000019884624838656, "eps": [1e-6, {"x": 1E5, "y": 1.50, "n": 12}], "gone": 1e-5,
+    "changed": 1e-6, "text": "1e-6", "moved": 1e-6, "longer": [1e-6]})"));
+  Json json = read_json(folder / "a.json");
+  json.erase("gone");
+  json["changed"] = 2e-6;
+  json["moved"] = "1e-6";
+  json["longer"] = {1e-6, 1e-6};
+  json["more"] = 1e-6;
+  write_changed_json(folder / "b.json", json, folder / "a.json");
+  CHECK(read_json(folder / "b.json") == json);
+  const std::string written = read_file(folder / "b.json");
+  for (const char* line :
+       {"\"model_max_length\": 1000000000000000019884624838656,\n", "    1e-6,\n", "\"x\": 1E5,\n", "\"y\": 1.50,\n",
+        "\"n\": 12\n", "\"changed\": 2e-06,", "\"text\": \"1e-6\",", "\"moved\": \"1e-6\",", "\"more\": 1e-06\n"}) {
+    CAPTURE(line);
+    CHECK(written.find(line) != written.npos);
+  }
+  write_changed_json(folder / "a.json", json, folder / "a.json");
+  CHECK(read_file(folder / "a.json") == written);
+  // A text that looks like what stands for such a number, and no file to take digits from.
+  json["text"] = std::string(JsonBuilder::number_mark) + "1e-6";
+  for (const char* original : {"a.json", "none.json"}) {
+    write_changed_json(folder / "c.json", json, folder / original);
+    CHECK(read_file(folder / "c.json") == to_text(json) + "\n");
+  }
+}
+
 TEST_CASE("json: files are written and read") {
   const TempFolder folder;
   const Json json = {{"b", 1}, {"a", {1.5, "x"}}};

@@ -46,6 +46,19 @@ TEST_CASE("text encoding: UTF-16 and UTF-32 are told by their mark, or by zeros 
     CHECK(io::wide_encoding(other).empty());
 }
 
+TEST_CASE("text encoding: what is no UTF-8 may be a wide text that begins with any character") {
+  CHECK(io::wide_encoding_within("\x2D\x4E\n\0"sv) == "UTF-16LE");
+  CHECK(io::wide_encoding_within("\x4E\x2D\0\n"sv) == "UTF-16BE");
+  // U+4E00 has a zero byte too.
+  CHECK(io::wide_encoding_within("\x87\x65\0\x4E\n\0a\0"sv) == "UTF-16LE");
+  CHECK(io::wide_encoding_within("\x2D\x4E\0\0\n\0\0\0"sv) == "UTF-32LE");
+  CHECK(io::wide_encoding_within("\0\0\x4E\x2D\0\0\0\n"sv) == "UTF-32BE");
+  // GB 18030, Latin-1, UTF-8 with a broken character, nothing, and what has zeros of other kinds.
+  for (const std::string_view other :
+       {"\xD6\xD0\xCE\xC4\n"sv, "\xE9t\xE9\n"sv, "fine\nbad \xFFz\n"sv, ""sv, "\xFF"sv, "\xFF\0\0\0\0\0\0\0"sv})
+    CHECK(io::wide_encoding_within(other).empty());
+}
+
 TEST_CASE("text encoding: a file of settings in UTF-16 says what it is and what converts it") {
   const test::TempFolder folder;
   io::write_file(folder / "a.json", std::string_view("\xFF\xFE" + wide("{}", 2, 0)));

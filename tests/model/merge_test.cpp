@@ -174,6 +174,12 @@ TEST_CASE("merge: a named type holds for every tensor and stands in config.json"
   CHECK(json["torch_dtype"] == "bfloat16");
   CHECK(json["some_field"] == 7);
   CHECK_FALSE(json.contains("dtype"));
+  // Numbers keep the digits of the base's file.
+  std::string text = io::read_file(folder / "base" / "config.json");
+  text.insert(text.find('{') + 1, "\"other\": 10000000.00,");
+  io::write_file(folder / "base" / "config.json", std::string_view(text));
+  Subject(folder / "base").merge(folder / "digits");
+  CHECK(holds(io::read_file(folder / "digits" / "config.json"), "\"other\": 10000000.00,"));
   shape.more = {{"torch_dtype", "float32"}, {"dtype", "float32"}};  // as files that were written twice have it
   io::write_json(folder / "base" / "config.json", config_json(shape));
   Subject both(folder / "base");

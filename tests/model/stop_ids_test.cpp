@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -75,6 +76,11 @@ TEST_CASE("stop_ids: a new end is told in generation_config.json and config.json
   shop.write({9, 5});
   CHECK(shop.json("generation_config.json") == io::Json{{"eos_token_id", {9, 5}}, {"top_k", 20}});
   CHECK(shop.json("config.json").at("eos_token_id") == io::Json{9, 5});
+
+  shop.base_says(R"({"eos_token_id": 5, "epsilon_cutoff": 3e-4})");
+  shop.write({9, 5});
+  CHECK(io::read_file(shop.temp / "out" / "generation_config.json").find("\"epsilon_cutoff\": 3e-4\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("stop_ids: of a GGUF base no file beside it counts") {

@@ -89,7 +89,7 @@ TEST_CASE("program: tokenize puts conversations through the template, with the o
 TEST_CASE("program: tokenize refuses texts in UTF-16, marked or not") {
   using namespace std::string_view_literals;
   const Subject s;
-  for (const auto content : {"h\0i\0\n\0"sv, "\xFF\xFEh\0i\0\n\0"sv}) {
+  for (const auto content : {"h\0i\0\n\0"sv, "\xFF\xFEh\0i\0\n\0"sv, "\x2D\x4E\x87\x65\n\0"sv}) {
     const auto outcome = test::run_program(
         LORA_PROGRAM, {"tokenize", "--model_name_or_path=" + (s.temp / "model").native(), s.file("wide.txt", content)});
     CHECK(outcome.status == 1);

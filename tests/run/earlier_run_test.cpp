@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "support/file_faults.hpp"
+#include "support/message_of.hpp"
 #include "support/quiet.hpp"
 #include "support/temp_folder.hpp"
 
@@ -57,6 +58,35 @@ TEST_CASE("earlier run: a setting is that of the checkpoint to go on with, else 
   save(temp / "run", 3);  // by a template that prints none
   CHECK(EarlierRun(going_on(temp / "run")).setting("date") == "");
   CHECK(EarlierRun(going_on(temp / "run")).setting("nothing").is_null());
+}
+
+TEST_CASE("earlier run: what is no checkpoint is told by what it is, with the one that could be meant") {
+  const TempFolder temp;
+  for (const Index step : {9, 10}) save(temp / "run", step);
+  io::create_folders(temp / "run" / "checkpoints" / "checkpoint-11");
+  io::create_folders(temp / "run" / "final_model");
+  io::write_file(temp / "run" / "final_model" / "adapter_config.json", std::string_view("{}"));
+  const auto said = [&](const io::Path& path) {
+    return test::message_of<ConfigError>([&] { EarlierRun(going_on(temp / "new", path.native())); });
+  };
+  const io::Path checkpoints = temp / "run" / "checkpoints";
+  const std::string newest = ", of which " + (checkpoints / "checkpoint-10").native() +
+                             " is the newest, or auto, for the newest in output_dir";
+  const std::string begin = "key resume_from_checkpoint: given " + (temp / "run").native();
+  CHECK(said(temp / "run") == begin + ", which is the folder of a run; allowed: one of its checkpoints" + newest);
+  CHECK(said(checkpoints) ==
+        begin + "/checkpoints, which holds the checkpoints of a run; allowed: one of them" + newest);
+  CHECK(said(temp / "run" / "final_model") ==
+        begin +
+            "/final_model, which holds no trainer_state.json; allowed: auto, or the path of a checkpoint; a new run "
+            "starts from an adapter by adapter_name_or_path");
+  CHECK(said(checkpoints / "checkpoint-10" / "trainer_state.json") ==
+        begin +
+            "/checkpoints/checkpoint-10/trainer_state.json, which is no folder; allowed: auto, or the path of a "
+            "checkpoint");
+  CHECK(said(temp.path()) == "key resume_from_checkpoint: given " + temp.path().native() +
+                                 ", which holds no trainer_state.json; allowed: auto, or the path of a checkpoint");
+  CHECK(said(checkpoints / "checkpoint-10") == "nothing was thrown");
 }
 
 TEST_CASE("earlier run: asking for a setting says nothing, and what it found is not read again") {

@@ -37,7 +37,9 @@ MIB = 1 << 20
 
 # ---- Sound inputs -----------------------------------------------------------------------------------------------------
 
-VOCABULARY, HIDDEN, FFN, LAYERS, HEADS, KV_HEADS, HEAD_DIM = 264, 16, 32, 2, 4, 2, 4
+VOCABULARY, HIDDEN, FFN, LAYERS, HEADS, KV_HEADS, HEAD_DIM = 272, 16, 32, 2, 4, 2, 4
+TURN_MARKERS = ["<|im_start|>", "<|im_end|>"]
+TOOL_MARKERS = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"]
 PROJECTIONS = {
     "self_attn.q_proj": (HEADS * HEAD_DIM, HIDDEN),
     "self_attn.k_proj": (KV_HEADS * HEAD_DIM, HIDDEN),
@@ -105,7 +107,7 @@ def tokenizer_json():
     vocab = {letter: i for i, letter in enumerate(letters)}
     vocab.update({"th": 256, "the": 257})
     added = [{"id": 258 + i, "content": text, "single_word": False, "lstrip": False, "rstrip": False,
-              "normalized": False, "special": True} for i, text in enumerate(["<|im_start|>", "<|im_end|>"])]
+              "normalized": False, "special": text in TURN_MARKERS} for i, text in enumerate(TURN_MARKERS + TOOL_MARKERS)]
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     return {"version": "1.0", "added_tokens": added, "normalizer": {"type": "NFC"}, "pre_tokenizer": byte_level,
             "post_processor": None, "decoder": byte_level,
@@ -115,7 +117,7 @@ def tokenizer_json():
 def config_json(vocabulary, **more):
     return {"model_type": "qwen3", "vocab_size": vocabulary, "hidden_size": HIDDEN, "intermediate_size": FFN,
             "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS,
-            "head_dim": HEAD_DIM, "max_position_embeddings": 512, "rms_norm_eps": 1e-6, "hidden_act": "silu",
+            "head_dim": HEAD_DIM, "max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "hidden_act": "silu",
             "tie_word_embeddings": False, "eos_token_id": [259], "bos_token_id": 258, "torch_dtype": "float32",
             "rope_theta": 10000.0, **more}
 
@@ -146,15 +148,16 @@ def gguf(tokenizer):
 
     if pieces:
         tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)] + ["\u2581", "t", "h", "e", "the"]
-        kinds = [2, 3, 3] + [6] * 256 + [1] * 5
+        tokens += TURN_MARKERS
+        kinds = [2, 3, 3] + [6] * 256 + [1] * 5 + [3] * 2
     else:
-        tokens = byte_letters() + ["th", "the", "<|im_start|>", "<|im_end|>"]
+        tokens = byte_letters() + ["th", "the", *TURN_MARKERS]
         kinds = [1] * 258 + [3] * 2
     add("general.architecture", "str", arch)
     for key, value in {"embedding_length": HIDDEN, "feed_forward_length": FFN, "block_count": LAYERS,
                        "attention.head_count": HEADS, "attention.head_count_kv": KV_HEADS,
                        "attention.key_length": HEAD_DIM, "attention.value_length": HEAD_DIM,
-                       "context_length": 512}.items():
+                       "context_length": 2048}.items():
         add(f"{arch}.{key}", "u32", value)
     add(f"{arch}.attention.layer_norm_rms_epsilon", "f32", 1e-6)
     add(f"{arch}.rope.freq_base", "f32", 10000.0)
@@ -217,7 +220,7 @@ def write_inputs(folder, program):
     put("model/tokenizer_config.json", {
         "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "pad_token": {"content": "<|im_end|>"},
         "add_bos_token": False,
-        "added_tokens_decoder": {"260": {"content": "<tool>", "special": True, "normalized": False}}})
+        "added_tokens_decoder": {"266": {"content": "<tool>", "special": True, "normalized": False}}})
     put("model/generation_config.json", {"eos_token_id": [259], "temperature": 0.5})
     put("model/chat_template.jinja", "{{ messages }}")
 
@@ -236,7 +239,8 @@ def write_inputs(folder, program):
 
     pieces = (DATA / "tokenizers/pieces_unigram.model").read_bytes()
     put("pieces/tokenizer.model", pieces)
-    put("pieces/tokenizer_config.json", {"add_bos_token": True, "chat_template": "x"})
+    put("pieces/tokenizer_config.json", {"add_bos_token": True, "chat_template": "x",
+                                         "additional_special_tokens": TURN_MARKERS + TOOL_MARKERS})
     put("pieces/config.json", config_json(1024, eos_token_id=2, bos_token_id=1))
     put("pieces/model.safetensors", safetensors(tensors(model_tensors(1024))))
     put("bytes.gguf", gguf("gpt2"))
@@ -305,22 +309,27 @@ def with_template(words, inputs=None):
     return words if is_plain else words + ["--template", "qwen3" if inputs and inputs.data == "calls.jsonl" else "chatml"]
 
 
+def cutoff(inputs):
+    """What stands before the first answer of a conversation with tools is long."""
+    return ["--cutoff_len", "2048" if inputs.data == "calls.jsonl" else "64"]
+
+
 def train(inputs):
     words = with_template(inputs.base("train"), inputs) + ["--dataset", str(inputs.folder / inputs.data),
                                                            "--max_steps", "2", "--save_steps", "1"]
     if inputs.adapter or inputs.config:
         return words  # which say the rest
-    return words + ["--lora_rank", "2", "--logging_steps", "1", "--cutoff_len", "64"]
+    return words + ["--lora_rank", "2", "--logging_steps", "1", *cutoff(inputs)]
 
 
 COMMANDS = {
     "train": train,
     "resume": lambda i: train(i) + ["--resume_from_checkpoint", "auto"],
-    "eval": lambda i: with_template(i.base("eval"), i) + ["--dataset", str(i.folder / i.data), "--cutoff_len", "64"],
+    "eval": lambda i: with_template(i.base("eval"), i) + ["--dataset", str(i.folder / i.data), *cutoff(i)],
     "generate": lambda i: with_template(i.base("generate")) + ["--prompt", "the \u00e9", "--max_new_tokens", "4"],
     "answer": lambda i: with_template(i.base("generate"), i) + ["--dataset", str(i.folder / i.data),
                                                                 "--max_new_tokens", "3", "--stop", "zz"],
-    "merge": lambda i: i.base("merge"),
+    "merge": lambda i: i.base("merge") + ([] if i.adapter else ["--adapter_name_or_path", str(i.folder / "adapter")]),
     "tokenize": lambda i: i.base("tokenize") + ["--text", "the \u00e9t\u00e9 <|im_end|> \u4e2d"],
     "tokenize_file": lambda i: with_template(i.base("tokenize"), i) + ["--file", str(i.folder / i.data)],
     "preview": lambda i: with_template(i.base("train"), i) + ["--dataset", str(i.folder / i.data), "--preview", "2",
@@ -620,6 +629,25 @@ class Attack:
         self.options, self.folder = options, folder
         self.sound = folder / "sound"
         write_inputs(self.sound, options.program)
+        self.expect_sound()
+
+    def expect_sound(self):
+        """Damage goes deep only where sound inputs pass: every command must end with 0 on them."""
+        done = set()
+        for _, _, use, commands in TARGETS:
+            for command in commands:
+                words = [self.options.program, *COMMANDS[command](Inputs(self.sound, **use))]
+                if command == "resume" or str(words) in done:
+                    continue
+                done.add(str(words))
+                out = self.folder / f"sound-{len(done)}"
+                if command in ("train", "eval", "merge"):
+                    words += ["--output_dir", str(out)]
+                ended = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, cwd=self.folder)
+                if ended.returncode != 0:
+                    sys.exit(f"sound inputs fail: {' '.join(map(quoted, words))}\n{ended.stderr.decode(errors='replace')}")
+                if out.is_dir():
+                    shutil.rmtree(out)
 
     def run(self, number):
         """One case; returns the sentence that says what is wrong and the command, or None."""
@@ -653,6 +681,7 @@ class Attack:
 
     def copy_inputs(self, target, file, use):
         wanted = {use.get("model", "model"), use.get("data", "alpaca.json"), file.split("/")[0]}
+        wanted.add("adapter")
         wanted.update(value for value in (use.get("adapter"), use.get("config")) if value)
         for name in wanted:
             source = self.sound / name

@@ -20,6 +20,7 @@ from transformers import AutoTokenizer  # noqa: E402
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "fixtures/tokenizers"
 END, MARK, NEW, TWO = "<|im_end|>", "<|x|>", "<new>", "<two>"
 TEXTS = [f"a {END} b{MARK}", f"a {NEW} b{TWO}c"]
+WORDS = ["12 A12", "abc", "e\u0301"]
 
 
 def alphabet():
@@ -96,6 +97,7 @@ def cases():
     yield "one new token of two names", {"eos_token": NEW, "pad_token": NEW}, none, none
     yield "image_token", {"image_token": END, "audio_token": NEW, "tool_token": None, "add_eos_token": True}, none, none
     yield "image_token: an object", {"image_token": object_of(END)}, none, none
+    yield "image_token: an object without __type is no token", {"image_token": {"content": END}, "audio_token": {**object_of(NEW), "__type": "Other"}}, none, none
     yield "additional_special_tokens", {"additional_special_tokens": [END, NEW]}, none, none
     yield "additional_special_tokens: objects", {"additional_special_tokens": [object_of(END), object_of(NEW, lstrip=True), object_of(TWO, special=False)]}, none, none
     yield "additional_special_tokens: a map", {"additional_special_tokens": {"a": END}}, none, none
@@ -108,6 +110,21 @@ def cases():
     yield "ids of new tokens: standard names first", {"extra_special_tokens": {"z": NEW}, "pad_token": TWO}, none, none
     yield "ids of new tokens: added_tokens_decoder first", {"eos_token": NEW, "added_tokens_decoder": {"300": {"content": TWO}}}, none, none
     yield "ids of new tokens: after a gap", {"eos_token": NEW}, none, {"/added_tokens": [added(TWO, 300)]}
+    yield "ids of new tokens: objects before texts", {"a_token": NEW, "b_token": object_of(TWO)}, none, none
+    yield "ids of new tokens: objects before maps", {"extra_special_tokens": {"z": NEW}, "b_token": object_of(TWO)}, none, none
+    yield "ids of new tokens: a map's name keeps the place of an object's", {"a_token": object_of(MARK), "b_token": object_of(TWO), "extra_special_tokens": {"z": TWO, "a_token": NEW}}, none, none
+    yield "ids of new tokens: special_tokens_map.json before texts", {"a_token": TWO}, {"special_tokens_map.json": {"b_token": NEW}}, none
+    yield "ids of new tokens: special_tokens_map.json in the place of an object", {"a_token": object_of(END), "b_token": object_of(TWO)}, {"special_tokens_map.json": {"c_token": TWO, "b_token": NEW}}, none
+    own = {"model_specific_special_tokens": {"own": NEW}}
+    yield "model_specific_special_tokens", {"model_specific_special_tokens": {"image_token": END, "own": object_of(NEW, lstrip=True)}}, none, none
+    yield "model_specific_special_tokens: null", {"model_specific_special_tokens": None}, none, none
+    yield "model_specific_special_tokens: over eos_token", {**own, "eos_token": END, "model_specific_special_tokens": {"eos_token": NEW}}, none, none
+    yield "model_specific_special_tokens: a token that is not special", {"model_specific_special_tokens": {"own": END}, "added_tokens_decoder": {"1": {"content": END, "special": False}}}, none, none
+    yield "model_specific_special_tokens beside image_token", {**own, "image_token": TWO}, none, none
+    yield "model_specific_special_tokens beside image_token, an object", {**own, "image_token": object_of(TWO)}, none, none
+    yield "model_specific_special_tokens beside extra_special_tokens: a map", {**own, "extra_special_tokens": {"image": TWO}}, none, none
+    yield "model_specific_special_tokens beside extra_special_tokens: a list", {**own, "extra_special_tokens": [TWO]}, none, none
+    yield "model_specific_special_tokens beside special_tokens_map.json", own, {"special_tokens_map.json": {"extra_special_tokens": {"image": TWO}}}, none
     yield "special_tokens_map.json", none, {"special_tokens_map.json": {"eos_token": END}}, none
     yield "special_tokens_map.json: an object", none, {"special_tokens_map.json": {"eos_token": {"content": END, "lstrip": True, "normalized": False, "rstrip": False, "single_word": False}}}, none
     yield "special_tokens_map.json: additional_special_tokens", none, {"special_tokens_map.json": {"additional_special_tokens": [END, NEW]}}, none
@@ -121,7 +138,10 @@ def cases():
     yield "split_special_tokens: the frame stays", {"split_special_tokens": True}, none, {"/added_tokens": [added(END, 1)], "/post_processor": framed(END, 1)}
     yield "add_prefix_space: of tokenizer.json alone", {"add_prefix_space": True}, none, none
     yield "the class of config.json", {"tokenizer_class": None, "additional_special_tokens": [NEW]}, {"config.json": {"model_type": "llama", "tokenizer_class": "GPT2Tokenizer"}}, none
-    for name, type in (("Qwen2Tokenizer", None), ("GPT2TokenizerFast", None), ("PreTrainedTokenizerFast", "qwen2"), (None, "qwen3"), ("Qwen2TokenizerFast", "mistral"), ("LlamaTokenizerFast", "llama")):
+    merges = {"/model/vocab/12": 259, "/model/vocab/abc": 260, "/model/merges": ["1 2"], "/model/ignore_merges": True}
+    odd = {"/pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "[b-d]"}, "behavior": "Removed", "invert": False}, {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True}]},
+           "/normalizer": {"type": "Lowercase"}, "/model/unk_token": MARK, "/model/byte_fallback": True}
+    for name, type in (("Qwen2Tokenizer", None), ("GPT2TokenizerFast", None), ("GPTNeoXTokenizerFast", None), ("PreTrainedTokenizerFast", "qwen2"), (None, "qwen3"), ("Qwen2TokenizerFast", "mistral"), ("LlamaTokenizerFast", "llama")):
         beside = {"config.json": {"model_type": type}} if type else {}
         own = {"tokenizer_class": name}
         label = f"{name}, {type}: "
@@ -133,6 +153,11 @@ def cases():
         words = {"/pre_tokenizer": QWEN2_WORDS, "/normalizer": {"type": "NFC"}} if name in (None, "Qwen2Tokenizer") or type == "qwen2" else {}
         yield label + "add_prefix_space", {**own, "add_prefix_space": True}, beside, {"/added_tokens": [added(END, 1)], **words}
         yield label + "add_prefix_space of tokenizer.json", own, beside, {"/added_tokens": [added(END, 1)], **(words or {"/pre_tokenizer/add_prefix_space": True})}
+        yield label + "words of GPT-2", own, beside, merges
+        yield label + "words of Qwen 2", own, beside, {**merges, "/pre_tokenizer": QWEN2_WORDS, "/normalizer": {"type": "NFC"}}
+        yield label + "post_processor", own, beside, {"/added_tokens": [added(END, 1)], "/post_processor": framed(END, 1)}
+        if name in (None, "Qwen2Tokenizer", "GPT2TokenizerFast", "GPTNeoXTokenizerFast") or type == "qwen2":
+            yield label + "words and a normalizer that are not known here", own, beside, {**merges, **odd}
 
 
 def piece_cases():
@@ -185,7 +210,7 @@ def main():
     base, done = tokenizer(), []
     for name, config, others, values in cases():
         config = {"tokenizer_class": "PreTrainedTokenizerFast", **config}
-        texts = [*TEXTS, "ab", f"{END}a b"] if "prefix" in name else TEXTS
+        texts = [*TEXTS, "ab", f"{END}a b"] if "prefix" in name else [*TEXTS, *WORDS] if "words" in name else TEXTS
         document = replaced(base, values)
         done.append(written({"name": name, "replaced": values, "files": files_of(config, others)}, texts,
                             lambda folder: (folder / "tokenizer.json").write_text(json.dumps(document))))

@@ -121,7 +121,16 @@ TEST_CASE("unknown keys: what others call a key is no key here, each name once, 
                            "num_beams",
                            "quant_bits",
                            "device_map",
-                           "create_new_adapter"}) {
+                           "create_new_adapter",
+                           "epsilon",
+                           "eps",
+                           "betas",
+                           "beta1",
+                           "ckpt",
+                           "save_total",
+                           "seed_everything",
+                           "val_set_size",
+                           "accumulate_grad_batches"}) {
     CAPTURE(name);
     CHECK(names.contains(name));
   }
@@ -175,7 +184,11 @@ TEST_CASE("unknown keys: the flags of the scripts that a page promises are answe
   CHECK(told("--validation_split_percentage").find("here: val_size, as a fraction") != std::string::npos);
   CHECK(told("--experiment_name").find("here: output_dir)") != std::string::npos);
   CHECK(told("--stage").find("stages makes parts of a run") != std::string::npos);
+  CHECK(told("--betas").find("here: adam_beta1 and adam_beta2, a number each)") != std::string::npos);
+  CHECK(told("--ckpt").find("here: resume_from_checkpoint, or adapter_name_or_path for") != std::string::npos);
+  CHECK(told("--seed_everything").find("here: seed)") != std::string::npos);
   // What a nearest name would be wrong about.
+  CHECK(told("--epsilon").find("here: adam_epsilon)") != std::string::npos);
   CHECK(told("--vocab_size").find("here: not needed: config.json says it") != std::string::npos);
   CHECK(told("--early_stopping_delta").find("here: early_stopping_threshold)") != std::string::npos);
   CHECK(told("--device_map").find("here: device)") != std::string::npos);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lora/io/json.hpp"
+#include "lora/tokenizer/split.hpp"
 #include "lora/tokenizer/unicode.hpp"
 
 namespace lora::test {
@@ -39,12 +40,17 @@ inline std::string byte_tokenizer_json(std::span<const char* const> more = {}) {
                      {"rstrip", false},
                      {"normalized", false},
                      {"special", true}});
+  // As transformers' class for Qwen's models has them.
+  const io::Json words = {{"type", "Split"},
+                          {"pattern", {{"Regex", std::string(tokenizer::WordPattern::qwen2_regex)}}},
+                          {"behavior", "Isolated"},
+                          {"invert", false}};
+  const io::Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
   return io::to_text(
       {{"version", "1.0"},
        {"added_tokens", added},
-       {"normalizer", nullptr},
-       {"pre_tokenizer",
-        {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}}},
+       {"normalizer", {{"type", "NFC"}}},
+       {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {words, bytes}}}},
        {"post_processor", nullptr},
        {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
        {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", io::Json::array()}}}});

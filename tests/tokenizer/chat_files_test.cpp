@@ -89,6 +89,12 @@ TEST_CASE("chat_files: another end stands in tokenizer_config.json, and in speci
   CHECK(folder.json("special_tokens_map.json") == io::Json{{"eos_token", "<new>"}, {"pad_token", "<p>"}});
   CHECK_FALSE(folder.has("chat_template.jinja"));
 
+  const Folder numbers;
+  numbers.put("tokenizer_config.json", R"({"model_max_length": 1000000000000000019884624838656, "eos_token": "<e>"})");
+  numbers.write({"", "<new>"});
+  CHECK(numbers.text("tokenizer_config.json") ==
+        "{\n  \"model_max_length\": 1000000000000000019884624838656,\n  \"eos_token\": \"<new>\"\n}\n");
+
   const Folder bare;
   bare.put("special_tokens_map.json", R"({"pad_token": "<p>"})");
   bare.write({"", "<new>"});

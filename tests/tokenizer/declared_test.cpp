@@ -71,7 +71,7 @@ std::string said(const Folder& folder) {
 }  // namespace
 
 TEST_CASE("tokenizer_declared: every way of declaring tokens gives the ids that transformers gives") {
-  CHECK(fixture()["cases"].size() == 123);
+  CHECK(fixture()["cases"].size() == 171);
   for (const Json& item : fixture()["cases"]) {
     const auto name = item["name"].get<std::string>();
     CAPTURE(name);
@@ -107,6 +107,22 @@ TEST_CASE("tokenizer_declared: what does not count, or counts otherwise than it 
   document["added_tokens"] = Json::parse(R"([{"id": 259, "content": "<new>"}, {"id": 260, "content": "<two>"}])");
   CHECK(holds(said(Folder(R"({"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": {}})", document)),
               "the added token \"<new>\" and 1 more is not in added_tokens_decoder"));
+  CHECK(holds(said(Folder(R"({"tokenizer_class": "Qwen2Tokenizer"})", document)),
+              "tokenizer.json: its pre_tokenizer and normalizer do not count: transformers' class for this folder"));
+  document["model"]["ignore_merges"] = true;
+  document["post_processor"] = Json::parse(R"({"type": "TemplateProcessing", "single": [
+      {"SpecialToken": {"id": "<new>"}}, {"Sequence": {}}], "special_tokens": {"<new>": {"ids": [259]}}})");
+  CHECK(holds(said(Folder(R"({"tokenizer_class": "GPTNeoXTokenizerFast", "add_prefix_space": true})", document)),
+              "its normalizer and model's ignore_merges and post_processor do not count"));
+  CHECK(said(Folder(R"({"tokenizer_class": "GPT2Tokenizer"})")).empty());
+  CHECK(holds(said(Folder(R"({"tokenizer_class": "CohereTokenizerFast"})")),
+              "\"tokenizer_class\" is CohereTokenizerFast, which in transformers brings a pre-tokenizer"));
+  CHECK(holds(said(Folder(R"({"image_token": {"content": "<new>"}})")),
+              "\"image_token\" is an object without \"__type\": \"AddedToken\", and so no token"));
+  const char* both =
+      R"({"image_token": "<new>", "model_specific_special_tokens": {"image_token": "<new>", "b": "<two>"}})";
+  CHECK(holds(said(Folder(both)), "\"b\" of \"model_specific_special_tokens\" does not count beside \"image_token\""));
+  CHECK(said(Folder(R"({"image_token": "<new>", "model_specific_special_tokens": {"image_token": "<new>"}})")).empty());
   CHECK(holds(said(Folder(R"({"flux": 1, "padding_side": "left", "own": {}})")),
               "tokenizer_config.json: not known here, and so without effect: flux, own"));
   CHECK(holds(said(Folder(R"({"split_special_tokens": true})")), "\"split_special_tokens\" is true"));
@@ -129,6 +145,8 @@ TEST_CASE("tokenizer_declared: what cannot be followed is refused by its name") 
               "\"fast_tokenizer_files\" names tokenizer.4.0.json, which is not supported"));
   CHECK(holds(error(R"({"split_special_tokens": 1})"), "\"split_special_tokens\" must be true or false, found 1"));
   CHECK(holds(error(R"({"additional_special_tokens": "<x>"})"), "must be a list or an object of tokens"));
+  CHECK(holds(error(R"({"model_specific_special_tokens": ["<x>"]})"),
+              "\"model_specific_special_tokens\" must be an object of tokens"));
   CHECK(holds(error(R"({"additional_special_tokens": [3]})"), "additional_special_tokens[0]\" must be a string"));
   CHECK(holds(error(R"({"pad_token": 3})"), "\"pad_token\" must be a string, found 3"));
   CHECK(holds(error(R"({"added_tokens_decoder": {"9999999": {"content": "<x>"}}})"), "has the id 9999999; expected"));

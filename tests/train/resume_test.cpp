@@ -433,6 +433,7 @@ TEST_CASE("resume: a tokenizer that reads text otherwise is refused, and what di
   const Workshop shop;
   auto config = run_over(shop, talk);
   config.template_name = "chatml";
+  io::write_json(shop.temp / "model" / "tokenizer_config.json", {{"tokenizer_class", "PreTrainedTokenizerFast"}});
   fine_tune(config);
   config.resume_from_checkpoint = "auto";
   config.max_steps = 2;
@@ -450,7 +451,7 @@ TEST_CASE("resume: a tokenizer that reads text otherwise is refused, and what di
   expect([](io::Json& json) { std::swap(json["model"]["vocab"]["a"], json["model"]["vocab"]["b"]); },
          "its vocabulary differs");
   expect([](io::Json& json) { json["added_tokens"][2]["rstrip"] = true; }, "its added tokens differ");
-  expect([](io::Json& json) { json["normalizer"] = {{"type", "NFC"}}; }, "its normalizer differs");
+  expect([](io::Json& json) { json["normalizer"] = nullptr; }, "its normalizer differs");
   io::write_json(file, own);
   CHECK(fine_tune(config).metrics.resumed_from_step == 1);
 }

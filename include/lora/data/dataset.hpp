@@ -75,6 +75,7 @@ class Dataset {
     Sample sample;
     if (file.plain) {
       const std::size_t invalid = tokenizer::unicode::find_invalid_utf8(bytes);
+      if (invalid != std::string_view::npos) io::refuse_wide_text(file.name, file.text, false);
       if (invalid != std::string_view::npos) fail<FormatError>(where, ":", invalid + 1, ": invalid UTF-8");
       sample.kind = Sample::Kind::text;
       sample.text = bytes;

@@ -113,6 +113,8 @@ class RecordReader {
       read_tokens(sample);
     } else if (shape_->field == "messages" || shape_->field == "conversations") {
       read_turns(sample);
+    } else if (shape_->field == "prompt" && (is_list("prompt") || is_list("completion"))) {
+      read_turns_of_pair(sample);
     } else {
       read_pair(sample);
     }
@@ -278,24 +280,70 @@ class RecordReader {
     if (!system.empty()) sample.messages.push_back({"system", std::move(system)});
   }
 
-  void read_turns(Sample& sample) {
-    const io::JsonView turns = *record_.find(shape_->field);
-    if (!turns.json().is_array()) record_.fail("\"", shape_->field, "\" must be an array");
+  bool is_list(std::string_view field) const {
+    const io::Json* value = io::json_find(record_.json(), field);
+    return value != nullptr && value->is_array();
+  }
+
+  /// TRL's conversational prompt and completion: of the turns the completion's are learnt, and none of the prompt's.
+  void read_turns_of_pair(Sample& sample) {
+    const bool answered = record_.has("completion");
+    if (options_.need_answer && !answered)
+      record_.fail("the record has no answer; expected the field completion, found ", fields());
+    for (const std::string_view field : {"prompt", "completion"})
+      if (record_.has(field) && !is_list(field))
+        record_.fail("\"", field, "\" is no list of turns, but \"", field == "prompt" ? "completion" : "prompt",
+                     "\" is; expected texts or lists of turns in both");
+    if (const auto history = record_.find("history"); history && !is_nothing(history->json()))
+      record_.fail("\"history\" stands beside turns; expected it among the turns of \"prompt\"");
     read_system(sample);
-    const bool has_system = !sample.messages.empty();
-    for (std::size_t i = 0; i < turns.json().size(); ++i) {
-      sample.messages.push_back(read_turn(turns.element(i)));
-      if (has_system && sample.messages.back().role == "system")
-        turns.element(i).fail("a system turn stands beside the record's \"system\"; expected one of the two");
-    }
+    add_turns(sample, "prompt", !sample.messages.empty());
+    if (sample.messages.empty() || sample.messages.back().role == "assistant" ||
+        sample.messages.back().role == "system")
+      record_.fail("\"prompt\" ends with ", sample.messages.empty() ? "no turn" : "a turn of the ",
+                   sample.messages.empty() ? "" : sample.messages.back().role,
+                   "; expected one of the user, or a tool's");
+    for (Message& message : sample.messages)
+      if (message.role == "assistant") message.learnt = false;
+    if (!answered) return;
+    const std::size_t asked = sample.messages.size();
+    add_turns(sample, "completion", true);
+    if (sample.messages.size() > asked && sample.messages[asked].role != "assistant")
+      record_.fail("\"completion\" begins with a turn of the ", sample.messages[asked].role,
+                   "; expected the assistant's");
+    expect_answer(sample, asked);
+  }
+
+  void read_turns(Sample& sample) {
+    read_system(sample);
+    add_turns(sample, shape_->field, !sample.messages.empty());
     if (sample.messages.empty()) record_.fail("the conversation has no turns");
-    const bool answered = std::any_of(sample.messages.begin(), sample.messages.end(), [](const Message& message) {
+    expect_answer(sample, 0);
+  }
+
+  /// `has_system`: whether none of the turns may be the system's.
+  void add_turns(Sample& sample, std::string_view field, bool has_system) {
+    const io::JsonView turns = *record_.find(field);
+    if (!turns.json().is_array()) record_.fail("\"", field, "\" must be an array");
+    for (std::size_t i = 0; i < turns.json().size(); ++i) {
+      sample.messages.push_back(read_turn(turns.element(i), field));
+      if (has_system && sample.messages.back().role == "system")
+        turns.element(i).fail("a system turn stands ", field == "completion"
+                                                           ? "in \"completion\"; expected it in "
+                                                             "\"prompt\""
+                                                           : "beside the record's \"system\"; expected one of the two");
+    }
+  }
+
+  void expect_answer(Sample& sample, std::size_t first) const {
+    const auto from = sample.messages.begin() + static_cast<std::ptrdiff_t>(first);
+    const bool answered = std::any_of(from, sample.messages.end(), [](const Message& message) {
       return message.role == "assistant" && !(message.content.empty() && message.tool_calls.empty());
     });
     if (!answered) leave_out(sample, "the record has no answer; expected a turn of the assistant with a text");
   }
 
-  Message read_turn(const io::JsonView& turn) {
+  Message read_turn(const io::JsonView& turn, std::string_view list) {
     if (!turn.json().is_object()) turn.fail("expected an object with role and content");
     const bool sharegpt = turn.has("from");
     const std::string_view role = one_of(turn, "from", "role"),
@@ -308,20 +356,20 @@ class RecordReader {
           turn.fail(field, be(field), " not supported", is_media(field) ? "" : "; expected tool_calls");
         continue;
       }
-      unused_.push_back(concat(shape_->field, "[].", field));
+      unused_.push_back(concat(list, "[].", field));
     }
     Message message;
     const std::string named = turn.at<std::string>(role);
     const auto calls = turn.find("tool_calls");
     if (calls && !is_nothing(calls->json())) {
       if (!calls->json().is_array()) turn.fail("\"tool_calls\" must be an array");
-      message.tool_calls = calls_of("tool_calls").read_all(*calls);
+      message.tool_calls = calls_of(list, "tool_calls").read_all(*calls);
     }
     if (sharegpt && named == "function_call") {  // as in LLaMA-Factory's files
       if (!message.tool_calls.empty()) turn.fail("a turn of function_call has tool_calls beside its value");
       const auto value = turn.find(content);
       if (!value) turn.fail("\"", content, "\" is missing");
-      FunctionCall read = read_function_call(*value, calls_of(content));
+      FunctionCall read = read_function_call(*value, calls_of(list, content));
       message.role = "assistant";
       message.content = std::move(read.thoughts);
       message.tool_calls = std::move(read.calls);
@@ -366,7 +414,9 @@ class RecordReader {
     return content->element(0).at<std::string>("text");
   }
 
-  CallReader calls_of(std::string_view field) { return {concat(shape_->field, "[].", field, "[]."), unused_}; }
+  CallReader calls_of(std::string_view list, std::string_view field) {
+    return {concat(list, "[].", field, "[]."), unused_};
+  }
 
   static std::string role_of(const io::JsonView& turn, const std::string& name) {
     for (const char* role : {"system", "user", "assistant", "tool"})

@@ -133,9 +133,13 @@ inline io::Path find_adapter(const std::string& name) {
   if (detail::holds_weights(folder))
     refuse(", but ", folder.native(),
            " holds a whole model; allowed: an adapter folder (a model is given as model_name_or_path)");
+  const auto newest = io::newest_checkpoint(folder, "adapter_config.json");
+  const std::string such = newest ? concat(", such as its newest checkpoint, ", newest->native()) : std::string();
   if (io::is_there(folder / "checkpoints"))
-    refuse(", which is the folder of a run that has no final_model; allowed: an adapter folder, such as one of its ",
-           "checkpoints");
+    refuse(", which is the folder of a run that has no final_model; allowed: an adapter folder", such);
+  if (newest) refuse(", which holds the checkpoints of a run; allowed: an adapter folder", such);
+  if (!std::filesystem::is_directory(folder, ignored)) refuse(", which is no folder; allowed: an adapter folder");
+  refuse(", which holds no adapter_config.json; allowed: an adapter folder");
   return folder;
 }
 
@@ -158,6 +162,9 @@ inline void expect_whole_model(const io::Path& path, const std::string& name) {
            "final_model");
   if (!io::is_there(path / "config.json") && io::is_there(path / "checkpoints"))
     refuse(" is the folder of a run that has no final_model; allowed: a whole model");
+  if (const auto newest = io::newest_checkpoint(path, "adapter_config.json"); newest && path.extension() != ".gguf")
+    refuse(" holds the checkpoints of a run; allowed: a whole model, beside which an adapter, such as the newest, ",
+           newest->native(), ", is given as adapter_name_or_path");
 }
 
 }  // namespace detail

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -40,11 +41,19 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   JsonBuilder(std::string_view text, const std::string& where, std::optional<JsonPlace> begin)
       : text_(text), where_(where), begin_(std::move(begin)) {}
 
+  /// What a number becomes that to_text would write otherwise than it stands there, if `keeps_digits`: this and its
+  /// text.
+  static constexpr std::string_view number_mark = "\x1F number ";
+  bool keeps_digits = false;
+
   bool null() override { return put(Json()); }
   bool boolean(bool value) override { return put(value); }
   bool number_integer(Json::number_integer_t value) override { return put(value); }
   bool number_unsigned(Json::number_unsigned_t value) override { return put(value); }
-  bool number_float(Json::number_float_t value, const Json::string_t&) override { return put(value); }
+  bool number_float(Json::number_float_t value, const Json::string_t& digits) override {
+    if (keeps_digits && Json(value).dump() != digits) return put(concat(number_mark, digits));
+    return put(value);
+  }
   bool string(Json::string_t& value) override { return put(std::move(value)); }
   bool binary(Json::binary_t&) override { return true; }  // JSON has none
   bool start_object(std::size_t) override { return open(Json::object()); }
@@ -198,6 +207,52 @@ inline std::string shown(const Json& value) { return shortened(to_text(value, -1
 /// Writes a value to a file, atomically.
 inline void write_json(const std::filesystem::path& path, const Json& value) {
   write_file(path, to_text(value) + "\n");
+}
+
+namespace detail {
+
+/// Puts the numbers of `original`, which keeps digits, in the place of the same ones in `value`.
+inline void take_digits(Json& value, const Json& original, const std::string& where) {
+  if (value.is_object() && original.is_object()) {
+    for (auto& [key, field] : value.get_ref<Json::object_t&>())
+      if (const auto old = original.find(key); old != original.end()) take_digits(field, *old, where);
+  } else if (value.is_array() && original.is_array() && value.size() == original.size()) {
+    for (std::size_t i = 0; i < value.size(); ++i) take_digits(value[i], original[i], where);
+  } else if (value.is_number_float() && original.is_string()) {
+    const auto& text = original.get_ref<const std::string&>();
+    if (!text.starts_with(JsonBuilder::number_mark)) return;
+    const Json number = parse_json(std::string_view(text).substr(JsonBuilder::number_mark.size()), where);
+    if (number.is_number_float() && number.get<double>() == value.get<double>()) value = text;
+  }
+}
+
+/// The text of a value that was read from `original` and changed.
+inline std::string changed_text(Json value, const std::string& original, const std::string& where) {
+  const std::string mark = to_text(Json(std::string(JsonBuilder::number_mark)), -1);
+  const std::string_view begin = std::string_view(mark).substr(0, mark.size() - 1);  // without the closing quote
+  std::string text = to_text(value);
+  if (text.find(begin) != text.npos) return text;  // a text of the user's looks like that
+  JsonBuilder builder(original, where, std::nullopt);
+  builder.keeps_digits = true;
+  send_events(original, builder);
+  take_digits(value, builder.take(), where);
+  text = to_text(value);
+  for (std::size_t at = text.find(begin); at != text.npos; at = text.find(begin, at)) {
+    text.erase(at, begin.size());
+    text.erase(text.find('"', at), 1);
+  }
+  return text;
+}
+
+}  // namespace detail
+
+/// write_json of a value that was read from a file, which may be the one that is written, and changed: numbers that are
+/// as they were have the digits that they have there, also where a double has fewer.
+inline void write_changed_json(const std::filesystem::path& path, const Json& value,
+                               const std::filesystem::path& original) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(original, none)) return write_json(path, value);
+  write_file(path, detail::changed_text(value, read_file(original), original.native()) + "\n");
 }
 
 /// The names and values of an object, in their order.

@@ -3,11 +3,16 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "lora/core/error.hpp"
+#include "lora/core/scalar.hpp"
 #include "lora/io/read_file.hpp"
 
 namespace lora::io {
@@ -32,6 +37,34 @@ inline std::vector<Path> entries_of(const Path& folder) {
   if (error && error != std::errc::no_such_file_or_directory) fail_io("list", folder, error.value());
   std::sort(entries.begin(), entries.end());
   return entries;
+}
+
+/// N of a name that is PREFIX and N: a user's copy named checkpoint-07 is not step 7's.
+inline std::optional<Index> number_behind(std::string_view prefix, const Path& path) {
+  const std::string name = path.filename().native();
+  if (!name.starts_with(prefix)) return std::nullopt;
+  Index number = 0;
+  const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), number);
+  if (error != std::errc() || number < 0 || name != concat(prefix, number)) return std::nullopt;
+  return number;
+}
+
+/// Of a run's checkpoints that hold a file, the newest, to name it in errors. `folder`: the run's, or that of its
+/// checkpoints.
+inline std::optional<Path> newest_checkpoint(const Path& folder, std::string_view file) {
+  std::optional<Path> newest;
+  std::error_code none;
+  for (const Path& place : {folder / "checkpoints", folder}) {
+    if (newest || !std::filesystem::is_directory(place, none)) continue;
+    Index highest = -1;
+    for (const Path& entry : entries_of(place)) {
+      const Index step = number_behind("checkpoint-", entry).value_or(-1);
+      if (step <= highest || !std::filesystem::exists(entry / file, none)) continue;
+      highest = step;
+      newest = entry;
+    }
+  }
+  return newest;
 }
 
 inline bool is_same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }

@@ -31,9 +31,27 @@ inline std::string_view wide_encoding(std::string_view text) {
   return {};
 }
 
-/// Throws   FormatError for a text in UTF-16 or UTF-32, as some editors and shells write it
-inline void refuse_wide_text(const std::filesystem::path& path, std::string_view text) {
-  const std::string_view encoding = wide_encoding(text);
+/// The same of bytes that are no UTF-8, whose text may begin with any character: by the zero bytes beside its line
+/// ends and other characters of ASCII, of which other encodings have none.
+inline std::string_view wide_encoding_within(std::string_view text) {
+  text = text.substr(0, std::size_t{1} << 16);
+  std::size_t little = 0, big = 0, zeros = 0;
+  const auto is_ascii = [](char c) { return c > 0 && static_cast<unsigned char>(c) < 0x7F; };
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
+    little += is_ascii(text[i]) && text[i + 1] == 0;
+    big += text[i] == 0 && is_ascii(text[i + 1]);
+    zeros += text[i] == 0 && text[i + 1] == 0;
+  }
+  if (little == big) return {};
+  if (zeros >= text.size() / 4) return little > big ? "UTF-32LE" : "UTF-32BE";
+  return zeros > 0 ? "" : little > big ? "UTF-16LE" : "UTF-16BE";
+}
+
+/// Throws   FormatError for a text in UTF-16 or UTF-32, as some editors and shells write it. `is_utf8`: false where it
+///          is known that it is none
+inline void refuse_wide_text(const std::filesystem::path& path, std::string_view text, bool is_utf8 = true) {
+  std::string_view encoding = wide_encoding(text);
+  if (encoding.empty() && !is_utf8) encoding = wide_encoding_within(text);
   if (!encoding.empty())
     fail<FormatError>(path.native(), ": the text is ", encoding, "; expected UTF-8: iconv -f ", encoding,
                       " -t UTF-8 OLD > NEW converts it");

@@ -87,7 +87,7 @@ float > void save_merged(D& dev, Decoder<D, T>& model, const Source& source, con
   });
   writer.commit();
 
-  io::write_json(folder / "config.json", json);
+  io::write_changed_json(folder / "config.json", json, source.path() / "config.json");
 }
 
 }  // namespace lora::model

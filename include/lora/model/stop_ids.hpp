@@ -51,14 +51,14 @@ inline void write_stop_ids(const Source& source, const std::vector<std::int32_t>
   }
   io::Json config = io::read_json(folder / "config.json");
   config["eos_token_id"] = ids;
-  io::write_json(folder / "config.json", config);
+  io::write_changed_json(folder / "config.json", config, folder / "config.json");
   io::Json generation = has_own ? io::read_json(own) : io::Json::object();
   // Without such a file transformers takes these from config.json.
   for (const char* name : {"bos_token_id", "pad_token_id"})
     if (const io::Json* id = io::json_find(config, name); !has_own && id != nullptr && !id->is_null())
       generation[name] = *id;
   generation["eos_token_id"] = ids;
-  io::write_json(file, generation);
+  io::write_changed_json(file, generation, has_own ? own : file);
 }
 
 }  // namespace lora::model

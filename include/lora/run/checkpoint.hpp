@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -95,16 +94,8 @@ inline Checkpoint verified(io::Path folder, const Checkpoint* known = nullptr) {
   return {std::move(folder), std::move(state), std::move(sum)};
 }
 
-/// N of a folder named exactly "checkpoint-N": a user's copy named checkpoint-07 is not step 7's.
-inline std::optional<Index> checkpoint_step(const io::Path& folder) {
-  constexpr std::string_view prefix = "checkpoint-";
-  const std::string name = folder.filename().native();
-  if (!name.starts_with(prefix)) return std::nullopt;
-  Index step = 0;
-  const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
-  if (error != std::errc() || step < 0 || name != concat(prefix, step)) return std::nullopt;
-  return step;
-}
+/// N of a folder named exactly "checkpoint-N".
+inline std::optional<Index> checkpoint_step(const io::Path& folder) { return io::number_behind("checkpoint-", folder); }
 
 /// What in a checkpoint folder was not written by a run, or empty. A run's has an intact state file of its step and
 /// only files listed in it, of any version and even if damaged. If the state file is damaged, the README.md decides, as

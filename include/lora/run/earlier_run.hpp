@@ -31,6 +31,7 @@ class EarlierRun {
     if (!resume_.empty() && resume_ != "auto" && !std::filesystem::exists(resume_, error))
       fail<IoError>("key resume_from_checkpoint: given ", resume_,
                     ", where there is nothing; allowed: ", "auto, or the path of a checkpoint");
+    if (!resume_.empty() && resume_ != "auto") expect_checkpoint();
     const auto status = std::filesystem::status(output, error);
     if (!std::filesystem::exists(status)) return;
     if (!std::filesystem::is_directory(status)) fail<IoError>("output_dir ", output.native(), " is not a folder");
@@ -94,6 +95,24 @@ class EarlierRun {
 
  private:
   const Checkpoints& checkpoints() const { return folder_.checkpoints(); }
+
+  /// Throws   ConfigError for what is no checkpoint, saying what it is
+  void expect_checkpoint() const {
+    const io::Path given = resume_;
+    std::error_code none;
+    const auto refuse = [&](const auto&... what) {
+      fail<ConfigError>("key resume_from_checkpoint: given ", resume_, ", which ", what...);
+    };
+    if (!std::filesystem::is_directory(given, none)) refuse("is no folder; allowed: auto, or the path of a checkpoint");
+    if (io::is_there(given / detail::state_file) || detail::checkpoint_step(given)) return;
+    if (const auto newest = io::newest_checkpoint(given, detail::state_file))
+      refuse(io::is_there(given / "checkpoints") ? "is the folder of a run; allowed: one of its checkpoints"
+                                                 : "holds the checkpoints of a run; allowed: one of them",
+             ", of which ", newest->native(), " is the newest, or auto, for the newest in output_dir");
+    const bool adapter = io::is_there(given / "adapter_config.json");
+    refuse("holds no ", detail::state_file, "; allowed: auto, or the path of a checkpoint",
+           adapter ? "; a new run starts from an adapter by adapter_name_or_path" : "");
+  }
 
   [[noreturn]] void refuse_used() const {
     fail<ConfigError>("key output_dir: given ", folder_.path().native(),

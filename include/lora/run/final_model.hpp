@@ -155,7 +155,8 @@ void write_trained_folder(D& dev, model::Decoder<D, T>& decoder, const model::So
                           const std::string& card, const io::Path& folder) {
   if (model::trains_whole(decoder)) {
     model::save_trained(dev, decoder, folder / "model.safetensors");
-    io::write_json(folder / "config.json", model::merged_config(source, DType::f32));
+    io::write_changed_json(folder / "config.json", model::merged_config(source, DType::f32),
+                           source.path() / "config.json");
     model::write_stop_ids(source, talk.stop_ids, folder);
   } else {
     model::save_trained(dev, decoder, folder / trained_file);
@@ -179,7 +180,8 @@ void write_adapter_folder(D& dev, model::Decoder<D, T>& decoder, const model::So
                           const std::string& card, const io::Path& folder) {
   model::save_adapter(dev, decoder, folder);
   write_tokenizer(talk, folder);
-  if (brings_config(source)) io::write_json(folder / "config.json", model::config_json_of(source));
+  if (brings_config(source))
+    io::write_changed_json(folder / "config.json", model::config_json_of(source), source.path() / "config.json");
   io::write_file(folder / "README.md", std::string_view(card));
 }
 

@@ -38,7 +38,7 @@ inline void write_chat_files(const std::filesystem::path& folder, const ChatFile
     io::Json content = io::is_there(file) ? io::read_json(file) : io::Json::object();
     if (!adds && !content.contains(key)) return;
     content[key] = value;
-    io::write_json(file, content);
+    io::write_changed_json(file, content, file);
   };
   if (!chat.chat_template.empty() && chat.chat_template != now.chat_template) {
     io::write_file(folder / "chat_template.jinja", std::string_view(chat.chat_template));

@@ -16,7 +16,8 @@ namespace lora::tokenizer::detail {
 inline constexpr std::string_view config_fields_read =
     " add_bos_token add_eos_token add_prefix_space added_tokens_decoder additional_special_tokens chat_template "
     "clean_up_tokenization_spaces clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output "
-    "extra_special_tokens fast_tokenizer_files fix_mistral_regex legacy split_special_tokens tokenizer_class ";
+    "extra_special_tokens fast_tokenizer_files fix_mistral_regex legacy model_specific_special_tokens "
+    "split_special_tokens tokenizer_class ";
 
 /// Those that change no ids: they say how batches are padded and texts cut off, what other libraries load, where the
 /// files came from, or what transformers no longer reads.
@@ -46,19 +47,15 @@ inline void warn_of_unknown_fields(const io::JsonView& config) {
   if (!unknown.empty()) log::warn(config.place(), ": not known here, and so without effect: ", unknown);
 }
 
-/// Sets whether ByteLevel puts a space before a text, in the pre-tokenizer of a tokenizer.json.
-inline void set_prefix_space(io::Json& pre_tokenizer, bool prefix) {
-  if (!pre_tokenizer.is_object()) return;
-  if (const auto list = pre_tokenizer.find("pretokenizers"); list != pre_tokenizer.end() && list->is_array())
-    for (io::Json& part : *list) set_prefix_space(part, prefix);
-  if (const auto type = pre_tokenizer.find("type"); type != pre_tokenizer.end() && *type == "ByteLevel")
-    pre_tokenizer["add_prefix_space"] = prefix;
-}
-
-/// Transformers' own classes take the prefix from tokenizer_config.json.
-inline void apply_prefix_space(TokenizerDocument& document, const TokenizerFolder& folder) {
-  if (folder.kind() == TokenizerClass::plain || !document.settings.contains("pre_tokenizer")) return;
-  set_prefix_space(document.settings["pre_tokenizer"], folder.view().get<bool>("add_prefix_space").value_or(false));
+/// Makes a document what the folder's class makes of it, and warns of what in it then does not count.
+inline void apply_class(TokenizerDocument& document, const TokenizerFolder& folder) {
+  const TokenizerClass kind = folder.kind();
+  if (kind != TokenizerClass::plain)
+    take_parts_of_class(document, kind, folder.view().get<bool>("add_prefix_space").value_or(false));
+  else if (const std::string name = folder.class_name(); folder.model_type != "mistral" && brings_unknown_parts(name))
+    log::warn(folder.config_name, ": \"tokenizer_class\" is ", name,
+              ", which in transformers brings a pre-tokenizer, a ",
+              "normalizer and special tokens of its own; here those of ", document.where, " count, so ids may differ");
 }
 
 /// What tokenizer_config.json says about the space that a tokenizer.model puts before texts.

@@ -15,6 +15,7 @@
 #include "lora/io/file.hpp"
 #include "lora/io/json_view.hpp"
 #include "lora/tokenizer/added.hpp"
+#include "lora/tokenizer/classes.hpp"
 #include "lora/tokenizer/parts.hpp"
 
 // Which tokens the files beside a vocabulary declare, in all the ways in which published folders do, and in what order
@@ -25,18 +26,6 @@ namespace lora::tokenizer::detail {
 
 /// In place of the id of a token that has none, and of one that no file names.
 constexpr std::int32_t unnumbered = -1, of_class = -2;
-
-/// The classes of transformers that bring special tokens of their own and take a tokenizer.json's vocabulary alone.
-enum class TokenizerClass { plain, qwen2, gpt2 };
-
-/// The class that transformers makes of a folder with a tokenizer.json.
-inline TokenizerClass tokenizer_class_of(std::string_view declared, std::string_view model_type) {
-  if (declared.ends_with("Fast")) declared.remove_suffix(4);
-  if (model_type == "qwen2" || (declared.empty() && model_type == "qwen3")) return TokenizerClass::qwen2;
-  if (model_type == "mistral") return TokenizerClass::plain;
-  if (declared == "Qwen2Tokenizer") return TokenizerClass::qwen2;
-  return declared == "GPT2Tokenizer" ? TokenizerClass::gpt2 : TokenizerClass::plain;
-}
 
 /// The files beside a vocabulary; null where there is none.
 struct TokenizerFolder {
@@ -96,12 +85,7 @@ class SpecialTokens {
 
   void set(std::string_view key, AddedToken token) {
     if (token.content.empty()) return unset(key);
-    for (auto& [name, known] : named_)
-      if (name == key) {
-        known = std::move(token);
-        return;
-      }
-    named_.emplace_back(key, std::move(token));
+    put(named_, key, std::move(token));
   }
   void unset(std::string_view key) {
     std::erase_if(named_, [&](const auto& entry) { return entry.first == key; });
@@ -119,6 +103,7 @@ class SpecialTokens {
     listed_early_ = extra_.size();
     if (folder.special_tokens_map.is_object() && !has_key(folder.config, "added_tokens_decoder"))
       read_map({folder.special_tokens_map, folder.map_name});
+    for (auto& [key, token] : of_texts_) put(models_own_, key, std::move(token));
     for (auto& [key, token] : models_own_) set(key, std::move(token));
   }
 
@@ -146,7 +131,27 @@ class SpecialTokens {
   }
 
  private:
-  static bool is_token(const io::Json& value) { return value.is_object() && has_key(value, "content"); }
+  using Named = std::vector<std::pair<std::string, AddedToken>>;
+
+  /// As in a Python dict: what has the key already keeps its place.
+  static void put(Named& tokens, std::string_view key, AddedToken token) {
+    for (auto& [name, known] : tokens)
+      if (name == key) {
+        known = std::move(token);
+        return;
+      }
+    tokens.emplace_back(key, std::move(token));
+  }
+
+  /// NAME_token, for a name that is not a standard one.
+  template <class F>
+  static void for_each_models_own(const io::JsonView& file, F&& f) {
+    file.for_each_field([&](const std::string& key, const io::JsonView& value) {
+      const io::Json& json = value.json();
+      if (is_standard(key) || !key.ends_with("_token")) return;
+      if (json.is_string() || (json.is_object() && has_key(json, "content"))) f(key, value);
+    });
+  }
 
   /// The value of a key that is neither null nor empty.
   static const io::Json* filled(const io::Json& object, std::string_view key) {
@@ -156,10 +161,19 @@ class SpecialTokens {
 
   void read_config(const io::JsonView& config) {
     read_standard(config);
-    config.for_each_field([&](const std::string& key, const io::JsonView& value) {
-      if (!is_standard(key) && key.ends_with("_token") && (value.json().is_string() || is_token(value.json())))
-        models_own_.emplace_back(key, named_token(value));
+    for_each_models_own(config, [&](const std::string& key, const io::JsonView& value) {
+      if (value.json().is_string())
+        put(of_texts_, key, named_token(value));
+      else if (const io::Json* type = io::json_find(value.json(), "__type"); type && io::json_is(*type, "AddedToken"))
+        put(models_own_, key, named_token(value));
+      else
+        log::warn(config.place(), ": \"", key,
+                  "\" is an object without \"__type\": \"AddedToken\", and so no token, as ", "in transformers");
     });
+    read_lists(config);
+    read_model_specific(config);
+  }
+  void read_lists(const io::JsonView& config) {
     const io::Json* extra = filled(config.json(), "extra_special_tokens");
     const io::Json* additional = filled(config.json(), "additional_special_tokens");
     has_list_ = additional != nullptr || (has_key(config.json(), "extra_special_tokens") &&
@@ -170,12 +184,30 @@ class SpecialTokens {
     log::warn(config.place(),
               ": \"additional_special_tokens\" does not count beside \"extra_special_tokens\", as in transformers");
   }
+  /// Transformers puts tokens of texts and of a map of names in the place of this map, if there are any.
+  void read_model_specific(const io::JsonView& config) {
+    constexpr const char* key = "model_specific_special_tokens";
+    const auto value = config.find(key);
+    if (!value) return;
+    if (!value->json().is_object()) config.fail("\"", key, "\" must be an object of tokens");
+    Named tokens;
+    value->for_each_field(
+        [&](const std::string& name, const io::JsonView& item) { put(tokens, name, named_token(item)); });
+    if (of_texts_.empty()) {
+      of_texts_ = std::move(tokens);
+      return;
+    }
+    for (const auto& [name, token] : tokens) {
+      const auto same = [&, content = token.content](const auto& entry) { return entry.second.content == content; };
+      if (std::none_of(of_texts_.begin(), of_texts_.end(), same))
+        return log::warn(config.place(), ": \"", name, "\" of \"", key, "\" does not count beside \"",
+                         of_texts_.front().first, "\", as in transformers");
+    }
+  }
   void read_map(const io::JsonView& map) {
     read_standard(map);
-    map.for_each_field([&](const std::string& key, const io::JsonView& value) {
-      if (!is_standard(key) && key.ends_with("_token") && (value.json().is_string() || is_token(value.json())))
-        set(key, named_token(value));
-    });
+    for_each_models_own(
+        map, [&](const std::string& key, const io::JsonView& value) { put(models_own_, key, named_token(value)); });
     if (const io::Json* extra = filled(map.json(), "extra_special_tokens")) {
       read_list(map, "extra_special_tokens");
       has_list_ = has_list_ || extra->is_array();
@@ -188,9 +220,8 @@ class SpecialTokens {
     const io::JsonView value(file.json().at(key), file.place(), key);
     if (value.json().is_object()) {
       has_list_ = false;
-      value.for_each_field([&](const std::string& name, const io::JsonView& item) {
-        models_own_.emplace_back(name, named_token(item));
-      });
+      value.for_each_field(
+          [&](const std::string& name, const io::JsonView& item) { put(of_texts_, name, named_token(item)); });
     } else if (value.json().is_array()) {
       for (std::size_t i = 0; i < value.json().size(); ++i) add_extra(named_token(value.element(i)));
     } else {
@@ -210,8 +241,9 @@ class SpecialTokens {
     }
   }
 
-  std::vector<std::pair<std::string, AddedToken>> named_;
-  std::vector<std::pair<std::string, AddedToken>> models_own_;  // of tokenizer_config.json and of maps
+  Named named_;
+  Named models_own_;  // those that are not standard: first of objects and of special_tokens_map.json,
+  Named of_texts_;    // then of texts and of maps of names
   std::vector<AddedToken> extra_;
   bool has_list_ = false;         // beside which special_tokens_map.json's additional_special_tokens do not count
   std::size_t listed_early_ = 0;  // of extra_, those known when added_tokens.json is read
@@ -297,11 +329,8 @@ inline void declare_tokens(TokenizerParts& parts, const TokenizerFolder& folder,
                            const std::vector<AddedToken>& of_vocabulary) {
   SpecialTokens special;
   const TokenizerClass kind = parts.pieces ? TokenizerClass::plain : folder.kind();
-  std::vector<std::string_view> own;
-  if (kind == TokenizerClass::qwen2) own = {"unk_token", "eos_token", "pad_token"};
-  if (kind == TokenizerClass::gpt2) own = {"unk_token", "bos_token", "eos_token"};
-  for (const std::string_view key : own)
-    special.set(key, {.id = of_class, .content = "<|endoftext|>", .special = true});
+  for (const auto& [key, content] : own_tokens(kind))
+    special.set(key, {.id = of_class, .content = std::string(content), .special = true});
   const auto set_piece = [&](std::string_view key, std::optional<std::int32_t> id) {
     if (id) special.set(key, {.id = unnumbered, .content = parts.model->text_of(*id), .special = true});
   };
@@ -322,11 +351,11 @@ inline void declare_tokens(TokenizerParts& parts, const TokenizerFolder& folder,
   }
   // A token of the class that the vocabulary lacks takes an id in transformers, but is in no text that a model has
   // seen.
-  bool left = false;
+  std::set<std::string> left;
   for (AddedToken& token : others) {
     if (token.id != of_class || parts.find(token.content))
       parts.declare(std::move(token));
-    else if (!std::exchange(left, true))
+    else if (left.insert(token.content).second)
       parts.leave_id();
   }
   if (kind == TokenizerClass::qwen2)

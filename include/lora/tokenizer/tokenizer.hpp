@@ -46,7 +46,7 @@ class Tokenizer {
     std::vector<AddedToken> of_vocabulary;
     if (json) {
       auto document = read_document(folder / "tokenizer.json");
-      detail::apply_prefix_space(document, beside);
+      detail::apply_class(document, beside);
       of_vocabulary = detail::read_added_tokens(io::JsonView(document.settings, document.where));
       parts = detail::parts_of_document(std::move(document));
     } else {
