@@ -2,8 +2,10 @@
 """Proves the floors of include/lora (docs/design.md, section 2) and that third-party headers stay in their rooms.
 
 A header includes only lower floors or its own folder; the doors on top may include everything, and nothing includes
-them. What stands in a
-namespace `detail` is used by its own folder, tests and benchmarks alone. Prints a line for each offence and exits 1 if there is one. `--self-test` checks the checker.
+them. A header's definitions may stand in a file of the same name that ends in .ipp: the two include each other, nothing
+else includes the second, but one source of cmake/compiled. What stands in a namespace `detail` is used by its own
+folder, tests and benchmarks alone. Prints a line for each offence and exits 1 if there is one. `--self-test` checks the
+checker.
 """
 import argparse
 import pathlib
@@ -50,7 +52,7 @@ def includes(path):
 
 
 def offences(root):
-    headers = sorted((root / "include" / "lora").rglob("*.hpp"))
+    headers = sorted((root / "include" / "lora").rglob("*.[hi]pp"))
     if not headers:
         yield f"{root}: no headers under include/lora"
     graph = {}
@@ -65,7 +67,10 @@ def offences(root):
             continue
         if not any(line.strip() == "#pragma once" for line in path.read_text(encoding="utf-8").splitlines()):
             yield f"{place}: no '#pragma once'"
-        graph[inside] = []
+        node = inside.replace(".ipp", ".hpp")  # a header and its definitions are one
+        if inside.endswith(".ipp") and not includes_each_other(path):
+            yield f"{place}: it and {path.stem}.hpp include each other"
+        graph.setdefault(node, [])
         for number, quote, name in includes(path):
             where = f"{place}:{number}"
             if quote == '"' and not name.startswith("lora/"):
@@ -76,7 +81,11 @@ def offences(root):
             if not (root / "include" / "lora" / target).is_file():
                 yield f"{where}: {name} does not exist"
                 continue
-            graph[inside].append(target)
+            if target.endswith(".ipp") or (inside.endswith(".ipp") and target == node):
+                if target.replace(".ipp", ".hpp") != node:
+                    yield f"{where}: {name} belongs to its header alone"
+                continue
+            graph[node].append(target)
             if "/" not in target:
                 if folder is not None:
                     yield f"{where}: {name} is a door; nothing includes a door"
@@ -88,9 +97,10 @@ def offences(root):
                 side = "on the same floor as" if FLOORS[other] == FLOORS[folder] else "above"
                 yield f"{where}: {name} is {side} {folder}/"
     yield from cycles(graph)
+    yield from compiled_once(root)
     yield from details(root)
     for area in ("include", "examples", "tests", "bench"):
-        for path in sorted((root / area).rglob("*.[hc]pp")):
+        for path in sorted((root / area).rglob("*.[hci]pp")):
             place = path.relative_to(root).as_posix()
             for number, _, name in includes(path):
                 for pattern, room in ROOMS:
@@ -98,10 +108,33 @@ def offences(root):
                         yield f"{place}:{number}: <{name}> belongs only in {room}"
 
 
+def includes_each_other(definitions):
+    header = definitions.with_suffix(".hpp")
+    name = "lora/" + definitions.as_posix().rsplit("include/lora/", 1)[1]
+    return (header.is_file() and any(found == name for _, _, found in includes(header))
+            and any(found == name.replace(".ipp", ".hpp") for _, _, found in includes(definitions)))
+
+
+def compiled_once(root):
+    """Every file of definitions is in one source of what lora::compiled compiles."""
+    named = {}
+    for source in sorted((root / "cmake" / "compiled").glob("*.cpp")):
+        for number, _, name in includes(source):
+            if name.endswith(".ipp"):
+                place = f"{source.relative_to(root).as_posix()}:{number}"
+                if name in named:
+                    yield f"{place}: {name} is compiled in {named[name]} too"
+                named[name] = place
+    for path in sorted((root / "include" / "lora").rglob("*.ipp")):
+        name = path.relative_to(root / "include").as_posix()
+        if name not in named:
+            yield f"include/{name}: no source of cmake/compiled includes it"
+
+
 def details(root):
     """Uses of another folder's `detail`, by headers and by the programs that show the library."""
     for area in ("include/lora", "examples"):
-        for path in sorted((root / area).rglob("*.[hc]pp")):
+        for path in sorted((root / area).rglob("*.[hci]pp")):
             inside = path.relative_to(root / area)
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
                 for folder, name in DETAIL.findall(line.split("//")[0]):
@@ -144,6 +177,9 @@ def self_test():
         "run/r.hpp": "#include <lora/nn/d.hpp>\n",
         "train/z.hpp": "#include <lora/inputs/i.hpp>\n#include <lora/run/r.hpp>\n",
         "lora.hpp": "#include <lora/nn/d.hpp>\n#include <lora/cpu/c.hpp>\n",
+        "run/s.hpp": "#ifndef LORA_COMPILED\n#  include <lora/run/s.ipp>\n#endif\n",
+        "run/s.ipp": "#include <lora/run/s.hpp>\n",
+        "../../cmake/compiled/runs.cpp": "#include <lora/run/s.ipp>\n",
     }
     bad = [
         ("core/a.hpp", "#include <lora/tensor/b.hpp>\n", "is above core/"),
@@ -162,6 +198,11 @@ def self_test():
         ("comm/communicator.hpp", "#include <mpi.h>\n", "belongs only in include/lora/comm/mpi"),
         ("train/x.hpp", "#include <CLI/CLI.hpp>\n", "belongs only in examples/"),
         ("train/x.hpp", "int y = io::detail::z();\n", "io::detail::z is io/'s own"),
+        ("run/x.ipp", "#include <lora/run/r.hpp>\n", "run/x.ipp: it and x.hpp include each other"),
+        ("run/r.ipp", "#include <lora/run/r.hpp>\n", "run/r.ipp: no source of cmake/compiled includes it"),
+        ("run/x.hpp", "#include <lora/run/s.ipp>\n", "belongs to its header alone"),
+        ("run/s.ipp", "#include <lora/run/s.hpp>\n#include <lora/train/z.hpp>\n", "is above run/"),
+        ("../../cmake/compiled/more.cpp", "#include <lora/run/s.ipp>\n", "is compiled in"),
         ("attic/x.hpp", "", "is on no floor"),
         ("more.hpp", "", "a header on top is a door"),
     ]

@@ -16,7 +16,7 @@ mode="--dry-run -Werror"
 if [ "${1:-}" = --fix ]; then mode=-i; fi
 
 # Only files that git knows, or would add: not what a build left behind.
-files=$(git ls-files --cached --others --exclude-standard -- '*.hpp' '*.cpp' |
+files=$(git ls-files --cached --others --exclude-standard -- '*.hpp' '*.ipp' '*.cpp' |
         while read -r file; do if [ -e "$file" ]; then echo "$file"; fi; done)
 if [ -z "$files" ]; then
   echo "check_format: found no files" >&2

@@ -1,22 +1,30 @@
-# The targets lora::compiled and lora::compiled_ascend: the library with what every program of a project would instantiate
-# compiled once, in place of lora::lora and lora::ascend. They cost nothing where nobody links them, and are compiled with
-# the flags of the project, as its own sources are.
+# The targets lora::compiled and lora::compiled_ascend: the library compiled once, in place of lora::lora and lora::ascend:
+# the definitions of *.ipp, which the headers then only declare, and what every program would instantiate. They cost
+# nothing where nobody links them, and are compiled with the flags of the project, as its own sources are.
 
 if(NOT TARGET lora_compiled)
   set(lora_compiled_dir "${CMAKE_CURRENT_LIST_DIR}/compiled")
-  # add_lora_compiled(NAME SOURCE LIBRARIES...)
-  function(add_lora_compiled name source)
-    add_library(${name} STATIC EXCLUDE_FROM_ALL "${lora_compiled_dir}/${source}")
-    target_link_libraries(${name} PUBLIC ${ARGN})
+  # add_lora_compiled(NAME SOURCES... LIBRARIES...)
+  function(add_lora_compiled name)
+    cmake_parse_arguments(PARSE_ARGV 1 library "" "" "SOURCES;LIBRARIES")
+    list(TRANSFORM library_SOURCES PREPEND "${lora_compiled_dir}/")
+    add_library(${name} STATIC EXCLUDE_FROM_ALL ${library_SOURCES})
+    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)  # the sources are as large as they should be
+    target_link_libraries(${name} PUBLIC ${library_LIBRARIES})
     # As the presets do: what -O3 does beyond this takes a quarter more time to compile and makes nothing faster here.
     target_compile_options(${name} PRIVATE
                            $<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release>>:-O2 -fvect-cost-model=dynamic>)
-    target_compile_definitions(${name} INTERFACE LORA_COMPILED=1)
+    target_compile_definitions(${name} PUBLIC LORA_COMPILED=1)
   endfunction()
 
-  add_lora_compiled(lora_compiled cpu.cpp lora::lora)
+  # The largest first, so that several at a time end together.
+  add_lora_compiled(lora_compiled
+                    SOURCES cpu_half.cpp runs.cpp cpu_float32.cpp texts.cpp files.cpp trainer.cpp
+                    LIBRARIES lora::lora)
   # Linked before lora_compiled: both hold a Trainer, and this one knows NPUs.
-  add_lora_compiled(lora_compiled_ascend ascend.cpp lora_compiled lora::ascend)
+  add_lora_compiled(lora_compiled_ascend
+                    SOURCES ascend_half.cpp ascend_float32.cpp trainer.cpp
+                    LIBRARIES lora_compiled lora::ascend)
   add_library(lora::compiled ALIAS lora_compiled)
   add_library(lora::compiled_ascend ALIAS lora_compiled_ascend)
 endif()

@@ -3,8 +3,9 @@
 
 The first line of a patch names the test sources of which one must notice:   Caught-by: kernel/norm_test [...]
 Each of them is a program of its own: it is compiled alone, with the broken header found before the real one, linked
-with what a build folder has, and run. A patch of the program's own sources has the program compiled in the same way, for
-tests/program. Nothing else is built, and neither the tree nor the build folder is changed.
+with what a build folder has, and run. Where definitions (*.ipp) are broken that lora::compiled compiles once, their
+source is compiled in place of the test's. A patch of the program's own sources has the program compiled in the same way,
+for tests/program. Nothing else is built, and neither the tree nor the build folder is changed.
 
   tests/mutations/run.py                    all patches
   tests/mutations/run.py --continue         the same, without those caught since nothing that they rest on has changed
@@ -29,6 +30,10 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PROGRAM = pathlib.Path("examples", "lora")
+COMPILED_ONCE = {}  # the source of lora::compiled by the definitions that it includes
+for source in sorted((ROOT / "cmake" / "compiled").glob("*.cpp")):
+    for included in re.findall(r'^#include "(lora/\S+\.ipp)"', source.read_text(), re.MULTILINE):
+        COMPILED_ONCE["include/" + included] = source
 
 
 def run(command, folder=ROOT, **keywords):
@@ -59,6 +64,7 @@ class Patch:
         text = path.read_text()
         self.tests = text.splitlines()[0].removeprefix("Caught-by:").split()
         self.headers = re.findall(rf"^\+\+\+ b/((?:include|{PROGRAM})/\S+)", text, re.MULTILINE)
+        self.breaks_definitions = all(header in COMPILED_ONCE for header in self.headers)  # and nothing else
         self.breaks_program = any(PROGRAM in pathlib.Path(header).parents for header in self.headers)
         for test in self.tests:
             if not (ROOT / "tests" / f"{test}.cpp").exists():
@@ -83,8 +89,8 @@ class Patch:
         applied = run(["patch", "-p1", "--no-backup-if-mismatch", "-i", self.path], overlay)
         if applied.returncode != 0:
             raise Failure(f"does not apply any more:\n{applied.stdout}")
-        # Where the program alone is broken, the test itself may use what is compiled already.
-        if any(header.startswith("include/") for header in self.headers):
+        # Where the program or definitions alone are broken, the test itself may use what else is compiled already.
+        if not self.breaks_definitions and any(header.startswith("include/") for header in self.headers):
             lay_instantiate(overlay)
 
     def check(self):
@@ -101,6 +107,7 @@ class Build:
         if not (folder / "build.ninja").exists():
             sys.exit(f"mutations: {folder} is no build folder of Ninja's; cmake --preset dev makes one")
         self.commands = {}
+        self.tests = {}  # objects of tests that are compiled already
 
     def ensure(self, with_program, folders):
         """What every test is linked with, the program where it is tested, and what tests on NPUs are run with."""
@@ -129,11 +136,26 @@ class Build:
             raise Failure(f"its test {test} does not compile without it either:\n" + compiled.stdout[-3000:])
         return program
 
-    def compile(self, test, overlay, program):
+    def compile(self, test, overlay, program, definitions=()):
+        """Compiles and links a test; `definitions`: those that are broken, if nothing else is."""
         source, folder = str(ROOT / "tests" / f"{test}.cpp"), test.split("/")[0]
         # Tests of a folder are compiled together, with one command, unless the build folder is told otherwise.
         compiled_as = next(name for name in self.commands if name == source or f"/test_{folder}.dir/Unity/" in name)
         words = [source if word == compiled_as else word for word in shlex.split(self.commands[compiled_as])]
+        replaced = []  # objects that come before what the build folder has
+        if definitions and "-DLORA_COMPILED=1" in words:
+            for path in sorted({str(COMPILED_ONCE[header]) for header in definitions}):
+                replaced.append(str(overlay / f"{pathlib.Path(path).stem}.o"))
+                compiled = self.compile_one(path, path, replaced[-1], overlay)
+                if compiled.returncode != 0:
+                    return compiled
+            # Only what is linked with it differs from one patch to the next.
+            if test not in self.tests:
+                self.tests[test] = str(program.parent / f"{test.replace('/', '_')}.o")
+                compiled = self.compile_one(source, compiled_as, self.tests[test], program.parent / "nothing")
+                if compiled.returncode != 0:
+                    return compiled
+            return self.link(folder, [*replaced, self.tests[test]], program)
         broken = overlay / "test.o"
         words[words.index("-o") + 1] = str(broken)
         if (overlay / PROGRAM).exists():
@@ -146,10 +168,21 @@ class Build:
         compiled = run([words[0], f"-I{overlay / 'include'}", *words[1:], "-w", "-g0"], self.folder)
         if compiled.returncode != 0:
             return compiled
+        return self.link(folder, [str(broken)], program)
+
+    def compile_one(self, source, compiled_as, output, overlay):
+        """Compiles a source by the command of the build folder, with the overlay's headers first."""
+        words = [source if word == compiled_as else word for word in shlex.split(self.commands[compiled_as])]
+        words[words.index("-o") + 1] = output
+        return run([words[0], f"-I{overlay / 'include'}", *words[1:], "-w", "-g0"], self.folder)
+
+    def link(self, folder, objects, program):
+        """Links a folder's tests with these objects in place of its own."""
         link = run(["ninja", "-t", "commands", f"test_{folder}"], self.folder, check=True).stdout.splitlines()[-1]
         words = shlex.split(next(part for part in link.split(" && ") if f"-o tests/test_{folder} " in part))
         own = [word for word in words if f"/test_{folder}.dir/" in word]
-        words[words.index(own[0])] = str(broken)
+        begin = words.index(own[0])
+        words[begin:begin + 1] = objects
         words = [str(program) if word == f"tests/test_{folder}" else word for word in words if word not in own]
         return run(words, self.folder)
 
@@ -188,7 +221,7 @@ def is_caught(patch, build, work, limit, unbroken):
     overlay, program = work / "overlay", work / "broken_test"
     patch.lay(overlay)
     for test in patch.tests:
-        compiled = build.compile(test, overlay, program)
+        compiled = build.compile(test, overlay, program, patch.headers if patch.breaks_definitions else ())
         if compiled.returncode != 0:
             raise Failure("does not compile, which is no mutation:\n" + compiled.stdout[-3000:])
         if passes(program, test, limit):

@@ -20,3 +20,11 @@
 #else
 #  define LORA_SIMD
 #endif
+
+/// Precedes the definitions in *.ipp files: `inline` in header-only use; nothing where they are compiled once
+/// (LORA_COMPILED, by the CMake target lora::compiled), in sources of their own.
+#ifdef LORA_COMPILED
+#  define LORA_INLINE
+#else
+#  define LORA_INLINE inline
+#endif

@@ -11,34 +11,9 @@ namespace lora::data {
 
 namespace detail {
 
-/// Bytes of the white space, as Python's str.strip sees it, that starts at `text[at]`; 0 if there is none.
-inline std::size_t white_space_at(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned a = byte(at);
-  if ((a >= 9 && a <= 13) || (a >= 28 && a <= 32)) return 1;
-  if (a == 0xC2) return byte(at + 1) == 0x85 || byte(at + 1) == 0xA0 ? 2 : 0;
-  const unsigned b = byte(at + 1), c = byte(at + 2);
-  if (a < 0xE1 || a > 0xE3 || (b & 0xC0u) != 0x80u || (c & 0xC0u) != 0x80u) return 0;
-  const unsigned code = (a & 0xFu) << 12 | (b & 0x3Fu) << 6 | (c & 0x3Fu);
-  const bool white = code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 ||
-                     code == 0x202F || code == 0x205F || code == 0x3000;
-  return white ? 3 : 0;
-}
+std::string_view strip_right(std::string_view text);
 
-inline std::string_view strip_right(std::string_view text) {
-  while (!text.empty()) {
-    std::size_t last = text.size() - 1;
-    while (last > 0 && (static_cast<unsigned char>(text[last]) & 0xC0u) == 0x80u) --last;
-    if (white_space_at(text, last) != text.size() - last) break;
-    text.remove_suffix(text.size() - last);
-  }
-  return text;
-}
-
-inline std::string_view strip_left(std::string_view text) {
-  while (const std::size_t width = white_space_at(text, 0)) text.remove_prefix(width);
-  return text;
-}
+std::string_view strip_left(std::string_view text);
 
 }  // namespace detail
 
@@ -46,72 +21,28 @@ inline std::string_view strip(std::string_view text) { return detail::strip_righ
 
 namespace detail {
 
-inline std::string_view strip_newlines(std::string_view text, bool left, bool right) {
-  while (left && text.starts_with('\n')) text.remove_prefix(1);
-  while (right && text.ends_with('\n')) text.remove_suffix(1);
-  return text;
-}
+std::string_view strip_newlines(std::string_view text, bool left, bool right);
 
-inline std::string without(std::string text, std::string_view part) {
-  for (auto at = text.find(part); at != text.npos; at = text.find(part, at)) text.erase(at, part.size());
-  return text;
-}
+std::string without(std::string text, std::string_view part);
 
 /// Collapses runs of white space to one space and trims the ends.
-inline std::string normalise_white_space(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    const bool white = c == ' ' || (c >= '\t' && c <= '\r');
-    if (!white) {
-      result += c;
-    } else if (!result.empty() && result.back() != ' ') {
-      result += ' ';
-    }
-  }
-  if (result.ends_with(' ')) result.pop_back();
-  return result;
-}
+std::string normalise_white_space(std::string_view text);
 
-inline std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  char text[16];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%d", &local)};
-}
+std::string today();
 
 }  // namespace detail
 
 /// Whether a text is a valid date, YYYY-MM-DD.
-inline bool is_date(std::string_view iso) {
-  if (iso.size() != 10 || iso[4] != '-' || iso[7] != '-') return false;
-  int numbers[3] = {};  // year, month, day
-  std::size_t at = 0;
-  for (const char c : iso) {
-    if (c == '-') {
-      ++at;
-    } else if (c >= '0' && c <= '9' && at < 3) {
-      numbers[at] = numbers[at] * 10 + (c - '0');
-    } else {
-      return false;
-    }
-  }
-  const auto [year, month, day] = numbers;
-  if (month < 1 || month > 12 || day < 1) return false;
-  if (month != 2) return day <= (month == 4 || month == 6 || month == 9 || month == 11 ? 30 : 31);
-  return day <= ((year % 4 == 0 && year % 100 != 0) || year % 400 == 0 ? 29 : 28);
-}
+bool is_date(std::string_view iso);
 
 namespace detail {
 
 /// "2024-07-26" as "26 Jul 2024" or "26 July 2024".
-inline std::string written_date(std::string_view iso, bool whole_month) {
-  constexpr std::string_view months[] = {"January", "February", "March",     "April",   "May",      "June",
-                                         "July",    "August",   "September", "October", "November", "December"};
-  if (!is_date(iso)) fail<ConfigError>("date is ", iso, "; expected a day of the calendar as YYYY-MM-DD");
-  const std::string_view month = months[static_cast<std::size_t>((iso[5] - '0') * 10 + (iso[6] - '0') - 1)];
-  return concat(iso.substr(8, 2), " ", whole_month ? month : month.substr(0, 3), " ", iso.substr(0, 4));
-}
+std::string written_date(std::string_view iso, bool whole_month);
 
 }  // namespace detail
 }  // namespace lora::data
+
+#ifndef LORA_COMPILED
+#  include "lora/data/chat_text.ipp"
+#endif

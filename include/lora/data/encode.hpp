@@ -25,252 +25,74 @@ struct EncodeOptions {
   Index vocab_size = 0;  ///< larger ids are errors; 0: not checked
 };
 
-/// Throws   FormatError for a marker that the tokenizer cuts into pieces: a model would learn these in its place
-inline void expect_marker(const tokenizer::Tokenizer& tokenizer, const ChatTemplate& chat_template,
-                          std::string_view marker) {
-  const auto pieces = tokenizer.encode(marker).ids.size();
-  if (pieces == 1) return;
-  fail<FormatError>(tokenizer.where(), ": the template ", chat_template.name(), " writes ", marker,
-                    ", which the tokenizer cuts into ", pieces, " tokens; expected one: declare it in the \"",
-                    "added_tokens\" of tokenizer.json or the \"additional_special_tokens\" of tokenizer_config.json, ",
-                    "or set template to another");
-}
-
 /// The same for all that stand in every rendering.
-inline void expect_markers(const tokenizer::Tokenizer& tokenizer, const ChatTemplate& chat_template) {
-  for (const std::string_view marker : chat_template.markers()) expect_marker(tokenizer, chat_template, marker);
-}
+void expect_markers(const tokenizer::Tokenizer& tokenizer, const ChatTemplate& chat_template);
 
 /// The same for those of reasoning and tools that stand in the rendering of this record.
-inline void expect_markers(const tokenizer::Tokenizer& tokenizer, const ChatTemplate& chat_template,
-                           const Sample& sample, std::string_view rendering) {
-  const auto check = [&](std::span<const std::string_view> markers) {
-    for (const std::string_view marker : markers)
-      if (rendering.find(marker) != rendering.npos) expect_marker(tokenizer, chat_template, marker);
-  };
-  check(chat_template.markers_of_thoughts());
-  if (!sample.tools.empty() || std::any_of(sample.messages.begin(), sample.messages.end(), [](const Message& turn) {
-        return turn.role == "tool" || !turn.tool_calls.empty();
-      }))
-    check(chat_template.markers_of_tools());
-}
+void expect_markers(const tokenizer::Tokenizer& tokenizer, const ChatTemplate& chat_template, const Sample& sample,
+                    std::string_view rendering);
 
 /// The token that ends a text; empty if the tokenizer names none.
-inline std::string end_of_text(const tokenizer::Tokenizer& tokenizer) {
-  const auto eos = tokenizer.eos();
-  return eos ? tokenizer.decode(std::vector<std::int32_t>{*eos}) : "";
-}
+std::string end_of_text(const tokenizer::Tokenizer& tokenizer);
 
 /// The template with this text, if it is known.
-inline std::optional<ChatTemplate> find_template(std::string_view text, const tokenizer::Tokenizer& tokenizer) {
-  return ChatTemplate::find(text, end_of_text(tokenizer));
-}
+std::optional<ChatTemplate> find_template(std::string_view text, const tokenizer::Tokenizer& tokenizer);
 
 /// The template of that name, or for "auto" the one recognised from the model's template text.
 /// Throws   ConfigError that lists the choices; FormatError for a marker that the tokenizer cuts into pieces
-inline ChatTemplate choose_template(std::string_view name, const tokenizer::Tokenizer& tokenizer) {
-  const auto own = find_template(tokenizer.chat_template(), tokenizer);
-  const auto chosen = [&] {
-    if (own && (name == "auto" || name == own->name())) return *own;
-    if (name == "auto") return ChatTemplate::recognised(tokenizer.chat_template(), end_of_text(tokenizer));
-    return ChatTemplate::named(name, end_of_text(tokenizer), tokenizer.decode(tokenizer.opening()));
-  }();
-  expect_markers(tokenizer, chosen);
-  return chosen;
-}
+ChatTemplate choose_template(std::string_view name, const tokenizer::Tokenizer& tokenizer);
 
 /// Tokenizes a rendering. The tokenizer's opening token, if any, is added unless the template writes one.
-inline tokenizer::Tokenizer::Encoding encode_rendering(const tokenizer::Tokenizer& tokenizer,
-                                                       const ChatTemplate& chat_template, std::string_view text) {
-  auto encoding = tokenizer.encode(text);
-  if (!chat_template.needs_opening()) return encoding;
-  const auto& opening = tokenizer.opening();
-  encoding.ids.insert(encoding.ids.begin(), opening.begin(), opening.end());
-  encoding.begins.insert(encoding.begins.begin(), opening.size(), 0);
-  return encoding;
-}
+tokenizer::Tokenizer::Encoding encode_rendering(const tokenizer::Tokenizer& tokenizer,
+                                                const ChatTemplate& chat_template, std::string_view text);
 
 /// Cuts off what lies behind the first `most` tokens.
-inline void truncate(Example& example, Index most) {
-  if (std::ssize(example.tokens) <= most) return;
-  const bool had_labels = example.labelled() > 0;
-  example.tokens.resize(static_cast<std::size_t>(most));
-  example.labels.resize(static_cast<std::size_t>(most));
-  example.truncated = true;
-  example.lost = had_labels && example.labelled() == 0;
-}
+void truncate(Example& example, Index most);
 
 /// Turns records into tokens and labels. A rendering is tokenized as a whole, and a token is labelled if it begins
 /// inside an answer, including its end-of-turn token. Thread-safe.
 class Encoder {
  public:
   /// Token records need neither tokenizer nor template; texts need no template.
-  Encoder(const tokenizer::Tokenizer* tokenizer, std::optional<ChatTemplate> chat_template, EncodeOptions options)
-      : tokenizer_(tokenizer), template_(std::move(chat_template)), options_(std::move(options)) {
-    if (options_.cutoff_len < 1) fail<ConfigError>("cutoff_len is ", options_.cutoff_len, "; expected at least 1");
-  }
+  Encoder(const tokenizer::Tokenizer* tokenizer, std::optional<ChatTemplate> chat_template, EncodeOptions options);
 
   const EncodeOptions& options() const { return options_; }
   const std::optional<ChatTemplate>& chat_template() const { return template_; }
 
   /// Encodes a record for training or evaluation. Throws FormatError with file and line.
-  Example operator()(const Sample& sample) const {
-    Example example;
-    switch (sample.kind) {
-      case Sample::Kind::tokens:
-        example.tokens = sample.tokens;
-        example.labels = sample.labels;
-        break;
-      case Sample::Kind::text:
-        example.tokens = text_tokens(sample, true);
-        example.labels = example.tokens;
-        break;
-      case Sample::Kind::messages:
-        encode_messages(sample, example);
-        break;
-    }
-    if (!sample.learnt || sample.unanswered) example.labels.assign(example.tokens.size(), ignore_index);
-    example.unanswered = sample.unanswered;
-    truncate(example, options_.cutoff_len);
-    check_ids(example.tokens, sample);
-    check_labels(example.labels, sample);
-    example.record = sample.record;
-    return example;
-  }
+  Example operator()(const Sample& sample) const;
 
   /// All tokens of a text record, without truncation.
-  std::vector<std::int32_t> whole_text(const Sample& sample) const {
-    auto ids = text_tokens(sample, true);
-    check_ids(ids, sample);
-    return ids;
-  }
+  std::vector<std::int32_t> whole_text(const Sample& sample) const;
   /// Number of tokens added before every text.
   Index text_opening() const { return tokenizer_ ? std::ssize(tokenizer_->opening()) : 0; }
 
   /// Whether the tokenizer has ids outside of the model's vocabulary.
-  bool may_pass_vocabulary() const {
-    return tokenizer_ != nullptr && options_.vocab_size > 0 && tokenizer_->vocab_size() > options_.vocab_size;
-  }
+  bool may_pass_vocabulary() const;
 
   /// Finds the errors that encoding the record would, unless `may_pass_vocabulary`, in a fraction of the time. Returns
   /// a size by which records of a kind can be compared: the bytes of the text, or the number of tokens.
-  std::size_t check(const Sample& sample) const {
-    if (sample.kind == Sample::Kind::tokens) {
-      const std::size_t kept = std::min(sample.tokens.size(), static_cast<std::size_t>(options_.cutoff_len));
-      check_ids(std::span(sample.tokens).first(kept), sample);
-      check_labels(std::span(sample.labels).first(kept), sample);
-      return sample.tokens.size();
-    }
-    static_cast<void>(tokenizer(sample));
-    expect_marks_hold(sample);
-    return sample.kind == Sample::Kind::text ? sample.text.size()
-                                             : render(sample, sample.messages, options_.render).text.size();
-  }
+  std::size_t check(const Sample& sample) const;
 
   /// The prompt for generation: the turns before the last answer and a generation prompt, a text, or the tokens.
-  std::vector<std::int32_t> prompt(const Sample& sample) const {
-    std::vector<std::int32_t> ids;
-    if (sample.kind == Sample::Kind::tokens) {
-      ids = sample.tokens;
-    } else if (sample.kind == Sample::Kind::text) {
-      ids = text_tokens(sample, false);
-    } else {
-      RenderOptions options = options_.render;
-      options.add_generation_prompt = true;
-      const Rendering rendering = render(sample, sample.question(), options);
-      ids = encode_rendering(tokenizer(sample), *template_, rendering.text).ids;
-    }
-    check_ids(ids, sample);
-    return ids;
-  }
+  std::vector<std::int32_t> prompt(const Sample& sample) const;
 
  private:
-  const tokenizer::Tokenizer& tokenizer(const Sample& sample) const {
-    if (!tokenizer_) fail<ConfigError>(sample.where, ": only token records can be used without a tokenizer");
-    return *tokenizer_;
-  }
+  const tokenizer::Tokenizer& tokenizer(const Sample& sample) const;
 
   /// Adds the tokenizer's opening token, if any, before a text and, if it is whole, the end-of-text token after it.
-  std::vector<std::int32_t> text_tokens(const Sample& sample, bool whole) const {
-    const tokenizer::Tokenizer& tokens = tokenizer(sample);
-    std::vector<std::int32_t> ids = tokens.opening();
-    const auto text = tokens.encode(sample.text).ids;
-    ids.insert(ids.end(), text.begin(), text.end());
-    if (!whole) return ids;
-    ids.insert(ids.end(), tokens.closing().begin(), tokens.closing().end());
-    const auto eos = tokens.eos();
-    if (eos && (tokens.closing().empty() || tokens.closing().back() != *eos)) ids.push_back(*eos);
-    return ids;
-  }
+  std::vector<std::int32_t> text_tokens(const Sample& sample, bool whole) const;
 
-  Rendering render(const Sample& sample, std::span<const Message> messages, const RenderOptions& options) const {
-    if (!template_)
-      fail<ConfigError>(sample.where, ": conversations need a chat template; set template to one of ",
-                        ChatTemplate::choices());
-    try {
-      RenderOptions own = options;
-      own.tools = sample.tools;
-      Rendering rendering = template_->render(template_->turns_of(messages, own), own);
-      expect_markers(tokenizer(sample), *template_, sample, rendering.text);
-      return rendering;
-    } catch (const FormatError& error) {
-      fail<FormatError>(sample.where, ": ", std::string_view(error.what()));
-    }
-  }
+  Rendering render(const Sample& sample, std::span<const Message> messages, const RenderOptions& options) const;
 
-  void encode_messages(const Sample& sample, Example& example) const {
-    expect_marks_hold(sample);
-    const Rendering rendering = render(sample, sample.messages, options_.render);
-    auto encoding = encode_rendering(tokenizer(sample), *template_, rendering.text);
-    const std::size_t opening = template_->needs_opening() ? tokenizer(sample).opening().size() : 0;
-    std::span<const AnswerSpan> answers = rendering.answers;
-    std::vector<bool> learnt;  // of the answers
-    for (const Message& message : sample.messages)
-      if (message.role == "assistant") learnt.push_back(message.learnt);
-    const bool last_only = options_.train_on_last_turn_only;
-    for (std::size_t i = 0; last_only && i + 1 < learnt.size(); ++i) learnt[i] = false;
-    // Nothing after the last labelled answer has a loss.
-    std::size_t used = answers.size();
-    while (used > 0 && !learnt[used - 1] && !options_.train_on_prompt) --used;
-    const std::size_t end = used == 0 ? rendering.text.size() : answers[used - 1].end;
-    const auto past = std::lower_bound(encoding.begins.begin(), encoding.begins.end(), end);
-    const auto count = static_cast<std::size_t>(past - encoding.begins.begin());
-    example.tokens = std::move(encoding.ids);
-    example.tokens.resize(count);
-    example.labels.assign(count, ignore_index);
-    std::size_t answer = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t begin = encoding.begins[i];
-      while (answer < answers.size() && begin >= answers[answer].end) ++answer;
-      const bool inside = i >= opening && answer < answers.size() && begin >= answers[answer].begin;
-      if (inside ? learnt[answer] : options_.train_on_prompt) example.labels[i] = example.tokens[i];
-    }
-  }
+  void encode_messages(const Sample& sample, Example& example) const;
 
   /// train_on_prompt learns every turn but the answers that are marked.
-  void expect_marks_hold(const Sample& sample) const {
-    if (!options_.train_on_prompt) return;
-    for (const Message& message : sample.messages)
-      if (!message.learnt && message.role != "assistant")
-        fail<FormatError>(sample.where, ": a turn of the ", message.role,
-                          " is marked as not learnt, but train_on_prompt learns all of them");
-  }
+  void expect_marks_hold(const Sample& sample) const;
 
-  void check_ids(std::span<const std::int32_t> ids, const Sample& sample) const {
-    for (const std::int32_t id : ids) check_id(id, sample);
-  }
-  void check_labels(std::span<const std::int32_t> labels, const Sample& sample) const {
-    for (const std::int32_t label : labels)
-      if (label != ignore_index) check_id(label, sample);
-  }
-  void check_id(std::int32_t id, const Sample& sample) const {
-    if (id < 0 || (options_.vocab_size > 0 && id >= options_.vocab_size))
-      fail<FormatError>(sample.where, ": the token id ", id, "; the model's vocabulary has ", options_.vocab_size,
-                        sample.kind == Sample::Kind::tokens
-                            ? ""
-                            : concat(" and so no embedding for the tokenizer's token \"",
-                                     tokenizer_->decode(std::span(&id, 1)), "\""));
-  }
+  void check_ids(std::span<const std::int32_t> ids, const Sample& sample) const;
+  void check_labels(std::span<const std::int32_t> labels, const Sample& sample) const;
+  void check_id(std::int32_t id, const Sample& sample) const;
 
   const tokenizer::Tokenizer* tokenizer_;
   std::optional<ChatTemplate> template_;
@@ -281,22 +103,9 @@ class Encoder {
 /// estimates.
 class EncodeSummary {
  public:
-  void add(const Example& example) {
-    ++records_;
-    lengths_.push_back(static_cast<Index>(example.tokens.size()));
-    reaches(lengths_.back());
-    tokens_ += lengths_.back();
-    labelled_ += example.labelled();
-    truncated_ += example.truncated;
-    left_out_ += example.labelled() == 0 && !example.unanswered;
-    lost_ += example.lost;
-    unanswered_ += example.unanswered;
-  }
+  void add(const Example& example);
   /// Counts a record that was not encoded.
-  void pass_over(bool unanswered = false) {
-    ++records_;
-    unanswered_ += unanswered;
-  }
+  void pass_over(bool unanswered = false);
   /// Adds the length of a record that is known to exist.
   void reaches(Index length) { longest_ = std::max(longest_, length); }
 
@@ -313,31 +122,13 @@ class EncodeSummary {
   Index unanswered() const { return unanswered_; }      ///< records left out because their answer is empty
 
   /// A quantile of the lengths of the encoded records; share 1 is the longest known length.
-  Index length_at(double share) const {
-    if (share >= 1 || lengths_.empty()) return longest_;
-    std::vector<Index> sorted = lengths_;
-    const auto last = sorted.size() - 1;
-    const auto rank = std::min(last, static_cast<std::size_t>(std::ceil(share * static_cast<double>(last))));
-    std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(rank), sorted.end());
-    return sorted[rank];
-  }
+  Index length_at(double share) const;
 
-  std::string text() const {
-    const double share = tokens_ == 0 ? 0 : 100.0 * static_cast<double>(labelled_) / static_cast<double>(tokens_);
-    return concat(records(), cut_from_ > 0 ? concat(" blocks of ", cut_from_) : "", " records, ",
-                  complete() ? "" : concat("judged by ", encoded(), " of them: about "), tokens(), " tokens, ",
-                  std::round(share * 10) / 10, " % labelled, ", truncated(), " truncated, ", left_out(), " left out",
-                  unanswered_ > 0 ? concat(", ", unanswered_, " without an answer") : "", "; lengths ", length_at(0),
-                  " to ", length_at(1), ", median ", length_at(0.5), ", 95 % up to ", length_at(0.95));
-  }
+  std::string text() const;
 
  private:
   Index encoded() const { return static_cast<Index>(lengths_.size()); }
-  Index scaled(Index sum) const {
-    if (complete() || encoded() == 0) return sum;
-    return static_cast<Index>(
-        std::llround(static_cast<double>(sum) * static_cast<double>(records_) / static_cast<double>(encoded())));
-  }
+  Index scaled(Index sum) const;
 
   std::vector<Index> lengths_;
   Index longest_ = 0;
@@ -352,24 +143,10 @@ class EncodeSummary {
 };
 
 /// A record as text with labelled tokens between ⟦ and ⟧; without a tokenizer, as ids.
-inline std::string preview(const Example& example, const tokenizer::Tokenizer* tokenizer) {
-  std::string text;
-  const auto is_labelled = [&](std::size_t i) { return example.labels[i] != ignore_index; };
-  for (std::size_t begin = 0; begin < example.tokens.size();) {
-    std::size_t end = begin + 1;
-    while (end < example.tokens.size() && is_labelled(end) == is_labelled(begin)) ++end;
-    const std::span<const std::int32_t> run(example.tokens.data() + begin, end - begin);
-    std::string part;
-    if (tokenizer) {
-      part = tokenizer->decode(run);
-    } else {
-      for (const std::int32_t id : run) part += (part.empty() ? "" : " ") + std::to_string(id);
-    }
-    if (!tokenizer && begin > 0) text += ' ';
-    text += is_labelled(begin) ? "⟦" + part + "⟧" : part;
-    begin = end;
-  }
-  return text;
-}
+std::string preview(const Example& example, const tokenizer::Tokenizer* tokenizer);
 
 }  // namespace lora::data
+
+#ifndef LORA_COMPILED
+#  include "lora/data/encode.ipp"
+#endif

@@ -20,10 +20,7 @@ namespace lora::data {
 
 namespace detail {
 
-constexpr std::uint64_t shuffle_purpose = 0x6F72646572u;
-constexpr std::uint64_t split_purpose = 0x73706C6974u;
 constexpr std::uint64_t curriculum_purpose = 0x63757272u;
-constexpr std::uint64_t mix_purpose = 0x6D6978u;
 
 }  // namespace detail
 
@@ -35,34 +32,21 @@ class Sequences {
 
   /// 0, 1, … count − 1.
   /// Throws   ConfigError if there are too many
-  static Sequences below(Index count) {
-    Sequences all;
-    all.size_ = checked(count);
-    return all;
-  }
+  static Sequences below(Index count);
   /// These, none of which is negative.
   /// Throws   ConfigError if one is above `most`
   Sequences(const std::vector<Index>& numbers) : Sequences(narrowed(numbers)) {}
-  explicit Sequences(std::vector<std::uint32_t> numbers)
-      : size_(checked(std::ssize(numbers))),
-        listed_(std::make_shared<const std::vector<std::uint32_t>>(std::move(numbers))) {}
+  explicit Sequences(std::vector<std::uint32_t> numbers);
 
   /// A number as it is stored.
   /// Throws   ConfigError if it is above `most`
-  static std::uint32_t as_number(Index number) {
-    if (number > most) fail<ConfigError>("sequence ", number, "; at most ", most, " are supported");
-    return static_cast<std::uint32_t>(number);
-  }
+  static std::uint32_t as_number(Index number);
 
   Index size() const { return size_; }
   bool empty() const { return size_ == 0; }
   Index operator[](Index place) const { return listed_ ? Index{(*listed_)[static_cast<std::size_t>(place)]} : place; }
   /// All of them.
-  std::vector<Index> numbers() const {
-    std::vector<Index> numbers;
-    for (Index place = 0; place < size_; ++place) numbers.push_back((*this)[place]);
-    return numbers;
-  }
+  std::vector<Index> numbers() const;
   /// False where each is its place.
   bool lists() const { return listed_ != nullptr; }
   /// Forgets all but the first ones.
@@ -70,16 +54,8 @@ class Sequences {
 
  private:
   Sequences() = default;
-  static Index checked(Index count) {
-    if (count > most) fail<ConfigError>(count, " records; at most ", most, " are supported");
-    return count;
-  }
-  static std::vector<std::uint32_t> narrowed(const std::vector<Index>& numbers) {
-    std::vector<std::uint32_t> narrow;
-    narrow.reserve(numbers.size());
-    for (const Index number : numbers) narrow.push_back(as_number(number));
-    return narrow;
-  }
+  static Index checked(Index count);
+  static std::vector<std::uint32_t> narrowed(const std::vector<Index>& numbers);
 
   Index size_ = 0;
   std::shared_ptr<const std::vector<std::uint32_t>> listed_;  // null: each is its place
@@ -98,42 +74,14 @@ struct Mixture {
 /// every file comes once at least. Shares are met to the sample, by largest remainder.
 /// Throws   ConfigError if an epoch would have 2³² samples or more, a thousand times as many as there are sequences, or
 ///          none of a file
-inline std::vector<Index> mixed_counts(std::span<const Index> sizes, std::span<const double> shares, bool over) {
-  constexpr double rounding = 1e-9;  // relative, of a quotient that is a whole number but for its last bits
-  constexpr double most_repeats = 1000;
-  double total = 0;
-  std::size_t decides = 0;  // the file by which the total is as it is
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const double own = static_cast<double>(sizes[i]) / shares[i];
-    if (i > 0 && (over ? own <= total : own >= total)) continue;
-    total = own;
-    decides = i;
-  }
-  const Index sequences = std::accumulate(sizes.begin(), sizes.end(), Index{0});
-  if (!(total <= most_repeats * static_cast<double>(sequences)))
-    fail<ConfigError>("a mix in which file ", decides + 1, " has the share ", shares[decides],
-                      ", so that an epoch needs ", total, " samples of ", sequences, " records; at most ", most_repeats,
-                      " times as many are allowed");
-  total = over ? std::ceil(total * (1 - rounding)) : std::floor(total * (1 + rounding));
-  if (!(total <= static_cast<double>(Sequences::most)))
-    fail<ConfigError>("a mix in which an epoch has ", total, " samples; at most ", Sequences::most, " are supported");
-  std::vector<Index> counts = apportion(static_cast<Index>(total), shares);
-  for (std::size_t i = 0; i < counts.size(); ++i)
-    if (counts[i] == 0)
-      fail<ConfigError>("a mix in which an epoch has ", total, " samples and none of file ", i + 1, ", whose share is ",
-                        shares[i]);
-  return counts;
-}
+std::vector<Index> mixed_counts(std::span<const Index> sizes, std::span<const double> shares, bool over);
 
 /// The order of the records. Samples are counted over the whole run: sample g is the (g mod n)-th of epoch g / n, and
 /// its record depends only on g and the seed, not on the number of processes or where a run was resumed.
 class Order {
  public:
   /// Without shuffling every epoch has the order of the files.
-  Order(Sequences records, std::uint64_t seed, bool shuffle)
-      : records_(std::move(records)), seed_(seed), shuffle_(shuffle) {
-    if (records_.empty()) fail<ConfigError>("no records are left to train on");
-  }
+  Order(Sequences records, std::uint64_t seed, bool shuffle);
 
   /// Of several files that are mixed. A file's sequences come in an order drawn by the seed, each once before any comes
   /// again, over all epochs.
@@ -144,34 +92,14 @@ class Order {
   Index size() const { return records_.size(); }
 
   /// The record of sample g. Caches the order of one epoch.
-  Index operator[](Index sample) {
-    const Index epoch = sample / size();
-    const Index place = sample % size();
-    if (!shuffle_) return records_[place];
-    if (epoch != epoch_) {
-      order_ = draw(epoch);
-      epoch_ = epoch;
-    }
-    const Index drawn = order_[static_cast<std::size_t>(place)];
-    return mixture_.files.empty() ? records_[drawn] : drawn;
-  }
+  Index operator[](Index sample);
 
   /// The records of the samples [begin, end).
-  std::vector<Index> between(Index begin, Index end) {
-    std::vector<Index> records;
-    for (Index sample = begin; sample < end; ++sample) records.push_back((*this)[sample]);
-    return records;
-  }
+  std::vector<Index> between(Index begin, Index end);
 
  private:
   /// Places in records_ or, of a mixture, sequences.
-  std::vector<std::uint32_t> draw(Index epoch) const {
-    const auto number = static_cast<std::uint64_t>(epoch);
-    if (mixture_.files.empty()) return detail::permutation(size(), mix_key(seed_, detail::shuffle_purpose, number));
-    std::vector<Index> before = mixture_.counts;
-    for (Index& count : before) count *= epoch;
-    return draw_classes(mixture_.files, mixture_.counts, before, seed_, mix_key(seed_, detail::mix_purpose, number));
-  }
+  std::vector<std::uint32_t> draw(Index epoch) const;
 
   Sequences records_;
   std::uint64_t seed_;
@@ -181,35 +109,6 @@ class Order {
   std::vector<std::uint32_t> order_;  // of that epoch
 };
 
-/// ceil((epochs − before) · steps), without rounding: epochs are the decimal number that the double is written as, so
-/// that 1.1 epochs of 10 steps are 11. Not above 0 where `before` is not below `epochs`.
-inline Index steps_between(Index before, double epochs, Index steps) {
-  if (!(epochs > static_cast<double>(before))) return 0;
-  __extension__ typedef __int128 Wide;
-  char text[32];  // "1.25e-03"
-  const std::string_view number(
-      text, static_cast<std::size_t>(
-                std::to_chars(text, text + sizeof text, epochs, std::chars_format::scientific).ptr - text));
-  const std::size_t exponent_at = number.find('e');
-  Wide digits = 0;
-  int decimals = 0;  // epochs = digits / 10^decimals
-  for (const char c : number.substr(0, exponent_at)) {
-    if (c == '.') continue;
-    digits = digits * 10 + (c - '0');
-    ++decimals;
-  }
-  --decimals;
-  int exponent = 0;
-  std::from_chars(number.data() + exponent_at + (number[exponent_at + 1] == '+' ? 2 : 1), text + number.size(),
-                  exponent);
-  decimals -= exponent;
-  for (; decimals < 0; ++decimals) digits *= 10;
-  if (decimals > 27) return 1;  // less than a step, of an epoch of fewer than 2³³
-  Wide one = 1;
-  for (int i = 0; i < decimals; ++i) one *= 10;
-  return static_cast<Index>(((digits - before * one) * steps + one - 1) / one);
-}
-
 /// Splits epochs of n records into optimizer steps; the last step of an epoch may be smaller.
 struct StepPlan {
   Index records;
@@ -218,31 +117,18 @@ struct StepPlan {
   Index steps_per_epoch() const { return (records + per_step - 1) / per_step; }
 
   /// Steps of a run: `max_steps` if it is not negative, else those of the epochs after the first `before`, rounded up.
-  Index steps(double epochs, Index max_steps, Index before = 0) const {
-    return max_steps >= 0 ? max_steps : steps_between(before, epochs, steps_per_epoch());
-  }
+  Index steps(double epochs, Index max_steps, Index before = 0) const;
 
   struct Range {
     Index begin;
     Index end;
   };
   /// The samples of a step, both counted from 0 over the whole run.
-  Range samples(Index step) const {
-    const Index epoch = step / steps_per_epoch();
-    const Index first = step % steps_per_epoch() * per_step;
-    return {epoch * records + first, epoch * records + std::min(first + per_step, records)};
-  }
+  Range samples(Index step) const;
   /// The samples of `unit` of a step with `units` units: neighbours, as even as possible.
-  static Range unit_of(const Range& step, Index unit, Index units) {
-    const Index count = step.end - step.begin;
-    return {step.begin + count * unit / units, step.begin + count * (unit + 1) / units};
-  }
+  static Range unit_of(const Range& step, Index unit, Index units);
   /// Number of epochs after `steps_done` steps, as logged.
-  double epoch_after(Index steps_done) const {
-    const Index epoch = steps_done / steps_per_epoch();
-    const Index rest = steps_done % steps_per_epoch() * per_step;
-    return static_cast<double>(epoch) + static_cast<double>(rest) / static_cast<double>(records);
-  }
+  double epoch_after(Index steps_done) const;
 };
 
 struct Split {
@@ -253,16 +139,10 @@ struct Split {
 /// Splits off records for evaluation: `val_size` below 1 is a fraction (at least one record), else a count. Both parts
 /// keep the order of the files.
 /// Throws   ConfigError if nothing would be left to train on
-inline Split split_records(Index records, double val_size, std::uint64_t seed) {
-  const double wanted = val_size < 1 ? std::ceil(val_size * static_cast<double>(records)) : std::floor(val_size);
-  if (!(wanted >= 0) || wanted >= static_cast<double>(records))
-    fail<ConfigError>("val_size is ", val_size, " but there are only ", records, " records");
-  const auto held = static_cast<std::ptrdiff_t>(wanted);
-  std::vector<std::uint32_t> order = detail::permutation(records, mix_key(seed, detail::split_purpose));
-  std::sort(order.begin(), order.begin() + held);
-  std::sort(order.begin() + held, order.end());
-  return {Sequences(std::vector<std::uint32_t>(order.begin() + held, order.end())),
-          Sequences(std::vector<std::uint32_t>(order.begin(), order.begin() + held))};
-}
+Split split_records(Index records, double val_size, std::uint64_t seed);
 
 }  // namespace lora::data
+
+#ifndef LORA_COMPILED
+#  include "lora/data/order.ipp"
+#endif

@@ -22,39 +22,17 @@ class TokenStore {
   std::size_t size() const { return stored_ + memory_.size(); }
 
   /// Throws   IoError, such as for a full disk, and Error after `finish`
-  void append(std::span<const std::int32_t> tokens) {
-    if (mapped_) fail<Error>("[token_store] tokens were appended after the last");
-    memory_.insert(memory_.end(), tokens.begin(), tokens.end());
-    constexpr std::size_t piece = std::size_t{1} << 18;  // of the file
-    if (memory_.size() > (file_ ? std::min(most_, piece) : most_)) spill();
-  }
+  void append(std::span<const std::int32_t> tokens);
 
   /// Ends the appending: tokens can be read from here on.
-  void finish() {
-    if (!file_) return;
-    spill();
-    mapped_ = std::make_shared<const io::MappedFile>(*file_, "the tokens of long texts");
-    file_.reset();
-  }
+  void finish();
 
   /// Some of them, until the store is gone; the caller touches `used` of these. Thread-safe.
   /// Throws   ShapeError for tokens that are not there
-  std::span<const std::int32_t> read(std::size_t first, std::size_t count, std::size_t used) const {
-    if (file_ || first > size() || count > size() - first)
-      fail<ShapeError>("[token_store] ", count, " tokens from ", first, " on were asked for, of ",
-                       file_ ? "a store that is still written" : concat(size()));
-    if (!mapped_) return std::span(memory_).subspan(first, count);
-    mapped_->note_read(used * sizeof(std::int32_t));
-    return {reinterpret_cast<const std::int32_t*>(mapped_->bytes().data()) + first, count};
-  }
+  std::span<const std::int32_t> read(std::size_t first, std::size_t count, std::size_t used) const;
 
  private:
-  void spill() {
-    if (!file_) file_ = std::make_unique<io::ScratchFile>("the tokens of long texts");
-    file_->write(std::as_bytes(std::span(memory_)));
-    stored_ += memory_.size();
-    memory_ = {};
-  }
+  void spill();
 
   std::size_t most_;
   std::size_t stored_ = 0;  // in the file
@@ -64,3 +42,7 @@ class TokenStore {
 };
 
 }  // namespace lora::data
+
+#ifndef LORA_COMPILED
+#  include "lora/data/token_store.ipp"
+#endif

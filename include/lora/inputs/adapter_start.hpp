@@ -21,62 +21,10 @@
 
 namespace lora::inputs {
 
-/// The modules that the key additional_target names, as PEFT names them.
-inline std::vector<std::string> whole_modules_of(const std::vector<std::string>& names, const model::Config& shape) {
-  const auto has = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
-  // A tied head trains with the embedding, and PEFT must find both.
-  const bool tied = shape.tie_word_embeddings && (has("embed_tokens") || has("lm_head"));
-  std::vector<std::string> modules;
-  if (tied || has("embed_tokens")) modules.emplace_back("embed_tokens");
-  if (tied || has("lm_head")) modules.emplace_back("lm_head");
-  if (has("norms")) {
-    modules.insert(modules.end(), {"input_layernorm", "post_attention_layernorm", "norm"});
-    if (shape.qk_norm) modules.insert(modules.end(), {"q_norm", "k_norm"});
-  }
-  return modules;
-}
-
 /// The adapter that a run trains: from its settings, or from the adapter folder that it starts from.
 /// Throws   ConfigError for a key that contradicts the folder
-inline model::AdapterConfig adapter_of(const settings::Config& config, const model::Config& shape,
-                                       const model::AdapterFiles* start) {
-  model::AdapterConfig adapter;
-  auto targets = config.lora_target;
-  if (targets.empty() || targets.front() == "all")
-    targets.assign(model::projection_names.begin(), model::projection_names.end());
-  if (start == nullptr) {
-    adapter.rank = config.rank();
-    adapter.alpha = config.alpha();
-    adapter.rslora = config.use_rslora.value_or(false);
-    adapter.targets = std::move(targets);
-    adapter.whole_modules = whole_modules_of(config.additional_target, shape);
-  } else {
-    adapter = start->config;
-    const auto expect = [&](std::string_view key, const auto& given, const auto& found) {
-      if (given && *given != found)
-        fail<ConfigError>("key ", key, ": given ", *given, ", but the adapter ", start->folder.native(), " has ",
-                          found);
-    };
-    expect("lora_rank", config.lora_rank, adapter.rank);
-    expect("lora_alpha", config.lora_alpha, adapter.alpha);
-    expect("use_rslora", config.use_rslora, adapter.rslora);
-    const auto list = [](std::vector<std::string> names) {
-      std::sort(names.begin(), names.end());
-      std::string text;
-      for (const auto& name : names) text += (text.empty() ? "" : ",") + name;
-      return text;
-    };
-    const std::string found = adapter.target_expression.empty() ? list(adapter.targets) : adapter.target_expression;
-    expect("additional_target",
-           config.additional_target.empty() ? std::nullopt
-                                            : std::optional(list(whole_modules_of(config.additional_target, shape))),
-           list(adapter.whole_modules));
-    expect("lora_target", config.lora_target.empty() ? std::nullopt : std::optional(list(targets)), found);
-  }
-  adapter.dropout = config.lora_dropout;
-  adapter.base_model = config.model_name_or_path;
-  return adapter;
-}
+model::AdapterConfig adapter_of(const settings::Config& config, const model::Config& shape,
+                                const model::AdapterFiles* start);
 
 /// Attaches the adapter that a run trains: the one that it starts from, or a new one.
 /// Throws   ConfigError, FormatError, IoError
@@ -100,22 +48,8 @@ using TensorNames = std::set<std::string, std::less<>>;
 
 /// The names of the model's own tensors that train in each stage of a run. Stages that say the same share them.
 /// Throws   ConfigError naming the stage
-inline std::vector<std::shared_ptr<const TensorNames>> trainable_in_stages(const settings::Config& config,
-                                                                           const model::Config& shape) {
-  const settings::StageConfigs stages(config);
-  std::map<std::vector<std::string>, std::shared_ptr<const TensorNames>> known;
-  std::vector<std::shared_ptr<const TensorNames>> names;
-  for (std::size_t i = 0; i < stages.size(); ++i) try {
-      const std::vector<std::string> expressions = stages[i].trainable;
-      auto& chosen = known[expressions];
-      if (!chosen) chosen = std::make_shared<const TensorNames>(model::trainable_tensors(shape, expressions));
-      names.push_back(chosen);
-    } catch (const ConfigError& error) {
-      if (config.stages.empty()) throw;
-      fail<ConfigError>(settings::stage_name(config, i), ": ", std::string_view(error.what()));
-    }
-  return names;
-}
+std::vector<std::shared_ptr<const TensorNames>> trainable_in_stages(const settings::Config& config,
+                                                                    const model::Config& shape);
 
 /// Makes parameters of what a run trains: an adapter, or those tensors of the model that train in any of its stages.
 /// Throws   ConfigError, FormatError, IoError
@@ -130,16 +64,11 @@ void choose_what_trains(D& dev, model::Decoder<D, T>& decoder, const settings::C
 }
 
 /// Whether a tensor trains, by its name, in each stage of a run: those of `chosen` (empty: all) that the stage names.
-inline std::vector<std::function<bool(std::string_view)>> trained_in_stages(
-    const settings::Config& config, const model::Config& shape, const std::function<bool(std::string_view)>& chosen) {
-  if (!config.trains_model() || config.stages.empty())
-    return std::vector<std::function<bool(std::string_view)>>(settings::StageConfigs(config).size(), chosen);
-  std::vector<std::function<bool(std::string_view)>> trains;
-  for (auto& names : trainable_in_stages(config, shape))
-    trains.emplace_back([chosen, names = std::move(names)](std::string_view name) {
-      return names->count(name) != 0 && (!chosen || chosen(name));
-    });
-  return trains;
-}
+std::vector<std::function<bool(std::string_view)>> trained_in_stages(
+    const settings::Config& config, const model::Config& shape, const std::function<bool(std::string_view)>& chosen);
 
 }  // namespace lora::inputs
+
+#ifndef LORA_COMPILED
+#  include "lora/inputs/adapter_start.ipp"
+#endif

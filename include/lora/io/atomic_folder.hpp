@@ -23,38 +23,13 @@ using Stranger = std::function<std::string(const Path&)>;
 
 namespace detail {
 
-inline void expect_own(const Path& folder, const Stranger& stranger) {
-  if (const std::string what = stranger(folder); !what.empty())
-    fail<IoError>(folder.native(), " is in the way: ", what, "; move it elsewhere");
-}
+void expect_own(const Path& folder, const Stranger& stranger);
 
 /// Replaces a folder that this program wrote. Durable. `placed` is set once the new folder has its name: after a later
 /// failure it is unknown which of the two is durable, and both are left for the next start. Where names can't be
 /// exchanged the old folder is away for a moment; its lock keeps `clear_killed` of another process from putting it
 /// back.
-inline void replace_folder(const Path& from, const Path& folder, Unfinished& unfinished, bool& placed) {
-  const Path parent = folder_of(folder);
-  Path former = from;
-  placed = exchange(from, folder);
-  if (!placed) {
-    const Lock lock(folder);
-    unfinished.finish();  // a signal must leave the new folder for the next start while the old one is moved away
-    former = temporary_name(folder, Temporary::replaced);
-    io::rename(folder, former);
-    try {
-      io::rename(from, folder);
-    } catch (...) {
-      try {
-        io::rename(former, folder);
-      } catch (const IoError&) {  // the first error matters; the next start puts it back
-      }
-      throw;
-    }
-    placed = true;
-  }
-  sync_folder(parent);
-  io::remove_all(former);
-}
+void replace_folder(const Path& from, const Path& folder, Unfinished& unfinished, bool& placed);
 
 }  // namespace detail
 
@@ -93,14 +68,7 @@ void write_whole_folder(const Path& folder, const Stranger& stranger, Write&& wr
 
 /// Removes a folder atomically: it is never seen in part under its own name.
 /// Throws   IoError if it was not written by this program
-inline void remove_whole_folder(const Path& folder, const Stranger& stranger) {
-  if (!is_there(folder)) return;
-  detail::expect_own(folder, stranger);
-  const Path doomed = temporary_name(folder, Temporary::removing);
-  io::rename(folder, doomed);
-  sync_folder(folder_of(folder));
-  io::remove_all(doomed);
-}
+void remove_whole_folder(const Path& folder, const Stranger& stranger);
 
 /// Removes what a process that was killed while writing a file or folder has left in `parent`, and restores a folder
 /// that was moved away for one that was never completed. `place_of(name, entry)`: the final name of a temporary `entry`
@@ -137,19 +105,10 @@ auto place_among(IsOne is_one) {
 
 /// Removes what killed processes of this user have left of one file or folder. A writer holds a lock on its temporary
 /// file or folder, so that one in use is kept.
-inline void clear_killed(const Path& place) {
-  clear_unfinished(folder_of(place), [&](const std::string& name, const Path& entry) {
-    std::optional<std::string> found;
-    struct stat status {};
-    if (name != held_name(place.filename()) || ::lstat(entry.c_str(), &status) != 0 || status.st_uid != ::geteuid())
-      return found;
-    try {
-      const Lock lock(entry, is_folder(entry) ? Lock::Of::folder : Lock::Of::file);
-      if (lock.held()) found = place.filename();
-    } catch (const IoError&) {  // in use by another process
-    }
-    return found;
-  });
-}
+void clear_killed(const Path& place);
 
 }  // namespace lora::io
+
+#ifndef LORA_COMPILED
+#  include "lora/io/atomic_folder.ipp"
+#endif

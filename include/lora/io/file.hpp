@@ -35,60 +35,19 @@ class FileWriter {
   };
 
   /// `named`: the name of the file in errors, while it has a temporary name.
-  explicit FileWriter(Path path, Mode mode = Mode::create, Path named = {})
-      : path_(std::move(path)), named_(named.empty() ? path_ : std::move(named)) {
-    const bool appends = mode == Mode::append;
-    const int flags = O_WRONLY | O_CLOEXEC |
-                      (mode == Mode::device ? 0
-                       : appends            ? O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK
-                                            : O_CREAT | O_EXCL | O_NOFOLLOW);
-    descriptor_ = static_cast<int>(detail::perform({FileOperation::Kind::create, path_, Path(), 0, appends},
-                                                   [&](std::size_t) { return ::open(path_.c_str(), flags, 0666); }));
-    if (descriptor_ < 0) detail::fail_unfollowed("create", path_, named_, errno);
-    // The file may have been replaced since it was checked: never overwrite somebody else's.
-    struct stat status {};
-    if (mode == Mode::create || ::fstat(descriptor_, &status) != 0 || S_ISREG(status.st_mode) == appends) return;
-    ::close(descriptor_);
-    if (appends) fail<IoError>("cannot append to ", named_.native(), ": not a regular file");
-    fail<IoError>("cannot write ", named_.native(), ": a file has come there meanwhile");
-  }
-  FileWriter(FileWriter&& other) noexcept
-      : path_(std::move(other.path_)),
-        named_(std::move(other.named_)),
-        descriptor_(std::exchange(other.descriptor_, -1)) {}
-  FileWriter& operator=(FileWriter&& other) noexcept {
-    std::swap(path_, other.path_);
-    std::swap(named_, other.named_);
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  ~FileWriter() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
+  explicit FileWriter(Path path, Mode mode = Mode::create, Path named = {});
+  FileWriter(FileWriter&& other) noexcept;
+  FileWriter& operator=(FileWriter&& other) noexcept;
+  ~FileWriter();
 
-  void write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const std::int64_t written =
-          detail::perform({FileOperation::Kind::write, path_, Path(), bytes.size()},
-                          [&](std::size_t count) { return ::write(descriptor_, bytes.data(), count); });
-      if (written < 0) fail_io("write", named_, errno);
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-  }
+  void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
   /// Makes the content durable; the file's name is durable only once its folder is synced.
-  void sync() {
-    const auto result =
-        detail::perform({FileOperation::Kind::sync, path_, Path()}, [&](std::size_t) { return ::fsync(descriptor_); });
-    if (result < 0) fail_io("sync", named_, errno);
-  }
+  void sync();
 
   /// Some file systems report a failed write only here.
-  void close() {
-    if (descriptor_ < 0) return;
-    if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) fail_io("write", named_, errno);
-  }
+  void close();
 
   const Path& path() const { return path_; }
 
@@ -99,65 +58,28 @@ class FileWriter {
 };
 
 /// Shortens a file to `size` bytes, durably.
-inline void truncate_file(const Path& path, std::size_t size) {
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (descriptor < 0) detail::fail_unfollowed("open", path, path, errno);
-  auto result = detail::perform({FileOperation::Kind::truncate, path, Path(), size},
-                                [&](std::size_t bytes) { return ::ftruncate(descriptor, static_cast<off_t>(bytes)); });
-  if (result >= 0)
-    result =
-        detail::perform({FileOperation::Kind::sync, path, Path()}, [&](std::size_t) { return ::fsync(descriptor); });
-  const int error = result < 0 ? errno : 0;
-  ::close(descriptor);
-  if (error != 0) fail_io("truncate", path, error);
-}
+void truncate_file(const Path& path, std::size_t size);
 
 /// Leaves of a file, if there is one, its first `size` bytes.
-inline void keep_begin(const Path& path, std::uint64_t size) {
-  if (is_there(path) && FileReader(path).size() > size) truncate_file(path, size);
-}
+void keep_begin(const Path& path, std::uint64_t size);
 
 /// Writes a file atomically: under a temporary name in the same folder, then synced and renamed. Without a commit
 /// nothing is left. A device or pipe is written to directly; a symbolic link to anything else is an error.
 class AtomicFile {
  public:
-  explicit AtomicFile(Path path)
-      : path_(std::move(path)),
-        direct_(is_special(path_)),
-        partial_(direct_ ? path_ : temporary_name(path_, Temporary::partial)),
-        unfinished_(direct_ ? Unfinished() : Unfinished(partial_)),
-        writer_(partial_, direct_ ? FileWriter::Mode::device : FileWriter::Mode::create, path_) {}
-  AtomicFile(AtomicFile&& other) noexcept
-      : path_(std::move(other.path_)),
-        direct_(other.direct_),
-        open_(std::exchange(other.open_, false)),
-        partial_(std::move(other.partial_)),
-        unfinished_(std::move(other.unfinished_)),
-        writer_(std::move(other.writer_)) {}
+  explicit AtomicFile(Path path);
+  AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
-  ~AtomicFile() {
-    if (open_ && !direct_) detail::remove_name(partial_);  // errors are ignored: nothing more can be done
-  }
+  ~AtomicFile();
 
   void write(std::span<const std::byte> bytes) { writer_.write(bytes); }
   void write(std::string_view text) { writer_.write(text); }
 
   /// Makes the content durable, still under its temporary name.
-  void settle() {
-    if (!direct_) writer_.sync();
-    writer_.close();
-  }
+  void settle();
   /// Renames the settled file; durable once the folder is synced.
-  void publish() {
-    if (!direct_) io::rename(partial_, path_);
-    open_ = false;
-    unfinished_.finish();
-  }
-  void commit() {
-    settle();
-    publish();
-    if (!direct_) sync_folder(folder_of(path_));
-  }
+  void publish();
+  void commit();
 
   const Path& path() const { return path_; }
   /// The temporary name.
@@ -166,16 +88,7 @@ class AtomicFile {
   bool direct() const { return direct_; }
 
  private:
-  static bool is_special(const Path& path) {
-    struct stat status {};
-    if (::stat(path.c_str(), &status) == 0) {
-      if (S_ISDIR(status.st_mode)) fail_io("write", path, EISDIR);
-      if (!S_ISREG(status.st_mode)) return true;
-    }
-    if (::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode))
-      detail::fail_unfollowed("write", path, path, ELOOP);
-    return false;
-  }
+  static bool is_special(const Path& path);
 
   Path path_;
   bool direct_;
@@ -186,26 +99,11 @@ class AtomicFile {
 };
 
 /// Writes a whole file atomically and durably.
-inline void write_file(const Path& path, std::span<const std::byte> bytes) {
-  AtomicFile file(path);
-  file.write(bytes);
-  file.commit();
-}
-inline void write_file(const Path& path, std::string_view text) {
-  write_file(path, std::as_bytes(std::span(text.data(), text.size())));
-}
+void write_file(const Path& path, std::span<const std::byte> bytes);
+void write_file(const Path& path, std::string_view text);
 
 /// Copies a file's content, atomically at `to`.
-inline void copy_file(const Path& from, const Path& to) {
-  std::optional<AtomicFile> file;  // created after opening the source, so that a missing source creates nothing
-  FileReader source(from);
-  detail::read_pieces(source, std::size_t{1} << 20, [&](std::string_view piece) {
-    if (!file) file.emplace(to);
-    file->write(piece);
-  });
-  if (!file) file.emplace(to);
-  file->commit();
-}
+void copy_file(const Path& from, const Path& to);
 
 /// Locks a folder or file against other processes until destroyed. The system releases it when the process ends.
 class Lock {
@@ -213,31 +111,10 @@ class Lock {
   enum class Of { folder, file };
 
   /// Throws   IoError if another run holds the folder
-  explicit Lock(const Path& folder, Of kind = Of::folder)
-      : descriptor_(::open(folder.c_str(),
-                           O_RDONLY | O_CLOEXEC | (kind == Of::folder ? O_DIRECTORY : O_NOFOLLOW | O_NONBLOCK))) {
-    if (descriptor_ < 0) fail_io("lock", folder, errno);
-    const auto result = detail::perform({FileOperation::Kind::lock, folder, Path()},
-                                        [&](std::size_t) { return ::flock(descriptor_, LOCK_EX | LOCK_NB); });
-    if (result >= 0) return;
-    const int error = errno;
-    if (error == EBADF || error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS) {
-      log::warn("cannot lock ", folder.native(), " (", std::generic_category().message(error),
-                "): make sure that no other run uses it");
-      held_ = false;
-      return;
-    }
-    ::close(descriptor_);
-    if (error == EWOULDBLOCK)
-      fail<IoError>("another run is using ", folder.native(), ": it holds the ", kind == Of::folder ? "folder" : "file",
-                    "'s lock");
-    fail_io("lock", folder, error);
-  }
+  explicit Lock(const Path& folder, Of kind = Of::folder);
   Lock(Lock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)), held_(other.held_) {}
   Lock& operator=(Lock&&) = delete;
-  ~Lock() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
+  ~Lock();
 
   /// False if the file system has no locks: then nothing is locked.
   bool held() const { return held_; }
@@ -248,3 +125,7 @@ class Lock {
 };
 
 }  // namespace lora::io
+
+#ifndef LORA_COMPILED
+#  include "lora/io/file.ipp"
+#endif

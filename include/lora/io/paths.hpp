@@ -19,78 +19,27 @@ namespace lora::io {
 
 /// The type of what has this name, without following symbolic links; `not_found` if nothing has.
 /// Throws   IoError if it can't be determined
-inline std::filesystem::file_type type_of(const Path& path) {
-  std::error_code error;
-  const auto status = std::filesystem::symlink_status(path, error);
-  if (status.type() == std::filesystem::file_type::none) fail_io("look at", path, error.value());
-  return status.type();
-}
+std::filesystem::file_type type_of(const Path& path);
 
 inline bool is_folder(const Path& path) { return type_of(path) == std::filesystem::file_type::directory; }
 inline bool is_file(const Path& path) { return type_of(path) == std::filesystem::file_type::regular; }
 
-inline std::vector<Path> entries_of(const Path& folder) {
-  std::vector<Path> entries;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
-    entries.push_back(entry->path());
-  if (error && error != std::errc::no_such_file_or_directory) fail_io("list", folder, error.value());
-  std::sort(entries.begin(), entries.end());
-  return entries;
-}
+std::vector<Path> entries_of(const Path& folder);
 
 /// N of a name that is PREFIX and N: a user's copy named checkpoint-07 is not step 7's.
-inline std::optional<Index> number_behind(std::string_view prefix, const Path& path) {
-  const std::string name = path.filename().native();
-  if (!name.starts_with(prefix)) return std::nullopt;
-  Index number = 0;
-  const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), number);
-  if (error != std::errc() || number < 0 || name != concat(prefix, number)) return std::nullopt;
-  return number;
-}
+std::optional<Index> number_behind(std::string_view prefix, const Path& path);
 
 /// Of a run's checkpoints that hold a file, the newest, to name it in errors. `folder`: the run's, or that of its
 /// checkpoints.
-inline std::optional<Path> newest_checkpoint(const Path& folder, std::string_view file) {
-  std::optional<Path> newest;
-  std::error_code none;
-  for (const Path& place : {folder / "checkpoints", folder}) {
-    if (newest || !std::filesystem::is_directory(place, none)) continue;
-    Index highest = -1;
-    for (const Path& entry : entries_of(place)) {
-      const Index step = number_behind("checkpoint-", entry).value_or(-1);
-      if (step <= highest || !std::filesystem::exists(entry / file, none)) continue;
-      highest = step;
-      newest = entry;
-    }
-  }
-  return newest;
-}
+std::optional<Path> newest_checkpoint(const Path& folder, std::string_view file);
 
 inline bool is_same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
 
-/// Whether a path is a file or folder, or something in that folder; compared by identity, not by name.
-inline bool lies_within(const Path& input, const Path& place) {
-  struct stat wanted {};
-  if (::stat(place.c_str(), &wanted) != 0) return false;
-  std::error_code none;
-  Path path = std::filesystem::canonical(input, none);
-  for (bool more = !none; more; path = path.parent_path()) {
-    struct stat found {};
-    if (::stat(path.c_str(), &found) == 0 && is_same(wanted, found)) return true;
-    more = path.has_relative_path();
-  }
-  return false;
-}
-
 /// The part of an input (a file, or a folder of files) that lies at or in `place`: the input, or a link in it.
-inline std::optional<Path> input_within(const Path& input, const Path& place) {
-  if (lies_within(input, place)) return input;
-  std::error_code none;
-  if (!std::filesystem::is_directory(input, none)) return std::nullopt;
-  for (const Path& entry : entries_of(input))
-    if (type_of(entry) == std::filesystem::file_type::symlink && lies_within(entry, place)) return entry;
-  return std::nullopt;
-}
+std::optional<Path> input_within(const Path& input, const Path& place);
 
 }  // namespace lora::io
+
+#ifndef LORA_COMPILED
+#  include "lora/io/paths.ipp"
+#endif

@@ -25,49 +25,20 @@ namespace lora::io {
 
 using Path = std::filesystem::path;
 
-[[noreturn]] inline void fail_io(std::string_view action, const Path& path, int error) {
-  fail<IoError>("cannot ", action, " ", path.native(), ": ", std::generic_category().message(error));
-}
+[[noreturn]] void fail_io(std::string_view action, const Path& path, int error);
 
 /// Whether anything has this name, including a dangling link and a file without permission: opening it then reports
 /// what is wrong. An optional file counts as absent only if there is nothing.
-inline bool is_there(const Path& path) {
-  struct stat status {};
-  return ::lstat(path.c_str(), &status) == 0 || (errno != ENOENT && errno != ENOTDIR);
-}
+bool is_there(const Path& path);
 
 /// Throws   IoError for a link to nothing: in the cache of the Hugging Face tools a file that was not fetched
-[[noreturn]] inline void fail_dangling(const Path& path) {
-  std::error_code none;
-  const Path target = std::filesystem::read_symlink(path, none);
-  const bool cached = target.parent_path().filename() == "blobs";
-  fail<IoError>("cannot open ", path.native(), ": it is a link to a file that does not exist",
-                cached ? concat(": ", target.filename().native(), " of the local cache was not downloaded completely; ",
-                                "hf download fetches it again")
-                       : std::string());
-}
+[[noreturn]] void fail_dangling(const Path& path);
 
 /// Reads a regular file. Anything else is rejected: a pipe without a writer would block, and a device may never end.
 class FileReader {
  public:
   /// Throws   IoError
-  explicit FileReader(const Path& path)
-      : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
-    if (descriptor_ < 0) {
-      const int error = errno;
-      if (error == ENOENT && is_there(path)) fail_dangling(path);
-      if (error == ENXIO) fail<IoError>("cannot read ", path.native(), ": it is a socket; expected a regular file");
-      fail_io("open", path, error);
-    }
-    struct stat status {};
-    const int error = ::fstat(descriptor_, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
-    size_ = static_cast<std::uintmax_t>(status.st_size);
-    if (error == 0 && S_ISREG(status.st_mode)) return;
-    ::close(descriptor_);
-    if (error != 0) fail_io("read", path, error);
-    fail<IoError>("cannot read ", path.native(), ": it is a ", S_ISFIFO(status.st_mode) ? "pipe" : "device",
-                  "; expected a regular file");
-  }
+  explicit FileReader(const Path& path);
   FileReader(const FileReader&) = delete;
   FileReader& operator=(const FileReader&) = delete;
   ~FileReader() { ::close(descriptor_); }
@@ -77,13 +48,7 @@ class FileReader {
   const Path& path() const { return path_; }
 
   /// Fills the buffer with what comes next; returns how many bytes, 0 at the end.
-  std::size_t read(std::string& buffer) {
-    for (;;) {
-      const auto count = ::read(descriptor_, buffer.data(), buffer.size());
-      if (count >= 0) return static_cast<std::size_t>(count);
-      if (errno != EINTR) fail_io("read", path_, errno);
-    }
-  }
+  std::size_t read(std::string& buffer);
 
  private:
   Path path_;
@@ -110,30 +75,11 @@ class FileWindow {
       : file_(path), piece_(piece_bytes, '\0') {}
 
   /// The next bytes: `count` of them, or fewer where the file ends. Valid until the next call.
-  std::string_view look(std::size_t count) {
-    if (held_.size() - begin_ < count) {
-      held_.erase(0, std::exchange(begin_, 0));
-      while (held_.size() < count) {
-        const std::size_t got = file_.read(piece_);
-        if (got == 0) break;
-        held_.append(piece_, 0, got);
-      }
-    }
-    return std::string_view(held_).substr(begin_, count);
-  }
+  std::string_view look(std::size_t count);
   /// The next line with its end; nothing where none ends within `limit` bytes. Valid as above.
-  std::optional<std::string_view> line(std::size_t limit) {
-    for (std::size_t count = std::min(piece_.size(), limit);; count = std::min(2 * count, limit)) {
-      const std::string_view text = look(count);
-      if (const auto end = text.find('\n'); end != text.npos) return text.substr(0, end + 1);
-      if (text.size() < count || count == limit) return std::nullopt;
-    }
-  }
+  std::optional<std::string_view> line(std::size_t limit);
   /// Leaves behind what was looked at.
-  void pass(std::size_t count) {
-    begin_ += count;
-    offset_ += count;
-  }
+  void pass(std::size_t count);
 
   /// Bytes that were passed.
   std::uint64_t offset() const { return offset_; }
@@ -152,17 +98,7 @@ struct FileSum {
   std::uint64_t checksum = 0;
 };
 /// Throws   IoError
-inline FileSum file_sum(const Path& path) {
-  FileReader file(path);
-  FileSum found;
-  Checksum sum;
-  detail::read_pieces(file, std::size_t{1} << 18, [&](std::string_view piece) {
-    found.size += piece.size();
-    sum.add(std::as_bytes(std::span(piece)));
-  });
-  found.checksum = sum.value();
-  return found;
-}
+FileSum file_sum(const Path& path);
 
 /// Limit for files that are read into memory whole: settings, templates, vocabularies. The largest published ones have
 /// a tenth of it.
@@ -170,22 +106,10 @@ inline constexpr std::size_t whole_file_limit = std::size_t{256} << 20;
 
 /// The whole content of a file.
 /// Throws   IoError, also for more than `limit` bytes; FormatError if it is a Git LFS pointer, or UTF-16
-inline std::string read_file(const Path& path, std::size_t limit = whole_file_limit) {
-  const auto expect = [&](bool fits) {
-    if (!fits)
-      fail<IoError>("cannot read ", path.native(), ": it is longer than ", limit,
-                    " bytes, the most that such a file may have");
-  };
-  FileReader file(path);
-  expect(file.size() <= limit);
-  std::string text;
-  detail::read_pieces(file, std::size_t{1} << 16, [&](std::string_view piece) {
-    expect(piece.size() <= limit - text.size());  // it may grow, or have no size
-    text += piece;
-  });
-  refuse_lfs_pointer(path, text);
-  refuse_wide_text(path, text);
-  return text;
-}
+std::string read_file(const Path& path, std::size_t limit = whole_file_limit);
 
 }  // namespace lora::io
+
+#ifndef LORA_COMPILED
+#  include "lora/io/read_file.ipp"
+#endif

@@ -29,26 +29,8 @@ namespace lora::io {
 
 static_assert(std::endian::native == std::endian::little, "tensor files are little-endian and used in place");
 
-namespace detail {
-
-/// The dtypes supported in safetensors; the quantised ones exist only in GGUF.
-inline std::optional<DType> safetensors_dtype(std::string_view name) {
-  for (const DType dtype :
-       {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64, DType::i32, DType::i16, DType::i8, DType::u8})
-    if (name_of(dtype) == name) return dtype;
-  return std::nullopt;
-}
-
-}  // namespace detail
-
 /// "a, b, c and 5 more".
-inline std::string listed(const std::vector<std::string>& names) {
-  constexpr std::size_t most = 5;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), most); ++i) text += (i > 0 ? ", " : "") + names[i];
-  if (names.size() > most) text += concat(" and ", names.size() - most, " more");
-  return text;
-}
+std::string listed(const std::vector<std::string>& names);
 
 /// The tensors of a safetensors file, or of a folder with one file or with shards and an index. The headers are checked
 /// when opened; the data are read where they are used.
@@ -57,29 +39,14 @@ class Safetensors {
   /// `path`: a .safetensors file, a .safetensors.index.json, or a folder with model.safetensors or
   /// model.safetensors.index.json.
   /// Throws   IoError, FormatError
-  static Safetensors open(const std::filesystem::path& path) {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(path, ignored)) {
-      if (is_there(path / "model.safetensors")) return open_file(path / "model.safetensors");
-      if (is_there(path / "model.safetensors.index.json")) return open_shards(path / "model.safetensors.index.json");
-      fail<IoError>("no model.safetensors or model.safetensors.index.json in ", path.native());
-    }
-    return path.native().ends_with(".index.json") ? open_shards(path) : open_file(path);
-  }
+  static Safetensors open(const std::filesystem::path& path);
 
   /// Reads the bytes of one file that the caller keeps, or that `file` holds; `name` names them in errors.
   static Safetensors parse(std::span<const std::byte> bytes, const std::string& name,
-                           std::shared_ptr<const MappedFile> file = nullptr) {
-    Safetensors result;
-    result.read(bytes, name, std::move(file));
-    return result;
-  }
+                           std::shared_ptr<const MappedFile> file = nullptr);
 
   /// Null if there is no such tensor.
-  const StoredTensor* find(std::string_view name) const {
-    const auto place = places_.find(name);
-    return place == places_.end() ? nullptr : &tensors_[place->second];
-  }
+  const StoredTensor* find(std::string_view name) const;
 
   /// In the order of their data; shard after shard.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
@@ -89,151 +56,20 @@ class Safetensors {
   static constexpr std::size_t prefix_bytes = 8;
   static constexpr std::uint64_t max_header_bytes = 100'000'000;
 
-  static Safetensors open_file(const std::filesystem::path& path) {
-    auto file = std::make_shared<const MappedFile>(path);
-    return parse(file->bytes(), path.native(), file);
-  }
+  static Safetensors open_file(const std::filesystem::path& path);
 
-  static Safetensors open_shards(const std::filesystem::path& index) {
-    const std::string where = index.native();
-    const JsonFile json(index);
-    const auto map = json->find("weight_map");
-    if (!map || !map->json().is_object()) json->fail("\"weight_map\" must be an object of tensor names");
-    std::map<std::string, std::vector<std::string>> shards;  // shard → names of its tensors
-    map->for_each_field([&](const std::string& name, const JsonView& shard) {
-      const std::filesystem::path plain = shard.as<std::string>();
-      if (plain.empty() || plain.filename() != plain || plain == "." || plain == "..")
-        json->fail("tensor ", name, " is said to be in \"", plain.native(),
-                   "\", which is not the name of a file beside the index");
-      shards[plain.native()].push_back(name);
-    });
-
-    const auto folder = index.parent_path();
-    std::vector<std::string> missing;
-    for (const auto& [shard, names] : shards) {
-      std::error_code unreadable;
-      if (!std::filesystem::exists(folder / shard, unreadable) && !unreadable) missing.push_back(shard);
-    }
-    if (!missing.empty())
-      fail<IoError>(where, ": missing shards: ", listed(missing),
-                    "; the model was not downloaded or copied completely");
-
-    Safetensors result;
-    for (const auto& [shard, names] : shards) {
-      const std::size_t before = result.tensors_.size();
-      auto file = std::make_shared<const MappedFile>(folder / shard);
-      result.read(file->bytes(), file->path().native(), file);
-      for (const std::string& name : names) {
-        const auto place = result.places_.find(name);
-        if (place == result.places_.end() || place->second < before) missing.push_back(name);
-      }
-      if (!missing.empty())
-        fail<FormatError>(file->path().native(), ": missing tensors that the index lists: ", listed(missing));
-    }
-    return result;
-  }
+  static Safetensors open_shards(const std::filesystem::path& index);
 
   /// Adds the tensors of one file.
-  void read(std::span<const std::byte> bytes, const std::string& name, std::shared_ptr<const MappedFile> file) {
-    if (bytes.size() < prefix_bytes)
-      fail<FormatError>(name, ": ", bytes.size(), " bytes are too few for a safetensors file");
-    std::uint64_t header_bytes = 0;
-    std::memcpy(&header_bytes, bytes.data(), prefix_bytes);
-    if (header_bytes > max_header_bytes)
-      fail<FormatError>(name, ": the header is said to take ", header_bytes, " bytes, more than the ", max_header_bytes,
-                        " allowed");
-    if (header_bytes > bytes.size() - prefix_bytes)
-      fail<FormatError>(name, ": the header is said to take ", header_bytes, " bytes but only ",
-                        bytes.size() - prefix_bytes, " follow; the file is cut short");
-    const std::size_t header_size = header_bytes;
-    const auto data = bytes.subspan(prefix_bytes + header_size);
-    const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + prefix_bytes, header_size);
-    const Json header = parse_json(text, concat(name, " (header)"));
-    if (!header.is_object()) fail<FormatError>(name, ": the header must be a JSON object");
+  void read(std::span<const std::byte> bytes, const std::string& name, std::shared_ptr<const MappedFile> file);
 
-    const std::size_t before = tensors_.size();
-    for (const auto& [key, value] : json_fields(header)) {
-      if (key == "__metadata__") {
-        check_metadata(JsonView(value, name, key));
-      } else {
-        tensors_.push_back(read_entry(key, JsonView(value, concat(name, ": tensor ", key)), data));
-        tensors_.back().file = file;
-      }
-    }
-    const auto first = tensors_.begin() + static_cast<std::ptrdiff_t>(before);
-    std::sort(first, tensors_.end(), [](const StoredTensor& a, const StoredTensor& b) {
-      return std::pair(a.bytes.data(), a.bytes.size()) < std::pair(b.bytes.data(), b.bytes.size());
-    });
-    check_layout({first, tensors_.end()}, data, name);
-    for (std::size_t i = before; i < tensors_.size(); ++i) {
-      const auto [place, added] = places_.emplace(tensors_[i].name, i);
-      if (!added) {
-        const auto& other = tensors_[place->second].file;
-        fail<FormatError>(name, ": tensor ", tensors_[i].name, " is also in ",
-                          other ? other->path().native() : std::string("another file"));
-      }
-    }
-  }
+  static void check_metadata(const JsonView& metadata);
 
-  static void check_metadata(const JsonView& metadata) {
-    if (!metadata.json().is_object())
-      fail<FormatError>(metadata.where(), ": \"", metadata.name(), "\" must be an object");
-    metadata.for_each_field([](const std::string&, const JsonView& value) { (void)value.as<std::string>(); });
-  }
-
-  static StoredTensor read_entry(const std::string& key, const JsonView& entry, std::span<const std::byte> data) {
-    if (!entry.json().is_object()) fail<FormatError>(entry.place(), " must be described by an object");
-    for (const auto& [field, unused] : json_fields(entry.json()))
-      if (field != "dtype" && field != "shape" && field != "data_offsets") entry.fail("unknown field \"", field, "\"");
-
-    StoredTensor tensor;
-    tensor.name = key;
-    const auto dtype_name = entry.at<std::string>("dtype");
-    const auto dtype = detail::safetensors_dtype(dtype_name);
-    if (!dtype) entry.fail("dtype \"", dtype_name, "\" is not supported");
-    tensor.dtype = *dtype;
-
-    const auto extents = entry.at<std::vector<Index>>("shape");
-    if (extents.size() > Shape::max_rank)
-      entry.fail(extents.size(), " extents; at most ", Shape::max_rank, " are supported");
-    for (const Index extent : extents) {
-      if (extent < 0) entry.fail("negative extent ", extent);
-      tensor.shape.push_back(extent);
-    }
-    const auto size = detail::checked_bytes(tensor.dtype, tensor.shape);
-    if (!size) entry.fail("the product of the extents ", to_string(tensor.shape), " overflows");
-
-    const auto offsets = entry.at<std::vector<std::uint64_t>>("data_offsets");
-    if (offsets.size() != 2 || offsets[0] > offsets[1]) entry.fail("\"data_offsets\" must be a begin and an end");
-    if (offsets[1] > data.size())
-      fail<FormatError>(entry.place(), " ends at byte ", offsets[1], " of the data, but there are only ", data.size(),
-                        "; the file is cut short");
-    if (offsets[1] - offsets[0] != static_cast<std::uint64_t>(*size))
-      entry.fail(dtype_name, " ", to_string(tensor.shape), " takes ", *size, " bytes, but the data_offsets hold ",
-                 offsets[1] - offsets[0]);
-    tensor.bytes = data.subspan(static_cast<std::size_t>(offsets[0]), static_cast<std::size_t>(*size));
-    return tensor;
-  }
+  static StoredTensor read_entry(const std::string& key, const JsonView& entry, std::span<const std::byte> data);
 
   /// The tensors, sorted by offset, must fill the data without gaps.
   static void check_layout(std::span<const StoredTensor> tensors, std::span<const std::byte> data,
-                           const std::string& name) {
-    const std::byte* end = data.data();
-    const auto offset_of = [&](const std::byte* place) { return place - data.data(); };
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const std::byte* begin = tensors[i].bytes.data();
-      if (begin < end)
-        fail<FormatError>(name, ": tensors ", tensors[i - 1].name, " and ", tensors[i].name, " overlap at byte ",
-                          offset_of(begin), " of the data");
-      if (begin > end)
-        fail<FormatError>(name, ": bytes ", offset_of(end), " to ", offset_of(begin), " of the data, before ",
-                          tensors[i].name, ", belong to no tensor");
-      end = begin + tensors[i].bytes.size();
-    }
-    if (end != data.data() + data.size())
-      fail<FormatError>(name, ": ", data.size() - static_cast<std::size_t>(offset_of(end)),
-                        " bytes at the end belong to no tensor");
-  }
+                           const std::string& name);
 
   std::vector<StoredTensor> tensors_;
   std::map<std::string, std::size_t, std::less<>> places_;
@@ -246,87 +82,26 @@ using SafetensorsMetadata = std::vector<std::pair<std::string, std::string>>;
 class SafetensorsWriter {
  public:
   SafetensorsWriter(std::filesystem::path path, std::vector<TensorDeclaration> tensors,
-                    const SafetensorsMetadata& metadata = {{"format", "pt"}})
-      : tensors_(std::move(tensors)), file_(std::move(path)) {
-    Json header = Json::object();
-    auto& entries = header.get_ref<Json::object_t&>();  // appended to directly: a lookup per name would be quadratic
-    if (!metadata.empty()) {
-      Json values = Json::object();
-      for (const auto& [key, value] : metadata) values[key] = value;
-      entries.emplace_back("__metadata__", std::move(values));
-    }
-    std::vector<std::string_view> names;
-    Index offset = 0;
-    for (const TensorDeclaration& tensor : tensors_) {
-      if (block_elements(tensor.dtype) != 1)
-        fail<FormatError>(where(tensor.name), ": safetensors cannot hold ", name_of(tensor.dtype));
-      const Index size = bytes_of(tensor.dtype, tensor.shape.count());
-      Json shape = Json::array();
-      for (int axis = 0; axis < tensor.shape.rank(); ++axis) shape.push_back(tensor.shape[axis]);
-      Json place = Json::array();
-      for (const Index end : {offset, offset + size}) place.push_back(end);
-      entries.emplace_back(tensor.name, json_object({{"dtype", std::string(name_of(tensor.dtype))},
-                                                     {"shape", std::move(shape)},
-                                                     {"data_offsets", std::move(place)}}));
-      offset += size;
-      names.push_back(tensor.name);
-    }
-    std::sort(names.begin(), names.end());
-    const auto twin = std::adjacent_find(names.begin(), names.end());
-    if (twin != names.end() || std::binary_search(names.begin(), names.end(), "__metadata__"))
-      fail<FormatError>(where(twin != names.end() ? *twin : "__metadata__"), ": this name is declared twice");
-
-    std::string text = to_text(header, -1);
-    text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data start aligned
-    const std::uint64_t size = text.size();
-    file_.write(std::as_bytes(std::span(&size, 1)));
-    file_.write(text);
-    skip_empty();
-  }
+                    const SafetensorsMetadata& metadata = {{"format", "pt"}});
 
   /// Appends to the data of the tensor `name`, which must be the next that is not complete.
-  void add(std::string_view name, std::span<const std::byte> bytes) {
-    if (bytes.empty()) return;
-    if (complete() || tensors_[next_].name != name)
-      fail<FormatError>(where(name), ": data given out of order; the next tensor is ",
-                        complete() ? std::string("none") : tensors_[next_].name);
-    if (bytes.size() > left_)
-      fail<FormatError>(where(name), ": ", bytes.size(), " bytes given where ", left_, " are left");
-    file_.write(bytes);
-    left_ -= bytes.size();
-    if (left_ == 0) {
-      ++next_;
-      skip_empty();
-    }
-  }
+  void add(std::string_view name, std::span<const std::byte> bytes);
 
   /// True once all data have been given.
   bool complete() const { return next_ == tensors_.size(); }
 
   /// The steps of a commit, as in AtomicFile.
-  void settle() {
-    if (!complete()) fail<FormatError>(where(tensors_[next_].name), ": its data are not complete");
-    file_.settle();
-  }
+  void settle();
   void publish() { file_.publish(); }
 
   /// Makes the file appear, durably.
-  void commit() {
-    settle();
-    publish();
-    sync_folder(folder_of(file_.path()));
-  }
+  void commit();
 
  private:
   std::string where(std::string_view name) const { return concat(file_.path().native(), ": tensor ", name); }
 
   /// Goes to the next tensor that has any bytes.
-  void skip_empty() {
-    for (; next_ < tensors_.size(); ++next_) {
-      left_ = static_cast<std::size_t>(bytes_of(tensors_[next_].dtype, tensors_[next_].shape.count()));
-      if (left_ > 0) return;
-    }
-  }
+  void skip_empty();
 
   std::vector<TensorDeclaration> tensors_;
   AtomicFile file_;
@@ -335,3 +110,7 @@ class SafetensorsWriter {
 };
 
 }  // namespace lora::io
+
+#ifndef LORA_COMPILED
+#  include "lora/io/safetensors.ipp"
+#endif

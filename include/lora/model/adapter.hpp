@@ -37,143 +37,24 @@ struct AdapterFiles {
 
 /// Opens adapter_config.json and adapter_model.safetensors. What regular expressions choose as modules is taken from
 /// what the tensors show.
-inline AdapterFiles open_adapter(const std::filesystem::path& folder) {
-  const auto config_file = folder / "adapter_config.json";
-  AdapterConfig config = parse_adapter_config(io::read_json(config_file), config_file.native());
-  std::error_code ignored;
-  if (!std::filesystem::exists(folder / "adapter_model.safetensors", ignored) &&
-      std::filesystem::exists(folder / "adapter_model.bin", ignored))
-    fail<FormatError>((folder / "adapter_model.bin").native(),
-                      ": a pickle, which is not read; expected adapter_model.safetensors (save_pretrained with ",
-                      "safe_serialization=True)");
-  auto tensors = io::Safetensors::open(folder / "adapter_model.safetensors");
-  if (config.modules) {
-    for (const auto& tensor : tensors.tensors()) {
-      std::string_view name = tensor.name;
-      if (!name.starts_with(detail::adapter_prefix) || !name.ends_with(".lora_A.weight")) continue;
-      name.remove_prefix(detail::adapter_prefix.size());
-      name.remove_suffix(std::string_view(".lora_A.weight").size());
-      config.modules->insert(std::string(name));
-    }
-  }
-  return {std::move(config), std::move(tensors), folder};
-}
+AdapterFiles open_adapter(const std::filesystem::path& folder);
 
 namespace detail {
 
 /// One element of an adapter's tensor.
-inline double element_of(const io::StoredTensor& tensor, std::size_t i, const std::string& where) {
-  const auto read = [&]<class S>(S) {
-    S value;
-    std::memcpy(&value, tensor.bytes.data() + i * sizeof(S), sizeof(S));
-    return value;
-  };
-  switch (tensor.dtype) {
-    case DType::f32:
-      return static_cast<double>(read(float{}));
-    case DType::bf16:
-      return static_cast<double>(static_cast<float>(read(bf16{})));
-    case DType::f16:
-      return static_cast<double>(static_cast<float>(read(f16{})));
-    case DType::f64:
-      return read(double{});
-    default:
-      fail<FormatError>(where, ": the tensor ", tensor.name, " is ", name_of(tensor.dtype),
-                        "; expected F32, BF16 or F16");
-  }
-}
-
-/// Throws   FormatError if target_modules has an expression, or a name in full, that fits no module of such a model
-inline void check_targets(const AdapterConfig& adapter, const Config& config, const std::string& where) {
-  const auto expect_some = [&](const std::string& target, auto&& fits) {
-    for (Index layer = 0; layer < config.num_hidden_layers; ++layer)
-      for (const auto projection : projection_names)
-        if (fits(module_path(layer, projection))) return;
-    fail<FormatError>(where, ": \"target_modules\" has \"", target,
-                      "\", which fits no module of this model; its modules ", "are ", module_path(0, "q_proj"), ", ",
-                      module_path(0, "gate_proj"), " and so on up to ",
-                      module_path(config.num_hidden_layers - 1, "down_proj"));
-  };
-  if (adapter.target_expression.empty())
-    for (const std::string& target : adapter.targets)
-      expect_some(target, [&](const std::string& path) { return AdapterConfig::ends_path(path, target); });
-  const ModulePattern pattern(adapter.target_expression);
-  if (!adapter.target_expression.empty() && pattern.known())
-    expect_some(adapter.target_expression, [&](const std::string& path) { return pattern.matches(path); });
-}
+double element_of(const io::StoredTensor& tensor, std::size_t i, const std::string& where);
 
 }  // namespace detail
 
 /// Whether an adapter has other numbers for the head of a tied model than for its embedding: in modules_to_save stands
 /// one of the two alone, or both and the file has different tensors for them. PEFT trains and merges them apart then;
 /// here `Source::part_head` makes a model for such an adapter.
-inline bool parts_head(const AdapterFiles& files, const Config& config) {
-  if (!config.tie_word_embeddings) return false;
-  const auto has = [&](std::string_view name, TensorInfo::Kind kind) {
-    return files.config.trains_whole({std::string(name), {}, {}, kind});
-  };
-  constexpr std::string_view table_name = "model.embed_tokens.weight";
-  const bool embedding = has(table_name, TensorInfo::Kind::embedding);
-  if (embedding != has(detail::tied_head, TensorInfo::Kind::head)) return true;
-  const auto* const table = files.tensors.find(concat(detail::adapter_prefix, table_name));
-  const auto* const head = files.tensors.find(concat(detail::adapter_prefix, detail::tied_head));
-  return embedding && table != nullptr && head != nullptr && !is_same(*table, *head);
-}
-
-namespace detail {
-
-/// Throws   FormatError for a name of modules_to_save that no module has, or for a head that the model ties to the
-///          embedding and the adapter doesn't
-inline void check_whole_modules(const AdapterFiles& files, const Config& config) {
-  const std::string where = (files.folder / "adapter_config.json").native();
-  for (const std::string& name : files.config.whole_modules) {
-    AdapterConfig one;
-    one.whole_modules = {name};
-    bool any = one.trains_whole({std::string(tied_head), {}, {}, TensorInfo::Kind::head});
-    for_each_tensor(config, [&](const TensorInfo& info) { any = any || one.trains_whole(info); });
-    if (!any)
-      fail<FormatError>(where, ": \"modules_to_save\" has ", io::shown(name), ", which is no module of this model");
-  }
-  if (parts_head(files, config))
-    fail<FormatError>(where, ": \"modules_to_save\" parts the head from the embedding, to which this model ties it; ",
-                      "expected a model whose head was parted, or embed_tokens and lm_head with the same numbers");
-}
-
-}  // namespace detail
+bool parts_head(const AdapterFiles& files, const Config& config);
 
 /// Compares an adapter's tensors with what its settings ask for in such a model. To be called before `attach`, which
 /// makes room for what the settings say. Throws   FormatError for a tensor that is missing or has another shape, or
 /// where nothing is targeted, or nothing by one of target_modules
-inline void check_adapter(const AdapterFiles& files, const Config& config) {
-  const std::string where = (files.folder / "adapter_model.safetensors").native();
-  detail::check_targets(files.config, config, (files.folder / "adapter_config.json").native());
-  detail::check_whole_modules(files, config);
-  std::vector<std::string> missing;
-  bool any = false;
-  const auto expect = [&](std::string_view own_name, const Shape& shape) {
-    const std::string name = concat(detail::adapter_prefix, own_name);
-    const auto* tensor = files.tensors.find(name);
-    if (tensor == nullptr) {
-      missing.push_back(name);
-    } else if (tensor->shape != shape) {
-      fail<FormatError>(where, ": the tensor ", name, " is ", to_string(tensor->shape), "; the config expects ",
-                        to_string(shape));
-    }
-  };
-  for_each_tensor(config, [&](const TensorInfo& info) {
-    if (files.config.trains_whole(info)) expect(info.name, info.shape);
-    if (info.kind != TensorInfo::Kind::projection) return;
-    const Index rank = files.config.rank_of(info.layer, info.projection).rank;
-    if (rank == 0) return;
-    any = true;
-    const std::string path = module_path(info.layer, info.projection);
-    expect(path + ".lora_A.weight", {rank, info.shape[1]});
-    expect(path + ".lora_B.weight", {info.shape[0], rank});
-  });
-  if (!any)
-    fail<FormatError>((files.folder / "adapter_config.json").native(), ": it targets no projection of this model");
-  if (!missing.empty()) fail<FormatError>(where, ": missing tensors: ", io::listed(missing));
-}
+void check_adapter(const AdapterFiles& files, const Config& config);
 
 /// f(ParamRef) for every factor of an attached adapter: not for tensors of the model that train beside it.
 template <class Model, class F>
@@ -311,3 +192,7 @@ void init_adapter(D& dev, Model& model, std::uint64_t seed) {
 }
 
 }  // namespace lora::model
+
+#ifndef LORA_COMPILED
+#  include "lora/model/adapter.ipp"
+#endif

@@ -40,239 +40,45 @@ struct Config {
 };
 
 /// The longest sequence that a model supports, including rope scaling; 0 if unknown.
-inline Index longest_sequence(const Config& config) {
-  const bool scaled = config.rope.scaling != nn::RopeConfig::Scaling::none;
-  const double stretched = scaled ? config.rope.factor * config.rope.original_max_position_embeddings : 0;
-  return std::max(config.max_position_embeddings, static_cast<Index>(std::clamp(stretched, 0.0, 0x1p53)));
-}
+Index longest_sequence(const Config& config);
 
 namespace detail {
 
-constexpr std::string_view supported_models = "llama, qwen2, qwen3, smollm3";
+void check_extent(std::string_view name, Index value, const std::string& where, Index limit = Index{1} << 24);
 
-/// Rejects a field unless it is absent or has the value that means "off", if there is one.
-inline void require_off(const io::JsonView& json, std::string_view field, std::optional<double> off = std::nullopt) {
-  const auto value = json.find(field);
-  if (!value || (off && value->json().is_number() && value->json().get<double>() == *off)) return;
-  json.fail("\"", field, "\" is ", io::shown(value->json()), ", which is not supported",
-            off ? concat("; expected ", *off) : std::string());
-}
-
-inline void check_extent(std::string_view name, Index value, const std::string& where, Index limit = Index{1} << 24) {
-  if (value < 1 || value > limit) fail<FormatError>(where, ": \"", name, "\" is ", value, "; expected 1 to ", limit);
-}
-
-inline void check_rope(const nn::RopeConfig& rope, Index head_dim, const std::string& where) {
-  if (!(rope.theta > 1 && std::isfinite(rope.theta)))
-    fail<FormatError>(where, ": \"rope_theta\" is ", rope.theta, "; expected more than 1");
-  if (!(rope.factor > 0 && std::isfinite(rope.factor)))
-    fail<FormatError>(where, ": the rope scaling \"factor\" is ", rope.factor);
-  const bool stretches =
-      rope.scaling == nn::RopeConfig::Scaling::llama3 || rope.scaling == nn::RopeConfig::Scaling::yarn;
-  if (stretches && !(rope.original_max_position_embeddings >= 1 && rope.original_max_position_embeddings < 0x1p53))
-    fail<FormatError>(where, ": the original context length of the rope scaling is ",
-                      rope.original_max_position_embeddings, "; expected at least 1");
-  const auto frequencies = nn::inverse_frequencies(rope, head_dim);
-  if (!std::isfinite(nn::rotary_magnitude(rope)) ||
-      !std::all_of(frequencies.begin(), frequencies.end(), [](float f) { return std::isfinite(f); }))
-    fail<FormatError>(where, ": the rope settings give frequencies that are no finite numbers");
-}
+void check_rope(const nn::RopeConfig& rope, Index head_dim, const std::string& where);
 
 }  // namespace detail
 
-inline void check_ids(std::string_view name, const std::vector<std::int32_t>& ids, const std::string& where) {
-  for (const std::int32_t id : ids)
-    if (id < 0) fail<FormatError>(where, ": \"", name, "\" is ", id, "; expected a token's id");
-}
+void check_ids(std::string_view name, const std::vector<std::int32_t>& ids, const std::string& where);
 
 namespace detail {
 
 /// Checks that apply to both sources.
-inline void check(const Config& config, const std::string& where) {
-  check_extent("hidden_size", config.hidden_size, where);
-  check_extent("intermediate_size", config.intermediate_size, where);
-  check_extent("num_hidden_layers", config.num_hidden_layers, where, 10'000);
-  check_extent("num_attention_heads", config.num_attention_heads, where, 1 << 16);
-  check_extent("num_key_value_heads", config.num_key_value_heads, where, 1 << 16);
-  check_extent("head_dim", config.head_dim, where, 1 << 16);
-  check_extent("vocab_size", config.vocab_size, where);
-  if (config.num_attention_heads % config.num_key_value_heads != 0)
-    fail<FormatError>(where, ": ", config.num_attention_heads, " attention heads can't share ",
-                      config.num_key_value_heads, " key heads");
-  if (config.head_dim % 2 != 0)
-    fail<FormatError>(where, ": \"head_dim\" is ", config.head_dim, "; expected an even number");
-  if (!(config.rms_norm_eps >= 0 && config.rms_norm_eps < 1))
-    fail<FormatError>(where, ": \"rms_norm_eps\" is ", config.rms_norm_eps);
-  check_rope(config.rope, config.head_dim, where);
-  if (config.max_position_embeddings < 0)
-    fail<FormatError>(where, ": \"max_position_embeddings\" is ", config.max_position_embeddings);
-  check_ids("eos_token_id", config.eos_token_ids, where);
-  if (config.bos_token_id) check_ids("bos_token_id", {*config.bos_token_id}, where);
-}
+void check(const Config& config, const std::string& where);
 
 /// The object with the rotary settings: rope_scaling, which unless empty replaces rope_parameters like in transformers,
 /// or rope_parameters; nothing if there is neither.
 /// Throws   FormatError for settings per type of layer
-inline std::optional<io::JsonView> rope_settings(const io::JsonView& json) {
-  for (const auto* key : {"rope_scaling", "rope_parameters"}) {
-    const auto settings = json.find(key);
-    if (!settings || (settings->json().is_object() && settings->json().empty())) continue;
-    if (!settings->json().is_object())
-      json.fail("\"", key, "\" must be an object, found ", io::shown(settings->json()));
-    for (const auto& [name, value] : io::json_fields(settings->json()))
-      if (value.is_object())
-        json.fail("\"", key, "\" has settings for \"", name,
-                  "\" alone, which is not supported; expected one set of numbers for all layers");
-    return settings;
-  }
-  return std::nullopt;
-}
+std::optional<io::JsonView> rope_settings(const io::JsonView& json);
 
 }  // namespace detail
 
 /// rope_theta, which newer files keep in rope_parameters and older ones next to rope_scaling.
-inline double theta_of(const io::JsonView& json, double otherwise) {
-  if (const auto object = detail::rope_settings(json))
-    if (const auto theta = object->get<double>("rope_theta")) return *theta;
-  return json.get<double>("rope_theta").value_or(otherwise);
-}
-
-namespace detail {
-
-inline nn::RopeConfig rope_of(const io::JsonView& json, double default_theta, Index max_positions) {
-  nn::RopeConfig rope;
-  rope.theta = theta_of(json, default_theta);
-  const auto scaling = rope_settings(json);
-  if (!scaling) return rope;
-  const auto number = [&](std::string_view key, double otherwise) {
-    return scaling->get<double>(key).value_or(otherwise);
-  };
-  auto kind = scaling->get<std::string>("rope_type");
-  if (!kind) kind = scaling->get<std::string>("type");
-  require_off(*scaling, "partial_rotary_factor", 1);
-  if (!kind || *kind == "default") return rope;
-  const bool linear = *kind == "linear", llama3 = *kind == "llama3", yarn = *kind == "yarn";
-  if (!linear && !llama3 && !yarn)
-    json.fail("\"rope_type\" is \"", *kind, "\", which is not supported; expected default, linear, llama3 or yarn");
-  rope.scaling = linear   ? nn::RopeConfig::Scaling::linear
-                 : llama3 ? nn::RopeConfig::Scaling::llama3
-                          : nn::RopeConfig::Scaling::yarn;
-  rope.factor = scaling->at<double>("factor");
-  rope.original_max_position_embeddings =
-      number("original_max_position_embeddings", static_cast<double>(max_positions));
-  rope.low_freq_factor = number("low_freq_factor", 1);
-  rope.high_freq_factor = number("high_freq_factor", 4);
-  rope.beta_fast = number("beta_fast", 32);
-  rope.beta_slow = number("beta_slow", 1);
-  rope.attention_factor = number("attention_factor", 0);
-  rope.mscale = number("mscale", 0);
-  rope.mscale_all_dim = number("mscale_all_dim", 0);
-  rope.truncate = scaling->get<bool>("truncate").value_or(true);
-  if (!linear && !(rope.original_max_position_embeddings > 0))
-    json.fail("\"original_max_position_embeddings\" is missing from the rope scaling");
-  return rope;
-}
-
-/// Rejects a sliding window that some layer would use; one that is configured but off is allowed.
-inline void refuse_sliding_window(const io::JsonView& json, Index layers) {
-  if (const auto types = json.get<std::vector<std::string>>("layer_types")) {
-    for (const auto& type : *types)
-      if (type != "full_attention")
-        json.fail("\"layer_types\" has \"", type, "\", which is not supported; expected full_attention");
-    return;
-  }
-  // If left out, the window has a default; only null means none.
-  const auto window = json.json().find("sliding_window");
-  const bool left_out = window == json.json().end();
-  if (!json.get<bool>("use_sliding_window").value_or(false) || (!left_out && window->is_null())) return;
-  const Index from = json.get<Index>("max_window_layers").value_or(0);
-  if (from < layers)
-    json.fail("\"use_sliding_window\" is true with \"sliding_window\" ",
-              left_out ? std::string("left out") : io::shown(*window), " from layer ", from,
-              ", which is not supported");
-}
-
-}  // namespace detail
+double theta_of(const io::JsonView& json, double otherwise);
 
 /// Which layers use rotary embedding: all except by no_rope_layers (1 = uses RoPE) or smollm3's default.
-inline std::vector<bool> rotates_of(const io::JsonView& json, Index layers, bool smollm3) {
-  std::vector<bool> rotates(static_cast<std::size_t>(layers), true);
-  if (const auto uses = json.get<std::vector<Index>>("no_rope_layers")) {
-    if (!uses->empty() && uses->size() < rotates.size())
-      json.fail("\"no_rope_layers\" has ", uses->size(), " entries for ", layers, " layers");
-    for (std::size_t i = 0; i < std::min(uses->size(), rotates.size()); ++i) rotates[i] = (*uses)[i] != 0;
-  } else if (smollm3) {
-    const Index interval = json.get<Index>("no_rope_layer_interval").value_or(4);
-    detail::check_extent("no_rope_layer_interval", interval, json.place());
-    for (Index i = 0; i < layers; ++i) rotates[static_cast<std::size_t>(i)] = (i + 1) % interval != 0;
-  }
-  return rotates;
-}
+std::vector<bool> rotates_of(const io::JsonView& json, Index layers, bool smollm3);
 
 /// The ids of a field with one id or an array; none if it is absent.
-inline std::vector<std::int32_t> ids_of(const io::JsonView& json, std::string_view key) {
-  const auto value = json.find(key);
-  if (!value) return {};
-  if (value->json().is_array()) return value->as<std::vector<std::int32_t>>();
-  return {value->as<std::int32_t>()};
-}
+std::vector<std::int32_t> ids_of(const io::JsonView& json, std::string_view key);
 
 /// Reads the content of config.json. Unsupported fields that would change the computation are errors.
 /// Throws   FormatError naming field and value
-inline Config parse_config(const io::Json& content, const std::string& where) {
-  const auto json = io::JsonView::of_object(content, where);
-  Config config;
-  config.model_type = json.at<std::string>("model_type");
-  const bool qwen2 = config.model_type == "qwen2", qwen3 = config.model_type == "qwen3";
-  const bool llama = config.model_type == "llama", smollm3 = config.model_type == "smollm3";
-  if (!qwen2 && !qwen3 && !llama && !smollm3)
-    json.fail("\"model_type\" is \"", config.model_type, "\", which is not supported; expected one of ",
-              detail::supported_models);
-  const auto count = [&](std::string_view key) { return json.at<Index>(key); };
-  config.hidden_size = count("hidden_size");
-  config.intermediate_size = count("intermediate_size");
-  config.num_hidden_layers = count("num_hidden_layers");
-  config.num_attention_heads = count("num_attention_heads");
-  config.vocab_size = count("vocab_size");
-  detail::check_extent("num_hidden_layers", config.num_hidden_layers, where, 10'000);
-  detail::check_extent("num_attention_heads", config.num_attention_heads, where, 1 << 16);
-  // If left out, transformers has a default; null means as many as heads.
-  const Index kv_heads = content.contains("num_key_value_heads") || llama ? config.num_attention_heads
-                         : smollm3                                        ? 4
-                                                                          : 32;
-  config.num_key_value_heads = json.get<Index>("num_key_value_heads").value_or(kv_heads);
-  config.head_dim = json.get<Index>("head_dim").value_or(qwen3 ? 128 : config.hidden_size / config.num_attention_heads);
-  config.max_position_embeddings = json.get<Index>("max_position_embeddings").value_or(0);
-  config.rms_norm_eps = json.get<double>("rms_norm_eps").value_or(1e-6);
-  config.tie_word_embeddings = json.get<bool>("tie_word_embeddings").value_or(smollm3);
-  const bool attention_bias = json.get<bool>("attention_bias").value_or(false);
-  config.qkv_bias = qwen2 || attention_bias;
-  config.o_bias = !qwen2 && attention_bias;
-  config.mlp_bias = (llama || smollm3) && json.get<bool>("mlp_bias").value_or(false);
-  config.qk_norm = qwen3;
-  config.rope = detail::rope_of(json, smollm3 ? 2e6 : 1e4, config.max_position_embeddings);
-  auto dtype = json.get<std::string>("dtype");
-  if (!dtype) dtype = json.get<std::string>("torch_dtype");
-  config.dtype = dtype.value_or("");
-  config.eos_token_ids = ids_of(json, "eos_token_id");
-  config.bos_token_id = json.get<std::int32_t>("bos_token_id");
-  config.pad_token_id = json.get<std::int32_t>("pad_token_id");
-  if (smollm3 && !content.contains("pad_token_id")) config.pad_token_id = 128004;  // as in transformers
-  const double range = json.get<double>("initializer_range").value_or(0);
-  if (range != 0) config.initializer_range = range;  // 0 as if left out, likewise
-
-  if (const auto activation = json.find("hidden_act"); activation && !io::json_is(activation->json(), "silu"))
-    json.fail("\"hidden_act\" is ", io::shown(activation->json()), ", which is not supported; expected \"silu\"");
-  detail::require_off(json, "attention_dropout", 0);
-  detail::require_off(json, "num_experts", 0);
-  detail::require_off(json, "num_local_experts", 0);
-  detail::require_off(json, "partial_rotary_factor", 1);
-  detail::require_off(json, "quantization_config");
-  detail::refuse_sliding_window(json, config.num_hidden_layers);
-
-  config.rotates = rotates_of(json, config.num_hidden_layers, smollm3);
-  detail::check(config, where);
-  return config;
-}
+Config parse_config(const io::Json& content, const std::string& where);
 
 }  // namespace lora::model
+
+#ifndef LORA_COMPILED
+#  include "lora/model/config.ipp"
+#endif

@@ -33,24 +33,7 @@ class HostMatrix {
   /// Of Q8_0, each row as its quanta (cols) and then its scales (cols / 32), as devices take it that have operators for
   /// planes alone: as many bytes.
   /// Throws   FormatError for another type
-  static HostMatrix split(ProvidedTensor tensor, Index rows, Index cols) {
-    HostMatrix matrix(std::move(tensor), rows, cols);
-    if (matrix.dtype_ != DType::q8_0)
-      fail<FormatError>("[host_matrix] a matrix of ", name_of(matrix.dtype_), " has no planes; Q8_0 was expected");
-    matrix.decode_ = [](const HostMatrix& m, Index begin, Index end, std::byte* to) {
-      constexpr std::size_t quanta = 32, scale = sizeof(f16);
-      const auto count = static_cast<std::size_t>(m.cols_) / quanta;
-      for (Index row = begin; row < end; ++row) {
-        const std::byte* block = m.stored_row(row);
-        std::byte* const own = to + static_cast<std::size_t>(row) * m.row_bytes();
-        for (std::size_t i = 0; i < count; ++i, block += scale + quanta) {
-          std::memcpy(own + count * quanta + i * scale, block, scale);
-          std::memcpy(own + i * quanta, block + scale, quanta);
-        }
-      }
-    };
-    return matrix;
-  }
+  static HostMatrix split(ProvidedTensor tensor, Index rows, Index cols);
 
   /// As the device gets it.
   DType dtype() const { return dtype_; }
@@ -62,36 +45,17 @@ class HostMatrix {
   bool is_as_provided() const { return decode_ == nullptr && tensor_.permuted_heads == 0; }
 
   /// Writes the whole matrix. Shapes   to (bytes), aligned to the dtype
-  void write(const cpu::Threads& threads, std::byte* to) const {
-    threads.parallel_for(rows_, 8192 / (cols_ + 1) + 1, [&](Index begin, Index end) { write(begin, end, to); });
-  }
+  void write(const cpu::Threads& threads, std::byte* to) const;
 
  private:
   using Decode = void (*)(const HostMatrix&, Index begin, Index end, std::byte* to);
 
-  void write(Index begin, Index end, std::byte* to) const {
-    if (decode_ != nullptr) return decode_(*this, begin, end, to);
-    const std::size_t size = row_bytes();
-    if (tensor_.permuted_heads == 0) {
-      std::memcpy(to + static_cast<std::size_t>(begin) * size, stored_row(begin),
-                  static_cast<std::size_t>(end - begin) * size);
-      return;
-    }
-    for (Index row = begin; row < end; ++row)
-      std::memcpy(to + static_cast<std::size_t>(row) * size, stored_row(row), size);
-  }
+  void write(Index begin, Index end, std::byte* to) const;
 
   std::size_t row_bytes() const { return tensor_.bytes.size() / static_cast<std::size_t>(rows_); }
 
   // Row (head, half, pair) of the result is row (head, pair, half) of a file that permutes.
-  const std::byte* stored_row(Index row) const {
-    if (const Index heads = tensor_.permuted_heads; heads > 0) {
-      const Index width = rows_ / heads;
-      const Index head = row / width, half = row % width / (width / 2), pair = row % (width / 2);
-      row = head * width + 2 * pair + half;
-    }
-    return tensor_.bytes.data() + static_cast<std::size_t>(row) * row_bytes();
-  }
+  const std::byte* stored_row(Index row) const;
 
   ProvidedTensor tensor_;
   DType dtype_;
@@ -100,3 +64,7 @@ class HostMatrix {
 };
 
 }  // namespace lora::model
+
+#ifndef LORA_COMPILED
+#  include "lora/model/host_matrix.ipp"
+#endif

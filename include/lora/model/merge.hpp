@@ -17,40 +17,13 @@ namespace lora::model {
 /// The config.json of a merged model: the base's settings and the dtype of the matrices; `dtype` as in `save_merged`.
 /// Layers without rotary embedding stand in it for every model type: see rotary_note for who obeys that.
 /// Throws   ConfigError for a dtype that safetensors doesn't have; FormatError as `config_json_of` does
-inline io::Json merged_config(const Source& source, std::optional<DType> dtype) {
-  const std::string_view name = config_dtype_name(dtype.value_or(folder_dtype(source.stored_dtype())));
-  io::Json json = config_json_of(source);
-  // An adapter may have parted the head from the embedding.
-  if (const bool tied = source.config().tie_word_embeddings; parse_config(json, "").tie_word_embeddings != tied)
-    json["tie_word_embeddings"] = tied;
-  if (json.contains("torch_dtype") || !json.contains("dtype")) json["torch_dtype"] = std::string(name);
-  if (json.contains("dtype")) json["dtype"] = std::string(name);
-  return json;
-}
+io::Json merged_config(const Source& source, std::optional<DType> dtype);
 
 namespace detail {
 
 /// Rounds float32 values of the tensor `name` to a stored type.
 /// Throws   NonFiniteError
-inline std::vector<std::byte> rounded(std::span<const float> values, DType dtype, const std::string& name) {
-  std::vector<std::byte> bytes(values.size() * static_cast<std::size_t>(block_bytes(dtype)));
-  const auto put = [&]<class S>(S) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const S value(values[i]);
-      if (!std::isfinite(static_cast<float>(value)))
-        fail<NonFiniteError>("the merged tensor ", name, " would hold ", static_cast<float>(value), " as ",
-                             name_of(dtype), " (", values[i], " before rounding); expected finite numbers");
-      std::memcpy(bytes.data() + i * sizeof(S), &value, sizeof(S));
-    }
-  };
-  if (dtype == DType::f32)
-    put(float{});
-  else if (dtype == DType::bf16)
-    put(bf16{});
-  else
-    put(f16{});
-  return bytes;
-}
+std::vector<std::byte> rounded(std::span<const float> values, DType dtype, const std::string& name);
 
 }  // namespace detail
 
@@ -91,3 +64,7 @@ float > void save_merged(D& dev, Decoder<D, T>& model, const Source& source, con
 }
 
 }  // namespace lora::model
+
+#ifndef LORA_COMPILED
+#  include "lora/model/merge.ipp"
+#endif

@@ -21,42 +21,16 @@ namespace lora::model {
 class RandomWeights : public TensorProvider {
  public:
   /// Throws   ConfigError for an `initializer_range` or a `pad_token_id` of the config that can't be meant
-  RandomWeights(Config config, std::uint64_t seed) : config_(std::move(config)), seed_(seed) {
-    const double range = config_.initializer_range;
-    if (!(range > 0) || !std::isfinite(range))
-      fail<ConfigError>("initializer_range: given ", range, "; expected a number above 0");
-    if (!config_.pad_token_id) return;
-    const Index id = *config_.pad_token_id, v = config_.vocab_size;
-    if (id < -v || id >= v)
-      fail<ConfigError>("pad_token_id: given ", id, "; expected a token of the model's vocabulary of ", v);
-    padding_ = id < 0 ? id + v : id;
-  }
+  RandomWeights(Config config, std::uint64_t seed);
 
   const Config& config() const override { return config_; }
   void finish() const override {}
 
-  ProvidedTensor provide(const TensorInfo& info) const override {
-    using Kind = TensorInfo::Kind;
-    const bool vector = info.kind == Kind::norm || info.kind == Kind::bias;
-    const auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(info.shape.count()),
-                                                             info.kind == Kind::norm ? 1.0f : 0.0f);
-    if (!vector) fill_normal(*values, mix_key(seed_, text_hash(info.name)));
-    if (info.kind == Kind::embedding && padding_ >= 0)
-      std::fill_n(values->begin() + padding_ * info.shape[1], info.shape[1], 0.0f);
-    return {DType::f32, std::as_bytes(std::span(*values)), values, 0};
-  }
+  ProvidedTensor provide(const TensorInfo& info) const override;
 
  private:
   // Pairs of normal numbers from pairs of uniform ones. Source   Box and Muller 1958
-  void fill_normal(std::vector<float>& values, std::uint64_t key) const {
-    Random random(key);
-    for (std::size_t i = 0; i < values.size(); i += 2) {
-      const double u = 1 - static_cast<double>(random.uniform()), v = static_cast<double>(random.uniform());
-      const double radius = config_.initializer_range * std::sqrt(-2 * std::log(u)), angle = 2 * std::numbers::pi * v;
-      values[i] = static_cast<float>(radius * std::cos(angle));
-      if (i + 1 < values.size()) values[i + 1] = static_cast<float>(radius * std::sin(angle));
-    }
-  }
+  void fill_normal(std::vector<float>& values, std::uint64_t key) const;
 
   Config config_;
   std::uint64_t seed_;
@@ -64,3 +38,7 @@ class RandomWeights : public TensorProvider {
 };
 
 }  // namespace lora::model
+
+#ifndef LORA_COMPILED
+#  include "lora/model/random_weights.ipp"
+#endif

@@ -16,49 +16,20 @@ namespace lora::model {
 
 /// The ids at which a model's own files end an answer, as transformers has them: eos_token_id of
 /// generation_config.json, else of config.json. Throws   FormatError
-inline std::vector<std::int32_t> stop_ids_of(const Source& source) {
-  const auto file = source.path() / "generation_config.json";
-  if (source.gguf() != nullptr || !io::is_there(file)) return source.config().eos_token_ids;
-  const io::JsonFile json(file);
-  if (!json->has("eos_token_id")) return source.config().eos_token_ids;
-  auto ids = ids_of(json.view(), "eos_token_id");
-  check_ids("eos_token_id", ids, file.native());
-  return ids;
-}
+std::vector<std::int32_t> stop_ids_of(const Source& source);
 
 /// The id of an end of answers that training taught, "" for none; nothing where it is no single token.
-inline std::optional<std::int32_t> id_of_end(const tokenizer::Tokenizer& tokenizer, const std::string& end) {
-  const auto ids = end.empty() ? std::vector<std::int32_t>() : tokenizer.encode(end).ids;
-  return ids.size() == 1 ? std::optional(ids[0]) : std::nullopt;
-}
+std::optional<std::int32_t> id_of_end(const tokenizer::Tokenizer& tokenizer, const std::string& end);
 
 /// Where a model stops that was taught this end: there first, and where its base does.
-inline std::vector<std::int32_t> stop_ids_with(const Source& source, std::optional<std::int32_t> end) {
-  std::vector<std::int32_t> ids = stop_ids_of(source);
-  if (end && std::find(ids.begin(), ids.end(), *end) == ids.end()) ids.insert(ids.begin(), *end);
-  return ids;
-}
+std::vector<std::int32_t> stop_ids_with(const Source& source, std::optional<std::int32_t> end);
 
 /// Writes the generation_config.json of a model folder, whose config.json stands there. `ids`: where the model stops
 /// now, which both then say; empty: as its base, whose file, if any, is copied.
-inline void write_stop_ids(const Source& source, const std::vector<std::int32_t>& ids,
-                           const std::filesystem::path& folder) {
-  const auto own = source.path() / "generation_config.json", file = folder / "generation_config.json";
-  const bool has_own = source.gguf() == nullptr && io::is_there(own);
-  if (ids.empty()) {
-    if (has_own) io::copy_file(own, file);
-    return;
-  }
-  io::Json config = io::read_json(folder / "config.json");
-  config["eos_token_id"] = ids;
-  io::write_changed_json(folder / "config.json", config, folder / "config.json");
-  io::Json generation = has_own ? io::read_json(own) : io::Json::object();
-  // Without such a file transformers takes these from config.json.
-  for (const char* name : {"bos_token_id", "pad_token_id"})
-    if (const io::Json* id = io::json_find(config, name); !has_own && id != nullptr && !id->is_null())
-      generation[name] = *id;
-  generation["eos_token_id"] = ids;
-  io::write_changed_json(file, generation, has_own ? own : file);
-}
+void write_stop_ids(const Source& source, const std::vector<std::int32_t>& ids, const std::filesystem::path& folder);
 
 }  // namespace lora::model
+
+#ifndef LORA_COMPILED
+#  include "lora/model/stop_ids.ipp"
+#endif

@@ -26,31 +26,11 @@ namespace lora::model {
 /// stay in the mapped file, or as training from scratch begins.
 class Source : public TensorProvider {
  public:
-  static Source open(const std::filesystem::path& path) {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(path, ignored)) {
-      const auto file = path / "config.json";
-      io::Json json = io::read_json(file);
-      Config config = parse_config(json, file.native());
-      Source source(path, io::Safetensors::open(path), std::move(json), std::move(config));
-      source.take_own_head();
-      return source;
-    }
-    if (path.extension() == ".gguf") {
-      auto file = io::Gguf::open(path);
-      Config config = read_config(file);
-      return Source(path, std::move(file), std::move(config));
-    }
-    if (!std::filesystem::exists(path, ignored)) fail<IoError>(path.native(), ": no such model folder or .gguf file");
-    fail<FormatError>(path.native(), ": expected a model folder or a .gguf file");
-  }
+  static Source open(const std::filesystem::path& path);
 
   /// A model of this config.json with random weights. `path`: the folder of its tokenizer, and what names it in errors;
   /// weights there are not read. `seed`: of RandomWeights.
-  static Source initial(const std::filesystem::path& path, io::Json json, std::uint64_t seed) {
-    Config config = parse_config(json, (path / "config.json").native());
-    return Source(path, std::move(json), std::move(config), seed);
-  }
+  static Source initial(const std::filesystem::path& path, io::Json json, std::uint64_t seed);
 
   const std::filesystem::path& path() const { return path_; }
   /// Whether nothing has trained the weights.
@@ -64,118 +44,44 @@ class Source : public TensorProvider {
   const io::Json& config_json() const { return config_json_; }
 
   /// All that the files hold, under their own names; nothing of an initial model.
-  const std::vector<io::StoredTensor>& tensors() const {
-    static const std::vector<io::StoredTensor> none;
-    return gguf_ ? gguf_->tensors() : safetensors_ ? safetensors_->tensors() : none;
-  }
+  const std::vector<io::StoredTensor>& tensors() const;
 
   /// What the file calls the tensor.
   const std::string& file_name_of(const TensorInfo& info) const { return gguf_ ? info.gguf_name : info.name; }
 
   /// Gives the model a head of its own, which begins with the numbers of the embedding that it was tied to.
-  void part_head() {
-    head_was_tied_ = head_was_tied_ || config_.tie_word_embeddings;
-    config_.tie_word_embeddings = false;
-  }
+  void part_head();
 
   /// The tensor of a file; its rows may lie in another order, see ProvidedTensor::permuted_heads.
   /// Throws   FormatError if it is missing or has another shape
-  const io::StoredTensor& at(const TensorInfo& info) const {
-    const std::string& stored_name = file_name_of(info);
-    const auto* tensor = find(stored_name);
-    if (const auto tied_to = name_tied_to(info); tensor == nullptr && !tied_to.empty()) tensor = find(tied_to);
-    if (tensor == nullptr) fail<FormatError>(path_.native(), ": the tensor ", stored_name, " is missing");
-    if (tensor->shape != info.shape)
-      fail<FormatError>(path_.native(), ": the tensor ", stored_name, " is ", to_string(tensor->shape),
-                        "; the config expects ", to_string(info.shape));
-    switch (tensor->dtype) {
-      case DType::i64:
-      case DType::i32:
-      case DType::i16:
-      case DType::i8:
-      case DType::u8:
-        fail<FormatError>(path_.native(), ": the tensor ", stored_name, " is ", lora::name_of(tensor->dtype),
-                          "; expected a floating point or GGUF block type");
-      default:
-        return *tensor;
-    }
-  }
+  const io::StoredTensor& at(const TensorInfo& info) const;
 
   /// As `at`.
-  ProvidedTensor provide(const TensorInfo& info) const override {
-    if (random_) return random_->provide(info);
-    const io::StoredTensor& tensor = at(info);
-    return {tensor.dtype, tensor.bytes, tensor.file, gguf_ ? info.gguf_heads : 0};
-  }
+  ProvidedTensor provide(const TensorInfo& info) const override;
 
   /// The type in which it is provided.
   DType dtype_of(const TensorInfo& info) const { return random_ ? DType::f32 : at(info).dtype; }
 
   /// Throws   FormatError listing tensors that no part of such a model reads
-  void finish() const override {
-    std::set<std::string> known;
-    for_each_tensor(config_, [&](const TensorInfo& info) { known.insert(file_name_of(info)); });
-    std::string extra;
-    for (const auto& tensor : tensors()) {
-      // What old versions of transformers saved of a rotary embedding follows from config.json.
-      const bool rotary = tensor.name.find(".rotary_emb.") != tensor.name.npos || tensor.name == "rope_freqs.weight";
-      if (rotary || known.count(tensor.name) != 0) continue;
-      if (config_.tie_word_embeddings && tensor.name == "lm_head.weight") continue;  // the embedding once more
-      extra += (extra.empty() ? "" : ", ") + tensor.name;
-      if (extra.size() > 300) {
-        extra += ", …";
-        break;
-      }
-    }
-    if (!extra.empty())
-      fail<FormatError>(path_.native(), ": tensors that a ", config_.model_type,
-                        " model of this config does not have: ", extra);
-  }
+  void finish() const override;
 
   /// The type of the layers' matrices: that of the first layer's down_proj.
-  DType stored_dtype() const {
-    std::optional<DType> dtype;
-    for_each_tensor(config_, [&](const TensorInfo& info) {
-      if (!dtype && info.projection == "down_proj" && info.kind == TensorInfo::Kind::projection) dtype = dtype_of(info);
-    });
-    return *dtype;
-  }
+  DType stored_dtype() const;
 
  private:
-  Source(std::filesystem::path path, io::Safetensors file, io::Json json, Config config)
-      : path_(std::move(path)),
-        config_(std::move(config)),
-        config_json_(std::move(json)),
-        safetensors_(std::move(file)) {}
-  Source(std::filesystem::path path, io::Json json, Config config, std::uint64_t seed)
-      : path_(std::move(path)),
-        config_(std::move(config)),
-        config_json_(std::move(json)),
-        random_(std::in_place, config_, seed) {}
+  Source(std::filesystem::path path, io::Safetensors file, io::Json json, Config config);
+  Source(std::filesystem::path path, io::Json json, Config config, std::uint64_t seed);
   Source(std::filesystem::path path, io::Gguf file, Config config)
       : path_(std::move(path)), config_(std::move(config)), gguf_(std::move(file)) {}
 
-  const io::StoredTensor* find(std::string_view name) const {
-    return gguf_ ? gguf_->find(name) : safetensors_ ? safetensors_->find(name) : nullptr;
-  }
+  const io::StoredTensor* find(std::string_view name) const;
 
   // The tensor that holds the numbers of a tied embedding, or of a head that was tied, where it has none of its own.
-  std::string_view name_tied_to(const TensorInfo& info) const {
-    if (info.kind == TensorInfo::Kind::embedding && config_.tie_word_embeddings) return "lm_head.weight";
-    if (info.kind != TensorInfo::Kind::head || !head_was_tied_) return {};
-    return gguf_ ? "token_embd.weight" : "model.embed_tokens.weight";
-  }
+  std::string_view name_tied_to(const TensorInfo& info) const;
 
   // Of a head and an embedding with different numbers both are used, whatever config.json says of a tie.
   // Source   transformers 5, PreTrainedModel.tie_weights
-  void take_own_head() {
-    const auto *head = find("lm_head.weight"), *table = find("model.embed_tokens.weight");
-    if (!config_.tie_word_embeddings || head == nullptr || table == nullptr || is_same(*head, *table)) return;
-    config_.tie_word_embeddings = false;
-    config_json_["tie_word_embeddings"] = false;
-    log::warn(path_.native(), ": lm_head.weight is used, which differs from the embedding, although config.json has ",
-              "tie_word_embeddings true; what is written of this model says false");
-  }
+  void take_own_head();
 
   std::filesystem::path path_;
   Config config_;
@@ -190,38 +96,15 @@ class Source : public TensorProvider {
 inline DType folder_dtype(DType stored) { return block_elements(stored) > 1 ? DType::bf16 : stored; }
 
 /// Hugging Face's name of a dtype that a model folder may have.
-inline std::string_view config_dtype_name(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "float32";
-    case DType::bf16:
-      return "bfloat16";
-    case DType::f16:
-      return "float16";
-    default:
-      fail<ConfigError>("a model folder can't hold weights as ", name_of(dtype),
-                        "; expected float32, bfloat16 or float16");
-  }
-}
+std::string_view config_dtype_name(DType dtype);
 
 /// The config.json of the source as it computes: a folder's own with the rotary settings in use, or one written for a
 /// GGUF file.
 /// Throws   FormatError for a GGUF file that no config.json can describe
-inline io::Json config_json_of(const Source& source) {
-  const std::string where = source.path().native();
-  if (source.gguf() != nullptr)
-    return to_json(source.config(), config_dtype_name(folder_dtype(source.stored_dtype())), where);
-  io::Json json = source.config_json();
-  write_rotary(json, source.config(), where);
-  return json;
-}
+io::Json config_json_of(const Source& source);
 
 /// Whether rope_theta or no_rope_layers are other than the source's own file says.
-inline bool rotary_changed(const Source& source) {
-  const std::string where = source.path().native();
-  const Config own = source.gguf() != nullptr ? read_config(*source.gguf()) : parse_config(source.config_json(), where);
-  return own.rope.theta != source.config().rope.theta || own.rotates != source.config().rotates;
-}
+bool rotary_changed(const Source& source);
 
 /// Whether a tensor of blocks comes to the device as it is stored. Where kernels take blocks split, only products do:
 /// rows of an embedding or a head are read by other operators.
@@ -381,3 +264,7 @@ class Loader {
 };
 
 }  // namespace lora::model
+
+#ifndef LORA_COMPILED
+#  include "lora/model/weights.ipp"
+#endif

@@ -19,29 +19,14 @@
 namespace lora::run {
 
 /// The facts of a progress line.
-inline Facts progress_facts(const StepMetrics& metrics, Index total_steps, double seconds_left) {
-  return {concat("step ", metrics.step, "/", total_steps),
-          metrics.skipped ? std::string("skipped") : concat("loss ", fixed(metrics.loss, 4)),
-          concat(duration_text(seconds_left), " left"),
-          concat(fixed(metrics.tokens_per_second, 0), " tokens/s"),
-          concat("epoch ", fixed(metrics.epoch, 2)),
-          concat("lr ", significant(metrics.learning_rate, 3)),
-          concat("grad norm ", significant(metrics.grad_norm, 4)),
-          concat(fixed(metrics.peak_memory_gib, 2), " GiB")};
-}
+Facts progress_facts(const StepMetrics& metrics, Index total_steps, double seconds_left);
 
 /// Writes its thread's log to training.log too until destroyed. On a terminal a progress bar is updated with
 /// every step; elsewhere, and in the file, each logged step is a line.
 class Progress {
  public:
   Progress(const io::Path& training_log, bool append, Index total_steps, Index first_step = 0,
-           bool terminal = ::isatty(STDERR_FILENO) == 1)
-      : bar_(terminal),
-        file_(std::in_place, training_log, append ? io::FileWriter::Mode::append : io::FileWriter::Mode::create),
-        total_steps_(total_steps),
-        first_step_(first_step),
-        start_(Clock::now()),
-        redirect_([this](log::Level level, std::string_view text) { say(level, text); }) {}
+           bool terminal = ::isatty(STDERR_FILENO) == 1);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
@@ -52,47 +37,17 @@ class Progress {
   void ends_with(Index total_steps) { total_steps_ = total_steps; }
 
   /// `logged`: writes the step's line too, not only the bar.
-  void step(const StepMetrics& metrics, bool logged) {
-    const double done = static_cast<double>(metrics.step - first_step_);
-    const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-    const double left = done > 0 ? seconds / done * static_cast<double>(total_steps_ - metrics.step) : 0;
-    const Facts facts = progress_facts(metrics, total_steps_, left);
-    if (bar_.terminal()) {
-      if (logged) to_file(log::Level::info, to_text(facts));
-      bar_.show(share(metrics.step), facts);
-    } else if (logged) {
-      log::info(to_text(facts));
-    }
-  }
+  void step(const StepMetrics& metrics, bool logged);
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  double share(Index step) const {
-    return static_cast<double>(step) / static_cast<double>(std::max<Index>(total_steps_, 1));
-  }
+  double share(Index step) const;
 
-  void say(log::Level level, std::string_view text) {
-    redirect_.pass_on(level, text);
-    to_file(level, text);
-  }
+  void say(log::Level level, std::string_view text);
 
   /// A full disk must not end the run because of its log: writing metrics or checkpoints reports it.
-  void to_file(log::Level level, std::string_view text) {
-    if (!file_) return;
-    const std::time_t now = std::time(nullptr);
-    std::tm local{};
-    localtime_r(&now, &local);
-    char stamp[32];
-    std::strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S ", &local);
-    const char* prefix = level == log::Level::info ? "" : "Warning: ";
-    try {
-      file_->write(concat(std::string_view(stamp), std::string_view(prefix), text, "\n"));
-    } catch (const IoError& error) {
-      file_.reset();
-      redirect_.pass_on(log::Level::warning, concat("training.log ends here: ", std::string_view(error.what())));
-    }
-  }
+  void to_file(log::Level level, std::string_view text);
 
   StatusLine bar_;
   std::optional<io::FileWriter> file_;
@@ -103,3 +58,7 @@ class Progress {
 };
 
 }  // namespace lora::run
+
+#ifndef LORA_COMPILED
+#  include "lora/run/progress.ipp"
+#endif

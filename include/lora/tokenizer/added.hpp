@@ -30,40 +30,10 @@ struct AddedToken {
 /// tokens. Source   Aho and Corasick 1975
 class AddedTokenFinder {
  public:
-  void add(AddedToken token) {
-    if (token.content.empty()) return;
-    if (nodes_.empty()) add_node('\0', none);
-    std::int32_t node = root;
-    for (auto byte = token.content.rbegin(); byte != token.content.rend(); ++byte) {
-      std::int32_t child = find_child(node, *byte);
-      if (child == none) {
-        child = add_node(*byte, at(node).child);
-        at(node).child = child;
-        if (node == root) roots_[static_cast<unsigned char>(*byte)] = child;
-      }
-      node = child;
-    }
-    at(node).token = static_cast<std::int32_t>(tokens_.size());
-    tokens_.push_back(std::move(token));
-    linked_ = false;
-  }
+  void add(AddedToken token);
 
   /// Call after adding all tokens. `leave_special`: special tokens are found, but are text.
-  void finish(bool leave_special = false) {
-    linked_ = true;
-    leave_special_ = leave_special;
-    if (nodes_.empty()) return;
-    std::vector<std::int32_t> queue{root};
-    for (std::size_t next = 0; next < queue.size(); ++next) {
-      const std::int32_t node = queue[next];
-      for (std::int32_t child = at(node).child; child != none; child = at(child).sibling) {
-        const std::int32_t back = node == root ? root : follow(at(node).back, at(child).byte);
-        at(child).back = back;
-        at(child).longest = at(child).token != none ? at(child).token : at(back).longest;
-        queue.push_back(child);
-      }
-    }
-  }
+  void finish(bool leave_special = false);
 
   bool empty() const { return tokens_.empty(); }
 
@@ -128,38 +98,12 @@ class AddedTokenFinder {
 
   Node& at(std::int32_t node) { return nodes_[static_cast<std::size_t>(node)]; }
   const Node& at(std::int32_t node) const { return nodes_[static_cast<std::size_t>(node)]; }
-  std::int32_t add_node(char byte, std::int32_t sibling) {
-    nodes_.push_back({byte, none, sibling, none, root, none});
-    return static_cast<std::int32_t>(nodes_.size() - 1);
-  }
-  std::int32_t find_child(std::int32_t node, char byte) const {
-    if (node == root) return roots_[static_cast<unsigned char>(byte)];
-    std::int32_t child = at(node).child;
-    while (child != none && at(child).byte != byte) child = at(child).sibling;
-    return child;
-  }
-  std::int32_t follow(std::int32_t node, char byte) const {
-    for (;; node = at(node).back) {
-      const std::int32_t child = find_child(node, byte);
-      if (child != none) return child;
-      if (node == root) return root;
-    }
-  }
+  std::int32_t add_node(char byte, std::int32_t sibling);
+  std::int32_t find_child(std::int32_t node, char byte) const;
+  std::int32_t follow(std::int32_t node, char byte) const;
 
   /// For each place where a token begins the longest, the last place first.
-  std::vector<Hit> find_all(std::string_view text) const {
-    if (!linked_) fail<Error>("[tokenizer] a text was to be split before AddedTokenFinder::finish");
-    std::vector<Hit> hits;
-    if (nodes_.empty()) return hits;
-    std::int32_t node = root;
-    for (std::size_t place = text.size(); place > 0;) {
-      --place;
-      if (node == root && roots_[static_cast<unsigned char>(text[place])] == none) continue;  // the common case
-      node = follow(node, text[place]);
-      if (at(node).longest != none) hits.push_back({place, at(node).longest});
-    }
-    return hits;
-  }
+  std::vector<Hit> find_all(std::string_view text) const;
 
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_;
@@ -173,3 +117,7 @@ class AddedTokenFinder {
 };
 
 }  // namespace lora::tokenizer
+
+#ifndef LORA_COMPILED
+#  include "lora/tokenizer/added.ipp"
+#endif

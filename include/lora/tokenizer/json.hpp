@@ -19,33 +19,10 @@ namespace lora::tokenizer {
 /// The merges as written, by rank, until the vocabulary is complete.
 class MergeList {
  public:
-  void add(std::string_view left, std::string_view right) {
-    parts_.push_back({left.size(), right.size()});
-    arena_.append(left).append(right);
-  }
+  void add(std::string_view left, std::string_view right);
   std::size_t size() const { return parts_.size(); }
 
-  std::vector<Bpe::Merge> resolve(const Vocabulary& vocabulary, const std::string& where) const {
-    std::vector<Bpe::Merge> merges;
-    merges.reserve(parts_.size());
-    std::size_t at = 0;
-    std::string whole;
-    for (const auto& [left_size, right_size] : parts_) {
-      const auto left = std::string_view(arena_).substr(at, left_size);
-      const auto right = std::string_view(arena_).substr(at + left_size, right_size);
-      const auto left_id = vocabulary.find(left), right_id = vocabulary.find(right);
-      const auto whole_id = vocabulary.find(std::string_view(arena_).substr(at, left_size + right_size));
-      if (left_id < 0 || right_id < 0 || whole_id < 0)
-        fail<FormatError>(where, ": merge ", merges.size(), " joins \"", left, "\" and \"", right, "\", but \"",
-                          left_id < 0    ? left
-                          : right_id < 0 ? right
-                                         : std::string_view(arena_).substr(at, left_size + right_size),
-                          "\" is not in the vocabulary");
-      merges.push_back({left_id, right_id, whole_id});
-      at += left_size + right_size;
-    }
-    return merges;
-  }
+  std::vector<Bpe::Merge> resolve(const Vocabulary& vocabulary, const std::string& where) const;
 
  private:
   struct Part {
@@ -65,235 +42,25 @@ struct TokenizerDocument {
 
 namespace detail {
 
-/// Takes vocabulary and merges directly from the parser's events and passes the rest to a JsonBuilder: as Json values
-/// they would need ten times the time and memory.
-class TokenizerJsonHandler final : public nlohmann::json_sax<io::Json> {
- public:
-  TokenizerJsonHandler(std::string_view text, TokenizerDocument& document)
-      : document_(document), builder_(text, document.where, io::JsonPlace{}) {}
-
-  bool null() override { return place_ == Place::settings ? builder_.null() : refuse("null"); }
-  bool boolean(bool value) override {
-    return place_ == Place::settings ? builder_.boolean(value) : refuse("a boolean");
-  }
-  bool number_integer(io::Json::number_integer_t value) override {
-    return place_ == Place::settings ? builder_.number_integer(value) : number(value);
-  }
-  bool number_unsigned(io::Json::number_unsigned_t value) override {
-    if (place_ == Place::settings) return builder_.number_unsigned(value);
-    return number(value > INT64_MAX ? INT64_MAX : static_cast<std::int64_t>(value));
-  }
-  bool number_float(io::Json::number_float_t value, const io::Json::string_t& text) override {
-    return place_ == Place::settings ? builder_.number_float(value, text) : refuse(text);
-  }
-  bool binary(io::Json::binary_t& value) override { return builder_.binary(value); }
-  bool string(io::Json::string_t& value) override {
-    switch (place_) {
-      case Place::settings:
-        return builder_.string(value);
-      case Place::merges: {
-        const auto space = value.find(' ');
-        if (space == value.npos || value.find(' ', space + 1) != value.npos) return refuse(concat("\"", value, "\""));
-        document_.merges.add(std::string_view(value).substr(0, space), std::string_view(value).substr(space + 1));
-        return true;
-      }
-      case Place::merge:
-        if (parts_ == 2) return refuse("three");
-        pair_[parts_++] = value;
-        return true;
-      default:
-        return refuse(concat("\"", value, "\""));
-    }
-  }
-  bool key(io::Json::string_t& name) override {
-    if (place_ == Place::vocabulary) {
-      token_ = name;
-      return true;
-    }
-    if (place_ != Place::settings) return refuse("an object");
-    if (depth_ == 1) section_ = name;
-    if (depth_ == 2) entry_ = name;
-    return builder_.key(name);
-  }
-  bool start_object(std::size_t count) override {
-    if (place_ != Place::settings) return refuse("an object");
-    if (depth_ == 2 && section_ == "model" && entry_ == "vocab") place_ = Place::vocabulary;
-    ++depth_;
-    return builder_.start_object(count);
-  }
-  bool end_object() override {
-    place_ = Place::settings;
-    --depth_;
-    return builder_.end_object();
-  }
-  bool start_array(std::size_t count) override {
-    if (place_ == Place::merges) {
-      place_ = Place::merge;
-      parts_ = 0;
-      return true;
-    }
-    if (place_ != Place::settings) return refuse("an array");
-    if (depth_ == 2 && section_ == "model" && entry_ == "merges") place_ = Place::merges;
-    ++depth_;
-    return builder_.start_array(count);
-  }
-  bool end_array() override {
-    if (place_ == Place::merge) {
-      if (parts_ != 2) return refuse("one");
-      document_.merges.add(pair_[0], pair_[1]);
-      place_ = Place::merges;
-      return true;
-    }
-    place_ = Place::settings;
-    --depth_;
-    return builder_.end_array();
-  }
-  bool parse_error(std::size_t position, const std::string& token, const io::Json::exception& error) override {
-    return builder_.parse_error(position, token, error);
-  }
-
-  io::Json take() { return builder_.take(); }
-
- private:
-  enum class Place { settings, vocabulary, merges, merge };
-
-  bool number(std::int64_t value) {
-    if (place_ != Place::vocabulary) return refuse(concat(value));
-    document_.vocabulary.add(token_, value, document_.where);
-    return true;
-  }
-  [[noreturn]] bool refuse(std::string_view found) const {
-    if (place_ == Place::vocabulary)
-      fail<FormatError>(document_.where, ": the id of token \"", token_, "\" must be an integer, found ", found);
-    fail<FormatError>(document_.where, ": merge ", document_.merges.size(),
-                      " must be two tokens, as \"a b\" or [\"a\", \"b\"], found ", found);
-  }
-
-  TokenizerDocument& document_;
-  io::JsonBuilder builder_;
-  Place place_ = Place::settings;
-  int depth_ = 0;
-  std::string section_, entry_;  // the last keys at depths 1 and 2
-  std::string token_;
-  std::string pair_[2];
-  std::size_t parts_ = 0;
-};
-
 /// A part of the settings; null if absent.
-inline io::JsonView part_of(const io::JsonView& object, std::string_view key) {
-  static const io::Json null;
-  const auto part = object.find(key);
-  return part ? *part : io::JsonView(null, object.place(), std::string(key));
-}
+io::JsonView part_of(const io::JsonView& object, std::string_view key);
 
 /// The "type" of a part; "null" for null.
-inline std::string type_of(const io::JsonView& part) {
-  return part.json().is_null() ? std::string("null") : part.at<std::string>("type");
-}
+std::string type_of(const io::JsonView& part);
 
-[[noreturn]] inline void fail_part(const std::string& where, std::string_view part, std::string_view found,
-                                   std::string_view known) {
-  fail<FormatError>(where, ": the ", part, " ", found, " is not supported; ", known, " is");
-}
-
-/// Calls f(item) for each value of a required array.
-template <class F>
-void for_each_of(const io::JsonView& part, std::string_view key, F&& f) {
-  const io::JsonView list = part_of(part, key);
-  if (!list.json().is_array()) part.fail("\"", key, "\" must be an array");
-  for (std::size_t i = 0; i < list.json().size(); ++i) f(list.element(i));
-}
+[[noreturn]] void fail_part(const std::string& where, std::string_view part, std::string_view found,
+                            std::string_view known);
 
 /// Whether the normaliser is NFC; the only other supported one is none.
-inline bool read_normalizer(const io::JsonView& part) {
-  const std::string type = type_of(part);
-  if (type == "null") return false;
-  if (type == "NFC") return true;
-  if (type != "Sequence") fail_part(part.where(), "normalizer", type, "NFC");
-  bool nfc = false;
-  for_each_of(part, "normalizers", [&](const io::JsonView& item) { nfc = read_normalizer(item) || nfc; });
-  return nfc;
-}
-
-inline PreTokenizer::Behavior read_behavior(const io::JsonView& part) {
-  const auto name = part.at<std::string>("behavior");
-  using Behavior = PreTokenizer::Behavior;
-  if (name == "Isolated") return Behavior::isolated;
-  if (name == "Removed") return Behavior::removed;
-  if (name == "MergedWithPrevious") return Behavior::merged_with_previous;
-  if (name == "MergedWithNext") return Behavior::merged_with_next;
-  if (name == "Contiguous") return Behavior::contiguous;
-  part.fail("the behavior ", name, " of pre-tokenizer Split is not known");
-}
-
-inline PreTokenizer::Stage read_split(const io::JsonView& part) {
-  PreTokenizer::Stage stage;
-  stage.behavior = read_behavior(part);
-  stage.invert = part.get<bool>("invert").value_or(false);
-  const io::JsonView pattern = part_of(part, "pattern");
-  if (const auto literal = pattern.get<std::string>("String"); literal && !literal->empty()) {
-    stage.kind = PreTokenizer::Stage::Kind::literal;
-    stage.literal = *literal;
-    return stage;
-  }
-  const auto regex = pattern.at<std::string>("Regex");
-  stage.kind = PreTokenizer::Stage::Kind::words;
-  stage.pattern = WordPattern::from_regex(regex);
-  if (!stage.pattern) part.fail("the regular expression of pre-tokenizer Split is not one of those known: ", regex);
-  return stage;
-}
+bool read_normalizer(const io::JsonView& part);
 
 /// Adds the stages of a pre-tokenizer and returns whether it has ByteLevel, which must come last since it turns text
 /// into bytes.
-inline bool read_pre_tokenizer(const io::JsonView& part, PreTokenizer& result) {
-  using Stage = PreTokenizer::Stage;
-  const std::string type = type_of(part);
-  if (type == "Sequence") {
-    bool byte_level = false;
-    for_each_of(part, "pretokenizers", [&](const io::JsonView& item) {
-      if (byte_level) part.fail("a pre-tokenizer after ByteLevel is not supported");
-      byte_level = read_pre_tokenizer(item, result);
-    });
-    return byte_level;
-  }
-  Stage stage;
-  if (type == "Split") {
-    result.add(read_split(part));
-  } else if (type == "Digits") {
-    stage.kind = Stage::Kind::digits;
-    const bool individual = part.get<bool>("individual_digits").value_or(false);
-    stage.behavior = individual ? PreTokenizer::Behavior::isolated : PreTokenizer::Behavior::contiguous;
-    result.add(std::move(stage));
-  } else if (type == "ByteLevel") {
-    if (part.get<bool>("use_regex").value_or(true)) stage.pattern = WordPattern::gpt2();
-    const bool prefix = part.get<bool>("add_prefix_space").value_or(true);
-    if (prefix) stage.kind = Stage::Kind::prefix;
-    if (prefix || stage.pattern) result.add(std::move(stage));
-    return true;
-  } else {
-    fail_part(part.where(), "pre-tokenizer", type, "Split, Digits, ByteLevel or a Sequence of them");
-  }
-  return false;
-}
+bool read_pre_tokenizer(const io::JsonView& part, PreTokenizer& result);
 
-inline AddedToken read_added_token(const io::JsonView& item, std::int32_t id) {
-  const auto flag = [&](std::string_view key) { return item.get<bool>(key).value_or(false); };
-  return {id,
-          item.at<std::string>("content"),
-          flag("special"),
-          flag("normalized"),
-          flag("lstrip"),
-          flag("rstrip"),
-          flag("single_word")};
-}
+AddedToken read_added_token(const io::JsonView& item, std::int32_t id);
 
-inline std::vector<AddedToken> read_added_tokens(const io::JsonView& settings) {
-  std::vector<AddedToken> tokens;
-  if (!settings.has("added_tokens")) return tokens;
-  for_each_of(settings, "added_tokens",
-              [&](const io::JsonView& item) { tokens.push_back(read_added_token(item, item.at<std::int32_t>("id"))); });
-  return tokens;
-}
+std::vector<AddedToken> read_added_tokens(const io::JsonView& settings);
 
 }  // namespace detail
 
@@ -304,104 +71,22 @@ struct SpecialFrame {
 
 namespace detail {
 
-inline void read_post_processor(const io::JsonView& part, SpecialFrame& frame) {
-  const std::string type = type_of(part);
-  if (type == "null" || type == "ByteLevel") return;  // ByteLevel only trims the ends of tokens
-  if (type == "Sequence")
-    return for_each_of(part, "processors", [&](const io::JsonView& item) { read_post_processor(item, frame); });
-  if (type != "TemplateProcessing")
-    fail_part(part.where(), "post-processor", type, "ByteLevel, TemplateProcessing or a Sequence of them");
-  const io::JsonView special = part_of(part, "special_tokens");
-  SpecialFrame outer;
-  bool after = false;
-  for_each_of(part, "single", [&](const io::JsonView& item) {
-    if (item.has("Sequence")) {
-      if (after) part.fail("a template with its text twice is not supported");
-      after = true;
-      return;
-    }
-    const auto name = part_of(item, "SpecialToken").at<std::string>("id");
-    const auto ids = part_of(special, name).at<std::vector<std::int32_t>>("ids");
-    auto& side = after ? outer.after : outer.before;
-    side.insert(side.end(), ids.begin(), ids.end());
-  });
-  if (!after) part.fail("a template without its text is not supported");
-  frame.before.insert(frame.before.begin(), outer.before.begin(), outer.before.end());
-  frame.after.insert(frame.after.end(), outer.after.begin(), outer.after.end());
-}
-
-inline void check_decoder(const io::JsonView& part) {
-  const std::string type = type_of(part);
-  if (type == "Sequence") {
-    for_each_of(part, "decoders", [](const io::JsonView& item) { check_decoder(item); });
-  } else if (type != "ByteLevel") {
-    fail_part(part.where(), "decoder", type, "ByteLevel");
-  }
-}
+void read_post_processor(const io::JsonView& part, SpecialFrame& frame);
 
 }  // namespace detail
 
 /// Reads the text of a tokenizer.json; `where` names it in errors.
-inline TokenizerDocument parse_tokenizer_json(std::string_view text, std::string where) {
-  TokenizerDocument document;
-  document.where = std::move(where);
-  detail::TokenizerJsonHandler handler(text, document);
-  io::send_events(text, handler);
-  document.settings = handler.take();
-  if (!document.settings.is_object()) fail<FormatError>(document.where, ": must be a JSON object");
-  return document;
-}
+TokenizerDocument parse_tokenizer_json(std::string_view text, std::string where);
 
 /// The model that a document describes.
 /// Throws   FormatError for an unsupported model, normaliser, pre-tokenizer or decoder
-inline std::unique_ptr<ByteLevelModel> byte_level_model(TokenizerDocument&& document) {
-  const io::JsonView settings(document.settings, document.where);
-  const io::JsonView model = detail::part_of(settings, "model");
-  if (!model.json().is_object()) settings.fail("\"model\" is missing");
-  const std::string type = model.get<std::string>("type").value_or("BPE");
-  if (type != "BPE") detail::fail_part(model.where(), "model", type, "BPE");
-  const auto refuse = [&](std::string_view setting) { settings.fail("the model's ", setting, " is not supported"); };
-  if (model.get<bool>("byte_fallback").value_or(false)) refuse("byte_fallback");
-  if (model.get<double>("dropout").value_or(0) != 0) refuse("dropout");
-  for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"})
-    if (!model.get<std::string>(key).value_or("").empty()) refuse(key);
-  std::int32_t unknown = -1;
-  if (const auto token = model.get<std::string>("unk_token")) {
-    unknown = document.vocabulary.find(*token);
-    if (unknown < 0) settings.fail("the unk_token \"", *token, "\" is not in the vocabulary");
-    if (model.get<bool>("fuse_unk").value_or(false)) refuse("fuse_unk");
-  }
-  if (const auto vocab = model.find("vocab"); vocab && !vocab->json().is_object())
-    settings.fail("the model's \"vocab\" must be an object of tokens and ids");
-  if (const auto merges = model.find("merges"); merges && !merges->json().is_array())
-    settings.fail("the model's \"merges\" must be an array");
-  if (document.vocabulary.count() == 0) settings.fail("the vocabulary is empty");
-
-  const bool nfc = detail::read_normalizer(detail::part_of(settings, "normalizer"));
-  PreTokenizer pre_tokenizer;
-  if (!detail::read_pre_tokenizer(detail::part_of(settings, "pre_tokenizer"), pre_tokenizer))
-    settings.fail("the pre-tokenizer is not byte-level: it must end with ByteLevel");
-  detail::check_decoder(detail::part_of(settings, "decoder"));
-  auto merges = document.merges.resolve(document.vocabulary, document.where);
-  const bool ignore_merges = model.get<bool>("ignore_merges").value_or(false);
-  return std::make_unique<ByteLevelModel>(
-      Bpe(std::move(document.vocabulary), std::move(merges), ignore_merges, unknown), std::move(pre_tokenizer), nfc);
-}
+std::unique_ptr<ByteLevelModel> byte_level_model(TokenizerDocument&& document);
 
 /// A tokenizer.json: the settings with the model's vocabulary and merges.
-inline std::string tokenizer_json_text(const io::Json& settings, const Bpe& bpe) {
-  const Vocabulary& vocabulary = bpe.vocabulary();
-  io::Json vocab = io::Json::object(), merges = io::Json::array();
-  auto& entries = vocab.get_ref<io::Json::object_t&>();
-  entries.reserve(vocabulary.count());
-  for (std::int32_t id = 0; id < vocabulary.end(); ++id)
-    if (vocabulary.has(id)) entries.emplace_back(vocabulary.text(id), id);
-  for (const auto& merge : bpe.merges())
-    merges.push_back(concat(vocabulary.text(merge.left), " ", vocabulary.text(merge.right)));
-  io::Json document = settings;
-  document["model"]["vocab"] = std::move(vocab);
-  document["model"]["merges"] = std::move(merges);
-  return io::to_text(document);
-}
+std::string tokenizer_json_text(const io::Json& settings, const Bpe& bpe);
 
 }  // namespace lora::tokenizer
+
+#ifndef LORA_COMPILED
+#  include "lora/tokenizer/json.ipp"
+#endif

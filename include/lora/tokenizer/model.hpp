@@ -54,15 +54,7 @@ class ByteLevelModel final : public TokenModel {
   ByteLevelModel(Bpe bpe, PreTokenizer pre_tokenizer, bool nfc)
       : bpe_(std::move(bpe)), pre_tokenizer_(std::move(pre_tokenizer)), nfc_(nfc) {}
 
-  void encode(std::string_view text, std::vector<std::int32_t>& ids, std::vector<std::size_t>& begins) const override {
-    Bpe::Scratch scratch;
-    pre_tokenizer_.split(text, [&](std::string_view word, std::size_t place, std::size_t added) {
-      bpe_.encode(word, scratch, [&](Bpe::Symbol symbol) {
-        ids.push_back(symbol.id);
-        begins.push_back(place + (symbol.begin > added ? symbol.begin - added : 0));
-      });
-    });
-  }
+  void encode(std::string_view text, std::vector<std::int32_t>& ids, std::vector<std::size_t>& begins) const override;
 
   std::int32_t find(std::string_view token) const override { return bpe_.vocabulary().find(token); }
   bool has(std::int32_t id) const override { return bpe_.vocabulary().has(id); }
@@ -70,25 +62,11 @@ class ByteLevelModel final : public TokenModel {
   std::int32_t count() const override { return static_cast<std::int32_t>(bpe_.vocabulary().count()); }
   std::string text_of(std::int32_t id) const override { return bpe_.vocabulary().text(id); }
   std::string bytes_of(std::int32_t id) const override { return std::string(bpe_.vocabulary().bytes(id)); }
-  std::string bytes_of_added(std::string_view content) const override {
-    return ByteAlphabet::instance().to_bytes(content).value_or(std::string(content));
-  }
+  std::string bytes_of_added(std::string_view content) const override;
   bool adds_leading_space() const override { return false; }
   bool wants_nfc() const override { return nfc_; }
 
-  Fingerprints fingerprints() const override {
-    detail::FingerprintSum vocabulary, merges, normalizer;
-    for (std::int32_t id = 0; id < end(); ++id) {
-      if (!has(id)) continue;
-      vocabulary.add_number(id);
-      vocabulary.add(bpe_.vocabulary().text(id));
-    }
-    merges.add_numbers(std::span(bpe_.merges()));
-    merges.add_number(bpe_.ignore_merges());
-    merges.add_number(bpe_.unknown());
-    normalizer.add(nfc_ ? "NFC" : "");
-    return {vocabulary.value(), merges.value(), 0, normalizer.value(), pre_tokenizer_.fingerprint()};
-  }
+  Fingerprints fingerprints() const override;
 
   const Bpe& bpe() const { return bpe_; }
 
@@ -99,3 +77,7 @@ class ByteLevelModel final : public TokenModel {
 };
 
 }  // namespace lora::tokenizer
+
+#ifndef LORA_COMPILED
+#  include "lora/tokenizer/model.ipp"
+#endif

@@ -24,27 +24,13 @@ namespace detail {
 /// Writes the fields of a protocol buffer.
 class ProtoWriter {
  public:
-  void put_integer(std::uint32_t field, std::uint64_t value) {
-    put_varint(field << 3);
-    put_varint(value);
-  }
-  void put_float(std::uint32_t field, float value) {
-    put_varint(field << 3 | 5);
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    for (int shift = 0; shift < 32; shift += 8) bytes_ += static_cast<char>(static_cast<unsigned char>(bits >> shift));
-  }
-  void put_bytes(std::uint32_t field, std::string_view value) {
-    put_varint(field << 3 | 2);
-    put_varint(value.size());
-    bytes_ += value;
-  }
+  void put_integer(std::uint32_t field, std::uint64_t value);
+  void put_float(std::uint32_t field, float value);
+  void put_bytes(std::uint32_t field, std::string_view value);
   const std::string& bytes() const { return bytes_; }
 
  private:
-  void put_varint(std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7) bytes_ += static_cast<char>(static_cast<unsigned char>(value | 0x80));
-    bytes_ += static_cast<char>(value);
-  }
+  void put_varint(std::uint64_t value);
 
   std::string bytes_;
 };
@@ -60,28 +46,7 @@ struct SentencePiece {
 };
 
 /// The bytes of a tokenizer.model for a vocabulary whose text is merged by score, as a GGUF file has it.
-inline std::string sentencepiece_proto(const std::vector<SentencePiece>& pieces, bool add_leading_space) {
-  constexpr std::uint64_t bpe = 2;
-  detail::ProtoWriter model, trainer, normalizer;
-  bool byte_fallback = false;
-  for (const SentencePiece& piece : pieces) {
-    detail::ProtoWriter item;
-    item.put_bytes(1, piece.text);
-    item.put_float(2, piece.score);
-    item.put_integer(3, static_cast<std::uint64_t>(piece.kind));
-    model.put_bytes(1, item.bytes());
-    byte_fallback = byte_fallback || piece.kind == SentencePiece::Kind::byte;
-  }
-  trainer.put_integer(3, bpe);
-  trainer.put_integer(35, byte_fallback);
-  normalizer.put_bytes(1, "identity");
-  normalizer.put_integer(3, add_leading_space);
-  normalizer.put_integer(4, 0);  // white space stays as it is
-  normalizer.put_integer(5, 1);  // a space is written as U+2581
-  model.put_bytes(2, trainer.bytes());
-  model.put_bytes(3, normalizer.bytes());
-  return model.bytes();
-}
+std::string sentencepiece_proto(const std::vector<SentencePiece>& pieces, bool add_leading_space);
 
 /// Where a space is put before text: as the file says, which is before each part between added tokens, before the first
 /// part alone unless it begins with one, or nowhere.
@@ -93,84 +58,27 @@ class SentencePieceModel final : public TokenModel {
   /// `proto` is the content of a tokenizer.model.
   /// Throws   FormatError
   SentencePieceModel(std::string proto, const std::string& where,
-                     SentencePiecePrefix prefix = SentencePiecePrefix::as_in_file)
-      : proto_(std::move(proto)), prefix_(prefix) {
-    // Of a message that comes twice the fields are joined: this one says that no space is put before texts.
-    if (prefix != SentencePiecePrefix::as_in_file) proto_ += std::string_view("\x1A\x02\x18\x00", 4);
-    const std::string checked = detail::SentencePieceCheck(where).read(proto_);
-    try {
-      const auto status = processor_.LoadFromSerializedProto(checked);
-      if (!status.ok()) fail<FormatError>(where, ": not a sentencepiece model: ", std::string_view(status.message()));
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (const Error&) {
-      throw;
-    } catch (const std::exception& error) {
-      fail<FormatError>(where, ": not a sentencepiece model: ", std::string_view(error.what()));
-    }
-    std::vector<std::int32_t> ids;
-    std::vector<std::size_t> begins;
-    encode("a", ids, begins);
-    adds_leading_space_ = !ids.empty() && bytes_of(ids[0])[0] == ' ';
-    is_bpe_ = detail::is_bpe_model(proto_, where);
-  }
+                     SentencePiecePrefix prefix = SentencePiecePrefix::as_in_file);
 
-  void encode(std::string_view text, std::vector<std::int32_t>& ids, std::vector<std::size_t>& begins) const override {
-    sentencepiece::ImmutableSentencePieceText encoded;
-    const auto status = processor_.Encode({text.data(), text.size()}, encoded.mutable_proto());
-    if (!status.ok()) fail<FormatError>("the tokenizer cannot cut this text: ", std::string_view(status.message()));
-    const std::size_t count = encoded.pieces_size();
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto piece = encoded.pieces(static_cast<int>(i));
-      ids.push_back(static_cast<std::int32_t>(piece.id()));
-      begins.push_back(piece.begin());
-    }
-  }
+  void encode(std::string_view text, std::vector<std::int32_t>& ids, std::vector<std::size_t>& begins) const override;
 
-  std::int32_t find(std::string_view token) const override {
-    if (token.empty() || token.find('\0') != token.npos) return -1;
-    const std::string name(token);  // the library reads on to a zero byte
-    const int id = processor_.PieceToId(name);
-    return processor_.IdToPiece(id) == token ? id : -1;
-  }
+  std::int32_t find(std::string_view token) const override;
   bool has(std::int32_t id) const override { return id >= 0 && id < end(); }
   std::int32_t end() const override { return processor_.GetPieceSize(); }
   std::int32_t count() const override { return end(); }
 
   std::string text_of(std::int32_t id) const override { return processor_.IdToPiece(id); }
-  std::string bytes_of(std::int32_t id) const override {
-    const std::string& piece = processor_.IdToPiece(id);
-    if (processor_.IsByte(id)) {  // <0x0A>
-      unsigned value = 0;
-      for (const char digit : std::string_view(piece).substr(3, 2))
-        value = value * 16 + static_cast<unsigned>(digit <= '9' ? digit - '0' : digit - 'A' + 10);
-      return std::string(1, static_cast<char>(static_cast<unsigned char>(value)));
-    }
-    constexpr std::string_view space = "\xE2\x96\x81";
-    std::string bytes = piece;
-    for (std::size_t at = bytes.find(space); at != bytes.npos; at = bytes.find(space, at + 1))
-      bytes.replace(at, space.size(), " ");
-    return bytes;
-  }
+  std::string bytes_of(std::int32_t id) const override;
   std::string bytes_of_added(std::string_view content) const override { return std::string(content); }
   bool adds_leading_space() const override { return adds_leading_space_ || wants_space_before(true); }
   bool wants_nfc() const override { return false; }
   bool wants_space_before(bool first) const override { return first && prefix_ == SentencePiecePrefix::first; }
-  Fingerprints fingerprints() const override {
-    Fingerprints all = detail::sentencepiece_fingerprints(proto_, "tokenizer.model");
-    if (prefix_ == SentencePiecePrefix::first) all.splitting = text_hash(concat(all.splitting, " first"));
-    return all;
-  }
+  Fingerprints fingerprints() const override;
 
   bool is_special(std::int32_t id) const { return processor_.IsControl(id) || processor_.IsUnknown(id); }
 
   /// The pieces that never come of text, but are found in it as they are written.
-  std::vector<AddedToken> added_tokens() const {
-    std::vector<AddedToken> tokens;
-    for (std::int32_t id = 0; id < end(); ++id)
-      if (is_special(id)) tokens.push_back(AddedToken{.id = id, .content = processor_.IdToPiece(id), .special = true});
-    return tokens;
-  }
+  std::vector<AddedToken> added_tokens() const;
 
   std::int32_t bos() const { return processor_.bos_id(); }
   std::int32_t eos() const { return processor_.eos_id(); }
@@ -186,3 +94,7 @@ class SentencePieceModel final : public TokenModel {
 };
 
 }  // namespace lora::tokenizer
+
+#ifndef LORA_COMPILED
+#  include "lora/tokenizer/sentencepiece.ipp"
+#endif

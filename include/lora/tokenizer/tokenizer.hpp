@@ -37,72 +37,22 @@ class Tokenizer {
 
   /// A model folder, with tokenizer.json or tokenizer.model.
   /// Throws   IoError, FormatError
-  static Tokenizer from_folder(const std::filesystem::path& folder) {
-    const bool json = io::is_there(folder / "tokenizer.json");
-    const bool pieces = io::is_there(folder / "tokenizer.model");
-    if (!json && !pieces) fail<IoError>("no tokenizer.json and no tokenizer.model in ", folder.native());
-    const detail::TokenizerFolder beside(folder);
-    std::unique_ptr<detail::TokenizerParts> parts;
-    std::vector<AddedToken> of_vocabulary;
-    if (json) {
-      auto document = read_document(folder / "tokenizer.json");
-      detail::apply_class(document, beside);
-      of_vocabulary = detail::read_added_tokens(io::JsonView(document.settings, document.where));
-      parts = detail::parts_of_document(std::move(document));
-    } else {
-      const auto file = folder / "tokenizer.model";
-      parts = detail::parts_of_pieces(io::read_file(file), file.native(), detail::piece_prefix(beside));
-    }
-    detail::declare_tokens(*parts, beside, of_vocabulary);
-    detail::read_config_fields(*parts, beside);
-    parts->chat_template = detail::read_chat_template(folder, beside.view());
-    for (const char* name : tokenizer_files)
-      if (io::is_there(folder / name)) parts->sources.push_back(folder / name);
-    return finish(std::move(parts));
-  }
+  static Tokenizer from_folder(const std::filesystem::path& folder);
 
   /// A tokenizer.json or tokenizer.model alone, ignoring the files next to it.
   /// Throws   IoError, FormatError
-  static Tokenizer from_file(const std::filesystem::path& file) {
-    auto parts = file.extension() == ".model" ? detail::parts_of_pieces(io::read_file(file), file.native())
-                                              : detail::parts_of_document(read_document(file));
-    parts->sources = {file};
-    return finish(std::move(parts));
-  }
+  static Tokenizer from_file(const std::filesystem::path& file);
 
   /// The text of a tokenizer.json; `where` names it in errors.
   /// Throws   FormatError
-  static Tokenizer from_json(std::string_view text, const std::string& where) {
-    return finish(detail::parts_of_document(parse_tokenizer_json(text, where)));
-  }
+  static Tokenizer from_json(std::string_view text, const std::string& where);
 
   /// The tokenizer in a GGUF file's metadata.
   /// Throws   FormatError
   static Tokenizer from_gguf(const io::Gguf& file) { return finish(detail::parts_of_gguf(file)); }
 
   /// Throws   FormatError if the text is not valid UTF-8
-  Encoding encode(std::string_view text, bool add_special_tokens = false) const {
-    if (const std::size_t place = unicode::find_invalid_utf8(text); place != text.npos)
-      fail<FormatError>("text is not valid UTF-8 at byte ", place);
-    Encoding result;
-    result.ids.reserve(text.size() / 3 + 8);
-    result.begins.reserve(text.size() / 3 + 8);
-    const auto add_specials = [&](const std::vector<std::int32_t>& ids, std::size_t place) {
-      if (!add_special_tokens) return;
-      result.ids.insert(result.ids.end(), ids.begin(), ids.end());
-      result.begins.resize(result.ids.size(), place);
-    };
-    add_specials(parts_->frame.before, 0);
-    parts_->raw.split(
-        text,
-        [&](std::size_t begin, std::size_t end) { encode_segment(text.substr(begin, end - begin), begin, result); },
-        [&](std::int32_t id, std::size_t begin, std::size_t) {
-          result.ids.push_back(id);
-          result.begins.push_back(begin);
-        });
-    add_specials(parts_->frame.after, text.size());
-    return result;
-  }
+  Encoding encode(std::string_view text, bool add_special_tokens = false) const;
 
   /// The special tokens that encode puts before and after a text.
   const std::vector<std::int32_t>& opening() const { return parts_->frame.before; }
@@ -110,20 +60,7 @@ class Tokenizer {
 
   /// Invalid UTF-8 becomes U+FFFD. An id that no token has becomes nothing: of a head that is wider than the
   /// vocabulary, or of a hole in it. Throws   FormatError for a negative id
-  std::string decode(std::span<const std::int32_t> ids, bool skip_special = false) const {
-    std::string bytes;
-    for (const std::int32_t id : ids) {
-      if (id < 0) fail<FormatError>("no token has the id ", id);
-      if (const auto added = parts_->added.find(id); added != parts_->added.end()) {
-        if (!(skip_special && added->second.special)) bytes += parts_->model->bytes_of_added(added->second.content);
-      } else if (parts_->model->has(id)) {
-        bytes += parts_->model->bytes_of(id);
-      }
-    }
-    if (parts_->model->adds_leading_space() && !bytes.empty() && bytes[0] == ' ') bytes.erase(0, 1);
-    bytes = unicode::replace_invalid_utf8(std::move(bytes));
-    return parts_->cleans_up_spaces ? detail::without_extra_spaces(std::move(bytes)) : bytes;
-  }
+  std::string decode(std::span<const std::int32_t> ids, bool skip_special = false) const;
 
   /// The id of a token as written in the vocabulary: an added token, or one in the byte-level alphabet.
   std::optional<std::int32_t> id_of(std::string_view token) const { return parts_->find(token); }
@@ -144,79 +81,27 @@ class Tokenizer {
   const std::string& chat_template() const { return parts_->chat_template; }
 
   /// The size in bytes of what `save` writes: exact for copied files, else an estimate.
-  std::uint64_t saved_bytes() const {
-    constexpr std::uint64_t bytes_of_token = 64;
-    std::uint64_t bytes = 0;
-    for (const auto& source : parts_->sources) {
-      std::error_code gone;
-      if (const auto size = std::filesystem::file_size(source, gone); !gone) bytes += size;
-    }
-    return parts_->sources.empty() ? bytes_of_token * static_cast<std::uint64_t>(vocab_size()) : bytes;
-  }
+  std::uint64_t saved_bytes() const;
 
   /// Writes files from which this and other programs can load the tokenizer: copies of the original files, or files
   /// made from GGUF metadata.
-  void save(const std::filesystem::path& folder) const {
-    io::create_folders(folder);
-    for (const auto& source : parts_->sources) io::copy_file(source, folder / source.filename());
-    if (!parts_->sources.empty()) return;
-    if (parts_->byte_level)
-      io::write_file(folder / "tokenizer.json", tokenizer_json_text(parts_->settings, parts_->byte_level->bpe()));
-    else
-      io::write_file(folder / "tokenizer.model", parts_->pieces->proto());
-    io::write_json(folder / "tokenizer_config.json", detail::tokenizer_config_json(*parts_));
-  }
+  void save(const std::filesystem::path& folder) const;
 
  private:
   explicit Tokenizer(std::shared_ptr<const detail::TokenizerParts> parts) : parts_(std::move(parts)) {}
 
-  static TokenizerDocument read_document(const std::filesystem::path& file) {
-    const io::MappedFile mapped(file);
-    const auto bytes = mapped.bytes();
-    return parse_tokenizer_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.native());
-  }
-  static Tokenizer finish(std::unique_ptr<detail::TokenizerParts> parts) {
-    parts->finish();
-    return Tokenizer(std::move(parts));
-  }
+  static TokenizerDocument read_document(const std::filesystem::path& file);
+  static Tokenizer finish(std::unique_ptr<detail::TokenizerParts> parts);
 
   /// A part of the text between added tokens, which begins at byte `offset`.
-  void encode_segment(std::string_view text, std::size_t offset, Encoding& result) const {
-    if (text.starts_with(' ') || !parts_->model->wants_space_before(offset == 0))
-      return encode_as_is(text, offset, result);
-    const std::size_t first = result.begins.size();
-    encode_as_is(" " + std::string(text), offset, result);
-    for (std::size_t i = first; i < result.begins.size(); ++i)
-      if (result.begins[i] > offset) --result.begins[i];
-  }
-  void encode_as_is(std::string_view text, std::size_t offset, Encoding& result) const {
-    unicode::Normalized changed;
-    const bool changes = parts_->model->wants_nfc() && !unicode::is_plainly_nfc(text);
-    if (changes) changed = unicode::to_nfc(text);
-    const std::string_view normal = changes ? std::string_view(changed.text) : text;
-    const std::size_t first = result.begins.size();
-    const auto encode_piece = [&](std::size_t begin, std::size_t end) {
-      const std::size_t from = result.begins.size();
-      parts_->model->encode(normal.substr(begin, end - begin), result.ids, result.begins);
-      for (std::size_t i = from; i < result.begins.size(); ++i) result.begins[i] += begin;
-    };
-    parts_->normalized.split(normal, encode_piece, [&](std::int32_t id, std::size_t begin, std::size_t) {
-      result.ids.push_back(id);
-      result.begins.push_back(begin);
-    });
-    for (std::size_t i = first; i < result.begins.size(); ++i) {
-      std::size_t& begin = result.begins[i];
-      if (changes) {
-        begin = changed.begins[begin];
-      } else {
-        // A token of white space that the vocabulary puts behind a text begins at its end.
-        while (begin > 0 && begin < text.size() && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
-      }
-      begin += offset;
-    }
-  }
+  void encode_segment(std::string_view text, std::size_t offset, Encoding& result) const;
+  void encode_as_is(std::string_view text, std::size_t offset, Encoding& result) const;
 
   std::shared_ptr<const detail::TokenizerParts> parts_;
 };
 
 }  // namespace lora::tokenizer
+
+#ifndef LORA_COMPILED
+#  include "lora/tokenizer/tokenizer.ipp"
+#endif

@@ -24,13 +24,7 @@ struct MemoryForecast {
 };
 
 /// Bytes of the model's weights as they are stored.
-inline double weight_bytes(const model::Source& source) {
-  double bytes = 0;
-  model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
-    bytes += static_cast<double>(bytes_of(source.dtype_of(info), info.shape.count()));
-  });
-  return bytes;
-}
+double weight_bytes(const model::Source& source);
 
 /// Bytes of them that lie in the memory of the run's device, or that it maps: of streamed layers the device's room for
 /// them, and blocks decoded where the host does that.
@@ -221,25 +215,13 @@ struct LargestBatch {
 };
 
 /// For records that are taken `per_step` at a time.
-inline LargestBatch largest_batch(const data::EncodeSummary& records, const inputs::MicroBatchLimit& limit,
-                                  Index per_step) {
-  const Index longest = std::min(records.length_at(1), limit.cutoff_len);
-  const Index filled = limit.tokens > 0 ? std::max(limit.tokens, longest) : longest * limit.sequences;
-  const Index rows = std::min({filled, longest * per_step, records.tokens()});
-  if (records.tokens() == 0) return {};
-  const double share = static_cast<double>(records.labelled()) / static_cast<double>(records.tokens());
-  return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows)))};
-}
+LargestBatch largest_batch(const data::EncodeSummary& records, const inputs::MicroBatchLimit& limit, Index per_step);
 
 /// The same for an evaluation of `sequences` at a time, which reads longer records in windows.
-inline LargestBatch largest_evaluation(const data::EncodeSummary& records, Index sequences, Index window) {
-  if (records.tokens() == 0) return {};
-  const Index longest = std::min(records.length_at(1), window);
-  // The stride is half a window, so a token is in at most two windows.
-  const Index all = records.length_at(1) > window ? 2 * records.tokens() : records.tokens();
-  const Index rows = std::min(longest * sequences, all);
-  const double share = static_cast<double>(records.labelled()) / static_cast<double>(records.tokens());
-  return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows))), records.length_at(1)};
-}
+LargestBatch largest_evaluation(const data::EncodeSummary& records, Index sequences, Index window);
 
 }  // namespace lora::train
+
+#ifndef LORA_COMPILED
+#  include "lora/train/memory.ipp"
+#endif

@@ -34,14 +34,9 @@ struct MemoryPlan {
   double sums = 0, sums_before = 0;  ///< of a step's units: part of the workspace, and those of the stage before
 
   /// In the stage's steps and evaluations.
-  double peak_in_stage() const {
-    return held + needs.weights + std::max(before.activations, needs.activations) +
-           std::max(before.workspace, needs.workspace - sums) + sums;
-  }
+  double peak_in_stage() const;
   /// While the stage begins, and what trains moves.
-  double peak_at_start() const {
-    return held + needs.weights + entering + before.activations + before.workspace + sums_before;
-  }
+  double peak_at_start() const;
   double peak() const { return std::max(peak_in_stage(), peak_at_start()); }
   bool peaks_at_start() const { return entering > 0 && peak_at_start() > peak_in_stage(); }
 };
@@ -218,33 +213,13 @@ void keep_layers(D& dev, model::Decoder<D, T>& decoder, std::vector<MemoryPlan>&
 }
 
 /// The plan of the stage that needs most.
-inline const MemoryPlan& largest(const std::vector<MemoryPlan>& plans) {
-  return *std::max_element(plans.begin(), plans.end(),
-                           [](const MemoryPlan& a, const MemoryPlan& b) { return a.peak() < b.peak(); });
-}
+const MemoryPlan& largest(const std::vector<MemoryPlan>& plans);
 
 /// Logs the plan before training, for a model of `layers` layers. `device`: its memory, where it has its own.
-inline void say_memory(const MemoryPlan& plan, Index layers, const settings::Config& config,
-                       const MemoryInfo& device = {}) {
-  // What is still to be taken: a device holds its weights already.
-  const double needed = plan.peak() - plan.present - (plan.host ? plan.needs.weights : 0);
-  const double available = static_cast<double>(plan.host ? device.free : cpu::available_memory());
-  const auto gib = [](double value) { return fixed(value / 0x1p30, 2) + " GiB"; };
-  log::info("memory: a peak of about ", gib(plan.peak()), " is expected", plan.host ? " on the device" : "",
-            plan.peaks_at_start() ? " while what trains changes" : "", " (weights ", gib(plan.needs.weights),
-            ", activations ", gib(plan.needs.activations), ", workspace ", gib(plan.needs.workspace), ", held already ",
-            gib(plan.held), ", of it ", size_text(plan.trained.total()), " for what trains); ", gib(available),
-            " are available");
-  if (plan.host && plan.host->total() > 0)
-    log::info("memory of the host: ", gib(plan.host->weights), " for weights that are streamed, ",
-              gib(plan.host->optimizer), " for the optimizer; ", gib(static_cast<double>(cpu::available_memory())),
-              " are still available");
-  if (plan.recomputed > 0 && !config.gradient_checkpointing && config.memory_limit_gib)
-    log::info("gradients of ", plan.recomputed, " of ", layers, " layers are checkpointed to stay below ",
-              *config.memory_limit_gib, " GiB");
-  if (needed > available)
-    log::warn("this may not fit into memory: set gradient_checkpointing true, or a smaller ",
-              "max_tokens_per_micro_batch or cutoff_len");
-}
+void say_memory(const MemoryPlan& plan, Index layers, const settings::Config& config, const MemoryInfo& device = {});
 
 }  // namespace lora::train
+
+#ifndef LORA_COMPILED
+#  include "lora/train/memory_plan.ipp"
+#endif

@@ -1,2 +1,0 @@
-#define LORA_INSTANTIATE_ASCEND
-#include "lora/instantiate.hpp"

@@ -1,2 +1,0 @@
-#define LORA_INSTANTIATE
-#include "lora/instantiate.hpp"

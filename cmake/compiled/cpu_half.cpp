@@ -1,0 +1,4 @@
+#include "lora/instantiate.hpp"
+
+LORA_INSTANTIATE(lora::cpu::Device, lora::bf16)
+LORA_INSTANTIATE(lora::cpu::Device, lora::f16)

@@ -1,0 +1,198 @@
+#pragma once
+
+#include "lora/core/config.hpp"
+#include "lora/data/dataset.hpp"
+
+namespace lora::data {
+
+LORA_INLINE Dataset Dataset::open(std::span<const DataFile> files, DatasetOptions options, const RecordLists& lists) {
+  Dataset dataset;
+  dataset.options_ = std::move(options);
+  if (files.empty()) fail<ConfigError>("dataset names no file");
+  for (const DataFile& file : files) {
+    const Index before = dataset.size();
+    const auto list = lists.find(file.path);
+    if (list == lists.end()) {
+      dataset.add_file(file.path);
+    } else {
+      dataset.add_list(file.path, list->second);
+    }
+    if (file.max_samples && *file.max_samples < dataset.size() - before)
+      dataset.keep(before + std::max<Index>(*file.max_samples, 0));
+  }
+  if (const auto most = dataset.options_.max_samples) dataset.keep(std::max<Index>(*most, 0));
+  return dataset;
+}
+
+LORA_INLINE Dataset Dataset::open(std::span<const std::string> paths, DatasetOptions options,
+                                  const RecordLists& lists) {
+  const std::vector<DataFile> files(paths.begin(), paths.end());
+  return open(files, std::move(options), lists);
+}
+
+LORA_INLINE std::string Dataset::name() const {
+  return files_.size() == 1 ? files_[0]->name : concat(files_[0]->name, " and ", files_.size() - 1, " more");
+}
+
+LORA_INLINE Sample Dataset::operator[](Index record) const {
+  const File& file = file_of(record);
+  const std::string_view bytes = file.bytes(record);
+  const std::string where = file.place(record);
+  Sample sample;
+  if (file.plain) {
+    const std::size_t invalid = tokenizer::unicode::find_invalid_utf8(bytes);
+    if (invalid != std::string_view::npos) io::refuse_wide_text(file.name, file.text, false);
+    if (invalid != std::string_view::npos) fail<FormatError>(where, ":", invalid + 1, ": invalid UTF-8");
+    sample.kind = Sample::Kind::text;
+    sample.text = bytes;
+  } else {
+    const io::Json json = file.parse(record, bytes);
+    detail::RecordReader reader(json, where, options_);
+    if (reader.kind() != file.kind)
+      fail<FormatError>(where, ": ", detail::what_it_is(reader.kind()), ", but the file begins with ",
+                        detail::what_it_is(file.kind), "; the records of one file must be of one kind");
+    sample = reader.read();
+    if (!reader.unused().empty()) unused_->add(reader.unused());
+  }
+  sample.where = where;
+  sample.record = record;
+  return sample;
+}
+
+LORA_INLINE std::vector<Sample::Kind> Dataset::kinds() const {
+  std::vector<Sample::Kind> kinds;
+  for (const auto& file : files_) kinds.push_back(file->kind);
+  return kinds;
+}
+
+LORA_INLINE std::uint64_t Dataset::fingerprint() const {
+  Fingerprint fingerprint(static_cast<std::uint64_t>(size()));
+  for (const auto& file : files_)
+    for (Index record = file->first; record < file->end(); ++record) fingerprint.add(file->bytes(record));
+  return fingerprint.value();
+}
+
+LORA_INLINE std::string_view Dataset::File::bytes(Index record) const {
+  const std::string_view found = detail::RecordFinder(text, name).record(records, record - first);
+  if (mapped) mapped->note_read(found.size());
+  return found;
+}
+
+LORA_INLINE std::string Dataset::File::place(Index record) const {
+  const Index own = record - first;
+  return concat(name, ":", records.line(own), records.shares_line(own) ? ": " + note(own) : "");
+}
+
+LORA_INLINE io::Json Dataset::File::parse(Index record, std::string_view bytes) const {
+  const Index own = record - first, line = records.line(own);
+  try {
+    return io::parse_json(bytes, name, false, io::JsonPlace{line});
+  } catch (const FormatError&) {
+    // The column is looked for only now, since a line may be as long as the file.
+    const Index column = detail::column_at(text, records.begin(own));
+    return io::parse_json(bytes, name, false,
+                          io::JsonPlace{line, column, records.shares_line(own) ? note(own) : std::string()});
+  }
+}
+
+LORA_INLINE std::size_t Dataset::File::most_bytes(Index record) const {
+  const Index own = record - first;
+  return (own + 1 < records.size() ? records.begin(own + 1) : text.size()) - records.begin(own);
+}
+
+LORA_INLINE void Dataset::UnusedFields::add(const std::vector<std::string>& fields) {
+  const std::lock_guard lock(mutex_);
+  for (const std::string& field : fields) fields_.emplace(field, false);
+}
+
+LORA_INLINE std::vector<std::string> Dataset::UnusedFields::take() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (auto& [field, told] : fields_)
+    if (!std::exchange(told, true)) names.push_back(field);
+  return names;
+}
+
+LORA_INLINE void Dataset::add_file(const std::string& path) {
+  std::error_code unreadable;  // reported by MappedFile
+  if (std::filesystem::is_directory(path, unreadable)) fail<IoError>("dataset ", path, " is a folder; expected a file");
+  auto file = std::make_shared<File>();
+  file->name = path;
+  file->plain = io::lower_extension(io::unpacked_name(path)) == ".txt";
+  file->mapped = io::map_unpacked(path);
+  const auto bytes = file->mapped->bytes();
+  file->text = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  if (file->text.starts_with("\xEF\xBB\xBF")) file->text.remove_prefix(3);
+  io::refuse_wide_text(path, file->text);
+  add(std::move(file));
+}
+
+LORA_INLINE void Dataset::add_list(const std::string& name, const RecordList& list) {
+  auto file = std::make_shared<File>();
+  file->name = name;
+  file->plain = false;
+  file->list = list.text();
+  file->text = file->list;
+  add(std::move(file));
+}
+
+LORA_INLINE void Dataset::add(std::shared_ptr<File> file) {
+  const std::string_view text = file->text;
+  const auto first = std::find_if_not(text.begin(), text.end(), detail::is_json_space);
+  detail::RecordFinder finder(text, file->name, file->mapped.get());
+  if (!file->plain && first != text.end() && *first == '{') refuse_spread_object(text, file->name);
+  if (first == text.end() || file->plain || *first == '{') {
+    file->records = finder.find_lines();
+  } else if (*first == '[') {
+    file->records = finder.find_objects();
+  } else {
+    fail_unknown(file->name, text, *first);
+  }
+  if (file->records.size() == 0) fail<FormatError>(file->name, ": the file has no records");
+  file->first = size_;
+  size_ = file->end();
+  if (!file->plain) {
+    const io::Json json = file->parse(file->first, file->bytes(file->first));
+    file->kind = detail::RecordReader(json, file->place(file->first), options_).kind();
+  }
+  files_.push_back(std::move(file));
+}
+
+LORA_INLINE void Dataset::fail_unknown(const std::string& name, std::string_view text, char first) {
+  if (text.starts_with("PAR1"))
+    fail<FormatError>(name, ": a Parquet file; expected JSON records: in Python, ",
+                      "datasets.Dataset.from_parquet(NAME).to_json('NAME.jsonl') writes them");
+  if (const auto ending = io::lower_extension(io::unpacked_name(name)); ending == ".csv" || ending == ".tsv")
+    fail<FormatError>(name, ": a table as text; expected JSON records: in Python, ",
+                      "pandas.read_csv(NAME).to_json('NAME.jsonl', orient='records', lines=True) writes them");
+  fail<FormatError>(name, ": neither JSON records nor a .txt file; it begins with ", first);
+}
+
+LORA_INLINE void Dataset::keep(Index count) {
+  for (const auto& file : files_) file->records.keep(std::clamp<Index>(count - file->first, 0, file->records.size()));
+  size_ = std::min(size_, count);
+}
+
+LORA_INLINE std::vector<std::shared_ptr<Dataset::File>>::const_iterator Dataset::place_of(Index record) const {
+  const auto after = std::upper_bound(files_.begin(), files_.end(), record,
+                                      [](Index number, const auto& file) { return number < file->first; });
+  return std::prev(after);
+}
+
+LORA_INLINE void Dataset::refuse_spread_object(std::string_view text, const std::string& path) {
+  const std::string_view bytes = detail::RecordFinder(text, path).spread_object();
+  if (bytes.empty()) return;
+  std::string list;
+  try {
+    const io::Json object = io::parse_json(bytes, path);
+    for (const auto& [field, value] : io::json_fields(object))
+      if (value.is_array() && !value.empty() && value.front().is_object() && !detail::RecordReader::knows(field))
+        list = concat("; the field ", field, " holds such an array");
+  } catch (const FormatError&) {
+    return;  // a broken record, then
+  }
+  fail<FormatError>(path, ": the file begins with an object over several lines; expected an array of records, or a ",
+                    "record per line", list);
+}
+
+}  // namespace lora::data

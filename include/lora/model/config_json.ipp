@@ -1,0 +1,117 @@
+#pragma once
+
+#include "lora/core/config.hpp"
+#include "lora/model/config_json.hpp"
+
+namespace lora::model::detail {
+
+/// no_rope_layers in smollm3's form: 1 = uses RoPE.
+LORA_INLINE io::Json no_rope_layers_of(const Config& config) {
+  io::Json uses = io::Json::array();
+  for (const bool rotates : config.rotates) uses.push_back(rotates ? 1 : 0);
+  return uses;
+}
+
+}  // namespace lora::model::detail
+
+namespace lora::model {
+
+LORA_INLINE void write_rotary(io::Json& json, const Config& config, const std::string& where) {
+  const Config before = parse_config(json, where);
+  if (before.rope.theta != config.rope.theta) {
+    const auto settings = detail::rope_settings(io::JsonView(json, where));
+    const bool inside = settings && (settings->json().contains("rope_theta") || settings->name() == "rope_parameters");
+    if (inside) json[settings->name()]["rope_theta"] = config.rope.theta;
+    if (!inside || json.contains("rope_theta")) json["rope_theta"] = config.rope.theta;
+  }
+  if (before.rotates != config.rotates) json["no_rope_layers"] = detail::no_rope_layers_of(config);
+}
+
+LORA_INLINE std::vector<Index> unwritable_no_rope_layers(const Config& config) {
+  std::vector<Index> layers;
+  if (config.model_type == "smollm3") return layers;
+  for (std::size_t i = 0; i < config.rotates.size(); ++i)
+    if (!config.rotates[i]) layers.push_back(static_cast<Index>(i));
+  return layers;
+}
+
+LORA_INLINE io::Json to_json(const Config& config, std::string_view dtype, const std::string& where) {
+  if (!config.rope.frequency_factors.empty())
+    fail<FormatError>(where, ": rope_freqs.weight holds factors that no config.json can express; expected those of ",
+                      "Llama 3.1");
+  const std::pair<std::string_view, std::string_view> classes[] = {{"llama", "LlamaForCausalLM"},
+                                                                   {"qwen2", "Qwen2ForCausalLM"},
+                                                                   {"qwen3", "Qwen3ForCausalLM"},
+                                                                   {"smollm3", "SmolLM3ForCausalLM"}};
+  io::Json json = io::Json::object();
+  for (const auto& [type, name] : classes)
+    if (type == config.model_type) json["architectures"] = {std::string(name)};
+  json["model_type"] = config.model_type;
+  json["hidden_size"] = config.hidden_size;
+  json["intermediate_size"] = config.intermediate_size;
+  json["num_hidden_layers"] = config.num_hidden_layers;
+  json["num_attention_heads"] = config.num_attention_heads;
+  json["num_key_value_heads"] = config.num_key_value_heads;
+  json["head_dim"] = config.head_dim;
+  json["vocab_size"] = config.vocab_size;
+  if (config.max_position_embeddings > 0) json["max_position_embeddings"] = config.max_position_embeddings;
+  json["rms_norm_eps"] = config.rms_norm_eps;
+  json["hidden_act"] = "silu";
+  json["tie_word_embeddings"] = config.tie_word_embeddings;
+  if (config.model_type == "llama" || config.model_type == "smollm3") {
+    json["attention_bias"] = config.o_bias;
+    json["mlp_bias"] = config.mlp_bias;
+  } else if (config.model_type == "qwen3") {
+    json["attention_bias"] = config.qkv_bias;
+  }
+  json["rope_theta"] = config.rope.theta;
+  const auto& rope = config.rope;
+  switch (rope.scaling) {
+    case nn::RopeConfig::Scaling::none:
+      break;
+    case nn::RopeConfig::Scaling::linear:
+      json["rope_scaling"] = io::json_object({{"rope_type", "linear"}, {"factor", rope.factor}});
+      break;
+    case nn::RopeConfig::Scaling::llama3:
+      json["rope_scaling"] = io::json_object(
+          {{"rope_type", "llama3"},
+           {"factor", rope.factor},
+           {"low_freq_factor", rope.low_freq_factor},
+           {"high_freq_factor", rope.high_freq_factor},
+           {"original_max_position_embeddings", static_cast<Index>(rope.original_max_position_embeddings)}});
+      break;
+    case nn::RopeConfig::Scaling::yarn:
+      json["rope_scaling"] = io::json_object(
+          {{"rope_type", "yarn"},
+           {"factor", rope.factor},
+           {"beta_fast", rope.beta_fast},
+           {"beta_slow", rope.beta_slow},
+           {"original_max_position_embeddings", static_cast<Index>(rope.original_max_position_embeddings)}});
+      for (const auto& [name, value] :
+           {std::pair("attention_factor", rope.attention_factor), std::pair("mscale", rope.mscale),
+            std::pair("mscale_all_dim", rope.mscale_all_dim)})
+        if (value != 0) json["rope_scaling"][name] = value;
+      if (!rope.truncate) json["rope_scaling"]["truncate"] = false;
+      break;
+  }
+  if (config.model_type == "smollm3" || !unwritable_no_rope_layers(config).empty())
+    json["no_rope_layers"] = detail::no_rope_layers_of(config);
+  if (config.eos_token_ids.size() == 1) json["eos_token_id"] = config.eos_token_ids.front();
+  if (config.eos_token_ids.size() > 1) json["eos_token_id"] = config.eos_token_ids;
+  if (config.bos_token_id) json["bos_token_id"] = *config.bos_token_id;
+  json["dtype"] = std::string(dtype);
+  json["torch_dtype"] = std::string(dtype);
+
+  const Config back = parse_config(json, where);
+  if (back.qkv_bias != config.qkv_bias || back.o_bias != config.o_bias || back.mlp_bias != config.mlp_bias) {
+    const auto said = [](const Config& c) {
+      const auto word = [](bool there) { return there ? "biases" : "none"; };
+      return concat("q, k, v ", word(c.qkv_bias), ", o ", word(c.o_bias), ", mlp ", word(c.mlp_bias));
+    };
+    fail<FormatError>(where, ": has ", said(config), ", which no config.json of a ", config.model_type,
+                      " model can express; it would mean ", said(back));
+  }
+  return json;
+}
+
+}  // namespace lora::model

@@ -1,0 +1,199 @@
+#pragma once
+
+#include "lora/core/config.hpp"
+#include "lora/run/metrics.hpp"
+
+namespace lora::run {
+
+LORA_INLINE io::Json to_json(const StepMetrics& metrics) {
+  io::Json json = io::json_object({{"step", metrics.step},
+                                   {"epoch", metrics.epoch},
+                                   {"loss", metrics.loss},
+                                   {"mean_loss", metrics.mean_loss},
+                                   {"learning_rate", metrics.learning_rate},
+                                   {"grad_norm", metrics.grad_norm},
+                                   {"tokens", metrics.tokens},
+                                   {"labelled_tokens", metrics.labelled_tokens},
+                                   {"tokens_per_second", metrics.tokens_per_second},
+                                   {"elapsed_seconds", metrics.elapsed_seconds},
+                                   {"peak_memory_gib", metrics.peak_memory_gib}});
+  if (metrics.stage > 0) json["stage"] = metrics.stage;
+  if (metrics.skipped) json["skipped"] = true;
+  if (metrics.loss_scale) json["loss_scale"] = *metrics.loss_scale;
+  for (const auto& [label, share] : metrics.mix) json["mix"][label] = share;
+  for (const auto& [name, share] : metrics.datasets) json["datasets"][name] = share;
+  return json;
+}
+
+LORA_INLINE StepMetrics step_metrics_from(const io::JsonView& json) {
+  const auto number = [&](std::string_view name) {
+    return json.get<double>(name).value_or(std::numeric_limits<double>::quiet_NaN());
+  };
+  StepMetrics metrics;
+  metrics.step = json.at<Index>("step");
+  metrics.stage = json.get<Index>("stage").value_or(0);
+  metrics.skipped = json.get<bool>("skipped").value_or(false);
+  metrics.epoch = number("epoch");
+  metrics.loss = number("loss");
+  metrics.mean_loss = number("mean_loss");
+  metrics.learning_rate = number("learning_rate");
+  metrics.grad_norm = number("grad_norm");
+  metrics.loss_scale = json.get<double>("loss_scale");
+  metrics.tokens = json.at<Index>("tokens");
+  metrics.labelled_tokens = json.at<Index>("labelled_tokens");
+  metrics.tokens_per_second = number("tokens_per_second");
+  metrics.elapsed_seconds = number("elapsed_seconds");
+  metrics.peak_memory_gib = number("peak_memory_gib");
+  const auto shares = [&](std::string_view name, auto& target) {
+    if (const auto list = json.find(name))
+      list->for_each_field(
+          [&](const std::string& key, const io::JsonView& share) { target.emplace_back(key, share.as<double>()); });
+  };
+  shares("mix", metrics.mix);
+  shares("datasets", metrics.datasets);
+  return metrics;
+}
+
+LORA_INLINE io::Json to_json(const EvalMetrics& metrics) {
+  io::Json json = io::json_object({{"step", metrics.step},
+                                   {"eval_loss", metrics.loss},
+                                   {"eval_perplexity", metrics.perplexity()},
+                                   {"eval_token_accuracy", metrics.token_accuracy}});
+  if (metrics.exact_match) json["eval_exact_match"] = *metrics.exact_match;
+  if (metrics.rouge_l) json["eval_rouge_l"] = *metrics.rouge_l;
+  return json;
+}
+
+LORA_INLINE MetricsLog::Kept MetricsLog::kept_through(const io::Path& output_dir, Index step, std::size_t piece_bytes) {
+  constexpr std::size_t longest_line = std::size_t{1} << 24;
+  Kept kept{0, 0, io::TensorBoardWriter::kept_through(output_dir / "tensorboard", step, piece_bytes)};
+  const io::Path path = output_dir / file_name;
+  if (!io::is_there(path)) return kept;
+  io::FileWindow file(path, piece_bytes);
+  while (const auto line = file.line(longest_line)) {
+    const auto place = place_of_line(*line);
+    if (!place || place->step > step) break;
+    kept.elapsed = std::max(kept.elapsed, place->elapsed);
+    file.pass(line->size());
+  }
+  kept.bytes = file.offset();
+  return kept;
+}
+
+LORA_INLINE MetricsLog::MetricsLog(const io::Path& output_dir, std::optional<Index> resumed_step)
+    : MetricsLog(output_dir,
+                 resumed_step ? std::optional(kept_through(output_dir, *resumed_step)) : std::optional<Kept>()) {}
+
+LORA_INLINE MetricsLog::MetricsLog(const io::Path& output_dir, const std::optional<Kept>& kept)
+    : elapsed_(kept ? kept->elapsed : 0),
+      lines_(prepare(output_dir, kept), io::FileWriter::Mode::append),
+      tensorboard_(output_dir / "tensorboard", kept ? std::optional(kept->events) : std::nullopt) {}
+
+LORA_INLINE void MetricsLog::write(const StepMetrics& metrics) {
+  write_line(to_json(metrics));
+  std::vector<std::pair<std::string, double>> mix;  // outlives the scalars
+  for (const auto& [label, share] : metrics.mix) mix.emplace_back("curriculum/" + label, share);
+  for (const auto& [name, share] : metrics.datasets) mix.emplace_back("datasets/" + name, share);
+  std::vector<io::TensorBoardWriter::Scalar> scalars = {{"train/loss", metrics.loss},
+                                                        {"train/mean_loss", metrics.mean_loss},
+                                                        {"train/learning_rate", metrics.learning_rate},
+                                                        {"train/grad_norm", metrics.grad_norm},
+                                                        {"train/epoch", metrics.epoch},
+                                                        {"train/tokens_per_second", metrics.tokens_per_second},
+                                                        {"train/peak_memory_gib", metrics.peak_memory_gib}};
+  if (metrics.loss_scale) scalars.push_back({"train/loss_scale", *metrics.loss_scale});
+  for (const auto& [name, share] : mix) scalars.push_back({name, share});
+  tensorboard_.write(metrics.step, scalars);
+}
+
+LORA_INLINE void MetricsLog::write(const EvalMetrics& metrics) {
+  write_line(to_json(metrics));
+  std::vector<io::TensorBoardWriter::Scalar> scalars = {{"eval/loss", metrics.loss},
+                                                        {"eval/perplexity", metrics.perplexity()},
+                                                        {"eval/token_accuracy", metrics.token_accuracy}};
+  if (metrics.exact_match) scalars.push_back({"eval/exact_match", *metrics.exact_match});
+  if (metrics.rouge_l) scalars.push_back({"eval/rouge_l", *metrics.rouge_l});
+  tensorboard_.write(metrics.step, scalars);
+}
+
+LORA_INLINE void MetricsLog::sync() {
+  lines_.sync();
+  tensorboard_.sync();
+}
+
+LORA_INLINE io::Path MetricsLog::prepare(const io::Path& output_dir, const std::optional<Kept>& kept) {
+  io::create_folders(output_dir);
+  const io::Path path = output_dir / file_name;
+  if (kept)
+    io::keep_begin(path, kept->bytes);
+  else
+    io::remove_file(path);
+  return path;
+}
+
+LORA_INLINE std::optional<MetricsLog::Place> MetricsLog::place_of_line(std::string_view line) {
+  const std::string where = file_name;
+  try {
+    const io::Json json = io::parse_json(line, where);
+    const io::JsonView view(json, where);
+    return Place{view.at<Index>("step"), view.get<double>("elapsed_seconds").value_or(0)};
+  } catch (const std::exception&) {
+    return std::nullopt;  // not a line of this log, so nothing after it can be trusted
+  }
+}
+
+LORA_INLINE void Throughput::add(Index tokens, double seconds) {
+  ++steps_;
+  Sum& sum = steps_ <= 2 ? first_ : later_;
+  sum.tokens += tokens;
+  sum.seconds += seconds;
+}
+
+LORA_INLINE double Throughput::tokens_per_second() const {
+  const Sum& sum = steps_ <= 2 ? first_ : later_;
+  return sum.seconds > 0 ? static_cast<double>(sum.tokens) / sum.seconds : 0;
+}
+
+LORA_INLINE io::Json to_json(const std::vector<StageSteps>& stages) {
+  io::Json list = io::Json::array();
+  for (const StageSteps& stage : stages)
+    list.push_back(io::json_object(
+        {{"from_step", stage.from_step}, {"to_step", stage.to_step}, {"ended_early", stage.ended_early}}));
+  return list;
+}
+
+LORA_INLINE void write_training_metrics(const io::Path& output_dir, const RunMetrics& metrics) {
+  io::Json json = io::json_object({{"finished", metrics.finished},
+                                   {"train_loss", metrics.train_loss},
+                                   {"mean_train_loss", metrics.mean_train_loss},
+                                   {"steps", metrics.steps},
+                                   {"total_tokens", metrics.total_tokens},
+                                   {"tokens_per_second", metrics.tokens_per_second},
+                                   {"peak_memory_gib", metrics.peak_memory_gib},
+                                   {"seconds", metrics.seconds},
+                                   {"resumed_from_step", metrics.resumed_from_step}});
+  if (metrics.eval_loss) json["eval_loss"] = *metrics.eval_loss;
+  if (metrics.eval_exact_match) json["eval_exact_match"] = *metrics.eval_exact_match;
+  if (metrics.eval_rouge_l) json["eval_rouge_l"] = *metrics.eval_rouge_l;
+  if (metrics.best_eval_loss) json["best_eval_loss"] = *metrics.best_eval_loss;
+  if (metrics.best_step) json["best_step"] = *metrics.best_step;
+  if (metrics.weights_step) json["final_model_step"] = *metrics.weights_step;
+  if (!metrics.ended_early.empty()) json["ended_early"] = metrics.ended_early;
+  if (!metrics.stages.empty()) json["stages"] = to_json(metrics.stages);
+  if (!metrics.curriculum.empty() || !metrics.absent_class_field.empty())
+    json["curriculum"] = to_json(metrics.curriculum);
+  if (!metrics.files.empty()) json["datasets"] = to_json(metrics.files);
+  io::write_json(output_dir / metrics_file, json);
+}
+
+LORA_INLINE std::optional<Index> steps_of_metrics(const io::Path& output_dir, bool of_finished) {
+  try {
+    const io::JsonFile file(output_dir / metrics_file);
+    if (of_finished && !file->get<bool>("finished").value_or(true)) return std::nullopt;  // earlier versions: not said
+    return file->get<Index>("steps");
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace lora::run

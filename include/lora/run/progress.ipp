@@ -1,0 +1,66 @@
+#pragma once
+
+#include "lora/core/config.hpp"
+#include "lora/run/progress.hpp"
+
+namespace lora::run {
+
+LORA_INLINE Facts progress_facts(const StepMetrics& metrics, Index total_steps, double seconds_left) {
+  return {concat("step ", metrics.step, "/", total_steps),
+          metrics.skipped ? std::string("skipped") : concat("loss ", fixed(metrics.loss, 4)),
+          concat(duration_text(seconds_left), " left"),
+          concat(fixed(metrics.tokens_per_second, 0), " tokens/s"),
+          concat("epoch ", fixed(metrics.epoch, 2)),
+          concat("lr ", significant(metrics.learning_rate, 3)),
+          concat("grad norm ", significant(metrics.grad_norm, 4)),
+          concat(fixed(metrics.peak_memory_gib, 2), " GiB")};
+}
+
+LORA_INLINE Progress::Progress(const io::Path& training_log, bool append, Index total_steps, Index first_step,
+                               bool terminal)
+    : bar_(terminal),
+      file_(std::in_place, training_log, append ? io::FileWriter::Mode::append : io::FileWriter::Mode::create),
+      total_steps_(total_steps),
+      first_step_(first_step),
+      start_(Clock::now()),
+      redirect_([this](log::Level level, std::string_view text) { say(level, text); }) {}
+
+LORA_INLINE void Progress::step(const StepMetrics& metrics, bool logged) {
+  const double done = static_cast<double>(metrics.step - first_step_);
+  const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  const double left = done > 0 ? seconds / done * static_cast<double>(total_steps_ - metrics.step) : 0;
+  const Facts facts = progress_facts(metrics, total_steps_, left);
+  if (bar_.terminal()) {
+    if (logged) to_file(log::Level::info, to_text(facts));
+    bar_.show(share(metrics.step), facts);
+  } else if (logged) {
+    log::info(to_text(facts));
+  }
+}
+
+LORA_INLINE double Progress::share(Index step) const {
+  return static_cast<double>(step) / static_cast<double>(std::max<Index>(total_steps_, 1));
+}
+
+LORA_INLINE void Progress::say(log::Level level, std::string_view text) {
+  redirect_.pass_on(level, text);
+  to_file(level, text);
+}
+
+LORA_INLINE void Progress::to_file(log::Level level, std::string_view text) {
+  if (!file_) return;
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S ", &local);
+  const char* prefix = level == log::Level::info ? "" : "Warning: ";
+  try {
+    file_->write(concat(std::string_view(stamp), std::string_view(prefix), text, "\n"));
+  } catch (const IoError& error) {
+    file_.reset();
+    redirect_.pass_on(log::Level::warning, concat("training.log ends here: ", std::string_view(error.what())));
+  }
+}
+
+}  // namespace lora::run

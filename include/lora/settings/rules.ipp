@@ -1,0 +1,194 @@
+#pragma once
+
+#include "lora/core/config.hpp"
+#include "lora/settings/rules.hpp"
+
+namespace lora::settings::detail {
+
+LORA_INLINE bool reads_only_text(const Config& config) { return config.text || config.file.ends_with(".txt"); }
+
+LORA_INLINE std::vector<Rule> make_rules() {
+  constexpr unsigned train = train_command, eval = eval_command, generate = generate_command, merge = merge_command,
+                     tokenize = tokenize_command, running = train | eval | generate;
+  constexpr auto required = Rule::Kind::required, excludes = Rule::Kind::excludes, refused = Rule::Kind::refused,
+                 idle = Rule::Kind::idle;
+  constexpr auto always = [](const Config&) { return true; };
+  constexpr auto greedy = [](const Config& c) { return c.temperature == 0; };
+  constexpr auto prompted = [](const Config& c) { return c.prompt.has_value(); };
+  constexpr auto on_cpu = [](const Config& c) { return c.device == "cpu"; };
+  constexpr auto full = [](const Config& c) { return c.trains_model(); };
+  constexpr auto uniform = [](const Config& c) { return !any_curriculum(c); };
+  constexpr auto by_stages = [](const Config& c) { return c.ends_by_stages(); };
+  constexpr std::string_view without_end = "with stages, the last of which has no end of its own";
+  constexpr std::string_view with_curriculum = "with use_curriculum";
+  constexpr std::string_view without_adapter = "with finetuning_type lora: full trains no adapter";
+  constexpr std::string_view with_evaluation = "with eval_dataset or val_size, the records to evaluate";
+  constexpr std::string_view a_model = "a model folder, a .gguf file or a model's name";
+  constexpr std::string_view warm = "a temperature above 0: greedy answers draw nothing";
+  constexpr std::string_view from_data = "with dataset: a prompt is one text";
+  constexpr std::string_view conversations = "with a file of conversations: plain texts go through no template";
+  return {
+      {required, train, "model_name_or_path", "", [](const Config& c) { return c.model_preset.empty(); }, a_model},
+      {required, eval | generate | merge | tokenize, "model_name_or_path", "", always, a_model},
+      {required, train, "tokenizer_name_or_path", "", [](const Config& c) { return !c.model_preset.empty(); },
+       "with model_preset, the folder that has the tokenizer"},
+      {required, train | eval, "dataset", "", always, "a file of records, or several"},
+      {required, train | eval, "output_dir", "", [](const Config& c) { return c.preview == 0; },
+       "a folder for the results"},
+      {required, merge, "adapter_name_or_path", "", always, "an adapter folder"},
+      {required, merge, "output_dir", "", always, "a folder for the merged model"},
+      {required, generate, "prompt", "", [](const Config& c) { return c.dataset.empty(); },
+       "a text, or dataset instead"},
+      {required, tokenize, "text", "", [](const Config& c) { return c.file.empty(); }, "a text, or file instead"},
+
+      {refused, running | doctor_command, "device_type", "", on_cpu,
+       "with device ascend or auto: a CPU is no kind of NPU"},
+      {refused, running, "full_determinism", "", on_cpu,
+       "with device ascend or auto: on a CPU bits repeat in any case"},
+      {excludes, generate, "prompt", "dataset", nullptr, ""},
+      {excludes, tokenize, "text", "file", nullptr, ""},
+      {excludes, train, "model_preset", "model_name_or_path", nullptr, ""},
+      {excludes, train, "eval_dataset", "val_size", nullptr, ""},
+      {excludes, train, "warmup_steps", "warmup_ratio", nullptr, ""},
+      {excludes, train | eval, "train_on_prompt", "train_on_last_turn_only", nullptr, ""},
+
+      {refused, train, "eval_steps", "", [](const Config& c) { return !c.evaluates(); }, with_evaluation},
+      {refused, train, "load_best_model_at_end", "", [](const Config& c) { return !c.evaluates(); }, with_evaluation},
+      {refused, train, "load_best_model_at_end", "", [](const Config& c) { return !c.eval_steps && c.save_steps == 0; },
+       "with eval_steps, or save_steps above 0: there is nothing to choose from if only the end is evaluated"},
+      {refused, train, "eval_on_start", "", [](const Config& c) { return !c.evaluates(); }, with_evaluation},
+      {refused, train, "eval_predict", "", [](const Config& c) { return !c.evaluates(); }, with_evaluation},
+      {refused, train, "metric_for_best_model", "",
+       [](const Config& c) { return c.compares_answers() && !c.eval_predict; },
+       "eval_loss or eval_token_accuracy, or with eval_predict, which generates the answers"},
+      {refused, train, "early_stopping_patience", "", [](const Config& c) { return !c.evaluates(); }, with_evaluation},
+      {refused, train, "early_stopping_patience", "",
+       [](const Config& c) { return !c.eval_steps && c.save_steps == 0; },
+       "with eval_steps, or save_steps above 0: there is nothing to stop if only the end is evaluated"},
+      {refused, train, "early_stopping_threshold", "", [](const Config& c) { return !c.early_stopping_patience; },
+       "with early_stopping_patience"},
+      {refused, train, "metric_for_best_model", "", [](const Config& c) { return !c.seeks_best(); },
+       "with load_best_model_at_end or early_stopping_patience"},
+      {refused, train, "max_steps", "", by_stages, without_end},
+      {refused, train, "num_train_epochs", "", by_stages, without_end},
+      {refused, train, "curriculum_field", "", uniform, with_curriculum},
+      {refused, train, "curriculum_stages", "", uniform, with_curriculum},
+      {refused, train, "curriculum_seed", "", uniform, with_curriculum},
+      {refused, train, "mix_strategy", "", [](const Config& c) { return c.interleaves() && c.dataset.size() < 2; },
+       "concat, or with several files in dataset"},
+      {refused, train, "mix_strategy", "", [](const Config& c) { return c.interleaves() && any_curriculum(c); },
+       "concat with use_curriculum, which draws by class"},
+      {refused, train, "shuffle", "", [](const Config& c) { return c.interleaves(); },
+       "true: a mix_strategy that interleaves draws an order of its own"},
+      {refused, train, "interleave_probs", "", [](const Config& c) { return !c.interleaves(); },
+       "with mix_strategy interleave_under or interleave_over"},
+      {refused, train, "interleave_probs", "", [](const Config& c) { return weights_in(c.dataset) > 0; },
+       "without weights in dataset, which give the shares as well"},
+      {refused, train, "interleave_probs", "",
+       [](const Config& c) { return c.interleave_probs.size() != c.dataset.size(); },
+       "a share for each file of dataset"},
+      {refused, train, "interleave_probs", "",
+       [](const Config& c) {
+         return std::fabs(std::accumulate(c.interleave_probs.begin(), c.interleave_probs.end(), -1.0)) > 1e-6;
+       },
+       "shares that add up to 1"},
+      {refused, train, "dataset", "", [](const Config& c) { return weights_in(c.dataset) > 0 && !c.interleaves(); },
+       "files without a weight, or with mix_strategy interleave_under or interleave_over"},
+      {refused, train, "dataset", "",
+       [](const Config& c) {
+         const Index weights = weights_in(c.dataset);
+         return weights > 0 && weights < std::ssize(c.dataset);
+       },
+       "a weight for each file, or for none"},
+      {refused, train | eval, "dataset", "", [](const Config& c) { return share_a_name(c.dataset); }, "each name once"},
+      {refused, train, "eval_dataset", "",
+       [](const Config& c) { return weights_in(c.eval_dataset) > 0 || have_names(c.eval_dataset); },
+       "files without weight and name: all of them are one evaluation"},
+      {refused, train, "shuffle", "", [](const Config& c) { return c.use_curriculum; },
+       "true: use_curriculum draws an order of its own"},
+      {refused, train, "trainable", "", [](const Config& c) { return !c.trains_model(); },
+       "with finetuning_type full; lora_target chooses what gets an adapter"},
+      {refused, train, "train_from_scratch", "", [](const Config& c) { return !c.trains_model(); },
+       "with finetuning_type full: an adapter can't make up for weights that nothing has trained"},
+      {refused, train, "model_preset", "", [](const Config& c) { return !c.train_from_scratch; },
+       "with train_from_scratch: a preset has no weights"},
+      {refused, train, "tokenizer_name_or_path", "", [](const Config& c) { return c.model_preset.empty(); },
+       "with model_preset; a model folder has its own tokenizer"},
+      {refused, train, "adapter_name_or_path", "", full, without_adapter},
+      {refused, train, "lora_rank", "", full, without_adapter},
+      {refused, train, "lora_alpha", "", full, without_adapter},
+      {refused, train, "lora_dropout", "", full, without_adapter},
+      {refused, train, "lora_target", "", full, without_adapter},
+      {refused, train, "use_rslora", "", full, without_adapter},
+      {refused, train, "additional_target", "", full, without_adapter},
+      {refused, train, "loraplus_lr_ratio", "", full, without_adapter},
+      {refused, train, "offload", "", on_cpu,
+       "none with device cpu, whose memory is the host's: weights are used in place from the mapped files"},
+      {refused, train, "offload", "", [](const Config& c) { return c.trains_model() && c.offloads_params(); },
+       "none or optimizer with finetuning_type full: params streams frozen weights"},
+      {refused, train, "step_units", "", [](const Config& c) { return c.step_units > c.sequences_per_step(); },
+       "at most the sequences of a step, per_device_train_batch_size x gradient_accumulation_steps"},
+      {refused, train, "lora_target", "",
+       [](const Config& c) {
+         return c.lora_target.size() > 1 &&
+                std::find(c.lora_target.begin(), c.lora_target.end(), "all") != c.lora_target.end();
+       },
+       "all, or a list of projections"},
+
+      {idle, train, "per_device_eval_batch_size", "", [](const Config& c) { return !c.evaluates(); }, with_evaluation},
+      {idle, train, "max_eval_samples", "", [](const Config& c) { return !c.evaluates(); }, with_evaluation},
+      {idle, train, "max_shard_size", "", [](const Config& c) { return !c.trains_model(); },
+       "with finetuning_type full, whose final_model is a whole model"},
+      {idle, train, "max_new_tokens", "", [](const Config& c) { return !c.eval_predict; },
+       "with eval_predict, which generates answers"},
+      {refused, eval, "compare_base", "", [](const Config& c) { return c.adapter_name_or_path.empty(); },
+       "with adapter_name_or_path, without which the base is evaluated anyway"},
+      {idle, eval, "max_new_tokens", "", [](const Config& c) { return !c.predict; },
+       "with predict, which generates answers"},
+      {idle, eval | generate, "dataset", "", [](const Config& c) { return weights_in(c.dataset) > 0; },
+       "files without a weight, which is for training"},
+      {idle, generate, "dataset", "", [](const Config& c) { return have_names(c.dataset); }, "files without a name"},
+      {idle, doctor_command, "output_file", "", [](const Config& c) { return !c.full; },
+       "with full, which writes a report"},
+      {idle, generate, "top_p", "", greedy, warm},
+      {idle, generate, "top_k", "", greedy, warm},
+      {idle, generate, "seed", "", greedy, warm},
+      {idle, generate, "max_samples", "", prompted, from_data},
+      {idle, generate, "text_column", "", prompted, from_data},
+      {idle, tokenize, "add_generation_prompt", "", reads_only_text, conversations},
+      {idle, tokenize, "template", "", reads_only_text, conversations},
+      {idle, tokenize, "date", "", reads_only_text, conversations},
+      {idle, tokenize, "enable_thinking", "", reads_only_text, conversations},
+  };
+}
+
+}  // namespace lora::settings::detail
+
+namespace lora::settings {
+
+LORA_INLINE const std::vector<Rule>& rules() {
+  static const std::vector<Rule> table = detail::make_rules();
+  return table;
+}
+
+LORA_INLINE bool is_broken(const Rule& rule, const Config& config, Command command) {
+  if (!(rule.commands & command)) return false;
+  const Key& key = *find_key(rule.key);
+  const bool given = is_given(config, key);
+  switch (rule.kind) {
+    case Rule::Kind::required:
+      return !given && rule.applies(config);
+    case Rule::Kind::excludes:
+      return given && is_given(config, *find_key(rule.other));
+    case Rule::Kind::refused:
+      return given && rule.applies(config);
+    case Rule::Kind::idle:
+      // A file, or a Config in code, may serve the other commands that have the key.
+      if ((key.commands & ~static_cast<unsigned>(command)) && !config.from_command_line.contains(key.name))
+        return false;
+      return given && rule.applies(config);
+  }
+  return false;
+}
+
+}  // namespace lora::settings

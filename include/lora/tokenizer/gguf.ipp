@@ -1,0 +1,189 @@
+#pragma once
+
+#include "lora/core/config.hpp"
+#include "lora/tokenizer/gguf.hpp"
+
+namespace lora::tokenizer::detail {
+
+/// What tokenizer.ggml.pre names. The normaliser is not in the file, but belongs to the name.
+struct GgufPreTokenizer {
+  std::string_view name;
+  enum class Kind { gpt2, digits_gpt2, qwen2, llama3 } kind;
+};
+
+inline constexpr GgufPreTokenizer gguf_pre_tokenizers[] = {
+    {"smollm", GgufPreTokenizer::Kind::digits_gpt2}, {"gpt-2", GgufPreTokenizer::Kind::gpt2},
+    {"qwen2", GgufPreTokenizer::Kind::qwen2},        {"deepseek-r1-qwen", GgufPreTokenizer::Kind::qwen2},
+    {"llama-bpe", GgufPreTokenizer::Kind::llama3},   {"llama3", GgufPreTokenizer::Kind::llama3},
+    {"llama-v3", GgufPreTokenizer::Kind::llama3},
+};
+
+/// The vocabulary of a GGUF file.
+struct GgufTokens {
+  std::vector<std::string> texts;
+  std::vector<SentencePiece::Kind> kinds;
+};
+
+LORA_INLINE GgufTokens read_gguf_tokens(const io::Gguf& file) {
+  GgufTokens tokens;
+  tokens.texts = file.at<std::vector<std::string>>("tokenizer.ggml.tokens");
+  for (std::size_t id = 0; id < tokens.texts.size(); ++id)
+    if (unicode::find_invalid_utf8(tokens.texts[id]) != std::string_view::npos)
+      fail<FormatError>(file.name(), ": tokenizer.ggml.tokens[", id, "] is not valid UTF-8");
+  const auto kinds = file.get<std::vector<std::int32_t>>("tokenizer.ggml.token_type");
+  if (kinds && kinds->size() != tokens.texts.size())
+    fail<FormatError>(file.name(), ": tokenizer.ggml.token_type has ", kinds->size(), " items, but there are ",
+                      tokens.texts.size(), " tokens");
+  tokens.kinds.resize(tokens.texts.size(), SentencePiece::Kind::normal);
+  for (std::size_t id = 0; kinds && id < kinds->size(); ++id) {
+    const std::int32_t kind = (*kinds)[id];
+    if (kind < 1 || kind > 6)
+      fail<FormatError>(file.name(), ": tokenizer.ggml.token_type[", id, "] is ", kind, "; expected 1 to 6");
+    tokens.kinds[id] = static_cast<SentencePiece::Kind>(kind);
+  }
+  return tokens;
+}
+
+LORA_INLINE io::Json gguf_pre_tokenizer_json(GgufPreTokenizer::Kind kind) {
+  using Kind = GgufPreTokenizer::Kind;
+  const bool own_regex = kind == Kind::gpt2 || kind == Kind::digits_gpt2;
+  const io::Json byte_level = io::json_object(
+      {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", own_regex}});
+  if (kind == Kind::gpt2) return byte_level;
+  io::Json first = io::json_object({{"type", "Digits"}, {"individual_digits", true}});
+  if (!own_regex) {
+    const auto regex = kind == Kind::qwen2 ? WordPattern::qwen2_regex : WordPattern::llama3_regex;
+    first = io::json_object({{"type", "Split"},
+                             {"pattern", io::json_object({{"Regex", std::string(regex)}})},
+                             {"behavior", "Isolated"},
+                             {"invert", false}});
+  }
+  return io::json_object({{"type", "Sequence"}, {"pretokenizers", io::Json::array({first, byte_level})}});
+}
+
+/// A template that puts `bos` before a text.
+LORA_INLINE io::Json bos_template_json(const std::string& bos, std::int32_t id) {
+  const auto item = [](std::string_view kind, const std::string& name, int type_id) {
+    return io::json_object({{kind, io::json_object({{"id", name}, {"type_id", type_id}})}});
+  };
+  const auto special = [&](int type_id) { return item("SpecialToken", bos, type_id); };
+  const auto sequence = [&](const char* name, int type_id) { return item("Sequence", name, type_id); };
+  io::Json tokens = io::Json::object();
+  tokens[bos] = io::json_object({{"id", bos}, {"ids", io::Json::array({id})}, {"tokens", io::Json::array({bos})}});
+  return io::json_object({{"type", "TemplateProcessing"},
+                          {"single", io::Json::array({special(0), sequence("A", 0)})},
+                          {"pair", io::Json::array({special(0), sequence("A", 0), special(1), sequence("B", 1)})},
+                          {"special_tokens", std::move(tokens)}});
+}
+
+/// The document of which a GGUF file with a byte-level vocabulary was made, as far as the file tells.
+LORA_INLINE TokenizerDocument document_from_gguf(const io::Gguf& file) {
+  TokenizerDocument document;
+  document.where = file.name();
+  const auto name = file.at<std::string>("tokenizer.ggml.pre");
+  std::optional<GgufPreTokenizer::Kind> kind;
+  std::string known;
+  for (const auto& entry : gguf_pre_tokenizers) {
+    if (entry.name == name) kind = entry.kind;
+    known += concat(known.empty() ? "" : ", ", entry.name);
+  }
+  if (!kind) fail_part(file.name(), "pre-tokenizer (tokenizer.ggml.pre)", name, concat("one of ", known));
+
+  const GgufTokens tokens = read_gguf_tokens(file);
+  io::Json added = io::Json::array();
+  for (std::size_t i = 0; i < tokens.texts.size(); ++i) {
+    const auto id = static_cast<std::int32_t>(i);
+    const SentencePiece::Kind token_kind = tokens.kinds[i];
+    if (token_kind == SentencePiece::Kind::unused) continue;  // fills the vocabulary up to the width of the head
+    document.vocabulary.add(tokens.texts[i], id, file.name());
+    const bool special = token_kind == SentencePiece::Kind::control || token_kind == SentencePiece::Kind::unknown;
+    if (!special && token_kind != SentencePiece::Kind::user_defined) continue;
+    added.push_back(added_token_json({.id = id, .content = tokens.texts[i], .special = special}));
+  }
+  const auto merges = file.at<std::vector<std::string>>("tokenizer.ggml.merges");
+  for (const std::string& merge : merges) {
+    const auto space = merge.find(' ', 1);
+    if (unicode::find_invalid_utf8(merge) != std::string_view::npos || space == merge.npos || merge.size() < 3)
+      fail<FormatError>(file.name(), ": tokenizer.ggml.merges[", document.merges.size(),
+                        "] must be two tokens, found \"", unicode::replace_invalid_utf8(merge), "\"");
+    document.merges.add(std::string_view(merge).substr(0, space), std::string_view(merge).substr(space + 1));
+  }
+
+  using Kind = GgufPreTokenizer::Kind;
+  const bool add_bos = file.get<bool>("tokenizer.ggml.add_bos_token").value_or(*kind == Kind::llama3);
+  const auto bos = file.get<std::int32_t>("tokenizer.ggml.bos_token_id");
+  io::Json post_processor = nullptr;
+  if (add_bos && bos && document.vocabulary.has(*bos))
+    post_processor = bos_template_json(tokens.texts[static_cast<std::size_t>(*bos)], *bos);
+  document.settings = io::json_object(
+      {{"version", "1.0"},
+       {"truncation", nullptr},
+       {"padding", nullptr},
+       {"added_tokens", std::move(added)},
+       {"normalizer", *kind == Kind::qwen2 ? io::json_object({{"type", "NFC"}}) : io::Json()},
+       {"pre_tokenizer", gguf_pre_tokenizer_json(*kind)},
+       {"post_processor", std::move(post_processor)},
+       {"decoder",
+        io::json_object(
+            {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}})},
+       {"model", io::json_object({{"type", "BPE"},
+                                  {"dropout", nullptr},
+                                  {"unk_token", nullptr},
+                                  {"continuing_subword_prefix", nullptr},
+                                  {"end_of_word_suffix", nullptr},
+                                  {"fuse_unk", false},
+                                  {"byte_fallback", false},
+                                  {"ignore_merges", *kind == Kind::llama3}})}});
+  return document;
+}
+
+/// The sentencepiece model of a GGUF file whose vocabulary has scores.
+LORA_INLINE std::string sentencepiece_from_gguf(const io::Gguf& file) {
+  const GgufTokens tokens = read_gguf_tokens(file);
+  const auto scores = file.at<std::vector<float>>("tokenizer.ggml.scores");
+  if (scores.size() != tokens.texts.size())
+    fail<FormatError>(file.name(), ": tokenizer.ggml.scores has ", scores.size(), " items, but there are ",
+                      tokens.texts.size(), " tokens");
+  std::vector<SentencePiece> pieces;
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    if (!std::isfinite(scores[i]))
+      fail<FormatError>(file.name(), ": tokenizer.ggml.scores[", i, "] is ", scores[i], "; expected a finite number");
+    pieces.push_back({tokens.texts[i], scores[i], tokens.kinds[i]});
+  }
+  return sentencepiece_proto(pieces, file.get<bool>("tokenizer.ggml.add_space_prefix").value_or(true));
+}
+
+LORA_INLINE std::unique_ptr<TokenizerParts> parts_of_gguf(const io::Gguf& file) {
+  const auto kind = file.at<std::string>("tokenizer.ggml.model");
+  if (kind != "gpt2" && kind != "llama")
+    fail_part(file.name(), "tokenizer (tokenizer.ggml.model)", kind, "gpt2 or llama");
+  auto parts = kind == "gpt2" ? parts_of_document(document_from_gguf(file))
+                              : parts_of_pieces(sentencepiece_from_gguf(file), file.name());
+  const auto read_id = [&](std::string_view key, std::optional<std::int32_t>& id) {
+    const auto given = file.get<std::int32_t>(key);
+    if (!given) return;
+    if (!parts->has(*given)) fail<FormatError>(file.name(), ": ", key, " is ", *given, ", which no token has");
+    id = given;
+  };
+  read_id("tokenizer.ggml.bos_token_id", parts->bos);
+  read_id("tokenizer.ggml.eos_token_id", parts->eos);
+  read_id("tokenizer.ggml.padding_token_id", parts->pad);
+  std::optional<std::int32_t> others[6];
+  const char* names[] = {"unknown", "seperator", "cls", "mask", "eot", "eom"};  // as the format spells them
+  for (std::size_t i = 0; i < std::size(names); ++i)
+    read_id(concat("tokenizer.ggml.", names[i], "_token_id"), others[i]);
+  for (const auto& id : {parts->bos, parts->eos, parts->pad}) parts->make_special(id);
+  for (const auto& id : others) parts->make_special(id);
+  if (parts->byte_level) parts->settings["added_tokens"] = parts->added_tokens_json();
+  if (parts->pieces) {
+    parts->frame = {};
+    if (parts->bos && file.get<bool>("tokenizer.ggml.add_bos_token").value_or(true))
+      parts->frame.before = {*parts->bos};
+    if (parts->eos && file.get<bool>("tokenizer.ggml.add_eos_token").value_or(false))
+      parts->frame.after = {*parts->eos};
+  }
+  parts->chat_template = file.get<std::string>("tokenizer.chat_template").value_or("");
+  return parts;
+}
+
+}  // namespace lora::tokenizer::detail

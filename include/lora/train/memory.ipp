@@ -1,0 +1,36 @@
+#pragma once
+
+#include "lora/core/config.hpp"
+#include "lora/train/memory.hpp"
+
+namespace lora::train {
+
+LORA_INLINE double weight_bytes(const model::Source& source) {
+  double bytes = 0;
+  model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
+    bytes += static_cast<double>(bytes_of(source.dtype_of(info), info.shape.count()));
+  });
+  return bytes;
+}
+
+LORA_INLINE LargestBatch largest_batch(const data::EncodeSummary& records, const inputs::MicroBatchLimit& limit,
+                                       Index per_step) {
+  const Index longest = std::min(records.length_at(1), limit.cutoff_len);
+  const Index filled = limit.tokens > 0 ? std::max(limit.tokens, longest) : longest * limit.sequences;
+  const Index rows = std::min({filled, longest * per_step, records.tokens()});
+  if (records.tokens() == 0) return {};
+  const double share = static_cast<double>(records.labelled()) / static_cast<double>(records.tokens());
+  return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows)))};
+}
+
+LORA_INLINE LargestBatch largest_evaluation(const data::EncodeSummary& records, Index sequences, Index window) {
+  if (records.tokens() == 0) return {};
+  const Index longest = std::min(records.length_at(1), window);
+  // The stride is half a window, so a token is in at most two windows.
+  const Index all = records.length_at(1) > window ? 2 * records.tokens() : records.tokens();
+  const Index rows = std::min(longest * sequences, all);
+  const double share = static_cast<double>(records.labelled()) / static_cast<double>(records.tokens());
+  return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows))), records.length_at(1)};
+}
+
+}  // namespace lora::train
