@@ -1,4 +1,3 @@
-#include "lora/core/profile.ipp"
 #include "lora/io/atomic_folder.ipp"
 #include "lora/io/file.ipp"
 #include "lora/io/file_system.ipp"

@@ -72,16 +72,45 @@ class Profile {
   Index steps() const { return steps_; }
 
   /// The nearest node of that kind around node i, itself included; 0, the root, if there is none.
-  std::size_t around(std::size_t i, Kind kind) const;
+  std::size_t around(std::size_t i, Kind kind) const {
+    while (i != 0 && nodes_[i].kind != kind) i = nodes_[i].parent;
+    return i;
+  }
 
   /// Whether a span of this kind would be recorded now.
   bool wants(Kind kind) const { return !open_.empty() || kind == Kind::step; }
 
   /// Opens a span that is wanted; `begin` is the device's.
-  [[gnu::noinline]] void enter(Kind kind, std::string_view family, std::string_view name, Index number, Event begin);
+  [[gnu::noinline]] void enter(Kind kind, std::string_view family, std::string_view name, Index number, Event begin) {
+    const std::size_t node = child(open_.empty() ? 0 : open_.back().node, kind, family, name, number);
+    if (open_.empty()) {
+      const std::int64_t time = now();
+      if (first_ < 0) first_ = time;
+      step_ = {begin, time - first_};
+    }
+    const bool traced = steps_ >= limits_.skipped_steps && steps_ < limits_.skipped_steps + limits_.traced_steps;
+    // Once full, nothing more is kept until the step ends, so that every span kept has its parents.
+    const bool keeps = traced && traces_.size() < limits_.traces;
+    open_.push_back({node, begin, keeps ? traces_.size() : none});
+    if (keeps) traces_.push_back({node, 0, 0, 0, 0});
+  }
 
   /// Closes the last one. True at the end of a step, which is to be settled then.
-  [[gnu::noinline]] bool leave(double flops, double bytes, Event end);
+  [[gnu::noinline]] bool leave(double flops, double bytes, Event end) {
+    const Open open = open_.back();
+    open_.pop_back();
+    Node& node = nodes_[open.node];
+    ++node.calls;
+    node.flops += flops;
+    node.bytes += bytes;
+    if (open.trace != none) {
+      traces_[open.trace].flops = flops;
+      traces_[open.trace].bytes = bytes;
+    }
+    closed_.push_back({open, end});
+    if (node.kind == Kind::step) ++steps_;
+    return open_.empty();
+  }
 
   /// Closes the last one where the device has failed, which then has no end for it. What was recorded of the step goes
   /// with it.
@@ -133,10 +162,34 @@ class Profile {
     std::int64_t offset = 0;  // by the host's clock, from the first step's begin
   };
 
-  static std::int64_t now();
+  static std::int64_t now() {
+    timespec time{};
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  }
 
   // Steps repeat: the child looked up is usually the last one entered, or the one after it.
-  std::size_t child(std::size_t parent, Kind kind, std::string_view family, std::string_view name, Index number);
+  std::size_t child(std::size_t parent, Kind kind, std::string_view family, std::string_view name, Index number) {
+    const std::size_t count = nodes_[parent].children.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t at = (nodes_[parent].last + i) % count;
+      const std::size_t candidate = nodes_[parent].children[at];
+      const Node& node = nodes_[candidate];
+      if (node.number != number || node.kind != kind || node.name != name || node.family != family) continue;
+      nodes_[parent].last = at;
+      return candidate;
+    }
+    const std::size_t fresh = nodes_.size();
+    Node& node = nodes_.emplace_back();
+    node.kind = kind;
+    node.name = name;
+    node.family = family;
+    node.number = number;
+    node.parent = parent;
+    nodes_[parent].last = count;
+    nodes_[parent].children.push_back(fresh);
+    return fresh;
+  }
 
   Limits limits_;
   std::vector<Node> nodes_;
@@ -149,7 +202,3 @@ class Profile {
 };
 
 }  // namespace lora
-
-#ifndef LORA_COMPILED
-#  include "lora/core/profile.ipp"
-#endif
