@@ -74,7 +74,7 @@ void print_records(const tokenizer::Tokenizer& tokenizer, const std::string& pat
     } else {
       try {
         options.tools = sample.tools;
-        const auto rendering = chat->render(sample.messages, options);
+        const auto rendering = chat->render(chat->turns_of(sample.messages, options), options);
         data::expect_markers(tokenizer, *chat, sample, rendering.text);
         print(data::encode_rendering(tokenizer, *chat, rendering.text).ids);
       } catch (const FormatError& error) {

@@ -37,6 +37,18 @@ Found found_in(const std::string& text, bool array) {
 
 }  // namespace
 
+TEST_CASE("record index: what follows after records were forgotten lies where it is, past 4 GiB too") {
+  data::RecordIndex index(data::RecordLayout::lines);
+  const std::size_t far = std::size_t{5} << 30;
+  index.add(0, 1, "d.jsonl");
+  index.add(far, 2, "d.jsonl");
+  index.keep(1);
+  index.add(100, 2, "d.jsonl");
+  index.add(far, 3, "d.jsonl");
+  CHECK(index.begin(1) == 100);
+  CHECK(index.begin(2) == far);
+}
+
 TEST_CASE("record index: lines, with and without a rule for their numbers") {
   Found found = found_in("{1}\n{22}\r\n{3}", false);
   CHECK(found.records == std::vector<std::string>{"{1}", "{22}", "{3}"});

@@ -34,7 +34,7 @@ TEST_CASE("tool calls: JSON is written as Python writes it") {
   CHECK(python("[9223372036854775807,-9223372036854775808,18446744073709551615,0]") ==
         "[9223372036854775807, -9223372036854775808, 18446744073709551615, 0]");
   CHECK(test::message_of<FormatError>([] { python("[123456789012345678901]"); }) ==
-        "the number 1.2345678901234568e+20; expected one below 2^63");
+        "the number 1.2345678901234568e+20; expected one above -2^63 and below 2^64");
 }
 
 TEST_CASE("tool calls: a call is learnt, tools and what they return are not") {

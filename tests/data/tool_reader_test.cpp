@@ -94,7 +94,7 @@ TEST_CASE("tool_reader: what can't be a tool or a call is said by file and line"
   expect(R"("tool_calls":[{"type":"retrieval","function":{"name":"f","arguments":{}}}])", type);
   expect(R"("tool_calls":[{"type":"retrieval","name":"f","arguments":{}}])", type);
   expect(R"("tool_calls":[{"name":"f","arguments":{"x":[1e300]}}])",
-         "tool_calls[0]: the number 1e+300; expected one below 2^63");
+         "tool_calls[0]: the number 1e+300; expected one above -2^63 and below 2^64");
   expect(R"("content":"A","function_call":{"name":"f"})", "function_call is not supported; expected tool_calls");
   expect(R"("tool_calls":[])", "\"content\" is missing");
   expect(R"("content":7,"tool_calls":[{"name":"f","arguments":{}}])", "\"content\" must be a string, found 7");
@@ -114,7 +114,7 @@ TEST_CASE("tool_reader: what can't be a tool or a call is said by file and line"
   CHECK(tools("\"" + std::string(201, '[') + "\"") ==
         "d.jsonl:1: \"tools\" is a text that is no JSON: tools: nested deeper than 200 levels");
   CHECK(tools(R"([{"maximum":123456789012345678901}])") ==
-        "d.jsonl:1: tools[0]: the number 1.2345678901234568e+20; expected one below 2^63");
+        "d.jsonl:1: tools[0]: the number 1.2345678901234568e+20; expected one above -2^63 and below 2^64");
   CHECK(error_of(R"({"text":"T","tools":[{"name":"f"}]})") == "d.jsonl:1: tools are not supported");
   CHECK(error_of(R"({"messages":[{"role":"user","content":"Q"}],"functions":[{"name":"f"}]})") ==
         "d.jsonl:1: functions are not supported; expected tools");

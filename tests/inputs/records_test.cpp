@@ -225,6 +225,26 @@ TEST_CASE("records: long texts are cut so that all of them is learnt, and others
   }
 }
 
+TEST_CASE("records: a text is cut by its tokens, of which it may have more than bytes") {
+  const test::TempFolder folder;
+  const auto tokenizer = tokenizer::Tokenizer::from_json(test::byte_tokenizer_json(), "test");
+  // U+0958, which NFC makes two characters of three bytes each.
+  std::string grows;
+  for (int i = 0; i < 5; ++i) grows += "\xE0\xA5\x98";
+  io::write_file(folder / "a.txt", std::string_view(grows + "\n"));
+  const std::vector<std::string> files = {(folder / "a.txt").native()};
+  const Index length = std::ssize(tokenizer.encode(grows).ids);
+  REQUIRE(length == 30);
+  for (const Index cutoff : {length - 1, length + 1}) {
+    inputs::Records records{data::Dataset::open(files),
+                            data::Encoder(&tokenizer, std::nullopt, {.cutoff_len = cutoff})};
+    const cpu::Device dev(1);
+    records.cut_texts(dev);
+    CHECK(records.size() == (cutoff < length ? 2 : 1));
+    for (Index i = 0; i < records.size(); ++i) CHECK_FALSE(records[i].truncated);
+  }
+}
+
 TEST_CASE("records: a survey tells fields that are not used and counts empty answers, all of them and once") {
   const test::TempFolder folder;
   std::string text;

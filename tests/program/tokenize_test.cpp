@@ -78,6 +78,14 @@ TEST_CASE("program: tokenize puts conversations through the template, with the o
   };
   check(qwen3("true"), {first + opening});
   check(qwen3("false"), {first + opening + "<think>\n\n</think>\n\n"});
+  // As in training: without thinking, what an answer thought is left out.
+  const std::string thought =
+      s.file("thought.jsonl",
+             "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
+             "\"content\": \"<think>\\nc\\n</think>\\n\\nb\"}]}\n");
+  const std::string empty =
+      "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\nb<|im_end|>\n";
+  check(s.lines({thought, "--template=qwen3", "--enable_thinking=false"}), {empty});
   const auto dated = s.lines({hello, "--template=llama3_2", "--date=2023-02-28"});
   REQUIRE(dated.size() == 1);
   std::string text;

@@ -286,6 +286,7 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
        "add_generation_prompt: given true" + turns},
       {tokenize_command, with(model, {{"file", "f.txt"}, {"template", "chatml"}}), "template: given chatml" + turns},
       {tokenize_command, with(model, {{"file", "f.txt"}, {"date", "2024-07-26"}}), "date: given 2024-07-26" + turns},
+      {tokenize_command, with(model, {{"file", "f.txt.gz"}, {"date", "2024-07-26"}}), "date: given 2024-07-26" + turns},
       {tokenize_command, with(model, {{"file", "f.txt"}, {"enable_thinking", "true"}}),
        "enable_thinking: given true" + turns},
   };

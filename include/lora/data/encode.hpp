@@ -25,7 +25,8 @@ struct EncodeOptions {
   Index vocab_size = 0;  ///< larger ids are errors; 0: not checked
 };
 
-/// The same for all that stand in every rendering.
+/// Each marker that stands in every rendering must be one token.
+/// Throws   FormatError that names the marker and what would declare it
 void expect_markers(const tokenizer::Tokenizer& tokenizer, const ChatTemplate& chat_template);
 
 /// The same for those of reasoning and tools that stand in the rendering of this record.
@@ -64,6 +65,8 @@ class Encoder {
 
   /// All tokens of a text record, without truncation.
   std::vector<std::int32_t> whole_text(const Sample& sample) const;
+  /// At least as many tokens as a text of so many bytes has, with those that are added.
+  Index most_tokens(std::size_t bytes) const;
   /// Number of tokens added before every text.
   Index text_opening() const { return tokenizer_ ? std::ssize(tokenizer_->opening()) : 0; }
 

@@ -141,6 +141,12 @@ LORA_INLINE std::vector<std::int32_t> Encoder::prompt(const Sample& sample) cons
   return ids;
 }
 
+LORA_INLINE Index Encoder::most_tokens(std::size_t bytes) const {
+  if (!tokenizer_) return 0;  // texts are errors
+  const std::size_t added = tokenizer_->opening().size() + tokenizer_->closing().size() + 1;
+  return static_cast<Index>((bytes + 1) * tokenizer_->growth() + added);  // with a space that some put in front
+}
+
 LORA_INLINE const tokenizer::Tokenizer& Encoder::tokenizer(const Sample& sample) const {
   if (!tokenizer_) fail<ConfigError>(sample.where, ": only token records can be used without a tokenizer");
   return *tokenizer_;

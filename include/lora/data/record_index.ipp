@@ -35,6 +35,7 @@ LORA_INLINE void RecordIndex::keep(Index count) {
   const auto kept = static_cast<std::size_t>(count);
   if (kept < begins_.size()) begins_.resize(kept);
   if (kept < lines_.size()) lines_.resize(kept);
+  while (!passes_.empty() && passes_.back() >= count) passes_.pop_back();
 }
 
 }  // namespace lora::data

@@ -62,8 +62,8 @@ LORA_INLINE void add_python_json(std::string& out, const io::Json& value) {
   } else if (value.is_number_float()) {
     // The parser reads integers past 64 bits as such numbers; Python would keep their digits.
     const double number = value.get<double>();
-    if (std::fabs(number) >= 0x1p63)
-      fail<FormatError>("the number ", python_number(number), "; expected one below 2^63");
+    if (number >= 0x1p64 || number <= -0x1p63)
+      fail<FormatError>("the number ", python_number(number), "; expected one above -2^63 and below 2^64");
     out += python_number(number);
   } else {
     out += io::to_text(value, -1);

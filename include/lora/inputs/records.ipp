@@ -28,8 +28,8 @@ LORA_INLINE void Records::cut_texts(const cpu::Threads& threads) {
   std::size_t bytes = 0;
   for (Index record = 0; record < dataset_.size(); ++record) {
     if (dataset_.kind_of(record) != data::Sample::Kind::text) continue;
-    const std::size_t most = dataset_.bytes_of(record);  // at least as many as tokens
-    if (static_cast<Index>(most) <= blocks.cutoff - blocks.opening - 2) continue;
+    const std::size_t most = dataset_.bytes_of(record);
+    if (encoder_.most_tokens(most) <= blocks.cutoff) continue;
     longer.push_back(record);
     bytes += most;
     if (bytes >= at_once) {

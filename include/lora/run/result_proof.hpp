@@ -15,7 +15,7 @@ namespace lora::run {
 /// Part of the README.md of every adapter that a run writes, which identifies it as a run's.
 constexpr std::string_view adapter_card_head =
     "library_name: peft\npipeline_tag: text-generation\ntags:\n- lora\n---\n\n# LoRA adapter\n\n";
-/// The same of every model.
+/// Part of that of every model.
 constexpr std::string_view model_card_head =
     "library_name: transformers\npipeline_tag: text-generation\n---\n\n# Fine-tuned model\n\n";
 

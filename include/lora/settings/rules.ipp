@@ -1,11 +1,14 @@
 #pragma once
 
 #include "lora/core/config.hpp"
+#include "lora/io/unpack.hpp"
 #include "lora/settings/rules.hpp"
 
 namespace lora::settings::detail {
 
-LORA_INLINE bool reads_only_text(const Config& config) { return config.text || config.file.ends_with(".txt"); }
+LORA_INLINE bool reads_only_text(const Config& config) {
+  return config.text || io::unpacked_name(config.file).extension() == ".txt";
+}
 
 LORA_INLINE std::vector<Rule> make_rules() {
   constexpr unsigned train = train_command, eval = eval_command, generate = generate_command, merge = merge_command,

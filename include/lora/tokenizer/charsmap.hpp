@@ -25,9 +25,10 @@ class Charsmap {
  public:
   Charsmap(std::string_view bytes, const std::string& where);
 
+  static constexpr std::size_t longest_text = 255;  ///< that a rule may write: Unicode's own take at most 33 bytes
+
  private:
-  static constexpr std::size_t most_rules = 32;     // the places that the library has for the rules of one prefix
-  static constexpr std::size_t longest_text = 255;  // of one rule: Unicode's own take at most 33 bytes
+  static constexpr std::size_t most_rules = 32;  // the places that the library has for the rules of one prefix
   static constexpr std::uint32_t no_state = UINT32_MAX;
 
   static std::uint32_t label(std::uint32_t unit) { return unit & (std::uint32_t{1} << 31 | 0xFF); }

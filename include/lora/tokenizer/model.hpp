@@ -43,6 +43,8 @@ class TokenModel {
   virtual bool wants_space_before(bool /*first*/) const { return false; }
   /// Whether text is normalised to NFC first.
   virtual bool wants_nfc() const = 0;
+  /// How many times its bytes a text may have before it is cut into tokens, which have a byte or more each.
+  virtual std::size_t growth() const = 0;
 
   /// Of everything but the added tokens.
   virtual Fingerprints fingerprints() const = 0;
@@ -65,6 +67,7 @@ class ByteLevelModel final : public TokenModel {
   std::string bytes_of_added(std::string_view content) const override;
   bool adds_leading_space() const override { return false; }
   bool wants_nfc() const override { return nfc_; }
+  std::size_t growth() const override { return nfc_ ? 3 : 1; }  // UAX #15: at most 3 times in UTF-8
 
   Fingerprints fingerprints() const override;
 

@@ -169,6 +169,18 @@ LORA_INLINE bool is_bpe_model(std::string_view proto, const std::string& where) 
   return is_bpe;
 }
 
+LORA_INLINE bool has_charsmap(std::string_view proto, const std::string& where) {
+  bool has = false;
+  ProtoReader parts(proto, 0, where);
+  while (const auto part = parts.next()) {
+    if (part->number != 3) continue;
+    ProtoReader normalizer(part->bytes, 0, where);
+    while (const auto field = normalizer.next())
+      if (field->number == 2) has = !field->bytes.empty();
+  }
+  return has;
+}
+
 LORA_INLINE Fingerprints sentencepiece_fingerprints(std::string_view proto, const std::string& where) {
   FingerprintSum vocabulary, merges, normalizer, splitting;
   const auto add_field = [](FingerprintSum& sum, const ProtoField& field) {

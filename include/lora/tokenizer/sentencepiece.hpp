@@ -72,6 +72,7 @@ class SentencePieceModel final : public TokenModel {
   std::string bytes_of_added(std::string_view content) const override { return std::string(content); }
   bool adds_leading_space() const override { return adds_leading_space_ || wants_space_before(true); }
   bool wants_nfc() const override { return false; }
+  std::size_t growth() const override { return growth_; }
   bool wants_space_before(bool first) const override { return first && prefix_ == SentencePiecePrefix::first; }
   Fingerprints fingerprints() const override;
 
@@ -91,6 +92,7 @@ class SentencePieceModel final : public TokenModel {
   sentencepiece::SentencePieceProcessor processor_;
   SentencePiecePrefix prefix_;
   bool adds_leading_space_ = false, is_bpe_ = false;
+  std::size_t growth_ = 3;  // a space becomes a mark of three bytes
 };
 
 }  // namespace lora::tokenizer

@@ -75,6 +75,7 @@ LORA_INLINE SentencePieceModel::SentencePieceModel(std::string proto, const std:
   encode("a", ids, begins);
   adds_leading_space_ = !ids.empty() && bytes_of(ids[0])[0] == ' ';
   is_bpe_ = detail::is_bpe_model(proto_, where);
+  if (detail::has_charsmap(proto_, where)) growth_ = detail::Charsmap::longest_text;
 }
 
 LORA_INLINE void SentencePieceModel::encode(std::string_view text, std::vector<std::int32_t>& ids,

@@ -58,6 +58,9 @@ class Tokenizer {
   const std::vector<std::int32_t>& opening() const { return parts_->frame.before; }
   const std::vector<std::int32_t>& closing() const { return parts_->frame.after; }
 
+  /// How many times its bytes a text may have before it is cut into tokens, which have a byte or more each.
+  std::size_t growth() const { return parts_->model->growth(); }
+
   /// Invalid UTF-8 becomes U+FFFD. An id that no token has becomes nothing: of a head that is wider than the
   /// vocabulary, or of a hole in it. Throws   FormatError for a negative id
   std::string decode(std::span<const std::int32_t> ids, bool skip_special = false) const;
