@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -172,6 +173,7 @@ TEST_CASE("planted fault: a source is gone before it is copied") {
   Tensor<D, float> x(dev, 1, static_cast<Index>(bytes / sizeof(float)));
   void* const source = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   REQUIRE(source != MAP_FAILED);
+  std::memset(source, 1, bytes);  // what another thread may map there meanwhile has zeros
   dev.hold();
   dev.copy_from_host(x.view().data(), source, bytes);
   munmap(source, bytes);

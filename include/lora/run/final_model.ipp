@@ -31,7 +31,7 @@ LORA_INLINE std::string usage_of(const settings::Config& config, const model::So
 
 LORA_INLINE std::string cell(const std::string& text) {
   std::string escaped;
-  for (const char c : settings::in_line(text)) escaped += c == '|' ? std::string("\\|") : std::string(1, c);
+  for (const char c : text) escaped += c == '|' ? "\\|" : std::string(1, c == '\n' ? ' ' : c);  // a row is a line
   return escaped;
 }
 

@@ -177,7 +177,7 @@ LORA_INLINE bool read_normalizer(const io::JsonView& part) {
   const std::string type = type_of(part);
   if (type == "null") return false;
   if (type == "NFC") return true;
-  if (type != "Sequence") fail_part(part.where(), "normalizer", type, "NFC or a Sequence of it");
+  if (type != "Sequence") fail_part(part.where(), "normalizer", type, "NFC");
   bool nfc = false;
   for_each_of(part, "normalizers", [&](const io::JsonView& item) { nfc = read_normalizer(item) || nfc; });
   return nfc;
