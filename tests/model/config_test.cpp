@@ -392,6 +392,8 @@ TEST_CASE("config: GGUF metadata of each architecture") {
     CHECK(c.rotates == std::vector<bool>{true, true});
     const auto again = model::parse_config(model::to_json(c, "float32", "x.gguf"), "config.json");
     CHECK((again.head_dim == 4 && again.num_key_value_heads == 2 && again.qkv_bias == c.qkv_bias));
+    const auto twice = [](GgufWriter& w) { w.add("tokenizer.ggml.eot_token_id", std::uint32_t{0}); };
+    CHECK(file.with(twice).eos_token_ids == std::vector<std::int32_t>{0});  // which is eos_token_id too
     file.shape.tied = true;
     CHECK(file.read().tie_word_embeddings);
   }

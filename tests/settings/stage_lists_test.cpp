@@ -140,6 +140,11 @@ TEST_CASE("stage lists: files are the same from the command line, a file and run
   CHECK(line.dataset == files);
   CHECK(json.dataset == files);
   CHECK(again.dataset == files);
+  // One object needs no brackets.
+  read_settings(json, io::json_object({{"dataset", io::json_object({{"path", "a"}, {"weight", 3}})}}), "file");
+  REQUIRE(json.dataset.size() == 1);
+  CHECK(json.dataset[0].path == "a");
+  CHECK(json.dataset[0].weight == 3);
   // Parts of the command line come joined by commas.
   set_from_text(line, key, R"({"path": "a"},{"path": "b", "max_samples": 1})");
   REQUIRE(line.dataset.size() == 2);
