@@ -112,6 +112,10 @@ TEST_CASE("find_model: without any variable there is no cache, which is said") {
   const Environment user("HOME", ""), none("HF_HUB_CACHE", ""), older("HUGGINGFACE_HUB_CACHE", ""),
       no_home("HF_HOME", ""), no_cache("XDG_CACHE_HOME", "");
   CHECK_FALSE(inputs::detail::hub_cache());
+  {  // which only a folder in the user's own would need
+    const Environment cache("HF_HUB_CACHE", "/cache");
+    CHECK(inputs::detail::hub_cache() == "/cache");
+  }
   CHECK(said_of("owner/some-model") ==
         "owner/some-model: no such file or folder, and no local cache to look in: HF_HUB_CACHE, HF_HOME, "
         "XDG_CACHE_HOME and HOME are not set");

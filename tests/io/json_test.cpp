@@ -51,6 +51,7 @@ TEST_CASE("json: values of every kind are read, and objects keep their order") {
 TEST_CASE("json: text and values go round") {
   const std::string text = R"({"b":[1,2.5,"x\n\"é"],"a":{"n":null,"t":true,"e":1e-300}})";
   CHECK(to_text(parse_json(text, "x"), -1) == text);
+  CHECK(to_text(Json("a\xFFz"), -1) == "\"a\xEF\xBF\xBDz\"");  // no UTF-8: U+FFFD in its place
   const Json numbers = {0.1, 1.0 / 3.0, 1e300, -0.0};
   CHECK(parse_json(to_text(numbers), "x") == numbers);
 }

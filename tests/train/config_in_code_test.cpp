@@ -74,9 +74,11 @@ TEST_CASE("config in code: a preview is the program's, not a Trainer's") {
   const Quiet quiet;
   const Workshop shop;
   Config config = shop.config();
-  config.preview = 2;
-  CHECK(holds(message_of<ConfigError>([&] { Trainer trainer(config); }),
-              "key preview: given 2, allowed: 0 for a Trainer"));
+  for (const int records : {1, 2}) {
+    config.preview = records;
+    CHECK(holds(message_of<ConfigError>([&] { Trainer trainer(config); }),
+                concat("key preview: given ", records, ", allowed: 0 for a Trainer")));
+  }
 }
 
 TEST_CASE("config in code: a Trainer trains once") {

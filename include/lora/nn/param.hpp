@@ -266,8 +266,9 @@ class ParamStore {
     return begins;
   }
 
-  // Moves values to the places that they have where these storages train, of `all` groups or of those where places
-  // differ, and allocates the rest anew. Whenever something fails, each group and its storages agree.
+  // Lays out each group for the storages that train from now on: values are moved to their new offsets, gradients and
+  // copies reallocated. `all`: groups whose layout stays the same too. If an allocation throws, every group is still
+  // consistent with its storages.
   void take_places(D& dev, const std::vector<bool>& trains, bool all) {
     whole_ = false;
     for (Group& g : groups_) {

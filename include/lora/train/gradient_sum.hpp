@@ -89,7 +89,7 @@ class GradientSum {
     return result;
   }
 
-  // Memory for the sums of nodes, anew where what trains has changed.
+  // Allocates the buffers for partial sums; again if the set of trained tensors has changed.
   void prepare(D& dev) {
     if (whole_.count() == 1) return;
     std::vector<Index> sizes;
