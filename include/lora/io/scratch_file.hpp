@@ -22,6 +22,14 @@ namespace lora::io {
 /// Where scratch files lie: TMPDIR, else /var/tmp, which unlike /tmp is no memory.
 Path scratch_folder();
 
+namespace detail {
+
+/// Creates a file and removes its name at once: for file systems that have no nameless files (O_TMPFILE).
+/// Returns   the descriptor, or -1 with errno set
+int create_and_unlink(const Path& folder);
+
+}  // namespace detail
+
 /// A file without a name, for what is too large for memory: it is gone when it is closed, however the process ends.
 class ScratchFile {
  public:

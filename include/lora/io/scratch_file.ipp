@@ -10,14 +10,18 @@ LORA_INLINE Path scratch_folder() {
   return chosen != nullptr && *chosen != '\0' ? chosen : "/var/tmp";
 }
 
+LORA_INLINE int detail::create_and_unlink(const Path& folder) {
+  std::string name = (folder / "lora-scratch-XXXXXX").native();
+  const int descriptor = ::mkostemp(name.data(), O_CLOEXEC);
+  if (descriptor >= 0) ::unlink(name.c_str());
+  return descriptor;
+}
+
 LORA_INLINE ScratchFile::ScratchFile(std::string holds) : holds_(std::move(holds)), folder_(scratch_folder()) {
   descriptor_ = static_cast<int>(detail::perform({FileOperation::Kind::create, folder_, Path()}, [&](std::size_t) {
     const int nameless = ::open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (nameless >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return nameless;
-    std::string name = (folder_ / "lora-scratch-XXXXXX").native();  // a file system without nameless files
-    const int named = ::mkostemp(name.data(), O_CLOEXEC);
-    if (named >= 0) ::unlink(name.c_str());
-    return named;
+    return detail::create_and_unlink(folder_);
   }));
   if (descriptor_ < 0) fail_here(errno);
 }
