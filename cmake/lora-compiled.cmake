@@ -19,11 +19,10 @@ if(NOT TARGET lora_compiled)
 
   # The largest first, so that several at a time end together.
   add_lora_compiled(lora_compiled
-                    SOURCES cpu_half.cpp runs.cpp cpu_float32.cpp texts.cpp files.cpp trainer.cpp
+                    SOURCES cpu_half.cpp base.cpp runs.cpp cpu_float32.cpp
                     LIBRARIES lora::lora)
-  # Linked before lora_compiled: both hold a Trainer, and this one knows NPUs.
   add_lora_compiled(lora_compiled_ascend
-                    SOURCES ascend_half.cpp ascend_float32.cpp trainer.cpp
+                    SOURCES ascend_half.cpp ascend_float32.cpp ascend_trainer.cpp
                     LIBRARIES lora_compiled lora::ascend)
   add_library(lora::compiled ALIAS lora_compiled)
   add_library(lora::compiled_ascend ALIAS lora_compiled_ascend)

@@ -35,8 +35,8 @@ void with_model(const Running& running, F&& f) {
 }
 
 /// Fine-tunes a model: `lora train` as an object. A template, so that only programs that train compile the training
-/// code.
-template <class = void>
+/// code; and of another name where a program knows NPUs, so that one beside it may not.
+template <class Npu>
 class BasicTrainer {
  public:
   /// Validates the settings, opens model and data and checks everything that can be checked before anything is written.
@@ -52,10 +52,15 @@ class BasicTrainer {
   bool called_ = false;
 };
 
-using Trainer = BasicTrainer<>;
+#if defined(LORA_WITH_ASCEND)
+using KnownNpu = ascend::Device;
+#else
+using KnownNpu = void;
+#endif
+using Trainer = BasicTrainer<KnownNpu>;
 
-template <class None>
-BasicTrainer<None>::BasicTrainer(Config config, RunOptions options) {
+template <class Npu>
+BasicTrainer<Npu>::BasicTrainer(Config config, RunOptions options) {
   settings::validate(config, settings::train_command);
   if (config.preview > 0)
     fail<ConfigError>("key preview: given ", config.preview,
@@ -64,8 +69,8 @@ BasicTrainer<None>::BasicTrainer(Config config, RunOptions options) {
                             [&](const auto& make) { run_ = train::open_run(make, config, std::move(options)); });
 }
 
-template <class None>
-RunResult BasicTrainer<None>::train() {
+template <class Npu>
+RunResult BasicTrainer<Npu>::train() {
   if (std::exchange(called_, true)) fail<Error>("train() was called twice; another run takes another Trainer");
   return run_->run();
 }

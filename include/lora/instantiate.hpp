@@ -26,7 +26,7 @@
                                      std::optional<lora::DType>, lora::Index);
 #define LORA_INSTANTIATE(D, T) LORA_COMPILED_ONCE(template, D, T)
 #define LORA_INSTANTIATE_MERGE LORA_COMPILED_ONCE_MERGE(template)
-#define LORA_INSTANTIATE_TRAINER template class lora::BasicTrainer<>;
+#define LORA_INSTANTIATE_TRAINER template class lora::BasicTrainer<lora::KnownNpu>;
 
 LORA_COMPILED_ONCE(extern template, lora::cpu::Device, float)
 LORA_COMPILED_ONCE(extern template, lora::cpu::Device, lora::bf16)
@@ -37,4 +37,4 @@ LORA_COMPILED_ONCE(extern template, lora::ascend::Device, float)
 LORA_COMPILED_ONCE(extern template, lora::ascend::Device, lora::bf16)
 LORA_COMPILED_ONCE(extern template, lora::ascend::Device, lora::f16)
 #endif
-extern template class lora::BasicTrainer<>;
+extern template class lora::BasicTrainer<lora::KnownNpu>;

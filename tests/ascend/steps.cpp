@@ -68,9 +68,9 @@ model::Config config_of(const std::string& shape) {
 class ShapesOnly : public model::TensorProvider {
  public:
   ShapesOnly(model::Config config, DType dtype) : config_(std::move(config)), dtype_(dtype) {
-    model::for_each_tensor(config_, [&](const model::TensorInfo& info) {
+    for (const model::TensorInfo& info : model::tensors_of(config_)) {
       bytes_ = std::max(bytes_, static_cast<std::size_t>(bytes_of(DType::bf16, info.shape.count())));
-    });
+    }
     void* const space = mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (space == MAP_FAILED) fail<DeviceError>("no address space of ", bytes_, " bytes");
     memory_ = std::shared_ptr<void>(space, [bytes = bytes_](void* memory) { munmap(memory, bytes); });

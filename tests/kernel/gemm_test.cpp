@@ -230,7 +230,7 @@ TEST_CASE("gemm: oneDNN's products of few rows, and small ones, have the same bi
 
 #  if defined(__x86_64__)
 TEST_CASE("gemm: tiles of oneDNN's large products equal naive loops, always with the same bits") {
-  const bool has_avx512 = cpu::OneDnn::has(dnnl::cpu_isa::avx512_core);
+  const bool has_avx512 = cpu::OneDnn::has_avx512();
   if (!has_avx512) test::skipped("gemm: tiles of rows, which need AVX-512");
   for (const int threads : {1, 2, 5}) {
     Cpu dev(threads);
@@ -286,7 +286,7 @@ TEST_CASE("gemm: oneDNN packs operands where that is faster, and both of its ker
   CHECK(packs(chosen(Form::tn, {4, 1024, 128})));
   CHECK(packs(chosen(Form::nt, {768, 3072, 4})));
   // Where the processor has what oneDNN's first choice needs.
-  if (cpu::OneDnn::has(dnnl::cpu_isa::avx512_core)) {
+  if (cpu::OneDnn::has_avx512()) {
     for (const Index k : {127, 128}) CHECK_FALSE(packs(chosen(Form::nt, {20, 30, k})));
   } else {
     test::skipped("gemm: oneDNN's first choice of kernel, which needs AVX-512");

@@ -259,9 +259,9 @@ TEST_CASE("adapter: modules_to_save are found by the ends of their names, as in 
     model::AdapterConfig config;
     config.whole_modules = names;
     std::string found;
-    model::for_each_tensor(model::Source::open(folder / "base").config(), [&](const model::TensorInfo& info) {
+    for (const model::TensorInfo& info : model::tensors_of(model::Source::open(folder / "base").config())) {
       if (config.trains_whole(info)) found += info.name + " ";
-    });
+    }
     return found;
   };
   CHECK(trained({}).empty());

@@ -89,10 +89,10 @@ TEST_CASE("merge: takes a device's memory for one tensor at a time") {
   write_random_model(folder / "base", shape);
   Subject subject(folder / "base");
   Index largest = 0, whole = 0;
-  model::for_each_tensor(subject.source.config(), [&](const model::TensorInfo& info) {
+  for (const model::TensorInfo& info : model::tensors_of(subject.source.config())) {
     largest = std::max(largest, info.shape.count());
     whole += info.shape.count();
-  });
+  }
   REQUIRE(whole > 20 * largest);
   subject.merge(folder / "merged");
   // One in float32, and what forms it: another of its size.

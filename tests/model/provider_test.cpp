@@ -148,7 +148,7 @@ TEST_CASE("random weights: normal numbers of the asked width, biases 0, norms 1,
   config.initializer_range = 0.05;
   const model::RandomWeights weights(config, 7), again(config, 7), others(config, 8);
   std::vector<float> before;
-  model::for_each_tensor(config, [&](const model::TensorInfo& info) {
+  for (const model::TensorInfo& info : model::tensors_of(config)) {
     CAPTURE(info.name);
     const auto values = floats_of(weights.provide(info));
     REQUIRE(static_cast<Index>(values.size()) == info.shape.count());
@@ -156,7 +156,7 @@ TEST_CASE("random weights: normal numbers of the asked width, biases 0, norms 1,
     using Kind = model::TensorInfo::Kind;
     if (info.kind == Kind::norm || info.kind == Kind::bias) {
       for (const float value : values) CHECK(value == (info.kind == Kind::norm ? 1.0f : 0.0f));
-      return;
+      continue;
     }
     CHECK(values != floats_of(others.provide(info)));
     CHECK(values != before);
@@ -176,7 +176,7 @@ TEST_CASE("random weights: normal numbers of the asked width, biases 0, norms 1,
     double within = 0;
     for (const double value : values) within += std::fabs(value) < 0.05 ? 1 : 0;
     CHECK(std::fabs(within / n - 0.6827) < 5 * std::sqrt(0.6827 * 0.3173 / n));
-  });
+  }
   config.initializer_range = 0;
   CHECK_THROWS_WITH_AS(model::RandomWeights(config, 7), "initializer_range: given 0; expected a number above 0",
                        ConfigError);
@@ -297,14 +297,14 @@ TEST_CASE("trained weights: what was saved comes back, the rest is the base's") 
   {
     const auto file = io::Safetensors::open(path);
     std::size_t count = 0;
-    model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
+    for (const model::TensorInfo& info : model::tensors_of(source.config())) {
       CAPTURE(info.name);
       const auto* const tensor = file.find(info.name);
       CHECK((tensor != nullptr) == some(info));
-      if (tensor == nullptr) return;
+      if (tensor == nullptr) continue;
       ++count;
       CHECK(tensor->shape == info.shape);
-    });
+    }
     CHECK(file.tensors().size() == count);
   }
   const model::TrainedWeights trained(source, path);
@@ -382,11 +382,11 @@ TEST_CASE("layer access: each layer is acquired while it is read, with what come
       decoder.recompute(recomputed);
       auto result = train(dev, decoder);
       // Reading a tensor by itself.
-      model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
-        if (info.kind != model::TensorInfo::Kind::projection) return;
+      for (const model::TensorInfo& info : model::tensors_of(source.config())) {
+        if (info.kind != model::TensorInfo::Kind::projection) continue;
         const Arena::Scope scope(dev.arena());
         result.push_back(static_cast<double>(to_host(dev, decoder.value(dev, info))[5]));
-      });
+      }
       return result;
     };
     Pages pages(source);

@@ -37,10 +37,10 @@ Subject subject_of_layers(Index layers) {
 /// What a layer of the subject takes, as it is stored.
 std::size_t layer_bytes(const model::Source& source) {
   std::size_t bytes = 0;
-  model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
-    if (info.layer != 0 || info.kind != model::TensorInfo::Kind::projection) return;
+  for (const model::TensorInfo& info : model::tensors_of(source.config())) {
+    if (info.layer != 0 || info.kind != model::TensorInfo::Kind::projection) continue;
     bytes += (static_cast<std::size_t>(bytes_of(source.dtype_of(info), info.shape.count())) + 63) / 64 * 64;
-  });
+  }
   return bytes;
 }
 
@@ -307,10 +307,10 @@ TEST_CASE("streamed layers: a model's tensors are read layer by layer, each copi
     decoder.attach(dev, {});
     model::init_adapter(dev, decoder, 7);
     std::vector<std::vector<float>> all;
-    model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
+    for (const model::TensorInfo& info : model::tensors_of(source.config())) {
       const Arena::Scope scope(dev.arena());
       all.push_back(to_host(dev, decoder.value(dev, info)));
-    });
+    }
     return all;
   };
   const auto expected = values({});
@@ -369,11 +369,11 @@ void check_gguf(const std::string& family, DType dtype) {
   const auto values = [&](bool host_decodes) {
     model::Decoder<Dev, T> decoder(dev, source, {.host_decodes = host_decodes, .threads = 1});
     std::vector<std::vector<T>> all;
-    model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
+    for (const model::TensorInfo& info : model::tensors_of(source.config())) {
       const Arena::Scope scope(dev.arena());
       auto& rounded = all.emplace_back();
       for (const float value : to_host(dev, decoder.value(dev, info))) rounded.push_back(T(value));
-    });
+    }
     return all;
   };
   const auto by_device = values(false), by_host = values(true);

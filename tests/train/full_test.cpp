@@ -148,7 +148,7 @@ TEST_CASE("full: a checkpoint of all weights is a model in float32") {
   const auto source = model::Source::open(checkpoint), last = model::Source::open(result.final_model);
   CHECK(source.stored_dtype() == DType::f32);
   CHECK(last.stored_dtype() == DType::bf16);
-  model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
+  for (const model::TensorInfo& info : model::tensors_of(source.config())) {
     const auto& wide = source.at(info);
     const auto& narrow = last.at(info);
     for (std::size_t i = 0; i < static_cast<std::size_t>(info.shape.count()); ++i) {
@@ -158,7 +158,7 @@ TEST_CASE("full: a checkpoint of all weights is a model in float32") {
       std::memcpy(&rounded, narrow.bytes.data() + i * sizeof rounded, sizeof rounded);
       REQUIRE(static_cast<float>(bf16(value)) == static_cast<float>(rounded));
     }
-  });
+  }
 }
 
 TEST_CASE("full: final_model may be in shards") {

@@ -50,14 +50,14 @@ void write_initial(const Workshop& shop, std::uint64_t seed) {
   io::write_json(folder / "config.json", json);
   const model::RandomWeights weights(model::parse_config(json, "config.json"), seed);
   std::vector<io::TensorDeclaration> declarations;
-  model::for_each_tensor(weights.config(), [&](const model::TensorInfo& info) {
+  for (const model::TensorInfo& info : model::tensors_of(weights.config())) {
     declarations.push_back({info.name, DType::f32, info.shape});
-  });
+  }
   io::SafetensorsWriter writer(folder / "model.safetensors", std::move(declarations));
-  model::for_each_tensor(weights.config(), [&](const model::TensorInfo& info) {
+  for (const model::TensorInfo& info : model::tensors_of(weights.config())) {
     const auto tensor = weights.provide(info);
     writer.add(info.name, tensor.bytes);
-  });
+  }
   writer.commit();
 }
 

@@ -29,29 +29,16 @@ inline std::pair<Units, Units> halves(const Units& node) {
 }
 
 /// The largest nodes below `node` of which a rank has all units, in order: what it can sum up alone.
-inline void add_nodes(const Units& node, const Units& own, std::vector<Units>& nodes) {
-  if (node.end <= own.begin || own.end <= node.begin) return;
-  if (own.begin <= node.begin && node.end <= own.end) {
-    nodes.push_back(node);
-    return;
-  }
-  const auto [first, second] = halves(node);
-  add_nodes(first, own, nodes);
-  add_nodes(second, own, nodes);
-}
+void add_nodes(const Units& node, const Units& own, std::vector<Units>& nodes);
 
 /// How many sums wait at most while `units` units are summed up one after the other, beside the whole's.
-inline Index waiting_sums(Index units) {
-  Index depth = 0;
-  for (; units > 1; units = (units + 1) / 2) ++depth;
-  return depth;
-}
+Index waiting_sums(Index units);
 
 /// Σ values in the order of the tree. Shapes   values (units), one at least
-inline double tree_sum(std::span<const double> values, const Units& node) {
-  if (node.count() == 1) return values[static_cast<std::size_t>(node.begin)];
-  const auto [first, second] = halves(node);
-  return tree_sum(values, first) + tree_sum(values, second);
-}
+double tree_sum(std::span<const double> values, const Units& node);
 
 }  // namespace lora::comm
+
+#ifndef LORA_COMPILED
+#  include "lora/comm/sum_tree.ipp"
+#endif

@@ -57,16 +57,7 @@ class ConfigError : public Error {
 namespace detail {
 
 /// Parts of a message may come from an untrusted file, so each one is limited to about a screenful.
-[[gnu::noinline, gnu::cold]] inline std::string join_shortened(const Argument* arguments, std::size_t count) {
-  constexpr std::size_t longest_part = 1000;
-  std::string message;
-  for (std::size_t i = 0; i < count; ++i) {
-    std::string part;
-    arguments[i].append_to(part);
-    message += shortened(part, longest_part);
-  }
-  return message;
-}
+[[gnu::noinline, gnu::cold]] std::string join_shortened(const Argument* arguments, std::size_t count);
 
 template <class E>
 [[noreturn, gnu::noinline, gnu::cold]] void throw_joined(const Argument* arguments, std::size_t count) {
@@ -83,3 +74,7 @@ template <std::derived_from<Error> E = Error, class... Parts>
 }
 
 }  // namespace lora
+
+#ifndef LORA_COMPILED
+#  include "lora/core/error.ipp"
+#endif

@@ -36,31 +36,7 @@ class Argument {
   template <std::unsigned_integral I>
   Argument(I number) : kind_(Kind::natural), natural_(number) {}
 
-  void append_to(std::string& message) const {
-    char digits[64];
-    char* end = digits;
-    switch (kind_) {
-      case Kind::text:
-        message += text_;
-        return;
-      case Kind::character:
-        message += character_;
-        return;
-      case Kind::single:
-        end = std::to_chars(digits, digits + sizeof digits, unsigned_if_nan(single_)).ptr;
-        break;
-      case Kind::real:
-        end = std::to_chars(digits, digits + sizeof digits, unsigned_if_nan(real_)).ptr;
-        break;
-      case Kind::whole:
-        end = std::to_chars(digits, digits + sizeof digits, whole_).ptr;
-        break;
-      case Kind::natural:
-        end = std::to_chars(digits, digits + sizeof digits, natural_).ptr;
-        break;
-    }
-    message.append(digits, end);
-  }
+  void append_to(std::string& message) const;
 
  private:
   enum class Kind : unsigned char { text, character, single, real, whole, natural };
@@ -76,11 +52,7 @@ class Argument {
   };
 };
 
-[[gnu::noinline]] inline std::string join(const Argument* arguments, std::size_t count) {
-  std::string message;
-  for (std::size_t i = 0; i < count; ++i) arguments[i].append_to(message);
-  return message;
-}
+[[gnu::noinline]] std::string join(const Argument* arguments, std::size_t count);
 
 }  // namespace detail
 
@@ -118,3 +90,7 @@ inline std::string significant(double number, int digits) {
 }
 
 }  // namespace lora
+
+#ifndef LORA_COMPILED
+#  include "lora/core/format.ipp"
+#endif

@@ -75,9 +75,7 @@ inline Sink set_sink(Sink sink) {
 }
 
 /// Escapes control characters other than newlines and tabs: messages contain names and texts from untrusted files.
-inline void write(Level level, std::string_view text) {
-  Redirect::send(Redirect::innermost(), level, printable(text, true));
-}
+void write(Level level, std::string_view text);
 
 template <class... Parts>
 void info(const Parts&... parts) {
@@ -91,3 +89,7 @@ void warn(const Parts&... parts) {
 }
 
 }  // namespace lora::log
+
+#ifndef LORA_COMPILED
+#  include "lora/core/log.ipp"
+#endif

@@ -43,21 +43,11 @@ struct Batch {
 
   /// Appends a sequence. `place` is its index in the whole step, over all micro-batches and processes, so that dropout,
   /// which depends on it, is the same however the step is split.
-  void append(const Example& example, Index place) {
-    const std::size_t length = example.tokens.size();
-    if (example.labels.size() != length)
-      fail<ShapeError>("[batch] ", length, " tokens but ", example.labels.size(), " labels");
-    if (length == 0) return;
-    const Index begin = rows();
-    tokens.insert(tokens.end(), example.tokens.begin(), example.tokens.end());
-    labels.insert(labels.end(), example.labels.begin() + 1, example.labels.end());
-    labels.push_back(ignore_index);
-    for (std::size_t i = 0; i < length; ++i) positions.push_back(static_cast<std::int32_t>(i));
-    sequence_index.insert(sequence_index.end(), length, static_cast<std::int32_t>(place));
-    segments.push_back({begin, rows()});
-    records.push_back(example.record);
-    labelled += example.labelled();
-  }
+  void append(const Example& example, Index place);
 };
 
 }  // namespace lora::data
+
+#ifndef LORA_COMPILED
+#  include "lora/data/batch.ipp"
+#endif

@@ -34,15 +34,10 @@ struct DataFile {
 };
 
 /// A name for each file: its own, else the path's last part without extensions; -2, -3 … where one is there already.
-inline std::vector<std::string> names_of(std::span<const DataFile> files) {
-  std::vector<std::string> names;
-  for (const DataFile& file : files) {
-    const std::string first = printable(file.name.empty() ? io::unpacked_name(file.path).stem().native() : file.name);
-    std::string name = first;
-    for (int i = 2; std::find(names.begin(), names.end(), name) != names.end(); ++i) name = concat(first, "-", i);
-    names.push_back(std::move(name));
-  }
-  return names;
-}
+std::vector<std::string> names_of(std::span<const DataFile> files);
 
 }  // namespace lora::data
+
+#ifndef LORA_COMPILED
+#  include "lora/data/data_file.ipp"
+#endif

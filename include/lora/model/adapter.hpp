@@ -71,9 +71,9 @@ namespace detail {
 template <class Model, class F>
 void for_each_saved(Model& model, F&& f) {
   std::map<std::string, TensorInfo> whole;
-  for_each_tensor(model.config(), [&](const TensorInfo& info) {
+  for (const TensorInfo& info : tensors_of(model.config())) {
     if (model.adapter().trains_whole(info)) whole.emplace(info.name, info);
-  });
+  }
   for_each_factor(model, [&](const auto& param) {
     const Index rows = param.value.rows(), cols = param.value.cols();
     f(param, concat(adapter_prefix, param.name, ".weight"), param.transposed ? Shape{cols, rows} : Shape{rows, cols});

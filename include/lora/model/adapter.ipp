@@ -100,7 +100,7 @@ LORA_INLINE void check_whole_modules(const AdapterFiles& files, const Config& co
     AdapterConfig one;
     one.whole_modules = {name};
     bool any = one.trains_whole({std::string(tied_head), {}, {}, TensorInfo::Kind::head});
-    for_each_tensor(config, [&](const TensorInfo& info) { any = any || one.trains_whole(info); });
+    for (const TensorInfo& info : tensors_of(config)) any = any || one.trains_whole(info);
     if (!any)
       fail<FormatError>(where, ": \"modules_to_save\" has ", io::shown(name), ", which is no module of this model");
   }
@@ -129,16 +129,16 @@ LORA_INLINE void check_adapter(const AdapterFiles& files, const Config& config) 
                         to_string(shape));
     }
   };
-  for_each_tensor(config, [&](const TensorInfo& info) {
+  for (const TensorInfo& info : tensors_of(config)) {
     if (files.config.trains_whole(info)) expect(info.name, info.shape);
-    if (info.kind != TensorInfo::Kind::projection) return;
+    if (info.kind != TensorInfo::Kind::projection) continue;
     const Index rank = files.config.rank_of(info.layer, info.projection).rank;
-    if (rank == 0) return;
+    if (rank == 0) continue;
     any = true;
     const std::string path = module_path(info.layer, info.projection);
     expect(path + ".lora_A.weight", {rank, info.shape[1]});
     expect(path + ".lora_B.weight", {info.shape[0], rank});
-  });
+  }
   if (!any)
     fail<FormatError>((files.folder / "adapter_config.json").native(), ": it targets no projection of this model");
   if (!missing.empty()) fail<FormatError>(where, ": missing tensors: ", io::listed(missing));

@@ -338,26 +338,26 @@ void Decoder<D, T>::train_own(D& dev, const Choice& trains) {
 
 template <AnyDevice D, class T>
 void Decoder<D, T>::add_own(const Choice& trains) {
-  for_each_tensor(config_, [&](const TensorInfo& info) {
+  for (const TensorInfo& info : tensors_of(config_)) {
     const Index group = info.shape.rank() > 1 ? 0 : 1;
     at(info, [&](auto& tensor) {
       tensor.freeze();
       if (trains && trains(info)) tensor.add_to(params_, info.name, group);
     });
-  });
+  }
   if (config_.tie_word_embeddings) head_->weight() = embedding_.table;
 }
 
 template <AnyDevice D, class T>
 void Decoder<D, T>::build(D& dev) {
   params_.build(dev);
-  for_each_tensor(config_, [&](const TensorInfo& info) {
+  for (const TensorInfo& info : tensors_of(config_)) {
     at(info, [&](auto& tensor) {
       if (tensor.param().empty()) return;
       const auto weights = use_of(dev, info);
       tensor.start(dev);
     });
-  });
+  }
   params_.refresh(dev);
 }
 

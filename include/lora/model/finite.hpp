@@ -98,9 +98,9 @@ inline bool may_be_spoilt(const io::StoredTensor& tensor) {
 template <AnyDevice D>
 void expect_finite(D& dev, const Source& source) {
   if (source.is_initial()) return;
-  for_each_tensor(source.config(), [&](const TensorInfo& info) {
+  for (const TensorInfo& info : tensors_of(source.config())) {
     const io::StoredTensor& tensor = source.at(info);
-    if (!detail::may_be_spoilt(tensor)) return;
+    if (!detail::may_be_spoilt(tensor)) continue;
     ExtremeNumber extreme;
     detail::for_each_value(dev, tensor, [&](double value) {
       extreme.see(static_cast<double>(static_cast<float>(value)), tensor.name,
@@ -109,7 +109,7 @@ void expect_finite(D& dev, const Source& source) {
     if (!extreme.finite())
       fail<NonFiniteError>("the tensor ", extreme.tensor, " of ", extreme.file, " holds ", extreme.value,
                            "; a model to train holds finite numbers");
-  });
+  }
 }
 
 /// "the tensor T of F holds nan", or, if all are finite, the largest number.

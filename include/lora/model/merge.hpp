@@ -44,20 +44,20 @@ float > void save_merged(D& dev, Decoder<D, T>& model, const Source& source, con
                       ", which is the base model's own folder; allowed: another");
   // All of one dtype, if one is given.
   std::vector<io::TensorDeclaration> declarations;
-  for_each_tensor(config, [&](const TensorInfo& info) {
+  for (const TensorInfo& info : tensors_of(config)) {
     const DType stored = dtype.value_or(folder_dtype(source.dtype_of(info)));
     (void)config_dtype_name(stored);
     declarations.push_back({info.name, stored, info.shape});
-  });
+  }
   const auto values_of = [&](const TensorInfo& info) {
     const Arena::Scope scope(dev.arena());
     return to_host(dev, model.value(dev, info));
   };
   io::SafetensorsFolderWriter writer(folder, declarations, max_shard_bytes);
   std::size_t next = 0;
-  for_each_tensor(config, [&](const TensorInfo& info) {
+  for (const TensorInfo& info : tensors_of(config)) {
     writer.add(info.name, detail::rounded(values_of(info), declarations[next++].dtype, info.name));
-  });
+  }
   writer.commit();
 
   io::write_changed_json(folder / "config.json", json, source.path() / "config.json");

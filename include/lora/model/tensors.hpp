@@ -37,79 +37,19 @@ struct TensorInfo {
   Index gguf_heads = 0;
 };
 
-/// Calls f(TensorInfo) for every tensor of a model, each storage once (a tied head is the embedding), in the order of
-/// the model. Loading, merging, saving, forecasts and names of GGUF files follow this one list.
-template <class F>
-void for_each_tensor(const Config& c, F&& f) {
-  using Kind = TensorInfo::Kind;
-  const Index e = c.hidden_size, ffn = c.intermediate_size, v = c.vocab_size;
-  const Index q = c.num_attention_heads * c.head_dim, kv = c.num_key_value_heads * c.head_dim;
-  struct Projection {
-    std::string_view gguf;
-    Index out, in;
-    bool bias;
-    Index heads;
-  };
-  const bool permuted = c.model_type == "llama";
-  const std::array<Projection, 7> projections = {{{"attn_q", q, e, c.qkv_bias, permuted ? c.num_attention_heads : 0},
-                                                  {"attn_k", kv, e, c.qkv_bias, permuted ? c.num_key_value_heads : 0},
-                                                  {"attn_v", kv, e, c.qkv_bias, 0},
-                                                  {"attn_output", e, q, c.o_bias, 0},
-                                                  {"ffn_gate", ffn, e, c.mlp_bias, 0},
-                                                  {"ffn_up", ffn, e, c.mlp_bias, 0},
-                                                  {"ffn_down", e, ffn, c.mlp_bias, 0}}};
-  f(TensorInfo{"model.embed_tokens.weight", "token_embd.weight", {v, e}, Kind::embedding});
-  for (Index layer = 0; layer < c.num_hidden_layers; ++layer) {
-    const std::string prefix = concat("model.layers.", layer, "."), blk = concat("blk.", layer, ".");
-    const auto norm = [&](std::string_view name, std::string_view gguf, Index size) {
-      f(TensorInfo{concat(prefix, name, ".weight"), concat(blk, gguf, ".weight"), {size}, Kind::norm, layer, {}, name});
-    };
-    const auto project = [&](std::size_t i) {
-      const Projection& p = projections[i];
-      const std::string path = module_path(layer, projection_names[i]);
-      f(TensorInfo{path + ".weight",
-                   concat(blk, p.gguf, ".weight"),
-                   {p.out, p.in},
-                   Kind::projection,
-                   layer,
-                   projection_names[i],
-                   {},
-                   p.heads});
-      if (p.bias)
-        f(TensorInfo{path + ".bias",
-                     concat(blk, p.gguf, ".bias"),
-                     {p.out},
-                     Kind::bias,
-                     layer,
-                     projection_names[i],
-                     {},
-                     p.heads});
-    };
-    norm("input_layernorm", "attn_norm", e);
-    for (std::size_t i = 0; i < 4; ++i) project(i);
-    if (c.qk_norm) {
-      norm("self_attn.q_norm", "attn_q_norm", c.head_dim);
-      norm("self_attn.k_norm", "attn_k_norm", c.head_dim);
-    }
-    norm("post_attention_layernorm", "ffn_norm", e);
-    for (std::size_t i = 4; i < projections.size(); ++i) project(i);
-  }
-  f(TensorInfo{"model.norm.weight", "output_norm.weight", {e}, Kind::norm});
-  if (!c.tie_word_embeddings) f(TensorInfo{"lm_head.weight", "output.weight", {v, e}, Kind::head});
-}
-
-/// All of them.
-inline std::vector<TensorInfo> tensors_of(const Config& config) {
-  std::vector<TensorInfo> tensors;
-  for_each_tensor(config, [&](TensorInfo tensor) { tensors.push_back(std::move(tensor)); });
-  return tensors;
-}
+/// Every tensor of a model, each storage once (a tied head is the embedding), in the order of the model. Loading,
+/// merging, saving, forecasts and names of GGUF files follow this one list.
+std::vector<TensorInfo> tensors_of(const Config& config);
 
 /// Numbers of the model, in all of its tensors.
 inline Index parameters_of(const Config& config) {
   Index count = 0;
-  for_each_tensor(config, [&](const TensorInfo& tensor) { count += tensor.shape.count(); });
+  for (const TensorInfo& tensor : tensors_of(config)) count += tensor.shape.count();
   return count;
 }
 
 }  // namespace lora::model
+
+#ifndef LORA_COMPILED
+#  include "lora/model/tensors.ipp"
+#endif

@@ -8,7 +8,8 @@ namespace lora::model {
 LORA_INLINE std::set<std::string, std::less<>> trainable_tensors(const Config& config,
                                                                  const std::vector<std::string>& expressions) {
   std::set<std::string, std::less<>> chosen;
-  if (expressions.empty()) for_each_tensor(config, [&](const TensorInfo& info) { chosen.insert(info.name); });
+  if (expressions.empty())
+    for (const TensorInfo& info : tensors_of(config)) chosen.insert(info.name);
   for (const std::string& expression : expressions) {
     const ModulePattern pattern(expression, ModulePattern::Fits::part);
     if (!pattern.known())
@@ -16,11 +17,11 @@ LORA_INLINE std::set<std::string, std::less<>> trainable_tensors(const Config& c
                         ", which is not understood; allowed: names, dots, groups, ",
                         "choices, classes such as [0-9] and \\d, *, + and ?, ^ and $");
     bool any = false;
-    for_each_tensor(config, [&](const TensorInfo& info) {
-      if (!pattern.matches(info.name)) return;
+    for (const TensorInfo& info : tensors_of(config)) {
+      if (!pattern.matches(info.name)) continue;
       any = true;
       chosen.insert(info.name);
-    });
+    }
     const bool tied = config.tie_word_embeddings && pattern.matches("lm_head.weight");
     if (!any)
       fail<ConfigError>("key trainable: given ", expression, ", which is found in the name of no tensor; ",

@@ -22,7 +22,7 @@ bool trains_whole(Model& model) {
   std::set<std::string> names;
   model.params().for_each([&](const auto& param) { names.insert(param.name); });
   bool whole = true;
-  for_each_tensor(model.config(), [&](const TensorInfo& info) { whole = whole && names.count(info.name) != 0; });
+  for (const TensorInfo& info : tensors_of(model.config())) whole = whole && names.count(info.name) != 0;
   return whole;
 }
 
@@ -33,7 +33,7 @@ template <class D, class Model>
 void save_trained(D& dev, Model& model, const std::filesystem::path& path) {
   static_assert(std::same_as<typename Model::Accumulated, float>, "weights are saved as they are trained, in float32");
   std::map<std::string, Shape> shapes;
-  for_each_tensor(model.config(), [&](const TensorInfo& info) { shapes.emplace(info.name, info.shape); });
+  for (const TensorInfo& info : tensors_of(model.config())) shapes.emplace(info.name, info.shape);
   const auto for_each_own = [&](const auto& f) {
     model.params().for_each([&](const auto& param) {
       if (shapes.count(param.name) != 0) f(param);
@@ -75,7 +75,7 @@ class TrainedWeights : public TensorProvider {
   void finish() const override {
     base_.finish();
     std::set<std::string> names;
-    for_each_tensor(config(), [&](const TensorInfo& info) { names.insert(info.name); });
+    for (const TensorInfo& info : tensors_of(config())) names.insert(info.name);
     for (const io::StoredTensor& tensor : file_.tensors())
       if (names.count(tensor.name) == 0)
         fail<FormatError>(path_.native(), ": the tensor ", tensor.name, " belongs to no part of such a model");
@@ -93,7 +93,7 @@ template <class D, class Model>
 void load_trained(D& dev, Model& model, const TensorProvider& base, const std::filesystem::path& path) {
   const TrainedWeights trained(base, path);
   std::map<std::string, TensorInfo> infos;
-  for_each_tensor(model.config(), [&](const TensorInfo& info) { infos.emplace(info.name, info); });
+  for (const TensorInfo& info : tensors_of(model.config())) infos.emplace(info.name, info);
   const auto for_each_values = [&](const auto& f) {
     model.params().for_each([&](const auto& param) {
       const auto info = infos.find(param.name);

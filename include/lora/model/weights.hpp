@@ -124,7 +124,7 @@ class Loader {
         host_decodes_(places.host_decodes),
         threads_(places.threads),
         streamed_(streamed) {
-    for_each_tensor(provider.config(), [&](const TensorInfo& info) { tensors_.emplace(info.name, info); });
+    for (const TensorInfo& info : tensors_of(provider.config())) tensors_.emplace(info.name, info);
   }
 
   /// Whether such a model has the tensor.

@@ -68,7 +68,7 @@ LORA_INLINE ProvidedTensor Source::provide(const TensorInfo& info) const {
 
 LORA_INLINE void Source::finish() const {
   std::set<std::string> known;
-  for_each_tensor(config_, [&](const TensorInfo& info) { known.insert(file_name_of(info)); });
+  for (const TensorInfo& info : tensors_of(config_)) known.insert(file_name_of(info));
   std::string extra;
   for (const auto& tensor : tensors()) {
     // What old versions of transformers saved of a rotary embedding follows from config.json.
@@ -88,9 +88,9 @@ LORA_INLINE void Source::finish() const {
 
 LORA_INLINE DType Source::stored_dtype() const {
   std::optional<DType> dtype;
-  for_each_tensor(config_, [&](const TensorInfo& info) {
+  for (const TensorInfo& info : tensors_of(config_)) {
     if (!dtype && info.projection == "down_proj" && info.kind == TensorInfo::Kind::projection) dtype = dtype_of(info);
-  });
+  }
   return *dtype;
 }
 

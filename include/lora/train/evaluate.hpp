@@ -39,23 +39,7 @@ struct RecordLoss {
 
 /// Splits a long record into windows of at most `window` tokens with a stride of half a window. Each label is scored
 /// once, in the first window that contains it, with at least half a window of context if the record has that much.
-inline std::vector<data::Example> windows_of(const data::Example& example, Index window) {
-  const auto length = static_cast<Index>(example.tokens.size());
-  if (length <= window) return {example};
-  std::vector<data::Example> windows;
-  const Index stride = std::max<Index>(1, window / 2);
-  for (Index begin = 0, scored = 0; scored < length; begin += stride) {
-    const Index end = std::min(begin + window, length);
-    data::Example part;
-    part.record = example.record;
-    part.tokens.assign(example.tokens.begin() + begin, example.tokens.begin() + end);
-    part.labels.assign(example.labels.begin() + begin, example.labels.begin() + end);
-    std::fill_n(part.labels.begin(), scored - begin, ignore_index);
-    windows.push_back(std::move(part));
-    scored = end;
-  }
-  return windows;
-}
+std::vector<data::Example> windows_of(const data::Example& example, Index window);
 
 /// Evaluates example_of(0 … count − 1), encoded without a cutoff, `batch` sequences at a time, until `stop` is set.
 /// Calls `see` with the sums after each batch. `each`, if it is not null, gets the loss of every record.
@@ -113,3 +97,7 @@ EvaluationTotals evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, Ex
 }
 
 }  // namespace lora::train
+
+#ifndef LORA_COMPILED
+#  include "lora/train/evaluate.ipp"
+#endif

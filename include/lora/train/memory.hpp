@@ -35,14 +35,14 @@ double weight_bytes(const model::Decoder<D, T>& decoder, const model::Source& so
   } else {
     const auto& streaming = decoder.streaming();
     double bytes = streaming ? static_cast<double>(streaming->device) : 0;
-    model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
-      if (streaming && info.kind == model::TensorInfo::Kind::projection) return;
+    for (const model::TensorInfo& info : model::tensors_of(source.config())) {
+      if (streaming && info.kind == model::TensorInfo::Kind::projection) continue;
       const DType stored = source.dtype_of(info);
       const bool vector = info.shape.rank() == 1,
                  decoded = block_elements(stored) > 1 ? !model::stays_quantised<D>(info, stored) : !D::decodes(stored);
       const Index count = info.shape.count(), each = vector ? sizeof(Accum<T>) : sizeof(T);
       bytes += static_cast<double>(vector || decoded ? count * each : bytes_of(stored, count));
-    });
+    }
     return bytes;
   }
 }
@@ -85,9 +85,9 @@ TrainedMemory forecast_trained(const model::Config& config, const model::Adapter
     groups[group].trained += blocks;
   };
   Index stacked = 0, in = 0;  // the rows of A of the projections that share an input
-  model::for_each_tensor(config, [&](const model::TensorInfo& info) {
+  for (const model::TensorInfo& info : model::tensors_of(config)) {
     if (trains(info)) add(info.shape.rank() > 1 ? 0 : 1, info.shape.count());
-    if (adapter == nullptr || info.kind != model::TensorInfo::Kind::projection) return;
+    if (adapter == nullptr || info.kind != model::TensorInfo::Kind::projection) continue;
     if (info.projection != "k_proj" && info.projection != "v_proj" && info.projection != "up_proj") {
       add(0, stacked * in);
       stacked = 0;
@@ -96,7 +96,7 @@ TrainedMemory forecast_trained(const model::Config& config, const model::Adapter
     stacked += rank;
     in = info.shape[1];
     add(0, rank * info.shape[0]);
-  });
+  }
   add(0, stacked * in);
   return trained_memory<T>(groups, ranks);
 }

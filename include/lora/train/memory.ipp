@@ -7,9 +7,9 @@ namespace lora::train {
 
 LORA_INLINE double weight_bytes(const model::Source& source) {
   double bytes = 0;
-  model::for_each_tensor(source.config(), [&](const model::TensorInfo& info) {
+  for (const model::TensorInfo& info : model::tensors_of(source.config())) {
     bytes += static_cast<double>(bytes_of(source.dtype_of(info), info.shape.count()));
-  });
+  }
   return bytes;
 }
 

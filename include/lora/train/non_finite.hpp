@@ -18,15 +18,8 @@
 namespace lora::train {
 
 /// The step's result and the records that it was formed from.
-inline std::string describe_non_finite(Index step, const StepResult& result,
-                                       std::span<const std::vector<data::Batch>> units,
-                                       const inputs::Records& records) {
-  std::string places;
-  for (const auto& unit : units)
-    for (const auto& batch : unit)
-      for (const Index record : batch.records) places += (places.empty() ? "" : ", ") + records.where(record);
-  return concat("step ", step, ": loss ", result.loss, ", gradient norm ", result.grad_norm, "; its records: ", places);
-}
+std::string describe_non_finite(Index step, const StepResult& result, std::span<const std::vector<data::Batch>> units,
+                                const inputs::Records& records);
 
 /// The weight that may be the cause, as the end of a sentence: one that is not finite or, before the first update, the
 /// largest. Reads all weights. Empty of a model that training from scratch began with.
@@ -41,3 +34,7 @@ std::string spoilt_weight(D& dev, const settings::Config& config, const model::S
 }
 
 }  // namespace lora::train
+
+#ifndef LORA_COMPILED
+#  include "lora/train/non_finite.ipp"
+#endif

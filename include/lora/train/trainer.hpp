@@ -51,6 +51,9 @@ class TrainingRun {
   /// Opens model and data and checks everything that can be checked before anything is written.
   /// Throws   ConfigError, FormatError, IoError
   TrainingRun(D& dev, settings::Config config, model::Source source, RunOptions options);
+  ~TrainingRun();  // instantiated with the class rather than wherever a run ends
+  TrainingRun(const TrainingRun&) = delete;
+  TrainingRun& operator=(const TrainingRun&) = delete;
 
   /// Trains to the end, or until the stop flag is set.
   RunResult run();
@@ -395,6 +398,9 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
                   data_->absent_class_field());
   upcoming_.emplace(*plan_, data_->train(), stepper_->own_units());
 }
+
+template <AnyDevice D, class T>
+TrainingRun<D, T>::~TrainingRun() = default;
 
 template <AnyDevice D, class T>
 RunResult TrainingRun<D, T>::run() {

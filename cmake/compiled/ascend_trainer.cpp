@@ -1,0 +1,3 @@
+#include "lora/instantiate.hpp"
+
+LORA_INSTANTIATE_TRAINER

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "lora/comm/sum_tree.hpp"
+#include "lora/core/config.hpp"
+
+namespace lora::comm {
+
+LORA_INLINE void add_nodes(const Units& node, const Units& own, std::vector<Units>& nodes) {
+  if (node.end <= own.begin || own.end <= node.begin) return;
+  if (own.begin <= node.begin && node.end <= own.end) {
+    nodes.push_back(node);
+    return;
+  }
+  const auto [first, second] = halves(node);
+  add_nodes(first, own, nodes);
+  add_nodes(second, own, nodes);
+}
+
+LORA_INLINE Index waiting_sums(Index units) {
+  Index depth = 0;
+  for (; units > 1; units = (units + 1) / 2) ++depth;
+  return depth;
+}
+
+LORA_INLINE double tree_sum(std::span<const double> values, const Units& node) {
+  if (node.count() == 1) return values[static_cast<std::size_t>(node.begin)];
+  const auto [first, second] = halves(node);
+  return tree_sum(values, first) + tree_sum(values, second);
+}
+
+}  // namespace lora::comm

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "lora/core/config.hpp"
+#include "lora/core/environment.hpp"
+
+namespace lora {
+
+LORA_INLINE std::optional<int> environment_number(const char* name, int least, int most, std::string_view expected) {
+  const char* const text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  const std::string_view digits(text);
+  int value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size() || value < least || value > most)
+    fail<ConfigError>("the environment's ", name, " is '", digits, "'; expected ", expected);
+  return value;
+}
+
+LORA_INLINE void expect_one_process() {
+  // SLURM_NTASKS, which a batch script has too where it starts the program once, says nothing; srun's own variable
+  // does, but in a terminal that srun has opened, where the user starts programs.
+  const bool in_terminal = std::getenv("SLURM_PTY_PORT") != nullptr;
+  for (const char* const name :
+       {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    if (in_terminal && std::string_view(name).starts_with("SLURM")) continue;
+    if (const auto count = launcher_number(name); count && *count > 1)
+      fail<ConfigError>("the environment's ", name, " is ", *count,
+                        ", as a launcher sets it that starts several processes, but a run is one process; start one, ",
+                        "or unset ", name);
+  }
+}
+
+}  // namespace lora
