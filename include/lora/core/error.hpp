@@ -57,7 +57,7 @@ class ConfigError : public Error {
 namespace detail {
 
 /// Parts of a message may come from an untrusted file, so each one is limited to about a screenful.
-[[gnu::noinline, gnu::cold]] std::string join_shortened(const Argument* arguments, std::size_t count);
+std::string join_shortened(const Argument* arguments, std::size_t count);
 
 template <class E>
 [[noreturn, gnu::noinline, gnu::cold]] void throw_joined(const Argument* arguments, std::size_t count) {

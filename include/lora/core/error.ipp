@@ -8,7 +8,7 @@
 
 namespace lora::detail {
 
-LORA_INLINE std::string join_shortened(const Argument* arguments, std::size_t count) {
+[[gnu::noinline, gnu::cold]] LORA_INLINE std::string join_shortened(const Argument* arguments, std::size_t count) {
   constexpr std::size_t longest_part = 1000;
   std::string message;
   for (std::size_t i = 0; i < count; ++i) {

@@ -52,7 +52,7 @@ class Argument {
   };
 };
 
-[[gnu::noinline]] std::string join(const Argument* arguments, std::size_t count);
+std::string join(const Argument* arguments, std::size_t count);
 
 }  // namespace detail
 

@@ -35,7 +35,7 @@ LORA_INLINE void Argument::append_to(std::string& message) const {
   message.append(digits, end);
 }
 
-LORA_INLINE std::string join(const Argument* arguments, std::size_t count) {
+[[gnu::noinline]] LORA_INLINE std::string join(const Argument* arguments, std::size_t count) {
   std::string message;
   for (std::size_t i = 0; i < count; ++i) arguments[i].append_to(message);
   return message;
