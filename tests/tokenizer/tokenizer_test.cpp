@@ -51,7 +51,27 @@ std::string message_with(const char* pointer, const Json& value) {
   return message(document);
 }
 
+/// Post-processors one after the other, each a template; "x" stands for the id 70.
+Json sequence(const std::vector<const char*>& singles) {
+  Json processors = Json::array();
+  for (const char* const single : singles)
+    processors.push_back({{"type", "TemplateProcessing"},
+                          {"special_tokens", {{"x", {{"ids", {70}}}}}},
+                          {"single", Json::parse(single)}});
+  return {{"type", "Sequence"}, {"processors", processors}};
+}
+
 }  // namespace
+
+TEST_CASE("tokenizer: a template among other post-processors frames the text") {
+  Json document = small();
+  document["post_processor"] = sequence(
+      {R"([{"Sequence": {"id": "A"}}])",
+       R"([{"SpecialToken": {"id": "x"}}, {"SpecialToken": {"id": "x"}}, {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "x"}}])"});
+  document["post_processor"]["processors"].push_back({{"type", "ByteLevel"}});
+  CHECK(load(document).encode("ab", true).ids == Ids{70, 70, 2, 70});
+  CHECK(load(document).encode("ab").ids == Ids{2});
+}
 
 TEST_CASE("tokenizer: places are those of the text as given, at the beginning of a code point") {
   const auto tokenizer = load(small());
@@ -146,6 +166,16 @@ TEST_CASE("tokenizer: the configuration beside a vocabulary") {
   CHECK(holds(error(R"({"chat_template": [{"name": "x", "template": "t"}]})"), "none is called default"));
   CHECK(holds(error("[]"), "expected an object"));
   CHECK(holds(error("{"), "tokenizer_config.json:1:"));
+}
+
+TEST_CASE("tokenizer: tokenizer.json counts where tokenizer.model lies beside it") {
+  using Kind = tokenizer::SentencePiece::Kind;
+  const test::TempFolder folder;
+  io::write_file(folder / "tokenizer.model",
+                 tokenizer::sentencepiece_proto({{"<unk>", 0, Kind::unknown}, {"ab", -1, Kind::normal}}, false));
+  CHECK(Tokenizer::from_folder(folder.path()).encode("ab").ids == Ids{1});
+  io::write_file(folder / "tokenizer.json", small().dump());
+  CHECK(Tokenizer::from_folder(folder.path()).encode("ab").ids == Ids{2});
 }
 
 TEST_CASE("tokenizer: fingerprints say which part of a tokenizer differs") {
@@ -317,6 +347,9 @@ TEST_CASE("tokenizer: what is not supported is named") {
               "names the id 8, which no token has"));
   CHECK(holds(framed(R"([{"SpecialToken": {"id": "x"}}])"), "a template without its text"));
   CHECK(holds(framed(R"([{"Sequence": {"id": "A"}}, {"Sequence": {"id": "A"}}])"), "a template with its text twice"));
+  CHECK(holds(message_with("/post_processor", sequence({R"([{"SpecialToken": {"id": "x"}}, {"Sequence": {"id": "A"}}])",
+                                                        R"([{"Sequence": {"id": "A"}}])"})),
+              "a template after one that adds tokens is not supported"));
 }
 
 }  // namespace tokenizer_test

@@ -268,8 +268,10 @@ LORA_INLINE void read_post_processor(const io::JsonView& part, SpecialFrame& fra
     return for_each_of(part, "processors", [&](const io::JsonView& item) { read_post_processor(item, frame); });
   if (type != "TemplateProcessing")
     fail_part(part.where(), "post-processor", type, "ByteLevel, TemplateProcessing or a Sequence of them");
+  // The tokenizers library takes the text and what was added to it for two texts then.
+  if (!frame.before.empty() || !frame.after.empty())
+    part.fail("a template after one that adds tokens is not supported");
   const io::JsonView special = part_of(part, "special_tokens");
-  SpecialFrame outer;
   bool after = false;
   for_each_of(part, "single", [&](const io::JsonView& item) {
     if (item.has("Sequence")) {
@@ -279,12 +281,10 @@ LORA_INLINE void read_post_processor(const io::JsonView& part, SpecialFrame& fra
     }
     const auto name = part_of(item, "SpecialToken").at<std::string>("id");
     const auto ids = part_of(special, name).at<std::vector<std::int32_t>>("ids");
-    auto& side = after ? outer.after : outer.before;
+    auto& side = after ? frame.after : frame.before;
     side.insert(side.end(), ids.begin(), ids.end());
   });
   if (!after) part.fail("a template without its text is not supported");
-  frame.before.insert(frame.before.begin(), outer.before.begin(), outer.before.end());
-  frame.after.insert(frame.after.end(), outer.after.begin(), outer.after.end());
 }
 
 LORA_INLINE void check_decoder(const io::JsonView& part) {
