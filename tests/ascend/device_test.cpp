@@ -116,6 +116,24 @@ TEST_CASE("ascend device: each call is its own NPU's, whatever the thread used b
   });
 }
 
+TEST_CASE("ascend device: the time between two events is in nanoseconds") {
+  on_stand_in([] {
+    Npu dev;
+    const auto begin = std::chrono::steady_clock::now();
+    const Event first = dev.record(Stream::compute);
+    dev.wait(first);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const Event second = dev.record(Stream::compute);
+    dev.wait(second);
+    const std::chrono::nanoseconds all = std::chrono::steady_clock::now() - begin;
+    const std::int64_t between = dev.nanoseconds(first, second);
+    CHECK(between >= 19'000'000);
+    CHECK(between <= all.count() + all.count() / 1000);  // of milliseconds in float32
+    dev.release(first);
+    dev.release(second);
+  });
+}
+
 TEST_CASE("ascend device: the order of sums is fixed or not as is asked for, and numbers out of range are infinite") {
   on_stand_in([] {
     for (const bool fixed : {true, false}) {
