@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -432,22 +433,28 @@ TEST_CASE("encode: alpaca and none are written with what the tokenizer puts befo
 
 TEST_CASE("encode: a marker that is no single token is an error that names it") {
   const auto message = [](auto&& call) { return test::message_of<FormatError>(call); };
-  const auto without = [](const std::string& mark) {
-    auto json = io::parse_json(test::byte_tokenizer_json(), "test");
+  const auto without = [](const std::string& mark, std::span<const char* const> more = {}) {
+    auto json = io::parse_json(test::byte_tokenizer_json(more), "test");
     auto& added = json["added_tokens"].get_ref<io::Json::array_t&>();
     std::erase_if(added, [&](const io::Json& token) { return token["content"] == mark; });
     return tokenizer::Tokenizer::from_json(io::to_text(json), "tokenizer.json");
   };
-  const auto start = without("<|im_start|>"), end = without("<|im_end|>"), think = without("</think>");
+  // What ends a turn, opens it and names who speaks, each missing alone.
+  const std::vector<std::string> of_chatml = {"<|im_start|>", "<|im_end|>"},
+                                 of_llama = {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
+                                             "<|eot_id|>"};
   for (const auto& entry : data::detail::template_entries) {
     if (entry.name == "alpaca" || entry.name == "none") continue;
-    const bool is_llama = entry.name.starts_with("llama");
     CAPTURE(std::string(entry.name));
-    CHECK(test::holds(message([&] { data::choose_template(entry.name, start); }),
-                      concat("tokenizer.json: the template ", entry.name, " writes ",
-                             is_llama ? "<|begin_of_text|>" : "<|im_start|>", ", which the tokenizer cuts into ")));
-    CHECK(test::holds(message([&] { data::choose_template(entry.name, end); }), is_llama ? "begin_of" : "<|im_end|>"));
+    const bool is_llama = entry.name.starts_with("llama");
+    for (const std::string& mark : is_llama ? of_llama : of_chatml) {
+      const auto tokenizer = is_llama ? without(mark, test::llama_marks) : without(mark);
+      CHECK(test::holds(
+          message([&] { data::choose_template(entry.name, tokenizer); }),
+          concat("tokenizer.json: the template ", entry.name, " writes ", mark, ", which the tokenizer cuts into ")));
+    }
   }
+  const auto end = without("<|im_end|>"), think = without("</think>");
   CHECK(message([&] { data::choose_template("chatml", end); }) ==
         "tokenizer.json: the template chatml writes <|im_end|>, which the tokenizer cuts into 10 tokens; expected one: "
         "declare it in the \"added_tokens\" of tokenizer.json or the \"additional_special_tokens\" of "

@@ -65,8 +65,9 @@ struct Subject {
     if (errors != nullptr) *errors = outcome.errors;
     return io::parse_json(outcome.output, "results");
   }
-  void merge(const io::Path& adapter, const io::Path& output) const {
-    run("merge", base, adapter, {"--output_dir=" + output.native()});
+  /// What it says on standard error.
+  std::string merge(const io::Path& adapter, const io::Path& output) const {
+    return run("merge", base, adapter, {"--output_dir=" + output.native()}).errors;
   }
   void expect_as_base(const io::Path& folder, std::vector<const char*> names) const {
     for (const char* name : names) {
@@ -121,7 +122,9 @@ TEST_CASE("program: an adapter's template goes along: eval, generate, merge and 
   test::Listener listener(s.base, adapter);
   CHECK(s.run("generate", s.base, adapter, prompt).output == listener.answer("hello", 9, {5, 257}) + "\n");
 
-  s.merge(adapter, whole);
+  const std::string merged = s.merge(adapter, whole);
+  CHECK(holds(merged, "its chat template is the adapter's"));
+  CHECK(holds(merged, "its answers end with <|im_end|>, as the adapter's do: generation_config.json says so"));
   expect_chatml(whole);
   expect_stops(whole);
   CHECK(s.eval(whole, {}).at("template") == "chatml");
@@ -178,7 +181,9 @@ TEST_CASE("program: with the model's own template and end nothing of its files c
     s.train(run, {}, keys);
     s.expect_as_base(run / "final_model", files);
     CHECK_FALSE(holds(io::read_file(run / "final_model" / "README.md"), "eos_token_id"));
-    s.merge(run / "final_model", whole);
+    const std::string merged = s.merge(run / "final_model", whole);
+    CHECK_FALSE(holds(merged, "its answers end with"));
+    CHECK_FALSE(holds(merged, "its chat template is"));
     s.expect_as_base(whole, all);
     CHECK(io::read_json(whole / "config.json").at("eos_token_id") == 5);
     auto more = keys;

@@ -97,6 +97,15 @@ TEST_CASE("tokenizer_declared: every way of declaring tokens gives the ids that 
   }
 }
 
+TEST_CASE("tokenizer_declared: a class or type that config.json does not give as text names none") {
+  const Folder folder("{}");
+  const auto ids = folder.load().encode("Hello there").ids;
+  for (const Json& value : {Json(nullptr), Json(5)}) {
+    io::write_json(folder.folder / "config.json", {{"tokenizer_class", value}, {"model_type", value}});
+    CHECK(folder.load().encode("Hello there").ids == ids);
+  }
+}
+
 TEST_CASE("tokenizer_declared: what does not count, or counts otherwise than it says, is told once") {
   CHECK(said(Folder(R"({"eos_token": "<|im_end|>", "model_max_length": 5, "use_fast": true})")).empty());
   CHECK(holds(said(Folder(R"({"added_tokens_decoder": {"300": {"content": "<new>"}, "301": {"content": "<x>"}}})")),
