@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <fstream>
@@ -103,6 +104,8 @@ TEST_CASE("device: threads are those that may run, no more than a control group'
     machine.write("proc/self/cgroup", "0::/a\n");
     machine.write("sys/fs/cgroup/a/cpu.max", "50000 100000\n");
     CHECK(cpu::available_threads(machine.root()) == 1);
+    machine.write("sys/fs/cgroup/a/cpu.max", "110000 100000\n");  // a part of a processor counts as one
+    CHECK(cpu::available_threads(machine.root()) == std::min(free, 2));
     machine.write("sys/fs/cgroup/a/cpu.max", "max 100000\n");
     CHECK(cpu::available_threads(machine.root()) == free);
   }

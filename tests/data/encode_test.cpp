@@ -380,6 +380,8 @@ TEST_CASE("encode: the summary counts what training will see") {
 
   data::EncodeSummary answers = summary;
   answers.add({{1, 2}, {-100, -100}, 3, false, true});
+  CHECK(answers.left_out() == 1);
+  CHECK(answers.text().find(" truncated, 1 left out, 1 without an answer; lengths") != std::string::npos);
   answers.pass_over(true);
   CHECK(answers.unanswered() == 2);
   CHECK(answers.text().find(" left out, 2 without an answer; lengths") != std::string::npos);

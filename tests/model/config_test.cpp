@@ -191,6 +191,22 @@ TEST_CASE("config: rotary settings in the new spelling and the old one") {
   CHECK(parsed(least("llama"), {{"rope_theta", 7.0}}).rope.theta == 7);
 }
 
+TEST_CASE("config: a scaled model was made for its factor times the original length, and for what it says at least") {
+  const auto longest = [](const io::Json& scaling) {
+    return model::longest_sequence(
+        parsed(least("llama"), {{"rope_scaling", scaling}, {"max_position_embeddings", 512}}));
+  };
+  CHECK(longest(nullptr) == 512);
+  CHECK(longest({{"rope_type", "linear"}, {"factor", 4.0}}) == 2048);
+  for (const char* type : {"yarn", "llama3"}) {
+    io::Json scaling = {{"rope_type", type}, {"factor", 4.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}};
+    scaling["original_max_position_embeddings"] = 100;
+    CHECK(longest(scaling) == 512);
+    scaling["original_max_position_embeddings"] = 300;
+    CHECK(longest(scaling) == 1200);
+  }
+}
+
 // What transformers 5 makes of these: rope_scaling takes the place of rope_parameters, unless it is empty.
 TEST_CASE("config: rope_scaling beside rope_parameters counts as in transformers") {
   io::Json inside = unscaled;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
+#include "support/message_of.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
@@ -39,6 +40,30 @@ TEST_CASE("finite: the number that is none, or the largest, is found at either e
     CHECK(largest.value == -4096);
     CHECK(largest.tensor == name);
     CHECK(largest.finite());
+  }
+}
+
+TEST_CASE("finite: a model to train is refused for one number of its tensors, of whatever type and at either end") {
+  cpu::Device dev(1);
+  const test::RandomModel shape;
+  const std::string name = "model.layers.1.mlp.up_proj.weight";
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+    for (const bool at_the_end : {false, true}) {
+      for (const double value :
+           {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity(), 2.0}) {
+        CAPTURE(dtype);
+        CAPTURE(at_the_end);
+        CAPTURE(value);
+        const test::TempFolder folder;
+        auto tensors = test::random_tensors(shape);
+        for (auto& tensor : tensors)
+          if (tensor.name == name) (at_the_end ? tensor.values.back() : tensor.values.front()) = value;
+        test::write_model(folder.path(), test::config_json(shape), tensors, dtype);
+        const auto source = model::Source::open(folder.path());
+        const auto message = test::message_of<NonFiniteError>([&] { model::expect_finite(dev, source); });
+        CHECK(test::holds(message, "the tensor " + name) == !std::isfinite(value));
+      }
+    }
   }
 }
 

@@ -139,6 +139,8 @@ TEST_CASE("peft: an adapter saved as a pickle is told apart from one that is not
   CHECK_THROWS_AS(model::open_adapter(folder.path()), IoError);
   io::write_file(folder / "adapter_model.bin", std::string_view("x"));
   CHECK(holds(message_of([&] { model::open_adapter(folder.path()); }), "adapter_model.bin: a pickle"));
+  std::filesystem::copy(adapters / "subset" / "adapter_model.safetensors", folder / "adapter_model.safetensors");
+  CHECK_NOTHROW(model::open_adapter(folder.path()));  // both are there: no pickle is wanted
 }
 
 }  // namespace peft_test

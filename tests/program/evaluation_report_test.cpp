@@ -169,6 +169,28 @@ TEST_CASE("program: evaluation_report.md has every number of evaluation_results.
   CHECK_FALSE(std::regex_search(s.report("out"), std::regex(R"(\| [^|]*\d\.\d{5,}[^|]* \|)")));
 }
 
+TEST_CASE("program: a perplexity of any size stands in evaluation_report.md with five digits") {
+  const Subject s;
+  const io::Json earlier = s.eval("earlier", s.files[0]);
+  const double values[] = {1,       3.16,      3.1712345, 9.99941,   31.6,     31.712345,
+                           99.9941, 317.12345, 3171.2345, 31712.345, 317123.45};
+  std::string files;
+  for (const double value : values) {
+    io::Json other = earlier;
+    other["datasets"][0]["perplexity"] = value;
+    const auto file = s.temp / concat(value, ".json");
+    io::write_json(file, other);
+    files += (files.empty() ? "" : ",") + file.native();
+  }
+  static_cast<void>(s.eval("out", s.files[0], {"--compare_with=" + files}));
+  const std::string report = s.report("out"), loss = loss_in(earlier);
+  for (const double value : values) {
+    const std::string then = perplexity_in({{"perplexity", value}});
+    CAPTURE(then);
+    CHECK(test::holds(report, concat("| some\\_data | ", loss, " | ", loss, " | +0.0000 | ", then, " | ")));
+  }
+}
+
 TEST_CASE("program: evaluation_report.md of plain texts names no template and no answers") {
   const Subject s;
   io::write_file(s.temp / "text.txt", std::string_view("some words\nand more of them\n"));

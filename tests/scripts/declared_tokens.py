@@ -171,9 +171,12 @@ def piece_cases():
         yield label + "added_tokens_decoder", {**own, "added_tokens_decoder": {"1": {"content": "<s>", "special": True}, "900": {"content": NEW, "special": True, "rstrip": True}}}, {}
         yield label + "special_tokens_map.json", own, {"special_tokens_map.json": {"pad_token": NEW}}
         yield label + "split_special_tokens", {**own, "split_special_tokens": True}, {}
-    own = {"tokenizer_class": "LlamaTokenizer"}
-    yield "tokenizer.model: legacy false", {**own, "legacy": False, "add_bos_token": False}, {}
-    yield "tokenizer.model: add_prefix_space false", {**own, "legacy": False, "add_prefix_space": False, "add_bos_token": True}, {}
+    for name in (None, "LlamaTokenizer", "LlamaTokenizerFast", "PreTrainedTokenizerFast"):
+        for legacy in ({}, {"legacy": None}, {"legacy": True}, {"legacy": False}):
+            for space in ({}, {"add_prefix_space": False}):
+                fields = {**legacy, **space, "add_bos_token": True}
+                label = ", ".join(f"{key} {json.dumps(value)}" for key, value in {**legacy, **space}.items()) or "plain"
+                yield f"tokenizer.model, {name}: {label}", {"tokenizer_class": name, **fields}, {}
 
 
 def result(folder, texts):

@@ -75,6 +75,27 @@ TEST_CASE("tokenizer_sentencepiece: the configuration says whether a text is fra
   CHECK(configured.chat_template() == "x");
 }
 
+// As convert_slow_tokenizer.py of transformers 5 builds them: "legacy" decides about a space that the file asks for,
+// and LlamaTokenizer asks for one itself.
+TEST_CASE("tokenizer_sentencepiece: legacy off puts no space before texts where the file wants none") {
+  using Kind = tokenizer::SentencePiece::Kind;
+  const auto ids = [](bool leading_space, const char* config) {
+    const test::TempFolder folder;
+    io::write_file(folder / "tokenizer.model", tokenizer::sentencepiece_proto({{"<unk>", 0, Kind::unknown},
+                                                                               {"<s>", 0, Kind::control},
+                                                                               {"</s>", 0, Kind::control},
+                                                                               {"a", -1, Kind::normal},
+                                                                               {"\u2581", -2, Kind::normal}},
+                                                                              leading_space));
+    io::write_file(folder / "tokenizer_config.json", std::string_view(config));
+    return Tokenizer::from_folder(folder.path()).encode("a").ids;
+  };
+  using Ids = std::vector<std::int32_t>;
+  CHECK(ids(true, R"({"legacy": false})") == Ids{4, 3});
+  CHECK(ids(false, R"({"legacy": false})") == Ids{3});
+  CHECK(ids(false, R"({"legacy": false, "tokenizer_class": "LlamaTokenizer"})") == Ids{4, 3});
+}
+
 TEST_CASE("tokenizer_sentencepiece: a token of white space behind a text begins at its end") {
   using Kind = tokenizer::SentencePiece::Kind;
   std::string proto = tokenizer::sentencepiece_proto(

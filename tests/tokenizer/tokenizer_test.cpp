@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "lora/tokenizer/proto.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"
 #include "support/temp_folder.hpp"
@@ -224,6 +225,31 @@ TEST_CASE("tokenizer: fingerprints say which part of a tokenizer differs") {
   CHECK(differing(pieces(list, true), pieces(scored, true)) == "merges");
   CHECK(differing(pieces(list, true), pieces(renamed, true)) == "vocabulary");
   CHECK(differing(pieces(list, true), pieces(list, false)) == "normalizer");
+
+  // Each field of the trainer (2) and the normalizer (3) that counts for texts, and neighbors that don't.
+  const std::string proto = tokenizer::sentencepiece_proto(list, true);
+  const auto with_field = [&](int message, int number, bool is_text) {
+    const int tag = number << 3 | (is_text ? 2 : 0);
+    std::string field;
+    if (tag > 127) field += static_cast<char>((tag & 127) | 128);
+    field += static_cast<char>(tag > 127 ? tag >> 7 : tag);
+    field += is_text ? std::string("\x01x") : std::string("\x05");
+    return tokenizer::detail::sentencepiece_fingerprints(
+        proto + static_cast<char>(message << 3 | 2) + static_cast<char>(field.size()) + field, "proto");
+  };
+  const auto changes = [&](int message, int number, bool is_text) {
+    std::string parts;
+    const auto left = tokenizer::detail::sentencepiece_fingerprints(proto, "proto").named();
+    const auto right = with_field(message, number, is_text).named();
+    for (std::size_t i = 0; i < left.size(); ++i)
+      if (left[i] != right[i]) parts += left[i].first;
+    return parts;
+  };
+  for (const int number : {2, 3, 4, 5}) CHECK(changes(3, number, number == 2) == "normalizer");
+  for (const int number : {1, 6}) CHECK(changes(3, number, true) == "");
+  for (const int number : {3, 24, 35}) CHECK(changes(2, number, false) == "splitting into words");
+  for (const int number : {44, 45, 46, 47, 48}) CHECK(changes(2, number, true) == "splitting into words");
+  for (const int number : {4, 34, 36, 43, 49}) CHECK(changes(2, number, false) == "");
 
   const test::TempFolder folder;
   io::write_file(folder / "tokenizer.json", small().dump());

@@ -378,6 +378,7 @@ TEST_CASE("stages: gradients of a stage are checkpointed without a limit, and wh
   CHECK_FALSE(quiet.said("to stay below"));
   CHECK(quiet.said("most memory is needed by stage 1"));
   config.stages[1].gradient_checkpointing = false;
+  config.stages[1].max_tokens_per_micro_batch = 40;
   config.resume_from_checkpoint = "auto";
   CHECK(fine_tune(config).metrics.steps == 6);
   const std::string card = io::read_file(shop.temp / "run" / "final_model" / "README.md");

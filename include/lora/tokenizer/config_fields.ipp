@@ -52,9 +52,12 @@ LORA_INLINE void apply_class(TokenizerDocument& document, const TokenizerFolder&
 
 LORA_INLINE SentencePiecePrefix piece_prefix(const TokenizerFolder& folder) {
   const io::JsonView config = folder.view();
-  if (!folder.class_name().starts_with("LlamaTokenizer")) return SentencePiecePrefix::as_in_file;
+  const bool is_legacy = config.get<bool>("legacy").value_or(false);
+  if (!folder.class_name().starts_with("LlamaTokenizer"))
+    return is_legacy || !folder.config.contains("legacy") ? SentencePiecePrefix::as_in_file
+                                                          : SentencePiecePrefix::first_if_in_file;
   if (!config.get<bool>("add_prefix_space").value_or(true)) return SentencePiecePrefix::never;
-  return config.get<bool>("legacy").value_or(true) ? SentencePiecePrefix::as_in_file : SentencePiecePrefix::first;
+  return is_legacy ? SentencePiecePrefix::as_in_file : SentencePiecePrefix::first;
 }
 
 LORA_INLINE void read_config_fields(TokenizerParts& parts, const TokenizerFolder& folder) {

@@ -91,8 +91,12 @@ class SentencePieceCheck {
 /// Whether a tokenizer.model that was checked merges by byte-pair encoding.
 bool is_bpe_model(std::string_view proto, const std::string& where);
 
-/// Whether a model rewrites characters before it cuts text.
-bool has_charsmap(std::string_view proto, const std::string& where);
+/// What a model does to text before it cuts it.
+struct SentencePieceNormalizer {
+  bool has_charsmap = false;      ///< characters are rewritten
+  bool adds_dummy_prefix = true;  ///< a space is put before it
+};
+SentencePieceNormalizer sentencepiece_normalizer(std::string_view proto, const std::string& where);
 
 /// Of what counts for texts in a tokenizer.model that was checked: the rest says how the model was trained.
 Fingerprints sentencepiece_fingerprints(std::string_view proto, const std::string& where);

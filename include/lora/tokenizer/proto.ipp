@@ -169,16 +169,18 @@ LORA_INLINE bool is_bpe_model(std::string_view proto, const std::string& where) 
   return is_bpe;
 }
 
-LORA_INLINE bool has_charsmap(std::string_view proto, const std::string& where) {
-  bool has = false;
+LORA_INLINE SentencePieceNormalizer sentencepiece_normalizer(std::string_view proto, const std::string& where) {
+  SentencePieceNormalizer found;
   ProtoReader parts(proto, 0, where);
   while (const auto part = parts.next()) {
     if (part->number != 3) continue;
     ProtoReader normalizer(part->bytes, 0, where);
-    while (const auto field = normalizer.next())
-      if (field->number == 2) has = !field->bytes.empty();
+    while (const auto field = normalizer.next()) {
+      if (field->number == 2) found.has_charsmap = !field->bytes.empty();
+      if (field->number == 3) found.adds_dummy_prefix = field->value != 0;
+    }
   }
-  return has;
+  return found;
 }
 
 LORA_INLINE Fingerprints sentencepiece_fingerprints(std::string_view proto, const std::string& where) {

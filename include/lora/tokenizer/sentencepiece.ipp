@@ -57,8 +57,11 @@ LORA_INLINE std::string sentencepiece_proto(const std::vector<SentencePiece>& pi
 LORA_INLINE SentencePieceModel::SentencePieceModel(std::string proto, const std::string& where,
                                                    SentencePiecePrefix prefix)
     : proto_(std::move(proto)), prefix_(prefix) {
+  if (prefix_ == SentencePiecePrefix::first_if_in_file)
+    prefix_ = detail::sentencepiece_normalizer(proto_, where).adds_dummy_prefix ? SentencePiecePrefix::first
+                                                                                : SentencePiecePrefix::as_in_file;
   // Of a message that comes twice the fields are joined: this one says that no space is put before texts.
-  if (prefix != SentencePiecePrefix::as_in_file) proto_ += std::string_view("\x1A\x02\x18\x00", 4);
+  if (prefix_ != SentencePiecePrefix::as_in_file) proto_ += std::string_view("\x1A\x02\x18\x00", 4);
   const std::string checked = detail::SentencePieceCheck(where).read(proto_);
   try {
     const auto status = processor_.LoadFromSerializedProto(checked);
@@ -75,7 +78,7 @@ LORA_INLINE SentencePieceModel::SentencePieceModel(std::string proto, const std:
   encode("a", ids, begins);
   adds_leading_space_ = !ids.empty() && bytes_of(ids[0])[0] == ' ';
   is_bpe_ = detail::is_bpe_model(proto_, where);
-  if (detail::has_charsmap(proto_, where)) growth_ = detail::Charsmap::longest_text;
+  if (detail::sentencepiece_normalizer(proto_, where).has_charsmap) growth_ = detail::Charsmap::longest_text;
 }
 
 LORA_INLINE void SentencePieceModel::encode(std::string_view text, std::vector<std::int32_t>& ids,
