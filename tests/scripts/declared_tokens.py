@@ -141,7 +141,7 @@ def cases():
     merges = {"/model/vocab/12": 259, "/model/vocab/abc": 260, "/model/merges": ["1 2"], "/model/ignore_merges": True}
     odd = {"/pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "[b-d]"}, "behavior": "Removed", "invert": False}, {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True}]},
            "/normalizer": {"type": "Lowercase"}, "/model/unk_token": MARK, "/model/byte_fallback": True}
-    for name, type in (("Qwen2Tokenizer", None), ("GPT2TokenizerFast", None), ("GPTNeoXTokenizerFast", None), ("PreTrainedTokenizerFast", "qwen2"), (None, "qwen3"), ("Qwen2TokenizerFast", "mistral"), ("LlamaTokenizerFast", "llama")):
+    for name, type in (("Qwen2Tokenizer", None), ("GPT2TokenizerFast", None), ("GPTNeoXTokenizerFast", None), ("PreTrainedTokenizerFast", "qwen2"), (None, "qwen3"), ("PreTrainedTokenizerFast", "qwen3"), ("Qwen2TokenizerFast", "mistral"), ("LlamaTokenizerFast", "llama")):
         beside = {"config.json": {"model_type": type}} if type else {}
         own = {"tokenizer_class": name}
         label = f"{name}, {type}: "

@@ -49,6 +49,22 @@ TEST_CASE("stage lists: of thousands of stages there is what each says, and once
   CHECK_FALSE(any_curriculum(config));
 }
 
+TEST_CASE("stage lists: a stage's warm-up takes the place of the run's, whichever way it is said") {
+  Config config;
+  config.warmup_steps = 10;
+  config.stages = {{.warmup_ratio = 0.5}, {.warmup_steps = 3}, {}};
+  const StageConfigs by_steps(config);
+  CHECK((by_steps[0].warmup_steps == 0 && by_steps[0].warmup_ratio == 0.5));
+  CHECK((by_steps[1].warmup_steps == 3 && by_steps[1].warmup_ratio == 0));
+  CHECK((by_steps[2].warmup_steps == 10 && by_steps[2].warmup_ratio == 0));
+  config.warmup_steps = 0;
+  config.warmup_ratio = 0.25;
+  const StageConfigs by_ratio(config);
+  CHECK((by_ratio[0].warmup_steps == 0 && by_ratio[0].warmup_ratio == 0.5));
+  CHECK((by_ratio[1].warmup_steps == 3 && by_ratio[1].warmup_ratio == 0));
+  CHECK((by_ratio[2].warmup_steps == 0 && by_ratio[2].warmup_ratio == 0.25));
+}
+
 TEST_CASE("stage lists: a curriculum is the same from the command line, a file and run_config.json") {
   const std::string text = R"([{"until": 0.25, "mix": {"b": 0.5, "a": 0.5}}, {"until": 1, "mix": {"c": 1}}])";
   const Stages stages = {{0.25, {{"b", 0.5}, {"a", 0.5}}}, {1, {{"c", 1}}}};

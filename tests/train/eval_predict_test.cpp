@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <csignal>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "lora/inputs/run_data.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"
 #include "support/talking_model.hpp"
@@ -138,6 +140,25 @@ TEST_CASE("eval_predict: exact match and ROUGE-L are those of the answers of tha
   // Generating changes nothing of the training.
   CHECK(adapter_values(exam.temp / "first" / "final_model") ==
         adapter_values(exam.temp / "second" / "checkpoints" / "checkpoint-6"));
+}
+
+TEST_CASE("eval_predict: of records that are held back these are answered, and no others") {
+  const Quiet quiet;
+  const Examination exam;
+  Config config = exam.config("held_back");
+  config.dataset = {(exam.temp / "eval.jsonl").native()};
+  config.eval_dataset.clear();
+  config.val_size = 0.25;
+  const inputs::RunData data(cpu::Threads(1), config, config.model_name_or_path, 260,
+                             [](std::string_view) { return io::Json(); });
+  const auto answered = data.answered();
+  std::set<std::string> trained, asked;
+  for (Index i = 0; i < data.order().size(); ++i)
+    trained.insert(data.train().dataset()[data.order()[i]].messages[0].content);
+  for (const data::Sample& sample : answered) asked.insert(sample.messages[0].content);
+  CHECK(trained.size() == 15);
+  CHECK(asked.size() == 5);
+  for (const std::string& question : asked) CHECK(trained.count(question) == 0);
 }
 
 TEST_CASE("eval_predict: a run that is stopped while it answers evaluates again when it goes on") {
