@@ -4,19 +4,22 @@
 #include <string>
 #include <string_view>
 
+#include "fuzz/target.hpp"
 #include "lora/model/adapter.hpp"
+
+namespace fuzz_adapter_config {
 
 using lora::io::to_text;
 using lora::model::AdapterConfig;
 
 /// An adapter_config.json.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+LORA_FUZZ_TARGET(adapter_config, data, size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   AdapterConfig config;
   try {
     config = lora::model::parse_adapter_config(lora::io::parse_json(input, "input"), "input");
   } catch (const lora::Error&) {
-    return 0;
+    return;
   }
   for (const lora::Index layer : {0, 1, 31})
     for (const auto projection : lora::model::projection_names) {
@@ -28,5 +31,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string written = to_text(lora::model::to_json(config));
   const AdapterConfig again = lora::model::parse_adapter_config(lora::io::parse_json(written, "written"), "written");
   if (to_text(lora::model::to_json(again)) != written) __builtin_trap();
-  return 0;
 }
+
+}  // namespace fuzz_adapter_config

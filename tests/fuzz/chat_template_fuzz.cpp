@@ -5,8 +5,11 @@
 #include <string_view>
 #include <vector>
 
+#include "fuzz/target.hpp"
 #include "lora/data/chat_template.hpp"
 #include "lora/tokenizer/unicode.hpp"
+
+namespace fuzz_chat_template {
 
 namespace {
 
@@ -60,7 +63,7 @@ void check(const ChatTemplate& chat, const Conversation& conversation, bool vali
 }  // namespace
 
 /// A model's template text, and a conversation for every template.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+LORA_FUZZ_TARGET(chat_template, data, size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   try {
     (void)ChatTemplate::recognised(input);
@@ -72,5 +75,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       check(ChatTemplate::named(entry.name, "<|end|>"), conversation, valid);
     } catch (const lora::Error&) {}
   }
-  return 0;
 }
+
+}  // namespace fuzz_chat_template

@@ -5,8 +5,11 @@
 #include <span>
 #include <string_view>
 
+#include "fuzz/target.hpp"
 #include "lora/model/config_gguf.hpp"
 #include "lora/model/config_json.hpp"
+
+namespace fuzz_config {
 
 namespace {
 
@@ -39,7 +42,7 @@ void check_written(const lora::model::Config& config) {
 }  // namespace
 
 /// A config.json; or a GGUF file, whose metadata say the same.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+LORA_FUZZ_TARGET(config, data, size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   try {
     if (input.starts_with("GGUF")) {
@@ -51,5 +54,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       check(lora::model::parse_config(lora::io::parse_json(input, "input"), "input"));
     }
   } catch (const lora::Error&) {}
-  return 0;
 }
+
+}  // namespace fuzz_config

@@ -9,8 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "fuzz/target.hpp"
 #include "lora/data/dataset.hpp"
 #include "lora/data/encode.hpp"
+
+namespace fuzz_dataset {
 
 namespace {
 
@@ -67,7 +70,7 @@ void read(const std::string& path, bool need_answer) {
 }  // namespace
 
 /// A data file under each of the names that decide how it is read.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+LORA_FUZZ_TARGET(dataset, data, size) {
   static const Folder folder;
   const std::vector<char> bytes(data, data + size);
   for (const bool array : {false, true}) {
@@ -84,5 +87,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       } catch (const Error&) {}
     }
   }
-  return 0;
 }
+
+}  // namespace fuzz_dataset

@@ -2,10 +2,13 @@
 #include <cstdint>
 #include <optional>
 
+#include "fuzz/target.hpp"
 #include "lora/inputs/model_files.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/fuzz_folder.hpp"
 #include "support/random_model.hpp"
+
+namespace fuzz_generation_config {
 
 using namespace lora;
 
@@ -28,12 +31,13 @@ struct Model {
 }  // namespace
 
 /// A generation_config.json.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+LORA_FUZZ_TARGET(generation_config, data, size) {
   static const Model model;
   model.folder.put("generation_config.json", test::text_of(data, size));
   try {
     for (const auto id : inputs::stop_ids(model.source, model.tokenizer, std::nullopt))
       if (id < 0) __builtin_trap();
   } catch (const Error&) {}
-  return 0;
 }
+
+}  // namespace fuzz_generation_config

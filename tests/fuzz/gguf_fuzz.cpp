@@ -4,7 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "fuzz/target.hpp"
 #include "lora/io/gguf.hpp"
+
+namespace fuzz_gguf {
 
 namespace {
 
@@ -18,7 +21,7 @@ void read(const lora::io::Gguf& file, const char* key) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+LORA_FUZZ_TARGET(gguf, data, size) {
   try {
     const auto file = lora::io::Gguf::parse(std::as_bytes(std::span(data, size)), "input");
     for (const char* key : {"general.architecture", "general.alignment", "tokenizer.ggml.tokens", "k"}) {
@@ -39,5 +42,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     volatile std::size_t sink = total;
     (void)sink;
   } catch (const lora::Error&) {}
-  return 0;
 }
+
+}  // namespace fuzz_gguf

@@ -3,9 +3,12 @@
 #include <string>
 #include <string_view>
 
+#include "fuzz/target.hpp"
 #include "lora/io/json.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+namespace fuzz_json {
+
+LORA_FUZZ_TARGET(json, data, size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   for (const bool comments : {false, true}) {
     try {
@@ -14,5 +17,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (lora::io::parse_json(written, "written") != value) __builtin_trap();
     } catch (const lora::Error&) {}
   }
-  return 0;
 }
+
+}  // namespace fuzz_json

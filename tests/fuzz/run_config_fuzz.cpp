@@ -1,18 +1,21 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fuzz/target.hpp"
 #include "lora/settings/settings.hpp"
 #include "support/fuzz_folder.hpp"
+
+namespace fuzz_run_config {
 
 using namespace lora;
 
 /// The file of --config.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+LORA_FUZZ_TARGET(run_config, data, size) {
   settings::Config config;
   try {
     settings::read_settings(config, io::parse_json(test::text_of(data, size), "input", true), "input");
   } catch (const Error&) {
-    return 0;
+    return;
   }
   for (const auto command : settings::all_commands) {
     try {
@@ -26,5 +29,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     settings::read_settings(again, written, "written");
     if (settings::to_json(again, command) != written) __builtin_trap();
   }
-  return 0;
 }
+
+}  // namespace fuzz_run_config

@@ -2,9 +2,12 @@
 #include <cstdint>
 #include <span>
 
+#include "fuzz/target.hpp"
 #include "lora/io/safetensors.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+namespace fuzz_safetensors {
+
+LORA_FUZZ_TARGET(safetensors, data, size) {
   try {
     const auto file = lora::io::Safetensors::parse(std::as_bytes(std::span(data, size)), "input");
     std::size_t total = 0;
@@ -15,5 +18,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     volatile std::size_t sink = total;
     (void)sink;
   } catch (const lora::Error&) {}
-  return 0;
 }
+
+}  // namespace fuzz_safetensors

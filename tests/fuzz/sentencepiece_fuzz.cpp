@@ -6,7 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "fuzz/target.hpp"
 #include "support/sentencepiece_file.hpp"
+
+namespace fuzz_sentencepiece {
 
 namespace {
 
@@ -41,7 +44,7 @@ std::string changed(std::string_view edits) {
 }  // namespace
 
 /// A tokenizer.model; or, after a zero byte, changes to one that is sound.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+LORA_FUZZ_TARGET(sentencepiece, data, size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   try {
     const bool edits = size > 0 && input[0] == '\0';
@@ -58,5 +61,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (void)model.bytes_of(id);
     }
   } catch (const lora::Error&) {}
-  return 0;
 }
+
+}  // namespace fuzz_sentencepiece

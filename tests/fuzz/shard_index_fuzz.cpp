@@ -3,8 +3,11 @@
 #include <cstdint>
 #include <span>
 
+#include "fuzz/target.hpp"
 #include "lora/io/safetensors.hpp"
 #include "support/fuzz_folder.hpp"
+
+namespace fuzz_shard_index {
 
 using namespace lora;
 
@@ -29,7 +32,7 @@ const test::FuzzFolder& folder() {
 }  // namespace
 
 /// A model.safetensors.index.json.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+LORA_FUZZ_TARGET(shard_index, data, size) {
   folder().put("model.safetensors.index.json", test::text_of(data, size));
   try {
     const auto file = io::Safetensors::open(folder().path());
@@ -37,5 +40,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const auto& tensor : file.tensors())  // of no file but those beside the index
       if (tensor.file->path().parent_path() != folder().path() || tensor.bytes.size() != 8) __builtin_trap();
   } catch (const Error&) {}
-  return 0;
 }
+
+}  // namespace fuzz_shard_index

@@ -2,10 +2,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "fuzz/target.hpp"
 #include "lora/data/chat_template.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/fuzz_folder.hpp"
+
+namespace fuzz_tokenizer_config {
 
 using namespace lora;
 
@@ -21,7 +24,7 @@ const test::FuzzFolder& folder() {
 }  // namespace
 
 /// A tokenizer_config.json.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+LORA_FUZZ_TARGET(tokenizer_config, data, size) {
   folder().put("tokenizer_config.json", test::text_of(data, size));
   try {
     const auto tokenizer = tokenizer::Tokenizer::from_folder(folder().path());
@@ -34,5 +37,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     static_cast<void>(tokenizer.decode(encoding.ids));
     static_cast<void>(data::ChatTemplate::recognised(tokenizer.chat_template()));
   } catch (const Error&) {}
-  return 0;
 }
+
+}  // namespace fuzz_tokenizer_config

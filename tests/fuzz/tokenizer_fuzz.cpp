@@ -4,10 +4,13 @@
 #include <string>
 #include <string_view>
 
+#include "fuzz/target.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 
+namespace fuzz_tokenizer {
+
 /// A tokenizer.json, a zero byte, and a text for it; or a GGUF file, for a fixed text.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+LORA_FUZZ_TARGET(tokenizer, data, size) {
   using lora::tokenizer::Tokenizer;
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   try {
@@ -24,5 +27,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     // What encode gives, decode knows; and what it writes is UTF-8 that can be encoded again.
     for (const bool skip : {false, true}) (void)tokenizer.encode(tokenizer.decode(encoding.ids, skip));
   } catch (const lora::Error&) {}
-  return 0;
 }
+
+}  // namespace fuzz_tokenizer

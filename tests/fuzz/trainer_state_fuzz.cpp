@@ -3,8 +3,11 @@
 #include <filesystem>
 #include <string>
 
+#include "fuzz/target.hpp"
 #include "lora/run/checkpoint.hpp"
 #include "support/fuzz_folder.hpp"
+
+namespace fuzz_trainer_state {
 
 using namespace lora;
 
@@ -39,16 +42,17 @@ std::string signed_text(std::string_view input) {
 }  // namespace
 
 /// A trainer_state.json.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+LORA_FUZZ_TARGET(trainer_state, data, size) {
   folder().put("checkpoints/checkpoint-4/trainer_state.json", signed_text(test::text_of(data, size)));
   const run::Checkpoints checkpoints(folder().path());
   try {
     static_cast<void>(checkpoints.own_steps());
     const auto checkpoint = checkpoints.newest(false);
-    if (!checkpoint) return 0;
+    if (!checkpoint) return;
     // What is written says the same when it is read again.
     const io::Json written = run::detail::to_json(checkpoint->state);
     if (run::detail::to_json(run::detail::parse_state({written, "written"})) != written) __builtin_trap();
   } catch (const Error&) {}
-  return 0;
 }
+
+}  // namespace fuzz_trainer_state
