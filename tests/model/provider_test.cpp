@@ -349,6 +349,23 @@ TEST_CASE("trained weights: what was saved comes back, the rest is the base's") 
     model::load_trained(dev, fresh, source, path);
     CHECK(loss_of(dev, fresh) == after);
   }
+  SUBCASE("a tensor too many: nothing has been taken before") {
+    const auto file = io::Safetensors::open(path);
+    std::vector<io::TensorDeclaration> declarations;
+    for (const auto& tensor : file.tensors()) declarations.push_back({tensor.name, tensor.dtype, tensor.shape});
+    declarations.push_back({"model.extra", DType::f32, Shape{1}});
+    io::SafetensorsWriter writer(folder / "more.safetensors", declarations);
+    for (const auto& tensor : file.tensors()) writer.add(tensor.name, tensor.bytes);
+    const float one[] = {1};
+    writer.add("model.extra", std::as_bytes(std::span(one)));
+    writer.commit();
+    model::Decoder<D, float> fresh(dev, source);
+    fresh.train_own(dev, some);
+    CHECK_THROWS_WITH_AS(model::load_trained(dev, fresh, source, folder / "more.safetensors"),
+                         doctest::Contains("the tensor model.extra belongs to no part of such a model"), FormatError);
+    fresh.params().refresh(dev);
+    CHECK(loss_of(dev, fresh) == before);
+  }
   SUBCASE("a number that is none") {
     decoder.params().for_each([](const auto& param) {
       if (param.name == "model.norm.weight") param.value.data()[3] = std::numeric_limits<float>::infinity();

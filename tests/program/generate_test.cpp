@@ -89,6 +89,11 @@ TEST_CASE("program: generate answers a file, a JSON object per line, to standard
   const auto silent = s.generate({s.dataset(), "--max_new_tokens=5", "--output_file=" + file.native()});
   CHECK(silent.output.empty());
   CHECK(io::read_file(file) == printed);
+  const io::Path single = s.temp / "answer.jsonl";  // of a prompt too, where it is for a file
+  CHECK(s.generate({"--prompt=" + s.questions[1], "--max_new_tokens=5", "--output_file=" + single.native()})
+            .output.empty());
+  CHECK(test::json_lines(io::read_file(single)) ==
+        std::vector<io::Json>{{{"prompt", s.questions[1]}, {"predict", base.answer(s.questions[1], 5)}}});
   const auto some = s.generate({s.dataset(), "--max_new_tokens=5", "--max_samples=2"}).output;
   CHECK(some == printed.substr(0, some.size()));
   CHECK(test::json_lines(some).size() == 2);

@@ -45,6 +45,14 @@ TEST_CASE("progress: a line says all that it should") {
   CHECK(duration_text(-1) == "0:00");
 }
 
+TEST_CASE("progress: the time left is that of the steps to come, at the pace of those since the run went on") {
+  CHECK(seconds_left(0, 0, 100, 5) == 0);
+  CHECK(seconds_left(0, 25, 100, 50) == 150);
+  CHECK(seconds_left(80, 80, 100, 5) == 0);
+  CHECK(seconds_left(80, 84, 100, 8) == 32);
+  CHECK(seconds_left(80, 100, 100, 8) == 0);
+}
+
 TEST_CASE("progress: without a terminal each logged step is a line, and all that is said stands in training.log") {
   const test::TempFolder folder;
   Listener listener;

@@ -18,8 +18,11 @@
 
 namespace lora::run {
 
-/// The facts of a progress line.
-Facts progress_facts(const StepMetrics& metrics, Index total_steps, double seconds_left);
+/// How long the steps up to `total_steps` take, if those from `first_step` to `step` took `seconds`; 0 before the first.
+double seconds_left(Index first_step, Index step, Index total_steps, double seconds);
+
+/// The facts of a progress line, `seconds` from the end.
+Facts progress_facts(const StepMetrics& metrics, Index total_steps, double seconds);
 
 /// Writes its thread's log to training.log too until destroyed. On a terminal a progress bar is updated with
 /// every step; elsewhere, and in the file, each logged step is a line.

@@ -5,10 +5,15 @@
 
 namespace lora::run {
 
-LORA_INLINE Facts progress_facts(const StepMetrics& metrics, Index total_steps, double seconds_left) {
+LORA_INLINE double seconds_left(Index first_step, Index step, Index total_steps, double seconds) {
+  if (step <= first_step) return 0;
+  return seconds / static_cast<double>(step - first_step) * static_cast<double>(total_steps - step);
+}
+
+LORA_INLINE Facts progress_facts(const StepMetrics& metrics, Index total_steps, double seconds) {
   return {concat("step ", metrics.step, "/", total_steps),
           metrics.skipped ? std::string("skipped") : concat("loss ", fixed(metrics.loss, 4)),
-          concat(duration_text(seconds_left), " left"),
+          concat(duration_text(seconds), " left"),
           concat(fixed(metrics.tokens_per_second, 0), " tokens/s"),
           concat("epoch ", fixed(metrics.epoch, 2)),
           concat("lr ", significant(metrics.learning_rate, 3)),
@@ -26,10 +31,9 @@ LORA_INLINE Progress::Progress(const io::Path& training_log, bool append, Index 
       redirect_([this](log::Level level, std::string_view text) { say(level, text); }) {}
 
 LORA_INLINE void Progress::step(const StepMetrics& metrics, bool logged) {
-  const double done = static_cast<double>(metrics.step - first_step_);
   const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-  const double left = done > 0 ? seconds / done * static_cast<double>(total_steps_ - metrics.step) : 0;
-  const Facts facts = progress_facts(metrics, total_steps_, left);
+  const Facts facts =
+      progress_facts(metrics, total_steps_, seconds_left(first_step_, metrics.step, total_steps_, seconds));
   if (bar_.terminal()) {
     if (logged) to_file(log::Level::info, to_text(facts));
     bar_.show(share(metrics.step), facts);
