@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+
 #include "lora/io/json.hpp"
 
 namespace run_state_test {
@@ -24,7 +26,8 @@ TEST_CASE("run_state: every field of trainer_state.json is read where it was wri
     "settings": {"seed": 19}})",
                                           "trainer_state.json");
   const auto again = run::detail::to_json(run::detail::parse_state(io::JsonView(written, "trainer_state.json")));
-  for (const auto& [name, value] : io::json_fields(written)) {
+  for (const auto& [field, value] : io::json_fields(written)) {
+    const std::string& name = field;
     CAPTURE(name);
     if (name == "datasets") continue;  // beside each count its share is written, which is not read
     REQUIRE(again.contains(name));

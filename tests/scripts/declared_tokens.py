@@ -220,7 +220,7 @@ def main():
     for name, config, others in piece_cases():
         model = (FOLDER / "pieces_bpe.model").read_bytes()
         done.append(written({"name": name, "model": "pieces_bpe.model", "files": files_of(config, others)},
-                            [f"human beings</s>free{NEW}born", "equal"], lambda folder: (folder / "tokenizer.model").write_bytes(model)))
+                            [f"human beings</s>free{NEW}born", "equal", " free", f"{NEW} born", " ", "  two"], lambda folder: (folder / "tokenizer.model").write_bytes(model)))
     lines = ",\n  ".join(json.dumps(case, ensure_ascii=False, separators=(",", ":")) for case in done)
     text = f'{{"transformers": "{transformers.__version__}",\n "tokenizer": {json.dumps(base, ensure_ascii=False, separators=(",", ":"))},\n "cases": [\n  {lines}]}}\n'
     (FOLDER / "declared.json").write_text(text)

@@ -240,9 +240,10 @@ TEST_CASE("tokenizer_gguf: a vocabulary with scores is a sentencepiece model") {
   const test::TempFolder folder;
   tokenizer.save(folder.path());
   const auto loaded = Tokenizer::from_folder(folder.path());
-  for (const char* text : {"All human beings are born free</s>and equal", "  中<tool>x", ""}) {
+  for (const std::string text : {"All human beings are born free</s>and equal", "  中<tool>x", ""}) {
     CHECK(tokenizer.encode(text, true).ids == original.encode(text, true).ids);
-    CHECK(loaded.encode(text, true).ids == original.encode(text, true).ids);
+    // As transformers' LlamaTokenizer, which puts no space before text that begins with one.
+    CHECK(loaded.encode(text, true).ids == original.encode(text.starts_with(' ') ? text.substr(1) : text, true).ids);
   }
 
   // Which tokens frame a text are the file's words; without them it is the first one alone.

@@ -57,7 +57,7 @@ LORA_INLINE SentencePiecePrefix piece_prefix(const TokenizerFolder& folder) {
     return is_legacy || !folder.config.contains("legacy") ? SentencePiecePrefix::as_in_file
                                                           : SentencePiecePrefix::first_if_in_file;
   if (!config.get<bool>("add_prefix_space").value_or(true)) return SentencePiecePrefix::never;
-  return is_legacy ? SentencePiecePrefix::as_in_file : SentencePiecePrefix::first;
+  return is_legacy ? SentencePiecePrefix::each : SentencePiecePrefix::first;
 }
 
 LORA_INLINE void read_config_fields(TokenizerParts& parts, const TokenizerFolder& folder) {

@@ -48,9 +48,9 @@ struct SentencePiece {
 /// The bytes of a tokenizer.model for a vocabulary whose text is merged by score, as a GGUF file has it.
 std::string sentencepiece_proto(const std::vector<SentencePiece>& pieces, bool add_leading_space);
 
-/// Where a space is put before text: as the file says, which is before each part between added tokens; before the first
-/// part alone unless it begins with one, always or only if the file puts any; or nowhere.
-enum class SentencePiecePrefix : std::uint8_t { as_in_file, first, first_if_in_file, never };
+/// Where a space is put before text: as the file says, which is before each part between added tokens; so unless it
+/// begins with one; before the first part alone unless it begins with one, always or if the file puts any; or nowhere.
+enum class SentencePiecePrefix : std::uint8_t { as_in_file, each, first, first_if_in_file, never };
 
 /// A sentencepiece model. Control and user-defined pieces are no text to it: they are found as added tokens.
 class SentencePieceModel final : public TokenModel {
