@@ -12,6 +12,8 @@ TEST_CASE("error: parts become one message, numbers in their shortest form") {
   CHECK(concat("a", 'b', std::string("c"), std::string_view("d")) == "abcd");
   CHECK(concat(-3, ' ', 7u, ' ', 0.1, ' ', 0.1f, ' ', 1e300, ' ', true, false) == "-3 7 0.1 0.1 1e+300 truefalse");
   CHECK(concat() == "");
+  const double none = std::numeric_limits<double>::quiet_NaN();  // whose sign says nothing
+  CHECK(concat(none, ' ', -none, ' ', static_cast<float>(none), ' ', -static_cast<float>(none)) == "nan nan nan nan");
 }
 
 TEST_CASE("error: fail throws the kind that was asked for, and every kind is an Error") {

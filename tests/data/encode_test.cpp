@@ -249,6 +249,28 @@ TEST_CASE("encode: cutoff_len takes tokens and labels from the end") {
   CHECK_THROWS_AS(encoder("chatml", options), ConfigError);
 }
 
+TEST_CASE("encode: a text ends with the token of ends, whatever else the tokenizer puts behind texts") {
+  Sample words;
+  words.kind = Sample::Kind::text;
+  words.text = "AB";
+  const auto ids = [&](const char* closing) {
+    auto json = io::parse_json(test::byte_tokenizer_json(), "test");
+    json["post_processor"] = io::parse_json(
+        concat(R"({"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}, {"SpecialToken": {"id": ")",
+               closing, R"("}}], "special_tokens": {"<think>": {"ids": [258]}, "<|im_end|>": {"ids": [257]}}})"),
+        "test");
+    const test::TempFolder folder;
+    io::write_json(folder / "tokenizer.json", json);
+    io::write_json(folder / "tokenizer_config.json", {{"eos_token", "<|im_end|>"}});
+    const auto tokenizer = tokenizer::Tokenizer::from_folder(folder.path());
+    REQUIRE(tokenizer.closing().size() == 1);
+    REQUIRE(tokenizer.eos() == 257);
+    return Encoder(&tokenizer, std::nullopt, {})(words).tokens;
+  };
+  CHECK(ids("<think>") == Ids{65, 66, 258, 257});
+  CHECK(ids("<|im_end|>") == Ids{65, 66, 257});
+}
+
 TEST_CASE("encode: texts, and templates without a mark of their own, begin with the tokenizer's opening token") {
   auto json = io::parse_json(test::byte_tokenizer_json(), "test");
   json["post_processor"] = io::parse_json(R"({"type": "TemplateProcessing",

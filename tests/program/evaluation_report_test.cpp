@@ -16,6 +16,7 @@
 #include "support/program.hpp"
 #include "support/talking_model.hpp"
 #include "support/temp_folder.hpp"
+#include "support/tensorboard_events.hpp"
 
 namespace evaluation_report_test {
 
@@ -57,7 +58,7 @@ std::string head(const std::vector<std::string>& cells) {
   return row(cells) + rule + "\n";
 }
 
-/// Two data sets, of which one has no answers in common with what the model says.
+/// Two data sets, of which one has an answer that the model with its adapter gives.
 struct Subject {
   test::TempFolder temp;
   std::vector<std::string> files = {(temp / "some_data.jsonl").native(), (temp / "other.jsonl").native()};
@@ -65,11 +66,14 @@ struct Subject {
   Subject() {
     test::write_talking_model(temp / "model");
     test::write_talking_adapter(temp / "model", temp / "adapter");
+    test::Listener adapted(temp / "model", temp / "adapter");
     for (std::size_t f = 0; f < files.size(); ++f) {
       std::string text;
-      for (std::size_t i = 0; i < 3; ++i)
-        text += io::to_text(io::Json{{"prompt", concat("a | b ", f, " ", i)}, {"completion", concat("e f ", i)}}, -1) +
-                "\n";
+      for (std::size_t i = 0; i < 3; ++i) {
+        const std::string prompt = concat("a | b ", f, " ", i);
+        const std::string answer = f == 0 && i == 0 ? adapted.answer(prompt, 4) : concat("e f ", i);
+        text += io::to_text(io::Json{{"prompt", prompt}, {"completion", answer}}, -1) + "\n";
+      }
       io::write_file(files[f], std::string_view(text));
     }
   }
@@ -165,6 +169,22 @@ TEST_CASE("program: evaluation_report.md has every number of evaluation_results.
     }
   }
   CHECK(s.report("out") == expected);
+
+  // For TensorBoard too each data set has its own.
+  std::string events;
+  for (const std::string& line : test::lines_of_events(
+           io::read_file(s.temp / "out" / "tensorboard" / "evaluation" / "events.out.tfevents.lora"), {}))
+    events += line + " ";
+  CAPTURE(events);
+  const auto has_event = [&](const std::string& name, const io::Json& set) {
+    for (const char* measure : {"loss", "token_accuracy", "exact_match", "rouge_l"})
+      CHECK(test::holds(events,
+                        concat(" ", name, "/", measure, "=", static_cast<float>(set.at(measure).get<double>()), " ")));
+  };
+  has_event("eval", results);
+  has_event("eval/some_data", first);
+  has_event("eval/other", results.at("datasets")[1]);
+  CHECK(first.at("rouge_l") != results.at("rouge_l"));
   // No number has more digits than a person compares.
   CHECK_FALSE(std::regex_search(s.report("out"), std::regex(R"(\| [^|]*\d\.\d{5,}[^|]* \|)")));
 }

@@ -93,4 +93,28 @@ TEST_CASE("LoRA+: a ratio of 1 is none, on resume too") {
   CHECK(fine_tune(other).metrics.resumed_from_step == 4);
 }
 
+TEST_CASE("LoRA+: what learns faster decays as well, at its own rate") {
+  const Quiet quiet;
+  const Workshop shop;
+  const auto sum_of_b = [&](const char* name, double decay) {
+    Config config = shop.config(name);
+    config.lr_scheduler_type = "constant";
+    config.warmup_steps = 0;
+    config.learning_rate = 1e-3;
+    config.loraplus_lr_ratio = 8;
+    config.weight_decay = decay;
+    config.max_steps = 2;
+    config.save_steps = 0;
+    fine_tune(config);
+    double sum = 0;
+    for (const auto& [tensor, values] : tensors_of(shop.temp / name / "final_model"))
+      if (holds(tensor, "lora_B"))
+        for (const float value : values) sum += std::fabs(static_cast<double>(value));
+    return sum;
+  };
+  // B begins with zeros. Its first step is about lr * ratio in each element, and so is the second, before which the
+  // first shrinks by lr * ratio * decay = 0.08: the sum of both by 4 %. A shrinks by 1 %, of which AdamW sees little.
+  CHECK(sum_of_b("decays", 10) / sum_of_b("stays", 0) == doctest::Approx(0.96).epsilon(0.01));
+}
+
 }  // namespace loraplus_test

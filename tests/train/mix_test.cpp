@@ -101,6 +101,10 @@ TEST_CASE("mix run: epochs have the shares of the files, to the record, and the 
   config.output_dir = (library.temp / "alone").native();
   fine_tune(config);
   CHECK_FALSE(io::read_json(library.temp / "alone" / "training_metrics.json").contains("datasets"));
+  config.dataset[0].name = "named";
+  config.output_dir = (library.temp / "named").native();
+  fine_tune(config);
+  CHECK(learnt_of(library.temp / "named") == std::vector<Index>{40});
 }
 
 TEST_CASE("mix run: records held back are drawn in no epoch, and a file that has no others is named") {

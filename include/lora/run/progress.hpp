@@ -18,7 +18,7 @@
 
 namespace lora::run {
 
-/// How long the steps up to `total_steps` take, if those from `first_step` to `step` took `seconds`; 0 before the first.
+/// How long the steps up to `total_steps` take if those from `first_step` to `step` took `seconds`; 0 for none.
 double seconds_left(Index first_step, Index step, Index total_steps, double seconds);
 
 /// The facts of a progress line, `seconds` from the end.
