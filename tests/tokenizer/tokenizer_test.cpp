@@ -180,12 +180,15 @@ TEST_CASE("tokenizer: tokenizer.json counts where tokenizer.model lies beside it
 }
 
 TEST_CASE("tokenizer: fingerprints say which part of a tokenizer differs") {
-  const auto differing = [](const Tokenizer& a, const Tokenizer& b) {
+  const auto differing_prints = [](const tokenizer::Fingerprints& a, const tokenizer::Fingerprints& b) {
     std::string parts;
-    const auto left = a.fingerprint().named(), right = b.fingerprint().named();
+    const auto left = a.named(), right = b.named();
     for (std::size_t i = 0; i < left.size(); ++i)
       if (left[i] != right[i]) parts += concat(parts.empty() ? "" : ", ", left[i].first);
     return parts;
+  };
+  const auto differing = [&](const Tokenizer& a, const Tokenizer& b) {
+    return differing_prints(a.fingerprint(), b.fingerprint());
   };
   const auto changed = [&](const char* pointer, const Json& value) {
     Json document = small();
@@ -238,12 +241,8 @@ TEST_CASE("tokenizer: fingerprints say which part of a tokenizer differs") {
         proto + static_cast<char>(message << 3 | 2) + static_cast<char>(field.size()) + field, "proto");
   };
   const auto changes = [&](int message, int number, bool is_text) {
-    std::string parts;
-    const auto left = tokenizer::detail::sentencepiece_fingerprints(proto, "proto").named();
-    const auto right = with_field(message, number, is_text).named();
-    for (std::size_t i = 0; i < left.size(); ++i)
-      if (left[i] != right[i]) parts += left[i].first;
-    return parts;
+    return differing_prints(tokenizer::detail::sentencepiece_fingerprints(proto, "proto"),
+                            with_field(message, number, is_text));
   };
   for (const int number : {2, 3, 4, 5}) CHECK(changes(3, number, number == 2) == "normalizer");
   for (const int number : {1, 6}) CHECK(changes(3, number, true) == "");

@@ -27,19 +27,7 @@ Config small(const Workshop& shop, const std::string& output) {
 
 }  // namespace
 
-// Writes the checkpoint that the next case reads:
-//   build/dev/tests/test_train --no-skip -tc='checkpoint formats: make one'
-// It was made by the version before runs had stages.
-TEST_CASE("checkpoint formats: make one" * doctest::skip()) {
-  const Quiet quiet;
-  const Workshop shop;
-  fine_tune(small(shop, "run"));
-  std::filesystem::remove_all(fixtures / "without_stages");
-  std::filesystem::create_directories(fixtures / "without_stages");
-  std::filesystem::copy(shop.temp / "run" / "checkpoints" / "checkpoint-6",
-                        fixtures / "without_stages" / "checkpoint-6");
-}
-
+// The version before runs had stages wrote the checkpoint, with the settings of small(). Nothing later can write it.
 TEST_CASE("checkpoint formats: one from before runs had stages goes on as the whole run does") {
   const Quiet quiet;
   const Workshop shop;

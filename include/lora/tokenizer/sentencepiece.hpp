@@ -73,7 +73,9 @@ class SentencePieceModel final : public TokenModel {
   bool adds_leading_space() const override { return adds_leading_space_ || wants_space_before(true); }
   bool wants_nfc() const override { return false; }
   std::size_t growth() const override { return growth_; }
-  bool wants_space_before(bool first) const override { return first && prefix_ == SentencePiecePrefix::first; }
+  bool wants_space_before(bool first) const override {
+    return prefix_ == SentencePiecePrefix::each || (first && prefix_ == SentencePiecePrefix::first);
+  }
   Fingerprints fingerprints() const override;
 
   bool is_special(std::int32_t id) const { return processor_.IsControl(id) || processor_.IsUnknown(id); }

@@ -57,12 +57,11 @@ LORA_INLINE std::string sentencepiece_proto(const std::vector<SentencePiece>& pi
 LORA_INLINE SentencePieceModel::SentencePieceModel(std::string proto, const std::string& where,
                                                    SentencePiecePrefix prefix)
     : proto_(std::move(proto)), prefix_(prefix) {
+  const detail::SentencePieceNormalizer normalizer = detail::sentencepiece_normalizer(proto_, where);
   if (prefix_ == SentencePiecePrefix::first_if_in_file)
-    prefix_ = detail::sentencepiece_normalizer(proto_, where).adds_dummy_prefix ? SentencePiecePrefix::first
-                                                                                : SentencePiecePrefix::as_in_file;
+    prefix_ = normalizer.adds_dummy_prefix ? SentencePiecePrefix::first : SentencePiecePrefix::as_in_file;
   // Of a message that comes twice the fields are joined: this one says that no space is put before texts.
-  if (prefix_ == SentencePiecePrefix::first || prefix_ == SentencePiecePrefix::never)
-    proto_ += std::string_view("\x1A\x02\x18\x00", 4);
+  if (prefix_ != SentencePiecePrefix::as_in_file) proto_ += std::string_view("\x1A\x02\x18\x00", 4);
   const std::string checked = detail::SentencePieceCheck(where).read(proto_);
   try {
     const auto status = processor_.LoadFromSerializedProto(checked);
@@ -79,21 +78,11 @@ LORA_INLINE SentencePieceModel::SentencePieceModel(std::string proto, const std:
   encode("a", ids, begins);
   adds_leading_space_ = !ids.empty() && bytes_of(ids[0])[0] == ' ';
   is_bpe_ = detail::is_bpe_model(proto_, where);
-  if (detail::sentencepiece_normalizer(proto_, where).has_charsmap) growth_ = detail::Charsmap::longest_text;
+  if (normalizer.has_charsmap) growth_ = detail::Charsmap::longest_text;
 }
 
 LORA_INLINE void SentencePieceModel::encode(std::string_view text, std::vector<std::int32_t>& ids,
                                             std::vector<std::size_t>& begins) const {
-  // The space that the file's normalizer puts before text stands for the one that is there.
-  const std::size_t left_out = prefix_ == SentencePiecePrefix::each && adds_leading_space_ && text.starts_with(' ');
-  text.remove_prefix(left_out);
-  if (left_out != 0 && text.empty()) {
-    if (const std::int32_t space = find("\u2581"); space >= 0) {
-      ids.push_back(space);
-      begins.push_back(0);
-      return;
-    }
-  }
   sentencepiece::ImmutableSentencePieceText encoded;
   const auto status = processor_.Encode({text.data(), text.size()}, encoded.mutable_proto());
   if (!status.ok()) fail<FormatError>("the tokenizer cannot cut this text: ", std::string_view(status.message()));
@@ -101,7 +90,7 @@ LORA_INLINE void SentencePieceModel::encode(std::string_view text, std::vector<s
   for (std::size_t i = 0; i < count; ++i) {
     const auto piece = encoded.pieces(static_cast<int>(i));
     ids.push_back(static_cast<std::int32_t>(piece.id()));
-    begins.push_back(i == 0 && left_out != 0 ? 0 : piece.begin() + left_out);
+    begins.push_back(piece.begin());
   }
 }
 

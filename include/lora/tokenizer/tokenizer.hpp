@@ -98,7 +98,6 @@ class Tokenizer {
 
   /// A part of the text between added tokens, which begins at byte `offset`.
   void encode_segment(std::string_view text, std::size_t offset, Encoding& result) const;
-  void encode_as_is(std::string_view text, std::size_t offset, Encoding& result) const;
 
   std::shared_ptr<const detail::TokenizerParts> parts_;
 };

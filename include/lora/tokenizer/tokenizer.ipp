@@ -110,15 +110,6 @@ LORA_INLINE Tokenizer Tokenizer::finish(std::unique_ptr<detail::TokenizerParts> 
 }
 
 LORA_INLINE void Tokenizer::encode_segment(std::string_view text, std::size_t offset, Encoding& result) const {
-  if (text.starts_with(' ') || !parts_->model->wants_space_before(offset == 0))
-    return encode_as_is(text, offset, result);
-  const std::size_t first = result.begins.size();
-  encode_as_is(" " + std::string(text), offset, result);
-  for (std::size_t i = first; i < result.begins.size(); ++i)
-    if (result.begins[i] > offset) --result.begins[i];
-}
-
-LORA_INLINE void Tokenizer::encode_as_is(std::string_view text, std::size_t offset, Encoding& result) const {
   unicode::Normalized changed;
   const bool changes = parts_->model->wants_nfc() && !unicode::is_plainly_nfc(text);
   if (changes) changed = unicode::to_nfc(text);
@@ -126,8 +117,14 @@ LORA_INLINE void Tokenizer::encode_as_is(std::string_view text, std::size_t offs
   const std::size_t first = result.begins.size();
   const auto encode_piece = [&](std::size_t begin, std::size_t end) {
     const std::size_t from = result.begins.size();
-    parts_->model->encode(normal.substr(begin, end - begin), result.ids, result.begins);
-    for (std::size_t i = from; i < result.begins.size(); ++i) result.begins[i] += begin;
+    const std::string_view piece = normal.substr(begin, end - begin);
+    const bool spaced = !piece.starts_with(' ') && parts_->model->wants_space_before(offset + begin == 0);
+    if (spaced)
+      parts_->model->encode(" " + std::string(piece), result.ids, result.begins);
+    else
+      parts_->model->encode(piece, result.ids, result.begins);
+    for (std::size_t i = from; i < result.begins.size(); ++i)
+      result.begins[i] += begin - (spaced && result.begins[i] > 0 ? 1 : 0);
   };
   parts_->normalized.split(normal, encode_piece, [&](std::int32_t id, std::size_t begin, std::size_t) {
     result.ids.push_back(id);
