@@ -170,6 +170,7 @@ def piece_cases():
         yield label + "added_tokens.json", own, {"added_tokens.json": {NEW: 900}}
         yield label + "added_tokens_decoder", {**own, "added_tokens_decoder": {"1": {"content": "<s>", "special": True}, "900": {"content": NEW, "special": True, "rstrip": True}}}, {}
         yield label + "special_tokens_map.json", own, {"special_tokens_map.json": {"pad_token": NEW}}
+        yield label + "added_tokens.json, legacy false", {**own, "legacy": False}, {"added_tokens.json": {NEW: 900}}
         yield label + "split_special_tokens", {**own, "split_special_tokens": True}, {}
     for name in (None, "LlamaTokenizer", "LlamaTokenizerFast", "PreTrainedTokenizerFast"):
         for legacy in ({}, {"legacy": None}, {"legacy": True}, {"legacy": False}):
