@@ -124,7 +124,7 @@ io::Json step_of(const Options& options) {
   adapter.dropout = options.dropout;
   decoder.attach(dev, adapter);
   decoder.recompute(options.recompute ? provider.config().num_hidden_layers : 0);
-  comm::Single alone;
+  comm::Single<Npu> alone;
   const optim::StatePlace state{.on_host = all || options.offload == "optimizer", .memory = std::size_t{1} << 41};
   train::Stepper<Npu, bf16> stepper(dev, decoder, {}, 1.0, 42, alone, {}, state);
   const double trained = used() - before - weights;

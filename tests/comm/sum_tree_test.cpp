@@ -15,9 +15,6 @@ namespace sum_tree_test {
 using namespace lora;
 using comm::Units;
 
-static_assert(comm::AnyCommunicator<comm::Single, cpu::Device>);
-static_assert(comm::AnyCommunicator<test::ThreadRank, cpu::Device>);
-
 std::string tree_of(const Units& node) {
   if (node.count() == 1) return std::to_string(node.begin);
   const auto [first, second] = comm::halves(node);
@@ -79,7 +76,8 @@ TEST_CASE("communicator: threads as ranks gather, exchange, broadcast and agree"
     const int rank = self.rank();
     const std::vector<double> own(static_cast<std::size_t>(rank + 1), rank);
     std::string& text = seen[static_cast<std::size_t>(rank)];
-    for (const double value : self.all_gather(std::span(own))) text += std::to_string(static_cast<int>(value));
+    const std::vector<Index> counts{0, 1, 3, 6};
+    for (const double value : self.all_gather(std::span(own), counts)) text += std::to_string(static_cast<int>(value));
     std::vector<float> slab(6, static_cast<float>(rank));
     const std::vector<Index> begins{0, 1, 3, 6};
     const auto print = [&] {
@@ -104,22 +102,43 @@ TEST_CASE("communicator: threads as ranks gather, exchange, broadcast and agree"
       text += " ";
       for (const float value : part) text += std::to_string(static_cast<int>(value));
     }
-    slab.assign(6, static_cast<float>(rank));
-    self.broadcast(dev, View<cpu::Device, float>(slab.data(), 6), 2);
-    print();
-    text += " " + std::to_string(self.agree(rank == 1 ? 5 : 0));
+    text += " ";
+    for (const double value : self.all_gather(std::span(own).first(1))) text += std::to_string(static_cast<int>(value));
+    text += " " + std::to_string(self.agree(rank == 1 ? 5U : rank == 2 ? 8U : 0U));
   });
   // Slab j of rank r holds r + 3 j + 0, 1, 2 …
-  CHECK(seen[0] == "011222 011222 099 199 499 299 222222 5");
-  CHECK(seen[1] == "011222 011222 129 239 569 349 222222 5");
-  CHECK(seen[2] == "011222 011222 345 456 789 567 222222 5");
+  CHECK(seen[0] == "011222 011222 099 199 499 299 012 13");
+  CHECK(seen[1] == "011222 011222 129 239 569 349 012 13");
+  CHECK(seen[2] == "011222 011222 345 456 789 567 012 13");
 }
 
 TEST_CASE("sum tree: one rank has nobody to exchange with, and says so") {
   cpu::Device dev(1);
-  const comm::Single alone;
-  CHECK_THROWS_WITH_AS((alone.exchange<cpu::Device, float>(dev, {}, {}, {}, {})),
-                       "[comm] one rank has nobody to exchange with", Error);
+  comm::Single<cpu::Device> alone;
+  CHECK_THROWS_WITH_AS((alone.exchange<float>(dev, {}, {}, {}, {})), "[comm] one rank has nobody to exchange with",
+                       Error);
+}
+
+TEST_CASE("sum tree: numbers that a rank gives are those that all agreed on") {
+  comm::Single<cpu::Device> alone;
+  const std::vector<double> two{1, 2};
+  const std::vector<Index> three{0, 3}, ranks{0, 1, 2};
+  const char* const said = "[comm] rank 0 of 1 gives 2 numbers, which are not those that the ranks agreed on";
+  CHECK_THROWS_WITH_AS(alone.all_gather(two, three), said, ShapeError);
+  CHECK_THROWS_WITH_AS(alone.all_gather(two, ranks), said, ShapeError);
+  CHECK(alone.all_gather(two) == two);
+  CHECK(alone.agree(6) == 6);
+}
+
+TEST_CASE("sum tree: where a rank fails, the others are told which and why") {
+  const auto ends = test::try_ranks(3, [](test::ThreadRank& self) {
+    (void)self.agree(0);
+    if (self.rank() == 1) fail<Error>("the disk is full");
+    (void)self.agree(0);
+  });
+  CHECK(ends[0] == "rank 1 failed: the disk is full");
+  CHECK(ends[1] == "the disk is full");
+  CHECK(ends[2] == ends[0]);
 }
 
 }  // namespace sum_tree_test

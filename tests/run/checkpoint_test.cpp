@@ -429,7 +429,7 @@ class RealFiles {
     }
   }
 
-  /// As TrainingRun::save_checkpoint, with a line of the log before.
+  /// As a run does, with a line of the log before.
   void save(const Checkpoints& checkpoints, Index step) {
     set(step);
     const io::Path run = checkpoints.folder().parent_path();
@@ -437,9 +437,8 @@ class RealFiles {
     MetricsLog log(run, found ? std::optional(found->state.step) : std::nullopt);
     StepMetrics metrics;
     metrics.step = step;
-    log.write(metrics);
-    log.sync();
-    for (const auto& folder : {run, run / "tensorboard"}) io::sync_folder(folder);
+    log.take(StepEvent{metrics, true});
+    log.take(SavingEvent{step});
     checkpoints.save(state_at(step), [&](const io::Path& folder) {
       write_adapter_folder(dev_, *decoder_, *source_, {}, "a card", folder);
       save_optimizer(dev_, *optimizer_, folder);

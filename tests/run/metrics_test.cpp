@@ -1,5 +1,3 @@
-#include "lora/run/metrics.hpp"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "lora/io/file.hpp"
+#include "lora/run/metrics_log.hpp"
 #include "support/temp_folder.hpp"
 
 namespace metrics_test {
@@ -43,7 +42,7 @@ std::vector<Index> steps_in(const io::Path& log) {
 TEST_CASE("metrics: a line has every field and its numbers read back the same") {
   const test::TempFolder folder;
   MetricsLog log(folder.path());
-  log.write(step_metrics(10));
+  log.take(StepEvent{step_metrics(10), true});
   const auto line = io::parse_json(io::read_file(folder / "trainer_log.jsonl"), "log");  // written through, still open
   for (const char* field : {"step", "epoch", "loss", "mean_loss", "learning_rate", "grad_norm", "tokens",
                             "labelled_tokens", "tokens_per_second", "elapsed_seconds", "peak_memory_gib"})
@@ -97,10 +96,21 @@ TEST_CASE("metrics: every field of a step reads back from its line as it was") {
   CHECK(std::isnan(read_back(metrics).loss));
 }
 
+TEST_CASE("metrics: only steps that have a line are logged, and a shown one that has none is not") {
+  const test::TempFolder folder;
+  MetricsLog log(folder.path());
+  log.take(StepEvent{step_metrics(1)});
+  log.take(StepEvent{step_metrics(2), false, true});
+  log.take(StepEvent{step_metrics(3), true, false});
+  log.take(PlanEvent{9});
+  log.take(SavingEvent{3});
+  CHECK(steps_in(folder / "trainer_log.jsonl") == std::vector<Index>{3});
+}
+
 TEST_CASE("metrics: an evaluation's line holds its step, loss and perplexity") {
   const test::TempFolder folder;
   MetricsLog log(folder.path());
-  log.write(EvalMetrics{7, 1.5});
+  log.take(EvaluationEvent{EvalMetrics{7, 1.5}});
   const auto line = io::parse_json(io::read_file(folder / "trainer_log.jsonl"), "log");
   CHECK(line.at("step") == 7);
   CHECK(line.at("eval_loss") == 1.5);
@@ -115,7 +125,7 @@ TEST_CASE("metrics: a log of any size is gone on after, and read piece by piece"
     for (Index step = 1; step <= 20; ++step) {
       StepMetrics metrics = step_metrics(step);
       metrics.elapsed_seconds = 2.0 * static_cast<double>(step);
-      log.write(metrics);
+      log.take(StepEvent{metrics, true});
     }
   }
   const auto bytes = std::filesystem::file_size(path);
@@ -141,14 +151,14 @@ TEST_CASE("metrics: a resumed run cuts what is past its checkpoint, a new one st
   const auto path = folder / "trainer_log.jsonl";
   {
     MetricsLog log(folder.path());
-    for (Index step = 1; step <= 5; ++step) log.write(step_metrics(step));
-    log.write(EvalMetrics{5, 1});
+    for (Index step = 1; step <= 5; ++step) log.take(StepEvent{step_metrics(step), true});
+    log.take(EvaluationEvent{EvalMetrics{5, 1}});
   }
   { MetricsLog log(folder.path(), Index{5}); }
   CHECK(steps_in(path) == std::vector<Index>{1, 2, 3, 4, 5, 5});
   {
     MetricsLog log(folder.path(), Index{3});
-    log.write(step_metrics(4));
+    log.take(StepEvent{step_metrics(4), true});
   }
   CHECK(steps_in(path) == std::vector<Index>{1, 2, 3, 4});
   { MetricsLog log(folder.path()); }

@@ -58,13 +58,17 @@ TEST_CASE("progress: without a terminal each logged step is a line, and all that
   Listener listener;
   {
     Progress progress(folder / "training.log", false, 20, 0, false);
-    progress.step(metrics_of(1), false);
-    progress.step(metrics_of(2), true);
+    progress.take(StepEvent{metrics_of(1)});
+    progress.take(StepEvent{metrics_of(1), true, false});  // skipped: a warning tells
+    progress.take(StepEvent{metrics_of(2), true, true});
     log::warn("look here");
+    progress.take(PlanEvent{7});
+    progress.take(StepEvent{metrics_of(3), true, true});
   }
   log::info("not in the file");
-  REQUIRE(listener.lines.size() == 3);
+  REQUIRE(listener.lines.size() == 4);
   CHECK(listener.lines[0].starts_with("step 2/20"));
+  CHECK(listener.lines[2].starts_with("step 3/7"));
   const std::string text = io::read_file(folder / "training.log");
   CHECK(text.find(" step 2/20") != std::string::npos);
   CHECK(text.find(" Warning: look here\n") != std::string::npos);

@@ -166,7 +166,7 @@ class Training {
  private:
   D& dev_;
   model::Decoder<D, T> decoder_;
-  comm::Single alone_;
+  comm::Single<D> alone_;
   std::optional<train::Stepper<D, T>> stepper_;
 };
 

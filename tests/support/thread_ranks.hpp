@@ -1,116 +1,132 @@
 #pragma once
 
-#include <barrier>
-#include <cstdio>
-#include <cstdlib>
+#include <condition_variable>
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <mutex>
+#include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "lora/comm/communicator.hpp"
+#include "lora/core/format.hpp"
 #include "lora/cpu/device.hpp"
 
 namespace lora::test {
 
-/// Ranks that are threads of this process: what one gives, the others read where it lies.
-class ThreadRank {
+/// Ranks that are threads of this process: what one gives, the others read where it lies. A rank that ends by an error
+/// has the calls of the others fail.
+class ThreadRank final : public comm::Communicator<cpu::Device> {
  public:
   class World {
    public:
-    explicit World(int size) : size_(size), barrier_(size), given_(static_cast<std::size_t>(size)) {}
+    explicit World(int size) : size_(size), given_(static_cast<std::size_t>(size)) {}
+
+    /// What ended a rank, which the others are told.
+    void fail_as(int rank, const std::string& why) {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = concat("rank ", rank, " failed: ", why);
+      arrived_.notify_all();
+    }
 
    private:
     friend class ThreadRank;
+
+    void wait() {
+      std::unique_lock lock(mutex_);
+      const Index round = round_;
+      if (++waiting_ == size_) {
+        waiting_ = 0;
+        ++round_;
+        arrived_.notify_all();
+      } else {
+        arrived_.wait(lock, [&] { return round_ != round || failure_; });
+      }
+      if (failure_) lora::fail<Error>(std::string_view(*failure_));
+    }
+
     int size_;
-    std::barrier<> barrier_;
     std::vector<const void*> given_;
+    std::mutex mutex_;
+    std::condition_variable arrived_;
+    int waiting_ = 0;
+    Index round_ = 0;
+    std::optional<std::string> failure_;
   };
 
   ThreadRank(World& world, int rank) : world_(world), rank_(rank) {}
 
-  int rank() const { return rank_; }
-  int size() const { return world_.size_; }
-  void barrier() { world_.barrier_.arrive_and_wait(); }
+  int rank() const override { return rank_; }
+  int size() const override { return world_.size_; }
 
-  std::vector<double> all_gather(std::span<const double> numbers) {
-    std::vector<double> all;
-    share(&numbers, [&](int, const void* given) {
-      const auto& theirs = *static_cast<const std::span<const double>*>(given);
-      all.insert(all.end(), theirs.begin(), theirs.end());
-    });
-    return all;
-  }
-
-  template <class T>
-  void all_gather(cpu::Device&, View<cpu::Device, T> slab, std::span<const Index> begins) {
-    share(slab.data(), [&](int rank, const void* given) {
+  void gather_on_host(std::span<std::byte> bytes, std::span<const Index> begins) override {
+    share(bytes.data(), [&](int rank, const void* given) {
       const Index begin = begins[static_cast<std::size_t>(rank)], end = begins[static_cast<std::size_t>(rank) + 1];
-      if (rank != rank_) copy(static_cast<const T*>(given) + begin, end - begin, slab.data() + begin);
+      if (rank != rank_) copy(static_cast<const std::byte*>(given) + begin, end - begin, bytes.data() + begin);
     });
   }
 
-  template <class T>
-  void exchange(cpu::Device&, std::span<const View<cpu::Device, T>> mine, std::span<const int> owners,
-                std::span<const Index> begins, std::span<const View<cpu::Device, T>> parts) {
+ protected:
+  void gather(cpu::Device&, Bytes slab, std::span<const Index> begins) override {
+    gather_on_host({slab.data(), static_cast<std::size_t>(slab.size())}, begins);
+  }
+
+  void exchange_bytes(cpu::Device&, std::span<const Bytes> mine, std::span<const int> owners,
+                      std::span<const Index> begins, std::span<const Bytes> parts) override {
     const Index begin = begins[static_cast<std::size_t>(rank_)],
                 count = begins[static_cast<std::size_t>(rank_) + 1] - begin;
     share(&mine, [&](int rank, const void* given) {
-      auto theirs = static_cast<const std::span<const View<cpu::Device, T>>*>(given)->begin();
+      auto theirs = static_cast<const std::span<const Bytes>*>(given)->begin();
       for (std::size_t i = 0; i < owners.size(); ++i)
         if (owners[i] == rank) copy((theirs++)->data() + begin, count, parts[i].data());
     });
   }
 
-  template <class T>
-  void broadcast(cpu::Device&, View<cpu::Device, T> slab, int root) {
-    share(slab.data(), [&](int rank, const void* given) {
-      if (rank == root && rank != rank_) copy(static_cast<const T*>(given), slab.size(), slab.data());
-    });
-  }
-
-  int agree(int status) {
-    int largest = status;
-    share(&status, [&](int, const void* given) { largest = std::max(largest, *static_cast<const int*>(given)); });
-    return largest;
-  }
-
  private:
-  template <class T>
-  static void copy(const T* from, Index count, T* to) {
-    if (count > 0) std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(T));
+  static void copy(const std::byte* from, Index count, std::byte* to) {
+    if (count > 0) std::memcpy(to, from, static_cast<std::size_t>(count));
   }
 
-  // see(rank, what it has given), between two barriers; what is seen is written to by nobody meanwhile.
+  // see(rank, what it has given), between two waits for all; what is seen is written to by nobody meanwhile.
   template <class See>
   void share(const void* mine, const See& see) {
     world_.given_[static_cast<std::size_t>(rank_)] = mine;
-    barrier();
+    world_.wait();
     for (int rank = 0; rank < size(); ++rank) see(rank, world_.given_[static_cast<std::size_t>(rank)]);
-    barrier();
+    world_.wait();
   }
 
   World& world_;
   int rank_;
 };
 
-/// Calls f(ThreadRank&) as each of `ranks` ranks. One that throws would leave the others waiting, and so ends the test.
-inline void run_ranks(int ranks, const std::function<void(ThreadRank&)>& f) {
+/// Calls f(ThreadRank&) as each of `ranks` ranks. Returns what each ended with: the text of its error, or nothing.
+inline std::vector<std::string> try_ranks(int ranks, const std::function<void(ThreadRank&)>& f) {
   ThreadRank::World world(ranks);
   std::vector<std::thread> threads;
+  std::vector<std::string> ends(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&world, &f, rank] {
+    threads.emplace_back([&world, &f, &end = ends[static_cast<std::size_t>(rank)], rank] {
       try {
         ThreadRank self(world, rank);
         f(self);
       } catch (const std::exception& error) {
-        std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
-        std::abort();
+        end = error.what();
+        world.fail_as(rank, end);
       }
     });
   for (auto& thread : threads) thread.join();
+  return ends;
+}
+
+/// The same where none may fail.
+/// Throws   Error with what the first one says that did
+inline void run_ranks(int ranks, const std::function<void(ThreadRank&)>& f) {
+  for (const std::string& end : try_ranks(ranks, f))
+    if (!end.empty()) fail<Error>(std::string_view(end));
 }
 
 }  // namespace lora::test

@@ -71,7 +71,7 @@ ByHand train_by_hand(D& dev, model::Decoder<D, T>& decoder, const inputs::Record
                      const inputs::Records& held_back, const std::vector<Index>& held, const Loop& loop,
                      const io::Path& folder) {
   ByHand result;
-  comm::Single alone;
+  comm::Single<D> alone;
   train::Stepper<D, T> stepper(dev, decoder, loop.adamw, loop.max_grad_norm, loop.seed, alone, {.units = loop.units});
   const data::StepPlan plan{order.size(), loop.per_step};
   bool clips = false;

@@ -349,7 +349,7 @@ void check_stages(bool full, bool offload) {
   adapter.rank = 30;
   full ? decoder.train_own(dev, [](const model::TensorInfo&) { return true; }) : decoder.attach(dev, adapter);
   decoder.params().train(dev, stages[0].trains);
-  comm::Single alone;
+  comm::Single<D> alone;
   train::Stepper<D, T> stepper(dev, decoder, {}, 1, 1, alone, {}, {.on_host = offload, .threads = 1});
   const auto plans = train::held_in_stages(decoder, stages, config, static_cast<double>(dev.allocated().now()));
   constexpr double sums = 256;  // of losses and norms

@@ -76,8 +76,8 @@ std::vector<Outcome> train(const TempFolder& folder, What what, Index units, int
     } else {
       decoder.train_own(dev, [](const model::TensorInfo&) { return true; });
     }
-    train::Stepper<D, T, ThreadRank> stepper(dev, decoder, {.weight_decay = 0.01}, 1.0, 42, self,
-                                             {.units = units, .shards_optimizer = shards});
+    train::Stepper<D, T> stepper(dev, decoder, {.weight_decay = 0.01}, 1.0, 42, self,
+                                 {.units = units, .shards_optimizer = shards});
     if (!part.resumed.empty()) {
       model::load_adapter(dev, decoder, model::open_adapter(part.resumed));
       stepper.with_optimizer(
@@ -207,7 +207,7 @@ TEST_CASE("units: the gradient is that of the whole step, in another order of it
     decoder.params().for_each([&](const auto& param) {  // B away from zero, else A has no gradient
       if (param.transposed) kernel::fill(dev, param.value, 0.01);
     });
-    comm::Single alone;
+    comm::Single<D> alone;
     train::Stepper<D, double> stepper(dev, decoder, {}, 0, 42, alone, {.units = units});
     std::vector<std::vector<data::Batch>> own(static_cast<std::size_t>(units));
     for (Index unit = 0; unit < 8; ++unit)
@@ -237,7 +237,7 @@ TEST_CASE("units: every rank needs one, and a step brings those of its rank") {
   D dev(1);
   model::Decoder<D, float> decoder(dev, source);
   decoder.attach(dev, {});
-  comm::Single alone;
+  comm::Single<D> alone;
   using Stepper = train::Stepper<D, float>;
   CHECK_THROWS_WITH_AS(Stepper(dev, decoder, {}, 0, 42, alone, {.units = 0}),
                        "a step of 0 units can't be shared by 1 ranks; every rank needs one", ConfigError);

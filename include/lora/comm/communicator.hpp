@@ -1,59 +1,124 @@
 #pragma once
 
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
 #include <span>
 #include <vector>
 
 #include "lora/core/error.hpp"
+#include "lora/tensor/device.hpp"
 #include "lora/tensor/view.hpp"
 
 namespace lora::comm {
 
-/// Collectives between ranks, the processes that train one model together. Every rank makes the same calls in the same
-/// order. They move numbers and add nothing up: the order of sums is the caller's.
-///   rank, size                              this rank of [0, size)
-///   all_gather(numbers)                     a few numbers of the host: those of all ranks, rank after rank
-///   all_gather(dev, slab, begins)           in place: rank r gives [begins[r], begins[r + 1]) of the slab (1, n)
-///   exchange(dev, mine, owners, begins, parts)
-///                                           parts[i] (1, begins[rank + 1] − begins[rank]) gets this rank's range of
-///                                           slab i, which rank owners[i] holds; `mine` are its own slabs, in order
-///   broadcast(dev, slab, root)              rank root's slab, to all
-///   agree(status)                           the largest status of all ranks: whether to stop, skip or fail
-///   barrier()                               returns once every rank has called it
-template <class C, class D>
-concept AnyCommunicator = requires(C& c, D& dev, View<D, float> slab, std::span<const double> numbers,
-                                   std::span<const Index> begins, std::span<const View<D, float>> slabs,
-                                   std::span<const int> owners) {
-  { c.rank() } -> std::convertible_to<int>;
-  { c.size() } -> std::convertible_to<int>;
-  { c.all_gather(numbers) } -> std::same_as<std::vector<double>>;
-  c.all_gather(dev, slab, begins);
-  c.exchange(dev, slabs, owners, begins, slabs);
-  c.broadcast(dev, slab, 0);
-  { c.agree(0) } -> std::convertible_to<int>;
-  c.barrier();
+/// Where parts begin, and where the last ends, in bytes instead of elements.
+inline std::vector<Index> in_bytes(std::span<const Index> elements, std::size_t size) {
+  std::vector<Index> bytes;
+  for (const Index begin : elements) bytes.push_back(begin * static_cast<Index>(size));
+  return bytes;
+}
+
+/// The ranks that train one model together, as their hosts see each other. Every rank makes the same calls in the same
+/// order. Collectives move numbers and add nothing up: the order of sums is the caller's. Where a rank fails, the calls
+/// of the others throw an Error that names it.
+class Ranks {
+ public:
+  virtual ~Ranks() = default;
+
+  /// This rank, of [0, size).
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  /// In place, in memory of the host: rank r gives bytes [begins[r], begins[r + 1]).
+  virtual void gather_on_host(std::span<std::byte> bytes, std::span<const Index> begins) = 0;
+
+  /// The numbers of all ranks: those of rank r are [begins[r], begins[r + 1]).
+  std::vector<double> all_gather(std::span<const double> numbers, std::span<const Index> begins) {
+    const auto at = static_cast<std::size_t>(rank());
+    if (std::ssize(begins) != size() + 1 || begins[at + 1] - begins[at] != std::ssize(numbers))
+      fail<ShapeError>("[comm] rank ", rank(), " of ", size(), " gives ", numbers.size(), " numbers, which are not ",
+                       "those that the ranks agreed on");
+    std::vector<double> all(static_cast<std::size_t>(begins.back()));
+    std::copy(numbers.begin(), numbers.end(), all.begin() + begins[at]);
+    gather_on_host(std::as_writable_bytes(std::span(all)), in_bytes(begins, sizeof(double)));
+    return all;
+  }
+  /// The same where every rank gives as many.
+  std::vector<double> all_gather(std::span<const double> numbers) {
+    std::vector<Index> begins;
+    for (Index r = 0; r <= size(); ++r) begins.push_back(r * std::ssize(numbers));
+    return all_gather(numbers, begins);
+  }
+
+  /// The bits that any rank has set: what all of them do next, where each may have a reason of its own.
+  unsigned agree(unsigned bits) {
+    const double own = bits;
+    for (const double other : all_gather(std::span(&own, 1))) bits |= static_cast<unsigned>(other);
+    return bits;
+  }
+
+ protected:
+  Ranks() = default;
+  Ranks(const Ranks&) = default;
+  Ranks& operator=(const Ranks&) = default;
+};
+
+/// The same with collectives between memory of devices, in the order of the device's other work.
+template <AnyDevice D>
+class Communicator : public Ranks {
+ public:
+  /// In place: rank r gives [begins[r], begins[r + 1]) of the slab.   Shapes   slab (1, n)
+  template <class T>
+  void all_gather(D& dev, View<D, T> slab, std::span<const Index> begins) {
+    gather(dev, bytes_of(slab), in_bytes(begins, sizeof(T)));
+  }
+  using Ranks::all_gather;
+
+  /// parts[i] gets this rank's range of slab i, which rank owners[i] holds; `mine` are this rank's slabs, in order.
+  /// Shapes   slabs (1, n) · parts (1, begins[rank + 1] − begins[rank])
+  template <class T>
+  void exchange(D& dev, std::span<const View<D, T>> mine, std::span<const int> owners, std::span<const Index> begins,
+                std::span<const View<D, T>> parts) {
+    exchange_bytes(dev, all_bytes_of(mine), owners, in_bytes(begins, sizeof(T)), all_bytes_of(parts));
+  }
+
+ protected:
+  using Bytes = View<D, std::byte>;
+
+  virtual void gather(D& dev, Bytes slab, std::span<const Index> begins) = 0;
+  virtual void exchange_bytes(D& dev, std::span<const Bytes> mine, std::span<const int> owners,
+                              std::span<const Index> begins, std::span<const Bytes> parts) = 0;
+
+ private:
+  template <class T>
+  static Bytes bytes_of(View<D, T> slab) {
+    return {reinterpret_cast<std::byte*>(slab.data()), slab.size() * static_cast<Index>(sizeof(T))};
+  }
+  template <class T>
+  static std::vector<Bytes> all_bytes_of(std::span<const View<D, T>> slabs) {
+    std::vector<Bytes> result;
+    for (const auto& slab : slabs) result.push_back(bytes_of(slab));
+    return result;
+  }
 };
 
 /// A single process.
-class Single {
+template <AnyDevice D>
+class Single final : public Communicator<D> {
+  using typename Communicator<D>::Bytes;
+
  public:
-  int rank() const { return 0; }
-  int size() const { return 1; }
-  std::vector<double> all_gather(std::span<const double> numbers) const { return {numbers.begin(), numbers.end()}; }
-  template <class D, class T>
-  void all_gather(D&, View<D, T>, std::span<const Index>) const {}
-  /// Throws   Error: there is nobody to exchange with, and the caller has its own slabs
-  template <class D, class T>
-  void exchange(D&, std::span<const View<D, T>>, std::span<const int>, std::span<const Index>,
-                std::span<const View<D, T>>) const {
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void gather_on_host(std::span<std::byte>, std::span<const Index>) override {}
+
+ protected:
+  void gather(D&, Bytes, std::span<const Index>) override {}
+  /// Throws   Error: there is no other rank, and the caller has its own slabs
+  void exchange_bytes(D&, std::span<const Bytes>, std::span<const int>, std::span<const Index>,
+                      std::span<const Bytes>) override {
     fail<Error>("[comm] one rank has nobody to exchange with");
   }
-  template <class D, class T>
-  void broadcast(D&, View<D, T>, int) const {}
-  int agree(int status) const { return status; }
-  void barrier() const {}
 };
 
 /// Where each rank's part of `blocks` blocks of `block` elements begins, and where the last ends: parts as even as

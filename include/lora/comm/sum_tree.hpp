@@ -21,6 +21,13 @@ struct Units {
 /// The units of `rank`.
 inline Units units_of(Index units, int rank, int ranks) { return {units * rank / ranks, units * (rank + 1) / ranks}; }
 
+/// Where the units of each rank begin, and where the last ends.
+inline std::vector<Index> unit_begins(Index units, int ranks) {
+  std::vector<Index> begins{0};
+  for (int rank = 0; rank < ranks; ++rank) begins.push_back(units_of(units, rank, ranks).end);
+  return begins;
+}
+
 /// The two halves of a node with several units, of which the first is a power of two: what a step sums up, it sums up
 /// in this tree, so that its bits are the same on any number of ranks.
 inline std::pair<Units, Units> halves(const Units& node) {

@@ -152,7 +152,7 @@ void train_tiny(D& dev, TrainingRow& row, const TinyTraining& tiny = {}) {
     model::Decoder<D, T> decoder(dev, source, model::WeightPlaces{.streams_layers = tiny.streams_layers});
     detail::attach_adapter(dev, decoder, tiny);
     model::init_adapter(dev, decoder, 7);
-    comm::Single alone;
+    comm::Single<D> alone;
     train::Stepper<D, T> stepper(dev, decoder, optim::AdamWSettings{.weight_decay = 0.01}, 1.0, 42u, alone, {},
                                  {.on_host = tiny.state_on_host});
     std::optional<optim::LossScale> scale;

@@ -9,8 +9,8 @@ namespace lora::optim {
 
 /// out[0] += Σ g² over the gradients of all ranks, of which each has its part (ParamStore::parts): sums of blocks,
 /// added up in their order. Shapes   out (1)
-template <AnyDevice D, class T, comm::AnyCommunicator<D> C>
-void add_squared_norm(D& dev, nn::ParamStore<D, T>& params, C& comm, View<D, typename D::Sum> out) {
+template <AnyDevice D, class T>
+void add_squared_norm(D& dev, nn::ParamStore<D, T>& params, comm::Communicator<D>& comm, View<D, typename D::Sum> out) {
   for (Index group = 0; group < params.groups(); ++group) {
     const auto grad = params.slab(group).grad;
     if (grad.empty()) continue;
@@ -30,7 +30,7 @@ void add_squared_norm(D& dev, nn::ParamStore<D, T>& params, C& comm, View<D, typ
 /// The same for a single process.
 template <AnyDevice D, class T>
 void add_squared_norm(D& dev, nn::ParamStore<D, T>& params, View<D, typename D::Sum> out) {
-  comm::Single alone;
+  comm::Single<D> alone;
   add_squared_norm(dev, params, alone, out);
 }
 

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,9 +8,8 @@
 #include <vector>
 
 #include "lora/core/scalar.hpp"
-#include "lora/io/file.hpp"
 #include "lora/io/json_view.hpp"
-#include "lora/io/tensorboard.hpp"
+#include "lora/io/paths.hpp"
 #include "lora/run/run_state.hpp"
 
 namespace lora::run {
@@ -56,53 +52,6 @@ io::Json to_json(const StepMetrics& metrics);
 StepMetrics step_metrics_from(const io::JsonView& json);
 
 io::Json to_json(const EvalMetrics& metrics);
-
-/// Logs metrics to trainer_log.jsonl, one line each and unbuffered, and as TensorBoard events. A resumed run appends to
-/// both; entries after its checkpoint's step are removed.
-class MetricsLog {
- public:
-  /// What stays of an earlier log.
-  struct Kept {
-    std::uint64_t bytes = 0;  ///< of trainer_log.jsonl
-    double elapsed = 0;       ///< time up to its last line there
-    io::TensorBoardWriter::Kept events{};
-  };
-  /// What leads up to a step and was not cut by a kill. Nothing is changed. `piece_bytes`: how much is read at once,
-  /// for a log may be of any size. Throws   IoError if it can't be read
-  static Kept kept_through(const io::Path& output_dir, Index step, std::size_t piece_bytes = std::size_t{1} << 16);
-
-  /// Starts new files, or continues after `resumed_step`.
-  explicit MetricsLog(const io::Path& output_dir, std::optional<Index> resumed_step = std::nullopt);
-  /// The same once it is known what is kept.
-  MetricsLog(const io::Path& output_dir, const std::optional<Kept>& kept);
-
-  /// Elapsed time up to the last line that was kept; 0 for a new run.
-  double elapsed_seconds() const { return elapsed_; }
-
-  void write(const StepMetrics& metrics);
-
-  void write(const EvalMetrics& metrics);
-
-  /// Call before a checkpoint is renamed into place: the log must be durable before the checkpoint.
-  void sync();
-
- private:
-  void write_line(const io::Json& json) { lines_.write(io::to_text(json, -1) + "\n"); }
-
-  static constexpr const char* file_name = "trainer_log.jsonl";
-
-  static io::Path prepare(const io::Path& output_dir, const std::optional<Kept>& kept);
-
-  struct Place {
-    Index step;
-    double elapsed;  // 0 for an evaluation's line
-  };
-  static std::optional<Place> place_of_line(std::string_view line);
-
-  double elapsed_;
-  io::FileWriter lines_;
-  io::TensorBoardWriter tensorboard_;
-};
 
 /// The speed of a run. The first two steps, which touch memory and files for the first time, are left out if there are
 /// more.

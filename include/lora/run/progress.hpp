@@ -13,6 +13,7 @@
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
 #include "lora/io/file.hpp"
+#include "lora/run/event.hpp"
 #include "lora/run/metrics.hpp"
 #include "lora/run/status_line.hpp"
 
@@ -26,24 +27,21 @@ Facts progress_facts(const StepMetrics& metrics, Index total_steps, double secon
 
 /// Writes its thread's log to training.log too until destroyed. On a terminal a progress bar is updated with
 /// every step; elsewhere, and in the file, each logged step is a line.
-class Progress {
+class Progress final : public Sink {
  public:
   Progress(const io::Path& training_log, bool append, Index total_steps, Index first_step = 0,
            bool terminal = ::isatty(STDERR_FILENO) == 1);
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
 
   /// Shows the bar before the first step, which may take long.
   void begin() { bar_.show(share(first_step_), {concat("step ", first_step_, "/", total_steps_)}); }
 
-  /// Stages that end early make a run shorter.
-  void ends_with(Index total_steps) { total_steps_ = total_steps; }
-
-  /// `logged`: writes the step's line too, not only the bar.
-  void step(const StepMetrics& metrics, bool logged);
+  void take(const Event& event) override;
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  // `logged`: writes the step's line too, not only the bar.
+  void step(const StepMetrics& metrics, bool logged);
 
   double share(Index step) const;
 

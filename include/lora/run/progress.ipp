@@ -30,6 +30,11 @@ LORA_INLINE Progress::Progress(const io::Path& training_log, bool append, Index 
       start_(Clock::now()),
       redirect_([this](log::Level level, std::string_view text) { say(level, text); }) {}
 
+LORA_INLINE void Progress::take(const Event& event) {
+  if (const auto* const done = std::get_if<StepEvent>(&event)) step(done->metrics, done->has_line && done->is_shown);
+  if (const auto* const plan = std::get_if<PlanEvent>(&event)) total_steps_ = plan->total_steps;
+}
+
 LORA_INLINE void Progress::step(const StepMetrics& metrics, bool logged) {
   const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   const Facts facts =

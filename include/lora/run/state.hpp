@@ -33,8 +33,8 @@ std::uint64_t checkpoint_bytes(model::Decoder<D, T>& decoder, const tokenizer::T
 /// The optimizer's state as optimizer.safetensors: m and v of each parameter, laid out as in memory, and for those that
 /// began to train later than the first update `.step`, the updates since then. `dev` holds the state. Every rank calls
 /// this; those that share the state give their parts, and rank 0 alone writes: only its `folder` counts.
-template <AnyDevice D, class T, AnyDevice S, comm::AnyCommunicator<S> C>
-void save_optimizer(S& dev, optim::AdamW<D, T, S>& optimizer, C& comm, const io::Path& folder) {
+template <AnyDevice D, class T, AnyDevice S>
+void save_optimizer(S& dev, optim::AdamW<D, T, S>& optimizer, comm::Communicator<D>& comm, const io::Path& folder) {
   static_assert(std::same_as<Accum<T>, float>, "optimizer state is saved as float32");
   const bool writes = comm.rank() == 0;
   if (!writes && !optimizer.is_shared()) return;
@@ -60,7 +60,13 @@ void save_optimizer(S& dev, optim::AdamW<D, T, S>& optimizer, C& comm, const io:
     Tensor<S, float> whole(dev, state.begins.back());
     if (!state.own.empty())
       kernel::convert(dev, state.own, whole.view().col_slice(state.begins[rank], state.own.size()));
-    comm.all_gather(dev, whole.view(), state.begins);
+    if constexpr (std::same_as<S, D>) {
+      comm.all_gather(dev, whole.view(), state.begins);
+    } else {  // the host's memory
+      comm.gather_on_host(
+          std::as_writable_bytes(std::span(whole.view().data(), static_cast<std::size_t>(whole.view().size()))),
+          comm::in_bytes(state.begins, sizeof(float)));
+    }
     write(whole.view());
   });
   if (!writes) return;
@@ -69,7 +75,7 @@ void save_optimizer(S& dev, optim::AdamW<D, T, S>& optimizer, C& comm, const io:
 }
 template <AnyDevice D, class T, AnyDevice S>
 void save_optimizer(S& dev, optim::AdamW<D, T, S>& optimizer, const io::Path& folder) {
-  comm::Single alone;
+  comm::Single<D> alone;
   save_optimizer(dev, optimizer, alone, folder);
 }
 

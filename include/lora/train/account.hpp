@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "lora/comm/communicator.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/run/metrics.hpp"
 #include "lora/run/run_state.hpp"
@@ -22,39 +25,53 @@ namespace lora::train {
 /// `applied`: the step's gradient was applied, which made `updates` in all. An overflow makes the loss scale smaller.
 void add_step(run::RunState& state, const StepResult& result, bool applied, Index updates, const Plan& plan);
 
-/// Adds the classes of a step's records that were learnt from, in part `part` of a curriculum. `label_of(record)`: its
-/// class.
+namespace detail {
+
+/// Adds the records of all ranks' micro-batches to `counts`, each to the number that `place_of(record)` names, if any.
+template <class PlaceOf>
+void add_records(std::vector<std::pair<std::string, Index>>& counts, comm::Ranks& ranks,
+                 std::span<const std::vector<data::Batch>> units, const PlaceOf& place_of) {
+  std::vector<double> own(counts.size(), 0.0);
+  for (const auto& unit : units)
+    for (const data::Batch& batch : unit)
+      for (const Index record : batch.records)
+        if (const std::optional<std::size_t> place = place_of(record)) ++own[*place];
+  const auto all = ranks.all_gather(own);
+  for (std::size_t i = 0; i < all.size(); ++i) counts[i % counts.size()].second += static_cast<Index>(all[i]);
+}
+
+}  // namespace detail
+
+/// Adds the classes of a step's records that were learnt from, in part `part` of a curriculum. `units`: this rank's.
+/// `label_of(record)`: its class.
 template <class LabelOf>
-void add_drawn(run::RunState& state, const Plan::CurriculumPart& part, std::span<const std::vector<data::Batch>> units,
-               const LabelOf& label_of) {
+void add_drawn(run::RunState& state, const Plan::CurriculumPart& part, comm::Ranks& ranks,
+               std::span<const std::vector<data::Batch>> units, const LabelOf& label_of) {
   if (state.drawn.empty() || state.drawn.back().from_step != part.begin) {
     state.drawn.push_back({part.begin, part.begin});
     for (const std::string& label : part.labels) state.drawn.back().counts.emplace_back(label, 0);
   }
   run::DrawnClasses& drawn = state.drawn.back();
   drawn.to_step = state.step;
-  for (const auto& unit : units)
-    for (const data::Batch& batch : unit)
-      for (const Index record : batch.records) {
-        const std::string& own = label_of(record);
-        const auto at = std::lower_bound(drawn.counts.begin(), drawn.counts.end(), own,
-                                         [](const auto& count, const std::string& text) { return count.first < text; });
-        if (at != drawn.counts.end() && at->first == own) ++at->second;
-      }
+  detail::add_records(drawn.counts, ranks, units, [&](Index record) -> std::optional<std::size_t> {
+    const std::string& own = label_of(record);
+    const auto at = std::lower_bound(drawn.counts.begin(), drawn.counts.end(), own,
+                                     [](const auto& count, const std::string& text) { return count.first < text; });
+    if (at == drawn.counts.end() || at->first != own) return std::nullopt;
+    return static_cast<std::size_t>(at - drawn.counts.begin());
+  });
 }
 
-/// Adds the files of a step's records that were learnt from; `names` is empty where they are not counted.
-/// `file_of(record)`: the number of its file.
+/// Adds the files of a step's records that were learnt from; `names` is empty where they are not counted. `units`: this
+/// rank's. `file_of(record)`: the number of its file.
 template <class FileOf>
-void add_files(run::RunState& state, std::span<const std::string> names,
+void add_files(run::RunState& state, std::span<const std::string> names, comm::Ranks& ranks,
                std::span<const std::vector<data::Batch>> units, const FileOf& file_of) {
   state.learnt_of_files.resize(names.size());  // of an earlier version's checkpoint: counted from there on
   for (std::size_t i = 0; i < names.size(); ++i) state.learnt_of_files[i].first = names[i];
   if (names.empty()) return;
-  for (const auto& unit : units)
-    for (const data::Batch& batch : unit)
-      for (const Index record : batch.records)
-        ++state.learnt_of_files[static_cast<std::size_t>(file_of(record))].second;
+  detail::add_records(state.learnt_of_files, ranks, units,
+                      [&](Index record) { return std::optional(static_cast<std::size_t>(file_of(record))); });
 }
 
 /// Each count as a share of all.

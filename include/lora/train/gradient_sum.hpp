@@ -16,12 +16,13 @@ namespace lora::train {
 /// Adds up the gradients of a step's units in a fixed binary tree, over all ranks. A rank forms those nodes of the tree
 /// of which it has all units; then each gets its part of all nodes and adds these up. One unit is summed where it is
 /// formed and takes no memory. The communicator and the parameters outlive this.
-template <AnyDevice D, class T, comm::AnyCommunicator<D> C>
+template <AnyDevice D, class T>
 class GradientSum {
   using A = Accum<T>;
 
  public:
-  GradientSum(C& comm, nn::ParamStore<D, T>& params, Index units) : comm_(comm), params_(params), whole_{0, units} {
+  GradientSum(comm::Communicator<D>& comm, nn::ParamStore<D, T>& params, Index units)
+      : comm_(comm), params_(params), whole_{0, units} {
     if (units < comm.size())
       fail<ConfigError>("a step of ", units, " units can't be shared by ", comm.size(), " ranks; every rank needs one");
     for (int rank = 0; rank < comm.size(); ++rank) {
@@ -146,7 +147,7 @@ class GradientSum {
     return left;
   }
 
-  C& comm_;
+  comm::Communicator<D>& comm_;
   nn::ParamStore<D, T>& params_;
   comm::Units whole_;
   std::vector<comm::Units> nodes_;  // of all ranks, in order

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <any>
 #include <atomic>
 #include <concepts>
@@ -96,6 +98,9 @@ inline std::optional<log::Redirect> redirected(const RunOptions& options) {
   if (!options.log) return std::nullopt;
   return std::optional<log::Redirect>(std::in_place, options.log);
 }
+
+/// Whether a run draws its progress on the terminal.
+inline bool draws_bar(const RunOptions& options) { return !options.log && ::isatty(STDERR_FILENO) == 1; }
 
 /// The result of a run.
 struct RunResult {

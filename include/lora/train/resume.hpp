@@ -14,16 +14,18 @@
 #include "lora/run/fixed_settings.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/train/plan.hpp"
+#include "lora/train/prepared.hpp"
 
 // What a checkpoint must agree in with the run that goes on from it.
 
 namespace lora::train {
 
-/// The settings that a checkpoint of this run notes. `trains`: RunOptions'.
+/// The settings that a checkpoint of this run notes.
 template <AnyDevice D, class T>
-io::Json noted_settings(const settings::Config& config, const model::Source& source, model::Decoder<D, T>& decoder,
-                        const std::function<bool(std::string_view)>& trains, const inputs::RunData& data,
-                        const Plan& plan) {
+io::Json noted_settings(const Prepared& run, model::Decoder<D, T>& decoder) {
+  const settings::Config& config = run.config;
+  const inputs::RunData& data = run.data;
+  const auto& trains = run.options.trains;
   const auto& dataset = data.train().dataset();
   run::DataFacts facts{dataset.fingerprint(), dataset.size(), {}, data.date(), data.enable_thinking()};
   const auto kinds = dataset.kinds();
@@ -35,14 +37,14 @@ io::Json noted_settings(const settings::Config& config, const model::Source& sou
   facts.file_records.resize(static_cast<std::size_t>(dataset.files()));
   for (Index i = 0; config.interleaves() && i < dataset.size(); ++i)
     ++facts.file_records[static_cast<std::size_t>(dataset.file_number(i))];
-  for (const Stage& stage : plan.stages())
+  for (const Stage& stage : run.plan.stages())
     if (stage.curriculum) facts.curriculum_steps.push_back(stage.schedule.total);
   if (data.text().chat_template) facts.template_name = data.text().chat_template->name();
   std::vector<std::string> chosen;
   if (trains)
     for (const auto& entry : decoder.params().entries())
       if (trains(entry.name)) chosen.push_back(entry.name);
-  return run::fixed_settings(config, source, config.trains_model() ? nullptr : &decoder.adapter(),
+  return run::fixed_settings(config, run.source, config.trains_model() ? nullptr : &decoder.adapter(),
                              trains ? run::chosen_text(chosen) : std::string(run::all_text), facts, precision_of<T>());
 }
 

@@ -16,34 +16,36 @@
 #include "lora/settings/value_text.hpp"
 #include "lora/train/account.hpp"
 #include "lora/train/plan.hpp"
+#include "lora/train/prepared.hpp"
 #include "lora/train/step.hpp"
 
 namespace lora::train {
 
-/// Writes the checkpoints and the final model of a run, and reads its best checkpoint back.
+/// Writes the checkpoints and the final model of a run, which the first of several ranks does, and reads its best
+/// checkpoint back.
 template <AnyDevice D, class T>
 class Saving {
  public:
-  /// All of these outlive it, and the tokenizer of `talk`.
-  Saving(D& dev, model::Decoder<D, T>& decoder, const settings::Config& config, const model::Source& source,
-         run::Talk talk, const Plan& plan, const std::string& absent_class_field)
+  /// All of these outlive it.
+  Saving(D& dev, comm::Communicator<D>& comm, model::Decoder<D, T>& decoder, const Prepared& run)
       : dev_(dev),
+        comm_(comm),
         decoder_(decoder),
-        config_(config),
-        source_(source),
-        talk_(std::move(talk)),
-        plan_(plan),
-        absent_class_field_(absent_class_field),
-        output_(config.output_dir),
+        config_(run.config),
+        source_(run.source),
+        talk_(talk_of(run)),
+        plan_(run.plan),
+        absent_class_field_(run.data.absent_class_field()),
+        output_(run.output),
         checkpoints_(output_) {}
 
   const run::Checkpoints& checkpoints() const { return checkpoints_; }
   /// About what a checkpoint takes on disk.
   std::uint64_t checkpoint_bytes() const { return run::checkpoint_bytes(decoder_, talk_.tokenizer); }
 
-  void checkpoint(const run::RunState& state, Stepper<D, T>& stepper, run::MetricsLog& log) {
-    log.sync();  // the log must be durable before the checkpoint
-    for (const auto& folder : {output_, output_ / "tensorboard"}) io::sync_folder(folder);
+  /// Every rank calls this.
+  void checkpoint(const run::RunState& state, Stepper<D, T>& stepper) {
+    if (comm_.rank() != 0) return save_optimizer(stepper, {});
     checkpoints_.save(state, [&](const io::Path& folder) {
       const run::RunMetrics now = lasting_metrics(state, plan_, absent_class_field_);
       const std::string card = card_of(now, now);
@@ -52,7 +54,7 @@ class Saving {
       } else {
         run::write_adapter_folder(dev_, decoder_, source_, talk_, card, folder);
       }
-      stepper.with_optimizer(dev_, [&](auto& dev, auto& optimizer) { run::save_optimizer(dev, optimizer, folder); });
+      save_optimizer(stepper, folder);
     });
     rotate(state);
   }
@@ -129,12 +131,18 @@ class Saving {
   }
 
  private:
+  void save_optimizer(Stepper<D, T>& stepper, const io::Path& folder) {
+    stepper.with_optimizer(dev_,
+                           [&](auto& dev, auto& optimizer) { run::save_optimizer(dev, optimizer, comm_, folder); });
+  }
+
   std::string card_of(const run::RunMetrics& run, const run::RunMetrics& weights) const {
     return run::model_card(config_, source_, config_.trains_model() ? nullptr : &decoder_.adapter(), run, weights,
                            talk_);
   }
 
   D& dev_;
+  comm::Communicator<D>& comm_;
   model::Decoder<D, T>& decoder_;
   const settings::Config& config_;
   const model::Source& source_;

@@ -49,18 +49,18 @@ struct StepSharing {
 
 /// One optimizer step after the other: gradients summed over micro-batches, units and ranks, then clipped and applied.
 ///   loss = Σ −log p over the labelled tokens of all micro-batches / their number
-template <AnyDevice D, class T, comm::AnyCommunicator<D> C = comm::Single>
+template <AnyDevice D, class T>
 class Stepper {
  public:
   /// The adapter must be attached, and stay so.
   Stepper(D& dev, model::Decoder<D, T>& decoder, optim::AdamWSettings settings, double max_grad_norm,
-          std::uint64_t seed) requires(std::same_as<C, comm::Single>)
+          std::uint64_t seed)
       : Stepper(dev, decoder, settings, max_grad_norm, seed, alone(), {}) {}
   /// One of the ranks of `comm`, which outlives this.
   /// Throws   ConfigError for state on the host of a device that has no other memory, or where the host has not enough,
   ///          and DeviceError where none of it can be page-locked
   Stepper(D& dev, model::Decoder<D, T>& decoder, optim::AdamWSettings settings, double max_grad_norm,
-          std::uint64_t seed, C& comm, StepSharing sharing, const optim::StatePlace& place = {})
+          std::uint64_t seed, comm::Communicator<D>& comm, StepSharing sharing, const optim::StatePlace& place = {})
       : decoder_(decoder),
         comm_(comm),
         gradients_(comm, decoder.params(), sharing.units),
@@ -145,7 +145,8 @@ class Stepper {
     kernel::convert(dev, sums(), totals_.view());
     const auto read = to_host(dev, totals_.view());  // the step's one read
     const std::vector<double> totals(read.begin(), read.end());
-    const auto losses = comm_.all_gather(std::span(totals).first(totals.size() - 1));
+    const auto losses = comm_.all_gather(std::span(totals).first(totals.size() - 1),
+                                         comm::unit_begins(gradients_.units(), comm_.size()));
     result.loss = comm::tree_sum(losses, {0, gradients_.units()}) * scale;
     result.grad_norm = std::sqrt(totals.back()) / loss_scale;
     return result;
@@ -217,16 +218,16 @@ class Stepper {
     }
   }
 
-  static comm::Single& alone() {
-    static comm::Single single;  // which has no state
+  static comm::Single<D>& alone() {
+    static comm::Single<D> single;  // which has no state
     return single;
   }
 
   View<D, typename D::Sum> sums() { return sums_.view().col_slice(0, 1); }
 
   model::Decoder<D, T>& decoder_;
-  C& comm_;
-  GradientSum<D, T, C> gradients_;
+  comm::Communicator<D>& comm_;
+  GradientSum<D, T> gradients_;
   bool shards_optimizer_;
   std::optional<optim::AdamW<D, T>> optimizer_;  // or
   std::unique_ptr<OnHost> on_host_;

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "lora/core/scalar.hpp"
+#include "lora/io/paths.hpp"
+#include "lora/run/metrics.hpp"
+
+namespace lora::run {
+
+/// A step that was done, or its line of the log, which waits where an evaluation behind the step was interrupted.
+struct StepEvent {
+  const StepMetrics& metrics;
+  bool has_line = false;  ///< logging_steps asks for one
+  bool is_shown = false;  ///< of a step that was skipped a warning tells instead
+};
+
+struct EvaluationEvent {
+  const EvalMetrics& metrics;
+};
+
+/// The plan has this many steps from now on, since a stage has ended early.
+struct PlanEvent {
+  Index total_steps;
+};
+
+/// A checkpoint is about to be written. What was told before must be on the disk first.
+struct SavingEvent {
+  Index step;
+};
+
+/// What a run tells of itself between its start and its end, in order. Of several ranks, the first tells.
+using Event = std::variant<StepEvent, EvaluationEvent, PlanEvent, SavingEvent>;
+
+/// What becomes of events: a file, a progress bar, a picture.
+class Sink {
+ public:
+  Sink() = default;
+  Sink(const Sink&) = delete;
+  Sink& operator=(const Sink&) = delete;
+  virtual ~Sink() = default;
+
+  virtual void take(const Event& event) = 0;
+};
+
+}  // namespace lora::run

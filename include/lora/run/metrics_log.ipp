@@ -1,0 +1,104 @@
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "lora/core/config.hpp"
+#include "lora/io/file_system.hpp"
+#include "lora/io/json_view.hpp"
+#include "lora/io/read_file.hpp"
+#include "lora/run/metrics_log.hpp"
+
+namespace lora::run {
+
+LORA_INLINE MetricsLog::Kept MetricsLog::kept_through(const io::Path& output_dir, Index step, std::size_t piece_bytes) {
+  constexpr std::size_t longest_line = std::size_t{1} << 24;
+  Kept kept{0, 0, io::TensorBoardWriter::kept_through(output_dir / "tensorboard", step, piece_bytes)};
+  const io::Path path = output_dir / file_name;
+  if (!io::is_there(path)) return kept;
+  io::FileWindow file(path, piece_bytes);
+  while (const auto line = file.line(longest_line)) {
+    const auto place = place_of_line(*line);
+    if (!place || place->step > step) break;
+    kept.elapsed = std::max(kept.elapsed, place->elapsed);
+    file.pass(line->size());
+  }
+  kept.bytes = file.offset();
+  return kept;
+}
+
+LORA_INLINE MetricsLog::MetricsLog(const io::Path& output_dir, std::optional<Index> resumed_step)
+    : MetricsLog(output_dir,
+                 resumed_step ? std::optional(kept_through(output_dir, *resumed_step)) : std::optional<Kept>()) {}
+
+LORA_INLINE MetricsLog::MetricsLog(const io::Path& output_dir, const std::optional<Kept>& kept)
+    : output_(output_dir),
+      elapsed_(kept ? kept->elapsed : 0),
+      lines_(prepare(output_dir, kept), io::FileWriter::Mode::append),
+      tensorboard_(output_dir / "tensorboard", kept ? std::optional(kept->events) : std::nullopt) {}
+
+LORA_INLINE void MetricsLog::take(const Event& event) {
+  if (const auto* const step = std::get_if<StepEvent>(&event); step != nullptr && step->has_line) write(step->metrics);
+  if (const auto* const evaluation = std::get_if<EvaluationEvent>(&event)) write(evaluation->metrics);
+  if (std::holds_alternative<SavingEvent>(event)) sync();
+}
+
+LORA_INLINE void MetricsLog::write(const StepMetrics& metrics) {
+  write_line(to_json(metrics));
+  std::vector<std::pair<std::string, double>> mix;  // outlives the scalars
+  for (const auto& [label, share] : metrics.mix) mix.emplace_back("curriculum/" + label, share);
+  for (const auto& [name, share] : metrics.datasets) mix.emplace_back("datasets/" + name, share);
+  std::vector<io::TensorBoardWriter::Scalar> scalars = {{"train/loss", metrics.loss},
+                                                        {"train/mean_loss", metrics.mean_loss},
+                                                        {"train/learning_rate", metrics.learning_rate},
+                                                        {"train/grad_norm", metrics.grad_norm},
+                                                        {"train/epoch", metrics.epoch},
+                                                        {"train/tokens_per_second", metrics.tokens_per_second},
+                                                        {"train/peak_memory_gib", metrics.peak_memory_gib}};
+  if (metrics.loss_scale) scalars.push_back({"train/loss_scale", *metrics.loss_scale});
+  for (const auto& [name, share] : mix) scalars.push_back({name, share});
+  tensorboard_.write(metrics.step, scalars);
+}
+
+LORA_INLINE void MetricsLog::write(const EvalMetrics& metrics) {
+  write_line(to_json(metrics));
+  std::vector<io::TensorBoardWriter::Scalar> scalars = {{"eval/loss", metrics.loss},
+                                                        {"eval/perplexity", metrics.perplexity()},
+                                                        {"eval/token_accuracy", metrics.token_accuracy}};
+  if (metrics.exact_match) scalars.push_back({"eval/exact_match", *metrics.exact_match});
+  if (metrics.rouge_l) scalars.push_back({"eval/rouge_l", *metrics.rouge_l});
+  tensorboard_.write(metrics.step, scalars);
+}
+
+LORA_INLINE void MetricsLog::sync() {
+  lines_.sync();
+  tensorboard_.sync();
+  for (const auto& folder : {output_, output_ / "tensorboard"}) io::sync_folder(folder);
+}
+
+LORA_INLINE io::Path MetricsLog::prepare(const io::Path& output_dir, const std::optional<Kept>& kept) {
+  io::create_folders(output_dir);
+  const io::Path path = output_dir / file_name;
+  if (kept)
+    io::keep_begin(path, kept->bytes);
+  else
+    io::remove_file(path);
+  return path;
+}
+
+LORA_INLINE std::optional<MetricsLog::Place> MetricsLog::place_of_line(std::string_view line) {
+  const std::string where = file_name;
+  try {
+    const io::Json json = io::parse_json(line, where);
+    const io::JsonView view(json, where);
+    return Place{view.at<Index>("step"), view.get<double>("elapsed_seconds").value_or(0)};
+  } catch (const std::exception&) {
+    return std::nullopt;  // not a line of this log, so nothing after it can be trusted
+  }
+}
+
+}  // namespace lora::run
