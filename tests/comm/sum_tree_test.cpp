@@ -122,7 +122,7 @@ TEST_CASE("sum tree: one rank has nobody to exchange with, and says so") {
 TEST_CASE("sum tree: numbers that a rank gives are those that all agreed on") {
   comm::Single<cpu::Device> alone;
   const std::vector<double> two{1, 2};
-  const std::vector<Index> three{0, 3}, ranks{0, 1, 2};
+  const std::vector<Index> three{0, 3}, ranks{0, 2, 3};
   const char* const said = "[comm] rank 0 of 1 gives 2 numbers, which are not those that the ranks agreed on";
   CHECK_THROWS_WITH_AS(alone.all_gather(two, three), said, ShapeError);
   CHECK_THROWS_WITH_AS(alone.all_gather(two, ranks), said, ShapeError);
