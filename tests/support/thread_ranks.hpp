@@ -38,14 +38,18 @@ class ThreadRank final : public comm::Communicator<cpu::Device> {
     void wait() {
       std::unique_lock lock(mutex_);
       const Index round = round_;
+      const auto expect_whole = [&] {
+        if (failure_) lora::fail<Error>(std::string_view(*failure_));
+      };
+      expect_whole();
       if (++waiting_ == size_) {
         waiting_ = 0;
         ++round_;
         arrived_.notify_all();
       } else {
         arrived_.wait(lock, [&] { return round_ != round || failure_; });
+        if (round_ == round) expect_whole();  // else all had arrived before one failed
       }
-      if (failure_) lora::fail<Error>(std::string_view(*failure_));
     }
 
     int size_;

@@ -180,6 +180,7 @@ class Loop {
       fail<Error>(what, cause.empty() ? concat("; ", std::string_view(error.what())) : cause,
                   "; there is no sound state to save");
     }
+    (void)agree({});  // no rank ends the others before the first has written it
     fail<Error>(what, cause, "; the state before it is ", saving_.checkpoints().folder_of(state_.step).native());
   }
 
