@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <utility>
 
 #include "lora/nn/attention.hpp"
@@ -22,6 +23,10 @@ class Block {
   bool trains() const { return attention_.trains() || mlp_.trains(); }
   Attention<D, T>& attention() { return attention_; }
   Mlp<D, T>& mlp() { return mlp_; }
+  /// The modules of projections, in the order of the work.
+  std::array<LoraLinear<D, T>*, 4> groups() {
+    return {&attention_.qkv_proj(), &attention_.o_proj(), &mlp_.gate_up_proj(), &mlp_.down_proj()};
+  }
 
   void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep) const {
     const Arena::Scope scope(dev.arena());

@@ -129,9 +129,7 @@ template <class Model>
 bool decodes_projections(Model& decoder) {
   bool any = false;
   for (Index i = 0; i < decoder.stack().size(); ++i) {
-    auto& block = decoder.stack().layer(i).inner();
-    for (auto* group : {&block.attention().qkv_proj(), &block.attention().o_proj(), &block.mlp().gate_up_proj(),
-                        &block.mlp().down_proj()})
+    for (auto* group : decoder.stack().layer(i).inner().groups())
       for (std::size_t j = 0; j < group->projections().size(); ++j) any = any || group->linear(j).weight.decodes();
   }
   return any;
