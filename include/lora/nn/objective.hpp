@@ -22,6 +22,14 @@ struct Objective {
   const RmsNorm<D, T>& norm;
   const Head<D, T>& head;
 
+  /// Scratch of `loss` for n labelled rows.
+  static Index footprint(const Machine& machine, const HeadShape& shape, Index n, bool gradient) {
+    const PassShape labelled{machine, n};
+    return (gradient ? 3 : 2) * labelled.rows_of<T>(shape.width) + labelled.rows_of<Accum<T>>(1) +
+           (wants_scores(gradient) ? 3 : 1) * labelled.piece<Accum<T>>(1, n) +
+           Head<D, T>::footprint(machine, shape, n, gradient);
+  }
+
   /// `see` gets the head's LossRows. d_hidden is overwritten, or not wanted where it is empty; with it the gradients of
   /// the norm's weight and the head's are added to.
   template <class See>

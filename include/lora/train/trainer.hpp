@@ -69,7 +69,8 @@ class TrainingRun {
 
   void attach() {
     inputs::choose_what_trains(dev_, *decoder_, config_);
-    expect_something_trains(config_, *plan_, *decoder_);
+    blueprint_ = inputs::blueprint_of(config_, source_);
+    expect_something_trains(config_, *plan_, decoder_->params().table());
     // Before there is an optimizer, which has moments of what trains only.
     if (const auto& trains = plan_->stages().front().trains) decoder_->params().train(dev_, trains);
     decoder_->embedding_noise(config_.neftune_noise_alpha.value_or(0));
@@ -338,6 +339,7 @@ class TrainingRun {
   std::optional<Plan> plan_;
   std::optional<data::EncodeSummary> summary_;
   std::unique_ptr<model::Decoder<D, T>> decoder_;
+  model::Blueprint blueprint_;  // of the decoder
   comm::Single alone_;
   std::optional<Stepper<D, T>> stepper_;
   std::optional<Saving<D, T>> saving_;
@@ -384,8 +386,8 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
   } else if (run::brings_config(source_)) {
     (void)model::config_json_of(source_);
   }
-  memory_ = plan_memory(
-      *decoder_, source_, *plan_, *summary_,
+  memory_ = plan_memory<D, T>(
+      memory_basis<D, T>(dev_, blueprint_, decoder_->streaming()), *plan_, *summary_,
       largest_evaluation(found.eval, config_.per_device_eval_batch_size, settings::longest_cutoff(config_)), config_);
   keep_layers(dev_, *decoder_, memory_, config_);
   // After the forecast, which would count the weights that this reads twice.
@@ -431,8 +433,9 @@ RunResult TrainingRun<D, T>::run() {
     write_run_files(output_, resolved_settings(config_, dev_, *decoder_, data_->text()), dev_.describe(),
                     options_.environment, options_.command);
   run::Progress progress(output_ / "training.log", resumed.has_value(), plan_->total(), first, draws_bar());
-  say_start(config_, *decoder_, *summary_, *plan_, largest(memory_), dev_.memory(), source_.is_initial(),
+  say_start(config_, blueprint_, *summary_, *plan_, largest(memory_), dev_.memory(), source_.is_initial(),
             data_->text().tokenizer.get());
+  say_offload(decoder_->streaming());
   say_mixture(data_->mixture(), file_names_);
   if (resumed) lora::log::info("resuming from ", resumed->folder.native(), ", step ", first);
   if (!lost.empty() && !has_result) lora::log::warn(lost);
