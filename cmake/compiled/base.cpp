@@ -41,6 +41,7 @@
 #include "lora/io/unpack.ipp"
 #include "lora/model/adapter.ipp"
 #include "lora/model/adapter_config.ipp"
+#include "lora/model/blueprint.ipp"
 #include "lora/model/config.ipp"
 #include "lora/model/config_gguf.ipp"
 #include "lora/model/config_json.ipp"

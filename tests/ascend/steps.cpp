@@ -163,8 +163,12 @@ io::Json step_of(const Options& options) {
                                      {"flops", end.flops - begin.flops},
                                      {"operator_bytes", end.operator_bytes - begin.operator_bytes}});
   const Index rows = options.tokens * options.sequences;
-  const auto forecast =
-      train::forecast_memory(decoder, weights, rows, rows, options.recompute ? provider.config().num_hidden_layers : 0);
+  const model::Blueprint blueprint{
+      .config = provider.config(),
+      .stored = [&](const model::TensorInfo& info) { return provider.provide(info).dtype; },
+      .adapter = adapter};
+  const auto forecast = train::forecast_memory<Npu, bf16>({blueprint, nn::machine_of(dev), weights}, rows, rows,
+                                                          options.recompute ? provider.config().num_hidden_layers : 0);
   report["forecast_gib"] = io::json_object(
       {{"saved_for_backward", forecast.activations / 0x1p30}, {"scratch", forecast.workspace / 0x1p30}});
   report["memory_gib"] =

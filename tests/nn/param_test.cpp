@@ -104,7 +104,7 @@ TEST_CASE("param store: what is frozen has no gradient and keeps its value") {
     const auto before = store.values();
     const auto train = [&](std::string_view letters) {
       const auto chosen = [=](std::string_view name) { return letters.find(name[0]) != letters.npos; };
-      const auto forecast = letters == "x" ? store.params.sizes() : store.params.sizes(chosen);
+      const auto forecast = letters == "x" ? store.params.sizes() : store.params.table().sizes(chosen);
       store.params.train(dev, chosen);
       const auto sizes = store.params.sizes();
       for (std::size_t g = 0; g < sizes.size(); ++g) {

@@ -58,6 +58,16 @@ inline std::function<std::vector<Operand>()> picked(const Device& dev, const Ope
 
 namespace lora::kernel {
 
+/// They have an arena of their own.
+template <>
+struct Buffers<proof::Device> {
+  static BufferSettings settings(proof::Device&) { return {}; }
+  template <class T>
+  static double most(const BufferSettings&, const PassExtents&) {
+    return 0;
+  }
+};
+
 template <>
 struct Gemm<proof::Device> {
   using D = proof::Device;

@@ -25,6 +25,8 @@ using lora::test::Quiet;
 
 namespace {
 
+using Cpu = cpu::Device;
+
 /// A model of four layers with an adapter on all of them.
 struct Model {
   test::TempFolder temp;
@@ -35,6 +37,23 @@ struct Model {
   explicit Model(Index ffn = 384) : source(written(temp / "model", ffn)) {
     decoder.attach(dev, {});
     model::init_adapter(dev, decoder, 1);
+  }
+
+  /// What is forecast from, without the bytes of its weights.
+  train::MemoryBasis basis() {
+    model::Blueprint blueprint = model::blueprint_of(source);
+    blueprint.adapter.emplace();
+    return {std::move(blueprint), nn::machine_of(dev)};
+  }
+  train::MemoryForecast forecast(Index rows, Index labelled, Index recomputed) {
+    return train::forecast_memory<Cpu, float>(basis(), rows, labelled, recomputed);
+  }
+  train::MemoryForecast forecast_evaluation(Index rows, Index labelled) {
+    return train::forecast_evaluation<Cpu, float>(basis(), rows, labelled);
+  }
+  template <class... Rest>
+  train::MemoryPlan plan(const train::LargestBatch& batch, const train::LargestBatch& evaluation, const Rest&... rest) {
+    return train::plan_memory<Cpu, float>(basis(), batch, evaluation, rest...);
   }
 
   static model::Source written(const io::Path& folder, Index ffn) {
@@ -84,13 +103,15 @@ TEST_CASE("memory: as few layers are checkpointed as the limit allows, all where
   Model model;
   const train::LargestBatch batch{Index{1} << 24, 1};  // far more than what this process holds, and how that moves
   const auto needs = [&](Index recomputed) {
-    return train::forecast_memory(model.decoder, 0, batch.rows, batch.labelled, recomputed).total() / 0x1p30;
+    return model.forecast(batch.rows, batch.labelled, recomputed).total() / 0x1p30;
   };
   settings::Config config;
-  const auto planned = [&] { return train::plan_memory(model.decoder, 0, batch, {}, config); };
+  const auto planned = [&] { return model.plan(batch, {}, config); };
   CHECK(planned().recomputed == 0);
   CHECK(planned().needs.total() / 0x1p30 == needs(0));
-  for (const Index count : {2, 3, 4}) {
+  // Of the last layer nothing is gained: backward begins with it.
+  CHECK(needs(4) == needs(3));
+  for (const Index count : {1, 2, 3}) {
     CAPTURE(count);
     config.memory_limit_gib = run::resident_memory_gib() + (needs(count) + needs(count - 1)) / 2;
     CHECK(planned().recomputed == count);
@@ -103,7 +124,7 @@ TEST_CASE("memory: as few layers are checkpointed as the limit allows, all where
   CHECK_THROWS_WITH_AS(planned(), doctest::Contains("key memory_limit_gib: given "), ConfigError);
   config.gradient_checkpointing = true;  // which does not lift the limit
   CHECK_THROWS_WITH_AS(planned(), doctest::Contains("with every layer checkpointed "), ConfigError);
-  for (const double limit : {(needs(4) + needs(3)) / 2, 2 * needs(0)}) {
+  for (const double limit : {(needs(4) + needs(2)) / 2, 2 * needs(0)}) {
     config.memory_limit_gib = run::resident_memory_gib() + limit;
     CHECK(planned().recomputed == 4);
     const Quiet quiet;
@@ -117,19 +138,19 @@ TEST_CASE("memory: as few layers are checkpointed as the limit allows, all where
 TEST_CASE("memory: the limit is of the whole process, what it holds already included") {
   Model model;
   const train::LargestBatch batch{64, 64};
-  const double needs = train::forecast_memory(model.decoder, 0, batch.rows, batch.labelled, 0).total();
-  const double least = train::forecast_memory(model.decoder, 0, batch.rows, batch.labelled, 4).total();
+  const double needs = model.forecast(batch.rows, batch.labelled, 0).total();
+  const double least = model.forecast(batch.rows, batch.labelled, 4).total();
   settings::Config config;
   config.memory_limit_gib = 2 * needs / 0x1p30;
-  const auto planned = [&](double held) { return train::plan_memory(model.decoder, 0, batch, {}, config, held); };
+  const auto planned = [&](double held) { return model.plan(batch, {}, config, held); };
   CHECK(planned(0.9 * needs).recomputed == 0);
   CHECK(planned(0.9 * needs).held == 0.9 * needs);
   CHECK(planned(1.01 * needs).recomputed > 0);
   CHECK_THROWS_AS(planned(2.01 * needs - least), ConfigError);
   // Where nobody says what is held, it is what this process has.
   config.memory_limit_gib = run::resident_memory_gib() / 2;
-  CHECK_THROWS_WITH_AS(train::plan_memory(model.decoder, 0, batch, {}, config),
-                       doctest::Contains("with every layer checkpointed"), ConfigError);  // nothing is evaluated
+  CHECK_THROWS_WITH_AS(model.plan(batch, {}, config), doctest::Contains("with every layer checkpointed"),
+                       ConfigError);  // nothing is evaluated
 }
 
 namespace {
@@ -152,7 +173,8 @@ void check_trained(const std::string& family, bool tied, bool adapter, bool own,
     if (family == "llama") shape.more[bias] = true;
   test::write_random_model(temp / "model", shape);
   cpu::Device dev{1};
-  model::Decoder<cpu::Device, T> decoder(dev, model::Source::open(temp / "model"));
+  const auto source = model::Source::open(temp / "model");
+  model::Decoder<cpu::Device, T> decoder(dev, source);
   model::AdapterConfig config;
   config.rank = 30;  // past a block of 1,024 elements
   config.targets = {"q_proj", "k_proj", "v_proj", "up_proj", "down_proj"};
@@ -161,7 +183,6 @@ void check_trained(const std::string& family, bool tied, bool adapter, bool own,
     return own && info.name.find("layers.0.self_attn.o_proj") == std::string::npos;
   };
   adapter ? decoder.attach(dev, config, chosen) : decoder.train_own(dev, chosen);
-  CHECK((train::adapter_of(decoder) != nullptr) == adapter);
 
   train::TrainedMemory held;
   auto& params = decoder.params();
@@ -175,14 +196,29 @@ void check_trained(const std::string& family, bool tied, bool adapter, bool own,
     for (std::size_t i = 1; i < parts.size(); ++i) largest = std::max(largest, parts[i] - parts[i - 1]);
     held.moments += 2 * static_cast<double>(largest) * sizeof(float);
   }
-  const auto forecast = train::forecast_trained<T>(decoder.config(), adapter ? &config : nullptr, chosen, ranks);
+  model::Blueprint blueprint = model::blueprint_of(source);
+  if (adapter) blueprint.adapter = config;
+  blueprint.chosen = chosen;
+  const nn::ParamTable table = blueprint.parameters();
+  REQUIRE(table.entries().size() == params.entries().size());
+  for (std::size_t i = 0; i < table.entries().size(); ++i) {
+    const auto &of_table = table.entries()[i], &of_store = params.entries()[i];
+    CHECK(of_table.name == of_store.name);
+    CHECK(of_table.storage == of_store.storage);
+    CHECK(of_table.first_row == of_store.first_row);
+    CHECK(of_table.rows == of_store.rows);
+    CHECK(of_table.transposed == of_store.transposed);
+    CHECK(table.elements_of(of_table) == params.table().elements_of(of_store));
+  }
+  const auto forecast = train::trained_memory<T>(table.sizes([](std::string_view) { return true; }), ranks);
   CHECK(forecast.masters == held.masters);
   CHECK(forecast.copies == held.copies);
   CHECK(forecast.gradients == held.gradients);
   CHECK(forecast.moments == held.moments);
   CHECK(forecast.total() == held.masters + held.copies + held.gradients + held.moments);
-  if (ranks == 1)
-    CHECK(train::plan_memory(decoder, 0, {64, 64}, {}, settings::Config{}, 0).trained.total() == held.total());
+  const train::MemoryBasis basis{blueprint, nn::machine_of(dev)};
+  const auto plan = train::plan_memory<Cpu, T>(basis, {64, 64}, {}, settings::Config{}, 0);
+  if (ranks == 1) CHECK(plan.trained.total() == held.total());
 }
 
 }  // namespace
@@ -198,29 +234,34 @@ TEST_CASE("memory: what trains is counted from the description as the store and 
 
 TEST_CASE("memory: a model without an adapter needs nothing for one") {
   Model model;
-  const auto with = train::forecast_memory(model.decoder, 0, 64, 64, 0);
-  model.decoder.train_own(model.dev, [](const model::TensorInfo& info) { return info.name == "model.norm.weight"; });
-  const auto without = train::forecast_memory(model.decoder, 0, 64, 64, 0);
+  const auto with = model.forecast(64, 64, 0);
+  train::MemoryBasis other = model.basis();
+  other.model.adapter.reset();
+  other.model.chosen = [](const model::TensorInfo& info) {
+    return info.name == "model.layers.0.input_layernorm.weight";
+  };
+  const auto without = train::forecast_memory<Cpu, float>(other, 64, 64, 0);
+  // h of rank 8, of each layer and projections that share an input
   CHECK(with.activations - without.activations ==
-        4.0 * 64 * 7 * 8 * sizeof(float));  // h of rank 8: layers, projections
+        4 * (64 * 7 * 8 * sizeof(float) + 4 * model.dev.arena().padding().band));
 }
 
 TEST_CASE("memory: an evaluation counts, in the forecast and against the limit") {
   Model model;
   const train::LargestBatch small{16, 16}, large{4096, 4096};
-  const auto training = train::forecast_memory(model.decoder, 0, small.rows, small.labelled, 0);
-  const auto evaluating = train::forecast_evaluation(model.decoder, 0, large.rows, large.labelled);
+  const auto training = model.forecast(small.rows, small.labelled, 0);
+  const auto evaluating = model.forecast_evaluation(large.rows, large.labelled);
   REQUIRE(evaluating.total() > 2 * training.total());
   settings::Config config;
-  CHECK(train::plan_memory(model.decoder, 0, small, {}, config, 0).needs.total() == training.total());
-  CHECK(train::plan_memory(model.decoder, 0, small, large, config, 0).needs.total() == evaluating.total());
+  CHECK(model.plan(small, {}, config, 0).needs.total() == training.total());
+  CHECK(model.plan(small, large, config, 0).needs.total() == evaluating.total());
   config.memory_limit_gib = 1.01 * evaluating.total() / 0x1p30;
-  CHECK(train::plan_memory(model.decoder, 0, small, large, config, 0).recomputed == 0);
+  CHECK(model.plan(small, large, config, 0).recomputed == 0);
   for (const bool checkpoints : {false, true}) {
     config.gradient_checkpointing = checkpoints;
     config.memory_limit_gib = 0.99 * evaluating.total() / 0x1p30;
-    CHECK_THROWS_WITH_AS(train::plan_memory(model.decoder, 0, small, large, config, 0),
-                         doctest::Contains("a smaller per_device_eval_batch_size"), ConfigError);
+    CHECK_THROWS_WITH_AS(model.plan(small, large, config, 0), doctest::Contains("a smaller per_device_eval_batch_size"),
+                         ConfigError);
   }
 }
 
@@ -229,9 +270,9 @@ TEST_CASE("memory: the sums of a step's units count") {
   const auto workspace_of = [&](Index units) {
     settings::Config config;
     config.step_units = units;
-    return train::plan_memory(model.decoder, 0, {16, 16}, {}, config, 0).needs.workspace;
+    return model.plan({16, 16}, {}, config, 0).needs.workspace;
   };
-  const double gradients = train::plan_memory(model.decoder, 0, {16, 16}, {}, {}, 0).trained.gradients;
+  const double gradients = model.plan({16, 16}, {}, settings::Config{}, 0).trained.gradients;
   CHECK(gradients > 0);
   // The whole's sum, and one for each level of the tree below it.
   CHECK(workspace_of(2) - workspace_of(1) == 2 * gradients);
@@ -268,12 +309,12 @@ TEST_CASE("memory: the forecast of an evaluation is close to what the arena came
     for (Index place = 0; place < rows / 128; ++place) batch.append(example, place);
     model.decoder.evaluate(model.dev, nn::Rows{batch.tokens, batch.positions, batch.sequence_index, batch.segments},
                            std::span(std::as_const(batch.labels)));
-    const auto forecast = train::forecast_evaluation(model.decoder, 0, batch.rows(), batch.labelled);
+    const auto forecast = model.forecast_evaluation(batch.rows(), batch.labelled);
     const auto& arena = model.dev.arena();
-    CHECK(forecast.activations == doctest::Approx(static_cast<double>(arena.peak_saved())).epsilon(0.1));
+    CHECK(forecast.activations == static_cast<double>(arena.peak_saved()));
     const auto workspace = static_cast<double>(arena.peak_scratch());
-    CHECK(forecast.workspace > 0.9 * workspace);
-    CHECK(forecast.workspace < 1.1 * workspace);
+    CHECK(forecast.workspace >= workspace);
+    CHECK(forecast.workspace < 1.1 * workspace + 0.75 * 0x1p20);
   };
   check(384, true);    // the head
   check(384, false);   // attention
@@ -297,16 +338,13 @@ TEST_CASE("memory: the forecast is close to what the arena came to hold, whichev
     if (!all_labelled) std::fill(example.labels.begin(), example.labels.end() - 1, ignore_index);
     for (Index place = 0; place < (recomputes ? 4 : 2); ++place) batch.append(example, place);
     stepper.accumulate(model.dev, 0, std::span(&batch, 1));
-    const auto forecast = train::forecast_memory(model.decoder, train::weight_bytes(model.source), batch.rows(),
-                                                 batch.labelled, recomputes ? 4 : 0);
+    const auto forecast = model.forecast(batch.rows(), batch.labelled, recomputes ? 4 : 0);
     const auto& arena = model.dev.arena();
-    CHECK(forecast.activations == doctest::Approx(static_cast<double>(arena.peak_saved())).epsilon(0.1));
-    // Kernels hold some more for sums of their own: those of low-rank gradients are an eighth of SwiGLU's rows.
+    CHECK(forecast.activations == static_cast<double>(arena.peak_saved()));
+    // The bound of what kernels hold besides allows for ways that they do not take here.
     const auto workspace = static_cast<double>(arena.peak_scratch());
-    CHECK(forecast.workspace > 0.8 * workspace);
-    CHECK(forecast.workspace < 1.05 * workspace);
-    // Of the whole, which a limit is held against, a smaller share may be missing.
-    CHECK(forecast.activations + forecast.workspace == doctest::Approx(static_cast<double>(arena.peak())).epsilon(0.1));
+    CHECK(forecast.workspace >= workspace);
+    CHECK(forecast.workspace < 4 / 3.0 * workspace + 0.75 * 0x1p20);
   };
   for (const bool recomputes : {false, true}) {
     check(384, recomputes, true);    // the head
@@ -351,7 +389,14 @@ void check_stages(bool full, bool offload) {
   decoder.params().train(dev, stages[0].trains);
   comm::Single<D> alone;
   train::Stepper<D, T> stepper(dev, decoder, {}, 1, 1, alone, {}, {.on_host = offload, .threads = 1});
-  const auto plans = train::held_in_stages(decoder, stages, config, static_cast<double>(dev.allocated().now()));
+  model::Blueprint blueprint = model::blueprint_of(source);
+  if (full) {
+    blueprint.chosen = [](const model::TensorInfo&) { return true; };
+  } else {
+    blueprint.adapter = adapter;
+  }
+  const train::MemoryBasis basis{blueprint, nn::machine_of(dev)};
+  const auto plans = train::held_in_stages<D, T>(basis, stages, config, static_cast<double>(dev.allocated().now()));
   constexpr double sums = 256;  // of losses and norms
   const auto others = static_cast<double>(D::reads_host_memory ? 0 : without);
   const auto now = [&] { return static_cast<double>(dev.allocated().now()) - others; };
@@ -431,14 +476,14 @@ TEST_CASE("memory: what a stage begins with counts, and what the arena of earlie
   settings::Config config;
   train::MemoryPlan start;
   start.held = 0x1p30;
-  const double needs = train::forecast_memory(model.decoder, 0, batch.rows, batch.labelled, 0).total();
+  const double needs = model.forecast(batch.rows, batch.labelled, 0).total();
   config.memory_limit_gib = 1 + 2 * needs / 0x1p30;
-  CHECK(train::plan_memory(model.decoder, 0, batch, {}, config, start).recomputed == 0);
+  CHECK(model.plan(batch, {}, config, start).recomputed == 0);
   start.entering = 0x1p28;
-  CHECK_THROWS_WITH_AS(train::plan_memory(model.decoder, 0, batch, {}, config, start),
+  CHECK_THROWS_WITH_AS(model.plan(batch, {}, config, start),
                        doctest::Contains("but while what trains changes 1.25 GiB are expected"), ConfigError);
   config.memory_limit_gib = 1.26;
-  const auto planned = train::plan_memory(model.decoder, 0, batch, {}, config, start);
+  const auto planned = model.plan(batch, {}, config, start);
   CHECK(planned.peak() == 0x1p30 + 0x1p28);
   const Quiet quiet;
   train::say_memory(planned, 4, config);
@@ -451,8 +496,7 @@ TEST_CASE("memory: a plan that does not fit names what needs most: the steps, an
   settings::Config config;
   const auto refusal = [&](const train::MemoryPlan& start, const train::LargestBatch& evaluation, double limit) {
     config.memory_limit_gib = limit / 0x1p30;
-    return test::message_of<ConfigError>(
-        [&] { (void)train::plan_memory(model.decoder, 0, batch, evaluation, config, start); });
+    return test::message_of<ConfigError>([&] { (void)model.plan(batch, evaluation, config, start); });
   };
   const auto needed = [](double bytes) {
     return concat(fixed(bytes / 0x1p30, 2), " GiB are expected; allowed: more, ");
@@ -475,7 +519,7 @@ TEST_CASE("memory: a plan that does not fit names what needs most: the steps, an
                     "but while what trains changes " + needed(1.5 * 0x1p30) + "or fewer tensors that train"));
   CHECK_FALSE(test::holds(refusal(start, {}, 1.1 * 0x1p30), "cutoff_len"));
   start.entering = 0;
-  const double evaluates = train::forecast_evaluation(model.decoder, 0, evaluated.rows, evaluated.labelled).total();
+  const double evaluates = model.forecast_evaluation(evaluated.rows, evaluated.labelled).total();
   CHECK(test::holds(refusal(start, evaluated, 0x1p30), "but for an evaluation " + needed(0x1p30 + evaluates) +
                                                            "or a smaller per_device_eval_batch_size or cutoff_len"));
   start.entering = 2 * evaluates;

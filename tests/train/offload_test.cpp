@@ -201,7 +201,10 @@ TEST_CASE("offload: the memory plan says what each memory holds") {
     Training<proof::Device, bf16> training(dev, source, subject, train::weight_places(config),
                                            train::state_place(config));
     auto& decoder = training.decoder();
-    return train::plan_memory(decoder, train::weight_bytes(decoder, source), {64, 64}, {}, config, 1e12);
+    model::Blueprint blueprint = model::blueprint_of(source);
+    blueprint.adapter = decoder.adapter();
+    const auto basis = train::memory_basis<proof::Device, bf16>(dev, blueprint, decoder.streaming());
+    return train::plan_memory<proof::Device, bf16>(basis, {64, 64}, {}, config, 1e12);
   };
   const auto none = plan("none"), optimizer = plan("optimizer"), params = plan("params"), all = plan("all");
   // 61 · 16 numbers each of embedding and head, stored as f16; matrices of a layer; norms in float32.

@@ -2,6 +2,7 @@
 
 #include "lora/ascend/activation.hpp"
 #include "lora/ascend/attention.hpp"
+#include "lora/ascend/buffers.hpp"
 #include "lora/ascend/elementwise.hpp"
 #include "lora/ascend/embedding.hpp"
 #include "lora/ascend/gemm.hpp"

@@ -2,6 +2,7 @@
 
 #include "lora/cpu/activation.hpp"
 #include "lora/cpu/attention.hpp"
+#include "lora/cpu/buffers.hpp"
 #include "lora/cpu/device.hpp"
 #include "lora/cpu/elementwise.hpp"
 #include "lora/cpu/embedding.hpp"

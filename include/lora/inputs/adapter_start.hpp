@@ -14,6 +14,7 @@
 
 #include "lora/inputs/model_files.hpp"
 #include "lora/model/adapter.hpp"
+#include "lora/model/blueprint.hpp"
 #include "lora/model/decoder.hpp"
 #include "lora/model/trainable.hpp"
 #include "lora/optim/adamw.hpp"
@@ -26,17 +27,19 @@ namespace lora::inputs {
 model::AdapterConfig adapter_of(const settings::Config& config, const model::Config& shape,
                                 const model::AdapterFiles* start);
 
+/// The adapter folder that a run starts from, if it does.
+/// Throws   FormatError where it does not fit the model, IoError
+std::optional<model::AdapterFiles> adapter_to_start_from(const settings::Config& config, const model::Config& shape);
+
+/// The group of parameters that the factors B of a run belong to.
+Index group_of_b(const settings::Config& config);
+
 /// Attaches the adapter that a run trains: the one that it starts from, or a new one.
 /// Throws   ConfigError, FormatError, IoError
 template <AnyDevice D, class T>
 void attach_adapter(D& dev, model::Decoder<D, T>& decoder, const settings::Config& config) {
-  std::optional<model::AdapterFiles> start;
-  if (!config.adapter_name_or_path.empty()) {
-    start.emplace(model::open_adapter(find_adapter(config.adapter_name_or_path)));
-    model::check_adapter(*start, decoder.config());
-  }
-  decoder.attach(dev, adapter_of(config, decoder.config(), start ? &*start : nullptr), {},
-                 config.loraplus_lr_ratio.value_or(1) != 1 ? optim::faster_group : 0);
+  const std::optional<model::AdapterFiles> start = adapter_to_start_from(config, decoder.config());
+  decoder.attach(dev, adapter_of(config, decoder.config(), start ? &*start : nullptr), {}, group_of_b(config));
   if (start) {
     model::load_adapter(dev, decoder, *start);
   } else {
@@ -51,17 +54,22 @@ using TensorNames = std::set<std::string, std::less<>>;
 std::vector<std::shared_ptr<const TensorNames>> trainable_in_stages(const settings::Config& config,
                                                                     const model::Config& shape);
 
+/// The names of those that train in any stage.
+/// Throws   as above
+TensorNames trainable_in_run(const settings::Config& config, const model::Config& shape);
+
 /// Makes parameters of what a run trains: an adapter, or those tensors of the model that train in any of its stages.
 /// Throws   ConfigError, FormatError, IoError
 template <AnyDevice D, class T>
 void choose_what_trains(D& dev, model::Decoder<D, T>& decoder, const settings::Config& config) {
   if (!config.trains_model()) return attach_adapter(dev, decoder, config);
-  TensorNames names;
-  std::set<std::shared_ptr<const TensorNames>> lists;
-  for (const auto& of_stage : trainable_in_stages(config, decoder.config())) lists.insert(of_stage);
-  for (const auto& list : lists) names.insert(list->begin(), list->end());
+  const TensorNames names = trainable_in_run(config, decoder.config());
   decoder.train_own(dev, [&](const model::TensorInfo& info) { return names.count(info.name) != 0; });
 }
+
+/// What of a model a run trains, without making it. `source` outlives it.
+/// Throws   as above
+model::Blueprint blueprint_of(const settings::Config& config, const model::Source& source);
 
 /// Whether a tensor trains, by its name, in each stage of a run: those of `chosen` (empty: all) that the stage names.
 std::vector<std::function<bool(std::string_view)>> trained_in_stages(

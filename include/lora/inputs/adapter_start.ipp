@@ -61,6 +61,18 @@ LORA_INLINE model::AdapterConfig adapter_of(const settings::Config& config, cons
   return adapter;
 }
 
+LORA_INLINE std::optional<model::AdapterFiles> adapter_to_start_from(const settings::Config& config,
+                                                                     const model::Config& shape) {
+  if (config.adapter_name_or_path.empty()) return std::nullopt;
+  std::optional<model::AdapterFiles> start(model::open_adapter(find_adapter(config.adapter_name_or_path)));
+  model::check_adapter(*start, shape);
+  return start;
+}
+
+LORA_INLINE Index group_of_b(const settings::Config& config) {
+  return config.loraplus_lr_ratio.value_or(1) != 1 ? optim::faster_group : 0;
+}
+
 LORA_INLINE std::vector<std::shared_ptr<const TensorNames>> trainable_in_stages(const settings::Config& config,
                                                                                 const model::Config& shape) {
   const settings::StageConfigs stages(config);
@@ -76,6 +88,28 @@ LORA_INLINE std::vector<std::shared_ptr<const TensorNames>> trainable_in_stages(
       fail<ConfigError>(settings::stage_name(config, i), ": ", std::string_view(error.what()));
     }
   return names;
+}
+
+LORA_INLINE TensorNames trainable_in_run(const settings::Config& config, const model::Config& shape) {
+  TensorNames names;
+  std::set<std::shared_ptr<const TensorNames>> lists;
+  for (const auto& of_stage : trainable_in_stages(config, shape)) lists.insert(of_stage);
+  for (const auto& list : lists) names.insert(list->begin(), list->end());
+  return names;
+}
+
+LORA_INLINE model::Blueprint blueprint_of(const settings::Config& config, const model::Source& source) {
+  model::Blueprint blueprint = model::blueprint_of(source);
+  if (config.trains_model()) {
+    blueprint.chosen = [names = trainable_in_run(config, source.config())](const model::TensorInfo& info) {
+      return names.count(info.name) != 0;
+    };
+    return blueprint;
+  }
+  const auto start = adapter_to_start_from(config, source.config());
+  blueprint.adapter = adapter_of(config, source.config(), start ? &*start : nullptr);
+  blueprint.b_group = group_of_b(config);
+  return blueprint;
 }
 
 LORA_INLINE std::vector<std::function<bool(std::string_view)>> trained_in_stages(

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -14,10 +13,9 @@
 #include "lora/core/ignore_index.hpp"
 #include "lora/kernel/reduce.hpp"
 #include "lora/model/adapter.hpp"
-#include "lora/model/weights.hpp"
+#include "lora/model/layers.hpp"
 #include "lora/nn/embedding.hpp"
-#include "lora/nn/head.hpp"
-#include "lora/nn/stack.hpp"
+#include "lora/nn/objective.hpp"
 
 namespace lora::model {
 
@@ -120,27 +118,15 @@ class Decoder {
   nn::ParamStore<D, T>& params() { return params_; }
 
  private:
-  // Rows that the head looks at, and what they predict, on the device.
-  struct Labelled {
-    View<D, const std::int32_t> rows;    // (n)
-    View<D, const std::int32_t> labels;  // (n)
-  };
-
-  // The projections that read one input: one module of a layer.
-  std::array<nn::LoraLinear<D, T>*, 4> linears(Index layer) {
-    auto& block = stack_.layer(layer).inner();
-    return {&block.attention().qkv_proj(), &block.attention().o_proj(), &block.mlp().gate_up_proj(),
-            &block.mlp().down_proj()};
-  }
   // A projection of a module.
-  struct Projection {
+  struct Place {
     nn::LoraLinear<D, T>& group;
     std::size_t j;
   };
-  Projection projection_at(const TensorInfo& info) {
-    for (auto* linear : linears(info.layer))
-      for (std::size_t j = 0; j < linear->projections().size(); ++j)
-        if (linear->projections()[j].name == info.projection) return {*linear, j};
+  Place place_of(const TensorInfo& info) {
+    for (auto* group : stack_.layer(info.layer).inner().groups())
+      for (std::size_t j = 0; j < group->projections().size(); ++j)
+        if (group->projections()[j].name == info.projection) return {*group, j};
     fail<ConfigError>("no projection is called ", info.projection);
   }
   nn::RmsNorm<D, T>& norm_at(const TensorInfo& info) {
@@ -187,72 +173,7 @@ class Decoder {
     stack_.forward(dev, pass, View<D, const T>(x), hidden, nothing, nn::Keep::nothing);
   }
 
-  // Final norm and head on the labelled rows only; `see` gets the head's LossRows. d_hidden (N, E) is overwritten, or
-  // not wanted where it is empty.
-  template <class See>
-  void loss_of(D& dev, View<D, const T> hidden, const Labelled& labelled, double scale, View<D, T> d_hidden,
-               See&& see) const {
-    const Span phase(dev, Profile::Kind::phase, "head");
-    const Index n = labelled.rows.size(), e = config_.hidden_size;
-    const bool gradient = !d_hidden.empty();
-    const Arena::Scope scope(dev.arena());
-    const View<D, T> x = scratch<T>(dev, n, e);
-    const View<D, T> normed = scratch<T>(dev, n, e);
-    const View<D, T> dx = gradient ? scratch<T>(dev, n, e) : View<D, T>();
-    const View<D, Accum<T>> rstd = scratch<Accum<T>>(dev, n, 1);
-    const bool scores = !gradient || nn::LossRows<D, T>::needs_scores;
-    const auto per_row = [&](bool wanted) { return wanted ? scratch<Accum<T>>(dev, 1, n) : View<D, Accum<T>>(); };
-    const nn::LossRows<D, T> outcome{per_row(true), per_row(scores), per_row(scores)};
-    kernel::gather_rows(dev, hidden, labelled.rows, x);
-    norm_.forward(dev, x, normed, rstd);
-    head_->loss(dev, View<D, const T>(normed), labelled.labels, scale, dx, outcome);
-    see(outcome);
-    if (gradient) {
-      norm_.backward(dev, x, rstd, dx, dx);
-      kernel::fill(dev, d_hidden, 0.0);
-      kernel::scatter_rows(dev, View<D, const T>(dx), labelled.rows, d_hidden);
-    }
-  }
-
-  nn::RmsNorm<D, T> norm(Loader<D>& loader, const std::string& name) const {
-    return {loader.template vector<Accum<T>>(name), config_.rms_norm_eps};
-  }
-
-  nn::LoraLinear<D, T> projections(Loader<D>& loader, Index layer, std::span<const std::string_view> names,
-                                   std::uint64_t module) const {
-    std::vector<std::pair<std::string, nn::Linear<D, T>>> linears;
-    std::vector<std::string> weights;
-    for (const std::string_view name : names) weights.push_back(module_path(layer, name) + ".weight");
-    loader.join(weights);
-    for (const std::string_view name : names) {
-      const std::string path = module_path(layer, name);
-      nn::Linear<D, T> linear{nn::OwnMatrix<D, T>(loader.template weight<T>(path + ".weight"))};
-      if (loader.has(path + ".bias")) linear.bias = loader.template vector<Accum<T>>(path + ".bias");
-      linears.emplace_back(std::string(name), std::move(linear));
-    }
-    return nn::LoraLinear<D, T>(std::move(linears), mix_key(static_cast<std::uint64_t>(layer), module));
-  }
-
-  typename nn::Stack<D, T>::Layer layer(Loader<D>& loader, Index i) const {
-    const Index c = config_.head_dim;
-    const std::span<const std::string_view> names(projection_names);
-    const std::string prefix = concat("model.layers.", i, ".");
-    typename nn::Attention<D, T>::Parts attention;
-    attention.qkv_proj = projections(loader, i, names.subspan(0, 3), 0);
-    attention.o_proj = projections(loader, i, names.subspan(3, 1), 1);
-    if (config_.qk_norm) {
-      attention.q_norm = norm(loader, prefix + "self_attn.q_norm.weight");
-      attention.k_norm = norm(loader, prefix + "self_attn.k_norm.weight");
-    }
-    attention.shape = {config_.num_attention_heads, config_.num_key_value_heads, c,
-                       1 / std::sqrt(static_cast<double>(c))};
-    attention.rotary = config_.rotates[static_cast<std::size_t>(i)] ? rotary_.get() : nullptr;
-    attention.layer = i;
-    attention.norm = norm(loader, prefix + "input_layernorm.weight");
-    nn::Mlp<D, T> mlp(norm(loader, prefix + "post_attention_layernorm.weight"),
-                      projections(loader, i, names.subspan(4, 2), 2), projections(loader, i, names.subspan(6, 1), 3));
-    return typename nn::Stack<D, T>::Layer(nn::Block<D, T>(nn::Attention<D, T>(std::move(attention)), std::move(mlp)));
-  }
+  nn::Objective<D, T> objective() const { return {norm_, *head_}; }
 
   Config config_;
   AdapterConfig adapter_;
@@ -279,8 +200,9 @@ Decoder<D, T>::Decoder(D& dev, const TensorProvider& provider, const WeightPlace
   }
   Loader<D> loader(dev, provider, places, streamed_.get());
   embedding_.table = nn::OwnMatrix<D, T>(loader.template weight<T>("model.embed_tokens.weight"));
-  for (Index i = 0; i < config_.num_hidden_layers; ++i) stack_.push_back(layer(loader, i));
-  norm_ = norm(loader, "model.norm.weight");
+  const LayerBuilder<D, T> builder(loader, config_, *rotary_);
+  for (Index i = 0; i < config_.num_hidden_layers; ++i) stack_.push_back(builder.layer(i));
+  norm_ = builder.norm("model.norm.weight");
   head_.emplace(
       config_.tie_word_embeddings ? embedding_.table : nn::OwnMatrix<D, T>(loader.template weight<T>("lm_head.weight")),
       dev.tiling());
@@ -297,7 +219,7 @@ typename Decoder<D, T>::OwnTensor Decoder<D, T>::own(const TensorInfo& info) {
   if (info.kind == Kind::embedding) return &embedding_.table;
   if (info.kind == Kind::head) return &head_->weight();
   if (info.kind == Kind::norm) return &norm_at(info).weight;
-  const auto [group, j] = projection_at(info);
+  const auto [group, j] = place_of(info);
   if (info.kind == Kind::projection) return &group.linear(j).weight;
   return &group.linear(j).bias;
 }
@@ -306,18 +228,17 @@ template <AnyDevice D, class T>
 void Decoder<D, T>::attach(D& dev, AdapterConfig adapter, const Choice& trains, Index b_group) {
   params_.clear();
   for (Index i = 0; i < stack_.size(); ++i) {
-    const auto modules = linears(i);
-    const auto ranks = [&](const nn::LoraLinear<D, T>& linear) {
+    const auto groups = stack_.layer(i).inner().groups();
+    const auto ranks = [&](const nn::LoraLinear<D, T>& group) {
       std::vector<nn::LoraRank> result;
-      for (const auto& projection : linear.projections()) {
+      for (const auto& projection : group.projections()) {
         result.push_back(adapter.rank_of(i, projection.name));
         result.back().b_group = b_group;
       }
       return result;
     };
-    const std::string prefix = concat("model.layers.", i, ".");
-    for (std::size_t j = 0; j < modules.size(); ++j)
-      modules[j]->attach(params_, prefix + (j < 2 ? "self_attn." : "mlp."), ranks(*modules[j]), adapter.dropout);
+    for (std::size_t j = 0; j < groups.size(); ++j)
+      groups[j]->attach(params_, group_path(i, projection_groups[j]), ranks(*groups[j]), adapter.dropout);
   }
   if (params_.entries().empty()) fail<ConfigError>("the adapter targets no projection of this model");
   add_own([&](const TensorInfo& info) { return adapter.trains_whole(info) || (trains && trains(info)); });
@@ -329,7 +250,7 @@ template <AnyDevice D, class T>
 void Decoder<D, T>::train_own(D& dev, const Choice& trains) {
   params_.clear();
   for (Index i = 0; i < stack_.size(); ++i)
-    for (auto* linear : linears(i)) linear->detach();
+    for (auto* group : stack_.layer(i).inner().groups()) group->detach();
   add_own(trains);
   if (params_.entries().empty()) fail<ConfigError>("none of the model's tensors is chosen to train");
   build(dev);
@@ -392,8 +313,8 @@ void Decoder<D, T>::train_micro_batch(D& dev, const nn::StagedRows& rows, double
   typename nn::Stack<D, T>::Saved saved;
   embed(dev, pass, d_hidden);
   stack_.forward(dev, pass, View<D, const T>(d_hidden), hidden, saved, nn::Keep::all, embedding_.table.trains());
-  loss_of(dev, View<D, const T>(hidden), {pass.labelled(), pass.labels()}, scale, d_hidden,
-          [&](const auto& outcome) { kernel::sum(dev, outcome.loss, loss_sum); });
+  objective().loss(dev, View<D, const T>(hidden), {pass.labelled(), pass.labels()}, scale, d_hidden,
+                   [&](const auto& outcome) { kernel::sum(dev, outcome.loss, loss_sum); });
   stack_.backward(dev, pass, saved, d_hidden);
   embedding_.backward(dev, pass, View<D, const T>(d_hidden));
   LORA_ASSERT(dev.arena().mark() == mark);  // else memory is lost, but nothing is computed otherwise
@@ -415,8 +336,8 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Rows& rows, std::span<const
   nn::for_row_tiles(staged.labelled.count, head_->tiling().head_rows, [&](Index begin, Index count) {
     result.stopped = result.stopped || pass.stopped();
     if (result.stopped) return;
-    const Labelled part{pass.labelled().col_slice(begin, count), pass.labels().col_slice(begin, count)};
-    loss_of(dev, View<D, const T>(hidden), part, 1, View<D, T>(), [&](const auto& outcome) {
+    const nn::Labelled<D> part{pass.labelled().col_slice(begin, count), pass.labels().col_slice(begin, count)};
+    objective().loss(dev, View<D, const T>(hidden), part, 1, View<D, T>(), [&](const auto& outcome) {
       const auto loss = to_host(dev, outcome.loss), target = to_host(dev, outcome.target),
                  top = to_host(dev, outcome.top);
       for (std::size_t i = 0; i < loss.size(); ++i) {
@@ -434,7 +355,7 @@ template <AnyDevice D, class T>
 View<D, Accum<T>> Decoder<D, T>::value(D& dev, const TensorInfo& info) {
   const auto weights = use_of(dev, info);
   if (info.kind == TensorInfo::Kind::projection) {
-    const auto [group, j] = projection_at(info);
+    const auto [group, j] = place_of(info);
     return group.merged(dev, j);
   }
   const bool matrix = info.shape.rank() > 1;

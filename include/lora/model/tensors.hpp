@@ -1,25 +1,13 @@
 #pragma once
 
-#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "lora/model/config.hpp"
+#include "lora/model/layout.hpp"
 
 namespace lora::model {
-
-/// The projections of a layer in their order, which are those that an adapter can target.
-constexpr std::array<std::string_view, 7> projection_names = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
-                                                              "gate_proj", "up_proj", "down_proj"};
-
-/// Where a projection of a layer stands in the model: "model.layers.3.self_attn.q_proj".
-inline std::string module_path(Index layer, std::string_view projection) {
-  const bool attention =
-      projection == "q_proj" || projection == "k_proj" || projection == "v_proj" || projection == "o_proj";
-  return concat("model.layers.", layer, attention ? ".self_attn." : ".mlp.", projection);
-}
 
 /// One tensor of a model.
 struct TensorInfo {

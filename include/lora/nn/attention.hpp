@@ -30,6 +30,41 @@ class Attention {
     typename LoraLinear<D, T>::Saved o_proj;
   };
 
+  static Footprint footprint(const PassShape& pass, const SelfAttentionShape& shape, Keep keep) {
+    using Linears = LoraLinear<D, T>;
+    const bool keeps_output = keep != Keep::nothing, all = keep == Keep::all;
+    const Footprint qkv = Linears::footprint(pass, shape.qkv_proj, keep),
+                    o = Linears::footprint(pass, shape.o_proj, keep);
+    Footprint result = all ? kept_of_heads(pass, shape) : Footprint();
+    result.saved += qkv.saved + o.saved;
+    const Index out = pass.rows_of<T>(shape.q_columns());
+    if (keeps_output) result.saved += out + pass.rows_of<Accum<T>>(shape.heads * kernel::Attention<D>::saved_per_head);
+    result.low = result.saved;
+    result.scratch = (keeps_output ? 0 : out) + (all ? 0 : pass.rows_of<T>(shape.qkv_proj.out())) +
+                     std::max(pass.rows_of<T>(shape.width) + qkv.scratch, prepared_bytes(pass, shape) + o.scratch);
+    return result;
+  }
+  static Footprint recompute_footprint(const PassShape& pass, const SelfAttentionShape& shape) {
+    using Linears = LoraLinear<D, T>;
+    const Footprint qkv = Linears::footprint(pass, shape.qkv_proj, Keep::all),
+                    o = Linears::footprint(pass, shape.o_proj, Keep::all);
+    Footprint result = kept_of_heads(pass, shape);
+    result.low = result.saved += qkv.saved + o.saved;
+    result.scratch = std::max(pass.rows_of<T>(shape.width) + qkv.scratch, prepared_bytes(pass, shape) + o.scratch);
+    return result;
+  }
+  /// Scratch, where dx is wanted or not.
+  static Index backward_footprint(const PassShape& pass, const SelfAttentionShape& shape, bool with_dx) {
+    using Linears = LoraLinear<D, T>;
+    const bool further = with_dx || shape.trains_before_heads();
+    const Index o = Linears::backward_footprint(pass, shape.o_proj, further);
+    if (!further) return o;
+    const Index normed =
+        pass.rows_of<T>(shape.width) + Linears::backward_footprint(pass, shape.qkv_proj, with_dx || shape.norm_trains);
+    return pass.rows_of<T>(shape.q_columns()) +
+           std::max(o, pass.rows_of<T>(shape.qkv_proj.out()) + std::max(prepared_bytes(pass, shape), normed));
+  }
+
   struct Parts {
     RmsNorm<D, T> norm;  // (E)
     LoraLinear<D, T> qkv_proj;
@@ -86,6 +121,17 @@ class Attention {
   }
 
  private:
+  // rstd of the norms, and q, k, v.
+  static Footprint kept_of_heads(const PassShape& pass, const SelfAttentionShape& shape) {
+    Index saved = pass.rows_of<Accum<T>>(1) + pass.rows_of<T>(shape.qkv_proj.out());
+    if (shape.qk_norm) saved += pass.rows_of<Accum<T>>(shape.heads) + pass.rows_of<Accum<T>>(shape.kv_heads);
+    return {saved, saved, 0};
+  }
+  // q and k behind their norms.
+  static Index prepared_bytes(const PassShape& pass, const SelfAttentionShape& shape) {
+    return shape.qk_norm ? pass.rows_of<T>(shape.qk_columns()) : 0;
+  }
+
   bool trains_before_heads() const {
     return p_.qkv_proj.trains() || p_.norm.trains() || p_.q_norm.trains() || p_.k_norm.trains();
   }

@@ -5,6 +5,7 @@
 
 #include "lora/kernel/gemm.hpp"
 #include "lora/kernel/loss.hpp"
+#include "lora/nn/footprint.hpp"
 #include "lora/nn/own_tensor.hpp"
 #include "lora/nn/tiles.hpp"
 
@@ -61,18 +62,21 @@ class Head {
     });
   }
 
-  /// The most scratch that `loss` needs for n labelled rows.
-  Index scratch_bytes(Index n, bool gradient) const {
-    const auto narrow = static_cast<Index>(sizeof(T)), wide = static_cast<Index>(sizeof(Accum<T>));
-    const Index chunk = std::min(n, tiling_.head_rows), columns = std::min(tiling_.head_columns, vocabulary()),
-                e = weight_.cols();
-    const Index weight = weight_.decodes() ? columns * e * narrow : 0;
-    const Index logits = chunk * columns * wide;
-    if (!gradient) return weight + (kernel::HasCrossEntropy<D, T> ? 2 : 1) * logits;
-    const bool rounds = narrow < wide;
-    if (kernel::HasCrossEntropy<D, T>) return weight + 2 * logits + (rounds ? chunk * columns * narrow : 0);
-    const Index block = weight + logits + (rounds ? chunk * columns * narrow : 0);
-    return (rounds ? chunk * e * wide : 0) + std::max(block, chunk * e * narrow);
+  /// Scratch of `loss` for n rows.
+  static Index footprint(const Machine& machine, const HeadShape& shape, Index n, bool gradient) {
+    const PassShape chunk{machine, largest_row_tile(n, machine.tiling.head_rows)};
+    const bool rounds = gradient && !std::same_as<T, Accum<T>>;
+    const auto block = [&](Index columns) {
+      return (shape.decodes ? chunk.piece<T>(columns, shape.width) : 0) + chunk.rows_of<Accum<T>>(columns) +
+             (rounds ? chunk.rows_of<T>(columns) : 0);
+    };
+    if (kernel::HasCrossEntropy<D, T>)  // with log p of every logit, which the kernel takes
+      return block(shape.vocabulary) + chunk.rows_of<Accum<T>>(shape.vocabulary);
+    const Index blocks = block(std::min(machine.tiling.head_columns, shape.vocabulary)),
+                row = chunk.piece<Accum<T>>(1, chunk.rows);
+    if (!gradient) return row + blocks;
+    return 2 * row + (rounds ? chunk.rows_of<Accum<T>>(shape.width) : 0) +
+           std::max(blocks, chunk.rows_of<T>(shape.width));
   }
 
  private:

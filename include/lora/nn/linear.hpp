@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lora/kernel/reduce.hpp"
+#include "lora/nn/footprint.hpp"
 #include "lora/nn/low_rank_update.hpp"
 #include "lora/nn/own_tensor.hpp"
 #include "lora/nn/tiles.hpp"
@@ -58,12 +59,39 @@ class LinearGroup {
     return false;
   }
 
+  /// Scratch of a product with the weights, in which an update joins them or does not: what is decoded.
+  static Index footprint(const PassShape& pass, const LoraLinearShape& shape, UpdatePlace place) {
+    Index decoded = 0, factor = 0;
+    for (const auto& p : shape.projections) {
+      if (p.decodes) decoded += pass.piece<T>(p.out, shape.in);
+      if (place == UpdatePlace::weight && p.rank > 0) factor = std::max(factor, pass.piece<T>(p.rank, p.out));
+    }
+    const bool stacked = (pass.machine.tiling.joins_projections || !narrow) && shape.decodes();
+    return stacked ? pass.piece<T>(shape.out(), shape.in) + factor : decoded;
+  }
+  /// Scratch of `backward_input`, with a mask of dropout or without.
+  static Index backward_footprint(const PassShape& pass, const LoraLinearShape& shape, UpdatePlace place, bool masked) {
+    const Index weights = footprint(pass, shape, place);
+    if (narrow && !masked) return weights;
+    const Index rows = narrow ? largest_row_tile(pass.rows, pass.machine.tiling.rows) : pass.rows;
+    const Index sum = pass.piece<Accum<T>>(rows, shape.in);
+    const auto dropped =
+        static_cast<double>(rows * shape.in) * kernel::Elementwise<D>::template dropout_bytes<Accum<T>>().scratch;
+    return weights + (narrow ? sum : 0) + (masked ? sum + static_cast<Index>(dropped) : 0);
+  }
+
   /// Whether an update should join the weights for a product of n rows. It may only where they must be decoded anyway
   /// and T is as wide as its sums: rounding W + s B A to bfloat16 would lose the update.
   bool folds_update(const Tiling& tiling, Index n) const {
     if (narrow || !decodes()) return false;
     for (const auto& p : projections_)
       if (!tiling.folds_update(n, in_features_, p.linear.out_features())) return false;
+    return true;
+  }
+  static bool folds_update(const PassShape& pass, const LoraLinearShape& shape) {
+    if (narrow || !shape.decodes()) return false;
+    for (const auto& p : shape.projections)
+      if (!pass.machine.tiling.folds_update(pass.rows, shape.in, p.out)) return false;
     return true;
   }
 

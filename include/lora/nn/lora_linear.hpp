@@ -34,6 +34,40 @@ class LoraLinear {
     std::optional<kernel::DropoutMask<D>> mask{};  // of x, where it is dropped
   };
 
+  static Footprint footprint(const PassShape& pass, const LoraLinearShape& shape, Keep keep) {
+    const UpdatePlace place = place_for(pass, shape);
+    Footprint result{.scratch = LinearGroup<D, T>::footprint(pass, shape, place)};
+    if (place != UpdatePlace::output) return result;
+    const Footprint reduced = recompute_footprint(pass, shape);
+    result.scratch = std::max(result.scratch, reduced.scratch);
+    if (keep == Keep::all) {
+      result.saved = result.low = reduced.saved;
+    } else {
+      result.scratch += reduced.saved;
+    }
+    return result;
+  }
+  static Footprint recompute_footprint(const PassShape& pass, const LoraLinearShape& shape) {
+    if (place_for(pass, shape) != UpdatePlace::output) return {};
+    const Index kept = pass.rows_of<T>(shape.rank()) + mask_bytes(pass, shape);
+    return {kept, kept, dropped_bytes(pass, shape)};
+  }
+  /// Scratch of both halves, or of the second where dx is not needed.
+  static Index backward_footprint(const PassShape& pass, const LoraLinearShape& shape, bool with_dx) {
+    using Factors = LowRankAdapter<D, T>;
+    const UpdatePlace place = place_for(pass, shape);
+    const bool output = place == UpdatePlace::output;
+    const Index dh = output ? pass.rows_of<T>(shape.rank()) : 0;
+    const Index formed = output ? Factors::backward_footprint(pass, shape, false) : 0;
+    Index params = 0;
+    if (output && shape.trains_a) params = dropped_bytes(pass, shape);
+    if (place == UpdatePlace::weight) params = Factors::backward_footprint(pass, shape, true);
+    if (!shape.adapter_trains()) params = 0;
+    if (!with_dx) return shape.adapter_trains() ? dh + std::max(formed, params) : 0;
+    const Index input = LinearGroup<D, T>::backward_footprint(pass, shape, place, masks(pass, shape));
+    return dh + std::max({formed, input, params});
+  }
+
   LoraLinear() = default;
   /// `module` tells this dropout's random numbers from other modules'.
   LoraLinear(std::vector<std::pair<std::string, Linear<D, T>>> projections, std::uint64_t module)
@@ -121,6 +155,23 @@ class LoraLinear {
  private:
   // What the adapter costs beyond the frozen product.
   static Span<D> update_span(D& dev) { return Span(dev, Profile::Kind::part, "low-rank"); }
+
+  static bool masks(const PassShape& pass, const LoraLinearShape& shape) {
+    return pass.random && shape.drops && shape.rank() > 0;
+  }
+  static UpdatePlace place_for(const PassShape& pass, const LoraLinearShape& shape) {
+    if (shape.rank() == 0) return UpdatePlace::none;
+    const bool folds = !masks(pass, shape) && LinearGroup<D, T>::folds_update(pass, shape);
+    return folds ? UpdatePlace::weight : UpdatePlace::output;
+  }
+  static Index mask_bytes(const PassShape& pass, const LoraLinearShape& shape) {
+    const double kept = kernel::Elementwise<D>::template dropout_bytes<T>().kept;
+    if (kept == 0 || !masks(pass, shape)) return 0;
+    return pass.piece<std::byte>(1, static_cast<Index>(static_cast<double>(pass.rows * shape.in) * kept));
+  }
+  static Index dropped_bytes(const PassShape& pass, const LoraLinearShape& shape) {
+    return masks(pass, shape) ? pass.rows_of<T>(shape.in) : 0;
+  }
 
   bool drops(const Pass<D, T>& pass) const { return dropout_ > 0 && pass.random_key() != 0 && rank() > 0; }
   View<D, const T> dropped(D& dev, const Saved& saved, View<D, const T> x) const {

@@ -82,6 +82,14 @@ class LowRankAdapter {
     }
   }
 
+  /// Scratch of `backward_b`, or of `backward` where `with_a`: the gradients of factors that are frozen.
+  static Index backward_footprint(const PassShape& pass, const LoraLinearShape& shape, bool with_a) {
+    Index bytes = with_a && !shape.trains_a ? pass.piece<Accum<T>>(shape.rank(), shape.in) : 0;
+    for (const auto& p : shape.projections)
+      if (p.rank > 0 && !p.trains_b) bytes += pass.piece<Accum<T>>(p.rank, p.out);
+    return bytes;
+  }
+
   /// dh = s dy B, and adds the gradients of B in the same pass over dy. h = s x Aᵀ.
   void backward_b(D& dev, View<D, const T> h, View<D, const T> dy, View<D, T> dh) const {
     const Arena::Scope scope(dev.arena());

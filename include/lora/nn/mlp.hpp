@@ -22,6 +22,38 @@ class Mlp {
     typename LoraLinear<D, T>::Saved down_proj;
   };
 
+  static Footprint footprint(const PassShape& pass, const MlpShape& shape, Keep keep) {
+    using Linears = LoraLinear<D, T>;
+    const Footprint gate_up = Linears::footprint(pass, shape.gate_up_proj, keep),
+                    down = Linears::footprint(pass, shape.down_proj, keep);
+    Footprint result;
+    result.low = pass.rows_of<T>(shape.gate_up_proj.out()) + gate_up.saved + down.saved;
+    if (keep == Keep::all) result.saved = result.low += pass.rows_of<Accum<T>>(1);
+    result.scratch =
+        std::max(pass.rows_of<T>(shape.width) + gate_up.scratch, pass.rows_of<T>(shape.down_proj.in) + down.scratch);
+    return result;
+  }
+  static Footprint recompute_footprint(const PassShape& pass, const MlpShape& shape) {
+    const Footprint down = LoraLinear<D, T>::recompute_footprint(pass, shape.down_proj);
+    Footprint result = footprint(pass, shape, Keep::all);
+    result.scratch =
+        pass.rows_of<T>(shape.width) + LoraLinear<D, T>::footprint(pass, shape.gate_up_proj, Keep::all).scratch;
+    if (down.saved > 0) result.scratch = std::max(result.scratch, pass.rows_of<T>(shape.down_proj.in) + down.scratch);
+    return result;
+  }
+  /// Scratch, where dx is wanted or not.
+  static Index backward_footprint(const PassShape& pass, const MlpShape& shape, bool with_dx) {
+    using Linears = LoraLinear<D, T>;
+    const bool further = with_dx || shape.gate_up_proj.trains() || shape.norm_trains;
+    const Index down =
+        pass.rows_of<T>(shape.down_proj.in) + Linears::backward_footprint(pass, shape.down_proj, further);
+    if (!further) return down;
+    const Index apart = kernel::swiglu_backward_in_place<D> ? 0 : pass.rows_of<T>(shape.gate_up_proj.out());
+    const Index gate_up = pass.rows_of<T>(shape.width) +
+                          Linears::backward_footprint(pass, shape.gate_up_proj, with_dx || shape.norm_trains);
+    return apart + std::max(down, gate_up);
+  }
+
   Mlp(RmsNorm<D, T> norm, LoraLinear<D, T> gate_up_proj, LoraLinear<D, T> down_proj)
       : norm_(std::move(norm)), gate_up_proj_(std::move(gate_up_proj)), down_proj_(std::move(down_proj)) {}
 

@@ -2,6 +2,7 @@
 
 #include <concepts>
 
+#include "lora/nn/footprint.hpp"
 #include "lora/nn/param.hpp"
 #include "lora/nn/pass.hpp"
 
@@ -21,6 +22,7 @@ enum class Keep {
 ///   backward(dev, pass, x, saved, dy, dx)         pass and x are forward's; parameter gradients are added to; dx is
 ///                                                 overwritten; the memory of `saved` may serve for gradients
 ///   trains()                                      whether any parameter does
+/// What it takes of the arena it says as functions of a shape, see nn/footprint.hpp.
 /// An empty view means what it means to kernels (tensor/view.hpp): dx is not needed below the lowest adapter. What is
 /// to be done, `keep` says.
 template <class M, class D, class T>

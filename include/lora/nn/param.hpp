@@ -11,6 +11,7 @@
 #include "lora/comm/communicator.hpp"
 #include "lora/kernel/elementwise.hpp"
 #include "lora/kernel/reduce.hpp"
+#include "lora/nn/param_table.hpp"
 #include "lora/tensor/tensor.hpp"
 
 namespace lora::nn {
@@ -69,11 +70,6 @@ class Param {
   const Storage* storage_ = nullptr;
 };
 
-/// Elements of a group of parameters, and of those the ones that train: whole blocks both.
-struct GroupSize {
-  Index all = 0, trained = 0;
-};
-
 /// Owns every tensor that may train. For each group, whose tensors share learning rate and decay, there is one slab of
 /// each kind: values (masters in Accum<T>), copies in T for products where T is narrower, gradients. A tensor begins
 /// with a block of 1,024 elements, and those that train lie before those that are frozen, for which there are no
@@ -86,15 +82,8 @@ class ParamStore {
   using Storage = typename Param<D, T>::Storage;
 
  public:
-  static constexpr Index block = kernel::sum_block;
-
-  /// A row of the table: a tensor under its name in files.
-  struct Entry {
-    std::string name;
-    std::size_t storage = 0;
-    Index first_row = 0, rows = 0;  ///< of the storage
-    bool transposed = false;
-  };
+  static constexpr Index block = ParamTable::block;
+  using Entry = ParamTable::Entry;
 
   /// What an optimizer and a norm go over: (1, n), whole blocks of one group.
   struct Slab {
@@ -108,7 +97,8 @@ class ParamStore {
     storage->rows = rows;
     storage->cols = cols;
     storage->group = group;
-    groups_.resize(std::max(groups_.size(), static_cast<std::size_t>(group) + 1));
+    table_.add({rows, cols, group});
+    groups_.resize(static_cast<std::size_t>(table_.groups()));
     return Param<D, T>(storage.get());
   }
 
@@ -116,14 +106,13 @@ class ParamStore {
   void name(const Param<D, T>& param, std::string name, Index first_row, Index rows, bool transposed = false) {
     const auto of = [&](const auto& storage) { return storage.get() == param.storage_; };
     const auto place = std::find_if(storages_.rbegin(), storages_.rend(), of);
-    entries_.push_back(
-        {std::move(name), static_cast<std::size_t>(storages_.rend() - place) - 1, first_row, rows, transposed});
+    table_.name({std::move(name), static_cast<std::size_t>(storages_.rend() - place) - 1, first_row, rows, transposed});
   }
 
   /// Forgets all tensors; handles to them must not be used again.
   void clear() {
     storages_.clear();
-    entries_.clear();
+    table_.clear();
     groups_.clear();
   }
 
@@ -143,7 +132,7 @@ class ParamStore {
   ///          memory for that is gone by then, there are no gradients and copies, but all values
   template <class Trains>
   void train(D& dev, const Trains& trains) {
-    const std::vector<bool> now = told(trains), before = those_that_train();
+    const std::vector<bool> now = table_.told(trains), before = those_that_train();
     if (whole_ && now == before) return zero_grad(dev);
     try {
       take_places(dev, now, true);
@@ -161,26 +150,11 @@ class ParamStore {
     for (const Group& g : groups_) result.push_back({g.size, g.trained});
     return result;
   }
-  /// What `train` with the same choice would make of them.
-  template <class Trains>
-  std::vector<GroupSize> sizes(const Trains& trains) const {
-    const std::vector<bool> chosen = told(trains);
-    std::vector<GroupSize> result(groups_.size());
-    for (std::size_t i = 0; i < storages_.size(); ++i) {
-      GroupSize& group = result[static_cast<std::size_t>(storages_[i]->group)];
-      group.all += in_blocks(*storages_[i]);
-      if (chosen[i]) group.trained += in_blocks(*storages_[i]);
-    }
-    return result;
-  }
-  /// Whether `train` would change anything if `before` was chosen.
-  template <class Before, class Trains>
-  bool differs(const Before& before, const Trains& trains) const {
-    return told(before) != told(trains);
-  }
+  /// Names and extents, and what a choice of them comes to.
+  const ParamTable& table() const { return table_; }
 
   Index groups() const { return static_cast<Index>(groups_.size()); }
-  const std::vector<Entry>& entries() const { return entries_; }
+  const std::vector<Entry>& entries() const { return table_.entries(); }
 
   /// Values and gradients of what trains of a group; empty if nothing does.
   Slab slab(Index group) {
@@ -212,7 +186,7 @@ class ParamStore {
   /// f(ParamRef) for every tensor, in the order in which they were named.
   template <class F>
   void for_each(F&& f) {
-    for (const Entry& entry : entries_) {
+    for (const Entry& entry : entries()) {
       const Storage& s = *storages_[entry.storage];
       f(ParamRef<D, T>{entry.name, s.value.row_slice(entry.first_row, entry.rows),
                        s.trains ? s.grad.row_slice(entry.first_row, entry.rows) : View<D, Accum<T>>(),
@@ -260,7 +234,7 @@ class ParamStore {
         if (trains[i] != first) continue;
         GroupSize& group = sizes[static_cast<std::size_t>(storages_[i]->group)];
         begins[i] = group.all;
-        group.all += in_blocks(*storages_[i]);
+        group.all += table_.storages()[i].in_blocks();
         if (first) group.trained = group.all;
       }
     return begins;
@@ -337,35 +311,13 @@ class ParamStore {
     whole_ = true;
   }
 
-  static Index in_blocks(const Storage& s) { return (s.rows * s.cols + block - 1) / block * block; }
-
-  // Of each storage, whether it trains.
-  template <class Trains>
-  std::vector<bool> told(const Trains& trains) const {
-    std::vector<int> all(storages_.size(), -1);
-    bool any = false;
-    for (const Entry& entry : entries_) {
-      const int now = trains(std::string_view(entry.name)) ? 1 : 0;
-      int& before = all[entry.storage];
-      if (before >= 0 && before != now)
-        fail<ConfigError>(entry.name, " can't be ", now == 1 ? "trained" : "frozen",
-                          " apart from its neighbours, with which it shares a matrix");
-      before = now;
-      any = any || now == 1;
-    }
-    if (!any) fail<ConfigError>("none of the model's ", entries_.size(), " trainable tensors is left to train");
-    std::vector<bool> result;
-    for (const int one : all) result.push_back(one != 0);  // a storage without a name trains
-    return result;
-  }
-
   template <class E>
   static View<D, E> matrix(View<D, E> slab, const Storage& s) {
     return View<D, E>(slab.data() + s.begin, s.rows, s.cols);
   }
 
   std::vector<std::unique_ptr<Storage>> storages_;
-  std::vector<Entry> entries_;
+  ParamTable table_;
   std::vector<Group> groups_;
   std::uint64_t changes_ = 0;
   bool whole_ = false;  // there are gradients and copies

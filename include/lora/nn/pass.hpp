@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lora/kernel/attention.hpp"
-#include "lora/tensor/arena.hpp"
+#include "lora/nn/footprint.hpp"
 #include "lora/tensor/staging.hpp"
 
 namespace lora::nn {
@@ -39,6 +39,12 @@ class StagedRows {
   std::span<const std::int32_t> block() const { return block_; }
   std::span<const std::int32_t> numbers(const Part& part) const {
     return std::span(block_).subspan(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(part.count));
+  }
+
+  /// Numbers that a part of `count` takes of the block: each part begins on 64 bytes.
+  static constexpr Index part_size(Index count) {
+    constexpr Index unit = Arena::alignment / sizeof(std::int32_t);
+    return (count + unit - 1) / unit * unit;
   }
 
   Part tokens, positions, sequence_index, cache_rows, labelled, labels;  ///< of the block
@@ -102,6 +108,13 @@ class Pass {
     cache_ = &cache;
     keys_ = std::move(keys);
   }
+  /// Scratch of the block of a pass over so many rows, with the index of each row's sequence, of which so many are
+  /// labelled.
+  static Index footprint(const PassShape& pass, Index labelled) {
+    const Index count = 3 * StagedRows::part_size(pass.rows) + 2 * StagedRows::part_size(labelled);
+    return pass.piece<std::int32_t>(1, count);
+  }
+
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
 

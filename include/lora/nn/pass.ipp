@@ -27,12 +27,10 @@ LORA_INLINE StagedRows::StagedRows(const Rows& rows) : segments_(rows.segments.b
   }
 }
 
-// Each part begins on 64 bytes.
 LORA_INLINE StagedRows::Part StagedRows::add(Rows::Numbers numbers) {
-  constexpr std::size_t unit = Arena::alignment / sizeof(std::int32_t);
   const Part part{static_cast<Index>(block_.size()), static_cast<Index>(numbers.size())};
   block_.insert(block_.end(), numbers.begin(), numbers.end());
-  block_.resize((block_.size() + unit - 1) / unit * unit);
+  block_.resize(static_cast<std::size_t>(part.begin + part_size(part.count)));
   return part;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -14,6 +15,17 @@ template <class M>
 class Recomputed {
  public:
   using Saved = typename M::Saved;
+
+  template <class S>
+  static Footprint footprint(const PassShape& pass, const S& shape, Keep keep) {
+    return M::footprint(pass, shape, shape.recomputes && keep == Keep::all ? Keep::attention : keep);
+  }
+  /// Of backward, whose low end lies behind what forward saved.
+  template <class S>
+  static Footprint backward_footprint(const PassShape& pass, const S& shape, bool with_dx) {
+    const Footprint again = shape.recomputes ? M::recompute_footprint(pass, shape) : Footprint();
+    return {0, again.low, std::max(again.scratch, M::backward_footprint(pass, shape, with_dx))};
+  }
 
   explicit Recomputed(M inner) : inner_(std::move(inner)) {}
 

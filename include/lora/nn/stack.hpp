@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,27 @@ class Stack {
     std::vector<Entry> entries;  ///< from the lowest layer that backward reaches up
     bool wants_dx = false;
   };
+
+  /// Of forward and, where `keep` is all, backward behind it. `wants_dx` is forward's.
+  static Footprint footprint(const PassShape& pass, const StackShape& shape, Keep keep, bool wants_dx = false) {
+    const Index first = keep == Keep::nothing ? shape.size() : wants_dx ? 0 : shape.first_trained();
+    const Index x = pass.rows_of<T>(shape.width), buffers = first > 0 ? 2 * x : 0;
+    Footprint result;
+    Index held = 0;  // of the low end
+    for (Index i = 0; i < shape.size(); ++i) {
+      const auto& layer = shape.layers[static_cast<std::size_t>(i)];
+      const Footprint forward = Layer::footprint(pass, layer, i < first ? Keep::nothing : keep);
+      if (i >= first) held += (i == first ? x : 0) + (i + 1 < shape.size() ? x : 0);
+      result.low = std::max(result.low, held + forward.low);
+      result.scratch = std::max(result.scratch, buffers + forward.scratch);
+      held += forward.saved;
+      if (i < first) continue;
+      const Footprint backward = Layer::backward_footprint(pass, layer, i > first || wants_dx);
+      result.low = std::max(result.low, held + backward.low);  // backward releases the layers above it first
+      result.scratch = std::max(result.scratch, backward.scratch);
+    }
+    return result;
+  }
 
   void push_back(Layer layer) { layers_.push_back(std::move(layer)); }
   Index size() const { return static_cast<Index>(layers_.size()); }

@@ -21,6 +21,13 @@ void for_row_tiles(Index rows, Index tile, F&& f) {
   }
 }
 
+/// The rows of the largest of these tiles.
+inline Index largest_row_tile(Index rows, Index tile) {
+  Index largest = 0;
+  for_row_tiles(rows, tile, [&](Index, Index count) { largest = std::max(largest, count); });
+  return largest;
+}
+
 /// Where to accumulate several products that end in y: y itself, or scratch where y would round every partial sum.
 template <class T, AnyDevice D>
 View<D, Accum<T>> sum_for(D& dev, View<D, T> y) {

@@ -30,19 +30,30 @@ class Arena {
     std::size_t end = 0;
   };
 
+  /// How much of the arena a piece takes: whole units of `alignment`, with `tail` bytes behind it that kernels may
+  /// touch and nobody else has, and a guard band.
+  struct Padding {
+    std::size_t tail = 0;
+    std::size_t band = 0;
+
+    constexpr std::size_t operator()(std::size_t bytes) const {
+      return (std::max<std::size_t>(bytes, 1) + tail + alignment - 1) / alignment * alignment + band;
+    }
+  };
+
   /// Gives memory to the bytes [begin, end) of the arena's address space, which have none yet. Throws DeviceError.
   using Grow = std::function<void(std::size_t begin, std::size_t end)>;
 
   /// Address space of the device, which outlives the arena. `readable`: host code may look at it. Where the space has
   /// no memory of itself, `grow` gives it some, in pieces that begin and end on multiples of `unit` bytes, each once.
-  /// `tail`: bytes behind each piece that its kernels may touch and nobody else has.
+  /// `tail`: see Padding.
   Arena(void* memory, std::size_t bytes, bool readable, Grow grow = {}, std::size_t unit = std::size_t{2} << 20,
         std::size_t tail = 0)
       : base_(static_cast<std::byte*>(memory)),
         capacity_(bytes / alignment * alignment),
         high_(capacity_),
         guarded_(LORA_DEBUG && readable),
-        tail_(tail),
+        padding_{tail, guarded_ ? band : 0},
         grow_(std::move(grow)),
         unit_(unit),
         ungrown_(grow_ ? Range{0, capacity_} : Range{capacity_, 0}) {}
@@ -61,7 +72,7 @@ class Arena {
   }
 
   void* save(std::size_t bytes) {
-    const std::size_t size = padded(bytes);
+    const std::size_t size = padding_(bytes);
     require(size);
     if (low_ + size > ungrown_.begin) grow_low(low_ + size);
     std::byte* piece = base_ + low_;
@@ -105,7 +116,7 @@ class Arena {
   };
 
   void* scratch(std::size_t bytes) {
-    const std::size_t size = padded(bytes);
+    const std::size_t size = padding_(bytes);
     require(size);
     if (high_ - size < ungrown_.end) grow_high(high_ - size);
     high_ -= size;
@@ -115,6 +126,7 @@ class Arena {
   }
 
   std::size_t capacity() const { return capacity_; }
+  const Padding& padding() const { return padding_; }
   std::size_t saved_bytes() const { return low_; }
   std::size_t scratch_bytes() const { return capacity_ - high_; }
   /// Peak bytes of each end; together the memory that the arena has touched, except for rounding to pages.
@@ -135,10 +147,6 @@ class Arena {
   // In debug builds a piece is [payload | band of 56 bytes | size of the piece, 8 bytes], so that bands can be walked.
   static constexpr std::size_t band = alignment;
 
-  std::size_t padded(std::size_t bytes) const {
-    const std::size_t payload = (std::max<std::size_t>(bytes, 1) + tail_ + alignment - 1) / alignment * alignment;
-    return payload + (guarded_ ? band : 0);
-  }
   void require(std::size_t size) const {
     if (size > high_ - low_)
       fail<DeviceError>("[arena] ", size, " bytes do not fit: ", high_ - low_, " of ", capacity_,
@@ -186,7 +194,7 @@ class Arena {
   std::size_t lowest_ = 0;
   std::size_t highest_ = high_;
   bool guarded_;
-  std::size_t tail_;
+  Padding padding_;
   Grow grow_;
   std::size_t unit_;
   Range ungrown_;

@@ -36,8 +36,8 @@ class Learner {
     } else if (run::brings_config(run.source)) {
       (void)model::config_json_of(run.source);
     }
-    memory_ = plan_memory(
-        decoder_, run.source, run.plan, run.survey.train,
+    memory_ = plan_memory<D, T>(
+        memory_basis<D, T>(dev, run.blueprint, decoder_.streaming()), run.plan, run.survey.train,
         largest_evaluation(run.survey.eval, config.per_device_eval_batch_size, settings::longest_cutoff(config)),
         config);
     keep_layers(dev, decoder_, memory_, config);
@@ -67,7 +67,6 @@ class Learner {
   // The model with what trains in the first stage, before there is an optimizer, which has moments of that only.
   model::Decoder<D, T>& attached() {
     inputs::choose_what_trains(dev_, decoder_, run_.config);
-    expect_something_trains(run_.config, run_.plan, decoder_);
     if (const auto& trains = run_.plan.stages().front().trains) decoder_.params().train(dev_, trains);
     decoder_.embedding_noise(run_.config.neftune_noise_alpha.value_or(0));
     return decoder_;

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <concepts>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "lora/comm/communicator.hpp"
 #include "lora/data/encode.hpp"
 #include "lora/inputs/records.hpp"
-#include "lora/model/decoder.hpp"
+#include "lora/model/blueprint.hpp"
 #include "lora/optim/adamw.hpp"
 #include "lora/train/answers.hpp"
 
@@ -20,31 +22,43 @@ struct MemoryForecast {
   double activations = 0;  ///< saved for backward; in an evaluation the widest rows
   double workspace = 0;    ///< of the largest stage
 
+  MemoryForecast() = default;
+  MemoryForecast(double weights_, double activations_, double workspace_)
+      : weights(weights_), activations(activations_), workspace(workspace_) {}
+  MemoryForecast(double weights_, const nn::Footprint& arena, double kernels)
+      : MemoryForecast(weights_, static_cast<double>(arena.low), static_cast<double>(arena.scratch) + kernels) {}
+
   double total() const { return weights + activations + workspace; }
 };
 
-/// Bytes of the model's weights as they are stored.
-double weight_bytes(const model::Source& source);
+/// What a run's memory is forecast from. Nothing of it needs to be loaded.
+struct MemoryBasis {
+  model::Blueprint model{};
+  nn::Machine machine{};
+  double weights = 0;       ///< bytes of them in the memory of the run's device, or that it maps: `weight_bytes`
+  double host_weights = 0;  ///< page-locked, of layers that are streamed
+};
 
-/// Bytes of them that lie in the memory of the run's device, or that it maps: of streamed layers the device's room for
-/// them, and blocks decoded where the host does that.
+/// Bytes of a model's weights that lie in the memory of the run's device, or that it maps: of streamed layers the
+/// device's room for them, and blocks decoded where the host does that.
 template <AnyDevice D, class T>
-double weight_bytes(const model::Decoder<D, T>& decoder, const model::Source& source) {
-  if constexpr (D::reads_host_memory) {
-    return weight_bytes(source);
-  } else {
-    const auto& streaming = decoder.streaming();
-    double bytes = streaming ? static_cast<double>(streaming->device) : 0;
-    for (const model::TensorInfo& info : model::tensors_of(source.config())) {
-      if (streaming && info.kind == model::TensorInfo::Kind::projection) continue;
-      const DType stored = source.dtype_of(info);
-      const bool vector = info.shape.rank() == 1,
-                 decoded = block_elements(stored) > 1 ? !model::stays_quantised<D>(info, stored) : !D::decodes(stored);
-      const Index count = info.shape.count(), each = vector ? sizeof(Accum<T>) : sizeof(T);
-      bytes += static_cast<double>(vector || decoded ? count * each : bytes_of(stored, count));
-    }
-    return bytes;
+double weight_bytes(const model::Blueprint& model, const std::optional<model::LayerStreaming>& streaming = {}) {
+  double bytes = streaming ? static_cast<double>(streaming->device) : 0;
+  for (const model::TensorInfo& info : model::tensors_of(model.config)) {
+    if (streaming && info.kind == model::TensorInfo::Kind::projection) continue;
+    const DType stored = model.stored(info), there = model::dtype_on_device<D, T>(info, stored);
+    const bool widened = !D::reads_host_memory && info.shape.rank() == 1;
+    const Index count = info.shape.count();
+    bytes += static_cast<double>(widened ? count * Index{sizeof(Accum<T>)} : bytes_of(there, count));
   }
+  return bytes;
+}
+
+/// For a device, to which layers are streamed or not.
+template <AnyDevice D, class T>
+MemoryBasis memory_basis(D& dev, model::Blueprint model, const std::optional<model::LayerStreaming>& streaming = {}) {
+  const double weights = weight_bytes<D, T>(model, streaming);
+  return {std::move(model), nn::machine_of(dev), weights, streaming ? static_cast<double>(streaming->host) : 0};
 }
 
 /// Bytes of what trains, beside the model's weights as they are stored.
@@ -73,34 +87,6 @@ TrainedMemory trained_memory(const std::vector<nn::GroupSize>& sizes, int ranks 
   return memory;
 }
 
-/// From the description alone, before anything is loaded: for an adapter (null: none) and those of the model's own
-/// tensors for which `trains` is true, with the optimizer's state shared out among `ranks`.
-template <class T, class Trains>
-TrainedMemory forecast_trained(const model::Config& config, const model::AdapterConfig* adapter, const Trains& trains,
-                               int ranks = 1) {
-  std::vector<nn::GroupSize> groups(2);  // matrices, and what does not decay
-  const auto add = [&](std::size_t group, Index count) {
-    const Index blocks = (count + kernel::sum_block - 1) / kernel::sum_block * kernel::sum_block;
-    groups[group].all += blocks;
-    groups[group].trained += blocks;
-  };
-  Index stacked = 0, in = 0;  // the rows of A of the projections that share an input
-  for (const model::TensorInfo& info : model::tensors_of(config)) {
-    if (trains(info)) add(info.shape.rank() > 1 ? 0 : 1, info.shape.count());
-    if (adapter == nullptr || info.kind != model::TensorInfo::Kind::projection) continue;
-    if (info.projection != "k_proj" && info.projection != "v_proj" && info.projection != "up_proj") {
-      add(0, stacked * in);
-      stacked = 0;
-    }
-    const Index rank = adapter->rank_of(info.layer, info.projection).rank;
-    stacked += rank;
-    in = info.shape[1];
-    add(0, rank * info.shape[0]);
-  }
-  add(0, stacked * in);
-  return trained_memory<T>(groups, ranks);
-}
-
 /// The most that a device has of what trains while a stage begins: values, gradients and the optimizer's state move one
 /// kind and group at a time (ParamStore::train, AdamW::follow). The state may lie on the host.
 template <AnyDevice D, class T>
@@ -116,88 +102,25 @@ double memory_to_move(const std::vector<nn::GroupSize>& before, const std::vecto
   return std::max({old.total(), values + old.moments, next.total() - next.moments + moments});
 }
 
-/// The adapter that a model has; null if it has none.
-template <class Model>
-const model::AdapterConfig* adapter_of(Model& decoder) {
-  bool any = false;
-  model::for_each_factor(decoder, [&](const auto&) { any = true; });
-  return any ? &decoder.adapter() : nullptr;
-}
-
-/// Whether products of a weight of the layers decode it first.
-template <class Model>
-bool decodes_projections(Model& decoder) {
-  bool any = false;
-  for (Index i = 0; i < decoder.stack().size(); ++i) {
-    auto& block = decoder.stack().layer(i).inner();
-    for (auto* group : {&block.attention().qkv_proj(), &block.attention().o_proj(), &block.mlp().gate_up_proj(),
-                        &block.mlp().down_proj()})
-      for (std::size_t j = 0; j < group->projections().size(); ++j) any = any || group->linear(j).weight.decodes();
-  }
-  return any;
-}
-
-/// For a model whose layers [0, `recomputed`) are checkpointed. Kernels' own buffers, up to a fifth of the workspace,
-/// are not counted. Shapes   N `rows`, of which n `labelled`; letters as in the design
+/// For a model whose layers [0, `recomputed`) are checkpointed, and of which that trains now. Activations are exact,
+/// and so is the part of the workspace that modules take. That of kernels is bounded by kernel::Buffers: on the
+/// processors the workspace is never below the peak, and above it by no more than a third and 0.75 MiB a thread. Shapes
+/// N `rows`, of which n `labelled`; letters as in the design
 template <AnyDevice D, class T>
-MemoryForecast forecast_memory(model::Decoder<D, T>& decoder, double weight_bytes, Index rows, Index labelled,
-                               Index recomputed) {
-  const model::Config& c = decoder.config();
-  const model::AdapterConfig* adapter = adapter_of(decoder);
-  const auto d = [](Index value) { return static_cast<double>(value); };
-  const double t = sizeof(T), a = sizeof(Accum<T>);
-  const double n = d(rows), e = d(c.hidden_size), f = d(c.intermediate_size), layers = d(c.num_hidden_layers);
-  const double q = d(c.num_attention_heads * c.head_dim), qkv = q + 2 * d(c.num_key_value_heads * c.head_dim);
-  double ranks = 0;  // ΣR of a layer
-  if (adapter != nullptr)
-    for (const auto name : model::projection_names) ranks += d(adapter->rank_of(0, name).rank);
-
-  const double sums = d(c.num_attention_heads * kernel::Attention<D>::saved_per_head) * a;
-  const double kept = n * (q * t + sums);  // attention's output and what its backward needs
-  const double norms = c.qk_norm ? n * d(c.num_attention_heads + c.num_key_value_heads) * a : 0;
-  const bool dropout = adapter != nullptr && adapter->dropout > 0;
-  const kernel::DropoutBytes dropping =
-      dropout ? kernel::Elementwise<D>::template dropout_bytes<T>() : kernel::DropoutBytes{};
-  const double masks = n * (2 * e + q + f) * dropping.kept;
-  const double layer = kept + norms + masks + n * ((e + qkv + 2 * f + ranks) * t + 2 * a);
-  MemoryForecast forecast;
-  forecast.weights = weight_bytes;
-  const double again = d(std::min(recomputed, c.num_hidden_layers));
-  forecast.activations = layers * n * e * t + again * kept + (layers - again) * layer + (again > 0 ? layer : 0);
-
-  const bool decodes = decodes_projections(decoder);
-  const double input = n * e * t * (dropout ? 2 : 1);  // the norm's output, and what dropout makes of it
-  const double apart = kernel::swiglu_backward_in_place<D> ? 0 : 2 * n * f * t;  // gradients of gate and up
-  const double mlp =
-      apart + std::max(n * f * (t + std::max(dropout ? t : 0, dropping.scratch)) + (decodes ? e * f * t : 0),
-                       input + (decodes ? 2 * e * f * t : 0));
-  const double attention = n * (q + qkv) * t + std::max(input, c.qk_norm ? n * (q + qkv) / 2 * t : 0);
-  const double head = 3 * d(labelled) * e * t + d(decoder.head().scratch_bytes(labelled, true));
-  // The stack's output and gradient, and the gradient between a layer's halves; then its widest part, or the head.
-  forecast.workspace = 2 * n * e * t + std::max(head, n * e * t + std::max(mlp, attention));
-  return forecast;
+MemoryForecast forecast_memory(const MemoryBasis& basis, Index rows, Index labelled, Index recomputed,
+                               const model::Trained& trains = {}) {
+  const auto shape = model::shape_of<D, T>(basis.model, trains, recomputed);
+  return {basis.weights, model::training_footprint<D, T>(basis.machine, shape, rows, labelled),
+          kernel::Buffers<D>::template most<T>(basis.machine.kernels, model::extents_of(shape, rows))};
 }
 
 /// For an evaluation, which saves nothing between layers.
 /// Shapes   as above
 template <AnyDevice D, class T>
-MemoryForecast forecast_evaluation(model::Decoder<D, T>& decoder, double weight_bytes, Index rows, Index labelled) {
-  const model::Config& c = decoder.config();
-  const auto d = [](Index value) { return static_cast<double>(value); };
-  const double t = sizeof(T);
-  const double n = d(rows), e = d(c.hidden_size), f = d(c.intermediate_size);
-  const double q = d(c.num_attention_heads * c.head_dim), kv = d(c.num_key_value_heads * c.head_dim);
-  const bool decodes = decodes_projections(decoder);
-  const double gate_up = 2 * n * f * t;
-  const double mlp = std::max(n * f * t + (decodes ? e * f * t : 0), n * e * t + (decodes ? 2 * e * f * t : 0));
-  const double attention = n * (q + (q + 2 * kv) + std::max(e, c.qk_norm ? q + kv : 0)) * t;
-  const double head = 2 * d(labelled) * e * t + d(decoder.head().scratch_bytes(labelled, false));
-  MemoryForecast forecast;
-  forecast.weights = weight_bytes;
-  forecast.activations = gate_up;
-  // The stack's input and output, a layer's input, output and h; then its widest part, or the head.
-  forecast.workspace = n * e * t + std::max(head, 4 * n * e * t + std::max(mlp, attention));
-  return forecast;
+MemoryForecast forecast_evaluation(const MemoryBasis& basis, Index rows, Index labelled) {
+  const auto shape = model::shape_of<D, T>(basis.model);
+  return {basis.weights, model::evaluation_footprint<D, T>(basis.machine, shape, rows, labelled),
+          kernel::Buffers<D>::template most<T>(basis.machine.kernels, model::extents_of(shape, rows))};
 }
 
 /// Keys and values of the records that are answered together, each of `length` tokens.

@@ -5,14 +5,6 @@
 
 namespace lora::train {
 
-LORA_INLINE double weight_bytes(const model::Source& source) {
-  double bytes = 0;
-  for (const model::TensorInfo& info : model::tensors_of(source.config())) {
-    bytes += static_cast<double>(bytes_of(source.dtype_of(info), info.shape.count()));
-  }
-  return bytes;
-}
-
 LORA_INLINE LargestBatch largest_batch(const data::EncodeSummary& records, const inputs::MicroBatchLimit& limit,
                                        Index per_step) {
   const Index longest = std::min(records.length_at(1), limit.cutoff_len);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
 #include "lora/cpu/machine.hpp"
+#include "lora/model/decoder.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/settings/stage_lists.hpp"
 #include "lora/train/memory.hpp"
@@ -44,13 +44,12 @@ struct MemoryPlan {
 /// What the host keeps beside a device with memory of its own; nothing for one without. The optimizer's state is not
 /// the device's then.
 template <AnyDevice D, class T>
-std::optional<HostMemory> host_memory(model::Decoder<D, T>& decoder, const settings::Config& config,
+std::optional<HostMemory> host_memory(const MemoryBasis& basis, const settings::Config& config,
                                       const std::vector<nn::GroupSize>& sizes, TrainedMemory& trained) {
   if constexpr (D::reads_host_memory) {
     return std::nullopt;
   } else {
-    HostMemory host;
-    if (const auto& streaming = decoder.streaming()) host.weights = static_cast<double>(streaming->host);
+    HostMemory host{.weights = basis.host_weights};
     if (config.offloads_optimizer()) {
       host.optimizer = static_cast<double>(optim::AdamW<D, T, optim::Host>::host_bytes(sizes));
       trained.moments = 0;
@@ -60,23 +59,22 @@ std::optional<HostMemory> host_memory(model::Decoder<D, T>& decoder, const setti
 }
 
 /// Checkpoints as few layers as the memory limit allows, or all if gradient_checkpointing is set. `evaluation` has no
-/// rows if nothing is evaluated; `start` says what is held, and what earlier stages came to need.
+/// rows if nothing is evaluated; `start` says what is held, and what earlier stages came to need; `trains` what does.
 /// Throws   ConfigError if the limit is exceeded with all layers checkpointed, or by an evaluation
 template <AnyDevice D, class T>
-MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const LargestBatch& batch,
-                       const LargestBatch& evaluation, const settings::Config& config, const MemoryPlan& start) {
-  const Index layers = decoder.config().num_hidden_layers;
+MemoryPlan plan_memory(const MemoryBasis& basis, const LargestBatch& batch, const LargestBatch& evaluation,
+                       const settings::Config& config, const MemoryPlan& start, const model::Trained& trains = {}) {
+  const Index layers = basis.model.config.num_hidden_layers;
   MemoryForecast evaluating;
-  if (evaluation.rows > 0)
-    evaluating = forecast_evaluation(decoder, weight_bytes, evaluation.rows, evaluation.labelled);
+  if (evaluation.rows > 0) evaluating = forecast_evaluation<D, T>(basis, evaluation.rows, evaluation.labelled);
   const double sums =  // of units, from the first step on
       config.step_units > 1 ? start.trained.gradients * static_cast<double>(1 + comm::waiting_sums(config.step_units))
                             : 0;
   if (evaluation.rows > 0) evaluating.workspace += sums;
   if (evaluation.rows > 0 && config.eval_predict)
-    evaluating.workspace += cache_bytes<T>(decoder.config(), evaluation.longest + config.max_new_tokens);
+    evaluating.workspace += cache_bytes<T>(basis.model.config, evaluation.longest + config.max_new_tokens);
   const auto plan = [&](Index count) {
-    auto training = forecast_memory(decoder, weight_bytes, batch.rows, batch.labelled, count);
+    auto training = forecast_memory<D, T>(basis, batch.rows, batch.labelled, count, trains);
     training.workspace += sums;
     MemoryPlan result = start;
     result.recomputed = count;
@@ -84,7 +82,7 @@ MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const
     result.needs = result.evaluates_most ? evaluating : training;
     // A device of its own memory keeps what either end of its arena came to need.
     if (start.host)
-      result.needs = {weight_bytes, std::max(training.activations, evaluating.activations),
+      result.needs = {basis.weights, std::max(training.activations, evaluating.activations),
                       std::max(training.workspace, evaluating.workspace)};
     result.sums = sums;
     return result;
@@ -112,27 +110,25 @@ MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const
 /// The same for a run of one stage, with all that may train. `held`: bytes already resident, where the device has no
 /// memory of its own.
 template <AnyDevice D, class T>
-MemoryPlan plan_memory(model::Decoder<D, T>& decoder, double weight_bytes, const LargestBatch& batch,
-                       const LargestBatch& evaluation, const settings::Config& config,
-                       double held = run::resident_memory_gib() * 0x1p30) {
-  const auto sizes = decoder.params().sizes([](std::string_view) { return true; });
+MemoryPlan plan_memory(const MemoryBasis& basis, const LargestBatch& batch, const LargestBatch& evaluation,
+                       const settings::Config& config, double held = run::resident_memory_gib() * 0x1p30) {
+  const auto sizes = basis.model.parameters().sizes([](std::string_view) { return true; });
   MemoryPlan start;
   start.trained = trained_memory<T>(sizes);
-  start.host = host_memory(decoder, config, sizes, start.trained);
+  start.host = host_memory<D, T>(basis, config, sizes, start.trained);
   start.held = start.present = start.host ? start.trained.total() : held;
-  return plan_memory(decoder, weight_bytes, batch, evaluation, config, start);
+  return plan_memory<D, T>(basis, batch, evaluation, config, start);
 }
 
 /// What is held in each stage of a run, and while it begins. `held`: bytes resident now, while what the first stage
 /// trains does, and its optimizer is there.
 template <AnyDevice D, class T>
-std::vector<MemoryPlan> held_in_stages(model::Decoder<D, T>& decoder, const std::vector<Stage>& stages,
+std::vector<MemoryPlan> held_in_stages(const MemoryBasis& basis, const std::vector<Stage>& stages,
                                        const settings::Config& config, double held) {
   using Sizes = std::vector<nn::GroupSize>;
-  using Trains = std::function<bool(std::string_view)>;
-  nn::ParamStore<D, T>& params = decoder.params();
+  const nn::ParamTable params = basis.model.parameters();
   const bool on_host = !D::reads_host_memory && config.offloads_optimizer();
-  const Trains all = [](std::string_view) { return true; };
+  const model::Trained all = [](std::string_view) { return true; };
   const auto trains_in = [&](std::size_t i) { return stages[i].trains ? stages[i].trains : all; };
   std::vector<Sizes> sizes;
   for (std::size_t i = 0; i < stages.size(); ++i) sizes.push_back(params.sizes(trains_in(i)));
@@ -141,7 +137,7 @@ std::vector<MemoryPlan> held_in_stages(model::Decoder<D, T>& decoder, const std:
     MemoryPlan& plan = plans[i];
     plan.stage = i;
     plan.trained = trained_memory<T>(sizes[i]);
-    plan.host = host_memory(decoder, config, sizes[i], plan.trained);
+    plan.host = host_memory<D, T>(basis, config, sizes[i], plan.trained);
     if (i == 0) plan.present = plan.host ? plan.trained.total() : held;
     plan.held = plans[0].present - plans[0].trained.total() + plan.trained.total();
     plan.present = plans[0].present;
@@ -169,11 +165,11 @@ std::vector<MemoryPlan> held_in_stages(model::Decoder<D, T>& decoder, const std:
 /// Throws   ConfigError as above, naming the stage, and where the host has too little memory for a later stage's
 ///          optimizer
 template <AnyDevice D, class T>
-std::vector<MemoryPlan> plan_memory(model::Decoder<D, T>& decoder, const model::Source& source, const Plan& plan,
-                                    const data::EncodeSummary& records, const LargestBatch& evaluation,
-                                    const settings::Config& config) {
+std::vector<MemoryPlan> plan_memory(const MemoryBasis& basis, const Plan& plan, const data::EncodeSummary& records,
+                                    const LargestBatch& evaluation, const settings::Config& config) {
   const settings::StageConfigs configs(config);
-  std::vector<MemoryPlan> plans = held_in_stages(decoder, plan.stages(), config, run::resident_memory_gib() * 0x1p30);
+  std::vector<MemoryPlan> plans =
+      held_in_stages<D, T>(basis, plan.stages(), config, run::resident_memory_gib() * 0x1p30);
   for (std::size_t i = 0; i < configs.size(); ++i) {
     const Stage& stage = plan.stages()[i];
     if (i > 0) {
@@ -183,9 +179,8 @@ std::vector<MemoryPlan> plan_memory(model::Decoder<D, T>& decoder, const model::
       plans[i].sums_before = last.sums;
     }
     try {
-      plans[i] =
-          plan_memory(decoder, weight_bytes(decoder, source),
-                      largest_batch(records, stage.limit, stage.sequences_per_step), evaluation, configs[i], plans[i]);
+      plans[i] = plan_memory<D, T>(basis, largest_batch(records, stage.limit, stage.sequences_per_step), evaluation,
+                                   configs[i], plans[i], stage.trains);
       if (plans[i].host) expect_host_has(plans[i].host->optimizer, plans[0].host->optimizer);
     } catch (const ConfigError& error) {
       if (config.stages.empty()) throw;

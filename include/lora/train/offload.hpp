@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
+
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
 #include "lora/cpu/machine.hpp"
-#include "lora/model/decoder.hpp"
+#include "lora/model/streamed_layers.hpp"
 #include "lora/optim/host.hpp"
 #include "lora/settings/config.hpp"
 
@@ -48,9 +50,7 @@ inline void expect_host_has(double needed, double present, std::size_t available
 }
 
 /// Logs how the layers come, where they are streamed.
-template <AnyDevice D, class T>
-void say_offload(const model::Decoder<D, T>& decoder) {
-  const auto& streaming = decoder.streaming();
+inline void say_offload(const std::optional<model::LayerStreaming>& streaming) {
   if (!streaming) return;
   const bool resident = streaming->from == model::WeightPlaces::From::memory;
   log::info("offload: the layers, ", size_text(streaming->layers), ", are copied to ", size_text(streaming->device),

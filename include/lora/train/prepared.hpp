@@ -6,6 +6,7 @@
 #include "lora/cpu/threads.hpp"
 #include "lora/data/encode.hpp"
 #include "lora/inputs/run_data.hpp"
+#include "lora/model/blueprint.hpp"
 #include "lora/model/weights.hpp"
 #include "lora/run/earlier_run.hpp"
 #include "lora/run/talk.hpp"
@@ -31,6 +32,7 @@ struct Prepared {
   run::EarlierRun earlier;
   inputs::RunData data;
   Plan plan;
+  model::Blueprint blueprint;             ///< of the model, with what may train
   inputs::RunData::Survey survey{};       ///< of the data
   std::vector<std::string> file_names{};  ///< of the files whose records are counted: several, or with a name
 };

@@ -6,6 +6,7 @@
 #include "lora/inputs/adapter_start.hpp"
 #include "lora/inputs/paths.hpp"
 #include "lora/train/prepared.hpp"
+#include "lora/train/start.hpp"
 
 namespace lora::train {
 
@@ -20,7 +21,9 @@ LORA_INLINE Prepared::Prepared(const cpu::Threads& threads, settings::Config con
           threads, config, source.path(), source.config().vocab_size,
           [this](std::string_view name) { return earlier.setting(name); }, std::exchange(options.records, {})),
       plan(plan_of(config, data.order(), inputs::trained_in_stages(config, source.config(), options.trains),
-                   data.classes(), data.mixture())) {
+                   data.classes(), data.mixture())),
+      blueprint(inputs::blueprint_of(config, source)) {
+  expect_something_trains(config, plan, blueprint.parameters());
   if (!data.date().empty()) config.date = data.date();
   if (data.enable_thinking()) config.enable_thinking = data.enable_thinking();
   if (config.dataset.size() > 1 || settings::have_names(config.dataset)) file_names = data::names_of(config.dataset);

@@ -72,31 +72,10 @@ void say_mixture(const data::Mixture& mixture, std::span<const std::string> name
 std::string text_of_steps(std::size_t number, const Plan& plan);
 
 /// Throws   ConfigError naming the stage in which nothing of what may train does
-template <AnyDevice D, class T>
-void expect_something_trains(const settings::Config& config, const Plan& plan, model::Decoder<D, T>& decoder) {
-  const auto& entries = decoder.params().entries();
-  for (std::size_t i = 0; i < plan.stages().size(); ++i) {
-    const auto& trains = plan.stages()[i].trains;
-    if (!trains || std::any_of(entries.begin(), entries.end(), [&](const auto& entry) { return trains(entry.name); }))
-      continue;
-    fail<ConfigError>(config.stages.empty() ? "" : settings::stage_name(config, i) + ": ", "none of the model's ",
-                      entries.size(), " trainable tensors is left to train");
-  }
-}
+void expect_something_trains(const settings::Config& config, const Plan& plan, const nn::ParamTable& params);
 
 /// "16 of 25 tensors train, 1234 numbers: model.layers.0..1.{...}.weight". `trains`: empty: all that can.
-template <AnyDevice D, class T>
-std::string text_of_trained(const std::function<bool(std::string_view)>& trains, model::Decoder<D, T>& decoder) {
-  std::vector<std::string> names;
-  Index numbers = 0;
-  decoder.params().for_each([&](const auto& param) {
-    if (trains && !trains(param.name)) return;
-    names.push_back(param.name);
-    numbers += param.value.size();
-  });
-  return concat(names.size(), " of ", decoder.params().entries().size(), " tensors train, ", numbers,
-                " numbers: ", tensor_names(names));
-}
+std::string text_of_trained(const model::Trained& trains, const nn::ParamTable& params);
 
 /// Warns of a warm-up that a stage does not get through. `begin`: of the sentence.
 void warn_of_warmup(const std::string& begin, const Stage& stage);
@@ -105,51 +84,13 @@ void warn_of_warmup(const std::string& begin, const Stage& stage);
 void say_unused_rows(const model::Config& shape, const tokenizer::Tokenizer* tokenizer);
 
 /// Logs which steps a stage has, what trains in it and what it draws.
-template <AnyDevice D, class T>
-void say_stage(const std::string& name, std::size_t number, const Plan& plan, model::Decoder<D, T>& decoder) {
-  const Stage& stage = plan.stages()[number];
-  log::info(name, ": steps ", plan.begin_of(number) + 1, " to ", plan.end_of(number), ": ", text_of_steps(number, plan),
-            "; learning rate ", stage.learning_rate, "; ", text_of_trained(stage.trains, decoder));
-  warn_of_warmup(name + ": ", stage);
-}
+void say_stage(const std::string& name, std::size_t number, const Plan& plan, const nn::ParamTable& params);
 
-/// Logs the size of the data, the adapter, the steps and the memory that a run starts with. `device`: its memory.
-/// `initial`: the weights are random. `tokenizer`: null if there is none.
-template <AnyDevice D, class T>
-void say_start(const settings::Config& config, model::Decoder<D, T>& decoder, const data::EncodeSummary& records,
+/// Logs the size of the data, the adapter, the steps and the memory that a run of a model starts with. `device`: its
+/// memory. `initial`: the weights are random. `tokenizer`: null if there is none.
+void say_start(const settings::Config& config, const model::Blueprint& model, const data::EncodeSummary& records,
                const Plan& plan, const MemoryPlan& memory, const MemoryInfo& device, bool initial,
-               const tokenizer::Tokenizer* tokenizer) {
-  log::info("data: ", records.text());
-  if (records.left_out() > 0)
-    log::warn(records.complete() ? "" : "about ", records.left_out(), " of ", records.records(),
-              " records have no labelled token and are left out, ", records.lost(), " of them because of ",
-              "cutoff_len ", settings::longest_cutoff(config));
-  inputs::warn_of_length(decoder.config(), records.length_at(1), "the longest record has");
-  Index parameters = 0;
-  decoder.params().for_each([&](const auto& param) { parameters += param.value.size(); });
-  const std::string what =
-      config.trains_model()
-          ? concat("trained: ", parameters, " of ", model::parameters_of(decoder.config()), " parameters")
-          : concat("adapter: rank ", decoder.adapter().rank, ", ", parameters, " parameters");
-  const bool staged = plan.stages().size() > 1;
-  if (!staged) log::info(text_of_trained(plan.stages().front().trains, decoder));
-  if (!staged) warn_of_warmup("", plan.stages().front());
-  if (initial) say_unused_rows(decoder.config(), tokenizer);
-  log::info(what, "; steps: ", staged ? concat(plan.total()) : text_of_steps(0, plan));
-  const Index longest = settings::longest_cutoff(config);
-  for (std::size_t i = 0; i < plan.stages().size(); ++i) {
-    const Stage& stage = plan.stages()[i];
-    const Index begin = plan.begin_of(i);
-    if (staged) say_stage(settings::stage_name(config, i), i, plan, decoder);
-    if (stage.curriculum) say_curriculum(*stage.curriculum, begin);
-    if (const Index cutoff = stage.limit.cutoff_len; cutoff < longest && cutoff < records.length_at(1))
-      log::warn(settings::stage_name(config, i), ": records of more than ", cutoff,
-                " tokens are cut off there, as its ", "cutoff_len says; the longest has ", records.length_at(1));
-  }
-  if (staged) log::info("most memory is needed by ", settings::stage_name(config, memory.stage));
-  say_memory(memory, decoder.config().num_hidden_layers, settings::StageConfigs(config)[memory.stage], device);
-  say_offload(decoder);
-}
+               const tokenizer::Tokenizer* tokenizer);
 
 }  // namespace lora::train
 

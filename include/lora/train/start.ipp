@@ -61,4 +61,70 @@ LORA_INLINE void say_unused_rows(const model::Config& shape, const tokenizer::To
             " of ", model::parameters_of(shape), " parameters are never used");
 }
 
+LORA_INLINE void expect_something_trains(const settings::Config& config, const Plan& plan,
+                                         const nn::ParamTable& params) {
+  const auto& entries = params.entries();
+  for (std::size_t i = 0; i < plan.stages().size(); ++i) {
+    const auto& trains = plan.stages()[i].trains;
+    if (!trains || std::any_of(entries.begin(), entries.end(), [&](const auto& entry) { return trains(entry.name); }))
+      continue;
+    fail<ConfigError>(config.stages.empty() ? "" : settings::stage_name(config, i) + ": ", "none of the model's ",
+                      entries.size(), " trainable tensors is left to train");
+  }
+}
+
+LORA_INLINE std::string text_of_trained(const model::Trained& trains, const nn::ParamTable& params) {
+  std::vector<std::string> names;
+  Index numbers = 0;
+  for (const auto& entry : params.entries()) {
+    if (trains && !trains(entry.name)) continue;
+    names.push_back(entry.name);
+    numbers += params.elements_of(entry);
+  }
+  return concat(names.size(), " of ", params.entries().size(), " tensors train, ", numbers,
+                " numbers: ", tensor_names(names));
+}
+
+LORA_INLINE void say_stage(const std::string& name, std::size_t number, const Plan& plan,
+                           const nn::ParamTable& params) {
+  const Stage& stage = plan.stages()[number];
+  log::info(name, ": steps ", plan.begin_of(number) + 1, " to ", plan.end_of(number), ": ", text_of_steps(number, plan),
+            "; learning rate ", stage.learning_rate, "; ", text_of_trained(stage.trains, params));
+  warn_of_warmup(name + ": ", stage);
+}
+
+LORA_INLINE void say_start(const settings::Config& config, const model::Blueprint& model,
+                           const data::EncodeSummary& records, const Plan& plan, const MemoryPlan& memory,
+                           const MemoryInfo& device, bool initial, const tokenizer::Tokenizer* tokenizer) {
+  log::info("data: ", records.text());
+  if (records.left_out() > 0)
+    log::warn(records.complete() ? "" : "about ", records.left_out(), " of ", records.records(),
+              " records have no labelled token and are left out, ", records.lost(), " of them because of ",
+              "cutoff_len ", settings::longest_cutoff(config));
+  inputs::warn_of_length(model.config, records.length_at(1), "the longest record has");
+  const nn::ParamTable params = model.parameters();
+  Index parameters = 0;
+  for (const auto& entry : params.entries()) parameters += params.elements_of(entry);
+  const std::string what =
+      config.trains_model() ? concat("trained: ", parameters, " of ", model::parameters_of(model.config), " parameters")
+                            : concat("adapter: rank ", model.adapter->rank, ", ", parameters, " parameters");
+  const bool staged = plan.stages().size() > 1;
+  if (!staged) log::info(text_of_trained(plan.stages().front().trains, params));
+  if (!staged) warn_of_warmup("", plan.stages().front());
+  if (initial) say_unused_rows(model.config, tokenizer);
+  log::info(what, "; steps: ", staged ? concat(plan.total()) : text_of_steps(0, plan));
+  const Index longest = settings::longest_cutoff(config);
+  for (std::size_t i = 0; i < plan.stages().size(); ++i) {
+    const Stage& stage = plan.stages()[i];
+    const Index begin = plan.begin_of(i);
+    if (staged) say_stage(settings::stage_name(config, i), i, plan, params);
+    if (stage.curriculum) say_curriculum(*stage.curriculum, begin);
+    if (const Index cutoff = stage.limit.cutoff_len; cutoff < longest && cutoff < records.length_at(1))
+      log::warn(settings::stage_name(config, i), ": records of more than ", cutoff,
+                " tokens are cut off there, as its ", "cutoff_len says; the longest has ", records.length_at(1));
+  }
+  if (staged) log::info("most memory is needed by ", settings::stage_name(config, memory.stage));
+  say_memory(memory, model.config.num_hidden_layers, settings::StageConfigs(config)[memory.stage], device);
+}
+
 }  // namespace lora::train

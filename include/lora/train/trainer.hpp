@@ -221,8 +221,9 @@ void TrainingRun<D, T>::take_folder(Beginning& from) {
 
 template <AnyDevice D, class T>
 void TrainingRun<D, T>::say_beginning(const Beginning& from) {
-  say_start(prepared_.config, learner_.decoder(), prepared_.survey.train, prepared_.plan, largest(learner_.memory()),
+  say_start(prepared_.config, prepared_.blueprint, prepared_.survey.train, prepared_.plan, largest(learner_.memory()),
             dev_.memory(), prepared_.source.is_initial(), prepared_.data.text().tokenizer.get());
+  say_offload(learner_.decoder().streaming());
   say_mixture(prepared_.data.mixture(), prepared_.file_names);
   if (from.checkpoint) lora::log::info("resuming from ", from.checkpoint->folder.native(), ", step ", from.first);
   if (!from.lost.empty() && !from.has_result) lora::log::warn(from.lost);

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lora/model/config.hpp"
+
+// Which projections a layer has, which of them read one input, and how wide they are: said here and nowhere else.
+
+namespace lora::model {
+
+/// One projection of a layer. Its widths are functions of the model's shape.
+struct Projection {
+  std::string_view name;  ///< as Hugging Face and PEFT have it
+  std::string_view gguf_name;
+  Index (*out)(const Config&);
+  Index (*in)(const Config&);
+  bool Config::*has_bias;
+  /// GGUF's llama files have the rows of its heads in another order, see TensorInfo: so many; null where it has none.
+  Index Config::*gguf_heads = nullptr;
+};
+
+/// Projections that read one input: one module of a layer, an nn::LoraLinear.
+struct ProjectionGroup {
+  std::string_view half;  ///< of the layer, in which it stands: "self_attn" or "mlp"
+  std::span<const Projection> projections;
+
+  Index in(const Config& config) const { return projections.front().in(config); }
+};
+
+namespace detail {
+
+constexpr Index model_width(const Config& c) { return c.hidden_size; }
+constexpr Index hidden_width(const Config& c) { return c.intermediate_size; }
+constexpr Index query_width(const Config& c) { return c.num_attention_heads * c.head_dim; }
+constexpr Index key_width(const Config& c) { return c.num_key_value_heads * c.head_dim; }
+
+}  // namespace detail
+
+/// The projections of a layer in their order. All of them are what an adapter can target.
+inline constexpr std::array<Projection, 7> projections = {{
+    {"q_proj", "attn_q", detail::query_width, detail::model_width, &Config::qkv_bias, &Config::num_attention_heads},
+    {"k_proj", "attn_k", detail::key_width, detail::model_width, &Config::qkv_bias, &Config::num_key_value_heads},
+    {"v_proj", "attn_v", detail::key_width, detail::model_width, &Config::qkv_bias},
+    {"o_proj", "attn_output", detail::model_width, detail::query_width, &Config::o_bias},
+    {"gate_proj", "ffn_gate", detail::hidden_width, detail::model_width, &Config::mlp_bias},
+    {"up_proj", "ffn_up", detail::hidden_width, detail::model_width, &Config::mlp_bias},
+    {"down_proj", "ffn_down", detail::model_width, detail::hidden_width, &Config::mlp_bias},
+}};
+
+/// The groups of a layer, of which nn::Block::groups has the modules in the same order.
+inline constexpr std::array<ProjectionGroup, 4> projection_groups = {{
+    {"self_attn", std::span(projections).subspan(0, 3)},
+    {"self_attn", std::span(projections).subspan(3, 1)},
+    {"mlp", std::span(projections).subspan(4, 2)},
+    {"mlp", std::span(projections).subspan(6, 1)},
+}};
+
+inline constexpr auto projection_names = [] {
+  std::array<std::string_view, projections.size()> names;
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = projections[i].name;
+  return names;
+}();
+
+/// Where the modules of a group stand in the model, with a dot behind: "model.layers.3.self_attn.".
+inline std::string group_path(Index layer, const ProjectionGroup& group) {
+  return concat("model.layers.", layer, ".", group.half, ".");
+}
+
+/// Where a projection of a layer stands in the model: "model.layers.3.self_attn.q_proj".
+inline std::string module_path(Index layer, std::string_view projection) {
+  const auto* const group =
+      std::find_if(projection_groups.begin(), projection_groups.end(), [&](const ProjectionGroup& one) {
+        return std::any_of(one.projections.begin(), one.projections.end(),
+                           [&](const Projection& p) { return p.name == projection; });
+      });
+  return group_path(layer, group == projection_groups.end() ? projection_groups.back() : *group) +
+         std::string(projection);
+}
+
+}  // namespace lora::model
