@@ -4,11 +4,11 @@ set -eu
 cd "$(dirname "$0")/.."
 
 program=""
-for candidate in clang-format-14 clang-format; do
-  if command -v $candidate >/dev/null && $candidate --version | grep -q 'version 14\.'; then program=$candidate; break; fi
+for candidate in clang-format-16 clang-format; do
+  if command -v $candidate >/dev/null && $candidate --version | grep -q 'version 16\.'; then program=$candidate; break; fi
 done
 if [ -z "$program" ]; then
-  echo "check_format: needs clang-format 14 (other versions format otherwise); cmake/install_dependencies.sh --format" >&2
+  echo "check_format: needs clang-format 16 (other versions format otherwise); cmake/install_dependencies.sh --format" >&2
   exit 1
 fi
 

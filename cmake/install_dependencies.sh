@@ -12,7 +12,7 @@ dry_run=false
 for option in "$@"; do
   case "$option" in
     --tests) packages="$packages doctest-dev python3" ;;
-    --format) packages="$packages clang-format-14 git" ;;
+    --format) packages="$packages clang-format-16 git" ;;
     --clang) packages="$packages clang-14 libomp-14-dev" ;;
     --aarch64) packages="$packages g++-aarch64-linux-gnu qemu-user" ;;
     --bench) packages="$packages libbenchmark-dev" ;;

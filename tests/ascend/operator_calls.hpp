@@ -68,8 +68,7 @@ Operator described(int (*prepare)(Parameters...), int (*execute)(void*, std::uin
   const auto call = [prepare](std::vector<Argument>& arguments, std::uint64_t* size, aclOpExecutor** executor) {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       return prepare(as<std::tuple_element_t<I, std::tuple<Parameters...>>>(arguments.at(I))..., size, executor);
-    }
-    (std::make_index_sequence<count>());
+    }(std::make_index_sequence<count>());
   };
   return {count, call, execute};
 }

@@ -14,9 +14,9 @@ using namespace lora;
 using namespace lora::test;
 
 template <class D, class T>
-constexpr bool all_are_modules =
-    nn::Module<nn::LoraLinear<D, T>, D, T>&& nn::Module<nn::Attention<D, T>, D, T>&& nn::Module<nn::Mlp<D, T>, D, T>&&
-        nn::Module<nn::Block<D, T>, D, T>&& nn::Module<nn::Recomputed<nn::Block<D, T>>, D, T>;
+constexpr bool all_are_modules = nn::Module<nn::LoraLinear<D, T>, D, T> && nn::Module<nn::Attention<D, T>, D, T> &&
+                                 nn::Module<nn::Mlp<D, T>, D, T> && nn::Module<nn::Block<D, T>, D, T> &&
+                                 nn::Module<nn::Recomputed<nn::Block<D, T>>, D, T>;
 static_assert(all_are_modules<cpu::Device, float> && all_are_modules<cpu::Device, bf16>);
 static_assert(all_are_modules<proof::Device, float> && all_are_modules<proof::Device, bf16>);
 

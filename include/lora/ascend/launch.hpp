@@ -90,7 +90,8 @@ class Given {
 };
 
 template <class Declared>
-requires(std::is_arithmetic_v<Declared> || std::is_enum_v<Declared>) class Given<Declared> {
+  requires(std::is_arithmetic_v<Declared> || std::is_enum_v<Declared>)
+class Given<Declared> {
  public:
   template <class Value>
   Given(const From<Value>& from) : value_(from.value) {}

@@ -24,8 +24,8 @@ F unsigned_if_nan(F number) {
 class Argument {
  public:
   template <class T>
-  requires(std::convertible_to<const T&, std::string_view>) Argument(const T& text)
-      : kind_(Kind::text), text_(static_cast<std::string_view>(text)) {}
+    requires(std::convertible_to<const T&, std::string_view>)
+  Argument(const T& text) : kind_(Kind::text), text_(static_cast<std::string_view>(text)) {}
   Argument(char character) : kind_(Kind::character), character_(character) {}
   Argument(bool flag) : kind_(Kind::text), text_(flag ? "true" : "false") {}
   Argument(float number) : kind_(Kind::single), single_(number) {}

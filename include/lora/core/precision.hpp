@@ -33,7 +33,8 @@ constexpr DType stored_dtype(Precision precision) {
 
 /// The precision of models that compute in T.
 template <class T>
-requires(std::same_as<T, float> || std::same_as<T, bf16> || std::same_as<T, f16>) constexpr Precision precision_of() {
+  requires(std::same_as<T, float> || std::same_as<T, bf16> || std::same_as<T, f16>)
+constexpr Precision precision_of() {
   return std::same_as<T, float> ? Precision::float32 : std::same_as<T, bf16> ? Precision::bfloat16 : Precision::float16;
 }
 

@@ -153,9 +153,7 @@ template <class T>
 constexpr DType dtype_of = detail::ScalarTraits<std::remove_const_t<T>>::dtype;
 
 template <class T>
-concept HasDType = requires {
-  detail::ScalarTraits<std::remove_const_t<T>>::dtype;
-};
+concept HasDType = requires { detail::ScalarTraits<std::remove_const_t<T>>::dtype; };
 
 /// Whether a tensor stored in this dtype has exactly T's bits.
 template <class T>

@@ -40,7 +40,7 @@ class Threads {
       if (count > 0) body(Index{0}, count);
       return;
     }
-#pragma omp parallel num_threads(static_cast <int>(useful))
+#pragma omp parallel num_threads(static_cast<int>(useful))
     {
       const Index threads = omp_get_num_threads(), thread = omp_get_thread_num();
       body(count * thread / threads, count * (thread + 1) / threads);
@@ -59,7 +59,7 @@ class Threads {
       for (Index item = 0; item < count; ++item) body(item);
       return;
     }
-#pragma omp parallel for num_threads(static_cast <int>(useful)) schedule(dynamic, 1)
+#pragma omp parallel for num_threads(static_cast<int>(useful)) schedule(dynamic, 1)
     for (Index item = 0; item < count; ++item) body(item);
   }
 

@@ -103,7 +103,8 @@ struct JsonField {
   JsonField(std::string_view field, const std::string& text) : name(field), value(text) {}
   JsonField(std::string_view field, std::nullptr_t) : name(field) {}
   template <class N>
-  requires(std::is_arithmetic_v<N>) JsonField(std::string_view field, N number) : name(field), value(number) {}
+    requires(std::is_arithmetic_v<N>)
+  JsonField(std::string_view field, N number) : name(field), value(number) {}
   template <std::same_as<Json> J>
   JsonField(std::string_view field, J json) : name(field), value(std::move(json)) {}
   template <class Item>

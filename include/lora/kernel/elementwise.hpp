@@ -39,21 +39,21 @@ template <class D>
 struct Elementwise;
 
 template <class D, class T>
-concept HasElementwise = requires(D& dev, View<D, const T> x, View<D, T> y, View<D, Accum<T>> wide,
-                                  View<D, const std::int32_t> index) {
-  Elementwise<D>::fill(dev, y, 0.0);
-  Elementwise<D>::convert(dev, x, y, 1.0, false);
-  Elementwise<D>::convert(dev, x, wide, 1.0, false);
-  Elementwise<D>::convert(dev, View<D, const Accum<T>>(wide), y, 1.0, false);
-  Elementwise<D>::add_bias(dev, View<D, const Accum<T>>(wide), y);
-  Elementwise<D>::gather_rows(dev, x, index, y);
-  Elementwise<D>::scatter_rows(dev, x, index, y);
-  {
-    Elementwise<D>::draw_dropout(dev, Dropout{}, index, index, Index{}, false)
-    } -> std::same_as<View<D, const std::uint8_t>>;
-  Elementwise<D>::dropout(dev, DropoutMask<D>{}, x, y, false);
-  { Elementwise<D>::template dropout_bytes<T>() } -> std::same_as<DropoutBytes>;
-};
+concept HasElementwise =
+    requires(D& dev, View<D, const T> x, View<D, T> y, View<D, Accum<T>> wide, View<D, const std::int32_t> index) {
+      Elementwise<D>::fill(dev, y, 0.0);
+      Elementwise<D>::convert(dev, x, y, 1.0, false);
+      Elementwise<D>::convert(dev, x, wide, 1.0, false);
+      Elementwise<D>::convert(dev, View<D, const Accum<T>>(wide), y, 1.0, false);
+      Elementwise<D>::add_bias(dev, View<D, const Accum<T>>(wide), y);
+      Elementwise<D>::gather_rows(dev, x, index, y);
+      Elementwise<D>::scatter_rows(dev, x, index, y);
+      {
+        Elementwise<D>::draw_dropout(dev, Dropout{}, index, index, Index{}, false)
+      } -> std::same_as<View<D, const std::uint8_t>>;
+      Elementwise<D>::dropout(dev, DropoutMask<D>{}, x, y, false);
+      { Elementwise<D>::template dropout_bytes<T>() } -> std::same_as<DropoutBytes>;
+    };
 
 /// y = value everywhere.
 template <class D, class T>

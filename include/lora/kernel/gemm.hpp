@@ -73,9 +73,8 @@ void gemm(D& dev, Form form, View<D, const T> a, View<D, const T> b, View<D, Out
 
 /// The same for operands that may be written to, so that callers need not spell const.
 template <class D, class A, class B, class Out>
-requires(!std::is_const_v<A> || !std::is_const_v<B>) void gemm(D& dev, Form form, View<D, A> a, View<D, B> b,
-                                                               View<D, Out> c, double alpha = 1.0,
-                                                               bool accumulate = false) {
+  requires(!std::is_const_v<A> || !std::is_const_v<B>)
+void gemm(D& dev, Form form, View<D, A> a, View<D, B> b, View<D, Out> c, double alpha = 1.0, bool accumulate = false) {
   gemm(dev, form, View<D, const A>(a), View<D, const B>(b), c, alpha, accumulate);
 }
 

@@ -104,10 +104,10 @@ template <class D>
 struct CrossEntropy;
 
 template <class D, class T>
-concept HasCrossEntropy = requires(D& dev, View<D, Accum<T>> logits, View<D, const std::int32_t> labels,
-                                   View<D, T> d_logits) {
-  CrossEntropy<D>::run(dev, logits, labels, 1.0, logits, logits, logits, d_logits);
-};
+concept HasCrossEntropy =
+    requires(D& dev, View<D, Accum<T>> logits, View<D, const std::int32_t> labels, View<D, T> d_logits) {
+      CrossEntropy<D>::run(dev, logits, labels, 1.0, logits, logits, logits, d_logits);
+    };
 
 /// loss_i = log Σ_j exp(l_ij) − l_i,label,   dl_ij = scale · (softmax(l_i)_j − [j = label_i])
 /// Shapes   logits, d_logits (n, V) · labels, loss, target, top (n)

@@ -9,12 +9,12 @@ template <class D>
 struct RmsNorm;
 
 template <class D, class T>
-concept HasRmsNorm = requires(D& dev, View<D, const T> x, View<D, const Accum<T>> weight, View<D, T> y,
-                              View<D, Accum<T>> rstd) {
-  RmsNorm<D>::run(dev, x, weight, 1e-6, y, rstd, y);
-  RmsNorm<D>::backward(dev, x, weight, View<D, const Accum<T>>(rstd), x, y, true, y, 1e-6);
-  RmsNorm<D>::weight_gradient(dev, x, View<D, const Accum<T>>(rstd), x, rstd);
-};
+concept HasRmsNorm =
+    requires(D& dev, View<D, const T> x, View<D, const Accum<T>> weight, View<D, T> y, View<D, Accum<T>> rstd) {
+      RmsNorm<D>::run(dev, x, weight, 1e-6, y, rstd, y);
+      RmsNorm<D>::backward(dev, x, weight, View<D, const Accum<T>>(rstd), x, y, true, y, 1e-6);
+      RmsNorm<D>::weight_gradient(dev, x, View<D, const Accum<T>>(rstd), x, rstd);
+    };
 
 /// y = x · rstd ∘ w,   rstd = (mean(x²) + eps)^(−½),   over each group of C adjacent columns
 /// Shapes   x, y, copy (N, K·C) · weight (C) · rstd (N, K); K = 1 for a layer's norm, K = heads for q and k norms

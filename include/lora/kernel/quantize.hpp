@@ -31,8 +31,8 @@ void decode(D& dev, const StoredView<D>& w, View<D, T> y) {
 /// Types    w stored as any number; b, a, y and sums in A
 /// Throws   FormatError where w is stored as integers
 template <class D, class A>
-requires(std::same_as<A, Accum<A>>) void decode_with_update(D& dev, const StoredView<D>& w, ConstView<D, A> b,
-                                                            ConstView<D, A> a, View<D, A> y) {
+  requires(std::same_as<A, Accum<A>>)
+void decode_with_update(D& dev, const StoredView<D>& w, ConstView<D, A> b, ConstView<D, A> a, View<D, A> y) {
   static_assert(HasQuantize<D, A>, "include lora/<backend>/kernels.hpp");
   expect_shape("decode_with_update", "y", y, w.rows(), w.cols());
   expect_shape("decode_with_update", "b", b, a.rows(), w.rows());

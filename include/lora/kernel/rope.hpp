@@ -11,10 +11,9 @@ template <class D>
 struct Rope;
 
 template <class D, class T>
-concept HasRope = requires(D& dev, View<D, const T> x, View<D, const Accum<T>> table,
-                           View<D, const std::int32_t> positions, View<D, T> y) {
-  Rope<D>::run(dev, x, table, table, positions, Rotation::forward, y);
-};
+concept HasRope =
+    requires(D& dev, View<D, const T> x, View<D, const Accum<T>> table, View<D, const std::int32_t> positions,
+             View<D, T> y) { Rope<D>::run(dev, x, table, table, positions, Rotation::forward, y); };
 
 /// Rotates the pairs (i, i + C/2) of every head by the angle of their row's position:
 ///   y_i = x_i cos − x_{i+C/2} sin,   y_{i+C/2} = x_{i+C/2} cos + x_i sin;   inverse: with −sin, which is the backward

@@ -33,9 +33,9 @@ std::vector<std::byte> rounded(std::span<const float> values, DType dtype, const
 /// blocks: to bfloat16). A head stays tied unless an adapter has parted it from the embedding.
 /// Throws   ConfigError for the base's own folder, and as `merged_config` does
 template <AnyDevice D, class T>
-requires std::same_as < Accum<T>,
-float > void save_merged(D& dev, Decoder<D, T>& model, const Source& source, const std::filesystem::path& folder,
-                         std::optional<DType> dtype, Index max_shard_bytes) {
+  requires std::same_as<Accum<T>, float>
+void save_merged(D& dev, Decoder<D, T>& model, const Source& source, const std::filesystem::path& folder,
+                 std::optional<DType> dtype, Index max_shard_bytes) {
   const io::Json json = merged_config(source, dtype);
   const Config& config = source.config();
   std::error_code none;

@@ -54,8 +54,8 @@ class AdamW {
   static constexpr Index default_piece = Index{1} << 20;
 
   /// Groups that `groups` does not have decay as `settings` says.
-  AdamW(D& dev, nn::ParamStore<D, T>& params, AdamWSettings settings,
-        std::vector<AdamWGroup> groups = {}) requires(std::same_as<S, D>)
+  AdamW(D& dev, nn::ParamStore<D, T>& params, AdamWSettings settings, std::vector<AdamWGroup> groups = {})
+    requires(std::same_as<S, D>)
       : AdamW(dev, dev, params, settings, std::move(groups)) {}
   AdamW(D& dev, S& state_device, nn::ParamStore<D, T>& params, AdamWSettings settings,
         std::vector<AdamWGroup> groups = {}, AdamWShard shard = {}, Index piece = default_piece)

@@ -83,11 +83,9 @@ concept AnyDevice = requires(D& dev, const D& same, void* memory, const void* so
   requires std::floating_point<typename D::Sum>;          // of sums over many numbers: losses, squares of gradients
 
   { dev.allocate(bytes) } -> std::same_as<void*>;  // 64-byte aligned; throws DeviceError
-  { dev.free(memory, bytes) }
-  noexcept;
+  { dev.free(memory, bytes) } noexcept;
   { dev.allocate_host(bytes) } -> std::same_as<void*>;  // the host's, from which copies are fastest (page-locked)
-  { dev.free_host(memory, bytes) }
-  noexcept;  // no copy may still read it
+  { dev.free_host(memory, bytes) } noexcept;            // no copy may still read it
   { same.memory() } -> std::same_as<MemoryInfo>;
   { dev.arena() } -> std::same_as<Arena&>;
 
@@ -102,8 +100,7 @@ concept AnyDevice = requires(D& dev, const D& same, void* memory, const void* so
   dev.wait(event);                                // the host does
   { dev.is_done(event) } -> std::same_as<bool>;
   { dev.nanoseconds(event, event) } -> std::same_as<std::int64_t>;  // between two that are done
-  { dev.release(event) }
-  noexcept;  // its number is asked for no more
+  { dev.release(event) } noexcept;                                  // its number is asked for no more
 
   { same.tiling() } -> std::same_as<Tiling>;
   { same.describe() } -> std::convertible_to<std::string>;

@@ -43,7 +43,8 @@ class View {
 
   /// Converts a writable view to a read-only one.
   template <class U>
-  requires(std::same_as<const U, T> && !std::same_as<U, T>) constexpr View(const View<D, U>& other)
+    requires(std::same_as<const U, T> && !std::same_as<U, T>)
+  constexpr View(const View<D, U>& other)
       : data_(other.data()), rows_(other.rows()), cols_(other.cols()), stride_(other.stride()) {}
 
   constexpr T* data() const { return data_; }

@@ -65,7 +65,9 @@ class Callback {
  public:
   Callback() = default;
   template <class F>
-  Callback(F f) requires(!std::same_as<F, Callback>) {
+  Callback(F f)
+    requires(!std::same_as<F, Callback>)
+  {
     if constexpr (std::invocable<F&, const Metrics&, Running&>) {
       f_ = std::move(f);
     } else {
