@@ -1,29 +1,43 @@
 #!/bin/sh
-# Installs what is missing, builds, and runs all tests. Needs no network beyond apt.
+# Installs what is missing, builds, and runs all tests, or those of some folders. Needs no network beyond apt.
 #
-#   tests/run.sh                            everything
-#   tests/run.sh ARGUMENTS FOR CTEST        some tests, e.g. tests/run.sh -L kernel
+#   tests/run.sh              everything
+#   tests/run.sh FOLDER...    the tests of these folders of tests/, with assertions: what a change there asks for first
 set -eu
 cd "$(dirname "$0")/.."
 
+case "${1:-}" in -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
+for folder in "$@"; do
+  if [ ! -f "tests/$folder/CMakeLists.txt" ] && ! ls "tests/$folder/"*_test.cpp >/dev/null 2>&1; then
+    echo "tests/run.sh: $folder is no folder of tests; --help says more" >&2
+    exit 2
+  fi
+done
 cmake/install_dependencies.sh --tests
 jobs=$(nproc)
-
-# With assertions: what release builds promise is checked here.
 cmake --preset dev
-cmake --build --preset dev -j "$jobs"
-if [ $# -gt 0 ]; then exec ctest --preset dev -j "$jobs" "$@"; fi
-failed=0
-ctest --preset dev -j "$jobs" || failed=1
 
-# The program that ships is compiled otherwise, and other code computes in it: what is proved of whole models, of their
-# modules and of runs must hold there too.
+if [ $# -gt 0 ]; then
+  targets="" labels=""
+  for folder in "$@"; do
+    if ls "tests/$folder/"*_test.cpp >/dev/null 2>&1; then targets="$targets test_$folder"; fi
+    if [ "$folder" = ascend ]; then targets="$targets ascend_steps stand_in_sample"; fi
+    if [ "$folder" = fuzz ]; then targets="$targets fuzz"; fi
+    labels="$labels|$folder"
+  done
+  # shellcheck disable=SC2086  # a list
+  if [ -n "$targets" ]; then cmake --build --preset dev -j "$jobs" --target $targets; fi
+  exec ctest --preset dev -j "$jobs" -L "^(floors$labels)\$"
+fi
+
+# With assertions: all but modules, whole models and runs.
+failed=0
+cmake --build --preset dev -j "$jobs" --target tests_of_parts
+ctest --preset dev -j "$jobs" -LE '^(model|nn|train)$' || failed=1
+
+# These are compiled as the program that ships is, where other code computes; .ci/run has them with assertions as well,
+# under the sanitizers.
 cmake --preset release-tests
 cmake --build --preset release-tests -j "$jobs" --target test_model test_nn test_train
 ctest --preset release-tests -j "$jobs" -L '^(model|nn|train)$' || failed=1
-
-# Where oneDNN is found the tests above use it and can force the other path; a build that never saw it must pass too.
-cmake --preset no-onednn
-cmake --build --preset no-onednn -j "$jobs" --target test_kernel
-ctest --preset no-onednn -j "$jobs" -L '^kernel$' || failed=1
 exit $failed

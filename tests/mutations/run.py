@@ -10,6 +10,7 @@ for tests/program. Nothing else is built, and neither the tree nor the build fol
   tests/mutations/run.py                    all patches
   tests/mutations/run.py --continue         the same, without those caught since nothing that they rest on has changed
   tests/mutations/run.py --sample N         N of them, spread over the list
+  tests/mutations/run.py --newest N         N of them, of the headers that changed last, one each
   tests/mutations/run.py NAME [NAME ...]    these
   tests/mutations/run.py --check            compiles nothing: whether every patch applies to the tree as it is
   tests/mutations/run.py --self-test        compiles nothing: whether a second run in the same work folder is refused
@@ -234,6 +235,16 @@ def is_caught(patch, build, work, limit, unbroken):
     return False
 
 
+def newest(patches, count):
+    """So many patches, each of another header, of those that commits have changed last; without history, as a sample."""
+    log = run(["git", "log", "-200", "--name-only", "--format="])
+    order = {name: place for place, name in reversed(list(enumerate(log.stdout.split("\n"))))}
+    chosen = {}
+    for patch in sorted(patches, key=lambda one: (min(order.get(h, sys.maxsize) for h in one.headers), one.name)):
+        chosen.setdefault(patch.headers[0], patch)
+    return list(chosen.values())[:count]
+
+
 def check_all(patches):
     stale = [(patch.name, why) for patch in patches if (why := patch.check())]
     for name, why in stale:
@@ -271,6 +282,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--sample", type=int, default=0)
+    parser.add_argument("--newest", type=int, default=0)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--self-test", action="store_true", dest="tests_itself")
     parser.add_argument("--continue", dest="goes_on", action="store_true")
@@ -289,6 +301,9 @@ def main():
         patches = [patch for patch in patches if patch.name in options.names]
     if options.sample:
         patches = patches[:: max(1, len(patches) // options.sample)][: options.sample]
+
+    if options.newest:
+        patches = newest(patches, options.newest)
 
     if options.check:
         check_all(patches)

@@ -1,4 +1,5 @@
-// As in a build that found neither zlib nor libzstd.
+// As in a build that found neither zlib nor libzstd, nor oneDNN, as the other sources here.
+#undef LORA_WITH_ONEDNN
 #undef LORA_WITH_ZLIB
 #undef LORA_WITH_ZSTD
 #include "lora/io/unpack.hpp"
