@@ -4,14 +4,18 @@
 
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <functional>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "lora/ascend/address_space.hpp"
 #include "lora/ascend/host_copies.hpp"
 #include "lora/ascend/memory_pool.hpp"
+#include "lora/ascend/relay.hpp"
 #include "lora/core/random.hpp"
 #include "support/message_of.hpp"
 
@@ -291,6 +295,217 @@ TEST_CASE("ascend memory: a small piece is had where less is left than pieces sh
   CHECK(pool.allocate(3 * mib, error) == nullptr);
   CHECK(error == ascend::ACL_ERROR_RT_MEMORY_ALLOCATION);
   pool.free(first);
+}
+
+TEST_CASE("ascend pool: what a large page holds shares a segment, and what is larger has its own, in whole pages") {
+  {
+    Fake fake;
+    ascend::MemoryPool pool(fake.runtime);
+    ascend::aclError error = 0;
+    REQUIRE(pool.allocate(2 * mib - 31, error) != nullptr);
+    CHECK(fake.here.taken == 4 * mib);
+  }
+  Fake fake;
+  ascend::MemoryPool pool(fake.runtime);
+  const auto taken = [&](std::size_t bytes) {
+    ascend::aclError error = 0;
+    const std::size_t before = fake.here.taken;
+    REQUIRE(pool.allocate(bytes, error) != nullptr);
+    CHECK(error == 0);
+    return fake.here.taken - before;
+  };
+  // With the 32 bytes behind them, in units of 512.
+  CHECK(taken(2 * mib - 32) == 16 * mib);
+  CHECK(taken(12 * mib - 32) == 0);  // which is left of it
+  CHECK(taken(4 * mib - 31) == 6 * mib);
+  CHECK(taken(4 * mib - 32) == 4 * mib);
+  CHECK(pool.used() == 22 * mib + 512);
+  CHECK(pool.cached() == 4 * mib - 512);
+}
+
+TEST_CASE("ascend pool: of the free pieces that are large enough the smallest is taken") {
+  Fake fake;
+  ascend::MemoryPool pool(fake.runtime);
+  ascend::aclError error = 0;
+  REQUIRE(pool.allocate(100, error) != nullptr);                                        // leaves nearly 16 MiB
+  const auto large = reinterpret_cast<std::uintptr_t>(pool.allocate(40 * mib, error));  // leaves nearly 2 MiB
+  CHECK(fake.here.taken == 58 * mib);
+  CHECK(reinterpret_cast<std::uintptr_t>(pool.allocate(mib, error)) == large + 40 * mib + 512);
+  CHECK(fake.here.taken == 58 * mib);
+}
+
+TEST_CASE("ascend pool: segments that lie end to end stay apart, and go back each by itself") {
+  Fake fake;
+  fake.runtime.aclrtMallocAlign32 = [](void** memory, std::size_t bytes, ascend::aclrtMemMallocPolicy policy) {
+    CHECK(policy == ascend::ACL_MEM_MALLOC_HUGE_FIRST);
+    REQUIRE(card->take(bytes));
+    *memory = reinterpret_cast<void*>(card->next);
+    card->blocks[card->next] = bytes;
+    card->next += bytes;
+    return 0;
+  };
+  for (const bool first_goes_first : {true, false}) {
+    ascend::MemoryPool pool(fake.runtime);
+    ascend::aclError error = 0;
+    void* const first = pool.allocate(4 * mib - 32, error);
+    void* const second = pool.allocate(4 * mib - 32, error);
+    REQUIRE(static_cast<std::byte*>(second) - static_cast<std::byte*>(first) == 4 * mib);
+    pool.free(first_goes_first ? first : second);
+    pool.free(first_goes_first ? second : first);
+    CHECK(pool.cached() == 8 * mib);
+    void* const wider = pool.allocate(6 * mib - 32, error);
+    CHECK(fake.here.taken == 14 * mib);
+    pool.release();
+    CHECK(fake.here.taken == 6 * mib);
+    CHECK(pool.cached() == 0);
+    pool.free(wider);
+  }
+}
+
+TEST_CASE("ascend pool: where memory is short a small piece is asked for twice, and a large one once") {
+  Fake fake;
+  static std::vector<std::size_t> asked;
+  asked.clear();
+  fake.runtime.aclrtMallocAlign32 = [](void**, std::size_t bytes, ascend::aclrtMemMallocPolicy) {
+    asked.push_back(bytes);
+    return ascend::ACL_ERROR_RT_MEMORY_ALLOCATION + static_cast<int>(asked.size());
+  };
+  ascend::MemoryPool pool(fake.runtime);
+  ascend::aclError error = 0;
+  CHECK(pool.allocate(100, error) == nullptr);
+  CHECK(asked == std::vector<std::size_t>{16 * mib, 2 * mib});
+  CHECK(error == ascend::ACL_ERROR_RT_MEMORY_ALLOCATION + 2);  // that of the last time
+  CHECK(pool.allocate(5 * mib, error) == nullptr);
+  CHECK(asked.size() == 3);
+  CHECK(asked[2] == 6 * mib);
+  CHECK(pool.used() == 0);
+  CHECK(pool.peak() == 0);
+}
+
+TEST_CASE("ascend host copies: a copy of nothing changes nothing, and one that is just small enough is kept") {
+  ascend::HostCopies copies;
+  std::byte memory[64]{};
+  const auto kept = [&](std::size_t offset, std::size_t bytes) { return copies.find(memory + offset, bytes).size(); };
+  copies.note(memory + 4, "abcdefgh", 8, false);
+  copies.note(memory + 6, "", 0, false);
+  CHECK(kept(4, 8) == 8);
+  CHECK(copies.number_of(memory + 6, 0) == copies.number_of(memory + 4, 8));
+  CHECK(kept(3, 2) == 0);  // it begins before
+  CHECK(copies.number_of(memory + 3, 2) == 0);
+  copies.note(memory + 12, "ijkl", 4, true);
+  copies.note(memory + 16, "mnop", 4, true);
+  const auto last = copies.number_of(memory + 16, 4);
+  copies.forget(memory + 11, 2);  // the ends of two of them
+  CHECK(kept(4, 8) == 0);
+  CHECK(kept(12, 4) == 0);
+  CHECK(kept(16, 4) == 4);
+  copies.note(memory, std::string(17, 'x').data(), 17, false);
+  CHECK(kept(16, 4) == 0);
+  CHECK(copies.number_of(memory, 17) == last + 1);
+  const std::vector<std::byte> whole(ascend::HostCopies::other_bytes);
+  copies.note(memory + 32, whole.data(), whole.size(), false);
+  CHECK(kept(32, whole.size()) == std::size_t{1} << 20);
+  CHECK(ascend::HostCopies::staged_bytes == std::size_t{64} << 20);
+}
+
+namespace {
+
+/// A device whose copies are done when somebody waits for an event behind them, and not before.
+struct Late {
+  struct Work {
+    std::int64_t event;
+    std::function<void()> copy;
+  };
+  std::deque<Work> queue;
+  std::set<std::int64_t> events;
+  std::map<void*, std::vector<std::byte>> locked;
+  std::function<void()> last;
+  std::int64_t next = 0;
+  int waits = 0;
+  Stream stream = Stream::compute;
+
+  void* allocate_host(std::size_t bytes) {
+    std::vector<std::byte> memory(bytes);
+    void* const address = memory.data();
+    locked.emplace(address, std::move(memory));
+    return address;
+  }
+  void free_host(void* memory, std::size_t bytes) {
+    CHECK(locked.at(memory).size() == bytes);
+    locked.erase(memory);
+  }
+  Event record(Stream of) {
+    CHECK(of == stream);
+    events.insert(++next);
+    queue.push_back({next, std::exchange(last, nullptr)});
+    return {next};
+  }
+  void release(Event event) { CHECK(events.erase(event.number) == 1); }
+  bool is_done(Event event) const {
+    for (const Work& work : queue)
+      if (work.event == event.number) return false;
+    return true;
+  }
+  void wait(Event event) {
+    ++waits;
+    while (!is_done(event)) {
+      queue.front().copy();
+      queue.pop_front();
+    }
+  }
+  void start_copy_to_host(std::byte* target, const std::byte* source, std::size_t bytes, Stream of) {
+    CHECK(of == stream);
+    last = [=] { std::memcpy(target, source, bytes); };
+  }
+};
+
+}  // namespace
+
+TEST_CASE("ascend relay: copies of every length go by two chunks, one of which is at work while the other is used") {
+  constexpr std::size_t chunk = ascend::Relay<Late>::chunk_bytes;
+  CHECK(chunk == std::size_t{4} << 20);
+  std::vector<std::byte> numbers(3 * chunk + 5);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::byte>(i % 251);
+  for (const bool to_host : {false, true}) {
+    CAPTURE(to_host);
+    Late dev;
+    ascend::Relay<Late> relay;
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, chunk - 1, chunk, chunk + 1, 2 * chunk,
+                                    2 * chunk + 3, 3 * chunk, 3 * chunk + 5}) {
+      CAPTURE(bytes);
+      std::vector<std::byte> source(numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(bytes)),
+          target(bytes + 1, std::byte{255});
+      dev.waits = 0;
+      const auto chunks = (bytes + chunk - 1) / chunk;
+      if (to_host) {
+        dev.stream = Stream::compute;
+        relay.copy_to_host(dev, target.data(), source.data(), bytes);
+        CHECK(dev.queue.empty());  // it is there now
+        CHECK(dev.waits == static_cast<int>(chunks));
+      } else {
+        dev.stream = Stream::copy;
+        relay.copy_from_host(dev, target.data(), source.data(), bytes, Stream::copy,
+                             [&](std::byte* to, const std::byte* from, std::size_t size) {
+                               dev.last = [=] { std::memcpy(to, from, size); };
+                             });
+        std::fill(source.begin(), source.end(), std::byte{7});  // which may change at once
+        CHECK(dev.queue.size() == std::min<std::size_t>(chunks, 2));
+        CHECK(dev.waits == static_cast<int>(chunks > 2 ? chunks - 2 : 0));
+        while (!dev.queue.empty()) {
+          dev.queue.front().copy();
+          dev.queue.pop_front();
+        }
+      }
+      CHECK(std::equal(target.begin(), target.end() - 1, numbers.begin()));
+      CHECK(target.back() == std::byte{255});
+      CHECK(dev.locked.size() <= 2);
+    }
+    CHECK(dev.locked.size() == 2);
+    relay.release(dev);
+    CHECK(dev.locked.empty());
+    CHECK(dev.events.empty());
+    relay.release(dev);  // of nothing more
+  }
 }
 
 }  // namespace ascend_memory_test

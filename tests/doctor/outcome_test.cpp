@@ -59,8 +59,25 @@ TEST_CASE("outcome: what the type can't hold is infinite, NaN is NaN, and everyt
   CHECK_FALSE(difference({nan, 1}, {1, 1}).within);
   CHECK_FALSE(difference({1, 1}, {nan, 1}).within);
   CHECK_FALSE(difference({1, infinity}, {1, 999}).within);
+  CHECK(difference({infinity, -infinity}, {1000, -1000}).within);  // where the type's end is
+  CHECK_FALSE(difference({999, 1}, {1000, 1}).within);
   // Infinite numbers don't make the others' errors small.
   CHECK_FALSE(difference({infinity, 1.1}, {1e9, 1}).within);
+}
+
+TEST_CASE("outcome: of equal errors the first is told, and of none the first number") {
+  const Difference two = difference({1, 2, 4.5, 3.5}, {1, 2, 4, 4});
+  CHECK(two.at == 2);
+  CHECK(two.given == 4.5);
+  CHECK(two.expected == 4);
+  CHECK(two.error == 0.125);
+  CHECK(two.units == 0.125 / 0x1p-8);
+  const Difference none = difference({3, 1}, {3, 1});
+  CHECK(none.at == 0);
+  CHECK(none.given == 3);
+  CHECK(none.expected == 3);
+  CHECK(none.error == 0);
+  CHECK(difference({0.25, 0}, {0, 0}).error == 0.25);  // where nothing but 0 was expected, the number itself
 }
 
 TEST_CASE("outcome: outputs of another length are no outputs of this kernel") {
@@ -74,6 +91,10 @@ TEST_CASE("outcome: the same numbers again, with NaN among them") {
   CHECK_FALSE(same({output_of({1, 2})}, {output_of({1, 2.5})}));
   CHECK_FALSE(same({output_of({1})}, {output_of({nan})}));
   CHECK_FALSE(same({output_of({1})}, {output_of({1}), output_of({1})}));
+  CHECK_FALSE(same({output_of({1}), output_of({1})}, {output_of({1})}));
+  CHECK_FALSE(same({output_of({1}), output_of({2})}, {output_of({1}), output_of({3})}));
+  CHECK_FALSE(same({output_of({1, 2})}, {output_of({1})}));
+  CHECK_FALSE(same({output_of({nan})}, {output_of({1})}));
 }
 
 TEST_CASE("outcome: numbers of a type, their roundings and their end") {
@@ -88,6 +109,10 @@ TEST_CASE("outcome: numbers of a type, their roundings and their end") {
     CHECK(std::isfinite(rounded(end * (1 - roundoff(precision) / 4), precision)));
     if (precision != Precision::float32) CHECK(std::isinf(rounded(end, precision)));
   }
+  // Halfway from the largest number to the power of two behind it.
+  CHECK(overflow(Precision::float32) == 0x1p128 - 0x1p103);
+  CHECK(overflow(Precision::bfloat16) == 0x1p128 - 0x1p119);
+  CHECK(overflow(Precision::float16) == 0x1p16 - 0x1p4);
 }
 
 }  // namespace outcome_test
