@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -133,6 +134,191 @@ TEST_CASE("held_device: one that can't be opened again is not tried for ever") {
   CHECK(test::message_of<DeviceError>([&] { (void)device.get(); }) ==
         "the device could not be opened 3 times in a row");
   CHECK(made == 4);
+}
+
+namespace {
+
+/// A device whose work may have failed, after which it is of no use.
+struct Fragile {
+  bool* fails;
+  int number;
+  void synchronize() const {
+    if (*fails) fail<DeviceError>("lost");
+  }
+};
+struct MakeFragile {
+  bool& fails;
+  int& made;
+  Fragile operator()() const {
+    if (++made == 3 || made == 4) fail<DeviceError>("not yet");
+    return {&fails, made};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("held_device: one that an error has left unusable is opened again, and one that works is kept") {
+  bool fails = false;
+  int made = 0;
+  const MakeFragile make{fails, made};
+  HeldDevice<MakeFragile> device(make);
+  device.look_after();  // there is none yet
+  CHECK(made == 0);
+  CHECK(device.get().number == 1);
+  device.look_after();
+  CHECK(device.get().number == 1);
+  fails = true;
+  device.look_after();
+  CHECK(device.get().number == 2);
+  device.look_after();
+  // Two failures, and a success after which it may fail as often again.
+  for (int i = 0; i < 2; ++i) CHECK(test::message_of<DeviceError>([&] { (void)device.get(); }) == "not yet");
+  CHECK(device.get().number == 5);
+  device.look_after();
+  made = 2;
+  for (int i = 0; i < 2; ++i) CHECK(test::message_of<DeviceError>([&] { (void)device.get(); }) == "not yet");
+  CHECK(device.get().number == 5);
+}
+
+TEST_CASE("kernel_rows: a row has its own output's numbers, and what is about the kernel") {
+  const KernelRow about{"family", "kernel", "bfloat16", ""};
+  const std::vector<Output> given = {
+      {.name = "first", .values = {1, 2}, .roundoff = 0x1p-8, .bound = 4},
+      {.name = "second", .values = {4, 3.5, -INFINITY}, .roundoff = 0x1p-24, .bound = 64, .overflow = 100}};
+  const std::vector<Output> expected = {{.name = "", .values = {1, 2.015625}, .roundoff = 1, .bound = 0},
+                                        {.name = "", .values = {4, 3.123456789, -1e3}, .roundoff = 1, .bound = 0}};
+  const std::vector<KernelRow> all = rows_of(about, given, expected);
+  REQUIRE(all.size() == 2);
+  for (const KernelRow& one : all) {
+    CHECK(one.family == "family");
+    CHECK(one.kernel == "kernel");
+    CHECK(one.type == "bfloat16");
+  }
+  CHECK(all[0].output == "first");
+  CHECK(all[0].state == State::ok);
+  CHECK(all[0].error == 0.015625 / 2.015625);
+  CHECK(all[0].units == 256 * all[0].error);
+  CHECK(all[0].bound == 4);
+  CHECK(all[0].words.empty());
+  CHECK(all[1].output == "second");
+  CHECK(all[1].state == State::too_far);
+  CHECK(all[1].error == (3.5 - 3.123456789) / 4);
+  CHECK(all[1].units == all[1].error * 0x1p24);
+  CHECK(all[1].bound == 64);
+  CHECK(all[1].words == "element 1 is 3.5 but 3.123457 was expected");
+}
+
+TEST_CASE("kernel_rows: every kernel has a row for each of its results, which on the processors are right") {
+  constexpr const char* expected = R"(products: c = a bᵀ: c
+products: c = a b: c
+products: c = aᵀ b: c
+products: c += a bᵀ / 2: c
+products: c += a b / 2: c
+products: c += aᵀ b / 2: c
+products: c = a bᵀ in float32: c
+products: c = a b in float32: c
+products: c = aᵀ b in float32: c
+products: c += a bᵀ / 2 in float32: c
+products: c += a b / 2 in float32: c
+products: c += aᵀ b / 2 in float32: c
+products: y = x Wᵀ + h B + bias: y
+products: y += x Wᵀ + h B + bias: y
+low rank: backward: dh, db, db 2
+low rank: gradients: da, db
+norm: rms_norm: y, rstd, copy
+norm: rms_norm of heads: y, rstd
+norm: backward: dx, y
+norm: backward of heads: dx, y
+norm: weight gradient: dw
+rope: forward: y
+rope: inverse: y
+attention: heads of 64: out
+attention: heads of 64, backward: dq, dk, dv
+attention: heads of 128: out
+attention: heads of 128, backward: dq, dk, dv
+attention: decoding: out
+activation: swiglu: y
+activation: swiglu, backward: d_gate_up, y
+embedding: embedding: y
+embedding: backward: dtable
+embedding: noise: y
+loss: cross entropy: loss, target, top, gradient
+optimizer: AdamW, three steps: value, m, v
+elementwise: fill: y, zeros
+elementwise: to float32: y, sum
+elementwise: from float32: y, sum
+elementwise: scale: y
+elementwise: halves to even: y
+elementwise: add_bias: y
+elementwise: gather_rows: y
+elementwise: scatter_rows: y
+elementwise: dropout: y, mean of what is kept
+elementwise: dropout, added: y
+reduce: column_sums: out
+reduce: sums of squares: blocks, total
+quantize: decode: y
+quantize: decode Q8_0: y
+quantize: decode with update: y
+non-finite: products: c
+non-finite: numbers: y, squares
+streams: copies and kernels that wait for each other: numbers of each round
+)";
+  const auto make = [] { return D(1); };
+  HeldDevice<decltype(make)> device(make);
+  D reference(1);
+  Sizes sizes;
+  sizes.rows = 8;
+  sizes.width = 64;
+  sizes.out = 32;
+  sizes.rank = 4;
+  sizes.heads = 2;
+  sizes.kv_heads = 1;
+  sizes.ffn = 48;
+  sizes.vocabulary = 40;
+  sizes.parameters = 1500;
+  sizes.sequences = {1, 5, 2};
+  Report report;
+  std::string unrepeated;
+  std::vector<std::string> begun, families;
+  check_kernels<float>(device, reference, sizes, report, unrepeated,
+                       [&](const std::string& what) { begun.push_back(what); });
+  CHECK(unrepeated.empty());
+  std::string found;
+  const KernelRow* before = nullptr;
+  for (const KernelRow& row : report.kernels) {
+    CAPTURE(row.family);
+    CAPTURE(row.kernel);
+    CAPTURE(row.words);
+    CHECK(row.state == State::ok);
+    CHECK(row.type == "float32");
+    const bool same = before != nullptr && before->family == row.family && before->kernel == row.kernel;
+    if (families.empty() || families.back() != row.family + " in float32")
+      families.push_back(row.family + " in float32");
+    found +=
+        same ? ", " + row.output : concat(found.empty() ? "" : "\n", row.family, ": ", row.kernel, ": ", row.output);
+    before = &row;
+  }
+  CHECK(found + "\n" == expected);
+  CHECK(begun == families);
+}
+
+TEST_CASE("kernel_rows: a device that can't be opened is a failed row for each kernel") {
+  const auto make = []() -> D { fail<DeviceError>("gone"); };
+  HeldDevice<decltype(make)> device(make);
+  D reference(1);
+  Report report;
+  std::string unrepeated;
+  check_kernels<float>(device, reference, Sizes(), report, unrepeated, [](const std::string&) {});
+  CHECK(report.kernels.size() == cases<D, float>().size());
+  for (std::size_t i = 0; i < report.kernels.size(); ++i) {
+    const KernelRow& row = report.kernels[i];
+    CHECK(row.family == cases<D, float>()[i].family);
+    CHECK(row.kernel == cases<D, float>()[i].kernel);
+    CHECK(row.type == "float32");
+    CHECK(row.output.empty());
+    CHECK(row.state == State::failed);
+    CHECK(row.words == (i < 3 ? "gone" : "the device could not be opened 3 times in a row"));
+  }
 }
 
 TEST_CASE("kernel_rows: of every family there is a check, and a time") {
