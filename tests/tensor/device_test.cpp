@@ -156,10 +156,12 @@ TEST_CASE("staging: memory is used again once its copies are done, and not befor
     }
     return dev.counts().allocations - before;
   };
-  CHECK(allocated(3, true) == 2);  // when the next block is wanted, the one just filled has its event queued only
-  CHECK(allocated(9, true) == 0);
-  dev.hold();
-  CHECK(allocated(4, false) == 3);
+  // When the next block is wanted, the event of the one just filled may be queued only: then there are two.
+  const std::size_t blocks = allocated(12, true);
+  CHECK(blocks >= 1);
+  CHECK(blocks <= 2);
+  dev.hold();  // only blocks that were copied before are free, all but the last one
+  CHECK(allocated(4, false) == 4 - (blocks - 1));
   dev.synchronize();
   CHECK(allocated(4, false) == 0);
 }
