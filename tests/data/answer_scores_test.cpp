@@ -2,9 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lora/io/json_view.hpp"
@@ -75,6 +77,37 @@ TEST_CASE("answer scores: a call's arguments that are a text are compared as the
     CHECK(data::ChatTemplate::without_thoughts(learnt) == expected + "<|im_end|>\n");
     CHECK(scores.add(sample, expected).exact);
     CHECK_FALSE(scores.add(sample, chat.quotes_texts() ? plain : quoted).exact);
+  }
+}
+
+TEST_CASE("answer scores: letters that are words alone are those of Chinese and Japanese, to the last") {
+  const std::pair<char32_t, bool> letters[] = {
+      {0x3041, true},  {0x30A1, true},  {0x30FF, true},  {0x3105, false},  // Hiragana, Katakana; Bopomofo
+      {0x3400, true},  {0x4DB5, true},  {0x4E00, true},  {0x9FA5, true},  {0xA000, false},  // ideographs; Yi
+      {0xAC00, false}, {0xD7A3, false}, {0xF900, true},  {0xFAD9, true},  {0xFB00, false},  // Hangul; a ligature
+      {0x20000, true}, {0x2A6D6, true}, {0x30000, true}, {0x10400, false}};  // two planes of ideographs; Deseret
+  for (const auto& letter : letters) {
+    const auto code = static_cast<std::uint32_t>(letter.first);
+    CAPTURE(code);
+    std::string twice;
+    for (int i = 0; i < 2; ++i) tokenizer::unicode::append_utf8(twice, letter.first);
+    CHECK(data::words_of(twice).size() == (letter.second ? 2 : 1));
+  }
+}
+
+TEST_CASE("answer scores: reasoning is left out where a template's answers may begin with it") {
+  data::Sample sample;
+  sample.messages = {{"user", "?"}, {"assistant", "a b"}};
+  for (const auto& entry : data::detail::template_entries) {
+    CAPTURE(std::string(entry.name));
+    data::AnswerScores scores(data::ChatTemplate::named(entry.name, "</s>"));
+    const bool thinks = entry.name == "qwen3" || entry.name == "qwen3_thinking_2507" || entry.name == "smollm3";
+    CHECK(scores.add(sample, "so\n</think>\n\na b").exact == thinks);
+    CHECK(scores.exact() == (thinks ? 1 : 0));
+    const auto other = scores.add(sample, "a c");
+    CHECK_FALSE(other.exact);
+    CHECK(other.rouge_l == doctest::Approx(0.5));
+    CHECK(scores.answers() == 2);
   }
 }
 

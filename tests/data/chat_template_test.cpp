@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
+#include <ctime>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -304,6 +306,118 @@ TEST_CASE("chat_template: text that is no UTF-8 is carried along, its cut ends a
       CHECK(rendering.text.substr(answer.begin, answer.end - answer.begin).starts_with(content));
     }
   }
+}
+
+TEST_CASE("chat_template: what each one is and does, from the model's side") {
+  struct Facts {
+    std::string_view name, end;
+    bool date, at_will, thinks, calls, quotes, opens;
+    std::size_t markers, of_tools;
+  };
+  const std::string_view im_end = "<|im_end|>", eot = "<|eot_id|>", own = "</s>";
+  const Facts facts[] = {
+      {"qwen2", im_end, false, false, false, false, false, false, 2, 0},
+      {"qwen2_5", im_end, false, false, false, true, true, false, 2, 2},
+      {"qwen2_5_base", im_end, false, false, false, true, true, false, 2, 2},
+      {"qwen3", im_end, false, true, true, true, false, false, 2, 4},
+      {"qwen3_instruct_2507", im_end, false, false, false, true, false, false, 2, 4},
+      {"qwen3_thinking_2507", im_end, false, false, true, true, false, false, 2, 4},
+      {"smollm2", im_end, false, false, false, false, false, false, 2, 0},
+      {"smollm3", im_end, true, true, true, false, false, false, 2, 0},
+      {"chatml", im_end, false, false, false, false, false, false, 2, 0},
+      {"llama3", eot, false, false, false, false, false, false, 4, 0},
+      {"llama3_1", eot, true, false, false, false, false, false, 4, 0},
+      {"llama3_2", eot, true, false, false, false, false, false, 4, 0},
+      {"alpaca", own, false, false, false, false, false, true, 1, 0},
+      {"none", own, false, false, false, false, false, true, 1, 0},
+  };
+  REQUIRE(ChatTemplate::names().size() == std::size(facts));
+  for (std::size_t i = 0; i < std::size(facts); ++i) {
+    const Facts& fact = facts[i];
+    CHECK(ChatTemplate::names()[i] == fact.name);
+    CAPTURE(std::string(fact.name));
+    const auto chat = ChatTemplate::named(fact.name, "</s>");
+    CHECK(chat.name() == fact.name);
+    CHECK(chat.end_of_turn() == fact.end);
+    CHECK(chat.prints_date() == fact.date);
+    CHECK(chat.thinks_at_will() == fact.at_will);
+    CHECK(chat.thinks() == fact.thinks);
+    CHECK(chat.calls_tools() == fact.calls);
+    CHECK(chat.quotes_texts() == fact.quotes);
+    CHECK(chat.needs_opening() == fact.opens);
+    CHECK(chat.markers().size() == fact.markers);
+    CHECK(chat.markers_of_thoughts().size() == (fact.thinks ? 2 : 0));
+    CHECK(chat.markers_of_tools().size() == fact.of_tools);
+  }
+  using Marks = std::vector<std::string_view>;
+  CHECK(ChatTemplate::named("chatml").markers() == Marks{"<|im_start|>", "<|im_end|>"});
+  CHECK(ChatTemplate::named("none", "</s>").markers() == Marks{"</s>"});
+  const auto qwen3 = ChatTemplate::named("qwen3");
+  CHECK(Marks(qwen3.markers_of_thoughts().begin(), qwen3.markers_of_thoughts().end()) == Marks{"<think>", "</think>"});
+  CHECK(Marks(qwen3.markers_of_tools().begin(), qwen3.markers_of_tools().end()) ==
+        Marks{"<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"});
+}
+
+TEST_CASE("chat_template: what is refused is told in full") {
+  const std::string choices =
+      "qwen2, qwen2_5, qwen2_5_base, qwen3, qwen3_instruct_2507, qwen3_thinking_2507, smollm2, smollm3, chatml, "
+      "llama3, "
+      "llama3_1, llama3_2, alpaca, none";
+  CHECK(ChatTemplate::choices() == choices);
+  CHECK(message_of([] { ChatTemplate::named("qwen"); }) == "template is qwen; expected auto or one of " + choices);
+  for (const std::string name : {"alpaca", "none"})
+    CHECK(message_of([&] { ChatTemplate::named(name); }) ==
+          "template " + name + " ends an answer with the end-of-text token, and the model names none");
+  for (const char* nothing : {"", " \n\t"})
+    CHECK(message_of([&] { ChatTemplate::recognised(nothing); }) ==
+          "the model has no chat template; set template to one of " + choices);
+  CHECK(message_of([] { ChatTemplate::recognised("{{ x }}"); }) ==
+        "the model's chat template is not one of the published ones; set template to one of " + choices);
+  for (const std::string name : {"alpaca", "none"})
+    CHECK(message_of([&] {
+            ChatTemplate::named(name, "</s>").render(std::vector<Message>{{"user", "U"}, {"tool", "T"}});
+          }) == "template " + name + " has no place for tool turns (turn 2)");
+  CHECK(message_of([] {
+          ChatTemplate::named("alpaca", "</s>").render(std::vector<Message>{{"user", "U"}, {"system", "S"}});
+        }) == "template alpaca has no place for a system turn that is not the first (turn 2)");
+  CHECK(message_of([] { ChatTemplate::named("qwen3").render(std::vector<Message>{}); }) ==
+        "the conversation has no turns");
+  // Reasoning that is there but empty needs no place.
+  CHECK(message_of([] {
+          ChatTemplate::named("chatml").render(std::vector<Message>{{"user", "U"}, {"assistant", "A", ""}});
+        }) == "nothing was thrown");
+}
+
+TEST_CASE("chat_template: each month has its name, whole or of three letters") {
+  const std::string months[] = {"January", "February", "March",     "April",   "May",      "June",
+                                "July",    "August",   "September", "October", "November", "December"};
+  for (std::size_t i = 0; i < 12; ++i) {
+    const std::string number = (i < 9 ? "0" : "") + std::to_string(i + 1);
+    CHECK(data::detail::written_date("2025-" + number + "-07", true) == "07 " + months[i] + " 2025");
+    CHECK(data::detail::written_date("1999-" + number + "-28", false) == "28 " + months[i].substr(0, 3) + " 1999");
+  }
+  CHECK(message_of([] { (void)data::detail::written_date("2025-13-01", true); }) ==
+        "date is 2025-13-01; expected a day of the calendar as YYYY-MM-DD");
+  const std::string before = data::detail::today();
+  const std::time_t now = std::time(nullptr);
+  const std::tm local = *std::localtime(&now);
+  const std::string day = concat(local.tm_year + 1900, local.tm_mon < 9 ? "-0" : "-", local.tm_mon + 1,
+                                 local.tm_mday < 10 ? "-0" : "-", local.tm_mday);
+  CHECK((before == day || data::detail::today() == day));  // unless midnight has passed between
+}
+
+TEST_CASE("chat_template: newlines are taken off on the sides that are asked for, and white space joined") {
+  using data::detail::strip_newlines;
+  CHECK(strip_newlines("\n\n a \n\n", true, true) == " a ");
+  CHECK(strip_newlines("\n\na\n\n", true, false) == "a\n\n");
+  CHECK(strip_newlines("\n\na\n\n", false, true) == "\n\na");
+  CHECK(strip_newlines("\n\n", true, true) == "");
+  CHECK(data::detail::without("a/x/x/b/x", "/x") == "a/b");
+  CHECK(data::detail::without("abab", "c") == "abab");
+  CHECK(data::detail::normalise_white_space(" \t\r\n a \v\f\n b\n") == "a b");
+  CHECK(data::detail::normalise_white_space("  ") == "");
+  CHECK(ChatTemplate::without_thoughts("a</think>b</think>\n\nc\n") == "c\n");
+  CHECK(ChatTemplate::without_thoughts("c\n") == "c\n");
 }
 
 }  // namespace chat_template_test

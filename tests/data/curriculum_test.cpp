@@ -3,10 +3,16 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "lora/core/hash.hpp"
+#include "lora/core/random.hpp"
 
 namespace curriculum_test {
 
@@ -200,6 +206,40 @@ TEST_CASE("curriculum: stages of odd sizes cover all steps, and a short run may 
     }
     CHECK(begin == steps);
   }
+}
+
+TEST_CASE("curriculum: stages and classes are drawn by keys that never change from one version to the next") {
+  const Labelled records({"a", "b"}, {0, 1, 0, 0, 1});
+  const std::vector<CurriculumStage> stages = {{0.5, {{"a", 0.75}, {"b", 0.25}}}, {1, {{"a", 0.5}, {"b", 0.5}}}};
+  Curriculum curriculum(stages, records.sequences, records.classes, 11, 4, 2);
+  const std::vector<Index> sequences[] = {{100, 102, 103}, {101, 104}};
+  const char* const labels[] = {"a", "b"};
+  const Index of_a[] = {3, 2};  // of the four samples of each stage
+  std::size_t drawn[] = {0, 0};
+  for (Index stage = 0; stage < 2; ++stage) {
+    const auto places = data::detail::permutation(4, mix_key(11, 0x63757272, static_cast<std::uint64_t>(stage)));
+    for (Index place = 0; place < 4; ++place) {
+      const std::size_t own = Index{places[static_cast<std::size_t>(place)]} < of_a[stage] ? 0 : 1;
+      const std::size_t size = sequences[own].size(), round = drawn[own] / size;
+      const auto order = data::detail::permutation(
+          static_cast<Index>(size), mix_key(11, 0x636C617373, text_hash(std::string_view(labels[own])), round));
+      const Index sample = 4 * stage + place;
+      CHECK(curriculum.between(sample, sample + 1).at(0) == sequences[own][order[drawn[own]++ % size]]);
+    }
+  }
+}
+
+TEST_CASE("curriculum: the most samples that can be drawn, and what more are told") {
+  const Labelled records({"a"}, {0});
+  const std::vector<CurriculumStage> one = {{1, {{"a", 1}}}};
+  CHECK_THROWS_WITH_AS(Curriculum(one, records.sequences, records.classes, 3, Index{1} << 30, 4),
+                       "a curriculum of 1073741824 steps of 4 samples; at most 4294967295 samples are supported",
+                       ConfigError);
+  const Curriculum most(one, records.sequences, records.classes, 3, (Index{1} << 30) - 1, 4);
+  CHECK(most.stages()[0].counts == Counts{4294967292});
+  CHECK(most.stage_of(0) == 0);
+  const auto usual_ones = data::easy_to_hard();
+  CHECK(usual_ones == usual);
 }
 
 }  // namespace curriculum_test

@@ -238,4 +238,43 @@ TEST_CASE("dataset: the records of a large file, of which the last is read first
   CHECK(dataset.size() == 4000);
 }
 
+TEST_CASE("dataset: it knows its files, and how large a record may be, without reading it") {
+  const OneFile a("{\"text\":\"1\"}\n\n{\"text\":\"22\"}\n"), b("[{\"text\":\"3\"}]", "b.json"), c("one\ntwo", "c.txt");
+  std::vector<std::string> paths{a.path.string()};
+  CHECK(Dataset::open(paths).name() == paths[0]);
+  paths.push_back(b.path.string());
+  CHECK(Dataset::open(paths).name() == paths[0] + " and 1 more");
+  paths.push_back(c.path.string());
+  const auto all = Dataset::open(paths);
+  CHECK(all.name() == paths[0] + " and 2 more");
+  CHECK(all.files() == 3);
+  REQUIRE(all.size() == 5);
+  const Index files[] = {0, 0, 1, 2, 2};
+  const std::size_t bytes[] = {14, 14, 13, 4, 3};  // to the next record, or the end of the file
+  for (Index record = 0; record < 5; ++record) {
+    CAPTURE(record);
+    CHECK(all.file_number(record) == files[record]);
+    CHECK(all.bytes_of(record) == bytes[record]);
+    CHECK(all[record].record == record);
+  }
+  CHECK(all[3].text == "one");
+  CHECK(all[4].where == paths[2] + ":2");
+}
+
+TEST_CASE("dataset: what is no file of records says what would be one") {
+  CHECK(OneFile("PAR1\x15", "d.parquet").error() ==
+        "d.parquet: a Parquet file; expected JSON records: in Python, "
+        "datasets.Dataset.from_parquet(NAME).to_json('NAME.jsonl') writes them");
+  for (const std::string name : {"d.csv", "d.tsv", "d.CSV"})
+    CHECK(OneFile("id,text\n", name).error() ==
+          name +
+              ": a table as text; expected JSON records: in Python, pandas.read_csv(NAME).to_json('NAME.jsonl', "
+              "orient='records', lines=True) writes them");
+  const test::TempFolder folder;
+  const std::vector<std::string> is_folder{folder.path().string()};
+  CHECK_THROWS_WITH_AS(Dataset::open(is_folder), ("dataset " + is_folder[0] + " is a folder; expected a file").c_str(),
+                       IoError);
+  CHECK_THROWS_WITH_AS(Dataset::open(std::vector<std::string>{}), "dataset names no file", ConfigError);
+}
+
 }  // namespace dataset_test

@@ -516,4 +516,96 @@ TEST_CASE("encode: a marker that is no single token is an error that names it") 
   CHECK(test::holds(said("qwen3", bytes, returned), " writes <tool_response>, "));
 }
 
+TEST_CASE("encode: what is missing for a record is named with its place, and the least cutoff_len") {
+  Sample text;
+  text.kind = Sample::Kind::text;
+  text.text = "AB";
+  text.where = "d.jsonl:4";
+  const Encoder bare(nullptr, std::nullopt, {}), plain(&byte_tokenizer(), std::nullopt, {});
+  const auto told = [](auto&& call) { return test::message_of<ConfigError>(call); };
+  const std::string without = "d.jsonl:4: only token records can be used without a tokenizer";
+  CHECK(told([&] { bare(text); }) == without);
+  CHECK(told([&] { bare.check(text); }) == without);
+  CHECK(told([&] { bare.prompt(text); }) == without);
+  CHECK(told([&] { bare.whole_text(text); }) == without);
+  const std::string choices =
+      "d.json:3: conversations need a chat template; set template to one of qwen2, qwen2_5, qwen2_5_base, qwen3, "
+      "qwen3_instruct_2507, qwen3_thinking_2507, smollm2, smollm3, chatml, llama3, llama3_1, llama3_2, alpaca, none";
+  const auto sample = talk({{"user", "a"}, {"assistant", "b"}});
+  CHECK(told([&] { plain(sample); }) == choices);
+  CHECK(told([&] { plain.check(sample); }) == choices);
+  for (const Index none : {0, -1})
+    CHECK(told([&] { encoder("chatml", {.cutoff_len = none}); }) ==
+          concat("cutoff_len is ", none, "; expected at least 1"));
+  CHECK_NOTHROW(encoder("chatml", {.cutoff_len = 1}));
+}
+
+TEST_CASE("encode: a record's size is its bytes or tokens, and a text has no more tokens than are foreseen") {
+  Sample record;
+  record.kind = Sample::Kind::text;
+  record.text = "four";
+  const Encoder encode = encoder("chatml", {.cutoff_len = 2});
+  CHECK(encode.check(record) == 4);
+  record.kind = Sample::Kind::tokens;
+  record.tokens = record.labels = {5, 6, 7};
+  CHECK(encode.check(record) == 3);
+  const std::string rendering = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyo<|im_end|>\n";
+  CHECK(encode.check(talk({{"user", "hi"}, {"assistant", "yo"}})) == rendering.size());
+  CHECK(Encoder(nullptr, std::nullopt, {}).most_tokens(10) == 0);
+  CHECK(encode.most_tokens(10) == static_cast<Index>(11 * byte_tokenizer().growth()) + 1);
+  const Index vocabulary = byte_tokenizer().vocab_size();
+  CHECK(encoder("chatml", {.vocab_size = vocabulary - 1}).may_pass_vocabulary());
+  CHECK_FALSE(encoder("chatml", {.vocab_size = vocabulary}).may_pass_vocabulary());
+  CHECK_FALSE(encoder("chatml").may_pass_vocabulary());
+  CHECK_FALSE(Encoder(nullptr, std::nullopt, {.vocab_size = 1}).may_pass_vocabulary());
+}
+
+TEST_CASE("encode: ids that are none are told for each place where they may stand") {
+  Sample tokens;
+  tokens.kind = Sample::Kind::tokens;
+  tokens.where = "d.jsonl:7";
+  const Encoder encode(nullptr, std::nullopt, {.vocab_size = 100}), open(nullptr, std::nullopt, {});
+  const auto told = [&](const Encoder& by, Ids ids, Ids labels) {
+    tokens.tokens = std::move(ids);
+    tokens.labels = std::move(labels);
+    const std::string said = test::message_of<FormatError>([&] { by(tokens); });
+    CHECK(test::message_of<FormatError>([&] { by.check(tokens); }) == said);
+    return said;
+  };
+  const std::string vocabulary = "; the model's vocabulary has ", nothing = "nothing was thrown";
+  CHECK(told(encode, {5, -3}, {5, 5}) == "d.jsonl:7: the token id -3" + vocabulary + "100");
+  CHECK(told(encode, {5, 5}, {5, 100}) == "d.jsonl:7: the token id 100" + vocabulary + "100");
+  CHECK(told(encode, {5, 5}, {5, -1}) == "d.jsonl:7: the token id -1" + vocabulary + "100");
+  CHECK(told(encode, {5, 99}, {-100, 99}) == nothing);
+  CHECK(told(open, {5, 1'000'000}, {5, 5}) == nothing);
+  CHECK(told(open, {-1, 5}, {5, 5}) == "d.jsonl:7: the token id -1" + vocabulary + "0");
+}
+
+TEST_CASE("encode: lengths of a summary are told at their ranks, rounded up, and what is lost is scaled as well") {
+  data::EncodeSummary summary;
+  for (const int length : {21, 3, 20, 1, 5, 4, 2, 19, 6, 18, 7, 17, 8, 16, 9, 15, 10, 14, 11, 13, 12})
+    summary.add({Ids(static_cast<std::size_t>(length), 1), Ids(static_cast<std::size_t>(length), 1), 0});
+  CHECK(summary.length_at(0) == 1);
+  CHECK(summary.length_at(0.5) == 11);
+  CHECK(summary.length_at(0.51) == 12);
+  CHECK(summary.length_at(0.95) == 20);
+  CHECK(summary.length_at(0.951) == 21);
+  CHECK(summary.length_at(1) == 21);
+  summary.reaches(30);
+  CHECK(summary.length_at(1) == 30);
+  CHECK(summary.length_at(0.99) == 21);
+  CHECK(summary.lost() == 0);
+  data::EncodeSummary part;
+  Example lost{{1, 2}, {-100, -100}, 0, true};
+  lost.lost = true;
+  part.add(lost);
+  part.add({{1, 2, 3}, {1, 2, 3}, 1});
+  CHECK((part.lost() == 1 && part.left_out() == 1 && part.truncated() == 1 && part.complete()));
+  part.pass_over();
+  CHECK(part.tokens() == 8);    // 5 x 3 / 2 = 7.5
+  CHECK(part.labelled() == 3);  // 2 x 3 / 2
+  CHECK(part.lost() == 2);      // 1.5
+  CHECK(part.unanswered() == 0);
+}
+
 }  // namespace encode_test

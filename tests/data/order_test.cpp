@@ -2,9 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <numeric>
 #include <vector>
+
+#include "lora/core/hash.hpp"
+#include "lora/core/random.hpp"
+#include "support/message_of.hpp"
 
 namespace order_test {
 
@@ -236,6 +242,48 @@ TEST_CASE("order: mixed files have their counts in every epoch, and each record 
   CHECK_FALSE(std::is_sorted(epochs[0].begin(), epochs[0].end()));
   for (const Index sample : {69, 0, 35, 12})  // whatever was asked before
     CHECK(again[sample] == epochs[static_cast<std::size_t>(sample / 10)][static_cast<std::size_t>(sample % 10)]);
+}
+
+TEST_CASE("order: of a mix, epochs and files are drawn by keys that never change from one version to the next") {
+  const std::vector<std::uint32_t> files[] = {{10, 11, 12, 13, 14}, {20, 21, 22}};
+  const std::vector<Index> counts = {4, 6};
+  data::Mixture mix;
+  mix.files = {{"file 0", files[0]}, {"file 1", files[1]}};
+  mix.counts = counts;
+  Order order(mix, 9);
+  std::size_t drawn[] = {0, 0};
+  for (Index epoch = 0; epoch < 3; ++epoch) {
+    const auto places = data::detail::permutation(10, mix_key(9, 0x6D6978, static_cast<std::uint64_t>(epoch)));
+    for (Index place = 0; place < 10; ++place) {
+      const std::size_t file = places[static_cast<std::size_t>(place)] < 4 ? 0 : 1;
+      const std::size_t size = files[file].size(), round = drawn[file] / size;
+      const auto own = data::detail::permutation(static_cast<Index>(size),
+                                                 mix_key(9, 0x636C617373, text_hash(mix.files[file].label), round));
+      CHECK(order[10 * epoch + place] == Index{files[file][own[drawn[file]++ % size]]});
+    }
+  }
+  CHECK(order.between(3, 7) == std::vector<Index>{order[3], order[4], order[5], order[6]});
+}
+
+TEST_CASE("order: what can't be held back or mixed is told with its numbers") {
+  const auto held = [](Index records, double val_size) {
+    return test::message_of<ConfigError>([&] { data::split_records(records, val_size, 5); });
+  };
+  CHECK(held(10, 10) == "val_size is 10 but there are only 10 records");
+  CHECK(held(10, 9) == "nothing was thrown");
+  CHECK(held(1, 0.5) == "val_size is 0.5 but there are only 1 records");
+  CHECK(held(10, 0.91) == "val_size is 0.91 but there are only 10 records");
+  CHECK(held(10, 0.9) == "nothing was thrown");
+  CHECK(held(10, -0.5) == "val_size is -0.5 but there are only 10 records");
+  CHECK(data::split_records(10, 2.9, 5).held_back.size() == 2);
+  const Index half = Index{1} << 31;
+  CHECK(test::message_of<ConfigError>([&] {
+          data::mixed_counts(std::vector<Index>{half, half}, std::vector<double>{0.5, 0.5}, false);
+        }) == "a mix in which an epoch has 4294967296 samples; at most 4294967295 are supported");
+  CHECK(data::mixed_counts(std::vector<Index>{half - 1, half}, std::vector<double>{0.5, 0.5}, false) ==
+        std::vector<Index>{half - 1, half - 1});
+  CHECK(StepPlan{10, 4}.steps(3, 0) == 0);
+  CHECK(StepPlan{10, 4}.epoch_after(2) == 0.8);
 }
 
 }  // namespace order_test

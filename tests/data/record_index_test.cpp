@@ -94,4 +94,30 @@ TEST_CASE("record index: files of many gigabytes, and records of some") {
   for (std::size_t i = 0; i < begins.size(); ++i) CHECK(index.begin(static_cast<Index>(i)) == begins[i]);
 }
 
+TEST_CASE("record index: which records share a line, and of more lines than can be counted none") {
+  RecordIndex index(RecordLayout::array);
+  CHECK(index.layout() == RecordLayout::array);
+  const Index lines[] = {3, 3, 4, 6, 6, 6, 7};
+  for (std::size_t i = 0; i < 7; ++i) index.add(10 * i, lines[i], "d.json");
+  const bool shared[] = {true, true, false, true, true, true, false};
+  for (Index record = 0; record < 7; ++record) {
+    CAPTURE(record);
+    CHECK(index.line(record) == lines[record]);
+    CHECK(index.shares_line(record) == shared[record]);
+    CHECK(index.begin(record) == static_cast<std::size_t>(10 * record));
+  }
+  index.keep(4);
+  CHECK(index.size() == 4);
+  CHECK_FALSE(index.shares_line(3));
+  index.add(100, 4'294'967'295, "d.json");
+  CHECK(index.line(4) == 4'294'967'295);
+  CHECK(test::message_of<FormatError>([&] { index.add(101, 4'294'967'296, "d.json"); }) ==
+        "d.json: a record past line 4294967295; expected fewer");
+  CHECK(data::detail::column_at("ab\ncd", 0) == 1);
+  CHECK(data::detail::column_at("ab\ncd", 1) == 2);
+  CHECK(data::detail::column_at("ab\ncd", 2) == 3);
+  CHECK(data::detail::column_at("ab\ncd", 3) == 1);
+  CHECK(data::detail::column_at("ab\ncd", 4) == 2);
+}
+
 }  // namespace record_index_test

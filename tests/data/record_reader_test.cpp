@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/message_of.hpp"
@@ -430,6 +432,110 @@ TEST_CASE("record_reader: a record of an unknown kind lists its fields, but not 
   const std::string message = error(many + "}");
   CHECK(test::holds(message, "f18, f19, ...; expected instruction"));
   CHECK_FALSE(test::holds(message, "f20"));
+}
+
+TEST_CASE("record_reader: each mark that can't be taken says why and what to write, and contradictions name both") {
+  const std::pair<std::string, std::string> refused[] = {
+      {"mask",
+       R"(which hides what it names with some trainers and keeps it with others; expected "loss" true or false)"},
+      {"train_detail", R"(which marks parts of a turn; expected "train" true or false of a whole one)"},
+      {"completion_mask", "which is not supported; expected labels, -100 where nothing is learnt"},
+      {"assistant_masks", "which is not supported; expected labels, -100 where nothing is learnt"}};
+  for (const auto& mark : refused)
+    CHECK(error(R"({"text":"T",")" + mark.first + R"(":[1]})") == "d.jsonl:1: \"" + mark.first + "\", " + mark.second);
+  CHECK(error(R"({"text":"T","masked":true,"loss":1,"train":0})") ==
+        "d.jsonl:1: \"loss\" and \"train\" contradict each other: one says learnt, one not");
+  CHECK(error(R"({"text":"T","weight":1,"masked":true})") ==
+        "d.jsonl:1: \"weight\" and \"masked\" contradict each other: one says learnt, one not");
+}
+
+TEST_CASE("record_reader: a record of an unknown kind is told with its fields and all that could be one") {
+  const std::string kinds =
+      "; expected instruction and output, messages, conversations, prompt and completion, question and answer, query "
+      "and response, input_ids and labels, or ";
+  CHECK(error(R"({"foo":1,"bar":2})") == "d.jsonl:1: a record with the keys foo, bar" + kinds + "text");
+  CHECK(error(R"({"text":1})", {.text_column = "body"}) == "d.jsonl:1: a record with the keys text" + kinds + "body");
+  CHECK(error("{}") == "d.jsonl:1: a record with the keys (none)" + kinds + "text");
+  std::string twenty = "{", names;
+  for (int i = 0; i < 20; ++i) {
+    twenty += (i > 0 ? ",\"f" : "\"f") + std::to_string(i) + "\":1";
+    names += (i > 0 ? ", f" : "f") + std::to_string(i);
+  }
+  CHECK(error(twenty + "}") == "d.jsonl:1: a record with the keys " + names + kinds + "text");
+  CHECK(error(twenty + ",\"g\":1}") == "d.jsonl:1: a record with the keys " + names + ", ..." + kinds + "text");
+  CHECK(error("[1]\n") == "d.jsonl:1:2: expected a record {...}, found 1");
+  const std::string preference =
+      "d.jsonl:1: chosen and rejected are preference data, which are not supported; expected one answer, such as "
+      "prompt and completion";
+  CHECK(error(R"({"chosen":"a","rejected":"b"})") == preference);
+  CHECK(error(R"({"text":"t","chosen":"a"})") == "nothing was thrown");
+  CHECK(error(R"({"text":"t","rejected":"a"})") == "nothing was thrown");
+}
+
+TEST_CASE("record_reader: a class is a text, or what JSON prints of a number or truth value") {
+  const DatasetOptions by_level{.label_field = "level"};
+  const auto label = [&](const std::string& value) {
+    return OneFile(R"({"text":"t","level":)" + value + "}").first(by_level).label.value_or("none");
+  };
+  CHECK(label(R"("hard")") == "hard");
+  CHECK(label(R"("")") == "");
+  CHECK(label("3") == "3");
+  CHECK(label("-2.5") == "-2.5");
+  CHECK(label("true") == "true");
+  CHECK(label("false") == "false");
+  CHECK(label("null") == "none");
+  CHECK_FALSE(OneFile(R"({"text":"t"})").first(by_level).label);
+  CHECK_FALSE(OneFile(R"({"text":"t","level":"hard"})").first().label);
+  const std::string rest = ", which can't name a class; expected a text or a number";
+  CHECK(error(R"({"text":"t","level":["a"]})", by_level) == "d.jsonl:1: \"level\" is array" + rest);
+  CHECK(error(R"({"text":"t","level":{}})", by_level) == "d.jsonl:1: \"level\" is object" + rest);
+}
+
+TEST_CASE("record_reader: what turns, rounds and roles can't be is said in full") {
+  const auto turns = [](const std::string& list) { return error(R"({"messages":[)" + list + "]}"); };
+  const std::string answer = R"({"role":"assistant","content":"A"})", user = R"({"role":"user","content":"U"})";
+  CHECK(turns(R"("hello",)" + answer) == "d.jsonl:1: messages[0]: expected an object with role and content");
+  CHECK(turns(user + R"(,{"role":"function_call","content":"{}"})") ==
+        "d.jsonl:1: messages[1]: the role \"function_call\" stands beside from and value only; expected an "
+        "assistant's tool_calls");
+  CHECK(turns(user + R"(,{"content":"A"})") == "d.jsonl:1: messages[1]: \"role\" is missing");
+  CHECK(turns(R"({"from":"human"},)" + answer) == "d.jsonl:1: messages[0]: \"value\" is missing");
+  CHECK(error(R"({"instruction":"I","output":"O","history":[["a","b","c"]]})") ==
+        "d.jsonl:1: a round of history has 3 texts, not 2");
+  const std::string system = R"({"role":"system","content":"S"})";
+  const auto pair = [](const std::string& prompt, const std::string& completion, const std::string& more = "") {
+    return error(R"({"prompt":[)" + prompt + R"(],"completion":[)" + completion + "]" + more + "}");
+  };
+  CHECK(pair(user, answer + "," + system) ==
+        "d.jsonl:1: completion[1]: a system turn stands in \"completion\"; expected it in \"prompt\"");
+  CHECK(pair(system + "," + user, answer, R"(,"system":"T")") ==
+        "d.jsonl:1: prompt[0]: a system turn stands beside the record's \"system\"; expected one of the two");
+  CHECK(pair(user + "," + system, answer) ==
+        "d.jsonl:1: \"prompt\" ends with a turn of the system; expected one of the user, or a tool's");
+  CHECK(pair("", answer) == "d.jsonl:1: \"prompt\" ends with no turn; expected one of the user, or a tool's");
+  CHECK(pair(user, answer, R"(,"history":[["a","b"]])") ==
+        "d.jsonl:1: \"history\" stands beside turns; expected it among the turns of \"prompt\"");
+  CHECK(pair(user, answer, R"(,"history":[])") == "nothing was thrown");
+  CHECK(pair(R"({"role":"tool","content":"T"})", answer) == "nothing was thrown");
+  const std::pair<std::string, std::string> roles[] = {
+      {"system", "system"},    {"user", "user"},         {"assistant", "assistant"}, {"tool", "tool"},
+      {"human", "user"},       {"gpt", "assistant"},     {"bot", "assistant"},       {"chatbot", "assistant"},
+      {"observation", "tool"}, {"tool_response", "tool"}};
+  for (const auto& role : roles) {
+    CAPTURE(role.first);
+    const OneFile file(R"({"messages":[{"role":")" + role.first + R"(","content":"x"},)" + answer + "]}");
+    CHECK(file.first().messages[0].role == role.second);
+  }
+}
+
+TEST_CASE("record_reader: tokens that are only a prompt have no labels, and nothing is a text that says so") {
+  const auto sample = OneFile(R"({"input_ids":[4,5]})").first({.need_answer = false});
+  CHECK(sample.tokens == std::vector<std::int32_t>{4, 5});
+  CHECK(sample.labels == std::vector<std::int32_t>{-100, -100});
+  for (const char* nothing : {R"("null")", R"("  {} ")", R"("\n")"})
+    CHECK(error(R"({"text":"T","tools":)" + std::string(nothing) + "}") == "nothing was thrown");
+  for (const char* something : {R"("x")", "0", "false", R"("[1]")"})
+    CHECK(error(R"({"text":"T","tools":)" + std::string(something) + "}") == "d.jsonl:1: tools are not supported");
 }
 
 }  // namespace record_reader_test

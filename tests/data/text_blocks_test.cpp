@@ -5,6 +5,8 @@
 #include <numeric>
 #include <vector>
 
+#include "support/message_of.hpp"
+
 namespace text_blocks_test {
 
 using namespace lora;
@@ -49,6 +51,21 @@ TEST_CASE("text_blocks: a cutoff without room for a block is an error") {
   CHECK(TextBlocks{2, 2}.count(2) == 1);
   CHECK_THROWS_AS(TextBlocks({2, 2}).count(3), ConfigError);
   CHECK_THROWS_AS(TextBlocks({1, 0}).count(3), ConfigError);
+}
+
+TEST_CASE("text_blocks: the least cutoff with room for a block is told") {
+  const auto said = [](Index cutoff, Index opening) {
+    return test::message_of<ConfigError>([&] { (void)TextBlocks{cutoff, opening}.count(9); });
+  };
+  CHECK(said(1, 0) == "cutoff_len is 1; texts are cut into blocks of at least 2 tokens");
+  CHECK(said(1, 1) == "cutoff_len is 1; texts are cut into blocks of at least 2 tokens");
+  CHECK(said(3, 3) == "cutoff_len is 3; texts are cut into blocks of at least 4 tokens");
+  CHECK(said(4, 3) == "nothing was thrown");
+  CHECK(TextBlocks{4, 3}.count(9) == 6);  // one token each after the three of the opening
+  CHECK(TextBlocks{5, 1}.count(5) == 1);
+  CHECK(TextBlocks{5, 1}.count(6) == 2);
+  CHECK(TextBlocks{5, 1}.count(9) == 2);
+  CHECK(TextBlocks{5, 1}.count(10) == 3);
 }
 
 }  // namespace text_blocks_test

@@ -205,4 +205,70 @@ TEST_CASE("find_model: one adapter is taken, no whole model and no list") {
             "comes of it as model_name_or_path with the next");
 }
 
+TEST_CASE("find_model: what a folder is instead is told in full, with the key that it belongs to") {
+  const test::TempFolder folder;
+  const std::string run = (folder / "run").native(), part = (folder / "part").native();
+  test::write_random_model(folder / "run" / "final_model", {});
+  CHECK(said_of_adapter(run) == "key adapter_name_or_path: given " + run + ", but " + run +
+                                    "/final_model holds a whole model; allowed: an adapter folder (a model is given "
+                                    "as model_name_or_path)");
+  write(folder / "part" / "trained.safetensors");
+  CHECK(said_of_model(part) == "key model_name_or_path: given " + part +
+                                   ", which holds those tensors alone that train, as a checkpoint; allowed: a whole "
+                                   "model, such as the run's final_model");
+  CHECK(said_of_adapter(part) ==
+        "key adapter_name_or_path: given " + part + ", which holds no adapter_config.json; allowed: an adapter folder");
+  const std::string begun = (folder / "begun").native();
+  io::create_folders(folder / "begun" / "checkpoints");
+  CHECK(said_of_model(begun) == "key model_name_or_path: given " + begun +
+                                    ", which is the folder of a run that has no final_model; allowed: a whole model");
+  CHECK(said_of_adapter(begun) ==
+        "key adapter_name_or_path: given " + begun +
+            ", which is the folder of a run that has no final_model; allowed: an adapter folder");
+  write(folder / "begun" / "checkpoints" / "checkpoint-3" / "adapter_config.json");
+  const std::string checkpoints = begun + "/checkpoints";
+  CHECK(said_of_model(checkpoints) ==
+        "key model_name_or_path: given " + checkpoints +
+            ", which holds the checkpoints of a run; allowed: a whole model, beside which an adapter, such as the "
+            "newest, " +
+            checkpoints + "/checkpoint-3, is given as adapter_name_or_path");
+}
+
+TEST_CASE("find_model: a folder is what it holds, by any file that says so, and else the run that it was") {
+  for (const char* name : {"config.json", "adapter_config.json", "tokenizer.json", "tokenizer.model", "README.md"}) {
+    CAPTURE(name);
+    const test::TempFolder folder;
+    io::create_folders(folder / "final_model");
+    write(folder / name);
+    CHECK(find_model(folder.path().native()) ==
+          (std::string_view(name) == "README.md" ? folder / "final_model" : folder.path()));
+  }
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json", "model.bin"}) {
+    CAPTURE(name);
+    const test::TempFolder folder;
+    write(folder / name);
+    const std::string said = said_of_adapter(folder.path());
+    CHECK(holds(said, std::string_view(name) == "model.bin" ? ", which holds no adapter_config.json"
+                                                            : " holds a whole model; allowed"));
+  }
+}
+
+TEST_CASE("find_model: a hub name has letters, digits, hyphens, underscores and dots, and one slash at most") {
+  const test::TempFolder folder;
+  const Environment cache("HF_HUB_CACHE", folder.path().native());
+  for (const std::string name : {"gpt2-x", "Qwen/Qwen3-0.6B", "a_b/c.d-e", "a"}) {
+    CAPTURE(name);
+    CHECK(said_of(name) == name + ": no such file or folder, and not in the local cache " + folder.path().native() +
+                               "; to download it: hf download " + name);
+  }
+  for (const std::string name :
+       {"", "/no-such", "a/", "a/b/c", ".a", "~a", "a.gguf", "a/b.gguf", "a b", "a:b", "a/\xC3\xA9"}) {
+    CAPTURE(name);
+    CHECK(said_of(name) == name + ": no such file or folder");
+  }
+  const Environment none("HF_HUB_CACHE", ""), older("HUGGINGFACE_HUB_CACHE", ""), user("HOME", "/u"),
+      home("HF_HOME", "~x/h");
+  CHECK(inputs::detail::hub_cache() == "~x/h/hub");  // another user's folder is not known
+}
+
 }  // namespace find_model_test

@@ -14,6 +14,7 @@
 #include "support/byte_tokenizer.hpp"
 #include "support/gguf_writer.hpp"
 #include "support/message_of.hpp"
+#include "support/quiet.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
@@ -168,6 +169,97 @@ TEST_CASE("model_files: the end of an adapter's folder is its own, unless it is 
   CHECK(end_of("a", "a", chatml).empty());
   CHECK(end_of("<|im_end|>", "<|im_end|>", chatml) == "<|im_end|>");
   CHECK(end_of("a", "a", "another's") == "a");
+}
+
+TEST_CASE("model_files: without a tokenizer it is told which file or key would be one") {
+  CHECK(test::message_of<IoError>([] { fail_without_tokenizer("a/model.gguf"); }) ==
+        "a/model.gguf: no tokenizer, whose key is tokenizer.ggml.model");
+  CHECK(test::message_of<IoError>([] { fail_without_tokenizer("a/model"); }) ==
+        "a/model: no tokenizer.json and no tokenizer.model");
+  const test::TempFolder folder;
+  io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+  CHECK(find_tokenizer(folder / "tokenizer.json")->vocab_size() == 260);
+  CHECK(find_tokenizer(folder.path())->vocab_size() == 260);
+}
+
+TEST_CASE("model_files: where no file of the model says where answers end, the tokenizer's end of text does") {
+  const test::TempFolder folder;
+  test::RandomModel shape;
+  shape.vocabulary = 260;
+  shape.more = {{"eos_token_id", io::Json::array()}};
+  test::write_random_model(folder.path(), shape);
+  io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+  using Ids = std::vector<std::int32_t>;
+  const auto stops = [&] {
+    return stop_ids(model::Source::open(folder.path()), tokenizer::Tokenizer::from_folder(folder.path()), std::nullopt);
+  };
+  CHECK(stops().empty());
+  io::write_json(folder / "tokenizer_config.json", {{"eos_token", "<think>"}});
+  CHECK(stops() == Ids{258});
+}
+
+TEST_CASE("model_files: rotary keys change the model that is opened, and a layer that is none is refused") {
+  const test::TempFolder folder;
+  test::write_random_model(folder.path(), {});
+  settings::Config config;
+  config.model_name_or_path = folder.path().native();
+  const double own = open_source(config).config().rope.theta;
+  CHECK(open_source(config).config().rotates == std::vector<bool>{true, true});
+  config.rope_theta = 2 * own;
+  config.no_rope_layers = {1};
+  const auto source = open_source(config);
+  CHECK(source.config().rope.theta == 2 * own);
+  CHECK(source.config().rotates == std::vector<bool>{true, false});
+  config.no_rope_layers = {0, 2};
+  CHECK(test::message_of<ConfigError>([&] { open_source(config); }) ==
+        "key no_rope_layers: given 2, allowed: layers 0 to 1");
+}
+
+TEST_CASE("model_files: a sequence longer than the model was made for is warned of, one of that length is not") {
+  const test::Quiet quiet;
+  model::Config config;
+  config.max_position_embeddings = 100;
+  warn_of_length(config, 100, "the longest record has");
+  config.max_position_embeddings = 0;
+  warn_of_length(config, 1'000'000, "the longest record has");
+  CHECK(quiet.text.empty());
+  config.max_position_embeddings = 100;
+  warn_of_length(config, 101, "the longest record has");
+  CHECK(quiet.text ==
+        "the longest record has 101 tokens, but the model was made for 100 (max_position_embeddings and its rope "
+        "scaling): what it computes past them may be poor\n");
+}
+
+TEST_CASE("model_files: date and thinking are refused with a template that writes the same without, or with none") {
+  for (const auto& entry : data::detail::template_entries) {
+    CAPTURE(std::string(entry.name));
+    const std::optional<data::ChatTemplate> chat = data::ChatTemplate::named(entry.name, "</s>");
+    const bool dated = entry.name == "llama3_1" || entry.name == "llama3_2" || entry.name == "smollm3",
+               thinks = entry.name == "qwen3" || entry.name == "smollm3";
+    settings::Config config;
+    const auto said = [&] { return test::message_of<ConfigError>([&] { refuse_unused_by(chat, config); }); };
+    CHECK(said() == "nothing was thrown");
+    config.date = "2024-07-26";
+    CHECK(said() == (dated ? "nothing was thrown"
+                           : concat("key date: given 2024-07-26, but the template ", entry.name, " prints no date")));
+    config.date.clear();
+    for (const bool value : {true, false}) {
+      config.enable_thinking = value;
+      CHECK(said() == (thinks ? "nothing was thrown"
+                              : concat("key enable_thinking: given ", value, ", but the template ", entry.name,
+                                       " writes the same for both values")));
+    }
+  }
+  settings::Config config;
+  config.enable_thinking = false;
+  CHECK(test::message_of<ConfigError>([&] { refuse_unused_by(std::nullopt, config); }) ==
+        "key enable_thinking: given false, but no record is a conversation, to be written by a template");
+  CHECK_FALSE(render_options(config).enable_thinking);
+  config.enable_thinking.reset();
+  config.date = "2024-07-26";
+  CHECK(render_options(config).enable_thinking);
+  CHECK(render_options(config).date == "2024-07-26");
+  CHECK_FALSE(render_options(config).add_generation_prompt);
 }
 
 }  // namespace model_files_test

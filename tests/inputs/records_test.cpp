@@ -3,15 +3,23 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lora/core/random.hpp"
 #include "lora/cpu/device.hpp"
 #include "lora/data/order.hpp"
 #include "support/byte_tokenizer.hpp"
+#include "support/message_of.hpp"
+#include "support/quiet.hpp"
 #include "support/temp_folder.hpp"
 
 namespace records_test {
@@ -297,6 +305,162 @@ TEST_CASE("records: training teaches the template's end, the tokenizer's, or not
   text.chat_template.reset();
   text.adapter = {};
   expect({Kind::text}, "", "", "");
+}
+
+TEST_CASE("records: a micro-batch is limited by tokens unless sequences are asked for") {
+  settings::Config config;
+  config.cutoff_len = 77;
+  const auto limit = [&] {
+    const auto found = inputs::micro_batch_limit(config);
+    return std::vector<Index>{found.sequences, found.tokens, found.cutoff_len};
+  };
+  CHECK(limit() == std::vector<Index>{1, 1024, 77});
+  config.per_device_train_batch_size = 3;
+  CHECK(limit() == std::vector<Index>{3, 0, 77});
+  config.max_tokens_per_micro_batch = 50;
+  CHECK(limit() == std::vector<Index>{3, 50, 77});
+  config.per_device_train_batch_size.reset();
+  CHECK(limit() == std::vector<Index>{1, 50, 77});
+}
+
+TEST_CASE("records: of unused fields twenty are told") {
+  for (const int count : {20, 21}) {
+    io::Json record = io::json_object({{"input_ids", io::Json::array({1})}, {"labels", io::Json::array({1})}});
+    std::string told;
+    for (int i = 0; i < count; ++i) {
+      const std::string field = concat("f", i < 10 ? "0" : "", i);
+      record[field] = i;
+      if (i < 20) told += (i > 0 ? ", " : "") + field;
+    }
+    data::RecordLists lists;
+    lists["mine"].add(record);
+    const auto dataset = data::Dataset::open(std::vector<std::string>{"mine"}, {}, lists);
+    const test::Quiet quiet;
+    inputs::warn_of_unused_fields(dataset);
+    CHECK(quiet.text.empty());  // nothing was read
+    static_cast<void>(dataset[0]);
+    inputs::warn_of_unused_fields(dataset);
+    inputs::warn_of_unused_fields(dataset);
+    CHECK(quiet.text == "mine: fields of records that are not used: " + told + (count > 20 ? ", ...\n" : "\n"));
+  }
+}
+
+TEST_CASE("records: keys of the command line that have no effect on records of these kinds are refused") {
+  using Kind = data::Sample::Kind;
+  struct Example {
+    std::string_view key;
+    Kind kind;  // on which it has one
+    std::string_view allowed;
+  };
+  const Example examples[] = {{"train_on_prompt", Kind::messages, "conversations"},
+                              {"train_on_last_turn_only", Kind::messages, "conversations"},
+                              {"template", Kind::messages, "conversations, which it writes"},
+                              {"add_generation_prompt", Kind::messages, "conversations"},
+                              {"text_column", Kind::text, "plain texts"}};
+  for (const Example& example : examples) {
+    CAPTURE(std::string(example.key));
+    for (const Kind kind : {Kind::messages, Kind::text, Kind::tokens}) {
+      settings::Config config;
+      const std::vector<Kind> kinds = {Kind::tokens, kind};
+      const auto said = [&] { return test::message_of<ConfigError>([&] { inputs::refuse_idle_keys(config, kinds); }); };
+      CHECK(said() == "nothing was thrown");
+      config.from_command_line = {example.key};
+      CHECK(said() ==
+            (kind == example.kind
+                 ? "nothing was thrown"
+                 : concat("key ", example.key, ": given, which has no effect here; allowed: with ", example.allowed)));
+    }
+  }
+}
+
+TEST_CASE("records: files of text are opened for what needs them, and template keys without one are refused") {
+  using Kind = data::Sample::Kind;
+  const test::TempFolder bare, model;
+  io::write_file(model / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+  settings::Config config;
+  const std::vector<Kind> tokens = {Kind::tokens}, text = {Kind::text}, talk = {Kind::tokens, Kind::messages};
+  CHECK_FALSE(inputs::text_files(config, bare.path(), tokens).tokenizer);
+  for (const auto& kinds : {text, talk})
+    CHECK(test::message_of<IoError>([&] { inputs::text_files(config, bare.path(), kinds); }) ==
+          bare.path().native() + ": no tokenizer.json and no tokenizer.model");
+  CHECK(inputs::text_files(config, model.path(), tokens).tokenizer);
+  CHECK_FALSE(inputs::text_files(config, model.path(), text).chat_template);
+  CHECK_THROWS_AS(inputs::text_files(config, model.path(), talk), ConfigError);  // it has no template of its own
+  config.template_name = "chatml";
+  CHECK(inputs::text_files(config, model.path(), talk).chat_template->name() == "chatml");
+  CHECK(inputs::text_files(config, model.path(), text).chat_template->name() == "chatml");
+  CHECK_FALSE(inputs::text_files(config, bare.path(), tokens).chat_template);
+  config.template_name = "auto";
+  config.date = "2024-07-26";
+  CHECK(test::message_of<ConfigError>([&] { inputs::text_files(config, model.path(), text); }) ==
+        "key date: given 2024-07-26, but no record is a conversation, to be written by a template");
+}
+
+TEST_CASE("records: settings reach the data set and the encoder, of training and of evaluation") {
+  settings::Config config;
+  config.text_column = "body";
+  config.skip_empty_answers = true;
+  config.cutoff_len = 6;
+  config.stages = {{.until_step = 1, .cutoff_len = 9}, {}};
+  config.train_on_prompt = true;
+  config.enable_thinking = false;
+  config.date = "2024-01-02";
+  data::RecordLists lists;
+  lists["mine"].add(io::Json{{"body", "b"}, {"level", 3}});
+  lists["mine"].add(io::Json{{"body", ""}});
+  const std::vector<data::DataFile> files = {"mine"};
+  CHECK(inputs::class_field(config) == "");
+  config.stages[1].use_curriculum = true;
+  config.curriculum_field = "level";
+  CHECK(inputs::class_field(config) == "level");
+  const auto dataset = inputs::open_dataset(config, files, std::nullopt, lists, "level");
+  CHECK(dataset.size() == 2);
+  CHECK(dataset[0].text == "b");
+  CHECK(dataset[0].label == "3");
+  CHECK(dataset[1].unanswered);
+  CHECK(inputs::open_dataset(config, files, 1, lists).size() == 1);
+  CHECK_FALSE(inputs::open_dataset(config, files, 1, lists)[0].label);
+  for (const bool training : {true, false}) {
+    const auto records = inputs::encoded_records(config, dataset, {}, 77, training);
+    const data::EncodeOptions& options = records.encoder().options();
+    CHECK(options.cutoff_len == (training ? 9 : std::numeric_limits<Index>::max()));
+    CHECK(options.train_on_prompt);
+    CHECK_FALSE(options.train_on_last_turn_only);
+    CHECK_FALSE(options.render.enable_thinking);
+    CHECK(options.render.date == "2024-01-02");
+    CHECK(options.vocab_size == 77);
+    CHECK(records.where(1) == "mine:2");
+  }
+  config.train_on_prompt = false;
+  config.train_on_last_turn_only = true;
+  const auto last = inputs::encoded_records(config, dataset, {}, 0, true);
+  CHECK_FALSE(last.encoder().options().train_on_prompt);
+  CHECK(last.encoder().options().train_on_last_turn_only);
+}
+
+TEST_CASE("records: classes are found in all of many records, and those without a label have none") {
+  data::RecordLists lists;
+  const char* const levels[] = {"c", "a", "b"};
+  constexpr Index count = 4100;  // more than are read at once
+  for (Index i = 0; i < count; ++i) {
+    io::Json record = io::json_object({{"input_ids", io::Json::array({1})}, {"labels", io::Json::array({1})}});
+    if (i % 4 != 3) record["level"] = levels[i % 4];
+    lists["mine"].add(record);
+  }
+  const std::vector<std::string> names = {"mine"};
+  const inputs::Records records{data::Dataset::open(names, {.label_field = "level"}, lists),
+                                data::Encoder(nullptr, std::nullopt, {})};
+  const cpu::Threads threads(1);
+  const auto found = records.classes(threads, data::Sequences::below(count));
+  CHECK(found.labels == std::vector<std::string>{"a", "b", "c"});
+  REQUIRE(std::ssize(found.of) == count);
+  const std::int32_t expected[] = {2, 0, 1, -1};
+  Index wrong = 0;
+  for (Index i = 0; i < count; ++i) wrong += found.of[static_cast<std::size_t>(i)] != expected[i % 4];
+  CHECK(wrong == 0);
+  const auto some = records.classes(threads, std::vector<Index>{4099, 1, 0});
+  CHECK(some.labels == std::vector<std::string>{"a", "c"});
+  CHECK(some.of == std::vector<std::int32_t>{-1, 0, 1});
 }
 
 }  // namespace records_test

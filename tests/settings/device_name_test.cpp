@@ -18,11 +18,11 @@ TEST_CASE("device name: the processors, any device, and NPUs by number") {
 }
 
 TEST_CASE("device name: anything else is none") {
-  for (const char* text : {"",          "gpu",        "cuda:0",     "CPU",         "cpu:0",
-                           "auto:1",    "ascend:",    "ascend:,1",  "ascend:1,",   "ascend:1,,2",
-                           "ascend:-1", "ascend:+1",  "ascend: 1",  "ascend:1 ",   "ascend:a",
-                           "ascend:1a", "ascend1",    "ascend:1,1", "ascend:4096", "ascend:99999999999",
-                           "ascend,1",  "ascend910b3"}) {
+  for (const char* text : {"",          "gpu",         "cuda:0",     "CPU",         "cpu:0",
+                           "auto:1",    "ascend:",     "ascend:,1",  "ascend:1,",   "ascend:1,,2",
+                           "ascend:-1", "ascend:+1",   "ascend: 1",  "ascend:1 ",   "ascend:a",
+                           "ascend:1a", "ascend1",     "ascend:1,1", "ascend:4096", "ascend:99999999999",
+                           "ascend,1",  "ascend910b3", "ascend:-0",  "ascend:1,-2", "ascend:0,1,0"}) {
     CAPTURE(text);
     CHECK_FALSE(parse_device(text).has_value());
   }

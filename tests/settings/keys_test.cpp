@@ -2,7 +2,16 @@
 
 #include <doctest/doctest.h>
 
+#include <cctype>
+#include <cstddef>
+#include <iterator>
+#include <limits>
 #include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lora/settings/settings.hpp"
 
 namespace keys_test {
 
@@ -19,6 +28,178 @@ TEST_CASE("keys: each name once, each with a command and a sentence") {
     CHECK(find_key(key.name) == &key);
   }
   CHECK(find_key("learning_rat") == nullptr);
+}
+
+// docs/cli.md promises the commands, defaults and values; the page of --help shows what stands here.
+TEST_CASE("keys: each has its place, commands, type, default and values, on the help page and in messages") {
+  struct Row {
+    std::string_view name, group, commands, type, otherwise, allowed;
+  };
+  const Row rows[] = {
+      {"model_name_or_path", "model", "tegmk", "TEXT", "", "a text"},
+      {"adapter_name_or_path", "model", "tegm", "TEXT", "none", "a text"},
+      {"device", "model", "tegd", "TEXT", "auto", "auto, cpu, ascend, ascend:N or ascend:N,M,... with numbers of NPUs"},
+      {"device_type", "model", "tegd", "TEXT", "auto", "a text"},
+      {"full_determinism", "model", "teg", "SWITCH", "true", "true or false"},
+      {"dtype", "model", "tegm", "TEXT", "auto", "one of auto, float32, bfloat16, float16"},
+      {"template", "model", "tegk", "TEXT", "auto",
+       "one of auto, qwen2, qwen2_5, qwen2_5_base, qwen3, qwen3_instruct_2507, qwen3_thinking_2507, smollm2, smollm3, "
+       "chatml, llama3, llama3_1, llama3_2, alpaca, none"},
+      {"enable_thinking", "model", "tegk", "SWITCH", "true", "true or false"},
+      {"date", "model", "tegk", "TEXT", "the template's own, or today", "a day of the calendar as YYYY-MM-DD"},
+      {"rope_theta", "model", "tegm", "NUMBER", "as the model", "a number, above 1"},
+      {"no_rope_layers", "model", "tegm", "LAYERS", "as the model",
+       "layer indices and inclusive ranges a..b, comma-separated (in JSON an array), at least 0 and at most 1e+05"},
+      {"dataset", "data", "teg", "LIST", "",
+       "comma-separated paths (in JSON an array of paths or of objects {path, weight, name, max_samples})"},
+      {"eval_dataset", "data", "t", "LIST", "none",
+       "comma-separated paths (in JSON an array of paths or of objects {path, weight, name, max_samples})"},
+      {"mix_strategy", "data", "t", "TEXT", "concat", "one of concat, interleave_under, interleave_over"},
+      {"interleave_probs", "data", "t", "LIST", "the files' weights, else equal shares",
+       "comma-separated numbers (in JSON an array), above 0"},
+      {"val_size", "data", "t", "NUMBER", "0", "a number, at least 0, whole from 1 on"},
+      {"cutoff_len", "data", "te", "INT", "2048", "a whole number, at least 2"},
+      {"train_on_prompt", "data", "te", "SWITCH", "false", "true or false"},
+      {"train_on_last_turn_only", "data", "te", "SWITCH", "false", "true or false"},
+      {"max_samples", "data", "teg", "INT", "all", "a whole number, at least 1"},
+      {"max_eval_samples", "data", "t", "INT", "all", "a whole number, at least 1"},
+      {"skip_empty_answers", "data", "te", "SWITCH", "false", "true or false"},
+      {"shuffle", "data", "t", "SWITCH", "true", "true or false"},
+      {"neftune_noise_alpha", "data", "t", "NUMBER", "no noise", "a number, above 0"},
+      {"text_column", "data", "teg", "TEXT", "text", "a text"},
+      {"preview", "data", "te", "INT", "0", "a whole number, at least 0"},
+      {"use_curriculum", "curriculum", "t", "SWITCH", "false", "true or false"},
+      {"curriculum_field", "curriculum", "t", "TEXT", "difficulty", "a text"},
+      {"curriculum_stages", "curriculum", "t", "JSON", "explain first, then reasoning, then topology",
+       R"([{"until": share of the steps, "mix": {label: share, ...}}, ...] with until ascending to 1 and shares that )"
+       "add up to 1"},
+      {"curriculum_seed", "curriculum", "t", "INT", "42", "a whole number, at least 0"},
+      {"finetuning_type", "adapter", "t", "TEXT", "lora", "one of lora, full"},
+      {"trainable", "adapter", "t", "LIST", "all", "a comma-separated list (in JSON an array)"},
+      {"train_from_scratch", "adapter", "t", "SWITCH", "false", "true or false"},
+      {"model_preset", "adapter", "t", "TEXT", "none", "one of tiny, small, medium, large"},
+      {"tokenizer_name_or_path", "adapter", "t", "TEXT", "none", "a text"},
+      {"lora_rank", "adapter", "t", "INT", "8", "a whole number, at least 1 and at most 65536"},
+      {"lora_alpha", "adapter", "t", "NUMBER", "2 x lora_rank", "a number, above 0"},
+      {"lora_dropout", "adapter", "t", "NUMBER", "0", "a number, at least 0 and below 1"},
+      {"lora_target", "adapter", "t", "LIST", "all",
+       "a list of all, q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"},
+      {"additional_target", "adapter", "t", "LIST", "none", "a list of embed_tokens, lm_head, norms"},
+      {"use_rslora", "adapter", "t", "SWITCH", "false", "true or false"},
+      {"loraplus_lr_ratio", "adapter", "t", "NUMBER", "1", "a number, above 0"},
+      {"max_tokens_per_micro_batch", "batch", "t", "INT",
+       "1024, or by sequences where per_device_train_batch_size is given", "a whole number, at least 1"},
+      {"per_device_train_batch_size", "batch", "t", "INT", "1", "a whole number, at least 1 and at most 1e+06"},
+      {"gradient_accumulation_steps", "batch", "t", "INT", "8", "a whole number, at least 1 and at most 1e+06"},
+      {"step_units", "batch", "t", "INT", "1", "a whole number, at least 1 and at most 1e+06"},
+      {"per_device_eval_batch_size", "batch", "te", "INT", "8", "a whole number, at least 1 and at most 1e+06"},
+      {"stages", "stages", "t", "JSON", "none",
+       R"([{"name": text, "until_step" or "until_epoch": where it ends, and keys of its own}, ...] with )"
+       "ascending ends, of "
+       "which the last may be left to max_steps or num_train_epochs"},
+      {"learning_rate", "optimizer", "t", "NUMBER", "0.0002", "a number, at least 0"},
+      {"num_train_epochs", "optimizer", "t", "NUMBER", "3", "a number, above 0 and at most 1e+06"},
+      {"max_steps", "optimizer", "t", "INT", "-1", "a whole number, -1 or at least 1"},
+      {"lr_scheduler_type", "optimizer", "t", "TEXT", "linear", "one of linear, cosine, constant"},
+      {"warmup_steps", "optimizer", "t", "INT", "0", "a whole number, at least 0"},
+      {"warmup_ratio", "optimizer", "t", "NUMBER", "0", "a number, at least 0 and at most 1"},
+      {"weight_decay", "optimizer", "t", "NUMBER", "0", "a number, at least 0"},
+      {"adam_beta1", "optimizer", "t", "NUMBER", "0.9", "a number, at least 0 and below 1"},
+      {"adam_beta2", "optimizer", "t", "NUMBER", "0.999", "a number, at least 0 and below 1"},
+      {"adam_epsilon", "optimizer", "t", "NUMBER", "1e-08", "a number, at least 1.2e-38 and at most 3.4e+38"},
+      {"max_grad_norm", "optimizer", "t", "NUMBER", "1", "a number, at least 0"},
+      {"on_non_finite", "optimizer", "t", "TEXT", "stop", "one of stop, skip"},
+      {"memory_limit_gib", "memory", "t", "NUMBER", "none", "a number, above 0"},
+      {"gradient_checkpointing", "memory", "t", "SWITCH", "false", "true or false"},
+      {"offload", "memory", "t", "TEXT", "none", "one of none, optimizer, params, all"},
+      {"output_dir", "run", "tem", "TEXT", "", "a text"},
+      {"seed", "run", "tg", "INT", "42", "a whole number, at least 0"},
+      {"logging_steps", "run", "t", "INT", "10", "a whole number, at least 1"},
+      {"save_steps", "run", "t", "INT", "500", "a whole number, at least 0"},
+      {"save_total_limit", "run", "t", "INT", "all", "a whole number, at least 1"},
+      {"eval_steps", "run", "t", "INT",
+       "at the end; with load_best_model_at_end or early_stopping_patience as save_steps",
+       "a whole number, at least 1"},
+      {"load_best_model_at_end", "run", "t", "SWITCH", "false", "true or false"},
+      {"eval_predict", "run", "t", "SWITCH", "false", "true or false"},
+      {"eval_on_start", "run", "t", "SWITCH", "false", "true or false"},
+      {"metric_for_best_model", "run", "t", "TEXT", "eval_loss",
+       "one of eval_loss, eval_token_accuracy, eval_exact_match, eval_rouge_l"},
+      {"early_stopping_patience", "run", "t", "INT", "none", "a whole number, at least 1"},
+      {"early_stopping_threshold", "run", "t", "NUMBER", "0", "a number, at least 0"},
+      {"resume_from_checkpoint", "run", "t", "TEXT", "none",
+       "auto (the newest complete one), or the path of a checkpoint"},
+      {"overwrite_output_dir", "run", "tm", "SWITCH", "false", "true or false"},
+      {"json", "run", "d", "SWITCH", "false", "true or false"},
+      {"full", "run", "d", "SWITCH", "false", "true or false"},
+      {"threads", "run", "tegmd", "INT", "what the machine allows", "a whole number, at least 1 and at most 4096"},
+      {"profile", "run", "t", "SWITCH", "false", "true or false"},
+      {"compare_base", "evaluation", "e", "SWITCH", "false", "true or false"},
+      {"compare_with", "evaluation", "e", "LIST", "none", "a comma-separated list (in JSON an array)"},
+      {"predict", "evaluation", "e", "SWITCH", "false", "true or false"},
+      {"prompt", "generation", "g", "TEXT", "", "a text"},
+      {"output_file", "generation", "gd", "TEXT", "standard output; of doctor doctor_report.md", "a text"},
+      {"max_new_tokens", "generation", "teg", "INT", "256", "a whole number, at least 1 and at most 1e+06"},
+      {"temperature", "generation", "g", "NUMBER", "0", "a number, at least 0"},
+      {"top_p", "generation", "g", "NUMBER", "1", "a number, above 0 and at most 1"},
+      {"top_k", "generation", "g", "INT", "0", "a whole number, at least 0"},
+      {"stop", "generation", "g", "LIST", "none", "a comma-separated list (in JSON an array)"},
+      {"max_shard_size", "merge", "tm", "TEXT", "5GB",
+       "a number above 0 with KB, MB, GB, KiB, MiB or GiB, such as 5GB"},
+      {"text", "input", "k", "TEXT", "", "a text"},
+      {"file", "input", "k", "TEXT", "", "a text"},
+      {"add_generation_prompt", "input", "k", "SWITCH", "false", "true or false"},
+  };
+  const std::pair<char, Command> letters[] = {{'t', train_command}, {'e', eval_command},     {'g', generate_command},
+                                              {'m', merge_command}, {'k', tokenize_command}, {'d', doctor_command}};
+  REQUIRE(keys().size() == std::size(rows));
+  for (std::size_t i = 0; i < keys().size(); ++i) {
+    const Key& key = keys()[i];
+    std::string commands;
+    for (const auto& letter : letters)
+      if (key.commands & letter.second) commands += letter.first;
+    CHECK(key.name == rows[i].name);
+    CAPTURE(std::string(key.name));
+    CHECK(key.group == rows[i].group);
+    CHECK(commands == rows[i].commands);
+    CHECK(name_of(type_of(key)) == rows[i].type);
+    CHECK(default_text(key) == rows[i].otherwise);
+    CHECK(allowed(key) == rows[i].allowed);
+    const std::string_view type = rows[i].type;
+    CHECK(is_switch(key) == (type == "SWITCH"));
+    CHECK(is_list(key) == (type == "LIST" || type == "LAYERS"));
+  }
+}
+
+TEST_CASE("keys: a sentence calls other keys and their values by their names") {
+  std::set<std::string_view> known = {"lora_A", "lora_B", "modules_to_save", "final_model",
+                                      "evaluation_results"};  // files, and what is in them
+  for (const Key& key : keys()) {
+    known.insert(key.name);
+    known.insert(key.choices.begin(), key.choices.end());
+  }
+  const auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  for (const Key& key : keys()) {
+    CAPTURE(std::string(key.name));
+    const std::string_view help = key.help;
+    for (std::size_t at = 0; at < help.size(); ++at) {
+      if (!is_part(help[at])) continue;
+      std::size_t end = at;
+      while (end < help.size() && is_part(help[end])) ++end;
+      const std::string word(help.substr(at, end - at));
+      CAPTURE(word);
+      const bool shouts = word == "LOCAL_RANK";
+      if (word.find('_') != word.npos && !shouts) CHECK(known.contains(word));
+      at = end;
+    }
+    CHECK(help.find("  ") == help.npos);
+    CHECK(help.back() != ' ');
+    CHECK(help.back() != '.');
+    const bool begins = std::isupper(static_cast<unsigned char>(help.front())) != 0 || help.front() == '.';
+    CHECK((begins || help.starts_with("final_model ")));
+  }
+  CHECK(find_key("model_preset")->help.find("with 2, 6, 24 or 96 million parameters beside the embedding") !=
+        std::string_view::npos);
 }
 
 TEST_CASE("keys: a key is given when it differs from its default") {
@@ -68,6 +249,19 @@ TEST_CASE("keys: a range holds its closed ends and not its open ones") {
   CHECK(part.holds(0.25));
   CHECK(part.holds(3));
   CHECK_FALSE(part.holds(3.5));
+  CHECK(part.holds(1));
+  const Range between{.low = -2, .high = 2, .low_open = true};
+  CHECK_FALSE(between.holds(-2));
+  CHECK(between.holds(2));
+  CHECK_FALSE(between.holds(2.5));
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double none : {infinity, -infinity, std::numeric_limits<double>::quiet_NaN()})
+    CHECK_FALSE(Range{}.holds(none));
+  CHECK(Range{}.holds(-1e300));
+  CHECK(describe(Range{}) == "");
+  CHECK(describe(Range{.high = 3}) == "at most 3");
+  CHECK(describe(Range{.high = 3, .high_open = true}) == "below 3");
+  CHECK(describe(between) == "above -2 and at most 2");
 }
 
 }  // namespace keys_test

@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <set>
 #include <string>
 #include <string_view>
@@ -10,12 +9,14 @@
 #include <vector>
 
 #include "lora/settings/settings.hpp"
+#include "support/key_values.hpp"
 #include "support/message_of.hpp"
 
 namespace rules_test {
 
 using namespace lora;
 using namespace lora::settings;
+using test::other_value;
 
 namespace {
 
@@ -54,18 +55,6 @@ Pairs base_of(Command command) {
 Pairs with(Pairs pairs, const Pairs& more) {
   pairs.insert(pairs.end(), more.begin(), more.end());
   return pairs;
-}
-
-/// A value that a key takes and that is not its default.
-std::string other_value(const Key& key) {
-  if (key.form.fits) return key.name == "date" ? "2024-07-26" : key.name == "max_shard_size" ? "1GB" : "auto";
-  if (key.choices.size() > 1) return std::string(key.choices[1]);
-  if (!key.choices.empty()) return std::string(key.choices[0]);
-  if (is_switch(key)) return default_text(key) == "true" ? "false" : "true";
-  if (key.name == "stages") return R"([{"until_step": 3}])";
-  if (type_of(key) == ValueType::stages) return R"([{"until": 1, "mix": {"a": 1}}])";
-  if (std::isfinite(key.range.high) && key.range.high <= 1) return "0.5";
-  return type_of(key) == ValueType::text || type_of(key) == ValueType::list ? "other" : "3";
 }
 
 }  // namespace
@@ -318,6 +307,157 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
   }
 }
 
+TEST_CASE("rules: settings at the edge of one are taken, and those past it by another way are refused") {
+  const Pairs model = {{"model_name_or_path", "m"}}, data = with(model, {{"dataset", "d"}});
+  const Pairs train = base_of(train_command), eval = base_of(eval_command), generate = base_of(generate_command);
+  const Pairs full = with(train, {{"finetuning_type", "full"}});
+  const Pairs held = with(train, {{"val_size", "0.1"}}), file = with(train, {{"eval_dataset", "e"}});
+  const Pairs mixed = with(train, {{"dataset", "a,b"}, {"mix_strategy", "interleave_over"}});
+  struct Example {
+    Command command;
+    Pairs pairs;
+    std::string refused = {};  // the key; empty: taken
+  };
+  const Example examples[] = {
+      {train_command, with(data, {{"preview", "1"}})},
+      {eval_command, with(data, {{"preview", "1"}})},
+      {train_command, with(held, {{"eval_steps", "5"}})},
+      {train_command, with(file, {{"eval_steps", "5"}})},
+      {train_command, with(held, {{"load_best_model_at_end", ""}})},
+      {train_command, with(held, {{"load_best_model_at_end", ""}, {"save_steps", "0"}, {"eval_steps", "5"}})},
+      {train_command, with(held, {{"early_stopping_patience", "1"}, {"save_steps", "0"}, {"eval_steps", "5"}})},
+      {train_command, with(held, {{"early_stopping_patience", "1"}, {"early_stopping_threshold", "0.5"}})},
+      {train_command, with(held, {{"early_stopping_patience", "1"}, {"metric_for_best_model", "eval_token_accuracy"}})},
+      {train_command, with(held, {{"load_best_model_at_end", ""}, {"metric_for_best_model", "eval_token_accuracy"}})},
+      {train_command, with(held, {{"load_best_model_at_end", ""}, {"metric_for_best_model", "eval_exact_match"}}),
+       "metric_for_best_model"},
+      {train_command,
+       with(held,
+            {{"load_best_model_at_end", ""}, {"metric_for_best_model", "eval_exact_match"}, {"eval_predict", ""}})},
+      {train_command,
+       with(file, {{"load_best_model_at_end", ""}, {"metric_for_best_model", "eval_rouge_l"}, {"eval_predict", ""}})},
+      {train_command, with(file, {{"eval_predict", ""}, {"max_new_tokens", "3"}})},
+      {train_command, with(file, {{"per_device_eval_batch_size", "3"}, {"max_eval_samples", "2"}})},
+      {train_command, with(held, {{"eval_on_start", ""}})},
+      {train_command, with(train, {{"step_units", "8"}})},
+      {train_command, with(train, {{"step_units", "9"}, {"per_device_train_batch_size", "2"}})},
+      {train_command, with(train, {{"step_units", "3"}, {"gradient_accumulation_steps", "3"}})},
+      {train_command, with(train, {{"step_units", "4"}, {"gradient_accumulation_steps", "3"}}), "step_units"},
+      {train_command, with(train, {{"lora_target", "all"}})},
+      {train_command, with(train, {{"lora_target", "all,q_proj"}}), "lora_target"},
+      {train_command, with(train, {{"offload", "params"}})},
+      {train_command, with(full, {{"offload", "optimizer"}})},
+      {train_command, with(full, {{"offload", "params"}}), "offload"},
+      {train_command, with(train, {{"offload", "params"}, {"device", "cpu"}}), "offload"},
+      {train_command, with(train, {{"offload", "all"}, {"device", "cpu"}}), "offload"},
+      {train_command, with(full, {{"trainable", "norm"}, {"train_from_scratch", ""}, {"max_shard_size", "1GB"}})},
+      {train_command, with(train, {{"use_curriculum", ""}, {"curriculum_field", "level"}, {"curriculum_seed", "1"}})},
+      {train_command, mixed},
+      {train_command, with(mixed, {{"interleave_probs", "0.3333333,0.6666666"}})},
+      {train_command, with(mixed, {{"interleave_probs", "0.5,0.499998"}}), "interleave_probs"},
+      {train_command, with(mixed, {{"interleave_probs", "0.5,0.500002"}}), "interleave_probs"},
+      {train_command, with(mixed, {{"interleave_probs", "1"}}), "interleave_probs"},
+      {train_command, with(mixed, {{"shuffle", "false"}}), "shuffle"},
+      {train_command, with(mixed, {{"dataset", R"([{"path":"a","weight":1},{"path":"b","weight":2}])"}})},
+      {train_command, with(train, {{"dataset", R"([{"path":"a","name":"n"},{"path":"b","name":"o"}])"}})},
+      {train_command, with(train, {{"dataset", R"([{"path":"a","max_samples":1},{"path":"b","max_samples":1}])"}})},
+      {train_command, with(train, {{"eval_dataset", R"([{"path":"a","max_samples":1}])"}})},
+      {train_command, with(train, {{"eval_dataset", R"([{"path":"a","weight":1}])"}}), "eval_dataset"},
+      {train_command, with(train, {{"stages", R"([{"until_step": 3}, {}])"}, {"max_steps", "5"}})},
+      {train_command, with(train, {{"stages", R"([{"until_epoch": 3}])"}, {"max_steps", "5"}}), "max_steps"},
+      {eval_command, with(eval, {{"dataset", R"([{"path":"a","name":"n"}])"}})},
+      {eval_command, with(eval, {{"compare_base", ""}, {"adapter_name_or_path", "a"}})},
+      {eval_command, with(eval, {{"predict", ""}, {"max_new_tokens", "3"}})},
+      {generate_command, with(generate, {{"max_new_tokens", "3"}})},
+      {generate_command, with(data, {{"max_samples", "1"}, {"text_column", "c"}})},
+      {generate_command, with(generate, {{"temperature", "0.5"}, {"top_p", "0.5"}, {"top_k", "3"}, {"seed", "1"}})},
+      {generate_command, with(generate, {{"device_type", "ascend910b"}, {"full_determinism", "false"}})},
+      {tokenize_command, with(model, {{"file", "f.jsonl"}, {"template", "chatml"}, {"add_generation_prompt", ""}})},
+      {tokenize_command, with(model, {{"file", "f.jsonl.gz"}, {"date", "2024-07-26"}, {"enable_thinking", "true"}})},
+      {doctor_command, {{"full", ""}, {"output_file", "r.md"}}},
+  };
+  for (const Example& example : examples) {
+    std::string given(name_of(example.command));
+    for (const auto& pair : example.pairs) given += " " + pair.first + " " + pair.second;
+    CAPTURE(given);
+    const std::string told = said(example.command, example.pairs);
+    CAPTURE(told);
+    CHECK((example.refused.empty() ? told.empty() : told.starts_with("key " + example.refused + ": given ")));
+  }
+}
+
+TEST_CASE("rules: what stages may say is held against each of them, and the rest against the run") {
+  const auto told = [](const std::string& stages, const Pairs& more) {
+    return said(train_command, with(base_of(train_command), with({{"stages", stages}}, more)));
+  };
+  const std::string units =
+      "key step_units: given 3, allowed: at most the sequences of a step, per_device_train_batch_size x "
+      "gradient_accumulation_steps";
+  CHECK(told(R"([{"until_step": 1}, {"gradient_accumulation_steps": 2}])", {{"step_units", "3"}}) ==
+        "stage 2: " + units);
+  CHECK(told(R"([{"until_step": 1, "gradient_accumulation_steps": 3}])",
+             {{"step_units", "3"}, {"gradient_accumulation_steps", "2"}})
+            .starts_with("key gradient_accumulation_steps: given, which has no effect"));
+  Config config;
+  for (const auto& pair : base_of(train_command)) set(config, pair.first, pair.second);
+  config.step_units = 3;
+  config.gradient_accumulation_steps = 2;
+  config.stages = {{.until_step = 1, .gradient_accumulation_steps = 3}};
+  CHECK_NOTHROW(validate(config, train_command));
+  CHECK(told(R"([{"until_step": 1}, {"use_curriculum": true}])", {{"shuffle", "false"}}) ==
+        "stage 2: key shuffle: given false, allowed: true: use_curriculum draws an order of its own");
+  config.step_units = 1;
+  config.shuffle = false;
+  config.use_curriculum = true;
+  config.stages = {{.until_step = 1, .use_curriculum = false}};
+  CHECK_NOTHROW(validate(config, train_command));
+  CHECK(told(R"([{"until_step": 1}])", {{"curriculum_stages", R"([{"until": 1, "mix": {"a": 1}}])"}}) ==
+        R"(key curriculum_stages: given [{"until":1.0,"mix":{"a":1.0}}], allowed: with use_curriculum)");
+  CHECK(told(R"([{"until_step": 1, "use_curriculum": true}])",
+             {{"curriculum_stages", R"([{"until": 1, "mix": {"a": 1}}])"}}) == "");
+  CHECK(told(R"([{"until_step": 1, "use_curriculum": true}])", {{"curriculum_seed", "1"}}) == "");
+  CHECK(told(R"([{"until_step": 1, "finetuning_type": "full"}])", {}) ==
+        "stage 1: key finetuning_type: given full where the run has lora; allowed: the same in all stages. A run of "
+        "its own can go on from this one's final_model");
+}
+
+TEST_CASE("rules: a key of the command line that every stage says itself would do nothing, and is refused") {
+  const std::pair<const char*, std::pair<const char*, const char*>> keys_of_stages[] = {
+      {"trainable", {R"(["a"])", R"(["b"])"}},
+      {"learning_rate", {"0.5", "0.25"}},
+      {"lr_scheduler_type", {R"("cosine")", R"("constant")"}},
+      {"warmup_steps", {"3", "4"}},
+      {"warmup_ratio", {"0.5", "0.25"}},
+      {"cutoff_len", {"8", "9"}},
+      {"per_device_train_batch_size", {"2", "3"}},
+      {"max_tokens_per_micro_batch", {"7", "8"}},
+      {"gradient_accumulation_steps", {"3", "4"}},
+      {"gradient_checkpointing", {"true", "false"}},
+  };
+  for (const auto& entry : keys_of_stages) {
+    const std::string name = entry.first, one = entry.second.first, other = entry.second.second;
+    CAPTURE(name);
+    const Key& key = *find_key(name);
+    const Pairs base = with(base_of(train_command), {{"finetuning_type", "full"}, {name, other_value(key)}});
+    const std::string all = concat(R"([{"until_step": 1, ")", name, "\": ", one, "}, {\"", name, "\": ", other, "}]");
+    const std::string some = concat(R"([{"until_step": 1, ")", name, "\": ", one, "}, {}]");
+    CHECK(said(train_command, with(base, {{"stages", all}})) ==
+          "key " + name + ": given, which has no effect here; allowed: where not every stage says otherwise");
+    CHECK(said(train_command, with(base, {{"stages", some}})) == "");
+  }
+  // All stages have to say what the run does, so that neither can go without the other.
+  CHECK(said(train_command,
+             with(base_of(train_command), {{"finetuning_type", "full"},
+                                           {"stages", R"([{"until_step": 1, "finetuning_type": "full"}])"}})) == "");
+  const std::string own = R"([{"until": 1, "mix": {"a": 1}}])";
+  const Pairs lessons = with(base_of(train_command), {{"curriculum_stages", own}});
+  const std::string stage = R"([{"until_step": 1, "use_curriculum": true, "curriculum_stages": )" + own + "}]";
+  CHECK(said(train_command, with(lessons, {{"stages", stage}}))
+            .starts_with("key curriculum_stages: given, which has no effect here"));
+  CHECK(said(train_command, with(base_of(train_command), {{"use_curriculum", ""}, {"stages", stage}}))
+            .starts_with("key use_curriculum: given, which has no effect here"));
+}
+
 TEST_CASE("rules: of all pairs of keys these and no others are refused") {
   std::set<std::string> refused;
   for (const Command command : all_commands) {
@@ -353,6 +493,7 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
       "train mix_strategy",
       "train shuffle use_curriculum",
       "train stages max_steps",
+      "train stages num_train_epochs",
       "train early_stopping_patience",
       "train early_stopping_threshold",
       "train eval_on_start",

@@ -4,11 +4,15 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "support/key_values.hpp"
 
 namespace settings_test {
 
@@ -301,6 +305,155 @@ TEST_CASE("settings: a number that is none is refused in code too") {
         }) ==
         "key lora_target: given v_prj, allowed: a list of all, q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, "
         "down_proj; nearest: v_proj");
+}
+
+TEST_CASE("settings: every key that is given is written and read back, and reset to what it was") {
+  for (const Key& key : keys()) {
+    CAPTURE(std::string(key.name));
+    Config config;
+    set(config, key.name, test::other_value(key));
+    CHECK(config.from_command_line == std::set<std::string_view>{key.name});
+    const io::Json value = value_of(config, key);
+    for (const Command command : all_commands) {
+      const io::Json json = to_json(config, command);
+      CHECK(json.contains(std::string(key.name)) == ((key.commands & command) != 0));
+      if (!(key.commands & command)) continue;
+      CHECK(json.at(std::string(key.name)) == value);
+      Config again;
+      read_settings(again, json, "run_config.json");
+      CHECK(value_of(again, key) == value);
+      CHECK(again.from_command_line.empty());
+      for (const Key& other : keys()) CHECK(is_given(again, other) == (&other == &key));
+    }
+    reset(config, key);
+    CHECK_FALSE(is_given(config, key));
+  }
+}
+
+TEST_CASE("settings: a switch may stand alone, and lists may be texts in a file") {
+  Config config;
+  for (const char* name : {"shuffle", "full_determinism", "use_rslora", "enable_thinking"}) {
+    CAPTURE(name);
+    const Key& key = *find_key(name);
+    set(config, name, "false");
+    CHECK(value_of(config, key) == false);
+    set(config, name, "");
+    CHECK(value_of(config, key) == true);
+    set(config, name, "false");
+    set(config, name, "true");
+    CHECK(value_of(config, key) == true);
+    CHECK(message_of([&] { set(config, name, "1"); }) ==
+          concat("key ", std::string_view(name), ": given 1, allowed: true or false"));
+  }
+  CHECK(read(R"({"no_rope_layers": "7, 5..6,6"})").no_rope_layers == std::vector<Index>{5, 6, 7});
+  CHECK(read(R"({"no_rope_layers": ["100000"]})").no_rope_layers == std::vector<Index>{100'000});
+  CHECK(read(R"({"interleave_probs": "0.25, 0.75"})").interleave_probs == std::vector<double>{0.25, 0.75});
+  CHECK(read(R"({"interleave_probs": 1})").interleave_probs == std::vector<double>{1});
+  CHECK(read(R"({"interleave_probs": [1, 0.5]})").interleave_probs == std::vector<double>{1, 0.5});
+  CHECK(read(R"({"dataset": "a, b"})").dataset == std::vector<data::DataFile>{"a", "b"});
+  CHECK(read(R"({"stop": ["a, b", "c"]})").stop == std::vector<std::string>{"a, b", "c"});
+}
+
+TEST_CASE("settings: what a list can't be is repeated whole, with what is allowed") {
+  const auto refused = [](std::string_view json, std::string_view name) {
+    const std::string said = message_of([&] { read(json); });
+    const std::string begin = concat("run.json: key ", name, ": given "),
+                      end = concat(", allowed: ", allowed(*find_key(name)));
+    if (!said.starts_with(begin) || !said.ends_with(end)) return said;
+    return said.substr(begin.size(), said.size() - begin.size() - end.size());
+  };
+  CHECK(refused(R"({"no_rope_layers": 3})", "no_rope_layers") == "3");
+  CHECK(refused(R"({"no_rope_layers": [3, "6..5"]})", "no_rope_layers") == R"([3,"6..5"])");
+  CHECK(refused(R"({"no_rope_layers": "3,x"})", "no_rope_layers") == R"("3,x")");
+  CHECK(refused(R"({"no_rope_layers": [100001]})", "no_rope_layers") == "[100001]");
+  CHECK(refused(R"({"interleave_probs": [0.5, "x"]})", "interleave_probs") == R"([0.5,"x"])");
+  CHECK(refused(R"({"interleave_probs": "0.5,x"})", "interleave_probs") == R"("0.5,x")");
+  CHECK(refused(R"({"interleave_probs": true})", "interleave_probs") == "true");
+  CHECK(refused(R"({"interleave_probs": [0.5, -0.5]})", "interleave_probs") == "-0.5");
+  CHECK(refused(R"({"stop": ["a", 3]})", "stop") == R"(["a",3])");
+  CHECK(refused(R"({"stop": {"a": 1}})", "stop") == R"({"a":1})");
+  CHECK(refused(R"({"stop": ["a", ""]})", "stop") == "nothing");
+  CHECK(refused(R"({"dataset": 3})", "dataset") == "3");
+  CHECK(refused(R"({"dataset": ["a", 3]})", "dataset") == R"(["a",3])");
+  CHECK(refused(R"({"additional_target": ["norms", "heads"]})", "additional_target") == "heads");
+  CHECK(refused(R"({"stages": 3})", "stages") == "3");
+  CHECK(message_of([] { read(R"({"dataset": [{"path": "a", "weight": 0}]})"); }) ==
+        "run.json: key dataset: file 1: \"weight\" is 0; expected a number above 0; allowed: " +
+            allowed(*find_key("dataset")));
+  CHECK(message_of([] { read(R"({"curriculum_stages": {}})"); }) ==
+        "run.json: key curriculum_stages: curriculum_stages: expected an array of stages; allowed: " +
+            allowed(*find_key("curriculum_stages")));
+}
+
+TEST_CASE("settings: a text that is no UTF-8 is shown as far as it can be, and UTF-8 is asked for") {
+  const auto said = [](std::string_view name, std::string_view text) {
+    Config config;
+    return message_of([&] { set(config, name, text); });
+  };
+  CHECK(said("output_dir", "caf\xE9") == "key output_dir: given caf\uFFFD, allowed: a text, in UTF-8");
+  CHECK(
+      said("lr_scheduler_type", "cosin\xE9") ==
+      "key lr_scheduler_type: given cosin\uFFFD, allowed: one of linear, cosine, constant, in UTF-8; nearest: cosine");
+  CHECK(said("output_dir", "caf\u00E9") == "no error");
+  Config config;
+  config.dataset = {"a"};
+  config.dataset[0].name = "caf\xE9";
+  CHECK_THROWS_AS(validate(config, eval_command), ConfigError);
+}
+
+TEST_CASE("settings: what several keys together say") {
+  Config config;
+  CHECK((config.rank() == 8 && config.alpha() == 16 && config.train_batch_size() == 1));
+  config.lora_rank = 5;
+  CHECK((config.rank() == 5 && config.alpha() == 10));
+  config.lora_alpha = 3.5;
+  CHECK(config.alpha() == 3.5);
+  config.per_device_train_batch_size = 3;
+  config.gradient_accumulation_steps = 5;
+  CHECK(config.sequences_per_step() == 15);
+  config.model_name_or_path = "folder";
+  CHECK(config.model_name() == "folder");
+  config.model_preset = "tiny";
+  CHECK(config.model_name() == "tiny");
+  CHECK((!config.trains_model() && config.result_name() == "adapter"));
+  config.finetuning_type = "full";
+  CHECK((config.trains_model() && config.result_name() == "model"));
+  const std::pair<const char*, std::pair<bool, bool>> places[] = {
+      {"none", {false, false}}, {"optimizer", {false, true}}, {"params", {true, false}}, {"all", {true, true}}};
+  for (const auto& place : places) {
+    config.offload = place.first;
+    CHECK(config.offloads_params() == place.second.first);
+    CHECK(config.offloads_optimizer() == place.second.second);
+  }
+  CHECK_FALSE(config.seeks_best());
+  config.early_stopping_patience = 1;
+  CHECK(config.seeks_best());
+  config.early_stopping_patience.reset();
+  config.load_best_model_at_end = true;
+  CHECK(config.seeks_best());
+  for (const char* metric : {"eval_loss", "eval_token_accuracy", "eval_exact_match", "eval_rouge_l"}) {
+    config.metric_for_best_model = metric;
+    CHECK(config.compares_answers() ==
+          (config.metric_for_best_model == "eval_exact_match" || config.metric_for_best_model == "eval_rouge_l"));
+  }
+  CHECK_FALSE(config.evaluates());
+  config.val_size = 0.5;
+  CHECK(config.evaluates());
+  config.val_size = 0;
+  config.eval_dataset = {"e"};
+  CHECK(config.evaluates());
+  CHECK_FALSE(config.interleaves());
+  for (const char* way : {"interleave_under", "interleave_over"}) {
+    config.mix_strategy = way;
+    CHECK(config.interleaves());
+  }
+  CHECK_FALSE(config.ends_by_stages());
+  config.stages = {{.until_step = 3}, {}};
+  CHECK_FALSE(config.ends_by_stages());
+  config.stages[1].until_epoch = 2;
+  CHECK(config.ends_by_stages());
+  config.stages[1] = {.until_step = 5};
+  CHECK(config.ends_by_stages());
 }
 
 }  // namespace settings_test

@@ -2,8 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <iterator>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -212,6 +215,199 @@ TEST_CASE("stage lists: what is wrong with a file is said by its number") {
   };
   CHECK(shares("0.5,half").starts_with("key interleave_probs: given 0.5,half, allowed: "));
   CHECK(shares("0.5,0").starts_with("key interleave_probs: given 0"));
+}
+
+TEST_CASE("stage lists: what a stage says is that key of its settings, and no other") {
+  const std::pair<std::string, std::string> said[] = {
+      {"finetuning_type", R"("full")"},
+      {"trainable", R"(["x","y"])"},
+      {"learning_rate", "0.5"},
+      {"lr_scheduler_type", R"("cosine")"},
+      {"warmup_steps", "3"},
+      {"warmup_ratio", "0.5"},
+      {"cutoff_len", "9"},
+      {"per_device_train_batch_size", "2"},
+      {"max_tokens_per_micro_batch", "99"},
+      {"gradient_accumulation_steps", "3"},
+      {"gradient_checkpointing", "true"},
+      {"use_curriculum", "true"},
+      {"curriculum_stages", R"([{"until":1.0,"mix":{"a":1.0}}])"},
+  };
+  std::string names;
+  std::size_t at = 0;
+  for_each_stage_key([&](const char* name, auto, auto) {
+    REQUIRE(at < std::size(said));
+    CHECK(said[at++].first == name);
+    names += concat(", ", std::string_view(name));
+  });
+  CHECK(at == std::size(said));
+  const io::Json plain = to_json(Config{}, train_command);
+  for (const auto& entry : said) {
+    const std::string name = entry.first, text = concat(R"([{"until_step":4,")", name, "\":", entry.second, "},{}]");
+    CAPTURE(text);
+    Config config;
+    set_from_text(config, *find_key("stages"), text);
+    CHECK(io::to_text(as_json(config.stages), -1) == text);
+    const StageConfigs stages(config);
+    io::Json first = to_json(stages[0], train_command);
+    CHECK(io::to_text(first.at(name), -1) == entry.second);
+    CHECK(first.at(name) != plain.at(name));
+    first[name] = plain.at(name);
+    CHECK(first == plain);
+    CHECK(to_json(stages[1], train_command) == plain);
+    const std::string null = concat(R"([{"until_step":4,")", name, "\":null}]");
+    set_from_text(config, *find_key("stages"), null);
+    CHECK(config.stages == std::vector<StageSettings>{{.until_step = 4}});
+  }
+  Config config;
+  CHECK(test::message_of<ConfigError>([&] {
+          set_from_text(config, *find_key("stages"), R"([{"until_step": 1}, {"until": 3}])");
+        }) == "key stages: stage 2: the field \"until\"; expected name, until_step, until_epoch" + names +
+                  "; allowed: " + allowed(*find_key("stages")));
+  CHECK(test::message_of<ConfigError>([&] {
+          set_from_text(config, *find_key("stages"), R"([{"warmup_steps": "3"}])");
+        }) == "key stages: stage 1: \"warmup_steps\" is \"3\"; allowed: a whole number, at least 0; allowed: " +
+                  allowed(*find_key("stages")));
+}
+
+TEST_CASE("stage lists: only a stage that has a curriculum takes what the run says of it") {
+  Config config;
+  const Stages own = {{1, {{"a", 1}}}}, other = {{1, {{"b", 1}}}};
+  config.use_curriculum = true;
+  config.curriculum_field = "level";
+  config.curriculum_seed = 7;
+  config.curriculum_stages = own;
+  config.stages = {{},
+                   {.use_curriculum = false},
+                   {.use_curriculum = false, .curriculum_stages = other},
+                   {.curriculum_stages = other}};
+  const Config plain;
+  for (const bool by_run : {true, false}) {
+    config.use_curriculum = by_run;
+    if (!by_run) config.stages[0].use_curriculum = config.stages[3].use_curriculum = true;
+    const StageConfigs stages(config);
+    REQUIRE(stages.size() == 4);
+    for (const std::size_t i : {std::size_t{0}, std::size_t{3}}) {
+      CHECK(stages[i].use_curriculum);
+      CHECK(stages[i].curriculum_field == "level");
+      CHECK(stages[i].curriculum_seed == 7);
+      CHECK(stages[i].curriculum_stages == (i == 0 ? own : other));
+    }
+    for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
+      CHECK_FALSE(stages[i].use_curriculum);
+      CHECK(stages[i].curriculum_field == plain.curriculum_field);
+      CHECK(stages[i].curriculum_seed == plain.curriculum_seed);
+      CHECK(stages[i].curriculum_stages == (i == 1 ? plain.curriculum_stages : other));
+    }
+  }
+  config.stages.clear();
+  config.use_curriculum = true;
+  const StageConfigs one(config);
+  REQUIRE(one.size() == 1);
+  CHECK((one[0].curriculum_seed == 7 && one[0].curriculum_stages == own));
+  CHECK(any_curriculum(config));
+  CHECK(longest_cutoff(config) == 2048);
+  config.stages = {{.cutoff_len = 9}, {.cutoff_len = 7}};
+  CHECK(longest_cutoff(config) == 9);
+}
+
+TEST_CASE("stage lists: the default curriculum is the one that docs/cli.md promises") {
+  const Stages promised = {{0.3, {{"explain", 0.8}, {"reasoning", 0.2}, {"topology", 0}}},
+                           {0.7, {{"explain", 0.4}, {"reasoning", 0.4}, {"topology", 0.2}}},
+                           {1, {{"explain", 0.25}, {"reasoning", 0.35}, {"topology", 0.4}}}};
+  CHECK(Config{}.curriculum_stages == promised);
+}
+
+TEST_CASE("stage lists: where stages end is ascending, steps and epochs each on their own") {
+  using List = std::vector<StageSettings>;
+  const double infinity = std::numeric_limits<double>::infinity();
+  const std::pair<List, std::string> examples[] = {
+      {{}, ""},
+      {{{}}, ""},
+      {{{.until_step = 1}, {.until_step = 2}}, ""},
+      {{{.until_epoch = 0.5}, {.until_epoch = 1e6}}, ""},
+      {{{.until_step = 9}, {.until_epoch = 1}, {}}, ""},
+      {{{.until_step = 5}, {.until_step = 5}}, "stage 2 with until_step 5 after 5"},
+      {{{.until_step = 5}, {.until_epoch = 1}, {.until_step = 4}}, "stage 3 with until_step 4 after 5"},
+      {{{.until_epoch = 2}, {.until_step = 9}, {.until_epoch = 1.5}}, "stage 3 with until_epoch 1.5 after 2"},
+      {{{.until_epoch = 2}, {.until_epoch = 2}}, "stage 2 with until_epoch 2 after 2"},
+      {{{.until_epoch = 1000000.5}}, "stage 1 with until_epoch 1000000.5 after 0"},
+      {{{.until_epoch = infinity}}, "stage 1 with until_epoch inf after 0"},
+      {{{.until_epoch = 0}}, "stage 1 with until_epoch 0 after 0"},
+      {{{.until_step = 0}}, "stage 1 with until_step 0 after 0"},
+      {{{.until_step = 1}, {}, {.until_step = 3}}, "stage 2 with neither until_step nor until_epoch"},
+      {{{.until_step = 1}, {.until_step = 2, .until_epoch = 2}}, "stage 2 with both until_step and until_epoch"},
+  };
+  for (const auto& example : examples) {
+    CAPTURE(example.second);
+    CHECK(offence(example.first).value_or("") == example.second);
+  }
+}
+
+TEST_CASE("stage lists: a name stays within a line, and JSON has what a stage says") {
+  Config config;
+  config.stages = {{.name = "a \"b\"\n", .until_epoch = 1.5}, {.name = "rest"}};
+  CHECK(stage_name(config, 0) == R"(stage 1 (a \"b\"\n))");
+  CHECK(io::to_text(as_json(config.stages), -1) == R"([{"name":"a \"b\"\n","until_epoch":1.5},{"name":"rest"}])");
+  CHECK(in_line("x") == "x");
+  CHECK(in_line("") == R"("")");
+}
+
+TEST_CASE("stage lists: the share of a file is its part of the sum, of probabilities or of weights") {
+  using Shares = std::vector<double>;
+  Config config;
+  config.dataset = {"a", "b", "c", "d"};
+  CHECK(shares_of(config) == Shares{0.25, 0.25, 0.25, 0.25});
+  const double weights[] = {1, 3, 4, 8};
+  for (std::size_t i = 0; i < 4; ++i) config.dataset[i].weight = weights[i];
+  CHECK(shares_of(config) == Shares{0.0625, 0.1875, 0.25, 0.5});
+  config.interleave_probs = {0.5, 0.25, 0.125, 0.125};
+  CHECK(shares_of(config) == config.interleave_probs);
+  config.interleave_probs = {1, 1, 2, 4};
+  CHECK(shares_of(config) == Shares{0.125, 0.125, 0.25, 0.5});
+}
+
+TEST_CASE("stage lists: a file in code is held against what one in a file can be") {
+  const auto fit = [](auto change) {
+    data::DataFile file("a");
+    file.weight = 2;
+    file.name = "b";
+    file.max_samples = 1;
+    change(file);
+    return fits(file);
+  };
+  using File = data::DataFile;
+  CHECK(fit([](File&) {}));
+  CHECK(fit([](File& file) { file = "a"; }));
+  CHECK_FALSE(fit([](File& file) { file.path = ""; }));
+  CHECK_FALSE(fit([](File& file) { file.path = "\xE9"; }));
+  CHECK_FALSE(fit([](File& file) { file.name = "\xE9"; }));
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double weight : {0.0, -1.0, infinity, std::numeric_limits<double>::quiet_NaN()}) {
+    CAPTURE(weight);
+    CHECK_FALSE(fit([&](File& file) { file.weight = weight; }));
+  }
+  CHECK_FALSE(fit([](File& file) { file.max_samples = 0; }));
+  File weighted("a"), named("b"), counted("c");
+  weighted.weight = 2;
+  named.name = "n";
+  counted.max_samples = 3;
+  const std::vector<File> files = {weighted, named, counted, "d"};
+  CHECK(io::to_text(as_json(files), -1) ==
+        R"([{"path":"a","weight":2.0},{"path":"b","name":"n"},{"path":"c","max_samples":3},"d"])");
+  CHECK(weights_in(files) == 1);
+  CHECK(have_names(files));
+  CHECK_FALSE(share_a_name(files));  // three have none
+  CHECK_FALSE(have_names(std::vector<File>{weighted, "d"}));
+  CHECK(share_a_name(std::vector<File>{named, "d", named}));
+  // White space before what tells an array from a path; a path may begin like one.
+  Config config;
+  set_from_text(config, *find_key("dataset"), "[\r\n\t {\"path\": \"a\"}]");
+  CHECK(config.dataset == std::vector<File>{"a"});
+  set_from_text(config, *find_key("dataset"), R"(["a,b", "c"])");
+  CHECK(config.dataset == std::vector<File>{"a,b", "c"});
+  set_from_text(config, *find_key("dataset"), "[1].txt,{2}.txt");
+  CHECK(config.dataset == std::vector<File>{"[1].txt", "{2}.txt"});
 }
 
 }  // namespace stage_lists_test

@@ -2,8 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "lora/io/read_file.hpp"
 #include "lora/settings/settings.hpp"
@@ -207,6 +210,39 @@ TEST_CASE("unknown keys: a long list is told whole, each name and value shortene
   }
   CHECK(message.find(std::string(100, 'x')) == message.npos);
   CHECK(message.find(std::string(100, 'y')) == message.npos);
+}
+
+TEST_CASE("unknown keys: a name is near within one edit per three letters, and of equals the first") {
+  CHECK(nearest_name("abcdef", {"abcdxx"}) == "abcdxx");
+  CHECK(nearest_name("abcdef", {"abcxxx"}) == "");
+  CHECK(nearest_name("abcdefg", {"abcdxxx"}) == "abcdxxx");
+  CHECK(nearest_name("abcdefg", {"abcxxxx"}) == "");
+  CHECK(nearest_name("a", {"b"}) == "b");
+  CHECK(nearest_name("a", {"bc"}) == "");
+  CHECK(nearest_name("topx", {"tops", "topk", "top"}) == "tops");
+  CHECK(settings::detail::edits_between("b-a", "_ba") == 1);  // swapped, a hyphen among them
+}
+
+TEST_CASE("unknown keys: each is told with its value, who has it or what it is here, as far as there is any") {
+  const auto told = [](std::vector<UnknownKey> unknown, unsigned commands = train_command) {
+    return test::message_of<ConfigError>([&] { refuse_unknown("f: ", unknown, commands, "PAGE"); });
+  };
+  const std::string end = "; allowed: the keys of PAGE";
+  CHECK(told({{"--xyzzy"}}) == "f: unknown key --xyzzy" + end);
+  CHECK(told({{"--xyzzy", "1"}}) == "f: unknown key --xyzzy (given 1)" + end);
+  CHECK(told({{"--lr"}}) == "f: unknown key --lr (here: learning_rate)" + end);
+  CHECK(told({{"--learning-rate", "1"}}) == "f: unknown key --learning-rate (given 1; nearest: learning_rate)" + end);
+  CHECK(told({{"max_new_tokens"}}, merge_command) ==
+        "f: unknown key max_new_tokens (a key of train, eval, generate)" + end);
+  CHECK(told({{"--max-shard-size", "x"}, {"a"}}, doctor_command) ==
+        "f: unknown keys --max-shard-size (given x; a key of train, merge), a" + end);
+  CHECK(told({{"--text"}}) == "f: unknown key --text (a key of tokenize)" + end);
+  CHECK(told({{"-seed"}}) == "f: unknown key -seed (nearest: seed)" + end);
+  for (const std::size_t letters : {std::size_t{80}, std::size_t{81}}) {
+    CAPTURE(letters);
+    const std::string name(letters, 'q'), value(letters, 'v');
+    CHECK((told({{name, value}}) == "f: unknown key " + name + " (given " + value + ")" + end) == (letters == 80));
+  }
 }
 
 }  // namespace unknown_key_test

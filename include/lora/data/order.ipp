@@ -49,7 +49,6 @@ LORA_INLINE std::vector<std::uint32_t> Sequences::narrowed(const std::vector<Ind
 }
 
 LORA_INLINE std::vector<Index> mixed_counts(std::span<const Index> sizes, std::span<const double> shares, bool over) {
-  constexpr double rounding = 1e-9;  // relative, of a quotient that is a whole number but for its last bits
   constexpr double most_repeats = 1000;
   double total = 0;
   std::size_t decides = 0;  // the file by which the total is as it is
@@ -64,7 +63,8 @@ LORA_INLINE std::vector<Index> mixed_counts(std::span<const Index> sizes, std::s
     fail<ConfigError>("a mix in which file ", decides + 1, " has the share ", shares[decides],
                       ", so that an epoch needs ", total, " samples of ", sequences, " records; at most ", most_repeats,
                       " times as many are allowed");
-  total = over ? std::ceil(total * (1 - rounding)) : std::floor(total * (1 + rounding));
+  const double rounding = std::min(1e-9 * total, 1e-3);  // of a quotient that is a whole number but for its last bits
+  total = over ? std::ceil(total - rounding) : std::floor(total + rounding);
   if (!(total <= static_cast<double>(Sequences::most)))
     fail<ConfigError>("a mix in which an epoch has ", total, " samples; at most ", Sequences::most, " are supported");
   std::vector<Index> counts = apportion(static_cast<Index>(total), shares);

@@ -295,8 +295,9 @@ LORA_INLINE void validate_stages(const Config& config, Command command) {
       fail<ConfigError>("key ", name,
                         ": given, which has no effect here; allowed: where not every stage says otherwise");
   };
-  for_each_stage_key([&](const char* name, auto, auto) { expect_effect(name); });
-  for (const char* name : {"curriculum_field", "curriculum_seed"}) expect_effect(name);
+  for_each_stage_key([&](const std::string_view name, auto, auto) {
+    if (name != "finetuning_type") expect_effect(name);  // without it, what the stages say would be refused
+  });
 }
 
 }  // namespace lora::settings::detail

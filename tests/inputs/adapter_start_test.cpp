@@ -1,0 +1,167 @@
+// What a run trains, as its settings say it: a new adapter, one that it starts from, or tensors of the model.
+
+#include "lora/inputs/adapter_start.hpp"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/message_of.hpp"
+#include "support/random_model.hpp"
+#include "support/temp_folder.hpp"
+
+namespace adapter_start_test {
+
+using namespace lora;
+using inputs::adapter_of;
+using Names = std::vector<std::string>;
+
+namespace {
+
+model::Config shape_of(const std::string& family, bool tied) {
+  test::RandomModel model;
+  model.family = family;
+  model.tied = tied;
+  return model::parse_config(test::config_json(model), "config.json");
+}
+
+}  // namespace
+
+TEST_CASE("adapter start: a new adapter is what the keys say") {
+  const auto shape = shape_of("qwen3", false);
+  settings::Config config;
+  config.model_name_or_path = "base";
+  auto adapter = adapter_of(config, shape, nullptr);
+  CHECK(adapter.rank == 8);
+  CHECK(adapter.alpha == 16);
+  CHECK_FALSE(adapter.rslora);
+  CHECK(adapter.dropout == 0);
+  CHECK(adapter.base_model == "base");
+  const Names all = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+  CHECK(adapter.targets == all);
+  CHECK(adapter.whole_modules.empty());
+  config.lora_target = {"all"};
+  CHECK(adapter_of(config, shape, nullptr).targets == all);
+  config.lora_rank = 4;
+  config.lora_dropout = 0.25;
+  config.use_rslora = true;
+  config.lora_target = {"v_proj", "q_proj"};
+  adapter = adapter_of(config, shape, nullptr);
+  CHECK(adapter.rank == 4);
+  CHECK(adapter.alpha == 8);
+  CHECK(adapter.rslora);
+  CHECK(adapter.dropout == 0.25);
+  CHECK(adapter.targets == Names{"v_proj", "q_proj"});
+  config.lora_alpha = 3;
+  CHECK(adapter_of(config, shape, nullptr).alpha == 3);
+}
+
+TEST_CASE("adapter start: what trains in full has PEFT's names, and of a tied model both that share numbers") {
+  const auto whole = [](const Names& given, const char* family, bool tied) {
+    settings::Config config;
+    config.additional_target = given;
+    return adapter_of(config, shape_of(family, tied), nullptr).whole_modules;
+  };
+  const Names both = {"embed_tokens", "lm_head"};
+  CHECK(whole({"embed_tokens"}, "qwen3", false) == Names{"embed_tokens"});
+  CHECK(whole({"lm_head"}, "qwen3", false) == Names{"lm_head"});
+  CHECK(whole({"lm_head", "embed_tokens"}, "qwen3", false) == both);
+  CHECK(whole({"embed_tokens"}, "qwen3", true) == both);
+  CHECK(whole({"lm_head"}, "qwen3", true) == both);
+  const Names norms = {"input_layernorm", "post_attention_layernorm", "norm"};
+  CHECK(whole({"norms"}, "qwen2", true) == norms);
+  CHECK(whole({"norms"}, "qwen3", true) ==
+        Names{"input_layernorm", "post_attention_layernorm", "norm", "q_norm", "k_norm"});
+  CHECK(whole({}, "qwen3", true).empty());
+}
+
+TEST_CASE("adapter start: of an adapter to start from all is kept but dropout and base, and keys may repeat it only") {
+  const test::TempFolder folder;
+  test::write_random_model(folder.path(), {});
+  const auto shape = shape_of("qwen3", false);
+  model::AdapterFiles start{{}, io::Safetensors::open(folder.path()), "some/adapter"};
+  start.config.rank = 4;
+  start.config.alpha = 6;
+  start.config.rslora = true;
+  start.config.dropout = 0.5;
+  start.config.base_model = "other";
+  start.config.targets = {"v_proj", "k_proj"};
+  start.config.whole_modules = {"lm_head"};
+  settings::Config config;
+  config.model_name_or_path = "base";
+  config.lora_dropout = 0.125;
+  const auto adapter = adapter_of(config, shape, &start);
+  CHECK((adapter.rank == 4 && adapter.alpha == 6 && adapter.rslora));
+  CHECK(adapter.targets == Names{"v_proj", "k_proj"});
+  CHECK(adapter.whole_modules == Names{"lm_head"});
+  CHECK(adapter.dropout == 0.125);
+  CHECK(adapter.base_model == "base");
+  const auto told = [&](const std::function<void(settings::Config&)>& change) {
+    settings::Config own = config;
+    change(own);
+    return test::message_of<ConfigError>([&] { adapter_of(own, shape, &start); });
+  };
+  using C = settings::Config;
+  const std::string nothing = "nothing was thrown", has = ", but the adapter some/adapter has ";
+  CHECK(told([](C& c) { c.lora_rank = 4; }) == nothing);
+  CHECK(told([](C& c) { c.lora_rank = 5; }) == "key lora_rank: given 5" + has + "4");
+  CHECK(told([](C& c) { c.lora_alpha = 6; }) == nothing);
+  CHECK(told([](C& c) { c.lora_alpha = 8; }) == "key lora_alpha: given 8" + has + "6");
+  CHECK(told([](C& c) { c.use_rslora = true; }) == nothing);
+  CHECK(told([](C& c) { c.use_rslora = false; }) == "key use_rslora: given false" + has + "true");
+  CHECK(told([](C& c) { c.lora_target = {"k_proj", "v_proj"}; }) == nothing);
+  CHECK(told([](C& c) {
+          c.lora_target = {"q_proj", "k_proj"};
+        }) == "key lora_target: given k_proj,q_proj" + has + "k_proj,v_proj");
+  CHECK(told([](C& c) { c.lora_target = {"all"}; }) ==
+        "key lora_target: given down_proj,gate_proj,k_proj,o_proj,q_proj,up_proj,v_proj" + has + "k_proj,v_proj");
+  CHECK(told([](C& c) { c.additional_target = {"lm_head"}; }) == nothing);
+  CHECK(told([](C& c) {
+          c.additional_target = {"lm_head", "embed_tokens"};
+        }) == "key additional_target: given embed_tokens,lm_head" + has + "lm_head");
+  start.config.target_expression = ".*v_proj";
+  CHECK(told([](C& c) { c.lora_target = {"v_proj"}; }) == "key lora_target: given v_proj" + has + ".*v_proj");
+}
+
+TEST_CASE("adapter start: each stage trains the tensors that it names, of those that are chosen") {
+  const auto shape = shape_of("qwen3", false);
+  settings::Config config;
+  config.finetuning_type = "full";
+  config.trainable = {"mlp"};
+  const std::string norm = "model.norm.weight", up = "model.layers.1.mlp.up_proj.weight", head = "lm_head.weight";
+  const auto trained = [&](const std::function<bool(std::string_view)>& chosen) {
+    std::string text;
+    for (const auto& of_stage : inputs::trained_in_stages(config, shape, chosen)) {
+      if (!of_stage) text += "all ";
+      if (!of_stage) continue;
+      for (const std::string& name : {norm, up, head}) text += of_stage(name) ? "1" : "0";
+      text += " ";
+    }
+    return text;
+  };
+  const auto no_head = [&](std::string_view name) { return name != head; };
+  CHECK(trained({}) == "all ");  // one stage: what trains at all
+  CHECK(trained(no_head) == "110 ");
+  config.stages = {{.until_step = 1}, {.until_step = 2, .trainable = {{"norm", "^lm_head"}}}, {.trainable = Names{}}};
+  CHECK(trained({}) == "010 101 111 ");
+  CHECK(trained(no_head) == "010 100 110 ");
+  config.finetuning_type = "lora";
+  config.trainable.clear();
+  CHECK(trained({}) == "all all all ");
+  CHECK(trained(no_head) == "110 110 110 ");
+  config.finetuning_type = "full";
+  config.stages = {{.until_step = 1}, {.name = "late", .until_step = 2, .trainable = {{"lstm"}}}};
+  CHECK(test::message_of<ConfigError>([&] {
+          inputs::trainable_in_stages(config, shape);
+        }).starts_with("stage 2 (late): key trainable: given lstm, which is found in the name of no tensor"));
+  config.stages.clear();
+  config.trainable = {"lstm"};
+  CHECK(test::message_of<ConfigError>([&] {
+          inputs::trainable_in_stages(config, shape);
+        }).starts_with("key trainable: given lstm, which is found in the name of no tensor"));
+}
+
+}  // namespace adapter_start_test
