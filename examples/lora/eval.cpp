@@ -195,9 +195,10 @@ Index step_of(const settings::Config& config, const io::Path& model) {
       return 0;
     }
   }
-  const io::Path whole = std::filesystem::absolute(folder);
-  return folder.filename() == "final_model" ? std::max<Index>(0, run::steps_of_metrics(whole.parent_path()).value_or(0))
-                                            : 0;
+  io::Path whole = std::filesystem::absolute(folder).lexically_normal();
+  if (!whole.has_filename()) whole = whole.parent_path();  // it was given with a slash at its end
+  return whole.filename() == "final_model" ? std::max<Index>(0, run::steps_of_metrics(whole.parent_path()).value_or(0))
+                                           : 0;
 }
 
 /// Adds the results to those of earlier evaluations.

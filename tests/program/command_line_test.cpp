@@ -4,11 +4,17 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "lora/core/config.hpp"
 #include "lora/io/file.hpp"
 #include "lora/settings/keys.hpp"
+#include "lora/settings/settings.hpp"
+#include "lora/settings/unknown_key.hpp"
 #include "support/program.hpp"
 #include "support/temp_folder.hpp"
 
@@ -29,7 +35,111 @@ void check_refused(const test::Outcome& outcome, int status, const std::string& 
   CHECK(outcome.output.empty());
 }
 
+/// What each command's page says of it, above and below its keys.
+struct Page {
+  settings::Command command;
+  const char* does;
+  const char* example;
+};
+constexpr Page pages[] = {
+    {settings::train_command, "Fine-tunes a model: an adapter (LoRA) or, with finetuning_type full, its own weights.",
+     "lora train --model_name_or_path MODEL --dataset train.json --output_dir OUT"},
+    {settings::eval_command, "Measures loss and perplexity on a data set, and with predict exact matches.",
+     "lora eval --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --dataset test.json --output_dir "
+     "EVAL"},
+    {settings::generate_command, "Answers a prompt, or every record of a data set.",
+     "lora generate --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --prompt \"Hello\""},
+    {settings::merge_command, "Writes base and adapter as one plain model folder.",
+     "lora merge --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --output_dir MERGED"},
+    {settings::tokenize_command, "Prints the token ids of texts, a JSON array per line.",
+     "lora tokenize --model_name_or_path MODEL --text \"Hello\""},
+    {settings::doctor_command, "Tells what this machine and this build have for training, and what is missing.",
+     "lora doctor"}};
+
+/// An option and its words, which have the columns from 34 to 109; a long option has a line of its own.
+std::string option(const std::string& name, const std::string& words) {
+  constexpr std::size_t column = 34, width = 110;
+  std::string text = "  " + name, line;
+  text += text.size() > column - 2 ? "\n" + std::string(column, ' ') : std::string(column - text.size(), ' ');
+  std::istringstream rest(words);
+  for (std::string word; rest >> word; line += (line.empty() ? "" : " ") + word)
+    if (column + line.size() + (line.empty() ? 0 : 1) + word.size() > width)
+      text += std::exchange(line, "") + "\n" + std::string(column, ' ');
+  return text + line + "\n";
+}
+
+constexpr const char* all_names = "train, eval, generate, merge, tokenize, doctor";
+
 }  // namespace
+
+TEST_CASE("program: the program's page has its commands, and each command's its keys by groups, word for word") {
+  std::string whole =
+      "Fine-tunes language models, with LoRA or in full.\nUsage: lora [--key value ...] [COMMAND]\n\nOptions:\n" +
+      option("-h,--help", "Prints this page") + option("--version", "Prints the version") + "\nCommands:\n";
+  for (const Page& page : pages) {
+    const std::string name(settings::name_of(page.command));
+    whole += "  " + name + std::string(28 - name.size(), ' ') + page.does + "\n";
+    std::vector<std::string> groups = {"file"};
+    std::map<std::string, std::string> options;
+    options["file"] = option("-h,--help", "Prints this page") +
+                      option("--config FILE", "JSON file of keys, comments allowed; the command line wins over it");
+    for (const auto& key : settings::keys()) {
+      if ((key.commands & page.command) == 0) continue;
+      const std::string group(key.group), otherwise = settings::default_text(key);
+      if (!options.contains(group)) groups.push_back(group);
+      std::string words(key.help);
+      const std::string range = key.choices.empty() ? settings::describe(key.range) : settings::allowed(key);
+      if (!range.empty()) words += "; " + range;
+      if (!otherwise.empty()) words += " (default: " + otherwise + ")";
+      const std::string type = settings::is_switch(key) ? "" : concat(" ", name_of(settings::type_of(key)));
+      options[group] += option(concat("--", key.name, type), words);
+    }
+    std::string expected = concat(page.does, "\nUsage: lora ", name, " [--key value ...]\n");
+    for (const std::string& group : groups) expected += concat("\n", group, ":\n", options[group]);
+    expected += concat(
+        "\nKeys are given as --key value, --key=value, or in the file of --config; a switch may stand alone or\n",
+        "take true or false; lists are comma-separated.\n\n  ", page.example, "\n");
+    CAPTURE(name);
+    CHECK(lora_program({name, "--help"}).output == expected);
+  }
+  whole += "\n'lora COMMAND --help' and 'lora help COMMAND' print the keys of a command.\n";
+  CHECK(lora_program({"--help"}).output == whole);
+  CHECK(lora_program({"-h"}).output == whole);
+  CHECK(lora_program({"merge", "-h"}).output == lora_program({"merge", "--help"}).output);
+}
+
+TEST_CASE("program: a wrong word is refused with the whole of what is allowed, and told without control characters") {
+  const auto refused = [](std::initializer_list<std::string> words, const std::string& message) {
+    const auto outcome = lora_program(words);
+    CHECK(outcome.status == 2);
+    CHECK(outcome.output.empty());
+    CHECK(outcome.errors == "error: " + message + "\n");
+  };
+  refused({}, concat("no command; allowed: ", all_names, "; see 'lora --help'"));
+  refused({"tr\x1B"
+           "ain\n"},
+          concat("unknown command tr\\x1B"
+                 "ain\\n; allowed: ",
+                 all_names, "; nearest: train"));
+  refused({"mergee"}, concat("unknown command mergee; allowed: ", all_names, "; nearest: merge"));
+  for (const auto& foreign : settings::foreign_commands) {
+    const std::string name(foreign.name);
+    refused({name}, concat("unknown command ", name, "; here: ", foreign.here, "; allowed: ", all_names));
+  }
+  // What begins with a digit behind its dash is a value, and a dash alone a word.
+  for (const char* word : {"-0", "-5", "-9", "-", "help", "a b"})
+    refused({"train", word},
+            concat("given '", word,
+                   "', allowed: keys as --key value or --key=value; a text with spaces needs quotes, a file of keys "
+                   "--config"));
+  refused({"train", "--foo", "-9", "--bar", "-0.5", "-x", "--y="},
+          "unknown keys --foo (given -9), --bar (given -0.5), -x, --y; allowed: the keys of 'lora train --help'");
+  refused({"train", "--config"}, "--config: given nothing, allowed: a file");
+  refused({"train", "--seed"}, "key seed: given nothing, allowed: a whole number, at least 0");
+  refused({"train", "--shuffle", "--shuffle=false"}, "key shuffle: given 2 times, as alone and false, allowed: once");
+  refused({"eval", "--predict=true", "--predict", "--predict=false"},
+          "key predict: given 3 times, as true and alone and false, allowed: once");
+}
 
 TEST_CASE("program: help and version go to standard output") {
   const auto page = lora_program({"--help"});
@@ -165,6 +275,11 @@ TEST_CASE("program: the file of keys") {
   io::write_file(yaml, std::string_view("stage: sft\n"));
   check_refused(lora_program({"train", "--config", yaml}), 2,
                 "key config: JSON expected, an object of keys, and not YAML: " + yaml + ":1:1: ");
+  const std::string yml = (folder / "run.yml").native(), other = (folder / "run.txt").native();
+  for (const auto& path : {yml, other}) io::write_file(path, std::string_view("stage: sft\n"));
+  check_refused(lora_program({"train", "--config", yml}), 2,
+                "key config: JSON expected, an object of keys, and not YAML: " + yml + ":1:1: ");
+  check_refused(lora_program({"train", "--config", other}), 2, "key config: " + other + ":1:1: ");
   io::write_file(file, std::string_view("{\"seed\": \"1\"}"));
   check_refused(lora_program({"train", "--config", file}), 2,
                 file + ": key seed: given \"1\", allowed: a whole number");

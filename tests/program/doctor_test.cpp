@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -128,10 +129,41 @@ TEST_CASE("program: doctor --full checks all kernels of an NPU and a training, a
         "\n| work memory | grows by virtual memory"})
     CHECK_MESSAGE(test::holds(text, fact), fact);
   CHECK(lines_with(text, "**").empty());
+  // Each part is told when it begins, in this order.
+  std::vector<std::string> parts, expected = {"what the device is"};
+  const std::string types[] = {"float32", "bfloat16", "float16"};
+  for (const std::string& type : types) expected.push_back("arithmetic in " + type);
+  for (const std::string& type : types)
+    for (const char* family : {"products", "low rank", "norm", "rope", "attention", "activation", "embedding", "loss",
+                               "optimizer", "elementwise", "reduce", "quantize", "non-finite", "streams"})
+      expected.push_back(family + (" in " + type));
+  expected.push_back("training on the processors");
+  for (const std::string& type : types) expected.push_back("training in " + type);
+  for (const char* offload : {"params", "optimizer", "all"})
+    expected.push_back(concat("training in bfloat16, offload ", offload));
+  expected.push_back("times");
+  for (const std::string& type : types) expected.push_back("times in " + type);
+  for (const char* last : {"copies and launches", "memory afterwards"}) expected.emplace_back(last);
+  for (const std::string& line : lines_with(outcome.errors, "checking "))
+    parts.push_back(line.substr(line.find("checking ") + 9));
+  CHECK(parts == expected);
+  const std::regex memory(R"(\n\| memory before \| \d+\.\d+ [MG]iB of \d+\.\d+ [MG]iB are free \|\n)"),
+      timed(R"(\n\nMedians of 5 launches at \d+ rows and columns, heads of 128, one sequence\.\n\n)");
+  CHECK(std::regex_search(text, memory));
+  CHECK(std::regex_search(text, timed));
 
   const io::Json report = io::parse_json(outcome.output, "doctor").at("report");
   CHECK(report.at("good") == true);
-  CHECK(report.at("kernels").size() > 180);
+  // Three types have the same kernels and outputs.
+  const io::Json& kernels = report.at("kernels");
+  REQUIRE(kernels.size() % 3 == 0);
+  const std::size_t of_a_type = kernels.size() / 3;
+  CHECK(of_a_type > 60);
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    CHECK(kernels[i].at("type") == types[i / of_a_type]);
+    for (const char* name : {"family", "kernel", "output"})
+      CHECK(kernels[i].at(name) == kernels[i % of_a_type].at(name));
+  }
   for (const io::Json& row : report.at("kernels")) CHECK(row.at("state") == "ok");
   REQUIRE(report.at("training").size() == 6);
   const auto row_of = [&](std::string_view type) {
@@ -230,6 +262,83 @@ TEST_CASE("program: doctor --full leaves a report even if it dies") {
   const std::string text = io::read_file(check.report);
   CHECK(text.starts_with("# lora doctor's report on cpu, 1 thread"));
   CHECK(test::holds(text.substr(0, text.find('\n')), ": not finished: ended during "));
+}
+
+TEST_CASE("program: doctor's lines stand in columns, with what to do below what is missing") {
+  const test::Environment nowhere("LORA_ASCEND_LIBRARIES", "/nowhere");
+  const std::vector<std::string> words = {"doctor", "--device=ascend", "--threads=1"};
+  const auto outcome = test::run_program(LORA_PROGRAM, words);
+  CHECK(outcome.status == 1);
+  auto more = words;
+  more.push_back("--json");
+  const io::Json json = io::parse_json(test::run_program(LORA_PROGRAM, more).output, "doctor");
+  CHECK(json.at("device") == "ascend");
+  CHECK(json.at("works") == false);
+  CHECK_FALSE(json.contains("report"));
+  const auto padded = [](std::string word, std::size_t width) {
+    word.resize(std::max(word.size(), width), ' ');
+    return word;
+  };
+  // What is found of memory changes from one to the other.
+  const std::string whole = outcome.output;
+  std::size_t at = 0, missing = 0;
+  for (const io::Json& finding : json.at("findings")) {
+    const std::string begin = padded(finding.at("state"), 8) + padded(finding.at("part"), 17);
+    missing += finding.at("state") == "missing";
+    CAPTURE(begin);
+    CHECK(whole.compare(at, begin.size(), begin) == 0);
+    if (finding.at("part") == "NPU toolkit")
+      CHECK(whole.compare(at + begin.size(), finding.at("found").get<std::string>().size() + 1,
+                          finding.at("found").get<std::string>() + "\n") == 0);
+    at = whole.find('\n', at) + 1;
+    if (finding.at("advice").is_null()) continue;
+    const std::string line = std::string(25, ' ') + "→ " + finding.at("advice").get<std::string>() + "\n";
+    CHECK(whole.compare(at, line.size(), line) == 0);
+    at += line.size();
+  }
+  CHECK(at == whole.size());
+  CHECK(missing > 0);
+}
+
+TEST_CASE("program: doctor --full writes what it found of the host and where its report is, without a device too") {
+  const FullCheck check;
+  const test::Environment nowhere("LORA_ASCEND_LIBRARIES", check.temp.path().native()), mark("LORA_TEST_MARK", "a|b");
+  const std::string folder = check.temp.path().native(),
+                    program = "cd " + test::shell_word(folder) + " && " LORA_PROGRAM;
+  const auto outcome = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"doctor", "--full", "--device=ascend"});
+    return test::run_program(program, more);
+  };
+  const auto first = outcome({"--threads=1"});
+  CHECK(first.status == 1);
+  CHECK(first.output.ends_with("\nthe report is doctor_report.md\n"));
+  const std::string text = io::read_file(check.temp / "doctor_report.md");
+  CHECK(test::holds(text, "\n\n## Found\n\n| | |\n|---|---|\n| build | "));
+  CHECK(test::holds(text, "\n| NPU toolkit | missing: none: "));
+  CHECK(test::holds(text, "\n## Host\n\n| | |\n|---|---|\n| time | "));
+  CHECK(test::holds(text, "\n| threads | 1 of "));
+  CHECK(test::holds(text, "\n| LORA_TEST_MARK | a\\|b |\n"));
+  CHECK(outcome({"--threads=2"}).status == 1);
+  CHECK(test::holds(io::read_file(check.temp / "doctor_report.md"), "\n| threads | 2 of "));
+  const auto report = io::parse_json(outcome({"--json"}).output, "doctor");
+  CHECK(report.at("works") == false);
+  CHECK(report.at("report").at("good") == false);
+  CHECK(report.at("report").at("device") == "a device that can't be opened");
+  CHECK(report.at("report").at("problems").size() == 1);
+  CHECK(report.at("report").at("environment").at("LORA_TEST_MARK") == "a|b");
+  CHECK(report.at("findings").size() > 6);
+  // A folder is no report's place, and a pipe gets the whole.
+  const auto refused = outcome({"--output_file=" + folder});
+  CHECK(refused.status == 2);
+  CHECK(refused.output.empty());
+  CHECK(refused.errors == "error: key output_file: given " + folder +
+                              ", which no doctor wrote; allowed: another file, or this name without it\n");
+  const std::string piped = test::run_program("bash", {"-c", "cd " + folder +
+                                                                 " && mkfifo pipe && { cat pipe & " LORA_PROGRAM
+                                                                 " doctor --full --device=ascend --output_file=pipe "
+                                                                 ">/dev/null; wait; }"})
+                                .output;
+  CHECK(piped.starts_with("# lora doctor's report on a device that can't be opened: 1 of 1 checks are not ok\n"));
 }
 
 TEST_CASE("program: doctor --full tells that there is no such device") {

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <regex>
 #include <string>
 #include <vector>
 
+#include "lora/core/config.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
 #include "support/message_of.hpp"
@@ -121,6 +123,40 @@ TEST_CASE("program: generate asks as the template's keys say, and goes on after 
   };
   CHECK(lines("text.jsonl") == std::vector<io::Json>{expected("once upon"), expected("a time")});
   CHECK(lines("tokens.jsonl") == std::vector<io::Json>{expected("one")});
+}
+
+TEST_CASE("program: generate writes a conversation's last question, and the text of a column that is named") {
+  const Subject s;
+  test::Listener base(s.temp / "model");
+  const auto turn = [](const char* role, const char* content) {
+    return io::Json{{"role", role}, {"content", content}};
+  };
+  const io::Json talk = {{"messages",
+                          {turn("system", "Be brief."), turn("user", "first"), turn("assistant", "one"),
+                           turn("user", "second"), turn("assistant", "two")}}};
+  io::write_file(s.temp / "talk.jsonl", io::to_text(talk, -1) + "\n");
+  const auto lines = [&](std::vector<std::string> words) {
+    words.push_back("--max_new_tokens=6");
+    return test::json_lines(s.generate(std::move(words)).output);
+  };
+  const std::string asked =
+      "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nfirst<|im_end|>\n<|im_start|>assistant\none<|im_end|>"
+      "\n<|im_start|>user\nsecond<|im_end|>\n<|im_start|>assistant\n";
+  CHECK(lines({"--dataset=" + (s.temp / "talk.jsonl").native(), "--template=chatml"}) ==
+        std::vector<io::Json>{
+            {{"prompt", "second"}, {"predict", base.continuation(test::byte_tokens(asked), 6)}, {"label", "two"}}});
+  io::write_file(s.temp / "body.jsonl", std::string_view("{\"text\": \"no\", \"body\": \"once upon\"}\n"));
+  CHECK(lines({"--dataset=" + (s.temp / "body.jsonl").native(), "--text_column=body"}) ==
+        std::vector<io::Json>{
+            {{"prompt", "once upon"}, {"predict", base.continuation(test::byte_tokens("once upon"), 6)}}});
+}
+
+TEST_CASE("program: generate and eval log what they compute with") {
+  const Subject s;
+  const std::string errors = s.generate({"--prompt=a", "--max_new_tokens=1"}).errors;
+  CHECK(errors.starts_with("lora " LORA_VERSION " for "));
+  CHECK(std::regex_search(errors, std::regex("; cpu, 1 thread[^;]*; products by [^;]+; computing in float32\n")));
+  CHECK(std::count(errors.begin(), errors.end(), '\n') == 1);
 }
 
 TEST_CASE("program: generate ends an answer before the first of its stop texts") {

@@ -9,7 +9,10 @@
 #include <vector>
 
 #include "lora/io/json.hpp"
+#include "lora/io/paths.hpp"
 #include "lora/io/safetensors.hpp"
+#include "lora/model/rotary_note.hpp"
+#include "lora/model/weights.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
 #include "support/talking_model.hpp"
@@ -185,6 +188,118 @@ TEST_CASE("program: merge and eval write the folder of the weights where the fol
   CHECK(results.at("adapter_name_or_path") == adapter.native());
   CHECK(test::holds(io::read_file(folder / "eval" / "evaluation_report.md"),
                     "- model: " + base.native() + "\n- adapter: " + adapter.native() + "\n"));
+}
+
+namespace {
+
+/// A model that talks, its adapter, and merges of both.
+struct Merger {
+  test::TempFolder folder;
+  std::string base = (folder / "base").native(), adapter = (folder / "adapter").native();
+
+  explicit Merger(DType dtype = DType::f32) {
+    test::write_talking_model(base, dtype);
+    test::write_talking_adapter(base, adapter);
+  }
+  test::Outcome merge(const std::string& output, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = {"merge", "--model_name_or_path=" + base, "--adapter_name_or_path=" + adapter,
+                                      "--output_dir=" + output, "--threads=1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return test::run_program(LORA_PROGRAM, words);
+  }
+  std::string place(const char* name) const { return (folder / name).native(); }
+};
+
+}  // namespace
+
+TEST_CASE("program: lora_merge.json lists what a merge wrote, with the sizes, and the log says where it is") {
+  const Merger m;
+  const std::string out = m.place("out");
+  const auto merged = m.merge(out + "/", {"--max_shard_size=20KB"});
+  CHECK(merged.status == 0);
+  CHECK(merged.errors.ends_with("the merged model is in " + out + "/\n"));
+  const io::Json proof = io::read_json(io::Path(out) / "lora_merge.json");
+  CHECK(proof.at("base") == m.base);
+  CHECK(proof.at("adapter") == m.adapter);
+  io::Json files = io::Json::object();
+  for (const io::Path& entry : io::entries_of(out))
+    if (entry.filename() != "lora_merge.json") files[entry.filename().native()] = std::filesystem::file_size(entry);
+  CHECK(proof.at("files") == files);
+  CHECK(files.size() > 4);
+  CHECK_FALSE(files.contains("README.md"));
+  // Its place may be replaced, if that is asked for, and a file that became a folder is not its own.
+  CHECK(m.merge(out).errors == "error: key output_dir: given " + out +
+                                   ", which holds a model (model.safetensors); allowed: a folder without one, or "
+                                   "overwrite_output_dir\n");
+  std::filesystem::remove(io::Path(out) / "tokenizer.json");
+  std::filesystem::create_directory(io::Path(out) / "tokenizer.json");
+  CHECK(test::holds(m.merge(out, {"--overwrite_output_dir"}).errors, "it holds tokenizer.json, which no merge wrote"));
+}
+
+TEST_CASE("program: README.md of a merged model with layers that do not rotate is whole") {
+  const Merger m;
+  const auto merged = m.merge(m.place("out"), {"--no_rope_layers=1"});
+  REQUIRE(merged.status == 0);
+  const auto config = model::Source::open(m.place("out")).config();
+  const std::string note = model::rotary_note(config, "model");
+  REQUIRE(!note.empty());
+  CHECK(io::read_file(io::Path(m.place("out")) / "README.md") ==
+        "Merged from `" + m.base + "` and the adapter `" + m.adapter +
+            "`.\n\n```python\nfrom transformers import AutoModelForCausalLM\n\nmodel = "
+            "AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\n```\n" +
+            note);
+  CHECK(
+      test::holds(merged.errors, concat("the merged model has layers without rotary embedding, which transformers "
+                                        "does not read from the config.json of a ",
+                                        config.model_type, " model; README.md beside it says how to switch it off\n")));
+}
+
+TEST_CASE("program: merge keeps the type that is stored, and a model without a tokenizer has none merged") {
+  const Merger m(DType::bf16);
+  std::filesystem::remove(io::Path(m.base) / "tokenizer.json");
+  const auto merged = m.merge(m.place("out"));
+  CHECK(merged.status == 0);
+  CHECK(test::holds(merged.errors, "Warning: " + m.base + " has no tokenizer, and so has the merged model none\n"));
+  CHECK_FALSE(io::is_there(io::Path(m.place("out")) / "tokenizer.json"));
+  for (const auto& tensor : io::Safetensors::open(io::Path(m.place("out")) / "model.safetensors").tensors())
+    CHECK(tensor.dtype == DType::bf16);
+}
+
+TEST_CASE("program: each place that merge may not write to is refused with what it is") {
+  const Merger m;
+  const auto refuse = [&](const std::string& place, const std::string& what, const std::string& allowed,
+                          const std::vector<std::string>& more = {"--overwrite_output_dir"}) {
+    const auto outcome = m.merge(place, more);
+    CHECK(outcome.status == 2);
+    CHECK(outcome.output.empty());
+    CHECK(outcome.errors ==
+          concat("error: key output_dir: given ", place, ", which ", what, "; allowed: ", allowed, "\n"));
+  };
+  refuse(m.base, "is the base model's own folder", "another");
+  refuse(m.base + "/", "is the base model's own folder", "another");
+  refuse(m.adapter, "is the adapter's own folder", "another");
+  refuse(m.folder.path().native(), "holds " + m.base + " of model_name_or_path", "another");
+  const std::string only = "only merges may have written to: ",
+                    fresh = "a new or empty folder, or one that holds a merged model", place = m.place("place");
+  io::write_file(place, std::string_view("mine"));
+  refuse(place, only + "it is no folder", fresh);
+  std::filesystem::remove(place);
+  io::create_folders(place);
+  // A list of files that is none, or is not there.
+  const io::Path proof = io::Path(place) / "lora_merge.json";
+  for (const char* text : {"{", "[]", "{}", "{\"files\": []}", "{\"files\": 1}"}) {
+    CAPTURE(text);
+    io::write_file(proof, std::string_view(text));
+    refuse(place, only + "it holds lora_merge.json and no lora_merge.json of a merge", fresh);
+  }
+  io::write_file(io::Path(place) / "a.txt", std::string_view("mine"));
+  refuse(place, only + "it holds a.txt and no lora_merge.json of a merge", fresh);
+  io::write_file(proof, std::string_view("{\"files\": {\"a.txt\": 5}}"));  // it has 4 bytes
+  refuse(place, only + "it holds a.txt, which no merge wrote there", fresh);
+  io::write_file(proof, std::string_view("{\"files\": {\"a.txt\": 4}}"));
+  refuse(place, "holds a model (model.safetensors)", "a folder without one, or overwrite_output_dir", {});
+  CHECK(m.merge(place, {"--overwrite_output_dir"}).status == 0);
+  CHECK_FALSE(io::is_there(io::Path(place) / "a.txt"));
 }
 
 TEST_CASE("program: merge never writes over its base") {

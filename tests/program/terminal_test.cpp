@@ -90,6 +90,31 @@ TEST_CASE("program: eval and generate show a bar on a terminal, and nothing of i
   }
 }
 
+TEST_CASE("program: a text of a data file does not control the terminal, and goes as it is elsewhere") {
+  const Subject subject;
+  io::write_file(subject.temp / "data.jsonl", std::string_view("{\"instruction\": \"\\u001b[31mred\\tand\\nmore\", "
+                                                               "\"output\": \"yes\"}\n"));
+  const auto words = subject.words({"train", "--preview=1"});
+  CHECK(test::holds(test::run_on_terminal(LORA_PROGRAM, words, 80, true).errors, "\\x1B[31mred\tand\r\nmore"));
+  CHECK(test::holds(test::run_program(LORA_PROGRAM, words).output, "\x1B[31mred\tand\nmore"));
+}
+
+TEST_CASE("program: of several sets the bars of answers say which, and of the base's evaluation that it is it") {
+  const Subject subject;
+  test::write_talking_adapter(subject.temp / "model", subject.temp / "adapter");
+  io::write_file(subject.temp / "more.jsonl", std::string_view("{\"instruction\": \"a\", \"output\": \"b\"}\n"));
+  auto words = subject.words({"eval", subject.output("results"), "--predict", "--max_new_tokens=2", "--compare_base",
+                              "--adapter_name_or_path=" + (subject.temp / "adapter").native()});
+  for (std::string& word : words)
+    if (word.starts_with("--dataset=")) word += "," + (subject.temp / "more.jsonl").native();
+  const auto outcome = test::run_on_terminal(LORA_PROGRAM, words, 80);
+  CHECK(outcome.status == 0);
+  for (const char* bar :
+       {"evaluating the base 0/3 records", "evaluating the base 0/1 records", "evaluating 0/3 records",
+        "evaluating 0/1 records", "answering data 0/3 records", "answering more 0/1 records"})
+    CHECK_MESSAGE(test::holds(outcome.errors, bar), bar);
+}
+
 TEST_CASE("program: an evaluation leaves no answers of an earlier one beside its results") {
   const Subject subject;
   const io::Path answers = subject.temp / "results" / "predictions.jsonl";

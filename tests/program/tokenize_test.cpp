@@ -9,6 +9,7 @@
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
 #include "support/message_of.hpp"
+#include "support/packed.hpp"
 #include "support/program.hpp"
 #include "support/talking_model.hpp"
 #include "support/temp_folder.hpp"
@@ -92,6 +93,54 @@ TEST_CASE("program: tokenize puts conversations through the template, with the o
   for (const auto& id : dated[0])
     if (id < 256) text += static_cast<char>(id.get<int>());
   CHECK(text.find("Today Date: 28 Feb 2023") != text.npos);
+}
+
+TEST_CASE("program: tokenize prints ids as a JSON array a line, of packed files and of tokens too") {
+  const Subject s;
+  const auto printed = [&](const std::string& word) {
+    return test::run_program(LORA_PROGRAM, {"tokenize", "--model_name_or_path=" + (s.temp / "model").native(), word});
+  };
+  CHECK(printed("--text=abc").output == "[97, 98, 99]\n");
+  CHECK(printed("--text=a").output == "[97]\n");
+  CHECK(printed("--text=").output == "[]\n");
+  CHECK(printed(s.file("one.txt.gz", test::gzipped("ab\n\nc"))).output == "[97, 98]\n[]\n[99]\n");
+  CHECK(printed(s.file("empty.txt", "")).output.empty());
+  CHECK(printed(s.file("ids.jsonl", "{\"input_ids\": [5, 300, 7]}\n{\"input_ids\": [9]}\n")).output ==
+        "[5, 300, 7]\n[9]\n");
+}
+
+TEST_CASE("program: tokenize names the line that is no text, and the fields that are not used") {
+  const Subject s;
+  const auto outcome = [&](const std::string& word) {
+    return test::run_program(LORA_PROGRAM, {"tokenize", "--model_name_or_path=" + (s.temp / "model").native(), word});
+  };
+  const auto bad = outcome(s.file("bad.txt", "one\n\ntw\xFFo\n"));
+  CHECK(bad.status == 1);
+  CHECK(bad.output == "[111, 110, 101]\n[]\n");
+  CHECK(bad.errors == "error: " + (s.temp / "bad.txt").native() + ":3: text is not valid UTF-8 at byte 2\n");
+  const auto unused = outcome(s.file("more.jsonl", "{\"text\": \"a\", \"colour\": 1}\n"));
+  CHECK(unused.status == 0);
+  CHECK(unused.output == "[97]\n");
+  CHECK(test::holds(unused.errors, "more.jsonl: fields of records that are not used: colour"));
+}
+
+TEST_CASE("program: tokenize puts a record's tools where its template has them") {
+  const Subject s;
+  io::Json plain = {{"messages", io::Json::array({{{"role", "user"}, {"content", "hello"}}})}}, asks = plain;
+  const io::Json function = {{"name", "add_numbers"}, {"parameters", io::Json::object()}};
+  asks["tools"] = io::Json::array({{{"type", "function"}, {"function", function}}});
+  const std::string with = s.file("tools.jsonl", io::to_text(asks, -1) + "\n" + io::to_text(plain, -1) + "\n");
+  constexpr const char* marks[] = {"<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"};
+  io::write_file(s.temp / "model" / "tokenizer.json", std::string_view(test::byte_tokenizer_json(marks)));
+  const auto lines = s.lines({with, "--template=qwen3"});
+  REQUIRE(lines.size() == 2);
+  std::string texts[2];
+  for (std::size_t i = 0; i < 2; ++i)
+    for (const auto& id : lines[i])
+      if (id < 256) texts[i] += static_cast<char>(id.get<int>());
+  CHECK(test::holds(texts[0], "add_numbers"));
+  CHECK_FALSE(test::holds(texts[1], "add_numbers"));
+  for (const std::string& text : texts) CHECK(test::holds(text, "hello"));
 }
 
 TEST_CASE("program: tokenize refuses texts in UTF-16, marked or not") {

@@ -1,9 +1,14 @@
 // The command train as a process: what ends it from outside, and what it leaves then.
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <filesystem>
 #include <functional>
@@ -184,6 +189,43 @@ TEST_CASE("program: threads that touch a shortened file at once have one of them
     CHECK(end.text ==
           "error: " + path.native() + ": the file became shorter, or could not be read, while it was in use\n");
   }
+}
+
+TEST_CASE("program: a fault in memory that is no file of the program's ends it by its signal") {
+  const test::TempFolder temp;
+  const io::Path path = temp / "other";
+  io::write_file(path, std::string(1 << 16, 'x'));
+  const test::Ending end = test::run_apart([&](int out) {
+    const rlimit no_core{0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    dup2(out, STDERR_FILENO);
+    handle_signals();
+    const int file = ::open(path.c_str(), O_RDONLY);
+    void* const memory = ::mmap(nullptr, 1 << 16, PROT_READ, MAP_PRIVATE, file, 0);
+    std::filesystem::resize_file(path, 0);
+    volatile char first = *static_cast<const char*>(memory);
+    (void)first;
+  });
+  CHECK(end.text.empty());
+  CHECK(WIFSIGNALED(end.status));
+  CHECK(WTERMSIG(end.status) == SIGBUS);
+}
+
+TEST_CASE("program: each signal to stop ends a program that is no training at once, with its number in the status") {
+  const test::TempFolder temp;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU})
+    for (const bool ignored : {false, true}) {
+      CAPTURE(signal);
+      CAPTURE(ignored);
+      const test::Ending end = test::run_apart([&](int) {
+        for (const int other : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) std::signal(other, SIG_DFL);
+        if (ignored) std::signal(signal, SIG_IGN);
+        handle_signals();
+        std::raise(signal);
+      });
+      // What nohup has ignored stays so, and no other signal does.
+      CHECK(end.status == (ignored && signal == SIGHUP ? 0 : (128 + signal) << 8));
+    }
 }
 
 TEST_CASE("program: a file that may not grow is one line and exit 1, not the end by a signal") {

@@ -16,8 +16,10 @@
 
 namespace lora::test {
 
-/// Runs a program whose standard error is a terminal of so many columns: its exit status, and what the terminal got.
-inline Outcome run_on_terminal(const std::string& program, std::span<const std::string> words, unsigned short columns) {
+/// Runs a program whose standard error is a terminal of so many columns, and its standard output too where `both`: its
+/// exit status, and what the terminal got.
+inline Outcome run_on_terminal(const std::string& program, std::span<const std::string> words, unsigned short columns,
+                               bool both = false) {
   const int screen = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   if (screen < 0 || grantpt(screen) != 0 || unlockpt(screen) != 0) fail<IoError>("no terminal");
   winsize size{24, columns, 0, 0};
@@ -30,6 +32,7 @@ inline Outcome run_on_terminal(const std::string& program, std::span<const std::
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  if (both) posix_spawn_file_actions_adddup2(&actions, terminal, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, terminal, STDERR_FILENO);
   pid_t id = -1;
   const int error = posix_spawn(&id, program.c_str(), &actions, nullptr, arguments.data(), environ);
