@@ -262,4 +262,46 @@ TEST_CASE("model_files: date and thinking are refused with a template that write
   CHECK_FALSE(render_options(config).add_generation_prompt);
 }
 
+TEST_CASE("model_files: an adapter's rotary settings are its base's from then on, and keys may only repeat them") {
+  const test::TempFolder folder;
+  test::write_random_model(folder / "base", {});
+  io::create_folders(folder / "adapter");
+  io::write_json(folder / "adapter" / "adapter_config.json", io::Json::object());
+  const std::string adapter = (folder / "adapter").native();
+  settings::Config config;
+  config.model_name_or_path = (folder / "base").native();
+  config.adapter_name_or_path = adapter;
+  using Rotates = std::vector<bool>;
+  const auto expect = [&](double theta, const Rotates& rotates) {
+    const auto source = open_source(config);
+    CHECK(source.config().rope.theta == theta);
+    CHECK(source.config().rotates == rotates);
+  };
+  const auto told = [&] { return test::message_of<ConfigError>([&] { open_source(config); }); };
+  const double own = model::Source::open(folder / "base").config().rope.theta;
+  expect(own, {true, true});  // an adapter that says nothing
+  config.no_rope_layers = {0};
+  expect(own, {false, true});
+  io::write_json(folder / "adapter" / "config.json", {{"rope_theta", 5000}});
+  config.no_rope_layers.clear();
+  expect(5000, {true, true});
+  config.rope_theta = 5000;
+  expect(5000, {true, true});
+  config.rope_theta = 6000;
+  CHECK(told() == "key rope_theta: given 6000, but the adapter " + adapter + " was trained with 5000");
+  config.rope_theta.reset();
+  config.no_rope_layers = {1};
+  expect(5000, {true, false});  // of layers it says nothing
+  config.no_rope_layers.clear();
+  io::write_json(folder / "adapter" / "config.json", {{"no_rope_layers", {1, 0}}});
+  expect(own, {true, false});
+  config.no_rope_layers = {1};
+  expect(own, {true, false});
+  config.no_rope_layers = {0};
+  CHECK(told() == "key no_rope_layers: layer 0 would run without rotary embedding, but the adapter " + adapter +
+                      " was trained with");
+  config.no_rope_layers.clear();
+  expect(own, {true, false});
+}
+
 }  // namespace model_files_test

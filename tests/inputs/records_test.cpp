@@ -463,4 +463,58 @@ TEST_CASE("records: classes are found in all of many records, and those without 
   CHECK(some.of == std::vector<std::int32_t>{-1, 0, 1});
 }
 
+TEST_CASE("records: without a limit of tokens a micro-batch has so many neighbouring places of the step") {
+  const Samples samples;
+  const inputs::Records records = samples.open();
+  std::vector<Index> all(24);
+  std::iota(all.begin(), all.end(), Index{20});  // of which every fifth record has no label
+  std::vector<std::vector<Index>> batches;
+  for (const data::Batch& batch : records.micro_batches(all, {.sequences = 5}, 3)) batches.push_back(batch.records);
+  // Places 3 to 26 in spans of 5.
+  CHECK(batches == std::vector<std::vector<Index>>{
+                       {21}, {22, 23, 24, 26}, {27, 28, 29, 31}, {32, 33, 34, 36}, {37, 38, 39, 41}, {42, 43}});
+  CHECK(records.micro_batches(all, {.sequences = 100}).size() == 1);
+  CHECK(records.micro_batches(all, {.sequences = 1}).size() == 19);
+}
+
+TEST_CASE("records: a malformed record is told by whoever reads all, of two the first") {
+  data::RecordLists lists;
+  for (int i = 0; i < 20; ++i) {
+    io::Json record = io::json_object({{"input_ids", io::Json::array({1, 2})}, {"labels", io::Json::array({1, 2})}});
+    if (i == 7 || i == 12) record["labels"] = io::Json::array({1});
+    lists["mine"].add(record);
+  }
+  const std::vector<std::string> names = {"mine"};
+  const inputs::Records records{data::Dataset::open(names, {}, lists), data::Encoder(nullptr, std::nullopt, {})};
+  const cpu::Threads threads(2);
+  const data::Sequences all = data::Sequences::below(20);
+  const std::string told = "mine:8: 2 input_ids but 1 labels";
+  CHECK(test::message_of<FormatError>([&] { records.classes(threads, all); }) == told);
+  for (const std::size_t most : {std::size_t{20}, std::size_t{3}})
+    CHECK(test::message_of<FormatError>([&] { records.survey(threads, all, most); }) == told);
+}
+
+TEST_CASE("records: a long text that is malformed, or is not learnt, is not cut") {
+  const auto tokenizer = tokenizer::Tokenizer::from_json(test::byte_tokenizer_json(), "test");
+  const std::string longer(30, 'x');
+  data::RecordLists lists;
+  lists["mine"].add(io::Json{{"text", longer}, {"loss", 0}});
+  lists["mine"].add(io::Json{{"text", longer}});
+  const std::vector<std::string> names = {"mine"};
+  const cpu::Threads threads(1);
+  inputs::Records records{data::Dataset::open(names, {}, lists),
+                          data::Encoder(&tokenizer, std::nullopt, {.cutoff_len = 10})};
+  records.cut_texts(threads);
+  CHECK(records.size() == 5);  // 29 tokens behind the first, 9 a block
+  CHECK(records[0].labelled() == 0);
+  CHECK(records[0].truncated);
+  CHECK(records.record_of(1) == 1);
+  CHECK(records.has_blocks());
+  lists["mine"].add(io::Json{{"text", longer}, {"loss", 0.5}});
+  inputs::Records broken{data::Dataset::open(names, {}, lists),
+                         data::Encoder(&tokenizer, std::nullopt, {.cutoff_len = 10})};
+  CHECK(test::message_of<FormatError>([&] { broken.cut_texts(threads); }) ==
+        "mine:3: \"loss\" is 0.5; expected true, false, 0 or 1");
+}
+
 }  // namespace records_test

@@ -210,6 +210,13 @@ void check_trained(const std::string& family, bool tied, bool adapter, bool own,
     CHECK(of_table.transposed == of_store.transposed);
     CHECK(table.elements_of(of_table) == params.table().elements_of(of_store));
   }
+  REQUIRE(table.storages().size() == params.table().storages().size());
+  for (std::size_t i = 0; i < table.storages().size(); ++i) {
+    const auto &of_table = table.storages()[i], &of_store = params.table().storages()[i];
+    CHECK(of_table.rows == of_store.rows);
+    CHECK(of_table.cols == of_store.cols);
+    CHECK(of_table.group == of_store.group);
+  }
   const auto forecast = train::trained_memory<T>(table.sizes([](std::string_view) { return true; }), ranks);
   CHECK(forecast.masters == held.masters);
   CHECK(forecast.copies == held.copies);
