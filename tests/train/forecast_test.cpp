@@ -127,6 +127,16 @@ std::vector<Case> cases() {
     c.model.vocabulary = 2500;
     c.adapter.dropout = 0.1;
   });
+  add("more rows than tiles have, few labels", [](Case& c) {
+    c.lengths = {700, 400, 301};
+    c.labelled_of = 40;
+    c.model.layers = 1;
+    c.adapter.dropout = 0.1;
+  });
+  add("the head's rows of a small vocabulary are the widest", [](Case& c) {
+    c.model = {.vocabulary = 17, .hidden = 96, .ffn = 24, .heads = 2, .kv_heads = 1, .head_dim = 4};
+    c.labelled_of = 1;
+  });
   add("an adapter and embeddings", [](Case& c) {
     c.adapter.whole_modules = {"embed_tokens"};
     c.adapter.layers = {1};
