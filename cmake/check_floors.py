@@ -19,7 +19,7 @@ FLOORS = {
     "io": 2, "kernel": 2, "comm": 2,
     "cpu": 3, "ascend": 3, "nn": 3, "tokenizer": 3,
     "model": 4, "data": 4, "optim": 4,
-    "settings": 5,
+    "settings": 5, "decode": 5,
     "inputs": 6, "run": 6,
     "train": 7,
     "doctor": 8,

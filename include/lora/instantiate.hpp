@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lora/basic_trainer.hpp"
-#include "lora/model/generate.hpp"
+#include "lora/decode/generate.hpp"
 #include "lora/model/merge.hpp"
 
 /// Declares the common instantiations `extern template`, so that a program compiles them once. The CMake targets

@@ -1,7 +1,7 @@
 #pragma once
 
 /// The whole library, for CPUs.
+#include "lora/decode/generate.hpp"
 #include "lora/model/finite.hpp"
-#include "lora/model/generate.hpp"
 #include "lora/model/merge.hpp"
 #include "lora/trainer.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
-#include "lora/model/generate.hpp"
+#include "lora/decode/generate.hpp"
 #include "lora/run/state.hpp"
 #include "lora/train/step.hpp"
 #include "support/random_model.hpp"

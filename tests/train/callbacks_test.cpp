@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lora/model/generate.hpp"
+#include "lora/decode/generate.hpp"
 #include "support/quiet.hpp"
 #include "support/workshop.hpp"
 

@@ -13,7 +13,7 @@
 #include "lora/data/encode.hpp"
 #include "lora/data/sample.hpp"
 #include "lora/inputs/model_files.hpp"
-#include "lora/model/generate.hpp"
+#include "lora/decode/generate.hpp"
 #include "lora/run/status_line.hpp"
 #include "lora/tokenizer/stop_text.hpp"
 #include "lora/tokenizer/tokenizer.hpp"

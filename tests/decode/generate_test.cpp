@@ -1,6 +1,6 @@
 // Decoding with a cache against whole forward passes, and what ends a sequence.
 
-#include "lora/model/generate.hpp"
+#include "lora/decode/generate.hpp"
 
 #include <doctest/doctest.h>
 
