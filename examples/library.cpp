@@ -80,12 +80,12 @@ void answer(const std::string& model, const std::string& adapter, const std::str
   const std::string text = chat.render(turns, rendering).text;
   const std::vector<std::vector<std::int32_t>> prompts = {data::encode_rendering(*tokenizer, chat, text).ids};
 
-  model::GenerateOptions options;
+  decode::GenerateOptions options;
   options.max_new_tokens = 8;
-  options.temperature = 0.7;
+  options.sampling.temperature = 0.7;
   options.stop_ids = inputs::stop_ids(source, *tokenizer, chat, tokenizer::read_chat_files(adapter));
   options.vocabulary = tokenizer->vocab_size();
-  const auto results = model::generate(dev, decoder, prompts, options, 1, [&](std::size_t, std::int32_t token) {
+  const auto results = decode::generate(dev, decoder, prompts, options, 1, [&](std::size_t, std::int32_t token) {
     std::printf("[%d]", token);  // each token as soon as it is there
     return true;                 // false ends this answer
   });
@@ -142,7 +142,7 @@ void steer(const std::string& model, const std::string& output) {
   options.on_evaluation = [](const lora::EvalMetrics& metrics, lora::Running& running) {
     lora::with_model(running, [&](auto& dev, auto& decoder) {
       const std::vector<std::vector<std::int32_t>> prompts = {running.text().tokenizer->encode("Say").ids};
-      const auto results = lora::model::generate(dev, decoder, prompts, {.max_new_tokens = 4}, 1);
+      const auto results = lora::decode::generate(dev, decoder, prompts, {.max_new_tokens = 4}, 1);
       std::printf("after step %d: %s\n", static_cast<int>(metrics.step),
                   running.text().tokenizer->decode(results[0], true).c_str());
     });

@@ -23,10 +23,10 @@ std::string answer(Device& dev, Decoder& decoder, const model::Source& source, c
   const std::vector<data::Message> turns = {{"user", question}};
   const std::string text = chat.render(turns, options).text;
   const std::vector<std::vector<std::int32_t>> prompts = {data::encode_rendering(*tokenizer, chat, text).ids};
-  model::GenerateOptions generate;
+  decode::GenerateOptions generate;
   generate.max_new_tokens = 40;
   generate.stop_ids = inputs::stop_ids(source, *tokenizer, chat);
-  return tokenizer->decode(model::generate(dev, decoder, prompts, generate)[0]);
+  return tokenizer->decode(decode::generate(dev, decoder, prompts, generate)[0]);
 }
 
 void merge(const std::string& base, const std::string& adapter, const std::string& output, const std::string& prompt) {

@@ -59,12 +59,9 @@ int run_generate(Request& request) {
   encode_options.vocab_size = source.config().vocab_size;
   const data::Encoder encoder(&*tokenizer, chat, encode_options);
 
-  model::GenerateOptions options;
+  decode::GenerateOptions options;
   options.max_new_tokens = config.max_new_tokens;
-  options.temperature = config.temperature;
-  options.top_p = config.top_p;
-  options.top_k = config.top_k;
-  options.seed = static_cast<std::uint64_t>(config.seed);
+  options.sampling = {config.temperature, config.top_p, config.top_k, static_cast<std::uint64_t>(config.seed)};
   options.stop_ids = inputs::stop_ids(source, *tokenizer, chat, taught);
 
   std::unique_ptr<io::AtomicFile> file;

@@ -11,14 +11,14 @@
 ///   LORA_INSTANTIATE_MERGE
 ///   LORA_INSTANTIATE_TRAINER
 /// With LORA_WITH_ASCEND also the first three for lora::ascend::Device.
-#define LORA_COMPILED_ONCE(ONCE, D, T)                                                                    \
-  ONCE class lora::model::Decoder<D, T>;                                                                  \
-  ONCE void lora::model::init_adapter(D&, lora::model::Decoder<D, T>&, std::uint64_t);                    \
-  ONCE void lora::model::load_adapter(D&, lora::model::Decoder<D, T>&, const lora::model::AdapterFiles&); \
-  ONCE void lora::model::save_adapter(D&, lora::model::Decoder<D, T>&, const std::filesystem::path&);     \
-  ONCE std::vector<std::vector<std::int32_t>> lora::model::generate(                                      \
-      D&, lora::model::Decoder<D, T>&, std::span<const std::vector<std::int32_t>>,                        \
-      const lora::model::GenerateOptions&, std::size_t, const lora::model::OnToken&);                     \
+#define LORA_COMPILED_ONCE(ONCE, D, T)                                                                              \
+  ONCE class lora::model::Decoder<D, T>;                                                                            \
+  ONCE void lora::model::init_adapter(D&, lora::model::Decoder<D, T>&, std::uint64_t);                              \
+  ONCE void lora::model::load_adapter(D&, lora::model::Decoder<D, T>&, const lora::model::AdapterFiles&);           \
+  ONCE void lora::model::save_adapter(D&, lora::model::Decoder<D, T>&, const std::filesystem::path&);               \
+  ONCE std::vector<std::vector<std::int32_t>> lora::decode::generate(                                               \
+      D&, lora::model::Decoder<D, T>&, std::span<const std::vector<std::int32_t>>,                                  \
+      const lora::decode::GenerateOptions&, std::size_t, const lora::decode::OnToken&, const lora::decode::OnEnd&); \
   ONCE class lora::train::TrainingRun<D, T>;
 #define LORA_COMPILED_ONCE_MERGE(ONCE)                                                                    \
   ONCE void lora::model::save_merged(lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, float>&, \

@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -36,9 +35,9 @@ struct Subject {
     write_random_model(folder.path(), {});
     return model::Source::open(folder.path());
   }
-  std::vector<Tokens> run(const model::GenerateOptions& options, std::size_t batch = 16,
-                          const model::OnToken& on_token = {}) {
-    return model::generate(dev, decoder, std::span<const Tokens>(prompts), options, batch, on_token);
+  std::vector<Tokens> run(const decode::GenerateOptions& options, std::size_t batch = 16,
+                          const decode::OnToken& on_token = {}) {
+    return decode::generate(dev, decoder, std::span<const Tokens>(prompts), options, batch, on_token);
   }
   std::vector<float> last_logits(const Tokens& tokens) {
     return logits_of(dev, decoder, tokens, {static_cast<std::int32_t>(tokens.size()) - 1});
@@ -49,7 +48,7 @@ struct Subject {
 
 TEST_CASE("generate: greedy tokens with a cache are those of whole forward passes, together or singly") {
   Subject s;
-  model::GenerateOptions options;
+  decode::GenerateOptions options;
   options.max_new_tokens = 10;
   const auto results = s.run(options);
   CHECK(results == s.run(options, 1));
@@ -69,9 +68,9 @@ TEST_CASE("generate: positions past 256 and 512 are those of whole forward passe
   Tokens prompt;
   for (std::int32_t i = 0; i < 251; ++i) prompt.push_back(i * i % 61);
   const std::vector<Tokens> prompts{prompt};
-  model::GenerateOptions options;
+  decode::GenerateOptions options;
   options.max_new_tokens = 270;
-  const auto results = model::generate(s.dev, s.decoder, std::span<const Tokens>(prompts), options);
+  const auto results = decode::generate(s.dev, s.decoder, std::span<const Tokens>(prompts), options);
   Tokens tokens = prompt;
   tokens.insert(tokens.end(), results[0].begin(), results[0].end());
   REQUIRE(tokens.size() == 251 + 270);
@@ -88,7 +87,7 @@ TEST_CASE("generate: positions past 256 and 512 are those of whole forward passe
 
 TEST_CASE("generate: stop ids, on_token and the vocabulary's limit") {
   Subject s;
-  model::GenerateOptions options;
+  decode::GenerateOptions options;
   options.max_new_tokens = 6;
   const auto free = s.run(options);
   const auto ended = s.run(options, 16, [](std::size_t, std::int32_t) { return false; });
@@ -114,17 +113,17 @@ TEST_CASE("generate: stop ids, on_token and the vocabulary's limit") {
   options.max_new_tokens = 1;
   const std::vector<Tokens> empty(1);
   CHECK(holds(
-      message_of<ConfigError>([&] { model::generate(s.dev, s.decoder, std::span<const Tokens>(empty), options); }),
+      message_of<ConfigError>([&] { decode::generate(s.dev, s.decoder, std::span<const Tokens>(empty), options); }),
       "without any token"));
 }
 
 TEST_CASE("generate: what code asks for is checked before anything is computed") {
   Subject s;
-  model::GenerateOptions options;
+  decode::GenerateOptions options;
   options.max_new_tokens = 1;
   const auto told = [&](const std::vector<Tokens>& prompts, std::size_t batch = 16) {
     return message_of<Error>(
-        [&] { model::generate(s.dev, s.decoder, std::span<const Tokens>(prompts), options, batch); });
+        [&] { decode::generate(s.dev, s.decoder, std::span<const Tokens>(prompts), options, batch); });
   };
   CHECK(told({{3}, {7, 61}}) == "prompt 1: the id 61 at position 1 is not in the model's vocabulary of 61");
   CHECK(told({{900000000}}) == "prompt 0: the id 900000000 at position 0 is not in the model's vocabulary of 61");
@@ -137,17 +136,6 @@ TEST_CASE("generate: what code asks for is checked before anything is computed")
                                         " new ones each are more ",
                                         "than a cache holds, 2147483647 rows; continue fewer at a time, or with a ",
                                         "smaller max_new_tokens"));
-  }
-  CHECK_THROWS_WITH_AS(model::sample(std::span<const float>(), options, 0, 0),
-                       "[sample] there are no logits to choose from", ShapeError);
-  const std::vector<float> logits = {0.5f, 0.25f};
-  for (const char* name : {"temperature", "top_p"}) {
-    CAPTURE(name);
-    model::GenerateOptions odd;
-    odd.temperature = 0.5;
-    (*name == 't' && name[1] == 'e' ? odd.temperature : odd.top_p) = std::numeric_limits<double>::quiet_NaN();
-    CHECK(message_of<ConfigError>([&] { (void)model::sample(std::span<const float>(logits), odd, 0, 0); }) ==
-          concat("[sample] ", name, ": given nan, allowed: a number"));
   }
   CHECK(holds(message_of<FormatError>([&] {
                 s.last_logits({3, 61});
@@ -163,7 +151,7 @@ TEST_CASE("generate: rows of a pass are checked against its cache, and positions
   Subject s;
   const Tokens tokens{3, 4}, positions{0, 1}, wrong{0, -1};
   const std::vector<kernel::Segment> segments{{0, 2}};
-  nn::KvCache<D, float> cache(s.dev, 2, 1, 8, 4);
+  nn::KvCache<D, float> cache(s.dev, 2, 8, 4);
   const auto told = [&](const Tokens& cache_rows) {
     return message_of<ShapeError>([&] {
       const nn::Pass<D, float> pass(s.dev, nn::Rows{tokens, positions, {}, segments, cache_rows}, cache, {{0, 2}});
@@ -177,63 +165,21 @@ TEST_CASE("generate: rows of a pass are checked against its cache, and positions
         }) == "[pass] row 1 has the position -1");
 }
 
-TEST_CASE("generate: sampling repeats by seed and stays among top_k and top_p") {
-  const std::vector<float> logits{0, 3, 1, 2};  // probabilities 0.03, 0.64, 0.09, 0.24
-  const auto drawn = [&](const model::GenerateOptions& options) {
-    std::vector<int> counts(4);
-    for (Index i = 0; i < 400; ++i) {
-      const auto token = model::sample(std::span<const float>(logits), options, 1, i);
-      CHECK(token == model::sample(std::span<const float>(logits), options, 1, i));
-      ++counts[static_cast<std::size_t>(token)];
-    }
-    return counts;
-  };
-  model::GenerateOptions all;
-  all.temperature = 1;
-  auto some = all, likely = all;
-  some.top_k = 3;
-  likely.top_p = 0.8;
-  for (const int count : drawn(all)) CHECK(count > 0);
-  const auto three = drawn(some), two = drawn(likely);
-  CHECK((three[0] == 0 && three[1] > 0 && three[2] > 0 && three[3] > 0));
-  CHECK((two[0] == 0 && two[1] > 0 && two[2] == 0 && two[3] > 0));
-}
-
-TEST_CASE("generate: at a temperature T tokens are drawn as often as exp(logit / T) has it") {
-  const std::vector<float> logits{0, 3, 1, 2};
-  constexpr Index draws = 4000;
-  for (const double temperature : {0.5, 1.0, 4.0}) {
-    CAPTURE(temperature);
-    model::GenerateOptions options;
-    options.temperature = temperature;
-    std::vector<int> counts(4);
-    for (Index i = 0; i < draws; ++i)
-      ++counts[static_cast<std::size_t>(model::sample(std::span<const float>(logits), options, 1, i))];
-    double total = 0;
-    for (const float logit : logits) total += std::exp(static_cast<double>(logit) / temperature);
-    for (std::size_t id = 0; id < logits.size(); ++id) {
-      const double p = std::exp(static_cast<double>(logits[id]) / temperature) / total;
-      // Five standard deviations of a count of so many independent draws.
-      CHECK(std::fabs(counts[id] - p * draws) < 5 * std::sqrt(p * (1 - p) * draws));
-    }
-  }
-}
-
 TEST_CASE("generate: what a sequence draws does not depend on how many are decoded together, nor is it another's") {
   Subject s;
   const std::vector<Tokens> alike(5, s.prompts[0]);
-  model::GenerateOptions options;
+  decode::GenerateOptions options;
   options.max_new_tokens = 12;
-  options.temperature = 2;
+  options.sampling.temperature = 2;
   const auto run = [&](std::size_t batch) {
-    return model::generate(s.dev, s.decoder, std::span<const Tokens>(alike), options, batch);
+    return decode::generate(s.dev, s.decoder, std::span<const Tokens>(alike), options, batch);
   };
   const auto together = run(16);
   CHECK(run(1) == together);
   CHECK(run(2) == together);
   for (std::size_t i = 0; i < together.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) CHECK(together[i] != together[j]);
-  options.seed = 43;
+  options.sampling.seed = 43;
   CHECK(run(16) != together);
 }
 

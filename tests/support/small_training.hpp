@@ -152,7 +152,7 @@ class Training {
     evaluate(outcome);
     const std::vector<Tokens> prompts{{3, 7, 12}, {9}};
     outcome.continued =
-        model::generate(dev_, decoder_, std::span<const Tokens>(prompts), model::GenerateOptions{.max_new_tokens = 5});
+        decode::generate(dev_, decoder_, std::span<const Tokens>(prompts), decode::GenerateOptions{.max_new_tokens = 5});
   }
   void evaluate(Outcome& outcome) {
     const data::Batch batch = batch_of(std::vector<Index>{7, 3}, 0, 30);

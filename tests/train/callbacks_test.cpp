@@ -136,7 +136,7 @@ TEST_CASE("callbacks: the model is at hand, and using it changes no bit of the r
     const auto* model = running.model<cpu::Device, float>();
     REQUIRE(model != nullptr);
     const std::vector<std::vector<std::int32_t>> prompts{{3, 7, 12}};
-    answers.push_back(model::generate(model->dev, model->decoder, std::span(prompts), {.max_new_tokens = 4}).front());
+    answers.push_back(decode::generate(model->dev, model->decoder, std::span(prompts), {.max_new_tokens = 4}).front());
   };
   options.on_evaluation = [&](const EvalMetrics& metrics, Running& running) {
     auto dataset = data::Dataset::open(used.eval_dataset);

@@ -76,12 +76,12 @@ std::vector<std::string> said_to(const Running& running, const Examination& exam
   std::vector<std::string> answers;
   for (const std::string& question : exam.questions) {
     const std::vector<std::vector<std::int32_t>> prompt{byte_tokens(chatml_question(question))};
-    model::GenerateOptions options;
+    decode::GenerateOptions options;
     options.max_new_tokens = answer_length;
     options.vocabulary = tokenizer.vocab_size();
     options.stop_ids = {tokenizer.id_of("<|im_end|>").value()};
     const auto tokens =
-        model::generate(model->dev, model->decoder, std::span<const std::vector<std::int32_t>>(prompt), options);
+        decode::generate(model->dev, model->decoder, std::span<const std::vector<std::int32_t>>(prompt), options);
     answers.push_back(tokenizer.decode(tokens[0], true));
   }
   return answers;
@@ -200,7 +200,7 @@ TEST_CASE("answers: a text that ends an answer is not part of it") {
       samples.emplace_back();
       samples.back().messages = {{"user", question}};
     }
-    model::GenerateOptions generate;
+    decode::GenerateOptions generate;
     generate.max_new_tokens = answer_length;
     const auto answers_with = [&](const std::vector<std::string>& stops) {
       std::vector<std::string> answers;

@@ -373,6 +373,7 @@ std::vector<Accum<T>> Decoder<D, T>::logits(D& dev, const nn::Pass<D, T>& pass, 
   const auto n = static_cast<Index>(chosen.size());
   const View<D, T> hidden = scratch<T>(dev, pass.count(), config_.hidden_size);
   run(dev, pass, hidden);
+  if (chosen.empty()) return {};  // it was for the cache alone
   const auto index = tensor_of<std::int32_t>(dev, chosen, 1, n);
   const View<D, T> x = scratch<T>(dev, n, config_.hidden_size);
   kernel::gather_rows(dev, View<D, const T>(hidden), index.view(), x);

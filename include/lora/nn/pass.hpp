@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lora/kernel/attention.hpp"
+#include "lora/kernel/elementwise.hpp"
 #include "lora/nn/footprint.hpp"
 #include "lora/tensor/staging.hpp"
+#include "lora/tensor/tensor.hpp"
 
 namespace lora::nn {
 
@@ -57,28 +60,49 @@ class StagedRows {
   Index max_position_ = -1;
 };
 
-/// Keys and values of the tokens so far, for every layer: B slots of `capacity` rows each. Not in the arena, since it
-/// outlives passes.
+/// Keys and values of the tokens so far, for every layer, in rows that whoever has the cache shares out among
+/// sequences. Not in the arena, since it outlives passes.
 template <AnyDevice D, class T>
 class KvCache {
  public:
   /// kv_width = G·C
-  KvCache(D& dev, Index layers, Index slots, Index capacity, Index kv_width) : capacity_(capacity) {
-    for (Index layer = 0; layer < layers; ++layer) {
-      keys_.emplace_back(dev, slots * capacity, kv_width);
-      values_.emplace_back(dev, slots * capacity, kv_width);
-    }
+  KvCache(D& dev, Index layers, Index rows, Index kv_width) : kv_width_(kv_width) {
+    keys_.resize(static_cast<std::size_t>(layers));
+    values_.resize(static_cast<std::size_t>(layers));
+    if (rows > 0) grow(dev, rows);
   }
-  Index capacity() const { return capacity_; }
-  /// Of all slots.
-  Index rows() const { return keys_.empty() ? 0 : keys_.front().rows(); }
+  Index rows() const { return rows_; }
   View<D, T> keys(Index layer) { return keys_[static_cast<std::size_t>(layer)].view(); }
   View<D, T> values(Index layer) { return values_[static_cast<std::size_t>(layer)].view(); }
 
+  /// Gives it more rows; what is in those that it has stays. One layer at a time, so that little is there twice.
+  void grow(D& dev, Index rows) {
+    for_each([&](Tensor<D, T>& tensor) {
+      Tensor<D, T> larger(dev, rows, kv_width_);
+      if (rows_ > 0) kernel::convert(dev, tensor.view().row_slice(0, rows_), larger.view().row_slice(0, rows_));
+      tensor = std::move(larger);
+    });
+    rows_ = rows;
+  }
+  /// Copies `count` rows from row `from` on to row `to` and following, which are others.
+  void copy(D& dev, Index from, Index to, Index count) {
+    if (count == 0) return;
+    for_each([&](Tensor<D, T>& tensor) {
+      kernel::convert(dev, tensor.view().row_slice(from, count), tensor.view().row_slice(to, count));
+    });
+  }
+
  private:
-  Index capacity_;
-  std::vector<Tensor<D, T>> keys_;    // L × (B·capacity, G·C)
-  std::vector<Tensor<D, T>> values_;  // L × (B·capacity, G·C)
+  template <class F>
+  void for_each(F&& f) {
+    for (auto* tensors : {&keys_, &values_})
+      for (Tensor<D, T>& tensor : *tensors) f(tensor);
+  }
+
+  Index kv_width_;
+  Index rows_ = 0;                    // of every tensor; larger ones are left where growing failed
+  std::vector<Tensor<D, T>> keys_;    // L × (rows, G·C)
+  std::vector<Tensor<D, T>> values_;  // L × (rows, G·C)
 };
 
 /// What all modules of a pass share, on host and device. Decoding is a pass with a cache, through the same modules. The

@@ -25,7 +25,7 @@ std::optional<data::AnswerScores> score_answers(D& dev, model::Decoder<D, T>& de
   const inputs::TextFiles& text = run.data.text();
   const std::vector<data::Sample> samples = run.data.answered();
   run::CountProgress progress("answering", "records", std::ssize(samples), 30, draws_bar(run.options));
-  model::GenerateOptions generate;
+  decode::GenerateOptions generate;
   generate.max_new_tokens = run.config.max_new_tokens;
   const inputs::Taught taught = inputs::taught_by(run.data.train().dataset().kinds(), text);
   generate.stop_ids = inputs::stop_ids(run.source, *text.tokenizer, text.chat_template, taught.files);

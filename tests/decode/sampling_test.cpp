@@ -1,0 +1,133 @@
+// Which token is chosen from logits: against sorting all of them, and against the probabilities themselves.
+
+#include "lora/decode/sampling.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "lora/core/config.hpp"
+#include "support/message_of.hpp"
+
+namespace sampling_test {
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+
+/// The definition: all tokens sorted, from the most likely on.
+std::int32_t sorted_choice(std::span<const float> logits, const decode::Sampling& how, std::uint64_t sequence,
+                           Index position) {
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto logit = [&](std::int32_t id) { return static_cast<double>(logits[static_cast<std::size_t>(id)]); };
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return logit(a) > logit(b); });
+  if (how.top_k > 0) order.resize(std::min(order.size(), static_cast<std::size_t>(how.top_k)));
+  std::vector<double> weights;
+  for (const auto id : order) weights.push_back(std::exp((logit(id) - logit(order[0])) / how.temperature));
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  double kept = 0;
+  std::size_t count = 0;
+  while (count < weights.size() && (count == 0 || kept < how.top_p * total)) kept += weights[count++];
+  Random random(mix_key(how.seed, sequence, static_cast<std::uint64_t>(position)));
+  double left = static_cast<double>(random.uniform()) * kept;
+  std::size_t i = 0;
+  while (i + 1 < count && (left -= weights[i]) >= 0) ++i;
+  return order[i];
+}
+
+}  // namespace
+
+TEST_CASE("sampling: the choice is the one of all tokens sorted, for every setting") {
+  // The two add up the total in different orders; a choice could differ where the random number lies within some 1e-13
+  // of a boundary, which none of these does.
+  Index cases = 0;
+  for (const double temperature : {0.05, 0.7, 1.0, 3.0, 1000.0})
+    for (const double top_p : {-1.0, 0.0, 0.1, 0.9, 0.999, 1.0, 2.0})
+      for (const Index top_k : {Index{-1}, Index{0}, Index{1}, Index{7}, Index{300}, Index{1000}})
+        for (std::uint64_t draw = 0; draw < 50; ++draw) {
+          Random random(mix_key(draw, ++cases));
+          std::vector<float> logits(300);
+          for (float& logit : logits) logit = 10 * static_cast<float>(random.uniform());
+          if (draw % 2 == 0)  // ties
+            for (float& logit : logits) logit = std::round(logit);
+          const decode::Sampling how{temperature, top_p, top_k, draw};
+          const std::span<const float> row(logits);
+          CAPTURE(temperature);
+          CAPTURE(top_p);
+          CAPTURE(top_k);
+          CAPTURE(draw);
+          REQUIRE(decode::sample(row, how, draw, 3) == sorted_choice(row, how, draw, 3));
+        }
+  CHECK(cases == 10500);
+}
+
+TEST_CASE("sampling: without a temperature it is the most likely token, of several the first") {
+  const std::vector<float> logits{1, 3, 3, -2};
+  for (const double temperature : {0.0, -1.0})
+    for (const double top_p : {0.0, 1.0})
+      CHECK(decode::sample(std::span<const float>(logits), {temperature, top_p}, 0, 0) == 1);
+}
+
+TEST_CASE("sampling: what code asks for is checked") {
+  CHECK_THROWS_WITH_AS(decode::sample(std::span<const float>(), {}, 0, 0),
+                       "[sample] there are no logits to choose from", ShapeError);
+  const std::vector<float> logits = {0.5f, 0.25f};
+  for (const char* name : {"temperature", "top_p"}) {
+    CAPTURE(name);
+    decode::Sampling odd;
+    odd.temperature = 0.5;
+    (*name == 't' && name[1] == 'e' ? odd.temperature : odd.top_p) = std::numeric_limits<double>::quiet_NaN();
+    CHECK(message_of<ConfigError>([&] { (void)decode::sample(std::span<const float>(logits), odd, 0, 0); }) ==
+          concat("[sample] ", name, ": given nan, allowed: a number"));
+  }
+}
+
+TEST_CASE("sampling: it repeats by seed and stays among top_k and top_p") {
+  const std::vector<float> logits{0, 3, 1, 2};  // probabilities 0.03, 0.64, 0.09, 0.24
+  const auto drawn = [&](const decode::Sampling& options) {
+    std::vector<int> counts(4);
+    for (Index i = 0; i < 400; ++i) {
+      const auto token = decode::sample(std::span<const float>(logits), options, 1, i);
+      CHECK(token == decode::sample(std::span<const float>(logits), options, 1, i));
+      ++counts[static_cast<std::size_t>(token)];
+    }
+    return counts;
+  };
+  decode::Sampling all;
+  all.temperature = 1;
+  auto some = all, likely = all;
+  some.top_k = 3;
+  likely.top_p = 0.8;
+  for (const int count : drawn(all)) CHECK(count > 0);
+  const auto three = drawn(some), two = drawn(likely);
+  CHECK((three[0] == 0 && three[1] > 0 && three[2] > 0 && three[3] > 0));
+  CHECK((two[0] == 0 && two[1] > 0 && two[2] == 0 && two[3] > 0));
+}
+
+TEST_CASE("sampling: at a temperature T tokens are drawn as often as exp(logit / T) has it") {
+  const std::vector<float> logits{0, 3, 1, 2};
+  constexpr Index draws = 4000;
+  for (const double temperature : {0.5, 1.0, 4.0}) {
+    CAPTURE(temperature);
+    decode::Sampling options;
+    options.temperature = temperature;
+    std::vector<int> counts(4);
+    for (Index i = 0; i < draws; ++i)
+      ++counts[static_cast<std::size_t>(decode::sample(std::span<const float>(logits), options, 1, i))];
+    double total = 0;
+    for (const float logit : logits) total += std::exp(static_cast<double>(logit) / temperature);
+    for (std::size_t id = 0; id < logits.size(); ++id) {
+      const double p = std::exp(static_cast<double>(logits[id]) / temperature) / total;
+      // Five standard deviations of a count of so many independent draws.
+      CHECK(std::fabs(counts[id] - p * draws) < 5 * std::sqrt(p * (1 - p) * draws));
+    }
+  }
+}
+
+}  // namespace sampling_test
