@@ -5,7 +5,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "lora/instantiate.hpp"
@@ -61,6 +65,52 @@ TEST_CASE("generate: greedy tokens with a cache are those of whole forward passe
       tokens.push_back(token);
     }
   }
+}
+
+TEST_CASE("generate: the next prompt enters where one has ended, each result is told as it ends, and a stop ends all") {
+  Subject s;
+  decode::GenerateOptions options;
+  options.max_new_tokens = 6;
+  std::vector<Tokens> prompts;
+  for (std::int32_t i = 0; i < 7; ++i) prompts.push_back({3 + i, 7, 2 * i});
+  const std::span<const Tokens> given(prompts);
+  const auto alone = decode::generate(s.dev, s.decoder, given, options, 1);
+  // The i-th may have i % 3 + 1 tokens, so that they end at different times.
+  std::vector<std::size_t> ended;
+  std::vector<Index> counts(prompts.size());
+  const auto some = decode::generate(
+      s.dev, s.decoder, given, options, 3,
+      [&](std::size_t i, std::int32_t) { return ++counts[i] < static_cast<Index>(i % 3) + 1; },
+      [&](std::size_t i, const Tokens& tokens) {
+        ended.push_back(i);
+        CHECK(tokens == Tokens(alone[i].begin(), alone[i].begin() + static_cast<Index>(i % 3) + 1));
+      });
+  // Of 0 1 2, 0 ends with the first step, of 1 2 3 then 1 and 3, of 2 4 5 then 2, of 4 5 6 then 4 and 6, at last 5.
+  CHECK(ended == std::vector<std::size_t>{0, 1, 3, 2, 4, 6, 5});
+  for (std::size_t i = 0; i < prompts.size(); ++i) CHECK(std::ssize(some[i]) == static_cast<Index>(i % 3) + 1);
+
+  std::atomic<int> stop = 0;
+  options.stop = &stop;
+  Index told = 0;
+  const auto stopped = decode::generate(
+      s.dev, s.decoder, given, options, 3,
+      [&](std::size_t, std::int32_t) {
+        if (++told == 6) stop = 1;
+        return true;
+      },
+      [&](std::size_t, const Tokens&) { FAIL("none of them ended"); });
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    CAPTURE(i);
+    CHECK(stopped[i] == Tokens(alone[i].begin(), alone[i].begin() + (i < 3 ? 2 : 0)));
+  }
+  options = {};
+  options.max_new_tokens = 0;
+  ended.clear();
+  decode::generate(s.dev, s.decoder, given.first(2), options, 3, {}, [&](std::size_t i, const Tokens& tokens) {
+    ended.push_back(i);
+    CHECK(tokens.empty());
+  });
+  CHECK(ended == std::vector<std::size_t>{0, 1});
 }
 
 TEST_CASE("generate: positions past 256 and 512 are those of whole forward passes") {
