@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/instantiate.hpp"
 #include "lora/decode/generate.hpp"
+#include "lora/instantiate.hpp"
 #include "lora/run/state.hpp"
 #include "lora/train/step.hpp"
 #include "support/random_model.hpp"
@@ -151,8 +151,8 @@ class Training {
   void ask(Outcome& outcome) {
     evaluate(outcome);
     const std::vector<Tokens> prompts{{3, 7, 12}, {9}};
-    outcome.continued =
-        decode::generate(dev_, decoder_, std::span<const Tokens>(prompts), decode::GenerateOptions{.max_new_tokens = 5});
+    outcome.continued = decode::generate(dev_, decoder_, std::span<const Tokens>(prompts),
+                                         decode::GenerateOptions{.max_new_tokens = 5});
   }
   void evaluate(Outcome& outcome) {
     const data::Batch batch = batch_of(std::vector<Index>{7, 3}, 0, 30);
