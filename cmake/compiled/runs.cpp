@@ -8,6 +8,7 @@
 #include "lora/instantiate.hpp"
 #include "lora/nn/pass.ipp"
 #include "lora/nn/rotary.ipp"
+#include "lora/nn/work.ipp"
 #include "lora/run/ascend_findings.ipp"
 #include "lora/run/ascend_machine.ipp"
 #include "lora/run/base_checksum.ipp"

@@ -197,6 +197,14 @@ TEST_CASE("generate: what code asks for is checked before anything is computed")
               "[decoder] row 2 was chosen, number 1, of a pass of 2 rows"));
 }
 
+TEST_CASE("generate: logits that are no finite numbers are an error with the prompt and its token") {
+  Subject s;
+  s.decoder.attach(s.dev, model::AdapterConfig{});
+  fill_adapter(s.dev, s.decoder, std::numeric_limits<double>::infinity());
+  CHECK(message_of<NonFiniteError>([&] { s.run({}); }) ==
+        "the logits of token 4 of prompt 0 are not all finite numbers");
+}
+
 TEST_CASE("generate: rows of a pass are checked against its cache, and positions are none below 0") {
   Subject s;
   const Tokens tokens{3, 4}, positions{0, 1}, wrong{0, -1};

@@ -167,6 +167,25 @@ TEST_CASE("session: a cache that grows under several sequences keeps what is in 
         8 * length);  // rooms of up to twice the length, what they leave behind, and the last doubling
 }
 
+TEST_CASE("session: a sequence with little free room beside it moves, and leaves its neighbor alone") {
+  Subject s;
+  decode::Session<D, float> session(s.dev, s.decoder);
+  const Sequence a = session.enter(4), gone = session.enter(2), b = session.enter(4);
+  Tokens of_a = sequence_of(4, 1), of_b = sequence_of(4, 2);
+  session.append(a, of_a);
+  session.append(b, of_b);
+  session.step();
+  session.leave(gone);
+  for (const Index count : {Index{2}, Index{1}, Index{1}}) {  // into the gap, and past it
+    const Tokens more = sequence_of(count, 3);
+    session.append(a, more);
+    of_a = joined(of_a, more);
+    check_row(s, session.step(), 0, of_a);
+  }
+  session.append(b, Tokens{9});
+  check_row(s, session.step(), 0, joined(of_b, Tokens{9}));
+}
+
 TEST_CASE("session: a fork has the first tokens of another, processed or queued, and goes its own way") {
   Subject s;
   decode::Session<D, float> session(s.dev, s.decoder);

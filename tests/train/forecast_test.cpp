@@ -236,6 +236,37 @@ void check_arena(const train::MemoryForecast& forecast, const Arena& arena, int 
   }
 }
 
+/// FLOPs of matrix products and attention, and bytes of other kernels, that a profile has counted.
+nn::Work counted(const Profile& profile) {
+  nn::Work work;
+  for (const Profile::Node& node : profile.nodes()) {
+    const bool product = node.family == "gemm" || node.family == "low-rank";
+    if (product) work.products += node.flops;
+    if (node.family == "attention") work.attention += node.flops;
+    if (!product && node.family != "attention" && node.family != "quantize") work.moved += node.bytes;
+  }
+  return work;
+}
+
+template <class D, class T>
+void check_work(const Case& c, const model::Source& source, const data::Batch& batch, const Tiling& tiling,
+                const Profile& profile) {
+  nn::WorkPass pass{.rows = batch.rows(),
+                    .labelled = batch.labelled,
+                    .element = sizeof(T),
+                    .sum = sizeof(Accum<T>),
+                    .tiling = tiling,
+                    .whole_rows = kernel::HasCrossEntropy<D, T>};
+  for (const Index length : c.lengths) pass.pairs += static_cast<double>(length * (length + 1)) / 2;
+  const nn::Work work =
+                     model::training_work(pass, model::shape_of<D, T>(blueprint_of(c, source), c.trains, c.recomputed)),
+                 found = counted(profile);
+  CHECK(work.attention == found.attention);
+  CHECK(work.products == found.products);
+  // Factors of an adapter are not counted, and are not small beside layers that are as narrow as these.
+  CHECK(work.moved == doctest::Approx(found.moved).epsilon(0.15));
+}
+
 /// `prepare` gets the device first.
 template <class D, class T>
 void check(const Case& c, int threads = 1, const std::function<void(D&)>& prepare = {}) {
@@ -252,8 +283,15 @@ void check(const Case& c, int threads = 1, const std::function<void(D&)>& prepar
     auto decoder = decoder_of<D, T>(dev, c, source);
     Tensor<D, typename D::Sum> sum(dev, 1, 1);
     kernel::fill(dev, sum.view(), 0.0);
-    decoder.train_micro_batch(dev, decoder.stage(rows, batch.labels), 1, 7, sum.view());
+    Profile profile(Profile::Limits{.skipped_steps = 0});
+    dev.set_profile(&profile);
+    {
+      const Span step(dev, Profile::Kind::step, "step");
+      decoder.train_micro_batch(dev, decoder.stage(rows, batch.labels), 1, 7, sum.view());
+    }
+    dev.set_profile(nullptr);
     dev.synchronize();
+    check_work<D, T>(c, source, batch, dev.tiling(), profile);
     const train::MemoryBasis basis{blueprint_of(c, source), nn::machine_of(dev)};
     check_arena<D>(train::forecast_memory<D, T>(basis, batch.rows(), batch.labelled, c.recomputed, c.trains),
                    dev.arena(), threads);
@@ -268,7 +306,7 @@ void check(const Case& c, int threads = 1, const std::function<void(D&)>& prepar
 
 }  // namespace
 
-TEST_CASE("forecast: what modules take of a device's arena, in training and evaluation, is known to the byte") {
+TEST_CASE("forecast: what modules take of a device's arena is known to the byte, and their FLOPs to the last one") {
   for (const Case& c : cases()) {
     check<proof::Device, float>(c);
     check<proof::Device, bf16>(c);

@@ -10,6 +10,7 @@
 #include "lora/nn/objective.hpp"
 #include "lora/nn/param_table.hpp"
 #include "lora/nn/stack.hpp"
+#include "lora/nn/work.hpp"
 
 namespace lora::model {
 
@@ -93,6 +94,11 @@ nn::Footprint evaluation_footprint(const nn::Machine& machine, const DecoderShap
   result.scratch = nn::Pass<D, T>::footprint(pass, labelled) + x +
                    std::max(x + result.scratch, nn::Objective<D, T>::footprint(machine, shape.head, scored, false));
   return result;
+}
+
+/// What Decoder::train_micro_batch asks of a device.
+inline nn::Work training_work(const nn::WorkPass& pass, const DecoderShape& shape) {
+  return nn::training_work(pass, shape.stack, shape.embedding_trains) + nn::training_work(pass, shape.head);
 }
 
 }  // namespace lora::model

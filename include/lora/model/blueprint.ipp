@@ -65,9 +65,13 @@ LORA_INLINE DecoderShape shape_of(const Blueprint& blueprint, const std::functio
       const std::string path = group_path(layer, group) + std::string(p.name);
       const Index rank = blueprint.adapter ? blueprint.adapter->rank_of(layer, p.name).rank : 0;
       shape.trains_a = shape.trains_a || (rank > 0 && now(path + ".lora_A"));
-      shape.projections.push_back({p.out(c), tensors.at(path + ".weight").decodes,
-                                   trained(path + ".weight") || trained(path + ".bias"), rank,
-                                   rank > 0 && now(path + ".lora_B")});
+      shape.projections.push_back({.out = p.out(c),
+                                   .decodes = tensors.at(path + ".weight").decodes,
+                                   .bias = c.*p.has_bias,
+                                   .trains_weight = trained(path + ".weight"),
+                                   .trains_bias = trained(path + ".bias"),
+                                   .rank = rank,
+                                   .trains_b = rank > 0 && now(path + ".lora_B")});
     }
     return shape;
   };

@@ -54,9 +54,10 @@ struct PassShape {
 /// A LoraLinear.
 struct LoraLinearShape {
   struct Projection {
-    Index out = 0;          ///< O
-    bool decodes = false;   ///< products can't read its weight as it lies
-    bool trains = false;    ///< its weight or its bias does
+    Index out = 0;         ///< O
+    bool decodes = false;  ///< products can't read its weight as it lies
+    bool bias = false;
+    bool trains_weight = false, trains_bias = false;
     Index rank = 0;         ///< R
     bool trains_b = false;  ///< of its factors
   };
@@ -84,8 +85,8 @@ struct LoraLinearShape {
            std::any_of(projections.begin(), projections.end(), [](const Projection& p) { return p.trains_b; });
   }
   bool trains() const {
-    return adapter_trains() ||
-           std::any_of(projections.begin(), projections.end(), [](const Projection& p) { return p.trains; });
+    return adapter_trains() || std::any_of(projections.begin(), projections.end(),
+                                           [](const Projection& p) { return p.trains_weight || p.trains_bias; });
   }
 };
 
