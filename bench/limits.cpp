@@ -1,10 +1,10 @@
 // Prints what this machine reaches at best, as one JSON object: bench_limits [THREADS]
 
-#include "limits.hpp"
-
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+
+#include "lora/forecast/limits.hpp"
 
 int main(int argc, char** argv) {
   int threads = 0;
@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
   }
   try {
     lora::cpu::Device dev(threads);
-    const auto limits = lora::bench::measure_limits(dev);
+    const auto limits = lora::forecast::measure_limits(dev);
     std::printf("{\"threads\": %d, \"device\": \"%s\", \"products\": \"%s\", ", dev.threads(), dev.describe().c_str(),
                 lora::cpu::describe_products(dev).c_str());
     std::printf("\"float32_gflops\": %.1f, \"bfloat16_gflops\": %.1f, \"gb_per_second\": %.2f}\n", limits.f32_gflops,

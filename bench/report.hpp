@@ -8,9 +8,15 @@
 #include <type_traits>
 #include <utility>
 
-#include "limits.hpp"
+#include "lora/forecast/limits.hpp"
 
 namespace lora::bench {
+
+using D = cpu::Device;
+using forecast::fastest;
+using forecast::Limits;
+using forecast::measure_limits;
+using forecast::random_tensor;
 
 /// The device that all benchmarks of a program share.
 inline D& device() {

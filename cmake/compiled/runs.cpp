@@ -1,4 +1,8 @@
 #include "lora/comm/sum_tree.ipp"
+#include "lora/forecast/planned_model.ipp"
+#include "lora/forecast/rates.ipp"
+#include "lora/forecast/report.ipp"
+#include "lora/forecast/run_forecast.ipp"
 #include "lora/inputs/adapter_start.ipp"
 #include "lora/inputs/find_model.ipp"
 #include "lora/inputs/model_files.ipp"

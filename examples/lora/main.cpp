@@ -33,6 +33,8 @@ int run_command(Request& request) {
       return run_tokenize(request);
     case doctor_command:
       return run_doctor(request);
+    case plan_command:
+      return run_plan(request);
   }
   return bad_usage;
 }

@@ -180,7 +180,7 @@ class Device : public DeviceState<Device> {
 
   /// A launch costs as much as products of many rows, so that nothing is cut, and neighbours are joined. Rows of the
   /// head bound the logits, which exist at once for the whole vocabulary.
-  Tiling tiling() const {
+  static Tiling tiling() {
     return {.rows = Index{1} << 40,
             .head_rows = 512,
             .head_columns = Index{1} << 40,

@@ -40,6 +40,10 @@ std::optional<tokenizer::Tokenizer> find_tokenizer(const io::Path& model);
 
 [[noreturn]] void fail_without_tokenizer(const io::Path& model);
 
+/// The model that training from scratch begins with: of a preset, or of a folder's config.json.
+/// Throws   ConfigError for a tokenizer that has more words than the preset; FormatError, IoError
+model::Source initial_source(const settings::Config& config);
+
 /// Opens a run's model and applies the rotary settings of the keys and of the adapter, and gives it a head of its own
 /// where the adapter has one.
 /// Throws   ConfigError for a layer that doesn't exist, or a key that contradicts the adapter

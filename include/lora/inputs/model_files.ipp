@@ -78,8 +78,6 @@ LORA_INLINE void fail_without_tokenizer(const io::Path& model) {
                                                              : ": no tokenizer.json and no tokenizer.model");
 }
 
-/// The model that training from scratch begins with: of a preset, or of a folder's config.json.
-/// Throws   ConfigError for a tokenizer that has more words than the preset; FormatError, IoError
 LORA_INLINE model::Source initial_source(const settings::Config& config) {
   const auto seed = static_cast<std::uint64_t>(config.seed);
   if (config.model_preset.empty()) {

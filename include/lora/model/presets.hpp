@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lora/core/error.hpp"
 #include "lora/core/scalar.hpp"
@@ -9,17 +10,25 @@
 
 namespace lora::model {
 
-/// The shape of a Qwen3 model that is trained from scratch, with Qwen3's vocabulary and a head tied to the embedding.
+/// The shape of a model: one of Qwen3's for training from scratch, or a published one.
 struct Preset {
   std::string_view name;
-  Index hidden_size, intermediate_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim;
+  std::string_view model_type;
+  Index vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads, num_key_value_heads,
+      head_dim;
+  bool tied;  ///< the head is the embedding
+  double rope_theta;
+  double rms_norm_eps;
+  Index max_position_embeddings;
+  std::string_view dtype;  ///< that its weights are published in
 };
 
-//                                                              parameters: in all, and without the embedding
-constexpr Preset presets[] = {{"tiny", 128, 640, 8, 4, 2, 32},       //  21,809,792      2,361,984
-                              {"small", 256, 768, 8, 4, 2, 64},      //  45,192,448      6,296,832
-                              {"medium", 512, 1408, 8, 8, 4, 64},    // 101,393,920     23,602,688
-                              {"large", 768, 1920, 16, 12, 4, 64}};  // 212,658,944     95,972,096
+/// Every shape that model_preset names.
+/// Source   the config.json files of Qwen, Qwen2.5, Qwen3 and SmolLM2 on the Hugging Face hub
+const std::vector<Preset>& presets();
+
+/// Their names.
+std::vector<std::string_view> preset_names();
 
 /// Its config.json.
 /// Throws   ConfigError for a name that none has, with those that there are

@@ -118,6 +118,8 @@ struct Config {
   // memory
   bool gradient_checkpointing = false;
   std::optional<double> memory_limit_gib;
+  std::optional<double> device_memory_gib;
+  std::optional<double> host_memory_gib;
   std::string offload = "none";
 
   // run
@@ -137,6 +139,7 @@ struct Config {
   bool overwrite_output_dir = false;
   bool json = false;
   bool full = false;
+  bool all = false;
   std::optional<Index> threads;
   bool profile = false;
 

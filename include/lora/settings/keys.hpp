@@ -26,11 +26,12 @@ enum Command : unsigned {
   generate_command = 4,
   merge_command = 8,
   tokenize_command = 16,
-  doctor_command = 32
+  doctor_command = 32,
+  plan_command = 64
 };
 
-constexpr Command all_commands[] = {train_command, eval_command,     generate_command,
-                                    merge_command, tokenize_command, doctor_command};
+constexpr Command all_commands[] = {train_command,    eval_command,   generate_command, merge_command,
+                                    tokenize_command, doctor_command, plan_command};
 
 constexpr std::string_view name_of(Command command) {
   switch (command) {
@@ -46,6 +47,8 @@ constexpr std::string_view name_of(Command command) {
       return "tokenize";
     case doctor_command:
       return "doctor";
+    case plan_command:
+      return "plan";
   }
   return "";
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lora/core/config.hpp"
+#include "lora/model/presets.hpp"
 #include "lora/settings/keys.hpp"
 
 namespace lora::settings {
@@ -34,7 +35,7 @@ LORA_INLINE std::vector<std::string_view> template_names() {
 
 LORA_INLINE std::vector<Key> make_keys() {
   constexpr unsigned train = train_command, eval = eval_command, generate = generate_command, merge = merge_command,
-                     tokenize = tokenize_command, doctor = doctor_command;
+                     tokenize = tokenize_command, doctor = doctor_command, plan = plan_command;
   constexpr unsigned running = train | eval | generate, data = train | eval;
   constexpr Range any = {};
   const std::vector<std::string_view> free = {};
@@ -53,7 +54,7 @@ LORA_INLINE std::vector<Key> make_keys() {
                        "[{\"name\": text, \"until_step\" or \"until_epoch\": where it ends, and keys of its own}, ...] "
                        "with ascending ends, of which the last may be left to max_steps or num_train_epochs"};
   using C = Config;
-  return {
+  std::vector<Key> table = {
       {"model_name_or_path", "model", running | merge | tokenize, &C::model_name_or_path, any, free, "",
        "Model folder, .gguf file, or a name in the local Hugging Face cache"},
       {"adapter_name_or_path", "model", running | merge, &C::adapter_name_or_path, any, free, "none",
@@ -146,16 +147,9 @@ LORA_INLINE std::vector<Key> make_keys() {
       {"train_from_scratch", "adapter", train, &C::train_from_scratch, any, free, "",
        "Begins with random weights, as transformers draws them: of the model folder its config.json and tokenizer "
        "count"},
-      {"model_preset",
-       "adapter",
-       train,
-       &C::model_preset,
-       any,
-       {"tiny", "small", "medium", "large"},
-       "none",
-       "With train_from_scratch, in place of model_name_or_path: a shape of Qwen3 with its vocabulary; with 2, 6, 24 "
-       "or 96 "
-       "million parameters beside the embedding"},
+      {"model_preset", "adapter", train, &C::model_preset, any, model::preset_names(), "none",
+       "With train_from_scratch, or to plan, in place of model_name_or_path: a model's shape; tiny to large are small "
+       "ones of Qwen3 with its vocabulary, with 2, 6, 24 or 96 million parameters beside the embedding"},
       {"tokenizer_name_or_path", "adapter", train, &C::tokenizer_name_or_path, any, free, "none",
        "Of model_preset: the folder that has the tokenizer"},
       {"lora_rank", "adapter", train, &C::lora_rank, count_to(65536), free, "8", "Rank of the update"},
@@ -254,6 +248,10 @@ LORA_INLINE std::vector<Key> make_keys() {
        "",
        "Of a device with memory of its own, what stays on the host: the optimizer's state, whose step the processors "
        "make; the layers' frozen weights, which are streamed; both"},
+      {"device_memory_gib", "memory", plan, &C::device_memory_gib, above(0), free, "61, of an NPU of 64 GB",
+       "Memory of the device that the forecast is for"},
+      {"host_memory_gib", "memory", plan, &C::host_memory_gib, above(0), free,
+       "what this machine has available; with device_type no limit", "Memory of the host that it is for"},
 
       {"output_dir", "run", data | merge, &C::output_dir, any, free, "", "Folder for the results"},
       {"seed", "run", train | generate, &C::seed, at_least(0), free, "", "Fixes every random number"},
@@ -286,7 +284,9 @@ LORA_INLINE std::vector<Key> make_keys() {
        "Checkpoint to go on from; auto: the newest complete one, or a new start", checkpoint},
       {"overwrite_output_dir", "run", train | merge, &C::overwrite_output_dir, any, free, "",
        "Permits an output_dir that holds an earlier result, which is replaced"},
-      {"json", "run", doctor, &C::json, any, free, "", "Prints JSON"},
+      {"json", "run", doctor | plan, &C::json, any, free, "", "Prints JSON"},
+      {"all", "run", plan, &C::all, any, free, "",
+       "Compares sizes of micro-batches, gradient_checkpointing and offload, and names the fastest that fits"},
       {"full", "run", doctor, &C::full, any, free, "",
        "Also runs every kernel of the device against the processors, and a short training, and writes a report"},
       {"threads", "run", running | merge | doctor, &C::threads, Range{.low = 1, .high = 4096}, free,
@@ -323,6 +323,10 @@ LORA_INLINE std::vector<Key> make_keys() {
       {"add_generation_prompt", "input", tokenize, &C::add_generation_prompt, any, free, "",
        "Ends conversations with the opening of an answer"},
   };
+  // What is planned is a training: a command line of train's is one of plan's.
+  for (Key& key : table)
+    if ((key.commands & train) && key.name != "preview") key.commands |= plan;
+  return table;
 }
 
 }  // namespace lora::settings::detail

@@ -15,6 +15,7 @@ LORA_INLINE std::vector<Rule> make_rules() {
                      tokenize = tokenize_command, running = train | eval | generate;
   constexpr auto required = Rule::Kind::required, excludes = Rule::Kind::excludes, refused = Rule::Kind::refused,
                  idle = Rule::Kind::idle;
+  constexpr unsigned plan = plan_command;
   constexpr auto always = [](const Config&) { return true; };
   constexpr auto greedy = [](const Config& c) { return c.temperature == 0; };
   constexpr auto prompted = [](const Config& c) { return c.prompt.has_value(); };
@@ -30,11 +31,17 @@ LORA_INLINE std::vector<Rule> make_rules() {
   constexpr std::string_view warm = "a temperature above 0: greedy answers draw nothing";
   constexpr std::string_view from_data = "with dataset: a prompt is one text";
   constexpr std::string_view conversations = "with a file of conversations: plain texts go through no template";
-  return {
-      {required, train, "model_name_or_path", "", [](const Config& c) { return c.model_preset.empty(); }, a_model},
+  constexpr auto without_data = [](const Config& c) { return c.dataset.empty(); };
+  constexpr auto of_cpu = [](const Config& c) { return c.device_type == "auto"; };
+  std::vector<Rule> table = {
+      {required, train | plan, "model_name_or_path", "", [](const Config& c) { return c.model_preset.empty(); },
+       a_model},
       {required, eval | generate | merge | tokenize, "model_name_or_path", "", always, a_model},
       {required, train, "tokenizer_name_or_path", "", [](const Config& c) { return !c.model_preset.empty(); },
        "with model_preset, the folder that has the tokenizer"},
+      {required, plan, "tokenizer_name_or_path", "",
+       [](const Config& c) { return !c.model_preset.empty() && !c.dataset.empty(); },
+       "with model_preset and dataset, the folder that has the tokenizer"},
       {required, train | eval, "dataset", "", always, "a file of records, or several"},
       {required, train | eval, "output_dir", "", [](const Config& c) { return c.preview == 0; },
        "a folder for the results"},
@@ -48,6 +55,18 @@ LORA_INLINE std::vector<Rule> make_rules() {
        "with device ascend or auto: a CPU is no kind of NPU"},
       {refused, running, "full_determinism", "", on_cpu,
        "with device ascend or auto: on a CPU bits repeat in any case"},
+      {refused, plan, "device", "", [](const Config& c) { return c.device.starts_with("ascend") && c.device_type == "auto"; },
+       "with device_type, the kind of NPU that the forecast is for"},
+      {refused, plan, "device_memory_gib", "", of_cpu,
+       "with device_type, a kind of NPU: the memory of a CPU is the host's, host_memory_gib"},
+      {refused, plan, "offload", "", of_cpu, "none on a CPU, or with device_type, a kind of NPU"},
+      {refused, plan, "stages", "", without_data, "with dataset, whose records the stages share out"},
+      {refused, plan, "eval_dataset", "", without_data, "with dataset"},
+      {refused, plan, "val_size", "", without_data, "with dataset, of which it is a part"},
+      {refused, plan, "use_curriculum", "", without_data, "with dataset, whose records have classes"},
+      {excludes, plan, "all", "max_tokens_per_micro_batch", nullptr, ""},
+      {excludes, plan, "all", "gradient_checkpointing", nullptr, ""},
+      {excludes, plan, "all", "offload", nullptr, ""},
       {excludes, generate, "prompt", "dataset", nullptr, ""},
       {excludes, tokenize, "text", "file", nullptr, ""},
       {excludes, train, "model_preset", "model_name_or_path", nullptr, ""},
@@ -163,6 +182,15 @@ LORA_INLINE std::vector<Rule> make_rules() {
       {idle, tokenize, "date", "", reads_only_text, conversations},
       {idle, tokenize, "enable_thinking", "", reads_only_text, conversations},
   };
+  // What is planned is a training, which may lack what only a start needs.
+  for (Rule& rule : table) {
+    const bool starts = rule.kind == required || rule.key == "model_preset";
+    if ((rule.commands & train) && (!starts || rule.kind == excludes)) rule.commands |= plan;
+  }
+  for (const Key& key : keys())
+    if ((key.commands & plan) && (key.group == "data" || key.group == "curriculum") && key.name != "cutoff_len")
+      table.push_back({idle, plan, key.name, "", without_data, "with dataset, whose records it is for"});
+  return table;
 }
 
 }  // namespace lora::settings::detail

@@ -161,15 +161,15 @@ std::vector<MemoryPlan> held_in_stages(const MemoryBasis& basis, const std::vect
   return plans;
 }
 
-/// The plan of each stage of a run. What is resident is asked for now, while what the first stage trains does.
+/// The plan of each stage of a run. `held`: bytes resident while what the first stage trains is.
 /// Throws   ConfigError as above, naming the stage, and where the host has too little memory for a later stage's
 ///          optimizer
 template <AnyDevice D, class T>
 std::vector<MemoryPlan> plan_memory(const MemoryBasis& basis, const Plan& plan, const data::EncodeSummary& records,
-                                    const LargestBatch& evaluation, const settings::Config& config) {
+                                    const LargestBatch& evaluation, const settings::Config& config,
+                                    double held = run::resident_memory_gib() * 0x1p30) {
   const settings::StageConfigs configs(config);
-  std::vector<MemoryPlan> plans =
-      held_in_stages<D, T>(basis, plan.stages(), config, run::resident_memory_gib() * 0x1p30);
+  std::vector<MemoryPlan> plans = held_in_stages<D, T>(basis, plan.stages(), config, held);
   for (std::size_t i = 0; i < configs.size(); ++i) {
     const Stage& stage = plan.stages()[i];
     if (i > 0) {

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "lora/core/precision.hpp"
+#include "lora/forecast/limits.hpp"
+#include "lora/nn/work.hpp"
+
+namespace lora::forecast {
+
+/// What a device reaches in a training step, by kind of work.
+struct Rates {
+  double products = 0;   ///< FLOP/s of matrix products
+  double attention = 0;  ///< FLOP/s
+  double moved = 0;      ///< bytes/s of other kernels
+  double thin = 0;       ///< bytes/s of rows of products with an adapter's factors
+  double decoded = 0;    ///< numbers/s of weights
+  double link = 0;       ///< bytes/s from the host's memory; 0 where that is the device's
+};
+
+/// Of the processors: shares of what they reach at best, as steps were measured to reach
+/// (bench/plan_against_runs.py).
+Rates rates_of(const Limits& limits, Precision precision);
+
+/// A kind of NPU that is known from its data sheet; nothing of it was measured.
+struct Npu {
+  std::string_view type;  ///< as the key device_type has it
+  double peak = 0;        ///< FLOP/s in bfloat16 and float16
+  double memory_gib = 0;  ///< that is free
+};
+
+const std::vector<Npu>& npus();
+/// Throws   ConfigError for another type, with those that there are
+const Npu& npu_of(std::string_view type);
+/// Shares of the peak and of 1.6 TB/s, as docs/ascend.md states them.
+Rates rates_of(const Npu& npu, Precision precision);
+
+/// Seconds of a step, and what most of them go to.
+struct StepTime {
+  double seconds = 0;
+  std::string_view limited_by;  ///< "products", "attention", "memory", "decoding weights" or "the host's link"
+};
+
+/// `streamed`: bytes that come from the host's memory beside the work.
+StepTime time_of(const nn::Work& work, const Rates& rates, double streamed = 0);
+
+}  // namespace lora::forecast
+
+#ifndef LORA_COMPILED
+#  include "lora/forecast/rates.ipp"
+#endif

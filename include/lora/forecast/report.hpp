@@ -1,0 +1,75 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lora/forecast/run_forecast.hpp"
+#include "lora/io/json.hpp"
+
+namespace lora::forecast {
+
+/// A run on one device, with what it was forecast from.
+struct Report {
+  std::string model;  ///< in words, with what trains
+  std::string device;
+  std::string data;       ///< where its sequences come from
+  bool has_host = false;  ///< the device has memory of its own beside the host's
+  double device_bytes = 0;
+  double host_bytes = 0;
+  RunForecast forecast{};
+  Index layers = 0;
+};
+
+/// A way to run the same.
+struct Strategy {
+  Index micro_batch_tokens = 0;
+  bool recomputes = false;
+  std::string offload = "none";
+  RunForecast forecast{};
+};
+
+/// Whether one that takes the same memory and time is there.
+bool is_known(const std::vector<Strategy>& strategies, const Strategy& one);
+
+/// Sizes of micro-batches with gradient checkpointing and without, and on a device of its own memory, where all of that
+/// does not fit, with what may stay on the host. Those that take the same are there once.
+/// Throws   ConfigError
+template <AnyDevice D, class T>
+std::vector<Strategy> compare(const Target& target, const model::Blueprint& blueprint, const train::Prepared* run,
+                              const settings::Config& config) {
+  std::vector<std::string> offloads{"none"};
+  if constexpr (!D::reads_host_memory) offloads.push_back("optimizer");
+  if (!D::reads_host_memory && !config.trains_model()) offloads.insert(offloads.end(), {"params", "all"});
+  std::vector<Strategy> strategies;
+  for (const bool recomputes : {false, true})
+    for (const Index tokens : {512, 1024, 2048, 4096, 8192, 16384}) {
+      settings::Config variant = config;
+      variant.gradient_checkpointing = recomputes;
+      variant.max_tokens_per_micro_batch = tokens;
+      for (const std::string& offload : offloads) {
+        variant.offload = offload;
+        Strategy one{tokens, recomputes, offload, forecast_run<D, T>(target, blueprint, run, variant)};
+        const bool fits = one.forecast.fits, known = is_known(strategies, one);
+        if (!known) strategies.push_back(std::move(one));
+        if (fits) break;
+      }
+    }
+  return strategies;
+}
+
+/// A table for people.
+std::string text_of(const Report& report);
+/// As scripts read it; see docs/cli.md.
+io::Json json_of(const Report& report, const std::vector<Strategy>& strategies = {});
+
+/// The fastest that fits, and of those that are as fast within a hundredth the one that needs least; null if none does.
+const Strategy* fastest_that_fits(const std::vector<Strategy>& strategies);
+/// A table for people, and below it which is the fastest, or what the one that needs least lacks.
+std::string text_of(const Report& report, const std::vector<Strategy>& strategies);
+
+}  // namespace lora::forecast
+
+#ifndef LORA_COMPILED
+#  include "lora/forecast/report.ipp"
+#endif
