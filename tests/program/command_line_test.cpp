@@ -53,6 +53,10 @@ constexpr Page pages[] = {
      "lora merge --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --output_dir MERGED"},
     {settings::tokenize_command, "Prints the token ids of texts, a JSON array per line.",
      "lora tokenize --model_name_or_path MODEL --text \"Hello\""},
+    {settings::plan_command,
+     "Tells what a training would take, in memory and time, before anything is loaded; keys of train that change "
+     "neither are taken as well.",
+     "lora plan --model_preset qwen2.5-7b --device_type ascend910b3 --cutoff_len 2048 --all"},
     {settings::doctor_command, "Tells what this machine and this build have for training, and what is missing.",
      "lora doctor"}};
 

@@ -77,7 +77,10 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"finetuning_type", "adapter", "t", "TEXT", "lora", "one of lora, full"},
       {"trainable", "adapter", "t", "LIST", "all", "a comma-separated list (in JSON an array)"},
       {"train_from_scratch", "adapter", "t", "SWITCH", "false", "true or false"},
-      {"model_preset", "adapter", "t", "TEXT", "none", "one of tiny, small, medium, large"},
+      {"model_preset", "adapter", "t", "TEXT", "none",
+       "one of tiny, small, medium, large, qwen2.5-0.5b, qwen2.5-1.5b, qwen2.5-3b, qwen2.5-7b, qwen2.5-14b, "
+       "qwen2.5-32b, qwen2.5-72b, qwen3-0.6b, qwen3-1.7b, qwen3-4b, qwen3-8b, qwen3-14b, qwen3-32b, smollm2-135m, "
+       "smollm2-360m, smollm2-1.7b"},
       {"tokenizer_name_or_path", "adapter", "t", "TEXT", "none", "a text"},
       {"lora_rank", "adapter", "t", "INT", "8", "a whole number, at least 1 and at most 65536"},
       {"lora_alpha", "adapter", "t", "NUMBER", "2 x lora_rank", "a number, above 0"},
@@ -112,6 +115,9 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"memory_limit_gib", "memory", "t", "NUMBER", "none", "a number, above 0"},
       {"gradient_checkpointing", "memory", "t", "SWITCH", "false", "true or false"},
       {"offload", "memory", "t", "TEXT", "none", "one of none, optimizer, params, all"},
+      {"device_memory_gib", "memory", "p", "NUMBER", "61, of an NPU of 64 GB", "a number, above 0"},
+      {"host_memory_gib", "memory", "p", "NUMBER", "what this machine has available; with device_type no limit",
+       "a number, above 0"},
       {"output_dir", "run", "tem", "TEXT", "", "a text"},
       {"seed", "run", "tg", "INT", "42", "a whole number, at least 0"},
       {"logging_steps", "run", "t", "INT", "10", "a whole number, at least 1"},
@@ -130,7 +136,8 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"resume_from_checkpoint", "run", "t", "TEXT", "none",
        "auto (the newest complete one), or the path of a checkpoint"},
       {"overwrite_output_dir", "run", "tm", "SWITCH", "false", "true or false"},
-      {"json", "run", "d", "SWITCH", "false", "true or false"},
+      {"json", "run", "dp", "SWITCH", "false", "true or false"},
+      {"all", "run", "p", "SWITCH", "false", "true or false"},
       {"full", "run", "d", "SWITCH", "false", "true or false"},
       {"threads", "run", "tegmd", "INT", "what the machine allows", "a whole number, at least 1 and at most 4096"},
       {"profile", "run", "t", "SWITCH", "false", "true or false"},
@@ -158,6 +165,9 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
     std::string commands;
     for (const auto& letter : letters)
       if (key.commands & letter.second) commands += letter.first;
+    const bool plans = (key.commands & plan_command) != 0, trains = (key.commands & train_command) != 0;
+    if (plans && !trains) commands += 'p';
+    CHECK((plans || !trains || key.name == "preview"));  // what is planned is a training
     CHECK(key.name == rows[i].name);
     CAPTURE(std::string(key.name));
     CHECK(key.group == rows[i].group);

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 #include <string_view>
@@ -40,6 +42,8 @@ Pairs base_of(Command command) {
     case train_command:
     case eval_command:
       return {{"model_name_or_path", "m"}, {"dataset", "d"}, {"output_dir", "o"}};
+    case plan_command:
+      return {{"model_name_or_path", "m"}, {"dataset", "d"}};
     case generate_command:
       return {{"model_name_or_path", "m"}, {"prompt", "p"}};
     case merge_command:
@@ -278,9 +282,54 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
       {tokenize_command, with(model, {{"file", "f.txt.gz"}, {"date", "2024-07-26"}}), "date: given 2024-07-26" + turns},
       {tokenize_command, with(model, {{"file", "f.txt"}, {"enable_thinking", "true"}}),
        "enable_thinking: given true" + turns},
+      {plan_command, {}, "model_name_or_path: given nothing, allowed: a model folder, a .gguf file or a model's name"},
+      {plan_command,
+       {{"model_preset", "tiny"}, {"dataset", "d"}},
+       "tokenizer_name_or_path: given nothing, allowed: with model_preset and dataset, the folder that has the "
+       "tokenizer"},
+      {plan_command, with(model, {{"device", "ascend"}}),
+       "device: given ascend, allowed: with device_type, the kind of NPU that the forecast is for"},
+      {plan_command, with(model, {{"device_memory_gib", "30"}}),
+       "device_memory_gib: given 30, allowed: with device_type, a kind of NPU: the memory of a CPU is the host's, "
+       "host_memory_gib"},
+      {plan_command, with(model, {{"offload", "optimizer"}}),
+       "offload: given optimizer, allowed: none on a CPU, or with device_type, a kind of NPU"},
+      {plan_command, with(model, {{"stages", R"([{"until_step": 3}])"}}),
+       R"(stages: given [{"until_step":3}], allowed: with dataset, whose records the stages share out)"},
+      {plan_command, with(model, {{"eval_dataset", "e"}}), "eval_dataset: given e, allowed: with dataset"},
+      {plan_command, with(model, {{"val_size", "0.1"}}),
+       "val_size: given 0.1, allowed: with dataset, of which it is a part"},
+      {plan_command, with(model, {{"use_curriculum", ""}}),
+       "use_curriculum: given true, allowed: with dataset, whose records have classes"},
+      {plan_command, with(model, {{"all", ""}, {"max_tokens_per_micro_batch", "512"}}),
+       "all: given together with max_tokens_per_micro_batch, allowed: one of the two"},
+      {plan_command, with(model, {{"all", ""}, {"gradient_checkpointing", ""}}),
+       "all: given together with gradient_checkpointing, allowed: one of the two"},
+      {plan_command, with(model, {{"all", ""}, {"device_type", "ascend910b3"}, {"offload", "optimizer"}}),
+       "all: given together with offload, allowed: one of the two"},
   };
-  std::set<std::pair<const Rule*, Command>> broken;  // each command of a rule is a case of its own
+  std::vector<Example> all(std::begin(examples), std::end(examples));
   for (const Example& example : examples) {
+    // A plan is of a training, and refuses what that does.
+    Config config;
+    for (const auto& [key, value] : example.pairs) set(config, key, value);
+    const bool planned = std::any_of(rules().begin(), rules().end(), [&](const Rule& rule) {
+      return (rule.commands & plan_command) && is_broken(rule, config, train_command);
+    });
+    if (example.command != train_command || !planned) continue;
+    all.push_back(example);
+    all.back().command = plan_command;
+  }
+  for (const auto& [key, value] :
+       {std::pair{"max_samples", "1"}, std::pair{"train_on_prompt", "true"},
+        std::pair{"train_on_last_turn_only", "true"}, std::pair{"skip_empty_answers", "true"},
+        std::pair{"shuffle", "false"}, std::pair{"text_column", "c"}, std::pair{"template", "chatml"},
+        std::pair{"date", "2024-07-26"}, std::pair{"enable_thinking", "true"}})
+    all.push_back(
+        {plan_command, with(model, {{key, value}}),
+         concat(key, ": given ", value, ", which has no effect here; allowed: with dataset, whose records it is for")});
+  std::set<std::pair<const Rule*, Command>> broken;  // each command of a rule is a case of its own
+  for (const Example& example : all) {
     const Command command = example.command;
     const std::string& message = example.message;
     CAPTURE(message);
@@ -293,7 +342,9 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
     Config in_code = config;
     in_code.from_command_line.clear();
     const Key& key = *find_key(message.substr(0, message.find(':')));
-    const bool meant_for_another = message.find("no effect") != message.npos && (key.commands & ~command);
+    const bool trains = command == train_command || command == plan_command;
+    const unsigned own = trains ? train_command | plan_command : command;
+    const bool meant_for_another = message.find("no effect") != message.npos && (key.commands & ~own);
     const std::string told = test::message_of<ConfigError>([&] { validate(in_code, command); });
     CHECK(told == (meant_for_another ? "nothing was thrown" : "key " + message));
   }
@@ -484,7 +535,7 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
           refused.insert(concat(name_of(command), " ", one->name, " ", other->name));
   }
   // A key alone has no effect, or wants another; a pair excludes each other.
-  const std::set<std::string> expected = {
+  std::set<std::string> expected = {
       "train adapter_name_or_path finetuning_type",
       "train curriculum_field",
       "train curriculum_seed",
@@ -534,7 +585,15 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
       "tokenize enable_thinking",
       "tokenize file",
       "tokenize template",
+      "plan gradient_checkpointing all",
+      "plan max_tokens_per_micro_batch all",
+      "plan device",
+      "plan device_memory_gib",
+      "plan offload",
   };
+  for (const std::string& line : std::set<std::string>(expected))
+    if (line.starts_with("train ")) expected.insert("plan" + line.substr(5));
+  for (const char* line : {"plan offload finetuning_type"}) expected.erase(line);
   for (const auto& line : refused) {
     CAPTURE(line);
     CHECK(expected.contains(line));

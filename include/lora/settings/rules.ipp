@@ -55,11 +55,11 @@ LORA_INLINE std::vector<Rule> make_rules() {
        "with device ascend or auto: a CPU is no kind of NPU"},
       {refused, running, "full_determinism", "", on_cpu,
        "with device ascend or auto: on a CPU bits repeat in any case"},
-      {refused, plan, "device", "", [](const Config& c) { return c.device.starts_with("ascend") && c.device_type == "auto"; },
+      {refused, plan, "device", "",
+       [](const Config& c) { return c.device.starts_with("ascend") && c.device_type == "auto"; },
        "with device_type, the kind of NPU that the forecast is for"},
       {refused, plan, "device_memory_gib", "", of_cpu,
        "with device_type, a kind of NPU: the memory of a CPU is the host's, host_memory_gib"},
-      {refused, plan, "offload", "", of_cpu, "none on a CPU, or with device_type, a kind of NPU"},
       {refused, plan, "stages", "", without_data, "with dataset, whose records the stages share out"},
       {refused, plan, "eval_dataset", "", without_data, "with dataset"},
       {refused, plan, "val_size", "", without_data, "with dataset, of which it is a part"},
@@ -187,9 +187,10 @@ LORA_INLINE std::vector<Rule> make_rules() {
     const bool starts = rule.kind == required || rule.key == "model_preset";
     if ((rule.commands & train) && (!starts || rule.kind == excludes)) rule.commands |= plan;
   }
-  for (const Key& key : keys())
-    if ((key.commands & plan) && (key.group == "data" || key.group == "curriculum") && key.name != "cutoff_len")
-      table.push_back({idle, plan, key.name, "", without_data, "with dataset, whose records it is for"});
+  table.push_back({refused, plan, "offload", "", of_cpu, "none on a CPU, or with device_type, a kind of NPU"});
+  for (const char* key : {"max_samples", "train_on_prompt", "train_on_last_turn_only", "skip_empty_answers", "shuffle",
+                          "text_column", "template", "date", "enable_thinking"})
+    table.push_back({idle, plan, key, "", without_data, "with dataset, whose records it is for"});
   return table;
 }
 
@@ -213,11 +214,13 @@ LORA_INLINE bool is_broken(const Rule& rule, const Config& config, Command comma
       return given && is_given(config, *find_key(rule.other));
     case Rule::Kind::refused:
       return given && rule.applies(config);
-    case Rule::Kind::idle:
-      // A file, or a Config in code, may serve the other commands that have the key.
-      if ((key.commands & ~static_cast<unsigned>(command)) && !config.from_command_line.contains(key.name))
-        return false;
+    case Rule::Kind::idle: {
+      // A file, or a Config in code, may serve the other commands that have the key. A plan is of the same training.
+      constexpr unsigned training = train_command | plan_command;
+      const unsigned own = (command & training) ? training : static_cast<unsigned>(command);
+      if ((key.commands & ~own) && !config.from_command_line.contains(key.name)) return false;
       return given && rule.applies(config);
+    }
   }
   return false;
 }

@@ -54,8 +54,10 @@ LORA_INLINE std::string meant(std::string_view given, unsigned commands) {
   std::replace(name.begin(), name.end(), '-', '_');
   if (const Key* key = find_key(name); key != nullptr && !(key->commands & commands)) {
     std::string owners;
+    const bool trains = (key->commands & train_command) != 0;  // so that plan has it too
     for (const Command command : settings::all_commands)
-      if (key->commands & command) owners += concat(owners.empty() ? "a key of " : ", ", name_of(command));
+      if ((key->commands & command) && !(trains && command == plan_command))
+        owners += concat(owners.empty() ? "a key of " : ", ", name_of(command));
     return owners;
   }
   for (const ForeignKey& foreign : foreign_keys)
