@@ -43,7 +43,7 @@ int plan_on(const Target& target, const model::Blueprint& blueprint, DType store
   const auto forecast = forecast_run<D, T>(target, blueprint, run, config);
   const Report report{.model = text_of_model(config, blueprint, stored),
                       .device = concat(target.device, "; computing in ", name_of(precision_of<T>())),
-                      .data = run != nullptr ? "" : concat(" of ", config.cutoff_len, " each"),
+                      .data = run != nullptr ? "" : concat(" of ", config.cutoff_len, " tokens"),
                       .has_host = !D::reads_host_memory,
                       .device_bytes = target.device_bytes,
                       .host_bytes = target.host_bytes,

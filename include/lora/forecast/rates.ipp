@@ -16,10 +16,10 @@ LORA_INLINE Rates rates_of(const Limits& limits, Precision precision) {
   const double bytes = 1e9 * limits.gb_per_second;
   // bfloat16's products are so fast that their shapes count for more; attention adds up in float32 in any case; numbers
   // of two bytes are converted on their way.
-  return {.products = (narrow ? 0.7 : 0.92) * own,
-          .attention = (narrow ? 0.3 : 0.4) * f32,
-          .moved = (narrow ? 0.45 : 0.85) * bytes,
-          .thin = (narrow ? 0.3 : 0.6) * bytes,
+  return {.products = (narrow ? 0.8 : 0.93) * own,
+          .attention = 0.48 * f32,
+          .moved = (narrow ? 0.55 : 0.95) * bytes,
+          .thin = (narrow ? 0.5 : 0.8) * bytes,
           .decoded = 0.1 * bytes};
 }
 

@@ -84,9 +84,10 @@ LORA_INLINE std::string text_of(const Report& report) {
   line("model", report.model);
   line("device", report.device);
   line("ranks", "1, which holds all of it");
-  line("step", concat(significant(step.sequences, 4), " sequences, ", thousands(step.tokens), " tokens in ",
-                      significant(step.micro_batches, 3), step.micro_batches == 1 ? " micro-batch" : " micro-batches",
-                      report.data, "; ", significant(step.work.flops() * 1e-12, 3), " TFLOP"));
+  line("step",
+       concat(significant(step.sequences, 4), " sequences", report.data, ", ", thousands(step.tokens), " tokens in ",
+              significant(step.micro_batches, 3), step.micro_batches == 1 ? " micro-batch; " : " micro-batches; ",
+              significant(step.work.flops() * 1e-12, 3), " TFLOP"));
   line("time", concat("about ", seconds(step.time.seconds), " a step, ", thousands(step.tokens / step.time.seconds),
                       " tokens/s; most of it goes to ", step.time.limited_by));
   if (report.forecast.memory) {

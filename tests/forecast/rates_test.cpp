@@ -1,0 +1,74 @@
+#include "lora/forecast/rates.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "support/message_of.hpp"
+
+namespace rates_test {
+
+using namespace lora;
+using namespace lora::forecast;
+
+TEST_CASE("rates: a step's time is that of its parts, one after the other, and the largest is what limits it") {
+  const Rates rates{.products = 100, .attention = 50, .moved = 20, .thin = 10, .decoded = 5};
+  const nn::Work work{.products = 300, .attention = 100, .moved = 20, .thin = 5, .decoded = 10};
+  const StepTime time = time_of(work, rates);
+  CHECK(time.seconds == 3 + 2 + (1 + 0.5) + 2);
+  CHECK(time.limited_by == "products");
+  struct Case {
+    nn::Work work;
+    const char* limited_by;
+  };
+  for (const Case& one :
+       {Case{{.products = 100, .attention = 100}, "attention"},
+        Case{{.products = 100, .moved = 20, .thin = 5}, "memory"}, Case{{.attention = 40, .thin = 9}, "memory"},
+        Case{{.moved = 20, .decoded = 6}, "decoding weights"}}) {
+    CAPTURE(one.limited_by);
+    CHECK(time_of(one.work, rates).limited_by == one.limited_by);
+  }
+}
+
+TEST_CASE("rates: what comes from the host comes beside the work, and counts where it takes longer") {
+  const Rates rates{.products = 100, .attention = 1, .moved = 1, .thin = 1, .decoded = 1, .link = 10};
+  const nn::Work work{.products = 300};
+  CHECK(time_of(work, rates, 29).seconds == 3);
+  CHECK(time_of(work, rates, 29).limited_by == "products");
+  CHECK(time_of(work, rates, 50).seconds == 5);
+  CHECK(time_of(work, rates, 50).limited_by == "the host's link");
+}
+
+TEST_CASE("rates: of the processors they are shares of what was measured, in the precision's own") {
+  const Limits limits{.f32_gflops = 200, .bf16_gflops = 1000, .gb_per_second = 20};
+  const Rates wide = rates_of(limits, Precision::float32), narrow = rates_of(limits, Precision::bfloat16);
+  for (const Rates* rates : {&wide, &narrow}) {
+    CHECK(rates->products > 0.7 * (rates == &wide ? 200e9 : 1000e9));
+    CHECK(rates->products < (rates == &wide ? 200e9 : 1000e9));
+    CHECK(rates->attention < 200e9);
+    CHECK(rates->attention > 0.3 * 200e9);
+    for (const double bytes : {rates->moved, rates->thin}) {
+      CHECK(bytes > 0.4 * 20e9);
+      CHECK(bytes <= 20e9);
+    }
+    CHECK(rates->decoded > 0);
+    CHECK(rates->link == 0);
+  }
+  CHECK(narrow.moved < wide.moved);
+  CHECK(rates_of(limits, Precision::float16).products == narrow.products);
+}
+
+TEST_CASE("rates: of an NPU they are those that docs/ascend.md states, and other kinds are refused") {
+  CHECK(npu_of("ascend910b3").peak == 294.9e12);
+  CHECK(npu_of("ascend910b1").peak == 363.7e12);
+  CHECK(npu_of("ascend910b1").memory_gib == 61);
+  const Rates rates = rates_of(npu_of("ascend910b3"), Precision::bfloat16);
+  CHECK(rates.products == doctest::Approx(206.4e12).epsilon(1e-3));
+  CHECK(rates.moved == 1.28e12);
+  CHECK(rates.link == 20e9);
+  CHECK(rates_of(npu_of("ascend910b3"), Precision::float32).products == rates.products / 4);
+  CHECK(test::message_of<ConfigError>([] { npu_of("ascend910b"); }) ==
+        "key device_type: given ascend910b, of which no forecast is made; allowed: ascend910b1, ascend910b3");
+}
+
+}  // namespace rates_test

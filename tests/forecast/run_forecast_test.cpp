@@ -1,0 +1,234 @@
+// Forecasts of whole runs: which steps are counted, what is decided about memory, and what a report says of it.
+
+#include "lora/forecast/run_forecast.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "lora/forecast/report.hpp"
+#include "lora/instantiate.hpp"
+#include "lora/settings/settings.hpp"
+#include "support/message_of.hpp"
+#include "support/random_model.hpp"
+#include "support/temp_folder.hpp"
+
+namespace run_forecast_test {
+
+using namespace lora;
+using namespace lora::forecast;
+using D = cpu::Device;
+
+namespace {
+
+/// A device with rates that are easy to reckon with.
+Target target() {
+  Target target{.device = "a device"};
+  D dev(1);
+  target.machine = nn::machine_of(dev);
+  target.rates = {.products = 1e9, .attention = 1e9, .moved = 1e9, .thin = 1e9, .decoded = 1e9, .link = 0};
+  target.device_bytes = target.host_bytes = 0x1p30;
+  return target;
+}
+
+struct Subject {
+  test::TempFolder temp;
+  settings::Config config;
+
+  Subject() {
+    test::write_random_model(temp / "model", {});
+    config.model_name_or_path = (temp / "model").native();
+    config.cutoff_len = 20;
+  }
+  RunForecast forecast(const Target& on = target()) const {
+    const PlannedModel model = planned_model(config);
+    return forecast_run<D, float>(on, blueprint_of(config, model.source, model.declared), nullptr, config);
+  }
+};
+
+/// A file of records of so many tokens each.
+std::string records_of(const test::TempFolder& temp, const std::vector<Index>& lengths) {
+  std::string lines;
+  for (const Index length : lengths) {
+    std::vector<Index> ids(static_cast<std::size_t>(length), 3);
+    lines += io::to_text(io::json_object({{"input_ids", ids}, {"labels", ids}}), -1) + "\n";
+  }
+  io::write_file(temp / "data.jsonl", std::string_view(lines));
+  return (temp / "data.jsonl").native();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "run forecast: without data a step's sequences have cutoff_len tokens each, in micro-batches as the keys say") {
+  settings::Config config;
+  config.cutoff_len = 30;
+  config.per_device_train_batch_size = 3;
+  config.gradient_accumulation_steps = 2;
+  StepBatches batches = full_batches(config);
+  CHECK(batches.sequences == 6);
+  CHECK(batches.count == 1);
+  REQUIRE(batches.batches.size() == 2);  // 3 sequences each, since the batch size was given
+  for (const auto& batch : batches.batches) {
+    CHECK(batch.rows == 90);
+    CHECK(batch.labelled == 87);
+    CHECK(batch.pairs == 3 * 30 * 31 / 2);
+  }
+  config.max_tokens_per_micro_batch = 125;
+  batches = full_batches(config);
+  REQUIRE(batches.batches.size() == 2);
+  CHECK(batches.batches[0].rows == 120);
+  CHECK(batches.batches[1].rows == 60);
+  config.max_tokens_per_micro_batch = 7;  // less than a sequence
+  CHECK(full_batches(config).batches.size() == 6);
+}
+
+TEST_CASE("run forecast: with data its steps are the run's own, and their mean counts") {
+  Subject s;
+  s.config.dataset = {data::DataFile{records_of(s.temp, {10, 20, 5, 5, 40})}};
+  s.config.cutoff_len = 25;
+  s.config.shuffle = false;
+  s.config.per_device_train_batch_size = 1;
+  s.config.gradient_accumulation_steps = 2;
+  s.config.max_steps = 3;
+  s.config.max_tokens_per_micro_batch = 1;  // each sequence alone
+  const cpu::Threads threads(1);
+  train::Prepared run(threads, s.config, planned_model(s.config).source, {});
+  const StepBatches batches = first_batches(run.plan, 0, run.data.train(), run.config);
+  CHECK(batches.count == 3);
+  CHECK(batches.sequences == 5);  // the last step of an epoch has what is left
+  Index rows = 0;
+  double pairs = 0;
+  for (const auto& batch : batches.batches) {
+    rows += batch.rows;
+    pairs += batch.pairs;
+  }
+  CHECK(rows == 10 + 20 + 5 + 5 + 25);
+  CHECK(pairs == 55 + 210 + 15 + 15 + 325);
+  const RunForecast forecast =
+      forecast_run<D, float>(target(), blueprint_of(run.config, run.source, {}), &run, run.config);
+  CHECK(forecast.step.sequences == doctest::Approx(5 / 3.0));
+  CHECK(forecast.step.tokens == doctest::Approx(65 / 3.0));
+  CHECK(forecast.step.micro_batches == doctest::Approx(5 / 3.0));
+}
+
+TEST_CASE("run forecast: the memory is what training plans, and whether it fits is asked of the device") {
+  Subject s;
+  const RunForecast forecast = s.forecast();
+  REQUIRE(forecast.memory);
+  CHECK(forecast.fits);
+  CHECK(forecast.advice == "");
+  Target small = target();
+  small.device_bytes = forecast.memory->peak() - 1;
+  CHECK_FALSE(s.forecast(small).fits);
+  CHECK(s.forecast(small).advice.starts_with("it needs 0.0 GiB, but the device has 0.0 GiB"));
+  small.held = 0x1p20;
+  CHECK(s.forecast(small).memory->peak() == doctest::Approx(forecast.memory->peak() + 0x1p20));
+  // Where a limit leaves room for some layers only, these are checkpointed, which takes time.
+  s.config.gradient_checkpointing = true;
+  const RunForecast all = s.forecast();
+  s.config.gradient_checkpointing = false;
+  CHECK(all.memory->recomputed == 2);
+  CHECK(all.memory->peak() < forecast.memory->peak());
+  CHECK(all.step.work.products > forecast.step.work.products);
+  s.config.memory_limit_gib = (all.memory->peak() + 1) / 0x1p30;
+  CHECK(s.forecast().memory->recomputed > 0);
+  s.config.memory_limit_gib = 1e-6;
+  const RunForecast none = s.forecast();
+  CHECK_FALSE(none.memory);
+  CHECK_FALSE(none.fits);
+  CHECK(none.advice.starts_with("key memory_limit_gib: given 1e-06, but with every layer checkpointed"));
+}
+
+TEST_CASE("run forecast: a model needs no weights, and config.json says how they would be stored") {
+  Subject s;
+  CHECK_FALSE(planned_model(s.config).declared);
+  std::filesystem::remove(s.temp / "model" / "model.safetensors");
+  for (const auto& [field, value, dtype] :
+       {std::tuple{"torch_dtype", "float16", DType::f16}, std::tuple{"dtype", "bfloat16", DType::bf16},
+        std::tuple{"torch_dtype", "float32", DType::f32}, std::tuple{"other", "bfloat16", DType::f32}}) {
+    io::Json json = test::config_json({});
+    json[field] = value;
+    io::write_json(s.temp / "model" / "config.json", json);
+    const PlannedModel model = planned_model(s.config);
+    CHECK(model.stored_dtype() == dtype);
+    CHECK(blueprint_of(s.config, model.source, model.declared).stored(model::tensors_of(model.source.config())[0]) ==
+          dtype);
+  }
+  settings::Config preset;
+  preset.model_preset = "qwen3-0.6b";
+  CHECK(planned_model(preset).stored_dtype() == DType::bf16);
+  CHECK(planned_model(preset).source.config().num_hidden_layers == 28);
+}
+
+TEST_CASE("run forecast: layers that are streamed keep what fits on the device, two at the least") {
+  Subject s;
+  const PlannedModel model = planned_model(s.config);
+  const model::Blueprint blueprint = blueprint_of(s.config, model.source, {});
+  double layer = 0;
+  for (const model::TensorInfo& info : model::tensors_of(blueprint.config))
+    if (info.kind == model::TensorInfo::Kind::projection && info.layer == 0)
+      layer += 4 * static_cast<double>(info.shape.count());
+  const auto streaming = forecast::detail::streaming_of<D, float>(blueprint, 0);
+  CHECK(static_cast<double>(streaming.layers) == 2 * layer);
+  CHECK(static_cast<double>(streaming.host) == 2 * layer);
+  CHECK(static_cast<double>(streaming.device) == 2 * layer);
+  CHECK(static_cast<double>(forecast::detail::streaming_of<D, float>(blueprint, 9 * layer).device) == 2 * layer);
+}
+
+TEST_CASE("run forecast: a report says it all in words and for scripts, and of several ways which to take") {
+  Subject s;
+  Report report{.model = "a model",
+                .device = "a device",
+                .data = " of 20 tokens",
+                .device_bytes = 0x1p30,
+                .host_bytes = 0x1p30,
+                .forecast = s.forecast(),
+                .layers = 2};
+  const std::string text = text_of(report);
+  CAPTURE(text);
+  CHECK(text.starts_with(
+      "model    a model\ndevice   a device\nranks    1, which holds all of it\nstep     8 sequences of 20 "));
+  CHECK(text.find("tokens, 160 tokens in 1 micro-batch; ") != text.npos);
+  CHECK(text.find("\nfits     yes, in 1.0 GiB\n") != text.npos);
+  const io::Json json = json_of(report);
+  CHECK(json.at("fits") == true);
+  CHECK(json.at("step").at("tokens") == 160);
+  CHECK(json.at("step").at("sequences") == 8);
+  CHECK(json.at("step").at("flops") == report.forecast.step.work.flops());
+  const io::Json& memory = json.at("ranks")[0].at("device_gib");
+  double sum = 0;
+  for (const char* part : {"weights", "trained", "saved", "workspace", "communication"})
+    sum += memory.at(part).get<double>();
+  CHECK(std::fabs(sum - memory.at("total").get<double>()) < 3e-4);
+  CHECK(json.at("advice").empty());
+
+  const model::Blueprint blueprint = blueprint_of(s.config, planned_model(s.config).source, DType::f32);
+  auto ways = compare<D, float>(target(), blueprint, nullptr, s.config);
+  REQUIRE(ways.size() == 2);  // 160 tokens fit into the smallest micro-batch, with checkpointing and without
+  CHECK(ways[0].micro_batch_tokens == 512);
+  CHECK_FALSE(ways[0].recomputes);
+  CHECK(ways[1].recomputes);
+  CHECK(fastest_that_fits(ways) == &ways[0]);
+  CHECK(text_of(report, ways).find("\nthe fastest that fits: --max_tokens_per_micro_batch 512\n") != std::string::npos);
+  CHECK(json_of(report, ways).at("strategies").size() == 2);
+  // As fast within a hundredth: then the one that needs least.
+  ways[1].forecast.step.time.seconds = 1.005 * ways[0].forecast.step.time.seconds;
+  CHECK(fastest_that_fits(ways) == &ways[1]);
+  ways[1].forecast.step.time.seconds = 1.02 * ways[0].forecast.step.time.seconds;
+  CHECK(fastest_that_fits(ways) == &ways[0]);
+  ways[0].forecast.fits = false;
+  CHECK(text_of(report, ways).find("--max_tokens_per_micro_batch 512 --gradient_checkpointing\n") != std::string::npos);
+  ways[1].forecast.fits = false;
+  ways[1].forecast.advice = "it needs more";
+  CHECK(fastest_that_fits(ways) == nullptr);
+  CHECK(text_of(report, ways)
+            .ends_with("\nnone fits; the one that needs least, --max_tokens_per_micro_batch 512 "
+                       "--gradient_checkpointing: it needs more\n"));
+}
+
+}  // namespace run_forecast_test

@@ -1,0 +1,131 @@
+// lora plan: what it prints, when it says no, and that the memory it tells is what training takes.
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "lora/io/file.hpp"
+#include "lora/io/json.hpp"
+#include "support/message_of.hpp"
+#include "support/program.hpp"
+#include "support/random_model.hpp"
+#include "support/temp_folder.hpp"
+
+namespace plan_test {
+
+using namespace lora;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+test::Outcome plan(const Words& words) { return test::run_program(LORA_PROGRAM, with({"plan"}, words)); }
+
+io::Json json_of(const Words& words, int status = 0) {
+  const test::Outcome outcome = plan(with(words, {"--json"}));
+  CAPTURE(outcome.errors);
+  CHECK(outcome.status == status);
+  return io::parse_json(outcome.output, "the plan");
+}
+
+}  // namespace
+
+TEST_CASE("plan: the memory that it tells is within a tenth of what training takes") {
+  const test::TempFolder temp;
+  test::write_random_model(temp / "model", {.family = "qwen2",
+                                            .vocabulary = 1000,
+                                            .hidden = 128,
+                                            .ffn = 512,
+                                            .layers = 4,
+                                            .heads = 4,
+                                            .kv_heads = 2,
+                                            .head_dim = 32});
+  std::string lines;
+  for (int i = 0; i < 8; ++i) {
+    std::vector<int> ids;
+    for (int j = 0; j < 120 + i; ++j) ids.push_back((7 * i + j * j) % 1000);
+    lines += io::to_text(io::json_object({{"input_ids", ids}, {"labels", ids}}), -1) + "\n";
+  }
+  io::write_file(temp / "data.jsonl", std::string_view(lines));
+  const Words keys = {"--model_name_or_path=" + (temp / "model").native(),
+                      "--dataset=" + (temp / "data.jsonl").native(),
+                      "--per_device_train_batch_size=8",
+                      "--gradient_accumulation_steps=1",
+                      "--max_steps=1",
+                      "--dtype=float32",
+                      "--threads=1"};
+  for (const Words& more : {Words{}, Words{"--finetuning_type=full"},
+                            Words{"--gradient_checkpointing", "--lora_rank=32", "--max_tokens_per_micro_batch=700"}}) {
+    CAPTURE(more.size());
+    const io::Json json = json_of(with(keys, more));
+    const double told = json.at("ranks")[0].at("device_gib").at("total").get<double>();
+    const io::Path run = temp / "run";
+    const auto trained = test::run_program(
+        LORA_PROGRAM,
+        with({"train", "--output_dir=" + run.native(), "--overwrite_output_dir", "--save_steps=0"}, with(keys, more)));
+    CAPTURE(trained.errors);
+    REQUIRE(trained.status == 0);
+    const double peak = io::read_json(run / "training_metrics.json").at("peak_memory_gib").get<double>();
+    CHECK(told == doctest::Approx(peak).epsilon(0.1));
+    CHECK(json.at("step").at("sequences") == 8);
+  }
+}
+
+TEST_CASE("plan: published shapes on an NPU are known without any file, and what does not fit is said with exit 1") {
+  const Words seven = {"--model_preset=qwen2.5-7b", "--device_type=ascend910b3", "--lora_rank=64"};
+  const test::Outcome page = plan(seven);
+  CHECK(page.status == 0);
+  CHECK(
+      page.output.starts_with("model    qwen2.5-7b, 7.62 billion parameters stored as BF16; LoRA, 161 million train\n"
+                              "device   ascend910b3, from its data sheet: nothing of it was measured; computing in "
+                              "bfloat16\n"));
+  for (const char* line : {"\nstep     8 sequences of 2048 tokens, 16,384 tokens in 8 micro-batches; 502 TFLOP\n",
+                           "\n         weights            14.19\n", "\nfits     yes, in 61.0 GiB\n"})
+    CHECK(page.output.find(line) != std::string::npos);
+  CHECK(page.errors == "");
+  const test::Outcome small = plan(with(seven, {"--device_memory_gib=16"}));
+  CHECK(small.status == 1);
+  CHECK(small.output.find("\nfits     no: it needs 23.5 GiB, but the device has 16.0 GiB\n") != std::string::npos);
+  const io::Json json = json_of(with(seven, {"--device_memory_gib=16"}), 1);
+  CHECK(json.at("fits") == false);
+  CHECK(json.at("advice")[0] == "it needs 23.5 GiB, but the device has 16.0 GiB");
+  const test::Outcome all = plan(with(seven, {"--device_memory_gib=20", "--all"}));
+  CHECK(all.status == 0);
+  CHECK(all.output.find("\nthe fastest that fits: ") != std::string::npos);
+  const test::Outcome none = plan(with(seven, {"--device_memory_gib=2", "--all"}));
+  CHECK(none.status == 1);
+  CHECK(none.output.find("\nnone fits; the one that needs least, ") != std::string::npos);
+  const Words host = {"--model_preset=qwen2.5-7b", "--device_type=ascend910b1", "--offload=params",
+                      "--host_memory_gib=3"};
+  CHECK(plan(host).output.find("of the host's memory, which has 3.0 GiB") != std::string::npos);
+}
+
+TEST_CASE("plan: what it is given is refused as train refuses it, and writes nothing") {
+  const test::TempFolder temp;
+  const auto told = [](const Words& words) {
+    const test::Outcome outcome = plan(words);
+    CHECK(outcome.output == "");
+    CHECK(outcome.status == 2);
+    return outcome.errors;
+  };
+  CHECK(told({}).starts_with("error: key model_name_or_path: given nothing"));
+  CHECK(told({"--model_preset=tiny", "--device_type=ascend310"}) ==
+        "error: key device_type: given ascend310, of which no forecast is made; allowed: ascend910b1, ascend910b3\n");
+  CHECK(told({"--model_preset=tiny", "--lora_rank=0"}).starts_with("error: key lora_rank: given 0"));
+  CHECK(told({"--model_preset=tiny", "--preview=1"}).find("unknown key") != std::string::npos);
+  test::write_random_model(temp / "model", {});
+  const auto before = io::entries_of(temp / "model");
+  const Words keys = {"--model_name_or_path=" + (temp / "model").native(), "--output_dir=" + (temp / "run").native(),
+                      "--threads=1", "--cutoff_len=32"};
+  CHECK(plan(keys).status == 0);
+  CHECK_FALSE(io::is_there(temp / "run"));
+  CHECK(io::entries_of(temp / "model") == before);
+}
+
+}  // namespace plan_test
