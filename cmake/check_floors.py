@@ -20,7 +20,7 @@ FLOORS = {
     "cpu": 3, "ascend": 3, "nn": 3, "tokenizer": 3,
     "model": 4, "data": 4, "optim": 4,
     "settings": 5, "decode": 5,
-    "inputs": 6, "run": 6,
+    "inputs": 6, "run": 6, "report": 6,
     "train": 7,
     "doctor": 8, "forecast": 8,
 }  # fmt: skip

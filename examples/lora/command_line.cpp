@@ -41,6 +41,8 @@ constexpr CommandText command_texts[] = {
      "Tells what a training would take, in memory and time, before anything is loaded; keys of train that change "
      "neither are taken as well.",
      "lora plan --model_preset qwen2.5-7b --device_type ascend910b3 --cutoff_len 2048 --all"},
+    {report_command, "Writes a page with the curves, scores and settings of a run, or of several side by side.",
+     "lora report OUT OTHER --output_file compared.html"},
     {doctor_command, "Tells what this machine and this build have for training, and what is missing.", "lora doctor"},
 };
 
@@ -231,7 +233,14 @@ Request read_command_line(int argc, const char* const* argv) {
     return name_of(candidate.command) == chosen.front()->get_name();
   });
   request.command = text->command;
-  const auto unknown = program.remaining(true);
+  auto unknown = program.remaining(true);
+  if (request.command == report_command && !unknown.empty()) {
+    // Words that are no keys are folders of runs.
+    const auto folders = std::stable_partition(unknown.begin(), unknown.end(),
+                                               [](const std::string& word) { return word.starts_with("--"); });
+    request.config.runs.assign(folders, unknown.end());
+    unknown.erase(folders, unknown.end());
+  }
   if (!unknown.empty()) refuse_words(unknown, request.command);
 
   const CLI::App& page = *chosen.front();

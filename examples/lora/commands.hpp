@@ -12,3 +12,4 @@ int run_merge(Request& request);
 int run_tokenize(Request& request);
 int run_doctor(Request& request);
 int run_plan(Request& request);
+int run_report(Request& request);

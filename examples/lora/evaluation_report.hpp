@@ -14,7 +14,7 @@
 
 // evaluation_results.json as Markdown for people.
 
-namespace report {
+namespace evaluation_report {
 
 using lora::concat;
 using lora::fixed;
@@ -140,7 +140,7 @@ inline std::string worst(const Json& results) {
   return text;
 }
 
-}  // namespace report
+}  // namespace evaluation_report
 
 inline std::string report_of(const lora::settings::Config& config, const lora::io::Json& results) {
   using lora::concat;
@@ -153,12 +153,13 @@ inline std::string report_of(const lora::settings::Config& config, const lora::i
   if (!results.at("template").is_null()) text += concat("- template: ", fact("template"), "\n");
   text += concat("- computed in ", fact("dtype"), " on ", fact("device"), "\n- lora ", fact("version"), ", ",
                  fact("time"), "\n");
-  text += report::measures(results);
+  text += evaluation_report::measures(results);
   text += concat("\nLoss and perplexity are over all labelled tokens; records longer than ", config.cutoff_len,
                  " tokens are read in windows of that length, each half a window on.\n");
-  if (results.at("datasets").size() > 1) text += report::data_sets(results);
-  if (results.contains("base")) text += report::against_base(results);
+  if (results.at("datasets").size() > 1) text += evaluation_report::data_sets(results);
+  if (results.contains("base")) text += evaluation_report::against_base(results);
   if (const lora::io::Json* comparisons = lora::io::json_find(results, "comparisons"))
-    for (const lora::io::Json& comparison : *comparisons) text += report::against_earlier(comparison, results);
-  return text + report::worst(results);
+    for (const lora::io::Json& comparison : *comparisons)
+      text += evaluation_report::against_earlier(comparison, results);
+  return text + evaluation_report::worst(results);
 }

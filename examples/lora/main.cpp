@@ -35,6 +35,8 @@ int run_command(Request& request) {
       return run_doctor(request);
     case plan_command:
       return run_plan(request);
+    case report_command:
+      return run_report(request);
   }
   return bad_usage;
 }

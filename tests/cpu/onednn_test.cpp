@@ -4,6 +4,8 @@
 #  include <doctest/doctest.h>
 
 #  include <atomic>
+#  include <cstddef>
+#  include <cstring>
 #  include <stdexcept>
 #  include <vector>
 
@@ -36,6 +38,35 @@ TEST_CASE("onednn: what goes wrong in one tile of a sum reaches the caller") {
     CHECK_THROWS_WITH_AS(form(all), "a broken tile", std::runtime_error);
     CHECK(tiles == all);
     CHECK(form(0));
+  }
+}
+
+TEST_CASE("onednn: a tile at the edge of a sum is handed over with the rows' own distance") {
+  constexpr Index m = 300, n = 712, k = 128;  // neither extent a multiple of a tile's
+  std::vector<bf16> a(m * k, bf16(1.0f)), b(k * n, bf16(0.0f));
+  const auto expected = [](Index column) { return static_cast<float>(column % 128 + 1); };
+  for (Index j = 0; j < n; ++j) b[static_cast<std::size_t>(j)] = bf16(expected(j));  // the first row alone
+  const cpu::ProductKey key{m, n, k, k, 1, n, 1, n, 1.0f, false, DType::bf16, DType::f32};
+  for (const int threads : {1, 3}) {
+    CAPTURE(threads);
+    cpu::Device dev(threads);
+    std::atomic<Index> numbers = 0, wrong = 0, narrow = 0;
+    const bool formed = dev.state<cpu::OneDnn>().run_sum(
+        dev, {{key, a.data(), b.data()}, {key, a.data(), b.data()}},
+        [&](Index, Index column, Index rows, Index cols, const std::byte* tile, Index stride) {
+          narrow += cols < stride ? 1 : 0;
+          for (Index i = 0; i < rows; ++i)
+            for (Index j = 0; j < cols; ++j) {
+              float value = 0;
+              std::memcpy(&value, tile + static_cast<std::size_t>(i * stride + j) * sizeof value, sizeof value);
+              ++numbers;
+              wrong += value == 2 * expected(column + j) ? 0 : 1;
+            }
+        });
+    if (!formed) return test::skipped("onednn: sums of bfloat16 by tiles, which oneDNN does not offer here");
+    CHECK(numbers == m * n);
+    CHECK(narrow > 0);
+    CHECK(wrong == 0);
   }
 }
 

@@ -149,6 +149,24 @@ TEST_CASE("run data: with a curriculum each record has its class, and a field th
   CHECK(data.label_of(1) == "a");
   CHECK(data.label_of(3) == "c");
   CHECK(data.absent_class_field().empty());
+  shelf.config.val_size = 2;  // of those that stay, some lie behind one that is held back
+  bool apart = false;
+  for (Index seed = 1; seed < 20; ++seed) {
+    shelf.config.seed = seed;
+    const RunData some = shelf.open();
+    REQUIRE(some.order().size() == 3);
+    for (Index i = 0; i < 3; ++i) {
+      const Index record = some.order()[i];
+      apart = apart || record != i;
+      const std::int32_t of = some.classes()->of[static_cast<std::size_t>(i)];
+      if (record < 4)
+        CHECK(some.label_of(record) == std::vector<std::string>{"b", "a", "b", "c"}[static_cast<std::size_t>(record)]);
+      if (record < 4) CHECK(some.classes()->labels[static_cast<std::size_t>(of)] == some.label_of(record));
+      CHECK((of == -1) == (record == 4));
+    }
+  }
+  CHECK(apart);
+  shelf.config.val_size = 0;
   quiet.text.clear();
   shelf.lists.clear();
   shelf.add_tokens("mine", 2);

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -66,6 +67,23 @@ TEST_CASE("status_line: a bar is drawn on a terminal alone") {
   };
   CHECK(drawn(false).empty());
   CHECK(drawn(true).find("  step 1/2") != std::string::npos);
+}
+
+TEST_CASE(
+    "status_line: what is logged stands above the bar, which is drawn again; without a terminal nothing is erased") {
+  const auto shown = [](bool terminal) {
+    return test::run_apart([&](int out) {
+             dup2(out, STDERR_FILENO);
+             StatusLine line(terminal);
+             line.show(0.5, {"step 1/2"});
+             log::info("a line");
+             std::fflush(stderr);
+           })
+        .text;
+  };
+  const std::string bar = "\r\033[K" + bar_text(0.5, {"step 1/2"}, 79);
+  CHECK(shown(true).starts_with(bar + "\r\033[Ka line\n" + bar));
+  CHECK(shown(false) == "a line\n");
 }
 
 TEST_CASE("status_line: a bar has a column less than the terminal, and 79 where the terminal tells no width") {

@@ -344,6 +344,14 @@ TEST_CASE("tokenizer: an added token has the id that the tokenizers library give
               "the new token \"<|end|>\" would get the id 9, the number of tokens, but in the vocabulary"));
 }
 
+TEST_CASE("tokenizer: a model that does not say its type is BPE, as older files have it") {
+  Json older = small();
+  REQUIRE(older.at("model").erase("type") == 1);
+  const auto of = [](const Json& json) { return Tokenizer::from_json(json.dump(), "tokenizer.json").encode("ab abc"); };
+  CHECK(of(older) == of(small()));
+  CHECK_FALSE(of(older).empty());
+}
+
 TEST_CASE("tokenizer: what is not supported is named") {
   const auto kind = [](const char* pointer, const char* type) { return message_with(pointer, {{"type", type}}); };
   CHECK(kind("/normalizer", "Lowercase") == "tokenizer.json: the normalizer Lowercase is not supported; NFC is");

@@ -1,7 +1,7 @@
 #pragma once
 
 /// The version of the library; CMake and `lora --version` read it from here.
-#define LORA_VERSION "0.1.0"
+#define LORA_VERSION "0.2.0"
 
 /// Debug builds check assertions and the arena's guard bands.
 #ifndef LORA_DEBUG

@@ -7,10 +7,18 @@ namespace lora::run {
 
 /// The files that a run writes into output_dir itself. The last one identifies the folder as a run's: it is written
 /// first and removed last.
-constexpr std::string_view run_files[] = {
-    "trainer_log.jsonl", "training.log",      "training_metrics.json", "profile.md",
-    "profile.json",      "train_command.txt", "environment_info.txt",  "tensorboard/events.out.tfevents.lora",
-    "going_back.json",   "run_config.json"};
+constexpr std::string_view run_files[] = {"trainer_log.jsonl",
+                                          "training.log",
+                                          "training_metrics.json",
+                                          "profile.md",
+                                          "profile.json",
+                                          "train_command.txt",
+                                          "environment_info.txt",
+                                          "tensorboard/events.out.tfevents.lora",
+                                          "going_back.json",
+                                          "report.html",
+                                          "loss.svg",
+                                          "run_config.json"};
 
 /// The folders in output_dir that belong to runs.
 constexpr std::string_view run_folders[] = {"final_model", "checkpoints", "tensorboard"};

@@ -161,6 +161,9 @@ struct Config {
   // tokenize
   std::optional<std::string> text;
   std::string file;
+
+  // report
+  std::vector<std::string> runs;
   bool add_generation_prompt = false;
 
   /// Keys given on the command line, which take precedence over the file's.

@@ -27,11 +27,12 @@ enum Command : unsigned {
   merge_command = 8,
   tokenize_command = 16,
   doctor_command = 32,
-  plan_command = 64
+  plan_command = 64,
+  report_command = 128
 };
 
 constexpr Command all_commands[] = {train_command,    eval_command,   generate_command, merge_command,
-                                    tokenize_command, doctor_command, plan_command};
+                                    tokenize_command, doctor_command, plan_command,     report_command};
 
 constexpr std::string_view name_of(Command command) {
   switch (command) {
@@ -49,6 +50,8 @@ constexpr std::string_view name_of(Command command) {
       return "doctor";
     case plan_command:
       return "plan";
+    case report_command:
+      return "report";
   }
   return "";
 }

@@ -35,7 +35,7 @@ LORA_INLINE std::vector<std::string_view> template_names() {
 
 LORA_INLINE std::vector<Key> make_keys() {
   constexpr unsigned train = train_command, eval = eval_command, generate = generate_command, merge = merge_command,
-                     tokenize = tokenize_command, doctor = doctor_command, plan = plan_command;
+                     tokenize = tokenize_command, doctor = doctor_command, plan = plan_command, report = report_command;
   constexpr unsigned running = train | eval | generate, data = train | eval;
   constexpr Range any = {};
   const std::vector<std::string_view> free = {};
@@ -302,9 +302,10 @@ LORA_INLINE std::vector<Key> make_keys() {
        "Also generates the answers and scores them: exact match and ROUGE-L"},
 
       {"prompt", "generation", generate, &C::prompt, any, free, "", "The user's words; or give dataset"},
-      {"output_file", "generation", generate | doctor, &C::output_file, any, free,
-       "standard output; of doctor doctor_report.md",
-       "File for the answers to dataset, a JSON object per line; of doctor for the report of full"},
+      {"output_file", "generation", generate | doctor | report, &C::output_file, any, free,
+       "standard output; of doctor doctor_report.md, of report the run's report.html",
+       "File for the answers to dataset, a JSON object per line; of doctor for the report of full; of report for the "
+       "page"},
       {"max_new_tokens", "generation", running, &C::max_new_tokens, count_to(1e6), free, "",
        "Longest answer in tokens"},
       {"temperature", "generation", generate, &C::temperature, at_least(0), free, "",
@@ -322,6 +323,7 @@ LORA_INLINE std::vector<Key> make_keys() {
        ".txt: a text per line; .jsonl: {\"text\"} or {\"messages\"} per line"},
       {"add_generation_prompt", "input", tokenize, &C::add_generation_prompt, any, free, "",
        "Ends conversations with the opening of an answer"},
+      {"runs", "input", report, &C::runs, any, free, "", "Folders of runs; or give them alone: lora report RUN ..."},
   };
   // What is planned is a training: a command line of train's is one of plan's.
   for (Key& key : table)

@@ -49,6 +49,9 @@ LORA_INLINE std::vector<Rule> make_rules() {
       {required, merge, "output_dir", "", always, "a folder for the merged model"},
       {required, generate, "prompt", "", [](const Config& c) { return c.dataset.empty(); },
        "a text, or dataset instead"},
+      {required, report_command, "runs", "", always, "folders of runs"},
+      {required, report_command, "output_file", "", [](const Config& c) { return c.runs.size() > 1; },
+       "with several runs, a file for the page that has them side by side"},
       {required, tokenize, "text", "", [](const Config& c) { return c.file.empty(); }, "a text, or file instead"},
 
       {refused, running | doctor_command, "device_type", "", on_cpu,

@@ -18,6 +18,7 @@
 #include "lora/settings/settings.hpp"
 #include "lora/train/learner.hpp"
 #include "lora/train/loop.hpp"
+#include "lora/train/pictures.hpp"
 #include "lora/train/prepared.hpp"
 #include "lora/train/resume.hpp"
 #include "lora/train/saving.hpp"
@@ -129,9 +130,12 @@ RunResult TrainingRun<D, T>::run() {
   if (progress) progress->begin();
   std::optional<run::MetricsLog> log;
   if (writes()) log.emplace(output, from.kept);
+  std::optional<Pictures> pictures;  // of what the log has
+  if (writes()) pictures.emplace(output);
   const auto tell = [&](const run::Event& event) {
     if (log) log->take(event);
     if (progress) progress->take(event);
+    if (pictures) pictures->take(event);
   };
   const run::ProfiledRun<D> profiled(dev_, config.profile, from.end - from.first);
   const double before = log ? log->elapsed_seconds() : 0;
@@ -151,6 +155,7 @@ RunResult TrainingRun<D, T>::run() {
     if (!from.has_result) say_end(config, result.metrics, before + seconds_since(start));
   }
   if (writes() && !io::is_there(output / run::metrics_file)) run::write_training_metrics(output, result.metrics);
+  if (pictures && result.metrics.finished) pictures->write();
   wait_for_all();
   return result;
 }

@@ -1,0 +1,23 @@
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "lora/report/page.hpp"
+#include "lora/settings/settings.hpp"
+#include "standard_output.hpp"
+
+int run_report(Request& request) {
+  using namespace lora;
+  const settings::Config& config = request.config;
+  std::vector<lora::report::RunRecord> runs;
+  for (const std::string& folder : config.runs) runs.push_back(lora::report::read_run(folder));
+  const io::Path own = config.runs[0];
+  const io::Path page = config.output_file.empty() ? own / lora::report::page_file : io::Path(config.output_file);
+  lora::report::write_page(page, lora::report::page_of(runs, settings::to_json({}, settings::train_command)));
+  print_result(concat("the report is ", page.native(), "\n"));
+  if (!config.output_file.empty()) return 0;
+  const io::Path picture = own / lora::report::picture_file;
+  lora::report::write_page(picture, lora::report::loss_picture(runs[0]));
+  print_result(concat("the picture is ", picture.native(), "\n"));
+  return 0;
+}
