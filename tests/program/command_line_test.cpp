@@ -57,6 +57,9 @@ constexpr Page pages[] = {
      "Tells what a training would take, in memory and time, before anything is loaded; keys of train that change "
      "neither are taken as well.",
      "lora plan --model_preset qwen2.5-7b --device_type ascend910b3 --cutoff_len 2048 --all"},
+    {settings::report_command,
+     "Writes a page with the curves, scores and settings of a run, or of several side by side.",
+     "lora report OUT OTHER --output_file compared.html"},
     {settings::doctor_command, "Tells what this machine and this build have for training, and what is missing.",
      "lora doctor"}};
 

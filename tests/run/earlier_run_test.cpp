@@ -183,7 +183,8 @@ struct GoingBack {
     metrics.finished = true;
     metrics.steps = 6;
     run::write_training_metrics(first, metrics);
-    for (const char* name : {"profile.md", "profile.json"}) io::write_file(first / name, std::string_view("old"));
+    for (const char* name : {"profile.md", "profile.json", "report.html", "loss.svg"})
+      io::write_file(first / name, std::string_view("old"));
     io::Json config;
     for (const char* key : {"model_name_or_path", "dataset", "output_dir", "lora_rank", "save_steps", "on_non_finite"})
       config[key] = nullptr;
@@ -229,7 +230,8 @@ TEST_CASE("earlier run: whatever ends a run that goes back, the next goes on the
       CHECK(found->state.step == 2);
       earlier.take(found, 6);
       CHECK(Checkpoints(s.run).steps() == std::vector<Index>{1, 2});
-      for (const char* gone : {"training_metrics.json", "profile.md", "profile.json", "going_back.json"})
+      for (const char* gone :
+           {"training_metrics.json", "profile.md", "profile.json", "report.html", "loss.svg", "going_back.json"})
         CHECK_FALSE(io::is_there(s.run / gone));
     };
     CHECK(test::sweep_faults(

@@ -145,7 +145,8 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"compare_with", "evaluation", "e", "LIST", "none", "a comma-separated list (in JSON an array)"},
       {"predict", "evaluation", "e", "SWITCH", "false", "true or false"},
       {"prompt", "generation", "g", "TEXT", "", "a text"},
-      {"output_file", "generation", "gd", "TEXT", "standard output; of doctor doctor_report.md", "a text"},
+      {"output_file", "generation", "gdr", "TEXT",
+       "standard output; of doctor doctor_report.md, of report the run's report.html", "a text"},
       {"max_new_tokens", "generation", "teg", "INT", "256", "a whole number, at least 1 and at most 1e+06"},
       {"temperature", "generation", "g", "NUMBER", "0", "a number, at least 0"},
       {"top_p", "generation", "g", "NUMBER", "1", "a number, above 0 and at most 1"},
@@ -156,9 +157,11 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"text", "input", "k", "TEXT", "", "a text"},
       {"file", "input", "k", "TEXT", "", "a text"},
       {"add_generation_prompt", "input", "k", "SWITCH", "false", "true or false"},
+      {"runs", "input", "r", "LIST", "", "a comma-separated list (in JSON an array)"},
   };
   const std::pair<char, Command> letters[] = {{'t', train_command}, {'e', eval_command},     {'g', generate_command},
-                                              {'m', merge_command}, {'k', tokenize_command}, {'d', doctor_command}};
+                                              {'m', merge_command}, {'k', tokenize_command}, {'d', doctor_command},
+                                              {'r', report_command}};
   REQUIRE(keys().size() == std::size(rows));
   for (std::size_t i = 0; i < keys().size(); ++i) {
     const Key& key = keys()[i];

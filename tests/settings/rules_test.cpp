@@ -44,6 +44,8 @@ Pairs base_of(Command command) {
       return {{"model_name_or_path", "m"}, {"dataset", "d"}, {"output_dir", "o"}};
     case plan_command:
       return {{"model_name_or_path", "m"}, {"dataset", "d"}};
+    case report_command:
+      return {{"runs", "r"}};
     case generate_command:
       return {{"model_name_or_path", "m"}, {"prompt", "p"}};
     case merge_command:
@@ -282,6 +284,10 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
       {tokenize_command, with(model, {{"file", "f.txt.gz"}, {"date", "2024-07-26"}}), "date: given 2024-07-26" + turns},
       {tokenize_command, with(model, {{"file", "f.txt"}, {"enable_thinking", "true"}}),
        "enable_thinking: given true" + turns},
+      {report_command, {}, "runs: given nothing, allowed: folders of runs"},
+      {report_command,
+       {{"runs", "a,b"}},
+       "output_file: given nothing, allowed: with several runs, a file for the page that has them side by side"},
       {plan_command, {}, "model_name_or_path: given nothing, allowed: a model folder, a .gguf file or a model's name"},
       {plan_command,
        {{"model_preset", "tiny"}, {"dataset", "d"}},

@@ -100,13 +100,21 @@ TEST_CASE("trainer: a run writes every file of the contract and a log that adds 
   CHECK(result.final_model == run / "final_model");
   for (const char* name :
        {"final_model/adapter_config.json", "final_model/adapter_model.safetensors", "final_model/README.md",
-        "trainer_log.jsonl", "training.log", "training_metrics.json", "train_command.txt", "environment_info.txt",
-        "run_config.json", "tensorboard/events.out.tfevents.lora", "checkpoints/checkpoint-24/trainer_state.json",
-        "checkpoints/checkpoint-24/optimizer.safetensors", "checkpoints/checkpoint-3/adapter_config.json"}) {
+        "trainer_log.jsonl", "training.log", "training_metrics.json", "report.html", "loss.svg", "train_command.txt",
+        "environment_info.txt", "run_config.json", "tensorboard/events.out.tfevents.lora",
+        "checkpoints/checkpoint-24/trainer_state.json", "checkpoints/checkpoint-24/optimizer.safetensors",
+        "checkpoints/checkpoint-3/adapter_config.json"}) {
     CAPTURE(name);
     CHECK(std::filesystem::is_regular_file(run / name));
   }
   CHECK(io::read_file(run / "train_command.txt") == "lora train --seed 42\n");
+  // The pictures are of the finished run: they can be made again from its folder.
+  const report::RunRecord record = report::read_run(run);
+  CHECK(io::read_file(run / "report.html") ==
+        report::page_of({record}, settings::to_json({}, settings::train_command)));
+  CHECK(io::read_file(run / "loss.svg") == report::loss_picture(record));
+  CHECK(record.curve("loss").size() == 12);
+  CHECK(record.evaluations.size() == 6);
   CHECK(run::Checkpoints(run).steps() == std::vector<Index>{3, 6, 9, 12, 15, 18, 21, 24});
 
   std::vector<Index> logged, evaluated;

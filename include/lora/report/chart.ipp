@@ -75,16 +75,21 @@ LORA_INLINE std::string escaped(std::string_view text) {
 }
 
 LORA_INLINE std::vector<double> ticks(double low, double high, int most) {
-  if (!(low < high)) {  // one value: something to both sides of it
-    const double aside = low == 0 ? 1 : 0.5 * std::fabs(low);
+  const double size = std::max(std::fabs(low), std::fabs(high));
+  if (!(high - low > 1e-12 * size)) {  // one value: something to both sides of it
+    const double aside = size == 0 ? 1 : 0.5 * size;
     low -= aside;
     high += aside;
   }
-  double step = std::pow(10, std::floor(std::log10((high - low) / most)));
-  const auto first = [&] { return std::floor(low / step * (1 + 1e-12)); };
-  const auto last = [&] { return std::ceil(high / step * (1 - 1e-12)); };
-  for (const double factor : {1.0, 2.0, 2.5, 2.0})  // 1, 2, 5, 10
-    if (factor == 1 || last() - first() + 1 > most) step *= factor;
+  constexpr double slack = 1e-9;  // of a mark, so that one at an end is not followed by another
+  const double unit = std::pow(10, std::floor(std::log10((high - low) / most)));
+  double step = unit;
+  const auto first = [&] { return std::floor(low / step + slack); };
+  const auto last = [&] { return std::ceil(high / step - slack); };
+  for (const double factor : {2.0, 5.0, 10.0, 20.0, 50.0, 100.0}) {
+    if (last() - first() + 1 <= most) break;
+    step = factor * unit;
+  }
   std::vector<double> marks;
   for (double i = first(); i <= last(); ++i) marks.push_back(i * step);
   return marks;

@@ -96,7 +96,7 @@ LORA_INLINE void RunFolder::go_on_from(Index step, bool works, bool goes_back) c
   if (goes_back) note_going_back(step);
   if (works || goes_back || steps_of_metrics(output_, true) != step) io::remove_file(output_ / metrics_file);
   if (goes_back) {
-    for (const char* name : {"profile.md", "profile.json"}) io::remove_file(output_ / name);
+    for (const char* name : {"profile.md", "profile.json", "report.html", "loss.svg"}) io::remove_file(output_ / name);
     io::sync_folder(output_);
     checkpoints_.remove_past(step);
   }
