@@ -73,7 +73,8 @@ int run_plan(Request& request) {
   const double here = config.device_type == "auto" ? static_cast<double>(cpu::available_memory())
                                                    : std::numeric_limits<double>::infinity();
   const double host = config.host_memory_gib ? *config.host_memory_gib * 0x1p30 : here;
-  Target target{.host_bytes = host};
+  Target target;
+  target.host_bytes = host;
   const auto named = precision_named(config.dtype);
 
   if (config.device_type != "auto") {

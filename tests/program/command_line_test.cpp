@@ -75,7 +75,7 @@ std::string option(const std::string& name, const std::string& words) {
   return text + line + "\n";
 }
 
-constexpr const char* all_names = "train, eval, generate, merge, tokenize, doctor";
+constexpr const char* all_names = "train, eval, generate, merge, tokenize, plan, report, doctor";
 
 }  // namespace
 

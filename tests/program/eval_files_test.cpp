@@ -399,16 +399,16 @@ TEST_CASE("program: eval refuses a file that is given again later, and tells of 
 }
 
 TEST_CASE("program: parts of evaluation_report.md: texts are safe in a cell, numbers have the digits that matter") {
-  CHECK(report::cell("a|b\\c`d<e*f_g[h") == "a\\|b\\\\c\\`d\\<e\\*f\\_g\\[h");
-  CHECK(report::cell("plain ]>#-!(x)") == "plain ]>#-!(x)");
-  CHECK(report::cell("two\nlines") == "two\\\\nlines");
-  CHECK(report::row({"a", "", "b"}) == "| a |  | b |\n");
-  CHECK(report::head({"a", "b", "c"}) == "| a | b | c |\n|---|---:|---:|\n");
-  CHECK(report::percent(0.12345) == "12.3 %");
-  CHECK(report::percent(1) == "100.0 %");
-  CHECK(report::signed_text(0.25) == "+0.2500");
-  CHECK(report::signed_text(0) == "+0.0000");
-  CHECK(report::signed_text(-1.23456) == "−1.2346");
+  CHECK(evaluation_report::cell("a|b\\c`d<e*f_g[h") == "a\\|b\\\\c\\`d\\<e\\*f\\_g\\[h");
+  CHECK(evaluation_report::cell("plain ]>#-!(x)") == "plain ]>#-!(x)");
+  CHECK(evaluation_report::cell("two\nlines") == "two\\\\nlines");
+  CHECK(evaluation_report::row({"a", "", "b"}) == "| a |  | b |\n");
+  CHECK(evaluation_report::head({"a", "b", "c"}) == "| a | b | c |\n|---|---:|---:|\n");
+  CHECK(evaluation_report::percent(0.12345) == "12.3 %");
+  CHECK(evaluation_report::percent(1) == "100.0 %");
+  CHECK(evaluation_report::signed_text(0.25) == "+0.2500");
+  CHECK(evaluation_report::signed_text(0) == "+0.0000");
+  CHECK(evaluation_report::signed_text(-1.23456) == "−1.2346");
   const std::pair<double, const char*> values[] = {{1, "1.0000"},
                                                    {0.5, "0.50000"},
                                                    {0.0123456, "0.012346"},
@@ -422,7 +422,7 @@ TEST_CASE("program: parts of evaluation_report.md: texts are safe in a cell, num
                                                    {1e300, "1e+300"},
                                                    {std::numeric_limits<double>::infinity(), "inf"},
                                                    {1e-7, "0.000000100"}};
-  for (const auto& value : values) CHECK(report::perplexity(value.first) == value.second);
+  for (const auto& value : values) CHECK(evaluation_report::perplexity(value.first) == value.second);
 }
 
 }  // namespace eval_files_test
