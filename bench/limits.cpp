@@ -1,10 +1,10 @@
 // Prints what this machine reaches at best, as one JSON object: bench_limits [THREADS]
 
+#include "lora/forecast/limits.hpp"
+
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-
-#include "lora/forecast/limits.hpp"
 
 int main(int argc, char** argv) {
   int threads = 0;

@@ -323,7 +323,8 @@ LORA_INLINE std::vector<Key> make_keys() {
        ".txt: a text per line; .jsonl: {\"text\"} or {\"messages\"} per line"},
       {"add_generation_prompt", "input", tokenize, &C::add_generation_prompt, any, free, "",
        "Ends conversations with the opening of an answer"},
-      {"runs", "input", report, &C::runs, any, free, "", "Folders of runs; or words without a key: lora report RUN RUN"},
+      {"runs", "input", report, &C::runs, any, free, "",
+       "Folders of runs; or words without a key: lora report RUN RUN"},
   };
   // What is planned is a training: a command line of train's is one of plan's.
   for (Key& key : table)
