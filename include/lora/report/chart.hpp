@@ -13,6 +13,9 @@ namespace lora::report {
 /// Text of any origin as the content of an element or an attribute.
 std::string escaped(std::string_view text);
 
+/// Colors of the palette.
+constexpr int colors = 6;
+
 struct Curve {
   std::string label;
   std::vector<Point> points;

@@ -16,8 +16,6 @@ namespace lora::report {
 
 namespace detail {
 
-constexpr int colors = 6;
-
 /// What of the picture the curves have.
 struct Frame {
   double left = 62, top = 34, right = 622, bottom = 216;
