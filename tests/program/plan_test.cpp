@@ -7,6 +7,7 @@
 
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
+#include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
 #include "support/random_model.hpp"
@@ -37,6 +38,8 @@ io::Json json_of(const Words& words, int status = 0) {
 }  // namespace
 
 TEST_CASE("plan: the memory that it tells is within a tenth of what training takes") {
+  // Of which sanitizers and emulators take a share.
+  if (!test::effort(true, false, "plan: the memory that is told beside what training takes")) return;
   const test::TempFolder temp;
   test::write_random_model(temp / "model", {.family = "qwen2",
                                             .vocabulary = 1000,
