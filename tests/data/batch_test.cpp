@@ -33,6 +33,7 @@ TEST_CASE("batch: labels are the next tokens of the same sequence, and nothing i
 TEST_CASE("batch: each token has a label") {
   Batch batch;
   CHECK_THROWS_WITH_AS(batch.append({{1, 2, 3}, {1, 2}, 0}, 0), "[batch] 3 tokens but 2 labels", ShapeError);
+  CHECK_THROWS_WITH_AS(batch.append({{1, 2, 3}, {1, 2, 3, 4}, 0}, 0), "[batch] 3 tokens but 4 labels", ShapeError);
   CHECK(batch.rows() == 0);
 }
 
