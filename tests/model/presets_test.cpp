@@ -69,11 +69,12 @@ TEST_CASE("presets: each has the size of the model that it is named after, or th
 TEST_CASE("presets: those for training from scratch have the rest that the documentation states") {
   const std::pair<const char*, Index> without_embedding[] = {
       {"tiny", 2'361'984}, {"small", 6'296'832}, {"medium", 23'602'688}, {"large", 95'972'096}};
-  for (const auto& [name, count] : without_embedding) {
+  for (const auto& preset : without_embedding) {
+    const std::string name = preset.first;
     CAPTURE(name);
     const model::Config config = model::parse_config(model::preset_config(name), "preset");
     CHECK(config.tie_word_embeddings);
-    CHECK(model::parameters_of(config) - config.vocab_size * config.hidden_size == count);
+    CHECK(model::parameters_of(config) - config.vocab_size * config.hidden_size == preset.second);
   }
 }
 

@@ -261,7 +261,8 @@ TEST_CASE("program: merge keeps the type that is stored, and a model without a t
   CHECK(merged.status == 0);
   CHECK(test::holds(merged.errors, "Warning: " + m.base + " has no tokenizer, and so has the merged model none\n"));
   CHECK_FALSE(io::is_there(io::Path(m.place("out")) / "tokenizer.json"));
-  for (const auto& tensor : io::Safetensors::open(io::Path(m.place("out")) / "model.safetensors").tensors())
+  const auto written = io::Safetensors::open(io::Path(m.place("out")) / "model.safetensors");
+  for (const auto& tensor : written.tensors())
     CHECK(tensor.dtype == DType::bf16);
 }
 

@@ -7,6 +7,7 @@
 
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
+#include "lora/io/paths.hpp"
 #include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
