@@ -4,7 +4,8 @@
 A header includes only lower floors or its own folder; the doors on top may include everything, and nothing includes
 them. A header's definitions may stand in a file of the same name that ends in .ipp: the two include each other, nothing
 else includes the second, but one source of cmake/compiled. What stands in a namespace `detail` is used by its own
-folder, tests and benchmarks alone. Prints a line for each offence and exits 1 if there is one. `--self-test` checks the
+folder, tests and benchmarks alone. The page names every header beside its folder (a backend's families are kernel/'s).
+Prints a line for each offence and exits 1 if there is one. `--self-test` checks the
 checker.
 """
 import argparse
@@ -24,6 +25,7 @@ FLOORS = {
     "train": 7,
     "doctor": 8, "forecast": 8,
 }  # fmt: skip
+BACKENDS = {"cpu", "ascend"}
 DOORS = {"trainer.hpp", "basic_trainer.hpp", "lora.hpp", "instantiate.hpp"}
 
 # An include that matches the pattern is allowed only in a file whose path (from the root) matches the room.
@@ -99,6 +101,7 @@ def offences(root):
     yield from cycles(graph)
     yield from compiled_once(root)
     yield from details(root)
+    yield from unnamed(root)
     for area in ("include", "examples", "tests", "bench"):
         for path in sorted((root / area).rglob("*.[hci]pp")):
             place = path.relative_to(root).as_posix()
@@ -142,6 +145,20 @@ def details(root):
                         yield f"{path.relative_to(root).as_posix()}:{number}: {folder}::detail::{name} is {folder}/'s own"
 
 
+def unnamed(root):
+    """Headers that the list of floors in docs/design.md doesn't name."""
+    page = (root / "docs" / "design.md").read_text(encoding="utf-8")
+    named, folder = {}, None
+    for line in page.partition("include/lora/\n")[2].partition("```")[0].splitlines():
+        begin = re.match(r"  (\w+)/ +\d", line)
+        folder = begin.group(1) if begin else folder if line.startswith("   ") else None
+        named.setdefault(folder, set()).update(re.findall(r"\w+", line))
+    for path in sorted((root / "include" / "lora").glob("*/*.hpp")):
+        names = named.get(path.parent.name, set()) | (named["kernel"] if path.parent.name in BACKENDS else set())
+        if path.stem not in names:
+            yield f"docs/design.md: the list of floors does not name {path.parent.name}/{path.name}"
+
+
 def allowed(place, pattern):
     """Tests may use a third-party header as an independent oracle, except in the programs that show the library."""
     return place.startswith("tests/") and not pattern.startswith("CLI")
@@ -181,6 +198,7 @@ def self_test():
         "run/s.ipp": "#include <lora/run/s.hpp>\n",
         "../../cmake/compiled/runs.cpp": "#include <lora/run/s.ipp>\n",
     }
+    page = "include/lora/\n" + "".join(f"  {folder}/  0  a b c d g i r s t x y z gguf json\n" for folder in FLOORS)
     bad = [
         ("core/a.hpp", "#include <lora/tensor/b.hpp>\n", "is above core/"),
         ("nn/d.hpp", "#include <lora/cpu/c.hpp>\n", "on the same floor as nn/"),
@@ -205,11 +223,14 @@ def self_test():
         ("../../cmake/compiled/more.cpp", "#include <lora/run/s.ipp>\n", "is compiled in"),
         ("attic/x.hpp", "", "is on no floor"),
         ("more.hpp", "", "a header on top is a door"),
+        ("io/forgotten.hpp", "", "does not name io/forgotten.hpp"),
     ]
 
     def check(files):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
+            (root / "docs").mkdir()
+            (root / "docs" / "design.md").write_text(page + "```\n", encoding="utf-8")
             for name, text in files.items():
                 path = root / "include" / "lora" / name
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -57,9 +57,8 @@ void measure(const std::string& model, const std::string& adapter, const std::st
   auto data = inputs::open_dataset(config, config.dataset);
   const auto text = inputs::text_files(config, source.path(), data.kinds());
   const auto records = inputs::encoded_records(config, std::move(data), text, source.config().vocab_size, false);
-  const auto totals = train::evaluate(
-      dev, decoder, records.size(), [&](Index i) { return records[i]; }, config.per_device_eval_batch_size,
-      config.cutoff_len);
+  const auto totals = train::evaluate(dev, decoder, records.size(), [&](Index i) { return records[i]; },
+                                      {.batch = config.per_device_eval_batch_size, .window = config.cutoff_len});
   std::printf("perplexity %.4f\n", totals.perplexity());
   // [end]
 }
@@ -139,14 +138,14 @@ void steer(const std::string& model, const std::string& output) {
     std::printf("| %.*s\n", static_cast<int>(line.size()), line.data());
   };
   options.evaluates = [](lora::Running& running) { return running.state().step != 2; };  // leaves that one out
-  options.on_evaluation = [](const lora::EvalMetrics& metrics, lora::Running& running) {
+  options.on_evaluation = [](const lora::Evaluation& evaluation, lora::Running& running) {
     lora::with_model(running, [&](auto& dev, auto& decoder) {
       const std::vector<std::vector<std::int32_t>> prompts = {running.text().tokenizer->encode("Say").ids};
       const auto results = lora::decode::generate(dev, decoder, prompts, {.max_new_tokens = 4}, 1);
-      std::printf("after step %d: %s\n", static_cast<int>(metrics.step),
+      std::printf("after step %d: %s\n", static_cast<int>(evaluation.step),
                   running.text().tokenizer->decode(results[0], true).c_str());
     });
-    if (metrics.loss < 0.1 || metrics.step == 4) running.finish();  // as if this step had been the last
+    if (evaluation.loss() < 0.1 || evaluation.step == 4) running.finish();  // as if this step had been the last
   };
   const lora::RunResult result = lora::Trainer(config, options).train();
   // [end]

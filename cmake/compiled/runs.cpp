@@ -36,6 +36,7 @@
 #include "lora/run/run_state.ipp"
 #include "lora/run/status_line.ipp"
 #include "lora/run/talk.ipp"
+#include "lora/run/tensorboard_log.ipp"
 #include "lora/settings/device_name.ipp"
 #include "lora/settings/keys.ipp"
 #include "lora/settings/rules.ipp"

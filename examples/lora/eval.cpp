@@ -56,14 +56,16 @@ std::string of_several(const EvaluatedSet& set, const std::vector<EvaluatedSet>&
 }
 
 template <AnyDevice D, class T>
-train::EvaluationTotals totals_of(D& dev, model::Decoder<D, T>& decoder, const EvaluatedSet& set,
-                                  const settings::Config& config, const std::string& doing,
-                                  std::vector<train::RecordLoss>* each) {
+model::Evaluation totals_of(D& dev, model::Decoder<D, T>& decoder, const EvaluatedSet& set,
+                            const settings::Config& config, const std::string& doing,
+                            std::vector<train::RecordLoss>* each) {
   run::CountProgress progress(doing, "records", set.records.size());
-  const auto totals = train::evaluate(
-      dev, decoder, set.records.size(), [&](Index i) { return set.records[i]; }, config.per_device_eval_batch_size,
-      config.cutoff_len, [&](const train::EvaluationTotals& sums) { progress.reached(sums.records, sums.tokens); },
-      nullptr, each);
+  const auto totals =
+      train::evaluate(dev, decoder, set.records.size(), [&](Index i) { return set.records[i]; },
+                      {.batch = config.per_device_eval_batch_size,
+                       .window = config.cutoff_len,
+                       .see = [&](const model::Evaluation& sums) { progress.reached(sums.records, sums.tokens); },
+                       .each = each});
   progress.clear();
   if (!std::isfinite(totals.perplexity()))
     fail<NonFiniteError>(set.path, ": the loss is ", totals.loss(), " and the perplexity ", totals.perplexity());
@@ -208,7 +210,7 @@ void write_events(const settings::Config& config, const io::Path& model, const s
   const io::Path folder = io::Path(config.output_dir) / events_folder;
   io::create_folders(folder);
   std::vector<std::pair<std::string, double>> values;
-  const auto add = [&](const std::string& name, const train::EvaluationTotals& totals,
+  const auto add = [&](const std::string& name, const model::Evaluation& totals,
                        const std::optional<data::AnswerScores>& of) {
     values.emplace_back(name + "/loss", totals.loss());
     values.emplace_back(name + "/perplexity", totals.perplexity());

@@ -30,26 +30,19 @@ struct EvaluatedSet {
   std::string name;  ///< unique
   std::string path;
   lora::inputs::Records records;
-  lora::train::EvaluationTotals totals{};
-  std::vector<lora::train::RecordLoss> each{};          ///< of the records
-  std::optional<lora::train::EvaluationTotals> base{};  ///< without the adapter
+  lora::model::Evaluation totals{};
+  std::vector<lora::train::RecordLoss> each{};    ///< of the records
+  std::optional<lora::model::Evaluation> base{};  ///< without the adapter
   std::optional<lora::data::AnswerScores> scores{};
 };
 
-inline lora::train::EvaluationTotals sum_of(const std::vector<EvaluatedSet>& sets, bool of_base) {
-  lora::train::EvaluationTotals sum;
-  for (const EvaluatedSet& set : sets) {
-    const auto& totals = of_base ? set.base.value() : set.totals;
-    sum.loss_sum += totals.loss_sum;
-    sum.labelled += totals.labelled;
-    sum.correct += totals.correct;
-    sum.records += totals.records;
-    sum.tokens += totals.tokens;
-  }
+inline lora::model::Evaluation sum_of(const std::vector<EvaluatedSet>& sets, bool of_base) {
+  lora::model::Evaluation sum;
+  for (const EvaluatedSet& set : sets) sum += of_base ? set.base.value() : set.totals;
   return sum;
 }
 
-inline void add_measures(lora::io::Json& json, const lora::train::EvaluationTotals& totals) {
+inline void add_measures(lora::io::Json& json, const lora::model::Evaluation& totals) {
   json["loss"] = totals.loss();
   json["perplexity"] = totals.perplexity();
   json["labelled_tokens"] = totals.labelled;

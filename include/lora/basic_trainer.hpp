@@ -8,7 +8,7 @@
 
 namespace lora {
 
-using run::EvalMetrics;
+using model::Evaluation;
 using run::StepMetrics;
 using settings::Config;
 using train::Running;

@@ -212,14 +212,14 @@ TEST_CASE("generate: rows of a pass are checked against its cache, and positions
   nn::KvCache<D, float> cache(s.dev, 2, 8, 4);
   const auto told = [&](const Tokens& cache_rows) {
     return message_of<ShapeError>([&] {
-      const nn::Pass<D, float> pass(s.dev, nn::Rows{tokens, positions, {}, segments, cache_rows}, cache, {{0, 2}});
+      const nn::Pass<D, float> pass(s.dev, nn::Batch{tokens, positions, {}, segments, {}, cache_rows}, cache, {{0, 2}});
     });
   };
   CHECK(told({0, 8}) == "[pass] row 1 goes to row 8 of a cache of 8");
   CHECK(told({-1, 1}) == "[pass] row 0 goes to row -1 of a cache of 8");
   CHECK(told({}) == "[pass] 0 cache rows for 2 tokens");
   CHECK(message_of<ShapeError>([&] {
-          const nn::StagedRows rows(nn::Rows{tokens, wrong, {}, segments});
+          const nn::Pass<D, float> pass(s.dev, nn::Batch{tokens, wrong, {}, segments});
         }) == "[pass] row 1 has the position -1");
 }
 

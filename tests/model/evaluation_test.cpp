@@ -46,8 +46,7 @@ struct Subject {
     return batch;
   }
   model::Evaluation evaluate(const data::Batch& batch, const std::atomic<int>* stop = nullptr) {
-    return decoder.evaluate(dev, nn::Rows{batch.tokens, batch.positions, batch.sequence_index, batch.segments},
-                            std::span(batch.labels), stop);
+    return decoder.evaluate(dev, batch, stop);
   }
 };
 
@@ -60,7 +59,7 @@ TEST_CASE("evaluation: more rows than the head takes at once add up to those of 
   model::Evaluation alone;
   for (Index sequence = 0; sequence < 3; ++sequence) {
     const auto one = s.evaluate(Subject::batch_of(sequence, 1));
-    alone.loss += one.loss;
+    alone.loss_sum += one.loss_sum;
     alone.labelled += one.labelled;
     alone.correct += one.correct;
   }
@@ -69,7 +68,7 @@ TEST_CASE("evaluation: more rows than the head takes at once add up to those of 
   CHECK(together.correct == alone.correct);
   CHECK_FALSE(together.stopped);
   // Sums of 64 terms (the width of the model's widest product) in another order, in each of 1,197 independent losses.
-  CHECK(together.loss == doctest::Approx(alone.loss).epsilon(64 * 0x1p-24));
+  CHECK(together.loss_sum == doctest::Approx(alone.loss_sum).epsilon(64 * 0x1p-24));
 }
 
 TEST_CASE("evaluation: one that is asked to stop forms no further layer and says so") {

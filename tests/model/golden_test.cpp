@@ -56,9 +56,7 @@ std::vector<Sequence> sequences_of(const io::Json& json) {
 }
 
 /// Sequences end to end; each row's label is the token that follows it.
-struct Batch {
-  std::vector<std::int32_t> tokens, labels, positions, places;
-  std::vector<kernel::Segment> segments;
+struct Batch : nn::Batch {
   Index labelled = 0;
 
   explicit Batch(std::span<const Sequence> sequences) {
@@ -67,14 +65,13 @@ struct Batch {
       for (std::size_t i = 0; i < sequence.tokens.size(); ++i) {
         tokens.push_back(sequence.tokens[i]);
         positions.push_back(static_cast<std::int32_t>(i));
-        places.push_back(static_cast<std::int32_t>(segments.size()));
+        sequence_index.push_back(static_cast<std::int32_t>(segments.size()));
         labels.push_back(i + 1 < sequence.labels.size() ? sequence.labels[i + 1] : -100);
         labelled += labels.back() == -100 ? 0 : 1;
       }
       segments.push_back({begin, static_cast<Index>(tokens.size())});
     }
   }
-  nn::Rows rows() const { return {tokens, positions, places, segments}; }
 };
 
 /// The values of a stored tensor.
@@ -161,7 +158,7 @@ class Fixture {
     Tensor<D, double> sum(dev, 1);
     kernel::fill(dev, sum.view(), 0.0);
     const std::uint64_t key = json.value("random_key", std::uint64_t{0});
-    model.train_micro_batch(dev, model.stage(batch.rows(), batch.labels), scale, key, sum.view());
+    model.train_micro_batch(dev, batch, scale, key, sum.view());
     return to_host(dev, sum.view())[0];
   }
 
@@ -186,14 +183,14 @@ void check_logits_and_loss(const std::string& family, const std::string& referen
   std::vector<std::int32_t> rows(batch.tokens.size());
   std::iota(rows.begin(), rows.end(), 0);
   if (f.json.contains("rows")) rows = f.json.at("rows").template get<std::vector<std::int32_t>>();
-  const auto logits = f.model.logits(f.dev, nn::Pass<D, T>(f.dev, batch.rows()), rows);
+  const auto logits = f.model.logits(f.dev, nn::Pass<D, T>(f.dev, batch), rows);
   const auto expected = values_of(f.tensors, "logits");
   CHECK(distance({logits.begin(), logits.end()}, expected) < allowed.logits * norm_of(expected));
 
   const double loss = f.json.at("loss").template get<double>();
-  const auto evaluation = f.model.evaluate(f.dev, batch.rows(), batch.labels);
+  const auto evaluation = f.model.evaluate(f.dev, batch);
   CHECK(evaluation.labelled == batch.labelled);
-  CHECK(std::fabs(evaluation.loss / static_cast<double>(batch.labelled) - loss) < allowed.loss * loss);
+  CHECK(std::fabs(evaluation.loss_sum / static_cast<double>(batch.labelled) - loss) < allowed.loss * loss);
 }
 
 template <class T>
@@ -237,7 +234,7 @@ std::map<std::string, std::vector<double>> outcome_of(Fixture<T>& f) {
   const double count = static_cast<double>(batch.labelled), loss = f.train(batch, 1 / count) / count;
   std::vector<std::int32_t> every(batch.tokens.size());
   std::iota(every.begin(), every.end(), 0);
-  const auto logits = f.model.logits(f.dev, nn::Pass<D, T>(f.dev, batch.rows()), every);
+  const auto logits = f.model.logits(f.dev, nn::Pass<D, T>(f.dev, batch), every);
   auto result = f.trained(true);
   result["loss"] = {loss};
   result["logits"].assign(logits.begin(), logits.end());
@@ -359,8 +356,8 @@ void check_training(const std::string& family, const std::string& reference = "r
 
   const Batch batch(sequences_of(f.json.at("evaluation")));
   const double final_loss = f.json.at("final_loss").template get<double>();
-  const auto evaluation = f.model.evaluate(f.dev, batch.rows(), batch.labels);
-  CHECK(std::fabs(evaluation.loss / static_cast<double>(batch.labelled) - final_loss) <
+  const auto evaluation = f.model.evaluate(f.dev, batch);
+  CHECK(std::fabs(evaluation.loss_sum / static_cast<double>(batch.labelled) - final_loss) <
         10 * tolerance<T>.loss * final_loss);
 }
 
@@ -460,7 +457,7 @@ TEST_CASE(
     D dev{1};
     model::Decoder<D, double> decoder(dev, model::Source::open(folder.path()));
     const Batch batch(sequences_of(io::read_json(golden / family / "reference.json").at("evaluation")));
-    const double loss = decoder.evaluate(dev, batch.rows(), batch.labels).loss / static_cast<double>(batch.labelled);
+    const double loss = decoder.evaluate(dev, batch).loss_sum / static_cast<double>(batch.labelled);
     const double reference = expected.at("loss").get<double>();
     CHECK(std::fabs(loss - reference) < tolerance<double>.loss * reference);
     CHECK(std::fabs(loss - expected.at("with_all").get<double>()) > 100 * tolerance<double>.loss * reference);

@@ -3,9 +3,15 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <complex>
 #include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "lora/core/format.hpp"
 #include "lora/cpu/kernels.hpp"
 #include "lora/model/decoder.hpp"
 #include "support/effort.hpp"
@@ -23,9 +29,7 @@ using D = cpu::Device;
 using Complex = std::complex<double>;
 
 /// Three sequences of different lengths, one of a single token; some rows without a label.
-struct Rows {
-  std::vector<std::int32_t> tokens, positions, places, labels;
-  std::vector<kernel::Segment> segments;
+struct Rows : nn::Batch {
   Index labelled = 0;
 
   explicit Rows(Index vocabulary) {
@@ -36,7 +40,7 @@ struct Rows {
       for (Index i = 0; i < length; ++i) {
         tokens.push_back(static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(vocabulary))));
         positions.push_back(static_cast<std::int32_t>(i));
-        places.push_back(place);
+        sequence_index.push_back(place);
         const bool label = random.below(3) != 0;
         labels.push_back(label ? static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(vocabulary)))
                                : -100);
@@ -46,7 +50,6 @@ struct Rows {
       ++place;
     }
   }
-  nn::Rows view() const { return {tokens, positions, places, segments}; }
   double scale() const { return 1 / static_cast<double>(labelled); }
 };
 
@@ -98,7 +101,7 @@ struct Subject {
     Tensor<D, double> sum(dev, 1);
     kernel::fill(dev, sum.view(), 0.0);
     decoder.params().refresh(dev);
-    decoder.train_micro_batch(dev, decoder.stage(rows.view(), rows.labels), rows.scale(), random_key, sum.view());
+    decoder.train_micro_batch(dev, rows, rows.scale(), random_key, sum.view());
     return sum.view().data()[0] * rows.scale();
   }
 };
@@ -107,7 +110,7 @@ struct Subject {
 template <class T>
 T written_out_loss(Subject<T>& s) {
   const auto& r = s.rows;
-  nn::Pass<D, T> pass(s.dev, r.view(), s.random_key);
+  nn::Pass<D, T> pass(s.dev, r, s.random_key);
   std::vector<std::int32_t> chosen;
   for (std::size_t i = 0; i < r.labels.size(); ++i)
     if (r.labels[i] >= 0) chosen.push_back(static_cast<std::int32_t>(i));
@@ -263,6 +266,53 @@ TEST_CASE("decoder: of every fifth tensor the gradient equals the central differ
         difference += d * d;
       }
       CHECK(std::sqrt(difference) < 1e-9 * std::sqrt(squares));  // of the whole gradient's norm
+    }
+  }
+}
+
+TEST_CASE(
+    "decoder: a hook hears of each layer from the last to the lowest that trains, when nothing is added any more") {
+  using Numbers = std::vector<double>;
+  struct Hook final : nn::GradientHook<D> {
+    std::function<Numbers(Index)> gradient_of;
+    std::vector<std::pair<Index, Numbers>> heard;
+    void formed(D&, Index layer) override { heard.emplace_back(layer, gradient_of(layer)); }
+  };
+  for (const Case::Own own : {Case::Own::none, Case::Own::beside, Case::Own::alone}) {
+    for (const bool lowest_is_frozen : {false, true}) {
+      if (lowest_is_frozen && own != Case::Own::none) continue;
+      Case c{"", {}, {}};
+      c.model.dtype = DType::f64;
+      c.model.layers = 3;
+      c.own = own;
+      c.recompute = 1;
+      const TempFolder folder;
+      write_random_model(folder.path(), c.model);
+      const Rows rows(c.model.vocabulary);
+      Subject<double> s(folder.path(), c, rows);
+      if (lowest_is_frozen)
+        s.decoder.params().train(s.dev, [](std::string_view name) { return name.find("layers.0.") == name.npos; });
+      Hook hook;
+      hook.gradient_of = [&](Index layer) {
+        Numbers numbers;
+        s.decoder.params().for_each([&](const nn::ParamRef<D, double>& param) {
+          if (param.grad.empty() || param.name.find(concat("layers.", layer, ".")) == std::string::npos) return;
+          const auto values = elements(param.grad);
+          numbers.insert(numbers.end(), values.begin(), values.end());
+        });
+        return numbers;
+      };
+      s.decoder.params().refresh(s.dev);
+      Tensor<D, double> sum(s.dev, 1);
+      kernel::fill(s.dev, sum.view(), 0.0);
+      s.decoder.train_micro_batch(s.dev, rows, rows.scale(), 0, sum.view(), &hook);
+      std::vector<Index> layers;
+      for (const auto& [layer, gradient] : hook.heard) {
+        layers.push_back(layer);
+        CHECK(gradient == hook.gradient_of(layer));
+        CHECK(std::any_of(gradient.begin(), gradient.end(), [](double g) { return g != 0; }));
+      }
+      CHECK(layers == (lowest_is_frozen ? std::vector<Index>{2, 1} : std::vector<Index>{2, 1, 0}));
     }
   }
 }

@@ -107,20 +107,18 @@ Outcome outcome_of(const std::filesystem::path& folder, const std::vector<std::v
   Tensor<D, double> sum(dev, 1);
   kernel::fill(dev, sum.view(), 0.0);
   for (const auto& batch : micro_batches) {
-    std::vector<std::int32_t> tokens, labels, positions, places;
-    std::vector<kernel::Segment> segments;
+    nn::Batch rows;
     for (const auto& s : batch) {
-      const auto begin = static_cast<Index>(tokens.size());
+      const Index begin = rows.rows();
       for (std::size_t i = 0; i < s.tokens.size(); ++i) {
-        tokens.push_back(s.tokens[i]);
-        labels.push_back(s.labels[i]);
-        positions.push_back(static_cast<std::int32_t>(i));
-        places.push_back(s.place);
+        rows.tokens.push_back(s.tokens[i]);
+        rows.labels.push_back(s.labels[i]);
+        rows.positions.push_back(static_cast<std::int32_t>(i));
+        rows.sequence_index.push_back(s.place);
       }
-      segments.push_back({begin, static_cast<Index>(tokens.size())});
+      rows.segments.push_back({begin, rows.rows()});
     }
-    decoder.train_micro_batch(dev, decoder.stage(nn::Rows{tokens, positions, places, segments}, labels),
-                              1 / static_cast<double>(labelled), 77, sum.view());
+    decoder.train_micro_batch(dev, rows, 1 / static_cast<double>(labelled), 77, sum.view());
   }
   result.loss = sum.view().data()[0] / static_cast<double>(labelled);
 #if defined(LORA_WITH_ONEDNN)
@@ -302,7 +300,7 @@ std::vector<float> dropped_ones(D& dev, nn::LoraLinear<D, float>& linear, nn::Pa
   params.refresh(dev);
   const std::vector<std::int32_t> ids(4, 0), positions{0, 1, 2, 3};
   const std::vector<kernel::Segment> segments{{0, 4}};
-  const nn::Pass<D, float> pass(dev, nn::Rows{ids, positions, ids, segments}, 77);
+  const nn::Pass<D, float> pass(dev, nn::Batch{ids, positions, ids, segments}, 77);
   const std::vector<float> ones(64, 1.0F);
   const auto x = tensor_of<float>(dev, ones, 4, 16);
   Tensor<D, float> y(dev, 4, 16);

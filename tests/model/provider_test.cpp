@@ -49,9 +49,8 @@ data::Batch some_batch() {
 template <class Device, class T>
 double loss_of(Device& dev, model::Decoder<Device, T>& decoder) {
   const data::Batch batch = some_batch();
-  const auto result = decoder.evaluate(
-      dev, nn::Rows{batch.tokens, batch.positions, batch.sequence_index, batch.segments}, std::span(batch.labels));
-  return result.loss / static_cast<double>(result.labelled);
+  const auto result = decoder.evaluate(dev, batch);
+  return result.loss_sum / static_cast<double>(result.labelled);
 }
 
 /// Two steps of the whole model.

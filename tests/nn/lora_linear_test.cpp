@@ -300,7 +300,7 @@ class Subject {
   }
 
   nn::Pass<D, T> pass() const {
-    return nn::Pass<D, T>(dev_, nn::Rows{positions_, positions_, positions_, segments_}, random_key_);
+    return nn::Pass<D, T>(dev_, nn::Batch{positions_, positions_, positions_, segments_}, random_key_);
   }
 
   static constexpr std::uint64_t module_number = 7;
@@ -426,7 +426,7 @@ TEST_CASE("lora_linear: neighbours each have their own scale") {
     params.refresh(dev);
     const std::vector<std::int32_t> ids{0, 1, 2};
     const std::vector<kernel::Segment> segments{{0, n}};
-    const nn::Pass<D, float> pass(dev, nn::Rows{ids, ids, ids, segments});
+    const nn::Pass<D, float> pass(dev, nn::Batch{ids, ids, ids, segments});
     Matrix<D, float> x(dev, n, in, 3), y(dev, n, 3 * out, 4);
     nn::LoraLinear<D, float>::Saved saved;
     linear.forward(dev, pass, x.in(), y.view(), saved, nn::Keep::nothing);

@@ -138,7 +138,7 @@ TEST_CASE("own weights: in bfloat16 products read the copy, and gradients are th
   nn::LoraLinear<D, bf16> module(std::move(parts), 1);
   const std::vector<std::int32_t> positions(static_cast<std::size_t>(n));
   const std::vector<kernel::Segment> segments{{0, n}};
-  const nn::Pass<D, bf16> pass(dev, nn::Rows{positions, positions, {}, segments});
+  const nn::Pass<D, bf16> pass(dev, nn::Batch{positions, positions, {}, segments});
   const Matrix<D, bf16> input(dev, n, in, x), gradient(dev, n, out, dy);
   Matrix<D, bf16> frozen(dev, n, out, 5), y(dev, n, out, 6), dx(dev, n, in, 7), dx_frozen(dev, n, in, 8);
   nn::LoraLinear<D, bf16>::Saved saved;
@@ -185,7 +185,7 @@ TEST_CASE("own weights: the table of an embedding gets the gradients of its toke
     params.refresh(dev);
     const std::vector<std::int32_t> tokens{10, 0, 3, 3, 10, 3}, positions{0, 1, 2, 3, 4, 5};
     const std::vector<kernel::Segment> segments{{0, 6}};
-    const nn::Pass<D, T> pass(dev, nn::Rows{tokens, positions, {}, segments});
+    const nn::Pass<D, T> pass(dev, nn::Batch{tokens, positions, {}, segments});
     Matrix<D, T> y(dev, 6, e, 2), dy(dev, 6, e, 3);
     embedding.forward(dev, pass, y.view());
     embedding.backward(dev, pass, dy.in());

@@ -8,6 +8,7 @@
 #include "lora/tensor/transfer.hpp"
 #include "support/backends.hpp"
 #include "support/matrix.hpp"
+#include "support/message_of.hpp"
 
 namespace param_test {
 
@@ -93,6 +94,19 @@ TEST_CASE("param store: copies follow the values, gradients are cleared, padding
     CHECK(zeros(to_host(dev, slab.value)) >= 3 * 1024 - 1500 - 14);
     store.params.zero_grad(dev);
     CHECK(zeros(to_host(dev, slab.grad)) == 3 * 1024);
+  });
+}
+
+TEST_CASE("param store: a parameter that has no memory yet is not read") {
+  each_backend_and_type([]<class D, class T>() {
+    D dev(1);
+    nn::ParamStore<D, T> params;
+    const nn::Param<D, T> param = params.add(2, 3);
+    params.name(param, "a", 0, 2);
+    CHECK(message_of<DeviceError>([&] { (void)param.use(); }) ==
+          "[param] a matrix (2, 3) is read while it is not on the device; expected its store to be built before");
+    params.build(dev);
+    CHECK(param.use().size() == 6);
   });
 }
 

@@ -32,7 +32,7 @@ TEST_CASE("embedding: rows of the table, in the order of the tokens, stored alik
         nn::Weight<D>(StoredView<D>(held->view().data(), DType::bf16, vocabulary, e), held)};
     const std::vector<std::int32_t> tokens{10, 0, 3, 3}, positions{0, 1, 2, 3};
     const std::vector<kernel::Segment> segments{{0, 4}};
-    const nn::Pass<D, T> pass(dev, nn::Rows{tokens, positions, {}, segments});
+    const nn::Pass<D, T> pass(dev, nn::Batch{tokens, positions, {}, segments});
     Matrix<D, T> y(dev, 4, e, 2, 3);
     embedding.forward(dev, pass, y.view());
     std::vector<T> expected;

@@ -262,8 +262,7 @@ TEST_CASE("program: merge keeps the type that is stored, and a model without a t
   CHECK(test::holds(merged.errors, "Warning: " + m.base + " has no tokenizer, and so has the merged model none\n"));
   CHECK_FALSE(io::is_there(io::Path(m.place("out")) / "tokenizer.json"));
   const auto written = io::Safetensors::open(io::Path(m.place("out")) / "model.safetensors");
-  for (const auto& tensor : written.tensors())
-    CHECK(tensor.dtype == DType::bf16);
+  for (const auto& tensor : written.tensors()) CHECK(tensor.dtype == DType::bf16);
 }
 
 TEST_CASE("program: each place that merge may not write to is refused with what it is") {

@@ -20,8 +20,7 @@ std::vector<Accum<T>> logits_of(D& dev, model::Decoder<D, T>& decoder, const Tok
   std::iota(positions.begin(), positions.end(), 0);
   if (chosen.empty()) chosen = positions;
   const std::vector<kernel::Segment> segments{{0, static_cast<Index>(tokens.size())}};
-  const nn::Rows rows{tokens, positions, {}, segments};
-  const nn::Pass<D, T> pass(dev, rows, 0);
+  const nn::Pass<D, T> pass(dev, nn::Batch{tokens, positions, {}, segments});
   return decoder.logits(dev, pass, chosen);
 }
 

@@ -34,7 +34,7 @@ struct SomeRows {
   static constexpr Index count = 9;
   std::vector<std::int32_t> positions{0, 1, 2, 3, 0, 0, 1, 2, 3}, places{0, 0, 0, 0, 1, 2, 2, 2, 2};
   std::vector<kernel::Segment> segments{{0, 4}, {4, 5}, {5, 9}};
-  nn::Rows view() const { return {positions, positions, places, segments}; }
+  nn::Batch view() const { return {positions, positions, places, segments}; }
 };
 
 /// Projections of one x, as a module and as plain matrices; ranks of 0 leave one frozen.

@@ -156,11 +156,7 @@ class Training {
   }
   void evaluate(Outcome& outcome) {
     const data::Batch batch = batch_of(std::vector<Index>{7, 3}, 0, 30);
-    outcome.evaluation =
-        decoder_
-            .evaluate(dev_, nn::Rows{batch.tokens, batch.positions, batch.sequence_index, batch.segments},
-                      std::span(batch.labels))
-            .loss;
+    outcome.evaluation = decoder_.evaluate(dev_, batch).loss_sum;
   }
 
  private:

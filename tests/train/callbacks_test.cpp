@@ -58,8 +58,8 @@ TEST_CASE("callbacks: an evaluation may be the end, and finishing after the last
   const Workshop shop;
   auto config = shop.config();
   RunOptions options;
-  options.on_evaluation = [](const EvalMetrics& metrics, Running& running) {
-    CHECK(running.state().last_eval_loss == metrics.loss);
+  options.on_evaluation = [](const Evaluation& metrics, Running& running) {
+    CHECK(running.state().last_eval_loss == metrics.loss());
     if (metrics.step == 8) running.finish();
   };
   CHECK(fine_tune(config, options).metrics.steps == 8);
@@ -105,9 +105,9 @@ TEST_CASE("callbacks: the state counts evaluations since the best") {
   RunOptions options;
   Index since = 0, most = 0;
   double best = 1e9;
-  options.on_evaluation = [&](const EvalMetrics& metrics, Running& running) {
-    since = metrics.loss < best ? 0 : since + 1;
-    best = std::min(best, metrics.loss);
+  options.on_evaluation = [&](const Evaluation& metrics, Running& running) {
+    since = metrics.loss() < best ? 0 : since + 1;
+    best = std::min(best, metrics.loss());
     most = std::max(most, since);
     CHECK(running.state().evaluations_without_improvement == since);
   };
@@ -138,15 +138,15 @@ TEST_CASE("callbacks: the model is at hand, and using it changes no bit of the r
     const std::vector<std::vector<std::int32_t>> prompts{{3, 7, 12}};
     answers.push_back(decode::generate(model->dev, model->decoder, std::span(prompts), {.max_new_tokens = 4}).front());
   };
-  options.on_evaluation = [&](const EvalMetrics& metrics, Running& running) {
+  options.on_evaluation = [&](const Evaluation& metrics, Running& running) {
     auto dataset = data::Dataset::open(used.eval_dataset);
     const auto records = inputs::encoded_records(used, std::move(dataset), running.text(), 61, false);
     with_model(running, [&](auto& dev, auto& decoder) {
-      evaluated = train::evaluate(
-                      dev, decoder, records.size(), [&](Index i) { return records[i]; }, 8, 2048)
+      evaluated = train::evaluate(dev, decoder, records.size(), [&](Index i) { return records[i]; },
+                                  {.batch = 8, .window = 2048})
                       .loss();
     });
-    logged = metrics.loss;
+    logged = metrics.loss();
   };
   fine_tune(used, options);
   CHECK(answers.size() == 6);

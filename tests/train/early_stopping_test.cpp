@@ -46,12 +46,17 @@ Config restless(const Workshop& shop, const std::string& output) {
   return config;
 }
 
+/// An evaluation with this loss and this accuracy, which are fractions of eighths.
+model::Evaluation evaluated(Index step, double loss, double accuracy = 0) {
+  return {.step = step, .loss_sum = 8 * loss, .labelled = 8, .correct = static_cast<Index>(8 * accuracy)};
+}
+
 run::RunState after(const std::vector<double>& losses, const Config& config,
                     const std::vector<double>& accuracies = {}) {
   run::RunState state;
   for (std::size_t i = 0; i < losses.size(); ++i) {
     ++state.step;
-    train::add_evaluation(state, {state.step, losses[i], accuracies.empty() ? 0 : accuracies[i]}, config);
+    train::add_evaluation(state, evaluated(state.step, losses[i], accuracies.empty() ? 0 : accuracies[i]), config);
   }
   return state;
 }
@@ -100,7 +105,7 @@ TEST_CASE("early stopping: patience is a stage's, which compares with its own ev
   run::RunState state = after({2, 3, 3}, config);
   const auto evaluate = [&](double loss, Index stage) {
     ++state.step;
-    return train::add_evaluation(state, {state.step, loss, 0}, config, stage);
+    return train::add_evaluation(state, evaluated(state.step, loss), config, stage);
   };
   CHECK(state.evaluations_without_improvement == 2);
   CHECK_FALSE(evaluate(5, 1));
@@ -124,7 +129,7 @@ TEST_CASE("early stopping: patience counts by the best of all, also where its ch
   state.evaluations_without_improvement = 2;
   const auto evaluate = [&](double loss) {
     ++state.step;
-    return train::add_evaluation(state, {state.step, loss, 0}, config);
+    return train::add_evaluation(state, evaluated(state.step, loss), config);
   };
   CHECK(evaluate(3));  // the best that can be loaded
   CHECK(state.evaluations_without_improvement == 3);
@@ -143,7 +148,7 @@ TEST_CASE("early stopping: patience counts by the best of all, also where its ch
 
 TEST_CASE("early stopping: an evaluation before the first step is never the best") {
   run::RunState state;
-  CHECK_FALSE(train::add_evaluation(state, {0, 1, 1}, Config()));
+  CHECK_FALSE(train::add_evaluation(state, evaluated(0, 1, 1), Config()));
   CHECK_FALSE(state.best_metric.has_value());
   CHECK(state.evaluations_without_improvement == 0);
   CHECK(state.last_eval_loss == 1);
@@ -200,7 +205,7 @@ TEST_CASE("early stopping: an interrupted run ends at the same step with the sam
     std::atomic<int> stop = 0;
     RunOptions options;
     options.stop = &stop;
-    options.on_evaluation = [&](const run::EvalMetrics& metrics) { stop = metrics.step == last ? 1 : 0; };
+    options.on_evaluation = [&](const model::Evaluation& metrics) { stop = metrics.step == last ? 1 : 0; };
     CHECK(fine_tune(part, std::move(options)).stopped_by == 1);
     part.resume_from_checkpoint = "auto";
     fine_tune(part);
@@ -272,7 +277,7 @@ TEST_CASE("early stopping: it ends a stage, and the next one begins with fresh p
     options.stop = &stop;
     // In the step's evaluation, or after it.
     if (last % 2 == 0) options.on_step = [&](const StepMetrics& metrics) { stop = metrics.step == last; };
-    if (last % 2 == 1) options.on_evaluation = [&](const EvalMetrics& metrics) { stop = metrics.step == last; };
+    if (last % 2 == 1) options.on_evaluation = [&](const Evaluation& metrics) { stop = metrics.step == last; };
     CHECK(fine_tune(part, std::move(options)).stopped_by == 1);
     part.resume_from_checkpoint = "auto";
     fine_tune(part);

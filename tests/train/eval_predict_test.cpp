@@ -94,7 +94,7 @@ TEST_CASE("eval_predict: exact match and ROUGE-L are those of the answers of tha
   Examination exam;
   std::vector<std::vector<std::string>> answers;
   RunOptions options;
-  options.on_evaluation = [&](const EvalMetrics&, Running& running) { answers.push_back(said_to(running, exam)); };
+  options.on_evaluation = [&](const Evaluation&, Running& running) { answers.push_back(said_to(running, exam)); };
   fine_tune(exam.config("first"), options);
   REQUIRE(answers.size() == 3);
   CHECK(answers[0] != answers[2]);
@@ -190,7 +190,7 @@ TEST_CASE("answers: a text that ends an answer is not part of it") {
   config.max_steps = 2;
   RunOptions options;
   Index cut = 0;
-  options.on_evaluation = [&](const EvalMetrics&, Running& running) {
+  options.on_evaluation = [&](const Evaluation&, Running& running) {
     const auto* model = running.model<D, float>();
     REQUIRE(model != nullptr);
     const auto& text = running.text();

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <string>
@@ -11,6 +12,7 @@
 #include "lora/io/json.hpp"
 #include "lora/model/adapter.hpp"
 #include "lora/model/weights.hpp"
+#include "support/thread_ranks.hpp"
 
 namespace evaluate_test {
 
@@ -63,13 +65,61 @@ TEST_CASE("evaluate: a record that fits is left as it is") {
 }
 
 TEST_CASE("evaluate: perplexity is the exponential of the mean loss") {
-  EvaluationTotals totals;
+  model::Evaluation totals;
   totals.loss_sum = 3;
   totals.labelled = 2;
   totals.correct = 1;
   CHECK(totals.loss() == 1.5);
   CHECK(totals.perplexity() == std::exp(1.5));
   CHECK(totals.token_accuracy() == 0.5);
+}
+
+TEST_CASE("evaluate: ranks share the batches out, and each has the sums that one of them has alone") {
+  const auto folder = std::filesystem::path(LORA_FIXTURES) / "golden" / "qwen3";
+  const auto source = model::Source::open(folder);
+  const auto evaluated = [&](comm::Ranks* ranks, Index records, const std::atomic<int>* stop, Index* passes) {
+    cpu::Device dev(1);
+    model::Decoder<cpu::Device, float> decoder(dev, source);
+    const auto example_of = [](Index i) { return record(3 + 7 * i % 11, 1); };
+    Index seen = 0;
+    return evaluate(dev, decoder, records, example_of,
+                    {.batch = 2,
+                     .window = 8,
+                     .see =
+                         [&](const model::Evaluation& own) {
+                           if (passes != nullptr && own.labelled > seen) ++*passes;
+                           seen = own.labelled;
+                         },
+                     .stop = stop,
+                     .ranks = ranks});
+  };
+  for (const Index records : {Index{1}, Index{4}, Index{9}}) {
+    CAPTURE(records);
+    Index all_passes = 0;
+    const model::Evaluation alone = evaluated(nullptr, records, nullptr, &all_passes);
+    for (const int size : {1, 2, 3, 5}) {
+      CAPTURE(size);
+      std::vector<model::Evaluation> results(static_cast<std::size_t>(size));
+      std::vector<Index> passes(results.size());
+      test::run_ranks(size, [&](auto& rank) {
+        const auto at = static_cast<std::size_t>(rank.rank());
+        results[at] = evaluated(&rank, records, nullptr, &passes[at]);
+      });
+      for (const model::Evaluation& one : results) {
+        CHECK(one.loss_sum == alone.loss_sum);
+        CHECK(one.labelled == alone.labelled);
+        CHECK(one.correct == alone.correct);
+        CHECK(one.records == records);
+        CHECK(one.tokens == alone.tokens);
+        CHECK_FALSE(one.stopped);
+      }
+      for (std::size_t i = 0; i < passes.size(); ++i)
+        CHECK(passes[i] == (all_passes + size - 1 - static_cast<Index>(i)) / size);
+    }
+  }
+  std::atomic<int> stop = 1;
+  test::run_ranks(3,
+                  [&](auto& rank) { CHECK(evaluated(&rank, 9, rank.rank() == 1 ? &stop : nullptr, nullptr).stopped); });
 }
 
 TEST_CASE("evaluate: perplexity is transformers' with PEFT, whole and in windows") {
@@ -93,16 +143,15 @@ TEST_CASE("evaluate: perplexity is transformers' with PEFT, whole and in windows
       CAPTURE(window);
       for (const Index batch : {1, 3}) {
         std::vector<RecordLoss> each;
-        const auto totals = evaluate(
-            dev, decoder, static_cast<Index>(examples.size()),
-            [&](Index i) { return examples[static_cast<std::size_t>(i)]; }, batch, window, {}, nullptr, &each);
+        const auto totals = evaluate(dev, decoder, static_cast<Index>(examples.size()),
+                                     [&](Index i) { return examples[static_cast<std::size_t>(i)]; },
+                                     {.batch = batch, .window = window, .each = &each});
         const double perplexity = expected.at("perplexity").get<double>();
         REQUIRE(each.size() == examples.size());
         for (std::size_t i = 0; i < each.size(); ++i) {
           CAPTURE(i);
           if (each[i].labelled == 0) continue;
-          const auto alone = evaluate(
-              dev, decoder, 1, [&](Index) { return examples[i]; }, 1, window);
+          const auto alone = evaluate(dev, decoder, 1, [&](Index) { return examples[i]; }, {.window = window});
           CHECK(each[i].labelled == alone.labelled);
           // Sums of some hundred float32 terms in another order.
           CHECK(std::fabs(each[i].loss() - alone.loss()) < 1e-5 * alone.loss());

@@ -96,9 +96,9 @@ ByHand train_by_hand(D& dev, model::Decoder<D, T>& decoder, const inputs::Record
                             {"tokens", found.tokens},
                             {"labelled_tokens", found.labelled}});
     if (done % loop.eval_steps == 0 || done == loop.steps) {
-      const auto totals = train::evaluate(
-          dev, decoder, static_cast<Index>(held.size()),
-          [&](Index i) { return held_back[held[static_cast<std::size_t>(i)]]; }, loop.eval_batch, loop.eval_window);
+      const auto totals = train::evaluate(dev, decoder, static_cast<Index>(held.size()),
+                                          [&](Index i) { return held_back[held[static_cast<std::size_t>(i)]]; },
+                                          {.batch = loop.eval_batch, .window = loop.eval_window});
       result.log.push_back({{"step", done}, {"eval_loss", totals.loss()}, {"eval_perplexity", totals.perplexity()}});
     }
   }

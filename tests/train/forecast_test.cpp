@@ -276,7 +276,6 @@ void check(const Case& c, int threads = 1, const std::function<void(D&)>& prepar
   test::write_random_model(temp / "model", c.model);
   const auto source = model::Source::open(temp / "model");
   const data::Batch batch = batch_of(c);
-  const nn::Rows rows{batch.tokens, batch.positions, batch.sequence_index, batch.segments};
   {
     D dev(threads);
     if (prepare) prepare(dev);
@@ -287,7 +286,7 @@ void check(const Case& c, int threads = 1, const std::function<void(D&)>& prepar
     dev.set_profile(&profile);
     {
       const Span step(dev, Profile::Kind::step, "step");
-      decoder.train_micro_batch(dev, decoder.stage(rows, batch.labels), 1, 7, sum.view());
+      decoder.train_micro_batch(dev, batch, 1, 7, sum.view());
     }
     dev.set_profile(nullptr);
     dev.synchronize();
@@ -299,7 +298,7 @@ void check(const Case& c, int threads = 1, const std::function<void(D&)>& prepar
   D dev(threads);
   if (prepare) prepare(dev);
   auto decoder = decoder_of<D, T>(dev, c, source);
-  decoder.evaluate(dev, rows, std::span(batch.labels));
+  decoder.evaluate(dev, batch);
   const train::MemoryBasis basis{blueprint_of(c, source), nn::machine_of(dev)};
   check_arena<D>(train::forecast_evaluation<D, T>(basis, batch.rows(), batch.labelled), dev.arena(), threads);
 }

@@ -314,8 +314,7 @@ TEST_CASE("memory: the forecast of an evaluation is close to what the arena came
     example.labels = example.tokens;
     if (!all_labelled) std::fill(example.labels.begin(), example.labels.end() - 1, ignore_index);
     for (Index place = 0; place < rows / 128; ++place) batch.append(example, place);
-    model.decoder.evaluate(model.dev, nn::Rows{batch.tokens, batch.positions, batch.sequence_index, batch.segments},
-                           std::span(std::as_const(batch.labels)));
+    model.decoder.evaluate(model.dev, batch);
     const auto forecast = model.forecast_evaluation(batch.rows(), batch.labelled);
     const auto& arena = model.dev.arena();
     CHECK(forecast.activations == static_cast<double>(arena.peak_saved()));

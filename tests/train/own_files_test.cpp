@@ -393,13 +393,13 @@ TEST_CASE("own files: a stop during an evaluation is heard, and the run that goe
     options.on_step = [&](const StepMetrics& metrics) {
       if (metrics.step == stop_at) stop = SIGTERM;
     };
-    options.on_evaluation = [&](const EvalMetrics& metrics) { CHECK(metrics.step != stop_at); };
+    options.on_evaluation = [&](const Evaluation& metrics) { CHECK(metrics.step != stop_at); };
     const auto result = fine_tune(config, options);
     CHECK(result.stopped_by == SIGTERM);
     CHECK(result.final_model.empty());
     CHECK(run::Checkpoints(config.output_dir).newest()->state.evaluation_due);
     options.on_step = {};
-    options.on_evaluation = [&](const EvalMetrics&) { FAIL("it was to stop before"); };
+    options.on_evaluation = [&](const Evaluation&) { FAIL("it was to stop before"); };
     CHECK(fine_tune(config, options).stopped_by == SIGTERM);  // still set
   }
   fine_tune(config);
@@ -423,7 +423,7 @@ TEST_CASE("own files: an evaluation stops between two batches") {
     example.labels = {1, 2, 3};
     return example;
   };
-  const auto totals = train::evaluate(dev, decoder, 1000, example_of, 1, 100, {}, &stop);
+  const auto totals = train::evaluate(dev, decoder, 1000, example_of, {.window = 100, .stop = &stop});
   CHECK(totals.stopped);
   CHECK(asked == 3);
 
@@ -432,12 +432,11 @@ TEST_CASE("own files: an evaluation stops between two batches") {
   text.labels = text.tokens;
   stop = 0;
   Index batches = 0;
-  const auto see = [&](const train::EvaluationTotals&) {
+  const auto see = [&](const model::Evaluation&) {
     if (++batches == 2) stop = SIGINT;
   };
-  CHECK(train::evaluate(
-            dev, decoder, 1, [&](Index) { return text; }, 1, 8, see, &stop)
-            .stopped);
+  CHECK(
+      train::evaluate(dev, decoder, 1, [&](Index) { return text; }, {.window = 8, .see = see, .stop = &stop}).stopped);
   CHECK(batches == 2);
 }
 

@@ -105,7 +105,7 @@ TEST_CASE("resume: a stop that is asked for during an evaluation costs no furthe
   RunOptions options;
   options.stop = &stop;
   Index evaluated = 0;
-  options.on_evaluation = [&](const EvalMetrics& metrics) {
+  options.on_evaluation = [&](const Evaluation& metrics) {
     evaluated = metrics.step;
     stop = SIGINT;
   };

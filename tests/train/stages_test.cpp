@@ -142,7 +142,7 @@ TEST_CASE("stages: the evaluation of a stage's last step is told before the next
         told.emplace_back(line.substr(0, line.find(" loss")));
   };
   options.on_step = [&](const StepMetrics& metrics, Running&) { told.push_back(concat("done ", metrics.step)); };
-  options.on_evaluation = [&](const EvalMetrics& metrics, Running& running) {
+  options.on_evaluation = [&](const Evaluation& metrics, Running& running) {
     told.push_back(concat("called ", metrics.step));
     if (config.resume_from_checkpoint == "auto" && told.size() == 2) return;  // its checkpoint has the next stage's
     // The model trains what the stage of the step does.

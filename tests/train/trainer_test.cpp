@@ -89,7 +89,7 @@ TEST_CASE("trainer: a run writes every file of the contract and a log that adds 
   options.command = "lora train --seed 42";
   Index steps = 0, evaluations = 0;
   options.on_step = [&](const StepMetrics&) { ++steps; };
-  options.on_evaluation = [&](const EvalMetrics&) { ++evaluations; };
+  options.on_evaluation = [&](const Evaluation&) { ++evaluations; };
   const auto result = fine_tune(config, options);
   // 22 records, 4 a step: 6 steps an epoch, of which the last takes 2.
   CHECK(result.metrics.steps == 24);

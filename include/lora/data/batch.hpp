@@ -8,7 +8,7 @@
 #include "lora/core/error.hpp"
 #include "lora/core/ignore_index.hpp"
 #include "lora/core/scalar.hpp"
-#include "lora/kernel/attention.hpp"
+#include "lora/nn/batch.hpp"
 
 namespace lora::data {
 
@@ -28,18 +28,10 @@ struct Example {
   }
 };
 
-/// Sequences laid end to end, without padding.
-struct Batch {
-  std::vector<std::int32_t> tokens{};          ///< (N)
-  std::vector<std::int32_t> labels{};          ///< (N) the next token of the sequence, or ignore_index
-  std::vector<std::int32_t> positions{};       ///< (N) index in the sequence
-  std::vector<std::int32_t> sequence_index{};  ///< (N) index of the sequence in the whole step
-  std::vector<kernel::Segment> segments{};     ///< (B) rows of each sequence
-  std::vector<Index> records{};                ///< (B)
-  Index labelled = 0;
-
-  Index rows() const { return static_cast<Index>(tokens.size()); }
-  Index sequences() const { return static_cast<Index>(segments.size()); }
+/// What a model reads, and whose it is.
+struct Batch : nn::Batch {
+  std::vector<Index> records{};  ///< (B)
+  Index labelled = 0;            ///< rows with a label
 
   /// Appends a sequence. `place` is its index in the whole step, over all micro-batches and processes, so that dropout,
   /// which depends on it, is the same however the step is split.

@@ -200,31 +200,31 @@ class Session {
       std::size_t count;
     };
     std::vector<Part> parts;
-    std::vector<std::int32_t> tokens, positions, cache_rows, last;
-    std::vector<kernel::Segment> segments, keys;
+    nn::Batch batch;
+    std::vector<kernel::Segment> keys;
+    std::vector<std::int32_t> last;
     std::size_t done = 0;  // sequences whose queue the pass empties
     for (const Sequence sequence : waiting_) {
       State& state = at(sequence);
-      const Index begin = std::ssize(tokens), queued = std::ssize(state.queued);
+      const Index begin = batch.rows(), queued = std::ssize(state.queued);
       if (begin > 0 && begin + queued > pass_rows) break;
       const Index count = std::min(queued, pass_rows);
-      tokens.insert(tokens.end(), state.queued.begin(), state.queued.begin() + count);
+      batch.tokens.insert(batch.tokens.end(), state.queued.begin(), state.queued.begin() + count);
       for (Index i = state.cached; i < state.cached + count; ++i) {
-        positions.push_back(static_cast<std::int32_t>(i));
-        cache_rows.push_back(static_cast<std::int32_t>(state.begin + i));
+        batch.positions.push_back(static_cast<std::int32_t>(i));
+        batch.cache_rows.push_back(static_cast<std::int32_t>(state.begin + i));
       }
-      segments.push_back({begin, begin + count});
+      batch.segments.push_back({begin, begin + count});
       keys.push_back({state.begin, state.begin + state.cached + count});
       parts.push_back({&state, static_cast<std::size_t>(count)});
       if (count < queued) break;
       last.push_back(static_cast<std::int32_t>(begin + count - 1));
       ++done;
     }
-    const nn::Rows rows{tokens, positions, {}, segments, cache_rows};
-    const nn::Pass<D, T> pass(dev_, rows, cache_, std::move(keys));
+    const nn::Pass<D, T> pass(dev_, batch, cache_, std::move(keys));
     auto logits = decoder_.logits(dev_, pass, last);
 
-    processed_ += std::ssize(tokens);
+    processed_ += batch.rows();
     for (const Part& part : parts) {
       part.state->cached += static_cast<Index>(part.count);
       part.state->queued.erase(part.state->queued.begin(),

@@ -121,10 +121,7 @@ void attach_adapter(D& dev, model::Decoder<D, T>& decoder, const TinyTraining& t
 template <AnyDevice D, class T>
 double evaluation_of(D& dev, model::Decoder<D, T>& decoder, const TinyTraining& tiny) {
   const data::Batch batch = tiny_batch(tiny, 1000, 0);
-  return decoder
-      .evaluate(dev, nn::Rows{batch.tokens, batch.positions, batch.sequence_index, batch.segments},
-                std::span(batch.labels))
-      .loss;
+  return decoder.evaluate(dev, batch).loss_sum;
 }
 
 /// The largest relative difference; infinite where one is no number.

@@ -13,20 +13,12 @@
 #include "lora/core/ignore_index.hpp"
 #include "lora/kernel/reduce.hpp"
 #include "lora/model/adapter.hpp"
+#include "lora/model/evaluation.hpp"
 #include "lora/model/layers.hpp"
 #include "lora/nn/embedding.hpp"
 #include "lora/nn/objective.hpp"
 
 namespace lora::model {
-
-/// What the labelled rows of a pass add up to.
-struct Evaluation {
-  double loss = 0;  ///< Σ −log p
-  Index labelled = 0;
-  Index correct = 0;             ///< rows where no logit exceeds the label's
-  bool stopped = false;          ///< the sums are of a part only
-  std::vector<double> losses{};  ///< −log p of each labelled row, in their order
-};
 
 /// A decoder-only language model:   logits = head(norm(stack(embedding(tokens)))), with an adapter, or tensors of its
 /// own that train, or both.
@@ -66,10 +58,7 @@ class Decoder {
   /// Throws   FormatError naming the first of the ids that is not in the vocabulary, and its place among them; `what`
   ///          says what they are
   void check_ids(std::string_view what, std::span<const std::int32_t> ids) const {
-    for (std::size_t i = 0; i < ids.size(); ++i)
-      if (ids[i] < 0 || ids[i] >= config_.vocab_size)
-        fail<FormatError>(what, " ", ids[i], " at position ", i, " is not in the model's vocabulary of ",
-                          config_.vocab_size);
+    for (std::size_t i = 0; i < ids.size(); ++i) check_id(what, i, ids[i]);
   }
 
   /// Which of the model's own tensors may train.
@@ -93,18 +82,18 @@ class Decoder {
   /// NEFTune: noise on the embeddings of every micro-batch that trains; 0: none.
   void embedding_noise(double alpha) { embedding_.noise_alpha = alpha; }
 
-  /// The rows with what the head needs. `labels` (N) are the tokens that each row predicts, `ignore_index` for none.
-  nn::StagedRows stage(nn::Rows rows, std::span<const std::int32_t> labels) const;
-
   /// Adds the gradients of scale · Σ −log p of the labelled rows to the parameters, and Σ −log p to `loss_sum` (1).
-  /// A pass without labels does nothing. Waits for nothing.
-  void train_micro_batch(D& dev, const nn::StagedRows& rows, double scale, std::uint64_t random_key,
-                         View<D, typename D::Sum> loss_sum);
+  /// A batch without labels does nothing. Waits for nothing. `hook`, if it is not null, is told of each layer's
+  /// gradient as it is formed; those of the final norm, the head and the embedding are whole at the end alone. Throws
+  /// FormatError for tokens and labels that are not in the vocabulary, ShapeError as Pass
+  void train_micro_batch(D& dev, const nn::Batch& batch, double scale, std::uint64_t random_key,
+                         View<D, typename D::Sum> loss_sum, nn::GradientHook<D>* hook = nullptr);
 
   /// The loss of the labelled rows, without any gradient, until *stop is no longer 0, which is looked at before each
-  /// layer and each part of the head's rows.
-  Evaluation evaluate(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels,
-                      const std::atomic<int>* stop = nullptr);
+  /// layer and each part of the head's rows. `losses`, if it is not null, gets −log p of each of them. Errors as those
+  /// of train_micro_batch.
+  Evaluation evaluate(D& dev, const nn::Batch& batch, const std::atomic<int>* stop = nullptr,
+                      std::vector<double>* losses = nullptr);
 
   /// logits (n, V) of the chosen rows of a pass, with a cache or without; on the host, row after row.
   /// Throws   FormatError for tokens that are not in the vocabulary, ShapeError for rows that the pass does not have
@@ -156,6 +145,13 @@ class Decoder {
       if (chosen[i] < 0 || chosen[i] >= rows)
         fail<ShapeError>("[decoder] row ", chosen[i], " was chosen, number ", i, ", of a pass of ", rows, " rows");
   }
+  void check_id(std::string_view what, std::size_t place, std::int32_t id) const {
+    if (id < 0 || id >= config_.vocab_size)
+      fail<FormatError>(what, " ", id, " at position ", place, " is not in the model's vocabulary of ",
+                        config_.vocab_size);
+  }
+  // Whether any row has one. Checks all that is looked up by number.
+  bool has_labels(const nn::Batch& batch) const;
   // Builds the store, and fills these tensors.
   void build(D& dev);
 
@@ -283,28 +279,23 @@ void Decoder<D, T>::build(D& dev) {
 }
 
 template <AnyDevice D, class T>
-nn::StagedRows Decoder<D, T>::stage(nn::Rows rows, std::span<const std::int32_t> labels) const {
-  if (labels.size() != rows.tokens.size())
-    fail<ShapeError>("[decoder] ", rows.tokens.size(), " tokens but ", labels.size(), " labels");
-  check_ids("token", rows.tokens);
-  std::vector<std::int32_t> labelled, predicted;
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    if (labels[i] == ignore_index) continue;
-    labelled.push_back(static_cast<std::int32_t>(i));
-    predicted.push_back(labels[i]);
+bool Decoder<D, T>::has_labels(const nn::Batch& batch) const {
+  check_ids("token", batch.tokens);
+  bool found = false;
+  for (std::size_t i = 0; i < batch.labels.size(); ++i) {
+    if (batch.labels[i] == ignore_index) continue;
+    check_id("label", i, batch.labels[i]);
+    found = true;
   }
-  check_ids("label", predicted);
-  rows.labelled = labelled;
-  rows.labels = predicted;
-  return nn::StagedRows(rows);
+  return found;
 }
 
 template <AnyDevice D, class T>
-void Decoder<D, T>::train_micro_batch(D& dev, const nn::StagedRows& rows, double scale, std::uint64_t random_key,
-                                      View<D, typename D::Sum> loss_sum) {
-  if (rows.labelled.count == 0) return;
-  rotary_->reach(dev, rows.max_position());
-  const nn::Pass<D, T> pass(dev, rows, random_key);
+void Decoder<D, T>::train_micro_batch(D& dev, const nn::Batch& batch, double scale, std::uint64_t random_key,
+                                      View<D, typename D::Sum> loss_sum, nn::GradientHook<D>* hook) {
+  if (!has_labels(batch)) return;
+  const nn::Pass<D, T> pass(dev, batch, random_key);
+  rotary_->reach(dev, pass.max_position());
   const Index n = pass.count(), e = config_.hidden_size;
   [[maybe_unused]] const std::size_t mark = dev.arena().mark();
   const Arena::Scope scope(dev.arena());
@@ -315,25 +306,24 @@ void Decoder<D, T>::train_micro_batch(D& dev, const nn::StagedRows& rows, double
   stack_.forward(dev, pass, View<D, const T>(d_hidden), hidden, saved, nn::Keep::all, embedding_.table.trains());
   objective().loss(dev, View<D, const T>(hidden), {pass.labelled(), pass.labels()}, scale, d_hidden,
                    [&](const auto& outcome) { kernel::sum(dev, outcome.loss, loss_sum); });
-  stack_.backward(dev, pass, saved, d_hidden);
+  stack_.backward(dev, pass, saved, d_hidden, hook);
   embedding_.backward(dev, pass, View<D, const T>(d_hidden));
   LORA_ASSERT(dev.arena().mark() == mark);  // else memory is lost, but nothing is computed otherwise
 }
 
 template <AnyDevice D, class T>
-Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Rows& rows, std::span<const std::int32_t> labels,
-                                   const std::atomic<int>* stop) {
-  const nn::StagedRows staged = stage(rows, labels);
+Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Batch& batch, const std::atomic<int>* stop,
+                                   std::vector<double>* losses) {
   Evaluation result;
-  if (staged.labelled.count == 0) return result;
-  rotary_->reach(dev, staged.max_position());
-  nn::Pass<D, T> pass(dev, staged, 0);
+  if (!has_labels(batch)) return result;
+  nn::Pass<D, T> pass(dev, batch);
+  rotary_->reach(dev, pass.max_position());
   pass.stop_by(stop);
   const Arena::Scope scope(dev.arena());
   const View<D, T> hidden = scratch<T>(dev, pass.count(), config_.hidden_size);
   run(dev, pass, hidden);
   // As the head would cut them itself.
-  nn::for_row_tiles(staged.labelled.count, head_->tiling().head_rows, [&](Index begin, Index count) {
+  nn::for_row_tiles(pass.labelled().size(), head_->tiling().head_rows, [&](Index begin, Index count) {
     result.stopped = result.stopped || pass.stopped();
     if (result.stopped) return;
     const nn::Labelled<D> part{pass.labelled().col_slice(begin, count), pass.labels().col_slice(begin, count)};
@@ -341,8 +331,8 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Rows& rows, std::span<const
       const auto loss = to_host(dev, outcome.loss), target = to_host(dev, outcome.target),
                  top = to_host(dev, outcome.top);
       for (std::size_t i = 0; i < loss.size(); ++i) {
-        result.loss += std::real(loss[i]);
-        result.losses.push_back(static_cast<double>(std::real(loss[i])));
+        result.loss_sum += std::real(loss[i]);
+        if (losses != nullptr) losses->push_back(static_cast<double>(std::real(loss[i])));
         result.correct += std::real(target[i]) >= std::real(top[i]) ? 1 : 0;
       }
     });

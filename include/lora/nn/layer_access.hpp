@@ -24,6 +24,20 @@ class LayerAccess {
   virtual void release(D& dev, Index layer) noexcept = 0;
 };
 
+/// Is told of gradients while backward goes on: so that a layer's can be summed over ranks, or be moved, early.
+template <AnyDevice D>
+class GradientHook {
+ public:
+  GradientHook() = default;
+  GradientHook(const GradientHook&) = delete;
+  GradientHook& operator=(const GradientHook&) = delete;
+  virtual ~GradientHook() = default;
+
+  /// What is queued from now on in this pass adds nothing to the gradients of layer `layer`. Layers come from the last
+  /// down to the lowest that trains.
+  virtual void formed(D& dev, Index layer) = 0;
+};
+
 /// A layer's weights may be read while this lives. Without a LayerAccess, weights are always there.
 template <AnyDevice D>
 class LayerHandle {

@@ -45,12 +45,18 @@ class Param {
   View<D, Accum<T>> grad() const { return storage_->grad; }
 
   /// What products read; valid since the store's last refresh.
+  /// Throws   DeviceError for one that has no memory now
   View<D, const T> use() const {
+    View<D, const T> numbers;
     if constexpr (has_copy) {
-      return storage_->copy;
+      numbers = storage_->copy;
     } else {
-      return storage_->value;
+      numbers = storage_->value;
     }
+    if (numbers.empty())
+      fail<DeviceError>("[param] a matrix (", storage_->rows, ", ", storage_->cols,
+                        ") is read while it is not on the device; expected its store to be built before");
+    return numbers;
   }
 
  private:

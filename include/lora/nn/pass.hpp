@@ -1,64 +1,49 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "lora/kernel/attention.hpp"
 #include "lora/kernel/elementwise.hpp"
+#include "lora/nn/batch.hpp"
 #include "lora/nn/footprint.hpp"
 #include "lora/tensor/staging.hpp"
 #include "lora/tensor/tensor.hpp"
 
 namespace lora::nn {
 
-/// The rows of one pass, on the host: sequences end to end, without padding.
-struct Rows {
-  using Numbers = std::span<const std::int32_t>;
-  Numbers tokens;          ///< (N)
-  Numbers positions;       ///< (N) of the row in its sequence
-  Numbers sequence_index;  ///< (N) index of the row's sequence in the step; needed for dropout and noise only
-  std::span<const kernel::Segment> segments{};  ///< (B) rows of each sequence
-  Numbers cache_rows{};                         ///< (N) where a row goes in a key/value cache
-  Numbers labelled{};                           ///< (n) rows that have a label
-  Numbers labels{};                             ///< (n) their labels
-};
+namespace detail {
 
 /// All that a pass uploads, as one block of host memory, so that one copy is enough.
-class StagedRows {
- public:
+struct PassBlock {
   struct Part {
     Index begin = 0, count = 0;
   };
 
-  StagedRows() = default;
-  explicit StagedRows(const Rows& rows);
-
-  Index count() const { return tokens.count; }
-  Index max_position() const { return max_position_; }
-  std::span<const kernel::Segment> segments() const { return segments_; }
-  std::span<const std::int32_t> block() const { return block_; }
-  std::span<const std::int32_t> numbers(const Part& part) const {
-    return std::span(block_).subspan(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(part.count));
-  }
+  explicit PassBlock(const Batch& batch);
 
   /// Numbers that a part of `count` takes of the block: each part begins on 64 bytes.
   static constexpr Index part_size(Index count) {
     constexpr Index unit = Arena::alignment / sizeof(std::int32_t);
     return (count + unit - 1) / unit * unit;
   }
+  std::span<const std::int32_t> numbers_of(const Part& part) const {
+    return std::span(numbers).subspan(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(part.count));
+  }
 
-  Part tokens, positions, sequence_index, cache_rows, labelled, labels;  ///< of the block
+  std::vector<std::int32_t> numbers{};
+  Part tokens{}, positions{}, sequence_index{}, cache_rows{};
+  Part labelled{}, labels{};  // (n) rows that have a label, and which
+  Index max_position = -1;
 
  private:
-  Part add(Rows::Numbers numbers);
-
-  std::vector<kernel::Segment> segments_;
-  std::vector<std::int32_t> block_;
-  Index max_position_ = -1;
+  Part add(std::span<const std::int32_t> part);
 };
+
+}  // namespace detail
 
 /// Keys and values of the tokens so far, for every layer, in rows that whoever has the cache shares out among
 /// sequences. Not in the arena, since it outlives passes.
@@ -110,50 +95,48 @@ class KvCache {
 template <AnyDevice D, class T>
 class Pass {
  public:
-  /// `rows` must live as long as the pass.
-  Pass(D& dev, const StagedRows& rows, std::uint64_t random_key = 0)
-      : scope_(dev.arena()), rows_(&rows), random_key_(random_key) {
-    upload(dev);
-  }
-  /// The same with a copy of the rows in the pass.
-  Pass(D& dev, const Rows& rows, std::uint64_t random_key = 0)
-      : scope_(dev.arena()), own_(rows), rows_(&own_), random_key_(random_key) {
-    upload(dev);
+  /// `random_key`: see below. Keeps nothing of the batch.
+  /// Throws   ShapeError for parts that are not as long as its tokens, or a position below 0
+  explicit Pass(D& dev, const Batch& batch, std::uint64_t random_key = 0)
+      : scope_(dev.arena()), block_(batch), segments_(batch.segments), random_key_(random_key) {
+    if (block_.numbers.empty()) return;
+    const std::span<const std::int32_t> numbers(block_.numbers);
+    uploaded_ = scratch<std::int32_t>(dev, 1, static_cast<Index>(numbers.size()));
+    copy_staged<D, std::int32_t>(dev, numbers, uploaded_);
   }
   /// A pass that appends to a cache: row i goes to cache row cache_rows[i]; the queries of segment b see keys[b].
   /// Throws   ShapeError for rows that the cache does not have
-  Pass(D& dev, const Rows& rows, KvCache<D, T>& cache, std::vector<kernel::Segment> keys) : Pass(dev, rows) {
-    const auto own = own_.numbers(own_.cache_rows);
-    if (own_.cache_rows.count != own_.count())
-      fail<ShapeError>("[pass] ", own_.cache_rows.count, " cache rows for ", own_.count(), " tokens");
-    for (std::size_t i = 0; i < own.size(); ++i)
-      if (own[i] < 0 || own[i] >= cache.rows())
-        fail<ShapeError>("[pass] row ", i, " goes to row ", own[i], " of a cache of ", cache.rows());
+  Pass(D& dev, const Batch& batch, KvCache<D, T>& cache, std::vector<kernel::Segment> keys) : Pass(dev, batch) {
+    if (batch.cache_rows.size() != batch.tokens.size())
+      fail<ShapeError>("[pass] ", batch.cache_rows.size(), " cache rows for ", batch.tokens.size(), " tokens");
+    for (std::size_t i = 0; i < batch.cache_rows.size(); ++i)
+      if (const Index row = batch.cache_rows[i]; row < 0 || row >= cache.rows())
+        fail<ShapeError>("[pass] row ", i, " goes to row ", row, " of a cache of ", cache.rows());
     cache_ = &cache;
     keys_ = std::move(keys);
   }
   /// Scratch of the block of a pass over so many rows, with the index of each row's sequence, of which so many are
   /// labelled.
   static Index footprint(const PassShape& pass, Index labelled) {
-    const Index count = 3 * StagedRows::part_size(pass.rows) + 2 * StagedRows::part_size(labelled);
+    const Index count = 3 * detail::PassBlock::part_size(pass.rows) + 2 * detail::PassBlock::part_size(labelled);
     return pass.piece<std::int32_t>(1, count);
   }
 
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
 
-  Index count() const { return rows_->count(); }
-  Index max_position() const { return rows_->max_position(); }
+  Index count() const { return block_.tokens.count; }
+  Index max_position() const { return block_.max_position; }
   /// The tokens as the host has them.
-  std::span<const std::int32_t> host_tokens() const { return rows_->numbers(rows_->tokens); }
-  std::span<const kernel::Segment> segments() const { return rows_->segments(); }
+  std::span<const std::int32_t> host_tokens() const { return block_.numbers_of(block_.tokens); }
+  std::span<const kernel::Segment> segments() const { return segments_; }
   std::span<const kernel::Segment> keys() const { return cache_ == nullptr ? segments() : keys_; }
-  View<D, const std::int32_t> tokens() const { return part(rows_->tokens); }
-  View<D, const std::int32_t> positions() const { return part(rows_->positions); }
-  View<D, const std::int32_t> sequence_index() const { return part(rows_->sequence_index); }
-  View<D, const std::int32_t> cache_rows() const { return part(rows_->cache_rows); }
-  View<D, const std::int32_t> labelled() const { return part(rows_->labelled); }
-  View<D, const std::int32_t> labels() const { return part(rows_->labels); }
+  View<D, const std::int32_t> tokens() const { return part(block_.tokens); }
+  View<D, const std::int32_t> positions() const { return part(block_.positions); }
+  View<D, const std::int32_t> sequence_index() const { return part(block_.sequence_index); }
+  View<D, const std::int32_t> cache_rows() const { return part(block_.cache_rows); }
+  View<D, const std::int32_t> labelled() const { return part(block_.labelled); }
+  View<D, const std::int32_t> labels() const { return part(block_.labels); }
   KvCache<D, T>* cache() const { return cache_; }
   /// Of the random numbers of a step, made of its seed and number; 0: no dropout and no noise (evaluation).
   std::uint64_t random_key() const { return random_key_; }
@@ -163,20 +146,14 @@ class Pass {
   bool stopped() const { return stop_ != nullptr && stop_->load() != 0; }
 
  private:
-  void upload(D& dev) {
-    const auto block = rows_->block();
-    if (block.empty()) return;
-    block_ = scratch<std::int32_t>(dev, 1, static_cast<Index>(block.size()));
-    copy_staged<D, std::int32_t>(dev, block, block_);
-  }
-  View<D, const std::int32_t> part(const StagedRows::Part& part) const {
-    return part.count == 0 ? View<D, const std::int32_t>() : block_.col_slice(part.begin, part.count);
+  View<D, const std::int32_t> part(const detail::PassBlock::Part& part) const {
+    return part.count == 0 ? View<D, const std::int32_t>() : uploaded_.col_slice(part.begin, part.count);
   }
 
   Arena::Scope scope_;
-  StagedRows own_;
-  const StagedRows* rows_;
-  View<D, std::int32_t> block_;
+  detail::PassBlock block_;
+  std::vector<kernel::Segment> segments_;
+  View<D, std::int32_t> uploaded_;
   std::uint64_t random_key_;
   std::vector<kernel::Segment> keys_;
   KvCache<D, T>* cache_ = nullptr;

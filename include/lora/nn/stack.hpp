@@ -104,8 +104,8 @@ class Stack {
   }
 
   /// dy is overwritten with each layer's dx, at last with dx where forward was told that it is wanted. Releases what
-  /// forward kept.
-  void backward(D& dev, const Pass<D, T>& pass, Saved& saved, View<D, T> dy) {
+  /// forward kept. `hook`, if it is not null, is told of each layer.
+  void backward(D& dev, const Pass<D, T>& pass, Saved& saved, View<D, T> dy, GradientHook<D>* hook = nullptr) {
     const Index first = size() - static_cast<Index>(saved.entries.size());
     const Span phase(dev, Profile::Kind::phase, "backward");
     for (Index i = size() - 1; i >= first; --i) {
@@ -115,6 +115,7 @@ class Stack {
       layer(i).backward(dev, pass, View<D, const T>(entry.x), entry.layer, View<D, const T>(dy),
                         i == first && !saved.wants_dx ? View<D, T>() : dy);
       dev.arena().release(entry.mark);
+      if (hook != nullptr) hook->formed(dev, i);
     }
   }
 

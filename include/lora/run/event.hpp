@@ -17,7 +17,7 @@ struct StepEvent {
 };
 
 struct EvaluationEvent {
-  const EvalMetrics& metrics;
+  const model::Evaluation& evaluation;
 };
 
 /// The plan has this many steps from now on, since a stage has ended early.
@@ -30,8 +30,11 @@ struct SavingEvent {
   Index step;
 };
 
-/// What a run tells of itself between its start and its end, in order. Of several ranks, the first tells.
-using Event = std::variant<StepEvent, EvaluationEvent, PlanEvent, SavingEvent>;
+/// The run is over, and all its other files are there.
+struct FinishedEvent {};
+
+/// What a run tells of itself from its first step on, in order. Of several ranks, the first tells.
+using Event = std::variant<StepEvent, EvaluationEvent, PlanEvent, SavingEvent, FinishedEvent>;
 
 /// What becomes of events: a file, a progress bar, a picture.
 class Sink {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cmath>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +9,7 @@
 #include "lora/core/scalar.hpp"
 #include "lora/io/json_view.hpp"
 #include "lora/io/paths.hpp"
+#include "lora/model/evaluation.hpp"
 #include "lora/run/run_state.hpp"
 
 namespace lora::run {
@@ -34,16 +34,6 @@ struct StepMetrics {
   std::vector<std::pair<std::string, double>> datasets{};  ///< and of the files in the run so far
 };
 
-struct EvalMetrics {
-  Index step = 0;
-  double loss = 0;
-  double token_accuracy = 0;            ///< share of the labels that are the most likely token
-  std::optional<double> exact_match{};  ///< of generated answers
-  std::optional<double> rouge_l{};
-
-  double perplexity() const { return std::exp(loss); }
-};
-
 /// A value that is not finite becomes null.
 io::Json to_json(const StepMetrics& metrics);
 
@@ -51,7 +41,8 @@ io::Json to_json(const StepMetrics& metrics);
 /// Throws   FormatError
 StepMetrics step_metrics_from(const io::JsonView& json);
 
-io::Json to_json(const EvalMetrics& metrics);
+/// The line of the log.
+io::Json to_json(const model::Evaluation& evaluation);
 
 /// The speed of a run. The first two steps, which touch memory and files for the first time, are left out if there are
 /// more.

@@ -54,13 +54,13 @@ LORA_INLINE StepMetrics step_metrics_from(const io::JsonView& json) {
   return metrics;
 }
 
-LORA_INLINE io::Json to_json(const EvalMetrics& metrics) {
-  io::Json json = io::json_object({{"step", metrics.step},
-                                   {"eval_loss", metrics.loss},
-                                   {"eval_perplexity", metrics.perplexity()},
-                                   {"eval_token_accuracy", metrics.token_accuracy}});
-  if (metrics.exact_match) json["eval_exact_match"] = *metrics.exact_match;
-  if (metrics.rouge_l) json["eval_rouge_l"] = *metrics.rouge_l;
+LORA_INLINE io::Json to_json(const model::Evaluation& evaluation) {
+  io::Json json = io::json_object({{"step", evaluation.step},
+                                   {"eval_loss", evaluation.loss()},
+                                   {"eval_perplexity", evaluation.perplexity()},
+                                   {"eval_token_accuracy", evaluation.token_accuracy()}});
+  if (evaluation.exact_match) json["eval_exact_match"] = *evaluation.exact_match;
+  if (evaluation.rouge_l) json["eval_rouge_l"] = *evaluation.rouge_l;
   return json;
 }
 

@@ -6,27 +6,25 @@
 
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
-#include "lora/io/tensorboard.hpp"
 #include "lora/run/event.hpp"
 #include "lora/run/metrics.hpp"
 
 namespace lora::run {
 
-/// Logs metrics to trainer_log.jsonl, one line each and unbuffered, and as TensorBoard events. A resumed run appends to
-/// both; entries after its checkpoint's step are removed.
+/// Logs metrics to trainer_log.jsonl, one line each and unbuffered. A resumed run appends to it; lines after its
+/// checkpoint's step are removed.
 class MetricsLog final : public Sink {
  public:
   /// What stays of an earlier log.
   struct Kept {
     std::uint64_t bytes = 0;  ///< of trainer_log.jsonl
     double elapsed = 0;       ///< time up to its last line there
-    io::TensorBoardWriter::Kept events{};
   };
   /// What leads up to a step and was not cut by a kill. Nothing is changed. `piece_bytes`: how much is read at once,
   /// for a log may be of any size. Throws   IoError if it can't be read
   static Kept kept_through(const io::Path& output_dir, Index step, std::size_t piece_bytes = std::size_t{1} << 16);
 
-  /// Starts new files, or continues after `resumed_step`.
+  /// Starts a new file, or continues after `resumed_step`.
   explicit MetricsLog(const io::Path& output_dir, std::optional<Index> resumed_step = std::nullopt);
   /// The same once it is known what is kept.
   MetricsLog(const io::Path& output_dir, const std::optional<Kept>& kept);
@@ -37,11 +35,6 @@ class MetricsLog final : public Sink {
   double elapsed_seconds() const { return elapsed_; }
 
  private:
-  void write(const StepMetrics& metrics);
-  void write(const EvalMetrics& metrics);
-  // What is logged must be on the disk before the checkpoint that goes on from there.
-  void sync();
-
   void write_line(const io::Json& json) { lines_.write(io::to_text(json, -1) + "\n"); }
 
   static constexpr const char* file_name = "trainer_log.jsonl";
@@ -57,7 +50,6 @@ class MetricsLog final : public Sink {
   io::Path output_;
   double elapsed_;
   io::FileWriter lines_;
-  io::TensorBoardWriter tensorboard_;
 };
 
 }  // namespace lora::run

@@ -17,7 +17,7 @@ namespace lora::run {
 
 LORA_INLINE MetricsLog::Kept MetricsLog::kept_through(const io::Path& output_dir, Index step, std::size_t piece_bytes) {
   constexpr std::size_t longest_line = std::size_t{1} << 24;
-  Kept kept{0, 0, io::TensorBoardWriter::kept_through(output_dir / "tensorboard", step, piece_bytes)};
+  Kept kept;
   const io::Path path = output_dir / file_name;
   if (!io::is_there(path)) return kept;
   io::FileWindow file(path, piece_bytes);
@@ -38,46 +38,15 @@ LORA_INLINE MetricsLog::MetricsLog(const io::Path& output_dir, std::optional<Ind
 LORA_INLINE MetricsLog::MetricsLog(const io::Path& output_dir, const std::optional<Kept>& kept)
     : output_(output_dir),
       elapsed_(kept ? kept->elapsed : 0),
-      lines_(prepare(output_dir, kept), io::FileWriter::Mode::append),
-      tensorboard_(output_dir / "tensorboard", kept ? std::optional(kept->events) : std::nullopt) {}
+      lines_(prepare(output_dir, kept), io::FileWriter::Mode::append) {}
 
 LORA_INLINE void MetricsLog::take(const Event& event) {
-  if (const auto* const step = std::get_if<StepEvent>(&event); step != nullptr && step->has_line) write(step->metrics);
-  if (const auto* const evaluation = std::get_if<EvaluationEvent>(&event)) write(evaluation->metrics);
-  if (std::holds_alternative<SavingEvent>(event)) sync();
-}
-
-LORA_INLINE void MetricsLog::write(const StepMetrics& metrics) {
-  write_line(to_json(metrics));
-  std::vector<std::pair<std::string, double>> mix;  // outlives the scalars
-  for (const auto& [label, share] : metrics.mix) mix.emplace_back("curriculum/" + label, share);
-  for (const auto& [name, share] : metrics.datasets) mix.emplace_back("datasets/" + name, share);
-  std::vector<io::TensorBoardWriter::Scalar> scalars = {{"train/loss", metrics.loss},
-                                                        {"train/mean_loss", metrics.mean_loss},
-                                                        {"train/learning_rate", metrics.learning_rate},
-                                                        {"train/grad_norm", metrics.grad_norm},
-                                                        {"train/epoch", metrics.epoch},
-                                                        {"train/tokens_per_second", metrics.tokens_per_second},
-                                                        {"train/peak_memory_gib", metrics.peak_memory_gib}};
-  if (metrics.loss_scale) scalars.push_back({"train/loss_scale", *metrics.loss_scale});
-  for (const auto& [name, share] : mix) scalars.push_back({name, share});
-  tensorboard_.write(metrics.step, scalars);
-}
-
-LORA_INLINE void MetricsLog::write(const EvalMetrics& metrics) {
-  write_line(to_json(metrics));
-  std::vector<io::TensorBoardWriter::Scalar> scalars = {{"eval/loss", metrics.loss},
-                                                        {"eval/perplexity", metrics.perplexity()},
-                                                        {"eval/token_accuracy", metrics.token_accuracy}};
-  if (metrics.exact_match) scalars.push_back({"eval/exact_match", *metrics.exact_match});
-  if (metrics.rouge_l) scalars.push_back({"eval/rouge_l", *metrics.rouge_l});
-  tensorboard_.write(metrics.step, scalars);
-}
-
-LORA_INLINE void MetricsLog::sync() {
-  lines_.sync();
-  tensorboard_.sync();
-  for (const auto& folder : {output_, output_ / "tensorboard"}) io::sync_folder(folder);
+  if (const auto* const step = std::get_if<StepEvent>(&event); step != nullptr && step->has_line)
+    write_line(to_json(step->metrics));
+  if (const auto* const told = std::get_if<EvaluationEvent>(&event)) write_line(to_json(told->evaluation));
+  if (!std::holds_alternative<SavingEvent>(event)) return;
+  lines_.sync();  // what is logged must be on the disk before the checkpoint that goes on from there
+  io::sync_folder(output_);
 }
 
 LORA_INLINE io::Path MetricsLog::prepare(const io::Path& output_dir, const std::optional<Kept>& kept) {

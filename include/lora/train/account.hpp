@@ -82,13 +82,13 @@ run::StepMetrics metrics_of(const run::RunState& state, const StepResult& result
                             double seconds, const Plan& plan);
 
 /// What metric_for_best_model names, so that less is better.
-double cost_of(const run::EvalMetrics& metrics, std::string_view name);
+double cost_of(const model::Evaluation& evaluation, std::string_view name);
 
 /// Whether an evaluation is the best so far that can be loaded. `config`: by which metric, and what is an improvement.
 /// Patience is that of a stage, which compares with its own evaluations alone; `stage`: the one whose step was done
 /// last.
 /// Source   transformers, EarlyStoppingCallback
-bool add_evaluation(run::RunState& state, const run::EvalMetrics& metrics, const settings::Config& config,
+bool add_evaluation(run::RunState& state, const model::Evaluation& evaluation, const settings::Config& config,
                     Index stage = 0);
 
 /// Whether evaluations have not improved for as long as the settings allow.

@@ -54,28 +54,28 @@ LORA_INLINE run::StepMetrics metrics_of(const run::RunState& state, const StepRe
   return metrics;
 }
 
-LORA_INLINE double cost_of(const run::EvalMetrics& metrics, std::string_view name) {
-  if (name == "eval_token_accuracy") return -metrics.token_accuracy;
-  if (name == "eval_exact_match") return -metrics.exact_match.value();
-  if (name == "eval_rouge_l") return -metrics.rouge_l.value();
-  return metrics.loss;
+LORA_INLINE double cost_of(const model::Evaluation& evaluation, std::string_view name) {
+  if (name == "eval_token_accuracy") return -evaluation.token_accuracy();
+  if (name == "eval_exact_match") return -evaluation.exact_match.value();
+  if (name == "eval_rouge_l") return -evaluation.rouge_l.value();
+  return evaluation.loss();
 }
 
-LORA_INLINE bool add_evaluation(run::RunState& state, const run::EvalMetrics& metrics, const settings::Config& config,
-                                Index stage) {
-  state.last_eval_loss = metrics.loss;
-  state.last_exact_match = metrics.exact_match;
-  state.last_rouge_l = metrics.rouge_l;
+LORA_INLINE bool add_evaluation(run::RunState& state, const model::Evaluation& evaluation,
+                                const settings::Config& config, Index stage) {
+  state.last_eval_loss = evaluation.loss();
+  state.last_exact_match = evaluation.exact_match;
+  state.last_rouge_l = evaluation.rouge_l;
   if (state.step == 0) return false;  // before training, for comparison
   if (stage != state.evaluated_stage) {
     state.evaluated_stage = stage;
     state.to_beat.reset();
     state.evaluations_without_improvement = 0;
   }
-  const double cost = cost_of(metrics, config.metric_for_best_model);
+  const double cost = cost_of(evaluation, config.metric_for_best_model);
   const double sign = config.metric_for_best_model == "eval_loss" ? 1 : -1;
   const auto gains = [&](const double* metric, double more_than) {
-    return std::isfinite(metrics.loss) && (metric == nullptr || sign * *metric - cost > more_than);
+    return std::isfinite(evaluation.loss()) && (metric == nullptr || sign * *metric - cost > more_than);
   };
   const bool better = gains(state.best_metric ? &*state.best_metric : nullptr, 0);
   const double* to_beat = state.to_beat ? &state.to_beat->first : nullptr;
@@ -84,7 +84,7 @@ LORA_INLINE bool add_evaluation(run::RunState& state, const run::EvalMetrics& me
   if (gains(to_beat, 0)) state.to_beat.emplace(sign * cost, state.step);
   if (better) {
     state.best_metric = sign * cost;
-    state.best_eval_loss = metrics.loss;
+    state.best_eval_loss = evaluation.loss();
     state.best_step = state.step;
   }
   return better;

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+
 #include "lora/core/config.hpp"
 #include "lora/train/evaluate.hpp"
 
@@ -21,6 +24,30 @@ LORA_INLINE std::vector<data::Example> windows_of(const data::Example& example, 
     scored = end;
   }
   return windows;
+}
+
+LORA_INLINE void BatchSums::add(const model::Evaluation& batch) {
+  sums_.push_back(batch.loss_sum);
+  sums_.push_back(static_cast<double>(batch.labelled));
+  sums_.push_back(static_cast<double>(batch.correct));
+}
+
+LORA_INLINE void BatchSums::add_to(model::Evaluation& totals) const {
+  constexpr Index numbers = 3;
+  const Index size = ranks_ == nullptr ? 1 : ranks_->size();
+  totals.stopped = ranks_ == nullptr ? totals.stopped : ranks_->agree(totals.stopped ? 1u : 0u) != 0;
+  if (totals.stopped) return;
+  const Index batches = ranks_ == nullptr ? std::ssize(sums_) / numbers : batches_;
+  std::vector<Index> begins{0};
+  for (Index rank = 0; rank < size; ++rank)
+    begins.push_back(begins.back() + numbers * ((batches + size - 1 - rank) / size));
+  const std::vector<double> all = ranks_ == nullptr ? sums_ : ranks_->all_gather(sums_, begins);
+  for (Index batch = 0; batch < batches; ++batch) {
+    const auto at = all.begin() + begins[static_cast<std::size_t>(batch % size)] + batch / size * numbers;
+    totals.loss_sum += at[0];
+    totals.labelled += static_cast<Index>(at[1]);
+    totals.correct += static_cast<Index>(at[2]);
+  }
 }
 
 }  // namespace lora::train

@@ -207,15 +207,15 @@ class Loop {
 
   /// If it is interrupted, the resumed run evaluates again.
   bool evaluate() {
-    auto metrics = measure(dev_, learner_.decoder(), run_, state_.step);
-    state_.evaluation_due = agree({.interrupted = !metrics}).interrupted;
+    auto evaluation = measure(dev_, learner_.decoder(), run_, state_.step, comm_);
+    state_.evaluation_due = agree({.interrupted = !evaluation}).interrupted;
     if (state_.evaluation_due) return false;
-    tell_(run::EvaluationEvent{*metrics});
-    say_evaluation(*metrics);
+    tell_(run::EvaluationEvent{*evaluation});
+    say_evaluation(*evaluation);
     const Index stage = state_.step > 0 ? run_.plan.stage_of(state_.step - 1) : 0;
-    const bool better = add_evaluation(state_, *metrics, run_.config, stage);
+    const bool better = add_evaluation(state_, *evaluation, run_.config, stage);
     const auto& sees = run_.options.on_evaluation;
-    if (sees) call([&](Running& running) { sees(*metrics, running); });
+    if (sees) call([&](Running& running) { sees(*evaluation, running); });
     (void)agree({});
     return better && run_.config.load_best_model_at_end;
   }

@@ -37,35 +37,41 @@ std::optional<data::AnswerScores> score_answers(D& dev, model::Decoder<D, T>& de
   return whole ? std::optional(scores) : std::nullopt;
 }
 
-/// The evaluation after step `step`; nothing if it was stopped.
+/// The evaluation after step `step`, shared out by the ranks; nothing if it was stopped.
 template <AnyDevice D, class T>
-std::optional<run::EvalMetrics> measure(D& dev, model::Decoder<D, T>& decoder, const Prepared& run, Index step) {
+std::optional<model::Evaluation> measure(D& dev, model::Decoder<D, T>& decoder, const Prepared& run, Index step,
+                                         comm::Ranks& ranks) {
   const auto& order = run.data.eval_order();
   const auto example_of = [&](Index i) { return run.data.eval()[order[i]]; };
   const Index count = order.size();
   run::CountProgress progress("evaluating", "records", count, 30, draws_bar(run.options));
-  const auto totals = evaluate(
-      dev, decoder, count, example_of, run.config.per_device_eval_batch_size, settings::longest_cutoff(run.config),
-      [&](const EvaluationTotals& sums) { progress.reached(sums.records, sums.tokens); }, run.options.stop);
+  auto evaluation =
+      evaluate(dev, decoder, count, example_of,
+               {.batch = run.config.per_device_eval_batch_size,
+                .window = settings::longest_cutoff(run.config),
+                .see = [&](const model::Evaluation& sums) { progress.reached(sums.records, sums.tokens); },
+                .stop = run.options.stop,
+                .ranks = &ranks});
   progress.clear();
-  if (totals.stopped) return std::nullopt;
-  run::EvalMetrics metrics{step, totals.loss(), totals.token_accuracy(), {}, {}};
+  if (evaluation.stopped) return std::nullopt;
+  evaluation.step = step;
   if (run.config.eval_predict) {
     const auto scores = score_answers(dev, decoder, run);
     if (!scores) return std::nullopt;
-    metrics.exact_match = scores->exact_match();
-    metrics.rouge_l = scores->rouge_l();
+    evaluation.exact_match = scores->exact_match();
+    evaluation.rouge_l = scores->rouge_l();
   }
-  return metrics;
+  return evaluation;
 }
 
 /// Logs an evaluation.
-inline void say_evaluation(const run::EvalMetrics& metrics) {
-  log::info("step ", metrics.step, ": evaluation loss ", fixed(metrics.loss, 4), ", perplexity ",
-            significant(metrics.perplexity(), 4), ", token accuracy ", fixed(100 * metrics.token_accuracy, 1), " %",
-            metrics.exact_match ? concat(", exact match ", fixed(100 * *metrics.exact_match, 1), " %, ROUGE-L ",
-                                         fixed(100 * *metrics.rouge_l, 1), " %")
-                                : "");
+inline void say_evaluation(const model::Evaluation& evaluation) {
+  log::info("step ", evaluation.step, ": evaluation loss ", fixed(evaluation.loss(), 4), ", perplexity ",
+            significant(evaluation.perplexity(), 4), ", token accuracy ", fixed(100 * evaluation.token_accuracy(), 1),
+            " %",
+            evaluation.exact_match ? concat(", exact match ", fixed(100 * *evaluation.exact_match, 1), " %, ROUGE-L ",
+                                            fixed(100 * *evaluation.rouge_l, 1), " %")
+                                   : "");
 }
 
 }  // namespace lora::train

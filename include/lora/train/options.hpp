@@ -91,7 +91,7 @@ struct RunOptions {
   log::Sink log{};                         ///< gets what is logged, and progress; else the process's sink, and a bar
   Callback<run::StepMetrics> on_step{};
   std::function<bool(Running&)> evaluates{};  ///< before an evaluation that is due: false leaves it out
-  Callback<run::EvalMetrics> on_evaluation{};
+  Callback<model::Evaluation> on_evaluation{};
   std::function<bool(std::string_view)> trains{};  ///< which of the adapter's tensors, by name; empty: all
 };
 

@@ -19,10 +19,11 @@ class Pictures final : public run::Sink {
   explicit Pictures(io::Path output) : output_(std::move(output)) {}
 
   void take(const run::Event& event) override {
-    if (std::holds_alternative<run::SavingEvent>(event)) write();
+    if (std::holds_alternative<run::SavingEvent>(event) || std::holds_alternative<run::FinishedEvent>(event)) write();
   }
 
-  /// Training goes on where it can't be done: a warning says so.
+ private:
+  // Training goes on where it can't be done: a warning says so.
   void write() const {
     try {
       const report::RunRecord record = report::read_run(output_);
@@ -34,7 +35,6 @@ class Pictures final : public run::Sink {
     }
   }
 
- private:
   io::Path output_;
 };
 

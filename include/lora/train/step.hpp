@@ -136,9 +136,7 @@ class Stepper {
     gradients_.run(dev, [&](Index unit) {
       const Index place = unit - own.begin;
       for (const auto& batch : units[static_cast<std::size_t>(place)])
-        decoder_.train_micro_batch(
-            dev, decoder_.stage({batch.tokens, batch.positions, batch.sequence_index, batch.segments}, batch.labels),
-            loss_scale * scale, random_key, sums().row_slice(place, 1));
+        decoder_.train_micro_batch(dev, batch, loss_scale * scale, random_key, sums().row_slice(place, 1));
     });
     const Span phase(dev, Profile::Kind::phase, "update");
     optim::add_squared_norm(dev, decoder_.params(), comm_, sums().row_slice(own.count(), 1));

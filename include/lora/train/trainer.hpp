@@ -11,14 +11,12 @@
 #include "lora/inputs/device.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/run/memory_use.hpp"
-#include "lora/run/metrics_log.hpp"
 #include "lora/run/profile.hpp"
-#include "lora/run/progress.hpp"
 #include "lora/run/state.hpp"
 #include "lora/settings/settings.hpp"
 #include "lora/train/learner.hpp"
 #include "lora/train/loop.hpp"
-#include "lora/train/pictures.hpp"
+#include "lora/train/output.hpp"
 #include "lora/train/prepared.hpp"
 #include "lora/train/resume.hpp"
 #include "lora/train/saving.hpp"
@@ -59,11 +57,11 @@ class TrainingRun {
   // What a run goes on from, and how far.
   struct Beginning {
     std::optional<run::Checkpoint> checkpoint{};
-    Index first = 0, end = 0;                     // steps done, and to be done in all
-    bool evaluates = false;                       // before the first of them
-    bool has_result = false;                      // final_model is in place, for there is nothing to do
-    std::string lost{};                           // what is to be said of a best checkpoint that is gone
-    std::optional<run::MetricsLog::Kept> kept{};  // of the log
+    Index first = 0, end = 0;            // steps done, and to be done in all
+    bool evaluates = false;              // before the first of them
+    bool has_result = false;             // final_model is in place, for there is nothing to do
+    std::string lost{};                  // what is to be said of a best checkpoint that is gone
+    std::optional<Output::Kept> kept{};  // of the logs
   };
 
   static double seconds_since(Clock::time_point start) {
@@ -122,23 +120,17 @@ RunResult TrainingRun<D, T>::run() {
   const auto lock = writes() ? std::optional<io::Lock>(std::in_place, output) : std::nullopt;
   Beginning from = begin();
   if (writes()) take_folder(from);
-  std::optional<run::Progress> progress;
+  std::optional<Output> written;
   if (writes())
-    progress.emplace(output / "training.log", from.checkpoint.has_value(), prepared_.plan.total(), from.first,
-                     draws_bar(prepared_.options));
+    written.emplace(output, from.checkpoint.has_value(), prepared_.plan.total(), from.first,
+                    draws_bar(prepared_.options));
   say_beginning(from);
-  if (progress) progress->begin();
-  std::optional<run::MetricsLog> log;
-  if (writes()) log.emplace(output, from.kept);
-  std::optional<Pictures> pictures;  // of what the log has
-  if (writes()) pictures.emplace(output);
+  if (written) written->begin(from.kept);
   const auto tell = [&](const run::Event& event) {
-    if (log) log->take(event);
-    if (progress) progress->take(event);
-    if (pictures) pictures->take(event);
+    if (written) written->take(event);
   };
   const run::ProfiledRun<D> profiled(dev_, config.profile, from.end - from.first);
-  const double before = log ? log->elapsed_seconds() : 0;
+  const double before = from.kept ? from.kept->lines.elapsed : 0;
   Loop<D, T> loop(dev_, comm_, prepared_, learner_, saving_, state_, tell);
   if (unlogged_) loop.has_unlogged(std::move(*unlogged_));
   RunResult result;
@@ -155,7 +147,7 @@ RunResult TrainingRun<D, T>::run() {
     if (!from.has_result) say_end(config, result.metrics, before + seconds_since(start));
   }
   if (writes() && !io::is_there(output / run::metrics_file)) run::write_training_metrics(output, result.metrics);
-  if (pictures && result.metrics.finished) pictures->write();
+  if (result.metrics.finished) tell(run::FinishedEvent{});
   wait_for_all();
   return result;
 }
@@ -185,7 +177,7 @@ typename TrainingRun<D, T>::Beginning TrainingRun<D, T>::begin() {
   if (writes() && from.first < from.end) io::expect_room(prepared_.output, saving_.checkpoint_bytes(), "a checkpoint");
   if (from.checkpoint) from.lost = restore(*from.checkpoint);
   if (writes() && from.checkpoint && prepared_.earlier.goes_on_here())
-    from.kept = run::MetricsLog::kept_through(prepared_.output, from.first);
+    from.kept = Output::kept_through(prepared_.output, from.first);
   // The run was stopped during it, or has not begun.
   from.evaluates = prepared_.data.evaluates() &&
                    (state_.evaluation_due || (!from.checkpoint && prepared_.config.eval_on_start && from.end > 0));

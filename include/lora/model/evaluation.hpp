@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cmath>
+#include <optional>
+
+#include "lora/core/scalar.hpp"
+
+namespace lora::model {
+
+/// How well a model predicts some records, as sums over their labelled tokens: from a pass to a run's log.
+struct Evaluation {
+  Index step = 0;       ///< of a run, after which it was made
+  double loss_sum = 0;  ///< Σ −log p
+  Index labelled = 0;
+  Index correct = 0;  ///< labels that no token's logit exceeds
+  Index records = 0;
+  Index tokens = 0;                     ///< of these records
+  bool stopped = false;                 ///< stopped early: the sums cover a part only
+  std::optional<double> exact_match{};  ///< of generated answers
+  std::optional<double> rouge_l{};
+
+  double loss() const { return loss_sum / static_cast<double>(labelled); }
+  double perplexity() const { return std::exp(loss()); }
+  double token_accuracy() const { return static_cast<double>(correct) / static_cast<double>(labelled); }
+
+  /// Adds the sums over other records.
+  Evaluation& operator+=(const Evaluation& other) {
+    loss_sum += other.loss_sum;
+    labelled += other.labelled;
+    correct += other.correct;
+    records += other.records;
+    tokens += other.tokens;
+    stopped = stopped || other.stopped;
+    return *this;
+  }
+};
+
+}  // namespace lora::model
