@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
+#include "support/effort.hpp"
 #include "support/quiet.hpp"
 #include "support/random_gguf.hpp"
 #include "support/small_training.hpp"
@@ -183,6 +184,7 @@ TEST_CASE("ascend run: a run begun on a CPU goes on on an NPU, and the other way
 TEST_CASE("ascend run: weights of GGUF's blocks: Q8_0 stays as it is, others are decoded by the host") {
   for (const DType dtype : {DType::q8_0, DType::q4_0, DType::q4_k}) {
     CAPTURE(name_of(dtype));
+    if (dtype == DType::q4_0 && !test::effort(true, false, "ascend run: weights in blocks of Q4_0")) continue;
     Subject subject;
     subject.model.family = dtype == DType::q8_0 ? "llama" : "qwen3";  // whose files permute q and k
     subject.model.layers = 3;
@@ -225,15 +227,17 @@ TEST_CASE("ascend run: weights of GGUF's blocks: Q8_0 stays as it is, others are
 
 TEST_CASE("ascend run: every type of model trains as on the CPU, within roundings, and repeats its bits") {
   for (const std::string family : {"llama", "qwen2", "qwen3", "smollm3"}) {
-    check_family<float>(family);
-    check_family<bf16>(family);
-    check_family<f16>(family);
+    constexpr auto left_out = "ascend run: of each type of model, two of three precisions";
+    if (test::effort(true, family == "llama", left_out)) check_family<float>(family);
+    if (test::effort(true, family[0] == 'q', left_out)) check_family<bf16>(family);
+    if (test::effort(true, family == "smollm3", left_out)) check_family<f16>(family);
   }
 }
 
 TEST_CASE("ascend run: with weights or the optimizer's state on the host, the same bits") {
   for (const std::string family : {"qwen2", "qwen3"}) {
     CAPTURE(family);
+    if (family == "qwen2" && !test::effort(true, false, "ascend run: qwen2 with weights on the host")) continue;
     const Subject subject = subject_of(family, 4);
     const TempFolder folder = TempFolder::in_memory();
     write_random_model(folder / "model", subject.model);

@@ -186,7 +186,7 @@ void check_all(const Run& run) {
       for (const auto& widths : {std::vector<Index>{16}, std::vector<Index>{2064, 32}, std::vector<Index>{48, 16, 16}})
         for (const int threads : {2, 3}) {
           if (e.rows > 100 && widths.front() > 100) continue;  // much work that shows nothing new
-          if (number++ % test::effort(1, 5, "low_rank: four of five combinations of extents") != 0) continue;
+          if (number++ % test::effort(1, 11, "low_rank: ten of eleven combinations of extents") != 0) continue;
           CAPTURE(e.rows);
           CAPTURE(e.cols);
           CAPTURE(e.rank);

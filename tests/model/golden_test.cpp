@@ -377,19 +377,27 @@ void each_family(const Check& check) {
   SUBCASE("smollm3: linear scaling, a layer without rotary, tied, rank and alpha patterns") { check("smollm3"); }
 }
 
+/// Of f64, which gradient checks alone compute in, one family may have to do.
+constexpr auto f64_left_out = "golden: f64 of three of four models";
+template <class Check>
+void each_family_in_f64(const Check& check) {
+  if (test::effort(true, false, f64_left_out)) return each_family(check);
+  check("qwen3");
+}
+
 }  // namespace
 
 TEST_CASE("golden: logits and loss in f32") {
   each_family([](const std::string& family) { check_logits_and_loss<float>(family); });
 }
 TEST_CASE("golden: logits and loss in f64") {
-  each_family([](const std::string& family) { check_logits_and_loss<double>(family); });
+  each_family_in_f64([](const std::string& family) { check_logits_and_loss<double>(family); });
 }
 TEST_CASE("golden: every adapter gradient in f32, kept and recomputed") {
   each_family([](const std::string& family) { check_gradients<float>(family); });
 }
 TEST_CASE("golden: every adapter gradient in f64, kept and recomputed") {
-  each_family([](const std::string& family) { check_gradients<double>(family); });
+  each_family_in_f64([](const std::string& family) { check_gradients<double>(family); });
 }
 TEST_CASE("golden: logits, loss and every adapter gradient in bf16, kept and recomputed") { each_family(check_bf16); }
 TEST_CASE("golden: logits, loss and every adapter gradient in f16, whose products are float32's") {
@@ -400,21 +408,23 @@ TEST_CASE("golden: logits, loss and every adapter gradient in f32 are no farther
 }
 TEST_CASE("golden: a sequence of 700 tokens in f32 and f64") {
   each_family([](const std::string& family) {
-    check_long<float>(family);
-    check_long<double>(family, test::effort(true, false, "golden: gradients of 700 tokens in f64"));
+    if (test::effort(true, family == "qwen2", "golden: 700 tokens of three of four models in f32"))
+      check_long<float>(family);
+    if (test::effort(true, family == "llama", "golden: 700 tokens of three of four models in f64"))
+      check_long<double>(family, test::effort(true, false, "golden: gradients of 700 tokens in f64"));
   });
 }
 TEST_CASE("golden: ten steps of training in f32") {
   each_family([](const std::string& family) { check_training<float>(family); });
 }
 TEST_CASE("golden: ten steps of training in f64") {
-  each_family([](const std::string& family) { check_training<double>(family); });
+  each_family_in_f64([](const std::string& family) { check_training<double>(family); });
 }
 
 TEST_CASE("golden: ten steps of training with LoRA+, PEFT's, in f32 and f64") {
   each_family([](const std::string& family) {
     check_training<float>(family, "loraplus");
-    check_training<double>(family, "loraplus");
+    if (test::effort(true, family == "qwen3", f64_left_out)) check_training<double>(family, "loraplus");
   });
 }
 
@@ -435,7 +445,7 @@ TEST_CASE("golden: the whole model trains: every gradient and ten steps in f32")
   });
 }
 TEST_CASE("golden: the whole model trains: every gradient and ten steps in f64") {
-  each_family([](const std::string& family) {
+  each_family_in_f64([](const std::string& family) {
     check_gradients<double>(family, "full");
     check_training<double>(family, "full");
   });

@@ -241,7 +241,7 @@ TEST_CASE("decoder: of every fifth tensor the gradient equals the central differ
   int number = 0;
   for (const Case& c : all_cases()) {
     CAPTURE(c.name);
-    if (number++ % test::effort(1, 3, "gradient: central differences of two of three cases") != 0) continue;
+    if (number++ % test::effort(1, 9, "gradient: central differences of eight of nine cases") != 0) continue;
     const TempFolder folder;
     write_random_model(folder.path(), c.model);
     const Rows rows(c.model.vocabulary);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lora/io/json.hpp"
+#include "support/effort.hpp"
 #include "support/environment.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
@@ -199,6 +200,7 @@ TEST_CASE("program: doctor --full checks all kernels of an NPU and a training, a
 }
 
 TEST_CASE("program: doctor --full checks what stands in for an operator, and takes the place of its own report only") {
+  if (!test::effort(true, false, "doctor --full: what stands in for an operator")) return;
   const FullCheck check;
   const test::Environment without("LORA_ASCEND_WITHOUT", "RotaryPositionEmbedding");
   io::write_file(check.report, std::string_view("# notes of mine\n"));
@@ -220,6 +222,7 @@ TEST_CASE("program: doctor --full checks what stands in for an operator, and tak
 }
 
 TEST_CASE("program: doctor --full tells of a kernel that fails, goes on, and exits with 1") {
+  if (!test::effort(true, false, "doctor --full: a kernel that fails")) return;
   const FullCheck check;
   const test::Environment error("STAND_IN_KERNEL_ERROR_AT", "60");
   const auto outcome = check.run();
@@ -237,6 +240,7 @@ TEST_CASE("program: doctor --full tells of a kernel that fails, goes on, and exi
 }
 
 TEST_CASE("program: doctor --full tells of streams that don't wait for each other") {
+  if (!test::effort(true, false, "doctor --full: streams that don't wait")) return;
   const FullCheck check;
   const test::Environment ignored("STAND_IN_IGNORE_WAITS", "1"), silent("STAND_IN_VERBOSE", "0");
   const auto outcome = check.run();

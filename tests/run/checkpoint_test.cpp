@@ -566,7 +566,7 @@ TEST_CASE("checkpoint: nor where the file system can't exchange two names") {
 TEST_CASE("checkpoint: nor at any operation of a run's own files, its log, adapter and optimizer") {
   RealFiles files;
   for (const Fault fault : all_faults)
-    sweep_saves(files, fault, false, test::effort<Index>(1, 11, "checkpoint: ten of eleven file operations that fail"));
+    sweep_saves(files, fault, false, test::effort<Index>(1, 23, "checkpoint: 22 of 23 file operations that fail"));
 }
 
 TEST_CASE("checkpoint: once a save has returned, a loss of power does not take it") {

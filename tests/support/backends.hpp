@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "support/effort.hpp"
 #include "support/proof_kernels.hpp"
 #if defined(LORA_STAND_IN)
 #  include "support/stand_in.hpp"
@@ -30,7 +31,9 @@ void each_backend(const Body& body) {
 template <class Body>
 void each_other_backend_and_type(const Body& body) {
   SUBCASE("proof, f32") { body.template operator()<proof::Device, float>(); }
-  SUBCASE("proof, bf16") { body.template operator()<proof::Device, bf16>(); }
+  if (effort(true, false, "kernels and modules on the proof device in bf16")) SUBCASE("proof, bf16") {
+      body.template operator()<proof::Device, bf16>();
+    }
 #if defined(LORA_STAND_IN)
   SUBCASE("ascend, f32") {
     on_stand_in([&] { body.template operator()<ascend::Device, float>(); });
@@ -47,7 +50,9 @@ template <class... Partial, class Body>
 void each_backend_and_type(const Body& body) {
   SUBCASE("cpu, f32") { body.template operator()<cpu::Device, float>(); }
   SUBCASE("cpu, bf16") { body.template operator()<cpu::Device, bf16>(); }
-  SUBCASE("cpu, f64") { body.template operator()<cpu::Device, double>(); }
+  if (effort(true, false, "kernels and modules on the processors in f64")) SUBCASE("cpu, f64") {
+      body.template operator()<cpu::Device, double>();
+    }
   each_other_backend_and_type(body);
   [[maybe_unused]] const auto partial = [&body]<class D>(const std::string& name) {
     SUBCASE((name + ", f32").c_str()) { body.template operator()<D, float>(); }

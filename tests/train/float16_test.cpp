@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"
 #include "support/workshop.hpp"
@@ -53,6 +54,7 @@ std::vector<double> column(const io::Path& run, const char* name) {
 }  // namespace
 
 TEST_CASE("float16: 200 steps have float32's losses to 1 %") {
+  if (!test::effort(true, false, "float16: 200 steps")) return;
   const Quiet quiet;
   const Workshop shop;
   std::vector<std::vector<double>> losses, norms;

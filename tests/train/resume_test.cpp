@@ -185,7 +185,7 @@ TEST_CASE("resume: whatever goes wrong at a file operation of a run, going on en
     // A few operations of each; the saves and rotations among them are swept one by one in the checkpoints' own tests.
     bool reached = true;
     for (Index at = 1 + static_cast<Index>(fault); reached;
-         at += effort<Index>(37, 173, "resume: four of five file operations that fail")) {
+         at += effort<Index>(37, 499, "resume: twelve of thirteen file operations that fail")) {
       CAPTURE(static_cast<int>(fault));
       CAPTURE(at);
       std::filesystem::remove_all(outer / "run");

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"
 #include "support/random_model.hpp"
@@ -272,6 +273,7 @@ TEST_CASE("trainer: a memory limit checkpoints layers, and one that nothing fits
 }
 
 TEST_CASE("trainer: a memory limit checkpoints layers of a run, which then holds less and learns the same") {
+  if (!test::effort(true, false, "trainer: what a run holds under a memory limit")) return;
   const Workshop shop;
   RandomModel shape;
   shape.hidden = 128;

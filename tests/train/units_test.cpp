@@ -12,6 +12,7 @@
 #include "lora/io/read_file.hpp"
 #include "lora/run/state.hpp"
 #include "lora/train/step.hpp"
+#include "support/effort.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 #include "support/thread_ranks.hpp"
@@ -125,6 +126,7 @@ void check_units(What what = What::adapter) {
   const TempFolder folder = TempFolder::in_memory();
   write_random_model(folder / "model", shape);
   for (const Index units : {4, 8}) {
+    if (units == 8 && !test::effort(true, false, "units: eight of them")) continue;
     CAPTURE(units);
     const Outcome alone = train<T>(folder, what, units, 1, false).front();
     CHECK(alone.losses.size() == steps);
@@ -148,7 +150,9 @@ void check_units(What what = What::adapter) {
 
 TEST_CASE("units: any number of ranks trains the same bits, with the optimizer's state whole or shared out") {
   SUBCASE("f32") { check_units<float>(); }
-  SUBCASE("bf16") { check_units<bf16>(); }
+  if (test::effort(true, false, "units: adapters in bf16")) SUBCASE("bf16") {
+      check_units<bf16>();
+    }
   SUBCASE("the whole model") { check_units<bf16>(What::model); }
 }
 

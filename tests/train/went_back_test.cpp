@@ -93,7 +93,8 @@ TEST_CASE("went back: whatever ends a run that goes back, going on ends with one
   for (const Fault fault : {Fault::dies, Fault::loses_unsynced, Fault::loses_data, Fault::disk_full}) {
     CAPTURE(static_cast<int>(fault));
     const bool all = fault == Fault::dies && !full;  // the operations up to the first step are swept in tests/run, too
-    const Index stride = effort<Index>(all ? 1 : 29, all ? 7 : 61, "went back: most file operations at which it ends");
+    const Index stride =
+        effort<Index>(all ? 1 : 29, all ? 23 : 211, "went back: most file operations at which it ends");
     bool gone_back = false;
     const auto check = [&](Index at, bool) {
       CAPTURE(at);
