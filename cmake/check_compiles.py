@@ -24,7 +24,16 @@ def command_of(folder):
     entries = json.loads((folder / "compile_commands.json").read_text())
     words = next(shlex.split(entry["command"]) for entry in entries
                  if entry["file"].endswith("/compiled/ascend_half.cpp"))
-    return words[:words.index("-o")]
+    return words[:words.index("-o")] + mpi_folders()
+
+
+def mpi_folders():
+    """Where mpi.h lies, as options of the compiler; nothing where MPI is not installed."""
+    try:
+        found = subprocess.run(["mpicxx", "--showme:incdirs"], stdout=subprocess.PIPE, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return [word for folder in found.stdout.split() for word in ("-isystem", folder)]
 
 
 def errors_of(path, command):

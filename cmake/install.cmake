@@ -7,7 +7,11 @@ if(CMAKE_INSTALL_LIBDIR MATCHES "^lib.*/")
   set(lora_package_dir "${CMAKE_INSTALL_DATADIR}/cmake/lora")
 endif()
 
-install(TARGETS lora lora_ascend EXPORT lora_targets FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+set(lora_targets lora lora_ascend)
+if(LORA_MPI_FOUND)
+  list(APPEND lora_targets lora_mpi)
+endif()
+install(TARGETS ${lora_targets} EXPORT lora_targets FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
                                                     FILE_SET definitions DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(EXPORT lora_targets NAMESPACE lora:: FILE lora-targets.cmake DESTINATION "${lora_package_dir}")
 

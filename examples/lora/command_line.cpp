@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lora/core/config.hpp"
+#include "lora/core/environment.hpp"
 #include "lora/core/error.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
@@ -258,6 +259,7 @@ Request read_command_line(int argc, const char* const* argv) {
       set_from_text(request.config, key, only_value(key.name, *option));
     }
   }
+  if (request.command == train_command) request.config.ranks = launched().processes;
   validate(request.config, request.command);
   return request;
 }

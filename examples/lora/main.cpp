@@ -5,12 +5,14 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
 #include <string_view>
 #include <system_error>
 
 #include "commands.hpp"
 #include "lora/core/error.hpp"
 #include "lora/core/printable.hpp"
+#include "processes.hpp"
 #include "processor.hpp"
 #include "signals.hpp"
 
@@ -55,7 +57,9 @@ void finish_output() {
 }
 
 int say(const char* kind, std::string_view message, int status) {
-  std::fprintf(stderr, "%s%s\n", kind, lora::printable(message).c_str());
+  const std::string name = name_of_failed_process();
+  std::fprintf(stderr, "%s%s%s\n", kind, lora::printable(name).c_str(), lora::printable(message).c_str());
+  end_all_processes(status);
   return status;
 }
 

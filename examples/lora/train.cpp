@@ -1,4 +1,5 @@
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "commands.hpp"
@@ -6,6 +7,7 @@
 #include "lora/run/environment.hpp"
 #include "lora/trainer.hpp"
 #include "preview.hpp"
+#include "processes.hpp"
 #include "signals.hpp"
 
 int run_train(Request& request) {
@@ -20,6 +22,13 @@ int run_train(Request& request) {
   for (const std::string& word : request.words) words.push_back(word.c_str());
   options.command = run::quoted_command(words);
   options.stop = &asked_to_end;
+  Processes processes;
+  processes.share_threads(request.config);
+  options.ranks = processes.ranks();
+  if (!processes.speaks())
+    options.log = [](log::Level, std::string_view) {};  // the first rank says it
+  else if (options.ranks != nullptr)
+    log::info(processes.describe(request.config));
   Trainer trainer(request.config, options);
   const RunResult result = trainer.train();
   return result.stopped_by == 0 ? 0 : 128 + result.stopped_by;

@@ -61,12 +61,14 @@ using Trainer = BasicTrainer<KnownNpu>;
 
 template <class Npu>
 BasicTrainer<Npu>::BasicTrainer(Config config, RunOptions options) {
+  const bool together = options.ranks != nullptr;
+  config.ranks = together ? options.ranks->size() : 1;
   settings::validate(config, settings::train_command);
   if (config.preview > 0)
     fail<ConfigError>("key preview: given ", config.preview,
                       ", allowed: 0 for a Trainer, which trains; 'lora train' prints previews");
-  inputs::with_device_maker(config,
-                            [&](const auto& make) { run_ = train::open_run(make, config, std::move(options)); });
+  inputs::with_device_maker(
+      config, [&](const auto& make) { run_ = train::open_run(make, config, std::move(options)); }, together);
 }
 
 template <class Npu>

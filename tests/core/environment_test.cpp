@@ -28,7 +28,7 @@ TEST_CASE("environment: several processes of a launcher are refused, by the vari
     {
       const Environment two(name.c_str(), "2");
       CHECK(told() == concat("the environment's ", name,
-                             " is 2, as a launcher sets it that starts several processes, but a run is one process; ",
+                             " is 2, as a launcher sets it that starts several processes, but this is one process; ",
                              "start one, or unset ", name));
     }
     for (const char* value : {"1", "0", ""}) {

@@ -182,7 +182,8 @@ TEST_CASE("unknown keys: the flags of the scripts that a page promises are answe
         [&] { refuse_unknown({}, std::vector{UnknownKey{name}}, train_command, "--help"); });
   };
   CHECK(told("--max_seq_length").find("here: cutoff_len)") != std::string::npos);
-  CHECK(told("--gpu_ids").find("here: not there: a run is one process") != std::string::npos);
+  CHECK(told("--gpu_ids").find("here: not there: a process trains on the processors or on one NPU") !=
+        std::string::npos);
   CHECK(told("--dataset_size").find("here: max_samples)") != std::string::npos);
   CHECK(told("--validation_split_percentage").find("here: val_size, as a fraction") != std::string::npos);
   CHECK(told("--experiment_name").find("here: output_dir)") != std::string::npos);

@@ -21,9 +21,16 @@ inline std::optional<int> launcher_number(const char* name) {
   return environment_number(name, 0, std::numeric_limits<int>::max(), "a number from 0 on, as launchers set it");
 }
 
-/// A run is one process so far.
-/// Throws   ConfigError where a launcher (torchrun, mpirun, srun) has started this program several times: each would
-///          train alone
+/// A variable by which a launcher (torchrun, mpirun, srun) says how many processes it has started, of this program too.
+struct Launched {
+  const char* variable = nullptr;
+  int processes = 1;
+  bool by_mpi = false;  ///< its processes find each other by MPI
+};
+/// Throws   ConfigError for what is no number from 0 on
+Launched launched();
+
+/// Throws   ConfigError where a launcher has started this program several times: each would work alone
 void expect_one_process();
 
 }  // namespace lora

@@ -16,7 +16,7 @@ LORA_INLINE std::optional<int> environment_number(const char* name, int least, i
   return value;
 }
 
-LORA_INLINE void expect_one_process() {
+LORA_INLINE Launched launched() {
   // SLURM_NTASKS, which a batch script has too where it starts the program once, says nothing; srun's own variable
   // does, but in a terminal that srun has opened, where the user starts programs.
   const bool in_terminal = std::getenv("SLURM_PTY_PORT") != nullptr;
@@ -24,10 +24,17 @@ LORA_INLINE void expect_one_process() {
        {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     if (in_terminal && std::string_view(name).starts_with("SLURM")) continue;
     if (const auto count = launcher_number(name); count && *count > 1)
-      fail<ConfigError>("the environment's ", name, " is ", *count,
-                        ", as a launcher sets it that starts several processes, but a run is one process; start one, ",
-                        "or unset ", name);
+      return {name, *count, std::string_view(name) != "WORLD_SIZE"};
   }
+  return {};
+}
+
+LORA_INLINE void expect_one_process() {
+  const Launched launch = launched();
+  if (launch.processes > 1)
+    fail<ConfigError>("the environment's ", launch.variable, " is ", launch.processes,
+                      ", as a launcher sets it that starts several processes, but this is one process; start one, ",
+                      "or unset ", launch.variable);
 }
 
 }  // namespace lora

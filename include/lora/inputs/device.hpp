@@ -24,9 +24,10 @@ namespace lora::inputs {
 
 /// Calls f(make), where make() is a new device: for those that keep it.
 /// Throws   ConfigError or DeviceError where the device that is named can't be used, or several processes were started
+///          and are not to be `together`
 template <class F>
-decltype(auto) with_device_maker(const settings::Config& config, F&& f) {
-  expect_one_process();
+decltype(auto) with_device_maker(const settings::Config& config, F&& f, bool together = false) {
+  if (!together) expect_one_process();
   const settings::DeviceName name = settings::parse_device(config.device).value_or(settings::DeviceName{});
   using Kind = settings::DeviceName::Kind;
 #if defined(LORA_WITH_ASCEND)

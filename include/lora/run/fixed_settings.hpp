@@ -35,6 +35,8 @@ struct DataFacts {
 /// What trains where a program that uses the library has not left that to the settings: its tensors' names.
 std::string chosen_text(const std::vector<std::string>& names);
 constexpr std::string_view all_text = "all";
+/// The setting of the sequences of a step, over all ranks.
+constexpr std::string_view sequences_setting = "per_device_train_batch_size x gradient_accumulation_steps";
 
 namespace detail {
 

@@ -148,7 +148,7 @@ LORA_INLINE io::Json fixed_settings(const settings::Config& config, const model:
        {"train_on_prompt", config.train_on_prompt},
        {"train_on_last_turn_only", config.train_on_last_turn_only},
        {"shuffle", config.shuffle},
-       {"per_device_train_batch_size x gradient_accumulation_steps", config.sequences_per_step()},
+       {std::string(sequences_setting), config.sequences_per_step()},
        {"step_units", config.step_units},
        {"seed", config.seed},
        {"metric_for_best_model", config.metric_for_best_model},

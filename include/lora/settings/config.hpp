@@ -96,6 +96,7 @@ struct Config {
   std::optional<Index> max_tokens_per_micro_batch;
   Index gradient_accumulation_steps = 8;
   Index step_units = 1;
+  Index ranks = 1;  // no key: processes whose sequences a step has
   Index per_device_eval_batch_size = 8;
 
   // stages: one after the other; none: the run is one stage
@@ -172,7 +173,7 @@ struct Config {
   Index rank() const { return lora_rank.value_or(8); }
   double alpha() const { return lora_alpha.value_or(2.0 * static_cast<double>(rank())); }
   Index train_batch_size() const { return per_device_train_batch_size.value_or(1); }
-  Index sequences_per_step() const { return train_batch_size() * gradient_accumulation_steps; }
+  Index sequences_per_step() const { return train_batch_size() * gradient_accumulation_steps * ranks; }
   /// The model, as the user called it.
   const std::string& model_name() const { return model_preset.empty() ? model_name_or_path : model_preset; }
   bool trains_model() const { return finetuning_type == "full"; }

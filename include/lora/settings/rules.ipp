@@ -151,7 +151,10 @@ LORA_INLINE std::vector<Rule> make_rules() {
        "none with device cpu, whose memory is the host's: weights are used in place from the mapped files"},
       {refused, train, "offload", "", [](const Config& c) { return c.trains_model() && c.offloads_params(); },
        "none or optimizer with finetuning_type full: params streams frozen weights"},
-      {refused, train, "step_units", "", [](const Config& c) { return c.step_units > c.sequences_per_step(); },
+      {refused, train, "step_units", "",
+       [](const Config& c) {
+         return c.ranks == 1 && c.resume_from_checkpoint.empty() && c.step_units > c.sequences_per_step();
+       },
        "at most the sequences of a step, per_device_train_batch_size x gradient_accumulation_steps"},
       {refused, train, "lora_target", "",
        [](const Config& c) {

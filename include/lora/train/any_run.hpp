@@ -22,12 +22,26 @@ template <AnyDevice D, class T>
 class RunOn : public AnyRun {
  public:
   RunOn(std::unique_ptr<D> dev, settings::Config config, model::Source source, RunOptions options)
-      : dev_(std::move(dev)), run_(*dev_, std::move(config), std::move(source), std::move(options)) {}
+      : dev_(std::move(dev)),
+        comm_(communicator_of(options)),
+        run_(*dev_, std::move(config), std::move(source), std::move(options), comm_.get()) {}
 
   RunResult run() override { return run_.run(); }
 
  private:
+  // Null for a process of its own.
+  static std::unique_ptr<comm::Communicator<D>> communicator_of(const RunOptions& options) {
+    if (options.ranks == nullptr || options.ranks->size() == 1) return nullptr;
+    if constexpr (D::reads_host_memory) {
+      return std::make_unique<comm::OnHost<D>>(*options.ranks);
+    } else {
+      fail<ConfigError>("key device: ", options.ranks->size(),
+                        " processes train on processors only so far, not on NPUs; ", "allowed: cpu");
+    }
+  }
+
   std::unique_ptr<D> dev_;
+  std::unique_ptr<comm::Communicator<D>> comm_;
   TrainingRun<D, T> run_;
 };
 
@@ -36,6 +50,7 @@ template <class Make>
 std::unique_ptr<AnyRun> open_run(const Make& make, settings::Config config, RunOptions options) {
   using D = decltype(make());
   const auto redirect = redirected(options);
+  if (options.ranks == nullptr) expect_one_process();
   std::unique_ptr<D> dev(new D(make()));
   auto source = inputs::open_source(config);
   config.model_name_or_path = inputs::name_of_result(config.model_name_or_path);  // as PEFT will look for it

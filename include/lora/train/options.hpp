@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "lora/comm/on_host.hpp"
 #include "lora/core/log.hpp"
 #include "lora/data/record_list.hpp"
 #include "lora/inputs/records.hpp"
@@ -84,8 +85,10 @@ class Callback {
 
 /// Options of a run that are not settings.
 struct RunOptions {
-  std::string command{};                   ///< written to train_command.txt
-  std::string environment{};               ///< more lines for environment_info.txt
+  std::string command{};      ///< written to train_command.txt
+  std::string environment{};  ///< more lines for environment_info.txt
+  /// Those that train together, of which this process is one; they outlive the run. Every one has the same settings.
+  comm::HostRanks* ranks = nullptr;
   const std::atomic<int>* stop = nullptr;  ///< once not 0, the run ends after the step, with a checkpoint
   data::RecordLists records{};             ///< those that dataset and eval_dataset name instead of files
   log::Sink log{};                         ///< gets what is logged, and progress; else the process's sink, and a bar

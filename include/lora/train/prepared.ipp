@@ -10,6 +10,25 @@
 
 namespace lora::train {
 
+/// A step keeps the sequences and units that it has had where a run is gone on with, whichever number of ranks does so;
+/// else there is a unit for each rank, where the settings don't say. Returns   `config`
+LORA_INLINE const settings::Config& settle_ranks(settings::Config& config, run::EarlierRun& earlier) {
+  const auto noted = [&](std::string_view name) {
+    const io::Json then = earlier.setting(name);
+    return then.is_number_integer() ? then.get<Index>() : 0;
+  };
+  const Index sequences = noted(run::sequences_setting), units = std::max<Index>(noted("step_units"), 1);
+  const Index ranks = config.ranks, own = config.sequences_per_step() / ranks;
+  if (config.step_units == 1) config.step_units = sequences > 0 && (units > 1 || ranks > 1) ? units : ranks;
+  if (sequences > 0 && config.step_units > 1 && sequences % own == 0) config.ranks = sequences / own;
+  if (config.step_units > config.sequences_per_step())
+    fail<ConfigError>("key step_units: given ", config.step_units, ", allowed: at most the ",
+                      config.sequences_per_step(), " sequences of a step");
+  if (config.ranks != ranks)
+    log::info("a step keeps the ", sequences, " sequences that it has had, whichever number of ranks goes on");
+  return config;
+}
+
 LORA_INLINE Prepared::Prepared(const cpu::Threads& threads, settings::Config config_, model::Source source_,
                                RunOptions options_)
     : config(std::move(config_)),
@@ -18,7 +37,7 @@ LORA_INLINE Prepared::Prepared(const cpu::Threads& threads, settings::Config con
       output(config.output_dir),
       earlier(config, inputs::paths_of(config, source.path(), options.records)),
       data(
-          threads, config, source.path(), source.config().vocab_size,
+          threads, settle_ranks(config, earlier), source.path(), source.config().vocab_size,
           [this](std::string_view name) { return earlier.setting(name); }, std::exchange(options.records, {})),
       plan(plan_of(config, data.order(), inputs::trained_in_stages(config, source.config(), options.trains),
                    data.classes(), data.mixture())),

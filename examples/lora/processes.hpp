@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "lora/comm/on_host.hpp"
+#include "lora/settings/config.hpp"
+
+/// The processes that a launcher has started together, this one among them. Where it has started only this one, there
+/// are none. From its begin to its end a program that an error ends ends the others too.
+class Processes {
+ public:
+  /// Throws   ConfigError where several were started and this program can't have them work together
+  Processes();
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+  ~Processes();
+
+  /// Null for a single one.
+  lora::comm::HostRanks* ranks();
+  bool speaks() { return ranks() == nullptr || ranks()->rank() == 0; }
+  /// Threads for this one, where the settings leave them open: the processors of its host are shared out.
+  void share_threads(lora::settings::Config& config);
+  /// A line about them.
+  std::string describe(const lora::settings::Config& config) const;
+
+ private:
+  struct Mpi;
+  std::unique_ptr<Mpi> mpi_;
+};
+
+/// What an error of this process is introduced by where there are several: "rank 3 on host: ". A rank behind the first
+/// waits, for the first, which most often has the same error, is to say it.
+std::string name_of_failed_process();
+/// Ends all processes, if there are several.
+void end_all_processes(int status);

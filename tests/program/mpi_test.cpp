@@ -1,0 +1,181 @@
+// lora train as several processes that a launcher of MPI starts: the bytes of one process, and how they end together.
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lora/io/file.hpp"
+#include "lora/io/json.hpp"
+#include "support/effort.hpp"
+#include "support/message_of.hpp"
+#include "support/program.hpp"
+#include "support/random_model.hpp"
+#include "support/temp_folder.hpp"
+
+namespace mpi_test {
+
+using namespace lora;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// A tiny model, and records of several lengths.
+struct Subject {
+  test::TempFolder temp;
+
+  Subject() {
+    test::write_random_model(temp / "model", test::RandomModel{});
+    std::string text;
+    for (int record = 0; record < 40; ++record) {
+      io::Json ids = io::Json::array();
+      for (int i = 0; i < 3 + record * 5 % 13; ++i) ids.push_back((7 * i + record) % 60);
+      text += io::to_text(io::json_object({{"input_ids", ids}, {"labels", ids}}), -1) + "\n";
+    }
+    io::write_file(temp / "data.jsonl", std::string_view(text));
+  }
+
+  /// Twelve sequences a step, in six units.
+  Words words(const std::string& output, int ranks, const Words& more = {}) const {
+    Words result = {"train",
+                    "--model_name_or_path=" + (temp / "model").native(),
+                    "--dataset=" + (temp / "data.jsonl").native(),
+                    "--eval_dataset=" + (temp / "data.jsonl").native(),
+                    "--output_dir=" + (temp / output).native(),
+                    "--dtype=float32",
+                    "--threads=1",
+                    "--step_units=6",
+                    "--per_device_train_batch_size=2",
+                    concat("--gradient_accumulation_steps=", 6 / ranks),
+                    "--max_steps=7",
+                    "--save_steps=2",
+                    "--eval_steps=3",
+                    "--logging_steps=1",
+                    "--lora_dropout=0.25",
+                    "--learning_rate=0.01"};
+    result.insert(result.end(), more.begin(), more.end());
+    return result;
+  }
+  test::Outcome run(int ranks, const Words& words) const {
+    if (ranks == 1) return test::run_program(LORA_PROGRAM, words);
+    return test::run_program(concat("mpirun --allow-run-as-root --oversubscribe -n ", ranks, " ", LORA_PROGRAM), words);
+  }
+
+  /// What depends neither on the time nor on who wrote it, by its name.
+  std::map<std::string, std::string> lasting(const std::string& output) const {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(temp / output)) {
+      const std::string name = std::filesystem::relative(entry.path(), temp / output).native();
+      const bool lasts = name.starts_with("final_model/") || name.starts_with("checkpoints/");
+      if (lasts && entry.is_regular_file() && !name.ends_with("README.md")) files[name] = io::read_file(entry.path());
+    }
+    const std::string log = io::read_file(temp / output / "trainer_log.jsonl");
+    std::string numbers;
+    for (std::size_t at = 0, end; (end = log.find('\n', at)) != std::string::npos; at = end + 1) {
+      io::Json line = io::parse_json(log.substr(at, end - at), "log");
+      for (const char* const field : {"tokens_per_second", "elapsed_seconds", "peak_memory_gib"}) line.erase(field);
+      numbers += io::to_text(line, -1) + "\n";
+    }
+    files["numbers of the log"] = numbers;
+    return files;
+  }
+
+  void expect_same(const std::string& output, const std::map<std::string, std::string>& expected) const {
+    const auto files = lasting(output);
+    CHECK(files.size() == expected.size());
+    for (const auto& file : expected) {
+      const std::string name = file.first;
+      CAPTURE(name);
+      CHECK((files.contains(name) && files.at(name) == file.second));
+    }
+  }
+};
+
+std::size_t count_of(std::string_view text, std::string_view words) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find(words, at)) != text.npos; at += words.size()) ++count;
+  return count;
+}
+
+/// Whether processes can be started together here, by the MPI that the program is built with.
+bool has_mpi() {
+#if defined(LORA_WITH_MPI)
+  return true;
+#else
+  test::skipped("program: several processes, for want of MPI");
+  return false;
+#endif
+}
+
+}  // namespace
+
+TEST_CASE("program: any number of processes trains the bytes of one, and another number goes on to the same") {
+  if (!has_mpi()) return;
+  const Subject s;
+  REQUIRE(s.run(1, s.words("alone", 1)).status == 0);
+  const auto alone = s.lasting("alone");
+  REQUIRE(alone.size() > 10);
+  for (const int ranks : {2, 3}) {
+    CAPTURE(ranks);
+    const std::string output = concat("by ", ranks);
+    const auto outcome = s.run(ranks, s.words(output, ranks));
+    CAPTURE(outcome.errors);
+    REQUIRE(outcome.status == 0);
+    CHECK(test::holds(outcome.errors, concat(ranks, " ranks on 1 host, 1 thread each: ", ranks, " x 2 x ", 6 / ranks,
+                                             " = 12 sequences a step\n")));
+    CHECK(count_of(outcome.errors, "step 7/7") == 1);
+    s.expect_same(output, alone);
+  }
+  // Begun by six, gone on with by two and by one, each with the settings of the first.
+  REQUIRE(s.run(6, s.words("in turn", 6)).status == 0);
+  s.expect_same("in turn", alone);
+  for (const int ranks : {2, 1}) {
+    CAPTURE(ranks);
+    const io::Path checkpoint = s.temp / "in turn" / "checkpoints" / (ranks == 2 ? "checkpoint-2" : "checkpoint-4");
+    const auto outcome = s.run(ranks, s.words("in turn", 6, {"--resume_from_checkpoint=" + checkpoint.native()}));
+    CAPTURE(outcome.errors);
+    CHECK(outcome.status == 0);
+    CHECK(test::holds(outcome.errors, "a step keeps the 12 sequences that it has had, whichever number of ranks"));
+    s.expect_same("in turn", alone);
+  }
+}
+
+TEST_CASE("program: an error of processes is said once, and ends all") {
+  if (!has_mpi()) return;
+  const Subject s;
+  std::filesystem::rename(s.temp / "data.jsonl", s.temp / "elsewhere.jsonl");
+  auto outcome = s.run(3, s.words("run", 3));
+  CHECK(outcome.status == 1);
+  CHECK(count_of(outcome.errors, "error: rank 0 on ") == 1);
+  CHECK(count_of(outcome.errors, "data.jsonl") == 1);
+  std::filesystem::rename(s.temp / "elsewhere.jsonl", s.temp / "data.jsonl");
+  Words words = s.words("run", 3);
+  words[7] = "--step_units=2";
+  outcome = s.run(3, words);
+  CHECK(outcome.status == 2);
+  CHECK(count_of(outcome.errors, "a step of 2 units can't be shared by 3 ranks; every rank needs one") == 1);
+  CHECK_FALSE(io::is_there(s.temp / "run"));
+}
+
+TEST_CASE("program: processes of other launchers than MPI's are refused, and so are other commands in several") {
+  const Subject s;
+  auto outcome = test::run_program(concat("WORLD_SIZE=2 ", LORA_PROGRAM), s.words("run", 1));
+  CHECK(outcome.status == 2);
+  CHECK(test::holds(outcome.errors,
+                    "the environment's WORLD_SIZE is 2, as a launcher sets it that starts several "
+                    "processes; those of 'lora train' on processors find each other by MPI"));
+  outcome = test::run_program(
+      concat("OMPI_COMM_WORLD_SIZE=2 ", LORA_PROGRAM),
+      Words{"eval", "--model_name_or_path=" + (s.temp / "model").native(),
+            "--dataset=" + (s.temp / "data.jsonl").native(), "--output_dir=" + (s.temp / "evaluated").native()});
+  CHECK(outcome.status == 2);
+  CHECK(test::holds(outcome.errors,
+                    "the environment's OMPI_COMM_WORLD_SIZE is 2, as a launcher sets it that starts "
+                    "several processes, but this is one process; start one, or unset "));
+}
+
+}  // namespace mpi_test
