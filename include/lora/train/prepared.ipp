@@ -1,10 +1,14 @@
 #pragma once
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "lora/core/config.hpp"
+#include "lora/core/log.hpp"
 #include "lora/inputs/adapter_start.hpp"
 #include "lora/inputs/paths.hpp"
+#include "lora/run/fixed_settings.hpp"
 #include "lora/train/prepared.hpp"
 #include "lora/train/start.hpp"
 
