@@ -5,8 +5,7 @@ A header includes only lower floors or its own folder; the doors on top may incl
 them. A header's definitions may stand in a file of the same name that ends in .ipp: the two include each other, nothing
 else includes the second, but one source of cmake/compiled. What stands in a namespace `detail` is used by its own
 folder, tests and benchmarks alone. The page names every header beside its folder (a backend's families are kernel/'s).
-Prints a line for each offence and exits 1 if there is one. `--self-test` checks the
-checker.
+Prints a line for each offence and exits 1 if there is one. `--self-test` checks the checker.
 """
 import argparse
 import pathlib

@@ -25,7 +25,7 @@ using namespace lora;
 
 std::string failed_name;  // of this process among several, while these work together
 
-/// Whether a variable of the environment names another launcher's processes than MPI's.
+/// Several processes were started, and this program can't have them work together.
 [[noreturn]] void refuse(const Launched& launch) {
   fail<ConfigError>("the environment's ", launch.variable, " is ", launch.processes,
                     ", as a launcher sets it that starts several processes; those of 'lora train' on processors find ",

@@ -11,7 +11,7 @@
 
 namespace lora::report {
 
-/// What a run's folder tells of it.
+/// The contents of a run's output folder, parsed.
 struct RunRecord {
   std::string name;                                     ///< of the folder
   io::Json settings{};                                  ///< run_config.json

@@ -33,7 +33,7 @@ struct SavingEvent {
 /// The run is over, and all its other files are there.
 struct FinishedEvent {};
 
-/// What a run tells of itself from its first step on, in order. Of several ranks, the first tells.
+/// The events of a run, in order, from its first step on. Only rank 0 emits them.
 using Event = std::variant<StepEvent, EvaluationEvent, PlanEvent, SavingEvent, FinishedEvent>;
 
 /// What becomes of events: a file, a progress bar, a picture.

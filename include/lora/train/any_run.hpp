@@ -50,7 +50,6 @@ template <class Make>
 std::unique_ptr<AnyRun> open_run(const Make& make, settings::Config config, RunOptions options) {
   using D = decltype(make());
   const auto redirect = redirected(options);
-  if (options.ranks == nullptr) expect_one_process();
   std::unique_ptr<D> dev(new D(make()));
   auto source = inputs::open_source(config);
   config.model_name_or_path = inputs::name_of_result(config.model_name_or_path);  // as PEFT will look for it

@@ -39,17 +39,17 @@ struct EvaluationOptions {
 /// ranks.
 class BatchSums {
  public:
-  explicit BatchSums(comm::Ranks* ranks) : ranks_(ranks) {}
+  explicit BatchSums(comm::Ranks& ranks) : ranks_(ranks) {}
 
   /// Whether this rank evaluates the next batch.
-  bool next_is_own() { return ranks_ == nullptr || batches_++ % ranks_->size() == ranks_->rank(); }
+  bool next_is_own() { return batches_++ % ranks_.size() == ranks_.rank(); }
   void add(const model::Evaluation& batch);
 
   /// Adds all sums to `totals`. Every rank calls it, stopped or not; where one is stopped, all are.
   void add_to(model::Evaluation& totals) const;
 
  private:
-  comm::Ranks* ranks_;
+  comm::Ranks& ranks_;
   Index batches_ = 0;         // of all ranks
   std::vector<double> sums_;  // of this rank's batches: their loss, labels and correct ones
 };
@@ -60,7 +60,8 @@ template <AnyDevice D, class T, class ExampleOf>
 model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, ExampleOf&& example_of,
                            const EvaluationOptions& options) {
   model::Evaluation totals, own;
-  BatchSums sums(options.ranks);
+  comm::Single<D> alone;
+  BatchSums sums(options.ranks != nullptr ? *options.ranks : alone);
   data::Batch rows;
   std::vector<Index> places;   // of the batch's sequences among the records
   std::vector<double> losses;  // of the batch's labelled rows

@@ -34,15 +34,14 @@ LORA_INLINE void BatchSums::add(const model::Evaluation& batch) {
 
 LORA_INLINE void BatchSums::add_to(model::Evaluation& totals) const {
   constexpr Index numbers = 3;
-  const Index size = ranks_ == nullptr ? 1 : ranks_->size();
-  totals.stopped = ranks_ == nullptr ? totals.stopped : ranks_->agree(totals.stopped ? 1u : 0u) != 0;
+  const Index size = ranks_.size();
+  totals.stopped = ranks_.agree(totals.stopped ? 1u : 0u) != 0;
   if (totals.stopped) return;
-  const Index batches = ranks_ == nullptr ? std::ssize(sums_) / numbers : batches_;
   std::vector<Index> begins{0};
   for (Index rank = 0; rank < size; ++rank)
-    begins.push_back(begins.back() + numbers * ((batches + size - 1 - rank) / size));
-  const std::vector<double> all = ranks_ == nullptr ? sums_ : ranks_->all_gather(sums_, begins);
-  for (Index batch = 0; batch < batches; ++batch) {
+    begins.push_back(begins.back() + numbers * ((batches_ + size - 1 - rank) / size));
+  const std::vector<double> all = ranks_.all_gather(sums_, begins);
+  for (Index batch = 0; batch < batches_; ++batch) {
     const auto at = all.begin() + begins[static_cast<std::size_t>(batch % size)] + batch / size * numbers;
     totals.loss_sum += at[0];
     totals.labelled += static_cast<Index>(at[1]);
