@@ -52,6 +52,7 @@
 #include "lora/train/plan.ipp"
 #include "lora/train/prepared.ipp"
 #include "lora/train/start.ipp"
+#include "lora/train/step_work.ipp"
 #include "lora/train/summary.ipp"
 #include "lora/train/tensor_names.ipp"
 

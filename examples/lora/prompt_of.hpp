@@ -9,6 +9,5 @@
 inline std::string prompt_of(const lora::data::Sample& sample, const lora::tokenizer::Tokenizer& tokenizer) {
   if (sample.kind == lora::data::Sample::Kind::text) return sample.text;
   if (sample.kind == lora::data::Sample::Kind::tokens) return tokenizer.decode(sample.tokens);
-  const auto question = sample.question();
-  return question.empty() ? "" : question.back().content;
+  return sample.prompt();
 }

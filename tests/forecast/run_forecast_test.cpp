@@ -69,7 +69,7 @@ TEST_CASE(
   config.cutoff_len = 30;
   config.per_device_train_batch_size = 3;
   config.gradient_accumulation_steps = 2;
-  StepBatches batches = full_batches(config);
+  train::StepBatches batches = full_batches(config);
   CHECK(batches.sequences == 6);
   CHECK(batches.count == 1);
   REQUIRE(batches.batches.size() == 2);  // 3 sequences each, since the batch size was given
@@ -98,7 +98,7 @@ TEST_CASE("run forecast: with data its steps are the run's own, and their mean c
   s.config.max_tokens_per_micro_batch = 1;  // each sequence alone
   const cpu::Threads threads(1);
   train::Prepared run(threads, s.config, planned_model(s.config).source, {});
-  const StepBatches batches = first_batches(run.plan, 0, run.data.train(), run.config);
+  const train::StepBatches batches = train::first_batches(run.plan, 0, run.data.train(), run.config);
   CHECK(batches.count == 3);
   CHECK(batches.sequences == 5);  // the last step of an epoch has what is left
   Index rows = 0;

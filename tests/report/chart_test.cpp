@@ -77,4 +77,26 @@ TEST_CASE("chart: a faint curve has no name, a dotted one a mark at each point, 
   CHECK_FALSE(holds(empty, "nan"));
 }
 
+TEST_CASE("chart: the parts of a bar share it, one behind the other, and their labels wrap below") {
+  const std::string long_label(40, 'x');
+  const Bars bars{"counts",
+                  {{"one", {{"a", 3}, {"b", 0}, {long_label, 1}}}, {"two", {{"a", 0}, {"b", 0}, {long_label, 0}}}}};
+  const std::string svg = svg_of(bars);
+  CAPTURE(svg);
+  for (const char* part :
+       {"viewBox=\"0 0 640 122\"", "x=\"138.0\" y=\"32.0\" width=\"370.5\" height=\"16.0\" style=\"fill:var(--c0)\"",
+        "x=\"508.5\" y=\"32.0\" width=\"123.5\" height=\"16.0\" style=\"fill:var(--c2)\"", ">two</text>",
+        "x=\"138.0\" y=\"84.0\" width=\"10.0\"", "x=\"174.8\" y=\"84.0\" width=\"10.0\""}) {
+    CAPTURE(part);
+    CHECK(holds(svg, part));
+  }
+  CHECK_FALSE(holds(svg, "<title>one, b"));  // of nothing there is nothing to point at
+  CHECK_FALSE(holds(svg, "<title>two"));
+  Bars many{"counts", {{"row", {}}}};
+  for (int i = 0; i < 12; ++i) many.rows[0].parts.push_back({long_label, 1});
+  const std::string wrapped = svg_of(many);
+  CHECK(holds(wrapped, "style=\"fill:var(--c0);opacity:0.50\""));  // the palette again, fainter
+  CHECK(holds(wrapped, "x=\"138.0\" y=\"78.0\" width=\"10.0\""));  // the second label's line
+}
+
 }  // namespace chart_test

@@ -123,11 +123,59 @@ TEST_CASE("page: its numbers are those of the files, rounded to six digits with 
               "<tr><td>learning_rate</td><td class=\"n\" title=\"0.0002\">0.0002</td></tr>"));
 }
 
+TEST_CASE("page: the first and the last generated answers stand beside what the data has") {
+  const Run run;
+  const auto evaluation = [](int step, const char* answer) {
+    return concat("{\"step\": ", step,
+                  ", \"eval_loss\": 1, \"eval_samples\": [{\"prompt\": \"why <i>\", \"predict\": \"", answer,
+                  "\", \"label\": \"so\"}]}\n");
+  };
+  const std::string none = "{\"step\": 9, \"eval_loss\": 1}\n";
+  const auto samples = [&](const std::string& log) {
+    run.log(log);
+    const std::string page = page_of({read_run(run.folder)}, {});
+    const auto begin = page.find("<h2>Samples</h2>");
+    return begin == page.npos ? "" : page.substr(begin, page.find("</table>", begin) - begin);
+  };
+  const std::string table = "<h2>Samples</h2>\n<div class=\"wide\"><table>\n<tr><th>prompt</th><th>in the data</th>";
+  const std::string row = "<tr><td class=\"v\">why &lt;i&gt;</td><td class=\"v\">so</td>";
+  CHECK(samples(none).empty());
+  CHECK(samples(evaluation(4, "ah") + none) ==
+        table + "<th>answer after step 4</th></tr>\n" + row + "<td class=\"v\">ah</td></tr>\n");
+  CHECK(samples(evaluation(0, "ah") + evaluation(4, "eh") + evaluation(8, "oh") + none) ==
+        table + "<th>answer after step 0</th><th>answer after step 8</th></tr>\n" + row +
+            "<td class=\"v\">ah</td><td class=\"v\">oh</td></tr>\n");
+  // Of another program's log, what can't be shown is left out.
+  CHECK(samples("{\"step\": 1, \"eval_loss\": 1, \"eval_samples\": [3]}\n").empty());
+}
+
+TEST_CASE("page: what was drawn of each label and each file is a picture, with the counts behind it") {
+  const Run run;
+  io::write_json(
+      run.folder / "training_metrics.json",
+      {{"curriculum",
+        {{{"from_step", 0}, {"to_step", 10}, {"counts", {{"easy", 30}, {"hard", 10}}}},
+         {{"from_step", 10}, {"to_step", 12}, {"counts", {{"hard", 8}, {"<b>", 0}}}}}},
+       {"datasets",
+        {{{"name", "a"}, {"records", 3}, {"share", 0.75}}, {{"name", "b"}, {"records", 1}, {"share", 0.25}}}}});
+  const std::string page = page_of({read_run(run.folder)}, {});
+  for (const char* part :
+       {"<h2>Curriculum</h2>", ">steps 1 to 10</text>", ">steps 11 to 12</text>",
+        "<title>steps 1 to 10, easy: 30, 75.0 %</title>", "<title>steps 1 to 10, hard: 10, 25.0 %</title>",
+        "<title>steps 11 to 12, hard: 8, 100.0 %</title>", ">&lt;b&gt;</text>", "&quot;to_step&quot;: 12",
+        "<h2>Files</h2>", "<title>all steps, a: 3, 75.0 %</title>", "<title>all steps, b: 1, 25.0 %</title>"}) {
+    CAPTURE(part);
+    CHECK(holds(page, part));
+  }
+  CHECK_FALSE(holds(page, "11 to 12, easy"));  // of which there is nothing to point at
+}
+
 TEST_CASE("page: names and values of people's files are text") {
   const Run run;
   const std::string script = "<script>alert(1)</script>";
   run.settings({{"dataset", script}, {script, 1}});
-  io::write_json(run.folder / "training_metrics.json", {{"ended_early", script}, {"datasets", {{script, 1}}}});
+  io::write_json(run.folder / "training_metrics.json",
+                 {{"ended_early", script}, {"datasets", {{{"name", script}, {"records", 1}}}}});
   io::write_file(run.folder / "environment_info.txt", std::string_view(script));
   const RunRecord record = read_run(run.folder);
   for (const std::string& page : {page_of({record}, {}), page_of({record, record}, {}), loss_picture(record)}) {

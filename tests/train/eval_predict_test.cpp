@@ -122,6 +122,10 @@ TEST_CASE("eval_predict: exact match and ROUGE-L are those of the answers of tha
     }
     CHECK(line.at("eval_exact_match") == doctest::Approx(exact));
     CHECK(line.at("eval_rouge_l") == doctest::Approx(rouge));
+    REQUIRE(line.at("eval_samples").size() == 3);
+    for (std::size_t i = 0; i < 3; ++i)
+      CHECK(line.at("eval_samples")[i] ==
+            io::Json{{"prompt", exam.questions[i]}, {"predict", answers[evaluation][i]}, {"label", wanted[i]}});
     if (evaluation == 1) best = exact;
     ++evaluation;
   }

@@ -35,6 +35,11 @@ struct Sample {
     while (!turns.empty() && turns.back().role == "assistant") turns.pop_back();
     return turns;
   }
+  /// The content of the turn that the last answer answers; empty of a record without turns.
+  std::string prompt() const {
+    const std::vector<Message> turns = question();
+    return turns.empty() ? "" : turns.back().content;
+  }
   /// The content of the last turn, with its tool calls, if it is an assistant's, else empty. `quotes_texts`: as
   /// ChatTemplate's of that name.
   std::string answer(bool quotes_texts = false) const {

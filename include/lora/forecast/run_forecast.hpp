@@ -14,6 +14,7 @@
 #include "lora/model/streamed_layers.hpp"
 #include "lora/train/memory_plan.hpp"
 #include "lora/train/prepared.hpp"
+#include "lora/train/step_work.hpp"
 
 namespace lora::forecast {
 
@@ -28,11 +29,7 @@ struct Target {
 };
 
 /// A step of a run, on average.
-struct StepForecast {
-  double sequences = 0;
-  double tokens = 0;
-  double micro_batches = 0;
-  nn::Work work{};
+struct StepForecast : train::StepWork {
   StepTime time{};
   double streamed = 0;  ///< bytes from the host's memory
 };
@@ -46,24 +43,8 @@ struct RunForecast {
   std::string advice{};  ///< why it does not fit
 };
 
-/// Micro-batches of `count` steps.
-struct StepBatches {
-  struct Batch {
-    Index rows = 0;
-    Index labelled = 0;
-    double pairs = 0;  ///< of a query and a key that it sees
-  };
-  std::vector<Batch> batches{};
-  Index sequences = 0;
-  Index count = 1;
-};
-
 /// Of a run without data: of sequences that all have cutoff_len tokens, each with a label.
-StepBatches full_batches(const settings::Config& config);
-
-/// The first steps of a stage, eight at most.
-StepBatches first_batches(train::Plan& plan, std::size_t stage, const inputs::Records& records,
-                          const settings::Config& config);
+train::StepBatches full_batches(const settings::Config& config);
 
 namespace detail {
 
@@ -111,7 +92,7 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
     basis.host_weights = streaming ? static_cast<double>(streaming->host) : 0;
     const double held = target.held + train::trained_memory<T>(sizes).total();
     if (!plan) {
-      const StepBatches batches = full_batches(config);
+      const train::StepBatches batches = full_batches(config);
       train::LargestBatch largest;
       for (const auto& batch : batches.batches) {
         largest.rows = std::max(largest.rows, batch.rows);
@@ -144,28 +125,9 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
   const std::size_t stages = plan ? plan->stages().size() : 1;
   for (std::size_t stage = 0; stage < stages; ++stage) {
     const model::Trained trains = plan ? plan->stages()[stage].trains : model::Trained();
-    const auto shape = model::shape_of<D, T>(blueprint, trains, recomputed);
-    const StepBatches batches = plan ? first_batches(*plan, stage, run->data.train(), config) : full_batches(config);
-    StepForecast step;
-    for (const auto& batch : batches.batches) {
-      const nn::WorkPass pass{.rows = batch.rows,
-                              .labelled = batch.labelled,
-                              .pairs = batch.pairs,
-                              .element = sizeof(T),
-                              .sum = sizeof(Accum<T>),
-                              .tiling = target.machine.tiling,
-                              .whole_rows = kernel::HasCrossEntropy<D, T>};
-      step.work += model::training_work(pass, shape);
-      step.tokens += static_cast<double>(batch.rows);
-    }
-    double trained = 0;
-    for (const nn::GroupSize& group : params.sizes(trains ? trains : model::Trained(all)))
-      trained += static_cast<double>(group.trained);
-    const double share = 1 / static_cast<double>(batches.count);
-    step.micro_batches = share * static_cast<double>(batches.batches.size());
-    step.sequences = share * static_cast<double>(batches.sequences);
-    step.tokens *= share;
-    step.work = share * step.work + nn::update_work(trained, sizeof(T), sizeof(Accum<T>));
+    const train::StepBatches batches =
+        plan ? train::first_batches(*plan, stage, run->data.train(), config) : full_batches(config);
+    StepForecast step{train::step_work<D, T>(batches, target.machine, blueprint, trains, recomputed)};
     if (streaming && streaming->layers > streaming->device)  // down and up again, but for what stays
       step.streamed = 2 * step.micro_batches * static_cast<double>(streaming->layers - streaming->device);
     step.time = time_of(step.work, target.rates, step.streamed);

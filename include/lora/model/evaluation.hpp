@@ -2,10 +2,17 @@
 
 #include <cmath>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "lora/core/scalar.hpp"
 
 namespace lora::model {
+
+/// A record's prompt and answer, and what the model answers.
+struct GeneratedAnswer {
+  std::string prompt, expected, answer;
+};
 
 /// How well a model predicts some records, as sums over their labelled tokens: from a pass to a run's log.
 struct Evaluation {
@@ -18,6 +25,7 @@ struct Evaluation {
   bool stopped = false;                 ///< stopped early: the sums cover a part only
   std::optional<double> exact_match{};  ///< of generated answers
   std::optional<double> rouge_l{};
+  std::vector<GeneratedAnswer> samples{};  ///< of these, a few to look at
 
   double loss() const { return loss_sum / static_cast<double>(labelled); }
   double perplexity() const { return std::exp(loss()); }

@@ -32,6 +32,24 @@ struct Chart {
 /// Round numbers, `most` at most, of which the first is not above `low` and the last not below `high`.
 std::vector<double> ticks(double low, double high, int most);
 
+/// Parts of a whole, a row each.
+struct Bars {
+  struct Part {
+    std::string label;
+    double value = 0;
+  };
+  struct Row {
+    std::string label;
+    std::vector<Part> parts;  ///< the same of each row, in the same order
+  };
+  std::string title;
+  std::vector<Row> rows;
+};
+
+/// Each row as a bar of 560 that its parts share, as an element `svg` of 640 and of a height by the rows. Each part
+/// tells its label and its value where one points at it.
+std::string svg_of(const Bars& bars);
+
 /// The chart as an element `svg` of 640 × 260. `standalone`: as a file of its own, with its style.
 std::string svg_of(const Chart& chart, bool standalone = false);
 

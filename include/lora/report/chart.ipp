@@ -39,6 +39,11 @@ inline std::string text_at(double x, double y, std::string_view anchor, std::str
                  escaped(text));
 }
 
+inline std::string picture(double height, const std::string& title, const std::string& content) {
+  return concat("<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 ", fixed(height, 0),
+                "\" role=\"img\">", element("title", "", escaped(title)), content, "</svg>\n");
+}
+
 inline std::string line(double x1, double y1, double x2, double y2) {
   return concat("<line x1=\"", fixed(x1, 1), "\" y1=\"", fixed(y1, 1), "\" x2=\"", fixed(x2, 1), "\" y2=\"",
                 fixed(y2, 1), "\"/>");
@@ -152,10 +157,52 @@ LORA_INLINE std::string svg_of(const Chart& chart, bool standalone) {
         concat("<path ", style, " d=\"M", fixed(at, 1), " 246h18\"/>") + text_at(at + 23, 250, "start", curve.label);
     at += 40 + 6.6 * static_cast<double>(curve.label.size());
   }
-  return concat("<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 260\" role=\"img\">",
-                element("title", "", escaped(chart.title))) +
-         (standalone ? element("style", "", std::string(chart_style())) : "") + "<g class=\"grid\">" + grid + "</g>" +
-         labels + curves + legend + "</svg>\n";
+  return picture(260, chart.title,
+                 (standalone ? element("style", "", std::string(chart_style())) : "") + "<g class=\"grid\">" + grid +
+                     "</g>" + labels + curves + legend);
+}
+
+LORA_INLINE std::string svg_of(const Bars& bars) {
+  using namespace detail;
+  constexpr double left = 138, right = 632, row_height = 24, bar_height = 16, row_top = 32;
+  std::string drawn = element("text", "class=\"title\" x=\"8\" y=\"18\"", escaped(bars.title));
+  const auto box = [](double x, double y, double width, double height, std::size_t color, const std::string& told) {
+    const auto palette = static_cast<std::size_t>(colors);
+    return element(
+        "rect",
+        concat("class=\"part\" x=\"", fixed(x, 1), "\" y=\"", fixed(y, 1), "\" width=\"", fixed(width, 1),
+               "\" height=\"", fixed(height, 1), "\" style=\"fill:var(--c", color % palette, ")",
+               color < palette ? "" : concat(";opacity:", fixed(1 / (1 + static_cast<double>(color / palette)), 2)),
+               "\""),
+        told.empty() ? "" : element("title", "", escaped(told)));
+  };
+  double y = row_top;
+  for (const Bars::Row& row : bars.rows) {
+    double sum = 0, before = 0;
+    for (const Bars::Part& part : row.parts) sum += part.value;
+    drawn += text_at(left - 8, y + 12, "end", row.label);
+    for (std::size_t i = 0; i < row.parts.size() && sum > 0; ++i) {
+      const double width = (right - left) * row.parts[i].value / sum;
+      if (width > 0)
+        drawn += box(left + before, y, width, bar_height, i,
+                     concat(row.label, ", ", row.parts[i].label, ": ", significant(row.parts[i].value, 12), ", ",
+                            fixed(100 * row.parts[i].value / sum, 1), " %"));
+      before += width;
+    }
+    y += row_height;
+  }
+  double x = left;
+  for (std::size_t i = 0; !bars.rows.empty() && i < bars.rows[0].parts.size(); ++i) {
+    const std::string label = shortened(bars.rows[0].parts[i].label, 40);
+    const double width = 30 + 6.8 * static_cast<double>(label.size());
+    if (x > left && x + width > right) {
+      x = left;
+      y += 18;
+    }
+    drawn += box(x, y + 4, 10, 10, i, "") + text_at(x + 15, y + 13, "start", label);
+    x += width;
+  }
+  return picture(y + 24, bars.title, drawn);
 }
 
 }  // namespace lora::report

@@ -26,7 +26,9 @@ constexpr std::string_view page_style =
     "max-width:1360px;margin:0 auto;padding:16px}h1{font-size:1.5em;overflow-wrap:anywhere}h2{font-size:1.2em;"
     "margin-top:1.6em}.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,520px),1fr));gap:16px}"
     ".wide{overflow-x:auto}table{border-collapse:collapse;font-size:.93em}td,th{border:1px solid var(--line);"
-    "padding:3px 9px;text-align:left}td.n,th.n{text-align:right;white-space:nowrap}td.v{overflow-wrap:anywhere}"
+    "padding:3px "
+    "9px;text-align:left}td.n,th.n{text-align:right;white-space:nowrap}td.v{overflow-wrap:anywhere;white-space:pre-"
+    "wrap}"
     "th{background:var(--soft)}pre{background:var(--soft);padding:10px;overflow-x:auto;white-space:pre-wrap;"
     "overflow-wrap:anywhere}"
     "@media print{.charts{grid-template-columns:1fr 1fr}details{display:block}svg{break-inside:avoid}}";
@@ -173,16 +175,87 @@ inline std::string evaluations_of(const std::vector<RunRecord>& runs) {
   return table.empty() ? "" : "<h2>Evaluations</h2>\n" + table;
 }
 
-/// What was drawn of each class or file.
+/// A member of an object that is a list of objects; null where there is none, or what is there is something else.
+inline const io::Json* list_in(const io::Json& object, std::string_view name) {
+  const io::Json* const list = object.is_object() ? io::json_find(object, name) : nullptr;
+  const bool usable = list != nullptr && list->is_array() && !list->empty() &&
+                      std::all_of(list->begin(), list->end(), [](const io::Json& one) { return one.is_object(); });
+  return usable ? list : nullptr;
+}
+
+inline double number_in(const io::Json& object, std::string_view name) {
+  const io::Json* const number = io::json_find(object, name);
+  return number != nullptr && number->is_number() ? number->get<double>() : 0;
+}
+
+/// Records of each class that a curriculum's stages have drawn.
+inline Bars curriculum_of(const io::Json& stages) {
+  constexpr std::size_t most = 60;  // rows
+  Bars bars{"records by label, as counted", {}};
+  std::vector<std::string> labels;
+  for (const io::Json& stage : stages)
+    if (const io::Json* const counts = io::json_find(stage, "counts"); counts != nullptr && counts->is_object())
+      for (const auto& [label, count] : counts->items())
+        if (std::find(labels.begin(), labels.end(), label) == labels.end()) labels.push_back(label);
+  for (std::size_t i = 0; i < stages.size() && i < most; ++i) {
+    const io::Json* const counts = io::json_find(stages[i], "counts");
+    Bars::Row row{concat("steps ", significant(number_in(stages[i], "from_step") + 1, 12), " to ",
+                         significant(number_in(stages[i], "to_step"), 12)),
+                  {}};
+    for (const std::string& label : labels)
+      row.parts.push_back({label, counts != nullptr && counts->is_object() ? number_in(*counts, label) : 0});
+    bars.rows.push_back(std::move(row));
+  }
+  return bars;
+}
+
+/// Records of each file.
+inline Bars files_of(const io::Json& files) {
+  Bars::Row row{"all steps", {}};
+  for (const io::Json& file : files)
+    row.parts.push_back({value_text(io::json_find(file, "name")), number_in(file, "records")});
+  return {"records by file, as counted", {std::move(row)}};
+}
+
+/// What was drawn of each class and each file, as pictures with the counts behind them.
 inline std::string draws_of(const RunRecord& run) {
   std::string text;
-  for (const char* field : {"curriculum", "datasets"}) {
-    const io::Json* draws = run.metrics.is_object() ? io::json_find(run.metrics, field) : nullptr;
-    if (draws == nullptr || draws->empty()) continue;
-    text += concat("<h2>", std::string_view(field) == "curriculum" ? "Curriculum" : "Files", "</h2>\n<pre>",
-                   escaped(io::to_text(*draws, 2)), "</pre>\n");
-  }
+  const auto add = [&](std::string_view field, std::string_view title, Bars (*bars_of)(const io::Json&)) {
+    if (const io::Json* const draws = list_in(run.metrics, field))
+      text += concat("<h2>", title, "</h2>\n<div>", svg_of(bars_of(*draws)),
+                     "</div>\n<details><summary>Counts</summary><pre>", escaped(io::to_text(*draws, 2)),
+                     "</pre></details>\n");
+  };
+  add("curriculum", "Curriculum", curriculum_of);
+  add("datasets", "Files", files_of);
   return text;
+}
+
+/// Answers that evaluations have generated: of the first and of the last evaluation that has any, a record a row.
+inline std::string samples_of(const RunRecord& run) {
+  const io::Json *first = nullptr, *last = nullptr;
+  for (const io::Json& evaluation : run.evaluations) {
+    if (list_in(evaluation, "eval_samples") == nullptr) continue;
+    if (first == nullptr) first = &evaluation;
+    last = &evaluation;
+  }
+  if (first == nullptr) return "";
+  const auto of_step = [](const io::Json& evaluation) {
+    return concat("answer after step ", significant(number_in(evaluation, "step"), 12));
+  };
+  std::vector<std::string> head{"prompt", "in the data"};
+  head.push_back(of_step(*first));
+  if (last != first) head.push_back(of_step(*last));
+  Table table;
+  table.add_head(head, Table::Cells::words);
+  const io::Json &before = *list_in(*first, "eval_samples"), &after = *list_in(*last, "eval_samples");
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    std::vector<const io::Json*> cells;
+    for (const char* field : {"prompt", "label", "predict"}) cells.push_back(io::json_find(before[i], field));
+    if (last != first) cells.push_back(i < after.size() ? io::json_find(after[i], "predict") : nullptr);
+    table.add(cells);
+  }
+  return "<h2>Samples</h2>\n" + table.text();
 }
 
 /// Keys whose values differ: of one run from the defaults, of several among them.
@@ -220,7 +293,7 @@ LORA_INLINE std::string page_of(const std::vector<RunRecord>& runs, const io::Js
           chart_of(runs, "norm of the gradient", "grad_norm", true) +
           chart_of(runs, "tokens a second", "tokens_per_second", true) +
           chart_of(runs, "peak memory, GiB", "peak_memory_gib", false) + "</div>\n" + evaluations_of(runs);
-  if (runs.size() == 1) page += draws_of(runs[0]);
+  if (runs.size() == 1) page += samples_of(runs[0]) + draws_of(runs[0]);
   page += settings_of(runs, defaults);
   for (const RunRecord& run : runs) {
     const std::string of = runs.size() > 1 ? " of " + run.name : "";

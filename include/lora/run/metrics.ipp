@@ -61,6 +61,9 @@ LORA_INLINE io::Json to_json(const model::Evaluation& evaluation) {
                                    {"eval_token_accuracy", evaluation.token_accuracy()}});
   if (evaluation.exact_match) json["eval_exact_match"] = *evaluation.exact_match;
   if (evaluation.rouge_l) json["eval_rouge_l"] = *evaluation.rouge_l;
+  for (const model::GeneratedAnswer& sample : evaluation.samples)
+    json["eval_samples"].push_back(
+        io::json_object({{"prompt", sample.prompt}, {"predict", sample.answer}, {"label", sample.expected}}));
   return json;
 }
 

@@ -7,6 +7,7 @@
 
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
+#include "lora/core/printable.hpp"
 #include "lora/data/answer_scores.hpp"
 #include "lora/inputs/run_data.hpp"
 #include "lora/run/metrics.hpp"
@@ -19,9 +20,11 @@
 
 namespace lora::train {
 
-/// How the answers that a run generates score beside those of its evaluation data; nothing if it was stopped.
+/// Adds how the answers that a run generates score beside those of its evaluation data, with the first few of them.
+/// False if it was stopped.
 template <AnyDevice D, class T>
-std::optional<data::AnswerScores> score_answers(D& dev, model::Decoder<D, T>& decoder, const Prepared& run) {
+bool score_answers(D& dev, model::Decoder<D, T>& decoder, const Prepared& run, model::Evaluation& evaluation) {
+  constexpr std::size_t samples_shown = 3, sample_bytes = 2000;
   const inputs::TextFiles& text = run.data.text();
   const std::vector<data::Sample> samples = run.data.answered();
   run::CountProgress progress("answering", "records", std::ssize(samples), 30, draws_bar(run.options));
@@ -30,11 +33,18 @@ std::optional<data::AnswerScores> score_answers(D& dev, model::Decoder<D, T>& de
   const inputs::Taught taught = inputs::taught_by(run.data.train().dataset().kinds(), text);
   generate.stop_ids = inputs::stop_ids(run.source, *text.tokenizer, text.chat_template, taught.files);
   data::AnswerScores scores(text.chat_template);
-  const bool whole = answer_all(
-      dev, decoder, *text.tokenizer, run.data.eval().encoder(), std::span<const data::Sample>(samples), generate, {},
-      progress, [&](const data::Sample& sample, const std::string& answer) { scores.add(sample, answer); },
-      run.options.stop);
-  return whole ? std::optional(scores) : std::nullopt;
+  const auto see = [&](const data::Sample& sample, const std::string& answer) {
+    scores.add(sample, answer);
+    if (evaluation.samples.size() < samples_shown)
+      evaluation.samples.push_back({shortened(sample.prompt(), sample_bytes),
+                                    shortened(scores.expected(sample), sample_bytes), shortened(answer, sample_bytes)});
+  };
+  if (!answer_all(dev, decoder, *text.tokenizer, run.data.eval().encoder(), std::span<const data::Sample>(samples),
+                  generate, {}, progress, see, run.options.stop))
+    return false;
+  evaluation.exact_match = scores.exact_match();
+  evaluation.rouge_l = scores.rouge_l();
+  return true;
 }
 
 /// The evaluation after step `step`, shared out by the ranks; nothing if it was stopped.
@@ -55,12 +65,7 @@ std::optional<model::Evaluation> measure(D& dev, model::Decoder<D, T>& decoder, 
   progress.clear();
   if (evaluation.stopped) return std::nullopt;
   evaluation.step = step;
-  if (run.config.eval_predict) {
-    const auto scores = score_answers(dev, decoder, run);
-    if (!scores) return std::nullopt;
-    evaluation.exact_match = scores->exact_match();
-    evaluation.rouge_l = scores->rouge_l();
-  }
+  if (run.config.eval_predict && !score_answers(dev, decoder, run, evaluation)) return std::nullopt;
   return evaluation;
 }
 

@@ -22,6 +22,7 @@
 #include "lora/train/memory_plan.hpp"
 #include "lora/train/offload.hpp"
 #include "lora/train/plan.hpp"
+#include "lora/train/step_work.hpp"
 #include "lora/train/tensor_names.hpp"
 
 // What a run writes and logs before its first step.
@@ -86,10 +87,14 @@ void say_unused_rows(const model::Config& shape, const tokenizer::Tokenizer* tok
 /// Logs which steps a stage has, what trains in it and what it draws.
 void say_stage(const std::string& name, std::size_t number, const Plan& plan, const nn::ParamTable& params);
 
-/// Logs the size of the data, the adapter, the steps and the memory that a run of a model starts with. `device`: its
-/// memory. `initial`: the weights are random. `tokenizer`: null if there is none.
+/// Logs what the first steps of a stage take on average.
+void say_work(const StepWork& step);
+
+/// Logs the size of the data, the adapter, the steps and the memory that a run of a model starts with. `step`: of the
+/// stage that needs most memory. `device`: its memory. `initial`: the weights are random. `tokenizer`: null if there is
+/// none.
 void say_start(const settings::Config& config, const model::Blueprint& model, const data::EncodeSummary& records,
-               const Plan& plan, const MemoryPlan& memory, const MemoryInfo& device, bool initial,
+               const Plan& plan, const StepWork& step, const MemoryPlan& memory, const MemoryInfo& device, bool initial,
                const tokenizer::Tokenizer* tokenizer);
 
 }  // namespace lora::train

@@ -93,9 +93,17 @@ LORA_INLINE void say_stage(const std::string& name, std::size_t number, const Pl
   warn_of_warmup(name + ": ", stage);
 }
 
+LORA_INLINE void say_work(const StepWork& step) {
+  if (step.sequences == 0) return;  // no step is planned
+  log::info("a step: ", fixed(step.sequences, 0), " sequences, ", fixed(step.tokens, 0), " tokens in ",
+            significant(step.micro_batches, 3), " micro-batches, ", significant(step.work.flops() * 1e-12, 3),
+            " TFLOP, on average of the first");
+}
+
 LORA_INLINE void say_start(const settings::Config& config, const model::Blueprint& model,
-                           const data::EncodeSummary& records, const Plan& plan, const MemoryPlan& memory,
-                           const MemoryInfo& device, bool initial, const tokenizer::Tokenizer* tokenizer) {
+                           const data::EncodeSummary& records, const Plan& plan, const StepWork& step,
+                           const MemoryPlan& memory, const MemoryInfo& device, bool initial,
+                           const tokenizer::Tokenizer* tokenizer) {
   log::info("data: ", records.text());
   if (records.left_out() > 0)
     log::warn(records.complete() ? "" : "about ", records.left_out(), " of ", records.records(),
@@ -124,6 +132,7 @@ LORA_INLINE void say_start(const settings::Config& config, const model::Blueprin
                 " tokens are cut off there, as its ", "cutoff_len says; the longest has ", records.length_at(1));
   }
   if (staged) log::info("most memory is needed by ", settings::stage_name(config, memory.stage));
+  say_work(step);
   say_memory(memory, model.config.num_hidden_layers, settings::StageConfigs(config)[memory.stage], device);
 }
 

@@ -21,6 +21,7 @@
 #include "lora/train/resume.hpp"
 #include "lora/train/saving.hpp"
 #include "lora/train/start.hpp"
+#include "lora/train/step_work.hpp"
 #include "lora/train/summary.hpp"
 
 namespace lora::train {
@@ -218,8 +219,12 @@ void TrainingRun<D, T>::take_folder(Beginning& from) {
 
 template <AnyDevice D, class T>
 void TrainingRun<D, T>::say_beginning(const Beginning& from) {
-  say_start(prepared_.config, prepared_.blueprint, prepared_.survey.train, prepared_.plan, largest(learner_.memory()),
-            dev_.memory(), prepared_.source.is_initial(), prepared_.data.text().tokenizer.get());
+  const MemoryPlan& memory = largest(learner_.memory());
+  const StepWork step = step_work<D, T>(
+      first_batches(prepared_.plan, memory.stage, prepared_.data.train(), prepared_.config), nn::machine_of(dev_),
+      prepared_.blueprint, prepared_.plan.stages()[memory.stage].trains, memory.recomputed);
+  say_start(prepared_.config, prepared_.blueprint, prepared_.survey.train, prepared_.plan, step, memory, dev_.memory(),
+            prepared_.source.is_initial(), prepared_.data.text().tokenizer.get());
   say_offload(learner_.decoder().streaming());
   say_mixture(prepared_.data.mixture(), prepared_.file_names);
   if (from.checkpoint) lora::log::info("resuming from ", from.checkpoint->folder.native(), ", step ", from.first);
