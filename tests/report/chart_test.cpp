@@ -71,7 +71,7 @@ TEST_CASE("chart: a faint curve has no name, a dotted one a mark at each point, 
   CHECK_FALSE(holds(svg, ">behind</text>"));
   CHECK(holds(svg, "<title>dots, 0: 1</title>"));
   CHECK(holds(svg, "<title>dots, 1: 2</title>"));
-  const std::string empty = svg_of({"nothing", {}});
+  const std::string empty = svg_of(Chart{"nothing", {}});
   CHECK(holds(empty, ">nothing</text>"));
   CHECK_FALSE(holds(empty, "<path"));
   CHECK_FALSE(holds(empty, "nan"));
