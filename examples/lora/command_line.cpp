@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "launch.hpp"
 #include "lora/core/config.hpp"
 #include "lora/core/environment.hpp"
 #include "lora/core/error.hpp"
@@ -210,6 +211,7 @@ Request read_command_line(int argc, const char* const* argv) {
     add_options(*page, text.command);
   }
 
+  program.add_subcommand("launch", launch_does)->group("Commands");  // for its line; the command is read elsewhere
   try {
     program.parse(words);
   } catch (const CLI::CallForHelp&) {

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "commands.hpp"
+#include "launch.hpp"
 #include "lora/core/error.hpp"
 #include "lora/core/printable.hpp"
 #include "processes.hpp"
@@ -73,6 +74,11 @@ int main(int argc, char** argv) {
     return failed;
   }
   try {
+    if (const auto page = launch(argc, argv)) {
+      std::fputs(page->c_str(), stdout);
+      finish_output();
+      return 0;
+    }
     Request request = read_command_line(argc, argv);
     std::fputs(request.answer.c_str(), stdout);
     if (request.answer.empty()) handle_signals();

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -163,6 +164,80 @@ TEST_CASE("program: an error of processes is said once, and ends all") {
   CHECK(outcome.status == 2);
   CHECK(count_of(outcome.errors, "a step of 2 units can't be shared by 3 ranks; every rank needs one") == 1);
   CHECK_FALSE(io::is_there(s.temp / "run"));
+}
+
+TEST_CASE("program: launch starts processes of train, and says how") {
+  if (!has_mpi()) return;
+  const Subject s;
+  Words words = {"launch", "--nproc_per_node=2"};
+  for (const std::string& word : s.words("run", 2, {"--zero_stage=1"})) words.push_back(word);
+  auto outcome = s.run(1, words);
+  CAPTURE(outcome.errors);
+  CHECK(outcome.status == 0);
+  CHECK(outcome.errors.starts_with("mpirun -n 2 "));
+  CHECK(test::holds(outcome.errors, "2 ranks on 1 host, 1 thread each"));
+  REQUIRE(s.run(1, s.words("alone", 1)).status == 0);
+  s.expect_same("run", s.lasting("alone"));
+  const io::Json ranks = io::read_json(s.temp / "run" / "training_metrics.json").at("ranks");
+  REQUIRE(ranks.size() == 2);
+  CHECK(ranks[0].at("sent_bytes") > 0);
+  CHECK(ranks[0].at("sent_bytes") == ranks[1].at("received_bytes"));
+  CHECK(ranks[1].at("communication_seconds") > 0);
+  // A single one is none of several.
+  words[1] = "--nproc_per_node=1";
+  words.emplace_back("--overwrite_output_dir");
+  words.emplace_back("--gradient_accumulation_steps=6");
+  std::erase(words, "--gradient_accumulation_steps=3");
+  outcome = s.run(1, words);
+  CHECK(outcome.status == 0);
+  CHECK_FALSE(test::holds(outcome.errors, "ranks on"));
+  s.expect_same("run", s.lasting("alone"));
+}
+
+TEST_CASE("program: a command line of launch that can't be meant is refused") {
+  const auto told = [](const Words& words) {
+    const auto outcome = test::run_program(LORA_PROGRAM, words);
+    CHECK(outcome.status == 2);
+    return outcome.errors;
+  };
+  CHECK(told({"launch", "train"}) ==
+        "error: lora launch: --nproc_per_node: given nothing, allowed: a number of processes, at least 1\n");
+  CHECK(told({"launch", "--nproc_per_node", "0", "train"}) ==
+        "error: lora launch: --nproc_per_node: given 0, allowed: a number of processes, at least 1\n");
+  CHECK(told({"launch", "--nproc_per_node", "2"}) ==
+        "error: lora launch: given no command, allowed: train with its keys, behind the options of launch\n");
+  CHECK(told({"launch", "--nproc_per_node", "2", "eval"}) ==
+        "error: lora launch: given 'eval', allowed: train with its keys, behind the options of launch\n");
+  CHECK(test::holds(told({"launch", "--nproc_per_node", "2", "--nnodes", "2", "train"}),
+                    "--nnodes: given 2, allowed: 1;"));
+  CHECK(test::holds(told({"launch", "--nproc_per_node", "two", "train"}), "lora launch: "));
+  for (const Words& words : {Words{"launch", "--help"}, Words{"help", "launch"}}) {
+    const auto outcome = test::run_program(LORA_PROGRAM, words);
+    CHECK(outcome.status == 0);
+    CHECK(test::holds(outcome.output, "--nproc_per_node INT"));
+  }
+  CHECK(test::holds(test::run_program(LORA_PROGRAM, {"--help"}).output, "\n  launch "));
+}
+
+TEST_CASE("program: a process that hangs is named once its time is over, and all end") {
+  if (!has_mpi()) return;
+  const Subject s;
+  std::string command = "mpirun --allow-run-as-root --oversubscribe --mca btl_vader_single_copy_mechanism none";
+  Words list = s.words("run", 2, {"--ddp_timeout=2"});
+  std::replace(list.begin(), list.end(), std::string("--max_steps=7"), std::string("--max_steps=1000000"));
+  std::string words;
+  for (const std::string& word : list) words += " '" + word + "'";
+  // The second of them is stopped once there is a checkpoint.
+  io::write_file(s.temp / "hangs.sh",
+                 concat("#!/bin/sh\n", LORA_PROGRAM, words, " &\nwhile [ ! -e '", (s.temp / "run").native(),
+                        "'/checkpoints/checkpoint-2 ]; do sleep 0.1; done\nkill -STOP $!\nwait\n"));
+  const auto outcome = test::run_program(
+      concat(command, " -n 1 ", LORA_PROGRAM, words, " : -n 1 sh '", (s.temp / "hangs.sh").native(), "'"), {});
+  CAPTURE(outcome.errors);
+  CHECK(outcome.status != 0);
+  CHECK(test::holds(outcome.errors, "error: rank 0 on "));
+  CHECK(test::holds(outcome.errors,
+                    "rank 1 sent nothing for 2 s: it has ended, hangs, or is at other work than this one"));
 }
 
 TEST_CASE("program: processes of other launchers than MPI's are refused, and so are other commands in several") {

@@ -190,6 +190,8 @@ TEST_CASE("settings: each default is the one that docs/cli.md promises") {
                                                           {"per_device_train_batch_size", "1"},
                                                           {"gradient_accumulation_steps", "8"},
                                                           {"step_units", "1"},
+                                                          {"zero_stage", "0"},
+                                                          {"ddp_timeout", "1800"},
                                                           {"per_device_eval_batch_size", "8"},
                                                           {"learning_rate", "0.0002"},
                                                           {"num_train_epochs", "3"},
@@ -247,7 +249,8 @@ TEST_CASE("settings: no text, list or word is taken that says nothing, but a pro
 std::string wrong_value(const Key& key) {
   if (key.form.fits) return "true";
   if (!key.choices.empty()) return "no-such";
-  if (key.range.high < 0x1p40) return key.range.high < 2 ? "1.5" : "1099511627776";
+  if (key.range.high < 0x1p40)
+    return key.range.high >= 2 ? "1099511627776" : type_of(key) == ValueType::integer ? "2" : "1.5";
   if (std::isfinite(key.range.low)) return key.range.also ? "-2" : "-1";
   return is_switch(key) ? "" : "caf\xE9";  // a text or a list of texts, in Latin-1
 }

@@ -16,8 +16,8 @@ inline std::string other_value(const settings::Key& key) {
   if (settings::is_switch(key)) return settings::default_text(key) == "true" ? "false" : "true";
   if (key.name == "stages") return R"([{"until_step": 3}])";
   if (settings::type_of(key) == settings::ValueType::stages) return R"([{"until": 1, "mix": {"a": 1}}])";
-  if (std::isfinite(key.range.high) && key.range.high <= 1) return "0.5";
   const settings::ValueType type = settings::type_of(key);
+  if (std::isfinite(key.range.high) && key.range.high <= 1) return type == settings::ValueType::integer ? "1" : "0.5";
   if (type == settings::ValueType::text || type == settings::ValueType::list) return "other";
   return settings::default_text(key) == "3" ? "5" : "3";
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -189,6 +190,26 @@ TEST_CASE("early stopping: a run ends where its evaluations say, and stays ended
     expect_same(lasting_files(run), before);
   }
   CHECK(some_end_early);
+}
+
+TEST_CASE("early stopping: without eval_steps the best is looked for at each checkpoint, else at the end alone") {
+  const Quiet quiet;
+  const Workshop shop;
+  const auto steps_of = [&](const std::string& output, const std::function<void(Config&)>& change) {
+    Config config = restless(shop, output);
+    config.eval_steps.reset();
+    config.save_steps = 2;
+    config.max_steps = 5;
+    change(config);
+    fine_tune(config);
+    std::vector<Index> steps;
+    for (const Evaluated& one : evaluations_of(shop.temp / output)) steps.push_back(one.step);
+    return steps;
+  };
+  const std::vector<Index> each = {2, 4, 5}, last = {5};
+  CHECK(steps_of("plain", [](Config&) {}) == last);
+  CHECK(steps_of("patient", [](Config& config) { config.early_stopping_patience = 9; }) == each);
+  CHECK(steps_of("best", [](Config& config) { config.load_best_model_at_end = true; }) == each);
 }
 
 TEST_CASE("early stopping: an interrupted run ends at the same step with the same bytes") {

@@ -238,6 +238,8 @@ Config second_config(const Shop& shop) {
   config.per_device_train_batch_size = 2;
   config.gradient_accumulation_steps = 3;
   config.step_units = 3;
+  config.zero_stage = 1;
+  config.ddp_timeout = 60;
   config.per_device_eval_batch_size = 2;
   config.learning_rate = 0.01;
   config.max_steps = 5;

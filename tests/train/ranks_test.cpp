@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -29,6 +30,7 @@ using Options = std::function<RunOptions(int rank)>;
 struct Outcome {
   std::vector<RunResult> results{};
   std::vector<std::string> said{}, errors{};  ///< by each rank
+  std::vector<double> peaks{};                ///< bytes that each rank's device had at most
 };
 
 template <class T = float>
@@ -36,6 +38,7 @@ Outcome fine_tune_by(int ranks, const Config& config, const Options& options_of 
   Outcome outcome;
   outcome.results.resize(static_cast<std::size_t>(ranks));
   outcome.said.resize(static_cast<std::size_t>(ranks));
+  outcome.peaks.resize(static_cast<std::size_t>(ranks));
   outcome.errors = try_ranks(ranks, [&](ThreadRank& self) {
     const auto at = static_cast<std::size_t>(self.rank());
     RunOptions options = options_of ? options_of(self.rank()) : RunOptions{};
@@ -43,6 +46,7 @@ Outcome fine_tune_by(int ranks, const Config& config, const Options& options_of 
     cpu::Device dev(1);
     train::TrainingRun<cpu::Device, T> run(dev, config, inputs::open_source(config), options, &self);
     outcome.results[at] = run.run();
+    outcome.peaks[at] = static_cast<double>(dev.allocated().peak());
   });
   return outcome;
 }
@@ -112,18 +116,160 @@ TEST_CASE("ranks: stages, a curriculum, files that are counted, an early end and
   const auto alone = lasting_files(shop.temp / "alone");
   const auto metrics_of = [&](const std::string& output) {
     io::Json metrics = io::read_json(shop.temp / output / "training_metrics.json");
-    for (const char* field : {"tokens_per_second", "peak_memory_gib", "seconds"}) metrics.erase(field);
+    for (const char* field : {"tokens_per_second", "peak_memory_gib", "seconds", "ranks"}) metrics.erase(field);
     return metrics;
   };
   CHECK(metrics_of("alone").at("stages").size() == 3);
   CHECK(metrics_of("alone").at("ended_early") == "early_stopping_patience");
-  for (const int ranks : {2, 3}) {
+  for (const int ranks : {2, 3})
+    for (const Index zero_stage : {0, 1}) {
+      CAPTURE(ranks);
+      CAPTURE(zero_stage);
+      const std::string output = concat("by ", ranks, " in stage ", zero_stage);
+      Config config = config_of(output);
+      config.zero_stage = zero_stage;
+      expect_no_error(fine_tune_by(ranks, config));
+      expect_same(lasting_files(shop.temp / output), alone);
+      CHECK(metrics_of(output) == metrics_of("alone"));
+    }
+}
+
+TEST_CASE("ranks: with the optimizer's state shared out the bytes are those of one, and any number goes on") {
+  const Quiet quiet;
+  const Workshop shop;
+  fine_tune(shared_config(shop, "alone"));
+  const auto alone = lasting_files(shop.temp / "alone");
+  Config config = shared_config(shop, "in turn");
+  config.zero_stage = 1;
+  config.resume_from_checkpoint = "auto";
+  const std::pair<int, Index> turns[] = {{4, 7}, {2, 13}, {3, 19}, {1, 24}};
+  for (const auto& turn : turns) {
+    const int ranks = turn.first;
+    const Index last = turn.second;
     CAPTURE(ranks);
-    const std::string output = concat("by ", ranks);
-    expect_no_error(fine_tune_by(ranks, config_of(output)));
-    expect_same(lasting_files(shop.temp / output), alone);
-    CHECK(metrics_of(output) == metrics_of("alone"));
+    std::atomic<int> stop = 0;
+    expect_no_error(fine_tune_by(ranks, config, [&](int) {
+      RunOptions options;
+      options.stop = &stop;
+      options.on_step = [&stop, last](const StepMetrics& metrics) {
+        stop = metrics.step == last && last < 24 ? 15 : 0;
+      };
+      return options;
+    }));
   }
+  const auto files = lasting_files(shop.temp / "in turn");
+  for (const auto& file : alone) {
+    const std::string name = file.first;
+    if (name.starts_with("checkpoints/")) continue;  // others are there, where it was stopped
+    CAPTURE(name);
+    CHECK((files.contains(name) && files.at(name) == file.second));
+  }
+}
+
+TEST_CASE("ranks: with the optimizer's state shared out each has its part of the moments") {
+  const Quiet quiet;
+  const Workshop shop;
+  Config config = shared_config(shop, "run");
+  config.finetuning_type = "full";
+  config.lora_rank.reset();
+  config.lora_dropout = 0;
+  config.max_steps = 1;
+  config.overwrite_output_dir = true;
+  const Outcome whole = fine_tune_by(4, config);
+  expect_no_error(whole);
+  config.zero_stage = 1;
+  const Outcome parts = fine_tune_by(4, config);
+  expect_no_error(parts);
+  const auto sizes = inputs::blueprint_of(config, inputs::open_source(config)).parameters().sizes([](std::string_view) {
+    return true;
+  });
+  const double saved =  // by the rank with the largest part
+      train::trained_memory<float>(sizes).moments - train::trained_memory<float>(sizes, 4).moments;
+  // Parts differ by blocks, and for a checkpoint a tensor of the state is gathered.
+  const double apart = 2 * sizeof(float) * kernel::sum_block * static_cast<double>(sizes.size());
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    CAPTURE(rank);
+    CHECK(whole.peaks[rank] - parts.peaks[rank] >= saved - apart);
+    CHECK(whole.peaks[rank] - parts.peaks[rank] <= saved + apart);
+  }
+}
+
+TEST_CASE("ranks: what each did is in the metrics, and what those behind the first say in logs of their own") {
+  const Quiet quiet;
+  const Workshop shop;
+  Config config = shared_config(shop, "run");
+  config.max_steps = 3;
+  expect_no_error(fine_tune_by(3, config));
+  const io::Json metrics = io::read_json(shop.temp / "run" / "training_metrics.json");
+  REQUIRE(metrics.at("ranks").size() == 3);
+  for (int rank = 0; rank < 3; ++rank) {
+    const io::Json& one = metrics.at("ranks")[static_cast<std::size_t>(rank)];
+    CHECK(one.at("rank") == rank);
+    CHECK(one.at("host").get<std::string>() != "");
+    CHECK(one.at("device").get<std::string>().find("cpu") != std::string::npos);
+    CHECK(one.at("threads") == config.threads.value());
+    CHECK(one.at("peak_memory_gib") > 0);
+    for (const char* field : {"communication_seconds", "hidden_seconds", "sent_bytes", "received_bytes"})
+      CHECK(one.at(field).is_number());
+  }
+  const io::Path logs = shop.temp / "run" / "logs";
+  CHECK(io::read_file(logs / "rank-1.log").find("; steps: 3 of ") != std::string::npos);
+  CHECK(io::read_file(logs / "rank-2.log").find("; steps: 3 of ") != std::string::npos);
+  CHECK(io::entries_of(logs).size() == 2);
+  // They are the run's: another removes them, and one that a stranger wrote stands in the way.
+  config.overwrite_output_dir = true;
+  expect_no_error(fine_tune_by(2, config));
+  CHECK(io::entries_of(logs).size() == 1);
+  fine_tune(config);
+  CHECK_FALSE(io::is_there(logs));
+  config.output_dir = (shop.temp / "taken").native();
+  io::create_folders(shop.temp / "taken" / "logs");
+  io::write_file(shop.temp / "taken" / "logs" / "rank-7.log", std::string_view("mine"));
+  CHECK(message_of<ConfigError>([&] { fine_tune(config); }).find("rank-7.log is in the way") != std::string::npos);
+  CHECK(io::read_file(shop.temp / "taken" / "logs" / "rank-7.log") == "mine");
+}
+
+TEST_CASE("ranks: those that differ in what decides a run's bytes are told so, each of them, before any work") {
+  const Quiet quiet;
+  const Workshop shop;
+  const auto told = [&](const std::function<void(Config&)>& change, const RunOptions& options_of_last = {}) {
+    const auto errors = try_ranks(3, [&](ThreadRank& self) {
+      Config config = shared_config(shop, "run");
+      if (self.rank() == 2) change(config);
+      RunOptions options = self.rank() == 2 ? options_of_last : RunOptions{};
+      options.log = [](log::Level, std::string_view) {};
+      cpu::Device dev(1);
+      train::TrainingRun<cpu::Device, float> run(dev, config, inputs::open_source(config), options, &self);
+      run.run();
+    });
+    for (const std::string& error : errors) CHECK(error == errors[0]);
+    CHECK_FALSE(io::is_there(shop.temp / "run" / "run_config.json"));
+    return errors[0];
+  };
+  CHECK(told([](Config& config) { config.seed = 5; }) ==
+        concat("ranks differ in the setting seed: rank 0 has ", shop.config().seed, ", rank 2 has 5"));
+  CHECK(told([](Config& config) { config.save_steps = 77; }).starts_with("ranks differ in the setting save_steps: "));
+  write_tokens(shop.temp / "other.jsonl", 8, 6);
+  CHECK(told([&](Config& config) {
+          config.eval_dataset = {(shop.temp / "other.jsonl").native()};
+        }).starts_with("ranks differ in the evaluation data: rank 0 has "));
+  write_tokens(shop.temp / "more.jsonl", 48, 6);
+  const std::string data = told([&](Config& config) { config.dataset = {(shop.temp / "more.jsonl").native()}; });
+  CAPTURE(data);
+  CHECK(data.starts_with("ranks differ in the setting "));
+  RunOptions other;
+  other.environment = "products: others\n";
+  CHECK(told([](Config&) {}, other).starts_with("ranks differ in the build: rank 0 has "));
+  // A folder of the same name on another host is another one.
+  const auto errors = try_ranks(2, [&](ThreadRank& self) {
+    const io::Path folder = shop.temp / concat("host ", self.rank());
+    io::create_folders(folder);
+    train::expect_shared(self, folder, std::chrono::seconds(0));
+  });
+  for (const std::string& error : errors)
+    CHECK(error.starts_with("key output_dir: rank 1 does not find in " + shop.temp.path().native()));
+  CHECK(io::entries_of(shop.temp / "host 0").empty());
+  run_ranks(3, [&](ThreadRank& self) { train::expect_shared(self, shop.temp.path()); });
 }
 
 TEST_CASE(

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "lora/core/error.hpp"
@@ -18,6 +22,11 @@ inline std::vector<Index> in_bytes(std::span<const Index> elements, std::size_t 
   return bytes;
 }
 
+struct Traffic {
+  double seconds = 0;
+  double sent_bytes = 0, received_bytes = 0;
+};
+
 /// The ranks that train one model together, as their hosts see each other. Every rank makes the same calls in the same
 /// order. Collectives move numbers and add nothing up: the order of sums is the caller's. Where a rank fails, the calls
 /// of the others throw an Error that names it.
@@ -28,6 +37,14 @@ class Ranks {
   /// This rank, of [0, size).
   virtual int rank() const = 0;
   virtual int size() const = 0;
+
+  /// Of the machine that this rank runs on.
+  virtual std::string host() const {
+    char name[256] = "";
+    return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+  }
+  /// What this rank has sent and received so far, and how long it has waited for it.
+  virtual Traffic traffic() const { return {}; }
 
   /// In place, in memory of the host: rank r gives bytes [begins[r], begins[r + 1]).
   virtual void gather_on_host(std::span<std::byte> bytes, std::span<const Index> begins) = 0;
@@ -73,6 +90,17 @@ class Communicator : public Ranks {
     gather(dev, bytes_of(slab), in_bytes(begins, sizeof(T)));
   }
   using Ranks::all_gather;
+  /// The same of a slab that may lie in the host's memory beside the device's.
+  template <AnyDevice S, class T>
+  void all_gather_on(S& dev, View<S, T> slab, std::span<const Index> begins) {
+    if constexpr (std::same_as<S, D>) {
+      all_gather(dev, slab, begins);
+    } else {
+      static_assert(S::reads_host_memory);
+      this->gather_on_host(std::as_writable_bytes(std::span(slab.data(), static_cast<std::size_t>(slab.size()))),
+                           in_bytes(begins, sizeof(T)));
+    }
+  }
 
   /// parts[i] gets this rank's range of slab i, which rank owners[i] holds; `mine` are this rank's slabs, in order.
   /// Shapes   slabs (1, n) · parts (1, begins[rank + 1] − begins[rank])

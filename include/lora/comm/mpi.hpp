@@ -22,13 +22,12 @@ namespace lora::comm {
 /// go from rank to rank as bytes, in pieces of at most 1 GiB, since MPI counts in int; so the processors must have the
 /// same order of bytes. Waiting gives way to other threads at once and sleeps after a while, for a rank's teams of
 /// threads may need the processor.
-/// Throws   Error, from every call, where another rank does not come within `timeout`, or MPI fails
+/// Throws   Error, from every call, where another rank does not come within the time that `wait_at_most` says, 30
+///          minutes at first, or MPI fails
 class Mpi final : public HostRanks {
  public:
-  using Seconds = std::chrono::duration<double>;
-
   /// A copy of `of`, on which the program may go on to send what it likes.
-  explicit Mpi(MPI_Comm of, Seconds timeout = Seconds(1800)) : timeout_(timeout) {
+  explicit Mpi(MPI_Comm of) {
     check("MPI_Comm_dup", MPI_Comm_dup(of, &comm_));
     check("MPI_Comm_set_errhandler", MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
     check("MPI_Comm_rank", MPI_Comm_rank(comm_, &rank_));
@@ -57,8 +56,10 @@ class Mpi final : public HostRanks {
   /// Ranks on this rank's host, and all hosts.
   int ranks_here() const { return ranks_here_; }
   int hosts() const { return hosts_; }
-  const std::string& host() const { return host_; }
+  std::string host() const override { return host_; }
+  Traffic traffic() const override { return traffic_; }
 
+  void wait_at_most(std::chrono::duration<double> time) override { timeout_ = time; }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
@@ -92,6 +93,7 @@ class Mpi final : public HostRanks {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
   static constexpr std::size_t longest = std::size_t{1} << 30;
 
   struct Piece {
@@ -119,11 +121,14 @@ class Mpi final : public HostRanks {
     for (const Piece& piece : out)
       check("MPI_Isend", MPI_Isend(piece.bytes.data(), static_cast<int>(piece.bytes.size()), MPI_BYTE, piece.other,
                                    piece.tag, comm_, &requests[next++]));
+    const auto begin = Clock::now();
     wait(requests, in);
+    traffic_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+    for (const Piece& piece : out) traffic_.sent_bytes += static_cast<double>(piece.bytes.size());
+    for (const Piece& piece : in) traffic_.received_bytes += static_cast<double>(piece.bytes.size());
   }
 
   void wait(std::vector<MPI_Request>& requests, const std::vector<Piece>& in) {
-    using Clock = std::chrono::steady_clock;
     constexpr auto patience = std::chrono::milliseconds(2);  // then it sleeps between two looks
     constexpr auto pause = std::chrono::microseconds(50);
     const auto begin = Clock::now();
@@ -163,9 +168,10 @@ class Mpi final : public HostRanks {
   }
 
   MPI_Comm comm_ = MPI_COMM_NULL;
-  Seconds timeout_;
+  std::chrono::duration<double> timeout_{1800};
   int rank_ = 0, size_ = 1, ranks_here_ = 1, hosts_ = 0;
   std::string host_;
+  Traffic traffic_;
   bool failed_ = false;
 };
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "lora/comm/communicator.hpp"
@@ -15,6 +17,9 @@ class HostRanks : public Ranks {
   /// Ranges are in bytes.
   virtual void exchange_on_host(std::span<const std::span<std::byte>> mine, std::span<const int> owners,
                                 std::span<const Index> begins, std::span<const std::span<std::byte>> parts) = 0;
+
+  /// From now on a call throws where another rank does not come within this time.
+  virtual void wait_at_most(std::chrono::duration<double> time) = 0;
 };
 
 /// The same ranks, of a device whose memory is the host's. They outlive this.
@@ -28,6 +33,8 @@ class OnHost final : public Communicator<D> {
 
   int rank() const override { return ranks_.rank(); }
   int size() const override { return ranks_.size(); }
+  std::string host() const override { return ranks_.host(); }
+  Traffic traffic() const override { return ranks_.traffic(); }
   void gather_on_host(std::span<std::byte> bytes, std::span<const Index> begins) override {
     ranks_.gather_on_host(bytes, begins);
   }

@@ -38,8 +38,20 @@ inline std::pair<Units, Units> halves(const Units& node) {
 /// The largest nodes below `node` of which a rank has all units, in order: what it can sum up alone.
 void add_nodes(const Units& node, const Units& own, std::vector<Units>& nodes);
 
+/// The nodes of a step's tree that ranks form alone, in order, and the rank of each.
+struct RankNodes {
+  std::vector<Units> nodes{};
+  std::vector<int> owners{};
+
+  RankNodes(Index units, int ranks);
+};
+
 /// How many sums wait at most while `units` units are summed up one after the other, beside the whole's.
 Index waiting_sums(Index units);
+
+/// Sums of whole gradients that a rank holds while a step of several units is added up: its nodes and what waits beside
+/// them, and of several ranks its part of all nodes. That of the rank which holds most.
+double held_sums(Index units, int ranks);
 
 /// Σ values in the order of the tree. Shapes   values (units), one at least
 double tree_sum(std::span<const double> values, const Units& node);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "lora/comm/sum_tree.hpp"
 #include "lora/core/config.hpp"
 
@@ -20,6 +22,23 @@ LORA_INLINE Index waiting_sums(Index units) {
   Index depth = 0;
   for (; units > 1; units = (units + 1) / 2) ++depth;
   return depth;
+}
+
+LORA_INLINE RankNodes::RankNodes(Index units, int ranks) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    add_nodes({0, units}, units_of(units, rank, ranks), nodes);
+    owners.resize(nodes.size(), rank);
+  }
+}
+
+LORA_INLINE double held_sums(Index units, int ranks) {
+  if (units == 1) return 0;
+  const RankNodes all(units, ranks);
+  Index most = 0;
+  for (int rank = 0; rank < ranks; ++rank)
+    most = std::max(most, std::count(all.owners.begin(), all.owners.end(), rank) +
+                              waiting_sums(units_of(units, rank, ranks).count()));
+  return static_cast<double>(most) + (ranks > 1 ? static_cast<double>(all.nodes.size()) / ranks : 0);
 }
 
 LORA_INLINE double tree_sum(std::span<const double> values, const Units& node) {

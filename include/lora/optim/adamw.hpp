@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/comm/communicator.hpp"
 #include "lora/kernel/elementwise.hpp"
 #include "lora/kernel/optimizer.hpp"
 #include "lora/nn/param.hpp"
@@ -84,14 +85,15 @@ class AdamW {
     return std::max({3 * moment_bytes(before), moment_bytes_to_follow(before, now), 3 * moment_bytes(now)}) +
            std::max(exchange_bytes(before, {}, piece), exchange_bytes(now, {}, piece));
   }
-  /// The most that m and v take while they follow.
-  static std::size_t moment_bytes_to_follow(const std::vector<GroupSize>& before, const std::vector<GroupSize>& now) {
+  /// The most that m and v take while they follow, beside one tensor that ranks gather.
+  static std::size_t moment_bytes_to_follow(const std::vector<GroupSize>& before, const std::vector<GroupSize>& now,
+                                            AdamWShard shard = {}) {
     Index held = 0, most = 0;
-    for (const GroupSize& group : before) held += 2 * group.trained;
+    for (const GroupSize& group : before) held += 2 * part_of(group, shard);
     for (std::size_t g = 0; g < now.size(); ++g)
       for (int moment = 0; moment < 2; ++moment) {
-        most = std::max(most, held + now[g].trained);
-        held += now[g].trained - before[g].trained;
+        most = std::max(most, held + part_of(now[g], shard));
+        held += part_of(now[g], shard) - part_of(before[g], shard);
       }
     return static_cast<std::size_t>(most) * sizeof(A);
   }
@@ -104,10 +106,11 @@ class AdamW {
 
   /// To be called when what trains may have changed. What trains on keeps its m and v; what begins to train starts with
   /// zeros and, as in PyTorch, with a count of updates of its own; what is frozen loses both. Where nothing has
-  /// changed, nothing moves; else one moment of one group after the other is there twice. Throws   ConfigError where
-  /// the state is shared out among ranks; DeviceError where memory is short, after which nothing but this may be called
-  /// until it has come to its end: what trains on, then as before, has kept its moments
-  void follow(D& parameter_device) {
+  /// changed, nothing moves; else one moment of one group after the other is there twice. Ranks that share the state
+  /// call this together, with their communicator, and gather one tensor's after the other.
+  /// Throws   DeviceError where memory is short, after which nothing but this may be called until it has come to its
+  ///          end: what trains on, then as before, has kept its moments
+  void follow(D& parameter_device, comm::Communicator<D>* ranks = nullptr) {
     std::vector<Place> now;
     bool same = followed_ && places_.size() == params_.storages();
     for (std::size_t i = 0; i < params_.storages(); ++i) {
@@ -118,8 +121,8 @@ class AdamW {
       now.push_back(place);
     }
     if (same) return;
-    if (shard_.size > 1 && !places_.empty())
-      fail<ConfigError>("what trains can't change while ", shard_.size, " ranks share the optimizer's state");
+    if (shard_.size > 1 && !places_.empty() && (ranks == nullptr || ranks->size() != shard_.size))
+      fail<Error>("what trains changes, but the ", shard_.size, " ranks that share the optimizer's state aren't given");
     followed_ = false;
     lost_.resize(now.size());
     slabs_.resize(static_cast<std::size_t>(params_.groups()));
@@ -135,7 +138,7 @@ class AdamW {
       const auto begins = params_.parts(g, shard_.size);
       slab.begin = begins[static_cast<std::size_t>(shard_.rank)];
       slab.end = begins[static_cast<std::size_t>(shard_.rank) + 1];
-      for (Moment* moment : {&slab.m, &slab.v}) move(*moment, g, slab.end - slab.begin, now, kept);
+      for (Moment* moment : {&slab.m, &slab.v}) move(*moment, g, begins, now, kept, ranks);
       largest = std::max(largest, slab.end - slab.begin);
     }
     if constexpr (apart) {
@@ -229,6 +232,7 @@ class AdamW {
   struct Moment {
     Tensor<S, A> numbers;       // (1, end − begin)
     std::vector<Place> places;  // of each storage, as they were when this group's numbers last moved
+    std::vector<Index> begins;  // of each rank's part, then
   };
   struct Slab {
     Moment m, v;
@@ -258,21 +262,50 @@ class AdamW {
   }
 
   // Gives a moment of a group the places of what trains now. What is `kept` keeps its numbers.
-  void move(Moment& moment, Index group, Index size, const std::vector<Place>& now, const std::vector<bool>& kept) {
+  void move(Moment& moment, Index group, const std::vector<Index>& begins, const std::vector<Place>& now,
+            const std::vector<bool>& kept, comm::Communicator<D>* ranks) {
+    const auto rank = static_cast<std::size_t>(shard_.rank);
+    const Index begin = begins[rank], size = begins[rank + 1] - begin;
     Tensor<S, A> result;
     if (size > 0) {
       result = Tensor<S, A>(state_device_, size);
       kernel::fill(state_device_, result.view(), 0.0);
-      for (std::size_t i = 0; i < now.size(); ++i)
-        if (kept[i] && now[i].group == group)
-          kernel::convert(state_device_, moment.numbers.view().col_slice(moment.places[i].begin, now[i].size),
-                          result.view().col_slice(now[i].begin, now[i].size));
+    }
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      if (!kept[i] || now[i].group != group) continue;
+      Tensor<S, A> gathered;
+      View<S, A> whole;
+      if (shard_.size == 1) {
+        whole = moment.numbers.view().col_slice(moment.places[i].begin, now[i].size);
+      } else {
+        gathered = gather(moment, moment.places[i], *ranks);
+        whole = gathered.view();
+      }
+      const Index first = std::max(begin, now[i].begin), last = std::min(begin + size, now[i].begin + now[i].size);
+      if (first < last)
+        kernel::convert(state_device_, whole.col_slice(first - now[i].begin, last - first),
+                        result.view().col_slice(first - begin, last - first));
     }
     std::vector<Place> places = now;
     moment.numbers = std::move(result);
     moment.places = std::move(places);
+    moment.begins = begins;
     for (std::size_t i = 0; i < now.size(); ++i)
       if (now[i].group == group && !kept[i]) lost_[i] = true;
+  }
+
+  // The moment of a tensor, of whose place each rank has a part.
+  Tensor<S, A> gather(Moment& moment, const Place& place, comm::Communicator<D>& ranks) {
+    Tensor<S, A> whole(state_device_, place.size);
+    std::vector<Index> parts = moment.begins;
+    for (Index& part : parts) part = std::clamp<Index>(part - place.begin, 0, place.size);
+    const auto rank = static_cast<std::size_t>(shard_.rank);
+    if (const Index count = parts[rank + 1] - parts[rank]; count > 0)
+      kernel::convert(state_device_,
+                      moment.numbers.view().col_slice(place.begin + parts[rank] - moment.begins[rank], count),
+                      whole.view().col_slice(parts[rank], count));
+    ranks.all_gather_on(state_device_, whole.view(), parts);
+    return whole;
   }
 
   void expect_followed() const {

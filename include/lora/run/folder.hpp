@@ -63,6 +63,9 @@ class RunFolder {
  private:
   static constexpr std::string_view going_back_file = "going_back.json";
 
+  /// Logs of ranks that are there, of any number of ranks.
+  std::vector<io::Path> rank_logs() const;
+
   void note_going_back(Index step) const { io::write_json(output_ / going_back_file, {{"to_step", step}}); }
 
   [[noreturn]] void refuse(const io::Path& path, std::string_view what) const;

@@ -21,7 +21,7 @@ constexpr std::string_view run_files[] = {"trainer_log.jsonl",
                                           "run_config.json"};
 
 /// The folders in output_dir that belong to runs.
-constexpr std::string_view run_folders[] = {"final_model", "checkpoints", "tensorboard"};
+constexpr std::string_view run_folders[] = {"final_model", "checkpoints", "tensorboard", "logs"};
 
 }  // namespace lora::run
 
@@ -54,9 +54,10 @@ LORA_INLINE void RunFolder::expect_own() const {
     if (const io::Path path = output_ / name; io::is_there(path) && !io::is_folder(path))
       refuse(path, "which is no folder");
   bool known = false;
-  for (const std::string_view name : run_files) {
-    const io::Path path = output_ / name;
-    if (!io::is_there(path)) continue;
+  std::vector<io::Path> paths = rank_logs();
+  for (const std::string_view name : run_files)
+    if (io::is_there(output_ / name)) paths.push_back(output_ / name);
+  for (const io::Path& path : paths) {
     if (!io::is_file(path)) refuse(path, "which is no regular file");
     if (!known && !is_a_runs()) refuse(path, "which no run wrote, for there is no run's run_config.json");
     known = true;
@@ -108,10 +109,25 @@ LORA_INLINE void RunFolder::clear() const {
     note_going_back(-1);
     for (const Index step : own) checkpoints_.remove(step);
   }
+  for (const io::Path& log : rank_logs()) io::remove_file(log);
   for (const std::string_view name : run_files) io::remove_file(output_ / name);
-  for (const char* name : {"tensorboard", "checkpoints"})
+  for (const char* name : {"tensorboard", "checkpoints", "logs"})
     if (io::is_there(output_ / name) && io::entries_of(output_ / name).empty()) io::remove_file(output_ / name);
   io::sync_folder(output_);
+}
+
+LORA_INLINE std::vector<io::Path> RunFolder::rank_logs() const {
+  std::vector<io::Path> logs;
+  const io::Path folder = output_ / "logs";
+  if (!io::is_folder(folder)) return logs;
+  for (const io::Path& path : io::entries_of(folder)) {
+    const std::string name = path.filename().native();
+    constexpr std::string_view begin = "rank-", end = ".log";
+    if (name.size() <= begin.size() + end.size() || !name.starts_with(begin) || !name.ends_with(end)) continue;
+    const std::string number = name.substr(begin.size(), name.size() - begin.size() - end.size());
+    if (std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; })) logs.push_back(path);
+  }
+  return logs;
 }
 
 LORA_INLINE void RunFolder::refuse(const io::Path& path, std::string_view what) const {

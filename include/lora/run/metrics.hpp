@@ -68,6 +68,21 @@ struct StageSteps {
   bool ended_early = false;  ///< by early_stopping_patience
 };
 
+/// What one of several ranks did.
+struct RankMetrics {
+  int rank = 0;
+  std::string host{}, device{};
+  Index threads = 1;
+  double peak_memory_gib = 0;
+  double communication_seconds = 0;  ///< in which it waited for others
+  double hidden_seconds = 0;         ///< of communication beside which it computed
+  double sent_bytes = 0, received_bytes = 0;
+};
+
+io::Json to_json(const RankMetrics& metrics);
+/// Throws   FormatError
+RankMetrics rank_metrics_from(const io::JsonView& json);
+
 /// The results of a run: training_metrics.json.
 struct RunMetrics {
   bool finished = false;       // final_model is in place, and of this step
@@ -88,6 +103,7 @@ struct RunMetrics {
   std::optional<Index> weights_step;  // whose weights final_model has; nothing: it was not written
   std::vector<DrawnClasses> curriculum;
   std::string absent_class_field;  // that a curriculum needs and no record has, so that there is none; else empty
+  std::vector<RankMetrics> ranks;  // of several
   std::vector<std::pair<std::string, Index>> files;  // records learnt from, by file
 };
 

@@ -87,6 +87,30 @@ LORA_INLINE io::Json to_json(const std::vector<StageSteps>& stages) {
   return list;
 }
 
+LORA_INLINE io::Json to_json(const RankMetrics& metrics) {
+  return io::json_object({{"rank", metrics.rank},
+                          {"host", metrics.host},
+                          {"device", metrics.device},
+                          {"threads", metrics.threads},
+                          {"peak_memory_gib", metrics.peak_memory_gib},
+                          {"communication_seconds", metrics.communication_seconds},
+                          {"hidden_seconds", metrics.hidden_seconds},
+                          {"sent_bytes", metrics.sent_bytes},
+                          {"received_bytes", metrics.received_bytes}});
+}
+
+LORA_INLINE RankMetrics rank_metrics_from(const io::JsonView& json) {
+  return {.rank = static_cast<int>(json.at<Index>("rank")),
+          .host = json.at<std::string>("host"),
+          .device = json.at<std::string>("device"),
+          .threads = json.at<Index>("threads"),
+          .peak_memory_gib = json.at<double>("peak_memory_gib"),
+          .communication_seconds = json.at<double>("communication_seconds"),
+          .hidden_seconds = json.at<double>("hidden_seconds"),
+          .sent_bytes = json.at<double>("sent_bytes"),
+          .received_bytes = json.at<double>("received_bytes")};
+}
+
 LORA_INLINE void write_training_metrics(const io::Path& output_dir, const RunMetrics& metrics) {
   io::Json json = io::json_object({{"finished", metrics.finished},
                                    {"train_loss", metrics.train_loss},
@@ -108,6 +132,7 @@ LORA_INLINE void write_training_metrics(const io::Path& output_dir, const RunMet
   if (!metrics.curriculum.empty() || !metrics.absent_class_field.empty())
     json["curriculum"] = to_json(metrics.curriculum);
   if (!metrics.files.empty()) json["datasets"] = to_json(metrics.files);
+  for (const RankMetrics& rank : metrics.ranks) json["ranks"].push_back(to_json(rank));
   io::write_json(output_dir / metrics_file, json);
 }
 

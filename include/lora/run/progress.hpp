@@ -4,16 +4,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
-#include "lora/io/file.hpp"
+#include "lora/io/paths.hpp"
 #include "lora/run/event.hpp"
+#include "lora/run/log_file.hpp"
 #include "lora/run/metrics.hpp"
 #include "lora/run/status_line.hpp"
 
@@ -47,11 +46,10 @@ class Progress final : public Sink {
 
   void say(log::Level level, std::string_view text);
 
-  /// A full disk must not end the run because of its log: writing metrics or checkpoints reports it.
   void to_file(log::Level level, std::string_view text);
 
   StatusLine bar_;
-  std::optional<io::FileWriter> file_;
+  LogFile file_;
   Index total_steps_;
   Index first_step_;
   Clock::time_point start_;

@@ -24,7 +24,7 @@ LORA_INLINE Facts progress_facts(const StepMetrics& metrics, Index total_steps, 
 LORA_INLINE Progress::Progress(const io::Path& training_log, bool append, Index total_steps, Index first_step,
                                bool terminal)
     : bar_(terminal),
-      file_(std::in_place, training_log, append ? io::FileWriter::Mode::append : io::FileWriter::Mode::create),
+      file_(training_log, append),
       total_steps_(total_steps),
       first_step_(first_step),
       start_(Clock::now()),
@@ -57,19 +57,8 @@ LORA_INLINE void Progress::say(log::Level level, std::string_view text) {
 }
 
 LORA_INLINE void Progress::to_file(log::Level level, std::string_view text) {
-  if (!file_) return;
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  char stamp[32];
-  std::strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S ", &local);
-  const char* prefix = level == log::Level::info ? "" : "Warning: ";
-  try {
-    file_->write(concat(std::string_view(stamp), std::string_view(prefix), text, "\n"));
-  } catch (const IoError& error) {
-    file_.reset();
-    redirect_.pass_on(log::Level::warning, concat("training.log ends here: ", std::string_view(error.what())));
-  }
+  if (const auto error = file_.write(level, text))
+    redirect_.pass_on(log::Level::warning, concat("training.log ends here: ", *error));
 }
 
 }  // namespace lora::run

@@ -60,13 +60,7 @@ void save_optimizer(S& dev, optim::AdamW<D, T, S>& optimizer, comm::Communicator
     Tensor<S, float> whole(dev, state.begins.back());
     if (!state.own.empty())
       kernel::convert(dev, state.own, whole.view().col_slice(state.begins[rank], state.own.size()));
-    if constexpr (std::same_as<S, D>) {
-      comm.all_gather(dev, whole.view(), state.begins);
-    } else {  // the host's memory
-      comm.gather_on_host(
-          std::as_writable_bytes(std::span(whole.view().data(), static_cast<std::size_t>(whole.view().size()))),
-          comm::in_bytes(state.begins, sizeof(float)));
-    }
+    comm.all_gather_on(dev, whole.view(), state.begins);
     write(whole.view());
   });
   if (!writes) return;

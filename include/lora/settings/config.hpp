@@ -96,7 +96,9 @@ struct Config {
   std::optional<Index> max_tokens_per_micro_batch;
   Index gradient_accumulation_steps = 8;
   Index step_units = 1;
-  Index ranks = 1;  // no key: processes whose sequences a step has
+  Index zero_stage = 0;
+  double ddp_timeout = 1800;  // seconds
+  Index ranks = 1;            // no key: processes whose sequences a step has
   Index per_device_eval_batch_size = 8;
 
   // stages: one after the other; none: the run is one stage

@@ -265,9 +265,8 @@ constexpr ForeignKey foreign_keys[] = {
     {"dataloader_pin_memory", "not needed"},
     {"ddp_backend", "not needed: mpirun or srun starts the processes"},
     {"ddp_find_unused_parameters", "not needed: mpirun or srun starts the processes"},
-    {"ddp_timeout", "not there: ranks wait 1800 s for one another"},
-    {"deepspeed", "not there: each process has the whole model"},
-    {"deepspeed_config", "not there: each process has the whole model"},
+    {"deepspeed", "not there: zero_stage 0 and 1 are keys; each process has the whole model"},
+    {"deepspeed_config", "not there: zero_stage 0 and 1 are keys; each process has the whole model"},
     {"devices", "not there: a process has one; threads"},
     {"disable_gradient_checkpointing", "gradient_checkpointing false"},
     {"do_eval", "the command eval, or eval_dataset or val_size of train"},
@@ -388,7 +387,6 @@ constexpr ForeignKey foreign_keys[] = {
     {"wandb", "not there: event files are in output_dir/tensorboard, lines in trainer_log.jsonl"},
     {"wandb_project", "not there: event files are in output_dir/tensorboard, lines in trainer_log.jsonl"},
     {"world_size", "not needed: mpirun or srun starts the processes"},
-    {"zero_stage", "not there: each process has the whole model; memory_limit_gib, gradient_checkpointing, offload"},
 };
 
 }  // namespace lora::settings

@@ -191,6 +191,10 @@ LORA_INLINE std::vector<Key> make_keys() {
        "Parts that a step's sequences are dealt into first; micro-batches do not cross them, and their gradients are "
        "added "
        "up in a fixed order"},
+      {"zero_stage", "batch", train, &C::zero_stage, Range{.low = 0, .high = 1}, free, "",
+       "What ranks share out: 1: the optimizer's state; 0: nothing, so that each has all of it"},
+      {"ddp_timeout", "batch", train, &C::ddp_timeout, above(0), free, "",
+       "Seconds that a rank waits for another before it ends with an error"},
       {"per_device_eval_batch_size", "batch", data, &C::per_device_eval_batch_size, count_to(1e6), free, "",
        "Sequences evaluated together"},
 

@@ -25,14 +25,9 @@ class GradientSum {
       : comm_(comm), params_(params), whole_{0, units} {
     if (units < comm.size())
       fail<ConfigError>("a step of ", units, " units can't be shared by ", comm.size(), " ranks; every rank needs one");
-    for (int rank = 0; rank < comm.size(); ++rank) {
-      std::vector<comm::Units> nodes;
-      comm::add_nodes(whole_, comm::units_of(units, rank, comm.size()), nodes);
-      for (const auto& node : nodes) {
-        nodes_.push_back(node);
-        owners_.push_back(rank);
-      }
-    }
+    comm::RankNodes all(units, comm.size());
+    nodes_ = std::move(all.nodes);
+    owners_ = std::move(all.owners);
   }
 
   /// This rank's.

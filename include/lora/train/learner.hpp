@@ -28,7 +28,8 @@ class Learner {
         run_(run),
         decoder_(dev, run.source, weight_places(run.config)),
         stepper_(dev, attached(), adamw_of(run.config), run.config.max_grad_norm,
-                 static_cast<std::uint64_t>(run.config.seed), comm, StepSharing{.units = run.config.step_units},
+                 static_cast<std::uint64_t>(run.config.seed), comm,
+                 StepSharing{.units = run.config.step_units, .shards_optimizer = run.config.zero_stage > 0},
                  state_place(run.config)) {
     const settings::Config& config = run.config;
     if (config.trains_model()) {
@@ -36,8 +37,10 @@ class Learner {
     } else if (run::brings_config(run.source)) {
       (void)model::config_json_of(run.source);
     }
+    MemoryBasis basis = memory_basis<D, T>(dev, run.blueprint, decoder_.streaming());
+    basis.ranks = comm.size();
     memory_ = plan_memory<D, T>(
-        memory_basis<D, T>(dev, run.blueprint, decoder_.streaming()), run.plan, run.survey.train,
+        basis, run.plan, run.survey.train,
         largest_evaluation(run.survey.eval, config.per_device_eval_batch_size, settings::longest_cutoff(config)),
         config);
     keep_layers(dev, decoder_, memory_, config);

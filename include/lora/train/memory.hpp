@@ -37,6 +37,10 @@ struct MemoryBasis {
   nn::Machine machine{};
   double weights = 0;       ///< bytes of them in the memory of the run's device, or that it maps: `weight_bytes`
   double host_weights = 0;  ///< page-locked, of layers that are streamed
+  int ranks = 1;            ///< that train together
+
+  /// Ranks that share the optimizer's state.
+  int shards(const settings::Config& config) const { return config.zero_stage > 0 ? ranks : 1; }
 };
 
 /// Bytes of a model's weights that lie in the memory of the run's device, or that it maps: of streamed layers the
@@ -88,17 +92,18 @@ TrainedMemory trained_memory(const std::vector<nn::GroupSize>& sizes, int ranks 
 }
 
 /// The most that a device has of what trains while a stage begins: values, gradients and the optimizer's state move one
-/// kind and group at a time (ParamStore::train, AdamW::follow). The state may lie on the host.
+/// kind and group at a time (ParamStore::train, AdamW::follow). The state may lie on the host, or be shared out among
+/// `ranks`.
 template <AnyDevice D, class T>
 double memory_to_move(const std::vector<nn::GroupSize>& before, const std::vector<nn::GroupSize>& now,
-                      bool state_on_host) {
-  const TrainedMemory old = trained_memory<T>(before), next = trained_memory<T>(now);
+                      bool state_on_host, int ranks = 1) {
+  const TrainedMemory old = trained_memory<T>(before, ranks), next = trained_memory<T>(now, ranks);
   Index largest = 0;
   for (const nn::GroupSize& group : now) largest = std::max(largest, group.all);
   const double values = old.masters + static_cast<double>(largest) * sizeof(Accum<T>);
   // First all of the old, then values that move beside the old moments, then moments that move beside the new rest.
   if (state_on_host) return std::max({old.total() - old.moments, values, next.total() - next.moments});
-  const auto moments = static_cast<double>(optim::AdamW<D, T>::moment_bytes_to_follow(before, now));
+  const auto moments = static_cast<double>(optim::AdamW<D, T>::moment_bytes_to_follow(before, now, {ranks - 1, ranks}));
   return std::max({old.total(), values + old.moments, next.total() - next.moments + moments});
 }
 

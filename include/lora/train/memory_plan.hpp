@@ -67,9 +67,8 @@ MemoryPlan plan_memory(const MemoryBasis& basis, const LargestBatch& batch, cons
   const Index layers = basis.model.config.num_hidden_layers;
   MemoryForecast evaluating;
   if (evaluation.rows > 0) evaluating = forecast_evaluation<D, T>(basis, evaluation.rows, evaluation.labelled);
-  const double sums =  // of units, from the first step on
-      config.step_units > 1 ? start.trained.gradients * static_cast<double>(1 + comm::waiting_sums(config.step_units))
-                            : 0;
+  const double sums =
+      start.trained.gradients * comm::held_sums(config.step_units, basis.ranks);  // from the first step on
   if (evaluation.rows > 0) evaluating.workspace += sums;
   if (evaluation.rows > 0 && config.eval_predict)
     evaluating.workspace += cache_bytes<T>(basis.model.config, evaluation.longest + config.max_new_tokens);
@@ -114,7 +113,7 @@ MemoryPlan plan_memory(const MemoryBasis& basis, const LargestBatch& batch, cons
                        const settings::Config& config, double held = run::resident_memory_gib() * 0x1p30) {
   const auto sizes = basis.model.parameters().sizes([](std::string_view) { return true; });
   MemoryPlan start;
-  start.trained = trained_memory<T>(sizes);
+  start.trained = trained_memory<T>(sizes, basis.shards(config));
   start.host = host_memory<D, T>(basis, config, sizes, start.trained);
   start.held = start.present = start.host ? start.trained.total() : held;
   return plan_memory<D, T>(basis, batch, evaluation, config, start);
@@ -136,7 +135,7 @@ std::vector<MemoryPlan> held_in_stages(const MemoryBasis& basis, const std::vect
   for (std::size_t i = 0; i < stages.size(); ++i) {
     MemoryPlan& plan = plans[i];
     plan.stage = i;
-    plan.trained = trained_memory<T>(sizes[i]);
+    plan.trained = trained_memory<T>(sizes[i], basis.shards(config));
     plan.host = host_memory<D, T>(basis, config, sizes[i], plan.trained);
     if (i == 0) plan.present = plan.host ? plan.trained.total() : held;
     plan.held = plans[0].present - plans[0].trained.total() + plan.trained.total();
@@ -149,7 +148,7 @@ std::vector<MemoryPlan> held_in_stages(const MemoryBasis& basis, const std::vect
     }
     for (const std::size_t from : {i - 1, std::size_t{0}}) {  // or a resumed run begins in this stage
       if (i == 0 || !params.differs(trains_in(from), trains_in(i))) continue;
-      most = std::max(most, memory_to_move<D, T>(sizes[from], sizes[i], on_host));
+      most = std::max(most, memory_to_move<D, T>(sizes[from], sizes[i], on_host, basis.shards(config)));
       if constexpr (!D::reads_host_memory)
         if (on_host)
           plan.host->optimizer = std::max(

@@ -89,11 +89,11 @@ class Stepper {
   comm::Units own_units() const { return gradients_.own(); }
 
   /// From now on, tensors train for whose names `trains(name)` is true; between steps.
-  /// Throws   ConfigError as ParamStore::train and AdamW::follow
+  /// Throws   ConfigError as ParamStore::train
   template <class Trains>
   void train(D& dev, const Trains& trains) {
     decoder_.params().train(dev, trains);
-    with_optimizer(dev, [&](auto&, auto& optimizer) { optimizer.follow(dev); });
+    with_optimizer(dev, [&](auto&, auto& optimizer) { optimizer.follow(dev, &comm_); });
   }
 
   /// The gradient of step `step`, the first being 0, of a single unit. How it is split into micro-batches does not

@@ -10,6 +10,7 @@
 #include "lora/core/log.hpp"
 #include "lora/inputs/device.hpp"
 #include "lora/run/environment.hpp"
+#include "lora/run/log_file.hpp"
 #include "lora/run/memory_use.hpp"
 #include "lora/run/profile.hpp"
 #include "lora/run/state.hpp"
@@ -19,6 +20,7 @@
 #include "lora/train/output.hpp"
 #include "lora/train/prepared.hpp"
 #include "lora/train/resume.hpp"
+#include "lora/train/same_on_ranks.hpp"
 #include "lora/train/saving.hpp"
 #include "lora/train/start.hpp"
 #include "lora/train/step_work.hpp"
@@ -79,6 +81,7 @@ class TrainingRun {
   void say_beginning(const Beginning& from);
   void expect_learnt();
   run::RunMetrics metrics_of(const run::Throughput& speed, Index first, Clock::time_point start) const;
+  std::vector<run::RankMetrics> rank_metrics(double peak_memory_gib) const;
   io::Path finish(run::RunMetrics& metrics, bool has_result);
 
   std::optional<log::Redirect> redirect_;  // while this is constructed
@@ -119,8 +122,12 @@ RunResult TrainingRun<D, T>::run() {
   const auto redirect = redirected(prepared_.options);
   if (writes()) io::create_folders(output);
   const auto lock = writes() ? std::optional<io::Lock>(std::in_place, output) : std::nullopt;
+  expect_shared(comm_, output);
   Beginning from = begin();
   if (writes()) take_folder(from);
+  wait_for_all();  // until the folder is this run's
+  std::optional<run::RankLog> own_log;
+  if (!writes()) own_log.emplace(output, comm_.rank(), from.checkpoint.has_value());
   std::optional<Output> written;
   if (writes())
     written.emplace(output, from.checkpoint.has_value(), prepared_.plan.total(), from.first,
@@ -170,6 +177,8 @@ typename TrainingRun<D, T>::Beginning TrainingRun<D, T>::begin() {
   from.checkpoint = find_checkpoint();
   if constexpr (std::same_as<T, f16>) state_.loss_scale.emplace();
   state_.settings = noted_settings(prepared_, learner_.decoder());
+  const auto step = from.checkpoint ? std::optional(from.checkpoint->state.step) : std::nullopt;
+  comm::expect_same(comm_, facts_of(prepared_, state_.settings, step));
   if (from.checkpoint)
     expect_fits(*from.checkpoint, state_.settings, prepared_.config, prepared_.source, prepared_.plan);
   from.first = from.checkpoint ? from.checkpoint->state.step : 0;
@@ -253,7 +262,31 @@ run::RunMetrics TrainingRun<D, T>::metrics_of(const run::Throughput& speed, Inde
   metrics.peak_memory_gib = run::peak_memory_gib();
   metrics.seconds = seconds_since(start);
   metrics.resumed_from_step = first;
+  metrics.ranks = rank_metrics(metrics.peak_memory_gib);
   return metrics;
+}
+
+/// Of all ranks, where there are several. Every rank calls this.
+template <AnyDevice D, class T>
+std::vector<run::RankMetrics> TrainingRun<D, T>::rank_metrics(double peak_memory_gib) const {
+  std::vector<run::RankMetrics> all;
+  if (comm_.size() == 1) return all;
+  const comm::Traffic traffic = comm_.traffic();
+  const run::RankMetrics own{.rank = comm_.rank(),
+                             .host = comm_.host(),
+                             .device = dev_.describe(),
+                             .threads = prepared_.config.threads.value_or(1),
+                             .peak_memory_gib = peak_memory_gib,
+                             .communication_seconds = traffic.seconds,
+                             .sent_bytes = traffic.sent_bytes,
+                             .received_bytes = traffic.received_bytes};
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    const std::string text = comm::text_of(comm_, rank, io::to_text(to_json(own), -1));
+    const std::string where = concat("metrics of rank ", rank);
+    const io::Json json = io::parse_json(text, where);
+    all.push_back(run::rank_metrics_from(io::JsonView(json, where)));
+  }
+  return all;
 }
 
 /// Writes the final model, unless it is there. Returns   its folder

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+#include <thread>
+
+#include "lora/core/config.hpp"
+#include "lora/core/hash.hpp"
+#include "lora/io/file.hpp"
+#include "lora/io/file_system.hpp"
+#include "lora/run/environment.hpp"
+#include "lora/run/metrics.hpp"
+#include "lora/settings/settings.hpp"
+#include "lora/train/same_on_ranks.hpp"
+
+namespace lora::train {
+
+LORA_INLINE std::vector<comm::Fact> facts_of(const Prepared& run, const io::Json& noted,
+                                             std::optional<Index> resumed_step) {
+  constexpr std::array<std::string_view, 6> own = {"model_name_or_path", "adapter_name_or_path", "dataset",
+                                                   "eval_dataset",       "output_dir",           "threads"};
+  std::vector<comm::Fact> facts = {{"the build", run::describe_build() + "; " + run.options.environment}};
+  const auto add = [&](const io::Json& object) {
+    for (const auto& [key, value] : object.items())
+      facts.push_back({concat("the setting ", key), io::to_text(value, -1)});
+  };
+  io::Json settings = settings::to_json(run.config, settings::train_command);
+  for (const std::string_view key : own) settings.erase(std::string(key));
+  add(settings);
+  add(noted);
+  if (run.data.evaluates())
+    facts.push_back({"the evaluation data", checksum_text(run.data.eval().dataset().fingerprint())});
+  facts.push_back({"the checkpoint to go on from", resumed_step ? concat("step ", *resumed_step) : "none"});
+  return facts;
+}
+
+LORA_INLINE void expect_shared(comm::Ranks& ranks, const io::Path& folder, std::chrono::seconds patience) {
+  if (ranks.size() == 1) return;
+  io::Path probe;
+  if (ranks.rank() == 0) {
+    probe = io::temporary_name(folder / run::metrics_file, io::Temporary::writing);
+    io::write_file(probe, std::string_view());
+  }
+  const std::string name = comm::text_of(ranks, 0, probe.filename().native());
+  const auto begin = std::chrono::steady_clock::now();
+  bool seen = io::is_there(folder / name);
+  while (!seen && std::chrono::steady_clock::now() - begin < patience) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    seen = io::is_there(folder / name);
+  }
+  const double own = seen ? 1 : 0;
+  const std::vector<double> all = ranks.all_gather(std::span<const double>(&own, 1));
+  if (ranks.rank() == 0) io::remove_file(probe);
+  if (const auto blind = std::find(all.begin(), all.end(), 0.0); blind != all.end())
+    fail<ConfigError>("key output_dir: rank ", blind - all.begin(), " does not find in ", folder.native(),
+                      " what rank 0 has written there; allowed: a folder that all hosts share");
+}
+
+}  // namespace lora::train
