@@ -13,6 +13,7 @@
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"
 #include "support/talking_model.hpp"
+#include "support/thread_ranks.hpp"
 #include "support/workshop.hpp"
 
 namespace eval_predict_test {
@@ -244,6 +245,51 @@ TEST_CASE("eval_predict: without answers, or a tokenizer, it is refused before a
   config.eval_predict = true;
   CHECK(message_of<ConfigError>([&] { fine_tune(config); }) ==
         "key eval_predict: given true, allowed: false where the model has no tokenizer files");
+}
+
+TEST_CASE("eval_predict: ranks share the questions out, and have the answers and scores of one process") {
+  Quiet quiet;
+  const Examination exam;
+  io::Json model = io::read_json(exam.temp / "model" / "config.json");
+  model["max_position_embeddings"] = 36;  // longer answers are warned of, which is how a test hears of them
+  io::write_json(exam.temp / "model" / "config.json", model);
+  const auto config_of = [&](const std::string& output) {
+    Config config = exam.config(output);
+    config.step_units = 3;
+    config.gradient_accumulation_steps = 3;
+    config.max_steps = 4;
+    return config;
+  };
+  const Config alone = config_of("alone");
+  fine_tune(alone);
+  for (const int ranks : {2, 3}) {
+    CAPTURE(ranks);
+    Config config = config_of(concat("by ", ranks));
+    run_ranks(ranks, [&](ThreadRank& self) {
+      RunOptions options;
+      options.log = [](log::Level, std::string_view) {};
+      D dev(1);
+      train::TrainingRun<D, float> run(dev, config, inputs::open_source(config), options, &self);
+      run.run();
+    });
+    const std::string log = numbers_of(config.output_dir);
+    CHECK(log == numbers_of(alone.output_dir));
+    CHECK(log.find("eval_samples") != log.npos);
+    // One that is stopped while it answers stops all.
+    config.output_dir = (exam.temp / concat("stopped ", ranks)).native();
+    std::atomic<int> stop = 0;
+    run_ranks(ranks, [&](ThreadRank& self) {
+      RunOptions options;
+      options.log = [&](log::Level, std::string_view line) {
+        if (self.rank() == 1 && line.find("eval.jsonl:") != line.npos) stop = SIGTERM;
+      };
+      if (self.rank() == 1) options.stop = &stop;
+      D dev(1);
+      train::TrainingRun<D, float> run(dev, config, inputs::open_source(config), options, &self);
+      CHECK(run.run().stopped_by == SIGTERM);
+    });
+    CHECK(run::Checkpoints(config.output_dir).steps().back() == 2);
+  }
 }
 
 }  // namespace eval_predict_test

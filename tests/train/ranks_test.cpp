@@ -76,7 +76,12 @@ TEST_CASE("ranks: any number of them writes the bytes that one process writes, a
     expect_no_error(outcome);
     expect_same(lasting_files(shop.temp / output), alone);
     CHECK(events_of(shop.temp / output) == events_of(shop.temp / "alone"));
-    for (const RunResult& result : outcome.results) {
+    for (std::size_t rank = 0; rank < outcome.results.size(); ++rank) {
+      const RunResult& result = outcome.results[rank];
+      CHECK(result.rank == static_cast<int>(rank));
+      CHECK(result.size == ranks);
+      CHECK(result.is_distributed() == (ranks > 1));
+      CHECK(result.metrics.ranks.size() == (ranks > 1 ? static_cast<std::size_t>(ranks) : 0));
       CHECK(result.metrics.finished);
       CHECK(result.metrics.steps == 24);
       CHECK(result.metrics.train_loss == outcome.results[0].metrics.train_loss);
@@ -346,6 +351,8 @@ TEST_CASE("ranks: a callback of any of them ends the run of all, or leaves an ev
       if (rank != rank_that_acts) return options;
       options.on_step = [](const StepMetrics& metrics, Running& running) {
         if (metrics.step == 10) running.finish();
+        CHECK(running.is_distributed());
+        CHECK(running.size() == 2);
       };
       options.evaluates = [](Running& running) { return running.state().step != 4; };
       return options;

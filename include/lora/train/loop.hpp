@@ -83,7 +83,7 @@ class Loop {
   /// Calls f(Running&), which may end the run: `agree` says whether it did.
   template <class F>
   void call(const F& f) {
-    Running running(RunModel<D, T>{dev_, learner_.decoder()}, run_.data.text(), state_, run_.plan.total());
+    Running running(RunModel<D, T>{dev_, learner_.decoder()}, run_.data.text(), state_, run_.plan.total(), comm_);
     f(running);
     finishes_ = finishes_ || running.finishes();
   }

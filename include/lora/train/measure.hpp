@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "lora/comm/facts.hpp"
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
 #include "lora/core/printable.hpp"
 #include "lora/data/answer_scores.hpp"
 #include "lora/inputs/run_data.hpp"
+#include "lora/io/json.hpp"
 #include "lora/run/metrics.hpp"
 #include "lora/run/status_line.hpp"
 #include "lora/train/answers.hpp"
@@ -20,28 +22,52 @@
 
 namespace lora::train {
 
-/// Adds how the answers that a run generates score beside those of its evaluation data, with the first few of them.
-/// False if it was stopped.
+/// The answers that the model gives to `samples`, which ranks share out in turn; nothing if one of them was stopped.
 template <AnyDevice D, class T>
-bool score_answers(D& dev, model::Decoder<D, T>& decoder, const Prepared& run, model::Evaluation& evaluation) {
-  constexpr std::size_t samples_shown = 3, sample_bytes = 2000;
+std::optional<std::vector<std::string>> answers_to(const std::vector<data::Sample>& samples, D& dev,
+                                                   model::Decoder<D, T>& decoder, const Prepared& run,
+                                                   comm::Ranks& ranks) {
   const inputs::TextFiles& text = run.data.text();
-  const std::vector<data::Sample> samples = run.data.answered();
-  run::CountProgress progress("answering", "records", std::ssize(samples), 30, draws_bar(run.options));
+  const auto size = static_cast<std::size_t>(ranks.size());
+  std::vector<data::Sample> own;
+  for (auto i = static_cast<std::size_t>(ranks.rank()); i < samples.size(); i += size) own.push_back(samples[i]);
   decode::GenerateOptions generate;
   generate.max_new_tokens = run.config.max_new_tokens;
   const inputs::Taught taught = inputs::taught_by(run.data.train().dataset().kinds(), text);
   generate.stop_ids = inputs::stop_ids(run.source, *text.tokenizer, text.chat_template, taught.files);
-  data::AnswerScores scores(text.chat_template);
-  const auto see = [&](const data::Sample& sample, const std::string& answer) {
-    scores.add(sample, answer);
-    if (evaluation.samples.size() < samples_shown)
-      evaluation.samples.push_back({shortened(sample.prompt(), sample_bytes),
-                                    shortened(scores.expected(sample), sample_bytes), shortened(answer, sample_bytes)});
-  };
-  if (!answer_all(dev, decoder, *text.tokenizer, run.data.eval().encoder(), std::span<const data::Sample>(samples),
-                  generate, {}, progress, see, run.options.stop))
-    return false;
+  run::CountProgress progress("answering", "records", std::ssize(own), 30, draws_bar(run.options));
+  io::Json given = io::Json::array();
+  const bool whole = answer_all(
+      dev, decoder, *text.tokenizer, run.data.eval().encoder(), std::span<const data::Sample>(own), generate, {},
+      progress, [&](const data::Sample&, const std::string& answer) { given.push_back(answer); }, run.options.stop);
+  if (ranks.agree(whole ? 0 : 1) != 0) return std::nullopt;
+  std::vector<std::string> answers(samples.size());
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    const std::string where = concat("answers of rank ", rank);
+    const std::string list = comm::text_of(ranks, static_cast<int>(rank), io::to_text(given, -1));
+    const auto theirs = io::parse_json(list, where).template get<std::vector<std::string>>();
+    for (std::size_t i = rank; i < samples.size(); i += size) answers[i] = theirs.at(i / size);
+  }
+  return answers;
+}
+
+/// Adds how the answers that a run generates score beside those of its evaluation data, with the first few of them.
+/// False if it was stopped.
+template <AnyDevice D, class T>
+bool score_answers(D& dev, model::Decoder<D, T>& decoder, const Prepared& run, comm::Ranks& ranks,
+                   model::Evaluation& evaluation) {
+  constexpr std::size_t samples_shown = 3, sample_bytes = 2000;
+  const std::vector<data::Sample> samples = run.data.answered();
+  const auto answers = answers_to(samples, dev, decoder, run, ranks);
+  if (!answers) return false;
+  data::AnswerScores scores(run.data.text().chat_template);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    scores.add(samples[i], (*answers)[i]);
+    if (i < samples_shown)
+      evaluation.samples.push_back({shortened(samples[i].prompt(), sample_bytes),
+                                    shortened(scores.expected(samples[i]), sample_bytes),
+                                    shortened((*answers)[i], sample_bytes)});
+  }
   evaluation.exact_match = scores.exact_match();
   evaluation.rouge_l = scores.rouge_l();
   return true;
@@ -65,7 +91,7 @@ std::optional<model::Evaluation> measure(D& dev, model::Decoder<D, T>& decoder, 
   progress.clear();
   if (evaluation.stopped) return std::nullopt;
   evaluation.step = step;
-  if (run.config.eval_predict && !score_answers(dev, decoder, run, evaluation)) return std::nullopt;
+  if (run.config.eval_predict && !score_answers(dev, decoder, run, ranks, evaluation)) return std::nullopt;
   return evaluation;
 }
 

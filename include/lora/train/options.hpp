@@ -33,11 +33,21 @@ struct RunModel {
 class Running {
  public:
   template <AnyDevice D, class T>
-  Running(RunModel<D, T> model, const inputs::TextFiles& text, const run::RunState& state, Index total_steps)
-      : model_(model), text_(text), state_(state), total_steps_(total_steps) {}
+  Running(RunModel<D, T> model, const inputs::TextFiles& text, const run::RunState& state, Index total_steps,
+          const comm::Ranks& ranks)
+      : model_(model),
+        text_(text),
+        state_(state),
+        total_steps_(total_steps),
+        rank_(ranks.rank()),
+        size_(ranks.size()) {}
 
   const run::RunState& state() const { return state_; }
   Index total_steps() const { return total_steps_; }
+  /// Of the ranks that train together, this one, of [0, size).
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  bool is_distributed() const { return size_ > 1; }
   /// The tokenizer, null where the model has none, and the chat template, if the data or the settings name one.
   const inputs::TextFiles& text() const { return text_; }
 
@@ -57,6 +67,7 @@ class Running {
   const inputs::TextFiles& text_;
   const run::RunState& state_;
   Index total_steps_;
+  int rank_, size_;
   bool finishes_ = false;
 };
 
@@ -112,6 +123,9 @@ struct RunResult {
   run::RunMetrics metrics{};
   int stopped_by = 0;      ///< value of the stop flag; 0 if the run reached its end
   io::Path final_model{};  ///< empty if it was stopped
+  int rank = 0, size = 1;  ///< of those that trained together; what each did is in metrics.ranks
+
+  bool is_distributed() const { return size > 1; }
 };
 
 }  // namespace lora::train

@@ -120,6 +120,7 @@ RunResult TrainingRun<D, T>::run() {
   const settings::Config& config = prepared_.config;
   const io::Path& output = prepared_.output;
   const auto redirect = redirected(prepared_.options);
+  wait_for_all();  // until all have seen the folder as it is
   if (writes()) io::create_folders(output);
   const auto lock = writes() ? std::optional<io::Lock>(std::in_place, output) : std::nullopt;
   expect_shared(comm_, output);
@@ -141,7 +142,7 @@ RunResult TrainingRun<D, T>::run() {
   const double before = from.kept ? from.kept->lines.elapsed : 0;
   Loop<D, T> loop(dev_, comm_, prepared_, learner_, saving_, state_, tell);
   if (unlogged_) loop.has_unlogged(std::move(*unlogged_));
-  RunResult result;
+  RunResult result{.rank = comm_.rank(), .size = comm_.size()};
   result.stopped_by = loop.run(before + seconds_since(start), from.evaluates, from.checkpoint.has_value());
   if (profiled.on() && writes()) profiled.report(output, to_text(run::memory_use(dev_, learner_.decoder())));
   result.metrics = metrics_of(loop.speed(), from.first, start);
