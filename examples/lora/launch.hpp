@@ -9,4 +9,5 @@
 std::optional<std::string> launch(int argc, const char* const* argv);
 
 /// What the page of all commands says of it.
-inline constexpr const char* launch_does = "Starts several processes of train on this machine, by mpirun.";
+inline constexpr const char* launch_does =
+    "Starts several processes of train on this machine, by mpirun: its options, then train with its keys.";

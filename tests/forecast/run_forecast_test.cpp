@@ -165,6 +165,16 @@ TEST_CASE("run forecast: a model needs no weights, and config.json says how they
   CHECK(planned_model(preset).source.config().num_hidden_layers == 28);
 }
 
+TEST_CASE(
+    "run forecast: a published shape is stored as it was published, and begins in float32 where it is trained from "
+    "none") {
+  settings::Config config;
+  config.model_preset = "qwen3-0.6b";
+  CHECK(planned_model(config).stored_dtype() == DType::bf16);
+  config.train_from_scratch = true;
+  CHECK(planned_model(config).stored_dtype() == DType::f32);
+}
+
 TEST_CASE("run forecast: layers that are streamed keep what fits on the device, two at the least") {
   Subject s;
   const PlannedModel model = planned_model(s.config);
@@ -182,12 +192,14 @@ TEST_CASE("run forecast: layers that are streamed keep what fits on the device, 
 
 TEST_CASE("run forecast: a report says it all in words and for scripts, and of several ways which to take") {
   Subject s;
+  Target holding = target();
+  holding.held = 0x1p24;  // which is part of the total
   Report report{.model = "a model",
                 .device = "a device",
                 .data = " of 20 tokens",
                 .device_bytes = 0x1p30,
                 .host_bytes = 0x1p30,
-                .forecast = s.forecast(),
+                .forecast = s.forecast(holding),
                 .layers = 2};
   const std::string text = text_of(report);
   CAPTURE(text);

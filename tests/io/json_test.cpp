@@ -31,6 +31,11 @@ bool begins(const std::string& text, std::string_view start) { return text.compa
 
 }  // namespace
 
+TEST_CASE("json: a value that an error shows is on one line, and short") {
+  CHECK(shown(parse_json(R"({"a": [1, {"b": 2.50}], "c": "x"})", "x")) == R"({"a":[1,{"b":2.5}],"c":"x"})");
+  CHECK(shown(Json(std::string(200, 'x'))).size() < 100);
+}
+
 TEST_CASE("json: values of every kind are read, and objects keep their order") {
   const Json json = parse_json(
       R"({"z": [1, -2, 3.5, 18446744073709551615, "s\u00e9\ud83d\ude00", true, null], "a": {"b": {}}})", "x");

@@ -227,6 +227,35 @@ TEST_CASE("own files: what stands in a run's way and no run wrote is named, befo
   }
 }
 
+TEST_CASE("own files: every file that a run writes is known as a run's, and goes with a run that is overwritten") {
+  const Subject s;
+  Config config = s.short_run();
+  config.profile = true;
+  fine_tune(config);
+  std::vector<std::string> names;
+  for (const char* folder : {"", "tensorboard"})
+    for (const auto& entry : std::filesystem::directory_iterator(s.run / folder))
+      if (entry.is_regular_file()) names.push_back(entry.path().lexically_relative(s.run).native());
+  CHECK(names.size() == 10);
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    const Subject other;
+    io::create_folders((other.run / name).parent_path());
+    io::write_file(other.run / name, std::string_view("mine"));
+    expect_refused(other.overwriting(), other.temp.path(), concat(name, " is in the way"));
+    if (name == "run_config.json") continue;
+    io::write_file(s.run / name, std::string_view("of the run before"));
+  }
+  RunOptions options;
+  options.on_step = [&](const StepMetrics&) {
+    for (const std::string& name : names) {
+      CAPTURE(name);
+      CHECK((!io::is_there(s.run / name) || !holds(io::read_file(s.run / name), "of the run before")));
+    }
+  };
+  fine_tune(s.overwriting(), options);
+}
+
 TEST_CASE("own files: a final_model that somebody added to is not replaced") {
   const Subject s;
   fine_tune(s.short_run());
