@@ -141,6 +141,8 @@ void read_config_file(Config& config, const std::string& path) {
     names.push_back(name_of(text.command));
     list += concat(list.empty() ? "" : ", ", names.back());
   }
+  names.emplace_back("launch");
+  list += ", launch";
   if (word.empty()) fail<ConfigError>("no command; allowed: ", list, "; see 'lora --help'");
   for (const ForeignCommand& foreign : foreign_commands)
     if (foreign.name == word)

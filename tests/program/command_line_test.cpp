@@ -75,7 +75,7 @@ std::string option(const std::string& name, const std::string& words) {
   return text + line + "\n";
 }
 
-constexpr const char* all_names = "train, eval, generate, merge, tokenize, plan, report, doctor";
+constexpr const char* all_names = "train, eval, generate, merge, tokenize, plan, report, doctor, launch";
 
 }  // namespace
 
@@ -109,6 +109,9 @@ TEST_CASE("program: the program's page has its commands, and each command's its 
     CAPTURE(name);
     CHECK(lora_program({name, "--help"}).output == expected);
   }
+  whole +=
+      "  launch                      Starts several processes of train on this machine, by mpirun: its options, then "
+      "train with its keys.\n";
   whole += "\n'lora COMMAND --help' and 'lora help COMMAND' print the keys of a command.\n";
   CHECK(lora_program({"--help"}).output == whole);
   CHECK(lora_program({"-h"}).output == whole);

@@ -84,7 +84,7 @@ TEST_CASE("chart: the parts of a bar share it, one behind the other, and their l
   const std::string svg = svg_of(bars);
   CAPTURE(svg);
   for (const char* part :
-       {"viewBox=\"0 0 640 122\"", "x=\"138.0\" y=\"32.0\" width=\"370.5\" height=\"16.0\" style=\"fill:var(--c0)\"",
+       {"viewBox=\"0 0 640 104\"", "x=\"138.0\" y=\"32.0\" width=\"370.5\" height=\"16.0\" style=\"fill:var(--c0)\"",
         "x=\"508.5\" y=\"32.0\" width=\"123.5\" height=\"16.0\" style=\"fill:var(--c2)\"", ">two</text>",
         "x=\"138.0\" y=\"84.0\" width=\"10.0\"", "x=\"174.8\" y=\"84.0\" width=\"10.0\""}) {
     CAPTURE(part);

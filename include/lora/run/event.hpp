@@ -9,11 +9,12 @@
 
 namespace lora::run {
 
-/// A step that was done, or its line of the log, which waits where an evaluation behind the step was interrupted.
+/// A step has been done. If an evaluation after the step was interrupted, the event comes once the resumed run has
+/// finished that evaluation.
 struct StepEvent {
   const StepMetrics& metrics;
-  bool has_line = false;  ///< logging_steps asks for one
-  bool is_shown = false;  ///< of a step that was skipped a warning tells instead
+  bool has_line = false;  ///< logging_steps asks for a line in the log
+  bool is_shown = false;  ///< the line is also printed; false for a skipped step, for which a warning was printed
 };
 
 struct EvaluationEvent {

@@ -50,10 +50,11 @@ class RunFolder {
   /// Throws   FormatError, IoError if the note of it can't be read
   std::optional<Index> going_back() const;
 
-  /// Readies the folder for a run that goes on from `step`: removes the results of a finished one, unless they are of
-  /// that step and nothing is to be done, and, where the run `goes_back`, what later steps have left but for the logs,
-  /// which are cut off once nothing can go on from there. Whoever goes on after a kill does so from `step` once the
-  /// note is there, and as if nothing had happened before that. Call with the lock held, after expect_own.
+  /// Prepares the folder for a run that resumes from `step`. `works`: it has steps left to do; `goes_back`: there are
+  /// newer checkpoints. Removes the results of a finished run, unless they are of this step and no steps are left, and
+  /// when it goes back, everything that newer steps have left but the logs, which each log's sink truncates later.
+  /// Killed before the note of going back is written, the run is as before; after that, it resumes from `step`. Call
+  /// with the lock held, after expect_own.
   void go_on_from(Index step, bool works, bool goes_back) const;
 
   /// Removes what a run has written, except final_model, which stays until it is replaced. Call with the lock held,

@@ -20,8 +20,8 @@ class MetricsLog final : public Sink {
     std::uint64_t bytes = 0;  ///< of trainer_log.jsonl
     double elapsed = 0;       ///< time up to its last line there
   };
-  /// What leads up to a step and was not cut by a kill. Nothing is changed. `piece_bytes`: how much is read at once,
-  /// for a log may be of any size. Throws   IoError if it can't be read
+  /// The complete lines up to a step, which a run that resumes from it keeps. Changes nothing. `piece_bytes`: how much
+  /// is read at once, since a log may have any size. Throws   IoError if it can't be read
   static Kept kept_through(const io::Path& output_dir, Index step, std::size_t piece_bytes = std::size_t{1} << 16);
 
   /// Starts a new file, or continues after `resumed_step`.

@@ -17,7 +17,7 @@ namespace lora::train {
 /// What a run writes and shows while it goes, on the first rank: each thing is a sink of the run's events.
 class Output final : public run::Sink {
  public:
-  /// What stays of the logs of the run that is gone on with.
+  /// What a resumed run keeps of its logs: found out before anything changes, cut off when it begins.
   struct Kept {
     run::MetricsLog::Kept lines{};
     run::TensorBoardLog::Kept events{};
