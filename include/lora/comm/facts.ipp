@@ -50,8 +50,10 @@ LORA_INLINE void expect_same(Ranks& ranks, const std::vector<Fact>& facts) {
   const auto [rank, place] = differing();
   if (rank == 0) return;
   const Fact& fact = facts[place];
-  fail<ConfigError>("ranks differ in ", fact.name, ": rank 0 has ", text_of(ranks, 0, fact.value), ", rank ", rank,
-                    " has ", text_of(ranks, rank, fact.value));
+  // One after the other: compilers evaluate arguments in different orders, and ranks may differ in their build.
+  const std::string first = text_of(ranks, 0, fact.value);
+  const std::string other = text_of(ranks, rank, fact.value);
+  fail<ConfigError>("ranks differ in ", fact.name, ": rank 0 has ", first, ", rank ", rank, " has ", other);
 }
 
 }  // namespace lora::comm
