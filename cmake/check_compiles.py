@@ -2,7 +2,8 @@
 """Whether that compiles which nothing else compiles by itself: each header alone, and the benchmarks.
 
 A header is compiled as lora::compiled has it, with declarations only; behind it come its own definitions (*.ipp). The
-flags are those that a configured build folder gives users of the library. Nothing is written or linked.
+flags are those that a configured build folder gives users of the library. What the headers include of other libraries is
+parsed once for all: cmake/check_includes.py sees whether each includes what it uses of the standard library.
 
   cmake/check_compiles.py BUILD_FOLDER [--jobs N] [FILE ...]     e.g. build/clang include/lora/io/json.hpp
 """
@@ -11,9 +12,11 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "include"
@@ -34,6 +37,18 @@ def mpi_folders():
     except (OSError, subprocess.CalledProcessError):
         return []
     return [word for folder in found.stdout.split() for word in ("-isystem", folder)]
+
+
+def parsed_once(command, folder):
+    """Options by which the compiler finds what headers include of other libraries parsed already, in a file in `folder`."""
+    names = set()
+    for path in INCLUDE.rglob("*.[hi]pp"):
+        names.update(re.findall(r"^#include <([^>]+)>", path.read_text(encoding="utf-8"), re.MULTILINE))
+    header = pathlib.Path(folder) / "parsed_once.hpp"
+    header.write_text("".join(f"#if __has_include(<{name}>)\n#include <{name}>\n#endif\n" for name in sorted(names)))
+    result = header.with_suffix(".pch")
+    subprocess.run([*command, "-fpch-instantiate-templates", "-x", "c++-header", str(header), "-o", str(result)], check=True)
+    return ["-include-pch", str(result)]
 
 
 def errors_of(path, command):
@@ -57,7 +72,8 @@ def main():
     if not files:
         files = sorted(INCLUDE.rglob("*.hpp")) + sorted((ROOT / "bench").glob("*.cpp"))
     command = command_of(options.folder)
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        command += parsed_once(command, folder)
         results = list(pool.map(lambda path: errors_of(path, command), files))
     for path, errors in zip(files, results):
         if errors:

@@ -1,5 +1,12 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "lora/basic_trainer.hpp"
 #include "lora/decode/generate.hpp"
 #include "lora/model/merge.hpp"

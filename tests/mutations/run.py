@@ -4,8 +4,8 @@
 The first line of a patch names the test sources of which one must notice:   Caught-by: kernel/norm_test [...]
 Each of them is a program of its own: it is compiled alone, with the broken header found before the real one, linked
 with what a build folder has, and run. Where definitions (*.ipp) are broken that lora::compiled compiles once, their
-source is compiled in place of the test's. A patch of the program's own sources has the program compiled in the same way,
-for tests/program. Nothing else is built, and neither the tree nor the build folder is changed.
+source is compiled in place of the test's. For tests/program it is the program that is compiled from what is broken.
+Nothing else is built, and neither the tree nor the build folder is changed.
 
   tests/mutations/run.py                    all patches
   tests/mutations/run.py --continue         the same, without those caught since nothing that they rest on has changed
@@ -67,6 +67,7 @@ class Patch:
         self.headers = re.findall(rf"^\+\+\+ b/((?:include|{PROGRAM})/\S+)", text, re.MULTILINE)
         self.breaks_definitions = all(header in COMPILED_ONCE for header in self.headers)  # and nothing else
         self.breaks_program = any(PROGRAM in pathlib.Path(header).parents for header in self.headers)
+        self.tests_program = any(test.startswith("program/") for test in self.tests)
         for test in self.tests:
             if not (ROOT / "tests" / f"{test}.cpp").exists():
                 sys.exit(f"mutations: {path.name} names {test}, which is no source under tests/")
@@ -90,9 +91,11 @@ class Patch:
         applied = run(["patch", "-p1", "--no-backup-if-mismatch", "-i", self.path], overlay)
         if applied.returncode != 0:
             raise Failure(f"does not apply any more:\n{applied.stdout}")
-        # Where the program or definitions alone are broken, the test itself may use what else is compiled already.
+        # Where the program or definitions alone are broken, the rest may use what is compiled already.
         if not self.breaks_definitions and any(header.startswith("include/") for header in self.headers):
             lay_instantiate(overlay)
+            if self.tests_program:
+                shutil.copytree(ROOT / PROGRAM, overlay / PROGRAM, dirs_exist_ok=True)
 
     def check(self):
         """Why the patch does not apply, or nothing."""
@@ -143,37 +146,43 @@ class Build:
         # Tests of a folder are compiled together, with one command, unless the build folder is told otherwise.
         compiled_as = next(name for name in self.commands if name == source or f"/test_{folder}.dir/Unity/" in name)
         words = [source if word == compiled_as else word for word in shlex.split(self.commands[compiled_as])]
-        replaced = []  # objects that come before what the build folder has
-        if definitions and "-DLORA_COMPILED=1" in words:
-            for path in sorted({str(COMPILED_ONCE[header]) for header in definitions}):
-                replaced.append(str(overlay / f"{pathlib.Path(path).stem}.o"))
-                compiled = self.compile_one(path, path, replaced[-1], overlay)
-                if compiled.returncode != 0:
-                    return compiled
-            # Only what is linked with it differs from one patch to the next.
-            if test not in self.tests:
-                self.tests[test] = str(program.parent / f"{test.replace('/', '_')}.o")
-                compiled = self.compile_one(source, compiled_as, self.tests[test], program.parent / "nothing")
-                if compiled.returncode != 0:
-                    return compiled
-            return self.link(folder, [*replaced, self.tests[test]], program)
-        broken = overlay / "test.o"
-        words[words.index("-o") + 1] = str(broken)
-        if (overlay / PROGRAM).exists():
-            compiled = self.compile_program(overlay)
+        if folder == "program" and (definitions or (overlay / PROGRAM).exists()):
+            compiled = self.compile_program(overlay, definitions)
             if compiled.returncode != 0:
                 return compiled
             words = [f'-DLORA_PROGRAM="{overlay / "lora"}"' if w.startswith("-DLORA_PROGRAM=") else w for w in words]
+            objects = [str(overlay / "test.o")]
+            compiled = self.compile_as(words, objects[0], program.parent / "nothing")
+            return compiled if compiled.returncode != 0 else self.link(folder, objects, program)
+        if definitions and "-DLORA_COMPILED=1" in words:
+            replaced, compiled = self.compile_definitions(overlay, definitions)
+            if compiled.returncode != 0:
+                return compiled
+            # Only what is linked with it differs from one patch to the next.
+            if test not in self.tests:
+                self.tests[test] = str(program.parent / f"{test.replace('/', '_')}.o")
+                compiled = self.compile_as(words, self.tests[test], program.parent / "nothing")
+                if compiled.returncode != 0:
+                    return compiled
+            return self.link(folder, [*replaced, self.tests[test]], program)
         if (overlay / "include").exists():
             words = alone(words)
-        compiled = run([words[0], f"-I{overlay / 'include'}", *words[1:], "-w", "-g0"], self.folder)
-        if compiled.returncode != 0:
-            return compiled
-        return self.link(folder, [str(broken)], program)
+        compiled = self.compile_as(words, str(overlay / "test.o"), overlay)
+        return compiled if compiled.returncode != 0 else self.link(folder, [str(overlay / "test.o")], program)
 
-    def compile_one(self, source, compiled_as, output, overlay):
-        """Compiles a source by the command of the build folder, with the overlay's headers first."""
-        words = [source if word == compiled_as else word for word in shlex.split(self.commands[compiled_as])]
+    def compile_definitions(self, overlay, definitions):
+        """The objects of the sources that compile these definitions once, and what the compiler said last."""
+        objects = []
+        for path in sorted({str(COMPILED_ONCE[header]) for header in definitions}):
+            objects.append(str(overlay / f"{pathlib.Path(path).stem}.o"))
+            compiled = self.compile_as(shlex.split(self.commands[path]), objects[-1], overlay)
+            if compiled.returncode != 0:
+                break
+        return objects, compiled
+
+    def compile_as(self, words, output, overlay):
+        """Compiles by a command of the build folder, with the overlay's headers first."""
+        words = [*words]
         words[words.index("-o") + 1] = output
         return run([words[0], f"-I{overlay / 'include'}", *words[1:], "-w", "-g0"], self.folder)
 
@@ -187,27 +196,31 @@ class Build:
         words = [str(program) if word == f"tests/test_{folder}" else word for word in words if word not in own]
         return run(words, self.folder)
 
-    def compile_program(self, overlay):
-        """The program from the overlay's sources, all in one, as overlay/lora."""
-        source = next(name for name in self.commands if "/lora_program.dir/Unity/" in name)
-        unity, broken = overlay / "unity.cpp", str(overlay / "unity.o")
-        together = pathlib.Path(source).read_text()  # what is compiled apart comes from the build folder
-        sources = [name for name in sorted((overlay / PROGRAM).glob("*.cpp")) if f"/{name.name}\"" in together]
-        unity.write_text("".join(f'#include "{name}"\n' for name in sources))
-        words = [str(unity) if word == source else word for word in shlex.split(self.commands[source])]
-        words[words.index("-o") + 1] = broken
-        # What it instantiates of the library is compiled already, unless that is broken too.
-        if (overlay / "include").exists():
-            words = alone(words)
-        compiled = run([*words, "-w", "-g0"], self.folder)
+    def compile_program(self, overlay, definitions):
+        """The program as overlay/lora: its sources from there, all in one, or, if nothing else is broken, definitions."""
+        if definitions:
+            objects, compiled = self.compile_definitions(overlay, definitions)
+        else:
+            objects = [str(overlay / "unity.o")]
+            compiled = self.compile_program_sources(overlay, objects[0])
         if compiled.returncode != 0:
             return compiled
         link = run(["ninja", "-t", "commands", "lora_program"], self.folder, check=True).stdout.splitlines()[-1]
         words = shlex.split(next(part for part in link.split(" && ") if " -o bin/lora " in part))
         words[words.index("-o") + 1] = str(overlay / "lora")
-        words = [broken if "/lora_program.dir/" in word else word for word in words]
+        begin = next(place for place, word in enumerate(words) if "/lora_program.dir/" in word)
+        words[begin:begin if definitions else begin + 1] = objects
         return run(words, self.folder)
 
+    def compile_program_sources(self, overlay, output):
+        source = next(name for name in self.commands if "/lora_program.dir/Unity/" in name)
+        unity = overlay / "unity.cpp"
+        together = pathlib.Path(source).read_text()  # what is compiled apart comes from the build folder
+        sources = [name for name in sorted((overlay / PROGRAM).glob("*.cpp")) if f"/{name.name}\"" in together]
+        unity.write_text("".join(f'#include "{name}"\n' for name in sources))
+        words = [str(unity) if word == source else word for word in shlex.split(self.commands[source])]
+        # What it instantiates of the library is compiled already, unless that is broken too.
+        return self.compile_as(alone(words) if (overlay / "include").exists() else words, output, overlay)
 
 def passes(program, test, limit):
     """Whether the tests of one source pass; a program that never ends fails."""
@@ -315,7 +328,7 @@ def main():
         print(f"{len(patches) - len(left)} patches were caught before", flush=True)
     build = Build(options.build.resolve())
     folders = {test.split("/")[0] for patch in left for test in patch.tests}
-    build.ensure(any(patch.breaks_program for patch in left), folders)
+    build.ensure(any(patch.tests_program for patch in left), folders)
     survivors, stale, unbroken = [], [], {}
     for number, patch in enumerate(left, 1):
         begin = time.monotonic()

@@ -337,9 +337,10 @@ TEST_CASE("forecast: the bound of the processors' kernels holds for any number o
     if ((wide || full) && !test::effort(true, false, "forecast: wide and whole models on any number of threads"))
       continue;
     check<cpu::Device, float>(c, 3);
+    check<cpu::Device, bf16>(c, 2, by_eigen);
+    if (!test::effort(true, false, "forecast: each type with each engine of products")) continue;
     check<cpu::Device, bf16>(c, 3);
     check<cpu::Device, float>(c, 2, by_eigen);
-    check<cpu::Device, bf16>(c, 2, by_eigen);
     check<cpu::Device, f16>(c, 1);
   }
 }

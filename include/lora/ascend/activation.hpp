@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "lora/ascend/elementwise.hpp"
 #include "lora/kernel/activation.hpp"
 

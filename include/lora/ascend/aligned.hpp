@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "lora/ascend/launch.hpp"
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string_view>
 
 #include "lora/ascend/aligned.hpp"
 #include "lora/ascend/dropout_mask.hpp"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <concepts>
 #include <optional>
+#include <vector>
 
 #include "lora/ascend/elementwise.hpp"
 #include "lora/core/log.hpp"

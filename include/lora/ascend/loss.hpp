@@ -1,5 +1,10 @@
 #pragma once
 
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
 #include "lora/ascend/elementwise.hpp"
 #include "lora/kernel/loss.hpp"
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #include "lora/ascend/gemm.hpp"
 #include "lora/kernel/low_rank.hpp"
 

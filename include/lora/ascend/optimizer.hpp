@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 
 #include "lora/ascend/elementwise.hpp"
 #include "lora/kernel/optimizer.hpp"

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 
 #include "lora/ascend/gemm.hpp"
 #include "lora/kernel/quantize.hpp"

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
+#include <cstdint>
 #include <vector>
 
 #include "lora/ascend/elementwise.hpp"

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <tuple>
+#include <type_traits>
+#include <vector>
 
 #include "lora/ascend/elementwise.hpp"
 #include "lora/kernel/rope.hpp"

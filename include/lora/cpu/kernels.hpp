@@ -1,5 +1,7 @@
 #pragma once
 
+#include <complex>
+
 #include "lora/cpu/activation.hpp"
 #include "lora/cpu/attention.hpp"
 #include "lora/cpu/buffers.hpp"

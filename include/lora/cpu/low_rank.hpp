@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <span>
 
 #include "lora/core/config.hpp"

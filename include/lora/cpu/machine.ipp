@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdlib>
+
 #include "lora/core/config.hpp"
 #include "lora/cpu/machine.hpp"
 

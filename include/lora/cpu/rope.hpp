@@ -1,6 +1,7 @@
 #pragma once
 
 #include <complex>
+#include <cstdint>
 
 #include "lora/cpu/device.hpp"
 #include "lora/kernel/rope.hpp"

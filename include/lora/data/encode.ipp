@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #include "lora/core/config.hpp"
 #include "lora/data/encode.hpp"
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <string_view>
+
 #include "lora/core/config.hpp"
 #include "lora/inputs/records.hpp"
 

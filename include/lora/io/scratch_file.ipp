@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "lora/core/config.hpp"
 #include "lora/io/scratch_file.hpp"
 

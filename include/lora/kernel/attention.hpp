@@ -1,6 +1,8 @@
 #pragma once
 
+#include <concepts>
 #include <span>
+#include <string_view>
 
 #include "lora/kernel/cost.hpp"
 #include "lora/kernel/segment.hpp"

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <concepts>
 #include <span>
+#include <type_traits>
 
 #include "lora/kernel/cost.hpp"
 #include "lora/tensor/view.hpp"

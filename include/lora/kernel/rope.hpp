@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "lora/kernel/cost.hpp"
 #include "lora/tensor/view.hpp"
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <system_error>
+
 #include "lora/core/config.hpp"
 #include "lora/model/adapter.hpp"
 

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <atomic>
+#include <complex>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>

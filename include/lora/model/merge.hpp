@@ -2,10 +2,12 @@
 
 #include <cmath>
 #include <concepts>
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <cstring>
+#include <string_view>
+
 #include "lora/core/config.hpp"
 #include "lora/model/merge.hpp"
 

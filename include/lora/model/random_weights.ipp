@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "lora/core/config.hpp"
 #include "lora/model/random_weights.hpp"
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <system_error>
+
 #include "lora/core/config.hpp"
 #include "lora/model/weights.hpp"
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "lora/kernel/elementwise.hpp"
 #include "lora/nn/head.hpp"
 #include "lora/nn/rms_norm.hpp"

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "lora/core/config.hpp"
 #include "lora/nn/rotary.hpp"
 

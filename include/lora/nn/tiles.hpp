@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 
 #include "lora/core/scalar.hpp"
 #include "lora/tensor/arena.hpp"

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #include "lora/comm/communicator.hpp"
 #include "lora/kernel/reduce.hpp"
 #include "lora/nn/param.hpp"

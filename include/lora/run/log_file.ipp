@@ -2,6 +2,7 @@
 
 #include <ctime>
 #include <string>
+#include <utility>
 
 #include "lora/core/config.hpp"
 #include "lora/core/error.hpp"

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <limits>
+
 #include "lora/core/config.hpp"
 #include "lora/run/metrics.hpp"
 

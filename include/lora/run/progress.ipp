@@ -1,5 +1,7 @@
 #pragma once
 
+#include <variant>
+
 #include "lora/core/config.hpp"
 #include "lora/run/progress.hpp"
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "lora/core/config.hpp"
 #include "lora/tokenizer/bpe.hpp"
 

@@ -4,7 +4,9 @@
 #include <concepts>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lora/comm/communicator.hpp"
 #include "lora/core/log.hpp"
