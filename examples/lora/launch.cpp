@@ -62,7 +62,7 @@ std::optional<std::string> launch(int argc, const char* const* argv) {
   CLI::App page(launch_does, "lora launch");
   page.set_help_flag("-h,--help", "Prints this page");
   page.footer(
-      "\nSeveral hosts: mpirun -n 8 --host one:4,two:4 lora train ..., or srun. docs/cli.md has more.\n\n"
+      "\nSeveral hosts: mpirun -n 8 --host one:4,two:4 lora train ..., or srun. docs/processes.md has more.\n\n"
       "  lora launch --nproc_per_node 4 train --model_name_or_path MODEL --dataset train.json --output_dir OUT");
   page.prefix_command();
   int processes = 0, hosts = 1;
