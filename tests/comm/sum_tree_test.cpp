@@ -56,6 +56,15 @@ TEST_CASE("sum tree: ranks have all units between them, each the largest nodes t
   CHECK(nodes == std::vector<Units>{{2, 4}, {4, 5}});
 }
 
+TEST_CASE("sum tree: a rank holds its nodes, what waits beside them, and its part of all nodes") {
+  CHECK(comm::held_sums(1, 1) == 0);
+  CHECK(comm::held_sums(2, 1) == 2);                // the whole, and the first unit while the second is made
+  CHECK(comm::held_sums(6, 1) == 4);                // ((0 1) (2 3)) (4 5): three wait at most
+  CHECK(comm::held_sums(2, 2) == 1 + 1);            // one unit each, and a half of both
+  CHECK(comm::held_sums(6, 3) == 1 + 1 + 1);        // (0 1) and what waits, and a third of three nodes
+  CHECK(comm::held_sums(8, 3) == 2 + 2 + 5 / 3.0);  // [2, 5): (2 3) and 4, with room for three units one by one
+}
+
 TEST_CASE("sum tree: sums follow the tree") {
   const double tiny = 0x1p-53;
   const std::vector<double> values{1, tiny, tiny, tiny};  // one by one, each tiny would be lost

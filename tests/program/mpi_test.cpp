@@ -149,6 +149,25 @@ TEST_CASE("program: any number of processes trains the bytes of one, and another
   }
 }
 
+TEST_CASE("program: threads that are given are those of each process") {
+  if (!has_mpi()) return;
+  const Subject s;
+  const auto threads_of = [&](const std::string& output) {
+    std::vector<Index> threads;
+    const io::Json metrics = io::read_json(s.temp / output / "training_metrics.json");
+    for (const io::Json& rank : metrics.at("ranks")) threads.push_back(rank.at("threads").get<Index>());
+    return threads;
+  };
+  Words words = s.words("given", 2, {"--max_steps=1"});
+  std::erase_if(words, [](const std::string& word) { return word == "--max_steps=7"; });
+  std::replace(words.begin(), words.end(), std::string("--threads=1"), std::string("--threads=3"));
+  const auto outcome = s.run(2, words);
+  CAPTURE(outcome.errors);
+  REQUIRE(outcome.status == 0);
+  CHECK(test::holds(outcome.errors, "2 ranks on 1 host, 3 threads each: "));
+  CHECK(threads_of("given") == std::vector<Index>{3, 3});
+}
+
 TEST_CASE("program: an error of processes is said once, and ends all") {
   if (!has_mpi()) return;
   const Subject s;
@@ -208,8 +227,9 @@ TEST_CASE("program: a command line of launch that can't be meant is refused") {
         "error: lora launch: given no command, allowed: train with its keys, behind the options of launch\n");
   CHECK(told({"launch", "--nproc_per_node", "2", "eval"}) ==
         "error: lora launch: given 'eval', allowed: train with its keys, behind the options of launch\n");
-  CHECK(test::holds(told({"launch", "--nproc_per_node", "2", "--nnodes", "2", "train"}),
-                    "--nnodes: given 2, allowed: 1;"));
+  for (const char* hosts : {"2", "0", "-1"})
+    CHECK(test::holds(told({"launch", "--nproc_per_node", "2", "--nnodes", hosts, "train"}),
+                      concat("--nnodes: given ", hosts, ", allowed: 1;")));
   CHECK(test::holds(told({"launch", "--nproc_per_node", "two", "train"}), "lora launch: "));
   for (const Words& words : {Words{"launch", "--help"}, Words{"help", "launch"}}) {
     const auto outcome = test::run_program(LORA_PROGRAM, words);

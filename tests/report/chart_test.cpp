@@ -60,6 +60,9 @@ TEST_CASE("chart: points lie where the marks say, the first at the left and the 
   CHECK(holds(svg, "<path class=\"c0\" d=\"M62.0 216.0L342.0 34.0L622.0 125.0\"/>"));
   // A single point has a mark, a color past the palette's end a dash.
   CHECK(holds(svg, "<circle class=\"c1\" stroke-dasharray=\"4 3\" cx=\"62.0\" cy=\"34.0\""));
+  const std::string first_past_it = svg_of({"t", {{"six", {{0, 1}, {1, 2}}, 6}, {"five", {{0, 1}, {1, 2}}, 5}}});
+  CHECK(holds(first_past_it, "<path class=\"c0\" stroke-dasharray=\"4 3\""));
+  CHECK(holds(first_past_it, "<path class=\"c5\" d="));
   CHECK(holds(svg, "<title>two, 0: 10</title>"));
   for (const char* label : {">one</text>", ">two</text>", ">0</text>", ">10</text>"}) CHECK(holds(svg, label));
 }

@@ -199,6 +199,38 @@ TEST_CASE("ranks: with the optimizer's state shared out each has its part of the
   }
 }
 
+TEST_CASE("ranks: the sums of gradients that a step holds are those that the forecast counts") {
+  const Quiet quiet;
+  const Workshop shop;
+  Config config = shared_config(shop, "run");
+  config.finetuning_type = "full";
+  config.lora_rank.reset();
+  config.lora_dropout = 0;
+  config.max_steps = 1;
+  config.max_tokens_per_micro_batch = 1;  // a sequence at a time, whoever has it
+  config.overwrite_output_dir = true;
+  const auto sizes = inputs::blueprint_of(config, inputs::open_source(config)).parameters().sizes([](std::string_view) {
+    return true;
+  });
+  const double gradients = train::trained_memory<float>(sizes).gradients;
+  const auto peak_of = [&](Index units, int ranks) {
+    config.step_units = units;
+    const Outcome outcome = fine_tune_by(ranks, config);
+    expect_no_error(outcome);
+    return *std::max_element(outcome.peaks.begin(), outcome.peaks.end());
+  };
+  const double without = peak_of(1, 1);
+  for (const auto& [units, ranks] : {std::pair<Index, int>{2, 1}, {4, 1}, {2, 2}, {4, 2}, {4, 4}}) {
+    CAPTURE(units);
+    CAPTURE(ranks);
+    const double sums = peak_of(units, ranks) - without, forecast = gradients * comm::held_sums(units, ranks);
+    // Each has whole blocks of each node's slabs, and a few numbers of each unit.
+    const double blocks = ranks == 1 ? 0 : static_cast<double>(ranks * std::ssize(sizes) * kernel::sum_block);
+    CHECK(sums >= forecast);
+    CHECK(sums <= forecast + sizeof(float) * blocks + 0.001 * static_cast<double>(units) * gradients);
+  }
+}
+
 TEST_CASE("ranks: what each did is in the metrics, and what those behind the first say in logs of their own") {
   const Quiet quiet;
   const Workshop shop;
