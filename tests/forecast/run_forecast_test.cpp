@@ -87,6 +87,25 @@ TEST_CASE(
   CHECK(full_batches(config).batches.size() == 6);
 }
 
+TEST_CASE("run forecast: of each stage the first eight steps are looked at, wherever it begins") {
+  Subject s;
+  s.config.dataset = {data::DataFile{records_of(s.temp, {10, 20, 5, 5, 40})}};
+  s.config.per_device_train_batch_size = 1;
+  s.config.gradient_accumulation_steps = 1;
+  s.config.stages.resize(3);
+  s.config.stages[0].until_step = 10;
+  s.config.stages[1].until_step = 13;
+  s.config.stages[2].until_step = 40;
+  const cpu::Threads threads(1);
+  train::Prepared run(threads, s.config, planned_model(s.config).source, {});
+  const Index steps[] = {8, 3, 8};
+  for (std::size_t stage = 0; stage < 3; ++stage) {
+    const auto batches = train::first_batches(run.plan, stage, run.data.train(), run.config);
+    CHECK(batches.count == steps[stage]);
+    CHECK(batches.sequences == steps[stage]);
+  }
+}
+
 TEST_CASE("run forecast: with data its steps are the run's own, and their mean counts") {
   Subject s;
   s.config.dataset = {data::DataFile{records_of(s.temp, {10, 20, 5, 5, 40})}};

@@ -123,6 +123,18 @@ TEST_CASE("page: its numbers are those of the files, rounded to six digits with 
               "<tr><td>learning_rate</td><td class=\"n\" title=\"0.0002\">0.0002</td></tr>"));
 }
 
+TEST_CASE("page: what only some evaluations or runs have is a column, empty for the others") {
+  const Run run, other;
+  run.log(std::string(lines) + "{\"step\": 3, \"eval_loss\": 1.5, \"eval_exact_match\": 0.25}\n");
+  const std::string page = page_of({read_run(run.folder)}, {});
+  CHECK(holds(page, "exact match"));
+  CHECK(holds(page, "title=\"0.25\">0.25</td>"));
+  CHECK(holds(page, "title=\"0.625\">0.625</td>"));  // the accuracy, which the last one lacks
+  // A run that has not ended yet beside one that has.
+  io::write_json(run.folder / "training_metrics.json", {{"steps", 3}, {"total_tokens", 1234567}});
+  CHECK(holds(page_of({read_run(run.folder), read_run(other.folder)}, {}), "<td class=\"n\">1234567</td>"));
+}
+
 TEST_CASE("page: the first and the last generated answers stand beside what the data has") {
   const Run run;
   const auto evaluation = [](int step, const char* answer) {
