@@ -12,11 +12,12 @@ import concurrent.futures
 import json
 import os
 import pathlib
-import re
 import shlex
 import subprocess
 import sys
 import tempfile
+
+from check_floors import includes
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "include"
@@ -41,9 +42,7 @@ def mpi_folders():
 
 def parsed_once(command, folder):
     """Options by which the compiler finds what headers include of other libraries parsed already, in a file in `folder`."""
-    names = set()
-    for path in INCLUDE.rglob("*.[hi]pp"):
-        names.update(re.findall(r"^#include <([^>]+)>", path.read_text(encoding="utf-8"), re.MULTILINE))
+    names = {name for path in INCLUDE.rglob("*.[hi]pp") for _, quote, name in includes(path) if quote == "<"}
     header = pathlib.Path(folder) / "parsed_once.hpp"
     header.write_text("".join(f"#if __has_include(<{name}>)\n#include <{name}>\n#endif\n" for name in sorted(names)))
     result = header.with_suffix(".pch")

@@ -11,6 +11,8 @@ import re
 import sys
 import tempfile
 
+from check_floors import includes
+
 # Which headers offer a name; any of them will do.
 HEADERS = {
     "any": "any any_cast",
@@ -109,7 +111,6 @@ SHARED = {  # names that several headers offer
     "hash": ["functional", "string", "string_view"],
     "move": ["utility", "algorithm"],
     "swap": ["utility", "string_view", "array"],
-    "exit": ["cstdlib"],
     "ssize": ["iterator", "vector", "string", "span", "array", "map", "set", "string_view"],
     "size": ["iterator", "vector", "string", "span", "array", "map", "set", "string_view"],
     "data": ["iterator", "vector", "string", "span", "array", "string_view"],
@@ -122,7 +123,6 @@ SHARED = {  # names that several headers offer
     "ranges": ["ranges", "algorithm", "iterator"],
 }  # fmt: skip
 INTEGERS = re.compile(r"^u?int(_fast|_least)?(8|16|32|64|max|ptr)_t$")
-INCLUDE = re.compile(r'^\s*#\s*include\s*<([^>]+)>', re.MULTILINE)
 NAME = re.compile(r"\bstd::(\w+)")
 COMMENT = re.compile(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"')
 
@@ -133,10 +133,9 @@ OFFERED.update(SHARED)
 def offences(root):
     for path in sorted((root / "include" / "lora").rglob("*.[hi]pp")):
         text = path.read_text(encoding="utf-8")
-        included = set(INCLUDE.findall(text))
-        if path.suffix == ".ipp":
-            included |= set(INCLUDE.findall(path.with_suffix(".hpp").read_text(encoding="utf-8")))
-        # What a name stands behind in a text or a comment is no use of it; lines stay where they are.
+        files = [path] if path.suffix == ".hpp" else [path, path.with_suffix(".hpp")]
+        included = {name for file in files for _, quote, name in includes(file) if quote == "<"}
+        # A name in a text or a comment is no use of it.
         code = COMMENT.sub("", text)
         seen = set()
         for match in NAME.finditer(code):

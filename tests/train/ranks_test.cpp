@@ -62,6 +62,17 @@ Config shared_config(const Workshop& shop, const std::string& output) {
   return config;
 }
 
+/// A step of all weights, which may be taken again in the same folder.
+Config one_full_step(const Workshop& shop) {
+  Config config = shared_config(shop, "run");
+  config.finetuning_type = "full";
+  config.lora_rank.reset();
+  config.lora_dropout = 0;
+  config.max_steps = 1;
+  config.overwrite_output_dir = true;
+  return config;
+}
+
 }  // namespace
 
 TEST_CASE("ranks: any number of them writes the bytes that one process writes, and only the first writes") {
@@ -174,12 +185,7 @@ TEST_CASE("ranks: with the optimizer's state shared out the bytes are those of o
 TEST_CASE("ranks: with the optimizer's state shared out each has its part of the moments") {
   const Quiet quiet;
   const Workshop shop;
-  Config config = shared_config(shop, "run");
-  config.finetuning_type = "full";
-  config.lora_rank.reset();
-  config.lora_dropout = 0;
-  config.max_steps = 1;
-  config.overwrite_output_dir = true;
+  Config config = one_full_step(shop);
   const Outcome whole = fine_tune_by(4, config);
   expect_no_error(whole);
   config.zero_stage = 1;
@@ -202,13 +208,8 @@ TEST_CASE("ranks: with the optimizer's state shared out each has its part of the
 TEST_CASE("ranks: the sums of gradients that a step holds are those that the forecast counts") {
   const Quiet quiet;
   const Workshop shop;
-  Config config = shared_config(shop, "run");
-  config.finetuning_type = "full";
-  config.lora_rank.reset();
-  config.lora_dropout = 0;
-  config.max_steps = 1;
+  Config config = one_full_step(shop);
   config.max_tokens_per_micro_batch = 1;  // a sequence at a time, whoever has it
-  config.overwrite_output_dir = true;
   const auto sizes = inputs::blueprint_of(config, inputs::open_source(config)).parameters().sizes([](std::string_view) {
     return true;
   });
