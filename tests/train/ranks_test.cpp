@@ -221,7 +221,9 @@ TEST_CASE("ranks: the sums of gradients that a step holds are those that the for
     return *std::max_element(outcome.peaks.begin(), outcome.peaks.end());
   };
   const double without = peak_of(1, 1);
-  for (const auto& [units, ranks] : {std::pair<Index, int>{2, 1}, {4, 1}, {2, 2}, {4, 2}, {4, 4}}) {
+  for (const auto& pair : {std::pair<Index, int>{2, 1}, {4, 1}, {2, 2}, {4, 2}, {4, 4}}) {
+    const Index units = pair.first;  // clang 14 captures no structured bindings
+    const int ranks = pair.second;
     CAPTURE(units);
     CAPTURE(ranks);
     const double sums = peak_of(units, ranks) - without, forecast = gradients * comm::held_sums(units, ranks);
