@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "lora/ascend/hccl.hpp"
 #include "lora/ascend/operators.hpp"
 #include "lora/ascend/runtime.hpp"
 
@@ -67,6 +68,12 @@ std::string written() {
       {std::is_same_v<T, ascend::aclSysParamOpt>, "aclSysParamOpt"},
       {std::is_same_v<T, ascend::aclrtFloatOverflowMode>, "aclrtFloatOverflowMode"},
       {std::is_same_v<T, ascend::aclrtEventRecordedStatus*>, "aclrtEventRecordedStatus *"},
+      {std::is_same_v<T, ascend::HcclResult>, "HcclResult"},
+      {std::is_same_v<T, ascend::HcclResult*>, "HcclResult *"},
+      {std::is_same_v<T, ascend::HcclRootInfo*>, "HcclRootInfo *"},
+      {std::is_same_v<T, const ascend::HcclRootInfo*>, "const HcclRootInfo *"},
+      {std::is_same_v<T, ascend::HcclSendRecvItem*>, "HcclSendRecvItem *"},
+      {std::is_same_v<T, ascend::HcclDataType>, "HcclDataType"},
       {std::is_same_v<T, const ascend::aclrtPhysicalMemProp*>, "const aclrtPhysicalMemProp *"},
   };
   for (const auto& [same, name] : names)
@@ -88,6 +95,8 @@ std::string resolved(std::string type) {
       {"aclrtContext *", "void **"},
       {"aclrtDrvMemHandle", "void *"},
       {"aclrtDrvMemHandle *", "void **"},
+      {"HcclComm", "void *"},
+      {"HcclComm *", "void **"},
       {"size_t", "uint64_t"},
       {"size_t *", "uint64_t *"},
   };
@@ -126,13 +135,16 @@ void check_table(Table table, std::size_t& count) {
 
 }  // namespace
 
-TEST_CASE("ascend: functions of the runtime and of objects are declared as in the vendor's headers") {
+TEST_CASE("ascend: functions of the runtime, of objects and of HCCL are declared as in the vendor's headers") {
   std::size_t count = 0;
   check_table(ascend::Runtime(), count);
   CHECK(count * sizeof(void*) == sizeof(ascend::Runtime));
   count = 0;
   check_table(ascend::Objects(), count);
   CHECK(count * sizeof(void*) == sizeof(ascend::Objects));
+  count = 0;
+  check_table(ascend::HcclFunctions(), count);
+  CHECK(count * sizeof(void*) == sizeof(ascend::HcclFunctions));
   CHECK(signature_of(static_cast<ascend::aclsysGetCANNVersion*>(nullptr)) == declared().at("aclsysGetCANNVersion"));
 }
 

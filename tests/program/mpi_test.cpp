@@ -12,6 +12,7 @@
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
 #include "support/effort.hpp"
+#include "support/environment.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
 #include "support/random_model.hpp"
@@ -166,6 +167,38 @@ TEST_CASE("program: threads that are given are those of each process") {
   REQUIRE(outcome.status == 0);
   CHECK(test::holds(outcome.errors, "2 ranks on 1 host, 3 threads each: "));
   CHECK(threads_of("given") == std::vector<Index>{3, 3});
+}
+
+TEST_CASE("program: any number of NPUs trains the bytes of one, each by a process of its own") {
+  if (!has_mpi()) return;
+  const Subject s;
+  const test::Environment libraries("LORA_ASCEND_LIBRARIES", LORA_STAND_IN), npus("STAND_IN_DEVICES", "8");
+  const auto words = [&](const std::string& output, int ranks, Words more) {
+    more.insert(more.begin(), "--device=ascend");
+    return s.words(output, ranks, more);
+  };
+  // The host's optimizer rounds otherwise than an NPU's.
+  const auto alone_with = [&](const std::string& offload) {
+    REQUIRE(s.run(1, words("alone, " + offload, 1, {"--offload=" + offload})).status == 0);
+    return s.lasting("alone, " + offload);
+  };
+  const auto alone = alone_with("none"), on_host = alone_with("optimizer");
+  for (const auto& more : {Words{}, Words{"--zero_stage=1"}, Words{"--zero_stage=1", "--offload=optimizer"}}) {
+    const int ranks = more.empty() ? 3 : 2;
+    const std::string output = concat("by ", ranks, " with ", more.size());
+    const auto outcome = s.run(ranks, words(output, ranks, more));
+    CAPTURE(outcome.errors);
+    REQUIRE(outcome.status == 0);
+    s.expect_same(output, more.size() == 2 ? on_host : alone);
+    const io::Json told = io::read_json(s.temp / output / "training_metrics.json").at("ranks");
+    REQUIRE(std::ssize(told) == ranks);
+    CHECK(test::holds(told[1].at("device").get<std::string>(), "NPU 1"));
+    CHECK(told[1].at("sent_bytes") > 0);
+  }
+  const auto outcome = s.run(2, s.words("one card", 2, {"--device=ascend:3"}));
+  CHECK(outcome.status == 2);
+  CHECK(test::holds(outcome.errors, "ranks 0 and 1 both have NPU 3 on "));
+  CHECK_FALSE(io::is_there(s.temp / "one card"));
 }
 
 TEST_CASE("program: an error of processes is said once, and ends all") {

@@ -34,25 +34,25 @@ inline bool is_of_kind(std::string_view name, std::string_view kind) {
          is_digit(whole[begin.size()]);
 }
 
-/// The NPU of this process, of those that `ids` names, or all if it names none: that of LOCAL_RANK, or the first.
+/// The NPU of this process, of those that `ids` names, or all if it names none: that of the launcher's local rank, or the first.
 /// Throws   ConfigError where a launcher names one that is not there
 inline DeviceSettings chosen_of(std::span<const int> ids, const Toolkit& toolkit) {
-  const auto rank = launcher_number("LOCAL_RANK");
+  const auto rank = local_rank();
   if (ids.size() == 1) return {.id = ids.front()};
   if (ids.empty()) {
     const std::uint32_t count = toolkit.device_count();
-    if (rank && count > 0 && static_cast<std::uint32_t>(*rank) >= count)
-      fail<ConfigError>("the environment's LOCAL_RANK is ", *rank, ", but the runtime counts ", count,
+    if (rank && count > 0 && static_cast<std::uint32_t>(rank->number) >= count)
+      fail<ConfigError>("the environment's ", rank->variable, " is ", rank->number, ", but the runtime counts ", count,
                         " NPUs; expected one for each process");
-    return {.id = rank.value_or(0)};
+    return {.id = rank ? rank->number : 0};
   }
   if (!rank)
     fail<ConfigError>("key device: given ", ids.size(),
                       " NPUs, one for each process, but no launcher has set LOCAL_RANK, ",
                       "which picks one; allowed: one NPU, such as ascend:", ids.front());
-  const auto index = static_cast<std::size_t>(*rank);
+  const auto index = static_cast<std::size_t>(rank->number);
   if (index >= ids.size())
-    fail<ConfigError>("key device: given ", ids.size(), " NPUs, but LOCAL_RANK is ", index,
+    fail<ConfigError>("key device: given ", ids.size(), " NPUs, but ", rank->variable, " is ", index,
                       "; expected one for each process");
   return {.id = ids[index]};
 }

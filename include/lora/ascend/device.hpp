@@ -131,6 +131,14 @@ class Device : public DeviceState<Device> {
     check(runtime().aclrtMemcpyAsync(target, bytes, source, bytes, ACL_MEMCPY_DEVICE_TO_HOST, handle(stream)),
           "a copy to the host");
   }
+  /// On the compute stream.
+  void copy_on_device(void* target, const void* source, std::size_t bytes) {
+    if (bytes == 0) return;
+    enter();
+    check(runtime().aclrtMemcpyAsync(target, bytes, source, bytes, ACL_MEMCPY_DEVICE_TO_DEVICE, compute_stream()),
+          "a copy on the device");
+    copies_.forget(target, bytes);
+  }
   void synchronize() {
     enter();
     for (const Stream stream : {Stream::compute, Stream::copy}) wait_for(stream);
@@ -214,6 +222,11 @@ class Device : public DeviceState<Device> {
     enter();
     start_copy_from_host(target, source, bytes, Stream::compute);
     copies_.forget(target, bytes);
+  }
+
+  /// Throws away what is queued and is not to be waited for. Nothing works any more.
+  void abandon(std::string reason) noexcept {
+    if (enter_quietly()) give_up(std::move(reason));
   }
 
   /// This thread's calls are this device's from now on; another device or library may have had it.

@@ -21,6 +21,15 @@ inline std::optional<int> launcher_number(const char* name) {
   return environment_number(name, 0, std::numeric_limits<int>::max(), "a number from 0 on, as launchers set it");
 }
 
+/// Which of its host's processes this is, as the launcher (torchrun, mpirun, srun) says by some variable.
+struct LocalRank {
+  const char* variable;
+  int number;
+};
+/// Nothing where no launcher has set one.
+/// Throws   ConfigError for what is no number from 0 on
+std::optional<LocalRank> local_rank();
+
 /// A variable by which a launcher (torchrun, mpirun, srun) says how many processes it has started, of this program too.
 struct Launched {
   const char* variable = nullptr;

@@ -16,13 +16,23 @@ LORA_INLINE std::optional<int> environment_number(const char* name, int least, i
   return value;
 }
 
+// In a terminal that srun has opened the user starts programs, and srun's variables say nothing of these.
+LORA_INLINE bool in_terminal_of_srun() { return std::getenv("SLURM_PTY_PORT") != nullptr; }
+
+LORA_INLINE std::optional<LocalRank> local_rank() {
+  for (const char* const name :
+       {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}) {
+    if (in_terminal_of_srun() && std::string_view(name).starts_with("SLURM")) continue;
+    if (const auto rank = launcher_number(name)) return LocalRank{name, *rank};
+  }
+  return std::nullopt;
+}
+
 LORA_INLINE Launched launched() {
-  // SLURM_NTASKS, which a batch script has too where it starts the program once, says nothing; srun's own variable
-  // does, but in a terminal that srun has opened, where the user starts programs.
-  const bool in_terminal = std::getenv("SLURM_PTY_PORT") != nullptr;
+  // SLURM_NTASKS, which a batch script has too where it starts the program once, says nothing; srun's own variable does.
   for (const char* const name :
        {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    if (in_terminal && std::string_view(name).starts_with("SLURM")) continue;
+    if (in_terminal_of_srun() && std::string_view(name).starts_with("SLURM")) continue;
     if (const auto count = launcher_number(name); count && *count > 1)
       return {name, *count, std::string_view(name) != "WORLD_SIZE"};
   }

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <chrono>
 #include <concepts>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "lora/comm/on_host.hpp"
 #include "lora/core/environment.hpp"
 #include "lora/core/precision.hpp"
 #include "lora/cpu/kernels.hpp"
@@ -14,6 +17,7 @@
 #include "lora/settings/device_name.hpp"
 #if defined(LORA_WITH_ASCEND)
 #  include "lora/ascend/choice.hpp"
+#  include "lora/ascend/group.hpp"
 #  include "lora/ascend/kernels.hpp"
 #endif
 
@@ -54,6 +58,19 @@ decltype(auto) with_device(const settings::Config& config, F&& f) {
     auto dev = make();
     return f(dev);
   });
+}
+
+/// The devices of all these ranks, this rank's being `dev`. Both outlive it.
+/// Throws   DeviceError where they can't be connected
+template <AnyDevice D>
+std::unique_ptr<comm::Communicator<D>> communicator_of([[maybe_unused]] D& dev, comm::HostRanks& ranks,
+                                                       [[maybe_unused]] std::chrono::duration<double> timeout) {
+#if defined(LORA_WITH_ASCEND)
+  if constexpr (std::same_as<D, ascend::Device>)
+    return std::make_unique<ascend::Group>(dev, ranks, timeout);
+  else
+#endif
+    return std::make_unique<comm::OnHost<D>>(ranks);
 }
 
 /// As set, or for "auto" what the device computes best in for a model that is stored as this one.

@@ -25,23 +25,19 @@ class RunOn : public AnyRun {
  public:
   RunOn(std::unique_ptr<D> dev, settings::Config config, model::Source source, RunOptions options)
       : dev_(std::move(dev)),
-        comm_(communicator_of(options, config)),
+        comm_(communicator_of(*dev_, options, config)),
         run_(*dev_, std::move(config), std::move(source), std::move(options), comm_.get()) {}
 
   RunResult run() override { return run_.run(); }
 
  private:
   // Null for a process of its own.
-  static std::unique_ptr<comm::Communicator<D>> communicator_of(const RunOptions& options,
+  static std::unique_ptr<comm::Communicator<D>> communicator_of(D& dev, const RunOptions& options,
                                                                 const settings::Config& config) {
     if (options.ranks == nullptr || options.ranks->size() == 1) return nullptr;
-    options.ranks->wait_at_most(std::chrono::duration<double>(config.ddp_timeout));
-    if constexpr (D::reads_host_memory) {
-      return std::make_unique<comm::OnHost<D>>(*options.ranks);
-    } else {
-      fail<ConfigError>("key device: ", options.ranks->size(),
-                        " processes train on processors only so far, not on NPUs; ", "allowed: cpu");
-    }
+    const std::chrono::duration<double> timeout(config.ddp_timeout);
+    options.ranks->wait_at_most(timeout);
+    return inputs::communicator_of(dev, *options.ranks, timeout);
   }
 
   std::unique_ptr<D> dev_;
