@@ -1,4 +1,5 @@
 #include "lora/comm/facts.ipp"
+#include "lora/comm/meeting.ipp"
 #include "lora/comm/sum_tree.ipp"
 #include "lora/forecast/planned_model.ipp"
 #include "lora/forecast/rates.ipp"

@@ -1,13 +1,23 @@
 #include "launch.hpp"
 
+#include <sys/prctl.h>
+#include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <limits>
+#include <map>
 #include <string_view>
 #include <system_error>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "lora/core/environment.hpp"
@@ -16,6 +26,7 @@
 #include "lora/core/log.hpp"
 #include "lora/cpu/machine.hpp"
 #include "lora/run/environment.hpp"
+#include "signals.hpp"
 #if defined(LORA_WITH_MPI)
 #  include "lora/comm/mpi.hpp"
 #endif
@@ -25,9 +36,9 @@ namespace {
 using namespace lora;
 using Words = std::vector<std::string>;
 
-/// The command that starts `processes` of `command`.
-Words launcher([[maybe_unused]] int processes) {
 #if defined(LORA_WITH_MPI)
+/// The command that starts `processes` of another.
+Words launcher(int processes) {
   Words words{"mpirun", "-n", concat(processes)};
 #  if defined(OPEN_MPI)
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
@@ -37,11 +48,8 @@ Words launcher([[maybe_unused]] int processes) {
     words.emplace_back(word);
 #  endif
   return words;
-#else
-  fail<ConfigError>("this program was built without MPI, which starts several processes on processors; install it ",
-                    "(Debian: libopenmpi-dev openmpi-bin) and build again");
-#endif
 }
+#endif
 
 [[noreturn]] void become(const Words& words) {
   std::vector<const char*> arguments;
@@ -54,6 +62,85 @@ Words launcher([[maybe_unused]] int processes) {
               error == ENOENT ? "; it comes with MPI (Debian: openmpi-bin)" : "");
 }
 
+/// The processes of one of several hosts, which meet at an address, as torchrun names it all.
+struct Host {
+  int processes = 0;
+  int hosts = 1, number = 0;
+  std::string address = "127.0.0.1";
+  int port = 29500;
+};
+
+volatile std::sig_atomic_t signal_to_pass_on = 0;
+
+[[noreturn]] void run_as(const Host& host, int local, const Words& words) {
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  ::setpgid(0, 0);  // what a terminal sends comes by the one that started it, once
+  const auto set = [](const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); };
+  set("RANK", concat(host.number * host.processes + local));
+  set("WORLD_SIZE", concat(host.hosts * host.processes));
+  set("LOCAL_RANK", concat(local));
+  set("LOCAL_WORLD_SIZE", concat(host.processes));
+  set("MASTER_ADDR", host.address);
+  set("MASTER_PORT", concat(host.port));
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  ::execv(arguments[0], arguments.data());
+  ::_exit(127);
+}
+
+/// Starts the host's processes, passes signals on to them, and ends all once one has failed.
+/// Returns   0, or how the first that failed did
+int run_all(const Host& host, const Words& words) {
+  handle_ends([](int number) { signal_to_pass_on = number; });
+  std::map<pid_t, int> running;  // and their ranks
+  const auto send = [&](int number) {
+    for (const auto& [process, rank] : running) ::kill(process, number);
+  };
+  for (int local = 0; local < host.processes; ++local) {
+    const pid_t process = ::fork();
+    if (process == 0) run_as(host, local, words);
+    if (process < 0) {
+      const int error = errno;
+      send(SIGKILL);
+      fail<Error>("process ", local, " can't be started: ", std::generic_category().message(error));
+    }
+    running[process] = host.number * host.processes + local;
+  }
+  using Clock = std::chrono::steady_clock;
+  int first = 0;
+  std::optional<Clock::time_point> until;  // those that are left are killed
+  while (!running.empty()) {
+    if (signal_to_pass_on != 0) send(std::exchange(signal_to_pass_on, 0));
+    int status = 0;
+    const pid_t process = ::waitpid(-1, &status, WNOHANG);
+    if (process > 0) {
+      const int rank = running[process];
+      running.erase(process);
+      const int end = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      if (end == 0 || first != 0) continue;
+      first = end;
+      if (WIFSIGNALED(status))  // else it has said itself why
+        log::warn("rank ", rank, " was ended by signal ", WTERMSIG(status), " (", ::strsignal(WTERMSIG(status)), ")");
+      // The others most often end by themselves, and say why.
+      until = Clock::now() + std::chrono::seconds(10);
+      continue;
+    }
+    if (until && Clock::now() >= *until) {
+      send(SIGKILL);
+      until.reset();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return first;
+}
+
+/// The number that an option gives, else the environment's.
+int number_of(int given, const char* variable, int least, int most, std::string_view expected, int otherwise) {
+  if (given >= 0) return given;
+  return environment_number(variable, least, most, expected).value_or(otherwise);
+}
+
 }  // namespace
 
 std::optional<std::string> launch(int argc, const char* const* argv) {
@@ -62,12 +149,23 @@ std::optional<std::string> launch(int argc, const char* const* argv) {
   CLI::App page(launch_does, "lora launch");
   page.set_help_flag("-h,--help", "Prints this page");
   page.footer(
-      "\nSeveral hosts: mpirun -n 8 --host one:4,two:4 lora train ..., or srun. docs/processes.md has more.\n\n"
-      "  lora launch --nproc_per_node 4 train --model_name_or_path MODEL --dataset train.json --output_dir OUT");
+      "\nOn processors it becomes mpirun, on this machine; of several, mpirun -n 8 --host one:4,two:4 lora train ..., "
+      "or "
+      "srun.\nOn NPUs each of several machines has its launch, with a number of its own:\n\n"
+      "  lora launch --nproc_per_node 4 train --model_name_or_path MODEL --dataset train.json --output_dir OUT\n"
+      "  lora launch --nproc_per_node 8 --nnodes 2 --node_rank 0 --master_addr 192.168.1.10 train --device ascend ...");
   page.prefix_command();
-  int processes = 0, hosts = 1;
-  page.add_option("--nproc_per_node", processes, "Processes on this machine")->type_name("INT");
-  page.add_option("--nnodes", hosts, "Machines; 1 is all that this command starts on processors")->type_name("INT");
+  Host host;
+  int node = -1, port = -1;
+  std::string address;
+  page.add_option("--nproc_per_node", host.processes, "Processes on this machine; of NPUs, one for each")
+      ->type_name("INT");
+  page.add_option("--nnodes", host.hosts, "Machines; above 1 for NPUs alone (default: 1)")->type_name("INT");
+  page.add_option("--node_rank", node, "Which of them this is, from 0 on (default: NODE_RANK, or 0)")->type_name("INT");
+  page.add_option("--master_addr", address,
+                  "Of the first machine, where all meet (default: MASTER_ADDR; for one machine its own)")
+      ->type_name("TEXT");
+  page.add_option("--master_port", port, "A free port there (default: MASTER_PORT, or 29500)")->type_name("INT");
   if (asks_for_help) return page.help();
   Words words(argv + 2, argv + argc);
   try {
@@ -78,18 +176,41 @@ std::optional<std::string> launch(int argc, const char* const* argv) {
     fail<ConfigError>("lora launch: ", std::string_view(error.what()));
   }
   const Words command = page.remaining();
-  if (processes < 1)
+  if (host.processes < 1)
     fail<ConfigError>("lora launch: --nproc_per_node: ",
-                      page.count("--nproc_per_node") == 0 ? "given nothing" : concat("given ", processes),
+                      page.count("--nproc_per_node") == 0 ? "given nothing" : concat("given ", host.processes),
                       ", allowed: a number of processes, at least 1");
-  if (hosts != 1)
-    fail<ConfigError>("lora launch: --nnodes: given ", hosts, ", allowed: 1; on several machines mpirun or srun start ",
-                      "processes that train on processors: mpirun -n 8 --host one:4,two:4 lora train ...");
+  if (host.hosts < 1)
+    fail<ConfigError>("lora launch: --nnodes: given ", host.hosts, ", allowed: a number of machines, at least 1");
+  if (page.count("--node_rank") > 0 && node < 0) node = host.hosts;  // refused below
+  host.number = number_of(node, "NODE_RANK", 0, std::numeric_limits<int>::max(), "a number from 0 on", 0);
+  if (host.number >= host.hosts)
+    fail<ConfigError>("lora launch: --node_rank, or NODE_RANK: given ", host.number, ", allowed: a number from 0 to ",
+                      host.hosts - 1);
+  if (page.count("--master_port") > 0 && (port < 1 || port > 65535))
+    fail<ConfigError>("lora launch: --master_port: given ", port, ", allowed: a port from 1 to 65535");
+  host.port = number_of(port, "MASTER_PORT", 1, 65535, "a port from 1 to 65535", host.port);
+  const char* const named = std::getenv("MASTER_ADDR");
+  if (address.empty() && named != nullptr) address = named;
+  if (address.empty() && host.hosts > 1)
+    fail<ConfigError>(
+        "lora launch: --master_addr, or MASTER_ADDR: given nothing, expected the address of the first of ", host.hosts,
+        " machines");
+  if (!address.empty()) host.address = address;
   if (command.empty() || command.front() != "train")
     fail<ConfigError>("lora launch: given ", command.empty() ? "no command" : concat("'", command.front(), "'"),
                       ", allowed: train with its keys, behind the options of launch");
-  Words all = processes == 1 ? Words{} : launcher(processes);
+  Words all;
+  bool by_mpi = false;
+#if defined(LORA_WITH_MPI)
+  by_mpi = host.hosts == 1 && address.empty();
+  if (by_mpi && host.processes > 1) all = launcher(host.processes);
+#endif
   all.push_back(std::filesystem::read_symlink("/proc/self/exe").native());
   all.insert(all.end(), command.begin(), command.end());
-  become(all);
+  if (by_mpi || host.processes * host.hosts == 1) become(all);
+  log::info(host.processes, " processes, ranks ", host.number * host.processes, " to ",
+            (host.number + 1) * host.processes - 1, " of ", host.hosts * host.processes, ", meet at ",
+            std::string_view(host.address), ":", host.port);
+  std::exit(run_all(host, all));
 }

@@ -7,14 +7,19 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "lora/comm/meeting.hpp"
 #include "lora/core/environment.hpp"
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"
+#include "lora/run/environment.hpp"
+#include "lora/settings/device_name.hpp"
 #if defined(LORA_WITH_MPI)
 #  include "lora/comm/mpi.hpp"
 #endif
@@ -25,109 +30,117 @@ using namespace lora;
 
 std::string failed_name;  // of this process among several, while these work together
 
-/// Several processes were started, and this program can't have them work together.
-[[noreturn]] void refuse(const Launched& launch) {
-  fail<ConfigError>("the environment's ", launch.variable, " is ", launch.processes,
-                    ", as a launcher sets it that starts several processes; those of 'lora train' on processors find ",
-                    "each other by MPI",
-#if defined(LORA_WITH_MPI)
-                    ": start them with mpirun or srun",
-#else
-                    ", which this program was built without",
-#endif
-                    ", or unset ", launch.variable, " for a single one");
-}
-
 }  // namespace
 
-#if defined(LORA_WITH_MPI)
-
-struct Processes::Mpi {
-  comm::Mpi ranks{MPI_COMM_WORLD};
-};
-
-Processes::Processes() {
+Processes::Processes(const settings::Config& config) {
   const Launched launch = launched();
-  if (launch.processes == 1) return;
-  if (!launch.by_mpi) refuse(launch);
-  int provided = 0;
-  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS ||
-      provided < MPI_THREAD_FUNNELED)
-    fail<Error>("MPI does not begin, or not beside threads");
-  mpi_ = std::make_unique<Mpi>();
-  if (mpi_->ranks.size() == 1)
-    fail<ConfigError>("the environment's ", launch.variable, " is ", launch.processes,
-                      ", but MPI knows one process: ", "this program was built with another MPI than the launcher's");
-  failed_name = concat("rank ", mpi_->ranks.rank(), " on ", std::string_view(mpi_->ranks.host()), ": ");
-}
-
-Processes::~Processes() {
-  if (mpi_ == nullptr) return;
-  if (std::uncaught_exceptions() > 0) {  // others may wait for this one, and are ended once the error is told
-    (void)mpi_.release();
+  if (launch.processes == 1) {
+    (void)comm::meeting_place();  // where only a part of it is said
     return;
   }
-  mpi_.reset();
-  failed_name.clear();
-  MPI_Finalize();
+  if (launch.by_mpi) {
+    meet_by_mpi(launch);
+  } else {
+    const auto name = settings::parse_device(config.device).value_or(settings::DeviceName{});
+    bool has_npus = name.kind != settings::DeviceName::Kind::cpu;
+#if !defined(LORA_WITH_ASCEND)
+    has_npus = false;
+#endif
+    if (!has_npus)
+      fail<ConfigError>("the environment's ", launch.variable, " is ", launch.processes,
+                        ", as a launcher sets it that starts several processes, but those of 'lora train' on ",
+                        "processors find each other by MPI: start them with mpirun, srun or lora launch, or unset ",
+                        launch.variable, " for a single one");
+    ranks_ = std::make_unique<comm::Meeting>(*comm::meeting_place(), run::describe_build(),
+                                             std::chrono::duration<double>(config.ddp_timeout));
+  }
+  failed_name = concat("rank ", ranks_->rank(), " on ", std::string_view(ranks_->host()), ": ");
 }
 
-lora::comm::HostRanks* Processes::ranks() { return mpi_ == nullptr ? nullptr : &mpi_->ranks; }
-
 void Processes::share_threads(settings::Config& config) {
-  if (mpi_ == nullptr || config.threads) return;
+  if (ranks_ == nullptr) return;
   struct Place {
     char host[128];
     cpu_set_t processors;
   };
-  comm::Mpi& ranks = mpi_->ranks;
-  std::vector<Place> places(static_cast<std::size_t>(ranks.size()));
-  Place& own = places[static_cast<std::size_t>(ranks.rank())];
-  std::strncpy(own.host, ranks.host().c_str(), sizeof own.host - 1);
+  std::vector<Place> places(static_cast<std::size_t>(ranks_->size()));
+  Place& own = places[static_cast<std::size_t>(ranks_->rank())];
+  std::strncpy(own.host, ranks_->host().c_str(), sizeof own.host - 1);
   if (sched_getaffinity(0, sizeof own.processors, &own.processors) != 0) CPU_SET(0, &own.processors);
   std::vector<Index> begins{0};
-  while (std::ssize(begins) <= ranks.size()) begins.push_back(begins.back() + static_cast<Index>(sizeof(Place)));
-  ranks.gather_on_host(std::as_writable_bytes(std::span(places)), begins);
+  while (std::ssize(begins) <= ranks_->size()) begins.push_back(begins.back() + static_cast<Index>(sizeof(Place)));
+  ranks_->gather_on_host(std::as_writable_bytes(std::span(places)), begins);
   cpu_set_t all;
   CPU_ZERO(&all);
   Index here = 0, counted = 0;
+  std::set<std::string> hosts;
   for (const Place& place : places) {
+    hosts.emplace(place.host, ::strnlen(place.host, sizeof place.host));
     if (std::strncmp(place.host, own.host, sizeof own.host) != 0) continue;
     ++here;
     counted += CPU_COUNT(&place.processors);
     CPU_OR(&all, &all, &place.processors);
   }
+  hosts_ = static_cast<int>(hosts.size());
+  if (config.threads) return;
   // Where a launcher has bound each rank to processors of its own, it has shared them out already.
   const bool bound = counted == CPU_COUNT(&all);
   config.threads = std::max<Index>(1, bound ? CPU_COUNT(&own.processors) : CPU_COUNT(&all) / here);
 }
 
 std::string Processes::describe(const settings::Config& config) const {
-  if (mpi_ == nullptr) return {};
-  const comm::Mpi& ranks = mpi_->ranks;
-  return concat(ranks.size(), " ranks on ", ranks.hosts(), ranks.hosts() == 1 ? " host, " : " hosts, ",
-                config.threads.value_or(1),
-                config.threads.value_or(1) == 1 ? " thread each: " : " threads each: ", ranks.size(), " x ",
+  if (ranks_ == nullptr) return {};
+  const int size = ranks_->size();
+  return concat(size, " ranks on ", hosts_, hosts_ == 1 ? " host, " : " hosts, ", config.threads.value_or(1),
+                config.threads.value_or(1) == 1 ? " thread each: " : " threads each: ", size, " x ",
                 config.train_batch_size(), " x ", config.gradient_accumulation_steps, " = ",
-                ranks.size() * config.train_batch_size() * config.gradient_accumulation_steps, " sequences a step");
+                size * config.train_batch_size() * config.gradient_accumulation_steps, " sequences a step");
+}
+
+#if defined(LORA_WITH_MPI)
+
+void Processes::meet_by_mpi(const Launched& launch) {
+  int provided = 0;
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS ||
+      provided < MPI_THREAD_FUNNELED)
+    fail<Error>("MPI does not begin, or not beside threads");
+  ranks_ = std::make_unique<comm::Mpi>(MPI_COMM_WORLD);
+  by_mpi_ = true;
+  if (ranks_->size() == 1)
+    fail<ConfigError>("the environment's ", launch.variable, " is ", launch.processes,
+                      ", but MPI knows one process: ", "this program was built with another MPI than the launcher's");
+  if (const auto rank = launcher_number("RANK"); rank && *rank != ranks_->rank())
+    fail<ConfigError>("the environment's RANK is ", *rank, ", but MPI's is ", ranks_->rank(),
+                      ": two launchers disagree; unset RANK");
+}
+
+Processes::~Processes() {
+  if (ranks_ == nullptr) return;
+  if (std::uncaught_exceptions() > 0) {  // others may wait for this one, and are ended once the error is told
+    if (by_mpi_) (void)ranks_.release();
+    return;
+  }
+  ranks_.reset();
+  failed_name.clear();
+  if (by_mpi_) MPI_Finalize();
 }
 
 void end_all_processes(int status) {
-  if (!failed_name.empty()) MPI_Abort(MPI_COMM_WORLD, status);
+  int begun = 0;
+  if (!failed_name.empty() && MPI_Initialized(&begun) == MPI_SUCCESS && begun != 0) MPI_Abort(MPI_COMM_WORLD, status);
 }
 
 #else
 
-struct Processes::Mpi {};
-
-Processes::Processes() {
-  if (const Launched launch = launched(); launch.processes > 1) refuse(launch);
+void Processes::meet_by_mpi(const Launched& launch) {
+  fail<ConfigError>("the environment's ", launch.variable, " is ", launch.processes,
+                    ", as a launcher of MPI sets it that starts several processes, but this program was built without ",
+                    "MPI; unset ", launch.variable, " for a single one");
 }
-Processes::~Processes() = default;
-lora::comm::HostRanks* Processes::ranks() { return nullptr; }
-void Processes::share_threads(settings::Config&) {}
-std::string Processes::describe(const settings::Config&) const { return {}; }
-void end_all_processes(int) {}
+Processes::~Processes() {
+  if (std::uncaught_exceptions() == 0) failed_name.clear();
+}
+void end_all_processes(int) {}  // whose connections end with this one
 
 #endif
 

@@ -4,20 +4,22 @@
 #include <string>
 
 #include "lora/comm/on_host.hpp"
+#include "lora/core/environment.hpp"
 #include "lora/settings/config.hpp"
 
 /// The processes that a launcher has started together, this one among them. Where it has started only this one, there
 /// are none. From its begin to its end a program that an error ends ends the others too.
 class Processes {
  public:
+  /// By MPI, or for devices with links of their own where RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say.
   /// Throws   ConfigError where several were started and this program can't have them work together
-  Processes();
+  explicit Processes(const lora::settings::Config& config);
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
   ~Processes();
 
   /// Null for a single one.
-  lora::comm::HostRanks* ranks();
+  lora::comm::HostRanks* ranks() { return ranks_.get(); }
   bool speaks() { return ranks() == nullptr || ranks()->rank() == 0; }
   /// Threads for this one, where the settings leave them open: the processors of its host are shared out.
   void share_threads(lora::settings::Config& config);
@@ -25,8 +27,11 @@ class Processes {
   std::string describe(const lora::settings::Config& config) const;
 
  private:
-  struct Mpi;
-  std::unique_ptr<Mpi> mpi_;
+  void meet_by_mpi(const lora::Launched& launch);
+
+  std::unique_ptr<lora::comm::HostRanks> ranks_;
+  bool by_mpi_ = false;
+  int hosts_ = 1;
 };
 
 /// What an error of this process is introduced by where there are several: "rank 3 on host: ". A rank behind the first

@@ -22,7 +22,7 @@ int run_train(Request& request) {
   for (const std::string& word : request.words) words.push_back(word.c_str());
   options.command = run::quoted_command(words);
   options.stop = &asked_to_end;
-  Processes processes;
+  Processes processes(request.config);
   processes.share_threads(request.config);
   options.ranks = processes.ranks();
   if (!processes.speaks())

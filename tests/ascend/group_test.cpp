@@ -1,5 +1,7 @@
-// NPUs that HCCL connects: what comes of gathers and exchanges, and what is said where they can't be connected. Ranks are
-// threads with an NPU of the stand-in each.
+// NPUs that HCCL connects: what comes of gathers and exchanges, and what is said where they can't be connected. Ranks
+// are threads with an NPU of the stand-in each.
+
+#include "lora/ascend/group.hpp"
 
 #include <doctest/doctest.h>
 
@@ -13,7 +15,6 @@
 #include <tuple>
 #include <vector>
 
-#include "lora/ascend/group.hpp"
 #include "lora/ascend/kernels.hpp"
 #include "support/environment.hpp"
 #include "support/message_of.hpp"
@@ -52,8 +53,9 @@ class Hosts final : public comm::HostRanks {
 constexpr std::chrono::duration<double> patience{60};
 
 /// f(dev, group) as each of `ranks` ranks; what each ended with.
-std::vector<std::string> try_groups(int ranks, const std::function<void(Npu&, ascend::Group&)>& f,
-                                    const std::function<int(int)>& npu_of = [](int rank) { return rank; }) {
+std::vector<std::string> try_groups(
+    int ranks, const std::function<void(Npu&, ascend::Group&)>& f,
+    const std::function<int(int)>& npu_of = [](int rank) { return rank; }) {
   (void)stand_in_counts();
   const StandInSetting devices("devices", 8, 2);
   return try_ranks(ranks, [&](ThreadRank& rank) {
@@ -128,7 +130,8 @@ TEST_CASE("ascend group: an exchange brings each rank its range of every slab, w
           const std::vector<float> numbers = to_host(dev, parts[i]);
           bool right = true;
           for (Index k = 0; k < count; ++k)
-            right = right && numbers[static_cast<std::size_t>(k)] == number(owners[i], static_cast<Index>(i), begin + k);
+            right =
+                right && numbers[static_cast<std::size_t>(k)] == number(owners[i], static_cast<Index>(i), begin + k);
           CHECK(right);
         }
       }));

@@ -85,6 +85,19 @@ TEST_CASE("ascend machine: a pipe under a library's name is no library, and nobo
   }
 }
 
+TEST_CASE("ascend machine: what connects NPUs is told, with what the environment says of it") {
+  (void)stand_in_counts();
+  const auto links = [] { return finding_of(run::examine_ascend(false, "auto"), "NPU links"); };
+  const Environment size("HCCL_BUFFSIZE", "100"), address("HCCL_IF_IP", "10.0.0.1");
+  REQUIRE(links());
+  CHECK(links()->state == State::note);
+  CHECK(links()->found == LORA_STAND_IN "/libhccl.so; HCCL_IF_IP=10.0.0.1; HCCL_BUFFSIZE=100");
+  const Environment port("HCCL_IF_BASE_PORT", "80");
+  CHECK(
+      links()->found.ends_with("HCCL_BUFFSIZE=100; the environment's HCCL_IF_BASE_PORT is '80'; expected a port from "
+                               "1024 to 65520, the first of 32"));
+}
+
 TEST_CASE("ascend machine: symbols of the libraries are their own") {
   const Environment folder("LORA_ASCEND_LIBRARIES", LORA_OLD_TOOLKIT);
   constexpr std::string_view names[] = {"libascendcl.so"};

@@ -110,8 +110,8 @@ TEST_CASE("program: the program's page has its commands, and each command's its 
     CHECK(lora_program({name, "--help"}).output == expected);
   }
   whole +=
-      "  launch                      Starts several processes of train on this machine, by mpirun: its options, then "
-      "train with its keys.\n";
+      "  launch                      Starts several processes of train, by mpirun or one for each NPU: its options, "
+      "then train with its keys.\n";
   whole += "\n'lora COMMAND --help' and 'lora help COMMAND' print the keys of a command.\n";
   CHECK(lora_program({"--help"}).output == whole);
   CHECK(lora_program({"-h"}).output == whole);

@@ -1,6 +1,7 @@
 // lora train as several processes that a launcher of MPI starts: the bytes of one process, and how they end together.
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -260,9 +261,17 @@ TEST_CASE("program: a command line of launch that can't be meant is refused") {
         "error: lora launch: given no command, allowed: train with its keys, behind the options of launch\n");
   CHECK(told({"launch", "--nproc_per_node", "2", "eval"}) ==
         "error: lora launch: given 'eval', allowed: train with its keys, behind the options of launch\n");
-  for (const char* hosts : {"2", "0", "-1"})
-    CHECK(test::holds(told({"launch", "--nproc_per_node", "2", "--nnodes", hosts, "train"}),
-                      concat("--nnodes: given ", hosts, ", allowed: 1;")));
+  for (const char* hosts : {"0", "-1"})
+    CHECK(told({"launch", "--nproc_per_node", "2", "--nnodes", hosts, "train"}) ==
+          concat("error: lora launch: --nnodes: given ", hosts, ", allowed: a number of machines, at least 1\n"));
+  CHECK(told({"launch", "--nproc_per_node", "2", "--nnodes", "2", "train"}) ==
+        "error: lora launch: --master_addr, or MASTER_ADDR: given nothing, expected the address of the first of 2 "
+        "machines\n");
+  for (const char* node : {"2", "-1"})
+    CHECK(told({"launch", "--nproc_per_node", "2", "--nnodes", "2", "--node_rank", node, "train"}) ==
+          "error: lora launch: --node_rank, or NODE_RANK: given 2, allowed: a number from 0 to 1\n");
+  CHECK(told({"launch", "--nproc_per_node", "2", "--master_port", "70000", "train"}) ==
+        "error: lora launch: --master_port: given 70000, allowed: a port from 1 to 65535\n");
   CHECK(test::holds(told({"launch", "--nproc_per_node", "two", "train"}), "lora launch: "));
   for (const Words& words : {Words{"launch", "--help"}, Words{"help", "launch"}}) {
     const auto outcome = test::run_program(LORA_PROGRAM, words);
@@ -293,13 +302,93 @@ TEST_CASE("program: a process that hangs is named once its time is over, and all
                     "rank 1 sent nothing for 2 s: it has ended, hangs, or is at other work than this one"));
 }
 
-TEST_CASE("program: processes of other launchers than MPI's are refused, and so are other commands in several") {
+TEST_CASE("program: NPUs whose processes meet at an address train the bytes of one") {
   const Subject s;
-  auto outcome = test::run_program(concat("WORLD_SIZE=2 ", LORA_PROGRAM), s.words("run", 1));
+  const test::Environment libraries("LORA_ASCEND_LIBRARIES", LORA_STAND_IN), npus("STAND_IN_DEVICES", "8");
+  const std::string port = concat(20000 + ::getpid() % 10000);
+  // Each of two hosts has its launch; the second begins first.
+  const auto launch = [&](const std::string& output, const Words& more) {
+    std::string lines = "#!/bin/sh\n";
+    for (const int node : {1, 0}) {
+      lines += concat(LORA_PROGRAM, " launch --nproc_per_node 1 --nnodes 2 --node_rank ", node,
+                      " --master_addr 127.0.0.1 --master_port ", std::string_view(port));
+      for (const std::string& word : s.words(output, 2, more)) lines += " '" + word + "'";
+      lines += node == 1 ? " & second=$!\n" : "; first=$?\n";
+    }
+    io::write_file(s.temp / "hosts.sh", lines + "wait $second\necho \"first $first, second $?\"\n");
+    return test::run_program(concat("sh '", (s.temp / "hosts.sh").native(), "'"), {});
+  };
+  REQUIRE(s.run(1, s.words("alone", 1, {"--device=ascend"})).status == 0);
+  // Of two hosts the same NPU, by its number, is another; here there is one host.
+  auto outcome = launch("by two", {"--device=ascend"});
+  CHECK(outcome.output == "first 2, second 2\n");
+  CHECK(test::holds(outcome.errors, "ranks 0 and 1 both have NPU 0 on "));
+  Words words = {"launch", "--nproc_per_node=3", "--master_addr=127.0.0.1", "--master_port=" + port};
+  for (const std::string& word : s.words("by three", 3, {"--device=ascend"})) words.push_back(word);
+  outcome = s.run(1, words);
+  CAPTURE(outcome.errors);
+  REQUIRE(outcome.status == 0);
+  CHECK(outcome.errors.starts_with("3 processes, ranks 0 to 2 of 3, meet at 127.0.0.1:" + port + "\n"));
+  CHECK(test::holds(outcome.errors, "waiting for 2 other ranks at 127.0.0.1:" + port));
+  CHECK(test::holds(outcome.errors, "3 ranks on 1 host, 1 thread each: 3 x 2 x 2 = 12 sequences a step\n"));
+  CHECK(count_of(outcome.errors, "step 7/7") == 1);
+  s.expect_same("by three", s.lasting("alone"));
+  // A failure of all ends launch as it ended them, and is said once.
+  words.emplace_back("--overwrite_output_dir");
+  std::filesystem::remove(s.temp / "data.jsonl");
+  outcome = s.run(1, words);
+  CHECK(outcome.status == 1);
+  CHECK(count_of(outcome.errors, "error: rank 0 on ") == 1);
+}
+
+TEST_CASE("program: what ends one process that launch has started ends all, and nothing is left behind") {
+  const Subject s;
+  const test::Environment libraries("LORA_ASCEND_LIBRARIES", LORA_STAND_IN), npus("STAND_IN_DEVICES", "8");
+  const std::string port = concat(30000 + ::getpid() % 10000);
+  const auto end_by = [&](const std::string& what, const std::string& output) {
+    Words list = s.words(output, 2, {"--device=ascend"});
+    std::replace(list.begin(), list.end(), std::string("--max_steps=7"), std::string("--max_steps=1000000"));
+    std::string words;
+    for (const std::string& word : list) words += " '" + word + "'";
+    io::write_file(
+        s.temp / "ends.sh",
+        concat("#!/bin/sh\n", LORA_PROGRAM, " launch --nproc_per_node 2 --master_addr 127.0.0.1 --master_port ",
+               std::string_view(port), words, " &\nlaunch=$!\n", "while [ ! -e '", (s.temp / output).native(),
+               "'/checkpoints/checkpoint-2 ]; do sleep 0.1; done\n", std::string_view(what),
+               "\nwait $launch\necho status $?\nsleep 0.2\npgrep -f 'output_dir=", (s.temp / output).native(),
+               "' | wc -l\n"));
+    return test::run_program(concat("sh '", (s.temp / "ends.sh").native(), "'"), {});
+  };
+  // The launch's children are its own; of these the last is rank 1.
+  const auto killed = end_by("kill -KILL $(pgrep -P $launch | tail -1)", "killed");
+  CAPTURE(killed.errors);
+  CHECK(killed.output == "status 137\n0\n");
+  CHECK(test::holds(killed.errors, "rank 1 was ended by signal 9 (Killed)\n"));
+  CHECK(test::holds(killed.errors, "error: rank 0 on "));
+  const auto stopped = end_by("kill -TERM $launch", "stopped");
+  CAPTURE(stopped.errors);
+  CHECK(stopped.output == "status 143\n0\n");
+  CHECK(test::holds(stopped.errors, "stopping after this step"));
+  const auto checkpoints = io::entries_of(s.temp / "stopped" / "checkpoints");
+  CHECK(checkpoints.size() > 1);
+}
+
+TEST_CASE(
+    "program: processes that meet at an address are refused on processors, and so are other commands in several") {
+  const Subject s;
+  auto outcome = test::run_program(concat("WORLD_SIZE=2 RANK=0 MASTER_ADDR=127.0.0.1 ", LORA_PROGRAM),
+                                   s.words("run", 1, {"--device=cpu"}));
   CHECK(outcome.status == 2);
-  CHECK(test::holds(outcome.errors,
-                    "the environment's WORLD_SIZE is 2, as a launcher sets it that starts several "
-                    "processes; those of 'lora train' on processors find each other by MPI"));
+  CHECK(
+      test::holds(outcome.errors,
+                  "the environment's WORLD_SIZE is 2, as a launcher sets it that starts several processes, but those "
+                  "of 'lora train' on processors find each other by MPI: start them with mpirun, srun or lora launch"));
+  outcome = test::run_program(concat("WORLD_SIZE=2 OMPI_COMM_WORLD_SIZE=3 ", LORA_PROGRAM), s.words("run", 1));
+  CHECK(outcome.status == 2);
+  CHECK(test::holds(outcome.errors, "the environment's WORLD_SIZE is 2, but its OMPI_COMM_WORLD_SIZE is 3: two "));
+  outcome = test::run_program(concat("RANK=1 ", LORA_PROGRAM), s.words("run", 1));
+  CHECK(outcome.status == 2);
+  CHECK(test::holds(outcome.errors, "the environment's RANK is 1, but no WORLD_SIZE is set"));
   outcome = test::run_program(
       concat("OMPI_COMM_WORLD_SIZE=2 ", LORA_PROGRAM),
       Words{"eval", "--model_name_or_path=" + (s.temp / "model").native(),

@@ -34,8 +34,8 @@ inline bool is_of_kind(std::string_view name, std::string_view kind) {
          is_digit(whole[begin.size()]);
 }
 
-/// The NPU of this process, of those that `ids` names, or all if it names none: that of the launcher's local rank, or the first.
-/// Throws   ConfigError where a launcher names one that is not there
+/// The NPU of this process, of those that `ids` names, or all if it names none: that of the launcher's local rank, or
+/// the first. Throws   ConfigError where a launcher names one that is not there
 inline DeviceSettings chosen_of(std::span<const int> ids, const Toolkit& toolkit) {
   const auto rank = local_rank();
   if (ids.size() == 1) return {.id = ids.front()};

@@ -32,14 +32,6 @@ class Mpi final : public HostRanks {
     check("MPI_Comm_set_errhandler", MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
     check("MPI_Comm_rank", MPI_Comm_rank(comm_, &rank_));
     check("MPI_Comm_size", MPI_Comm_size(comm_, &size_));
-    MPI_Comm here = MPI_COMM_NULL;
-    check("MPI_Comm_split_type", MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &here));
-    check("MPI_Comm_size", MPI_Comm_size(here, &ranks_here_));
-    int rank_here = 0;
-    check("MPI_Comm_rank", MPI_Comm_rank(here, &rank_here));
-    check("MPI_Comm_free", MPI_Comm_free(&here));
-    for (const double first : all_gather(std::span<const double>(std::array{rank_here == 0 ? 1.0 : 0.0})))
-      hosts_ += static_cast<int>(first);
     char name[MPI_MAX_PROCESSOR_NAME] = "";
     int length = 0;
     check("MPI_Get_processor_name", MPI_Get_processor_name(name, &length));
@@ -53,9 +45,6 @@ class Mpi final : public HostRanks {
     if (!failed_ && MPI_Finalized(&finalized) == MPI_SUCCESS && finalized == 0) MPI_Comm_free(&comm_);
   }
 
-  /// Ranks on this rank's host, and all hosts.
-  int ranks_here() const { return ranks_here_; }
-  int hosts() const { return hosts_; }
   std::string host() const override { return host_; }
   Traffic traffic() const override { return traffic_; }
 
@@ -169,7 +158,7 @@ class Mpi final : public HostRanks {
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   std::chrono::duration<double> timeout_{1800};
-  int rank_ = 0, size_ = 1, ranks_here_ = 1, hosts_ = 0;
+  int rank_ = 0, size_ = 1;
   std::string host_;
   Traffic traffic_;
   bool failed_ = false;

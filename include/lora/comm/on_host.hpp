@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "lora/comm/communicator.hpp"
+#include "lora/core/error.hpp"
 
 namespace lora::comm {
 
 /// Ranks that move numbers between memory of their hosts.
 class HostRanks : public Ranks {
  public:
+  /// Whether `exchange_on_host` works; else only devices with links of their own train together.
+  virtual bool exchanges() const { return true; }
   /// parts[i] gets this rank's range of slab i, which rank owners[i] holds; `mine` are this rank's slabs, in order.
   /// Ranges are in bytes.
   virtual void exchange_on_host(std::span<const std::span<std::byte>> mine, std::span<const int> owners,
@@ -29,7 +32,12 @@ class OnHost final : public Communicator<D> {
   using typename Communicator<D>::Bytes;
 
  public:
-  explicit OnHost(HostRanks& ranks) : ranks_(ranks) {}
+  /// Throws   ConfigError for ranks that can't exchange
+  explicit OnHost(HostRanks& ranks) : ranks_(ranks) {
+    if (!ranks.exchanges())
+      fail<ConfigError>("key device: ", ranks.size(), " ranks that meet at MASTER_ADDR train on NPUs alone; on ",
+                        "processors start them with mpirun, srun or lora launch");
+  }
 
   int rank() const override { return ranks_.rank(); }
   int size() const override { return ranks_.size(); }

@@ -29,13 +29,25 @@ LORA_INLINE std::optional<LocalRank> local_rank() {
 }
 
 LORA_INLINE Launched launched() {
-  // SLURM_NTASKS, which a batch script has too where it starts the program once, says nothing; srun's own variable does.
-  for (const char* const name :
-       {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    if (in_terminal_of_srun() && std::string_view(name).starts_with("SLURM")) continue;
-    if (const auto count = launcher_number(name); count && *count > 1)
-      return {name, *count, std::string_view(name) != "WORLD_SIZE"};
+  const auto several = [](const char* name) {
+    const auto count = launcher_number(name);
+    return count && *count > 1 ? *count : 1;
+  };
+  const int all = several("WORLD_SIZE");
+  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}) {
+    const int count = several(name);
+    if (count == 1) continue;
+    if (all > 1 && all != count)
+      fail<ConfigError>("the environment's WORLD_SIZE is ", all, ", but its ", name, " is ", count,
+                        ": two launchers disagree; unset the variables of one");
+    return {name, count, true};
   }
+  // torchrun's processes on several nodes are often started by srun, once a node.
+  if (all > 1) return {"WORLD_SIZE", all, false};
+  // SLURM_NTASKS, which a batch script has too where it starts the program once, says nothing; srun's own variable
+  // does.
+  const int tasks = in_terminal_of_srun() ? 1 : several("SLURM_STEP_NUM_TASKS");
+  if (tasks > 1) return {"SLURM_STEP_NUM_TASKS", tasks, true};
   return {};
 }
 

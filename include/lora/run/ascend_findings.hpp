@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "lora/ascend/choice.hpp"
+#include "lora/ascend/hccl.hpp"
 #include "lora/ascend/toolkit.hpp"
 #include "lora/core/environment.hpp"
 #include "lora/core/error.hpp"

@@ -34,6 +34,23 @@ LORA_INLINE Finding npu_finding(const ascend::Runtime& runtime, std::int32_t dev
   return finding;
 }
 
+/// "libhccl.so; HCCL_BUFFSIZE=100": the library and what the environment tells it
+LORA_INLINE Finding links_finding() {
+  const ascend::Hccl hccl;
+  Finding finding{"NPU links", Finding::State::note};
+  finding.advice = "several NPUs need HCCL, which comes with the toolkit (CANN); one does not";
+  finding.found = hccl.problem().empty() ? hccl.library() : "can't be used: " + hccl.problem();
+  for (const char* const name : {"HCCL_CONNECT_TIMEOUT", "HCCL_EXEC_TIMEOUT", "HCCL_IF_IP", "HCCL_SOCKET_IFNAME",
+                                 "HCCL_IF_BASE_PORT", "HCCL_BUFFSIZE"})
+    if (const char* const value = std::getenv(name)) finding.found += concat("; ", name, "=", std::string_view(value));
+  try {
+    ascend::check_hccl_environment();
+  } catch (const ConfigError& error) {
+    finding.found += concat("; ", std::string_view(error.what()));
+  }
+  return finding;
+}
+
 LORA_INLINE Finding operators_finding(const ascend::Toolkit& toolkit, Finding::State unusable) {
   Finding finding{"NPU operators", Finding::State::ok};
   if (!toolkit.operator_problem().empty()) {
@@ -136,12 +153,7 @@ LORA_INLINE std::vector<Finding> examine_ascend(bool needed, std::string_view ty
   const char* const kind = toolkit.runtime.aclrtGetSocName();
   findings.push_back(packages_finding(kind != nullptr ? kind : "", unusable));
   findings.push_back(operators);
-  constexpr std::string_view links[] = {"libhccl.so"};
-  const ascend::Libraries hccl(links);
-  findings.push_back(
-      {"NPU links", State::note,
-       hccl.any() ? hccl.names() + " is there; a run is one process on one NPU" : "no library: " + hccl.reason(),
-       "start one process: several of them come later"});
+  findings.push_back(detail::links_finding());
   return findings;
 }
 

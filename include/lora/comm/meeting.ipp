@@ -1,0 +1,379 @@
+#pragma once
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <system_error>
+#include <thread>
+
+#include "lora/comm/meeting.hpp"
+#include "lora/core/config.hpp"
+#include "lora/core/environment.hpp"
+#include "lora/core/error.hpp"
+#include "lora/core/log.hpp"
+#include "lora/core/printable.hpp"
+
+namespace lora::comm {
+
+LORA_INLINE std::optional<MeetingPlace> meeting_place() {
+  const auto size = launcher_number("WORLD_SIZE");
+  const auto rank = launcher_number("RANK");
+  if (!size) {
+    if (rank && *rank > 0)
+      fail<ConfigError>("the environment's RANK is ", *rank, ", but no WORLD_SIZE is set; expected both, as launchers ",
+                        "set them");
+    return std::nullopt;
+  }
+  if (*size <= 1) return std::nullopt;
+  if (!rank) fail<ConfigError>("the environment's WORLD_SIZE is ", *size, ", but no RANK is set; expected both");
+  if (*rank >= *size)
+    fail<ConfigError>("the environment's RANK is ", *rank, " and its WORLD_SIZE ", *size, "; expected a RANK below it");
+  MeetingPlace place{.rank = *rank, .size = *size};
+  const char* const address = std::getenv("MASTER_ADDR");
+  if (address == nullptr || *address == '\0')
+    fail<ConfigError>("the environment's WORLD_SIZE is ", *size,
+                      ", but no MASTER_ADDR is set; expected the address of ", "rank 0's host");
+  place.address = address;
+  place.port = environment_number("MASTER_PORT", 1, 65535, "a port from 1 to 65535").value_or(place.port);
+  return place;
+}
+
+LORA_INLINE Socket::~Socket() {
+  if (handle_ >= 0) ::close(handle_);
+}
+
+/// What a rank says first. Numbers are this host's: of another order of bytes the first of them is another.
+struct Meeting::Hello {
+  std::uint32_t magic = 0x4C6F5261;
+  std::uint32_t rank = 0, size = 0;
+  char version[120] = "";
+};
+
+struct Meeting::Guest {
+  Socket socket;
+  std::string address{};
+  Clock::time_point until{};
+  Hello hello{};
+  std::size_t received = 0;
+};
+
+namespace detail {
+
+inline constexpr std::chrono::seconds guest_patience{10};
+inline constexpr std::size_t most_guests = 256;
+
+/// Before each gather's bytes, from rank 0: how many follow, and whether they are the reason why the run ends.
+struct Header {
+  std::uint64_t bytes = 0;
+  std::uint64_t ends = 0;
+};
+
+inline std::string system_error(int error) { return std::generic_category().message(error); }
+
+/// The addresses that a name stands for, at a port.
+struct Addresses {
+  explicit Addresses(const MeetingPlace& place, bool listens) {
+    addrinfo hints{};
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = listens ? AI_PASSIVE : 0;
+    if (const int error = ::getaddrinfo(place.address.c_str(), std::to_string(place.port).c_str(), &hints, &first))
+      fail<ConfigError>("the environment's MASTER_ADDR is '", std::string_view(printable(place.address)),
+                        "', which stands for no address: ", std::string_view(::gai_strerror(error)));
+  }
+  Addresses(const Addresses&) = delete;
+  Addresses& operator=(const Addresses&) = delete;
+  ~Addresses() { ::freeaddrinfo(first); }
+
+  addrinfo* first = nullptr;
+};
+
+inline std::string name_of(const sockaddr_storage& address, socklen_t size) {
+  char host[NI_MAXHOST] = "";
+  const int error =
+      ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+  return error == 0 ? host : "an unknown address";
+}
+
+inline void prepare(int socket) {
+  const int on = 1;
+  (void)::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  (void)::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  (void)::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
+}
+
+inline int milliseconds_until(std::chrono::steady_clock::time_point until) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000000));
+}
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+}  // namespace detail
+
+LORA_INLINE Meeting::Meeting(MeetingPlace place, std::string_view version, std::chrono::duration<double> timeout)
+    : place_(std::move(place)), version_(version.substr(0, sizeof Hello{}.version - 1)), timeout_(timeout) {
+  sockets_.resize(static_cast<std::size_t>(place_.rank == 0 ? place_.size : 1));
+  if (place_.rank == 0)
+    receive_all();
+  else
+    join();
+}
+
+LORA_INLINE std::string Meeting::missing() const {
+  std::string ranks;
+  for (int r = 1; r < place_.size; ++r)
+    if (!sockets_[static_cast<std::size_t>(r)].open()) ranks += concat(ranks.empty() ? "" : ", ", r);
+  return ranks;
+}
+
+LORA_INLINE void Meeting::receive_all() {
+  const detail::Addresses addresses(place_, true);
+  Socket door;
+  int error = 0;
+  for (const addrinfo* at = addresses.first; at != nullptr && !door.open(); at = at->ai_next) {
+    Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol));
+    const int on = 1;
+    if (socket.open()) (void)::setsockopt(socket.handle(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (socket.open() && ::bind(socket.handle(), at->ai_addr, at->ai_addrlen) == 0 &&
+        ::listen(socket.handle(), SOMAXCONN) == 0)
+      door = std::move(socket);
+    else
+      error = errno;
+  }
+  const std::string where = concat(std::string_view(place_.address), ":", place_.port);
+  if (!door.open() && error == EADDRNOTAVAIL)
+    fail<Error>("MASTER_ADDR ", std::string_view(place_.address), " is no address of ", std::string_view(host()),
+                ", where rank 0 is; expected that of rank 0's host");
+  if (!door.open())
+    fail<Error>("rank 0 can't wait for the others at ", std::string_view(where), ": ",
+                std::string_view(detail::system_error(error)), "; MASTER_PORT chooses another port");
+  detail::prepare(door.handle());
+  log::info("waiting for ", place_.size - 1, place_.size == 2 ? " other rank at " : " other ranks at ",
+            std::string_view(where));
+  const auto begin = Clock::now();
+  const auto until = begin + std::chrono::duration_cast<Clock::duration>(timeout_);
+  auto told = begin + std::chrono::seconds(30);
+  std::vector<Guest> guests;
+  while (!missing().empty()) {
+    const auto now = Clock::now();
+    if (now >= until)
+      fail<Error>("ranks ", std::string_view(missing()), " of ", place_.size, " did not come to ",
+                  std::string_view(where), " within ", timeout_.count(), " s");
+    if (now >= told) {
+      log::info("still waiting for ranks ", std::string_view(missing()), " at ", std::string_view(where));
+      told = now + std::chrono::seconds(30);
+    }
+    std::vector<pollfd> waiting{{door.handle(), POLLIN, 0}};
+    auto next = std::min(until, told);
+    for (const Guest& guest : guests) {
+      waiting.push_back({guest.socket.handle(), POLLIN, 0});
+      next = std::min(next, guest.until);
+    }
+    (void)::poll(waiting.data(), waiting.size(), detail::milliseconds_until(next));
+    for (std::size_t i = guests.size(); i-- > 0;) {
+      const bool speaks = waiting[i + 1].revents != 0;
+      if ((speaks && welcome(guests[i])) || Clock::now() >= guests[i].until) {
+        if (guests[i].socket.open())
+          log::warn("somebody at ", std::string_view(guests[i].address), " has connected to ", std::string_view(where),
+                    " and is no rank of this run: refused");
+        guests.erase(guests.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+    }
+    if ((waiting[0].revents & POLLIN) == 0 || guests.size() >= detail::most_guests) continue;
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    Socket socket(::accept4(door.handle(), reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC));
+    if (!socket.open()) continue;
+    detail::prepare(socket.handle());
+    guests.push_back({std::move(socket), detail::name_of(address, size), Clock::now() + detail::guest_patience});
+  }
+  const detail::Header all_are_here{};
+  for (int r = 1; r < place_.size; ++r) send(r, detail::bytes_of(all_are_here));
+}
+
+/// Whether it is known who the guest is; its socket is then that of a rank, or still its own where it is none.
+LORA_INLINE bool Meeting::welcome(Guest& guest) {
+  auto* const to = reinterpret_cast<char*>(&guest.hello) + guest.received;
+  const ssize_t got = ::recv(guest.socket.handle(), to, sizeof guest.hello - guest.received, 0);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (got <= 0) return true;
+  guest.received += static_cast<std::size_t>(got);
+  const Hello& hello = guest.hello;
+  if (guest.received >= sizeof hello.magic && hello.magic != Hello().magic) return true;
+  if (guest.received < sizeof hello) return false;
+  const std::string version(hello.version, ::strnlen(hello.version, sizeof hello.version));
+  const std::string who = concat("rank ", hello.rank, " of ", hello.size, " at ", std::string_view(guest.address));
+  std::string reason;
+  if (version != version_)
+    reason = concat("is of another build, ", std::string_view(printable(version)), "; rank 0 is ",
+                    std::string_view(version_));
+  else if (hello.size != static_cast<std::uint32_t>(place_.size) || hello.rank == 0 || hello.rank >= hello.size)
+    reason = concat("is none of the ", place_.size, " ranks; RANK or WORLD_SIZE is wrong there");
+  else if (sockets_[hello.rank].open())
+    reason = "comes a second time; RANK must be another for each process";
+  if (!reason.empty()) {
+    // It is of this run: all are told rather than that one is waited for.
+    refuse(std::move(guest.socket), concat(std::string_view(who), " ", std::string_view(reason)));
+    end(concat(std::string_view(who), " ", std::string_view(reason)));
+  }
+  sockets_[hello.rank] = std::move(guest.socket);
+  return true;
+}
+
+LORA_INLINE void Meeting::refuse(Socket socket, const std::string& reason) const {
+  const detail::Header header{.bytes = reason.size(), .ends = 1};
+  // A few bytes, which a connection that is new takes at once.
+  (void)::send(socket.handle(), &header, sizeof header, MSG_NOSIGNAL);
+  (void)::send(socket.handle(), reason.data(), reason.size(), MSG_NOSIGNAL);
+}
+
+LORA_INLINE void Meeting::join() {
+  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout_);
+  const std::string where = concat(std::string_view(place_.address), ":", place_.port);
+  int error = 0;
+  while (!sockets_[0].open()) {
+    {
+      const detail::Addresses addresses(place_, false);
+      for (const addrinfo* at = addresses.first; at != nullptr && !sockets_[0].open(); at = at->ai_next) {
+        Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol));
+        if (!socket.open()) continue;
+        if (::connect(socket.handle(), at->ai_addr, at->ai_addrlen) != 0 && errno != EINPROGRESS) {
+          error = errno;
+          continue;
+        }
+        pollfd waiting{socket.handle(), POLLOUT, 0};
+        (void)::poll(&waiting, 1, std::min(5000, detail::milliseconds_until(until)));
+        socklen_t size = sizeof error;
+        error = ETIMEDOUT;
+        if (waiting.revents != 0 && ::getsockopt(socket.handle(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 &&
+            error == 0)
+          sockets_[0] = std::move(socket);
+      }
+    }
+    if (sockets_[0].open()) break;
+    if (Clock::now() >= until)
+      fail<Error>("rank ", place_.rank, " found nobody at ", std::string_view(where), " for ", timeout_.count(),
+                  " s: ", std::string_view(detail::system_error(error)),
+                  "; expected rank 0 at MASTER_ADDR and MASTER_PORT");
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // rank 0 may begin later
+  }
+  detail::prepare(sockets_[0].handle());
+  Hello hello;
+  hello.rank = static_cast<std::uint32_t>(place_.rank);
+  hello.size = static_cast<std::uint32_t>(place_.size);
+  std::memcpy(hello.version, version_.data(), version_.size());
+  send(0, detail::bytes_of(hello));
+  receive(0, {});  // once all are there
+}
+
+LORA_INLINE void Meeting::wait_for(int other, short events, Clock::time_point until) {
+  const std::size_t at = place_.rank == 0 ? static_cast<std::size_t>(other) : 0;
+  while (true) {
+    pollfd waiting{sockets_[at].handle(), events, 0};
+    if (::poll(&waiting, 1, detail::milliseconds_until(until)) > 0) return;
+    if (Clock::now() >= until)
+      end(concat("rank ", other, (events & POLLIN) != 0 ? " sent" : " took", " nothing for ", timeout_.count(),
+                 " s: it has ended, hangs, or is at other work than this one"));
+  }
+}
+
+LORA_INLINE void Meeting::send(int other, std::span<const std::byte> bytes) {
+  const std::size_t at = place_.rank == 0 ? static_cast<std::size_t>(other) : 0;
+  traffic_.sent_bytes += static_cast<double>(bytes.size());
+  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout_);
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(sockets_[at].handle(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN) {
+      wait_for(other, POLLOUT, until);
+    } else if (errno != EINTR) {
+      const std::string error = detail::system_error(errno);
+      if (place_.rank > 0) receive(0, {});  // which most often says why it takes nothing
+      end(concat("rank ", other, " has ended: ", std::string_view(error)));
+    }
+  }
+}
+
+/// Of rank 0, a header comes first, which may say why the run ends.
+LORA_INLINE void Meeting::receive(int other, std::span<std::byte> bytes) {
+  const std::size_t at = place_.rank == 0 ? static_cast<std::size_t>(other) : 0;
+  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout_);
+  const auto take = [&](std::span<std::byte> to) {
+    while (!to.empty()) {
+      const ssize_t got = ::recv(sockets_[at].handle(), to.data(), to.size(), 0);
+      if (got > 0) {
+        to = to.subspan(static_cast<std::size_t>(got));
+      } else if (got == 0) {
+        end(concat("rank ", other, " has ended"));
+      } else if (errno == EAGAIN) {
+        wait_for(other, POLLIN, until);
+      } else if (errno != EINTR) {
+        end(concat("rank ", other, " has ended: ", std::string_view(detail::system_error(errno))));
+      }
+    }
+  };
+  detail::Header header;
+  take(std::as_writable_bytes(std::span(&header, 1)));
+  if (header.ends != 0) {
+    std::string reason(static_cast<std::size_t>(std::min<std::uint64_t>(header.bytes, 4096)), '\0');
+    take(std::as_writable_bytes(std::span(reason)));
+    end(printable(reason));
+  }
+  if (header.bytes != bytes.size())
+    end(concat("rank ", other, " sends ", header.bytes, " bytes, where ", bytes.size(),
+               " are expected: it is at other ", "work than this one"));
+  take(bytes);
+  traffic_.received_bytes += static_cast<double>(bytes.size());
+}
+
+LORA_INLINE void Meeting::end(const std::string& reason) {
+  if (place_.rank == 0)
+    for (Socket& socket : sockets_)
+      if (socket.open()) refuse(std::move(socket), reason);
+  sockets_ = std::vector<Socket>(sockets_.size());
+  fail<Error>(std::string_view(reason));
+}
+
+LORA_INLINE void Meeting::gather_on_host(std::span<std::byte> bytes, std::span<const Index> begins) {
+  const auto begin = Clock::now();
+  const auto part_of = [&](int rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    return bytes.subspan(static_cast<std::size_t>(begins[at]), static_cast<std::size_t>(begins[at + 1] - begins[at]));
+  };
+  if (!sockets_[place_.rank == 0 && place_.size > 1 ? 1 : 0].open())
+    fail<Error>("the ranks are no longer connected: another call has failed");
+  const auto give = [&](int other, std::span<const std::byte> given) {
+    send(other, detail::bytes_of(detail::Header{.bytes = given.size()}));
+    send(other, given);
+  };
+  if (place_.rank == 0) {
+    for (int r = 1; r < place_.size; ++r) receive(r, part_of(r));
+    for (int r = 1; r < place_.size; ++r) give(r, bytes);
+  } else {
+    give(0, part_of(place_.rank));
+    receive(0, bytes);
+  }
+  traffic_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+LORA_INLINE void Meeting::exchange_on_host(std::span<const std::span<std::byte>>, std::span<const int>,
+                                           std::span<const Index>, std::span<const std::span<std::byte>>) {
+  fail<Error>("[comm] ranks that are connected with the first alone exchange nothing between hosts");
+}
+
+}  // namespace lora::comm

@@ -1,0 +1,311 @@
+// Ranks that meet at an address: what they gather, who is refused, and what all are told where one fails. Ranks are
+// threads here.
+
+#include "lora/comm/meeting.hpp"
+
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "lora/comm/facts.hpp"
+#include "support/environment.hpp"
+#include "support/message_of.hpp"
+#include "support/quiet.hpp"
+
+namespace meeting_test {
+
+using namespace lora;
+using namespace lora::test;
+using comm::Meeting;
+using comm::MeetingPlace;
+
+namespace {
+
+constexpr std::chrono::duration<double> patience{60};
+
+int listening_on(int port) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  (void)::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  REQUIRE(::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  return socket;
+}
+
+/// A port that nobody listens at.
+int free_port() {
+  const int socket = listening_on(0);
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  REQUIRE(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  ::close(socket);
+  return ntohs(address.sin_port);
+}
+
+MeetingPlace place_of(int rank, int size, int port) {
+  return {.rank = rank, .size = size, .address = "127.0.0.1", .port = port};
+}
+
+/// What f(rank) ended with as each of the ranks: the text of its error, or nothing.
+std::vector<std::string> ends_of(int ranks, const std::function<void(int)>& f) {
+  std::vector<std::string> ends(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&f, &end = ends[static_cast<std::size_t>(rank)], rank] {
+      try {
+        f(rank);
+      } catch (const std::exception& error) {
+        end = error.what();
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  return ends;
+}
+
+/// Connects, says this, and waits until the other side has closed. Returns what came.
+std::string answer_to(int port, std::string_view words, bool closes = false) {
+  int socket = -1;
+  for (int tries = 0; tries < 600; ++tries) {
+    socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    if (::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) break;
+    ::close(socket);
+    socket = -1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  if (socket < 0) return "nobody is there";
+  (void)::send(socket, words.data(), words.size(), MSG_NOSIGNAL);
+  std::string all;
+  char text[256];
+  if (!closes)
+    for (ssize_t got; (got = ::recv(socket, text, sizeof text, 0)) > 0;)
+      all.append(text, static_cast<std::size_t>(got));
+  ::close(socket);
+  return all;
+}
+
+/// The first words of a rank, as they go over the wire.
+std::string hello(std::uint32_t rank, std::uint32_t size, std::string_view version) {
+  const std::uint32_t numbers[] = {0x4C6F5261, rank, size};
+  std::string words(sizeof numbers + 120, '\0');
+  std::memcpy(words.data(), numbers, sizeof numbers);
+  std::copy(version.begin(), version.end(), words.begin() + sizeof numbers);
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("meeting: any number of ranks gathers what each has, whoever comes first") {
+  const Quiet quiet;
+  for (const int ranks : {2, 3, 5}) {
+    CAPTURE(ranks);
+    const int port = free_port();
+    const auto ends = ends_of(ranks, [&](int rank) {
+      if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      Meeting meeting(place_of(rank, ranks, port), "this build", patience);
+      CHECK(meeting.rank() == rank);
+      CHECK(meeting.size() == ranks);
+      CHECK_FALSE(meeting.exchanges());
+      // Of the first nothing, of the others more than a socket holds at once.
+      std::vector<Index> begins{0};
+      for (int r = 0; r < ranks; ++r) begins.push_back(begins.back() + 1000001 * r);
+      std::vector<std::byte> bytes(static_cast<std::size_t>(begins.back()));
+      const auto at = static_cast<std::size_t>(rank);
+      for (Index i = begins[at]; i < begins[at + 1]; ++i)
+        bytes[static_cast<std::size_t>(i)] = static_cast<std::byte>(rank + i % 7);
+      meeting.gather_on_host(bytes, begins);
+      bool right = true;
+      for (int r = 0; r < ranks; ++r)
+        for (Index i = begins[static_cast<std::size_t>(r)]; i < begins[static_cast<std::size_t>(r) + 1]; ++i)
+          right = right && bytes[static_cast<std::size_t>(i)] == static_cast<std::byte>(r + i % 7);
+      CHECK(right);
+      CHECK(comm::text_of(meeting, ranks - 1, concat("said by ", rank)) == concat("said by ", ranks - 1));
+      CHECK(meeting.agree(1u << rank) == (1u << ranks) - 1);
+      CHECK(meeting.traffic().sent_bytes > 0);
+      CHECK(meeting.traffic().received_bytes > static_cast<double>(begins.back()) / ranks);
+      CHECK(meeting.traffic().seconds > 0);
+    });
+    for (const std::string& end : ends) CHECK(end == "");
+  }
+}
+
+TEST_CASE("meeting: strangers are refused and told, and keep nobody waiting") {
+  const Quiet quiet;
+  const int port = free_port();
+  std::string web;
+  const auto ends = ends_of(5, [&](int rank) {
+    if (rank == 2) {
+      web = answer_to(port, "GET / HTTP/1.1\r\n\r\n");
+    } else if (rank == 3) {
+      (void)answer_to(port, "", true);
+    } else if (rank == 4) {
+      (void)answer_to(port, hello(1, 2, "this build").substr(0, 50), true);  // and goes
+    } else {
+      if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      Meeting meeting(place_of(rank, 2, port), "this build", patience);
+      CHECK(meeting.agree(0) == 0);
+    }
+  });
+  for (const std::string& end : ends) CHECK(end == "");
+  CHECK(web == "");
+  CHECK(quiet.said("somebody at 127.0.0.1 has connected to 127.0.0.1:" + std::to_string(port) +
+                   " and is no rank of this run: refused"));
+  CHECK(quiet.said("waiting for 1 other rank at 127.0.0.1:" + std::to_string(port)));
+}
+
+TEST_CASE("meeting: ranks that don't belong together are told so, all of them") {
+  const Quiet quiet;
+  struct Case {
+    std::string words, reason;
+  };
+  for (const Case& one :
+       {Case{hello(1, 3, "another build"),
+             "rank 1 of 3 at 127.0.0.1 is of another build, another build; rank 0 is this"},
+        {hello(1, 4, "this build"),
+         "rank 1 of 4 at 127.0.0.1 is none of the 3 ranks; RANK or WORLD_SIZE is wrong there"},
+        {hello(3, 3, "this build"), "rank 3 of 3 at 127.0.0.1 is none of the 3 ranks"},
+        {hello(0, 3, "this build"), "rank 0 of 3 at 127.0.0.1 is none of the 3 ranks"},
+        {hello(2, 3, "this build"), "rank 2 of 3 at 127.0.0.1 comes a second time; RANK must be another for each"}}) {
+    const std::string reason = one.reason;
+    CAPTURE(reason);
+    const int port = free_port();
+    std::string answer;
+    const auto ends = ends_of(3, [&](int rank) {
+      if (rank == 1) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(150));  // rank 2 is there by then, most often
+        answer = answer_to(port, one.words);
+      } else {
+        const Meeting meeting(place_of(rank, 3, port), "this build", patience);
+      }
+    });
+    CHECK(holds(ends[0], reason));
+    CHECK((holds(ends[2], reason) || holds(ends[2], "rank 0 has ended")));
+    // A rank that comes a second time may come first.
+    CHECK((holds(answer, reason) || holds(reason, "second time")));
+  }
+}
+
+TEST_CASE("meeting: an address that is no host's, another host's, a port that is taken, and nobody there") {
+  const Quiet quiet;
+  MeetingPlace place = place_of(0, 2, 29500);
+  place.address = "no.such.host.invalid";
+  CHECK(holds(message_of<ConfigError>([&] { const Meeting meeting(place, "", patience); }),
+              "the environment's MASTER_ADDR is 'no.such.host.invalid', which stands for no address: "));
+  place.address = "203.0.113.7";  // of no host
+  CHECK(holds(message_of<Error>([&] { const Meeting meeting(place, "", patience); }),
+              "MASTER_ADDR 203.0.113.7 is no address of "));
+  const int port = free_port();
+  const int taken = listening_on(port);
+  REQUIRE(::listen(taken, 1) == 0);
+  place = place_of(0, 2, port);
+  CHECK(holds(message_of<Error>([&] { const Meeting meeting(place, "", patience); }),
+              concat("rank 0 can't wait for the others at 127.0.0.1:", port, ": Address already in use; MASTER_PORT")));
+  ::close(taken);
+  place.rank = 1;
+  CHECK(
+      holds(message_of<Error>([&] { const Meeting meeting(place, "", std::chrono::duration<double>(0.3)); }),
+            concat("rank 1 found nobody at 127.0.0.1:", port, " for 0.3 s: Connection refused; expected rank 0 at ")));
+  place = place_of(0, 3, free_port());
+  CHECK(holds(message_of<Error>([&] { const Meeting meeting(place, "", std::chrono::duration<double>(0.3)); }),
+              concat("ranks 1, 2 of 3 did not come to 127.0.0.1:", place.port, " within 0.3 s")));
+}
+
+TEST_CASE("meeting: where a rank ends, hangs or is at other work, all are told which") {
+  const Quiet quiet;
+  const auto ends = [&](const std::function<void(Meeting&, int)>& f, double seconds = 60) {
+    const int port = free_port();
+    return ends_of(3, [&](int rank) {
+      Meeting meeting(place_of(rank, 3, port), "this build", patience);
+      meeting.wait_at_most(std::chrono::duration<double>(seconds));
+      f(meeting, rank);
+    });
+  };
+  auto told = ends([](Meeting& meeting, int rank) {
+    if (rank == 2) fail<Error>("its disk is full");
+    (void)meeting.agree(0);
+  });
+  CHECK(told[2] == "its disk is full");
+  for (const std::size_t other : {0u, 1u}) CHECK(holds(told[other], "rank 2 has ended"));
+  told = ends([](Meeting& meeting, int rank) {
+    if (rank == 0) fail<Error>("its disk is full");
+    (void)meeting.agree(0);
+  });
+  for (const std::size_t other : {1u, 2u}) CHECK(holds(told[other], "rank 0 has ended"));
+  told = ends([](Meeting& meeting, int rank) {
+    if (rank == 1) {
+      (void)meeting.all_gather(std::span<const double>(std::vector<double>(3)));
+    } else {
+      (void)meeting.agree(0);
+    }
+  });
+  for (const std::string& end : told)
+    CHECK(holds(end, "rank 1 sends 24 bytes, where 8 are expected: it is at other work than this one"));
+  told = ends(
+      [](Meeting& meeting, int rank) {
+        if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        (void)meeting.agree(0);
+      },
+      0.3);
+  CHECK(holds(told[0], "rank 1 sent nothing for 0.3 s: it has ended, hangs, or is at other work than this one"));
+  // After a failure nothing goes on.
+  told = ends([](Meeting& meeting, int rank) {
+    if (rank == 2) fail<Error>("first");
+    (void)message_of<Error>([&] { (void)meeting.agree(0); });
+    (void)meeting.agree(0);
+  });
+  for (const std::size_t other : {0u, 1u})
+    CHECK(told[other] == "the ranks are no longer connected: another call has failed");
+}
+
+TEST_CASE("meeting: the environment says where, whole or not at all") {
+  const auto place_with = [](const std::vector<std::pair<const char*, const char*>>& values) {
+    for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) ::unsetenv(name);
+    for (const auto& value : values) ::setenv(value.first, value.second, 1);
+    return comm::meeting_place();
+  };
+  const auto refusal = [&](const std::vector<std::pair<const char*, const char*>>& values) {
+    return message_of<ConfigError>([&] { (void)place_with(values); });
+  };
+  CHECK_FALSE(place_with({}));
+  CHECK_FALSE(place_with({{"WORLD_SIZE", "1"}, {"RANK", "0"}}));
+  CHECK_FALSE(place_with({{"RANK", "0"}}));
+  const auto place = place_with({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "one"}, {"MASTER_PORT", "1234"}});
+  REQUIRE(place);
+  CHECK(place->rank == 3);
+  CHECK(place->size == 4);
+  CHECK(place->address == "one");
+  CHECK(place->port == 1234);
+  CHECK(place_with({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "one"}})->port == 29500);
+  CHECK(holds(refusal({{"RANK", "1"}}), "the environment's RANK is 1, but no WORLD_SIZE is set"));
+  CHECK(holds(refusal({{"WORLD_SIZE", "2"}}), "the environment's WORLD_SIZE is 2, but no RANK is set"));
+  CHECK(holds(refusal({{"RANK", "2"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "one"}}),
+              "the environment's RANK is 2 and its WORLD_SIZE 2; expected a RANK below it"));
+  CHECK(holds(refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), "but no MASTER_ADDR is set"));
+  CHECK(holds(refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "one"}, {"MASTER_PORT", "65536"}}),
+              "the environment's MASTER_PORT is '65536'; expected a port from 1 to 65535"));
+  (void)place_with({});
+}
+
+}  // namespace meeting_test
