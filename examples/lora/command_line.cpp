@@ -14,6 +14,7 @@
 #include "lora/core/error.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
+#include "lora/settings/deepspeed.hpp"
 #include "lora/settings/settings.hpp"
 
 namespace {
@@ -264,6 +265,7 @@ Request read_command_line(int argc, const char* const* argv) {
     }
   }
   if (request.command == train_command) request.config.ranks = launched().processes;
+  apply_deepspeed(request.config, request.command);
   validate(request.config, request.command);
   return request;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lora/inputs/device.hpp"
+#include "lora/settings/deepspeed.hpp"
 #include "lora/train/any_run.hpp"
 
 namespace lora {
@@ -63,6 +64,7 @@ template <class Npu>
 BasicTrainer<Npu>::BasicTrainer(Config config, RunOptions options) {
   const bool together = options.ranks != nullptr;
   config.ranks = together ? options.ranks->size() : 1;
+  settings::apply_deepspeed(config, settings::train_command);
   settings::validate(config, settings::train_command);
   if (config.preview > 0)
     fail<ConfigError>("key preview: given ", config.preview,

@@ -176,7 +176,7 @@ TEST_CASE("program: an NPU that can't be used is one sentence that says why, bef
               "key device: given 2 NPUs, but LOCAL_RANK is 2");
   check_error(s.words({"--device=ascend:0,1"}), {}, 2,
               "key device: given 2 NPUs, one for each process, but no launcher");
-  check_error(words, {{"WORLD_SIZE", "2"}}, 2, "the environment's WORLD_SIZE is 2, as a launcher sets it ");
+  check_error(words, {{"WORLD_SIZE", "2"}}, 2, "the environment's WORLD_SIZE is 2, but no RANK is set");
   for (const char* value : {"abc", "-1", "0"})
     check_error(
         words, {{"LORA_ASCEND_TIMEOUT", value}}, 2,

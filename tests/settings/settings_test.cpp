@@ -192,6 +192,7 @@ TEST_CASE("settings: each default is the one that docs/keys.md promises") {
                                                           {"step_units", "1"},
                                                           {"zero_stage", "0"},
                                                           {"ddp_timeout", "1800"},
+                                                          {"deepspeed", "none"},
                                                           {"per_device_eval_batch_size", "8"},
                                                           {"learning_rate", "0.0002"},
                                                           {"num_train_epochs", "3"},

@@ -240,6 +240,8 @@ Config second_config(const Shop& shop) {
   config.step_units = 3;
   config.zero_stage = 1;
   config.ddp_timeout = 60;
+  config.deepspeed = (shop.temp / "deepspeed.json").native();
+  io::write_file(config.deepspeed, std::string_view(R"({"zero_optimization": {"stage": 1}})"));
   config.per_device_eval_batch_size = 2;
   config.learning_rate = 0.01;
   config.max_steps = 5;

@@ -98,6 +98,7 @@ struct Config {
   Index step_units = 1;
   Index zero_stage = 0;
   double ddp_timeout = 1800;  // seconds
+  std::string deepspeed;      // a file
   Index ranks = 1;            // no key: processes whose sequences a step has
   Index per_device_eval_batch_size = 8;
 

@@ -195,6 +195,10 @@ LORA_INLINE std::vector<Key> make_keys() {
        "What ranks share out: 1: the optimizer's state; 0: nothing, so that each has all of it"},
       {"ddp_timeout", "batch", train, &C::ddp_timeout, above(0), free, "",
        "Seconds that a rank waits for another before it ends with an error"},
+      {"deepspeed", "batch", train, &C::deepspeed, any, free, "none",
+       "A DeepSpeed configuration file, whose stage, offloads, precision, batch, clipping, optimizer and schedule set "
+       "the "
+       "keys for these"},
       {"per_device_eval_batch_size", "batch", data, &C::per_device_eval_batch_size, count_to(1e6), free, "",
        "Sequences evaluated together"},
 

@@ -111,6 +111,10 @@ void check(const Config& config, const Key& key, std::string_view where = {});
 /// Throws   ConfigError naming the key, what was given and what is allowed
 void set_from_text(Config& config, const Key& key, std::string_view text);
 
+/// Sets a key from a JSON value; null leaves it as it is. `where` begins messages.
+/// Throws   ConfigError naming the key, what was given and what is allowed
+void set_from_json(Config& config, const Key& key, const io::Json& json, std::string_view where);
+
 /// Sets the keys of a JSON object. Keys of all commands are accepted, so that one file can serve several.
 /// Throws   ConfigError naming the file and the key, or all keys that are unknown
 void read_settings(Config& config, const io::Json& json, const std::string& file);
@@ -123,8 +127,6 @@ io::Json to_json(const Config& config, unsigned commands);
 
 /// The default as the help page prints it; empty where there is none.
 std::string default_text(const Key& key);
-
-void validate(const Config& config, Command command);
 
 /// Checks every key's value and all rules of the command, however the keys were set.
 /// Throws   ConfigError naming the key

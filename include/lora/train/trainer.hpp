@@ -16,6 +16,7 @@
 #include "lora/run/memory_use.hpp"
 #include "lora/run/profile.hpp"
 #include "lora/run/state.hpp"
+#include "lora/settings/deepspeed.hpp"
 #include "lora/settings/settings.hpp"
 #include "lora/train/learner.hpp"
 #include "lora/train/loop.hpp"
@@ -34,6 +35,7 @@ namespace lora::train {
 /// Throws   ConfigError
 template <AnyDevice D>
 settings::Config validated(settings::Config config) {
+  settings::apply_deepspeed(config, settings::train_command);
   settings::validate(config, settings::train_command);
   expect_offload_fits<D>(config);
   return config;

@@ -1,0 +1,191 @@
+// What a DeepSpeed file sets, what it may not contradict, and what of it is refused.
+
+#include "lora/settings/deepspeed.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lora/io/file.hpp"
+#include "lora/settings/settings.hpp"
+#include "support/message_of.hpp"
+#include "support/temp_folder.hpp"
+
+namespace deepspeed_test {
+
+using namespace lora;
+using namespace lora::settings;
+
+namespace {
+
+struct Shop {
+  test::TempFolder temp;
+  std::string file = (temp / "ds.json").native();
+
+  Config applied(std::string_view json, Config config = {}, Command command = train_command) const {
+    io::write_file(file, json);
+    config.deepspeed = file;
+    apply_deepspeed(config, command);
+    const std::string once = io::to_text(to_json(config, ~0u));
+    apply_deepspeed(config, command);
+    CHECK(io::to_text(to_json(config, ~0u)) == once);
+    return config;
+  }
+  std::string refusal(std::string_view json, const Config& config = {}) const {
+    const std::string text = test::message_of<ConfigError>([&] { (void)applied(json, config); });
+    return text.starts_with("key deepspeed: " + file) ? text.substr(("key deepspeed: " + file + " has ").size()) : text;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("deepspeed: a whole file sets the keys, and what says how DeepSpeed works has no effect") {
+  const Shop shop;
+  const Config config = shop.applied(R"({
+    "train_batch_size": 16, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4,
+    "gradient_clipping": 0.5, "steps_per_print": 100, "wall_clock_breakdown": false, "prescale_gradients": false,
+    "bf16": {"enabled": true}, "fp16": {"enabled": false, "loss_scale": 0, "loss_scale_window": 1000},
+    "zero_optimization": {"stage": 1, "overlap_comm": true, "reduce_bucket_size": 5e8,
+      "offload_optimizer": {"device": "cpu", "pin_memory": true}, "offload_param": {"device": "none"}},
+    "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.8, 0.95], "eps": 1e-7, "weight_decay": 0.1}},
+    "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_type": "linear", "warmup_min_lr": 0,
+      "warmup_max_lr": 1e-4, "warmup_num_steps": 20, "total_num_steps": "auto"}},
+    "activation_checkpointing": {"partition_activations": true}, "tensorboard": {"enabled": true, "output_path": "x"}
+  })",
+                                     [] {
+                                       Config config;
+                                       config.ranks = 2;
+                                       return config;
+                                     }());
+  CHECK(config.per_device_train_batch_size == 2);
+  CHECK(config.gradient_accumulation_steps == 4);
+  CHECK(config.max_grad_norm == 0.5);
+  CHECK(config.dtype == "bfloat16");
+  CHECK(config.zero_stage == 1);
+  CHECK(config.offload == "optimizer");
+  CHECK(config.learning_rate == 1e-4);
+  CHECK(config.adam_beta1 == 0.8);
+  CHECK(config.adam_beta2 == 0.95);
+  CHECK(config.adam_epsilon == 1e-7);
+  CHECK(config.weight_decay == 0.1);
+  CHECK(config.lr_scheduler_type == "linear");
+  CHECK(config.warmup_steps == 20);
+}
+
+TEST_CASE("deepspeed: auto and null are the run's own") {
+  const Shop shop;
+  Config own;
+  own.learning_rate = 3e-4;
+  own.dtype = "float32";
+  own.gradient_accumulation_steps = 3;
+  const Config config = shop.applied(R"({
+    "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+    "gradient_clipping": "auto", "bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}, "amp": null,
+    "zero_optimization": {"stage": "auto"}, "sparse_gradients": "auto",
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}}
+  })",
+                                     own);
+  own.deepspeed = shop.file;
+  CHECK(io::to_text(to_json(config, ~0u)) == io::to_text(to_json(own, ~0u)));
+  CHECK(shop.applied(R"({"optimizer": {"params": {"betas": ["auto", 0.9]}}})").adam_beta2 == 0.9);
+}
+
+TEST_CASE("deepspeed: precision and offloads are what their parts come to") {
+  const Shop shop;
+  const auto dtype = [&](std::string_view json) { return shop.applied(json).dtype; };
+  CHECK(dtype(R"({"fp16": {"enabled": true}})") == "float16");
+  CHECK(dtype(R"({"bfloat16": {"enabled": true}})") == "bfloat16");
+  CHECK(dtype(R"({"fp16": {"enabled": false}})") == "auto");
+  CHECK(dtype(R"({"fp16": {"enabled": false}, "bf16": {"enabled": "auto"}})") == "auto");
+  CHECK(dtype(R"({"fp16": {"enabled": false}, "bf16": {"enabled": false}})") == "float32");
+  CHECK(shop.refusal(R"({"fp16": {"enabled": true}, "bf16": {"enabled": true}})")
+            .ends_with("fp16 and bf16; allowed: one of the two"));
+  CHECK(shop.refusal(R"({"fp16": {"enabled": 1}})") == "fp16.enabled 1, expected true, false or auto");
+  const auto offload = [&](std::string_view json) { return shop.applied(json).offload; };
+  CHECK(offload(R"({"zero_optimization": {"offload_param": {"device": "cpu"}}})") == "params");
+  CHECK(offload(
+            R"({"zero_optimization": {"offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "cpu"}}})") ==
+        "all");
+  CHECK(offload(R"({"zero_optimization": {"offload_optimizer": {"device": "none"}}})") == "none");
+  CHECK(offload(R"({"zero_optimization": {"cpu_offload": true}})") == "optimizer");
+  CHECK(shop.applied(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_type": "linear"}}})").lr_scheduler_type ==
+        "constant");
+}
+
+TEST_CASE("deepspeed: a key that was given and the file may not differ") {
+  const Shop shop;
+  Config config;
+  config.learning_rate = 1e-4;
+  CHECK(shop.refusal(R"({"optimizer": {"params": {"lr": 2e-5}}})", config) ==
+        "key learning_rate: given 0.0001, but " + shop.file +
+            " has optimizer.params.lr 2e-05; allowed: the same, or \"auto\" in the file, which is the key's");
+  CHECK(shop.applied(R"({"optimizer": {"params": {"lr": 1e-4}}})", config).learning_rate == 1e-4);
+  // A default that was given on the command line was meant.
+  Config given;
+  set_from_text(given, *find_key("gradient_accumulation_steps"), "8");
+  CHECK(shop.refusal(R"({"gradient_accumulation_steps": 4})", given)
+            .starts_with("key gradient_accumulation_steps: given 8, but "));
+  CHECK(
+      shop.refusal(R"({"gradient_clipping": -1})").starts_with(shop.file + ": gradient_clipping: key max_grad_norm: "));
+  config = {};
+  config.ranks = 3;
+  CHECK(
+      shop.refusal(R"({"train_batch_size": 16})", config) ==
+      "train_batch_size 16, but a step has 24 sequences: per_device_train_batch_size 1 x gradient_accumulation_steps 8 "
+      "x processes 3");
+  CHECK(shop.applied(R"({"train_batch_size": 24})", config).sequences_per_step() == 24);
+  CHECK(shop.applied(R"({"train_batch_size": 999})", config, plan_command).sequences_per_step() == 24);
+}
+
+TEST_CASE("deepspeed: what would change the run and has no counterpart is refused by its name") {
+  const Shop shop;
+  struct Case {
+    std::string_view json, begin;
+  };
+  for (const Case& one : {
+           Case{R"({"zero_optimization": {"stage": 2}})", "zero_optimization.stage 2, which is not there yet: "},
+           {R"({"zero_optimization": {"stage": 3}})", "zero_optimization.stage 3, which is not there yet: "},
+           {R"({"zero_optimization": {"offload_param": {"device": "nvme"}}})",
+            "zero_optimization.offload_param.device \"nvme\", which has no counterpart; allowed: none or cpu"},
+           {R"({"zero_optimization": {"offload_param": {"nvme_path": "/x"}}})",
+            "zero_optimization.offload_param.nvme_path \"/x\", which is not understood; "},
+           {R"({"zero_optimization": {"mics_shard_size": 8}})", "zero_optimization.mics_shard_size 8, which is not"},
+           {R"({"optimizer": {"type": "Lion"}})", "optimizer.type \"Lion\", which has no counterpart; allowed: AdamW "},
+           {R"({"optimizer": {"params": {"adam_w_mode": false}}})", "optimizer.params.adam_w_mode false, which has no"},
+           {R"({"optimizer": {"params": {"momentum": 0.9}}})",
+            "optimizer.params.momentum 0.9, which is not understood"},
+           {R"({"optimizer": {"params": {"betas": [0.9]}}})", "optimizer.params.betas [0.9], expected two numbers"},
+           {R"({"scheduler": {"type": "OneCycle"}})", "scheduler.type \"OneCycle\", which has no counterpart; "},
+           {R"({"scheduler": {"type": "WarmupLR"}})", "scheduler.type \"WarmupLR\", which warms up by a logarithm"},
+           {R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_type": "log"}}})",
+            "scheduler.type \"WarmupLR\", which"},
+           {R"({"scheduler": {"params": {"warmup_min_lr": 0.1}}})", "scheduler.params.warmup_min_lr 0.1, which has no"},
+           {R"({"scheduler": {"params": {"total_num_steps": 100}}})",
+            "scheduler.params.total_num_steps 100, which the"},
+           {R"({"fp16": {"loss_scale": 128}})", "fp16.loss_scale 128, which has no counterpart; allowed: 0 or auto"},
+           {R"({"prescale_gradients": true})",
+            "prescale_gradients true, which has no counterpart; allowed: false or auto"},
+           {R"({"sparse_gradients": true})", "sparse_gradients true, which has no counterpart"},
+           {R"({"amp": {"enabled": true}})", "amp.enabled true, which has no counterpart"},
+           {R"({"curriculum_learning": {"enabled": true}})",
+            "curriculum_learning.enabled true, which is not understood"},
+           {R"({"zero_optimisation": {"stage": 1}})", "zero_optimisation.stage 1, which is not understood; remove it"},
+       }) {
+    const std::string json(one.json), begin(one.begin), text = shop.refusal(json);
+    CAPTURE(json);
+    CAPTURE(text);
+    CHECK(text.starts_with(begin));
+  }
+  Config config;
+  config.deepspeed = (shop.temp / "nothing.json").native();
+  CHECK(test::message_of<Error>([&] { apply_deepspeed(config, train_command); }).find("nothing.json") !=
+        std::string::npos);
+  io::write_file(shop.file, std::string_view("[1]"));
+  config.deepspeed = shop.file;
+  CHECK(test::message_of<ConfigError>([&] { apply_deepspeed(config, train_command); }) ==
+        shop.file + ": expected an object");
+}
+
+}  // namespace deepspeed_test
