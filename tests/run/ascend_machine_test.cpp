@@ -60,10 +60,11 @@ const User root{0, {}};
 
 }  // namespace
 
-TEST_CASE("ascend machine: the rights to a file are root's, its owner's, its group's, or anybody's, whichever is first") {
+TEST_CASE(
+    "ascend machine: the rights to a file are root's, its owner's, its group's, or anybody's, whichever is first") {
   const User owner{7, {8, 9}}, member{6, {8, 9}}, other{6, {8}};
-  for (const auto& one : {std::pair(&owner, mode_t{0600}), std::pair(&member, mode_t{0060}),
-                          std::pair(&other, mode_t{0006})}) {
+  for (const auto& one :
+       {std::pair(&owner, mode_t{0600}), std::pair(&member, mode_t{0060}), std::pair(&other, mode_t{0006})}) {
     const User& user = *one.first;
     const mode_t bits = one.second;
     CAPTURE(bits);
@@ -89,13 +90,13 @@ TEST_CASE("ascend machine: a card has a number in its name, and all devices must
     const auto findings = Machine(names).devices(root);
     return findings.empty() ? std::string() : findings.at(0).found + " | " + findings.at(0).advice;
   };
-  const std::string none = "there is no /dev/davinci0, nor another card's | install the driver on the host and see that "
-                           "it is loaded; ";
+  const std::string none =
+      "there is no /dev/davinci0, nor another card's | install the driver on the host and see that "
+      "it is loaded; ";
   CHECK(found({}) == none + given);
   CHECK(found({"davinci", "davinci_manager", "davincix0", "xdavinci0", "devmm_svm", "hisi_hdc"}) == none + given);
   CHECK(found({"davinci3", "davinci_manager", "devmm_svm", "hisi_hdc"}).empty());
-  CHECK(found({"davinci3", "davinci_manager", "hisi_hdc"}) ==
-        std::string("/dev/devmm_svm is not there | ") + given);
+  CHECK(found({"davinci3", "davinci_manager", "hisi_hdc"}) == std::string("/dev/devmm_svm is not there | ") + given);
   CHECK(found({"davinci3", "hisi_hdc"}) ==
         std::string("/dev/davinci_manager, /dev/devmm_svm are not there | ") + given);
   const auto one = Machine({"davinci3"}).devices(root);
@@ -113,10 +114,9 @@ TEST_CASE("ascend machine: of devices that may not be opened the first is told, 
   const struct group* const group = ::getgrgid(::getegid());
   const auto findings = machine.devices(stranger);
   REQUIRE(findings.size() == 1);
-  CHECK(findings[0].found ==
-        concat("/dev/hisi_hdc is not there; /dev/davinci0 is user ", ::geteuid(), "'s and group ", ::getegid(),
-               group != nullptr ? concat("'s (", group->gr_name, ")") : "'s", ", and user ", ::geteuid() + 1,
-               " may not read and write it"));
+  CHECK(findings[0].found == concat("/dev/hisi_hdc is not there; /dev/davinci0 is user ", ::geteuid(), "'s and group ",
+                                    ::getegid(), group != nullptr ? concat("'s (", group->gr_name, ")") : "'s",
+                                    ", and user ", ::geteuid() + 1, " may not read and write it"));
   CHECK(findings[0].advice ==
         concat("add the user to that group (usermod -aG) and log in again; a container is started with --group-add ",
                ::getegid(), "; ", given));
@@ -125,7 +125,8 @@ TEST_CASE("ascend machine: of devices that may not be opened the first is told, 
 TEST_CASE("ascend machine: the driver's version is told beside its devices") {
   const Machine machine({});
   io::create_folders(machine.temp / "usr/local/Ascend/driver");
-  io::write_file(machine.temp / "usr/local/Ascend/driver/version.info", std::string_view("a=b\nVersion=1.2\nXVersion=3\n"));
+  io::write_file(machine.temp / "usr/local/Ascend/driver/version.info",
+                 std::string_view("a=b\nVersion=1.2\nXVersion=3\n"));
   std::vector<Finding> findings = {{"first"}};
   run::add_machine_findings(findings, machine.root, false, State::note);
   REQUIRE(findings.size() == 3);
@@ -159,7 +160,8 @@ TEST_CASE("ascend machine: a folder of operators has kernels for this kind of NP
   const Finding other = packages("Ascend910B3");
   CHECK(other.state == State::note);
   const std::string begin = path + " has kernels for ", end = ", and none for Ascend910B3";
-  CHECK((other.found == begin + "ascend310p, ascend910_93" + end || other.found == begin + "ascend910_93, ascend310p" + end));
+  CHECK((other.found == begin + "ascend310p, ascend910_93" + end ||
+         other.found == begin + "ascend910_93, ascend310p" + end));
   CHECK(other.advice ==
         "install the toolkit's operator package for this kind of NPU; operators fail with 561112 otherwise");
   for (const char* kind : {"", "Ascend310P3"}) {  // a kind that isn't told may be any

@@ -21,12 +21,18 @@ using test::TempFolder;
 
 namespace {
 
-const std::vector<const char*> files = {"trainer_log.jsonl",     "training.log",
-                                        "training_metrics.json", "profile.md",
-                                        "profile.json",          "train_command.txt",
-                                        "environment_info.txt",  "tensorboard/events.out.tfevents.lora",
-                                        "going_back.json",       "report.html",
-                                        "loss.svg",              "run_config.json"};
+const std::vector<const char*> files = {"trainer_log.jsonl",
+                                        "training.log",
+                                        "training_metrics.json",
+                                        "profile.md",
+                                        "profile.json",
+                                        "train_command.txt",
+                                        "environment_info.txt",
+                                        "tensorboard/events.out.tfevents.lora",
+                                        "going_back.json",
+                                        "report.html",
+                                        "loss.svg",
+                                        "run_config.json"};
 
 io::Json run_config() {
   io::Json json;
@@ -126,8 +132,8 @@ TEST_CASE("run folder: each name of a run is taken for a run's only where there 
 TEST_CASE("run folder: a rank's log has a number in its name, and nothing else among logs is a run's") {
   const Subject s;
   const char* const own[] = {"rank-1.log", "rank-12.log", "rank-0.log"};
-  const char* const others[] = {"rank-.log", "rank-x.log", "rank-1.txt", "other-1.log", "rank-1a.log", "rank--1.log",
-                                "rank-1.log.old", "xrank-1.log"};
+  const char* const others[] = {"rank-.log",   "rank-x.log",  "rank-1.txt",     "other-1.log",
+                                "rank-1a.log", "rank--1.log", "rank-1.log.old", "xrank-1.log"};
   for (const char* name : others) s.write(io::Path("logs") / name);
   CHECK(s.refused() == "nothing was thrown");
   for (const char* name : own) {
@@ -151,8 +157,7 @@ TEST_CASE("run folder: a final_model that no run wrote is told with what is in i
   s.write("final_model/README.md", concat("---\n", run::model_card_head));
   CHECK(said() == "nothing was thrown");
   s.write("final_model/notes");
-  CHECK(said() ==
-        s.in_the_way("final_model", "which is not a run's: it holds notes, which no run wrote there"));
+  CHECK(said() == s.in_the_way("final_model", "which is not a run's: it holds notes, which no run wrote there"));
 }
 
 TEST_CASE("run folder: no input may have the name of what a run writes, or lie in its folders") {

@@ -68,8 +68,8 @@ struct Subject {
     std::filesystem::remove(file);
     io::SafetensorsWriter writer(file, declarations);
     for (const io::TensorDeclaration& one : declarations)
-      writer.add(one.name, std::vector<std::byte>(
-                               static_cast<std::size_t>(bytes_of(one.dtype, one.shape.count())), std::byte{0}));
+      writer.add(one.name, std::vector<std::byte>(static_cast<std::size_t>(bytes_of(one.dtype, one.shape.count())),
+                                                  std::byte{0}));
     writer.commit();
   }
   /// The same with a count of updates for the first parameter.
@@ -135,8 +135,8 @@ TEST_CASE("optimizer state: what began to train later has a count of its own, a 
   }
   const std::string begin = concat(s.file.native(), ": the tensor ", name, " holds "),
                     end = "; expected a whole number up to 5, the updates of the whole run";
-  for (const auto& one : {std::pair(6.0f, "6"), std::pair(-1.0f, "-1"), std::pair(2.5f, "2.5"),
-                          std::pair(std::nanf(""), "nan")}) {
+  for (const auto& one :
+       {std::pair(6.0f, "6"), std::pair(-1.0f, "-1"), std::pair(2.5f, "2.5"), std::pair(std::nanf(""), "nan")}) {
     s.write_count(one.first);
     CHECK(s.refused() == begin + one.second + end);
   }
