@@ -223,7 +223,7 @@ TEST_CASE("plan: of the processors it tells what was measured of them, and has t
   test::write_random_model(temp / "model", {});
   const Words keys = {"--model_name_or_path=" + (temp / "model").native(), "--threads=1", "--cutoff_len=32",
                       "--dtype=float32"};
-  const io::Json json = json_of(keys);
+  const io::Json json = json_of(with(keys, {"--host_memory_gib=0.001"}), 1);
   const std::regex device(R"(cpu, 1 thread.*, [0-9.e+]+ GFLOP/s in float32, [0-9.e+]+ in bfloat16, [0-9.e+]+ GB/s; )"
                           R"(computing in float32)");
   CHECK(std::regex_match(json.at("device").get<std::string>(), device));
@@ -232,7 +232,8 @@ TEST_CASE("plan: of the processors it tells what was measured of them, and has t
   CHECK(json.at("step").at("tokens") == 8 * 32);
   // What the program holds itself is part of it.
   CHECK(json.at("ranks")[0].at("device_gib").at("total").get<double>() > 0.005);
-  CHECK(json_of(with(keys, {"--host_memory_gib=0.001"}), 1).at("fits") == false);
+  CHECK(json.at("fits") == false);
+  CHECK(json.at("advice")[0].get<std::string>().ends_with(", but the device has 0.0 GiB"));
 }
 
 }  // namespace plan_test
