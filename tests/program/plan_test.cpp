@@ -162,6 +162,8 @@ TEST_CASE("plan: what trains is told in millions or billions, in full or as an a
   };
   const std::string begin = "qwen2.5-7b, 7.62 billion parameters stored as ";
   CHECK(model({"--lora_rank=64"}) == begin + "BF16; LoRA, 161 million train");
+  // Of 28 layers A (1, 3584) and B (3584, 1).
+  CHECK(model({"--lora_rank=1", "--lora_target=q_proj"}) == begin + "BF16; LoRA, 0.201 million train");
   CHECK(model({"--finetuning_type=full"}) == begin + "BF16; in full, 7.62 billion train");
 }
 
