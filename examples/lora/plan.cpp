@@ -23,9 +23,10 @@ using namespace lora::forecast;
 
 /// "qwen2, 7.62 billion parameters in BF16; 20.2 million train"
 std::string text_of_model(const settings::Config& config, const model::Blueprint& blueprint, DType stored) {
-  double trained = 0;
-  for (const nn::GroupSize& group : blueprint.parameters().sizes([](std::string_view) { return true; }))
-    trained += static_cast<double>(group.trained);
+  double trained = 0;  // without what fills up the blocks of memory
+  const nn::ParamTable params = blueprint.parameters();
+  for (const nn::ParamTable::Storage& storage : params.storages())
+    trained += static_cast<double>(storage.rows * storage.cols);
   const auto count = [](double number) {
     return number >= 1e9 ? concat(significant(number * 1e-9, 3), " billion")
                          : concat(significant(number * 1e-6, 3), " million");

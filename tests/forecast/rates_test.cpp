@@ -71,4 +71,48 @@ TEST_CASE("rates: of an NPU they are those that docs/ascend.md states, and other
         "key device_type: given ascend910b, of which no forecast is made; allowed: ascend910b1, ascend910b3");
 }
 
+TEST_CASE("rates: shares of the processors' limits are those that steps were measured to reach") {
+  const Limits limits{.f32_gflops = 200, .bf16_gflops = 1000, .gb_per_second = 20};
+  const auto check = [](const Rates& rates, double products, double attention, double moved, double thin,
+                        double decoded) {
+    CHECK(rates.products == doctest::Approx(products));
+    CHECK(rates.attention == doctest::Approx(attention));
+    CHECK(rates.moved == doctest::Approx(moved));
+    CHECK(rates.thin == doctest::Approx(thin));
+    CHECK(rates.decoded == doctest::Approx(decoded));
+    CHECK(rates.link == 0);
+  };
+  check(rates_of(limits, Precision::float32), 186e9, 96e9, 19e9, 16e9, 2e9);
+  check(rates_of(limits, Precision::bfloat16), 800e9, 96e9, 11e9, 10e9, 2e9);
+  check(rates_of(limits, Precision::float16), 800e9, 96e9, 11e9, 10e9, 2e9);
+}
+
+TEST_CASE("rates: of an NPU each is a share of its sheet's") {
+  const Npu npu{"x", 100e12, 32};
+  const Rates half = rates_of(npu, Precision::float16), single = rates_of(npu, Precision::float32);
+  CHECK(half.products == doctest::Approx(70e12));
+  CHECK(half.attention == half.products);
+  CHECK(single.products == doctest::Approx(17.5e12));
+  CHECK(single.attention == single.products);
+  for (const Rates& rates : {half, single}) {
+    CHECK(rates.moved == doctest::Approx(1.28e12));
+    CHECK(rates.thin == rates.moved);
+    CHECK(rates.decoded == doctest::Approx(1.28e12 / 3));
+    CHECK(rates.link == 20e9);
+  }
+  CHECK(npus().size() == 2);
+  CHECK(npu_of("ascend910b3").memory_gib == 61);
+}
+
+TEST_CASE("rates: of equal parts the first limits, and a link as fast as the work does not") {
+  const Rates rates{.products = 1, .attention = 1, .moved = 1, .thin = 1, .decoded = 1, .link = 2};
+  CHECK(time_of({.products = 3, .attention = 3, .decoded = 3}, rates).limited_by == "products");
+  CHECK(time_of({.attention = 3, .moved = 1, .thin = 2, .decoded = 3}, rates).limited_by == "attention");
+  CHECK(time_of({.products = 3}, rates, 6).limited_by == "products");
+  CHECK(time_of({.products = 3}, rates, 6.5).limited_by == "the host's link");
+  CHECK(time_of({.products = 3}, rates, 6.5).seconds == 3.25);
+  CHECK(time_of({.products = 3}, {.products = 1, .attention = 1, .moved = 1, .thin = 1, .decoded = 1}, 0).seconds == 3);
+  CHECK(time_of({}, rates).seconds == 0);
+}
+
 }  // namespace rates_test

@@ -4,10 +4,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "lora/forecast/report.hpp"
@@ -260,6 +264,121 @@ TEST_CASE("run forecast: a report says it all in words and for scripts, and of s
   CHECK(text_of(report, ways)
             .ends_with("\nnone fits; the one that needs least, --max_tokens_per_micro_batch 512 "
                        "--gradient_checkpointing: it needs more\n"));
+}
+
+TEST_CASE("run forecast: ways are micro-batches from 512 to 16384 tokens, without and with gradient checkpointing") {
+  Subject s;
+  s.config.cutoff_len = 512;
+  s.config.per_device_train_batch_size = 8;
+  s.config.gradient_accumulation_steps = 4;
+  s.config.offload = "none";
+  const model::Blueprint blueprint = blueprint_of(s.config, planned_model(s.config).source, DType::f32);
+  const auto ways = compare<D, float>(target(), blueprint, nullptr, s.config);
+  REQUIRE(ways.size() == 12);
+  const Index tokens[] = {512, 1024, 2048, 4096, 8192, 16384};
+  for (std::size_t i = 0; i < 12; ++i) {
+    CHECK(ways[i].micro_batch_tokens == tokens[i % 6]);
+    CHECK(ways[i].recomputes == (i >= 6));
+    CHECK(ways[i].offload == "none");
+    CHECK(ways[i].forecast.step.micro_batches == 32 * 512 / static_cast<double>(tokens[i % 6]));
+    CHECK(ways[i].forecast.memory->recomputed == (i >= 6 ? 2 : 0));
+  }
+}
+
+TEST_CASE("run forecast: it is of the device's memory, to the byte, and of no host's where there is none") {
+  Subject s;
+  const RunForecast forecast = s.forecast();
+  Target exact = target();
+  exact.device_bytes = forecast.memory->peak();
+  exact.host_bytes = 0;
+  CHECK(s.forecast(exact).fits);
+  exact.device_bytes -= 1;
+  CHECK_FALSE(s.forecast(exact).fits);
+  CHECK(forecast.step.streamed == 0);
+  CHECK(forecast.step.time.seconds > 0);
+  CHECK(forecast.step.time.seconds == time_of(forecast.step.work, target().rates).seconds);
+}
+
+TEST_CASE("run forecast: of several stages the one whose steps take longest is told") {
+  Subject s;
+  s.config.dataset = {data::DataFile{records_of(s.temp, std::vector<Index>(12, 10))}};
+  s.config.per_device_train_batch_size = 1;
+  s.config.gradient_accumulation_steps = 1;
+  s.config.stages.resize(3);
+  s.config.stages[0].until_step = 2;
+  s.config.stages[1].until_step = 4;
+  s.config.stages[1].gradient_accumulation_steps = 3;
+  s.config.stages[2].until_step = 6;
+  s.config.stages[2].gradient_accumulation_steps = 2;
+  const cpu::Threads threads(1);
+  train::Prepared run(threads, s.config, planned_model(s.config).source, {});
+  const RunForecast forecast =
+      forecast_run<D, float>(target(), blueprint_of(run.config, run.source, {}), &run, run.config);
+  CHECK(forecast.step.sequences == 3);
+  CHECK(forecast.step.tokens == 30);
+}
+
+TEST_CASE("run forecast: a model with weights is opened, one in shards or of a file as well") {
+  Subject s;
+  std::filesystem::rename(s.temp / "model" / "model.safetensors",
+                          s.temp / "model" / "model-00001-of-00001.safetensors");
+  io::write_json(s.temp / "model" / "model.safetensors.index.json",
+                 {{"metadata", io::Json::object()}, {"weight_map", [&] {
+                                                       io::Json map = io::Json::object();
+                                                       for (const auto& tensor : test::random_tensors({}))
+                                                         map[tensor.name] = "model-00001-of-00001.safetensors";
+                                                       return map;
+                                                     }()}});
+  CHECK_FALSE(planned_model(s.config).declared);
+  CHECK_FALSE(planned_model(s.config).source.is_initial());
+  s.config.train_from_scratch = true;
+  CHECK(planned_model(s.config).declared == DType::f32);
+  CHECK(planned_model(s.config).source.is_initial());
+  std::filesystem::remove_all(s.temp / "model");
+  io::create_folders(s.temp / "model");
+  s.config.train_from_scratch = false;
+  CHECK_THROWS_AS(planned_model(s.config), Error);
+}
+
+TEST_CASE("run forecast: streamed layers have room for as many as fit, and the device no less than two") {
+  test::TempFolder temp;
+  test::RandomModel shape;
+  shape.layers = 5;
+  test::write_random_model(temp / "model", shape);
+  settings::Config config;
+  config.model_name_or_path = (temp / "model").native();
+  const PlannedModel model = planned_model(config);
+  const model::Blueprint blueprint = blueprint_of(config, model.source, {});
+  const auto whole = forecast::detail::streaming_of<D, float>(blueprint, 0);
+  const double layer = static_cast<double>(whole.layers) / 5;
+  for (const auto& one : {std::pair(0.0, 2), std::pair(2.9, 2), std::pair(3.0, 3), std::pair(4.99, 4),
+                          std::pair(5.0, 5), std::pair(50.0, 5)}) {
+    const auto streaming = forecast::detail::streaming_of<D, float>(blueprint, one.first * layer);
+    CHECK(static_cast<double>(streaming.device) == one.second * layer);
+    CHECK(streaming.layers == whole.layers);
+    CHECK(streaming.host == whole.layers);
+  }
+}
+
+TEST_CASE("run forecast: numbers that are measured with repeat, lie in their range, and are a key's own") {
+  D dev(1);
+  constexpr std::size_t period = 65521;
+  const auto values = [&](std::uint64_t key, double scale) {
+    return to_host(dev, random_tensor<float>(dev, 2, 40000, key, scale).view());
+  };
+  const std::vector<float> one = values(1, 1), half = values(1, 0.5);
+  REQUIRE(one.size() == 80000);
+  for (std::size_t i = period; i < one.size(); ++i) REQUIRE(one[i] == one[i - period]);
+  const auto range = std::minmax_element(one.begin(), one.end());
+  CHECK(*range.first >= -1);
+  CHECK(*range.first < -0.99f);
+  CHECK(*range.second <= 1);
+  CHECK(*range.second > 0.99f);
+  for (std::size_t i = 0; i < 100; ++i) CHECK(half[i] == 0.5f * one[i]);
+  CHECK(values(2, 1) != one);
+  int calls = 0;
+  CHECK(fastest(3, [&] { ++calls; }) < 1);
+  CHECK(calls == 4);
 }
 
 }  // namespace run_forecast_test

@@ -356,4 +356,86 @@ TEST_CASE("program: doctor --full tells that there is no such device") {
             .starts_with("# lora doctor's report on a device that can't be opened: 1 of 1 checks are not ok\n"));
 }
 
+TEST_CASE("program: doctor tells of each NPU, the toolkit and its operators what is there, and what helps where not") {
+  const test::Environment libraries("LORA_ASCEND_LIBRARIES", LORA_STAND_IN);
+  struct Found {
+    std::string state, found, advice;
+  };
+  const auto finding = [](const char* part, const char* variable, const std::string& value,
+                          const std::string& device = "ascend") -> Found {
+    const test::Environment set(variable, value);
+    const auto outcome = test::run_program(LORA_PROGRAM, {"doctor", "--json", "--threads=1", "--device=" + device});
+    const io::Json json = io::parse_json(outcome.output, "doctor");
+    for (const io::Json& one : json.at("findings"))
+      if (one.at("part") == part)
+        return {one.at("state"), one.at("found"),
+                one.at("advice").is_null() ? "" : one.at("advice").get<std::string>()};
+    return {"", "no such part", ""};
+  };
+  const auto check = [](const Found& found, const char* state, const std::string& text, const std::string& advice) {
+    CHECK(found.state == state);
+    CHECK(found.found == text);
+    CHECK(found.advice == advice);
+  };
+  const std::string runtime = LORA_STAND_IN "/libascendcl.so", interface = runtime + ", interface 1.13.0",
+                    operators = " in " LORA_STAND_IN "/libnnopbase.so, " LORA_STAND_IN "/libopapi.so",
+                    counts = "npu-smi info lists what the driver sees; ASCEND_RT_VISIBLE_DEVICES may hide devices";
+  const char* const none = "STAND_IN_DELAY_US";
+  check(finding("NPU toolkit", none, "0"), "ok", interface, "");
+  check(finding("NPU toolkit", "STAND_IN_DEVICES", "0"), "missing", interface + ", which finds no NPU", counts);
+  check(finding("NPU toolkit", "STAND_IN_DEVICES", "0", "auto"), "note", interface + ", which finds no NPU", counts);
+  check(finding("NPU toolkit", "STAND_IN_DEVICES", "-1"), "missing",
+        interface + ", which can't count NPUs: error 507899 (E507899: aclrtGetDeviceCount: the driver does not answer)",
+        counts);
+  check(finding("NPU 0", "STAND_IN_DEVICES", "0"), "", "no such part", "");
+  check(finding("NPU toolkit", "STAND_IN_INIT_ERROR", "507899"), "missing",
+        runtime + " can't begin: error 507899 (E507899: aclInit: the driver does not answer)",
+        "install driver and toolkit of one release (CANN 8.1 or newer)");
+  const Found nothing = finding("NPU toolkit", "LORA_ASCEND_LIBRARIES", "/nowhere", "auto");
+  CHECK(nothing.state == "note");
+  CHECK(nothing.found.starts_with("none: "));
+  CHECK(nothing.advice.starts_with("where there are Ascend NPUs: install driver and toolkit (CANN)"));
+
+  const std::string card = "Ascend910B3, 20 cube and 40 vector cores, 2.0 GiB of 2.0 GiB are free";
+  for (const char* part : {"NPU 0", "NPU 1"}) check(finding(part, none, "0"), "ok", card, "");
+  check(finding("NPU 2", none, "0"), "", "no such part", "");
+  check(finding("NPU 0", "STAND_IN_SET_DEVICE_ERROR", "0"), "missing",
+        "can't be used: error 507899 (E507899: aclrtSetDevice: device 0 does not start)",
+        "npu-smi info shows its health and who uses it; a card serves one container at a time");
+  check(finding("NPU 1", "STAND_IN_SET_DEVICE_ERROR", "0"), "ok", card, "");
+  CHECK(finding("NPU 1", "STAND_IN_SET_DEVICE_ERROR", "1").state == "note");
+  check(finding("NPU choice", none, "0"), "ok", "NPU 0", "");
+  check(finding("NPU choice", none, "0", "ascend:1"), "ok", "NPU 1", "");
+  check(finding("NPU choice", none, "0", "ascend:2"), "missing", "NPU 2 is not there: the runtime counts 2", counts);
+  check(finding("NPU choice", "LOCAL_RANK", "5"), "missing",
+        "the environment's LOCAL_RANK is 5, but the runtime counts 2 NPUs; expected one for each process",
+        "train refuses it in the same words");
+
+  check(finding("NPU operators", none, "0"), "ok", "29 of 29" + operators, "");
+  check(finding("NPU operators", "LORA_ASCEND_WITHOUT", "RotaryPositionEmbedding"), "ok",
+        "28 of 29" + operators +
+            "; without RotaryPositionEmbedding (rotary embedding), left out by LORA_ASCEND_WITHOUT, done by Mul and "
+            "InplaceAddcmul",
+        "");
+  const std::string without = "28 of 29" + operators + "; without Mm (products), left out by LORA_ASCEND_WITHOUT",
+                    helps = "nothing stands in for Mm (left out by LORA_ASCEND_WITHOUT); CANN 8.1 and newer have them";
+  check(finding("NPU operators", "LORA_ASCEND_WITHOUT", "Mm"), "missing", without, helps);
+  check(finding("NPU operators", "LORA_ASCEND_WITHOUT", "Mm", "auto"), "note", without, helps);
+  CHECK(finding("NPU operators", none, "0", "cpu").found == "no such part");
+}
+
+TEST_CASE("program: with device auto an NPU that can't be used is only noted where another device would be taken") {
+  const test::Environment libraries("LORA_ASCEND_LIBRARIES", LORA_STAND_IN);
+  const auto status = [](const char* variable, const char* value, const char* device) {
+    const test::Environment set(variable, value);
+    return test::run_program(LORA_PROGRAM, {"doctor", "--threads=1", concat("--device=", device)}).status;
+  };
+  CHECK(status("STAND_IN_SET_DEVICE_ERROR", "0", "auto") == 1);  // it would be taken, and refused
+  CHECK(status("STAND_IN_SET_DEVICE_ERROR", "1", "auto") == 0);
+  CHECK(status("LORA_ASCEND_WITHOUT", "Mm", "auto") == 0);
+  CHECK(status("LORA_ASCEND_WITHOUT", "Mm", "ascend") == 1);
+  CHECK(status("STAND_IN_DEVICES", "0", "auto") == 0);
+  CHECK(status("STAND_IN_DEVICES", "0", "cpu") == 0);
+}
+
 }  // namespace doctor_test

@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <regex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lora/io/file.hpp"
@@ -130,6 +133,109 @@ TEST_CASE("plan: what it is given is refused as train refuses it, and writes not
   CHECK(plan(keys).status == 0);
   CHECK_FALSE(io::is_there(temp / "run"));
   CHECK(io::entries_of(temp / "model") == before);
+}
+
+TEST_CASE("plan: the type that is computed in is that of the weights, or the key's") {
+  const auto device = [](const Words& more) {
+    return json_of(with({"--model_preset=qwen3-0.6b", "--device_type=ascend910b1"}, more)).at("device");
+  };
+  const std::string begin = "ascend910b1, from its data sheet: nothing of it was measured; computing in ";
+  CHECK(device({}) == begin + "bfloat16");
+  CHECK(device({"--dtype=float32"}) == begin + "float32");
+  CHECK(device({"--dtype=float16"}) == begin + "float16");
+  CHECK(device({"--train_from_scratch", "--finetuning_type=full"}) == begin + "float32");
+  const test::TempFolder temp;
+  for (const auto& one :
+       {std::pair("float16", "float16"), std::pair("bfloat16", "bfloat16"), std::pair("float32", "float32")}) {
+    test::RandomModel shape;
+    shape.more = {{"torch_dtype", one.first}};
+    io::write_json(temp / "config.json", test::config_json(shape));
+    CHECK(json_of({"--model_name_or_path=" + temp.path().native(), "--device_type=ascend910b3"}).at("device") ==
+          concat("ascend910b3, from its data sheet: nothing of it was measured; computing in ", one.second));
+  }
+}
+
+TEST_CASE("plan: what trains is told in millions or billions, in full or as an adapter") {
+  const auto model = [](const Words& more) {
+    return json_of(with({"--model_preset=qwen2.5-7b", "--device_type=ascend910b3", "--device_memory_gib=9999"}, more))
+        .at("model");
+  };
+  const std::string begin = "qwen2.5-7b, 7.62 billion parameters stored as ";
+  CHECK(model({"--lora_rank=64"}) == begin + "BF16; LoRA, 161 million train");
+  // Of 28 layers A (1, 3584) and B (3584, 1).
+  CHECK(model({"--lora_rank=1", "--lora_target=q_proj"}) == begin + "BF16; LoRA, 0.201 million train");
+  CHECK(model({"--finetuning_type=full"}) == begin + "BF16; in full, 7.62 billion train");
+}
+
+TEST_CASE("plan: layers that stream lie on the host, come twice a micro-batch, and stay where there is room") {
+  // Of 28 layers, the projections of one in bfloat16.
+  constexpr double hidden = 3584, kv = 512, ffn = 18944;
+  constexpr double layer = 2 * (2 * hidden * hidden + 2 * kv * hidden + 3 * ffn * hidden);
+  const Words npu = {"--model_preset=qwen2.5-7b", "--device_type=ascend910b3", "--lora_rank=64"},
+              keys = with(npu, {"--host_memory_gib=64"});
+  const auto gib_of = [](const io::Json& json, const char* where, const char* part) {
+    return json.at("ranks")[0].at(where).at(part).get<double>() * 0x1p30;
+  };
+  const io::Json plain = json_of(keys);
+  CHECK(gib_of(plain, "host_gib", "total") == 0);
+  const double whole = gib_of(plain, "device_gib", "weights");
+  const auto check = [&](const char* memory, double slots) {
+    const io::Json json =
+        json_of(with(keys, {"--offload=params", concat("--device_memory_gib=", memory)}), slots == 2 ? 1 : 0);
+    CAPTURE(memory);
+    CHECK(gib_of(json, "host_gib", "weights") == doctest::Approx(28 * layer).epsilon(1e-5));
+    CHECK(gib_of(json, "host_gib", "optimizer") == 0);
+    CHECK(gib_of(json, "device_gib", "weights") == doctest::Approx(whole - (28 - slots) * layer).epsilon(1e-4));
+    const io::Json& step = json.at("step");
+    const double link = 2 * 8 * (28 - slots) * layer / 20e9, work = plain.at("step").at("seconds");
+    CHECK(step.at("seconds").get<double>() == doctest::Approx(std::max(link, work)).epsilon(1e-5));
+    CHECK(step.at("limited_by") == (link > work ? "the host's link" : "products"));
+  };
+  check("12", 2);  // less than it needs
+  check("61", 28);
+  const io::Json all = json_of(with(keys, {"--offload=all"}));
+  // The adapter's numbers in float32: gradients, and on the host values and two moments.
+  CHECK(gib_of(all, "host_gib", "total") ==
+        doctest::Approx(gib_of(all, "host_gib", "weights") + gib_of(all, "host_gib", "optimizer")).epsilon(1e-4));
+  CHECK(gib_of(all, "host_gib", "optimizer") > 2 * 4 * 161e6);
+  CHECK(gib_of(all, "device_gib", "trained") < gib_of(plain, "device_gib", "trained"));
+  CHECK(json_of(with(npu, {"--offload=params", "--host_memory_gib=12"}), 1).at("advice")[0] ==
+        "it needs 12.2 GiB of the host's memory, which has 12.0 GiB");
+}
+
+TEST_CASE("plan: ways are told with what stays on the host where not all fits, and exit with 1 where none does") {
+  const Words npu = {"--model_preset=qwen2.5-7b", "--device_type=ascend910b3", "--host_memory_gib=64", "--all"},
+              keys = with(npu, {"--lora_rank=64"});
+  const io::Json roomy = json_of(with(keys, {"--device_memory_gib=200"}));
+  for (const io::Json& way : roomy.at("strategies")) CHECK(way.at("offload") == "none");
+  const io::Json tight = json_of(with(keys, {"--device_memory_gib=20"}));
+  std::vector<std::string> offloads;
+  for (const io::Json& way : tight.at("strategies"))
+    if (way.at("max_tokens_per_micro_batch") == 16384 && way.at("gradient_checkpointing") == false)
+      offloads.push_back(way.at("offload"));
+  CHECK(offloads == std::vector<std::string>{"none", "optimizer", "params", "all"});
+  CHECK(json_of(with(keys, {"--device_memory_gib=1"}), 1).at("strategies").size() > 8);
+  const io::Json full = json_of(with(npu, {"--device_memory_gib=1", "--finetuning_type=full"}), 1);
+  for (const io::Json& way : full.at("strategies"))
+    CHECK((way.at("offload") == "none" || way.at("offload") == "optimizer"));
+}
+
+TEST_CASE("plan: of the processors it tells what was measured of them, and has the host's memory alone") {
+  const test::TempFolder temp;
+  test::write_random_model(temp / "model", {});
+  const Words keys = {"--model_name_or_path=" + (temp / "model").native(), "--threads=1", "--cutoff_len=32",
+                      "--dtype=float32"};
+  const io::Json json = json_of(with(keys, {"--host_memory_gib=0.001"}), 1);
+  const std::regex device(R"(cpu, 1 thread.*, [0-9.e+]+ GFLOP/s in float32, [0-9.e+]+ in bfloat16, [0-9.e+]+ GB/s; )"
+                          R"(computing in float32)");
+  CHECK(std::regex_match(json.at("device").get<std::string>(), device));
+  CHECK(json.at("ranks")[0].at("host_gib").at("total") == 0);
+  CHECK(json.at("step").at("sequences") == 8);
+  CHECK(json.at("step").at("tokens") == 8 * 32);
+  // What the program holds itself is part of it.
+  CHECK(json.at("ranks")[0].at("device_gib").at("total").get<double>() > 0.005);
+  CHECK(json.at("fits") == false);
+  CHECK(json.at("advice")[0].get<std::string>().ends_with(", but the device has 0.0 GiB"));
 }
 
 }  // namespace plan_test

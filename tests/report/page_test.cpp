@@ -4,10 +4,13 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "lora/io/file.hpp"
+#include "lora/report/chart.hpp"
 #include "support/message_of.hpp"
 #include "support/temp_folder.hpp"
 
@@ -235,6 +238,202 @@ TEST_CASE("page: only what is one, or a picture, is written over") {
           path.native() + " is there and no report of lora, so it is left alone; move it away");
     CHECK(io::read_file(path) == other);
   }
+}
+
+namespace {
+
+/// A run that is no folder.
+RunRecord record_of(const std::string& name, const io::Json& metrics = {}) {
+  RunRecord record;
+  record.name = name;
+  record.settings = io::Json::object();
+  record.metrics = metrics;
+  return record;
+}
+
+std::string between(const std::string& text, const std::string& begin, const std::string& end) {
+  const auto at = text.find(begin);
+  return at == text.npos ? "" : text.substr(at, text.find(end, at) - at);
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (auto at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) ++found;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("page: scores have their titles and stand under them, a run a row") {
+  io::Json metrics = io::Json::object();
+  int number = 0;
+  for (const char* field :
+       {"steps", "train_loss", "mean_train_loss", "eval_loss", "best_eval_loss", "best_step", "final_model_step",
+        "ended_early", "total_tokens", "tokens_per_second", "peak_memory_gib", "seconds", "of no column"})
+    metrics[field] = ++number;
+  std::string head = "<tr><th>run</th>", row = "<tr><td>a</td>";
+  for (const char* title : {"steps", "last loss", "mean loss", "evaluation loss", "best evaluation loss", "at step",
+                            "final_model&#39;s step", "ended early", "tokens", "tokens/s", "peak GiB", "seconds"})
+    head += concat("<th class=\"n\">", title, "</th>");
+  for (int i = 1; i <= 12; ++i) row += concat("<td class=\"n\">", i, "</td>");
+  const std::string page = page_of({record_of("a", metrics)}, {});
+  CHECK(between(page, "<tr>", "</table>") == head + "</tr>\n" + row + "</tr>\n");
+  const std::string ending = "<p>The training has not ended yet.</p>\n";
+  CHECK_FALSE(holds(page, ending));
+  CHECK(holds(page_of({record_of("a")}, {}), "</h1>\n" + ending + "<div class=\"charts\">\n</div>\n<h2>Settings"));
+  CHECK(holds(page_of({record_of("a", {{"of no column", 1}})}, {}), ending));
+}
+
+TEST_CASE("page: evaluations have their titles, and the run's name where there are several") {
+  RunRecord one = record_of("a"), two = record_of("b");
+  one.evaluations = {{{"step", 1}, {"eval_loss", 2}, {"eval_perplexity", 3}, {"eval_token_accuracy", 4}},
+                     {{"step", 5}, {"eval_loss", 6}, {"eval_exact_match", 7}, {"eval_rouge_l", 8}}};
+  two.evaluations = {{{"step", 9}, {"eval_loss", 10}}};
+  const auto cells = [](const std::vector<int>& numbers) {
+    std::string text;
+    for (const int number : numbers)
+      text += number == 0 ? "<td class=\"v\"></td>" : concat("<td class=\"n\">", number, "</td>");
+    return text + "</tr>\n";
+  };
+  std::string head;
+  for (const char* title : {"loss", "perplexity", "token accuracy", "exact match", "ROUGE-L"})
+    head += concat("<th class=\"n\">", title, "</th>");
+  const auto table = [](const std::string& page) { return between(page, "<h2>Evaluations</h2>", "</table>"); };
+  const std::string begin = "<h2>Evaluations</h2>\n<div class=\"wide\"><table>\n<tr>";
+  CHECK(table(page_of({one}, {})) == begin + "<th>step</th>" + head + "</tr>\n<tr>" + cells({1, 2, 3, 4, 0, 0}) +
+                                         "<tr>" + cells({5, 6, 0, 0, 7, 8}));
+  CHECK(table(page_of({one, two}, {})) ==
+        begin + "<th>run</th><th class=\"n\">step</th>" + head + "</tr>\n<tr><td>a</td>" + cells({1, 2, 3, 4, 0, 0}) +
+            "<tr><td>a</td>" + cells({5, 6, 0, 0, 7, 8}) + "<tr><td>b</td>" + cells({9, 10, 0, 0, 0, 0}));
+  CHECK(table(page_of({two}, {})) == begin + "<th>step</th><th class=\"n\">loss</th></tr>\n<tr>" + cells({9, 10}));
+}
+
+TEST_CASE("page: more than twenty points have their mean in front of them, over a sixtieth to both sides") {
+  const auto chart = [](int points, const char* field) {
+    RunRecord run = record_of("a");
+    for (int i = 0; i < points; ++i) run.curves[field].add(i, i % 2);
+    return page_of({run}, {});
+  };
+  for (const char* field : {"loss", "grad_norm", "tokens_per_second"}) {
+    CAPTURE(field);
+    CHECK(count_of(chart(20, field), "c0 faint") == 0);
+    CHECK(count_of(chart(21, field), "c0 faint") == 1);
+    CHECK(count_of(chart(21, field), "class=\"c0\"") >= 1);
+  }
+  for (const char* field : {"learning_rate", "peak_memory_gib"}) CHECK(count_of(chart(21, field), "c0 faint") == 0);
+  RunRecord run = record_of("a");
+  for (int i = 0; i <= 60; ++i) run.curves["loss"].add(i, i);
+  std::vector<Point> mean;
+  for (int i = 0; i <= 60; ++i) mean.push_back({1.0 * i, i == 0 ? 0.5 : i == 60 ? 59.5 : i});
+  const std::string expected =
+      svg_of(Chart{"loss by step", {{"training", run.curve("loss"), 0, true}, {"training", mean, 0}}});
+  CHECK(holds(page_of({run}, {}), "<div>" + expected + "</div>\n"));
+}
+
+TEST_CASE("page: charts tell what they are of, whose a curve is, and its color stays a run's") {
+  RunRecord one = record_of("one"), two = record_of("two");
+  one.curves["learning_rate"].add(1, 2);
+  for (RunRecord* run : {&one, &two})
+    for (const char* field : {"loss", "eval_loss", "grad_norm"})
+      for (int i = 0; i < 3; ++i) run->curves[field].add(i, i);
+  two.curves["grad_norm"].add(3, 4);
+  const std::vector<Point>& points = one.curve("loss");
+  const std::string both = page_of({one, two}, {});
+  CHECK(holds(both, svg_of(Chart{"loss by step",
+                                 {{"one, training", points, 0},
+                                  {"one, evaluation", points, 6, false, true},
+                                  {"two, training", points, 1},
+                                  {"two, evaluation", points, 7, false, true}}})));
+  CHECK(holds(both, svg_of(Chart{"norm of the gradient", {{"one", points, 0}, {"two", two.curve("grad_norm"), 1}}})));
+  CHECK(holds(both, svg_of(Chart{"learning rate", {{"one", {{1, 2}}, 0}}})));
+  CHECK(holds(page_of({two, one}, {}), svg_of(Chart{"learning rate", {{"one", {{1, 2}}, 1}}})));
+  const std::string alone = page_of({one}, {});
+  CHECK(holds(alone, svg_of(Chart{"loss by step", {{"training", points, 0}, {"evaluation", points, 1, false, true}}})));
+  CHECK(holds(alone, svg_of(Chart{"learning rate", {{"", {{1, 2}}, 0}}})));
+  CHECK(count_of(alone, "<svg ") == 3);
+  CHECK(
+      loss_picture(one) ==
+      std::string(picture_begin) +
+          svg_of(Chart{"one: loss by step", {{"training", points, 0}, {"evaluation", points, 1, false, true}}}, true));
+}
+
+TEST_CASE("page: records of labels and files are drawn where the file has lists of them, sixty rows at most") {
+  const auto page = [](const io::Json& metrics) { return page_of({record_of("a", metrics)}, {}); };
+  io::Json stages = io::Json::array();
+  for (int i = 0; i < 61; ++i)
+    stages.push_back({{"from_step", i}, {"to_step", i + 1}, {"counts", {{"x", 1}, {concat("of ", i), 2}}}});
+  const std::string many = page({{"curriculum", stages}});
+  CHECK(holds(many, ">steps 60 to 60</text>"));
+  CHECK_FALSE(holds(many, ">steps 61 to 61</text>"));
+  CHECK(count_of(many, ">x</text>") == 1);
+  CHECK(holds(many, ">of 60</text>"));
+  const std::string odd = page({{"curriculum", {{{"counts", 3}}, {{"to_step", "b"}, {"counts", {{"x", "y"}}}}}},
+                                {"datasets", {{{"records", 2}}, {{"name", 7}, {"records", nullptr}}}}});
+  CHECK(count_of(odd, ">steps 1 to 0</text>") == 2);
+  CHECK(holds(odd, "<title>all steps, : 2, 100.0 %</title>"));
+  CHECK(holds(odd, ">7</text>"));
+  for (const io::Json& other : {io::Json(io::Json::array()), io::Json(3), io::Json::array({1}), io::Json()}) {
+    CHECK_FALSE(holds(page({{"curriculum", other}}), "<h2>Curriculum"));
+    CHECK_FALSE(holds(page({{"datasets", other}}), "<h2>Files"));
+  }
+  CHECK_FALSE(holds(page_of({record_of("a", {{"datasets", {{{"name", "a"}, {"records", 1}}}}}), record_of("b")}, {}),
+                    "<h2>Files"));
+}
+
+TEST_CASE("page: samples of the last evaluation may be fewer than of the first, and are a run's alone") {
+  RunRecord run = record_of("a");
+  const io::Json first = {{"prompt", "p"}, {"label", "l"}, {"predict", "one"}};
+  const io::Json second = {{"prompt", "q"}, {"label", "m"}, {"predict", "two"}};
+  run.evaluations = {{{"step", 1}, {"eval_loss", 1}, {"eval_samples", {first, second}}},
+                     {{"step", 2}, {"eval_loss", 1}, {"eval_samples", io::Json::array({{{"predict", "three"}}})}}};
+  const std::string page = page_of({run}, {});
+  const std::string v = "<td class=\"v\">", end = "</td>";
+  CHECK(holds(page, "<tr>" + v + "p" + end + v + "l" + end + v + "one" + end + v + "three" + end + "</tr>\n<tr>" + v +
+                        "q" + end + v + "m" + end + v + "two" + end + v + end + "</tr>\n"));
+  CHECK_FALSE(holds(page_of({run, record_of("b")}, {}), "<h2>Samples"));
+}
+
+TEST_CASE("page: settings and environment of each run stand at its end, under its name where there are several") {
+  RunRecord one = record_of("o<e"), two = record_of("two");
+  one.settings = {{"a", 1}, {"b", "x&y"}};
+  two.settings = {{"b", "x&y"}, {"c", nullptr}};
+  one.environment = "host & home\n";
+  const auto end_of = [](const std::string& page) { return page.substr(page.find("<details>")); };
+  const auto details = [](const std::string& title, const std::string& text) {
+    return "<details><summary>" + title + "</summary><pre>" + text + "</pre></details>\n";
+  };
+  const std::string settings = escaped(io::to_text(one.settings, 2)), others = escaped(io::to_text(two.settings, 2)),
+                    environment = "host &amp; home\n", last = "</body></html>\n";
+  CHECK(end_of(page_of({one}, {})) == details("All settings", settings) + details("Environment", environment) + last);
+  const std::string both = page_of({one, two}, {});
+  CHECK(end_of(both) == details("All settings of o&lt;e", settings) + details("Environment of o&lt;e", environment) +
+                            details("All settings of two", others) + last);
+  CHECK(holds(both,
+              "<h2>Settings that differ</h2>\n<div class=\"wide\"><table>\n<tr><th>key</th><th>o&lt;e</th>"
+              "<th>two</th></tr>\n<tr><td>a</td><td class=\"n\">1</td><td class=\"v\"></td></tr>\n</table>"));
+  CHECK(holds(page_of({one}, {{"a", 1}}),
+              "<h2>Settings that are not the defaults</h2>\n<div class=\"wide\"><table>\n<tr><th>key</th>"
+              "<th>value</th></tr>\n<tr><td>b</td><td class=\"v\">x&amp;y</td></tr>\n</table></div>\n<details>"));
+  CHECK(holds(both, "<title>o&lt;e, two</title>\n<style>:root{"));
+  CHECK(holds(both, std::string(chart_style()) + "</style></head><body>\n<h1>o&lt;e, two</h1>\n"));
+}
+
+TEST_CASE("page: a log's line may have a mebibyte, and evaluations and steps are told apart by their loss") {
+  const Run run;
+  const std::string begin = "{\"step\": 1, \"x\": \"", end = "\", \"loss\": 2}";
+  run.log(begin + std::string((std::size_t{1} << 20) - begin.size() - end.size(), 'x') + end + "\n");
+  CHECK(read_run(run.folder).curve("loss") == std::vector<Point>{{1, 2}});
+  run.log(begin + std::string((std::size_t{1} << 20) - begin.size() - end.size() + 1, 'x') + end + "\n");
+  CHECK(test::holds(run.told(), ":1: a line of 1048577 bytes; at most 1048576"));
+  run.log("{\"step\": 1, \"eval_loss\": 3, \"loss\": 2}\n{\"step\": 2, \"mean_loss\": 4}\n");
+  const RunRecord record = read_run(run.folder);
+  CHECK(record.curve("loss").empty());
+  CHECK(record.curve("eval_loss") == std::vector<Point>{{1, 3}});
+  CHECK(record.curve("mean_loss") == std::vector<Point>{{2, 4}});
+  CHECK(record.evaluations.size() == 1);
+  std::filesystem::remove(run.folder / "trainer_log.jsonl");
+  std::filesystem::create_symlink("trainer_log.jsonl", run.folder / "trainer_log.jsonl");  // a loop
+  CHECK(run.told() == "cannot read " + (run.folder / "trainer_log.jsonl").native());
 }
 
 }  // namespace page_test

@@ -8,12 +8,14 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lora/instantiate.hpp"
 #include "support/effort.hpp"
 #include "support/file_faults.hpp"
+#include "support/message_of.hpp"
 #include "support/quiet.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
@@ -594,6 +596,168 @@ TEST_CASE("checkpoint: a whole folder's names are durable, even if its files wer
     });
   }
   CHECK(io::read_file(temp / "run" / "folder" / "file") == "content");
+}
+
+TEST_CASE("checkpoint: the state file notes size and checksum of every other file, and its own last") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  save(checkpoints, 3);
+  const io::Path folder = checkpoints.folder_of(3);
+  io::Json json = io::read_json(folder / "trainer_state.json");
+  REQUIRE(json.at("files").size() == 2);
+  for (const char* name : {"adapter.bin", "optimizer.bin"}) {
+    const io::Json& facts = json.at("files").at(name);
+    CHECK(facts.at("size") == std::filesystem::file_size(folder / name));
+    CHECK(facts.at("checksum") == checksum_text(checksum(io::read_file(folder / name))));
+  }
+  const std::string sum = json.at("checksum");
+  json.erase("checksum");
+  CHECK(sum == checksum_text(checksum(io::to_text(json))));
+  CHECK(Checkpoints::open(folder).checksum == sum);
+}
+
+TEST_CASE("checkpoint: what is wrong with one is told with its file, and what was found and written") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  const io::Path folder = checkpoints.folder_of(3), state = folder / "trainer_state.json";
+  const auto said = [&](const auto& damage) {
+    std::filesystem::remove_all(folder);
+    save(checkpoints, 3);
+    damage();
+    std::string why;
+    CHECK_FALSE(checkpoints.find(3, why));
+    return why;
+  };
+  const std::size_t size = payload(3).size();
+  CHECK(said([&] { std::filesystem::resize_file(folder / "adapter.bin", 10); }) ==
+        concat((folder / "adapter.bin").native(), " has 10 bytes; ", size, " were written"));
+  CHECK(said([&] { std::filesystem::resize_file(folder / "adapter.bin", size + 1); }) ==
+        concat((folder / "adapter.bin").native(), " has ", size + 1, " bytes; ", size, " were written"));
+  CHECK(said([&] { std::filesystem::remove(folder / "optimizer.bin"); }) ==
+        (folder / "optimizer.bin").native() + " is missing");
+  CHECK(said([&] { std::filesystem::remove(state); }) == state.native() + " is missing");
+  CHECK(said([&] { io::write_file(state, std::string_view("[]")); }) == state.native() + ": expected an object");
+  CHECK(said([&] { flip_byte(folder / "optimizer.bin"); }) ==
+        (folder / "optimizer.bin").native() + ": its checksum is not that of what was written");
+  for (const io::Json& sum : {io::Json("0123456789abcdef"), io::Json(5), io::Json(nullptr)})
+    CHECK(said([&] {
+            io::Json json = io::read_json(state);
+            json["checksum"] = sum;
+            io::write_json(state, json);
+          }) == state.native() + ": its checksum does not match its content");
+}
+
+TEST_CASE("checkpoint: one whose fields no version wrote is an error, not passed over, and no run's own") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  const io::Path folder = checkpoints.folder_of(3), state = folder / "trainer_state.json";
+  const auto said = [&](const io::Json& fields) {
+    std::filesystem::remove_all(folder);
+    save(checkpoints, 3);
+    change_state(folder, fields);
+    std::string why;
+    return test::message_of<FormatError>([&] { (void)checkpoints.find(3, why); });
+  };
+  const auto stranger = [&] { return run::detail::stranger_in_checkpoint(folder); };
+  const std::string of_another = "its trainer_state.json is not of this step of a run";
+  CHECK(said({{"files", nullptr}}) == state.native() + ": \"files\" must be an object");
+  CHECK(stranger() == of_another);
+  CHECK(said({{"files", io::Json::array()}}) == state.native() + ": \"files\" must be an object");
+  CHECK(stranger() == of_another);
+  said({{"step", "3"}});
+  CHECK(stranger() == of_another);
+  said({{"step", nullptr}});
+  CHECK(stranger() == of_another);
+  CHECK(said({{"format", 1}}) == state.native() + ": \"format\" is 1; this version reads 2");
+  CHECK(stranger().empty());
+  CHECK(said({{"format", nullptr}}) == "nothing was thrown");
+}
+
+TEST_CASE("checkpoint: where the state file is damaged, the README.md says whose the folder is") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  const io::Path folder = checkpoints.folder_of(3);
+  const auto write = [&](const char* name, std::string_view text) { io::write_file(folder / name, text); };
+  checkpoints.save(state_at(3), [&](const io::Path& path) {
+    io::write_file(path / "README.md", concat("---\n", model_card_head, "x"));
+    io::write_file(path / "trained.safetensors", std::string_view("x"));
+    io::write_file(path / "optimizer.safetensors", std::string_view("x"));
+    io::write_file(path / "model.safetensors", std::string_view("x"));
+  });
+  CHECK(checkpoints.own_steps() == std::vector<Index>{3});
+  write("trainer_state.json", "{}");
+  const auto stranger = [&] { return run::detail::stranger_in_checkpoint(folder); };
+  // A trained.safetensors is a run's in the folder of its model.
+  CHECK(stranger().empty());
+  write("notes.txt", "mine");
+  CHECK(stranger() == (folder / "trainer_state.json").native() + ": its checksum does not match its content");
+  std::filesystem::remove(folder / "notes.txt");
+  CHECK(stranger().empty());
+  write("README.md", "# mine");
+  CHECK_FALSE(stranger().empty());
+}
+
+TEST_CASE("checkpoint: a rotation looks at nothing while there are no more than it keeps") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  for (const Index step : {1, 2, 3}) save(checkpoints, step);
+  flip_byte(checkpoints.folder_of(3) / "adapter.bin");
+  const Quiet quiet;
+  checkpoints.rotate(3, std::nullopt);
+  CHECK(quiet.text.empty());
+  checkpoints.rotate(2, std::nullopt);
+  CHECK(quiet.text == concat("keeping all checkpoints, since the newest does not read back: ",
+                             (checkpoints.folder_of(3) / "adapter.bin").native(),
+                             ": its checksum is not that of what was written\n"));
+  CHECK(checkpoints.steps() == std::vector<Index>{1, 2, 3});
+  std::filesystem::remove_all(checkpoints.folder());
+  checkpoints.rotate(0, std::nullopt);  // of none
+}
+
+TEST_CASE("checkpoint: what is passed over, in the way or gone back from is told by its folder") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  for (const Index step : {2, 4, 6}) save(checkpoints, step);
+  flip_byte(checkpoints.folder_of(6) / "adapter.bin");
+  io::write_file(checkpoints.folder() / "checkpoint-9", std::string_view("a file"));
+  const Quiet quiet;
+  CHECK(checkpoints.newest()->state.step == 4);
+  CHECK(quiet.text == concat("skipping ", checkpoints.folder_of(6).native(), ": ",
+                             (checkpoints.folder_of(6) / "adapter.bin").native(),
+                             ": its checksum is not that of what was written\n"));
+  CHECK(test::message_of<ConfigError>([&] { checkpoints.expect_places(8, 9); }) ==
+        concat("key output_dir: ", checkpoints.folder_of(9).native(),
+               " is in the way: it is no folder; move it elsewhere"));
+  CHECK_NOTHROW(checkpoints.expect_places(0, 8));
+  CHECK_NOTHROW(checkpoints.expect_places(9, 20));
+}
+
+TEST_CASE("checkpoint: of those past a step the step itself stays, and what goes is told") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  for (const Index step : {2, 4, 6}) save(checkpoints, step);
+  const Quiet quiet;
+  checkpoints.remove_past(4);
+  CHECK(checkpoints.steps() == std::vector<Index>{2, 4});
+  CHECK(quiet.text == concat("removing ", checkpoints.folder_of(6).native(),
+                             ", which lies past step 4 that this run has gone back to\n"));
+}
+
+TEST_CASE("checkpoint: what was unfinished goes, if it has a checkpoint's name") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  save(checkpoints, 1);
+  const auto left = [&](const char* name) {
+    const io::Path path = io::temporary_name(checkpoints.folder() / name, io::Temporary::writing);
+    io::create_folders(path);
+    return path;
+  };
+  const io::Path own = left("checkpoint-2"), odd = left("checkpoint-02"), other = left("model");
+  checkpoints.recover();
+  CHECK_FALSE(io::is_there(own));
+  CHECK(io::is_there(odd));
+  CHECK(io::is_there(other));
+  CHECK(checkpoints.steps() == std::vector<Index>{1});
 }
 
 }  // namespace checkpoint_test

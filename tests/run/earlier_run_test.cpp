@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -330,6 +331,145 @@ TEST_CASE("earlier run: a stranger's final_model is named before anything is rem
   const EarlierRun run(config);
   CHECK_THROWS_WITH_AS(run.take(run.find_checkpoint(), 3), doctest::Contains("final_model is in the way"), ConfigError);
   CHECK(Checkpoints(temp / "run").own_steps() == std::vector<Index>{3});
+}
+
+TEST_CASE("earlier run: what can't be gone on with or into is told with what is allowed") {
+  const Quiet quiet;
+  const TempFolder temp;
+  save(temp / "run", 3);
+  const std::string run = (temp / "run").native(), none = (temp / "none").native();
+  CHECK(test::message_of<ConfigError>([&] { EarlierRun(going_on(temp / "run", "")); }) ==
+        "key output_dir: given " + run +
+            ", which is not empty; allowed: an empty folder, or resume_from_checkpoint auto to go on, or "
+            "overwrite_output_dir true to start from scratch");
+  CHECK(test::message_of<IoError>([&] { EarlierRun(going_on(temp / "run", none)); }) ==
+        "key resume_from_checkpoint: given " + none +
+            ", where there is nothing; allowed: auto, or the path of a checkpoint");
+  io::write_file(temp / "file", std::string_view("x"));
+  CHECK(test::message_of<IoError>([&] { EarlierRun(going_on(temp / "file", "")); }) ==
+        "output_dir " + (temp / "file").native() + " is not a folder");
+  io::create_folders(temp / "empty");
+  CHECK_NOTHROW(EarlierRun(going_on(temp / "empty", "")));
+  CHECK_NOTHROW(EarlierRun(going_on(temp / "none", "")));
+}
+
+TEST_CASE("earlier run: an input among what a run writes is refused by its key, and one beside it is not") {
+  const Quiet quiet;
+  const TempFolder temp;
+  save(temp / "run", 3);
+  io::write_file(temp / "run" / "data.jsonl", std::string_view("x"));
+  io::write_file(temp / "run" / "checkpoints" / "data.jsonl", std::string_view("x"));
+  const io::Path beside = temp / "run" / "data.jsonl", among = temp / "run" / "checkpoints" / "data.jsonl";
+  CHECK_NOTHROW(EarlierRun(going_on(temp / "run"), {{"dataset", beside}}));
+  CHECK(test::message_of<ConfigError>([&] {
+          EarlierRun(going_on(temp / "run"), {{"dataset", beside}, {"eval_dataset", among}});
+        }).starts_with("key eval_dataset: given " + among.native()));
+}
+
+TEST_CASE("earlier run: it goes on here with auto or a checkpoint of this folder, by whatever path") {
+  const Quiet quiet;
+  const TempFolder temp;
+  save(temp / "run", 3);
+  save(temp / "other", 3);
+  std::filesystem::create_directory_symlink(temp / "run", temp / "link");
+  const auto here = [&](const io::Path& from) {
+    settings::Config config = going_on(temp / "run", from.native());
+    config.overwrite_output_dir = true;
+    return EarlierRun(config).goes_on_here();
+  };
+  CHECK(here("auto"));
+  CHECK_FALSE(here(""));
+  CHECK(here(Checkpoints(temp / "run").folder_of(3)));
+  CHECK(here(temp / "link" / "checkpoints" / "checkpoint-3"));
+  CHECK_FALSE(here(Checkpoints(temp / "other").folder_of(3)));
+}
+
+TEST_CASE("earlier run: one that came into the folder meanwhile is not written over") {
+  const Quiet quiet;
+  const TempFolder temp;
+  const EarlierRun fresh(going_on(temp / "run", ""));
+  CHECK_FALSE(fresh.find_checkpoint());
+  settings::Config anew = going_on(temp / "run", "");
+  anew.overwrite_output_dir = true;
+  const EarlierRun overwrites(anew);
+  save(temp / "run", 3);
+  CHECK(test::holds(test::message_of<ConfigError>([&] { (void)fresh.find_checkpoint(); }), "which is not empty"));
+  CHECK_FALSE(overwrites.find_checkpoint());
+  CHECK(EarlierRun(going_on(temp / "run")).find_checkpoint()->state.step == 3);
+}
+
+TEST_CASE("earlier run: what auto finds nothing whole in is told by what is there") {
+  const Quiet quiet;
+  const TempFolder temp;
+  const auto said = [&] {
+    return test::message_of<ConfigError>([&] { (void)EarlierRun(going_on(temp / "run")).find_checkpoint(); });
+  };
+  const std::string begin = "key resume_from_checkpoint: given auto, but " + (temp / "run").native() + " holds ",
+                    end = "; allowed: overwrite_output_dir true to start from scratch";
+  io::create_folders(temp / "run" / "final_model");
+  CHECK(said() == begin + "final_model, but no checkpoint to go on with" + end);
+  save(temp / "run", 3);
+  io::write_file(Checkpoints(temp / "run").folder_of(3) / "adapter.bin", std::string_view("longer than it was"));
+  CHECK(said() == begin + "checkpoints, of which none is whole" + end);
+  settings::Config both = going_on(temp / "run");
+  both.overwrite_output_dir = true;
+  CHECK_FALSE(EarlierRun(both).find_checkpoint());
+}
+
+TEST_CASE("earlier run: places of the checkpoints to come must be free, up to the last step") {
+  const Quiet quiet;
+  const TempFolder temp;
+  save(temp / "run", 3);
+  io::create_folders(Checkpoints(temp / "run").folder_of(6));
+  const auto said = [&](Index last) {
+    return test::message_of<ConfigError>([&] {
+      const EarlierRun earlier(going_on(temp / "run"));
+      earlier.take(earlier.find_checkpoint(), last);
+    });
+  };
+  CHECK(said(5) == "nothing was thrown");
+  CHECK(said(3) == "nothing was thrown");
+  CHECK(said(6).starts_with(concat("key output_dir: ", Checkpoints(temp / "run").folder_of(6).native(),
+                                   " is in the way: it holds no trainer_state.json")));
+}
+
+TEST_CASE("earlier run: going on from elsewhere, a final_model stays until this run's, and says so") {
+  Quiet quiet;
+  const GoingBack s;
+  s.prepare();
+  save(s.temp / "other", 3);
+  settings::Config config = going_on(s.run, Checkpoints(s.temp / "other").folder_of(3).native());
+  config.overwrite_output_dir = true;
+  const EarlierRun earlier(config);
+  earlier.take(earlier.find_checkpoint(), 9);
+  CHECK(quiet.said("the earlier run's final_model stays until this one is finished\n"));
+  CHECK(Checkpoints(s.run).steps().empty());
+  CHECK(io::is_there(s.run / "final_model"));
+  CHECK_FALSE(io::is_there(s.run / "training_metrics.json"));
+  // Where nothing was, nothing is said.
+  quiet.text.clear();
+  io::create_folders(s.temp / "fresh");
+  const EarlierRun fresh(going_on(s.temp / "fresh", ""));
+  fresh.take(std::nullopt, 9);
+  CHECK(quiet.text.empty());
+}
+
+TEST_CASE("earlier run: a run that auto goes on with keeps the final_model of others only where nothing is to do") {
+  const Quiet quiet;
+  const GoingBack s;
+  s.prepare();
+  io::write_file(s.run / "final_model" / "notes.txt", std::string_view("mine"));
+  const auto said = [&](Index last, bool evaluates) {
+    return test::message_of<ConfigError>([&] {
+      const EarlierRun earlier(going_on(s.run));
+      earlier.take(earlier.find_checkpoint(), last, evaluates);
+    });
+  };
+  CHECK(said(6, false) == "nothing was thrown");
+  CHECK(test::holds(said(7, false), "final_model is in the way"));
+  CHECK(test::holds(said(6, true), "final_model is in the way"));
+  CHECK(test::holds(test::message_of<ConfigError>([&] { s.go_back(2, 2); }), "final_model is in the way"));
+  CHECK(Checkpoints(s.run).steps().size() == 6);
 }
 
 }  // namespace earlier_run_test

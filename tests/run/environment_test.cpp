@@ -1,8 +1,13 @@
 #include "lora/run/environment.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/utsname.h>
 
+#include <cmath>
 #include <cstring>
+#include <ctime>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace environment_test {
@@ -32,6 +37,64 @@ TEST_CASE("environment: the facts of the machine and the build") {
   const std::string text = describe_environment(3);
   for (const char* line : {"build: lora ", "\nsystem: Linux", "\nthreads: 3 of ", "\nmemory: "})
     CHECK(text.find(line) != std::string::npos);
+}
+
+TEST_CASE("environment: what a shell would read otherwise is quoted, and nothing else") {
+  const auto quoted = [](const std::string& word) {
+    const char* const words[] = {word.c_str()};
+    return quoted_command(words);
+  };
+  for (const char c : std::string_view("azAZ09_-./=,:+@%")) CHECK(quoted(std::string(1, c)) == std::string(1, c));
+  for (const char c : std::string_view(" ;&|<>*?~#()[]{}!\\\"`\n")) {
+    const std::string word(1, c);
+    CHECK(quoted(word) == "'" + word + "'");
+    CHECK(quoted("a" + word) == "'a" + word + "'");
+  }
+  CHECK(quoted("zwölf") == "'zwölf'");
+  CHECK(quoted_command({}).empty());
+}
+
+TEST_CASE("environment: a field of the process's status that is not there is 0") {
+  CHECK(run::detail::status_gib("VmNothing:") == 0);
+  CHECK(run::detail::status_gib("VmRSS:") > 0);
+  CHECK(run::detail::status_gib("VmRSS:") < 1000);
+  CHECK(peak_memory_gib() == run::detail::status_gib("VmHWM:"));
+}
+
+TEST_CASE("environment: the time is told to the minute, as it is in Greenwich") {
+  const std::time_t before = std::time(nullptr);
+  const std::string text = time_text();
+  std::tm fields{};
+  const char* const rest = strptime(text.c_str(), "%Y-%m-%d %H:%M UTC", &fields);
+  REQUIRE(rest != nullptr);
+  CHECK(*rest == '\0');
+  CHECK(text.size() == 20);
+  const std::time_t told = timegm(&fields);
+  CHECK(told <= std::time(nullptr));
+  CHECK(told > before - 60);
+}
+
+TEST_CASE("environment: each line has its own fact") {
+  utsname system{};
+  REQUIRE(uname(&system) == 0);
+  const double memory = static_cast<double>(cpu::total_memory()) / 0x1p30;
+  CHECK(describe_environment(3) == concat("build: ", describe_build(), "\nsystem: ", std::string_view(system.sysname),
+                                          " ", std::string_view(system.release), " ", std::string_view(system.machine),
+                                          "\nprocessor: ", cpu::processor_name(), "\nthreads: 3 of ",
+                                          cpu::available_threads(), "\nmemory: ", std::round(memory * 10) / 10,
+                                          " GiB\n"));
+  const std::string build = describe_build();
+#if defined(__x86_64__)
+  CHECK(build.starts_with("lora " LORA_VERSION " for x86-64"));
+#elif defined(__aarch64__)
+  CHECK(build.starts_with("lora " LORA_VERSION " for aarch64"));
+#endif
+#ifdef __clang__
+  CHECK(build.ends_with(concat(", clang ", __clang_version__)));
+#else
+  CHECK(build.ends_with(concat(", gcc ", __VERSION__)));
+#endif
+  CHECK(build.find("  ") == std::string::npos);
 }
 
 }  // namespace environment_test

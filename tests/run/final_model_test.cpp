@@ -10,6 +10,8 @@
 
 #include "lora/cpu/kernels.hpp"
 #include "lora/inputs/model_files.hpp"
+#include "lora/instantiate.hpp"
+#include "lora/run/base_checksum.hpp"
 #include "support/message_of.hpp"
 #include "support/random_gguf.hpp"
 #include "support/temp_folder.hpp"
@@ -298,6 +300,129 @@ TEST_CASE("final_model: another's config.json beside an adapter changes nothing 
   config.adapter_name_or_path = (shop.temp / "adapter").native();
   const auto source = open_source(config);
   CHECK_FALSE(model::rotary_changed(source));
+}
+
+TEST_CASE("final_model: the best step's weights are told beside the steps of the run and what ended it") {
+  const Workshop shop("qwen3");
+  Config config = told_config(shop);
+  config.metric_for_best_model = "eval_accuracy";
+  const auto source = open_source(config);
+  RunMetrics run = told_metrics(), weights = told_metrics();
+  weights.steps = 30;
+  weights.total_tokens = 4000;
+  weights.train_loss = 1.5;
+  weights.eval_loss = 0.75;
+  run.ended_early = "early_stopping_patience";
+  auto rows = told_rows();
+  rows.erase("loss of the last step");
+  rows["weights"] = "of step 30, the best by eval_accuracy";
+  rows["steps of the run"] = "40";
+  rows["the run ended early"] = "after step 40 by early_stopping_patience";
+  rows["steps"] = "30";
+  rows["tokens"] = "4000";
+  rows["loss of step 30"] = "1.5";
+  rows["evaluation loss"] = "0.75";
+  check_rows(model_card(config, source, nullptr, run, weights, {}), rows);
+  weights.train_loss = std::numeric_limits<double>::quiet_NaN();
+  rows.erase("loss of step 30");
+  check_rows(model_card(config, source, nullptr, run, weights, {}), rows);
+}
+
+TEST_CASE("final_model: stages that ended early and those that have not begun are told") {
+  const Workshop shop("qwen3");
+  Config config = told_config(shop);
+  const auto source = open_source(config);
+  config.stages.resize(3);
+  config.stages[1].name = "a|b";
+  config.stages[1].trainable = {"lm_head"};
+  config.stages[2].trainable = {"model.norm"};
+  RunMetrics metrics = told_metrics();
+  metrics.stages = {{0, 25, true}, {25, 40, false}};
+  const auto found = rows_of(card_of(config, source, nullptr, metrics, {}));
+  CHECK(found.at("stages that have not begun") == "1");
+  CHECK(found.at("steps, " + run::detail::cell(settings::stage_name(config, 0))) ==
+        "1 to 25, ended early by early_stopping_patience");
+  CHECK(found.at("steps, " + run::detail::cell(settings::stage_name(config, 1))) == "26 to 40");
+  CHECK(found.at("trained tensors, " + run::detail::cell(settings::stage_name(config, 1))) == "lm_head");
+  CHECK(found.count("trained tensors, " + run::detail::cell(settings::stage_name(config, 2))) == 0);
+  CHECK(found.count("learning rate, " + run::detail::cell(settings::stage_name(config, 2))) == 0);
+}
+
+TEST_CASE("final_model: a curriculum that no record has a class for is told with the field, in one line") {
+  const Workshop shop("qwen3");
+  const Config config = told_config(shop);
+  const auto source = open_source(config);
+  RunMetrics metrics = told_metrics();
+  metrics.absent_class_field = "level\nof|it";
+  metrics.files = {{"a", 0}};
+  const auto rows = rows_of(card_of(config, source, nullptr, metrics, {}));
+  CHECK(rows.at("curriculum").starts_with("none: no record has the field level"));
+  CHECK(rows.at("records learnt from") == "0 of a (0.0 %)");
+  CHECK(run::detail::cell("a|b\nc\\") == "a\\|b c\\");
+}
+
+TEST_CASE("final_model: a card begins as its kind does, and a model from random weights has no base") {
+  const Workshop shop("qwen3");
+  Config config = shop.config("base");
+  const auto source = open_source(config);
+  const model::AdapterConfig adapter;
+  const std::string base = (shop.temp / "base").native();
+  CHECK(card_of(config, source, &adapter, {}, {})
+            .starts_with(concat("---\nbase_model: \"", base, "\"\n", adapter_card_head, "Fine-tuned from `", base,
+                                "` on `train.json`.\n\n| setting | value |\n|---|---|\n")));
+  const std::string whole = card_of(config, source, nullptr, {}, {});
+  CHECK(whole.starts_with(concat("---\nbase_model: \"", base, "\"\n", model_card_head, "Fine-tuned from `")));
+  CHECK(
+      whole.ends_with("\n```python\nfrom transformers import AutoModelForCausalLM\n\n"
+                      "model = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\n```\n"));
+  const auto initial = model::Source::initial("a", test::config_json(shop.shape), 1);
+  CHECK(card_of(config, initial, nullptr, {}, {})
+            .starts_with(concat("---\n", model_card_head, "Trained from scratch, with the shape of `", base, "` on")));
+  config.model_preset = "qwen3-0.6b";
+  CHECK(holds(card_of(config, initial, nullptr, {}, {}), "with the shape of `qwen3-0.6b` on `train.json`.\n"));
+}
+
+TEST_CASE("final_model: the code that loads an adapter names its base, its file and its other settings") {
+  const Workshop shop("llama");
+  Config config = shop.config("base");
+  const auto usage = [&] {
+    const model::AdapterConfig adapter;
+    const std::string card = card_of(config, open_source(config), &adapter, {}, {});
+    return card.substr(card.find("\n```python\n"));
+  };
+  const std::string base = (shop.temp / "base").native(),
+                    model = "model = PeftModel.from_pretrained(base, \"path/to/this/folder\")\n```\n";
+  CHECK(usage() == concat("\n```python\nfrom peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\n",
+                          "base = AutoModelForCausalLM.from_pretrained(\"", base, "\")\n", model));
+  config.rope_theta = 123;
+  CHECK(usage() ==
+        concat("\n```python\nfrom peft import PeftModel\nfrom transformers import AutoConfig, AutoModelForCausalLM\n\n",
+               "config = AutoConfig.from_pretrained(\"path/to/this/folder\")\n",
+               "base = AutoModelForCausalLM.from_pretrained(\"", base, "\", config=config)\n", model,
+               "\nThe base ran with other rotary settings than its own file has: `config.json` holds them, and `lora` "
+               "takes them from there.\n"));
+}
+
+TEST_CASE("final_model: a model's folder has its weights in the run's type, in shards, with its card") {
+  const Workshop shop("qwen3");
+  const Config config = shop.config("base");
+  const auto source = open_source(config);
+  cpu::Device dev{1};
+  model::Decoder<cpu::Device, float> decoder(dev, source);
+  const io::Path whole = shop.temp / "whole", shards = shop.temp / "shards";
+  for (const io::Path& folder : {whole, shards}) {
+    io::create_folders(folder);
+    write_model_folder(dev, decoder, source, {}, "a card", folder == whole ? Index{1} << 30 : 4000, folder);
+    CHECK(io::read_file(folder / "README.md") == "a card");
+    CHECK_FALSE(io::is_there(folder / "tokenizer.json"));
+  }
+  CHECK(io::is_file(whole / "model.safetensors"));
+  CHECK_FALSE(io::is_there(shards / "model.safetensors"));
+  CHECK(io::is_file(shards / "model.safetensors.index.json"));
+  const auto again = model::Source::open(whole);
+  CHECK(again.stored_dtype() == DType::f32);
+  CHECK(weights_checksum(again) == weights_checksum(model::Source::open(shards)));
+  CHECK(weights_checksum(again) == weights_checksum(source));
 }
 
 }  // namespace final_model_test

@@ -3,7 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "lora/io/file.hpp"
@@ -93,6 +96,64 @@ TEST_CASE("findings: a temporary folder that can't be written is noted with the 
   const Finding found = of(run::examine(dev), "temporary folder");
   CHECK(found.state == State::note);
   CHECK(test::holds(found.found, "No such file or directory"));
+}
+
+TEST_CASE("findings: memory is enough where more than a quarter is free, and large pages where they are given") {
+  const test::TempFolder temp;
+  const std::string root = temp.path().native();
+  const auto put = [&](const std::string& path, std::string_view text) {
+    io::create_folders((temp / path).parent_path());
+    std::filesystem::remove(temp / path);
+    io::write_file(temp / path, text);
+  };
+  cpu::Device dev(1);
+  put("proc/self/cgroup", "0::/job\n");
+  put("sys/fs/cgroup/job/cpu.max", "100000 100000\n");
+  put("proc/meminfo", "MemTotal: 2097152 kB\nMemAvailable: 524288 kB\n");
+  const auto found = [&](const char* part) { return of(run::examine(dev, root), part); };
+  CHECK(found("memory").state == State::note);
+  CHECK(found("memory").advice == "end other programs; memory_limit_gib and gradient_checkpointing make a run smaller");
+  put("proc/meminfo", "MemTotal: 2097152 kB\nMemAvailable: 524292 kB\n");
+  CHECK(found("memory").state == State::ok);
+
+  CHECK(found("large pages").state == State::note);
+  CHECK(found("large pages").found == "the system doesn't say that it has any");
+  put("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never\n");
+  CHECK(found("large pages").found == "the system gives none (always)");
+  CHECK(found("large pages").advice == "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
+  put("sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "1048576\n");
+  CHECK(found("large pages").state == State::ok);
+  CHECK(found("large pages").found == "of 1024 KiB, on request");
+  put("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise never\n");
+  CHECK(found("large pages").found == "the system doesn't say that it has any");
+
+  const auto all = std::thread::hardware_concurrency();
+  if (all > 1) {
+    CHECK(found("threads").found ==
+          concat("1 thread of ", all, ": the process's affinity or a control group's quota allows no more"));
+    CHECK(found("threads").advice ==
+          "start it with more processors (taskset, docker --cpus, the batch system's --cpus-per-task)");
+  }
+  put("sys/fs/cgroup/job/cpu.max", "max 100000\n");
+  const int available = cpu::available_threads(root);
+  const std::string threads = concat(available, available == 1 ? " thread" : " threads");
+  CHECK(found("threads").found.starts_with(threads));
+  CHECK((found("threads").state == State::ok) == (available >= static_cast<int>(all)));
+}
+
+TEST_CASE("findings: they come in an order that stays, and states have their names") {
+  cpu::Device dev(1);
+  std::string parts;
+  for (const Finding& one : run::examine(dev)) parts += one.part + "; ";
+  CHECK(parts == "build; processor; threads; memory; large pages; products; compressed data; temporary folder; ");
+#if defined(LORA_WITH_ZLIB) && defined(LORA_WITH_ZSTD)
+  CHECK(of(run::examine(dev), "compressed data").found == "gzip yes, Zstandard yes");
+  CHECK(of(run::examine(dev), "compressed data").state == State::ok);
+#endif
+  CHECK(run::name_of(State::ok) == "ok");
+  CHECK(run::name_of(State::note) == "note");
+  CHECK(run::name_of(State::missing) == "missing");
+  CHECK(run::detail::gib_text(1.25 * 0x1p30) == "1.2 GiB");
 }
 
 }  // namespace findings_test

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lora/io/file.hpp"
@@ -197,6 +199,183 @@ TEST_CASE("metrics: the file of the whole run") {
   for (const char* field : {"total_tokens", "tokens_per_second", "peak_memory_gib", "seconds"})
     CHECK(json.contains(field));
   CHECK_FALSE(json.contains("eval_loss"));
+}
+
+TEST_CASE("metrics: what only some steps have is no field of the others, and every field has its own number") {
+  const io::Json plain = to_json(step_metrics(3));
+  CHECK(plain.size() == 11);
+  for (const char* field : {"stage", "skipped", "loss_scale", "mix", "datasets"}) CHECK_FALSE(plain.contains(field));
+  StepMetrics metrics{.step = 1, .stage = 2, .skipped = true, .epoch = 3, .loss = 4, .mean_loss = 5};
+  metrics.learning_rate = 6;
+  metrics.grad_norm = 7;
+  metrics.loss_scale = 8;
+  metrics.tokens = 9;
+  metrics.labelled_tokens = 10;
+  metrics.tokens_per_second = 11;
+  metrics.elapsed_seconds = 12;
+  metrics.peak_memory_gib = 13;
+  metrics.mix = {{"a", 14}, {"b", 15}};
+  metrics.datasets = {{"a", 16}};
+  CHECK(io::to_text(to_json(metrics), -1) ==
+        R"({"step":1,"epoch":3.0,"loss":4.0,"mean_loss":5.0,"learning_rate":6.0,"grad_norm":7.0,"tokens":9,)"
+        R"("labelled_tokens":10,"tokens_per_second":11.0,"elapsed_seconds":12.0,"peak_memory_gib":13.0,"stage":2,)"
+        R"("skipped":true,"loss_scale":8.0,"mix":{"a":14.0,"b":15.0},"datasets":{"a":16.0}})");
+  metrics.stage = 1;
+  CHECK(to_json(metrics).at("stage") == 1);
+}
+
+TEST_CASE("metrics: a step's line that lacks its step or tokens is none, and other numbers are not known") {
+  const auto read = [](const char* text) {
+    const io::Json json = io::parse_json(text, "line");
+    return step_metrics_from(io::JsonView(json, "line"));
+  };
+  const StepMetrics metrics = read(R"({"step": 4, "tokens": 5, "labelled_tokens": 6})");
+  CHECK(metrics.step == 4);
+  CHECK(metrics.tokens == 5);
+  CHECK(metrics.labelled_tokens == 6);
+  for (const auto field : {&StepMetrics::epoch, &StepMetrics::loss, &StepMetrics::mean_loss,
+                           &StepMetrics::learning_rate, &StepMetrics::grad_norm, &StepMetrics::tokens_per_second,
+                           &StepMetrics::elapsed_seconds, &StepMetrics::peak_memory_gib})
+    CHECK(std::isnan(metrics.*field));
+  for (const char* text : {R"({"tokens": 5, "labelled_tokens": 6})", R"({"step": 4, "labelled_tokens": 6})",
+                           R"({"step": 4, "tokens": 5})"})
+    CHECK_THROWS_AS(read(text), FormatError);
+}
+
+TEST_CASE("metrics: an evaluation's line has scores and samples where there are any") {
+  model::Evaluation evaluation{.step = 7, .loss_sum = 3, .labelled = 2};
+  const io::Json plain = to_json(evaluation);
+  CHECK(plain.size() == 4);
+  CHECK(plain.at("eval_token_accuracy") == evaluation.token_accuracy());
+  evaluation.exact_match = 0.25;
+  evaluation.rouge_l = 0.75;
+  evaluation.samples = {{"why", "ah", "so"}, {"how", "eh", "thus"}};
+  const io::Json json = to_json(evaluation);
+  CHECK(json.at("eval_exact_match") == 0.25);
+  CHECK(json.at("eval_rouge_l") == 0.75);
+  REQUIRE(json.at("eval_samples").size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const io::Json& sample = json.at("eval_samples")[i];
+    CHECK(sample.at("prompt") == evaluation.samples[i].prompt);
+    CHECK(sample.at("predict") == evaluation.samples[i].answer);
+    CHECK(sample.at("label") == evaluation.samples[i].expected);
+    CHECK(sample.size() == 3);
+  }
+}
+
+TEST_CASE("metrics: the speed of one step, of two and of three; without time there is none") {
+  Throughput speed;
+  speed.add(100, 4);
+  CHECK(speed.tokens_per_second() == 25);
+  speed.add(300, 4);
+  CHECK(speed.tokens_per_second() == 50);
+  speed.add(30, 2);
+  CHECK(speed.tokens_per_second() == 15);
+  Throughput none;
+  none.add(100, 0);
+  CHECK(none.tokens_per_second() == 0);
+}
+
+TEST_CASE("metrics: what a rank did reads back from its fields as it was") {
+  const RankMetrics metrics{.rank = 1,
+                            .host = "a host",
+                            .device = "cpu",
+                            .threads = 2,
+                            .peak_memory_gib = 3.5,
+                            .communication_seconds = 4.5,
+                            .hidden_seconds = 5.5,
+                            .sent_bytes = 6,
+                            .received_bytes = 7};
+  const io::Json json = to_json(metrics);
+  CHECK(io::to_text(json, -1) ==
+        R"({"rank":1,"host":"a host","device":"cpu","threads":2,"peak_memory_gib":3.5,"communication_seconds":4.5,)"
+        R"("hidden_seconds":5.5,"sent_bytes":6.0,"received_bytes":7.0})");
+  const RankMetrics read = rank_metrics_from(io::JsonView(json, "rank"));
+  CHECK(io::to_text(to_json(read), -1) == io::to_text(json, -1));
+  for (const auto& field : json.items()) {
+    io::Json without = json;
+    without.erase(field.key());
+    CHECK_THROWS_AS(rank_metrics_from(io::JsonView(without, "rank")), FormatError);
+  }
+}
+
+TEST_CASE("metrics: every field of the file of a run has its own number, and is there where it is known") {
+  const test::TempFolder folder;
+  RunMetrics metrics;
+  metrics.train_loss = 1;
+  metrics.mean_train_loss = 2;
+  metrics.steps = 3;
+  metrics.total_tokens = 4;
+  metrics.tokens_per_second = 5;
+  metrics.peak_memory_gib = 6;
+  metrics.seconds = 7;
+  metrics.resumed_from_step = 8;
+  const auto written = [&] {
+    write_training_metrics(folder.path(), metrics);
+    return io::to_text(io::read_json(folder / "training_metrics.json"), -1);
+  };
+  std::string text =
+      R"({"finished":false,"train_loss":1.0,"mean_train_loss":2.0,"steps":3,"total_tokens":4,"tokens_per_second":5.0,)"
+      R"("peak_memory_gib":6.0,"seconds":7.0,"resumed_from_step":8)";
+  CHECK(written() == text + "}");
+  metrics.eval_loss = 9;
+  metrics.eval_exact_match = 10;
+  metrics.eval_rouge_l = 11;
+  metrics.best_eval_loss = 12;
+  metrics.best_step = 13;
+  metrics.weights_step = 14;
+  metrics.ended_early = "patience";
+  metrics.stages = {{0, 15, true}, {15, 16, false}};
+  metrics.curriculum = {{17, 18, {{"a", 19}}}};
+  metrics.files = {{"x", 3}, {"y", 1}};
+  metrics.ranks = {{.rank = 0}, {.rank = 1}};
+  text +=
+      R"(,"eval_loss":9.0,"eval_exact_match":10.0,"eval_rouge_l":11.0,"best_eval_loss":12.0,"best_step":13,)"
+      R"("final_model_step":14,"ended_early":"patience","stages":[{"from_step":0,"to_step":15,"ended_early":true},)"
+      R"({"from_step":15,"to_step":16,"ended_early":false}],"curriculum":[{"from_step":17,"to_step":18,)"
+      R"("counts":{"a":19}}],"datasets":[{"name":"x","records":3,"share":0.75},{"name":"y","records":1,"share":0.25}])";
+  const std::string found = written();
+  CHECK(found.substr(0, text.size()) == text);
+  const io::Json json = io::read_json(folder / "training_metrics.json");
+  REQUIRE(json.at("ranks").size() == 2);
+  CHECK(json.at("ranks")[1].at("rank") == 1);
+  // A curriculum without a class that anything could be drawn of is an empty list.
+  metrics.curriculum.clear();
+  written();
+  CHECK_FALSE(io::read_json(folder / "training_metrics.json").contains("curriculum"));
+  metrics.absent_class_field = "level";
+  written();
+  CHECK(io::read_json(folder / "training_metrics.json").at("curriculum") == io::Json::array());
+}
+
+TEST_CASE("metrics: steps are not known without the file, or where it is another's") {
+  const test::TempFolder folder;
+  CHECK_FALSE(steps_of_metrics(folder.path()));
+  for (const char* text : {"[]", "{", "{\"steps\": \"a\"}", "{}"}) {
+    io::write_file(folder / "training_metrics.json", std::string_view(text));
+    CHECK_FALSE(steps_of_metrics(folder.path()));
+    CHECK_FALSE(steps_of_metrics(folder.path(), true));
+  }
+  io::write_file(folder / "training_metrics.json", std::string_view("{\"finished\": false, \"steps\": 4}"));
+  CHECK(steps_of_metrics(folder.path()) == 4);
+  CHECK_FALSE(steps_of_metrics(folder.path(), true));
+}
+
+TEST_CASE("metrics: time that has passed is the longest of the lines that are kept; an evaluation has none") {
+  const test::TempFolder folder;
+  io::write_file(folder / "trainer_log.jsonl", std::string_view("{\"step\": 1, \"elapsed_seconds\": 5}\n"
+                                                                "{\"step\": 2, \"elapsed_seconds\": 8}\n"
+                                                                "{\"step\": 2, \"eval_loss\": 1}\n"
+                                                                "{\"step\": 3, \"elapsed_seconds\": 9}\n"));
+  const auto kept = MetricsLog::kept_through(folder.path(), 2);
+  CHECK(kept.elapsed == 8);
+  CHECK(kept.bytes == std::filesystem::file_size(folder / "trainer_log.jsonl") - 34);
+  CHECK(MetricsLog::kept_through(folder.path(), 0).bytes == 0);
+  CHECK(MetricsLog::kept_through(folder / "none", 9).bytes == 0);
+  CHECK(MetricsLog(folder.path(), std::optional(kept)).elapsed_seconds() == 8);
+  CHECK(MetricsLog(folder.path()).elapsed_seconds() == 0);
+  { const MetricsLog deep(folder / "a" / "b"); }
+  CHECK(std::filesystem::is_directory(folder / "a" / "b"));
 }
 
 }  // namespace metrics_test

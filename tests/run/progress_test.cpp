@@ -1,10 +1,15 @@
 #include "lora/run/progress.hpp"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <string>
 #include <vector>
 
+#include "support/file_faults.hpp"
+#include "support/process.hpp"
 #include "support/temp_folder.hpp"
 
 namespace progress_test {
@@ -85,6 +90,52 @@ TEST_CASE("progress: a resumed run goes on in training.log") {
   }
   const std::string text = io::read_file(folder / "training.log");
   CHECK(text.find("first") < text.find("second"));
+}
+
+TEST_CASE("progress: a skipped step has no loss, and every number its own place") {
+  StepMetrics metrics = metrics_of(2);
+  metrics.skipped = true;
+  CHECK(progress_facts(metrics, 4, 5) == Facts{"step 2/4", "skipped", "0:05 left", "1234 tokens/s", "epoch 0.50",
+                                               "lr 0.0002", "grad norm 0.75", "1.50 GiB"});
+}
+
+TEST_CASE("progress: on a terminal every step moves the bar, and those with a line stand in training.log alone") {
+  const test::TempFolder folder;
+  const std::string shown = test::run_apart([&](int out) {
+                              dup2(out, STDERR_FILENO);
+                              Progress progress(folder / "training.log", false, 20, 5, true);
+                              progress.begin();
+                              progress.take(StepEvent{metrics_of(10), true, true});
+                              progress.take(StepEvent{metrics_of(15)});
+                              progress.take(PlanEvent{16});
+                              progress.take(StepEvent{metrics_of(16), true, false});
+                              std::fflush(stderr);
+                            }).text;
+  const std::string begin = "\r\033[K[";
+  CHECK(shown.starts_with(begin + "=====               ]  step 5/20" + begin));
+  for (const char* bar : {"]  step 10/20  loss 1.2346  ", "]  step 15/20  loss 1.2346  ", "]  step 16/16  loss "})
+    CHECK(shown.find(bar) != std::string::npos);
+  CHECK(std::count(shown.begin(), shown.end(), '\n') == 0);
+  const std::string text = io::read_file(folder / "training.log");
+  CHECK(std::count(text.begin(), text.end(), '\n') == 1);
+  CHECK(text.find(" step 10/20  loss 1.2346  ") != std::string::npos);
+}
+
+TEST_CASE("progress: a log that can't be written ends, and what is said goes on where it went before") {
+  const test::TempFolder folder;
+  Listener listener;
+  {
+    Progress progress(folder / "training.log", false, 20, 0, false);
+    log::info("kept");
+    const test::FileFaults faults(folder.path(), test::Fault::disk_full, 1);
+    log::info("lost");
+    log::info("lost too");
+  }
+  REQUIRE(listener.lines.size() == 4);
+  CHECK(listener.lines[1] == "lost");
+  CHECK(listener.lines[2].starts_with("training.log ends here: "));
+  CHECK(listener.lines[3] == "lost too");
+  CHECK(io::read_file(folder / "training.log").find("too") == std::string::npos);
 }
 
 }  // namespace progress_test

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -83,6 +84,57 @@ TEST_CASE("result proof: a folder has a run's result where both final_model and 
   CHECK(run::steps_of_metrics(temp / "run", true) == 4);
   std::filesystem::remove_all(folder.final_model());
   CHECK_FALSE(folder.has_result());
+}
+
+TEST_CASE("result proof: an adapter's folder has its settings and weights, and no link or folder in their place") {
+  const TempFolder temp;
+  const io::Path folder = temp / "adapter";
+  write_adapter(folder, "tensors");
+  for (const char* more : {"special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
+                           "chat_template.jinja", "chat_template.json"}) {
+    io::write_file(folder / more, std::string_view("{}"));
+    CHECK(run::stranger_in_result(folder).empty());
+  }
+  for (const std::string other : {"model.safetensors", "generation_config.json", "adapter_model.bin"}) {
+    io::write_file(folder / other, std::string_view("{}"));
+    CHECK(run::stranger_in_result(folder) == concat("it holds ", other, ", which no run wrote there"));
+    io::remove_file(folder / other);
+  }
+  io::remove_file(folder / "README.md");
+  CHECK(run::stranger_in_result(folder) == "it has no README.md of a run");
+  io::create_folders(folder / "README.md");
+  CHECK(run::stranger_in_result(folder) == "it has no README.md of a run");
+  std::filesystem::create_directory_symlink(folder, temp / "link");
+  CHECK(run::stranger_in_result(temp / "link") == "it is no folder");
+  io::write_file(temp / "file", std::string_view("x"));
+  CHECK(run::stranger_in_result(temp / "file") == "it is no folder");
+  // Of two cards an adapter's counts where its settings are there, else a model's.
+  const io::Path both = temp / "both";
+  io::create_folders(both);
+  io::write_file(both / "README.md", concat(run::adapter_card_head, run::model_card_head));
+  io::write_file(both / "model.safetensors", std::string_view("x"));
+  CHECK(run::stranger_in_result(both).empty());
+  io::write_file(both / "adapter_config.json", std::string_view("{}"));
+  CHECK(run::stranger_in_result(both) == "it holds model.safetensors, which no run wrote there");
+}
+
+TEST_CASE("result proof: shards of a model are numbered by five digits, of five") {
+  const TempFolder temp;
+  const auto is_of_model = [&](const char* name) {
+    std::filesystem::remove_all(temp / "model");
+    io::create_folders(temp / "model");
+    io::write_file(temp / "model" / "README.md", concat("---\n", run::model_card_head));
+    io::write_file(temp / "model" / name, std::string_view("x"));
+    return run::stranger_in_result(temp / "model").empty();
+  };
+  CHECK(is_of_model("model-00000-of-99999.safetensors"));
+  for (const char* name :
+       {"model-00001-of-00002.safetensor", "model-0001-of-00002.safetensors", "model-00001-of-000002.safetensors",
+        "model-00001_of_00002.safetensors", "model_00001-of-00002.safetensors", "model-0000:-of-00002.safetensors",
+        "model-0000.-of-00002.safetensors", "model-00001-oF-00002.safetensors", "Model.safetensors"}) {
+    CAPTURE(name);
+    CHECK_FALSE(is_of_model(name));
+  }
 }
 
 }  // namespace result_proof_test

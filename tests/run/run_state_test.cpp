@@ -2,13 +2,18 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "lora/io/json.hpp"
+#include "support/message_of.hpp"
 
 namespace run_state_test {
 
 using namespace lora;
+using run::RunState;
 
 TEST_CASE("run_state: every field of trainer_state.json is read where it was written") {
   // No two values are the same, so that a field which is read from another's place shows.
@@ -44,6 +49,142 @@ TEST_CASE("run_state: every field of trainer_state.json is read where it was wri
   other["out_of_patience"] = true;
   const auto state = run::detail::parse_state(io::JsonView(other, "trainer_state.json"));
   CHECK((!state.ended_early && state.out_of_patience));
+}
+
+namespace {
+
+RunState parsed(const io::Json& json) { return run::detail::parse_state(io::JsonView(json, "state")); }
+
+/// The fields that no state goes without.
+io::Json least() {
+  return io::parse_json(R"({"step": 3, "updates": 2, "next_sample": 12, "total_tokens": 50, "best_step": 1,
+                            "settings": {}})",
+                        "state");
+}
+
+std::string refused(const char* field, const char* value) {
+  io::Json json = least();
+  json[field] = io::parse_json(value, "value");
+  return test::message_of<FormatError>([&] { parsed(json); });
+}
+
+}  // namespace
+
+TEST_CASE("run_state: what earlier versions did not write has its value of then, and what all wrote must be there") {
+  const RunState state = parsed(least());
+  CHECK(state.last_loss == 0);
+  CHECK(state.losses.steps == 0);
+  CHECK(state.losses_since_line.sum == 0);
+  for (const bool is_none :
+       {!state.last_eval_loss, !state.last_exact_match, !state.last_rouge_l, !state.best_eval_loss, !state.best_metric,
+        !state.to_beat, !state.loss_scale, !state.ended_early, !state.out_of_patience, !state.evaluation_due})
+    CHECK(is_none);
+  for (const Index number :
+       {state.evaluations_without_improvement, state.stage, state.evaluated_stage, state.skipped, state.overflows})
+    CHECK(number == 0);
+  CHECK(state.ended_stages.empty());
+  CHECK(state.drawn.empty());
+  CHECK(state.learnt_of_files.empty());
+  CHECK(state.unlogged.is_null());
+  CHECK(state.step_to_beat() == 1);
+  for (const char* field : {"step", "updates", "next_sample", "total_tokens", "best_step", "settings"}) {
+    CAPTURE(field);
+    io::Json json = least();
+    json.erase(field);
+    CHECK(test::message_of<FormatError>([&] { parsed(json); }).find(concat("\"", field, "\"")) != std::string::npos);
+  }
+  CHECK(refused("settings", "[]") == "state: \"settings\" must be an object");
+}
+
+TEST_CASE("run_state: the metric to beat is the best one where a state is older than stages, and only there") {
+  io::Json json = least();
+  json["best_eval_loss"] = 0.5;
+  RunState state = parsed(json);
+  CHECK(state.best_metric == 0.5);
+  CHECK(state.to_beat == std::pair<double, Index>(0.5, 1));
+  CHECK(state.step_to_beat() == 1);
+  json["best_metric"] = 0.75;
+  CHECK(parsed(json).best_metric == 0.75);
+  CHECK(parsed(json).best_eval_loss == 0.5);
+  CHECK(parsed(json).to_beat == std::pair<double, Index>(0.75, 1));
+  json["stage"] = 2;
+  CHECK(parsed(json).evaluated_stage == 2);
+  json["evaluated_stage"] = 1;
+  state = parsed(json);
+  CHECK(state.stage == 2);
+  CHECK(state.evaluated_stage == 1);
+  CHECK_FALSE(state.to_beat);
+  json["metric_to_beat"] = 0.25;
+  CHECK(test::message_of<FormatError>([&] { parsed(json); }).find("\"step_to_beat\"") != std::string::npos);
+  json["step_to_beat"] = 3;
+  CHECK(parsed(json).to_beat == std::pair<double, Index>(0.25, 3));
+  CHECK(parsed(json).step_to_beat() == 3);
+}
+
+TEST_CASE("run_state: a loss scale is a power of two from 1 to 2^126, and its steps a count") {
+  const std::string range = "; expected a power of two from 1 to 2^126";
+  for (const char* value : {"1", "2.0", "85070591730234615865843651857942052864"}) {
+    io::Json json = least();
+    json["loss_scale"] = io::parse_json(value, "value");
+    REQUIRE(parsed(json).loss_scale);
+    CHECK(parsed(json).loss_scale->value == json["loss_scale"].get<double>());
+    CHECK(parsed(json).loss_scale->good_steps == 0);
+  }
+  CHECK(refused("loss_scale", "3") == "state: \"loss_scale\" is 3" + range);
+  CHECK(refused("loss_scale", "0.5") == "state: \"loss_scale\" is 0.5" + range);
+  CHECK(refused("loss_scale", "0") == "state: \"loss_scale\" is 0" + range);
+  CHECK(refused("loss_scale", "-2") == "state: \"loss_scale\" is -2" + range);
+  CHECK(refused("loss_scale", "170141183460469231731687303715884105728").ends_with(range));
+  io::Json json = least();
+  json["loss_scale"] = 4;
+  json["steps_at_loss_scale"] = -1;
+  CHECK(test::message_of<FormatError>([&] { parsed(json); }) == "state: \"steps_at_loss_scale\" is -1");
+  json["steps_at_loss_scale"] = 5;
+  CHECK(parsed(json).loss_scale->good_steps == 5);
+}
+
+TEST_CASE("run_state: counts of classes and files that can't be are told with their place") {
+  CHECK(test::holds(refused("curriculum", R"([{"from_step": 0, "to_step": 1}])"), "\"counts\" must be an object"));
+  CHECK(test::holds(refused("curriculum", R"([{"from_step": 0, "to_step": 1, "counts": []}])"),
+                    "\"counts\" must be an object"));
+  CHECK(test::holds(refused("curriculum", R"([{"to_step": 1, "counts": {}}])"), "\"from_step\""));
+  CHECK(test::holds(refused("datasets", R"([{"name": "a", "records": 0}, {"name": "b", "records": -1}])"),
+                    "\"records\" is -1"));
+  CHECK(test::holds(refused("datasets", R"([{"records": 1}])"), "\"name\""));
+}
+
+TEST_CASE("run_state: what is not known is null or no field, and a line is kept only while its evaluation is due") {
+  const auto written = [](const RunState& state) { return run::detail::to_json(state); };
+  RunState state;
+  const io::Json plain = written(state);
+  CHECK(plain.at("format") == 2);
+  for (const char* name : {"last_eval_loss", "best_eval_loss", "best_metric", "loss_scale"})
+    CHECK(plain.at(name).is_null());
+  for (const char* name : {"metric_to_beat", "step_to_beat", "last_exact_match", "last_rouge_l", "steps_at_loss_scale",
+                           "evaluation_due", "unlogged", "curriculum", "datasets"})
+    CHECK_FALSE(plain.contains(name));
+  state.unlogged = {{"step", 1}};
+  CHECK_FALSE(written(state).contains("unlogged"));
+  state.evaluation_due = true;
+  CHECK(written(state).at("unlogged").at("step") == 1);
+  state.unlogged = nullptr;
+  CHECK_FALSE(written(state).contains("unlogged"));
+  CHECK(written(state).at("evaluation_due") == true);
+}
+
+TEST_CASE("run_state: a mean is of the losses that were added, and none without any") {
+  run::LossMean losses;
+  CHECK(std::isnan(losses.mean()));
+  losses.add(1);
+  losses.add(4);
+  CHECK(losses.steps == 2);
+  CHECK(losses.mean() == 2.5);
+}
+
+TEST_CASE("run_state: files that nothing was learnt from have no share") {
+  const io::Json files = run::to_json(std::vector<std::pair<std::string, Index>>{{"a", 0}, {"b", 0}});
+  REQUIRE(files.size() == 2);
+  for (const io::Json& file : files) CHECK(file.at("share") == 0);
 }
 
 }  // namespace run_state_test

@@ -111,4 +111,78 @@ TEST_CASE("status_line: a bar has a column less than the terminal, and 79 where 
   CHECK(drawn(71).ends_with("step 1/2  " + std::string(60, 'x')));
 }
 
+TEST_CASE("status_line: a time is told in minutes and seconds, from an hour on in hours as well") {
+  struct Case {
+    double seconds;
+    const char* text;
+  };
+  for (const Case& one : {Case{0.4, "0:00"}, Case{0.5, "0:01"}, Case{9, "0:09"}, Case{59.4, "0:59"}, Case{60, "1:00"},
+                          Case{610, "10:10"}, Case{3599.4, "59:59"}, Case{3599.5, "1:00:00"}, Case{3661, "1:01:01"},
+                          Case{36610, "10:10:10"}, Case{1e12, "1000000:00:00"}})
+    CHECK(duration_text(one.seconds) == one.text);
+}
+
+TEST_CASE("status_line: a bar is drawn from eight columns on, and a fact where it fits to the last column") {
+  const Facts facts{"abcd", "efgh"};  // 12 columns with what lies before them
+  CHECK(bar_text(0.5, facts, 20) == "[===   ]  abcd  efgh");
+  CHECK(bar_text(0.5, facts, 19) == "abcd  efgh");
+  CHECK(bar_text(0.5, facts, 10) == "abcd  efgh");
+  CHECK(bar_text(0.5, facts, 9) == "abcd");
+  CHECK(bar_text(0.5, facts, 3) == "abc");
+  CHECK(bar_text(0.5, facts, 33) == "[=========          ]  abcd  efgh");
+  CHECK(bar_text(0.5, facts, 34) == "[==========          ]  abcd  efgh");
+  CHECK(bar_text(-1, facts, 99) == "[                    ]  abcd  efgh");
+  CHECK(bar_text(7, facts, 99) == "[====================]  abcd  efgh");
+  CHECK(bar_text(0.99, {}, 8) == "[===== ]");
+  CHECK(bar_text(0.99, {}, 7).empty());
+  // The bar makes room for four facts; a fifth has what is left.
+  const Facts five{"a", "b", "c", "d", "e"};
+  CHECK(bar_text(1, five, 20) == "[======]  a  b  c  d");
+  CHECK(bar_text(1, five, 34) == "[====================]  a  b  c  d");
+  CHECK(bar_text(1, five, 37) == "[====================]  a  b  c  d  e");
+  CHECK(to_text(five) == "a  b  c  d  e");
+  CHECK(to_text(Facts{}).empty());
+}
+
+TEST_CASE("status_line: a count tells what is left once something is done, and its speed once there are tokens") {
+  test::Quiet quiet;
+  CountProgress progress("reading", "files", 3, 0, false);
+  progress.reached(0, 0);
+  CHECK(quiet.text == "reading 0/3 files\n");
+  quiet.text.clear();
+  progress.reached(1, 0);
+  CHECK(quiet.text == "reading 1/3 files  0:00 left\n");
+  quiet.text.clear();
+  progress.reached(2, 5);
+  CHECK(quiet.text.starts_with("reading 2/3 files  0:00 left  "));
+  CHECK(quiet.text.ends_with(" tokens/s\n"));
+  quiet.text.clear();
+  progress.reached(3, 9);
+  progress.reached(4, 9);
+  CHECK(quiet.text.empty());
+}
+
+TEST_CASE("status_line: on a terminal a count has a bar from the start, which goes when it is cleared") {
+  const std::string shown = test::run_apart([](int out) {
+                              dup2(out, STDERR_FILENO);
+                              CountProgress progress("reading", "files", 3, 1e6, true);
+                              progress.reached(1, 0);  // sooner than a tenth of a second after
+                              progress.clear();
+                              log::info("a line");
+                              std::fflush(stderr);
+                              _exit(0);
+                            }).text;
+  CHECK(shown == "\r\033[K" + bar_text(0, {"reading 0/3 files"}, 79) + "\r\033[Ka line\n");
+  const std::string ended = test::run_apart([](int out) {
+                              dup2(out, STDERR_FILENO);
+                              {
+                                StatusLine line(true);
+                                line.show(1, {"x"});
+                              }
+                              std::fflush(stderr);
+                              _exit(0);
+                            }).text;
+  CHECK(ended == "\r\033[K" + bar_text(1, {"x"}, 79) + "\r\033[K");
+}
+
 }  // namespace status_line_test
