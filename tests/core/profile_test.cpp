@@ -185,6 +185,11 @@ TEST_CASE("profile: a span that is kept has its own time, FLOPs and bytes, from 
   const std::int64_t start = traces[0].begin;
   CHECK(start > 0);
   CHECK(start < 60'000'000'000);
+  limits.skipped_steps = 0;
+  Profile first(limits);
+  one_step(first, 2);
+  CHECK(first.traces()[0].begin == 0);
+  CHECK(first.traces()[1].begin == 1);
   struct Row {
     const char* name;
     std::int64_t begin, nanoseconds;
