@@ -1,7 +1,6 @@
 #include "lora/core/log.hpp"
 
 #include <doctest/doctest.h>
-
 #include <unistd.h>
 
 #include <string>

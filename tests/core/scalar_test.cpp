@@ -127,12 +127,12 @@ TEST_CASE("scalar: every stored type has the name, block and bytes of its format
     std::string_view name;
     Index elements, bytes;
   };
-  const Row rows[] = {{DType::f32, "F32", 1, 4},        {DType::bf16, "BF16", 1, 2},      {DType::f16, "F16", 1, 2},
-                      {DType::f64, "F64", 1, 8},        {DType::q8_0, "Q8_0", 32, 34},    {DType::q4_0, "Q4_0", 32, 18},
-                      {DType::q4_1, "Q4_1", 32, 20},    {DType::q5_0, "Q5_0", 32, 22},    {DType::q5_1, "Q5_1", 32, 24},
-                      {DType::q4_k, "Q4_K", 256, 144},  {DType::q5_k, "Q5_K", 256, 176},  {DType::q6_k, "Q6_K", 256, 210},
-                      {DType::i64, "I64", 1, 8},        {DType::i32, "I32", 1, 4},        {DType::i16, "I16", 1, 2},
-                      {DType::i8, "I8", 1, 1},          {DType::u8, "U8", 1, 1}};
+  const Row rows[] = {{DType::f32, "F32", 1, 4},       {DType::bf16, "BF16", 1, 2},     {DType::f16, "F16", 1, 2},
+                      {DType::f64, "F64", 1, 8},       {DType::q8_0, "Q8_0", 32, 34},   {DType::q4_0, "Q4_0", 32, 18},
+                      {DType::q4_1, "Q4_1", 32, 20},   {DType::q5_0, "Q5_0", 32, 22},   {DType::q5_1, "Q5_1", 32, 24},
+                      {DType::q4_k, "Q4_K", 256, 144}, {DType::q5_k, "Q5_K", 256, 176}, {DType::q6_k, "Q6_K", 256, 210},
+                      {DType::i64, "I64", 1, 8},       {DType::i32, "I32", 1, 4},       {DType::i16, "I16", 1, 2},
+                      {DType::i8, "I8", 1, 1},         {DType::u8, "U8", 1, 1}};
   for (const Row& row : rows) {
     CAPTURE(row.name);
     CHECK(name_of(row.dtype) == row.name);

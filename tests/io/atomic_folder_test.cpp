@@ -101,16 +101,15 @@ TEST_CASE("atomic folder: where another takes the place while the old one is awa
 }
 
 TEST_CASE("atomic folder: a folder that another wrote is in the way, before anything is written and after") {
-  const TempFolder temp;
+  const TempFolder temp = TempFolder::in_memory();
   const Path place = temp / "model";
   create_folder(place);
   write_file(place / "mine", "kept");
   const auto other = [](const Path& folder) { return entries_of(folder).empty() ? "" : std::string("it has a file"); };
   const std::string expected = place.native() + " is in the way: it has a file; move it elsewhere";
   bool written = false;
-  CHECK(test::message_of<IoError>([&] {
-          write_whole_folder(place, other, [&](const Path&) { written = true; });
-        }) == expected);
+  CHECK(test::message_of<IoError>([&] { write_whole_folder(place, other, [&](const Path&) { written = true; }); }) ==
+        expected);
   CHECK_FALSE(written);
   CHECK(test::message_of<IoError>([&] { remove_whole_folder(place, other); }) == expected);
   CHECK(read_file(place / "mine") == "kept");
@@ -127,7 +126,7 @@ TEST_CASE("atomic folder: a folder that another wrote is in the way, before anyt
 }
 
 TEST_CASE("atomic folder: a folder whose writing fails leaves nothing, and what was there") {
-  const TempFolder temp;
+  const TempFolder temp = TempFolder::in_memory();
   const Path place = temp / "deep/model";
   const auto fails = [](const Path& folder) {
     write_file(folder / "weights", "half");
@@ -146,7 +145,7 @@ TEST_CASE("atomic folder: a folder whose writing fails leaves nothing, and what 
 }
 
 TEST_CASE("atomic folder: what is written, replaced or removed is durable before it is done") {
-  const TempFolder temp;
+  const TempFolder temp = TempFolder::in_memory();
   const Path place = temp / "model";
   const auto write = [](const Path& folder) { write_file(folder / "weights", "x"); };
   {
@@ -176,7 +175,7 @@ TEST_CASE("atomic folder: what is written, replaced or removed is durable before
 }
 
 TEST_CASE("atomic folder: what killed processes have left of one name goes, and no other's") {
-  const TempFolder temp;
+  const TempFolder temp = TempFolder::in_memory();
   const Path place = temp / "model";
   std::vector<Path> kept;
   for (const Temporary kind : {Temporary::partial, Temporary::writing, Temporary::removing, Temporary::replaced}) {
@@ -206,7 +205,7 @@ TEST_CASE("atomic folder: what killed processes have left of one name goes, and 
 }
 
 TEST_CASE("atomic folder: what a writer holds a lock on stays") {
-  const TempFolder temp;
+  const TempFolder temp = TempFolder::in_memory();
   const Path place = temp / "model";
   const Path file = temporary_name(place, Temporary::partial), folder = temporary_name(place, Temporary::writing);
   write_file(file, "x");
@@ -230,7 +229,7 @@ TEST_CASE("atomic folder: what a writer holds a lock on stays") {
 }
 
 TEST_CASE("atomic folder: the names of many are chosen by a rule") {
-  const TempFolder temp;
+  const TempFolder temp = TempFolder::in_memory();
   for (const char* const name : {"checkpoint-1", "checkpoint-2", "final"})
     create_folder(temporary_name(temp / name, Temporary::writing));
   clear_unfinished(temp.path(), place_among([](const std::string& name) { return name.starts_with("checkpoint-"); }));

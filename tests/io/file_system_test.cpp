@@ -23,7 +23,7 @@ using test::TempFolder;
 using Kind = FileOperation::Kind;
 
 TEST_CASE("file_system: a call that a signal has interrupted is made again, with what is left to write of it") {
-  const TempFolder temp;
+  const TempFolder temp = TempFolder::in_memory();
   const Path none;
   int calls = 0;
   const auto interrupted = [&](std::size_t) {
@@ -69,7 +69,7 @@ TEST_CASE("file_system: the folder of a bare name is the one that the program is
 }
 
 TEST_CASE("file_system: a folder that has nothing to sync is synced") {
-  const TempFolder temp;
+  const TempFolder temp = TempFolder::in_memory();
   {
     const RefusedOperation refused(Kind::sync_folder, EINVAL);
     CHECK_NOTHROW(sync_folder(temp.path()));
@@ -81,7 +81,7 @@ TEST_CASE("file_system: a folder that has nothing to sync is synced") {
 }
 
 TEST_CASE("file_system: names are not exchanged where the file system can't, and other failures are errors") {
-  const TempFolder temp;
+  const TempFolder temp = TempFolder::in_memory();
   const Path a = temp / "a", b = temp / "b";
   write_file(a, "1");
   write_file(b, "2");
@@ -97,7 +97,7 @@ TEST_CASE("file_system: names are not exchanged where the file system can't, and
 }
 
 TEST_CASE("file_system: what takes more room than there is says how much, rounded so that it is no less") {
-  const TempFolder temp;
+  const TempFolder temp = TempFolder::in_memory();
   const std::string base = temp.path().native();
   const auto told = [&](std::uint64_t bytes) {
     return message_of<IoError>([&] { expect_room(temp.path(), bytes, "a model"); });
@@ -129,7 +129,7 @@ TEST_CASE("file_system: what takes more room than there is says how much, rounde
 }
 
 TEST_CASE("file_system: a folder that is created must not be there, but those above it may") {
-  const TempFolder temp;
+  const TempFolder temp = TempFolder::in_memory();
   const std::string base = temp.path().native();
   create_folder(temp / "a");
   CHECK(message_of<IoError>([&] { create_folder(temp / "a"); }) == "cannot create folder " + base + "/a: File exists");
@@ -152,7 +152,7 @@ TEST_CASE("file_system: a folder that is created must not be there, but those ab
 }
 
 TEST_CASE("file_system: what is removed goes in the order of its names, the folder last") {
-  const TempFolder temp;
+  const TempFolder temp = TempFolder::in_memory();
   create_folders(temp / "tree/b");
   for (const char* const name : {"c", "a", "b/x"}) write_file(temp / "tree" / name, "x");
   RefusedOperation removed(Kind::remove, 0);

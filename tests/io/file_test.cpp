@@ -335,7 +335,7 @@ TEST_CASE("file: where the file system has no locks a warning says so") {
 }
 
 TEST_CASE("file: a writer of a device refuses a file that has come there, and one that appends what is no file") {
-  const TempFolder folder;
+  const TempFolder folder = TempFolder::in_memory();
   const Path pipe = folder / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   const int reader = ::open(pipe.c_str(), O_RDWR | O_NONBLOCK);
@@ -354,7 +354,7 @@ TEST_CASE("file: a writer of a device refuses a file that has come there, and on
 }
 
 TEST_CASE("file: a writer that takes another's place writes there, and tells of it") {
-  const TempFolder folder;
+  const TempFolder folder = TempFolder::in_memory();
   FileWriter one(folder / "one"), two(folder / "two");
   CHECK(one.path() == folder / "one");
   one.write("1");
@@ -370,20 +370,22 @@ TEST_CASE("file: a writer that takes another's place writes there, and tells of 
 }
 
 TEST_CASE("file: errors of a file that has a temporary name name the one that it will have") {
-  const TempFolder folder;
+  const TempFolder folder = TempFolder::in_memory();
   const std::string name = (folder / "a").native();
   for (const Kind kind : {Kind::create, Kind::write, Kind::sync}) {
     const RefusedOperation refused(kind, EIO);
-    CHECK(io_error([&] { write_file(folder / "a", "x"); }) ==
-          concat("cannot ", kind == Kind::create ? "create " : kind == Kind::write ? "write " : "sync ", name,
-                 ": Input/output error"));
+    CHECK(io_error([&] { write_file(folder / "a", "x"); }) == concat("cannot ",
+                                                                     kind == Kind::create  ? "create "
+                                                                     : kind == Kind::write ? "write "
+                                                                                           : "sync ",
+                                                                     name, ": Input/output error"));
     CHECK(name_of_temporary(refused.paths.at(0), Temporary::partial) == "a");
   }
   CHECK(names_in(folder.path()).empty());
 }
 
 TEST_CASE("file: an atomic file tells where it goes, and where it is until then") {
-  const TempFolder folder;
+  const TempFolder folder = TempFolder::in_memory();
   AtomicFile file(folder / "a");
   CHECK(file.path() == folder / "a");
   CHECK(name_of_temporary(file.partial(), Temporary::partial) == "a");
@@ -411,7 +413,7 @@ TEST_CASE("file: an atomic file tells where it goes, and where it is until then"
 }
 
 TEST_CASE("file: a link to a folder is refused as a folder") {
-  const TempFolder folder;
+  const TempFolder folder = TempFolder::in_memory();
   create_folder(folder / "a");
   std::filesystem::create_directory_symlink(folder / "a", folder / "b");
   CHECK(io_error([&] { write_file(folder / "b", "x"); }) ==
@@ -419,7 +421,7 @@ TEST_CASE("file: a link to a folder is refused as a folder") {
 }
 
 TEST_CASE("file: only what is longer loses its end") {
-  const TempFolder folder;
+  const TempFolder folder = TempFolder::in_memory();
   write_file(folder / "a", "0123456789");
   RefusedOperation cut(Kind::truncate, 0);
   keep_begin(folder / "none", 3);
@@ -440,7 +442,7 @@ TEST_CASE("file: only what is longer loses its end") {
 }
 
 TEST_CASE("file: a file is locked as a folder is, and its lock can be passed on") {
-  const TempFolder folder;
+  const TempFolder folder = TempFolder::in_memory();
   write_file(folder / "a", "x");
   const auto told = [&] { return io_error([&] { Lock second(folder / "a", Lock::Of::file); }); };
   {
@@ -462,7 +464,7 @@ TEST_CASE("file: a file is locked as a folder is, and its lock can be passed on"
 }
 
 TEST_CASE("file: each way in which a file system says that it has no locks is no error") {
-  const TempFolder folder;
+  const TempFolder folder = TempFolder::in_memory();
   std::string warning;
   const auto sink = log::set_sink([&](log::Level, std::string_view text) { warning = text; });
   bool held = false, moved_held = false;

@@ -424,7 +424,8 @@ TEST_CASE("gguf: a value of each type is told by its name where another is wante
   writer.add("string", "1");
   const std::string file = writer.bytes();
   const Gguf gguf = Gguf::parse(bytes(file), "x");
-  for (const std::string name : {"u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64", "bool", "string"}) {
+  for (const std::string name :
+       {"u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64", "bool", "string"}) {
     CAPTURE(name);
     const bool floating = name[0] == 'f';
     const bool whole = name[0] == 'u' || name[0] == 'i';
@@ -528,11 +529,11 @@ TEST_CASE("gguf: arrays may have as many items as there are bytes for them") {
 
 TEST_CASE("gguf: every type that is not supported has its name") {
   const std::vector<std::pair<std::uint32_t, std::string>> types = {
-      {9, "Q8_1"},     {10, "Q2_K"},   {11, "Q3_K"},     {15, "Q8_K"},     {16, "IQ2_XXS"},  {17, "IQ2_XS"},
-      {18, "IQ3_XXS"}, {19, "IQ1_S"},  {20, "IQ4_NL"},   {21, "IQ3_S"},    {22, "IQ2_S"},    {23, "IQ4_XS"},
-      {24, "I8"},      {25, "I16"},    {26, "I32"},      {27, "I64"},      {28, "F64"},      {29, "IQ1_M"},
-      {31, "Q4_0_4_4"}, {32, "Q4_0_4_8"}, {33, "Q4_0_8_8"}, {34, "TQ1_0"}, {35, "TQ2_0"},    {36, "IQ4_NL_4_4"},
-      {37, "IQ4_NL_4_8"}, {38, "IQ4_NL_8_8"}, {39, "MXFP4"}, {5, "number 5"}, {40, "number 40"}};
+      {9, "Q8_1"},        {10, "Q2_K"},       {11, "Q3_K"},     {15, "Q8_K"},    {16, "IQ2_XXS"},  {17, "IQ2_XS"},
+      {18, "IQ3_XXS"},    {19, "IQ1_S"},      {20, "IQ4_NL"},   {21, "IQ3_S"},   {22, "IQ2_S"},    {23, "IQ4_XS"},
+      {24, "I8"},         {25, "I16"},        {26, "I32"},      {27, "I64"},     {28, "F64"},      {29, "IQ1_M"},
+      {31, "Q4_0_4_4"},   {32, "Q4_0_4_8"},   {33, "Q4_0_8_8"}, {34, "TQ1_0"},   {35, "TQ2_0"},    {36, "IQ4_NL_4_4"},
+      {37, "IQ4_NL_4_8"}, {38, "IQ4_NL_8_8"}, {39, "MXFP4"},    {5, "number 5"}, {40, "number 40"}};
   for (const auto& entry : types) {
     GgufWriter writer;
     writer.add_tensor("a", {256}, entry.first, std::string(1024, 'x'));
@@ -554,7 +555,7 @@ TEST_CASE("gguf: data of one byte's alignment, and names that many tensors have 
   CHECK(gguf.tensors()[1].shape == Shape{1, 2, 1, 1});
   CHECK(text_of(*gguf.find("a")) == "aaaa");
   CHECK(text_of(*gguf.find("ab")) == "cccccc");
-  CHECK(gguf.find("")  == nullptr);
+  CHECK(gguf.find("") == nullptr);
   CHECK(gguf.find("a")->file == nullptr);
 }
 

@@ -201,8 +201,7 @@ TEST_CASE("json: the column of a value within a file counts in its first line on
   CHECK(begins(parse_message("[1,\n2,]", false, place), "x.json:41:3: syntax"));
   CHECK(begins(parse_message("[\n\n\n  x", false, place), "x.json:43:3: syntax"));
   CHECK(begins(parse_message("x", false, place), "x.json:40:500: syntax"));
-  CHECK(parse_message(R"({"k": 1, "k": 2})", false, place) ==
-        "x.json:40: the key \"k\" appears twice in one object");
+  CHECK(parse_message(R"({"k": 1, "k": 2})", false, place) == "x.json:40: the key \"k\" appears twice in one object");
   CHECK(parse_message(std::string(201, '['), false, JsonPlace{3, 1, "record 2"}) ==
         "x.json:3: record 2: nested deeper than 200 levels");
 }

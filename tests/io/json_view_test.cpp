@@ -149,8 +149,7 @@ TEST_CASE("json view: a field that is null is as good as absent, but an error sa
   CHECK_FALSE(inner.find("n"));
   CHECK(inner.get<bool>("f") == false);
   CHECK(message_of([&] { (void)inner.at<int>("n"); }) == "x.json: o: \"n\" is null");
-  CHECK(message_of([&] { (void)inner.get<int>("f"); }) ==
-        "x.json: o: \"f\" must be an integer in range, found false");
+  CHECK(message_of([&] { (void)inner.get<int>("f"); }) == "x.json: o: \"f\" must be an integer in range, found false");
   CHECK(inner.find("f")->name() == "f");
   CHECK(inner.find("f")->where() == "x.json: o");
 }

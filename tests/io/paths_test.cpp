@@ -37,7 +37,8 @@ TEST_CASE("paths: a link is neither a file nor a folder, whatever it leads to") 
   CHECK(type_of(temp / "to file") == std::filesystem::file_type::symlink);
   CHECK(type_of(temp / "none") == std::filesystem::file_type::not_found);
   const Path too_long = temp / std::string(300, 'x');
-  CHECK(message_of<IoError>([&] { type_of(too_long); }) == "cannot look at " + too_long.native() + ": File name too long");
+  CHECK(message_of<IoError>([&] { type_of(too_long); }) ==
+        "cannot look at " + too_long.native() + ": File name too long");
 }
 
 TEST_CASE("paths: the entries of a folder are in their order; a folder that is not there has none") {
@@ -55,8 +56,8 @@ TEST_CASE("paths: a number behind a prefix is one as it is written") {
   CHECK(number_behind("", "12") == 12);
   CHECK(number_behind("checkpoint-", "checkpoint-9223372036854775807") == std::numeric_limits<Index>::max());
   for (const char* const name :
-       {"checkpoint-", "checkpoint-07", "checkpoint--1", "checkpoint-7 ", "checkpoint-7x", "checkpoint-x", "my-checkpoint-7",
-        "checkpoint-9223372036854775808", "checkpoint-7/", "7", "checkpoint-+7"}) {
+       {"checkpoint-", "checkpoint-07", "checkpoint--1", "checkpoint-7 ", "checkpoint-7x", "checkpoint-x",
+        "my-checkpoint-7", "checkpoint-9223372036854775808", "checkpoint-7/", "7", "checkpoint-+7"}) {
     CAPTURE(name);
     CHECK_FALSE(number_behind("checkpoint-", name));
   }

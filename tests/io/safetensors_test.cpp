@@ -274,8 +274,7 @@ TEST_CASE("safetensors: a header of a hundred million bytes is cut short, one of
   };
   CHECK(message(100'000'000) ==
         "x: the header is said to take 100000000 bytes but only 2 follow; the file is cut short");
-  CHECK(message(100'000'001) ==
-        "x: the header is said to take 100000001 bytes, more than the 100000000 allowed");
+  CHECK(message(100'000'001) == "x: the header is said to take 100000001 bytes, more than the 100000000 allowed");
   CHECK(message(2) == "no such error");
   CHECK(message(3) == "x: the header is said to take 3 bytes but only 2 follow; the file is cut short");
   CHECK(parse_message(std::string(7, '\0')) == "x: 7 bytes are too few for a safetensors file");

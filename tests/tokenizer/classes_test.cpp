@@ -12,10 +12,10 @@
 namespace tokenizer_classes_test {
 
 using namespace lora;
+using io::Json;
 using tokenizer::TokenizerDocument;
 using tokenizer::WordPattern;
 using tokenizer::detail::TokenizerClass;
-using io::Json;
 
 namespace {
 
@@ -41,7 +41,9 @@ std::string text_of(const Json& json) { return io::to_text(json, -1); }
 TEST_CASE("tokenizer_classes: a folder's class follows from its name and from the model's type") {
   using tokenizer::detail::tokenizer_class_of;
   for (const std::string_view end : {"", "Fast"}) {
-    const auto of = [&](const char* name, const char* type = "") { return tokenizer_class_of(concat(name, end), type); };
+    const auto of = [&](const char* name, const char* type = "") {
+      return tokenizer_class_of(concat(name, end), type);
+    };
     CHECK(of("Qwen2Tokenizer") == TokenizerClass::qwen2);
     CHECK(of("GPTNeoXTokenizer") == TokenizerClass::gpt_neox);
     CHECK(of("GPT2Tokenizer") == TokenizerClass::gpt2);
@@ -62,11 +64,11 @@ TEST_CASE("tokenizer_classes: a folder's class follows from its name and from th
 
 TEST_CASE("tokenizer_classes: the classes that bring parts which are not known here") {
   for (const std::string name :
-       {"BartTokenizer", "BlenderbotTokenizer", "CLIPTokenizer", "CodeLlamaTokenizer", "CohereTokenizer",
-        "DebertaTokenizer", "EsmcTokenizer", "GemmaTokenizer", "LEDTokenizer", "LayoutLMv3Tokenizer", "LukeTokenizer",
-        "MvpTokenizer", "NllbTokenizer", "NougatTokenizer", "OpenAIGPTTokenizer", "Qwen3_5Tokenizer",
-        "ReformerTokenizer", "RobertaTokenizer", "SeamlessM4TTokenizer", "Siglip2Tokenizer", "Tipsv2Tokenizer",
-        "WhisperTokenizer"}) {
+       {"BartTokenizer",    "BlenderbotTokenizer", "CLIPTokenizer",    "CodeLlamaTokenizer",   "CohereTokenizer",
+        "DebertaTokenizer", "EsmcTokenizer",       "GemmaTokenizer",   "LEDTokenizer",         "LayoutLMv3Tokenizer",
+        "LukeTokenizer",    "MvpTokenizer",        "NllbTokenizer",    "NougatTokenizer",      "OpenAIGPTTokenizer",
+        "Qwen3_5Tokenizer", "ReformerTokenizer",   "RobertaTokenizer", "SeamlessM4TTokenizer", "Siglip2Tokenizer",
+        "Tipsv2Tokenizer",  "WhisperTokenizer"}) {
     CAPTURE(name);
     CHECK(tokenizer::detail::brings_unknown_parts(name));
     CHECK(tokenizer::detail::brings_unknown_parts(name + "Fast"));
@@ -90,7 +92,8 @@ TEST_CASE("tokenizer_classes: the tokens that a class has of its own") {
         "unk_token=<|endoftext|>;bos_token=<|endoftext|>;eos_token=<|endoftext|>;pad_token=<|padding|>;");
 }
 
-TEST_CASE("tokenizer_classes: each brings its pre-tokenizer, normalizer and decoder, and says nothing where they agree") {
+TEST_CASE(
+    "tokenizer_classes: each brings its pre-tokenizer, normalizer and decoder, and says nothing where they agree") {
   const char* const bytes = R"({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": true}, "normalizer": null})";
   const Taken gpt2(bytes, TokenizerClass::gpt2);
   CHECK(gpt2.told.empty());

@@ -48,11 +48,10 @@ TEST_CASE("tokenizer_parts: ids of added tokens go up to the last that a vocabul
 
 TEST_CASE("tokenizer_parts: each of the spaces before punctuation goes, no other") {
   const std::pair<const char*, const char*> cases[] = {
-      {"a . b", "a. b"},         {"a ? b", "a? b"},         {"a ! b", "a! b"},   {"a , b", "a, b"},
-      {"a ' b", "a'b"},          {"do n't", "don't"},       {"I 'm", "I'm"},     {"it 's", "it's"},
-      {"I 've", "I've"},         {"we 're", "we're"},       {"a ; b", "a ; b"},  {"a : b", "a : b"},
-      {"we 'll", "we 'll"},      {"  .  .", " . ."},        {" . . .", "..."},   {"a 'b", "a 'b"},
-      {"", ""},                  {" n 't", " n 't"},        {"x ' ' y", "x'' y"}};
+      {"a . b", "a. b"},   {"a ? b", "a? b"},  {"a ! b", "a! b"},    {"a , b", "a, b"},   {"a ' b", "a'b"},
+      {"do n't", "don't"}, {"I 'm", "I'm"},    {"it 's", "it's"},    {"I 've", "I've"},   {"we 're", "we're"},
+      {"a ; b", "a ; b"},  {"a : b", "a : b"}, {"we 'll", "we 'll"}, {"  .  .", " . ."},  {" . . .", "..."},
+      {"a 'b", "a 'b"},    {"", ""},           {" n 't", " n 't"},   {"x ' ' y", "x'' y"}};
   for (const auto& item : cases) {
     const std::string from = item.first, to = item.second;
     CAPTURE(from);
@@ -108,9 +107,9 @@ TEST_CASE("tokenizer_parts: tokens that were forgotten take no ids") {
 }
 
 TEST_CASE("tokenizer_parts: a tokenizer without settings of its own is saved with some") {
-  const std::vector<SentencePiece> pieces = {
-      {"<unk>", 0, Kind::unknown}, {"<s>", 0, Kind::control}, {"</s>", 0, Kind::control}, {"a", -1, Kind::normal},
-      {"b", -2, Kind::normal},     {"c", -3, Kind::normal}};
+  const std::vector<SentencePiece> pieces = {{"<unk>", 0, Kind::unknown}, {"<s>", 0, Kind::control},
+                                             {"</s>", 0, Kind::control},  {"a", -1, Kind::normal},
+                                             {"b", -2, Kind::normal},     {"c", -3, Kind::normal}};
   const auto config = [&](bool space, auto&& change) {
     auto parts = tokenizer::detail::parts_of_pieces(tokenizer::sentencepiece_proto(pieces, space), "m");
     change(*parts);
@@ -119,15 +118,16 @@ TEST_CASE("tokenizer_parts: a tokenizer without settings of its own is saved wit
   CHECK(config(false, [](auto&) {}) ==
         R"({"bos_token":"<s>","eos_token":"</s>","add_bos_token":true,"add_eos_token":false,"legacy":true,)"
         R"("add_prefix_space":false,"clean_up_tokenization_spaces":false,"tokenizer_class":"LlamaTokenizer"})");
-  CHECK(config(false, [](auto& parts) {
-          parts.bos.reset();
-          parts.pad = 4;
-          parts.make_special(4);
-          parts.make_special(5);
-          parts.make_special(3);
-          parts.frame = {{}, {2}};
-          parts.chat_template = "t";
-        }) ==
+  CHECK(config(false,
+               [](auto& parts) {
+                 parts.bos.reset();
+                 parts.pad = 4;
+                 parts.make_special(4);
+                 parts.make_special(5);
+                 parts.make_special(3);
+                 parts.frame = {{}, {2}};
+                 parts.chat_template = "t";
+               }) ==
         R"({"eos_token":"</s>","pad_token":"b","additional_special_tokens":["a","c"],"add_bos_token":false,)"
         R"("add_eos_token":true,"legacy":true,"add_prefix_space":false,"clean_up_tokenization_spaces":false,)"
         R"("tokenizer_class":"LlamaTokenizer","chat_template":"t"})");
@@ -171,8 +171,7 @@ TEST_CASE("tokenizer_parts: a template is taken from the first of the files that
                                    {"name": "default", "template": "3"}]})") == "2");
   CHECK(message_of([&] { read(R"({"chat_template": []})"); }) ==
         "c.json: \"chat_template\" holds several templates, but none is called default");
-  CHECK(message_of([&] { read(R"({"chat_template": 3})"); }) ==
-        "c.json: \"chat_template\" must be a string, found 3");
+  CHECK(message_of([&] { read(R"({"chat_template": 3})"); }) == "c.json: \"chat_template\" must be a string, found 3");
   CHECK(message_of([&] { read(R"({"chat_template": [{"template": "1"}]})"); }) ==
         "c.json: chat_template[0]: \"name\" is missing");
   io::write_file(folder / "chat_template.json", R"({"chat_template": [{"name": "default", "template": "j"}]})");
