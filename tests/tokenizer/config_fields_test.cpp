@@ -38,7 +38,7 @@ struct Folder {
   Tokenizer load() const { return Tokenizer::from_folder(temp.path()); }
   std::string name() const { return (temp / "tokenizer_config.json").native(); }
 
-  test::TempFolder temp;
+  test::TempFolder temp = test::TempFolder::in_memory();
 };
 
 std::string told(const Folder& folder) {

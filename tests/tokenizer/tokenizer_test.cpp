@@ -458,6 +458,7 @@ TEST_CASE("tokenizer: settings of the model that change nothing pass, those that
 }
 
 TEST_CASE("tokenizer: a normalizer within a sequence counts, wherever it stands") {
+  const test::Quiet quiet;  // the vocabulary is larger than the one that the added token was numbered for
   const auto ids = [](const char* normalizer) {
     Json document = small();
     document["normalizer"] = Json::parse(normalizer);
