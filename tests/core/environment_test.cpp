@@ -54,4 +54,44 @@ TEST_CASE("environment: a batch script of several tasks starts the program once,
   CHECK_THROWS_AS(expect_one_process(), ConfigError);
 }
 
+TEST_CASE("environment: a number may be the least and the most, and nothing beyond them") {
+  constexpr const char* name = "LORA_TEST_NUMBER";
+  const auto number = [] { return environment_number(name, 3, 12, "a number from 3 to 12"); };
+  CHECK_FALSE(number());
+  for (const char* const text : {"3", "12", "007"}) {
+    const Environment set(name, text);
+    CHECK(number() == std::stoi(text));
+  }
+  for (const char* const text : {"2", "13", "-5", " 5", "5 ", "+5", "4.0", "9999999999"}) {
+    const Environment set(name, text);
+    CHECK(test::message_of<ConfigError>([&] { number(); }) ==
+          concat("the environment's LORA_TEST_NUMBER is '", text, "'; expected a number from 3 to 12"));
+  }
+  const Environment empty(name, "");
+  CHECK_FALSE(number());
+  const Environment most("LORA_TEST_OTHER", "2147483647");
+  CHECK(launcher_number("LORA_TEST_OTHER") == 2147483647);
+  const Environment none("LORA_TEST_OTHER", "0");
+  CHECK(launcher_number("LORA_TEST_OTHER") == 0);
+}
+
+TEST_CASE("environment: all launchers but torchrun start processes that meet by MPI") {
+  const Launched alone = launched();
+  CHECK(alone.variable == nullptr);
+  CHECK(alone.processes == 1);
+  CHECK_FALSE(alone.by_mpi);
+  for (const std::string name :
+       {"SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "WORLD_SIZE"}) {
+    CAPTURE(name);
+    const Environment three(name.c_str(), "3");
+    const Launched found = launched();
+    CHECK(found.variable == name);
+    CHECK(found.processes == 3);
+    CHECK(found.by_mpi == (name != "WORLD_SIZE"));
+  }
+  const Environment one("WORLD_SIZE", "1"), four("PMI_SIZE", "4"), five("SLURM_STEP_NUM_TASKS", "5");
+  CHECK(launched().variable == std::string("PMI_SIZE"));
+  CHECK(launched().processes == 4);
+}
+
 }  // namespace environment_test

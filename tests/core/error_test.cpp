@@ -2,6 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+
 #include "lora/core/log.hpp"
 
 namespace error_test {
@@ -55,6 +61,33 @@ TEST_CASE("error: the log's receiver gets level and sentence, and can be put bac
   log::warn("b");
   log::set_sink(std::move(former));
   CHECK(seen == "I:a 1;W:b;");
+}
+
+TEST_CASE("error: digits, significant digits and sizes are those that were asked for") {
+  CHECK(fixed(1.25, 3) == "1.250");
+  CHECK(fixed(-0.04, 1) == "-0.0");
+  CHECK(fixed(2.5, 0) == "2");
+  CHECK(fixed(1e300, 2).size() == 304);
+  CHECK(fixed(-std::numeric_limits<double>::quiet_NaN(), 2) == "nan");
+  CHECK(significant(123456.0, 3) == "1.23e+05");
+  CHECK(significant(0.5, 3) == "0.5");
+  CHECK(significant(1.0 / 3, 5) == "0.33333");
+  CHECK(significant(-std::numeric_limits<double>::quiet_NaN(), 3) == "nan");
+  CHECK(size_text(0.0) == "0.0 MiB");
+  CHECK(size_text(std::size_t{13'107'200}) == "12.5 MiB");
+  CHECK(size_text(std::size_t{1} << 20) == "1.0 MiB");
+  CHECK(size_text((std::size_t{1} << 30) - 1) == "1024.0 MiB");
+  CHECK(size_text(std::size_t{1} << 30) == "1.00 GiB");
+  CHECK(size_text(0x1.8p30) == "1.50 GiB");
+}
+
+TEST_CASE("error: numbers keep their type's whole range") {
+  CHECK(concat(std::numeric_limits<long long>::min()) == "-9223372036854775808");
+  CHECK(concat(std::numeric_limits<unsigned long long>::max()) == "18446744073709551615");
+  CHECK(concat(-std::numeric_limits<double>::denorm_min()) == "-5e-324");
+  CHECK(concat(16777217.0f, ' ', 16777217.0, ' ', -0.0) == "16777216 16777217 -0");
+  CHECK(concat(std::numeric_limits<double>::infinity(), ' ', -std::numeric_limits<float>::infinity()) == "inf -inf");
+  CHECK(concat('\0', "a") == std::string("\0a", 2));
 }
 
 }  // namespace error_test

@@ -71,4 +71,25 @@ TEST_CASE("hash: the fingerprint of records stays what earlier versions wrote") 
   CHECK(Fingerprint(1).value() != Fingerprint(2).value());
 }
 
+// By another implementation, which gives the published values above.
+TEST_CASE("hash: long byte strings give the values of XXH64") {
+  std::string bytes;
+  for (int i = 0; i < 127; ++i) bytes += static_cast<char>(i);
+  CHECK(checksum_text(checksum(std::string_view("abcdefghijklmnopqrstuvwxyz"))) == "cfe1f278fa89835c");
+  CHECK(checksum_text(checksum(bytes.substr(0, 64))) == "f7c67301db6713f0");
+  CHECK(checksum_text(checksum(bytes)) == "464d085810ce0199");
+}
+
+TEST_CASE("hash: the text of a checksum has sixteen digits") {
+  CHECK(checksum_text(0) == "0000000000000000");
+  CHECK(checksum_text(0x0BFBBC8D2C79F71Eu) == "0bfbbc8d2c79f71e");
+  CHECK(checksum_text(0x0123456789ABCDEFu) == "0123456789abcdef");
+}
+
+TEST_CASE("hash: a record of whole words, or of nothing, has its part in a fingerprint") {
+  Fingerprint fingerprint(3);
+  for (const char* record : {"", "12345678", "0123456789abcdef!"}) fingerprint.add(record);
+  CHECK(fingerprint.value() == 0x263E3D9741E3DBFAu);
+}
+
 }  // namespace hash_test

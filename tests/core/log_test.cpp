@@ -1,10 +1,13 @@
 #include "lora/core/log.hpp"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <string>
 #include <thread>
 #include <utility>
+
+#include "support/process.hpp"
 
 namespace log_test {
 
@@ -45,6 +48,27 @@ TEST_CASE("log: a redirect gets what its own thread logs, until it ends") {
   CHECK(all == "first;another thread's;to all;last;");
   CHECK(outer == "second;passed on;fourth;");
   CHECK(inner == "W:third;");
+}
+
+TEST_CASE("log: without a sink messages go to standard error, warnings by that name") {
+  const test::Ending end = test::run_apart([](int out) {
+    dup2(out, STDERR_FILENO);
+    log::info("one ", 1);
+    log::warn("two\nlines\tand a bell\a");
+  });
+  CHECK(end.text == "one 1\nWarning: two\nlines\tand a bell\\x07\n");
+}
+
+TEST_CASE("log: no sink at all is silence, and what is told at length is told whole") {
+  std::string seen;
+  auto former = log::set_sink(into(seen));
+  log::info(std::string(2000, 'x'));
+  CHECK(seen == std::string(2000, 'x') + ";");
+  const log::Sink mine = log::set_sink(nullptr);
+  CHECK(mine);
+  CHECK_NOTHROW(log::warn("nobody hears it"));
+  CHECK_FALSE(log::set_sink(std::move(former)));
+  CHECK(seen.size() == 2001);
 }
 
 }  // namespace log_test

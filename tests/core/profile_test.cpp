@@ -2,7 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <string_view>
+#include <vector>
 
 #include "lora/tensor/span.hpp"
 
@@ -20,9 +24,11 @@ struct Clockwork {
   std::int64_t time = 0, waited_for = 0;
   Index held = 0, waits = 0;
   bool fails = false;
+  std::int64_t last = 1'000'000'000;  ///< the event after which none is recorded
 
   Profile* profile() const { return wanted; }
   Event record(Stream) {
+    if (time == last) fail<DeviceError>("[clockwork] ran down");
     ++held;
     return {++time};
   }
@@ -164,6 +170,100 @@ TEST_CASE("profile: single spans are kept of the chosen steps, up to the limit")
     }
     CHECK(events[0].nanoseconds > 0);
   }
+}
+
+TEST_CASE("profile: a span that is kept has its own time, FLOPs and bytes, from the first step's begin") {
+  Profile::Limits limits;
+  limits.skipped_steps = 1;
+  limits.traced_steps = 1;
+  Profile profile(limits);
+  CHECK(profile.limits().skipped_steps == 1);
+  for (int step = 0; step < 3; ++step) one_step(profile, 2);
+  const auto& traces = profile.traces();
+  REQUIRE(traces.size() == 2 + 2 * 4);
+  const auto named = [&](std::size_t i) { return profile.nodes()[traces[i].node].name; };
+  const std::int64_t start = traces[0].begin;
+  CHECK(start > 0);
+  CHECK(start < 60'000'000'000);
+  limits.skipped_steps = 0;
+  Profile first(limits);
+  one_step(first, 2);
+  CHECK(first.traces()[0].begin == 0);
+  CHECK(first.traces()[1].begin == 1);
+  struct Row {
+    const char* name;
+    std::int64_t begin, nanoseconds;
+    double flops, bytes;
+  };
+  const Row rows[] = {{"step", 0, 19, 0, 0}, {"forward", 1, 17, 0, 0}, {"layer", 2, 7, 0, 0}, {"gemm", 3, 1, 10, 4},
+                      {"gemm", 5, 1, 10, 4}, {"rms_norm", 7, 1, 0, 2}, {"layer", 10, 7, 0, 0}};
+  for (std::size_t i = 0; i < std::size(rows); ++i) {
+    CAPTURE(i);
+    CHECK(named(i) == rows[i].name);
+    CHECK(traces[i].begin == start + rows[i].begin);
+    CHECK(traces[i].flops == rows[i].flops);
+    CHECK(traces[i].bytes == rows[i].bytes);
+    CHECK(traces[i].nanoseconds == rows[i].nanoseconds);
+  }
+  CHECK(profile.nodes()[traces[2].node].number == 0);
+  CHECK(profile.nodes()[traces[6].node].number == 1);
+}
+
+TEST_CASE("profile: names, families, kinds and numbers each make a node of their own") {
+  Profile profile;
+  Clockwork dev{&profile};
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    const Span step(dev, Kind::step, "step");
+    { const Span one(dev, Kind::part, "a"); }
+    { const Span two(dev, Kind::phase, "a"); }
+    { const Span three(dev, Kind::layer, "a", 0); }
+    { const Span four(dev, Kind::layer, "a", 1); }
+    { const Span five(dev, "gemm", "a", 1, 2); }
+    { const Span six(dev, "norm", "a", 1, 2); }
+  }
+  CHECK(profile.nodes().size() == 2 + 6);
+  const auto& step = profile.nodes()[1];
+  CHECK(step.kind == Kind::step);
+  CHECK(step.parent == 0);
+  CHECK(profile.nodes()[0].children == std::vector<std::size_t>{1});
+  REQUIRE(step.children.size() == 6);
+  const Kind kinds[] = {Kind::part, Kind::phase, Kind::layer, Kind::layer, Kind::kernel, Kind::kernel};
+  const Index numbers[] = {-1, -1, 0, 1, -1, -1};
+  const char* const families[] = {"", "", "", "", "gemm", "norm"};
+  for (std::size_t i = 0; i < 6; ++i) {
+    const auto& node = profile.nodes()[step.children[i]];
+    CHECK(node.kind == kinds[i]);
+    CHECK(node.number == numbers[i]);
+    CHECK(node.family == families[i]);
+    CHECK(node.calls == 2);
+  }
+  CHECK(profile.around(1, Kind::step) == 1);
+  CHECK(profile.around(step.children[0], Kind::step) == 1);
+  CHECK(profile.around(step.children[4], Kind::phase) == 0);
+  CHECK(profile.around(0, Kind::root) == 0);
+}
+
+TEST_CASE("profile: a device that records no end gets all its events back, and the next step begins anew") {
+  Profile profile;
+  for (const std::int64_t last : {3, 4, 5}) {  // three begins, and as many ends as are left
+    Clockwork dev{&profile};
+    dev.last = last;
+    {
+      const Span step(dev, Kind::step, "step");
+      const Span phase(dev, Kind::phase, "forward");
+      const Span kernel(dev, "gemm", "gemm", 1, 1);
+    }
+    CAPTURE(last);
+    CHECK(dev.held == 0);
+    CHECK(dev.waits == 0);
+    CHECK_FALSE(profile.wants(Kind::kernel));
+    CHECK(profile.wants(Kind::step));
+  }
+  CHECK(profile.steps() == 0);
+  CHECK(node_of(profile, "gemm").nanoseconds == 0);
+  one_step(profile, 1);
+  CHECK(profile.steps() == 1);
+  CHECK(node_of(profile, "forward").nanoseconds == 2 * (2 * 3) + 1);
 }
 
 }  // namespace profile_test

@@ -74,4 +74,33 @@ TEST_CASE("random: keys of neighbouring words are unrelated") {
   static_assert(mix_key(1, 2) != mix_key(2, 1));
 }
 
+// Runs of earlier versions go on with these numbers.
+TEST_CASE("random: keys, uniform numbers and numbers below a bound stay what they were") {
+  CHECK(mix_key(0) == 0xE220A8397B1DCDAFu);  // the first number of SplitMix64 with seed 0
+  CHECK(mix_key(1, 2) == 0x5F92D32601E7BCF1u);
+  CHECK(mix_key(42, 7, -1) == 0xC038BDF60C18FA59u);
+  Random words(7), uniform(7), below(7);
+  for (int i = 0; i < 9; ++i) {
+    const std::uint32_t word = words.next();
+    CHECK(uniform.uniform() == static_cast<float>(word / 256) / 16777216.0f);
+    CHECK(below.below(1000) == static_cast<std::uint32_t>(std::uint64_t{word} * 1000 / 4294967296u));
+  }
+}
+
+TEST_CASE("random: a number below a bound is drawn again where its product is among the surplus") {
+  // Of the bound 2^31 + 1 the lower halves of products under 2^31 - 1 are the surplus.
+  constexpr std::uint32_t bound = 0x80000001u, threshold = 0x7FFFFFFFu;
+  Random words(3), below(3);
+  int drawn = 0;
+  for (int i = 0; i < 50; ++i) {
+    std::uint64_t product = 0;
+    do {
+      product = std::uint64_t{words.next()} * bound;
+      ++drawn;
+    } while ((product & 0xFFFFFFFFu) < threshold);
+    CHECK(below.below(bound) == product >> 32);
+  }
+  CHECK(drawn > 70);
+}
+
 }  // namespace random_test

@@ -2,8 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cmath>
+#include <complex>
+#include <cstdint>
 #include <limits>
+#include <string_view>
+#include <type_traits>
 
 namespace scalar_test {
 
@@ -114,6 +119,44 @@ TEST_CASE("scalar: sizes and names of stored types") {
   CHECK_FALSE(stores<bf16>(DType::f16));
   CHECK_FALSE(stores<std::complex<double>>(DType::f64));
   static_assert(std::is_same_v<Accum<const bf16>, float> && std::is_same_v<Accum<double>, double>);
+}
+
+TEST_CASE("scalar: every stored type has the name, block and bytes of its format") {
+  struct Row {
+    DType dtype;
+    std::string_view name;
+    Index elements, bytes;
+  };
+  const Row rows[] = {{DType::f32, "F32", 1, 4},       {DType::bf16, "BF16", 1, 2},     {DType::f16, "F16", 1, 2},
+                      {DType::f64, "F64", 1, 8},       {DType::q8_0, "Q8_0", 32, 34},   {DType::q4_0, "Q4_0", 32, 18},
+                      {DType::q4_1, "Q4_1", 32, 20},   {DType::q5_0, "Q5_0", 32, 22},   {DType::q5_1, "Q5_1", 32, 24},
+                      {DType::q4_k, "Q4_K", 256, 144}, {DType::q5_k, "Q5_K", 256, 176}, {DType::q6_k, "Q6_K", 256, 210},
+                      {DType::i64, "I64", 1, 8},       {DType::i32, "I32", 1, 4},       {DType::i16, "I16", 1, 2},
+                      {DType::i8, "I8", 1, 1},         {DType::u8, "U8", 1, 1}};
+  for (const Row& row : rows) {
+    CAPTURE(row.name);
+    CHECK(name_of(row.dtype) == row.name);
+    CHECK(block_elements(row.dtype) == row.elements);
+    CHECK(block_bytes(row.dtype) == row.bytes);
+    CHECK(bytes_of(row.dtype, 3 * row.elements) == 3 * row.bytes);
+    CHECK(bytes_of(row.dtype, 0) == 0);
+  }
+  CHECK(stores<float>(DType::f32));
+  CHECK(stores<const double>(DType::f64));
+  CHECK(stores<f16>(DType::f16));
+  CHECK_FALSE(stores<f16>(DType::bf16));
+  CHECK_FALSE(stores<float>(DType::q8_0));
+  CHECK(narrowed<bf16>(1.00390625f).bits == 0x3F80u);
+  CHECK(narrowed<double>(0.1) == 0.1);
+}
+
+TEST_CASE("scalar: a NaN stays quiet, with its sign and payload in bf16") {
+  const auto bits_of = [](std::uint32_t bits) { return bf16(std::bit_cast<float>(bits)).bits; };
+  CHECK(bits_of(0x7F800001u) == 0x7FC0u);
+  CHECK(bits_of(0xFF800001u) == 0xFFC0u);
+  CHECK(bits_of(0x7FA10000u) == 0x7FE1u);
+  CHECK(bits_of(0x7F800000u) == 0x7F80u);
+  CHECK(f16(std::bit_cast<float>(0xFF800001u)).bits == 0xFE00u);
 }
 
 }  // namespace scalar_test

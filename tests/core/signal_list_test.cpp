@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -61,6 +63,42 @@ TEST_CASE("signal_list: what is seen stays, also when its node is used again mea
     CHECK(value == 1);
   });
   CHECK(sum_of(list) == 2);
+}
+
+TEST_CASE("signal_list: a value of several words and a rest comes whole") {
+  struct Place {
+    std::int64_t first;
+    char name[13];
+  };
+  static SignalList<Place> list;  // its nodes stay for good
+  const auto one = list.add({-1, "twelve bytes"}), two = list.add({2, "b"});
+  std::int64_t sum = 0;
+  std::string names;
+  list.visit([&](const Place& place) {
+    sum += place.first;
+    names += place.name;
+  });
+  CHECK(sum == 1);
+  CHECK(names == "btwelve bytes");  // the last added first
+}
+
+TEST_CASE("signal_list: an entry that was removed or never added removes nothing of others") {
+  static SignalList<int> list;  // its nodes stay for good
+  auto one = list.add(1);
+  one.remove();
+  const auto other = list.add(4);  // in the node that is free again
+  one.remove();
+  CHECK(sum_of(list) == 4);
+  SignalList<int>::Entry none;
+  none.remove();
+  none = list.add(8);
+  CHECK(sum_of(list) == 12);
+  {
+    const auto moved = std::move(none);
+    none.remove();
+    CHECK(sum_of(list) == 12);
+  }
+  CHECK(sum_of(list) == 4);
 }
 
 }  // namespace signal_list_test

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <functional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "support/message_of.hpp"
+#include "support/refused_operation.hpp"
 #include "support/temp_folder.hpp"
 
 namespace atomic_folder_test {
@@ -96,6 +98,145 @@ TEST_CASE("atomic folder: where another takes the place while the old one is awa
   CHECK(test::holds(message, concat("rename ", temp.path().native())));
   CHECK(test::holds(message, ".lora-writing to"));
   CHECK(read_file(place / "weights") == "another's");
+}
+
+TEST_CASE("atomic folder: a folder that another wrote is in the way, before anything is written and after") {
+  const TempFolder temp = TempFolder::in_memory();
+  const Path place = temp / "model";
+  create_folder(place);
+  write_file(place / "mine", "kept");
+  const auto other = [](const Path& folder) { return entries_of(folder).empty() ? "" : std::string("it has a file"); };
+  const std::string expected = place.native() + " is in the way: it has a file; move it elsewhere";
+  bool written = false;
+  CHECK(test::message_of<IoError>([&] { write_whole_folder(place, other, [&](const Path&) { written = true; }); }) ==
+        expected);
+  CHECK_FALSE(written);
+  CHECK(test::message_of<IoError>([&] { remove_whole_folder(place, other); }) == expected);
+  CHECK(read_file(place / "mine") == "kept");
+  io::remove_all(place);
+  CHECK(test::message_of<IoError>([&] {
+          write_whole_folder(place, other, [&](const Path& folder) {
+            write_file(folder / "weights", "new");
+            create_folder(place);
+            write_file(place / "mine", "came meanwhile");
+          });
+        }) == expected);
+  CHECK(read_file(place / "mine") == "came meanwhile");
+  CHECK(entries_of(temp.path()) == std::vector<Path>{place});
+}
+
+TEST_CASE("atomic folder: a folder whose writing fails leaves nothing, and what was there") {
+  const TempFolder temp = TempFolder::in_memory();
+  const Path place = temp / "deep/model";
+  const auto fails = [](const Path& folder) {
+    write_file(folder / "weights", "half");
+    fail<IoError>("no more");
+  };
+  CHECK(test::message_of<IoError>([&] { write_whole_folder(place, stranger, fails); }) == "no more");
+  CHECK(entries_of(temp / "deep").empty());
+  write_whole_folder(place, stranger, [&](const Path& folder) {
+    CHECK(name_of_temporary(folder, Temporary::writing) == "model");
+    CHECK(folder_of(folder) == temp / "deep");
+    write_file(folder / "weights", "old");
+  });
+  CHECK(test::message_of<IoError>([&] { write_whole_folder(place, stranger, fails); }) == "no more");
+  CHECK(entries_of(temp / "deep") == std::vector<Path>{place});
+  CHECK(read_file(place / "weights") == "old");
+}
+
+TEST_CASE("atomic folder: what is written, replaced or removed is durable before it is done") {
+  const TempFolder temp = TempFolder::in_memory();
+  const Path place = temp / "model";
+  const auto write = [](const Path& folder) { write_file(folder / "weights", "x"); };
+  {
+    test::RefusedOperation synced(FileOperation::Kind::sync_folder, 0);
+    write_whole_folder(place, stranger, write);
+    REQUIRE(synced.paths.size() == 3);
+    CHECK(name_of_temporary(synced.paths[0], Temporary::writing) == "model");  // by the file in it
+    CHECK(name_of_temporary(synced.paths[1], Temporary::writing) == "model");
+    CHECK(synced.paths[2] == temp.path());
+  }
+  {
+    test::RefusedOperation synced(FileOperation::Kind::sync_folder, 0);
+    write_whole_folder(place, stranger, write);
+    CHECK(synced.paths.back() == temp.path());
+    CHECK(synced.done == 3);
+  }
+  {
+    const test::RefusedOperation refused(FileOperation::Kind::remove, EIO);
+    CHECK_THROWS_AS(remove_whole_folder(place, stranger), IoError);
+  }
+  CHECK_FALSE(is_there(place));
+  const std::vector<Path> left = entries_of(temp.path());
+  REQUIRE(left.size() == 1);
+  CHECK(name_of_temporary(left[0], Temporary::removing) == "model");
+  remove_whole_folder(place, stranger);  // it is not there
+  CHECK(entries_of(temp.path()).size() == 1);
+}
+
+TEST_CASE("atomic folder: what killed processes have left of one name goes, and no other's") {
+  const TempFolder temp = TempFolder::in_memory();
+  const Path place = temp / "model";
+  std::vector<Path> kept;
+  for (const Temporary kind : {Temporary::partial, Temporary::writing, Temporary::removing, Temporary::replaced}) {
+    const Path file = temporary_name(place, kind), folder = temporary_name(place, kind);
+    const Path other = temporary_name(temp / "model2", kind);
+    write_file(file, "x");
+    create_folders(folder / "deep");
+    create_folder(other);
+    kept.push_back(other);
+    kept.push_back(kind == Temporary::partial ? folder : file);
+    if (kind == Temporary::replaced) write_file(folder / "weights", "old");
+  }
+  write_file(temp / "model.lora-partial", "x");
+  kept.push_back(temp / "model.lora-partial");
+  clear_killed(place);
+  CHECK(read_file(place / "weights") == "old");
+  kept.push_back(place);
+  std::sort(kept.begin(), kept.end());
+  CHECK(entries_of(temp.path()) == kept);
+
+  const Path again = temporary_name(place, Temporary::replaced);
+  create_folder(again);
+  write_file(again / "weights", "older");
+  clear_killed(place);
+  CHECK(read_file(place / "weights") == "old");
+  CHECK(entries_of(temp.path()) == kept);
+}
+
+TEST_CASE("atomic folder: what a writer holds a lock on stays") {
+  const TempFolder temp = TempFolder::in_memory();
+  const Path place = temp / "model";
+  const Path file = temporary_name(place, Temporary::partial), folder = temporary_name(place, Temporary::writing);
+  write_file(file, "x");
+  create_folder(folder);
+  {
+    const Lock one(file, Lock::Of::file), two(folder);
+    clear_killed(place);
+    CHECK(entries_of(temp.path()).size() == 2);
+  }
+  {
+    const auto sink = log::set_sink(nullptr);
+    {
+      const test::RefusedOperation refused(FileOperation::Kind::lock, ENOLCK);
+      clear_killed(place);
+    }
+    log::set_sink(sink);
+    CHECK(entries_of(temp.path()).size() == 2);
+  }
+  clear_killed(place);
+  CHECK(entries_of(temp.path()).empty());
+}
+
+TEST_CASE("atomic folder: the names of many are chosen by a rule") {
+  const TempFolder temp = TempFolder::in_memory();
+  for (const char* const name : {"checkpoint-1", "checkpoint-2", "final"})
+    create_folder(temporary_name(temp / name, Temporary::writing));
+  clear_unfinished(temp.path(), place_among([](const std::string& name) { return name.starts_with("checkpoint-"); }));
+  const std::vector<Path> left = entries_of(temp.path());
+  REQUIRE(left.size() == 1);
+  CHECK(name_of_temporary(left[0], Temporary::writing) == "final");
+  CHECK_NOTHROW(clear_unfinished(temp / "none", place_among([](const std::string&) { return true; })));
 }
 
 }  // namespace atomic_folder_test

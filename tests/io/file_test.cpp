@@ -7,15 +7,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <iterator>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lora/io/mapped_file.hpp"
 #include "lora/io/read_file.hpp"
 #include "support/file_faults.hpp"
+#include "support/refused_operation.hpp"
 #include "support/temp_folder.hpp"
 
 namespace file_test {
@@ -24,8 +28,10 @@ using namespace lora;
 using namespace lora::io;
 using lora::test::Fault;
 using lora::test::FileFaults;
+using lora::test::RefusedOperation;
 using lora::test::sweep_faults;
 using lora::test::TempFolder;
+using Kind = FileOperation::Kind;
 
 namespace {
 
@@ -326,6 +332,158 @@ TEST_CASE("file: where the file system has no locks a warning says so") {
   set_file_hook(nullptr);
   log::set_sink(sink);
   CHECK(warning.find("cannot lock " + folder.path().native()) != std::string::npos);
+}
+
+TEST_CASE("file: a writer of a device refuses a file that has come there, and one that appends what is no file") {
+  const TempFolder folder = TempFolder::in_memory();
+  const Path pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const int reader = ::open(pipe.c_str(), O_RDWR | O_NONBLOCK);
+  REQUIRE(reader >= 0);
+  CHECK(io_error([&] { FileWriter(pipe, FileWriter::Mode::append); }) ==
+        "cannot append to " + pipe.native() + ": not a regular file");
+  CHECK(io_error([&] { FileWriter(pipe, FileWriter::Mode::append, "the log"); }) ==
+        "cannot append to the log: not a regular file");
+  ::close(reader);
+  write_file(folder / "file", "kept");
+  CHECK(io_error([&] { FileWriter(folder / "file", FileWriter::Mode::device); }) ==
+        "cannot write " + (folder / "file").native() + ": a file has come there meanwhile");
+  CHECK(io_error([&] { FileWriter(folder / "none", FileWriter::Mode::device); }) ==
+        "cannot create " + (folder / "none").native() + ": No such file or directory");
+  CHECK(read_file(folder / "file") == "kept");
+}
+
+TEST_CASE("file: a writer that takes another's place writes there, and tells of it") {
+  const TempFolder folder = TempFolder::in_memory();
+  FileWriter one(folder / "one"), two(folder / "two");
+  CHECK(one.path() == folder / "one");
+  one.write("1");
+  one = std::move(two);
+  one.write("2");
+  CHECK(one.path() == folder / "two");
+  one.close();
+  CHECK(read_file(folder / "one") == "1");
+  CHECK(read_file(folder / "two") == "2");
+  FileWriter log(folder / "log");
+  FileWriter moved(std::move(log));
+  CHECK(moved.path() == folder / "log");
+}
+
+TEST_CASE("file: errors of a file that has a temporary name name the one that it will have") {
+  const TempFolder folder = TempFolder::in_memory();
+  const std::string name = (folder / "a").native();
+  for (const Kind kind : {Kind::create, Kind::write, Kind::sync}) {
+    const RefusedOperation refused(kind, EIO);
+    CHECK(io_error([&] { write_file(folder / "a", "x"); }) == concat("cannot ",
+                                                                     kind == Kind::create  ? "create "
+                                                                     : kind == Kind::write ? "write "
+                                                                                           : "sync ",
+                                                                     name, ": Input/output error"));
+    CHECK(name_of_temporary(refused.paths.at(0), Temporary::partial) == "a");
+  }
+  CHECK(names_in(folder.path()).empty());
+}
+
+TEST_CASE("file: an atomic file tells where it goes, and where it is until then") {
+  const TempFolder folder = TempFolder::in_memory();
+  AtomicFile file(folder / "a");
+  CHECK(file.path() == folder / "a");
+  CHECK(name_of_temporary(file.partial(), Temporary::partial) == "a");
+  CHECK(folder_of(file.partial()) == folder.path());
+  CHECK_FALSE(file.direct());
+  file.write("x");
+  file.settle();
+  CHECK(read_file(file.partial()) == "x");
+  CHECK_FALSE(is_there(folder / "a"));
+  RefusedOperation synced(Kind::sync_folder, 0);
+  file.publish();
+  CHECK(read_file(folder / "a") == "x");
+  CHECK(names_in(folder.path()) == Names{"a"});
+  CHECK(synced.paths.empty());
+  AtomicFile direct("/dev/null");
+  CHECK(direct.direct());
+  CHECK(direct.path() == "/dev/null");
+  CHECK(direct.partial() == "/dev/null");
+  RefusedOperation renamed(Kind::rename, 0);
+  direct.write("x");
+  direct.commit();
+  CHECK(renamed.paths.empty());
+  { const AtomicFile unused("/dev/null"); }
+  CHECK(std::filesystem::is_character_file("/dev/null"));
+}
+
+TEST_CASE("file: a link to a folder is refused as a folder") {
+  const TempFolder folder = TempFolder::in_memory();
+  create_folder(folder / "a");
+  std::filesystem::create_directory_symlink(folder / "a", folder / "b");
+  CHECK(io_error([&] { write_file(folder / "b", "x"); }) ==
+        "cannot write " + (folder / "b").native() + ": Is a directory");
+}
+
+TEST_CASE("file: only what is longer loses its end") {
+  const TempFolder folder = TempFolder::in_memory();
+  write_file(folder / "a", "0123456789");
+  RefusedOperation cut(Kind::truncate, 0);
+  keep_begin(folder / "none", 3);
+  keep_begin(folder / "a", 11);
+  keep_begin(folder / "a", 10);
+  CHECK(cut.paths.empty());
+  keep_begin(folder / "a", 9);
+  CHECK(read_file(folder / "a") == "012345678");
+  CHECK(cut.paths == std::vector<Path>{folder / "a"});
+  keep_begin(folder / "a", 0);
+  CHECK(read_file(folder / "a").empty());
+  CHECK(cut.done == 2);
+  for (const Kind kind : {Kind::truncate, Kind::sync}) {
+    const RefusedOperation refused(kind, EIO);
+    CHECK(io_error([&] { truncate_file(folder / "a", 0); }) ==
+          "cannot truncate " + (folder / "a").native() + ": Input/output error");
+  }
+}
+
+TEST_CASE("file: a file is locked as a folder is, and its lock can be passed on") {
+  const TempFolder folder = TempFolder::in_memory();
+  write_file(folder / "a", "x");
+  const auto told = [&] { return io_error([&] { Lock second(folder / "a", Lock::Of::file); }); };
+  {
+    Lock lock(folder / "a", Lock::Of::file);
+    CHECK(lock.held());
+    const std::string used = "another run is using " + (folder / "a").native() + ": it holds the file's lock";
+    CHECK(told() == used);
+    const Lock moved(std::move(lock));
+    CHECK(moved.held());
+    CHECK(told() == used);
+  }
+  CHECK(told() == "no IoError");
+  std::filesystem::create_symlink(folder / "a", folder / "link");
+  CHECK(io_error([&] { Lock lock(folder / "link", Lock::Of::file); }) ==
+        "cannot lock " + (folder / "link").native() + ": Too many levels of symbolic links");
+  const RefusedOperation refused(Kind::lock, EIO);
+  CHECK(io_error([&] { Lock lock(folder.path()); }) ==
+        "cannot lock " + folder.path().native() + ": Input/output error");
+}
+
+TEST_CASE("file: each way in which a file system says that it has no locks is no error") {
+  const TempFolder folder = TempFolder::in_memory();
+  std::string warning;
+  const auto sink = log::set_sink([&](log::Level, std::string_view text) { warning = text; });
+  bool held = false, moved_held = false;
+  std::vector<std::string> reasons;
+  for (const int error : {EBADF, ENOLCK, EOPNOTSUPP, ENOSYS}) {
+    const RefusedOperation refused(Kind::lock, error);
+    Lock lock(folder.path());
+    held = held || lock.held();
+    const Lock moved(std::move(lock));
+    moved_held = moved_held || moved.held();
+    reasons.push_back(std::exchange(warning, {}));
+  }
+  log::set_sink(sink);
+  CHECK_FALSE(held);
+  CHECK_FALSE(moved_held);
+  const std::string start = "cannot lock " + folder.path().native() + " (";
+  const std::string end = "): make sure that no other run uses it";
+  CHECK(reasons == Names{start + "Bad file descriptor" + end, start + "No locks available" + end,
+                         start + "Operation not supported" + end, start + "Function not implemented" + end});
 }
 
 }  // namespace file_test

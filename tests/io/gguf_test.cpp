@@ -4,9 +4,12 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lora/io/file.hpp"
@@ -403,6 +406,157 @@ TEST_CASE("gguf: a number of tensors that only the file says makes no room for t
   CHECK(format_error(parse) ==
         concat("x: byte 32: the name of a tensor takes ", size, " bytes, but only ", size - 32, " are left"));
   munmap(memory, size);
+}
+
+TEST_CASE("gguf: a value of each type is told by its name where another is wanted") {
+  GgufWriter writer;
+  writer.add("u8", std::uint8_t{1});
+  writer.add("i8", std::int8_t{1});
+  writer.add("u16", std::uint16_t{1});
+  writer.add("i16", std::int16_t{1});
+  writer.add("u32", std::uint32_t{1});
+  writer.add("i32", std::int32_t{1});
+  writer.add("u64", std::uint64_t{1});
+  writer.add("i64", std::int64_t{1});
+  writer.add("f32", 1.0f);
+  writer.add("f64", 1.0);
+  writer.add("bool", true);
+  writer.add("string", "1");
+  const std::string file = writer.bytes();
+  const Gguf gguf = Gguf::parse(bytes(file), "x");
+  for (const std::string name :
+       {"u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64", "bool", "string"}) {
+    CAPTURE(name);
+    const bool floating = name[0] == 'f';
+    const bool whole = name[0] == 'u' || name[0] == 'i';
+    CHECK(gguf.has(name));
+    CHECK(format_error([&] { gguf.get<std::string>(name); }) ==
+          (name == "string" ? "no FormatError" : "x: " + name + " must be a string, found " + name));
+    CHECK(format_error([&] { gguf.get<bool>(name); }) ==
+          (name == "bool" ? "no FormatError" : "x: " + name + " must be a bool, found " + name));
+    CHECK(format_error([&] { gguf.get<int>(name); }) ==
+          (whole ? "no FormatError" : "x: " + name + " must be an integer, found " + name));
+    CHECK(format_error([&] { gguf.get<double>(name); }) ==
+          (whole || floating ? "no FormatError" : "x: " + name + " must be a number, found " + name));
+    if (whole || floating) CHECK(gguf.at<float>(name) == 1.0f);
+    CHECK(format_error([&] { gguf.get<std::vector<int>>(name); }) ==
+          "x: " + name + " must be an array, found one " + name);
+  }
+  CHECK(gguf.name() == "x");
+  CHECK_FALSE(gguf.has("u"));
+  CHECK(name_of(io::GgufType::array) == "array");
+}
+
+TEST_CASE("gguf: integers are in range up to the last that is") {
+  GgufWriter writer;
+  writer.add("most", std::uint32_t{255});
+  writer.add("least", std::int32_t{-128});
+  writer.add("beyond", std::int32_t{-129});
+  writer.add("large", std::uint64_t{1} << 63);
+  writer.add("mixed", std::vector<std::int64_t>{1, 2, 300});
+  const std::string file = writer.bytes();
+  const Gguf gguf = Gguf::parse(bytes(file), "x");
+  CHECK(gguf.at<std::uint8_t>("most") == 255);
+  CHECK(gguf.at<std::int8_t>("least") == -128);
+  CHECK(format_error([&] { gguf.get<std::int8_t>("most"); }) == "x: most is 255, which is out of range");
+  CHECK(format_error([&] { gguf.get<std::int8_t>("beyond"); }) == "x: beyond is -129, which is out of range");
+  CHECK(format_error([&] { gguf.get<std::int64_t>("large"); }) ==
+        "x: large is 9223372036854775808, which is out of range");
+  CHECK(gguf.at<double>("large") == 0x1p63);
+  CHECK(gguf.at<std::vector<Index>>("mixed") == std::vector<Index>{1, 2, 300});
+  CHECK(format_error([&] { gguf.get<std::vector<std::uint8_t>>("mixed"); }) ==
+        "x: mixed is 300, which is out of range");
+  CHECK(format_error([&] { gguf.at<std::vector<std::string>>("mixed"); }) == "x: mixed must be a string, found i64");
+}
+
+TEST_CASE("gguf: an error of the layout names the byte at which it was read") {
+  GgufWriter writer;
+  writer.add("key", std::uint32_t{1});
+  std::string file = writer.bytes();
+  const std::size_t type_at = 4 + 4 + 8 + 8 + 8 + 3;
+  file[type_at] = 77;
+  CHECK(parse_message(file) == concat("x: byte ", type_at + 4, ": key has the unknown type 77"));
+  file.resize(type_at + 4);
+  file[type_at] = 4;
+  CHECK(parse_message(file) == concat("x: byte ", type_at + 4, ": key takes 4 bytes, but only 0 are left"));
+  GgufWriter counts;
+  counts.pair_count = 1;
+  CHECK(parse_message(counts.bytes().substr(0, 24)) ==
+        "x: byte 24: the metadata is said to have 1 items, but only 0 bytes are left");
+  CHECK(parse_message("GGUF\3") == "x: byte 4: the version takes 4 bytes, but only 1 are left");
+}
+
+TEST_CASE("gguf: as many pairs and tensors may be told of as there is room for") {
+  const auto with = [](std::uint64_t tensors, std::uint64_t pairs, std::size_t rest) {
+    std::string file = "GGUF";
+    GgufWriter::put(file, std::uint32_t{3});
+    GgufWriter::put(file, tensors);
+    GgufWriter::put(file, pairs);
+    return parse_message(file + std::string(rest, '\0'));
+  };
+  // The empty name of a key and the value 0 of the type u8 are the least that a pair takes.
+  CHECK(with(0, 1, 13) == "no FormatError");
+  CHECK(with(0, 1, 12) == "x: byte 24: the metadata is said to have 1 items, but only 12 bytes are left");
+  CHECK(with(0, 2, 26) == "x: the key  appears twice");
+  CHECK(with(0, 2, 25) == "x: byte 24: the metadata is said to have 2 items, but only 25 bytes are left");
+  // A tensor without extents, of one F32.
+  CHECK(with(1, 0, 24) ==
+        "x: tensor  takes 4 bytes from byte 0 of the data on, but there are only 0; the file is cut short");
+  CHECK(with(1, 0, 24 + 16 + 4) == "no FormatError");
+  CHECK(with(1, 0, 15) == "x: byte 16: the table of tensors is said to have 1 items, but only 23 bytes are left");
+}
+
+TEST_CASE("gguf: arrays may have as many items as there are bytes for them") {
+  for (const std::uint32_t type : {0u, 3u, 6u, 8u, 12u}) {
+    CAPTURE(type);
+    const std::size_t least = type == 0 ? 1 : type == 3 ? 2 : type == 6 ? 4 : 8;
+    const auto message = [&](std::uint64_t count, std::size_t rest) {
+      std::string file = "GGUF";
+      GgufWriter::put(file, std::uint32_t{3});
+      GgufWriter::put(file, std::uint64_t{0});
+      GgufWriter::put(file, std::uint64_t{1});
+      GgufWriter::put(file, std::string("key"));
+      GgufWriter::put(file, std::uint32_t{9});
+      GgufWriter::put(file, type);
+      GgufWriter::put(file, count);
+      return parse_message(file + std::string(rest, '\0'));
+    };
+    CHECK(message(3, 3 * least) == "no FormatError");
+    CHECK(without_place(message(3, 3 * least - 1)) ==
+          concat("key is said to have 3 items, but only ", 3 * least - 1, " bytes are left"));
+  }
+}
+
+TEST_CASE("gguf: every type that is not supported has its name") {
+  const std::vector<std::pair<std::uint32_t, std::string>> types = {
+      {9, "Q8_1"},        {10, "Q2_K"},       {11, "Q3_K"},     {15, "Q8_K"},    {16, "IQ2_XXS"},  {17, "IQ2_XS"},
+      {18, "IQ3_XXS"},    {19, "IQ1_S"},      {20, "IQ4_NL"},   {21, "IQ3_S"},   {22, "IQ2_S"},    {23, "IQ4_XS"},
+      {24, "I8"},         {25, "I16"},        {26, "I32"},      {27, "I64"},     {28, "F64"},      {29, "IQ1_M"},
+      {31, "Q4_0_4_4"},   {32, "Q4_0_4_8"},   {33, "Q4_0_8_8"}, {34, "TQ1_0"},   {35, "TQ2_0"},    {36, "IQ4_NL_4_4"},
+      {37, "IQ4_NL_4_8"}, {38, "IQ4_NL_8_8"}, {39, "MXFP4"},    {5, "number 5"}, {40, "number 40"}};
+  for (const auto& entry : types) {
+    GgufWriter writer;
+    writer.add_tensor("a", {256}, entry.first, std::string(1024, 'x'));
+    CHECK(parse_message(writer).starts_with("x: tensor a has the type " + entry.second + ", which is not supported; "));
+  }
+}
+
+TEST_CASE("gguf: data of one byte's alignment, and names that many tensors have in common") {
+  GgufWriter writer(3, 1);
+  writer.add("general.alignment", std::uint32_t{1});
+  writer.add_tensor("b", {1}, f32, "bbbb");
+  writer.add_tensor("a", {1, 1, 2, 1}, half, "aaaa");
+  writer.add_tensor("ab", {3}, half, "cccccc");
+  const std::string file = writer.bytes();
+  const Gguf gguf = Gguf::parse(bytes(file), "x");
+  REQUIRE(gguf.tensors().size() == 3);
+  CHECK(gguf.tensors()[0].name == "b");
+  CHECK(gguf.tensors()[1].name == "a");
+  CHECK(gguf.tensors()[1].shape == Shape{1, 2, 1, 1});
+  CHECK(text_of(*gguf.find("a")) == "aaaa");
+  CHECK(text_of(*gguf.find("ab")) == "cccccc");
+  CHECK(gguf.find("") == nullptr);
+  CHECK(gguf.find("a")->file == nullptr);
 }
 
 }  // namespace gguf_test

@@ -2,9 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "support/temp_folder.hpp"
@@ -178,6 +180,94 @@ TEST_CASE("json: files are written and read") {
     message = error.what();
   }
   CHECK(begins(message, (folder / "broken.json").native() + ":2:6: "));
+}
+
+TEST_CASE("json: eighty bytes of a value are shown, of a longer one the ends") {
+  CHECK(shown(Json(std::string(78, 'x'))) == '"' + std::string(78, 'x') + '"');
+  CHECK(shown(Json(std::string(79, 'x'))) == '"' + std::string(59, 'x') + " ... " + std::string(19, 'x') + '"');
+  CHECK(shown(Json("a\nb")) == R"("a\nb")");
+}
+
+TEST_CASE("json: files have two spaces for each level") {
+  const TempFolder folder;
+  write_json(folder / "a.json", parse_json(R"({"b": [1], "a": {}})", "x"));
+  CHECK(read_file(folder / "a.json") == "{\n  \"b\": [\n    1\n  ],\n  \"a\": {}\n}\n");
+  CHECK(to_text(Json::array({1}), 0) == "[\n1\n]");
+}
+
+TEST_CASE("json: the column of a value within a file counts in its first line only, the line from its own") {
+  const JsonPlace place{40, 500, ""};
+  CHECK(begins(parse_message("[1, 2,]", false, place), "x.json:40:506: syntax"));
+  CHECK(begins(parse_message("[1,\n2,]", false, place), "x.json:41:3: syntax"));
+  CHECK(begins(parse_message("[\n\n\n  x", false, place), "x.json:43:3: syntax"));
+  CHECK(begins(parse_message("x", false, place), "x.json:40:500: syntax"));
+  CHECK(parse_message(R"({"k": 1, "k": 2})", false, place) == "x.json:40: the key \"k\" appears twice in one object");
+  CHECK(parse_message(std::string(201, '['), false, JsonPlace{3, 1, "record 2"}) ==
+        "x.json:3: record 2: nested deeper than 200 levels");
+}
+
+TEST_CASE("json: objects count as levels of nesting, those that have ended don't") {
+  const auto objects = [](int depth) {
+    std::string text = "1";
+    for (int i = 0; i < depth; ++i) text = R"({"a": )" + text + "}";
+    return text;
+  };
+  CHECK(parse_message(objects(200)) == "no FormatError");
+  CHECK(parse_message(objects(201)) == "x.json: nested deeper than 200 levels");
+  std::string siblings = "[";
+  for (int i = 0; i < 300; ++i) siblings += "[],{},";
+  CHECK(parse_message(siblings + "0]") == "no FormatError");
+}
+
+TEST_CASE("json: a message that would be long keeps its begin and its end") {
+  const std::string message = parse_message("[\"" + std::string(400, 'a') + "\x01\"]");
+  CHECK(begins(message, "x.json:1:403: syntax error while parsing value - invalid string: control character"));
+  const std::string reason = message.substr(std::string("x.json:1:403: ").size());
+  CHECK(reason.size() == 150 + 5 + 150);
+  CHECK(reason.substr(150, 5) == " ... ");
+  CHECK(reason.ends_with("aaaa<U+0001>'"));
+  const std::string shorter = parse_message("[\"" + std::string(20, 'a') + "\x01\"]");
+  CHECK(shorter.find(" ... ") == std::string::npos);
+}
+
+TEST_CASE("json: a comma too many is told of behind any space, other places are not") {
+  const auto hinted = [](const char* text) { return parse_message(text).ends_with("; JSON has no comma before it"); };
+  for (const char* const text : {"[1,]", "[1, ]", "[1,\t]", "[1,\r\n]", "{\"a\": 1,}", "{\"a\": 1 , }"}) {
+    CAPTURE(text);
+    CHECK(hinted(text));
+  }
+  for (const char* const text : {"[1,,2]", "]", "{\"a\":}", "[1, 2", "[,1]"}) {
+    CAPTURE(text);
+    CHECK_FALSE(hinted(text));
+  }
+  CHECK(parse_message("['a']").ends_with("; JSON has double quotes"));
+  CHECK(parse_message("{\"a\": Nothing}").find("; JSON") == std::string::npos);
+}
+
+TEST_CASE("json: fields and texts are found, null as if it were not there") {
+  const Json json = parse_json(R"({"a": null, "b": "x", "c": 0, "": 1})", "x");
+  CHECK(json_find(json, "a") == nullptr);
+  CHECK(json_find(json, "d") == nullptr);
+  REQUIRE(json_find(json, "b") != nullptr);
+  CHECK(json_is(*json_find(json, "b"), "x"));
+  CHECK_FALSE(json_is(*json_find(json, "b"), "xy"));
+  CHECK_FALSE(json_is(*json_find(json, "c"), "0"));
+  CHECK_FALSE(json_is(json, "x"));
+  CHECK(json_find(json, "c")->get<int>() == 0);
+  CHECK(json_find(json, "")->get<int>() == 1);
+  CHECK(json_find(Json::array(), "a") == nullptr);
+  std::string names;
+  for (const auto& [name, value] : json_fields(json)) names += name + ",";
+  CHECK(names == "a,b,c,,");
+  CHECK(to_text(json_object({{"z", 1}, {"a", "x"}}), -1) == R"({"z":1,"a":"x"})");
+}
+
+TEST_CASE("json: comments are left out of the lines that errors count, and of changed files' originals") {
+  CHECK(begins(parse_message("// one\n/* two\n*/ {\"a\": }", true), "x.json:3:10: syntax error"));
+  const TempFolder folder;
+  write_file(folder / "a.json", std::string_view("// one\n[1]"));
+  CHECK(read_json(folder / "a.json", true).size() == 1);
+  CHECK_THROWS_AS(read_json(folder / "a.json"), FormatError);
 }
 
 }  // namespace json_test

@@ -93,4 +93,65 @@ TEST_CASE("json view: a file that must hold an object") {
   CHECK(message_of([&] { JsonFile(folder / "b.json"); }) == (folder / "b.json").native() + ": expected an object");
 }
 
+TEST_CASE("json view: integers are taken up to the ends of their type") {
+  const Json json = parse_json(
+      R"({"a": 127, "b": 128, "c": -128, "d": -129, "e": 255, "f": 256, "g": 9223372036854775807, "h": 3.0, "i": 1e2})",
+      "x");
+  const JsonView view(json, "x.json");
+  CHECK(view.at<std::int8_t>("a") == 127);
+  CHECK(view.at<std::int8_t>("c") == -128);
+  CHECK(view.at<std::uint8_t>("e") == 255);
+  CHECK(view.at<Index>("g") == std::numeric_limits<Index>::max());
+  CHECK(type_message<std::int8_t>(json, "b") == "x.json: \"b\" must be an integer in range, found 128");
+  CHECK(type_message<std::int8_t>(json, "d") == "x.json: \"d\" must be an integer in range, found -129");
+  CHECK(type_message<std::uint8_t>(json, "f") == "x.json: \"f\" must be an integer in range, found 256");
+  CHECK(type_message<int>(json, "h") == "x.json: \"h\" must be an integer in range, found 3.0");
+  CHECK(type_message<int>(json, "i") == "x.json: \"i\" must be an integer in range, found 100.0");
+  CHECK(view.at<float>("c") == -128.0f);
+}
+
+TEST_CASE("json view: a value of its own, and lists within lists") {
+  const Json json = parse_json(R"([[1, 2], [], [3]])", "x");
+  const JsonView view(json, "x.json", "lists");
+  CHECK(view.place() == "x.json: lists");
+  CHECK(view.name() == "lists");
+  CHECK(view.where() == "x.json");
+  CHECK(&view.json() == &json);
+  CHECK(view.as<std::vector<std::vector<int>>>() == std::vector<std::vector<int>>{{1, 2}, {}, {3}});
+  CHECK(message_of([&] { (void)view.as<std::vector<int>>(); }) ==
+        "x.json: \"lists[0]\" must be an integer in range, found [1,2]");
+  CHECK(message_of([&] { (void)view.as<std::vector<std::vector<std::string>>>(); }) ==
+        "x.json: \"lists[0][0]\" must be a string, found 1");
+  CHECK(message_of([&] { (void)view.element(1).as<std::string>(); }) ==
+        "x.json: \"lists[1]\" must be a string, found []");
+  CHECK(view.element(2).element(0).as<int>() == 3);
+  const Json object = Json::object();
+  CHECK(&JsonView::of_object(object, "x").json() == &object);
+  CHECK(message_of([&] { JsonView::of_object(json, "y.json"); }) == "y.json: expected an object");
+  bool value = true;
+  CHECK_FALSE(take_json(Json(0), value));
+  CHECK(value);
+  CHECK(take_json(Json(false), value));
+  CHECK_FALSE(value);
+  std::string text = "kept";
+  CHECK_FALSE(take_json(Json(), text));
+  CHECK(text == "kept");
+  double number = 1;
+  CHECK_FALSE(take_json(Json("2"), number));
+  CHECK(number == 1);
+}
+
+TEST_CASE("json view: a field that is null is as good as absent, but an error says which") {
+  const Json json = parse_json(R"({"o": {"n": null, "f": false}})", "x");
+  const JsonView inner = *JsonView(json, "x.json").find("o");
+  CHECK_FALSE(inner.has("n"));
+  CHECK(inner.has("f"));
+  CHECK_FALSE(inner.find("n"));
+  CHECK(inner.get<bool>("f") == false);
+  CHECK(message_of([&] { (void)inner.at<int>("n"); }) == "x.json: o: \"n\" is null");
+  CHECK(message_of([&] { (void)inner.get<int>("f"); }) == "x.json: o: \"f\" must be an integer in range, found false");
+  CHECK(inner.find("f")->name() == "f");
+  CHECK(inner.find("f")->where() == "x.json: o");
+}
+
 }  // namespace json_view_test

@@ -32,4 +32,19 @@ TEST_CASE("lfs_pointer: a pointer is called one, however the file is read") {
   CHECK(io::read_file(path).size() == pointer.size() + 1024);
 }
 
+TEST_CASE("lfs_pointer: a pointer has fewer than 1024 bytes and begins by its version") {
+  const std::string begin = "version https://git-lfs.github.com/spec/";
+  const auto told = [](const std::string& content) {
+    return test::message_of<FormatError>([&] { io::refuse_lfs_pointer("a/b", content); });
+  };
+  CHECK(told(begin + std::string(1023 - begin.size(), 'x')) ==
+        "a/b: this is a Git LFS pointer, not the file itself; to fetch the file: 'git lfs pull' in its folder, or "
+        "download it again");
+  CHECK(told(begin) != "nothing was thrown");
+  CHECK(told(begin + std::string(1024 - begin.size(), 'x')) == "nothing was thrown");
+  CHECK(told(begin.substr(0, begin.size() - 1)) == "nothing was thrown");
+  CHECK(told("\n" + begin) == "nothing was thrown");
+  CHECK(told("") == "nothing was thrown");
+}
+
 }  // namespace lfs_pointer_test

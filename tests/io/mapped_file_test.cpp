@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "lora/io/file.hpp"
@@ -125,6 +126,64 @@ TEST_CASE("tensor_file: to compare tensors keeps few pages of their files reside
     ::close(descriptor);
   }
   CHECK_FALSE(is_same(tensor(8, size - 8), tensor(size, size - 8)));
+}
+
+TEST_CASE("mapped_file: an address within a mapped file is told to be that file's") {
+  const TempFolder folder;
+  io::write_file(folder / "a", std::string(5000, 'a'));
+  io::write_file(folder / "b", std::string(4096, 'b'));
+  const char* text = "elsewhere";
+  CHECK(io::mapped_at(text) == nullptr);
+  const std::byte* begin = nullptr;
+  {
+    const MappedFile a(folder / "a"), b(folder / "b");
+    begin = a.bytes().data();
+    const auto at = [&](std::size_t offset) { return io::mapped_at(begin + offset); };
+    for (const std::size_t offset : {0u, 1u, 4999u}) CHECK(at(offset) == a.path().c_str());
+    CHECK(at(5000) != a.path().c_str());
+    CHECK(io::mapped_at(begin - 1) != a.path().c_str());
+    CHECK(io::mapped_at(b.bytes().data() + 4095) == b.path().c_str());
+    CHECK(io::mapped_at(b.bytes().data() + 4096) != b.path().c_str());
+  }
+  CHECK(io::mapped_at(begin) == nullptr);
+}
+
+TEST_CASE("mapped_file: what a scratch file holds is mapped, and the file may be closed then") {
+  std::optional<io::ScratchFile> scratch("some words");
+  scratch->write("words");
+  const MappedFile file(*scratch, "the words.gz");
+  scratch.reset();
+  REQUIRE(file.bytes().size() == 5);
+  CHECK(std::memcmp(file.bytes().data(), "words", 5) == 0);
+  CHECK(file.path() == "the words.gz");
+  CHECK(io::mapped_at(file.bytes().data() + 4) == file.path().c_str());
+  file.release();
+  CHECK(std::memcmp(file.bytes().data(), "words", 5) == 0);
+  const io::ScratchFile none("nothing");
+  const MappedFile empty(none, "x");
+  CHECK(empty.bytes().empty());
+  empty.release();
+  empty.note_read(std::size_t{1} << 30);
+}
+
+TEST_CASE("mapped_file: a link to nothing is told from a file that is not there") {
+  const TempFolder folder;
+  std::filesystem::create_symlink("nowhere", folder / "link");
+  CHECK(io_error(folder / "link") ==
+        "cannot open " + (folder / "link").native() + ": it is a link to a file that does not exist");
+  io::write_file(folder / "file", "x");
+  CHECK(io_error(folder / "file/below") == "cannot open " + (folder / "file/below").native() + ": Not a directory");
+}
+
+TEST_CASE("tensor_file: bytes of a tensor are known unless they overflow") {
+  CHECK(io::detail::checked_bytes(DType::f32, Shape{2, 3}) == 24);
+  CHECK(io::detail::checked_bytes(DType::f32, Shape{}) == 4);
+  CHECK(io::detail::checked_bytes(DType::q8_0, Shape{2, 64}) == 136);
+  CHECK(io::detail::checked_bytes(DType::f32, Shape{0, 3}) == 0);
+  const Index large = Index{1} << 62;
+  CHECK(io::detail::checked_bytes(DType::u8, Shape{large}) == large);
+  CHECK_FALSE(io::detail::checked_bytes(DType::bf16, Shape{large}));
+  CHECK_FALSE(io::detail::checked_bytes(DType::u8, Shape{0, large, 2}));
 }
 
 }  // namespace mapped_file_test

@@ -2,9 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "lora/io/paths.hpp"
 #include "support/file_faults.hpp"
 #include "support/temp_folder.hpp"
 
@@ -262,6 +266,79 @@ TEST_CASE("safetensors_folder: shards that replace older ones are never mixed wi
     };
     lora::test::sweep_faults(folder.path(), fault, prepare, run, check);
   }
+}
+
+TEST_CASE("safetensors_folder: shards have at most the bytes that are given, but for a larger tensor") {
+  const auto files = [](Index most) {
+    const TempFolder folder;
+    const std::vector<TensorDeclaration> tensors = {{"a", DType::u8, Shape{4}},
+                                                    {"b", DType::u8, Shape{4}},
+                                                    {"c", DType::u8, Shape{9}},
+                                                    {"d", DType::u8, Shape{1}},
+                                                    {"e", DType::u8, Shape{7}}};
+    SafetensorsFolderWriter writer(folder.path(), tensors, most, {{"by", "x"}}, "adapter");
+    const std::string data = "123456789";
+    for (const auto& tensor : tensors)
+      writer.add(tensor.name, bytes(data).first(static_cast<std::size_t>(tensor.shape[0])));
+    writer.commit();
+    CHECK_FALSE(std::filesystem::exists(folder / "model.safetensors"));
+    if (most >= 25) {
+      CHECK(read_file(folder / "adapter.safetensors").substr(8).starts_with(R"({"__metadata__":{"by":"x"},"a":)"));
+      CHECK(entries_of(folder.path()).size() == 1);
+      return std::string("one");
+    }
+    std::string shards;
+    const Json index = read_json(folder / "adapter.safetensors.index.json");
+    CHECK(index["metadata"]["total_size"].get<int>() == 25);
+    for (const auto& [name, file] : json_fields(index["weight_map"]))
+      shards += file.get<std::string>().substr(std::string("adapter-0000").size(), 1);
+    const std::string second = concat("adapter-00002-of-0000", shards.back(), ".safetensors");
+    CHECK(read_file(folder / second).substr(8).starts_with(R"({"__metadata__":{"by":"x"},)"));
+    return shards;
+  };
+  CHECK(files(25) == "one");
+  CHECK(files(24) == "11112");
+  CHECK(files(17) == "11122");
+  CHECK(files(16) == "11223");
+  CHECK(files(8) == "11233");
+  CHECK(files(7) == "12345");
+  CHECK(files(1) == "12345");
+}
+
+TEST_CASE("safetensors_folder: a single file replaces an older index, which would be of other weights") {
+  const TempFolder folder;
+  write_shards(folder.path());
+  SafetensorsFolderWriter writer(folder.path(), {{"f", DType::f32, Shape{1, 2}}}, 8);
+  writer.add("f", bytes(b_data + "xx"));
+  CHECK(std::filesystem::exists(folder / "model.safetensors.index.json"));
+  writer.commit();
+  CHECK_FALSE(std::filesystem::exists(folder / "model.safetensors.index.json"));
+  CHECK(text_of(*Safetensors::open(folder.path()).find("f")) == b_data + "xx");
+}
+
+TEST_CASE("safetensors_folder: what is not complete, or in another order, is refused and leaves nothing") {
+  const TempFolder folder;
+  const auto shard = [&](int i) { return (folder / concat("model-0000", i, "-of-00003.safetensors")).native(); };
+  const auto add = [&](SafetensorsFolderWriter& writer, const char* name, const std::string& data) {
+    return error_of<FormatError>([&] { writer.add(name, bytes(data)); });
+  };
+  {
+    SafetensorsFolderWriter writer(folder.path(), declarations, 8);
+    CHECK(add(writer, "b", b_data) == shard(1) + ": tensor b: data given out of order; the next tensor is f");
+    writer.add("f", bytes(f_data));
+    CHECK(add(writer, "f", f_data) == shard(2) + ": tensor f: data given out of order; the next tensor is b");
+    writer.add("b", bytes(b_data));
+    CHECK(error_of<FormatError>([&] { writer.commit(); }) == shard(3) + ": tensor scalar: its data are not complete");
+  }
+  CHECK(entries_of(folder.path()).empty());
+  {
+    SafetensorsFolderWriter writer(folder.path(), declarations, 8);
+    writer.add("f", bytes(f_data));
+    writer.add("b", bytes(b_data));
+    writer.add("scalar", bytes(f_data));
+    CHECK(add(writer, "more", f_data) == shard(3) + ": tensor more: data given out of order; the next tensor is none");
+  }
+  CHECK(entries_of(folder.path()).empty());
 }
 
 }  // namespace safetensors_folder_test

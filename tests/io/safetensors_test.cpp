@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -253,6 +256,106 @@ TEST_CASE("safetensors: a writer refuses what does not follow its declarations, 
         where + "q: this name is declared twice");
   CHECK(declare({{"__metadata__", DType::u8, Shape{1}}}) == where + "__metadata__: this name is declared twice");
   CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("safetensors: five names are listed, of more their number") {
+  CHECK(listed({}).empty());
+  CHECK(listed({"a"}) == "a");
+  CHECK(listed({"a", "b", "c", "d", "e"}) == "a, b, c, d, e");
+  CHECK(listed({"a", "b", "c", "d", "e", "f"}) == "a, b, c, d, e and 1 more");
+  CHECK(listed({"a", "b", "c", "d", "e", "f", "g"}) == "a, b, c, d, e and 2 more");
+}
+
+TEST_CASE("safetensors: a header of a hundred million bytes is cut short, one of a byte more not allowed") {
+  const auto message = [](std::uint64_t header) {
+    std::string file(8, '\0');
+    std::memcpy(file.data(), &header, sizeof header);
+    return parse_message(file + "{}");
+  };
+  CHECK(message(100'000'000) ==
+        "x: the header is said to take 100000000 bytes but only 2 follow; the file is cut short");
+  CHECK(message(100'000'001) == "x: the header is said to take 100000001 bytes, more than the 100000000 allowed");
+  CHECK(message(2) == "no such error");
+  CHECK(message(3) == "x: the header is said to take 3 bytes but only 2 follow; the file is cut short");
+  CHECK(parse_message(std::string(7, '\0')) == "x: 7 bytes are too few for a safetensors file");
+}
+
+TEST_CASE("safetensors: an entry without bytes may stand at either end of the data, but not within a tensor") {
+  const auto message = [](int place) {
+    const std::string at = std::to_string(place);
+    return parse_message(file_of(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"F32",)"
+                                 R"("shape":[0],"data_offsets":[)" +
+                                     at + "," + at + "]}}",
+                                 4));
+  };
+  CHECK(message(0) == "no such error");
+  CHECK(message(4) == "no such error");
+  CHECK(message(2) == "x: tensors a and b overlap at byte 2 of the data");
+  CHECK(message(5) == "x: tensor b ends at byte 5 of the data, but there are only 4; the file is cut short");
+  CHECK(entry_message(R"({"dtype":"U8","shape":[8],"data_offsets":[0,8]})") ==
+        "x: 8 bytes at the end belong to no tensor");
+  CHECK(entry_message(R"({"dtype":"U8","shape":[8],"data_offsets":[8,16]})") ==
+        "x: bytes 0 to 8 of the data, before t, belong to no tensor");
+  CHECK(entry_message(R"({"dtype":"U8","shape":[15],"data_offsets":[1,17]})") ==
+        "x: tensor t ends at byte 17 of the data, but there are only 16; the file is cut short");
+  CHECK(entry_message(R"({"dtype":"U8","shape":[16],"data_offsets":[0,8,16]})") ==
+        "x: tensor t: \"data_offsets\" must be a begin and an end");
+  CHECK(entry_message(R"({"dtype":"I16","shape":[2,2,1,2],"data_offsets":[0,16]})") == "no such error");
+  CHECK(entry_message(R"({"dtype":"F64","shape":[2,2],"data_offsets":[0,16]})") ==
+        "x: tensor t: F64 (2, 2) takes 32 bytes, but the data_offsets hold 16");
+}
+
+TEST_CASE("safetensors: metadata are as they are given, or none") {
+  const TempFolder folder;
+  const auto header = [&](const SafetensorsMetadata& metadata) {
+    SafetensorsWriter writer(folder / "a", {{"e", DType::u8, Shape{0}}}, metadata);
+    CHECK(writer.complete());
+    writer.commit();
+    return read_file(folder / "a").substr(8);
+  };
+  const std::string rest = R"("e":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";
+  CHECK(header({}).starts_with("{" + rest));
+  CHECK(header({{"b", "1"}, {"a", "2"}}).starts_with(R"({"__metadata__":{"b":"1","a":"2"},)" + rest));
+  CHECK(read_file(folder / "a").size() % 8 == 0);
+}
+
+TEST_CASE("safetensors: a folder's one file is read before its index, and what is no index by its content") {
+  const TempFolder folder;
+  const std::string one = file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1);
+  const std::string two = file_of(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1);
+  write_file(folder / "model.safetensors", one);
+  write_file(folder / "other.safetensors", two);
+  write_file(folder / "model.safetensors.index.json", R"({"weight_map": {"b": "other.safetensors"}})");
+  CHECK(Safetensors::open(folder.path()).find("a"));
+  CHECK(Safetensors::open(folder / "model.safetensors.index.json").find("b"));
+  write_file(folder / "named.index.json", R"({"weight_map": {"a": "model.safetensors"}})");
+  CHECK(Safetensors::open(folder / "named.index.json").find("a"));
+  write_file(folder / "index.json", one);
+  CHECK(Safetensors::open(folder / "index.json").find("a"));
+  std::filesystem::create_symlink("nowhere", folder / "link");
+  remove_file(folder / "model.safetensors");
+  std::filesystem::create_symlink("nowhere", folder / "model.safetensors");
+  CHECK(error_of<IoError>([&] { Safetensors::open(folder.path()); }) ==
+        "cannot open " + (folder / "model.safetensors").native() + ": it is a link to a file that does not exist");
+}
+
+TEST_CASE("safetensors: a writer that has its data settles them under a temporary name") {
+  const TempFolder folder;
+  SafetensorsWriter writer(folder / "a", {{"w", DType::f32, Shape{2}}, {"e", DType::f32, Shape{0}}});
+  CHECK_FALSE(writer.complete());
+  CHECK(error_of<FormatError>([&] { writer.settle(); }) ==
+        (folder / "a").native() + ": tensor w: its data are not complete");
+  writer.add("other", {});
+  writer.add("w", bytes(f_data).first(4));
+  CHECK(error_of<FormatError>([&] { writer.add("w", bytes(f_data).first(5)); }) ==
+        (folder / "a").native() + ": tensor w: 5 bytes given where 4 are left");
+  CHECK_FALSE(writer.complete());
+  writer.add("w", bytes(f_data).subspan(4));
+  CHECK(writer.complete());
+  writer.settle();
+  CHECK_FALSE(is_there(folder / "a"));
+  writer.publish();
+  CHECK(text_of(*Safetensors::open(folder / "a").find("w")) == f_data);
 }
 
 }  // namespace safetensors_test

@@ -3,9 +3,11 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <filesystem>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "lora/io/file.hpp"
 #include "support/process.hpp"
@@ -114,6 +116,71 @@ TEST_CASE("temporary: a disk without room is told before anything is written") {
   CHECK_NOTHROW(expect_room(folder.path(), 1, "a file"));
   CHECK_THROWS_WITH_AS(expect_room(folder.path(), std::uint64_t{1} << 62, "a file"),
                        doctest::Contains(("no room for a file in " + folder.path().native()).c_str()), IoError);
+}
+
+TEST_CASE("temporary: a name of two hundred bytes is held whole, of a longer one the begin and a hash") {
+  const std::string most(200, 'x');
+  CHECK(held_name(most) == most);
+  CHECK(held_name("").empty());
+  const std::string held = held_name(most + "y");
+  CHECK(held.substr(0, 184) == most.substr(0, 183) + "~");
+  CHECK(held.substr(184) == checksum_text(text_hash(most + "y")));
+  CHECK(held_name(most + "z") != held);
+  // A character of three bytes, of which the first two or the first would stay.
+  for (const std::size_t before : {181u, 182u}) {
+    const std::string name = std::string(before, 'x') + "\u4E2D" + std::string(100, 'y');
+    CHECK(held_name(name).substr(0, before + 1) == std::string(before, 'x') + "~");
+  }
+  CHECK(held_name(std::string(180, 'x') + "\u4E2D" + std::string(100, 'y')).substr(0, 184) ==
+        std::string(180, 'x') + "\u4E2D~");
+}
+
+TEST_CASE("temporary: each kind has a mark of its own, and a long name is found again in its held form") {
+  const std::string marks[] = {".lora-partial", ".lora-writing", ".lora-replaced", ".lora-removing"};
+  const Temporary kinds[] = {Temporary::partial, Temporary::writing, Temporary::replaced, Temporary::removing};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Path name = temporary_name("a/b", kinds[i]);
+    CHECK(name.native().ends_with(marks[i]));
+    for (std::size_t j = 0; j < 4; ++j) {
+      const auto found = name_of_temporary(name, kinds[j]);
+      CHECK(found.has_value() == (i == j));
+      if (found) CHECK(*found == "b");
+    }
+  }
+  const std::string longest(255, 'x');
+  CHECK(name_of_temporary(temporary_name(longest, Temporary::writing), Temporary::writing) == held_name(longest));
+  CHECK(name_of_temporary(temporary_name("x", Temporary::writing), Temporary::writing) == "x");
+  CHECK_FALSE(name_of_temporary(temporary_name("", Temporary::writing), Temporary::writing));
+  std::string name = temporary_name("a", Temporary::partial).native();
+  for (const std::size_t at : {std::size_t{2}, name.size() - std::string(".lora-partial").size() - 1}) {
+    std::string changed = name;
+    changed[at] = changed[at] == '0' ? '1' : '0';
+    CHECK_FALSE(name_of_temporary(changed, Temporary::partial));
+  }
+}
+
+TEST_CASE("temporary: what is finished is removed no more, what is none was never there") {
+  const TempFolder folder;
+  write_file(folder / "a", "x");
+  write_file(folder / "b", "x");
+  write_file(folder / "c", "x");
+  create_folders(folder / "d/deep");
+  write_file(folder / "d/file", "x");
+  const auto end = test::run_apart([&](int) {
+    Unfinished a(folder / "a"), c(folder / "c");
+    const Unfinished b(folder / "b"), d(folder / "d"), none(folder / "none");
+    const Unfinished too_long(folder / std::string(5000, 'x'));
+    a.finish();
+    Unfinished moved(std::move(c));
+    remove_unfinished();
+    _exit(0);
+  });
+  CHECK(end.status == 0);
+  CHECK(std::filesystem::exists(folder / "a"));
+  CHECK_FALSE(std::filesystem::exists(folder / "b"));
+  CHECK_FALSE(std::filesystem::exists(folder / "c"));
+  CHECK_FALSE(std::filesystem::exists(folder / "d/file"));
+  CHECK(std::filesystem::exists(folder / "d/deep"));  // only files are removed of a folder
 }
 
 }  // namespace temporary_test

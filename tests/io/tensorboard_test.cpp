@@ -2,10 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
+#include <limits>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "support/temp_folder.hpp"
@@ -118,6 +123,97 @@ TEST_CASE("tensorboard: a new run starts a new file, a resumed one without a fil
   const test::TempFolder other;
   TensorBoardWriter writer(other.path(), Index{3});
   CHECK(test::steps_of_events(read_file(other / file_name)) == std::vector<Index>{0});
+}
+
+TEST_CASE("tensorboard: an event begins by the time at which it was written, in seconds") {
+  const test::TempFolder folder;
+  const auto now = [] {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  };
+  const double before = now();
+  TensorBoardWriter writer(folder.path());
+  write_steps(writer, 1, 1);
+  writer.sync();
+  const double after = now();
+  const std::string bytes = read_file(folder / file_name);
+  std::string_view left = bytes;
+  for (int i = 0; i < 2; ++i) {
+    const auto record = io::detail::first_record(left);
+    REQUIRE(record);
+    CHECK((*record)[12] == 0x09);
+    double time = 0;
+    std::memcpy(&time, record->data() + 13, sizeof time);
+    CHECK(time >= before);
+    CHECK(time <= after);
+    left.remove_prefix(record->size());
+  }
+  CHECK(left.empty());
+}
+
+TEST_CASE("tensorboard: the step of an event is the number behind its time") {
+  const std::string time = "\x09" + std::string(8, 'x');
+  const auto step = [&](std::string_view rest) { return io::detail::step_of_event(time + std::string(rest)); };
+  CHECK(step(std::string_view("\x10\x00", 2)) == 0);
+  CHECK(step("\x10\x7F") == 127);
+  CHECK(step("\x10\x80\x01") == 128);
+  CHECK(step("\x10\xAC\x02\x2A") == 300);
+  CHECK(step("\x10\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F") == std::numeric_limits<Index>::max());
+  CHECK(step("\x10\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01\x7F") == -1);
+  CHECK(step("\x10") == 0);
+  CHECK(step("") == 0);
+  CHECK(step("\x1A\x01z") == 0);
+  CHECK(step("\x10\x85") == 5);
+}
+
+TEST_CASE("tensorboard: records are told from what is damaged in any of their four parts") {
+  const std::string record = io::detail::framed("message"), two = record + io::detail::framed("");
+  CHECK(io::detail::first_record(record) == record);
+  CHECK(io::detail::first_record(two) == record);
+  CHECK(io::detail::first_record(std::string_view(two).substr(record.size()))->size() == 16);
+  for (std::size_t size = 0; size < record.size(); ++size)
+    CHECK_FALSE(io::detail::first_record(std::string_view(record).substr(0, size)));
+  for (std::size_t at = 0; at < record.size(); ++at) {
+    std::string damaged = record;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x40);
+    CAPTURE(at);
+    CHECK_FALSE(io::detail::first_record(damaged));
+  }
+}
+
+TEST_CASE("tensorboard: what is kept ends before the first later step, and an empty file gets a head") {
+  const test::TempFolder folder;
+  CHECK(TensorBoardWriter::kept_through(folder.path(), 5).bytes == 0);
+  {
+    TensorBoardWriter writer(folder / "deep/er");
+    write_steps(writer, 3, 3);
+    write_steps(writer, 7, 7);
+    write_steps(writer, 4, 4);
+  }
+  const auto steps_kept = [&](Index step) {
+    const auto kept = TensorBoardWriter::kept_through(folder / "deep/er", step).bytes;
+    return test::steps_of_events(read_file(folder / "deep/er" / file_name).substr(0, kept));
+  };
+  CHECK(steps_kept(0) == std::vector<Index>{0});
+  CHECK(steps_kept(2) == std::vector<Index>{0});
+  CHECK(steps_kept(3) == std::vector<Index>{0, 3});
+  CHECK(steps_kept(6) == std::vector<Index>{0, 3});
+  CHECK(steps_kept(7) == std::vector<Index>{0, 3, 7, 4});
+  CHECK(steps_kept(-1).empty());
+  { TensorBoardWriter writer(folder / "deep/er", std::optional(TensorBoardWriter::Kept{0})); }
+  CHECK(test::steps_of_events(read_file(folder / "deep/er" / file_name)) == std::vector<Index>{0});
+}
+
+TEST_CASE("tensorboard: each number has its tag, in their order, and a step may have none") {
+  const test::TempFolder folder;
+  {
+    TensorBoardWriter writer(folder.path());
+    const std::string long_tag(200, 't');
+    const TensorBoardWriter::Scalar scalars[] = {{"b", -0.25}, {long_tag, 1e30}, {"a", 0.0}};
+    writer.write(1 << 21, scalars);
+    writer.write(0, {});
+  }
+  CHECK(test::lines_of_events(read_file(folder / file_name), {}) ==
+        std::vector<std::string>{"0", "2097152 b=-0.25 " + std::string(200, 't') + "=1e+30 a=0", "0"});
 }
 
 }  // namespace tensorboard_test

@@ -67,4 +67,48 @@ TEST_CASE("text encoding: a file of settings in UTF-16 says what it is and what 
             ": the text is UTF-16; expected UTF-8: iconv -f UTF-16 -t UTF-8 OLD > NEW converts it");
 }
 
+TEST_CASE("text encoding: two printable characters or line ends tell a wide text, other bytes don't") {
+  for (const char c : {' ', '~', '\n', '\r', '\t', 'a'}) {
+    CAPTURE(static_cast<int>(c));
+    CHECK(io::wide_encoding(wide(std::string{c, 'x'}, 2, 0)) == "UTF-16LE");
+    CHECK(io::wide_encoding(wide(std::string{'x', c}, 2, 1)) == "UTF-16BE");
+  }
+  for (const char c : {'\x1F', '\x7F', '\x80', '\x0B', '\x01', '\0'}) {
+    CAPTURE(static_cast<int>(c));
+    CHECK(io::wide_encoding(wide(std::string{c, 'x'}, 2, 0)).empty());
+    CHECK(io::wide_encoding(wide(std::string{'x', c}, 2, 1)).empty());
+    CHECK(io::wide_encoding(wide(std::string{'x', c}, 4, 3)).empty());
+  }
+  CHECK(io::wide_encoding(wide("ab", 4, 1)).empty());
+  CHECK(io::wide_encoding(wide("ab", 2, 0).substr(0, 3)).empty());
+  CHECK(io::wide_encoding(wide("ab", 4, 0).substr(0, 7)).empty());
+  CHECK(io::wide_encoding(std::string("\xFF\xFE\0a"sv)) == "UTF-16");
+  CHECK(io::wide_encoding("\xFF"sv).empty());
+}
+
+TEST_CASE("text encoding: within a text the more frequent order counts, zeros beside each other too") {
+  CHECK(io::wide_encoding_within("a\0b\0\0c"sv) == "UTF-16LE");
+  CHECK(io::wide_encoding_within("\0a\0bc\0"sv) == "UTF-16BE");
+  CHECK(io::wide_encoding_within("a\0\0b"sv).empty());
+  CHECK(io::wide_encoding_within("\x7E\0"sv) == "UTF-16LE");
+  CHECK(io::wide_encoding_within("\x7F\0"sv).empty());
+  CHECK(io::wide_encoding_within("\x80\0"sv).empty());
+  CHECK(io::wide_encoding_within("\0\x01"sv) == "UTF-16BE");
+  // Of three characters of four bytes one is ASCII: zeros are a quarter of the text, or fewer.
+  CHECK(io::wide_encoding_within("\0\0\0a\x11\x11\x11\x11"sv).empty());
+  CHECK(io::wide_encoding_within("a\0\0\0b\0\0\0"sv) == "UTF-32LE");
+  CHECK(io::wide_encoding_within("\0\0\0a\0\0\0b"sv) == "UTF-32BE");
+  CHECK(io::wide_encoding_within(std::string(1 << 16, '\xFF') + std::string("a\0"sv)).empty());
+  CHECK(io::wide_encoding_within(std::string((1 << 16) - 2, '\xFF') + std::string("a\0"sv)) == "UTF-16LE");
+}
+
+TEST_CASE("text encoding: what is known to be no UTF-8 is looked at within") {
+  const std::string_view text = "\x2D\x4E\n\0"sv;
+  CHECK_NOTHROW(io::refuse_wide_text("a", text));
+  CHECK(test::message_of<FormatError>([&] { io::refuse_wide_text("a", text, false); }) ==
+        "a: the text is UTF-16LE; expected UTF-8: iconv -f UTF-16LE -t UTF-8 OLD > NEW converts it");
+  CHECK_NOTHROW(io::refuse_wide_text("a", "\xE9t\xE9\n"sv, false));
+  CHECK_NOTHROW(io::refuse_wide_text("a", "", false));
+}
+
 }  // namespace text_encoding_test

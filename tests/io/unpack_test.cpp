@@ -169,4 +169,41 @@ TEST_CASE("unpack: a frame that asks for a window of gigabytes is refused in wor
 }
 #endif
 
+TEST_CASE("unpack: a file's packing is told by its first bytes, all of them") {
+  using io::Packing, io::packing_of;
+  CHECK(packing_of("\x1F\x8B") == Packing::gzip);
+  CHECK(packing_of("\x1F\x8B\x08") == Packing::gzip);
+  for (const char* const text : {"", "\x1F", "\x1F\x8C", "\x1E\x8B", "\x8B\x1F"})
+    CHECK(packing_of(text) == Packing::none);
+  CHECK(packing_of("\x28\xB5\x2F\xFD") == Packing::zstd);
+  CHECK(packing_of("\x28\xB5\x2F") == Packing::none);
+  const std::string frame = "\x28\xB5\x2F\xFD", skipped = "\x50\x2A\x4D\x18";
+  for (const auto& mark : {frame, skipped})
+    for (std::size_t i = 0; i < 4; ++i) {
+      std::string other = mark;
+      other[i] = static_cast<char>(other[i] ^ 0x20);
+      CHECK(packing_of(other) == Packing::none);
+    }
+  for (const char* const text : {"\x50\x2A\x4D\x18", "\x5F\x2A\x4D\x18 and more"})
+    CHECK(packing_of(text) == Packing::zstd);
+  CHECK(packing_of("\x60\x2A\x4D\x18") == Packing::none);
+}
+
+TEST_CASE("unpack: extensions are lower case, and only the last is") {
+  CHECK(io::lower_extension("a.B.JSONL") == ".jsonl");
+  CHECK(io::lower_extension("A/B.AZaz@[`{09") == ".azaz@[`{09");
+  CHECK(io::lower_extension("A").empty());
+  CHECK(io::unpacked_name("a.gz.txt") == "a.gz.txt");
+  CHECK(io::unpacked_name("a.gz.gz") == "a.gz");
+  for (const char* const name : {"a.g", "a.gzi", "a.zs", "a.zstdd", "gz", "a.zip"})
+    CHECK(io::unpacked_name(name) == name);
+}
+
+TEST_CASE("unpack: the mapped file has the name of the packed one") {
+  const OneFile file(test::gzipped("text"), "a.gz");
+  CHECK(io::map_unpacked(file.path)->path() == file.path);
+  const OneFile plain("text", "b");
+  CHECK(io::map_unpacked(plain.path)->path() == plain.path);
+}
+
 }  // namespace unpack_test

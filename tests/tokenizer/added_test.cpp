@@ -136,4 +136,36 @@ TEST_CASE("tokenizer_added: a token that a long text nearly holds at every place
   CHECK(cut(tokens, text + "b") == "(" + text.substr(many.size()) + ")[1:" + many + "b]");
 }
 
+TEST_CASE("tokenizer_added: a token without content is none") {
+  AddedTokenFinder finder;
+  CHECK(finder.empty());
+  finder.add({.id = 1, .content = ""});
+  CHECK(finder.empty());
+  CHECK(cut({{.id = 1, .content = ""}}, "ab") == "(ab)");
+  finder.add({.id = 1, .content = "a"});
+  CHECK_FALSE(finder.empty());
+}
+
+TEST_CASE("tokenizer_added: white space that one token has taken is not the next one's, nor that of a text's ends") {
+  const std::vector<AddedToken> both = {{.id = 1, .content = "x", .lstrip = true, .rstrip = true},
+                                        {.id = 2, .content = "y", .lstrip = true}};
+  CHECK(cut(both, "a x  y b") == "(a)[1: x  ][2:y]( b)");
+  CHECK(cut(both, "x ") == "[1:x ]");
+  CHECK(cut(both, " y y") == "[2: y][2: y]");
+  CHECK(cut(both, "x\u00A0\u2003b") == "[1:x\u00A0\u2003](b)");
+  CHECK(cut(both, "\u00E9\u00A0y") == "(\u00E9)[2:\u00A0y]");
+}
+
+TEST_CASE(
+    "tokenizer_added: a single word may be touched by marks, but by no letter, digit or underline on either side") {
+  const std::vector<AddedToken> tokens = {{.id = 1, .content = "on", .lstrip = true, .single_word = true}};
+  for (const char* const text : {"on_", "1on", "on1", "\u4E2Don", "on\u4E2D", "onon"}) {
+    CAPTURE(text);
+    CHECK(cut(tokens, text) == "(" + std::string(text) + ")");
+  }
+  CHECK(cut(tokens, "-on-") == "(-)[1:on](-)");
+  CHECK(cut(tokens, "a on") == "(a)[1: on]");
+  CHECK(cut(tokens, "\u3000on\u3000") == "[1:\u3000on](\u3000)");
+}
+
 }  // namespace tokenizer_added_test

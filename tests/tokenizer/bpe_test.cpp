@@ -2,8 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -150,6 +153,76 @@ TEST_CASE("bpe: a token that its bytes do not merge to comes only where merges a
 TEST_CASE("bpe: of a merge that is listed twice the later rank counts") {
   const Merges merges = {{0, 1, 3}, {1, 2, 4}, {0, 1, 3}};
   CHECK(encode(Bpe(vocabulary_of({"a", "b", "c", "ab", "bc"}), merges, false), "abc") == Ids{0, 4});
+}
+
+TEST_CASE("bpe: ids go from 0 to the last that a vocabulary may have") {
+  const auto add = [](std::int64_t id) { return message_of([&] { Vocabulary().add("a", id, "file"); }); };
+  CHECK(add(0) == "nothing was thrown");
+  CHECK(add(1'048'575) == "nothing was thrown");
+  CHECK(add(1'048'576) == "file: token \"a\" has the id 1048576; expected 0 to 1048575");
+  CHECK(add(-1) == "file: token \"a\" has the id -1; expected 0 to 1048575");
+  Vocabulary vocabulary;
+  CHECK(vocabulary.end() == 0);
+  CHECK(vocabulary.count() == 0);
+  vocabulary.add("\u0120x", 2, "file");
+  vocabulary.add("a b", 5, "file");
+  vocabulary.add("", 0, "file");
+  CHECK(vocabulary.end() == 6);
+  CHECK(vocabulary.count() == 3);
+  CHECK(vocabulary.bytes(2) == " x");
+  CHECK(vocabulary.bytes(5) == "a b");
+  CHECK(vocabulary.is_literal(5));
+  CHECK_FALSE(vocabulary.is_literal(2));
+  CHECK(vocabulary.find("") == 0);
+  CHECK(vocabulary.find("\u4E2D") == -1);
+  CHECK_FALSE(vocabulary.has(6));
+}
+
+TEST_CASE("bpe: each byte has the point of the alphabet that GPT-2 gives it") {
+  const auto& alphabet = tokenizer::ByteAlphabet::instance();
+  const auto point = [&](unsigned byte) {
+    const char text = static_cast<char>(static_cast<unsigned char>(byte));
+    return alphabet.to_token(std::string_view(&text, 1));
+  };
+  CHECK(point(0x00) == "\u0100");
+  CHECK(point(0x20) == "\u0120");
+  CHECK(point(0x21) == "!");
+  CHECK(point(0x7E) == "~");
+  CHECK(point(0x7F) == "\u0121");
+  CHECK(point(0xA0) == "\u0142");
+  CHECK(point(0xA1) == "\u00A1");
+  CHECK(point(0xAC) == "\u00AC");
+  CHECK(point(0xAD) == "\u0143");
+  CHECK(point(0xAE) == "\u00AE");
+  CHECK(point(0xFF) == "\u00FF");
+  CHECK(alphabet.to_bytes("\u0143") == "\xAD");
+  CHECK_FALSE(alphabet.to_bytes("\u0144"));
+  CHECK_FALSE(alphabet.to_bytes("\u00AD"));
+  CHECK_FALSE(alphabet.to_bytes("a\u0144"));
+}
+
+TEST_CASE("bpe: bytes without a token are the unknown one, or nothing, and places are those of the bytes") {
+  const auto words = vocabulary_of({"a", "b", "ab", "?"});
+  const Merges merges = {{0, 1, 2}};
+  const auto encoded = [&](const Bpe& bpe, std::string_view word) {
+    Bpe::Scratch scratch;
+    std::string text;
+    bpe.encode(word, scratch, [&](Bpe::Symbol symbol) { text += concat(symbol.id, "@", symbol.begin, " "); });
+    return text;
+  };
+  for (const bool ignore_merges : {false, true}) {
+    const Bpe leaves(words, merges, ignore_merges), knows(words, merges, ignore_merges, 3);
+    CHECK(encoded(leaves, "xabxb") == "2@1 1@4 ");
+    CHECK(encoded(leaves, "axb") == "2@0 ");
+    CHECK(encoded(leaves, "x") == "");
+    CHECK(encoded(leaves, "a") == "0@0 ");
+    CHECK(encoded(knows, "xabx") == "3@0 2@1 3@3 ");
+    CHECK(encoded(knows, "x") == "3@0 ");
+    CHECK(knows.unknown() == 3);
+    CHECK(leaves.unknown() == -1);
+    CHECK(knows.ignore_merges() == ignore_merges);
+    CHECK(knows.merges().size() == 1);
+  }
 }
 
 }  // namespace bpe_test

@@ -8,6 +8,7 @@
 
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
+#include "support/message_of.hpp"
 #include "support/temp_folder.hpp"
 
 namespace chat_files_test {
@@ -100,6 +101,16 @@ TEST_CASE("chat_files: another end stands in tokenizer_config.json, and in speci
   bare.write({"", "<new>"});
   CHECK(bare.json("tokenizer_config.json") == io::Json{{"eos_token", "<new>"}});
   CHECK(bare.text("special_tokens_map.json") == R"({"pad_token": "<p>"})");
+}
+
+TEST_CASE("chat_files: an object without content, or a file that holds no object, is told") {
+  const Folder folder;
+  folder.put("tokenizer_config.json", "[]");
+  CHECK(test::message_of([&] { folder.read(); }) ==
+        (folder.temp / "tokenizer_config.json").native() + ": expected an object");
+  folder.put("tokenizer_config.json", R"({"eos_token": {"special": true}})");
+  CHECK(test::message_of([&] { folder.read(); }) ==
+        (folder.temp / "tokenizer_config.json").native() + ": eos_token: \"content\" is missing");
 }
 
 }  // namespace chat_files_test

@@ -8,6 +8,8 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lora/tokenizer/tokenizer.hpp"
@@ -304,6 +306,134 @@ TEST_CASE("tokenizer_gguf: what is missing, broken or unknown is an error that n
   merges.add("tokenizer.ggml.merges", Strings{});
   merges.add("tokenizer.ggml.eos_token_id", std::uint32_t{7});
   CHECK(holds(message(merges), "tokenizer.ggml.eos_token_id is 7, which no token has"));
+}
+
+TEST_CASE("tokenizer_gguf: each name of a pre-tokenizer stands for the settings of the models that have it") {
+  const auto settings = [](const char* pre, bool with_bos = true) {
+    GgufWriter writer = small(pre);
+    writer.add("tokenizer.ggml.tokens", Strings{"a", "b", "ab", "<s>", "<own>"});
+    writer.add("tokenizer.ggml.token_type", std::vector<std::int32_t>{1, 6, 1, 2, 4});
+    writer.add("tokenizer.ggml.merges", Strings{"a b"});
+    if (with_bos) writer.add("tokenizer.ggml.bos_token_id", std::uint32_t{3});
+    const std::string bytes = writer.bytes();
+    const test::TempFolder folder;
+    Tokenizer::from_gguf(parsed(bytes)).save(folder.path());
+    return io::read_json(folder / "tokenizer.json");
+  };
+  const auto text = [](const io::Json& json) { return io::to_text(json, -1); };
+  const std::string bytes_own = R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true})";
+  const std::string bytes_cut =
+      R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false})";
+  const auto sequence = [](const std::string& one, const std::string& two) {
+    return R"({"type":"Sequence","pretokenizers":[)" + one + "," + two + "]}";
+  };
+  const auto split = [&](std::string_view regex) {
+    const io::Json pattern = io::json_object({{"Regex", std::string(regex)}});
+    return sequence(R"({"type":"Split","pattern":)" + text(pattern) + R"(,"behavior":"Isolated","invert":false})",
+                    bytes_cut);
+  };
+  const io::Json gpt2 = settings("gpt-2");
+  CHECK(text(gpt2) ==
+        R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[{"id":3,"content":"<s>",)"
+        R"("single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true},{"id":4,)"
+        R"("content":"<own>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":false}],)"
+        R"("normalizer":null,"pre_tokenizer":)" +
+            bytes_own +
+            R"(,"post_processor":null,"decoder":{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,)"
+            R"("use_regex":true},"model":{"type":"BPE","dropout":null,"unk_token":null,)"
+            R"("continuing_subword_prefix":null,"end_of_word_suffix":null,"fuse_unk":false,"byte_fallback":false,)"
+            R"("ignore_merges":false,"vocab":{"a":0,"b":1,"ab":2,"<s>":3,"<own>":4},"merges":["a b"]}})");
+  CHECK(text(settings("smollm")["pre_tokenizer"]) ==
+        sequence(R"({"type":"Digits","individual_digits":true})", bytes_own));
+  for (const char* const pre : {"qwen2", "deepseek-r1-qwen"}) {
+    const io::Json qwen2 = settings(pre);
+    CHECK(text(qwen2["pre_tokenizer"]) == split(tokenizer::WordPattern::qwen2_regex));
+    CHECK(text(qwen2["normalizer"]) == R"({"type":"NFC"})");
+    CHECK(qwen2["post_processor"].is_null());
+    CHECK(qwen2["model"]["ignore_merges"] == false);
+  }
+  for (const char* const pre : {"llama-bpe", "llama3", "llama-v3"}) {
+    const io::Json llama = settings(pre);
+    CHECK(text(llama["pre_tokenizer"]) == split(tokenizer::WordPattern::llama3_regex));
+    CHECK(llama["normalizer"].is_null());
+    CHECK(llama["model"]["ignore_merges"] == true);
+    CHECK(text(llama["post_processor"]) ==
+          R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A",)"
+          R"("type_id":0}}],"pair":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}},)"
+          R"({"SpecialToken":{"id":"<s>","type_id":1}},{"Sequence":{"id":"B","type_id":1}}],)"
+          R"("special_tokens":{"<s>":{"id":"<s>","ids":[3],"tokens":["<s>"]}}})");
+    CHECK(settings(pre, false)["post_processor"].is_null());
+  }
+}
+
+TEST_CASE("tokenizer_gguf: kinds of tokens go from 1 to 6; without any all are words") {
+  const auto told = [](std::int32_t kind) {
+    GgufWriter writer = small();
+    writer.add("tokenizer.ggml.tokens", Strings{"a", "b"});
+    writer.add("tokenizer.ggml.token_type", std::vector<std::int32_t>{1, kind});
+    writer.add("tokenizer.ggml.merges", Strings{});
+    return message(writer);
+  };
+  for (std::int32_t kind = 1; kind <= 6; ++kind) CHECK(told(kind) == "nothing was thrown");
+  CHECK(told(0) == "test.gguf: tokenizer.ggml.token_type[1] is 0; expected 1 to 6");
+  CHECK(told(7) == "test.gguf: tokenizer.ggml.token_type[1] is 7; expected 1 to 6");
+
+  GgufWriter writer = small();
+  writer.add("tokenizer.ggml.tokens", Strings{"a", "b", "ab", "<e>"});
+  writer.add("tokenizer.ggml.merges", Strings{"a b"});
+  writer.add("tokenizer.ggml.add_bos_token", true);  // of a file that names none
+  const std::string bytes = writer.bytes();
+  const auto tokenizer = Tokenizer::from_gguf(parsed(bytes));
+  CHECK(tokenizer.encode("abb<e>", true).ids == std::vector<std::int32_t>{2, 1});
+  CHECK(tokenizer.chat_template().empty());
+  CHECK_FALSE(tokenizer.eos());
+  CHECK(tokenizer.saved_bytes() == 4 * 64);
+  CHECK(tokenizer.where() == "test.gguf");
+}
+
+TEST_CASE("tokenizer_gguf: what its metadata name must be there, each by its own key") {
+  for (const std::string name : {"bos", "eos", "padding", "unknown", "seperator", "cls", "mask", "eot", "eom"}) {
+    GgufWriter writer = small();
+    writer.add("tokenizer.ggml.tokens", Strings{"a", "b"});
+    writer.add("tokenizer.ggml.merges", Strings{});
+    GgufWriter beyond = writer;
+    writer.add("tokenizer.ggml." + name + "_token_id", std::uint32_t{1});
+    beyond.add("tokenizer.ggml." + name + "_token_id", std::uint32_t{2});
+    const std::string bytes = writer.bytes();
+    CHECK(Tokenizer::from_gguf(parsed(bytes)).decode(std::vector<std::int32_t>{0, 1}, true) == "a");
+    CHECK(message(beyond) == "test.gguf: tokenizer.ggml." + name + "_token_id is 2, which no token has");
+  }
+}
+
+TEST_CASE("tokenizer_gguf: a merge is two tokens, of which the first may begin with a space") {
+  const auto told = [](const char* merge) {
+    GgufWriter writer = small();
+    writer.add("tokenizer.ggml.tokens", Strings{"a", "b", "ab"});
+    writer.add("tokenizer.ggml.merges", Strings{"a b", merge});
+    return message(writer);
+  };
+  CHECK(told("a b") == "nothing was thrown");
+  for (const char* const merge : {"", "a", " ", "a ", " a", "ab"})
+    CHECK(told(merge) == concat("test.gguf: tokenizer.ggml.merges[1] must be two tokens, found \"", merge, "\""));
+  CHECK(told("a \xFF") == "test.gguf: tokenizer.ggml.merges[1] must be two tokens, found \"a \uFFFD\"");
+  CHECK(told("  a") == "test.gguf: merge 1 joins \" \" and \"a\", but \" \" is not in the vocabulary");
+}
+
+TEST_CASE("tokenizer_gguf: pieces have a space before texts unless the file says otherwise") {
+  const auto of = [](int space, std::string_view text) {
+    GgufWriter writer;
+    writer.add("tokenizer.ggml.model", "llama");
+    writer.add("tokenizer.ggml.tokens", Strings{"<unk>", "a", "\u2581", "<own>"});
+    writer.add("tokenizer.ggml.scores", std::vector<float>{0, -1, -2, -3});
+    writer.add("tokenizer.ggml.token_type", std::vector<std::int32_t>{2, 1, 1, 4});
+    if (space >= 0) writer.add("tokenizer.ggml.add_space_prefix", space > 0);
+    const std::string bytes = writer.bytes();
+    return Tokenizer::from_gguf(parsed(bytes)).encode(text, true).ids;
+  };
+  CHECK(of(-1, "a") == std::vector<std::int32_t>{2, 1});
+  CHECK(of(1, "a") == std::vector<std::int32_t>{2, 1});
+  CHECK(of(0, "a") == std::vector<std::int32_t>{1});
+  CHECK(of(0, "a<own>a") == std::vector<std::int32_t>{1, 3, 1});
 }
 
 }  // namespace tokenizer_gguf_test

@@ -2,9 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lora/tokenizer/tokenizer.hpp"
@@ -187,6 +190,144 @@ TEST_CASE("tokenizer_proto: a damaged model is an error or a tokenizer, never th
   }
   CHECK(sound > 10);
   CHECK(refused > 100);
+}
+
+TEST_CASE("tokenizer_proto: an error names the byte in the file at which it was seen") {
+  const auto with = [](const std::string& extra) { return refusal(extra); };
+  const std::string start = "m: not a sentencepiece model: byte ";
+  CHECK(with("\x0A\x03\x0A\x05"
+             "a") == start + "4: a field of 5 bytes, but only 1 are left");
+  CHECK(with("\x0A\x80") == start + "2: a number is cut short");
+  CHECK(with("\x01") == start + "1: no field begins here");
+  CHECK(with("\x0E\x01") == start + "1: no field begins here");
+  CHECK(with("\x0C") == start + "1: field 1 is a group, which such a file does not have");
+  CHECK(with("\x0B") == start + "1: field 1 is a group, which such a file does not have");
+  CHECK(with(std::string(10, '\x80') + "\x01") == start + "10: a number has more than ten bytes");
+  CHECK(with("\x80\x80\x80\x80\x10") == start + "5: no field begins here");  // field 2^29
+  CHECK(with("\x0D\x01\x01") == start + "1: a field of 4 bytes, but only 2 are left");
+  CHECK(with("\x09\x01\x01\x01\x01\x01\x01\x01") == start + "1: a field of 8 bytes, but only 7 are left");
+  CHECK(with(std::string("\x22\x01x") + "\x08\x01") ==
+        start + "5: field 1 is not of the type that it has in such a file");
+  CHECK(with("") == "m: not a sentencepiece model: it has no pieces");
+  CHECK(with(piece("a") + piece("")) ==
+        start + concat(2 * piece("a").size() - 1, ": piece 1 has 0 bytes; expected 1 to 7999"));
+}
+
+TEST_CASE("tokenizer_proto: numbers of ten bytes are read whole") {
+  const std::string where = "m";
+  const auto first = [&](std::string_view bytes) {
+    return tokenizer::detail::ProtoReader(bytes, 0, where).next().value();
+  };
+  CHECK(first("\x08\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01").value == std::numeric_limits<std::uint64_t>::max());
+  CHECK(first("\x08\xAC\x02").value == 300);
+  CHECK(first("\x0D\x01\x02\x03\x04").value == 0x04030201);
+  CHECK(first("\x11\x01\x02\x03\x04\x05\x06\x07\x08").value == 0x0807060504030201);
+  CHECK(first("\x11\x01\x02\x03\x04\x05\x06\x07\x08").number == 2);
+  CHECK(first("\x82\x01\x02xyz").number == 16);
+  CHECK(first("\x82\x01\x02xyz").bytes == "xy");
+  CHECK(first("\x82\x01\x02xyz").whole == "\x82\x01\x02xy");
+  CHECK(first("\xF8\xFF\xFF\xFF\x0F\x05").number == (1u << 29) - 1);
+  tokenizer::detail::ProtoReader reader("\x0A\x01x\x12\x02yz", 100, where);
+  CHECK(reader.place_of(reader.next().value()) == 102);
+  CHECK(reader.place_of(reader.next().value()) == 105);
+  CHECK_FALSE(reader.next());
+}
+
+TEST_CASE("tokenizer_proto: each field of a piece, a trainer and a normalizer must be of its type") {
+  const auto field = [](std::uint32_t message, auto&& put) {
+    ProtoWriter part, model;
+    put(part);
+    model.put_bytes(message, part.bytes());
+    return refusal(sentencepiece_file("", model.bytes()));
+  };
+  const auto number = [&](std::uint32_t message, std::uint32_t which, std::uint64_t value) {
+    return field(message, [&](ProtoWriter& part) { part.put_integer(which, value); });
+  };
+  const auto text = [&](std::uint32_t message, std::uint32_t which, std::string_view value) {
+    return field(message, [&](ProtoWriter& part) { part.put_bytes(which, value); });
+  };
+  const std::string type = "is not of the type that it has in such a file";
+  CHECK(holds(number(1, 1, 5), "field 1 " + type));
+  CHECK(holds(number(1, 2, 5), "field 2 " + type));
+  CHECK(holds(text(1, 3, "x"), "field 3 " + type));
+  for (const std::uint32_t which : {3u, 24u, 35u})
+    CHECK(holds(text(2, which, "x"), concat("field ", which, " ", type)));
+  for (std::uint32_t which = 44; which <= 48; ++which) {
+    CHECK(holds(number(2, which, 1), concat("field ", which, " ", type)));
+    CHECK(holds(text(2, which, "\xFF"), "a text is not valid UTF-8, or has a zero byte"));
+  }
+  for (const std::uint32_t which : {43u, 49u}) CHECK_FALSE(holds(text(2, which, "\xFF"), "a text is not valid UTF-8"));
+  CHECK(holds(number(3, 2, 1), "field 2 " + type));
+  CHECK(holds(text(3, 2, "ab"), "only 2 bytes"));
+  CHECK(holds(text(5, 2, "ab"), "only 2 bytes"));
+  for (std::uint32_t which = 3; which <= 5; ++which)
+    CHECK(holds(text(3, which, "x"), concat("field ", which, " ", type)));
+  for (const std::uint64_t kind : {0u, 5u})
+    CHECK(holds(number(2, 3, kind), concat("model_type is ", kind, "; expected 1 to 4")));
+  CHECK_FALSE(holds(number(2, 3, 4), "expected 1 to 4"));
+  CHECK(holds(refusal(sentencepiece_file("", piece("c", 0, 0))), "piece 4 is of kind 0; expected 1 to 6"));
+}
+
+TEST_CASE("tokenizer_proto: what a model says of itself is its last word") {
+  using tokenizer::detail::is_bpe_model, tokenizer::detail::sentencepiece_normalizer;
+  const auto part = [](std::uint32_t message, std::uint32_t which, std::uint64_t value) {
+    ProtoWriter field, model;
+    field.put_integer(which, value);
+    model.put_bytes(message, field.bytes());
+    return model.bytes();
+  };
+  CHECK_FALSE(is_bpe_model("", "m"));
+  CHECK(is_bpe_model(part(2, 3, 2), "m"));
+  CHECK_FALSE(is_bpe_model(part(2, 3, 1), "m"));
+  CHECK_FALSE(is_bpe_model(part(3, 3, 2), "m"));
+  CHECK_FALSE(is_bpe_model(part(2, 4, 2), "m"));
+  CHECK_FALSE(is_bpe_model(part(2, 3, 2) + part(2, 3, 1), "m"));
+  CHECK(is_bpe_model(part(2, 3, 2) + part(2, 4, 1), "m"));
+  CHECK(sentencepiece_normalizer("", "m").adds_dummy_prefix);
+  CHECK_FALSE(sentencepiece_normalizer("", "m").has_charsmap);
+  CHECK_FALSE(sentencepiece_normalizer(part(3, 3, 0), "m").adds_dummy_prefix);
+  CHECK(sentencepiece_normalizer(part(3, 3, 1), "m").adds_dummy_prefix);
+  CHECK(sentencepiece_normalizer(part(2, 3, 0) + part(3, 4, 0) + part(5, 3, 0), "m").adds_dummy_prefix);
+  CharsmapFile map;
+  map.add("\u00E9", "e");
+  CHECK(sentencepiece_normalizer(sentencepiece_file(map.bytes()), "m").has_charsmap);
+  CHECK_FALSE(sentencepiece_normalizer(sentencepiece_file(""), "m").has_charsmap);
+  CHECK(tokenizer::SentencePieceModel(sentencepiece_file(map.bytes()), "m").growth() == 255);
+  CHECK(tokenizer::SentencePieceModel(sentencepiece_file(""), "m").growth() == 3);
+}
+
+TEST_CASE("tokenizer_proto: an index is whole units, within the field, and a rule's text begins with a character") {
+  const std::string start = "m: not a sentencepiece model: its table of characters (precompiled_charsmap) ";
+  const auto sized = [](std::uint32_t size, std::size_t rest) {
+    std::string bytes(4, '\0');
+    std::memcpy(bytes.data(), &size, sizeof size);
+    return refusal(sentencepiece_file(bytes + std::string(rest, '\0')));
+  };
+  const auto refused = [&](std::uint32_t size, std::size_t rest) {
+    return start +
+           concat("says that its index takes ", size, " of the ", rest, " bytes that follow; expected whole units");
+  };
+  CHECK(sized(0, 8) == refused(0, 8));
+  CHECK(sized(6, 8) == refused(6, 8));
+  CHECK(sized(12, 8) == refused(12, 8));
+  CHECK(sized(8, 8) == start + "has rules without the zero byte at their end");
+  CHECK(refusal(sentencepiece_file("abc")) == start + "has only 3 bytes");
+  CHECK(sized(4, 5) == start + "leads from unit 0 to unit 0, outside of its 1");
+
+  CharsmapFile map;
+  map.add("\u00E9", "\u00E8");
+  CHECK(refusal(map) == "nothing was thrown");
+  CharsmapFile within = map, end = map;
+  within.units[3 * 256] = 1u << 31 | 1;
+  CHECK(refusal(within) == start + "has a rule whose text begins at byte 1, within a character");
+  end.units[3 * 256] = 1u << 31 | 2;
+  CHECK(refusal(end) == "nothing was thrown");  // it writes nothing
+  end.units[3 * 256] = 1u << 31 | 3;
+  CHECK(refusal(end) == start + "has a rule whose text begins at byte 3 of 3");
+  CharsmapFile late = map;
+  late.add("\u00E8", "ok");
+  late.texts[3] = '\x80';
+  CHECK(refusal(late) == start + "writes text that is not valid UTF-8, at its byte 3");
 }
 
 }  // namespace tokenizer_proto_test

@@ -2,8 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lora/tokenizer/tokenizer.hpp"
@@ -149,6 +151,98 @@ TEST_CASE("tokenizer_sentencepiece: what is no model is refused") {
   CHECK(holds(tiktoken, "tokenizer.json"));
   CHECK(holds(message(io::read_file(test::tokenizer_data("pieces_bpe.model")).substr(0, 5000)),
               "not a sentencepiece model"));
+}
+
+TEST_CASE("tokenizer_sentencepiece: pieces decode to their bytes, with spaces for their marks") {
+  using Kind = tokenizer::SentencePiece::Kind;
+  std::vector<tokenizer::SentencePiece> pieces = {{"<unk>", 0, Kind::unknown}, {"</s>", 0, Kind::control}};
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    std::string name = "<0x";
+    for (const unsigned digit : {byte / 16, byte % 16}) name += "0123456789ABCDEF"[digit];
+    pieces.push_back({name + ">", 0, Kind::byte});
+  }
+  pieces.push_back({"\u2581a\u2581\u2581b", -1, Kind::normal});
+  pieces.push_back({"<0xAg>", -2, Kind::user_defined});
+  const tokenizer::SentencePieceModel model(tokenizer::sentencepiece_proto(pieces, false), "m");
+  for (std::int32_t byte = 0; byte < 256; ++byte)
+    CHECK(model.bytes_of(2 + byte) == std::string(1, static_cast<char>(static_cast<unsigned char>(byte))));
+  CHECK(model.bytes_of(258) == " a  b");
+  CHECK(model.bytes_of(259) == "<0xAg>");
+  CHECK(model.text_of(258) == "\u2581a\u2581\u2581b");
+  CHECK(model.find("<0x0A>") == 12);
+  CHECK(model.find("</s>") == 1);
+  CHECK(model.find("<unk>") == 0);
+  for (const std::string_view none : {std::string_view(), std::string_view("x"), std::string_view("</s>\0", 5)})
+    CHECK(model.find(none) == -1);
+  CHECK(model.has(259));
+  CHECK_FALSE(model.has(260));
+  CHECK_FALSE(model.has(-1));
+  CHECK(model.count() == 260);
+  CHECK(model.eos() == 1);
+  CHECK(model.bos() == -1);
+  CHECK(model.is_bpe());
+  CHECK_FALSE(model.adds_leading_space());
+  CHECK_FALSE(model.wants_nfc());
+  const auto added = model.added_tokens();
+  REQUIRE(added.size() == 2);
+  CHECK(added[1].content == "</s>");
+  CHECK(added[1].id == 1);
+  CHECK(added[1].special);
+}
+
+TEST_CASE("tokenizer_sentencepiece: who puts a space before a part of a text") {
+  using Kind = tokenizer::SentencePiece::Kind;
+  using Prefix = tokenizer::SentencePiecePrefix;
+  const auto told = [](bool in_file, Prefix prefix) {
+    const tokenizer::SentencePieceModel model(
+        tokenizer::sentencepiece_proto(
+            {{"<unk>", 0, Kind::unknown}, {"a", -1, Kind::normal}, {"\u2581", -2, Kind::normal}}, in_file),
+        "m", prefix);
+    std::vector<std::int32_t> ids;
+    std::vector<std::size_t> begins;
+    model.encode("a", ids, begins);
+    return concat(model.wants_space_before(true), " ", model.wants_space_before(false), " ", model.adds_leading_space(),
+                  " ", ids.size());
+  };
+  CHECK(told(true, Prefix::as_in_file) == "false false true 2");
+  CHECK(told(false, Prefix::as_in_file) == "false false false 1");
+  for (const bool in_file : {false, true}) {
+    CHECK(told(in_file, Prefix::each) == "true true true 1");
+    CHECK(told(in_file, Prefix::first) == "true false true 1");
+    CHECK(told(in_file, Prefix::never) == "false false false 1");
+  }
+  CHECK(told(true, Prefix::first_if_in_file) == "true false true 1");
+  CHECK(told(false, Prefix::first_if_in_file) == "false false false 1");
+}
+
+TEST_CASE("tokenizer_sentencepiece: what says where spaces are put is part of the fingerprint") {
+  using Prefix = tokenizer::SentencePiecePrefix;
+  const std::string proto = io::read_file(test::tokenizer_data("pieces_bpe.model"));
+  const auto splitting = [&](Prefix prefix) {
+    return tokenizer::SentencePieceModel(proto, "m", prefix).fingerprints().splitting;
+  };
+  const auto plain = splitting(Prefix::as_in_file), each = splitting(Prefix::each), first = splitting(Prefix::first);
+  CHECK(each == text_hash(concat(plain, " each")));
+  CHECK(first == text_hash(concat(plain, " first")));
+  CHECK(splitting(Prefix::never) == plain);
+  CHECK(tokenizer::SentencePieceModel(proto, "m", Prefix::never).fingerprints().normalizer !=
+        tokenizer::SentencePieceModel(proto, "m").fingerprints().normalizer);
+}
+
+TEST_CASE("tokenizer_sentencepiece: a written model has the fields of its format") {
+  using Kind = tokenizer::SentencePiece::Kind;
+  CHECK(tokenizer::sentencepiece_proto({{"a", 1.5f, Kind::byte}}, true) ==
+        std::string("\x0A\x0A\x0A\x01"
+                    "a\x15\x00\x00\xC0\x3F\x18\x06"
+                    "\x12\x05\x18\x02\x98\x02\x01"
+                    "\x1A\x10\x0A\x08identity\x18\x01\x20\x00\x28\x01",
+                    37));
+  CHECK(tokenizer::sentencepiece_proto({{"a", 1.5f, Kind::normal}}, false) ==
+        std::string("\x0A\x0A\x0A\x01"
+                    "a\x15\x00\x00\xC0\x3F\x18\x01"
+                    "\x12\x05\x18\x02\x98\x02\x00"
+                    "\x1A\x10\x0A\x08identity\x18\x00\x20\x00\x28\x01",
+                    37));
 }
 
 }  // namespace tokenizer_sentencepiece_test

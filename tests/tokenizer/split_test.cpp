@@ -150,4 +150,84 @@ TEST_CASE("tokenizer_split: every regular expression that is known cuts all text
   }
 }
 
+TEST_CASE("tokenizer_split: words cut by a pattern may be removed, merged or inverted as other matches are") {
+  const auto words = [](Behavior behavior, bool invert) {
+    PreTokenizer pre_tokenizer;
+    Stage stage;
+    stage.pattern = WordPattern::gpt2();
+    stage.behavior = behavior;
+    stage.invert = invert;
+    pre_tokenizer.add(stage);
+    return split(pre_tokenizer, "a bc 1");
+  };
+  CHECK(words(Behavior::isolated, false) == Words{"a", " bc", " 1"});
+  CHECK(words(Behavior::isolated, true) == Words{"a", " bc", " 1"});
+  CHECK(words(Behavior::removed, true) == Words{"a", " bc", " 1"});
+  CHECK(words(Behavior::removed, false).empty());
+  CHECK(words(Behavior::contiguous, false) == Words{"a bc 1"});
+  CHECK(words(Behavior::contiguous, true) == Words{"a bc 1"});
+  CHECK(words(Behavior::merged_with_previous, true) == Words{"a", " bc", " 1"});
+}
+
+TEST_CASE("tokenizer_split: digits are matches of their own, or together") {
+  const auto words = [](Behavior behavior, std::string_view text) {
+    PreTokenizer pre_tokenizer;
+    Stage stage;
+    stage.kind = Stage::Kind::digits;
+    stage.behavior = behavior;
+    pre_tokenizer.add(stage);
+    return split(pre_tokenizer, text);
+  };
+  CHECK(words(Behavior::isolated, "a12 \u0663b") == Words{"a", "1", "2", " ", "\u0663", "b"});
+  CHECK(words(Behavior::contiguous, "12a345") == Words{"12", "a", "345"});
+  CHECK(words(Behavior::removed, "12a345").size() == 1);
+  CHECK(words(Behavior::contiguous, "ab") == Words{"ab"});
+}
+
+TEST_CASE("tokenizer_split: a prefix is put before a text without a space, and places are those of the text") {
+  const auto places = [](bool with_pattern, std::string_view text) {
+    PreTokenizer pre_tokenizer;
+    Stage stage;
+    stage.kind = Stage::Kind::prefix;
+    if (with_pattern) stage.pattern = WordPattern::gpt2();
+    pre_tokenizer.add(stage);
+    std::string told;
+    pre_tokenizer.split(text, [&](std::string_view word, std::size_t place, std::size_t added) {
+      told += "[" + std::string(word) + "@" + std::to_string(place) + "+" + std::to_string(added) + "]";
+    });
+    return told;
+  };
+  CHECK(places(true, "ab c") == "[ ab@0+1][ c@2+0]");
+  CHECK(places(true, " ab c") == "[ ab@0+0][ c@3+0]");
+  CHECK(places(false, "ab c") == "[ ab c@0+1]");
+  CHECK(places(false, " ab") == "[ ab@0+0]");
+  CHECK(places(true, "").empty());
+  CHECK(places(true, "\tx") == "[ @0+1][\t@0+0][x@1+0]");
+}
+
+TEST_CASE("tokenizer_split: all that decides how a text is cut is in the fingerprint, equal patterns are equal") {
+  const auto print = [](auto&& change) {
+    PreTokenizer pre_tokenizer;
+    Stage stage;
+    stage.pattern = WordPattern::gpt2();
+    change(stage);
+    pre_tokenizer.add(stage);
+    return pre_tokenizer.fingerprint();
+  };
+  const auto plain = print([](Stage&) {});
+  CHECK(plain == print([](Stage&) {}));
+  CHECK(plain != print([](Stage& stage) { stage.kind = Stage::Kind::prefix; }));
+  CHECK(plain != print([](Stage& stage) { stage.behavior = Behavior::contiguous; }));
+  CHECK(plain != print([](Stage& stage) { stage.invert = true; }));
+  CHECK(plain != print([](Stage& stage) { stage.literal = "x"; }));
+  CHECK(plain != print([](Stage& stage) { stage.pattern.reset(); }));
+  const auto with = [&](std::string_view regex) {
+    return print([&](Stage& stage) { stage.pattern = WordPattern::from_regex(regex).value(); });
+  };
+  CHECK(with(WordPattern::qwen2_regex) != with(WordPattern::llama3_regex));
+  CHECK(with(R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)") == plain);
+  CHECK(WordPattern::from_regex(WordPattern::llama3_regex)->regex() == WordPattern::llama3_regex);
+  CHECK(WordPattern::from_regex(WordPattern::qwen2_regex)->regex() == WordPattern::qwen2_regex);
+}
+
 }  // namespace tokenizer_split_test

@@ -54,4 +54,15 @@ TEST_CASE("stop_text: a long stop of many tokens is seen whole") {
   CHECK(watch.add(answer.back()));
 }
 
+TEST_CASE("stop_text: a text ends before the stop that comes first, and an empty stop is none") {
+  const std::vector<std::string> stops = {"", "b", "ab", "zz"};
+  const auto cut = [&](const char* text) { return tokenizer::cut_at_stops(text, stops); };
+  CHECK(cut("xxaby") == "xx");
+  CHECK(cut("bab").empty());
+  CHECK(cut("xzzb") == "x");
+  CHECK(cut("xyz") == "xyz");
+  CHECK(cut("").empty());
+  CHECK(tokenizer::cut_at_stops("ab", {}) == "ab");
+}
+
 }  // namespace stop_text_test

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -385,6 +386,125 @@ TEST_CASE("tokenizer: what is not supported is named") {
   CHECK(holds(message_with("/post_processor", sequence({R"([{"SpecialToken": {"id": "x"}}, {"Sequence": {"id": "A"}}])",
                                                         R"([{"Sequence": {"id": "A"}}])"})),
               "a template after one that adds tokens is not supported"));
+}
+
+TEST_CASE("tokenizer: a vocabulary and merges elsewhere in a document are settings like others") {
+  Json document = small();
+  document["other"] = Json::parse(R"({"vocab": {"a": "x"}, "merges": [1, [2]]})");
+  document["model"]["more"] = Json::parse(R"({"vocab": {"a": "x"}, "merges": "y"})");
+  document["vocab"] = 1;
+  CHECK(load(document).encode("ab").ids == Ids{2});
+  CHECK(load(document).fingerprint() == load(small()).fingerprint());
+  Json pairs = small();
+  pairs["model"]["merges"] = Json::parse(R"([["a", "b"]])");
+  CHECK(load(pairs).fingerprint() == load(small()).fingerprint());
+}
+
+TEST_CASE("tokenizer: what stands in the place of a merge or an id is named") {
+  const auto merges = [](const char* value) { return message_with("/model/merges", Json::parse(value)); };
+  const std::string start = "tokenizer.json: merge ", end = " must be two tokens, as \"a b\" or [\"a\", \"b\"], found ";
+  CHECK(merges(R"(["a b", "ab"])") == start + "1" + end + "\"ab\"");
+  CHECK(merges(R"(["a b", 5])") == start + "1" + end + "5");
+  CHECK(merges("[null]") == start + "0" + end + "null");
+  CHECK(merges("[true]") == start + "0" + end + "a boolean");
+  CHECK(merges("[2.50]") == start + "0" + end + "2.5");
+  CHECK(merges("[{}]") == start + "0" + end + "an object");
+  CHECK(merges(R"([["a"]])") == start + "0" + end + "one");
+  CHECK(merges(R"([[]])") == start + "0" + end + "one");
+  CHECK(merges(R"([["a", "b", "c"]])") == start + "0" + end + "three");
+  CHECK(merges(R"([["a", ["b"]]])") == start + "0" + end + "an array");
+  const auto id = [](const char* value) { return message_with("/model/vocab/ab", Json::parse(value)); };
+  const std::string place = "tokenizer.json: the id of token \"ab\" must be an integer, found ";
+  CHECK(id("true") == place + "a boolean");
+  CHECK(id("[1]") == place + "an array");
+  CHECK(id("\"x\"") == place + "\"x\"");
+  CHECK(id("1.5") == place + "1.5");
+  CHECK(message_with("/model/merges", Json::parse(R"(["ab c"])")) ==
+        "tokenizer.json: merge 0 joins \"ab\" and \"c\", but \"c\" is not in the vocabulary");
+  CHECK(message_with("/model/merges", Json::parse(R"(["c a"])")) ==
+        "tokenizer.json: merge 0 joins \"c\" and \"a\", but \"c\" is not in the vocabulary");
+  CHECK(message_with("/model/merges", Json::parse(R"(["a b", "a x"])")) ==
+        "tokenizer.json: merge 1 joins \"a\" and \"x\", but \"ax\" is not in the vocabulary");
+}
+
+TEST_CASE("tokenizer: settings of the model that change nothing pass, those that would are refused") {
+  const Json harmless = Json::parse(R"({"byte_fallback": false, "dropout": 0.0, "continuing_subword_prefix": "",
+                                        "end_of_word_suffix": null, "fuse_unk": true, "unk_token": null})");
+  for (const auto& [key, value] : io::json_fields(harmless))
+    CHECK(message_with(("/model/" + key).c_str(), value) == "nothing was thrown");
+  CHECK(message_with("/model/continuing_subword_prefix", "##") ==
+        "tokenizer.json: the model's continuing_subword_prefix is not supported");
+  Json fused = small();
+  fused["model"]["unk_token"] = "b";
+  fused["model"]["fuse_unk"] = true;
+  CHECK(message(fused) == "tokenizer.json: the model's fuse_unk is not supported");
+  CHECK(message_with("/model", "x") == "tokenizer.json: \"model\" is missing");
+  CHECK(message_with("/pre_tokenizer", {{"type", "Metaspace"}}) ==
+        "tokenizer.json: the pre-tokenizer Metaspace is not supported; Split, Digits, ByteLevel or a Sequence of them "
+        "is");
+  CHECK(message_with("/post_processor", {{"type", "X"}}) ==
+        "tokenizer.json: the post-processor X is not supported; ByteLevel, TemplateProcessing or a Sequence of them "
+        "is");
+  CHECK(message_with("/decoder", {{"type", "X"}}) == "tokenizer.json: the decoder X is not supported; ByteLevel is");
+  CHECK(message_with("/normalizer", {{"nothing", 1}}) == "tokenizer.json: normalizer: \"type\" is missing");
+  CHECK(message_with("/normalizer", {{"type", "Sequence"}}) ==
+        "tokenizer.json: normalizer: \"normalizers\" must be an array");
+  const Json behavior = {{"type", "Split"}, {"pattern", {{"String", "-"}}}, {"behavior", "Odd"}};
+  CHECK(message_with("/pre_tokenizer", behavior) ==
+        "tokenizer.json: pre_tokenizer: the behavior Odd of pre-tokenizer Split is not known");
+  CHECK(message_with("/decoder",
+                     Json::parse(R"({"type": "Sequence", "decoders": [{"type": "ByteLevel"}, {"type": "Y"}]})")) ==
+        "tokenizer.json: decoder: the decoder Y is not supported; ByteLevel is");
+}
+
+TEST_CASE("tokenizer: a normalizer within a sequence counts, wherever it stands") {
+  const test::Quiet quiet;  // the vocabulary is larger than the one that the added token was numbered for
+  const auto ids = [](const char* normalizer) {
+    Json document = small();
+    document["normalizer"] = Json::parse(normalizer);
+    document["model"]["vocab"]["Ã"] = 71;
+    document["model"]["vocab"]["©"] = 72;
+    return load(document).encode("xe\u0301").ids.size();
+  };
+  CHECK(ids(R"({"type": "NFC"})") == 3);
+  CHECK(ids(R"({"type": "Sequence", "normalizers": [{"type": "NFC"}]})") == 3);
+  CHECK(ids(R"({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Sequence", "normalizers": []}]})") == 3);
+  CHECK(ids(R"({"type": "Sequence", "normalizers": []})") == 1);
+  CHECK(ids("null") == 1);
+}
+
+TEST_CASE("tokenizer: tokens that open and close a text have the places of its ends") {
+  Json document = small();
+  document["post_processor"] =
+      sequence({R"([{"SpecialToken": {"id": "x"}}, {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "x"}}])"});
+  const auto tokenizer = load(document);
+  CHECK(tokenizer.opening() == Ids{70});
+  CHECK(tokenizer.closing() == Ids{70});
+  CHECK(tokenizer.encode("ab", true).begins == std::vector<std::size_t>{0, 0, 2});
+  CHECK(tokenizer.encode("", true).ids == Ids{70, 70});
+  CHECK(tokenizer.growth() == 3);
+  Json plain = small();
+  plain["normalizer"] = nullptr;
+  CHECK(load(plain).growth() == 1);
+  CHECK(load(small()).where() == "tokenizer.json");
+  CHECK(load(small()).saved_bytes() == 81 * 64);
+}
+
+// They are kept in files of earlier versions.
+TEST_CASE("tokenizer: the parts of a fingerprint stay what they were") {
+  const auto told = [](const Tokenizer& tokenizer) {
+    std::string text;
+    for (const auto& part : tokenizer.fingerprint().named())
+      text += concat(part.first, " ", checksum_text(part.second), "\n");
+    return text;
+  };
+  CHECK(told(load(small())) ==
+        "vocabulary aac8054da6c11542\nmerges a725641bfc379f2c\nadded tokens 8a450cd8ef4bd657\n"
+        "normalizer 589d98edd974d529\nsplitting into words 222e352f5ba3d8e6\n");
+  CHECK(told(Tokenizer::from_file(test::tokenizer_data("pieces_bpe.model"))) ==
+        "vocabulary f40d0124b9880591\nmerges 488169275d6e14ee\nadded tokens 659fca94f4c603ea\nnormalizer "
+        "13b15d6df3285b89\n"
+        "splitting into words 7ae880e965ebd89c\n");
 }
 
 }  // namespace tokenizer_test

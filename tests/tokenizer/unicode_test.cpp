@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -90,6 +92,18 @@ TEST_CASE("unicode: no code point is of two of the kinds that words are made of"
     apart = apart && (kinds & (kinds - 1)) == 0;
   }
   CHECK(apart);
+}
+
+TEST_CASE("unicode: a code point is read from the end of a text, over all lengths") {
+  const std::string text = "a\u00E9\u4E2D\U0001F600";
+  std::size_t end = text.size();
+  for (const std::uint32_t bytes : {4u, 3u, 2u, 1u}) {
+    const auto c = unicode::code_point_before(text, end);
+    CHECK(c.bytes == bytes);
+    end -= c.bytes;
+    CHECK(unicode::code_point_at(text, end).value == c.value);
+  }
+  CHECK(end == 0);
 }
 
 }  // namespace unicode_test

@@ -36,7 +36,7 @@ LORA_INLINE std::string_view wide_encoding_within(std::string_view text) {
     zeros += text[i] == 0 && text[i + 1] == 0;
   }
   if (little == big) return {};
-  if (zeros >= text.size() / 4) return little > big ? "UTF-32LE" : "UTF-32BE";
+  if (zeros > 0 && zeros >= text.size() / 4) return little > big ? "UTF-32LE" : "UTF-32BE";
   return zeros > 0 ? "" : little > big ? "UTF-16LE" : "UTF-16BE";
 }
 

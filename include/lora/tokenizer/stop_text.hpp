@@ -12,10 +12,12 @@
 
 namespace lora::tokenizer {
 
-/// The text before the first stop text.
+/// The text before the stop text that begins first.
 inline std::string cut_at_stops(std::string text, std::span<const std::string> stops) {
+  std::size_t end = text.size();
   for (const std::string& stop : stops)
-    if (const auto at = stop.empty() ? std::string::npos : text.find(stop); at != std::string::npos) text.resize(at);
+    if (!stop.empty()) end = std::min(end, text.find(stop));
+  text.resize(end);
   return text;
 }
 

@@ -1,0 +1,160 @@
+#include "lora/tokenizer/classes.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lora/io/json.hpp"
+#include "support/quiet.hpp"
+
+namespace tokenizer_classes_test {
+
+using namespace lora;
+using io::Json;
+using tokenizer::TokenizerDocument;
+using tokenizer::WordPattern;
+using tokenizer::detail::TokenizerClass;
+
+namespace {
+
+/// What a class makes of a document with these settings, and what it says of them.
+struct Taken {
+  Taken(const char* settings, TokenizerClass kind, bool prefix = false) {
+    TokenizerDocument document;
+    document.where = "t.json";
+    document.settings = io::parse_json(settings, "t.json");
+    const test::Quiet quiet;
+    tokenizer::detail::take_parts_of_class(document, kind, prefix);
+    told = quiet.text;
+    made = document.settings;
+  }
+  Json made;
+  std::string told;
+};
+
+std::string text_of(const Json& json) { return io::to_text(json, -1); }
+
+}  // namespace
+
+TEST_CASE("tokenizer_classes: a folder's class follows from its name and from the model's type") {
+  using tokenizer::detail::tokenizer_class_of;
+  for (const std::string_view end : {"", "Fast"}) {
+    const auto of = [&](const char* name, const char* type = "") {
+      return tokenizer_class_of(concat(name, end), type);
+    };
+    CHECK(of("Qwen2Tokenizer") == TokenizerClass::qwen2);
+    CHECK(of("GPTNeoXTokenizer") == TokenizerClass::gpt_neox);
+    CHECK(of("GPT2Tokenizer") == TokenizerClass::gpt2);
+    CHECK(of("PreTrainedTokenizer") == TokenizerClass::plain);
+    CHECK(of("Qwen3Tokenizer") == TokenizerClass::plain);
+    CHECK(of("GPT2Tokenizer", "qwen2") == TokenizerClass::qwen2);
+    CHECK(of("GPT2Tokenizer", "qwen3") == TokenizerClass::gpt2);
+    CHECK(of("GPT2Tokenizer", "mistral") == TokenizerClass::plain);
+    CHECK(of("Qwen2Tokenizer", "mistral") == TokenizerClass::plain);
+    CHECK(of("Qwen2Tokenizer", "llama") == TokenizerClass::qwen2);
+  }
+  CHECK(tokenizer_class_of("", "") == TokenizerClass::plain);
+  CHECK(tokenizer_class_of("", "qwen2") == TokenizerClass::qwen2);
+  CHECK(tokenizer_class_of("", "qwen3") == TokenizerClass::qwen2);
+  CHECK(tokenizer_class_of("", "llama") == TokenizerClass::plain);
+  CHECK(tokenizer_class_of("FastGPT2Tokenizer", "") == TokenizerClass::plain);
+}
+
+TEST_CASE("tokenizer_classes: the classes that bring parts which are not known here") {
+  for (const std::string name :
+       {"BartTokenizer",    "BlenderbotTokenizer", "CLIPTokenizer",    "CodeLlamaTokenizer",   "CohereTokenizer",
+        "DebertaTokenizer", "EsmcTokenizer",       "GemmaTokenizer",   "LEDTokenizer",         "LayoutLMv3Tokenizer",
+        "LukeTokenizer",    "MvpTokenizer",        "NllbTokenizer",    "NougatTokenizer",      "OpenAIGPTTokenizer",
+        "Qwen3_5Tokenizer", "ReformerTokenizer",   "RobertaTokenizer", "SeamlessM4TTokenizer", "Siglip2Tokenizer",
+        "Tipsv2Tokenizer",  "WhisperTokenizer"}) {
+    CAPTURE(name);
+    CHECK(tokenizer::detail::brings_unknown_parts(name));
+    CHECK(tokenizer::detail::brings_unknown_parts(name + "Fast"));
+    CHECK_FALSE(tokenizer::detail::brings_unknown_parts(name.substr(1)));
+    CHECK_FALSE(tokenizer::detail::brings_unknown_parts(name.substr(0, name.size() - 1)));
+  }
+  for (const char* const name : {"", "Fast", "GPT2Tokenizer", "LlamaTokenizer", "PreTrainedTokenizerFast"})
+    CHECK_FALSE(tokenizer::detail::brings_unknown_parts(name));
+}
+
+TEST_CASE("tokenizer_classes: the tokens that a class has of its own") {
+  const auto told = [](TokenizerClass kind) {
+    std::string text;
+    for (const auto& entry : tokenizer::detail::own_tokens(kind)) text += concat(entry.first, "=", entry.second, ";");
+    return text;
+  };
+  CHECK(told(TokenizerClass::plain).empty());
+  CHECK(told(TokenizerClass::qwen2) == "unk_token=<|endoftext|>;eos_token=<|endoftext|>;pad_token=<|endoftext|>;");
+  CHECK(told(TokenizerClass::gpt2) == "unk_token=<|endoftext|>;bos_token=<|endoftext|>;eos_token=<|endoftext|>;");
+  CHECK(told(TokenizerClass::gpt_neox) ==
+        "unk_token=<|endoftext|>;bos_token=<|endoftext|>;eos_token=<|endoftext|>;pad_token=<|padding|>;");
+}
+
+TEST_CASE(
+    "tokenizer_classes: each brings its pre-tokenizer, normalizer and decoder, and says nothing where they agree") {
+  const char* const bytes = R"({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": true}, "normalizer": null})";
+  const Taken gpt2(bytes, TokenizerClass::gpt2);
+  CHECK(gpt2.told.empty());
+  CHECK(text_of(gpt2.made["pre_tokenizer"]) == R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":true})");
+  CHECK(gpt2.made["normalizer"].is_null());
+  CHECK(text_of(gpt2.made["decoder"]) == R"({"type":"ByteLevel"})");
+  const Taken prefixed(bytes, TokenizerClass::gpt2, true);
+  CHECK(prefixed.told.empty());
+  CHECK(text_of(prefixed.made["pre_tokenizer"]) == R"({"type":"ByteLevel","add_prefix_space":true,"use_regex":true})");
+
+  const Taken neox(R"({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}]},
+                       "normalizer": {"type": "NFC"}, "post_processor": {"type": "ByteLevel"}})",
+                   TokenizerClass::gpt_neox);
+  CHECK(neox.told.empty());
+  CHECK(text_of(neox.made["normalizer"]) == R"({"type":"NFC"})");
+  CHECK(neox.made["post_processor"].is_null());
+
+  const Taken qwen2(bytes, TokenizerClass::qwen2);
+  CHECK(qwen2.told ==
+        "t.json: its pre_tokenizer and normalizer do not count: transformers' class for this folder has its own\n");
+  const Json& parts = qwen2.made["pre_tokenizer"]["pretokenizers"];
+  CHECK(qwen2.made["pre_tokenizer"]["type"] == "Sequence");
+  CHECK(text_of(parts[1]) == R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})");
+  CHECK(parts[0]["type"] == "Split");
+  CHECK(parts[0]["behavior"] == "Isolated");
+  CHECK(parts[0]["pattern"]["Regex"].get<std::string>() == WordPattern::qwen2_regex);
+  const Taken again(text_of(qwen2.made).c_str(), TokenizerClass::qwen2);
+  CHECK(again.told.empty());
+  CHECK(text_of(again.made) == text_of(qwen2.made));
+}
+
+TEST_CASE("tokenizer_classes: what of a document does not count is told, one part or several") {
+  const auto told = [](const char* settings, TokenizerClass kind) { return Taken(settings, kind).told; };
+  const std::string end = " not count: transformers' class for this folder has its own\n";
+  CHECK(told(R"({"pre_tokenizer": {"type": "Digits"}})", TokenizerClass::gpt2) ==
+        "t.json: its pre_tokenizer does" + end);
+  CHECK(told("{}", TokenizerClass::gpt2) == "t.json: its pre_tokenizer does" + end);
+  CHECK(told(R"({"pre_tokenizer": {"type": "ByteLevel"}, "normalizer": {"type": "NFC"}})", TokenizerClass::gpt2) ==
+        "t.json: its normalizer does" + end);
+  CHECK(told(R"({"pre_tokenizer": {"type": "ByteLevel"}, "normalizer": {"type": "Lowercase"}})",
+             TokenizerClass::gpt_neox) == "t.json: its normalizer does" + end);
+  CHECK(told(R"({"pre_tokenizer": {"type": "Whitespace"}})", TokenizerClass::gpt_neox) ==
+        "t.json: its pre_tokenizer and normalizer do" + end);
+  CHECK(told(R"({"pre_tokenizer": {"type": "ByteLevel"}, "model": {"ignore_merges": true}})", TokenizerClass::gpt2) ==
+        "t.json: its model's ignore_merges does" + end);
+  CHECK(told(R"({"pre_tokenizer": {"type": "ByteLevel"}, "model": {"ignore_merges": false}})", TokenizerClass::gpt2)
+            .empty());
+  const char* const framed = R"({"pre_tokenizer": {"type": "ByteLevel"}, "normalizer": {"type": "NFC"},
+      "post_processor": {"type": "TemplateProcessing", "special_tokens": {"x": {"ids": [1]}},
+                         "single": [{"Sequence": {}}, {"SpecialToken": {"id": "x"}}]}})";
+  const Taken neox(framed, TokenizerClass::gpt_neox);
+  CHECK(neox.told == "t.json: its post_processor does" + end);
+  CHECK(neox.made["post_processor"].is_null());
+  CHECK(Taken(framed, TokenizerClass::gpt2).made["post_processor"].is_object());
+}
+
+TEST_CASE("tokenizer_classes: of the model only vocabulary and merges stay") {
+  const Taken taken(R"({"model": {"type": "BPE", "ignore_merges": false, "unk_token": "a", "fuse_unk": true,
+      "byte_fallback": true, "dropout": 0.1, "continuing_subword_prefix": "c", "end_of_word_suffix": "e", "own": 1}})",
+                    TokenizerClass::gpt2);
+  CHECK(text_of(taken.made["model"]) == R"({"type":"BPE","own":1})");
+}
+
+}  // namespace tokenizer_classes_test
