@@ -238,4 +238,22 @@ TEST_CASE("kernel cost: pairs are those below the diagonal, and all keys before 
   CHECK(kernel::Segment{3, 7}.size() == 4);
 }
 
+TEST_CASE("kernel cost: what is not said is nothing, and a factor of 1") {
+  CHECK((kernel::Dropout{}.p == 0 && kernel::Dropout{}.key == 0));
+  CHECK((kernel::DropoutBytes{}.kept == 0 && kernel::DropoutBytes{}.scratch == 0));
+  CHECK((kernel::EmbeddingNoise{}.alpha == 0 && kernel::EmbeddingNoise{}.key == 0));
+  const kernel::AttentionShape heads;
+  CHECK((heads.heads == 0 && heads.kv_heads == 0 && heads.width == 0 && heads.scale == 1));
+  CHECK((kernel::LowRankTerm<D, float>{}.scale == 1));
+  const kernel::AdamWStep step;
+  CHECK((step.learning_rate == 0 && step.beta1 == 0.9 && step.beta2 == 0.999 && step.epsilon == 1e-8));
+  CHECK((step.weight_decay == 0 && step.gradient_scale == 1 && step.step == 1));
+  CHECK((kernel::BufferSettings{}.threads == 1 && !kernel::BufferSettings{}.sums_apart));
+  const kernel::PassExtents extents;
+  CHECK((extents.rows == 0 && extents.kv_heads == 0 && extents.head_dim == 0));
+  CHECK((extents.widest == 0 && extents.factors == 0));
+  CHECK(kernel::Segment{}.size() == 0);
+  CHECK(kernel::sum_block == 1024);
+}
+
 }  // namespace kernel_cost_test
