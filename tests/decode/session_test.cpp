@@ -297,7 +297,8 @@ TEST_CASE("session: what code asks for is checked, and changes nothing") {
   check_row(s, next, 0, some);
 }
 
-TEST_CASE("session: room is found where it is, in the first gap that is large enough, and grows to twice what was there") {
+TEST_CASE(
+    "session: room is found where it is, in the first gap that is large enough, and grows to twice what was there") {
   Subject s;
   decode::Session<D, float> session(s.dev, s.decoder, 12);
   const Sequence a = session.enter(4), b = session.enter(4), c = session.enter(4);

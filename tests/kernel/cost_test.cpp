@@ -76,9 +76,8 @@ TEST_CASE("kernel cost: products, alone and in sums, of every form") {
   const kernel::ProductTerm<D, bf16> one{Form::nn, narrow.in(), narrow_b.in()};
   const std::vector<kernel::ProductTerm<D, bf16>> two{one, one};
   for (const bool accumulate : {false, true})
-    check("gemm", "sum_of_products", 2 * flops, 2 * (2 * (2 * 3 + 3 * 5) + (accumulate ? 2 : 1) * 2 * 5), [&] {
-      kernel::sum_of_products<D, bf16>(dev, two, bias.in(), narrow_c.view(), accumulate);
-    });
+    check("gemm", "sum_of_products", 2 * flops, 2 * (2 * (2 * 3 + 3 * 5) + (accumulate ? 2 : 1) * 2 * 5),
+          [&] { kernel::sum_of_products<D, bf16>(dev, two, bias.in(), narrow_c.view(), accumulate); });
 }
 
 TEST_CASE("kernel cost: attention over the pairs of queries and keys that see each other") {
@@ -88,10 +87,10 @@ TEST_CASE("kernel cost: attention over the pairs of queries and keys that see ea
   M<float> q(dev, 5, 12, 1), k(dev, 9, 6, 2), v(dev, 9, 6, 3), out(dev, 5, 12, 4);
   // Of 3 queries, the last of 7 keys: 5, 6, 7; of 2 alone: 1, 2.
   const std::vector<kernel::Segment> queries{{0, 3}, {3, 5}}, keys{{0, 7}, {7, 9}};
-  check("attention", "attention", 2 * 2 * 4 * 3 * (5 + 6 + 7 + 1 + 2), 4 * (2 * 5 * 12 + 2 * 9 * 6), [&] {
-    kernel::attention<D, float>(dev, shape, q.in(), k.in(), v.in(), queries, keys, out.view(), nullptr);
-  });
-  M<float> k5(dev, 5, 6, 5), v5(dev, 5, 6, 6), dout(dev, 5, 12, 7), dq(dev, 5, 12, 8), dk(dev, 5, 6, 9), dv(dev, 5, 6, 10);
+  check("attention", "attention", 2 * 2 * 4 * 3 * (5 + 6 + 7 + 1 + 2), 4 * (2 * 5 * 12 + 2 * 9 * 6),
+        [&] { kernel::attention<D, float>(dev, shape, q.in(), k.in(), v.in(), queries, keys, out.view(), nullptr); });
+  M<float> k5(dev, 5, 6, 5), v5(dev, 5, 6, 6), dout(dev, 5, 12, 7), dq(dev, 5, 12, 8), dk(dev, 5, 6, 9),
+      dv(dev, 5, 6, 10);
   const Arena::Scope scope(dev.arena());
   auto saved = kernel::save_attention<float>(dev, 5, 4);
   kernel::attention<D, float>(dev, shape, q.in(), k5.in(), v5.in(), queries, queries, out.view(), &saved);
@@ -117,9 +116,8 @@ TEST_CASE("kernel cost: activation, norms and rotation, with what they write bes
         [&] { kernel::rms_norm<D, bf16>(dev, x.in(), weight.in(), 1e-6, z.view(), rstd.view()); });
   check("norm", "rms_norm", 0, 2 * 3 * 24,
         [&] { kernel::rms_norm<D, bf16>(dev, x.in(), weight.in(), 1e-6, z.view(), rstd.view(), copy.view()); });
-  check("norm", "rms_norm_backward", 0, 2 * 3 * 24, [&] {
-    kernel::rms_norm_backward<D, bf16>(dev, x.in(), weight.in(), rstd.in(), z.in(), dx.view(), false);
-  });
+  check("norm", "rms_norm_backward", 0, 2 * 3 * 24,
+        [&] { kernel::rms_norm_backward<D, bf16>(dev, x.in(), weight.in(), rstd.in(), z.in(), dx.view(), false); });
   check("norm", "rms_norm_backward", 0, 2 * 5 * 24, [&] {
     kernel::rms_norm_backward<D, bf16>(dev, x.in(), weight.in(), rstd.in(), z.in(), dx.view(), true, copy.view(), 1e-6);
   });
@@ -129,9 +127,8 @@ TEST_CASE("kernel cost: activation, norms and rotation, with what they write bes
   M<float> angles(dev, 3, 2, 12);
   const M<std::int32_t> positions(dev, 1, 3, numbers(3));
   for (const auto rotation : {kernel::Rotation::forward, kernel::Rotation::inverse})
-    check("rope", rotation == kernel::Rotation::forward ? "rope" : "rope_backward", 0, 2 * 2 * 24, [&] {
-      kernel::rope<D, bf16>(dev, x.in(), angles.in(), angles.in(), positions.in(), rotation, z.view());
-    });
+    check("rope", rotation == kernel::Rotation::forward ? "rope" : "rope_backward", 0, 2 * 2 * 24,
+          [&] { kernel::rope<D, bf16>(dev, x.in(), angles.in(), angles.in(), positions.in(), rotation, z.view()); });
 }
 
 TEST_CASE("kernel cost: elementwise kernels and rows that are gathered") {
@@ -166,8 +163,9 @@ TEST_CASE("kernel cost: embedding, stored weights, sums and steps") {
         [&] { kernel::embedding(dev, blocks.view(), tokens.in(), y.view()); });
   check("embedding", "embedding_backward", 0, 3 * 4 * 64,
         [&] { kernel::embedding_backward<D, float>(dev, tokens.in(), y.in(), table.view()); });
-  check("embedding", "embedding_noise", 0, 2 * 4 * 64,
-        [&] { kernel::embedding_noise<D, float>(dev, {1, 1}, segments, tokens.in(), tokens.in(), y.view()); });
+  check("embedding", "embedding_noise", 0, 2 * 4 * 64, [&] {
+    kernel::embedding_noise<D, float>(dev, {1, 1}, segments, tokens.in(), tokens.in(), y.view());
+  });
   check("quantize", "decode", 0, 4 * 96 + 3 * 34, [&] { kernel::decode(dev, blocks.view(), wide.view()); });
   check("quantize", "decode_with_update", 2 * 3 * 32 * 2, 4 * (96 + 64 + 6) + 3 * 34,
         [&] { kernel::decode_with_update<D, float>(dev, blocks.view(), b.in(), a.in(), wide.view()); });
@@ -192,8 +190,7 @@ TEST_CASE("kernel cost: the gradients of low-rank factors, all in one call") {
   M<float> da(dev, 3, 8, 9), db(dev, 2, 5, 10), other_db(dev, 1, 7, 11);
   const std::vector<kernel::LowRankTerm<D, bf16>> terms{{dy.in(), b.in(), db.view(), 1},
                                                         {other_dy.in(), other_b.in(), other_db.view(), 1}};
-  constexpr double flops = 4 * (4 * 2 * 5 + 4 * 1 * 7),
-                   bytes = 2 * (4 * 5 + 2 * 5 + 4 * 7 + 7) + 2 * 4 * (2 * 5 + 7);
+  constexpr double flops = 4 * (4 * 2 * 5 + 4 * 1 * 7), bytes = 2 * (4 * 5 + 2 * 5 + 4 * 7 + 7) + 2 * 4 * (2 * 5 + 7);
   check("low-rank", "low_rank_backward", flops, bytes + 2 * 2 * 12,
         [&] { kernel::low_rank_backward<D, bf16>(dev, h.in(), terms, dh.view()); });
   check("low-rank", "low_rank_gradients", flops + 4 * 4 * 3 * 8, bytes + 2 * (32 + 24) + 2 * 4 * 24,
@@ -215,9 +212,8 @@ TEST_CASE("kernel cost: the parts of the loss") {
     kernel::softmax_block<bf16, D>(dev, logits.view(), labels.in(), 0, row.view(), others.view(), target.view(), {}, {},
                                    {});
   });
-  check("loss", "softmax_finish", 0, 2 * 4 * 6, [&] {
-    kernel::softmax_finish<bf16, D>(dev, row.in(), others.in(), target.in(), rounded.view());
-  });
+  check("loss", "softmax_finish", 0, 2 * 4 * 6,
+        [&] { kernel::softmax_finish<bf16, D>(dev, row.in(), others.in(), target.in(), rounded.view()); });
   check("loss", "softmax_gradient", 0, (2 + 4 + 2) * 24, [&] {
     kernel::softmax_gradient<bf16, D>(dev, row.in(), others.in(), target.in(), rounded.in(), w_label.in(), 1.0,
                                       sums.in(), dx.view());

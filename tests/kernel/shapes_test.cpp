@@ -138,8 +138,8 @@ TEST_CASE("kernel shapes: a profile counts the bytes of each operand in its own 
 
 TEST_CASE("kernel shapes: operands of norms, activation, rotation, factors, steps and sums that do not fit are named") {
   D dev(1);
-  M<float> wrong(dev, 7, 5, 1), x(dev, 3, 8, 2), y(dev, 3, 8, 3), z(dev, 3, 8, 4), half(dev, 3, 4, 5), weight(dev, 1, 4, 6),
-      rstd(dev, 3, 2, 7), dw(dev, 1, 4, 8), angles(dev, 3, 2, 9), sin(dev, 3, 2, 10);
+  M<float> wrong(dev, 7, 5, 1), x(dev, 3, 8, 2), y(dev, 3, 8, 3), z(dev, 3, 8, 4), half(dev, 3, 4, 5),
+      weight(dev, 1, 4, 6), rstd(dev, 3, 2, 7), dw(dev, 1, 4, 8), angles(dev, 3, 2, 9), sin(dev, 3, 2, 10);
   const auto w = wrong.view();
   const auto told = [](auto&& call) { return test::message_of<ShapeError>(call); };
   M<float> five(dev, 1, 5, 23);
@@ -156,10 +156,9 @@ TEST_CASE("kernel shapes: operands of norms, activation, rotation, factors, step
         "[rms_norm_weight_gradient] x is (3, 8) but the weight has 5 columns");
   CHECK(told([&] { kernel::rms_norm_weight_gradient<D, float>(dev, x.in(), rstd.in(), y.in(), {}); }) ==
         "[rms_norm_weight_gradient] x is (3, 8) but the weight has 0 columns");
-  check_operands({y.view(), rstd.view(), z.view()}, {"[rms_norm] y", "[rms_norm] rstd", "[rms_norm] copy"}, w,
-                 [&](const std::vector<Out>& o) {
-                   kernel::rms_norm<D, float>(dev, x.in(), weight.in(), 1e-6, o[0], o[1], o[2]);
-                 });
+  check_operands(
+      {y.view(), rstd.view(), z.view()}, {"[rms_norm] y", "[rms_norm] rstd", "[rms_norm] copy"}, w,
+      [&](const std::vector<Out>& o) { kernel::rms_norm<D, float>(dev, x.in(), weight.in(), 1e-6, o[0], o[1], o[2]); });
   check_operands({rstd.view(), y.view(), z.view()},
                  {"[rms_norm_backward] rstd", "[rms_norm_backward] dy", "[rms_norm_backward] dx"}, w,
                  [&](const std::vector<Out>& o) {
@@ -174,11 +173,10 @@ TEST_CASE("kernel shapes: operands of norms, activation, rotation, factors, step
                  });
   check_operands({x.view()}, {"[swiglu] gate_up"}, w,
                  [&](const std::vector<Out>& o) { kernel::swiglu<D, float>(dev, In(o[0]), half.view()); });
-  check_operands({x.view(), y.view(), half.view()},
-                 {"[swiglu_backward] gate_up", "[swiglu_backward] d_gate_up", "[swiglu_backward] y"}, w,
-                 [&](const std::vector<Out>& o) {
-                   kernel::swiglu_backward<D, float>(dev, In(o[0]), half.in(), o[1], o[2]);
-                 });
+  check_operands(
+      {x.view(), y.view(), half.view()},
+      {"[swiglu_backward] gate_up", "[swiglu_backward] d_gate_up", "[swiglu_backward] y"}, w,
+      [&](const std::vector<Out>& o) { kernel::swiglu_backward<D, float>(dev, In(o[0]), half.in(), o[1], o[2]); });
   const M<std::int32_t> positions(dev, 1, 3, numbers(3)), two(dev, 1, 2, numbers(2));
   check_operands({sin.view(), y.view()}, {"[rope] sin", "[rope] y"}, w, [&](const std::vector<Out>& o) {
     kernel::rope<D, float>(dev, x.in(), angles.in(), In(o[0]), positions.in(), kernel::Rotation::forward, o[1]);
@@ -194,8 +192,7 @@ TEST_CASE("kernel shapes: operands of norms, activation, rotation, factors, step
                    kernel::adamw<float>(dev, kernel::AdamWStep{}, In(o[0]), value.view(), o[1], o[2]);
                  });
   M<double> sums(dev, 1, 2, 15);
-  CHECK(told([&] { kernel::sum(dev, value.in(), sums.view()); }) ==
-        "[sum] out is (1, 2) but (1, 1) was expected");
+  CHECK(told([&] { kernel::sum(dev, value.in(), sums.view()); }) == "[sum] out is (1, 2) but (1, 1) was expected");
   CHECK(told([&] { kernel::block_sums_of_squares(dev, value.in(), sums.view()); }) ==
         "[block_sums_of_squares] out is (1, 2) but (1, 1) was expected");
   CHECK(told([&] { kernel::block_sums_of_squares(dev, x.in(), sums.view()); }) ==
@@ -203,23 +200,24 @@ TEST_CASE("kernel shapes: operands of norms, activation, rotation, factors, step
   CHECK(told([&] { kernel::column_sums<D, float>(dev, x.in(), w); }) ==
         "[column_sums] out is (7, 5) but (1, 8) was expected");
 
-  M<float> h(dev, 3, 2, 17), dh(dev, 3, 2, 18), b(dev, 2, 4, 19), db(dev, 2, 4, 20), a(dev, 2, 8, 21), da(dev, 2, 8, 22);
+  M<float> h(dev, 3, 2, 17), dh(dev, 3, 2, 18), b(dev, 2, 4, 19), db(dev, 2, 4, 20), a(dev, 2, 8, 21),
+      da(dev, 2, 8, 22);
   const auto terms_of = [&](const Out& dy, const Out& own_db) {
     return std::vector<kernel::LowRankTerm<D, float>>{{In(dy), b.in(), own_db, 1}};
   };
-  CHECK(told([&] { kernel::low_rank_backward<D, float>(dev, half.in(), terms_of(half.view(), db.view()), dh.view()); }) ==
-        "[low_rank_backward] h is (3, 4) but (3, 2) was expected");
-  check_operands({half.view(), db.view(), dh.view()},
-                 {"[low_rank_backward] dy", "[low_rank_backward] db", "[low_rank_backward] dh"}, w,
-                 [&](const std::vector<Out>& o) {
-                   kernel::low_rank_backward<D, float>(dev, h.in(), terms_of(o[0], o[1]), o[2]);
-                 });
-  check_operands({a.view(), da.view(), half.view(), db.view()},
-                 {"[low_rank_gradients] a", "[low_rank_gradients] da", "[low_rank_gradients] dy",
-                  "[low_rank_gradients] db"},
-                 w, [&](const std::vector<Out>& o) {
-                   kernel::low_rank_gradients<D, float>(dev, x.in(), In(o[0]), o[1], terms_of(o[2], o[3]));
-                 });
+  CHECK(told([&] {
+          kernel::low_rank_backward<D, float>(dev, half.in(), terms_of(half.view(), db.view()), dh.view());
+        }) == "[low_rank_backward] h is (3, 4) but (3, 2) was expected");
+  check_operands(
+      {half.view(), db.view(), dh.view()},
+      {"[low_rank_backward] dy", "[low_rank_backward] db", "[low_rank_backward] dh"}, w,
+      [&](const std::vector<Out>& o) { kernel::low_rank_backward<D, float>(dev, h.in(), terms_of(o[0], o[1]), o[2]); });
+  check_operands(
+      {a.view(), da.view(), half.view(), db.view()},
+      {"[low_rank_gradients] a", "[low_rank_gradients] da", "[low_rank_gradients] dy", "[low_rank_gradients] db"}, w,
+      [&](const std::vector<Out>& o) {
+        kernel::low_rank_gradients<D, float>(dev, x.in(), In(o[0]), o[1], terms_of(o[2], o[3]));
+      });
 }
 
 TEST_CASE("kernel shapes: operands of elementwise kernels, embeddings and products that do not fit are named") {
@@ -283,10 +281,12 @@ TEST_CASE("kernel shapes: operands of elementwise kernels, embeddings and produc
         "[sum_of_products] no product is given");
   const kernel::ProductTerm<D, float> term{kernel::Form::nt, x.in(), y.in()};
   M<float> c(dev, 3, 3, 10);
-  CHECK(told([&] { kernel::sum_of_products<D, float>(dev, {&term, 1}, bias.in(), c.view()); }) ==
-        "[sum_of_products] bias is (1, 8) but (1, 3) was expected");
-  CHECK(told([&] { kernel::sum_of_products<D, float>(dev, {&term, 1}, {}, w); }) ==
-        "[sum_of_products] c is (7, 5) but (3, 3) was expected");
+  CHECK(told([&] {
+          kernel::sum_of_products<D, float>(dev, {&term, 1}, bias.in(), c.view());
+        }) == "[sum_of_products] bias is (1, 8) but (1, 3) was expected");
+  CHECK(told([&] {
+          kernel::sum_of_products<D, float>(dev, {&term, 1}, {}, w);
+        }) == "[sum_of_products] c is (7, 5) but (3, 3) was expected");
 }
 
 }  // namespace kernel_shapes_test

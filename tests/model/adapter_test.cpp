@@ -490,28 +490,33 @@ TEST_CASE("adapter: what is refused is said with its place, its value and what i
   CHECK(said({{"lora_dropout", -0.5}}) == where + "\"lora_dropout\" is -0.5; expected at least 0 and below 1");
   CHECK(said({{"target_modules", nullptr}}) == where + "\"target_modules\" is missing");
   CHECK(said({{"target_modules", {"q_proj", "model.head"}}}) ==
-        where + "\"target_modules\" has \"model.head\", which is not supported; expected q_proj, k_proj, v_proj, "
-                "o_proj, gate_proj, up_proj or down_proj");
+        where +
+            "\"target_modules\" has \"model.head\", which is not supported; expected q_proj, k_proj, v_proj, "
+            "o_proj, gate_proj, up_proj or down_proj");
   CHECK(said({{"target_modules", "q_proj"}}) ==
-        where + "\"target_modules\" is the expression \"q_proj\", which is no module's whole name; expected a list of "
-                "names, a regular expression, or \"all-linear\"");
+        where +
+            "\"target_modules\" is the expression \"q_proj\", which is no module's whole name; expected a list of "
+            "names, a regular expression, or \"all-linear\"");
   CHECK(said({{"layers_pattern", {"layers", "h"}}}) ==
         where + "\"layers_pattern\" is [\"layers\",\"h\"], which is not supported; expected \"layers\"");
   CHECK(said({{"modules_to_save", {"lm_head", "model.score"}}}) ==
-        where + "\"modules_to_save\" has \"model.score\", which is not supported; expected embed_tokens, lm_head or "
-                "the names of norms");
+        where +
+            "\"modules_to_save\" has \"model.score\", which is not supported; expected embed_tokens, lm_head or "
+            "the names of norms");
   for (const char* field : {"rank_pattern", "alpha_pattern"}) {
     const std::string quoted = concat("\"", field, "\"");
     CHECK(said({{field, {{"layers.[01].q_proj", 2}}}}) ==
-          where + quoted + " has the regular expression \"layers.[01].q_proj\", which is not supported; expected a "
-                           "module's name or its end");
+          where + quoted +
+              " has the regular expression \"layers.[01].q_proj\", which is not supported; expected a "
+              "module's name or its end");
     CHECK(said({{field, {1}}}) == where + quoted + " is [1]; expected an object");
   }
   CHECK(said({{"bias", "all"}}) == where + "\"bias\" is \"all\", which is not supported");
   CHECK(said({{"bias", nullptr}}) == "nothing was thrown");
   CHECK(said({{"init_lora_weights", "pissa"}}) ==
-        where + "\"init_lora_weights\" is \"pissa\", which is not supported, for it changes the base's weights; PEFT "
-                "converts such an adapter when it saves it with path_initial_model_for_weight_conversion");
+        where +
+            "\"init_lora_weights\" is \"pissa\", which is not supported, for it changes the base's weights; PEFT "
+            "converts such an adapter when it saves it with path_initial_model_for_weight_conversion");
   for (const io::Json& harmless : {io::Json(true), io::Json(false), io::Json("gaussian"), io::Json("eva"),
                                    io::Json("mica"), io::Json("orthogonal")})
     CHECK(said({{"init_lora_weights", harmless}}) == "nothing was thrown");
@@ -580,14 +585,16 @@ TEST_CASE("adapter: tensors of every floating type are read, and no other") {
   };
   Subject subject(folder / "base", config);
   const auto load = [&] {
-    return message_of([&] { model::load_adapter(subject.dev, subject.decoder, model::open_adapter(folder / "adapter")); });
+    return message_of(
+        [&] { model::load_adapter(subject.dev, subject.decoder, model::open_adapter(folder / "adapter")); });
   };
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     CAPTURE(name_of(dtype));
     write(dtype, -2.5);
     CHECK(load() == "nothing was thrown");
     auto values = subject.values();
-    const auto &a = values["model.layers.1.self_attn.k_proj.lora_A"], &b = values["model.layers.1.self_attn.k_proj.lora_B"];
+    const auto &a = values["model.layers.1.self_attn.k_proj.lora_A"],
+               &b = values["model.layers.1.self_attn.k_proj.lora_B"];
     REQUIRE((a.size() == 32 && b.size() == 16));
     for (std::size_t i = 0; i < 32; ++i) CHECK(a[i] == static_cast<float>(i) / 8);
     for (std::size_t i = 0; i < 16; ++i)  // (2, 8) of what the file has as (8, 2)
@@ -597,7 +604,8 @@ TEST_CASE("adapter: tensors of every floating type are read, and no other") {
   CHECK(load() == file.native() + ": the tensor base_model.model.model.layers.1.self_attn.k_proj.lora_B.weight holds " +
                       "1e+39; expected finite numbers of float32");
   write(DType::i16, 0);
-  CHECK(load() == file.native() + ": the tensor base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight is I16; " +
+  CHECK(load() == file.native() +
+                      ": the tensor base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight is I16; " +
                       "expected F32, BF16 or F16");
 }
 

@@ -500,11 +500,13 @@ TEST_CASE("config: GGUF metadata that are not supported, or missing, are named")
 }
 
 TEST_CASE("config: extents at their limits are taken, and the first beyond them is not") {
-  const io::Json most = {{"hidden_size", 1 << 24},        {"intermediate_size", 1 << 24},   {"num_hidden_layers", 10'000},
-                         {"num_attention_heads", 65'536}, {"num_key_value_heads", 65'536}, {"head_dim", 65'536},
+  const io::Json most = {{"hidden_size", 1 << 24},        {"intermediate_size", 1 << 24},
+                         {"num_hidden_layers", 10'000},   {"num_attention_heads", 65'536},
+                         {"num_key_value_heads", 65'536}, {"head_dim", 65'536},
                          {"vocab_size", 1 << 24}};
-  const io::Json fewest = {{"hidden_size", 1}, {"intermediate_size", 1}, {"num_hidden_layers", 1}, {"vocab_size", 1},
-                           {"num_attention_heads", 1}, {"num_key_value_heads", 1}, {"head_dim", 2}};
+  const io::Json fewest = {{"hidden_size", 1}, {"intermediate_size", 1},   {"num_hidden_layers", 1},
+                           {"vocab_size", 1},  {"num_attention_heads", 1}, {"num_key_value_heads", 1},
+                           {"head_dim", 2}};
   for (const io::Json& changes : {most, fewest}) {
     const auto c = parsed(least("llama"), changes);
     CHECK(c.hidden_size == changes["hidden_size"]);
@@ -551,8 +553,9 @@ TEST_CASE("config: extents at their limits are taken, and the first beyond them 
   CHECK(said({{"attention_dropout", "0"}}) ==
         "config.json: \"attention_dropout\" is \"0\", which is not supported; expected 0");
   CHECK(said({{"quantization_config", 4}}) == "config.json: \"quantization_config\" is 4, which is not supported");
-  CHECK(said({{"model_type", "gemma"}}) ==
-        "config.json: \"model_type\" is \"gemma\", which is not supported; expected one of llama, qwen2, qwen3, smollm3");
+  CHECK(
+      said({{"model_type", "gemma"}}) ==
+      "config.json: \"model_type\" is \"gemma\", which is not supported; expected one of llama, qwen2, qwen3, smollm3");
   CHECK(said({{"rope_parameters", 3}}) == "config.json: \"rope_parameters\" must be an object, found 3");
   CHECK(said({{"rope_scaling", {{"factor", 2}, {"partial_rotary_factor", 0.5}}}}) ==
         "config.json: rope_scaling: \"partial_rotary_factor\" is 0.5, which is not supported; expected 1");
@@ -778,7 +781,8 @@ TEST_CASE("config: GGUF's yarn has its own original length and both ends of its 
   CHECK(file.with([](GgufWriter& w) {
               w.add("qwen3.rope.scaling.factor", 4.0f);
               w.add("qwen3.rope.scale_linear", 3.0f);
-            }).rope.factor == 4);
+            })
+            .rope.factor == 4);
   CHECK(file.with([](GgufWriter& w) { w.add("qwen3.rope.scaling.factor", 0.0f); }).rope.scaling == Scaling::none);
 }
 
@@ -786,9 +790,8 @@ TEST_CASE("config: rope_freqs.weight of another type, or with numbers that are n
   GgufFile file("llama");
   file.shape.head_dim = 8;
   const auto said = [&](std::uint32_t type, const std::string& bytes, std::uint64_t count = 4) {
-    return message_of([&] {
-      file.with([&](GgufWriter& w) { w.add_tensor("rope_freqs.weight", {count}, type, bytes); });
-    });
+    return message_of(
+        [&] { file.with([&](GgufWriter& w) { w.add_tensor("rope_freqs.weight", {count}, type, bytes); }); });
   };
   const std::string where = (file.folder / "x.gguf").native() + ": rope_freqs.weight ";
   CHECK(said(1, std::string(8, '\0')) == where + "is F16 (4); expected F32 (4)");

@@ -68,8 +68,9 @@ TEST_CASE("descriptions: expressions choose tensors by any part of their names")
   CHECK(said(false, {"q_proj", "a{2}"}) ==
         "key trainable: given a{2}, which is not understood; allowed: names, dots, groups, choices, classes such as "
         "[0-9] and \\d, *, + and ?, ^ and $");
-  const std::string such = "names are such as model.layers.0.self_attn.q_proj.weight, "
-                           "model.layers.0.input_layernorm.weight and model.embed_tokens.weight";
+  const std::string such =
+      "names are such as model.layers.0.self_attn.q_proj.weight, "
+      "model.layers.0.input_layernorm.weight and model.embed_tokens.weight";
   CHECK(said(false, {"q_proj", "head$"}) ==
         "key trainable: given head$, which is found in the name of no tensor; " + such);
   CHECK(said(true, {"layers.7"}) == "key trainable: given layers.7, which is found in the name of no tensor; " + such);
@@ -108,7 +109,8 @@ TEST_CASE("descriptions: evaluations add up, and tell means and perplexity") {
   CHECK(a.perplexity() == std::exp(1.5));
   CHECK(a.token_accuracy() == 0.25);
   CHECK_FALSE(a.stopped);
-  const model::Evaluation b{.step = 5, .loss_sum = 1, .labelled = 2, .correct = 2, .records = 3, .tokens = 4, .stopped = true};
+  const model::Evaluation b{
+      .step = 5, .loss_sum = 1, .labelled = 2, .correct = 2, .records = 3, .tokens = 4, .stopped = true};
   model::Evaluation sum = a;
   sum += b;
   CHECK((sum.step == 3 && sum.loss_sum == 7 && sum.labelled == 6 && sum.correct == 3));

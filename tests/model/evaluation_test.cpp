@@ -160,7 +160,8 @@ TEST_CASE("evaluation: tokens and labels that are not in the vocabulary are name
   CHECK(s.decoder.logits(s.dev, pass, {}).empty());
 }
 
-TEST_CASE("decoder: matrices that train are of the first group, vectors of the next, and B of the one that is asked for") {
+TEST_CASE(
+    "decoder: matrices that train are of the first group, vectors of the next, and B of the one that is asked for") {
   Subject s;
   const auto every = [](const model::TensorInfo&) { return true; };
   const auto groups_of = [&] {
@@ -168,8 +169,8 @@ TEST_CASE("decoder: matrices that train are of the first group, vectors of the n
     for (const auto& entry : s.decoder.params().entries()) {
       const bool factor = entry.name.ends_with("lora_A") || entry.name.ends_with("lora_B");
       const bool vector = entry.name.find("norm") != entry.name.npos;
-      groups[s.decoder.params().place(entry.storage).group].insert(
-          factor ? entry.name.substr(entry.name.size() - 6) : std::string(vector ? "vector" : "matrix"));
+      groups[s.decoder.params().place(entry.storage).group].insert(factor ? entry.name.substr(entry.name.size() - 6)
+                                                                          : std::string(vector ? "vector" : "matrix"));
     }
     return groups;
   };

@@ -128,8 +128,7 @@ TEST_CASE("finite: what is found is told with its tensor and file, of a model an
   };
   const std::string file = (folder / "adapter" / "adapter_model.safetensors").native();
   constexpr float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  CHECK(found({1, -400, 3}) ==
-        "no weight is NaN or infinite, but the largest is -400, in the tensor a of " + file);
+  CHECK(found({1, -400, 3}) == "no weight is NaN or infinite, but the largest is -400, in the tensor a of " + file);
   CHECK(found({1, infinity, 3}) == "the tensor a of " + file + " holds inf");
   CHECK(found({1, infinity, nan, -infinity}) == "the tensor a of " + file + " holds nan");
   const std::string own = model::describe(model::extreme_number(dev, source, nullptr));

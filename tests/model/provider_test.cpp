@@ -235,7 +235,8 @@ TEST_CASE("providers: each tensor is asked for once, and bytes that do not fit i
         "[loader] the provider has 60 bytes of model.norm.weight; expected 64 for F32 (16)");
 }
 
-TEST_CASE("providers: projections of one input lie one below the other where a device wants that, and is given copies") {
+TEST_CASE(
+    "providers: projections of one input lie one below the other where a device wants that, and is given copies") {
   using Device = proof::Device;
   const model::RandomWeights weights(small_config(), 3);
   for (const bool joins : {false, true}) {
@@ -403,9 +404,10 @@ TEST_CASE("trained weights: what was saved comes back, the rest is the base's") 
     decoder.params().for_each([](const auto& param) {
       if (param.name == "model.norm.weight") param.value.data()[3] = std::numeric_limits<float>::infinity();
     });
-    CHECK(message_of<NonFiniteError>([&] { model::save_trained(dev, decoder, folder / "spoilt.safetensors"); }) ==
-          "the weights are not saved: the tensor model.norm.weight holds inf; if the base has no such number, a smaller "
-          "learning_rate may help");
+    CHECK(
+        message_of<NonFiniteError>([&] { model::save_trained(dev, decoder, folder / "spoilt.safetensors"); }) ==
+        "the weights are not saved: the tensor model.norm.weight holds inf; if the base has no such number, a smaller "
+        "learning_rate may help");
     CHECK_FALSE(std::filesystem::exists(folder / "spoilt.safetensors"));
   }
 }

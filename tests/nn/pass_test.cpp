@@ -148,9 +148,7 @@ TEST_CASE("pass: a cache grows and copies rows in every layer, of keys and of va
     empty.grow(dev, 3);
     CHECK(empty.rows() == 3);
     CHECK(empty.values(1).shape() == Shape{3, 4});
-    const auto views = [&] {
-      return std::vector{cache.keys(0), cache.keys(1), cache.values(0), cache.values(1)};
-    };
+    const auto views = [&] { return std::vector{cache.keys(0), cache.keys(1), cache.values(0), cache.values(1)}; };
     std::vector<std::vector<float>> expected;
     for (const auto& view : views()) {
       CHECK(view.shape() == Shape{5, 4});

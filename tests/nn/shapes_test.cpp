@@ -58,8 +58,9 @@ Tiles tiles_of(Index rows, Index tile) {
 
 TEST_CASE("nn shapes: projections of one input have as many columns, and as many ranks as there are") {
   Subject s;
-  CHECK(message_of<ShapeError>([&] { s.make({4, 2, 2}, 6); }) ==
-        "[lora_linear] v_proj has 6 input columns but its neighbour has 8");
+  CHECK(message_of<ShapeError>([&] {
+          s.make({4, 2, 2}, 6);
+        }) == "[lora_linear] v_proj has 6 input columns but its neighbour has 8");
   CHECK(message_of<ShapeError>([&] {
           s.module.attach(s.params, "", std::vector<nn::LoraRank>{{1, 1}, {1, 1}}, 0);
         }) == "[lora_linear] 2 ranks for 3 projections");

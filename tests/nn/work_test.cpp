@@ -95,8 +95,7 @@ TEST_CASE("work: projections forward, with an update beside the product or in th
           {h + w + b, 0, 2 * 10 * 6 * 4 + 2 * rows8 + bias, 10 * (8 + 6) * 4 + 2 * 10 * 12 * 4, 120});
   auto mixed = linears();
   mixed.projections[1].decodes = false;  // one that is read in place keeps the update out of the others
-  check(of(pass_of(0), mixed),
-        {h + w + b, 0, 2 * 10 * 6 * 4 + bias, 10 * (8 + 6) * 4 + 2 * 10 * 12 * 4, (5 + 7) * 8});
+  check(of(pass_of(0), mixed), {h + w + b, 0, 2 * 10 * 6 * 4 + bias, 10 * (8 + 6) * 4 + 2 * 10 * 12 * 4, (5 + 7) * 8});
   auto plain = linears();
   for (auto& p : plain.projections) p.rank = 0;
   plain.drops = true;
@@ -178,7 +177,9 @@ TEST_CASE("work: a layer backward goes as far as something trains or dx is wante
   const nn::BlockShape plain = block();
   constexpr double all = qkv_flops + o_flops + gate_up_flops + down_flops, attention = 2 * 5 * 12 * 33;
   constexpr double mlp_moved = 6 * rows16 + 5 * rows8;
-  const auto of = [](const nn::BlockShape& shape, bool with_dx) { return nn::backward_work(pass_of(), shape, with_dx); };
+  const auto of = [](const nn::BlockShape& shape, bool with_dx) {
+    return nn::backward_work(pass_of(), shape, with_dx);
+  };
   check(of(plain, true), {all, attention, mlp_moved + 2 * qk + 5 * rows8, 0, 0});
   SUBCASE("norms of q and k are formed again") {
     nn::BlockShape shape = plain;
@@ -186,7 +187,8 @@ TEST_CASE("work: a layer backward goes as far as something trains or dx is wante
     check(of(shape, true), {all, attention, mlp_moved + 9 * qk + 5 * rows8, 0, 0});
     shape.attention.norms_train = true;
     check(of(shape, true), {all, attention, mlp_moved + (9 + 2) * qk + 5 * rows8, 0, 0});
-    check(of(shape, false), {gate_up_flops + down_flops + o_flops, attention, mlp_moved + (9 + 2) * qk + 2 * rows8, 0, 0});
+    check(of(shape, false),
+          {gate_up_flops + down_flops + o_flops, attention, mlp_moved + (9 + 2) * qk + 2 * rows8, 0, 0});
   }
   SUBCASE("the first norm needs the gradient of its output") {
     nn::BlockShape shape = plain;

@@ -590,7 +590,8 @@ TEST_CASE("adamw: what the host holds is values and moments of a rank's part, an
   CHECK(Optimizer::host_bytes(sizes, {}, 100 * block) == 3 * 10 * bytes + 4 * 8 * bytes);  // no more than there is
   CHECK(Optimizer::host_bytes(sizes, {1, 2}, 100 * block) == 3 * 5 * bytes + 4 * 4 * bytes);
   CHECK(Optimizer::host_bytes(Sizes{}) == 0);
-  CHECK(Optimizer::host_bytes(Sizes{{Index{1} << 23, Index{1} << 22}}) == 3 * (std::size_t{4} << 22) + 4 * (std::size_t{4} << 20));
+  CHECK(Optimizer::host_bytes(Sizes{{Index{1} << 23, Index{1} << 22}}) ==
+        3 * (std::size_t{4} << 22) + 4 * (std::size_t{4} << 20));
   // As it follows: m and v of one group after the other are there twice; then values are read.
   const Sizes grown{{9 * block, 9 * block}, {5 * block, 5 * block}};
   CHECK(Optimizer::moment_bytes_to_follow(sizes, grown) == (2 * 8 + 2 * 2 + 1 + 9) * bytes);

@@ -37,7 +37,8 @@ TEST_CASE("loss scale: without overflow it doubles every 2000 steps, up to what 
   CHECK(scale.value == 1);
 }
 
-TEST_CASE("loss scale: an overflow counts from the beginning again, and only below the least there is nothing to halve") {
+TEST_CASE(
+    "loss scale: an overflow counts from the beginning again, and only below the least there is nothing to halve") {
   optim::LossScale scale;
   CHECK(scale.good_steps == 0);
   for (int step = 0; step < 3; ++step) scale.add_step(false, 4);

@@ -191,9 +191,8 @@ TEST_CASE("tensor: values of rows that lie apart, and of none, are counted befor
   Counting dev;
   Tensor<Counting, int> tensor(dev, 2, 3);
   const auto told = [&](std::size_t count) {
-    return test::message_of<ShapeError>([&] {
-      copy_from_host<Counting, int>(dev, std::vector<int>(count), tensor.view().col_slice(0, 2));
-    });
+    return test::message_of<ShapeError>(
+        [&] { copy_from_host<Counting, int>(dev, std::vector<int>(count), tensor.view().col_slice(0, 2)); });
   };
   CHECK(told(3) == "[copy_from_host] 3 values for a view of (2, 2)");
   CHECK(told(6) == "[copy_from_host] 6 values for a view of (2, 2)");
