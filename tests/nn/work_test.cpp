@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <limits>
+#include <vector>
 
 namespace work_test {
 
@@ -16,9 +17,10 @@ constexpr double never = std::numeric_limits<double>::infinity();
 
 /// Ten rows in float32; updates join decoded weights where `fold_ratio` says so.
 nn::WorkPass pass_of(double fold_ratio = never) {
-  nn::WorkPass pass{.rows = 10, .labelled = 6, .pairs = 33};
-  pass.tiling = {.rows = 512, .head_rows = 4, .head_columns = 16, .fold_ratio = fold_ratio};
-  return pass;
+  return {.rows = 10,
+          .labelled = 6,
+          .pairs = 33,
+          .tiling = {.rows = 512, .head_rows = 4, .head_columns = 16, .fold_ratio = fold_ratio}};
 }
 nn::WorkPass narrow_pass(double fold_ratio = never) {
   nn::WorkPass pass = pass_of(fold_ratio);
