@@ -241,4 +241,54 @@ TEST_CASE("generate: what a sequence draws does not depend on how many are decod
   CHECK(run(16) != together);
 }
 
+TEST_CASE("generate: what is not set, and limits at their ends") {
+  const decode::GenerateOptions plain;
+  CHECK((plain.max_new_tokens == 256 && plain.vocabulary == 0 && plain.stop_ids.empty() && plain.stop == nullptr));
+  Subject s;
+  decode::GenerateOptions options;
+  options.max_new_tokens = 3;
+  const auto expected = s.run(options);
+  for (const Index vocabulary : {Index{61}, Index{1000}, Index{-1}}) {  // no narrower than the head
+    options.vocabulary = vocabulary;
+    CHECK(s.run(options) == expected);
+  }
+  options.vocabulary = 1;
+  for (const auto& result : s.run(options)) CHECK(result == Tokens{0, 0, 0});
+  options = {};
+  options.max_new_tokens = -1;
+  CHECK(s.run(options) == std::vector<Tokens>(3));
+  options.max_new_tokens = 1;
+  Index told = 0;
+  s.run(options, 16, [&](std::size_t, std::int32_t) {
+    ++told;
+    return true;
+  });
+  CHECK(told == 3);
+  CHECK(decode::generate(s.dev, s.decoder, std::span<const Tokens>(), options).empty());
+  std::atomic<int> stop = -1;  // before anything has begun
+  options.stop = &stop;
+  CHECK(s.run(options) == std::vector<Tokens>(3));
+  const std::vector<Tokens> some{{3}, {}};
+  CHECK(message_of<ConfigError>([&] { decode::generate(s.dev, s.decoder, std::span<const Tokens>(some), options); }) ==
+        "a prompt without any token can't be continued");
+  // A stop id ends a sequence before its token is told, and is told as its end.
+  options = {};
+  options.max_new_tokens = 3;
+  options.stop_ids = {60, expected[1][0]};
+  std::vector<std::size_t> ends;
+  const std::span<const Tokens> second = std::span<const Tokens>(s.prompts).subspan(1, 1);
+  const auto results = decode::generate(
+      s.dev, s.decoder, second, options, 16,
+      [](std::size_t, std::int32_t) {
+        FAIL("no token was to be told");
+        return true;
+      },
+      [&](std::size_t i, const Tokens& tokens) {
+        ends.push_back(i);
+        CHECK(tokens.empty());
+      });
+  CHECK(ends == std::vector<std::size_t>{0});
+  CHECK(results == std::vector<Tokens>(1));
+}
+
 }  // namespace generate_test

@@ -130,4 +130,37 @@ TEST_CASE("sampling: at a temperature T tokens are drawn as often as exp(logit /
   }
 }
 
+TEST_CASE("sampling: what is not set is the most likely token, and the draw is that of the position") {
+  const decode::Sampling plain;
+  CHECK((plain.temperature == 0 && plain.top_p == 1 && plain.top_k == 0 && plain.seed == 42));
+  const std::vector<float> logits(1000, 0.0f);  // all alike: the id is the random number
+  decode::Sampling drawn;
+  drawn.temperature = 1;
+  const auto draw = [&](std::uint64_t seed, std::uint64_t sequence, Index position) {
+    drawn.seed = seed;
+    return decode::sample(std::span<const float>(logits), drawn, sequence, position);
+  };
+  for (const std::uint64_t sequence : {0u, 3u})
+    for (const Index position : {0, 5}) {
+      Random random(mix_key(std::uint64_t{7}, sequence, static_cast<std::uint64_t>(position)));
+      CHECK(draw(7, sequence, position) == static_cast<std::int32_t>(static_cast<double>(random.uniform()) * 1000));
+    }
+}
+
+TEST_CASE("sampling: as many as there are, or more, are all of them, and infinite logits are certain") {
+  const std::vector<float> logits{0, 1, 2};
+  decode::Sampling all, three, more;
+  all.temperature = three.temperature = more.temperature = 5;
+  three.top_k = 3;
+  more.top_k = 4;
+  for (Index i = 0; i < 50; ++i) {
+    const auto one = decode::sample(std::span<const float>(logits), all, 1, i);
+    CHECK(decode::sample(std::span<const float>(logits), three, 1, i) == one);
+    CHECK(decode::sample(std::span<const float>(logits), more, 1, i) == one);
+  }
+  decode::Sampling first = all;
+  first.top_k = 1;
+  for (Index i = 0; i < 20; ++i) CHECK(decode::sample(std::span<const float>(logits), first, 1, i) == 2);
+}
+
 }  // namespace sampling_test

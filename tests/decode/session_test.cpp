@@ -297,4 +297,61 @@ TEST_CASE("session: what code asks for is checked, and changes nothing") {
   check_row(s, next, 0, some);
 }
 
+TEST_CASE(
+    "session: room is found where it is, in the first gap that is large enough, and grows to twice what was there") {
+  Subject s;
+  decode::Session<D, float> session(s.dev, s.decoder, 12);
+  const Sequence a = session.enter(4), b = session.enter(4), c = session.enter(4);
+  CHECK(session.rows() == 12);
+  session.leave(b);
+  const Sequence exact = session.enter(4);  // the gap, exactly
+  CHECK(session.rows() == 12);
+  session.enter(0);
+  CHECK(session.rows() == 12);
+  session.enter(1);
+  CHECK(session.rows() == 24);
+  session.enter(40);
+  CHECK(session.rows() == 13 + 40);
+  const Tokens four = sequence_of(4, 1);
+  for (const Sequence sequence : {a, exact, c}) session.append(sequence, four);
+  CHECK(session.rows() == 53);
+  const auto next = session.step();
+  REQUIRE(next.sequences == std::vector<Sequence>{a, exact, c});
+  for (std::size_t i = 0; i < 3; ++i) check_row(s, next, i, four);
+  CHECK(next.vocabulary == 61);
+  CHECK(next.values.size() == 3 * 61);
+  // Of a sequence that is the last, more room is where it is.
+  decode::Session<D, float> one(s.dev, s.decoder, 10);
+  const Sequence only = one.enter(3);
+  one.append(only, sequence_of(3));
+  one.append(only, Tokens{5});  // twice its room
+  CHECK(one.rows() == 10);
+  one.append(only, sequence_of(6));
+  CHECK(one.rows() == 20);
+  check_row(s, one.step(), 0, joined(joined(sequence_of(3), Tokens{5}), sequence_of(6)));
+}
+
+TEST_CASE("session: a queue that a truncation leaves whole or empty, and tokens of no number") {
+  Subject s;
+  decode::Session<D, float> session(s.dev, s.decoder);
+  const Sequence a = session.enter(), b = session.enter();
+  session.append(a, sequence_of(4, 1));
+  session.append(b, sequence_of(4, 2));
+  session.truncate(a, 4);  // all of it
+  session.truncate(b, 0);
+  CHECK(session.length(b) == 0);
+  auto next = session.step();
+  REQUIRE(next.sequences == std::vector<Sequence>{a});
+  check_row(s, next, 0, sequence_of(4, 1));
+  session.append(a, Tokens{});
+  CHECK(session.step().sequences.empty());
+  CHECK(session.processed() == 4);
+  const Sequence fork = session.fork(a, 4);
+  CHECK(session.step().sequences.empty());  // its logits come with what is appended
+  session.append(fork, Tokens{9});
+  next = session.step();
+  check_row(s, next, 0, joined(sequence_of(4, 1), Tokens{9}));
+  CHECK(session.processed() == 5);
+}
+
 }  // namespace session_test

@@ -384,4 +384,229 @@ TEST_CASE("adapter: an alpha that is no whole number is saved as it is, a whole 
   }
 }
 
+TEST_CASE("adapter: adapter_config.json has every field of PEFT's, whether it says something or not") {
+  model::AdapterConfig config;
+  CHECK(io::to_text(model::to_json(config), -1) ==
+        "{\"peft_type\":\"LORA\",\"task_type\":\"CAUSAL_LM\",\"auto_mapping\":null,\"base_model_name_or_path\":null,"
+        "\"revision\":null,\"inference_mode\":true,\"r\":8,\"lora_alpha\":16,\"lora_dropout\":0.0,\"use_rslora\":false,"
+        "\"use_dora\":false,\"target_modules\":[\"q_proj\",\"k_proj\",\"v_proj\",\"o_proj\",\"gate_proj\",\"up_proj\","
+        "\"down_proj\"],\"exclude_modules\":null,\"bias\":\"none\",\"fan_in_fan_out\":false,\"init_lora_weights\":true,"
+        "\"rank_pattern\":{},\"alpha_pattern\":{},\"layers_to_transform\":null,\"layers_pattern\":null,"
+        "\"modules_to_save\":null}");
+  config.rank = 3;
+  config.alpha = -2.5;
+  config.dropout = 0.125;
+  config.rslora = true;
+  config.targets = {"v_proj"};
+  config.rank_pattern = {{"q_proj", 2}};
+  config.alpha_pattern = {{"k_proj", 7.5}};
+  config.layers = {1, 0};
+  config.excluded = {"layers.0.mlp"};
+  config.whole_modules = {"norm"};
+  config.base_model = "some/base";
+  const std::string all = io::to_text(model::to_json(config), -1);
+  CHECK(all ==
+        "{\"peft_type\":\"LORA\",\"task_type\":\"CAUSAL_LM\",\"auto_mapping\":null,"
+        "\"base_model_name_or_path\":\"some/base\",\"revision\":null,\"inference_mode\":true,\"r\":3,"
+        "\"lora_alpha\":-2.5,\"lora_dropout\":0.125,\"use_rslora\":true,\"use_dora\":false,"
+        "\"target_modules\":[\"v_proj\"],\"exclude_modules\":[\"layers.0.mlp\"],\"bias\":\"none\","
+        "\"fan_in_fan_out\":false,\"init_lora_weights\":true,\"rank_pattern\":{\"q_proj\":2},"
+        "\"alpha_pattern\":{\"k_proj\":7.5},\"layers_to_transform\":[1,0],\"layers_pattern\":null,"
+        "\"modules_to_save\":[\"norm\"]}");
+  CHECK(io::to_text(model::to_json(model::parse_adapter_config(model::to_json(config), "x")), -1) == all);
+  config.target_expression = ".*q_proj";
+  config.exclude_expression = "model.layers.0.*";
+  config.alpha = 2e15;  // no longer written as a whole number
+  const io::Json json = model::to_json(config);
+  CHECK(json.at("target_modules") == ".*q_proj");
+  CHECK(json.at("exclude_modules") == "model.layers.0.*");
+  CHECK(json.at("lora_alpha").is_number_float());
+  config.alpha = -999'999;
+  CHECK(model::to_json(config).at("lora_alpha").is_number_integer());
+}
+
+TEST_CASE("adapter: what a config leaves out is off, and what chooses modules is read as PEFT has it") {
+  const auto plain = parsed(io::Json::object());
+  CHECK((plain.rank == 4 && plain.alpha == 8 && plain.dropout == 0 && !plain.rslora && plain.base_model.empty()));
+  CHECK((plain.layers.empty() && plain.excluded.empty() && !plain.modules && plain.target_expression.empty()));
+  CHECK((plain.exclude_expression.empty() && plain.whole_modules.empty() && plain.rank_pattern.empty()));
+  const auto all = parsed({{"lora_dropout", 0.25},
+                           {"base_model_name_or_path", "b"},
+                           {"layers_to_transform", 1},
+                           {"exclude_modules", {"v_proj"}},
+                           {"modules_to_save", {"model.norm", "lm_head"}}});
+  CHECK((all.dropout == 0.25 && all.base_model == "b"));
+  CHECK(all.layers == std::vector<Index>{1});
+  CHECK(all.excluded == std::vector<std::string>{"v_proj"});
+  CHECK(all.whole_modules == std::vector<std::string>{"model.norm", "lm_head"});
+  CHECK_FALSE(all.targets_module(1, "v_proj"));
+  CHECK(all.targets_module(1, "q_proj"));
+  CHECK_FALSE(all.targets_module(0, "q_proj"));
+  CHECK(all.rank_of(1, "v_proj").rank == 0);
+  // A name in full is targeted in any layer, unless it is excluded.
+  const auto full = parsed({{"target_modules", {"model.layers.0.self_attn.q_proj"}}, {"layers_to_transform", {1}}});
+  CHECK(full.targets_module(0, "q_proj"));
+  CHECK_FALSE(full.targets_module(1, "q_proj"));
+  const auto excluded =
+      parsed({{"target_modules", {"model.layers.0.self_attn.q_proj"}}, {"exclude_modules", {"self_attn.q_proj"}}});
+  CHECK_FALSE(excluded.targets_module(0, "q_proj"));
+  const auto expression = parsed({{"target_modules", "model.layers.0.self_attn.q_proj"}});
+  CHECK(expression.target_expression == "model.layers.0.self_attn.q_proj");
+  REQUIRE(expression.modules);
+  CHECK(expression.modules->empty());
+  CHECK_FALSE(expression.targets_module(0, "q_proj"));  // before the tensors have told
+  CHECK(expression.targets.empty());
+  const auto every = parsed({{"target_modules", "all-linear"}});
+  CHECK((!every.modules && every.target_expression.empty() && every.targets.size() == 7));
+  const auto without = parsed({{"exclude_modules", ".*v_proj"}});
+  CHECK(without.exclude_expression == ".*v_proj");
+  CHECK(without.modules.has_value());
+  for (const io::Json& none : {io::Json(nullptr), io::Json::array()}) {
+    CHECK_FALSE(parsed({{"exclude_modules", none}}).modules);
+    CHECK(parsed({{"modules_to_save", none}}).whole_modules.empty());
+  }
+  // Of several patterns that fit, the first holds.
+  const auto patterns = parsed({{"rank_pattern", {{"v_proj", 2}, {"self_attn.v_proj", 3}}},
+                                {"alpha_pattern", {{"self_attn.v_proj", 4}, {"v_proj", 5}}}});
+  CHECK(patterns.rank_of(0, "v_proj").rank == 2);
+  CHECK(patterns.rank_of(0, "v_proj").scale == 2);
+  CHECK(patterns.rank_of(0, "v_proj").b_group == 0);
+  CHECK_FALSE(model::AdapterConfig::ends_path("model.my_norm", "norm"));
+  CHECK(model::AdapterConfig::ends_path("norm", "norm"));
+  CHECK(model::AdapterConfig::ends_path("model.norm", "norm"));
+}
+
+TEST_CASE("adapter: what is refused is said with its place, its value and what is expected") {
+  const auto said = [](const io::Json& changes) { return message_of([&] { parsed(changes); }); };
+  const std::string where = "adapter_config.json: ";
+  CHECK(said({{"peft_type", "IA3"}}) == where + "\"peft_type\" is \"IA3\"; expected \"LORA\"");
+  CHECK(said({{"r", -1}}) == where + "\"r\" is -1; expected 1 to 65536");
+  CHECK(parsed({{"r", 1}}).rank == 1);
+  CHECK(said({{"rank_pattern", {{"q_proj", 1}, {"k_proj", 0}}}}) == where + "\"k_proj\" is 0; expected 1 to 65536");
+  CHECK(said({{"rank_pattern", {{"q_proj", 65537}}}}) == where + "\"q_proj\" is 65537; expected 1 to 65536");
+  CHECK(said({{"alpha_pattern", {{"q_proj", 1e39}}}}) ==
+        where + "\"q_proj\" is 1e+39, which is no finite number in float32");
+  CHECK(said({{"lora_dropout", 1}}) == where + "\"lora_dropout\" is 1; expected at least 0 and below 1");
+  CHECK(said({{"lora_dropout", -0.5}}) == where + "\"lora_dropout\" is -0.5; expected at least 0 and below 1");
+  CHECK(said({{"target_modules", nullptr}}) == where + "\"target_modules\" is missing");
+  CHECK(said({{"target_modules", {"q_proj", "model.head"}}}) ==
+        where +
+            "\"target_modules\" has \"model.head\", which is not supported; expected q_proj, k_proj, v_proj, "
+            "o_proj, gate_proj, up_proj or down_proj");
+  CHECK(said({{"target_modules", "q_proj"}}) ==
+        where +
+            "\"target_modules\" is the expression \"q_proj\", which is no module's whole name; expected a list of "
+            "names, a regular expression, or \"all-linear\"");
+  CHECK(said({{"layers_pattern", {"layers", "h"}}}) ==
+        where + "\"layers_pattern\" is [\"layers\",\"h\"], which is not supported; expected \"layers\"");
+  CHECK(said({{"modules_to_save", {"lm_head", "model.score"}}}) ==
+        where +
+            "\"modules_to_save\" has \"model.score\", which is not supported; expected embed_tokens, lm_head or "
+            "the names of norms");
+  for (const char* field : {"rank_pattern", "alpha_pattern"}) {
+    const std::string quoted = concat("\"", field, "\"");
+    CHECK(said({{field, {{"layers.[01].q_proj", 2}}}}) ==
+          where + quoted +
+              " has the regular expression \"layers.[01].q_proj\", which is not supported; expected a "
+              "module's name or its end");
+    CHECK(said({{field, {1}}}) == where + quoted + " is [1]; expected an object");
+  }
+  CHECK(said({{"bias", "all"}}) == where + "\"bias\" is \"all\", which is not supported");
+  CHECK(said({{"bias", nullptr}}) == "nothing was thrown");
+  CHECK(said({{"init_lora_weights", "pissa"}}) ==
+        where +
+            "\"init_lora_weights\" is \"pissa\", which is not supported, for it changes the base's weights; PEFT "
+            "converts such an adapter when it saves it with path_initial_model_for_weight_conversion");
+  for (const io::Json& harmless : {io::Json(true), io::Json(false), io::Json("gaussian"), io::Json("eva"),
+                                   io::Json("mica"), io::Json("orthogonal")})
+    CHECK(said({{"init_lora_weights", harmless}}) == "nothing was thrown");
+  CHECK(said({{"target_parameters", {"a"}}}) == where + "\"target_parameters\" is [\"a\"], which is not supported");
+  for (const char* silent : {"task_type", "auto_mapping", "revision", "inference_mode", "peft_version", "loftq_config",
+                             "eva_config", "megatron_core", "qalora_group_size"})
+    CHECK(said({{silent, "something"}}) == "nothing was thrown");
+}
+
+TEST_CASE("adapter: targets that no module has are named, with the first and the last that there are") {
+  const TempFolder folder;
+  RandomModel shape;
+  shape.layers = 3;
+  write_random_model(folder / "base", shape);
+  model::AdapterConfig config;
+  config.targets = {"q_proj"};
+  Subject subject(folder / "base", config);
+  std::filesystem::create_directories(folder / "adapter");
+  model::save_adapter(subject.dev, subject.decoder, folder / "adapter");
+  auto files = model::open_adapter(folder / "adapter");
+  files.config.targets = {"self_attn.q_proj", "mlp.q_proj"};
+  CHECK(message_of([&] { model::check_adapter(files, subject.source.config()); }) ==
+        (folder / "adapter" / "adapter_config.json").native() +
+            ": \"target_modules\" has \"mlp.q_proj\", which fits no module of this model; its modules are "
+            "model.layers.0.self_attn.q_proj, model.layers.0.mlp.gate_proj and so on up to "
+            "model.layers.2.mlp.down_proj");
+  files.config.targets = {"q_proj"};
+  files.config.whole_modules = {"layers.3.input_layernorm"};
+  CHECK(message_of([&] { model::check_adapter(files, subject.source.config()); }) ==
+        (folder / "adapter" / "adapter_config.json").native() +
+            ": \"modules_to_save\" has \"layers.3.input_layernorm\", which is no module of this model");
+  // Files list tensors by their names.
+  std::vector<std::string> names;
+  for (const auto& tensor : files.tensors.tensors()) names.push_back(tensor.name);
+  CHECK(std::is_sorted(names.begin(), names.end()));
+  CHECK(names.size() == 6);
+}
+
+TEST_CASE("adapter: tensors of every floating type are read, and no other") {
+  const TempFolder folder;
+  write_random_model(folder / "base", {});
+  model::AdapterConfig config;
+  config.targets = {"k_proj"};
+  config.rank = 2;
+  std::filesystem::create_directories(folder / "adapter");
+  io::write_json(folder / "adapter" / "adapter_config.json", model::to_json(config));
+  const auto file = folder / "adapter" / "adapter_model.safetensors";
+  const auto write = [&](DType dtype, double value) {
+    std::vector<io::TensorDeclaration> declarations;
+    std::vector<std::vector<double>> values;
+    for (int layer = 0; layer < 2; ++layer)
+      for (const bool a : {true, false}) {
+        const Shape shape = a ? Shape{2, 16} : Shape{8, 2};
+        declarations.push_back({concat("base_model.model.model.layers.", layer, ".self_attn.k_proj.lora_",
+                                       std::string(a ? "A" : "B"), ".weight"),
+                                dtype, shape});
+        auto& numbers = values.emplace_back();
+        for (Index i = 0; i < shape.count(); ++i) numbers.push_back(static_cast<double>(i) / 8);
+      }
+    values[3][3] = value;  // of B, which lies transposed: row 1, rank 1
+    io::SafetensorsWriter writer(file, declarations);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      writer.add(declarations[i].name,
+                 dtype == DType::i16 ? std::vector<std::byte>(2 * values[i].size()) : encode(values[i], dtype));
+    writer.commit();
+  };
+  Subject subject(folder / "base", config);
+  const auto load = [&] {
+    return message_of(
+        [&] { model::load_adapter(subject.dev, subject.decoder, model::open_adapter(folder / "adapter")); });
+  };
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+    CAPTURE(name_of(dtype));
+    write(dtype, -2.5);
+    CHECK(load() == "nothing was thrown");
+    auto values = subject.values();
+    const auto &a = values["model.layers.1.self_attn.k_proj.lora_A"],
+               &b = values["model.layers.1.self_attn.k_proj.lora_B"];
+    REQUIRE((a.size() == 32 && b.size() == 16));
+    for (std::size_t i = 0; i < 32; ++i) CHECK(a[i] == static_cast<float>(i) / 8);
+    for (std::size_t i = 0; i < 16; ++i)  // (2, 8) of what the file has as (8, 2)
+      CHECK(b[i] == (i == 9 ? -2.5f : static_cast<float>(2 * (i % 8) + i / 8) / 8));
+  }
+  write(DType::f64, 1e39);
+  CHECK(load() == file.native() + ": the tensor base_model.model.model.layers.1.self_attn.k_proj.lora_B.weight holds " +
+                      "1e+39; expected finite numbers of float32");
+  write(DType::i16, 0);
+  CHECK(load() == file.native() +
+                      ": the tensor base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight is I16; " +
+                      "expected F32, BF16 or F16");
+}
+
 }  // namespace adapter_test

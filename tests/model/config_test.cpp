@@ -499,4 +499,311 @@ TEST_CASE("config: GGUF metadata that are not supported, or missing, are named")
               "\"general.architecture\" is \"gemma\", which is not supported; expected llama, qwen2 or qwen3"));
 }
 
+TEST_CASE("config: extents at their limits are taken, and the first beyond them is not") {
+  const io::Json most = {{"hidden_size", 1 << 24},        {"intermediate_size", 1 << 24},
+                         {"num_hidden_layers", 10'000},   {"num_attention_heads", 65'536},
+                         {"num_key_value_heads", 65'536}, {"head_dim", 65'536},
+                         {"vocab_size", 1 << 24}};
+  const io::Json fewest = {{"hidden_size", 1}, {"intermediate_size", 1},   {"num_hidden_layers", 1},
+                           {"vocab_size", 1},  {"num_attention_heads", 1}, {"num_key_value_heads", 1},
+                           {"head_dim", 2}};
+  for (const io::Json& changes : {most, fewest}) {
+    const auto c = parsed(least("llama"), changes);
+    CHECK(c.hidden_size == changes["hidden_size"]);
+    CHECK(c.num_hidden_layers == changes["num_hidden_layers"]);
+    CHECK(c.rotates.size() == static_cast<std::size_t>(c.num_hidden_layers));
+    CHECK(c.num_attention_heads == changes["num_attention_heads"]);
+    CHECK(c.head_dim == changes["head_dim"]);
+    CHECK(c.vocab_size == changes["vocab_size"]);
+  }
+  const auto said = [](const io::Json& changes) { return message_of([&] { parsed(least("llama"), changes); }); };
+  const std::string fine = "nothing was thrown";
+  CHECK(said({{"rms_norm_eps", 0}}) == fine);
+  CHECK(said({{"rms_norm_eps", 1}}) == "config.json: \"rms_norm_eps\" is 1");
+  CHECK(said({{"rope_theta", 1}}) == "config.json: \"rope_theta\" is 1; expected more than 1");
+  CHECK(said({{"rope_theta", 1.001}}) == fine);
+  CHECK(said({{"max_position_embeddings", 0}}) == fine);
+  CHECK(said({{"eos_token_id", 0}, {"bos_token_id", 0}}) == fine);
+  CHECK(said({{"bos_token_id", -1}}) == "config.json: \"bos_token_id\" is -1; expected a token's id");
+  CHECK(said({{"head_dim", 15}}) == "config.json: \"head_dim\" is 15; expected an even number");
+  const auto scaled = [&](io::Json changes, const char* type = "llama3") {
+    changes["rope_type"] = type;
+    return said({{"rope_scaling", changes}});
+  };
+  CHECK(scaled({{"factor", 8}, {"original_max_position_embeddings", 1}}) == fine);
+  for (const char* type : {"llama3", "yarn"}) {
+    CHECK(scaled({{"factor", 8}, {"original_max_position_embeddings", 0.5}}, type) ==
+          "config.json: the original context length of the rope scaling is 0.5; expected at least 1");
+    CHECK(scaled({{"factor", 8}, {"original_max_position_embeddings", 0x1p53}}, type) ==
+          "config.json: the original context length of the rope scaling is 9007199254740992; expected at least 1");
+    CHECK(scaled({{"factor", 8}, {"original_max_position_embeddings", 0}}, type) ==
+          "config.json: \"original_max_position_embeddings\" is missing from the rope scaling");
+  }
+  CHECK(scaled({{"factor", 8}}, "linear") == fine);
+  CHECK(scaled({{"factor", 8}, {"original_max_position_embeddings", 0.5}}, "linear") == fine);
+  CHECK(scaled({{"factor", -2}}, "linear") == "config.json: the rope scaling \"factor\" is -2");
+  CHECK(scaled({{"factor", 1e-300}}, "linear") ==
+        "config.json: the rope settings give frequencies that are no finite numbers");
+  CHECK(scaled({}, "dynamic") ==
+        "config.json: \"rope_type\" is \"dynamic\", which is not supported; expected default, linear, llama3 or yarn");
+  CHECK(said({{"partial_rotary_factor", 1}, {"num_experts", 0}, {"num_local_experts", 0}, {"attention_dropout", 0}}) ==
+        fine);
+  CHECK(said({{"partial_rotary_factor", 0.5}}) ==
+        "config.json: \"partial_rotary_factor\" is 0.5, which is not supported; expected 1");
+  CHECK(said({{"attention_dropout", "0"}}) ==
+        "config.json: \"attention_dropout\" is \"0\", which is not supported; expected 0");
+  CHECK(said({{"quantization_config", 4}}) == "config.json: \"quantization_config\" is 4, which is not supported");
+  CHECK(
+      said({{"model_type", "gemma"}}) ==
+      "config.json: \"model_type\" is \"gemma\", which is not supported; expected one of llama, qwen2, qwen3, smollm3");
+  CHECK(said({{"rope_parameters", 3}}) == "config.json: \"rope_parameters\" must be an object, found 3");
+  CHECK(said({{"rope_scaling", {{"factor", 2}, {"partial_rotary_factor", 0.5}}}}) ==
+        "config.json: rope_scaling: \"partial_rotary_factor\" is 0.5, which is not supported; expected 1");
+}
+
+TEST_CASE("config: what a rotary scaling leaves out has transformers' defaults") {
+  const auto rope = [](io::Json scaling, const char* type) {
+    scaling["rope_type"] = type;
+    scaling["factor"] = 8;
+    return parsed(least("llama"), {{"rope_scaling", scaling}, {"max_position_embeddings", 300}}).rope;
+  };
+  for (const char* type : {"linear", "llama3", "yarn"}) {
+    CAPTURE(type);
+    const auto r = rope(io::Json::object(), type);
+    CHECK((r.factor == 8 && r.low_freq_factor == 1 && r.high_freq_factor == 4));
+    CHECK((r.beta_fast == 32 && r.beta_slow == 1 && r.truncate));
+    CHECK((r.attention_factor == 0 && r.mscale == 0 && r.mscale_all_dim == 0));
+    CHECK(r.original_max_position_embeddings == 300);
+  }
+  const auto all = rope({{"low_freq_factor", 2},
+                         {"high_freq_factor", 5},
+                         {"beta_fast", 16},
+                         {"beta_slow", 3},
+                         {"attention_factor", 1.5},
+                         {"mscale", 0.5},
+                         {"mscale_all_dim", 0.25},
+                         {"truncate", false},
+                         {"original_max_position_embeddings", 100}},
+                        "yarn");
+  CHECK((all.low_freq_factor == 2 && all.high_freq_factor == 5 && all.beta_fast == 16 && all.beta_slow == 3));
+  CHECK((all.attention_factor == 1.5 && all.mscale == 0.5 && all.mscale_all_dim == 0.25 && !all.truncate));
+  CHECK(all.original_max_position_embeddings == 100);
+  // The newer name of the kind counts, and one that is not named is none.
+  CHECK(parsed(least("llama"), {{"rope_scaling", {{"rope_type", "default"}, {"type", "linear"}, {"factor", 2}}}})
+            .rope.scaling == Scaling::none);
+  CHECK(parsed(least("llama"), {{"rope_scaling", {{"factor", 2}}}}).rope.scaling == Scaling::none);
+  nn::RopeConfig plain;
+  CHECK((plain.theta == 10000 && plain.factor == 1 && plain.low_freq_factor == 1 && plain.high_freq_factor == 4));
+  CHECK((plain.attention_factor == 0 && plain.mscale == 0 && plain.mscale_all_dim == 0));
+  CHECK(plain.scaling == Scaling::none);
+}
+
+TEST_CASE("config: a length that scaling stretches beyond what a number of tokens holds is cut there") {
+  model::Config config;
+  CHECK(model::longest_sequence(config) == 0);
+  config.max_position_embeddings = 512;
+  config.rope.factor = 4;
+  config.rope.original_max_position_embeddings = 1024;
+  CHECK(model::longest_sequence(config) == 512);  // without scaling these say nothing
+  config.rope.scaling = Scaling::linear;
+  CHECK(model::longest_sequence(config) == 4096);
+  config.rope.factor = 1e300;
+  CHECK(model::longest_sequence(config) == Index{1} << 53);
+  config.rope.factor = -1;
+  CHECK(model::longest_sequence(config) == 512);
+}
+
+TEST_CASE("config: layers of no_rope_layers, of its interval, and of types and windows that are off") {
+  const auto rotates = [](const char* type, const io::Json& changes) { return parsed(least(type), changes).rotates; };
+  const std::vector<bool> all(8, true);
+  CHECK(rotates("llama", {{"no_rope_layers", {1, 0, 2, 1, 1, 1, 1, 1, 0, 0}}}) ==
+        std::vector<bool>{true, false, true, true, true, true, true, true});
+  CHECK(rotates("llama", {{"no_rope_layers", io::Json::array()}}) == all);
+  CHECK(rotates("smollm3", {{"no_rope_layers", io::Json::array()}}) == all);
+  CHECK(rotates("llama", {{"no_rope_layer_interval", 2}}) == all);
+  CHECK(rotates("smollm3", {{"no_rope_layer_interval", 1}}) == std::vector<bool>(8, false));
+  CHECK(rotates("smollm3", {{"no_rope_layer_interval", 9}}) == all);
+  const auto said = [](const io::Json& changes) { return message_of([&] { parsed(least("smollm3"), changes); }); };
+  CHECK(said({{"no_rope_layer_interval", 0}}) ==
+        "config.json: \"no_rope_layer_interval\" is 0; expected 1 to 16777216");
+  CHECK(said({{"no_rope_layers", {1, 1, 1, 1, 1, 1, 1}}}) ==
+        "config.json: \"no_rope_layers\" has 7 entries for 8 layers");
+  const io::Json full = io::Json::array({"full_attention", "full_attention"});
+  CHECK(said({{"layer_types", full}, {"use_sliding_window", true}, {"sliding_window", 4}}) == "nothing was thrown");
+  CHECK(said({{"layer_types", {"full_attention", "chunked"}}}) ==
+        "config.json: \"layer_types\" has \"chunked\", which is not supported; expected full_attention");
+  CHECK(said({{"use_sliding_window", true}, {"sliding_window", 16}, {"max_window_layers", 7}}) ==
+        "config.json: \"use_sliding_window\" is true with \"sliding_window\" 16 from layer 7, which is not supported");
+  CHECK(said({{"use_sliding_window", true}, {"sliding_window", 16}, {"max_window_layers", 8}}) == "nothing was thrown");
+  CHECK(said({{"use_sliding_window", true}}) ==
+        "config.json: \"use_sliding_window\" is true with \"sliding_window\" left out from layer 0, which is not "
+        "supported");
+}
+
+TEST_CASE("config: the newer name of the dtype counts, and a file without either has none") {
+  CHECK(parsed(least("llama"), {{"dtype", "bfloat16"}, {"torch_dtype", "float16"}}).dtype == "bfloat16");
+  CHECK(parsed(least("llama")).dtype.empty());
+  CHECK_FALSE(parsed(least("llama")).bos_token_id);
+  const model::Config plain;
+  CHECK((plain.rms_norm_eps == 1e-6 && plain.initializer_range == 0.02));
+}
+
+TEST_CASE("config: what is written for each type, field by field") {
+  const auto written = [](const char* type, const io::Json& changes) {
+    io::Json all = {{"num_key_value_heads", 2}, {"head_dim", 24}, {"max_position_embeddings", 512}};
+    all.update(changes);
+    return io::to_text(model::to_json(parsed(least(type), all), "float16", "x.gguf"), -1);
+  };
+  const auto begin = [](const char* architecture, const char* type) {
+    return concat("{\"architectures\":[\"", architecture, "ForCausalLM\"],\"model_type\":\"", type,
+                  "\",\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":8,\"num_attention_heads\":4,"
+                  "\"num_key_value_heads\":2,\"head_dim\":24,\"vocab_size\":99,");
+  };
+  constexpr const char* end = "\"dtype\":\"float16\",\"torch_dtype\":\"float16\"}";
+  CHECK(written("llama", {{"rope_scaling", llama3_scaling}, {"attention_bias", true}, {"rope_theta", 5000.5}}) ==
+        concat(begin("Llama", "llama"),
+               "\"max_position_embeddings\":512,\"rms_norm_eps\":1e-06,\"hidden_act\":\"silu\","
+               "\"tie_word_embeddings\":false,\"attention_bias\":true,\"mlp_bias\":false,\"rope_theta\":5000.5,"
+               "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":2.0,"
+               "\"high_freq_factor\":5.0,\"original_max_position_embeddings\":100},",
+               end));
+  CHECK(written("qwen2", {{"rope_scaling", yarn_scaling}, {"eos_token_id", {7}}, {"tie_word_embeddings", true}}) ==
+        concat(begin("Qwen2", "qwen2"),
+               "\"max_position_embeddings\":512,\"rms_norm_eps\":1e-06,\"hidden_act\":\"silu\","
+               "\"tie_word_embeddings\":true,\"rope_theta\":10000.0,"
+               "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4.0,\"beta_fast\":16.0,\"beta_slow\":2.0,"
+               "\"original_max_position_embeddings\":100,\"attention_factor\":1.25,\"mscale\":0.5,"
+               "\"mscale_all_dim\":0.75,\"truncate\":false},\"eos_token_id\":7,",
+               end));
+  CHECK(written("qwen3", {{"rope_scaling", linear_scaling},
+                          {"max_position_embeddings", 0},
+                          {"eos_token_id", {7, 5}},
+                          {"bos_token_id", 0}}) ==
+        concat(begin("Qwen3", "qwen3"),
+               "\"rms_norm_eps\":1e-06,\"hidden_act\":\"silu\",\"tie_word_embeddings\":false,\"attention_bias\":false,"
+               "\"rope_theta\":10000.0,\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2.5},"
+               "\"eos_token_id\":[7,5],\"bos_token_id\":0,",
+               end));
+  io::Json yarn = yarn_scaling;
+  for (const char* field : {"attention_factor", "mscale", "mscale_all_dim", "truncate"}) yarn.erase(field);
+  CHECK(written("smollm3", {{"rope_scaling", yarn}, {"mlp_bias", true}, {"no_rope_layer_interval", 9}}) ==
+        concat(begin("SmolLM3", "smollm3"),
+               "\"max_position_embeddings\":512,\"rms_norm_eps\":1e-06,\"hidden_act\":\"silu\","
+               "\"tie_word_embeddings\":true,\"attention_bias\":false,\"mlp_bias\":true,\"rope_theta\":2000000.0,"
+               "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4.0,\"beta_fast\":16.0,\"beta_slow\":2.0,"
+               "\"original_max_position_embeddings\":100},\"no_rope_layers\":[1,1,1,1,1,1,1,1],",
+               end));
+  CHECK(model::unwritable_no_rope_layers(parsed(least("smollm3"))).empty());
+  CHECK(model::unwritable_no_rope_layers(parsed(least("llama"), {{"no_rope_layers", {0, 1, 1, 1, 1, 1, 0, 1}}})) ==
+        std::vector<Index>{0, 6});
+}
+
+TEST_CASE("config: what GGUF metadata leave out has llama.cpp's defaults, and what is off is taken") {
+  GgufFile file("qwen2");
+  GgufChanges changes;
+  changes.keep = [](const std::string& name) {
+    for (const char* key : {"attention.head_count_kv", "attention.key_length", "context_length", "rope.freq_base"})
+      if (name == concat("qwen2.", key)) return false;
+    return true;
+  };
+  file.shape.kv_heads = 4;  // as many as heads
+  changes.add = [](GgufWriter& w) {
+    for (const char* off : {"expert_count", "attention.sliding_window"}) w.add(concat("qwen2.", off), std::uint32_t{0});
+    w.add("qwen2.rope.dimension_count", std::uint32_t{4});
+  };
+  const auto c = file.read(changes);
+  CHECK((c.num_key_value_heads == 4 && c.head_dim == 4 && c.max_position_embeddings == 0));
+  CHECK(c.rope.theta == 10000);
+  CHECK_FALSE(c.bos_token_id);
+  const auto with = [&](const std::function<void(GgufWriter&)>& add) {
+    return message_of([&] {
+      GgufChanges more = changes;
+      more.add = add;
+      file.read(more);
+    });
+  };
+  const std::string where = (file.folder / "x.gguf").native();
+  const auto count = [&](const char* key, std::uint32_t value) {
+    GgufChanges other;
+    other.keep = [=](const std::string& name) { return name != concat("qwen2.", key); };
+    other.add = [=](GgufWriter& w) { w.add(concat("qwen2.", key), value); };
+    return message_of([&] { file.read(other); });
+  };
+  CHECK(count("block_count", 10'001) == where + ": \"qwen2.block_count\" is 10001; expected 1 to 10000");
+  CHECK(count("attention.head_count", 0) == where + ": \"qwen2.attention.head_count\" is 0; expected 1 to 65536");
+  CHECK(count("expert_count", 1) == where + ": \"qwen2.expert_count\" is 1, which is not supported");
+  const auto yarn = [&](const char* key, float value) {
+    return with([=](GgufWriter& w) {
+      w.add("qwen2.rope.scaling.type", "yarn");
+      w.add("qwen2.rope.scaling.factor", 4.0f);
+      w.add(concat("qwen2.rope.scaling.", key), value);
+    });
+  };
+  CHECK(yarn("yarn_ext_factor", 0.5f) ==
+        where + ": \"qwen2.rope.scaling.yarn_ext_factor\" is 0.5, which is not supported; expected 1");
+  CHECK(yarn("yarn_attn_factor", 0.5f) ==
+        where + ": \"qwen2.rope.scaling.yarn_attn_factor\" is 0.5, which is not supported; expected 1");
+  CHECK(yarn("yarn_log_multiplier", 1.0f) ==
+        where + ": \"qwen2.rope.scaling.yarn_log_multiplier\" is 1, which is not supported; expected 0");
+  CHECK(yarn("yarn_ext_factor", 1.0f) == where + ": \"qwen2.rope.scaling.original_context_length\" is missing");
+  CHECK(yarn("original_context_length", 64.0f) == "nothing was thrown");
+  // A type that says none keeps what else is said from being read, but not from being checked.
+  CHECK(with([](GgufWriter& w) {
+          w.add("qwen2.rope.scaling.type", "none");
+          w.add("qwen2.rope.scaling.yarn_attn_factor", 2.0f);
+        }) == where + ": \"qwen2.rope.scaling.yarn_attn_factor\" is 2, which is not supported; expected 1");
+  CHECK(with([](GgufWriter& w) { w.add("qwen2.rope.scaling.type", "longrope"); }) ==
+        where + ": \"qwen2.rope.scaling.type\" is \"longrope\", which is not supported; expected none, linear or yarn");
+  CHECK(with([](GgufWriter& w) { w.add("qwen2.rope.scaling.type", "linear"); }) ==
+        where + ": \"qwen2.rope.scaling.factor\" is missing");
+}
+
+TEST_CASE("config: GGUF's yarn has its own original length and both ends of its ramp") {
+  GgufFile file("qwen3");
+  const auto rope = [&](float attention) {
+    return file
+        .with([=](GgufWriter& w) {
+          w.add("qwen3.rope.scaling.type", "yarn");
+          w.add("qwen3.rope.scaling.factor", 4.0f);
+          w.add("qwen3.rope.scaling.original_context_length", std::uint32_t{64});
+          w.add("qwen3.rope.scaling.yarn_beta_fast", 16.0f);
+          w.add("qwen3.rope.scaling.yarn_beta_slow", 2.0f);
+          if (attention != 0) w.add("qwen3.rope.scaling.attn_factor", attention);
+        })
+        .rope;
+  };
+  const auto plain = rope(0);
+  CHECK((plain.factor == 4 && plain.original_max_position_embeddings == 64));
+  CHECK((plain.beta_fast == 16 && plain.beta_slow == 2 && plain.attention_factor == 0));
+  CHECK(rope(1).attention_factor == 0);
+  CHECK(rope(2).attention_factor == doctest::Approx(2 * (1 + 0.1 * std::log(4))));
+  // A factor beside the older name of it counts.
+  CHECK(file.with([](GgufWriter& w) {
+              w.add("qwen3.rope.scaling.factor", 4.0f);
+              w.add("qwen3.rope.scale_linear", 3.0f);
+            })
+            .rope.factor == 4);
+  CHECK(file.with([](GgufWriter& w) { w.add("qwen3.rope.scaling.factor", 0.0f); }).rope.scaling == Scaling::none);
+}
+
+TEST_CASE("config: rope_freqs.weight of another type, or with numbers that are none, is refused") {
+  GgufFile file("llama");
+  file.shape.head_dim = 8;
+  const auto said = [&](std::uint32_t type, const std::string& bytes, std::uint64_t count = 4) {
+    return message_of(
+        [&] { file.with([&](GgufWriter& w) { w.add_tensor("rope_freqs.weight", {count}, type, bytes); }); });
+  };
+  const std::string where = (file.folder / "x.gguf").native() + ": rope_freqs.weight ";
+  CHECK(said(1, std::string(8, '\0')) == where + "is F16 (4); expected F32 (4)");
+  CHECK(said(0, std::string(12, '\0'), 3) == where + "is F32 (3); expected F32 (4)");
+  const auto of = [](const std::vector<float>& factors) {
+    return std::string(reinterpret_cast<const char*>(factors.data()), factors.size() * sizeof(float));
+  };
+  CHECK(said(0, of({1, 1, 1, INFINITY})) == where + "holds inf; expected positive numbers");
+  CHECK(said(0, of({1, -1, 1, 1})) == where + "holds -1; expected positive numbers");
+  CHECK(said(0, of({1, 1, 1, 1e-45f})) ==
+        (file.folder / "x.gguf").native() + ": the rope settings give frequencies that are no finite numbers");
+  CHECK(said(0, of({1, 2, 3, 4})) == "nothing was thrown");
+}
+
 }  // namespace config_test

@@ -2,15 +2,22 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
+#include <map>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "lora/core/ignore_index.hpp"
 #include "lora/core/profile.hpp"
 #include "lora/data/batch.hpp"
 #include "lora/instantiate.hpp"
 #include "lora/model/decoder.hpp"
+#include "support/message_of.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
@@ -92,6 +99,98 @@ TEST_CASE("evaluation: one that is asked to stop forms no further layer and says
   };
   CHECK(layers_of(0) == s.decoder.config().num_hidden_layers);
   CHECK(layers_of(15) == 0);
+}
+
+TEST_CASE("evaluation: the loss of each labelled row is told in order, and labels that no logit exceeds are counted") {
+  Subject s;
+  data::Batch batch = Subject::batch_of(0, 1);
+  for (std::size_t i = 0; i < batch.labels.size(); ++i)
+    if (i % 3 != 0) batch.labels[i] = ignore_index;
+  batch.labelled = std::count_if(batch.labels.begin(), batch.labels.end(), [](auto l) { return l != ignore_index; });
+  std::vector<double> losses;
+  const auto result = s.decoder.evaluate(s.dev, batch, nullptr, &losses);
+  REQUIRE(static_cast<Index>(losses.size()) == batch.labelled);
+  CHECK(result.labelled == batch.labelled);
+  double sum = 0;
+  for (const double loss : losses) {
+    CHECK(loss > 0);
+    sum += loss;
+  }
+  CHECK(result.loss_sum == sum);
+  // The logits themselves.
+  std::vector<std::int32_t> rows;
+  for (std::size_t i = 0; i < batch.labels.size(); ++i)
+    if (batch.labels[i] != ignore_index) rows.push_back(static_cast<std::int32_t>(i));
+  const nn::Pass<D, float> pass(s.dev, batch);
+  const auto logits = s.decoder.logits(s.dev, pass, rows);
+  Index best = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const float* const row = logits.data() + i * 61;
+    const auto label = static_cast<std::size_t>(batch.labels[static_cast<std::size_t>(rows[i])]);
+    double total = 0;
+    for (std::size_t j = 0; j < 61; ++j) total += std::exp(static_cast<double>(row[j]));
+    CHECK(losses[i] == doctest::Approx(std::log(total) - static_cast<double>(row[label])).epsilon(1e-5));
+    best += row[label] >= *std::max_element(row, row + 61) ? 1 : 0;
+  }
+  CHECK(result.correct == best);
+  batch.labels.assign(batch.labels.size(), ignore_index);
+  const auto none = s.decoder.evaluate(s.dev, batch, nullptr, &losses);
+  CHECK((none.labelled == 0 && none.loss_sum == 0 && none.correct == 0 && !none.stopped));
+  CHECK(static_cast<std::size_t>(result.labelled) == losses.size());  // nothing was added
+}
+
+TEST_CASE("evaluation: tokens and labels that are not in the vocabulary are named, where they count") {
+  Subject s;
+  const auto told = [&](const auto& change) {
+    data::Batch batch = Subject::batch_of(0, 1);
+    change(batch);
+    return test::message_of<FormatError>([&] { (void)s.evaluate(batch); });
+  };
+  CHECK(told([](auto& b) { b.tokens[7] = 61; }) == "token 61 at position 7 is not in the model's vocabulary of 61");
+  CHECK(told([](auto& b) { b.labels[2] = 61; }) == "label 61 at position 2 is not in the model's vocabulary of 61");
+  CHECK(told([](auto& b) { b.labels[3] = -1; }) == "label -1 at position 3 is not in the model's vocabulary of 61");
+  CHECK(told([](auto& b) { b.labels[3] = 60; }) == "nothing was thrown");
+  CHECK(told([](auto& b) { b.labels[3] = ignore_index; }) == "nothing was thrown");
+  const nn::Pass<D, float> pass(s.dev, Subject::batch_of(0, 1));
+  for (const std::int32_t row : {-1, 400}) {
+    const std::vector<std::int32_t> chosen{0, 399, row};
+    CHECK(test::message_of<ShapeError>([&] { (void)s.decoder.logits(s.dev, pass, chosen); }) ==
+          concat("[decoder] row ", row, " was chosen, number 2, of a pass of 400 rows"));
+  }
+  CHECK(s.decoder.logits(s.dev, pass, {}).empty());
+}
+
+TEST_CASE(
+    "decoder: matrices that train are of the first group, vectors of the next, and B of the one that is asked for") {
+  Subject s;
+  const auto every = [](const model::TensorInfo&) { return true; };
+  const auto groups_of = [&] {
+    std::map<Index, std::set<std::string>> groups;
+    for (const auto& entry : s.decoder.params().entries()) {
+      const bool factor = entry.name.ends_with("lora_A") || entry.name.ends_with("lora_B");
+      const bool vector = entry.name.find("norm") != entry.name.npos;
+      groups[s.decoder.params().place(entry.storage).group].insert(factor ? entry.name.substr(entry.name.size() - 6)
+                                                                          : std::string(vector ? "vector" : "matrix"));
+    }
+    return groups;
+  };
+  using Groups = std::map<Index, std::set<std::string>>;
+  model::AdapterConfig adapter;
+  s.decoder.attach(s.dev, adapter, every, 2);
+  CHECK(groups_of() == Groups{{0, {"lora_A", "matrix"}}, {1, {"vector"}}, {2, {"lora_B"}}});
+  s.decoder.attach(s.dev, adapter);
+  CHECK(groups_of() == Groups{{0, {"lora_A", "lora_B"}}});
+  CHECK(s.decoder.adapter().rank == 8);
+  s.decoder.train_own(s.dev, every);
+  CHECK(groups_of() == Groups{{0, {"matrix"}}, {1, {"vector"}}});
+  CHECK(s.decoder.keep_layers(1 << 20) == 0);
+  CHECK_FALSE(s.decoder.streaming());
+  adapter.layers = {7};
+  CHECK(test::message_of<ConfigError>([&] { s.decoder.attach(s.dev, adapter); }) ==
+        "the adapter targets no projection of this model");
+  CHECK(test::message_of<ConfigError>([&] {
+          s.decoder.train_own(s.dev, [](const model::TensorInfo&) { return false; });
+        }) == "none of the model's tensors is chosen to train");
 }
 
 }  // namespace evaluation_test

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,82 @@ TEST_CASE("finite: every row of a quantised tensor is looked at") {
     const auto block = static_cast<double>(i / 32);
     CHECK(values[i] == (i % 32 != 0 ? 0 : block == 7 ? 28 : block));
   }
+}
+
+TEST_CASE("finite: what is found is told with its tensor and file, of a model and of its adapter") {
+  const test::TempFolder folder;
+  const test::RandomModel shape;
+  test::write_random_model(folder / "model", shape);
+  const auto source = model::Source::open(folder / "model");
+  io::create_folders(folder / "adapter");
+  const model::AdapterConfig config;
+  io::write_json(folder / "adapter" / "adapter_config.json", model::to_json(config));
+  cpu::Device dev(1);
+  const auto found = [&](const std::vector<float>& values) {
+    io::SafetensorsWriter writer(folder / "adapter" / "adapter_model.safetensors",
+                                 {{"a", DType::f32, Shape{static_cast<Index>(values.size())}}});
+    writer.add("a", std::as_bytes(std::span(values)));
+    writer.commit();
+    const auto files = model::open_adapter(folder / "adapter");
+    return model::describe(model::extreme_number(dev, source, &files));
+  };
+  const std::string file = (folder / "adapter" / "adapter_model.safetensors").native();
+  constexpr float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  CHECK(found({1, -400, 3}) == "no weight is NaN or infinite, but the largest is -400, in the tensor a of " + file);
+  CHECK(found({1, infinity, 3}) == "the tensor a of " + file + " holds inf");
+  CHECK(found({1, infinity, nan, -infinity}) == "the tensor a of " + file + " holds nan");
+  const std::string own = model::describe(model::extreme_number(dev, source, nullptr));
+  CHECK(test::holds(own, "no weight is NaN or infinite, but the largest is 1."));  // of a norm
+  CHECK(test::holds(own, ", in the tensor model."));
+  CHECK(test::holds(own, " of " + (folder / "model" / "model.safetensors").native()));
+}
+
+TEST_CASE("finite: of numbers the first that is the largest is kept, a NaN above all") {
+  model::ExtremeNumber extreme;
+  CHECK(extreme.value == 0);
+  CHECK(extreme.finite());
+  const auto see = [&](double value, const char* name) {
+    extreme.see(value, name, std::string("file of ") + name);
+    return extreme.tensor;
+  };
+  CHECK(see(0, "a").empty());
+  CHECK(see(-2, "b") == "b");
+  CHECK(see(2, "c") == "b");
+  CHECK(see(3, "d") == "d");
+  CHECK(extreme.file == "file of d");
+  CHECK(see(std::numeric_limits<double>::quiet_NaN(), "e") == "e");
+  CHECK(see(std::numeric_limits<double>::infinity(), "f") == "e");
+  CHECK(see(std::numeric_limits<double>::quiet_NaN(), "g") == "e");
+  CHECK_FALSE(extreme.finite());
+}
+
+TEST_CASE("finite: a model to train is told what its tensor holds, and one of random weights has nothing to read") {
+  cpu::Device dev(1);
+  const test::TempFolder folder;
+  const test::RandomModel shape;
+  auto tensors = test::random_tensors(shape);
+  tensors.front().values[3] = -1e39;  // which float32 does not hold
+  test::write_model(folder.path(), test::config_json(shape), tensors, DType::f64);
+  const auto source = model::Source::open(folder.path());
+  CHECK(test::message_of<NonFiniteError>([&] { model::expect_finite(dev, source); }) ==
+        concat("the tensor model.embed_tokens.weight of ", (folder / "model.safetensors").native(),
+               " holds -inf; a model to train holds finite numbers"));
+  CHECK_NOTHROW(model::expect_finite(dev, model::Source::initial(folder.path(), test::config_json(shape), 1)));
+}
+
+TEST_CASE("finite: numbers of every type are looked at by the bits of their exponents") {
+  using model::detail::any_non_finite;
+  const auto bytes = [](std::vector<std::uint16_t> words) {
+    std::vector<std::byte> result(2 * words.size());
+    std::memcpy(result.data(), words.data(), result.size());
+    return result;
+  };
+  CHECK_FALSE(any_non_finite<std::uint16_t>({}, 0x7F80u));
+  CHECK_FALSE(any_non_finite<std::uint16_t>(bytes({0x7F7F, 0xFF7F}), 0x7F80u));
+  CHECK(any_non_finite<std::uint16_t>(bytes({0x7F80}), 0x7F80u));
+  CHECK(any_non_finite<std::uint16_t>(bytes({0, 0xFFC0}), 0x7F80u));
+  CHECK_FALSE(any_non_finite<std::uint16_t>(bytes({0x7BFF}), 0x7C00u));
+  CHECK(any_non_finite<std::uint16_t>(bytes({0, 0, 0x7C01}), 0x7C00u));
 }
 
 }  // namespace finite_test

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "support/message_of.hpp"
 #include "support/random_gguf.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
@@ -94,6 +95,29 @@ TEST_CASE("stop_ids: of a GGUF base no file beside it counts") {
   io::write_json(temp / "out" / "config.json", model::config_json_of(source));
   model::write_stop_ids(source, {9}, temp / "out");
   CHECK(io::read_json(temp / "out" / "generation_config.json").at("eos_token_id") == io::Json{9});
+}
+
+TEST_CASE("stop_ids: an end that training taught comes first, unless the base has it") {
+  const Workshop shop;
+  CHECK(model::stop_ids_with(shop.source(), std::nullopt) == Ids{17, 18});
+  CHECK(model::stop_ids_with(shop.source(), 9) == Ids{9, 17, 18});
+  CHECK(model::stop_ids_with(shop.source(), 18) == Ids{17, 18});
+  shop.base_says(R"({"eos_token_id": [5, -2]})");
+  CHECK(test::message_of([&] { (void)model::stop_ids_of(shop.source()); }) ==
+        (shop.temp / "base" / "generation_config.json").native() + ": \"eos_token_id\" is -2; expected a token's id");
+  shop.base_says(R"({"eos_token_id": null})");
+  CHECK(model::stop_ids_of(shop.source()) == Ids{17, 18});
+}
+
+TEST_CASE("stop_ids: a padding token of config.json goes with the rest of it, where there is one") {
+  const Workshop shop;
+  const auto base = shop.source();
+  io::Json config = base.config_json();
+  config["pad_token_id"] = 4;
+  config.erase("bos_token_id");
+  io::write_json(shop.temp / "out" / "config.json", config);
+  model::write_stop_ids(base, {9}, shop.temp / "out");
+  CHECK(shop.json("generation_config.json") == io::Json{{"pad_token_id", 4}, {"eos_token_id", {9}}});
 }
 
 }  // namespace stop_ids_test

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/proof_kernels.hpp"
+#include "support/quiet.hpp"
 #include "support/random_gguf.hpp"
 #include "support/small_training.hpp"
 #include "support/temp_folder.hpp"
@@ -421,6 +423,114 @@ TEST_CASE("streamed_layers: only Q8_0 is split into planes") {
           }) == concat("[host_matrix] a matrix of ", name_of(dtype), " has no planes; Q8_0 was expected"));
   }
   CHECK_NOTHROW(model::HostMatrix::split({DType::q8_0, std::span(bytes).first(34)}, 1, 32));
+}
+
+namespace {
+
+/// A device that can be told that its memory is short.
+struct ShortDevice : Dev {
+  using Dev::Dev;
+  bool gives_back() { return relieve(); }
+};
+
+}  // namespace
+
+TEST_CASE("streamed layers: memory that is left keeps more of them, and is given back, the longest unused first") {
+  ShortDevice dev(1, proof::Settings{.late_sources = true});
+  const Quiet quiet;
+  Numbers numbers(dev, 6, {.streams_layers = true, .slots = 2, .from = From::memory, .threads = 1});
+  const auto copies = [&](std::initializer_list<Index> layers) {
+    const auto before = dev.counts();
+    for (const Index layer : layers) numbers.read(layer, -1);
+    return (dev.counts() - before).copies_in;
+  };
+  CHECK_FALSE(dev.gives_back());  // a pass needs two
+  CHECK(numbers.streamed.widen(63) == 0);
+  CHECK(numbers.streamed.widen(3 * 64 - 1) == 2 * 64);
+  CHECK(copies({0, 1, 2, 3}) == 4);
+  CHECK(copies({3, 1, 0, 2}) == 0);
+  CHECK(quiet.text.empty());
+  CHECK(dev.gives_back());  // the room of layer 3
+  CHECK(quiet.said("the device is short of memory: of the layers that stayed there, some are streamed again"));
+  CHECK(copies({0, 1, 2}) == 0);
+  CHECK(copies({3}) == 1);  // in the place of 0
+  CHECK(copies({1, 2}) == 0);
+  const std::size_t told = quiet.text.size();
+  {
+    const nn::LayerHandle<Dev> held(&numbers.streamed, dev, 3, -1);
+    CHECK(dev.gives_back());
+    CHECK(copies({2}) == 0);
+  }
+  CHECK(quiet.text.size() == told);  // once is enough
+  CHECK_FALSE(dev.gives_back());
+  CHECK(copies({3, 2}) == 0);
+  CHECK(copies({1}) == 1);
+  CHECK(numbers.streamed.widen(1 << 20) == 4 * 64);  // no more than there are layers
+  CHECK(numbers.streamed.widen(1 << 20) == 0);
+  CHECK(copies({0, 1, 2, 3, 4, 5}) == 4);
+  CHECK(copies({0, 1, 2, 3, 4, 5}) == 0);
+  numbers.check();
+}
+
+TEST_CASE("streamed layers: more of them at once than there is room for are refused") {
+  Dev dev(1);
+  Numbers numbers(dev, 4, {.streams_layers = true, .slots = 2, .threads = 1});
+  {
+    const nn::LayerHandle<Dev> first(&numbers.streamed, dev, 0, -1), second(&numbers.streamed, dev, 1, -1);
+    CHECK(message_of<DeviceError>([&] { const nn::LayerHandle<Dev> third(&numbers.streamed, dev, 2, -1); }) ==
+          "[streamed_layers] all 2 slots are in use");
+  }
+  numbers.read(2, 3);
+  numbers.check();
+}
+
+TEST_CASE("streamed layers: what is not said of their places is two slots, three buffers, and what the machine has") {
+  const WeightPlaces places;
+  CHECK((!places.streams_layers && places.slots == 2 && places.buffers == 3 && places.threads == 0));
+  CHECK((!places.from && !places.memory && !places.host_decodes));
+}
+
+TEST_CASE("host matrix: rows of heads are put in order, whatever their number and type") {
+  // Row (head, half, pair) is row (head, pair, half) of the file: of 2 heads of 6 rows 0 2 4 1 3 5, 6 8 10 7 9 11.
+  std::vector<float> stored;
+  for (int row = 0; row < 12; ++row)
+    for (int column = 0; column < 3; ++column) stored.push_back(static_cast<float>(10 * row + column));
+  const cpu::Threads team(2);
+  const auto written = [&](Index heads) {
+    const model::HostMatrix matrix({DType::f32, std::as_bytes(std::span(stored)), nullptr, heads}, 12, 3);
+    CHECK(matrix.is_as_provided() == (heads == 0));
+    CHECK(matrix.bytes() == stored.size() * sizeof(float));
+    std::vector<float> result(stored.size());
+    matrix.write(team, reinterpret_cast<std::byte*>(result.data()));
+    std::vector<int> rows;
+    for (std::size_t row = 0; row < 12; ++row) {
+      for (std::size_t column = 0; column < 3; ++column)
+        CHECK(result[3 * row + column] == result[3 * row] + static_cast<float>(column));
+      rows.push_back(static_cast<int>(result[3 * row]) / 10);
+    }
+    return rows;
+  };
+  CHECK(written(0) == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+  CHECK(written(2) == std::vector<int>{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11});
+  CHECK(written(1) == std::vector<int>{0, 2, 4, 6, 8, 10, 1, 3, 5, 7, 9, 11});
+}
+
+TEST_CASE("host matrix: of Q8_0 a row's quanta come first, and then its scales") {
+  constexpr Index rows = 3, cols = 64;
+  std::vector<std::byte> bytes;
+  for (int i = 0; i < rows * 2 * 34; ++i) bytes.push_back(std::byte{static_cast<unsigned char>(i)});
+  const auto matrix = model::HostMatrix::split({DType::q8_0, std::span(bytes), nullptr, 0}, rows, cols);
+  CHECK((matrix.rows() == rows && matrix.cols() == cols && matrix.dtype() == DType::q8_0));
+  CHECK_FALSE(matrix.is_as_provided());
+  CHECK(matrix.bytes() == bytes.size());
+  std::vector<std::byte> planes(bytes.size());
+  matrix.write(cpu::Threads(2), planes.data());
+  for (std::size_t row = 0; row < 3; ++row)
+    for (std::size_t block = 0; block < 2; ++block) {
+      const std::byte* const from = bytes.data() + row * 68 + block * 34;
+      CHECK(std::memcmp(planes.data() + row * 68 + block * 32, from + 2, 32) == 0);
+      CHECK(std::memcmp(planes.data() + row * 68 + 64 + block * 2, from, 2) == 0);
+    }
 }
 
 }  // namespace streamed_layers_test

@@ -261,4 +261,99 @@ TEST_CASE("weights: what is neither a model folder nor a GGUF file") {
   CHECK_THROWS_AS(model::Source::open(folder.path()), IoError);
 }
 
+TEST_CASE("weights: what files hold too many of is listed, up to a line") {
+  const auto message = [](int count) {
+    return message_with({}, [&](Tensors& tensors) {
+      for (int i = 0; i < count; ++i) tensors.push_back({concat("extra.", 100 + i), {1}, {0.0}});
+    });
+  };
+  CHECK(message(2).ends_with(": tensors that a qwen3 model of this config does not have: extra.100, extra.101"));
+  CHECK(message(40).ends_with(", extra.127, …"));
+  CHECK(message(28).ends_with(", extra.127, …"));
+  CHECK(message(27).ends_with(", extra.126"));
+}
+
+TEST_CASE("weights: the errors of a file name it, its tensor and what is expected") {
+  const TempFolder folder;
+  const RandomModel shape;
+  auto tensors = random_tensors(shape);
+  tensor_of(tensors, "model.norm.weight").shape = {4, 4};
+  write_model(folder.path(), config_json(shape), tensors, DType::f32);
+  CHECK(message_of([&] { logits_from(folder.path()); }) ==
+        folder.path().native() + ": the tensor model.norm.weight is (4, 4); the config expects (16)");
+  CHECK(message_of<IoError>([&] { model::Source::open(folder / "none"); }) ==
+        (folder / "none").native() + ": no such model folder or .gguf file");
+  CHECK(message_of([&] { model::Source::open(folder / "model.safetensors"); }) ==
+        (folder / "model.safetensors").native() + ": expected a model folder or a .gguf file");
+  CHECK(message_of<ConfigError>([&] { (void)model::config_dtype_name(DType::q8_0); }) ==
+        "a model folder can't hold weights as Q8_0; expected float32, bfloat16 or float16");
+  CHECK(model::config_dtype_name(DType::f32) == "float32");
+  CHECK(model::config_dtype_name(DType::bf16) == "bfloat16");
+  CHECK(model::config_dtype_name(DType::f16) == "float16");
+  CHECK(model::folder_dtype(DType::q4_k) == DType::bf16);
+  CHECK(model::folder_dtype(DType::f32) == DType::f32);
+}
+
+TEST_CASE("weights: a source tells its type by down_proj, and whether its rotary settings were changed") {
+  const TempFolder folder;
+  RandomModel shape;
+  shape.dtype = DType::f16;
+  write_random_model(folder / "folder", shape);
+  GgufChanges changes;
+  changes.dtype = [](const std::string& name, DType dtype) { return holds(name, "ffn_down") ? DType::bf16 : dtype; };
+  write_gguf(folder / "x.gguf", shape, random_tensors(shape), DType::f32, changes);
+  for (const char* name : {"folder", "x.gguf"}) {
+    CAPTURE(std::string(name));
+    auto source = model::Source::open(folder / name);
+    const bool gguf = source.gguf() != nullptr;
+    CHECK(source.path() == folder / name);
+    CHECK(source.stored_dtype() == (gguf ? DType::bf16 : DType::f16));
+    CHECK_FALSE(source.is_initial());
+    CHECK(source.config_json().is_null() == gguf);
+    const auto tensors = model::tensors_of(source.config());
+    CHECK(source.file_name_of(tensors[0]) == (gguf ? "token_embd.weight" : "model.embed_tokens.weight"));
+    CHECK(source.dtype_of(tensors[0]) == (gguf ? DType::f32 : DType::f16));
+    CHECK_FALSE(model::rotary_changed(source));
+    source.config().rope.theta = 7;
+    CHECK(model::rotary_changed(source));
+    CHECK(model::config_json_of(source).at("rope_theta") == 7);
+    source.config().rope.theta = 10000;
+    source.config().rotates[1] = false;
+    CHECK(model::rotary_changed(source));
+  }
+  const auto initial = model::Source::initial(folder / "folder", config_json(shape), 3);
+  CHECK(initial.is_initial());
+  CHECK(initial.tensors().empty());
+  CHECK(initial.stored_dtype() == DType::f32);
+  CHECK(initial.path() == folder / "folder");
+  CHECK(initial.config_json() == config_json(shape));
+  io::Json odd = config_json(shape);
+  odd["head_dim"] = 3;
+  CHECK(message_of([&] { model::Source::initial(folder / "folder", odd, 3); }) ==
+        (folder / "folder" / "config.json").native() + ": \"head_dim\" is 3; expected an even number");
+}
+
+namespace {
+
+struct Whole {
+  static constexpr bool splits_blocks = false;
+  static constexpr bool decodes(DType dtype) { return dtype == DType::q8_0; }
+};
+struct Split : Whole {
+  static constexpr bool splits_blocks = true;
+};
+
+}  // namespace
+
+TEST_CASE("weights: where a device takes blocks split, only those of projections stay as they are") {
+  const auto tensors = model::tensors_of(model::parse_config(config_json(RandomModel{}), "config.json"));
+  for (const auto& info : tensors) {
+    const bool projection = info.kind == model::TensorInfo::Kind::projection;
+    CHECK(model::stays_quantised<Whole>(info, DType::q8_0));
+    CHECK(model::stays_quantised<Split>(info, DType::q8_0) == projection);
+    CHECK_FALSE(model::stays_quantised<Whole>(info, DType::q4_0));
+    CHECK_FALSE(model::stays_quantised<Split>(info, DType::q4_0));
+  }
+}
+
 }  // namespace weights_test

@@ -230,4 +230,57 @@ TEST_CASE("param store: where memory is short as what trains changes, all is as 
   }
 }
 
+TEST_CASE("param store: places, parts of ranks and counts of changes") {
+  using D = cpu::Device;
+  D dev(1);
+  Store<D, bf16> store(dev);
+  CHECK(store.params.changes() == 1);  // as it was built
+  store.fill();
+  CHECK(store.params.changes() == 2);
+  kernel::fill(dev, store.b.value(), 3.0);
+  CHECK(real(to_host(dev, store.b.use())[0]) != 3);
+  store.params.refresh_copies(dev);
+  CHECK(store.params.changes() == 2);
+  CHECK(real(to_host(dev, store.b.use())[0]) == 3);
+  store.params.train(dev, [](std::string_view name) { return name == "b"; });
+  CHECK(store.params.changes() == 3);
+  REQUIRE(store.params.storages() == 3);
+  const auto a = store.params.place(0), b = store.params.place(1), c = store.params.place(2);
+  CHECK((a.group == 0 && a.begin == 1024 && a.rows == 5 && a.cols == 300 && !a.trains));  // behind what trains
+  CHECK((b.group == 0 && b.begin == 0 && b.rows == 2 && b.cols == 7 && b.trains));
+  CHECK((c.group == 1 && c.begin == 0 && c.rows == 1 && c.cols == 1024 && !c.trains));
+  CHECK(store.params.slab(1).value.empty());
+  CHECK(store.params.slab(1).grad.empty());
+  CHECK(store.params.parts(0, 2) == std::vector<Index>{0, 0, 1024});
+  CHECK(store.params.parts(1, 2) == std::vector<Index>{0, 0, 0});
+  store.params.train(dev, [](std::string_view) { return true; });
+  CHECK(store.params.parts(0, 1) == std::vector<Index>{0, 3072});
+  CHECK(store.params.parts(0, 2) == decltype(store.params)::parts_of(3072, 2));
+  CHECK(decltype(store.params)::parts_of(5 * 1024, 2).back() == 5 * 1024);
+  store.params.clear();
+  CHECK((store.params.groups() == 0 && store.params.storages() == 0 && store.params.entries().empty()));
+  CHECK(store.params.sizes().empty());
+}
+
+TEST_CASE("param store: one that is built anew has its memory, and all of it trains, from zero on") {
+  using D = cpu::Device;
+  D dev(1);
+  Store<D, float> store(dev);
+  store.fill();
+  store.params.train(dev, [](std::string_view name) { return name == "c"; });
+  const auto late = store.params.add(1, 4, 1);
+  CHECK(late.trains());
+  store.params.name(late, "late", 0, 1);
+  store.params.build(dev);
+  for (const auto& p : {store.a, store.b, store.c, late}) {
+    CHECK(p.trains());
+    CHECK_FALSE(p.empty());
+    CHECK(zeros(to_host(dev, p.value())) == static_cast<std::size_t>(p.value().size()));
+    CHECK(zeros(to_host(dev, p.grad())) == static_cast<std::size_t>(p.value().size()));
+  }
+  CHECK(store.params.sizes()[1].all == 2048);
+  CHECK(nn::Param<D, float>().empty());
+  CHECK_FALSE(nn::Param<D, float>().trains());
+}
+
 }  // namespace param_test

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lora/core/format.hpp"
 #include "lora/core/random.hpp"
 #include "lora/cpu/elementwise.hpp"
 #include "lora/cpu/optimizer.hpp"
@@ -568,6 +569,65 @@ TEST_CASE("adamw: what begins to train later counts its own updates, what is fro
   }
   CHECK(to_host(problem.dev, problem.w.value()) == to_host(w_alone.dev, w_alone.w.value()));
   CHECK(to_host(problem.dev, problem.b.value()) == to_host(b_alone.dev, b_alone.b.value()));
+}
+
+TEST_CASE("adamw: what is not set is PyTorch's") {
+  const AdamWSettings plain;
+  CHECK((plain.beta1 == 0.9 && plain.beta2 == 0.999 && plain.epsilon == 1e-8));
+  CHECK((plain.weight_decay == 0 && plain.lr_ratio == 1));
+  CHECK((AdamWGroup{}.learning_rate_factor == 1 && AdamWGroup{}.weight_decay == 0));
+  CHECK((AdamWShard{}.rank == 0 && AdamWShard{}.size == 1));
+  CHECK(faster_group == 2);
+}
+
+TEST_CASE("adamw: what the host holds is values and moments of a rank's part, and buffers of a piece each way, twice") {
+  using Optimizer = AdamW<proof::Device, float, Dev>;
+  using Sizes = std::vector<nn::GroupSize>;
+  constexpr Index block = 1024;
+  const Sizes sizes{{9 * block, 8 * block}, {5 * block, 2 * block}};
+  constexpr std::size_t bytes = block * sizeof(float);
+  CHECK(Optimizer::host_bytes(sizes, {}, block) == 3 * 10 * bytes + 4 * bytes);
+  CHECK(Optimizer::host_bytes(sizes, {}, 100 * block) == 3 * 10 * bytes + 4 * 8 * bytes);  // no more than there is
+  CHECK(Optimizer::host_bytes(sizes, {1, 2}, 100 * block) == 3 * 5 * bytes + 4 * 4 * bytes);
+  CHECK(Optimizer::host_bytes(Sizes{}) == 0);
+  CHECK(Optimizer::host_bytes(Sizes{{Index{1} << 23, Index{1} << 22}}) ==
+        3 * (std::size_t{4} << 22) + 4 * (std::size_t{4} << 20));
+  // As it follows: m and v of one group after the other are there twice; then values are read.
+  const Sizes grown{{9 * block, 9 * block}, {5 * block, 5 * block}};
+  CHECK(Optimizer::moment_bytes_to_follow(sizes, grown) == (2 * 8 + 2 * 2 + 1 + 9) * bytes);
+  CHECK(Optimizer::moment_bytes_to_follow(sizes, sizes) == (2 * 10 + 8) * bytes);
+  CHECK(Optimizer::moment_bytes_to_follow(sizes, sizes, {0, 2}) == (2 * 5 + 4) * bytes);
+  CHECK(Optimizer::host_bytes_to_follow(sizes, grown, block) == 3 * 14 * bytes + 4 * bytes);
+  CHECK(Optimizer::host_bytes_to_follow(grown, sizes, 100 * block) == 3 * 14 * bytes + 4 * 9 * bytes);
+}
+
+TEST_CASE("adamw: of its state each tensor has its own shape, and ranks their parts") {
+  Apart problem;
+  AdamW<proof::Device, float> whole(problem.dev, problem.params, settings),
+      second(problem.dev, problem.dev, problem.params, settings, {}, {1, 2});
+  CHECK_FALSE(whole.is_shared());
+  CHECK(whole.rank() == 0);
+  CHECK(second.is_shared());
+  CHECK(second.rank() == 1);
+  CHECK(&whole.params() == &problem.params);
+  std::vector<std::string> told;
+  // a (3, 1000) has 3 blocks, b (1, 100) one behind it: two blocks a rank. c (5, 700) has 4.
+  second.for_each_state([&](const auto& tensor) {
+    CHECK(tensor.begins.size() == 3);
+    told.push_back(concat(tensor.name, " ", to_string(tensor.shape), ": ", tensor.begins[1], " of ", tensor.begins[2],
+                          ", own ", tensor.own.size()));
+  });
+  CHECK(told == std::vector<std::string>{
+                    "a.exp_avg (3, 1000): 2048 of 3000, own 952", "a.exp_avg_sq (3, 1000): 2048 of 3000, own 952",
+                    "b.exp_avg (1, 100): 0 of 100, own 100", "b.exp_avg_sq (1, 100): 0 of 100, own 100",
+                    "c.exp_avg (5, 700): 2048 of 3500, own 1452", "c.exp_avg_sq (5, 700): 2048 of 3500, own 1452"});
+  const auto& entry = problem.params.entries()[1];
+  CHECK(whole.since(entry) == 0);
+  whole.set_since(entry, 3);
+  CHECK(whole.since(entry) == 3);
+  CHECK(whole.since(problem.params.entries()[0]) == 0);
+  whole.set_updates(7);
+  CHECK(whole.updates() == 7);
 }
 
 }  // namespace adamw_test

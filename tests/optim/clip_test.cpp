@@ -19,6 +19,9 @@ TEST_CASE("clip: the factor is PyTorch's, never above one, and one where clippin
   CHECK(clip_factor(0.5, 1) == 1);
   CHECK(clip_factor(0, 1) == 1);
   CHECK(clip_factor(1e9, 0) == 1);
+  CHECK(clip_factor(1e9, -1) == 1);
+  CHECK(clip_factor(1, 1) == 1 / (1 + 1e-6));  // as PyTorch has it, a little below one at the limit itself
+  CHECK(clip_factor(3, 0.5) == 0.5 / (3 + 1e-6));
   CHECK(clip_factor(std::numeric_limits<double>::infinity(), 1) == 0);
 }
 

@@ -37,4 +37,28 @@ TEST_CASE("loss scale: without overflow it doubles every 2000 steps, up to what 
   CHECK(scale.value == 1);
 }
 
+TEST_CASE(
+    "loss scale: an overflow counts from the beginning again, and only below the least there is nothing to halve") {
+  optim::LossScale scale;
+  CHECK(scale.good_steps == 0);
+  for (int step = 0; step < 3; ++step) scale.add_step(false, 4);
+  CHECK(scale.good_steps == 3);
+  CHECK(scale == optim::LossScale{65536, 3});
+  scale.add_step(true, 4);
+  CHECK(scale == optim::LossScale{32768, 0});
+  for (int step = 0; step < 4; ++step) scale.add_step(false, 4);
+  CHECK(scale == optim::LossScale{65536, 0});
+  scale.value = optim::LossScale::most / 2;
+  scale.add_step(false, 1);
+  CHECK(scale == optim::LossScale{optim::LossScale::most, 0});
+  scale.add_step(false, 1);
+  CHECK(scale == optim::LossScale{optim::LossScale::most, 0});
+  scale.value = 2;
+  CHECK(scale.can_shrink());
+  scale.value = 1;
+  CHECK_FALSE(scale.can_shrink());
+  CHECK(optim::LossScale::most == 0x1p126);
+  CHECK(optim::LossScale::growth_interval == 2000);
+}
+
 }  // namespace loss_scale_test

@@ -41,10 +41,14 @@ TEST_CASE("schedule: a share of the steps is rounded up, a count wins") {
   CHECK(warmup_of(0, 0.03, 101) == 4);
   CHECK(warmup_of(7, 0.03, 101) == 7);
   CHECK(warmup_of(0, 0, 101) == 0);
+  CHECK(warmup_of(1, 0.5, 100) == 1);
 }
 
 TEST_CASE("schedule: an unknown decay is refused by name") {
   CHECK(decay_of("cosine") == Decay::cosine);
+  CHECK(decay_of("linear") == Decay::linear);
+  CHECK(decay_of("constant") == Decay::constant);
+  CHECK(Schedule{}.decay == Decay::linear);
   CHECK_THROWS_WITH_AS(decay_of("polynomial"), "[schedule] unknown decay polynomial; known: linear, cosine, constant",
                        ConfigError);
 }

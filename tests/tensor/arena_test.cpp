@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/message_of.hpp"
 #include "support/process.hpp"
 
 namespace arena_test {
@@ -142,6 +143,37 @@ TEST_CASE("arena: what does not fit is refused and changes nothing") {
   CHECK(f.arena.saved_bytes() == saved);
   CHECK(f.arena.scratch_bytes() == scratch);
   f.arena.save(4000);
+}
+
+TEST_CASE("arena: what fits exactly is taken, and what does not is told with what is free") {
+  alignas(64) std::array<std::byte, 1000> memory{};
+  Arena arena(memory.data(), memory.size(), false);
+  CHECK(arena.capacity() == 960);  // whole lines
+  arena.save(256);
+  const Arena::Scope scope(arena);
+  const auto said = [](auto&& call) { return test::message_of<DeviceError>(call); };
+  const std::string end = " of 960 are free; use smaller micro-batches or gradient checkpointing";
+  CHECK(said([&] { arena.scratch(705); }) == "[arena] 768 bytes do not fit: 704" + end);
+  CHECK(said([&] { arena.save(705); }) == "[arena] 768 bytes do not fit: 704" + end);
+  arena.scratch(704);
+  CHECK(arena.free_range().begin == arena.free_range().end);
+  CHECK(said([&] { arena.save(1); }) == "[arena] 64 bytes do not fit: 0" + end);
+  CHECK((arena.saved_bytes() == 256 && arena.scratch_bytes() == 704 && arena.peak() == 960));
+}
+
+TEST_CASE("arena: a piece is whole lines with the tail that kernels may touch, and its band") {
+  constexpr Arena::Padding plain{}, tail{32, 0}, both{32, 64};
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{64}}) CHECK(plain(bytes) == 64);
+  CHECK(plain(65) == 128);
+  CHECK(tail(32) == 64);
+  CHECK(tail(33) == 128);
+  CHECK(both(32) == 128);
+  CHECK(both(33) == 192);
+  alignas(64) std::array<std::byte, 1024> memory{};
+  Arena arena(memory.data(), memory.size(), false, {}, 64, 32);
+  CHECK((arena.padding().tail == 32 && arena.padding().band == 0));
+  arena.save(33);
+  CHECK(arena.saved_bytes() == 128);
 }
 
 TEST_CASE("arena: pieces of no bytes are pieces") {

@@ -5,9 +5,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "lora/tensor/arena.hpp"
+#include "lora/tensor/page_locked.hpp"
 #include "lora/tensor/transfer.hpp"
+#include "support/message_of.hpp"
 
 namespace tensor_test {
 
@@ -136,6 +140,67 @@ TEST_CASE("tensor: save and scratch take their pieces from the arena's ends") {
   }
   CHECK(dev.arena().scratch_bytes() == 0);
   CHECK(dev.pieces == 0);
+}
+
+TEST_CASE("tensor: memory of the host to copy from is owned once, also after it was moved") {
+  Counting dev;
+  {
+    PageLocked<Counting> none, empty(dev, 0), a(dev, 100);
+    CHECK((none.data() == nullptr && none.bytes() == 0 && empty.data() == nullptr && empty.bytes() == 0));
+    CHECK((dev.pieces == 1 && dev.held == 100));
+    std::byte* const memory = a.data();
+    PageLocked<Counting> b(std::move(a));
+    CHECK((b.data() == memory && b.bytes() == 100));
+    CHECK((a.data() == nullptr && a.bytes() == 0));
+    b = PageLocked<Counting>(dev, 7);
+    CHECK((dev.pieces == 1 && dev.held == 7 && b.bytes() == 7));
+  }
+  CHECK((dev.pieces == 0 && dev.held == 0));
+}
+
+TEST_CASE("tensor: bytes that are allocated have a peak, which can begin anew") {
+  AllocatedBytes bytes;
+  CHECK((bytes.now() == 0 && bytes.peak() == 0));
+  bytes.add(10);
+  bytes.add(5);
+  bytes.take(12);
+  CHECK((bytes.now() == 3 && bytes.peak() == 15));
+  bytes.add(4);
+  CHECK((bytes.now() == 7 && bytes.peak() == 15));
+  bytes.restart_peak();
+  CHECK(bytes.peak() == 7);
+  bytes.take(7);
+  CHECK((bytes.now() == 0 && bytes.peak() == 7));
+}
+
+TEST_CASE("tensor: a device gives back what its relief can do without") {
+  struct Short : Counting {
+    bool gives_back() { return relieve(); }
+  } dev;
+  CHECK_FALSE(dev.gives_back());
+  int left = 2;
+  dev.set_relief([&] { return left-- > 0; });
+  CHECK(dev.gives_back());
+  CHECK(dev.gives_back());
+  CHECK_FALSE(dev.gives_back());
+  dev.set_relief({});
+  CHECK_FALSE(dev.gives_back());
+}
+
+TEST_CASE("tensor: values of rows that lie apart, and of none, are counted before they are copied") {
+  Counting dev;
+  Tensor<Counting, int> tensor(dev, 2, 3);
+  const auto told = [&](std::size_t count) {
+    return test::message_of<ShapeError>(
+        [&] { copy_from_host<Counting, int>(dev, std::vector<int>(count), tensor.view().col_slice(0, 2)); });
+  };
+  CHECK(told(3) == "[copy_from_host] 3 values for a view of (2, 2)");
+  CHECK(told(6) == "[copy_from_host] 6 values for a view of (2, 2)");
+  const std::size_t before = dev.copied;
+  copy_from_host<Counting, int>(dev, {}, View<Counting, int>());
+  CHECK(to_host(dev, View<Counting, int>()).empty());
+  CHECK(dev.copied == before);
+  CHECK(dev.reads == 0);
 }
 
 }  // namespace tensor_test

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -17,6 +18,9 @@ namespace {
 using namespace lora;
 
 struct Host {};  // views need no device to exist
+struct Readable {
+  static constexpr bool reads_host_memory = true;
+};
 using Matrix = View<Host, int>;
 
 std::vector<int> numbers(int count) {
@@ -114,6 +118,38 @@ TEST_CASE("view: slices outside, and one row of rows that lie apart, are errors 
   const StoredView<Host> stored(bytes.data(), DType::f32, 3, 4);
   CHECK_THROWS_WITH_AS((void)stored.row_slice(1, 3), "[view] 3 rows from 1 on were asked for, of (3, 4)", ShapeError);
   CHECK_THROWS_WITH_AS((void)stored.as<bf16>(), "[stored] a matrix of F32 can't be read in place as BF16", ShapeError);
+}
+
+TEST_CASE("view: numbers of rows are looked at where the host can, each of them") {
+  const std::vector<std::int32_t> fine{0, 4, 2}, high{0, 4, 5}, low{-1, 0, 0};
+  const auto view = [](const std::vector<std::int32_t>& numbers_of) {
+    return View<Readable, const std::int32_t>(numbers_of.data(), static_cast<Index>(numbers_of.size()));
+  };
+  CHECK_NOTHROW(expect_indices("op", "row", view(fine), 5));
+  CHECK_THROWS_WITH_AS(expect_indices("op", "row", view(high), 5), "[op] row 2 is 5, but there are 5 rows", ShapeError);
+  CHECK_THROWS_WITH_AS(expect_indices("op", "row", view(low), 5), "[op] row 0 is -1, but there are 5 rows", ShapeError);
+  const std::vector<std::int32_t> one{0};
+  CHECK_THROWS_WITH_AS(expect_indices("op", "row", view(one), 0), "[op] row 0 is 0, but there are 0 rows", ShapeError);
+}
+
+TEST_CASE("view: slices up to the last row and column are taken, and know where they begin") {
+  auto values = numbers(24);
+  const Matrix view(values.data(), 4, 5, 6);
+  CHECK(view.row_slice(3, 1).data() == values.data() + 18);
+  CHECK(view.col_slice(4, 1).data() == values.data() + 4);
+  CHECK(view.col_slice(5, 0).cols() == 0);
+  CHECK(view.col_slice(0, 5).stride() == 6);
+  CHECK(view.row_slice(0, 4).rows() == 4);
+  CHECK(Matrix(values.data(), 1, 5, 6).contiguous());
+  CHECK(Matrix(values.data(), 1, 5, 6).flat().shape() == Shape{1, 5});
+  CHECK((Matrix().rows() == 0 && Matrix().cols() == 0 && Matrix().stride() == 0 && Matrix().data() == nullptr));
+  const StoredView<Host> none, stored(values.data(), DType::f32, 4, 6);
+  CHECK(none.empty());
+  CHECK((none.dtype() == DType::f32 && none.rows() == 0 && none.cols() == 0));
+  CHECK(stored.row_slice(4, 0).rows() == 0);
+  CHECK(stored.row_slice(1, 3).data() == stored.data() + 24);
+  CHECK_THROWS_WITH_AS((void)stored.row_slice(-1, 2), "[view] 2 rows from -1 on were asked for, of (4, 6)", ShapeError);
+  CHECK_THROWS_WITH_AS((void)stored.row_slice(0, -1), "[view] -1 rows from 0 on were asked for, of (4, 6)", ShapeError);
 }
 
 #if LORA_DEBUG

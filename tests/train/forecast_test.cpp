@@ -106,6 +106,13 @@ std::vector<Case> cases() {
     c.model.ffn = 400;
     c.labelled_of = 20;
   });
+  for (const Index count : {0, 2})  // which a weight that is decoded could not hold
+    add(concat("dropout over weights that are decoded, checkpoints ", count), [=](Case& c) {
+      c.adapter.dropout = 0.25;
+      c.model.dtype = DType::bf16;
+      c.lengths = {90, 75, 35};
+      c.recomputed = count;
+    });
   add("noise on embeddings", [](Case& c) { c.noise = 5; });
   add("few labels, wide MLP", [](Case& c) {
     c.model.ffn = 400;
