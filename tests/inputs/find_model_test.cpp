@@ -60,6 +60,8 @@ TEST_CASE("find_model: a path is itself, a hub name its snapshot in the cache") 
   CHECK(find_model("owner/some-model") == snapshot);
   write(cached / "refs" / "main", "another");
   CHECK(holds(said_of("owner/some-model"), "names the snapshot \"another\", which is not in "));
+  write(cached / "refs" / "main", " \n");
+  CHECK(holds(said_of("owner/some-model"), "names the snapshot \"\", which is not in "));
 }
 
 TEST_CASE("find_model: without refs/main the only snapshot is taken, and none or several are told") {

@@ -304,4 +304,34 @@ TEST_CASE("model_files: an adapter's rotary settings are its base's from then on
   expect(own, {true, false});
 }
 
+TEST_CASE("model_files: a model from scratch is a preset's with the tokenizer's end, or that of a config.json") {
+  const test::TempFolder folder;
+  settings::Config config;
+  config.train_from_scratch = true;
+  config.model_preset = "tiny";
+  config.tokenizer_name_or_path = folder.path().native();
+  CHECK(test::message_of<IoError>([&] { open_source(config); }) ==
+        folder.path().native() + ": no tokenizer.json and no tokenizer.model");
+  io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+  io::write_json(folder / "tokenizer_config.json", {{"eos_token", "<think>"}});
+  const auto tokenizer = tokenizer::Tokenizer::from_folder(folder.path());
+  const io::Json preset = model::preset_config("tiny");
+  const auto source = open_source(config);
+  CHECK(source.path() == folder.path());
+  CHECK(source.config().vocab_size == preset.at("vocab_size").get<Index>());
+  CHECK(source.config().hidden_size == preset.at("hidden_size").get<Index>());
+  CHECK(stop_ids(source, tokenizer, std::nullopt) == std::vector<std::int32_t>{258});
+
+  config.model_preset.clear();
+  config.tokenizer_name_or_path.clear();
+  config.model_name_or_path = folder.path().native();
+  test::RandomModel shape;
+  shape.vocabulary = 300;
+  shape.more = {{"eos_token_id", 7}};
+  io::write_json(folder / "config.json", test::config_json(shape));
+  const auto own = open_source(config);
+  CHECK(own.config().vocab_size == 300);
+  CHECK(stop_ids(own, tokenizer, std::nullopt) == std::vector<std::int32_t>{7});
+}
+
 }  // namespace model_files_test
