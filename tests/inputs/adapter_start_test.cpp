@@ -11,6 +11,7 @@
 
 #include "support/message_of.hpp"
 #include "support/random_model.hpp"
+#include "support/talking_model.hpp"
 #include "support/temp_folder.hpp"
 
 namespace adapter_start_test {
@@ -213,6 +214,17 @@ TEST_CASE("adapter start: an adapter of another shape is refused, and without th
   CHECK_FALSE(inputs::adapter_to_start_from(config, shape));
   config.adapter_name_or_path = (folder / "none").native();
   CHECK_THROWS_AS(inputs::adapter_to_start_from(config, shape), IoError);
+  test::write_talking_model(folder / "base");
+  test::write_talking_adapter(folder / "base", folder / "adapter");
+  config.adapter_name_or_path = (folder / "adapter").native();
+  const auto source = model::Source::open(folder / "base");
+  const auto start = inputs::adapter_to_start_from(config, source.config());
+  REQUIRE(start.has_value());
+  CHECK((start->config.rank == 3 && start->folder == folder / "adapter"));
+  const auto blueprint = inputs::blueprint_of(config, source);
+  REQUIRE(blueprint.adapter.has_value());
+  CHECK((blueprint.adapter->rank == 3 && blueprint.adapter->alpha == 4.5));
+  CHECK_THROWS_AS(inputs::adapter_to_start_from(config, shape), FormatError);  // 16 wide, not 32
 }
 
 }  // namespace adapter_start_test

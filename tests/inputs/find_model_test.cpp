@@ -71,6 +71,7 @@ TEST_CASE("find_model: without refs/main the only snapshot is taken, and none or
   io::create_folders(snapshots);
   CHECK(holds(said_of("owner/some-model"), "the local cache has 0 snapshots in " + snapshots.native()));
   io::create_folders(snapshots / "0123abc");
+  write(snapshots / ".lock");
   CHECK(find_model("owner/some-model") == snapshots / "0123abc");
   io::create_folders(snapshots / "4567def");
   CHECK(holds(said_of("owner/some-model"), "the local cache has 2 snapshots in "));
@@ -228,6 +229,9 @@ TEST_CASE("find_model: what a folder is instead is told in full, with the key th
         "key adapter_name_or_path: given " + begun +
             ", which is the folder of a run that has no final_model; allowed: an adapter folder");
   write(folder / "begun" / "checkpoints" / "checkpoint-3" / "adapter_config.json");
+  io::create_folders(folder / "stays" / "checkpoints");
+  write(folder / "stays" / "config.json");  // a model that lacks its weights, whatever stands beside it
+  CHECK_THROWS_AS(said_of_model(folder / "stays"), FormatError);
   const std::string checkpoints = begun + "/checkpoints";
   CHECK(said_of_model(checkpoints) ==
         "key model_name_or_path: given " + checkpoints +

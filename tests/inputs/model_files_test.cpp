@@ -180,6 +180,9 @@ TEST_CASE("model_files: without a tokenizer it is told which file or key would b
   io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
   CHECK(find_tokenizer(folder / "tokenizer.json")->vocab_size() == 260);
   CHECK(find_tokenizer(folder.path())->vocab_size() == 260);
+  const test::TempFolder other;
+  io::write_file(other / "tokenizer.model", std::string_view("x"));  // which is one too, though a broken one
+  CHECK_THROWS_AS(find_tokenizer(other.path()), Error);
 }
 
 TEST_CASE("model_files: where no file of the model says where answers end, the tokenizer's end of text does") {
@@ -321,6 +324,19 @@ TEST_CASE("model_files: a model from scratch is a preset's with the tokenizer's 
   CHECK(source.config().vocab_size == preset.at("vocab_size").get<Index>());
   CHECK(source.config().hidden_size == preset.at("hidden_size").get<Index>());
   CHECK(stop_ids(source, tokenizer, std::nullopt) == std::vector<std::int32_t>{258});
+  const auto endless = tokenizer::Tokenizer::from_json(test::byte_tokenizer_json(), "test");
+  CHECK(stop_ids(source, endless, std::nullopt) == std::vector<std::int32_t>{258});  // written to the config
+  const Index size = preset.at("vocab_size").get<Index>();
+  for (const Index last : {size - 1, size}) {
+    io::Json json = io::parse_json(test::byte_tokenizer_json(), "test");
+    json["model"]["vocab"]["zz"] = last;
+    io::write_json(folder / "tokenizer.json", json);
+    CHECK(test::message_of<ConfigError>([&] { open_source(config); }) ==
+          (last < size ? "nothing was thrown"
+                       : concat("key model_preset: given tiny, whose vocabulary has ", size,
+                                " tokens, but the tokenizer of ", folder.path().native(), " has ", size + 1)));
+  }
+  io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
 
   config.model_preset.clear();
   config.tokenizer_name_or_path.clear();

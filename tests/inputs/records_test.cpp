@@ -495,6 +495,26 @@ TEST_CASE("records: a malformed record is told by whoever reads all, of two the 
     CHECK(test::message_of<FormatError>([&] { records.survey(threads, all, most); }) == told);
 }
 
+TEST_CASE("records: blocks that a survey passes over are counted, and their lengths known") {
+  const auto tokenizer = tokenizer::Tokenizer::from_json(test::byte_tokenizer_json(), "test");
+  data::RecordLists lists;
+  lists["mine"].add_text("short");
+  lists["mine"].add_text(std::string(30, 'x'));
+  const std::vector<std::string> names = {"mine"};
+  const cpu::Threads threads(1);
+  inputs::Records records{data::Dataset::open(names, {}, lists),
+                          data::Encoder(&tokenizer, std::nullopt, {.cutoff_len = 11})};
+  records.cut_texts(threads);
+  REQUIRE(records.size() == 4);
+  const auto part = records.survey(threads, data::Sequences::below(4), 1);
+  CHECK(part.records() == 4);
+  CHECK_FALSE(part.complete());
+  CHECK(part.tokens() == 4 * 5);
+  CHECK(part.length_at(0.5) == 5);
+  CHECK(part.length_at(1) == 11);
+  CHECK(part.text().starts_with("4 blocks of 2 records, judged by 1 of them: about 20 tokens, "));
+}
+
 TEST_CASE("records: a long text that is malformed, or is not learnt, is not cut") {
   const auto tokenizer = tokenizer::Tokenizer::from_json(test::byte_tokenizer_json(), "test");
   const std::string longer(30, 'x');

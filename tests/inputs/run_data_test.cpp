@@ -106,8 +106,14 @@ TEST_CASE("run data: of what nothing can be learnt or evaluated the cause is tol
         nothing +
             "no record has a labelled token: they, or their answers, are marked as not learnt, such as by "
             "\"weight\" 0, or their labels are all -100");
+  shelf.add_tokens("more", 1, -100);
+  shelf.config.dataset = {"mine", "more"};
+  CHECK(shelf.surveyed().starts_with(nothing));  // the first file stands for all
+  shelf.config.dataset = {"mine"};
   shelf.add_tokens("mine", 1);
   CHECK(shelf.surveyed() == "nothing was thrown");
+  const auto alone = shelf.open().survey(shelf.threads, shelf.config);
+  CHECK((alone.train.records() == 3 && alone.train.tokens() == 9 && alone.eval.records() == 0));
   shelf.config.cutoff_len = 2;
   CHECK(shelf.surveyed() == nothing + "not one token is labelled within cutoff_len 2");
   shelf.config.stages = {{.until_step = 1, .cutoff_len = 1}, {}};
