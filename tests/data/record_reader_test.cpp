@@ -442,6 +442,7 @@ TEST_CASE("record_reader: objects over several lines, and data inside an object,
       "d.jsonl: the file begins with an object over several lines; expected an array of records, or a record per line";
   CHECK(error(record) == expected);
   CHECK(error(record + record) == expected);
+  CHECK(error("\n\n  " + record + record) == expected);
   CHECK(error("{\n \"version\": 1,\n \"data\": [" + record + "]\n}") ==
         expected + "; the field data holds such an array");
   CHECK(error("{\n\"messages\":[{\"role\":\"user\",\"content\":\"u\"}]}") == expected);

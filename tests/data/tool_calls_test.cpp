@@ -37,6 +37,17 @@ TEST_CASE("tool calls: JSON is written as Python writes it") {
         "the number 1.2345678901234568e+20; expected one above -2^63 and below 2^64");
 }
 
+TEST_CASE("tool calls: each call but one that begins the answer stands on a line of its own") {
+  const std::vector<data::ToolCall> calls = {{"f", io::Json::object()}, {"g", io::Json("{\"x\": 1}")}};
+  const std::string f = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>",
+                    g = "<tool_call>\n{\"name\": \"g\", \"arguments\": {\"x\": 1}}\n</tool_call>",
+                    quoted = "<tool_call>\n{\"name\": \"g\", \"arguments\": \"{\\\"x\\\": 1}\"}\n</tool_call>";
+  CHECK(data::with_calls("", false, calls, false) == f + "\n" + g);
+  CHECK(data::with_calls("", true, calls, true) == "\n" + f + "\n" + quoted);
+  CHECK(data::with_calls("A", true, calls, false) == "A\n" + f + "\n" + g);
+  CHECK(data::with_calls("A", true, {}, false) == "A");
+}
+
 TEST_CASE("tool calls: a call is learnt, tools and what they return are not") {
   const test::TempFolder folder;
   io::write_file(folder / "tokenizer.json", test::byte_tokenizer_json(test::tool_marks));

@@ -69,7 +69,10 @@ TEST_CASE("find_model: without refs/main the only snapshot is taken, and none or
   const Environment cache("HF_HUB_CACHE", folder.path().native());
   const auto snapshots = folder / "models--owner--some-model" / "snapshots";
   io::create_folders(snapshots);
-  CHECK(holds(said_of("owner/some-model"), "the local cache has 0 snapshots in " + snapshots.native()));
+  CHECK(said_of("owner/some-model") == "owner/some-model: the local cache has 0 snapshots in " + snapshots.native() +
+                                           " and no " +
+                                           (folder / "models--owner--some-model" / "refs" / "main").native() +
+                                           " that names one; to download it again: hf download owner/some-model");
   io::create_folders(snapshots / "0123abc");
   write(snapshots / ".lock");
   CHECK(find_model("owner/some-model") == snapshots / "0123abc");
@@ -201,6 +204,8 @@ TEST_CASE("find_model: one adapter is taken, no whole model and no list") {
     CHECK(holds(said_of_adapter(folder / name), "holds a whole model; allowed: an adapter folder"));
   for (const char* name : {"a", "b", "c,d"}) write(folder / name / "adapter_config.json");
   CHECK(find_adapter((folder / "c,d").native()) == folder / "c,d");
+  CHECK(holds(said_of_adapter("x,y"), "given x,y, allowed: one adapter; to use several, "));
+  CHECK_THROWS_AS(find_adapter("x-y"), IoError);
   const std::string both = (folder / "a").native() + "," + (folder / "b").native();
   CHECK(said_of_adapter(both) ==
         "key adapter_name_or_path: given " + both +
