@@ -35,6 +35,11 @@ TEST_CASE("tool calls: JSON is written as Python writes it") {
         "[9223372036854775807, -9223372036854775808, 18446744073709551615, 0]");
   CHECK(test::message_of<FormatError>([] { python("[123456789012345678901]"); }) ==
         "the number 1.2345678901234568e+20; expected one above -2^63 and below 2^64");
+  CHECK(python("[-9223372036854774784.0,18446744073709549568.0]") == "[-9.223372036854775e+18, 1.844674407370955e+19]");
+  for (const char* past : {"[-9223372036854775808.0]", "[18446744073709551616.0]", "[-1e300]"}) {
+    CAPTURE(past);
+    CHECK_THROWS_AS(python(past), FormatError);
+  }
 }
 
 TEST_CASE("tool calls: each call but one that begins the answer stands on a line of its own") {
