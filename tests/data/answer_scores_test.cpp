@@ -37,6 +37,7 @@ TEST_CASE("answer scores: words of other scripts") {
   CHECK(data::words_of("网络a1拓扑。") == Words{"网", "络", "a1", "拓", "扑"});
   CHECK(data::words_of("ひらがな 한국어") == Words{"ひ", "ら", "が", "な", "한국어"});
   CHECK(data::words_of("") == Words{});
+  CHECK(data::words_of("A1Z@AZ[aZ") == Words{"a1z", "az", "az"});
   CHECK(data::rouge_l("网络拓扑", "网络") == doctest::Approx(2.0 * 2 / 6));
 }
 

@@ -420,4 +420,32 @@ TEST_CASE("chat_template: newlines are taken off on the sides that are asked for
   CHECK(ChatTemplate::without_thoughts("c\n") == "c\n");
 }
 
+TEST_CASE("chat_template: the sequences of bytes that only look like white space stay, on both sides") {
+  for (const std::string text : {"\xE2@\x80x", "\xE2\x80@x", "\xF2\x80\x80\x80x", "\xC2\x41x", "\xE2\x80\x8Bx", "\x1Bx",
+                                 "x\x08", "x!", "x\xE2\x81\x9E", "x\xE2\x81\xA0", "x\xE1\x9A\x81", "x\xE3\x80\x81"}) {
+    CAPTURE(text);
+    CHECK(data::strip(text) == text);
+  }
+}
+
+TEST_CASE("chat_template: tools follow the system text, the conversation's own even where it is empty") {
+  const std::vector<io::Json> tools = {io::json_object({{"name", "f"}})};
+  const auto begin = [&](const char* name, const std::vector<Message>& talk) {
+    data::RenderOptions options;
+    options.tools = tools;
+    const std::string text = ChatTemplate::named(name).render(talk, options).text;
+    return text.substr(0, text.find("# Tools"));
+  };
+  const std::vector<Message> plain = {{"user", "U"}}, own = {{"system", "S"}, {"user", "U"}},
+                             empty = {{"system", ""}, {"user", "U"}};
+  for (const char* name : {"qwen2_5_base", "qwen3", "qwen3_instruct_2507", "qwen3_thinking_2507"}) {
+    CAPTURE(name);
+    const bool has_own = std::string(name) == "qwen2_5_base";
+    CHECK(begin(name, plain) ==
+          (has_own ? "<|im_start|>system\nYou are a helpful assistant.\n\n" : "<|im_start|>system\n"));
+    CHECK(begin(name, own) == "<|im_start|>system\nS\n\n");
+    CHECK(begin(name, empty) == "<|im_start|>system\n\n\n");
+  }
+}
+
 }  // namespace chat_template_test

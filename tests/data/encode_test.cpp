@@ -606,6 +606,11 @@ TEST_CASE("encode: lengths of a summary are told at their ranks, rounded up, and
   CHECK(part.labelled() == 3);  // 2 x 3 / 2
   CHECK(part.lost() == 2);      // 1.5
   CHECK(part.unanswered() == 0);
+  data::EncodeSummary none;
+  none.pass_over();
+  CHECK((none.records() == 1 && none.tokens() == 0 && none.labelled() == 0 && none.length_at(0.5) == 0));
+  none.reaches(7);
+  CHECK(none.length_at(0) == 7);  // all that is known
 }
 
 }  // namespace encode_test

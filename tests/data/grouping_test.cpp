@@ -53,6 +53,15 @@ TEST_CASE("grouping: every sequence once, within the limit, in no more groups th
   CHECK(fewer > 100);
 }
 
+TEST_CASE("grouping: a group may have as many tokens as the limit, and a longer sequence stands alone") {
+  using Filling = data::detail::Filling;
+  CHECK(Filling{{{0, 1}, {2}}, {10, 20}}.within(10));
+  CHECK_FALSE(Filling{{{0, 1}, {2}}, {10, 20}}.within(9));
+  CHECK_FALSE(Filling{{{0}, {1, 2}}, {5, 10}}.within(9));
+  CHECK(data::group_by_tokens(std::vector<Index>{5, 5, 4, 6}, 10) == data::Groups{{0, 1}, {2, 3}});
+  CHECK(data::group_by_tokens(std::vector<Index>{5, 12, 5}, 10) == data::Groups{{0, 2}, {1}});
+}
+
 TEST_CASE("grouping: groups are even where they can be") {
   const std::vector<Index> lengths = {90, 10, 80, 20, 70, 30, 60, 40};
   CHECK(data::detail::fill_in_order(lengths, 380).tokens == std::vector<Index>{360, 40});

@@ -198,6 +198,10 @@ TEST_CASE("order: a mixed epoch ends with the first file, or has each record of 
   CHECK(counts({10, 10, 10}, {0.2, 0.3, 0.5}, false) == std::vector<Index>{4, 6, 10});
   CHECK(counts({10, 10, 10}, {0.2, 0.3, 0.5}, true) == std::vector<Index>{10, 15, 25});
   CHECK(counts({7, 11}, {1.0 / 3, 2.0 / 3}, false) == std::vector<Index>{5, 11});
+  // An epoch of 20.9995 samples has 20, one that needs 20.0005 has 21: no more than last bits are rounded.
+  CHECK(counts({11, 100}, {11 / 20.9995, 1 - 11 / 20.9995}, false) == std::vector<Index>{10, 10});
+  CHECK(counts({10, 5}, {10 / 20.0005, 1 - 10 / 20.0005}, true) == std::vector<Index>{10, 11});
+  CHECK(data::draw_classes({}, {}, {}, 1, 2).empty());
   CHECK_THROWS_WITH_AS(counts({1, 1}, {0.9, 0.1}, false),
                        "a mix in which an epoch has 1 samples and none of file 2, whose share is 0.1", ConfigError);
   CHECK(counts({5, 5}, {0.0005, 0.9995}, true) == std::vector<Index>{5, 9995});  // 1000 times as many

@@ -95,6 +95,14 @@ TEST_CASE("record_reader: pictures and sounds are refused, but not their absence
   CHECK(turn(R"("function_call":{"name":"f"})") ==
         "d.jsonl:1: messages[1]: function_call is not supported; expected tool_calls");
   CHECK(turn(R"("tool_calls":"[]","function_call":null)") == "nothing was thrown");
+  CHECK(turn(R"("function_call":[1])") ==
+        "d.jsonl:1: messages[1]: function_call is not supported; expected tool_calls");
+  const OneFile nothing_seen(
+      R"({"messages":[{"role":"user","content":"u","images":[]},{"role":"assistant","content":"a",)"
+      R"("function_call":{},"video":"","note":1}]})");
+  const auto unseen = nothing_seen.open();
+  static_cast<void>(unseen[0]);
+  CHECK(unseen.take_unused_fields() == Names{"messages[].note"});
 }
 
 TEST_CASE("record_reader: a weight of 0 means not learnt, of a record or a turn") {
@@ -177,6 +185,13 @@ TEST_CASE("record_reader: a field that the user gives a meaning is no mark") {
   CHECK(OneFile(R"({"instruction":"I","output":"O","train":"easy"})").first({.label_field = "train"}).label == "easy");
   CHECK(OneFile(R"({"instruction":"I","output":"O","loss":0})").first({.label_field = "loss"}).learnt);
   CHECK(OneFile(R"({"mask":"a text"})").first({.text_column = "mask"}).text == "a text");
+  for (const std::string field : {"label", "kto_tag", "images", "rejected_response", "system_prompt"}) {
+    CAPTURE(field);
+    const OneFile file(R"({"prompt":"P","completion":"C",")" + field + R"(":"false"})");
+    const auto dataset = file.open({.label_field = field});
+    CHECK(dataset[0].label == "false");
+    CHECK(dataset.take_unused_fields().empty());
+  }
 }
 
 TEST_CASE("record_reader: an alpaca question joins what is not empty of instruction and input") {
@@ -269,7 +284,7 @@ TEST_CASE("record_reader: a token is an id, and only a label may be none") {
 
 TEST_CASE("record_reader: a mask that hides tokens is refused") {
   CHECK(error(R"({"input_ids":[1,2],"labels":[1,2],"attention_mask":[1,1]})") == "nothing was thrown");
-  for (const char* mask : {"[1,0]", "[1]", "[0,1]"})
+  for (const char* mask : {"[1,0]", "[1]", "[0,1]", "[1,1,1]", "[2,1]"})
     CHECK(error(std::string(R"({"input_ids":[1,2],"labels":[1,2],"attention_mask":)") + mask + "}") ==
           "d.jsonl:1: attention_mask hides tokens; expected records without padding");
 }
@@ -285,6 +300,21 @@ TEST_CASE("record_reader: other fields are told once for all records") {
   CHECK(dataset.take_unused_fields() == Names{"id", "label", "source", "text"});
   copy[0];
   CHECK(copy.take_unused_fields().empty());
+
+  // What one kind of record has is only unused in another.
+  const std::pair<const char*, Names> others[] = {
+      {R"({"text":"T","system":"S","history":[["a","b"]],"system_prompt":"P","kto_tag":false})",
+       {"history", "kto_tag", "system", "system_prompt"}},
+      {R"({"prompt":"P","completion":"C","input":"X","output":"O"})", {"input", "output"}},
+      {R"({"question":"Q","answer":"A","completion":"C","system":"S"})", {"completion"}},
+      {R"({"messages":[{"role":"user","content":"u"},{"role":"assistant","content":"a"}],"history":[]})", {"history"}},
+      {R"({"input_ids":[1],"labels":[1],"attention_mask":[1],"system":"S"})", {"system"}}};
+  for (const auto& other : others) {
+    const OneFile with_more(other.first);
+    const auto opened = with_more.open();
+    static_cast<void>(opened[0]);
+    CHECK(opened.take_unused_fields() == other.second);
+  }
 
   const OneFile one(R"({"messages":[{"role":"user","content":"u","name":"B"},{"role":"assistant","content":"a"}]})");
   const auto named = one.open();
@@ -412,6 +442,7 @@ TEST_CASE("record_reader: objects over several lines, and data inside an object,
       "d.jsonl: the file begins with an object over several lines; expected an array of records, or a record per line";
   CHECK(error(record) == expected);
   CHECK(error(record + record) == expected);
+  CHECK(error("\n\n  " + record + record) == expected);
   CHECK(error("{\n \"version\": 1,\n \"data\": [" + record + "]\n}") ==
         expected + "; the field data holds such an array");
   CHECK(error("{\n\"messages\":[{\"role\":\"user\",\"content\":\"u\"}]}") == expected);
@@ -421,6 +452,12 @@ TEST_CASE("record_reader: objects over several lines, and data inside an object,
             .ends_with("or text; segments, axolotl's input_output, can be written as input_ids and labels"));
   CHECK(error(R"({"conversation":[{"human":"t","assistant":"u"}]})")
             .ends_with("or text; conversation can be written as conversations, with from and value"));
+  for (const char* whole : {R"({"data":{"a":{"text":"t"}}})", R"({"data":[]})", R"({"data":[1]})"})
+    CHECK(error(whole).ends_with("input_ids and labels, or text"));
+  CHECK(error(R"({"some":[{"text":"t"}],"more":[{"text":"t"}]})")
+            .ends_with("or text; some holds records: a file is such an array itself, or has a record per line"));
+  CHECK(error(R"({"segments":[{"label":true}],"data":[{"text":"t"}]})")
+            .ends_with("; segments, axolotl's input_output, can be written as input_ids and labels"));
   // A line that is broken stays one.
   CHECK(error("{\"text\":\"t\n{\"text\":\"u\"}\n").starts_with("d.jsonl:1:"));
   CHECK(error("{\"text\":\n{\"text\":\"u\"}\n").starts_with("d.jsonl:1:"));

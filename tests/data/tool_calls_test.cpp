@@ -35,6 +35,22 @@ TEST_CASE("tool calls: JSON is written as Python writes it") {
         "[9223372036854775807, -9223372036854775808, 18446744073709551615, 0]");
   CHECK(test::message_of<FormatError>([] { python("[123456789012345678901]"); }) ==
         "the number 1.2345678901234568e+20; expected one above -2^63 and below 2^64");
+  CHECK(python("[-9223372036854774784.0,18446744073709549568.0]") == "[-9.223372036854775e+18, 1.844674407370955e+19]");
+  for (const char* past : {"[-9223372036854775808.0]", "[18446744073709551616.0]", "[-1e300]"}) {
+    CAPTURE(past);
+    CHECK_THROWS_AS(python(past), FormatError);
+  }
+}
+
+TEST_CASE("tool calls: each call but one that begins the answer stands on a line of its own") {
+  const std::vector<data::ToolCall> calls = {{"f", io::Json::object()}, {"g", io::Json("{\"x\": 1}")}};
+  const std::string f = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>",
+                    g = "<tool_call>\n{\"name\": \"g\", \"arguments\": {\"x\": 1}}\n</tool_call>",
+                    quoted = "<tool_call>\n{\"name\": \"g\", \"arguments\": \"{\\\"x\\\": 1}\"}\n</tool_call>";
+  CHECK(data::with_calls("", false, calls, false) == f + "\n" + g);
+  CHECK(data::with_calls("", true, calls, true) == "\n" + f + "\n" + quoted);
+  CHECK(data::with_calls("A", true, calls, false) == "A\n" + f + "\n" + g);
+  CHECK(data::with_calls("A", true, {}, false) == "A");
 }
 
 TEST_CASE("tool calls: a call is learnt, tools and what they return are not") {

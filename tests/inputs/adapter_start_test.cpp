@@ -11,6 +11,7 @@
 
 #include "support/message_of.hpp"
 #include "support/random_model.hpp"
+#include "support/talking_model.hpp"
 #include "support/temp_folder.hpp"
 
 namespace adapter_start_test {
@@ -162,6 +163,68 @@ TEST_CASE("adapter start: each stage trains the tensors that it names, of those 
   CHECK(test::message_of<ConfigError>([&] {
           inputs::trainable_in_stages(config, shape);
         }).starts_with("key trainable: given lstm, which is found in the name of no tensor"));
+}
+
+TEST_CASE("adapter start: what may train is an adapter with its group of B, or tensors that some stage names") {
+  const test::TempFolder folder;
+  test::write_random_model(folder.path(), {});
+  const auto source = model::Source::open(folder.path());
+  settings::Config config;
+  config.model_name_or_path = folder.path().native();
+  config.lora_rank = 3;
+  auto blueprint = inputs::blueprint_of(config, source);
+  REQUIRE(blueprint.adapter.has_value());
+  CHECK(blueprint.adapter->rank == 3);
+  CHECK_FALSE(blueprint.chosen);
+  CHECK(blueprint.b_group == 0);
+  CHECK(blueprint.config.num_hidden_layers == source.config().num_hidden_layers);
+  for (const double ratio : {1.0, 16.0, 0.5}) {
+    config.loraplus_lr_ratio = ratio;
+    CHECK(inputs::group_of_b(config) == (ratio == 1 ? 0 : optim::faster_group));
+    CHECK(inputs::blueprint_of(config, source).b_group == inputs::group_of_b(config));
+  }
+  config.loraplus_lr_ratio.reset();
+  CHECK(inputs::group_of_b(config) == 0);
+  CHECK(optim::faster_group != 0);
+
+  config.lora_rank.reset();
+  config.finetuning_type = "full";
+  config.stages = {{.until_step = 1, .trainable = Names{"up_proj"}}, {.trainable = Names{"norm"}}};
+  blueprint = inputs::blueprint_of(config, source);
+  CHECK_FALSE(blueprint.adapter);
+  REQUIRE(blueprint.chosen);
+  CHECK(blueprint.b_group == 0);
+  const auto run = inputs::trainable_in_run(config, source.config());
+  Index chosen = 0;
+  for (const model::TensorInfo& info : model::tensors_of(source.config())) {
+    CAPTURE(info.name);
+    const bool named = info.name.find("up_proj") != std::string::npos || info.name.find("norm") != std::string::npos;
+    CHECK(blueprint.chosen(info) == named);
+    CHECK(run.contains(info.name) == named);
+    chosen += named;
+  }
+  CHECK(chosen > 2);
+  CHECK(std::ssize(run) == chosen);
+}
+
+TEST_CASE("adapter start: an adapter of another shape is refused, and without the key there is none") {
+  const test::TempFolder folder;
+  settings::Config config;
+  const auto shape = shape_of("qwen3", false);
+  CHECK_FALSE(inputs::adapter_to_start_from(config, shape));
+  config.adapter_name_or_path = (folder / "none").native();
+  CHECK_THROWS_AS(inputs::adapter_to_start_from(config, shape), IoError);
+  test::write_talking_model(folder / "base");
+  test::write_talking_adapter(folder / "base", folder / "adapter");
+  config.adapter_name_or_path = (folder / "adapter").native();
+  const auto source = model::Source::open(folder / "base");
+  const auto start = inputs::adapter_to_start_from(config, source.config());
+  REQUIRE(start.has_value());
+  CHECK((start->config.rank == 3 && start->folder == folder / "adapter"));
+  const auto blueprint = inputs::blueprint_of(config, source);
+  REQUIRE(blueprint.adapter.has_value());
+  CHECK((blueprint.adapter->rank == 3 && blueprint.adapter->alpha == 4.5));
+  CHECK_THROWS_AS(inputs::adapter_to_start_from(config, shape), FormatError);  // 16 wide, not 32
 }
 
 }  // namespace adapter_start_test

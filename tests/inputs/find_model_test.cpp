@@ -60,6 +60,8 @@ TEST_CASE("find_model: a path is itself, a hub name its snapshot in the cache") 
   CHECK(find_model("owner/some-model") == snapshot);
   write(cached / "refs" / "main", "another");
   CHECK(holds(said_of("owner/some-model"), "names the snapshot \"another\", which is not in "));
+  write(cached / "refs" / "main", " \n");
+  CHECK(holds(said_of("owner/some-model"), "names the snapshot \"\", which is not in "));
 }
 
 TEST_CASE("find_model: without refs/main the only snapshot is taken, and none or several are told") {
@@ -67,8 +69,12 @@ TEST_CASE("find_model: without refs/main the only snapshot is taken, and none or
   const Environment cache("HF_HUB_CACHE", folder.path().native());
   const auto snapshots = folder / "models--owner--some-model" / "snapshots";
   io::create_folders(snapshots);
-  CHECK(holds(said_of("owner/some-model"), "the local cache has 0 snapshots in " + snapshots.native()));
+  CHECK(said_of("owner/some-model") == "owner/some-model: the local cache has 0 snapshots in " + snapshots.native() +
+                                           " and no " +
+                                           (folder / "models--owner--some-model" / "refs" / "main").native() +
+                                           " that names one; to download it again: hf download owner/some-model");
   io::create_folders(snapshots / "0123abc");
+  write(snapshots / ".lock");
   CHECK(find_model("owner/some-model") == snapshots / "0123abc");
   io::create_folders(snapshots / "4567def");
   CHECK(holds(said_of("owner/some-model"), "the local cache has 2 snapshots in "));
@@ -198,6 +204,8 @@ TEST_CASE("find_model: one adapter is taken, no whole model and no list") {
     CHECK(holds(said_of_adapter(folder / name), "holds a whole model; allowed: an adapter folder"));
   for (const char* name : {"a", "b", "c,d"}) write(folder / name / "adapter_config.json");
   CHECK(find_adapter((folder / "c,d").native()) == folder / "c,d");
+  CHECK(holds(said_of_adapter("x,y"), "given x,y, allowed: one adapter; to use several, "));
+  CHECK_THROWS_AS(find_adapter("x-y"), IoError);
   const std::string both = (folder / "a").native() + "," + (folder / "b").native();
   CHECK(said_of_adapter(both) ==
         "key adapter_name_or_path: given " + both +
@@ -226,6 +234,9 @@ TEST_CASE("find_model: what a folder is instead is told in full, with the key th
         "key adapter_name_or_path: given " + begun +
             ", which is the folder of a run that has no final_model; allowed: an adapter folder");
   write(folder / "begun" / "checkpoints" / "checkpoint-3" / "adapter_config.json");
+  io::create_folders(folder / "stays" / "checkpoints");
+  write(folder / "stays" / "config.json");  // a model that lacks its weights, whatever stands beside it
+  CHECK_THROWS_AS(said_of_model(folder / "stays"), FormatError);
   const std::string checkpoints = begun + "/checkpoints";
   CHECK(said_of_model(checkpoints) ==
         "key model_name_or_path: given " + checkpoints +

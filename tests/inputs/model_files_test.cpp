@@ -180,6 +180,9 @@ TEST_CASE("model_files: without a tokenizer it is told which file or key would b
   io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
   CHECK(find_tokenizer(folder / "tokenizer.json")->vocab_size() == 260);
   CHECK(find_tokenizer(folder.path())->vocab_size() == 260);
+  const test::TempFolder other;
+  io::write_file(other / "tokenizer.model", std::string_view("x"));  // which is one too, though a broken one
+  CHECK_THROWS_AS(find_tokenizer(other.path()), Error);
 }
 
 TEST_CASE("model_files: where no file of the model says where answers end, the tokenizer's end of text does") {
@@ -302,6 +305,49 @@ TEST_CASE("model_files: an adapter's rotary settings are its base's from then on
                       " was trained with");
   config.no_rope_layers.clear();
   expect(own, {true, false});
+}
+
+TEST_CASE("model_files: a model from scratch is a preset's with the tokenizer's end, or that of a config.json") {
+  const test::TempFolder folder;
+  settings::Config config;
+  config.train_from_scratch = true;
+  config.model_preset = "tiny";
+  config.tokenizer_name_or_path = folder.path().native();
+  CHECK(test::message_of<IoError>([&] { open_source(config); }) ==
+        folder.path().native() + ": no tokenizer.json and no tokenizer.model");
+  io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+  io::write_json(folder / "tokenizer_config.json", {{"eos_token", "<think>"}});
+  const auto tokenizer = tokenizer::Tokenizer::from_folder(folder.path());
+  const io::Json preset = model::preset_config("tiny");
+  const auto source = open_source(config);
+  CHECK(source.path() == folder.path());
+  CHECK(source.config().vocab_size == preset.at("vocab_size").get<Index>());
+  CHECK(source.config().hidden_size == preset.at("hidden_size").get<Index>());
+  CHECK(stop_ids(source, tokenizer, std::nullopt) == std::vector<std::int32_t>{258});
+  const auto endless = tokenizer::Tokenizer::from_json(test::byte_tokenizer_json(), "test");
+  CHECK(stop_ids(source, endless, std::nullopt) == std::vector<std::int32_t>{258});  // written to the config
+  const Index size = preset.at("vocab_size").get<Index>();
+  for (const Index last : {size - 1, size}) {
+    io::Json json = io::parse_json(test::byte_tokenizer_json(), "test");
+    json["model"]["vocab"]["zz"] = last;
+    io::write_json(folder / "tokenizer.json", json);
+    CHECK(test::message_of<ConfigError>([&] { open_source(config); }) ==
+          (last < size ? "nothing was thrown"
+                       : concat("key model_preset: given tiny, whose vocabulary has ", size,
+                                " tokens, but the tokenizer of ", folder.path().native(), " has ", size + 1)));
+  }
+  io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
+
+  config.model_preset.clear();
+  config.tokenizer_name_or_path.clear();
+  config.model_name_or_path = folder.path().native();
+  test::RandomModel shape;
+  shape.vocabulary = 300;
+  shape.more = {{"eos_token_id", 7}};
+  io::write_json(folder / "config.json", test::config_json(shape));
+  const auto own = open_source(config);
+  CHECK(own.config().vocab_size == 300);
+  CHECK(stop_ids(own, tokenizer, std::nullopt) == std::vector<std::int32_t>{7});
 }
 
 }  // namespace model_files_test

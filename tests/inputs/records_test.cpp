@@ -229,7 +229,8 @@ TEST_CASE("records: long texts are cut so that all of them is learnt, and others
     const auto summary = records.survey(dev, sequences);
     CHECK(summary.truncated() == (cuts ? 1 : 2));
     CHECK(summary.text().starts_with(cuts ? "13 blocks of 4 records, " : "4 records, "));
-    CHECK(records.survey(dev, sequences, 2).length_at(1) == 11);
+    for (const std::size_t most : {std::size_t{1}, std::size_t{2}})
+      CHECK(records.survey(dev, sequences, most).length_at(1) == 11);
   }
 }
 
@@ -494,6 +495,26 @@ TEST_CASE("records: a malformed record is told by whoever reads all, of two the 
     CHECK(test::message_of<FormatError>([&] { records.survey(threads, all, most); }) == told);
 }
 
+TEST_CASE("records: blocks that a survey passes over are counted, and their lengths known") {
+  const auto tokenizer = tokenizer::Tokenizer::from_json(test::byte_tokenizer_json(), "test");
+  data::RecordLists lists;
+  lists["mine"].add_text("short");
+  lists["mine"].add_text(std::string(30, 'x'));
+  const std::vector<std::string> names = {"mine"};
+  const cpu::Threads threads(1);
+  inputs::Records records{data::Dataset::open(names, {}, lists),
+                          data::Encoder(&tokenizer, std::nullopt, {.cutoff_len = 11})};
+  records.cut_texts(threads);
+  REQUIRE(records.size() == 4);
+  const auto part = records.survey(threads, data::Sequences::below(4), 1);
+  CHECK(part.records() == 4);
+  CHECK_FALSE(part.complete());
+  CHECK(part.tokens() == 4 * 5);
+  CHECK(part.length_at(0.5) == 5);
+  CHECK(part.length_at(1) == 11);
+  CHECK(part.text().starts_with("4 blocks of 2 records, judged by 1 of them: about 20 tokens, "));
+}
+
 TEST_CASE("records: a long text that is malformed, or is not learnt, is not cut") {
   const auto tokenizer = tokenizer::Tokenizer::from_json(test::byte_tokenizer_json(), "test");
   const std::string longer(30, 'x');
@@ -515,6 +536,62 @@ TEST_CASE("records: a long text that is malformed, or is not learnt, is not cut"
                          data::Encoder(&tokenizer, std::nullopt, {.cutoff_len = 10})};
   CHECK(test::message_of<FormatError>([&] { broken.cut_texts(threads); }) ==
         "mine:3: \"loss\" is 0.5; expected true, false, 0 or 1");
+}
+
+TEST_CASE("records: a survey goes through more records than are read at once, and finds the longest and the broken") {
+  constexpr Index count = 1030, longest = 1027;
+  data::RecordLists lists;
+  for (Index i = 0; i < count; ++i) {
+    const std::vector<std::int32_t> ids(i == longest ? 9 : i == 3 ? 8 : i % 2 == 0 ? 2 : 3, 5);
+    lists["mine"].add_tokens(ids);
+  }
+  const std::vector<std::string> names = {"mine"};
+  const cpu::Threads threads(1);
+  const data::Sequences all = data::Sequences::below(count);
+  const inputs::Records records{data::Dataset::open(names, {}, lists), data::Encoder(nullptr, std::nullopt, {})};
+  const auto whole = records.survey(threads, all);
+  CHECK(whole.records() == count);
+  CHECK(whole.tokens() == 515 * 2 + 515 * 3 + 5 + 6);
+  CHECK(whole.labelled() == whole.tokens() - count);
+  CHECK(whole.length_at(1) == 9);
+  const auto part = records.survey(threads, all, 10);  // each 103rd
+  CHECK(part.records() == count);
+  CHECK_FALSE(part.complete());
+  CHECK(part.length_at(0.999) == 3);
+  CHECK(part.length_at(1) == 9);
+  const auto some = records.survey(threads, std::vector<Index>{longest, 4}, 1);
+  CHECK(some.records() == 2);
+  CHECK(some.tokens() == 18);  // twice the first
+  const Index last = count;
+  lists["mine"].add(io::Json{{"input_ids", {1, 2}}, {"labels", {1}}});
+  const inputs::Records broken{data::Dataset::open(names, {}, lists), data::Encoder(nullptr, std::nullopt, {})};
+  CHECK(test::message_of<FormatError>([&] { broken.survey(threads, data::Sequences::below(last + 1), 10); }) ==
+        "mine:1031: 2 input_ids but 1 labels");
+}
+
+TEST_CASE("records: the blocks of a text have the class of its record, behind many others too") {
+  const auto tokenizer = tokenizer::Tokenizer::from_json(test::byte_tokenizer_json(), "test");
+  constexpr Index before = 4097;  // more than are read at once
+  data::RecordLists lists;
+  for (Index i = 0; i < before; ++i) lists["tokens"].add_tokens(std::vector<std::int32_t>{1});
+  lists["mine"].add(io::Json{{"text", std::string(30, 'x')}, {"level", "b"}});
+  lists["mine"].add(io::Json{{"text", "y"}});
+  lists["mine"].add(io::Json{{"text", std::string(12, 'z')}, {"level", "a"}});
+  const std::vector<std::string> names = {"tokens", "mine"};
+  const cpu::Threads threads(1);
+  inputs::Records records{data::Dataset::open(names, {.label_field = "level"}, lists),
+                          data::Encoder(&tokenizer, std::nullopt, {.cutoff_len = 11})};
+  CHECK_FALSE(records.has_blocks());
+  records.cut_texts(threads);
+  REQUIRE(records.size() == before + 3 + 1 + 2);
+  const auto found = records.classes(threads, data::Sequences::below(records.size()));
+  CHECK(found.labels == std::vector<std::string>{"a", "b"});
+  REQUIRE(std::ssize(found.of) == records.size());
+  CHECK(std::count(found.of.begin(), found.of.begin() + before, -1) == before);
+  CHECK(std::vector<std::int32_t>(found.of.begin() + before, found.of.end()) ==
+        std::vector<std::int32_t>{1, 1, 1, -1, 0, 0});
+  const auto some = records.classes(threads, std::vector<Index>{before + 4, before + 1, before});
+  CHECK(some.of == std::vector<std::int32_t>{0, 1, 1});
 }
 
 }  // namespace records_test

@@ -106,8 +106,14 @@ TEST_CASE("run data: of what nothing can be learnt or evaluated the cause is tol
         nothing +
             "no record has a labelled token: they, or their answers, are marked as not learnt, such as by "
             "\"weight\" 0, or their labels are all -100");
+  shelf.add_tokens("more", 1, -100);
+  shelf.config.dataset = {"mine", "more"};
+  CHECK(shelf.surveyed().starts_with(nothing));  // the first file stands for all
+  shelf.config.dataset = {"mine"};
   shelf.add_tokens("mine", 1);
   CHECK(shelf.surveyed() == "nothing was thrown");
+  const auto alone = shelf.open().survey(shelf.threads, shelf.config);
+  CHECK((alone.train.records() == 3 && alone.train.tokens() == 9 && alone.eval.records() == 0));
   shelf.config.cutoff_len = 2;
   CHECK(shelf.surveyed() == nothing + "not one token is labelled within cutoff_len 2");
   shelf.config.stages = {{.until_step = 1, .cutoff_len = 1}, {}};
@@ -196,6 +202,8 @@ TEST_CASE("run data: with a curriculum each record has its class, and a field th
   CHECK(shelf.told<ConfigError>() == "nothing was thrown");
   shelf.config.stages[1].curriculum_stages = {{1, {{"b", 1}}}};
   CHECK(shelf.told<ConfigError>() == refused("curriculum_stages", R"([{"until":1.0,"mix":{"b":1.0}}])"));
+  shelf.config.stages[1].curriculum_stages = settings::Config{}.curriculum_stages;  // the default, but said
+  CHECK(test::holds(shelf.told<ConfigError>(), R"(key curriculum_stages: given [{"until":0.3,)"));
 }
 
 TEST_CASE("run data: a mix has the sequences of each file, and what it can't have is told by the key that gives it") {
@@ -268,6 +276,47 @@ TEST_CASE("run data: date and thinking are the keys', else the resumed run's, el
   config.template_name = "chatml";
   CHECK((date() == "" && !shelf.open().enable_thinking()));
   CHECK(shelf.open().text().chat_template->name() == "chatml");
+}
+
+TEST_CASE("run data: long texts are cut to train on, and read whole to evaluate on") {
+  const test::Quiet quiet;
+  Shelf shelf;
+  shelf.write_tokenizer();
+  shelf.lists["mine"].add_text(std::string(30, 'x'));
+  shelf.lists["mine"].add_text("short");
+  shelf.lists["other"].add_text(std::string(20, 'y'));
+  shelf.config.eval_dataset = {"other"};
+  shelf.config.cutoff_len = 11;
+  shelf.config.train_on_prompt = true;
+  const RunData data = shelf.open();
+  CHECK(data.train().has_blocks());
+  CHECK(data.order().numbers() == std::vector<Index>{0, 1, 2, 3});  // 29 tokens behind the first, 10 a block
+  CHECK(data.train().encoder().options().cutoff_len == 11);
+  CHECK_FALSE(data.eval().has_blocks());
+  CHECK(data.eval_order().size() == 1);
+  CHECK(data.eval()[0].tokens.size() == 20);
+  CHECK(data.eval().encoder().options().train_on_prompt);
+  const auto found = data.survey(shelf.threads, shelf.config);
+  CHECK((found.train.records() == 4 && found.train.labelled() == 29 + 4));
+  CHECK((found.eval.records() == 1 && found.eval.labelled() == 19));
+}
+
+TEST_CASE("run data: of the records to evaluate those with an answer are answered") {
+  Shelf shelf;
+  shelf.write_tokenizer();
+  shelf.config.template_name = "chatml";
+  using Talk = std::vector<data::Message>;
+  shelf.lists["mine"].add(Talk{{"user", "a"}, {"assistant", "b"}});
+  for (const Talk& talk :
+       {Talk{{"user", "a"}, {"assistant", "c"}}, Talk{{"user", "a"}, {"assistant", "d"}, {"user", "e"}},
+        Talk{{"user", "f"}, {"assistant", "g"}}})
+    shelf.lists["other"].add(talk);
+  shelf.config.eval_dataset = {"other"};
+  const auto answered = shelf.open().answered();
+  REQUIRE(answered.size() == 2);
+  CHECK(answered[0].answer() == "c");
+  CHECK(answered[1].answer() == "g");
+  CHECK(answered[1].record == 2);
 }
 
 }  // namespace run_data_test

@@ -8,6 +8,8 @@ using namespace lora::settings;
 using Kind = DeviceName::Kind;
 
 TEST_CASE("device name: the processors, any device, and NPUs by number") {
+  for (const char* text : {"auto", "cpu", "ascend", "ascend:2"}) CHECK(parse_device(text).has_value());
+  for (const char* text : {"auto", "cpu"}) CHECK(parse_device(text)->ids.empty());
   CHECK(parse_device("auto")->kind == Kind::automatic);
   CHECK(parse_device("cpu")->kind == Kind::cpu);
   CHECK(parse_device("ascend")->kind == Kind::ascend);

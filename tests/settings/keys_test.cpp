@@ -266,9 +266,11 @@ TEST_CASE("keys: a range holds its closed ends and not its open ones") {
   CHECK(part.holds(3));
   CHECK_FALSE(part.holds(3.5));
   CHECK(part.holds(1));
+  CHECK_FALSE(part.holds(1.5));
   const Range between{.low = -2, .high = 2, .low_open = true};
   CHECK_FALSE(between.holds(-2));
   CHECK(between.holds(2));
+  CHECK(between.holds(1.5));
   CHECK_FALSE(between.holds(2.5));
   const double infinity = std::numeric_limits<double>::infinity();
   for (const double none : {infinity, -infinity, std::numeric_limits<double>::quiet_NaN()})

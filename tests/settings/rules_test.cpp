@@ -400,6 +400,7 @@ TEST_CASE("rules: settings at the edge of one are taken, and those past it by an
       {train_command, with(train, {{"step_units", "9"}, {"per_device_train_batch_size", "2"}})},
       {train_command, with(train, {{"step_units", "3"}, {"gradient_accumulation_steps", "3"}})},
       {train_command, with(train, {{"step_units", "4"}, {"gradient_accumulation_steps", "3"}}), "step_units"},
+      {train_command, with(train, {{"step_units", "9"}, {"resume_from_checkpoint", "auto"}})},
       {train_command, with(train, {{"lora_target", "all"}})},
       {train_command, with(train, {{"lora_target", "all,q_proj"}}), "lora_target"},
       {train_command, with(train, {{"offload", "params"}})},
@@ -432,6 +433,12 @@ TEST_CASE("rules: settings at the edge of one are taken, and those past it by an
       {tokenize_command, with(model, {{"file", "f.jsonl"}, {"template", "chatml"}, {"add_generation_prompt", ""}})},
       {tokenize_command, with(model, {{"file", "f.jsonl.gz"}, {"date", "2024-07-26"}, {"enable_thinking", "true"}})},
       {doctor_command, {{"full", ""}, {"output_file", "r.md"}}},
+      {plan_command, {{"model_preset", "tiny"}, {"train_from_scratch", ""}, {"finetuning_type", "full"}}},
+      {plan_command,
+       {{"model_preset", "tiny"}, {"train_from_scratch", ""}, {"finetuning_type", "full"}, {"dataset", "d"}},
+       "tokenizer_name_or_path"},
+      {report_command, {{"runs", "r"}, {"output_file", "p.html"}}},
+      {report_command, {{"runs", "r,s"}}, "output_file"},
   };
   for (const Example& example : examples) {
     std::string given(name_of(example.command));
@@ -506,6 +513,10 @@ TEST_CASE("rules: a key of the command line that every stage says itself would d
   CHECK(said(train_command,
              with(base_of(train_command), {{"finetuning_type", "full"},
                                            {"stages", R"([{"until_step": 1, "finetuning_type": "full"}])"}})) == "");
+  // What is the default is not told apart from what is not given.
+  CHECK(said(train_command,
+             with(base_of(train_command),
+                  {{"learning_rate", "0.0002"}, {"stages", R"([{"until_step": 1, "learning_rate": 0.5}])"}})) == "");
   const std::string own = R"([{"until": 1, "mix": {"a": 1}}])";
   const Pairs lessons = with(base_of(train_command), {{"curriculum_stages", own}});
   const std::string stage = R"([{"until_step": 1, "use_curriculum": true, "curriculum_stages": )" + own + "}]";

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "support/key_values.hpp"
+#include "support/message_of.hpp"
 
 namespace settings_test {
 
@@ -356,6 +357,18 @@ TEST_CASE("settings: a switch may stand alone, and lists may be texts in a file"
   CHECK(read(R"({"interleave_probs": [1, 0.5]})").interleave_probs == std::vector<double>{1, 0.5});
   CHECK(read(R"({"dataset": "a, b"})").dataset == std::vector<data::DataFile>{"a", "b"});
   CHECK(read(R"({"stop": ["a, b", "c"]})").stop == std::vector<std::string>{"a, b", "c"});
+  CHECK(read(R"({"stop": []})").stop.empty());
+  set(config, "stop", "a");
+  set(config, "stop", "b");  // in place of what was said before
+  CHECK(config.stop == std::vector<std::string>{"b"});
+  for (const char* text : {"true", "false"})
+    CHECK(message_of([&] { set(config, "resume_from_checkpoint", text); }) ==
+          concat("key resume_from_checkpoint: given ", std::string_view(text),
+                 ", allowed: auto (the newest complete one), or the path of a checkpoint"));
+  for (const char* text : {"auto", "checkpoint-7"}) {
+    set(config, "resume_from_checkpoint", text);
+    CHECK(config.resume_from_checkpoint == text);
+  }
 }
 
 TEST_CASE("settings: what a list can't be is repeated whole, with what is allowed") {

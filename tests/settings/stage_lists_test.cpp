@@ -410,4 +410,28 @@ TEST_CASE("stage lists: a file in code is held against what one in a file can be
   CHECK(config.dataset == std::vector<File>{"[1].txt", "{2}.txt"});
 }
 
+TEST_CASE("stage lists: of a stage that is no object, or whose own fields are of another type, the place is told") {
+  const auto told = [](const std::string& text) {
+    Config config;
+    const std::string said = test::message_of<ConfigError>([&] { set_from_text(config, *find_key("stages"), text); });
+    const std::string begin = "key stages: ", end = concat("; allowed: ", allowed(*find_key("stages")));
+    REQUIRE(said.starts_with(begin));
+    REQUIRE(said.ends_with(end));
+    return said.substr(begin.size(), said.size() - begin.size() - end.size());
+  };
+  CHECK(told(R"([{"until_step": 1}, 3])") == "stage 2: expected an object");
+  CHECK(told(R"([{"name": 3}])") == "stage 1: \"name\" must be a string, found 3");
+  CHECK(told(R"([{"until_step": 1.5}])").starts_with("stage 1: \"until_step\" must be "));
+  CHECK(told(R"([{"until_step": 1}, {"until_epoch": "1"}])") ==
+        "stage 2: \"until_epoch\" must be a number, found \"1\"");
+  CHECK(told(R"([{"use_curriculum": 1}])") == "stage 1: \"use_curriculum\" is 1; allowed: true or false");
+  Config config;
+  set_from_text(config, *find_key("stages"), R"([{"name": "a", "until_epoch": 0.5}, {"until_step": 7}])");
+  REQUIRE(config.stages.size() == 2);
+  CHECK((config.stages[0].name == "a" && config.stages[0].until_epoch == 0.5 && !config.stages[0].until_step));
+  CHECK((config.stages[1].name.empty() && config.stages[1].until_step == 7 && !config.stages[1].until_epoch));
+  set_from_text(config, *find_key("stages"), R"([{"until_step": 9}])");  // in place of those
+  CHECK(config.stages == std::vector<StageSettings>{{.until_step = 9}});
+}
+
 }  // namespace stage_lists_test

@@ -50,7 +50,10 @@ TEST_CASE("unknown keys: the nearest name is the fewest edits away, a hyphen cou
                            {"", "abc", 3},
                            {"abc", "abc", 0},
                            {"flaw", "lawn", 2},
-                           {"lora_rank", "rank", 5}}) {
+                           {"lora_rank", "rank", 5},
+                           {"ab", "xa", 2},
+                           {"ab", "bx", 2},
+                           {"ab", "ba", 1}}) {
     CAPTURE(pair.one);
     CHECK(settings::detail::edits_between(pair.one, pair.other) == pair.edits);
     CHECK(settings::detail::edits_between(pair.other, pair.one) == pair.edits);
@@ -237,6 +240,9 @@ TEST_CASE("unknown keys: each is told with its value, who has it or what it is h
         "f: unknown key max_new_tokens (a key of train, eval, generate)" + end);
   CHECK(told({{"--max-shard-size", "x"}, {"a"}}, doctor_command) ==
         "f: unknown keys --max-shard-size (given x; a key of train, merge), a" + end);
+  CHECK(told({{"device_memory_gib"}}) == "f: unknown key device_memory_gib (a key of plan)" + end);
+  CHECK(told({{"json"}}) == "f: unknown key json (a key of doctor, plan)" + end);
+  CHECK(told({{"predict"}}) == "f: unknown key predict (a key of eval)" + end);
   CHECK(told({{"--text"}}) == "f: unknown key --text (a key of tokenize)" + end);
   CHECK(told({{"-seed"}}) == "f: unknown key -seed (nearest: seed)" + end);
   for (const std::size_t letters : {std::size_t{80}, std::size_t{81}}) {
