@@ -72,9 +72,10 @@ struct Host {
 
 volatile std::sig_atomic_t signal_to_pass_on = 0;
 
-[[noreturn]] void run_as(const Host& host, int local, const Words& words) {
+[[noreturn]] void run_as(const Host& host, int local, pid_t launcher, const Words& words) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  ::setpgid(0, 0);  // what a terminal sends comes by the one that started it, once
+  if (::getppid() != launcher) ::_exit(128 + SIGTERM);  // it had ended before
+  ::setpgid(0, 0);                                      // what a terminal sends comes by the one that started it, once
   const auto set = [](const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); };
   set("RANK", concat(host.number * host.processes + local));
   set("WORLD_SIZE", concat(host.hosts * host.processes));
@@ -92,14 +93,16 @@ volatile std::sig_atomic_t signal_to_pass_on = 0;
 /// Starts the host's processes, passes signals on to them, and ends all once one has failed.
 /// Returns   0, or how the first that failed did
 int run_all(const Host& host, const Words& words) {
+  ::signal(SIGCHLD, SIG_DFL);  // ignored, as it may come, processes that end would not be told of
   handle_ends([](int number) { signal_to_pass_on = number; });
   std::map<pid_t, int> running;  // and their ranks
   const auto send = [&](int number) {
     for (const auto& [process, rank] : running) ::kill(process, number);
   };
+  const pid_t launcher = ::getpid();
   for (int local = 0; local < host.processes; ++local) {
     const pid_t process = ::fork();
-    if (process == 0) run_as(host, local, words);
+    if (process == 0) run_as(host, local, launcher, words);
     if (process < 0) {
       const int error = errno;
       send(SIGKILL);
@@ -115,8 +118,10 @@ int run_all(const Host& host, const Words& words) {
     int status = 0;
     const pid_t process = ::waitpid(-1, &status, WNOHANG);
     if (process > 0) {
-      const int rank = running[process];
-      running.erase(process);
+      const auto found = running.find(process);
+      if (found == running.end()) continue;  // somebody else's, who has become this program
+      const int rank = found->second;
+      running.erase(found);
       const int end = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
       if (end == 0 || first != 0) continue;
       first = end;
@@ -149,9 +154,10 @@ std::optional<std::string> launch(int argc, const char* const* argv) {
   CLI::App page(launch_does, "lora launch");
   page.set_help_flag("-h,--help", "Prints this page");
   page.footer(
-      "\nOn processors it becomes mpirun, on this machine; of several, mpirun -n 8 --host one:4,two:4 lora train ..., "
-      "or "
-      "srun.\nOn NPUs each of several machines has its launch, with a number of its own:\n\n"
+      "\nOn one machine it becomes mpirun, where it was built with MPI and no address is given; processors of several: "
+      "mpirun -n 8 --host one:4,two:4 lora train ..., or srun.\nOf several machines with NPUs each has its launch, "
+      "with "
+      "a number of its own:\n\n"
       "  lora launch --nproc_per_node 4 train --model_name_or_path MODEL --dataset train.json --output_dir OUT\n"
       "  lora launch --nproc_per_node 8 --nnodes 2 --node_rank 0 --master_addr 192.168.1.10 train --device ascend ...");
   page.prefix_command();
@@ -182,6 +188,9 @@ std::optional<std::string> launch(int argc, const char* const* argv) {
                       ", allowed: a number of processes, at least 1");
   if (host.hosts < 1)
     fail<ConfigError>("lora launch: --nnodes: given ", host.hosts, ", allowed: a number of machines, at least 1");
+  if (constexpr int most = 1 << 16; host.processes > most || host.hosts > most)
+    fail<ConfigError>("lora launch: given ", host.processes, " processes on ", host.hosts,
+                      " machines, allowed: at most ", most, " of each");
   if (page.count("--node_rank") > 0 && node < 0) node = host.hosts;  // refused below
   host.number = number_of(node, "NODE_RANK", 0, std::numeric_limits<int>::max(), "a number from 0 on", 0);
   if (host.number >= host.hosts)

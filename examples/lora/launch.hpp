@@ -3,9 +3,11 @@
 #include <optional>
 #include <string>
 
-/// `lora launch`, where the command line is one: starts several processes of a command on this machine, by becoming
-/// mpirun, and says the command; or where they meet at an address, by itself, and ends as they do. Returns   the page
-/// of help, where that is asked for; nothing of another command line Throws   ConfigError
+/// `lora launch`, where the command line is one: starts several processes of a command, by becoming mpirun, and says
+/// the command; or where they meet at an address, by itself, and ends as they do.
+///
+/// Returns   the page of help, where that is asked for; nothing of another command line
+/// Throws   ConfigError
 std::optional<std::string> launch(int argc, const char* const* argv);
 
 /// What the page of all commands says of it.

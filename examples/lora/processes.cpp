@@ -49,8 +49,8 @@ Processes::Processes(const settings::Config& config) {
     if (!has_npus)
       fail<ConfigError>("the environment's ", launch.variable, " is ", launch.processes,
                         ", as a launcher sets it that starts several processes, but those of 'lora train' on ",
-                        "processors find each other by MPI: start them with mpirun, srun or lora launch, or unset ",
-                        launch.variable, " for a single one");
+                        "processors find each other by MPI: start them with mpirun or srun, or unset ", launch.variable,
+                        " for a single one");
     ranks_ = std::make_unique<comm::Meeting>(*comm::meeting_place(), run::describe_build(),
                                              std::chrono::duration<double>(config.ddp_timeout));
   }
@@ -60,12 +60,12 @@ Processes::Processes(const settings::Config& config) {
 void Processes::share_threads(settings::Config& config) {
   if (ranks_ == nullptr) return;
   struct Place {
-    char host[128];
+    char host[256];
     cpu_set_t processors;
   };
   std::vector<Place> places(static_cast<std::size_t>(ranks_->size()));
   Place& own = places[static_cast<std::size_t>(ranks_->rank())];
-  std::strncpy(own.host, ranks_->host().c_str(), sizeof own.host - 1);
+  std::strncpy(own.host, ranks_->host_and_boot().c_str(), sizeof own.host - 1);
   if (sched_getaffinity(0, sizeof own.processors, &own.processors) != 0) CPU_SET(0, &own.processors);
   std::vector<Index> begins{0};
   while (std::ssize(begins) <= ranks_->size()) begins.push_back(begins.back() + static_cast<Index>(sizeof(Place)));

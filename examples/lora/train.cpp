@@ -16,13 +16,13 @@ int run_train(Request& request) {
     print_preview(request.config, inputs::open_source(request.config));
     return 0;
   }
-  stop_after_the_step();
   RunOptions options;
   std::vector<const char*> words;
   for (const std::string& word : request.words) words.push_back(word.c_str());
   options.command = run::quoted_command(words);
   options.stop = &asked_to_end;
-  Processes processes(request.config);
+  Processes processes(request.config);  // until all are there a signal ends it at once
+  stop_after_the_step();
   processes.share_threads(request.config);
   options.ranks = processes.ranks();
   if (!processes.speaks())

@@ -160,6 +160,11 @@ TEST_CASE("ascend group: what keeps NPUs from being connected is said by all of 
   for (const std::string& end : try_groups(2, nothing, [](int) { return 1; }))
     CHECK(holds(end, "ranks 0 and 1 both have NPU 1 on "));
   {
+    const Environment shown("ASCEND_RT_VISIBLE_DEVICES", "5,3");  // the NPU that a process calls 1
+    for (const std::string& end : try_groups(2, nothing, [](int) { return 1; }))
+      CHECK(holds(end, "ranks 0 and 1 both have NPU 3 on "));
+  }
+  {
     (void)stand_in_counts();
     const TempFolder temp;
     const ascend::Toolkit& opened = ascend::Toolkit::get();  // before its folder has another name

@@ -207,12 +207,29 @@ TEST_CASE("meeting: ranks that don't belong together are told so, all of them") 
   }
 }
 
+TEST_CASE("meeting: a rank that ends before all are there ends the wait of the others") {
+  const Quiet quiet;
+  const int port = free_port();
+  const auto ends = ends_of(2, [&](int rank) {
+    if (rank == 0) {
+      const Meeting meeting(place_of(0, 3, port), "this build", patience);
+    } else {
+      (void)answer_to(port, hello(1, 3, "this build"), true);
+    }
+  });
+  CHECK(ends[0] == "rank 1 has ended before all were there");
+}
+
 TEST_CASE("meeting: an address that is no host's, another host's, a port that is taken, and nobody there") {
   const Quiet quiet;
   MeetingPlace place = place_of(0, 2, 29500);
   place.address = "no.such.host.invalid";
   CHECK(holds(message_of<ConfigError>([&] { const Meeting meeting(place, "", patience); }),
               "the environment's MASTER_ADDR is 'no.such.host.invalid', which stands for no address: "));
+  place.rank = 1;  // which waits for a name that comes
+  CHECK(holds(message_of<ConfigError>([&] { const Meeting meeting(place, "", std::chrono::duration<double>(0.2)); }),
+              "stands for no address: "));
+  place.rank = 0;
   place.address = "203.0.113.7";  // of no host
   CHECK(holds(message_of<Error>([&] { const Meeting meeting(place, "", patience); }),
               "MASTER_ADDR 203.0.113.7 is no address of "));

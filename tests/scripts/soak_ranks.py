@@ -84,7 +84,7 @@ class Soak:
         program = [str(self.args.program.resolve())]
         if ranks > 1 and self.args.stand_in:
             program += ["launch", f"--nproc_per_node={ranks}", "--master_addr=127.0.0.1",
-                        f"--master_port={20000 + os.getpid() % 20000}"]
+                        f"--master_port={20000 + os.getpid() % 12000}"]
         elif ranks > 1:
             launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "btl_vader_single_copy_mechanism",
                         "none"] + [word for pair in self.args.mca for word in ["--mca", *pair]] + ["-n", str(ranks)]
@@ -96,6 +96,7 @@ class Soak:
         kills = 0
         while True:
             process = self.start(self.args.ranks, out)
+            disturbed = False
             if kills < self.args.kills:
                 time.sleep(rng.uniform(0.2, self.args.longest))
                 there = processes_of(out)
@@ -104,19 +105,22 @@ class Soak:
                     try:
                         os.kill(rng.choice(there), number)
                         kills += 1
+                        disturbed = True
                     except ProcessLookupError:
                         pass
             try:
                 _, errors = process.communicate(timeout=self.args.patience)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
+                for one in processes_of(out):
+                    os.kill(one, signal.SIGKILL)
                 return kills, f"it did not end within {self.args.patience} s"
             time.sleep(0.1)
             if left := processes_of(out):
                 return kills, f"processes are left: {left}"
             if process.returncode == 0:
                 return kills, None
-            if kills == 0:
+            if not disturbed:
                 return kills, f"it failed undisturbed, with {process.returncode}:\n{errors[-2000:]}"
 
 

@@ -19,7 +19,8 @@ from pathlib import Path
 import soak_ranks
 
 TIMEOUT = 5
-HOSTS = {"lora-one": "10.77.31.1", "lora-two": "10.77.31.2"}
+NAMES = [f"lora-{os.getpid()}-{name}" for name in ("one", "two")]
+HOSTS = dict(zip(NAMES, ("10.77.31.1", "10.77.31.2")))
 
 
 def run(*words):
@@ -35,7 +36,8 @@ class Hosts:
             self.__exit__()
             print(f"no network namespaces can be made here: {made[0].stderr.strip()}")
             sys.exit(77)
-        run("ip", "link", "add", "lora-v1", "netns", "lora-one", "type", "veth", "peer", "name", "lora-v2", "netns", "lora-two")
+        run("ip", "link", "add", "lora-v1", "netns", NAMES[0], "type", "veth", "peer", "name", "lora-v2",
+            "netns", NAMES[1])
         for (name, address), link in zip(HOSTS.items(), ("lora-v1", "lora-v2")):
             for words in (["addr", "add", f"{address}/24", "dev", link], ["link", "set", link, "up"], ["link", "set", "lo", "up"]):
                 done = run("ip", "-n", name, *words)
@@ -54,11 +56,11 @@ class Hosts:
 
     @staticmethod
     def cut():
-        assert run("ip", "-n", "lora-two", "link", "set", "lora-v2", "down").returncode == 0
+        assert run("ip", "-n", NAMES[1], "link", "set", "lora-v2", "down").returncode == 0
 
     @staticmethod
     def mend():
-        assert run("ip", "-n", "lora-two", "link", "set", "lora-v2", "up").returncode == 0
+        assert run("ip", "-n", NAMES[1], "link", "set", "lora-v2", "up").returncode == 0
 
 
 def agent(folder):
@@ -94,7 +96,7 @@ def main():
                       "--mca", "btl_tcp_if_include", "10.77.31.0/24", "--mca", "oob_tcp_if_include", "10.77.31.0/24", "-n", "2",
                       "--host", ",".join(f"{address}:1" for address in HOSTS.values())]
             words = [word for word in soak.words(2, out) if not word.startswith("--step_units")]
-            inside = ["ip", "netns", "exec", "lora-one", "unshare", "--uts", "sh", "-c", 'hostname lora-one; exec "$@"', "sh"]
+            inside = ["ip", "netns", "exec", NAMES[0], "unshare", "--uts", "sh", "-c", f'hostname {NAMES[0]}; exec "$@"', "sh"]
             # A file, since daemons that are left behind would hold a pipe open.
             with open(folder / "errors", "w") as errors:
                 return subprocess.Popen(inside + mpirun + [program] + words + ["--step_units=2", *more],

@@ -110,8 +110,37 @@ TEST_CASE("deepspeed: precision and offloads are what their parts come to") {
         "all");
   CHECK(offload(R"({"zero_optimization": {"offload_optimizer": {"device": "none"}}})") == "none");
   CHECK(offload(R"({"zero_optimization": {"cpu_offload": true}})") == "optimizer");
-  CHECK(shop.applied(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_type": "linear"}}})").lr_scheduler_type ==
-        "constant");
+  CHECK(
+      shop.applied(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_type": "linear", "warmup_num_steps": 0}}})")
+          .lr_scheduler_type == "constant");
+}
+
+TEST_CASE("deepspeed: what is not enabled says nothing, and what the file leaves open is the run's own or refused") {
+  const Shop shop;
+  const std::string plain = io::to_text(to_json(shop.applied("{}"), ~0u));
+  for (const std::string_view json :
+       {R"({"amp": {"enabled": false, "opt_level": "O2"}})", R"({"amp": {"enabled": "auto", "opt_level": "auto"}})",
+        R"({"curriculum_learning": {"enabled": false, "curriculum_type": "seqlen"}})",
+        R"({"fp16": {"enabled": false, "loss_scale": 128}})", R"({"gradient_predivide_factor": 1.0})"}) {
+    const std::string text(json);
+    CAPTURE(text);
+    CHECK(io::to_text(to_json(shop.applied(json), ~0u)) == plain);
+  }
+  Config config;
+  config.offload = "params";
+  CHECK(shop.applied(R"({"zero_optimization": {"offload_optimizer": {"device": "none"}}})", config).offload ==
+        "params");
+  config.offload = "optimizer";
+  CHECK(shop.applied(R"({"zero_optimization": {"offload_param": {"device": "none"}}})", config).offload == "optimizer");
+  CHECK(shop.refusal(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_type": "linear"}}})") ==
+        "scheduler.type \"WarmupLR\", whose warmup_num_steps would be 1000; allowed: with that, or \"auto\", or "
+        "warmup_steps as a key");
+  CHECK(shop.refusal(R"({"optimizer": {"type": "AdamW"}})") ==
+        "optimizer.type \"AdamW\", whose lr would be 0.001; allowed: with params.lr, or \"auto\", or learning_rate as "
+        "a key");
+  config = {};
+  config.learning_rate = 1e-3;
+  CHECK(shop.applied(R"({"optimizer": {"type": "AdamW"}})", config).learning_rate == 1e-3);
 }
 
 TEST_CASE("deepspeed: a key that was given and the file may not differ") {
@@ -152,7 +181,8 @@ TEST_CASE("deepspeed: what would change the run and has no counterpart is refuse
            {R"({"zero_optimization": {"offload_param": {"nvme_path": "/x"}}})",
             "zero_optimization.offload_param.nvme_path \"/x\", which is not understood; "},
            {R"({"zero_optimization": {"mics_shard_size": 8}})", "zero_optimization.mics_shard_size 8, which is not"},
-           {R"({"optimizer": {"type": "Lion"}})", "optimizer.type \"Lion\", which has no counterpart; allowed: AdamW "},
+           {R"({"optimizer": {"type": "Lion", "params": {"lr": "auto"}}})",
+            "optimizer.type \"Lion\", which has no counterpart; allowed: AdamW "},
            {R"({"optimizer": {"params": {"adam_w_mode": false}}})", "optimizer.params.adam_w_mode false, which has no"},
            {R"({"optimizer": {"params": {"momentum": 0.9}}})",
             "optimizer.params.momentum 0.9, which is not understood"},
@@ -164,11 +194,14 @@ TEST_CASE("deepspeed: what would change the run and has no counterpart is refuse
            {R"({"scheduler": {"params": {"warmup_min_lr": 0.1}}})", "scheduler.params.warmup_min_lr 0.1, which has no"},
            {R"({"scheduler": {"params": {"total_num_steps": 100}}})",
             "scheduler.params.total_num_steps 100, which the"},
-           {R"({"fp16": {"loss_scale": 128}})", "fp16.loss_scale 128, which has no counterpart; allowed: 0 or auto"},
+           {R"({"fp16": {"enabled": true, "loss_scale": 128}})",
+            "fp16.loss_scale 128, which has no counterpart; allowed: 0 or auto"},
            {R"({"prescale_gradients": true})",
             "prescale_gradients true, which has no counterpart; allowed: false or auto"},
            {R"({"sparse_gradients": true})", "sparse_gradients true, which has no counterpart"},
-           {R"({"amp": {"enabled": true}})", "amp.enabled true, which has no counterpart"},
+           {R"({"amp": {"enabled": true}})", "amp.enabled true, which is not understood"},
+           {R"({"communication_data_type": "fp16"})", "communication_data_type \"fp16\", which has no counterpart; "},
+           {R"({"gradient_predivide_factor": 2.0})", "gradient_predivide_factor 2.0, which has no counterpart"},
            {R"({"curriculum_learning": {"enabled": true}})",
             "curriculum_learning.enabled true, which is not understood"},
            {R"({"zero_optimisation": {"stage": 1}})", "zero_optimisation.stage 1, which is not understood; remove it"},

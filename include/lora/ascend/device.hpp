@@ -224,6 +224,10 @@ class Device : public DeviceState<Device> {
     copies_.forget(target, bytes);
   }
 
+  /// From now on waits end no earlier than after so many seconds.
+  void wait_at_least(double seconds) {
+    timeout_ms_ = std::max(timeout_ms_, static_cast<std::int32_t>(1000 * std::min(seconds, 2e6)));
+  }
   /// Throws away what is queued and is not to be waited for. Nothing works any more.
   void abandon(std::string reason) noexcept {
     if (enter_quietly()) give_up(std::move(reason));

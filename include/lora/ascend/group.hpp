@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <span>
@@ -30,12 +31,18 @@ class Group final : public comm::Communicator<Device> {
   /// HCCL_BUFFSIZE of the card. The links are made here, by a first gather. `dev` and `hosts` outlive this.
   /// Throws   ConfigError for the environment and where two ranks have the same NPU, DeviceError where HCCL is missing
   ///          or fails on any rank
-  Group(Device& dev, comm::HostRanks& hosts, std::chrono::duration<double> timeout) : dev_(dev), hosts_(hosts) {
-    check_hccl_environment();
-    set_hccl_timeouts(timeout.count());
+  Group(Device& dev, comm::HostRanks& hosts, std::chrono::duration<double> timeout)
+      : dev_(dev), hosts_(hosts), hccl_(opened(timeout.count())) {
     expect_own_npus();
-    connect();
-    warm_up();
+    // Else the device waits for what HCCL waits for, and hides why it fails.
+    dev_.wait_at_least(timeout.count() + 60);
+    try {
+      connect();
+      warm_up();
+    } catch (...) {
+      abandon();
+      throw;
+    }
   }
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -43,7 +50,7 @@ class Group final : public comm::Communicator<Device> {
   ~Group() override {
     if (comm_ == nullptr) return;
     if (std::uncaught_exceptions() > 0) {
-      dev_.abandon("another rank, or this one, has failed");
+      abandon();
       return;
     }
     try {
@@ -63,6 +70,8 @@ class Group final : public comm::Communicator<Device> {
     all.received_bytes += traffic_.received_bytes;
     return all;
   }
+
+  void abandon() noexcept override { dev_.abandon("another rank, or this one, has failed"); }
 
   /// Throws   DeviceError where HCCL has met an error meanwhile
   void gather_on_host(std::span<std::byte> bytes, std::span<const Index> begins) override {
@@ -185,17 +194,35 @@ class Group final : public comm::Communicator<Device> {
     check(error, "the links between NPUs");
   }
 
+  static Hccl opened(double seconds) {
+    check_hccl_environment();
+    set_hccl_timeouts(seconds);
+    return {};
+  }
+
   // Two processes on one card would wait for each other.
   void expect_own_npus() {
     std::vector<std::string> cards;
     for (int r = 0; r < size(); ++r)
-      cards.push_back(comm::text_of(hosts_, r, concat("NPU ", dev_.settings().id, " on ", std::string_view(host()))));
+      cards.push_back(comm::text_of(hosts_, r,
+                                    concat("NPU ", std::string_view(number_on_host(dev_.settings().id)), " on ",
+                                           std::string_view(hosts_.host_and_boot()))));
     for (int r = 0; r < size(); ++r)
       for (int earlier = 0; earlier < r; ++earlier)
         if (const auto at = static_cast<std::size_t>(r); cards[at] == cards[static_cast<std::size_t>(earlier)])
-          fail<ConfigError>("ranks ", earlier, " and ", r, " both have ", cards[at],
+          fail<ConfigError>("ranks ", earlier, " and ", r, " both have ",
+                            std::string_view(cards[at]).substr(0, cards[at].find('\n')),
                             "; each needs one of its own: device ascend, or ascend:0,1,..., and a launcher that tells ",
                             "each process its LOCAL_RANK");
+  }
+
+  // A process counts the NPUs that ASCEND_RT_VISIBLE_DEVICES shows it; another may be shown others.
+  static std::string number_on_host(std::int32_t id) {
+    const char* const shown = std::getenv("ASCEND_RT_VISIBLE_DEVICES");
+    std::string_view rest = shown != nullptr ? shown : "";
+    for (std::int32_t i = 0; i < id && !rest.empty(); ++i)
+      rest.remove_prefix(std::min(rest.find(',') + 1, rest.size()));
+    return rest.empty() ? concat(id) : std::string(rest.substr(0, rest.find(',')));
   }
 
   // What the first rank can't tell, since it has failed, all others are told.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,6 +43,14 @@ class Ranks {
   virtual std::string host() const {
     char name[256] = "";
     return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+  }
+  /// The same, told apart from another machine of that name: on a line of its own the number of its last boot.
+  std::string host_and_boot() const {
+    std::string text = host() + "\n";
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    std::string boot;
+    if (std::getline(file, boot)) text += boot;
+    return text;
   }
   /// What this rank has sent and received so far, and how long it has waited for it.
   virtual Traffic traffic() const { return {}; }
@@ -84,6 +93,9 @@ class Ranks {
 template <AnyDevice D>
 class Communicator : public Ranks {
  public:
+  /// After an error: nothing that is queued is waited for any more, since others may not come to it.
+  virtual void abandon() noexcept {}
+
   /// In place: rank r gives [begins[r], begins[r + 1]) of the slab.   Shapes   slab (1, n)
   template <class T>
   void all_gather(D& dev, View<D, T> slab, std::span<const Index> begins) {

@@ -82,6 +82,7 @@ class Meeting final : public HostRanks {
   void receive(int other, std::span<std::byte> bytes);
   // Tells the ranks that wait for rank 0 why it ends.
   [[noreturn]] void end(const std::string& reason);
+  Clock::time_point limit() const;
   void wait_for(int other, short events, Clock::time_point until);
 
   MeetingPlace place_;

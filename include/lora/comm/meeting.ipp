@@ -87,15 +87,23 @@ struct Addresses {
     hints.ai_family = AF_UNSPEC;
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = listens ? AI_PASSIVE : 0;
-    if (const int error = ::getaddrinfo(place.address.c_str(), std::to_string(place.port).c_str(), &hints, &first))
-      fail<ConfigError>("the environment's MASTER_ADDR is '", std::string_view(printable(place.address)),
-                        "', which stands for no address: ", std::string_view(::gai_strerror(error)));
+    error = ::getaddrinfo(place.address.c_str(), std::to_string(place.port).c_str(), &hints, &first);
   }
   Addresses(const Addresses&) = delete;
   Addresses& operator=(const Addresses&) = delete;
-  ~Addresses() { ::freeaddrinfo(first); }
+  ~Addresses() {
+    if (first != nullptr) ::freeaddrinfo(first);
+  }
+
+  /// Whether the name may stand for one later, as one of a host that begins does.
+  bool may_come() const { return error == EAI_AGAIN || error == EAI_NONAME; }
+  [[noreturn]] void refuse(const MeetingPlace& place) const {
+    fail<ConfigError>("the environment's MASTER_ADDR is '", std::string_view(printable(place.address)),
+                      "', which stands for no address: ", std::string_view(::gai_strerror(error)));
+  }
 
   addrinfo* first = nullptr;
+  int error = 0;
 };
 
 inline std::string name_of(const sockaddr_storage& address, socklen_t size) {
@@ -103,6 +111,20 @@ inline std::string name_of(const sockaddr_storage& address, socklen_t size) {
   const int error =
       ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
   return error == 0 ? host : "an unknown address";
+}
+
+inline bool is_loopback(const sockaddr& address) {
+  return address.sa_family == AF_INET &&
+         ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == 127;
+}
+
+/// A socket that looks for a free port of its own may find that which it connects to, and be its own other side.
+inline bool is_its_own(int socket) {
+  sockaddr_storage own{}, other{};
+  socklen_t own_size = sizeof own, other_size = sizeof other;
+  return ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &own_size) == 0 &&
+         ::getpeername(socket, reinterpret_cast<sockaddr*>(&other), &other_size) == 0 && own_size == other_size &&
+         std::memcmp(&own, &other, own_size) == 0;
 }
 
 inline void prepare(int socket) {
@@ -142,9 +164,11 @@ LORA_INLINE std::string Meeting::missing() const {
 
 LORA_INLINE void Meeting::receive_all() {
   const detail::Addresses addresses(place_, true);
+  if (addresses.error != 0) addresses.refuse(place_);
   Socket door;
   int error = 0;
-  for (const addrinfo* at = addresses.first; at != nullptr && !door.open(); at = at->ai_next) {
+  // Where one of several addresses is taken, others would come to whoever has it.
+  for (const addrinfo* at = addresses.first; at != nullptr && !door.open() && error != EADDRINUSE; at = at->ai_next) {
     Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol));
     const int on = 1;
     if (socket.open()) (void)::setsockopt(socket.handle(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -153,6 +177,10 @@ LORA_INLINE void Meeting::receive_all() {
       door = std::move(socket);
     else
       error = errno;
+    if (door.open() && detail::is_loopback(*at->ai_addr) && !place_.address.starts_with("127.") &&
+        place_.address != "localhost" && place_.address != "::1")
+      log::warn("MASTER_ADDR ", std::string_view(place_.address), " is an address here that other hosts can't reach, ",
+                "one of 127.0.0.0/8; give its address in numbers");
   }
   const std::string where = concat(std::string_view(place_.address), ":", place_.port);
   if (!door.open() && error == EADDRNOTAVAIL)
@@ -171,8 +199,8 @@ LORA_INLINE void Meeting::receive_all() {
   while (!missing().empty()) {
     const auto now = Clock::now();
     if (now >= until)
-      fail<Error>("ranks ", std::string_view(missing()), " of ", place_.size, " did not come to ",
-                  std::string_view(where), " within ", timeout_.count(), " s");
+      end(concat("ranks ", std::string_view(missing()), " of ", place_.size, " did not come to ",
+                 std::string_view(where), " within ", timeout_.count(), " s"));
     if (now >= told) {
       log::info("still waiting for ranks ", std::string_view(missing()), " at ", std::string_view(where));
       told = now + std::chrono::seconds(30);
@@ -183,7 +211,12 @@ LORA_INLINE void Meeting::receive_all() {
       waiting.push_back({guest.socket.handle(), POLLIN, 0});
       next = std::min(next, guest.until);
     }
+    // Those that are here say nothing until all are.
+    const std::size_t first = waiting.size();
+    for (const Socket& socket : sockets_) waiting.push_back({socket.handle(), POLLIN, 0});  // none: passed over
     (void)::poll(waiting.data(), waiting.size(), detail::milliseconds_until(next));
+    for (std::size_t r = 1; r < sockets_.size(); ++r)
+      if (waiting[first + r].revents != 0) end(concat("rank ", r, " has ended before all were there"));
     for (std::size_t i = guests.size(); i-- > 0;) {
       const bool speaks = waiting[i + 1].revents != 0;
       if ((speaks && welcome(guests[i])) || Clock::now() >= guests[i].until) {
@@ -193,11 +226,15 @@ LORA_INLINE void Meeting::receive_all() {
         guests.erase(guests.begin() + static_cast<std::ptrdiff_t>(i));
       }
     }
-    if ((waiting[0].revents & POLLIN) == 0 || guests.size() >= detail::most_guests) continue;
+    if ((waiting[0].revents & POLLIN) == 0) continue;
+    if (guests.size() >= detail::most_guests) guests.erase(guests.begin());  // which has said nothing for longest
     sockaddr_storage address{};
     socklen_t size = sizeof address;
     Socket socket(::accept4(door.handle(), reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC));
-    if (!socket.open()) continue;
+    if (!socket.open()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // no file can be opened now, say
+      continue;
+    }
     detail::prepare(socket.handle());
     guests.push_back({std::move(socket), detail::name_of(address, size), Clock::now() + detail::guest_patience});
   }
@@ -248,6 +285,7 @@ LORA_INLINE void Meeting::join() {
   while (!sockets_[0].open()) {
     {
       const detail::Addresses addresses(place_, false);
+      if (addresses.error != 0 && (!addresses.may_come() || Clock::now() >= until)) addresses.refuse(place_);
       for (const addrinfo* at = addresses.first; at != nullptr && !sockets_[0].open(); at = at->ai_next) {
         Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol));
         if (!socket.open()) continue;
@@ -260,8 +298,12 @@ LORA_INLINE void Meeting::join() {
         socklen_t size = sizeof error;
         error = ETIMEDOUT;
         if (waiting.revents != 0 && ::getsockopt(socket.handle(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 &&
-            error == 0)
-          sockets_[0] = std::move(socket);
+            error == 0) {
+          if (detail::is_its_own(socket.handle()))
+            error = ECONNREFUSED;
+          else
+            sockets_[0] = std::move(socket);
+        }
       }
     }
     if (sockets_[0].open()) break;
@@ -280,6 +322,12 @@ LORA_INLINE void Meeting::join() {
   receive(0, {});  // once all are there
 }
 
+/// Rank 0 hears of all and decides first which it was that did not come; after that the others may doubt rank 0.
+LORA_INLINE Meeting::Clock::time_point Meeting::limit() const {
+  const std::chrono::duration<double> more(place_.rank == 0 ? 0 : 10);
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout_ + more);
+}
+
 LORA_INLINE void Meeting::wait_for(int other, short events, Clock::time_point until) {
   const std::size_t at = place_.rank == 0 ? static_cast<std::size_t>(other) : 0;
   while (true) {
@@ -294,7 +342,7 @@ LORA_INLINE void Meeting::wait_for(int other, short events, Clock::time_point un
 LORA_INLINE void Meeting::send(int other, std::span<const std::byte> bytes) {
   const std::size_t at = place_.rank == 0 ? static_cast<std::size_t>(other) : 0;
   traffic_.sent_bytes += static_cast<double>(bytes.size());
-  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout_);
+  const auto until = limit();
   while (!bytes.empty()) {
     const ssize_t sent = ::send(sockets_[at].handle(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent >= 0) {
@@ -312,7 +360,7 @@ LORA_INLINE void Meeting::send(int other, std::span<const std::byte> bytes) {
 /// Of rank 0, a header comes first, which may say why the run ends.
 LORA_INLINE void Meeting::receive(int other, std::span<std::byte> bytes) {
   const std::size_t at = place_.rank == 0 ? static_cast<std::size_t>(other) : 0;
-  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout_);
+  const auto until = limit();
   const auto take = [&](std::span<std::byte> to) {
     while (!to.empty()) {
       const ssize_t got = ::recv(sockets_[at].handle(), to.data(), to.size(), 0);

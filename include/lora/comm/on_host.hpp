@@ -36,7 +36,7 @@ class OnHost final : public Communicator<D> {
   explicit OnHost(HostRanks& ranks) : ranks_(ranks) {
     if (!ranks.exchanges())
       fail<ConfigError>("key device: ", ranks.size(), " ranks that meet at MASTER_ADDR train on NPUs alone; on ",
-                        "processors start them with mpirun, srun or lora launch");
+                        "processors start them with mpirun or srun");
   }
 
   int rank() const override { return ranks_.rank(); }

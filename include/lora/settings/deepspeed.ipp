@@ -17,13 +17,13 @@
 
 namespace lora::settings::detail {
 
-/// Fields that say how DeepSpeed works, and nothing of what it computes; of one that ends in a dot, all below.
+/// Fields that say how DeepSpeed works, or when a loss scale of its own moves, and nothing of what is computed; of one
+/// that ends in a dot, all below.
 inline constexpr std::string_view idle_fields[] = {
     "activation_checkpointing.",
     "aio.",
     "checkpoint.",
     "comms_logger.",
-    "communication_data_type",
     "csv_monitor.",
     "dump_state",
     "flops_profiler.",
@@ -88,10 +88,11 @@ class DeepSpeedFile {
     schedule();
     only("prescale_gradients", {"false"});
     only("sparse_gradients", {"false"});
-    only("amp.enabled", {"false"});
+    only("communication_data_type", {"fp32"});
+    only("gradient_predivide_factor", {"1.0", "1"});
     only("fp16.loss_scale", {"0", "0.0"});
     for (const Field& field : fields_)
-      if (!field.known && !is_idle(field.path))
+      if (!field.known && !is_auto(*field.value) && !is_idle(field.path))
         refuse(field, "which is not understood; remove it if it changes nothing that is trained");
   }
 
@@ -102,7 +103,13 @@ class DeepSpeedFile {
     bool known = false;
   };
 
+  // What is not enabled says nothing else.
   void collect(const io::Json& object, const std::string& before) {
+    const io::Json* const enabled = io::json_find(object, "enabled");
+    if (enabled != nullptr && enabled->is_boolean() && !enabled->get<bool>()) {
+      fields_.push_back({before + "enabled", enabled, !before.ends_with("16.")});
+      return;
+    }
     for (const auto& [name, value] : io::json_fields(object)) {
       if (value.is_object())
         collect(value, before + name + ".");
@@ -129,6 +136,11 @@ class DeepSpeedFile {
     if (found == fields_.end()) return nullptr;
     found->known = true;
     return is_auto(*found->value) ? nullptr : &*found;
+  }
+  // Whether the file leaves it to a default of DeepSpeed's, which is not the key's.
+  bool leaves_open(std::string_view path, std::string_view key) const {
+    const auto is_it = [&](const Field& field) { return field.path == path; };
+    return std::none_of(fields_.begin(), fields_.end(), is_it) && !is_given(config_, *find_key(key));
   }
   void only(std::string_view path, std::initializer_list<std::string_view> values) {
     const Field* const field = find(path);
@@ -211,8 +223,12 @@ class DeepSpeedFile {
       if (!io::json_is(*field->value, "cpu")) refuse(*field, "which has no counterpart; allowed: none or cpu");
       return true;
     };
+    // What the file does not say of is the run's own.
     bool optimizer = offloads("zero_optimization.offload_optimizer.device");
-    const bool params = offloads("zero_optimization.offload_param.device");
+    if (given == nullptr) optimizer = config_.offloads_optimizer();
+    const Field* const of_optimizer = given;
+    bool params = offloads("zero_optimization.offload_param.device");
+    if (given == of_optimizer) params = config_.offloads_params();
     if (const auto old = flag("zero_optimization.cpu_offload")) {
       optimizer = optimizer || *old;
       if (given == nullptr) given = find("zero_optimization.cpu_offload");
@@ -224,6 +240,9 @@ class DeepSpeedFile {
 
   void optimizer() {
     only("optimizer.type", {"AdamW", "Adam", "adamw", "adam"});
+    if (const Field* const type = find("optimizer.type");
+        type != nullptr && leaves_open("optimizer.params.lr", "learning_rate"))
+      refuse(*type, "whose lr would be 0.001; allowed: with params.lr, or \"auto\", or learning_rate as a key");
     set("optimizer.params.lr", "learning_rate");
     set("optimizer.params.eps", "adam_epsilon");
     set("optimizer.params.weight_decay", "weight_decay");
@@ -254,6 +273,9 @@ class DeepSpeedFile {
         refuse(*type,
                "which warms up by a logarithm of the step; allowed: with warmup_type linear, or "
                "lr_scheduler_type and warmup_steps as keys");
+      if (leaves_open("scheduler.params.warmup_num_steps", "warmup_steps"))
+        refuse(*type,
+               "whose warmup_num_steps would be 1000; allowed: with that, or \"auto\", or warmup_steps as a key");
     }
     set("scheduler.params.warmup_max_lr", "learning_rate");
     set("scheduler.params.warmup_num_steps", "warmup_steps");

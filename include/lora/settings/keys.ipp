@@ -193,7 +193,7 @@ LORA_INLINE std::vector<Key> make_keys() {
        "up in a fixed order"},
       {"zero_stage", "batch", train, &C::zero_stage, Range{.low = 0, .high = 1}, free, "",
        "What ranks share out: 1: the optimizer's state; 0: nothing, so that each has all of it"},
-      {"ddp_timeout", "batch", train, &C::ddp_timeout, above(0), free, "",
+      {"ddp_timeout", "batch", train, &C::ddp_timeout, Range{.low = 0, .high = 1e8, .low_open = true}, free, "",
        "Seconds that a rank waits for another before it ends with an error"},
       {"deepspeed", "batch", train, &C::deepspeed, any, free, "none",
        "A DeepSpeed configuration file, whose stage, offloads, precision, batch, clipping, optimizer and schedule set "

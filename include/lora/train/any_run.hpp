@@ -28,7 +28,14 @@ class RunOn : public AnyRun {
         comm_(communicator_of(*dev_, options, config)),
         run_(*dev_, std::move(config), std::move(source), std::move(options), comm_.get()) {}
 
-  RunResult run() override { return run_.run(); }
+  RunResult run() override {
+    try {
+      return run_.run();
+    } catch (...) {
+      if (comm_ != nullptr) comm_->abandon();
+      throw;
+    }
+  }
 
  private:
   // Null for a process of its own.
