@@ -112,7 +112,7 @@ int run_all(const Host& host, const Words& words) {
   }
   using Clock = std::chrono::steady_clock;
   int first = 0;
-  std::optional<Clock::time_point> until;  // those that are left are killed
+  auto until = Clock::time_point::max();  // then those that are left are killed
   while (!running.empty()) {
     if (signal_to_pass_on != 0) send(std::exchange(signal_to_pass_on, 0));
     int status = 0;
@@ -131,9 +131,9 @@ int run_all(const Host& host, const Words& words) {
       until = Clock::now() + std::chrono::seconds(10);
       continue;
     }
-    if (until && Clock::now() >= *until) {
+    if (Clock::now() >= until) {
       send(SIGKILL);
-      until.reset();
+      until = Clock::time_point::max();
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
