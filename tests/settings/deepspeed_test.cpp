@@ -43,6 +43,8 @@ struct Shop {
 
 TEST_CASE("deepspeed: a whole file sets the keys, and what says how DeepSpeed works has no effect") {
   const Shop shop;
+  Config two;
+  two.ranks = 2;
   const Config config = shop.applied(R"({
     "train_batch_size": 16, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4,
     "gradient_clipping": 0.5, "steps_per_print": 100, "wall_clock_breakdown": false, "prescale_gradients": false,
@@ -54,11 +56,7 @@ TEST_CASE("deepspeed: a whole file sets the keys, and what says how DeepSpeed wo
       "warmup_max_lr": 1e-4, "warmup_num_steps": 20, "total_num_steps": "auto"}},
     "activation_checkpointing": {"partition_activations": true}, "tensorboard": {"enabled": true, "output_path": "x"}
   })",
-                                     [] {
-                                       Config config;
-                                       config.ranks = 2;
-                                       return config;
-                                     }());
+                                     two);
   CHECK(config.per_device_train_batch_size == 2);
   CHECK(config.gradient_accumulation_steps == 4);
   CHECK(config.max_grad_norm == 0.5);
