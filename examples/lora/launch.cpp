@@ -115,21 +115,24 @@ int run_all(const Host& host, const Words& words) {
   auto until = Clock::time_point::max();  // then those that are left are killed
   while (!running.empty()) {
     if (signal_to_pass_on != 0) send(std::exchange(signal_to_pass_on, 0));
+    int killed = 0, failed = 0;  // of those that have ended since the last look, which may be several
     int status = 0;
-    const pid_t process = ::waitpid(-1, &status, WNOHANG);
-    if (process > 0) {
+    for (pid_t process; (process = ::waitpid(-1, &status, WNOHANG)) > 0;) {
       const auto found = running.find(process);
       if (found == running.end()) continue;  // somebody else's, who has become this program
       const int rank = found->second;
       running.erase(found);
-      const int end = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-      if (end == 0 || first != 0) continue;
-      first = end;
-      if (WIFSIGNALED(status))  // else it has said itself why
+      if (WIFSIGNALED(status) && first == 0 && killed == 0) {  // else it has said itself why
+        killed = 128 + WTERMSIG(status);
         log::warn("rank ", rank, " was ended by signal ", WTERMSIG(status), " (", ::strsignal(WTERMSIG(status)), ")");
-      // The others most often end by themselves, and say why.
-      until = Clock::now() + std::chrono::seconds(10);
-      continue;
+      } else if (WIFEXITED(status) && failed == 0) {
+        failed = WEXITSTATUS(status);
+      }
+    }
+    // Those of one that was killed fail for want of it.
+    if (const int end = killed != 0 ? killed : failed; end != 0 && first == 0) {
+      first = end;
+      until = Clock::now() + std::chrono::seconds(10);  // the others most often end by themselves, and say why
     }
     if (Clock::now() >= until) {
       send(SIGKILL);

@@ -12,6 +12,7 @@
 
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
+#include "lora/io/paths.hpp"
 #include "support/effort.hpp"
 #include "support/environment.hpp"
 #include "support/message_of.hpp"
