@@ -30,7 +30,7 @@ class Processes {
   void meet_by_mpi(const lora::Launched& launch);
 
   std::unique_ptr<lora::comm::HostRanks> ranks_;
-  bool by_mpi_ = false;
+  [[maybe_unused]] bool by_mpi_ = false;  // without MPI it says nothing
   int hosts_ = 1;
 };
 
