@@ -60,6 +60,7 @@ class Soak:
     def __init__(self, args, folder):
         self.args = args
         self.folder = folder
+        self.seconds = 0
         attack.write_inputs(folder / "inputs", args.program)
         rng = random.Random(args.seed)
         with open(folder / "data.jsonl", "w") as file:
@@ -92,13 +93,13 @@ class Soak:
                                 stderr=subprocess.PIPE, text=True, env=self.environment, start_new_session=True)
 
     def one_run(self, rng, out):
-        """Returns how often it was disturbed, and what was wrong, if anything."""
+        """Returns how often it was disturbed, and what was wrong, if anything. Without random numbers it is not disturbed."""
         kills = 0
         while True:
             process = self.start(self.args.ranks, out)
             disturbed = False
-            if kills < self.args.kills:
-                time.sleep(rng.uniform(0.2, self.args.longest))
+            if rng is not None and kills < self.args.kills:
+                time.sleep(rng.uniform(0.1, 0.7) * self.seconds)
                 there = processes_of(out)
                 if there and process.poll() is None:
                     number = rng.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
@@ -131,7 +132,6 @@ def main():
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--kills", type=int, default=5, help="of each run, at most")
-    parser.add_argument("--longest", type=float, default=3, help="seconds after which one is killed, at most")
     parser.add_argument("--patience", type=float, default=120, help="seconds within which a start must end")
     parser.add_argument("--zero_stage", type=int, default=1)
     parser.add_argument("--stand_in", type=Path, help="a folder of libraries: NPUs instead of processors")
@@ -147,6 +147,13 @@ def main():
         if whole.returncode != 0:
             sys.exit(f"one process failed:\n{errors[-2000:]}")
         expected = lasting(folder / "alone", args.steps)
+        begin = time.monotonic()
+        kills, problem = soak.one_run(None, folder / "undisturbed")
+        soak.seconds = time.monotonic() - begin  # within which others are disturbed
+        if problem is None and lasting(folder / "undisturbed", args.steps) != expected:
+            problem = "undisturbed it differs from one process"
+        if problem is not None:
+            sys.exit(problem)
         for number in range(args.runs):
             out = folder / f"run-{number}"
             kills, problem = soak.one_run(random.Random(f"{args.seed} {number}"), out)
@@ -162,7 +169,9 @@ def main():
                 print(f"run {number}: disturbed {kills} times, the same bytes", flush=True)
     print(f"{args.runs - failed} of {args.runs} runs of {args.steps} steps by {args.ranks} processes, disturbed {disturbed} "
           f"times, end with the bytes of one")
-    return 1 if failed else 0
+    if disturbed == 0:
+        print("no process was disturbed: more --steps or --runs are needed")
+    return 1 if failed or disturbed == 0 else 0
 
 
 if __name__ == "__main__":
