@@ -28,6 +28,19 @@ Finding of(const std::vector<Finding>& findings, const std::string& part) {
   return *at;
 }
 
+/// Files that a system tells of itself by, of a process in the group "job".
+struct System {
+  test::TempFolder temp;
+  std::string root = temp.path().native();
+
+  System() { put("proc/self/cgroup", "0::/job\n"); }
+  void put(const std::string& path, std::string_view text) const {
+    io::create_folders((temp / path).parent_path());
+    std::filesystem::remove(temp / path);
+    io::write_file(temp / path, text);
+  }
+};
+
 }  // namespace
 
 TEST_CASE("findings: every part is named once, and what could be better says how") {
@@ -46,31 +59,24 @@ TEST_CASE("findings: every part is named once, and what could be better says how
 }
 
 TEST_CASE("findings: limits of the system are told from its files") {
-  const test::TempFolder temp;
-  const std::string root = temp.path().native();
-  const auto put = [&](const std::string& path, std::string_view text) {
-    io::create_folders((temp / path).parent_path());
-    std::filesystem::remove(temp / path);
-    io::write_file(temp / path, text);
-  };
+  const System system;
   cpu::Device dev(1);
-  put("proc/self/cgroup", "0::/job\n");
-  put("proc/cpuinfo", "model name\t: A processor\n");
-  put("proc/meminfo", "MemTotal: 2097152 kB\nMemAvailable: 1048576 kB\n");
-  put("sys/fs/cgroup/job/cpu.max", "max 100000\n");
-  put("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
-  put("sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152\n");
-  auto findings = run::examine(dev, root);
+  system.put("proc/cpuinfo", "model name\t: A processor\n");
+  system.put("proc/meminfo", "MemTotal: 2097152 kB\nMemAvailable: 1048576 kB\n");
+  system.put("sys/fs/cgroup/job/cpu.max", "max 100000\n");
+  system.put("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+  system.put("sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152\n");
+  auto findings = run::examine(dev, system.root);
   CHECK(of(findings, "processor").found == "A processor");
   CHECK(of(findings, "memory").found == "1.0 GiB of 2.0 GiB are available");
   CHECK(of(findings, "memory").state == State::ok);
   CHECK(of(findings, "large pages").found == "of 2048 KiB, on request");
 
-  put("proc/cpuinfo", "");
-  put("proc/meminfo", "MemTotal: 2097152 kB\nMemAvailable: 262144 kB\n");
-  put("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
-  put("sys/fs/cgroup/job/cpu.max", "50000 100000\n");
-  findings = run::examine(dev, root);
+  system.put("proc/cpuinfo", "");
+  system.put("proc/meminfo", "MemTotal: 2097152 kB\nMemAvailable: 262144 kB\n");
+  system.put("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
+  system.put("sys/fs/cgroup/job/cpu.max", "50000 100000\n");
+  findings = run::examine(dev, system.root);
   CHECK(of(findings, "processor").found == "the system doesn't name it");
   CHECK(of(findings, "memory").found == "0.2 GiB of 2.0 GiB are available");
   CHECK(of(findings, "memory").state == State::note);
@@ -99,32 +105,25 @@ TEST_CASE("findings: a temporary folder that can't be written is noted with the 
 }
 
 TEST_CASE("findings: memory is enough where more than a quarter is free, and large pages where they are given") {
-  const test::TempFolder temp;
-  const std::string root = temp.path().native();
-  const auto put = [&](const std::string& path, std::string_view text) {
-    io::create_folders((temp / path).parent_path());
-    std::filesystem::remove(temp / path);
-    io::write_file(temp / path, text);
-  };
+  const System system;
   cpu::Device dev(1);
-  put("proc/self/cgroup", "0::/job\n");
-  put("sys/fs/cgroup/job/cpu.max", "100000 100000\n");
-  put("proc/meminfo", "MemTotal: 2097152 kB\nMemAvailable: 524288 kB\n");
-  const auto found = [&](const char* part) { return of(run::examine(dev, root), part); };
+  system.put("sys/fs/cgroup/job/cpu.max", "100000 100000\n");
+  system.put("proc/meminfo", "MemTotal: 2097152 kB\nMemAvailable: 524288 kB\n");
+  const auto found = [&](const char* part) { return of(run::examine(dev, system.root), part); };
   CHECK(found("memory").state == State::note);
   CHECK(found("memory").advice == "end other programs; memory_limit_gib and gradient_checkpointing make a run smaller");
-  put("proc/meminfo", "MemTotal: 2097152 kB\nMemAvailable: 524292 kB\n");
+  system.put("proc/meminfo", "MemTotal: 2097152 kB\nMemAvailable: 524292 kB\n");
   CHECK(found("memory").state == State::ok);
 
   CHECK(found("large pages").state == State::note);
   CHECK(found("large pages").found == "the system doesn't say that it has any");
-  put("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never\n");
+  system.put("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never\n");
   CHECK(found("large pages").found == "the system gives none (always)");
   CHECK(found("large pages").advice == "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
-  put("sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "1048576\n");
+  system.put("sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "1048576\n");
   CHECK(found("large pages").state == State::ok);
   CHECK(found("large pages").found == "of 1024 KiB, on request");
-  put("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise never\n");
+  system.put("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise never\n");
   CHECK(found("large pages").found == "the system doesn't say that it has any");
 
   const auto all = std::thread::hardware_concurrency();
@@ -134,8 +133,8 @@ TEST_CASE("findings: memory is enough where more than a quarter is free, and lar
     CHECK(found("threads").advice ==
           "start it with more processors (taskset, docker --cpus, the batch system's --cpus-per-task)");
   }
-  put("sys/fs/cgroup/job/cpu.max", "max 100000\n");
-  const int available = cpu::available_threads(root);
+  system.put("sys/fs/cgroup/job/cpu.max", "max 100000\n");
+  const int available = cpu::available_threads(system.root);
   const std::string threads = concat(available, available == 1 ? " thread" : " threads");
   CHECK(found("threads").found.starts_with(threads));
   CHECK((found("threads").state == State::ok) == (available >= static_cast<int>(all)));
