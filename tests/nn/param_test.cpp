@@ -48,6 +48,15 @@ std::size_t zeros(const std::vector<T>& values) {
   return static_cast<std::size_t>(std::count(values.begin(), values.end(), T(0)));
 }
 
+/// What each rank has of a group, as begin-end@place.
+std::string shares(const nn::GroupSize& group, int ranks) {
+  std::string text;
+  for (int rank = 0; rank < ranks; ++rank)
+    for (const nn::Share& share : nn::shares_of(group, rank, ranks))
+      text += concat(share.begin, "-", share.end, "@", share.at, " ");
+  return text;
+}
+
 }  // namespace
 
 TEST_CASE("param store: a slab for each group, in whole blocks, zero before anything is put there") {
@@ -251,15 +260,65 @@ TEST_CASE("param store: places, parts of ranks and counts of changes") {
   CHECK((c.group == 1 && c.begin == 0 && c.rows == 1 && c.cols == 1024 && !c.trains));
   CHECK(store.params.slab(1).value.empty());
   CHECK(store.params.slab(1).grad.empty());
-  CHECK(store.params.parts(0, 2) == std::vector<Index>{0, 0, 1024});
-  CHECK(store.params.parts(1, 2) == std::vector<Index>{0, 0, 0});
+  CHECK(shares(store.params.size(0), 2) == "0-0@0 0-1024@0 ");
+  CHECK(shares(store.params.size(1), 2) == "0-0@0 0-0@0 ");
   store.params.train(dev, [](std::string_view) { return true; });
-  CHECK(store.params.parts(0, 1) == std::vector<Index>{0, 3072});
-  CHECK(store.params.parts(0, 2) == decltype(store.params)::parts_of(3072, 2));
-  CHECK(decltype(store.params)::parts_of(5 * 1024, 2).back() == 5 * 1024);
+  CHECK(shares(store.params.size(0), 1) == "0-3072@0 ");
+  CHECK(shares(store.params.size(0), 2) == "0-1024@0 1024-3072@0 ");
+  CHECK(shares({5 * 1024, 5 * 1024}, 2) == "0-2048@0 2048-5120@0 ");
   store.params.clear();
   CHECK((store.params.groups() == 0 && store.params.storages() == 0 && store.params.entries().empty()));
   CHECK(store.params.sizes().empty());
+}
+
+TEST_CASE("param store: ranks that share out layers have a share of each, and form their gradients in turn") {
+  using D = cpu::Device;
+  D dev(1);
+  for (int rank = 0; rank < 3; ++rank) {
+    CAPTURE(rank);
+    nn::ParamStore<D, float> params;
+    params.share_by_layer(rank, 3);
+    CHECK(params.gives_gradients_away());
+    std::vector<nn::Param<D, float>> all;
+    const auto add = [&](Index layer, Index cols, Index group, const char* name) {
+      params.begin_layer(layer);
+      all.push_back(params.add(1, cols, group));
+      params.name(all.back(), name, 0, 1);
+    };
+    add(-1, 1000, 0, "embedding");
+    add(0, 4096, 0, "first of 0");
+    add(0, 2000, 0, "second of 0");  // two blocks
+    add(0, 500, 1, "third of 0");
+    add(1, 1024, 0, "of 1");
+    add(-1, 3000, 1, "head");  // three blocks
+    params.build(dev);
+    CHECK(shares(params.size(0), 3) ==
+          "0-0@0 1024-3072@0 7168-7168@2048 "
+          "0-0@0 3072-5120@0 7168-7168@2048 "
+          "0-1024@0 5120-7168@1024 7168-8192@3072 ");
+    CHECK(params.slab(0).value.size() == 8192);
+    CHECK(params.slab(0).grad.size() == (rank == 2 ? 4096 : 2048));
+    // Layers take turns with 7 blocks, and what belongs to none has 1 and 3 of its own.
+    const auto* const start = params.forming(0, 1).data();
+    CHECK(all[1].grad().data() == start);
+    CHECK(all[2].grad().data() == start + 4096);
+    CHECK(all[3].grad().data() == start + 6144);
+    CHECK(all[4].grad().data() == start);
+    CHECK(all[0].grad().data() == start + 7168);
+    CHECK(all[5].grad().data() == start + 8192);
+    CHECK(params.forming(1, 1).size() == 3072);
+    kernel::fill(dev, all[5].grad(), 3.0);
+    params.zero_grad(dev);
+    CHECK(zeros(to_host(dev, all[5].grad())) == 3000);
+    // Of what still trains.
+    params.train(dev, [](std::string_view name) { return name == "of 1" || name == "head"; });
+    CHECK(shares(params.size(0), 3) == "0-0@0 0-0@0 0-1024@0 ");
+    CHECK(shares(params.size(1), 3) == "0-1024@0 1024-2048@0 2048-3072@0 ");
+    CHECK(all[4].grad().data() + 1024 == all[5].grad().data());
+    CHECK(all[1].grad().empty());
+    const nn::Share own = nn::shares_of(params.size(1), rank, 3).front();
+    CHECK(params.grad_of(1, own).data() == params.slab(1).grad.data());
+  }
 }
 
 TEST_CASE("param store: one that is built anew has its memory, and all of it trains, from zero on") {

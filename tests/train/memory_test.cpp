@@ -191,11 +191,15 @@ void check_trained(const std::string& family, bool tied, bool adapter, bool own,
     held.masters += static_cast<double>(slab.value.size()) * sizeof(float);
     held.gradients += static_cast<double>(slab.grad.size()) * sizeof(float);
     if (!std::is_same_v<T, float>) held.copies += static_cast<double>(slab.value.size()) * sizeof(T);
-    const auto parts = params.parts(group, ranks);
-    Index largest = 0;
-    for (std::size_t i = 1; i < parts.size(); ++i) largest = std::max(largest, parts[i] - parts[i - 1]);
-    held.moments += 2 * static_cast<double>(largest) * sizeof(float);
   }
+  Index largest = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    Index elements = 0;
+    for (Index group = 0; group < params.groups(); ++group)
+      elements += nn::share_size(params.size(group), rank, ranks);
+    largest = std::max(largest, elements);
+  }
+  held.moments = 2 * static_cast<double>(largest) * sizeof(float);
   model::Blueprint blueprint = model::blueprint_of(source);
   if (adapter) blueprint.adapter = config;
   blueprint.chosen = chosen;
@@ -216,6 +220,7 @@ void check_trained(const std::string& family, bool tied, bool adapter, bool own,
     CHECK(of_table.rows == of_store.rows);
     CHECK(of_table.cols == of_store.cols);
     CHECK(of_table.group == of_store.group);
+    CHECK(of_table.layer == of_store.layer);
   }
   const auto forecast = train::trained_memory<T>(table.sizes([](std::string_view) { return true; }), ranks);
   CHECK(forecast.masters == held.masters);

@@ -138,7 +138,7 @@ TEST_CASE("ranks: stages, a curriculum, files that are counted, an early end and
   CHECK(metrics_of("alone").at("stages").size() == 3);
   CHECK(metrics_of("alone").at("ended_early") == "early_stopping_patience");
   for (const int ranks : {2, 3})
-    for (const Index zero_stage : {0, 1}) {
+    for (const Index zero_stage : {0, 1, 2}) {
       CAPTURE(ranks);
       CAPTURE(zero_stage);
       const std::string output = concat("by ", ranks, " in stage ", zero_stage);
@@ -150,19 +150,19 @@ TEST_CASE("ranks: stages, a curriculum, files that are counted, an early end and
     }
 }
 
-TEST_CASE("ranks: with the optimizer's state shared out the bytes are those of one, and any number goes on") {
+TEST_CASE("ranks: with state and gradients shared out the bytes are those of one, and any number goes on") {
   const Quiet quiet;
   const Workshop shop;
   fine_tune(shared_config(shop, "alone"));
   const auto alone = lasting_files(shop.temp / "alone");
   Config config = shared_config(shop, "in turn");
-  config.zero_stage = 1;
   config.resume_from_checkpoint = "auto";
   const std::pair<int, Index> turns[] = {{4, 7}, {2, 13}, {3, 19}, {1, 24}};
   for (const auto& turn : turns) {
     const int ranks = turn.first;
     const Index last = turn.second;
     CAPTURE(ranks);
+    config.zero_stage = ranks > 2 ? 2 : ranks - 1;
     std::atomic<int> stop = 0;
     expect_no_error(fine_tune_by(ranks, config, [&](int) {
       RunOptions options;
@@ -182,10 +182,11 @@ TEST_CASE("ranks: with the optimizer's state shared out the bytes are those of o
   }
 }
 
-TEST_CASE("ranks: with the optimizer's state shared out each has its part of the moments") {
+TEST_CASE("ranks: with the optimizer's state shared out each has its part of the moments, and then of gradients") {
   const Quiet quiet;
   const Workshop shop;
   Config config = one_full_step(shop);
+  config.max_tokens_per_micro_batch = 1;  // a sequence at a time
   const Outcome whole = fine_tune_by(4, config);
   expect_no_error(whole);
   config.zero_stage = 1;
@@ -203,6 +204,52 @@ TEST_CASE("ranks: with the optimizer's state shared out each has its part of the
     CHECK(whole.peaks[rank] - parts.peaks[rank] >= saved - apart);
     CHECK(whole.peaks[rank] - parts.peaks[rank] <= saved + apart);
   }
+  config.zero_stage = 2;
+  const Outcome gradients = fine_tune_by(4, config);
+  expect_no_error(gradients);
+  const auto by_layer =
+      inputs::blueprint_of(config, inputs::open_source(config)).parameters().sizes([](std::string_view) {
+        return true;
+      });
+  const auto held = [](const std::vector<nn::GroupSize>& groups) {
+    return train::trained_memory<float>(groups, 4).total() + train::sums_memory<float>(groups, 4, 4);
+  };
+  CHECK(held(by_layer) < 0.75 * held(sizes));  // of a model with two layers
+  const double most = *std::max_element(gradients.peaks.begin(), gradients.peaks.end());
+  const double before = *std::max_element(parts.peaks.begin(), parts.peaks.end());
+  CHECK(std::fabs(before - most - (held(sizes) - held(by_layer))) <= 4 * apart);
+}
+
+TEST_CASE("ranks: gradients leave with each micro-batch only where a unit is one") {
+  const Quiet quiet;
+  const Workshop shop;
+  const auto told = [&](const std::function<void(Config&)>& change) {
+    Config config = shared_config(shop, "run");
+    config.zero_stage = 2;
+    change(config);
+    return message_of<ConfigError>([&] {
+      const cpu::Threads threads(1);
+      const train::Prepared run(threads, config, inputs::open_source(config), RunOptions{});
+    });
+  };
+  CHECK(told([](Config& config) { config.step_units = 3; }) == "nothing was thrown");
+  CHECK(told([](Config& config) { config.step_units = 2; }) == "nothing was thrown");
+  CHECK(told([](Config& config) {
+          config.per_device_train_batch_size = 1;
+          config.gradient_accumulation_steps = 4;
+          config.step_units = 3;
+        }) == "key zero_stage: given 2, where gradients leave with each micro-batch, but of the 3 units of a step one has 2 "
+              "sequences, and a micro-batch of them 1; allowed: 0, 1, or step_units 4");
+  CHECK(told([](Config& config) {
+          config.step_units = 2;
+          config.max_tokens_per_micro_batch = 100;
+        }) == "key zero_stage: given 2, where gradients leave with each micro-batch, but of the 2 units of a step one has 2 "
+              "sequences, and a micro-batch max_tokens_per_micro_batch tokens; allowed: 0, 1, or step_units 4");
+  CHECK(told([](Config& config) {
+          config.step_units = 2;
+          config.stages = {{.until_step = 3, .per_device_train_batch_size = 1, .gradient_accumulation_steps = 8},
+                           {.until_step = 6}};
+        }).starts_with("stage 1: key zero_stage: given 2"));
 }
 
 TEST_CASE("ranks: the sums of gradients that a step holds are those that the forecast counts") {

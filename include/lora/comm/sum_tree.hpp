@@ -21,12 +21,21 @@ struct Units {
 /// The units of `rank`.
 inline Units units_of(Index units, int rank, int ranks) { return {units * rank / ranks, units * (rank + 1) / ranks}; }
 
-/// Where the units of each rank begin, and where the last ends.
-inline std::vector<Index> unit_begins(Index units, int ranks) {
-  std::vector<Index> begins{0};
-  for (int rank = 0; rank < ranks; ++rank) begins.push_back(units_of(units, rank, ranks).end);
-  return begins;
-}
+/// Units that a rank forms one after the other: begin, begin + stride, … below end.
+struct OwnUnits {
+  Index begin = 0, end = 0;
+  Index stride = 1;
+
+  OwnUnits(Units units) : begin(units.begin), end(units.end) {}
+  OwnUnits(Index begin_, Index end_, Index stride_) : begin(begin_), end(end_), stride(stride_) {}
+
+  Index count() const { return begin < end ? (end - begin + stride - 1) / stride : 0; }
+  Index operator[](Index i) const { return begin + i * stride; }
+  bool has(Index unit) const { return begin <= unit && unit < end && (unit - begin) % stride == 0; }
+};
+
+/// Those of `rank` where ranks take turns, so that the first units of all come first.
+inline OwnUnits units_in_turn(Index units, int rank, int ranks) { return {rank, units, ranks}; }
 
 /// The two halves of a node with several units, of which the first is a power of two: what a step sums up, it sums up
 /// in this tree, so that its bits are the same on any number of ranks.
@@ -52,6 +61,10 @@ Index waiting_sums(Index units);
 /// Sums of whole gradients that a rank holds while a step of several units is added up: its nodes and what waits beside
 /// them, and of several ranks its part of all nodes. That of the rank which holds most.
 double held_sums(Index units, int ranks);
+
+/// The same where sums leave a unit as soon as it is formed, and the owner of a part adds up what units bring in their
+/// order: how many sums of its part it holds.
+Index held_in_turn(Index units);
 
 /// Σ values in the order of the tree. Shapes   values (units), one at least
 double tree_sum(std::span<const double> values, const Units& node);

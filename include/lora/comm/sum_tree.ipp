@@ -41,6 +41,12 @@ LORA_INLINE double held_sums(Index units, int ranks) {
   return static_cast<double>(most) + (ranks > 1 ? static_cast<double>(all.nodes.size()) / ranks : 0);
 }
 
+LORA_INLINE Index held_in_turn(Index units) {
+  Index most = 0;
+  for (Index done = 1; done <= units; done = 2 * done + 1) ++most;  // 1, 3, 7, …: a sum for each bit
+  return most;
+}
+
 LORA_INLINE double tree_sum(std::span<const double> values, const Units& node) {
   if (node.count() == 1) return values[static_cast<std::size_t>(node.begin)];
   const auto [first, second] = halves(node);

@@ -23,6 +23,7 @@ struct Blueprint {
   std::optional<AdapterConfig> adapter{};
   Index b_group = 0;                                ///< as Decoder::attach has it
   std::function<bool(const TensorInfo&)> chosen{};  ///< of the model's own tensors, as Decoder has it; empty: none
+  bool shares_by_layer = false;                     ///< ranks share out what trains layer by layer
 
   /// Whether a tensor of the model's own may train.
   bool may_train(const TensorInfo& info) const {

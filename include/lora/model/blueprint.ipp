@@ -12,18 +12,19 @@ namespace lora::model {
 
 LORA_INLINE nn::ParamTable Blueprint::parameters() const {
   nn::ParamTable table;
+  if (shares_by_layer) table.share_by_layer();
   for (Index layer = 0; adapter && layer < config.num_hidden_layers; ++layer)
     for (const ProjectionGroup& group : projection_groups) {
       const std::string prefix = group_path(layer, group);
       Index ranks = 0;
       for (const Projection& p : group.projections) ranks += adapter->rank_of(layer, p.name).rank;
       if (ranks == 0) continue;
-      const std::size_t a = table.add({ranks, group.in(config), 0});
+      const std::size_t a = table.add({ranks, group.in(config), 0, layer});
       Index first = 0;
       for (const Projection& p : group.projections) {
         const Index rank = adapter->rank_of(layer, p.name).rank;
         if (rank == 0) continue;
-        const std::size_t b = table.add({rank, p.out(config), b_group});
+        const std::size_t b = table.add({rank, p.out(config), b_group, layer});
         const std::string path = prefix + std::string(p.name);
         table.name({path + ".lora_A", a, first, rank});
         table.name({path + ".lora_B", b, 0, rank, true});
@@ -34,7 +35,7 @@ LORA_INLINE nn::ParamTable Blueprint::parameters() const {
     if (!may_train(info)) continue;
     const bool matrix = info.shape.rank() > 1;
     const Index rows = matrix ? info.shape[0] : 1;
-    table.name({info.name, table.add({rows, info.shape.count() / rows, matrix ? 0 : 1}), 0, rows});
+    table.name({info.name, table.add({rows, info.shape.count() / rows, matrix ? 0 : 1, info.layer}), 0, rows});
   }
   return table;
 }

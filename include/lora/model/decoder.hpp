@@ -236,6 +236,7 @@ void Decoder<D, T>::attach(D& dev, AdapterConfig adapter, const Choice& trains, 
       }
       return result;
     };
+    params_.begin_layer(i);
     for (std::size_t j = 0; j < groups.size(); ++j)
       groups[j]->attach(params_, group_path(i, projection_groups[j]), ranks(*groups[j]), adapter.dropout);
   }
@@ -260,6 +261,7 @@ template <AnyDevice D, class T>
 void Decoder<D, T>::add_own(const Choice& trains) {
   for (const TensorInfo& info : tensors_of(config_)) {
     const Index group = info.shape.rank() > 1 ? 0 : 1;
+    params_.begin_layer(info.layer);
     at(info, [&](auto& tensor) {
       tensor.freeze();
       if (trains && trains(info)) tensor.add_to(params_, info.name, group);

@@ -92,11 +92,24 @@ class ParamStore {
   static constexpr Index block = ParamTable::block;
   using Entry = ParamTable::Entry;
 
-  /// What an optimizer and a norm go over: (1, n), whole blocks of one group.
+  /// What an optimizer and a norm go over: (1, n), whole blocks of one group. Of gradients that leave by layer there is
+  /// this rank's share, one bucket's after the other.
   struct Slab {
     View<D, Accum<T>> value;
     View<D, Accum<T>> grad;
   };
+
+  /// Before anything is added: ranks share out what trains layer by layer, and as rank `rank` of `ranks`, several, this
+  /// one keeps its share of the gradients only. They are formed in memory that layers take turns with.
+  void share_by_layer(int rank, int ranks) {
+    table_.share_by_layer();
+    rank_ = rank;
+    ranks_ = ranks;
+  }
+  /// Whether gradients are formed layer by layer, to be given away.
+  bool gives_gradients_away() const { return ranks_ > 1; }
+  /// What is added from now on belongs to a layer, or, −1, to none.
+  void begin_layer(Index layer) { layer_ = layer; }
 
   /// A matrix of `group`; `build` makes it zero.
   Param<D, T> add(Index rows, Index cols, Index group = 0) {
@@ -104,7 +117,7 @@ class ParamStore {
     storage->rows = rows;
     storage->cols = cols;
     storage->group = group;
-    table_.add({rows, cols, group});
+    table_.add({rows, cols, group, layer_});
     groups_.resize(static_cast<std::size_t>(table_.groups()));
     return Param<D, T>(storage.get());
   }
@@ -121,11 +134,13 @@ class ParamStore {
     storages_.clear();
     table_.clear();
     groups_.clear();
+    layer_ = -1;
   }
 
   /// Memory for all that was added; everything is zero and trains.
   void build(D& dev) {
     for (Group& g : groups_) g = {};
+    forming_ = {};
     for (auto& storage : storages_) storage->value = {};
     take_places(dev, std::vector<bool>(storages_.size(), true), true);
     refresh(dev);
@@ -154,7 +169,7 @@ class ParamStore {
   /// Of each group.
   std::vector<GroupSize> sizes() const {
     std::vector<GroupSize> result;
-    for (const Group& g : groups_) result.push_back({g.size, g.trained});
+    for (const Group& g : groups_) result.push_back(g.size);
     return result;
   }
   /// Names and extents, and what a choice of them comes to.
@@ -166,17 +181,21 @@ class ParamStore {
   /// Values and gradients of what trains of a group; empty if nothing does.
   Slab slab(Index group) {
     Group& g = groups_[static_cast<std::size_t>(group)];
-    if (g.trained == 0) return {};
-    return {g.value.view().col_slice(0, g.trained), g.grad.view()};
+    if (g.size.trained == 0) return {};
+    return {g.value.view().col_slice(0, g.size.trained), g.grad.view()};
   }
+  /// Elements of a group, and how ranks share them out.
+  const GroupSize& size(Index group) const { return groups_[static_cast<std::size_t>(group)].size; }
 
-  /// Where each rank's part of a group's slab begins, and where the last ends: whole blocks.
-  std::vector<Index> parts(Index group, int ranks) const {
-    return parts_of(groups_[static_cast<std::size_t>(group)].trained, ranks);
+  /// The gradient of elements that this rank has a share of.   Shapes   (1, end − begin)
+  View<D, Accum<T>> grad_of(Index group, const Share& share) {
+    const Index begin = gives_gradients_away() ? share.at : share.begin;
+    return groups_[static_cast<std::size_t>(group)].grad.view().col_slice(begin, share.end - share.begin);
   }
-  /// The same for a group of which so many elements train.
-  static std::vector<Index> parts_of(Index trained, int ranks) {
-    return comm::even_parts(trained / block, block, ranks);
+  /// Where a bucket's gradients are formed, if they leave by layer.   Shapes   (1, its elements)
+  View<D, Accum<T>> forming(Index group, std::size_t bucket) {
+    const auto g = static_cast<std::size_t>(group);
+    return forming_.view().col_slice(places_.begins[g][bucket], groups_[g].size.buckets[bucket].size());
   }
 
   /// Where a storage's elements begin in its group's slab; whether it trains.
@@ -216,12 +235,13 @@ class ParamStore {
   std::uint64_t changes() const { return changes_; }
   void zero_grad(D& dev) {
     for (Group& g : groups_)
-      if (g.trained > 0) kernel::fill(dev, g.grad.view(), 0.0);
+      if (!g.grad.view().empty()) kernel::fill(dev, g.grad.view(), 0.0);
+    if (gives_gradients_away()) kernel::fill(dev, forming_.view(), 0.0);
   }
 
  private:
   struct Group {
-    Index size = 0, trained = 0;  // elements, whole blocks; those that train come first
+    GroupSize size{};  // those that train come first
     Tensor<D, Accum<T>> value, grad;
     Tensor<D, T> copy;
   };
@@ -233,16 +253,14 @@ class ParamStore {
   }
 
   // Where each storage begins in its group's slab.
-  std::vector<Index> lay_out(const std::vector<bool>& trains, std::vector<GroupSize>& sizes) const {
-    std::vector<Index> begins(storages_.size());
-    sizes.assign(groups_.size(), {});
+  std::vector<Index> lay_out(const std::vector<bool>& trains) const {
+    std::vector<Index> begins(storages_.size()), sizes(groups_.size());
     for (const bool first : {true, false})
       for (std::size_t i = 0; i < storages_.size(); ++i) {
         if (trains[i] != first) continue;
-        GroupSize& group = sizes[static_cast<std::size_t>(storages_[i]->group)];
-        begins[i] = group.all;
-        group.all += table_.storages()[i].in_blocks();
-        if (first) group.trained = group.all;
+        Index& size = sizes[static_cast<std::size_t>(storages_[i]->group)];
+        begins[i] = size;
+        size += table_.storages()[i].in_blocks();
       }
     return begins;
   }
@@ -252,6 +270,7 @@ class ParamStore {
   // consistent with its storages.
   void take_places(D& dev, const std::vector<bool>& trains, bool all) {
     whole_ = false;
+    forming_ = {};
     for (Group& g : groups_) {
       g.grad = {};
       g.copy = {};
@@ -260,8 +279,8 @@ class ParamStore {
       s->grad = {};
       s->copy = {};
     }
-    std::vector<GroupSize> sizes;
-    const std::vector<Index> begins = lay_out(trains, sizes);
+    const std::vector<GroupSize> sizes = table_.sizes_of(trains);
+    const std::vector<Index> begins = lay_out(trains);
     for (std::size_t g = 0; g < groups_.size(); ++g) take_places(dev, g, sizes[g], begins, trains, all);
     allocate(dev);
   }
@@ -278,8 +297,7 @@ class ParamStore {
           kernel::convert(dev, s.value, View<D, Accum<T>>(values.view().data() + begins[i], s.rows, s.cols));
       g.value = std::move(values);
     }
-    g.size = size.all;
-    g.trained = size.trained;
+    g.size = size;
     for (std::size_t i = 0; i < storages_.size(); ++i) {
       if (!is_of(i, group)) continue;
       Storage& s = *storages_[i];
@@ -305,17 +323,28 @@ class ParamStore {
   // Gradients, zero, and copies.
   void allocate(D& dev) {
     for (Group& g : groups_) {
-      if (g.size == 0) continue;
-      if constexpr (Param<D, T>::has_copy) g.copy = Tensor<D, T>(dev, g.size);
-      if (g.trained > 0) g.grad = Tensor<D, Accum<T>>(dev, g.trained);
+      if (g.size.all == 0) continue;
+      if constexpr (Param<D, T>::has_copy) g.copy = Tensor<D, T>(dev, g.size.all);
+      if (const Index own = share_size(g.size, rank_, ranks_); own > 0) g.grad = Tensor<D, Accum<T>>(dev, own);
+    }
+    if (gives_gradients_away()) {
+      places_ = forming_places(sizes());
+      forming_ = Tensor<D, Accum<T>>(dev, places_.size);
     }
     zero_grad(dev);
     for (auto& s : storages_) {
       Group& g = groups_[static_cast<std::size_t>(s->group)];
-      s->grad = s->trains ? matrix(g.grad.view(), *s) : View<D, Accum<T>>();
+      s->grad = s->trains ? grad_matrix(g, *s) : View<D, Accum<T>>();
       if constexpr (Param<D, T>::has_copy) s->copy = matrix(g.copy.view(), *s);
     }
     whole_ = true;
+  }
+  View<D, Accum<T>> grad_matrix(Group& g, const Storage& s) {
+    if (!gives_gradients_away()) return matrix(g.grad.view(), s);
+    const auto& buckets = g.size.buckets;
+    const auto bucket = std::find_if(buckets.begin(), buckets.end(), [&](const Bucket& b) { return s.begin < b.end; });
+    const View<D, Accum<T>> there = forming(s.group, static_cast<std::size_t>(bucket - buckets.begin()));
+    return View<D, Accum<T>>(there.data() + s.begin - bucket->begin, s.rows, s.cols);
   }
 
   template <class E>
@@ -327,6 +356,10 @@ class ParamStore {
   ParamTable table_;
   std::vector<Group> groups_;
   std::uint64_t changes_ = 0;
+  int rank_ = 0, ranks_ = 1;      // that share out gradients by layer
+  Index layer_ = -1;              // of what is added
+  FormingPlaces places_;          // and
+  Tensor<D, Accum<T>> forming_;   // of gradients that leave by layer
   bool whole_ = false;  // there are gradients and copies
 };
 

@@ -28,7 +28,7 @@ struct AdamWSettings {
 /// of norms, which do not decay, 1.
 constexpr Index faster_group = 2;
 
-/// Which part of the state this optimizer has: that of `rank`'s blocks of every group, of `size` ranks.
+/// Which part of the state this optimizer has: that of `rank`'s shares of every group, of `size` ranks.
 struct AdamWShard {
   int rank = 0, size = 1;
 };
@@ -135,15 +135,14 @@ class AdamW {
     Index largest = 0;
     for (Index g = 0; g < params_.groups(); ++g) {
       Slab& slab = slabs_[static_cast<std::size_t>(g)];
-      const auto begins = params_.parts(g, shard_.size);
-      slab.begin = begins[static_cast<std::size_t>(shard_.rank)];
-      slab.end = begins[static_cast<std::size_t>(shard_.rank) + 1];
-      for (Moment* moment : {&slab.m, &slab.v}) move(*moment, g, begins, now, kept, ranks);
-      largest = std::max(largest, slab.end - slab.begin);
+      slab.size = params_.size(g);
+      slab.shares = nn::shares_of(slab.size, shard_.rank, shard_.size);
+      for (Moment* moment : {&slab.m, &slab.v}) move(*moment, g, slab, now, kept, ranks);
+      largest = std::max(largest, own_size(slab));
     }
     if constexpr (apart) {
       for (Slab& slab : slabs_)
-        if (slab.end > slab.begin) slab.value = Tensor<S, A>(state_device_, slab.end - slab.begin);
+        if (const Index size = own_size(slab); size > 0) slab.value = Tensor<S, A>(state_device_, size);
       const Index elements = std::min(piece_, largest);
       if (!exchange_ || exchange_->elements() < elements) exchange_.emplace(parameter_device, elements);
     }
@@ -169,9 +168,10 @@ class AdamW {
                              gradient_scale,         number};
       for_each_run(g, slab.value.size(), [&](Index begin, Index count, Index since) {
         step.step = number - since;
-        const Slab& state = slabs_[group];
-        const Index first = std::max(begin, state.begin), end = std::min(begin + count, state.end);
-        if (first < end) update(dev, step, slab, group, first, end, travel);
+        for (const nn::Share& share : slabs_[group].shares) {
+          const Index first = std::max(begin, share.begin), end = std::min(begin + count, share.end);
+          if (first < end) update(dev, step, slab.value, group, {first, end, share.at + first - share.begin}, travel);
+        }
       });
     }
     if constexpr (apart) exchange(travel, &AdamW::step_on_host);
@@ -197,16 +197,14 @@ class AdamW {
       if (!place.trains) continue;
       const Index cols = params_.place(entry.storage).cols, size = entry.rows * cols;
       const Index first = place.begin + entry.first_row * cols;  // in the group's slab
-      std::vector<Index> begins = params_.parts(place.group, shard_.size);
-      for (Index& begin : begins) begin = std::clamp<Index>(begin - first, 0, size);
-      const Index count = begins[rank + 1] - begins[rank];
       Slab& slab = slabs_[static_cast<std::size_t>(place.group)];
+      const Dealt dealt(slab.size, first, size, shard_.size);
+      const Index count = dealt.begins[rank + 1] - dealt.begins[rank];
       for (const auto& [suffix, moment] : {std::pair{".exp_avg", &slab.m}, std::pair{".exp_avg_sq", &slab.v}})
-        f(StateTensor{
-            entry.name + suffix,
-            {entry.rows, cols},
-            begins,
-            count == 0 ? View<S, A>() : moment->numbers.view().col_slice(first + begins[rank] - slab.begin, count)});
+        f(StateTensor{entry.name + suffix,
+                      {entry.rows, cols},
+                      dealt.begins,
+                      count == 0 ? View<S, A>() : moment->numbers.view().col_slice(own_place(slab, dealt), count)});
     }
   }
   /// Whether ranks share the state, and which of them this is.
@@ -230,15 +228,40 @@ class AdamW {
     }
   };
   struct Moment {
-    Tensor<S, A> numbers;       // (1, end − begin)
+    Tensor<S, A> numbers;       // (1, n) this rank's shares
     std::vector<Place> places;  // of each storage, as they were when this group's numbers last moved
-    std::vector<Index> begins;  // of each rank's part, then
+    nn::GroupSize size{};       // of the group, then
   };
   struct Slab {
     Moment m, v;
-    Tensor<S, A> value;        // (1, end − begin), where the state lies apart
-    Index begin = 0, end = 0;  // of the store's slab
+    Tensor<S, A> value;  // (1, n), where the state lies apart
+    nn::GroupSize size{};
+    std::vector<nn::Share> shares{};
   };
+
+  // How ranks share out a tensor, whose elements [first, first + size) of a group all lie in one bucket.
+  struct Dealt {
+    std::size_t bucket = 0;
+    Index first;
+    std::vector<Index> begins;  // of the ranks' elements, counted from the tensor's first
+
+    Dealt(const nn::GroupSize& group, Index first_, Index size, int ranks) : first(first_) {
+      const auto buckets = group.shared_out();
+      while (first >= buckets[bucket].end) ++bucket;
+      begins = nn::parts_of(buckets[bucket], ranks);
+      for (Index& begin : begins) begin = std::clamp<Index>(begin + buckets[bucket].begin - first, 0, size);
+    }
+  };
+  // Where this rank's elements of a tensor lie among its own.
+  Index own_place(const Slab& slab, const Dealt& dealt) const { return own_place(slab.shares, dealt); }
+  Index own_place(const std::vector<nn::Share>& shares, const Dealt& dealt) const {
+    const nn::Share& share = shares[dealt.bucket];
+    return share.at + dealt.first + dealt.begins[static_cast<std::size_t>(shard_.rank)] - share.begin;
+  }
+  static Index own_size(const Slab& slab) {
+    const nn::Share& last = slab.shares.back();
+    return last.at + last.end - last.begin;
+  }
 
   static std::size_t moment_bytes(const std::vector<GroupSize>& sizes, AdamWShard shard = {}) {
     Index all = 0;
@@ -250,10 +273,8 @@ class AdamW {
     for (const GroupSize& group : sizes) largest = std::max(largest, part_of(group, shard));
     return Exchange<D, A>::bytes(std::min(piece, largest));
   }
-  // Elements of a rank's part.
   static Index part_of(const GroupSize& group, AdamWShard shard) {
-    const auto begins = nn::ParamStore<D, T>::parts_of(group.trained, shard.size);
-    return begins[static_cast<std::size_t>(shard.rank) + 1] - begins[static_cast<std::size_t>(shard.rank)];
+    return nn::share_size(group, shard.rank, shard.size);
   }
 
   // Whether a storage's moments are there: it trained when `follow` last came to its end, and has lost neither since.
@@ -262,12 +283,10 @@ class AdamW {
   }
 
   // Gives a moment of a group the places of what trains now. What is `kept` keeps its numbers.
-  void move(Moment& moment, Index group, const std::vector<Index>& begins, const std::vector<Place>& now,
-            const std::vector<bool>& kept, comm::Communicator<D>* ranks) {
-    const auto rank = static_cast<std::size_t>(shard_.rank);
-    const Index begin = begins[rank], size = begins[rank + 1] - begin;
+  void move(Moment& moment, Index group, const Slab& to, const std::vector<Place>& now, const std::vector<bool>& kept,
+            comm::Communicator<D>* ranks) {
     Tensor<S, A> result;
-    if (size > 0) {
+    if (const Index size = own_size(to); size > 0) {
       result = Tensor<S, A>(state_device_, size);
       kernel::fill(state_device_, result.view(), 0.0);
     }
@@ -281,15 +300,18 @@ class AdamW {
         gathered = gather(moment, moment.places[i], *ranks);
         whole = gathered.view();
       }
-      const Index first = std::max(begin, now[i].begin), last = std::min(begin + size, now[i].begin + now[i].size);
-      if (first < last)
-        kernel::convert(state_device_, whole.col_slice(first - now[i].begin, last - first),
-                        result.view().col_slice(first - begin, last - first));
+      for (const nn::Share& share : to.shares) {
+        const Index first = std::max(share.begin, now[i].begin),
+                    last = std::min(share.end, now[i].begin + now[i].size);
+        if (first < last)
+          kernel::convert(state_device_, whole.col_slice(first - now[i].begin, last - first),
+                          result.view().col_slice(share.at + first - share.begin, last - first));
+      }
     }
     std::vector<Place> places = now;
     moment.numbers = std::move(result);
     moment.places = std::move(places);
-    moment.begins = begins;
+    moment.size = to.size;
     for (std::size_t i = 0; i < now.size(); ++i)
       if (now[i].group == group && !kept[i]) lost_[i] = true;
   }
@@ -297,14 +319,13 @@ class AdamW {
   // The moment of a tensor, of whose place each rank has a part.
   Tensor<S, A> gather(Moment& moment, const Place& place, comm::Communicator<D>& ranks) {
     Tensor<S, A> whole(state_device_, place.size);
-    std::vector<Index> parts = moment.begins;
-    for (Index& part : parts) part = std::clamp<Index>(part - place.begin, 0, place.size);
+    const Dealt dealt(moment.size, place.begin, place.size, shard_.size);
+    const auto shares = nn::shares_of(moment.size, shard_.rank, shard_.size);
     const auto rank = static_cast<std::size_t>(shard_.rank);
-    if (const Index count = parts[rank + 1] - parts[rank]; count > 0)
-      kernel::convert(state_device_,
-                      moment.numbers.view().col_slice(place.begin + parts[rank] - moment.begins[rank], count),
-                      whole.view().col_slice(parts[rank], count));
-    ranks.all_gather_on(state_device_, whole.view(), parts);
+    if (const Index count = dealt.begins[rank + 1] - dealt.begins[rank]; count > 0)
+      kernel::convert(state_device_, moment.numbers.view().col_slice(own_place(shares, dealt), count),
+                      whole.view().col_slice(dealt.begins[rank], count));
+    ranks.all_gather_on(state_device_, whole.view(), dealt.begins);
     return whole;
   }
 
@@ -335,20 +356,21 @@ class AdamW {
     std::vector<Part> parts;
   };
 
-  // Elements [first, end) of a group's slab, at once or, where the state lies apart, with the others.
-  void update(D& dev, const kernel::AdamWStep& step, const typename nn::ParamStore<D, T>::Slab& slab, std::size_t group,
-              Index first, Index end, [[maybe_unused]] Travel& travel) {
-    Slab& state = slabs_[group];
+  // Elements of a group, whose values are `values`, at once or, where the state lies apart, with the others.
+  void update(D& dev, const kernel::AdamWStep& step, const View<D, A>& values, std::size_t group,
+              const nn::Share& share, [[maybe_unused]] Travel& travel) {
+    const Index size = share.end - share.begin;
+    const View<D, A> grad = params_.grad_of(static_cast<Index>(group), share);
+    const View<D, A> value = values.col_slice(share.begin, size);
     if constexpr (!apart) {
-      const auto own = [&](auto view) { return view.col_slice(first - state.begin, end - first); };
-      kernel::adamw<T>(dev, step, slab.grad.col_slice(first, end - first), slab.value.col_slice(first, end - first),
-                       own(state.m.numbers.view()), own(state.v.numbers.view()));
+      Slab& state = slabs_[group];
+      const auto own = [&](auto view) { return view.col_slice(share.at, size); };
+      kernel::adamw<T>(dev, step, grad, value, own(state.m.numbers.view()), own(state.v.numbers.view()));
     } else {
-      for (Index begin = first; begin < end; begin += piece_) {
-        const Index count = std::min(piece_, end - begin);
-        travel.pieces.push_back(
-            {View<D, const A>(slab.grad.col_slice(begin, count)), slab.value.col_slice(begin, count)});
-        travel.parts.push_back({step, group, begin - state.begin, count});
+      for (Index begin = 0; begin < size; begin += piece_) {
+        const Index count = std::min(piece_, size - begin);
+        travel.pieces.push_back({View<D, const A>(grad.col_slice(begin, count)), value.col_slice(begin, count)});
+        travel.parts.push_back({step, group, share.at + begin, count});
       }
     }
   }
@@ -373,12 +395,12 @@ class AdamW {
     Travel travel;
     for (Index g = 0; g < params_.groups(); ++g) {
       const auto group = static_cast<std::size_t>(g);
-      const Slab& state = slabs_[group];
-      for (Index begin = state.begin; begin < state.end; begin += piece_) {
-        const Index count = std::min(piece_, state.end - begin);
-        travel.pieces.push_back({View<D, const A>(params_.slab(g).value.col_slice(begin, count)), {}});
-        travel.parts.push_back({{}, group, begin - state.begin, count});
-      }
+      for (const nn::Share& share : slabs_[group].shares)
+        for (Index begin = share.begin; begin < share.end; begin += piece_) {
+          const Index count = std::min(piece_, share.end - begin);
+          travel.pieces.push_back({View<D, const A>(params_.slab(g).value.col_slice(begin, count)), {}});
+          travel.parts.push_back({{}, group, share.at + begin - share.begin, count});
+        }
     }
     exchange(travel, &AdamW::take_values);
     values_known_ = params_.changes();

@@ -9,22 +9,27 @@
 
 namespace lora::optim {
 
-/// out[0] += Σ g² over the gradients of all ranks, of which each has its part (ParamStore::parts): sums of blocks,
-/// added up in their order. Shapes   out (1)
+/// out[0] += Σ g² over the gradients of all ranks, of which each has its shares (nn::shares_of): sums of blocks, added
+/// up in their order. Shapes   out (1)
 template <AnyDevice D, class T>
 void add_squared_norm(D& dev, nn::ParamStore<D, T>& params, comm::Communicator<D>& comm, View<D, typename D::Sum> out) {
   for (Index group = 0; group < params.groups(); ++group) {
-    const auto grad = params.slab(group).grad;
-    if (grad.empty()) continue;
+    const nn::GroupSize& size = params.size(group);
+    if (size.trained == 0) continue;
     const Arena::Scope scope(dev.arena());
-    const View<D, typename D::Sum> sums = scratch<typename D::Sum>(dev, 1, grad.cols() / kernel::sum_block);
-    auto begins = params.parts(group, comm.size());
-    const auto rank = static_cast<std::size_t>(comm.rank());
-    const View<D, const Accum<T>> part = grad.col_slice(begins[rank], begins[rank + 1] - begins[rank]);
-    for (Index& place : begins) place /= kernel::sum_block;
-    if (part.size() > 0)
-      kernel::block_sums_of_squares(dev, part, sums.col_slice(begins[rank], begins[rank + 1] - begins[rank]));
-    comm.all_gather(dev, sums, begins);
+    const View<D, typename D::Sum> sums = scratch<typename D::Sum>(dev, 1, size.trained / kernel::sum_block);
+    const auto shares = nn::shares_of(size, comm.rank(), comm.size());
+    const auto buckets = size.shared_out();
+    for (std::size_t i = 0; i < buckets.size(); ++i) {
+      const nn::Share& own = shares[i];
+      const View<D, const Accum<T>> part(params.grad_of(group, own));
+      if (part.size() > 0)
+        kernel::block_sums_of_squares(
+            dev, part, sums.col_slice(own.begin / kernel::sum_block, part.size() / kernel::sum_block));
+      auto begins = nn::parts_of(buckets[i], comm.size());
+      for (Index& begin : begins) begin /= kernel::sum_block;
+      comm.all_gather(dev, sums.col_slice(buckets[i].begin / kernel::sum_block, begins.back()), begins);
+    }
     kernel::sum(dev, sums, out);
   }
 }

@@ -9,39 +9,71 @@
 #include "lora/comm/communicator.hpp"
 #include "lora/comm/sum_tree.hpp"
 #include "lora/kernel/elementwise.hpp"
+#include "lora/nn/layer_access.hpp"
 #include "lora/nn/param.hpp"
 
 namespace lora::train {
 
-/// Adds up the gradients of a step's units in a fixed binary tree, over all ranks. A rank forms those nodes of the tree
-/// of which it has all units; then each gets its part of all nodes and adds these up. One unit is summed where it is
-/// formed and takes no memory. The communicator and the parameters outlive this.
+/// Adds up the gradients of a step's units in a fixed binary tree, over all ranks. The communicator and the parameters
+/// outlive it.
 template <AnyDevice D, class T>
 class GradientSum {
+ public:
+  /// Adds a unit's gradient to the parameters', and tells the hook of it where there is one.
+  using Form = std::function<void(Index unit, nn::GradientHook<D>* hook)>;
+
+  virtual ~GradientSum() = default;
+
+  /// Afterwards the parameters hold the gradient of the whole step, on each rank its own shares (ParamStore::grad_of).
+  virtual void run(D& dev, const Form& form) = 0;
+
+  Index units() const { return whole_.end; }
+  /// Those that a rank forms.
+  virtual comm::OwnUnits units_of(int rank) const = 0;
+  comm::OwnUnits own() const { return units_of(comm_.rank()); }
+
+ protected:
   using A = Accum<T>;
 
- public:
+  /// Throws   ConfigError for fewer units than ranks
   GradientSum(comm::Communicator<D>& comm, nn::ParamStore<D, T>& params, Index units)
       : comm_(comm), params_(params), whole_{0, units} {
     if (units < comm.size())
       fail<ConfigError>("a step of ", units, " units can't be shared by ", comm.size(), " ranks; every rank needs one");
+  }
+
+  comm::Communicator<D>& comm_;
+  nn::ParamStore<D, T>& params_;
+  comm::Units whole_;
+};
+
+/// Each rank holds whole gradients. It forms neighbouring units, and those nodes of the tree of which it has all units;
+/// then each gets its share of all nodes and adds these up. One unit is summed where it is formed and takes no memory.
+template <AnyDevice D, class T>
+class WholeGradients final : public GradientSum<D, T> {
+  using typename GradientSum<D, T>::A;
+  using typename GradientSum<D, T>::Form;
+  using GradientSum<D, T>::comm_;
+  using GradientSum<D, T>::params_;
+  using GradientSum<D, T>::whole_;
+
+ public:
+  using GradientSum<D, T>::own;
+
+  WholeGradients(comm::Communicator<D>& comm, nn::ParamStore<D, T>& params, Index units)
+      : GradientSum<D, T>(comm, params, units) {
     comm::RankNodes all(units, comm.size());
     nodes_ = std::move(all.nodes);
     owners_ = std::move(all.owners);
   }
 
-  /// This rank's.
-  comm::Units own() const { return comm::units_of(whole_.end, comm_.rank(), comm_.size()); }
-  Index units() const { return whole_.end; }
+  comm::OwnUnits units_of(int rank) const override { return comm::units_of(whole_.end, rank, comm_.size()); }
 
-  /// `form(unit)` adds a unit's gradient to the parameters'. Afterwards these hold the whole step's, on each rank its
-  /// own part of every group, see ParamStore::parts.
-  template <class Form>
-  void run(D& dev, const Form& form) {
+  void run(D& dev, const Form& form) override {
     prepare(dev);
     if (whole_.count() == 1) {
       clear(dev);
-      return form(Index{0});
+      return form(0, nullptr);
     }
     std::vector<std::size_t> own_nodes;
     for (std::size_t i = 0; i < nodes_.size(); ++i)
@@ -49,11 +81,10 @@ class GradientSum {
     for (std::size_t i = 0; i < own_nodes.size(); ++i) form_node(dev, nodes_[own_nodes[i]], i, form);
     const Span phase(dev, Profile::Kind::phase, "update");
     for (Index group = 0; group < params_.groups(); ++group) {
-      const View<D, A> grad = params_.slab(group).grad;
-      if (grad.empty()) continue;
-      const auto begins = params_.parts(group, comm_.size());
-      const auto rank = static_cast<std::size_t>(comm_.rank());
-      const Index begin = begins[rank], count = begins[rank + 1] - begin;
+      const nn::GroupSize& size = params_.size(group);
+      if (size.trained == 0) continue;
+      const auto begins = nn::parts_of(size.shared_out().front(), comm_.size());
+      const nn::Share share = nn::shares_of(size, comm_.rank(), comm_.size()).front();
       std::vector<View<D, A>> summed;
       if (comm_.size() == 1) {
         summed = {slab(0, group)};
@@ -65,7 +96,7 @@ class GradientSum {
         comm_.exchange(dev, std::span<const View<D, A>>(mine), std::span<const int>(owners_), begins,
                        std::span<const View<D, A>>(summed));
       }
-      if (count > 0) kernel::convert(dev, add_up(dev, whole_, summed), grad.col_slice(begin, count));
+      if (share.begin < share.end) kernel::convert(dev, add_up(dev, whole_, summed), params_.grad_of(group, share));
     }
   }
 
@@ -76,10 +107,9 @@ class GradientSum {
 
   Slabs slabs(D& dev, bool part) {
     Slabs result;
-    const auto rank = static_cast<std::size_t>(comm_.rank());
     for (Index group = 0; group < params_.groups(); ++group) {
-      const auto begins = params_.parts(group, comm_.size());
-      const Index size = part ? begins[rank + 1] - begins[rank] : begins.back();
+      const nn::GroupSize& of = params_.size(group);
+      const Index size = part ? nn::share_size(of, comm_.rank(), comm_.size()) : of.trained;
       result.push_back(size > 0 ? Tensor<D, A>(dev, size) : Tensor<D, A>());
     }
     return result;
@@ -107,18 +137,17 @@ class GradientSum {
   }
 
   // The node's sum, in own_[place]; places behind it are free.
-  template <class Form>
   void form_node(D& dev, const comm::Units& node, std::size_t place, const Form& form) {
     if (node.count() == 1) {
       clear(dev);
-      form(node.begin);
+      form(node.begin, nullptr);
       return take(dev, place, false);
     }
     const auto [first, second] = comm::halves(node);
     form_node(dev, first, place, form);
     if (second.count() == 1) {
       clear(dev);
-      form(second.begin);
+      form(second.begin, nullptr);
       return take(dev, place, true);
     }
     form_node(dev, second, place + 1, form);
@@ -142,9 +171,6 @@ class GradientSum {
     return left;
   }
 
-  comm::Communicator<D>& comm_;
-  nn::ParamStore<D, T>& params_;
-  comm::Units whole_;
   std::vector<comm::Units> nodes_;  // of all ranks, in order
   std::vector<int> owners_;         // of those
   std::vector<Index> sizes_;

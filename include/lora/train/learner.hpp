@@ -28,9 +28,9 @@ class Learner {
       : dev_(dev),
         run_(run),
         decoder_(dev, run.source, weight_places(run.config)),
-        stepper_(dev, attached(), adamw_of(run.config), run.config.max_grad_norm,
+        stepper_(dev, attached(comm), adamw_of(run.config), run.config.max_grad_norm,
                  static_cast<std::uint64_t>(run.config.seed), comm,
-                 StepSharing{.units = run.config.step_units, .shards_optimizer = run.config.zero_stage > 0},
+                 StepSharing{.units = run.config.step_units, .zero_stage = run.config.zero_stage},
                  state_place(run.config)) {
     const settings::Config& config = run.config;
     if (config.trains_model()) {
@@ -69,7 +69,8 @@ class Learner {
   }
 
   // The model with what trains in the first stage, before there is an optimizer, which has moments of that only.
-  model::Decoder<D, T>& attached() {
+  model::Decoder<D, T>& attached(const comm::Communicator<D>& comm) {
+    if (comm.size() > 1 && run_.config.zero_stage > 1) decoder_.params().share_by_layer(comm.rank(), comm.size());
     inputs::choose_what_trains(dev_, decoder_, run_.config);
     if (const auto& trains = run_.plan.stages().front().trains) decoder_.params().train(dev_, trains);
     decoder_.embedding_noise(run_.config.neftune_noise_alpha.value_or(0));

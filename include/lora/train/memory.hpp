@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lora/comm/communicator.hpp"
+#include "lora/comm/sum_tree.hpp"
 #include "lora/data/encode.hpp"
 #include "lora/inputs/records.hpp"
 #include "lora/model/blueprint.hpp"
@@ -39,7 +40,7 @@ struct MemoryBasis {
   double host_weights = 0;  ///< page-locked, of layers that are streamed
   int ranks = 1;            ///< that train together
 
-  /// Ranks that share the optimizer's state.
+  /// Ranks that share out the optimizer's state, and with zero_stage 2 gradients.
   int shards(const settings::Config& config) const { return config.zero_stage > 0 ? ranks : 1; }
 };
 
@@ -69,26 +70,49 @@ MemoryBasis memory_basis(D& dev, model::Blueprint model, const std::optional<mod
 struct TrainedMemory {
   double masters = 0;    ///< values in Accum<T>
   double copies = 0;     ///< what products read, where T is narrower
-  double gradients = 0;  ///< of a step of one unit
+  double gradients = 0;  ///< of a step of one unit; where they leave by layer, a share and the room to form a layer's
   double moments = 0;    ///< the optimizer's, of the rank with the largest part
 
   double total() const { return masters + copies + gradients + moments; }
 };
 
+/// Whether gradients leave by layer, to be shared out among `ranks`.
+inline bool gives_gradients_away(const std::vector<nn::GroupSize>& sizes, int ranks) {
+  return ranks > 1 && std::any_of(sizes.begin(), sizes.end(), [](const auto& group) { return !group.buckets.empty(); });
+}
+
+/// Elements of what trains that the rank with the largest shares has.
+Index largest_shares(const std::vector<nn::GroupSize>& sizes, int ranks);
+
 /// Of parameters of these sizes, with the optimizer's state shared out among `ranks`.
 template <class T>
 TrainedMemory trained_memory(const std::vector<nn::GroupSize>& sizes, int ranks = 1) {
   TrainedMemory memory;
+  const auto shares = static_cast<double>(largest_shares(sizes, ranks));
   for (const nn::GroupSize& group : sizes) {
-    const auto parts = comm::even_parts(group.trained / kernel::sum_block, kernel::sum_block, ranks);
-    Index largest = 0;
-    for (std::size_t i = 1; i < parts.size(); ++i) largest = std::max(largest, parts[i] - parts[i - 1]);
     memory.masters += static_cast<double>(group.all) * sizeof(Accum<T>);
     memory.gradients += static_cast<double>(group.trained) * sizeof(Accum<T>);
     if (!std::same_as<T, Accum<T>>) memory.copies += static_cast<double>(group.all) * sizeof(T);
-    memory.moments += 2 * static_cast<double>(largest) * sizeof(Accum<T>);
   }
+  if (gives_gradients_away(sizes, ranks))
+    memory.gradients = (shares + static_cast<double>(nn::forming_places(sizes).size)) * sizeof(Accum<T>);
+  memory.moments = 2 * shares * sizeof(Accum<T>);
   return memory;
+}
+
+/// Bytes of the sums that a rank holds from the first step on, beside gradients, where steps have `units`.
+template <class T>
+double sums_memory(const std::vector<nn::GroupSize>& sizes, Index units, int ranks) {
+  if (!gives_gradients_away(sizes, ranks))
+    return trained_memory<T>(sizes).gradients * comm::held_sums(units, ranks);
+  Index largest = 0;  // of a bucket, that each rank's unit brings
+  for (const nn::GroupSize& group : sizes)
+    for (const nn::Bucket& bucket : group.shared_out()) {
+      const auto parts = nn::parts_of(bucket, ranks);
+      for (std::size_t i = 1; i < parts.size(); ++i) largest = std::max(largest, parts[i] - parts[i - 1]);
+    }
+  const Index elements = (comm::held_in_turn(units) - 1) * largest_shares(sizes, ranks) + ranks * largest;
+  return static_cast<double>(elements) * sizeof(Accum<T>);
 }
 
 /// The most that a device has of what trains while a stage begins: values, gradients and the optimizer's state move one

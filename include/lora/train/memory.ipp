@@ -5,6 +5,16 @@
 
 namespace lora::train {
 
+LORA_INLINE Index largest_shares(const std::vector<nn::GroupSize>& sizes, int ranks) {
+  Index most = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    Index elements = 0;
+    for (const nn::GroupSize& group : sizes) elements += nn::share_size(group, rank, ranks);
+    most = std::max(most, elements);
+  }
+  return most;
+}
+
 LORA_INLINE LargestBatch largest_batch(const data::EncodeSummary& records, const inputs::MicroBatchLimit& limit,
                                        Index per_step) {
   const Index longest = std::min(records.length_at(1), limit.cutoff_len);

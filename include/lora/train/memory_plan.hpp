@@ -67,8 +67,9 @@ MemoryPlan plan_memory(const MemoryBasis& basis, const LargestBatch& batch, cons
   const Index layers = basis.model.config.num_hidden_layers;
   MemoryForecast evaluating;
   if (evaluation.rows > 0) evaluating = forecast_evaluation<D, T>(basis, evaluation.rows, evaluation.labelled);
-  const double sums =
-      start.trained.gradients * comm::held_sums(config.step_units, basis.ranks);  // from the first step on
+  const double sums = sums_memory<T>(
+      basis.model.parameters().sizes(trains ? trains : model::Trained([](std::string_view) { return true; })),
+      config.step_units, basis.ranks);
   if (evaluation.rows > 0) evaluating.workspace += sums;
   if (evaluation.rows > 0 && config.eval_predict)
     evaluating.workspace += cache_bytes<T>(basis.model.config, evaluation.longest + config.max_new_tokens);

@@ -112,7 +112,7 @@ class Plan {
 /// The micro-batches of each of a step's units that are `own`. A sequence's place in the step is the same whoever forms
 /// it.
 std::vector<std::vector<data::Batch>> batches_of(const inputs::Records& records, const PlannedStep& step,
-                                                 const comm::Units& own);
+                                                 const comm::OwnUnits& own);
 
 /// Texts are cut into blocks once, for all stages.
 /// Throws   ConfigError if a stage would cut blocks, or texts, off

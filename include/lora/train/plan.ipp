@@ -86,12 +86,11 @@ LORA_INLINE data::StepPlan::Range Plan::samples_of(Index step) const {
 }
 
 LORA_INLINE std::vector<std::vector<data::Batch>> batches_of(const inputs::Records& records, const PlannedStep& step,
-                                                             const comm::Units& own) {
+                                                             const comm::OwnUnits& own) {
   std::vector<std::vector<data::Batch>> batches;
   Index place = 0;
   for (std::size_t unit = 0; unit < step.units.size(); ++unit) {
-    const auto number = static_cast<Index>(unit);
-    if (own.begin <= number && number < own.end)
+    if (own.has(static_cast<Index>(unit)))
       batches.push_back(records.micro_batches(step.units[unit], step.limit, place));
     place += std::ssize(step.units[unit]);
   }

@@ -8,11 +8,43 @@
 #include "lora/core/log.hpp"
 #include "lora/inputs/adapter_start.hpp"
 #include "lora/inputs/paths.hpp"
+#include "lora/inputs/records.hpp"
 #include "lora/run/fixed_settings.hpp"
+#include "lora/settings/stage_lists.hpp"
 #include "lora/train/prepared.hpp"
 #include "lora/train/start.hpp"
 
 namespace lora::train {
+
+/// Throws   ConfigError where ranks are to share out gradients of units that have more than one micro-batch
+LORA_INLINE void expect_units_of_a_micro_batch(const settings::Config& config) {
+  const settings::StageConfigs stages(config);
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const settings::Config stage = stages[i];
+    const Index sequences = stage.sequences_per_step(), units = config.step_units;
+    const inputs::MicroBatchLimit limit = inputs::micro_batch_limit(stage);
+    const Index held = limit.tokens > 0 ? 1 : limit.sequences;  // whatever their length
+    if (const Index most = (sequences + units - 1) / units; most > held)
+      fail<ConfigError>(config.stages.empty() ? "" : settings::stage_name(config, i) + ": ", "key zero_stage: given ",
+                        config.zero_stage, ", where gradients leave with each micro-batch, but of the ", units,
+                        " units of a step one has ", most, " sequences, and a micro-batch ",
+                        limit.tokens > 0 ? "max_tokens_per_micro_batch tokens" : concat("of them ", held),
+                        "; allowed: 0, 1, or step_units ", (sequences + held - 1) / held);
+  }
+}
+
+/// The units of a step where neither the settings nor an earlier run say: ranks, times their micro-batches where
+/// gradients leave with each.
+LORA_INLINE Index usual_units(const settings::Config& config) {
+  Index each = 1;
+  const settings::StageConfigs stages(config);
+  for (std::size_t i = 0; config.zero_stage > 1 && i < stages.size(); ++i) {
+    const settings::Config stage = stages[i];
+    const bool by_tokens = inputs::micro_batch_limit(stage).tokens > 0;
+    each = std::max(each, stage.gradient_accumulation_steps * (by_tokens ? stage.train_batch_size() : 1));
+  }
+  return config.ranks * each;
+}
 
 /// A step keeps the sequences and units that it has had where a run is gone on with, whichever number of ranks does so;
 /// else there is a unit for each rank, where the settings don't say. Returns   `config`
@@ -23,11 +55,12 @@ LORA_INLINE const settings::Config& settle_ranks(settings::Config& config, run::
   };
   const Index sequences = noted(run::sequences_setting), units = std::max<Index>(noted("step_units"), 1);
   const Index ranks = config.ranks, own = config.sequences_per_step() / ranks;
-  if (config.step_units == 1) config.step_units = sequences > 0 && (units > 1 || ranks > 1) ? units : ranks;
+  if (config.step_units == 1) config.step_units = sequences > 0 ? units : usual_units(config);
   if (sequences > 0 && config.step_units > 1 && sequences % own == 0) config.ranks = sequences / own;
   if (config.step_units > config.sequences_per_step())
     fail<ConfigError>("key step_units: given ", config.step_units, ", allowed: at most the ",
                       config.sequences_per_step(), " sequences of a step");
+  if (config.zero_stage > 1) expect_units_of_a_micro_batch(config);
   if (config.ranks != ranks)
     log::info("a step keeps the ", sequences, " sequences that it has had, whichever number of ranks goes on");
   return config;

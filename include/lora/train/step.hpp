@@ -21,6 +21,7 @@
 #include "lora/optim/clip.hpp"
 #include "lora/optim/host.hpp"
 #include "lora/train/gradient_sum.hpp"
+#include "lora/train/layer_gradients.hpp"
 
 namespace lora::train {
 
@@ -44,7 +45,9 @@ struct StepSharing {
   /// Parts that a step's sequences are dealt into before anything else. Micro-batches never cross them, and their
   /// gradients are added up in a fixed tree: with as many units, any number of ranks trains the same bits.
   Index units = 1;
-  bool shards_optimizer = false;  ///< each rank has the optimizer's state of its own blocks only
+  /// What ranks share out. 0: nothing, each has all of it; 1: the optimizer's state; 2: gradients too, of units that are
+  /// one micro-batch each.
+  Index zero_stage = 0;
 };
 
 /// One optimizer step after the other: gradients summed over micro-batches, units and ranks, then clipped and applied.
@@ -63,13 +66,13 @@ class Stepper {
           std::uint64_t seed, comm::Communicator<D>& comm, StepSharing sharing, const optim::StatePlace& place = {})
       : decoder_(decoder),
         comm_(comm),
-        gradients_(comm, decoder.params(), sharing.units),
-        shards_optimizer_(sharing.shards_optimizer && comm.size() > 1),
+        gradients_(gradient_sum(decoder, comm, sharing)),
+        zero_stage_(comm.size() > 1 ? sharing.zero_stage : 0),
         max_grad_norm_(max_grad_norm),
         seed_(seed),
-        sums_(dev, gradients_.own().count() + 1, apart),
-        totals_(dev, gradients_.own().count() + 1, 1) {
-    make_optimizer(dev, settings, shards_optimizer_ ? optim::AdamWShard{comm.rank(), comm.size()} : optim::AdamWShard{},
+        sums_(dev, gradients_->own().count() + 1, apart),
+        totals_(dev, gradients_->own().count() + 1, 1) {
+    make_optimizer(dev, settings, zero_stage_ > 0 ? optim::AdamWShard{comm.rank(), comm.size()} : optim::AdamWShard{},
                    place);
   }
 
@@ -86,7 +89,7 @@ class Stepper {
     return with_optimizer(dev, [](auto&, const auto& optimizer) { return optimizer.updates(); });
   }
   /// The units of a step that this rank forms.
-  comm::Units own_units() const { return gradients_.own(); }
+  comm::OwnUnits own_units() const { return gradients_->own(); }
 
   /// From now on, tensors train for whose names `trains(name)` is true; between steps.
   /// Throws   ConfigError as ParamStore::train
@@ -106,9 +109,13 @@ class Stepper {
   /// The gradient of step `step`, the first being 0, times `loss_scale`, a power of two. `units` are the micro-batches
   /// of this rank's units.
   StepResult accumulate(D& dev, Index step, std::span<const std::vector<data::Batch>> units, double loss_scale = 1) {
-    const comm::Units own = gradients_.own();
+    const comm::OwnUnits own = gradients_->own();
     if (static_cast<Index>(units.size()) != own.count())
       fail<ShapeError>("[step] micro-batches of ", units.size(), " units; this rank forms ", own.count());
+    for (std::size_t i = 0; zero_stage_ > 1 && i < units.size(); ++i)
+      if (units[i].size() > 1)
+        fail<ShapeError>("[step] unit ", own[static_cast<Index>(i)], " has ", units[i].size(),
+                         " micro-batches; gradients that leave by layer are those of one");
     const auto each_batch = [&](const auto& f) {
       for (const auto& unit : units)
         for (const auto& batch : unit) f(batch);
@@ -133,19 +140,18 @@ class Stepper {
       const Span phase(dev, Profile::Kind::phase, "update");
       kernel::fill(dev, sums(), 0.0);
     }
-    gradients_.run(dev, [&](Index unit) {
-      const Index place = unit - own.begin;
+    gradients_->run(dev, [&](Index unit, nn::GradientHook<D>* hook) {
+      const Index place = (unit - own.begin) / own.stride;
       for (const auto& batch : units[static_cast<std::size_t>(place)])
-        decoder_.train_micro_batch(dev, batch, loss_scale * scale, random_key, sums().row_slice(place, 1));
+        decoder_.train_micro_batch(dev, batch, loss_scale * scale, random_key, sums().row_slice(place, 1), hook);
     });
     const Span phase(dev, Profile::Kind::phase, "update");
     optim::add_squared_norm(dev, decoder_.params(), comm_, sums().row_slice(own.count(), 1));
     kernel::convert(dev, sums(), totals_.view());
     const auto read = to_host(dev, totals_.view());  // the step's one read
     const std::vector<double> totals(read.begin(), read.end());
-    const auto losses = comm_.all_gather(std::span(totals).first(totals.size() - 1),
-                                         comm::unit_begins(gradients_.units(), comm_.size()));
-    result.loss = comm::tree_sum(losses, {0, gradients_.units()}) * scale;
+    result.loss =
+        comm::tree_sum(losses_of(std::span(totals).first(totals.size() - 1)), {0, gradients_->units()}) * scale;
     result.grad_norm = std::sqrt(totals.back()) / loss_scale;
     return result;
   }
@@ -157,13 +163,15 @@ class Stepper {
     const auto complete = [&](auto kind) {
       for (Index group = 0; group < params.groups(); ++group)
         if (const auto slab = params.slab(group); !slab.value.empty())
-          comm_.all_gather(dev, slab.*kind, params.parts(group, comm_.size()));
+          for (const nn::Bucket& bucket : params.size(group).shared_out())
+            comm_.all_gather(dev, (slab.*kind).col_slice(bucket.begin, bucket.size()),
+                             nn::parts_of(bucket, comm_.size()));
     };
     using Slab = typename nn::ParamStore<D, T>::Slab;
-    if (!shards_optimizer_) complete(&Slab::grad);
+    if (zero_stage_ == 0) complete(&Slab::grad);
     const double factor = optim::clip_factor(result.grad_norm, max_grad_norm_) / result.loss_scale;
     with_optimizer(dev, [&](auto&, auto& optimizer) { optimizer.step(dev, learning_rate, factor); });
-    if (shards_optimizer_) complete(&Slab::value);
+    if (zero_stage_ > 0) complete(&Slab::value);
     params.refresh_copies(dev);
   }
 
@@ -221,12 +229,38 @@ class Stepper {
     return single;
   }
 
+  static std::unique_ptr<GradientSum<D, T>> gradient_sum(model::Decoder<D, T>& decoder, comm::Communicator<D>& comm,
+                                                         const StepSharing& sharing) {
+    nn::ParamStore<D, T>& params = decoder.params();
+    const bool by_layer = comm.size() > 1 && sharing.zero_stage > 1;
+    if (by_layer != params.gives_gradients_away())
+      fail<Error>("[step] zero_stage ", sharing.zero_stage, by_layer ? " needs" : " excludes",
+                  " parameters that ranks share out by layer, see ParamStore::share_by_layer");
+    if (by_layer)
+      return std::make_unique<LayerGradients<D, T>>(comm, params, sharing.units, decoder.stack().size());
+    return std::make_unique<WholeGradients<D, T>>(comm, params, sharing.units);
+  }
+
+  // Of all units in their order, of which this rank has formed `own`.
+  std::vector<double> losses_of(std::span<const double> own) {
+    std::vector<Index> begins{0};
+    for (int rank = 0; rank < comm_.size(); ++rank)
+      begins.push_back(begins.back() + gradients_->units_of(rank).count());
+    const auto gathered = comm_.all_gather(own, begins);
+    std::vector<double> losses(gathered.size());
+    auto next = gathered.begin();
+    for (int rank = 0; rank < comm_.size(); ++rank)
+      for (Index i = 0; i < gradients_->units_of(rank).count(); ++i)
+        losses[static_cast<std::size_t>(gradients_->units_of(rank)[i])] = *next++;
+    return losses;
+  }
+
   View<D, typename D::Sum> sums() { return sums_.view().col_slice(0, 1); }
 
   model::Decoder<D, T>& decoder_;
   comm::Communicator<D>& comm_;
-  GradientSum<D, T> gradients_;
-  bool shards_optimizer_;
+  std::unique_ptr<GradientSum<D, T>> gradients_;
+  Index zero_stage_;  // 0 of a single rank
   std::optional<optim::AdamW<D, T>> optimizer_;  // or
   std::unique_ptr<OnHost> on_host_;
   double max_grad_norm_;

@@ -20,7 +20,7 @@ struct PreparedStep {
 class Upcoming {
  public:
   /// `own`: the units that this rank forms.
-  Upcoming(Plan& plan, const inputs::Records& records, comm::Units own) : plan_(plan), records_(records), own_(own) {}
+  Upcoming(Plan& plan, const inputs::Records& records, comm::OwnUnits own) : plan_(plan), records_(records), own_(own) {}
 
   /// Waits for step `step` and begins the next one.
   PreparedStep take(Index step) {
@@ -45,7 +45,7 @@ class Upcoming {
 
   Plan& plan_;
   const inputs::Records& records_;
-  comm::Units own_;
+  comm::OwnUnits own_;
   std::future<PreparedStep> next_;  // destroyed before what it reads
 };
 

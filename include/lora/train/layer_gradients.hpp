@@ -1,0 +1,143 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "lora/train/gradient_sum.hpp"
+
+namespace lora::train {
+
+/// No rank holds whole gradients (ZeRO-2). Ranks take turns with the units; a layer's gradient goes to those who have
+/// shares of it as soon as backward has formed it, and each adds up what comes, in the order of units: as a binary
+/// counter does, which gives the sums of the tree. Every rank makes the same exchanges, also with a unit that has no
+/// labels, and where it has no unit left.
+template <AnyDevice D, class T>
+class LayerGradients final : public GradientSum<D, T>, private nn::GradientHook<D> {
+  using typename GradientSum<D, T>::A;
+  using typename GradientSum<D, T>::Form;
+  using GradientSum<D, T>::comm_;
+  using GradientSum<D, T>::params_;
+  using GradientSum<D, T>::whole_;
+
+ public:
+  /// The parameters have been told to `share_by_layer`. `layers`: of the model.
+  LayerGradients(comm::Communicator<D>& comm, nn::ParamStore<D, T>& params, Index units, Index layers)
+      : GradientSum<D, T>(comm, params, units), layers_(layers) {}
+
+  comm::OwnUnits units_of(int rank) const override { return comm::units_in_turn(whole_.end, rank, comm_.size()); }
+
+  void run(D& dev, const Form& form) override {
+    prepare(dev);
+    params_.zero_grad(dev);
+    const comm::OwnUnits own = this->own();
+    for (Index first = 0; first < whole_.end; first += comm_.size()) {
+      first_unit_ = first;
+      next_layer_ = layers_ - 1;
+      if (own.has(first + comm_.rank())) form(first + comm_.rank(), this);
+      give_layers_above(dev, -1);
+      give(dev, -1);
+    }
+    const Span phase(dev, Profile::Kind::phase, "update");
+    for (auto bits = static_cast<std::uint64_t>(whole_.end); std::popcount(bits) > 1; bits &= bits - 1)
+      for (Index group = 0; group < params_.groups(); ++group)
+        if (const auto depth = static_cast<std::size_t>(std::popcount(bits)); !sum(depth - 1, group).empty())
+          kernel::convert(dev, sum(depth - 1, group), sum(depth - 2, group), 1, true);
+  }
+
+ private:
+  void formed(D& dev, Index layer) override { give_layers_above(dev, layer - 1); }
+
+  // Those down to `end`, without it, which have not been given away yet.
+  void give_layers_above(D& dev, Index end) {
+    for (; next_layer_ > end; --next_layer_) give(dev, next_layer_);
+  }
+
+  // The gradients of a layer, or, −1, of what belongs to none: from all units of this round to their owners.
+  void give(D& dev, Index layer) {
+    const Span phase(dev, Profile::Kind::phase, "update");
+    for (Index group = 0; group < params_.groups(); ++group) {
+      const auto& buckets = params_.size(group).buckets;
+      for (std::size_t i = 0; i < buckets.size(); ++i)
+        if (buckets[i].layer == layer) give(dev, group, i);
+    }
+  }
+  void give(D& dev, Index group, std::size_t bucket) {
+    const nn::GroupSize& size = params_.size(group);
+    const auto units = static_cast<std::size_t>(std::min<Index>(comm_.size(), whole_.end - first_unit_));
+    const View<D, A> own = params_.forming(group, bucket);
+    std::vector<int> owners(units);
+    std::iota(owners.begin(), owners.end(), 0);
+    const nn::Share share = nn::shares_of(size, comm_.rank(), comm_.size())[bucket];
+    std::vector<View<D, A>> brought;
+    for (std::size_t unit = 0; unit < units; ++unit)
+      brought.push_back(received_[unit].view().col_slice(0, share.end - share.begin));
+    const bool forms = static_cast<std::size_t>(comm_.rank()) < units;
+    comm_.exchange(dev, std::span(&own, forms ? 1 : 0), std::span<const int>(owners),
+                   nn::parts_of(size.buckets[bucket], comm_.size()), std::span<const View<D, A>>(brought));
+    if (share.begin < share.end)
+      for (std::size_t unit = 0; unit < units; ++unit)
+        add(dev, first_unit_ + static_cast<Index>(unit), group, share, brought[unit]);
+    if (forms) kernel::fill(dev, own, 0.0);  // others form theirs there
+  }
+
+  // Counts one more unit: sums of as many units as each other become one.
+  void add(D& dev, Index unit, Index group, const nn::Share& share, View<D, A> carry) {
+    const auto of_share = [&](std::size_t place) {
+      return sum(place, group).col_slice(share.at, share.end - share.begin);
+    };
+    auto bits = static_cast<std::uint64_t>(unit);
+    auto depth = static_cast<std::size_t>(std::popcount(bits));  // sums that wait
+    if ((bits & 1u) == 0) return kernel::convert(dev, carry, of_share(depth));
+    for (; (bits & 1u) != 0; bits >>= 1) {
+      const View<D, A> before = of_share(--depth);
+      kernel::convert(dev, carry, before, 1, true);
+      carry = before;
+    }
+  }
+
+  // This rank's shares of a group, summed up over some of the units; the first place has the whole in the end.
+  View<D, A> sum(std::size_t place, Index group) {
+    return place == 0 ? params_.slab(group).grad : waiting_[place - 1][static_cast<std::size_t>(group)].view();
+  }
+
+  // Allocates what is summed up; again if the set of trained tensors has changed.
+  void prepare(D& dev) {
+    std::vector<Index> sizes;
+    Index largest = 0;
+    for (Index group = 0; group < params_.groups(); ++group) {
+      const nn::GroupSize& size = params_.size(group);
+      for (const nn::Share& share : nn::shares_of(size, comm_.rank(), comm_.size())) {
+        sizes.push_back(share.end);
+        largest = std::max(largest, share.end - share.begin);
+      }
+      sizes.push_back(size.trained);
+    }
+    if (sizes == sizes_) return;
+    sizes_ = std::move(sizes);
+    waiting_.clear();
+    received_.clear();
+    for (Index i = 1; i < comm::held_in_turn(whole_.end); ++i) {
+      auto& sums = waiting_.emplace_back();
+      for (Index group = 0; group < params_.groups(); ++group) {
+        const Index size = nn::share_size(params_.size(group), comm_.rank(), comm_.size());
+        sums.push_back(size > 0 ? Tensor<D, A>(dev, size) : Tensor<D, A>());
+      }
+    }
+    for (int i = 0; i < comm_.size(); ++i)
+      received_.push_back(largest > 0 ? Tensor<D, A>(dev, largest) : Tensor<D, A>());
+  }
+
+  Index layers_;
+  Index first_unit_ = 0;  // of the round
+  Index next_layer_ = 0;  // to be given away
+  std::vector<Index> sizes_;
+  std::vector<std::vector<Tensor<D, A>>> waiting_;  // sums, of each group
+  std::vector<Tensor<D, A>> received_;              // of each rank's unit
+};
+
+}  // namespace lora::train
