@@ -94,7 +94,8 @@ std::string Processes::describe(const settings::Config& config) const {
   return concat(size, " ranks on ", hosts_, hosts_ == 1 ? " host, " : " hosts, ", config.threads.value_or(1),
                 config.threads.value_or(1) == 1 ? " thread each: " : " threads each: ", size, " x ",
                 config.train_batch_size(), " x ", config.gradient_accumulation_steps, " = ",
-                size * config.train_batch_size() * config.gradient_accumulation_steps, " sequences a step");
+                size * config.train_batch_size() * config.gradient_accumulation_steps, " sequences a step",
+                config.zero_stage > 0 ? concat(", zero_stage ", config.zero_stage) : "");
 }
 
 #if defined(LORA_WITH_MPI)

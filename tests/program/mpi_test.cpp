@@ -130,11 +130,12 @@ TEST_CASE("program: any number of processes trains the bytes of one, and another
   for (const int ranks : {2, 3}) {
     CAPTURE(ranks);
     const std::string output = concat("by ", ranks);
-    const auto outcome = s.run(ranks, s.words(output, ranks));
+    const auto outcome = s.run(ranks, s.words(output, ranks, {concat("--zero_stage=", ranks)}));
     CAPTURE(outcome.errors);
     REQUIRE(outcome.status == 0);
     CHECK(test::holds(outcome.errors, concat(ranks, " ranks on 1 host, 1 thread each: ", ranks, " x 2 x ", 6 / ranks,
-                                             " = 12 sequences a step\n")));
+                                             " = 12 sequences a step, zero_stage ", ranks, "\n")));
+    CHECK(test::holds(outcome.errors, "zero_stage 3: the model's weights stay mapped from their files") == (ranks == 3));
     CHECK(count_of(outcome.errors, "step 7/7") == 1);
     s.expect_same(output, alone);
   }
@@ -185,9 +186,13 @@ TEST_CASE("program: any number of NPUs trains the bytes of one, each by a proces
     return s.lasting("alone, " + offload);
   };
   const auto alone = alone_with("none"), on_host = alone_with("optimizer");
-  for (const auto& more : {Words{}, Words{"--zero_stage=1"}, Words{"--zero_stage=1", "--offload=optimizer"}}) {
-    const int ranks = more.empty() ? 3 : 2;
-    const std::string output = concat("by ", ranks, " with ", more.size());
+  for (const auto& more : {Words{}, Words{"--zero_stage=1"}, Words{"--zero_stage=1", "--offload=optimizer"},
+                           Words{"--zero_stage=2"}, Words{"--zero_stage=2", "--offload=optimizer"},
+                           Words{"--zero_stage=3"}, Words{"--zero_stage=3", "--offload=all"}}) {
+    const int ranks = more.size() == 1 ? 2 : 3;
+    std::string output = concat("by ", ranks);
+    for (const std::string& word : more) output += " with " + word.substr(2);
+    CAPTURE(output);
     const auto outcome = s.run(ranks, words(output, ranks, more));
     CAPTURE(outcome.errors);
     REQUIRE(outcome.status == 0);
@@ -196,6 +201,8 @@ TEST_CASE("program: any number of NPUs trains the bytes of one, each by a proces
     REQUIRE(std::ssize(told) == ranks);
     CHECK(test::holds(told[1].at("device").get<std::string>(), "NPU 1"));
     CHECK(told[1].at("sent_bytes") > 0);
+    CHECK(test::holds(outcome.errors, "this rank has its part, and gathers each") == test::holds(output, "zero_stage=3"));
+    CHECK(test::holds(outcome.errors, "of page-locked memory") == test::holds(output, "offload=all"));
   }
   const auto outcome = s.run(2, s.words("one card", 2, {"--device=ascend:3"}));
   CHECK(outcome.status == 2);

@@ -189,6 +189,16 @@ class Device : public DeviceState<Device> {
       std::memcpy(target, memory_.real(whole.data), bytes);
     });
   }
+  void copy_on_device(void* target, const void* source, std::size_t bytes) {
+    const Operand to = bytes_of(target, bytes, Use::write), from = bytes_of(source, bytes, Use::read);
+    if (!accepts(Stream::compute, "copy_on_device", to) || !accepts(Stream::compute, "copy_on_device", from)) return;
+    submit(Stream::compute, {to, from}, [this, to, from, target, bytes, place = Place::here()] {
+      if (const auto which = memory_.unwritten(from); !which.empty())
+        note_late({concat("copy_on_device: of its source ", which), place, from.data});
+      if (bytes > 0) std::memcpy(memory_.real(static_cast<std::byte*>(target)), memory_.real(from.data), bytes);
+      memory_.note_written(to);
+    });
+  }
   void synchronize() {
     ++counts_.waits;
     for (Queue& queue : queues_) queue.hold(false);

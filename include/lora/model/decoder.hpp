@@ -35,10 +35,12 @@ class Decoder {
   using Element = T;
 
   /// Takes the weights of a Source, or of another provider, in place where the device can read them there, else as
-  /// `places` says; the provider is not needed later.
+  /// `places` says; the provider is not needed later. `ranks`: that share layers out, where it says so; they outlive
+  /// this.
   /// Throws   FormatError naming tensors that are missing, misshapen or unknown; ConfigError for layers that are to be
   ///          streamed to a device that reads the host's memory, and DeviceError where memory is lacking
-  Decoder(D& dev, const TensorProvider& provider, const WeightPlaces& places = {});
+  Decoder(D& dev, const TensorProvider& provider, const WeightPlaces& places = {},
+          comm::Communicator<D>* ranks = nullptr);
 
   const Config& config() const { return config_; }
   const AdapterConfig& adapter() const { return adapter_; }
@@ -84,6 +86,14 @@ class Decoder {
 
   /// NEFTune: noise on the embeddings of every micro-batch that trains; 0: none.
   void embedding_noise(double alpha) { embedding_.noise_alpha = alpha; }
+
+  /// Whether ranks gather layers from each other, and so make all passes together: a rank that has no micro-batch when
+  /// others have makes an empty one.
+  bool gathers_layers() const { return stack_.access() != nullptr && stack_.access()->is_collective(); }
+  /// Of training or of an evaluation; with layers of its own it does nothing.
+  void pass_without_batch(D& dev, bool trains) const {
+    if (gathers_layers()) stack_.visit(dev, trains, trains && embedding_.table.trains());
+  }
 
   /// Adds the gradients of scale · Σ −log p of the labelled rows to the parameters, and Σ −log p to `loss_sum` (1).
   /// A batch without labels does nothing. Waits for nothing. `hook`, if it is not null, is told of each layer's
@@ -187,14 +197,15 @@ class Decoder {
 };
 
 template <AnyDevice D, class T>
-Decoder<D, T>::Decoder(D& dev, const TensorProvider& provider, const WeightPlaces& places)
+Decoder<D, T>::Decoder(D& dev, const TensorProvider& provider, const WeightPlaces& places,
+                       comm::Communicator<D>* ranks)
     : config_(provider.config()), rotary_(std::make_unique<nn::Rotary<D, T>>(config_.rope, config_.head_dim)) {
-  if (places.streams_layers) {
+  if (places.streams_layers || places.shares_layers) {
     if constexpr (D::reads_host_memory) {
       fail<ConfigError>("key offload: params and all stream layers to a device with memory of its own, but this one ",
                         "reads them in the host's; allowed: none or optimizer");
     } else {
-      streamed_ = std::make_unique<StreamedLayers<D>>(dev, config_.num_hidden_layers, places);
+      streamed_ = std::make_unique<StreamedLayers<D>>(dev, config_.num_hidden_layers, places, ranks);
     }
   }
   Loader<D> loader(dev, provider, places, streamed_.get());
@@ -298,7 +309,7 @@ bool Decoder<D, T>::has_labels(const nn::Batch& batch) const {
 template <AnyDevice D, class T>
 void Decoder<D, T>::train_micro_batch(D& dev, const nn::Batch& batch, double scale, std::uint64_t random_key,
                                       View<D, typename D::Sum> loss_sum, nn::GradientHook<D>* hook) {
-  if (!has_labels(batch)) return;
+  if (!has_labels(batch)) return pass_without_batch(dev, true);
   const nn::Pass<D, T> pass(dev, batch, random_key);
   rotary_->reach(dev, pass.max_position());
   const Index n = pass.count(), e = config_.hidden_size;
@@ -320,7 +331,10 @@ template <AnyDevice D, class T>
 Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Batch& batch, const std::atomic<int>* stop,
                                    std::vector<double>* losses) {
   Evaluation result;
-  if (!has_labels(batch)) return result;
+  if (!has_labels(batch)) {
+    pass_without_batch(dev, false);
+    return result;
+  }
   nn::Pass<D, T> pass(dev, batch);
   rotary_->reach(dev, pass.max_position());
   pass.stop_by(stop);

@@ -49,7 +49,7 @@ class HostLayer {
   std::size_t bytes_ = 0;
 };
 
-/// Layers in page-locked memory, from which they are copied in Stream::copy. Called by the device's thread alone.
+/// Where layers that come to the device when they are needed come from. Called by the device's thread alone.
 template <AnyDevice D>
 class LayerSource {
  public:
@@ -58,17 +58,16 @@ class LayerSource {
   LayerSource& operator=(const LayerSource&) = delete;
   virtual ~LayerSource() = default;
 
-  /// A layer's bytes. The host may have to wait for them.
-  virtual const std::byte* at(D& dev, Index layer) = 0;
-  /// A copy of it has been queued since.
-  virtual void note_copy(D&, Index) {}
+  /// Queues a layer's bytes for `to`: what is given to Stream::copy and then recorded there has them in place. The host
+  /// may have to wait for them.
+  virtual void bring(D& dev, Index layer, View<D, std::byte> to) = 0;
   /// How many layers ahead it wants to hear of.
   virtual std::size_t looks_ahead() const { return 0; }
   /// These will be asked for next, in this order.
   virtual void expect(D&, std::span<const Index>) {}
 };
 
-/// All layers, written once: nobody waits, and nothing is done again.
+/// All layers in page-locked memory, written once: nobody waits, and nothing is done again.
 template <AnyDevice D>
 class ResidentLayers : public LayerSource<D> {
  public:
@@ -79,13 +78,16 @@ class ResidentLayers : public LayerSource<D> {
       layer.write(team, layers_.back().data());
     }
   }
-  const std::byte* at(D&, Index layer) override { return layers_[static_cast<std::size_t>(layer)].data(); }
+  void bring(D& dev, Index layer, View<D, std::byte> to) override {
+    dev.copy_from_host(to.data(), layers_[static_cast<std::size_t>(layer)].data(), static_cast<std::size_t>(to.size()),
+                       Stream::copy);
+  }
 
  private:
   std::vector<PageLocked<D>> layers_;
 };
 
-/// A few buffers that a thread of the host fills, ahead of need, from where the layers are stored.
+/// A few page-locked buffers that a thread of the host fills, ahead of need, from where the layers are stored.
 template <AnyDevice D>
 class StagedLayers : public LayerSource<D> {
  public:
@@ -108,24 +110,8 @@ class StagedLayers : public LayerSource<D> {
       if (buffer.copied) dev_.release(*buffer.copied);
   }
 
-  const std::byte* at(D& dev, Index layer) override {
-    Buffer* buffer = buffer_of(layer);
-    if (buffer == nullptr) {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return oldest({}) != nullptr; });
-      buffer = oldest({});
-      lock.unlock();
-      if (buffer->copied) dev.wait(*buffer->copied);  // before it is overwritten
-      fill(dev, *buffer, layer);
-    }
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !buffer->filling; });
-    if (error_) std::rethrow_exception(error_);
-    buffer->used = ++clock_;
-    return buffer->memory.data();
-  }
-
-  void note_copy(D& dev, Index layer) override {
+  void bring(D& dev, Index layer, View<D, std::byte> to) override {
+    dev.copy_from_host(to.data(), at(dev, layer), static_cast<std::size_t>(to.size()), Stream::copy);
     Buffer& buffer = *buffer_of(layer);
     if (buffer.copied) dev.release(*std::exchange(buffer.copied, std::nullopt));
     buffer.copied = dev.record(Stream::copy);
@@ -153,6 +139,24 @@ class StagedLayers : public LayerSource<D> {
     std::uint64_t used = 0;         // when, for the order
     std::optional<Event> copied{};  // behind the last copy from it
   };
+
+  // Its bytes, once they are there.
+  const std::byte* at(D& dev, Index layer) {
+    Buffer* buffer = buffer_of(layer);
+    if (buffer == nullptr) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return oldest({}) != nullptr; });
+      buffer = oldest({});
+      lock.unlock();
+      if (buffer->copied) dev.wait(*buffer->copied);  // before it is overwritten
+      fill(dev, *buffer, layer);
+    }
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !buffer->filling; });
+    if (error_) std::rethrow_exception(error_);
+    buffer->used = ++clock_;
+    return buffer->memory.data();
+  }
 
   Buffer* buffer_of(Index layer) {
     for (Buffer& buffer : buffers_)

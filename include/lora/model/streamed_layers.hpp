@@ -13,6 +13,7 @@
 #include "lora/core/log.hpp"
 #include "lora/cpu/machine.hpp"
 #include "lora/model/layer_source.hpp"
+#include "lora/model/sharded_layers.hpp"
 #include "lora/nn/layer_access.hpp"
 #include "lora/nn/weight.hpp"
 #include "lora/tensor/tensor.hpp"
@@ -24,10 +25,12 @@ struct WeightPlaces {
   /// From where in the host's memory streamed layers are copied.
   enum class From : std::uint8_t {
     memory,  ///< all of them lie in page-locked memory
-    files    ///< a few buffers of it are filled from the mapped files, ahead of need
+    files,   ///< a few buffers of it are filled from the mapped files, ahead of need
+    ranks    ///< each has a part of every layer, and they gather layers from each other
   };
 
   bool streams_layers = false;          ///< the layers' projections stay on the host, and come when they are used
+  bool shares_layers = false;           ///< ranks share them out (ZeRO-3); each part is where streams_layers says
   int slots = 2;                        ///< layers that the device has room for
   int buffers = 3;                      ///< page-locked, of a layer each, where they come from files
   std::optional<From> from{};           ///< memory where nothing must be decoded and half of what is available suffices
@@ -40,19 +43,23 @@ struct WeightPlaces {
 struct LayerStreaming {
   WeightPlaces::From from = WeightPlaces::From::memory;
   std::size_t layers = 0;  ///< all of them, as the device gets them
-  std::size_t device = 0;  ///< of the slots
+  std::size_t device = 0;  ///< of the slots, and of this rank's parts that lie there
   std::size_t host = 0;    ///< page-locked
 };
 
-/// The weights of layers, which stay on the host: each is copied to a slot of the device's memory ahead of its use, in
-/// Stream::copy, beside the kernels that work on the layer before. Only events order that: kernels wait for the copy,
+/// The weights of layers, which stay on the host or are shared out by ranks: each comes to a slot of the device's memory
+/// ahead of its use, from the host in Stream::copy, beside the kernels that work on the layer before. Only events order that: kernels wait for the copy,
 /// and a copy into a slot for the kernels that were queued when its last layer was released. What a slot holds stays
 /// until the room is needed, so that where a pass turns round, nothing is copied twice.
 template <AnyDevice D>
 class StreamedLayers : public nn::LayerAccess<D> {
  public:
-  StreamedLayers(D& dev, Index layers, const WeightPlaces& places)
-      : dev_(dev), options_(places), layers_(static_cast<std::size_t>(layers)) {
+  /// `ranks`: that share layers out, where `places` says so; they outlive this.
+  StreamedLayers(D& dev, Index layers, const WeightPlaces& places, comm::Communicator<D>* ranks = nullptr)
+      : dev_(dev),
+        options_(places),
+        ranks_(places.shares_layers ? ranks : nullptr),
+        layers_(static_cast<std::size_t>(layers)) {
     for (Index i = 0; i < layers; ++i) places_.push_back(std::make_shared<nn::WeightPlace>());
     dev_.set_relief([this] { return narrow(); });
   }
@@ -88,15 +95,26 @@ class StreamedLayers : public nn::LayerAccess<D> {
     }
     const std::size_t available = options_.memory ? *options_.memory : cpu::available_memory();
     using From = WeightPlaces::From;
-    taken.from = options_.from.value_or(!decoded && taken.layers <= available / 2 ? From::memory : From::files);
-    taken.host = taken.from == From::memory ? taken.layers : largest * static_cast<std::size_t>(options_.buffers);
     taken.device = largest * static_cast<std::size_t>(options_.slots);
+    if (ranks_ != nullptr) {
+      taken.from = From::ranks;
+      std::size_t own = 0;
+      for (const std::size_t bytes : sizes_)
+        own += ShardedLayers<D>::part_of(bytes, ranks_->rank(), ranks_->size());
+      (options_.streams_layers ? taken.host : taken.device) += own;
+    } else {
+      taken.from = options_.from.value_or(!decoded && taken.layers <= available / 2 ? From::memory : From::files);
+      taken.host = taken.from == From::memory ? taken.layers : largest * static_cast<std::size_t>(options_.buffers);
+    }
     if (taken.host > available)
       fail<ConfigError>("key offload: to stream the layers ", size_text(taken.host),
                         " of the host's memory are needed, but ", size_text(available),
                         " are available; allowed: none or optimizer, or more memory");
     try {
-      if (taken.from == From::memory)
+      if (ranks_ != nullptr)
+        source_ = std::make_unique<ShardedLayers<D>>(dev_, *ranks_, std::exchange(layers_, {}),
+                                                     options_.streams_layers, options_.threads);
+      else if (taken.from == From::memory)
         source_ = std::make_unique<ResidentLayers<D>>(dev_, std::exchange(layers_, {}), options_.threads);
       else
         source_ =
@@ -115,7 +133,7 @@ class StreamedLayers : public nn::LayerAccess<D> {
   /// passes. Returns the bytes taken.
   std::size_t widen(std::size_t bytes) {
     std::size_t taken = 0;
-    while (slots_.size() < places_.size() && taken + largest_ <= bytes) {
+    while (ranks_ == nullptr && slots_.size() < places_.size() && taken + largest_ <= bytes) {
       add_slot();
       taken += largest_;
     }
@@ -139,6 +157,8 @@ class StreamedLayers : public nn::LayerAccess<D> {
     }
     places_[static_cast<std::size_t>(layer)]->begin = slot->memory.view().data();
   }
+
+  bool is_collective() const override { return ranks_ != nullptr; }
 
   void release(D& dev, Index layer) noexcept override {
     Slot& slot = *slot_of(layer);
@@ -191,17 +211,16 @@ class StreamedLayers : public nn::LayerAccess<D> {
     for (Slot& other : slots_)
       if (!other.held && (slot == nullptr || other.used < slot->used)) slot = &other;
     if (slot == nullptr) return nullptr;
-    const std::byte* const source = source_->at(dev, layer);
     // Before its first layer too: the memory may have been somebody else's.
     wait_and_release(dev, Stream::copy,
                      slot->released ? *std::exchange(slot->released, std::nullopt) : dev.record(Stream::compute));
     if (slot->copied) dev.release(*std::exchange(slot->copied, std::nullopt));
     slot->layer = -1;  // until the copy is queued
     slot->used = ++clock_;
-    dev.copy_from_host(slot->memory.view().data(), source, sizes_[static_cast<std::size_t>(layer)], Stream::copy);
+    source_->bring(dev, layer,
+                   slot->memory.view().col_slice(0, static_cast<Index>(sizes_[static_cast<std::size_t>(layer)])));
     slot->copied = dev.record(Stream::copy);
     slot->layer = layer;
-    source_->note_copy(dev, layer);
     return slot;
   }
 
@@ -233,6 +252,7 @@ class StreamedLayers : public nn::LayerAccess<D> {
 
   D& dev_;
   WeightPlaces options_;
+  comm::Communicator<D>* ranks_;   // that share layers out, or null
   std::vector<HostLayer> layers_;  // until `build`
   std::vector<std::size_t> sizes_;
   std::vector<std::shared_ptr<nn::WeightPlace>> places_;  // of each layer

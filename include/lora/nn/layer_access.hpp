@@ -22,6 +22,8 @@ class LayerAccess {
   virtual void acquire(D& dev, Index layer, Index next) = 0;
   /// What is queued from now on does not read it. What was queued before may still do.
   virtual void release(D& dev, Index layer) noexcept = 0;
+  /// Whether all ranks must acquire the same layers in the same order, since they gather them from each other.
+  virtual bool is_collective() const { return false; }
 };
 
 /// Is told of gradients while backward goes on: so that a layer's can be summed over ranks, or be moved, early.

@@ -62,6 +62,16 @@ class Stack {
     return i;
   }
 
+  /// Acquires the layers as a pass does, forward and, if it trains, backward: for a rank without a micro-batch, where
+  /// ranks gather layers from each other.
+  void visit(D& dev, bool trains, bool wants_dx = false) const {
+    for (Index i = 0; i < size(); ++i)
+      const LayerHandle<D> weights(access_, dev, i, i + 1 < size() ? i + 1 : trains ? size() - 1 : 0);
+    const Index first = wants_dx ? 0 : first_trained();
+    for (Index i = size() - 1; trains && i >= first; --i)
+      const LayerHandle<D> weights(access_, dev, i, i > first ? i - 1 : 0);
+  }
+
   /// y may not be x. `keep` is nothing or all; under gradient checkpointing layers keep less than all. `wants_dx`: what
   /// x is computed from trains.
   void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep,

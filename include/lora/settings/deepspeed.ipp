@@ -207,11 +207,6 @@ class DeepSpeedFile {
 
   void zero() {
     if (const Field* const stage = find("zero_optimization.stage")) {
-      const std::string text = io::to_text(*stage->value, -1);
-      if (text == "2" || text == "3")
-        refuse(*stage,
-               "which is not there yet: each process has the whole model and its gradient; allowed: 0, or 1, "
-               "where each has its part of the optimizer's state");
       set(*stage, "zero_stage", *stage->value);
     }
     const Field* given = nullptr;

@@ -191,10 +191,10 @@ LORA_INLINE std::vector<Key> make_keys() {
        "Parts that a step's sequences are dealt into first; micro-batches do not cross them, and their gradients are "
        "added "
        "up in a fixed order"},
-      {"zero_stage", "batch", train, &C::zero_stage, Range{.low = 0, .high = 2}, free, "",
+      {"zero_stage", "batch", train, &C::zero_stage, Range{.low = 0, .high = 3}, free, "",
        "What ranks share out: 0: nothing, each has all of it; 1: the optimizer's state; 2: gradients too, which leave "
        "layer "
-       "by layer"},
+       "by layer; 3: on NPUs the frozen layers as well, gathered when they are used"},
       {"ddp_timeout", "batch", train, &C::ddp_timeout, Range{.low = 0, .high = 1e8, .low_open = true}, free, "",
        "Seconds that a rank waits for another before it ends with an error"},
       {"deepspeed", "batch", train, &C::deepspeed, any, free, "none",

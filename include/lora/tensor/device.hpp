@@ -93,6 +93,7 @@ concept AnyDevice = requires(D& dev, const D& same, void* memory, const void* so
   dev.copy_from_host(memory, source, bytes, stream);
   dev.copy_to_host(memory, source, bytes);                // waits until the copy is done
   dev.start_copy_to_host(memory, source, bytes, stream);  // does not wait; memory is allocate_host's
+  dev.copy_on_device(memory, source, bytes);              // in Stream::compute
   dev.synchronize();                                      // all streams
 
   { dev.record(stream) } -> std::same_as<Event>;  // behind all that was queued in the stream so far

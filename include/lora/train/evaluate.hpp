@@ -44,6 +44,9 @@ class BatchSums {
   /// Whether this rank evaluates the next batch.
   bool next_is_own() { return batches_++ % ranks_.size() == ranks_.rank(); }
   void add(const model::Evaluation& batch);
+  /// Ranks that have had fewer batches than the others, and whether this is one.
+  Index waiting_ranks() const { return (ranks_.size() - batches_ % ranks_.size()) % ranks_.size(); }
+  bool waits() const { return waiting_ranks() > 0 && ranks_.rank() >= batches_ % ranks_.size(); }
 
   /// Adds all sums to `totals`. Every rank calls it, stopped or not; where one is stopped, all are.
   void add_to(model::Evaluation& totals) const;
@@ -54,7 +57,8 @@ class BatchSums {
   std::vector<double> sums_;  // of this rank's batches: their loss, labels and correct ones
 };
 
-/// Evaluates example_of(0 … count − 1), encoded without a cutoff.
+/// Evaluates example_of(0 … count − 1), encoded without a cutoff. Ranks that gather layers from each other make passes
+/// together, and agree on a stop after each.
 /// Throws   FormatError if no token is labelled
 template <AnyDevice D, class T, class ExampleOf>
 model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, ExampleOf&& example_of,
@@ -67,10 +71,13 @@ model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, E
   std::vector<double> losses;  // of the batch's labelled rows
   std::vector<RecordLoss>* const each = options.each;
   if (each != nullptr) each->assign(static_cast<std::size_t>(count), {});
+  const bool together = decoder.gathers_layers();
+  const auto is_told = [&] { return options.stop != nullptr && options.stop->load() != 0; };
   const auto flush = [&] {
     if (sums.next_is_own()) {
       losses.clear();
-      const auto result = decoder.evaluate(dev, rows, options.stop, each != nullptr ? &losses : nullptr);
+      const auto result =
+          decoder.evaluate(dev, rows, together ? nullptr : options.stop, each != nullptr ? &losses : nullptr);
       totals.stopped = result.stopped;
       sums.add(result);
       own += result;
@@ -87,10 +94,11 @@ model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, E
     places.clear();
     own.records = totals.records;
     own.tokens = totals.tokens;
+    if (together && sums.waiting_ranks() == 0) totals.stopped = options.ranks->agree(is_told() ? 1u : 0u) != 0;
     if (options.see) options.see(own);
   };
   const auto is_stopped = [&] {
-    totals.stopped = totals.stopped || (options.stop != nullptr && options.stop->load() != 0);
+    totals.stopped = totals.stopped || (!together && is_told());
     return totals.stopped;
   };
   for (Index i = 0; i < count && !is_stopped(); ++i) {
@@ -107,6 +115,7 @@ model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, E
     }
   }
   if (rows.sequences() > 0 && !is_stopped()) flush();
+  if (together && sums.waits()) decoder.pass_without_batch(dev, false);
   sums.add_to(totals);
   if (!totals.stopped && totals.labelled == 0)
     fail<FormatError>("nothing to evaluate: none of ", count, " records has a labelled token");

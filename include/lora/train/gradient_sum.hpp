@@ -19,7 +19,8 @@ namespace lora::train {
 template <AnyDevice D, class T>
 class GradientSum {
  public:
-  /// Adds a unit's gradient to the parameters', and tells the hook of it where there is one.
+  /// Adds a unit's gradient to the parameters', and tells the hook of it where there is one. −1 for a rank that has no
+  /// unit when others have.
   using Form = std::function<void(Index unit, nn::GradientHook<D>* hook)>;
 
   virtual ~GradientSum() = default;

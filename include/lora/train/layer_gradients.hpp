@@ -38,7 +38,8 @@ class LayerGradients final : public GradientSum<D, T>, private nn::GradientHook<
     for (Index first = 0; first < whole_.end; first += comm_.size()) {
       first_unit_ = first;
       next_layer_ = layers_ - 1;
-      if (own.has(first + comm_.rank())) form(first + comm_.rank(), this);
+      const Index unit = first + comm_.rank();
+      form(own.has(unit) ? unit : -1, this);
       give_layers_above(dev, -1);
       give(dev, -1);
     }

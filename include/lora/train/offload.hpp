@@ -21,11 +21,25 @@ void expect_offload_fits(const settings::Config& config) {
                       "is the host's: weights are used in place from the mapped files; allowed: none");
 }
 
-inline model::WeightPlaces weight_places(const settings::Config& config) {
+/// Of one of `ranks`. On the processors layers stay mapped from their files, which all processes of a host share.
+template <AnyDevice D>
+model::WeightPlaces weight_places(const settings::Config& config, int ranks) {
   model::WeightPlaces places;
   places.streams_layers = config.offloads_params();
+  places.shares_layers = !D::reads_host_memory && config.zero_stage > 2 && ranks > 1;
   places.threads = static_cast<int>(config.threads.value_or(0));
   return places;
+}
+
+/// Throws   ConfigError for zero_stage 3 where nobody shares, and with what a rank does while others don't
+template <AnyDevice D>
+void expect_sharing_fits(const settings::Config& config, int ranks) {
+  if (config.zero_stage > 2 && ranks == 1)
+    fail<ConfigError>("key zero_stage: given ", config.zero_stage, ", but a single process has nobody to share layers ",
+                      "with; allowed: 0, or more processes");
+  if (config.eval_predict && weight_places<D>(config, ranks).shares_layers)
+    fail<ConfigError>("key eval_predict: given true, but with zero_stage 3 NPUs gather each layer together, and answers ",
+                      "differ in length; allowed: false, or zero_stage 0, 1 or 2");
 }
 
 inline optim::StatePlace state_place(const settings::Config& config) {
@@ -49,10 +63,20 @@ inline void expect_host_has(double needed, double present, std::size_t available
                       " are available; allowed: none or params, or more memory");
 }
 
-/// Logs how the layers come, where they are streamed.
-inline void say_offload(const std::optional<model::LayerStreaming>& streaming) {
+/// Logs how the layers come, where they are streamed or shared out.
+inline void say_offload(const std::optional<model::LayerStreaming>& streaming, const settings::Config& config) {
+  if (!streaming && config.zero_stage > 2)
+    log::info("zero_stage 3: the model's weights stay mapped from their files, which the processes of a host share; ",
+              "otherwise as zero_stage 2");
   if (!streaming) return;
-  const bool resident = streaming->from == model::WeightPlaces::From::memory;
+  using From = model::WeightPlaces::From;
+  if (streaming->from == From::ranks) {
+    log::info("zero_stage 3: of the layers, ", size_text(streaming->layers), ", this rank has its part, and gathers each ",
+              "ahead of its use: ", size_text(streaming->device), " of the device's memory",
+              streaming->host > 0 ? concat(" and ", size_text(streaming->host), " of page-locked memory") : "");
+    return;
+  }
+  const bool resident = streaming->from == From::memory;
   log::info("offload: the layers, ", size_text(streaming->layers), ", are copied to ", size_text(streaming->device),
             " of the device's memory ahead of their use, from ", size_text(streaming->host), " of page-locked memory ",
             resident ? "that holds all of them" : "that threads of the host fill from the files");

@@ -46,7 +46,7 @@ struct StepSharing {
   /// gradients are added up in a fixed tree: with as many units, any number of ranks trains the same bits.
   Index units = 1;
   /// What ranks share out. 0: nothing, each has all of it; 1: the optimizer's state; 2: gradients too, of units that are
-  /// one micro-batch each.
+  /// one micro-batch each. 3 is the same here: whether layers are shared out the decoder was told.
   Index zero_stage = 0;
 };
 
@@ -142,6 +142,7 @@ class Stepper {
     }
     gradients_->run(dev, [&](Index unit, nn::GradientHook<D>* hook) {
       const Index place = (unit - own.begin) / own.stride;
+      if (unit < 0 || units[static_cast<std::size_t>(place)].empty()) return decoder_.pass_without_batch(dev, true);
       for (const auto& batch : units[static_cast<std::size_t>(place)])
         decoder_.train_micro_batch(dev, batch, loss_scale * scale, random_key, sums().row_slice(place, 1), hook);
     });

@@ -34,10 +34,11 @@ namespace lora::train {
 /// Settings of a run that are valid, also for this device.
 /// Throws   ConfigError
 template <AnyDevice D>
-settings::Config validated(settings::Config config) {
+settings::Config validated(settings::Config config, int ranks) {
   settings::apply_deepspeed(config, settings::train_command);
   settings::validate(config, settings::train_command);
   expect_offload_fits<D>(config);
+  expect_sharing_fits<D>(config, ranks);
   return config;
 }
 
@@ -109,7 +110,7 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
       dev_(dev),
       comm_(comm != nullptr ? *comm : alone_),
       threads_(dev, config),
-      prepared_(*threads_, validated<D>(std::move(config)), std::move(source), std::move(options)),
+      prepared_(*threads_, validated<D>(std::move(config), comm_.size()), std::move(source), std::move(options)),
       learner_(dev, comm_, prepared_),
       saving_(dev, comm_, learner_.decoder(), prepared_) {
   redirect_.reset();
@@ -239,7 +240,7 @@ void TrainingRun<D, T>::say_beginning(const Beginning& from) {
       prepared_.blueprint, prepared_.plan.stages()[memory.stage].trains, memory.recomputed);
   say_start(prepared_.config, prepared_.blueprint, prepared_.survey.train, prepared_.plan, step, memory, dev_.memory(),
             prepared_.source.is_initial(), prepared_.data.text().tokenizer.get());
-  say_offload(learner_.decoder().streaming());
+  say_offload(learner_.decoder().streaming(), prepared_.config);
   say_mixture(prepared_.data.mixture(), prepared_.file_names);
   if (from.checkpoint) lora::log::info("resuming from ", from.checkpoint->folder.native(), ", step ", from.first);
   if (!from.lost.empty() && !from.has_result) lora::log::warn(from.lost);
