@@ -3,7 +3,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <exception>
-#include <functional>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -17,76 +17,100 @@
 
 namespace lora::test {
 
-/// Ranks that are threads of this process: what one gives, the others read where it lies. A rank that ends by an error
-/// has the calls of the others fail.
-class ThreadRank final : public comm::Communicator<cpu::Device> {
+/// What threads that are ranks have in common.
+class ThreadWorld {
  public:
-  class World {
-   public:
-    explicit World(int size) : size_(size), given_(static_cast<std::size_t>(size)) {}
+  explicit ThreadWorld(int size) : size_(size), given_(static_cast<std::size_t>(size)) {}
 
-    /// What ended a rank, which the others are told.
-    void fail_as(int rank, const std::string& why) {
-      const std::lock_guard lock(mutex_);
-      if (!failure_) failure_ = concat("rank ", rank, " failed: ", why);
+  int size() const { return size_; }
+
+  /// What ended a rank, which the others are told.
+  void fail_as(int rank, const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = concat("rank ", rank, " failed: ", why);
+    arrived_.notify_all();
+  }
+
+  /// see(rank, what it has given), between two waits for all; what is seen is written to by nobody meanwhile.
+  template <class See>
+  void share(int own, const void* mine, const See& see) {
+    given_[static_cast<std::size_t>(own)] = mine;
+    wait();
+    for (int rank = 0; rank < size_; ++rank) see(rank, given_[static_cast<std::size_t>(rank)]);
+    wait();
+  }
+
+ private:
+  void wait() {
+    std::unique_lock lock(mutex_);
+    const Index round = round_;
+    const auto expect_whole = [&] {
+      if (failure_) lora::fail<Error>(std::string_view(*failure_));
+    };
+    expect_whole();
+    if (++waiting_ == size_) {
+      waiting_ = 0;
+      ++round_;
       arrived_.notify_all();
+    } else {
+      arrived_.wait(lock, [&] { return round_ != round || failure_; });
+      if (round_ == round) expect_whole();  // else all had arrived before one failed
     }
+  }
 
-   private:
-    friend class ThreadRank;
+  int size_;
+  std::vector<const void*> given_;
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  int waiting_ = 0;
+  Index round_ = 0;
+  std::optional<std::string> failure_;
+};
 
-    void wait() {
-      std::unique_lock lock(mutex_);
-      const Index round = round_;
-      const auto expect_whole = [&] {
-        if (failure_) lora::fail<Error>(std::string_view(*failure_));
-      };
-      expect_whole();
-      if (++waiting_ == size_) {
-        waiting_ = 0;
-        ++round_;
-        arrived_.notify_all();
-      } else {
-        arrived_.wait(lock, [&] { return round_ != round || failure_; });
-        if (round_ == round) expect_whole();  // else all had arrived before one failed
-      }
-    }
+/// Ranks that are threads of this process: what one gives, the others read where it lies, or where a device has memory
+/// of its own, in a copy on the host. A rank that ends by an error has the calls of the others fail.
+template <AnyDevice D>
+class ThreadRankOf final : public comm::Communicator<D> {
+  using typename comm::Communicator<D>::Bytes;
 
-    int size_;
-    std::vector<const void*> given_;
-    std::mutex mutex_;
-    std::condition_variable arrived_;
-    int waiting_ = 0;
-    Index round_ = 0;
-    std::optional<std::string> failure_;
-  };
-
-  ThreadRank(World& world, int rank) : world_(world), rank_(rank) {}
+ public:
+  ThreadRankOf(ThreadWorld& world, int rank) : world_(world), rank_(rank) {}
 
   int rank() const override { return rank_; }
-  int size() const override { return world_.size_; }
+  int size() const override { return world_.size(); }
 
   void gather_on_host(std::span<std::byte> bytes, std::span<const Index> begins) override {
-    share(bytes.data(), [&](int rank, const void* given) {
+    world_.share(rank_, bytes.data(), [&](int rank, const void* given) {
       const Index begin = begins[static_cast<std::size_t>(rank)], end = begins[static_cast<std::size_t>(rank) + 1];
       if (rank != rank_) copy(static_cast<const std::byte*>(given) + begin, end - begin, bytes.data() + begin);
     });
   }
 
  protected:
-  void gather(cpu::Device&, Bytes slab, std::span<const Index> begins) override {
-    gather_on_host({slab.data(), static_cast<std::size_t>(slab.size())}, begins);
+  void gather(D& dev, Bytes slab, std::span<const Index> begins) override {
+    OnHost bytes(dev, slab);
+    const auto own = static_cast<std::size_t>(rank_);
+    bytes.take(begins[own], begins[own + 1]);
+    gather_on_host({bytes.data(), static_cast<std::size_t>(slab.size())}, begins);
+    bytes.put_back();
   }
 
-  void exchange_bytes(cpu::Device&, std::span<const Bytes> mine, std::span<const int> owners,
-                      std::span<const Index> begins, std::span<const Bytes> parts) override {
+  void exchange_bytes(D& dev, std::span<const Bytes> mine, std::span<const int> owners, std::span<const Index> begins,
+                      std::span<const Bytes> parts) override {
     const Index begin = begins[static_cast<std::size_t>(rank_)],
                 count = begins[static_cast<std::size_t>(rank_) + 1] - begin;
-    share(&mine, [&](int rank, const void* given) {
-      auto theirs = static_cast<const std::span<const Bytes>*>(given)->begin();
-      for (std::size_t i = 0; i < owners.size(); ++i)
-        if (owners[i] == rank) copy((theirs++)->data() + begin, count, parts[i].data());
+    std::list<OnHost> given, taken;
+    for (const Bytes& slab : mine) given.emplace_back(dev, slab).take(begins.front(), begins.back());
+    for (const Bytes& part : parts) taken.emplace_back(dev, part);
+    world_.share(rank_, &given, [&](int rank, const void* theirs) {
+      auto slab = static_cast<std::list<OnHost>*>(const_cast<void*>(theirs))->begin();
+      auto part = taken.begin();
+      for (const int owner : owners) {
+        if (owner == rank) copy((slab++)->data() + begin, count, part->data());
+        ++part;
+      }
     });
+    for (OnHost& part : taken) part.put_back();
   }
 
  private:
@@ -94,28 +118,44 @@ class ThreadRank final : public comm::Communicator<cpu::Device> {
     if (count > 0) std::memcpy(to, from, static_cast<std::size_t>(count));
   }
 
-  // see(rank, what it has given), between two waits for all; what is seen is written to by nobody meanwhile.
-  template <class See>
-  void share(const void* mine, const See& see) {
-    world_.given_[static_cast<std::size_t>(rank_)] = mine;
-    world_.wait();
-    for (int rank = 0; rank < size(); ++rank) see(rank, world_.given_[static_cast<std::size_t>(rank)]);
-    world_.wait();
-  }
+  // A device's bytes as the host has them.
+  class OnHost {
+   public:
+    OnHost(D& dev, const Bytes& bytes) : dev_(dev), bytes_(bytes) {
+      if (!D::reads_host_memory) copy_.resize(static_cast<std::size_t>(bytes.size()));
+    }
+    void take(Index begin, Index end) {
+      if (!copy_.empty() && begin < end)
+        dev_.copy_to_host(copy_.data() + begin, bytes_.data() + begin, static_cast<std::size_t>(end - begin));
+    }
+    std::byte* data() { return D::reads_host_memory ? bytes_.data() : copy_.data(); }
+    void put_back() {
+      if (copy_.empty()) return;
+      dev_.copy_from_host(bytes_.data(), copy_.data(), copy_.size());
+      dev_.synchronize();
+    }
 
-  World& world_;
+   private:
+    D& dev_;
+    Bytes bytes_;
+    std::vector<std::byte> copy_;
+  };
+
+  ThreadWorld& world_;
   int rank_;
 };
+using ThreadRank = ThreadRankOf<cpu::Device>;
 
-/// Calls f(ThreadRank&) as each of `ranks` ranks. Returns what each ended with: the text of its error, or nothing.
-inline std::vector<std::string> try_ranks(int ranks, const std::function<void(ThreadRank&)>& f) {
-  ThreadRank::World world(ranks);
+/// Calls f(ThreadRankOf<D>&) as each of `ranks` ranks. Returns what each ended with: the text of its error, or nothing.
+template <AnyDevice D = cpu::Device, class F>
+std::vector<std::string> try_ranks(int ranks, const F& f) {
+  ThreadWorld world(ranks);
   std::vector<std::thread> threads;
   std::vector<std::string> ends(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&world, &f, &end = ends[static_cast<std::size_t>(rank)], rank] {
       try {
-        ThreadRank self(world, rank);
+        ThreadRankOf<D> self(world, rank);
         f(self);
       } catch (const std::exception& error) {
         end = error.what();
@@ -128,8 +168,9 @@ inline std::vector<std::string> try_ranks(int ranks, const std::function<void(Th
 
 /// The same where none may fail.
 /// Throws   Error with what the first one says that did
-inline void run_ranks(int ranks, const std::function<void(ThreadRank&)>& f) {
-  for (const std::string& end : try_ranks(ranks, f))
+template <AnyDevice D = cpu::Device, class F>
+void run_ranks(int ranks, const F& f) {
+  for (const std::string& end : try_ranks<D>(ranks, f))
     if (!end.empty()) fail<Error>(std::string_view(end));
 }
 

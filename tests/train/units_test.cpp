@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -11,8 +12,10 @@
 #include "lora/instantiate.hpp"
 #include "lora/io/read_file.hpp"
 #include "lora/run/state.hpp"
+#include "lora/train/evaluate.hpp"
 #include "lora/train/step.hpp"
 #include "support/effort.hpp"
+#include "support/proof_kernels.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 #include "support/thread_ranks.hpp"
@@ -57,18 +60,24 @@ enum class What { adapter, model };
 struct Part {
   Index first = 0, last = steps;
   io::Path resumed{}, saved{};
-  bool single = false;  ///< units of one micro-batch
+  bool single = false;   ///< units of one micro-batch
+  bool on_host = false;  ///< layers that are shared out lie there
 };
 
-template <class T>
+template <class T, class D = cpu::Device>
 std::vector<Outcome> train(const TempFolder& folder, What what, Index units, int ranks, Index zero_stage,
                            const Part& part = {}) {
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
-  run_ranks(ranks, [&](ThreadRank& self) {
+  run_ranks<D>(ranks, [&](auto& self) {
     Outcome& outcome = outcomes[static_cast<std::size_t>(self.rank())];
     D dev(1);
     const auto source = model::Source::open(folder / "model");
-    model::Decoder<D, T> decoder(dev, source);
+    model::WeightPlaces places;
+    places.shares_layers = zero_stage > 2 && ranks > 1;
+    places.streams_layers = places.shares_layers && part.on_host;
+    places.threads = 1;
+    model::Decoder<D, T> decoder(dev, source, places, &self);
+    CHECK(decoder.gathers_layers() == places.shares_layers);
     model::AdapterConfig config;
     config.rank = 3;
     config.dropout = 0.2;
@@ -161,6 +170,74 @@ TEST_CASE("units: any number of ranks trains the same bits, with state and gradi
   SUBCASE("the whole model") { check_units<bf16>(What::model); }
 }
 
+TEST_CASE("units: ranks that share out a device's layers train the same bits, with a unit, an empty one or none") {
+  RandomModel shape;
+  shape.layers = 4;
+  shape.hidden = 32;
+  shape.ffn = 48;
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", shape);
+  const auto alone = train<bf16, proof::Device>(folder, What::adapter, 4, 1, 0, {.single = true}).front();
+  for (const int ranks : {2, 3})
+    for (const bool on_host : {false, true}) {
+      CAPTURE(ranks);
+      CAPTURE(on_host);
+      const Part part{.single = true, .on_host = on_host};
+      for (const auto& outcome : train<bf16, proof::Device>(folder, What::adapter, 4, ranks, 3, part)) {
+        CHECK(outcome.losses == alone.losses);
+        CHECK(outcome.norms == alone.norms);
+        CHECK((outcome.trained == alone.trained));
+      }
+    }
+}
+
+TEST_CASE("units: ranks that share out layers evaluate together, and stop together") {
+  RandomModel shape;
+  shape.layers = 3;
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", shape);
+  const auto source = model::Source::open(folder / "model");
+  const auto example_of = [](Index i) {
+    data::Example example;
+    for (Index at = 0; at < 5 + i; ++at) {
+      example.tokens.push_back(static_cast<std::int32_t>((7 * i + at) % 60));
+      example.labels.push_back(example.tokens.back());
+    }
+    return example;
+  };
+  const auto evaluate_by = [&](int ranks, Index records, int stops_after) {
+    std::vector<model::Evaluation> all(static_cast<std::size_t>(ranks));
+    run_ranks<proof::Device>(ranks, [&](auto& self) {
+      proof::Device dev(1);
+      model::WeightPlaces places;
+      places.shares_layers = ranks > 1;
+      places.threads = 1;
+      model::Decoder<proof::Device, float> decoder(dev, source, places, &self);
+      std::atomic<int> stop = 0;
+      int seen = 0;
+      train::EvaluationOptions options{.batch = 2, .ranks = &self};
+      options.stop = &stop;
+      options.see = [&](const model::Evaluation&) {  // one rank is told, in the middle of a round
+        if (self.rank() == 0 && ++seen == stops_after) stop = 15;
+      };
+      all[static_cast<std::size_t>(self.rank())] = train::evaluate(dev, decoder, records, example_of, options);
+    });
+    return all;
+  };
+  for (const Index records : {1, 7, 8, 12}) {
+    CAPTURE(records);
+    const model::Evaluation alone = evaluate_by(1, records, 0).front();
+    for (const int ranks : {2, 3})
+      for (const model::Evaluation& one : evaluate_by(ranks, records, 0)) {
+        CHECK(one.loss_sum == alone.loss_sum);
+        CHECK(one.labelled == alone.labelled);
+        CHECK_FALSE(one.stopped);
+      }
+  }
+  for (const int after : {1, 2, 3})
+    for (const model::Evaluation& one : evaluate_by(3, 14, after)) CHECK(one.stopped);
+}
+
 TEST_CASE("units: what some ranks have saved, any other number of ranks goes on with, to the same bits") {
   RandomModel shape;
   shape.hidden = 32;
@@ -169,7 +246,7 @@ TEST_CASE("units: what some ranks have saved, any other number of ranks goes on 
   write_random_model(folder / "model", shape);
   constexpr Index units = 4, half = 5;
   const auto part_of = [](Index first, Index last, const io::Path& resumed, const io::Path& saved) {
-    return Part{first, last, resumed, saved, true};
+    return Part{.first = first, .last = last, .resumed = resumed, .saved = saved, .single = true};
   };
   const auto whole = train<float>(folder, What::adapter, units, 1, 0, part_of(0, steps, {}, folder / "whole")).front();
   const io::Path alone = folder / "alone";

@@ -90,9 +90,10 @@ class Decoder {
   /// Whether ranks gather layers from each other, and so make all passes together: a rank that has no micro-batch when
   /// others have makes an empty one.
   bool gathers_layers() const { return stack_.access() != nullptr && stack_.access()->is_collective(); }
-  /// Of training or of an evaluation; with layers of its own it does nothing.
-  void pass_without_batch(D& dev, bool trains) const {
-    if (gathers_layers()) stack_.visit(dev, trains, trains && embedding_.table.trains());
+  /// Of training, which tells the hook as train_micro_batch does, or of an evaluation. With layers of its own it does
+  /// nothing.
+  void pass_without_batch(D& dev, bool trains, nn::GradientHook<D>* hook = nullptr) const {
+    if (gathers_layers()) stack_.visit(dev, trains, trains && embedding_.table.trains(), hook);
   }
 
   /// Adds the gradients of scale · Σ −log p of the labelled rows to the parameters, and Σ −log p to `loss_sum` (1).
@@ -309,7 +310,7 @@ bool Decoder<D, T>::has_labels(const nn::Batch& batch) const {
 template <AnyDevice D, class T>
 void Decoder<D, T>::train_micro_batch(D& dev, const nn::Batch& batch, double scale, std::uint64_t random_key,
                                       View<D, typename D::Sum> loss_sum, nn::GradientHook<D>* hook) {
-  if (!has_labels(batch)) return pass_without_batch(dev, true);
+  if (!has_labels(batch)) return pass_without_batch(dev, true, hook);
   const nn::Pass<D, T> pass(dev, batch, random_key);
   rotary_->reach(dev, pass.max_position());
   const Index n = pass.count(), e = config_.hidden_size;

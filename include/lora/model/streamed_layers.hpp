@@ -60,6 +60,8 @@ class StreamedLayers : public nn::LayerAccess<D> {
         options_(places),
         ranks_(places.shares_layers ? ranks : nullptr),
         layers_(static_cast<std::size_t>(layers)) {
+    if (places.shares_layers && ranks_ == nullptr)
+      fail<Error>("[streamed_layers] layers are to be shared out, but by no ranks; a Decoder takes their communicator");
     for (Index i = 0; i < layers; ++i) places_.push_back(std::make_shared<nn::WeightPlace>());
     dev_.set_relief([this] { return narrow(); });
   }

@@ -142,7 +142,7 @@ class Stepper {
     }
     gradients_->run(dev, [&](Index unit, nn::GradientHook<D>* hook) {
       const Index place = (unit - own.begin) / own.stride;
-      if (unit < 0 || units[static_cast<std::size_t>(place)].empty()) return decoder_.pass_without_batch(dev, true);
+      if (unit < 0 || units[static_cast<std::size_t>(place)].empty()) return decoder_.pass_without_batch(dev, true, hook);
       for (const auto& batch : units[static_cast<std::size_t>(place)])
         decoder_.train_micro_batch(dev, batch, loss_scale * scale, random_key, sums().row_slice(place, 1), hook);
     });
