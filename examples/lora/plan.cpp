@@ -36,15 +36,28 @@ std::string text_of_model(const settings::Config& config, const model::Blueprint
                 count(trained), " train");
 }
 
+/// "8 on 1 node: 8 x 1 x 8 = 64 sequences a step, zero_stage 2"
+std::string text_of_ranks(const Target& target, const settings::Config& config) {
+  const int ranks = target.ranks();
+  return concat(ranks, " on ", target.nodes, target.nodes == 1 ? " node: " : " nodes: ", ranks, " x ",
+                config.train_batch_size(), " x ", config.gradient_accumulation_steps, " = ",
+                config.sequences_per_step(), " sequences a step, zero_stage ", config.zero_stage);
+}
+
 template <AnyDevice D, class T>
 int plan_on(const Target& target, const model::Blueprint& blueprint, DType stored, const train::Prepared* run,
             const settings::Config& given) {
   const settings::Config& config = run != nullptr ? run->config : given;
   train::expect_offload_fits<D>(config);
+  train::expect_sharing_fits<D>(config, target.ranks());
   const auto forecast = forecast_run<D, T>(target, blueprint, run, config);
   const Report report{.model = text_of_model(config, blueprint, stored),
                       .device = concat(target.device, "; computing in ", name_of(precision_of<T>())),
                       .data = run != nullptr ? "" : concat(" of ", config.cutoff_len, " tokens"),
+                      .ranks = target.ranks() > 1 ? text_of_ranks(target, config) : "1, which holds all of it",
+                      .devices = target.devices,
+                      .nodes = target.nodes,
+                      .connected = target.connected,
                       .has_host = !D::reads_host_memory,
                       .device_bytes = target.device_bytes,
                       .host_bytes = target.host_bytes,
@@ -61,7 +74,12 @@ int plan_on(const Target& target, const model::Blueprint& blueprint, DType store
 }  // namespace
 
 int run_plan(Request& request) {
-  const settings::Config& config = request.config;
+  settings::Config& config = request.config;
+  config.ranks = config.devices * config.nodes;
+  if (config.dataset.empty()) {
+    if (config.step_units == 1) config.step_units = train::usual_units(config);
+    train::expect_units_of_a_micro_batch(config);
+  }
   const cpu::Device dev(static_cast<int>(config.threads.value_or(0)));
   PlannedModel model = planned_model(config);
   const DType stored = model.stored_dtype();
@@ -76,6 +94,8 @@ int run_plan(Request& request) {
   const double host = config.host_memory_gib ? *config.host_memory_gib * 0x1p30 : here;
   Target target;
   target.host_bytes = host;
+  target.devices = static_cast<int>(config.devices);
+  target.nodes = static_cast<int>(config.nodes);
   const auto named = precision_named(config.dtype);
 
   if (config.device_type != "auto") {
@@ -88,6 +108,7 @@ int run_plan(Request& request) {
     target.machine = {.tiling = ascend::Device::tiling()};
     target.rates = rates_of(npu, precision);
     target.device_bytes = config.device_memory_gib.value_or(npu.memory_gib) * 0x1p30;
+    if (target.ranks() > 1) target.connected = 2 * 200e6;  // HCCL_BUFFSIZE, both ways
     return inputs::with_precision(precision, [&]<class T>(std::type_identity<T>) {
       return plan_on<ascend::Device, T>(target, blueprint, stored, prepared, config);
     });
@@ -105,8 +126,9 @@ int run_plan(Request& request) {
              significant(limits.bf16_gflops, 3), " in bfloat16, ", significant(limits.gb_per_second, 3), " GB/s");
   target.machine = nn::machine_of(measured);
   target.rates = rates_of(limits, precision);
+  target.rates /= target.devices;  // which share the processors
   target.device_bytes = host;
-  target.held = run::resident_memory_gib() * 0x1p30;
+  target.held = run::resident_memory_gib() * 0x1p30;  // of each
   return inputs::with_precision(precision, [&]<class T>(std::type_identity<T>) {
     return plan_on<cpu::Device, T>(target, blueprint, stored, prepared, config);
   });

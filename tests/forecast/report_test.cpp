@@ -52,7 +52,7 @@ Report report_of(const RunForecast& forecast) {
 Strategy way(Index tokens, double seconds, double weights, bool fits = true) {
   train::MemoryPlan memory;
   memory.needs = {weights * gib, 0, 0};
-  Strategy one{tokens, false, "none", forecast_of(seconds, memory)};
+  Strategy one{tokens, false, "none", 0, forecast_of(seconds, memory)};
   one.forecast.fits = fits;
   return one;
 }

@@ -78,11 +78,17 @@ class ThreadRankOf final : public comm::Communicator<D> {
 
   int rank() const override { return rank_; }
   int size() const override { return world_.size(); }
+  comm::Traffic traffic() const override { return traffic_; }
 
   void gather_on_host(std::span<std::byte> bytes, std::span<const Index> begins) override {
     world_.share(rank_, bytes.data(), [&](int rank, const void* given) {
       const Index begin = begins[static_cast<std::size_t>(rank)], end = begins[static_cast<std::size_t>(rank) + 1];
-      if (rank != rank_) copy(static_cast<const std::byte*>(given) + begin, end - begin, bytes.data() + begin);
+      if (rank == rank_) {
+        traffic_.sent_bytes += static_cast<double>((end - begin) * (size() - 1));
+      } else {
+        copy(static_cast<const std::byte*>(given) + begin, end - begin, bytes.data() + begin);
+        traffic_.received_bytes += static_cast<double>(end - begin);
+      }
     });
   }
 
@@ -106,7 +112,13 @@ class ThreadRankOf final : public comm::Communicator<D> {
       auto slab = static_cast<std::list<OnHost>*>(const_cast<void*>(theirs))->begin();
       auto part = taken.begin();
       for (const int owner : owners) {
-        if (owner == rank) copy((slab++)->data() + begin, count, part->data());
+        if (owner == rank) {
+          copy((slab++)->data() + begin, count, part->data());
+          if (rank == rank_)
+            traffic_.sent_bytes += static_cast<double>(begins.back() - begins.front() - count);
+          else
+            traffic_.received_bytes += static_cast<double>(count);
+        }
         ++part;
       }
     });
@@ -143,6 +155,7 @@ class ThreadRankOf final : public comm::Communicator<D> {
 
   ThreadWorld& world_;
   int rank_;
+  comm::Traffic traffic_;
 };
 using ThreadRank = ThreadRankOf<cpu::Device>;
 

@@ -36,6 +36,10 @@ struct OwnUnits {
 
 /// Those of `rank` where ranks take turns, so that the first units of all come first.
 inline OwnUnits units_in_turn(Index units, int rank, int ranks) { return {rank, units, ranks}; }
+/// Those of `rank`: neighbours, or in turn where gradients leave with each unit (zero_stage 2 and 3).
+inline OwnUnits units_of_rank(Index units, Index zero_stage, int rank, int ranks) {
+  return zero_stage > 1 && ranks > 1 ? units_in_turn(units, rank, ranks) : OwnUnits(units_of(units, rank, ranks));
+}
 
 /// The two halves of a node with several units, of which the first is a power of two: what a step sums up, it sums up
 /// in this tree, so that its bits are the same on any number of ranks.

@@ -18,6 +18,15 @@ struct Rates {
   double thin = 0;       ///< bytes/s of rows of products with an adapter's factors
   double decoded = 0;    ///< numbers/s of weights
   double link = 0;       ///< bytes/s from the host's memory; 0 where that is the device's
+  double peer = 0;       ///< bytes/s from a device to each other one of its host
+  double network = 0;    ///< bytes/s from a device to those of other hosts
+  double call = 0;       ///< seconds that a collective takes at least
+
+  /// Of one of several processes that share a machine.
+  Rates& operator/=(double processes) {
+    for (double* rate : {&products, &attention, &moved, &thin, &decoded, &link, &peer, &network}) *rate /= processes;
+    return *this;
+  }
 };
 
 /// Of the processors: shares of what they reach at best, as steps were measured to reach
@@ -40,11 +49,16 @@ Rates rates_of(const Npu& npu, Precision precision);
 /// Seconds of a step, and what most of them go to.
 struct StepTime {
   double seconds = 0;
-  std::string_view limited_by;  ///< "products", "attention", "memory", "decoding weights" or "the host's link"
+  std::string_view limited_by;  ///< "products", "attention", "memory", "decoding weights", "the host's link" or "ranks"
+  double between_ranks = 0;     ///< of these, spent on what ranks exchange
 };
 
-/// `streamed`: bytes that come from the host's memory beside the work.
-StepTime time_of(const nn::Work& work, const Rates& rates, double streamed = 0);
+/// Seconds of collectives in which a rank sends `bytes` in all, to each other rank as much: to those of its host at once,
+/// and beside that to the others. Ranks are `devices` on each of some hosts.
+double time_of_collectives(double calls, double bytes, int ranks, int devices, const Rates& rates);
+
+/// `streamed`: bytes that come from the host's memory beside the work. `between_ranks`: seconds before and behind it.
+StepTime time_of(const nn::Work& work, const Rates& rates, double streamed = 0, double between_ranks = 0);
 
 }  // namespace lora::forecast
 

@@ -20,7 +20,9 @@ LORA_INLINE Rates rates_of(const Limits& limits, Precision precision) {
           .attention = 0.48 * f32,
           .moved = (narrow ? 0.55 : 0.95) * bytes,
           .thin = (narrow ? 0.5 : 0.8) * bytes,
-          .decoded = 0.1 * bytes};
+          .decoded = 0.1 * bytes,
+          .peer = 0.1 * bytes,  // a copy by each of two processes
+          .call = 50e-6};
 }
 
 LORA_INLINE const std::vector<Npu>& npus() {
@@ -38,17 +40,27 @@ LORA_INLINE const Npu& npu_of(std::string_view type) {
 }
 
 LORA_INLINE Rates rates_of(const Npu& npu, Precision precision) {
-  constexpr double products = 0.7, memory = 0.8 * 1.6e12, link = 20e9;
+  constexpr double products = 0.7, memory = 0.8 * 1.6e12, link = 20e9, peer = 0.75 * 28e9, network = 0.8 * 25e9;
   const double peak = products * (precision == Precision::float32 ? npu.peak / 4 : npu.peak);
   return {.products = peak,
           .attention = peak,
           .moved = memory,
           .thin = memory,
           .decoded = memory / 3,  // a number is read as a byte or so, and written as two
-          .link = link};
+          .link = link,
+          .peer = peer,
+          .network = network,
+          .call = 50e-6};
 }
 
-LORA_INLINE StepTime time_of(const nn::Work& work, const Rates& rates, double streamed) {
+LORA_INLINE double time_of_collectives(double calls, double bytes, int ranks, int devices, const Rates& rates) {
+  if (ranks == 1) return 0;
+  const double each = bytes / (ranks - 1), far = each * (ranks - devices);
+  const double near_seconds = devices > 1 ? each / rates.peer : 0;
+  return calls * rates.call + std::max(near_seconds, far > 0 ? far / rates.network : 0);
+}
+
+LORA_INLINE StepTime time_of(const nn::Work& work, const Rates& rates, double streamed, double between_ranks) {
   const std::pair<std::string_view, double> parts[] = {{"products", work.products / rates.products},
                                                        {"attention", work.attention / rates.attention},
                                                        {"memory", work.moved / rates.moved + work.thin / rates.thin},
@@ -62,6 +74,9 @@ LORA_INLINE StepTime time_of(const nn::Work& work, const Rates& rates, double st
   }
   const double link = streamed > 0 ? streamed / rates.link : 0;
   if (link > time.seconds) time = {link, "the host's link"};
+  time.seconds += between_ranks;
+  time.between_ranks = between_ranks;
+  if (between_ranks > std::max(longest, link)) time.limited_by = "ranks";
   return time;
 }
 

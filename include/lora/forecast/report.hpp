@@ -10,11 +10,14 @@
 
 namespace lora::forecast {
 
-/// A run on one device, with what it was forecast from.
+/// A run, with what it was forecast from.
 struct Report {
   std::string model;  ///< in words, with what trains
   std::string device;
   std::string data;       ///< where its sequences come from
+  std::string ranks = "1, which holds all of it";  ///< or how many, and what they share out
+  int devices = 1, nodes = 1;
+  double connected = 0;   ///< bytes of a device that being connected takes
   bool has_host = false;  ///< the device has memory of its own beside the host's
   double device_bytes = 0;
   double host_bytes = 0;
@@ -27,14 +30,18 @@ struct Strategy {
   Index micro_batch_tokens = 0;
   bool recomputes = false;
   std::string offload = "none";
+  Index zero_stage = 0;
   RunForecast forecast{};
 };
 
+/// Whether its units are micro-batches, where zero_stage wants that.
+bool can_share(const settings::Config& config);
 /// Whether one that takes the same memory and time is there.
 bool is_known(const std::vector<Strategy>& strategies, const Strategy& one);
 
-/// Sizes of micro-batches with gradient checkpointing and without, and on a device of its own memory, where all of that
-/// does not fit, with what may stay on the host. Those that take the same are there once.
+/// Sizes of micro-batches with gradient checkpointing and without, and where all of that does not fit, with what ranks
+/// may share out and, beside a device of its own memory, what may stay on the host. Those that take the same are there
+/// once.
 /// Throws   ConfigError
 template <AnyDevice D, class T>
 std::vector<Strategy> compare(const Target& target, const model::Blueprint& blueprint, const train::Prepared* run,
@@ -42,19 +49,28 @@ std::vector<Strategy> compare(const Target& target, const model::Blueprint& blue
   std::vector<std::string> offloads{"none"};
   if constexpr (!D::reads_host_memory) offloads.push_back("optimizer");
   if (!D::reads_host_memory && !config.trains_model()) offloads.insert(offloads.end(), {"params", "all"});
+  std::vector<Index> zero_stages{config.zero_stage};
+  if (target.ranks() > 1) zero_stages = {0, 1, 2};
+  if (target.ranks() > 1 && !config.trains_model()) zero_stages.push_back(3);
   std::vector<Strategy> strategies;
   for (const bool recomputes : {false, true})
     for (const Index tokens : {512, 1024, 2048, 4096, 8192, 16384}) {
       settings::Config variant = config;
       variant.gradient_checkpointing = recomputes;
       variant.max_tokens_per_micro_batch = tokens;
-      for (const std::string& offload : offloads) {
-        variant.offload = offload;
-        Strategy one{tokens, recomputes, offload, forecast_run<D, T>(target, blueprint, run, variant)};
-        const bool fits = one.forecast.fits, known = is_known(strategies, one);
-        if (!known) strategies.push_back(std::move(one));
-        if (fits) break;
-      }
+      bool fits = false;
+      for (const std::string& offload : offloads)
+        for (const Index zero_stage : zero_stages) {
+          variant.offload = offload;
+          variant.zero_stage = zero_stage;
+          if (config.step_units == train::usual_units(config)) variant.step_units = train::usual_units(variant);
+          if (fits || !can_share(variant)) continue;
+          model::Blueprint shared = blueprint;
+          shared.shares_by_layer = zero_stage > 1;
+          Strategy one{tokens, recomputes, offload, zero_stage, forecast_run<D, T>(target, shared, run, variant)};
+          fits = one.forecast.fits;
+          if (!is_known(strategies, one)) strategies.push_back(std::move(one));
+        }
     }
   return strategies;
 }

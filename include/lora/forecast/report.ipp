@@ -65,6 +65,7 @@ inline io::Json json_of(const StepForecast& step) {
                           {"flops", step.work.flops()},
                           {"seconds", rounded(step.time.seconds, 6)},
                           {"tokens_per_second", rounded(step.tokens / step.time.seconds, 1)},
+                          {"communication_seconds", rounded(step.time.between_ranks, 6)},
                           {"limited_by", std::string(step.time.limited_by)}});
 }
 
@@ -83,13 +84,21 @@ LORA_INLINE std::string text_of(const Report& report) {
   const auto line = [&](const char* name, const std::string& text) { page += padded(name, 9) + text + "\n"; };
   line("model", report.model);
   line("device", report.device);
-  line("ranks", "1, which holds all of it");
+  line("ranks", report.ranks);
   line("step",
        concat(significant(step.sequences, 4), " sequences", report.data, ", ", thousands(step.tokens), " tokens in ",
               significant(step.micro_batches, 3), step.micro_batches == 1 ? " micro-batch; " : " micro-batches; ",
               significant(step.work.flops() * 1e-12, 3), " TFLOP"));
   line("time", concat("about ", seconds(step.time.seconds), " a step, ", thousands(step.tokens / step.time.seconds),
                       " tokens/s; most of it goes to ", step.time.limited_by));
+  double sent = 0;
+  for (const train::Traffic& one : report.forecast.traffic) sent += one.sent;
+  if (!report.forecast.traffic.empty()) {
+    std::string parts;
+    for (const train::Traffic& one : report.forecast.traffic)
+      if (one.sent >= 0.01 * sent) parts += concat(parts.empty() ? "" : ", ", one.what, " ", gib(one.sent), " GiB");
+    line("links", concat("about ", seconds(step.time.between_ranks), " of it; a rank sends ", parts));
+  }
   if (report.forecast.memory) {
     const train::MemoryPlan& plan = *report.forecast.memory;
     const Parts parts(plan);
@@ -104,7 +113,11 @@ LORA_INLINE std::string text_of(const Report& report) {
     row("saved", parts.saved, 0);
     row("workspace", parts.workspace, 0);
     row("program", parts.held, 0);
-    row("in all", parts.total, parts.host_weights + parts.host_optimizer);
+    row("communication", report.connected, 0);
+    row("in all", parts.total + report.connected, parts.host_weights + parts.host_optimizer);
+    if (report.devices > 1)
+      page += std::string(9, ' ') + concat("of each of ", report.devices, " ranks of a node",
+                                           report.has_host ? "" : ", which share the weights' pages", "\n");
     if (plan.recomputed > 0)
       page += std::string(9, ' ') + concat("with gradient checkpointing on ", plan.recomputed, " of ", report.layers,
                                            report.layers == 1 ? " layer\n" : " layers\n");
@@ -127,20 +140,26 @@ LORA_INLINE io::Json json_of(const Report& report, const std::vector<Strategy>& 
   if (report.forecast.memory) {
     const Parts parts(*report.forecast.memory);
     const auto number = [](double bytes) { return rounded(to_gib(bytes), 4); };
-    json["ranks"].push_back(
-        io::json_object({{"rank", 0},
+    for (int rank = 0; rank < report.devices * report.nodes; ++rank)
+      json["ranks"].push_back(
+        io::json_object({{"rank", rank},
                          {"device_gib", io::json_object({{"weights", number(parts.weights)},
                                                          {"trained", number(parts.trained)},
                                                          {"saved", number(parts.saved)},
                                                          {"workspace", number(parts.workspace + parts.held)},
-                                                         {"communication", 0},
-                                                         {"total", number(parts.total)}})},
+                                                         {"communication", number(report.connected)},
+                                                         {"total", number(parts.total + report.connected)}})},
                          {"host_gib", io::json_object({{"weights", number(parts.host_weights)},
                                                        {"optimizer", number(parts.host_optimizer)},
                                                        {"total", number(parts.host_weights + parts.host_optimizer)}})},
                          {"checkpointed_layers", report.forecast.memory->recomputed}}));
   }
   json["communication"] = io::Json::array();
+  for (const train::Traffic& one : report.forecast.traffic)
+    json["communication"].push_back(io::json_object({{"what", std::string(one.what)},
+                                                     {"collective", std::string(one.collective)},
+                                                     {"calls_per_step", one.calls},
+                                                     {"bytes_per_step", one.sent}}));
   json["advice"] = advice_of(report.forecast);
   if (strategies.empty()) return json;
   json["strategies"] = io::Json::array();
@@ -148,6 +167,7 @@ LORA_INLINE io::Json json_of(const Report& report, const std::vector<Strategy>& 
     io::Json one = io::json_object({{"max_tokens_per_micro_batch", strategy.micro_batch_tokens},
                                     {"gradient_checkpointing", strategy.recomputes},
                                     {"offload", strategy.offload},
+                                    {"zero_stage", strategy.zero_stage},
                                     {"fits", strategy.forecast.fits},
                                     {"step", json_of(strategy.forecast.step)}});
     if (strategy.forecast.memory) one["device_gib"] = rounded(to_gib(strategy.forecast.memory->peak()), 4);
@@ -157,12 +177,21 @@ LORA_INLINE io::Json json_of(const Report& report, const std::vector<Strategy>& 
   return json;
 }
 
+LORA_INLINE bool can_share(const settings::Config& config) {
+  try {
+    train::expect_units_of_a_micro_batch(config);
+  } catch (const ConfigError&) {
+    return false;
+  }
+  return true;
+}
+
 LORA_INLINE bool is_known(const std::vector<Strategy>& strategies, const Strategy& one) {
   return std::any_of(strategies.begin(), strategies.end(), [&](const Strategy& other) {
     const bool same_memory = one.forecast.memory && other.forecast.memory
                                  ? one.forecast.memory->peak() == other.forecast.memory->peak()
                                  : !one.forecast.memory && !other.forecast.memory;
-    return same_memory && one.offload == other.offload && one.recomputes == other.recomputes &&
+    return same_memory && one.offload == other.offload && one.zero_stage == other.zero_stage && one.recomputes == other.recomputes &&
            one.forecast.step.time.seconds == other.forecast.step.time.seconds;
   });
 }
@@ -182,24 +211,27 @@ LORA_INLINE const Strategy* fastest_that_fits(const std::vector<Strategy>& strat
 LORA_INLINE std::string text_of(const Report& report, const std::vector<Strategy>& strategies) {
   using namespace detail;
   std::string page = padded("model", 9) + report.model + "\n" + padded("device", 9) + report.device + "\n\n";
-  const std::size_t widths[] = {22, 24, 11, 12, 12, 10, 6};
+  const bool shares = std::any_of(strategies.begin(), strategies.end(),
+                                  [](const Strategy& one) { return !one.forecast.traffic.empty(); });
+  const std::size_t widths[] = {22, 24, 11, 12, 12, 12, 10, 6};
   const auto row = [&](const std::vector<std::string>& cells) {
     std::string line;
     for (std::size_t i = 0; i < cells.size(); ++i)
-      line += i < 3 ? padded(cells[i], widths[i]) : right(cells[i], widths[i]);
+      if (i != 3 || shares) line += i < 4 ? padded(cells[i], widths[i]) : right(cells[i], widths[i]);
     page += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   };
-  row({"tokens a micro-batch", "gradient_checkpointing", "offload", "s a step", "tokens/s", "GiB", "fits"});
+  row({"tokens a micro-batch", "gradient_checkpointing", "offload", "zero_stage", "s a step", "tokens/s", "GiB", "fits"});
   for (const Strategy& one : strategies) {
     const StepForecast& step = one.forecast.step;
     row({thousands(static_cast<double>(one.micro_batch_tokens)), one.recomputes ? "true" : "false", one.offload,
-         significant(step.time.seconds, 3), thousands(step.tokens / step.time.seconds),
+         concat(one.zero_stage), significant(step.time.seconds, 3), thousands(step.tokens / step.time.seconds),
          one.forecast.memory ? gib(one.forecast.memory->peak()) : "", one.forecast.fits ? "yes" : "no"});
   }
   const auto keys_of = [](const Strategy& one) {
     return concat("--max_tokens_per_micro_batch ", one.micro_batch_tokens,
                   one.recomputes ? " --gradient_checkpointing" : "",
-                  one.offload == "none" ? "" : " --offload " + one.offload);
+                  one.offload == "none" ? "" : " --offload " + one.offload,
+                  one.zero_stage == 0 ? "" : concat(" --zero_stage ", one.zero_stage));
   };
   if (const Strategy* best = fastest_that_fits(strategies)) {
     page += "\nthe fastest that fits: " + keys_of(*best) + "\n";

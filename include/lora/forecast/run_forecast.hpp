@@ -14,6 +14,7 @@
 #include "lora/model/streamed_layers.hpp"
 #include "lora/train/memory_plan.hpp"
 #include "lora/train/prepared.hpp"
+#include "lora/train/step_traffic.hpp"
 #include "lora/train/step_work.hpp"
 
 namespace lora::forecast {
@@ -26,6 +27,10 @@ struct Target {
   double device_bytes = 0;  ///< of the device; where that is the processors, of the host
   double host_bytes = 0;
   double held = 0;  ///< resident in the process before anything is loaded; 0 for a device with memory of its own
+  int devices = 1, nodes = 1;  ///< that train together, on each of the hosts; `device_bytes` are of each
+  double connected = 0;        ///< bytes of a device that being connected with others takes
+
+  int ranks() const { return devices * nodes; }
 };
 
 /// A step of a run, on average.
@@ -37,33 +42,74 @@ struct StepForecast : train::StepWork {
 /// What a run is forecast to take, as its settings say.
 struct RunForecast {
   StepForecast step{};
+  std::vector<train::Traffic> traffic{};  ///< of a step, of the rank that sends most
   std::optional<train::MemoryPlan>
       memory{};  ///< of the stage that needs most; nothing where memory_limit_gib can't be met
   bool fits = false;
   std::string advice{};  ///< why it does not fit
 };
 
+namespace detail {
+
+/// Bytes of the projections of each layer, as the device gets them.
+template <AnyDevice D, class T>
+std::vector<std::size_t> layer_bytes(const model::Blueprint& blueprint) {
+  constexpr std::size_t block = Arena::alignment;
+  std::vector<std::size_t> layers(static_cast<std::size_t>(blueprint.config.num_hidden_layers));
+  for (const model::TensorInfo& info : model::tensors_of(blueprint.config))
+    if (info.kind == model::TensorInfo::Kind::projection)
+      layers[static_cast<std::size_t>(info.layer)] +=
+          (static_cast<std::size_t>(
+               bytes_of(model::dtype_on_device<D, T>(info, blueprint.stored(info)), info.shape.count())) +
+           block - 1) /
+          block * block;
+  return layers;
+}
+
+}  // namespace detail
+
+/// What decides what ranks exchange.
+template <AnyDevice D, class T>
+train::TrafficBasis traffic_basis(const model::Blueprint& blueprint, const settings::Config& config, int ranks,
+                                  const model::Trained& trains = {}) {
+  const auto all = [](std::string_view) { return true; };
+  train::TrafficBasis basis{.sizes = blueprint.parameters().sizes(trains ? trains : model::Trained(all)),
+                            .ranks = ranks,
+                            .units = config.step_units,
+                            .zero_stage = config.zero_stage,
+                            .element = sizeof(Accum<T>),
+                            .sum = sizeof(typename D::Sum),
+                            .slots = model::WeightPlaces{}.slots};
+  if (!D::reads_host_memory && config.zero_stage > 2) basis.layers = detail::layer_bytes<D, T>(blueprint);
+  return basis;
+}
+
+/// That of the rank that sends most.
+std::vector<train::Traffic> most_traffic(const train::TrafficBasis& basis);
+
 /// Of a run without data: of sequences that all have cutoff_len tokens, each with a label.
 train::StepBatches full_batches(const settings::Config& config);
 
 namespace detail {
 
-/// Streamed layers, of which as many stay on the device as `room` bytes hold.
+/// Streamed layers, of which as many stay on the device as `room` bytes hold; or shared out, which none does.
 template <AnyDevice D, class T>
-model::LayerStreaming streaming_of(const model::Blueprint& blueprint, double room) {
-  std::vector<double> layers(static_cast<std::size_t>(blueprint.config.num_hidden_layers));
-  for (const model::TensorInfo& info : model::tensors_of(blueprint.config))
-    if (info.kind == model::TensorInfo::Kind::projection)
-      layers[static_cast<std::size_t>(info.layer)] +=
-          static_cast<double>(bytes_of(model::dtype_on_device<D, T>(info, blueprint.stored(info)), info.shape.count()));
-  const double largest = *std::max_element(layers.begin(), layers.end());
+model::LayerStreaming streaming_of(const model::Blueprint& blueprint, const settings::Config& config, int ranks,
+                                   double room) {
+  const std::vector<std::size_t> layers = layer_bytes<D, T>(blueprint);
+  const auto largest = static_cast<double>(*std::max_element(layers.begin(), layers.end()));
   const auto least = static_cast<double>(model::WeightPlaces{}.slots);
+  const bool shared = config.zero_stage > 2;
   const double slots =
-      std::clamp(std::floor(room / largest), least, std::max(least, static_cast<double>(layers.size())));
-  model::LayerStreaming streaming;
-  for (const double bytes : layers) streaming.layers += static_cast<std::size_t>(bytes);
+      shared ? least : std::clamp(std::floor(room / largest), least, std::max(least, static_cast<double>(layers.size())));
+  model::LayerStreaming streaming{.from = shared ? model::WeightPlaces::From::ranks : model::WeightPlaces::From::memory};
+  std::size_t own = 0;
+  for (const std::size_t bytes : layers) {
+    streaming.layers += bytes;
+    own += shared ? model::shard_size(bytes, ranks - 1, ranks) : bytes;
+  }
   streaming.device = static_cast<std::size_t>(slots * largest);
-  streaming.host = streaming.layers;
+  (config.offloads_params() ? streaming.host : streaming.device) += own;
   return streaming;
 }
 
@@ -75,12 +121,13 @@ template <AnyDevice D, class T>
 RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint, const train::Prepared* run,
                          const settings::Config& config) {
   RunForecast result;
+  const int ranks = target.ranks();
   const nn::ParamTable params = blueprint.parameters();
   const auto all = [](std::string_view) { return true; };
   const auto sizes = params.sizes(all);
 
   // Steps: of the stage whose steps take most.
-  train::MemoryBasis basis{blueprint, target.machine, 0, 0};
+  train::MemoryBasis basis{blueprint, target.machine, 0, 0, ranks};
   std::optional<train::Plan> plan;
   if (run != nullptr)
     plan.emplace(train::plan_of(config, run->data.order(),
@@ -90,7 +137,7 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
   const auto memory_of = [&]() -> train::MemoryPlan {
     basis.weights = train::weight_bytes<D, T>(blueprint, streaming);
     basis.host_weights = streaming ? static_cast<double>(streaming->host) : 0;
-    const double held = target.held + train::trained_memory<T>(sizes).total();
+    const double held = target.held + train::trained_memory<T>(sizes, basis.shards(config)).total();
     if (!plan) {
       const train::StepBatches batches = full_batches(config);
       train::LargestBatch largest;
@@ -109,10 +156,11 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
   };
   try {
     if constexpr (!D::reads_host_memory) {
-      if (config.offloads_params()) {
-        streaming = detail::streaming_of<D, T>(blueprint, 0);
+      if (config.offloads_params() || config.zero_stage > 2) {
+        streaming = detail::streaming_of<D, T>(blueprint, config, ranks, 0);
         const double room = target.device_bytes - memory_of().peak() * 1.1 - 0x1p30;  // as keep_layers leaves
-        streaming = detail::streaming_of<D, T>(blueprint, static_cast<double>(streaming->device) + std::max(room, 0.0));
+        streaming = detail::streaming_of<D, T>(blueprint, config, ranks,
+                                               static_cast<double>(streaming->device) + std::max(room, 0.0));
       }
     }
     result.memory = memory_of();
@@ -128,18 +176,33 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
     const train::StepBatches batches =
         plan ? train::first_batches(*plan, stage, run->data.train(), config) : full_batches(config);
     StepForecast step{train::step_work<D, T>(batches, target.machine, blueprint, trains, recomputed)};
-    if (streaming && streaming->layers > streaming->device)  // down and up again, but for what stays
-      step.streamed = 2 * step.micro_batches * static_cast<double>(streaming->layers - streaming->device);
-    step.time = time_of(step.work, target.rates, step.streamed);
-    if (step.time.seconds > result.step.time.seconds) result.step = step;
+    const double share = 1.0 / basis.shards(config);
+    const train::StepWork own = train::step_work<D, T>(train::busiest(batches, config, ranks), target.machine, blueprint,
+                                                       trains, recomputed, share);
+    if (streaming && streaming->from == model::WeightPlaces::From::ranks)
+      step.streamed = config.offloads_params() ? 2 * own.micro_batches * static_cast<double>(streaming->host) : 0;
+    else if (streaming && streaming->layers > streaming->device)  // down and up again, but for what stays
+      step.streamed = 2 * own.micro_batches * static_cast<double>(streaming->layers - streaming->device);
+    const auto traffic = most_traffic(traffic_basis<D, T>(blueprint, config, ranks, trains));
+    double between_ranks = 0;
+    for (const train::Traffic& one : traffic)
+      between_ranks += time_of_collectives(one.calls, one.sent, ranks, target.devices, target.rates);
+    step.time = time_of(own.work, target.rates, step.streamed, between_ranks);
+    if (step.time.seconds <= result.step.time.seconds) continue;
+    result.step = step;
+    result.traffic = traffic;
   }
 
   if (!result.memory) return result;
-  const double host = result.memory->host ? result.memory->host->total() : 0;
-  result.fits = result.memory->peak() <= target.device_bytes && host <= target.host_bytes;
+  // Processes of a host share its memory, and the pages of mapped weights.
+  const bool has_host = !D::reads_host_memory;
+  const double peak = result.memory->peak(), weights = result.memory->needs.weights;
+  const double device = has_host ? peak + target.connected : weights + target.devices * (peak - weights);
+  const double host = result.memory->host ? target.devices * result.memory->host->total() : 0;
+  result.fits = device <= target.device_bytes && host <= target.host_bytes;
   const auto gib = [](double bytes) { return fixed(bytes / 0x1p30, 1) + " GiB"; };
-  if (result.memory->peak() > target.device_bytes)
-    result.advice = concat("it needs ", gib(result.memory->peak()), ", but the device has ", gib(target.device_bytes));
+  if (device > target.device_bytes)
+    result.advice = concat("it needs ", gib(device), ", but the device has ", gib(target.device_bytes));
   else if (host > target.host_bytes)
     result.advice = concat("it needs ", gib(host), " of the host's memory, which has ", gib(target.host_bytes));
   return result;

@@ -12,13 +12,30 @@ LORA_INLINE train::StepBatches full_batches(const settings::Config& config) {
   const Index length = config.cutoff_len;
   const Index together = limit.tokens > 0 ? std::max<Index>(1, limit.tokens / length) : limit.sequences;
   train::StepBatches result{.sequences = config.sequences_per_step()};
-  for (Index left = result.sequences; left > 0; left -= together) {
-    const Index count = std::min(together, left), rows = count * length;
-    result.batches.push_back(
-        {rows, rows - count,  // the first token of a sequence has no label
-         static_cast<double>(count) * static_cast<double>(length) * static_cast<double>(length + 1) / 2});
+  for (Index unit = 0; unit < config.step_units; ++unit) {
+    const auto own = data::StepPlan::unit_of({0, result.sequences}, unit, config.step_units);
+    for (Index left = own.end - own.begin; left > 0; left -= together) {
+      const Index count = std::min(together, left), rows = count * length;
+      result.batches.push_back(
+          {rows, rows - count,  // the first token of a sequence has no label
+           static_cast<double>(count) * static_cast<double>(length) * static_cast<double>(length + 1) / 2, unit});
+    }
   }
   return result;
+}
+
+LORA_INLINE std::vector<train::Traffic> most_traffic(const train::TrafficBasis& basis) {
+  std::vector<train::Traffic> most;
+  double sent = -1;
+  for (int rank = 0; rank < basis.ranks; ++rank) {
+    auto traffic = train::step_traffic(basis, rank);
+    double all = 0;
+    for (const train::Traffic& one : traffic) all += one.sent;
+    if (all <= sent) continue;
+    sent = all;
+    most = std::move(traffic);
+  }
+  return most;
 }
 
 }  // namespace lora::forecast

@@ -11,6 +11,21 @@
 
 namespace lora::model {
 
+/// Where each rank's bytes of a layer begin, and where the last ends.
+inline std::vector<Index> shard_begins(std::size_t bytes, int ranks) {
+  constexpr Index block = 512;  // on which copies and collectives of devices begin
+  const auto size = static_cast<Index>(bytes);
+  auto begins = comm::even_parts((size + block - 1) / block, block, ranks);
+  begins.back() = size;
+  return begins;
+}
+
+/// Bytes that a rank has of a layer, where ranks share it out.
+inline std::size_t shard_size(std::size_t bytes, int rank, int ranks) {
+  const auto begins = shard_begins(bytes, ranks);
+  return static_cast<std::size_t>(begins[static_cast<std::size_t>(rank) + 1] - begins[static_cast<std::size_t>(rank)]);
+}
+
 /// Layers of which each rank has a part (ZeRO-3), in memory of the device or page-locked on the host, and which all
 /// gather together: every rank asks for the same layers in the same order.
 template <AnyDevice D>
@@ -26,7 +41,7 @@ class ShardedLayers : public LayerSource<D> {
     const auto rank = static_cast<std::size_t>(ranks.rank());
     for (const HostLayer& layer : layers) {
       Part& part = parts_.emplace_back();
-      part.begins = begins_of(layer.bytes(), ranks.size());
+      part.begins = shard_begins(layer.bytes(), ranks.size());
       const auto size = static_cast<std::size_t>(part.begins[rank + 1] - part.begins[rank]);
       layer.write(team, whole.data());
       if (size == 0) continue;
@@ -40,13 +55,6 @@ class ShardedLayers : public LayerSource<D> {
         dev.synchronize();  // before the next layer is written there
       }
     }
-  }
-
-  /// Bytes that a rank has of a layer.
-  static std::size_t part_of(std::size_t bytes, int rank, int ranks) {
-    const auto begins = begins_of(bytes, ranks);
-    return static_cast<std::size_t>(begins[static_cast<std::size_t>(rank) + 1] -
-                                    begins[static_cast<std::size_t>(rank)]);
   }
 
   void bring(D& dev, Index layer, View<D, std::byte> to) override {
@@ -72,14 +80,6 @@ class ShardedLayers : public LayerSource<D> {
     PageLocked<D> on_host{};    // or
     Tensor<D, std::byte> on_device{};
   };
-
-  static std::vector<Index> begins_of(std::size_t bytes, int ranks) {
-    constexpr Index block = 512;  // bytes, on which copies and collectives of devices begin
-    const auto size = static_cast<Index>(bytes);
-    auto begins = comm::even_parts((size + block - 1) / block, block, ranks);
-    begins.back() = size;
-    return begins;
-  }
 
   comm::Communicator<D>& ranks_;
   std::vector<Part> parts_;

@@ -102,7 +102,7 @@ class StreamedLayers : public nn::LayerAccess<D> {
       taken.from = From::ranks;
       std::size_t own = 0;
       for (const std::size_t bytes : sizes_)
-        own += ShardedLayers<D>::part_of(bytes, ranks_->rank(), ranks_->size());
+        own += shard_size(bytes, ranks_->rank(), ranks_->size());
       (options_.streams_layers ? taken.host : taken.device) += own;
     } else {
       taken.from = options_.from.value_or(!decoded && taken.layers <= available / 2 ? From::memory : From::files);

@@ -122,6 +122,8 @@ struct Config {
   // memory
   bool gradient_checkpointing = false;
   std::optional<double> memory_limit_gib;
+  Index devices = 1;
+  Index nodes = 1;
   std::optional<double> device_memory_gib;
   std::optional<double> host_memory_gib;
   std::string offload = "none";

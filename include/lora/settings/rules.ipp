@@ -61,6 +61,7 @@ LORA_INLINE std::vector<Rule> make_rules() {
       {refused, plan, "device", "",
        [](const Config& c) { return c.device.starts_with("ascend") && c.device_type == "auto"; },
        "with device_type, the kind of NPU that the forecast is for"},
+      {refused, plan, "nodes", "", of_cpu, "with device_type, a kind of NPU: of the network between hosts nothing is known"},
       {refused, plan, "device_memory_gib", "", of_cpu,
        "with device_type, a kind of NPU: the memory of a CPU is the host's, host_memory_gib"},
       {refused, plan, "stages", "", without_data, "with dataset, whose records the stages share out"},

@@ -16,10 +16,9 @@
 
 namespace lora::train {
 
-/// Throws   ConfigError where ranks are to share out gradients of units that have more than one micro-batch
 LORA_INLINE void expect_units_of_a_micro_batch(const settings::Config& config) {
   const settings::StageConfigs stages(config);
-  for (std::size_t i = 0; i < stages.size(); ++i) {
+  for (std::size_t i = 0; config.zero_stage > 1 && i < stages.size(); ++i) {
     const settings::Config stage = stages[i];
     const Index sequences = stage.sequences_per_step(), units = config.step_units;
     const inputs::MicroBatchLimit limit = inputs::micro_batch_limit(stage);
@@ -33,8 +32,6 @@ LORA_INLINE void expect_units_of_a_micro_batch(const settings::Config& config) {
   }
 }
 
-/// The units of a step where neither the settings nor an earlier run say: ranks, times their micro-batches where
-/// gradients leave with each.
 LORA_INLINE Index usual_units(const settings::Config& config) {
   Index each = 1;
   const settings::StageConfigs stages(config);
@@ -60,7 +57,7 @@ LORA_INLINE const settings::Config& settle_ranks(settings::Config& config, run::
   if (config.step_units > config.sequences_per_step())
     fail<ConfigError>("key step_units: given ", config.step_units, ", allowed: at most the ",
                       config.sequences_per_step(), " sequences of a step");
-  if (config.zero_stage > 1) expect_units_of_a_micro_batch(config);
+  expect_units_of_a_micro_batch(config);
   if (config.ranks != ranks)
     log::info("a step keeps the ", sequences, " sequences that it has had, whichever number of ranks goes on");
   return config;

@@ -20,6 +20,7 @@ struct StepBatches {
     Index rows = 0;
     Index labelled = 0;
     double pairs = 0;  ///< of a query and a key that it sees
+    Index unit = 0;    ///< of its step
   };
   std::vector<Batch> batches{};
   Index sequences = 0;
@@ -30,7 +31,10 @@ struct StepBatches {
 StepBatches first_batches(Plan& plan, std::size_t stage, const inputs::Records& records,
                           const settings::Config& config);
 
-/// What a step takes on average, of all ranks together.
+/// Of the rank with the most tokens.
+StepBatches busiest(const StepBatches& batches, const settings::Config& config, int ranks);
+
+/// What a step takes on average.
 struct StepWork {
   double sequences = 0;
   double tokens = 0;
@@ -39,10 +43,10 @@ struct StepWork {
 };
 
 /// Of steps with these batches, on D in T. `trains`: empty: all that can. `recomputed`: layers with gradient
-/// checkpointing.
+/// checkpointing. `updates`: the part of what trains that is updated.
 template <AnyDevice D, class T>
 StepWork step_work(const StepBatches& batches, const nn::Machine& machine, const model::Blueprint& blueprint,
-                   const model::Trained& trains, Index recomputed) {
+                   const model::Trained& trains, Index recomputed, double updates = 1) {
   const auto shape = model::shape_of<D, T>(blueprint, trains, recomputed);
   StepWork step;
   for (const auto& batch : batches.batches) {
@@ -64,7 +68,7 @@ StepWork step_work(const StepBatches& batches, const nn::Machine& machine, const
   step.micro_batches = share * static_cast<double>(batches.batches.size());
   step.sequences = share * static_cast<double>(batches.sequences);
   step.tokens *= share;
-  step.work = share * step.work + nn::update_work(trained, sizeof(T), sizeof(Accum<T>));
+  step.work = share * step.work + nn::update_work(updates * trained, sizeof(T), sizeof(Accum<T>));
   return step;
 }
 

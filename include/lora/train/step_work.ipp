@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 
 #include "lora/core/config.hpp"
 #include "lora/train/step.hpp"
@@ -15,15 +17,33 @@ LORA_INLINE StepBatches first_batches(Plan& plan, std::size_t stage, const input
   StepBatches result{.count = std::max<Index>(1, end - begin)};
   for (Index step = begin; step < end; ++step) {
     const auto units = batches_of(records, plan.at(step), comm::Units{0, config.step_units});
-    for (const auto& unit : units)
-      for (const data::Batch& batch : unit) {
-        StepBatches::Batch& one = result.batches.emplace_back(StepBatches::Batch{batch.rows(), batch.labelled});
+    for (std::size_t unit = 0; unit < units.size(); ++unit)
+      for (const data::Batch& batch : units[unit]) {
+        StepBatches::Batch& one = result.batches.emplace_back(
+            StepBatches::Batch{.rows = batch.rows(), .labelled = batch.labelled, .unit = static_cast<Index>(unit)});
         result.sequences += batch.sequences();
         for (const kernel::Segment& segment : batch.segments)
           one.pairs += static_cast<double>(segment.size()) * static_cast<double>(segment.size() + 1) / 2;
       }
   }
   return result;
+}
+
+LORA_INLINE StepBatches busiest(const StepBatches& batches, const settings::Config& config, int ranks) {
+  StepBatches most;
+  Index most_rows = -1;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const comm::OwnUnits own = comm::units_of_rank(config.step_units, config.zero_stage, rank, ranks);
+    StepBatches of_rank{.sequences = batches.sequences, .count = batches.count};
+    Index rows = 0;
+    for (const auto& batch : batches.batches) {
+      if (!own.has(batch.unit)) continue;
+      of_rank.batches.push_back(batch);
+      rows += batch.rows;
+    }
+    if (rows > std::exchange(most_rows, std::max(most_rows, rows))) most = std::move(of_rank);
+  }
+  return most;
 }
 
 }  // namespace lora::train

@@ -13,12 +13,14 @@ struct Verdict {
   bool interrupted = false;  ///< an evaluation was, so that it is due still
   bool finishes = false;     ///< a callback has ended the run
   int stopped_by = 0;        ///< the value of the stop flag
+
+  static constexpr Index numbers = 4;  ///< that a rank tells
 };
 
 /// What all ranks do next: what any of them has found, and an evaluation if all of them want it.
 inline Verdict agreed(comm::Ranks& ranks, const Verdict& own) {
   if (ranks.size() == 1) return own;
-  const double numbers[] = {own.evaluates ? 0.0 : 1.0, own.interrupted ? 1.0 : 0.0, own.finishes ? 1.0 : 0.0,
+  const double numbers[Verdict::numbers] = {own.evaluates ? 0.0 : 1.0, own.interrupted ? 1.0 : 0.0, own.finishes ? 1.0 : 0.0,
                             static_cast<double>(own.stopped_by)};
   constexpr std::size_t count = std::size(numbers);
   double most[count] = {};

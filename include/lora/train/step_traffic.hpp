@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "lora/nn/param_table.hpp"
+
+namespace lora::train {
+
+/// What a rank sends to the others in a step, or gets from them, of one kind.
+struct Traffic {
+  std::string_view what;        ///< "layers", "gradients", "norm", "summed gradients" or "values", "counts and losses"
+  std::string_view collective;  ///< "all-to-all" or "all-gather"
+  double calls = 0;
+  double sent = 0, received = 0;  ///< bytes
+};
+
+/// What decides it.
+struct TrafficBasis {
+  std::vector<nn::GroupSize> sizes{};  ///< of what trains
+  int ranks = 1;
+  Index units = 1;
+  Index zero_stage = 0;
+  std::size_t element = 4;           ///< bytes of a gradient, and of a value
+  std::size_t sum = 8;               ///< bytes of a sum over many numbers
+  std::vector<std::size_t> layers{};  ///< bytes of each, where ranks gather them
+  int slots = 2;                     ///< layers that a device has room for
+  Index files = 0;                   ///< whose records are counted
+};
+
+/// Of one rank in a step that is neither evaluated nor saved. Gathered layers are those of steps after the first, whose
+/// passes begin where the last one has ended.
+std::vector<Traffic> step_traffic(const TrafficBasis& basis, int rank);
+
+}  // namespace lora::train
+
+#ifndef LORA_COMPILED
+#  include "lora/train/step_traffic.ipp"
+#endif

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "lora/comm/sum_tree.hpp"
+#include "lora/core/config.hpp"
+#include "lora/model/sharded_layers.hpp"
+#include "lora/train/step_traffic.hpp"
+#include "lora/train/verdict.hpp"
+
+namespace lora::train::detail {
+
+/// Of which rank `rank` gives its part to all others, and gets theirs.
+LORA_INLINE void add_gather(Traffic& traffic, std::span<const Index> begins, int rank, std::size_t bytes) {
+  const auto at = static_cast<std::size_t>(rank);
+  const auto own = static_cast<double>(begins[at + 1] - begins[at]), all = static_cast<double>(begins.back());
+  const auto others = static_cast<double>(begins.size() - 2), each = static_cast<double>(bytes);
+  traffic.calls += 1;
+  traffic.sent += others * own * each;
+  traffic.received += (all - own) * each;
+}
+
+/// Slabs, of which this rank has `own` and others have `theirs`: each rank gets its part of all.
+LORA_INLINE void add_exchange(Traffic& traffic, std::span<const Index> begins, int rank, Index own, Index theirs,
+                              std::size_t bytes) {
+  const auto at = static_cast<std::size_t>(rank);
+  const Index part = begins[at + 1] - begins[at], all = begins.back();
+  traffic.calls += 1;
+  traffic.sent += static_cast<double>((all - part) * own) * static_cast<double>(bytes);
+  traffic.received += static_cast<double>(part * theirs) * static_cast<double>(bytes);
+}
+
+/// As many numbers of every rank.
+LORA_INLINE void add_numbers(Traffic& traffic, Index count, int ranks) {
+  traffic.calls += 1;
+  traffic.sent += static_cast<double>(count * (ranks - 1)) * sizeof(double);
+  traffic.received += static_cast<double>(count * (ranks - 1)) * sizeof(double);
+}
+
+}  // namespace lora::train::detail
+
+namespace lora::train {
+
+LORA_INLINE std::vector<Traffic> step_traffic(const TrafficBasis& basis, int rank) {
+  if (basis.ranks == 1) return {};
+  const bool by_layer = basis.zero_stage > 1;
+  Traffic gradients{"gradients", "all-to-all"}, norm{"norm", "all-gather"}, layers{"layers", "all-gather"},
+      numbers{"counts and losses", "all-gather"};
+  Traffic whole{basis.zero_stage > 0 ? "values" : "summed gradients", "all-gather"};
+  const comm::RankNodes nodes(basis.units, basis.ranks);
+  const Index rounds = (basis.units + basis.ranks - 1) / basis.ranks;
+  for (const nn::GroupSize& group : basis.sizes) {
+    if (group.trained == 0) continue;
+    for (const nn::Bucket& bucket : group.shared_out()) {
+      const std::vector<Index> begins = nn::parts_of(bucket, basis.ranks);
+      if (by_layer) {
+        for (Index first = 0; first < basis.units; first += basis.ranks) {
+          const Index units = std::min<Index>(basis.ranks, basis.units - first), own = rank < units ? 1 : 0;
+          detail::add_exchange(gradients, begins, rank, own, units - own, basis.element);
+        }
+      } else {
+        const Index own = std::count(nodes.owners.begin(), nodes.owners.end(), rank);
+        detail::add_exchange(gradients, begins, rank, own, std::ssize(nodes.owners) - own, basis.element);
+      }
+      std::vector<Index> blocks;
+      for (const Index begin : begins) blocks.push_back(begin / kernel::sum_block);
+      detail::add_gather(norm, blocks, rank, basis.sum);
+      detail::add_gather(whole, begins, rank, basis.element);
+    }
+  }
+  // Forward and backward of each round; the layers in the slots are there where a pass turns round.
+  const auto count = std::ssize(basis.layers), kept = std::min<std::ptrdiff_t>(count, basis.slots);
+  for (std::ptrdiff_t layer = 0; layer < count; ++layer) {
+    const auto begins = model::shard_begins(basis.layers[static_cast<std::size_t>(layer)], basis.ranks);
+    const Index passes = (layer < count - kept ? 1 : 0) + (layer >= kept ? 1 : 0);
+    for (Index i = 0; i < passes * rounds; ++i) detail::add_gather(layers, begins, rank, 1);
+  }
+  detail::add_numbers(numbers, 2, basis.ranks);  // tokens and labels
+  std::vector<Index> units{0};
+  for (int r = 0; r < basis.ranks; ++r) {
+    units.push_back(units.back() + comm::units_of_rank(basis.units, basis.zero_stage, r, basis.ranks).count());
+  }
+  detail::add_gather(numbers, units, rank, sizeof(double));
+  for (int i = 0; i < 2; ++i) detail::add_numbers(numbers, Verdict::numbers, basis.ranks);
+  if (basis.files > 0) detail::add_numbers(numbers, basis.files, basis.ranks);
+  std::vector<Traffic> result{gradients, norm, whole, numbers};
+  if (count > 0) result.insert(result.begin(), layers);
+  return result;
+}
+
+}  // namespace lora::train

@@ -1,0 +1,148 @@
+// What ranks are forecast to send in a step is what they send.
+
+#include "lora/train/step_traffic.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "lora/forecast/run_forecast.hpp"
+#include "lora/train/trainer.hpp"
+#include "support/proof_kernels.hpp"
+#include "support/quiet.hpp"
+#include "support/small_training.hpp"
+#include "support/thread_ranks.hpp"
+#include "support/workshop.hpp"
+
+namespace step_traffic_test {
+
+using namespace lora;
+using namespace lora::test;
+
+namespace {
+
+struct Bytes {
+  double sent = 0, received = 0;
+  friend bool operator==(const Bytes&, const Bytes&) = default;
+};
+Bytes operator-(const Bytes& a, const Bytes& b) { return {a.sent - b.sent, a.received - b.received}; }
+Bytes counted(const comm::Ranks& ranks) {
+  const comm::Traffic traffic = ranks.traffic();
+  return {traffic.sent_bytes, traffic.received_bytes};
+}
+Bytes forecast(const train::TrafficBasis& basis, int rank) {
+  Bytes all;
+  for (const train::Traffic& one : train::step_traffic(basis, rank)) {
+    CHECK(one.calls > 0);
+    all.sent += one.sent;
+    all.received += one.received;
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("step traffic: of a run's steps every byte is forecast, whatever ranks share out") {
+  const Quiet quiet;
+  Workshop shop;
+  write_tokens(shop.temp / "more.jsonl", 9, 5);
+  for (const bool full : {false, true})
+    for (const int ranks : {2, 3})
+      for (const Index zero_stage : {0, 1, 2}) {
+        CAPTURE(full);
+        CAPTURE(ranks);
+        CAPTURE(zero_stage);
+        Config config = shop.config("run");
+        config.overwrite_output_dir = true;
+        config.step_units = 4;
+        config.zero_stage = zero_stage;
+        config.max_steps = 4;
+        config.save_steps = 0;
+        config.eval_steps = 4;
+        if (full) {
+          config.finetuning_type = "full";
+          config.lora_rank.reset();
+          config.lora_dropout = 0;
+        } else {
+          config.dataset.push_back((shop.temp / "more.jsonl").native());  // whose records are counted
+        }
+        std::vector<std::vector<Bytes>> after(static_cast<std::size_t>(ranks));
+        run_ranks(ranks, [&](ThreadRank& self) {
+          RunOptions options;
+          options.log = [](log::Level, std::string_view) {};
+          options.on_step = [&](const StepMetrics&) {
+            after[static_cast<std::size_t>(self.rank())].push_back(counted(self));
+          };
+          cpu::Device dev(1);
+          train::TrainingRun<cpu::Device, float> run(dev, config, inputs::open_source(config), options, &self);
+          run.run();
+        });
+        auto basis = forecast::traffic_basis<cpu::Device, float>(
+            inputs::blueprint_of(config, inputs::open_source(config)), config, ranks);
+        basis.files = std::ssize(config.dataset) > 1 ? std::ssize(config.dataset) : 0;
+        for (int rank = 0; rank < ranks; ++rank) {
+          CAPTURE(rank);
+          const auto& own = after[static_cast<std::size_t>(rank)];
+          REQUIRE(own.size() == 4);
+          const Bytes expected = forecast(basis, rank);
+          CHECK(expected.sent > 0);
+          CHECK(own[1] - own[0] == expected);
+          CHECK(own[2] - own[1] == expected);
+        }
+      }
+  CHECK(train::step_traffic({}, 0).empty());
+}
+
+TEST_CASE("step traffic: layers that ranks gather are forecast with all rounds of a step") {
+  using D = proof::Device;
+  const Subject subject = subject_of("qwen3", 4);
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", subject.model);
+  const auto source = model::Source::open(folder / "model");
+  constexpr Index units = 5;
+  for (const int ranks : {2, 3}) {
+    CAPTURE(ranks);
+    std::vector<Bytes> steps(static_cast<std::size_t>(ranks));
+    run_ranks<D>(ranks, [&](auto& self) {
+      D dev(1);
+      model::WeightPlaces places;
+      places.shares_layers = true;
+      places.threads = 1;
+      model::Decoder<D, bf16> decoder(dev, source, places, &self);
+      decoder.params().share_by_layer(self.rank(), ranks);
+      model::AdapterConfig adapter;
+      adapter.rank = 2;
+      decoder.attach(dev, adapter);
+      model::init_adapter(dev, decoder, 7);
+      train::Stepper<D, bf16> stepper(dev, decoder, {}, 1.0, 42, self, {.units = units, .zero_stage = 3});
+      Bytes before;
+      for (Index step = 0; step < 3; ++step) {
+        before = counted(self);
+        std::vector<std::vector<data::Batch>> own;
+        for (Index i = 0; i < stepper.own_units().count(); ++i)
+          own.push_back({batch_of(std::vector<Index>{5, 3}, 2 * stepper.own_units()[i], 9)});
+        stepper.update(dev, stepper.accumulate(dev, step, std::span<const std::vector<data::Batch>>(own)), 1e-3);
+      }
+      steps[static_cast<std::size_t>(self.rank())] = counted(self) - before;
+    });
+    model::Blueprint blueprint = model::blueprint_of(source);
+    blueprint.adapter.emplace();
+    blueprint.adapter->rank = 2;
+    blueprint.shares_by_layer = true;
+    settings::Config config;
+    config.step_units = units;
+    config.zero_stage = 3;
+    const auto basis = forecast::traffic_basis<D, bf16>(blueprint, config, ranks);
+    CHECK(basis.layers.size() == 4);
+    for (int rank = 0; rank < ranks; ++rank) {
+      CAPTURE(rank);
+      Bytes expected = forecast(basis, rank);
+      const double agreed = 2 * 4 * sizeof(double) * (ranks - 1);  // by a run's loop, which is not here
+      expected = expected - Bytes{agreed, agreed};
+      CHECK(steps[static_cast<std::size_t>(rank)] == expected);
+    }
+  }
+}
+
+}  // namespace step_traffic_test
