@@ -99,6 +99,9 @@ TEST_CASE("rates: of an NPU each is a share of its sheet's") {
     CHECK(rates.thin == rates.moved);
     CHECK(rates.decoded == doctest::Approx(1.28e12 / 3));
     CHECK(rates.link == 20e9);
+    CHECK(rates.peer == doctest::Approx(21e9));
+    CHECK(rates.network == doctest::Approx(20e9));
+    CHECK(rates.call == 50e-6);
   }
   CHECK(npus().size() == 2);
   CHECK(npu_of("ascend910b3").memory_gib == 61);
@@ -113,6 +116,27 @@ TEST_CASE("rates: of equal parts the first limits, and a link as fast as the wor
   CHECK(time_of({.products = 3}, rates, 6.5).seconds == 3.25);
   CHECK(time_of({.products = 3}, {.products = 1, .attention = 1, .moved = 1, .thin = 1, .decoded = 1}, 0).seconds == 3);
   CHECK(time_of({}, rates).seconds == 0);
+}
+
+TEST_CASE("rates: ranks send to those of their host and to others at once, and wait for each collective") {
+  const Rates rates{.products = 1, .attention = 1, .moved = 1, .thin = 1, .decoded = 1, .link = 2, .peer = 10,
+                    .network = 5, .call = 0.25};
+  CHECK(time_of_collectives(3, 100, 1, 1, rates) == 0);
+  CHECK(time_of_collectives(2, 70, 8, 8, rates) == 0.5 + 1);        // 10 bytes to each
+  CHECK(time_of_collectives(2, 150, 16, 8, rates) == 0.5 + 16);     // 80 of them to the other host
+  CHECK(time_of_collectives(0, 20, 3, 1, rates) == 4);              // each on a host of its own
+  CHECK(time_of_collectives(0, 300, 4, 3, rates) == 20);            // 100 to each
+  const StepTime time = time_of({.products = 3}, rates, 4, 2);
+  CHECK(time.seconds == 5);
+  CHECK(time.between_ranks == 2);
+  CHECK(time.limited_by == "products");
+  CHECK(time_of({.products = 3}, rates, 4, 3.5).limited_by == "ranks");
+  CHECK(time_of({.products = 1}, rates, 8, 3.5).limited_by == "the host's link");
+  Rates shared = rates;
+  shared /= 2;
+  CHECK(shared.products == 0.5);
+  CHECK(shared.peer == 5);
+  CHECK(shared.call == 0.25);
 }
 
 }  // namespace rates_test

@@ -112,14 +112,14 @@ TEST_CASE("forecast report: for scripts every number stands under its name") {
   forecast.advice = "buy more";
   const std::string step =
       R"({"sequences":8.0,"tokens":12345.5,"micro_batches":2.25,"flops":4000000000000.0,"seconds":0.5,)"
-      R"("tokens_per_second":24691.0,"limited_by":"memory"})";
+      R"("tokens_per_second":24691.0,"communication_seconds":0.0,"limited_by":"memory"})";
   const auto of = [&](const std::vector<Strategy>& ways) {
     return io::to_text(json_of(report_of(forecast), ways), -1);
   };
   const std::string found = of({});
   CHECK(found == R"({"fits":true,"model":"a model","device":"a device","step":)" + step +
                      R"(,"ranks":[{"rank":0,"device_gib":{"weights":4.0,"trained":0.5,"saved":1.0,"workspace":2.25,)"
-                     R"("communication":0,"total":7.75},"host_gib":{"weights":5.0,"optimizer":6.0,"total":11.0},)"
+                     R"("communication":0.0,"total":7.75},"host_gib":{"weights":5.0,"optimizer":6.0,"total":11.0},)"
                      R"("checkpointed_layers":3}],"communication":[],"advice":["buy more"]})");
   Strategy one = way(512, 0.5, 2, false), two = way(1024, 0.5, 3);
   one.recomputes = true;
@@ -129,16 +129,60 @@ TEST_CASE("forecast report: for scripts every number stands under its name") {
   CHECK(of({one, two}) ==
         found.substr(0, found.size() - 1) +
             R"(,"strategies":[{"max_tokens_per_micro_batch":512,"gradient_checkpointing":true,"offload":"all",)"
-            R"("fits":false,"step":)" +
+            R"("zero_stage":0,"fits":false,"step":)" +
             step +
             R"(,"device_gib":2.0,"advice":["no"]},{"max_tokens_per_micro_batch":1024,"gradient_checkpointing":false,)"
-            R"("offload":"none","fits":true,"step":)" +
+            R"("offload":"none","zero_stage":0,"fits":true,"step":)" +
             step + R"(,"advice":[]}]})");
   forecast.memory.reset();
   forecast.fits = false;
   const io::Json json = json_of(report_of(forecast));
   CHECK(json.at("ranks").empty());
   CHECK(json.at("fits") == false);
+}
+
+TEST_CASE("forecast report: of several ranks it says what they exchange, and what of it one of them has") {
+  RunForecast forecast = forecast_of(0.5);
+  forecast.step.time.between_ranks = 0.125;
+  forecast.traffic = {{"layers", "all-gather", 8, 3 * gib, 3 * gib},
+                      {"gradients", "all-to-all", 4, gib / 4, gib},
+                      {"norm", "all-gather", 4, 1000, 1000}};  // too little to be named
+  Report report = report_of(forecast);
+  report.ranks = "4 on 2 nodes";
+  report.devices = report.nodes = 2;
+  report.connected = gib / 2;
+  report.has_host = true;
+  const std::string text = text_of(report);
+  CHECK(text.find("\nranks    4 on 2 nodes\n") != std::string::npos);
+  CHECK(text.find("\nlinks    about 0.125 s of it; a rank sends layers 3.00 GiB, gradients 0.25 GiB\nmemory") !=
+        std::string::npos);
+  CHECK(text.find("\n         communication       0.50\n         in all              8.25\n"
+                  "         of each of 2 ranks of a node\n") != std::string::npos);
+  report.has_host = false;
+  CHECK(text_of(report).find("of each of 2 ranks of a node, which share the weights' pages\n") != std::string::npos);
+  const io::Json json = json_of(report);
+  REQUIRE(json.at("ranks").size() == 4);
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    CHECK(json.at("ranks")[rank].at("rank") == rank);
+    CHECK(json.at("ranks")[rank].at("device_gib").at("communication") == 0.5);
+    CHECK(json.at("ranks")[rank].at("device_gib").at("total") == 8.25);
+  }
+  REQUIRE(json.at("communication").size() == 3);
+  CHECK(io::to_text(json.at("communication")[1], -1) ==
+        R"({"what":"gradients","collective":"all-to-all","calls_per_step":4.0,"bytes_per_step":268435456.0})");
+  CHECK(json.at("step").at("communication_seconds") == 0.125);
+
+  std::vector<Strategy> ways = {way(512, 1.5, 2), way(1024, 1, 2)};
+  ways[1].zero_stage = 3;
+  ways[1].forecast.traffic = forecast.traffic;
+  const std::string table = text_of(report, ways);
+  CHECK(table.find("tokens a micro-batch  gradient_checkpointing  offload    zero_stage      s a step    tokens/s       "
+                   "GiB  fits\n"
+                   "512                   false                   none       0                    1.5       8,230      "
+                   "2.00   yes\n"
+                   "1,024                 false                   none       3                      1      12,346      "
+                   "2.00   yes\n") != std::string::npos);
+  CHECK(table.ends_with("the fastest that fits: --max_tokens_per_micro_batch 1024 --zero_stage 3\n"));
 }
 
 TEST_CASE("forecast report: a way that takes the same is known, and one that differs in anything is not") {
@@ -150,6 +194,9 @@ TEST_CASE("forecast report: a way that takes the same is known, and one that dif
   CHECK_FALSE(is_known({one}, way(512, 1, 2.5)));
   Strategy other = one;
   other.offload = "all";
+  CHECK_FALSE(is_known({one}, other));
+  other = one;
+  other.zero_stage = 1;
   CHECK_FALSE(is_known({one}, other));
   other = one;
   other.recomputes = true;

@@ -113,6 +113,44 @@ TEST_CASE("plan: published shapes on an NPU are known without any file, and what
   CHECK(plan(host).output.find("of the host's memory, which has 3.0 GiB") != std::string::npos);
 }
 
+TEST_CASE("plan: of several NPUs it tells what each has and what they send, and sharing out takes less of each") {
+  const Words seven = {"--model_preset=qwen2.5-7b", "--device_type=ascend910b3", "--lora_rank=64"};
+  const Words eight = with(seven, {"--devices=8"});
+  double before = 1e9;
+  for (const char* stage : {"0", "1", "2", "3"}) {
+    CAPTURE(stage);
+    const io::Json json = json_of(with(eight, {std::string("--zero_stage=") + stage}));
+    REQUIRE(json.at("ranks").size() == 8);
+    const double total = json.at("ranks")[7].at("device_gib").at("total").get<double>();
+    CHECK(total < before);
+    before = total;
+    CHECK(json.at("ranks")[0].at("device_gib").at("communication") == 0.3725);
+    CHECK(json.at("step").at("sequences") == 64);
+    CHECK(json.at("step").at("communication_seconds") > 0);
+    CHECK(json.at("communication")[0].at("what") == (stage[0] == '3' ? "layers" : "gradients"));
+    for (const io::Json& one : json.at("communication")) CHECK(one.at("bytes_per_step") > 0);
+  }
+  const auto seconds = [&](const Words& words) { return json_of(words).at("step").at("seconds").get<double>(); };
+  CHECK(seconds(with(seven, {"--devices=8", "--nodes=2", "--zero_stage=3"})) > seconds(with(eight, {"--zero_stage=3"})));
+  CHECK(plan(with(seven, {"--devices=8", "--nodes=2", "--zero_stage=2"}))
+            .output.find("\nranks    16 on 2 nodes: 16 x 1 x 8 = 128 sequences a step, zero_stage 2\n") !=
+        std::string::npos);
+  // One alone takes what its part of the step takes, but for the exchange.
+  const io::Json one = json_of(seven).at("step"), many = json_of(eight).at("step");
+  CHECK(many.at("seconds").get<double>() - many.at("communication_seconds").get<double>() ==
+        doctest::Approx(one.at("seconds").get<double>()).epsilon(1e-6));
+  CHECK(json_of(seven).at("communication").empty());
+  const test::Outcome all = plan(with(eight, {"--all", "--device_memory_gib=14"}));
+  CHECK(all.status == 0);
+  CHECK(all.output.find(" --zero_stage 3\n") != std::string::npos);
+  CHECK(plan(with(seven, {"--zero_stage=3"})).errors.find("a single process has nobody to share layers with") !=
+        std::string::npos);
+  CHECK(plan({"--model_preset=qwen2.5-0.5b", "--nodes=2"}).errors.find("of the network between hosts nothing is known") !=
+        std::string::npos);
+  CHECK(plan({"--model_preset=qwen2.5-0.5b", "--devices=2", "--cutoff_len=64"})
+            .output.find("of each of 2 ranks of a node, which share the weights' pages\n") != std::string::npos);
+}
+
 TEST_CASE("plan: what it is given is refused as train refuses it, and writes nothing") {
   const test::TempFolder temp;
   const auto told = [](const Words& words) {

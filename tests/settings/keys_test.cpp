@@ -118,6 +118,8 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"memory_limit_gib", "memory", "t", "NUMBER", "none", "a number, above 0"},
       {"gradient_checkpointing", "memory", "t", "SWITCH", "false", "true or false"},
       {"offload", "memory", "t", "TEXT", "none", "one of none, optimizer, params, all"},
+      {"devices", "memory", "p", "INT", "1", "a whole number, at least 1 and at most 10000"},
+      {"nodes", "memory", "p", "INT", "1", "a whole number, at least 1 and at most 10000"},
       {"device_memory_gib", "memory", "p", "NUMBER", "61, of an NPU of 64 GB", "a number, above 0"},
       {"host_memory_gib", "memory", "p", "NUMBER", "what this machine has available; with device_type no limit",
        "a number, above 0"},

@@ -266,7 +266,6 @@ constexpr ForeignKey foreign_keys[] = {
     {"ddp_backend", "not needed: mpirun or srun starts the processes"},
     {"ddp_find_unused_parameters", "not needed: mpirun or srun starts the processes"},
     {"deepspeed_config", "deepspeed"},
-    {"devices", "not there: a process has one; threads"},
     {"disable_gradient_checkpointing", "gradient_checkpointing false"},
     {"do_eval", "the command eval, or eval_dataset or val_size of train"},
     {"do_predict", "predict of the command eval"},

@@ -71,6 +71,7 @@ LORA_INLINE std::vector<Rule> make_rules() {
       {excludes, plan, "all", "max_tokens_per_micro_batch", nullptr, ""},
       {excludes, plan, "all", "gradient_checkpointing", nullptr, ""},
       {excludes, plan, "all", "offload", nullptr, ""},
+      {excludes, plan, "all", "zero_stage", nullptr, ""},
       {excludes, generate, "prompt", "dataset", nullptr, ""},
       {excludes, tokenize, "text", "file", nullptr, ""},
       {excludes, train, "model_preset", "model_name_or_path", nullptr, ""},
