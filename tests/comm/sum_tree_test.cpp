@@ -60,9 +60,29 @@ TEST_CASE("sum tree: a rank holds its nodes, what waits beside them, and its par
   CHECK(comm::held_sums(1, 1) == 0);
   CHECK(comm::held_sums(2, 1) == 2);                // the whole, and the first unit while the second is made
   CHECK(comm::held_sums(6, 1) == 4);                // ((0 1) (2 3)) (4 5): three wait at most
-  CHECK(comm::held_sums(2, 2) == 1 + 1);            // one unit each, and a half of both
+  CHECK(comm::held_sums(2, 2) == 1);                // one unit each, where it is formed, and a half of both
+  CHECK(comm::held_sums(3, 2) == 1 + 1 + 1);        // (1 2) and what waits, and a half of two nodes
   CHECK(comm::held_sums(6, 3) == 1 + 1 + 1);        // (0 1) and what waits, and a third of three nodes
   CHECK(comm::held_sums(8, 3) == 2 + 2 + 5 / 3.0);  // [2, 5): (2 3) and 4, with room for three units one by one
+}
+
+TEST_CASE("sum tree: units that ranks take in turn, and the sums that wait for others") {
+  const auto list = [](const comm::OwnUnits& own) {
+    std::vector<Index> units;
+    for (Index i = 0; i < own.count(); ++i) units.push_back(own[i]);
+    for (Index unit = 0; unit < 20; ++unit)
+      CHECK(own.has(unit) == (std::find(units.begin(), units.end(), unit) != units.end()));
+    return units;
+  };
+  CHECK(list(comm::units_in_turn(7, 0, 3)) == std::vector<Index>{0, 3, 6});
+  CHECK(list(comm::units_in_turn(7, 2, 3)) == std::vector<Index>{2, 5});
+  CHECK(list(comm::units_in_turn(2, 2, 3)).empty());
+  CHECK(list(comm::units_of_rank(7, 1, 1, 3)) == std::vector<Index>{2, 3});
+  CHECK(list(comm::units_of_rank(7, 2, 1, 3)) == std::vector<Index>{1, 4});
+  CHECK(list(comm::units_of_rank(3, 2, 0, 1)) == std::vector<Index>{0, 1, 2});
+  // As many as a binary counter up to so many has bits that are set at once.
+  for (const auto& one : {std::pair<Index, Index>{1, 1}, {2, 1}, {3, 2}, {6, 2}, {7, 3}, {8, 3}, {15, 4}, {64, 6}})
+    CHECK(comm::held_in_turn(one.first) == one.second);
 }
 
 TEST_CASE("sum tree: sums follow the tree") {

@@ -432,7 +432,7 @@ TEST_CASE("adamw: where what trains is the same nothing moves, else a moment of 
     const auto now = problem.params.sizes();
     host.allocated().restart_peak();
     optimizer.follow(problem.dev);
-    CHECK(host.allocated().peak() == Optimizer::host_bytes_to_follow(old, now, 0));
+    CHECK(host.allocated().peak() == Optimizer::host_bytes_to_follow(old, now, {}, 0));
     CHECK(host.allocated().now() == Optimizer::host_bytes(now, {}, 0));
   }
   AdamW<proof::Device, float> shared(problem.dev, problem.dev, problem.params, settings, {}, {1, 2});
@@ -597,8 +597,8 @@ TEST_CASE("adamw: what the host holds is values and moments of a rank's part, an
   CHECK(Optimizer::moment_bytes_to_follow(sizes, grown) == (2 * 8 + 2 * 2 + 1 + 9) * bytes);
   CHECK(Optimizer::moment_bytes_to_follow(sizes, sizes) == (2 * 10 + 8) * bytes);
   CHECK(Optimizer::moment_bytes_to_follow(sizes, sizes, {0, 2}) == (2 * 5 + 4) * bytes);
-  CHECK(Optimizer::host_bytes_to_follow(sizes, grown, block) == 3 * 14 * bytes + 4 * bytes);
-  CHECK(Optimizer::host_bytes_to_follow(grown, sizes, 100 * block) == 3 * 14 * bytes + 4 * 9 * bytes);
+  CHECK(Optimizer::host_bytes_to_follow(sizes, grown, {}, block) == 3 * 14 * bytes + 4 * bytes);
+  CHECK(Optimizer::host_bytes_to_follow(grown, sizes, {}, 100 * block) == 3 * 14 * bytes + 4 * 9 * bytes);
 }
 
 TEST_CASE("adamw: of its state each tensor has its own shape, and ranks their parts") {

@@ -199,7 +199,7 @@ TEST_CASE("offload: the memory plan says what each memory holds") {
   settings::Config config;
   const auto plan = [&](const char* offload) {
     config.offload = offload;
-    Training<proof::Device, bf16> training(dev, source, subject, train::weight_places(config),
+    Training<proof::Device, bf16> training(dev, source, subject, train::weight_places<proof::Device>(config, 1),
                                            train::state_place(config));
     auto& decoder = training.decoder();
     model::Blueprint blueprint = model::blueprint_of(source);

@@ -62,8 +62,8 @@ struct RankNodes {
 /// How many sums wait at most while `units` units are summed up one after the other, beside the whole's.
 Index waiting_sums(Index units);
 
-/// Sums of whole gradients that a rank holds while a step of several units is added up: its nodes and what waits beside
-/// them, and of several ranks its part of all nodes. That of the rank which holds most.
+/// Sums of whole gradients that a rank holds while a step of several units is added up, beside the gradient itself: its
+/// nodes and what waits beside them, and of several ranks its part of all nodes. That of the rank which holds most.
 double held_sums(Index units, int ranks);
 
 /// The same where sums leave a unit as soon as it is formed, and the owner of a part adds up what units bring in their

@@ -36,8 +36,8 @@ LORA_INLINE double held_sums(Index units, int ranks) {
   const RankNodes all(units, ranks);
   Index most = 0;
   for (int rank = 0; rank < ranks; ++rank)
-    most = std::max(most, std::count(all.owners.begin(), all.owners.end(), rank) +
-                              waiting_sums(units_of(units, rank, ranks).count()));
+    if (const Index own = units_of(units, rank, ranks).count(); own > 1)  // a single one lies where it is formed
+      most = std::max(most, std::count(all.owners.begin(), all.owners.end(), rank) + waiting_sums(own));
   return static_cast<double>(most) + (ranks > 1 ? static_cast<double>(all.nodes.size()) / ranks : 0);
 }
 

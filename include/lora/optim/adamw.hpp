@@ -80,10 +80,11 @@ class AdamW {
   }
   /// The most that it takes on the host while it follows from what trained to what trains now.
   static std::size_t host_bytes_to_follow(const std::vector<GroupSize>& before, const std::vector<GroupSize>& now,
-                                          Index piece = default_piece) {
+                                          AdamWShard shard = {}, Index piece = default_piece) {
     // Values are freed first and read again last. The buffers of the exchange keep their size.
-    return std::max({3 * moment_bytes(before), moment_bytes_to_follow(before, now), 3 * moment_bytes(now)}) +
-           std::max(exchange_bytes(before, {}, piece), exchange_bytes(now, {}, piece));
+    return std::max({3 * moment_bytes(before, shard), moment_bytes_to_follow(before, now, shard),
+                     3 * moment_bytes(now, shard)}) +
+           std::max(exchange_bytes(before, shard, piece), exchange_bytes(now, shard, piece));
   }
   /// The most that m and v take while they follow, beside one tensor that ranks gather.
   static std::size_t moment_bytes_to_follow(const std::vector<GroupSize>& before, const std::vector<GroupSize>& now,

@@ -49,7 +49,8 @@ class GradientSum {
 };
 
 /// Each rank holds whole gradients. It forms neighbouring units, and those nodes of the tree of which it has all units;
-/// then each gets its share of all nodes and adds these up. One unit is summed where it is formed and takes no memory.
+/// then each gets its share of all nodes and adds these up. A rank's only unit lies where it is formed and takes no
+/// memory.
 template <AnyDevice D, class T>
 class WholeGradients final : public GradientSum<D, T> {
   using typename GradientSum<D, T>::A;
@@ -79,7 +80,12 @@ class WholeGradients final : public GradientSum<D, T> {
     std::vector<std::size_t> own_nodes;
     for (std::size_t i = 0; i < nodes_.size(); ++i)
       if (owners_[i] == comm_.rank()) own_nodes.push_back(i);
-    for (std::size_t i = 0; i < own_nodes.size(); ++i) form_node(dev, nodes_[own_nodes[i]], i, form);
+    if (has_one()) {
+      clear(dev);
+      form(own().begin, nullptr);
+    } else {
+      for (std::size_t i = 0; i < own_nodes.size(); ++i) form_node(dev, nodes_[own_nodes[i]], i, form);
+    }
     const Span phase(dev, Profile::Kind::phase, "update");
     for (Index group = 0; group < params_.groups(); ++group) {
       const nn::GroupSize& size = params_.size(group);
@@ -91,7 +97,8 @@ class WholeGradients final : public GradientSum<D, T> {
         summed = {slab(0, group)};
       } else {
         std::vector<View<D, A>> mine;
-        for (std::size_t i = 0; i < own_nodes.size(); ++i) mine.push_back(slab(i, group));
+        for (std::size_t i = 0; i < own_nodes.size(); ++i)
+          mine.push_back(has_one() ? params_.slab(group).grad : slab(i, group));
         for (std::size_t i = 0; i < nodes_.size(); ++i)
           summed.push_back(received_[i][static_cast<std::size_t>(group)].view());
         comm_.exchange(dev, std::span<const View<D, A>>(mine), std::span<const int>(owners_), begins,
@@ -103,6 +110,8 @@ class WholeGradients final : public GradientSum<D, T> {
 
  private:
   using Slabs = std::vector<Tensor<D, A>>;  // of each group
+
+  bool has_one() const { return own().count() == 1; }
 
   View<D, A> slab(std::size_t place, Index group) { return own_[place][static_cast<std::size_t>(group)].view(); }
 
@@ -127,7 +136,7 @@ class WholeGradients final : public GradientSum<D, T> {
     received_.clear();
     const Index depth = comm::waiting_sums(own().count());
     const auto own_nodes = std::count(owners_.begin(), owners_.end(), comm_.rank());
-    for (Index i = 0; i < own_nodes + depth; ++i) own_.push_back(slabs(dev, false));
+    for (Index i = 0; i < own_nodes + depth && !has_one(); ++i) own_.push_back(slabs(dev, false));
     if (comm_.size() > 1)
       for (std::size_t i = 0; i < nodes_.size(); ++i) received_.push_back(slabs(dev, true));
   }

@@ -42,6 +42,10 @@ struct MemoryBasis {
 
   /// Ranks that share out the optimizer's state, and with zero_stage 2 gradients.
   int shards(const settings::Config& config) const { return config.zero_stage > 0 ? ranks : 1; }
+  /// The last rank's, which has no less than others, but for some blocks.
+  optim::AdamWShard largest_shard(const settings::Config& config) const {
+    return {shards(config) - 1, shards(config)};
+  }
 };
 
 /// Bytes of a model's weights that lie in the memory of the run's device, or that it maps: of streamed layers the

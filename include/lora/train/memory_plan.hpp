@@ -51,7 +51,7 @@ std::optional<HostMemory> host_memory(const MemoryBasis& basis, const settings::
   } else {
     HostMemory host{.weights = basis.host_weights};
     if (config.offloads_optimizer()) {
-      host.optimizer = static_cast<double>(optim::AdamW<D, T, optim::Host>::host_bytes(sizes));
+      host.optimizer = static_cast<double>(optim::AdamW<D, T, optim::Host>::host_bytes(sizes, basis.largest_shard(config)));
       trained.moments = 0;
     }
     return host;
@@ -154,7 +154,8 @@ std::vector<MemoryPlan> held_in_stages(const MemoryBasis& basis, const std::vect
         if (on_host)
           plan.host->optimizer = std::max(
               plan.host->optimizer,
-              static_cast<double>(optim::AdamW<D, T, optim::Host>::host_bytes_to_follow(sizes[from], sizes[i])));
+              static_cast<double>(optim::AdamW<D, T, optim::Host>::host_bytes_to_follow(sizes[from], sizes[i],
+                                                                                         basis.largest_shard(config))));
     }
     plan.entering = most - plan.trained.total();
   }
