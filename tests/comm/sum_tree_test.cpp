@@ -61,7 +61,7 @@ TEST_CASE("sum tree: a rank holds its nodes, what waits beside them, and its par
   CHECK(comm::held_sums(2, 1) == 2);                // the whole, and the first unit while the second is made
   CHECK(comm::held_sums(6, 1) == 4);                // ((0 1) (2 3)) (4 5): three wait at most
   CHECK(comm::held_sums(2, 2) == 1);                // one unit each, where it is formed, and a half of both
-  CHECK(comm::held_sums(3, 2) == 1 + 1 + 1);        // (1 2) and what waits, and a half of two nodes
+  CHECK(comm::held_sums(3, 2) == 2 + 1 + 3 / 2.0);  // 1 and 2, which are no node, what waits, and a half of three
   CHECK(comm::held_sums(6, 3) == 1 + 1 + 1);        // (0 1) and what waits, and a third of three nodes
   CHECK(comm::held_sums(8, 3) == 2 + 2 + 5 / 3.0);  // [2, 5): (2 3) and 4, with room for three units one by one
 }

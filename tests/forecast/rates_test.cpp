@@ -119,13 +119,20 @@ TEST_CASE("rates: of equal parts the first limits, and a link as fast as the wor
 }
 
 TEST_CASE("rates: ranks send to those of their host and to others at once, and wait for each collective") {
-  const Rates rates{.products = 1, .attention = 1, .moved = 1, .thin = 1, .decoded = 1, .link = 2, .peer = 10,
-                    .network = 5, .call = 0.25};
+  const Rates rates{.products = 1,
+                    .attention = 1,
+                    .moved = 1,
+                    .thin = 1,
+                    .decoded = 1,
+                    .link = 2,
+                    .peer = 10,
+                    .network = 5,
+                    .call = 0.25};
   CHECK(time_of_collectives(3, 100, 1, 1, rates) == 0);
-  CHECK(time_of_collectives(2, 70, 8, 8, rates) == 0.5 + 1);        // 10 bytes to each
-  CHECK(time_of_collectives(2, 150, 16, 8, rates) == 0.5 + 16);     // 80 of them to the other host
-  CHECK(time_of_collectives(0, 20, 3, 1, rates) == 4);              // each on a host of its own
-  CHECK(time_of_collectives(0, 300, 4, 3, rates) == 20);            // 100 to each
+  CHECK(time_of_collectives(2, 70, 8, 8, rates) == 0.5 + 1);     // 10 bytes to each
+  CHECK(time_of_collectives(2, 150, 16, 8, rates) == 0.5 + 16);  // 80 of them to the other host
+  CHECK(time_of_collectives(0, 20, 3, 1, rates) == 4);           // each on a host of its own
+  CHECK(time_of_collectives(0, 300, 4, 3, rates) == 20);         // 100 to each
   const StepTime time = time_of({.products = 3}, rates, 4, 2);
   CHECK(time.seconds == 5);
   CHECK(time.between_ranks == 2);

@@ -135,7 +135,8 @@ TEST_CASE("program: any number of processes trains the bytes of one, and another
     REQUIRE(outcome.status == 0);
     CHECK(test::holds(outcome.errors, concat(ranks, " ranks on 1 host, 1 thread each: ", ranks, " x 2 x ", 6 / ranks,
                                              " = 12 sequences a step, zero_stage ", ranks, "\n")));
-    CHECK(test::holds(outcome.errors, "zero_stage 3: the model's weights stay mapped from their files") == (ranks == 3));
+    CHECK(test::holds(outcome.errors, "zero_stage 3: the model's weights stay mapped from their files") ==
+          (ranks == 3));
     CHECK(count_of(outcome.errors, "step 7/7") == 1);
     s.expect_same(output, alone);
   }
@@ -201,7 +202,8 @@ TEST_CASE("program: any number of NPUs trains the bytes of one, each by a proces
     REQUIRE(std::ssize(told) == ranks);
     CHECK(test::holds(told[1].at("device").get<std::string>(), "NPU 1"));
     CHECK(told[1].at("sent_bytes") > 0);
-    CHECK(test::holds(outcome.errors, "this rank has its part, and gathers each") == test::holds(output, "zero_stage=3"));
+    CHECK(test::holds(outcome.errors, "this rank has its part, and gathers each") ==
+          test::holds(output, "zero_stage=3"));
     CHECK(test::holds(outcome.errors, "of page-locked memory") == test::holds(output, "offload=all"));
   }
   const auto outcome = s.run(2, s.words("one card", 2, {"--device=ascend:3"}));

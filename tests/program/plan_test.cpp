@@ -131,7 +131,8 @@ TEST_CASE("plan: of several NPUs it tells what each has and what they send, and 
     for (const io::Json& one : json.at("communication")) CHECK(one.at("bytes_per_step") > 0);
   }
   const auto seconds = [&](const Words& words) { return json_of(words).at("step").at("seconds").get<double>(); };
-  CHECK(seconds(with(seven, {"--devices=8", "--nodes=2", "--zero_stage=3"})) > seconds(with(eight, {"--zero_stage=3"})));
+  CHECK(seconds(with(seven, {"--devices=8", "--nodes=2", "--zero_stage=3"})) >
+        seconds(with(eight, {"--zero_stage=3"})));
   CHECK(plan(with(seven, {"--devices=8", "--nodes=2", "--zero_stage=2"}))
             .output.find("\nranks    16 on 2 nodes: 16 x 1 x 8 = 128 sequences a step, zero_stage 2\n") !=
         std::string::npos);
@@ -145,8 +146,9 @@ TEST_CASE("plan: of several NPUs it tells what each has and what they send, and 
   CHECK(all.output.find(" --zero_stage 3\n") != std::string::npos);
   CHECK(plan(with(seven, {"--zero_stage=3"})).errors.find("a single process has nobody to share layers with") !=
         std::string::npos);
-  CHECK(plan({"--model_preset=qwen2.5-0.5b", "--nodes=2"}).errors.find("of the network between hosts nothing is known") !=
-        std::string::npos);
+  CHECK(
+      plan({"--model_preset=qwen2.5-0.5b", "--nodes=2"}).errors.find("of the network between hosts nothing is known") !=
+      std::string::npos);
   CHECK(plan({"--model_preset=qwen2.5-0.5b", "--devices=2", "--cutoff_len=64"})
             .output.find("of each of 2 ranks of a node, which share the weights' pages\n") != std::string::npos);
 }

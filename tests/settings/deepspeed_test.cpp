@@ -173,7 +173,7 @@ TEST_CASE("deepspeed: what would change the run and has no counterpart is refuse
   };
   for (const Case& one : {
            Case{R"({"zero_optimization": {"offload_param": {"device": "nvme"}}})",
-            "zero_optimization.offload_param.device \"nvme\", which has no counterpart; allowed: none or cpu"},
+                "zero_optimization.offload_param.device \"nvme\", which has no counterpart; allowed: none or cpu"},
            {R"({"zero_optimization": {"offload_param": {"nvme_path": "/x"}}})",
             "zero_optimization.offload_param.nvme_path \"/x\", which is not understood; "},
            {R"({"zero_optimization": {"mics_shard_size": 8}})", "zero_optimization.mics_shard_size 8, which is not"},

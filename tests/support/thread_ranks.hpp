@@ -20,7 +20,15 @@ namespace lora::test {
 /// What threads that are ranks have in common.
 class ThreadWorld {
  public:
-  explicit ThreadWorld(int size) : size_(size), given_(static_cast<std::size_t>(size)) {}
+  /// A call that all ranks must make: its name, and how many bytes it moves.
+  struct Call {
+    std::string_view name;
+    Index bytes = 0;
+    bool operator==(const Call&) const = default;
+  };
+
+  explicit ThreadWorld(int size)
+      : size_(size), given_(static_cast<std::size_t>(size)), calls_(static_cast<std::size_t>(size)) {}
 
   int size() const { return size_; }
 
@@ -31,11 +39,24 @@ class ThreadWorld {
     arrived_.notify_all();
   }
 
+  /// A rank makes no more calls.
+  void leave(int rank) {
+    const std::lock_guard lock(mutex_);
+    gone_ = rank;
+    if (waiting_ > 0 && !failure_) failure_ = concat("rank ", rank, " has ended while others wait for it");
+    arrived_.notify_all();
+  }
+
   /// see(rank, what it has given), between two waits for all; what is seen is written to by nobody meanwhile.
   template <class See>
-  void share(int own, const void* mine, const See& see) {
+  void share(int own, const Call& call, const void* mine, const See& see) {
     given_[static_cast<std::size_t>(own)] = mine;
+    calls_[static_cast<std::size_t>(own)] = call;
     wait();
+    for (const Call& other : calls_)
+      if (other != call)
+        lora::fail<Error>("rank ", own, " is at ", call.name, " of ", call.bytes, " bytes, another at ", other.name,
+                          " of ", other.bytes);
     for (int rank = 0; rank < size_; ++rank) see(rank, given_[static_cast<std::size_t>(rank)]);
     wait();
   }
@@ -48,6 +69,7 @@ class ThreadWorld {
       if (failure_) lora::fail<Error>(std::string_view(*failure_));
     };
     expect_whole();
+    if (gone_) lora::fail<Error>("rank ", *gone_, " has ended, and others wait for it");
     if (++waiting_ == size_) {
       waiting_ = 0;
       ++round_;
@@ -60,6 +82,8 @@ class ThreadWorld {
 
   int size_;
   std::vector<const void*> given_;
+  std::vector<Call> calls_;
+  std::optional<int> gone_;
   std::mutex mutex_;
   std::condition_variable arrived_;
   int waiting_ = 0;
@@ -81,7 +105,7 @@ class ThreadRankOf final : public comm::Communicator<D> {
   comm::Traffic traffic() const override { return traffic_; }
 
   void gather_on_host(std::span<std::byte> bytes, std::span<const Index> begins) override {
-    world_.share(rank_, bytes.data(), [&](int rank, const void* given) {
+    world_.share(rank_, {"gather", begins.back()}, bytes.data(), [&](int rank, const void* given) {
       const Index begin = begins[static_cast<std::size_t>(rank)], end = begins[static_cast<std::size_t>(rank) + 1];
       if (rank == rank_) {
         traffic_.sent_bytes += static_cast<double>((end - begin) * (size() - 1));
@@ -108,7 +132,7 @@ class ThreadRankOf final : public comm::Communicator<D> {
     std::list<OnHost> given, taken;
     for (const Bytes& slab : mine) given.emplace_back(dev, slab).take(begins.front(), begins.back());
     for (const Bytes& part : parts) taken.emplace_back(dev, part);
-    world_.share(rank_, &given, [&](int rank, const void* theirs) {
+    world_.share(rank_, {"exchange", begins.back() * std::ssize(owners)}, &given, [&](int rank, const void* theirs) {
       auto slab = static_cast<std::list<OnHost>*>(const_cast<void*>(theirs))->begin();
       auto part = taken.begin();
       for (const int owner : owners) {
@@ -170,6 +194,7 @@ std::vector<std::string> try_ranks(int ranks, const F& f) {
       try {
         ThreadRankOf<D> self(world, rank);
         f(self);
+        world.leave(rank);
       } catch (const std::exception& error) {
         end = error.what();
         world.fail_as(rank, end);

@@ -195,8 +195,7 @@ void check_trained(const std::string& family, bool tied, bool adapter, bool own,
   Index largest = 0;
   for (int rank = 0; rank < ranks; ++rank) {
     Index elements = 0;
-    for (Index group = 0; group < params.groups(); ++group)
-      elements += nn::share_size(params.size(group), rank, ranks);
+    for (Index group = 0; group < params.groups(); ++group) elements += nn::share_size(params.size(group), rank, ranks);
     largest = std::max(largest, elements);
   }
   held.moments = 2 * static_cast<double>(largest) * sizeof(float);

@@ -214,7 +214,7 @@ TEST_CASE("ranks: with the optimizer's state shared out each has its part of the
   const auto held = [](const std::vector<nn::GroupSize>& groups) {
     return train::trained_memory<float>(groups, 4).total() + train::sums_memory<float>(groups, 4, 4);
   };
-  CHECK(held(by_layer) < 0.75 * held(sizes));  // of a model with two layers
+  CHECK(held(by_layer) < 0.95 * held(sizes));  // of two layers, and an embedding that is larger than both
   const double most = *std::max_element(gradients.peaks.begin(), gradients.peaks.end());
   const double before = *std::max_element(parts.peaks.begin(), parts.peaks.end());
   CHECK(std::fabs(before - most - (held(sizes) - held(by_layer))) <= 4 * apart);
@@ -238,13 +238,15 @@ TEST_CASE("ranks: gradients leave with each micro-batch only where a unit is one
           config.per_device_train_batch_size = 1;
           config.gradient_accumulation_steps = 4;
           config.step_units = 3;
-        }) == "key zero_stage: given 2, where gradients leave with each micro-batch, but of the 3 units of a step one has 2 "
-              "sequences, and a micro-batch of them 1; allowed: 0, 1, or step_units 4");
+        }) ==
+        "key zero_stage: given 2, where gradients leave with each micro-batch, but of the 3 units of a step one has 2 "
+        "sequences, and a micro-batch of them 1; allowed: 0, 1, or step_units 4");
   CHECK(told([](Config& config) {
           config.step_units = 2;
           config.max_tokens_per_micro_batch = 100;
-        }) == "key zero_stage: given 2, where gradients leave with each micro-batch, but of the 2 units of a step one has 2 "
-              "sequences, and a micro-batch max_tokens_per_micro_batch tokens; allowed: 0, 1, or step_units 4");
+        }) ==
+        "key zero_stage: given 2, where gradients leave with each micro-batch, but of the 2 units of a step one has 2 "
+        "sequences, and a micro-batch max_tokens_per_micro_batch tokens; allowed: 0, 1, or step_units 4");
   CHECK(told([](Config& config) {
           config.step_units = 2;
           config.stages = {{.until_step = 3, .per_device_train_batch_size = 1, .gradient_accumulation_steps = 8},

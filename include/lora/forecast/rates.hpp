@@ -53,8 +53,8 @@ struct StepTime {
   double between_ranks = 0;     ///< of these, spent on what ranks exchange
 };
 
-/// Seconds of collectives in which a rank sends `bytes` in all, to each other rank as much: to those of its host at once,
-/// and beside that to the others. Ranks are `devices` on each of some hosts.
+/// Seconds of collectives in which a rank sends `bytes` in all, to each other rank as much: to those of its host at
+/// once, and beside that to the others. Ranks are `devices` on each of some hosts.
 double time_of_collectives(double calls, double bytes, int ranks, int devices, const Rates& rates);
 
 /// `streamed`: bytes that come from the host's memory beside the work. `between_ranks`: seconds before and behind it.

@@ -14,7 +14,7 @@ namespace lora::forecast {
 struct Report {
   std::string model;  ///< in words, with what trains
   std::string device;
-  std::string data;       ///< where its sequences come from
+  std::string data;                                ///< where its sequences come from
   std::string ranks = "1, which holds all of it";  ///< or how many, and what they share out
   int devices = 1, nodes = 1;
   double connected = 0;   ///< bytes of a device that being connected takes

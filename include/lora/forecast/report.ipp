@@ -141,18 +141,18 @@ LORA_INLINE io::Json json_of(const Report& report, const std::vector<Strategy>& 
     const Parts parts(*report.forecast.memory);
     const auto number = [](double bytes) { return rounded(to_gib(bytes), 4); };
     for (int rank = 0; rank < report.devices * report.nodes; ++rank)
-      json["ranks"].push_back(
-        io::json_object({{"rank", rank},
-                         {"device_gib", io::json_object({{"weights", number(parts.weights)},
-                                                         {"trained", number(parts.trained)},
-                                                         {"saved", number(parts.saved)},
-                                                         {"workspace", number(parts.workspace + parts.held)},
-                                                         {"communication", number(report.connected)},
-                                                         {"total", number(parts.total + report.connected)}})},
-                         {"host_gib", io::json_object({{"weights", number(parts.host_weights)},
-                                                       {"optimizer", number(parts.host_optimizer)},
-                                                       {"total", number(parts.host_weights + parts.host_optimizer)}})},
-                         {"checkpointed_layers", report.forecast.memory->recomputed}}));
+      json["ranks"].push_back(io::json_object(
+          {{"rank", rank},
+           {"device_gib", io::json_object({{"weights", number(parts.weights)},
+                                           {"trained", number(parts.trained)},
+                                           {"saved", number(parts.saved)},
+                                           {"workspace", number(parts.workspace + parts.held)},
+                                           {"communication", number(report.connected)},
+                                           {"total", number(parts.total + report.connected)}})},
+           {"host_gib", io::json_object({{"weights", number(parts.host_weights)},
+                                         {"optimizer", number(parts.host_optimizer)},
+                                         {"total", number(parts.host_weights + parts.host_optimizer)}})},
+           {"checkpointed_layers", report.forecast.memory->recomputed}}));
   }
   json["communication"] = io::Json::array();
   for (const train::Traffic& one : report.forecast.traffic)
@@ -191,8 +191,8 @@ LORA_INLINE bool is_known(const std::vector<Strategy>& strategies, const Strateg
     const bool same_memory = one.forecast.memory && other.forecast.memory
                                  ? one.forecast.memory->peak() == other.forecast.memory->peak()
                                  : !one.forecast.memory && !other.forecast.memory;
-    return same_memory && one.offload == other.offload && one.zero_stage == other.zero_stage && one.recomputes == other.recomputes &&
-           one.forecast.step.time.seconds == other.forecast.step.time.seconds;
+    return same_memory && one.offload == other.offload && one.zero_stage == other.zero_stage &&
+           one.recomputes == other.recomputes && one.forecast.step.time.seconds == other.forecast.step.time.seconds;
   });
 }
 
@@ -220,7 +220,8 @@ LORA_INLINE std::string text_of(const Report& report, const std::vector<Strategy
       if (i != 3 || shares) line += i < 4 ? padded(cells[i], widths[i]) : right(cells[i], widths[i]);
     page += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   };
-  row({"tokens a micro-batch", "gradient_checkpointing", "offload", "zero_stage", "s a step", "tokens/s", "GiB", "fits"});
+  row({"tokens a micro-batch", "gradient_checkpointing", "offload", "zero_stage", "s a step", "tokens/s", "GiB",
+       "fits"});
   for (const Strategy& one : strategies) {
     const StepForecast& step = one.forecast.step;
     row({thousands(static_cast<double>(one.micro_batch_tokens)), one.recomputes ? "true" : "false", one.offload,

@@ -101,8 +101,10 @@ model::LayerStreaming streaming_of(const model::Blueprint& blueprint, const sett
   const auto least = static_cast<double>(model::WeightPlaces{}.slots);
   const bool shared = config.zero_stage > 2;
   const double slots =
-      shared ? least : std::clamp(std::floor(room / largest), least, std::max(least, static_cast<double>(layers.size())));
-  model::LayerStreaming streaming{.from = shared ? model::WeightPlaces::From::ranks : model::WeightPlaces::From::memory};
+      shared ? least
+             : std::clamp(std::floor(room / largest), least, std::max(least, static_cast<double>(layers.size())));
+  model::LayerStreaming streaming{.from =
+                                      shared ? model::WeightPlaces::From::ranks : model::WeightPlaces::From::memory};
   std::size_t own = 0;
   for (const std::size_t bytes : layers) {
     streaming.layers += bytes;
@@ -177,8 +179,8 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
         plan ? train::first_batches(*plan, stage, run->data.train(), config) : full_batches(config);
     StepForecast step{train::step_work<D, T>(batches, target.machine, blueprint, trains, recomputed)};
     const double share = 1.0 / basis.shards(config);
-    const train::StepWork own = train::step_work<D, T>(train::busiest(batches, config, ranks), target.machine, blueprint,
-                                                       trains, recomputed, share);
+    const train::StepWork own = train::step_work<D, T>(train::busiest(batches, config, ranks), target.machine,
+                                                       blueprint, trains, recomputed, share);
     if (streaming && streaming->from == model::WeightPlaces::From::ranks)
       step.streamed = config.offloads_params() ? 2 * own.micro_batches * static_cast<double>(streaming->host) : 0;
     else if (streaming && streaming->layers > streaming->device)  // down and up again, but for what stays

@@ -198,8 +198,7 @@ class Decoder {
 };
 
 template <AnyDevice D, class T>
-Decoder<D, T>::Decoder(D& dev, const TensorProvider& provider, const WeightPlaces& places,
-                       comm::Communicator<D>* ranks)
+Decoder<D, T>::Decoder(D& dev, const TensorProvider& provider, const WeightPlaces& places, comm::Communicator<D>* ranks)
     : config_(provider.config()), rotary_(std::make_unique<nn::Rotary<D, T>>(config_.rope, config_.head_dim)) {
   if (places.streams_layers || places.shares_layers) {
     if constexpr (D::reads_host_memory) {

@@ -47,10 +47,11 @@ struct LayerStreaming {
   std::size_t host = 0;    ///< page-locked
 };
 
-/// The weights of layers, which stay on the host or are shared out by ranks: each comes to a slot of the device's memory
-/// ahead of its use, from the host in Stream::copy, beside the kernels that work on the layer before. Only events order that: kernels wait for the copy,
-/// and a copy into a slot for the kernels that were queued when its last layer was released. What a slot holds stays
-/// until the room is needed, so that where a pass turns round, nothing is copied twice.
+/// The weights of layers, which stay on the host or are shared out by ranks: each comes to a slot of the device's
+/// memory ahead of its use, from the host in Stream::copy, beside the kernels that work on the layer before. Only
+/// events order that: kernels wait for the copy, and a copy into a slot for the kernels that were queued when its last
+/// layer was released. What a slot holds stays until the room is needed, so that where a pass turns round, nothing is
+/// copied twice.
 template <AnyDevice D>
 class StreamedLayers : public nn::LayerAccess<D> {
  public:
@@ -101,8 +102,7 @@ class StreamedLayers : public nn::LayerAccess<D> {
     if (ranks_ != nullptr) {
       taken.from = From::ranks;
       std::size_t own = 0;
-      for (const std::size_t bytes : sizes_)
-        own += shard_size(bytes, ranks_->rank(), ranks_->size());
+      for (const std::size_t bytes : sizes_) own += shard_size(bytes, ranks_->rank(), ranks_->size());
       (options_.streams_layers ? taken.host : taken.device) += own;
     } else {
       taken.from = options_.from.value_or(!decoded && taken.layers <= available / 2 ? From::memory : From::files);
@@ -114,8 +114,8 @@ class StreamedLayers : public nn::LayerAccess<D> {
                         " are available; allowed: none or optimizer, or more memory");
     try {
       if (ranks_ != nullptr)
-        source_ = std::make_unique<ShardedLayers<D>>(dev_, *ranks_, std::exchange(layers_, {}),
-                                                     options_.streams_layers, options_.threads);
+        source_ = std::make_unique<ShardedLayers<D>>(dev_, *ranks_, std::exchange(layers_, {}), options_.streams_layers,
+                                                     options_.threads);
       else if (taken.from == From::memory)
         source_ = std::make_unique<ResidentLayers<D>>(dev_, std::exchange(layers_, {}), options_.threads);
       else

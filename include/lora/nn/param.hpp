@@ -356,11 +356,11 @@ class ParamStore {
   ParamTable table_;
   std::vector<Group> groups_;
   std::uint64_t changes_ = 0;
-  int rank_ = 0, ranks_ = 1;      // that share out gradients by layer
-  Index layer_ = -1;              // of what is added
-  FormingPlaces places_;          // and
-  Tensor<D, Accum<T>> forming_;   // of gradients that leave by layer
-  bool whole_ = false;  // there are gradients and copies
+  int rank_ = 0, ranks_ = 1;     // that share out gradients by layer
+  Index layer_ = -1;             // of what is added
+  FormingPlaces places_;         // and
+  Tensor<D, Accum<T>> forming_;  // of gradients that leave by layer
+  bool whole_ = false;           // there are gradients and copies
 };
 
 }  // namespace lora::nn

@@ -302,8 +302,7 @@ class AdamW {
         whole = gathered.view();
       }
       for (const nn::Share& share : to.shares) {
-        const Index first = std::max(share.begin, now[i].begin),
-                    last = std::min(share.end, now[i].begin + now[i].size);
+        const Index first = std::max(share.begin, now[i].begin), last = std::min(share.end, now[i].begin + now[i].size);
         if (first < last)
           kernel::convert(state_device_, whole.col_slice(first - now[i].begin, last - first),
                           result.view().col_slice(share.at + first - share.begin, last - first));

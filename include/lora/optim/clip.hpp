@@ -24,8 +24,8 @@ void add_squared_norm(D& dev, nn::ParamStore<D, T>& params, comm::Communicator<D
       const nn::Share& own = shares[i];
       const View<D, const Accum<T>> part(params.grad_of(group, own));
       if (part.size() > 0)
-        kernel::block_sums_of_squares(
-            dev, part, sums.col_slice(own.begin / kernel::sum_block, part.size() / kernel::sum_block));
+        kernel::block_sums_of_squares(dev, part,
+                                      sums.col_slice(own.begin / kernel::sum_block, part.size() / kernel::sum_block));
       auto begins = nn::parts_of(buckets[i], comm.size());
       for (Index& begin : begins) begin /= kernel::sum_block;
       comm.all_gather(dev, sums.col_slice(buckets[i].begin / kernel::sum_block, begins.back()), begins);

@@ -43,9 +43,7 @@ struct MemoryBasis {
   /// Ranks that share out the optimizer's state, and with zero_stage 2 gradients.
   int shards(const settings::Config& config) const { return config.zero_stage > 0 ? ranks : 1; }
   /// The last rank's, which has no less than others, but for some blocks.
-  optim::AdamWShard largest_shard(const settings::Config& config) const {
-    return {shards(config) - 1, shards(config)};
-  }
+  optim::AdamWShard largest_shard(const settings::Config& config) const { return {shards(config) - 1, shards(config)}; }
 };
 
 /// Bytes of a model's weights that lie in the memory of the run's device, or that it maps: of streamed layers the
@@ -107,8 +105,7 @@ TrainedMemory trained_memory(const std::vector<nn::GroupSize>& sizes, int ranks 
 /// Bytes of the sums that a rank holds from the first step on, beside gradients, where steps have `units`.
 template <class T>
 double sums_memory(const std::vector<nn::GroupSize>& sizes, Index units, int ranks) {
-  if (!gives_gradients_away(sizes, ranks))
-    return trained_memory<T>(sizes).gradients * comm::held_sums(units, ranks);
+  if (!gives_gradients_away(sizes, ranks)) return trained_memory<T>(sizes).gradients * comm::held_sums(units, ranks);
   Index largest = 0;  // of a bucket, that each rank's unit brings
   for (const nn::GroupSize& group : sizes)
     for (const nn::Bucket& bucket : group.shared_out()) {

@@ -51,7 +51,8 @@ std::optional<HostMemory> host_memory(const MemoryBasis& basis, const settings::
   } else {
     HostMemory host{.weights = basis.host_weights};
     if (config.offloads_optimizer()) {
-      host.optimizer = static_cast<double>(optim::AdamW<D, T, optim::Host>::host_bytes(sizes, basis.largest_shard(config)));
+      host.optimizer =
+          static_cast<double>(optim::AdamW<D, T, optim::Host>::host_bytes(sizes, basis.largest_shard(config)));
       trained.moments = 0;
     }
     return host;
@@ -152,10 +153,9 @@ std::vector<MemoryPlan> held_in_stages(const MemoryBasis& basis, const std::vect
       most = std::max(most, memory_to_move<D, T>(sizes[from], sizes[i], on_host, basis.shards(config)));
       if constexpr (!D::reads_host_memory)
         if (on_host)
-          plan.host->optimizer = std::max(
-              plan.host->optimizer,
-              static_cast<double>(optim::AdamW<D, T, optim::Host>::host_bytes_to_follow(sizes[from], sizes[i],
-                                                                                         basis.largest_shard(config))));
+          plan.host->optimizer =
+              std::max(plan.host->optimizer, static_cast<double>(optim::AdamW<D, T, optim::Host>::host_bytes_to_follow(
+                                                 sizes[from], sizes[i], basis.largest_shard(config))));
     }
     plan.entering = most - plan.trained.total();
   }

@@ -38,8 +38,9 @@ void expect_sharing_fits(const settings::Config& config, int ranks) {
     fail<ConfigError>("key zero_stage: given ", config.zero_stage, ", but a single process has nobody to share layers ",
                       "with; allowed: 0, or more processes");
   if (config.eval_predict && weight_places<D>(config, ranks).shares_layers)
-    fail<ConfigError>("key eval_predict: given true, but with zero_stage 3 NPUs gather each layer together, and answers ",
-                      "differ in length; allowed: false, or zero_stage 0, 1 or 2");
+    fail<ConfigError>(
+        "key eval_predict: given true, but with zero_stage 3 NPUs gather each layer together, and answers ",
+        "differ in length; allowed: false, or zero_stage 0, 1 or 2");
 }
 
 inline optim::StatePlace state_place(const settings::Config& config) {
@@ -71,8 +72,9 @@ inline void say_offload(const std::optional<model::LayerStreaming>& streaming, c
   if (!streaming) return;
   using From = model::WeightPlaces::From;
   if (streaming->from == From::ranks) {
-    log::info("zero_stage 3: of the layers, ", size_text(streaming->layers), ", this rank has its part, and gathers each ",
-              "ahead of its use: ", size_text(streaming->device), " of the device's memory",
+    log::info("zero_stage 3: of the layers, ", size_text(streaming->layers),
+              ", this rank has its part, and gathers each ", "ahead of its use: ", size_text(streaming->device),
+              " of the device's memory",
               streaming->host > 0 ? concat(" and ", size_text(streaming->host), " of page-locked memory") : "");
     return;
   }

@@ -37,8 +37,8 @@ struct Prepared {
   std::vector<std::string> file_names{};  ///< of the files whose records are counted: several, or with a name
 };
 
-/// The units of a step where neither the settings nor an earlier run say: ranks, times their micro-batches where gradients
-/// leave with each.
+/// The units of a step where neither the settings nor an earlier run say: ranks, times their micro-batches where
+/// gradients leave with each.
 Index usual_units(const settings::Config& config);
 /// Throws   ConfigError where gradients are to leave with each micro-batch, and a unit of any stage has more than one
 void expect_units_of_a_micro_batch(const settings::Config& config);

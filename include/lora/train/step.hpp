@@ -45,8 +45,8 @@ struct StepSharing {
   /// Parts that a step's sequences are dealt into before anything else. Micro-batches never cross them, and their
   /// gradients are added up in a fixed tree: with as many units, any number of ranks trains the same bits.
   Index units = 1;
-  /// What ranks share out. 0: nothing, each has all of it; 1: the optimizer's state; 2: gradients too, of units that are
-  /// one micro-batch each. 3 is the same here: whether layers are shared out the decoder was told.
+  /// What ranks share out. 0: nothing, each has all of it; 1: the optimizer's state; 2: gradients too, of units that
+  /// are one micro-batch each. 3 is the same here: whether layers are shared out the decoder was told.
   Index zero_stage = 0;
 };
 
@@ -142,7 +142,8 @@ class Stepper {
     }
     gradients_->run(dev, [&](Index unit, nn::GradientHook<D>* hook) {
       const Index place = (unit - own.begin) / own.stride;
-      if (unit < 0 || units[static_cast<std::size_t>(place)].empty()) return decoder_.pass_without_batch(dev, true, hook);
+      if (unit < 0 || units[static_cast<std::size_t>(place)].empty())
+        return decoder_.pass_without_batch(dev, true, hook);
       for (const auto& batch : units[static_cast<std::size_t>(place)])
         decoder_.train_micro_batch(dev, batch, loss_scale * scale, random_key, sums().row_slice(place, 1), hook);
     });
@@ -237,8 +238,7 @@ class Stepper {
     if (by_layer != params.gives_gradients_away())
       fail<Error>("[step] zero_stage ", sharing.zero_stage, by_layer ? " needs" : " excludes",
                   " parameters that ranks share out by layer, see ParamStore::share_by_layer");
-    if (by_layer)
-      return std::make_unique<LayerGradients<D, T>>(comm, params, sharing.units, decoder.stack().size());
+    if (by_layer) return std::make_unique<LayerGradients<D, T>>(comm, params, sharing.units, decoder.stack().size());
     return std::make_unique<WholeGradients<D, T>>(comm, params, sharing.units);
   }
 
@@ -261,7 +261,7 @@ class Stepper {
   model::Decoder<D, T>& decoder_;
   comm::Communicator<D>& comm_;
   std::unique_ptr<GradientSum<D, T>> gradients_;
-  Index zero_stage_;  // 0 of a single rank
+  Index zero_stage_;                             // 0 of a single rank
   std::optional<optim::AdamW<D, T>> optimizer_;  // or
   std::unique_ptr<OnHost> on_host_;
   double max_grad_norm_;

@@ -21,11 +21,11 @@ struct TrafficBasis {
   int ranks = 1;
   Index units = 1;
   Index zero_stage = 0;
-  std::size_t element = 4;           ///< bytes of a gradient, and of a value
-  std::size_t sum = 8;               ///< bytes of a sum over many numbers
+  std::size_t element = 4;            ///< bytes of a gradient, and of a value
+  std::size_t sum = 8;                ///< bytes of a sum over many numbers
   std::vector<std::size_t> layers{};  ///< bytes of each, where ranks gather them
-  int slots = 2;                     ///< layers that a device has room for
-  Index files = 0;                   ///< whose records are counted
+  int slots = 2;                      ///< layers that a device has room for
+  Index files = 0;                    ///< whose records are counted
 };
 
 /// Of one rank in a step that is neither evaluated nor saved. Gathered layers are those of steps after the first, whose

@@ -20,7 +20,8 @@ struct PreparedStep {
 class Upcoming {
  public:
   /// `own`: the units that this rank forms.
-  Upcoming(Plan& plan, const inputs::Records& records, comm::OwnUnits own) : plan_(plan), records_(records), own_(own) {}
+  Upcoming(Plan& plan, const inputs::Records& records, comm::OwnUnits own)
+      : plan_(plan), records_(records), own_(own) {}
 
   /// Waits for step `step` and begins the next one.
   PreparedStep take(Index step) {

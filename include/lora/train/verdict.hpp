@@ -20,8 +20,8 @@ struct Verdict {
 /// What all ranks do next: what any of them has found, and an evaluation if all of them want it.
 inline Verdict agreed(comm::Ranks& ranks, const Verdict& own) {
   if (ranks.size() == 1) return own;
-  const double numbers[Verdict::numbers] = {own.evaluates ? 0.0 : 1.0, own.interrupted ? 1.0 : 0.0, own.finishes ? 1.0 : 0.0,
-                            static_cast<double>(own.stopped_by)};
+  const double numbers[Verdict::numbers] = {own.evaluates ? 0.0 : 1.0, own.interrupted ? 1.0 : 0.0,
+                                            own.finishes ? 1.0 : 0.0, static_cast<double>(own.stopped_by)};
   constexpr std::size_t count = std::size(numbers);
   double most[count] = {};
   const auto all = ranks.all_gather(numbers);
