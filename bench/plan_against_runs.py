@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Compares what `lora plan` says with what `lora train` takes, on this machine.
 
-  bench/plan_against_runs.py [--lora build/release/bin/lora] [--steps 5] [--rows NAMES] [--work DIR]
+  bench/plan_against_runs.py [--lora build/release/bin/lora] [--steps 5] [--rows NAMES] [--ranks N] [--zero_stage S] [--work DIR]
 
 Each row is a training; models have random weights, records random tokens. Prints the forecast of memory and of a step's
-seconds beside the peak (VmHWM, mapped weights included) and the median of the steps behind the first two. Exits 1 where
-memory is off by more than 10 % or the time by more than 25 %. Needs Python's standard library alone.
+seconds beside the peak (VmHWM, mapped weights included; of several processes, started by mpirun, that of the largest) and
+the median of the steps behind the first two. Exits 1 where memory is off by more than 10 % or the time by more than 25 %.
+Needs Python's standard library alone.
 """
 import argparse
 import json
@@ -46,18 +47,23 @@ def run_row(args, row):
     peft.make_model(model, shape)
     rng = random.Random(3)
     with open(data, "w") as file:
-        for _ in range(args.steps * row["batch"]):
+        for _ in range(args.steps * row["batch"] * args.ranks):
             ids = [rng.randrange(shape["vocab_size"]) for _ in range(row["length"])]
             file.write(json.dumps({"input_ids": ids, "labels": ids}) + "\n")
     keys = ["--model_name_or_path", model, "--dataset", data, "--cutoff_len", "1000000", "--per_device_train_batch_size",
             str(row["batch"]), "--gradient_accumulation_steps", "1", "--max_steps", str(args.steps), *row["keys"].split()]
-    plan = json.loads(peft.command([args.lora, "plan", *keys, "--json"]))
+    keys += ["--zero_stage", str(args.zero_stage)]
+    plan = json.loads(peft.command([args.lora, "plan", *keys, "--devices", str(args.ranks), "--json"]))
+    start = ["mpirun", "--oversubscribe", "-n", str(args.ranks)] if args.ranks > 1 else []
+    if start and os.geteuid() == 0:
+        start.append("--allow-run-as-root")
     out = os.path.join(args.work, "run")
     shutil.rmtree(out, ignore_errors=True)
-    peft.command([args.lora, "train", *keys, "--output_dir", out, "--logging_steps", "1"])
+    peft.command([*start, args.lora, "train", *keys, "--output_dir", out, "--logging_steps", "1"])
     steps = [line for line in peft.read_lines(os.path.join(out, "trainer_log.jsonl")) if "loss" in line]
     with open(os.path.join(out, "training_metrics.json")) as file:
-        peak = json.load(file)["peak_memory_gib"]
+        metrics = json.load(file)
+    peak = max(rank["peak_memory_gib"] for rank in metrics.get("ranks", [metrics]))
     seconds = statistics.median(line["tokens"] / line["tokens_per_second"] for line in steps[peft.NOT_TIMED:])
     return plan["ranks"][0]["device_gib"]["total"], peak, plan["step"]["seconds"], seconds
 
@@ -67,6 +73,8 @@ def main():
     parser.add_argument("--lora", default="build/release/bin/lora")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--rows", default="", help="those whose names hold one of these, comma-separated")
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--zero_stage", type=int, default=0)
     parser.add_argument("--work", default="build/plan_against_runs")
     args = parser.parse_args()
     if args.steps <= peft.NOT_TIMED:

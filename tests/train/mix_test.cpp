@@ -134,6 +134,21 @@ TEST_CASE("mix run: records held back are drawn in no epoch, and a file that has
         (library.temp / "few.jsonl.gz").native() + ": no record is left to train on");
 }
 
+TEST_CASE("mix run: the records of a step that is skipped are not counted") {
+  const Quiet quiet;
+  const Library library;
+  std::string unlabelled;
+  for (int i = 0; i < 10; ++i) unlabelled += concat("{\"input_ids\": [", 1 + i, ", 2], \"labels\": [-100, -100]}\n");
+  io::write_file(library.temp / "silent.jsonl", std::string_view(unlabelled));
+  Config config = library.mixed("run", -1);
+  config.dataset = {library.temp / "many.jsonl", library.temp / "silent.jsonl"};
+  config.per_device_train_batch_size = 1;
+  config.num_train_epochs = 1;
+  const auto metrics = fine_tune(config).metrics;
+  CHECK(metrics.steps == 50);
+  CHECK(learnt_of(library.temp / "run") == std::vector<Index>{40, 0});
+}
+
 TEST_CASE("mix run: stopped anywhere and resumed, it has the bits and counts of the uninterrupted one") {
   const Quiet quiet;
   const Library library;
