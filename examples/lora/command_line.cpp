@@ -265,6 +265,7 @@ Request read_command_line(int argc, const char* const* argv) {
     }
   }
   if (request.command == train_command) request.config.ranks = launched().processes;
+  if (request.command == plan_command) request.config.ranks = request.config.devices * request.config.nodes;
   apply_deepspeed(request.config, request.command);
   validate(request.config, request.command);
   return request;

@@ -75,11 +75,13 @@ int plan_on(const Target& target, const model::Blueprint& blueprint, DType store
 
 int run_plan(Request& request) {
   settings::Config& config = request.config;
-  config.ranks = config.devices * config.nodes;
   if (config.dataset.empty()) {
     if (config.step_units == 1) config.step_units = train::usual_units(config);
     train::expect_units_of_a_micro_batch(config);
   }
+  if (config.step_units > 1 && config.step_units < config.ranks)
+    fail<ConfigError>("key step_units: given ", config.step_units, ", but ", config.ranks,
+                      " processes need one each; allowed: that many, or more");
   const cpu::Device dev(static_cast<int>(config.threads.value_or(0)));
   PlannedModel model = planned_model(config);
   const DType stored = model.stored_dtype();
@@ -108,7 +110,11 @@ int run_plan(Request& request) {
     target.machine = {.tiling = ascend::Device::tiling()};
     target.rates = rates_of(npu, precision);
     target.device_bytes = config.device_memory_gib.value_or(npu.memory_gib) * 0x1p30;
-    if (target.ranks() > 1) target.connected = 2 * 200e6;  // HCCL_BUFFSIZE, both ways
+    constexpr auto piece = static_cast<double>(ascend::Group::piece);
+    if (target.ranks() > 1) {
+      target.connected = 2 * 200e6 + piece * (1 + target.ranks());  // HCCL_BUFFSIZE, both ways, and scratch of a gather
+      target.gather_piece = static_cast<std::size_t>(piece);
+    }
     return inputs::with_precision(precision, [&]<class T>(std::type_identity<T>) {
       return plan_on<ascend::Device, T>(target, blueprint, stored, prepared, config);
     });

@@ -223,9 +223,26 @@ TEST_CASE("ranks: with the optimizer's state shared out each has its part of the
 TEST_CASE("ranks: gradients leave with each micro-batch only where a unit is one") {
   const Quiet quiet;
   const Workshop shop;
+  const auto units_of = [&](const std::function<void(Config&)>& change) {
+    Config config = shop.config("run");
+    config.zero_stage = 2;
+    config.ranks = 2;
+    change(config);
+    const cpu::Threads threads(1);
+    return train::Prepared(threads, config, inputs::open_source(config), RunOptions{}).config.step_units;
+  };
+  CHECK(units_of([](Config&) {}) == 4);  // two micro-batches of each
+  CHECK(units_of([](Config& config) { config.max_tokens_per_micro_batch = 50; }) == 8);  // a sequence each
+  CHECK(units_of([](Config& config) { config.zero_stage = 1; }) == 2);
+  CHECK(units_of([](Config& config) { config.ranks = 1; }) == 1);
+  CHECK(units_of([](Config& config) {  // of the stage that has most, more than the run's own steps have sequences
+          config.stages = {{.until_step = 2, .gradient_accumulation_steps = 5}, {.until_step = 4}};
+        }) == 10);
   const auto told = [&](const std::function<void(Config&)>& change) {
     Config config = shared_config(shop, "run");
     config.zero_stage = 2;
+    config.ranks = 2;
+    config.gradient_accumulation_steps = 1;
     change(config);
     return message_of<ConfigError>([&] {
       const cpu::Threads threads(1);
@@ -236,7 +253,7 @@ TEST_CASE("ranks: gradients leave with each micro-batch only where a unit is one
   CHECK(told([](Config& config) { config.step_units = 2; }) == "nothing was thrown");
   CHECK(told([](Config& config) {
           config.per_device_train_batch_size = 1;
-          config.gradient_accumulation_steps = 4;
+          config.gradient_accumulation_steps = 2;
           config.step_units = 3;
         }) ==
         "key zero_stage: given 2, where gradients leave with each micro-batch, but of the 3 units of a step one has 2 "
@@ -249,7 +266,7 @@ TEST_CASE("ranks: gradients leave with each micro-batch only where a unit is one
         "sequences, and a micro-batch max_tokens_per_micro_batch tokens; allowed: 0, 1, or step_units 4");
   CHECK(told([](Config& config) {
           config.step_units = 2;
-          config.stages = {{.until_step = 3, .per_device_train_batch_size = 1, .gradient_accumulation_steps = 8},
+          config.stages = {{.until_step = 3, .per_device_train_batch_size = 1, .gradient_accumulation_steps = 4},
                            {.until_step = 6}};
         }).starts_with("stage 1: key zero_stage: given 2"));
 }

@@ -49,7 +49,8 @@ Rates rates_of(const Npu& npu, Precision precision);
 /// Seconds of a step, and what most of them go to.
 struct StepTime {
   double seconds = 0;
-  std::string_view limited_by;  ///< "products", "attention", "memory", "decoding weights", "the host's link" or "ranks"
+  /// "products", "attention", "memory", "decoding weights", "the host's link" or "exchanges between ranks"
+  std::string_view limited_by;
   double between_ranks = 0;     ///< of these, spent on what ranks exchange
 };
 

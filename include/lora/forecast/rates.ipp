@@ -21,7 +21,7 @@ LORA_INLINE Rates rates_of(const Limits& limits, Precision precision) {
           .moved = (narrow ? 0.55 : 0.95) * bytes,
           .thin = (narrow ? 0.5 : 0.8) * bytes,
           .decoded = 0.1 * bytes,
-          .peer = 0.1 * bytes,  // a copy by each of two processes
+          .peer = 0.1 * bytes,  // not measured: a copy by each of two processes
           .call = 50e-6};
 }
 
@@ -76,7 +76,7 @@ LORA_INLINE StepTime time_of(const nn::Work& work, const Rates& rates, double st
   if (link > time.seconds) time = {link, "the host's link"};
   time.seconds += between_ranks;
   time.between_ranks = between_ranks;
-  if (between_ranks > std::max(longest, link)) time.limited_by = "ranks";
+  if (between_ranks > std::max(longest, link)) time.limited_by = "exchanges between ranks";
   return time;
 }
 

@@ -51,7 +51,8 @@ std::vector<Strategy> compare(const Target& target, const model::Blueprint& blue
   if (!D::reads_host_memory && !config.trains_model()) offloads.insert(offloads.end(), {"params", "all"});
   std::vector<Index> zero_stages{config.zero_stage};
   if (target.ranks() > 1) zero_stages = {0, 1, 2};
-  if (target.ranks() > 1 && !config.trains_model()) zero_stages.push_back(3);
+  const bool answers = !D::reads_host_memory && config.eval_predict;
+  if (target.ranks() > 1 && !config.trains_model() && !answers) zero_stages.push_back(3);
   std::vector<Strategy> strategies;
   for (const bool recomputes : {false, true})
     for (const Index tokens : {512, 1024, 2048, 4096, 8192, 16384}) {

@@ -170,7 +170,8 @@ LORA_INLINE io::Json json_of(const Report& report, const std::vector<Strategy>& 
                                     {"zero_stage", strategy.zero_stage},
                                     {"fits", strategy.forecast.fits},
                                     {"step", json_of(strategy.forecast.step)}});
-    if (strategy.forecast.memory) one["device_gib"] = rounded(to_gib(strategy.forecast.memory->peak()), 4);
+    if (strategy.forecast.memory)
+      one["device_gib"] = rounded(to_gib(strategy.forecast.memory->peak() + report.connected), 4);
     one["advice"] = advice_of(strategy.forecast);
     json["strategies"].push_back(std::move(one));
   }
@@ -226,7 +227,7 @@ LORA_INLINE std::string text_of(const Report& report, const std::vector<Strategy
     const StepForecast& step = one.forecast.step;
     row({thousands(static_cast<double>(one.micro_batch_tokens)), one.recomputes ? "true" : "false", one.offload,
          concat(one.zero_stage), significant(step.time.seconds, 3), thousands(step.tokens / step.time.seconds),
-         one.forecast.memory ? gib(one.forecast.memory->peak()) : "", one.forecast.fits ? "yes" : "no"});
+         one.forecast.memory ? gib(one.forecast.memory->peak() + report.connected) : "", one.forecast.fits ? "yes" : "no"});
   }
   const auto keys_of = [](const Strategy& one) {
     return concat("--max_tokens_per_micro_batch ", one.micro_batch_tokens,

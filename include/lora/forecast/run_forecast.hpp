@@ -29,6 +29,7 @@ struct Target {
   double held = 0;  ///< resident in the process before anything is loaded; 0 for a device with memory of its own
   int devices = 1, nodes = 1;  ///< that train together, on each of the hosts; `device_bytes` are of each
   double connected = 0;        ///< bytes of a device that being connected with others takes
+  std::size_t gather_piece = 0;  ///< bytes of each rank that a collective gathers at most, by way of scratch; 0: any
 
   int ranks() const { return devices * nodes; }
 };
@@ -81,6 +82,8 @@ train::TrafficBasis traffic_basis(const model::Blueprint& blueprint, const setti
                             .sum = sizeof(typename D::Sum),
                             .slots = model::WeightPlaces{}.slots};
   if (!D::reads_host_memory && config.zero_stage > 2) basis.layers = detail::layer_bytes<D, T>(blueprint);
+  const auto shape = model::shape_of<D, T>(blueprint, trains, 0);
+  basis.first_trained = shape.embedding_trains ? 0 : shape.stack.first_trained();
   return basis;
 }
 
@@ -181,14 +184,20 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
     const double share = 1.0 / basis.shards(config);
     const train::StepWork own = train::step_work<D, T>(train::busiest(batches, config, ranks), target.machine,
                                                        blueprint, trains, recomputed, share);
-    if (streaming && streaming->from == model::WeightPlaces::From::ranks)
-      step.streamed = config.offloads_params() ? 2 * own.micro_batches * static_cast<double>(streaming->host) : 0;
-    else if (streaming && streaming->layers > streaming->device)  // down and up again, but for what stays
+    const bool shared = streaming && streaming->from == model::WeightPlaces::From::ranks;
+    if (streaming && !shared && streaming->layers > streaming->device)  // down and up again, but for what stays
       step.streamed = 2 * own.micro_batches * static_cast<double>(streaming->layers - streaming->device);
-    const auto traffic = most_traffic(traffic_basis<D, T>(blueprint, config, ranks, trains));
+    train::TrafficBasis exchanged = traffic_basis<D, T>(blueprint, config, ranks, trains);
+    exchanged.piece = target.gather_piece;
+    const auto traffic = most_traffic(exchanged);
     double between_ranks = 0;
-    for (const train::Traffic& one : traffic)
+    for (const train::Traffic& one : traffic) {
       between_ranks += time_of_collectives(one.calls, one.sent, ranks, target.devices, target.rates);
+      if (target.gather_piece > 0) between_ranks += 2 * one.received / target.rates.moved;  // out of scratch
+    }
+    // A rank's own part comes from the host before the others are gathered.
+    if (shared && config.offloads_params())
+      between_ranks += 2 * own.micro_batches * static_cast<double>(streaming->host) / target.rates.link;
     step.time = time_of(own.work, target.rates, step.streamed, between_ranks);
     if (step.time.seconds <= result.step.time.seconds) continue;
     result.step = step;

@@ -27,7 +27,7 @@ LORA_INLINE train::StepBatches full_batches(const settings::Config& config) {
 LORA_INLINE std::vector<train::Traffic> most_traffic(const train::TrafficBasis& basis) {
   std::vector<train::Traffic> most;
   double sent = -1;
-  for (int rank = 0; rank < basis.ranks; ++rank) {
+  for (const int rank : {0, basis.ranks - 1}) {  // with the smallest parts, and the largest
     auto traffic = train::step_traffic(basis, rank);
     double all = 0;
     for (const train::Traffic& one : traffic) all += one.sent;

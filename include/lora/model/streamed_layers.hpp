@@ -122,6 +122,9 @@ class StreamedLayers : public nn::LayerAccess<D> {
         source_ =
             std::make_unique<StagedLayers<D>>(dev_, std::exchange(layers_, {}), options_.buffers, options_.threads);
     } catch (const DeviceError& error) {
+      if (ranks_ != nullptr)
+        fail<DeviceError>("key zero_stage: memory for this rank's part of the layers can't be had: ",
+                          std::string_view(error.what()));
       fail<DeviceError>("key offload: ", size_text(taken.host), " of page-locked memory, to stream the layers, ",
                         "can't be had: ", std::string_view(error.what()));
     }

@@ -39,7 +39,7 @@ struct AdamWGroup {
   double weight_decay = 0;
 };
 
-/// AdamW over the parameters of a store: one launch for each group and for each step in which some of its tensors began
+/// AdamW over the parameters of a store: one launch for each bucket of a group and each step in which its tensors began
 /// to train. It keeps m and v of each, as slabs laid out as the store's, on a device of its own: the parameters' own,
 /// or a host beside it (offload). Then the values are kept there as well, gradients come to the host in pieces, and
 /// values go back, beside the work on the pieces before.

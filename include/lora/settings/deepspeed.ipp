@@ -206,9 +206,7 @@ class DeepSpeedFile {
   }
 
   void zero() {
-    if (const Field* const stage = find("zero_optimization.stage")) {
-      set(*stage, "zero_stage", *stage->value);
-    }
+    set("zero_optimization.stage", "zero_stage");
     const Field* given = nullptr;
     const auto offloads = [&](std::string_view path) {
       const Field* const field = find(path);

@@ -258,10 +258,10 @@ LORA_INLINE std::vector<Key> make_keys() {
        "",
        "Of a device with memory of its own, what stays on the host: the optimizer's state, whose step the processors "
        "make; the layers' frozen weights, which are streamed; both"},
-      {"devices", "memory", plan, &C::devices, count_to(1e4), free, "",
+      {"devices", "memory", plan, &C::devices, count_to(64), free, "",
        "Processes that train together on each node, on NPUs one for each; on processors they share those of this "
        "machine"},
-      {"nodes", "memory", plan, &C::nodes, count_to(1e4), free, "", "Machines with so many NPUs that train together"},
+      {"nodes", "memory", plan, &C::nodes, count_to(256), free, "", "Machines with so many NPUs that train together"},
       {"device_memory_gib", "memory", plan, &C::device_memory_gib, above(0), free, "61, of an NPU of 64 GB",
        "Memory of the device that the forecast is for"},
       {"host_memory_gib", "memory", plan, &C::host_memory_gib, above(0), free,

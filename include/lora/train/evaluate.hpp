@@ -65,7 +65,8 @@ model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, E
                            const EvaluationOptions& options) {
   model::Evaluation totals, own;
   comm::Single<D> alone;
-  BatchSums sums(options.ranks != nullptr ? *options.ranks : alone);
+  comm::Ranks& ranks = options.ranks != nullptr ? *options.ranks : alone;
+  BatchSums sums(ranks);
   data::Batch rows;
   std::vector<Index> places;   // of the batch's sequences among the records
   std::vector<double> losses;  // of the batch's labelled rows
@@ -94,7 +95,7 @@ model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, E
     places.clear();
     own.records = totals.records;
     own.tokens = totals.tokens;
-    if (together && sums.waiting_ranks() == 0) totals.stopped = options.ranks->agree(is_told() ? 1u : 0u) != 0;
+    if (together && sums.waiting_ranks() == 0) totals.stopped = ranks.agree(is_told() ? 1u : 0u) != 0;
     if (options.see) options.see(own);
   };
   const auto is_stopped = [&] {

@@ -42,7 +42,7 @@ struct MemoryBasis {
 
   /// Ranks that share out the optimizer's state, and with zero_stage 2 gradients.
   int shards(const settings::Config& config) const { return config.zero_stage > 0 ? ranks : 1; }
-  /// The last rank's, which has no less than others, but for some blocks.
+  /// The last rank's: where parts are not even, it has the most of each.
   optim::AdamWShard largest_shard(const settings::Config& config) const { return {shards(config) - 1, shards(config)}; }
 };
 
@@ -167,8 +167,8 @@ struct LargestBatch {
   Index longest = 0;   ///< record, of an evaluation
 };
 
-/// For records that are taken `per_step` at a time.
-LargestBatch largest_batch(const data::EncodeSummary& records, const inputs::MicroBatchLimit& limit, Index per_step);
+/// For records that are taken `at_once`, as a unit of a step has them.
+LargestBatch largest_batch(const data::EncodeSummary& records, const inputs::MicroBatchLimit& limit, Index at_once);
 
 /// The same for an evaluation of `sequences` at a time, which reads longer records in windows.
 LargestBatch largest_evaluation(const data::EncodeSummary& records, Index sequences, Index window);

@@ -6,20 +6,16 @@
 namespace lora::train {
 
 LORA_INLINE Index largest_shares(const std::vector<nn::GroupSize>& sizes, int ranks) {
-  Index most = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    Index elements = 0;
-    for (const nn::GroupSize& group : sizes) elements += nn::share_size(group, rank, ranks);
-    most = std::max(most, elements);
-  }
-  return most;
+  Index elements = 0;  // of the last rank: where parts are not even, it has the most of each
+  for (const nn::GroupSize& group : sizes) elements += nn::share_size(group, ranks - 1, ranks);
+  return elements;
 }
 
 LORA_INLINE LargestBatch largest_batch(const data::EncodeSummary& records, const inputs::MicroBatchLimit& limit,
-                                       Index per_step) {
+                                       Index at_once) {
   const Index longest = std::min(records.length_at(1), limit.cutoff_len);
   const Index filled = limit.tokens > 0 ? std::max(limit.tokens, longest) : longest * limit.sequences;
-  const Index rows = std::min({filled, longest * per_step, records.tokens()});
+  const Index rows = std::min({filled, longest * at_once, records.tokens()});
   if (records.tokens() == 0) return {};
   const double share = static_cast<double>(records.labelled()) / static_cast<double>(records.tokens());
   return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows)))};

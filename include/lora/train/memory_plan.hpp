@@ -145,8 +145,10 @@ std::vector<MemoryPlan> held_in_stages(const MemoryBasis& basis, const std::vect
     double most = plan.trained.total();
     if (i == 0 && params.differs(all, trains_in(0))) {
       // Everything trained when it was made; then the first stage's choice was, before there was an optimizer.
-      const TrainedMemory built = trained_memory<T>(params.sizes(all));
-      most = std::max({most, built.total() - built.moments, memory_to_move<D, T>(params.sizes(all), sizes[0], true)});
+      const int shards = basis.shards(config);
+      const TrainedMemory built = trained_memory<T>(params.sizes(all), shards);
+      most = std::max(
+          {most, built.total() - built.moments, memory_to_move<D, T>(params.sizes(all), sizes[0], true, shards)});
     }
     for (const std::size_t from : {i - 1, std::size_t{0}}) {  // or a resumed run begins in this stage
       if (i == 0 || !params.differs(trains_in(from), trains_in(i))) continue;
@@ -180,7 +182,8 @@ std::vector<MemoryPlan> plan_memory(const MemoryBasis& basis, const Plan& plan, 
       plans[i].sums_before = last.sums;
     }
     try {
-      plans[i] = plan_memory<D, T>(basis, largest_batch(records, stage.limit, stage.sequences_per_step), evaluation,
+      const Index of_unit = (stage.sequences_per_step + config.step_units - 1) / config.step_units;
+      plans[i] = plan_memory<D, T>(basis, largest_batch(records, stage.limit, of_unit), evaluation,
                                    configs[i], plans[i], stage.trains);
       if (plans[i].host) expect_host_has(plans[i].host->optimizer, plans[0].host->optimizer);
     } catch (const ConfigError& error) {

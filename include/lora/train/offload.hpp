@@ -36,7 +36,7 @@ template <AnyDevice D>
 void expect_sharing_fits(const settings::Config& config, int ranks) {
   if (config.zero_stage > 2 && ranks == 1)
     fail<ConfigError>("key zero_stage: given ", config.zero_stage, ", but a single process has nobody to share layers ",
-                      "with; allowed: 0, or more processes");
+                      "with; allowed: 0, 1 or 2, or more processes");
   if (config.eval_predict && weight_places<D>(config, ranks).shares_layers)
     fail<ConfigError>(
         "key eval_predict: given true, but with zero_stage 3 NPUs gather each layer together, and answers ",

@@ -52,6 +52,7 @@ class Running {
   const inputs::TextFiles& text() const { return text_; }
 
   /// Null where the run has another device or type. Using it changes no bit of the run, unless its weights are changed.
+  /// With zero_stage 3 on NPUs ranks make its passes together: every rank calls the same.
   template <AnyDevice D, class T>
   const RunModel<D, T>* model() const {
     return std::any_cast<RunModel<D, T>>(&model_);

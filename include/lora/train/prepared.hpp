@@ -40,8 +40,9 @@ struct Prepared {
 /// The units of a step where neither the settings nor an earlier run say: ranks, times their micro-batches where
 /// gradients leave with each.
 Index usual_units(const settings::Config& config);
+/// `recorded`: by an earlier run, so that other units are no advice.
 /// Throws   ConfigError where gradients are to leave with each micro-batch, and a unit of any stage has more than one
-void expect_units_of_a_micro_batch(const settings::Config& config);
+void expect_units_of_a_micro_batch(const settings::Config& config, bool recorded = false);
 
 /// How the model of a run will be talked to. It refers to the run's tokenizer.
 /// Throws   FormatError

@@ -16,9 +16,10 @@
 
 namespace lora::train {
 
-LORA_INLINE void expect_units_of_a_micro_batch(const settings::Config& config) {
+LORA_INLINE void expect_units_of_a_micro_batch(const settings::Config& config, bool recorded) {
   const settings::StageConfigs stages(config);
-  for (std::size_t i = 0; config.zero_stage > 1 && i < stages.size(); ++i) {
+  const bool leaves = config.zero_stage > 1 && config.ranks > 1;  // gradients do, with each micro-batch
+  for (std::size_t i = 0; leaves && i < stages.size(); ++i) {
     const settings::Config stage = stages[i];
     const Index sequences = stage.sequences_per_step(), units = config.step_units;
     const inputs::MicroBatchLimit limit = inputs::micro_batch_limit(stage);
@@ -28,14 +29,15 @@ LORA_INLINE void expect_units_of_a_micro_batch(const settings::Config& config) {
                         config.zero_stage, ", where gradients leave with each micro-batch, but of the ", units,
                         " units of a step one has ", most, " sequences, and a micro-batch ",
                         limit.tokens > 0 ? "max_tokens_per_micro_batch tokens" : concat("of them ", held),
-                        "; allowed: 0, 1, or step_units ", (sequences + held - 1) / held);
+                        "; allowed: 0 or 1", recorded ? "" : concat(", or step_units ", (sequences + held - 1) / held),
+                        recorded ? ", since a run keeps the units that it began with" : "");
   }
 }
 
 LORA_INLINE Index usual_units(const settings::Config& config) {
   Index each = 1;
   const settings::StageConfigs stages(config);
-  for (std::size_t i = 0; config.zero_stage > 1 && i < stages.size(); ++i) {
+  for (std::size_t i = 0; config.zero_stage > 1 && config.ranks > 1 && i < stages.size(); ++i) {
     const settings::Config stage = stages[i];
     const bool by_tokens = inputs::micro_batch_limit(stage).tokens > 0;
     each = std::max(each, stage.gradient_accumulation_steps * (by_tokens ? stage.train_batch_size() : 1));
@@ -43,8 +45,8 @@ LORA_INLINE Index usual_units(const settings::Config& config) {
   return config.ranks * each;
 }
 
-/// A step keeps the sequences and units that it has had where a run is gone on with, whichever number of ranks does so;
-/// else there is a unit for each rank, where the settings don't say. Returns   `config`
+/// A step keeps the sequences and units that it has had where a run is gone on with, whichever number of ranks does so.
+/// Returns   `config`
 LORA_INLINE const settings::Config& settle_ranks(settings::Config& config, run::EarlierRun& earlier) {
   const auto noted = [&](std::string_view name) {
     const io::Json then = earlier.setting(name);
@@ -52,12 +54,13 @@ LORA_INLINE const settings::Config& settle_ranks(settings::Config& config, run::
   };
   const Index sequences = noted(run::sequences_setting), units = std::max<Index>(noted("step_units"), 1);
   const Index ranks = config.ranks, own = config.sequences_per_step() / ranks;
-  if (config.step_units == 1) config.step_units = sequences > 0 ? units : usual_units(config);
+  const bool given = config.step_units > 1;
+  if (!given) config.step_units = sequences > 0 ? units : usual_units(config);
   if (sequences > 0 && config.step_units > 1 && sequences % own == 0) config.ranks = sequences / own;
-  if (config.step_units > config.sequences_per_step())
+  if (given && config.step_units > config.sequences_per_step())
     fail<ConfigError>("key step_units: given ", config.step_units, ", allowed: at most the ",
                       config.sequences_per_step(), " sequences of a step");
-  expect_units_of_a_micro_batch(config);
+  expect_units_of_a_micro_batch(config, sequences > 0);
   if (config.ranks != ranks)
     log::info("a step keeps the ", sequences, " sequences that it has had, whichever number of ranks goes on");
   return config;

@@ -25,11 +25,17 @@ struct TrafficBasis {
   std::size_t sum = 8;                ///< bytes of a sum over many numbers
   std::vector<std::size_t> layers{};  ///< bytes of each, where ranks gather them
   int slots = 2;                      ///< layers that a device has room for
+  Index first_trained = 0;            ///< the lowest layer that trains, where backward ends
+  std::size_t piece = 0;              ///< bytes of each rank that a call gathers at most; 0: any number
   Index files = 0;                    ///< whose records are counted
 };
 
+/// How often each of so many layers is gathered by forward and backward of a micro-batch, after the first, into slots
+/// that keep what they have until the room is needed.
+std::vector<Index> gathered_layers(Index layers, int slots, Index first_trained);
+
 /// Of one rank in a step that is neither evaluated nor saved. Gathered layers are those of steps after the first, whose
-/// passes begin where the last one has ended.
+/// passes begin where the last one has ended. What a device's collectives add, to fill blocks up, is not counted.
 std::vector<Traffic> step_traffic(const TrafficBasis& basis, int rank);
 
 }  // namespace lora::train

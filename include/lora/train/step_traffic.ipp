@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <span>
 
@@ -13,11 +14,15 @@
 namespace lora::train::detail {
 
 /// Of which rank `rank` gives its part to all others, and gets theirs.
-LORA_INLINE void add_gather(Traffic& traffic, std::span<const Index> begins, int rank, std::size_t bytes) {
+LORA_INLINE void add_gather(Traffic& traffic, std::span<const Index> begins, int rank, std::size_t bytes,
+                            std::size_t piece) {
   const auto at = static_cast<std::size_t>(rank);
   const auto own = static_cast<double>(begins[at + 1] - begins[at]), all = static_cast<double>(begins.back());
   const auto others = static_cast<double>(begins.size() - 2), each = static_cast<double>(bytes);
-  traffic.calls += 1;
+  Index longest = 0;
+  for (std::size_t i = 1; i < begins.size(); ++i) longest = std::max(longest, begins[i] - begins[i - 1]);
+  const double part = static_cast<double>(longest) * each;
+  traffic.calls += piece > 0 ? std::max(1.0, std::ceil(part / static_cast<double>(piece))) : 1;
   traffic.sent += others * own * each;
   traffic.received += (all - own) * each;
 }
@@ -43,6 +48,39 @@ LORA_INLINE void add_numbers(Traffic& traffic, Index count, int ranks) {
 
 namespace lora::train {
 
+LORA_INLINE std::vector<Index> gathered_layers(Index layers, int slots, Index first_trained) {
+  struct Slot {
+    Index layer = -1, used = 0;
+  };
+  std::vector<Slot> room(static_cast<std::size_t>(slots));
+  std::vector<Index> gathers(static_cast<std::size_t>(layers));
+  Index clock = 0;
+  // As StreamedLayers chooses: the slot that was used longest ago, but for the one that is held.
+  const auto bring = [&](Index layer, const Slot* held) -> Slot& {
+    Slot* oldest = nullptr;
+    for (Slot& slot : room) {
+      if (slot.layer == layer) return slot;
+      if (&slot != held && (oldest == nullptr || slot.used < oldest->used)) oldest = &slot;
+    }
+    ++gathers[static_cast<std::size_t>(layer)];
+    *oldest = {layer, ++clock};
+    return *oldest;
+  };
+  const auto acquire = [&](Index layer, Index next) {
+    Slot& slot = bring(layer, nullptr);
+    slot.used = ++clock;
+    bring(next, &slot);
+  };
+  const auto passes = [&] {
+    for (Index i = 0; i < layers; ++i) acquire(i, i + 1 < layers ? i + 1 : layers - 1);
+    for (Index i = layers - 1; i >= first_trained; --i) acquire(i, i > first_trained ? i - 1 : 0);
+  };
+  passes();
+  gathers.assign(gathers.size(), 0);
+  passes();
+  return gathers;
+}
+
 LORA_INLINE std::vector<Traffic> step_traffic(const TrafficBasis& basis, int rank) {
   if (basis.ranks == 1) return {};
   const bool by_layer = basis.zero_stage > 1;
@@ -66,27 +104,25 @@ LORA_INLINE std::vector<Traffic> step_traffic(const TrafficBasis& basis, int ran
       }
       std::vector<Index> blocks;
       for (const Index begin : begins) blocks.push_back(begin / kernel::sum_block);
-      detail::add_gather(norm, blocks, rank, basis.sum);
-      detail::add_gather(whole, begins, rank, basis.element);
+      detail::add_gather(norm, blocks, rank, basis.sum, basis.piece);
+      detail::add_gather(whole, begins, rank, basis.element, basis.piece);
     }
   }
-  // Forward and backward of each round; the layers in the slots are there where a pass turns round.
-  const auto count = std::ssize(basis.layers), kept = std::min<std::ptrdiff_t>(count, basis.slots);
-  for (std::ptrdiff_t layer = 0; layer < count; ++layer) {
-    const auto begins = model::shard_begins(basis.layers[static_cast<std::size_t>(layer)], basis.ranks);
-    const Index passes = (layer < count - kept ? 1 : 0) + (layer >= kept ? 1 : 0);
-    for (Index i = 0; i < passes * rounds; ++i) detail::add_gather(layers, begins, rank, 1);
+  const std::vector<Index> gathered = gathered_layers(std::ssize(basis.layers), basis.slots, basis.first_trained);
+  for (std::size_t layer = 0; layer < basis.layers.size(); ++layer) {
+    const auto begins = model::shard_begins(basis.layers[layer], basis.ranks);
+    for (Index i = 0; i < gathered[layer] * rounds; ++i) detail::add_gather(layers, begins, rank, 1, basis.piece);
   }
   detail::add_numbers(numbers, 2, basis.ranks);  // tokens and labels
   std::vector<Index> units{0};
   for (int r = 0; r < basis.ranks; ++r) {
     units.push_back(units.back() + comm::units_of_rank(basis.units, basis.zero_stage, r, basis.ranks).count());
   }
-  detail::add_gather(numbers, units, rank, sizeof(double));
+  detail::add_gather(numbers, units, rank, sizeof(double), 0);
   for (int i = 0; i < 2; ++i) detail::add_numbers(numbers, Verdict::numbers, basis.ranks);
   if (basis.files > 0) detail::add_numbers(numbers, basis.files, basis.ranks);
   std::vector<Traffic> result{gradients, norm, whole, numbers};
-  if (count > 0) result.insert(result.begin(), layers);
+  if (!basis.layers.empty()) result.insert(result.begin(), layers);
   return result;
 }
 

@@ -31,7 +31,8 @@ struct StepBatches {
 StepBatches first_batches(Plan& plan, std::size_t stage, const inputs::Records& records,
                           const settings::Config& config);
 
-/// Of the rank with the most tokens.
+/// Of the rank with the most tokens; where gradients leave with each micro-batch, and ranks meet at each, of each round
+/// the largest.
 StepBatches busiest(const StepBatches& batches, const settings::Config& config, int ranks);
 
 /// What a step takes on average.

@@ -30,10 +30,24 @@ LORA_INLINE StepBatches first_batches(Plan& plan, std::size_t stage, const input
 }
 
 LORA_INLINE StepBatches busiest(const StepBatches& batches, const settings::Config& config, int ranks) {
-  StepBatches most;
+  StepBatches most{.sequences = batches.sequences, .count = batches.count};
+  if (config.zero_stage > 1 && ranks > 1) {
+    Index last_unit = -1, last_round = -1;
+    for (const auto& batch : batches.batches) {
+      const Index round = batch.unit / ranks;
+      const bool follows = batch.unit > last_unit && round == last_round;  // else another round, or another step
+      if (!follows)
+        most.batches.push_back(batch);
+      else if (batch.rows > most.batches.back().rows)
+        most.batches.back() = batch;
+      last_unit = batch.unit;
+      last_round = round;
+    }
+    return most;
+  }
   Index most_rows = -1;
   for (int rank = 0; rank < ranks; ++rank) {
-    const comm::OwnUnits own = comm::units_of_rank(config.step_units, config.zero_stage, rank, ranks);
+    const comm::OwnUnits own = comm::units_of(config.step_units, rank, ranks);
     StepBatches of_rank{.sequences = batches.sequences, .count = batches.count};
     Index rows = 0;
     for (const auto& batch : batches.batches) {
