@@ -2,10 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "lora/core/error.hpp"
+#include "support/message_of.hpp"
 #include "support/thread_ranks.hpp"
 
 namespace facts_test {
@@ -20,6 +25,25 @@ template <class FactsOf>
 std::vector<std::string> told(int ranks, const FactsOf& facts_of) {
   return test::try_ranks(ranks, [&](test::ThreadRank& self) { comm::expect_same(self, facts_of(self.rank())); });
 }
+
+/// The second of two ranks, which is told `number` in place of every number, its own too, and of texts nothing.
+class Deceived final : public comm::Ranks {
+ public:
+  explicit Deceived(double number) : number_(number) {}
+  int rank() const override { return 1; }
+  int size() const override { return 2; }
+  void gather_on_host(std::span<std::byte> bytes, std::span<const Index> begins) override {
+    within_ = within_ && begins.back() <= std::ssize(bytes);
+    if (begins[1] == static_cast<Index>(sizeof number_))
+      for (const std::size_t at : {std::size_t{0}, sizeof number_})
+        std::memcpy(bytes.data() + at, &number_, sizeof number_);
+  }
+  bool within() const { return within_; }
+
+ private:
+  double number_;
+  bool within_ = true;
+};
 
 }  // namespace
 
@@ -59,6 +83,27 @@ TEST_CASE("facts: the text of any rank comes to all, also none") {
             std::string(static_cast<std::size_t>(5 * rank), 'x'));
     }
   });
+}
+
+TEST_CASE("facts: what others give is no size of a text, or no bits") {
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  for (const double number : {-1.0, 268435457.0, 1e300, infinite, std::numeric_limits<double>::quiet_NaN()}) {
+    CAPTURE(number);
+    Deceived ranks(number);
+    CHECK(test::message_of<Error>([&] { (void)comm::text_of(ranks, 0, ""); }) ==
+          concat("[comm] rank 0 gives a text of ", number, " bytes; expected at most 256 MiB"));
+    // Its own is as long as it is.
+    CHECK(comm::text_of(ranks, 1, "own") == "own");
+    CHECK(ranks.within());
+  }
+  for (const double number : {-1.0, 4294967296.0, infinite, std::numeric_limits<double>::quiet_NaN()}) {
+    CAPTURE(number);
+    Deceived ranks(number);
+    CHECK(test::message_of<Error>([&] { (void)ranks.agree(1); }) ==
+          concat("[comm] a rank agrees with ", number, "; expected bits, 0 to 4294967295"));
+  }
+  Deceived all_bits(4294967295.0);
+  CHECK(all_bits.agree(1) == 4294967295u);
 }
 
 }  // namespace facts_test

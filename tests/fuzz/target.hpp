@@ -5,7 +5,7 @@
 
 namespace fuzz {
 
-/// A reader of foreign files that the fuzzer feeds. All of them are one program, so that what they share of the library
+/// A reader of foreign bytes that the fuzzer feeds. All of them are one program, so that what they share of the library
 /// is compiled once; its first argument names one.
 class Target {
  public:

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/matrix.hpp"
@@ -141,6 +142,21 @@ TEST_CASE("planted fault: host code reads freed memory") {
   });
   CHECK(touch.caught);
   CHECK_MESSAGE(holds(touch.text, "12 bytes, which was freed"), touch.text);
+}
+
+TEST_CASE("planted fault: host code reads device memory while devices of other threads come and go") {
+  const Touch touch = touch_of([](D& dev) {
+    const Tensor<D, float> x = tensor_of<float>(dev, std::vector<float>{1, 2, 3}, 1, 3);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([] {
+        for (int repeat = 0; repeat < 20; ++repeat) const D other;
+      });
+    for (std::thread& thread : threads) thread.join();
+    sink = x.view().data()[1];
+  });
+  CHECK(touch.caught);
+  CHECK(holds(touch.text, "host code reads device memory"));
 }
 
 TEST_CASE("proof device: a report names the line of source") {

@@ -4,8 +4,10 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <mutex>
 
 #include "lora/core/error.hpp"
 #include "support/proof_place.hpp"
@@ -25,6 +27,7 @@ class Untouchable {
     if (memory == MAP_FAILED) fail<DeviceError>("[proof] no address space for ", bytes, " bytes");
     begin_ = static_cast<std::byte*>(memory);
     (void)Place::here();  // the first one loads a library, which a signal handler must not
+    const std::lock_guard lock(mutex_);
     if (live_++ == 0) install();
     for (auto& slot : all_) {
       if (slot != nullptr) continue;
@@ -36,9 +39,12 @@ class Untouchable {
   Untouchable(const Untouchable&) = delete;
   Untouchable& operator=(const Untouchable&) = delete;
   ~Untouchable() {
-    for (auto& slot : all_)
-      if (slot == this) slot = nullptr;
-    if (--live_ == 0) sigaction(SIGSEGV, &former_, nullptr);
+    {
+      const std::lock_guard lock(mutex_);
+      for (auto& slot : all_)
+        if (slot == this) slot = nullptr;
+      if (--live_ == 0) sigaction(SIGSEGV, &former_, nullptr);
+    }
     munmap(begin_, bytes_);
   }
 
@@ -48,15 +54,18 @@ class Untouchable {
     return at >= begin_ && at < begin_ + bytes_;
   }
   /// Whether any device has this address.
-  static bool any_holds(const void* address) { return holder_of(address) != nullptr; }
+  static bool any_holds(const void* address) {
+    const std::lock_guard lock(mutex_);
+    return holder_of(address) != nullptr;
+  }
 
   /// A touch ends the process at once: for a child process that a test starts.
   static inline bool ends_process = false;
 
  private:
   static const Untouchable* holder_of(const void* address) {
-    for (const Untouchable* range : all_)
-      if (range != nullptr && range->holds(address)) return range;
+    for (const auto& slot : all_)
+      if (const Untouchable* const range = slot; range != nullptr && range->holds(address)) return range;
     return nullptr;
   }
 
@@ -96,7 +105,9 @@ class Untouchable {
     sigaction(SIGSEGV, &former_, nullptr);  // and the same instruction again, for whoever else listens
   }
 
-  static inline std::array<const Untouchable*, 64> all_{};
+  // Devices come and go in several threads; a signal handler, which can't wait, reads.
+  static inline std::mutex mutex_;
+  static inline std::array<std::atomic<const Untouchable*>, 64> all_{};
   static inline int live_ = 0;
   static inline struct sigaction former_ {};
 

@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <fstream>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -77,9 +78,15 @@ class Ranks {
   }
 
   /// The bits that any rank has set: what all of them do next, where each may have a reason of its own.
+  /// Throws   Error for what is no number of bits
   unsigned agree(unsigned bits) {
     const double own = bits;
-    for (const double other : all_gather(std::span(&own, 1))) bits |= static_cast<unsigned>(other);
+    for (const double other : all_gather(std::span(&own, 1))) {
+      if (!(other >= 0 && other <= std::numeric_limits<unsigned>::max()))
+        fail<Error>("[comm] a rank agrees with ", other, "; expected bits, 0 to ",
+                    std::numeric_limits<unsigned>::max());
+      bits |= static_cast<unsigned>(other);
+    }
     return bits;
   }
 

@@ -14,6 +14,7 @@ struct Fact {
 };
 
 /// The text that `rank` gives; what others give does not matter.
+/// Throws   Error for one of more than 256 MiB
 std::string text_of(Ranks& ranks, int rank, const std::string& text);
 
 /// Compares this rank's facts with those of all others, by checksums. The names tell a fact, so that ranks of another

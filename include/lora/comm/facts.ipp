@@ -1,8 +1,8 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "lora/comm/facts.hpp"
 #include "lora/core/config.hpp"
@@ -13,8 +13,13 @@ namespace lora::comm {
 
 LORA_INLINE std::string text_of(Ranks& ranks, int rank, const std::string& text) {
   const bool gives = ranks.rank() == rank;
-  double size = gives ? static_cast<double>(text.size()) : 0;
-  for (const double other : ranks.all_gather(std::span<const double>(&size, 1))) size = std::max(size, other);
+  const double own = gives ? static_cast<double>(text.size()) : 0;
+  // Before memory is asked for: what comes over a network may be anything.
+  constexpr double most = 1 << 28;
+  const std::vector<double> sizes = ranks.all_gather(std::span<const double>(&own, 1));
+  const double size = gives ? own : sizes[static_cast<std::size_t>(rank)];
+  if (!(size >= 0 && size <= most))
+    fail<Error>("[comm] rank ", rank, " gives a text of ", size, " bytes; expected at most 256 MiB");
   std::string given = gives ? text : std::string(static_cast<std::size_t>(size), '\0');
   std::vector<Index> begins;
   for (int r = 0; r <= ranks.size(); ++r) begins.push_back(r <= rank ? 0 : static_cast<Index>(size));

@@ -52,10 +52,11 @@ class Meeting final : public HostRanks {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Returns once all are there. `version`: what ranks must have the same, of at most 120 bytes.
+  /// Returns once all are there. `version`: what ranks must have the same, of at most 119 bytes. `socket`: one that is
+  /// there already, which listens (rank 0) or is connected with rank 0 (others); none: as the place says.
   /// Throws   Error where the address is not this host's or the port is taken (rank 0), nobody answers there (others),
   ///          a rank comes twice, with another size or another version, or not in time
-  Meeting(MeetingPlace place, std::string_view version, std::chrono::duration<double> timeout);
+  Meeting(MeetingPlace place, std::string_view version, std::chrono::duration<double> timeout, Socket socket = {});
 
   int rank() const override { return place_.rank; }
   int size() const override { return place_.size; }
@@ -72,8 +73,10 @@ class Meeting final : public HostRanks {
   struct Hello;
   struct Guest;  // a connection that has not said yet who it is
 
-  void receive_all();
-  void join();
+  Socket open_door() const;
+  void receive_all(const Socket& door);
+  Socket connected() const;
+  void join(Socket socket);
   bool welcome(Guest& guest);
   void refuse(Socket socket, const std::string& reason) const;
   std::string missing() const;

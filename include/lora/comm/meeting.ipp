@@ -146,13 +146,14 @@ std::span<const std::byte> bytes_of(const T& value) {
 
 }  // namespace detail
 
-LORA_INLINE Meeting::Meeting(MeetingPlace place, std::string_view version, std::chrono::duration<double> timeout)
+LORA_INLINE Meeting::Meeting(MeetingPlace place, std::string_view version, std::chrono::duration<double> timeout,
+                             Socket socket)
     : place_(std::move(place)), version_(version.substr(0, sizeof Hello{}.version - 1)), timeout_(timeout) {
   sockets_.resize(static_cast<std::size_t>(place_.rank == 0 ? place_.size : 1));
   if (place_.rank == 0)
-    receive_all();
+    receive_all(socket.open() ? std::move(socket) : open_door());
   else
-    join();
+    join(socket.open() ? std::move(socket) : connected());
 }
 
 LORA_INLINE std::string Meeting::missing() const {
@@ -162,7 +163,7 @@ LORA_INLINE std::string Meeting::missing() const {
   return ranks;
 }
 
-LORA_INLINE void Meeting::receive_all() {
+LORA_INLINE Socket Meeting::open_door() const {
   const detail::Addresses addresses(place_, true);
   if (addresses.error != 0) addresses.refuse(place_);
   Socket door;
@@ -189,6 +190,11 @@ LORA_INLINE void Meeting::receive_all() {
   if (!door.open())
     fail<Error>("rank 0 can't wait for the others at ", std::string_view(where), ": ",
                 std::string_view(detail::system_error(error)), "; MASTER_PORT chooses another port");
+  return door;
+}
+
+LORA_INLINE void Meeting::receive_all(const Socket& door) {
+  const std::string where = concat(std::string_view(place_.address), ":", place_.port);
   detail::prepare(door.handle());
   log::info("waiting for ", place_.size - 1, place_.size == 2 ? " other rank at " : " other ranks at ",
             std::string_view(where));
@@ -278,15 +284,15 @@ LORA_INLINE void Meeting::refuse(Socket socket, const std::string& reason) const
   (void)::send(socket.handle(), reason.data(), reason.size(), MSG_NOSIGNAL);
 }
 
-LORA_INLINE void Meeting::join() {
+LORA_INLINE Socket Meeting::connected() const {
   const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout_);
   const std::string where = concat(std::string_view(place_.address), ":", place_.port);
   int error = 0;
-  while (!sockets_[0].open()) {
+  while (true) {
     {
       const detail::Addresses addresses(place_, false);
       if (addresses.error != 0 && (!addresses.may_come() || Clock::now() >= until)) addresses.refuse(place_);
-      for (const addrinfo* at = addresses.first; at != nullptr && !sockets_[0].open(); at = at->ai_next) {
+      for (const addrinfo* at = addresses.first; at != nullptr; at = at->ai_next) {
         Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol));
         if (!socket.open()) continue;
         if (::connect(socket.handle(), at->ai_addr, at->ai_addrlen) != 0 && errno != EINPROGRESS) {
@@ -302,17 +308,20 @@ LORA_INLINE void Meeting::join() {
           if (detail::is_its_own(socket.handle()))
             error = ECONNREFUSED;
           else
-            sockets_[0] = std::move(socket);
+            return socket;
         }
       }
     }
-    if (sockets_[0].open()) break;
     if (Clock::now() >= until)
       fail<Error>("rank ", place_.rank, " found nobody at ", std::string_view(where), " for ", timeout_.count(),
                   " s: ", std::string_view(detail::system_error(error)),
                   "; expected rank 0 at MASTER_ADDR and MASTER_PORT");
     std::this_thread::sleep_for(std::chrono::milliseconds(100));  // rank 0 may begin later
   }
+}
+
+LORA_INLINE void Meeting::join(Socket socket) {
+  sockets_[0] = std::move(socket);
   detail::prepare(sockets_[0].handle());
   Hello hello;
   hello.rank = static_cast<std::uint32_t>(place_.rank);
