@@ -137,7 +137,7 @@ TEST_CASE("rates: ranks send to those of their host and to others at once, and w
   CHECK(time.seconds == 5);
   CHECK(time.between_ranks == 2);
   CHECK(time.limited_by == "products");
-  CHECK(time_of({.products = 3}, rates, 4, 3.5).limited_by == "ranks");
+  CHECK(time_of({.products = 3}, rates, 4, 3.5).limited_by == "exchanges between ranks");
   CHECK(time_of({.products = 1}, rates, 8, 3.5).limited_by == "the host's link");
   Rates shared = rates;
   shared /= 2;

@@ -231,7 +231,7 @@ TEST_CASE("ranks: gradients leave with each micro-batch only where a unit is one
     const cpu::Threads threads(1);
     return train::Prepared(threads, config, inputs::open_source(config), RunOptions{}).config.step_units;
   };
-  CHECK(units_of([](Config&) {}) == 4);  // two micro-batches of each
+  CHECK(units_of([](Config&) {}) == 4);                                                  // two micro-batches of each
   CHECK(units_of([](Config& config) { config.max_tokens_per_micro_batch = 50; }) == 8);  // a sequence each
   CHECK(units_of([](Config& config) { config.zero_stage = 1; }) == 2);
   CHECK(units_of([](Config& config) { config.ranks = 1; }) == 1);

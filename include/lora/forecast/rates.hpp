@@ -51,7 +51,7 @@ struct StepTime {
   double seconds = 0;
   /// "products", "attention", "memory", "decoding weights", "the host's link" or "exchanges between ranks"
   std::string_view limited_by;
-  double between_ranks = 0;     ///< of these, spent on what ranks exchange
+  double between_ranks = 0;  ///< of these, spent on what ranks exchange
 };
 
 /// Seconds of collectives in which a rank sends `bytes` in all, to each other rank as much: to those of its host at

@@ -227,7 +227,8 @@ LORA_INLINE std::string text_of(const Report& report, const std::vector<Strategy
     const StepForecast& step = one.forecast.step;
     row({thousands(static_cast<double>(one.micro_batch_tokens)), one.recomputes ? "true" : "false", one.offload,
          concat(one.zero_stage), significant(step.time.seconds, 3), thousands(step.tokens / step.time.seconds),
-         one.forecast.memory ? gib(one.forecast.memory->peak() + report.connected) : "", one.forecast.fits ? "yes" : "no"});
+         one.forecast.memory ? gib(one.forecast.memory->peak() + report.connected) : "",
+         one.forecast.fits ? "yes" : "no"});
   }
   const auto keys_of = [](const Strategy& one) {
     return concat("--max_tokens_per_micro_batch ", one.micro_batch_tokens,

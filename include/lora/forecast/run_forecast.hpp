@@ -27,8 +27,8 @@ struct Target {
   double device_bytes = 0;  ///< of the device; where that is the processors, of the host
   double host_bytes = 0;
   double held = 0;  ///< resident in the process before anything is loaded; 0 for a device with memory of its own
-  int devices = 1, nodes = 1;  ///< that train together, on each of the hosts; `device_bytes` are of each
-  double connected = 0;        ///< bytes of a device that being connected with others takes
+  int devices = 1, nodes = 1;    ///< that train together, on each of the hosts; `device_bytes` are of each
+  double connected = 0;          ///< bytes of a device that being connected with others takes
   std::size_t gather_piece = 0;  ///< bytes of each rank that a collective gathers at most, by way of scratch; 0: any
 
   int ranks() const { return devices * nodes; }

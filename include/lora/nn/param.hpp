@@ -18,8 +18,8 @@
 namespace lora::nn {
 
 /// One trainable tensor as files, optimizer and tests see it: a matrix of a storage or some rows of it. Where
-/// `transposed`, files hold the transpose (lora_B lies in memory as (R, O)). `grad` is empty where it is frozen, and zero
-/// between passes where gradients leave by layer.
+/// `transposed`, files hold the transpose (lora_B lies in memory as (R, O)). `grad` is empty where it is frozen, and
+/// zero between passes where gradients leave by layer.
 template <AnyDevice D, class T>
 struct ParamRef {
   std::string name;
@@ -81,8 +81,8 @@ class Param {
 /// Owns every tensor that may train. For each group, whose tensors share learning rate and decay, there is one slab of
 /// each kind: values (masters in Accum<T>), copies in T for products where T is narrower, gradients. A tensor begins
 /// with a block of 1,024 elements, and those that train lie before those that are frozen, for which there are no
-/// gradients: an optimizer step is a launch a group, or a bucket of it, and whatever goes by blocks gives the same bits however the
-/// blocks are dealt out. Padding is 0 and stays 0.
+/// gradients: an optimizer step is a launch a group, or a bucket of it, and whatever goes by blocks gives the same bits
+/// however the blocks are dealt out. Padding is 0 and stays 0.
 ///
 /// First everything is added, then `build` gives it memory. What trains may change between steps: `train`.
 template <AnyDevice D, class T>

@@ -183,8 +183,8 @@ std::vector<MemoryPlan> plan_memory(const MemoryBasis& basis, const Plan& plan, 
     }
     try {
       const Index of_unit = (stage.sequences_per_step + config.step_units - 1) / config.step_units;
-      plans[i] = plan_memory<D, T>(basis, largest_batch(records, stage.limit, of_unit), evaluation,
-                                   configs[i], plans[i], stage.trains);
+      plans[i] = plan_memory<D, T>(basis, largest_batch(records, stage.limit, of_unit), evaluation, configs[i],
+                                   plans[i], stage.trains);
       if (plans[i].host) expect_host_has(plans[i].host->optimizer, plans[0].host->optimizer);
     } catch (const ConfigError& error) {
       if (config.stages.empty()) throw;

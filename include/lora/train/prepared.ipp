@@ -29,8 +29,8 @@ LORA_INLINE void expect_units_of_a_micro_batch(const settings::Config& config, b
                         config.zero_stage, ", where gradients leave with each micro-batch, but of the ", units,
                         " units of a step one has ", most, " sequences, and a micro-batch ",
                         limit.tokens > 0 ? "max_tokens_per_micro_batch tokens" : concat("of them ", held),
-                        "; allowed: 0 or 1", recorded ? "" : concat(", or step_units ", (sequences + held - 1) / held),
-                        recorded ? ", since a run keeps the units that it began with" : "");
+                        recorded ? "; allowed: 0 or 1, since a run keeps the units that it began with"
+                                 : concat("; allowed: 0, 1, or step_units ", (sequences + held - 1) / held));
   }
 }
 
