@@ -76,10 +76,11 @@ int plan_on(const Target& target, const model::Blueprint& blueprint, DType store
 int run_plan(Request& request) {
   settings::Config& config = request.config;
   if (config.dataset.empty()) {
-    if (config.step_units == 1) config.step_units = train::usual_units(config);
+    if (config.step_units == 1 && !config.from_command_line.contains("step_units"))
+      config.step_units = train::usual_units(config);
     train::expect_units_of_a_micro_batch(config);
   }
-  if (config.step_units > 1 && config.step_units < config.ranks)
+  if (config.step_units < config.ranks && (config.step_units > 1 || config.dataset.empty()))
     fail<ConfigError>("key step_units: given ", config.step_units, ", but ", config.ranks,
                       " processes need one each; allowed: that many, or more");
   const cpu::Device dev(static_cast<int>(config.threads.value_or(0)));

@@ -257,13 +257,13 @@ TEST_CASE("ranks: gradients leave with each micro-batch only where a unit is one
           config.step_units = 3;
         }) ==
         "key zero_stage: given 2, where gradients leave with each micro-batch, but of the 3 units of a step one has 2 "
-        "sequences, and a micro-batch of them 1; allowed: 0, 1, or step_units 4");
+        "sequences, and a micro-batch holds 1; allowed: 0, 1, or step_units 4");
   CHECK(told([](Config& config) {
           config.step_units = 2;
           config.max_tokens_per_micro_batch = 100;
         }) ==
         "key zero_stage: given 2, where gradients leave with each micro-batch, but of the 2 units of a step one has 2 "
-        "sequences, and a micro-batch max_tokens_per_micro_batch tokens; allowed: 0, 1, or step_units 4");
+        "sequences, and a micro-batch holds one at least (max_tokens_per_micro_batch); allowed: 0, 1, or step_units 4");
   CHECK(told([](Config& config) {
           config.step_units = 2;
           config.stages = {{.until_step = 3, .per_device_train_batch_size = 1, .gradient_accumulation_steps = 4},
@@ -412,6 +412,32 @@ TEST_CASE(
     std::erase_if(files, [](const auto& file) { return file.first.starts_with("checkpoints/checkpoint-7/"); });
     expect_same(files, alone);
   }
+}
+
+TEST_CASE("ranks: a stop that one of them is told of in an evaluation ends it for all after a batch of each") {
+  const Quiet quiet;
+  const Workshop shop;
+  write_tokens(shop.temp / "eval.jsonl", 60, 2);
+  std::vector<Index> batches(3);
+  run_ranks(3, [&](ThreadRank& self) {
+    const Config config = shop.config();
+    cpu::Device dev(1);
+    const model::Source source = inputs::open_source(config);
+    model::Decoder<cpu::Device, float> decoder(dev, source);
+    std::atomic<int> stop = 0;
+    Index& seen = batches[static_cast<std::size_t>(self.rank())];
+    train::EvaluationOptions options{.stop = &stop, .ranks = &self};
+    options.see = [&](const Evaluation&) {
+      if (++seen == 5 && self.rank() == 1) stop = 15;
+    };
+    const auto example_of = [](Index) {
+      data::Example example;
+      example.tokens = example.labels = {1, 2, 3};
+      return example;
+    };
+    CHECK(train::evaluate(dev, decoder, 60, example_of, options).stopped);
+  });
+  CHECK(batches == std::vector<Index>{6, 6, 6});  // the second round, where it was told
 }
 
 TEST_CASE("ranks: an evaluation that is interrupted on one of them is made by none, and then by the resumed run") {

@@ -300,7 +300,8 @@ LORA_INLINE std::vector<Key> make_keys() {
        "Permits an output_dir that holds an earlier result, which is replaced"},
       {"json", "run", doctor | plan, &C::json, any, free, "", "Prints JSON"},
       {"all", "run", plan, &C::all, any, free, "",
-       "Compares sizes of micro-batches, gradient_checkpointing and offload, and names the fastest that fits"},
+       "Compares sizes of micro-batches, gradient_checkpointing, zero_stage and offload, and names the fastest that "
+       "fits"},
       {"full", "run", doctor, &C::full, any, free, "",
        "Also runs every kernel of the device against the processors, and a short training, and writes a report"},
       {"threads", "run", running | merge | doctor, &C::threads, Range{.low = 1, .high = 4096}, free,

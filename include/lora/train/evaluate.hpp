@@ -57,9 +57,9 @@ class BatchSums {
   std::vector<double> sums_;  // of this rank's batches: their loss, labels and correct ones
 };
 
-/// Evaluates example_of(0 … count − 1), encoded without a cutoff. Ranks that gather layers from each other make passes
-/// together, and agree on a stop after each.
-/// Throws   FormatError if no token is labelled
+/// Evaluates example_of(0 … count − 1), encoded without a cutoff. A single rank stops within a batch; several agree on
+/// a stop once each has had one. Ranks that gather layers from each other make passes together. Throws   FormatError if
+/// no token is labelled
 template <AnyDevice D, class T, class ExampleOf>
 model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, ExampleOf&& example_of,
                            const EvaluationOptions& options) {
@@ -72,7 +72,7 @@ model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, E
   std::vector<double> losses;  // of the batch's labelled rows
   std::vector<RecordLoss>* const each = options.each;
   if (each != nullptr) each->assign(static_cast<std::size_t>(count), {});
-  const bool together = decoder.gathers_layers();
+  const bool together = ranks.size() > 1;
   const auto is_told = [&] { return options.stop != nullptr && options.stop->load() != 0; };
   const auto flush = [&] {
     if (sums.next_is_own()) {
@@ -116,7 +116,7 @@ model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, E
     }
   }
   if (rows.sequences() > 0 && !is_stopped()) flush();
-  if (together && sums.waits()) decoder.pass_without_batch(dev, false);
+  if (sums.waits()) decoder.pass_without_batch(dev, false);
   sums.add_to(totals);
   if (!totals.stopped && totals.labelled == 0)
     fail<FormatError>("nothing to evaluate: none of ", count, " records has a labelled token");

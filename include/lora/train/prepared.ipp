@@ -27,8 +27,8 @@ LORA_INLINE void expect_units_of_a_micro_batch(const settings::Config& config, b
     if (const Index most = (sequences + units - 1) / units; most > held)
       fail<ConfigError>(config.stages.empty() ? "" : settings::stage_name(config, i) + ": ", "key zero_stage: given ",
                         config.zero_stage, ", where gradients leave with each micro-batch, but of the ", units,
-                        " units of a step one has ", most, " sequences, and a micro-batch ",
-                        limit.tokens > 0 ? "max_tokens_per_micro_batch tokens" : concat("of them ", held),
+                        " units of a step one has ", most, " sequences, and a micro-batch holds ",
+                        limit.tokens > 0 ? "one at least (max_tokens_per_micro_batch)" : concat(held),
                         recorded ? "; allowed: 0 or 1, since a run keeps the units that it began with"
                                  : concat("; allowed: 0, 1, or step_units ", (sequences + held - 1) / held));
   }
@@ -54,7 +54,7 @@ LORA_INLINE const settings::Config& settle_ranks(settings::Config& config, run::
   };
   const Index sequences = noted(run::sequences_setting), units = std::max<Index>(noted("step_units"), 1);
   const Index ranks = config.ranks, own = config.sequences_per_step() / ranks;
-  const bool given = config.step_units > 1;
+  const bool given = config.step_units > 1 || config.from_command_line.contains("step_units");
   if (!given) config.step_units = sequences > 0 ? units : usual_units(config);
   if (sequences > 0 && config.step_units > 1 && sequences % own == 0) config.ranks = sequences / own;
   if (given && config.step_units > config.sequences_per_step())
