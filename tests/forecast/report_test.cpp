@@ -180,9 +180,9 @@ TEST_CASE("forecast report: of several ranks it says what they exchange, and wha
       table.find("tokens a micro-batch  gradient_checkpointing  offload    zero_stage      s a step    tokens/s       "
                  "GiB  fits\n"
                  "512                   false                   none       0                    1.5       8,230      "
-                 "2.00   yes\n"
+                 "2.50   yes\n"
                  "1,024                 false                   none       3                      1      12,346      "
-                 "2.00   yes\n") != std::string::npos);
+                 "2.50   yes\n") != std::string::npos);
   CHECK(table.ends_with("the fastest that fits: --max_tokens_per_micro_batch 1024 --zero_stage 3\n"));
 }
 
