@@ -142,7 +142,7 @@ TEST_CASE("step traffic: layers that ranks gather are forecast with all rounds o
       for (int rank = 0; rank < ranks; ++rank) {
         CAPTURE(rank);
         Bytes expected = forecast(basis, rank);
-        const double agreed = 2 * 4 * sizeof(double) * (ranks - 1);  // by a run's loop, which is not here
+        const double agreed = 2.0 * 4.0 * sizeof(double) * (ranks - 1);  // by a run's loop, which is not here
         expected = expected - Bytes{agreed, agreed};
         CHECK(steps[static_cast<std::size_t>(rank)] == expected);
       }

@@ -117,6 +117,7 @@ model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, E
   }
   if (rows.sequences() > 0 && !is_stopped()) flush();
   if (sums.waits()) decoder.pass_without_batch(dev, false);
+  if (together && sums.waiting_ranks() > 0) totals.stopped = totals.stopped || is_told();  // of the last round
   sums.add_to(totals);
   if (!totals.stopped && totals.labelled == 0)
     fail<FormatError>("nothing to evaluate: none of ", count, " records has a labelled token");
