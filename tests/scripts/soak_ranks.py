@@ -72,9 +72,10 @@ class Soak:
             self.environment.update(LORA_ASCEND_LIBRARIES=str(args.stand_in.resolve()), STAND_IN_DEVICES="8")
 
     def words(self, ranks, out):
+        units = self.args.ranks * (2 if self.args.zero_stage > 1 else 1)  # a micro-batch each, where gradients leave with it
         return ["train", f"--model_name_or_path={self.folder / 'inputs' / 'model'}",
                 f"--dataset={self.folder / 'data.jsonl'}", f"--output_dir={out}", "--dtype=float32", "--threads=1",
-                f"--device={'ascend' if self.args.stand_in else 'cpu'}", f"--step_units={self.args.ranks}",
+                f"--device={'ascend' if self.args.stand_in else 'cpu'}", f"--step_units={units}",
                 "--per_device_train_batch_size=1", f"--gradient_accumulation_steps={2 * self.args.ranks // ranks}",
                 f"--max_steps={self.args.steps}", "--save_steps=10", "--logging_steps=5", "--lora_dropout=0.1",
                 f"--zero_stage={0 if ranks == 1 else self.args.zero_stage}", "--save_total_limit=3",
