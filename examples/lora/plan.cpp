@@ -14,6 +14,7 @@
 #include "lora/io/json.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/settings/settings.hpp"
+#include "processes.hpp"
 #include "standard_output.hpp"
 
 namespace {
@@ -39,9 +40,7 @@ std::string text_of_model(const settings::Config& config, const model::Blueprint
 /// "8 on 1 node: 8 x 1 x 8 = 64 sequences a step, zero_stage 2"
 std::string text_of_ranks(const Target& target, const settings::Config& config) {
   const int ranks = target.ranks();
-  return concat(ranks, " on ", target.nodes, target.nodes == 1 ? " node: " : " nodes: ", ranks, " x ",
-                config.train_batch_size(), " x ", config.gradient_accumulation_steps, " = ",
-                config.sequences_per_step(), " sequences a step, zero_stage ", config.zero_stage);
+  return concat(ranks, " on ", target.nodes, target.nodes == 1 ? " node: " : " nodes: ", text_of_step(ranks, config));
 }
 
 template <AnyDevice D, class T>

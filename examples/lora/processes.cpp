@@ -92,9 +92,12 @@ std::string Processes::describe(const settings::Config& config) const {
   if (ranks_ == nullptr) return {};
   const int size = ranks_->size();
   return concat(size, " ranks on ", hosts_, hosts_ == 1 ? " host, " : " hosts, ", config.threads.value_or(1),
-                config.threads.value_or(1) == 1 ? " thread each: " : " threads each: ", size, " x ",
-                config.train_batch_size(), " x ", config.gradient_accumulation_steps, " = ",
-                size * config.train_batch_size() * config.gradient_accumulation_steps, " sequences a step",
+                config.threads.value_or(1) == 1 ? " thread each: " : " threads each: ", text_of_step(size, config));
+}
+
+std::string text_of_step(Index processes, const settings::Config& config) {
+  const Index batch = config.train_batch_size(), steps = config.gradient_accumulation_steps;
+  return concat(processes, " x ", batch, " x ", steps, " = ", processes * batch * steps, " sequences a step",
                 config.zero_stage > 0 ? concat(", zero_stage ", config.zero_stage) : "");
 }
 

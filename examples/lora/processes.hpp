@@ -34,6 +34,9 @@ class Processes {
   int hosts_ = 1;
 };
 
+/// "4 x 2 x 8 = 64 sequences a step, zero_stage 2": what a step of so many processes has, and what they share out.
+std::string text_of_step(lora::Index processes, const lora::settings::Config& config);
+
 /// What an error of this process is introduced by where there are several: "rank 3 on host: ". A rank behind the first
 /// waits, for the first, which most often has the same error, is to say it.
 std::string name_of_failed_process();

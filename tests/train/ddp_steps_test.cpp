@@ -12,6 +12,7 @@
 #include "lora/inputs/device.hpp"
 #include "lora/train/trainer.hpp"
 #include "support/quiet.hpp"
+#include "support/reference_training.hpp"
 #include "support/thread_ranks.hpp"
 #include "support/workshop.hpp"
 
@@ -40,20 +41,9 @@ Config config_of(const io::Json& training, const io::Path& output, int ranks, In
   config.dataset = {(fixture / "data.jsonl").native()};
   config.output_dir = output.native();
   config.dtype = "float32";
-  config.shuffle = false;
   config.ranks = ranks;
   config.zero_stage = zero_stage;
-  config.per_device_train_batch_size = training.at("micro_batch").get<Index>();
-  config.gradient_accumulation_steps = training.at("accumulation");
-  config.learning_rate = training.at("learning_rate");
-  config.lr_scheduler_type = training.at("schedule");
-  config.warmup_steps = training.at("warmup_steps");
-  config.weight_decay = training.at("weight_decay");
-  config.max_grad_norm = training.at("max_grad_norm");
-  config.adam_beta1 = training.at("beta1");
-  config.adam_beta2 = training.at("beta2");
-  config.adam_epsilon = training.at("epsilon");
-  config.max_steps = training.at("steps");
+  take_training(config, training);
   config.threads = 1;
   return config;
 }

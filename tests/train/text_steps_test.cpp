@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/quiet.hpp"
+#include "support/reference_training.hpp"
 #include "support/workshop.hpp"
 
 namespace text_steps_test {
@@ -28,19 +29,8 @@ TEST_CASE("text: the first 20 steps from random weights have transformers' losse
   config.output_dir = (temp / "run").native();
   config.dtype = "float32";
   config.finetuning_type = "full";
-  config.shuffle = false;
   config.cutoff_len = expected.at("cutoff_len");
-  config.per_device_train_batch_size = training.at("micro_batch").get<Index>();
-  config.gradient_accumulation_steps = training.at("accumulation");
-  config.learning_rate = training.at("learning_rate");
-  config.lr_scheduler_type = training.at("schedule");
-  config.warmup_steps = training.at("warmup_steps");
-  config.weight_decay = training.at("weight_decay");
-  config.max_grad_norm = training.at("max_grad_norm");
-  config.adam_beta1 = training.at("beta1");
-  config.adam_beta2 = training.at("beta2");
-  config.adam_epsilon = training.at("epsilon");
-  config.max_steps = training.at("steps");
+  take_training(config, training);
   config.logging_steps = 1;
   fine_tune(config);
   const io::Json& steps = expected.at("steps");

@@ -224,6 +224,10 @@ TEST_CASE("units: ranks that share out layers evaluate together, and stop togeth
       };
       // Each by itself, which all do at once: a callback's evaluation.
       const auto own = train::evaluate(dev, decoder, records, example_of, {.batch = 2});
+      if (ranks > 1)
+        CHECK_THROWS_WITH_AS(
+            train::evaluate(dev, decoder, records, example_of, {.stop = &stop}),
+            "[evaluate] ranks that gather layers from each other stop together: give them with the stop flag", Error);
       auto& shared = all[static_cast<std::size_t>(self.rank())];
       shared = train::evaluate(dev, decoder, records, example_of, options);
       if (!shared.stopped) CHECK(own.loss_sum == shared.loss_sum);

@@ -66,6 +66,8 @@ model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, E
   model::Evaluation totals, own;
   comm::Single<D> alone;
   comm::Ranks& ranks = options.ranks != nullptr ? *options.ranks : alone;
+  if (decoder.gathers_layers() && options.stop != nullptr && options.ranks == nullptr)
+    fail<Error>("[evaluate] ranks that gather layers from each other stop together: give them with the stop flag");
   BatchSums sums(ranks);
   data::Batch rows;
   std::vector<Index> places;   // of the batch's sequences among the records
