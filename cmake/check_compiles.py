@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Whether that compiles which nothing else compiles by itself: each header alone, and the benchmarks.
 
-A header is compiled as lora::compiled has it, with declarations only; behind it come its own definitions (*.ipp). The
-flags are those that a configured build folder gives users of the library. What the headers include of other libraries is
-parsed once for all: cmake/check_includes.py sees whether each includes what it uses of the standard library.
+A header is compiled as lora::compiled has it, with declarations only, and so are its definitions (*.ipp). The flags are
+those that a configured build folder gives users of the library. What the headers include of other libraries is parsed
+once for all: cmake/check_includes.py sees whether each includes what it uses of the standard library.
+
+Headers that include each other are compiled in one go, a row of them, each behind those that it includes anyway, by itself
+or by others: what it would not compile without, it has. One that fails in a row is compiled alone.
 
   cmake/check_compiles.py BUILD_FOLDER [--jobs N] [FILE ...]     e.g. build/clang include/lora/io/json.hpp
 """
@@ -50,13 +53,59 @@ def parsed_once(command, folder):
     return ["-include-pch", str(result)]
 
 
-def errors_of(path, command):
-    """What the compiler says of a file; nothing if it compiles."""
-    included = [path]
-    if INCLUDE in path.parents:
-        included += [other for other in [path.with_suffix(".ipp")] if other.exists()]
-    text = "".join(f'#include "{one.relative_to(INCLUDE) if INCLUDE in one.parents else one}"\n' for one in included)
-    found = subprocess.run([*command, "-fsyntax-only", "-x", "c++", "-"], input=text, text=True,
+def included_by(files):
+    """What each file includes of the library, by itself and by others; not a header its own definitions."""
+    known, found = set(files), {}
+
+    def of(path):
+        if path not in found:
+            found[path] = set()
+            for _, _, name in includes(path):
+                other = INCLUDE / name
+                if other in known and not (other.suffix == ".ipp" and path.suffix == ".hpp"):
+                    found[path] |= {other} | of(other)
+        return found[path]
+
+    return {path: of(path) for path in files}
+
+
+def rows_of(files):
+    """As few rows as hold all files, of which each file includes those before it; a file that costs much is no row's last.
+
+    A matching of each file with one that comes behind it: by augmenting paths, from the heaviest file on, which leaves
+    unmatched, and last in a row, what is lightest together.
+    """
+    sys.setrecursionlimit(10000)
+    includes_of = included_by(files)
+    lines = {path: len(path.read_text().splitlines()) for path in files}
+    weight = {path: lines[path] + sum(lines[other] for other in includes_of[path]) for path in files}
+    behind = {path: sorted((other for other in files if path in includes_of[other]), key=weight.get) for path in files}
+    before = {}
+
+    def match(path, seen):
+        for other in behind[path]:
+            if other not in seen:
+                seen.add(other)
+                if other not in before or match(before[other], seen):
+                    before[other] = path
+                    return True
+        return False
+
+    for path in sorted(files, key=weight.get, reverse=True):
+        match(path, set())
+    rows = []
+    for last in set(files) - set(before.values()):
+        row = [last]
+        while row[0] in before:
+            row.insert(0, before[row[0]])
+        rows.append(row)
+    return sorted(rows, key=lambda row: -weight[row[-1]])
+
+
+def errors_of(row, command):
+    """What the compiler says of files that are included in turn; nothing if they compile."""
+    text = "".join(f'#include "{one.relative_to(INCLUDE) if INCLUDE in one.parents else one}"\n' for one in row)
+    found = subprocess.run([*command, "-fsyntax-only", "-w", "-x", "c++", "-"], input=text, text=True,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return found.stdout if found.returncode != 0 else ""
 
@@ -67,19 +116,24 @@ def main():
     parser.add_argument("files", nargs="*", type=pathlib.Path)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_intermixed_args()
-    files = [path.resolve() for path in options.files]
-    if not files:
-        files = sorted(INCLUDE.rglob("*.hpp")) + sorted((ROOT / "bench").glob("*.cpp"))
+    headers = sorted(INCLUDE.rglob("*.[hi]pp"))
+    benchmarks = sorted((ROOT / "bench").glob("*.cpp"))
+    rows = [[path.resolve()] for path in options.files] or rows_of(headers) + [[path] for path in benchmarks]
     command = command_of(options.folder)
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         command += parsed_once(command, folder)
-        results = list(pool.map(lambda path: errors_of(path, command), files))
+        doubtful = [row for row, errors in zip(rows, pool.map(lambda row: errors_of(row, command), rows)) if errors]
+        files = [path for row in doubtful for path in row]
+        results = list(pool.map(lambda path: errors_of([path], command), files))
     for path, errors in zip(files, results):
         if errors:
             print(f"{path.relative_to(ROOT)} does not compile alone:\n{errors}")
     bad = sum(1 for errors in results if errors)
-    print(f"{len(files) - bad} of {len(files)} headers and benchmarks compile alone")
-    sys.exit(1 if bad else 0)
+    if doubtful and not bad:
+        print("compiles alone, but not in a row:", *(", ".join(path.name for path in row) for row in doubtful))
+    total = sum(len(row) for row in rows)
+    print(f"{total - bad} of {total} headers, definitions and benchmarks compile alone")
+    sys.exit(1 if doubtful else 0)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
 // What lies below a run: the processor, files, models and their folders, tokenizers, records.
+#include "lora/comm/facts.ipp"
+#include "lora/comm/meeting.ipp"
+#include "lora/comm/sum_tree.ipp"
 #include "lora/core/environment.ipp"
 #include "lora/core/error.ipp"
 #include "lora/core/format.ipp"
@@ -54,6 +57,9 @@
 #include "lora/model/tensors.ipp"
 #include "lora/model/trainable.ipp"
 #include "lora/model/weights.ipp"
+#include "lora/nn/pass.ipp"
+#include "lora/nn/rotary.ipp"
+#include "lora/nn/work.ipp"
 #include "lora/tokenizer/added.ipp"
 #include "lora/tokenizer/bpe.ipp"
 #include "lora/tokenizer/charsmap.ipp"

@@ -34,7 +34,9 @@ using Npu = ascend::Device;
 /// What the threads' hosts tell each other.
 class Hosts final : public comm::HostRanks {
  public:
-  explicit Hosts(ThreadRank& ranks) : ranks_(ranks) {}
+  explicit Hosts(ThreadRank& ranks, bool apart = false) : ranks_(ranks), apart_(apart) {}
+  std::string host() const override { return "node"; }  // as containers often are called, all of them
+  std::string boot() const override { return concat("boot ", apart_ ? rank() : 0); }
   int rank() const override { return ranks_.rank(); }
   int size() const override { return ranks_.size(); }
   void gather_on_host(std::span<std::byte> bytes, std::span<const Index> begins) override {
@@ -48,6 +50,7 @@ class Hosts final : public comm::HostRanks {
 
  private:
   ThreadRank& ranks_;
+  bool apart_;  // on a machine each
 };
 
 constexpr std::chrono::duration<double> patience{60};
@@ -55,11 +58,11 @@ constexpr std::chrono::duration<double> patience{60};
 /// f(dev, group) as each of `ranks` ranks; what each ended with.
 std::vector<std::string> try_groups(
     int ranks, const std::function<void(Npu&, ascend::Group&)>& f,
-    const std::function<int(int)>& npu_of = [](int rank) { return rank; }) {
+    const std::function<int(int)>& npu_of = [](int rank) { return rank; }, bool apart = false) {
   (void)stand_in_counts();
   const StandInSetting devices("devices", 8, 2);
   return try_ranks(ranks, [&](ThreadRank& rank) {
-    Hosts hosts(rank);
+    Hosts hosts(rank, apart);
     Npu dev(ascend::DeviceSettings{.id = npu_of(rank.rank()), .threads = 1});
     ascend::Group group(dev, hosts, patience);
     f(dev, group);
@@ -159,6 +162,9 @@ TEST_CASE("ascend group: what keeps NPUs from being connected is said by all of 
   const auto nothing = [](Npu&, ascend::Group&) {};
   for (const std::string& end : try_groups(2, nothing, [](int) { return 1; }))
     CHECK(holds(end, "ranks 0 and 1 both have NPU 1 on "));
+  // Of two machines, which may have one name, the same number is another NPU.
+  expect_all_well(try_groups(
+      2, nothing, [](int) { return 1; }, true));
   {
     const Environment shown("ASCEND_RT_VISIBLE_DEVICES", "5,3");  // the NPU that a process calls 1
     for (const std::string& end : try_groups(2, nothing, [](int) { return 1; }))

@@ -270,15 +270,19 @@ TEST_CASE("meeting: where a rank ends, hangs or is at other work, all are told w
     (void)meeting.agree(0);
   });
   for (const std::size_t other : {1u, 2u}) CHECK(holds(told[other], "rank 0 has ended"));
-  told = ends([](Meeting& meeting, int rank) {
-    if (rank == 1) {
-      (void)meeting.all_gather(std::span<const double>(std::vector<double>(3)));
-    } else {
-      (void)meeting.agree(0);
-    }
-  });
-  for (const std::string& end : told)
-    CHECK(holds(end, "rank 1 sends 24 bytes, where 8 are expected: it is at other work than this one"));
+  for (const bool more : {true, false}) {
+    CAPTURE(more);
+    told = ends([&](Meeting& meeting, int rank) {
+      if ((rank == 1) == more) {
+        (void)meeting.all_gather(std::span<const double>(std::vector<double>(3)));
+      } else {
+        (void)meeting.agree(0);
+      }
+    });
+    for (const std::string& end : told)
+      CHECK(holds(end, concat("rank 1 sends ", more ? "24 bytes, where 8" : "8 bytes, where 24",
+                              " are expected: it is at other work than this one")));
+  }
   told = ends(
       [](Meeting& meeting, int rank) {
         if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));

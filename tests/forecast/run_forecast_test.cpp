@@ -320,6 +320,37 @@ TEST_CASE("run forecast: of several stages the one whose steps take longest is t
   CHECK(forecast.step.tokens == 30);
 }
 
+TEST_CASE(
+    "run forecast: the busiest of several ranks has the most tokens, or meets the others with the largest batches") {
+  train::StepBatches batches{.sequences = 12, .count = 2};
+  for (const auto& step : {std::vector<Index>{9, 1, 2, 8, 3, 7}, std::vector<Index>{1, 2, 3, 6, 5, 5}})
+    for (std::size_t unit = 0; unit < step.size(); ++unit)
+      batches.batches.push_back({.rows = step[unit], .unit = static_cast<Index>(unit)});
+  const auto rows_of = [&](Index zero_stage, int ranks) {
+    settings::Config config;
+    config.zero_stage = zero_stage;
+    config.step_units = 6;
+    const train::StepBatches found = train::busiest(batches, config, ranks);
+    CHECK(found.sequences == 12);
+    CHECK(found.count == 2);
+    std::vector<Index> rows;
+    for (const auto& batch : found.batches) rows.push_back(batch.rows);
+    return rows;
+  };
+  using Rows = std::vector<Index>;
+  const Rows all = {9, 1, 2, 8, 3, 7, 1, 2, 3, 6, 5, 5};
+  for (const Index zero_stage : {0, 1}) {
+    CHECK(rows_of(zero_stage, 1) == all);
+    CHECK(rows_of(zero_stage, 2) == Rows{8, 3, 7, 6, 5, 5});  // units 3, 4 and 5, whichever rounds they would be
+    CHECK(rows_of(zero_stage, 3) == Rows{3, 7, 5, 5});
+  }
+  for (const Index zero_stage : {2, 3}) {
+    CHECK(rows_of(zero_stage, 1) == all);
+    CHECK(rows_of(zero_stage, 2) == Rows{9, 8, 7, 2, 6, 5});  // of units 0 and 1, 2 and 3, 4 and 5
+    CHECK(rows_of(zero_stage, 4) == Rows{9, 7, 6, 5});        // of units 0 to 3, 4 and 5
+  }
+}
+
 TEST_CASE("run forecast: a model with weights is opened, one in shards or of a file as well") {
   Subject s;
   std::filesystem::rename(s.temp / "model" / "model.safetensors",

@@ -12,12 +12,16 @@ Nothing else is built, and neither the tree nor the build folder is changed.
   tests/mutations/run.py --sample N         N of them, spread over the list
   tests/mutations/run.py --newest N         N of them, of the headers that changed last, one each
   tests/mutations/run.py NAME [NAME ...]    these
+  tests/mutations/run.py --jobs N ...       N of them at a time, with about 1.5 GiB each
   tests/mutations/run.py --check            compiles nothing: whether every patch applies to the tree as it is
   tests/mutations/run.py --self-test        compiles nothing: whether a second run in the same work folder is refused
 """
 import argparse
+import concurrent.futures
+import copy
 import fcntl
 import hashlib
+import itertools
 import json
 import pathlib
 import re
@@ -26,6 +30,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -113,7 +118,7 @@ class Build:
         self.commands = {}
         self.tests = {}  # objects of tests that are compiled already
 
-    def ensure(self, with_program, folders):
+    def ensure(self, with_program, folders, jobs):
         """What every test is linked with, the program where it is tested, and what tests on NPUs are run with."""
         targets = ["test_main", "lora_compiled", *(["lora_program"] if with_program else [])]
         # Tests of these folders open libraries that stand for the vendor's, or are linked with them.
@@ -122,7 +127,7 @@ class Build:
                                                          "old_runtime", "without_driver")]
         if "ascend" in folders:
             targets.append("lora_compiled_ascend")
-        built = run(["cmake", "--build", self.folder, "-j", "1", "--target", *targets])
+        built = run(["cmake", "--build", self.folder, "-j", str(jobs), "--target", *targets])
         if built.returncode != 0:
             sys.exit("mutations: what tests are linked with does not build:\n" + built.stdout[-3000:])
         commands = json.loads((self.folder / "compile_commands.json").read_text())
@@ -248,6 +253,40 @@ def is_caught(patch, build, work, limit, unbroken):
     return False
 
 
+class Trials:
+    """Tries patches, several at a time: each thread has a folder of its own, and what it has compiled there."""
+
+    def __init__(self, build, options):
+        self.build, self.options = build, options
+        self.own = threading.local()
+        self.folders = itertools.count()
+        self.pool = concurrent.futures.ThreadPoolExecutor(options.jobs)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.pool.shutdown(cancel_futures=True)
+
+    def of(self, patches):
+        """(patch, whether it is caught or the Failure, seconds) of each, as they end."""
+        for trial in concurrent.futures.as_completed([self.pool.submit(self.one, patch) for patch in patches]):
+            yield trial.result()
+
+    def one(self, patch):
+        if not hasattr(self.own, "work"):
+            self.own.work = self.options.work.resolve() / str(next(self.folders))
+            self.own.work.mkdir(exist_ok=True)
+            self.own.build, self.own.unbroken = copy.copy(self.build), {}
+            self.own.build.tests = {}
+        begin = time.monotonic()
+        try:
+            found = is_caught(patch, self.own.build, self.own.work, self.options.limit, self.own.unbroken)
+        except Failure as failure:
+            found = failure
+        return patch, found, time.monotonic() - begin
+
+
 def newest(patches, count):
     """So many patches, each of another header, of those that commits have changed last; without history, as a sample."""
     log = run(["git", "log", "-200", "--name-only", "--format="])
@@ -302,6 +341,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build" / "mutations")
     parser.add_argument("--limit", type=int, default=600, help="seconds that the tests of one source may take")
+    parser.add_argument("--jobs", type=int, default=1, help="how many are tried at a time")
     options = parser.parse_args()
     if options.tests_itself:
         return self_test()
@@ -328,23 +368,22 @@ def main():
         print(f"{len(patches) - len(left)} patches were caught before", flush=True)
     build = Build(options.build.resolve())
     folders = {test.split("/")[0] for patch in left for test in patch.tests}
-    build.ensure(any(patch.tests_program for patch in left), folders)
-    survivors, stale, unbroken = [], [], {}
-    for number, patch in enumerate(left, 1):
-        begin = time.monotonic()
-        try:
-            found = is_caught(patch, build, options.work.resolve(), options.limit, unbroken)
-        except Failure as failure:
-            print(f"{number:3}/{len(left)} NO PATCH {patch.name} {failure}", flush=True)
-            stale.append(patch.name)
-            continue
-        print(f"{number:3}/{len(left)} {'caught  ' if found else 'SURVIVED'} {patch.name} by {' '.join(patch.tests)}"
-              f" ({time.monotonic() - begin:.0f} s)", flush=True)
-        if found:
-            caught[patch.name] = patch.fingerprint()
-            record.write_text(json.dumps(caught, indent=1) + "\n")
-        else:
-            survivors.append(patch.name)
+    build.ensure(any(patch.tests_program for patch in left), folders, options.jobs)
+    survivors, stale, numbers = [], [], iter(range(1, len(left) + 1))
+    with Trials(build, options) as trials:
+        for patch, found, seconds in trials.of(left):
+            begin = f"{next(numbers):3}/{len(left)}"
+            if isinstance(found, Failure):
+                print(f"{begin} NO PATCH {patch.name} {found}", flush=True)
+                stale.append(patch.name)
+                continue
+            print(f"{begin} {'caught  ' if found else 'SURVIVED'} {patch.name} by {' '.join(patch.tests)} ({seconds:.0f} s)",
+                  flush=True)
+            if found:
+                caught[patch.name] = patch.fingerprint()
+                record.write_text(json.dumps(caught, indent=1) + "\n")
+            else:
+                survivors.append(patch.name)
     print(f"{len(patches) - len(survivors) - len(stale)} of {len(patches)} patches are caught"
           + (": not " + ", ".join(survivors + stale) if survivors or stale else ""))
     sys.exit(1 if survivors or stale else 0)

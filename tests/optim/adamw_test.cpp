@@ -442,6 +442,29 @@ TEST_CASE("adamw: where what trains is the same nothing moves, else a moment of 
                        "what trains changes, but the 2 ranks that share the optimizer's state aren't given", Error);
 }
 
+TEST_CASE("adamw: a state apart that begins with little exchanges as much as it comes to have") {
+  Apart whole, apart;
+  Dev host(1);
+  const auto only_b = [](std::string_view name) { return name == "b"; };
+  const auto step = [](Apart& problem, auto& optimizer, std::uint64_t number) {
+    problem.make_gradients(10 * number);
+    optimizer.step(problem.dev, 1e-2, 0.5);
+  };
+  const auto all = [](std::string_view) { return true; };
+  for (Apart* problem : {&whole, &apart}) problem->params.train(problem->dev, only_b);
+  AdamW<proof::Device, float> expected(whole.dev, whole.params, settings);
+  AdamW<proof::Device, float, Dev> optimizer(apart.dev, host, apart.params, settings, {}, {}, 1024);
+  step(whole, expected, 1);
+  step(apart, optimizer, 1);
+  for (Apart* problem : {&whole, &apart}) problem->params.train(problem->dev, all);
+  expected.follow(whole.dev);
+  optimizer.follow(apart.dev);
+  step(whole, expected, 2);
+  step(apart, optimizer, 2);
+  CHECK(apart.values() == whole.values());
+  CHECK(apart.state(host, optimizer) == whole.state(whole.dev, expected));
+}
+
 TEST_CASE(
     "adamw: where memory is short as it follows, it does no step until it has followed, and keeps what trains on") {
   using Optimizer = AdamW<proof::Device, float>;

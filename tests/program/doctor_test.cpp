@@ -115,6 +115,7 @@ TEST_CASE(
 }
 
 TEST_CASE("program: doctor --full checks all kernels of an NPU and a training, and writes a report") {
+  if (!test::effort(true, false, "doctor --full: all kernels, which tests of folder doctor run one by one")) return;
   const FullCheck check;
   const auto outcome = check.run({"--json"});
   CAPTURE(outcome.errors);

@@ -316,12 +316,13 @@ TEST_CASE("program: NPUs whose processes meet at an address train the bytes of o
   const Subject s;
   const test::Environment libraries("LORA_ASCEND_LIBRARIES", LORA_STAND_IN), npus("STAND_IN_DEVICES", "8");
   const std::string port = concat(20000 + ::getpid() % 10000);
-  // Each of two hosts has its launch; the second begins first.
+  // Each of two hosts has its launch, told what is its own by the environment or by options; the second begins first.
   const auto launch = [&](const std::string& output, const Words& more) {
     std::string lines = "#!/bin/sh\n";
     for (const int node : {1, 0}) {
-      lines += concat(LORA_PROGRAM, " launch --nproc_per_node 1 --nnodes 2 --node_rank ", node,
-                      " --master_addr 127.0.0.1 --master_port ", std::string_view(port));
+      if (node == 1) lines += concat("NODE_RANK=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=", std::string_view(port), " ");
+      lines += concat(LORA_PROGRAM, " launch --nproc_per_node 1 --nnodes 2");
+      if (node == 0) lines += concat(" --node_rank 0 --master_addr 127.0.0.1 --master_port ", std::string_view(port));
       for (const std::string& word : s.words(output, 2, more)) lines += " '" + word + "'";
       lines += node == 1 ? " & second=$!\n" : "; first=$?\n";
     }
@@ -333,8 +334,10 @@ TEST_CASE("program: NPUs whose processes meet at an address train the bytes of o
   auto outcome = launch("by two", {"--device=ascend"});
   CHECK(outcome.output == "first 2, second 2\n");
   CHECK(test::holds(outcome.errors, "ranks 0 and 1 both have NPU 0 on "));
-  Words words = {"launch", "--nproc_per_node=3", "--master_addr=127.0.0.1", "--master_port=" + port};
+  Words words = {"launch", "--nproc_per_node=3", "--node_rank=0", "--master_addr=127.0.0.1", "--master_port=" + port};
   for (const std::string& word : s.words("by three", 3, {"--device=ascend"})) words.push_back(word);
+  // Options are taken before the environment's.
+  const test::Environment node("NODE_RANK", "1"), address("MASTER_ADDR", "192.0.2.1"), taken("MASTER_PORT", "1");
   outcome = s.run(1, words);
   CAPTURE(outcome.errors);
   REQUIRE(outcome.status == 0);
@@ -381,6 +384,23 @@ TEST_CASE("program: what ends one process that launch has started ends all, and 
   CHECK(test::holds(stopped.errors, "stopping after this step"));
   const auto checkpoints = io::entries_of(s.temp / "stopped" / "checkpoints");
   CHECK(checkpoints.size() > 1);
+}
+
+TEST_CASE("program: launch names the rank of all that was ended, on any of the machines") {
+  const Subject s;
+  const test::Environment libraries("LORA_ASCEND_LIBRARIES", LORA_STAND_IN), npus("STAND_IN_DEVICES", "8");
+  std::string words;
+  for (const std::string& word : s.words("run", 4, {"--device=ascend"})) words += " '" + word + "'";
+  // The first machine never comes, for which these wait.
+  io::write_file(s.temp / "second.sh",
+                 concat("#!/bin/sh\n", LORA_PROGRAM, " launch --nproc_per_node 2 --nnodes 2 --node_rank 1",
+                        " --master_addr 127.0.0.1 --master_port ", 20000 + ::getpid() % 10000, words,
+                        " &\nlaunch=$!\nwhile [ \"$(pgrep -P $launch | wc -l)\" -lt 2 ]; do sleep 0.1; done\n"
+                        "kill -KILL $(pgrep -P $launch | tail -1)\nwait $launch\necho status $?\n"));
+  const auto outcome = test::run_program(concat("sh '", (s.temp / "second.sh").native(), "'"), {});
+  CAPTURE(outcome.errors);
+  CHECK(outcome.output == "status 137\n");
+  CHECK(test::holds(outcome.errors, "rank 3 was ended by signal 9 (Killed)\n"));
 }
 
 TEST_CASE(

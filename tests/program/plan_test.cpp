@@ -144,6 +144,13 @@ TEST_CASE("plan: of several NPUs it tells what each has and what they send, and 
   const test::Outcome all = plan(with(eight, {"--all", "--device_memory_gib=14"}));
   CHECK(all.status == 0);
   CHECK(all.output.find(" --zero_stage 3\n") != std::string::npos);
+  // All processes of a host have their parts in its memory.
+  const Words host = with(eight, {"--offload=params", "--host_memory_gib=64"});
+  CHECK(json_of(with(seven, {"--offload=params", "--host_memory_gib=64"})).at("fits") == true);
+  const io::Json short_of_it = json_of(host, 1);
+  CHECK(short_of_it.at("fits") == false);
+  CHECK(short_of_it.at("advice")[0].get<std::string>().ends_with(" of the host's memory, which has 64.0 GiB"));
+  CHECK(json_of(with(host, {"--zero_stage=3"})).at("fits") == true);
   CHECK(json_of(with(eight, {"--zero_stage=2", "--step_units=64"})).at("step").at("sequences") == 64);
   CHECK(plan(with(eight, {"--step_units=4"})).errors.find("key step_units: given 4, but 8 processes need one each") !=
         std::string::npos);

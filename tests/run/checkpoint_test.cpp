@@ -555,13 +555,15 @@ constexpr Fault all_faults[] = {Fault::fails,          Fault::disk_full,      Fa
 TEST_CASE("checkpoint: whatever goes wrong at any operation of a save and a rotation, nothing older is lost") {
   StandIns files;
   for (const Fault fault : all_faults)
-    for (const bool replaces : {false, true}) sweep_saves(files, fault, replaces, 1);
+    for (const bool replaces : {false, true})
+      sweep_saves(files, fault, replaces, test::effort<Index>(1, 5, "checkpoint: four of five operations of a save"));
 }
 
 TEST_CASE("checkpoint: nor where the file system can't exchange two names") {
   StandIns files;
   test::FileFaults::exchanges = false;
-  for (const Fault fault : all_faults) sweep_saves(files, fault, true, 1);
+  for (const Fault fault : all_faults)
+    sweep_saves(files, fault, true, test::effort<Index>(1, 5, "checkpoint: four of five operations of a save"));
   test::FileFaults::exchanges = true;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lora/tokenizer/tokenizer.hpp"
+#include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"
 #include "support/temp_folder.hpp"
@@ -72,9 +73,11 @@ std::string said(const Folder& folder) {
 
 TEST_CASE("tokenizer_declared: every way of declaring tokens gives the ids that transformers gives") {
   CHECK(fixture()["cases"].size() == 213);
+  std::size_t number = 0;
   for (const Json& item : fixture()["cases"]) {
     const auto name = item["name"].get<std::string>();
     CAPTURE(name);
+    if (number++ % test::effort<std::size_t>(1, 4, "tokenizer_declared: three of four ways") != 0) continue;
     const test::Quiet quiet;
     const test::TempFolder folder;
     write_case(item, folder / "model");

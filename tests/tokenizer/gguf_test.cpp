@@ -98,6 +98,8 @@ using Strings = std::vector<std::string>;
 TEST_CASE("tokenizer_gguf: qwen2 and smollm have the ids of their tokenizer.json, also once saved") {
   const auto names = {std::pair("qwen2_5", "qwen2"), std::pair("smollm2", "smollm")};
   for (const auto& [name, pre] : names) {
+    if (pre == std::string_view("qwen2") && !test::effort(true, false, "tokenizer_gguf: the larger tokenizer"))
+      continue;
     const auto original = Tokenizer::from_json(test::tokenizer_json(name), name);
     const std::string bytes = converted(name, pre).bytes();
     const auto tokenizer = Tokenizer::from_gguf(parsed(bytes));

@@ -330,6 +330,69 @@ TEST_CASE("units: the gradient is that of the whole step, in another order of it
   }
 }
 
+TEST_CASE("units: what trains may change between steps, with gradients that leave by layer too") {
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", {.hidden = 32, .ffn = 48});
+  const auto trained = [&](int ranks) {
+    Outcome outcome;
+    run_ranks<D>(ranks, [&](auto& self) {
+      D dev(1);
+      model::Decoder<D, float> decoder(dev, model::Source::open(folder / "model"));
+      if (ranks > 1) decoder.params().share_by_layer(self.rank(), self.size());
+      decoder.train_own(dev, [](const model::TensorInfo&) { return true; });
+      train::Stepper<D, float> stepper(dev, decoder, {}, 1.0, 42, self, {.units = 4, .zero_stage = ranks > 1 ? 2 : 0});
+      std::vector<double> norms;
+      // As many layers each time, with more numbers each time, and then all of it.
+      for (Index step = 0; const std::string_view part : {"norm", "k_proj", "mlp.", "_proj", ""}) {
+        stepper.train(dev, [&](std::string_view name) { return name.find(part) != name.npos; });
+        std::vector<std::vector<data::Batch>> own;
+        for (Index i = 0; i < stepper.own_units().count(); ++i)
+          own.push_back(unit_of(step, stepper.own_units()[i], true));
+        const auto result = stepper.accumulate(dev, step++, std::span<const std::vector<data::Batch>>(own));
+        norms.push_back(result.grad_norm);
+        stepper.update(dev, result, 1e-2);
+      }
+      if (self.rank() > 0) return;
+      outcome.norms = norms;
+      decoder.params().for_each([&](const auto& param) {
+        for (const float value : to_host(dev, param.value)) outcome.losses.push_back(value);
+      });
+    });
+    return outcome;
+  };
+  const Outcome alone = trained(1);
+  for (const double norm : alone.norms) CHECK(norm > 0);
+  for (const int ranks : {2, 3}) {
+    CAPTURE(ranks);
+    const Outcome outcome = trained(ranks);
+    CHECK(outcome.norms == alone.norms);
+    CHECK((outcome.losses == alone.losses));
+  }
+}
+
+TEST_CASE("units: where none are said and gradients leave by layer, as many as the stage that needs most has") {
+  Config config;
+  config.ranks = 2;
+  config.per_device_train_batch_size = 4;
+  config.gradient_accumulation_steps = 1;
+  config.stages.resize(3);
+  config.stages[0].gradient_accumulation_steps = 2;
+  config.stages[1].gradient_accumulation_steps = 5;
+  config.stages[2].gradient_accumulation_steps = 3;
+  for (const Index zero_stage : {0, 1}) {
+    config.zero_stage = zero_stage;
+    CHECK(train::usual_units(config) == 2);
+  }
+  for (const Index zero_stage : {2, 3}) {
+    config.zero_stage = zero_stage;
+    CHECK(train::usual_units(config) == 2 * 5);
+  }
+  config.max_tokens_per_micro_batch = 512;  // then a micro-batch may have a single sequence
+  CHECK(train::usual_units(config) == 2 * 5 * 4);
+  config.ranks = 1;
+  CHECK(train::usual_units(config) == 1);
+}
+
 TEST_CASE("units: every rank needs one, and a step brings those of its rank") {
   const TempFolder folder = TempFolder::in_memory();
   write_random_model(folder / "model", RandomModel{});

@@ -45,14 +45,14 @@ class Ranks {
     char name[256] = "";
     return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
   }
-  /// The same, told apart from another machine of that name: on a line of its own the number of its last boot.
-  std::string host_and_boot() const {
-    std::string text = host() + "\n";
+  /// The number of that machine's last boot, which tells it from another of its name; empty where it is not known.
+  virtual std::string boot() const {
     std::ifstream file("/proc/sys/kernel/random/boot_id");
-    std::string boot;
-    if (std::getline(file, boot)) text += boot;
-    return text;
+    std::string number;
+    std::getline(file, number);
+    return number;
   }
+  std::string host_and_boot() const { return host() + "\n" + boot(); }  // on a line each
   /// What this rank has sent and received so far, and how long it has waited for it.
   virtual Traffic traffic() const { return {}; }
 

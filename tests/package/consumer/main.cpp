@@ -1,5 +1,6 @@
 #include <cstdio>
-#include <lora/lora.hpp>
+#include <lora/core/config.hpp>
+#include LORA_HEADERS
 #include <string>
 #include <string_view>
 

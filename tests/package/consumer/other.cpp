@@ -1,4 +1,4 @@
-#include <lora/lora.hpp>
+#include LORA_HEADERS
 #include <string>
 
 std::string products_as_the_other_unit_sees_them() {
