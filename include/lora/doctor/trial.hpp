@@ -222,4 +222,14 @@ class Trial {
   std::vector<Output> outputs_;
 };
 
+namespace detail {
+
+// Bounds. A result that is rounded once is off by 1 rounding at most, one whose parts are rounded by a few; sums over
+// K products in float32 are off by some √K roundings. What is allowed is several times that, and far less than what a
+// wrong kernel gives: results in units of the largest one differ by some 1/roundoff then.
+constexpr Bound product_bound{4, 256};
+constexpr Bound few{4, 16};
+
+}  // namespace detail
+
 }  // namespace lora::doctor
