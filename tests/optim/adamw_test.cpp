@@ -453,7 +453,7 @@ TEST_CASE("adamw: a state apart that begins with little exchanges as much as it 
   const auto all = [](std::string_view) { return true; };
   for (Apart* problem : {&whole, &apart}) problem->params.train(problem->dev, only_b);
   AdamW<proof::Device, float> expected(whole.dev, whole.params, settings);
-  AdamW<proof::Device, float, Dev> optimizer(apart.dev, host, apart.params, settings, {}, {}, 1024);
+  AdamW<proof::Device, float, Dev> optimizer(apart.dev, host, apart.params, settings, {}, {}, 4096);
   step(whole, expected, 1);
   step(apart, optimizer, 1);
   for (Apart* problem : {&whole, &apart}) problem->params.train(problem->dev, all);
