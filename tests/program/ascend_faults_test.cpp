@@ -164,6 +164,8 @@ TEST_CASE("program: an NPU that can't be used is one sentence that says why, bef
               "key device_type: given ascend910b3, but no Ascend toolkit can be opened: ");
   check_error(s.words({"--device_type=nonsense"}), {}, 1,
               "key device_type: given nonsense, but the NPUs here are Ascend910B3");
+  check_error(s.words({"--device_type=ascend910b3"}), {{"STAND_IN_SOC", "none"}}, 1,
+              "key device_type: given ascend910b3, but the NPUs here don't tell their kind");
   // After the two that copies go by.
   check_error(
       s.words({"--offload=all"}), {{"STAND_IN_FAIL_HOST_ALLOCATIONS_FROM", "3"}}, 1, "key offload: ",

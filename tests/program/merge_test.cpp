@@ -65,7 +65,7 @@ TEST_CASE("program: merge writes a model, and over another one only when told to
   CHECK(io::read_file(folder / "out" / "model.safetensors") == before);
   CHECK(merge("qwen3", folder / "out", "--overwrite_output_dir", "true").status == 0);
   CHECK(io::read_file(folder / "out" / "model.safetensors") == before);
-  const auto parts = merge("qwen3", folder / "parts", "--max_shard_size", "20KB");
+  const auto parts = merge("qwen3", folder / "parts" / "", "--max_shard_size", "20KB");
   CHECK(parts.status == 0);
   CHECK(std::filesystem::exists(folder / "parts" / "model.safetensors.index.json"));
 }

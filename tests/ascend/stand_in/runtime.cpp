@@ -35,7 +35,7 @@ extern "C" {
 int aclInit(const char*) { return core().init(); }
 int aclFinalize(void) { return core().finalize(); }
 const char* aclGetRecentErrMsg(void) { return core().last_text(); }
-const char* aclrtGetSocName(void) { return soc().c_str(); }
+const char* aclrtGetSocName(void) { return soc() == "none" ? nullptr : soc().c_str(); }
 
 int aclrtGetVersion(int32_t* majorVersion, int32_t* minorVersion, int32_t* patchVersion) {
   if (majorVersion == nullptr || minorVersion == nullptr || patchVersion == nullptr)
