@@ -119,7 +119,7 @@ TEST_CASE("ddp: two and three ranks have the losses, gradient norms and adapter 
       CHECK(update_off < of_update);
       ++runs;
     }
-  CHECK(runs == 6);
+  CHECK(runs == test::effort<std::size_t>(6, 2, "ddp: the stages but the last"));
 }
 
 }  // namespace ddp_steps_test
