@@ -320,6 +320,17 @@ TEST_CASE("run forecast: of several stages the one whose steps take longest is t
   CHECK(forecast.step.tokens == 30);
 }
 
+TEST_CASE("run forecast: of several stages the one with the largest peak decides, with what is held meanwhile") {
+  std::vector<train::MemoryPlan> plans(3);
+  plans[0].needs = {0, 8, 0};
+  plans[1].needs = {0, 4, 0};
+  plans[1].held = 6;
+  plans[2].needs = {0, 9, 0};
+  CHECK(&train::largest(plans) == &plans[1]);
+  plans[2].held = 2;
+  CHECK(&train::largest(plans) == &plans[2]);
+}
+
 TEST_CASE(
     "run forecast: the busiest of several ranks has the most tokens, or meets the others with the largest batches") {
   train::StepBatches batches{.sequences = 12, .count = 2};

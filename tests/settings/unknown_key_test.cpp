@@ -167,8 +167,13 @@ TEST_CASE("unknown keys: docs/migration.md names each of them, with the same wor
   std::size_t rows = 0;
   for (std::size_t at = text.find("\n| `"); at != text.npos; at = text.find("\n| `", at + 1)) ++rows;
   CHECK(rows == std::size(foreign_keys) + std::size(foreign_commands));
-  for (const ForeignCommand& foreign : foreign_commands)
-    CHECK(text.find(concat("| `", foreign.name, "` | ", foreign.here, " |\n")) > text.find("\n## Commands\n"));
+  for (const ForeignCommand& foreign : foreign_commands) {
+    const std::string row = concat("| `", foreign.name, "` | ", foreign.here, " |\n");
+    CAPTURE(row);
+    const std::size_t place = text.find(row);
+    CHECK(place != text.npos);
+    CHECK(place > text.find("\n## Commands\n"));
+  }
   for (const ForeignKey& foreign : foreign_keys) {
     const std::string_view here = foreign.here;
     const bool renamed = find_key(here) != nullptr;
