@@ -105,7 +105,7 @@ def rows_of(files):
 def errors_of(row, command):
     """What the compiler says of files that are included in turn; nothing if they compile."""
     text = "".join(f'#include "{one.relative_to(INCLUDE) if INCLUDE in one.parents else one}"\n' for one in row)
-    found = subprocess.run([*command, "-fsyntax-only", "-w", "-x", "c++", "-"], input=text, text=True,
+    found = subprocess.run([*command, "-fsyntax-only", "-x", "c++", "-"], input=text, text=True,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return found.stdout if found.returncode != 0 else ""
 

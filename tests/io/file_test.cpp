@@ -482,6 +482,7 @@ TEST_CASE("file: each way in which a file system says that it has no locks is no
   CHECK_FALSE(moved_held);
   const std::string start = "cannot lock " + folder.path().native() + " (";
   const std::string end = "): make sure that no other run uses it";
+  // The system's own words for the four errors, the last one ENOSYS.
   CHECK(reasons == Names{start + "Bad file descriptor" + end, start + "No locks available" + end,
                          start + "Operation not supported" + end, start + "Function not implemented" + end});
 }

@@ -203,6 +203,12 @@ struct Apart {
   }
 };
 
+template <class Optimizer>
+void take_step(Apart& problem, Optimizer& optimizer, std::uint64_t seed) {
+  problem.make_gradients(seed);
+  optimizer.step(problem.dev, 1e-2, 0.5);
+}
+
 }  // namespace
 
 TEST_CASE("adamw: state on the host gives the same bits, in pieces of any size, whoever else changes values") {
@@ -387,22 +393,18 @@ TEST_CASE("adamw: a step that failed before anything was changed can be made aga
   Dev host(1), other(1);
   AdamW<proof::Device, float, Dev> expected(whole.dev, other, whole.params, settings, {}, {}, 1024);
   AdamW<proof::Device, float, Dev> optimizer(broken.dev, host, broken.params, settings, {}, {}, 1024);
-  const auto step = [](Apart& problem, auto& stepper, std::uint64_t number) {
-    problem.make_gradients(number);
-    stepper.step(problem.dev, 1e-2, 0.5);
-  };
   // As the streams are put in order, where no event stays behind.
   broken.make_gradients(1);
   broken.dev.fail_stream_wait_after(0);
   CHECK_THROWS_WITH_AS(optimizer.step(broken.dev, 1e-2, 0.5), "[proof] a stream's wait was to fail", DeviceError);
   // As the values are read, before the first step, and as the gradient is.
   for (const std::uint64_t number : {1u, 2u}) {
-    step(whole, expected, number);
+    take_step(whole, expected, number);
     broken.make_gradients(number);
     broken.dev.fail_wait_after(0);
     CHECK_THROWS_WITH_AS(optimizer.step(broken.dev, 1e-2, 0.5), "[proof] a wait was to fail", DeviceError);
     CHECK(optimizer.updates() == static_cast<Index>(number) - 1);
-    step(broken, optimizer, number);
+    take_step(broken, optimizer, number);
     CHECK(optimizer.updates() == static_cast<Index>(number));
     CHECK(broken.values() == whole.values());
     CHECK(broken.state(host, optimizer) == whole.state(other, expected));
@@ -446,21 +448,17 @@ TEST_CASE("adamw: a state apart that begins with little exchanges as much as it 
   Apart whole, apart;
   Dev host(1);
   const auto only_b = [](std::string_view name) { return name == "b"; };
-  const auto step = [](Apart& problem, auto& optimizer, std::uint64_t number) {
-    problem.make_gradients(10 * number);
-    optimizer.step(problem.dev, 1e-2, 0.5);
-  };
   const auto all = [](std::string_view) { return true; };
   for (Apart* problem : {&whole, &apart}) problem->params.train(problem->dev, only_b);
   AdamW<proof::Device, float> expected(whole.dev, whole.params, settings);
   AdamW<proof::Device, float, Dev> optimizer(apart.dev, host, apart.params, settings, {}, {}, 4096);
-  step(whole, expected, 1);
-  step(apart, optimizer, 1);
+  take_step(whole, expected, 10);
+  take_step(apart, optimizer, 10);
   for (Apart* problem : {&whole, &apart}) problem->params.train(problem->dev, all);
   expected.follow(whole.dev);
   optimizer.follow(apart.dev);
-  step(whole, expected, 2);
-  step(apart, optimizer, 2);
+  take_step(whole, expected, 20);
+  take_step(apart, optimizer, 20);
   CHECK(apart.values() == whole.values());
   CHECK(apart.state(host, optimizer) == whole.state(whole.dev, expected));
 }
