@@ -13,7 +13,7 @@ for option in "$@"; do
   case "$option" in
     --tests) packages="$packages doctest-dev python3 ccache" ;;
     --format) packages="$packages clang-format-16 git" ;;
-    --clang) packages="$packages clang-14 libomp-14-dev" ;;
+    --clang) packages="$packages clang-14 libomp-14-dev lld-14" ;;
     --aarch64) packages="$packages g++-aarch64-linux-gnu qemu-user" ;;
     --bench) packages="$packages libbenchmark-dev" ;;
     --dry-run) dry_run=true ;;
