@@ -99,7 +99,7 @@ def wrong_pages(root, pages):
 def sources(root, folders, suffixes):
     for folder in folders:
         for path in sorted((root / folder).rglob("*")):
-            if path.suffix in suffixes and path.is_file() and "fixtures" not in path.parts and path != pathlib.Path(__file__):
+            if path.suffix in suffixes and path.is_file() and "fixtures" not in path.parts and path != pathlib.Path(__file__).resolve():
                 yield path, path.read_text(encoding="utf-8", errors="replace")
 
 

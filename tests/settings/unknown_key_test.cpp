@@ -29,8 +29,7 @@ std::string said_of(std::string_view json) {
   });
 }
 
-/// What the tables of a page say, `name` → words: of commands a row is | `name` | words |, of keys | words | `name`, …
-/// |.
+/// What the tables of a page say of each name: commands stand left of their words, keys right, several in a row.
 std::vector<std::pair<std::string, std::string>> rows_of(const char* page, bool name_first) {
   const io::Path docs = io::Path(LORA_FIXTURES).parent_path().parent_path() / "docs";
   std::istringstream lines(io::read_file(docs / page));
