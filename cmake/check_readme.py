@@ -120,8 +120,12 @@ def wrong_messages(root):
         text = re.sub(r"(?<!\\)\"\s*,?\s*\"", "", text)  # neighbours, and neighbouring arguments
         literals += [literal.replace('\\"', '"') for literal in re.findall(r'"((?:[^"\\\n]|\\.)*)"', text)]
     known = "\n".join(literals)
-    for entry in re.findall(r"^- (`.*?`):$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
-        for message in re.findall(r"`([^`]*)`", entry):
+    for entry in re.split(r"^- ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+        entry, colon, _ = entry.partition("`:")
+        if not entry.startswith("`") or not colon:
+            yield f"docs/troubleshooting.md: an entry that is not `MESSAGE`: and what to do, '{entry[:40].strip()}'"
+            continue
+        for message in re.findall(r"`([^`]*)`", entry + "`"):
             for part in re.sub(r"\s+", " ", message).split("…"):
                 # The name of a key, and brackets around what was given, are put in by one function for all.
                 words = re.sub(r"^key \w*:?", "", part.strip(" ()")).strip()
@@ -166,6 +170,7 @@ def self_test():
         ("include/lora/core/b.hpp", "// docs/c.md\n", "include/lora/core/b.hpp: there is no docs/c.md"),
         ("docs/troubleshooting.md", "- `a … went well`:\n", "no source has 'went well'"),
         ("docs/troubleshooting.md", "- `a … went wrong` · `not\n  here; … or so`:\n", "no source has 'not here;'"),
+        ("docs/troubleshooting.md", "- a went wrong: mend it\n", "an entry that is not `MESSAGE`: and what to do"),
     ]
 
     def check(files):
