@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Proves the floors of include/lora (docs/design.md, section 2) and that third-party headers stay in their rooms.
+"""Proves the floors of include/lora (docs/design.md, "Floors") and that third-party headers stay in their rooms.
 
 A header includes only lower floors or its own folder; the doors on top may include everything, and nothing includes
 them. A header's definitions may stand in a file of the same name that ends in .ipp: the two include each other, nothing
@@ -145,8 +145,8 @@ def details(root):
 
 
 def unnamed(root):
-    """Headers that the list of floors in docs/design.md doesn't name."""
-    page = (root / "docs" / "design.md").read_text(encoding="utf-8")
+    """Headers that docs/design_headers.md doesn't name."""
+    page = (root / "docs" / "design_headers.md").read_text(encoding="utf-8")
     named, folder = {}, None
     for line in page.partition("include/lora/\n")[2].partition("```")[0].splitlines():
         begin = re.match(r"  (\w+)/ +\d", line)
@@ -155,7 +155,7 @@ def unnamed(root):
     for path in sorted((root / "include" / "lora").glob("*/*.hpp")):
         names = named.get(path.parent.name, set()) | (named["kernel"] if path.parent.name in BACKENDS else set())
         if path.stem not in names:
-            yield f"docs/design.md: the list of floors does not name {path.parent.name}/{path.name}"
+            yield f"docs/design_headers.md: the list does not name {path.parent.name}/{path.name}"
 
 
 def allowed(place, pattern):
@@ -229,7 +229,7 @@ def self_test():
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             (root / "docs").mkdir()
-            (root / "docs" / "design.md").write_text(page + "```\n", encoding="utf-8")
+            (root / "docs" / "design_headers.md").write_text(page + "```\n", encoding="utf-8")
             for name, text in files.items():
                 path = root / "include" / "lora" / name
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,33 +1,199 @@
 #!/usr/bin/env python3
-"""Fails unless the code that the documents show is code that is compiled and tested.
+"""Fails unless the documents hold what they promise: code that tests run, pages of one screenful or a few, links that lead somewhere.
 
-After <!-- FILE --> stands that file, from its first include on; after <!-- FILE#PART --> what stands in it between the
-lines "// [PART]" and "// [end]", without the indentation of the first.
+Code      After <!-- FILE --> stands that file, from its first include on; after <!-- FILE#PART --> what stands in it between the
+          lines "// [PART]" and "// [end]", without the indentation of the first.
+Pages     Each page of docs/ has at most 150 lines of at most 140 characters, code and tables included, and docs/README.md links to it.
+Links     Every link of a document to a file, and to a heading of one, exists, and so does every docs/PAGE.md that a source names.
+Messages  docs/troubleshooting.md shows, at the head of each entry, messages as sources have them, "…" standing for what differs.
+
+  cmake/check_readme.py [--self-test]
 """
 import pathlib
 import re
 import sys
+import tempfile
 import textwrap
 
-root = pathlib.Path(__file__).resolve().parent.parent
+LINES, CHARACTERS = 150, 140
+SOURCES = ("include", "examples", "tests", "cmake", "bench", ".ci")
+FOREIGN_PAGES = {"spec.md"}  # of Git LFS, by which io/lfs_pointer.hpp knows its files
 
 
-def code_of(name):
+def code_of(root, name):
     name, _, part = name.partition("#")
-    text = (root / name).read_text()
+    if not (root / name).is_file():
+        return None
+    text = (root / name).read_text(encoding="utf-8")
     if not part:
         return text[text.index("#include"):]
     found = re.search(rf"^ *// \[{re.escape(part)}\]\n(.*?)^ *// \[end\]$", text, re.DOTALL | re.MULTILINE)
     return textwrap.dedent(found.group(1)) if found else None
 
 
-wrong = []
-for document in ("README.md", "docs/library.md"):
-    text = (root / document).read_text()
-    blocks = re.findall(r"<!-- (\S+) -->\n```cpp\n(.*?)```", text, re.DOTALL)
-    wrong += [f"{document}: its code is not {name}'s" for name, shown in blocks if code_of(name) != shown]
-    if len(blocks) < text.count("```cpp"):
-        wrong.append(f"{document}: code without a mark <!-- FILE --> or <!-- FILE#PART -->")
-    if not blocks:
-        wrong.append(f"{document}: no code is marked")
-sys.exit("\n".join(wrong) if wrong else 0)
+def wrong_code(root, documents):
+    shown = set()
+    for document in documents:
+        name, text = document.relative_to(root).as_posix(), document.read_text(encoding="utf-8")
+        blocks = re.findall(r"<!-- (\S+) -->\n```cpp\n(.*?)```", text, re.DOTALL)
+        shown.update(source.partition("#")[0] for source, _ in blocks)
+        for source, code in blocks:
+            if code_of(root, source) != code:
+                yield f"{name}: its code is not {source}'s"
+        if len(blocks) < text.count("```cpp"):
+            yield f"{name}: code without a mark <!-- FILE --> or <!-- FILE#PART -->"
+    for source in ("examples/fine_tune.cpp", "examples/library.cpp"):
+        if source not in shown:
+            yield f"no document shows code of {source}"
+
+
+def without_code(text):
+    """The text with nothing in its blocks and spans of code."""
+    text = re.sub(r"^( *)```.*?^ *```$", r"\1", text, flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"`[^`]*`", "``", text)
+
+
+def anchors(text):
+    """The names that GitHub gives to headings."""
+    names = set()
+    for heading in re.findall(r"^#+ (.*)$", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE):
+        heading = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.strip().lower())
+        name = re.sub(r"[^\w\- ]", "", heading).replace(" ", "-")
+        count = 0
+        while name + (f"-{count}" if count else "") in names:
+            count += 1
+        names.add(name + (f"-{count}" if count else ""))
+    return names
+
+
+def links(document):
+    return re.findall(r"\]\(([^)\s]+)\)", without_code(document.read_text(encoding="utf-8")))
+
+
+def wrong_links(root, documents):
+    for document in documents:
+        for link in links(document):
+            if re.match(r"\w+:", link):
+                continue
+            path, _, anchor = link.partition("#")
+            target = (document.parent / path).resolve() if path else document
+            if not target.exists():
+                yield f"{document.relative_to(root).as_posix()}: there is nothing at {link}"
+            elif anchor and anchor not in anchors(target.read_text(encoding="utf-8")):
+                yield f"{document.relative_to(root).as_posix()}: {link} names no heading of that page"
+
+
+def wrong_pages(root, pages):
+    linked = {link.partition("#")[0] for link in links(root / "docs" / "README.md")}
+    for page in pages:
+        name, lines = page.relative_to(root).as_posix(), page.read_text(encoding="utf-8").splitlines()
+        if len(lines) > LINES:
+            yield f"{name}: {len(lines)} lines, more than {LINES}"
+        for number, line in enumerate(lines, 1):
+            if len(line) > CHARACTERS:
+                yield f"{name}:{number}: {len(line)} characters, more than {CHARACTERS}"
+        if page.name != "README.md" and page.name not in linked:
+            yield f"{name}: docs/README.md has no link to it"
+
+
+def sources(root, folders, suffixes):
+    for folder in folders:
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in suffixes and path.is_file() and "fixtures" not in path.parts and path != pathlib.Path(__file__).resolve():
+                yield path, path.read_text(encoding="utf-8", errors="replace")
+
+
+def wrong_names(root):
+    for path, text in sources(root, SOURCES, {".hpp", ".ipp", ".cpp", ".py", ".sh", ".txt", ".cmake", ""}):
+        for page in re.findall(r"\bdocs/(\w+\.md)", text):
+            if page not in FOREIGN_PAGES and not (root / "docs" / page).exists():
+                yield f"{path.relative_to(root).as_posix()}: there is no docs/{page}"
+
+
+def wrong_messages(root):
+    """Of each message the texts between what differs; sources have them in one literal or in neighbours."""
+    page = root / "docs" / "troubleshooting.md"
+    if not page.exists():
+        return
+    literals = []
+    for _, text in sources(root, ("include", "examples"), {".hpp", ".ipp", ".cpp"}):
+        text = re.sub(r"(?<!\\)\"\s*,?\s*\"", "", text)  # neighbours, and neighbouring arguments
+        literals += [literal.replace('\\"', '"') for literal in re.findall(r'"((?:[^"\\\n]|\\.)*)"', text)]
+    known = "\n".join(literals)
+    for entry in re.split(r"^- ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+        entry, colon, _ = entry.partition("`:")
+        if not entry.startswith("`") or not colon:
+            yield f"docs/troubleshooting.md: an entry that is not `MESSAGE`: and what to do, '{entry[:40].strip()}'"
+            continue
+        for message in re.findall(r"`([^`]*)`", entry + "`"):
+            for part in re.sub(r"\s+", " ", message).split("…"):
+                # The name of a key, and brackets around what was given, are put in by one function for all.
+                words = re.sub(r"^key \w*:?", "", part.strip(" ()")).strip()
+                if len(words) > 3 and words not in known:
+                    yield f"docs/troubleshooting.md: no source has '{words}'"
+
+
+def offences(root):
+    pages = sorted((root / "docs").glob("*.md"))
+    documents = [root / "README.md", root / "CONTRIBUTING.md", *pages]
+    yield from wrong_code(root, documents)
+    yield from wrong_pages(root, pages)
+    yield from wrong_links(root, documents)
+    yield from wrong_names(root)
+    yield from wrong_messages(root)
+
+
+def self_test():
+    good = {
+        "README.md": "<!-- examples/fine_tune.cpp -->\n```cpp\n#include <a>\n```\n[manual](docs/README.md) [b](docs/b.md#two-words-x)\n",
+        "CONTRIBUTING.md": "# How\n",
+        "docs/README.md": "[b](b.md) [t](troubleshooting.md)\n",
+        "docs/b.md": "# B\n## Two words: `x`\n```\n# none\n[no](none.md)\n```\n`[no](none.md)` [above](#b) [web](https://a.b/c#d)\n"
+                     "<!-- examples/library.cpp#part -->\n```cpp\nint a;\n```\n",
+        "docs/troubleshooting.md": "# T\n- `a … went wrong` · `not\n  there; … or so`:\n  Mend it.\n",
+        "examples/fine_tune.cpp": "// first\n#include <a>\n",
+        "examples/library.cpp": "  // [part]\n  int a;\n  // [end]\n",
+        "include/lora/core/a.hpp": '// docs/b.md\nfail("a ", name, " went "\n  "wrong"); fail("not there; ", name, " or so");\n',
+    }
+    bad = [
+        ("README.md", good["README.md"].replace("<a>", "<b>"), "README.md: its code is not examples/fine_tune.cpp's"),
+        ("README.md", good["README.md"] + "```cpp\n```\n", "README.md: code without a mark"),
+        ("README.md", "# A\n", "no document shows code of examples/fine_tune.cpp"),
+        ("docs/b.md", good["docs/b.md"].replace("int a", "int b"), "docs/b.md: its code is not examples/library.cpp#part's"),
+        ("docs/b.md", good["docs/b.md"] + "\n" * LINES, "docs/b.md: 161 lines"),
+        ("docs/b.md", good["docs/b.md"] + "é" * (CHARACTERS + 1) + "\n", "docs/b.md:12: 141 characters"),
+        ("docs/c.md", "# C\n", "docs/c.md: docs/README.md has no link to it"),
+        ("docs/b.md", good["docs/b.md"] + "[c](c.md)\n", "docs/b.md: there is nothing at c.md"),
+        ("docs/b.md", good["docs/b.md"] + "![c](../c.svg)\n", "docs/b.md: there is nothing at ../c.svg"),
+        ("docs/b.md", good["docs/b.md"] + "[a](#none)\n", "docs/b.md: #none names no heading"),
+        ("CONTRIBUTING.md", "[b](docs/b.md#two)\n", "CONTRIBUTING.md: docs/b.md#two names no heading"),
+        ("include/lora/core/b.hpp", "// docs/c.md\n", "include/lora/core/b.hpp: there is no docs/c.md"),
+        ("docs/troubleshooting.md", "- `a … went well`:\n", "no source has 'went well'"),
+        ("docs/troubleshooting.md", "- `a … went wrong` · `not\n  here; … or so`:\n", "no source has 'not here;'"),
+        ("docs/troubleshooting.md", "- a went wrong: mend it\n", "an entry that is not `MESSAGE`: and what to do"),
+    ]
+
+    def check(files):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder).resolve()
+            for name, text in files.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text, encoding="utf-8")
+            return list(offences(root))
+
+    failures = [f"clean tree: {line}" for line in check(good)]
+    for name, text, phrase in bad:
+        found = check({**good, name: text})
+        if len(found) != 1 or phrase not in found[0]:
+            failures.append(f"{name}: expected '{phrase}' alone, got {found}")
+    return failures
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parent.parent
+    found = self_test() if sys.argv[1:] == ["--self-test"] else list(offences(root))
+    return "\n".join(found) if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

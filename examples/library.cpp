@@ -1,4 +1,4 @@
-// The pieces of docs/library.md, task by task, as one program:   library MODEL DATASET OUTPUT_DIR
+// The pieces of docs/library.md and library_models.md, task by task, as one program:   library MODEL DATASET OUTPUT_DIR
 #include <atomic>
 #include <cstdio>
 #include <exception>

@@ -4,7 +4,7 @@
   tests/ascend/check_steps.py ASCEND_STEPS
 
 Waits and allocations of a step are promises, and so is that a run forecasts its memory; launches, bytes and memory are
-what docs/ascend.md forecasts from.
+what docs/ascend_forecast.md forecasts from.
 """
 import json
 import subprocess
@@ -32,7 +32,7 @@ def main():
         for name, limit in most.items():
             if found[name] != limit:
                 wrong.append(f"{options}: {name} is {found[name]}; it was {limit}. If it is meant, write it down here "
-                             "and in docs/ascend.md")
+                             "and in docs/ascend_forecast.md")
     print("\n".join(wrong) if wrong else "steps: as they were")
     return 1 if wrong else 0
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Forecasts steps of LoRA on one Ascend 910B from what ascend_steps counts: no NPU is needed, and none was asked.
 
-  tests/ascend/forecast.py BUILD_FOLDER        prints the tables of docs/ascend.md
+  tests/ascend/forecast.py BUILD_FOLDER        prints the tables of docs/ascend_forecast.md
 
 An operator takes the longer of its FLOPs at a share of the stated peak and its bytes at a share of the stated bandwidth;
 operators run one after the other. Layers that are streamed come beside them, at the stated rate of the host's link; the

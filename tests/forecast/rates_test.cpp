@@ -58,7 +58,7 @@ TEST_CASE("rates: of the processors they are shares of what was measured, in the
   CHECK(rates_of(limits, Precision::float16).products == narrow.products);
 }
 
-TEST_CASE("rates: of an NPU they are those that docs/ascend.md states, and other kinds are refused") {
+TEST_CASE("rates: of an NPU they are those that docs/ascend_forecast.md states, and other kinds are refused") {
   CHECK(npu_of("ascend910b3").peak == 294.9e12);
   CHECK(npu_of("ascend910b1").peak == 363.7e12);
   CHECK(npu_of("ascend910b1").memory_gib == 61);

@@ -30,7 +30,7 @@ TEST_CASE("keys: each name once, each with a command and a sentence") {
   CHECK(find_key("learning_rat") == nullptr);
 }
 
-// docs/keys.md promises the commands, defaults and values; the page of --help shows what stands here.
+// docs/keys.md and keys_run.md promise the commands, defaults and values; the page of --help shows what stands here.
 TEST_CASE("keys: each has its place, commands, type, default and values, on the help page and in messages") {
   struct Row {
     std::string_view name, group, commands, type, otherwise, allowed;

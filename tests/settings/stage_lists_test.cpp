@@ -311,7 +311,7 @@ TEST_CASE("stage lists: only a stage that has a curriculum takes what the run sa
   CHECK(longest_cutoff(config) == 9);
 }
 
-TEST_CASE("stage lists: the default curriculum is the one that docs/training.md promises") {
+TEST_CASE("stage lists: the default curriculum is the one that docs/curriculum.md promises") {
   const Stages promised = {{0.3, {{"explain", 0.8}, {"reasoning", 0.2}, {"topology", 0}}},
                            {0.7, {{"explain", 0.4}, {"reasoning", 0.4}, {"topology", 0.2}}},
                            {1, {{"explain", 0.25}, {"reasoning", 0.35}, {"topology", 0.4}}}};

@@ -54,7 +54,7 @@ struct Distance {
 /// exact sum of terms that are off by up to n units of rounding each (Higham, section 3.1), so runs are made whose
 /// weights are off by that much at random, each time by others, and the farthest of three counts; the longest sums have
 /// 96 terms, over the rows of a step. Orders of sums differ by far less, for such errors are of any sign: see
-/// docs/numerics.md.
+/// docs/numerics_runs.md.
 Distance reach_of_rounding(const Workshop& shop, Config config, const RunResult& reference) {
   Distance reach;
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {

@@ -43,7 +43,7 @@ struct Npu {
 const std::vector<Npu>& npus();
 /// Throws   ConfigError for another type, with those that there are
 const Npu& npu_of(std::string_view type);
-/// Shares of the peak and of 1.6 TB/s, as docs/ascend.md states them.
+/// Shares of the peak and of 1.6 TB/s, as docs/ascend_forecast.md states them.
 Rates rates_of(const Npu& npu, Precision precision);
 
 /// Seconds of a step, and what most of them go to.

@@ -78,7 +78,7 @@ std::vector<Strategy> compare(const Target& target, const model::Blueprint& blue
 
 /// A table for people.
 std::string text_of(const Report& report);
-/// As scripts read it; see docs/cli.md.
+/// As scripts read it; see docs/plan.md.
 io::Json json_of(const Report& report, const std::vector<Strategy>& strategies = {});
 
 /// The fastest that fits, and of those that are as fast within a hundredth the one that needs least; null if none does.

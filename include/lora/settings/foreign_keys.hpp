@@ -2,7 +2,8 @@
 
 #include <string_view>
 
-// The keys of other trainers; docs/migration.md has the same rows.
+// The keys of other trainers; docs/migration_renamed.md, migration_other.md and, of commands, migration.md have the
+// same.
 
 namespace lora::settings {
 
