@@ -24,6 +24,7 @@ struct Clockwork {
   std::int64_t time = 0, waited_for = 0;
   Index held = 0, waits = 0;
   bool fails = false;
+  std::int64_t tick = 1;              ///< nanoseconds from one event to the next
   std::int64_t last = 1'000'000'000;  ///< the event after which none is recorded
 
   Profile* profile() const { return wanted; }
@@ -40,7 +41,7 @@ struct Clockwork {
   }
   std::int64_t nanoseconds(Event from, Event to) const {
     REQUIRE(to.number <= waited_for);
-    return to.number - from.number;
+    return tick * (to.number - from.number);
   }
 };
 
@@ -207,6 +208,17 @@ TEST_CASE("profile: a span that is kept has its own time, FLOPs and bytes, from 
   }
   CHECK(profile.nodes()[traces[2].node].number == 0);
   CHECK(profile.nodes()[traces[6].node].number == 1);
+}
+
+TEST_CASE("profile: a step that is kept begins no earlier than the one before it ended, whatever clocks say") {
+  Profile profile({0, 2, 100});
+  Clockwork dev{&profile};
+  dev.tick = 1'000'000'000'000;  // so that the second begins earlier by the host's clock
+  for (int i = 0; i < 2; ++i) const Span step(dev, Kind::step, "step");
+  const auto& traces = profile.traces();
+  REQUIRE(traces.size() == 2);
+  CHECK(traces[0].nanoseconds == dev.tick);
+  CHECK(traces[1].begin == dev.tick);
 }
 
 TEST_CASE("profile: names, families, kinds and numbers each make a node of their own") {

@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -86,7 +87,7 @@ class Profile {
     if (open_.empty()) {
       const std::int64_t time = now();
       if (first_ < 0) first_ = time;
-      step_ = {begin, time - first_};
+      step_ = {begin, std::max(time - first_, end_)};
     }
     const bool traced = steps_ >= limits_.skipped_steps && steps_ < limits_.skipped_steps + limits_.traced_steps;
     // Once full, nothing more is kept until the step ends, so that every span kept has its parents.
@@ -133,6 +134,7 @@ class Profile {
       trace.begin = step_.offset + nanoseconds(step_.begin, span.open.begin);
       trace.nanoseconds = taken;
     }
+    if (!closed_.empty()) end_ = step_.offset + nanoseconds(step_.begin, closed_.back().end);
     drop(release);
   }
   /// The same of a step that failed, without its times.
@@ -159,7 +161,9 @@ class Profile {
   };
   struct Step {
     Event begin;
-    std::int64_t offset = 0;  // by the host's clock, from the first step's begin
+    // By the host's clock, from the first step's begin; but not before the last one's end, whose device has a clock of
+    // its own, and a host that was interrupted between the two.
+    std::int64_t offset = 0;
   };
 
   static std::int64_t now() {
@@ -198,7 +202,8 @@ class Profile {
   std::vector<Closed> closed_;  // of the step that is running, until it is settled
   Step step_;
   Index steps_ = 0;
-  std::int64_t first_ = -1;
+  std::int64_t first_ = -1;  // the first step's begin, by the host's clock
+  std::int64_t end_ = 0;     // of the last step that was settled, from there
 };
 
 }  // namespace lora
