@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "support/decoding.hpp"
 #include "support/effort.hpp"
 #include "support/message_of.hpp"
+#include "support/random_gguf.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
@@ -241,6 +243,58 @@ TEST_CASE("session: what is cut off is forgotten, processed or queued") {
   session.append(sequence, more);
   session.leave(sequence);
   CHECK(session.step().sequences.empty());
+}
+
+TEST_CASE("session: a step's numbers are the same whatever else is queued, and results come in the order of queues") {
+  Subject s;
+  const Tokens prompt = sequence_of(9), other = sequence_of(30, 2), token{5};
+  const auto step_of = [&](bool beside) {
+    decode::Session<D, float> session(s.dev, s.decoder);
+    const Sequence a = session.enter(), b = session.enter(), c = session.enter();
+    for (const Sequence sequence : {a, c}) session.append(sequence, prompt);
+    session.step();
+    if (beside) session.append(b, other);
+    session.append(a, token);
+    if (beside) session.append(c, joined(token, token));
+    const auto next = session.step();
+    if (beside) {
+      REQUIRE(next.sequences == std::vector<Sequence>{b, a, c});
+      check_row(s, next, 0, other);
+      check_row(s, next, 2, joined(prompt, joined(token, token)));
+    }
+    const auto row = next.row(beside ? 1 : 0);
+    return std::vector<float>(row.begin(), row.end());
+  };
+  const auto alone = step_of(false);
+  CHECK(distance(alone, whole(s, joined(prompt, token))) < 1e-5);
+  CHECK(step_of(true) == alone);
+}
+
+TEST_CASE("session: weights in blocks are multiplied by steps rounded to 8 bits, and by prompts that are not") {
+  const RandomModel shape{.hidden = 256, .ffn = 512, .heads = 4, .kv_heads = 2, .head_dim = 64, .tied = true};
+  const Tokens prompt = sequence_of(20), token{5};
+  for (const DType dtype : {DType::q8_0, DType::q4_k}) {
+    CAPTURE(name_of(dtype));
+    const TempFolder folder;
+    write_gguf(folder / "m.gguf", shape, random_tensors(shape), dtype);
+    D dev(2);
+    const auto source = model::Source::open(folder / "m.gguf");
+    model::Decoder<D, float> decoder(dev, source);
+    decode::Session<D, float> session(dev, decoder);
+    const Sequence sequence = session.enter();
+    const auto last = [&](const Tokens& tokens) {
+      return logits_of(dev, decoder, tokens, {static_cast<std::int32_t>(tokens.size()) - 1});
+    };
+    session.append(sequence, prompt);
+    CHECK(distance(session.step().values, last(prompt)) < 1e-5);
+    session.append(sequence, token);
+    // Half a step of a value's largest neighbor is 1/254 of it, uniform, and random from value to value: a product is
+    // off by up to 3 / 254 / sqrt(12) of itself, where the largest is three times the usual, and two layers have seven
+    // each.
+    const double off = distance(session.step().values, last(joined(prompt, token)));
+    CHECK(off < 14 * 3.0 / 254 / std::sqrt(12));
+    CHECK(off > 1e-4);
+  }
 }
 
 TEST_CASE("session: long prompts go through in passes of bounded rows, and short ones share a pass") {

@@ -21,6 +21,13 @@
 #  define LORA_SIMD
 #endif
 
+/// Precedes a loop of a small constant number of iterations, whose sums are to stay in registers.
+#if defined(__clang__)
+#  define LORA_UNROLL _Pragma("unroll")
+#else
+#  define LORA_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 /// Precedes the definitions in *.ipp files: `inline` in header-only use; nothing where they are compiled once
 /// (LORA_COMPILED, by the CMake target lora::compiled), in sources of their own.
 #ifdef LORA_COMPILED

@@ -16,6 +16,7 @@
 #include "lora/cpu/quantize.hpp"
 #include "lora/cpu/reduce.hpp"
 #include "lora/cpu/rope.hpp"
+#include "lora/cpu/row_product.hpp"
 #include "lora/kernel/complete.hpp"
 
 namespace lora::cpu {

@@ -12,12 +12,6 @@
 /// words: the adjacent elements of the inner extent that one instruction takes together, one in float, two in bf16.
 namespace lora::cpu {
 
-#if defined(__GNUC__) && !defined(__clang__)
-#  define LORA_UNROLL _Pragma("GCC unroll 16")
-#else
-#  define LORA_UNROLL _Pragma("unroll")
-#endif
-
 /// Extents of tiles are padded to whole multiples of this.
 inline constexpr Index tile_step = 16;
 
@@ -211,7 +205,5 @@ void transpose(const Word* source, Index source_row, Index rows, Index cols, Wor
     for (Index j = 0; j < cols; ++j)
       std::memcpy(target + j * target_row + i, source + i * source_row + j, sizeof(Word));
 }
-
-#undef LORA_UNROLL
 
 }  // namespace lora::cpu

@@ -109,10 +109,13 @@ class Session {
   Index processed() const { return processed_; }
 
   /// Processes what is queued. The result has a row for each sequence to which something was appended, in that order.
-  /// In passes of whole queues, of at most `pass_rows` rows; a queue that is longer has passes of its own.
+  /// In passes of whole queues, of at most `pass_rows` rows; a queue that is longer has passes of its own, and so have
+  /// single tokens behind others (Pass::decodes), whose numbers then do not depend on what else is queued.
   NextLogits<Accum<T>> step() {
     NextLogits<Accum<T>> result;
     result.vocabulary = decoder_.config().vocab_size;
+    result.sequences = waiting_;
+    result.values.resize(waiting_.size() * static_cast<std::size_t>(result.vocabulary));
     while (!waiting_.empty()) run_pass(result);
     return result;
   }
@@ -126,6 +129,7 @@ class Session {
     std::vector<std::int32_t> queued{};
 
     Index length() const { return cached + std::ssize(queued); }
+    bool decodes() const { return cached > 0 && queued.size() == 1; }
   };
 
   static std::uint64_t number(Sequence sequence) { return static_cast<std::uint64_t>(sequence); }
@@ -203,9 +207,11 @@ class Session {
     nn::Batch batch;
     std::vector<kernel::Segment> keys;
     std::vector<std::int32_t> last;
-    std::size_t done = 0;  // sequences whose queue the pass empties
+    std::vector<Sequence> ended;  // those whose queue the pass empties
+    const bool decodes = at(waiting_.front()).decodes();
     for (const Sequence sequence : waiting_) {
       State& state = at(sequence);
+      if (state.decodes() != decodes) continue;
       const Index begin = batch.rows(), queued = std::ssize(state.queued);
       if (begin > 0 && begin + queued > pass_rows) break;
       const Index count = std::min(queued, pass_rows);
@@ -219,10 +225,10 @@ class Session {
       parts.push_back({&state, static_cast<std::size_t>(count)});
       if (count < queued) break;
       last.push_back(static_cast<std::int32_t>(begin + count - 1));
-      ++done;
+      ended.push_back(sequence);
     }
     const nn::Pass<D, T> pass(dev_, batch, cache_, std::move(keys));
-    auto logits = decoder_.logits(dev_, pass, last);
+    const auto logits = decoder_.logits(dev_, pass, last);
 
     processed_ += batch.rows();
     for (const Part& part : parts) {
@@ -230,13 +236,12 @@ class Session {
       part.state->queued.erase(part.state->queued.begin(),
                                part.state->queued.begin() + static_cast<std::ptrdiff_t>(part.count));
     }
-    const auto ended = waiting_.begin() + static_cast<std::ptrdiff_t>(done);
-    result.sequences.insert(result.sequences.end(), waiting_.begin(), ended);
-    waiting_.erase(waiting_.begin(), ended);
-    if (result.values.empty()) {
-      result.values = std::move(logits);
-    } else {
-      result.values.insert(result.values.end(), logits.begin(), logits.end());
+    const auto width = static_cast<std::ptrdiff_t>(result.vocabulary);
+    for (std::size_t i = 0; i < ended.size(); ++i) {
+      const auto place = std::find(result.sequences.begin(), result.sequences.end(), ended[i]);
+      std::copy_n(logits.begin() + static_cast<std::ptrdiff_t>(i) * width, width,
+                  result.values.begin() + (place - result.sequences.begin()) * width);
+      std::erase(waiting_, ended[i]);
     }
   }
 

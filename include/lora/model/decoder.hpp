@@ -388,7 +388,7 @@ std::vector<Accum<T>> Decoder<D, T>::logits(D& dev, const nn::Pass<D, T>& pass, 
   kernel::gather_rows(dev, View<D, const T>(hidden), index.view(), x);
   norm_.forward(dev, x, x, {});
   const View<D, Accum<T>> out = scratch<Accum<T>>(dev, n, config_.vocab_size);
-  head_->logits(dev, x, out);
+  head_->logits(dev, x, out, pass.decodes());
   return to_host(dev, out);
 }
 

@@ -7,6 +7,7 @@
 
 #include "lora/kernel/gemm.hpp"
 #include "lora/kernel/loss.hpp"
+#include "lora/kernel/row_product.hpp"
 #include "lora/nn/footprint.hpp"
 #include "lora/nn/own_tensor.hpp"
 #include "lora/nn/tiles.hpp"
@@ -54,10 +55,12 @@ class Head {
     });
   }
 
-  /// logits (n, V) of a few rows, for generation.
-  void logits(D& dev, View<D, const T> x, View<D, Accum<T>> out) const {
+  /// logits (n, V) of a few rows, for generation; `decodes`: of a decoding step (Pass::decodes).
+  void logits(D& dev, View<D, const T> x, View<D, Accum<T>> out, bool decodes = false) const {
     expect_shape("head", "logits", out, x.rows(), vocabulary());
     const auto use = weight_.use(dev);
+    if constexpr (kernel::HasRowProduct<D, T>)
+      if (decodes) return kernel::row_product<D, T>(dev, x, use.stored(), out);
     for_blocks([&](Index first, Index count) {
       const Arena::Scope scope(dev.arena());
       kernel::gemm(dev, kernel::Form::nt, x, use.rows(dev, first, count), out.col_slice(first, count));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lora/kernel/reduce.hpp"
+#include "lora/kernel/row_product.hpp"
 #include "lora/nn/footprint.hpp"
 #include "lora/nn/low_rank_update.hpp"
 #include "lora/nn/own_tensor.hpp"
@@ -124,6 +125,29 @@ class LinearGroup {
         });
       }
     }
+  }
+
+  /// The same of a decoding step, on a device that has products of few rows. The update joins the output.
+  void forward_rows(D& dev, View<D, const T> x, const LowRankUpdate<D, T>& update, View<D, const T> h, View<D, T> y,
+                    bool accumulate) const
+    requires kernel::HasRowProduct<D, T>
+  {
+    const Arena::Scope scope(dev.arena());
+    const View<D, Accum<T>> sum = sum_for(dev, y);
+    if constexpr (narrow)
+      if (accumulate) kernel::convert(dev, y, sum);
+    for (std::size_t j = 0; j < projections_.size(); ++j) {
+      const auto& p = projections_[j];
+      const View<D, Accum<T>> own = sum.col_slice(p.first_column, p.linear.out_features());
+      const auto weight = p.linear.weight.use(dev);
+      kernel::row_product<D, T>(dev, x, weight.stored(), own, accumulate);
+      if (update.adds_to_output(j)) {
+        const auto term = update.output_term(j, h);
+        kernel::gemm(dev, term.form, term.a, term.b, own, 1.0, true);
+      }
+      if (!p.linear.bias.empty()) kernel::add_bias<D, Accum<T>>(dev, p.linear.bias.view(), own);
+    }
+    if constexpr (narrow) kernel::convert(dev, sum, y);
   }
 
   /// Writes   dx overwritten. dh is read where the update joins the output.

@@ -104,7 +104,9 @@ class LoraLinear {
     const Arena::Scope scope(dev.arena());
     saved = {place_for(dev, pass, x.rows())};
     if (saved.place == UpdatePlace::output) reduce(dev, pass, x, saved, keep);  // h = s drop(x) Aᵀ
-    base_.forward(dev, x, update(saved), saved.h, y, accumulate);               // y = x Wᵀ + b + h Bᵀ
+    if constexpr (kernel::HasRowProduct<D, T>)
+      if (pass.decodes()) return base_.forward_rows(dev, x, update(saved), saved.h, y, accumulate);
+    base_.forward(dev, x, update(saved), saved.h, y, accumulate);  // y = x Wᵀ + b + h Bᵀ
   }
 
   /// Fills in what forward did not save under Keep::attention.
@@ -186,7 +188,8 @@ class LoraLinear {
 
   UpdatePlace place_for(D& dev, const Pass<D, T>& pass, Index n) const {
     if (rank() == 0) return UpdatePlace::none;
-    return !drops(pass) && base_.folds_update(dev.tiling(), n) ? UpdatePlace::weight : UpdatePlace::output;
+    const bool folds = !drops(pass) && !pass.decodes() && base_.folds_update(dev.tiling(), n);
+    return folds ? UpdatePlace::weight : UpdatePlace::output;
   }
   LowRankUpdate<D, T> update(const Saved& saved) const {
     LowRankUpdate<D, T> result = adapter_.update(saved.place);

@@ -42,8 +42,13 @@ class OwnMatrix {
       if (!stored_) return kernel::gather_rows(dev, trained_, index, y);
       kernel::embedding(dev, stored_->view(), index, y);
     }
-    /// As the file has it; only of a matrix without a parameter.
-    const StoredView<D>& stored() const { return stored_->view(); }
+    /// As it lies in memory: as the file has it, or the parameter in T.
+    StoredView<D> stored() const
+      requires HasDType<T>
+    {
+      if (stored_) return stored_->view();
+      return StoredView<D>(trained_.data(), dtype_of<T>, trained_.rows(), trained_.cols());
+    }
 
    private:
     std::optional<typename Weight<D>::Use> stored_;

@@ -114,6 +114,9 @@ class Pass {
         fail<ShapeError>("[pass] row ", i, " goes to row ", row, " of a cache of ", cache.rows());
     cache_ = &cache;
     keys_ = std::move(keys);
+    decodes_ = true;
+    for (std::size_t b = 0; b < segments_.size(); ++b)
+      decodes_ = decodes_ && segments_[b].end - segments_[b].begin == 1 && keys_[b].end - keys_[b].begin > 1;
   }
   /// Scratch of the block of a pass over so many rows, with the index of each row's sequence, of which so many are
   /// labelled.
@@ -138,6 +141,9 @@ class Pass {
   View<D, const std::int32_t> labelled() const { return part(block_.labelled); }
   View<D, const std::int32_t> labels() const { return part(block_.labels); }
   KvCache<D, T>* cache() const { return cache_; }
+  /// Whether each sequence gets one row behind others: a decoding step, for whose few rows there are kernels of their
+  /// own.
+  bool decodes() const { return decodes_; }
   /// Of the random numbers of a step, made of its seed and number; 0: no dropout and no noise (evaluation).
   std::uint64_t random_key() const { return random_key_; }
 
@@ -157,6 +163,7 @@ class Pass {
   std::uint64_t random_key_;
   std::vector<kernel::Segment> keys_;
   KvCache<D, T>* cache_ = nullptr;
+  bool decodes_ = false;
   const std::atomic<int>* stop_ = nullptr;
 };
 

@@ -1,0 +1,170 @@
+#include "lora/cpu/row_product.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "lora/cpu/kernels.hpp"
+#include "support/message_of.hpp"
+#include "support/random_stored.hpp"
+
+namespace row_product_test {
+
+namespace {
+
+using namespace lora;
+using namespace lora::test;
+using Cpu = cpu::Device;
+
+constexpr DType stored_types[] = {DType::f32,  DType::bf16, DType::f16,  DType::f64,  DType::q8_0, DType::q4_0,
+                                  DType::q4_1, DType::q5_0, DType::q5_1, DType::q4_k, DType::q5_k, DType::q6_k};
+
+/// y of rows of x that begin anywhere, one behind the other.
+template <class T>
+std::vector<float> product(Cpu& dev, const std::vector<T>& x, Index rows, const StoredView<Cpu>& w,
+                           std::vector<float> y = {}) {
+  const bool accumulate = !y.empty();
+  y.resize(static_cast<std::size_t>(rows * w.rows()), std::nanf(""));
+  kernel::row_product<Cpu, T>(dev, {x.data(), rows, w.cols()}, w, {y.data(), rows, w.rows()}, accumulate);
+  return y;
+}
+
+/// Σ_j w_ij x_j, and how far a product may be from it: roundings of its sum in float and, against blocks of integers,
+/// half a step of x, which is its largest value of 32 / 127.
+struct Expected {
+  double value = 0, bound = 0;
+};
+template <class T>
+Expected expected(const T* x, const double* w, Index cols, bool in_blocks) {
+  Expected result;
+  double magnitude = 0;
+  for (Index j = 0; j < cols; j += 32) {
+    const Index end = std::min(cols, j + 32);
+    double largest = 0, weights = 0;
+    for (Index i = j; i < end; ++i) {
+      const double value = static_cast<float>(x[i]);
+      largest = std::max(largest, std::abs(value));
+      weights += std::abs(w[i]);
+      result.value += w[i] * value;
+      // Minima and centres are summed apart, so that what they add is as large as what it is subtracted from.
+      magnitude += std::abs(w[i] * value);
+    }
+    if (in_blocks) {
+      result.bound += weights * largest / 254;
+      magnitude += 32 * largest *
+                   *std::max_element(w + j, w + end, [](double a, double b) { return std::abs(a) < std::abs(b); });
+    }
+  }
+  result.bound += static_cast<double>(cols + 64) * 0x1p-24 * std::abs(magnitude) + 1e-30;
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("row_product: every stored type, any number of rows, on 1 to 3 threads, with the same bits") {
+  for (const DType dtype : stored_types) {
+    CAPTURE(name_of(dtype));
+    const Index unit = block_elements(dtype);
+    for (const Index cols : {unit, 2 * unit, unit == 1 ? Index{37} : 3 * unit})
+      for (const Index out : {1, 2, 7, 65}) {
+        const Stored stored = random_matrix(dtype, out * cols);
+        const StoredView<Cpu> w(stored.bytes.data(), dtype, out, cols);
+        for (const Index rows : {1, 2, 3, 4, 9}) {
+          CAPTURE(cols);
+          CAPTURE(out);
+          CAPTURE(rows);
+          const auto x = random_values<float>(rows * cols, 7, -2, 2);
+          Cpu one(1);
+          const auto y = product(one, x, rows, w);
+          Index wrong = 0;
+          for (Index r = 0; r < rows; ++r)
+            for (Index i = 0; i < out; ++i) {
+              const auto [value, bound] =
+                  expected(x.data() + r * cols, stored.values.data() + i * cols, cols, unit > 1);
+              wrong += !(std::abs(static_cast<double>(y[static_cast<std::size_t>(r * out + i)]) - value) <= bound);
+            }
+          CHECK(wrong == 0);
+          for (int threads = 2; threads <= 3; ++threads) {
+            Cpu dev(threads);
+            CHECK(product(dev, x, rows, w) == y);
+          }
+        }
+      }
+  }
+}
+
+TEST_CASE("row_product: a row's bits do not depend on the rows beside it") {
+  Cpu dev(2);
+  for (const DType dtype : stored_types) {
+    CAPTURE(name_of(dtype));
+    constexpr Index cols = 512, out = 33, rows = 15;
+    const Stored stored = random_matrix(dtype, out * cols);
+    const StoredView<Cpu> w(stored.bytes.data(), dtype, out, cols);
+    const auto x = random_values<float>(rows * cols, 8, -2, 2);
+    const auto all = product(dev, x, rows, w);
+    for (Index r = 0; r < rows; ++r) {
+      const auto alone = product(dev, std::vector<float>(x.begin() + r * cols, x.begin() + (r + 1) * cols), 1, w);
+      CHECK(std::equal(alone.begin(), alone.end(), all.begin() + r * out));
+    }
+  }
+}
+
+TEST_CASE("row_product: it adds where it is told to, and rounds x of bfloat16 and float16 no further") {
+  Cpu dev(2);
+  for (const DType dtype : {DType::bf16, DType::q4_k}) {
+    constexpr Index cols = 256, out = 5, rows = 2;
+    const Stored stored = random_matrix(dtype, out * cols);
+    const StoredView<Cpu> w(stored.bytes.data(), dtype, out, cols);
+    const auto check = [&]<class T>(T) {
+      const auto x = random_values<T>(rows * cols, 9, -2, 2);
+      std::vector<float> wide;
+      for (const T& value : x) wide.push_back(static_cast<float>(value));
+      const auto y = product(dev, x, rows, w);
+      CHECK(y == product(dev, wide, rows, w));
+      const std::vector<float> before(y.size(), 0.5f);
+      auto sum = y;
+      for (float& value : sum) value = 0.5f + value;
+      CHECK(product(dev, x, rows, w, before) == sum);
+    };
+    check(bf16());
+    check(f16());
+    check(0.0f);
+  }
+}
+
+TEST_CASE("row_product: a row of zeros gives zeros, and a value that is not finite reaches the whole row") {
+  Cpu dev(1);
+  for (const DType dtype : stored_types) {
+    CAPTURE(name_of(dtype));
+    constexpr Index cols = 256, out = 3;
+    const Stored stored = random_matrix(dtype, out * cols);
+    const StoredView<Cpu> w(stored.bytes.data(), dtype, out, cols);
+    std::vector<float> x(cols, 0.0f);
+    CHECK(product(dev, x, 1, w) == std::vector<float>(out, 0.0f));
+    for (const float value : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+      x[100] = value;
+      for (const float y : product(dev, x, 1, w)) CHECK_FALSE(std::isfinite(y));
+    }
+  }
+}
+
+TEST_CASE("row_product: weights stored as integers, and shapes that don't fit, are refused") {
+  Cpu dev(1);
+  const std::vector<std::byte> bytes(64);
+  const std::vector<float> x(8);
+  std::vector<float> y(4);
+  const auto message = [&](DType dtype, Index cols, Index out) {
+    return message_of<Error>([&] {
+      kernel::row_product<Cpu, float>(dev, {x.data(), 1, 4}, StoredView<Cpu>(bytes.data(), dtype, 4, cols),
+                                      {y.data(), 1, out});
+    });
+  };
+  CHECK(message(DType::i8, 4, 4) == "[cpu] a weight stored as I8 can't be read as numbers");
+  CHECK(message(DType::f32, 3, 4).find("[row_product] x") == 0);
+  CHECK(message(DType::f32, 4, 3).find("[row_product] y") == 0);
+}
+
+}  // namespace row_product_test
