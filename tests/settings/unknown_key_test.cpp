@@ -157,7 +157,7 @@ TEST_CASE(
     CHECK(leads);
   }
   for (const char* name :
-       {"sft", "pt", "infer", "export", "chat", "webui", "finetune", "serve", "deploy", "rlhf", "dpo"})
+       {"sft", "pt", "infer", "chat", "webui", "finetune", "serve", "deploy", "rlhf", "dpo"})
     CHECK(names.contains(name));
 }
 
