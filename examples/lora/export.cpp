@@ -1,5 +1,3 @@
-#include "lora/model/export_gguf.hpp"
-
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -11,6 +9,7 @@
 #include "lora/inputs/model_files.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/gguf_writer.hpp"
+#include "lora/model/export_gguf.hpp"
 #include "lora/model/weights.hpp"
 #include "lora/run/talk.hpp"
 #include "open_model.hpp"
@@ -54,15 +53,18 @@ std::uint64_t write_file(const settings::Config& config, const io::GgufMetadata&
   return writer.size();
 }
 
-void tell(const settings::Config& config, std::string_view what, DType dtype, std::size_t tensors, std::uint64_t bytes) {
+void tell(const settings::Config& config, std::string_view what, DType dtype, std::size_t tensors,
+          std::uint64_t bytes) {
   std::string type(name_of(dtype));
-  std::transform(type.begin(), type.end(), type.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  std::transform(type.begin(), type.end(), type.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
   log::info(config.output_file, ": ", what, ", ", type, ", ", tensors, " tensors, ", bytes, " bytes");
 }
 
 int export_adapter(const settings::Config& config, const model::Source& source, const io::Path& folder) {
   if (model::rotary_changed(source))
-    fail<FormatError>(folder.native(), ": was trained with other rotary settings than its base has, which an adapter's ",
+    fail<FormatError>(folder.native(),
+                      ": was trained with other rotary settings than its base has, which an adapter's ",
                       "GGUF file can't say; expected the base's: export the merged model, without adapter_only");
   const model::GgufAdapter adapter(model::open_adapter(folder), source.config(), model::gguf_dtype(config.outtype));
   const auto bytes = write_file(config, adapter.metadata(name_in_file(config.adapter_name_or_path)), adapter.tensors(),
@@ -90,9 +92,10 @@ int run_export(Request& request) {
   const DType dtype = model::gguf_dtype(config.outtype).value_or(model::gguf_dtype_of(source));
   auto metadata = model::gguf_metadata(shape, dtype, name_in_file(config.model_name_or_path));
   const std::string& learnt = talk.changes.chat_template;
-  tokenizer->add_to(metadata, shape.vocab_size, {.chat_template = learnt.empty() ? tokenizer->chat_template() : learnt,
-                                                 .stop_ids = ends_of(source, talk),
-                                                 .bos_id = shape.bos_token_id});
+  tokenizer->add_to(metadata, shape.vocab_size,
+                    {.chat_template = learnt.empty() ? tokenizer->chat_template() : learnt,
+                     .stop_ids = ends_of(source, talk),
+                     .bos_id = shape.bos_token_id});
   const auto tensors = model::gguf_tensors(shape, dtype);
   cpu::Device dev(static_cast<int>(config.threads.value_or(0)));
   auto decoder = open_decoder<float>(dev, source, config);

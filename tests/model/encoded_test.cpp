@@ -67,7 +67,7 @@ TEST_CASE("encoded: Q8_0 takes the largest of 32 values for 127 and rounds halve
 TEST_CASE("encoded: what would not be finite is refused with its tensor") {
   const float infinity = std::numeric_limits<float>::infinity();
   CHECK(refused({1e5f}, DType::f16) ==
-        "the merged tensor layer.weight would hold inf as F16 (100000 before rounding); expected finite numbers");
+        "the merged tensor layer.weight would hold inf as F16 (1e+05 before rounding); expected finite numbers");
   std::vector<float> values(32, 0.0f);
   values[7] = infinity;
   CHECK(test::holds(refused(values, DType::q8_0), "would hold inf as Q8_0"));

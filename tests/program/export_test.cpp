@@ -39,7 +39,7 @@ struct Subject {
   std::string file(const char* name) const { return "--output_file=" + (temp / name).native(); }
 
   std::string answer(const io::Path& model, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> words = {"generate",         "--model_name_or_path=" + model.native(),
+    std::vector<std::string> words = {"generate",          "--model_name_or_path=" + model.native(),
                                       "--template=chatml", "--dtype=float32",
                                       "--prompt=two",      "--max_new_tokens=12"};
     words.insert(words.end(), more.begin(), more.end());
@@ -68,8 +68,9 @@ TEST_CASE("program: an exported file answers as base and adapter do, and a line 
   CHECK(merged.output.empty());
   const auto size = std::filesystem::file_size(s.temp / "merged.gguf");
   const auto tensors = io::Gguf::open(s.temp / "merged.gguf").tensors().size();
-  CHECK(test::holds(merged.errors, concat((s.temp / "merged.gguf").native(), ": a qwen3 model, merged with its adapter, f32, ",
-                                    tensors, " tensors, ", size, " bytes\n")));
+  CHECK(test::holds(merged.errors,
+                    concat((s.temp / "merged.gguf").native(), ": a qwen3 model, merged with its adapter, f32, ",
+                           tensors, " tensors, ", size, " bytes\n")));
   CHECK(s.answer(s.temp / "merged.gguf") == s.answer(s.temp / "base", {s.adapter()}));
   CHECK(s.answer(s.temp / "merged.gguf") != s.answer(s.temp / "base"));
 
@@ -86,12 +87,12 @@ TEST_CASE("program: an exported file answers as base and adapter do, and a line 
 
 TEST_CASE("program: export takes the template and the end that the adapter was trained with") {
   const Subject s;
-  io::write_json(s.temp / "adapter" / "tokenizer_config.json", {{"eos_token", "</think>"}});
+  io::write_json(s.temp / "adapter" / "tokenizer_config.json", {{"eos_token", "<think>"}});
   io::write_file(s.temp / "adapter" / "chat_template.jinja", std::string_view("{{ learnt }}"));
   REQUIRE(s.exported({s.adapter(), s.file("m.gguf")}).status == 0);
   const auto file = io::Gguf::open(s.temp / "m.gguf");
   CHECK(file.at<std::string>("tokenizer.chat_template") == "{{ learnt }}");
-  CHECK(file.at<std::int32_t>("tokenizer.ggml.eos_token_id") == 259);
+  CHECK(file.at<std::int32_t>("tokenizer.ggml.eos_token_id") == 258);
   CHECK(file.at<std::uint32_t>("general.file_type") == 1);  // auto of float32
   const auto adapter = s.exported({s.adapter(), s.file("a.gguf"), "--adapter_only"});
   CHECK(adapter.status == 0);
@@ -114,8 +115,9 @@ TEST_CASE("program: export writes an adapter alone") {
 TEST_CASE("program: export refuses with one line, and leaves nothing") {
   const Subject s;
   io::write_file(s.temp / "there.gguf", std::string_view("mine"));
-  s.check_refused(s.exported({s.file("there.gguf")}), 2,
-                  "error: key output_file: given " + (s.temp / "there.gguf").native() + ", which exists; allowed: a new file");
+  s.check_refused(
+      s.exported({s.file("there.gguf")}), 2,
+      "error: key output_file: given " + (s.temp / "there.gguf").native() + ", which exists; allowed: a new file");
   CHECK(io::read_file(s.temp / "there.gguf") == "mine");
   s.check_refused(s.exported({s.file("m.gguf"), "--no_rope_layers=0"}), 1, "layer 0 runs without rotary embedding");
   s.check_refused(s.exported({"--output_file=" + (s.temp / "no" / "m.gguf").native()}), 1, "error: ");

@@ -49,14 +49,13 @@ def in_transformers(folder, adapter):
         from peft import PeftModel
 
         model = PeftModel.from_pretrained(model, adapter)
-    model.eval()
-    with torch.no_grad():
-        return lambda ids: model(torch.tensor([ids])).logits[0, -1].double().numpy()
+    model.eval().requires_grad_(False)
+    return lambda ids: model(torch.tensor([ids])).logits[0, -1].double().numpy()
 
 
 class InLlamaCpp:
     def __init__(self, path, adapter=None):
-        self.model = llama_cpp.Llama(str(path), n_ctx=512, n_threads=1, logits_all=True, verbose=False, type_k=0, type_v=0,
+        self.model = llama_cpp.Llama(str(path), n_ctx=128, n_threads=1, logits_all=True, verbose=False, type_k=0, type_v=0,
                                      lora_path=str(adapter) if adapter else None)
 
     def ids(self, text):

@@ -166,8 +166,8 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"add_generation_prompt", "input", "k", "SWITCH", "false", "true or false"},
       {"runs", "input", "r", "LIST", "", "a comma-separated list (in JSON an array)"},
   };
-  const std::pair<char, Command> letters[] = {{'t', train_command}, {'e', eval_command},     {'g', generate_command},
-                                              {'m', merge_command}, {'x', export_command},   {'k', tokenize_command},
+  const std::pair<char, Command> letters[] = {{'t', train_command},  {'e', eval_command},   {'g', generate_command},
+                                              {'m', merge_command},  {'x', export_command}, {'k', tokenize_command},
                                               {'d', doctor_command}, {'r', report_command}};
   REQUIRE(keys().size() == std::size(rows));
   for (std::size_t i = 0; i < keys().size(); ++i) {

@@ -16,6 +16,7 @@
 #include "support/byte_tokenizer.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"
+#include "support/sentencepiece_file.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tokenizer_files.hpp"
 
@@ -55,7 +56,8 @@ io::Json digits_and_words() {
 }
 
 void check_same_ids(const Tokenizer& a, const Tokenizer& b) {
-  for (const char* text : {"Hello, world's 12345 \n\n  end", "  two <|im_start|>user\n\u00e9 <think>\t9", "ab aab 00"}) {
+  for (const char* text :
+       {"Hello, world's 12345 \n\n  end", "  two <|im_start|>user\n\u00e9 <think>\t9", "ab aab 00"}) {
     CAPTURE(text);
     CHECK(a.encode(text, true).ids == b.encode(text, true).ids);
   }
@@ -76,8 +78,7 @@ TEST_CASE("gguf metadata: the pre-tokenizer is named by what it does, with its n
   CHECK(name_of(json) == "qwen2");
   json["normalizer"] = nullptr;
   CHECK(name_of(json) == "stablelm2");
-  json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] =
-      std::string(tokenizer::WordPattern::llama3_regex);
+  json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = std::string(tokenizer::WordPattern::llama3_regex);
   CHECK(name_of(json) == "smaug-bpe");
   json["model"]["ignore_merges"] = true;
   CHECK(name_of(json) == "llama-bpe");
@@ -125,8 +126,8 @@ TEST_CASE("gguf metadata: tokens have their kinds, and holes are filled up to th
 
 TEST_CASE("gguf metadata: ends of answers are eos, eot and eom, and one more is told") {
   const test::Quiet quiet;
-  const auto file =
-      written(tokenizer_of(bytes_json()), 260, {.chat_template = "{{ x }}", .stop_ids = {257, 256, 258, 259}, .bos_id = 5});
+  const auto file = written(tokenizer_of(bytes_json()), 260,
+                            {.chat_template = "{{ x }}", .stop_ids = {257, 256, 258, 259}, .bos_id = 5});
   const auto id = [&](const char* name) {
     return file.get<std::int32_t>(concat("tokenizer.ggml.", name, "_token_id")).value_or(-1);
   };
@@ -165,8 +166,9 @@ TEST_CASE("gguf metadata: tokens around texts are bos and eos, or refused") {
   CHECK(read.opening() == std::vector<std::int32_t>{256});
   CHECK(read.closing() == std::vector<std::int32_t>{257});
   check_same_ids(own, read);
-  CHECK(holds(refused(json, 260, {.stop_ids = {258}}),
-              "the tokenizer puts other tokens than eos around texts, which a GGUF file can't say; expected none, or eos"));
+  CHECK(holds(
+      refused(json, 260, {.stop_ids = {258}}),
+      "the tokenizer puts other tokens than eos around texts, which a GGUF file can't say; expected none, or eos"));
   frame({256, 257}, {});
   CHECK(holds(refused(json, 260), "puts other tokens than bos around texts"));
 }
@@ -189,7 +191,7 @@ TEST_CASE("gguf metadata: a sentencepiece model that merges keeps pieces, scores
     return tokenizer::sentencepiece_proto({{"<unk>", 0, Kind::unknown},
                                            {"<s>", 0, Kind::control},
                                            {"</s>", 0, Kind::control},
-                                           {"<0x0A>", 0, Kind::byte},
+                                           {"c", -5, Kind::normal},
                                            {"\u2581a", -1.5f, Kind::normal},
                                            {"\u2581", -2, Kind::normal},
                                            {"a", -3, Kind::normal},
@@ -210,10 +212,10 @@ TEST_CASE("gguf metadata: a sentencepiece model that merges keeps pieces, scores
     CHECK(tokens[11] == "[PAD11]");
     CHECK(file.at<std::vector<float>>("tokenizer.ggml.scores")[4] == -1.5f);
     CHECK(file.at<std::vector<std::int32_t>>("tokenizer.ggml.token_type") ==
-          std::vector<std::int32_t>{2, 3, 3, 6, 1, 1, 1, 1, 4, 5, 5, 5});
+          std::vector<std::int32_t>{2, 3, 3, 1, 1, 1, 1, 1, 4, 5, 5, 5});
     const auto read = Tokenizer::from_gguf(file);
     CHECK(read.bos() == own.bos());
-    for (const char* text : {"a ab", "b a<s>a\n", " aa"}) CHECK(own.encode(text).ids == read.encode(text).ids);
+    for (const char* text : {"a ab", "b a<s>ac", " aa"}) CHECK(own.encode(text).ids == read.encode(text).ids);
   }
   io::write_json(temp / "tokenizer_config.json", {{"tokenizer_class", "LlamaTokenizer"}, {"legacy", false}});
   io::write_file(temp / "tokenizer.model", std::string_view(model(true)));
@@ -222,12 +224,34 @@ TEST_CASE("gguf metadata: a sentencepiece model that merges keeps pieces, scores
   CHECK(quiet.said("this tokenizer puts a space before the first text alone, a GGUF file's before every text behind"));
 }
 
+TEST_CASE("gguf metadata: a trained sentencepiece model has the same ids") {
+  const auto own = Tokenizer::from_file(test::tokenizer_data("pieces_bpe.model"));
+  const auto read = Tokenizer::from_gguf(written(own, own.vocab_size() + 5));
+  int wrong = 0;
+  for (const std::string& text : test::texts()) wrong += own.encode(text, true).ids != read.encode(text, true).ids;
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("gguf metadata: other sentencepiece models are refused") {
   const auto message = [](const Tokenizer& tokenizer) {
     return message_of<FormatError>([&] { written(tokenizer, tokenizer.vocab_size()); });
   };
   CHECK(holds(message(Tokenizer::from_file(test::tokenizer_data("pieces_unigram.model"))), "is no BPE model"));
-  CHECK(holds(message(Tokenizer::from_file(test::tokenizer_data("pieces_bpe.model"))), "the sentencepiece model "));
+  // Of a message that comes twice the fields are joined.
+  const auto normalizing = [&](std::uint32_t field, auto&& put) {
+    tokenizer::detail::ProtoWriter normalizer, model;
+    put(normalizer, field);
+    model.put_bytes(3, normalizer.bytes());
+    const test::TempFolder temp;
+    io::write_file(temp / "tokenizer.model", io::read_file(test::tokenizer_data("pieces_bpe.model")) + model.bytes());
+    return message(Tokenizer::from_file(temp / "tokenizer.model"));
+  };
+  test::CharsmapFile charsmap;
+  charsmap.add("\u00C4", "A");
+  CHECK(holds(normalizing(4, [](auto& writer, std::uint32_t field) { writer.put_integer(field, 1); }),
+              "the sentencepiece model strips spaces, which a GGUF file can't say; expected remove_extra_whitespaces"));
+  CHECK(holds(normalizing(2, [&](auto& writer, std::uint32_t field) { writer.put_bytes(field, charsmap.bytes()); }),
+              "the sentencepiece model rewrites characters"));
 }
 
 }  // namespace gguf_metadata_test

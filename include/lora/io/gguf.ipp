@@ -72,7 +72,8 @@ LORA_INLINE Gguf::Gguf(std::span<const std::byte> bytes, const std::string& name
     : name_(name), file_(std::move(file)) {
   detail::GgufCursor cursor(bytes, name_);
   const auto start = cursor.take(detail::gguf_magic.size(), "the file's mark");
-  if (std::memcmp(start.data(), detail::gguf_magic.data(), detail::gguf_magic.size()) != 0) fail<FormatError>(name_, ": not a GGUF file");
+  if (std::memcmp(start.data(), detail::gguf_magic.data(), detail::gguf_magic.size()) != 0)
+    fail<FormatError>(name_, ": not a GGUF file");
   const auto version = cursor.read<std::uint32_t>("the version");
   if (version != 2 && version != 3)
     fail<FormatError>(name_, ": GGUF version ", version & 0xFFFFu ? version : version >> 24,

@@ -206,8 +206,7 @@ LORA_INLINE SafetensorsWriter::SafetensorsWriter(std::filesystem::path path, std
   for (const TensorDeclaration& tensor : order_.tensors()) {
     if (block_elements(tensor.dtype) != 1)
       fail<FormatError>(order_.where(tensor.name), ": safetensors cannot hold ", name_of(tensor.dtype));
-    if (tensor.name == "__metadata__")
-      fail<FormatError>(order_.where(tensor.name), ": this name is declared twice");
+    if (tensor.name == "__metadata__") fail<FormatError>(order_.where(tensor.name), ": this name is declared twice");
     const Index size = bytes_of(tensor.dtype, tensor.shape.count());
     Json shape = Json::array();
     for (int axis = 0; axis < tensor.shape.rank(); ++axis) shape.push_back(tensor.shape[axis]);

@@ -190,8 +190,8 @@ LORA_INLINE GgufAdapter::GgufAdapter(AdapterFiles files, const Config& config, s
     if (!found) found = factors_[0].stored->dtype;
     dtype_ = dtype.value_or(*found == DType::f64 ? DType::f32 : *found);
     for (const auto& [end, factor] : {std::pair(".lora_a", factors_.end()[-2]), std::pair(".lora_b", factors_.back())})
-      tensors_.push_back({info.gguf_name + end, detail::gguf_matrix_dtype(dtype_, factor.stored->shape[1]),
-                          factor.stored->shape});
+      tensors_.push_back(
+          {info.gguf_name + end, detail::gguf_matrix_dtype(dtype_, factor.stored->shape[1]), factor.stored->shape});
   }
 }
 

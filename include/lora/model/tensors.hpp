@@ -20,8 +20,8 @@ struct TensorInfo {
   Index layer = -1;               ///< or -1 outside of the layers
   std::string_view projection{};  ///< of projection_names, for projections and their biases
   std::string_view norm{};        ///< of a layer's norm: "input_layernorm", "self_attn.q_norm", …
-  /// GGUF's files of llama and smollm3 hold each q and k head's rows as (pair, half) instead of (half, pair): the number of heads to
-  /// put back in order there, 0 where rows are in order.
+  /// GGUF's files of llama and smollm3 hold each q and k head's rows as (pair, half) instead of (half, pair): the
+  /// number of heads to put back in order there, 0 where rows are in order.
   Index gguf_heads = 0;
 };
 

@@ -86,8 +86,9 @@ LORA_INLINE std::vector<Key> make_keys() {
        "The day that some templates print, YYYY-MM-DD", day},
       {"rope_theta", "model", running | merge | exporting, &C::rope_theta, above(1), free, "as the model",
        "Base of the rotary embedding's frequencies"},
-      {"no_rope_layers", "model", running | merge | exporting, &C::no_rope_layers, Range{.low = 0, .high = highest_layer}, free,
-       "as the model", "Layers without rotary embedding, added to the model's own: indices and inclusive ranges a..b"},
+      {"no_rope_layers", "model", running | merge | exporting, &C::no_rope_layers,
+       Range{.low = 0, .high = highest_layer}, free, "as the model",
+       "Layers without rotary embedding, added to the model's own: indices and inclusive ranges a..b"},
 
       {"dataset", "data", data | generate, &C::dataset, any, free, "",
        "File or files of records: .json, .jsonl or .txt, also compressed (.gz, .zst); or objects {path, weight, name, "
@@ -344,7 +345,8 @@ LORA_INLINE std::vector<Key> make_keys() {
        "Type of the matrices in the file; auto: bf16 of a model that is stored so, else f16, and of adapter_only as "
        "stored. Vectors are f32; matrices whose rows are not whole blocks of q8_0 are f16"},
       {"adapter_only", "export", exporting, &C::adapter_only, any, free, "",
-       "Writes the adapter as llama.cpp's LoRA file, to be used with the base's GGUF file, instead of the merged model"},
+       "Writes the adapter as llama.cpp's LoRA file, to be used with the base's GGUF file, instead of the merged "
+       "model"},
 
       {"text", "input", tokenize, &C::text, any, free, "", "One text; or give file"},
       {"file", "input", tokenize, &C::file, any, free, "",

@@ -20,16 +20,16 @@ namespace lora::tokenizer {
 
 /// What a GGUF file says of conversations, of which a tokenizer alone does not know all.
 struct GgufChat {
-  std::string chat_template{};            ///< empty: none
-  std::vector<std::int32_t> stop_ids{};   ///< where answers end, the first as eos
-  std::optional<std::int32_t> bos_id{};   ///< of the model, where the tokenizer names none
+  std::string chat_template{};           ///< empty: none
+  std::vector<std::int32_t> stop_ids{};  ///< where answers end, the first as eos
+  std::optional<std::int32_t> bos_id{};  ///< of the model, where the tokenizer names none
 };
 
 namespace detail {
 
-/// Adds a tokenizer's keys, "tokenizer.ggml.…", as llama.cpp's own converter does: `size` tokens, as many as the model's
-/// head has rows.
-/// Throws   FormatError for what the keys can't say: another pre-tokenizer than those of gguf_pre_tokenizers, a
+/// Adds a tokenizer's keys, "tokenizer.ggml.…", as llama.cpp's own converter does: `size` tokens, as many as the
+/// model's head has rows. Throws   FormatError for what the keys can't say: another pre-tokenizer than those of
+/// gguf_pre_tokenizers, a
 ///          unigram model, added tokens that take spaces with them, …
 void add_tokenizer(io::GgufMetadata& metadata, const TokenizerParts& parts, Index size, const GgufChat& chat);
 

@@ -66,7 +66,10 @@ LORA_INLINE std::vector<SentencePiece> gguf_tokens(const TokenizerParts& parts, 
   for (const auto& [id, token] : parts.added) {
     if (token.lstrip || token.rstrip || token.single_word)
       fail_gguf(parts,
-                concat("the added token \"", token.content, "\" has ", token.lstrip ? "lstrip" : token.rstrip ? "rstrip" : "single_word"),
+                concat("the added token \"", token.content, "\" has ",
+                       token.lstrip   ? "lstrip"
+                       : token.rstrip ? "rstrip"
+                                      : "single_word"),
                 "tokens that are found wherever they stand");
     SentencePiece& piece = vocabulary[static_cast<std::size_t>(id)];
     if (piece.kind != Kind::normal && piece.kind != Kind::unused && piece.kind != Kind::user_defined) continue;
@@ -118,8 +121,8 @@ LORA_INLINE std::vector<SentencePiece> add_sentencepiece(io::GgufMetadata& metad
   for (const SentencePiece& token : tokens) scores.push_back(token.score);
   metadata.add("tokenizer.ggml.scores", scores);
   const bool as_in_file = model.prefix() == SentencePiecePrefix::as_in_file;
-  metadata.add("tokenizer.ggml.add_space_prefix", as_in_file ? normalizer.adds_dummy_prefix
-                                                             : model.prefix() != SentencePiecePrefix::never);
+  metadata.add("tokenizer.ggml.add_space_prefix",
+               as_in_file ? normalizer.adds_dummy_prefix : model.prefix() != SentencePiecePrefix::never);
   if (!as_in_file && model.prefix() != SentencePiecePrefix::never)
     log::warn(parts.where, ": this tokenizer puts a space before ",
               model.prefix() == SentencePiecePrefix::first ? "the first text alone" : "texts without one alone",
@@ -156,12 +159,15 @@ LORA_INLINE void add_tokenizer(io::GgufMetadata& metadata, const TokenizerParts&
     metadata.add(concat("tokenizer.ggml.", name, "_token_id"), static_cast<std::uint32_t>(*id));
   };
   const SpecialFrame& frame = parts.frame;
-  const auto first = [](const std::vector<std::int32_t>& ids) { return ids.empty() ? std::nullopt : std::optional(ids[0]); };
+  const auto first = [](const std::vector<std::int32_t>& ids) {
+    return ids.empty() ? std::nullopt : std::optional(ids[0]);
+  };
   const auto bos = parts.bos ? parts.bos : frame.before.empty() ? chat.bos_id : first(frame.before);
   const auto eos = chat.stop_ids.empty() ? parts.eos : first(chat.stop_ids);
   const auto adds = [&](std::string_view name, const std::vector<std::int32_t>& side, std::optional<std::int32_t> id) {
     if (side.size() > 1 || (side.size() == 1 && side[0] != id))
-      fail_gguf(parts, concat("the tokenizer puts other tokens than ", name, " around texts"), concat("none, or ", name));
+      fail_gguf(parts, concat("the tokenizer puts other tokens than ", name, " around texts"),
+                concat("none, or ", name));
     metadata.add(concat("tokenizer.ggml.add_", name, "_token"), !side.empty());
   };
   add_id("bos", bos);
