@@ -216,7 +216,7 @@ TEST_CASE("program: no command or an unknown one") {
   CHECK(lora_program({"trian"}).errors.find("nearest: train\n") != std::string::npos);
   // Other programs'.
   check_refused(lora_program({"sft", "--model", "m"}), 2, "unknown command sft; here: train; allowed: train, eval");
-  check_refused(lora_program({"export", "--help"}), 2, "unknown command export; here: merge, which writes");
+  check_refused(lora_program({"serve", "--help"}), 2, "unknown command serve; here: not there: merge writes");
 }
 
 TEST_CASE("program: an unknown key names itself, what was given and the nearest") {
