@@ -105,7 +105,7 @@ def sources(root, folders, suffixes):
 
 def wrong_names(root):
     for path, text in sources(root, SOURCES, {".hpp", ".ipp", ".cpp", ".py", ".sh", ".txt", ".cmake", ""}):
-        for page in re.findall(r"\bdocs/(\w+\.md)", text):
+        for page in re.findall(r"(?<!/)\bdocs/(\w+\.md)", text):
             if page not in FOREIGN_PAGES and not (root / "docs" / page).exists():
                 yield f"{path.relative_to(root).as_posix()}: there is no docs/{page}"
 

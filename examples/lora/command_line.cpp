@@ -38,6 +38,8 @@ constexpr CommandText command_texts[] = {
      "lora generate --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --prompt \"Hello\""},
     {merge_command, "Writes base and adapter as one plain model folder.",
      "lora merge --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --output_dir MERGED"},
+    {export_command, "Writes a model, merged with its adapter, or the adapter alone as a GGUF file, for llama.cpp.",
+     "lora export --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --output_file model.gguf"},
     {tokenize_command, "Prints the token ids of texts, a JSON array per line.",
      "lora tokenize --model_name_or_path MODEL --text \"Hello\""},
     {plan_command,

@@ -9,6 +9,7 @@ int run_train(Request& request);
 int run_eval(Request& request);
 int run_generate(Request& request);
 int run_merge(Request& request);
+int run_export(Request& request);
 int run_tokenize(Request& request);
 int run_doctor(Request& request);
 int run_plan(Request& request);

@@ -32,6 +32,8 @@ int run_command(Request& request) {
       return run_generate(request);
     case merge_command:
       return run_merge(request);
+    case export_command:
+      return run_export(request);
     case tokenize_command:
       return run_tokenize(request);
     case doctor_command:

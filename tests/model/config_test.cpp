@@ -495,8 +495,9 @@ TEST_CASE("config: GGUF metadata that are not supported, or missing, are named")
   GgufWriter writer;
   writer.add("general.architecture", "gemma");
   io::write_file(file.folder / "y.gguf", std::string_view(writer.bytes()));
-  CHECK(holds(message_of([&] { model::read_config(io::Gguf::open(file.folder / "y.gguf")); }),
-              "\"general.architecture\" is \"gemma\", which is not supported; expected llama, qwen2 or qwen3"));
+  CHECK(
+      holds(message_of([&] { model::read_config(io::Gguf::open(file.folder / "y.gguf")); }),
+            "\"general.architecture\" is \"gemma\", which is not supported; expected llama, qwen2, qwen3 or smollm3"));
 }
 
 TEST_CASE("config: extents at their limits are taken, and the first beyond them is not") {

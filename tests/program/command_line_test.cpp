@@ -51,6 +51,9 @@ constexpr Page pages[] = {
      "lora generate --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --prompt \"Hello\""},
     {settings::merge_command, "Writes base and adapter as one plain model folder.",
      "lora merge --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --output_dir MERGED"},
+    {settings::export_command,
+     "Writes a model, merged with its adapter, or the adapter alone as a GGUF file, for llama.cpp.",
+     "lora export --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --output_file model.gguf"},
     {settings::tokenize_command, "Prints the token ids of texts, a JSON array per line.",
      "lora tokenize --model_name_or_path MODEL --text \"Hello\""},
     {settings::plan_command,
@@ -75,7 +78,7 @@ std::string option(const std::string& name, const std::string& words) {
   return text + line + "\n";
 }
 
-constexpr const char* all_names = "train, eval, generate, merge, tokenize, plan, report, doctor, launch";
+constexpr const char* all_names = "train, eval, generate, merge, export, tokenize, plan, report, doctor, launch";
 
 }  // namespace
 
@@ -208,12 +211,12 @@ TEST_CASE("program: what a command lacks, and a key without effect in it, is ref
 }
 
 TEST_CASE("program: no command or an unknown one") {
-  check_refused(lora_program({}), 2, "no command; allowed: train, eval, generate, merge, tokenize");
+  check_refused(lora_program({}), 2, "no command; allowed: train, eval, generate, merge, export");
   check_refused(lora_program({"trian"}), 2, "unknown command trian; allowed: train, eval");
   CHECK(lora_program({"trian"}).errors.find("nearest: train\n") != std::string::npos);
   // Other programs'.
   check_refused(lora_program({"sft", "--model", "m"}), 2, "unknown command sft; here: train; allowed: train, eval");
-  check_refused(lora_program({"export", "--help"}), 2, "unknown command export; here: merge, which writes");
+  check_refused(lora_program({"serve", "--help"}), 2, "unknown command serve; here: not there: merge writes");
 }
 
 TEST_CASE("program: an unknown key names itself, what was given and the nearest") {

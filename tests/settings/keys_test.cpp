@@ -36,8 +36,8 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
     std::string_view name, group, commands, type, otherwise, allowed;
   };
   const Row rows[] = {
-      {"model_name_or_path", "model", "tegmk", "TEXT", "", "a text"},
-      {"adapter_name_or_path", "model", "tegm", "TEXT", "none", "a text"},
+      {"model_name_or_path", "model", "tegmxk", "TEXT", "", "a text"},
+      {"adapter_name_or_path", "model", "tegmx", "TEXT", "none", "a text"},
       {"device", "model", "tegd", "TEXT", "auto", "auto, cpu, ascend, ascend:N or ascend:N,M,... with numbers of NPUs"},
       {"device_type", "model", "tegd", "TEXT", "auto", "a text"},
       {"full_determinism", "model", "teg", "SWITCH", "true", "true or false"},
@@ -47,8 +47,8 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
        "chatml, llama3, llama3_1, llama3_2, alpaca, none"},
       {"enable_thinking", "model", "tegk", "SWITCH", "true", "true or false"},
       {"date", "model", "tegk", "TEXT", "the template's own, or today", "a day of the calendar as YYYY-MM-DD"},
-      {"rope_theta", "model", "tegm", "NUMBER", "as the model", "a number, above 1"},
-      {"no_rope_layers", "model", "tegm", "LAYERS", "as the model",
+      {"rope_theta", "model", "tegmx", "NUMBER", "as the model", "a number, above 1"},
+      {"no_rope_layers", "model", "tegmx", "LAYERS", "as the model",
        "layer indices and inclusive ranges a..b, comma-separated (in JSON an array), at least 0 and at most 1e+05"},
       {"dataset", "data", "teg", "LIST", "",
        "comma-separated paths (in JSON an array of paths or of objects {path, weight, name, max_samples})"},
@@ -144,13 +144,13 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"json", "run", "dp", "SWITCH", "false", "true or false"},
       {"all", "run", "p", "SWITCH", "false", "true or false"},
       {"full", "run", "d", "SWITCH", "false", "true or false"},
-      {"threads", "run", "tegmd", "INT", "what the machine allows", "a whole number, at least 1 and at most 4096"},
+      {"threads", "run", "tegmxd", "INT", "what the machine allows", "a whole number, at least 1 and at most 4096"},
       {"profile", "run", "t", "SWITCH", "false", "true or false"},
       {"compare_base", "evaluation", "e", "SWITCH", "false", "true or false"},
       {"compare_with", "evaluation", "e", "LIST", "none", "a comma-separated list (in JSON an array)"},
       {"predict", "evaluation", "e", "SWITCH", "false", "true or false"},
       {"prompt", "generation", "g", "TEXT", "", "a text"},
-      {"output_file", "generation", "gdr", "TEXT",
+      {"output_file", "generation", "gxdr", "TEXT",
        "standard output; of doctor doctor_report.md, of report the run's report.html", "a text"},
       {"max_new_tokens", "generation", "teg", "INT", "256", "a whole number, at least 1 and at most 1e+06"},
       {"temperature", "generation", "g", "NUMBER", "0", "a number, at least 0"},
@@ -159,14 +159,16 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"stop", "generation", "g", "LIST", "none", "a comma-separated list (in JSON an array)"},
       {"max_shard_size", "merge", "tm", "TEXT", "5GB",
        "a number above 0 with KB, MB, GB, KiB, MiB or GiB, such as 5GB"},
+      {"outtype", "export", "x", "TEXT", "auto", "one of auto, f32, f16, bf16, q8_0"},
+      {"adapter_only", "export", "x", "SWITCH", "false", "true or false"},
       {"text", "input", "k", "TEXT", "", "a text"},
       {"file", "input", "k", "TEXT", "", "a text"},
       {"add_generation_prompt", "input", "k", "SWITCH", "false", "true or false"},
       {"runs", "input", "r", "LIST", "", "a comma-separated list (in JSON an array)"},
   };
-  const std::pair<char, Command> letters[] = {{'t', train_command}, {'e', eval_command},     {'g', generate_command},
-                                              {'m', merge_command}, {'k', tokenize_command}, {'d', doctor_command},
-                                              {'r', report_command}};
+  const std::pair<char, Command> letters[] = {{'t', train_command},  {'e', eval_command},   {'g', generate_command},
+                                              {'m', merge_command},  {'x', export_command}, {'k', tokenize_command},
+                                              {'d', doctor_command}, {'r', report_command}};
   REQUIRE(keys().size() == std::size(rows));
   for (std::size_t i = 0; i < keys().size(); ++i) {
     const Key& key = keys()[i];

@@ -50,6 +50,8 @@ Pairs base_of(Command command) {
       return {{"model_name_or_path", "m"}, {"prompt", "p"}};
     case merge_command:
       return {{"model_name_or_path", "m"}, {"adapter_name_or_path", "a"}, {"output_dir", "o"}};
+    case export_command:
+      return {{"model_name_or_path", "m"}, {"output_file", "m.gguf"}};
     case tokenize_command:
       return {{"model_name_or_path", "m"}, {"text", "t"}};
     case doctor_command:
@@ -108,6 +110,7 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
   const std::string twins = R"([{"path":"a","name":"n"},{"path":"b","name":"n"}])";
   const std::string no_twins =
       R"(dataset: given {"path":"a","name":"n"},{"path":"b","name":"n"}, allowed: each name once)";
+  const Pairs adapter_file = with(base_of(export_command), {{"adapter_name_or_path", "a"}, {"adapter_only", ""}});
   const Example examples[] = {
       {merge_command, {}, "model_name_or_path: given nothing, allowed: a model folder, a .gguf file or a model's name"},
       {eval_command, {}, "model_name_or_path: given nothing, allowed: a model folder, a .gguf file or a model's name"},
@@ -124,6 +127,20 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
       {merge_command, model, "adapter_name_or_path: given nothing, allowed: an adapter folder"},
       {merge_command, with(model, {{"adapter_name_or_path", "a"}}),
        "output_dir: given nothing, allowed: a folder for the merged model"},
+      {export_command,
+       {},
+       "model_name_or_path: given nothing, allowed: a model folder, a .gguf file or a model's name"},
+      {export_command, model, "output_file: given nothing, allowed: a new file that ends in .gguf"},
+      {export_command, with(model, {{"output_file", "m.bin"}}),
+       "output_file: given m.bin, allowed: a new file that ends in .gguf"},
+      {export_command, with(base_of(export_command), {{"adapter_only", ""}}),
+       "adapter_only: given true, allowed: with adapter_name_or_path"},
+      {export_command, with(adapter_file, {{"rope_theta", "500"}}),
+       "rope_theta: given 500, allowed: without adapter_only: an adapter's file says nothing of rotary embedding"},
+      {export_command, with(adapter_file, {{"no_rope_layers", "1"}}),
+       "no_rope_layers: given 1, allowed: without adapter_only: an adapter's file says nothing of rotary embedding"},
+      {export_command, with(adapter_file, {{"threads", "2"}}),
+       "threads: given 2, which has no effect here; allowed: without adapter_only, which computes nothing"},
       {generate_command, model, "prompt: given nothing, allowed: a text, or dataset instead"},
       {tokenize_command, model, "text: given nothing, allowed: a text, or file instead"},
       {generate_command, with(data, {{"prompt", ""}}), "prompt: given together with dataset, allowed: one of the two"},
@@ -438,6 +455,9 @@ TEST_CASE("rules: settings at the edge of one are taken, and those past it by an
       {generate_command, with(generate, {{"device_type", "ascend910b"}, {"full_determinism", "false"}})},
       {tokenize_command, with(model, {{"file", "f.jsonl"}, {"template", "chatml"}, {"add_generation_prompt", ""}})},
       {tokenize_command, with(model, {{"file", "f.jsonl.gz"}, {"date", "2024-07-26"}, {"enable_thinking", "true"}})},
+      {export_command,
+       with(base_of(export_command), {{"rope_theta", "500"}, {"no_rope_layers", "1"}, {"threads", "2"}})},
+      {export_command, with(base_of(export_command), {{"adapter_name_or_path", "a"}, {"adapter_only", ""}})},
       {doctor_command, {{"full", ""}, {"output_file", "r.md"}}},
       {plan_command, {{"model_preset", "tiny"}, {"train_from_scratch", ""}, {"finetuning_type", "full"}}},
       {plan_command,
@@ -603,6 +623,7 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
       "generate top_k",
       "generate top_p",
       "doctor output_file",
+      "export adapter_only",
       "tokenize add_generation_prompt",
       "tokenize date",
       "tokenize enable_thinking",

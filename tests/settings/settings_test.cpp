@@ -220,6 +220,8 @@ TEST_CASE("settings: each default is the one that docs/keys.md and keys_run.md p
                                                           {"top_p", "1"},
                                                           {"top_k", "0"},
                                                           {"max_shard_size", "5GB"},
+                                                          {"outtype", "auto"},
+                                                          {"adapter_only", "false"},
                                                           {"add_generation_prompt", "false"}};
   for (const auto& entry : promised) {
     CAPTURE(entry.first);

@@ -184,8 +184,7 @@ TEST_CASE(
     }
     CHECK(leads);
   }
-  for (const char* name :
-       {"sft", "pt", "infer", "export", "chat", "webui", "finetune", "serve", "deploy", "rlhf", "dpo"})
+  for (const char* name : {"sft", "pt", "infer", "chat", "webui", "finetune", "serve", "deploy", "rlhf", "dpo"})
     CHECK(names.contains(name));
 }
 

@@ -41,6 +41,41 @@ constexpr std::string_view name_of(GgufType type) {
 
 namespace detail {
 
+/// The dtype of GGML's number of a tensor type; nothing for one that is not supported.
+constexpr std::optional<DType> ggml_dtype(std::uint32_t type) {
+  switch (type) {
+    case 0:
+      return DType::f32;
+    case 1:
+      return DType::f16;
+    case 2:
+      return DType::q4_0;
+    case 3:
+      return DType::q4_1;
+    case 6:
+      return DType::q5_0;
+    case 7:
+      return DType::q5_1;
+    case 8:
+      return DType::q8_0;
+    case 12:
+      return DType::q4_k;
+    case 13:
+      return DType::q5_k;
+    case 14:
+      return DType::q6_k;
+    case 30:
+      return DType::bf16;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Where the data of tensors may begin, unless a file says otherwise: at multiples of so many bytes.
+inline constexpr std::uint32_t gguf_alignment = 32;
+
+inline constexpr std::string_view gguf_magic = "GGUF";
+
 /// Reads the bytes of a file in order, with bounds checks.
 class GgufCursor {
  public:
@@ -133,8 +168,6 @@ class Gguf {
 
   static constexpr std::size_t least_pair_bytes = 8 + 4 + 1;        // a name's length, a type, a value
   static constexpr std::size_t least_tensor_bytes = 8 + 4 + 4 + 8;  // a name's length, the rank, a type, an offset
-  static constexpr std::uint32_t default_alignment = 32;
-  static constexpr std::string_view magic = "GGUF";
 
   Gguf(std::span<const std::byte> bytes, const std::string& name, std::shared_ptr<const MappedFile> file);
 

@@ -16,35 +16,6 @@ constexpr std::string_view ggml_type_name(std::uint32_t type) {
   return type < std::size(names) ? names[type] : std::string_view();
 }
 
-constexpr std::optional<DType> ggml_dtype(std::uint32_t type) {
-  switch (type) {
-    case 0:
-      return DType::f32;
-    case 1:
-      return DType::f16;
-    case 2:
-      return DType::q4_0;
-    case 3:
-      return DType::q4_1;
-    case 6:
-      return DType::q5_0;
-    case 7:
-      return DType::q5_1;
-    case 8:
-      return DType::q8_0;
-    case 12:
-      return DType::q4_k;
-    case 13:
-      return DType::q5_k;
-    case 14:
-      return DType::q6_k;
-    case 30:
-      return DType::bf16;
-    default:
-      return std::nullopt;
-  }
-}
-
 /// Bytes of a metadata value of a fixed size; 0 for strings and arrays.
 constexpr std::size_t gguf_bytes(GgufType type) {
   constexpr std::size_t bytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
@@ -100,8 +71,9 @@ LORA_INLINE Gguf::Gguf(std::span<const std::byte> bytes, const std::string& name
                        std::shared_ptr<const MappedFile> file)
     : name_(name), file_(std::move(file)) {
   detail::GgufCursor cursor(bytes, name_);
-  const auto start = cursor.take(magic.size(), "the file's mark");
-  if (std::memcmp(start.data(), magic.data(), magic.size()) != 0) fail<FormatError>(name_, ": not a GGUF file");
+  const auto start = cursor.take(detail::gguf_magic.size(), "the file's mark");
+  if (std::memcmp(start.data(), detail::gguf_magic.data(), detail::gguf_magic.size()) != 0)
+    fail<FormatError>(name_, ": not a GGUF file");
   const auto version = cursor.read<std::uint32_t>("the version");
   if (version != 2 && version != 3)
     fail<FormatError>(name_, ": GGUF version ", version & 0xFFFFu ? version : version >> 24,
@@ -148,7 +120,7 @@ LORA_INLINE void Gguf::read_tensors(detail::GgufCursor& cursor, std::uint64_t co
   }
   if (count == 0) return;
 
-  const auto alignment = get<std::uint32_t>("general.alignment").value_or(default_alignment);
+  const auto alignment = get<std::uint32_t>("general.alignment").value_or(detail::gguf_alignment);
   if (!std::has_single_bit(alignment))
     fail<FormatError>(name_, ": general.alignment is ", alignment, ", which is no power of two");
   const std::size_t begin = (cursor.position() + alignment - 1) / alignment * alignment;

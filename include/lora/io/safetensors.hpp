@@ -25,6 +25,7 @@
 #include "lora/io/json_view.hpp"
 #include "lora/io/mapped_file.hpp"
 #include "lora/io/tensor_file.hpp"
+#include "lora/io/tensor_order.hpp"
 
 namespace lora::io {
 
@@ -89,7 +90,7 @@ class SafetensorsWriter {
   void add(std::string_view name, std::span<const std::byte> bytes);
 
   /// True once all data have been given.
-  bool complete() const { return next_ == tensors_.size(); }
+  bool complete() const { return order_.complete(); }
 
   /// The steps of a commit, as in AtomicFile.
   void settle();
@@ -99,15 +100,8 @@ class SafetensorsWriter {
   void commit();
 
  private:
-  std::string where(std::string_view name) const { return concat(file_.path().native(), ": tensor ", name); }
-
-  /// Goes to the next tensor that has any bytes.
-  void skip_empty();
-
-  std::vector<TensorDeclaration> tensors_;
+  TensorOrder order_;
   AtomicFile file_;
-  std::size_t next_ = 0;  // the first tensor that is not complete
-  std::size_t left_ = 0;  // bytes that it still lacks
 };
 
 }  // namespace lora::io

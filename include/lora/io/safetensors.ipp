@@ -194,7 +194,7 @@ LORA_INLINE void Safetensors::check_layout(std::span<const StoredTensor> tensors
 
 LORA_INLINE SafetensorsWriter::SafetensorsWriter(std::filesystem::path path, std::vector<TensorDeclaration> tensors,
                                                  const SafetensorsMetadata& metadata)
-    : tensors_(std::move(tensors)), file_(std::move(path)) {
+    : order_(path, std::move(tensors)), file_(std::move(path)) {
   Json header = Json::object();
   auto& entries = header.get_ref<Json::object_t&>();  // appended to directly: a lookup per name would be quadratic
   if (!metadata.empty()) {
@@ -202,11 +202,11 @@ LORA_INLINE SafetensorsWriter::SafetensorsWriter(std::filesystem::path path, std
     for (const auto& [key, value] : metadata) values[key] = value;
     entries.emplace_back("__metadata__", std::move(values));
   }
-  std::vector<std::string_view> names;
   Index offset = 0;
-  for (const TensorDeclaration& tensor : tensors_) {
+  for (const TensorDeclaration& tensor : order_.tensors()) {
     if (block_elements(tensor.dtype) != 1)
-      fail<FormatError>(where(tensor.name), ": safetensors cannot hold ", name_of(tensor.dtype));
+      fail<FormatError>(order_.where(tensor.name), ": safetensors cannot hold ", name_of(tensor.dtype));
+    if (tensor.name == "__metadata__") fail<FormatError>(order_.where(tensor.name), ": this name is declared twice");
     const Index size = bytes_of(tensor.dtype, tensor.shape.count());
     Json shape = Json::array();
     for (int axis = 0; axis < tensor.shape.rank(); ++axis) shape.push_back(tensor.shape[axis]);
@@ -216,38 +216,22 @@ LORA_INLINE SafetensorsWriter::SafetensorsWriter(std::filesystem::path path, std
                                                    {"shape", std::move(shape)},
                                                    {"data_offsets", std::move(place)}}));
     offset += size;
-    names.push_back(tensor.name);
   }
-  std::sort(names.begin(), names.end());
-  const auto twin = std::adjacent_find(names.begin(), names.end());
-  if (twin != names.end() || std::binary_search(names.begin(), names.end(), "__metadata__"))
-    fail<FormatError>(where(twin != names.end() ? *twin : "__metadata__"), ": this name is declared twice");
 
   std::string text = to_text(header, -1);
   text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data start aligned
   const std::uint64_t size = text.size();
   file_.write(std::as_bytes(std::span(&size, 1)));
   file_.write(text);
-  skip_empty();
 }
 
 LORA_INLINE void SafetensorsWriter::add(std::string_view name, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return;
-  if (complete() || tensors_[next_].name != name)
-    fail<FormatError>(where(name), ": data given out of order; the next tensor is ",
-                      complete() ? std::string("none") : tensors_[next_].name);
-  if (bytes.size() > left_)
-    fail<FormatError>(where(name), ": ", bytes.size(), " bytes given where ", left_, " are left");
+  order_.take(name, bytes.size());
   file_.write(bytes);
-  left_ -= bytes.size();
-  if (left_ == 0) {
-    ++next_;
-    skip_empty();
-  }
 }
 
 LORA_INLINE void SafetensorsWriter::settle() {
-  if (!complete()) fail<FormatError>(where(tensors_[next_].name), ": its data are not complete");
+  order_.expect_complete();
   file_.settle();
 }
 
@@ -255,13 +239,6 @@ LORA_INLINE void SafetensorsWriter::commit() {
   settle();
   publish();
   sync_folder(folder_of(file_.path()));
-}
-
-LORA_INLINE void SafetensorsWriter::skip_empty() {
-  for (; next_ < tensors_.size(); ++next_) {
-    left_ = static_cast<std::size_t>(bytes_of(tensors_[next_].dtype, tensors_[next_].shape.count()));
-    if (left_ > 0) return;
-  }
 }
 
 }  // namespace lora::io

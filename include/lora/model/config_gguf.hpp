@@ -6,13 +6,18 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lora/io/gguf.hpp"
 #include "lora/model/config.hpp"
 
 namespace lora::model {
 
-/// A model's config from a GGUF file's metadata and tensors (architectures llama, qwen2, qwen3).
+/// Which layers rotate in a model of a GGUF file: it has no key for that, the architecture says it. Of smollm3 all but
+/// every fourth.
+std::vector<bool> rotates_in_gguf(std::string_view architecture, Index layers);
+
+/// A model's config from a GGUF file's metadata and tensors (architectures llama, qwen2, qwen3, smollm3).
 Config read_config(const io::Gguf& file);
 
 }  // namespace lora::model

@@ -71,14 +71,21 @@ LORA_INLINE void read_rope_scaling(const io::Gguf& file, const std::string& arch
 
 namespace lora::model {
 
+LORA_INLINE std::vector<bool> rotates_in_gguf(std::string_view architecture, Index layers) {
+  std::vector<bool> rotates(static_cast<std::size_t>(layers), true);
+  if (architecture == "smollm3")
+    for (std::size_t i = 3; i < rotates.size(); i += 4) rotates[i] = false;
+  return rotates;
+}
+
 LORA_INLINE Config read_config(const io::Gguf& file) {
   const std::string& where = file.name();
   Config config;
   config.model_type = file.at<std::string>("general.architecture");
   const std::string arch = config.model_type;
-  if (arch != "llama" && arch != "qwen2" && arch != "qwen3")
+  if (arch != "llama" && arch != "qwen2" && arch != "qwen3" && arch != "smollm3")
     fail<FormatError>(where, ": \"general.architecture\" is \"", arch,
-                      "\", which is not supported; expected llama, qwen2 or qwen3");
+                      "\", which is not supported; expected llama, qwen2, qwen3 or smollm3");
   const auto key = [&](std::string_view name) { return concat(arch, ".", name); };
   config.hidden_size = file.at<Index>(key("embedding_length"));
   config.intermediate_size = file.at<Index>(key("feed_forward_length"));
@@ -119,8 +126,8 @@ LORA_INLINE Config read_config(const io::Gguf& file) {
   config.o_bias = file.find("blk.0.attn_output.bias") != nullptr;
   config.mlp_bias = file.find("blk.0.ffn_gate.bias") != nullptr;
   config.qk_norm = arch == "qwen3";
-  config.rotates.assign(static_cast<std::size_t>(config.num_hidden_layers), true);
-  for (const auto* name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"})
+  config.rotates = rotates_in_gguf(arch, config.num_hidden_layers);
+  for (const auto* name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"})
     if (const auto id = file.get<std::int32_t>(name);
         id && std::count(config.eos_token_ids.begin(), config.eos_token_ids.end(), *id) == 0)
       config.eos_token_ids.push_back(*id);

@@ -41,11 +41,7 @@ LORA_INLINE void HostMatrix::write(Index begin, Index end, std::byte* to) const 
 }
 
 LORA_INLINE const std::byte* HostMatrix::stored_row(Index row) const {
-  if (const Index heads = tensor_.permuted_heads; heads > 0) {
-    const Index width = rows_ / heads;
-    const Index head = row / width, half = row % width / (width / 2), pair = row % (width / 2);
-    row = head * width + 2 * pair + half;
-  }
+  if (tensor_.permuted_heads > 0) row = permuted_row(row, rows_, tensor_.permuted_heads);
   return tensor_.bytes.data() + static_cast<std::size_t>(row) * row_bytes();
 }
 

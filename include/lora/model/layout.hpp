@@ -19,7 +19,8 @@ struct Projection {
   Index (*out)(const Config&);
   Index (*in)(const Config&);
   bool Config::*has_bias;
-  /// GGUF's llama files have the rows of its heads in another order, see TensorInfo: so many; null where it has none.
+  /// Of llama and smollm3, GGUF has the rows of its heads in another order, see TensorInfo: so many; null where it has
+  /// none.
   Index Config::*gguf_heads = nullptr;
 };
 

@@ -13,6 +13,7 @@
 
 #include "lora/io/safetensors_folder.hpp"
 #include "lora/model/decoder.hpp"
+#include "lora/model/encoded.hpp"
 
 namespace lora::model {
 
@@ -20,14 +21,6 @@ namespace lora::model {
 /// Layers without rotary embedding stand in it for every model type: see rotary_note for who obeys that.
 /// Throws   ConfigError for a dtype that safetensors doesn't have; FormatError as `config_json_of` does
 io::Json merged_config(const Source& source, std::optional<DType> dtype);
-
-namespace detail {
-
-/// Rounds float32 values of the tensor `name` to a stored type.
-/// Throws   NonFiniteError
-std::vector<std::byte> rounded(std::span<const float> values, DType dtype, const std::string& name);
-
-}  // namespace detail
 
 /// Writes the model as model.safetensors (or shards with an index) and config.json into an existing folder, one tensor
 /// after the other. Every matrix with an adapter is W + s B A, what training has changed is as it was trained, and the
@@ -58,7 +51,7 @@ void save_merged(D& dev, Decoder<D, T>& model, const Source& source, const std::
   io::SafetensorsFolderWriter writer(folder, declarations, max_shard_bytes);
   std::size_t next = 0;
   for (const TensorInfo& info : tensors_of(config)) {
-    writer.add(info.name, detail::rounded(values_of(info), declarations[next++].dtype, info.name));
+    writer.add(info.name, encoded(values_of(info), declarations[next++].dtype, info.name));
   }
   writer.commit();
 

@@ -20,10 +20,17 @@ struct TensorInfo {
   Index layer = -1;               ///< or -1 outside of the layers
   std::string_view projection{};  ///< of projection_names, for projections and their biases
   std::string_view norm{};        ///< of a layer's norm: "input_layernorm", "self_attn.q_norm", …
-  /// GGUF's llama files hold each q and k head's rows as (pair, half) instead of (half, pair): the number of heads to
-  /// put back in order there, 0 where rows are in order.
+  /// GGUF's files of llama and smollm3 hold each q and k head's rows as (pair, half) instead of (half, pair): the
+  /// number of heads to put back in order there, 0 where rows are in order.
   Index gguf_heads = 0;
 };
+
+/// Where row `row` of `rows` stands in a file that keeps `heads` heads as (pair, half): row (head, half, pair) is there
+/// row (head, pair, half).
+constexpr Index permuted_row(Index row, Index rows, Index heads) {
+  const Index width = rows / heads, half = row % width / (width / 2), pair = row % (width / 2);
+  return row / width * width + 2 * pair + half;
+}
 
 /// Every tensor of a model, each storage once (a tied head is the embedding), in the order of the model. Loading,
 /// merging, saving, forecasts and names of GGUF files follow this one list.

@@ -163,6 +163,8 @@ struct Config {
 
   // model files
   std::string max_shard_size = "5GB";
+  std::string outtype = "auto";
+  bool adapter_only = false;
 
   // tokenize
   std::optional<std::string> text;

@@ -28,10 +28,11 @@ enum Command : unsigned {
   tokenize_command = 16,
   doctor_command = 32,
   plan_command = 64,
-  report_command = 128
+  report_command = 128,
+  export_command = 256
 };
 
-constexpr Command all_commands[] = {train_command,    eval_command,   generate_command, merge_command,
+constexpr Command all_commands[] = {train_command,    eval_command,   generate_command, merge_command, export_command,
                                     tokenize_command, doctor_command, plan_command,     report_command};
 
 constexpr std::string_view name_of(Command command) {
@@ -52,6 +53,8 @@ constexpr std::string_view name_of(Command command) {
       return "plan";
     case report_command:
       return "report";
+    case export_command:
+      return "export";
   }
   return "";
 }

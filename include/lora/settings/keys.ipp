@@ -35,7 +35,8 @@ LORA_INLINE std::vector<std::string_view> template_names() {
 
 LORA_INLINE std::vector<Key> make_keys() {
   constexpr unsigned train = train_command, eval = eval_command, generate = generate_command, merge = merge_command,
-                     tokenize = tokenize_command, doctor = doctor_command, plan = plan_command, report = report_command;
+                     tokenize = tokenize_command, doctor = doctor_command, plan = plan_command, report = report_command,
+                     exporting = export_command;
   constexpr unsigned running = train | eval | generate, data = train | eval;
   constexpr Range any = {};
   const std::vector<std::string_view> free = {};
@@ -55,9 +56,9 @@ LORA_INLINE std::vector<Key> make_keys() {
                        "with ascending ends, of which the last may be left to max_steps or num_train_epochs"};
   using C = Config;
   std::vector<Key> table = {
-      {"model_name_or_path", "model", running | merge | tokenize, &C::model_name_or_path, any, free, "",
+      {"model_name_or_path", "model", running | merge | exporting | tokenize, &C::model_name_or_path, any, free, "",
        "Model folder, .gguf file, or a name in the local Hugging Face cache"},
-      {"adapter_name_or_path", "model", running | merge, &C::adapter_name_or_path, any, free, "none",
+      {"adapter_name_or_path", "model", running | merge | exporting, &C::adapter_name_or_path, any, free, "none",
        "Adapter folder to start from; its file supplies rank, alpha, targets and rsLoRA"},
       {"device", "model", running | doctor, &C::device, any, free, "",
        "Where to compute: cpu, ascend (an NPU: ascend:2, or a list of which LOCAL_RANK picks), or auto: an NPU where "
@@ -83,10 +84,11 @@ LORA_INLINE std::vector<Key> make_keys() {
        "Of qwen3 and smollm3: false puts an empty think block before an answer, in training as in eval and generate"},
       {"date", "model", running | tokenize, &C::date, any, free, "the template's own, or today",
        "The day that some templates print, YYYY-MM-DD", day},
-      {"rope_theta", "model", running | merge, &C::rope_theta, above(1), free, "as the model",
+      {"rope_theta", "model", running | merge | exporting, &C::rope_theta, above(1), free, "as the model",
        "Base of the rotary embedding's frequencies"},
-      {"no_rope_layers", "model", running | merge, &C::no_rope_layers, Range{.low = 0, .high = highest_layer}, free,
-       "as the model", "Layers without rotary embedding, added to the model's own: indices and inclusive ranges a..b"},
+      {"no_rope_layers", "model", running | merge | exporting, &C::no_rope_layers,
+       Range{.low = 0, .high = highest_layer}, free, "as the model",
+       "Layers without rotary embedding, added to the model's own: indices and inclusive ranges a..b"},
 
       {"dataset", "data", data | generate, &C::dataset, any, free, "",
        "File or files of records: .json, .jsonl or .txt, also compressed (.gz, .zst); or objects {path, weight, name, "
@@ -304,7 +306,7 @@ LORA_INLINE std::vector<Key> make_keys() {
        "fits"},
       {"full", "run", doctor, &C::full, any, free, "",
        "Also runs every kernel of the device against the processors, and a short training, and writes a report"},
-      {"threads", "run", running | merge | doctor, &C::threads, Range{.low = 1, .high = 4096}, free,
+      {"threads", "run", running | merge | exporting | doctor, &C::threads, Range{.low = 1, .high = 4096}, free,
        "what the machine allows", "Threads to compute with"},
       {"profile", "run", train, &C::profile, any, free, "",
        "Says at the end where time and memory went; writes profile.md, and profile.json for ui.perfetto.dev"},
@@ -317,10 +319,10 @@ LORA_INLINE std::vector<Key> make_keys() {
        "Also generates the answers and scores them: exact match and ROUGE-L"},
 
       {"prompt", "generation", generate, &C::prompt, any, free, "", "The user's words; or give dataset"},
-      {"output_file", "generation", generate | doctor | report, &C::output_file, any, free,
+      {"output_file", "generation", generate | exporting | doctor | report, &C::output_file, any, free,
        "standard output; of doctor doctor_report.md, of report the run's report.html",
        "File for the answers to dataset, a JSON object per line; of doctor for the report of full; of report for the "
-       "page"},
+       "page; of export the .gguf file, which must not be there"},
       {"max_new_tokens", "generation", running, &C::max_new_tokens, count_to(1e6), free, "",
        "Longest answer in tokens"},
       {"temperature", "generation", generate, &C::temperature, at_least(0), free, "",
@@ -332,6 +334,19 @@ LORA_INLINE std::vector<Key> make_keys() {
 
       {"max_shard_size", "merge", train | merge, &C::max_shard_size, any, free, "",
        "Largest weight file of a whole model, such as 500MB or 5GB", size},
+
+      {"outtype",
+       "export",
+       exporting,
+       &C::outtype,
+       any,
+       {"auto", "f32", "f16", "bf16", "q8_0"},
+       "",
+       "Type of the matrices in the file; auto: bf16 of a model that is stored so, else f16, and of adapter_only as "
+       "stored. Vectors are f32; matrices whose rows are not whole blocks of q8_0 are f16"},
+      {"adapter_only", "export", exporting, &C::adapter_only, any, free, "",
+       "Writes the adapter as llama.cpp's LoRA file, to be used with the base's GGUF file, instead of the merged "
+       "model"},
 
       {"text", "input", tokenize, &C::text, any, free, "", "One text; or give file"},
       {"file", "input", tokenize, &C::file, any, free, "",

@@ -12,7 +12,7 @@ LORA_INLINE bool reads_only_text(const Config& config) {
 
 LORA_INLINE std::vector<Rule> make_rules() {
   constexpr unsigned train = train_command, eval = eval_command, generate = generate_command, merge = merge_command,
-                     tokenize = tokenize_command, running = train | eval | generate;
+                     exporting = export_command, tokenize = tokenize_command, running = train | eval | generate;
   constexpr auto required = Rule::Kind::required, excludes = Rule::Kind::excludes, refused = Rule::Kind::refused,
                  idle = Rule::Kind::idle;
   constexpr unsigned plan = plan_command;
@@ -31,12 +31,15 @@ LORA_INLINE std::vector<Rule> make_rules() {
   constexpr std::string_view warm = "a temperature above 0: greedy answers draw nothing";
   constexpr std::string_view from_data = "with dataset: a prompt is one text";
   constexpr std::string_view conversations = "with a file of conversations: plain texts go through no template";
+  constexpr std::string_view gguf_file = "a new file that ends in .gguf";
+  constexpr std::string_view base_rotates = "without adapter_only: an adapter's file says nothing of rotary embedding";
+  constexpr auto adapter_alone = [](const Config& c) { return c.adapter_only; };
   constexpr auto without_data = [](const Config& c) { return c.dataset.empty(); };
   constexpr auto of_cpu = [](const Config& c) { return c.device_type == "auto"; };
   std::vector<Rule> table = {
       {required, train | plan, "model_name_or_path", "", [](const Config& c) { return c.model_preset.empty(); },
        a_model},
-      {required, eval | generate | merge | tokenize, "model_name_or_path", "", always, a_model},
+      {required, eval | generate | merge | exporting | tokenize, "model_name_or_path", "", always, a_model},
       {required, train, "tokenizer_name_or_path", "", [](const Config& c) { return !c.model_preset.empty(); },
        "with model_preset, the folder that has the tokenizer"},
       {required, plan, "tokenizer_name_or_path", "",
@@ -47,6 +50,13 @@ LORA_INLINE std::vector<Rule> make_rules() {
        "a folder for the results"},
       {required, merge, "adapter_name_or_path", "", always, "an adapter folder"},
       {required, merge, "output_dir", "", always, "a folder for the merged model"},
+      {required, exporting, "output_file", "", always, gguf_file},
+      {refused, exporting, "output_file", "", [](const Config& c) { return !c.output_file.ends_with(".gguf"); },
+       gguf_file},
+      {refused, exporting, "adapter_only", "", [](const Config& c) { return c.adapter_name_or_path.empty(); },
+       "with adapter_name_or_path"},
+      {refused, exporting, "rope_theta", "", adapter_alone, base_rotates},
+      {refused, exporting, "no_rope_layers", "", adapter_alone, base_rotates},
       {required, generate, "prompt", "", [](const Config& c) { return c.dataset.empty(); },
        "a text, or dataset instead"},
       {required, report_command, "runs", "", always, "folders of runs"},
@@ -181,6 +191,7 @@ LORA_INLINE std::vector<Rule> make_rules() {
       {idle, eval | generate, "dataset", "", [](const Config& c) { return weights_in(c.dataset) > 0; },
        "files without a weight, which is for training"},
       {idle, generate, "dataset", "", [](const Config& c) { return have_names(c.dataset); }, "files without a name"},
+      {idle, exporting, "threads", "", adapter_alone, "without adapter_only, which computes nothing"},
       {idle, doctor_command, "output_file", "", [](const Config& c) { return !c.full; },
        "with full, which writes a report"},
       {idle, generate, "top_p", "", greedy, warm},

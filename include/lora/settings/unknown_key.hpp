@@ -36,7 +36,6 @@ constexpr ForeignCommand foreign_commands[] = {
     {"deploy", "not there: merge writes a model folder that servers of such models take"},
     {"dpo", "not there: train learns from answers, not from preferences"},
     {"evaluate", "eval"},
-    {"export", "merge, which writes base and adapter as one model folder"},
     {"finetune", "train"},
     {"fit", "train"},
     {"infer", "generate"},

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
@@ -17,6 +18,34 @@
 #include "lora/tokenizer/sentencepiece.hpp"
 
 namespace lora::tokenizer::detail {
+
+/// What tokenizer.ggml.pre names. Only the regular expressions are the name's in llama.cpp; the normaliser of the
+/// tokenizers that are called so is not in the file.
+struct GgufPreTokenizer {
+  std::string_view name;
+  enum class Kind { gpt2, digits_gpt2, qwen2, llama3 } kind;
+  bool nfc = false;             ///< text is normalised
+  bool ignores_merges = false;  ///< a word that is a token stays whole; texts begin with bos unless the file says no
+};
+
+/// The first of a kind is the one to write.
+inline constexpr GgufPreTokenizer gguf_pre_tokenizers[] = {
+    {"smollm", GgufPreTokenizer::Kind::digits_gpt2},
+    {"gpt-2", GgufPreTokenizer::Kind::gpt2},
+    {"qwen2", GgufPreTokenizer::Kind::qwen2, true},
+    {"deepseek-r1-qwen", GgufPreTokenizer::Kind::qwen2, true},
+    {"stablelm2", GgufPreTokenizer::Kind::qwen2},
+    {"llama-bpe", GgufPreTokenizer::Kind::llama3, false, true},
+    {"llama3", GgufPreTokenizer::Kind::llama3, false, true},
+    {"llama-v3", GgufPreTokenizer::Kind::llama3, false, true},
+    {"smaug-bpe", GgufPreTokenizer::Kind::llama3},
+};
+
+/// The names, to be listed.
+std::string gguf_pre_tokenizer_names();
+
+/// A pre-tokenizer as tokenizer.json has it.
+io::Json gguf_pre_tokenizer_json(GgufPreTokenizer::Kind kind);
 
 /// The tokenizer in a GGUF file's metadata, with the names of its special tokens and its template.
 std::unique_ptr<TokenizerParts> parts_of_gguf(const io::Gguf& file);

@@ -5,19 +5,6 @@
 
 namespace lora::tokenizer::detail {
 
-/// What tokenizer.ggml.pre names. The normaliser is not in the file, but belongs to the name.
-struct GgufPreTokenizer {
-  std::string_view name;
-  enum class Kind { gpt2, digits_gpt2, qwen2, llama3 } kind;
-};
-
-inline constexpr GgufPreTokenizer gguf_pre_tokenizers[] = {
-    {"smollm", GgufPreTokenizer::Kind::digits_gpt2}, {"gpt-2", GgufPreTokenizer::Kind::gpt2},
-    {"qwen2", GgufPreTokenizer::Kind::qwen2},        {"deepseek-r1-qwen", GgufPreTokenizer::Kind::qwen2},
-    {"llama-bpe", GgufPreTokenizer::Kind::llama3},   {"llama3", GgufPreTokenizer::Kind::llama3},
-    {"llama-v3", GgufPreTokenizer::Kind::llama3},
-};
-
 /// The vocabulary of a GGUF file.
 struct GgufTokens {
   std::vector<std::string> texts;
@@ -44,6 +31,12 @@ LORA_INLINE GgufTokens read_gguf_tokens(const io::Gguf& file) {
   return tokens;
 }
 
+LORA_INLINE std::string gguf_pre_tokenizer_names() {
+  std::string names;
+  for (const auto& entry : gguf_pre_tokenizers) names += concat(names.empty() ? "" : ", ", entry.name);
+  return names;
+}
+
 LORA_INLINE io::Json gguf_pre_tokenizer_json(GgufPreTokenizer::Kind kind) {
   using Kind = GgufPreTokenizer::Kind;
   const bool own_regex = kind == Kind::gpt2 || kind == Kind::digits_gpt2;
@@ -61,18 +54,29 @@ LORA_INLINE io::Json gguf_pre_tokenizer_json(GgufPreTokenizer::Kind kind) {
   return io::json_object({{"type", "Sequence"}, {"pretokenizers", io::Json::array({first, byte_level})}});
 }
 
-/// A template that puts `bos` before a text.
-LORA_INLINE io::Json bos_template_json(const std::string& bos, std::int32_t id) {
+/// A template that puts tokens before and after a text, each an id with its name.
+LORA_INLINE io::Json frame_template_json(const std::vector<std::pair<std::int32_t, std::string>>& before,
+                                         const std::vector<std::pair<std::int32_t, std::string>>& after) {
   const auto item = [](std::string_view kind, const std::string& name, int type_id) {
     return io::json_object({{kind, io::json_object({{"id", name}, {"type_id", type_id}})}});
   };
-  const auto special = [&](int type_id) { return item("SpecialToken", bos, type_id); };
-  const auto sequence = [&](const char* name, int type_id) { return item("Sequence", name, type_id); };
-  io::Json tokens = io::Json::object();
-  tokens[bos] = io::json_object({{"id", bos}, {"ids", io::Json::array({id})}, {"tokens", io::Json::array({bos})}});
+  io::Json single = io::Json::array(), pair = io::Json::array(), tokens = io::Json::object();
+  for (int type_id = 0; type_id < 2; ++type_id) {
+    const auto put = [&](io::Json part) {
+      if (type_id == 0) single.push_back(part);
+      pair.push_back(std::move(part));
+    };
+    for (const auto& [id, name] : before) put(item("SpecialToken", name, type_id));
+    put(item("Sequence", type_id == 0 ? "A" : "B", type_id));
+    for (const auto& [id, name] : after) put(item("SpecialToken", name, type_id));
+  }
+  for (const auto* side : {&before, &after})
+    for (const auto& [id, name] : *side)
+      tokens[name] =
+          io::json_object({{"id", name}, {"ids", io::Json::array({id})}, {"tokens", io::Json::array({name})}});
   return io::json_object({{"type", "TemplateProcessing"},
-                          {"single", io::Json::array({special(0), sequence("A", 0)})},
-                          {"pair", io::Json::array({special(0), sequence("A", 0), special(1), sequence("B", 1)})},
+                          {"single", std::move(single)},
+                          {"pair", std::move(pair)},
                           {"special_tokens", std::move(tokens)}});
 }
 
@@ -81,13 +85,10 @@ LORA_INLINE TokenizerDocument document_from_gguf(const io::Gguf& file) {
   TokenizerDocument document;
   document.where = file.name();
   const auto name = file.at<std::string>("tokenizer.ggml.pre");
-  std::optional<GgufPreTokenizer::Kind> kind;
-  std::string known;
-  for (const auto& entry : gguf_pre_tokenizers) {
-    if (entry.name == name) kind = entry.kind;
-    known += concat(known.empty() ? "" : ", ", entry.name);
-  }
-  if (!kind) fail_part(file.name(), "pre-tokenizer (tokenizer.ggml.pre)", name, concat("one of ", known));
+  const auto* const pre = std::find_if(std::begin(gguf_pre_tokenizers), std::end(gguf_pre_tokenizers),
+                                       [&](const GgufPreTokenizer& entry) { return entry.name == name; });
+  if (pre == std::end(gguf_pre_tokenizers))
+    fail_part(file.name(), "pre-tokenizer (tokenizer.ggml.pre)", name, concat("one of ", gguf_pre_tokenizer_names()));
 
   const GgufTokens tokens = read_gguf_tokens(file);
   io::Json added = io::Json::array();
@@ -109,19 +110,23 @@ LORA_INLINE TokenizerDocument document_from_gguf(const io::Gguf& file) {
     document.merges.add(std::string_view(merge).substr(0, space), std::string_view(merge).substr(space + 1));
   }
 
-  using Kind = GgufPreTokenizer::Kind;
-  const bool add_bos = file.get<bool>("tokenizer.ggml.add_bos_token").value_or(*kind == Kind::llama3);
-  const auto bos = file.get<std::int32_t>("tokenizer.ggml.bos_token_id");
+  const auto framing = [&](std::string_view which, bool otherwise) {
+    std::vector<std::pair<std::int32_t, std::string>> side;
+    const auto id = file.get<std::int32_t>(concat("tokenizer.ggml.", which, "_token_id"));
+    const bool adds = file.get<bool>(concat("tokenizer.ggml.add_", which, "_token")).value_or(otherwise);
+    if (adds && id && document.vocabulary.has(*id)) side.emplace_back(*id, tokens.texts[static_cast<std::size_t>(*id)]);
+    return side;
+  };
+  const auto before = framing("bos", pre->ignores_merges), after = framing("eos", false);
   io::Json post_processor = nullptr;
-  if (add_bos && bos && document.vocabulary.has(*bos))
-    post_processor = bos_template_json(tokens.texts[static_cast<std::size_t>(*bos)], *bos);
+  if (!before.empty() || !after.empty()) post_processor = frame_template_json(before, after);
   document.settings = io::json_object(
       {{"version", "1.0"},
        {"truncation", nullptr},
        {"padding", nullptr},
        {"added_tokens", std::move(added)},
-       {"normalizer", *kind == Kind::qwen2 ? io::json_object({{"type", "NFC"}}) : io::Json()},
-       {"pre_tokenizer", gguf_pre_tokenizer_json(*kind)},
+       {"normalizer", pre->nfc ? io::json_object({{"type", "NFC"}}) : io::Json()},
+       {"pre_tokenizer", gguf_pre_tokenizer_json(pre->kind)},
        {"post_processor", std::move(post_processor)},
        {"decoder",
         io::json_object(
@@ -133,7 +138,7 @@ LORA_INLINE TokenizerDocument document_from_gguf(const io::Gguf& file) {
                                   {"end_of_word_suffix", nullptr},
                                   {"fuse_unk", false},
                                   {"byte_fallback", false},
-                                  {"ignore_merges", *kind == Kind::llama3}})}});
+                                  {"ignore_merges", pre->ignores_merges}})}});
   return document;
 }
 
@@ -148,7 +153,8 @@ LORA_INLINE std::string sentencepiece_from_gguf(const io::Gguf& file) {
   for (std::size_t i = 0; i < scores.size(); ++i) {
     if (!std::isfinite(scores[i]))
       fail<FormatError>(file.name(), ": tokenizer.ggml.scores[", i, "] is ", scores[i], "; expected a finite number");
-    pieces.push_back({tokens.texts[i], scores[i], tokens.kinds[i]});
+    const bool as_in_texts = tokens.kinds[i] == SentencePiece::Kind::user_defined;
+    pieces.push_back({as_in_texts ? with_space_marks(tokens.texts[i]) : tokens.texts[i], scores[i], tokens.kinds[i]});
   }
   return sentencepiece_proto(pieces, file.get<bool>("tokenizer.ggml.add_space_prefix").value_or(true));
 }

@@ -72,6 +72,7 @@ class ByteLevelModel final : public TokenModel {
   Fingerprints fingerprints() const override;
 
   const Bpe& bpe() const { return bpe_; }
+  const PreTokenizer& pre_tokenizer() const { return pre_tokenizer_; }
 
  private:
   Bpe bpe_;

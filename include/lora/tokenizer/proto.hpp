@@ -95,6 +95,7 @@ bool is_bpe_model(std::string_view proto, const std::string& where);
 struct SentencePieceNormalizer {
   bool has_charsmap = false;      ///< characters are rewritten
   bool adds_dummy_prefix = true;  ///< a space is put before it
+  bool strips_spaces = true;      ///< those at its ends are removed, and those beside others
 };
 SentencePieceNormalizer sentencepiece_normalizer(std::string_view proto, const std::string& where);
 

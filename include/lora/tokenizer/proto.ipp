@@ -178,6 +178,7 @@ LORA_INLINE SentencePieceNormalizer sentencepiece_normalizer(std::string_view pr
     while (const auto field = normalizer.next()) {
       if (field->number == 2) found.has_charsmap = !field->bytes.empty();
       if (field->number == 3) found.adds_dummy_prefix = field->value != 0;
+      if (field->number == 4) found.strips_spaces = field->value != 0;
     }
   }
   return found;

@@ -35,6 +35,13 @@ class ProtoWriter {
   std::string bytes_;
 };
 
+/// How pieces write a space, U+2581.
+inline constexpr std::string_view space_mark = "\xE2\x96\x81";
+
+/// A piece's text as it stands in texts, and the other way.
+std::string with_spaces(std::string piece);
+std::string with_space_marks(std::string text);
+
 }  // namespace detail
 
 /// A piece of a sentencepiece vocabulary; the numbers of its kinds are the file format's.
@@ -88,6 +95,7 @@ class SentencePieceModel final : public TokenModel {
   std::int32_t pad() const { return processor_.pad_id(); }
   const std::string& proto() const { return proto_; }
   bool is_bpe() const { return is_bpe_; }
+  SentencePiecePrefix prefix() const { return prefix_; }
 
  private:
   std::string proto_;

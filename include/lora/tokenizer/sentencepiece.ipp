@@ -27,6 +27,15 @@ LORA_INLINE void ProtoWriter::put_varint(std::uint64_t value) {
   bytes_ += static_cast<char>(value);
 }
 
+LORA_INLINE std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  for (std::size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+LORA_INLINE std::string with_spaces(std::string piece) { return replaced(std::move(piece), space_mark, " "); }
+LORA_INLINE std::string with_space_marks(std::string text) { return replaced(std::move(text), " ", space_mark); }
+
 }  // namespace lora::tokenizer::detail
 
 namespace lora::tokenizer {
@@ -109,11 +118,7 @@ LORA_INLINE std::string SentencePieceModel::bytes_of(std::int32_t id) const {
       value = value * 16 + static_cast<unsigned>(digit <= '9' ? digit - '0' : digit - 'A' + 10);
     return std::string(1, static_cast<char>(static_cast<unsigned char>(value)));
   }
-  constexpr std::string_view space = "\xE2\x96\x81";
-  std::string bytes = piece;
-  for (std::size_t at = bytes.find(space); at != bytes.npos; at = bytes.find(space, at + 1))
-    bytes.replace(at, space.size(), " ");
-  return bytes;
+  return detail::with_spaces(piece);
 }
 
 LORA_INLINE Fingerprints SentencePieceModel::fingerprints() const {

@@ -16,10 +16,12 @@
 #include "lora/core/scalar.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/gguf.hpp"
+#include "lora/io/gguf_writer.hpp"
 #include "lora/io/mapped_file.hpp"
 #include "lora/tokenizer/config_fields.hpp"
 #include "lora/tokenizer/declared.hpp"
 #include "lora/tokenizer/gguf.hpp"
+#include "lora/tokenizer/gguf_metadata.hpp"
 #include "lora/tokenizer/parts.hpp"
 
 namespace lora::tokenizer {
@@ -82,6 +84,12 @@ class Tokenizer {
 
   /// The model's own template; empty if it has none.
   const std::string& chat_template() const { return parts_->chat_template; }
+
+  /// Adds the tokenizer to the metadata of a GGUF file for a model with a head of `size` rows.
+  /// Throws   FormatError for what such metadata can't say
+  void add_to(io::GgufMetadata& metadata, Index size, const GgufChat& chat) const {
+    detail::add_tokenizer(metadata, *parts_, size, chat);
+  }
 
   /// The size in bytes of what `save` writes: exact for copied files, else an estimate.
   std::uint64_t saved_bytes() const;

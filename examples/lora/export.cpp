@@ -1,0 +1,109 @@
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "commands.hpp"
+#include "lora/inputs/find_model.hpp"
+#include "lora/inputs/model_files.hpp"
+#include "lora/io/file.hpp"
+#include "lora/io/gguf_writer.hpp"
+#include "lora/model/export_gguf.hpp"
+#include "lora/model/weights.hpp"
+#include "lora/run/talk.hpp"
+#include "open_model.hpp"
+
+namespace {
+
+using namespace lora;
+
+void expect_new(const settings::Config& config) {
+  if (io::is_there(config.output_file))
+    fail<ConfigError>("key output_file: given ", config.output_file, ", which exists; allowed: a new file");
+}
+
+/// What general.name says: the last part of a path or a name.
+std::string name_in_file(const std::string& name) {
+  const io::Path path(name);
+  return (path.has_filename() ? path : path.parent_path()).stem().native();
+}
+
+/// Where answers end, the token first that a tokenizer_config.json of the merged model would name.
+std::vector<std::int32_t> ends_of(const model::Source& source, const run::Talk& talk) {
+  if (!talk.stop_ids.empty()) return talk.stop_ids;
+  std::vector<std::int32_t> ids = model::stop_ids_of(source);
+  if (const auto eos = talk.tokenizer->eos()) {
+    std::erase(ids, *eos);
+    ids.insert(ids.begin(), *eos);
+  }
+  return ids;
+}
+
+/// Opens the file, lets `fill` write its tensors, and makes it appear. Returns its size.
+template <class Fill>
+std::uint64_t write_file(const settings::Config& config, const io::GgufMetadata& metadata,
+                         std::vector<io::TensorDeclaration> tensors, Fill&& fill) {
+  io::clear_killed(config.output_file);
+  io::GgufWriter writer(config.output_file, metadata, std::move(tensors));
+  const io::Lock lock(writer.file().partial(), io::Lock::Of::file);  // see io::clear_killed
+  fill(writer);
+  expect_new(config);  // it may have come meanwhile
+  writer.commit();
+  return writer.size();
+}
+
+void tell(const settings::Config& config, std::string_view what, DType dtype, std::size_t tensors,
+          std::uint64_t bytes) {
+  std::string type(name_of(dtype));
+  std::transform(type.begin(), type.end(), type.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  log::info(config.output_file, ": ", what, ", ", type, ", ", tensors, " tensors, ", bytes, " bytes");
+}
+
+int export_adapter(const settings::Config& config, const model::Source& source, const io::Path& folder) {
+  if (model::rotary_changed(source))
+    fail<FormatError>(folder.native(),
+                      ": was trained with other rotary settings than its base has, which an adapter's ",
+                      "GGUF file can't say; expected the base's: export the merged model, without adapter_only");
+  const model::GgufAdapter adapter(model::open_adapter(folder), source.config(), model::gguf_dtype(config.outtype));
+  const auto bytes = write_file(config, adapter.metadata(name_in_file(config.adapter_name_or_path)), adapter.tensors(),
+                                [&](io::GgufWriter& writer) { adapter.write(writer); });
+  if (const auto chat = tokenizer::read_chat_files(folder); !chat.chat_template.empty() || !chat.eos_token.empty())
+    log::warn("the adapter's chat template and end of answers are not in its file: the base's file has the base's");
+  tell(config, concat("an adapter of a ", source.config().model_type, " model"), adapter.dtype(),
+       adapter.tensors().size(), bytes);
+  return 0;
+}
+
+}  // namespace
+
+int run_export(Request& request) {
+  const settings::Config& config = request.config;
+  expect_new(config);
+  const auto source = inputs::open_source(config);
+  const model::Config& shape = source.config();
+  if (config.adapter_only) return export_adapter(config, source, inputs::find_adapter(config.adapter_name_or_path));
+
+  model::check_gguf(shape, source.path().native());
+  const auto tokenizer = inputs::find_tokenizer(source.path());
+  if (!tokenizer) inputs::fail_without_tokenizer(source.path());
+  const auto talk = run::talk_of(source, &*tokenizer, inputs::chat_files_of_adapter(config, *tokenizer));
+  const DType dtype = model::gguf_dtype(config.outtype).value_or(model::gguf_dtype_of(source));
+  auto metadata = model::gguf_metadata(shape, dtype, name_in_file(config.model_name_or_path));
+  const std::string& learnt = talk.changes.chat_template;
+  tokenizer->add_to(metadata, shape.vocab_size,
+                    {.chat_template = learnt.empty() ? tokenizer->chat_template() : learnt,
+                     .stop_ids = ends_of(source, talk),
+                     .bos_id = shape.bos_token_id});
+  const auto tensors = model::gguf_tensors(shape, dtype);
+  cpu::Device dev(static_cast<int>(config.threads.value_or(0)));
+  auto decoder = open_decoder<float>(dev, source, config);
+  const auto bytes = write_file(config, metadata, tensors, [&](io::GgufWriter& writer) {
+    model::write_gguf_tensors(dev, decoder, dtype, writer);
+  });
+  const bool merged = !config.adapter_name_or_path.empty();
+  tell(config, concat("a ", shape.model_type, " model", merged ? ", merged with its adapter" : ""), dtype,
+       tensors.size(), bytes);
+  return 0;
+}

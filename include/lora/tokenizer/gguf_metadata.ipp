@@ -1,0 +1,189 @@
+#pragma once
+
+#include "lora/core/config.hpp"
+#include "lora/tokenizer/gguf_metadata.hpp"
+
+namespace lora::tokenizer::detail {
+
+[[noreturn]] LORA_INLINE void fail_gguf(const TokenizerParts& parts, std::string_view what, std::string_view expected) {
+  fail<FormatError>(parts.where, ": ", what, ", which a GGUF file can't say; expected ", expected);
+}
+
+/// The name of a pre-tokenizer that gives the same words. The normaliser is the name's, see GgufPreTokenizer.
+LORA_INLINE std::string_view gguf_name_of(const TokenizerParts& parts) {
+  const ByteLevelModel& model = *parts.byte_level;
+  for (const GgufPreTokenizer& entry : gguf_pre_tokenizers) {
+    if (entry.nfc != model.wants_nfc() || entry.ignores_merges != model.bpe().ignore_merges()) continue;
+    const io::Json json = gguf_pre_tokenizer_json(entry.kind);
+    PreTokenizer same;
+    read_pre_tokenizer(io::JsonView(json, "tokenizer.ggml.pre"), same);
+    if (same.fingerprint() == model.pre_tokenizer().fingerprint()) return entry.name;
+  }
+  fail_gguf(parts,
+            concat("the pre-tokenizer, ", model.wants_nfc() ? "with" : "without", " NFC and ",
+                   model.bpe().ignore_merges() ? "with" : "without", " ignore_merges, has no name in llama.cpp"),
+            concat("one of ", gguf_pre_tokenizer_names()));
+}
+
+/// The pieces of a sentencepiece model that was checked.
+LORA_INLINE std::vector<SentencePiece> pieces_of(std::string_view proto, const std::string& where) {
+  std::vector<SentencePiece> pieces;
+  ProtoReader parts(proto, 0, where);
+  while (const auto part = parts.next()) {
+    if (part->number != 1) continue;
+    SentencePiece piece{"", 0, SentencePiece::Kind::normal};
+    ProtoReader fields(part->bytes, 0, where);
+    while (const auto field = fields.next()) {
+      if (field->number == 1) piece.text = field->bytes;
+      if (field->number == 2) piece.score = std::bit_cast<float>(static_cast<std::uint32_t>(field->value));
+      if (field->number == 3) piece.kind = static_cast<SentencePiece::Kind>(field->value);
+    }
+    // There such pieces are found in text as it is written.
+    if (piece.kind == SentencePiece::Kind::user_defined) piece.text = with_spaces(std::move(piece.text));
+    pieces.push_back(std::move(piece));
+  }
+  return pieces;
+}
+
+/// Whether a token is a mark for llama.cpp's converter although its tokenizer does not call it special: text that looks
+/// like it is never such a token.
+LORA_INLINE bool looks_special(std::string_view text) {
+  const auto within = [&](std::string_view begin, std::string_view end) {
+    return text.starts_with(begin) && text.ends_with(end);
+  };
+  return text == "<pad>" || text == "<mask>" || within("<|", "|>") || within("<\uFF5C", "\uFF5C>") ||
+         within("<unused", ">");
+}
+
+/// `vocabulary`: what the model's own file has of each id; of a byte-level one all are normal.
+LORA_INLINE std::vector<SentencePiece> gguf_tokens(const TokenizerParts& parts, Index size,
+                                                   std::vector<SentencePiece> vocabulary) {
+  constexpr float added_score = -1000, hole_score = -10000;  // llama.cpp's converter's
+  using Kind = SentencePiece::Kind;
+  const std::size_t own = vocabulary.size();
+  vocabulary.resize(static_cast<std::size_t>(size), {"", hole_score, Kind::unused});
+  for (std::size_t i = own; i < vocabulary.size(); ++i) vocabulary[i].text = concat("[PAD", i, "]");
+  for (const auto& [id, token] : parts.added) {
+    if (token.lstrip || token.rstrip || token.single_word)
+      fail_gguf(parts,
+                concat("the added token \"", token.content, "\" has ",
+                       token.lstrip   ? "lstrip"
+                       : token.rstrip ? "rstrip"
+                                      : "single_word"),
+                "tokens that are found wherever they stand");
+    SentencePiece& piece = vocabulary[static_cast<std::size_t>(id)];
+    if (piece.kind != Kind::normal && piece.kind != Kind::unused && piece.kind != Kind::user_defined) continue;
+    piece = {token.content, added_score,
+             token.special || looks_special(token.content) ? Kind::control : Kind::user_defined};
+  }
+  return vocabulary;
+}
+
+LORA_INLINE void expect_gguf_text(const TokenizerParts& parts, std::string_view what, std::string_view text) {
+  if (const auto place = unicode::find_invalid_utf8(text); place != text.npos)
+    fail_gguf(parts, concat(what, " is not valid UTF-8 at byte ", place), "valid UTF-8");
+  if (const auto place = text.find('\0'); place != text.npos)
+    fail_gguf(parts, concat(what, " has a zero byte, byte ", place), "none");
+}
+
+LORA_INLINE std::vector<SentencePiece> add_byte_level(io::GgufMetadata& metadata, const TokenizerParts& parts,
+                                                      Index size) {
+  const Bpe& bpe = parts.byte_level->bpe();
+  const Vocabulary& vocabulary = bpe.vocabulary();
+  std::vector<SentencePiece> tokens;
+  for (std::int32_t id = 0; id < vocabulary.end(); ++id) {
+    const bool is_there = vocabulary.has(id);
+    tokens.push_back({is_there ? vocabulary.text(id) : concat("[PAD", id, "]"), 0,
+                      is_there ? SentencePiece::Kind::normal : SentencePiece::Kind::unused});
+  }
+  tokens = gguf_tokens(parts, size, std::move(tokens));
+  metadata.add("tokenizer.ggml.model", "gpt2");
+  metadata.add("tokenizer.ggml.pre", std::string(gguf_name_of(parts)));
+  std::vector<std::string> merges;
+  for (const Bpe::Merge& merge : bpe.merges())
+    merges.push_back(concat(vocabulary.text(merge.left), " ", vocabulary.text(merge.right)));
+  metadata.add("tokenizer.ggml.merges", merges);
+  return tokens;
+}
+
+LORA_INLINE std::vector<SentencePiece> add_sentencepiece(io::GgufMetadata& metadata, const TokenizerParts& parts,
+                                                         Index size) {
+  const SentencePieceModel& model = *parts.pieces;
+  if (!model.is_bpe()) fail_gguf(parts, "the sentencepiece model is no BPE model", "one that merges pieces");
+  const auto normalizer = sentencepiece_normalizer(model.proto(), parts.where);
+  if (normalizer.has_charsmap) fail_gguf(parts, "the sentencepiece model rewrites characters", "normalizer identity");
+  if (normalizer.strips_spaces)
+    fail_gguf(parts, "the sentencepiece model strips spaces", "remove_extra_whitespaces false");
+  auto tokens = gguf_tokens(parts, size, pieces_of(model.proto(), parts.where));
+  metadata.add("tokenizer.ggml.model", "llama");
+  metadata.add("tokenizer.ggml.pre", "default");
+  std::vector<float> scores;
+  for (const SentencePiece& token : tokens) scores.push_back(token.score);
+  metadata.add("tokenizer.ggml.scores", scores);
+  const bool as_in_file = model.prefix() == SentencePiecePrefix::as_in_file;
+  metadata.add("tokenizer.ggml.add_space_prefix",
+               as_in_file ? normalizer.adds_dummy_prefix : model.prefix() != SentencePiecePrefix::never);
+  if (!as_in_file && model.prefix() != SentencePiecePrefix::never)
+    log::warn(parts.where, ": this tokenizer puts a space before ",
+              model.prefix() == SentencePiecePrefix::first ? "the first text alone" : "texts without one alone",
+              ", a GGUF file's before every text behind a special token: ids there may differ");
+  for (std::size_t id = 0; id < tokens.size(); ++id) {
+    if (tokens[id].kind != SentencePiece::Kind::unknown) continue;
+    metadata.add("tokenizer.ggml.unknown_token_id", static_cast<std::uint32_t>(id));
+    break;
+  }
+  return tokens;
+}
+
+LORA_INLINE void add_tokenizer(io::GgufMetadata& metadata, const TokenizerParts& parts, Index size,
+                               const GgufChat& chat) {
+  if (parts.size > size)
+    fail<FormatError>(parts.where, ": has ", parts.size, " tokens, but the model's embedding ", size, " rows");
+  expect_gguf_text(parts, "the chat template", chat.chat_template);
+  const auto tokens =
+      parts.byte_level != nullptr ? add_byte_level(metadata, parts, size) : add_sentencepiece(metadata, parts, size);
+  std::vector<std::string> texts;
+  std::vector<std::int32_t> kinds;
+  for (const SentencePiece& token : tokens) {
+    expect_gguf_text(parts, concat("the token ", texts.size()), token.text);
+    texts.push_back(token.text);
+    kinds.push_back(static_cast<std::int32_t>(token.kind));
+  }
+  metadata.add("tokenizer.ggml.tokens", texts);
+  metadata.add("tokenizer.ggml.token_type", kinds);
+
+  const auto add_id = [&](std::string_view name, std::optional<std::int32_t> id) {
+    if (!id) return;
+    if (*id < 0 || *id >= size)
+      fail<FormatError>(parts.where, ": the id ", *id, " of ", name, " is none of the ", size, " tokens");
+    metadata.add(concat("tokenizer.ggml.", name, "_token_id"), static_cast<std::uint32_t>(*id));
+  };
+  const SpecialFrame& frame = parts.frame;
+  const auto first = [](const std::vector<std::int32_t>& ids) {
+    return ids.empty() ? std::nullopt : std::optional(ids[0]);
+  };
+  const auto bos = parts.bos ? parts.bos : frame.before.empty() ? chat.bos_id : first(frame.before);
+  const auto eos = chat.stop_ids.empty() ? parts.eos : first(chat.stop_ids);
+  const auto adds = [&](std::string_view name, const std::vector<std::int32_t>& side, std::optional<std::int32_t> id) {
+    if (side.size() > 1 || (side.size() == 1 && side[0] != id))
+      fail_gguf(parts, concat("the tokenizer puts other tokens than ", name, " around texts"),
+                concat("none, or ", name));
+    metadata.add(concat("tokenizer.ggml.add_", name, "_token"), !side.empty());
+  };
+  add_id("bos", bos);
+  add_id("eos", eos);
+  add_id("padding", parts.pad);
+  adds("bos", frame.before, bos);
+  adds("eos", frame.after, eos);
+  // Every other end of an answer: of a turn, and of a message.
+  constexpr std::string_view others[] = {"eot", "eom"};
+  for (std::size_t i = 1; i < chat.stop_ids.size(); ++i) {
+    if (i <= std::size(others))
+      add_id(others[i - 1], chat.stop_ids[i]);
+    else
+      log::warn(parts.where, ": answers also end with the token ", chat.stop_ids[i], ", for which GGUF has no key");
+  }
+  if (!chat.chat_template.empty()) metadata.add("tokenizer.chat_template", chat.chat_template);
+}
+
+}  // namespace lora::tokenizer::detail

@@ -1,0 +1,143 @@
+// The command export: its files answer as base and adapter do, it says what it wrote, and leaves nothing where it
+// refuses.
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lora/io/gguf.hpp"
+#include "lora/io/json.hpp"
+#include "support/message_of.hpp"
+#include "support/program.hpp"
+#include "support/talking_model.hpp"
+#include "support/temp_folder.hpp"
+
+namespace export_test {
+
+using namespace lora;
+
+namespace {
+
+/// A model that talks, an adapter of it, and a place for files.
+struct Subject {
+  test::TempFolder temp;
+
+  Subject() {
+    test::write_talking_model(temp / "base");
+    test::write_talking_adapter(temp / "base", temp / "adapter");
+    io::write_json(temp / "base" / "generation_config.json", {{"eos_token_id", {259, 'q'}}});
+  }
+
+  test::Outcome exported(const std::vector<std::string>& more) const {
+    std::vector<std::string> words = {"export", "--model_name_or_path", (temp / "base").native()};
+    words.insert(words.end(), more.begin(), more.end());
+    return test::run_program(LORA_PROGRAM, words);
+  }
+  std::string adapter() const { return "--adapter_name_or_path=" + (temp / "adapter").native(); }
+  std::string file(const char* name) const { return "--output_file=" + (temp / name).native(); }
+
+  std::string answer(const io::Path& model, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = {"generate",          "--model_name_or_path=" + model.native(),
+                                      "--template=chatml", "--dtype=float32",
+                                      "--prompt=two",      "--max_new_tokens=12"};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto outcome = test::run_program(LORA_PROGRAM, words);
+    CAPTURE(outcome.errors);
+    REQUIRE(outcome.status == 0);
+    return outcome.output;
+  }
+
+  void check_refused(const test::Outcome& outcome, int status, const std::string& words) const {
+    CAPTURE(outcome.errors);
+    CHECK(outcome.status == status);
+    CHECK(test::holds(outcome.errors, words));
+    for (const auto& entry : std::filesystem::directory_iterator(temp.path()))
+      CHECK(entry.path().native().find(".lora-") == std::string::npos);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("program: an exported file answers as base and adapter do, and a line says what it holds") {
+  const Subject s;
+  const auto merged = s.exported({s.adapter(), s.file("merged.gguf"), "--outtype=f32", "--threads=1"});
+  CAPTURE(merged.errors);
+  REQUIRE(merged.status == 0);
+  CHECK(merged.output.empty());
+  const auto size = std::filesystem::file_size(s.temp / "merged.gguf");
+  const auto tensors = io::Gguf::open(s.temp / "merged.gguf").tensors().size();
+  CHECK(test::holds(merged.errors,
+                    concat((s.temp / "merged.gguf").native(), ": a qwen3 model, merged with its adapter, f32, ",
+                           tensors, " tensors, ", size, " bytes\n")));
+  CHECK(s.answer(s.temp / "merged.gguf") == s.answer(s.temp / "base", {s.adapter()}));
+  CHECK(s.answer(s.temp / "merged.gguf") != s.answer(s.temp / "base"));
+
+  const auto plain = s.exported({s.file("plain.gguf"), "--outtype=f32"});
+  REQUIRE(plain.status == 0);
+  CHECK(test::holds(plain.errors, ": a qwen3 model, f32, "));
+  CHECK(s.answer(s.temp / "plain.gguf") == s.answer(s.temp / "base"));
+  const auto file = io::Gguf::open(s.temp / "plain.gguf");
+  CHECK(file.at<std::string>("general.name") == "base");
+  CHECK(file.at<std::int32_t>("tokenizer.ggml.eos_token_id") == 257);  // tokenizer_config.json's
+  CHECK(file.at<std::int32_t>("tokenizer.ggml.eot_token_id") == 259);
+  CHECK(file.at<std::int32_t>("tokenizer.ggml.eom_token_id") == 'q');
+}
+
+TEST_CASE("program: export takes the template and the end that the adapter was trained with") {
+  const Subject s;
+  io::write_json(s.temp / "adapter" / "tokenizer_config.json", {{"eos_token", "<think>"}});
+  io::write_file(s.temp / "adapter" / "chat_template.jinja", std::string_view("{{ learnt }}"));
+  REQUIRE(s.exported({s.adapter(), s.file("m.gguf")}).status == 0);
+  const auto file = io::Gguf::open(s.temp / "m.gguf");
+  CHECK(file.at<std::string>("tokenizer.chat_template") == "{{ learnt }}");
+  CHECK(file.at<std::int32_t>("tokenizer.ggml.eos_token_id") == 258);
+  CHECK(file.at<std::uint32_t>("general.file_type") == 1);  // auto of float32
+  const auto adapter = s.exported({s.adapter(), s.file("a.gguf"), "--adapter_only"});
+  CHECK(adapter.status == 0);
+  CHECK(test::holds(adapter.errors, "the adapter's chat template and end of answers are not in its file"));
+}
+
+TEST_CASE("program: export writes an adapter alone") {
+  const Subject s;
+  const auto outcome = s.exported({s.adapter(), s.file("a.gguf"), "--adapter_only"});
+  CAPTURE(outcome.errors);
+  REQUIRE(outcome.status == 0);
+  CHECK(test::holds(outcome.errors, ": an adapter of a qwen3 model, f32, "));
+  const auto file = io::Gguf::open(s.temp / "a.gguf");
+  CHECK(file.at<std::string>("general.type") == "adapter");
+  CHECK(file.at<float>("adapter.lora.alpha") == 4.5f);
+  REQUIRE(file.find("blk.0.attn_q.weight.lora_b") != nullptr);
+  CHECK(file.find("blk.0.attn_q.weight.lora_b")->shape[1] == 3);
+}
+
+TEST_CASE("program: export refuses with one line, and leaves nothing") {
+  const Subject s;
+  io::write_file(s.temp / "there.gguf", std::string_view("mine"));
+  s.check_refused(
+      s.exported({s.file("there.gguf")}), 2,
+      "error: key output_file: given " + (s.temp / "there.gguf").native() + ", which exists; allowed: a new file");
+  CHECK(io::read_file(s.temp / "there.gguf") == "mine");
+  s.check_refused(s.exported({s.file("m.gguf"), "--no_rope_layers=0"}), 1, "layer 0 runs without rotary embedding");
+  s.check_refused(s.exported({"--output_file=" + (s.temp / "no" / "m.gguf").native()}), 1, "error: ");
+  // An adapter of another base.
+  test::RandomModel other;
+  other.hidden = 48;
+  test::write_random_model(s.temp / "other", other);
+  test::write_talking_adapter(s.temp / "other", s.temp / "foreign");
+  const std::string foreign = "--adapter_name_or_path=" + (s.temp / "foreign").native();
+  for (const char* more : {"--adapter_only=false", "--adapter_only=true"})
+    s.check_refused(s.exported({foreign, s.file("m.gguf"), more}), 1, "the config expects");
+  // An adapter that was trained with other rotary settings.
+  auto shape = io::read_json(s.temp / "base" / "config.json");
+  shape["rope_theta"] = 777;
+  io::write_json(s.temp / "adapter" / "config.json", shape);
+  s.check_refused(s.exported({s.adapter(), s.file("m.gguf"), "--adapter_only"}), 1,
+                  "was trained with other rotary settings than its base has");
+  std::filesystem::remove(s.temp / "base" / "tokenizer.json");
+  s.check_refused(s.exported({s.file("m.gguf")}), 1, "no tokenizer.json and no tokenizer.model");
+  CHECK_FALSE(std::filesystem::exists(s.temp / "m.gguf"));
+}
+
+}  // namespace export_test
