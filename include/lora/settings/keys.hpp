@@ -28,10 +28,11 @@ enum Command : unsigned {
   tokenize_command = 16,
   doctor_command = 32,
   plan_command = 64,
-  report_command = 128
+  report_command = 128,
+  chat_command = 256
 };
 
-constexpr Command all_commands[] = {train_command,    eval_command,   generate_command, merge_command,
+constexpr Command all_commands[] = {train_command,  eval_command,     generate_command, chat_command,  merge_command,
                                     tokenize_command, doctor_command, plan_command,     report_command};
 
 constexpr std::string_view name_of(Command command) {
@@ -42,6 +43,8 @@ constexpr std::string_view name_of(Command command) {
       return "eval";
     case generate_command:
       return "generate";
+    case chat_command:
+      return "chat";
     case merge_command:
       return "merge";
     case tokenize_command:
