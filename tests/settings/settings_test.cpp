@@ -215,10 +215,17 @@ TEST_CASE("settings: each default is the one that docs/keys.md promises") {
                                                           {"overwrite_output_dir", "false"},
                                                           {"profile", "false"},
                                                           {"predict", "false"},
-                                                          {"max_new_tokens", "256"},
+                                                          {"max_new_tokens", "256; of chat what the context has room for"},
+                                                          {"sample", "false"},
                                                           {"temperature", "0"},
                                                           {"top_p", "1"},
                                                           {"top_k", "0"},
+                                                          {"min_p", "0"},
+                                                          {"repetition_penalty", "1"},
+                                                          {"num_return_sequences", "1"},
+                                                          {"stream", "false"},
+                                                          {"max_model_len", "what the model was made for"},
+                                                          {"jsonl", "false"},
                                                           {"max_shard_size", "5GB"},
                                                           {"add_generation_prompt", "false"}};
   for (const auto& entry : promised) {
@@ -227,6 +234,7 @@ TEST_CASE("settings: each default is the one that docs/keys.md promises") {
   }
   for (const char* open : {"model_name_or_path", "dataset", "output_dir", "prompt", "text", "file"})
     CHECK(default_text(*find_key(open)).empty());
+  CHECK(Config().answer_tokens() == 256);
   CHECK(Config().rank() == 8);
   CHECK(Config().alpha() == 16);
   Config wide;

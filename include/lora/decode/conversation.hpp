@@ -111,6 +111,7 @@ class Conversation {
     }
     tell(thoughts.add(text.finish()));
     tell(thoughts.finish());
+    if (thoughts.reasoned() && !answer.message.reasoning) answer.message.reasoning = "";
     answer.message.role = "assistant";
     transcript_.add(as_turn(answer.message));
     answer.processed = session_.processed() - processed;
