@@ -203,7 +203,7 @@ class Chat {
   void save(const std::string& name) const {
     const auto messages = talker_.transcript.messages();
     if (name.empty()) fail<FormatError>("/save takes the name of a new file");
-    if (messages.empty()) fail<FormatError>("there is nothing to save yet");
+    if (talker_.transcript.turns() == 0) fail<FormatError>("there is nothing to save yet");
     io::Json list = io::Json::array();
     for (const data::Message& message : messages) list.push_back(as_json(message));
     io::AtomicFile file{io::Path(name)};

@@ -5,11 +5,13 @@
 
 Without tmux it says so and exits 77, which ctest calls skipped. The server that it starts is its own and ends with it.
 """
+import json
 import os
 import pathlib
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,9 +24,10 @@ class Terminal:
     """A terminal in which a command runs, `columns` wide."""
 
     def __init__(self, folder, command, columns=60, locale="C.UTF-8"):
-        self.tmux = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
-        script = f"cd {shlex.quote(str(folder))}; {shlex.join(map(str, command))} 2>messages; "
-        script += "status=$?; echo; echo rc=$status; sleep 600"
+        socket = tempfile.mktemp(prefix="tmux", dir=folder)  # each has a server of its own
+        self.tmux = ["tmux", "-S", socket, "-f", "/dev/null"]
+        script = f"trap : INT; cd {shlex.quote(str(folder))}; {shlex.join(map(str, command))} 2>messages; "
+        script += "status=$?; stty > modes; echo; echo rc=$status; sleep 600"
         environment = {**os.environ, "LC_ALL": locale}
         self.run("new-session", "-d", "-x", str(columns), "-y", "30", "sh", "-c", script, env=environment)
 
@@ -104,20 +107,44 @@ def stop(folder, program):
     """Ctrl-C ends an answer that has no end, and the conversation goes on."""
     model = folder / "endless"
     shutil.copytree(MODEL, model)
-    (model / "generation_config.json").write_text('{"eos_token_id": [256]}')
+    weights = bytearray((model / "model.safetensors").read_bytes())
+    size = int.from_bytes(weights[:8], "little")
+    begin = 8 + size + json.loads(weights[8 : 8 + size])["model.embed_tokens.weight"]["data_offsets"][0]
+    row = slice(begin + 257 * 64, begin + 258 * 64)
+    weights[row] = bytes(64)  # of <|im_end|>, which is never the likeliest any more
+    (model / "model.safetensors").write_bytes(weights)
     config = (model / "config.json").read_text()
     (model / "config.json").write_text(config.replace('"max_position_embeddings": 512', '"max_position_embeddings": 1000000'))
-    terminal = Terminal(folder, [program, "chat", "--model_name_or_path", model, "--temperature", "5",
-                                 "--dtype", "float32", "--threads", "1"])  # fmt: skip
+    command = [program, "chat", "--model_name_or_path", model, "--dtype", "float32", "--threads", "1"]
+    terminal = Terminal(folder, command)
     terminal.wait(r"^> *$")
     terminal.type("Hi")
     terminal.keys("Enter")
     time.sleep(1)
     terminal.keys("C-c")
     terminal.wait(r"^> *$")
+    expect("\nstopped\n" in (folder / "messages").read_text(), "the answer was not stopped", terminal)
     terminal.type("/exit")
     terminal.keys("Enter")
     terminal.wait("^rc=0")
+    terminal.close()
+    terminal = Terminal(folder, command)
+    terminal.wait(r"^> *$")
+    terminal.type("Hi")
+    terminal.keys("Enter")
+    time.sleep(1)
+    terminal.keys("C-c")
+    terminal.wait(r"^> *$")
+    terminal.keys("C-c")  # the second one, with no line between
+    terminal.wait("^rc=130")
+    terminal.close()
+    terminal = Terminal(folder, command)
+    terminal.wait(r"^> *$")
+    shell = terminal.run("display-message", "-p", "#{pane_pid}").strip()
+    os.kill(int(pathlib.Path(f"/proc/{shell}/task/{shell}/children").read_text()), signal.SIGTERM)
+    terminal.wait("^rc=143")
+    modes = (folder / "modes").read_text()
+    expect(modes and not re.search("-echo|-icanon", modes), f"the terminal is left as it was edited: {modes}", terminal)
     terminal.close()
 
 
