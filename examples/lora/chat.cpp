@@ -31,7 +31,7 @@ namespace {
 using namespace lora;
 
 std::atomic<bool> is_answering{false};
-std::atomic<int> stop_answer{0};         // the options' stop
+std::atomic<int> stop_answer{0};          // the options' stop
 std::atomic<bool> is_interrupted{false};  // while a line is awaited
 
 /// Ctrl-C ends an answer, or the wait for a line; a second one during an answer ends the program, as other signals do.
@@ -106,11 +106,9 @@ class Chat {
           take_line(is_terminal_ ? line : unescaped(line));
         }
       } catch (const FormatError& error) {
-        report(error);
-      } catch (const IoError& error) {
-        report(error);
-      } catch (const ConfigError& error) {
-        report(error);
+        // A terminal's user can say it another way; what comes by a pipe is wrong.
+        if (!is_terminal_) fail<FormatError>("standard input:", line_number_, ": ", std::string_view(error.what()));
+        log::warn(std::string_view(error.what()));
       }
     }
     return 0;
@@ -131,13 +129,6 @@ class Chat {
       if (!is_terminal_ || !line.ends_with('\\')) return true;
       line.back() = '\n';
     }
-  }
-
-  /// A terminal's user can say it another way; what comes by a pipe is wrong.
-  template <class E>
-  void report(const E& error) const {
-    if (!is_terminal_) fail<E>("standard input:", line_number_, ": ", std::string_view(error.what()));
-    log::warn(std::string_view(error.what()));
   }
 
   static std::string unescaped(std::string_view line) {
@@ -206,13 +197,19 @@ class Chat {
     if (talker_.transcript.turns() == 0) fail<FormatError>("there is nothing to save yet");
     io::Json list = io::Json::array();
     for (const data::Message& message : messages) list.push_back(as_json(message));
-    io::AtomicFile file{io::Path(name)};
-    file.write(std::string_view(io::to_text(io::Json{{"messages", std::move(list)}}, -1) + "\n"));
-    file.settle();
-    if (file.direct()) return file.commit();
-    // A link, unlike a rename, never takes the place of another file.
-    if (::link(file.partial().c_str(), name.c_str()) != 0)
-      fail<IoError>("cannot save as ", std::string_view(name), ": ", std::generic_category().message(errno));
+    try {
+      io::AtomicFile file{io::Path(name)};
+      file.write(std::string_view(io::to_text(io::Json{{"messages", std::move(list)}}, -1) + "\n"));
+      file.settle();
+      // A link, unlike a rename, never takes the place of another file.
+      if (file.direct()) {
+        file.commit();
+      } else if (::link(file.partial().c_str(), name.c_str()) != 0) {
+        fail<IoError>("cannot save as ", std::string_view(name), ": ", std::generic_category().message(errno));
+      }
+    } catch (const IoError& error) {  // the conversation is there still, for another name
+      fail<FormatError>(std::string_view(error.what()));
+    }
     log::info("saved as ", std::string_view(name), ": ", messages.size(), " messages");
   }
 
@@ -243,8 +240,9 @@ class Chat {
     is_answering = false;
     show_end(answer);
     if (answer.newly > 0)
-      log::info("the conversation no longer fits into ", talker_.transcript.longest(), " tokens: the model does not see ",
-                "its first ", answer.dropped, " turns any more, only the system prompt and what followed");
+      log::info("the conversation no longer fits into ", talker_.transcript.longest(),
+                " tokens: the model does not see ", "its first ", answer.dropped,
+                " turns any more, only the system prompt and what followed");
     using End = decode::Answer::End;
     if (answer.end == End::max_new_tokens) log::info("the answer was cut: max_new_tokens is ", answer.tokens);
     if (answer.end == End::context)
@@ -284,7 +282,9 @@ class Chat {
     json["tokens"] = answer.tokens;
     json["tokens_per_second"] = answer.seconds > 0 ? static_cast<double>(answer.tokens) / answer.seconds : 0.0;
     using End = decode::Answer::End;
-    json["finish_reason"] = answer.end == End::complete ? "stop" : answer.end == End::stopped ? "interrupted" : "length";
+    json["finish_reason"] = answer.end == End::complete  ? "stop"
+                            : answer.end == End::stopped ? "interrupted"
+                                                         : "length";
     print_result(io::to_text(json, -1) + "\n");
   }
 

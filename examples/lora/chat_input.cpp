@@ -145,12 +145,15 @@ class Editor : public ChatInput {
     ::el_set(editor_, EL_CLIENTDATA, this);
     ::el_set(editor_, EL_EDITOR, "emacs");
     ::el_set(editor_, EL_HIST, ::history, history_);
-    ::el_set(editor_, EL_PROMPT, +[](EditLine* editor) { return const_cast<char*>(of(editor).prompt_); });
-    ::el_set(editor_, EL_ADDFN, "lora-complete", "Completes a command",
-             +[](EditLine* editor, int) { return of(editor).complete(); });
+    ::el_set(
+        editor_, EL_PROMPT, +[](EditLine* editor) { return const_cast<char*>(of(editor).prompt_); });
+    ::el_set(
+        editor_, EL_ADDFN, "lora-complete", "Completes a command",
+        +[](EditLine* editor, int) { return of(editor).complete(); });
     ::el_set(editor_, EL_BIND, "\t", "lora-complete", nullptr);
     ::el_source(editor_, nullptr);  // the user's ~/.editrc
-    ::el_set(editor_, EL_GETCFN, +[](EditLine* editor, wchar_t* c) { return of(editor).next(*c); });
+    ::el_set(
+        editor_, EL_GETCFN, +[](EditLine* editor, wchar_t* c) { return of(editor).next(*c); });
     struct sigaction action {};
     action.sa_handler = [](int) { changed = true; };
     sigemptyset(&action.sa_mask);
@@ -260,7 +263,9 @@ class Editor : public ChatInput {
     std::size_t common = fitting[0].size();
     for (const std::string& word : fitting)
       common = std::min<std::size_t>(
-          common, static_cast<std::size_t>(std::mismatch(word.begin(), word.end(), fitting[0].begin(), fitting[0].end()).first - word.begin()));
+          common,
+          static_cast<std::size_t>(std::mismatch(word.begin(), word.end(), fitting[0].begin(), fitting[0].end()).first -
+                                   word.begin()));
     std::string rest = fitting[0].substr(begun.size(), common - begun.size());
     if (fitting.size() == 1) rest += ' ';
     if (!rest.empty()) return ::el_insertstr(editor_, rest.c_str()) == 0 ? CC_REFRESH : CC_ERROR;

@@ -111,7 +111,8 @@ TEST_CASE("conversation: of an answer without reasoning only its end is read for
   CHECK(again.processed <= again.tokens + 1);
 }
 
-TEST_CASE("conversation: answers are cut at max_new_tokens, a stop text, or where they are stopped, and go on from there") {
+TEST_CASE(
+    "conversation: answers are cut at max_new_tokens, a stop text, or where they are stopped, and go on from there") {
   Subject s;
   s.options.generate.max_new_tokens = 5;
   auto few = s.begin();

@@ -31,7 +31,8 @@ std::int32_t sorted_choice(std::span<const float> logits, const decode::Sampling
   std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return logit(a) > logit(b); });
   if (how.top_k > 0 && static_cast<std::size_t>(how.top_k) < order.size()) {
     std::size_t equal = static_cast<std::size_t>(how.top_k);
-    while (equal < order.size() && logit(order[equal]) == logit(order[static_cast<std::size_t>(how.top_k) - 1])) ++equal;
+    while (equal < order.size() && logit(order[equal]) == logit(order[static_cast<std::size_t>(how.top_k) - 1]))
+      ++equal;
     order.resize(equal);
   }
   std::vector<double> weights;
@@ -86,16 +87,15 @@ TEST_CASE("sampling: what code asks for is checked") {
   CHECK_THROWS_WITH_AS(decode::sample(std::span<const float>(), {}, 0, 0),
                        "[sample] there are no logits to choose from", ShapeError);
   const std::vector<float> logits = {0.5f, 0.25f};
-  for (const auto& [name, setting] : {std::pair{"temperature", &decode::Sampling::temperature},
-                                      std::pair{"top_p", &decode::Sampling::top_p},
-                                      std::pair{"min_p", &decode::Sampling::min_p}}) {
+  for (const auto& [name, setting] :
+       {std::pair{"temperature", &decode::Sampling::temperature}, std::pair{"top_p", &decode::Sampling::top_p},
+        std::pair{"min_p", &decode::Sampling::min_p}}) {
     decode::Sampling odd;
     odd.temperature = 0.5;
     odd.*setting = std::numeric_limits<double>::quiet_NaN();
     const std::string said =
         message_of<ConfigError>([&, &odd = odd] { (void)decode::sample(std::span<const float>(logits), odd, 0, 0); });
-    CHECK(said ==
-          concat("[sample] ", name, ": given nan, allowed: a number"));
+    CHECK(said == concat("[sample] ", name, ": given nan, allowed: a number"));
   }
 }
 

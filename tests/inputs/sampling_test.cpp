@@ -63,13 +63,15 @@ TEST_CASE("sampling: sample takes what is not given from the model's file, else 
   CHECK((defaults.temperature == 1 && defaults.top_k == 50 && defaults.top_p == 1 && defaults.min_p == 0));
   CHECK(s.logged == std::vector<std::string>{"as transformers' defaults: temperature 1, top_k 50"});
   s.logged.clear();
-  io::write_json(s.file(), {{"temperature", 0.6}, {"top_p", 0.95}, {"top_k", 20}, {"min_p", 0.01}, {"repetition_penalty", 1.1}});
+  io::write_json(s.file(),
+                 {{"temperature", 0.6}, {"top_p", 0.95}, {"top_k", 20}, {"min_p", 0.01}, {"repetition_penalty", 1.1}});
   s.config.top_k = 0;  // all, which is not the same as not given
   const auto advised = s.sampling();
   CHECK((advised.temperature == 0.6 && advised.top_p == 0.95 && advised.top_k == 0 && advised.min_p == 0.01));
   CHECK(advised.repetition_penalty == 1.1);
-  CHECK(s.logged == std::vector<std::string>{concat("of ", s.file().native(),
-                                                    ": temperature 0.6, top_p 0.95, min_p 0.01, repetition_penalty 1.1")});
+  CHECK(s.logged ==
+        std::vector<std::string>{
+            concat("of ", s.file().native(), ": temperature 0.6, top_p 0.95, min_p 0.01, repetition_penalty 1.1")});
   s.logged.clear();
   io::write_json(s.file(), {{"temperature", nullptr}, {"do_sample", false}});
   s.config.top_k.reset();

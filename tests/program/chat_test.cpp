@@ -136,6 +136,16 @@ TEST_CASE("program: what is no message of a chat is told with its line") {
         begin + "1: message: unknown field \"name\"; expected role and content");
 }
 
+TEST_CASE("program: chat ends where nobody takes its answers") {
+  const Subject s;
+  io::write_file(s.temp / "input", std::string_view("Hi\n"));
+  const std::vector<std::string> words = {"chat",
+                                          "--model_name_or_path=" + (io::Path(LORA_FIXTURES) / "chat").native()};
+  const auto outcome = test::run_program(LORA_PROGRAM, words, "/dev/full", (s.temp / "input").native());
+  CHECK(outcome.status == 1);
+  CHECK(last_line(outcome.errors) == "error: cannot write standard output: No space left on device");
+}
+
 TEST_CASE("program: chat reads a line's escapes by a pipe, and tells what no longer fits") {
   const Subject s;
   const std::string file = (s.temp / "talk.jsonl").native();

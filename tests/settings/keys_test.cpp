@@ -38,7 +38,8 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
   const Row rows[] = {
       {"model_name_or_path", "model", "tegcmk", "TEXT", "", "a text"},
       {"adapter_name_or_path", "model", "tegcm", "TEXT", "none", "a text"},
-      {"device", "model", "tegcd", "TEXT", "auto", "auto, cpu, ascend, ascend:N or ascend:N,M,... with numbers of NPUs"},
+      {"device", "model", "tegcd", "TEXT", "auto",
+       "auto, cpu, ascend, ascend:N or ascend:N,M,... with numbers of NPUs"},
       {"device_type", "model", "tegcd", "TEXT", "auto", "a text"},
       {"full_determinism", "model", "tegc", "SWITCH", "true", "true or false"},
       {"dtype", "model", "tegcm", "TEXT", "auto", "one of auto, float32, bfloat16, float16"},
@@ -174,9 +175,9 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"add_generation_prompt", "input", "k", "SWITCH", "false", "true or false"},
       {"runs", "input", "r", "LIST", "", "a comma-separated list (in JSON an array)"},
   };
-  const std::pair<char, Command> letters[] = {{'t', train_command}, {'e', eval_command},     {'g', generate_command},
-                                              {'c', chat_command},  {'m', merge_command}, {'k', tokenize_command}, {'d', doctor_command},
-                                              {'r', report_command}};
+  const std::pair<char, Command> letters[] = {{'t', train_command},  {'e', eval_command},  {'g', generate_command},
+                                              {'c', chat_command},   {'m', merge_command}, {'k', tokenize_command},
+                                              {'d', doctor_command}, {'r', report_command}};
   REQUIRE(keys().size() == std::size(rows));
   for (std::size_t i = 0; i < keys().size(); ++i) {
     const Key& key = keys()[i];
@@ -200,8 +201,9 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
 }
 
 TEST_CASE("keys: a sentence calls other keys and their values by their names") {
-  std::set<std::string_view> known = {"lora_A", "lora_B", "modules_to_save", "final_model",
-                                      "evaluation_results", "generation_config"};  // files, and what is in them
+  std::set<std::string_view> known = {
+      "lora_A",           "lora_B", "modules_to_save", "final_model", "evaluation_results",
+      "generation_config"};  // files, and what is in them
   for (const Key& key : keys()) {
     known.insert(key.name);
     known.insert(key.choices.begin(), key.choices.end());

@@ -94,7 +94,8 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
   const Pairs full = with(base_of(train_command), {{"finetuning_type", "full"}});
   const std::string no_adapter = ", allowed: with finetuning_type lora: full trains no adapter";
   const std::string evaluated = ", allowed: with eval_dataset or val_size, the records to evaluate";
-  const std::string greedy = ", which has no effect here; allowed: sample or a temperature above 0: greedy answers draw nothing";
+  const std::string greedy =
+      ", which has no effect here; allowed: sample or a temperature above 0: greedy answers draw nothing";
   const std::string of_data = ", which has no effect here; allowed: with dataset: a prompt is one text";
   const std::string turns =
       ", which has no effect here; allowed: with a file of conversations: plain texts go through no template";

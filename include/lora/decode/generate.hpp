@@ -142,9 +142,10 @@ class Generation {
 
 }  // namespace detail
 
-/// Continues each prompt until a stop id, `on_token` returns false or max_new_tokens, up to `batch` sequences at a time.
-/// The results of a prompt are num_return_sequences in a row. Where it was stopped, they are what there was by then.
-/// Throws   FormatError naming a prompt's id that is not in the model's vocabulary; ConfigError for an empty prompt or
+/// Continues each prompt until a stop id, `on_token` returns false or max_new_tokens, up to `batch` sequences at a
+/// time. The results of a prompt are num_return_sequences in a row. Where it was stopped, they are what there was by
+/// then. Throws   FormatError naming a prompt's id that is not in the model's vocabulary; ConfigError for an empty
+/// prompt or
 ///          batch, no sequences, or more rows than a cache holds
 template <AnyDevice D, class T>
 std::vector<std::vector<std::int32_t>> generate(D& dev, model::Decoder<D, T>& model,

@@ -53,9 +53,8 @@ class SeenIds {
 };
 
 /// The tokens that top_k, top_p and min_p leave of one row of logits l, from the most likely on, with their weights
-/// exp((l_id − max l) / temperature). Of equal logits the smaller id counts as more likely, but top_k takes all that are
-/// as likely as the last of its tokens.
-/// Throws   ConfigError for a temperature of 0 or less
+/// exp((l_id − max l) / temperature). Of equal logits the smaller id counts as more likely, but top_k takes all that
+/// are as likely as the last of its tokens. Throws   ConfigError for a temperature of 0 or less
 template <class A>
 class Candidates {
  public:
@@ -88,8 +87,8 @@ class Candidates {
   /// The weights of all of them.
   double total() const { return total_; }
 
-  /// The i-th, from 0 on in this order; null behind the last. Seldom more than a few are asked for: a heap gives them one
-  /// by one, without sorting all.
+  /// The i-th, from 0 on in this order; null behind the last. Seldom more than a few are asked for: a heap gives them
+  /// one by one, without sorting all.
   const Candidate* at(std::size_t i) {
     if (i == taken_.size() && !heap_.empty()) take();
     return i < taken_.size() ? &taken_[i] : nullptr;
@@ -104,9 +103,7 @@ class Candidates {
     return sum;
   }
   auto after() const {
-    return [this](std::int32_t a, std::int32_t b) {
-      return logit(b) > logit(a) || (logit(a) == logit(b) && b < a);
-    };
+    return [this](std::int32_t a, std::int32_t b) { return logit(b) > logit(a) || (logit(a) == logit(b) && b < a); };
   }
   double take() {
     std::pop_heap(heap_.begin(), heap_.end(), after());

@@ -11,8 +11,8 @@ struct Words {
   std::string content{};
 };
 
-/// Parts the reasoning of a growing answer from the rest: what stands between <think>, with which the answer begins, and
-/// the first </think>, without the line ends around, and what follows, without those before it.
+/// Parts the reasoning of a growing answer from the rest: what stands between <think>, with which the answer begins,
+/// and the first </think>, without the line ends around, and what follows, without those before it.
 class Thoughts {
  public:
   enum class Begin {

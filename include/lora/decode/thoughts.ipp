@@ -27,7 +27,8 @@ LORA_INLINE Words Thoughts::take(bool all) {
   constexpr std::string_view open = "<think>", close = "</think>";
   Words words;
   if (part_ == Part::begin) {
-    const std::string_view begun = std::string_view(held_).substr(std::min(held_.find_first_not_of("\n"), held_.size()));
+    const std::string_view begun =
+        std::string_view(held_).substr(std::min(held_.find_first_not_of("\n"), held_.size()));
     if (begun.starts_with(open)) {
       held_.erase(0, held_.size() - begun.size() + open.size());
       part_ = Part::reasoning;

@@ -13,8 +13,8 @@
 
 namespace lora::decode {
 
-/// The turns of a conversation, and which of them a model sees: of one that is longer than its context, the system prompt
-/// and the newest.
+/// The turns of a conversation, and which of them a model sees: of one that is longer than its context, the system
+/// prompt and the newest.
 class Transcript {
  public:
   /// `encoder` has the template and outlives it. `longest`: tokens of the context; 0: any number.

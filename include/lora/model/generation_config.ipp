@@ -21,10 +21,12 @@ LORA_INLINE SamplingAdvice sampling_advice(const Source& source) {
   constexpr auto above_zero = [](double x) { return x > 0; };
   SamplingAdvice advice;
   advice.temperature = number("temperature", above_zero, "a number above 0");
-  advice.top_p = number("top_p", [](double x) { return x > 0 && x <= 1; }, "a number above 0, at most 1");
+  advice.top_p = number(
+      "top_p", [](double x) { return x > 0 && x <= 1; }, "a number above 0, at most 1");
   advice.top_k = json->get<Index>("top_k");
   if (advice.top_k && *advice.top_k < 0) json.view().fail("\"top_k\" is ", *advice.top_k, "; expected 0 or more");
-  advice.min_p = number("min_p", [](double x) { return x >= 0 && x <= 1; }, "a number from 0 to 1");
+  advice.min_p = number(
+      "min_p", [](double x) { return x >= 0 && x <= 1; }, "a number from 0 to 1");
   advice.repetition_penalty = number("repetition_penalty", above_zero, "a number above 0");
   return advice;
 }

@@ -32,7 +32,7 @@ enum Command : unsigned {
   chat_command = 256
 };
 
-constexpr Command all_commands[] = {train_command,  eval_command,     generate_command, chat_command,  merge_command,
+constexpr Command all_commands[] = {train_command,    eval_command,   generate_command, chat_command,  merge_command,
                                     tokenize_command, doctor_command, plan_command,     report_command};
 
 constexpr std::string_view name_of(Command command) {

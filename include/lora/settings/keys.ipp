@@ -81,7 +81,8 @@ LORA_INLINE std::vector<Key> make_keys() {
       {"template", "model", running | tokenize, &C::template_name, any, template_names(), "",
        "Chat template; auto: the adapter's, else recognised from the model's own"},
       {"enable_thinking", "model", running | tokenize, &C::enable_thinking, any, free, "true",
-       "Of qwen3 and smollm3: false puts an empty think block before an answer, in training as in eval, generate and chat"},
+       "Of qwen3 and smollm3: false puts an empty think block before an answer, in training as in eval, generate and "
+       "chat"},
       {"date", "model", running | tokenize, &C::date, any, free, "the template's own, or today",
        "The day that some templates print, YYYY-MM-DD", day},
       {"rope_theta", "model", running | merge, &C::rope_theta, above(1), free, "as the model",

@@ -65,8 +65,7 @@ bool answer_all(D& dev, model::Decoder<D, T>& decoder, const tokenizer::Tokenize
     if (hear) hear(streams[i].finish());
     ++answered;
     if (i == seen) progress.clear();
-    for (; seen < answers.size() && answers[seen]; ++seen)
-      see(samples[seen / each], *std::exchange(answers[seen], {}));
+    for (; seen < answers.size() && answers[seen]; ++seen) see(samples[seen / each], *std::exchange(answers[seen], {}));
   };
   decode::generate(dev, decoder, std::span<const std::vector<std::int32_t>>(prompts), options, answered_together,
                    goes_on, ended);
