@@ -7,11 +7,11 @@
 set -eu
 
 packages="g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev libsentencepiece-dev libdnnl-dev ocl-icd-opencl-dev
-  zlib1g-dev libzstd-dev libcli11-dev libopenmpi-dev openmpi-bin"
+  zlib1g-dev libzstd-dev libcli11-dev libedit-dev libopenmpi-dev openmpi-bin"
 dry_run=false
 for option in "$@"; do
   case "$option" in
-    --tests) packages="$packages doctest-dev python3 ccache" ;;
+    --tests) packages="$packages doctest-dev python3 ccache tmux" ;;
     --format) packages="$packages clang-format-16 git" ;;
     --clang) packages="$packages clang-14 libomp-14-dev lld-14" ;;
     --aarch64) packages="$packages g++-aarch64-linux-gnu qemu-user" ;;

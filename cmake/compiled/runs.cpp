@@ -8,6 +8,7 @@
 #include "lora/inputs/paths.ipp"
 #include "lora/inputs/records.ipp"
 #include "lora/inputs/run_data.ipp"
+#include "lora/inputs/sampling.ipp"
 #include "lora/instantiate.hpp"
 #include "lora/report/chart.ipp"
 #include "lora/report/page.ipp"

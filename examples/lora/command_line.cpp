@@ -36,6 +36,8 @@ constexpr CommandText command_texts[] = {
      "EVAL"},
     {generate_command, "Answers a prompt, or every record of a data set.",
      "lora generate --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --prompt \"Hello\""},
+    {chat_command, "Talks with a model, in a terminal or by lines of a pipe.",
+     "lora chat --model_name_or_path MODEL --adapter_name_or_path OUT/final_model"},
     {merge_command, "Writes base and adapter as one plain model folder.",
      "lora merge --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --output_dir MERGED"},
     {export_command, "Writes a model, merged with its adapter, or the adapter alone as a GGUF file, for llama.cpp.",

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "chat_input.hpp"
 #include "commands.hpp"
 #include "device_check.hpp"
 #include "lora/core/log.hpp"
@@ -41,6 +42,13 @@ io::Json as_json(const std::vector<run::Finding>& findings, const std::string& d
   io::Json report = io::json_object({{"device", device}, {"works", works(findings)}});
   report["findings"] = std::move(list);
   return report;
+}
+
+run::Finding line_finding() {
+  const std::string_view library = line_editing();
+  if (!library.empty()) return {"line editing", run::Finding::State::ok, std::string(library)};
+  return {"line editing", run::Finding::State::note, "none: chat reads lines as the terminal gives them",
+          "install libedit (Debian: libedit-dev) and build again"};
 }
 
 /// A line each, with the advice below it.
@@ -114,6 +122,7 @@ int run_doctor(Request& request) {
   const std::optional<ReportFile> file = config.full ? std::optional<ReportFile>(path) : std::nullopt;
   cpu::Device dev(static_cast<int>(config.threads.value_or(0)));
   std::vector<run::Finding> findings = run::examine(dev);
+  findings.push_back(line_finding());
   using Kind = settings::DeviceName::Kind;
   const settings::DeviceName device = *settings::parse_device(config.device);
   if (device.kind != Kind::cpu)

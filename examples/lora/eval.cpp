@@ -92,7 +92,7 @@ std::optional<Predictions> evaluate(D& dev, const model::Source& source, const s
     const data::AnswerScores none(text.chat_template);
     predictions.emplace(Predictions{none});
     decode::GenerateOptions generate;
-    generate.max_new_tokens = config.max_new_tokens;
+    generate.max_new_tokens = config.answer_tokens();
     generate.stop_ids = inputs::stop_ids(source, *text.tokenizer, text.chat_template, text.adapter);
     for (EvaluatedSet& set : sets) {
       set.scores = none;

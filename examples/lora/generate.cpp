@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +9,7 @@
 #include "commands.hpp"
 #include "lora/data/dataset.hpp"
 #include "lora/inputs/records.hpp"
+#include "lora/inputs/sampling.hpp"
 #include "lora/io/atomic_folder.hpp"
 #include "lora/io/json.hpp"
 #include "lora/settings/settings.hpp"
@@ -60,8 +61,9 @@ int run_generate(Request& request) {
   const data::Encoder encoder(&*tokenizer, chat, encode_options);
 
   decode::GenerateOptions options;
-  options.max_new_tokens = config.max_new_tokens;
-  options.sampling = {config.temperature, config.top_p, config.top_k, static_cast<std::uint64_t>(config.seed)};
+  options.max_new_tokens = config.answer_tokens();
+  options.num_return_sequences = config.num_return_sequences;
+  options.sampling = inputs::sampling_of(config, source);
   options.stop_ids = inputs::stop_ids(source, *tokenizer, chat, taught);
 
   std::unique_ptr<io::AtomicFile> file;
@@ -83,16 +85,25 @@ int run_generate(Request& request) {
       print_result(text);
     }
   };
-  const auto say = [&](const data::Sample& sample, const std::string& answer) {
-    if (from_prompt && !file) return write(answer + "\n");
+  const Index each = config.num_return_sequences;
+  const auto say = [&, said = Index{0}](const data::Sample& sample, const std::string& answer) mutable {
+    const Index number = said++ % each;
+    if (from_prompt && !file) {
+      if (each > 1) write(concat("--- answer ", number + 1, " of ", each, "\n"));
+      return write((config.stream ? "" : answer) + "\n");
+    }
     io::Json line = {{"prompt", prompt_of(sample, *tokenizer)}, {"predict", answer}};
+    if (each > 1) line["index"] = number;
     if (auto label = sample.answer(chat && chat->quotes_texts()); !label.empty()) line["label"] = std::move(label);
     write(io::to_text(line, -1) + "\n");
   };
   inputs::with_device(config, [&](auto& dev) {
     with_decoder(dev, source, config, [&](auto& decoder) {
-      run::CountProgress answering("answering", "records", std::ssize(samples));
-      train::answer_all(dev, decoder, *tokenizer, encoder, samples, options, config.stop, answering, say);
+      run::CountProgress answering("answering", "records", std::ssize(samples) * each);
+      std::function<void(const std::string&)> hear;
+      if (config.stream) hear = write;
+      train::answer_all(dev, decoder, *tokenizer, encoder, samples, options, config.stop, answering, say, nullptr,
+                        hear);
     });
   });
   if (file) file->commit();

@@ -30,6 +30,8 @@ int run_command(Request& request) {
       return run_eval(request);
     case generate_command:
       return run_generate(request);
+    case chat_command:
+      return run_chat(request);
     case merge_command:
       return run_merge(request);
     case export_command:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lora/basic_trainer.hpp"
+#include "lora/decode/conversation.hpp"
 #include "lora/decode/generate.hpp"
 #include "lora/model/merge.hpp"
 
@@ -26,6 +27,7 @@
   ONCE std::vector<std::vector<std::int32_t>> lora::decode::generate(                                               \
       D&, lora::model::Decoder<D, T>&, std::span<const std::vector<std::int32_t>>,                                  \
       const lora::decode::GenerateOptions&, std::size_t, const lora::decode::OnToken&, const lora::decode::OnEnd&); \
+  ONCE class lora::decode::Conversation<D, T>;                                                                      \
   ONCE class lora::train::TrainingRun<D, T>;
 #define LORA_COMPILED_ONCE_MERGE(ONCE)                                                                    \
   ONCE void lora::model::save_merged(lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, float>&, \

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -111,6 +112,53 @@ TEST_CASE("generate: the next prompt enters where one has ended, each result is 
     CHECK(tokens.empty());
   });
   CHECK(ended == std::vector<std::size_t>{0, 1});
+}
+
+TEST_CASE("generate: answers to a prompt have random numbers of their own, the same alone and together") {
+  Subject s;
+  decode::GenerateOptions options;
+  options.max_new_tokens = 12;
+  options.sampling.temperature = 2;
+  const auto one = s.run(options);
+  options.num_return_sequences = 3;
+  std::vector<std::size_t> told;
+  const auto three = s.run(options, 16, [&](std::size_t i, std::int32_t) {
+    told.push_back(i);
+    return true;
+  });
+  REQUIRE(three.size() == 9);
+  CHECK(three == s.run(options, 1));
+  CHECK(three == s.run(options, 4));
+  for (std::size_t i = 0; i < 9; ++i) {
+    CHECK(std::count(told.begin(), told.end(), i) == 12);
+    for (std::size_t j = 0; j < i; ++j) CHECK(three[i] != three[j]);
+  }
+  for (std::size_t i = 0; i < 3; ++i) CHECK(three[3 * i] == one[i]);
+  options.max_new_tokens = 0;
+  CHECK(s.run(options).size() == 9);
+  options.num_return_sequences = 0;
+  CHECK_THROWS_WITH_AS(s.run(options), "[generate] num_return_sequences: given 0, allowed: 1 or more", ConfigError);
+}
+
+TEST_CASE("generate: a repetition penalty is for the tokens of the prompt and of the answer") {
+  Subject s;
+  decode::GenerateOptions options;
+  options.max_new_tokens = 10;
+  options.sampling.repetition_penalty = 1e6;  // what was there never comes again while another has a positive logit
+  const auto results = s.run(options);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    Tokens tokens = s.prompts[i];
+    for (const auto token : results[i]) {
+      auto logits = s.last_logits(tokens);
+      for (const auto id : std::set<std::int32_t>(tokens.begin(), tokens.end())) {
+        float& logit = logits[static_cast<std::size_t>(id)];
+        logit = logit < 0 ? logit * 1e6f : logit / 1e6f;
+      }
+      CHECK(token == std::max_element(logits.begin(), logits.end()) - logits.begin());
+      CHECK(std::find(tokens.begin(), tokens.end(), token) == tokens.end());
+      tokens.push_back(token);
+    }
+  }
 }
 
 TEST_CASE("generate: positions past 256 and 512 are those of whole forward passes") {

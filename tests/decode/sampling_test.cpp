@@ -1,4 +1,5 @@
-// Which token is chosen from logits: against sorting all of them, and against the probabilities themselves.
+// Which token is chosen from logits: against sorting all of them, against transformers' filters and against the
+// probabilities themselves.
 
 #include "lora/decode/sampling.hpp"
 
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "lora/core/config.hpp"
+#include "lora/io/json.hpp"
 #include "support/message_of.hpp"
 
 namespace sampling_test {
@@ -27,13 +29,19 @@ std::int32_t sorted_choice(std::span<const float> logits, const decode::Sampling
   std::iota(order.begin(), order.end(), 0);
   const auto logit = [&](std::int32_t id) { return static_cast<double>(logits[static_cast<std::size_t>(id)]); };
   std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return logit(a) > logit(b); });
-  if (how.top_k > 0) order.resize(std::min(order.size(), static_cast<std::size_t>(how.top_k)));
+  if (how.top_k > 0 && static_cast<std::size_t>(how.top_k) < order.size()) {
+    std::size_t equal = static_cast<std::size_t>(how.top_k);
+    while (equal < order.size() && logit(order[equal]) == logit(order[static_cast<std::size_t>(how.top_k) - 1]))
+      ++equal;
+    order.resize(equal);
+  }
   std::vector<double> weights;
   for (const auto id : order) weights.push_back(std::exp((logit(id) - logit(order[0])) / how.temperature));
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   double kept = 0;
   std::size_t count = 0;
-  while (count < weights.size() && (count == 0 || kept < how.top_p * total)) kept += weights[count++];
+  while (count < weights.size() && (count == 0 || (kept < how.top_p * total && weights[count] >= how.min_p)))
+    kept += weights[count++];
   Random random(mix_key(how.seed, sequence, static_cast<std::uint64_t>(position)));
   double left = static_cast<double>(random.uniform()) * kept;
   std::size_t i = 0;
@@ -50,13 +58,14 @@ TEST_CASE("sampling: the choice is the one of all tokens sorted, for every setti
   for (const double temperature : {0.05, 0.7, 1.0, 3.0, 1000.0})
     for (const double top_p : {-1.0, 0.0, 0.1, 0.9, 0.999, 1.0, 2.0})
       for (const Index top_k : {Index{-1}, Index{0}, Index{1}, Index{7}, Index{300}, Index{1000}})
-        for (std::uint64_t draw = 0; draw < 50; ++draw) {
+        for (std::uint64_t draw = 0; draw < 60; ++draw) {
           Random random(mix_key(draw, ++cases));
           std::vector<float> logits(300);
           for (float& logit : logits) logit = 10 * static_cast<float>(random.uniform());
           if (draw % 2 == 0)  // ties
             for (float& logit : logits) logit = std::round(logit);
-          const decode::Sampling how{temperature, top_p, top_k, draw};
+          decode::Sampling how{.temperature = temperature, .top_p = top_p, .top_k = top_k, .seed = draw};
+          if (draw % 3 == 0) how.min_p = draw % 2 == 0 ? 0.02 : 0.4;
           const std::span<const float> row(logits);
           CAPTURE(temperature);
           CAPTURE(top_p);
@@ -64,28 +73,74 @@ TEST_CASE("sampling: the choice is the one of all tokens sorted, for every setti
           CAPTURE(draw);
           REQUIRE(decode::sample(row, how, draw, 3) == sorted_choice(row, how, draw, 3));
         }
-  CHECK(cases == 10500);
+  CHECK(cases == 12600);
 }
 
 TEST_CASE("sampling: without a temperature it is the most likely token, of several the first") {
   const std::vector<float> logits{1, 3, 3, -2};
   for (const double temperature : {0.0, -1.0})
     for (const double top_p : {0.0, 1.0})
-      CHECK(decode::sample(std::span<const float>(logits), {temperature, top_p}, 0, 0) == 1);
+      CHECK(decode::sample(std::span<const float>(logits), {.temperature = temperature, .top_p = top_p}, 0, 0) == 1);
 }
 
 TEST_CASE("sampling: what code asks for is checked") {
   CHECK_THROWS_WITH_AS(decode::sample(std::span<const float>(), {}, 0, 0),
                        "[sample] there are no logits to choose from", ShapeError);
   const std::vector<float> logits = {0.5f, 0.25f};
-  for (const char* name : {"temperature", "top_p"}) {
-    CAPTURE(name);
+  for (const auto& [name, setting] :
+       {std::pair{"temperature", &decode::Sampling::temperature}, std::pair{"top_p", &decode::Sampling::top_p},
+        std::pair{"min_p", &decode::Sampling::min_p}}) {
     decode::Sampling odd;
     odd.temperature = 0.5;
-    (*name == 't' && name[1] == 'e' ? odd.temperature : odd.top_p) = std::numeric_limits<double>::quiet_NaN();
-    CHECK(message_of<ConfigError>([&] { (void)decode::sample(std::span<const float>(logits), odd, 0, 0); }) ==
-          concat("[sample] ", name, ": given nan, allowed: a number"));
+    odd.*setting = std::numeric_limits<double>::quiet_NaN();
+    const std::string said =
+        message_of<ConfigError>([&, &odd = odd] { (void)decode::sample(std::span<const float>(logits), odd, 0, 0); });
+    CHECK(said == concat("[sample] ", name, ": given nan, allowed: a number"));
   }
+}
+
+TEST_CASE("sampling: the candidates and their probabilities are those of transformers' filters") {
+  const io::Json fixture = io::read_json(io::Path(LORA_FIXTURES) / "sampling.json");
+  const auto rows = fixture.at("rows").get<std::vector<std::vector<float>>>();
+  decode::SeenIds seen;
+  seen.add(fixture.at("seen").get<std::vector<std::int32_t>>());
+  for (const io::Json& one : fixture.at("cases")) {
+    const io::Json& settings = one.at("settings");
+    CAPTURE(io::to_text(settings, -1));
+    decode::Sampling how;
+    how.temperature = settings.value("temperature", how.temperature);
+    how.top_k = settings.value("top_k", how.top_k);
+    how.top_p = settings.value("top_p", how.top_p);
+    how.min_p = settings.value("min_p", how.min_p);
+    how.repetition_penalty = settings.value("repetition_penalty", how.repetition_penalty);
+    std::vector<float> logits = rows.at(one.at("row").get<std::size_t>());
+    seen.penalize(std::span(logits), how.repetition_penalty);
+    decode::Candidates<float> candidates(logits, how);
+    const auto kept = one.at("kept").get<std::vector<std::pair<std::int32_t, double>>>();
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      const auto* candidate = candidates.at(i);
+      REQUIRE(candidate != nullptr);
+      CHECK(candidate->first == kept[i].first);
+      CHECK(std::fabs(candidate->second / candidates.total() - kept[i].second) < 2e-6);
+    }
+    CHECK(candidates.at(kept.size()) == nullptr);
+  }
+}
+
+TEST_CASE("sampling: a penalty is for each id once, and for those that are there") {
+  decode::SeenIds seen;
+  const std::vector<std::int32_t> prompt{2, 0, 2, 9}, answer{0};
+  seen.add(prompt);
+  seen.add(answer);
+  std::vector<float> logits{4, 4, -3, 0};
+  seen.penalize(std::span(logits), 2);
+  CHECK(logits == std::vector<float>{2, 4, -6, 0});
+}
+
+TEST_CASE("sampling: there are no candidates without a temperature") {
+  const std::vector<float> logits{1, 2};
+  CHECK_THROWS_WITH_AS(decode::Candidates<float>(logits, {}), "[sample] temperature: given 0, allowed: above 0",
+                       ConfigError);
 }
 
 TEST_CASE("sampling: it repeats by seed and stays among top_k and top_p") {

@@ -4,6 +4,7 @@
 
 #include "fuzz/target.hpp"
 #include "lora/inputs/model_files.hpp"
+#include "lora/model/generation_config.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/fuzz_folder.hpp"
 #include "support/random_model.hpp"
@@ -37,6 +38,7 @@ LORA_FUZZ_TARGET(generation_config, data, size) {
   try {
     for (const auto id : inputs::stop_ids(model.source, model.tokenizer, std::nullopt))
       if (id < 0) __builtin_trap();
+    (void)model::sampling_advice(model.source);
   } catch (const Error&) {}
 }
 

@@ -49,6 +49,8 @@ constexpr Page pages[] = {
      "EVAL"},
     {settings::generate_command, "Answers a prompt, or every record of a data set.",
      "lora generate --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --prompt \"Hello\""},
+    {settings::chat_command, "Talks with a model, in a terminal or by lines of a pipe.",
+     "lora chat --model_name_or_path MODEL --adapter_name_or_path OUT/final_model"},
     {settings::merge_command, "Writes base and adapter as one plain model folder.",
      "lora merge --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --output_dir MERGED"},
     {settings::export_command,
@@ -78,7 +80,7 @@ std::string option(const std::string& name, const std::string& words) {
   return text + line + "\n";
 }
 
-constexpr const char* all_names = "train, eval, generate, merge, export, tokenize, plan, report, doctor, launch";
+constexpr const char* all_names = "train, eval, generate, chat, merge, export, tokenize, plan, report, doctor, launch";
 
 }  // namespace
 
@@ -211,7 +213,7 @@ TEST_CASE("program: what a command lacks, and a key without effect in it, is ref
 }
 
 TEST_CASE("program: no command or an unknown one") {
-  check_refused(lora_program({}), 2, "no command; allowed: train, eval, generate, merge, export");
+  check_refused(lora_program({}), 2, "no command; allowed: train, eval, generate, chat, merge, export");
   check_refused(lora_program({"trian"}), 2, "unknown command trian; allowed: train, eval");
   CHECK(lora_program({"trian"}).errors.find("nearest: train\n") != std::string::npos);
   // Other programs'.

@@ -206,6 +206,42 @@ TEST_CASE("program: generate draws by its seed, temperature, top_k and top_p, ea
   CHECK(lines.at(0).at("predict") != lines.at(16).at("predict"));
 }
 
+TEST_CASE("program: generate draws as the model's makers advise, several answers to a prompt, alone or in a file") {
+  const Subject s;
+  io::write_json(s.temp / "model" / "generation_config.json",
+                 {{"eos_token_id", {259}}, {"temperature", 3}, {"repetition_penalty", 1.2}, {"top_k", 20}});
+  const std::vector<std::string> words = {"--max_new_tokens=16", "--seed=1"};
+  const auto drawn = [&](std::vector<std::string> more) {
+    more.insert(more.end(), words.begin(), words.end());
+    return s.generate(std::move(more)).output;
+  };
+  const std::string prompt = "--prompt=" + s.questions[0];
+  const std::string one = drawn({prompt, "--sample"});
+  CHECK(one == drawn({prompt, "--temperature=3", "--repetition_penalty=1.2", "--top_k=20"}));
+  CHECK(one != drawn({prompt, "--sample", "--repetition_penalty=1"}));
+  CHECK(one != drawn({prompt, "--sample", "--min_p=0.5"}));
+  const std::string three = drawn({prompt, "--sample", "--num_return_sequences=3"});
+  CHECK(three.starts_with("--- answer 1 of 3\n" + one + "--- answer 2 of 3\n"));
+  const auto lines = test::json_lines(drawn({s.dataset(), "--sample", "--num_return_sequences=3"}));
+  REQUIRE(lines.size() == 3 * s.questions.size());
+  std::string first;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    CHECK(lines[i].at("prompt") == s.questions[i / 3]);
+    CHECK(lines[i].at("index") == i % 3);
+    if (i < 3) first += concat("--- answer ", i + 1, " of 3\n", lines[i].at("predict").get<std::string>(), "\n");
+  }
+  CHECK(three == first);
+}
+
+TEST_CASE("program: generate writes an answer as it comes, the same as at once, and nothing of a stop text") {
+  const Subject s;
+  const std::string whole = s.answer({"--prompt=one", "--max_new_tokens=16"});
+  CHECK(s.answer({"--prompt=one", "--max_new_tokens=16", "--stream"}) == whole);
+  const std::string stop = "--stop=" + whole.substr(5, 4);
+  CHECK(s.answer({"--prompt=one", "--max_new_tokens=16", "--stream", stop}) ==
+        s.answer({"--prompt=one", "--max_new_tokens=16", stop}));
+}
+
 TEST_CASE("program: a sequence longer than those that the model was made for is told of, once") {
   const Subject s;
   const auto config = s.temp / "model" / "config.json";

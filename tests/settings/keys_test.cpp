@@ -36,19 +36,20 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
     std::string_view name, group, commands, type, otherwise, allowed;
   };
   const Row rows[] = {
-      {"model_name_or_path", "model", "tegmxk", "TEXT", "", "a text"},
-      {"adapter_name_or_path", "model", "tegmx", "TEXT", "none", "a text"},
-      {"device", "model", "tegd", "TEXT", "auto", "auto, cpu, ascend, ascend:N or ascend:N,M,... with numbers of NPUs"},
-      {"device_type", "model", "tegd", "TEXT", "auto", "a text"},
-      {"full_determinism", "model", "teg", "SWITCH", "true", "true or false"},
-      {"dtype", "model", "tegm", "TEXT", "auto", "one of auto, float32, bfloat16, float16"},
-      {"template", "model", "tegk", "TEXT", "auto",
+      {"model_name_or_path", "model", "tegcmxk", "TEXT", "", "a text"},
+      {"adapter_name_or_path", "model", "tegcmx", "TEXT", "none", "a text"},
+      {"device", "model", "tegcd", "TEXT", "auto",
+       "auto, cpu, ascend, ascend:N or ascend:N,M,... with numbers of NPUs"},
+      {"device_type", "model", "tegcd", "TEXT", "auto", "a text"},
+      {"full_determinism", "model", "tegc", "SWITCH", "true", "true or false"},
+      {"dtype", "model", "tegcm", "TEXT", "auto", "one of auto, float32, bfloat16, float16"},
+      {"template", "model", "tegck", "TEXT", "auto",
        "one of auto, qwen2, qwen2_5, qwen2_5_base, qwen3, qwen3_instruct_2507, qwen3_thinking_2507, smollm2, smollm3, "
        "chatml, llama3, llama3_1, llama3_2, alpaca, none"},
-      {"enable_thinking", "model", "tegk", "SWITCH", "true", "true or false"},
-      {"date", "model", "tegk", "TEXT", "the template's own, or today", "a day of the calendar as YYYY-MM-DD"},
-      {"rope_theta", "model", "tegmx", "NUMBER", "as the model", "a number, above 1"},
-      {"no_rope_layers", "model", "tegmx", "LAYERS", "as the model",
+      {"enable_thinking", "model", "tegck", "SWITCH", "true", "true or false"},
+      {"date", "model", "tegck", "TEXT", "the template's own, or today", "a day of the calendar as YYYY-MM-DD"},
+      {"rope_theta", "model", "tegcmx", "NUMBER", "as the model", "a number, above 1"},
+      {"no_rope_layers", "model", "tegcmx", "LAYERS", "as the model",
        "layer indices and inclusive ranges a..b, comma-separated (in JSON an array), at least 0 and at most 1e+05"},
       {"dataset", "data", "teg", "LIST", "",
        "comma-separated paths (in JSON an array of paths or of objects {path, weight, name, max_samples})"},
@@ -124,7 +125,7 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"host_memory_gib", "memory", "p", "NUMBER", "what this machine has available; with device_type no limit",
        "a number, above 0"},
       {"output_dir", "run", "tem", "TEXT", "", "a text"},
-      {"seed", "run", "tg", "INT", "42", "a whole number, at least 0"},
+      {"seed", "run", "tgc", "INT", "42", "a whole number, at least 0"},
       {"logging_steps", "run", "t", "INT", "10", "a whole number, at least 1"},
       {"save_steps", "run", "t", "INT", "500", "a whole number, at least 0"},
       {"save_total_limit", "run", "t", "INT", "all", "a whole number, at least 1"},
@@ -144,7 +145,7 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"json", "run", "dp", "SWITCH", "false", "true or false"},
       {"all", "run", "p", "SWITCH", "false", "true or false"},
       {"full", "run", "d", "SWITCH", "false", "true or false"},
-      {"threads", "run", "tegmxd", "INT", "what the machine allows", "a whole number, at least 1 and at most 4096"},
+      {"threads", "run", "tegcmxd", "INT", "what the machine allows", "a whole number, at least 1 and at most 4096"},
       {"profile", "run", "t", "SWITCH", "false", "true or false"},
       {"compare_base", "evaluation", "e", "SWITCH", "false", "true or false"},
       {"compare_with", "evaluation", "e", "LIST", "none", "a comma-separated list (in JSON an array)"},
@@ -152,11 +153,21 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"prompt", "generation", "g", "TEXT", "", "a text"},
       {"output_file", "generation", "gxdr", "TEXT",
        "standard output; of doctor doctor_report.md, of report the run's report.html", "a text"},
-      {"max_new_tokens", "generation", "teg", "INT", "256", "a whole number, at least 1 and at most 1e+06"},
-      {"temperature", "generation", "g", "NUMBER", "0", "a number, at least 0"},
-      {"top_p", "generation", "g", "NUMBER", "1", "a number, above 0 and at most 1"},
-      {"top_k", "generation", "g", "INT", "0", "a whole number, at least 0"},
-      {"stop", "generation", "g", "LIST", "none", "a comma-separated list (in JSON an array)"},
+      {"max_new_tokens", "generation", "tegc", "INT", "256; of chat what the context has room for",
+       "a whole number, at least 1 and at most 1e+06"},
+      {"sample", "generation", "gc", "SWITCH", "false", "true or false"},
+      {"temperature", "generation", "gc", "NUMBER", "0", "a number, at least 0"},
+      {"top_p", "generation", "gc", "NUMBER", "1", "a number, above 0 and at most 1"},
+      {"top_k", "generation", "gc", "INT", "0", "a whole number, at least 0"},
+      {"min_p", "generation", "gc", "NUMBER", "0", "a number, at least 0 and at most 1"},
+      {"repetition_penalty", "generation", "gc", "NUMBER", "1", "a number, above 0"},
+      {"num_return_sequences", "generation", "g", "INT", "1", "a whole number, at least 1 and at most 10000"},
+      {"stream", "generation", "g", "SWITCH", "false", "true or false"},
+      {"stop", "generation", "gc", "LIST", "none", "a comma-separated list (in JSON an array)"},
+      {"system", "generation", "c", "TEXT", "the template's own", "a text"},
+      {"max_model_len", "generation", "c", "INT", "what the model was made for",
+       "a whole number, at least 2 and at most 1e+09"},
+      {"jsonl", "generation", "c", "SWITCH", "false", "true or false"},
       {"max_shard_size", "merge", "tm", "TEXT", "5GB",
        "a number above 0 with KB, MB, GB, KiB, MiB or GiB, such as 5GB"},
       {"outtype", "export", "x", "TEXT", "auto", "one of auto, f32, f16, bf16, q8_0"},
@@ -166,9 +177,9 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"add_generation_prompt", "input", "k", "SWITCH", "false", "true or false"},
       {"runs", "input", "r", "LIST", "", "a comma-separated list (in JSON an array)"},
   };
-  const std::pair<char, Command> letters[] = {{'t', train_command},  {'e', eval_command},   {'g', generate_command},
-                                              {'m', merge_command},  {'x', export_command}, {'k', tokenize_command},
-                                              {'d', doctor_command}, {'r', report_command}};
+  const std::pair<char, Command> letters[] = {{'t', train_command},    {'e', eval_command},   {'g', generate_command},
+                                              {'c', chat_command},     {'m', merge_command},  {'x', export_command},
+                                              {'k', tokenize_command}, {'d', doctor_command}, {'r', report_command}};
   REQUIRE(keys().size() == std::size(rows));
   for (std::size_t i = 0; i < keys().size(); ++i) {
     const Key& key = keys()[i];
@@ -192,8 +203,9 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
 }
 
 TEST_CASE("keys: a sentence calls other keys and their values by their names") {
-  std::set<std::string_view> known = {"lora_A", "lora_B", "modules_to_save", "final_model",
-                                      "evaluation_results"};  // files, and what is in them
+  std::set<std::string_view> known = {
+      "lora_A",           "lora_B", "modules_to_save", "final_model", "evaluation_results",
+      "generation_config"};  // files, and what is in them
   for (const Key& key : keys()) {
     known.insert(key.name);
     known.insert(key.choices.begin(), key.choices.end());

@@ -48,6 +48,8 @@ Pairs base_of(Command command) {
       return {{"runs", "r"}};
     case generate_command:
       return {{"model_name_or_path", "m"}, {"prompt", "p"}};
+    case chat_command:
+      return {{"model_name_or_path", "m"}};
     case merge_command:
       return {{"model_name_or_path", "m"}, {"adapter_name_or_path", "a"}, {"output_dir", "o"}};
     case export_command:
@@ -94,7 +96,8 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
   const Pairs full = with(base_of(train_command), {{"finetuning_type", "full"}});
   const std::string no_adapter = ", allowed: with finetuning_type lora: full trains no adapter";
   const std::string evaluated = ", allowed: with eval_dataset or val_size, the records to evaluate";
-  const std::string greedy = ", which has no effect here; allowed: a temperature above 0: greedy answers draw nothing";
+  const std::string greedy =
+      ", which has no effect here; allowed: sample or a temperature above 0: greedy answers draw nothing";
   const std::string of_data = ", which has no effect here; allowed: with dataset: a prompt is one text";
   const std::string turns =
       ", which has no effect here; allowed: with a file of conversations: plain texts go through no template";
@@ -117,6 +120,7 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
       {generate_command,
        {},
        "model_name_or_path: given nothing, allowed: a model folder, a .gguf file or a model's name"},
+      {chat_command, {}, "model_name_or_path: given nothing, allowed: a model folder, a .gguf file or a model's name"},
       {tokenize_command,
        {},
        "model_name_or_path: given nothing, allowed: a model folder, a .gguf file or a model's name"},
@@ -292,6 +296,26 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
       {generate_command, with(base_of(generate_command), {{"top_p", "0.9"}}), "top_p: given 0.9" + greedy},
       {generate_command, with(base_of(generate_command), {{"top_k", "9"}}), "top_k: given 9" + greedy},
       {generate_command, with(base_of(generate_command), {{"seed", "1"}}), "seed: given 1" + greedy},
+      {generate_command, with(base_of(generate_command), {{"min_p", "0.1"}}), "min_p: given 0.1" + greedy},
+      {chat_command, with(model, {{"top_p", "0.9"}}), "top_p: given 0.9" + greedy},
+      {chat_command, with(model, {{"top_k", "9"}}), "top_k: given 9" + greedy},
+      {chat_command, with(model, {{"min_p", "0.1"}}), "min_p: given 0.1" + greedy},
+      {chat_command, with(model, {{"seed", "1"}}), "seed: given 1" + greedy},
+      {chat_command, with(model, npu_type), npu_alone},
+      {chat_command, with(model, in_order), order_alone},
+      {generate_command, with(base_of(generate_command), {{"sample", ""}, {"temperature", "0"}}),
+       "sample: given true, allowed: with a temperature above 0, or without one"},
+      {chat_command, with(model, {{"sample", ""}, {"temperature", "0"}}),
+       "sample: given true, allowed: with a temperature above 0, or without one"},
+      {generate_command, with(base_of(generate_command), {{"num_return_sequences", "2"}}),
+       "num_return_sequences: given 2, allowed: 1, or sample or a temperature above 0: greedy answers are all the "
+       "same"},
+      {generate_command, with(data, {{"stream", ""}}), "stream: given together with dataset, allowed: one of the two"},
+      {generate_command, with(base_of(generate_command), {{"stream", ""}, {"output_file", "o"}}),
+       "stream: given together with output_file, allowed: one of the two"},
+      {generate_command,
+       with(base_of(generate_command), {{"stream", ""}, {"sample", ""}, {"num_return_sequences", "2"}}),
+       "stream: given together with num_return_sequences, allowed: one of the two"},
       {generate_command, with(base_of(generate_command), {{"max_samples", "1"}}), "max_samples: given 1" + of_data},
       {generate_command, with(base_of(generate_command), {{"text_column", "c"}}), "text_column: given c" + of_data},
       {tokenize_command, with(base_of(tokenize_command), {{"add_generation_prompt", ""}}),
@@ -452,6 +476,11 @@ TEST_CASE("rules: settings at the edge of one are taken, and those past it by an
       {generate_command, with(generate, {{"max_new_tokens", "3"}})},
       {generate_command, with(data, {{"max_samples", "1"}, {"text_column", "c"}})},
       {generate_command, with(generate, {{"temperature", "0.5"}, {"top_p", "0.5"}, {"top_k", "3"}, {"seed", "1"}})},
+      {generate_command, with(generate, {{"sample", ""}, {"num_return_sequences", "2"}, {"min_p", "0.1"}})},
+      {generate_command, with(generate, {{"top_p", "1"}, {"top_k", "0"}, {"min_p", "0"}})},
+      {generate_command, with(generate, {{"stream", ""}, {"repetition_penalty", "1.1"}})},
+      {chat_command, with(model, {{"temperature", "0.5"}, {"top_p", "0.5"}, {"top_k", "3"}, {"seed", "1"}})},
+      {chat_command, with(model, {{"sample", ""}, {"temperature", "0.5"}, {"jsonl", ""}, {"system", "s"}})},
       {generate_command, with(generate, {{"device_type", "ascend910b"}, {"full_determinism", "false"}})},
       {tokenize_command, with(model, {{"file", "f.jsonl"}, {"template", "chatml"}, {"add_generation_prompt", ""}})},
       {tokenize_command, with(model, {{"file", "f.jsonl.gz"}, {"date", "2024-07-26"}, {"enable_thinking", "true"}})},
@@ -618,6 +647,13 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
       "eval train_on_prompt train_on_last_turn_only",
       "generate dataset",
       "generate max_samples",
+      "generate min_p",
+      "generate num_return_sequences",
+      "generate output_file stream",
+      "chat min_p",
+      "chat seed",
+      "chat top_k",
+      "chat top_p",
       "generate seed",
       "generate text_column",
       "generate top_k",

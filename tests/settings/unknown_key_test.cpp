@@ -151,7 +151,6 @@ TEST_CASE("unknown keys: what others call a key is no key here, each name once, 
                            "merge_lora",
                            "wandb",
                            "save_path",
-                           "repetition_penalty",
                            "num_beams",
                            "quant_bits",
                            "device_map",
@@ -184,7 +183,7 @@ TEST_CASE(
     }
     CHECK(leads);
   }
-  for (const char* name : {"sft", "pt", "infer", "chat", "webui", "finetune", "serve", "deploy", "rlhf", "dpo"})
+  for (const char* name : {"sft", "pt", "infer", "webchat", "webui", "finetune", "serve", "deploy", "rlhf", "dpo"})
     CHECK(names.contains(name));
 }
 
@@ -268,7 +267,7 @@ TEST_CASE("unknown keys: each is told with its value, who has it or what it is h
   CHECK(told({{"--lr"}}) == "f: unknown key --lr (here: learning_rate)" + end);
   CHECK(told({{"--learning-rate", "1"}}) == "f: unknown key --learning-rate (given 1; nearest: learning_rate)" + end);
   CHECK(told({{"max_new_tokens"}}, merge_command) ==
-        "f: unknown key max_new_tokens (a key of train, eval, generate)" + end);
+        "f: unknown key max_new_tokens (a key of train, eval, generate, chat)" + end);
   CHECK(told({{"--max-shard-size", "x"}, {"a"}}, doctor_command) ==
         "f: unknown keys --max-shard-size (given x; a key of train, merge), a" + end);
   CHECK(told({{"device_memory_gib"}}) == "f: unknown key device_memory_gib (a key of plan)" + end);

@@ -39,13 +39,13 @@ inline int status_of(int wait_status) {
 }
 
 /// Runs a shell command that takes `words` as its arguments. Its standard output goes to `output` where that is given,
-/// which is then not read.
+/// which is then not read; its standard input is the file `input`.
 inline Outcome run_program(const std::string& program, std::span<const std::string> words,
-                           const std::string& output = {}) {
+                           const std::string& output = {}, const std::string& input = "/dev/null") {
   const TempFolder folder;
   std::string command = program;
   for (const std::string& word : words) command += " " + shell_word(word);
-  command += " </dev/null >" + shell_word(output.empty() ? (folder / "out").native() : output) + " 2>" +
+  command += " <" + shell_word(input) + " >" + shell_word(output.empty() ? (folder / "out").native() : output) + " 2>" +
              shell_word((folder / "err").native());
   Outcome outcome;
   outcome.status = status_of(std::system(command.c_str()));

@@ -91,6 +91,11 @@ class ChatTemplate {
   /// Whether answers may begin with reasoning that ends with </think>.
   bool thinks() const { return entry_.style == Style::smollm3 || entry_.style == Style::qwen3; }
 
+  /// Whether it takes reasoning apart from an answer, and leaves it out of the turns before the last question.
+  bool takes_reasoning() const { return entry_.style == Style::qwen3; }
+  /// Whether a generation prompt has begun the reasoning.
+  bool opens_reasoning(const RenderOptions& options) const { return opening(options) == "<think>\n"; }
+
   /// Whether it tells an assistant of tools, and writes their calls.
   bool calls_tools() const { return entry_.style == Style::qwen || entry_.style == Style::qwen3; }
   /// Whether it writes arguments of a call that are a text as a JSON string, rather than as they are.

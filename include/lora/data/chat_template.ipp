@@ -141,7 +141,7 @@ LORA_INLINE void ChatTemplate::check(const Message& message, std::size_t turn) c
     fail<FormatError>("turn ", turn + 1, " is the ", message.role, "'s and has tool calls; only an assistant calls");
   const bool only_first = entry_.style == Style::alpaca || entry_.style == Style::smollm3;
   if (message.role == "system" && turn > 0 && only_first) refuse("a system turn that is not the first", turn);
-  if (message.reasoning && !message.reasoning->empty() && entry_.style != Style::qwen3)
+  if (message.reasoning && !message.reasoning->empty() && !takes_reasoning())
     refuse("reasoning apart from the content", turn);
 }
 

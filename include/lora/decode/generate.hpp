@@ -21,15 +21,16 @@ namespace lora::decode {
 /// How sequences are continued.
 struct GenerateOptions {
   Index max_new_tokens = 256;
+  Index num_return_sequences = 1;  ///< answers to each prompt
   Sampling sampling{};
   Index vocabulary = 0;  ///< use only the first so many ids, for heads wider than their tokenizer; 0: all
   std::vector<std::int32_t> stop_ids{};    ///< end a sequence; not part of the result
   const std::atomic<int>* stop = nullptr;  ///< once it is no longer 0, no further token is chosen
 };
 
-/// Called with each new token: the prompt's index and the token. Returning false ends that sequence after the token.
+/// Called with each new token: the result's index and the token. Returning false ends that sequence after the token.
 using OnToken = std::function<bool(std::size_t, std::int32_t)>;
-/// Called with each result as soon as its sequence ends: the prompt's index and the new tokens.
+/// Called with each result as soon as its sequence ends: the result's index and the new tokens.
 using OnEnd = std::function<void(std::size_t, const std::vector<std::int32_t>&)>;
 
 namespace detail {
@@ -39,6 +40,11 @@ bool all_finite(std::span<const A> values) {
   int finite = 1;  // no early exit, so that the loop vectorises
   for (const A value : values) finite &= std::abs(value) <= std::numeric_limits<A>::max() ? 1 : 0;
   return finite != 0;
+}
+
+/// The random numbers of the answers to a prompt: the same whatever else is answered.
+inline std::uint64_t stream_of(std::size_t prompt, std::size_t answer) {
+  return answer == 0 ? prompt : mix_key(prompt, answer);
 }
 
 /// Continues prompts in a session, `slots` at a time: the next one enters as soon as another has ended.
@@ -51,24 +57,25 @@ class Generation {
         options_(options),
         on_token_(on_token),
         on_end_(on_end),
-        slots_(std::min(slots, prompts.size())),
+        answers_(static_cast<std::size_t>(options.num_return_sequences)),
+        slots_(std::min(slots, prompts.size() * answers_)),
         room_(room()),
         choices_(static_cast<std::size_t>(options.vocabulary > 0
                                               ? std::min(model.config().vocab_size, options.vocabulary)
                                               : model.config().vocab_size)),
         session_(dev, model, static_cast<Index>(slots_) * room_),
-        results_(prompts.size()) {}
+        results_(prompts.size() * answers_) {}
 
   std::vector<std::vector<std::int32_t>> run() {
     for (std::size_t next = 0;;) {
       if (options_.stop != nullptr && options_.stop->load() != 0) break;
-      for (; active_.size() < slots_ && next < prompts_.size(); ++next) {
+      for (; active_.size() < slots_ && next < results_.size(); ++next) {
         const Sequence sequence = session_.enter(room_);
-        active_[sequence] = next;
-        session_.append(sequence, prompts_[next]);
+        active_[sequence].result = next;
+        append(sequence, prompts_[next / answers_]);
       }
       if (active_.empty()) break;
-      const auto logits = session_.step();
+      auto logits = session_.step();
       for (std::size_t i = 0; i < logits.sequences.size(); ++i)
         choose(logits.sequences[i], logits.row(i).first(choices_));
     }
@@ -76,6 +83,11 @@ class Generation {
   }
 
  private:
+  struct Active {
+    std::size_t result = 0;
+    SeenIds seen{};
+  };
+
   // Tokens for which each slot has room.
   Index room() const {
     std::size_t longest = 0;
@@ -89,57 +101,69 @@ class Generation {
     return prompt + options_.max_new_tokens;
   }
 
+  void append(Sequence sequence, std::span<const std::int32_t> tokens) {
+    session_.append(sequence, tokens);
+    if (options_.sampling.repetition_penalty != 1) active_.at(sequence).seen.add(tokens);
+  }
+
   // Appends a token to the sequence, or ends it.
-  void choose(Sequence sequence, std::span<const Accum<T>> logits) {
-    const std::size_t prompt = active_.at(sequence);
+  void choose(Sequence sequence, std::span<Accum<T>> logits) {
+    const Active& active = active_.at(sequence);
+    const std::size_t i = active.result, prompt = i / answers_;
     const Index length = session_.length(sequence);
-    if (!all_finite(logits))
+    if (!all_finite(std::span<const Accum<T>>(logits)))
       fail<NonFiniteError>("the logits of token ", length, " of prompt ", prompt, " are not all finite numbers");
-    const auto token = sample(logits, options_.sampling, prompt, length);
-    std::vector<std::int32_t>& result = results_[prompt];
+    active.seen.penalize(logits, options_.sampling.repetition_penalty);
+    const auto token =
+        sample(std::span<const Accum<T>>(logits), options_.sampling, stream_of(prompt, i % answers_), length);
+    std::vector<std::int32_t>& result = results_[i];
     if (std::find(options_.stop_ids.begin(), options_.stop_ids.end(), token) == options_.stop_ids.end()) {
       result.push_back(token);
-      const bool wanted = !on_token_ || on_token_(prompt, token);
-      if (wanted && std::ssize(result) < options_.max_new_tokens)
-        return session_.append(sequence, std::span(&token, 1));
+      const bool wanted = !on_token_ || on_token_(i, token);
+      if (wanted && std::ssize(result) < options_.max_new_tokens) return append(sequence, std::span(&token, 1));
     }
     session_.leave(sequence);
     active_.erase(sequence);
-    if (on_end_) on_end_(prompt, result);
+    if (on_end_) on_end_(i, result);
   }
 
   std::span<const std::vector<std::int32_t>> prompts_;
   const GenerateOptions& options_;
   const OnToken& on_token_;
   const OnEnd& on_end_;
+  std::size_t answers_;  // to each prompt
   std::size_t slots_;
   Index room_;
   std::size_t choices_;  // ids that may be chosen
   Session<D, T> session_;
-  std::map<Sequence, std::size_t> active_{};  // which prompt each continues
+  std::map<Sequence, Active> active_{};
   std::vector<std::vector<std::int32_t>> results_;
 };
 
 }  // namespace detail
 
-/// Continues each prompt until a stop id, `on_token` returns false or max_new_tokens, up to `batch` prompts at a time.
-/// Where it was stopped, the results are what there was by then.
-/// Throws   FormatError naming a prompt's id that is not in the model's vocabulary; ConfigError for an empty prompt or
-///          batch, or more rows than a cache holds
+/// Continues each prompt until a stop id, `on_token` returns false or max_new_tokens, up to `batch` sequences at a
+/// time. The results of a prompt are num_return_sequences in a row. Where it was stopped, they are what there was by
+/// then. Throws   FormatError naming a prompt's id that is not in the model's vocabulary; ConfigError for an empty
+/// prompt or
+///          batch, no sequences, or more rows than a cache holds
 template <AnyDevice D, class T>
 std::vector<std::vector<std::int32_t>> generate(D& dev, model::Decoder<D, T>& model,
                                                 std::span<const std::vector<std::int32_t>> prompts,
                                                 const GenerateOptions& options, std::size_t batch = 16,
                                                 const OnToken& on_token = {}, const OnEnd& on_end = {}) {
   if (batch == 0) fail<ConfigError>("[generate] batch: given 0, allowed: at least 1 prompt at a time");
+  if (options.num_return_sequences < 1)
+    fail<ConfigError>("[generate] num_return_sequences: given ", options.num_return_sequences, ", allowed: 1 or more");
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     if (prompts[i].empty()) fail<ConfigError>("a prompt without any token can't be continued");
     model.check_ids(concat("prompt ", i, ": the id"), prompts[i]);
   }
-  std::vector<std::vector<std::int32_t>> results(prompts.size());
+  std::vector<std::vector<std::int32_t>> results(prompts.size() *
+                                                 static_cast<std::size_t>(options.num_return_sequences));
   if (prompts.empty()) return results;
   if (options.max_new_tokens <= 0) {
-    for (std::size_t i = 0; on_end && i < prompts.size(); ++i) on_end(i, results[i]);
+    for (std::size_t i = 0; on_end && i < results.size(); ++i) on_end(i, results[i]);
     return results;
   }
   return detail::Generation<D, T>(dev, model, prompts, batch, options, on_token, on_end).run();

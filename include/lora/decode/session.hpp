@@ -26,10 +26,11 @@ struct NextLogits {
   std::vector<A> values{};
   Index vocabulary = 0;  ///< V
 
-  std::span<const A> row(std::size_t i) const {
-    const auto width = static_cast<std::size_t>(vocabulary);
-    return std::span(values).subspan(i * width, width);
-  }
+  std::span<A> row(std::size_t i) { return std::span(values).subspan(i * width(), width()); }
+  std::span<const A> row(std::size_t i) const { return std::span(values).subspan(i * width(), width()); }
+
+ private:
+  std::size_t width() const { return static_cast<std::size_t>(vocabulary); }
 };
 
 /// Sequences of tokens that a model reads and continues, over one key/value cache. They enter and leave at any time; a

@@ -149,17 +149,25 @@ struct Config {
   std::optional<Index> threads;
   bool profile = false;
 
-  // eval and generate
+  // eval, generate and chat
   bool predict = false;
   bool compare_base = false;
   std::vector<std::string> compare_with;
   std::optional<std::string> prompt;
   std::string output_file;
-  Index max_new_tokens = 256;
-  double temperature = 0;
-  double top_p = 1;
-  Index top_k = 0;
+  std::optional<Index> max_new_tokens;
+  bool sample = false;
+  std::optional<double> temperature;
+  std::optional<double> top_p;
+  std::optional<Index> top_k;
+  std::optional<double> min_p;
+  std::optional<double> repetition_penalty;
+  Index num_return_sequences = 1;
+  bool stream = false;
   std::vector<std::string> stop;
+  std::optional<std::string> system;
+  std::optional<Index> max_model_len;
+  bool jsonl = false;
 
   // model files
   std::string max_shard_size = "5GB";
@@ -181,6 +189,10 @@ struct Config {
   double alpha() const { return lora_alpha.value_or(2.0 * static_cast<double>(rank())); }
   Index train_batch_size() const { return per_device_train_batch_size.value_or(1); }
   Index sequences_per_step() const { return train_batch_size() * gradient_accumulation_steps * ranks; }
+  /// Tokens of an answer that is no chat's.
+  Index answer_tokens() const { return max_new_tokens.value_or(256); }
+  /// Whether answers are drawn, rather than greedy.
+  bool draws() const { return sample || temperature.value_or(0) > 0; }
   /// The model, as the user called it.
   const std::string& model_name() const { return model_preset.empty() ? model_name_or_path : model_preset; }
   bool trains_model() const { return finetuning_type == "full"; }

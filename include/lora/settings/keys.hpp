@@ -29,11 +29,12 @@ enum Command : unsigned {
   doctor_command = 32,
   plan_command = 64,
   report_command = 128,
-  export_command = 256
+  export_command = 256,
+  chat_command = 512
 };
 
-constexpr Command all_commands[] = {train_command,    eval_command,   generate_command, merge_command, export_command,
-                                    tokenize_command, doctor_command, plan_command,     report_command};
+constexpr Command all_commands[] = {train_command,  eval_command,     generate_command, chat_command, merge_command,
+                                    export_command, tokenize_command, doctor_command,   plan_command, report_command};
 
 constexpr std::string_view name_of(Command command) {
   switch (command) {
@@ -43,6 +44,8 @@ constexpr std::string_view name_of(Command command) {
       return "eval";
     case generate_command:
       return "generate";
+    case chat_command:
+      return "chat";
     case merge_command:
       return "merge";
     case tokenize_command:

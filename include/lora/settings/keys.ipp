@@ -36,8 +36,8 @@ LORA_INLINE std::vector<std::string_view> template_names() {
 LORA_INLINE std::vector<Key> make_keys() {
   constexpr unsigned train = train_command, eval = eval_command, generate = generate_command, merge = merge_command,
                      tokenize = tokenize_command, doctor = doctor_command, plan = plan_command, report = report_command,
-                     exporting = export_command;
-  constexpr unsigned running = train | eval | generate, data = train | eval;
+                     exporting = export_command, chat = chat_command;
+  constexpr unsigned talking = generate | chat, running = train | eval | talking, data = train | eval;
   constexpr Range any = {};
   const std::vector<std::string_view> free = {};
   const Form day = {data::is_date, "a day of the calendar as YYYY-MM-DD"};
@@ -81,7 +81,8 @@ LORA_INLINE std::vector<Key> make_keys() {
       {"template", "model", running | tokenize, &C::template_name, any, template_names(), "",
        "Chat template; auto: the adapter's, else recognised from the model's own"},
       {"enable_thinking", "model", running | tokenize, &C::enable_thinking, any, free, "true",
-       "Of qwen3 and smollm3: false puts an empty think block before an answer, in training as in eval and generate"},
+       "Of qwen3 and smollm3: false puts an empty think block before an answer, in training as in eval, generate and "
+       "chat"},
       {"date", "model", running | tokenize, &C::date, any, free, "the template's own, or today",
        "The day that some templates print, YYYY-MM-DD", day},
       {"rope_theta", "model", running | merge | exporting, &C::rope_theta, above(1), free, "as the model",
@@ -270,7 +271,7 @@ LORA_INLINE std::vector<Key> make_keys() {
        "what this machine has available; with device_type no limit", "Memory of the host that it is for"},
 
       {"output_dir", "run", data | merge, &C::output_dir, any, free, "", "Folder for the results"},
-      {"seed", "run", train | generate, &C::seed, at_least(0), free, "", "Fixes every random number"},
+      {"seed", "run", train | talking, &C::seed, at_least(0), free, "", "Fixes every random number"},
       {"logging_steps", "run", train, &C::logging_steps, at_least(1), free, "", "Steps between lines of the log"},
       {"save_steps", "run", train, &C::save_steps, at_least(0), free, "",
        "Steps between checkpoints; 0: none on the way"},
@@ -323,14 +324,30 @@ LORA_INLINE std::vector<Key> make_keys() {
        "standard output; of doctor doctor_report.md, of report the run's report.html",
        "File for the answers to dataset, a JSON object per line; of doctor for the report of full; of report for the "
        "page; of export the .gguf file, which must not be there"},
-      {"max_new_tokens", "generation", running, &C::max_new_tokens, count_to(1e6), free, "",
-       "Longest answer in tokens"},
-      {"temperature", "generation", generate, &C::temperature, at_least(0), free, "",
-       "Of the sampling; 0: greedy, without top_p, top_k and seed"},
-      {"top_p", "generation", generate, &C::top_p, Range{.low = 0, .high = 1, .low_open = true}, free, "",
+      {"max_new_tokens", "generation", running, &C::max_new_tokens, count_to(1e6), free,
+       "256; of chat what the context has room for", "Longest answer in tokens"},
+      {"sample", "generation", talking, &C::sample, any, free, "",
+       "Draws answers as the model's makers advise: temperature, top_p, top_k, min_p and repetition_penalty that are "
+       "not given are those of its generation_config.json, else transformers' (temperature 1, top_k 50)"},
+      {"temperature", "generation", talking, &C::temperature, at_least(0), free, "0",
+       "Of the sampling; 0: greedy, without top_p, top_k, min_p and seed"},
+      {"top_p", "generation", talking, &C::top_p, Range{.low = 0, .high = 1, .low_open = true}, free, "1",
        "Samples from the smallest set of tokens with this probability"},
-      {"top_k", "generation", generate, &C::top_k, at_least(0), free, "", "Samples from this many tokens; 0: from all"},
-      {"stop", "generation", generate, &C::stop, any, free, "none", "Texts that end an answer"},
+      {"top_k", "generation", talking, &C::top_k, at_least(0), free, "0",
+       "Samples from this many tokens, and those as likely as the last of them; 0: from all"},
+      {"min_p", "generation", talking, &C::min_p, Range{.low = 0, .high = 1}, free, "0",
+       "Samples from tokens that are at least this times as likely as the likeliest"},
+      {"repetition_penalty", "generation", talking, &C::repetition_penalty, above(0), free, "1",
+       "Divides the positive logits of tokens that are there already by this, and multiplies negative ones"},
+      {"num_return_sequences", "generation", generate, &C::num_return_sequences, count_to(1e4), free, "",
+       "Answers to each prompt, each drawn with random numbers of its own"},
+      {"stream", "generation", generate, &C::stream, any, free, "", "Writes the answer to a prompt as it comes"},
+      {"stop", "generation", talking, &C::stop, any, free, "none", "Texts that end an answer"},
+      {"system", "generation", chat, &C::system, any, free, "the template's own", "The system prompt"},
+      {"max_model_len", "generation", chat, &C::max_model_len, Range{.low = 2, .high = 1e9}, free,
+       "what the model was made for", "Longest conversation in tokens; past it the oldest turns are left out"},
+      {"jsonl", "generation", chat, &C::jsonl, any, free, "",
+       "Reads a JSON object for each message, {\"role\", \"content\"}, and writes one for each answer"},
 
       {"max_shard_size", "merge", train | merge, &C::max_shard_size, any, free, "",
        "Largest weight file of a whole model, such as 500MB or 5GB", size},

@@ -12,12 +12,12 @@ LORA_INLINE bool reads_only_text(const Config& config) {
 
 LORA_INLINE std::vector<Rule> make_rules() {
   constexpr unsigned train = train_command, eval = eval_command, generate = generate_command, merge = merge_command,
-                     exporting = export_command, tokenize = tokenize_command, running = train | eval | generate;
+                     exporting = export_command, tokenize = tokenize_command, talking = generate | chat_command,
+                     running = train | eval | talking;
   constexpr auto required = Rule::Kind::required, excludes = Rule::Kind::excludes, refused = Rule::Kind::refused,
                  idle = Rule::Kind::idle;
   constexpr unsigned plan = plan_command;
   constexpr auto always = [](const Config&) { return true; };
-  constexpr auto greedy = [](const Config& c) { return c.temperature == 0; };
   constexpr auto prompted = [](const Config& c) { return c.prompt.has_value(); };
   constexpr auto on_cpu = [](const Config& c) { return c.device == "cpu"; };
   constexpr auto full = [](const Config& c) { return c.trains_model(); };
@@ -28,7 +28,7 @@ LORA_INLINE std::vector<Rule> make_rules() {
   constexpr std::string_view without_adapter = "with finetuning_type lora: full trains no adapter";
   constexpr std::string_view with_evaluation = "with eval_dataset or val_size, the records to evaluate";
   constexpr std::string_view a_model = "a model folder, a .gguf file or a model's name";
-  constexpr std::string_view warm = "a temperature above 0: greedy answers draw nothing";
+  constexpr std::string_view warm = "sample or a temperature above 0: greedy answers draw nothing";
   constexpr std::string_view from_data = "with dataset: a prompt is one text";
   constexpr std::string_view conversations = "with a file of conversations: plain texts go through no template";
   constexpr std::string_view gguf_file = "a new file that ends in .gguf";
@@ -39,7 +39,7 @@ LORA_INLINE std::vector<Rule> make_rules() {
   std::vector<Rule> table = {
       {required, train | plan, "model_name_or_path", "", [](const Config& c) { return c.model_preset.empty(); },
        a_model},
-      {required, eval | generate | merge | exporting | tokenize, "model_name_or_path", "", always, a_model},
+      {required, eval | talking | merge | exporting | tokenize, "model_name_or_path", "", always, a_model},
       {required, train, "tokenizer_name_or_path", "", [](const Config& c) { return !c.model_preset.empty(); },
        "with model_preset, the folder that has the tokenizer"},
       {required, plan, "tokenizer_name_or_path", "",
@@ -84,6 +84,9 @@ LORA_INLINE std::vector<Rule> make_rules() {
       {excludes, plan, "all", "offload", nullptr, ""},
       {excludes, plan, "all", "zero_stage", nullptr, ""},
       {excludes, generate, "prompt", "dataset", nullptr, ""},
+      {excludes, generate, "stream", "dataset", nullptr, ""},
+      {excludes, generate, "stream", "output_file", nullptr, ""},
+      {excludes, generate, "stream", "num_return_sequences", nullptr, ""},
       {excludes, tokenize, "text", "file", nullptr, ""},
       {excludes, train, "model_preset", "model_name_or_path", nullptr, ""},
       {excludes, train, "eval_dataset", "val_size", nullptr, ""},
@@ -194,9 +197,14 @@ LORA_INLINE std::vector<Rule> make_rules() {
       {idle, exporting, "threads", "", adapter_alone, "without adapter_only, which computes nothing"},
       {idle, doctor_command, "output_file", "", [](const Config& c) { return !c.full; },
        "with full, which writes a report"},
-      {idle, generate, "top_p", "", greedy, warm},
-      {idle, generate, "top_k", "", greedy, warm},
-      {idle, generate, "seed", "", greedy, warm},
+      {refused, talking, "sample", "", [](const Config& c) { return c.temperature == 0; },
+       "with a temperature above 0, or without one"},
+      {refused, generate, "num_return_sequences", "", [](const Config& c) { return !c.draws(); },
+       "1, or sample or a temperature above 0: greedy answers are all the same"},
+      {idle, talking, "top_p", "", [](const Config& c) { return !c.draws() && c.top_p != 1; }, warm},
+      {idle, talking, "top_k", "", [](const Config& c) { return !c.draws() && c.top_k != 0; }, warm},
+      {idle, talking, "min_p", "", [](const Config& c) { return !c.draws() && c.min_p != 0; }, warm},
+      {idle, talking, "seed", "", [](const Config& c) { return !c.draws(); }, warm},
       {idle, generate, "max_samples", "", prompted, from_data},
       {idle, generate, "text_column", "", prompted, from_data},
       {idle, tokenize, "add_generation_prompt", "", reads_only_text, conversations},

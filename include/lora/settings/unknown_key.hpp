@@ -32,7 +32,6 @@ struct ForeignCommand {
 };
 
 constexpr ForeignCommand foreign_commands[] = {
-    {"chat", "not there: generate answers a prompt, or every record of a file"},
     {"deploy", "not there: merge writes a model folder that servers of such models take"},
     {"dpo", "not there: train learns from answers, not from preferences"},
     {"evaluate", "eval"},
@@ -47,7 +46,7 @@ constexpr ForeignCommand foreign_commands[] = {
     {"serve", "not there: merge writes a model folder that servers of such models take"},
     {"sft", "train"},
     {"test", "eval"},
-    {"webchat", "not there: generate answers a prompt, or every record of a file"},
+    {"webchat", "chat, which talks in a terminal, or by pipes with jsonl"},
     {"webui", "not there: the keys of a run stand in a file, for --config"},
 };
 

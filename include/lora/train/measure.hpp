@@ -32,7 +32,7 @@ std::optional<std::vector<std::string>> answers_to(const std::vector<data::Sampl
   std::vector<data::Sample> own;
   for (auto i = static_cast<std::size_t>(ranks.rank()); i < samples.size(); i += size) own.push_back(samples[i]);
   decode::GenerateOptions generate;
-  generate.max_new_tokens = run.config.max_new_tokens;
+  generate.max_new_tokens = run.config.answer_tokens();
   const inputs::Taught taught = inputs::taught_by(run.data.train().dataset().kinds(), text);
   generate.stop_ids = inputs::stop_ids(run.source, *text.tokenizer, text.chat_template, taught.files);
   run::CountProgress progress("answering", "records", std::ssize(own), 30, draws_bar(run.options));

@@ -73,7 +73,7 @@ MemoryPlan plan_memory(const MemoryBasis& basis, const LargestBatch& batch, cons
       config.step_units, basis.ranks);
   if (evaluation.rows > 0) evaluating.workspace += sums;
   if (evaluation.rows > 0 && config.eval_predict)
-    evaluating.workspace += cache_bytes<T>(basis.model.config, evaluation.longest + config.max_new_tokens);
+    evaluating.workspace += cache_bytes<T>(basis.model.config, evaluation.longest + config.answer_tokens());
   const auto plan = [&](Index count) {
     auto training = forecast_memory<D, T>(basis, batch.rows, batch.labelled, count, trains);
     training.workspace += sums;

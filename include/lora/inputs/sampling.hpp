@@ -1,0 +1,18 @@
+#pragma once
+
+#include "lora/decode/sampling.hpp"
+#include "lora/model/weights.hpp"
+#include "lora/settings/config.hpp"
+
+namespace lora::inputs {
+
+/// How a run's answers are drawn: as its keys say and, with the key sample, where they are not given as the model's
+/// generation_config.json has it, else as transformers' defaults. A line tells what was taken from where.
+/// Throws   FormatError
+decode::Sampling sampling_of(const settings::Config& config, const model::Source& source);
+
+}  // namespace lora::inputs
+
+#ifndef LORA_COMPILED
+#  include "lora/inputs/sampling.ipp"
+#endif

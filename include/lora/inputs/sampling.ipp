@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lora/core/config.hpp"
+#include "lora/core/error.hpp"
+#include "lora/core/log.hpp"
+#include "lora/inputs/sampling.hpp"
+#include "lora/model/generation_config.hpp"
+
+namespace lora::inputs {
+
+LORA_INLINE decode::Sampling sampling_of(const settings::Config& config, const model::Source& source) {
+  const decode::Sampling plain;
+  std::string advised, defaults;
+  const auto choose = [&](std::string_view name, const auto& key, const auto& advice, auto otherwise, auto unset) {
+    if (key) return *key;
+    if (!config.sample) return unset;
+    std::string& list = advice ? advised : defaults;
+    const auto value = advice ? *advice : otherwise;
+    if (advice || otherwise != unset) list += concat(list.empty() ? "" : ", ", name, " ", value);
+    return value;
+  };
+  const auto advice = config.sample ? model::sampling_advice(source) : model::SamplingAdvice{};
+  decode::Sampling how;
+  how.temperature = choose("temperature", config.temperature, advice.temperature, 1.0, plain.temperature);
+  how.top_k = choose("top_k", config.top_k, advice.top_k, Index{50}, plain.top_k);
+  how.top_p = choose("top_p", config.top_p, advice.top_p, plain.top_p, plain.top_p);
+  how.min_p = choose("min_p", config.min_p, advice.min_p, plain.min_p, plain.min_p);
+  how.repetition_penalty = choose("repetition_penalty", config.repetition_penalty, advice.repetition_penalty,
+                                  plain.repetition_penalty, plain.repetition_penalty);
+  how.seed = static_cast<std::uint64_t>(config.seed);
+  if (!advised.empty()) log::info("of ", (source.path() / "generation_config.json").native(), ": ", advised);
+  if (!defaults.empty()) log::info("as transformers' defaults: ", defaults);
+  return how;
+}
+
+}  // namespace lora::inputs

@@ -1,0 +1,161 @@
+// The command chat by a pipe: lines and JSON lines, commands, and what is no message.
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lora/core/config.hpp"
+#include "lora/io/file.hpp"
+#include "lora/io/json.hpp"
+#include "support/message_of.hpp"
+#include "support/program.hpp"
+#include "support/talking_model.hpp"
+#include "support/temp_folder.hpp"
+
+namespace chat_test {
+
+using namespace lora;
+
+namespace {
+
+/// The model that tests/scripts/chat_turns.py has taught a conversation.
+struct Subject {
+  test::TempFolder temp;
+
+  test::Outcome chat(const std::string& input, std::vector<std::string> words = {}) const {
+    io::write_file(temp / "input", std::string_view(input));
+    words.insert(words.begin(), {"chat", "--model_name_or_path=" + (io::Path(LORA_FIXTURES) / "chat").native(),
+                                 "--dtype=float32", "--threads=1"});
+    return test::run_program(LORA_PROGRAM, words, {}, (temp / "input").native());
+  }
+  test::Outcome kind(const std::string& input, std::vector<std::string> words = {}) const {
+    words.push_back("--system=Be kind.");
+    return chat(input, std::move(words));
+  }
+};
+
+constexpr const char* hello = "<think>\nA greeting.\n</think>\n\nHello! \u4f60\u597d\n";
+constexpr const char* four = "<think>\nTwo twice.\n\nFour.\n</think>\n\nIt is 4.\n";
+
+std::string last_line(std::string text) {
+  REQUIRE(text.ends_with('\n'));
+  text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
+}  // namespace
+
+TEST_CASE("program: chat answers each line of a pipe, in one conversation") {
+  const Subject s;
+  const auto outcome = s.kind("Hi\n\n2+2?\nBye");
+  CHECK(outcome.status == 0);
+  CHECK(outcome.output == std::string(hello) + four + "Goodbye!\n");
+  CHECK(s.kind("Hi\r\n").output == hello);
+  CHECK(s.chat("/system Be kind.\nHi\n").output == hello);
+  CHECK(s.kind("Hi\n", {"--enable_thinking=false"}).output != hello);
+  CHECK(s.kind("Hi\n", {"--stop=lo!"}).output == "<think>\nA greeting.\n</think>\n\nHel\n");
+  CHECK(s.kind("").output.empty());
+}
+
+TEST_CASE("program: chat takes JSON lines and answers in JSON lines, reasoning apart") {
+  const Subject s;
+  const std::string input =
+      "{\"role\": \"system\", \"content\": \"Be kind.\"}\n{\"role\": \"user\", \"content\": \"Hi\"}\n\n"
+      "{\"role\": \"user\", \"content\": \"2+2?\"}\n{\"content\": \"Bye\", \"role\": \"user\"}\n";
+  auto lines = test::json_lines(s.chat(input, {"--jsonl"}).output);
+  REQUIRE(lines.size() == 3);
+  for (io::Json& line : lines) {
+    CHECK(line.at("tokens_per_second").get<double>() > 0);
+    line.erase("tokens_per_second");
+  }
+  const auto answer = [](const char* content, const char* reasoning, int tokens) {
+    io::Json json = {{"role", "assistant"}, {"content", content}};
+    if (*reasoning != '\0') json["reasoning_content"] = reasoning;
+    json["tokens"] = tokens;
+    json["finish_reason"] = "stop";
+    return json;
+  };
+  CHECK(lines[0] == answer("Hello! \u4f60\u597d", "A greeting.", 30));
+  CHECK(lines[1] == answer("It is 4.", "Two twice.\n\nFour.", 31));
+  CHECK(lines[2] == answer("Goodbye!", "", 8));
+  const auto cut = s.chat("{\"role\": \"user\", \"content\": \"/exit\"}\n", {"--jsonl", "--max_new_tokens=3"});
+  CHECK(test::json_lines(cut.output).at(0).at("finish_reason") == "length");
+  CHECK(last_line(cut.errors) == "the answer was cut: max_new_tokens is 3");
+}
+
+TEST_CASE("program: chat's commands clear, retry, save, set the system prompt and end") {
+  const Subject s;
+  CHECK(s.kind("Hi\n/retry\n").output == std::string(hello) + hello);
+  CHECK(s.kind("2+2?\n/clear\nHi\n").output.ends_with(hello));
+  CHECK(s.kind("Hi\n/exit\nHi\n").output == hello);
+  CHECK(test::holds(s.kind("/help\n").errors, "/save FILE: "));
+  CHECK(last_line(s.kind("/system\n").errors) == "system prompt: Be kind.");
+  const std::string file = (s.temp / "talk.jsonl").native();
+  const auto saved = s.kind("Hi\n/save " + file + "\n");
+  CHECK(last_line(saved.errors) == "saved as " + file + ": 3 messages");
+  const std::string line =
+      "{\"messages\":[{\"role\":\"system\",\"content\":\"Be kind.\"},{\"role\":\"user\",\"content\":\"Hi\"},"
+      "{\"role\":\"assistant\",\"content\":\"Hello! \u4f60\u597d\",\"reasoning_content\":\"A greeting.\"}]}\n";
+  CHECK(io::read_file(file) == line);
+  const auto again = s.kind("2+2?\n/save " + file + "\n");
+  CHECK(again.status == 1);
+  CHECK(last_line(again.errors) == "error: standard input:2: cannot save as " + file + ": File exists");
+  CHECK(io::read_file(file) == line);
+  for (const auto& entry : std::filesystem::directory_iterator(s.temp.path()))
+    CHECK_FALSE(test::holds(entry.path().filename().native(), "partial"));
+}
+
+TEST_CASE("program: what is no message of a chat is told with its line") {
+  const Subject s;
+  const auto said = [&](const std::string& input, std::vector<std::string> words = {}) {
+    const auto outcome = s.kind(input, std::move(words));
+    CHECK(outcome.status == 1);
+    return last_line(outcome.errors);
+  };
+  const std::string begin = "error: standard input:";
+  CHECK(said("\n/sve x\n") == begin +
+                                  "2: unknown command /sve; /help lists them; a message that begins with / has a space "
+                                  "before it");
+  CHECK(said("/save\n") == begin + "1: /save takes the name of a new file");
+  CHECK(said("/save x\n") == begin + "1: there is nothing to save yet");
+  CHECK(said("/clear x\n") == begin + "1: /clear takes nothing, given x");
+  CHECK(said("/retry\n") == begin + "1: there is no answer to try again");
+  CHECK(said("a\xFFz\n") == begin + "1: byte 2 of the line, \\xFF, is no valid UTF-8");
+  CHECK(said(std::string(10u << 20, 'x') + "\n") ==
+        begin + "1: the line has more than 1048576 bytes; a message may have so many");
+  CHECK(said(std::string(600, 'x') + "\n")
+            .starts_with(begin + "1: the message is too long: with what the template writes around it, it has 637 "));
+  CHECK(said("[1]\n", {"--jsonl"}) == begin + "1: message: expected an object");
+  CHECK(said("{\"role\": \"tool\", \"content\": \"\"}\n", {"--jsonl"}) ==
+        begin + "1: message: \"role\" is \"tool\"; expected user or system");
+  CHECK(said("{\"role\": \"user\", \"content\": 1}\n", {"--jsonl"}) ==
+        begin + "1: message: \"content\" must be a string, found 1");
+  CHECK(said("{\"role\": \"user\", \"content\": \"\", \"name\": \"n\"}\n", {"--jsonl"}) ==
+        begin + "1: message: unknown field \"name\"; expected role and content");
+}
+
+TEST_CASE("program: chat ends where nobody takes its answers") {
+  const Subject s;
+  io::write_file(s.temp / "input", std::string_view("Hi\n"));
+  const std::vector<std::string> words = {"chat",
+                                          "--model_name_or_path=" + (io::Path(LORA_FIXTURES) / "chat").native()};
+  const auto outcome = test::run_program(LORA_PROGRAM, words, "/dev/full", (s.temp / "input").native());
+  CHECK(outcome.status == 1);
+  CHECK(last_line(outcome.errors) == "error: cannot write standard output: No space left on device");
+}
+
+TEST_CASE("program: chat reads a line's escapes by a pipe, and tells what no longer fits") {
+  const Subject s;
+  const std::string file = (s.temp / "talk.jsonl").native();
+  (void)s.kind("a\\nb\\\\n\\t\n/save " + file + "\n", {"--max_new_tokens=2"});
+  CHECK(test::json_lines(io::read_file(file)).at(0).at("messages").at(1).at("content") == "a\nb\\n\\t");
+  const auto full = s.kind("Hi\n2+2?\nBye\n", {"--max_model_len=130", "--max_new_tokens=48"});
+  CHECK(full.status == 0);
+  CHECK(last_line(full.errors) ==
+        "the conversation no longer fits into 130 tokens: the model does not see its first 2 turns any more, only the "
+        "system prompt and what followed");
+}
+
+}  // namespace chat_test
