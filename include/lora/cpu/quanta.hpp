@@ -10,9 +10,6 @@
 #include "lora/core/config.hpp"
 #include "lora/cpu/eigen.hpp"
 #include "lora/cpu/stored_row.hpp"
-#if defined(__ARM_FEATURE_DOTPROD)
-#  include <arm_neon.h>
-#endif
 
 /// Products of integers: weights in GGUF's blocks with rows that are rounded to 8 bits. Vectors are the compiler's but
 /// for one instruction, so that one text serves AVX2, AVX-512 and NEON. No function that takes or returns one is called

@@ -67,7 +67,7 @@ LORA_INLINE void GgufWriter::write(std::string_view bytes) {
 
 LORA_INLINE void GgufWriter::pad() {
   constexpr char zeros[detail::gguf_alignment] = {};
-  write({zeros, static_cast<std::size_t>(detail::aligned_gguf(size_) - size_)});
+  write({zeros, detail::aligned_gguf(size_) - size_});
 }
 
 }  // namespace lora::io
