@@ -270,6 +270,31 @@ TEST_CASE("session: a step's numbers are the same whatever else is queued, and r
   CHECK(step_of(true) == alone);
 }
 
+TEST_CASE("session: a step has the biases, the adapter and the residual sums of a whole pass, in each precision") {
+  const TempFolder folder;
+  write_random_model(folder.path(), {.family = "qwen2"});  // q, k and v have biases
+  const auto source = model::Source::open(folder.path());
+  const Tokens prompt = sequence_of(9), token{5};
+  const auto check = [&]<class T>(T, double bound) {
+    D dev(2);
+    model::Decoder<D, T> decoder(dev, source);
+    decoder.attach(dev, model::AdapterConfig{});
+    fill_adapter(dev, decoder, 0.5);
+    decode::Session<D, T> session(dev, decoder);
+    const Sequence sequence = session.enter();
+    session.append(sequence, prompt);
+    session.step();
+    session.append(sequence, token);
+    const Tokens all = joined(prompt, token);
+    const auto expected = logits_of(dev, decoder, all, {static_cast<std::int32_t>(all.size()) - 1});
+    CHECK(distance(session.step().values, expected) < bound);
+  };
+  check(0.0f, 1e-5);
+  // A rounding for each of some twenty sums on the way through two layers, in either of the two passes.
+  check(bf16(), 40 * 0x1p-9);
+  check(f16(), 40 * 0x1p-12);
+}
+
 TEST_CASE("session: weights in blocks are multiplied by steps rounded to 8 bits, and by prompts that are not") {
   const RandomModel shape{.hidden = 256, .ffn = 512, .heads = 4, .kv_heads = 2, .head_dim = 64, .tied = true};
   const Tokens prompt = sequence_of(20), token{5};

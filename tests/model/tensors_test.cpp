@@ -43,7 +43,8 @@ TEST_CASE("tensors: the description names what files of every type hold, each on
         CHECK((info.layer >= 0) == info.name.starts_with("model.layers."));
         if (info.layer >= 0) CHECK(info.name.starts_with(concat("model.layers.", info.layer, ".")));
         CHECK(info.projection.empty() == (info.name.find("_proj") == std::string::npos));
-        const bool turned = shape.family == "llama" && (info.projection == "q_proj" || info.projection == "k_proj");
+        const bool turned = (shape.family == "llama" || shape.family == "smollm3") &&
+                            (info.projection == "q_proj" || info.projection == "k_proj");
         CHECK(info.gguf_heads == (!turned ? 0 : info.projection == "q_proj" ? 6 : 2));
       }
       CHECK(gguf_names.size() == tensors.size());

@@ -226,7 +226,7 @@ struct Sixes {
       to.q[k] = (lower & 15) | (upper & 3) << 4;
     }
     const float scale = load_scale(block + 208);
-    LORA_SIMD
+    LORA_UNROLL
     for (int i = 0; i < 16; ++i) {
       to.scales[i] = scale * static_cast<float>(static_cast<std::int8_t>(block[192 + i]));
       to.minima[i] = to.scales[i] * 32;

@@ -43,11 +43,10 @@ class OwnMatrix {
       kernel::embedding(dev, stored_->view(), index, y);
     }
     /// As it lies in memory: as the file has it, or the parameter in T.
-    StoredView<D> stored() const
-      requires HasDType<T>
-    {
-      if (stored_) return stored_->view();
-      return StoredView<D>(trained_.data(), dtype_of<T>, trained_.rows(), trained_.cols());
+    StoredView<D> stored() const {
+      if constexpr (HasDType<T>)
+        if (!stored_) return StoredView<D>(trained_.data(), dtype_of<T>, trained_.rows(), trained_.cols());
+      return stored_->view();
     }
 
    private:
