@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "lora/core/config.hpp"
 #include "lora/core/scalar.hpp"
 #include "lora/cpu/eigen.hpp"
 
