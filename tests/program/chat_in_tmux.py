@@ -120,7 +120,7 @@ def stop(folder, program):
     terminal.wait(r"^> *$")
     terminal.type("Hi")
     terminal.keys("Enter")
-    time.sleep(1)
+    terminal.wait("!!!!")  # what it answers without end
     terminal.keys("C-c")
     terminal.wait(r"^> *$")
     expect("\nstopped\n" in (folder / "messages").read_text(), "the answer was not stopped", terminal)
@@ -132,7 +132,7 @@ def stop(folder, program):
     terminal.wait(r"^> *$")
     terminal.type("Hi")
     terminal.keys("Enter")
-    time.sleep(1)
+    terminal.wait("!!!!")  # what it answers without end
     terminal.keys("C-c")
     terminal.wait(r"^> *$")
     terminal.keys("C-c")  # the second one, with no line between
