@@ -23,6 +23,7 @@
 #include "lora/io/json.hpp"
 #include "lora/io/json_view.hpp"
 #include "open_model.hpp"
+#include "prompt_of.hpp"
 #include "signals.hpp"
 #include "standard_output.hpp"
 
@@ -308,10 +309,7 @@ int run_chat(Request& request) {
   const tokenizer::ChatFiles taught = inputs::chat_files_of_adapter(config, *tokenizer);
   const std::optional<data::ChatTemplate> chat = inputs::template_of(config, *tokenizer, taught);
   inputs::refuse_unused_by(chat, config);
-  data::EncodeOptions encode_options;
-  encode_options.render = inputs::render_options(config);
-  encode_options.vocab_size = source.config().vocab_size;
-  const data::Encoder encoder(&*tokenizer, chat, encode_options);
+  const data::Encoder encoder(&*tokenizer, chat, prompt_options(config, source));
 
   decode::ConversationOptions options;
   options.generate.max_new_tokens = config.max_new_tokens.value_or(0);

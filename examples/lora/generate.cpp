@@ -55,10 +55,7 @@ int run_generate(Request& request) {
   std::optional<data::ChatTemplate> chat;
   if (asks) chat = inputs::template_of(config, *tokenizer, taught);
   inputs::refuse_unused_by(chat, config);
-  data::EncodeOptions encode_options;
-  encode_options.render = inputs::render_options(config);
-  encode_options.vocab_size = source.config().vocab_size;
-  const data::Encoder encoder(&*tokenizer, chat, encode_options);
+  const data::Encoder encoder(&*tokenizer, chat, prompt_options(config, source));
 
   decode::GenerateOptions options;
   options.max_new_tokens = config.answer_tokens();

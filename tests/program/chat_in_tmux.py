@@ -116,25 +116,24 @@ def stop(folder, program):
     config = (model / "config.json").read_text()
     (model / "config.json").write_text(config.replace('"max_position_embeddings": 512', '"max_position_embeddings": 1000000'))
     command = [program, "chat", "--model_name_or_path", model, "--dtype", "float32", "--threads", "1"]
-    terminal = Terminal(folder, command)
-    terminal.wait(r"^> *$")
-    terminal.type("Hi")
-    terminal.keys("Enter")
-    terminal.wait("!!!!")  # what it answers without end
-    terminal.keys("C-c")
-    terminal.wait(r"^> *$")
+
+    def stopped():
+        terminal = Terminal(folder, command)
+        terminal.wait(r"^> *$")
+        terminal.type("Hi")
+        terminal.keys("Enter")
+        terminal.wait("!!!!")  # what it answers without end
+        terminal.keys("C-c")
+        terminal.wait(r"^> *$")
+        return terminal
+
+    terminal = stopped()
     expect("\nstopped\n" in (folder / "messages").read_text(), "the answer was not stopped", terminal)
     terminal.type("/exit")
     terminal.keys("Enter")
     terminal.wait("^rc=0")
     terminal.close()
-    terminal = Terminal(folder, command)
-    terminal.wait(r"^> *$")
-    terminal.type("Hi")
-    terminal.keys("Enter")
-    terminal.wait("!!!!")  # what it answers without end
-    terminal.keys("C-c")
-    terminal.wait(r"^> *$")
+    terminal = stopped()
     terminal.keys("C-c")  # the second one, with no line between
     terminal.wait("^rc=130")
     terminal.close()
