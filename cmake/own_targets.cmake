@@ -16,9 +16,11 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_VERIFY_INTERFACE_HEADER_SETS ON)
 add_compile_options(-Wall -Wextra -Wpedantic -Wconversion -Wshadow)
 
-# With -O2, as in the preset release, g++ would leave loops of unknown length as they are. What else -O3 does takes a
-# quarter more time to compile, and makes nothing faster here.
+# With -O2, as in the preset release, g++ would leave loops of unknown length as they are.
 add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fvect-cost-model=dynamic>)
+
+# Compiling is a tenth shorter where g++ does not tidy its memory up, for some 400 MiB a process.
+add_compile_options("$<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Debug>>:--param=ggc-min-expand=300;--param=ggc-min-heapsize=1000000>")
 
 if(LORA_NATIVE)
   add_compile_options(-march=native)

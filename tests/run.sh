@@ -30,14 +30,5 @@ if [ $# -gt 0 ]; then
   exec ctest --preset dev -j "$jobs" -L "^(floors$labels)\$"
 fi
 
-# With assertions: all but modules, whole models and runs.
-failed=0
-cmake --build --preset dev -j "$jobs" --target tests_of_parts
-ctest --preset dev -j "$jobs" -LE '^(model|nn|train)$' || failed=1
-
-# These are compiled as the program that ships is, where other code computes; .ci/run has them with assertions as well,
-# under the sanitizers.
-cmake --preset release-tests
-cmake --build --preset release-tests -j "$jobs" --target test_model test_nn test_train
-ctest --preset release-tests -j "$jobs" -L '^(model|nn|train)$' || failed=1
-exit $failed
+cmake --build --preset dev -j "$jobs" --target tests
+ctest --preset dev -j "$jobs"
