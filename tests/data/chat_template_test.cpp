@@ -20,6 +20,7 @@
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
 #include "lora/tokenizer/unicode.hpp"
+#include "support/effort.hpp"
 #include "support/template_fixtures.hpp"
 
 namespace chat_template_test {
@@ -64,7 +65,8 @@ void check_against_reference(const std::string& file, const std::string& name,
   std::optional<data::Dataset> calling;
   if (set == "tools") calling = calling_records(records, chat);
   std::size_t refused = 0;
-  for (std::size_t i = 0; i < records.size(); ++i) {
+  const auto stride = test::effort<std::size_t>(1, 5, "chat_template: four of five conversations");
+  for (std::size_t i = 0; i < records.size(); i += stride) {
     CAPTURE(i);
     const data::Sample sample = calling ? (*calling)[static_cast<Index>(i)] : data::Sample();
     const auto messages = calling ? sample.messages : test::template_messages(records[i], name);
@@ -91,7 +93,7 @@ void check_against_reference(const std::string& file, const std::string& name,
     }
   }
   // A system turn that is not the first; turns of tools as well, and those alone.
-  CHECK(refused == (name == "smollm3" ? 21 : name == "alpaca" ? 164 : name == "none" ? 148 : 0));
+  if (stride == 1) CHECK(refused == (name == "smollm3" ? 21 : name == "alpaca" ? 164 : name == "none" ? 148 : 0));
 }
 
 }  // namespace

@@ -63,13 +63,14 @@ TEST_CASE("encode: ids, places and labels of real models equal the reference") {
   for (const std::string name : {"smollm2", "qwen2_5", "qwen3", "qwen3_instruct_2507", "qwen3_thinking_2507"}) {
     CAPTURE(name);
     const bool is_newer = name.starts_with("qwen3_");  // with the tokenizer that Qwen3 had
+    if (name == "qwen2_5" && !test::effort(true, false, "encode: one of three tokenizers")) continue;
     if (!is_newer) loaded = tokenizer::Tokenizer::from_json(test::tokenizer_json(name), name);
     const tokenizer::Tokenizer& tokenizer = *loaded;
     const auto chat = ChatTemplate::named(name);
     const auto expected = test::template_lines(name + ".labels");
     REQUIRE(expected.size() == 500);
     for (std::size_t i = 0; i < expected.size();
-         i += test::effort<std::size_t>(1, 10, "encode: nine of ten conversations")) {
+         i += test::effort<std::size_t>(1, 50, "encode: 49 of 50 conversations")) {
       const io::Json& line = expected[i];
       CAPTURE(i);
       EncodeOptions options;

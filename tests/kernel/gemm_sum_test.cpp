@@ -48,9 +48,10 @@ struct Operands {
       for (Index k = 0; k < t.depth; ++k) {
         const double value = left[static_cast<std::size_t>(t.form == Form::tn ? k * m + i : i * t.depth + k)];
         if (value == 0) continue;
-        for (Index j = 0; j < n; ++j)
-          sums[static_cast<std::size_t>(i * n + j)] +=
-              value * right[static_cast<std::size_t>(t.form == Form::nt ? j * t.depth + k : k * n + j)];
+        const double* const from = right.data() + (t.form == Form::nt ? k : k * n);
+        const Index step = t.form == Form::nt ? t.depth : 1;
+        double* const to = sums.data() + i * n;
+        for (Index j = 0; j < n; ++j) to[j] += value * from[j * step];
       }
   }
 };

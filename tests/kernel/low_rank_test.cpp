@@ -154,9 +154,12 @@ class Subject {
   void add_error_of_left(std::vector<double>& bounds, Index m, Index k, const std::vector<double>& bound,
                          const std::vector<double>& b) const {
     for (Index i = 0; i < m; ++i)
-      for (Index p = 0; p < e_.rows; ++p)
-        for (Index j = 0; j < k; ++j)
-          oracle::at(bounds, i * k + j) += oracle::at(bound, p * m + i) * std::fabs(oracle::at(b, p * k + j));
+      for (Index p = 0; p < e_.rows; ++p) {
+        const double error = oracle::at(bound, p * m + i);
+        const double* const from = b.data() + p * k;
+        double* const to = bounds.data() + i * k;
+        for (Index j = 0; j < k; ++j) to[j] += error * (from[j] < 0 ? -from[j] : from[j]);
+      }
   }
 
   std::vector<Accum<T>> all_db() {

@@ -39,6 +39,11 @@ io::Json json_of(const Words& words, int status = 0) {
   return io::parse_json(outcome.output, "the plan");
 }
 
+/// Whether plans are made for what another one, which takes seconds under a sanitizer, is made for as well.
+bool made_again() {
+  return test::effort(true, false, "plan: all ways of training, and the processors measured, more than once");
+}
+
 }  // namespace
 
 TEST_CASE("plan: the memory that it tells is within a tenth of what training takes") {
@@ -102,9 +107,11 @@ TEST_CASE("plan: published shapes on an NPU are known without any file, and what
   const io::Json json = json_of(with(seven, {"--device_memory_gib=16"}), 1);
   CHECK(json.at("fits") == false);
   CHECK(json.at("advice")[0] == "it needs 23.5 GiB, but the device has 16.0 GiB");
-  const test::Outcome all = plan(with(seven, {"--device_memory_gib=20", "--all"}));
-  CHECK(all.status == 0);
-  CHECK(all.output.find("\nthe fastest that fits: ") != std::string::npos);
+  if (made_again()) {
+    const test::Outcome all = plan(with(seven, {"--device_memory_gib=20", "--all"}));
+    CHECK(all.status == 0);
+    CHECK(all.output.find("\nthe fastest that fits: ") != std::string::npos);
+  }
   const test::Outcome none = plan(with(seven, {"--device_memory_gib=2", "--all"}));
   CHECK(none.status == 1);
   CHECK(none.output.find("\nnone fits; the one that needs least, ") != std::string::npos);
@@ -141,9 +148,11 @@ TEST_CASE("plan: of several NPUs it tells what each has and what they send, and 
   CHECK(many.at("seconds").get<double>() - many.at("communication_seconds").get<double>() ==
         doctest::Approx(one.at("seconds").get<double>()).epsilon(1e-6));
   CHECK(json_of(seven).at("communication").empty());
-  const test::Outcome all = plan(with(eight, {"--all", "--device_memory_gib=14"}));
-  CHECK(all.status == 0);
-  CHECK(all.output.find(" --zero_stage 3\n") != std::string::npos);
+  if (made_again()) {
+    const test::Outcome all = plan(with(eight, {"--all", "--device_memory_gib=14"}));
+    CHECK(all.status == 0);
+    CHECK(all.output.find(" --zero_stage 3\n") != std::string::npos);
+  }
   // All processes of a host have their parts in its memory.
   const Words host = with(eight, {"--offload=params", "--host_memory_gib=64"});
   CHECK(json_of(with(seven, {"--offload=params", "--host_memory_gib=64"})).at("fits") == true);
@@ -159,12 +168,12 @@ TEST_CASE("plan: of several NPUs it tells what each has and what they send, and 
   CHECK(
       plan({"--model_preset=qwen2.5-0.5b", "--nodes=2"}).errors.find("of the network between hosts nothing is known") !=
       std::string::npos);
-  CHECK(plan({"--model_preset=qwen2.5-0.5b", "--devices=2", "--cutoff_len=64"})
-            .output.find("of each of 2 ranks of a node, which share the weights' pages\n") != std::string::npos);
+  if (made_again())
+    CHECK(plan({"--model_preset=qwen2.5-0.5b", "--devices=2", "--cutoff_len=64"})
+              .output.find("of each of 2 ranks of a node, which share the weights' pages\n") != std::string::npos);
 }
 
-TEST_CASE("plan: what it is given is refused as train refuses it, and writes nothing") {
-  const test::TempFolder temp;
+TEST_CASE("plan: what it is given is refused as train refuses it") {
   const auto told = [](const Words& words) {
     const test::Outcome outcome = plan(words);
     CHECK(outcome.output == "");
@@ -176,13 +185,6 @@ TEST_CASE("plan: what it is given is refused as train refuses it, and writes not
         "error: key device_type: given ascend310, of which no forecast is made; allowed: ascend910b1, ascend910b3\n");
   CHECK(told({"--model_preset=tiny", "--lora_rank=0"}).starts_with("error: key lora_rank: given 0"));
   CHECK(told({"--model_preset=tiny", "--preview=1"}).find("unknown key") != std::string::npos);
-  test::write_random_model(temp / "model", {});
-  const auto before = io::entries_of(temp / "model");
-  const Words keys = {"--model_name_or_path=" + (temp / "model").native(), "--output_dir=" + (temp / "run").native(),
-                      "--threads=1", "--cutoff_len=32"};
-  CHECK(plan(keys).status == 0);
-  CHECK_FALSE(io::is_there(temp / "run"));
-  CHECK(io::entries_of(temp / "model") == before);
 }
 
 TEST_CASE("plan: the type that is computed in is that of the weights, or the key's") {
@@ -256,8 +258,10 @@ TEST_CASE("plan: layers that stream lie on the host, come twice a micro-batch, a
 TEST_CASE("plan: ways are told with what stays on the host where not all fits, and exit with 1 where none does") {
   const Words npu = {"--model_preset=qwen2.5-7b", "--device_type=ascend910b3", "--host_memory_gib=64", "--all"},
               keys = with(npu, {"--lora_rank=64"});
-  const io::Json roomy = json_of(with(keys, {"--device_memory_gib=200"}));
-  for (const io::Json& way : roomy.at("strategies")) CHECK(way.at("offload") == "none");
+  if (made_again()) {
+    const io::Json roomy = json_of(with(keys, {"--device_memory_gib=200"}));
+    for (const io::Json& way : roomy.at("strategies")) CHECK(way.at("offload") == "none");
+  }
   const io::Json tight = json_of(with(keys, {"--device_memory_gib=20"}));
   std::vector<std::string> offloads;
   for (const io::Json& way : tight.at("strategies"))
@@ -265,17 +269,23 @@ TEST_CASE("plan: ways are told with what stays on the host where not all fits, a
       offloads.push_back(way.at("offload"));
   CHECK(offloads == std::vector<std::string>{"none", "optimizer", "params", "all"});
   CHECK(json_of(with(keys, {"--device_memory_gib=1"}), 1).at("strategies").size() > 8);
+  if (!made_again()) return;
   const io::Json full = json_of(with(npu, {"--device_memory_gib=1", "--finetuning_type=full"}), 1);
   for (const io::Json& way : full.at("strategies"))
     CHECK((way.at("offload") == "none" || way.at("offload") == "optimizer"));
 }
 
-TEST_CASE("plan: of the processors it tells what was measured of them, and has the host's memory alone") {
+TEST_CASE(
+    "plan: of the processors it tells what was measured of them, has the host's memory alone, and writes nothing") {
   const test::TempFolder temp;
   test::write_random_model(temp / "model", {});
-  const Words keys = {"--model_name_or_path=" + (temp / "model").native(), "--threads=1", "--cutoff_len=32",
-                      "--dtype=float32"};
-  const io::Json json = json_of(with(keys, {"--host_memory_gib=0.001"}), 1);
+  const auto before = io::entries_of(temp / "model");
+  const io::Json json =
+      json_of({"--model_name_or_path=" + (temp / "model").native(), "--output_dir=" + (temp / "run").native(),
+               "--threads=1", "--cutoff_len=32", "--dtype=float32", "--host_memory_gib=0.001"},
+              1);
+  CHECK_FALSE(io::is_there(temp / "run"));
+  CHECK(io::entries_of(temp / "model") == before);
   const std::regex device(R"(cpu, 1 thread.*, [0-9.e+]+ GFLOP/s in float32, [0-9.e+]+ in bfloat16, [0-9.e+]+ GB/s; )"
                           R"(computing in float32)");
   CHECK(std::regex_match(json.at("device").get<std::string>(), device));

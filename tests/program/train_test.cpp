@@ -21,6 +21,7 @@
 #include "lora/io/mapped_file.hpp"
 #include "lora/io/paths.hpp"
 #include "lora/run/checkpoint.hpp"
+#include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/process.hpp"
 #include "support/program.hpp"
@@ -91,6 +92,8 @@ bool comes(test::Process& process, const std::function<bool()>& happened) {
 TEST_CASE("program: a signal ends training after the step, with a checkpoint and the signal's exit status") {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
     CAPTURE(signal);
+    if (signal != SIGINT && signal != SIGXCPU && !test::effort(true, false, "program: four of six signals to train"))
+      continue;
     const Workshop shop;
     test::Process process = shop.start("0");
     REQUIRE(comes(process, [&] { return shop.logged_steps() >= 3; }));

@@ -8,7 +8,8 @@
 #include "lora/kernel/attention.hpp"
 #include "lora/kernel/gemm.hpp"
 
-/// Kernels as naive loops over doubles, and how far rounding may take a kernel away from them.
+/// Kernels as naive loops over doubles, and how far rounding may take a kernel away from them. Inner loops go over
+/// pointers: tests are compiled without optimization, where each call costs more than a product.
 namespace lora::test::oracle {
 
 /// Values and the bounds of their errors.
@@ -26,14 +27,17 @@ inline double& at(std::vector<double>& x, Index i) { return x[static_cast<std::s
 inline Bounded gemm(kernel::Form form, Index m, Index n, Index k, const std::vector<double>& a,
                     const std::vector<double>& b, double alpha, const std::vector<double>& c, double u, double u_out) {
   Bounded result(m * n);
+  const bool a_turned = form == kernel::Form::tn, b_turned = form == kernel::Form::nt;
+  const Index a_step = a_turned ? m : 1, b_step = b_turned ? 1 : n;
   for (Index i = 0; i < m; ++i)
     for (Index j = 0; j < n; ++j) {
+      const double *const left = a.data(), *const right = b.data();
+      const Index a_begin = a_turned ? i : i * k, b_begin = b_turned ? j * k : j;
       double sum = 0, size = 0;
       for (Index p = 0; p < k; ++p) {
-        const double term = at(a, form == kernel::Form::tn ? p * m + i : i * k + p) *
-                            at(b, form == kernel::Form::nt ? j * k + p : p * n + j);
+        const double term = left[a_begin + p * a_step] * right[b_begin + p * b_step];
         sum += term;
-        size += std::fabs(term);
+        size += term < 0 ? -term : term;
       }
       const double before = c.empty() ? 0 : at(c, i * n + j);
       at(result.value, i * n + j) = before + alpha * sum;
@@ -65,11 +69,15 @@ class Attention {
         u_t_(u_t) {
     each_row([&](Index i, Index h, Index first, Index count) {
       const Row row = probabilities(i, h, first, count);
+      const double* const p = row.p.data();
+      const Index key_step = s_.kv_heads * s_.width;
       for (Index c = 0; c < s_.width; ++c) {
+        const double* const values = v_.data() + key_at(first, h, c);
         double sum = 0, size = 0;
         for (Index j = 0; j < count; ++j) {
-          sum += at(row.p, j) * at(v_, key_at(first + j, h, c));
-          size += at(row.p, j) * std::fabs(at(v_, key_at(first + j, h, c)));
+          const double term = p[j] * values[j * key_step];
+          sum += term;
+          size += term < 0 ? -term : term;
         }
         at(out.value, query_at(i, h, c)) = sum;
         at(out.bound, query_at(i, h, c)) =
@@ -91,11 +99,14 @@ class Attention {
                        (at(out.bound, query_at(i, h, c)) + depth * u_ * std::fabs(at(out.value, query_at(i, h, c))));
       }
       for (Index j = 0; j < count; ++j) {
+        const Index to_q = query_at(i, h, 0), to_k = key_at(first + j, h, 0);
+        const double* const g = dout.data() + to_q;
+        const double* const value = v_.data() + to_k;
         double dp = 0, dp_size = 0;
         for (Index c = 0; c < s_.width; ++c) {
-          const double term = at(dout, query_at(i, h, c)) * at(v_, key_at(first + j, h, c));
+          const double term = g[c] * value[c];
           dp += term;
-          dp_size += std::fabs(term);
+          dp_size += term < 0 ? -term : term;
         }
         const double p = at(row.p, j), ds = s_.scale * p * (dp - delta);
         const double ds_error =
@@ -104,13 +115,11 @@ class Attention {
             u_t_ * std::fabs(ds);
         // Sums over rows and heads of one key: no more than all rows.
         const double terms = static_cast<double>(q_.size()) / static_cast<double>(s_.width) * u_;
-        for (Index c = 0; c < s_.width; ++c) {
-          const Index to_q = query_at(i, h, c), to_k = key_at(first + j, h, c);
-          const double key = at(k_, to_k), query = at(q_, to_q), g = at(dout, to_q);
-          add(dq, to_q, ds * key, ds_error * std::fabs(key) + terms * std::fabs(ds * key));
-          add(dk, to_k, ds * query, ds_error * std::fabs(query) + terms * std::fabs(ds * query));
-          add(dv, to_k, p * g, p * std::fabs(g) * (row.error + u_t_ + terms));
-        }
+        const double* const key = k_.data() + to_k;
+        const double* const query = q_.data() + to_q;
+        add(dq, to_q, key, ds, ds_error + terms * std::fabs(ds));
+        add(dk, to_k, query, ds, ds_error + terms * std::fabs(ds));
+        add(dv, to_k, g, p, p * (row.error + u_t_ + terms));
       }
     });
     for (Bounded* gradient : {&dq, &dk, &dv})
@@ -130,9 +139,14 @@ class Attention {
   Index key_at(Index row, Index head, Index c) const {
     return (row * s_.kv_heads + head / (s_.heads / s_.kv_heads)) * s_.width + c;
   }
-  static void add(Bounded& to, Index i, double value, double bound) {
-    at(to.value, i) += value;
-    at(to.bound, i) += bound;
+  /// `factor` times a vector of a head, whose elements are off by `error` times their size, to that at `place`.
+  void add(Bounded& to, Index place, const double* vector, double factor, double error) const {
+    double* const value = to.value.data() + place;
+    double* const bound = to.bound.data() + place;
+    for (Index c = 0; c < s_.width; ++c) {
+      value[c] += factor * vector[c];
+      bound[c] += error * (vector[c] < 0 ? -vector[c] : vector[c]);
+    }
   }
 
   /// body(row of q, head, its first row of k, how many it sees)
@@ -149,11 +163,13 @@ class Attention {
     std::vector<double> scores;
     double top = -INFINITY, error = 0, sum = 0;
     for (Index j = 0; j < count; ++j) {
+      const double* const query = q_.data() + query_at(i, h, 0);
+      const double* const key = k_.data() + key_at(first + j, h, 0);
       double score = 0, size = 0;
       for (Index c = 0; c < s_.width; ++c) {
-        const double term = at(q_, query_at(i, h, c)) * at(k_, key_at(first + j, h, c)) * s_.scale;
+        const double term = query[c] * key[c] * s_.scale;
         score += term;
-        size += std::fabs(term);
+        size += term < 0 ? -term : term;
       }
       scores.push_back(score);
       top = std::max(top, score);

@@ -79,7 +79,9 @@ void check_blocks(const Tokenizer& tokenizer, const std::string& name) {
   Numbers expected(name + ".blocks.z");
   for (char32_t block = 0; block < 0x1100; ++block) {
     const auto wanted = expected.next<std::uint32_t>();
-    // Most of the planes past the second are unassigned.
+    // The planes past the second are unassigned, but for tags and selectors of variants in the 14th: some of them will
+    // do.
+    if (block >= 0x300 && block / 16 != 0xE0 && block % 16 != 0) continue;
     if (block % test::effort<char32_t>(
                     1, block < 0x200 ? 4 : 64,
                     "tokenizer_reference: three of four blocks of code points, more of the higher ones") !=
@@ -132,7 +134,10 @@ void check_tokenizer(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("tokenizer: qwen2.5 gives the reference's ids, places and text") { check_tokenizer("qwen2_5"); }
+TEST_CASE("tokenizer: qwen2.5 gives the reference's ids, places and text") {
+  if (test::effort(true, false, "tokenizer_reference: a tokenizer that differs in numbers only"))
+    check_tokenizer("qwen2_5");
+}
 TEST_CASE("tokenizer: qwen3 gives the reference's ids, places and text") { check_tokenizer("qwen3"); }
 TEST_CASE("tokenizer: smollm2 gives the reference's ids, places and text") { check_tokenizer("smollm2"); }
 

@@ -342,7 +342,7 @@ TEST_CASE("memory: the forecast is close to what the arena came to hold, whichev
     train::Stepper<cpu::Device, float> stepper(model.dev, model.decoder, {}, 1, 1);
     data::Batch batch;
     data::Example example;
-    for (int i = 0; i < test::effort(256, 128, "memory: records of 256 tokens, for such of 128"); ++i)
+    for (int i = 0; i < test::effort(256, 48, "memory: records of 256 tokens, for such of 48"); ++i)
       example.tokens.push_back(i);
     example.labels = example.tokens;
     if (!all_labelled) std::fill(example.labels.begin(), example.labels.end() - 1, ignore_index);
@@ -573,10 +573,11 @@ TEST_CASE(
     return batch;
   };
   const Arena& arena = model.dev.arena();
-  const data::Batch largest = batch_of(200);
+  const std::size_t longest = test::effort<std::size_t>(200, 64, "memory: sequences of 200 tokens, for such of 64");
+  const data::Batch largest = batch_of(longest);
   stepper.accumulate(model.dev, 0, std::span(&largest, 1));
   const std::size_t saved = arena.peak_saved(), scratch = arena.peak_scratch();
-  for (const std::size_t length : {1u, 33u, 199u, 200u}) {
+  for (const std::size_t length : {std::size_t{1}, std::size_t{33}, longest - 1, longest}) {
     const data::Batch batch = batch_of(length);
     stepper.accumulate(model.dev, 1, std::span(&batch, 1));
     CHECK(arena.saved_bytes() == 0);

@@ -64,7 +64,7 @@ Outcome run(proof::Device& dev, const model::Source& source, const Subject& subj
 }
 
 template <class T>
-void check_family(const std::string& family) {
+void check_family(const std::string& family, std::size_t number) {
   const Subject subject = subject_of(family, 4);
   const TempFolder folder = TempFolder::in_memory();
   write_random_model(folder / "model", subject.model);
@@ -73,6 +73,7 @@ void check_family(const std::string& family) {
   const auto& places = all_places();
   const Outcome expected = run<T>(dev, source, subject, places[0], places[0], folder.path());
   for (std::size_t i = 1; i < places.size(); ++i) {
+    if (i != number && !test::effort(true, false, "offload: of each type of model, three of four places")) continue;
     const Places& then = places[(i + 1) % places.size()];
     CAPTURE(places[i].name);
     CAPTURE(then.name);
@@ -232,12 +233,14 @@ TEST_CASE("offload: the memory plan says what each memory holds") {
 }
 
 TEST_CASE("offload: every type of model trains to the same bits wherever weights and state lie, resumed or not") {
+  std::size_t number = 0;
   for (const char* family : {"llama", "qwen2", "qwen3", "smollm3"}) {
     CAPTURE(family);
+    ++number;
     const bool first = family[0] == 'l' || family[0] == 's';
     constexpr auto left_out = "offload: of each type of model, one of two precisions";
-    if (test::effort(true, first, left_out)) check_family<float>(family);
-    if (test::effort(true, !first, left_out)) check_family<bf16>(family);
+    if (test::effort(true, first, left_out)) check_family<float>(family, number);
+    if (test::effort(true, !first, left_out)) check_family<bf16>(family, number);
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "lora/inputs/device.hpp"
 #include "lora/train/trainer.hpp"
+#include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"
 #include "support/talking_model.hpp"
@@ -82,6 +83,7 @@ TEST_CASE("ranks: any number of them writes the bytes that one process writes, a
   const auto alone = lasting_files(shop.temp / "alone");
   for (const int ranks : {1, 2, 3, 4}) {
     CAPTURE(ranks);
+    if (ranks != 3 && !effort(true, false, "ranks: one, two and four of them")) continue;
     const std::string output = concat("by ", ranks);
     const Outcome outcome = fine_tune_by(ranks, shared_config(shop, output));
     expect_no_error(outcome);
@@ -141,6 +143,9 @@ TEST_CASE("ranks: stages, a curriculum, files that are counted, an early end and
     for (const Index zero_stage : {0, 1, 2}) {
       CAPTURE(ranks);
       CAPTURE(zero_stage);
+      if (zero_stage != (ranks == 2 ? 1 : 2) &&
+          !effort(true, false, "ranks: of stages of training two of six ways to share"))
+        continue;
       const std::string output = concat("by ", ranks, " in stage ", zero_stage);
       Config config = config_of(output);
       config.zero_stage = zero_stage;
@@ -386,6 +391,7 @@ TEST_CASE(
   const auto alone = lasting_files(shop.temp / "alone");
   for (const int told : {0, 2}) {
     CAPTURE(told);
+    if (told == 0 && !effort(true, false, "ranks: a stop that the first is told of")) continue;
     const std::string output = concat("told ", told);
     std::atomic<int> stop = 0;
     const Outcome outcome = fine_tune_by(3, shared_config(shop, output), [&](int rank) {

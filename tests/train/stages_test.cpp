@@ -11,6 +11,7 @@
 
 #include "lora/model/weights.hpp"
 #include "lora/train/trainer.hpp"
+#include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"
 #include "support/talking_model.hpp"
@@ -195,6 +196,7 @@ TEST_CASE("stages: resumed at any step, a run ends with the bytes of the uninter
   write_classes(shop.temp / "train.jsonl", {"a", "b", "c"});
   for (const char* dtype : {"float32", "bfloat16"}) {
     CAPTURE(dtype);
+    if (dtype[0] == 'f' && !effort(true, false, "stages: resumed in float32")) continue;
     Config whole = various(shop, concat("whole ", dtype)), part = various(shop, concat("part ", dtype));
     whole.dtype = part.dtype = dtype;
     fine_tune(whole);

@@ -9,6 +9,7 @@
 
 #include "lora/forecast/run_forecast.hpp"
 #include "lora/train/trainer.hpp"
+#include "support/effort.hpp"
 #include "support/proof_kernels.hpp"
 #include "support/quiet.hpp"
 #include "support/small_training.hpp"
@@ -53,6 +54,9 @@ TEST_CASE("step traffic: of a run's steps every byte is forecast, whatever ranks
         CAPTURE(full);
         CAPTURE(ranks);
         CAPTURE(zero_stage);
+        if (full != (ranks == 3) &&
+            !effort(true, false, "step traffic: a whole model of two ranks, an adapter of three"))
+          continue;
         Config config = shop.config("run");
         config.overwrite_output_dir = true;
         config.step_units = 4;
@@ -105,6 +109,7 @@ TEST_CASE("step traffic: layers that ranks gather are forecast with all rounds o
     for (const char* const upper : {"", "model.layers.3.", "model.layers.1."}) {  // what trains; backward ends there
       CAPTURE(ranks);
       CAPTURE(upper);
+      if (ranks == 2 && !effort(true, false, "step traffic: two ranks that gather layers")) continue;
       const auto trains = [&](std::string_view name) { return name >= upper; };
       std::vector<Bytes> steps(static_cast<std::size_t>(ranks));
       run_ranks<D>(ranks, [&](auto& self) {

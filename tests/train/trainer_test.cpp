@@ -189,6 +189,7 @@ TEST_CASE("trainer: how a step is split changes its numbers by rounding only") {
   const Distance reach = reach_of_rounding(shop, config, reference);
   for (const Index size : {2, 8}) {
     CAPTURE(size);
+    if (size == 8 && !effort(true, false, "trainer: a step in one piece")) continue;
     config.output_dir = (shop.temp / concat(size)).native();
     config.per_device_train_batch_size = size;
     config.gradient_accumulation_steps = 8 / size;
@@ -205,6 +206,7 @@ TEST_CASE("trainer: the number of threads changes its numbers by rounding only")
   const Distance reach = reach_of_rounding(shop, config, reference);
   for (const int threads : {2, 3}) {
     CAPTURE(threads);
+    if (threads == 2 && !effort(true, false, "trainer: two threads")) continue;
     config.threads = threads;
     config.output_dir = (shop.temp / concat(threads)).native();
     expect_within(reach, fine_tune(config), reference);
@@ -231,6 +233,7 @@ TEST_CASE("trainer: how many tokens fill a micro-batch changes neither the steps
 }
 
 TEST_CASE("trainer: it learns eight records by heart") {
+  if (!test::effort(true, false, "trainer: eight records by heart")) return;
   const Quiet quiet;
   const Workshop shop;
   RandomModel wide;  // wide enough for its frozen head to tell tokens apart

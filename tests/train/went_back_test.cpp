@@ -91,10 +91,13 @@ TEST_CASE("went back: whatever ends a run that goes back, going on ends with one
   REQUIRE(left.at("log") != right.at("log"));
   REQUIRE(run::Checkpoints(s.run).newest()->state.best_step < 4);
   for (const Fault fault : {Fault::dies, Fault::loses_unsynced, Fault::loses_data, Fault::disk_full}) {
+    // The library sees no loss of power, only what it left, which tests/run sweeps.
+    const bool sampled = full ? fault == Fault::disk_full : fault == Fault::dies;
+    if (!sampled && !effort(true, false, "went back: all but an adapter's death and a whole model's full disk"))
+      continue;
     CAPTURE(static_cast<int>(fault));
     const bool all = fault == Fault::dies && !full;  // the operations up to the first step are swept in tests/run, too
-    const Index stride =
-        effort<Index>(all ? 1 : 29, all ? 23 : 211, "went back: most file operations at which it ends");
+    const Index stride = effort<Index>(all ? 1 : 29, 211, "went back: most file operations at which it ends");
     bool gone_back = false;
     const auto check = [&](Index at, bool) {
       CAPTURE(at);
