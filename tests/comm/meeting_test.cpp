@@ -5,7 +5,9 @@
 
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -298,6 +300,30 @@ TEST_CASE("meeting: where a rank ends, hangs or is at other work, all are told w
   });
   for (const std::size_t other : {0u, 1u})
     CHECK(told[other] == "the ranks are no longer connected: another call has failed");
+}
+
+TEST_CASE("meeting: a connection sends at once what is said, notices a host that is gone, and blocks no wait") {
+  const int port = free_port(), door = listening_on(port), own = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  REQUIRE(::listen(door, 1) == 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  REQUIRE(::connect(own, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  const comm::Socket first(::accept(door, nullptr, nullptr));
+  ::close(door);
+  const std::uint64_t all_are_here[2] = {};
+  REQUIRE(::send(first.handle(), all_are_here, sizeof all_are_here, 0) == sizeof all_are_here);
+  const Meeting meeting(place_of(1, 2, port), "this build", patience, comm::Socket(own));
+  const auto option = [&](int level, int name) {
+    int value = 0;
+    socklen_t size = sizeof value;
+    REQUIRE(::getsockopt(own, level, name, &value, &size) == 0);
+    return value;
+  };
+  CHECK(option(IPPROTO_TCP, TCP_NODELAY) != 0);  // or small messages wait for the answers to those before them
+  CHECK(option(SOL_SOCKET, SO_KEEPALIVE) != 0);
+  CHECK((::fcntl(own, F_GETFL) & O_NONBLOCK) != 0);
 }
 
 TEST_CASE("meeting: the environment says where, whole or not at all") {
