@@ -287,6 +287,67 @@ TEST_CASE("run forecast: ways are micro-batches from 512 to 16384 tokens, withou
   }
 }
 
+TEST_CASE(
+    "run forecast: where gradients leave with each micro-batch, ways differ in its sequences, and so in what is sent") {
+  Subject s;
+  s.config.cutoff_len = 512;
+  s.config.per_device_train_batch_size = 3;
+  s.config.gradient_accumulation_steps = 4;
+  s.config.ranks = s.config.step_units = 4;
+  const model::Blueprint blueprint = blueprint_of(s.config, planned_model(s.config).source, DType::f32);
+  Target four = target();
+  four.devices = 4;
+  four.rates.peer = 1e9;
+  four.device_bytes = 0;  // so that all ways are tried
+  const auto ways = compare<D, float>(four, blueprint, nullptr, s.config);
+  const auto gradients = [](const Strategy& one) {
+    for (const train::Traffic& traffic : one.forecast.traffic)
+      if (traffic.what == "gradients") return traffic.sent;
+    return 0.0;
+  };
+  for (const Index zero_stage : {1, 2, 3}) {
+    CAPTURE(zero_stage);
+    std::vector<const Strategy*> found;
+    for (const Strategy& one : ways)
+      if (one.zero_stage == zero_stage && !one.recomputes) found.push_back(&one);
+    REQUIRE(found.size() == 5);  // 8,192 tokens are more than a rank has
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      CAPTURE(i);
+      const Index sequences[] = {1, 2, 4, 6, 12};  // divisors of the twelve that a rank has
+      CHECK(found[i]->forecast.step.sequences == 48);
+      if (zero_stage == 1) {
+        CHECK_FALSE(found[i]->sequences);
+        CHECK(gradients(*found[i]) == gradients(*found[0]));
+        continue;
+      }
+      CHECK(found[i]->sequences == sequences[i]);
+      CHECK(found[i]->accumulation == 12 / sequences[i]);
+      CHECK(found[i]->micro_batch_tokens == 512 * sequences[i]);
+      CHECK(found[i]->forecast.step.micro_batches == 48.0 / static_cast<double>(sequences[i]));
+      // Parts are of whole blocks, and another rank may send most.
+      CHECK(gradients(*found[i]) * static_cast<double>(sequences[i]) ==
+            doctest::Approx(gradients(*found[0])).epsilon(0.15));
+      if (i > 0) CHECK(found[i]->forecast.memory->peak() > found[i - 1]->forecast.memory->peak());
+    }
+  }
+  const Report report{.forecast = ways.front().forecast};
+  const auto shared = std::find_if(ways.begin(), ways.end(), [](const Strategy& one) { return one.sequences == 4; });
+  CHECK(text_of(report, {*shared})
+            .find("--per_device_train_batch_size 4 --gradient_accumulation_steps 3 --zero_stage "
+                  "2: it needs ") != std::string::npos);
+  const io::Json told = json_of(report, ways).at("strategies");
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    CHECK(told[i].contains("max_tokens_per_micro_batch") == (ways[i].zero_stage < 2));
+    if (ways[i].zero_stage < 2) continue;
+    CHECK(told[i].at("per_device_train_batch_size") == *ways[i].sequences);
+    CHECK(told[i].at("gradient_accumulation_steps") == *ways[i].accumulation);
+  }
+  s.config.zero_stage = 2;
+  s.config.stages.resize(1);  // which may have batches of its own
+  CHECK(with_micro_batches(s.config, 2048, 512).per_device_train_batch_size == 3);
+  CHECK(with_micro_batches(s.config, 2048, 512).max_tokens_per_micro_batch == 2048);
+}
+
 TEST_CASE("run forecast: it is of the device's memory, to the byte, and of no host's where there is none") {
   Subject s;
   const RunForecast forecast = s.forecast();

@@ -120,9 +120,9 @@ class Device : public DeviceState<Device> {
 
   void* allocate_host(std::size_t bytes) {
     ++counts_.allocations;
-    std::size_t held = bytes;
-    for (const HostBlock& block : host_blocks_) held += block.bytes.size();
-    if (held > settings_.host_memory) fail<DeviceError>("[proof] out of page-locked memory: ", bytes, " bytes");
+    if (page_locked_.now() + bytes > settings_.host_memory)
+      fail<DeviceError>("[proof] out of page-locked memory: ", bytes, " bytes");
+    page_locked_.add(bytes);
     auto& block = host_blocks_.emplace_back(HostBlock{std::vector<std::byte>(bytes, std::byte{0xFF}), {}});
     return block.bytes.data();
   }
@@ -137,6 +137,7 @@ class Device : public DeviceState<Device> {
         queue(stream).wait_for(last);  // before it is gone
       }
     host_blocks_.erase(found);
+    page_locked_.take(bytes);
   }
   MemoryInfo memory() const { return cpu_.memory(); }
 
@@ -307,6 +308,7 @@ class Device : public DeviceState<Device> {
   const Counts& counts() const { return counts_; }
   /// What tensors have of the device's memory, but for the arena and what is page-locked.
   AllocatedBytes& allocated() { return allocated_; }
+  const AllocatedBytes& page_locked() const { return page_locked_; }
   /// Nothing more begins, in one stream or in all, until the host waits.
   void hold() {
     for (Queue& queue : queues_) queue.hold(true);
@@ -451,7 +453,7 @@ class Device : public DeviceState<Device> {
   bool finished_ = false;
   Failure wait_failure_, stream_wait_failure_, allocation_failure_;
   Memory memory_;
-  AllocatedBytes allocated_;
+  AllocatedBytes allocated_, page_locked_;
   Arena arena_;
   cpu::Device cpu_;
   std::array<Times, 2> seen_{};  // of each stream: up to where it has waited for the others

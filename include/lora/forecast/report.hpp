@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,22 +28,26 @@ struct Report {
 
 /// A way to run the same.
 struct Strategy {
-  Index micro_batch_tokens = 0;
+  Index micro_batch_tokens = 0;  ///< at most
   bool recomputes = false;
   std::string offload = "none";
   Index zero_stage = 0;
   RunForecast forecast{};
+  std::optional<Index> sequences{}, accumulation{};  ///< of a micro-batch, and micro-batches, where these are units
 };
 
+/// The same step in micro-batches of `tokens` at most. Where gradients leave with each, which then is a unit
+/// (zero_stage 2 and 3 of several ranks), it has so many sequences that it would hold them if each were the `longest`;
+/// one at least, and a divisor of what a rank has. With stages of other batches they stay as they are.
+settings::Config with_micro_batches(settings::Config config, Index tokens, Index longest);
 /// Whether its units are micro-batches, where zero_stage wants that.
 bool can_share(const settings::Config& config);
 /// Whether one that takes the same memory and time is there.
 bool is_known(const std::vector<Strategy>& strategies, const Strategy& one);
 
-/// Sizes of micro-batches with gradient checkpointing and without, and where all of that does not fit, with what ranks
-/// may share out and, beside a device of its own memory, what may stay on the host. Those that take the same are there
-/// once.
-/// Throws   ConfigError
+/// Sizes of micro-batches, in tokens or sequences, with gradient checkpointing and without, and where all of that does
+/// not fit, with what ranks may share out and, beside a device of its own memory, what may stay on the host. Those that
+/// take the same are there once. Throws   ConfigError
 template <AnyDevice D, class T>
 std::vector<Strategy> compare(const Target& target, const model::Blueprint& blueprint, const train::Prepared* run,
                               const settings::Config& config) {
@@ -53,22 +58,29 @@ std::vector<Strategy> compare(const Target& target, const model::Blueprint& blue
   if (target.ranks() > 1) zero_stages = {0, 1, 2};
   const bool answers = !D::reads_host_memory && config.eval_predict;
   if (target.ranks() > 1 && !config.trains_model() && !answers) zero_stages.push_back(3);
+  const Index longest =
+      run == nullptr ? config.cutoff_len : std::min(run->survey.train.length_at(1), config.cutoff_len);
   std::vector<Strategy> strategies;
   for (const bool recomputes : {false, true})
     for (const Index tokens : {512, 1024, 2048, 4096, 8192, 16384}) {
       settings::Config variant = config;
       variant.gradient_checkpointing = recomputes;
-      variant.max_tokens_per_micro_batch = tokens;
       bool fits = false;
       for (const std::string& offload : offloads)
         for (const Index zero_stage : zero_stages) {
           variant.offload = offload;
           variant.zero_stage = zero_stage;
-          if (config.step_units == train::usual_units(config)) variant.step_units = train::usual_units(variant);
-          if (fits || !can_share(variant)) continue;
+          settings::Config way = with_micro_batches(variant, tokens, longest);
+          if (config.step_units == train::usual_units(config)) way.step_units = train::usual_units(way);
+          if (fits || !can_share(way)) continue;
           model::Blueprint shared = blueprint;
           shared.shares_by_layer = zero_stage > 1;
-          Strategy one{tokens, recomputes, offload, zero_stage, forecast_run<D, T>(target, shared, run, variant)};
+          Strategy one{tokens, recomputes, offload, zero_stage, forecast_run<D, T>(target, shared, run, way)};
+          if (!way.max_tokens_per_micro_batch) {
+            one.sequences = way.train_batch_size();
+            one.accumulation = way.gradient_accumulation_steps;
+            one.micro_batch_tokens = *one.sequences * longest;
+          }
           fits = one.forecast.fits;
           if (!is_known(strategies, one)) strategies.push_back(std::move(one));
         }

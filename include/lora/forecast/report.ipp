@@ -21,7 +21,7 @@ inline std::string gib(double bytes) { return fixed(to_gib(bytes), 2); }
 /// Bytes of a run by what they are for.
 struct Parts {
   double weights = 0, trained = 0, saved = 0, workspace = 0, held = 0;
-  double host_weights = 0, host_optimizer = 0;
+  double host_weights = 0, host_optimizer = 0, host_total = 0;
   double total = 0;
 
   explicit Parts(const train::MemoryPlan& plan)
@@ -34,6 +34,7 @@ struct Parts {
     if (plan.host) {
       host_weights = plan.host->weights;
       host_optimizer = plan.host->optimizer;
+      host_total = plan.host->total();
     }
   }
 };
@@ -114,7 +115,7 @@ LORA_INLINE std::string text_of(const Report& report) {
     row("workspace", parts.workspace, 0);
     row("program", parts.held, 0);
     row("communication", report.connected, 0);
-    row("in all", parts.total + report.connected, parts.host_weights + parts.host_optimizer);
+    row("in all", parts.total + report.connected, parts.host_total);
     if (report.devices > 1)
       page += std::string(9, ' ') + concat("of each of ", report.devices, " ranks of a node",
                                            report.has_host ? "" : ", which share the weights' pages", "\n");
@@ -141,18 +142,18 @@ LORA_INLINE io::Json json_of(const Report& report, const std::vector<Strategy>& 
     const Parts parts(*report.forecast.memory);
     const auto number = [](double bytes) { return rounded(to_gib(bytes), 4); };
     for (int rank = 0; rank < report.devices * report.nodes; ++rank)
-      json["ranks"].push_back(io::json_object(
-          {{"rank", rank},
-           {"device_gib", io::json_object({{"weights", number(parts.weights)},
-                                           {"trained", number(parts.trained)},
-                                           {"saved", number(parts.saved)},
-                                           {"workspace", number(parts.workspace + parts.held)},
-                                           {"communication", number(report.connected)},
-                                           {"total", number(parts.total + report.connected)}})},
-           {"host_gib", io::json_object({{"weights", number(parts.host_weights)},
-                                         {"optimizer", number(parts.host_optimizer)},
-                                         {"total", number(parts.host_weights + parts.host_optimizer)}})},
-           {"checkpointed_layers", report.forecast.memory->recomputed}}));
+      json["ranks"].push_back(
+          io::json_object({{"rank", rank},
+                           {"device_gib", io::json_object({{"weights", number(parts.weights)},
+                                                           {"trained", number(parts.trained)},
+                                                           {"saved", number(parts.saved)},
+                                                           {"workspace", number(parts.workspace + parts.held)},
+                                                           {"communication", number(report.connected)},
+                                                           {"total", number(parts.total + report.connected)}})},
+                           {"host_gib", io::json_object({{"weights", number(parts.host_weights)},
+                                                         {"optimizer", number(parts.host_optimizer)},
+                                                         {"total", number(parts.host_total)}})},
+                           {"checkpointed_layers", report.forecast.memory->recomputed}}));
   }
   json["communication"] = io::Json::array();
   for (const train::Traffic& one : report.forecast.traffic)
@@ -164,18 +165,35 @@ LORA_INLINE io::Json json_of(const Report& report, const std::vector<Strategy>& 
   if (strategies.empty()) return json;
   json["strategies"] = io::Json::array();
   for (const Strategy& strategy : strategies) {
-    io::Json one = io::json_object({{"max_tokens_per_micro_batch", strategy.micro_batch_tokens},
-                                    {"gradient_checkpointing", strategy.recomputes},
-                                    {"offload", strategy.offload},
-                                    {"zero_stage", strategy.zero_stage},
-                                    {"fits", strategy.forecast.fits},
-                                    {"step", json_of(strategy.forecast.step)}});
+    io::Json one = strategy.sequences ? io::json_object({{"per_device_train_batch_size", *strategy.sequences},
+                                                         {"gradient_accumulation_steps", *strategy.accumulation}})
+                                      : io::json_object({{"max_tokens_per_micro_batch", strategy.micro_batch_tokens}});
+    one.update(io::json_object({{"gradient_checkpointing", strategy.recomputes},
+                                {"offload", strategy.offload},
+                                {"zero_stage", strategy.zero_stage},
+                                {"fits", strategy.forecast.fits},
+                                {"step", json_of(strategy.forecast.step)}}));
     if (strategy.forecast.memory)
       one["device_gib"] = rounded(to_gib(strategy.forecast.memory->peak() + report.connected), 4);
     one["advice"] = advice_of(strategy.forecast);
     json["strategies"].push_back(std::move(one));
   }
   return json;
+}
+
+LORA_INLINE settings::Config with_micro_batches(settings::Config config, Index tokens, Index longest) {
+  const bool are_units = config.zero_stage > 1 && config.ranks > 1 && config.stages.empty();
+  if (!are_units) {
+    config.max_tokens_per_micro_batch = tokens;
+    return config;
+  }
+  const Index own = config.train_batch_size() * config.gradient_accumulation_steps;
+  Index together = std::clamp<Index>(tokens / std::max<Index>(longest, 1), 1, own);
+  while (own % together != 0) --together;
+  config.max_tokens_per_micro_batch.reset();
+  config.per_device_train_batch_size = together;
+  config.gradient_accumulation_steps = own / together;
+  return config;
 }
 
 LORA_INLINE bool can_share(const settings::Config& config) {
@@ -231,7 +249,9 @@ LORA_INLINE std::string text_of(const Report& report, const std::vector<Strategy
          one.forecast.fits ? "yes" : "no"});
   }
   const auto keys_of = [](const Strategy& one) {
-    return concat("--max_tokens_per_micro_batch ", one.micro_batch_tokens,
+    return concat(one.sequences ? concat("--per_device_train_batch_size ", *one.sequences,
+                                         " --gradient_accumulation_steps ", *one.accumulation)
+                                : concat("--max_tokens_per_micro_batch ", one.micro_batch_tokens),
                   one.recomputes ? " --gradient_checkpointing" : "",
                   one.offload == "none" ? "" : " --offload " + one.offload,
                   one.zero_stage == 0 ? "" : concat(" --zero_stage ", one.zero_stage));

@@ -115,6 +115,7 @@ model::LayerStreaming streaming_of(const model::Blueprint& blueprint, const sett
   }
   streaming.device = static_cast<std::size_t>(slots * largest);
   (config.offloads_params() ? streaming.host : streaming.device) += own;
+  if (shared) streaming.loading = *std::max_element(layers.begin(), layers.end());
   return streaming;
 }
 
@@ -142,6 +143,7 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
   const auto memory_of = [&]() -> train::MemoryPlan {
     basis.weights = train::weight_bytes<D, T>(blueprint, streaming);
     basis.host_weights = streaming ? static_cast<double>(streaming->host) : 0;
+    basis.host_loading = streaming ? static_cast<double>(streaming->loading) : 0;
     const double held = target.held + train::trained_memory<T>(sizes, basis.shards(config)).total();
     if (!plan) {
       const train::StepBatches batches = full_batches(config);

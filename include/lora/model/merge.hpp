@@ -44,14 +44,13 @@ void save_merged(D& dev, Decoder<D, T>& model, const Source& source, const std::
     (void)config_dtype_name(stored);
     declarations.push_back({info.name, stored, info.shape});
   }
-  const auto values_of = [&](const TensorInfo& info) {
-    const Arena::Scope scope(dev.arena());
-    return to_host(dev, model.value(dev, info));
-  };
   io::SafetensorsFolderWriter writer(folder, declarations, max_shard_bytes);
   std::size_t next = 0;
   for (const TensorInfo& info : tensors_of(config)) {
-    writer.add(info.name, encoded(values_of(info), declarations[next++].dtype, info.name));
+    const Arena::Scope scope(dev.arena());
+    with_host_values(dev, model.value(dev, info), [&](std::span<const float> values) {
+      writer.add(info.name, encoded(values, declarations[next++].dtype, info.name));
+    });
   }
   writer.commit();
 

@@ -42,9 +42,10 @@ struct WeightPlaces {
 /// What streaming takes, in bytes.
 struct LayerStreaming {
   WeightPlaces::From from = WeightPlaces::From::memory;
-  std::size_t layers = 0;  ///< all of them, as the device gets them
-  std::size_t device = 0;  ///< of the slots, and of this rank's parts that lie there
-  std::size_t host = 0;    ///< page-locked
+  std::size_t layers = 0;   ///< all of them, as the device gets them
+  std::size_t device = 0;   ///< of the slots, and of this rank's parts that lie there
+  std::size_t host = 0;     ///< page-locked
+  std::size_t loading = 0;  ///< page-locked, while ranks share layers out: one of them, whole
 };
 
 /// The weights of layers, which stay on the host or are shared out by ranks: each comes to a slot of the device's
@@ -104,14 +105,15 @@ class StreamedLayers : public nn::LayerAccess<D> {
       std::size_t own = 0;
       for (const std::size_t bytes : sizes_) own += shard_size(bytes, ranks_->rank(), ranks_->size());
       (options_.streams_layers ? taken.host : taken.device) += own;
+      taken.loading = largest;
     } else {
       taken.from = options_.from.value_or(!decoded && taken.layers <= available / 2 ? From::memory : From::files);
       taken.host = taken.from == From::memory ? taken.layers : largest * static_cast<std::size_t>(options_.buffers);
     }
-    if (taken.host > available)
-      fail<ConfigError>("key offload: to stream the layers ", size_text(taken.host),
-                        " of the host's memory are needed, but ", size_text(available),
-                        " are available; allowed: none or optimizer, or more memory");
+    if (taken.host + taken.loading > available)
+      fail<ConfigError>(ranks_ != nullptr ? "key zero_stage: to share out" : "key offload: to stream", " the layers ",
+                        size_text(taken.host + taken.loading), " of the host's memory are needed, but ",
+                        size_text(available), " are available; allowed: none or optimizer, or more memory");
     try {
       if (ranks_ != nullptr)
         source_ = std::make_unique<ShardedLayers<D>>(dev_, *ranks_, std::exchange(layers_, {}), options_.streams_layers,

@@ -44,12 +44,13 @@ void save_trained(D& dev, Model& model, const std::filesystem::path& path) {
   for_each_own([&](const auto& param) { declarations.push_back({param.name, DType::f32, shapes.at(param.name)}); });
   io::SafetensorsWriter writer(path, std::move(declarations));
   for_each_own([&](const auto& param) {
-    const std::vector<float> values = to_host(dev, param.value);
-    for (const float value : values)
-      if (!std::isfinite(value))
-        fail<NonFiniteError>("the weights are not saved: the tensor ", param.name, " holds ", value,
-                             "; if the base has no such number, a smaller learning_rate may help");
-    writer.add(param.name, std::as_bytes(std::span(values)));
+    with_host_values(dev, param.value, [&](std::span<const float> values) {
+      for (const float value : values)
+        if (!std::isfinite(value))
+          fail<NonFiniteError>("the weights are not saved: the tensor ", param.name, " holds ", value,
+                               "; if the base has no such number, a smaller learning_rate may help");
+      writer.add(param.name, std::as_bytes(values));
+    });
   });
   writer.commit();
 }

@@ -293,14 +293,9 @@ class AdamW {
     }
     for (std::size_t i = 0; i < now.size(); ++i) {
       if (!kept[i] || now[i].group != group) continue;
-      Tensor<S, A> gathered;
-      View<S, A> whole;
-      if (shard_.size == 1) {
-        whole = moment.numbers.view().col_slice(moment.places[i].begin, now[i].size);
-      } else {
-        gathered = gather(moment, moment.places[i], *ranks);
-        whole = gathered.view();
-      }
+      const Arena::Scope scope(state_device_.arena());
+      const View<S, A> whole = shard_.size == 1 ? moment.numbers.view().col_slice(moment.places[i].begin, now[i].size)
+                                                : gather(moment, moment.places[i], *ranks);
       for (const nn::Share& share : to.shares) {
         const Index first = std::max(share.begin, now[i].begin), last = std::min(share.end, now[i].begin + now[i].size);
         if (first < last)
@@ -316,16 +311,16 @@ class AdamW {
       if (now[i].group == group && !kept[i]) lost_[i] = true;
   }
 
-  // The moment of a tensor, of whose place each rank has a part.
-  Tensor<S, A> gather(Moment& moment, const Place& place, comm::Communicator<D>& ranks) {
-    Tensor<S, A> whole(state_device_, place.size);
+  // The moment of a tensor, of whose place each rank has a part, in scratch of the enclosing scope.
+  View<S, A> gather(Moment& moment, const Place& place, comm::Communicator<D>& ranks) {
+    const View<S, A> whole = scratch<A>(state_device_, 1, place.size);
     const Dealt dealt(moment.size, place.begin, place.size, shard_.size);
     const auto shares = nn::shares_of(moment.size, shard_.rank, shard_.size);
     const auto rank = static_cast<std::size_t>(shard_.rank);
     if (const Index count = dealt.begins[rank + 1] - dealt.begins[rank]; count > 0)
       kernel::convert(state_device_, moment.numbers.view().col_slice(own_place(shares, dealt), count),
-                      whole.view().col_slice(dealt.begins[rank], count));
-    ranks.all_gather_on(state_device_, whole.view(), dealt.begins);
+                      whole.col_slice(dealt.begins[rank], count));
+    ranks.all_gather_on(state_device_, whole, dealt.begins);
     return whole;
   }
 

@@ -52,16 +52,16 @@ void save_optimizer(S& dev, optim::AdamW<D, T, S>& optimizer, comm::Communicator
   optimizer.for_each_state([&](const State& state) {
     const auto write = [&](View<S, float> whole) {
       if (!writes) return;
-      const std::vector<float> values = to_host(dev, whole);
-      writer->add(state.name, std::as_bytes(std::span(values)));
+      with_host_values(dev, whole,
+                       [&](std::span<const float> values) { writer->add(state.name, std::as_bytes(values)); });
     };
     if (!optimizer.is_shared()) return write(state.own);
     const auto rank = static_cast<std::size_t>(comm.rank());
-    Tensor<S, float> whole(dev, state.begins.back());
-    if (!state.own.empty())
-      kernel::convert(dev, state.own, whole.view().col_slice(state.begins[rank], state.own.size()));
-    comm.all_gather_on(dev, whole.view(), state.begins);
-    write(whole.view());
+    const Arena::Scope scope(dev.arena());
+    const View<S, float> whole = scratch<float>(dev, 1, state.begins.back());
+    if (!state.own.empty()) kernel::convert(dev, state.own, whole.col_slice(state.begins[rank], state.own.size()));
+    comm.all_gather_on(dev, whole, state.begins);
+    write(whole);
   });
   if (!writes) return;
   for_each_count([&](const std::string& name, float count) { writer->add(name, std::as_bytes(std::span(&count, 1))); });

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -34,6 +35,20 @@ std::vector<std::remove_const_t<T>> to_host(D& dev, View<D, T> source) {
   for (Index i = 0; i < source.rows(); ++i)
     dev.copy_to_host(values.data() + i * source.cols(), source.row(i), row_bytes);
   return values;
+}
+
+/// f(std::span<const T>) of the same values: where they lie if the device's memory is the host's, else of a copy.
+template <AnyDevice D, class T, class F>
+void with_host_values(D& dev, View<D, T> source, F&& f) {
+  using Value = std::remove_const_t<T>;
+  if constexpr (D::reads_host_memory) {
+    if (source.contiguous()) {
+      dev.synchronize();
+      return f(std::span<const Value>(source.data(), static_cast<std::size_t>(source.size())));
+    }
+  }
+  const std::vector<Value> values = to_host(dev, source);
+  f(std::span<const Value>(values));
 }
 
 /// A new tensor (rows, cols) with these host values, which must stay likewise.

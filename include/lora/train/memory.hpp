@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <concepts>
+#include <cstddef>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,6 +41,7 @@ struct MemoryBasis {
   double weights = 0;       ///< bytes of them in the memory of the run's device, or that it maps: `weight_bytes`
   double host_weights = 0;  ///< page-locked, of layers that are streamed
   int ranks = 1;            ///< that train together
+  double host_loading = 0;  ///< page-locked, while these share layers out
 
   /// Ranks that share out the optimizer's state, and with zero_stage 2 gradients.
   int shards(const settings::Config& config) const { return config.zero_stage > 0 ? ranks : 1; }
@@ -65,7 +68,10 @@ double weight_bytes(const model::Blueprint& model, const std::optional<model::La
 template <AnyDevice D, class T>
 MemoryBasis memory_basis(D& dev, model::Blueprint model, const std::optional<model::LayerStreaming>& streaming = {}) {
   const double weights = weight_bytes<D, T>(model, streaming);
-  return {std::move(model), nn::machine_of(dev), weights, streaming ? static_cast<double>(streaming->host) : 0};
+  MemoryBasis basis{std::move(model), nn::machine_of(dev), weights};
+  if (streaming) basis.host_weights = static_cast<double>(streaming->host);
+  if (streaming) basis.host_loading = static_cast<double>(streaming->loading);
+  return basis;
 }
 
 /// Bytes of what trains, beside the model's weights as they are stored.
@@ -114,6 +120,17 @@ double sums_memory(const std::vector<nn::GroupSize>& sizes, Index units, int ran
     }
   const Index elements = (comm::held_in_turn(units) - 1) * largest_shares(sizes, ranks) + ranks * largest;
   return static_cast<double>(elements) * sizeof(Accum<T>);
+}
+
+/// Bytes of the largest tensor that trains: ranks that share the optimizer's state out gather one after the other for a
+/// checkpoint, and where what trains changes.
+template <class T>
+double largest_tensor(const nn::ParamTable& params, const model::Trained& trains) {
+  const auto told = params.told(trains ? trains : model::Trained([](std::string_view) { return true; }));
+  Index largest = 0;
+  for (std::size_t i = 0; i < told.size(); ++i)
+    if (const auto& storage = params.storages()[i]; told[i]) largest = std::max(largest, storage.rows * storage.cols);
+  return static_cast<double>(largest) * sizeof(Accum<T>);
 }
 
 /// The most that a device has of what trains while a stage begins: values, gradients and the optimizer's state move one

@@ -49,7 +49,7 @@ std::optional<HostMemory> host_memory(const MemoryBasis& basis, const settings::
   if constexpr (D::reads_host_memory) {
     return std::nullopt;
   } else {
-    HostMemory host{.weights = basis.host_weights};
+    HostMemory host{.weights = basis.host_weights, .loading = basis.host_loading};
     if (config.offloads_optimizer()) {
       host.optimizer =
           static_cast<double>(optim::AdamW<D, T, optim::Host>::host_bytes(sizes, basis.largest_shard(config)));
@@ -71,13 +71,17 @@ MemoryPlan plan_memory(const MemoryBasis& basis, const LargestBatch& batch, cons
   const double sums = sums_memory<T>(
       basis.model.parameters().sizes(trains ? trains : model::Trained([](std::string_view) { return true; })),
       config.step_units, basis.ranks);
+  const double gathered = basis.shards(config) > 1 ? largest_tensor<T>(basis.model.parameters(), trains) : 0;
+  const bool on_host = start.host && config.offloads_optimizer();
   if (evaluation.rows > 0) evaluating.workspace += sums;
   if (evaluation.rows > 0 && config.eval_predict)
     evaluating.workspace += cache_bytes<T>(basis.model.config, evaluation.longest + config.answer_tokens());
   const auto plan = [&](Index count) {
     auto training = forecast_memory<D, T>(basis, batch.rows, batch.labelled, count, trains);
+    if (!on_host) training.workspace = std::max(training.workspace, gathered);
     training.workspace += sums;
     MemoryPlan result = start;
+    if (on_host) result.host->optimizer += gathered;
     result.recomputed = count;
     result.evaluates_most = training.total() < evaluating.total();
     result.needs = result.evaluates_most ? evaluating : training;

@@ -30,7 +30,7 @@ LORA_INLINE void say_memory(const MemoryPlan& plan, Index layers, const settings
             ", activations ", gib(plan.needs.activations), ", workspace ", gib(plan.needs.workspace), ", held already ",
             gib(plan.held), ", of it ", size_text(plan.trained.total()), " for what trains); ", gib(available),
             " are available");
-  if (plan.host && plan.host->total() > 0)
+  if (plan.host && plan.host->weights + plan.host->optimizer > 0)
     log::info("memory of the host: ", gib(plan.host->weights), " for weights that are streamed, ",
               gib(plan.host->optimizer), " for the optimizer; ", gib(static_cast<double>(cpu::available_memory())),
               " are still available");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "lora/core/format.hpp"
@@ -50,9 +51,10 @@ inline optim::StatePlace state_place(const settings::Config& config) {
 /// What a run keeps in the host's memory beside a device of its own, in bytes.
 struct HostMemory {
   double weights = 0;    ///< page-locked, of streamed layers
-  double optimizer = 0;  ///< moments, values, and what travels
+  double optimizer = 0;  ///< moments, values, what travels, and a tensor that ranks gather for a checkpoint
+  double loading = 0;    ///< page-locked, of a layer that ranks share out; before there is an optimizer
 
-  double total() const { return weights + optimizer; }
+  double total() const { return weights + std::max(optimizer, loading); }
 };
 
 /// Throws   ConfigError where the host's memory does not hold an optimizer of `needed` bytes, of which `present` are
