@@ -330,7 +330,8 @@ TEST_CASE(
       if (i > 0) CHECK(found[i]->forecast.memory->peak() > found[i - 1]->forecast.memory->peak());
     }
   }
-  const Report report{.forecast = ways.front().forecast};
+  Report report;
+  report.forecast = ways.front().forecast;
   const auto shared = std::find_if(ways.begin(), ways.end(), [](const Strategy& one) { return one.sequences == 4; });
   CHECK(text_of(report, {*shared})
             .find("--per_device_train_batch_size 4 --gradient_accumulation_steps 3 --zero_stage "

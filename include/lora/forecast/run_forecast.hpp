@@ -21,7 +21,7 @@ namespace lora::forecast {
 
 /// What a forecast is made for: a device, and how much memory there is.
 struct Target {
-  std::string device;  ///< in words
+  std::string device{};  ///< in words
   nn::Machine machine{};
   Rates rates{};
   double device_bytes = 0;  ///< of the device; where that is the processors, of the host
