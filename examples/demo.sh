@@ -169,5 +169,5 @@ for kind in ("explain", "reasoning", "topology"):
         print(f"  {part:8}  {text[:150]}{'...' if len(text) > 150 else ''}")
 PYTHON
 echo
-echo "The adapter is in $out/run/final_model. Ask it something:"
-echo "  $lora generate --model_name_or_path $model --adapter_name_or_path $out/run/final_model --prompt 'QUESTION'"
+echo "The adapter is in $out/run/final_model. Talk with it:"
+echo "  $lora chat --model_name_or_path $model --adapter_name_or_path $out/run/final_model"
