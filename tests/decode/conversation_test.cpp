@@ -159,6 +159,18 @@ TEST_CASE("conversation: where the context is full the oldest turns are left out
   CHECK(fourth.dropped >= 2);
   CHECK(fourth.newly == fourth.dropped - 2);
 
+  // A question that left no room for those before it is taken back: these are seen again.
+  decode::Transcript taken_back(s.encoder, 150);
+  taken_back.set_system("Be kind.");
+  for (const char* role : {"user", "assistant", "user"}) taken_back.add({role, "Hi"});
+  CHECK(taken_back.prompt(1).dropped == 0);
+  taken_back.take_back();
+  taken_back.add({"user", std::string(100, 'x')});
+  CHECK(taken_back.prompt(1).dropped == 2);
+  taken_back.take_back();
+  taken_back.add({"user", "Hi"});
+  CHECK(taken_back.prompt(1).dropped == 0);
+
   s.options.longest = 60;
   s.options.generate.max_new_tokens = 0;
   auto narrow = s.begin();

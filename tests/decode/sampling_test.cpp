@@ -131,12 +131,12 @@ TEST_CASE("sampling: the candidates and their probabilities are those of transfo
 
 TEST_CASE("sampling: a penalty is for each id once, and for those that are there") {
   decode::SeenIds seen;
-  const std::vector<std::int32_t> prompt{2, 0, 2, 9}, answer{0};
+  const std::vector<std::int32_t> prompt{2, 0, 2, 4, 9}, answer{0};
   seen.add(prompt);
   seen.add(answer);
-  std::vector<float> logits{4, 4, -3, 0};
-  seen.penalize(std::span(logits), 2);
-  CHECK(logits == std::vector<float>{2, 4, -6, 0});
+  std::vector<float> logits{4, 4, -3, 0, 5};
+  seen.penalize(std::span(logits).first(4), 2);
+  CHECK(logits == std::vector<float>{2, 4, -6, 0, 5});
 }
 
 TEST_CASE("sampling: there are no candidates without a temperature") {

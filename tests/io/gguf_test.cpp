@@ -122,6 +122,7 @@ TEST_CASE("gguf: a value of another kind or out of range is an error that names 
   writer.add("f", 0.5f);
   writer.add("s", "text");
   writer.add("l", std::vector<std::int32_t>{1, -2});
+  writer.add("one", std::vector<std::int32_t>{1});
   const std::string file = writer.bytes();
   const Gguf gguf = Gguf::parse(bytes(file), "x");
   CHECK(format_error([&] { gguf.at<int>("absent"); }) == "x: the key absent is missing");
@@ -132,6 +133,7 @@ TEST_CASE("gguf: a value of another kind or out of range is an error that names 
   CHECK(format_error([&] { gguf.get<std::string>("f"); }) == "x: f must be a string, found f32");
   CHECK(format_error([&] { gguf.get<bool>("big"); }) == "x: big must be a bool, found u32");
   CHECK(format_error([&] { gguf.get<int>("l"); }) == "x: l is an array of i32, not one value");
+  CHECK(format_error([&] { gguf.get<int>("one"); }) == "x: one is an array of i32, not one value");
   CHECK(format_error([&] { gguf.get<std::vector<int>>("big"); }) == "x: big must be an array, found one u32");
   CHECK(format_error([&] { gguf.get<std::vector<std::uint32_t>>("l"); }) == "x: l is -2, which is out of range");
 }
