@@ -406,7 +406,13 @@ Config run_over(const Workshop& shop, const std::string& record) {
   return config;
 }
 
-const std::string talk = R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})";
+/// The same over a conversation, which a template may make a thousand tokens of: one a step.
+Config run_over_talk(const Workshop& shop) {
+  auto config = run_over(shop, R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})");
+  config.per_device_train_batch_size = 1;
+  config.gradient_accumulation_steps = 1;
+  return config;
+}
 
 }  // namespace
 
@@ -416,7 +422,7 @@ TEST_CASE("resume: neither the template nor the day that it prints changes when 
     CAPTURE(name);
     if (name == "llama3_1" && !effort(true, false, "resume: the day of one of three templates")) continue;
     const Workshop shop;
-    auto config = run_over(shop, talk);
+    auto config = run_over_talk(shop);
     config.template_name = name;
     config.date = "2024-02-29";
     fine_tune(config);
@@ -436,7 +442,7 @@ TEST_CASE("resume: neither the template nor the day that it prints changes when 
 TEST_CASE("resume: a tokenizer that reads text otherwise is refused, and what differs in it is named") {
   const Quiet quiet;
   const Workshop shop;
-  auto config = run_over(shop, talk);
+  auto config = run_over_talk(shop);
   config.template_name = "chatml";
   io::write_json(shop.temp / "model" / "tokenizer_config.json", {{"tokenizer_class", "PreTrainedTokenizerFast"}});
   fine_tune(config);
@@ -466,7 +472,7 @@ TEST_CASE("resume: enable_thinking stays where the template depends on it, and i
   for (const std::string name : {"qwen3", "smollm3"}) {
     CAPTURE(name);
     const Workshop shop;
-    auto config = run_over(shop, talk);
+    auto config = run_over_talk(shop);
     config.template_name = name;
     config.enable_thinking = false;
     fine_tune(config);
@@ -478,7 +484,7 @@ TEST_CASE("resume: enable_thinking stays where the template depends on it, and i
     CHECK(io::read_json(shop.temp / "run" / "run_config.json").at("enable_thinking") == false);
   }
   const Workshop shop;
-  auto config = run_over(shop, talk);
+  auto config = run_over_talk(shop);
   config.template_name = "qwen2_5";
   config.enable_thinking = true;
   CHECK(message_of<ConfigError>([&] { fine_tune(config); }) ==
