@@ -190,20 +190,20 @@ TEST_CASE("dropout mask: what is drawn ahead is used as it is, and not kept on t
 TEST_CASE("dropout mask: the host waits before it draws over a mask that is still being copied") {
   on_stand_in([] {
     Npu dev(1);
-    const Index n = 16, cols = Index{1} << 19;  // a mask is 1 MiB, of which the ring holds eight
+    const Index n = 16, few = 64, many = Index{1} << 19;  // a mask of many is 1 MiB, of which the ring holds eight
     const Rows rows(n);
     Matrix<Npu, std::int32_t> places(dev, 1, n, rows.places), positions(dev, 1, n, rows.positions);
     Matrix<Npu, float> y(dev, 1, 8, 1);
     const Arena::Scope scope(dev.arena());
-    const auto draw = [&](double p) {
+    const auto draw = [&](double p, Index cols) {
       return kernel::draw_dropout(dev, kernel::Dropout{p, 7}, places.in(), positions.in(), cols, false).drawn;
     };
     const StandInCounts before = stand_in_counts();
     const StandInSetting slow("delay_us", 50000, 50);
     for (int i = 0; i < 8; ++i) kernel::fill(dev, y.view(), 1.0);  // behind which the copies queue
-    const auto mask = draw(0.5);
-    for (int i = 0; i < 8; ++i) (void)draw(1);  // quick, all zeros
-    CHECK(to_host(dev, mask) == drawn({0.5, 7}, rows, cols, 2));
+    const auto mask = draw(0.5, few);
+    for (int i = 0; i < 8; ++i) (void)draw(1, many);  // quick, all zeros; the last has the first one's place
+    CHECK(to_host(dev, mask) == drawn({0.5, 7}, rows, few, 2));
     CHECK(stand_in_counts().host_allocations - before.host_allocations <= 3);  // the ring; others to read numbers back
   });
 }

@@ -61,6 +61,7 @@ Counts apportioned(Index total, const std::vector<double>& shares) { return data
 TEST_CASE("curriculum: shares become counts by largest remainder, and their sum is the whole") {
   CHECK(apportioned(10, {0.8, 0.2, 0}) == Counts{8, 2, 0});
   CHECK(apportioned(7, {0.5, 0.5}) == Counts{4, 3});            // of equal remainders the first
+  CHECK(apportioned(10, {0.3, 0.1}) == Counts{8, 2});           // 7.499999999999999 and 2.5000000000000004
   CHECK(apportioned(7, {0.25, 0.35, 0.4}) == Counts{2, 2, 3});  // 1.75, 2.45, 2.8
   CHECK(apportioned(100, {0.29, 0.71}) == Counts{29, 71});      // 28.999999999999996 and 71
   CHECK(apportioned(30, {0.1, 0.2, 0.7}) == Counts{3, 6, 21});

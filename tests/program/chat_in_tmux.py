@@ -139,8 +139,18 @@ def stop(folder, program):
     terminal.close()
     terminal = Terminal(folder, command)
     terminal.wait(r"^> *$")
-    shell = terminal.run("display-message", "-p", "#{pane_pid}").strip()
-    os.kill(int(pathlib.Path(f"/proc/{shell}/task/{shell}/children").read_text()), signal.SIGTERM)
+    shell, terminal_path = terminal.run("display-message", "-p", "#{pane_pid} #{pane_tty}").split()
+    process = int(pathlib.Path(f"/proc/{shell}/task/{shell}/children").read_text())
+    os.kill(process, signal.SIGSTOP)  # as Ctrl-Z and fg, between which a shell has the terminal
+    subprocess.run(["stty", "-F", terminal_path, "sane"], check=True)
+    os.kill(process, signal.SIGCONT)
+    for _ in range(100):
+        modes = subprocess.run(["stty", "-a", "-F", terminal_path], check=True, stdout=subprocess.PIPE, text=True).stdout
+        if "-icanon" in modes:
+            break
+        time.sleep(0.1)
+    expect("-icanon" in modes, f"lines are no longer edited once it goes on: {modes}", terminal)
+    os.kill(process, signal.SIGTERM)
     terminal.wait("^rc=143")
     modes = (folder / "modes").read_text()
     expect(modes and not re.search("-echo|-icanon", modes), f"the terminal is left as it was edited: {modes}", terminal)

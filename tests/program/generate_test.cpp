@@ -263,6 +263,17 @@ TEST_CASE("program: a sequence longer than those that the model was made for is 
   CHECK(warnings(prompt - 1, words) == 1);
   CHECK(warnings(0, words) == 0);
   CHECK(warnings(8, {s.dataset(), "--max_new_tokens=2"}) == 1);
+  // Of several answers to each question it is the question that is named.
+  const io::Path file = s.temp / "three.jsonl";
+  std::string text;
+  for (const char* question : {"ab", "abc", "ab"})
+    text += io::to_text({{"messages", io::Json::array({{{"role", "user"}, {"content", question}}})}}, -1) + "\n";
+  io::write_file(file, std::string_view(text));
+  json["max_position_embeddings"] = prompt + 4;
+  io::write_json(config, json);
+  const auto drawn = s.generate({"--dataset=" + file.native(), "--template=chatml", "--max_new_tokens=4",
+                                 "--temperature=1", "--num_return_sequences=2"});
+  CHECK(test::holds(drawn.errors, concat("three.jsonl:2: ", prompt + 5, " tokens, but the model was made for ")));
   json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 4.0}};
   CHECK(warnings(prompt, words) == 0);
 }

@@ -158,6 +158,27 @@ TEST_CASE("float16: a run in which every step overflows says so, and has no resu
   CHECK(message_of<Error>([&] { fine_tune(config); }).starts_with("no step had a finite gradient at a loss scale"));
 }
 
+TEST_CASE("float16: a gradient that overflows without a loss scale too ends the run as one that is not finite") {
+  const Quiet quiet;
+  const Workshop shop;
+  // RMSNorm of zeros multiplies gradients by 1 / sqrt(eps), and the head those of the logits, which are all 0.
+  auto tensors = random_tensors({});
+  for (auto& tensor : tensors)
+    for (double& value : tensor.values) {
+      if (tensor.name == "model.embed_tokens.weight") value = 0;
+      if (tensor.name == "lm_head.weight") value *= 1e4;
+    }
+  write_model(shop.temp / "model", config_json({}), tensors, DType::f32);
+  Config config = overflowing(shop, "run");
+  config.eval_dataset.clear();
+  config.eval_steps.reset();
+  config.max_steps = 20;
+  const std::string message = message_of<Error>([&] { fine_tune(config); });
+  CAPTURE(message);
+  CHECK(message.starts_with("step 17: "));  // behind 16 halvings
+  CHECK(holds(message, "; float16 ends at 65504, dtype bfloat16 and float32 don't"));
+}
+
 TEST_CASE("float16: a resumed run keeps its type") {
   const Quiet quiet;
   const Workshop shop;

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -499,6 +500,28 @@ TEST_CASE("memory: what a stage begins with counts, and what the arena of earlie
   const Quiet quiet;
   train::say_memory(planned, 4, config);
   CHECK(quiet.said("memory: a peak of about 1.25 GiB is expected while what trains changes (weights "));
+}
+
+TEST_CASE("memory: a stage begins with what any before it made of the arena, without sums but the last one's") {
+  Model model;
+  settings::Config config;
+  config.step_units = 2;
+  config.stages = {{.until_step = 1}, {.until_step = 2}, {.until_step = 3}};
+  config.stages[0].per_device_train_batch_size = 8;
+  config.stages[1].per_device_train_batch_size = 1;
+  config.stages[2].per_device_train_batch_size = 2;
+  const train::Plan plan = train::plan_of(config, data::Sequences::below(64));
+  const auto plans = train::plan_memory<Cpu, float>(model.basis(), plan, records_of({64, 64, 64, 64, 64, 64, 64, 64}),
+                                                    {}, config, 0x1p30);
+  REQUIRE(plans.size() == 3);
+  CHECK(plans[0].needs.activations > plans[1].needs.activations);
+  CHECK(plans[0].needs.workspace > plans[1].needs.workspace);
+  for (const train::MemoryPlan& stage : plans) CHECK(stage.sums == 2 * stage.trained.gradients);
+  for (const std::size_t i : {1u, 2u}) {
+    CHECK(plans[i].before.activations == plans[0].needs.activations);
+    CHECK(plans[i].before.workspace == plans[0].needs.workspace - plans[0].sums);
+    CHECK(plans[i].sums_before == plans[i - 1].sums);
+  }
 }
 
 TEST_CASE("memory: a plan that does not fit names what needs most: the steps, an evaluation, or the stage's begin") {

@@ -393,6 +393,9 @@ TEST_CASE("own files: without room for a checkpoint no run begins, and nothing i
   });
   CHECK_THROWS_WITH_AS(fine_tune(s.overwriting()), doctest::Contains("no room for a checkpoint in "), IoError);
   CHECK(all_files(s.run) == before);
+  Config ended = s.short_run();
+  ended.resume_from_checkpoint = "auto";
+  CHECK_NOTHROW(fine_tune(ended));  // which saves none
 }
 
 TEST_CASE("own files: a path that is no UTF-8 is refused, since run_config.json could not repeat it") {

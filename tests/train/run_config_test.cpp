@@ -135,6 +135,7 @@ TEST_CASE("run_config: so does a run that starts from an adapter, whatever choos
           "model.layers.1.mlp.down_proj"}}}},
       {"patterns", {{"alpha_pattern", {{"q_proj", 3}}}}},
       {"excluded", {{"exclude_modules", "nothing"}, {"lora_alpha", 2.5}}},
+      {"rslora", {{"use_rslora", true}}},
   };
   for (const auto& entry : changes) {
     const std::string name = entry.first;
@@ -144,6 +145,7 @@ TEST_CASE("run_config: so does a run that starts from an adapter, whatever choos
     config.lora_rank.reset();
     config.max_steps = 2;
     expect_repeated(config);
+    CHECK(io::read_json(io::Path(config.output_dir) / "run_config.json").at("use_rslora") == (name == "rslora"));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "support/effort.hpp"
@@ -473,6 +474,19 @@ TEST_CASE(
     for (const float value : adapter_values(result.final_model)) CHECK(std::isfinite(value));
     CHECK(adapter_values(result.final_model) == adapter_values(checkpoints.folder_of(2)));
   }
+}
+
+TEST_CASE("trainer: the last step has a line whatever logging_steps is, before that of its evaluation") {
+  const Quiet quiet;
+  const Workshop shop;
+  Config config = shop.config("run");
+  config.max_steps = 3;
+  config.logging_steps = 2;
+  config.eval_steps = 3;
+  fine_tune(config);
+  std::vector<std::pair<Index, bool>> lines;  // a step, and whether it is an evaluation's
+  for (const io::Json& line : log_of(config.output_dir)) lines.emplace_back(line.at("step"), line.contains("eval_loss"));
+  CHECK(lines == std::vector<std::pair<Index, bool>>{{2, false}, {3, false}, {3, true}});
 }
 
 TEST_CASE("trainer: a run of which every step is skipped leaves no adapter that looks trained") {
