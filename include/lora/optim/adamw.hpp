@@ -13,6 +13,7 @@
 #include "lora/kernel/optimizer.hpp"
 #include "lora/nn/param.hpp"
 #include "lora/optim/exchange.hpp"
+#include "lora/tensor/arena.hpp"
 
 namespace lora::optim {
 
