@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lora/comm/on_host.hpp"
@@ -111,22 +112,27 @@ class Mpi final : public HostRanks {
       check("MPI_Isend", MPI_Isend(piece.bytes.data(), static_cast<int>(piece.bytes.size()), MPI_BYTE, piece.other,
                                    piece.tag, comm_, &requests[next++]));
     const auto begin = Clock::now();
-    wait(requests, in);
+    wait(requests, in, out);
     traffic_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
     for (const Piece& piece : out) traffic_.sent_bytes += static_cast<double>(piece.bytes.size());
     for (const Piece& piece : in) traffic_.received_bytes += static_cast<double>(piece.bytes.size());
   }
 
-  void wait(std::vector<MPI_Request>& requests, const std::vector<Piece>& in) {
+  // Requests are those of `in`, then those of `out`.
+  void wait(std::vector<MPI_Request>& requests, const std::vector<Piece>& in, const std::vector<Piece>& out) {
     constexpr auto patience = std::chrono::milliseconds(2);  // then it sleeps between two looks
     constexpr auto pause = std::chrono::microseconds(50);
-    const auto begin = Clock::now();
+    constexpr Clock::duration longest_look =
+        std::chrono::seconds(1);  // more is time for which this process was stopped
+    auto last = Clock::now();
+    Clock::duration waited{};
     int done = 0;
     while (true) {
       check("MPI_Testall", MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE));
       if (done != 0) return;
-      const auto waited = Clock::now() - begin;
-      if (waited > timeout_) fail_for_want_of(requests, in);
+      const auto now = Clock::now();
+      waited += std::min(now - std::exchange(last, now), longest_look);
+      if (waited > timeout_) fail_for_want_of(requests, in, out);
       if (waited < patience) {
         std::this_thread::yield();
       } else {
@@ -135,16 +141,18 @@ class Mpi final : public HostRanks {
     }
   }
 
-  [[noreturn]] void fail_for_want_of(const std::vector<MPI_Request>& requests, const std::vector<Piece>& in) {
+  [[noreturn]] void fail_for_want_of(const std::vector<MPI_Request>& requests, const std::vector<Piece>& in,
+                                     const std::vector<Piece>& out) {
     failed_ = true;
-    for (std::size_t i = 0; i < in.size(); ++i) {
+    for (std::size_t i = 0; i < requests.size(); ++i) {
       int done = 0;
       check("MPI_Request_get_status", MPI_Request_get_status(requests[i], &done, MPI_STATUS_IGNORE));
-      if (done == 0)
-        fail<Error>("rank ", in[i].other, " sent nothing for ", timeout_.count(),
-                    " s: it has ended, hangs, or is at other work than this one");
+      if (done != 0) continue;
+      const bool sends = i < in.size();
+      fail<Error>("rank ", sends ? in[i].other : out[i - in.size()].other, sends ? " sent" : " took", " nothing for ",
+                  timeout_.count(), " s: it has ended, hangs, or is at other work than this one");
     }
-    fail<Error>("another rank took nothing for ", timeout_.count(), " s: it has ended, hangs, or is at other work");
+    fail<Error>("the other ranks were ready only after ", timeout_.count(), " s");
   }
 
   void check(std::string_view call, int result) {

@@ -14,6 +14,7 @@
 #include "lora/io/safetensors_folder.hpp"
 #include "lora/model/decoder.hpp"
 #include "lora/model/encoded.hpp"
+#include "lora/tensor/transfer.hpp"
 
 namespace lora::model {
 

@@ -15,6 +15,8 @@
 #include "lora/io/safetensors.hpp"
 #include "lora/model/decoder.hpp"
 #include "lora/optim/adamw.hpp"
+#include "lora/tensor/arena.hpp"
+#include "lora/tensor/transfer.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 
 namespace lora::run {
