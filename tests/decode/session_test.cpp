@@ -296,7 +296,7 @@ TEST_CASE("session: a step has the biases, the adapter and the residual sums of 
 }
 
 TEST_CASE("session: weights in blocks are multiplied by steps rounded to 8 bits, and by prompts that are not") {
-  const RandomModel shape{.hidden = 256, .ffn = 256, .heads = 4, .kv_heads = 2, .head_dim = 64, .tied = true};
+  const RandomModel shape{.hidden = 256, .ffn = 512, .heads = 4, .kv_heads = 2, .head_dim = 64, .tied = true};
   const Tokens prompt = sequence_of(20), token{5};
   for (const DType dtype : {DType::q8_0, DType::q4_k}) {
     CAPTURE(name_of(dtype));

@@ -352,7 +352,7 @@ void check_gguf(const std::string& family, DType dtype) {
   Subject subject;
   subject.model.family = family;
   subject.model.layers = 3;
-  subject.model.hidden = std::max(block_elements(dtype), Index{64});
+  subject.model.hidden = 256;
   subject.model.ffn = 64;
   subject.model.head_dim = 8;
   const TempFolder folder = TempFolder::in_memory();

@@ -208,7 +208,7 @@ TEST_CASE("own weights: the table of an embedding gets the gradients of its toke
 
 TEST_CASE("own weights: the head's gradient is that of its loss, whatever the chunks and blocks") {
   each_backend_of_modules([]<class D, class T>() {
-    const Index n = 23, e = 8, v = 60;
+    const Index n = 23, e = 16, v = 60;
     const double scale = 0.25;
     const auto x = reference::random_matrix(n, e, 1);
     auto w = reference::random_matrix(v, e, 2);

@@ -2,7 +2,6 @@
 
 #include <concepts>
 
-#include "lora/core/config.hpp"
 #include "lora/core/scalar.hpp"
 #include "lora/cpu/device.hpp"
 #include "lora/kernel/row_product.hpp"

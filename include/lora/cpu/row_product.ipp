@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "lora/core/config.hpp"
 #include "lora/core/scalar.hpp"
 #include "lora/cpu/quanta.hpp"
 #include "lora/cpu/row_product.hpp"
