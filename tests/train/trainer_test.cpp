@@ -485,7 +485,8 @@ TEST_CASE("trainer: the last step has a line whatever logging_steps is, before t
   config.eval_steps = 3;
   fine_tune(config);
   std::vector<std::pair<Index, bool>> lines;  // a step, and whether it is an evaluation's
-  for (const io::Json& line : log_of(config.output_dir)) lines.emplace_back(line.at("step"), line.contains("eval_loss"));
+  for (const io::Json& line : log_of(config.output_dir))
+    lines.emplace_back(line.at("step"), line.contains("eval_loss"));
   CHECK(lines == std::vector<std::pair<Index, bool>>{{2, false}, {3, false}, {3, true}});
 }
 
