@@ -85,7 +85,7 @@ HEADERS = {
     "typeinfo": "type_info",
     "unordered_map": "unordered_map unordered_multimap",
     "unordered_set": "unordered_set",
-    "utility": "move forward swap exchange as_const cmp_less cmp_equal cmp_greater cmp_less_equal cmp_greater_equal in_range "
+    "utility": "make_integer_sequence move forward swap exchange as_const cmp_less cmp_equal cmp_greater cmp_less_equal cmp_greater_equal in_range "
                "index_sequence make_index_sequence integer_sequence index_sequence_for in_place declval piecewise_construct",
     "variant": "variant visit get_if holds_alternative monostate variant_size_v variant_alternative_t",
     "vector": "vector",

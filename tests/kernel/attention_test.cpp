@@ -32,9 +32,8 @@ const std::vector<Case> square = {
     {210, 1, 2, {2}, {}, 0},
 };
 const std::vector<Case> cached = {
-    {4, 2, 16, {1, 1, 1}, {0, 63, 200}, 0},
-    {3, 3, 7, {1, 5}, {64, 70}, 3},
-    {6, 2, 32, {70, 0}, {1, 4}, 2},
+    {4, 2, 16, {1, 1, 1}, {0, 63, 200}, 0}, {3, 1, 80, {1, 1}, {4200, 6}, 1}, {5, 1, 64, {1}, {127}, 0},
+    {3, 3, 7, {1, 5}, {64, 70}, 3},         {6, 2, 32, {70, 0}, {1, 4}, 2},
 };
 
 std::vector<Segment> segments_of(const std::vector<Index>& sizes, const std::vector<Index>& extra = {}) {
@@ -145,6 +144,10 @@ TEST_CASE("attention: scores far apart neither overflow nor vanish") {
     const auto v = run.v.host(), out = run.out.host();
     for (std::size_t j = 0; j < 16; ++j)
       CHECK(real(out[j]) == doctest::Approx(real(v[j])));  // the first row sees one key
+    // Of steps as well, whose keys are taken in parts.
+    Run<D, T> steps(dev, Case{2, 1, 16, {1, 1, 1, 1}, {400, 400, 400, 400}, 0}, 40);
+    steps.forward();
+    for (const T& value : steps.out.host()) REQUIRE(std::isfinite(real(value)));
   });
 }
 
@@ -185,6 +188,29 @@ TEST_CASE("attention: bits depend neither on threads nor on the other segments")
       check_same_bits(alone.dk.host(), part_of(one[2]));
       check_same_bits(alone.dv.host(), part_of(one[3]));
     }
+  });
+}
+
+TEST_CASE("attention: a step's bits depend neither on threads nor on the other sequences") {
+  each_type([]<class T>() {
+    const Case together{6, 2, 64, {1, 3, 1, 1}, {0, 5, 300, 63}, 0};
+    Cpu dev(1);
+    Run<Cpu, T> run(dev, together);
+    run.forward();
+    const std::vector<T> one = run.out.host();
+    for (const int threads : {2, 3, 7}) {
+      Cpu more(threads);
+      Run<Cpu, T> again(more, together);
+      again.forward();
+      check_same_bits(again.out.host(), one);
+    }
+    Run<Cpu, T> alone(dev, together);
+    for (std::size_t b = 0; b < run.queries.size(); ++b) {
+      const std::vector<Segment> query{run.queries[b]}, keys{run.keys[b]};
+      kernel::attention<Cpu, T>(dev, run.shape, alone.q.in(), alone.k.in(), alone.v.in(), query, keys, alone.out.view(),
+                                nullptr);
+    }
+    check_same_bits(alone.out.host(), one);
   });
 }
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <limits>
 #include <span>
 
+#include "lora/cpu/attention_step.hpp"
 #include "lora/cpu/attention_tile.hpp"
 
 namespace lora::cpu::detail {
@@ -97,10 +99,15 @@ struct AttentionForward {
 template <class T, class L>
 void attention(Device& dev, const AttentionForward<T, L>& work) {
   using Tile = AttentionTile<T, L>;
+  constexpr bool has_steps = std::same_as<Accum<T>, float>;
+  if constexpr (has_steps)
+    attention_of_steps(
+        dev, AttentionStep<T>{work.shape, work.q, work.k, work.v, work.queries, work.keys, work.out, work.lse});
   Arena::Scope scope(dev.arena());
   Pieces counted(nullptr);
   const Tile sizes(Tile::Use::forward, work.shape, counted);
-  const auto items = attention_items(dev, work.queries, work.shape.kv_heads, sizes.queries);
+  const auto items = attention_items(dev, work.queries, work.shape.kv_heads, sizes.queries, has_steps ? 2 : 1);
+  if (items.cols() == 0) return;
   std::byte* const memory = thread_scratch(dev, counted.used());
   const auto form = [&](Index i) {
     Pieces pieces(memory + omp_get_thread_num() * counted.used());

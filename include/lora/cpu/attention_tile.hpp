@@ -230,17 +230,17 @@ struct AttentionItem {
 };
 
 /// Items of `step` rows of every segment and key head; step 0: one item for all rows. The last rows, which have
-/// the most work, come first.
+/// the most work, come first. Segments of fewer than `least` rows have none.
 inline View<Device, AttentionItem> attention_items(Device& dev, std::span<const Segment> segments, Index heads,
-                                                   Index step) {
+                                                   Index step, Index least = 1) {
   Index count = 0;
   for (const Segment& segment : segments)
-    count += heads * (step == 0 ? (segment.size() > 0 ? 1 : 0) : (segment.size() + step - 1) / step);
+    if (segment.size() >= least) count += heads * (step == 0 ? 1 : (segment.size() + step - 1) / step);
   auto items = scratch<AttentionItem>(dev, 1, count);
   AttentionItem* next = items.data();
   for (std::size_t b = 0; b < segments.size(); ++b) {
     const Index size = segments[b].size();
-    if (size == 0) continue;
+    if (size < least) continue;
     for (Index begin = step == 0 ? 0 : (size - 1) / step * step; begin >= 0; begin -= std::max<Index>(step, 1))
       for (Index head = 0; head < heads; ++head) *next++ = AttentionItem{b, head, begin};
   }

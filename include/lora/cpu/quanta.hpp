@@ -9,6 +9,7 @@
 
 #include "lora/core/config.hpp"
 #include "lora/cpu/eigen.hpp"
+#include "lora/cpu/lanes.hpp"
 #include "lora/cpu/stored_row.hpp"
 
 /// Products of integers: weights in GGUF's blocks with rows that are rounded to 8 bits. Vectors are the compiler's but
@@ -21,7 +22,6 @@ namespace lora::cpu::detail {
 using Bytes16 = std::uint8_t __attribute__((vector_size(16)));
 using Bytes32 = std::uint8_t __attribute__((vector_size(32)));
 using Sums8 = std::int32_t __attribute__((vector_size(32)));
-using Floats8 = float __attribute__((vector_size(32)));
 
 /// sums: of four products each of adjacent bytes. x is signed, within ±127; w is signed where `is_signed`, else at most
 /// 127.

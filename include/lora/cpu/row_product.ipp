@@ -9,6 +9,7 @@
 
 #include "lora/core/config.hpp"
 #include "lora/core/scalar.hpp"
+#include "lora/cpu/lanes.hpp"
 #include "lora/cpu/quanta.hpp"
 #include "lora/cpu/row_product.hpp"
 #include "lora/cpu/stored_row.hpp"
@@ -16,23 +17,6 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpsabi"  // see quanta.hpp
 namespace lora::cpu::detail {
-
-using Floats16 = float __attribute__((vector_size(64)));
-
-/// The sum of all lanes, by halves.
-template <class Vector>
-float total(const Vector& vector) {
-  constexpr int lanes = sizeof(Vector) / sizeof(float);
-  float parts[std::size_t{lanes}];
-  std::memcpy(parts, &vector, sizeof parts);
-  for (int step = lanes / 2; step > 0; step /= 2)
-    for (int i = 0; i < step; ++i) parts[i] += parts[i + step];
-  return parts[0];
-}
-
-inline float total(float sum) { return sum; }
-
-inline void load_floats(const float* from, Floats16& to) { std::memcpy(&to, from, sizeof to); }
 
 /// 32 stored numbers as two vectors of float. `place(i)`: where value i of the 32 comes to lie.
 template <class Stored>
@@ -117,31 +101,27 @@ void float_rows(Device& dev, View<Device, const float> x, const StoredView<Devic
         Floats16 totals[std::size_t{together}][std::size_t{rows}] = {};
         const auto add = [&](const std::byte* const* from, Index j) {
           Floats16 first[std::size_t{rows}], second[std::size_t{rows}];
-          LORA_UNROLL
-          for (int s = 0; s < rows; ++s) {
+          unrolled<rows>([&](auto s) {
             load_floats(wide.row(r + s) + j, first[s]);
             load_floats(wide.row(r + s) + j + 16, second[s]);
-          }
-          LORA_UNROLL
-          for (int k = 0; k < together; ++k) {
+          });
+          unrolled<together>([&](auto k) {
             Floats16 low, high;
             Block::load(from[k], low, high);
-            LORA_UNROLL
-            for (int s = 0; s < rows; ++s) totals[k][s] += low * first[s];
-            LORA_UNROLL
-            for (int s = 0; s < rows; ++s) totals[k][s] += high * second[s];
-          }
+            unrolled<rows>([&](auto s) { totals[k][s] += low * first[s]; });
+            unrolled<rows>([&](auto s) { totals[k][s] += high * second[s]; });
+          });
         };
         const std::byte* from[std::size_t{together}];
         for (int k = 0; k < together; ++k)
           from[k] = w.data() + static_cast<std::size_t>(i + std::min(k, count - 1)) * w.row_bytes();
         for (Index b = 0; b < blocks; ++b) {
           add(from, b * 32);
-          for (const std::byte*& place : from) {
+          unrolled<together>([&](auto k) {
             LORA_UNROLL
-            for (Index line = 0; line < bytes; line += 64) __builtin_prefetch(place + weight_ahead + line);
-            place += bytes;
-          }
+            for (Index line = 0; line < bytes; line += 64) __builtin_prefetch(from[k] + weight_ahead + line);
+            from[k] += bytes;
+          });
         }
         if (rest > 0) {
           std::byte last[std::size_t{together}][std::size_t{bytes}] = {};
@@ -150,8 +130,7 @@ void float_rows(Device& dev, View<Device, const float> x, const StoredView<Devic
                 std::memcpy(last[k], from[k], static_cast<std::size_t>(rest) * sizeof(Stored)));
           add(from, blocks * 32);
         }
-        for (int k = 0; k < together; ++k)
-          for (int s = 0; s < rows; ++s) sums[k][s] = total(totals[k][s]);
+        unrolled<together>([&](auto k) { unrolled<rows>([&](auto s) { sums[k][s] = total(totals[k][s]); }); });
       });
 }
 
@@ -184,19 +163,17 @@ void quanta_rows(Device& dev, View<Device, const float> x, const StoredView<Devi
         for (int k = 0; k < together; ++k)
           from[k] = w.data() + static_cast<std::size_t>(i + std::min(k, count - 1)) * w.row_bytes();
         for (Index b = 0; b < blocks; ++b) {
-          LORA_UNROLL
-          for (int k = 0; k < together; ++k) {
+          unrolled<together>([&](auto k) {
             LORA_UNROLL
             for (Index line = 0; line < Format::bytes; line += 64) __builtin_prefetch(from[k] + weight_ahead + line);
             Quanta<Format::columns, Format::width> block;
             Format::unpack(from[k], block);
-            LORA_UNROLL
-            for (int s = 0; s < rows; ++s) add_block<Format>(block, read[s], b, totals[k][s], minima[k][s]);
+            unrolled<rows>([&](auto s) { add_block<Format>(block, read[s], b, totals[k][s], minima[k][s]); });
             from[k] += Format::bytes;
-          }
+          });
         }
-        for (int k = 0; k < together; ++k)
-          for (int s = 0; s < rows; ++s) sums[k][s] = total(totals[k][s]) - total(minima[k][s]);
+        unrolled<together>(
+            [&](auto k) { unrolled<rows>([&](auto s) { sums[k][s] = total(totals[k][s]) - total(minima[k][s]); }); });
       });
 }
 
