@@ -255,8 +255,7 @@ TEST_CASE("program: where the system starts no more threads, one line says so an
   // A thread's stack is as large as the first one's may become: for this one there is no room.
   const std::string crowded = "sh -c 'ulimit -s 137438953472; exec \"$0\" \"$@\"' " + test::shell_word(LORA_PROGRAM);
   if (test::run_program(crowded, {"--version"}).status != 0) {
-    test::skipped(
-        "a program that can start no thread: an emulator, or a limit to the stack, keeps it from beginning");
+    test::skipped("a program that can start no thread: an emulator, or a limit to the stack, keeps it from beginning");
     return;
   }
   const auto outcome = test::run_program(crowded, shop.words("0", "2"));
