@@ -151,6 +151,7 @@ TEST_CASE("nn shapes: a profile has the projections' names, and what their updat
       const bool thin = node.family == "low-rank" || node.family == "elementwise";
       if (thin) CHECK(part.name == "low-rank");
     }
+    if (node.name == "low-rank") CHECK(node.kind == Profile::Kind::part);
     if (node.kind != Profile::Kind::part || node.name == "low-rank") continue;
     ++modules;
     CHECK(node.name == "q_proj, k_proj, v_proj");

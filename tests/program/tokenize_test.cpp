@@ -2,12 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
+#include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/packed.hpp"
 #include "support/program.hpp"
@@ -180,6 +182,21 @@ TEST_CASE("program: tokenize with a model that has no tokenizer says which files
       test::run_program(LORA_PROGRAM, {"tokenize", "--model_name_or_path=" + model.native(), "--text=a torus"});
   CHECK(outcome.status == 1);
   CHECK(outcome.errors == "error: " + model.native() + ": no tokenizer.json and no tokenizer.model\n");
+}
+
+TEST_CASE("program: texts that memory does not hold are one line and exit 1") {
+  const Subject s;
+  const std::string little = "sh -c 'ulimit -v 250000; exec \"$0\" \"$@\"' " + test::shell_word(LORA_PROGRAM);
+  const auto run = [&](const std::string& text) {
+    return test::run_program(little, {"tokenize", "--model_name_or_path=" + (s.temp / "model").native(), text});
+  };
+  if (run("--text=a").status != 0) {
+    test::skipped("a program that is short of memory: sanitizers and emulators hold address space themselves");
+    return;
+  }
+  const auto outcome = run(s.file("long.txt", std::string(std::size_t{64} << 20, 'a')));
+  CHECK(outcome.status == 1);
+  CHECK(outcome.errors == "error: out of memory\n");
 }
 
 }  // namespace tokenize_test

@@ -250,6 +250,21 @@ TEST_CASE("program: a file that may not grow is one line and exit 1, not the end
   CHECK(shop.can_go_on());
 }
 
+TEST_CASE("program: where the system starts no more threads, one line says so and which key may help") {
+  const Workshop shop;
+  // A thread's stack is as large as the first one's may become: for this one there is no room.
+  const std::string crowded = "sh -c 'ulimit -s 137438953472; exec \"$0\" \"$@\"' " + test::shell_word(LORA_PROGRAM);
+  if (test::run_program(crowded, {"--version"}).status != 0) {
+    test::skipped("a program that can start no thread: an emulator, or a limit to the stack, keeps it from beginning");
+    return;
+  }
+  const auto outcome = test::run_program(crowded, shop.words("0", "2"));
+  CHECK(outcome.status == 1);
+  CAPTURE(outcome.errors);
+  CHECK(outcome.errors.ends_with("\nerror: the system starts no more threads; fewer of them (key threads) may do\n"));
+  CHECK(shop.logged_steps() == 0);
+}
+
 TEST_CASE("program: examples/two_stage.json trains what is around and above the layers that stay, then everything") {
   const test::TempFolder temp;
   test::RandomModel shape;

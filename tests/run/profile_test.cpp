@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lora/instantiate.hpp"
@@ -150,6 +151,17 @@ TEST_CASE("profile: a run's trace nests and holds every phase, layer, module and
   for (const char* text : {"6 steps of ", "| frozen products | ", "| low-rank products | ", "| gemm | head |",
                            "| attention |  |", "| 1 | ", "| resident at the peak | "})
     CHECK_MESSAGE(tables.find(text) != std::string::npos, text);
+
+  // The table of phases has these alone: parts and layers have tables of their own.
+  std::set<std::string> expected = phases, listed;
+  if (config.gradient_checkpointing) expected.insert("recompute");
+  const std::string_view head = "| phase | ms | share |\n|---|---:|---:|\n";
+  const auto by_phase = tables.find(head);
+  REQUIRE(by_phase != std::string::npos);
+  std::istringstream rows(
+      tables.substr(by_phase + head.size(), tables.find("\n\n", by_phase) - by_phase - head.size()));
+  for (std::string row; std::getline(rows, row);) listed.insert(row.substr(2, row.find(" |", 2) - 2));
+  CHECK(listed == expected);
 
   // What the table says of a layer: all steps are alike, so that three traced ones tell what one moved.
   double bytes = 0;

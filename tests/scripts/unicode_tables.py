@@ -4,11 +4,15 @@ character, and its canonical decompositions, compositions and combining classes.
 so every code point is put through it and the answers are written down.
 
     python tests/scripts/unicode_tables.py [OUTPUT]
+
+It prints the tables' checksums, which tests/tokenizer/unicode_test.cpp has.
 """
 
 import pathlib
+import struct
 import sys
 import unicodedata
+import zlib
 
 import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
@@ -128,9 +132,16 @@ def range_table(name, doc, code_points):
     return f"/// {doc}\ninline constexpr CodePointRange {name}[] = {{\n{body}\n}};\n"
 
 
+def checksum(table):
+    """CRC-32 of a table's numbers, 32 bits each."""
+    numbers = [number for row in table for number in row]
+    return "0x%08X" % zlib.crc32(struct.pack(f"<{len(numbers)}I", *numbers))
+
+
 def main():
     nfd, nfc = normalizers.NFD().normalize_str, normalizers.NFC().normalize_str
     letters, numbers, spaces = by_regex(r"\p{L}"), by_regex(r"\p{N}"), by_regex(r"\s")
+    digits, word_characters = by_digits(), by_single_word()
     assert spaces == by_lstrip(), "the two regex libraries differ in white space: give each its own table"
     decompositions = {}
     for c in CODE_POINTS:
@@ -181,9 +192,9 @@ struct Composition {{
 
 {range_table("letters", LETTERS, letters)}
 {range_table("numbers", NUMBERS, numbers)}
-{range_table("digits", "What the pre-tokeniser Digits takes for one.", by_digits())}
+{range_table("digits", "What the pre-tokeniser Digits takes for one.", digits)}
 {range_table("spaces", "White space.", spaces)}
-{range_table("word_characters", "What an added token with single_word must not touch.", by_single_word())}
+{range_table("word_characters", "What an added token with single_word must not touch.", word_characters)}
 /// Marks that canonical ordering may move.
 inline constexpr CombiningClass combining_classes[] = {{
 {rows("{0x%X, 0x%X, %d}" % row for row in class_rows)}
@@ -205,6 +216,12 @@ inline constexpr Composition compositions[] = {{
     output.write_text(text)
     print(f"{output}: {len(letters)} letters, {len(numbers)} numbers, {len(spaces)} spaces, {len(decompositions)} decompositions, "
           f"{len(pairs)} compositions, {len(classes)} marks")
+    tables = {"letters": ranges(letters), "numbers": ranges(numbers), "digits": ranges(digits), "spaces": ranges(spaces),
+              "word_characters": ranges(word_characters), "combining_classes": class_rows,
+              "decompositions": [[c, *parts, *[0] * (4 - len(parts))] for c, parts in sorted(decompositions.items())],
+              "compositions": [[*pair, c] for pair, c in sorted(pairs.items())]}
+    for name, table in tables.items():
+        print(f"{name}: {checksum(table)}")
 
 
 if __name__ == "__main__":

@@ -2,15 +2,55 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <string>
 #include <string_view>
 
+#include "lora/tokenizer/unicode_nfc.hpp"
+#include "support/tokenizer_files.hpp"
+
 namespace unicode_test {
 
+using namespace lora;
 using namespace lora::tokenizer;
+
+namespace {
+
+/// As checksum in tests/scripts/unicode_tables.py; `numbers` gives an array of a row's.
+template <class Table, class Numbers>
+std::uint32_t sum_of(const Table& table, const Numbers& numbers) {
+  std::string bytes;
+  for (const auto& row : table) {
+    const auto of_row = numbers(row);
+    bytes.append(reinterpret_cast<const char*>(of_row.data()), sizeof of_row);
+  }
+  return test::checksum(bytes);
+}
+
+}  // namespace
+
+// Texts meet a small part of the code points, and Classes is compared with the tables themselves.
+TEST_CASE("unicode: the tables are those of the tokenizers library") {
+  using Numbers = std::array<char32_t, 3>;
+  const auto range = [](const unicode::CodePointRange& row) { return std::array{row.first, row.last}; };
+  CHECK(sum_of(unicode::letters, range) == 0xFEA40E3F);
+  CHECK(sum_of(unicode::numbers, range) == 0x56824FAA);
+  CHECK(sum_of(unicode::digits, range) == 0x025537CD);
+  CHECK(sum_of(unicode::spaces, range) == 0x36121A20);
+  CHECK(sum_of(unicode::word_characters, range) == 0x38FEE7B6);
+  CHECK(sum_of(unicode::combining_classes, [](const unicode::CombiningClass& row) {
+          return Numbers{row.first, row.last, row.value};
+        }) == 0x8F2AC8A8);
+  CHECK(sum_of(unicode::decompositions, [](const unicode::Decomposition& row) {
+          return std::array{row.whole, row.parts[0], row.parts[1], row.parts[2], row.parts[3]};
+        }) == 0x30256928);
+  CHECK(sum_of(unicode::compositions, [](const unicode::Composition& row) {
+          return Numbers{row.first, row.second, row.whole};
+        }) == 0x0E49E76A);
+}
 
 TEST_CASE("unicode: every code point is written and read back") {
   for (char32_t c = 0; c < 0x110000; ++c) {

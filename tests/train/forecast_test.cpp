@@ -14,6 +14,7 @@
 #include "support/effort.hpp"
 #include "support/proof_kernels.hpp"
 #include "support/random_model.hpp"
+#include "support/spans.hpp"
 #include "support/temp_folder.hpp"
 
 namespace forecast_test {
@@ -299,6 +300,7 @@ void check(const Case& c, int threads = 1, const std::function<void(D&)>& prepar
     dev.set_profile(nullptr);
     dev.synchronize();
     check_work<D, T>(c, source, batch, dev.tiling(), profile);
+    CHECK(test::checked_phases(profile).count("forward") == 1);
     const train::MemoryBasis basis{blueprint_of(c, source), nn::machine_of(dev)};
     check_arena<D>(train::forecast_memory<D, T>(basis, batch.rows(), batch.labelled, c.recomputed, c.trains),
                    dev.arena(), threads);

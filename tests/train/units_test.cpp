@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "lora/core/profile.hpp"
 #include "lora/core/random.hpp"
 #include "lora/instantiate.hpp"
 #include "lora/io/read_file.hpp"
@@ -17,6 +19,7 @@
 #include "support/effort.hpp"
 #include "support/proof_kernels.hpp"
 #include "support/random_model.hpp"
+#include "support/spans.hpp"
 #include "support/temp_folder.hpp"
 #include "support/thread_ranks.hpp"
 
@@ -51,6 +54,7 @@ std::vector<data::Batch> unit_of(Index step, Index unit, bool single = false) {
 struct Outcome {
   std::vector<double> losses{}, norms{};
   std::string trained{};  ///< an adapter's file, or the numbers of the whole model
+  Profile profile{Profile::Limits{.skipped_steps = 0}};
 };
 
 enum class What { adapter, model };
@@ -63,6 +67,7 @@ struct Part {
   bool single = false;   ///< units of one micro-batch
   bool on_host = false;  ///< layers that are shared out lie there
   bool skips = false;    ///< some of the gradients are not applied
+  bool profiled = false;
 };
 
 template <class T, class D = cpu::Device>
@@ -96,7 +101,9 @@ std::vector<Outcome> train(const TempFolder& folder, What what, Index units, int
       stepper.with_optimizer(
           dev, [&](auto& at, auto& optimizer) { run::load_optimizer(at, optimizer, part.first, part.resumed); });
     }
+    dev.set_profile(part.profiled ? &outcome.profile : nullptr);
     for (Index step = part.first; step < part.last; ++step) {
+      const Span whole(dev, Profile::Kind::step, "step");
       std::vector<std::vector<data::Batch>> own;
       for (Index i = 0; i < stepper.own_units().count(); ++i)
         own.push_back(unit_of(step, stepper.own_units()[i], part.single));
@@ -105,6 +112,7 @@ std::vector<Outcome> train(const TempFolder& folder, What what, Index units, int
       outcome.norms.push_back(result.grad_norm);
       if (!part.skips || step % 3 != 1) stepper.update(dev, result, 1e-2);
     }
+    dev.set_profile(nullptr);
     if (!part.saved.empty()) {
       if (self.rank() == 0) {
         std::filesystem::create_directories(part.saved);
@@ -193,6 +201,24 @@ TEST_CASE("units: ranks that share out a device's layers train the same bits, wi
         CHECK(outcome.norms == alone.norms);
         CHECK((outcome.trained == alone.trained));
       }
+    }
+}
+
+TEST_CASE("units: in a profile each span is what its name says, whatever is shared out") {
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", RandomModel{.hidden = 32, .ffn = 48});
+  const std::set<std::string> phases{"forward", "head", "backward", "update"};
+  for (const int ranks : {1, 2})
+    for (const Index zero_stage : {0, 1, 2, 3}) {
+      if (ranks == 1 && zero_stage > 0) continue;
+      CAPTURE(ranks);
+      CAPTURE(zero_stage);
+      const Part part{.last = 2, .single = true, .profiled = true};
+      for (const auto& outcome : train<bf16, proof::Device>(folder, What::adapter, 4, ranks, zero_stage, part))
+        CHECK(checked_phases(outcome.profile) == phases);
+      if (zero_stage == 3) continue;
+      for (const auto& outcome : train<bf16>(folder, What::model, 4, ranks, zero_stage, part))
+        CHECK(checked_phases(outcome.profile) == phases);
     }
 }
 

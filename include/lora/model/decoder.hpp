@@ -323,7 +323,10 @@ void Decoder<D, T>::train_micro_batch(D& dev, const nn::Batch& batch, double sca
   objective().loss(dev, View<D, const T>(hidden), {pass.labelled(), pass.labels()}, scale, d_hidden,
                    [&](const auto& outcome) { kernel::sum(dev, outcome.loss, loss_sum); });
   stack_.backward(dev, pass, saved, d_hidden, hook);
-  embedding_.backward(dev, pass, View<D, const T>(d_hidden));
+  {
+    const Span phase(dev, Profile::Kind::phase, "backward");
+    embedding_.backward(dev, pass, View<D, const T>(d_hidden));
+  }
   LORA_ASSERT(dev.arena().mark() == mark);  // else memory is lost, but nothing is computed otherwise
 }
 

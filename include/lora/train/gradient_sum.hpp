@@ -161,11 +161,13 @@ class WholeGradients final : public GradientSum<D, T> {
       return take(dev, place, true);
     }
     form_node(dev, second, place + 1, form);
+    const Span phase(dev, Profile::Kind::phase, "update");
     for (Index group = 0; group < params_.groups(); ++group)
       if (!slab(place, group).empty()) kernel::convert(dev, slab(place + 1, group), slab(place, group), 1, true);
   }
 
   void take(D& dev, std::size_t place, bool add) {
+    const Span phase(dev, Profile::Kind::phase, "update");
     for (Index group = 0; group < params_.groups(); ++group)
       if (const auto grad = params_.slab(group).grad; !grad.empty())
         kernel::convert(dev, grad, slab(place, group), 1, add);

@@ -33,7 +33,10 @@ class LayerGradients final : public GradientSum<D, T>, private nn::GradientHook<
 
   void run(D& dev, const Form& form) override {
     prepare(dev);
-    params_.zero_grad(dev);
+    {
+      const Span phase(dev, Profile::Kind::phase, "update");
+      params_.zero_grad(dev);
+    }
     const comm::OwnUnits own = this->own();
     for (Index first = 0; first < whole_.end; first += comm_.size()) {
       first_unit_ = first;
