@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <string>
@@ -68,10 +69,24 @@ int say(const char* kind, std::string_view message, int status) {
   return status;
 }
 
+/// Memory may also end where no exception can leave: values of JSON take some in their destructor.
+[[noreturn]] void end_without_memory() {
+  try {
+    if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const std::bad_alloc&) {
+    std::fputs("error: out of memory\n", stderr);
+    end_all_processes(failed);
+    std::_Exit(failed);
+  } catch (...) {  // a defect, of which the signal tells
+  }
+  std::abort();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   open_closed_streams();
+  std::set_terminate(end_without_memory);
   if (const char* feature = missing_processor_feature()) {
     std::fprintf(stderr, "error: this program was built for a processor with %s, which this one lacks; build it here\n",
                  feature);

@@ -194,9 +194,17 @@ TEST_CASE("program: texts that memory does not hold are one line and exit 1") {
     test::skipped("a program that is short of memory: sanitizers and emulators hold address space themselves");
     return;
   }
-  const auto outcome = run(s.file("long.txt", std::string(std::size_t{64} << 20, 'a')));
-  CHECK(outcome.status == 1);
-  CHECK(outcome.errors == "error: out of memory\n");
+  const auto is_refused = [&](const std::string& text) {
+    const auto outcome = run(text);
+    CHECK(outcome.status == 1);
+    CHECK(outcome.errors == "error: out of memory\n");
+  };
+  is_refused(s.file("long.txt", std::string(std::size_t{64} << 20, 'a')));
+  // A list of JSON that has got so long takes memory to be given back, too.
+  std::string numbers = "{\"long\": [1";
+  for (int i = 1; i < 10'000'000; ++i) numbers += ",1";
+  io::write_file(s.temp / "model" / "tokenizer_config.json", std::string_view(numbers + "]}"));
+  is_refused("--text=a");
 }
 
 }  // namespace tokenize_test
