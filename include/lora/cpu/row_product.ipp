@@ -101,27 +101,31 @@ void float_rows(Device& dev, View<Device, const float> x, const StoredView<Devic
         Floats16 totals[std::size_t{together}][std::size_t{rows}] = {};
         const auto add = [&](const std::byte* const* from, Index j) {
           Floats16 first[std::size_t{rows}], second[std::size_t{rows}];
-          unrolled<rows>([&](auto s) {
+          LORA_UNROLL
+          for (int s = 0; s < rows; ++s) {
             load_floats(wide.row(r + s) + j, first[s]);
             load_floats(wide.row(r + s) + j + 16, second[s]);
-          });
-          unrolled<together>([&](auto k) {
+          }
+          LORA_UNROLL
+          for (int k = 0; k < together; ++k) {
             Floats16 low, high;
             Block::load(from[k], low, high);
-            unrolled<rows>([&](auto s) { totals[k][s] += low * first[s]; });
-            unrolled<rows>([&](auto s) { totals[k][s] += high * second[s]; });
-          });
+            LORA_UNROLL
+            for (int s = 0; s < rows; ++s) totals[k][s] += low * first[s];
+            LORA_UNROLL
+            for (int s = 0; s < rows; ++s) totals[k][s] += high * second[s];
+          }
         };
         const std::byte* from[std::size_t{together}];
         for (int k = 0; k < together; ++k)
           from[k] = w.data() + static_cast<std::size_t>(i + std::min(k, count - 1)) * w.row_bytes();
         for (Index b = 0; b < blocks; ++b) {
           add(from, b * 32);
-          unrolled<together>([&](auto k) {
+          for (const std::byte*& place : from) {
             LORA_UNROLL
-            for (Index line = 0; line < bytes; line += 64) __builtin_prefetch(from[k] + weight_ahead + line);
-            from[k] += bytes;
-          });
+            for (Index line = 0; line < bytes; line += 64) __builtin_prefetch(place + weight_ahead + line);
+            place += bytes;
+          }
         }
         if (rest > 0) {
           std::byte last[std::size_t{together}][std::size_t{bytes}] = {};
@@ -130,7 +134,8 @@ void float_rows(Device& dev, View<Device, const float> x, const StoredView<Devic
                 std::memcpy(last[k], from[k], static_cast<std::size_t>(rest) * sizeof(Stored)));
           add(from, blocks * 32);
         }
-        unrolled<together>([&](auto k) { unrolled<rows>([&](auto s) { sums[k][s] = total(totals[k][s]); }); });
+        for (int k = 0; k < together; ++k)
+          for (int s = 0; s < rows; ++s) sums[k][s] = total(totals[k][s]);
       });
 }
 
