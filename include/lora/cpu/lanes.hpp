@@ -5,7 +5,8 @@
 #include <utility>
 
 /// Vectors of float as the compiler has them, so that one text serves AVX2, AVX-512 and NEON. They are passed by
-/// reference, and no function that takes one is called from another source, whose instructions might pass it otherwise.
+/// reference, and no function that takes one is called from another source, whose instructions might pass it otherwise;
+/// of that compilers warn (psabi).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpsabi"
 namespace lora::cpu::detail {

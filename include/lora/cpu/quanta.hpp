@@ -12,9 +12,8 @@
 #include "lora/cpu/lanes.hpp"
 #include "lora/cpu/stored_row.hpp"
 
-/// Products of integers: weights in GGUF's blocks with rows that are rounded to 8 bits. Vectors are the compiler's but
-/// for one instruction, so that one text serves AVX2, AVX-512 and NEON. No function that takes or returns one is called
-/// from another source, whose instructions might pass it in another way, of which compilers warn.
+/// Products of integers: weights in GGUF's blocks with rows that are rounded to 8 bits. Vectors are the compiler's, as
+/// in lanes.hpp, but for one instruction.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpsabi"
 namespace lora::cpu::detail {

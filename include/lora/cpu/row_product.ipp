@@ -15,7 +15,7 @@
 #include "lora/cpu/stored_row.hpp"
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpsabi"  // see quanta.hpp
+#pragma GCC diagnostic ignored "-Wpsabi"  // see lanes.hpp
 namespace lora::cpu::detail {
 
 /// 32 stored numbers as two vectors of float. `place(i)`: where value i of the 32 comes to lie.
