@@ -91,8 +91,7 @@ class TiledGemm {
   using A = Accum<T>;
   using Word = typename L::Word;
   static constexpr Index largest_tile = 192;
-  static constexpr Index tile_words = 128;  ///< of the inner extent
-  static constexpr Index tile_depth = tile_words * L::pairing;
+  static constexpr Index tile_depth = 128 * L::pairing;  ///< of the inner extent
 
   kernel::Form form;
   View<Device, const T> a, b;
@@ -105,8 +104,9 @@ class TiledGemm {
     Index tile = largest_tile;
     const auto tiles = [&] { return parts(c.rows(), tile) * parts(c.cols(), tile); };
     while (tile > 48 && tiles() < 3 * dev.threads() && tiles() < parts(c.rows(), 48) * parts(c.cols(), 48)) tile /= 2;
+    tile = std::min(tile, padded(std::max(c.rows(), c.cols())));
     Arena::Scope scope(dev.arena());
-    const Index words = tile * tile_words;
+    const Index words = tile * (padded(std::min(depth, tile_depth)) / L::pairing);
     const auto operands = scratch<Word>(dev, dev.threads(), 3 * words);
     const auto sums = scratch<A>(dev, dev.threads(), tile * tile);
     const Index across = parts(c.cols(), tile);
