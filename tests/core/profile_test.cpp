@@ -26,8 +26,10 @@ struct Clockwork {
   bool fails = false;
   std::int64_t tick = 1;              ///< nanoseconds from one event to the next
   std::int64_t last = 1'000'000'000;  ///< the event after which none is recorded
+  Arena none{nullptr, 0, false};
 
   Profile* profile() const { return wanted; }
+  Arena& arena() { return none; }
   Event record(Stream) {
     if (time == last) fail<DeviceError>("[clockwork] ran down");
     ++held;

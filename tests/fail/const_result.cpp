@@ -4,6 +4,7 @@
 // With what a span asks for.
 struct Here {
   lora::Profile* profile() const;
+  lora::Arena& arena();
   lora::Event record(lora::Stream);
   void synchronize();
   std::int64_t nanoseconds(lora::Event, lora::Event);

@@ -18,8 +18,10 @@ using namespace lora;
 struct Clockwork {
   Profile* wanted = nullptr;
   std::int64_t time = 0;
+  Arena memory{nullptr, 0, true};  // of which nothing is taken
 
   Profile* profile() const { return wanted; }
+  Arena& arena() { return memory; }
   void set_profile(Profile* profile) { wanted = profile; }
   Event record(Stream) { return {time += 1'000'000}; }
   void release(Event) {}

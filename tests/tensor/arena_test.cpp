@@ -213,6 +213,16 @@ TEST_CASE("arena: address space is given memory from both ends, each unit once, 
   CHECK(taken().empty());
 }
 
+TEST_CASE("arena: address space is given two megabytes at once unless told otherwise") {
+  std::vector<std::pair<std::size_t, std::size_t>> grown;
+  Fixture::Line line;
+  constexpr std::size_t unit = std::size_t{2} << 20;
+  Arena arena(&line, 4 * unit, false, [&](std::size_t begin, std::size_t end) { grown.emplace_back(begin, end); });
+  arena.save(1);
+  CHECK(grown == std::vector<std::pair<std::size_t, std::size_t>>{{0, unit}});
+  CHECK((arena.padding().tail == 0 && arena.padding().band == 0));
+}
+
 TEST_CASE("arena: what could not be given memory is asked for again") {
   bool full = true;
   int calls = 0;

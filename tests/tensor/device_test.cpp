@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "lora/tensor/staging.hpp"
@@ -173,6 +175,51 @@ TEST_CASE("staging: what does not fit the view is named") {
   CHECK_THROWS_WITH_AS((copy_staged<proof::Device, std::int32_t>(dev, values, x.view())),
                        "[copy_staged] 4 values for a view of (2, 4)", ShapeError);
   CHECK_THROWS_AS((copy_staged<proof::Device, std::int32_t>(dev, values, x.view().col_slice(0, 2))), ShapeError);
+}
+
+TEST_CASE("staging: what no block has room for gets one of its own") {
+  proof::Device dev(1, {.late_sources = true});
+  constexpr Index small = 1000, large = 3 << 18;  // of 4 kB and 3 MiB
+  Tensor<proof::Device, std::int32_t> first(dev, 1, small), second(dev, 1, large), third(dev, 1, small);
+  std::vector<std::int32_t> few(static_cast<std::size_t>(small), 1), many(static_cast<std::size_t>(large));
+  for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<std::int32_t>(i);
+  copy_staged<proof::Device, std::int32_t>(dev, few, first.view());
+  dev.synchronize();  // the first block is free again
+  CHECK(dev.page_locked().now() == std::size_t{1} << 20);
+  copy_staged<proof::Device, std::int32_t>(dev, many, second.view());
+  CHECK(dev.page_locked().now() == std::size_t{5} << 20);
+  few.assign(few.size(), 2);
+  copy_staged<proof::Device, std::int32_t>(dev, few, third.view());  // behind it
+  CHECK(dev.page_locked().now() == std::size_t{5} << 20);
+  CHECK(to_host(dev, first.view()) == std::vector<std::int32_t>(few.size(), 1));
+  CHECK(to_host(dev, second.view()) == many);
+  CHECK(to_host(dev, third.view()) == few);
+}
+
+TEST_CASE("device: the host sees values once their kernels have run, of a whole matrix and of columns") {
+  each_backend([]<class D>() {
+    D dev;
+    Tensor<D, float> x(dev, 3, 64);
+    for (int i = 0; i < 5; ++i) kernel::fill(dev, x.view(), static_cast<double>(i));
+    kernel::fill(dev, x.view().row_slice(1, 1), 7.0);
+    std::vector<float> seen;
+    const auto see = [&](std::span<const float> values) { seen.assign(values.begin(), values.end()); };
+    std::vector<float> expected(3 * 64, 4.0f);
+    for (std::size_t i = 64; i < 128; ++i) expected[i] = 7.0f;
+    with_host_values(dev, x.view(), see);
+    CHECK(seen == expected);
+    with_host_values(dev, x.view().col_slice(0, 1), see);
+    CHECK(seen == std::vector<float>{4, 7, 4});
+  });
+}
+
+TEST_CASE("device: an update is folded above a number of rows that the weight's extents give") {
+  const Tiling tiling{1, 1, 1, 2.0};  // twice the 2 I O / (I + O) rows
+  CHECK_FALSE(tiling.folds_update(80, 30, 60));
+  CHECK(tiling.folds_update(81, 30, 60));
+  CHECK_FALSE(tiling.folds_update(80, 60, 30));
+  CHECK(tiling.folds_update(81, 60, 30));
+  CHECK_FALSE(Tiling{1, 1, 1, std::numeric_limits<double>::infinity()}.folds_update(Index{1} << 40, 30, 60));
 }
 
 }  // namespace tensor_device_test

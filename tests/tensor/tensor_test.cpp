@@ -4,14 +4,17 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lora/tensor/arena.hpp"
 #include "lora/tensor/page_locked.hpp"
+#include "lora/tensor/span.hpp"
 #include "lora/tensor/transfer.hpp"
 #include "support/message_of.hpp"
+#include "support/process.hpp"
 
 namespace tensor_test {
 
@@ -54,7 +57,7 @@ class Counting : public DeviceState<Counting> {
     copy_to_host(target, source, bytes);
   }
   void copy_on_device(void* target, const void* source, std::size_t bytes) { std::memcpy(target, source, bytes); }
-  void synchronize() {}
+  void synchronize() { ++waits; }
   Event record(Stream) { return {}; }
   void wait(Stream, Event) {}
   void wait(Event) {}
@@ -65,7 +68,7 @@ class Counting : public DeviceState<Counting> {
   Tiling tiling() const { return {}; }
   std::string describe() const { return "counting"; }
 
-  std::size_t held = 0, pieces = 0, copied = 0, reads = 0;
+  std::size_t held = 0, pieces = 0, copied = 0, reads = 0, waits = 0;
 
  private:
   alignas(64) std::byte memory_[4096];
@@ -130,14 +133,15 @@ TEST_CASE("tensor: the wrong number of host values is refused") {
 
 TEST_CASE("tensor: save and scratch take their pieces from the arena's ends") {
   Counting dev;
-  const auto kept = save<float>(dev, 3, 5);
-  CHECK(kept.shape() == Shape{3, 5});
-  CHECK(dev.arena().saved_bytes() >= 60);
+  const auto kept = save<float>(dev, 3, 50);
+  CHECK(kept.shape() == Shape{3, 50});
+  CHECK(dev.arena().saved_bytes() == dev.arena().padding()(600));
   {
     const Arena::Scope scope(dev.arena());
-    const auto passing = scratch<double>(dev, 2, 2);
+    const auto passing = scratch<double>(dev, 2, 40);
+    CHECK(passing.shape() == Shape{2, 40});
     CHECK(passing.contiguous());
-    CHECK(dev.arena().scratch_bytes() >= 32);
+    CHECK(dev.arena().scratch_bytes() == dev.arena().padding()(640));
   }
   CHECK(dev.arena().scratch_bytes() == 0);
   CHECK(dev.pieces == 0);
@@ -203,5 +207,76 @@ TEST_CASE("tensor: values of rows that lie apart, and of none, are counted befor
   CHECK(dev.copied == before);
   CHECK(dev.reads == 0);
 }
+
+TEST_CASE("tensor: values that the host can read are seen where they lie once they are there, those apart in a copy") {
+  Counting dev;
+  const auto tensor = tensor_of<int>(dev, std::vector<int>{0, 1, 2, 3, 4, 5}, 2, 3);
+  int calls = 0;
+  with_host_values(dev, tensor.view(), [&](std::span<const int> values) {
+    ++calls;
+    CHECK(values.data() == tensor.view().data());
+    CHECK(values.size() == 6);
+    CHECK(dev.waits == 1);
+  });
+  CHECK((calls == 1 && dev.reads == 0));
+  with_host_values(dev, tensor.view().col_slice(1, 2), [&](std::span<const int> values) {
+    ++calls;
+    CHECK(std::vector<int>(values.begin(), values.end()) == std::vector<int>{1, 2, 4, 5});
+  });
+  CHECK((calls == 2 && dev.reads == 2));
+}
+
+namespace {
+
+struct Holder : DeviceState<Holder> {
+  ~Holder() { release_states(); }
+};
+template <int number>
+struct Last {
+  ~Last() {
+    if (ended != nullptr) ended->push_back(number);
+  }
+  std::vector<int>* ended = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("tensor: what a device keeps for others goes in the reverse of the order in which it came") {
+  std::vector<int> ended;
+  {
+    Holder dev;
+    CHECK(dev.profile() == nullptr);
+    dev.state<Last<1>>().ended = &ended;
+    dev.state<Last<2>>().ended = &ended;
+    dev.state<Last<3>>().ended = &ended;
+    CHECK(dev.state<Last<1>>().ended == &ended);
+    CHECK(ended.empty());
+  }
+  CHECK(ended == std::vector<int>{3, 2, 1});
+}
+
+#if LORA_DEBUG
+TEST_CASE("tensor: a kernel that keeps its scratch ends a debug build, what is no kernel may keep some") {
+  const auto ends = [](bool is_kernel, bool keeps) {
+    return test::abort_message([&] {
+      Counting dev;
+      const Arena::Scope outer(dev.arena());
+      const auto work = [&] {
+        if (keeps) (void)scratch<float>(dev, 1, 1);
+      };
+      if (is_kernel) {
+        const Span span(dev, "family", "name", 1, 1);
+        work();
+      } else {
+        const Span span(dev, Profile::Kind::phase, "forward");
+        work();
+      }
+    });
+  };
+  CHECK(test::holds(ends(true, true), "assertion failed: arena_"));
+  CHECK(ends(true, false) == "it went on without an abort");
+  CHECK(ends(false, true) == "it went on without an abort");
+}
+#endif
 
 }  // namespace tensor_test

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string_view>
 
+#include "lora/core/assert.hpp"
 #include "lora/core/profile.hpp"
+#include "lora/tensor/arena.hpp"
 #include "lora/tensor/device.hpp"
 
 namespace lora {
@@ -18,12 +21,13 @@ class Span {
   }
   /// Of a kernel. `bytes`: each operand once, one that is added to twice.
   Span(D& dev, std::string_view family, std::string_view name, double flops, double bytes)
-      : flops_(flops), bytes_(bytes) {
+      : flops_(flops), bytes_(bytes), arena_(&dev.arena()), scratch_(arena_->scratch_bytes()) {
     if (dev.profile() != nullptr) open(dev, Profile::Kind::kernel, family, name, -1);
   }
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
   ~Span() {
+    LORA_ASSERT(arena_ == nullptr || arena_->scratch_bytes() == scratch_);  // a kernel releases what it took
     if (dev_ != nullptr) close();
   }
 
@@ -57,6 +61,8 @@ class Span {
   D* dev_ = nullptr;
   double flops_ = 0;
   double bytes_ = 0;
+  const Arena* arena_ = nullptr;  // of a kernel
+  std::size_t scratch_ = 0;
 };
 
 }  // namespace lora
