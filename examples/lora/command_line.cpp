@@ -215,7 +215,9 @@ Request read_command_line(int argc, const char* const* argv) {
                "or\ntake true or false; lists are comma-separated.\n\n  ",
                std::string_view(text.example)));
     page->allow_extras();
-    add_options(*page, text.command);
+    // As soon as the command is read: CLI11 compares each key with all before it, which for every command takes as long
+    // as starting the program.
+    page->preparse_callback([page, command = text.command](std::size_t) { add_options(*page, command); });
   }
 
   program.add_subcommand("launch", launch_does)->group("Commands");  // for its line; the command is read elsewhere
