@@ -152,7 +152,7 @@ int number_of(int given, const char* variable, int least, int most, std::string_
 }  // namespace
 
 std::optional<std::string> launch(int argc, const char* const* argv) {
-  const bool asks_for_help = argc == 3 && std::string_view(argv[1]) == "help" && std::string_view(argv[2]) == "launch";
+  const bool asks_for_help = argc >= 3 && std::string_view(argv[1]) == "help" && std::string_view(argv[2]) == "launch";
   if (!asks_for_help && (argc < 2 || std::string_view(argv[1]) != "launch")) return std::nullopt;
   CLI::App page(launch_does, "lora launch");
   page.set_help_flag("-h,--help", "Prints this page");
@@ -191,7 +191,7 @@ std::optional<std::string> launch(int argc, const char* const* argv) {
                       ", allowed: a number of processes, at least 1");
   if (host.hosts < 1)
     fail<ConfigError>("lora launch: --nnodes: given ", host.hosts, ", allowed: a number of machines, at least 1");
-  if (constexpr int most = 1 << 16; host.processes > most || host.hosts > most)
+  if (constexpr int most = 1 << 15; host.processes > most || host.hosts > most)
     fail<ConfigError>("lora launch: given ", host.processes, " processes on ", host.hosts,
                       " machines, allowed: at most ", most, " of each");
   if (page.count("--node_rank") > 0 && node < 0) node = host.hosts;  // refused below

@@ -217,4 +217,179 @@ TEST_CASE("deepspeed: what would change the run and has no counterpart is refuse
         shop.file + ": expected an object");
 }
 
+TEST_CASE("deepspeed: each field that says how DeepSpeed works may have any value, and one of another name may not") {
+  const Shop shop;
+  const std::string_view names[] = {"activation_checkpointing.",
+                                    "aio.",
+                                    "checkpoint.",
+                                    "comms_logger.",
+                                    "csv_monitor.",
+                                    "dump_state",
+                                    "flops_profiler.",
+                                    "memory_breakdown",
+                                    "steps_per_print",
+                                    "tensorboard.",
+                                    "wall_clock_breakdown",
+                                    "wandb.",
+                                    "zero_allow_untested_optimizer",
+                                    "zero_force_ds_cpu_optimizer",
+                                    "bf16.auto_cast",
+                                    "fp16.auto_cast",
+                                    "fp16.consecutive_hysteresis",
+                                    "fp16.hysteresis",
+                                    "fp16.initial_scale_power",
+                                    "fp16.loss_scale_window",
+                                    "fp16.min_loss_scale",
+                                    "optimizer.params.torch_adam",
+                                    "zero_optimization.allgather_bucket_size",
+                                    "zero_optimization.allgather_partitions",
+                                    "zero_optimization.contiguous_gradients",
+                                    "zero_optimization.elastic_checkpoint",
+                                    "zero_optimization.ignore_unused_parameters",
+                                    "zero_optimization.load_from_fp32_weights",
+                                    "zero_optimization.offload_optimizer.buffer_count",
+                                    "zero_optimization.offload_optimizer.fast_init",
+                                    "zero_optimization.offload_optimizer.pin_memory",
+                                    "zero_optimization.offload_optimizer.pipeline",
+                                    "zero_optimization.offload_optimizer.pipeline_read",
+                                    "zero_optimization.offload_optimizer.pipeline_write",
+                                    "zero_optimization.offload_optimizer.ratio",
+                                    "zero_optimization.offload_param.buffer_count",
+                                    "zero_optimization.offload_param.buffer_size",
+                                    "zero_optimization.offload_param.max_in_cpu",
+                                    "zero_optimization.offload_param.pin_memory",
+                                    "zero_optimization.overlap_comm",
+                                    "zero_optimization.reduce_bucket_size",
+                                    "zero_optimization.reduce_scatter",
+                                    "zero_optimization.round_robin_gradients",
+                                    "zero_optimization.stage3_gather_16bit_weights_on_model_save",
+                                    "zero_optimization.stage3_max_live_parameters",
+                                    "zero_optimization.stage3_max_reuse_distance",
+                                    "zero_optimization.stage3_param_persistence_threshold",
+                                    "zero_optimization.stage3_prefetch_bucket_size",
+                                    "zero_optimization.sub_group_size"};
+  // {"a": {"b": 7}} of a.b, and {"a": {"any": 7}} of all below a.
+  const auto file_of = [](const std::string& path) {
+    std::string json = "{\"", end = "\": 7}";
+    for (const char c : path.ends_with('.') ? path + "any" : path) {
+      if (c == '.') end += '}';
+      json += c == '.' ? "\": {\"" : std::string(1, c);
+    }
+    return json + end;
+  };
+  REQUIRE(file_of("a.b.") == R"({"a": {"b": {"any": 7}}})");
+  const std::string plain = io::to_text(to_json(shop.applied("{}"), ~0u));
+  for (const std::string_view name : names) {
+    std::string path(name), other = path;
+    CAPTURE(path);
+    CHECK(io::to_text(to_json(shop.applied(file_of(path)), ~0u)) == plain);
+    other.insert(path.ends_with('.') ? path.size() - 1 : path.size(), "x");
+    CHECK(shop.refusal(file_of(other)) ==
+          concat(other, other.ends_with('.') ? "any" : "",
+                 " 7, which is not understood; remove it if it changes nothing that is trained"));
+  }
+}
+
+TEST_CASE("deepspeed: what computes the same under any of its names is taken, and nothing else of these fields") {
+  const Shop shop;
+  const std::string plain = io::to_text(to_json(shop.applied("{}"), ~0u));
+  for (const std::string_view json :
+       {R"({"optimizer": {"type": "AdamW", "params": {"lr": "auto"}}})",
+        R"({"optimizer": {"type": "Adam", "params": {"lr": "auto"}}})",
+        R"({"optimizer": {"type": "adamw", "params": {"lr": "auto"}}})",
+        R"({"optimizer": {"type": "adam", "params": {"lr": "auto"}}})",
+        R"({"optimizer": {"params": {"adam_w_mode": true, "bias_correction": true, "betas": ["auto", "auto"]}}})",
+        R"({"fp16": {"loss_scale": 0}})", R"({"fp16": {"loss_scale": 0.0}})", R"({"prescale_gradients": false})",
+        R"({"sparse_gradients": false})", R"({"communication_data_type": "fp32"})",
+        R"({"gradient_predivide_factor": 1})", R"({"gradient_predivide_factor": 1.0})",
+        R"({"scheduler": {"params": {"warmup_min_lr": 0, "total_num_steps": -1}}})",
+        R"({"scheduler": {"params": {"warmup_min_lr": 0.0, "total_num_steps": "auto"}}})",
+        R"({"zero_optimization": {"cpu_offload": false}})", "// of the run\n{/* nothing */}"}) {
+    const std::string text(json);
+    CAPTURE(text);
+    Config config = shop.applied(json);
+    CHECK(io::to_text(to_json(config, ~0u)) == plain);
+  }
+  CHECK(shop.refusal(R"({"optimizer": {"params": {"bias_correction": false}}})") ==
+        "optimizer.params.bias_correction false, which has no counterpart; allowed: true or auto");
+  CHECK(shop.refusal(R"({"optimizer": {"params": {"adam_w_mode": false}}})") ==
+        "optimizer.params.adam_w_mode false, which has no counterpart; allowed: true or auto");
+  CHECK(shop.refusal(R"({"communication_data_type": "fp16"})") ==
+        "communication_data_type \"fp16\", which has no counterpart; allowed: fp32 or auto");
+  CHECK(shop.refusal(R"({"gradient_predivide_factor": 2})") ==
+        "gradient_predivide_factor 2, which has no counterpart; allowed: 1.0 or auto");
+  CHECK(shop.refusal(R"({"scheduler": {"params": {"warmup_min_lr": 1}}})") ==
+        "scheduler.params.warmup_min_lr 1, which has no counterpart; allowed: 0 or auto");
+  for (const char* betas : {"0.9", "[0.9]", "[0.9, 0.9, 0.9]", "{\"0\": 1, \"1\": 2}"})
+    CHECK(shop.refusal(concat(R"({"optimizer": {"params": {"betas": )", betas, "}}}"))
+              .starts_with("optimizer.params.betas"));
+  CHECK(shop.applied(R"({"optimizer": {"params": {"betas": [0.7, "auto"]}}})").adam_beta1 == 0.7);
+  CHECK(shop.applied(R"({"optimizer": {"params": {"betas": [0.7, "auto"]}}})").adam_beta2 == 0.999);
+  CHECK(shop.refusal(R"({"zero_optimization": {"cpu_offload": 1}})") ==
+        "zero_optimization.cpu_offload 1, expected true, false or auto");
+  CHECK(shop.refusal(R"({"zero_optimization": {"offload_optimizer": {"device": true}}})") ==
+        "zero_optimization.offload_optimizer.device true, which has no counterpart; allowed: none or cpu");
+}
+
+TEST_CASE("deepspeed: a schedule with warm-up steps of the run's own, and a number of steps that is the run's") {
+  const Shop shop;
+  Config config;
+  config.warmup_steps = 5;
+  config.max_steps = 100;
+  const std::string_view linear = R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_type": "linear")";
+  for (const char* rest : {"}}}", ", \"warmup_num_steps\": \"auto\"}}}", ", \"total_num_steps\": 100}}}"}) {
+    CAPTURE(rest);
+    const Config found = shop.applied(concat(linear, rest), config);
+    CHECK(found.lr_scheduler_type == "constant");
+    CHECK(found.warmup_steps == 5);
+  }
+  CHECK(shop.refusal(R"({"scheduler": {"params": {"total_num_steps": 99}}})", config) ==
+        "scheduler.params.total_num_steps 99, which the run's number of steps decides; allowed: auto, or the same as "
+        "max_steps");
+  CHECK(shop.refusal(R"({"scheduler": {"type": "WarmupCosineLR"}})") ==
+        "scheduler.type \"WarmupCosineLR\", which has no counterpart; allowed: WarmupDecayLR or WarmupLR, or "
+        "lr_scheduler_type as a key");
+  CHECK(
+      shop.refusal(R"({"scheduler": {"type": "WarmupDecayLR", "params": {"warmup_type": "log"}}})") ==
+      "scheduler.type \"WarmupDecayLR\", which warms up by a logarithm of the step; allowed: with warmup_type linear, "
+      "or lr_scheduler_type and warmup_steps as keys");
+  CHECK(shop.applied(R"({"scheduler": {"params": {"warmup_max_lr": 0.5}}})").learning_rate == 0.5);
+}
+
+TEST_CASE("deepspeed: where a key differs from what parts of the file come to, the part that decides is named") {
+  const Shop shop;
+  const auto told = [&](const char* key, const char* given, std::string_view json) {
+    Config config;
+    set_from_text(config, *find_key(key), given);
+    const std::string text = shop.refusal(json, config),
+                      begin =
+                          concat("key ", key, ": given \"", given, "\", but ", std::string_view(shop.file), " has "),
+                      end = "; allowed: the same, or \"auto\" in the file, which is the key's";
+    if (!text.starts_with(begin) || !text.ends_with(end)) return text;
+    return text.substr(begin.size(), text.size() - begin.size() - end.size());
+  };
+  CHECK(told("dtype", "float32", R"({"bf16": {"enabled": false}, "fp16": {"enabled": true}})") == "fp16.enabled true");
+  CHECK(told("dtype", "float32", R"({"fp16": {"enabled": false}, "bf16": {"enabled": true}})") == "bf16.enabled true");
+  CHECK(told("dtype", "float16", R"({"fp16": {"enabled": false}, "bf16": {"enabled": false}})") ==
+        "fp16.enabled false");
+  CHECK(told("offload", "all", R"({"zero_optimization": {"offload_optimizer": {"device": "none"}}})") ==
+        "zero_optimization.offload_optimizer.device \"none\"");
+  CHECK(told("offload", "optimizer", R"({"zero_optimization": {"offload_param": {"device": "cpu"}}})") ==
+        "zero_optimization.offload_param.device \"cpu\"");
+  CHECK(told("offload", "params", R"({"zero_optimization": {"cpu_offload": true}})") ==
+        "zero_optimization.cpu_offload true");
+  CHECK(told("offload", "optimizer", R"({"zero_optimization": {"cpu_offload": false}})") ==
+        "zero_optimization.cpu_offload false");
+  CHECK(
+      told("offload", "none", R"({"zero_optimization": {"cpu_offload": true, "offload_param": {"device": "none"}}})") ==
+      "zero_optimization.offload_param.device \"none\"");
+  CHECK(told("lr_scheduler_type", "cosine",
+             R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_type": "linear", "warmup_num_steps": 1}}})") ==
+        "scheduler.type \"WarmupLR\"");
+  CHECK(test::message_of<ConfigError>([&] {
+          (void)shop.applied(R"({"fp16": {"enabled": true}, "bf16": {"enabled": true}})");
+        }) == "key deepspeed: " + shop.file + " enables fp16 and bf16; allowed: one of the two");
+  CHECK(shop.refusal(R"({"bf16": {"enabled": "yes"}})") == "bf16.enabled \"yes\", expected true, false or auto");
+}
+
 }  // namespace deepspeed_test

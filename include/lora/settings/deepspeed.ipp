@@ -223,7 +223,7 @@ class DeepSpeedFile {
     bool params = offloads("zero_optimization.offload_param.device");
     if (given == of_optimizer) params = config_.offloads_params();
     if (const auto old = flag("zero_optimization.cpu_offload")) {
-      optimizer = optimizer || *old;
+      optimizer = (of_optimizer != nullptr && optimizer) || *old;
       if (given == nullptr) given = find("zero_optimization.cpu_offload");
     }
     if (given == nullptr) return;
