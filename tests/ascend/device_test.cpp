@@ -694,6 +694,17 @@ TEST_CASE("ascend toolkit: it is begun once in a process, and tells what it lack
   CHECK(lacking.missing_operators() == "Mm (left out by LORA_ASCEND_WITHOUT), Amax (left out by LORA_ASCEND_WITHOUT)");
   CHECK(holds(message_of<DeviceError>([&] { const Npu dev(DeviceSettings{}, lacking); }),
               "libopapi.so lacks operators that nothing stands in for: Mm (left out by LORA_ASCEND_WITHOUT), Amax"));
+  // Four are listed, and the others counted.
+  const auto listed = [](const char* left_out) {
+    const Environment some("LORA_ASCEND_WITHOUT", left_out);
+    return ascend::Toolkit().missing_operators();
+  };
+  const std::string four = listed("Mm,Mul,Cat,Amax");
+  CHECK(std::count(four.begin(), four.end(), '(') == 4);
+  CHECK_FALSE(holds(four, " more"));
+  const std::string six = listed("Mm,Mul,Cat,Amax,Slice,InplaceAdd");
+  CHECK(std::count(six.begin(), six.end(), '(') == 4);
+  CHECK(six.ends_with(") and 2 more"));
 }
 
 TEST_CASE("ascend toolkit: its libraries come from the folder that is named, and what an old one lacks is told") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "lora/doctor/facts.hpp"
 #include "lora/doctor/kernel_rows.hpp"
 #include "support/effort.hpp"
+#include "support/environment.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"
 #include "support/stand_in.hpp"
@@ -170,6 +172,65 @@ TEST_CASE("ascend doctor: products that are rounded and widened are told") {
       CHECK(quiet.said("[ascend] NPU 0: the operator Mm gives wrong float32 results, 2048 as the sum of 2049 ones; "
                        "products of bfloat16 are rounded to it before they are added up in float32\n") == rounds);
     }
+  });
+}
+
+TEST_CASE("ascend doctor: the toolkit, its operators and what was asked of them are told, each in its line") {
+  on_stand_in([] {
+    const auto told = [](Npu& dev) {
+      std::vector<Fact> facts;
+      add_device(dev, facts);
+      std::string text;
+      for (const Fact& fact : facts) text += concat(fact.what, ": ", fact.found, "\n");
+      return text;
+    };
+    const std::string folder = LORA_STAND_IN, version = "CANN: 8.1.RC1\nruntime interface: 1.13.0\n",
+                      libraries = "runtime: " + folder + "/libascendcl.so\noperators in: " + folder +
+                                  "/libnnopbase.so, " + folder + "/libopapi.so\n",
+                      products =
+                          "float32 results of bfloat16 products: written\n"
+                          "float32 results of float16 products: written\n";
+    {
+      Npu dev;
+      CHECK(told(dev) == version + libraries + "operators: 29 of 29\nwork memory: grows by virtual memory, up to " +
+                             size_text(dev.memory().total) +
+                             "\nwork behind what has failed: thrown away\nfixed order of sums: asked for\n" + products);
+    }
+    const Environment without("LORA_ASCEND_WITHOUT", "RotaryPositionEmbedding");
+    const Quiet quiet;
+    const StandInSetting fixed("vmm", 0, 1);
+    ascend::Toolkit toolkit;
+    toolkit.runtime.aclrtGetVersion = [](std::int32_t*, std::int32_t*, std::int32_t*) { return 7; };
+    Npu dev(ascend::DeviceSettings{.deterministic = false}, toolkit);
+    CHECK(told(dev) ==
+          "CANN: 8.1.RC1\nruntime interface: the toolkit doesn't tell\n" + libraries +
+              "without RotaryPositionEmbedding: done by Mul and InplaceAddcmul\noperators: 28 of 29\nwork memory: has "
+              "a fixed share: " +
+              size_text(dev.arena().capacity()) +
+              "\nwork behind what has failed: thrown away\nfixed order of sums: not asked for\n" + products);
+    CHECK(dev.arena().capacity() == dev.memory().total / 2);
+  });
+}
+
+TEST_CASE("ascend doctor: kernels whose bits are others when they run again are listed") {
+  on_stand_in([] {
+    const auto make = [] { return Npu(ascend::DeviceSettings{.deterministic = false}); };
+    Sizes sizes;
+    sizes.rows = 100;
+    sizes.width = 64;
+    sizes.out = 32;
+    sizes.vocabulary = 40;
+    sizes.parameters = 1500;
+    sizes.sequences = {1, 5, 2};
+    HeldDevice<decltype(make)> device(make);
+    cpu::Device reference(1);
+    Report report;
+    std::string unrepeated;
+    check_kernels<float>(device, reference, sizes, report, unrepeated, [](const std::string&) {});
+    CHECK(unrepeated ==
+          "norm, weight gradient in float32; attention, heads of 64, backward in float32; attention, heads of 128, "
+          "backward in float32; embedding, backward in float32");
+    for (const KernelRow& row : report.kernels) CHECK(row.state == State::ok);
   });
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <span>
@@ -37,6 +38,7 @@ class Hosts final : public comm::HostRanks {
   explicit Hosts(ThreadRank& ranks, bool apart = false) : ranks_(ranks), apart_(apart) {}
   std::string host() const override { return "node"; }  // as containers often are called, all of them
   std::string boot() const override { return concat("boot ", apart_ ? rank() : 0); }
+  comm::Traffic traffic() const override { return {1.5, 3, 40}; }
   int rank() const override { return ranks_.rank(); }
   int size() const override { return ranks_.size(); }
   void gather_on_host(std::span<std::byte> bytes, std::span<const Index> begins) override {
@@ -142,6 +144,84 @@ TEST_CASE("ascend group: an exchange brings each rank its range of every slab, w
   });
 }
 
+TEST_CASE("ascend group: it counts what it moves beside what its hosts do, but nothing of the links' first numbers") {
+  on_stand_in([&] {
+    expect_all_well(try_groups(2, [&](Npu& dev, ascend::Group& group) {
+      CHECK(group.host() == "node");
+      const auto counted = [&](double sent, double received) {
+        CHECK(group.traffic().seconds == 1.5);
+        CHECK(group.traffic().sent_bytes == 3 + sent);
+        CHECK(group.traffic().received_bytes == 40 + received);
+      };
+      counted(0, 0);
+      // Both give as many bytes as the longer part has, in units of 512.
+      Tensor<Npu, float> slab = slab_of(dev, group.rank(), 0, 200);
+      group.all_gather(dev, slab.view(), std::vector<Index>{0, 129, 200});
+      counted(1024, 1024);
+      const Index more = ascend::Group::piece / 4 + 1;
+      Tensor<Npu, float> large = slab_of(dev, group.rank(), 0, more);
+      group.all_gather(dev, large.view(), std::vector<Index>{0, more, more});
+      const auto two = static_cast<double>(ascend::Group::piece + 512);
+      counted(1024 + two, 1024 + two);
+      // Of three slabs, two of which are the second rank's, each gives the other its part.
+      const std::vector<int> owners{1, 0, 1};
+      const std::vector<Index> begins{0, 16, 64};
+      const Index own = group.rank() == 0 ? 16 : 48;
+      std::vector<Tensor<Npu, float>> slabs, received;
+      std::vector<View<Npu, float>> mine, parts;
+      for (int i = 0; i < 3; ++i) {
+        received.push_back(slab_of(dev, 9, 0, own));
+        parts.push_back(received.back().view());
+        if (owners[static_cast<std::size_t>(i)] != group.rank()) continue;
+        slabs.push_back(slab_of(dev, group.rank(), i, 64));
+        mine.push_back(slabs.back().view());
+      }
+      group.exchange(dev, std::span<const View<Npu, float>>(mine), std::span<const int>(owners), begins,
+                     std::span<const View<Npu, float>>(parts));
+      const double of_first = 4 * 48, of_second = 2 * 4 * 16;
+      if (group.rank() == 0)
+        counted(1024 + two + of_first, 1024 + two + of_second);
+      else
+        counted(1024 + two + of_second, 1024 + two + of_first);
+      dev.synchronize();
+    }));
+  });
+}
+
+TEST_CASE("ascend group: after a rank's error its NPU says so, and is asked no more") {
+  const auto ends = try_groups(2, [](Npu& dev, ascend::Group& group) {
+    group.abandon();
+    CHECK(message_of<DeviceError>([&] { dev.synchronize(); }) ==
+          concat("[ascend] NPU ", group.rank(), " can't be used any more: another rank, or this one, has failed"));
+  });
+  CHECK(ends == std::vector<std::string>{"", ""});
+}
+
+TEST_CASE("ascend group: values of the environment that HCCL reads are taken up to their ends") {
+  const auto refusal = [](const char* name, const std::string& value) {
+    const Environment set(name, value);
+    return message_of<ConfigError>([] { ascend::check_hccl_environment(); });
+  };
+  struct Range {
+    const char* name;
+    std::int64_t least, most;
+    const char* words;
+  };
+  for (const Range& one : {Range{"HCCL_CONNECT_TIMEOUT", 120, 7200, "whole seconds from 120 to 7200"},
+                           {"HCCL_EXEC_TIMEOUT", 0, 17340, "whole seconds from 0, which is no limit, to 17340"},
+                           {"HCCL_IF_BASE_PORT", 1024, 65520, "a port from 1024 to 65520, the first of 32"},
+                           {"HCCL_BUFFSIZE", 1, 1048576, "whole MB, at least 1"}}) {
+    CAPTURE(one.name);
+    for (const std::int64_t value : {one.least, one.most})
+      CHECK(refusal(one.name, concat(value)) == "nothing was thrown");
+    for (const std::int64_t value : {one.least - 1, one.most + 1})
+      CHECK(refusal(one.name, concat(value)) ==
+            concat("the environment's ", one.name, " is '", value, "'; expected ", one.words));
+  }
+  CHECK(refusal("HCCL_IF_IP", "1.2.3") ==
+        "the environment's HCCL_IF_IP is '1.2.3'; expected an IP address of this host's, such as 192.168.1.10");
+}
+
 TEST_CASE("ascend group: parts that begin where nothing copies are refused") {
   for (const std::string& end : try_groups(2, [](Npu& dev, ascend::Group& group) {
          Tensor<Npu, bf16> slab = tensor_of<bf16>(dev, std::vector<bf16>(40), 1, 40);
@@ -161,15 +241,22 @@ TEST_CASE("ascend group: parts that begin where nothing copies are refused") {
 TEST_CASE("ascend group: what keeps NPUs from being connected is said by all of them") {
   const auto nothing = [](Npu&, ascend::Group&) {};
   for (const std::string& end : try_groups(2, nothing, [](int) { return 1; }))
-    CHECK(holds(end, "ranks 0 and 1 both have NPU 1 on "));
+    CHECK(end ==
+          "ranks 0 and 1 both have NPU 1 on node; each needs one of its own: device ascend, or ascend:0,1,..., and a "
+          "launcher that tells each process its LOCAL_RANK");
   // Of two machines, which may have one name, the same number is another NPU.
   expect_all_well(try_groups(
       2, nothing, [](int) { return 1; }, true));
   {
     const Environment shown("ASCEND_RT_VISIBLE_DEVICES", "5,3");  // the NPU that a process calls 1
     for (const std::string& end : try_groups(2, nothing, [](int) { return 1; }))
-      CHECK(holds(end, "ranks 0 and 1 both have NPU 3 on "));
+      CHECK(holds(end, "ranks 0 and 1 both have NPU 3 on node; each needs "));
+    for (const std::string& end : try_groups(2, nothing, [](int) { return 0; }))
+      CHECK(holds(end, "ranks 0 and 1 both have NPU 5 on node; each needs "));
+    expect_all_well(try_groups(2, nothing));
   }
+  for (const std::string& end : try_groups(4, nothing, [](int rank) { return rank == 3 ? 1 : rank; }))
+    CHECK(holds(end, "ranks 1 and 3 both have NPU 1 on node; each needs "));
   {
     (void)stand_in_counts();
     const TempFolder temp;
@@ -177,9 +264,8 @@ TEST_CASE("ascend group: what keeps NPUs from being connected is said by all of 
     CHECK(opened.runs());
     const Environment folder("LORA_ASCEND_LIBRARIES", temp.path().native());
     for (const std::string& end : try_groups(2, nothing)) {
-      CHECK(holds(end, ": HCCL can't be used: "));
-      CHECK(holds(end, "libhccl.so"));
-      CHECK(holds(end, "it comes with the toolkit (CANN)"));
+      CHECK(end.starts_with("[ascend] rank 0 on node: HCCL can't be used: " + temp.path().native() + "/libhccl.so: "));
+      CHECK(end.ends_with("; it comes with the toolkit (CANN), and several NPUs need it"));
     }
   }
   for (const auto& [name, value, expected] :
@@ -213,6 +299,13 @@ TEST_CASE("ascend group: HCCL waits for other ranks as long as the run does, whe
   ascend::set_hccl_timeouts(1e9);
   CHECK(is("HCCL_CONNECT_TIMEOUT", "7200"));
   CHECK(is("HCCL_EXEC_TIMEOUT", "8"));
+  for (const char* name : {"HCCL_CONNECT_TIMEOUT", "HCCL_EXEC_TIMEOUT"}) ::unsetenv(name);
+  ascend::set_hccl_timeouts(0.25);
+  CHECK(is("HCCL_CONNECT_TIMEOUT", "120"));
+  CHECK(is("HCCL_EXEC_TIMEOUT", "1"));
+  for (const char* name : {"HCCL_CONNECT_TIMEOUT", "HCCL_EXEC_TIMEOUT"}) ::unsetenv(name);
+  ascend::set_hccl_timeouts(20000);
+  CHECK(is("HCCL_EXEC_TIMEOUT", "17340"));
 }
 
 TEST_CASE("ascend group: a rank that fails keeps no other waiting") {

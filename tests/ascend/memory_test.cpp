@@ -18,6 +18,7 @@
 #include "lora/ascend/relay.hpp"
 #include "lora/core/random.hpp"
 #include "support/message_of.hpp"
+#include "support/quiet.hpp"
 
 namespace ascend_memory_test {
 
@@ -65,8 +66,11 @@ struct Fake {
       card->blocks.erase(found);
       return 0;
     };
-    runtime.aclrtReserveMemAddress = [](void** memory, std::size_t bytes, std::size_t, void*, std::uint64_t flags) {
+    runtime.aclrtReserveMemAddress = [](void** memory, std::size_t bytes, std::size_t alignment, void* expected,
+                                        std::uint64_t flags) {
       CHECK(flags == 1);
+      CHECK(alignment == 0);  // the runtime's own
+      CHECK(expected == nullptr);
       if (!card->grows) return ascend::ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
       *memory = reinterpret_cast<void*>(card->next);
       card->reserved[card->next] = bytes;
@@ -79,8 +83,14 @@ struct Fake {
       return 0;
     };
     runtime.aclrtMallocPhysical = [](ascend::aclrtDrvMemHandle* handle, std::size_t bytes,
-                                     const ascend::aclrtPhysicalMemProp* property, std::uint64_t) {
+                                     const ascend::aclrtPhysicalMemProp* property, std::uint64_t flags) {
+      CHECK(property->handleType == ascend::ACL_MEM_HANDLE_TYPE_NONE);
+      CHECK(property->allocationType == ascend::ACL_MEM_ALLOCATION_TYPE_PINNED);
+      CHECK(property->memAttr == ascend::ACL_HBM_MEM_HUGE);
       CHECK(property->location.id == 3);
+      CHECK(property->location.type == ascend::ACL_MEM_LOCATION_TYPE_DEVICE);
+      CHECK(property->reserve == 0);
+      CHECK(flags == 0);
       if (!card->take(bytes)) return ascend::ACL_ERROR_RT_MEMORY_ALLOCATION;
       *handle = reinterpret_cast<void*>(card->next++);
       card->physical[*handle] = bytes;
@@ -92,8 +102,10 @@ struct Fake {
       card->physical.erase(handle);
       return 0;
     };
-    runtime.aclrtMapMem = [](void* memory, std::size_t bytes, std::size_t, ascend::aclrtDrvMemHandle handle,
-                             std::uint64_t) {
+    runtime.aclrtMapMem = [](void* memory, std::size_t bytes, std::size_t offset, ascend::aclrtDrvMemHandle handle,
+                             std::uint64_t flags) {
+      CHECK(offset == 0);
+      CHECK(flags == 0);
       CHECK(card->physical.at(handle) == bytes);
       const auto begin = reinterpret_cast<std::uintptr_t>(memory);
       CHECK(begin % (2 * mib) == card->reserved.begin()->first % (2 * mib));
@@ -197,8 +209,11 @@ TEST_CASE("ascend addresses: they get memory once and piece by piece, and give a
     ascend::AddressSpace space(fake.runtime, 3, 21 * mib, 8 * mib);
     CHECK(space.grows());
     CHECK(space.bytes() == 20 * mib);
+    CHECK(fake.here.reserved.begin()->second == 20 * mib);
+    CHECK(reinterpret_cast<std::uintptr_t>(space.memory()) == fake.here.reserved.begin()->first);
     CHECK(fake.here.taken == 2 * mib);
-    CHECK(space.grow(0, 2 * mib) == 0);  // which it has
+    CHECK(space.grow(4 * mib, 4 * mib) == 0);  // nothing
+    CHECK(space.grow(0, 2 * mib) == 0);        // which it has
     CHECK(fake.here.taken == 2 * mib);
     CHECK(space.grow(0, 6 * mib) == 0);
     CHECK(fake.here.taken == 6 * mib);
@@ -228,16 +243,24 @@ TEST_CASE("ascend addresses: where the runtime can't let them grow, or has no me
       fake.runtime.aclrtMallocPhysical = [](ascend::aclrtDrvMemHandle*, std::size_t,
                                             const ascend::aclrtPhysicalMemProp*, std::uint64_t) { return 207001; };
     {
+      const Quiet quiet;
       const ascend::AddressSpace space(fake.runtime, 3, 20 * mib, 9 * mib);
+      CHECK(quiet.text == concat("[ascend] NPU 3 has no addresses that get memory as work grows (error ",
+                                 grows ? 207001 : 207000, "): 9 MiB are set aside for work from the start\n"));
       CHECK_FALSE(space.grows());
+      CHECK(space.memory() == reinterpret_cast<void*>(fake.here.blocks.begin()->first));
+      CHECK(fake.here.taken == 8 * mib);
       CHECK(space.bytes() == 8 * mib);
       CHECK(fake.here.blocks.size() == 1);
       CHECK(fake.here.reserved.empty());
     }
     fake.here.room = 1;
+    const Quiet quiet;
     const std::string text =
         message_of<DeviceError>([&] { const ascend::AddressSpace space(fake.runtime, 3, 20 * mib, 9 * mib); });
-    CHECK(holds(text, "[ascend] NPU 3: no memory for work that grows, 8 MiB were asked for: error 207001"));
+    CHECK(text ==
+          "[ascend] NPU 3: no memory for work that grows, 8 MiB were asked for: error 207001; npu-smi info shows who "
+          "uses it");
   }
 }
 

@@ -19,6 +19,8 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <future>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -83,8 +85,10 @@ std::vector<std::string> ends_of(int ranks, const std::function<void(int)>& f) {
   return ends;
 }
 
-/// Connects, says this, and waits until the other side has closed. Returns what came.
-std::string answer_to(int port, std::string_view words, bool closes = false) {
+/// Connects, says this, and waits until the other side has closed, taking nothing before
+/// `before_reading` is done. Returns what came.
+std::string answer_to(int port, std::string_view words, bool closes = false,
+                      const std::function<void()>& before_reading = {}) {
   int socket = -1;
   for (int tries = 0; tries < 600; ++tries) {
     socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -99,6 +103,7 @@ std::string answer_to(int port, std::string_view words, bool closes = false) {
   }
   if (socket < 0) return "nobody is there";
   (void)::send(socket, words.data(), words.size(), MSG_NOSIGNAL);
+  if (before_reading) before_reading();
   std::string all;
   char text[256];
   if (!closes)
@@ -153,6 +158,98 @@ TEST_CASE("meeting: any number of ranks gathers what each has, whoever comes fir
   }
 }
 
+TEST_CASE("meeting: what ranks have sent and received is counted, with what tells one message from another") {
+  const Quiet quiet;
+  const int port = free_port();
+  std::vector<comm::Traffic> begun(3), done(3);
+  const auto ends = ends_of(3, [&](int rank) {
+    Meeting meeting(place_of(rank, 3, port), "this build", patience);
+    const auto at = static_cast<std::size_t>(rank);
+    begun[at] = meeting.traffic();
+    std::vector<std::byte> bytes(1000);
+    meeting.gather_on_host(bytes, std::vector<Index>{0, 10, 110, 1000});
+    done[at] = meeting.traffic();
+  });
+  for (const std::string& end : ends) CHECK(end == "");
+  constexpr double hello_bytes = 132, header = 16;
+  const auto check = [](const comm::Traffic& traffic, double sent, double received) {
+    CHECK(traffic.sent_bytes == sent);
+    CHECK(traffic.received_bytes == received);
+  };
+  check(begun[0], 2 * header, 0);
+  check(done[0], 2 * header + 2 * (header + 1000), 100 + 890);
+  for (const std::size_t other : {1u, 2u}) {
+    check(begun[other], hello_bytes, 0);
+    check(done[other], hello_bytes + header + (other == 1 ? 100 : 890), 1000);
+    CHECK(begun[other].seconds == 0);
+    CHECK(done[other].seconds > 0);
+  }
+}
+
+TEST_CASE("meeting: of a version that is longer than what is said of it the beginning is compared") {
+  const Quiet quiet;
+  const auto ends = [](const std::string& first, const std::string& second) {
+    const int port = free_port();
+    return ends_of(2, [&](int rank) {
+      Meeting meeting(place_of(rank, 2, port), rank == 0 ? first : second, patience);
+      CHECK(meeting.agree(2) == 2);
+    });
+  };
+  const std::string long_one(119, 'v');
+  CHECK(ends(long_one + "one", long_one + "other") == std::vector<std::string>{"", ""});
+  const auto differ = ends(long_one, long_one.substr(1) + "w");
+  CHECK(differ[0] ==
+        "rank 1 of 2 at 127.0.0.1 is of another build, " + long_one.substr(1) + "w; rank 0 is " + long_one);
+  CHECK(differ[1] == differ[0]);
+}
+
+TEST_CASE("meeting: a rank that takes nothing is told, as one that sends nothing is") {
+  const Quiet quiet;
+  const int port = free_port();
+  std::string end;
+  std::promise<void> told;
+  const auto ends = ends_of(2, [&](int rank) {
+    if (rank == 0) {
+      const std::shared_ptr<void> lets_go(nullptr, [&](void*) { told.set_value(); });
+      Meeting meeting(place_of(0, 2, port), "this build", patience);
+      meeting.wait_at_most(std::chrono::duration<double>(0.2));
+      std::vector<std::byte> bytes(std::size_t{64} << 20);  // more than sockets hold
+      const auto count = std::ssize(bytes);
+      end = message_of<Error>([&] { meeting.gather_on_host(bytes, std::vector<Index>{0, count, count}); });
+    } else {
+      const std::string nothing(16, '\0');  // its part of the gather, behind how long it is
+      (void)answer_to(port, hello(1, 2, "this build") + nothing, false, [&] { told.get_future().wait(); });
+    }
+  });
+  for (const std::string& one : ends) CHECK(one == "");
+  CHECK(end == "rank 1 took nothing for 0.2 s: it has ended, hangs, or is at other work than this one");
+}
+
+TEST_CASE("meeting: an address that others can't reach is told, unless it is plainly one") {
+  const auto said = [](const std::string& address, const std::string& expected) {
+    const Quiet quiet;
+    MeetingPlace place = place_of(0, 2, free_port());
+    place.address = address;
+    CHECK(message_of<Error>([&] { const Meeting meeting(place, "", std::chrono::duration<double>(0.02)); }) ==
+          concat("ranks 1 of 2 did not come to ", address, ":", place.port, " within 0.02 s"));
+    CHECK(quiet.text == concat(expected, "waiting for 1 other rank at ", address, ":", place.port, "\n"));
+  };
+  said("127.0.0.1", "");
+  said("127.0.0.9", "");
+  said(
+      "2130706433",  // 127.0.0.1 as one number
+      "MASTER_ADDR 2130706433 is an address here that other hosts can't reach, one of 127.0.0.0/8; give its address in "
+      "numbers\n");
+}
+
+TEST_CASE("meeting: between hosts nothing is exchanged, and one that is alone waits for nobody") {
+  const Quiet quiet;
+  Meeting meeting(place_of(0, 1, free_port()), "this build", patience);
+  CHECK_FALSE(meeting.exchanges());
+  CHECK(message_of<Error>([&] { meeting.exchange_on_host({}, {}, {}, {}); }) ==
+        "[comm] ranks that are connected with the first alone exchange nothing between hosts");
+}
+
 TEST_CASE("meeting: strangers are refused and told, and keep nobody waiting") {
   const Quiet quiet;
   const int port = free_port();
@@ -182,14 +279,16 @@ TEST_CASE("meeting: ranks that don't belong together are told so, all of them") 
   struct Case {
     std::string words, reason;
   };
-  for (const Case& one :
-       {Case{hello(1, 3, "another build"),
-             "rank 1 of 3 at 127.0.0.1 is of another build, another build; rank 0 is this"},
-        {hello(1, 4, "this build"),
-         "rank 1 of 4 at 127.0.0.1 is none of the 3 ranks; RANK or WORLD_SIZE is wrong there"},
-        {hello(3, 3, "this build"), "rank 3 of 3 at 127.0.0.1 is none of the 3 ranks"},
-        {hello(0, 3, "this build"), "rank 0 of 3 at 127.0.0.1 is none of the 3 ranks"},
-        {hello(2, 3, "this build"), "rank 2 of 3 at 127.0.0.1 comes a second time; RANK must be another for each"}}) {
+  for (const Case& one : {Case{hello(1, 3, "another build"),
+                               "rank 1 of 3 at 127.0.0.1 is of another build, another build; rank 0 is this build"},
+                          {hello(1, 4, "this build"),
+                           "rank 1 of 4 at 127.0.0.1 is none of the 3 ranks; RANK or WORLD_SIZE is wrong there"},
+                          {hello(3, 3, "this build"),
+                           "rank 3 of 3 at 127.0.0.1 is none of the 3 ranks; RANK or WORLD_SIZE is wrong there"},
+                          {hello(0, 3, "this build"),
+                           "rank 0 of 3 at 127.0.0.1 is none of the 3 ranks; RANK or WORLD_SIZE is wrong there"},
+                          {hello(2, 3, "this build"),
+                           "rank 2 of 3 at 127.0.0.1 comes a second time; RANK must be another for each process"}}) {
     const std::string reason = one.reason;
     CAPTURE(reason);
     const int port = free_port();
@@ -202,7 +301,7 @@ TEST_CASE("meeting: ranks that don't belong together are told so, all of them") 
         const Meeting meeting(place_of(rank, 3, port), "this build", patience);
       }
     });
-    CHECK(holds(ends[0], reason));
+    CHECK(ends[0] == reason);
     CHECK((holds(ends[2], reason) || holds(ends[2], "rank 0 has ended")));
     // A rank that comes a second time may come first.
     CHECK((holds(answer, reason) || holds(reason, "second time")));
@@ -350,8 +449,21 @@ TEST_CASE("meeting: the environment says where, whole or not at all") {
   CHECK(holds(refusal({{"RANK", "2"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "one"}}),
               "the environment's RANK is 2 and its WORLD_SIZE 2; expected a RANK below it"));
   CHECK(holds(refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), "but no MASTER_ADDR is set"));
-  CHECK(holds(refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "one"}, {"MASTER_PORT", "65536"}}),
-              "the environment's MASTER_PORT is '65536'; expected a port from 1 to 65535"));
+  for (const char* port : {"0", "65536"})
+    CHECK(refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "one"}, {"MASTER_PORT", port}}) ==
+          concat("the environment's MASTER_PORT is '", port, "'; expected a port from 1 to 65535"));
+  for (const char* port : {"1", "65535"})
+    CHECK(place_with({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "one"}, {"MASTER_PORT", port}})->port ==
+          std::stoi(port));
+  CHECK(refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", ""}}) ==
+        "the environment's WORLD_SIZE is 2, but no MASTER_ADDR is set; expected the address of rank 0's host");
+  CHECK(refusal({{"RANK", "1"}}) ==
+        "the environment's RANK is 1, but no WORLD_SIZE is set; expected both, as launchers set them");
+  CHECK(refusal({{"RANK", "3"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "one"}}) ==
+        "the environment's RANK is 3 and its WORLD_SIZE 2; expected a RANK below it");
+  CHECK(MeetingPlace().port == 29500);
+  CHECK(MeetingPlace().rank == 0);
+  CHECK(MeetingPlace().size == 1);
   (void)place_with({});
 }
 

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <list>
 #include <string>
 
 #include "support/environment.hpp"
@@ -92,6 +93,57 @@ TEST_CASE("environment: all launchers but torchrun start processes that meet by 
   const Environment one("WORLD_SIZE", "1"), four("PMI_SIZE", "4"), five("SLURM_STEP_NUM_TASKS", "5");
   CHECK(launched().variable == std::string("PMI_SIZE"));
   CHECK(launched().processes == 4);
+}
+
+TEST_CASE("environment: WORLD_SIZE and the number of an MPI launcher must be one, srun may start launchers") {
+  for (const std::string name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}) {
+    CAPTURE(name);
+    const Environment world("WORLD_SIZE", "4");
+    {
+      const Environment three(name.c_str(), "3");
+      CHECK(test::message_of<ConfigError>([] { launched(); }) ==
+            concat("the environment's WORLD_SIZE is 4, but its ", name,
+                   " is 3: two launchers disagree; unset the variables of one"));
+    }
+    const Environment four(name.c_str(), "4");
+    CHECK(launched().variable == name);
+    CHECK(launched().processes == 4);
+    CHECK(launched().by_mpi);
+  }
+  const Environment world("WORLD_SIZE", "4"), nodes("SLURM_STEP_NUM_TASKS", "2");
+  CHECK(launched().variable == std::string("WORLD_SIZE"));
+  CHECK(launched().processes == 4);
+  CHECK_FALSE(launched().by_mpi);
+}
+
+TEST_CASE("environment: which of its host's processes this is, each launcher says by a variable of its own") {
+  CHECK_FALSE(local_rank());
+  // The last is looked at first.
+  const std::string names[] = {"SLURM_LOCALID", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                               "OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK"};
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    const Environment empty(name.c_str(), "");
+    CHECK_FALSE(local_rank());
+    const Environment other(name.c_str(), "x");
+    CHECK(test::message_of<ConfigError>([] { local_rank(); }) ==
+          concat("the environment's ", name, " is 'x'; expected a number from 0 on, as launchers set it"));
+  }
+  std::list<Environment> set;
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    set.emplace_back(name.c_str(), std::to_string(set.size()));
+    const auto rank = local_rank();
+    REQUIRE(rank);
+    CHECK(rank->variable == name);
+    CHECK(rank->number == static_cast<int>(set.size()) - 1);
+  }
+  while (set.size() > 1) set.pop_back();  // srun's is left
+  CHECK(local_rank()->variable == names[0]);
+  const Environment terminal("SLURM_PTY_PORT", "40001");
+  CHECK_FALSE(local_rank());
+  const Environment torchrun("LOCAL_RANK", "5");
+  CHECK(local_rank()->number == 5);
 }
 
 }  // namespace environment_test

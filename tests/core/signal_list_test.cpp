@@ -101,4 +101,15 @@ TEST_CASE("signal_list: an entry that was removed or never added removes nothing
   CHECK(sum_of(list) == 4);
 }
 
+TEST_CASE("signal_list: a node that is free again is used before another is made") {
+  static SignalList<int> list;  // its nodes stay for good
+  auto one = list.add(1);
+  const auto two = list.add(2);
+  one.remove();
+  const auto three = list.add(3);
+  std::vector<int> seen;
+  list.visit([&](int value) { seen.push_back(value); });
+  CHECK(seen == std::vector<int>{2, 3});
+}
+
 }  // namespace signal_list_test

@@ -133,6 +133,16 @@ TEST_CASE("machine: of the quotas of processors the least holds, a part of one a
   CHECK(cpus() == any);  // without a period
   machine.write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
   CHECK(cpus() == 1.5);
+  // Of groups that lie in each other as well.
+  machine.write("proc/self/cgroup", "4:cpu:/outer/inner\n");
+  for (const char* group : {"outer", "outer/inner"})
+    machine.write(concat("sys/fs/cgroup/cpu/", group, "/cpu.cfs_period_us"), "100000\n");
+  for (const bool outer : {false, true}) {
+    machine.write("sys/fs/cgroup/cpu/outer/cpu.cfs_quota_us", outer ? "120000\n" : "300000\n");
+    machine.write("sys/fs/cgroup/cpu/outer/inner/cpu.cfs_quota_us", outer ? "300000\n" : "120000\n");
+    CHECK(cpus() == 1.2);
+  }
+  machine.write("proc/self/cgroup", "4:cpu:/\n");
   // Threads: what is less than a thousandth of a processor is nothing, and one is the least.
   const int free = cpu::available_threads("/nowhere");
   const auto threads = [&](const char* quota) {

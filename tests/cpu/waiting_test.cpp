@@ -3,10 +3,14 @@
 #include <doctest/doctest.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <list>
+#include <string>
 #include <thread>
 
 #include "support/effort.hpp"
@@ -35,6 +39,16 @@ struct Life {
     choice.choose(now, waited);
   }
 };
+
+/// What is started from now on too.
+void run_on_one_processor() {
+  cpu_set_t allowed, one;
+  sched_getaffinity(0, sizeof allowed, &allowed);
+  CPU_ZERO(&one);
+  for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i)
+    if (CPU_ISSET(i, &allowed)) CPU_SET(i, &one);
+  sched_setaffinity(0, sizeof one, &one);
+}
 
 [[maybe_unused]] auto threads_of_this_process() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
@@ -82,12 +96,7 @@ TEST_CASE("waiting: the kernel says how long a thread has waited for a processor
   }
   // Three threads on one processor: each waits for two thirds of the time.
   const auto ending = test::run_apart([](int out) {
-    cpu_set_t allowed, one;
-    sched_getaffinity(0, sizeof allowed, &allowed);
-    CPU_ZERO(&one);
-    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i)
-      if (CPU_ISSET(i, &allowed)) CPU_SET(i, &one);
-    sched_setaffinity(0, sizeof one, &one);
+    run_on_one_processor();
     std::atomic<bool> busy{true};
     std::thread others[2];
     for (std::thread& other : others)
@@ -140,6 +149,43 @@ TEST_CASE("waiting: no thread is asked of the runtime that the system would refu
   CHECK(ending.text == "n");
 }
 
+TEST_CASE("waiting: beside others a team wants more work and has threads asleep, unless it is told how to wait") {
+  if (!cpu::detail::waited_for_processor()) {
+    test::skipped("waiting: a team beside others, of which this kernel does not say how long threads wait");
+    return;
+  }
+  const auto ending = test::run_apart([](int out) {
+    constexpr const char* names[] = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"};
+    for (const char* name : names) unsetenv(name);
+    run_on_one_processor();
+    const int team = std::max(omp_get_num_procs(), 2);
+    std::list<cpu::Waiting> told;  // each by one of the names, and a single thread, which waits for nobody
+    for (const char* name : names) {
+      setenv(name, "1", 1);
+      told.emplace_back(team);
+      unsetenv(name);
+    }
+    told.emplace_back(1);
+    told.emplace_back(team);  // by none
+    std::atomic<bool> busy{true};
+    std::thread others[2];
+    for (std::thread& other : others)
+      other = std::thread([&] {
+        while (busy) {}
+      });
+    const auto before = threads_of_this_process();
+    for (long turn = 0; turn < 2'000'000'000 && told.back().least_work() == 1; ++turn) {}
+    std::string answer;
+    for (cpu::Waiting& one : told) answer += std::to_string(one.least_work()) + " ";
+    // Its own thread starts the other one.
+    for (long turn = 0; turn < 2'000'000 && threads_of_this_process() < before + 2; ++turn) {}
+    answer += std::to_string(threads_of_this_process() - before);
+    busy = false;
+    for (std::thread& other : others) other.join();
+    (void)!write(out, answer.data(), answer.size());
+  });
+  CHECK(ending.text == "1 1 1 1 256 2");
+}
 #endif
 
 }  // namespace waiting_test

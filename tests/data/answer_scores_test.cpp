@@ -56,6 +56,14 @@ TEST_CASE("answer scores: means over the records, white space and reasoning asid
   CHECK(plain.exact_match() == doctest::Approx(1.0 / 3));
   CHECK(plain.rouge_l() == doctest::Approx((1 + 0.5 + 2.0 * 2 / 7) / 3));
   CHECK(thinking.add(record("a b"), "<think>\nso\n</think>\n\na b").exact);
+  // Nothing, or thoughts alone, is an answer that is wrong.
+  CHECK_FALSE(plain.add(record("a b"), "").exact);
+  CHECK(plain.answers() == 4);
+  CHECK(plain.exact_match() == doctest::Approx(1.0 / 4));
+  CHECK(plain.rouge_l() == doctest::Approx((1 + 0.5 + 2.0 * 2 / 7) / 4));
+  CHECK_FALSE(thinking.add(record("a b"), "<think>\nso\n</think>\n\n").exact);
+  CHECK(thinking.answers() == 2);
+  CHECK(thinking.exact_match() == 0.5);
 }
 
 TEST_CASE("answer scores: a call's arguments that are a text are compared as the template writes them") {

@@ -23,6 +23,8 @@ TEST_CASE("batch: labels are the next tokens of the same sequence, and nothing i
   CHECK(batch.sequence_index == Ids{2, 2, 2, 2, 3, 7, 7, 7});
   CHECK(batch.records == std::vector<Index>{5, 6, 9});
   REQUIRE(batch.sequences() == 3);
+  CHECK(batch.segments[0].begin == 0);
+  CHECK(batch.segments[0].end == 4);
   CHECK(batch.segments[1].begin == 4);
   CHECK(batch.segments[1].end == 5);
   CHECK(batch.segments[2].begin == 5);

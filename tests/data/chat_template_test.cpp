@@ -261,9 +261,16 @@ TEST_CASE("chat_template: dates are written as the template has them, and must b
   CHECK(render("llama3_2", "2025-03-09").find("Today Date: 09 Mar 2025\n") != std::string::npos);
   CHECK(render("smollm3", "2025-03-09").find("Today Date: 09 March 2025\n") != std::string::npos);
   CHECK(render("llama3_1", "").find("Today Date: 26 Jul 2024\n") != std::string::npos);
-  for (const char* wrong : {"2025-13-01", "2025-00-01", "2025-01-32", "25-01-01", "2025/01/01", "2025-01-0x", "today",
-                            "2024-02-30", "2025-02-29", "1900-02-29", "2025-04-31", "2025-06-31", "2025-09-31",
-                            "2025-11-31", "2025-01-00", "2025-1-1", "2025-01-01 ", "+025-01-01"})
+  for (const char* name : {"llama3_2", "smollm3"}) {
+    const bool whole_month = std::string_view(name) == "smollm3";
+    const auto today = [&] { return "Today Date: " + data::detail::written_date(data::detail::today(), whole_month); };
+    const std::string before = today(), text = render(name, "");
+    CHECK((text.find(before + "\n") != text.npos || text.find(today() + "\n") != text.npos));  // at midnight
+  }
+  for (const char* wrong :
+       {"2025-13-01",  "2025-00-01", "2025-01-32", "25-01-01",   "2025/01/01", "2025-01-0x", "today",      "2024-02-30",
+        "2025-02-29",  "1900-02-29", "2025-04-31", "2025-06-31", "2025-09-31", "2025-11-31", "2025-01-00", "2025-1-1",
+        "2025-01-01 ", "+025-01-01", "20250-1-01", "2025-1-001", "2025-01--1", "2025-01-0:"})
     CHECK_THROWS_AS(render("llama3_2", wrong), ConfigError);
   for (const char* last :
        {"2024-02-29", "2000-02-29", "2025-02-28", "2025-01-31", "2025-03-31", "2025-04-30", "2025-05-31", "2025-06-30",
@@ -358,6 +365,41 @@ TEST_CASE("chat_template: what each one is and does, from the model's side") {
   CHECK(Marks(qwen3.markers_of_thoughts().begin(), qwen3.markers_of_thoughts().end()) == Marks{"<think>", "</think>"});
   CHECK(Marks(qwen3.markers_of_tools().begin(), qwen3.markers_of_tools().end()) ==
         Marks{"<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"});
+  for (const char* name : {"qwen2_5", "qwen2_5_base"}) {
+    const auto qwen = ChatTemplate::named(name);
+    CHECK(Marks(qwen.markers_of_tools().begin(), qwen.markers_of_tools().end()) ==
+          Marks{"<tool_call>", "</tool_call>"});
+  }
+  for (const auto& entry : data::detail::template_entries) {
+    CAPTURE(std::string(entry.name));
+    const auto chat = ChatTemplate::named(entry.name, "</s>");
+    const bool thinking = entry.name == "qwen3_thinking_2507";
+    CHECK(chat.takes_reasoning() == (thinking || entry.name == "qwen3"));
+    for (const bool thinks : {true, false}) CHECK(chat.opens_reasoning({.enable_thinking = thinks}) == thinking);
+  }
+}
+
+TEST_CASE("chat_template: without thinking the answers of qwen3 lose their thoughts, and nothing else loses anything") {
+  const std::vector<Message> talk = {
+      {"system", "<think>s</think>S"}, {"user", "<think>u</think>U"},       {"assistant", "<think>\na\n</think>\n\nA"},
+      {"tool", "<think>t</think>T"},   {"assistant", "B </think> b", "so"}, {"assistant", "C"}};
+  const auto turns_of = [&](std::string_view name, bool thinks) {
+    std::string text;
+    for (const Message& turn : ChatTemplate::named(name, "</s>").turns_of(talk, {.enable_thinking = thinks}))
+      text += turn.role + "=" + turn.content + (turn.reasoning ? "(" + *turn.reasoning + ")" : "") + "|";
+    return text;
+  };
+  const std::string begin = "system=<think>s</think>S|user=<think>u</think>U|assistant=",
+                    whole = begin +
+                            "<think>\na\n</think>\n\nA|tool=<think>t</think>T|assistant=B </think> b(so)|"
+                            "assistant=C|";
+  for (const auto& entry : data::detail::template_entries) {
+    CAPTURE(std::string(entry.name));
+    CHECK(turns_of(entry.name, true) == whole);
+    CHECK(
+        turns_of(entry.name, false) ==
+        (entry.name == "qwen3" ? begin + "A()|tool=<think>t</think>T|assistant=B </think> b()|assistant=C()|" : whole));
+  }
 }
 
 TEST_CASE("chat_template: what is refused is told in full") {
@@ -427,6 +469,36 @@ TEST_CASE("chat_template: the sequences of bytes that only look like white space
                                  "x\x08", "x!", "x\xE2\x81\x9E", "x\xE2\x81\xA0", "x\xE1\x9A\x81", "x\xE3\x80\x81"}) {
     CAPTURE(text);
     CHECK(data::strip(text) == text);
+  }
+}
+
+TEST_CASE(
+    "chat_template: qwen's templates begin with any turn, and without a question qwen3 has no place for thoughts") {
+  const std::vector<Message> answers = {{"assistant", "A", "so"}, {"assistant", "B", "so"}},
+                             result = {{"tool", "T"}, {"tool", "U"}};
+  const std::string results =
+      "<|im_start|>user\n<tool_response>\nT\n</tool_response>\n<tool_response>\nU\n</tool_response><|im_end|>\n";
+  const auto qwen3 = ChatTemplate::named("qwen3");
+  CHECK(qwen3.render(answers).text == "<|im_start|>assistant\nA<|im_end|>\n<|im_start|>assistant\nB<|im_end|>\n");
+  CHECK(qwen3.render(result).text == results);
+  CHECK(ChatTemplate::named("qwen3_instruct_2507").render(result).text == results);
+}
+
+TEST_CASE("chat_template: a system text that only says how smollm3 is to think is none") {
+  const auto chat = ChatTemplate::named("smollm3");
+  const std::vector<Message> talk = {{"user", "U"}, {"assistant", "A"}};
+  const auto render = [&](const char* system, bool thinks) {
+    std::vector<Message> turns = talk;
+    if (system != nullptr) turns.insert(turns.begin(), {"system", system});
+    return chat.render(turns, {.enable_thinking = thinks, .date = "2025-03-09"}).text;
+  };
+  const std::string thinking = render(nullptr, true), quiet = render(nullptr, false);
+  CHECK(thinking != quiet);
+  for (const bool thinks : {true, false}) {
+    CHECK(render("/think", thinks) == thinking);
+    CHECK(render("/no_think \n", thinks) == quiet);
+    CHECK(render("/no_think /think", thinks) == quiet);
+    CHECK(render("", thinks) == (thinks ? thinking : quiet));
   }
 }
 

@@ -163,10 +163,10 @@ TEST_CASE("curriculum: a function of seed and sample, whatever was asked for bef
 TEST_CASE("curriculum: a class without records leaves its share to the others, and labels of no mix are not drawn") {
   const Labelled records({"easy", "hard", "odd"}, {0, 0, 0, 1, 2, 2, -1});
   const std::vector<CurriculumStage> stages = {{0.5, {{"easy", 0.6}, {"hard", 0.2}, {"absent", 0.2}}},
-                                               {1, {{"hard", 0.5}, {"gone", 0.5}}}};
+                                               {1, {{"hard", 0.5}, {"gone", 0.25}, {"zone", 0.25}}}};
   Curriculum curriculum(stages, records.sequences, records.classes, 3, 10, 4);
   CHECK(curriculum.labels() == std::vector<std::string>{"easy", "hard"});
-  CHECK(curriculum.missing() == std::vector<std::string>{"absent", "gone"});
+  CHECK(curriculum.missing() == std::vector<std::string>{"absent", "gone", "zone"});
   CHECK(curriculum.left_out() == 3);
   CHECK(curriculum.stages()[0].counts == Counts{15, 5});
   CHECK(curriculum.stages()[1].counts == Counts{0, 20});
@@ -175,6 +175,14 @@ TEST_CASE("curriculum: a class without records leaves its share to the others, a
   const Labelled fewer({"easy", "hard"}, {0, 0, 0, 1});
   Curriculum again(stages, fewer.sequences, fewer.classes, 3, 10, 4);
   CHECK(again.between(0, 20) == curriculum.between(0, 20));
+
+  // A share of nothing asks for no class, whether a record has it or none.
+  const std::vector<CurriculumStage> shareless = {{1, {{"easy", 1}, {"hard", 0}, {"never", 0}}}};
+  const Curriculum easy(shareless, records.sequences, records.classes, 3, 10, 4);
+  CHECK(easy.labels() == std::vector<std::string>{"easy"});
+  CHECK(easy.missing().empty());
+  CHECK(easy.left_out() == 4);
+  CHECK(easy.classes().classes.at(0).sequences == std::vector<std::uint32_t>{100, 101, 102});
 
   const std::vector<CurriculumStage> none = {{0.5, {{"easy", 1}}}, {1, {{"absent", 1}, {"easy", 0}}}};
   CHECK_THROWS_WITH_AS(Curriculum(none, records.sequences, records.classes, 3, 10, 4),
@@ -239,6 +247,7 @@ TEST_CASE("curriculum: the most samples that can be drawn, and what more are tol
   const Curriculum most(one, records.sequences, records.classes, 3, (Index{1} << 30) - 1, 4);
   CHECK(most.stages()[0].counts == Counts{4294967292});
   CHECK(most.stage_of(0) == 0);
+  CHECK(CurriculumStage().until == 1);
   const auto usual_ones = data::easy_to_hard();
   CHECK(usual_ones == usual);
 }

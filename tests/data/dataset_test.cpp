@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lora/core/hash.hpp"
 #include "lora/io/file.hpp"
 #include "support/one_file.hpp"
 #include "support/temp_folder.hpp"
@@ -70,6 +71,7 @@ TEST_CASE("dataset: a .txt file holds a text per line") {
   const OneFile file("\xEF\xBB\xBFone\r\n\n  \n[two]\nthree", "d.txt");
   const Dataset dataset = file.open();
   REQUIRE(dataset.size() == 3);
+  CHECK(dataset[0].kind == Sample::Kind::text);
   CHECK(dataset[0].text == "one");
   CHECK(dataset[1].text == "[two]");
   CHECK(dataset[2].text == "three");
@@ -111,8 +113,23 @@ TEST_CASE("dataset: several files follow each other, and max_samples takes the f
     CHECK(taken[0].text == "1");
     CHECK(taken[1].text == "3");
   }
-  files[1].max_samples = 0;
-  CHECK(Dataset::open(files).size() == 1);
+  for (const Index none : {0, -1}) {
+    files[1].max_samples = none;
+    CHECK(Dataset::open(files).size() == 1);
+    DatasetOptions nothing;
+    nothing.max_samples = none;
+    CHECK(Dataset::open(paths, nothing).size() == 0);
+  }
+  files[0].max_samples = 0;
+  files[1].max_samples = {};
+  const auto later = Dataset::open(files);  // the first file has no record left
+  REQUIRE(later.size() == 1);
+  CHECK(later[0].text == "3");
+  CHECK(later.file_number(0) == 1);
+  // What a run compares when it goes on: the same from one version to the next.
+  Fingerprint expected(3);
+  for (const char* record : {R"({"text":"1"})", R"({"text":"2"})", R"({"text":"3"})"}) expected.add(record);
+  CHECK(all.fingerprint() == expected.value());
   CHECK(OneFile("{\"text\":\"1\"}\n{\"text\":\"2\"}").open().fingerprint() == some.fingerprint());
   CHECK(OneFile("{\"text\":\"2\"}\n{\"text\":\"1\"}").open().fingerprint() != some.fingerprint());
 }

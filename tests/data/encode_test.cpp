@@ -144,7 +144,8 @@ TEST_CASE("encode: what has no weight, or no answer, is not learnt") {
   CHECK(learnt(false, true) ==
         "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>" + rest + "⟦d<|im_end|>⟧");
   CHECK(learnt(true, false) == "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n⟦b<|im_end|>⟧");
-  CHECK(learnt(false, false).find("⟦") == std::string::npos);
+  CHECK(learnt(false, false) ==
+        "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>" + rest + "d<|im_end|>\n");
   CHECK(learnt(true, false, {.train_on_last_turn_only = true}).find("⟦") == std::string::npos);
   CHECK(learnt(true, false, {.train_on_prompt = true}) ==
         "⟦<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>" + rest + "⟧d<|im_end|>");
@@ -243,9 +244,20 @@ TEST_CASE("encode: cutoff_len takes tokens and labels from the end") {
   CHECK(one.truncated);
   CHECK(one.tokens == Ids(whole.tokens.begin(), whole.tokens.begin() + 22));
   CHECK(one.labelled() == 1);
+  CHECK_FALSE(one.lost);
   CHECK_FALSE(cut.truncated);
+  options.cutoff_len = 24;
+  const auto exact = encoder("chatml", options)(talk({{"user", "hi"}, {"assistant", "yo"}}));
+  CHECK_FALSE(exact.truncated);
+  CHECK(exact.tokens == whole.tokens);
   options.cutoff_len = 21;
-  CHECK(encoder("chatml", options)(talk({{"user", "hi"}, {"assistant", "yo"}})).labelled() == 0);
+  const auto prompt = encoder("chatml", options)(talk({{"user", "hi"}, {"assistant", "yo"}}));
+  CHECK(prompt.labelled() == 0);
+  CHECK((prompt.truncated && prompt.lost));
+  auto unlearnt = talk({{"user", "hi"}, {"assistant", "yo"}});
+  unlearnt.learnt = false;
+  const auto nothing = encoder("chatml", options)(unlearnt);  // which had no labels to lose
+  CHECK((nothing.truncated && !nothing.lost));
   options.cutoff_len = 0;
   CHECK_THROWS_AS(encoder("chatml", options), ConfigError);
 }
@@ -266,6 +278,7 @@ TEST_CASE("encode: a text ends with the token of ends, whatever else the tokeniz
     const auto tokenizer = tokenizer::Tokenizer::from_folder(folder.path());
     REQUIRE(tokenizer.closing().size() == 1);
     REQUIRE(tokenizer.eos() == 257);
+    CHECK(Encoder(&tokenizer, std::nullopt, {}).most_tokens(10) == static_cast<Index>(11 * tokenizer.growth()) + 2);
     return Encoder(&tokenizer, std::nullopt, {})(words).tokens;
   };
   CHECK(ids("<think>") == Ids{65, 66, 258, 257});
@@ -286,6 +299,9 @@ TEST_CASE("encode: texts, and templates without a mark of their own, begin with 
   words.kind = Sample::Kind::text;
   words.text = "AB";
   const Encoder plain(&tokenizer, std::nullopt, {});
+  CHECK(plain.text_opening() == 1);
+  CHECK(plain.most_tokens(10) == static_cast<Index>(11 * tokenizer.growth()) + 2);
+  CHECK(plain.whole_text(words) == Ids{mark, 65, 66});
   CHECK(plain(words).tokens == Ids{mark, 65, 66});
   CHECK(plain.prompt(words) == Ids{mark, 65, 66});
   for (const auto& entry : data::detail::template_entries) {
@@ -335,6 +351,9 @@ TEST_CASE("encode: texts are labelled throughout, token records are taken as the
   const Encoder bare(nullptr, std::nullopt, {});
   CHECK(bare(tokens).tokens == tokens.tokens);
   CHECK(bare(tokens).labels == tokens.labels);
+  CHECK(bare.prompt(tokens) == tokens.tokens);
+  CHECK(bare.text_opening() == 0);
+  CHECK(encoder("chatml").text_opening() == 0);
   CHECK_THROWS_AS(bare(text), ConfigError);
   CHECK_THROWS_AS(Encoder(&byte_tokenizer(), std::nullopt, {})(talk({{"user", "a"}})), ConfigError);
 }
@@ -370,6 +389,13 @@ TEST_CASE("encode: ids past the vocabulary are errors with file and line") {
                        "d.jsonl:8: the token id 257; the model's vocabulary has 257 and so no embedding for the "
                        "tokenizer's token \"<|im_end|>\"",
                        FormatError);
+  // Of a long text each token is looked at, also behind cutoff_len.
+  options.cutoff_len = 1;
+  CHECK_THROWS_WITH_AS((void)Encoder(&byte_tokenizer(), std::nullopt, options).whole_text(text),
+                       "d.jsonl:8: the token id 257; the model's vocabulary has 257 and so no embedding for the "
+                       "tokenizer's token \"<|im_end|>\"",
+                       FormatError);
+  CHECK(encoder("chatml", {.cutoff_len = 1}).whole_text(text) == Ids{'a', 257});
 }
 
 TEST_CASE("encode: what the template refuses names file and line") {
@@ -408,6 +434,12 @@ TEST_CASE("encode: the summary counts what training will see") {
   answers.pass_over(true);
   CHECK(answers.unanswered() == 2);
   CHECK(answers.text().find(" left out, 2 without an answer; lengths") != std::string::npos);
+
+  data::EncodeSummary cut = summary;
+  cut.cut_from(2);
+  CHECK(cut.text() ==
+        "3 blocks of 2 records, 12 tokens, 58.3 % labelled, 1 truncated, 1 left out; lengths 2 to 6, median 4, 95 % up "
+        "to 6");
 
   for (int i = 0; i < 3; ++i) summary.pass_over();
   CHECK_FALSE(summary.complete());
@@ -539,6 +571,9 @@ TEST_CASE("encode: what is missing for a record is named with its place, and the
     CHECK(told([&] { encoder("chatml", {.cutoff_len = none}); }) ==
           concat("cutoff_len is ", none, "; expected at least 1"));
   CHECK_NOTHROW(encoder("chatml", {.cutoff_len = 1}));
+  const EncodeOptions unset;
+  CHECK((unset.cutoff_len == 2048 && unset.vocab_size == 0));
+  CHECK_FALSE((unset.train_on_prompt || unset.train_on_last_turn_only));
 }
 
 TEST_CASE("encode: a record's size is its bytes or tokens, and a text has no more tokens than are foreseen") {
@@ -579,6 +614,10 @@ TEST_CASE("encode: ids that are none are told for each place where they may stan
   CHECK(told(encode, {5, 5}, {5, -1}) == "d.jsonl:7: the token id -1" + vocabulary + "100");
   CHECK(told(encode, {5, 99}, {-100, 99}) == nothing);
   CHECK(told(open, {5, 1'000'000}, {5, 5}) == nothing);
+  const Encoder two(nullptr, std::nullopt, {.cutoff_len = 2, .vocab_size = 100});  // what is cut off is not looked at
+  CHECK(told(two, {5, 6, 100}, {5, 6, 100}) == nothing);
+  CHECK(told(two, {5, 100, 6}, {5, 6, 6}) == "d.jsonl:7: the token id 100" + vocabulary + "100");
+  CHECK(told(two, {5, 6, 6}, {5, 101, 6}) == "d.jsonl:7: the token id 101" + vocabulary + "100");
   CHECK(told(open, {-1, 5}, {5, 5}) == "d.jsonl:7: the token id -1" + vocabulary + "0");
 }
 

@@ -66,6 +66,9 @@ TEST_CASE("record index: objects of an array, several on a line or over several 
   CHECK(found.lines == std::vector<Index>{2, 3, 5, 6});
   found = found_in("[\n{\n1\n},\n{\n2\n},\n{\n3\n}\n]", true);
   CHECK(found.lines == std::vector<Index>{2, 5, 8});
+  // A line end in a string, where it must not be, is counted too, for the message that it gets.
+  found = found_in("[{\"a\": \"x\ny\"},\n{2}, {\"b\": [\n1]}, {3}]", true);
+  CHECK(found.lines == std::vector<Index>{1, 3, 3, 4});
 }
 
 TEST_CASE("record index: the first ones are kept, and their lines") {

@@ -55,18 +55,27 @@ TEST_CASE("record list: each kind of record is a line of JSON, which reads back 
   CHECK(dataset[2].text == "a \"text\"\nof two lines");
   CHECK(dataset[4].labels == std::vector<std::int32_t>{-100, 5});
   CHECK(dataset[4].where == "tokens:2");
+  // A list is one of records also where its name is that of a file of texts.
+  lists["notes.txt"].add_text("t");
+  CHECK(data::Dataset::open(std::vector<std::string>{"notes.txt"}, {}, lists)[0].text == "t");
 }
 
 TEST_CASE("sample: the question is what stands before the last answer, of one turn or more") {
   data::Sample sample;
   CHECK(sample.question().empty());
   CHECK(sample.answer() == "");
+  CHECK(sample.prompt() == "");
   sample.messages = {{"user", "a"}, {"assistant", "b"}, {"user", "c"}, {"assistant", "d"}, {"assistant", "e"}};
   CHECK(sample.question().size() == 3);
+  CHECK(sample.prompt() == "c");
   CHECK(sample.answer() == "e");
   sample.messages.push_back({"user", "f"});
   CHECK(sample.question().size() == 6);
+  CHECK(sample.prompt() == "f");
   CHECK(sample.answer() == "");
+  sample.messages = {{"assistant", "a"}};
+  CHECK(sample.prompt() == "");
+  CHECK(sample.answer() == "a");
 }
 
 }  // namespace record_list_test

@@ -25,6 +25,14 @@ std::string error(const std::string& record, const DatasetOptions& options = {})
   return OneFile(record).error(options);
 }
 
+/// The fields of a record that nothing reads.
+Names unused_of(const std::string& record, const DatasetOptions& options = {}) {
+  const OneFile file(record);
+  const auto dataset = file.open(options);
+  static_cast<void>(dataset[0]);
+  return dataset.take_unused_fields();
+}
+
 /// A record of each kind with this beside its fields.
 std::vector<std::string> each_kind_with(const std::string& field) {
   return {R"({"instruction":"I","output":"O",)" + field + "}",
@@ -50,7 +58,7 @@ TEST_CASE("record_reader: answers that are marked as bad, or stand beside worse 
                                          "answers only"));
     }
     for (const std::string& record : each_kind_with("\"" + field + "\":true"))
-      CHECK(error(record) == "nothing was thrown");
+      CHECK(unused_of(record) == (record.starts_with("{\"text\"") ? Names{field} : Names{}));
     for (const std::string value : {"0", "0.0", "\"false\"", "\"False\"", "\"0\""})
       CHECK(error(each_kind_with("\"" + field + "\":" + value).front())
                 .starts_with("d.jsonl:1: \"" + field + "\" is " + value));
@@ -61,7 +69,7 @@ TEST_CASE("record_reader: answers that are marked as bad, or stand beside worse 
     CHECK(error(each_kind_with("\"" + field + "\":\"no\"")[1]) ==
           "d.jsonl:1: " + field + (field.ends_with('s') ? " are" : " is") +
               " preference data, which is not supported; expected good answers only");
-    CHECK(error(each_kind_with("\"" + field + "\":null")[1]) == "nothing was thrown");
+    CHECK(unused_of(each_kind_with("\"" + field + "\":null")[1]) == Names{field});
   }
   for (
       const char* record :
@@ -176,8 +184,10 @@ TEST_CASE("record_reader: what is learnt is said as other trainers say it, of a 
       CHECK(error(record).starts_with("d.jsonl:1: \"" + field + "\", which "));
     for (const std::string& record : turns("\"" + field + "\":[0]"))
       CHECK(error(record).find("[1]: \"" + field + "\", which ") != std::string::npos);
-    for (const std::string& record : each_kind_with("\"" + field + "\":null"))
+    for (const std::string& record : each_kind_with("\"" + field + "\":null")) {
       CHECK(error(record) == "nothing was thrown");
+      CHECK(unused_of(record).empty());
+    }
   }
 }
 
@@ -316,6 +326,30 @@ TEST_CASE("record_reader: other fields are told once for all records") {
     CHECK(opened.take_unused_fields() == other.second);
   }
 
+  // What each kind has is used, whatever the kind.
+  const std::string user = R"([{"role":"user","content":"u"}])",
+                    talk = R"([{"role":"user","content":"u"},{"role":"assistant","content":"a"}])",
+                    thought = R"([{"role":"assistant","content":"a","reasoning_content":"so","tool_calls":[]}])";
+  for (const std::string fields : {R"("instruction":"I","input":"X","output":"O","history":[["a","b"]])",
+                                   R"("prompt":"P","completion":"C","history":[["a","b"]])",
+                                   R"("question":"Q","answer":"A","history":[["a","b"]])",
+                                   R"("query":"Q","response":"R","history":[["a","b"]])"}) {
+    CAPTURE(fields);
+    const std::string record = "{" + fields + R"(,"system":"S"})";
+    CHECK(unused_of(record).empty());
+    const auto turns = OneFile(record).first().messages;
+    REQUIRE(turns.size() == 5);
+    CHECK(turns[0].role == "system");
+    CHECK(turns[0].content == "S");
+  }
+  for (const std::string& record :
+       {R"({"system":"S","messages":)" + talk + "}", R"({"system":"S","conversations":)" + talk + "}",
+        R"({"messages":)" + thought + "}", R"({"system":"S","prompt":)" + user + R"(,"completion":)" + thought + "}",
+        std::string(R"({"input_ids":[1],"labels":[1],"attention_mask":[1]})")}) {
+    CAPTURE(record);
+    CHECK(unused_of(record).empty());
+  }
+
   const OneFile one(R"({"messages":[{"role":"user","content":"u","name":"B"},{"role":"assistant","content":"a"}]})");
   const auto named = one.open();
   named[0];
@@ -426,6 +460,12 @@ TEST_CASE("record_reader: of a prompt and a completion that are turns, the compl
             .ends_with("stands in \"completion\"; expected it in \"prompt\""));
   CHECK(error(record(list({user}), "[]")) ==
         "d.jsonl:1: the record has no answer; expected a turn of the assistant with a text");
+  // An answer in the prompt is none of the record's.
+  for (const std::string completion : {"[]", R"([{"role":"assistant","content":""}])"}) {
+    const std::string unanswered = record(list({user, answer, user}), completion);
+    CHECK(error(unanswered) == "d.jsonl:1: the record has no answer; expected a turn of the assistant with a text");
+    CHECK(OneFile(unanswered).first({.skip_empty_answers = true}).unanswered);
+  }
   CHECK(error("{\"prompt\":" + list({user}) + "}") ==
         "d.jsonl:1: the record has no answer; expected the field completion, found prompt");
   CHECK(error(record(list({user}), list({answer}), R"(,"history":[["a","b"]])"))

@@ -58,11 +58,13 @@ TEST_CASE("tool_reader: records hold tools and calls in any spelling") {
   CHECK(sharegpt.tools.size() == 1);
   CHECK(OneFile(R"({"instruction":"I","output":"O","tools":"[]"})").first().tools.empty());
   CHECK(OneFile(R"({"instruction":"I","output":"O","tools":[{"name":"f"}]})").first().tools.size() == 1);
-  const auto dataset =
-      OneFile(record(R"("content":"","tool_calls":[{"id":"7","function":{"name":"f","arguments":{},"x":1}}])")).open();
-  (void)dataset[0];
-  CHECK(dataset.take_unused_fields() ==
-        std::vector<std::string>{"messages[].tool_calls[].id", "messages[].tool_calls[].x"});
+  const auto dataset = OneFile(record(R"("content":"","tool_calls":[{"id":"7","type":"function","name":"g",)"
+                                      R"("function":{"name":"f","arguments":{},"x":1}}])"))
+                           .open();
+  CHECK(calls_of(dataset[0]) == std::vector<std::string>{"f{}"});
+  CHECK(dataset.take_unused_fields() == std::vector<std::string>{"messages[].tool_calls[].id",
+                                                                 "messages[].tool_calls[].name",
+                                                                 "messages[].tool_calls[].x"});
 }
 
 TEST_CASE("tool_reader: what can't be a tool or a call is said by file and line") {

@@ -8,13 +8,17 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "lora/inputs/model_files.hpp"
 #include "lora/instantiate.hpp"
 #include "support/message_of.hpp"
+#include "support/talking_model.hpp"
+#include "support/temp_folder.hpp"
 
 namespace conversation_test {
 
@@ -63,6 +67,7 @@ TEST_CASE("conversation: greedy answers over three turns are transformers', and 
     talk.transcript().add({"user", turn.at("user").get<std::string>()});
     decode::Words heard;
     const auto answer = talk.answer([&](const decode::Words& words) {
+      CHECK_FALSE((words.reasoning.empty() && words.content.empty()));
       heard.reasoning += words.reasoning;
       heard.content += words.content;
     });
@@ -204,6 +209,102 @@ TEST_CASE("conversation: answers are drawn by the seed, each by numbers of its o
   std::string text = letters.reasoning.value_or("") + letters.content;
   std::sort(text.begin(), text.end());
   CHECK(std::adjacent_find(text.begin(), text.end()) == text.end());
+}
+
+TEST_CASE("conversation: a first answer is what generate makes of the prompt, however long, drawn and penalized") {
+  for (const std::size_t size : {1u, 700u}) {
+    CAPTURE(size);
+    Subject s("chatml");
+    auto& how = s.options.generate;
+    how.max_new_tokens = 12;
+    how.sampling.temperature = 2;
+    how.sampling.repetition_penalty = 1.5;
+    how.sampling.seed = 7;
+    auto talk = s.begin();
+    const std::string words(size, 'q');
+    const auto answer = ask(talk, words);
+    data::Sample sample;
+    sample.messages = {{"system", "Be kind."}, {"user", words}};
+    const std::vector<Tokens> prompts{s.encoder.prompt(sample)};
+    const Tokens ids = decode::generate(s.dev, s.decoder, std::span<const Tokens>(prompts), how).at(0);
+    tokenizer::TextStream stream(s.tokenizer);
+    std::string expected;
+    for (const std::int32_t id : ids) expected += stream.add(id);
+    CHECK(answer.message.content == expected + stream.finish());
+    CHECK(answer.message.role == "assistant");
+    CHECK(answer.tokens == std::ssize(ids));
+    const bool cut = answer.end == decode::Answer::End::max_new_tokens;  // then nobody reads the last token
+    CHECK(answer.processed == std::ssize(prompts[0]) + answer.tokens - (cut ? 1 : 0));
+  }
+}
+
+TEST_CASE("conversation: room is kept for an answer, for one without a limit a quarter, else half of all at most") {
+  Subject s;
+  const auto dropped = [&](Index longest, Index most) {
+    s.options.longest = longest;
+    s.options.generate.max_new_tokens = most;
+    auto talk = s.begin();
+    CHECK(ask(talk, "Hi").end == decode::Answer::End::complete);
+    return ask(talk, "2+2?").dropped;
+  };
+  REQUIRE(s.turns.at("turns").at(1).at("prompt").get<Index>() == 77);
+  CHECK(dropped(77 + 31, 31) == 0);
+  CHECK(dropped(77 + 30, 31) == 2);
+  CHECK(dropped(153, 1000) == 0);  // 77 and 76
+  CHECK(dropped(152, 1000) == 2);
+  CHECK(dropped(102, 0) == 0);  // 77 and 25
+  CHECK(dropped(101, 0) == 2);
+}
+
+TEST_CASE(
+    "conversation: reasoning is told apart, also where the prompt has begun it or a template has no place for it") {
+  const Subject taught;
+  const std::string reasoning = "A greeting.",
+                    content = taught.turns.at("turns").at(0).at("content").get<std::string>();
+  // SmolLM3's template then writes what the model was taught with.
+  Subject joined("smollm3");
+  auto talk = joined.begin();
+  talk.transcript().set_system("Be kind./system_override");
+  const auto answer = ask(talk, "Hi");
+  CHECK(answer.message.reasoning == reasoning);
+  CHECK(answer.message.content == content);
+  const auto turn = talk.transcript().messages().back();
+  CHECK(turn.role == "assistant");
+  CHECK(turn.content == "<think>\n" + reasoning + "\n</think>\n\n" + content);
+  CHECK_FALSE(turn.reasoning);
+
+  Subject begun("qwen3_thinking_2507");
+  auto other = begun.begin();
+  const auto second = ask(other, "Hi");
+  CHECK(second.message.reasoning == reasoning);
+  CHECK(second.message.content == content);
+  CHECK(other.transcript().messages().back().reasoning == reasoning);
+  CHECK(other.transcript().messages().back().content == content);
+  begun.options.stops = {"A"};  // before anything was thought
+  auto ended = begun.begin();
+  const auto nothing = ask(ended, "Hi");
+  CHECK(nothing.message.reasoning == "");
+  CHECK(nothing.message.content == "");
+}
+
+TEST_CASE("conversation: ids that are no tokens are never chosen, and logits that are no numbers are an error") {
+  const TempFolder temp;
+  write_talking_model(temp.path());
+  D dev(1);
+  model::Decoder<D, float> decoder(dev, model::Source::open(temp.path()));
+  const auto tokenizer = tokenizer::Tokenizer::from_folder(temp.path());
+  const data::Encoder encoder(&tokenizer, data::choose_template("chatml", tokenizer), {});
+  decode::ConversationOptions options;
+  options.generate.max_new_tokens = 12;
+  decode::Conversation<D, float> talk(dev, decoder, tokenizer, encoder, options);
+  CHECK(ask(talk, "Hi").message.content == Listener(temp.path()).answer("Hi", 12));
+
+  decoder.attach(dev, model::AdapterConfig{});
+  fill_adapter(dev, decoder, std::numeric_limits<double>::infinity());
+  decode::Conversation<D, float> broken(dev, decoder, tokenizer, encoder, options);
+  CHECK(message_of<NonFiniteError>([&] { ask(broken, "Hi"); }) ==
+        concat("the logits of token ", byte_tokens(chatml_question("Hi")).size(),
+               " of the conversation are not all finite numbers"));
 }
 
 }  // namespace conversation_test

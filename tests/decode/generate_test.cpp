@@ -251,6 +251,23 @@ TEST_CASE("generate: logits that are no finite numbers are an error with the pro
   fill_adapter(s.dev, s.decoder, std::numeric_limits<double>::infinity());
   CHECK(message_of<NonFiniteError>([&] { s.run({}); }) ==
         "the logits of token 4 of prompt 0 are not all finite numbers");
+  // One alone is enough, wherever it stands.
+  const std::vector<float> numbers(5, std::numeric_limits<float>::max());
+  CHECK(decode::detail::all_finite(std::span(numbers)));
+  for (const float odd : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN()})
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      auto some = numbers;
+      some[i] = odd;
+      CHECK_FALSE(decode::detail::all_finite(std::span<const float>(some)));
+    }
+}
+
+TEST_CASE("generate: the random numbers of an answer are those of its prompt and its place, in every version") {
+  using decode::detail::stream_of;
+  CHECK(stream_of(3, 0) == 3);
+  CHECK(stream_of(0, 2) == mix_key(0, std::size_t{2}));
+  CHECK(stream_of(3, 2) == mix_key(3, std::size_t{2}));
 }
 
 TEST_CASE("generate: rows of a pass are checked against its cache, and positions are none below 0") {
@@ -292,6 +309,7 @@ TEST_CASE("generate: what a sequence draws does not depend on how many are decod
 TEST_CASE("generate: what is not set, and limits at their ends") {
   const decode::GenerateOptions plain;
   CHECK((plain.max_new_tokens == 256 && plain.vocabulary == 0 && plain.stop_ids.empty() && plain.stop == nullptr));
+  CHECK(plain.num_return_sequences == 1);
   Subject s;
   decode::GenerateOptions options;
   options.max_new_tokens = 3;

@@ -190,6 +190,7 @@ TEST_CASE("sampling: at a temperature T tokens are drawn as often as exp(logit /
 TEST_CASE("sampling: what is not set is the most likely token, and the draw is that of the position") {
   const decode::Sampling plain;
   CHECK((plain.temperature == 0 && plain.top_p == 1 && plain.top_k == 0 && plain.seed == 42));
+  CHECK((plain.min_p == 0 && plain.repetition_penalty == 1));
   const std::vector<float> logits(1000, 0.0f);  // all alike: the id is the random number
   decode::Sampling drawn;
   drawn.temperature = 1;

@@ -62,6 +62,23 @@ TEST_CASE("thoughts: nothing waits that is certain") {
   CHECK(thoughts.add("\n").reasoning.empty());
   CHECK(thoughts.add("c").reasoning == "\nc");
   CHECK(thoughts.add("</think>d").content == "d");
+  CHECK(thoughts.add("\n").content == "\n");
+
+  Thoughts plain(Thoughts::Begin::possible);
+  CHECK(plain.add("\n<th").content.empty());  // may still become the mark
+  CHECK(plain.add("us").content == "\n<thus");
+  CHECK(plain.add("<think>").content == "<think>");
+  CHECK_FALSE(plain.reasoned());
+  CHECK(Thoughts(Thoughts::Begin::possible).add("Hi").content == "Hi");
+  CHECK(Thoughts(Thoughts::Begin::absent).add("<th").content == "<th");
+
+  Thoughts opened(Thoughts::Begin::open);
+  CHECK(opened.reasoned());
+  CHECK(opened.add("a</thi").reasoning == "a");
+  CHECK(opened.add("s\n").reasoning == "</this");
+  CHECK(opened.add("</think>\n").content.empty());
+  CHECK(opened.add("\nb</th").content == "b</th");
+  CHECK(opened.finish().content.empty());
 }
 
 }  // namespace thoughts_test

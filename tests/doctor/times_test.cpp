@@ -2,8 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <regex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace times_test {
@@ -92,6 +94,89 @@ TEST_CASE("times: a type's rows are those whose time tells most, and one that fa
   }
   CHECK(i == report.times.size());
   CHECK(i == 26);
+}
+
+namespace {
+
+/// A device on which events are counted: the time from one to another is the difference of the squares of their
+/// numbers, in microseconds.
+class Counting : public D {
+ public:
+  Counting() : D(1) {}
+  Event record(Stream stream) {
+    streams.push_back(stream);
+    return {++events};
+  }
+  std::int64_t nanoseconds(Event from, Event to) const {
+    return 1000 * (to.number * to.number - from.number * from.number);
+  }
+  void release(Event event) noexcept { released.push_back(event.number); }
+  void synchronize() { ++waits; }
+
+  std::int64_t events = 0;
+  int waits = 0;
+  std::vector<Stream> streams;
+  std::vector<std::int64_t> released;
+};
+
+int launched = 0;
+constexpr auto counted = []<class E, class T>(Trial<E, T>& t) { t.launch([] { ++launched; }); };
+
+}  // namespace
+
+TEST_CASE("times: each launch is measured by the events on both sides of it, after two that are not") {
+  Counting dev;
+  int launches = 0;
+  std::int64_t before = 0;
+  doctor::detail::Stopwatch<Counting> watch(dev, 3);
+  watch.run([&] {
+    if (++launches != 2) return;
+    before = dev.events;  // of the profile
+    dev.waits = 0;
+    dev.streams.clear();
+    dev.released.clear();
+  });
+  CHECK(launches == 5);
+  CHECK(watch.seconds * 1e6 == doctest::Approx(static_cast<double>(2 * before + 5)));  // of 3, 5 and 7 where it is 0
+  CHECK(watch.flops == 0);
+  CHECK(watch.bytes == 0);
+  CHECK(dev.waits == 1);
+  CHECK(dev.streams == std::vector<Stream>(4, Stream::compute));
+  CHECK(dev.released == std::vector<std::int64_t>{before + 1, before + 2, before + 3, before + 4});
+  CHECK(dev.profile() == nullptr);
+}
+
+TEST_CASE("times: a launch that fails leaves no profile behind, nor counts of the launch before") {
+  D dev(1);
+  Profile profile;
+  doctor::detail::Stopwatch<D> watch(dev, 1);
+  CHECK_THROWS_WITH_AS(watch.run([] { fail<Error>("refused"); }), "refused", Error);
+  CHECK(dev.profile() == nullptr);
+  CHECK(watch.seconds == 0);
+}
+
+TEST_CASE("times: of a kernel five launches are measured unless fewer are asked for") {
+  D dev(1);
+  const Case<D, float> one{"family", "kernel", counted, counted, true};
+  for (const auto& [rounds, launches] : {std::pair<int, int>{5, 7}, {1, 3}}) {
+    launched = 0;
+    const TimeRow row = rounds == 5 ? time_of(one, dev, Sizes()) : time_of(one, dev, Sizes(), rounds);
+    CHECK(launched == launches);
+    CHECK(row.family == "family");
+    CHECK(row.kernel == "kernel");
+    CHECK(row.words.empty());
+  }
+}
+
+TEST_CASE("times: where nothing tells how long it takes, shapes are the widest") {
+  int made = 0;
+  const auto refuse = [&]() -> D {
+    ++made;
+    fail<DeviceError>("gone");
+  };
+  HeldDevice<decltype(refuse)> nothing(refuse);
+  CHECK(width_to_time(nothing) == 4096);
+  CHECK(made == 3);
 }
 
 TEST_CASE("times: copies, launches and waits are told with their units") {

@@ -55,8 +55,11 @@ TEST_CASE("training: bounds are those of the type's roundings") {
 
 TEST_CASE("training: the model of a report is small, and a Qwen3") {
   TinyTraining tiny;
-  CHECK(tiny.steps == 20);
-  CHECK(tiny.rank == 8);
+  CHECK(std::vector<Index>{tiny.vocabulary, tiny.hidden, tiny.ffn, tiny.layers, tiny.heads, tiny.kv_heads,
+                           tiny.head_width, tiny.rank,
+                           tiny.steps} == std::vector<Index>{256, 64, 128, 3, 2, 1, 32, 8, 20});
+  CHECK(tiny.learning_rate == 1e-2);
+  CHECK(tiny.initializer_range == 0.1);
   CHECK(tiny.sequences == std::vector<Index>{17, 9, 22});
   CHECK_FALSE(tiny.streams_layers);
   CHECK_FALSE(tiny.state_on_host);
@@ -73,6 +76,7 @@ TEST_CASE("training: the model of a report is small, and a Qwen3") {
     CHECK(config.head_dim == asked.head_width);
     CHECK(config.tie_word_embeddings);
     CHECK(config.rms_norm_eps == 1e-6);
+    CHECK(config.max_position_embeddings == 4096);
   };
   check(tiny);
   check({.vocabulary = 40, .hidden = 48, .ffn = 56, .layers = 2, .heads = 6, .kv_heads = 3, .head_width = 8});
@@ -136,6 +140,32 @@ TEST_CASE("training: it tells a loss and a norm for each step, how fast it was a
   TrainingRow compared = half;
   compare(compared, row, training_bounds(Precision::float16));
   CHECK(compared.state == State::ok);
+}
+
+TEST_CASE("training: its steps are those of its seeds, its rates and its adapter") {
+  const auto check = [](const TrainingRow& row, const std::vector<double>& losses, const std::vector<double>& norms) {
+    REQUIRE(row.losses.size() == losses.size());
+    REQUIRE(row.norms.size() == norms.size());
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      CHECK(row.losses[i] == doctest::Approx(losses[i]).epsilon(1e-4));
+      CHECK(row.norms[i] == doctest::Approx(norms[i]).epsilon(1e-4));
+    }
+  };
+  TinyTraining tiny = smaller();
+  check(trained<float>(tiny), {5.60748, 5.4584, 5.70626}, {2.49681, 1.97864, 2.9606});
+  tiny.learning_rate = 0.1;
+  tiny.rank = 2;
+  check(trained<float>(tiny), {5.60748, 5.65872, 5.64629}, {4.72189, 5.41849, 9.69209});
+}
+
+TEST_CASE("training: steps that overflow in float16 are made again with half the scale, and are counted") {
+  TinyTraining tiny = smaller();
+  tiny.initializer_range = 4;
+  const TrainingRow half = trained<f16>(tiny), single = trained<float>(tiny);
+  CHECK(half.overflows == 3);
+  CHECK(half.losses.size() == 3);
+  CHECK(half.losses[0] == doctest::Approx(single.losses[0]).epsilon(0.05));
+  CHECK(single.overflows == 0);
 }
 
 TEST_CASE("training: a step without a finite loss ends it, and says which") {

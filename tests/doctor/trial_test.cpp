@@ -3,11 +3,13 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
 #include "lora/cpu/kernels.hpp"
 #include "lora/kernel/complete.hpp"
+#include "support/message_of.hpp"
 
 namespace trial_test {
 
@@ -77,6 +79,46 @@ TEST_CASE("trial: operands are in their range and of their type, and room is not
   CHECK(apart.row(1) - apart.row(0) == 10 + 2 * 32);
   CHECK(trial.given<float>(2, 2, std::vector<double>{1, 2, 3, 4}).row(1)[0] == 3);
   CHECK(to_host(dev, trial.numbers({7, -1, 5})) == std::vector<std::int32_t>{7, -1, 5});
+}
+
+TEST_CASE("trial: extents are those at which training's kernels have whole blocks and rests") {
+  const Sizes sizes;
+  const auto check = [](std::initializer_list<Index> given, const std::vector<Index>& expected) {
+    CHECK(std::vector<Index>(given) == expected);
+  };
+  check({sizes.rows, sizes.width, sizes.out, sizes.rank}, {100, 896, 128, 8});
+  check({sizes.heads, sizes.kv_heads, sizes.head_width, sizes.wide_head}, {4, 2, 64, 128});
+  check({sizes.ffn, sizes.vocabulary, sizes.parameters, sizes.gap}, {1216, 3000, 5000, 32});
+  CHECK(sizes.sequences == std::vector<Index>{1, 37, 128, 134});
+}
+
+TEST_CASE("trial: numbers are the same from run to run, and weights as files hold them") {
+  D dev(1);
+  const Sizes sizes;
+  Trial<D, float> trial(dev, Precision::float32, sizes);
+  const std::vector<double> first = numbers(dev, trial.values(1, 2)), second = numbers(dev, trial.sums(1, 2, 0, 1));
+  CHECK(first[0] == doctest::Approx(0.994627));
+  CHECK(first[1] == doctest::Approx(0.956774));
+  CHECK(second[0] == doctest::Approx(0.766415));
+  CHECK(second[1] == doctest::Approx(0.405632));
+  const StoredView<D> single = trial.stored(2, 3);
+  CHECK(single.dtype() == DType::f32);
+  CHECK(single.rows() == 2);
+  CHECK(single.cols() == 3);
+  Trial<D, bf16> narrow(dev, Precision::bfloat16, sizes);
+  CHECK(narrow.stored(2, 3).dtype() == DType::bf16);
+  Trial<D, double> wide(dev, Precision::bfloat16, sizes);
+  CHECK(wide.stored(2, 3).dtype() == DType::f32);
+}
+
+TEST_CASE(
+    "trial: an error of a launch is told, whether it was queued or not, and the device's own only where it is alone") {
+  D dev(1);
+  const Sizes sizes;
+  Trial<D, float> trial(dev, Precision::float32, sizes);
+  CHECK(test::message_of<Error>([&] { trial.launch([] { fail<Error>("refused"); }); }) == "refused");
+  trial.result("y", trial.given<float>(1, 2, std::vector<double>{1, 2}), Bound{1, 1});
+  CHECK(trial.outputs().size() == 1);
 }
 
 TEST_CASE("trial: what is larger than two million numbers repeats its beginning") {

@@ -81,6 +81,9 @@ TEST_CASE("rates: shares of the processors' limits are those that steps were mea
     CHECK(rates.thin == doctest::Approx(thin));
     CHECK(rates.decoded == doctest::Approx(decoded));
     CHECK(rates.link == 0);
+    CHECK(rates.peer == doctest::Approx(2e9));
+    CHECK(rates.network == 0);
+    CHECK(rates.call == 50e-6);
   };
   check(rates_of(limits, Precision::float32), 186e9, 96e9, 19e9, 16e9, 2e9);
   check(rates_of(limits, Precision::bfloat16), 800e9, 96e9, 11e9, 10e9, 2e9);
@@ -139,11 +142,28 @@ TEST_CASE("rates: ranks send to those of their host and to others at once, and w
   CHECK(time.limited_by == "products");
   CHECK(time_of({.products = 3}, rates, 4, 3.5).limited_by == "exchanges between ranks");
   CHECK(time_of({.products = 1}, rates, 8, 3.5).limited_by == "the host's link");
-  Rates shared = rates;
-  shared /= 2;
-  CHECK(shared.products == 0.5);
-  CHECK(shared.peer == 5);
-  CHECK(shared.call == 0.25);
+  CHECK(time_of({.products = 3}, rates, 4, 3).limited_by == "products");         // as long
+  CHECK(time_of({.products = 1}, rates, 8, 4).limited_by == "the host's link");  // as long
+  // Where there is no other on its host, or no other host, nothing is known of that way, and needed.
+  Rates far = rates, near = rates;
+  far.peer = near.network = 0;
+  CHECK(time_of_collectives(0, 20, 3, 1, far) == 4);
+  CHECK(time_of_collectives(2, 70, 8, 8, near) == 0.5 + 1);
+  const Rates whole{.products = 1,
+                    .attention = 2,
+                    .moved = 3,
+                    .thin = 4,
+                    .decoded = 5,
+                    .link = 6,
+                    .peer = 7,
+                    .network = 8,
+                    .call = 9};
+  Rates shared = whole;
+  CHECK(&(shared /= 2) == &shared);
+  for (const auto rate : {&Rates::products, &Rates::attention, &Rates::moved, &Rates::thin, &Rates::decoded,
+                          &Rates::link, &Rates::peer, &Rates::network})
+    CHECK(shared.*rate == whole.*rate / 2);
+  CHECK(shared.call == 9);
 }
 
 }  // namespace rates_test

@@ -258,4 +258,54 @@ TEST_CASE("forecast report: thousands have a comma between three digits each") {
   }
 }
 
+TEST_CASE("forecast report: numbers of many digits are rounded, each to as many as it has a use for") {
+  train::MemoryPlan memory = plan();
+  memory.needs = {4.123456 * gib, 1.234567 * gib, 2.345678 * gib};
+  memory.trained.masters = 0.456789 * gib;
+  memory.held = 0.789012 * gib;
+  memory.host = train::HostMemory{.weights = 5.678901 * gib, .optimizer = 6.789012 * gib};
+  RunForecast forecast = forecast_of(1 / 3.0, memory);
+  forecast.step.sequences = 123.456789;
+  forecast.step.tokens = 98765.4321;
+  forecast.step.micro_batches = 12.3456789;
+  forecast.step.work = {.products = 3.4567891e12, .attention = 1.2345678e12};
+  forecast.step.time.between_ranks = 1 / 7.0;
+  forecast.traffic = {{"gradients", "all-to-all", 4.5, 1.2345678 * gib, gib}};
+  Report report = report_of(forecast);
+  report.has_host = true;
+  report.connected = 0.345678 * gib;
+  report.device_bytes = 16.28 * gib;
+  report.data = "";
+  CHECK(text_of(report) ==
+        "model    a model\ndevice   a device\nranks    1, which holds all of it\n"
+        "step     123.5 sequences, 98,765 tokens in 12.3 micro-batches; 4.69 TFLOP\n"
+        "time     about 0.333 s a step, 296,296 tokens/s; most of it goes to memory\n"
+        "links    about 0.143 s of it; a rank sends gradients 1.23 GiB\n"
+        "memory                GiB  device     host\n"
+        "         weights             4.12     5.68\n"
+        "         what trains         0.46     6.79\n"
+        "         saved               1.23\n"
+        "         workspace           2.35\n"
+        "         program             0.33\n"
+        "         communication       0.35\n"
+        "         in all              8.84    12.47\n"
+        "         with gradient checkpointing on 3 of 4 layers\n"
+        "fits     yes, in 16.3 GiB\n");
+  Strategy one{512, false, "none", 0, forecast};
+  const std::string step =
+      R"({"sequences":123.46,"tokens":98765.4,"micro_batches":12.35,"flops":4691356900000.0,"seconds":0.333333,)"
+      R"("tokens_per_second":296296.3,"communication_seconds":0.142857,"limited_by":"memory"})";
+  CHECK(io::to_text(json_of(report, {one}), -1) ==
+        R"({"fits":true,"model":"a model","device":"a device","step":)" + step +
+            R"(,"ranks":[{"rank":0,"device_gib":{"weights":4.1235,"trained":0.4568,"saved":1.2346,"workspace":2.6779,)"
+            R"("communication":0.3457,"total":8.8384},"host_gib":{"weights":5.6789,"optimizer":6.789,"total":12.4679},)"
+            R"("checkpointed_layers":3}],"communication":[{"what":"gradients","collective":"all-to-all",)"
+            R"("calls_per_step":4.5,"bytes_per_step":1325607081.4236672}],"advice":[],"strategies":[)"
+            R"({"max_tokens_per_micro_batch":512,"gradient_checkpointing":false,"offload":"none","zero_stage":0,)"
+            R"("fits":true,"step":)" +
+            step + R"(,"device_gib":8.8384,"advice":[]}]})");
+  CHECK(text_of(report, {one}).find("none       0                  0.333     296,296      8.84   yes\n") !=
+        std::string::npos);
+}
+
 }  // namespace forecast_report_test

@@ -18,6 +18,7 @@
 #include "lora/instantiate.hpp"
 #include "lora/settings/settings.hpp"
 #include "support/message_of.hpp"
+#include "support/random_gguf.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
@@ -89,6 +90,18 @@ TEST_CASE(
   CHECK(batches.batches[1].rows == 60);
   config.max_tokens_per_micro_batch = 7;  // less than a sequence
   CHECK(full_batches(config).batches.size() == 6);
+  // Of units none shares a micro-batch with another.
+  const auto parts = [&](Index units) {
+    config.step_units = units;
+    std::vector<std::pair<Index, Index>> found;  // unit and rows
+    for (const auto& batch : full_batches(config).batches) found.emplace_back(batch.unit, batch.rows);
+    return found;
+  };
+  using Parts = std::vector<std::pair<Index, Index>>;
+  config.max_tokens_per_micro_batch = 60;
+  CHECK(parts(2) == Parts{{0, 60}, {0, 30}, {1, 60}, {1, 30}});
+  CHECK(parts(4) == Parts{{0, 30}, {1, 60}, {2, 30}, {3, 60}});
+  CHECK(parts(6) == Parts{{0, 30}, {1, 30}, {2, 30}, {3, 30}, {4, 30}, {5, 30}});
 }
 
 TEST_CASE("run forecast: of each stage the first eight steps are looked at, wherever it begins") {
@@ -173,6 +186,7 @@ TEST_CASE("run forecast: a model needs no weights, and config.json says how they
   std::filesystem::remove(s.temp / "model" / "model.safetensors");
   for (const auto& [field, value, dtype] :
        {std::tuple{"torch_dtype", "float16", DType::f16}, std::tuple{"dtype", "bfloat16", DType::bf16},
+        std::tuple{"dtype", "float16", DType::f16}, std::tuple{"torch_dtype", "bfloat16", DType::bf16},
         std::tuple{"torch_dtype", "float32", DType::f32}, std::tuple{"other", "bfloat16", DType::f32}}) {
     io::Json json = test::config_json({});
     json[field] = value;
@@ -182,6 +196,13 @@ TEST_CASE("run forecast: a model needs no weights, and config.json says how they
     CHECK(blueprint_of(s.config, model.source, model.declared).stored(model::tensors_of(model.source.config())[0]) ==
           dtype);
   }
+  // What newer versions of transformers say goes before what older ones did.
+  io::Json both = test::config_json({});
+  both["dtype"] = "float16";
+  both["torch_dtype"] = "bfloat16";
+  io::write_json(s.temp / "model" / "config.json", both);
+  CHECK(planned_model(s.config).declared == DType::f16);
+  CHECK(planned_model(s.config).source.path() == s.temp / "model");
   settings::Config preset;
   preset.model_preset = "qwen3-0.6b";
   CHECK(planned_model(preset).stored_dtype() == DType::bf16);
@@ -437,6 +458,12 @@ TEST_CASE("run forecast: a model with weights is opened, one in shards or of a f
                                                      }()}});
   CHECK_FALSE(planned_model(s.config).declared);
   CHECK_FALSE(planned_model(s.config).source.is_initial());
+  // Weights in a file of their own have the type that they have, and so has a folder with them in one piece.
+  test::write_gguf(s.temp / "model.gguf", {}, test::random_tensors({}), DType::bf16);
+  settings::Config file;
+  file.model_name_or_path = (s.temp / "model.gguf").native();
+  CHECK_FALSE(planned_model(file).declared);
+  CHECK(planned_model(file).source.path() == s.temp / "model.gguf");
   s.config.train_from_scratch = true;
   CHECK(planned_model(s.config).declared == DType::f32);
   CHECK(planned_model(s.config).source.is_initial());

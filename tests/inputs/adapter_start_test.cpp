@@ -173,6 +173,11 @@ TEST_CASE("adapter start: what may train is an adapter with its group of B, or t
   config.model_name_or_path = folder.path().native();
   config.lora_rank = 3;
   auto blueprint = inputs::blueprint_of(config, source);
+  for (const Index zero_stage : {0, 1, 2, 3}) {
+    config.zero_stage = zero_stage;
+    CHECK(inputs::blueprint_of(config, source).shares_by_layer == (zero_stage > 1));
+  }
+  config.zero_stage = 0;
   REQUIRE(blueprint.adapter.has_value());
   CHECK(blueprint.adapter->rank == 3);
   CHECK_FALSE(blueprint.chosen);

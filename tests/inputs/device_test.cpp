@@ -8,6 +8,7 @@
 
 #include "support/environment.hpp"
 #include "support/message_of.hpp"
+#include "support/proof_device.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 
@@ -57,6 +58,10 @@ TEST_CASE("device: the processors are a device's host threads, its own where it 
   CHECK(&*threads == &dev);
   config.device = "cpu";
   CHECK(inputs::with_device(config, [](auto& made) { return made.threads(); }) == 3);
+  // Of another device they are as many as the settings say.
+  const proof::Device other(2);
+  const inputs::HostThreads<proof::Device> beside(other, config);
+  CHECK((*beside).threads() == 3);
 }
 
 #if !defined(LORA_WITH_ASCEND)

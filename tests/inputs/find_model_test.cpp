@@ -59,7 +59,10 @@ TEST_CASE("find_model: a path is itself, a hub name its snapshot in the cache") 
   write(cached / "refs" / "main", "0123abc\n");
   CHECK(find_model("owner/some-model") == snapshot);
   write(cached / "refs" / "main", "another");
-  CHECK(holds(said_of("owner/some-model"), "names the snapshot \"another\", which is not in "));
+  CHECK(said_of("owner/some-model") == "owner/some-model: in the local cache " + (cached / "refs" / "main").native() +
+                                           " names the snapshot \"another\", which is not in " +
+                                           (cached / "snapshots").native() +
+                                           "; to download it again: hf download owner/some-model");
   write(cached / "refs" / "main", " \n");
   CHECK(holds(said_of("owner/some-model"), "names the snapshot \"\", which is not in "));
 }

@@ -538,6 +538,27 @@ TEST_CASE("records: a long text that is malformed, or is not learnt, is not cut"
         "mine:3: \"loss\" is 0.5; expected true, false, 0 or 1");
 }
 
+TEST_CASE("records: long texts of more bytes than are taken at once are cut once each, and stand behind one another") {
+  const auto tokenizer = tokenizer::Tokenizer::from_json(test::byte_tokenizer_json(), "test");
+  const std::string large(std::size_t{8} << 20, 'x');
+  data::RecordLists lists;
+  lists["mine"].add_text(std::string(30, 'a'));
+  lists["mine"].add(io::Json{{"text", large}, {"loss", 0}});  // of which no token is needed
+  lists["mine"].add_text(std::string(21, 'b'));
+  lists["mine"].add_text("short");
+  const std::vector<std::string> names = {"mine"};
+  const cpu::Threads threads(1);
+  inputs::Records records{data::Dataset::open(names, {}, lists),
+                          data::Encoder(&tokenizer, std::nullopt, {.cutoff_len = 11})};
+  records.cut_texts(threads);
+  REQUIRE(records.size() == 3 + 1 + 2 + 1);  // 29 tokens behind the first and 20, 10 a block
+  std::vector<Index> of;
+  for (Index i = 0; i < records.size(); ++i) of.push_back(records.record_of(i));
+  CHECK(of == std::vector<Index>{0, 0, 0, 1, 2, 2, 3});
+  CHECK(records[0].tokens == std::vector<std::int32_t>(11, 'a'));
+  CHECK(records[5].tokens == std::vector<std::int32_t>(11, 'b'));
+}
+
 TEST_CASE("records: a survey goes through more records than are read at once, and finds the longest and the broken") {
   constexpr Index count = 1030, longest = 1027;
   data::RecordLists lists;

@@ -1,6 +1,7 @@
 #include "lora/io/atomic_folder.hpp"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -8,9 +9,13 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "support/effort.hpp"
 #include "support/message_of.hpp"
+#include "support/process.hpp"
 #include "support/refused_operation.hpp"
 #include "support/temp_folder.hpp"
 
@@ -50,6 +55,30 @@ class Watched final : public FileHook {
 };
 
 std::string stranger(const Path&) { return {}; }
+
+/// Fails what is asked of it, and may do something before.
+class Failing final : public FileHook {
+ public:
+  using Kind = FileOperation::Kind;
+
+  explicit Failing(std::function<int(const FileOperation&)> error)
+      : error_(std::move(error)), former_(set_file_hook(this)) {}
+  Failing(const Failing&) = delete;
+  Failing& operator=(const Failing&) = delete;
+  ~Failing() override { set_file_hook(former_); }
+
+  FileVerdict before(const FileOperation& operation) override { return {error_(operation)}; }
+  void after(const FileOperation&) override {}
+
+ private:
+  std::function<int(const FileOperation&)> error_;
+  FileHook* former_;
+};
+
+/// Writes a folder that holds one file.
+void write_weights(const Path& place, std::string_view text) {
+  write_whole_folder(place, stranger, [&](const Path& folder) { write_file(folder / "weights", text); });
+}
 
 }  // namespace
 
@@ -142,6 +171,12 @@ TEST_CASE("atomic folder: a folder whose writing fails leaves nothing, and what 
   CHECK(test::message_of<IoError>([&] { write_whole_folder(place, stranger, fails); }) == "no more");
   CHECK(entries_of(temp / "deep") == std::vector<Path>{place});
   CHECK(read_file(place / "weights") == "old");
+  {
+    const test::RefusedOperation refused(FileOperation::Kind::remove, EIO);
+    CHECK(test::message_of<IoError>([&] { write_whole_folder(place, stranger, fails); }) == "no more");
+  }
+  CHECK(entries_of(temp / "deep").size() == 2);
+  CHECK(read_file(place / "weights") == "old");
 }
 
 TEST_CASE("atomic folder: what is written, replaced or removed is durable before it is done") {
@@ -162,6 +197,13 @@ TEST_CASE("atomic folder: what is written, replaced or removed is durable before
     CHECK(synced.paths.back() == temp.path());
     CHECK(synced.done == 3);
   }
+  write_weights(temp / "other", "x");
+  {
+    const test::RefusedOperation synced(FileOperation::Kind::sync_folder, 0);
+    remove_whole_folder(temp / "other", stranger);
+    CHECK(synced.paths == std::vector<Path>{temp.path()});
+  }
+  CHECK(entries_of(temp.path()) == std::vector<Path>{place});
   {
     const test::RefusedOperation refused(FileOperation::Kind::remove, EIO);
     CHECK_THROWS_AS(remove_whole_folder(place, stranger), IoError);
@@ -190,7 +232,11 @@ TEST_CASE("atomic folder: what killed processes have left of one name goes, and 
   }
   write_file(temp / "model.lora-partial", "x");
   kept.push_back(temp / "model.lora-partial");
-  clear_killed(place);
+  {
+    const test::RefusedOperation synced(FileOperation::Kind::sync_folder, 0);
+    clear_killed(place);
+    CHECK(synced.paths == std::vector<Path>{temp.path()});  // the one that was put back stays
+  }
   CHECK(read_file(place / "weights") == "old");
   kept.push_back(place);
   std::sort(kept.begin(), kept.end());
@@ -237,6 +283,103 @@ TEST_CASE("atomic folder: the names of many are chosen by a rule") {
   REQUIRE(left.size() == 1);
   CHECK(name_of_temporary(left[0], Temporary::writing) == "final");
   CHECK_NOTHROW(clear_unfinished(temp / "none", place_among([](const std::string&) { return true; })));
+}
+
+TEST_CASE("atomic folder: where it is unknown which of two folders a loss of power leaves, both stay") {
+  for (const bool exchanges : {true, false}) {
+    CAPTURE(exchanges);
+    const TempFolder temp = TempFolder::in_memory();
+    const Path place = temp / "model";
+    const auto fails = [&](const FileOperation& operation) {
+      if (operation.kind == Failing::Kind::exchange && !exchanges) return EINVAL;
+      return operation.kind == Failing::Kind::sync_folder && operation.path == temp.path() ? EIO : 0;
+    };
+    const std::string expected = "cannot sync " + temp.path().native() + ": Input/output error";
+    {
+      const Failing failing(fails);
+      CHECK(test::message_of<IoError>([&] { write_weights(place, "old"); }) == expected);
+    }
+    CHECK(entries_of(temp.path()) == std::vector<Path>{place});
+    CHECK(read_file(place / "weights") == "old");
+    {
+      const Failing failing(fails);
+      CHECK(test::message_of<IoError>([&] { write_weights(place, "new"); }) == expected);
+    }
+    CHECK(read_file(place / "weights") == "new");
+    std::vector<Path> left = entries_of(temp.path());
+    REQUIRE(left.size() == 2);
+    const Path& former = left[left[0] == place ? 1 : 0];
+    CHECK(name_of_temporary(former, exchanges ? Temporary::writing : Temporary::replaced) == "model");
+    CHECK(read_file(former / "weights") == "old");
+  }
+}
+
+TEST_CASE("atomic folder: where the new one can't take its place, the old one is put back") {
+  const TempFolder temp = TempFolder::in_memory();
+  const Path place = temp / "model";
+  write_weights(place, "old");
+  std::string message;
+  {
+    const Failing failing([&](const FileOperation& operation) {
+      if (operation.kind == Failing::Kind::exchange) return EINVAL;
+      const bool is_new = name_of_temporary(operation.path, Temporary::writing).has_value();
+      return operation.kind == Failing::Kind::rename && is_new && operation.target == place ? EIO : 0;
+    });
+    message = test::message_of<IoError>([&] { write_weights(place, "new"); });
+  }
+  CHECK(message.ends_with(".lora-writing to " + place.native() + ": Input/output error"));
+  CHECK(read_file(place / "weights") == "old");
+  CHECK(entries_of(temp.path()) == std::vector<Path>{place});
+}
+
+TEST_CASE("atomic folder: a signal removes what is being written, but not while the old one is away") {
+  const TempFolder temp = TempFolder::in_memory();
+  const Path place = temp / "model";
+  const auto end = [&](const auto& write) { return test::run_apart([&](int) { write(); }).status; };
+  const auto die = [] {
+    remove_unfinished();
+    _exit(0);
+  };
+  CHECK(end([&] {
+          write_whole_folder(place, stranger, [&](const Path& folder) {
+            write_file(folder / "weights", "half");
+            die();
+          });
+        }) == 0);
+  CHECK(entries_of(temp.path()).empty());
+  write_weights(place, "old");
+  CHECK(end([&] {
+          const Failing failing([&](const FileOperation& operation) {
+            if (operation.kind == Failing::Kind::exchange) return EINVAL;
+            if (operation.kind == Failing::Kind::rename && operation.target == place) die();
+            return 0;
+          });
+          write_weights(place, "new");
+        }) == 0);
+  CHECK_FALSE(is_there(place));
+  std::string left;
+  for (const Path& entry : entries_of(temp.path()))
+    for (const Temporary kind : {Temporary::writing, Temporary::replaced})
+      if (name_of_temporary(entry, kind) == "model")
+        left += concat(kind == Temporary::writing ? "writing " : "replaced ", read_file(entry / "weights"), ";");
+  CHECK((left == "writing new;replaced old;" || left == "replaced old;writing new;"));
+  clear_killed(place);
+  CHECK(read_file(place / "weights") == "old");
+  CHECK(entries_of(temp.path()) == std::vector<Path>{place});
+}
+
+TEST_CASE("atomic folder: what another user's process has left stays") {
+  const TempFolder temp = TempFolder::in_memory();
+  const Path place = temp / "model", folder = temporary_name(place, Temporary::writing);
+  create_folder(folder);
+  constexpr uid_t other = 12345;
+  if (::geteuid() == other || ::chown(folder.c_str(), other, static_cast<gid_t>(-1)) != 0)
+    return test::skipped("what another user's process has left: this user can't give folders away");
+  clear_killed(place);
+  CHECK(entries_of(temp.path()) == std::vector<Path>{folder});
+  REQUIRE(::chown(folder.c_str(), ::geteuid(), static_cast<gid_t>(-1)) == 0);
+  clear_killed(place);
+  CHECK(entries_of(temp.path()).empty());
 }
 
 }  // namespace atomic_folder_test

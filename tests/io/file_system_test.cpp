@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lora/io/file.hpp"
+#include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/refused_operation.hpp"
 #include "support/temp_folder.hpp"
@@ -128,6 +129,18 @@ TEST_CASE("file_system: what takes more room than there is says how much, rounde
   CHECK(shown < free * 2);
 }
 
+TEST_CASE("file_system: room that is kept for the administrator is nobody else's") {
+  const TempFolder temp;
+  const auto space = std::filesystem::space(temp.path());
+  const std::uint64_t kept = space.free - space.available;
+  if (kept < 64 << 20) {
+    test::skipped("room that is kept for the administrator: this disk keeps none");
+    return;
+  }
+  CHECK_THROWS_WITH_AS(expect_room(temp.path(), space.available + kept / 2, "a model"),
+                       doctest::Contains("no room for a model"), IoError);
+}
+
 TEST_CASE("file_system: a folder that is created must not be there, but those above it may") {
   const TempFolder temp = TempFolder::in_memory();
   const std::string base = temp.path().native();
@@ -160,6 +173,52 @@ TEST_CASE("file_system: what is removed goes in the order of its names, the fold
   CHECK(removed.paths ==
         std::vector<Path>{temp / "tree/a", temp / "tree/b/x", temp / "tree/b", temp / "tree/c", temp / "tree"});
   CHECK(removed.done == 5);
+}
+
+TEST_CASE("file_system: a hook is told of each operation what it is done to, and of which how many bytes") {
+  const TempFolder temp = TempFolder::in_memory();
+  struct Told final : FileHook {
+    explicit Told(const Path& folder) : base(folder) {}
+    FileVerdict before(const FileOperation& operation) override {
+      static constexpr const char* names[] = {"create",      "write",    "sync",   "truncate",
+                                              "rename",      "exchange", "remove", "create_folder",
+                                              "sync_folder", "lock",     "measure"};
+      std::string line = concat(names[static_cast<std::size_t>(operation.kind)], " ",
+                                operation.path.lexically_relative(base).native());
+      if (!operation.target.empty()) line += " to " + operation.target.lexically_relative(base).native();
+      if (operation.bytes > 0) line += concat(", ", operation.bytes, " bytes");
+      if (operation.keeps) line += ", kept";
+      lines.push_back(line);
+      return {};
+    }
+    void after(const FileOperation&) override { ++done; }
+    Path base;
+    std::vector<std::string> lines;
+    std::size_t done = 0;
+  } told(temp.path());
+  FileHook* const former = set_file_hook(&told);
+  create_folder(temp / "c");
+  {
+    FileWriter writer(temp / "a");
+    writer.write("12345");
+    writer.sync();
+  }
+  { const FileWriter writer(temp / "a", FileWriter::Mode::append); }
+  truncate_file(temp / "a", 3);
+  io::rename(temp / "a", temp / "b");
+  const bool exchanged = exchange(temp / "b", temp / "c");
+  remove_file(temp / "none");
+  sync_folder(temp.path());
+  { const Lock lock(temp.path()); }
+  expect_room(temp.path(), 7, "x");
+  create_folders(temp / "d/e");
+  set_file_hook(former);
+  CHECK(told.lines == std::vector<std::string>{"create_folder c", "create a", "write a, 5 bytes", "sync a",
+                                               "create a, kept", "truncate a, 3 bytes", "sync a", "rename a to b",
+                                               "exchange b to c", "remove none", "sync_folder .", "lock .",
+                                               "measure ., 7 bytes", "create_folder d", "sync_folder .",
+                                               "create_folder d/e", "sync_folder d"});
+  CHECK(told.done == told.lines.size() - (exchanged ? 1 : 2));  // but the removal, and what can't be exchanged
 }
 
 }  // namespace file_system_test

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,7 +19,9 @@
 
 #include "lora/io/mapped_file.hpp"
 #include "lora/io/read_file.hpp"
+#include "lora/io/scratch_file.hpp"
 #include "support/file_faults.hpp"
+#include "support/process.hpp"
 #include "support/refused_operation.hpp"
 #include "support/temp_folder.hpp"
 
@@ -87,8 +90,85 @@ TEST_CASE("file: no operation leaves a file open") {
   CHECK_THROWS_AS(read_file(folder / "a"), IoError);
   CHECK_THROWS_AS(write_file(folder / "a", "content"), IoError);
   Lock(folder / "a");
+  {
+    const Lock one(folder / "a");
+    CHECK_THROWS_AS(Lock(folder / "a"), IoError);
+  }
+  CHECK_THROWS_AS(FileWriter(folder / "copy", FileWriter::Mode::device), IoError);
+  CHECK_THROWS_AS(FileWriter("/dev/null", FileWriter::Mode::append), IoError);
+  CHECK_THROWS_AS(MappedFile("/dev/null"), IoError);
+  for (const Kind kind : {Kind::truncate, Kind::sync_folder, Kind::lock}) {
+    const RefusedOperation refused(kind, EIO);
+    if (kind == Kind::truncate) CHECK_THROWS_AS(truncate_file(folder / "copy", 1), IoError);
+    if (kind == Kind::sync_folder) CHECK_THROWS_AS(sync_folder(folder.path()), IoError);
+    if (kind == Kind::lock) CHECK_THROWS_AS(Lock(folder / "a"), IoError);
+  }
+  CHECK(open_files() == before);
+  {
+    AtomicFile file(folder / "settled");
+    CHECK(open_files() == before + 1);
+    file.settle();
+    CHECK(open_files() == before);
+  }
   io::remove_all(folder / "a");
   CHECK(open_files() == before);
+}
+
+TEST_CASE("file: what is open here is not in programs that are started") {
+  const TempFolder folder = TempFolder::in_memory();
+  const auto kept = [] {
+    int open = 0, closed = 0;  // once another program runs
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      const int flags = ::fcntl(std::stoi(entry.path().filename().native()), F_GETFD);
+      if (flags >= 0) ++((flags & FD_CLOEXEC) != 0 ? closed : open);
+    }
+    return std::pair(open, closed);
+  };
+  const auto before = kept();
+  const FileWriter created(folder / "a"), appends(folder / "a", FileWriter::Mode::append),
+      device("/dev/null", FileWriter::Mode::device);
+  const FileReader reader(folder / "a");
+  const Lock of_folder(folder.path()), of_file(folder / "a", Lock::Of::file);
+  const ScratchFile scratch("nothing");
+  const int unlinked = io::detail::create_and_unlink(folder.path());
+  const auto now = kept();
+  ::close(unlinked);
+  CHECK(now.first == before.first);
+  CHECK(now.second == before.second + 8);
+}
+
+TEST_CASE("file: who may read and write what is created is for the user's mask to say, but scratch files are private") {
+  const TempFolder folder = TempFolder::in_memory();
+  const mode_t former = ::umask(0);
+  write_file(folder / "a", "x");
+  FileWriter(folder / "b", FileWriter::Mode::append).write("x");
+  create_folder(folder / "c");
+  create_folders(folder / "d/e");
+  const ScratchFile scratch("nothing");
+  ::umask(former);
+  const auto allowed = [&](const char* name) {
+    return static_cast<int>(std::filesystem::status(folder / name).permissions());
+  };
+  CHECK(allowed("a") == 0666);
+  CHECK(allowed("b") == 0666);
+  CHECK(allowed("c") == 0777);
+  CHECK(allowed("d/e") == 0777);
+  struct stat status {};
+  REQUIRE(::fstat(scratch.descriptor(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0600);
+}
+
+TEST_CASE("file: nobody waits for the other end of a pipe, and what leads round in a circle is no link itself") {
+  const TempFolder folder = TempFolder::in_memory();
+  const Path pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK(io_error([&] { FileWriter(pipe, FileWriter::Mode::append); }) ==
+        "cannot create " + pipe.native() + ": No such device or address");
+  CHECK(io_error([&] { truncate_file(pipe, 0); }) == "cannot open " + pipe.native() + ": No such device or address");
+  CHECK_NOTHROW(Lock(pipe, Lock::Of::file));
+  std::filesystem::create_symlink("round", folder / "round");
+  CHECK(io_error([&] { FileWriter(folder / "round/a"); }) ==
+        "cannot create " + (folder / "round/a").native() + ": Too many levels of symbolic links");
 }
 
 TEST_CASE("file: an atomic file without a commit leaves what was there") {
@@ -485,6 +565,47 @@ TEST_CASE("file: each way in which a file system says that it has no locks is no
   // The system's own words for the four errors, the last one ENOSYS.
   CHECK(reasons == Names{start + "Bad file descriptor" + end, start + "No locks available" + end,
                          start + "Operation not supported" + end, start + "Function not implemented" + end});
+}
+
+TEST_CASE("file: what was moved has its names, its content and its temporary file still") {
+  const TempFolder folder = TempFolder::in_memory();
+  {
+    FileWriter one(folder / "one", FileWriter::Mode::create, "the first"),
+        two(folder / "two", FileWriter::Mode::create, "the second");
+    FileWriter moved(std::move(one));
+    const RefusedOperation refused(Kind::write, EIO);
+    const auto told = [&] { return io_error([&] { moved.write("x"); }); };
+    CHECK(told() == "cannot write the first: Input/output error");
+    moved = std::move(two);
+    CHECK(told() == "cannot write the second: Input/output error");
+  }
+  std::optional<AtomicFile> file(folder / "a");
+  file->write("begin");
+  const Path partial = file->partial();
+  AtomicFile moved(std::move(*file));
+  file.reset();
+  moved.write(" and end");
+  CHECK(moved.path() == folder / "a");
+  CHECK(moved.partial() == partial);
+  CHECK_FALSE(moved.direct());
+  moved.commit();
+  CHECK(read_file(folder / "a") == "begin and end");
+  CHECK(names_in(folder.path()) == Names{"a", "one", "two"});
+  const Path pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const int reader = ::open(pipe.c_str(), O_RDWR | O_NONBLOCK);
+  REQUIRE(reader >= 0);
+  const auto end = test::run_apart([&](int) {
+    std::optional<AtomicFile> unfinished(folder / "b"), to_pipe(pipe);
+    const AtomicFile taken(std::move(*unfinished)), direct(std::move(*to_pipe));
+    unfinished.reset();
+    to_pipe.reset();
+    remove_unfinished();
+    _exit(direct.direct() ? 0 : 1);
+  });
+  ::close(reader);
+  CHECK(end.status == 0);
+  CHECK(names_in(folder.path()) == Names{"a", "one", "pipe", "two"});
 }
 
 }  // namespace file_test

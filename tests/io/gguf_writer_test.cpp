@@ -93,6 +93,7 @@ TEST_CASE("gguf writer: what a file can't hold, data out of order and missing da
   const std::vector<io::TensorDeclaration> two = {{"a", DType::f32, {1}}, {"b", DType::f32, {1}}};
   CHECK(message({{"a", DType::i8, {1}}}, nothing) == where + "a: GGUF cannot hold I8");
   CHECK(message({{"a", DType::q8_0, {2, 33}}}, nothing) == where + "a: rows of (2, 33) are not whole blocks of Q8_0");
+  CHECK(message({{"b", DType::f32, {}}}, nothing) == where + "b: rows of () are not whole blocks of F32");
   CHECK(message({two[0], two[0]}, nothing) == where + "a: this name is declared twice");
   CHECK(message(two, [](io::GgufWriter& writer) { writer.add("b", bytes_of_text("1234")); }) ==
         where + "b: data given out of order; the next tensor is a");

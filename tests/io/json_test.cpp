@@ -9,12 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include "support/message_of.hpp"
 #include "support/temp_folder.hpp"
 
 namespace json_test {
 
 using namespace lora;
 using namespace lora::io;
+using lora::test::message_of;
 using lora::test::TempFolder;
 
 namespace {
@@ -260,6 +262,14 @@ TEST_CASE("json: fields and texts are found, null as if it were not there") {
   for (const auto& [name, value] : json_fields(json)) names += name + ",";
   CHECK(names == "a,b,c,,");
   CHECK(to_text(json_object({{"z", 1}, {"a", "x"}}), -1) == R"({"z":1,"a":"x"})");
+  const std::string text = "t";
+  CHECK(to_text(json_object({{"z", nullptr},
+                             {"n", std::vector<int>{3, -1}},
+                             {"t", std::vector<std::string>{"b", "a"}},
+                             {"o", json_object({{"i", text}})},
+                             {"b", false},
+                             {"f", 0.5}}),
+                -1) == R"({"z":null,"n":[3,-1],"t":["b","a"],"o":{"i":"t"},"b":false,"f":0.5})");
 }
 
 TEST_CASE("json: comments are left out of the lines that errors count, and of changed files' originals") {
@@ -268,6 +278,9 @@ TEST_CASE("json: comments are left out of the lines that errors count, and of ch
   write_file(folder / "a.json", std::string_view("// one\n[1]"));
   CHECK(read_json(folder / "a.json", true).size() == 1);
   CHECK_THROWS_AS(read_json(folder / "a.json"), FormatError);
+  const auto told = message_of([&] { write_changed_json(folder / "b.json", Json::array(), folder / "a.json"); });
+  CHECK(begins(told, (folder / "a.json").native() + ":1:1: syntax error"));
+  CHECK_FALSE(is_there(folder / "b.json"));
 }
 
 }  // namespace json_test

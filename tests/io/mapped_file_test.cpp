@@ -98,6 +98,31 @@ TEST_CASE("mapped file: pages that were read are given back") {
   CHECK(sum == 'b');
   CHECK(file.bytes()[1] == std::byte{'e'});
   CHECK(most < before + (std::size_t{50} << 20));
+  // Little of each of many places, where a touch maps what is around it.
+  most = 0;
+  for (std::size_t at = 0; at < file.bytes().size(); at += std::size_t{64} << 10) {
+    sum += static_cast<int>(file.bytes()[at]);
+    file.note_read(1);
+    if (at % (1 << 20) == 0) most = std::max(most, mapped_memory());
+  }
+  CHECK(sum == 2 * 'b');
+  CHECK(most < before + (std::size_t{50} << 20));
+}
+
+TEST_CASE("mapped_file: address space is given back, also of what is refused") {
+  const TempFolder folder;
+  const auto is_mapped = [](const std::filesystem::path& path) {
+    return io::read_file("/proc/self/maps").find(path.native()) != std::string::npos;
+  };
+  io::write_file(folder / "a", "x");
+  io::write_file(folder / "pointer", "version https://git-lfs.github.com/spec/v1\n");
+  {
+    const MappedFile file(folder / "a");
+    CHECK(is_mapped(folder / "a"));
+  }
+  CHECK_FALSE(is_mapped(folder / "a"));
+  CHECK_THROWS_AS(MappedFile(folder / "pointer"), FormatError);
+  CHECK_FALSE(is_mapped(folder / "pointer"));
 }
 
 TEST_CASE("tensor_file: to compare tensors keeps few pages of their files resident, and none afterwards") {

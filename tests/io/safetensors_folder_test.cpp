@@ -10,6 +10,7 @@
 
 #include "lora/io/paths.hpp"
 #include "support/file_faults.hpp"
+#include "support/refused_operation.hpp"
 #include "support/temp_folder.hpp"
 
 namespace safetensors_folder_test {
@@ -51,9 +52,14 @@ TEST_CASE("safetensors_folder: a folder with one file") {
   writer.add("f", bytes(f_data));
   writer.add("b", bytes(b_data));
   writer.add("scalar", bytes(f_data));
-  writer.commit();
+  {
+    const test::RefusedOperation synced(FileOperation::Kind::sync_folder, 0);
+    writer.commit();
+    CHECK(synced.paths == std::vector<Path>{folder.path()});
+  }
   CHECK(std::filesystem::exists(folder / "model.safetensors"));
   CHECK_FALSE(std::filesystem::exists(folder / "model.safetensors.index.json"));
+  CHECK(read_file(folder / "model.safetensors").substr(8).starts_with(R"({"__metadata__":{"format":"pt"},"f":)"));
   CHECK(Safetensors::open(folder.path()).tensors().size() == 4);
 }
 
@@ -180,6 +186,9 @@ TEST_CASE("safetensors_folder: a shard or tensor that the index lists and is not
     write_file(index, std::string(R"({"weight_map": {"f": ")") + name + "\"}}");
     CHECK(message().find("which is not the name of a file beside the index") != std::string::npos);
   }
+  const std::string long_name(300, 'x');
+  write_file(index, R"({"weight_map": {"f": ")" + long_name + "\"}}");
+  CHECK(message() == "cannot open " + base + "/" + long_name + ": File name too long");
   write_file(index, "[]");
   CHECK(message() == index + ": expected an object");
   for (const char* text : {"{}", R"({"weight_map": []})"}) {

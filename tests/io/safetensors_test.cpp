@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "support/refused_operation.hpp"
 #include "support/temp_folder.hpp"
 
 namespace safetensors_test {
@@ -99,7 +100,11 @@ TEST_CASE("safetensors: the written bytes are those of the format") {
   const TempFolder folder;
   SafetensorsWriter writer(folder / "a", {{"w", DType::f32, Shape{1, 2}}});
   writer.add("w", bytes(f_data));
-  writer.commit();
+  {
+    const test::RefusedOperation synced(FileOperation::Kind::sync_folder, 0);
+    writer.commit();
+    CHECK(synced.paths == std::vector<Path>{folder.path()});
+  }
   const std::string header =
       R"({"__metadata__":{"format":"pt"},"w":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}})";
   const std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');

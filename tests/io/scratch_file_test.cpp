@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -39,6 +40,8 @@ TEST_CASE("scratch_file: it lies where TMPDIR says, else where there is a disk")
   const test::Environment chosen("TMPDIR", "/some/where");
   CHECK(io::scratch_folder() == "/some/where");
   const test::Environment empty("TMPDIR", "");
+  CHECK(io::scratch_folder() == "/var/tmp");
+  ::unsetenv("TMPDIR");
   CHECK(io::scratch_folder() == "/var/tmp");
 }
 

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "support/refused_operation.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tensorboard_events.hpp"
 
@@ -133,7 +134,11 @@ TEST_CASE("tensorboard: an event begins by the time at which it was written, in 
   const double before = now();
   TensorBoardWriter writer(folder.path());
   write_steps(writer, 1, 1);
-  writer.sync();
+  {
+    const test::RefusedOperation synced(FileOperation::Kind::sync, 0);
+    writer.sync();
+    CHECK(synced.paths == std::vector<Path>{folder / file_name});
+  }
   const double after = now();
   const std::string bytes = read_file(folder / file_name);
   std::string_view left = bytes;

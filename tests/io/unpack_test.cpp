@@ -122,9 +122,13 @@ TEST_CASE("unpack: damage and what follows after the end are named with their pl
   const std::string whole = test::gzipped("text");
   CHECK(OneFile(whole + "more", "a.gz").error() ==
         concat("a.gz: bytes that are not gzip's follow after byte ", whole.size()));
+  // Of the second part, the method of compression: it is no other than 8.
+  CHECK(OneFile(whole + "\x1F\x8B\x07 and so on", "a.gz").error() ==
+        concat("a.gz: the compressed file is damaged near byte ", whole.size() + 4, ": unknown compression method"));
 #ifdef LORA_WITH_ZSTD
-  CHECK(
-      test::holds(OneFile(test::zstandard("text") + "more", "a.zst").error(), "a.zst: the compressed file is damaged"));
+  const std::string frame = test::zstandard("text");
+  CHECK(OneFile(frame + "more bytes", "a.zst").error() ==
+        concat("a.zst: the compressed file is damaged near byte ", frame.size(), ": Unknown frame descriptor"));
 #endif
 }
 
@@ -136,7 +140,9 @@ TEST_CASE("unpack: a file that would fill the disk is refused") {
     CAPTURE(extension);
     std::string packed;
     for (const std::string part = pack(zeros); packed.size() < 17 * part.size();) packed += part;  // 1.06 GiB
-    CHECK(test::holds(OneFile(packed, "a").error(), "a: unpacked it has more than 1073741824 bytes, over 256 times"));
+    CHECK(OneFile(packed, "a").error() ==
+          "a: unpacked it has more than 1073741824 bytes, over 256 times its size; unpack it by other means if that is "
+          "right");
   }
 }
 
@@ -164,8 +170,9 @@ TEST_CASE("unpack: only the names of compressed files lose their end") {
 TEST_CASE("unpack: a frame that asks for a window of gigabytes is refused in words") {
   // A frame of one byte, whose header asks for 2 GiB.
   const std::string frame("\x28\xB5\x2F\xFD\x00\xA8\x09\x00\x00x", 10);
-  CHECK(test::holds(OneFile(frame, "a.zst").error(),
-                    "a.zst: the compressed file asks for a window of more than 128 MiB"));
+  CHECK(OneFile(frame, "a.zst").error() ==
+        "a.zst: the compressed file asks for a window of more than 128 MiB; pack it again without zstd's --long or "
+        "--ultra");
 }
 #endif
 

@@ -70,17 +70,26 @@ TEST_CASE("kernel shapes: attention and its gradient name the operand that does 
                                       {Segments{{0, 4}}, Segments{{0, 3}}},
                                       {Segments{{0, 2}}, Segments{{5, 7}}},
                                       {Segments{{0, 2}}, Segments{{-1, 3}}}})
-    CHECK(test::holds(refusal(shape, queries, keys), "[attention] segment 0: query rows "));
-  check_operands(
-      {q.view(), k.view(), v.view(), out.view()}, {"q", "k", "v", "out"}, wrong.view(), [&](const std::vector<Out>& x) {
-        kernel::attention<D, float>(dev, shape, In(x[0]), In(x[1]), In(x[2]), segments, segments, x[3], &saved);
-      });
-  test::Matrix<D, float> dout(dev, 6, 12, 6), dq(dev, 6, 12, 7), dk(dev, 6, 6, 8), dv(dev, 6, 6, 9);
-  check_operands({q.view(), k.view(), v.view(), out.view(), dout.view(), dq.view(), dk.view(), dv.view()},
-                 {"q", "k", "v", "out", "dout", "dq", "dk", "dv"}, wrong.view(), [&](const std::vector<Out>& x) {
-                   kernel::attention_backward<D, float>(dev, shape, In(x[0]), In(x[1]), In(x[2]), In(x[3]), segments,
-                                                        saved, In(x[4]), x[5], x[6], x[7]);
+    CHECK(refusal(shape, queries, keys) == concat("[attention] segment 0: query rows ", queries[0].begin, "..",
+                                                  queries[0].end, " of 6, key rows ", keys[0].begin, "..", keys[0].end,
+                                                  " of 6"));
+  CHECK(refusal(shape, {{0, 3}, {3, 5}}, {{0, 3}, {4, 5}}) ==
+        "[attention] segment 1: query rows 3..5 of 6, key rows 4..5 of 6");
+  check_operands({q.view(), k.view(), v.view(), out.view()},
+                 {"[attention] q", "[attention] k", "[attention] v", "[attention] out"}, wrong.view(),
+                 [&](const std::vector<Out>& x) {
+                   kernel::attention<D, float>(dev, shape, In(x[0]), In(x[1]), In(x[2]), segments, segments, x[3],
+                                               &saved);
                  });
+  test::Matrix<D, float> dout(dev, 6, 12, 6), dq(dev, 6, 12, 7), dk(dev, 6, 6, 8), dv(dev, 6, 6, 9);
+  check_operands(
+      {q.view(), k.view(), v.view(), out.view(), dout.view(), dq.view(), dk.view(), dv.view()},
+      {"[attention_backward] q", "[attention_backward] k", "[attention_backward] v", "[attention_backward] out",
+       "[attention_backward] dout", "[attention_backward] dq", "[attention_backward] dk", "[attention_backward] dv"},
+      wrong.view(), [&](const std::vector<Out>& x) {
+        kernel::attention_backward<D, float>(dev, shape, In(x[0]), In(x[1]), In(x[2]), In(x[3]), segments, saved,
+                                             In(x[4]), x[5], x[6], x[7]);
+      });
 }
 
 TEST_CASE("kernel shapes: the parts of the loss name the operand that does not fit") {
@@ -90,21 +99,29 @@ TEST_CASE("kernel shapes: the parts of the loss name the operand that does not f
   const test::Matrix<D, std::int32_t> labels(dev, 1, n, std::vector<std::int32_t>{0, 1, 2, 3});
   const test::Matrix<D, std::int32_t> few(dev, 1, 3, std::vector<std::int32_t>{0, 1, 2});
   const Out r = row.view(), b = block.view();
-  check_operands({r, r, r, b, r, b}, {"top", "others", "target", "e", "rounded", "sums"}, wrong.view(),
-                 [&](const std::vector<Out>& x) {
+  check_operands({r, r, r, b, r, b},
+                 {"[softmax_block] top", "[softmax_block] others", "[softmax_block] target", "[softmax_block] e",
+                  "[softmax_block] rounded", "[softmax_block] sums"},
+                 wrong.view(), [&](const std::vector<Out>& x) {
                    kernel::softmax_block<float, D>(dev, b, labels.in(), 0, x[0], x[1], x[2], x[3], x[4], x[5]);
                  });
-  check_operands({r, r, r}, {"others", "target", "loss"}, wrong.view(), [&](const std::vector<Out>& x) {
-    kernel::softmax_finish<float, D>(dev, In(r), In(x[0]), In(x[1]), x[2]);
-  });
-  check_operands({r, r, r, r, b, b}, {"top", "others", "target", "rounded", "w_label", "sums"}, wrong.view(),
-                 [&](const std::vector<Out>& x) {
+  check_operands(
+      {r, r, r}, {"[softmax_finish] others", "[softmax_finish] target", "[softmax_finish] loss"}, wrong.view(),
+      [&](const std::vector<Out>& x) { kernel::softmax_finish<float, D>(dev, In(r), In(x[0]), In(x[1]), x[2]); });
+  check_operands({r, r, r, r, b, b},
+                 {"[softmax_gradient] top", "[softmax_gradient] others", "[softmax_gradient] target",
+                  "[softmax_gradient] rounded", "[softmax_gradient] w_label", "[softmax_gradient] sums"},
+                 wrong.view(), [&](const std::vector<Out>& x) {
                    kernel::softmax_gradient<float, D>(dev, In(x[0]), In(x[1]), In(x[2]), In(x[3]), In(x[4]), 1.0,
                                                       In(x[5]), b);
                  });
-  check_operands({r, r, r, b}, {"top", "others", "target", "dl"}, wrong.view(), [&](const std::vector<Out>& x) {
-    kernel::softmax_logit_gradient<float, D>(dev, In(b), labels.in(), 0, In(x[0]), In(x[1]), In(x[2]), 1.0, x[3]);
-  });
+  check_operands({r, r, r, b},
+                 {"[softmax_logit_gradient] top", "[softmax_logit_gradient] others", "[softmax_logit_gradient] target",
+                  "[softmax_logit_gradient] dl"},
+                 wrong.view(), [&](const std::vector<Out>& x) {
+                   kernel::softmax_logit_gradient<float, D>(dev, In(b), labels.in(), 0, In(x[0]), In(x[1]), In(x[2]),
+                                                            1.0, x[3]);
+                 });
   CHECK_THROWS_AS((kernel::softmax_block<float, D>(dev, b, few.in(), 0, r, r, r, b, r, b)), ShapeError);
   CHECK_THROWS_AS((kernel::softmax_logit_gradient<float, D>(dev, In(b), few.in(), 0, In(r), In(r), In(r), 1.0, b)),
                   ShapeError);

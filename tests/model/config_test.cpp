@@ -223,10 +223,11 @@ TEST_CASE("config: rope_scaling beside rope_parameters counts as in transformers
   }
   io::Json nested = io::Json::object();
   nested["full_attention"] = inside;
-  CHECK(holds(message_of([&] {
-                parsed(least("qwen3"), {{"rope_parameters", nested}});
-              }),
-              "\"rope_parameters\" has settings for \"full_attention\" alone, which is not supported"));
+  CHECK(message_of([&] {
+          parsed(least("qwen3"), {{"rope_parameters", nested}});
+        }) ==
+        "config.json: \"rope_parameters\" has settings for \"full_attention\" alone, which is not supported; expected "
+        "one set of numbers for all layers");
 }
 
 TEST_CASE("config: no_rope_layers, where 1 uses RoPE") {
@@ -375,12 +376,22 @@ TEST_CASE("config: biases that no config.json of the type can express are refuse
     config.mlp_bias = mlp;
     return message_of([&] { model::to_json(config, "float32", "x.gguf"); });
   };
-  CHECK(holds(message("llama", true, false, false),
-              "x.gguf: has q, k, v biases, o none, mlp none, which no config.json of a llama model can express"));
-  CHECK(holds(message("qwen2", false, false, false), "it would mean q, k, v biases"));
-  CHECK(holds(message("qwen2", true, true, false), "of a qwen2 model"));
+  CHECK(
+      message("llama", true, false, false) ==
+      "x.gguf: has q, k, v biases, o none, mlp none, which no config.json of a llama model can express; it would mean "
+      "q, k, v none, o none, mlp none");
+  CHECK(message("llama", false, true, true) ==
+        "x.gguf: has q, k, v none, o biases, mlp biases, which no config.json of a llama model can express; it would "
+        "mean q, k, v biases, o biases, mlp biases");
+  CHECK(message("qwen2", false, false, false) ==
+        "x.gguf: has q, k, v none, o none, mlp none, which no config.json of a qwen2 model can express; it would mean "
+        "q, k, v biases, o none, mlp none");
+  CHECK(holds(message("qwen2", true, true, false), "has q, k, v biases, o biases, mlp none, which"));
   CHECK(holds(message("qwen3", true, false, false), "of a qwen3 model"));
-  CHECK(holds(message("qwen3", false, false, true), "mlp biases"));
+  CHECK(
+      message("qwen3", false, false, true) ==
+      "x.gguf: has q, k, v none, o none, mlp biases, which no config.json of a qwen3 model can express; it would mean "
+      "q, k, v none, o none, mlp none");
   CHECK(message("llama", true, true, true) == "nothing was thrown");
   CHECK(message("qwen3", true, true, false) == "nothing was thrown");
 }
@@ -464,7 +475,8 @@ TEST_CASE("config: Llama 3.1's scaling is recognised in rope_freqs.weight, anoth
   const auto config = with(odd);
   CHECK(config.rope.scaling == Scaling::none);
   CHECK(config.rope.frequency_factors == odd);
-  CHECK(holds(message_of([&] { model::to_json(config, "float32", "x.gguf"); }), "x.gguf: rope_freqs.weight"));
+  CHECK(message_of([&] { model::to_json(config, "float32", "x.gguf"); }) ==
+        "x.gguf: rope_freqs.weight holds factors that no config.json can express; expected those of Llama 3.1");
   CHECK(holds(message_of([&] { with({1, 2}); }), "rope_freqs.weight is F32 (2); expected F32 (32)"));
   odd[3] = 0;
   CHECK(holds(message_of([&] { with(odd); }), "rope_freqs.weight holds 0"));
@@ -805,6 +817,38 @@ TEST_CASE("config: rope_freqs.weight of another type, or with numbers that are n
   CHECK(said(0, of({1, 1, 1, 1e-45f})) ==
         (file.folder / "x.gguf").native() + ": the rope settings give frequencies that are no finite numbers");
   CHECK(said(0, of({1, 2, 3, 4})) == "nothing was thrown");
+}
+
+TEST_CASE("config: GGUF's rotary base, epsilon, biases and ends of a turn are those that the file has") {
+  GgufFile file("llama");
+  file.shape.more = {{"attention_bias", true}, {"mlp_bias", true}};
+  const auto without = [&](std::string_view left_out) {
+    GgufChanges changes;
+    changes.keep = [=](const std::string& name) {
+      return name != left_out && name != "llama.rope.freq_base" && name != "llama.attention.layer_norm_rms_epsilon";
+    };
+    changes.add = [](GgufWriter& w) {
+      w.add("llama.rope.freq_base", 12345.6f);
+      w.add("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+      w.add("tokenizer.ggml.eot_token_id", std::uint32_t{4});
+      w.add("tokenizer.ggml.eom_token_id", std::uint32_t{7});
+    };
+    return file.read(changes);
+  };
+  // Decimal numbers, as config.json had them.
+  const auto c = without("");
+  CHECK(c.rope.theta == 12345.6);
+  CHECK(c.rms_norm_eps == 1e-5);
+  CHECK(c.eos_token_ids == std::vector<std::int32_t>{0, 4, 7});
+  const auto biases = [](const model::Config& config) {
+    return std::vector<bool>{config.qkv_bias, config.o_bias, config.mlp_bias};
+  };
+  CHECK(biases(c) == std::vector<bool>{true, true, true});
+  CHECK(biases(without("blk.0.attn_q.bias")) == std::vector<bool>{false, true, true});
+  CHECK(biases(without("blk.0.attn_output.bias")) == std::vector<bool>{true, false, true});
+  CHECK(biases(without("blk.0.ffn_gate.bias")) == std::vector<bool>{true, true, false});
+  CHECK(message_of([&] { without("token_embd.weight"); }) ==
+        (file.folder / "x.gguf").native() + ": the tensor token_embd.weight is missing");
 }
 
 }  // namespace config_test

@@ -98,7 +98,13 @@ TEST_CASE("descriptions: an expression fits a part of a name or all of it") {
   CHECK(fits("a\\*", "a*", Fits::whole));
   CHECK_FALSE(fits("a\\*", "aa", Fits::whole));
   CHECK(fits("[(?]a", "?a", Fits::whole));  // no group within a class
-  for (const char* unknown : {"a\\s", "a\\b", "(?i)a", "(?!a)b", "a{1,2}", "}", "[a", "(a", "*a)"})
+  for (const char mark : std::string_view(".-_$*+?()[]|/")) {
+    CAPTURE(mark);
+    CHECK(fits(concat("a\\", mark, "b").c_str(), concat("a", mark, "b").c_str(), Fits::whole));
+    CHECK_FALSE(fits(concat("a\\", mark, "b").c_str(), "ab", Fits::whole));
+    CHECK_FALSE(fits(concat("a\\", mark, "b").c_str(), "axb", Fits::whole));
+  }
+  for (const char* unknown : {"a\\s", "a\\b", "\\^a", "(?i)a", "(?!a)b", "a{1,2}", "}", "[a", "(a", "*a)"})
     CHECK_FALSE(model::ModulePattern(unknown, Fits::part).known());
   CHECK_FALSE(model::ModulePattern(std::string_view("a\0b", 3)).known());
 }

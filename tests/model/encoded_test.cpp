@@ -73,8 +73,14 @@ TEST_CASE("encoded: what would not be finite is refused with its tensor") {
   CHECK(test::holds(refused(values, DType::q8_0), "would hold inf as Q8_0"));
   values[7] = std::numeric_limits<float>::quiet_NaN();
   CHECK(test::holds(refused(values, DType::q8_0), "would hold nan as Q8_0"));
-  values[7] = 1e7f;  // 1e7 / 127 is too large a scale
-  CHECK(test::holds(refused(values, DType::q8_0), "would hold inf as Q8_0"));
+  values[7] = -1e7f;  // 1e7 / 127 is too large a scale
+  CHECK(refused(values, DType::q8_0) ==
+        "the merged tensor layer.weight would hold inf as Q8_0 (1e+07 before rounding); expected finite numbers");
+  CHECK(refused({1, -3.4e38f}, DType::bf16) ==
+        "the merged tensor layer.weight would hold -inf as BF16 (-3.4e+38 before rounding); expected finite numbers");
+  CHECK(test::holds(refused({1, infinity}, DType::f32), "would hold inf as F32 (inf before rounding)"));
+  CHECK(test::message_of([] { model::encoded(std::vector<float>(32), DType::q4_0, "layer.weight"); }) ==
+        "the tensor layer.weight can't be written as Q4_0");
 }
 
 }  // namespace encoded_test

@@ -269,12 +269,21 @@ TEST_CASE("export: what llama.cpp has no place for is refused") {
                       c.rope.original_max_position_embeddings = 64;
                     }),
               "rope_scaling is Llama 3.1's, which llama.cpp's qwen2 has no place for; expected none, linear or yarn"));
-  CHECK(holds(check("qwen2", [](auto& c) { c.rope.truncate = false; }), "\"truncate\" false"));
-  CHECK(holds(check("qwen2", [](auto& c) { c.qkv_bias = false; }), "q, k and v have no biases"));
-  CHECK(holds(check("qwen3", [](auto& c) { c.qkv_bias = true; }), "q, k and v have biases"));
-  CHECK(holds(check("smollm3", [](auto& c) { c.o_bias = true; }), "o_proj has a bias"));
-  CHECK(holds(check("smollm3", [](auto& c) { c.mlp_bias = true; }), "the projections of the MLP have biases"));
-  CHECK(holds(check("qwen2", [](auto& c) { c.head_dim = 10; }), "4 heads of 10 columns"));
+  const auto no_place = [](const char* what, const char* type, const char* expected) {
+    return concat("M: ", what, ", which llama.cpp's ", type, " has no place for; expected ", expected);
+  };
+  CHECK(check("qwen2", [](auto& c) { c.rope.truncate = false; }) ==
+        no_place("rope_scaling has \"truncate\" false", "qwen2", "true"));
+  CHECK(check("qwen2", [](auto& c) { c.qkv_bias = false; }) == no_place("q, k and v have no biases", "qwen2", "them"));
+  for (const char* type : {"qwen3", "smollm3"}) {
+    CHECK(check(type, [](auto& c) { c.qkv_bias = true; }) == no_place("q, k and v have biases", type, "none"));
+    CHECK(check(type, [](auto& c) { c.o_bias = true; }) == no_place("o_proj has a bias", type, "none"));
+    CHECK(check(type, [](auto& c) { c.mlp_bias = true; }) ==
+          no_place("the projections of the MLP have biases", type, "none"));
+  }
+  CHECK(check("qwen2", [](auto& c) { c.o_bias = true; }) == no_place("o_proj has a bias", "qwen2", "none"));
+  CHECK(check("qwen2", [](auto& c) { c.head_dim = 10; }) ==
+        no_place("4 heads of 10 columns", "qwen2", "as many columns in all as the model, 32"));
 }
 
 TEST_CASE("export: a number that the type can't hold is an error that names its tensor") {
@@ -319,13 +328,48 @@ TEST_CASE("export: an adapter whose file could not say all of it is refused") {
   const auto message = [&](model::AdapterFiles files) {
     return message_of<FormatError>([&] { const model::GgufAdapter adapter(std::move(files), config, {}); });
   };
-  CHECK(holds(message(model::open_adapter(fixtures / "adapters" / "modules_to_save")),
-              "which an adapter's GGUF file can't hold; expected none: export the merged model, without adapter_only"));
+  CHECK(message(model::open_adapter(fixtures / "adapters" / "modules_to_save")) ==
+        (fixtures / "adapters" / "modules_to_save" / "adapter_config.json").native() +
+            ": \"modules_to_save\" has [\"lm_head\",\"embed_tokens\",\"norm\"], which an adapter's GGUF file can't "
+            "hold; expected none: export the merged model, without adapter_only");
   auto files = model::open_adapter(fixtures / "adapters" / "all");
   files.config.alpha = 0;
-  CHECK(holds(message(files), "is 0, which llama.cpp takes for a scale of 1"));
+  CHECK(message(files) ==
+        (fixtures / "adapters" / "all" / "adapter_config.json").native() +
+            ": lora_alpha of model.layers.0.self_attn.q_proj.weight is 0, which llama.cpp takes for a "
+            "scale of 1; expected another");
   // Of another base.
   CHECK(holds(message(model::open_adapter(fixtures / "golden" / "qwen3" / "adapter")), "the config expects"));
+}
+
+TEST_CASE("export: an adapter's factors stay as they are stored, but for doubles, unless a type is named") {
+  const model::Config config =
+      model::parse_config(io::read_json(fixtures / "golden" / "llama" / "config.json"), "config.json");
+  const auto dtypes = [&](const io::Path& folder, std::optional<DType> dtype) {
+    const model::GgufAdapter adapter(model::open_adapter(folder), config, dtype);
+    std::vector<DType> found{adapter.dtype()};
+    for (const auto& tensor : adapter.tensors())
+      if (std::find(found.begin(), found.end(), tensor.dtype) == found.end()) found.push_back(tensor.dtype);
+    return found;
+  };
+  using Types = std::vector<DType>;
+  CHECK(dtypes(fixtures / "adapters" / "all", {}) == Types{DType::f32});
+  CHECK(dtypes(fixtures / "adapters" / "bfloat16", {}) == Types{DType::bf16});
+  CHECK(dtypes(fixtures / "adapters" / "float16", {}) == Types{DType::f16});
+  CHECK(dtypes(fixtures / "adapters" / "all", DType::bf16) == Types{DType::bf16});
+  CHECK(dtypes(fixtures / "adapters" / "all", DType::q8_0) ==
+        Types{DType::q8_0, DType::f16});  // rows of no whole block
+  const TempFolder temp;
+  io::copy_file(fixtures / "adapters" / "all" / "adapter_config.json", temp / "adapter_config.json");
+  const auto files = io::Safetensors::open(fixtures / "adapters" / "all" / "adapter_model.safetensors");
+  std::vector<io::TensorDeclaration> declarations;
+  for (const auto& tensor : files.tensors()) declarations.push_back({tensor.name, DType::f64, tensor.shape});
+  io::SafetensorsWriter writer(temp / "adapter_model.safetensors", declarations);
+  for (const auto& tensor : files.tensors())
+    writer.add(tensor.name, std::vector<std::byte>(static_cast<std::size_t>(tensor.shape.count()) * sizeof(double)));
+  writer.commit();
+  CHECK(dtypes(temp.path(), {}) == Types{DType::f32});
+  CHECK(dtypes(temp.path(), DType::f16) == Types{DType::f16});
 }
 
 }  // namespace export_gguf_test

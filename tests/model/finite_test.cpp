@@ -185,4 +185,24 @@ TEST_CASE("finite: numbers of every type are looked at by the bits of their expo
   CHECK(any_non_finite<std::uint16_t>(bytes({0, 0, 0x7C01}), 0x7C00u));
 }
 
+TEST_CASE("finite: tensors of integers, of whatever width, are passed over") {
+  const test::TempFolder folder;
+  io::write_json(folder / "config.json", test::config_json(test::RandomModel{}));
+  std::vector<io::TensorDeclaration> declarations{{"w", DType::f32, Shape{2}}};
+  for (const DType dtype : {DType::i64, DType::i32, DType::i16, DType::i8, DType::u8})
+    declarations.push_back({std::string(name_of(dtype)), dtype, Shape{3}});
+  io::SafetensorsWriter writer(folder / "model.safetensors", declarations);
+  for (const auto& one : declarations) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(bytes_of(one.dtype, one.shape.count())), std::byte{0x7F});
+    const float numbers[] = {1, -3};
+    if (one.dtype == DType::f32) std::memcpy(bytes.data(), numbers, sizeof numbers);
+    writer.add(one.name, bytes);
+  }
+  writer.commit();
+  cpu::Device dev(1);
+  const auto extreme = model::extreme_number(dev, model::Source::open(folder.path()), nullptr);
+  CHECK(extreme.tensor == "w");
+  CHECK(extreme.value == -3);
+}
+
 }  // namespace finite_test

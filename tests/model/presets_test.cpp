@@ -90,6 +90,12 @@ TEST_CASE("presets: config.json says whose model it is, and what a name that non
   CHECK(text("smollm2-360m", "attention_bias") == "false");
   CHECK(text("qwen2.5-7b", "attention_bias") == "none");
   CHECK(text("qwen2.5-7b", "tie_word_embeddings") == "false");
+  CHECK(io::to_text(model::preset_config("qwen2.5-7b"), -1) ==
+        "{\"architectures\":[\"Qwen2ForCausalLM\"],\"model_type\":\"qwen2\",\"vocab_size\":152064,"
+        "\"hidden_size\":3584,\"intermediate_size\":18944,\"num_hidden_layers\":28,\"num_attention_heads\":28,"
+        "\"num_key_value_heads\":4,\"head_dim\":128,\"hidden_act\":\"silu\",\"max_position_embeddings\":32768,"
+        "\"initializer_range\":0.02,\"rms_norm_eps\":1e-06,\"rope_theta\":1000000.0,"
+        "\"tie_word_embeddings\":false,\"torch_dtype\":\"bfloat16\"}");
   CHECK_THROWS_WITH_AS(model::preset_config("huge"),
                        "key model_preset: given huge, allowed: one of tiny, small, medium, large, qwen2.5-0.5b, "
                        "qwen2.5-1.5b, qwen2.5-3b, qwen2.5-7b, qwen2.5-14b, qwen2.5-32b, qwen2.5-72b, qwen3-0.6b, "

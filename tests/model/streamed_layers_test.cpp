@@ -20,6 +20,7 @@
 #include "support/random_gguf.hpp"
 #include "support/small_training.hpp"
 #include "support/temp_folder.hpp"
+#include "support/thread_ranks.hpp"
 
 namespace streamed_layers_test {
 
@@ -320,6 +321,15 @@ TEST_CASE("streamed layers: a model's tensors are read layer by layer, each copi
   const std::size_t before = dev.counts().bytes_beside;
   CHECK(values({.streams_layers = true, .from = From::memory}) == expected);
   CHECK(dev.counts().bytes_beside - before == 4 * layer_bytes(source));
+  // Memory that is left keeps more of them, and is told.
+  const std::size_t each = layer_bytes(source);
+  model::Decoder<Dev, float> decoder(dev, source, {.streams_layers = true, .from = From::memory});
+  CHECK(decoder.streaming()->device == 2 * each);
+  CHECK(decoder.keep_layers(each - 1) == 0);
+  CHECK(decoder.keep_layers(each) == each);
+  CHECK(decoder.keep_layers(3 * each) == each);  // which are all
+  CHECK(decoder.streaming()->device == 4 * each);
+  CHECK_FALSE(decoder.gathers_layers());
 }
 
 TEST_CASE("streamed layers: a device that reads the host's memory has nothing to stream") {
@@ -355,6 +365,7 @@ void check_gguf(const std::string& family, DType dtype) {
   subject.model.hidden = 256;
   subject.model.ffn = 64;
   subject.model.head_dim = 8;
+  if (family == "llama") subject.model.more = {{"attention_bias", true}, {"mlp_bias", true}};
   const TempFolder folder = TempFolder::in_memory();
   write_gguf(folder / "model.gguf", subject.model, random_tensors(subject.model), dtype);
   const auto source = model::Source::open(folder / "model.gguf");
@@ -531,6 +542,112 @@ TEST_CASE("host matrix: of Q8_0 a row's quanta come first, and then its scales")
       CHECK(std::memcmp(planes.data() + row * 68 + block * 32, from + 2, 32) == 0);
       CHECK(std::memcmp(planes.data() + row * 68 + 64 + block * 2, from, 2) == 0);
     }
+}
+
+namespace {
+
+/// A matrix (1, `count`) of one number.
+model::HostMatrix row_of(Index count, float number) {
+  auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(count), number);
+  return {{DType::f32, std::as_bytes(std::span(*values)), values, 0}, 1, count};
+}
+/// What taking the memory for two layers of a MiB each says.
+std::string refusal_of_two(Dev& dev, const WeightPlaces& places, comm::Communicator<Dev>* ranks = nullptr) {
+  model::StreamedLayers<Dev> streamed(dev, 2, places, ranks);
+  for (const Index layer : {0, 1}) (void)streamed.add(layer, row_of(1 << 18, 1));
+  return message_of<Error>([&] { (void)streamed.build(); });
+}
+
+}  // namespace
+
+TEST_CASE("streamed layers: too little memory of the host is told with what is needed and what there is") {
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  const auto needs = [](const char* what, const char* needed, const char* there) {
+    return concat("key ", what, " the layers ", needed, " MiB of the host's memory are needed, but ", there,
+                  " MiB are available; allowed: none or optimizer, or more memory");
+  };
+  Dev dev(1);
+  CHECK(refusal_of_two(dev, {.streams_layers = true, .memory = 5 * mib / 2, .threads = 1}) ==
+        needs("offload: to stream", "3.0", "2.5"));
+  CHECK(refusal_of_two(dev, {.streams_layers = true, .from = From::memory, .memory = 3 * mib / 2, .threads = 1}) ==
+        needs("offload: to stream", "2.0", "1.5"));
+  CHECK(refusal_of_two(dev, {.streams_layers = true, .from = From::memory, .memory = 2 * mib, .threads = 1}) ==
+        "nothing was thrown");
+  Dev small(1, {.host_memory = 3 * mib / 2});
+  CHECK(refusal_of_two(small, {.streams_layers = true, .from = From::memory, .threads = 1}) ==
+        "key offload: 2.0 MiB of page-locked memory, to stream the layers, can't be had: [proof] out of page-locked "
+        "memory: 1048576 bytes");
+  CHECK(message_of<Error>([&] { const model::StreamedLayers<Dev> nobody(dev, 2, {.shares_layers = true}); }) ==
+        "[streamed_layers] layers are to be shared out, but by no ranks; a Decoder takes their communicator");
+  run_ranks<Dev>(2, [&](auto& self) {
+    Dev own(1), lacks(1, {.host_memory = mib / 2});
+    // Half of each layer, and while it is shared out one of them whole.
+    for (const bool on_host : {true, false})
+      CHECK(refusal_of_two(own, {.streams_layers = on_host, .shares_layers = true, .memory = mib / 2, .threads = 1},
+                           &self) == needs("zero_stage: to share out", on_host ? "2.0" : "1.0", "0.5"));
+    CHECK(refusal_of_two(lacks, {.shares_layers = true, .threads = 1}, &self) ==
+          "key zero_stage: memory for this rank's part of the layers can't be had: [proof] out of page-locked memory: "
+          "1048576 bytes");
+  });
+}
+
+TEST_CASE("streamed layers: ranks have a share of each layer, on the device or the host, and gather them whole") {
+  for (const bool on_host : {false, true}) {
+    CAPTURE(on_host);
+    run_ranks<Dev>(2, [&](auto& self) {
+      Dev dev(1, {.late_sources = true});
+      // Layers of three blocks of 512 bytes, of one, and of a part of one: the last rank has the larger share.
+      const Index counts[] = {384, 128, 16};
+      model::StreamedLayers<Dev> streamed(dev, 3, {.streams_layers = on_host, .shares_layers = true, .threads = 1},
+                                          &self);
+      std::vector<nn::Weight<Dev>> weights;
+      for (Index layer = 0; layer < 3; ++layer)
+        weights.push_back(streamed.add(layer, row_of(counts[layer], static_cast<float>(layer + 1))));
+      const model::LayerStreaming taken = streamed.build();
+      const std::size_t own = self.rank() == 0 ? 512 : 1024 + 512 + 64;
+      CHECK(taken.from == From::ranks);
+      CHECK(taken.layers == 1536 + 512 + 64);
+      CHECK(taken.device == 2 * 1536 + (on_host ? 0 : own));
+      CHECK(taken.host == (on_host ? own : 0));
+      CHECK(taken.loading == 1536);
+      CHECK(streamed.is_collective());
+      CHECK(streamed.widen(1 << 20) == 0);
+      for (const Index layer : {0, 1, 2, 1, 0}) {
+        const nn::LayerHandle<Dev> handle(&streamed, dev, layer, -1);
+        Tensor<Dev, float> values(dev, 1, counts[layer]);
+        const auto use = weights[static_cast<std::size_t>(layer)].use(dev);
+        kernel::decode(dev, use.view(), values.view());
+        CHECK(to_host(dev, values.view()) ==
+              std::vector<float>(static_cast<std::size_t>(counts[layer]), static_cast<float>(layer + 1)));
+      }
+    });
+  }
+  CHECK(model::shard_begins(1536, 2) == std::vector<Index>{0, 512, 1536});
+  CHECK(model::shard_begins(1537, 4) == std::vector<Index>{0, 512, 1024, 1536, 1537});
+  CHECK(model::shard_begins(64, 3) == std::vector<Index>{0, 0, 0, 64});
+  CHECK(model::shard_size(1537, 3, 4) == 1);
+  CHECK(model::shard_size(1537, 0, 4) == 512);
+}
+
+TEST_CASE("streamed layers: what goes wrong as a layer is decoded reaches whoever asks for it") {
+  Dev dev(1);
+  model::StreamedLayers<Dev> streamed(dev, 3, {.streams_layers = true, .from = From::files, .threads = 1});
+  const std::vector<std::int32_t> integers(16, 1);
+  nn::Weight<Dev> first = streamed.add(0, row_of(16, 1));
+  (void)streamed.add(
+      1, model::HostMatrix::decoded<float>({DType::i32, std::as_bytes(std::span(integers)), nullptr, 0}, 1, 16));
+  (void)streamed.add(2, row_of(16, 3));
+  CHECK(streamed.build().from == From::files);
+  const auto acquired = [&](Index layer, Index next) {
+    return message_of([&] { const nn::LayerHandle<Dev> handle(&streamed, dev, layer, next); });
+  };
+  const std::string error = "[cpu] a weight stored as I32 can't be read as numbers";
+  CHECK(acquired(0, -1) == "nothing was thrown");
+  CHECK(acquired(0, 1) == error);  // and has not got its own layer
+  CHECK(message_of<DeviceError>([&] { (void)first.use(dev); }).starts_with("[weight] a matrix (1, 16) is read while"));
+  CHECK(acquired(0, -1) == "nothing was thrown");  // it is on the device
+  CHECK(acquired(1, -1) == error);
+  CHECK(acquired(2, -1) == error);  // whatever comes from there
 }
 
 }  // namespace streamed_layers_test

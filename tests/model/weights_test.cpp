@@ -109,14 +109,21 @@ TEST_CASE("weights: integers are no weights") {
   const RandomModel shape;
   auto tensors = random_tensors(shape);
   io::write_json(folder / "config.json", config_json(shape));
-  std::vector<io::TensorDeclaration> declarations;
-  for (const auto& tensor : tensors)
-    declarations.push_back({tensor.name, tensor.name == "model.norm.weight" ? DType::i32 : DType::f32, tensor.shape});
-  io::SafetensorsWriter writer(folder / "model.safetensors", declarations);
-  for (auto& tensor : tensors) writer.add(tensor.name, encode(tensor.values, DType::f32));
-  writer.commit();
-  CHECK(holds(message_of([&] { logits_from(folder.path()); }),
-              "the tensor model.norm.weight is I32; expected a floating"));
+  for (const DType dtype : {DType::i64, DType::i32, DType::i16, DType::i8, DType::u8}) {
+    std::vector<io::TensorDeclaration> declarations;
+    for (const auto& tensor : tensors)
+      declarations.push_back({tensor.name, tensor.name == "model.norm.weight" ? dtype : DType::f32, tensor.shape});
+    io::SafetensorsWriter writer(folder / "model.safetensors", declarations);
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      writer.add(tensors[i].name,
+                 declarations[i].dtype == dtype
+                     ? std::vector<std::byte>(static_cast<std::size_t>(bytes_of(dtype, tensors[i].shape.count())))
+                     : encode(tensors[i].values, DType::f32));
+    writer.commit();
+    CHECK(message_of([&] { logits_from(folder.path()); }) ==
+          concat(folder.path().native(), ": the tensor model.norm.weight is ", name_of(dtype),
+                 "; expected a floating point or GGUF block type"));
+  }
 }
 
 TEST_CASE("weights: shards give what one file gives, and a missing one is named") {
@@ -357,6 +364,22 @@ TEST_CASE("weights: where a device takes blocks split, only those of projections
     CHECK(model::stays_quantised<Split>(info, DType::q8_0) == projection);
     CHECK_FALSE(model::stays_quantised<Whole>(info, DType::q4_0));
     CHECK_FALSE(model::stays_quantised<Split>(info, DType::q4_0));
+  }
+}
+
+TEST_CASE("weights: a head that is parted has the embedding's numbers, however often it is, and one of its own stays") {
+  const TempFolder folder;
+  RandomModel shape;
+  for (const bool tied : {true, false}) {
+    CAPTURE(tied);
+    shape.tied = tied;
+    write_random_model(folder.path(), shape);
+    auto source = model::Source::open(folder.path());
+    for (int i = 0; i < 2; ++i) source.part_head();
+    CHECK_FALSE(source.config().tie_word_embeddings);
+    const auto tensors = model::tensors_of(source.config());
+    REQUIRE(tensors.back().kind == model::TensorInfo::Kind::head);
+    CHECK((source.provide(tensors.back()).bytes.data() == source.provide(tensors.front()).bytes.data()) == tied);
   }
 }
 

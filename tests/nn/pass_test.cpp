@@ -171,4 +171,49 @@ TEST_CASE("pass: a cache grows and copies rows in every layer, of keys and of va
   });
 }
 
+TEST_CASE("pass: one row of each sequence behind others is a decoding step, and nothing else is") {
+  cpu::Device dev(1);
+  nn::KvCache<cpu::Device, float> cache(dev, 1, 8, 4);
+  const auto decodes = [&](std::vector<kernel::Segment> segments, std::vector<kernel::Segment> keys) {
+    nn::Batch batch = some_batch();
+    batch.tokens.resize(static_cast<std::size_t>(segments.back().end));
+    batch.positions.resize(batch.tokens.size());
+    batch.sequence_index.resize(batch.tokens.size());
+    batch.labels.clear();
+    for (std::size_t i = 0; i < batch.tokens.size(); ++i) batch.cache_rows.push_back(static_cast<std::int32_t>(i));
+    batch.segments = std::move(segments);
+    return nn::Pass<cpu::Device, float>(dev, batch, cache, std::move(keys)).decodes();
+  };
+  CHECK(decodes({{0, 1}}, {{0, 2}}));
+  CHECK(decodes({{0, 1}, {1, 2}}, {{0, 4}, {4, 6}}));
+  CHECK_FALSE(decodes({{0, 1}, {1, 2}}, {{0, 4}, {4, 5}}));  // a sequence's first row
+  CHECK_FALSE(decodes({{0, 1}, {1, 2}}, {{0, 1}, {4, 8}}));
+  CHECK_FALSE(decodes({{0, 1}, {1, 3}}, {{0, 4}, {4, 8}}));
+  CHECK_FALSE(decodes({{0, 2}, {2, 3}}, {{0, 4}, {4, 8}}));
+  const nn::Pass<cpu::Device, float> without_cache(dev, some_batch());
+  CHECK_FALSE(without_cache.decodes());
+}
+
+TEST_CASE("pass: a cache that could not grow has the rows that it had, and may grow again") {
+  using D = proof::Device;
+  D dev(1);
+  nn::KvCache<D, float> cache(dev, 2, 3, 4);
+  const auto views = [&] { return std::vector{cache.keys(0), cache.keys(1), cache.values(0), cache.values(1)}; };
+  std::vector<std::vector<float>> expected;
+  for (const auto& view : views()) {
+    expected.push_back(random_values<float>(12, expected.size()));
+    copy_from_host<D, float>(dev, expected.back(), view);
+  }
+  dev.synchronize();
+  for (const std::size_t grown : {0, 2}) {
+    dev.fail_allocations_after(grown);
+    CHECK_THROWS_AS(cache.grow(dev, 5), DeviceError);
+    dev.fail_allocations_after(0, 0);
+    CHECK(cache.rows() == 3);
+  }
+  cache.grow(dev, 6);
+  CHECK(cache.rows() == 6);
+  for (std::size_t i = 0; i < expected.size(); ++i) CHECK(to_host(dev, views()[i].row_slice(0, 3)) == expected[i]);
+}
+
 }  // namespace pass_test

@@ -18,6 +18,7 @@
 #include "lora/cpu/optimizer.hpp"
 #include "lora/cpu/reduce.hpp"
 #include "lora/optim/clip.hpp"
+#include "lora/optim/host.hpp"
 #include "lora/tensor/staging.hpp"
 #include "support/proof_kernels.hpp"
 
@@ -440,8 +441,11 @@ TEST_CASE("adamw: where what trains is the same nothing moves, else a moment of 
   AdamW<proof::Device, float> shared(problem.dev, problem.dev, problem.params, settings, {}, {1, 2});
   CHECK_NOTHROW(shared.follow(problem.dev));
   problem.params.train(problem.dev, [](std::string_view name) { return name == "a"; });
-  CHECK_THROWS_WITH_AS(shared.follow(problem.dev),
-                       "what trains changes, but the 2 ranks that share the optimizer's state aren't given", Error);
+  comm::Single<proof::Device> alone;
+  for (comm::Communicator<proof::Device>* const ranks : {static_cast<comm::Communicator<proof::Device>*>(nullptr),
+                                                         static_cast<comm::Communicator<proof::Device>*>(&alone)})
+    CHECK_THROWS_WITH_AS(shared.follow(problem.dev, ranks),
+                         "what trains changes, but the 2 ranks that share the optimizer's state aren't given", Error);
 }
 
 TEST_CASE("adamw: a state apart that begins with little exchanges as much as it comes to have") {
@@ -599,6 +603,11 @@ TEST_CASE("adamw: what is not set is PyTorch's") {
   CHECK((AdamWGroup{}.learning_rate_factor == 1 && AdamWGroup{}.weight_decay == 0));
   CHECK((AdamWShard{}.rank == 0 && AdamWShard{}.size == 1));
   CHECK(faster_group == 2);
+  const StatePlace place;
+  CHECK_FALSE(place.on_host);
+  CHECK(place.threads == 0);
+  CHECK_FALSE(place.memory);
+  CHECK_FALSE(place.piece);
 }
 
 TEST_CASE("adamw: what the host holds is values and moments of a rank's part, and buffers of a piece each way, twice") {

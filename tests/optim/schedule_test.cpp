@@ -49,6 +49,7 @@ TEST_CASE("schedule: an unknown decay is refused by name") {
   CHECK(decay_of("linear") == Decay::linear);
   CHECK(decay_of("constant") == Decay::constant);
   CHECK(Schedule{}.decay == Decay::linear);
+  CHECK((Schedule{}.warmup == 0 && Schedule{}.total == 0));
   CHECK_THROWS_WITH_AS(decay_of("polynomial"), "[schedule] unknown decay polynomial; known: linear, cosine, constant",
                        ConfigError);
 }

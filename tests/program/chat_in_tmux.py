@@ -173,12 +173,111 @@ def narrow(folder, program):
     terminal.close()
 
 
+def wrong(folder, program):
+    """Lines that are no messages are told and forgotten, and those of several lines and of wide characters are whole."""
+    terminal = Terminal(folder, [program, "chat", "--model_name_or_path", MODEL, "--system", "Be kind.",
+                                 "--dtype", "float32", "--threads", "1", "--max_new_tokens", "2"])  # fmt: skip
+
+    def said():
+        return (folder / "messages").read_text()
+
+    def enter(line, expected, times=1):
+        """Types a line and waits until that stands in the messages, so often in all."""
+        terminal.type(line)
+        terminal.keys("Enter")
+        for _ in range(600):
+            if said().count(expected) >= times:
+                break
+            time.sleep(0.1)
+        expect(said().count(expected) == times, f"{expected!r} is not told {times} times: {said()}", terminal)
+
+    def saved(name):
+        enter(f"/save {name}", f"saved as {name}: ")
+        return [turn["content"] for turn in json.loads((folder / name).read_text())["messages"] if turn["role"] == "user"]
+
+    terminal.wait(r"^> *$")
+    begin = "/help lists commands; Ctrl-C stops an answer; a line that ends with \\ goes on\n"
+    expect(said().endswith(begin), f"{said()!r} does not end with {begin!r}", terminal)
+    enter("/sve", "Warning: unknown command /sve; /help lists them; a message that begins with / has a space before it\n")
+    enter("/retry", "Warning: there is no answer to try again\n")
+    cut = "the answer was cut: max_new_tokens is 2\n"
+    # Of two, three and four bytes.
+    enter("\u00e9\u4f60\U0001f600 a", cut)
+    terminal.type("one \\")
+    terminal.keys("Enter")
+    terminal.wait(r"^\. *$")
+    enter("two\\n", cut, 2)
+    before = ["\u00e9\u4f60\U0001f600 a", "one \ntwo\\n"]
+    expect(saved("one.jsonl") == before, (folder / "one.jsonl").read_text(), terminal)
+    # What can't be answered is taken back.
+    enter("x" * 600, "Warning: the message is too long: ")
+    expect(saved("two.jsonl") == before, (folder / "two.jsonl").read_text(), terminal)
+    # The longest line, and one of a character more, of which nothing is kept.
+    for count, expected, times in ((65536, "Warning: the message is too long: ", 2),
+                                   (65537, "Warning: the line has more than 65536 bytes; a message may have so many\n", 1)):
+        (folder / "paste").write_text(count * "x")
+        terminal.run("load-buffer", str(folder / "paste"))
+        terminal.run("paste-buffer")
+        enter("", expected, times)
+    # A byte that begins no character, and one whose character does not go on.
+    for times, byte in enumerate(("ff", "c3"), 1):
+        terminal.type("a")
+        terminal.keys("-H", byte)
+        terminal.type("b")
+        terminal.wait("^> a\ufffdb$")
+        enter("", "Warning: the line has a byte that is no valid UTF-8\n", times)
+    expect(saved("three.jsonl") == before, (folder / "three.jsonl").read_text(), terminal)
+    # A line that came twice in a row is recalled once.
+    terminal.keys("Up")
+    terminal.wait(r"^> /save three.jsonl$")
+    terminal.keys("C-u")
+    enter("/nothing", "Warning: unknown command /nothing; ")
+    enter("/nothing", "Warning: unknown command /nothing; ", 2)
+    terminal.keys("Up", "Up")
+    terminal.wait(r"^> /save three.jsonl$")
+    terminal.keys("C-u")
+    terminal.type("/nob")
+    terminal.keys("Tab")  # completes nothing
+    terminal.keys("C-u")
+    # One Ctrl-C is forgotten once another line came.
+    terminal.keys("C-c")
+    for _ in range(100):
+        if "Ctrl-C again ends the program, as /exit does\n" in said():
+            break
+        time.sleep(0.1)
+    enter("/retry", cut, 3)
+    terminal.keys("C-c")
+    for _ in range(100):
+        if said().count("Ctrl-C again ends the program, as /exit does\n") == 2:
+            break
+        time.sleep(0.1)
+    expect(said().count("Ctrl-C again ends the program, as /exit does\n") == 2, said(), terminal)
+    terminal.type("/exit")
+    terminal.keys("Enter")
+    terminal.wait("^rc=0")
+    terminal.close()
+
+
+def dumb(folder, program):
+    """A terminal that can't dim gets marks around what was thought."""
+    terminal = Terminal(folder, ["env", "TERM=dumb", program, "chat", "--model_name_or_path", MODEL,
+                                 "--system", "Be kind.", "--dtype", "float32", "--threads", "1"])  # fmt: skip
+    terminal.wait(r"^> *$")
+    terminal.type("Hi")
+    terminal.keys("Enter")
+    terminal.wait("<think>\nA greeting.\n</think>\n\nHello! \u4f60\u597d")
+    terminal.type("/exit")
+    terminal.keys("Enter")
+    terminal.wait("^rc=0")
+    terminal.close()
+
+
 def main():
     if shutil.which("tmux") is None:
         print("tmux is not there: install it (Debian: tmux) to have this checked")
         return 77
     program = pathlib.Path(sys.argv[1]).resolve()
-    for part in (talk, stop, narrow):
+    for part in (talk, stop, narrow, wrong, dumb):
         with tempfile.TemporaryDirectory() as folder:
             part(pathlib.Path(folder), program)
         print(part.__name__, "is as it should be")

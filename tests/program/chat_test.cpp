@@ -158,4 +158,80 @@ TEST_CASE("program: chat reads a line's escapes by a pipe, and tells what no lon
         "system prompt and what followed");
 }
 
+namespace {
+
+/// What is said behind the line of what the program computes with.
+std::string said_behind(const test::Outcome& outcome) {
+  const auto at = outcome.errors.find("; computing in float32\n");
+  REQUIRE(at != outcome.errors.npos);
+  return outcome.errors.substr(outcome.errors.find('\n', at) + 1);
+}
+
+}  // namespace
+
+TEST_CASE("program: chat's commands say what they do, each its own, with nothing but spaces behind them") {
+  const Subject s;
+  const auto said = [&](const std::string& input, std::vector<std::string> words = {}) {
+    words.push_back("--max_new_tokens=1");
+    const auto outcome = s.chat(input, std::move(words));
+    CHECK(outcome.status == 0);
+    return said_behind(outcome);
+  };
+  const std::string cut = "the answer was cut: max_new_tokens is 1\n";
+  CHECK(said("/help\n") ==
+        "/clear: forgets all turns but the system prompt\n"
+        "/retry: answers the last message again\n"
+        "/save FILE: writes the conversation into a new file, as a record of train's\n"
+        "/system TEXT: sets the system prompt; without a text, tells it\n"
+        "/help: lists these\n"
+        "/exit: ends, as Ctrl-D does\n");
+  CHECK(said("/system\n/system  a \x1B b  \n/system  \n") ==
+        "system prompt: none of its own\nsystem prompt: a \\x1B b\n");
+  CHECK(said("Hi\n/retry \n") ==
+        cut + "greedy answers are the same each time; sample or a temperature draws others\n" + cut);
+  CHECK(said("Hi\n/retry\n", {"--temperature=1"}) == cut + cut);
+  CHECK(said(" /exit\n/clear  \n/exit  \nHi\n") == cut);  // a space before it makes a message of it
+  const std::string file = (s.temp / "talk.jsonl").native();
+  CHECK(said("a\\\n/save " + file + "\n/save /dev/null\n/clear\n") ==
+        cut + "saved as " + file + ": 2 messages\nsaved as /dev/null: 2 messages\n");
+  CHECK(test::json_lines(io::read_file(file)).at(0).at("messages").at(0) ==
+        io::Json{{"role", "user"}, {"content", "a\\"}});
+}
+
+TEST_CASE("program: chat tells that the context cuts an answer, and that the model was not made for so long a one") {
+  const Subject s;
+  const std::string full = "the answer was cut: all of the conversation has 70 tokens, and may have no more\n";
+  const auto cut = s.chat("Hi\n", {"--max_model_len=70"});
+  CHECK(said_behind(cut) == full);
+  const auto json = s.chat("{\"role\": \"user\", \"content\": \"Hi\"}\n", {"--max_model_len=70", "--jsonl"});
+  CHECK(said_behind(json) == full);
+  CHECK(test::json_lines(json.output).at(0).at("finish_reason") == "length");
+  const std::string warning =
+      "Warning: max_model_len: 513 tokens, but the model was made for 512 (max_position_embeddings and its rope "
+      "scaling): what it computes past them may be poor\n";
+  CHECK(s.chat("", {"--max_model_len=513"}).errors.starts_with(warning));
+  CHECK_FALSE(test::holds(s.chat("", {"--max_model_len=512"}).errors, "Warning"));
+}
+
+TEST_CASE("program: chat refuses what it can't read or write, a line of one byte too many among it") {
+  const Subject s;
+  const auto refused = [](const test::Outcome& outcome) {
+    CHECK(outcome.status == 1);
+    return last_line(outcome.errors);
+  };
+  const std::string most(std::size_t{1} << 20, 'x');
+  CHECK(test::holds(refused(s.chat(most + "\n")), ":1: the message is too long: with what the template writes "));
+  CHECK(test::holds(refused(s.chat(most)), ":1: the message is too long: "));
+  CHECK(refused(s.chat("\n" + most + "x\nHi\n")) ==
+        "error: standard input:2: the line has more than 1048576 bytes; a message may have so many");
+  CHECK(refused(s.chat("Hi\n/save /no/such/folder/x\n", {"--max_new_tokens=1"})) ==
+        "error: standard input:2: cannot create /no/such/folder/x: No such file or directory");
+  CHECK(refused(s.chat("{\"content\": \"a\"}\n", {"--jsonl"})) ==
+        "error: standard input:1: message: \"role\" is missing");
+  const std::vector<std::string> words = {"chat",
+                                          "--model_name_or_path=" + (io::Path(LORA_FIXTURES) / "chat").native()};
+  CHECK(refused(test::run_program(LORA_PROGRAM, words, {}, s.temp.path().native())) ==
+        "error: cannot read standard input: Is a directory");
+}
+
 }  // namespace chat_test

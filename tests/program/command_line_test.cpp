@@ -149,6 +149,10 @@ TEST_CASE("program: a wrong word is refused with the whole of what is allowed, a
                    "--config"));
   refused({"train", "--foo", "-9", "--bar", "-0.5", "-x", "--y="},
           "unknown keys --foo (given -9), --bar (given -0.5), -x, --y; allowed: the keys of 'lora train --help'");
+  for (const char* command : {"train", "eval"})
+    refused({command, "two", "words"},
+            "given 'two', allowed: keys as --key value or --key=value; a text with spaces needs quotes, a file of keys "
+            "--config");
   refused({"train", "--config"}, "--config: given nothing, allowed: a file");
   refused({"train", "--seed"}, "key seed: given nothing, allowed: a whole number, at least 0");
   refused({"train", "--shuffle", "--shuffle=false"}, "key shuffle: given 2 times, as alone and false, allowed: once");
@@ -303,6 +307,22 @@ TEST_CASE("program: the file of keys") {
       file, std::string_view("// all of them\n{\"prompt\": \"p\", \"lora_rank\": 4, \"model_name_or_path\": \"a\"}"));
   check_refused(lora_program({"tokenize", "--config", file, "--model_name_or_path", "/no/such", "--text", "t"}), 1,
                 "/no/such: no such file or folder");
+}
+
+TEST_CASE("program: a file of DeepSpeed's is held against the processes that a launcher has started") {
+  const test::TempFolder folder;
+  const std::string file = (folder / "ds.json").native();
+  io::write_file(file, std::string_view("{\"train_batch_size\": 5, \"gradient_accumulation_steps\": 2}"));
+  for (const int processes : {1, 3}) {
+    const auto outcome =
+        test::run_program(concat("WORLD_SIZE=", processes, " " LORA_PROGRAM),
+                          {"train", "--model_name_or_path=m", "--dataset=d", "--output_dir=o", "--deepspeed=" + file});
+    check_refused(
+        outcome, 2,
+        concat("key deepspeed: ", std::string_view(file), " has train_batch_size 5, but a step has ", 2 * processes,
+               " sequences: per_device_train_batch_size 1 x gradient_accumulation_steps 2 x processes ", processes,
+               "\n"));
+  }
 }
 
 TEST_CASE("program: a model that is not there is a matter of data, and nothing is written") {

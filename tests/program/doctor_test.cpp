@@ -71,6 +71,17 @@ TEST_CASE("program: doctor tells a line for each part, and the same as JSON") {
     CHECK(finding.at("advice").is_null() == (state == "ok"));
     if (!finding.at("advice").is_null()) CHECK(test::holds(lines.output, finding.at("advice").get<std::string>()));
   }
+  // Of chat's lines it knows who edits them, or how somebody would.
+  const io::Json& last = json.at("findings").back();
+  CHECK(last.at("part") == "line editing");
+  if (last.at("state") == "ok") {
+    CHECK(last.at("found") == "libedit");
+    CHECK(last.at("advice").is_null());
+  } else {
+    CHECK(last.at("state") == "note");
+    CHECK(last.at("found") == "none: chat reads lines as the terminal gives them");
+    CHECK(last.at("advice") == "install libedit (Debian: libedit-dev) and build again");
+  }
   const auto of_kind = [](const std::string& kind) {
     return test::run_program(LORA_PROGRAM, {"doctor", "--device=ascend", "--device_type=" + kind});
   };

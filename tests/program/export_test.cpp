@@ -99,13 +99,49 @@ TEST_CASE("program: export takes the template and the end that the adapter was t
   CHECK(test::holds(adapter.errors, "the adapter's chat template and end of answers are not in its file"));
 }
 
+TEST_CASE("program: export names what is not in an adapter's file, whichever of the two it has learnt") {
+  const Subject s;
+  const std::string warning =
+      "Warning: the adapter's chat template and end of answers are not in its file: the base's file has the base's\n";
+  const auto warned = [&] {
+    std::filesystem::remove(s.temp / "a.gguf");
+    return test::holds(s.exported({s.adapter(), s.file("a.gguf"), "--adapter_only"}).errors, warning);
+  };
+  CHECK_FALSE(warned());
+  io::write_file(s.temp / "adapter" / "chat_template.jinja", std::string_view("{{ learnt }}"));
+  CHECK(warned());
+  std::filesystem::remove(s.temp / "adapter" / "chat_template.jinja");
+  io::write_json(s.temp / "adapter" / "tokenizer_config.json", {{"eos_token", "<think>"}});
+  CHECK(warned());
+}
+
+TEST_CASE("program: an exported file has the name of its folder, and the tokenizer's end once and first") {
+  const Subject s;
+  io::write_json(s.temp / "base" / "generation_config.json", {{"eos_token_id", {259, 257, 'q'}}});
+  const std::vector<std::string> words = {"export", "--model_name_or_path=" + (s.temp / "base").native() + "/",
+                                          s.file("m.gguf"), "--outtype=bf16"};
+  const auto outcome = test::run_program(LORA_PROGRAM, words);
+  CAPTURE(outcome.errors);
+  REQUIRE(outcome.status == 0);
+  const auto file = io::Gguf::open(s.temp / "m.gguf");
+  CHECK(outcome.errors == concat((s.temp / "m.gguf").native(), ": a qwen3 model, bf16, ", file.tensors().size(),
+                                 " tensors, ", std::filesystem::file_size(s.temp / "m.gguf"), " bytes\n"));
+  CHECK(file.at<std::string>("general.name") == "base");
+  CHECK(file.at<std::int32_t>("tokenizer.ggml.eos_token_id") == 257);
+  CHECK(file.at<std::int32_t>("tokenizer.ggml.eot_token_id") == 259);
+  CHECK(file.at<std::int32_t>("tokenizer.ggml.eom_token_id") == 'q');
+}
+
 TEST_CASE("program: export writes an adapter alone") {
   const Subject s;
   const auto outcome = s.exported({s.adapter(), s.file("a.gguf"), "--adapter_only"});
   CAPTURE(outcome.errors);
   REQUIRE(outcome.status == 0);
-  CHECK(test::holds(outcome.errors, ": an adapter of a qwen3 model, f32, "));
   const auto file = io::Gguf::open(s.temp / "a.gguf");
+  CHECK(outcome.errors == concat((s.temp / "a.gguf").native(), ": an adapter of a qwen3 model, f32, ",
+                                 file.tensors().size(), " tensors, ", std::filesystem::file_size(s.temp / "a.gguf"),
+                                 " bytes\n"));
+  CHECK(file.at<std::string>("general.name") == "adapter");
   CHECK(file.at<std::string>("general.type") == "adapter");
   CHECK(file.at<float>("adapter.lora.alpha") == 4.5f);
   REQUIRE(file.find("blk.0.attn_q.weight.lora_b") != nullptr);

@@ -151,6 +151,13 @@ TEST_CASE("program: generate writes a conversation's last question, and the text
             {{"prompt", "once upon"}, {"predict", base.continuation(test::byte_tokens("once upon"), 6)}}});
 }
 
+TEST_CASE("program: generate names the fields of records that it does not use") {
+  const Subject s;
+  io::write_file(s.temp / "more.jsonl", std::string_view("{\"text\": \"once\", \"colour\": 1, \"size\": 2}\n"));
+  const auto outcome = s.generate({"--dataset=" + (s.temp / "more.jsonl").native(), "--max_new_tokens=1"});
+  CHECK(test::holds(outcome.errors, "more.jsonl: fields of records that are not used: colour, size"));
+}
+
 TEST_CASE("program: generate and eval log what they compute with") {
   const Subject s;
   const std::string errors = s.generate({"--prompt=a", "--max_new_tokens=1"}).errors;

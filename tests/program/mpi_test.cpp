@@ -1,6 +1,7 @@
 // lora train as several processes that a launcher of MPI starts: the bytes of one process, and how they end together.
 
 #include <doctest/doctest.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -171,6 +172,20 @@ TEST_CASE("program: threads that are given are those of each process") {
   REQUIRE(outcome.status == 0);
   CHECK(test::holds(outcome.errors, "2 ranks on 1 host, 3 threads each: "));
   CHECK(threads_of("given") == std::vector<Index>{3, 3});
+  // Where none are, those of the host are shared out.
+  std::erase(words, "--threads=3");
+  std::replace(words.begin(), words.end(), "--output_dir=" + (s.temp / "given").native(),
+               "--output_dir=" + (s.temp / "shared").native());
+  words.insert(words.begin(), {"launch", "--nproc_per_node=2"});
+  cpu_set_t all;
+  REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
+  const Index each = std::max(1, CPU_COUNT(&all) / 2);
+  const auto shared = s.run(1, words);
+  CAPTURE(shared.errors);
+  REQUIRE(shared.status == 0);
+  CHECK(test::holds(shared.errors, concat("2 ranks on 1 host, ", each, each == 1 ? " thread" : " threads",
+                                          " each: 2 x 2 x 3 = 12 sequences a step\n")));
+  CHECK(threads_of("shared") == std::vector<Index>{each, each});
 }
 
 TEST_CASE("program: any number of NPUs trains the bytes of one, each by a process of its own") {

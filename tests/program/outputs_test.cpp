@@ -231,7 +231,10 @@ TEST_CASE("program: generate writes over nothing that it reads, and through no l
   io::write_file(s.temp / "keys.json", std::string_view("{\"max_new_tokens\": 2}"));
   auto words = s.generate(s.temp / "keys.json");
   words.push_back("--config=" + (s.temp / "keys.json").native());
-  CHECK(s.run(words).status == 2);
+  const auto of_config = s.run(words);
+  CHECK(of_config.status == 2);
+  CHECK(of_config.errors == concat("error: key output_file: ", (s.temp / "keys.json").native(), " is the same file as ",
+                                   (s.temp / "keys.json").native(), " of config; allowed: another\n"));
   io::write_file(s.temp / "victim", std::string_view("kept"));
   std::filesystem::create_symlink(s.temp / "victim", s.temp / "link.jsonl");
   refuse(s.temp / "link.jsonl", 1, "it is a link, which is not followed");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <regex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -171,6 +172,187 @@ TEST_CASE("plan: of several NPUs it tells what each has and what they send, and 
   if (made_again())
     CHECK(plan({"--model_preset=qwen2.5-0.5b", "--devices=2", "--cutoff_len=64"})
               .output.find("of each of 2 ranks of a node, which share the weights' pages\n") != std::string::npos);
+}
+
+TEST_CASE("plan: whole pages, of whose numbers each comes from a data sheet and the keys alone") {
+  const Words seven = {"--model_preset=qwen2.5-7b", "--device_type=ascend910b3", "--lora_rank=64"},
+              half = {"--model_preset=qwen2.5-0.5b", "--device_type=ascend910b1"};
+  const std::pair<Words, const char*> pages[] = {
+      {with(seven, {"--devices=8", "--gradient_checkpointing"}),
+       R"(model    qwen2.5-7b, 7.62 billion parameters stored as BF16; LoRA, 161 million train
+device   ascend910b3, from its data sheet: nothing of it was measured; computing in bfloat16
+ranks    8 on 1 node: 8 x 1 x 8 = 64 sequences a step
+step     64 sequences of 2048 tokens, 131,072 tokens in 64 micro-batches; 5.27e+03 TFLOP
+time     about 3.56 s a step, 36,853 tokens/s; most of it goes to products
+links    about 0.0108 s of it; a rank sends gradients 0.53 GiB, summed gradients 0.53 GiB
+memory                GiB  device     host
+         weights            14.19
+         what trains         2.71
+         saved               1.04
+         workspace           1.40
+         communication       0.41
+         in all             19.73
+         of each of 8 ranks of a node
+         with gradient checkpointing on 28 of 28 layers
+fits     yes, in 61.0 GiB
+)"},
+      {with(seven, {"--devices=8", "--nodes=2", "--zero_stage=3", "--offload=all", "--host_memory_gib=64"}),
+       R"(model    qwen2.5-7b, 7.62 billion parameters stored as BF16; LoRA, 161 million train
+device   ascend910b3, from its data sheet: nothing of it was measured; computing in bfloat16
+ranks    16 on 2 nodes: 16 x 1 x 8 = 128 sequences a step, zero_stage 3
+step     128 sequences of 2048 tokens, 262,144 tokens in 128 micro-batches; 8.04e+03 TFLOP
+time     about 8.8 s a step, 29,796 tokens/s; most of it goes to exchanges between ranks
+links    about 6.1 s of it; a rank sends layers 169.29 GiB, gradients 4.51 GiB
+memory                GiB  device     host
+         weights             2.90     0.76
+         what trains         0.96     0.13
+         saved               5.83
+         workspace           1.04
+         communication       0.44
+         in all             11.17     1.19
+         of each of 8 ranks of a node
+fits     yes, in 61.0 GiB
+)"},
+      {with(seven, {"--offload=params", "--device_memory_gib=25"}),
+       R"(model    qwen2.5-7b, 7.62 billion parameters stored as BF16; LoRA, 161 million train
+device   ascend910b3, from its data sheet: nothing of it was measured; computing in bfloat16
+ranks    1, which holds all of it
+step     8 sequences of 2048 tokens, 16,384 tokens in 8 micro-batches; 502 TFLOP
+time     about 2.71 s a step, 6,056 tokens/s; most of it goes to products
+memory                GiB  device     host
+         weights            13.32    12.15
+         what trains         2.71
+         saved               5.83
+         workspace           0.79
+         in all             22.65    12.15
+fits     yes, in 25.0 GiB
+)"},
+      {with(half, {"--memory_limit_gib=0.01"}),
+       R"(model    qwen2.5-0.5b, 494 million parameters stored as BF16; LoRA, 4.4 million train
+device   ascend910b1, from its data sheet: nothing of it was measured; computing in bfloat16
+ranks    1, which holds all of it
+step     8 sequences of 2048 tokens, 16,384 tokens in 8 micro-batches; 46.3 TFLOP
+time     about 0.267 s a step, 61,376 tokens/s; most of it goes to products
+fits     no: key memory_limit_gib: given 0.01, but with every layer checkpointed 1.99 GiB are expected; allowed: more, or a smaller max_tokens_per_micro_batch or cutoff_len
+)"},
+      {with(half, {"--memory_limit_gib=2.5", "--cutoff_len=4096"}),
+       R"(model    qwen2.5-0.5b, 494 million parameters stored as BF16; LoRA, 4.4 million train
+device   ascend910b1, from its data sheet: nothing of it was measured; computing in bfloat16
+ranks    1, which holds all of it
+step     8 sequences of 4096 tokens, 32,768 tokens in 8 micro-batches; 101 TFLOP
+time     about 0.561 s a step, 58,438 tokens/s; most of it goes to products
+memory                GiB  device     host
+         weights             0.92
+         what trains         0.07
+         saved               0.68
+         workspace           0.76
+         in all              2.43
+         with gradient checkpointing on 21 of 24 layers
+fits     yes, in 61.0 GiB
+)"},
+  };
+  for (const auto& page : pages) {
+    const test::Outcome outcome = plan(page.first);
+    CHECK(outcome.output == page.second);
+    CHECK(outcome.errors == "");
+  }
+  const io::Json sixteen =
+      json_of(with(seven, {"--devices=8", "--nodes=2", "--zero_stage=3", "--offload=all", "--host_memory_gib=64"}));
+  CHECK(
+      io::to_text(sixteen.at("communication"), -1) ==
+      R"([{"what":"layers","collective":"all-gather","calls_per_step":2912.0,"bytes_per_step":181775892480.0},{"what":"gradients","collective":"all-to-all","calls_per_step":224.0,"bytes_per_step":4844421120.0},{"what":"norm","collective":"all-gather","calls_per_step":28.0,"bytes_per_step":591360.0},{"what":"values","collective":"all-gather","calls_per_step":28.0,"bytes_per_step":605552640.0},{"what":"counts and losses","collective":"all-gather","calls_per_step":4.0,"bytes_per_step":2160.0}])");
+  CHECK(
+      io::to_text(sixteen.at("ranks")[15], -1) ==
+      R"({"rank":15,"device_gib":{"weights":2.8997,"trained":0.9614,"saved":5.8315,"workspace":1.0406,"communication":0.4389,"total":11.1721},"host_gib":{"weights":0.7596,"optimizer":0.1329,"total":1.1937},"checkpointed_layers":0})");
+}
+
+TEST_CASE("plan: whole tables of ways, which differ in what of a rank's share and the host's there is room for") {
+  if (!made_again()) return;
+  const Words half = {"--model_preset=qwen2.5-0.5b", "--device_type=ascend910b1"};
+  const std::pair<Words, const char*> tables[] = {
+      {with(half, {"--devices=2", "--all", "--device_memory_gib=6", "--cutoff_len=3000"}),
+       R"(model    qwen2.5-0.5b, 494 million parameters stored as BF16; LoRA, 4.4 million train
+device   ascend910b1, from its data sheet: nothing of it was measured; computing in bfloat16
+
+tokens a micro-batch  gradient_checkpointing  offload    zero_stage      s a step    tokens/s       GiB  fits
+512                   false                   none       0                  0.331     144,881      4.03   yes
+8,192                 false                   none       0                  0.331     144,881      5.94   yes
+16,384                false                   none       0                  0.331     144,881     11.68    no
+16,384                false                   none       1                  0.331     144,913     11.67    no
+12,000                false                   none       2                  0.336     142,764      9.74    no
+12,000                false                   none       3                  0.418     114,737      9.46    no
+16,384                false                   optimizer  0                  0.331     144,881     11.65    no
+16,384                false                   optimizer  1                  0.331     144,913     11.65    no
+12,000                false                   optimizer  2                  0.336     142,764      9.72    no
+12,000                false                   optimizer  3                  0.418     114,737      9.45    no
+16,384                false                   params     0                  0.331     144,881     11.07    no
+16,384                false                   params     1                  0.331     144,913     11.06    no
+12,000                false                   params     2                  0.336     142,764      9.13    no
+12,000                false                   params     3                   0.49      97,977      9.13    no
+16,384                false                   all        0                  0.331     144,881     11.04    no
+16,384                false                   all        1                  0.331     144,913     11.04    no
+12,000                false                   all        2                  0.336     142,764      9.11    no
+12,000                false                   all        3                   0.49      97,977      9.11    no
+512                   true                    none       0                  0.406     118,284      2.51   yes
+8,192                 true                    none       0                  0.406     118,284      2.90   yes
+16,384                true                    none       0                  0.406     118,284      4.08   yes
+
+the fastest that fits: --max_tokens_per_micro_batch 512
+)"},
+      {with(half, {"--finetuning_type=full", "--all", "--device_memory_gib=6", "--cutoff_len=3000"}),
+       R"(model    qwen2.5-0.5b, 494 million parameters stored as BF16; in full, 494 million train
+device   ascend910b1, from its data sheet: nothing of it was measured; computing in bfloat16
+
+tokens a micro-batch  gradient_checkpointing  offload        s a step    tokens/s       GiB  fits
+512                   false                   none              0.416      57,664     11.83    no
+512                   false                   optimizer         0.416      57,664      8.15    no
+8,192                 false                   none              0.416      57,664     13.74    no
+8,192                 false                   optimizer         0.416      57,664     10.06    no
+16,384                false                   none              0.416      57,664     19.45    no
+16,384                false                   optimizer         0.416      57,664     15.77    no
+512                   true                    none               0.47      51,083     10.32    no
+512                   true                    optimizer          0.47      51,083      6.64    no
+8,192                 true                    none               0.47      51,083     10.71    no
+8,192                 true                    optimizer          0.47      51,083      7.03    no
+16,384                true                    none               0.47      51,083     11.88    no
+16,384                true                    optimizer          0.47      51,083      8.20    no
+
+none fits; the one that needs least, --max_tokens_per_micro_batch 512 --gradient_checkpointing --offload optimizer: it needs 6.6 GiB, but the device has 6.0 GiB
+)"},
+  };
+  for (const auto& table : tables) CHECK(plan(table.first).output == table.second);
+}
+
+TEST_CASE("plan: of records it tells their own tokens, and of units that are given fewer than the ranks it says no") {
+  const test::TempFolder temp;
+  test::write_random_model(temp / "model", {});
+  io::write_file(temp / "data.jsonl", std::string_view("{\"input_ids\": [5, 6, 7], \"labels\": [5, 6, 7]}\n"
+                                                       "{\"input_ids\": [8, 9], \"labels\": [8, 9]}\n"));
+  const Words keys = {"--model_name_or_path=" + (temp / "model").native(), "--device_type=ascend910b3"},
+              data = {"--dataset=" + (temp / "data.jsonl").native(), "--gradient_accumulation_steps=2"};
+  const test::Outcome page = plan(with(keys, data));
+  CHECK(page.status == 0);
+  CHECK(page.output.find("\nstep     2 sequences, 5 tokens in 1 micro-batch; ") != std::string::npos);
+  CHECK(plan(with(keys, {"--cutoff_len=7"})).output.find("\nstep     8 sequences of 7 tokens, 56 tokens in ") !=
+        std::string::npos);
+  const auto refused = [&](const Words& more, const std::string& units) {
+    const test::Outcome outcome = plan(with(with(keys, {"--devices=4"}), more));
+    CHECK(outcome.status == 2);
+    CHECK(outcome.output == "");
+    CHECK(outcome.errors ==
+          "error: key step_units: given " + units + ", but 4 processes need one each; allowed: that many, or more\n");
+  };
+  refused({"--step_units=1"}, "1");
+  refused({"--step_units=3"}, "3");
+  refused(with(data, {"--step_units=3"}), "3");
+  // Of ways with units it is the longest record that says how many sequences a micro-batch has.
+  const io::Json ways =
+      json_of(with(with(keys, data), {"--devices=2", "--all", "--device_memory_gib=0.01"}), 1).at("strategies");
+  REQUIRE(ways.size() == 32);
+  for (const io::Json& way : ways)
+    if (way.at("zero_stage") > 1) CHECK(way.at("per_device_train_batch_size") == 2);
+  CHECK(plan(with(keys, {"--devices=4", "--step_units=4"})).status == 0);
+  CHECK(plan(with(keys, {"--devices=4"})).status == 0);
 }
 
 TEST_CASE("plan: what it is given is refused as train refuses it") {

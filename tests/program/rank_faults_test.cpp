@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
 #include "lora/io/paths.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
 #include "support/random_model.hpp"
+#include "support/random_tokens.hpp"
 #include "support/temp_folder.hpp"
 
 #if defined(LORA_WITH_MPI)
@@ -33,13 +33,7 @@ struct Subject {
   Subject() {
     test::write_random_model(temp / "model", test::RandomModel{});
     test::write_random_model(temp / "other", test::RandomModel{.seed = 2});
-    std::string text;
-    for (int record = 0; record < 12; ++record) {
-      io::Json ids = io::Json::array();
-      for (int i = 0; i < 5 + record; ++i) ids.push_back((7 * i + record) % 60);
-      text += io::to_text(io::json_object({{"input_ids", ids}, {"labels", ids}}), -1) + "\n";
-    }
-    io::write_file(temp / "data.jsonl", std::string_view(text));
+    test::write_tokens(temp / "data.jsonl", 12, 1);
   }
 
   io::Path run() const { return temp / "run"; }
@@ -78,8 +72,10 @@ struct Subject {
     return test::run_program("sh " + test::shell_word((temp / "together.sh").native()), {});
   }
 
-  std::string until_there(const std::string& name) const {
-    return "while [ ! -e " + test::shell_word((run() / name).native()) + " ]; do sleep 0.05; done\n";
+  /// Any checkpoint will do: the first is soon one too many, and removed.
+  std::string until_saved() const {
+    return "until ls -d " + test::shell_word((run() / "checkpoints").native()) +
+           "/checkpoint-* >/dev/null 2>&1; do sleep 0.05; done\n";
   }
 
   /// Goes on from the newest checkpoint, which must be whole, alone.
@@ -123,8 +119,7 @@ TEST_CASE(
       CAPTURE(stopped);
       const Subject s;
       const std::string endless = s.process(zero_stage, "model", "--max_steps=1000000 --ddp_timeout=3");
-      const auto outcome = s.together(
-          endless, endless, s.until_there("checkpoints/checkpoint-2") + concat("kill -STOP $(of ", stopped, ")\n"));
+      const auto outcome = s.together(endless, endless, s.until_saved() + concat("kill -STOP $(of ", stopped, ")\n"));
       expect_told(outcome, 1,
                   {concat("error: rank ", 1 - stopped, " on "), concat(": rank ", stopped, " "),
                    " nothing for 3 s: it has ended, hangs, "});

@@ -82,6 +82,9 @@ TEST_CASE("program: eval and generate show a bar on a terminal, and nothing of i
   CHECK(test::holds(measured.errors, "evaluating 0/3 records"));
   CHECK(test::holds(measured.errors, "answering 0/3 records"));
   CHECK(test::holds(test::run_on_terminal(LORA_PROGRAM, generate, 80).errors, "answering 0/3 records"));
+  auto twice = generate;
+  twice.insert(twice.end(), {"--temperature=1", "--num_return_sequences=2"});
+  CHECK(test::holds(test::run_on_terminal(LORA_PROGRAM, twice, 80).errors, "answering 0/6 records"));
   for (const auto& words : {eval, generate}) {
     const auto outcome = test::run_program(LORA_PROGRAM, words);
     CHECK(outcome.status == 0);

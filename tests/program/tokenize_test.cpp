@@ -126,6 +126,22 @@ TEST_CASE("program: tokenize names the line that is no text, and the fields that
   CHECK(test::holds(unused.errors, "more.jsonl: fields of records that are not used: colour"));
 }
 
+TEST_CASE("program: tokenize names the record whose template writes a mark that the tokenizer does not have") {
+  const Subject s;
+  const std::string word =
+      s.file("talk.jsonl",
+             "{\"messages\": [{\"role\": \"user\", \"content\": \"hello\"}]}\n"
+             "{\"messages\": [{\"role\": \"user\", \"content\": \"hello\"}], \"tools\": [{\"type\": \"function\", "
+             "\"function\": {\"name\": \"add\", \"parameters\": {}}}]}\n");
+  const auto outcome = test::run_program(
+      LORA_PROGRAM, {"tokenize", "--model_name_or_path=" + (s.temp / "model").native(), "--template=qwen3", word});
+  CHECK(outcome.status == 1);
+  check(test::json_lines(outcome.output), {"<|im_start|>user\nhello<|im_end|>\n"});
+  CHECK(outcome.errors.starts_with(
+      concat("error: ", (s.temp / "talk.jsonl").native(), ":2: ", (s.temp / "model" / "tokenizer.json").native(),
+             ": the template qwen3 writes <tool_call>, which the tokenizer cuts into 11 ")));
+}
+
 TEST_CASE("program: tokenize puts a record's tools where its template has them") {
   const Subject s;
   io::Json plain = {{"messages", io::Json::array({{{"role", "user"}, {"content", "hello"}}})}}, asks = plain;

@@ -212,4 +212,19 @@ TEST_CASE("chart: each color of the palette has a value for light and dark, and 
     CHECK(count(used) == 1);
 }
 
+TEST_CASE("chart: marks have four digits at the side and seven below, points six and seven, parts twelve") {
+  const Chart chart{"t", {{"dots", {{0, 1.001}, {1234567.5, 1.0087654321}}, 0, false, true}}};
+  const std::string svg = svg_of(chart);
+  CAPTURE(svg);
+  for (const char* mark : {">1</text>", ">1.002</text>", ">1.01</text>", ">200000</text>", ">1400000</text>",
+                           "<title>dots, 0: 1.001</title>", "<title>dots, 1234568: 1.00877</title>"}) {
+    CAPTURE(mark);
+    CHECK(holds(svg, mark));
+  }
+  const std::string high = svg_of(Chart{"t", {{"", {{0, 10.001}, {1, 10.009}}, 0}}});
+  CHECK(holds(high, ">10.01</text>"));
+  CHECK_FALSE(holds(high, ">10.002</text>"));
+  CHECK(holds(svg_of(Bars{"t", {{"row", {{"a", 123456789012}}}}}), "<title>row, a: 123456789012, 100.0 %</title>"));
+}
+
 }  // namespace chart_test

@@ -436,4 +436,55 @@ TEST_CASE("page: a log's line may have a mebibyte, and evaluations and steps are
   CHECK(run.told() == "cannot read " + (run.folder / "trainer_log.jsonl").native());
 }
 
+TEST_CASE("page: steps of long runs are told to their last digit") {
+  const io::Json stages = io::Json::array({{{"from_step", 1234567}, {"to_step", 12345678}, {"counts", {{"a", 1}}}}});
+  RunRecord run = record_of("a", {{"curriculum", stages}});
+  const io::Json samples = io::Json::array({{{"prompt", "p"}, {"label", "l"}, {"predict", "one"}}});
+  run.evaluations = {{{"step", 12345678}, {"eval_loss", 1}, {"eval_samples", samples}}};
+  const std::string page = page_of({run}, {});
+  CHECK(holds(page, ">steps 1234568 to 12345678</text>"));
+  CHECK(holds(page, "<th>answer after step 12345678</th>"));
+}
+
+TEST_CASE("page: its parts come in an order that stays, under a head that stands on its own") {
+  RunRecord run = record_of("a", {{"steps", 1},
+                                  {"curriculum", io::Json::array({{{"to_step", 1}, {"counts", {{"x", 1}}}}})},
+                                  {"datasets", io::Json::array({{{"name", "d"}, {"records", 1}}})}});
+  for (const char* field : {"loss", "learning_rate", "grad_norm", "tokens_per_second", "peak_memory_gib"})
+    run.curves[field].add(1, 2);
+  const io::Json samples = io::Json::array({{{"prompt", "p"}, {"label", "l"}, {"predict", "one"}}});
+  run.evaluations = {{{"step", 1}, {"eval_loss", 1}, {"eval_samples", samples}}};
+  run.settings = {{"seed", 1}};
+  run.environment = "a machine";
+  const std::string page = page_of({run}, {});
+  CHECK(page.starts_with(std::string(page_begin) +
+                         "<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+                         "content=\"width=device-width, initial-scale=1\">\n<title>a</title>\n<style>:root{"));
+  std::size_t at = 0;
+  for (const char* part :
+       {"<h1>a</h1>\n<div class=\"wide\"><table>\n<tr><th>run</th>",
+        "</table></div>\n<div class=\"charts\">\n<div><svg ", "<title>loss by step</title>",
+        "</svg>\n</div>\n<div><svg ", "<title>learning rate</title>", "<title>norm of the gradient</title>",
+        "<title>tokens a second</title>", "<title>peak memory, GiB</title>",
+        "</svg>\n</div>\n</div>\n<h2>Evaluations</h2>\n", "</table></div>\n<h2>Samples</h2>\n",
+        "</table></div>\n<h2>Curriculum</h2>\n<div><svg ", "</svg>\n</div>\n<details><summary>Counts</summary><pre>[",
+        "</pre></details>\n<h2>Files</h2>\n<div><svg ",
+        "</pre></details>\n<h2>Settings that are not the defaults</h2>\n",
+        "</table></div>\n<details><summary>All settings</summary>", "<details><summary>Environment</summary>"}) {
+    CAPTURE(part);
+    const auto found = page.find(part, at);
+    REQUIRE(found != page.npos);
+    at = found + 1;
+  }
+  // Its style is whole, and has what the tables and charts are marked with.
+  const std::string style = between(page, "<style>", "</style>");
+  CHECK(count_of(style, "{") == count_of(style, "}"));
+  for (const char* rule : {".charts{display:grid;", ".wide{overflow-x:auto}", "td,th{border:1px solid var(--line);",
+                           "td.n,th.n{text-align:right;", "td.v{overflow-wrap:anywhere;", "pre{background:var(--soft);",
+                           "@media print{.charts{", "--paper:#fff;", "--paper:#0d1117;"}) {
+    CAPTURE(rule);
+    CHECK(count_of(style, rule) == 1);
+  }
+}
+
 }  // namespace page_test

@@ -120,6 +120,12 @@ TEST_CASE("ascend machine: of devices that may not be opened the first is told, 
   CHECK(findings[0].advice ==
         concat("add the user to that group (usermod -aG) and log in again; a container is started with --group-add ",
                ::getegid(), "; ", given));
+  io::write_file(machine.temp / "dev" / "hisi_hdc", std::string_view());
+  machine.close("hisi_hdc");
+  const auto alone = machine.devices(stranger);
+  REQUIRE(alone.size() == 1);
+  CHECK("/dev/hisi_hdc is not there; " + alone[0].found == findings[0].found);
+  CHECK(alone[0].advice + "; " + given == findings[0].advice);
 }
 
 TEST_CASE("ascend machine: the driver's version is told beside its devices") {

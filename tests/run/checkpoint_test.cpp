@@ -169,10 +169,24 @@ TEST_CASE("checkpoint: one that was found whole before is not read again, unless
   CHECK(checkpoints.newest(true, &*known)->state.step == 4);
 }
 
+TEST_CASE("checkpoint: a copy of one that was found whole is read, since it may be damaged") {
+  const TempFolder temp;
+  const Checkpoints checkpoints(temp.path());
+  save(checkpoints, 4);
+  const auto known = checkpoints.newest();
+  REQUIRE(known);
+  const io::Path copy = temp / "copy";
+  std::filesystem::copy(known->folder, copy, std::filesystem::copy_options::recursive);
+  CHECK(Checkpoints::open(copy, &*known).folder == copy);
+  flip_byte(copy / "adapter.bin");
+  CHECK(test::message_of<FormatError>([&] { Checkpoints::open(copy, &*known); }) ==
+        (copy / "adapter.bin").native() + ": its checksum is not that of what was written");
+}
+
 TEST_CASE("checkpoint: one that is named and not there is an error, however odd the name") {
   const TempFolder temp;
   for (const io::Path& name : {temp / "none", temp / std::string(300, 'x'), io::Path("")})
-    CHECK_THROWS_WITH_AS(Checkpoints::open(name), doctest::Contains("no checkpoint at "), IoError);
+    CHECK(test::message_of<IoError>([&] { Checkpoints::open(name); }) == "no checkpoint at " + name.native());
 }
 
 TEST_CASE("checkpoint: names that are none are left alone") {
@@ -361,10 +375,18 @@ TEST_CASE("checkpoint: rotation removes nothing while the newest is damaged") {
   const Checkpoints checkpoints(temp.path());
   for (const Index step : {1, 2, 3}) save(checkpoints, step);
   flip_byte(checkpoints.folder_of(3) / "adapter.bin");
-  const Quiet quiet;
+  Quiet quiet;
   checkpoints.rotate(1, std::nullopt);
   CHECK(checkpoints.steps() == std::vector<Index>{1, 2, 3});
   CHECK(quiet.said("keeping all checkpoints, since the newest does not read back"));
+  quiet.text.clear();
+  save(checkpoints, 4);
+  change_state(checkpoints.folder_of(4), {{"format", 3}});
+  checkpoints.rotate(1, std::nullopt);
+  CHECK(checkpoints.steps() == std::vector<Index>{1, 2, 3, 4});
+  CHECK(quiet.text == concat("keeping all checkpoints, since the newest does not read back: ",
+                             (checkpoints.folder_of(4) / "trainer_state.json").native(),
+                             ": \"format\" is 3; this version reads 2\n"));
 }
 
 TEST_CASE("checkpoint: a run that went back removes what lies past it") {

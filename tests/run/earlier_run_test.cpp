@@ -88,6 +88,10 @@ TEST_CASE("earlier run: what is no checkpoint is told by what it is, with the on
   CHECK(said(temp.path()) == "key resume_from_checkpoint: given " + temp.path().native() +
                                  ", which holds no trainer_state.json; allowed: auto, or the path of a checkpoint");
   CHECK(said(checkpoints / "checkpoint-10") == "nothing was thrown");
+  // A name says it as well as a state file does: what else is wrong is told when it is read.
+  CHECK(said(checkpoints / "checkpoint-11") == "nothing was thrown");
+  std::filesystem::rename(checkpoints / "checkpoint-9", temp / "kept");
+  CHECK(said(temp / "kept") == "nothing was thrown");
 }
 
 TEST_CASE("earlier run: asking for a setting says nothing, and what it found is not read again") {
@@ -120,7 +124,7 @@ TEST_CASE("earlier run: where none is complete it says so, and what was left unf
   left(checkpoints / "checkpoint-3");
   io::write_file(io::temporary_name(temp / "run" / "run_config.json", io::Temporary::partial), std::string_view("{"));
   CHECK_FALSE(EarlierRun(going_on(temp / "run")).find_checkpoint());
-  CHECK(quiet.said("no complete checkpoint in "));
+  CHECK(quiet.text == "no complete checkpoint in " + checkpoints.native() + ": starting from scratch\n");
   CHECK(io::entries_of(temp / "run") == std::vector<io::Path>{checkpoints});
   CHECK(std::filesystem::is_empty(checkpoints));
 }
@@ -389,6 +393,7 @@ TEST_CASE("earlier run: one that came into the folder meanwhile is not written o
   const TempFolder temp;
   const EarlierRun fresh(going_on(temp / "run", ""));
   CHECK_FALSE(fresh.find_checkpoint());
+  CHECK(quiet.text.empty());  // nobody has asked for one
   settings::Config anew = going_on(temp / "run", "");
   anew.overwrite_output_dir = true;
   const EarlierRun overwrites(anew);
@@ -470,6 +475,33 @@ TEST_CASE("earlier run: a run that auto goes on with keeps the final_model of ot
   CHECK(test::holds(said(6, true), "final_model is in the way"));
   CHECK(test::holds(test::message_of<ConfigError>([&] { s.go_back(2, 2); }), "final_model is in the way"));
   CHECK(Checkpoints(s.run).steps().size() == 6);
+}
+
+TEST_CASE("earlier run: what only looks like a run's file is in the way from the beginning, or once it has come") {
+  const Quiet quiet;
+  const TempFolder temp;
+  save(temp / "run", 3);
+  const io::Path log = temp / "run" / "training.log", elsewhere = temp / "elsewhere.log";
+  io::write_file(elsewhere, std::string_view("mine"));
+  const EarlierRun before(going_on(temp / "run"));
+  std::filesystem::create_symlink(elsewhere, log);
+  const std::string expected = concat("key output_dir: given ", (temp / "run").native(), ", where ", log.native(),
+                                      " is in the way, which is no regular file; allowed: another folder, or this one "
+                                      "without it");
+  CHECK(test::message_of<ConfigError>([&] { EarlierRun(going_on(temp / "run")); }) == expected);
+  CHECK(test::message_of<ConfigError>([&] { (void)before.find_checkpoint(); }) == expected);
+}
+
+TEST_CASE("earlier run: a checkpoint that was named, and asked for a setting, is not read again either") {
+  const Quiet quiet;
+  const TempFolder temp;
+  save(temp / "run", 3, "2001-02-03");
+  EarlierRun earlier(going_on(temp / "other", Checkpoints(temp / "run").folder_of(3)));
+  CHECK(earlier.setting("date") == "2001-02-03");
+  damage(temp / "run", 3);  // would be seen by who reads
+  CHECK(earlier.find_checkpoint()->state.step == 3);
+  EarlierRun anew(going_on(temp / "other", Checkpoints(temp / "run").folder_of(3)));
+  CHECK(test::holds(test::message_of<FormatError>([&] { (void)anew.setting("date"); }), "its checksum is not that"));
 }
 
 }  // namespace earlier_run_test

@@ -1,11 +1,14 @@
 #include "lora/run/environment.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <ctime>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -97,6 +100,28 @@ TEST_CASE("environment: each line has its own fact") {
   CHECK(build.ends_with(concat(", gcc ", __VERSION__)));
 #endif
   CHECK(build.find("  ") == std::string::npos);
+}
+
+TEST_CASE("environment: what a build uses of the processor is named by words of its flags, one behind the other") {
+  const std::string build = describe_build(), begin = "lora " LORA_VERSION " for ";
+  REQUIRE(build.starts_with(begin));
+  std::istringstream features(build.substr(begin.size(), build.find(", ", begin.size()) - begin.size()));
+  const std::vector<std::string> known = {"x86-64",  "aarch64",    "sse4.2",   "avx2", "fma",
+                                          "avx512f", "avx512bf16", "amx-bf16", "bf16"};
+  auto next = known.begin();
+  for (std::string word; features >> word; ++next) {
+    CAPTURE(word);
+    next = std::find(next, known.end(), word);
+    REQUIRE(next != known.end());
+  }
+}
+
+TEST_CASE("environment: the peak of memory is no more than the system counts, in GiB") {
+  const double peak = peak_memory_gib();
+  rusage usage{};
+  REQUIRE(getrusage(RUSAGE_SELF, &usage) == 0);  // which has what the process was before, too
+  CHECK(peak > 0);
+  CHECK(peak < 1.1 * static_cast<double>(usage.ru_maxrss) / 0x1p20);
 }
 
 }  // namespace environment_test

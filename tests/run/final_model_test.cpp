@@ -6,7 +6,9 @@
 
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "lora/cpu/kernels.hpp"
 #include "lora/inputs/model_files.hpp"
@@ -14,6 +16,7 @@
 #include "lora/run/base_checksum.hpp"
 #include "support/message_of.hpp"
 #include "support/random_gguf.hpp"
+#include "support/talking_model.hpp"
 #include "support/temp_folder.hpp"
 
 namespace final_model_test {
@@ -313,6 +316,13 @@ TEST_CASE("final_model: the best step's weights are told beside the steps of the
   weights.train_loss = 1.5;
   weights.eval_loss = 0.75;
   run.ended_early = "early_stopping_patience";
+  // What was learnt after these weights is none of theirs.
+  run.eval_loss = 0.25;
+  weights.files = {{"a", 3}};
+  run.files = {{"a", 4}, {"b", 1}};
+  weights.curriculum = {{.from_step = 0, .to_step = 30, .counts = {{"easy", 3}}}};
+  run.curriculum = {{.from_step = 0, .to_step = 40, .counts = {{"easy", 4}}}};
+  run.absent_class_field = "level";
   auto rows = told_rows();
   rows.erase("loss of the last step");
   rows["weights"] = "of step 30, the best by eval_accuracy";
@@ -322,6 +332,8 @@ TEST_CASE("final_model: the best step's weights are told beside the steps of the
   rows["tokens"] = "4000";
   rows["loss of step 30"] = "1.5";
   rows["evaluation loss"] = "0.75";
+  rows["records learnt from"] = "3 of a (100.0 %)";
+  rows["curriculum, steps 1 to 30"] = "3 of easy (100.0 %)";
   check_rows(model_card(config, source, nullptr, run, weights, {}), rows);
   weights.train_loss = std::numeric_limits<double>::quiet_NaN();
   rows.erase("loss of step 30");
@@ -356,8 +368,11 @@ TEST_CASE("final_model: a curriculum that no record has a class for is told with
   metrics.absent_class_field = "level\nof|it";
   metrics.files = {{"a", 0}};
   const auto rows = rows_of(card_of(config, source, nullptr, metrics, {}));
-  CHECK(rows.at("curriculum").starts_with("none: no record has the field level"));
+  CHECK(rows.at("curriculum") == "none: no record has the field level\\nof\\|it");
   CHECK(rows.at("records learnt from") == "0 of a (0.0 %)");
+  metrics.files = {{"a\n|b", 1}, {"c", 2}};
+  CHECK(rows_of(card_of(config, source, nullptr, metrics, {})).at("records learnt from") ==
+        "1 of a\\n\\|b (33.3 %), 2 of c (66.7 %)");
   CHECK(run::detail::cell("a|b\nc\\") == "a\\|b c\\");
 }
 
@@ -423,6 +438,66 @@ TEST_CASE("final_model: a model's folder has its weights in the run's type, in s
   CHECK(again.stored_dtype() == DType::f32);
   CHECK(weights_checksum(again) == weights_checksum(model::Source::open(shards)));
   CHECK(weights_checksum(again) == weights_checksum(source));
+}
+
+TEST_CASE("final_model: each kind of folder has the tokenizer and the card, and of a model where its answers end") {
+  const test::TempFolder temp;
+  test::write_talking_model(temp / "base");  // which stops at the id 0
+  const auto source = model::Source::open(temp / "base");
+  const auto tokenizer = tokenizer::Tokenizer::from_folder(temp / "base");
+  const Talk talk = talk_of(source, &tokenizer, {"other", "<|im_end|>"});
+  cpu::Device dev{1};
+  using Decoder = model::Decoder<cpu::Device, float>;
+  Decoder plain(dev, source), adapted(dev, source), whole(dev, source), part(dev, source);
+  adapted.attach(dev, {});
+  const auto every = [](const model::TensorInfo&) { return true; };
+  const auto norm = [](const model::TensorInfo& info) { return info.name == "model.norm.weight"; };
+  whole.train_own(dev, every);
+  part.train_own(dev, norm);
+  const auto check = [&](const char* name, const auto& write, const std::set<std::string>& more) {
+    CAPTURE(name);
+    const io::Path folder = temp / name;
+    io::create_folders(folder);
+    write(folder);
+    std::set<std::string> expected = more, found;
+    expected.insert({"README.md", "chat_template.jinja", "tokenizer.json", "tokenizer_config.json"});
+    for (const io::Path& entry : io::entries_of(folder)) found.insert(entry.filename().native());
+    CHECK(found == expected);
+    CHECK(io::read_file(folder / "README.md") == "a card");
+    CHECK(io::read_file(folder / "chat_template.jinja") == "other");
+    if (more.count("config.json") == 0) return;
+    for (const char* file : {"config.json", "generation_config.json"})
+      CHECK(io::read_json(folder / file).at("eos_token_id") == io::Json::array({257, 0}));
+    CHECK(io::read_json(folder / "config.json").at("torch_dtype") == "float32");
+  };
+  const std::string card = "a card";
+  const std::set<std::string> of_model = {"config.json", "generation_config.json", "model.safetensors"};
+  check(
+      "model", [&](const auto& to) { write_model_folder(dev, plain, source, talk, card, Index{1} << 30, to); },
+      of_model);
+  check("adapter", [&](const auto& to) { write_adapter_folder(dev, adapted, source, talk, card, to); },
+        {"adapter_config.json", "adapter_model.safetensors"});
+  check(
+      "whole", [&](const auto& to) { write_trained_folder(dev, whole, source, talk, card, to); }, of_model);
+  check("part", [&](const auto& to) { write_trained_folder(dev, part, source, talk, card, to); },
+        {"trained.safetensors"});
+  // What trains is read back, of all of a model or of a part.
+  for (const bool all : {true, false}) {
+    Decoder again(dev, source);
+    again.train_own(dev, all ? model::Decoder<cpu::Device, float>::Choice(every) : norm);
+    const auto first = [&] {
+      float value = 0;
+      again.params().for_each([&](const auto& param) {
+        if (param.name == "model.norm.weight") value = to_host(dev, param.value)[0];
+      });
+      return value;
+    };
+    const float stored = first();
+    again.params().for_each([&](const auto& param) { kernel::fill(dev, param.value, 2.0); });
+    CHECK(first() == 2);
+    read_trained_folder(dev, again, source, temp / (all ? "whole" : "part"));
+    CHECK(first() == stored);
+  }
 }
 
 }  // namespace final_model_test

@@ -55,7 +55,12 @@ TEST_CASE("findings: every part is named once, and what could be better says how
                         [&](const Finding& other) { return other.part == one.part; }) == 1);
   }
   CHECK(of(findings, "build").found.starts_with(run::describe_build()));
-  CHECK(of(findings, "products").found == cpu::describe_products(dev));
+  const Finding products = of(findings, "products");
+  CHECK(products.found == cpu::describe_products(dev));
+  const bool fast = cpu::gemm_engine<float>(dev) == cpu::GemmEngine::onednn;
+  CHECK(products.state == (fast ? State::ok : State::note));
+  CHECK(products.advice ==
+        (fast ? "" : "install oneDNN (Debian: libdnnl-dev) and build again: its products are faster"));
 }
 
 TEST_CASE("findings: limits of the system are told from its files") {
@@ -97,11 +102,15 @@ TEST_CASE("findings: a temporary folder that can't be written is noted with the 
     CHECK(found.state == State::ok);
     CHECK(found.found.starts_with(temp.path().native() + ", "));
     CHECK(found.found.ends_with(" GiB free"));
+    const double gib = static_cast<double>(std::filesystem::space(temp.path()).available) / 0x1p30;  // others write too
+    CHECK(std::stod(found.found.substr(temp.path().native().size() + 2)) == doctest::Approx(gib).epsilon(0.2));
   }
   const test::Environment folder("TMPDIR", (temp / "missing").native());
   const Finding found = of(run::examine(dev), "temporary folder");
   CHECK(found.state == State::note);
+  CHECK(found.found.starts_with((temp / "missing").native() + ": "));
   CHECK(test::holds(found.found, "No such file or directory"));
+  CHECK(found.advice == "set TMPDIR to a folder that can be written; compressed data and very long texts need it");
 }
 
 TEST_CASE("findings: memory is enough where more than a quarter is free, and large pages where they are given") {

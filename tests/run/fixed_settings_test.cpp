@@ -412,4 +412,23 @@ TEST_CASE("fixed settings: the place in the data must be the checkpoint's, its s
   CHECK(said(34, 2) == "/runs/a/trainer_state.json: \"stage\" is 1; after step 9 of this run expected 2");
 }
 
+TEST_CASE("fixed settings: each number and each bias of a model has a name of its own") {
+  const auto settings_with = [](const io::Json& more, bool tied = false) {
+    test::RandomModel shape{.family = "llama", .heads = 6, .kv_heads = 3, .head_dim = 8, .tied = tied, .more = more};
+    return settings_of({}, model::Source::initial("a", test::config_json(shape), 1));
+  };
+  const auto fields = [](bool attention, bool mlp, bool tied) {
+    const auto text = [](bool is) { return is ? "true" : "false"; };
+    return concat(R"({"num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 8, "rms_norm_eps": 1e-06, )",
+                  R"("attention_bias": )", text(attention), R"(, "mlp_bias": )", text(mlp),
+                  R"(, "tie_word_embeddings": )", text(tied), "}");
+  };
+  const auto check = [&](const io::Json& settings, const std::string& expected) {
+    check_fields(settings.at("config.json"), expected, false);
+  };
+  check(settings_with({{"attention_bias", true}}), fields(true, false, false));
+  check(settings_with({{"mlp_bias", true}}), fields(false, true, false));
+  check(settings_with(io::Json::object(), true), fields(false, false, true));
+}
+
 }  // namespace fixed_settings_test

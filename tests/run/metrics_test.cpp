@@ -13,6 +13,7 @@
 
 #include "lora/io/file.hpp"
 #include "lora/run/metrics_log.hpp"
+#include "support/file_faults.hpp"
 #include "support/temp_folder.hpp"
 
 namespace metrics_test {
@@ -376,6 +377,38 @@ TEST_CASE("metrics: time that has passed is the longest of the lines that are ke
   CHECK(MetricsLog(folder.path()).elapsed_seconds() == 0);
   { const MetricsLog deep(folder / "a" / "b"); }
   CHECK(std::filesystem::is_directory(folder / "a" / "b"));
+}
+
+TEST_CASE("metrics: what was logged before a checkpoint is on the disk when that is written") {
+  const test::TempFolder folder;
+  {
+    const test::FileFaults power(folder.path(), test::Fault::loses_unsynced, -1);
+    MetricsLog log(folder.path());
+    log.take(StepEvent{step_metrics(1), true});
+    log.take(SavingEvent{1});
+    log.take(StepEvent{step_metrics(2), true});
+  }
+  REQUIRE(io::is_there(folder / "trainer_log.jsonl"));
+  CHECK(steps_in(folder / "trainer_log.jsonl") == std::vector<Index>{1});
+}
+
+TEST_CASE("metrics: what nobody has said of a run, a step or a rank is 0 and not known") {
+  const test::TempFolder folder;
+  write_training_metrics(folder.path(), {});
+  CHECK(io::to_text(io::read_json(folder / "training_metrics.json"), -1) ==
+        R"({"finished":false,"train_loss":0.0,"mean_train_loss":0.0,"steps":0,"total_tokens":0,)"
+        R"("tokens_per_second":0.0,"peak_memory_gib":0.0,"seconds":0.0,"resumed_from_step":0})");
+  RunMetrics finished;
+  finished.finished = true;
+  write_training_metrics(folder.path(), finished);
+  CHECK(io::read_json(folder / "training_metrics.json").at("finished") == true);
+  CHECK(io::to_text(to_json(StepMetrics()), -1) ==
+        R"({"step":0,"epoch":0.0,"loss":0.0,"mean_loss":0.0,"learning_rate":0.0,"grad_norm":0.0,"tokens":0,)"
+        R"("labelled_tokens":0,"tokens_per_second":0.0,"elapsed_seconds":0.0,"peak_memory_gib":0.0})");
+  CHECK(io::to_text(to_json(RankMetrics()), -1) ==
+        R"({"rank":0,"host":"","device":"","threads":1,"peak_memory_gib":0.0,"communication_seconds":0.0,)"
+        R"("hidden_seconds":0.0,"sent_bytes":0.0,"received_bytes":0.0})");
+  CHECK(io::to_text(to_json(std::vector<StageSteps>(1)), -1) == R"([{"from_step":0,"to_step":0,"ended_early":false}])");
 }
 
 }  // namespace metrics_test

@@ -65,6 +65,7 @@ TEST_CASE("progress: without a terminal each logged step is a line, and all that
     Progress progress(folder / "training.log", false, 20, 0, false);
     progress.take(StepEvent{metrics_of(1)});
     progress.take(StepEvent{metrics_of(1), true, false});  // skipped: a warning tells
+    progress.take(StepEvent{metrics_of(1), true});
     progress.take(StepEvent{metrics_of(2), true, true});
     log::warn("look here");
     progress.take(PlanEvent{7});

@@ -187,4 +187,16 @@ TEST_CASE("run_state: files that nothing was learnt from have no share") {
   for (const io::Json& file : files) CHECK(file.at("share") == 0);
 }
 
+TEST_CASE("run_state: a run that has done nothing has counted nothing") {
+  CHECK(io::to_text(run::detail::to_json(RunState()), -1) ==
+        R"({"format":2,"step":0,"updates":0,"next_sample":0,"total_tokens":0,"last_loss":0.0,)"
+        R"("losses":{"sum":0.0,"steps":0},"losses_since_line":{"sum":0.0,"steps":0},"last_eval_loss":null,)"
+        R"("best_eval_loss":null,"best_metric":null,"best_step":0,"evaluations_without_improvement":0,)"
+        R"("evaluated_stage":0,"stage":0,"ended_stages":[],"loss_scale":null,"skipped":0,"overflows":0,)"
+        R"("ended_early":false,"out_of_patience":false,"settings":{}})");
+  CHECK(io::to_text(run::to_json(std::vector<run::DrawnClasses>(1)), -1) ==
+        R"([{"from_step":0,"to_step":0,"counts":{}}])");
+  CHECK(RunState().step_to_beat() == 0);
+}
+
 }  // namespace run_state_test

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -183,6 +184,34 @@ TEST_CASE("status_line: on a terminal a count has a bar from the start, which go
                               _exit(0);
                             }).text;
   CHECK(ended == "\r\033[K" + bar_text(1, {"x"}, 79) + "\r\033[K");
+}
+
+TEST_CASE("status_line: a count says nothing for half a minute unless it is told otherwise or has a terminal") {
+  const auto shown = [](const auto& count) {
+    return test::run_apart([&](int out) {
+             dup2(out, STDERR_FILENO);
+             count();
+             std::fflush(stderr);
+             _exit(0);
+           })
+        .text;
+  };
+  CHECK(shown([] {
+          CountProgress progress("reading", "files", 4);
+          progress.reached(1, 0);
+        }).empty());
+  CHECK(shown([] {
+          CountProgress progress("reading", "files", 4, 0);
+          progress.reached(1, 0);
+        }) == "reading 1/4 files  0:00 left\n");
+  // A bar is drawn again as soon as a tenth of a second has passed.
+  const std::string bar = shown([] {
+    CountProgress progress("reading", "files", 4, 1e6, true);
+    const auto begin = CountProgress::Clock::now();
+    while (CountProgress::Clock::now() - begin < std::chrono::milliseconds(110)) progress.reached(2, 0);
+  });
+  const std::string begin = "\r\033[K" + bar_text(0, {"reading 0/4 files"}, 79);
+  CHECK(bar.starts_with(begin + "\r\033[K[==========          ]  reading 2/4 files  0:0"));
 }
 
 }  // namespace status_line_test

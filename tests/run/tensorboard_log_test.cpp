@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lora/io/file.hpp"
+#include "support/file_faults.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tensorboard_events.hpp"
 
@@ -82,6 +83,22 @@ TEST_CASE("tensorboard log: a run that goes on appends to what leads up to its s
   CHECK(steps == "0;1;2;7;");
   { const TensorBoardLog log(temp.path()); }
   CHECK(lines_in(temp.path()).size() == 1);
+}
+
+TEST_CASE("tensorboard log: what was told before a checkpoint is on the disk when that is written") {
+  const test::TempFolder temp;
+  io::create_folders(temp / "tensorboard");
+  {
+    const test::FileFaults power(temp.path(), test::Fault::loses_unsynced, -1);
+    TensorBoardLog log(temp.path());
+    log.take(StepEvent{metrics_of(1), true});
+    log.take(SavingEvent{1});
+    log.take(StepEvent{metrics_of(2), true});
+  }
+  REQUIRE(io::is_there(temp / "tensorboard" / "events.out.tfevents.lora"));
+  const auto lines = lines_in(temp.path());
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[1].starts_with("1 train/loss=1 "));
 }
 
 }  // namespace tensorboard_log_test

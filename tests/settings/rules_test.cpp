@@ -492,6 +492,14 @@ TEST_CASE("rules: settings at the edge of one are taken, and those past it by an
       {plan_command,
        {{"model_preset", "tiny"}, {"train_from_scratch", ""}, {"finetuning_type", "full"}, {"dataset", "d"}},
        "tokenizer_name_or_path"},
+      {plan_command, with(model, {{"device", "ascend:1"}}), "device"},
+      {plan_command, with(model, {{"device", "ascend"}, {"device_type", "ascend910b3"}})},
+      {plan_command, with(model, {{"device", "cpu"}})},
+      {plan_command,
+       with(model,
+            {{"device_type", "ascend910b3"}, {"nodes", "2"}, {"device_memory_gib", "30"}, {"offload", "optimizer"}})},
+      {plan_command, with(data, {{"val_size", "0.1"}, {"use_curriculum", ""}, {"stages", R"([{"until_step": 3}])"}})},
+      {plan_command, with(data, {{"eval_dataset", "e"}, {"max_samples", "3"}, {"date", "2024-07-26"}})},
       {report_command, {{"runs", "r"}, {"output_file", "p.html"}}},
       {report_command, {{"runs", "r,s"}}, "output_file"},
   };
@@ -535,6 +543,13 @@ TEST_CASE("rules: what stages may say is held against each of them, and the rest
   CHECK(told(R"([{"until_step": 1, "use_curriculum": true}])",
              {{"curriculum_stages", R"([{"until": 1, "mix": {"a": 1}}])"}}) == "");
   CHECK(told(R"([{"until_step": 1, "use_curriculum": true}])", {{"curriculum_seed", "1"}}) == "");
+  // Of several ranks each is to have a unit, which is asked where they meet.
+  config = {};
+  for (const auto& pair : base_of(train_command)) set(config, pair.first, pair.second);
+  config.step_units = 17;
+  CHECK_THROWS_AS(validate(config, train_command), ConfigError);
+  config.ranks = 2;
+  CHECK_NOTHROW(validate(config, train_command));
   CHECK(told(R"([{"until_step": 1, "finetuning_type": "full"}])", {}) ==
         "stage 1: key finetuning_type: given full where the run has lora; allowed: the same in all stages. A run of "
         "its own can go on from this one's final_model");

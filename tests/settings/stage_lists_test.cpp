@@ -87,7 +87,7 @@ TEST_CASE("stage lists: what is wrong with a curriculum is said by stage") {
   const std::string allowed =
       R"(, allowed: [{"until": share of the steps, "mix": {label: share, ...}}, ...] with until ascending to 1 and )"
       "shares that add up to 1";
-  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   const std::pair<Stages, std::string> examples[] = {
       {{}, "no stage"},
       {{{0.5, {{"a", 1}}}}, "a last stage with until 0.5"},
@@ -100,6 +100,10 @@ TEST_CASE("stage lists: what is wrong with a curriculum is said by stage") {
       {{{1, {}}}, "stage 1 with shares that add up to 0"},
       {{{1, {{"a", 1.5}, {"b", -0.5}}}}, "stage 1 with a share of -0.5 for b"},
       {{{1, {{"a", nan}}}}, "stage 1 with a share of nan for a"},
+      {{{1, {{"a", 0.5}, {"b", infinity}}}}, "stage 1 with a share of inf for b"},
+      {{{0.5, {{"a", 1}}}, {1, {{"a", 0.5}, {"b", 0.5 + 0x1p-19}}}},
+       "stage 2 with shares that add up to 1.0000019073486328"},
+      {{{1, {{"a", 0.5}, {"b", 0.5 - 0x1p-19}}}}, "stage 1 with shares that add up to 0.9999980926513672"},
       {{{1, {{"a", 0.5}, {"a", 0.5}}}}, "stage 1 with two shares for a"},
   };
   for (const auto& [stages, message] : examples) {
@@ -108,6 +112,8 @@ TEST_CASE("stage lists: what is wrong with a curriculum is said by stage") {
     CHECK(said(stages) == "key curriculum_stages: given " + expected + allowed);
   }
   CHECK(said({{1, {{"a", 0.1}, {"b", 0.2}, {"c", 0.7}}}}) == "nothing was thrown");  // not 1 in floating point
+  for (const double most : {0.5 - 0x1p-20, 0.5 + 0x1p-20})
+    CHECK(said({{1, {{"a", 0.5}, {"b", most}}}}) == "nothing was thrown");
 }
 
 TEST_CASE("stage lists: a stage is called by its number and its name, if that says more") {
@@ -126,6 +132,9 @@ TEST_CASE("stage lists: JSON of another form is refused with its place") {
       {R"({"until": 1})", "curriculum_stages: expected an array of stages"},
       {R"([3])", "stage 1: expected an object"},
       {R"([{"until": 1}])", R"(stage 1: "mix" must be an object of labels and their shares)"},
+      {R"([{"until": 1, "mix": 3}])", R"(stage 1: "mix" must be an object of labels and their shares)"},
+      {R"([{"until": 0.5, "mix": {"a": 1}}, {"until": 1, "mix": []}])",
+       R"(stage 2: "mix" must be an object of labels and their shares)"},
       {R"([{"mix": {"a": 1}}])", R"(stage 1: "until" is missing)"},
       {R"([{"until": "1", "mix": {"a": 1}}])", R"(stage 1: "until" must be a number, found)"},
       {R"([{"until": 1, "mix": {"a": "1"}}])", R"(stage 1: mix: "a" must be a number, found)"},
@@ -309,6 +318,10 @@ TEST_CASE("stage lists: only a stage that has a curriculum takes what the run sa
   CHECK(longest_cutoff(config) == 2048);
   config.stages = {{.cutoff_len = 9}, {.cutoff_len = 7}};
   CHECK(longest_cutoff(config) == 9);
+  config.cutoff_len = 8;
+  CHECK(longest_cutoff(config) == 9);  // which no stage leaves to the run
+  config.stages = {{.cutoff_len = 5}, {}, {.cutoff_len = 7}};
+  CHECK(longest_cutoff(config) == 8);
 }
 
 TEST_CASE("stage lists: the default curriculum is the one that docs/curriculum.md promises") {

@@ -275,6 +275,10 @@ TEST_CASE("unknown keys: each is told with its value, who has it or what it is h
   CHECK(told({{"predict"}}) == "f: unknown key predict (a key of eval)" + end);
   CHECK(told({{"--text"}}) == "f: unknown key --text (a key of tokenize)" + end);
   CHECK(told({{"-seed"}}) == "f: unknown key -seed (nearest: seed)" + end);
+  CHECK(told({{"a\x1B", "b\nc"}, {"seed"}}, report_command) ==
+        "f: unknown keys a\\x1B (given b\\nc), seed (a key of train, generate, chat)" + end);
+  CHECK(told({{"--outtype"}}) == "f: unknown key --outtype (a key of export)" + end);
+  CHECK(told({{"--runs"}}) == "f: unknown key --runs (a key of report)" + end);
   for (const std::size_t letters : {std::size_t{80}, std::size_t{81}}) {
     CAPTURE(letters);
     const std::string name(letters, 'q'), value(letters, 'v');

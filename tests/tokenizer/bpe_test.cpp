@@ -100,6 +100,13 @@ TEST_CASE("bpe: the vocabulary finds tokens by bytes, by text and by id") {
   CHECK(add("a b", 5) == "file: token \"a b\" has two ids, 3 and 5");
   CHECK(add("new", 14) == "file: tokens \"t7\" and \"new\" both have the id 14");
   CHECK(holds(add("new", Vocabulary::max_id), "token \"new\" has the id 1048576"));
+  // These two have the same hash.
+  Vocabulary alike;
+  alike.add("t33278", 0, "test");
+  CHECK(alike.find_bytes("t99331") == -1);
+  alike.add("t99331", 1, "test");
+  CHECK(alike.find_bytes("t33278") == 0);
+  CHECK(alike.find_bytes("t99331") == 1);
 }
 
 TEST_CASE("bpe: the lowest rank first, the leftmost of equals first") {
@@ -145,7 +152,8 @@ TEST_CASE("bpe: words of every length merge as the definition says") {
 TEST_CASE("bpe: a token that its bytes do not merge to comes only where merges are ignored") {
   const auto words = vocabulary_of({"a", "b", "ab", "aba"});
   const Merges merges = {{0, 1, 2}};
-  CHECK(encode(Bpe(words, merges, false), "aba") == Ids{2, 0});
+  const Bpe merging(words, merges, false);
+  for (int round = 0; round < 3; ++round) CHECK(encode(merging, "aba") == Ids{2, 0});  // nor once it was seen
   CHECK(encode(Bpe(words, merges, true), "aba") == Ids{3});
   CHECK(encode(Bpe(words, merges, true), "abab") == Ids{2, 2});
 }
@@ -153,6 +161,23 @@ TEST_CASE("bpe: a token that its bytes do not merge to comes only where merges a
 TEST_CASE("bpe: of a merge that is listed twice the later rank counts") {
   const Merges merges = {{0, 1, 3}, {1, 2, 4}, {0, 1, 3}};
   CHECK(encode(Bpe(vocabulary_of({"a", "b", "c", "ab", "bc"}), merges, false), "abc") == Ids{0, 4});
+}
+
+TEST_CASE("bpe: of any number of merges each is found, and no other") {
+  constexpr std::int32_t letters = 66;
+  std::vector<std::string> tokens;
+  for (std::int32_t i = 0; i < letters; ++i) tokens.emplace_back(1, static_cast<char>('0' + i));
+  Merges merges;
+  for (std::int32_t i = 0; i + 1 < letters; ++i) {
+    merges.push_back({i, i + 1, letters + i});
+    tokens.push_back(tokens[static_cast<std::size_t>(i)] + tokens[static_cast<std::size_t>(i + 1)]);
+  }
+  for (const std::int32_t count : {0, 1, 15, 16, 17, 31, 32, 64, 65}) {
+    const Bpe bpe(vocabulary_of(tokens), Merges(merges.begin(), merges.begin() + count), false);
+    for (std::int32_t i = 0; i + 1 < letters; ++i)
+      CHECK(encode(bpe, tokens[static_cast<std::size_t>(letters + i)]) ==
+            (i < count ? Ids{letters + i} : Ids{i, i + 1}));
+  }
 }
 
 TEST_CASE("bpe: ids go from 0 to the last that a vocabulary may have") {

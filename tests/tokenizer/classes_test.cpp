@@ -123,6 +123,10 @@ TEST_CASE(
   const Taken again(text_of(qwen2.made).c_str(), TokenizerClass::qwen2);
   CHECK(again.told.empty());
   CHECK(text_of(again.made) == text_of(qwen2.made));
+  Json words = qwen2.made;  // cut alike, but into characters instead of bytes
+  words["pre_tokenizer"] = parts[0];
+  CHECK(Taken(text_of(words).c_str(), TokenizerClass::qwen2).told ==
+        "t.json: its pre_tokenizer does not count: transformers' class for this folder has its own\n");
 }
 
 TEST_CASE("tokenizer_classes: what of a document does not count is told, one part or several") {
@@ -140,6 +144,10 @@ TEST_CASE("tokenizer_classes: what of a document does not count is told, one par
   CHECK(told(R"({"pre_tokenizer": {"type": "ByteLevel"}, "model": {"ignore_merges": true}})", TokenizerClass::gpt2) ==
         "t.json: its model's ignore_merges does" + end);
   CHECK(told(R"({"pre_tokenizer": {"type": "ByteLevel"}, "model": {"ignore_merges": false}})", TokenizerClass::gpt2)
+            .empty());
+  for (const char* const model : {R"({"ignore_merges": 1})", "5", "null"})
+    CHECK(
+        told(concat(R"({"pre_tokenizer": {"type": "ByteLevel"}, "model": )", model, "}").c_str(), TokenizerClass::gpt2)
             .empty());
   const char* const framed = R"({"pre_tokenizer": {"type": "ByteLevel"}, "normalizer": {"type": "NFC"},
       "post_processor": {"type": "TemplateProcessing", "special_tokens": {"x": {"ids": [1]}},

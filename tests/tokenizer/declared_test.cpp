@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lora/tokenizer/tokenizer.hpp"
@@ -60,6 +61,7 @@ struct Folder {
     io::write_file(folder / "tokenizer_config.json", config);
   }
   Tokenizer load() const { return Tokenizer::from_folder(folder.path()); }
+  std::string name(const char* file) const { return (folder / file).native(); }
 };
 
 /// What loading says.
@@ -127,8 +129,14 @@ TEST_CASE("tokenizer_declared: what does not count, or counts otherwise than it 
   CHECK(holds(said(Folder(R"({"tokenizer_class": "GPTNeoXTokenizerFast", "add_prefix_space": true})", document)),
               "its normalizer and model's ignore_merges and post_processor do not count"));
   CHECK(said(Folder(R"({"tokenizer_class": "GPT2Tokenizer"})")).empty());
-  CHECK(holds(said(Folder(R"({"tokenizer_class": "CohereTokenizerFast"})")),
-              "\"tokenizer_class\" is CohereTokenizerFast, which in transformers brings a pre-tokenizer"));
+  const Folder other(R"({"tokenizer_class": "CohereTokenizerFast"})");
+  CHECK(said(other) ==
+        other.name("tokenizer_config.json") +
+            ": \"tokenizer_class\" is CohereTokenizerFast, which in transformers brings a pre-tokenizer, a normalizer "
+            "and special tokens of its own; here those of " +
+            other.name("tokenizer.json") + " count, so ids may differ\n");
+  io::write_file(other.folder / "config.json", R"({"model_type": "mistral"})");
+  CHECK(said(other).empty());
   CHECK(holds(said(Folder(R"({"image_token": {"content": "<new>"}})")),
               "\"image_token\" is an object without \"__type\": \"AddedToken\", and so no token"));
   const char* both =
@@ -148,6 +156,106 @@ TEST_CASE("tokenizer_declared: what does not count, or counts otherwise than it 
   CHECK(holds(said(unread), "special_tokens_map.json: \"pad_token\" is \"<|x|>\", in tokenizer_config.json none"));
   io::write_file(unread.folder / "added_tokens.json", R"({"<new>": 259})");
   CHECK(holds(said(unread), "added_tokens.json: the token \"<new>\" is added: beside"));
+}
+
+TEST_CASE("tokenizer_declared: a warning names its file, the first token and how many more there are") {
+  const auto forgotten = [](const char* added, const char* decoder) {
+    Json document = fixture()["tokenizer"];
+    document["added_tokens"] = Json::parse(added);
+    const Folder folder(
+        concat(R"({"tokenizer_class": "GPT2Tokenizer", "added_tokens_decoder": )", decoder, "}").c_str(), document);
+    std::string text = said(folder);
+    for (const char* const file : {"tokenizer.json", "tokenizer_config.json"}) {
+      const auto at = text.find(folder.name(file));
+      REQUIRE(at != text.npos);
+      text.replace(at, folder.name(file).size(), file);
+    }
+    return text;
+  };
+  const std::string end =
+      " is not in added_tokens_decoder of tokenizer_config.json, and so does not count, as in transformers' class for "
+      "this model\n";
+  CHECK(forgotten(R"([{"id": 259, "content": "<c>"}])", "{}") == "tokenizer.json: the added token \"<c>\"" + end);
+  const char* const four = R"([{"id": 259, "content": "<a>"}, {"id": 260, "content": "<d>"},
+                               {"id": 261, "content": "<b>"}, {"id": 262, "content": "<c>"}])";
+  CHECK(forgotten(four, R"({"259": {"content": "<a>"}})") ==
+        "tokenizer.json: the added token \"<b>\" and 2 more" + end);
+
+  const std::string beside =
+      ": beside \"added_tokens_decoder\" of tokenizer_config.json it does not count, as in transformers\n";
+  const Folder unread(R"({"pad_token": "<|x|>", "added_tokens_decoder": {"259": {"content": "<new>"}}})");
+  io::write_file(unread.folder / "special_tokens_map.json", R"({"pad_token": "<|im_end|>", "eos_token": "<|x|>"})");
+  io::write_file(unread.folder / "added_tokens.json", R"({"<new>": 259, "<two>": 260, "<three>": 261})");
+  const std::string map = unread.name("special_tokens_map.json"), added = unread.name("added_tokens.json");
+  CHECK(said(unread) == map + ": \"eos_token\" is \"<|x|>\", in tokenizer_config.json none" + beside + map +
+                            ": \"pad_token\" is \"<|im_end|>\", in tokenizer_config.json \"<|x|>\"" + beside + added +
+                            ": the token \"<two>\" is added" + beside);
+  io::write_file(unread.folder / "tokenizer_config.json", R"({"added_tokens_decoder": null})");
+  io::write_file(unread.folder / "special_tokens_map.json", "{}");
+  CHECK(said(unread) == added + ": the token \"<new>\" is added" + beside);  // null is one that names none
+
+  const auto of_config = [](const char* config) {
+    const Folder folder(config);
+    std::string text = said(folder);
+    const std::string start = folder.name("tokenizer_config.json") + ": ", end_of_line = ", as in transformers\n";
+    REQUIRE(text.starts_with(start));
+    REQUIRE(text.ends_with(end_of_line));
+    return text.substr(start.size(), text.size() - start.size() - end_of_line.size());
+  };
+  CHECK(of_config(R"({"extra_special_tokens": ["<new>"], "additional_special_tokens": ["<two>"]})") ==
+        "\"additional_special_tokens\" does not count beside \"extra_special_tokens\"");
+  CHECK(of_config(R"({"image_token": {"content": "<new>"}})") ==
+        "\"image_token\" is an object without \"__type\": \"AddedToken\", and so no token");
+  CHECK(of_config(R"({"a_token": "<1>", "b_token": "<2>", "model_specific_special_tokens": {"c": "<2>", "d": "<3>",
+                                                                                            "e": "<4>"}})") ==
+        "\"d\" of \"model_specific_special_tokens\" does not count beside \"a_token\"");
+}
+
+TEST_CASE("tokenizer_declared: tokens that are not special are found in normalized text, unless they say otherwise") {
+  Json document = fixture()["tokenizer"];
+  document["normalizer"] = {{"type", "NFC"}};
+  // Whether it is found as its composed form, and as it is written.
+  const auto found = [&](const char* config, const char* added = "{}") {
+    const Folder folder(config, document);
+    io::write_file(folder.folder / "added_tokens.json", std::string_view(added));
+    const test::Quiet quiet;
+    const Tokenizer tokenizer = folder.load();
+    const std::vector<std::int32_t> token{259};
+    return concat(tokenizer.encode("\u00E9").ids == token, " ", tokenizer.encode("e\u0301").ids == token);
+  };
+  CHECK(found(R"({"added_tokens_decoder": {"259": {"content": "e\u0301"}}})") == "true true");
+  CHECK(found(R"({"added_tokens_decoder": {"259": {"content": "e\u0301", "normalized": false}}})") == "false true");
+  CHECK(found(R"({"added_tokens_decoder": {"259": {"content": "e\u0301", "special": true}}})") == "false true");
+  CHECK(found(R"({"added_tokens_decoder": {"259": {"content": "e\u0301", "special": true, "normalized": true}}})") ==
+        "true true");
+  CHECK(found(R"({"extra_special_tokens": ["e\u0301"]})") == "false true");
+  CHECK(found(R"({"extra_special_tokens": [{"content": "e\u0301"}]})") == "false true");
+  CHECK(found(R"({"extra_special_tokens": [{"content": "e\u0301", "__type": "AddedToken"}]})") == "true true");
+  CHECK(found(R"({"extra_special_tokens": [{"content": "e\u0301", "__type": "AddedToken", "special": true}]})") ==
+        "false true");
+  CHECK(found(R"({"extra_special_tokens": [{"content": "e\u0301", "normalized": true}]})") == "true true");
+  CHECK(found("{}", R"({"e\u0301": 259})") == "true true");
+  CHECK(found(R"({"extra_special_tokens": ["e\u0301"]})", R"({"e\u0301": 259})") == "false true");
+}
+
+TEST_CASE("tokenizer_declared: ids that are none name the file that has them") {
+  const auto error = [](const char* config) {
+    const Folder folder(config);
+    const std::string text = message_of([&] { static_cast<void>(folder.load()); });
+    const std::string start = folder.name("tokenizer_config.json");
+    REQUIRE(text.starts_with(start));
+    return text.substr(start.size());
+  };
+  CHECK(error(R"({"added_tokens_decoder": ["<x>"]})") == ": \"added_tokens_decoder\" must be an object");
+  CHECK(error(R"({"added_tokens_decoder": {"1.5": {"content": "<x>"}}})") ==
+        ": \"added_tokens_decoder\" must be an integer in range, found 1.5");
+  CHECK(holds(error(R"({"added_tokens_decoder": {"x": {"content": "<x>"}}})"), ":1:1"));
+  CHECK(error(R"({"added_tokens_decoder": {"1048576": {"content": "<x>"}}})") ==
+        ": the added token \"<x>\" has the id 1048576; expected 0 to 1048575");
+  const Folder folder("{}");
+  io::write_file(folder.folder / "added_tokens.json", R"({"<new>": 1048576})");
+  CHECK(message_of([&] { folder.load(); }) ==
+        folder.name("added_tokens.json") + ": the added token \"<new>\" has the id 1048576; expected 0 to 1048575");
 }
 
 TEST_CASE("tokenizer_declared: what cannot be followed is refused by its name") {
@@ -185,6 +293,13 @@ TEST_CASE(
   io::write_file(folder / "tokenizer_config.json", R"({"clean_up_tokenization_spaces": true})");
   const auto tokenizer = Tokenizer::from_folder(folder.path());
   CHECK(tokenizer.decode(tokenizer.encode("human , beings .").ids) == "human, beings.");
+  io::write_file(folder / "tokenizer_config.json", "{}");
+  const auto by_default = Tokenizer::from_folder(folder.path());
+  CHECK(by_default.decode(by_default.encode("human , beings .").ids) == "human , beings .");
+  io::write_file(folder / "tokenizer_config.json", R"({"clean_up_tokenization_spaces": true})");
+  io::copy_file(test::tokenizer_data("pieces_bpe.model"), folder / "tokenizer.model");
+  const auto merged = Tokenizer::from_folder(folder.path());
+  CHECK(merged.decode(merged.encode("human , beings .").ids) == "human , beings .");
 }
 
 }  // namespace tokenizer_declared_test

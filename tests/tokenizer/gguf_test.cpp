@@ -276,8 +276,9 @@ TEST_CASE("tokenizer_gguf: what is missing, broken or unknown is an error that n
   CHECK(
       holds(message(other), "test.gguf: the tokenizer (tokenizer.ggml.model) bert is not supported; gpt2 or llama is"));
   CHECK(holds(message(small(nullptr)), "tokenizer.ggml.pre is missing"));
-  CHECK(holds(message(small("poro-chat")),
-              "(tokenizer.ggml.pre) poro-chat is not supported; one of smollm, gpt-2, qwen2"));
+  CHECK(message(small("poro-chat")) ==
+        "test.gguf: the pre-tokenizer (tokenizer.ggml.pre) poro-chat is not supported; one of smollm, gpt-2, qwen2, "
+        "deepseek-r1-qwen, stablelm2, llama-bpe, llama3, llama-v3, smaug-bpe is");
   CHECK(holds(message(small()), "tokenizer.ggml.tokens is missing"));
 
   GgufWriter broken = small();
@@ -365,6 +366,69 @@ TEST_CASE("tokenizer_gguf: each name of a pre-tokenizer stands for the settings 
           R"({"SpecialToken":{"id":"<s>","type_id":1}},{"Sequence":{"id":"B","type_id":1}}],)"
           R"("special_tokens":{"<s>":{"id":"<s>","ids":[3],"tokens":["<s>"]}}})");
     CHECK(settings(pre, false)["post_processor"].is_null());
+  }
+  for (const auto& [pre, regex] : {std::pair("stablelm2", tokenizer::WordPattern::qwen2_regex),
+                                   std::pair("smaug-bpe", tokenizer::WordPattern::llama3_regex)}) {
+    const io::Json other = settings(pre);
+    CHECK(text(other["pre_tokenizer"]) == split(regex));
+    CHECK(other["normalizer"].is_null());
+    CHECK(other["model"]["ignore_merges"] == false);
+    CHECK(other["post_processor"].is_null());
+  }
+}
+
+TEST_CASE("tokenizer_gguf: tokens around texts stand in the template that is saved, on their side") {
+  const auto saved = [](bool begins, bool ends) {
+    GgufWriter writer = small();
+    writer.add("tokenizer.ggml.tokens", Strings{"a", "<s>", "</s>"});
+    writer.add("tokenizer.ggml.token_type", std::vector<std::int32_t>{1, 3, 3});
+    writer.add("tokenizer.ggml.merges", Strings{});
+    writer.add("tokenizer.ggml.bos_token_id", std::uint32_t{1});
+    writer.add("tokenizer.ggml.eos_token_id", std::uint32_t{2});
+    writer.add("tokenizer.ggml.add_bos_token", begins);
+    writer.add("tokenizer.ggml.add_eos_token", ends);
+    const std::string bytes = writer.bytes();
+    const test::TempFolder folder;
+    Tokenizer::from_gguf(parsed(bytes)).save(folder.path());
+    return io::to_text(io::read_json(folder / "tokenizer.json")["post_processor"], -1);
+  };
+  const auto token = [](const char* name, int of) {
+    return concat(R"({"SpecialToken":{"id":")", name, R"(","type_id":)", of, "}}");
+  };
+  const auto text = [](const char* name, int of) {
+    return concat(R"({"Sequence":{"id":")", name, R"(","type_id":)", of, "}}");
+  };
+  const auto known = [](const char* name, int id) {
+    return concat("\"", name, R"(":{"id":")", name, R"(","ids":[)", id, R"(],"tokens":[")", name, "\"]}");
+  };
+  const std::string start = R"({"type":"TemplateProcessing","single":[)";
+  CHECK(saved(false, false) == "null");
+  CHECK(saved(true, true) == start + token("<s>", 0) + "," + text("A", 0) + "," + token("</s>", 0) + R"(],"pair":[)" +
+                                 token("<s>", 0) + "," + text("A", 0) + "," + token("</s>", 0) + "," + token("<s>", 1) +
+                                 "," + text("B", 1) + "," + token("</s>", 1) + R"(],"special_tokens":{)" +
+                                 known("<s>", 1) + "," + known("</s>", 2) + "}}");
+  CHECK(saved(false, true) == start + text("A", 0) + "," + token("</s>", 0) + R"(],"pair":[)" + text("A", 0) + "," +
+                                  token("</s>", 0) + "," + text("B", 1) + "," + token("</s>", 1) +
+                                  R"(],"special_tokens":{)" + known("</s>", 2) + "}}");
+}
+
+TEST_CASE("tokenizer_gguf: what fills a vocabulary is no token, wherever it stands") {
+  GgufWriter writer = small("llama-bpe");
+  writer.add("tokenizer.ggml.tokens", Strings{"a", "[PAD1]", "b", "ab", "[PAD4]"});
+  writer.add("tokenizer.ggml.token_type", std::vector<std::int32_t>{1, 5, 1, 1, 5});
+  writer.add("tokenizer.ggml.merges", Strings{"a b"});
+  const std::string bytes = writer.bytes();
+  const auto tokenizer = Tokenizer::from_gguf(parsed(bytes));
+  CHECK(tokenizer.vocab_size() == 4);
+  CHECK(tokenizer.decode(std::vector<std::int32_t>{0, 1, 2, 4}) == "ab");
+  CHECK_FALSE(tokenizer.id_of("[PAD1]"));
+  const test::TempFolder folder;
+  tokenizer.save(folder.path());
+  CHECK(io::to_text(io::read_json(folder / "tokenizer.json")["model"]["vocab"], -1) == R"({"a":0,"b":2,"ab":3})");
+  for (const std::uint32_t id : {1u, 4u, 5u}) {
+    GgufWriter named = writer;
+    named.add("tokenizer.ggml.bos_token_id", id);
+    CHECK(message(named) == concat("test.gguf: tokenizer.ggml.bos_token_id is ", id, ", which no token has"));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -90,6 +91,69 @@ TEST_CASE("tokenizer_parts: what tokens are added, with all that says how they a
   CHECK(parts->size == 6);
 }
 
+TEST_CASE("tokenizer_parts: a new token needs an id that is free, and one below the last") {
+  const std::string text = R"({"pre_tokenizer": {"type": "ByteLevel"}, "decoder": {"type": "ByteLevel"},
+      "model": {"vocab": {"a": 0, "b": 2}, "merges": []}})";
+  const auto parts = tokenizer::detail::parts_of_document(tokenizer::parse_tokenizer_json(text, "t.json"));
+  const auto told = [&](std::int32_t id, const char* content) {
+    return message_of([&] { parts->declare({.id = id, .content = content}); });
+  };
+  for (const std::int32_t id : {-1, 0, 2})
+    CHECK(told(id, "<x>") ==
+          "t.json: the new token \"<x>\" would get the id 2, the number of tokens, but in the vocabulary that is "
+          "another token");
+  CHECK(told(7, "") == "t.json: the added token \"\" has the id 7 and no content");
+  CHECK(parts->added.empty());
+  CHECK(told(1048574, "<x>") == "nothing was thrown");
+  CHECK(told(-1, "<y>") == "nothing was thrown");
+  CHECK(parts->find("<y>") == 1048575);
+  CHECK(told(-1, "<z>") == "t.json: more than 1048576 tokens");
+  parts->finish();
+  CHECK(parts->size == 1048576);
+}
+
+TEST_CASE("tokenizer_parts: a token that is found in normalized text is normalized, and stays in pieces if it should") {
+  const std::string text = R"({"pre_tokenizer": {"type": "ByteLevel"}, "decoder": {"type": "ByteLevel"},
+      "normalizer": {"type": "NFC"}, "model": {"vocab": {"a": 0, "b": 1}, "merges": []},
+      "added_tokens": [{"id": 2, "content": "e\u0301", "special": true, "normalized": true},
+                       {"id": 3, "content": "o\u0301", "special": true}]})";
+  for (const bool split : {false, true}) {
+    const auto parts = tokenizer::detail::parts_of_document(tokenizer::parse_tokenizer_json(text, "t.json"));
+    CHECK(parts->added.at(2).content == "\u00E9");
+    CHECK(parts->added.at(3).content == "o\u0301");
+    CHECK(parts->find("e\u0301") == 2);
+    parts->split_special_tokens = split;
+    parts->finish();
+    const auto found = [](const tokenizer::AddedTokenFinder& finder, std::string_view where) {
+      std::string ids;
+      finder.split(
+          where, [](auto...) {}, [&](std::int32_t id, auto...) { ids += concat(id, " "); });
+      return ids;
+    };
+    const std::string all = "\u00E9 e\u0301 \u00F3 o\u0301";
+    CHECK(found(parts->normalized, all) == (split ? "" : "2 "));
+    CHECK(found(parts->raw, all) == (split ? "" : "3 "));
+  }
+}
+
+TEST_CASE("tokenizer_parts: what frames a text, ends it or cuts it is in the fingerprint of the added tokens") {
+  std::set<std::uint64_t> prints;
+  const auto add = [&](auto&& change) {
+    const auto parts = parts_of(R"([{"id": 2, "content": "<x>"}])");
+    change(*parts);
+    prints.insert(parts->fingerprints().added_tokens);
+  };
+  add([](auto&) {});
+  add([](auto& parts) { parts.pad = 1; });  // nothing in a text
+  CHECK(prints.size() == 1);
+  add([](auto& parts) { parts.frame.before = {1}; });
+  add([](auto& parts) { parts.frame.after = {1}; });
+  add([](auto& parts) { parts.bos = 1; });
+  add([](auto& parts) { parts.eos = 1; });
+  add([](auto& parts) { parts.split_special_tokens = true; });
+  CHECK(prints.size() == 6);
+}
+
 TEST_CASE("tokenizer_parts: tokens that were forgotten take no ids") {
   const auto parts = parts_of(R"([{"id": 9, "content": "<x>"}, {"id": 3, "content": "<y>"}])");
   CHECK(parts->find("<y>") == 3);
@@ -131,6 +195,11 @@ TEST_CASE("tokenizer_parts: a tokenizer without settings of its own is saved wit
         R"({"eos_token":"</s>","pad_token":"b","additional_special_tokens":["a","c"],"add_bos_token":false,)"
         R"("add_eos_token":true,"legacy":true,"add_prefix_space":false,"clean_up_tokenization_spaces":false,)"
         R"("tokenizer_class":"LlamaTokenizer","chat_template":"t"})");
+  const auto padded = tokenizer::detail::parts_of_pieces(
+      tokenizer::sentencepiece_proto({{"<unk>", 0, Kind::unknown}, {"<pad>", 0, Kind::control}}, false), "m");
+  CHECK(padded->pad == 1);
+  CHECK_FALSE(padded->bos);
+  CHECK_FALSE(padded->eos);
   const auto plain = parts_of(R"([{"id": 2, "content": "<x>"}])");
   plain->bos = 1;
   plain->eos = 2;

@@ -66,24 +66,24 @@ TEST_CASE("tokenizer_proto: rules that lead out of their table are refused") {
   map.add("\u00E9", "ab");
   const auto text = sentencepiece_file(map.bytes());
   CHECK(refusal(text) == "nothing was thrown");
+  const std::string start = "m: not a sentencepiece model: its table of characters (precompiled_charsmap) ";
 
   CharsmapFile far = map;
   far.point(256 ^ 'x', 'x', 100 * 256);
-  CHECK(holds(refusal(far), "m: not a sentencepiece model: its table of characters (precompiled_charsmap) leads from"));
-  CHECK(holds(refusal(far), "outside of its"));
+  CHECK(refusal(far) == start + "leads from unit 376 to unit 25600, outside of its 1024");
 
   CharsmapFile edge = map;  // the last byte's unit would lie past the end
   edge.units.resize(edge.units.size() - 1);
-  CHECK(holds(refusal(edge), "outside of its"));
+  CHECK(refusal(edge) == start + "leads from unit 681 to unit 768, outside of its 1023");
 
   CharsmapFile circle = map;
   circle.point(256 ^ 'x', 'x', 256);
-  CHECK(holds(refusal(circle), "round in a circle"));
+  CHECK(refusal(circle) == start + "leads from unit 376 round in a circle");
 
   CharsmapFile late = map;  // the rule's text begins past the end
   for (auto& unit : late.units)
     if (unit == 1u << 31 && &unit == &late.units[3 * 256]) unit |= 1000;
-  CHECK(holds(refusal(late), "text begins at byte 1000"));
+  CHECK(refusal(late) == start + "has a rule whose text begins at byte 1000 of 3");
 
   CharsmapFile open = map;
   open.texts.pop_back();
@@ -95,7 +95,7 @@ TEST_CASE("tokenizer_proto: rules that lead out of their table are refused") {
 
   CharsmapFile wordy = map;
   wordy.add("x", std::string(300, 'a'));
-  CHECK(holds(refusal(wordy), "writes 300 bytes"));
+  CHECK(refusal(wordy) == start + "has a rule that writes 300 bytes; at most 255 are supported");
   for (const std::size_t length : {255u, 256u}) {
     CharsmapFile full = map;
     full.add("x", std::string(length, 'a'));
@@ -114,7 +114,37 @@ TEST_CASE("tokenizer_proto: more rules for one beginning than the library has pl
   for (int i = 0; i < 32; ++i) map.add(from += 'a', "b");
   CHECK(ids_of(sentencepiece_file(map.bytes()), std::string(32, 'a')) == std::vector<std::int32_t>{3, 2});
   map.add(from += 'a', "b");
-  CHECK(holds(refusal(map), "more than 32 rules"));
+  const std::string refused =
+      "m: not a sentencepiece model: its table of characters (precompiled_charsmap) has more than 32 rules for one "
+      "beginning";
+  CHECK(refusal(map) == refused);
+  map.add("aaaaab", "b");  // the shorter way is seen after the longer one
+  CHECK(refusal(map) == refused);
+}
+
+TEST_CASE("tokenizer_proto: the root of an index has no rule, and its offset may be one of the larger ones") {
+  CharsmapFile map;
+  map.add("\u00E9", "ab");
+  CharsmapFile leaf = map;
+  leaf.units[0] |= 1u << 8;
+  leaf.units[256] = 1u << 31 | 1000;
+  CharsmapFile large = map;
+  large.units[0] = 1u << 10 | 1u << 9;  // once 256
+  for (const CharsmapFile* file : {&leaf, &large})
+    CHECK(ids_of(sentencepiece_file(file->bytes()), "a\u00E9") == std::vector<std::int32_t>{3, 1, 1, 2});
+  large.add("x", std::string(256, 'a'));
+  CHECK(holds(refusal(large), "has a rule that writes 256 bytes; at most 255 are supported"));
+}
+
+TEST_CASE("tokenizer_proto: a model has as many pieces as there are ids, and no more") {
+  const std::string where = "m", one = "\x0A\x03\x0A\x01x";
+  std::string all;
+  for (int i = 0; i < 1 << 20; ++i) all += one;
+  const auto told = [&](const std::string& proto) {
+    return message_of([&] { (void)tokenizer::detail::SentencePieceCheck(where).read(proto); });
+  };
+  CHECK(told(all) == "nothing was thrown");
+  CHECK(told(all + one) == concat("m: not a sentencepiece model: byte ", all.size() + 2, ": more than 1048576 pieces"));
 }
 
 TEST_CASE("tokenizer_proto: pieces that the library would take on trust") {
@@ -137,7 +167,13 @@ TEST_CASE("tokenizer_proto: pieces that the library would take on trust") {
   std::string nested, text;
   for (int i = 0; i < 64; ++i) nested += piece(text += 'x', 0, 4);
   CHECK(with(nested) == "nothing was thrown");
-  CHECK(holds(with(nested + piece(text + 'x', 0, 4)), "more than 64 of its user-defined pieces"));
+  std::string others, word;
+  for (int i = 0; i < 64; ++i) others += piece(word += 'y', 0, 4);
+  CHECK(with(others + nested) == "nothing was thrown");
+  CHECK(with(nested + piece(text + 'x', 0, 4)) ==
+        "m: not a sentencepiece model: more than 64 of its user-defined pieces begin with each other, the last of them "
+        "\"" +
+            text + "x\"");
 }
 
 TEST_CASE("tokenizer_proto: samples for a test of itself are not run") {
@@ -288,6 +324,9 @@ TEST_CASE("tokenizer_proto: what a model says of itself is its last word") {
   CHECK_FALSE(sentencepiece_normalizer(part(3, 3, 0), "m").adds_dummy_prefix);
   CHECK(sentencepiece_normalizer(part(3, 3, 1), "m").adds_dummy_prefix);
   CHECK(sentencepiece_normalizer(part(2, 3, 0) + part(3, 4, 0) + part(5, 3, 0), "m").adds_dummy_prefix);
+  CHECK(sentencepiece_normalizer("", "m").strips_spaces);
+  CHECK_FALSE(sentencepiece_normalizer(part(3, 4, 0), "m").strips_spaces);
+  CHECK(sentencepiece_normalizer(part(3, 4, 0) + part(3, 4, 1), "m").strips_spaces);
   CharsmapFile map;
   map.add("\u00E9", "e");
   CHECK(sentencepiece_normalizer(sentencepiece_file(map.bytes()), "m").has_charsmap);

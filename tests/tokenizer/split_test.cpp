@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "support/effort.hpp"
@@ -39,11 +40,11 @@ Words by_pattern(const WordPattern& pattern, std::string_view text) {
   return split(pre_tokenizer, text);
 }
 
-Words by_literal(Behavior behavior, bool invert, std::string_view text) {
+Words by_literal(Behavior behavior, bool invert, std::string_view text, std::string literal = "-") {
   PreTokenizer pre_tokenizer;
   Stage stage;
   stage.kind = Stage::Kind::literal;
-  stage.literal = "-";
+  stage.literal = std::move(literal);
   stage.behavior = behavior;
   stage.invert = invert;
   pre_tokenizer.add(stage);
@@ -97,6 +98,11 @@ TEST_CASE("tokenizer_split: what becomes of a match") {
   CHECK(by_literal(Behavior::merged_with_next, false, text) == Words{"the", "-", "-end", "-"});
   CHECK(by_literal(Behavior::contiguous, false, text) == Words{"the", "--", "end", "-"});
   CHECK(by_literal(Behavior::removed, true, text) == Words{"-", "-", "-"});
+  // One of several bytes is found whole, and from its end on.
+  CHECK(by_literal(Behavior::isolated, false, "a--b---", "--") == Words{"a", "--", "b", "--", "-"});
+  CHECK(by_literal(Behavior::removed, false, "a--b---", "--") == Words{"a", "b", "-"});
+  CHECK(by_literal(Behavior::merged_with_next, false, "a\u2581b\u2581", "\u2581") == Words{"a", "\u2581b", "\u2581"});
+  CHECK(by_literal(Behavior::isolated, true, "--a--", "--") == Words{"--", "a", "--"});
 }
 
 TEST_CASE("tokenizer_split: stages cut what the ones before left, and a prefix goes before each piece") {

@@ -70,6 +70,28 @@ TEST_CASE("text_stream: a character comes when it is whole, and text that may be
   CHECK(add("y").empty());
   CHECK(add("!") == "x");
   CHECK(held.stopped());
+  CHECK(held.finish().empty());
+  CHECK(held.add(tokenizer.encode("a").ids[0]).empty());
+}
+
+TEST_CASE("text_stream: what follows an answer that has ended is another answer") {
+  const auto tokenizer = tokenizer::Tokenizer::from_json(test::tokenizer_json("smollm2"), "smollm2");
+  const std::vector<std::string> stops = {"xyz"};
+  tokenizer::TextStream stream(tokenizer, stops);
+  const auto pieces = tokenizer.encode(" All human beings\U0001F9FF").ids;
+  const auto words = tokenizer.encode(" All human beings xy").ids;
+  for (int round = 0; round < 3; ++round) {
+    std::string given;
+    for (const auto id : words) given += stream.add(id);
+    CHECK(given == " All human beings ");
+    CHECK(stream.finish() == "xy");  // might have been a stop
+    given.clear();
+    for (std::size_t i = 0; i + 1 < pieces.size(); ++i) given += stream.add(pieces[i]);
+    CHECK(given == " All human beings");
+    CHECK(stream.finish() == "\uFFFD");  // what has come of a character
+    CHECK(stream.finish().empty());
+    CHECK_FALSE(stream.stopped());
+  }
 }
 
 TEST_CASE("text_stream: a long stop of many tokens is seen whole") {

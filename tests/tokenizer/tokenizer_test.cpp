@@ -73,6 +73,10 @@ TEST_CASE("tokenizer: a template among other post-processors frames the text") {
   document["post_processor"]["processors"].push_back({{"type", "ByteLevel"}});
   CHECK(load(document).encode("ab", true).ids == Ids{70, 70, 2, 70});
   CHECK(load(document).encode("ab").ids == Ids{2});
+  document["post_processor"] = Json::parse(
+      R"({"type": "TemplateProcessing", "special_tokens": {"y": {"ids": [1]}, "x": {"ids": [70, 80]}},
+          "single": [{"SpecialToken": {"id": "y"}}, {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "x"}}]})");
+  CHECK(load(document).encode("ab", true).ids == Ids{1, 2, 70, 80});
 }
 
 TEST_CASE("tokenizer: places are those of the text as given, at the beginning of a code point") {
@@ -343,6 +347,12 @@ TEST_CASE("tokenizer: an added token has the id that the tokenizers library give
   holes["added_tokens"][0]["id"] = 9;
   CHECK(holds(message(holes),
               "the new token \"<|end|>\" would get the id 9, the number of tokens, but in the vocabulary"));
+  const test::Quiet quiet;
+  (void)load(changed("/added_tokens", Json::parse(R"([{"id": 20, "content": "<a>"}, {"id": 10, "content": "<b>"},
+                                     {"id": 30, "content": "<c>"}, {"id": 40, "content": "<d>"}])")));
+  CHECK(quiet.text ==
+        "tokenizer.json: the added token \"<a>\" is declared with the id 20, but has 9, as in the tokenizers library "
+        "(and 2 more)\n");
 }
 
 TEST_CASE("tokenizer: a model that does not say its type is BPE, as older files have it") {
@@ -386,6 +396,40 @@ TEST_CASE("tokenizer: what is not supported is named") {
   CHECK(holds(message_with("/post_processor", sequence({R"([{"SpecialToken": {"id": "x"}}, {"Sequence": {"id": "A"}}])",
                                                         R"([{"Sequence": {"id": "A"}}])"})),
               "a template after one that adds tokens is not supported"));
+  CHECK(message_with("/post_processor", sequence({R"([{"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "x"}}])",
+                                                  R"([{"Sequence": {"id": "A"}}])"})) ==
+        "tokenizer.json: post_processor: processors[1]: a template after one that adds tokens is not supported");
+  CHECK(framed(R"([{"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "x"}}])") ==
+        "tokenizer.json: the template of special tokens names the id 8, which no token has");
+  CHECK(framed(R"([{"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "y"}}])") ==
+        "tokenizer.json: post_processor: special_tokens: y: \"ids\" is missing");
+  const Json empty = {{"type", "Split"}, {"pattern", {{"String", ""}}}, {"behavior", "Isolated"}};
+  CHECK(message_with("/pre_tokenizer", empty) == "tokenizer.json: pre_tokenizer: pattern: \"Regex\" is missing");
+}
+
+TEST_CASE("tokenizer: what a part of a document leaves out is as the tokenizers library has it") {
+  const auto splitting = [](const char* part) {
+    Json document = small();
+    document["pre_tokenizer"] = Json::parse(part);
+    return load(document).fingerprint().splitting;
+  };
+  CHECK(splitting(R"({"type": "ByteLevel"})") ==
+        splitting(R"({"type": "ByteLevel", "add_prefix_space": true, "use_regex": true})"));
+  const auto behind = [&](const std::string& part) {
+    return splitting((R"({"type": "Sequence", "pretokenizers": [)" + part + R"(, {"type": "ByteLevel"}]})").c_str());
+  };
+  CHECK(behind(R"({"type": "Digits"})") == behind(R"({"type": "Digits", "individual_digits": false})"));
+  CHECK(behind(R"({"type": "Digits"})") != behind(R"({"type": "Digits", "individual_digits": true})"));
+  const std::string split = R"({"type": "Split", "pattern": {"String": "e"}, "behavior": "Removed")";
+  CHECK(behind(split + "}") == behind(split + R"(, "invert": false})"));
+  CHECK(behind(split + "}") != behind(split + R"(, "invert": true})"));
+}
+
+TEST_CASE("tokenizer: an added token decodes to the bytes that it stands for, or as it is written") {
+  Json document = small();
+  document["added_tokens"].push_back({{"id", 10}, {"content", "\u0120z"}});
+  document["added_tokens"].push_back({{"id", 11}, {"content", "\u0120 z"}});
+  CHECK(load(document).decode(Ids{0, 10, 11}) == "a z\u0120 z");
 }
 
 TEST_CASE("tokenizer: a vocabulary and merges elsewhere in a document are settings like others") {

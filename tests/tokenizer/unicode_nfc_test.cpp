@@ -46,6 +46,16 @@ TEST_CASE("unicode_nfc: letters and marks, Hangul, singletons and exclusions") {
       {"\uAC00\u11A8", "\uAC01"},
       {"\uAC01\u11A8", "\uAC01\u11A8"},
       {"\u1100\u1100\u1161", "\u1100\uAC00"},
+      // The last letters of each kind, and their neighbors, which are none of those that join.
+      {"\u1112\u1175\u11C2", "\uD7A3"},
+      {"\uD7A3", "\uD7A3"},
+      {"\uD788\u11A8", "\uD789"},
+      {"\u1112\u1175\u11A7", "\uD788\u11A7"},
+      {"\u1112\u1175\u11C3", "\uD788\u11C3"},
+      {"\u1112\u1176", "\u1112\u1176"},
+      {"\u1113\u1161", "\u1113\u1161"},
+      {"\u1112\u1160", "\u1112\u1160"},
+      {"\u10FF\u1161", "\u10FF\u1161"},
       {"\u09C7\u09BE", "\u09CB"},  // starters that join
       {"\u0344", "\u0308\u0301"},
       {"\U0001D15E", "\U0001D157\U0001D165"},

@@ -64,6 +64,33 @@ TEST_CASE("evaluate: a record that fits is left as it is") {
   CHECK(windows[0].labels == record(8, 3).labels);
 }
 
+TEST_CASE("evaluate: after each batch the sums so far are told, and without a labelled token it is an error") {
+  const auto source = model::Source::open(std::filesystem::path(LORA_FIXTURES) / "golden" / "qwen3");
+  cpu::Device dev(1);
+  model::Decoder<cpu::Device, float> decoder(dev, source);
+  const std::vector<data::Example> examples = {record(5, 1), record(9, 1), record(3, 1)};  // the second in two windows
+  std::string told;
+  const auto see = [&](const model::Evaluation& sums) {
+    told += concat(sums.records, " records, ", sums.tokens, " tokens, ", sums.labelled, " labelled\n");
+  };
+  std::vector<RecordLoss> each(7);  // of an evaluation before
+  const auto totals = evaluate(dev, decoder, 3, [&](Index i) { return examples[static_cast<std::size_t>(i)]; },
+                               {.batch = 2, .window = 8, .see = see, .each = &each});
+  CHECK(told == "2 records, 14 tokens, 11 labelled\n3 records, 17 tokens, 14 labelled\n");
+  CHECK((totals.records == 3 && totals.tokens == 17 && totals.labelled == 14));
+  REQUIRE(each.size() == 3);
+  CHECK((each[0].labelled == 4 && each[1].labelled == 8 && each[2].labelled == 2));
+  const std::string nothing = [&]() -> std::string {
+    try {
+      evaluate(dev, decoder, 2, [](Index) { return record(5, 5); }, {});
+    } catch (const FormatError& error) {
+      return error.what();
+    }
+    return "";
+  }();
+  CHECK(nothing == "nothing to evaluate: none of 2 records has a labelled token");
+}
+
 TEST_CASE("evaluate: perplexity is the exponential of the mean loss") {
   model::Evaluation totals;
   totals.loss_sum = 3;

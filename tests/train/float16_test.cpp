@@ -83,7 +83,7 @@ TEST_CASE("float16: 200 steps have float32's losses to 1 %") {
 }
 
 TEST_CASE("float16: a step whose gradient overflows changes nothing, and halves the loss scale") {
-  const Quiet quiet;
+  Quiet quiet;
   const Workshop shop;
   const Config config = overflowing(shop, "run");
   Index updates = 0, number = 0;
@@ -97,6 +97,7 @@ TEST_CASE("float16: a step whose gradient overflows changes nothing, and halves 
   fine_tune(config, std::move(options));
   CHECK(number == 12);
   CHECK(skipped.front());
+  CHECK(quiet.said("step 1: the gradient overflows at loss scale 65536; the step is skipped, and the scale halves\n"));
   CHECK_FALSE(skipped.back());
   const std::vector<double> scales = column(config.output_dir, "loss_scale");
   REQUIRE(scales.size() == 12);

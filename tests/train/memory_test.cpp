@@ -277,6 +277,26 @@ TEST_CASE("memory: an evaluation counts, in the forecast and against the limit")
   }
 }
 
+TEST_CASE("memory: answers that an evaluation generates have keys and values of all that are answered together") {
+  Model model;
+  const train::LargestBatch small{16, 16}, evaluated{4096, 4096, 50};
+  settings::Config config;
+  const auto workspace_of = [&](const train::LargestBatch& evaluation, bool predicts) {
+    config.eval_predict = predicts;
+    return model.plan(small, evaluation, config, 0).needs.workspace;
+  };
+  // 16 records in 4 layers of 2 heads of 32 numbers, of the longest record and an answer.
+  const auto tokens = static_cast<double>(50 + config.answer_tokens());
+  CHECK(workspace_of(evaluated, true) - workspace_of(evaluated, false) == 16 * 2 * 4 * 2 * 32 * tokens * 4);
+  CHECK(workspace_of({}, true) == workspace_of({}, false));
+  CHECK(train::cache_bytes<bf16>(model.source.config(), 3) == 16 * 2 * 4 * 2 * 32 * 3 * 2);
+  // What ranks gather for a checkpoint: of an adapter the factors of q, k and v, of 24 rows, or one of 384 columns.
+  const nn::ParamTable params = model.basis().model.parameters();
+  CHECK(train::largest_tensor<float>(params, {}) == 24 * 128 * 4);
+  CHECK(train::largest_tensor<float>(params, [](std::string_view name) { return name.find("o_proj") != name.npos; }) ==
+        8 * 128 * 4);
+}
+
 TEST_CASE("memory: the sums of a step's units count") {
   Model model;
   const auto workspace_of = [&](Index units) {

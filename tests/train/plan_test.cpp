@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/message_of.hpp"
+
 namespace plan_test {
 
 using namespace lora;
@@ -130,6 +132,33 @@ TEST_CASE("plan: an end by epochs is the step that decimals give, whatever the s
     config.num_train_epochs = until;
     CHECK(train::plan_of(config, numbers(10)).total() == step);
   }
+}
+
+TEST_CASE("plan: a stage that would end before it begins is told by what ends it, and a curriculum by its stage") {
+  settings::Config config;
+  config.gradient_accumulation_steps = 1;
+  config.stages = {{.until_epoch = 1}, {.name = "b", .until_step = 10}};
+  const auto told = [&](const data::SequenceClasses* classes) {
+    return test::message_of<ConfigError>([&] { train::plan_of(config, numbers(10), {}, classes); });
+  };
+  CHECK(told(nullptr) ==
+        "key stages: stage 2 (b) would end with step 10, but it begins after step 10; allowed: a later end. A stage "
+        "begins with an epoch of its own");
+  config.stages[1].until_step = 11;
+  CHECK(told(nullptr) == "nothing was thrown");
+  config.stages[1] = {};
+  config.max_steps = 12;
+  CHECK(train::plan_of(config, numbers(10)).total() == 12);
+  data::SequenceClasses classes{{"a"}, {}};
+  classes.of.assign(10, 0);
+  config.stages[1].use_curriculum = true;
+  config.stages[1].curriculum_stages = std::vector<data::CurriculumStage>{{0.5, {{"a", 1}}}, {1, {{"x", 1}}}};
+  CHECK(told(&classes) == "stage 2: key curriculum_stages: no record has a label of the mix of stage 2");
+  CHECK(told(nullptr) == "nothing was thrown");  // without classes there is none
+  config.use_curriculum = true;
+  config.curriculum_stages = {{1, {{"x", 1}}}};
+  config.stages.clear();
+  CHECK(told(&classes) == "key curriculum_stages: no record has a label of the mix of stage 1");
 }
 
 TEST_CASE("plan: the epoch that is logged for a stage's last step is that stage's, with and without a curriculum") {

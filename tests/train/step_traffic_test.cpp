@@ -98,6 +98,56 @@ TEST_CASE("step traffic: of a run's steps every byte is forecast, whatever ranks
   CHECK(train::step_traffic({}, 0).empty());
 }
 
+TEST_CASE("step traffic: of each kind the calls and bytes are those of parts, units, layers and pieces") {
+  train::TrafficBasis basis;
+  basis.ranks = 2;
+  basis.units = 3;                                                                  // of which the second rank has two
+  basis.sizes = {{.all = 1024, .trained = 0}, {.all = 8192, .trained = 5 * 1024}};  // parts of two blocks and of three
+  basis.piece = 4096;
+  basis.files = 2;
+  const auto text_of = [&](int rank) {
+    std::string text;
+    for (const train::Traffic& one : train::step_traffic(basis, rank))
+      text +=
+          concat(one.what, " by ", one.collective, ": ", one.calls, " calls, ", one.sent, " and ", one.received, "\n");
+    return text;
+  };
+  CHECK(text_of(0) ==
+        "gradients by all-to-all: 1 calls, 12288 and 16384\n"
+        "norm by all-gather: 1 calls, 16 and 24\n"
+        "summed gradients by all-gather: 3 calls, 8192 and 12288\n"
+        "counts and losses by all-gather: 5 calls, 104 and 112\n");
+  CHECK(text_of(1) ==
+        "gradients by all-to-all: 1 calls, 16384 and 12288\n"
+        "norm by all-gather: 1 calls, 24 and 16\n"
+        "summed gradients by all-gather: 3 calls, 12288 and 8192\n"
+        "counts and losses by all-gather: 5 calls, 112 and 104\n");
+  // Gradients that leave with each unit, in two rounds, and layers that come for each of them.
+  basis.zero_stage = 3;
+  basis.piece = 0;
+  basis.files = 0;
+  basis.sum = 4;
+  basis.layers = {1000, 1000, 1000};  // of which a rank has 512 bytes, the other 488
+  CHECK(text_of(0) ==
+        "layers by all-gather: 4 calls, 2048 and 1952\n"
+        "gradients by all-to-all: 2 calls, 24576 and 8192\n"
+        "norm by all-gather: 1 calls, 8 and 12\n"
+        "values by all-gather: 1 calls, 8192 and 12288\n"
+        "counts and losses by all-gather: 4 calls, 96 and 88\n");
+  CHECK(text_of(1) ==
+        "layers by all-gather: 4 calls, 1952 and 2048\n"
+        "gradients by all-to-all: 2 calls, 8192 and 24576\n"
+        "norm by all-gather: 1 calls, 12 and 8\n"
+        "values by all-gather: 1 calls, 12288 and 8192\n"
+        "counts and losses by all-gather: 4 calls, 88 and 96\n");
+  using Gathers = std::vector<Index>;
+  CHECK(train::gathered_layers(2, 2, 0) == Gathers{0, 0});
+  CHECK(train::gathered_layers(3, 2, 0) == Gathers{1, 0, 1});
+  CHECK(train::gathered_layers(4, 2, 0) == Gathers{1, 1, 1, 1});
+  CHECK(train::gathered_layers(4, 3, 0) == Gathers{1, 0, 0, 1});
+  CHECK(train::gathered_layers(5, 3, 1) == Gathers{1, 1, 0, 1, 1});
+}
+
 TEST_CASE("step traffic: layers that ranks gather are forecast with all rounds of a step") {
   using D = proof::Device;
   const Subject subject = subject_of("qwen3", 4);

@@ -27,6 +27,9 @@ TEST_CASE("tensor names: what differs in one part is joined, layers first") {
 TEST_CASE("tensor names: layers are ranges, wherever they begin and what they leave out") {
   CHECK(tensor_names({"l.3.w", "l.1.w", "l.2.w", "l.7.w", "l.10.w"}) == "l.{1..3,7,10}.w");
   CHECK(tensor_names({"l.0.a", "l.1.a", "l.1.b"}) == "l.0..1.a, l.1.b");
+  CHECK(tensor_names({"l.999999998.w", "l.999999999.w"}) == "l.999999998..999999999.w");
+  CHECK(tensor_names({"l.1234567890.w", "l.2.w"}) == "l.{1234567890,2}.w");  // too large for a layer
+  CHECK(tensor_names({"a.b", "a", "a.b.c"}) == "a.b, a, a.b.c");
 }
 
 }  // namespace tensor_names_test
