@@ -365,7 +365,8 @@ void check_gguf(const std::string& family, DType dtype) {
   subject.model.hidden = 256;
   subject.model.ffn = 64;
   subject.model.head_dim = 8;
-  if (family == "llama") subject.model.more = {{"attention_bias", true}, {"mlp_bias", true}};
+  if (family == "llama")
+    for (const char* biases : {"attention_bias", "mlp_bias"}) subject.model.more[biases] = true;
   const TempFolder folder = TempFolder::in_memory();
   write_gguf(folder / "model.gguf", subject.model, random_tensors(subject.model), dtype);
   const auto source = model::Source::open(folder / "model.gguf");

@@ -205,7 +205,7 @@ TEST_CASE("pass: a cache that could not grow has the rows that it had, and may g
     copy_from_host<D, float>(dev, expected.back(), view);
   }
   dev.synchronize();
-  for (const std::size_t grown : {0, 2}) {
+  for (const std::size_t grown : {std::size_t{0}, std::size_t{2}}) {
     dev.fail_allocations_after(grown);
     CHECK_THROWS_AS(cache.grow(dev, 5), DeviceError);
     dev.fail_allocations_after(0, 0);
