@@ -61,11 +61,11 @@ TEST_CASE("records in code: a list's name is no path, whatever it looks like") {
   const Workshop shop;
   auto config = shop.config();
   config.overwrite_output_dir = true;
-  config.dataset = {(shop.temp / "run" / "final_model" / "x").native()};
+  config.dataset = {(shop.temp / "run" / "final_model" / "README.md").native()};
   RunOptions options;
   options.records[config.dataset.front().path] = list_of(shop.temp / "train.jsonl");
   fine_tune(config, options);
-  CHECK_NOTHROW(fine_tune(config, options));  // a file there would be one of those that the run replaces
+  CHECK_NOTHROW(fine_tune(config, options));  // of which the file of that name is one that the run replaces
 }
 
 TEST_CASE("records in code: a record that a file must not have is an error with the list's name and its place") {
