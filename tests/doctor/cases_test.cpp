@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lora/doctor/kernel_rows.hpp"
+#include "support/small_sizes.hpp"
 
 namespace cases_test {
 
@@ -17,22 +18,6 @@ using namespace lora::doctor;
 using D = cpu::Device;
 
 namespace {
-
-/// Extents that are all different, and as small as they can be with rows of two sequences of dropout's.
-Sizes small_sizes() {
-  Sizes sizes;
-  sizes.rows = 20;
-  sizes.width = 64;
-  sizes.out = 32;
-  sizes.rank = 4;
-  sizes.heads = 2;
-  sizes.kv_heads = 1;
-  sizes.ffn = 48;
-  sizes.vocabulary = 40;
-  sizes.parameters = 1500;
-  sizes.sequences = {1, 5, 2};
-  return sizes;
-}
 
 /// How many numbers there are, and their magnitudes, those of neighbours with other weights.
 std::string measure_of(const std::vector<double>& numbers) {
@@ -133,7 +118,7 @@ non-finite, numbers: squares: 0/0 f32 in f32: 2, 1.024e+63, 1 not finite
 streams, copies and kernels that wait for each other: numbers of each round: 0/0 bf16 in bf16: 819200, 4.16156e+08
 )";
   D dev(1);
-  const Sizes sizes = small_sizes();
+  const Sizes sizes = test::small_sizes(20);
   std::string found;
   const auto narrow = cases<D, bf16>();
   for (const Case<D, bf16>& one : narrow) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "support/message_of.hpp"
+#include "support/small_sizes.hpp"
 
 namespace kernel_rows_test {
 
@@ -266,17 +267,7 @@ streams: copies and kernels that wait for each other: numbers of each round
   const auto make = [] { return D(1); };
   HeldDevice<decltype(make)> device(make);
   D reference(1);
-  Sizes sizes;
-  sizes.rows = 8;
-  sizes.width = 64;
-  sizes.out = 32;
-  sizes.rank = 4;
-  sizes.heads = 2;
-  sizes.kv_heads = 1;
-  sizes.ffn = 48;
-  sizes.vocabulary = 40;
-  sizes.parameters = 1500;
-  sizes.sequences = {1, 5, 2};
+  const Sizes sizes = test::small_sizes(8);
   Report report;
   std::string unrepeated;
   std::vector<std::string> begun, families;
