@@ -12,7 +12,8 @@
 namespace lora {
 
 /// A part of a device's work that its profile records: opened here and closed on destruction. Without a profile it
-/// costs one check for null; the end of a step that is recorded waits for the device.
+/// costs one check for null; the end of a step that is recorded waits for the device. Of a kernel it sees, where there
+/// are assertions, that no scratch is kept.
 template <class D>
 class Span {
  public:
