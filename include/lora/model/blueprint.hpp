@@ -90,11 +90,10 @@ nn::Footprint training_footprint(const nn::Machine& machine, const DecoderShape&
 template <AnyDevice D, class T>
 nn::Footprint evaluation_footprint(const nn::Machine& machine, const DecoderShape& shape, Index rows, Index labelled) {
   const nn::PassShape pass{machine, rows, false};
-  const Index x = pass.rows_of<T>(shape.stack.width);
   nn::Footprint result = nn::Stack<D, T>::footprint(pass, shape.stack, nn::Keep::nothing);
   const Index scored = nn::largest_row_tile(labelled, machine.tiling.head_rows);
-  result.scratch = nn::Pass<D, T>::footprint(pass, labelled) + x +
-                   std::max(x + result.scratch, nn::Objective<D, T>::footprint(machine, shape.head, scored, false));
+  result.scratch = std::max(result.scratch, nn::Objective<D, T>::footprint(machine, shape.head, scored, false));
+  result.scratch += nn::Pass<D, T>::footprint(pass, labelled) + pass.rows_of<T>(shape.stack.width);
   return result;
 }
 

@@ -176,11 +176,9 @@ class Decoder {
 
   // The stack's output without keeping anything.
   void run(D& dev, const nn::Pass<D, T>& pass, View<D, T> hidden) const {
-    const Arena::Scope scope(dev.arena());
-    const View<D, T> x = scratch<T>(dev, pass.count(), config_.hidden_size);
-    embed(dev, pass, x);
+    embed(dev, pass, hidden);
     typename nn::Stack<D, T>::Saved nothing;
-    stack_.forward(dev, pass, View<D, const T>(x), hidden, nothing, nn::Keep::nothing);
+    stack_.forward(dev, pass, View<D, const T>(hidden), hidden, nothing, nn::Keep::nothing);
   }
 
   nn::Objective<D, T> objective() const { return {norm_, *head_}; }

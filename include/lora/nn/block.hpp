@@ -51,6 +51,7 @@ class Block {
     return {&attention_.qkv_proj(), &attention_.o_proj(), &mlp_.gate_up_proj(), &mlp_.down_proj()};
   }
 
+  /// y may be x, unless backward reads it.
   void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep) const {
     const Arena::Scope scope(dev.arena());
     saved.h = save_or_scratch<T>(dev, keep == Keep::all, x.rows(), x.cols());

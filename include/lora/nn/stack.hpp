@@ -29,7 +29,7 @@ class Stack {
   /// Of forward and, where `keep` is all, backward behind it. `wants_dx` is forward's.
   static Footprint footprint(const PassShape& pass, const StackShape& shape, Keep keep, bool wants_dx = false) {
     const Index first = keep == Keep::nothing ? shape.size() : wants_dx ? 0 : shape.first_trained();
-    const Index x = pass.rows_of<T>(shape.width), buffers = first > 0 ? 2 * x : 0;
+    const Index x = pass.rows_of<T>(shape.width);
     Footprint result;
     Index held = 0;  // of the low end
     for (Index i = 0; i < shape.size(); ++i) {
@@ -37,7 +37,7 @@ class Stack {
       const Footprint forward = Layer::footprint(pass, layer, i < first ? Keep::nothing : keep);
       if (i >= first) held += (i == first ? x : 0) + (i + 1 < shape.size() ? x : 0);
       result.low = std::max(result.low, held + forward.low);
-      result.scratch = std::max(result.scratch, buffers + forward.scratch);
+      result.scratch = std::max(result.scratch, forward.scratch);
       held += forward.saved;
       if (i < first) continue;
       const Footprint backward = Layer::backward_footprint(pass, layer, i > first || wants_dx);
@@ -74,16 +74,12 @@ class Stack {
     }
   }
 
-  /// y may not be x. `keep` is nothing or all; under gradient checkpointing layers keep less than all. `wants_dx`: what
-  /// x is computed from trains.
+  /// y may be x. `keep` is nothing or all; under gradient checkpointing layers keep less than all. `wants_dx`: what x
+  /// is computed from trains.
   void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep,
                bool wants_dx = false) const {
     const Index first = keep == Keep::nothing ? size() : wants_dx ? 0 : first_trained();
     saved.wants_dx = wants_dx;
-    const Arena::Scope scope(dev.arena());
-    View<D, T> buffers[2];
-    if (first > 0)
-      for (auto& buffer : buffers) buffer = scratch<T>(dev, x.rows(), x.cols());
     View<D, const T> input = x;
     View<D, T> next;  // a layer's output, which is the next one's saved input
     saved.entries.clear();
@@ -95,10 +91,9 @@ class Stack {
       if (keep == Keep::nothing && pass.stopped()) return;
       const LayerHandle<D> weights(access_, dev, i, i + 1 < size() ? i + 1 : after);
       if (i < first) {
-        const View<D, T> output = i + 1 == size() ? y : buffers[i % 2];
         typename Layer::Saved nothing;
-        layer.forward(dev, pass, input, output, nothing, Keep::nothing);
-        input = output;
+        layer.forward(dev, pass, input, y, nothing, Keep::nothing);
+        input = y;
         continue;
       }
       auto& entry = saved.entries.emplace_back();
