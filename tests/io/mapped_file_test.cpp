@@ -129,7 +129,8 @@ TEST_CASE("tensor_file: to compare tensors keeps few pages of their files reside
   const test::TempFolder folder;
   constexpr std::size_t size = std::size_t{96} << 20;
   io::write_file(folder / "a", std::string_view("begin"));
-  std::filesystem::resize_file(folder / "a", 2 * size);  // of holes
+  std::filesystem::resize_file(folder / "a", 2 * size - 3);  // of holes
+  std::ofstream(folder / "a", std::ios::app) << "end";
   const auto file = std::make_shared<const MappedFile>(folder / "a");
   const auto tensor = [&](std::size_t at, std::size_t bytes) {
     return io::StoredTensor{"t", DType::i8, {static_cast<Index>(bytes)}, file->bytes().subspan(at, bytes), file};
@@ -138,6 +139,7 @@ TEST_CASE("tensor_file: to compare tensors keeps few pages of their files reside
   CHECK(is_same(tensor(8, size - 8), tensor(size, size - 8)));
   CHECK(mapped_memory() < before + (std::size_t{8} << 20));
   CHECK_FALSE(is_same(tensor(0, size), tensor(size, size)));
+  CHECK_FALSE(is_same(tensor(8, size - 8), tensor(size + 8, size - 8)));  // but for the end they are
   CHECK_FALSE(is_same(tensor(8, 16), tensor(8, 8)));
   io::StoredTensor other = tensor(8, 16);
   other.dtype = DType::u8;

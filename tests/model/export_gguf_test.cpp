@@ -50,7 +50,7 @@ void write_family(const std::string& family, const io::Path& folder) {
 template <class Change = void (*)(D&, model::Decoder<D, float>&)>
 void export_model(
     model::Source source, const io::Path& file, std::string_view outtype, const std::string& name,
-    Change&& change = [](auto&, auto&) {}) {
+    Change&& change = [](auto&, auto&) {}, Index at_once = Index{1} << 20) {
   D dev(2);
   const auto tokenizer = tokenizer::Tokenizer::from_folder(source.path());
   const DType dtype = model::gguf_dtype(outtype).value_or(model::gguf_dtype_of(source));
@@ -60,7 +60,7 @@ void export_model(
   model::Decoder<D, float> decoder(dev, source);
   change(dev, decoder);
   io::GgufWriter writer(file, metadata, model::gguf_tensors(source.config(), dtype));
-  model::write_gguf_tensors(dev, decoder, dtype, writer);
+  model::write_gguf_tensors(dev, decoder, dtype, writer, at_once);
   writer.commit();
   CHECK(writer.size() == std::filesystem::file_size(file));
 }
@@ -235,10 +235,27 @@ TEST_CASE("export: rows are encoded piece by piece, whole heads where they chang
   const model::TensorInfo plain{"w", "w", {100, 1 << 19}, model::TensorInfo::Kind::projection};
   model::TensorInfo permuted = plain;
   permuted.gguf_heads = 10;
-  CHECK(model::detail::gguf_rows_at_once(plain, 100, 1 << 19) == 2);
-  CHECK(model::detail::gguf_rows_at_once(plain, 100, 1 << 21) == 1);
-  CHECK(model::detail::gguf_rows_at_once(permuted, 100, 1 << 19) == 10);
-  CHECK(model::detail::gguf_rows_at_once(permuted, 100, 1 << 16) == 20);
+  CHECK(model::detail::gguf_rows_at_once(plain, 100, 1 << 19, 1 << 20) == 2);
+  CHECK(model::detail::gguf_rows_at_once(plain, 100, 1 << 21, 1 << 20) == 1);
+  CHECK(model::detail::gguf_rows_at_once(permuted, 100, 1 << 19, 1 << 20) == 10);
+  CHECK(model::detail::gguf_rows_at_once(permuted, 100, 1 << 16, 1 << 20) == 20);
+  // So the file is the same: with one row or head at a time, and with a few and a rest.
+  const TempFolder temp;
+  for (const std::string family : {"llama", "qwen3"}) {
+    write_family(family, temp / family);
+    const auto source = model::Source::open(temp / family);
+    const auto exported = [&](Index at_once) {
+      export_model(
+          source, temp / "m.gguf", "f32", "m", [](auto&, auto&) {}, at_once);
+      return sum_of(temp / "m.gguf");
+    };
+    const std::string whole = exported(1 << 20);
+    for (const Index at_once : {Index{1}, 5 * source.config().hidden_size}) {
+      CAPTURE(family);
+      CAPTURE(at_once);
+      CHECK(exported(at_once) == whole);
+    }
+  }
 }
 
 TEST_CASE("export: what llama.cpp has no place for is refused") {

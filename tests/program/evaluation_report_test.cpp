@@ -214,14 +214,13 @@ TEST_CASE("program: a perplexity of any size stands in evaluation_report.md with
 TEST_CASE("program: evaluation_report.md of plain texts names no template and no answers") {
   const Subject s;
   io::write_file(s.temp / "text.txt", std::string_view("some words\nand more of them\n"));
-  std::vector<std::string> words = {"eval",
-                                    "--model_name_or_path=" + (s.temp / "model").native(),
-                                    "--dtype=float32",
-                                    "--threads=1",
+  std::vector<std::string> words = {"eval", "--model_name_or_path=" + (s.temp / "model").native(), "--threads=1",
                                     "--dataset=" + (s.temp / "text.txt").native(),
                                     "--output_dir=" + (s.temp / "out").native()};
   REQUIRE(test::run_program(LORA_PROGRAM, words).status == 0);
   const std::string report = s.report("out");
+  CHECK(test::holds(report, "\n- computed in float32 on cpu, 1 thread"));  // nobody named it
+  CHECK(io::read_json(s.temp / "out" / "evaluation_results.json").at("dtype") == "float32");
   for (const char* word : {"template", "ROUGE", "exact match", "## Data sets", "## Against"})
     CHECK_FALSE(test::holds(report, word));
   CHECK(io::read_json(s.temp / "out" / "evaluation_results.json").at("template").is_null());

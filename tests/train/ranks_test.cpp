@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "lora/inputs/device.hpp"
@@ -381,6 +382,17 @@ TEST_CASE("ranks: those that differ in what decides a run's bytes are told so, e
     CHECK(error.starts_with("key output_dir: rank 1 does not find in " + shop.temp.path().native()));
   CHECK(io::entries_of(shop.temp / "host 0").empty());
   run_ranks(3, [&](ThreadRank& self) { train::expect_shared(self, shop.temp.path()); });
+  // A host that comes to see what another has written only after a while shares the folder too.
+  const io::Path late = shop.temp / "late";
+  std::jthread mounts;
+  run_ranks(2, [&](ThreadRank& self) {
+    if (self.rank() == 1)
+      mounts = std::jthread([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(150));
+        std::filesystem::create_directory_symlink(shop.temp.path(), late);
+      });
+    train::expect_shared(self, self.rank() == 0 ? shop.temp.path() : late, std::chrono::seconds(60));
+  });
 }
 
 TEST_CASE(

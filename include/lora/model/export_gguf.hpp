@@ -43,15 +43,17 @@ std::vector<float> gguf_rope_factors(const Config& config);
 /// Puts the rows of whole heads into the order that a file has them in. Shapes   values (rows, columns)
 std::vector<float> permuted(std::vector<float> values, Index rows, Index heads);
 
-/// How many rows of a tensor are encoded at once: about 4 MiB of them, and whole heads where rows change places.
-Index gguf_rows_at_once(const TensorInfo& info, Index rows, Index cols);
+/// How many rows of a tensor are encoded at once: about `numbers` of them, and whole heads where rows change places.
+Index gguf_rows_at_once(const TensorInfo& info, Index rows, Index cols, Index numbers);
 
 }  // namespace detail
 
-/// Writes the tensors of a model, one after the other, each merged as in save_merged, and rounded once.
+/// Writes the tensors of a model, one after the other, each merged as in save_merged, and rounded once; some rows at a
+/// time, of about `at_once` numbers.
 template <AnyDevice D, class T>
   requires std::same_as<Accum<T>, float>
-void write_gguf_tensors(D& dev, Decoder<D, T>& model, DType dtype, io::GgufWriter& writer) {
+void write_gguf_tensors(D& dev, Decoder<D, T>& model, DType dtype, io::GgufWriter& writer,
+                        Index at_once = Index{1} << 20) {
   const auto declared = gguf_tensors(model.config(), dtype);
   std::size_t next = 0;
   if (const auto factors = detail::gguf_rope_factors(model.config()); !factors.empty())
@@ -61,7 +63,7 @@ void write_gguf_tensors(D& dev, Decoder<D, T>& model, DType dtype, io::GgufWrite
     const Arena::Scope scope(dev.arena());
     const View<D, Accum<T>> value = model.value(dev, info);
     const bool is_vector = info.shape.rank() == 1;  // (1, n) on the device
-    const Index rows = value.rows(), step = detail::gguf_rows_at_once(info, rows, value.cols());
+    const Index rows = value.rows(), step = detail::gguf_rows_at_once(info, rows, value.cols(), at_once);
     for (Index begin = 0; begin < rows; begin += step) {
       const Index count = std::min(step, rows - begin);
       auto values = to_host(dev, value.row_slice(begin, count));

@@ -76,8 +76,8 @@ LORA_INLINE std::vector<float> permuted(std::vector<float> values, Index rows, I
   return result;
 }
 
-LORA_INLINE Index gguf_rows_at_once(const TensorInfo& info, Index rows, Index cols) {
-  const Index some = std::max<Index>((Index{1} << 20) / cols, 1);
+LORA_INLINE Index gguf_rows_at_once(const TensorInfo& info, Index rows, Index cols, Index numbers) {
+  const Index some = std::max<Index>(numbers / cols, 1);
   if (info.gguf_heads == 0 || info.shape.rank() == 1) return some;
   const Index width = rows / info.gguf_heads;
   return (some + width - 1) / width * width;
