@@ -21,11 +21,12 @@ if(NOT TARGET lora_compiled)
 
   # The largest first, so that several at a time end together.
   add_lora_compiled(lora_compiled
-                    SOURCES cpu_half.cpp base.cpp runs.cpp cpu_float32.cpp
+                    SOURCES cpu_kernels.cpp base.cpp runs.cpp cpu_half.cpp cpu_float32.cpp
                     LIBRARIES lora::lora)
   add_lora_compiled(lora_compiled_ascend
-                    SOURCES ascend_half.cpp ascend_float32.cpp ascend_trainer.cpp
+                    SOURCES ascend_half.cpp ascend_float32.cpp ascend_kernels.cpp ascend_trainer.cpp
                     LIBRARIES lora_compiled lora::ascend)
+  target_compile_definitions(lora_compiled_ascend PUBLIC LORA_COMPILED_ASCEND=1)
   add_library(lora::compiled ALIAS lora_compiled)
   add_library(lora::compiled_ascend ALIAS lora_compiled_ascend)
 endif()

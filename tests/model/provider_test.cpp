@@ -17,9 +17,9 @@
 #include "lora/model/random_weights.hpp"
 #include "lora/model/trained_weights.hpp"
 #include "lora/train/step.hpp"
+#include "support/instantiate.hpp"
 #include "support/message_of.hpp"
 #include "support/process.hpp"
-#include "support/proof_kernels.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "support/effort.hpp"
+#include "support/instantiate.hpp"
 #include "support/message_of.hpp"
-#include "support/proof_kernels.hpp"
 #include "support/quiet.hpp"
 #include "support/random_gguf.hpp"
 #include "support/small_training.hpp"

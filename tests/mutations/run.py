@@ -57,7 +57,7 @@ def lay_instantiate(overlay):
 
 def alone(words):
     """A compile command of a source that takes nothing of the library as compiled already."""
-    return [word for word in words if word != "-DLORA_COMPILED=1"]
+    return [word for word in words if not word.startswith("-DLORA_COMPILED")]
 
 
 class Failure(Exception):

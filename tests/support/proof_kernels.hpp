@@ -1,5 +1,6 @@
 #pragma once
 
+#include <complex>
 #include <span>
 #include <vector>
 
@@ -507,3 +508,22 @@ static_assert(Complete<proof::Device, bf16>);
 static_assert(Complete<proof::Device, double>);
 
 }  // namespace lora::kernel
+
+/// What tests compute with on the proof device, and the kernels in which gradients are checked. ONCE as in
+/// lora/kernel/instantiate.hpp; compiled once for all tests (tests/support/compiled).
+#define LORA_TEST_KERNELS(ONCE)                                          \
+  LORA_KERNELS(ONCE, lora::cpu::Device, double)                          \
+  LORA_KERNELS(ONCE, lora::cpu::Device, std::complex<double>)            \
+  LORA_KERNELS_OF_SUMS(ONCE, lora::cpu::Device, double)                  \
+  LORA_KERNELS_OF_SOFTMAX(ONCE, lora::cpu::Device, double)               \
+  LORA_KERNELS_OF_SOFTMAX(ONCE, lora::cpu::Device, std::complex<double>) \
+  LORA_KERNELS(ONCE, lora::proof::Device, float)                         \
+  LORA_KERNELS(ONCE, lora::proof::Device, lora::bf16)                    \
+  LORA_KERNELS_OF_HALVES(ONCE, lora::proof::Device, lora::bf16)          \
+  LORA_KERNELS_OF_SUMS(ONCE, lora::proof::Device, float)                 \
+  LORA_KERNELS_OF_SOFTMAX(ONCE, lora::proof::Device, float)              \
+  LORA_KERNELS_OF_SOFTMAX(ONCE, lora::proof::Device, lora::bf16)
+
+#ifdef LORA_COMPILED
+LORA_TEST_KERNELS(extern template)
+#endif

@@ -12,7 +12,7 @@
 #include "lora/instantiate.hpp"
 #include "lora/train/memory.hpp"
 #include "support/effort.hpp"
-#include "support/proof_kernels.hpp"
+#include "support/instantiate.hpp"
 #include "support/random_model.hpp"
 #include "support/spans.hpp"
 #include "support/temp_folder.hpp"

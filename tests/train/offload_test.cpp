@@ -9,7 +9,7 @@
 
 #include "lora/train/memory_plan.hpp"
 #include "support/effort.hpp"
-#include "support/proof_kernels.hpp"
+#include "support/instantiate.hpp"
 #include "support/quiet.hpp"
 #include "support/small_training.hpp"
 #include "support/temp_folder.hpp"

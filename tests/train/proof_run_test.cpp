@@ -15,7 +15,7 @@
 #include "lora/train/evaluate.hpp"
 #include "lora/train/step.hpp"
 #include "support/effort.hpp"
-#include "support/proof_kernels.hpp"
+#include "support/instantiate.hpp"
 #include "support/small_training.hpp"
 #include "support/temp_folder.hpp"
 

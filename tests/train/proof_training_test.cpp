@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "support/proof_kernels.hpp"
+#include "support/instantiate.hpp"
 #include "support/quiet.hpp"
 #include "support/workshop.hpp"
 

@@ -11,7 +11,7 @@
 #include "lora/forecast/run_forecast.hpp"
 #include "lora/train/loop.hpp"
 #include "support/effort.hpp"
-#include "support/proof_kernels.hpp"
+#include "support/instantiate.hpp"
 #include "support/quiet.hpp"
 #include "support/thread_ranks.hpp"
 #include "support/workshop.hpp"

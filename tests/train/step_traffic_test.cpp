@@ -10,7 +10,7 @@
 #include "lora/forecast/run_forecast.hpp"
 #include "lora/train/trainer.hpp"
 #include "support/effort.hpp"
-#include "support/proof_kernels.hpp"
+#include "support/instantiate.hpp"
 #include "support/quiet.hpp"
 #include "support/small_training.hpp"
 #include "support/thread_ranks.hpp"

@@ -17,7 +17,7 @@
 #include "lora/train/evaluate.hpp"
 #include "lora/train/step.hpp"
 #include "support/effort.hpp"
-#include "support/proof_kernels.hpp"
+#include "support/instantiate.hpp"
 #include "support/random_model.hpp"
 #include "support/spans.hpp"
 #include "support/temp_folder.hpp"

@@ -9,32 +9,11 @@ namespace lora::kernel {
 template <>
 struct SwiGlu<cpu::Device> {
   template <class T>
-  static void run(cpu::Device& dev, View<cpu::Device, const T> gate_up, View<cpu::Device, T> y) {
-    using A = Accum<T>;
-    const Index width = y.cols();
-    dev.parallel_for(y.rows(), 2048 / (width + 1) + 1, [=](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) {
-        const T* const gate = gate_up.row(i);
-        const T* const up = gate + width;
-        T* const out = y.row(i);
-        LORA_SIMD
-        for (Index j = 0; j < width; ++j) {
-          const auto z = static_cast<A>(gate[j]);
-          out[j] = narrowed<T>(z / (A(1) + cpu::exp(-z)) * static_cast<A>(up[j]));
-        }
-      }
-    });
-  }
+  static void run(cpu::Device& dev, View<cpu::Device, const T> gate_up, View<cpu::Device, T> y);
 
   template <class T>
   static void backward(cpu::Device& dev, View<cpu::Device, const T> gate_up, View<cpu::Device, const T> dy,
-                       View<cpu::Device, T> d_gate_up, View<cpu::Device, T> y) {
-    if (y.empty()) {
-      gradient<false, T>(dev, gate_up, dy, d_gate_up, y);
-    } else {
-      gradient<true, T>(dev, gate_up, dy, d_gate_up, y);
-    }
-  }
+                       View<cpu::Device, T> d_gate_up, View<cpu::Device, T> y);
 
  private:
   template <bool with_output, class T>
@@ -66,5 +45,33 @@ struct SwiGlu<cpu::Device> {
     });
   }
 };
+
+template <class T>
+void SwiGlu<cpu::Device>::run(cpu::Device& dev, View<cpu::Device, const T> gate_up, View<cpu::Device, T> y) {
+  using A = Accum<T>;
+  const Index width = y.cols();
+  dev.parallel_for(y.rows(), 2048 / (width + 1) + 1, [=](Index begin, Index end) {
+    for (Index i = begin; i < end; ++i) {
+      const T* const gate = gate_up.row(i);
+      const T* const up = gate + width;
+      T* const out = y.row(i);
+      LORA_SIMD
+      for (Index j = 0; j < width; ++j) {
+        const auto z = static_cast<A>(gate[j]);
+        out[j] = narrowed<T>(z / (A(1) + cpu::exp(-z)) * static_cast<A>(up[j]));
+      }
+    }
+  });
+}
+
+template <class T>
+void SwiGlu<cpu::Device>::backward(cpu::Device& dev, View<cpu::Device, const T> gate_up, View<cpu::Device, const T> dy,
+                                   View<cpu::Device, T> d_gate_up, View<cpu::Device, T> y) {
+  if (y.empty()) {
+    gradient<false, T>(dev, gate_up, dy, d_gate_up, y);
+  } else {
+    gradient<true, T>(dev, gate_up, dy, d_gate_up, y);
+  }
+}
 
 }  // namespace lora::kernel

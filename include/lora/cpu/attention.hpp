@@ -30,23 +30,36 @@ struct Attention<cpu::Device> {
   template <class T>
   static void run(cpu::Device& dev, const AttentionShape& shape, View<cpu::Device, const T> q,
                   View<cpu::Device, const T> k, View<cpu::Device, const T> v, std::span<const Segment> queries,
-                  std::span<const Segment> keys, View<cpu::Device, T> out, Saved<T>* saved) {
-    cpu::detail::with_layout<T>([&]<class L>() {
-      const View<cpu::Device, Accum<T>> lse = saved == nullptr ? View<cpu::Device, Accum<T>>() : saved->lse;
-      cpu::detail::attention(dev, cpu::detail::AttentionForward<T, L>{shape, q, k, v, queries, keys, out, lse});
-    });
-  }
+                  std::span<const Segment> keys, View<cpu::Device, T> out, Saved<T>* saved);
 
   template <class T>
   static void backward(cpu::Device& dev, const AttentionShape& shape, View<cpu::Device, const T> q,
                        View<cpu::Device, const T> k, View<cpu::Device, const T> v, View<cpu::Device, const T> out,
                        std::span<const Segment> segments, const Saved<T>& saved, View<cpu::Device, const T> dout,
-                       View<cpu::Device, T> dq, View<cpu::Device, T> dk, View<cpu::Device, T> dv) {
-    cpu::detail::with_layout<T>([&]<class L>() {
-      cpu::detail::attention_backward(
-          dev, cpu::detail::AttentionBackward<T, L>{shape, q, k, v, out, dout, segments, saved.lse}, dq, dk, dv);
-    });
-  }
+                       View<cpu::Device, T> dq, View<cpu::Device, T> dk, View<cpu::Device, T> dv);
 };
+
+template <class T>
+void Attention<cpu::Device>::run(cpu::Device& dev, const AttentionShape& shape, View<cpu::Device, const T> q,
+                                 View<cpu::Device, const T> k, View<cpu::Device, const T> v,
+                                 std::span<const Segment> queries, std::span<const Segment> keys,
+                                 View<cpu::Device, T> out, Saved<T>* saved) {
+  cpu::detail::with_layout<T>([&]<class L>() {
+    const View<cpu::Device, Accum<T>> lse = saved == nullptr ? View<cpu::Device, Accum<T>>() : saved->lse;
+    cpu::detail::attention(dev, cpu::detail::AttentionForward<T, L>{shape, q, k, v, queries, keys, out, lse});
+  });
+}
+
+template <class T>
+void Attention<cpu::Device>::backward(cpu::Device& dev, const AttentionShape& shape, View<cpu::Device, const T> q,
+                                      View<cpu::Device, const T> k, View<cpu::Device, const T> v,
+                                      View<cpu::Device, const T> out, std::span<const Segment> segments,
+                                      const Saved<T>& saved, View<cpu::Device, const T> dout, View<cpu::Device, T> dq,
+                                      View<cpu::Device, T> dk, View<cpu::Device, T> dv) {
+  cpu::detail::with_layout<T>([&]<class L>() {
+    cpu::detail::attention_backward(
+        dev, cpu::detail::AttentionBackward<T, L>{shape, q, k, v, out, dout, segments, saved.lse}, dq, dk, dv);
+  });
+}
 
 }  // namespace lora::kernel

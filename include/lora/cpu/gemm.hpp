@@ -242,58 +242,66 @@ template <>
 struct Gemm<cpu::Device> {
   template <class T, class Out>
   static void run(cpu::Device& dev, Form form, View<cpu::Device, const T> a, View<cpu::Device, const T> b,
-                  View<cpu::Device, Out> c, double alpha, bool accumulate) {
-    if (c.rows() == 0 || c.cols() == 0) return;
-    const Index depth = form == Form::tn ? a.rows() : a.cols();
-    if (depth == 0) {
-      if (!accumulate)
-        for (Index i = 0; i < c.rows(); ++i) std::fill_n(c.row(i), c.cols(), Out(0.0f));
-      return;
-    }
-    switch (cpu::gemm_engine<T>(dev)) {
-      case cpu::GemmEngine::onednn:
-#if defined(LORA_WITH_ONEDNN)
-        if constexpr (std::same_as<T, float> || std::same_as<T, bf16>)
-          if (cpu::detail::gemm_by_onednn(dev, ProductTerm<cpu::Device, T>{form, a, b}, c, alpha, accumulate)) return;
-#endif
-        [[fallthrough]];
-      case cpu::GemmEngine::eigen:
-        cpu::detail::with_layout<T>([&]<class L>() {
-          cpu::detail::TiledGemm<L, T, Out>{form, a, b, c, depth, static_cast<Accum<T>>(alpha), accumulate}.run(dev);
-        });
-        return;
-    }
-  }
+                  View<cpu::Device, Out> c, double alpha, bool accumulate);
 
   template <class T>
   static void sum(cpu::Device& dev, ProductTerms<cpu::Device, T> terms, View<cpu::Device, const Accum<T>> bias,
-                  View<cpu::Device, T> c, bool accumulate) {
-    using D = cpu::Device;
-    if (c.rows() == 0 || c.cols() == 0) return;
-#if defined(LORA_WITH_ONEDNN)
-    if constexpr (std::same_as<T, bf16>)
-      if (cpu::gemm_engine<T>(dev) == cpu::GemmEngine::onednn &&
-          cpu::detail::sum_by_onednn<T>(dev, terms, bias, c, accumulate))
-        return;
-#endif
-    constexpr Index most_rows = 512;  // whose sums still lie in cache when they are rounded
-    for (Index i = 0; i < c.rows(); i += most_rows) {
-      const Index rows = std::min(most_rows, c.rows() - i);
-      const Arena::Scope scope(dev.arena());
-      const View<D, Accum<T>> sums = scratch<Accum<T>>(dev, rows, c.cols());
-      bool first = true;
-      for (const ProductTerm<D, T>& term : terms) {
-        const View<D, const T> a =
-            term.form == Form::tn ? term.a.col_slice(i, rows) : View<D, const T>(term.a.row_slice(i, rows));
-        run(dev, term.form, a, term.b, sums, 1.0, !first);
-        first = false;
-      }
-      dev.parallel_for(rows, 8192 / (c.cols() + 1) + 1, [&](Index begin, Index end) {
-        cpu::detail::store_sums<T>(sums.row_slice(begin, end - begin), bias.empty() ? nullptr : bias.data(),
-                                   c.row_slice(i + begin, end - begin), accumulate);
-      });
-    }
-  }
+                  View<cpu::Device, T> c, bool accumulate);
 };
+
+template <class T, class Out>
+void Gemm<cpu::Device>::run(cpu::Device& dev, Form form, View<cpu::Device, const T> a, View<cpu::Device, const T> b,
+                            View<cpu::Device, Out> c, double alpha, bool accumulate) {
+  if (c.rows() == 0 || c.cols() == 0) return;
+  const Index depth = form == Form::tn ? a.rows() : a.cols();
+  if (depth == 0) {
+    if (!accumulate)
+      for (Index i = 0; i < c.rows(); ++i) std::fill_n(c.row(i), c.cols(), Out(0.0f));
+    return;
+  }
+  switch (cpu::gemm_engine<T>(dev)) {
+    case cpu::GemmEngine::onednn:
+#if defined(LORA_WITH_ONEDNN)
+      if constexpr (std::same_as<T, float> || std::same_as<T, bf16>)
+        if (cpu::detail::gemm_by_onednn(dev, ProductTerm<cpu::Device, T>{form, a, b}, c, alpha, accumulate)) return;
+#endif
+      [[fallthrough]];
+    case cpu::GemmEngine::eigen:
+      cpu::detail::with_layout<T>([&]<class L>() {
+        cpu::detail::TiledGemm<L, T, Out>{form, a, b, c, depth, static_cast<Accum<T>>(alpha), accumulate}.run(dev);
+      });
+      return;
+  }
+}
+
+template <class T>
+void Gemm<cpu::Device>::sum(cpu::Device& dev, ProductTerms<cpu::Device, T> terms,
+                            View<cpu::Device, const Accum<T>> bias, View<cpu::Device, T> c, bool accumulate) {
+  using D = cpu::Device;
+  if (c.rows() == 0 || c.cols() == 0) return;
+#if defined(LORA_WITH_ONEDNN)
+  if constexpr (std::same_as<T, bf16>)
+    if (cpu::gemm_engine<T>(dev) == cpu::GemmEngine::onednn &&
+        cpu::detail::sum_by_onednn<T>(dev, terms, bias, c, accumulate))
+      return;
+#endif
+  constexpr Index most_rows = 512;  // whose sums still lie in cache when they are rounded
+  for (Index i = 0; i < c.rows(); i += most_rows) {
+    const Index rows = std::min(most_rows, c.rows() - i);
+    const Arena::Scope scope(dev.arena());
+    const View<D, Accum<T>> sums = scratch<Accum<T>>(dev, rows, c.cols());
+    bool first = true;
+    for (const ProductTerm<D, T>& term : terms) {
+      const View<D, const T> a =
+          term.form == Form::tn ? term.a.col_slice(i, rows) : View<D, const T>(term.a.row_slice(i, rows));
+      run(dev, term.form, a, term.b, sums, 1.0, !first);
+      first = false;
+    }
+    dev.parallel_for(rows, 8192 / (c.cols() + 1) + 1, [&](Index begin, Index end) {
+      cpu::detail::store_sums<T>(sums.row_slice(begin, end - begin), bias.empty() ? nullptr : bias.data(),
+                                 c.row_slice(i + begin, end - begin), accumulate);
+    });
+  }
+}
 
 }  // namespace lora::kernel

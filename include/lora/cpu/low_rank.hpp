@@ -172,48 +172,10 @@ struct LowRank<cpu::Device> {
   using D = cpu::Device;
 
   template <class T>
-  static void backward(D& dev, View<D, const T> h, LowRankTerms<D, T> terms, View<D, T> dh) {
-    if constexpr (std::same_as<T, Accum<T>>) {
-      using Fused = cpu::detail::LowRankGradients<T>;
-      if (Fused::takes(h.rows(), terms, dev.threads())) {
-        Fused{.terms = terms, .h = h, .dh = dh, .x = {}, .a = {}, .da = {}}.run(dev);
-        return;
-      }
-    }
-    Index first = 0;
-    for (const LowRankTerm<D, T>& term : terms) {
-      const Index rank = term.b.rows();
-      const View<D, const T> h_j = h.col_slice(first, rank);
-      const View<D, T> dh_j = dh.col_slice(first, rank);
-      // Plain products, for which every engine has fast kernels; scales are applied to the few columns of h and dh.
-      Gemm<D>::run(dev, Form::nt, term.dy, term.b, dh_j, 1.0, false);
-      scale(dev, dh_j, term.scale);
-      Gemm<D>::run(dev, Form::tn, h_j, term.dy, term.db, 1.0, true);
-      first += rank;
-    }
-  }
+  static void backward(D& dev, View<D, const T> h, LowRankTerms<D, T> terms, View<D, T> dh);
 
   template <class T>
-  static void gradients(D& dev, View<D, const T> x, View<D, const T> a, View<D, Accum<T>> da,
-                        LowRankTerms<D, T> terms) {
-    if constexpr (std::same_as<T, Accum<T>>) {
-      using Fused = cpu::detail::LowRankGradients<T>;
-      if (Fused::takes_columns(x.cols()) && Fused::takes(x.rows(), terms, dev.threads())) {
-        Fused{.terms = terms, .h = {}, .dh = {}, .x = x, .a = a, .da = da}.run(dev);
-        return;
-      }
-    }
-    const Arena::Scope scope(dev.arena());
-    const View<D, T> h = scratch<T>(dev, x.rows(), a.rows()), dh = scratch<T>(dev, x.rows(), a.rows());
-    Gemm<D>::run(dev, Form::nt, x, a, h, 1.0, false);
-    Index first = 0;
-    for (const LowRankTerm<D, T>& term : terms) {
-      scale(dev, h.col_slice(first, term.b.rows()), term.scale);
-      first += term.b.rows();
-    }
-    backward<T>(dev, h, terms, dh);
-    Gemm<D>::run(dev, Form::tn, View<D, const T>(dh), x, da, 1.0, true);
-  }
+  static void gradients(D& dev, View<D, const T> x, View<D, const T> a, View<D, Accum<T>> da, LowRankTerms<D, T> terms);
 
  private:
   template <class T>
@@ -221,5 +183,49 @@ struct LowRank<cpu::Device> {
     if (factor != 1) Elementwise<D>::convert(dev, View<D, const T>(h), h, factor, false);
   }
 };
+
+template <class T>
+void LowRank<cpu::Device>::backward(D& dev, View<D, const T> h, LowRankTerms<D, T> terms, View<D, T> dh) {
+  if constexpr (std::same_as<T, Accum<T>>) {
+    using Fused = cpu::detail::LowRankGradients<T>;
+    if (Fused::takes(h.rows(), terms, dev.threads())) {
+      Fused{.terms = terms, .h = h, .dh = dh, .x = {}, .a = {}, .da = {}}.run(dev);
+      return;
+    }
+  }
+  Index first = 0;
+  for (const LowRankTerm<D, T>& term : terms) {
+    const Index rank = term.b.rows();
+    const View<D, const T> h_j = h.col_slice(first, rank);
+    const View<D, T> dh_j = dh.col_slice(first, rank);
+    // Plain products, for which every engine has fast kernels; scales are applied to the few columns of h and dh.
+    Gemm<D>::run(dev, Form::nt, term.dy, term.b, dh_j, 1.0, false);
+    scale(dev, dh_j, term.scale);
+    Gemm<D>::run(dev, Form::tn, h_j, term.dy, term.db, 1.0, true);
+    first += rank;
+  }
+}
+
+template <class T>
+void LowRank<cpu::Device>::gradients(D& dev, View<D, const T> x, View<D, const T> a, View<D, Accum<T>> da,
+                                     LowRankTerms<D, T> terms) {
+  if constexpr (std::same_as<T, Accum<T>>) {
+    using Fused = cpu::detail::LowRankGradients<T>;
+    if (Fused::takes_columns(x.cols()) && Fused::takes(x.rows(), terms, dev.threads())) {
+      Fused{.terms = terms, .h = {}, .dh = {}, .x = x, .a = a, .da = da}.run(dev);
+      return;
+    }
+  }
+  const Arena::Scope scope(dev.arena());
+  const View<D, T> h = scratch<T>(dev, x.rows(), a.rows()), dh = scratch<T>(dev, x.rows(), a.rows());
+  Gemm<D>::run(dev, Form::nt, x, a, h, 1.0, false);
+  Index first = 0;
+  for (const LowRankTerm<D, T>& term : terms) {
+    scale(dev, h.col_slice(first, term.b.rows()), term.scale);
+    first += term.b.rows();
+  }
+  backward<T>(dev, h, terms, dh);
+  Gemm<D>::run(dev, Form::tn, View<D, const T>(dh), x, da, 1.0, true);
+}
 
 }  // namespace lora::kernel

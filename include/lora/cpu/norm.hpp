@@ -14,69 +14,16 @@ template <>
 struct RmsNorm<cpu::Device> {
   template <class T>
   static void run(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, const Accum<T>> weight, double eps,
-                  View<cpu::Device, T> y, View<cpu::Device, Accum<T>> rstd, View<cpu::Device, T> copy) {
-    using A = Accum<T>;
-    const Index width = weight.cols();
-    const A* const w = weight.data();
-    for_groups(dev, x.rows(), x.cols(), width, [=](Index i, Index k) {
-      const T* const in = x.row(i) + k * width;
-      T* const out = y.row(i) + k * width;
-      const A squares = cpu::ordered_sum<A>(width, [=](Index j) {
-        const auto value = static_cast<A>(in[j]);
-        return value * value;
-      });
-      const A scale = A(1) / std::sqrt(squares / static_cast<A>(static_cast<double>(width)) + static_cast<A>(eps));
-      if (!copy.empty()) std::copy_n(in, width, copy.row(i) + k * width);
-      write(in, scale, w, width, out);
-      if (!rstd.empty()) rstd.row(i)[k] = scale;
-    });
-  }
+                  View<cpu::Device, T> y, View<cpu::Device, Accum<T>> rstd, View<cpu::Device, T> copy);
 
   template <class T>
   static void backward(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, const Accum<T>> weight,
                        View<cpu::Device, const Accum<T>> rstd, View<cpu::Device, const T> dy, View<cpu::Device, T> dx,
-                       bool accumulate, View<cpu::Device, T> y, double) {
-    using A = Accum<T>;
-    const Index width = weight.cols();
-    const A* const w = weight.data();
-    for_groups(dev, x.rows(), x.cols(), width, [=](Index i, Index k) {
-      const T* const in = x.row(i) + k * width;
-      const T* const grad = dy.row(i) + k * width;
-      T* const out = dx.row(i) + k * width;
-      const A scale = rstd.row(i)[k];
-      const A dot =
-          cpu::ordered_sum<A>(width, [=](Index j) { return w[j] * static_cast<A>(grad[j]) * static_cast<A>(in[j]); });
-      const A pull = scale * scale * dot / static_cast<A>(static_cast<double>(width));
-      if (accumulate) {
-        LORA_SIMD
-        for (Index j = 0; j < width; ++j)
-          out[j] = narrowed<T>(static_cast<A>(out[j]) +
-                               scale * (w[j] * static_cast<A>(grad[j]) - static_cast<A>(in[j]) * pull));
-      } else {
-        LORA_SIMD
-        for (Index j = 0; j < width; ++j)
-          out[j] = narrowed<T>(scale * (w[j] * static_cast<A>(grad[j]) - static_cast<A>(in[j]) * pull));
-      }
-      if (!y.empty()) write(in, scale, w, width, y.row(i) + k * width);
-    });
-  }
+                       bool accumulate, View<cpu::Device, T> y, double);
 
   template <class T>
   static void weight_gradient(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, const Accum<T>> rstd,
-                              View<cpu::Device, const T> dy, View<cpu::Device, Accum<T>> dw) {
-    using A = Accum<T>;
-    const Index width = dw.cols(), groups = x.cols() / width;
-    const auto add = [=](Index i, A* sums) {
-      for (Index k = 0; k < groups; ++k) {
-        const T* const in = x.row(i) + k * width;
-        const T* const grad = dy.row(i) + k * width;
-        const A scale = rstd.row(i)[k];
-        LORA_SIMD
-        for (Index j = 0; j < width; ++j) sums[j] += static_cast<A>(grad[j]) * (static_cast<A>(in[j]) * scale);
-      }
-    };
-    cpu::ordered_column_sums<A>(dev, x.rows(), width, add, dw.data());
-  }
+                              View<cpu::Device, const T> dy, View<cpu::Device, Accum<T>> dw);
 
  private:
   template <class T, class A>
@@ -95,5 +42,74 @@ struct RmsNorm<cpu::Device> {
     });
   }
 };
+
+template <class T>
+void RmsNorm<cpu::Device>::run(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, const Accum<T>> weight,
+                               double eps, View<cpu::Device, T> y, View<cpu::Device, Accum<T>> rstd,
+                               View<cpu::Device, T> copy) {
+  using A = Accum<T>;
+  const Index width = weight.cols();
+  const A* const w = weight.data();
+  for_groups(dev, x.rows(), x.cols(), width, [=](Index i, Index k) {
+    const T* const in = x.row(i) + k * width;
+    T* const out = y.row(i) + k * width;
+    const A squares = cpu::ordered_sum<A>(width, [=](Index j) {
+      const auto value = static_cast<A>(in[j]);
+      return value * value;
+    });
+    const A scale = A(1) / std::sqrt(squares / static_cast<A>(static_cast<double>(width)) + static_cast<A>(eps));
+    if (!copy.empty()) std::copy_n(in, width, copy.row(i) + k * width);
+    write(in, scale, w, width, out);
+    if (!rstd.empty()) rstd.row(i)[k] = scale;
+  });
+}
+
+template <class T>
+void RmsNorm<cpu::Device>::backward(cpu::Device& dev, View<cpu::Device, const T> x,
+                                    View<cpu::Device, const Accum<T>> weight, View<cpu::Device, const Accum<T>> rstd,
+                                    View<cpu::Device, const T> dy, View<cpu::Device, T> dx, bool accumulate,
+                                    View<cpu::Device, T> y, double) {
+  using A = Accum<T>;
+  const Index width = weight.cols();
+  const A* const w = weight.data();
+  for_groups(dev, x.rows(), x.cols(), width, [=](Index i, Index k) {
+    const T* const in = x.row(i) + k * width;
+    const T* const grad = dy.row(i) + k * width;
+    T* const out = dx.row(i) + k * width;
+    const A scale = rstd.row(i)[k];
+    const A dot =
+        cpu::ordered_sum<A>(width, [=](Index j) { return w[j] * static_cast<A>(grad[j]) * static_cast<A>(in[j]); });
+    const A pull = scale * scale * dot / static_cast<A>(static_cast<double>(width));
+    if (accumulate) {
+      LORA_SIMD
+      for (Index j = 0; j < width; ++j)
+        out[j] = narrowed<T>(static_cast<A>(out[j]) +
+                             scale * (w[j] * static_cast<A>(grad[j]) - static_cast<A>(in[j]) * pull));
+    } else {
+      LORA_SIMD
+      for (Index j = 0; j < width; ++j)
+        out[j] = narrowed<T>(scale * (w[j] * static_cast<A>(grad[j]) - static_cast<A>(in[j]) * pull));
+    }
+    if (!y.empty()) write(in, scale, w, width, y.row(i) + k * width);
+  });
+}
+
+template <class T>
+void RmsNorm<cpu::Device>::weight_gradient(cpu::Device& dev, View<cpu::Device, const T> x,
+                                           View<cpu::Device, const Accum<T>> rstd, View<cpu::Device, const T> dy,
+                                           View<cpu::Device, Accum<T>> dw) {
+  using A = Accum<T>;
+  const Index width = dw.cols(), groups = x.cols() / width;
+  const auto add = [=](Index i, A* sums) {
+    for (Index k = 0; k < groups; ++k) {
+      const T* const in = x.row(i) + k * width;
+      const T* const grad = dy.row(i) + k * width;
+      const A scale = rstd.row(i)[k];
+      LORA_SIMD
+      for (Index j = 0; j < width; ++j) sums[j] += static_cast<A>(grad[j]) * (static_cast<A>(in[j]) * scale);
+    }
+  };
+  cpu::ordered_column_sums<A>(dev, x.rows(), width, add, dw.data());
+}
 
 }  // namespace lora::kernel

@@ -115,35 +115,45 @@ namespace lora::kernel {
 template <>
 struct Reduce<cpu::Device> {
   template <class T>
-  static void block_sums_of_squares(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, double> out) {
-    constexpr Index grain = 8;  // blocks that are worth a thread
-    dev.parallel_for(out.cols(), grain, [=](Index first, Index last) {
-      for (Index block = first; block < last; ++block) {
-        const T* const values = x.data() + block * sum_block;
-        out.data()[block] = cpu::ordered_sum<double>(std::min(sum_block, x.cols() - block * sum_block), [=](Index i) {
-          const auto value = static_cast<double>(cpu::real_part(static_cast<Accum<T>>(values[i])));
-          return value * value;
-        });
-      }
-    });
-  }
+  static void block_sums_of_squares(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, double> out);
 
   template <class T>
-  static void column_sums(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, Accum<T>> out) {
-    using A = Accum<T>;
-    const Index cols = x.cols();
-    const auto add = [=](Index i, A* sums) {
-      const T* const row = x.row(i);
-      LORA_SIMD
-      for (Index j = 0; j < cols; ++j) sums[j] += static_cast<A>(row[j]);
-    };
-    cpu::ordered_column_sums<A>(dev, x.rows(), cols, add, out.data());
-  }
+  static void column_sums(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, Accum<T>> out);
 
   template <class T>
-  static void sum(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, double> out) {
-    *out.data() += cpu::detail::sum_in_pieces(dev, x, [](double value) { return value; });
-  }
+  static void sum(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, double> out);
 };
+
+template <class T>
+void Reduce<cpu::Device>::block_sums_of_squares(cpu::Device& dev, View<cpu::Device, const T> x,
+                                                View<cpu::Device, double> out) {
+  constexpr Index grain = 8;  // blocks that are worth a thread
+  dev.parallel_for(out.cols(), grain, [=](Index first, Index last) {
+    for (Index block = first; block < last; ++block) {
+      const T* const values = x.data() + block * sum_block;
+      out.data()[block] = cpu::ordered_sum<double>(std::min(sum_block, x.cols() - block * sum_block), [=](Index i) {
+        const auto value = static_cast<double>(cpu::real_part(static_cast<Accum<T>>(values[i])));
+        return value * value;
+      });
+    }
+  });
+}
+
+template <class T>
+void Reduce<cpu::Device>::column_sums(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, Accum<T>> out) {
+  using A = Accum<T>;
+  const Index cols = x.cols();
+  const auto add = [=](Index i, A* sums) {
+    const T* const row = x.row(i);
+    LORA_SIMD
+    for (Index j = 0; j < cols; ++j) sums[j] += static_cast<A>(row[j]);
+  };
+  cpu::ordered_column_sums<A>(dev, x.rows(), cols, add, out.data());
+}
+
+template <class T>
+void Reduce<cpu::Device>::sum(cpu::Device& dev, View<cpu::Device, const T> x, View<cpu::Device, double> out) {
+  *out.data() += cpu::detail::sum_in_pieces(dev, x, [](double value) { return value; });
+}
 
 }  // namespace lora::kernel

@@ -1,0 +1,3 @@
+#include "lora/ascend/kernels.hpp"
+
+LORA_ASCEND_KERNELS(template)

@@ -1,0 +1,3 @@
+#include "lora/cpu/kernels.hpp"
+
+LORA_CPU_KERNELS(template)

@@ -1,0 +1,3 @@
+#include "support/proof_kernels.hpp"
+
+LORA_TEST_KERNELS(template)
