@@ -221,8 +221,9 @@ std::optional<std::string> launch(int argc, const char* const* argv) {
   all.push_back(std::filesystem::read_symlink("/proc/self/exe").native());
   all.insert(all.end(), command.begin(), command.end());
   if (by_mpi || host.processes * host.hosts == 1) become(all);
-  log::info(host.processes, " processes, ranks ", host.number * host.processes, " to ",
-            (host.number + 1) * host.processes - 1, " of ", host.hosts * host.processes, ", meet at ",
+  const int first = host.number * host.processes, last = first + host.processes - 1;
+  log::info(first == last ? concat("rank ", first) : concat("ranks ", first, " to ", last), " of ",
+            host.hosts * host.processes, first == last ? " meets" : " meet", " the others at ",
             std::string_view(host.address), ":", host.port);
   std::exit(run_all(host, all));
 }

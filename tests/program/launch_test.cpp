@@ -151,14 +151,14 @@ TEST_CASE("launch: processes of one of several machines have ranks behind those 
       "single one\n";
   auto outcome = test::run_program(LORA_PROGRAM, words);
   CHECK(outcome.status == 2);
-  CHECK(outcome.errors == "3 processes, ranks 3 to 5 of 6, meet at 127.0.0.1:4321\n" + refusal + refusal + refusal);
+  CHECK(outcome.errors == "ranks 3 to 5 of 6 meet the others at 127.0.0.1:4321\n" + refusal + refusal + refusal);
   // A port and a number that nothing says.
   words = {"launch", "--nproc_per_node=2", "--nnodes=3"};
   words.insert(words.end(), more.begin(), more.end());
   std::erase(words, "--master_port=4321");
   outcome = test::run_program(LORA_PROGRAM, words);
   CHECK(outcome.status == 2);
-  CHECK(outcome.errors == "2 processes, ranks 0 to 1 of 6, meet at 127.0.0.1:29500\n" + refusal + refusal);
+  CHECK(outcome.errors == "ranks 0 to 1 of 6 meet the others at 127.0.0.1:29500\n" + refusal + refusal);
 }
 
 TEST_CASE("launch: a rank to which another does not come says which, and how long it has waited") {
@@ -169,8 +169,8 @@ TEST_CASE("launch: a rank to which another does not come says which, and how lon
                      "--master_port=" + place.substr(place.find(':') + 1), "train", "--device=ascend",
                      "--ddp_timeout=0.25", "--model_name_or_path=m", "--dataset=d", "--output_dir=/no/such/out"});
   CHECK(outcome.status == 1);
-  CHECK(outcome.errors == "1 processes, ranks 0 to 0 of 2, meet at " + place + "\nwaiting for 1 other rank at " +
-                              place + "\nerror: ranks 1 of 2 did not come to " + place + " within 0.25 s\n");
+  CHECK(outcome.errors == "rank 0 of 2 meets the others at " + place + "\nwaiting for 1 other rank at " + place +
+                              "\nerror: ranks 1 of 2 did not come to " + place + " within 0.25 s\n");
 }
 
 #if defined(LORA_WITH_MPI)
@@ -204,7 +204,7 @@ TEST_CASE("launch: on one machine it becomes mpirun, with all that its processes
   CHECK(one.output == test::run_program(LORA_PROGRAM, {"train", "--help"}).output);
   CHECK(fake.run({"--nproc_per_node=1", "--master_addr=127.0.0.1", "train", "--help"}).output == one.output);
   CHECK(fake.run({"--nproc_per_node=2", "--master_addr=127.0.0.1", "train", "--help"}).errors ==
-        "2 processes, ranks 0 to 1 of 2, meet at 127.0.0.1:29500\n");
+        "ranks 0 to 1 of 2 meet the others at 127.0.0.1:29500\n");
 }
 
 TEST_CASE("launch: where there is no mpirun it says what brings it") {

@@ -356,7 +356,7 @@ TEST_CASE("program: NPUs whose processes meet at an address train the bytes of o
   outcome = s.run(1, words);
   CAPTURE(outcome.errors);
   REQUIRE(outcome.status == 0);
-  CHECK(outcome.errors.starts_with("3 processes, ranks 0 to 2 of 3, meet at 127.0.0.1:" + port + "\n"));
+  CHECK(outcome.errors.starts_with("ranks 0 to 2 of 3 meet the others at 127.0.0.1:" + port + "\n"));
   CHECK(test::holds(outcome.errors, "waiting for 2 other ranks at 127.0.0.1:" + port));
   CHECK(test::holds(outcome.errors, "3 ranks on 1 host, 1 thread each: 3 x 2 x 2 = 12 sequences a step\n"));
   CHECK(count_of(outcome.errors, "step 7/7") == 1);
