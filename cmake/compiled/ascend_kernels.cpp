@@ -1,3 +1,3 @@
 #include "lora/ascend/kernels.hpp"
 
-LORA_ASCEND_KERNELS(template)
+LORA_KERNELS_OF_MODELS(template, lora::ascend::Device, LORA_KERNELS_OF_CROSS_ENTROPY)

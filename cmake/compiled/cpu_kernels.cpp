@@ -1,3 +1,3 @@
 #include "lora/cpu/kernels.hpp"
 
-LORA_CPU_KERNELS(template)
+LORA_KERNELS_OF_MODELS(template, lora::cpu::Device, LORA_KERNELS_OF_SOFTMAX)

@@ -24,18 +24,6 @@ static_assert(Complete<ascend::Device, f16>);
 
 }  // namespace lora::kernel
 
-/// What models compute with. ONCE as in kernel/instantiate.hpp.
-#define LORA_ASCEND_KERNELS(ONCE)                                       \
-  LORA_KERNELS(ONCE, lora::ascend::Device, float)                       \
-  LORA_KERNELS(ONCE, lora::ascend::Device, lora::bf16)                  \
-  LORA_KERNELS(ONCE, lora::ascend::Device, lora::f16)                   \
-  LORA_KERNELS_OF_HALVES(ONCE, lora::ascend::Device, lora::bf16)        \
-  LORA_KERNELS_OF_HALVES(ONCE, lora::ascend::Device, lora::f16)         \
-  LORA_KERNELS_OF_SUMS(ONCE, lora::ascend::Device, float)               \
-  LORA_KERNELS_OF_CROSS_ENTROPY(ONCE, lora::ascend::Device, float)      \
-  LORA_KERNELS_OF_CROSS_ENTROPY(ONCE, lora::ascend::Device, lora::bf16) \
-  LORA_KERNELS_OF_CROSS_ENTROPY(ONCE, lora::ascend::Device, lora::f16)
-
 #ifdef LORA_COMPILED_ASCEND
-LORA_ASCEND_KERNELS(extern template)
+LORA_KERNELS_OF_MODELS(extern template, lora::ascend::Device, LORA_KERNELS_OF_CROSS_ENTROPY)
 #endif

@@ -31,18 +31,6 @@ static_assert(kernel::Complete<Device, std::complex<double>>);
 
 }  // namespace lora::cpu
 
-/// What models compute with. ONCE as in kernel/instantiate.hpp.
-#define LORA_CPU_KERNELS(ONCE)                                 \
-  LORA_KERNELS(ONCE, lora::cpu::Device, float)                 \
-  LORA_KERNELS(ONCE, lora::cpu::Device, lora::bf16)            \
-  LORA_KERNELS(ONCE, lora::cpu::Device, lora::f16)             \
-  LORA_KERNELS_OF_HALVES(ONCE, lora::cpu::Device, lora::bf16)  \
-  LORA_KERNELS_OF_HALVES(ONCE, lora::cpu::Device, lora::f16)   \
-  LORA_KERNELS_OF_SUMS(ONCE, lora::cpu::Device, float)         \
-  LORA_KERNELS_OF_SOFTMAX(ONCE, lora::cpu::Device, float)      \
-  LORA_KERNELS_OF_SOFTMAX(ONCE, lora::cpu::Device, lora::bf16) \
-  LORA_KERNELS_OF_SOFTMAX(ONCE, lora::cpu::Device, lora::f16)
-
 #ifdef LORA_COMPILED
-LORA_CPU_KERNELS(extern template)
+LORA_KERNELS_OF_MODELS(extern template, lora::cpu::Device, LORA_KERNELS_OF_SOFTMAX)
 #endif

@@ -78,3 +78,15 @@
   ONCE void CrossEntropy<D>::run<T>(D&, View<D, Accum<T>>, View<D, const std::int32_t>, double, View<D, Accum<T>>, \
                                     View<D, Accum<T>>, View<D, Accum<T>>, View<D, T>);                             \
   }
+
+/// All that models compute with. `LOSS`: which of the two.
+#define LORA_KERNELS_OF_MODELS(ONCE, D, LOSS) \
+  LORA_KERNELS(ONCE, D, float)                \
+  LORA_KERNELS(ONCE, D, lora::bf16)           \
+  LORA_KERNELS(ONCE, D, lora::f16)            \
+  LORA_KERNELS_OF_HALVES(ONCE, D, lora::bf16) \
+  LORA_KERNELS_OF_HALVES(ONCE, D, lora::f16)  \
+  LORA_KERNELS_OF_SUMS(ONCE, D, float)        \
+  LOSS(ONCE, D, float)                        \
+  LOSS(ONCE, D, lora::bf16)                   \
+  LOSS(ONCE, D, lora::f16)

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
 #include "lora/io/atomic_folder.hpp"
 #include "lora/run/checkpoint.hpp"
@@ -107,8 +108,8 @@ class Saving {
     try {
       if (const auto best = open_best(state, why)) {
         load(*best);
-        lora::log::info("the best evaluation, with loss ", *state.best_eval_loss, ", was step ", state.best_step,
-                        "'s: taking ", best->folder.native());
+        lora::log::info("the best evaluation, with loss ", fixed(*state.best_eval_loss, 4), ", was step ",
+                        state.best_step, "'s: taking ", best->folder.native());
         return best->state;
       }
     } catch (const FormatError& error) {  // of loading too: then nothing has been taken yet
