@@ -9,7 +9,6 @@
 #include "lora/core/printable.ipp"
 #include "lora/cpu/machine.ipp"
 #include "lora/cpu/onednn.ipp"
-#include "lora/cpu/row_product.ipp"
 #include "lora/cpu/waiting.ipp"
 #include "lora/data/answer_scores.ipp"
 #include "lora/data/batch.ipp"
