@@ -183,7 +183,12 @@ Request read_command_line(int argc, const char* const* argv) {
   std::vector<std::string> words;  // in reverse, as CLI11 expects
   for (int i = argc - 1; i > 0; --i) {
     const std::string_view word = argv[i];
-    if (word.starts_with("--") && word.ends_with('=') && find_key(word.substr(2, word.size() - 3))) {
+    const bool empty = word.ends_with('=');  // --key=
+    const Key* const key = word.starts_with("--") ? find_key(word.substr(2, word.size() - (empty ? 3 : 2))) : nullptr;
+    // A switch may stand alone, but is not turned on by a variable of the shell that is not set.
+    if (key && is_switch(*key) && (empty || (i + 1 < argc && *argv[i + 1] == '\0')))
+      fail<ConfigError>("key ", key->name, ": given nothing, allowed: ", allowed(*key));
+    if (key && empty) {
       words.emplace_back();  // --key= is an empty value, and the next word is not its value
       words.emplace_back(word.substr(0, word.size() - 1));
     } else {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "commands.hpp"
+#include "lora/core/error.hpp"
 #include "lora/data/dataset.hpp"
 #include "lora/inputs/records.hpp"
 #include "lora/inputs/sampling.hpp"
@@ -40,6 +42,20 @@ std::vector<data::Sample> read_samples(const settings::Config& config) {
   return samples;
 }
 
+/// Whether a file holds answers, as their first line tells, or nothing.
+bool holds_answers(const io::Path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  if (file.peek() == std::ifstream::traits_type::eof()) return true;
+  if (file.peek() != '{' || !std::getline(file, line)) return false;
+  try {
+    const io::Json json = io::parse_json(line, path.native());
+    return json.is_object() && json.contains("prompt") && json.contains("predict");
+  } catch (const FormatError&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 int run_generate(Request& request) {
@@ -67,6 +83,9 @@ int run_generate(Request& request) {
   std::optional<io::Lock> lock;  // of the file that is being written: see io::clear_killed
   if (!config.output_file.empty()) {
     expect_no_input("output_file", config.output_file, request, source.path());
+    if (io::is_file(config.output_file) && !holds_answers(config.output_file))
+      fail<ConfigError>("key output_file: given ", config.output_file,
+                        ", which generate did not write; allowed: another file, or this name without it");
     io::clear_killed(config.output_file);
     file = std::make_unique<io::AtomicFile>(config.output_file);
     if (!file->direct()) {

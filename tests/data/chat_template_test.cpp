@@ -154,7 +154,7 @@ TEST_CASE("chat_template: a template without tools refuses them and their calls"
         "turn 1 is the user's and has tool calls; only an assistant calls");
 }
 
-TEST_CASE("chat_template: every published text is recognised, white space aside") {
+TEST_CASE("chat_template: every published text is recognised, but for white space that it does not write") {
   std::set<std::string_view> left;
   for (const auto& published : data::detail::published_templates) left.insert(published.name);
   for (const std::string file :
@@ -168,10 +168,17 @@ TEST_CASE("chat_template: every published text is recognised, white space aside"
     CHECK(found.name() == name);
     CHECK(found.text() == text);
     if (file == name) CHECK(ChatTemplate::named(name, "</s>").text() == text);
-    CHECK(ChatTemplate::recognised("\n " + text + "\r\n", "</s>").name() == name);
-    std::string indented;
-    for (const char c : text) indented += c == '\n' ? std::string("\r\n\t  ") : std::string(1, c);
-    CHECK(ChatTemplate::recognised(indented, "</s>").name() == name);
+    std::string lines;
+    for (const char c : text) lines += c == '\n' ? std::string("\r\n") : std::string(1, c);
+    CHECK(ChatTemplate::recognised(lines + "\r\n", "</s>").name() == name);
+    // White space that would be written makes it another one, wherever it stands.
+    CHECK_FALSE(ChatTemplate::find("x" + text, "</s>"));
+    for (const char* const more : {" ", "\\n"})
+      for (std::size_t at = text.find('\''); at < text.size(); at = text.find('\'', at + 1))
+        if (text.substr(at - 2, 4) == "+ '<") {
+          CAPTURE(at);
+          CHECK_FALSE(ChatTemplate::find(text.substr(0, at + 1) + more + text.substr(at + 1), "</s>"));
+        }
   }
   CHECK(left.empty());
   CHECK(std::size(data::detail::published_templates) == 15);
@@ -450,7 +457,29 @@ TEST_CASE("chat_template: each month has its name, whole or of three letters") {
   CHECK((before == day || data::detail::today() == day));  // unless midnight has passed between
 }
 
-TEST_CASE("chat_template: newlines are taken off on the sides that are asked for, and white space joined") {
+TEST_CASE("chat_template: of a template's text that white space counts which it writes") {
+  const auto same = [](std::string_view text, std::string_view expected) {
+    CAPTURE(text);
+    CHECK(data::detail::significant_text(text) == expected);
+  };
+  same("{%-if  a\n ==\t'  b' -%} c\n", "{% if a == '  b' %}c");
+  same("a  b\r\nc\rd\n", "a  b\nc\nd");  // one line end at the end is none
+  same("a\n\n", "a\n");
+  // trim_blocks: a line end behind a block, and lstrip_blocks: what a line begins with before one.
+  same("  {% a %}\n  b\n  {% c %} \n{{ d }}\n", "{% a %}  b\n{% c %} \n{{ d }}");
+  same("  {{ d }}\n  x {% a %}", "  {{ d }}\n  x {% a %}");
+  same(" {%+ a %}", " {% a %}");
+  same("{% a %}\n{% b %}\n\n{% c %}", "{% a %}{% b %}\n{% c %}");
+  same("a {{- b }} c", "a{{ b }} c");
+  same("a {{ b -}}\n\n c", "a {{ b }}c");
+  same("{%- a -%} \n b", "{% a %}b");
+  same("a {# 'x #} b{#- y -#}\nc", "a  bc");
+  same("{ {{ '}}' + \"it's \\\" }}\" }} }", "{ {{ '}}' + \"it's \\\" }}\" }} }");
+  for (const char* const open : {"{{ a", "{% 'a %}", "{# a", "{{ 'a\\"})
+    CHECK(data::detail::significant_text(open).empty());
+}
+
+TEST_CASE("chat_template: newlines are taken off on the sides that are asked for") {
   using data::detail::strip_newlines;
   CHECK(strip_newlines("\n\n a \n\n", true, true) == " a ");
   CHECK(strip_newlines("\n\na\n\n", true, false) == "a\n\n");
@@ -458,8 +487,6 @@ TEST_CASE("chat_template: newlines are taken off on the sides that are asked for
   CHECK(strip_newlines("\n\n", true, true) == "");
   CHECK(data::detail::without("a/x/x/b/x", "/x") == "a/b");
   CHECK(data::detail::without("abab", "c") == "abab");
-  CHECK(data::detail::normalise_white_space(" \t\r\n a \v\f\n b\n") == "a b");
-  CHECK(data::detail::normalise_white_space("  ") == "");
   CHECK(ChatTemplate::without_thoughts("a</think>b</think>\n\nc\n") == "c\n");
   CHECK(ChatTemplate::without_thoughts("c\n") == "c\n");
 }

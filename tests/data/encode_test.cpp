@@ -457,9 +457,9 @@ TEST_CASE("encode: the template is the one named, or the model's own") {
   CHECK_THROWS_AS(data::choose_template("auto", byte_tokenizer()), ConfigError);
   CHECK_THROWS_AS(data::choose_template("alpaca", byte_tokenizer()), ConfigError);
 
-  // With its own text, white space and all, where the key names what the model has.
+  // With its own text, its last line end and all, where the key names what the model has.
   const test::TempFolder folder;
-  const std::string own = "\n" + io::read_file(test::template_data("smollm2.jinja"));
+  const std::string own = io::read_file(test::template_data("smollm2.jinja")) + "\n";
   io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
   io::write_file(folder / "chat_template.jinja", std::string_view(own));
   const auto tokenizer = tokenizer::Tokenizer::from_folder(folder.path());

@@ -272,6 +272,9 @@ TEST_CASE("program: a wrong value names the key, what was given and what is allo
   check_refused(lora_program({"train", "--lora_rank="}), 2, "key lora_rank: given nothing, allowed: a whole number");
   // An empty value is a value: the word after it is not.
   check_refused(lora_program({"train", "--lora_rank=", "--seed", "3"}), 2, "key lora_rank: given nothing, allowed: a ");
+  const std::string no_switch = "key overwrite_output_dir: given nothing, allowed: true or false";
+  check_refused(lora_program({"train", "--overwrite_output_dir="}), 2, no_switch);
+  check_refused(lora_program({"train", "--overwrite_output_dir", "", "--seed", "3"}), 2, no_switch);
   check_refused(lora_program({"tokenize", "--text=", "--model_name_or_path", "/no/such"}), 1, "/no/such: no such file");
   check_refused(lora_program({"tokenize", "--text=", "x", "--model_name_or_path", "/no/such"}), 2,
                 "given 'x', allowed: keys as --key value or --key=value");

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <regex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lora/core/config.hpp"
@@ -101,6 +102,29 @@ TEST_CASE("program: generate answers a file, a JSON object per line, to standard
   CHECK(test::json_lines(some).size() == 2);
   for (const auto& entry : std::filesystem::directory_iterator(s.temp.path()))
     CHECK_FALSE(test::holds(entry.path().filename().native(), "partial"));
+}
+
+TEST_CASE("program: generate replaces its own answers, and nothing else that is there") {
+  const Subject s;
+  const io::Path file = s.temp / "answers.jsonl";
+  const std::vector<std::string> words = {"--prompt=one", "--max_new_tokens=2", "--output_file=" + file.native()};
+  for (const std::string_view others : {"{\"prompt\": \"one\"}\n", "{\"predict\": 1}\n", "my notes\n", "{", "\n",
+                                        "[{\"prompt\": 1, \"predict\": 2}]\n"}) {
+    io::write_file(file, others);
+    auto all = words;
+    all.insert(all.begin(), {"generate", "--model_name_or_path=" + (s.temp / "model").native(), "--template=chatml"});
+    const auto refused = test::run_program(LORA_PROGRAM, all);
+    CHECK(refused.status == 2);
+    CHECK(test::holds(refused.errors,
+                      concat("key output_file: given ", file.native(), ", which generate did not write; ")));
+    CHECK(io::read_file(file) == others);
+  }
+  io::write_file(file, std::string_view());
+  s.generate(words);
+  const std::string answered = io::read_file(file);
+  CHECK(test::json_lines(answered).size() == 1);
+  s.generate(words);
+  CHECK(io::read_file(file) == answered);
 }
 
 TEST_CASE("program: generate asks as the template's keys say, and goes on after texts and tokens as they are") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -114,6 +115,18 @@ TEST_CASE("chart: marks of one value lie half of it to both sides, and around no
   CHECK(ticks(1, 9, 2) == std::vector<double>{0, 10});
   CHECK(ticks(0, 1, 2) == std::vector<double>{0, 1});
   CHECK(ticks(-1, 1, 3) == std::vector<double>{-1, 0, 1});
+}
+
+TEST_CASE("chart: the smallest and the largest numbers have marks as well") {
+  for (const double least : {5e-324, 1e-323, 1e-310, -1e-300}) CHECK(ticks(least, least, 6) == ticks(0, 0, 6));
+  CHECK(ticks(0, 5e-324, 6) == ticks(0, 0, 6));
+  CHECK(ticks(0, 1e-280, 6).back() == doctest::Approx(1e-280));
+  constexpr double most = std::numeric_limits<double>::max();
+  for (const auto& marks : {ticks(most, most, 6), ticks(-most, most, 6), ticks(-most, -most, 4)}) {
+    CHECK(marks.size() >= 2);
+    CHECK(marks.size() <= 6);
+    CHECK(std::isfinite(marks.back() - marks.front()));
+  }
 }
 
 TEST_CASE("chart: a whole picture, with its grid, marks, curves and legend") {

@@ -28,6 +28,7 @@ import json
 import os
 import platform
 import random
+import re
 import struct
 import sys
 import zlib
@@ -151,6 +152,41 @@ def fnv(data):
     for byte in data:
         value = (value ^ byte) * 0x100000001B3 % 2**64
     return value
+
+
+def significant_text(text):
+    """As include/lora/data/chat_text.hpp has it."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
+    result, at, behind = "", 0, "start"
+    while True:
+        tag = re.compile(r"\{([%{#])([-+]?)").search(text, at)
+        between = text[at:tag.start() if tag else len(text)]
+        begins_line = behind == "start"
+        if behind == "-":
+            between = between.lstrip()
+        elif behind in "%#" and between.startswith("\n"):
+            between, begins_line = between[1:], True
+        if not tag:
+            return result + between
+        kind, sign = tag.groups()
+        if sign == "-":
+            between = between.rstrip()
+        elif sign == "" and kind != "{":
+            line = between.rfind("\n") + 1
+            if (line > 0 or begins_line) and not between[line:].strip():
+                between = between[:line]
+        result += between
+        closing = "}}" if kind == "{" else kind + "}"
+        part = "." if kind == "#" else r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|\s+|."
+        inside, at = "", tag.end()
+        while not text.startswith((closing, "-" + closing), at):
+            piece = re.compile(part, re.S).match(text, at)
+            inside += " " if piece[0].isspace() else piece[0]
+            at = piece.end()
+        behind = "-" if text[at] == "-" else kind
+        at += len(closing) + (text[at] == "-")
+        if kind != "#":
+            result += f"{{{kind} {inside.strip()} {closing}"
 
 
 def render(text, name, record, messages, prompt, thinking):
@@ -348,8 +384,8 @@ def main():
         write(out, name + ".jsonl", renderings)
         if labels:
             write(out, name + ".labels.jsonl", labels)
-        normalised = " ".join(text.split()).encode()
-        print(f"{{0x{fnv(normalised):016X}u, {len(normalised)}, \"{name}\"}}  an earlier turn rendered anew: {anew}, "
+        significant = significant_text(text).encode()
+        print(f"{{0x{fnv(significant):016X}u, {len(significant)}, \"{name}\"}}  an earlier turn rendered anew: {anew}, "
               f"ids of {len(labels)}")
     with open(os.path.join(out, "versions.json"), "w", encoding="utf-8") as file:
         json.dump(versions, file, indent=1)

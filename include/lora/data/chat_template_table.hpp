@@ -81,7 +81,7 @@ inline std::string opening_tag(std::string_view opening) {
   return opening.empty() ? "" : concat("{{- ", io::to_text(std::string(opening), -1), " }}\n");
 }
 
-/// A template text, published or written by a run, identified by hash and length of its normalised text.
+/// A template text, published or written by a run, identified by hash and length of its significant_text.
 struct PublishedTemplate {
   std::uint64_t hash;
   std::size_t bytes;
@@ -89,26 +89,26 @@ struct PublishedTemplate {
 };
 
 constexpr PublishedTemplate published_templates[] = {
-    {0xAC3E21ADF083D713u, 328, "qwen2"},
-    {0x80EDB050BAB8A257u, 2146, "qwen2_5"},
-    {0x1BDA3471B7BD88CFu, 2066, "qwen2_5_base"},
-    {0x9D0F9E284D6DA15Eu, 3380, "qwen3"},
-    {0x61AE26B23585F505u, 3412, "qwen3"},  // the later revision, the same for contents that are text
-    {0x131B0A86E34FECEFu, 2114, "qwen3_instruct_2507"},
-    {0x26A5556C8EF526A7u, 3309, "qwen3_thinking_2507"},
-    {0x2D12679674ACF708u, 368, "smollm2"},
-    {0x530F962A8FF77556u, 5198, "smollm3"},
-    {0x0A2A7FDDE81FE93Eu, 196, "chatml"},
-    {0xE6A91CA359F4278Cu, 387, "llama3"},
-    {0x9A3E94DC0B68272Eu, 4048, "llama3_1"},
-    {0xEF8F150C028C2230u, 3470, "llama3_2"},
-    {0xBF5F0D1D6349BABFu, 662, "alpaca"},
-    {0x98FF97B83D00EB95u, 284, "none"},
+    {0xD736192DB2408D0Bu, 330, "qwen2"},
+    {0xD56480D37669A6F7u, 2039, "qwen2_5"},
+    {0xCD0AECAFF773958Fu, 1959, "qwen2_5_base"},
+    {0xE0C634A890169A9Bu, 3211, "qwen3"},
+    {0x6959EC31445DB64Cu, 3235, "qwen3"},  // the later revision, the same for contents that are text
+    {0x358D6F8D2148A56Au, 1993, "qwen3_instruct_2507"},
+    {0xD9A336F098E73463u, 3138, "qwen3_thinking_2507"},
+    {0x7508C1257520A9B4u, 370, "smollm2"},
+    {0xC9139F3B61B5465Bu, 4598, "smollm3"},
+    {0xBE10679872D5C79Au, 198, "chatml"},
+    {0x0E60067A5537498Eu, 389, "llama3"},
+    {0x9844DD84092AF193u, 3545, "llama3_1"},
+    {0x6A94F633D73FB4BEu, 3053, "llama3_2"},
+    {0x2933F78C29B2A345u, 631, "alpaca"},
+    {0x162BDDF38CE5B856u, 267, "none"},
 };
 
-/// The template with this text, white space aside; null if it is not known.
+/// The template with this text, but for white space that it does not write; null if it is not known.
 inline const TemplateEntry* entry_of(std::string_view text) {
-  const std::string normalised = normalise_white_space(text);
+  const std::string significant = significant_text(text);
   const auto find = [](std::string_view rest) -> const TemplateEntry* {
     const std::uint64_t hash = text_hash(rest);
     for (const auto& known : published_templates)
@@ -117,11 +117,11 @@ inline const TemplateEntry* entry_of(std::string_view text) {
                             [&](const auto& entry) { return entry.name == known.name; });
     return nullptr;
   };
-  if (const TemplateEntry* entry = find(normalised)) return entry;
-  constexpr std::string_view begin = "{{- \"", end = "\" }} ";
-  const auto tag = normalised.starts_with(begin) ? normalised.find(end) : normalised.npos;
-  if (tag == normalised.npos) return nullptr;
-  const TemplateEntry* entry = find(std::string_view(normalised).substr(tag + end.size()));
+  if (const TemplateEntry* entry = find(significant)) return entry;
+  constexpr std::string_view begin = "{{ \"", end = "\" }}";
+  const auto tag = significant.starts_with(begin) ? significant.find(end) : significant.npos;
+  if (tag == significant.npos) return nullptr;
+  const TemplateEntry* entry = find(std::string_view(significant).substr(tag + end.size()));
   return entry != nullptr && is_plain(*entry) ? entry : nullptr;
 }
 

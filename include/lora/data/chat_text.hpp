@@ -2,6 +2,7 @@
 
 #include <ctime>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,8 +26,10 @@ std::string_view strip_newlines(std::string_view text, bool left, bool right);
 
 std::string without(std::string text, std::string_view part);
 
-/// Collapses runs of white space to one space and trims the ends.
-std::string normalise_white_space(std::string_view text);
+/// A template's text with no white space but what it writes: between tags what Jinja leaves of it with trim_blocks and
+/// lstrip_blocks, as transformers has them, in tags one space for any but that of texts, and no comments. Empty if a
+/// tag has no end.
+std::string significant_text(std::string_view jinja);
 
 std::string today();
 

@@ -45,18 +45,80 @@ LORA_INLINE std::string without(std::string text, std::string_view part) {
   return text;
 }
 
-LORA_INLINE std::string normalise_white_space(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    const bool white = c == ' ' || (c >= '\t' && c <= '\r');
-    if (!white) {
-      result += c;
-    } else if (!result.empty() && result.back() != ' ') {
-      result += ' ';
+/// The inside of a tag, which ends with `closing`, with one space for any white space but that of texts; `rest` goes on
+/// behind the tag. Nothing if it has no end. `dash`: whether it ends with one.
+LORA_INLINE std::optional<std::string> inside_of_tag(std::string_view& rest, std::string_view closing, bool& dash) {
+  std::string inside;
+  for (std::size_t at = 0; at < rest.size(); ++at) {
+    const std::string_view here = rest.substr(at);
+    dash = here.starts_with('-') && here.substr(1).starts_with(closing);
+    if (dash || here.starts_with(closing)) {
+      rest.remove_prefix(at + closing.size() + (dash ? 1 : 0));
+      if (inside.ends_with(' ')) inside.pop_back();
+      return inside;
     }
+    if (here[0] == ' ' || (here[0] >= '\t' && here[0] <= '\r')) {
+      if (!inside.empty() && inside.back() != ' ') inside += ' ';
+      continue;
+    }
+    const std::size_t begin = at;
+    if (here[0] == '\'' || here[0] == '"')
+      for (++at; at < rest.size() && rest[at] != here[0]; ++at)
+        if (rest[at] == '\\') ++at;
+    inside += rest.substr(begin, at - begin + 1);
   }
-  if (result.ends_with(' ')) result.pop_back();
-  return result;
+  return std::nullopt;
+}
+
+LORA_INLINE std::string significant_text(std::string_view jinja) {
+  std::string lines;
+  for (std::size_t i = 0; i < jinja.size(); ++i)
+    if (jinja[i] != '\r')
+      lines += jinja[i];
+    else if (!jinja.substr(i + 1).starts_with('\n'))
+      lines += '\n';
+  if (lines.ends_with('\n')) lines.pop_back();
+  std::string result;
+  std::string_view rest = lines;
+  char behind = 0;  // what the tag before was: %, { or #, or - if it ended with one
+  for (bool first = true;; first = false) {
+    std::size_t tag = 0;
+    while (tag < rest.size() && !(rest[tag] == '{' && tag + 1 < rest.size() &&
+                                  (rest[tag + 1] == '%' || rest[tag + 1] == '{' || rest[tag + 1] == '#')))
+      ++tag;
+    std::string_view between = rest.substr(0, tag);
+    bool begins_line = first;
+    if (behind == '-') between = strip_left(between);
+    if ((behind == '%' || behind == '#') && between.starts_with('\n')) {
+      between.remove_prefix(1);
+      begins_line = true;
+    }
+    if (tag == rest.size()) return result += between;
+    const char kind = rest[tag + 1];
+    rest.remove_prefix(tag + 2);
+    const char sign = rest.starts_with('-') || rest.starts_with('+') ? rest[0] : '\0';
+    if (sign != '\0') rest.remove_prefix(1);
+    if (sign == '-') {
+      between = strip_right(between);
+    } else if (sign == '\0' && kind != '{') {
+      const std::size_t line = between.rfind('\n') + 1;
+      if ((line > 0 || begins_line) && strip_left(between.substr(line)).empty()) between = between.substr(0, line);
+    }
+    result += between;
+    const std::string closing{kind == '{' ? '}' : kind, '}'};
+    bool dash = false;
+    if (kind == '#') {
+      const std::size_t end = rest.find(closing);
+      if (end == rest.npos) return {};
+      dash = rest.substr(0, end).ends_with('-');
+      rest.remove_prefix(end + closing.size());
+    } else {
+      const auto inside = inside_of_tag(rest, closing, dash);
+      if (!inside) return {};
+      result += concat("{", kind, " ", *inside, " ", closing);
+    }
+    behind = dash ? '-' : kind;
+  }
 }
 
 LORA_INLINE std::string today() {

@@ -78,6 +78,9 @@ LORA_INLINE std::string escaped(std::string_view text) {
 }
 
 LORA_INLINE std::vector<double> ticks(double low, double high, int most) {
+  // What is smaller is nothing, and what is larger lies at the end: between marks there are numbers still.
+  constexpr double smallest = 1e-290, largest = 1e300;
+  for (double* const end : {&low, &high}) *end = std::fabs(*end) < smallest ? 0 : std::clamp(*end, -largest, largest);
   const double size = std::max(std::fabs(low), std::fabs(high));
   if (!(high - low > 1e-12 * size)) {  // one value: something to both sides of it
     const double aside = size == 0 ? 1 : 0.5 * size;
