@@ -28,7 +28,7 @@ if(NOT TARGET lora_compiled)
                     SOURCES ascend_half.cpp ascend_float32.cpp ascend_kernels.cpp ascend_trainer.cpp
                     LIBRARIES lora_compiled lora::ascend)
   target_compile_definitions(lora_compiled_ascend PUBLIC LORA_COMPILED_ASCEND=1)
-  # What leads kernels through a run computes nothing itself: half of -O1's work is saved.
+  # What leads kernels through a run computes nothing itself: -Og takes a fifth less time than -O1.
   foreach(optimized IN ITEMS "cpu_kernels.cpp -O2" "runs.cpp -Og" "cpu_half.cpp -Og" "cpu_float32.cpp -Og")
     separate_arguments(optimized)
     list(POP_FRONT optimized source)
