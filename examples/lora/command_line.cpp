@@ -56,6 +56,11 @@ constexpr CommandText command_texts[] = {
 /// Formats options with their descriptions in a second, wrapped column.
 class HelpPage : public CLI::Formatter {
  public:
+  std::string make_usage(const CLI::App* page, std::string name) const override {
+    return page->get_parent() == nullptr ? "Usage: lora COMMAND [--key value ...]\n"
+                                         : CLI::Formatter::make_usage(page, std::move(name));
+  }
+
   std::string make_option(const CLI::Option* option, bool) const override {
     constexpr std::size_t column = 34, width = 110;
     std::string line = "  " + option->get_name(false, true);
@@ -250,6 +255,9 @@ Request read_command_line(int argc, const char* const* argv) {
     return name_of(candidate.command) == chosen.front()->get_name();
   });
   request.command = text->command;
+  if (!extras.empty())
+    fail<ConfigError>("given '", extras.front(), "' before the command; allowed: lora ", name_of(request.command),
+                      " with its keys behind it");
   auto unknown = program.remaining(true);
   if (request.command == report_command && !unknown.empty()) {
     // Words that are no keys are folders of runs.

@@ -181,6 +181,8 @@ std::optional<std::string> launch(int argc, const char* const* argv) {
     page.parse(Words(words.rbegin(), words.rend()));
   } catch (const CLI::CallForHelp&) {
     return page.help();
+  } catch (const CLI::ConversionError& error) {
+    fail<ConfigError>("lora launch: ", std::string_view(error.what()), "; allowed: a whole number");
   } catch (const CLI::ParseError& error) {
     fail<ConfigError>("lora launch: ", std::string_view(error.what()));
   }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/data/chat_template_table.hpp"
 #include "lora/io/json_view.hpp"
 
 namespace answer_scores_test {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lora/core/hash.hpp"
+#include "lora/data/chat_template_table.hpp"
 #include "lora/data/dataset.hpp"
 #include "lora/data/record_list.hpp"
 #include "lora/data/tool_calls.hpp"

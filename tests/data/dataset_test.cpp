@@ -78,6 +78,22 @@ TEST_CASE("dataset: a .txt file holds a text per line") {
   CHECK(dataset[1].where == file.path.string() + ":4");
 }
 
+TEST_CASE("dataset: of a .txt file that begins with a record of JSON it is told that it is learnt as it stands") {
+  const auto told = [](const std::string& content) {
+    std::string all;
+    const log::Redirect redirect([&](log::Level, std::string_view line) { all += line; });
+    const OneFile file(content, "d.txt");
+    const Dataset dataset = file.open();
+    CHECK(dataset[0].text == content.substr(0, content.find('\n')));
+    return all;
+  };
+  CHECK(
+      test::holds(told("{\"text\": \"a\"}\nb"), "d.txt: its first line is a record of JSON, but of a .txt file each"));
+  CHECK(told("{\"text\": \nb").empty());
+  CHECK(told("a\n{\"text\": \"a\"}").empty());
+  CHECK(told("1").empty());
+}
+
 TEST_CASE("dataset: an array is read like lines, whatever its strings hold") {
   const OneFile file(
       "\n [ {\"question\": \"a ] } \\\" \\\\\", \"answer\": \"[{\"},\n\n{\"question\":\"q\",\n\"answer\":"

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/data/chat_template_table.hpp"
 #include "lora/io/json.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/effort.hpp"
@@ -547,6 +548,30 @@ TEST_CASE("encode: a marker that is no single token is an error that names it") 
   // No token of Qwen2.5, but of Qwen3.
   CHECK(said("qwen2_5", bytes, returned) == nothing);
   CHECK(test::holds(said("qwen3", bytes, returned), " writes <tool_response>, "));
+}
+
+TEST_CASE("encode: records with tools are refused where the model has a template of its own for them") {
+  const test::TempFolder folder;
+  io::write_file(folder / "tokenizer.json", test::byte_tokenizer_json());
+  const std::string own = io::read_file(test::template_data("qwen2_5.jinja"));
+  const auto said = [&](const std::string& tool_use, const Sample& sample) {
+    io::write_json(folder / "tokenizer_config.json",
+                   {{"chat_template",
+                     {{{"name", "default"}, {"template", own}}, {{"name", "tool_use"}, {"template", tool_use}}}}});
+    const auto tokenizer = tokenizer::Tokenizer::from_folder(folder.path());
+    const auto chat = data::ChatTemplate::named("qwen2_5", "", "");
+    const Encoder encode(&tokenizer, chat, {.cutoff_len = 4096});
+    return test::message_of([&] { encode.check(sample); });
+  };
+  const auto plain = talk({{"user", "a"}, {"assistant", "b"}});
+  auto told = plain;
+  told.tools = {io::json_object({{"name", "f"}})};
+  CHECK(said(own + " ", plain) == "nothing was thrown");
+  CHECK(said(own + " ", told) ==
+        concat("d.json:3: the record has tools, for which ", (folder / "tokenizer.json").native(),
+               " comes with a chat template of its own, tool_use, which is not supported; expected records without "
+               "tools, or a model folder without that template"));
+  CHECK(test::holds(said(own, told), " writes <tool_call>, "));  // as far as the markers of this small vocabulary
 }
 
 TEST_CASE("encode: what is missing for a record is named with its place, and the least cutoff_len") {

@@ -104,6 +104,30 @@ TEST_CASE(
   CHECK(parts(6) == Parts{{0, 30}, {1, 30}, {2, 30}, {3, 30}, {4, 30}, {5, 30}});
 }
 
+TEST_CASE("run forecast: micro-batches that no memory holds, and more than anyone waits for, are refused") {
+  settings::Config config;
+  const auto refused = [&] { return test::message_of<ConfigError>([&] { (void)full_batches(config); }); };
+  const std::string nothing = "nothing was thrown";
+  config.cutoff_len = Index{1} << 20;
+  config.per_device_train_batch_size = 2048;
+  config.gradient_accumulation_steps = 1;
+  CHECK(refused() == nothing);
+  config.per_device_train_batch_size = 2049;
+  CHECK(
+      refused() ==
+      "key cutoff_len: given 1048576, and 2049 sequences in a micro-batch; allowed: at most 2147483648 tokens in one");
+  config.max_tokens_per_micro_batch = Index{1} << 40;
+  CHECK(test::holds(refused(), "and 2049 sequences in a micro-batch"));
+  config.max_tokens_per_micro_batch = 1;
+  CHECK(refused() == nothing);
+  config.cutoff_len = 10;
+  config.per_device_train_batch_size = 1000;
+  config.gradient_accumulation_steps = 10'001;
+  CHECK(refused() ==
+        "key gradient_accumulation_steps: a step of 10001000 sequences, 1 in a micro-batch; allowed: at most 10000000 "
+        "micro-batches");
+}
+
 TEST_CASE("run forecast: of each stage the first eight steps are looked at, wherever it begins") {
   Subject s;
   s.config.dataset = {data::DataFile{records_of(s.temp, {10, 20, 5, 5, 40})}};

@@ -7,6 +7,7 @@
 
 #include "fuzz/target.hpp"
 #include "lora/data/chat_template.hpp"
+#include "lora/data/chat_template_table.hpp"
 #include "lora/tokenizer/unicode.hpp"
 
 namespace fuzz_chat_template {

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,50 @@ TEST_CASE("sampling: without sample the keys alone say how answers are drawn") {
   CHECK((own.temperature == 0.5 && own.top_p == 0.9 && own.top_k == 7 && own.min_p == 0.1));
   CHECK((own.repetition_penalty == 1.5 && own.seed == 3));
   CHECK(s.logged.empty());
+}
+
+TEST_CASE("sampling: what a model's makers ask for beside that is named, where it is more than nothing") {
+  Subject s;
+  io::write_json(s.file(), {{"top_k", 20}, {"no_repeat_ngram_size", 3}});
+  (void)s.sampling();
+  CHECK(s.logged.empty());
+  s.config.sample = true;
+  const auto told = [&](const io::Json& advice) {
+    io::write_json(s.file(), advice);
+    s.logged.clear();
+    (void)s.sampling();
+    const std::string begin = s.file().native() + ": not followed: ";
+    const auto line =
+        std::find_if(s.logged.begin(), s.logged.end(), [&](const auto& one) { return one.starts_with(begin); });
+    return line != s.logged.end() ? line->substr(begin.size()) : std::string();
+  };
+  const io::Json list = {5};
+  struct Field {
+    std::string name;
+    io::Json some, none;
+  };
+  for (const Field& field : std::vector<Field>{{"no_repeat_ngram_size", 3, 0},
+                                               {"encoder_repetition_penalty", 1.5, 1.0},
+                                               {"typical_p", 0.9, 1.0},
+                                               {"epsilon_cutoff", 0.1, 0.0},
+                                               {"eta_cutoff", 0.1, 0.0},
+                                               {"min_length", 4, 0},
+                                               {"min_new_tokens", 4, 0},
+                                               {"num_beams", 2, 1},
+                                               {"guidance_scale", 2, 1},
+                                               {"bad_words_ids", io::Json::array({list}), nullptr},
+                                               {"suppress_tokens", list, io::Json::array()},
+                                               {"begin_suppress_tokens", list, nullptr},
+                                               {"sequence_bias", io::Json::array({list}), io::Json::array()},
+                                               {"forced_bos_token_id", 0, nullptr},
+                                               {"forced_eos_token_id", list, nullptr},
+                                               {"exponential_decay_length_penalty", io::Json::array({5, 1.5}), nullptr},
+                                               {"stop_strings", "end", nullptr}}) {
+    CAPTURE(field.name);
+    CHECK(told({{field.name, field.some}}) == field.name);
+    CHECK(told({{field.name, field.none}}).empty());
+  }
+  CHECK(told({{"top_k", 20}, {"stop_strings", {"a"}}, {"typical_p", 0.5}}) == "typical_p, stop_strings");
 }
 
 TEST_CASE("sampling: sample takes what is not given from the model's file, else transformers' defaults, and tells so") {

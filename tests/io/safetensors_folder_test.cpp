@@ -208,7 +208,20 @@ TEST_CASE("safetensors_folder: a shard or tensor that the index lists and is not
             ": missing shards: model-00001-of-00003.safetensors, model-00003-of-00003.safetensors; the model was not "
             "downloaded or copied completely");
   remove_file(index);
-  CHECK(message() == "no model.safetensors or model.safetensors.index.json in " + base);
+  const std::string none = "no model.safetensors or model.safetensors.index.json in " + base;
+  CHECK(message() ==
+        none +
+            "; it holds model-00002-of-00003.safetensors: a single file has to be called model.safetensors, and "
+            "several need the index that came with them");
+  remove_file(folder / "model-00002-of-00003.safetensors");
+  CHECK(message() == none);
+  for (const char* name : {"pytorch_model.bin", "x.pt", "x.pth", "x.ckpt", "tf_model.h5", "x.msgpack", "x.gguf"}) {
+    write_file(folder / name, "");
+    CHECK(message() == concat(none, "; it holds ", name,
+                              ": save_pretrained of transformers makes a model.safetensors of weights in PyTorch's "
+                              "files, and a .gguf file is given by its own name"));
+    remove_file(folder / name);
+  }
 }
 
 TEST_CASE("safetensors_folder: a tensor that is in two shards is an error") {
@@ -270,7 +283,8 @@ TEST_CASE("safetensors_folder: shards that replace older ones are never mixed wi
         CHECK((reached || text_of(*file.find("f")) == "newer..."));
       } catch (const Error& error) {
         CHECK(reached);
-        CHECK(error.what() == "no model.safetensors or model.safetensors.index.json in " + folder.path().native());
+        const std::string none = "no model.safetensors or model.safetensors.index.json in " + folder.path().native();
+        CHECK(std::string_view(error.what()).starts_with(none));
       }
     };
     lora::test::sweep_faults(folder.path(), fault, prepare, run, check);

@@ -851,4 +851,19 @@ TEST_CASE("config: GGUF's rotary base, epsilon, biases and ends of a turn are th
         (file.folder / "x.gguf").native() + ": the tensor token_embd.weight is missing");
 }
 
+TEST_CASE("config: a GGUF file of another kind than a model is told") {
+  GgufFile file("llama");
+  const auto of_type = [&](const char* type) {
+    GgufChanges changes;
+    changes.keep = [](const std::string& name) { return name != "general.type"; };
+    changes.add = [=](GgufWriter& w) { w.add("general.type", std::string(type)); };
+    return message_of([&] { (void)file.read(changes); });
+  };
+  CHECK(of_type("model") == message_of([] {}));
+  CHECK(of_type("adapter") ==
+        (file.folder / "x.gguf").native() +
+            ": an adapter as llama.cpp loads it beside its model; expected a whole model: export without adapter_only "
+            "writes one, and here adapter_name_or_path takes the adapter's folder");
+}
+
 }  // namespace config_test

@@ -92,6 +92,42 @@ TEST_CASE("weights: a tensor that is missing, or that no part reads, is named") 
   CHECK_FALSE(holds(extra, "rotary_emb"));
 }
 
+TEST_CASE("weights: names without \"model.\" count as with it, and those with more before them are told") {
+  for (const bool tied : {false, true}) {
+    RandomModel shape;
+    shape.more = {{"tie_word_embeddings", tied}};
+    const TempFolder folder;
+    auto tensors = random_tensors(shape);
+    const auto logits = [&] {
+      write_model(folder.path(), config_json(shape), tensors, DType::f32);
+      return logits_from(folder.path());
+    };
+    if (tied) remove(tensors, "lm_head.weight");
+    const auto expected = logits();
+    for (RandomTensor& tensor : tensors)
+      if (tensor.name.starts_with("model.")) tensor.name.erase(0, 6);
+    CHECK(logits() == expected);
+    auto parted = tensors;
+    if (tied) {  // a head of its own is seen under these names as well
+      RandomTensor head = tensor_of(tensors, "embed_tokens.weight");
+      head.name = "lm_head.weight";
+      tensors.push_back(head);
+      CHECK(logits() == expected);
+      for (double& value : tensors.back().values) value = -value;
+      CHECK(logits() != expected);
+    }
+  }
+  const auto told = [](const std::string& prefix) {
+    return message_with({}, [&](Tensors& tensors) {
+      for (RandomTensor& tensor : tensors) tensor.name.insert(0, prefix);
+    });
+  };
+  CHECK(holds(told("module."),
+              "the tensor model.embed_tokens.weight is missing; there is "
+              "module.model.embed_tokens.weight, with a prefix of its own"));
+  CHECK(told("x").ends_with("the tensor model.embed_tokens.weight is missing"));
+}
+
 TEST_CASE("weights: biases are there exactly where the config has them") {
   for (const char* name : {"self_attn.q_proj", "self_attn.o_proj", "mlp.down_proj"}) {
     const std::string bias = concat("model.layers.0.", name, ".bias");

@@ -191,6 +191,14 @@ TEST_CASE("nn shapes: rows are cut into tiles of about equal size, that begin on
   CHECK(nn::largest_row_tile(100, 64) == 52);
   CHECK(nn::largest_row_tile(17, 16) == 16);
   CHECK(nn::largest_row_tile(0, 16) == 0);
+  for (const Index tile : {1, 3, 16, 48, 50, 64})
+    for (Index rows = 0; rows < 400; ++rows) {
+      Index largest = 0;
+      nn::for_row_tiles(rows, tile, [&](Index, Index count) { largest = std::max(largest, count); });
+      CAPTURE(rows);
+      CAPTURE(tile);
+      CHECK(nn::largest_row_tile(rows, tile) == largest);
+    }
 }
 
 TEST_CASE("nn shapes: sums go to their target where it has their type, else beside it") {

@@ -86,7 +86,7 @@ constexpr const char* all_names = "train, eval, generate, chat, merge, export, t
 
 TEST_CASE("program: the program's page has its commands, and each command's its keys by groups, word for word") {
   std::string whole =
-      "Fine-tunes language models, with LoRA or in full.\nUsage: lora [--key value ...] [COMMAND]\n\nOptions:\n" +
+      "Fine-tunes language models, with LoRA or in full.\nUsage: lora COMMAND [--key value ...]\n\nOptions:\n" +
       option("-h,--help", "Prints this page") + option("--version", "Prints the version") + "\nCommands:\n";
   for (const Page& page : pages) {
     const std::string name(settings::name_of(page.command));
@@ -153,6 +153,8 @@ TEST_CASE("program: a wrong word is refused with the whole of what is allowed, a
     refused({command, "two", "words"},
             "given 'two', allowed: keys as --key value or --key=value; a text with spaces needs quotes, a file of keys "
             "--config");
+  refused({"--model_name_or_path", "m", "train", "--seed", "1"},
+          "given '--model_name_or_path' before the command; allowed: lora train with its keys behind it");
   refused({"train", "--config"}, "--config: given nothing, allowed: a file");
   refused({"train", "--seed"}, "key seed: given nothing, allowed: a whole number, at least 0");
   refused({"train", "--shuffle", "--shuffle=false"}, "key shuffle: given 2 times, as alone and false, allowed: once");

@@ -111,7 +111,8 @@ TEST_CASE("launch: an option at the edge of what it may be is taken, and past it
   CHECK(with({"--nnodes=3", "--node_rank=2"}) ==
         "error: lora launch: --master_addr, or MASTER_ADDR: given nothing, expected the address of the first of 3 "
         "machines\n");
-  CHECK(refused({"--nproc_per_node=two", "eval"}) == "error: lora launch: Could not convert: --nproc_per_node = two\n");
+  CHECK(refused({"--nproc_per_node=two", "eval"}) ==
+        "error: lora launch: Could not convert: --nproc_per_node = two; allowed: a whole number\n");
 }
 
 TEST_CASE("launch: the environment's numbers are held against the same as the options, and named") {

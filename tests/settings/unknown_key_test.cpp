@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lora/io/read_file.hpp"
+#include "lora/settings/foreign_keys.hpp"
 #include "lora/settings/settings.hpp"
 #include "support/message_of.hpp"
 

@@ -452,6 +452,14 @@ TEST_CASE("tokenizer_gguf: kinds of tokens go from 1 to 6; without any all are w
   const auto tokenizer = Tokenizer::from_gguf(parsed(bytes));
   CHECK(tokenizer.encode("abb<e>", true).ids == std::vector<std::int32_t>{2, 1});
   CHECK(tokenizer.chat_template().empty());
+  CHECK_FALSE(tokenizer.has_tool_template());
+  for (const bool other : {false, true}) {
+    GgufWriter templates = writer;
+    templates.add("tokenizer.chat_template", "a");
+    templates.add("tokenizer.chat_template.tool_use", other ? "b" : "a");
+    const std::string all = templates.bytes();
+    CHECK(Tokenizer::from_gguf(parsed(all)).has_tool_template() == other);
+  }
   CHECK_FALSE(tokenizer.eos());
   CHECK(tokenizer.saved_bytes() == 4 * 64);
   CHECK(tokenizer.where() == "test.gguf");

@@ -231,14 +231,15 @@ TEST_CASE("tokenizer_parts: a template is taken from the first of the files that
   const test::TempFolder folder;
   const auto read = [&](const char* config) {
     const io::Json json = io::parse_json(config, "c.json");
-    return tokenizer::detail::read_chat_template(folder.path(), io::JsonView(json, "c.json"));
+    return tokenizer::detail::read_chat_templates(folder.path(), io::JsonView(json, "c.json")).plain;
   };
   CHECK(read("{}").empty());
   CHECK(read(R"({"chat_template": null})").empty());
   CHECK(read(R"({"chat_template": "t"})") == "t");
   CHECK(read(R"({"chat_template": [{"name": "a", "template": "1"}, {"name": "default", "template": "2"},
-                                   {"name": "default", "template": "3"}]})") == "2");
-  CHECK(message_of([&] { read(R"({"chat_template": []})"); }) ==
+                                   {"name": "default", "template": "3"}]})") == "3");
+  CHECK(read(R"({"chat_template": []})").empty());
+  CHECK(message_of([&] { read(R"({"chat_template": [{"name": "tool_use", "template": "1"}]})"); }) ==
         "c.json: \"chat_template\" holds several templates, but none is called default");
   CHECK(message_of([&] { read(R"({"chat_template": 3})"); }) == "c.json: \"chat_template\" must be a string, found 3");
   CHECK(message_of([&] { read(R"({"chat_template": [{"template": "1"}]})"); }) ==
@@ -248,6 +249,40 @@ TEST_CASE("tokenizer_parts: a template is taken from the first of the files that
   CHECK(read(R"({"chat_template": "t"})") == "t");
   io::write_file(folder / "chat_template.jinja", "");
   CHECK(read(R"({"chat_template": "t"})").empty());
+}
+
+TEST_CASE(
+    "tokenizer_parts: a template for tools is found in the list and in the folder, unless it is the default one") {
+  const test::TempFolder folder;
+  const auto read = [&](const char* config) {
+    const io::Json json = io::parse_json(config, "c.json");
+    return tokenizer::detail::read_chat_templates(folder.path(), io::JsonView(json, "c.json"));
+  };
+  const char* const list = R"({"chat_template": [{"name": "tool_use", "template": "1"},
+                                                 {"name": "default", "template": "2"}]})";
+  CHECK(read(list).plain == "2");
+  CHECK(read(list).with_tools == "1");
+  CHECK(read(R"({"chat_template": [{"name": "tool_use", "template": "2"}, {"name": "default", "template": "2"}]})")
+            .with_tools.empty());
+  CHECK(read(R"({"chat_template": [{"name": "rag", "template": "1"}, {"name": "default", "template": "2"}]})")
+            .with_tools.empty());
+  io::write_file(folder / "chat_template.jinja", "3");
+  CHECK(read(list).with_tools.empty());  // files take the place of the list
+  io::create_folder(folder / "additional_chat_templates");
+  CHECK(read(list).plain == "3");
+  io::write_file(folder / "additional_chat_templates/tool_use.jinja", "4");
+  io::write_file(folder / "additional_chat_templates/rag.jinja", "5");
+  io::write_file(folder / "additional_chat_templates/default.txt", "6");
+  CHECK(read(list).plain == "3");
+  CHECK(read(list).with_tools == "4");
+  io::remove_file(folder / "chat_template.jinja");
+  CHECK(message_of([&] { read(list); }) ==
+        "c.json: \"chat_template\" holds several templates, but none is called default");
+  io::write_file(folder / "additional_chat_templates/default.jinja", "7");
+  CHECK(message_of([&] { read(list); }) ==
+        (folder / "additional_chat_templates/default.jinja").native() +
+            ": in this folder only templates with other names are read; expected the default one as "
+            "chat_template.jinja beside tokenizer_config.json");
 }
 
 TEST_CASE("tokenizer_parts: every file of a tokenizer is copied and counted") {
@@ -277,6 +312,16 @@ TEST_CASE("tokenizer_parts: every file of a tokenizer is copied and counted") {
   CHECK(tokenizer.where() == (folder / "a/tokenizer.json").native());
   io::remove_file(folder / "a/chat_template.jinja");
   CHECK(tokenizer.saved_bytes() == bytes - 5);
+
+  std::string told;
+  const log::Redirect redirect([&](log::Level, std::string_view line) { told += line; });
+  io::write_file(folder / "a/chat_template.jinja", "12345");
+  tokenizer.save(folder / "c");
+  CHECK(told.empty());
+  io::create_folder(folder / "a/additional_chat_templates");
+  tokenizer.save(folder / "d");
+  CHECK(told == concat((folder / "a/additional_chat_templates").native(),
+                       " is not taken along: what is written has the default chat template alone"));
 }
 
 }  // namespace tokenizer_parts_test

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lora/core/random.hpp"
+#include "lora/tokenizer/unicode_tables.hpp"
 
 namespace unicode_nfc_test {
 

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "lora/tokenizer/unicode_nfc.hpp"
+#include "lora/tokenizer/unicode_tables.hpp"
 #include "support/tokenizer_files.hpp"
 
 namespace unicode_test {

@@ -562,6 +562,35 @@ TEST_CASE("resume: an adapter to start from must choose the same modules when a 
   CHECK(fine_tune(config).metrics.resumed_from_step == 1);
 }
 
+TEST_CASE("resume: a run goes on from the adapter that it began with, wherever that lies now, and from no other") {
+  const Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config("first");
+  config.max_steps = 1;
+  const io::Path start = shop.temp / "start";
+  std::filesystem::copy(fine_tune(config).final_model, start);
+  config.max_steps = 2;
+  config.resume_from_checkpoint = "auto";
+  expect_refused(config, "adapter_name_or_path", "\"weights with checksum ", "null",
+                 [&](Config& c) { c.adapter_name_or_path = start.native(); });
+  config.resume_from_checkpoint.clear();
+  config.output_dir = (shop.temp / "run").native();
+  config.adapter_name_or_path = start.native();
+  const io::Path other = fine_tune(config).final_model;
+  config.max_steps = 3;
+  config.resume_from_checkpoint = "auto";
+  const auto refuse = [&](const std::string& now, const io::Path& adapter) {
+    expect_refused(config, "adapter_name_or_path", now, "\"weights with checksum ",
+                   [&](Config& c) { c.adapter_name_or_path = adapter.native(); });
+  };
+  std::filesystem::copy(other, shop.temp / "other");
+  refuse("\"weights with checksum ", shop.temp / "other");
+  refuse("null", {});
+  std::filesystem::copy(start, shop.temp / "moved");
+  config.adapter_name_or_path = (shop.temp / "moved").native();
+  CHECK(fine_tune(config).metrics.resumed_from_step == 2);
+}
+
 TEST_CASE("resume: a checkpoint says with which sample its run goes on, and one that stands elsewhere is refused") {
   const Quiet quiet;
   const Workshop shop;

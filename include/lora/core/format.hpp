@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <vector>
 
 // The one way to format text: concat("loss ", fixed(loss, 4)).
 
@@ -88,6 +89,9 @@ inline std::string significant(double number, int digits) {
       text,
       std::to_chars(text, text + sizeof text, detail::unsigned_if_nan(number), std::chars_format::general, digits).ptr};
 }
+
+/// "a, b, c and 5 more".
+std::string listed(const std::vector<std::string>& names);
 
 }  // namespace lora
 

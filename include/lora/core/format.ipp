@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "lora/core/config.hpp"
 #include "lora/core/format.hpp"
@@ -42,3 +44,15 @@ LORA_INLINE void Argument::append_to(std::string& message) const {
 }
 
 }  // namespace lora::detail
+
+namespace lora {
+
+LORA_INLINE std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 5;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), most); ++i) text += (i > 0 ? ", " : "") + names[i];
+  if (names.size() > most) text += concat(" and ", names.size() - most, " more");
+  return text;
+}
+
+}  // namespace lora

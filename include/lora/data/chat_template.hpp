@@ -11,7 +11,7 @@
 
 #include "lora/core/error.hpp"
 #include "lora/core/scalar.hpp"
-#include "lora/data/chat_template_table.hpp"
+#include "lora/data/chat_template_entry.hpp"
 #include "lora/data/chat_text.hpp"
 #include "lora/data/tool_calls.hpp"
 #include "lora/io/json.hpp"

@@ -2,6 +2,7 @@
 
 #include "lora/core/config.hpp"
 #include "lora/data/chat_template.hpp"
+#include "lora/data/chat_template_table.hpp"
 
 namespace lora::data {
 

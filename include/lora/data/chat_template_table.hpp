@@ -9,29 +9,18 @@
 
 #include "lora/core/error.hpp"
 #include "lora/core/hash.hpp"
+#include "lora/data/chat_template_entry.hpp"
 #include "lora/data/chat_template_texts.hpp"
 #include "lora/data/chat_text.hpp"
 #include "lora/io/json.hpp"
 
 namespace lora::data::detail {
 
-enum class TemplateStyle { chatml, qwen, qwen3, smollm3, llama3, llama3_dated, alpaca, none };
-
 /// Of reasoning and tool calls, where they are tokens of the models that a template was published with.
 inline constexpr std::string_view think_markers[] = {"<think>", "</think>"};
 inline constexpr std::string_view call_markers[] = {"<tool_call>", "</tool_call>"};
 inline constexpr std::string_view tool_markers[] = {"<tool_call>", "</tool_call>", "<tool_response>",
                                                     "</tool_response>"};
-
-struct TemplateEntry {
-  std::string_view name;
-  TemplateStyle style;
-  std::string_view text;          ///< in Jinja
-  std::string_view system = "";   ///< default if the conversation has none
-  std::string_view opening = "";  ///< text of a generation prompt after the assistant's header
-  bool quotes_texts = false;      ///< arguments of a tool call that are a text become a JSON string
-  std::span<const std::string_view> markers_of_tools{};
-};
 
 constexpr std::string_view alpaca_system =
     "Below is an instruction that describes a task. Write a response that appropriately completes the request.";
@@ -70,11 +59,6 @@ constexpr TemplateEntry template_entries[] = {
     {"alpaca", TemplateStyle::alpaca, alpaca_text, alpaca_system},
     {"none", TemplateStyle::none, none_text},
 };
-
-/// Whether it has no markers of its own.
-constexpr bool is_plain(const TemplateEntry& entry) {
-  return entry.style == TemplateStyle::alpaca || entry.style == TemplateStyle::none;
-}
 
 /// Jinja that writes the tokenizer's opening, before the text of a plain one.
 inline std::string opening_tag(std::string_view opening) {

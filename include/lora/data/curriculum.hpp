@@ -40,6 +40,7 @@ struct SequenceClasses {
 struct CurriculumClasses {
   std::vector<SequenceClass> classes{};
   std::vector<std::string> missing{};  ///< labels of the mixes that no record has
+  std::vector<std::string> labels{};   ///< that records have, sorted
   Index left_out = 0;                  ///< sequences that are never drawn, since their label is in no mix
 
   /// `sequences` are those to train on, `labelled.of` has one entry for each.

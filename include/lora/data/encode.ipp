@@ -171,6 +171,10 @@ LORA_INLINE Rendering Encoder::render(const Sample& sample, std::span<const Mess
   if (!template_)
     fail<ConfigError>(sample.where, ": conversations need a chat template; set template to one of ",
                       ChatTemplate::choices());
+  if (!sample.tools.empty() && tokenizer(sample).has_tool_template())
+    fail<FormatError>(sample.where, ": the record has tools, for which ", tokenizer(sample).where(),
+                      " comes with a chat template of its own, tool_use, which is not supported; expected records ",
+                      "without tools, or a model folder without that template");
   try {
     RenderOptions own = options;
     own.tools = sample.tools;

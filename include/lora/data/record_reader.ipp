@@ -85,6 +85,9 @@ LORA_INLINE std::string RecordReader::fields() const {
 }
 
 LORA_INLINE void RecordReader::fail_unknown() const {
+  for (const auto& [field, value] : io::json_fields(record_.json()))
+    if (value.is_null() && (field == options_.text_column || knows(field)))
+      record_.fail("\"", field, "\" is null; expected what the record teaches");
   std::string whole;
   if (record_.has("segments")) whole = "; segments, axolotl's input_output, can be written as input_ids and labels";
   if (record_.has("conversation")) whole = "; conversation can be written as conversations, with from and value";

@@ -12,6 +12,13 @@ LORA_INLINE train::StepBatches full_batches(const settings::Config& config) {
   const Index length = config.cutoff_len;
   const Index together = limit.tokens > 0 ? std::max<Index>(1, limit.tokens / length) : limit.sequences;
   train::StepBatches result{.sequences = config.sequences_per_step()};
+  const Index most = std::min(together, result.sequences);
+  if (constexpr Index tokens = Index{1} << 31; most > tokens / length)
+    fail<ConfigError>("key cutoff_len: given ", length, ", and ", most,
+                      " sequences in a micro-batch; allowed: at most ", tokens, " tokens in one");
+  if (constexpr Index count = 10'000'000; result.sequences / most > count)
+    fail<ConfigError>("key gradient_accumulation_steps: a step of ", result.sequences, " sequences, ", most,
+                      " in a micro-batch; allowed: at most ", count, " micro-batches");
   for (Index unit = 0; unit < config.step_units; ++unit) {
     const auto own = data::StepPlan::unit_of({0, result.sequences}, unit, config.step_units);
     for (Index left = own.end - own.begin; left > 0; left -= together) {

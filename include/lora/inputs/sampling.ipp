@@ -34,6 +34,8 @@ LORA_INLINE decode::Sampling sampling_of(const settings::Config& config, const m
                                   plain.repetition_penalty, plain.repetition_penalty);
   how.seed = static_cast<std::uint64_t>(config.seed);
   if (!advised.empty()) log::info("of ", (source.path() / "generation_config.json").native(), ": ", advised);
+  if (!advice.others.empty())
+    log::warn((source.path() / "generation_config.json").native(), ": not followed: ", listed(advice.others));
   if (!defaults.empty()) log::info("as transformers' defaults: ", defaults);
   return how;
 }

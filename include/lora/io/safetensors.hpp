@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,20 +20,19 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
+#include "lora/core/format.hpp"
 #include "lora/core/scalar.hpp"
 #include "lora/core/shape.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json_view.hpp"
 #include "lora/io/mapped_file.hpp"
+#include "lora/io/paths.hpp"
 #include "lora/io/tensor_file.hpp"
 #include "lora/io/tensor_order.hpp"
 
 namespace lora::io {
 
 static_assert(std::endian::native == std::endian::little, "tensor files are little-endian and used in place");
-
-/// "a, b, c and 5 more".
-std::string listed(const std::vector<std::string>& names);
 
 /// The tensors of a safetensors file, or of a folder with one file or with shards and an index. The headers are checked
 /// when opened; the data are read where they are used.

@@ -13,24 +13,38 @@ LORA_INLINE std::optional<DType> safetensors_dtype(std::string_view name) {
   return std::nullopt;
 }
 
+/// What of a model is in a folder under names that are not read, and what makes it one that is.
+LORA_INLINE std::string other_weights(const std::filesystem::path& folder) {
+  std::vector<std::string> parts, others;
+  for (const std::filesystem::path& file : entries_of(folder)) {
+    const std::string name = file.filename().native();
+    const auto ends_with_any = [&](std::initializer_list<std::string_view> endings) {
+      return std::any_of(endings.begin(), endings.end(),
+                         [&](std::string_view ending) { return name.ends_with(ending); });
+    };
+    if (ends_with_any({".safetensors"})) parts.push_back(name);
+    if (ends_with_any({".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf"})) others.push_back(name);
+  }
+  if (!parts.empty())
+    return concat("; it holds ", listed(parts),
+                  ": a single file has to be called model.safetensors, and several need the index that came with them");
+  if (!others.empty())
+    return concat("; it holds ", listed(others), ": save_pretrained of transformers makes a model.safetensors of ",
+                  "weights in PyTorch's files, and a .gguf file is given by its own name");
+  return {};
+}
+
 }  // namespace lora::io::detail
 
 namespace lora::io {
-
-LORA_INLINE std::string listed(const std::vector<std::string>& names) {
-  constexpr std::size_t most = 5;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), most); ++i) text += (i > 0 ? ", " : "") + names[i];
-  if (names.size() > most) text += concat(" and ", names.size() - most, " more");
-  return text;
-}
 
 LORA_INLINE Safetensors Safetensors::open(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     if (is_there(path / "model.safetensors")) return open_file(path / "model.safetensors");
     if (is_there(path / "model.safetensors.index.json")) return open_shards(path / "model.safetensors.index.json");
-    fail<IoError>("no model.safetensors or model.safetensors.index.json in ", path.native());
+    fail<IoError>("no model.safetensors or model.safetensors.index.json in ", path.native(),
+                  detail::other_weights(path));
   }
   return path.native().ends_with(".index.json") ? open_shards(path) : open_file(path);
 }

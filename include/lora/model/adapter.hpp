@@ -47,6 +47,9 @@ namespace detail {
 /// One element of an adapter's tensor.
 double element_of(const io::StoredTensor& tensor, std::size_t i, const std::string& where);
 
+/// Throws   FormatError with tensors that an adapter's file should have, and what it has
+void expect_none_missing(const AdapterFiles& files, const std::vector<std::string>& missing);
+
 }  // namespace detail
 
 /// Whether an adapter has other numbers for the head of a tied model than for its embedding: in modules_to_save stands
@@ -161,11 +164,11 @@ void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
       values[i] = static_cast<Accumulated>(value);
     }
   });
-  if (!missing.empty()) fail<FormatError>(where, ": missing tensors: ", io::listed(missing));
+  detail::expect_none_missing(files, missing);
   std::vector<std::string> extra;
   for (const auto& tensor : files.tensors.tensors())
     if (used.count(tensor.name) == 0) extra.push_back(tensor.name);
-  if (!extra.empty()) fail<FormatError>(where, ": tensors that the config does not target: ", io::listed(extra));
+  if (!extra.empty()) fail<FormatError>(where, ": tensors that the config does not target: ", listed(extra));
   std::size_t next = 0;
   detail::for_each_saved(model, [&](const auto& param, const std::string&, const Shape&) {
     copy_from_host<D, Accumulated>(dev, staged[next++], param.value);

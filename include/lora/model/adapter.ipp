@@ -111,6 +111,14 @@ LORA_INLINE void check_whole_modules(const AdapterFiles& files, const Config& co
                       "expected a model whose head was parted, or embed_tokens and lm_head with the same numbers");
 }
 
+LORA_INLINE void expect_none_missing(const AdapterFiles& files, const std::vector<std::string>& missing) {
+  if (missing.empty()) return;
+  std::vector<std::string> found;
+  for (const io::StoredTensor& tensor : files.tensors.tensors()) found.push_back(tensor.name);
+  fail<FormatError>((files.folder / "adapter_model.safetensors").native(), ": missing tensors: ", listed(missing),
+                    found.empty() ? "" : "; there are ", listed(found));
+}
+
 }  // namespace lora::model::detail
 
 namespace lora::model {
@@ -143,7 +151,7 @@ LORA_INLINE void check_adapter(const AdapterFiles& files, const Config& config) 
   }
   if (!any)
     fail<FormatError>((files.folder / "adapter_config.json").native(), ": it targets no projection of this model");
-  if (!missing.empty()) fail<FormatError>(where, ": missing tensors: ", io::listed(missing));
+  detail::expect_none_missing(files, missing);
 }
 
 }  // namespace lora::model

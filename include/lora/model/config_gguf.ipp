@@ -81,6 +81,9 @@ LORA_INLINE std::vector<bool> rotates_in_gguf(std::string_view architecture, Ind
 LORA_INLINE Config read_config(const io::Gguf& file) {
   const std::string& where = file.name();
   Config config;
+  if (const auto kind = file.get<std::string>("general.type"); kind && *kind == "adapter")
+    fail<FormatError>(where, ": an adapter as llama.cpp loads it beside its model; expected a whole model: export ",
+                      "without adapter_only writes one, and here adapter_name_or_path takes the adapter's folder");
   config.model_type = file.at<std::string>("general.architecture");
   const std::string arch = config.model_type;
   if (arch != "llama" && arch != "qwen2" && arch != "qwen3" && arch != "smollm3")

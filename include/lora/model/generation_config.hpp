@@ -1,6 +1,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "lora/core/scalar.hpp"
 #include "lora/model/weights.hpp"
@@ -14,6 +16,7 @@ struct SamplingAdvice {
   std::optional<Index> top_k{};
   std::optional<double> min_p{};
   std::optional<double> repetition_penalty{};
+  std::vector<std::string> others{};  ///< names of what else would change answers, which nothing here follows
 };
 
 /// Nothing of a GGUF file, or of a folder without generation_config.json.

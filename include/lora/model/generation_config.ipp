@@ -1,11 +1,36 @@
 #pragma once
 
 #include <string_view>
+#include <utility>
 
 #include "lora/core/config.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json_view.hpp"
 #include "lora/model/generation_config.hpp"
+
+namespace lora::model::detail {
+
+/// What transformers follows beside SamplingAdvice, each with the number that is as good as none.
+/// Source   transformers 5, GenerationConfig
+inline constexpr std::pair<std::string_view, double> other_advice[] = {{"no_repeat_ngram_size", 0},
+                                                                       {"encoder_repetition_penalty", 1},
+                                                                       {"typical_p", 1},
+                                                                       {"epsilon_cutoff", 0},
+                                                                       {"eta_cutoff", 0},
+                                                                       {"min_length", 0},
+                                                                       {"min_new_tokens", 0},
+                                                                       {"num_beams", 1},
+                                                                       {"guidance_scale", 1},
+                                                                       {"bad_words_ids", 0},
+                                                                       {"suppress_tokens", 0},
+                                                                       {"begin_suppress_tokens", 0},
+                                                                       {"sequence_bias", 0},
+                                                                       {"forced_bos_token_id", -1},
+                                                                       {"forced_eos_token_id", -1},
+                                                                       {"exponential_decay_length_penalty", 0},
+                                                                       {"stop_strings", 0}};
+
+}  // namespace lora::model::detail
 
 namespace lora::model {
 
@@ -28,6 +53,12 @@ LORA_INLINE SamplingAdvice sampling_advice(const Source& source) {
   advice.min_p = number(
       "min_p", [](double x) { return x >= 0 && x <= 1; }, "a number from 0 to 1");
   advice.repetition_penalty = number("repetition_penalty", above_zero, "a number above 0");
+  for (const auto& [name, without] : detail::other_advice) {
+    const auto value = json->find(name);
+    if (!value) continue;
+    const io::Json& given = value->json();
+    if (given.is_number() ? given.get<double>() != without : !given.empty()) advice.others.emplace_back(name);
+  }
   return advice;
 }
 

@@ -51,7 +51,9 @@ class Source : public TensorProvider {
   const std::vector<io::StoredTensor>& tensors() const;
 
   /// What the file calls the tensor.
-  const std::string& file_name_of(const TensorInfo& info) const { return gguf_ ? info.gguf_name : info.name; }
+  std::string file_name_of(const TensorInfo& info) const {
+    return gguf_ ? info.gguf_name : std::string(name_in_folder(info.name));
+  }
 
   /// Gives the model a head of its own, which begins with the numbers of the embedding that it was tied to.
   void part_head();
@@ -80,6 +82,13 @@ class Source : public TensorProvider {
 
   const io::StoredTensor* find(std::string_view name) const;
 
+  // Files of a model that was saved without its head, as an embedding model's, have names without "model.".
+  // Source   transformers 5, base_model_prefix
+  std::string_view name_in_folder(std::string_view name) const {
+    return has_no_prefix_ && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+  }
+  static constexpr std::string_view prefix = "model.", table_name = "model.embed_tokens.weight";
+
   // The tensor that holds the numbers of a tied embedding, or of a head that was tied, where it has none of its own.
   std::string_view name_tied_to(const TensorInfo& info) const;
 
@@ -92,6 +101,7 @@ class Source : public TensorProvider {
   bool head_was_tied_ = false;  // to the embedding, from which `part_head` has parted it
   io::Json config_json_;
   std::optional<io::Safetensors> safetensors_;
+  bool has_no_prefix_ = false;
   std::optional<io::Gguf> gguf_;
   std::optional<RandomWeights> random_;
 };

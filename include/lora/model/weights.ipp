@@ -15,6 +15,7 @@ LORA_INLINE Source Source::open(const std::filesystem::path& path) {
     io::Json json = io::read_json(file);
     Config config = parse_config(json, file.native());
     Source source(path, io::Safetensors::open(path), std::move(json), std::move(config));
+    source.has_no_prefix_ = !source.find(table_name) && source.find(table_name.substr(prefix.size()));
     source.take_own_head();
     return source;
   }
@@ -43,10 +44,15 @@ LORA_INLINE void Source::part_head() {
 }
 
 LORA_INLINE const io::StoredTensor& Source::at(const TensorInfo& info) const {
-  const std::string& stored_name = file_name_of(info);
+  const std::string stored_name = file_name_of(info);
   const auto* tensor = find(stored_name);
   if (const auto tied_to = name_tied_to(info); tensor == nullptr && !tied_to.empty()) tensor = find(tied_to);
-  if (tensor == nullptr) fail<FormatError>(path_.native(), ": the tensor ", stored_name, " is missing");
+  if (tensor == nullptr) {
+    std::string other;
+    for (const io::StoredTensor& one : tensors())
+      if (one.name.ends_with("." + stored_name)) other = concat("; there is ", one.name, ", with a prefix of its own");
+    fail<FormatError>(path_.native(), ": the tensor ", stored_name, " is missing", other);
+  }
   if (tensor->shape != info.shape)
     fail<FormatError>(path_.native(), ": the tensor ", stored_name, " is ", to_string(tensor->shape),
                       "; the config expects ", to_string(info.shape));
@@ -116,11 +122,11 @@ LORA_INLINE const io::StoredTensor* Source::find(std::string_view name) const {
 LORA_INLINE std::string_view Source::name_tied_to(const TensorInfo& info) const {
   if (info.kind == TensorInfo::Kind::embedding && config_.tie_word_embeddings) return "lm_head.weight";
   if (info.kind != TensorInfo::Kind::head || !head_was_tied_) return {};
-  return gguf_ ? "token_embd.weight" : "model.embed_tokens.weight";
+  return gguf_ ? "token_embd.weight" : name_in_folder(table_name);
 }
 
 LORA_INLINE void Source::take_own_head() {
-  const auto *head = find("lm_head.weight"), *table = find("model.embed_tokens.weight");
+  const auto *head = find("lm_head.weight"), *table = find(name_in_folder(table_name));
   if (!config_.tie_word_embeddings || head == nullptr || table == nullptr || is_same(*head, *table)) return;
   config_.tie_word_embeddings = false;
   config_json_["tie_word_embeddings"] = false;

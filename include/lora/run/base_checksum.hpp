@@ -12,6 +12,7 @@
 
 #include "lora/core/hash.hpp"
 #include "lora/cpu/machine.hpp"
+#include "lora/model/adapter.hpp"
 #include "lora/model/weights.hpp"
 
 namespace lora::run {
@@ -22,6 +23,9 @@ std::vector<std::uint64_t> checksums(std::span<const std::span<const std::byte>>
 
 /// A checksum of a base model: names, dtypes, shapes and all bytes of all tensors.
 std::uint64_t weights_checksum(const model::Source& source);
+
+/// The same of an adapter to start from.
+std::uint64_t weights_checksum(const model::AdapterFiles& adapter);
 
 /// The same from a few samples of each tensor's bytes, as in checkpoints of earlier versions.
 std::uint64_t sampled_checksum(const model::Source& source);

@@ -44,9 +44,9 @@ LORA_INLINE std::vector<std::uint64_t> checksums(std::span<const std::span<const
 namespace lora::run::detail {
 
 /// Sorted by name: the tensors may be sharded differently.
-LORA_INLINE std::vector<const io::StoredTensor*> sorted_tensors(const model::Source& source) {
+LORA_INLINE std::vector<const io::StoredTensor*> sorted(const std::vector<io::StoredTensor>& all) {
   std::vector<const io::StoredTensor*> tensors;
-  for (const auto& tensor : source.tensors()) tensors.push_back(&tensor);
+  for (const auto& tensor : all) tensors.push_back(&tensor);
   std::sort(tensors.begin(), tensors.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
   return tensors;
 }
@@ -55,25 +55,32 @@ LORA_INLINE std::string declaration_of(const io::StoredTensor& tensor) {
   return concat(tensor.name, " ", name_of(tensor.dtype), " ", to_string(tensor.shape), " ");
 }
 
+LORA_INLINE std::uint64_t checksum_of(const std::vector<io::StoredTensor>& all) {
+  const auto tensors = sorted(all);
+  std::vector<std::span<const std::byte>> contents;
+  for (const auto* tensor : tensors) contents.push_back(tensor->bytes);
+  const auto sums = checksums(contents, cpu::available_threads());
+  std::string text;
+  for (std::size_t i = 0; i < tensors.size(); ++i) text += declaration_of(*tensors[i]) + checksum_text(sums[i]) + "\n";
+  return checksum(text);
+}
+
 }  // namespace lora::run::detail
 
 namespace lora::run {
 
 LORA_INLINE std::uint64_t weights_checksum(const model::Source& source) {
-  const auto tensors = detail::sorted_tensors(source);
-  std::vector<std::span<const std::byte>> contents;
-  for (const auto* tensor : tensors) contents.push_back(tensor->bytes);
-  const auto sums = checksums(contents, cpu::available_threads());
-  std::string text;
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    text += detail::declaration_of(*tensors[i]) + checksum_text(sums[i]) + "\n";
-  return checksum(text);
+  return detail::checksum_of(source.tensors());
+}
+
+LORA_INLINE std::uint64_t weights_checksum(const model::AdapterFiles& adapter) {
+  return detail::checksum_of(adapter.tensors.tensors());
 }
 
 LORA_INLINE std::uint64_t sampled_checksum(const model::Source& source) {
   constexpr std::size_t pieces = 16, piece_bytes = 64;
   std::string text;
-  for (const auto* tensor : detail::sorted_tensors(source)) {
+  for (const auto* tensor : detail::sorted(source.tensors())) {
     text += detail::declaration_of(*tensor);
     const auto bytes = tensor->bytes;
     const std::size_t length = std::min(piece_bytes, bytes.size()), reach = bytes.size() - length;

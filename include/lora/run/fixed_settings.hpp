@@ -19,7 +19,7 @@
 
 namespace lora::run {
 
-/// Facts that identify the data of a run.
+/// Facts that identify the data of a run, and what its adapter began as.
 struct DataFacts {
   std::uint64_t fingerprint = 0;
   Index records = 0;
@@ -30,6 +30,7 @@ struct DataFacts {
   std::vector<Index> file_records{};                   ///< of each file of the training data
   std::vector<Index> curriculum_steps{};               ///< of each stage that has a curriculum
   std::optional<tokenizer::Fingerprints> tokenizer{};  ///< if some records are text
+  std::optional<std::uint64_t> adapter_start{};        ///< checksum of the adapter that it starts from
 };
 
 /// What trains where a program that uses the library has not left that to the settings: its tensors' names.

@@ -134,6 +134,8 @@ LORA_INLINE io::Json fixed_settings(const settings::Config& config, const model:
     settings.update(detail::adapter_settings(*adapter));
     const double ratio = config.loraplus_lr_ratio.value_or(1);
     settings["loraplus_lr_ratio"] = ratio != 1 ? io::Json(ratio) : io::Json();
+    settings["adapter_name_or_path"] =
+        data.adapter_start ? io::Json("weights with checksum " + checksum_text(*data.adapter_start)) : io::Json();
   } else {
     settings["trainable"] = config.trainable;
   }
@@ -191,6 +193,7 @@ LORA_INLINE io::Json settings_as(io::Json now, const Checkpoint& checkpoint, con
       ratio != nullptr && ratio->is_number() && ratio->get<double>() == 1 && config.loraplus_lr_ratio.value_or(1) == 1)
     now["loraplus_lr_ratio"] = *ratio;
   detail::take_words_for_trainable(now, checkpoint.state.settings, source.config());
+  if (!checkpoint.state.settings.contains("adapter_name_or_path")) now.erase("adapter_name_or_path");
   leave_out("step_units", config.step_units == 1);
   leave_out("trains", now.at("trains") == all_text);
   leave_out("metric_for_best_model", config.metric_for_best_model == "eval_loss");

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
-#include "lora/settings/foreign_keys.hpp"
 #include "lora/settings/keys.hpp"
 
 namespace lora::settings {

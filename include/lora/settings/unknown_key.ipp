@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lora/core/config.hpp"
+#include "lora/settings/foreign_keys.hpp"
 #include "lora/settings/unknown_key.hpp"
 
 namespace lora::settings::detail {

@@ -10,7 +10,7 @@ LORA_INLINE ChatFiles read_chat_files(const std::filesystem::path& folder) {
   const io::Json content = io::is_there(file) ? io::read_json(file) : io::Json::object();
   const auto config = io::JsonView::of_object(content, file.native());
   const auto eos = config.find("eos_token");
-  return {detail::read_chat_template(folder, config),
+  return {detail::read_chat_templates(folder, config).plain,
           eos && !eos->json().is_null() ? detail::named_token(*eos).content : std::string()};
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +19,7 @@
 #include "lora/core/scalar.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json_view.hpp"
+#include "lora/io/paths.hpp"
 #include "lora/tokenizer/added.hpp"
 #include "lora/tokenizer/json.hpp"
 #include "lora/tokenizer/model.hpp"
@@ -43,6 +45,7 @@ struct TokenizerParts {
   bool split_special_tokens = false;  ///< special tokens in a text are cut like other words
   bool cleans_up_spaces = false;      ///< decode takes spaces before punctuation away
   std::string chat_template;
+  bool has_tool_template = false;  ///< records with tools have another one
   Index size = 0;
 
   /// What to save: files to copy or, without any, a tokenizer.json with these settings or a tokenizer.model.
@@ -87,8 +90,20 @@ std::unique_ptr<TokenizerParts> parts_of_document(TokenizerDocument&& document);
 std::unique_ptr<TokenizerParts> parts_of_pieces(std::string proto, const std::string& where,
                                                 SentencePiecePrefix prefix = SentencePiecePrefix::as_in_file);
 
-/// The model's template: chat_template.jinja takes precedence over the entry in tokenizer_config.json.
-std::string read_chat_template(const std::filesystem::path& folder, const io::JsonView& config);
+/// Where a model folder has templates beside the default one.
+inline constexpr const char* named_templates = "additional_chat_templates";
+
+/// A model's templates.
+struct ChatTemplates {
+  std::string plain{};       ///< empty: none
+  std::string with_tools{};  ///< what takes its place for records with tools; empty: nothing does
+};
+
+/// Those of the files, chat_template.jinja and what lies in additional_chat_templates, or where there are none of the
+/// entry in tokenizer_config.json.
+/// Source   transformers 5, PreTrainedTokenizerBase._from_pretrained, get_chat_template
+/// Throws   FormatError where several have names and none is the default
+ChatTemplates read_chat_templates(const std::filesystem::path& folder, const io::JsonView& config);
 
 /// Takes the spaces away that tokenizers of words put before punctuation, as transformers does.
 std::string without_extra_spaces(std::string text);

@@ -163,22 +163,47 @@ LORA_INLINE std::unique_ptr<TokenizerParts> parts_of_pieces(std::string proto, c
   return parts;
 }
 
-/// "chat_template": a text, or of several named ones the default; empty if there is none.
-LORA_INLINE std::string template_text(const io::JsonView& config) {
+using NamedTemplates = std::map<std::string, std::string>;
+
+/// "chat_template": a text, which is the default one, or several with names.
+LORA_INLINE NamedTemplates templates_in(const io::JsonView& config) {
   const io::JsonView value = part_of(config, "chat_template");
   if (value.json().is_null()) return {};
-  if (!value.json().is_array()) return value.as<std::string>();
-  for (std::size_t i = 0; i < value.json().size(); ++i)
-    if (const io::JsonView item = value.element(i); item.at<std::string>("name") == "default")
-      return item.at<std::string>("template");
-  config.fail("\"chat_template\" holds several templates, but none is called default");
+  if (!value.json().is_array()) return {{"default", value.as<std::string>()}};
+  NamedTemplates named;
+  for (std::size_t i = 0; i < value.json().size(); ++i) {
+    const io::JsonView item = value.element(i);
+    named[item.at<std::string>("name")] = item.at<std::string>("template");
+  }
+  return named;
 }
 
-LORA_INLINE std::string read_chat_template(const std::filesystem::path& folder, const io::JsonView& config) {
-  if (io::is_there(folder / "chat_template.jinja")) return io::read_file(folder / "chat_template.jinja");
-  if (config.has("chat_template")) return template_text(config);
-  const auto file = folder / "chat_template.json";
-  return io::is_there(file) ? template_text(io::JsonFile(file).view()) : std::string();
+LORA_INLINE NamedTemplates templates_in(const std::filesystem::path& folder) {
+  NamedTemplates named;
+  if (const auto file = folder / "chat_template.jinja"; io::is_there(file)) named["default"] = io::read_file(file);
+  const auto others = folder / named_templates;
+  if (!io::is_folder(others)) return named;
+  for (const std::filesystem::path& file : io::entries_of(others)) {
+    if (file.extension() != ".jinja") continue;
+    if (file.stem() == "default")
+      fail<FormatError>(file.native(), ": in this folder only templates with other names are read; expected the ",
+                        "default one as chat_template.jinja beside tokenizer_config.json");
+    named[file.stem().native()] = io::read_file(file);
+  }
+  return named;
+}
+
+LORA_INLINE ChatTemplates read_chat_templates(const std::filesystem::path& folder, const io::JsonView& config) {
+  NamedTemplates named = templates_in(folder);
+  if (named.empty() && config.has("chat_template")) {
+    named = templates_in(config);
+  } else if (const auto file = folder / "chat_template.json"; named.empty() && io::is_there(file)) {
+    named = templates_in(io::JsonFile(file).view());
+  }
+  if (!named.empty() && !named.contains("default"))
+    config.fail("\"chat_template\" holds several templates, but none is called default");
+  const std::string plain = named["default"], with_tools = named["tool_use"];
+  return {plain, with_tools == plain ? "" : with_tools};
 }
 
 LORA_INLINE std::string without_extra_spaces(std::string text) {

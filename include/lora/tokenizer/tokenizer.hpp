@@ -18,6 +18,7 @@
 #include "lora/io/gguf.hpp"
 #include "lora/io/gguf_writer.hpp"
 #include "lora/io/mapped_file.hpp"
+#include "lora/io/paths.hpp"
 #include "lora/tokenizer/config_fields.hpp"
 #include "lora/tokenizer/declared.hpp"
 #include "lora/tokenizer/gguf.hpp"
@@ -84,6 +85,9 @@ class Tokenizer {
 
   /// The model's own template; empty if it has none.
   const std::string& chat_template() const { return parts_->chat_template; }
+
+  /// Whether transformers renders conversations with tools by another one.
+  bool has_tool_template() const { return parts_->has_tool_template; }
 
   /// Adds the tokenizer to the metadata of a GGUF file for a model with a head of `size` rows.
   /// Throws   FormatError for what such metadata can't say

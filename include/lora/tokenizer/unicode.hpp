@@ -10,7 +10,6 @@
 #include <string_view>
 
 #include "lora/core/printable.hpp"
-#include "lora/tokenizer/unicode_tables.hpp"
 
 namespace lora::tokenizer::unicode {
 

@@ -2,6 +2,7 @@
 
 #include "lora/core/config.hpp"
 #include "lora/tokenizer/unicode_nfc.hpp"
+#include "lora/tokenizer/unicode_tables.hpp"
 
 namespace lora::tokenizer::unicode::detail {
 

@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "lora/inputs/adapter_start.hpp"
 #include "lora/inputs/run_data.hpp"
 #include "lora/model/decoder.hpp"
+#include "lora/run/base_checksum.hpp"
 #include "lora/run/checkpoint.hpp"
 #include "lora/run/fixed_settings.hpp"
 #include "lora/settings/config.hpp"
@@ -40,6 +42,8 @@ io::Json noted_settings(const Prepared& run, model::Decoder<D, T>& decoder) {
   for (const Stage& stage : run.plan.stages())
     if (stage.curriculum) facts.curriculum_steps.push_back(stage.schedule.total);
   if (data.text().chat_template) facts.template_name = data.text().chat_template->name();
+  if (const auto start = inputs::adapter_to_start_from(config, run.source.config()))
+    facts.adapter_start = run::weights_checksum(*start);
   std::vector<std::string> chosen;
   if (trains)
     for (const auto& entry : decoder.params().entries())

@@ -1,4 +1,0 @@
-#include "lora/instantiate.hpp"
-
-LORA_INSTANTIATE(lora::cpu::Device, float)
-LORA_INSTANTIATE_MERGE
