@@ -1,4 +1,5 @@
-// What is done once for a model or a folder; and models on CPUs in float32.
+// What takes no time beside what models compute: their files and folders, talking with them; and models on CPUs in
+// float32.
 #include "lora/comm/facts.ipp"
 #include "lora/comm/meeting.ipp"
 #include "lora/data/answer_scores.ipp"

@@ -255,7 +255,10 @@ Request read_command_line(int argc, const char* const* argv) {
     return name_of(candidate.command) == chosen.front()->get_name();
   });
   request.command = text->command;
-  if (!extras.empty())
+  const auto place_of = [&](const std::string& word) {
+    return std::find(request.words.begin(), request.words.end(), word);
+  };
+  if (!extras.empty() && place_of(extras.front()) < place_of(std::string(name_of(request.command))))
     fail<ConfigError>("given '", extras.front(), "' before the command; allowed: lora ", name_of(request.command),
                       " with its keys behind it");
   auto unknown = program.remaining(true);

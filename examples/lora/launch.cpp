@@ -182,7 +182,8 @@ std::optional<std::string> launch(int argc, const char* const* argv) {
   } catch (const CLI::CallForHelp&) {
     return page.help();
   } catch (const CLI::ConversionError& error) {
-    fail<ConfigError>("lora launch: ", std::string_view(error.what()), "; allowed: a whole number");
+    fail<ConfigError>("lora launch: ", std::string_view(error.what()), "; allowed: a whole number, at most ",
+                      std::numeric_limits<int>::max());
   } catch (const CLI::ParseError& error) {
     fail<ConfigError>("lora launch: ", std::string_view(error.what()));
   }

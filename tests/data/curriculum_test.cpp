@@ -185,10 +185,11 @@ TEST_CASE("curriculum: a class without records leaves its share to the others, a
   CHECK(easy.classes().classes.at(0).sequences == std::vector<std::uint32_t>{100, 101, 102});
 
   const std::vector<CurriculumStage> none = {{0.5, {{"easy", 1}}}, {1, {{"absent", 1}, {"easy", 0}}}};
-  CHECK_THROWS_WITH_AS(Curriculum(none, records.sequences, records.classes, 3, 10, 4),
-                       "key curriculum_stages: no record has a label of the mix of stage 2: absent; the labels of the "
-                       "records, in the field that curriculum_field names: easy, hard, odd",
-                       ConfigError);
+  CHECK_THROWS_WITH_AS(
+      Curriculum(none, records.sequences, records.classes, 3, 10, 4),
+      "key curriculum_stages: no record has a label of the mix of stage 2: \"absent\"; the labels of the "
+      "records, in the field that curriculum_field names: \"easy\", \"hard\", \"odd\"",
+      ConfigError);
 }
 
 TEST_CASE("curriculum: of more samples than can be drawn it is refused") {

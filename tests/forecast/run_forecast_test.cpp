@@ -113,13 +113,17 @@ TEST_CASE("run forecast: micro-batches that no memory holds, and more than anyon
   config.gradient_accumulation_steps = 1;
   CHECK(refused() == nothing);
   config.per_device_train_batch_size = 2049;
-  CHECK(
-      refused() ==
-      "key cutoff_len: given 1048576, and 2049 sequences in a micro-batch; allowed: at most 2147483648 tokens in one");
+  CHECK(refused() ==
+        "key cutoff_len: a micro-batch of 2049 sequences of 1048576 tokens; allowed: at most 2147483648 tokens in one");
   config.max_tokens_per_micro_batch = Index{1} << 40;
-  CHECK(test::holds(refused(), "and 2049 sequences in a micro-batch"));
+  CHECK(refused() ==
+        "key max_tokens_per_micro_batch: a micro-batch of 2049 sequences of 1048576 tokens; allowed: at most "
+        "2147483648 tokens in one");
   config.max_tokens_per_micro_batch = 1;
   CHECK(refused() == nothing);
+  config.cutoff_len = (Index{1} << 31) + 1;
+  CHECK(refused() ==
+        "key cutoff_len: a micro-batch of 1 sequence of 2147483649 tokens; allowed: at most 2147483648 tokens in one");
   config.cutoff_len = 10;
   config.per_device_train_batch_size = 1000;
   config.gradient_accumulation_steps = 10'001;

@@ -90,7 +90,9 @@ TEST_CASE("sampling: what a model's makers ask for beside that is named, where i
                                                {"suppress_tokens", list, io::Json::array()},
                                                {"begin_suppress_tokens", list, nullptr},
                                                {"sequence_bias", io::Json::array({list}), io::Json::array()},
-                                               {"forced_bos_token_id", 0, nullptr},
+                                               {"encoder_no_repeat_ngram_size", 2, 0},
+                                               {"top_h", 0.5, nullptr},
+                                               {"watermarking_config", {{"bias", 2}}, nullptr},
                                                {"forced_eos_token_id", list, nullptr},
                                                {"exponential_decay_length_penalty", io::Json::array({5, 1.5}), nullptr},
                                                {"stop_strings", "end", nullptr}}) {

@@ -215,7 +215,10 @@ TEST_CASE("safetensors_folder: a shard or tensor that the index lists and is not
             "several need the index that came with them");
   remove_file(folder / "model-00002-of-00003.safetensors");
   CHECK(message() == none);
-  for (const char* name : {"pytorch_model.bin", "x.pt", "x.pth", "x.ckpt", "tf_model.h5", "x.msgpack", "x.gguf"}) {
+  for (const char* name : {"training_args.bin", "optimizer.pt", "rng_state.pth", "scheduler.pt"})
+    write_file(folder / name, "");
+  CHECK(message() == none);
+  for (const char* name : {"pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "consolidated.00.pth", "x.gguf"}) {
     write_file(folder / name, "");
     CHECK(message() == concat(none, "; it holds ", name,
                               ": save_pretrained of transformers makes a model.safetensors of weights in PyTorch's "

@@ -851,7 +851,7 @@ TEST_CASE("config: GGUF's rotary base, epsilon, biases and ends of a turn are th
         (file.folder / "x.gguf").native() + ": the tensor token_embd.weight is missing");
 }
 
-TEST_CASE("config: a GGUF file of another kind than a model is told") {
+TEST_CASE("config: a GGUF file that holds an adapter is told") {
   GgufFile file("llama");
   const auto of_type = [&](const char* type) {
     GgufChanges changes;

@@ -107,7 +107,11 @@ TEST_CASE("weights: names without \"model.\" count as with it, and those with mo
     for (RandomTensor& tensor : tensors)
       if (tensor.name.starts_with("model.")) tensor.name.erase(0, 6);
     CHECK(logits() == expected);
-    auto parted = tensors;
+    io::Json json = config_json(shape);
+    json["architectures"] = {"Qwen3Model"};
+    io::write_json(folder / "config.json", json);
+    CHECK(model::Source::open(folder.path()).config_json().at("architectures") ==
+          io::Json::array({"Qwen3ForCausalLM"}));
     if (tied) {  // a head of its own is seen under these names as well
       RandomTensor head = tensor_of(tensors, "embed_tokens.weight");
       head.name = "lm_head.weight";
@@ -126,6 +130,19 @@ TEST_CASE("weights: names without \"model.\" count as with it, and those with mo
               "the tensor model.embed_tokens.weight is missing; there is "
               "module.model.embed_tokens.weight, with a prefix of its own"));
   CHECK(told("x").ends_with("the tensor model.embed_tokens.weight is missing"));
+  const auto headless = message_with({}, [&](Tensors& tensors) {
+    remove(tensors, "lm_head.weight");
+    for (RandomTensor& tensor : tensors) tensor.name.erase(0, 6);
+  });
+  CHECK(headless.ends_with("the tensor lm_head.weight is missing: the model was saved without its head"));
+
+  const TempFolder folder;
+  const auto opened = [&] { return message_of<IoError>([&] { (void)model::Source::open(folder.path()); }); };
+  CHECK(holds(opened(), "config.json"));
+  io::write_file(folder / "m.gguf", "");
+  CHECK(opened() == concat("no config.json in ", folder.path().native(),
+                           "; it holds m.gguf: save_pretrained of transformers makes a model.safetensors of weights in "
+                           "PyTorch's files, and a .gguf file is given by its own name"));
 }
 
 TEST_CASE("weights: biases are there exactly where the config has them") {

@@ -155,6 +155,9 @@ TEST_CASE("program: a wrong word is refused with the whole of what is allowed, a
             "--config");
   refused({"--model_name_or_path", "m", "train", "--seed", "1"},
           "given '--model_name_or_path' before the command; allowed: lora train with its keys behind it");
+  refused({"train", "--", "foo"},
+          "given 'foo', allowed: keys as --key value or --key=value; a text with spaces needs quotes, a file of keys "
+          "--config");
   refused({"train", "--config"}, "--config: given nothing, allowed: a file");
   refused({"train", "--seed"}, "key seed: given nothing, allowed: a whole number, at least 0");
   refused({"train", "--shuffle", "--shuffle=false"}, "key shuffle: given 2 times, as alone and false, allowed: once");

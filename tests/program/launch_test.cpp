@@ -112,7 +112,8 @@ TEST_CASE("launch: an option at the edge of what it may be is taken, and past it
         "error: lora launch: --master_addr, or MASTER_ADDR: given nothing, expected the address of the first of 3 "
         "machines\n");
   CHECK(refused({"--nproc_per_node=two", "eval"}) ==
-        "error: lora launch: Could not convert: --nproc_per_node = two; allowed: a whole number\n");
+        "error: lora launch: Could not convert: --nproc_per_node = two; allowed: a whole number, at most "
+        "2147483647\n");
 }
 
 TEST_CASE("launch: the environment's numbers are held against the same as the options, and named") {

@@ -284,6 +284,15 @@ TEST_CASE("fixed settings: what an earlier version did not note is left out whil
   model::AdapterConfig whole;
   whole.whole_modules = {"norm"};
   const io::Json changed = asked(other, nothing, whole);
+  DataFacts from_adapter;
+  from_adapter.adapter_start = 7;
+  const io::Json noted = settings_of({}, source, from_adapter, &adapter);
+  CHECK(noted.at("adapter_name_or_path") == "weights with checksum 0000000000000007");
+  for (const io::Json& then : {io::Json(nullptr), io::Json("weights with checksum 0000000000000008")}) {
+    CHECK_FALSE(settings_as(noted, checkpoint_with(nothing), {}, source).contains("adapter_name_or_path"));
+    CHECK(settings_as(noted, checkpoint_with({{"adapter_name_or_path", then}}), {}, source)
+              .contains("adapter_name_or_path"));
+  }
   for (const std::string& name : late) {
     if (name == "trains" || name == "adapter_name_or_path") continue;
     CAPTURE(name);

@@ -59,7 +59,7 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"interleave_probs", "data", "t", "LIST", "the files' weights, else equal shares",
        "comma-separated numbers (in JSON an array), above 0"},
       {"val_size", "data", "t", "NUMBER", "0", "a number, at least 0, whole from 1 on"},
-      {"cutoff_len", "data", "te", "INT", "2048", "a whole number, at least 2 and at most 1e+08"},
+      {"cutoff_len", "data", "te", "INT", "2048", "a whole number, at least 2"},
       {"train_on_prompt", "data", "te", "SWITCH", "false", "true or false"},
       {"train_on_last_turn_only", "data", "te", "SWITCH", "false", "true or false"},
       {"max_samples", "data", "teg", "INT", "all", "a whole number, at least 1"},

@@ -239,8 +239,7 @@ TEST_CASE("tokenizer_parts: a template is taken from the first of the files that
   CHECK(read(R"({"chat_template": [{"name": "a", "template": "1"}, {"name": "default", "template": "2"},
                                    {"name": "default", "template": "3"}]})") == "3");
   CHECK(read(R"({"chat_template": []})").empty());
-  CHECK(message_of([&] { read(R"({"chat_template": [{"name": "tool_use", "template": "1"}]})"); }) ==
-        "c.json: \"chat_template\" holds several templates, but none is called default");
+  CHECK(read(R"({"chat_template": [{"name": "tool_use", "template": "1"}]})").empty());
   CHECK(message_of([&] { read(R"({"chat_template": 3})"); }) == "c.json: \"chat_template\" must be a string, found 3");
   CHECK(message_of([&] { read(R"({"chat_template": [{"template": "1"}]})"); }) ==
         "c.json: chat_template[0]: \"name\" is missing");
@@ -261,28 +260,34 @@ TEST_CASE(
   const char* const list = R"({"chat_template": [{"name": "tool_use", "template": "1"},
                                                  {"name": "default", "template": "2"}]})";
   CHECK(read(list).plain == "2");
-  CHECK(read(list).with_tools == "1");
-  CHECK(read(R"({"chat_template": [{"name": "tool_use", "template": "2"}, {"name": "default", "template": "2"}]})")
-            .with_tools.empty());
-  CHECK(read(R"({"chat_template": [{"name": "rag", "template": "1"}, {"name": "default", "template": "2"}]})")
-            .with_tools.empty());
+  CHECK(read(list).one_for_tools);
+  CHECK_FALSE(
+      read(R"({"chat_template": [{"name": "tool_use", "template": "2"}, {"name": "default", "template": "2"}]})")
+          .one_for_tools);
+  CHECK_FALSE(read(R"({"chat_template": [{"name": "rag", "template": "1"}, {"name": "default", "template": "2"}]})")
+                  .one_for_tools);
+  CHECK_FALSE(read(R"({"chat_template": [{"name": "tool_use", "template": ""}, {"name": "default", "template": "2"}]})")
+                  .one_for_tools);
+  CHECK_FALSE(read(list).others_in_files);
   io::write_file(folder / "chat_template.jinja", "3");
-  CHECK(read(list).with_tools.empty());  // files take the place of the list
-  io::create_folder(folder / "additional_chat_templates");
+  CHECK_FALSE(read(list).one_for_tools);  // files take the place of the list
+  const io::Path others = folder / "additional_chat_templates";
+  io::create_folder(others);
   CHECK(read(list).plain == "3");
-  io::write_file(folder / "additional_chat_templates/tool_use.jinja", "4");
-  io::write_file(folder / "additional_chat_templates/rag.jinja", "5");
-  io::write_file(folder / "additional_chat_templates/default.txt", "6");
+  io::write_file(others / "default.txt", "4");
   CHECK(read(list).plain == "3");
-  CHECK(read(list).with_tools == "4");
+  io::write_file(others / "default.jinja", "5");
+  CHECK(read(list).plain == "5");
+  CHECK_FALSE(read(list).others_in_files);
+  io::write_file(others / "rag.jinja", "6");
+  CHECK(read(list).others_in_files);
+  CHECK_FALSE(read(list).one_for_tools);
+  io::write_file(others / "tool_use.jinja", "7");
+  CHECK(read(list).one_for_tools);
+  CHECK(read(list).plain == "5");
+  io::remove_file(others / "default.jinja");
   io::remove_file(folder / "chat_template.jinja");
-  CHECK(message_of([&] { read(list); }) ==
-        "c.json: \"chat_template\" holds several templates, but none is called default");
-  io::write_file(folder / "additional_chat_templates/default.jinja", "7");
-  CHECK(message_of([&] { read(list); }) ==
-        (folder / "additional_chat_templates/default.jinja").native() +
-            ": in this folder only templates with other names are read; expected the default one as "
-            "chat_template.jinja beside tokenizer_config.json");
+  CHECK(read(list).plain.empty());  // of several none is the default
 }
 
 TEST_CASE("tokenizer_parts: every file of a tokenizer is copied and counted") {
@@ -316,12 +321,13 @@ TEST_CASE("tokenizer_parts: every file of a tokenizer is copied and counted") {
   std::string told;
   const log::Redirect redirect([&](log::Level, std::string_view line) { told += line; });
   io::write_file(folder / "a/chat_template.jinja", "12345");
-  tokenizer.save(folder / "c");
-  CHECK(told.empty());
   io::create_folder(folder / "a/additional_chat_templates");
-  tokenizer.save(folder / "d");
+  (void)Tokenizer::from_folder(folder / "a");
+  CHECK(told.empty());
+  io::write_file(folder / "a/additional_chat_templates/rag.jinja", "1");
+  (void)Tokenizer::from_folder(folder / "a");
   CHECK(told == concat((folder / "a/additional_chat_templates").native(),
-                       " is not taken along: what is written has the default chat template alone"));
+                       ": none but the default template is used and taken along"));
 }
 
 }  // namespace tokenizer_parts_test

@@ -234,8 +234,8 @@ TEST_CASE("curriculum run: what is missing is named, other labels are counted, a
   config.overwrite_output_dir = true;
   config.curriculum_stages = {{0.5, {{"1", 1}}}, {1, {{"4", 1}}}};
   CHECK(message_of<ConfigError>([&] { fine_tune(config); }) ==
-        "key curriculum_stages: no record has a label of the mix of stage 2: 4; the labels of the records, in the "
-        "field that curriculum_field names: 1, 2, true");
+        "key curriculum_stages: no record has a label of the mix of stage 2: \"4\"; the labels of the records, in the "
+        "field that curriculum_field names: \"1\", \"2\", \"true\"");
   io::write_file(school.temp / "train.jsonl",
                  std::string_view("{\"input_ids\": [1, 2], \"labels\": [1, 2], \"level\": [1]}\n"));
   CHECK(message_of<FormatError>([&] {

@@ -154,16 +154,17 @@ TEST_CASE("plan: a stage that would end before it begins is told by what ends it
   config.stages[1].use_curriculum = true;
   config.stages[1].curriculum_stages = std::vector<data::CurriculumStage>{{0.5, {{"a", 1}}}, {1, {{"x", 1}}}};
   CHECK(told(&classes) ==
-        "stage 2: key curriculum_stages: no record has a label of the mix of stage 2: x; the labels of the records, in "
-        "the field that curriculum_field names: a");
+        "stage 2: key curriculum_stages: no record has a label of the mix of stage 2: \"x\"; the labels of the "
+        "records, in "
+        "the field that curriculum_field names: \"a\"");
   CHECK(told(nullptr) == "nothing was thrown");  // without classes there is none
   config.use_curriculum = true;
   config.curriculum_stages = {{1, {{"x", 1}}}};
   config.stages.clear();
-  CHECK(
-      told(&classes) ==
-      "key curriculum_stages: no record has a label of the mix of stage 1: x; the labels of the records, in the field "
-      "that curriculum_field names: a");
+  CHECK(told(&classes) ==
+        "key curriculum_stages: no record has a label of the mix of stage 1: \"x\"; the labels of the records, in the "
+        "field "
+        "that curriculum_field names: \"a\"");
 }
 
 TEST_CASE("plan: the epoch that is logged for a stage's last step is that stage's, with and without a curriculum") {

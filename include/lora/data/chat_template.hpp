@@ -96,6 +96,8 @@ class ChatTemplate {
   /// Whether a generation prompt has begun the reasoning.
   bool opens_reasoning(const RenderOptions& options) const { return opening(options) == "<think>\n"; }
 
+  /// Refuses records with tools, which the model has another template for, that is not supported.
+  void leave_tools_to_another() { tools_have_another_ = true; }
   /// Whether it tells an assistant of tools, and writes their calls.
   bool calls_tools() const { return entry_.style == Style::qwen || entry_.style == Style::qwen3; }
   /// Whether it writes arguments of a call that are a text as a JSON string, rather than as they are.
@@ -167,6 +169,7 @@ class ChatTemplate {
   detail::TemplateEntry entry_;
   std::string end_of_text_;
   std::string text_;
+  bool tools_have_another_ = false;
 };
 
 }  // namespace lora::data

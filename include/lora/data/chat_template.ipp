@@ -98,6 +98,9 @@ LORA_INLINE std::vector<Message> ChatTemplate::turns_of(std::span<const Message>
 
 LORA_INLINE Rendering ChatTemplate::render(std::span<const Message> messages, const RenderOptions& options) const {
   if (messages.empty()) fail<FormatError>("the conversation has no turns");
+  if (!options.tools.empty() && tools_have_another_)
+    fail<FormatError>("the record has tools, for which the model has a chat template of its own, tool_use, which is ",
+                      "not supported; expected records without tools, or a choice by the key template");
   if (!options.tools.empty() && !calls_tools()) fail<FormatError>("template ", entry_.name, " has no place for tools");
   for (std::size_t i = 0; i < messages.size(); ++i) check(messages[i], i);
   Rendering out;

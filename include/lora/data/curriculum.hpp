@@ -15,6 +15,7 @@
 #include "lora/core/random.hpp"
 #include "lora/data/class_draws.hpp"
 #include "lora/data/order.hpp"
+#include "lora/io/json.hpp"
 
 namespace lora::data {
 
@@ -39,9 +40,9 @@ struct SequenceClasses {
 /// Curricula of the same mixes share them.
 struct CurriculumClasses {
   std::vector<SequenceClass> classes{};
-  std::vector<std::string> missing{};  ///< labels of the mixes that no record has
-  std::vector<std::string> labels{};   ///< that records have, sorted
-  Index left_out = 0;                  ///< sequences that are never drawn, since their label is in no mix
+  std::vector<std::string> missing{};     ///< labels of the mixes that no record has
+  std::vector<std::string> of_records{};  ///< labels that records have, sorted
+  Index left_out = 0;                     ///< sequences that are never drawn, since their label is in no mix
 
   /// `sequences` are those to train on, `labelled.of` has one entry for each.
   CurriculumClasses(const std::vector<CurriculumStage>& stages, const Sequences& sequences,

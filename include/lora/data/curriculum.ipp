@@ -23,7 +23,7 @@ LORA_INLINE CurriculumClasses::CurriculumClasses(const std::vector<CurriculumSta
   for (Index i = 0; i < sequences.size(); ++i)
     if (const auto own = labelled.of[static_cast<std::size_t>(i)]; own >= 0)
       found[static_cast<std::size_t>(own)].push_back(static_cast<std::uint32_t>(sequences[i]));
-  labels = labelled.labels;
+  of_records = labelled.labels;
   left_out = sequences.size();
   for (const std::string& label : wanted) {
     const auto at = std::lower_bound(labelled.labels.begin(), labelled.labels.end(), label);
@@ -56,12 +56,13 @@ LORA_INLINE Curriculum::Curriculum(const std::vector<CurriculumStage>& stages,
     for (const auto& [label, share] : stages[i].mix)
       if (const auto at = find(label); at < shared_->classes.size()) shares[at] = share;
     if (!std::any_of(shares.begin(), shares.end(), [](double share) { return share > 0; })) {
-      std::vector<std::string> wanted;
+      std::vector<std::string> wanted, found;
       for (const auto& [label, share] : stages[i].mix)
-        if (share > 0) wanted.push_back(label);
-      fail<ConfigError>(
-          "key curriculum_stages: no record has a label of the mix of stage ", i + 1, ": ", listed(wanted),
-          "; the labels of the records, in the field that curriculum_field names: ", listed(shared_->labels));
+        if (share > 0) wanted.push_back(io::shown(label));
+      for (const std::string& label : shared_->of_records) found.push_back(io::shown(label));
+      fail<ConfigError>("key curriculum_stages: no record has a label of the mix of stage ", i + 1, ": ",
+                        listed(wanted),
+                        "; the labels of the records, in the field that curriculum_field names: ", listed(found));
     }
     const Index begin = stages_.empty() ? 0 : stages_.back().end;
     const auto end = static_cast<Index>(std::ceil(stages[i].until * static_cast<double>(steps)));

@@ -46,12 +46,13 @@ LORA_INLINE std::optional<ChatTemplate> find_template(std::string_view text, con
 
 LORA_INLINE ChatTemplate choose_template(std::string_view name, const tokenizer::Tokenizer& tokenizer) {
   const auto own = find_template(tokenizer.chat_template(), tokenizer);
-  const auto chosen = [&] {
+  auto chosen = [&] {
     if (own && (name == "auto" || name == own->name())) return *own;
     if (name == "auto") return ChatTemplate::recognised(tokenizer.chat_template(), end_of_text(tokenizer));
     return ChatTemplate::named(name, end_of_text(tokenizer), tokenizer.decode(tokenizer.opening()));
   }();
   expect_markers(tokenizer, chosen);
+  if (name == "auto" && tokenizer.has_tool_template()) chosen.leave_tools_to_another();
   return chosen;
 }
 
@@ -171,10 +172,6 @@ LORA_INLINE Rendering Encoder::render(const Sample& sample, std::span<const Mess
   if (!template_)
     fail<ConfigError>(sample.where, ": conversations need a chat template; set template to one of ",
                       ChatTemplate::choices());
-  if (!sample.tools.empty() && tokenizer(sample).has_tool_template())
-    fail<FormatError>(sample.where, ": the record has tools, for which ", tokenizer(sample).where(),
-                      " comes with a chat template of its own, tool_use, which is not supported; expected records ",
-                      "without tools, or a model folder without that template");
   try {
     RenderOptions own = options;
     own.tools = sample.tools;

@@ -85,16 +85,16 @@ LORA_INLINE std::string RecordReader::fields() const {
 }
 
 LORA_INLINE void RecordReader::fail_unknown() const {
+  std::string whole, nothing;
   for (const auto& [field, value] : io::json_fields(record_.json()))
     if (value.is_null() && (field == options_.text_column || knows(field)))
-      record_.fail("\"", field, "\" is null; expected what the record teaches");
-  std::string whole;
+      nothing = concat(", of which ", field, " is null");
   if (record_.has("segments")) whole = "; segments, axolotl's input_output, can be written as input_ids and labels";
   if (record_.has("conversation")) whole = "; conversation can be written as conversations, with from and value";
   for (const auto& [field, value] : io::json_fields(record_.json()))
     if (whole.empty() && value.is_array() && !value.empty() && value.front().is_object())
       whole = concat("; ", field, " holds records: a file is such an array itself, or has a record per line");
-  record_.fail("a record with the keys ", fields(),
+  record_.fail("a record with the keys ", fields(), nothing,
                "; expected instruction and output, messages, conversations, prompt and completion, question and "
                "answer, query and response, input_ids and labels, or ",
                options_.text_column, whole);

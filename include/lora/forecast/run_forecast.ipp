@@ -14,8 +14,9 @@ LORA_INLINE train::StepBatches full_batches(const settings::Config& config) {
   train::StepBatches result{.sequences = config.sequences_per_step()};
   const Index most = std::min(together, result.sequences);
   if (constexpr Index tokens = Index{1} << 31; most > tokens / length)
-    fail<ConfigError>("key cutoff_len: given ", length, ", and ", most,
-                      " sequences in a micro-batch; allowed: at most ", tokens, " tokens in one");
+    fail<ConfigError>("key ", limit.tokens > 0 && most > 1 ? "max_tokens_per_micro_batch" : "cutoff_len",
+                      ": a micro-batch of ", most, most == 1 ? " sequence" : " sequences", " of ", length,
+                      " tokens; allowed: at most ", tokens, " tokens in one");
   if (constexpr Index count = 10'000'000; result.sequences / most > count)
     fail<ConfigError>("key gradient_accumulation_steps: a step of ", result.sequences, " sequences, ", most,
                       " in a micro-batch; allowed: at most ", count, " micro-batches");

@@ -136,6 +136,8 @@ LORA_INLINE data::ChatTemplate template_of(const settings::Config& config, const
   const std::string folder = find_adapter(config.adapter_name_or_path).native();
   const auto trained = data::find_template(adapter.chat_template, tokenizer);
   if (trained && (key == "auto" || key == trained->name())) {
+    if (key == "auto" && adapter.chat_template == tokenizer.chat_template())
+      return data::choose_template(key, tokenizer);
     data::expect_markers(tokenizer, *trained);
     return *trained;
   }

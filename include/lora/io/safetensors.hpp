@@ -8,7 +8,6 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
-#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -33,6 +32,10 @@
 namespace lora::io {
 
 static_assert(std::endian::native == std::endian::little, "tensor files are little-endian and used in place");
+
+/// What of a model is in a folder under names that are not read, and what makes it one that is, to end an error; empty
+/// if there is nothing.
+std::string weights_by_other_names(const std::filesystem::path& folder);
 
 /// The tensors of a safetensors file, or of a folder with one file or with shards and an index. The headers are checked
 /// when opened; the data are read where they are used.

@@ -13,17 +13,18 @@ LORA_INLINE std::optional<DType> safetensors_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-/// What of a model is in a folder under names that are not read, and what makes it one that is.
-LORA_INLINE std::string other_weights(const std::filesystem::path& folder) {
+}  // namespace lora::io::detail
+
+namespace lora::io {
+
+LORA_INLINE std::string weights_by_other_names(const std::filesystem::path& folder) {
   std::vector<std::string> parts, others;
   for (const std::filesystem::path& file : entries_of(folder)) {
     const std::string name = file.filename().native();
-    const auto ends_with_any = [&](std::initializer_list<std::string_view> endings) {
-      return std::any_of(endings.begin(), endings.end(),
-                         [&](std::string_view ending) { return name.ends_with(ending); });
-    };
-    if (ends_with_any({".safetensors"})) parts.push_back(name);
-    if (ends_with_any({".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf"})) others.push_back(name);
+    if (name.ends_with(".safetensors")) parts.push_back(name);
+    if (name.ends_with(".gguf") || name == "pytorch_model.bin" || name.starts_with("pytorch_model-") ||
+        (name.starts_with("consolidated") && name.ends_with(".pth")))
+      others.push_back(name);
   }
   if (!parts.empty())
     return concat("; it holds ", listed(parts),
@@ -34,17 +35,13 @@ LORA_INLINE std::string other_weights(const std::filesystem::path& folder) {
   return {};
 }
 
-}  // namespace lora::io::detail
-
-namespace lora::io {
-
 LORA_INLINE Safetensors Safetensors::open(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     if (is_there(path / "model.safetensors")) return open_file(path / "model.safetensors");
     if (is_there(path / "model.safetensors.index.json")) return open_shards(path / "model.safetensors.index.json");
     fail<IoError>("no model.safetensors or model.safetensors.index.json in ", path.native(),
-                  detail::other_weights(path));
+                  weights_by_other_names(path));
   }
   return path.native().ends_with(".index.json") ? open_shards(path) : open_file(path);
 }

@@ -47,8 +47,12 @@ namespace detail {
 /// One element of an adapter's tensor.
 double element_of(const io::StoredTensor& tensor, std::size_t i, const std::string& where);
 
-/// Throws   FormatError with tensors that an adapter's file should have, and what it has
-void expect_none_missing(const AdapterFiles& files, const std::vector<std::string>& missing);
+/// The tensors of an adapter's file that are none of these.
+std::vector<std::string> others_than(const std::set<std::string>& known, const AdapterFiles& files);
+
+/// `known`: all that its file should have. Throws   FormatError with `missing` of them, and what the file has instead
+void expect_none_missing(const AdapterFiles& files, const std::vector<std::string>& missing,
+                         const std::set<std::string>& known);
 
 }  // namespace detail
 
@@ -164,10 +168,8 @@ void load_adapter(D& dev, Model& model, const AdapterFiles& files) {
       values[i] = static_cast<Accumulated>(value);
     }
   });
-  detail::expect_none_missing(files, missing);
-  std::vector<std::string> extra;
-  for (const auto& tensor : files.tensors.tensors())
-    if (used.count(tensor.name) == 0) extra.push_back(tensor.name);
+  detail::expect_none_missing(files, missing, used);
+  const std::vector<std::string> extra = detail::others_than(used, files);
   if (!extra.empty()) fail<FormatError>(where, ": tensors that the config does not target: ", listed(extra));
   std::size_t next = 0;
   detail::for_each_saved(model, [&](const auto& param, const std::string&, const Shape&) {

@@ -82,10 +82,9 @@ LORA_INLINE bool parts_head(const AdapterFiles& files, const Config& config) {
   const auto has = [&](std::string_view name, TensorInfo::Kind kind) {
     return files.config.trains_whole({std::string(name), {}, {}, kind});
   };
-  constexpr std::string_view table_name = "model.embed_tokens.weight";
-  const bool embedding = has(table_name, TensorInfo::Kind::embedding);
+  const bool embedding = has(detail::table_name, TensorInfo::Kind::embedding);
   if (embedding != has(detail::tied_head, TensorInfo::Kind::head)) return true;
-  const auto* const table = files.tensors.find(concat(detail::adapter_prefix, table_name));
+  const auto* const table = files.tensors.find(concat(detail::adapter_prefix, detail::table_name));
   const auto* const head = files.tensors.find(concat(detail::adapter_prefix, detail::tied_head));
   return embedding && table != nullptr && head != nullptr && !is_same(*table, *head);
 }
@@ -111,12 +110,19 @@ LORA_INLINE void check_whole_modules(const AdapterFiles& files, const Config& co
                       "expected a model whose head was parted, or embed_tokens and lm_head with the same numbers");
 }
 
-LORA_INLINE void expect_none_missing(const AdapterFiles& files, const std::vector<std::string>& missing) {
+LORA_INLINE std::vector<std::string> others_than(const std::set<std::string>& known, const AdapterFiles& files) {
+  std::vector<std::string> others;
+  for (const io::StoredTensor& tensor : files.tensors.tensors())
+    if (known.count(tensor.name) == 0) others.push_back(tensor.name);
+  return others;
+}
+
+LORA_INLINE void expect_none_missing(const AdapterFiles& files, const std::vector<std::string>& missing,
+                                     const std::set<std::string>& known) {
   if (missing.empty()) return;
-  std::vector<std::string> found;
-  for (const io::StoredTensor& tensor : files.tensors.tensors()) found.push_back(tensor.name);
+  const std::vector<std::string> found = others_than(known, files);
   fail<FormatError>((files.folder / "adapter_model.safetensors").native(), ": missing tensors: ", listed(missing),
-                    found.empty() ? "" : "; there are ", listed(found));
+                    found.empty() ? "" : "; instead it has ", listed(found));
 }
 
 }  // namespace lora::model::detail
@@ -128,10 +134,12 @@ LORA_INLINE void check_adapter(const AdapterFiles& files, const Config& config) 
   detail::check_targets(files.config, config, (files.folder / "adapter_config.json").native());
   detail::check_whole_modules(files, config);
   std::vector<std::string> missing;
+  std::set<std::string> known;
   bool any = false;
   const auto expect = [&](std::string_view own_name, const Shape& shape) {
     const std::string name = concat(detail::adapter_prefix, own_name);
     const auto* tensor = files.tensors.find(name);
+    known.insert(name);
     if (tensor == nullptr) {
       missing.push_back(name);
     } else if (tensor->shape != shape) {
@@ -151,7 +159,7 @@ LORA_INLINE void check_adapter(const AdapterFiles& files, const Config& config) 
   }
   if (!any)
     fail<FormatError>((files.folder / "adapter_config.json").native(), ": it targets no projection of this model");
-  detail::expect_none_missing(files, missing);
+  detail::expect_none_missing(files, missing, known);
 }
 
 }  // namespace lora::model

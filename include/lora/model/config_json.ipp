@@ -35,17 +35,22 @@ LORA_INLINE std::vector<Index> unwritable_no_rope_layers(const Config& config) {
   return layers;
 }
 
+LORA_INLINE std::string_view class_of(const Config& config) {
+  constexpr std::pair<std::string_view, std::string_view> classes[] = {{"llama", "LlamaForCausalLM"},
+                                                                       {"qwen2", "Qwen2ForCausalLM"},
+                                                                       {"qwen3", "Qwen3ForCausalLM"},
+                                                                       {"smollm3", "SmolLM3ForCausalLM"}};
+  for (const auto& [type, name] : classes)
+    if (type == config.model_type) return name;
+  return {};
+}
+
 LORA_INLINE io::Json to_json(const Config& config, std::string_view dtype, const std::string& where) {
   if (!config.rope.frequency_factors.empty())
     fail<FormatError>(where, ": rope_freqs.weight holds factors that no config.json can express; expected those of ",
                       "Llama 3.1");
-  const std::pair<std::string_view, std::string_view> classes[] = {{"llama", "LlamaForCausalLM"},
-                                                                   {"qwen2", "Qwen2ForCausalLM"},
-                                                                   {"qwen3", "Qwen3ForCausalLM"},
-                                                                   {"smollm3", "SmolLM3ForCausalLM"}};
   io::Json json = io::Json::object();
-  for (const auto& [type, name] : classes)
-    if (type == config.model_type) json["architectures"] = {std::string(name)};
+  json["architectures"] = {std::string(class_of(config))};
   json["model_type"] = config.model_type;
   json["hidden_size"] = config.hidden_size;
   json["intermediate_size"] = config.intermediate_size;

@@ -15,6 +15,8 @@ namespace lora::model::detail {
 inline constexpr std::pair<std::string_view, double> other_advice[] = {{"no_repeat_ngram_size", 0},
                                                                        {"encoder_repetition_penalty", 1},
                                                                        {"typical_p", 1},
+                                                                       {"top_h", 1},
+                                                                       {"watermarking_config", 0},
                                                                        {"epsilon_cutoff", 0},
                                                                        {"eta_cutoff", 0},
                                                                        {"min_length", 0},
@@ -25,7 +27,7 @@ inline constexpr std::pair<std::string_view, double> other_advice[] = {{"no_repe
                                                                        {"suppress_tokens", 0},
                                                                        {"begin_suppress_tokens", 0},
                                                                        {"sequence_bias", 0},
-                                                                       {"forced_bos_token_id", -1},
+                                                                       {"encoder_no_repeat_ngram_size", 0},
                                                                        {"forced_eos_token_id", -1},
                                                                        {"exponential_decay_length_penalty", 0},
                                                                        {"stop_strings", 0}};

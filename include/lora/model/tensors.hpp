@@ -7,6 +7,13 @@
 
 #include "lora/model/layout.hpp"
 
+namespace lora::model::detail {
+
+/// The embedding, by its Hugging Face name.
+constexpr std::string_view table_name = "model.embed_tokens.weight";
+
+}  // namespace lora::model::detail
+
 namespace lora::model {
 
 /// One tensor of a model.

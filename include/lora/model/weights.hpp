@@ -44,7 +44,8 @@ class Source : public TensorProvider {
   /// Null for a folder.
   const io::Gguf* gguf() const { return gguf_ ? &*gguf_ : nullptr; }
 
-  /// A folder's config.json as it was read, but for a tie that its weights contradict; null for a GGUF file.
+  /// A folder's config.json as it was read, but for a tie that its weights contradict, and for the class of a model
+  /// that was saved without its head; null for a GGUF file.
   const io::Json& config_json() const { return config_json_; }
 
   /// All that the files hold, under their own names; nothing of an initial model.
@@ -87,7 +88,7 @@ class Source : public TensorProvider {
   std::string_view name_in_folder(std::string_view name) const {
     return has_no_prefix_ && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
   }
-  static constexpr std::string_view prefix = "model.", table_name = "model.embed_tokens.weight";
+  static constexpr std::string_view prefix = "model.";
 
   // The tensor that holds the numbers of a tied embedding, or of a head that was tied, where it has none of its own.
   std::string_view name_tied_to(const TensorInfo& info) const;

@@ -12,10 +12,13 @@ LORA_INLINE Source Source::open(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     const auto file = path / "config.json";
+    if (const std::string held = io::weights_by_other_names(path); !io::is_there(file) && !held.empty())
+      fail<IoError>("no config.json in ", path.native(), held);
     io::Json json = io::read_json(file);
     Config config = parse_config(json, file.native());
     Source source(path, io::Safetensors::open(path), std::move(json), std::move(config));
-    source.has_no_prefix_ = !source.find(table_name) && source.find(table_name.substr(prefix.size()));
+    source.has_no_prefix_ = !source.find(detail::table_name) && source.find(detail::table_name.substr(prefix.size()));
+    if (source.has_no_prefix_) source.config_json_["architectures"] = {std::string(class_of(source.config_))};
     source.take_own_head();
     return source;
   }
@@ -51,6 +54,7 @@ LORA_INLINE const io::StoredTensor& Source::at(const TensorInfo& info) const {
     std::string other;
     for (const io::StoredTensor& one : tensors())
       if (one.name.ends_with("." + stored_name)) other = concat("; there is ", one.name, ", with a prefix of its own");
+    if (has_no_prefix_ && info.kind == TensorInfo::Kind::head) other = ": the model was saved without its head";
     fail<FormatError>(path_.native(), ": the tensor ", stored_name, " is missing", other);
   }
   if (tensor->shape != info.shape)
@@ -122,11 +126,11 @@ LORA_INLINE const io::StoredTensor* Source::find(std::string_view name) const {
 LORA_INLINE std::string_view Source::name_tied_to(const TensorInfo& info) const {
   if (info.kind == TensorInfo::Kind::embedding && config_.tie_word_embeddings) return "lm_head.weight";
   if (info.kind != TensorInfo::Kind::head || !head_was_tied_) return {};
-  return gguf_ ? "token_embd.weight" : name_in_folder(table_name);
+  return gguf_ ? "token_embd.weight" : name_in_folder(detail::table_name);
 }
 
 LORA_INLINE void Source::take_own_head() {
-  const auto *head = find("lm_head.weight"), *table = find(name_in_folder(table_name));
+  const auto *head = find("lm_head.weight"), *table = find(name_in_folder(detail::table_name));
   if (!config_.tie_word_embeddings || head == nullptr || table == nullptr || is_same(*head, *table)) return;
   config_.tie_word_embeddings = false;
   config_json_["tie_word_embeddings"] = false;

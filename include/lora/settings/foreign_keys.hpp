@@ -264,8 +264,8 @@ constexpr ForeignKey foreign_keys[] = {
     {"dataloader_drop_last", "not there: the last step of an epoch takes what is left"},
     {"dataloader_num_workers", "not needed: threads encode the next step's records while one computes"},
     {"dataloader_pin_memory", "not needed"},
-    {"ddp_backend", "not needed: mpirun or srun starts the processes"},
-    {"ddp_find_unused_parameters", "not needed: mpirun or srun starts the processes"},
+    {"ddp_backend", "not needed: lora launch, mpirun or srun starts the processes"},
+    {"ddp_find_unused_parameters", "not needed: lora launch, mpirun or srun starts the processes"},
     {"deepspeed_config", "deepspeed"},
     {"disable_gradient_checkpointing", "gradient_checkpointing false"},
     {"do_eval", "the command eval, or eval_dataset or val_size of train"},
@@ -301,7 +301,7 @@ constexpr ForeignKey foreign_keys[] = {
     {"length_penalty", "not there: an answer is greedy, or drawn at a temperature above 0"},
     {"load_in_4bit", "a .gguf file as model_name_or_path"},
     {"load_in_8bit", "a .gguf file as model_name_or_path"},
-    {"local_rank", "not needed: mpirun or srun starts the processes"},
+    {"local_rank", "not needed: lora launch, mpirun or srun starts the processes"},
     {"log_dir", "not needed: event files are in output_dir/tensorboard"},
     {"logging_dir", "not needed: event files are in output_dir/tensorboard"},
     {"logging_first_step", "logging_steps 1"},
@@ -355,7 +355,7 @@ constexpr ForeignKey foreign_keys[] = {
     {"stage",
      "not needed: records with answers are supervised fine-tuning, plain texts pretraining; stages makes parts of a "
      "run"},
-    {"strategy", "not needed: mpirun or srun starts the processes"},
+    {"strategy", "not needed: lora launch, mpirun or srun starts the processes"},
     {"streaming", "not needed: files are mapped, and only the places of their records are in memory"},
     {"task_type", "not needed: the model predicts the next token"},
     {"tensorboard_dir", "not needed: event files are in output_dir/tensorboard"},
@@ -382,7 +382,7 @@ constexpr ForeignKey foreign_keys[] = {
     {"vocab_size", "not needed: config.json says it, and model_preset has Qwen3's"},
     {"wandb", "not there: event files are in output_dir/tensorboard, lines in trainer_log.jsonl"},
     {"wandb_project", "not there: event files are in output_dir/tensorboard, lines in trainer_log.jsonl"},
-    {"world_size", "not needed: mpirun or srun starts the processes"},
+    {"world_size", "not needed: lora launch, mpirun or srun starts the processes"},
 };
 
 }  // namespace lora::settings

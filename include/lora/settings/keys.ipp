@@ -109,7 +109,7 @@ LORA_INLINE std::vector<Key> make_keys() {
        "Share of each file of dataset; they add up to 1"},
       {"val_size", "data", train, &C::val_size, Range{.low = 0, .whole_from_one = true}, free, "",
        "Part of dataset kept back for evaluation while training: a fraction or a count"},
-      {"cutoff_len", "data", data, &C::cutoff_len, Range{.low = 2, .high = 1e8}, free, "",
+      {"cutoff_len", "data", data, &C::cutoff_len, at_least(2), free, "",
        "Longest sequence in tokens: what is longer is cut off, or of a text becomes blocks"},
       {"train_on_prompt", "data", data, &C::train_on_prompt, any, free, "", "Labels the prompt's tokens too"},
       {"train_on_last_turn_only", "data", data, &C::train_on_last_turn_only, any, free, "",

@@ -190,7 +190,7 @@ LORA_INLINE std::unique_ptr<TokenizerParts> parts_of_gguf(const io::Gguf& file) 
   }
   parts->chat_template = file.get<std::string>("tokenizer.chat_template").value_or("");
   const auto with_tools = file.get<std::string>("tokenizer.chat_template.tool_use");
-  parts->has_tool_template = with_tools && *with_tools != parts->chat_template;
+  parts->has_tool_template = with_tools && !with_tools->empty() && *with_tools != parts->chat_template;
   return parts;
 }
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -90,19 +91,16 @@ std::unique_ptr<TokenizerParts> parts_of_document(TokenizerDocument&& document);
 std::unique_ptr<TokenizerParts> parts_of_pieces(std::string proto, const std::string& where,
                                                 SentencePiecePrefix prefix = SentencePiecePrefix::as_in_file);
 
-/// Where a model folder has templates beside the default one.
-inline constexpr const char* named_templates = "additional_chat_templates";
-
 /// A model's templates.
 struct ChatTemplates {
-  std::string plain{};       ///< empty: none
-  std::string with_tools{};  ///< what takes its place for records with tools; empty: nothing does
+  std::string plain{};         ///< empty: none, or several of which none is the default
+  bool one_for_tools = false;  ///< another takes its place for records with tools
+  bool others_in_files = false;
 };
 
 /// Those of the files, chat_template.jinja and what lies in additional_chat_templates, or where there are none of the
 /// entry in tokenizer_config.json.
 /// Source   transformers 5, PreTrainedTokenizerBase._from_pretrained, get_chat_template
-/// Throws   FormatError where several have names and none is the default
 ChatTemplates read_chat_templates(const std::filesystem::path& folder, const io::JsonView& config);
 
 /// Takes the spaces away that tokenizers of words put before punctuation, as transformers does.

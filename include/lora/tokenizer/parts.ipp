@@ -178,32 +178,28 @@ LORA_INLINE NamedTemplates templates_in(const io::JsonView& config) {
   return named;
 }
 
+/// The .jinja files of a folder, by their names.
 LORA_INLINE NamedTemplates templates_in(const std::filesystem::path& folder) {
   NamedTemplates named;
-  if (const auto file = folder / "chat_template.jinja"; io::is_there(file)) named["default"] = io::read_file(file);
-  const auto others = folder / named_templates;
-  if (!io::is_folder(others)) return named;
-  for (const std::filesystem::path& file : io::entries_of(others)) {
-    if (file.extension() != ".jinja") continue;
-    if (file.stem() == "default")
-      fail<FormatError>(file.native(), ": in this folder only templates with other names are read; expected the ",
-                        "default one as chat_template.jinja beside tokenizer_config.json");
-    named[file.stem().native()] = io::read_file(file);
-  }
+  std::error_code none;
+  if (!std::filesystem::is_directory(folder, none)) return named;
+  for (const std::filesystem::path& file : io::entries_of(folder))
+    if (file.extension() == ".jinja") named[file.stem().native()] = io::read_file(file);
   return named;
 }
 
 LORA_INLINE ChatTemplates read_chat_templates(const std::filesystem::path& folder, const io::JsonView& config) {
-  NamedTemplates named = templates_in(folder);
+  NamedTemplates named = templates_in(folder / "additional_chat_templates");
+  const bool others = named.size() > named.count("default");
+  if (const auto file = folder / "chat_template.jinja"; io::is_there(file))
+    named.emplace("default", io::read_file(file));
   if (named.empty() && config.has("chat_template")) {
     named = templates_in(config);
   } else if (const auto file = folder / "chat_template.json"; named.empty() && io::is_there(file)) {
     named = templates_in(io::JsonFile(file).view());
   }
-  if (!named.empty() && !named.contains("default"))
-    config.fail("\"chat_template\" holds several templates, but none is called default");
   const std::string plain = named["default"], with_tools = named["tool_use"];
-  return {plain, with_tools == plain ? "" : with_tools};
+  return {plain, !with_tools.empty() && with_tools != plain, others};
 }
 
 LORA_INLINE std::string without_extra_spaces(std::string text) {

@@ -18,7 +18,6 @@
 #include "lora/io/gguf.hpp"
 #include "lora/io/gguf_writer.hpp"
 #include "lora/io/mapped_file.hpp"
-#include "lora/io/paths.hpp"
 #include "lora/tokenizer/config_fields.hpp"
 #include "lora/tokenizer/declared.hpp"
 #include "lora/tokenizer/gguf.hpp"

@@ -25,7 +25,10 @@ LORA_INLINE Tokenizer Tokenizer::from_folder(const std::filesystem::path& folder
   detail::read_config_fields(*parts, beside);
   const auto templates = detail::read_chat_templates(folder, beside.view());
   parts->chat_template = templates.plain;
-  parts->has_tool_template = !templates.with_tools.empty();
+  parts->has_tool_template = templates.one_for_tools;
+  if (templates.others_in_files)
+    log::warn((folder / "additional_chat_templates").native(),
+              ": none but the default template is used and taken along");
   for (const char* name : tokenizer_files)
     if (io::is_there(folder / name)) parts->sources.push_back(folder / name);
   return finish(std::move(parts));
@@ -92,11 +95,7 @@ LORA_INLINE std::uint64_t Tokenizer::saved_bytes() const {
 LORA_INLINE void Tokenizer::save(const std::filesystem::path& folder) const {
   io::create_folders(folder);
   for (const auto& source : parts_->sources) io::copy_file(source, folder / source.filename());
-  if (!parts_->sources.empty()) {
-    if (const auto named = parts_->sources.front().parent_path() / detail::named_templates; io::is_folder(named))
-      log::warn(named.native(), " is not taken along: what is written has the default chat template alone");
-    return;
-  }
+  if (!parts_->sources.empty()) return;
   if (parts_->byte_level)
     io::write_file(folder / "tokenizer.json", tokenizer_json_text(parts_->settings, parts_->byte_level->bpe()));
   else
