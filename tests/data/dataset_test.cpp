@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "lora/core/hash.hpp"
+#include "lora/core/log.hpp"
 #include "lora/io/file.hpp"
+#include "support/message_of.hpp"
 #include "support/one_file.hpp"
 #include "support/temp_folder.hpp"
 
