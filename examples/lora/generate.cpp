@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "lora/inputs/sampling.hpp"
 #include "lora/io/atomic_folder.hpp"
 #include "lora/io/json.hpp"
+#include "lora/io/read_file.hpp"
 #include "lora/settings/settings.hpp"
 #include "lora/train/answers.hpp"
 #include "open_model.hpp"
@@ -44,13 +44,13 @@ std::vector<data::Sample> read_samples(const settings::Config& config) {
 
 /// Whether a file holds answers, as their first line tells, or nothing. A line of over 16 MiB is somebody else's.
 bool holds_answers(const io::Path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string begin(std::size_t{16} << 20, '\0');
-  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-  begin.resize(static_cast<std::size_t>(file.gcount()));
-  if (begin.empty()) return true;
+  constexpr std::size_t most = std::size_t{16} << 20;
+  io::FileWindow file(path);
+  const auto line = file.line(most);
+  const std::string_view first = line ? *line : file.look(most);
+  if (first.empty()) return true;
   try {
-    const io::Json json = io::parse_json(begin.substr(0, begin.find('\n')), path.native());
+    const io::Json json = io::parse_json(first, path.native());
     return json.is_object() && json.contains("prompt") && json.contains("predict");
   } catch (const FormatError&) {
     return false;

@@ -268,7 +268,7 @@ TEST_CASE(
                   .one_for_tools);
   CHECK_FALSE(read(R"({"chat_template": [{"name": "tool_use", "template": ""}, {"name": "default", "template": "2"}]})")
                   .one_for_tools);
-  CHECK_FALSE(read(list).others_in_files);
+  CHECK_FALSE(read(list).others_apart);
   io::write_file(folder / "chat_template.jinja", "3");
   CHECK_FALSE(read(list).one_for_tools);  // files take the place of the list
   const io::Path others = folder / "additional_chat_templates";
@@ -278,9 +278,10 @@ TEST_CASE(
   CHECK(read(list).plain == "3");
   io::write_file(others / "default.jinja", "5");
   CHECK(read(list).plain == "5");
-  CHECK_FALSE(read(list).others_in_files);
+  CHECK(read(list).plain_apart);
+  CHECK_FALSE(read(list).others_apart);
   io::write_file(others / "rag.jinja", "6");
-  CHECK(read(list).others_in_files);
+  CHECK(read(list).others_apart);
   CHECK_FALSE(read(list).one_for_tools);
   io::write_file(others / "tool_use.jinja", "7");
   CHECK(read(list).one_for_tools);
@@ -328,6 +329,11 @@ TEST_CASE("tokenizer_parts: every file of a tokenizer is copied and counted") {
   (void)Tokenizer::from_folder(folder / "a");
   CHECK(told == concat((folder / "a/additional_chat_templates").native(),
                        ": none but the default template is used and taken along"));
+  io::write_file(folder / "a/additional_chat_templates/default.jinja", "678");
+  const Tokenizer apart = Tokenizer::from_folder(folder / "a");
+  apart.save(folder / "c");
+  CHECK(io::read_file(folder / "c/chat_template.jinja") == "678");
+  CHECK(Tokenizer::from_folder(folder / "c").chat_template() == apart.chat_template());
 }
 
 }  // namespace tokenizer_parts_test

@@ -12,8 +12,9 @@ LORA_INLINE Source Source::open(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     const auto file = path / "config.json";
-    if (const std::string held = io::weights_by_other_names(path); !io::is_there(file) && !held.empty())
-      fail<IoError>("no config.json in ", path.native(), held);
+    if (!io::is_there(file))
+      if (const std::string held = io::weights_by_other_names(path); !held.empty())
+        fail<IoError>("no config.json in ", path.native(), held);
     io::Json json = io::read_json(file);
     Config config = parse_config(json, file.native());
     Source source(path, io::Safetensors::open(path), std::move(json), std::move(config));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"
 #include "lora/io/file.hpp"
+#include "lora/io/read_file.hpp"
 #include "lora/report/chart.hpp"
 #include "lora/report/page.hpp"
 
@@ -314,10 +314,8 @@ LORA_INLINE std::string loss_picture(const RunRecord& run) {
 
 LORA_INLINE void write_page(const io::Path& path, std::string_view text) {
   if (io::is_file(path)) {
-    std::string begin(page_begin.size(), '\0');
-    std::ifstream file(path, std::ios::binary);
-    file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-    begin.resize(static_cast<std::size_t>(file.gcount()));
+    io::FileWindow file(path);
+    const std::string_view begin = file.look(page_begin.size());
     if (!begin.starts_with(page_begin) && !begin.starts_with(picture_begin))
       fail<IoError>(path.native(), " is there and no report of lora, so it is left alone; move it away");
   }

@@ -47,6 +47,7 @@ struct TokenizerParts {
   bool cleans_up_spaces = false;      ///< decode takes spaces before punctuation away
   std::string chat_template;
   bool has_tool_template = false;  ///< records with tools have another one
+  bool template_apart = false;     ///< it is in none of the sources
   Index size = 0;
 
   /// What to save: files to copy or, without any, a tokenizer.json with these settings or a tokenizer.model.
@@ -95,7 +96,8 @@ std::unique_ptr<TokenizerParts> parts_of_pieces(std::string proto, const std::st
 struct ChatTemplates {
   std::string plain{};         ///< empty: none, or several of which none is the default
   bool one_for_tools = false;  ///< another takes its place for records with tools
-  bool others_in_files = false;
+  bool plain_apart = false;    ///< it is one of additional_chat_templates
+  bool others_apart = false;   ///< others are
 };
 
 /// Those of the files, chat_template.jinja and what lies in additional_chat_templates, or where there are none of the

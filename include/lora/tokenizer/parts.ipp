@@ -190,7 +190,7 @@ LORA_INLINE NamedTemplates templates_in(const std::filesystem::path& folder) {
 
 LORA_INLINE ChatTemplates read_chat_templates(const std::filesystem::path& folder, const io::JsonView& config) {
   NamedTemplates named = templates_in(folder / "additional_chat_templates");
-  const bool others = named.size() > named.count("default");
+  const bool plain_apart = named.contains("default"), others_apart = named.size() > (plain_apart ? 1u : 0u);
   if (const auto file = folder / "chat_template.jinja"; io::is_there(file))
     named.emplace("default", io::read_file(file));
   if (named.empty() && config.has("chat_template")) {
@@ -199,7 +199,7 @@ LORA_INLINE ChatTemplates read_chat_templates(const std::filesystem::path& folde
     named = templates_in(io::JsonFile(file).view());
   }
   const std::string plain = named["default"], with_tools = named["tool_use"];
-  return {plain, !with_tools.empty() && with_tools != plain, others};
+  return {plain, !with_tools.empty() && with_tools != plain, plain_apart, others_apart};
 }
 
 LORA_INLINE std::string without_extra_spaces(std::string text) {

@@ -26,7 +26,8 @@ LORA_INLINE Tokenizer Tokenizer::from_folder(const std::filesystem::path& folder
   const auto templates = detail::read_chat_templates(folder, beside.view());
   parts->chat_template = templates.plain;
   parts->has_tool_template = templates.one_for_tools;
-  if (templates.others_in_files)
+  parts->template_apart = templates.plain_apart;
+  if (templates.others_apart)
     log::warn((folder / "additional_chat_templates").native(),
               ": none but the default template is used and taken along");
   for (const char* name : tokenizer_files)
@@ -95,6 +96,7 @@ LORA_INLINE std::uint64_t Tokenizer::saved_bytes() const {
 LORA_INLINE void Tokenizer::save(const std::filesystem::path& folder) const {
   io::create_folders(folder);
   for (const auto& source : parts_->sources) io::copy_file(source, folder / source.filename());
+  if (parts_->template_apart) io::write_file(folder / "chat_template.jinja", std::string_view(parts_->chat_template));
   if (!parts_->sources.empty()) return;
   if (parts_->byte_level)
     io::write_file(folder / "tokenizer.json", tokenizer_json_text(parts_->settings, parts_->byte_level->bpe()));
