@@ -15,6 +15,7 @@ for folder in "$@"; do
 done
 cmake/install_dependencies.sh --tests
 jobs=$(nproc)
+at_once=$((jobs + 1))  # at a time: some wait, for disks and for each other
 cmake --preset dev
 
 if [ $# -gt 0 ]; then
@@ -27,8 +28,8 @@ if [ $# -gt 0 ]; then
   done
   # shellcheck disable=SC2086  # a list
   if [ -n "$targets" ]; then cmake --build --preset dev -j "$jobs" --target $targets; fi
-  exec ctest --preset dev -j "$jobs" -L "^(floors$labels)\$"
+  exec ctest --preset dev -j "$at_once" -L "^(floors$labels)\$"
 fi
 
 cmake --build --preset dev -j "$jobs" --target tests
-ctest --preset dev -j "$jobs"
+ctest --preset dev -j "$at_once"

@@ -39,6 +39,7 @@ LORA_FUZZ_TARGET(generation_config, data, size) {
     for (const auto id : inputs::stop_ids(model.source, model.tokenizer, std::nullopt))
       if (id < 0) __builtin_trap();
     (void)model::sampling_advice(model.source);
+    (void)model::unfollowed_advice(model.source);
   } catch (const Error&) {}
 }
 

@@ -62,6 +62,9 @@ TEST_CASE("sampling: what a model's makers ask for beside that is named, where i
   io::write_json(s.file(), {{"top_k", 20}, {"no_repeat_ngram_size", 3}});
   (void)s.sampling();
   CHECK(s.logged.empty());
+  io::write_json(s.file(), {{"temperature", 0}, {"no_repeat_ngram_size", 3}, {"stop_strings", {"a"}}});
+  (void)s.sampling();  // greedy: of that file where answers end alone
+  CHECK(s.logged == std::vector<std::string>{s.file().native() + ": not followed: stop_strings"});
   s.config.sample = true;
   const auto told = [&](const io::Json& advice) {
     io::write_json(s.file(), advice);

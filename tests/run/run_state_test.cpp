@@ -22,6 +22,7 @@ TEST_CASE("run_state: every field of trainer_state.json is read where it was wri
     "losses": {"sum": 40.5, "steps": 28}, "losses_since_line": {"sum": 2.75, "steps": 3},
     "last_eval_loss": 1.25, "last_exact_match": 0.125, "last_rouge_l": 0.375,
     "best_eval_loss": 1.125, "best_metric": 0.625, "best_step": 20, "metric_to_beat": 0.5625, "step_to_beat": 24,
+    "evaluated_records": "7 records with checksum 0123456789abcdef",
     "evaluations_without_improvement": 4, "evaluated_stage": 1, "stage": 2, "ended_stages": [7, 13],
     "loss_scale": 1024.0, "steps_at_loss_scale": 9, "skipped": 5, "overflows": 6,
     "ended_early": true, "out_of_patience": false, "evaluation_due": true, "unlogged": {"step": 30},

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import soak_ranks
+import soak
 
 TIMEOUT = 5
 NAMES = [f"lora-{os.getpid()}-{name}" for name in ("one", "two")]
@@ -87,7 +87,7 @@ def main():
                                  seed=1)
     with tempfile.TemporaryDirectory(prefix="two-hosts-") as name, Hosts() as hosts:
         folder = Path(name)
-        soak = soak_ranks.Soak(options, folder)
+        soaking = soak.Soak(options, folder)
         program = str(args.program.resolve())
         shell = agent(folder)
 
@@ -95,12 +95,12 @@ def main():
             mpirun = ["mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", str(shell), "--mca", "btl", "tcp,self",
                       "--mca", "btl_tcp_if_include", "10.77.31.0/24", "--mca", "oob_tcp_if_include", "10.77.31.0/24", "-n", "2",
                       "--host", ",".join(f"{address}:1" for address in HOSTS.values())]
-            words = [word for word in soak.words(2, out) if not word.startswith("--step_units")]
+            words = [word for word in soaking.words(2, out) if not word.startswith("--step_units")]
             inside = ["ip", "netns", "exec", NAMES[0], "unshare", "--uts", "sh", "-c", f'hostname {NAMES[0]}; exec "$@"', "sh"]
             # A file, since daemons that are left behind would hold a pipe open.
             with open(folder / "errors", "w") as errors:
                 return subprocess.Popen(inside + mpirun + [program] + words + ["--step_units=2", *more],
-                                        stdout=subprocess.DEVNULL, stderr=errors, env=soak.environment, start_new_session=True)
+                                        stdout=subprocess.DEVNULL, stderr=errors, env=soaking.environment, start_new_session=True)
 
         def told():
             return (folder / "errors").read_text()
@@ -111,16 +111,16 @@ def main():
             print(what, flush=True)
 
         def alone(out):
-            words = [word for word in soak.words(1, out) if not word.startswith("--step_units")] + ["--step_units=2"]
-            done = subprocess.run([program] + words, capture_output=True, text=True, env=soak.environment)
+            words = [word for word in soaking.words(1, out) if not word.startswith("--step_units")] + ["--step_units=2"]
+            done = subprocess.run([program] + words, capture_output=True, text=True, env=soaking.environment)
             expect(done.returncode == 0, f"one process ends: {out.name}", done.stderr)
-            return soak_ranks.lasting(out, args.steps)
+            return soak.lasting(out)
 
         expected = alone(folder / "alone")
         whole = start(folder / "both")
         whole.wait()
         expect(whole.returncode == 0 and "2 ranks on 2 hosts" in told(), "two hosts train to the end", told())
-        expect(soak_ranks.lasting(folder / "both", args.steps) == expected, "their bytes are those of one process")
+        expect(soak.lasting(folder / "both") == expected, "their bytes are those of one process")
 
         out = folder / "cut"
         process = start(out, f"--ddp_timeout={TIMEOUT}")
@@ -128,7 +128,7 @@ def main():
             time.sleep(0.01)
         hosts.cut()
         begin = time.monotonic()
-        while (left := soak_ranks.processes_of(out)) and time.monotonic() - begin < TIMEOUT + 60:
+        while (left := soak.processes_of(out)) and time.monotonic() - begin < TIMEOUT + 60:
             time.sleep(0.1)
         took = time.monotonic() - begin
         # mpirun may go on to wait for its own daemon on the other host.

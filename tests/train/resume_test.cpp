@@ -659,6 +659,54 @@ TEST_CASE("resume: a best checkpoint that is gone is not the best any more, and 
 }
 
 TEST_CASE(
+    "resume: with other records to evaluate on, the best evaluation and patience begin anew, and a line says so") {
+  Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config();
+  config.eval_steps = 1;
+  config.save_steps = 1;
+  config.max_steps = 12;
+  config.warmup_steps = 0;
+  config.eval_dataset = config.dataset;
+  config.load_best_model_at_end = true;
+  config.early_stopping_patience = 4;
+  config.resume_from_checkpoint = "auto";
+  const auto train_until = [&](Index last) {
+    std::atomic<int> stop{0};
+    RunOptions options;
+    options.stop = &stop;
+    options.on_step = [&](const StepMetrics& metrics) {
+      if (metrics.step == last) stop = SIGTERM;
+    };
+    fine_tune(config, options);
+    return run::Checkpoints(shop.temp / "run").newest()->state;
+  };
+  config.learning_rate = 0.03;
+  REQUIRE(train_until(4).best_step == 4);
+  config.learning_rate = 5;  // spoils it
+  const auto before = train_until(6);
+  REQUIRE((before.best_step == 4 && before.evaluations_without_improvement > 0));
+  CHECK(before.evaluated_records.starts_with("22 records with checksum "));
+
+  const io::Path others = shop.temp / "others.jsonl";  // elsewhere the same records are the same
+  config.eval_dataset = {others.native()};
+  io::copy_file(shop.temp / "train.jsonl", others);
+  REQUIRE(train_until(7).best_step == 4);
+  CHECK_FALSE(quiet.said("evaluations were of"));
+
+  io::write_file(others, std::string_view(R"({"instruction": "a", "output": "b"})"));
+  const auto after = train_until(8);
+  CHECK(after.evaluated_records.starts_with("1 records with checksum "));
+  CHECK(after.best_step == 8);
+  REQUIRE(after.to_beat);
+  CHECK(after.to_beat->second == 8);
+  CHECK(after.evaluations_without_improvement == 0);
+  CHECK(after.best_eval_loss == after.last_eval_loss);
+  CHECK(quiet.said(concat("evaluations were of ", before.evaluated_records, ", and go on with ",
+                          after.evaluated_records, "; the best of them and early stopping's patience begin anew")));
+}
+
+TEST_CASE(
     "resume: patience remembers the best evaluation, though its checkpoint is gone, and one unreadable is named") {
   Quiet quiet;
   const Workshop shop;

@@ -21,7 +21,8 @@
 #  define LORA_SIMD
 #endif
 
-/// Precedes a loop of a small constant number of iterations, whose sums are to stay in registers.
+/// Precedes a loop of a small constant number of iterations, to be written out. Arrays that it numbers may stay in
+/// memory: for registers cpu/lanes.hpp has `unrolled`.
 #if defined(__clang__)
 #  define LORA_UNROLL _Pragma("unroll")
 #else

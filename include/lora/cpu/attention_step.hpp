@@ -26,12 +26,11 @@ inline Index step_keys(Index keys) { return padded(std::max<Index>(128, (keys + 
   for (Index c = 0; c < width; c += 16) {
     Floats16 x;
     load_floats(q + c, x);
-    LORA_UNROLL
-    for (int j = 0; j < 8; ++j) {
+    unrolled<8>([&](auto j) {
       Floats16 y;
       load_floats(keys + j * stride + c, y);
       sums[j] += x * y;
-    }
+    });
   }
   Floats8 scores;
   totals(sums, scores);

@@ -19,9 +19,10 @@ using Floats16 = float __attribute__((vector_size(64)));
 /// registers, which GCC does not do of a loop that it unrolls.
 template <int count, class Body>
 [[gnu::always_inline]] inline void unrolled(const Body& body) {
-  [&]<int... i>(std::integer_sequence<int, i...>) {
+  const auto each = [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
     (body(std::integral_constant<int, i>()), ...);
-  }(std::make_integer_sequence<int, count>());
+  };
+  each(std::make_integer_sequence<int, count>());
 }
 
 template <class Vector>

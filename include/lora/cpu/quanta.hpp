@@ -25,7 +25,7 @@ using Sums8 = std::int32_t __attribute__((vector_size(32)));
 /// sums: of four products each of adjacent bytes. x is signed, within ±127; w is signed where `is_signed`, else at most
 /// 127.
 template <bool is_signed>
-void dot_fours(const Bytes32& w, const Bytes32& x, Sums8& sums) {
+[[gnu::always_inline]] inline void dot_fours(const Bytes32& w, const Bytes32& x, Sums8& sums) {
 #if defined(__AVX2__)
   auto left = (__m256i)w, right = (__m256i)x;
   if constexpr (is_signed) {  // the instructions take their first operand without a sign
@@ -91,25 +91,25 @@ inline void round_block(const float* x, Bytes32& q, float& scale, float& sum, fl
   }
 }
 
-inline Bytes16 load_bytes(const std::byte* from) {
+[[gnu::always_inline]] inline Bytes16 load_bytes(const std::byte* from) {
   Bytes16 bytes;
   std::memcpy(&bytes, from, sizeof bytes);
   return bytes;
 }
-inline void join(Bytes16 low, Bytes16 high, Bytes32& to) {
+[[gnu::always_inline]] inline void join(Bytes16 low, Bytes16 high, Bytes32& to) {
   to = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
                                22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
 }
 
 /// Each byte's bits from bit `shift` on. Instructions shift no bytes: a neighbour's bits come in, which the caller
 /// masks out.
-inline void shift_bytes(const Bytes32& bytes, int shift, Bytes32& to) {
+[[gnu::always_inline]] inline void shift_bytes(const Bytes32& bytes, int shift, Bytes32& to) {
   using Words16 = std::uint16_t __attribute__((vector_size(32)));
   to = reinterpret_cast<Bytes32>(reinterpret_cast<Words16>(bytes) >> static_cast<std::uint16_t>(shift));
 }
 
 /// A scale or minimum of a block, a float16.
-inline float load_scale(const std::byte* from) {
+[[gnu::always_inline]] inline float load_scale(const std::byte* from) {
 #if defined(__F16C__)
   return _cvtsh_ss(load<std::uint16_t>(from));
 #else
@@ -118,7 +118,7 @@ inline float load_scale(const std::byte* from) {
 }
 
 /// Each of 16 bits as a byte that is `value` where the bit is 1.
-inline Bytes16 bits_as_bytes(std::uint32_t bits, std::uint8_t value) {
+[[gnu::always_inline]] inline Bytes16 bits_as_bytes(std::uint32_t bits, std::uint8_t value) {
   constexpr Bytes16 places{1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
   const Bytes16 first = Bytes16{} + static_cast<std::uint8_t>(bits),
                 second = Bytes16{} + static_cast<std::uint8_t>(bits >> 8);
@@ -179,24 +179,22 @@ struct Eighths {
                         minima[2] = {second & six, (third >> 4 & four) | (second >> 6 & two) << 4};
     widen(scales, load_scale(block), to.scales);
     widen(minima, load_scale(block + 2), to.minima);
-    LORA_UNROLL
-    for (int k = 0; k < 8; k += 2) {
-      const std::byte* const pairs = block + (fifth ? 48 : 16) + k * 16;
+    unrolled<4>([&](auto k) {
+      const std::byte* const pairs = block + (fifth ? 48 : 16) + k * 32;
       Bytes32 both, high;
       join(load_bytes(pairs), load_bytes(pairs + 16), both);
       shift_bytes(both, 4, high);
-      to.q[k] = both & 15;
-      to.q[k + 1] = high & 15;
-    }
+      to.q[2 * k] = both & 15;
+      to.q[2 * k + 1] = high & 15;
+    });
     if constexpr (fifth) {
       Bytes32 all;
       join(load_bytes(block + 16), load_bytes(block + 32), all);
-      LORA_UNROLL
-      for (int k = 0; k < 8; ++k) {
+      unrolled<8>([&](auto k) {
         Bytes32 fifths;
         shift_bytes(all, k, fifths);
         to.q[k] |= (fifths & 1) << 4;
-      }
+      });
     }
   }
 
@@ -204,7 +202,6 @@ struct Eighths {
   static void widen(const std::uint32_t* packed, float scale, float* to) {
     std::uint8_t numbers[8];
     std::memcpy(numbers, packed, sizeof numbers);
-    LORA_UNROLL
     for (int i = 0; i < 8; ++i) to[i] = scale * static_cast<float>(numbers[i]);
   }
 };
@@ -214,8 +211,7 @@ struct Sixes {
   static constexpr int columns = 256, bytes = 210, width = 16;
   static constexpr bool is_signed = false, has_minimum = true;
   [[gnu::always_inline]] static void unpack(const std::byte* block, Quanta<columns, width>& to) {
-    LORA_UNROLL
-    for (int k = 0; k < 8; ++k) {
+    unrolled<8>([&](auto k) {
       const std::byte *const pairs = block + k / 4 * 64 + k % 2 * 32, *const uppers = block + 128 + k / 4 * 32;
       Bytes32 lower, upper;
       join(load_bytes(pairs), load_bytes(pairs + 16), lower);
@@ -223,9 +219,8 @@ struct Sixes {
       shift_bytes(lower, k / 2 % 2 * 4, lower);
       shift_bytes(upper, k % 4 * 2, upper);
       to.q[k] = (lower & 15) | (upper & 3) << 4;
-    }
+    });
     const float scale = load_scale(block + 208);
-    LORA_UNROLL
     for (int i = 0; i < 16; ++i) {
       to.scales[i] = scale * static_cast<float>(static_cast<std::int8_t>(block[192 + i]));
       to.minima[i] = to.scales[i] * 32;
@@ -249,10 +244,8 @@ template <class Format>
                                                                                                     : x.sums) +
                                                                                                b * parts;
   alignas(64) float scales[std::size_t{parts}];
-  LORA_UNROLL
   for (int i = 0; i < parts; ++i) scales[i] = w.scales[i] * x_scales[i];
-  LORA_UNROLL
-  for (int g = 0; g < groups; ++g) {
+  unrolled<groups>([&](auto g) {
     Floats8 scale;
     if constexpr (parts > groups) {
       scale =
@@ -263,12 +256,16 @@ template <class Format>
     Sums8 products;
     dot_fours<Format::is_signed>(w.q[g], q[g], products);
     sum += __builtin_convertvector(products, Floats8) * scale;
-  }
+  });
   if constexpr (Format::has_minimum && parts == 1) {
     minima += w.minima[0] * x_sums[0];
   } else if constexpr (Format::has_minimum) {
-    LORA_UNROLL
-    for (int i = 0; i < parts; ++i) minima[i % 8] += w.minima[i] * x_sums[i];
+    unrolled<parts / 8>([&](auto i) {
+      Floats8 of_w, of_x;
+      load_floats(w.minima + 8 * i, of_w);
+      load_floats(x_sums + 8 * i, of_x);
+      minima += of_w * of_x;
+    });
   }
 }
 

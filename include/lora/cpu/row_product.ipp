@@ -99,22 +99,18 @@ void float_rows(Device& dev, View<Device, const float> x, const StoredView<Devic
   for_row_tiles<together, 8>(
       dev, y, cols, accumulate, [&]<int rows>(Index i, int count, Index r, float(*sums)[std::size_t{rows}]) {
         Floats16 totals[std::size_t{together}][std::size_t{rows}] = {};
-        const auto add = [&](const std::byte* const* from, Index j) {
+        const auto add = [&](const std::byte* const* from, Index j) __attribute__((flatten)) {
           Floats16 first[std::size_t{rows}], second[std::size_t{rows}];
-          LORA_UNROLL
-          for (int s = 0; s < rows; ++s) {
+          unrolled<rows>([&](auto s) {
             load_floats(wide.row(r + s) + j, first[s]);
             load_floats(wide.row(r + s) + j + 16, second[s]);
-          }
-          LORA_UNROLL
-          for (int k = 0; k < together; ++k) {
+          });
+          unrolled<together>([&](auto k) {
             Floats16 low, high;
             Block::load(from[k], low, high);
-            LORA_UNROLL
-            for (int s = 0; s < rows; ++s) totals[k][s] += low * first[s];
-            LORA_UNROLL
-            for (int s = 0; s < rows; ++s) totals[k][s] += high * second[s];
-          }
+            unrolled<rows>([&](auto s) { totals[k][s] += low * first[s]; });
+            unrolled<rows>([&](auto s) { totals[k][s] += high * second[s]; });
+          });
         };
         const std::byte* from[std::size_t{together}];
         for (int k = 0; k < together; ++k)
@@ -158,28 +154,30 @@ void quanta_rows(Device& dev, View<Device, const float> x, const StoredView<Devi
       round_block(x.row(r) + g * 32, q.row(r)[g], to[g], to[groups + g], to + 2 * groups + 2 * g,
                   to + 4 * groups + 2 * g);
   }
-  for_row_tiles<together, 4>(
-      dev, y, w.cols(), accumulate, [&]<int rows>(Index i, int count, Index r, float(*sums)[std::size_t{rows}]) {
-        Floats8 totals[std::size_t{together}][std::size_t{rows}] = {};
-        Minima<Format> minima[std::size_t{together}][std::size_t{rows}] = {};
-        RoundedRow read[std::size_t{rows}];
-        for (int s = 0; s < rows; ++s) read[s] = row(r + s);
-        const std::byte* from[std::size_t{together}];
-        for (int k = 0; k < together; ++k)
-          from[k] = w.data() + static_cast<std::size_t>(i + std::min(k, count - 1)) * w.row_bytes();
-        for (Index b = 0; b < blocks; ++b) {
-          unrolled<together>([&](auto k) {
-            LORA_UNROLL
-            for (Index line = 0; line < Format::bytes; line += 64) __builtin_prefetch(from[k] + weight_ahead + line);
-            Quanta<Format::columns, Format::width> block;
-            Format::unpack(from[k], block);
-            unrolled<rows>([&](auto s) { add_block<Format>(block, read[s], b, totals[k][s], minima[k][s]); });
-            from[k] += Format::bytes;
-          });
-        }
-        unrolled<together>(
-            [&](auto k) { unrolled<rows>([&](auto s) { sums[k][s] = total(totals[k][s]) - total(minima[k][s]); }); });
+  // Flattened, since at a call what is added up would leave the registers.
+  const auto tile = [&]<int rows>(Index i, int count, Index r, float(*sums)[std::size_t{rows}])
+      __attribute__((flatten)) {
+    Floats8 totals[std::size_t{together}][std::size_t{rows}] = {};
+    Minima<Format> minima[std::size_t{together}][std::size_t{rows}] = {};
+    RoundedRow read[std::size_t{rows}];
+    for (int s = 0; s < rows; ++s) read[s] = row(r + s);
+    const std::byte* from[std::size_t{together}];
+    for (int k = 0; k < together; ++k)
+      from[k] = w.data() + static_cast<std::size_t>(i + std::min(k, count - 1)) * w.row_bytes();
+    for (Index b = 0; b < blocks; ++b) {
+      unrolled<together>([&](auto k) {
+        LORA_UNROLL
+        for (Index line = 0; line < Format::bytes; line += 64) __builtin_prefetch(from[k] + weight_ahead + line);
+        Quanta<Format::columns, Format::width> block;
+        Format::unpack(from[k], block);
+        unrolled<rows>([&](auto s) { add_block<Format>(block, read[s], b, totals[k][s], minima[k][s]); });
+        from[k] += Format::bytes;
       });
+    }
+    unrolled<together>(
+        [&](auto k) { unrolled<rows>([&](auto s) { sums[k][s] = total(totals[k][s]) - total(minima[k][s]); }); });
+  };
+  for_row_tiles<together, 4>(dev, y, w.cols(), accumulate, tile);
 }
 
 LORA_INLINE void row_product(Device& dev, View<Device, const float> x, const StoredView<Device>& w,

@@ -8,6 +8,7 @@
 #include "lora/core/config.hpp"
 #include "lora/core/scalar.hpp"
 #include "lora/cpu/eigen.hpp"
+#include "lora/cpu/lanes.hpp"
 
 /// Products of tiles that fit a core's caches, for kernels that keep their operands there. An operand consists of
 /// words: the adjacent elements of the inner extent that one instruction takes together, one in float, two in bf16.
@@ -91,45 +92,34 @@ inline constexpr int block_rows = 4;
 
 /// A block of block_rows rows and `vectors` vectors of c.
 template <class P, int vectors>
-void block_product(Index depth, const typename P::Word* a, Index a_row, Index a_word, const typename P::Word* b,
-                   Index b_row, typename P::Sum* c, Index c_row, bool accumulate) {
+[[gnu::flatten]] void block_product(Index depth, const typename P::Word* a, Index a_row, Index a_word,
+                                    const typename P::Word* b, Index b_row, typename P::Sum* c, Index c_row,
+                                    bool accumulate) {
   using Vector = typename P::Vector;
   using Eigen::internal::ploadu;
   using Eigen::internal::pset1;
   using Eigen::internal::pstoreu;
   constexpr std::size_t width = std::size_t{vectors};
   Vector sums[block_rows][width];
+  const auto each = [](const auto& body) {
+    unrolled<block_rows>([&](auto i) { unrolled<vectors>([&](auto j) { body(i, j); }); });
+  };
   if (accumulate) {
-    LORA_UNROLL
-    for (int i = 0; i < block_rows; ++i) {
-      LORA_UNROLL
-      for (int j = 0; j < vectors; ++j) sums[i][j] = ploadu<Vector>(c + i * c_row + j * P::lanes);
-    }
+    each([&](auto i, auto j) { sums[i][j] = ploadu<Vector>(c + i * c_row + j * P::lanes); });
   } else {
-    LORA_UNROLL
-    for (int i = 0; i < block_rows; ++i) {
-      LORA_UNROLL
-      for (int j = 0; j < vectors; ++j) sums[i][j] = pset1<Vector>(typename P::Sum(0));
-    }
+    each([&](auto i, auto j) { sums[i][j] = pset1<Vector>(typename P::Sum(0)); });
   }
   for (Index k = 0; k < depth; ++k) {
     decltype(P::load(b)) right[width];
-    LORA_UNROLL
-    for (int j = 0; j < vectors; ++j) right[j] = P::load(b + j * P::lanes);
-    LORA_UNROLL
-    for (int i = 0; i < block_rows; ++i) {
+    unrolled<vectors>([&](auto j) { right[j] = P::load(b + j * P::lanes); });
+    unrolled<block_rows>([&](auto i) {
       const auto left = P::broadcast(a + i * a_row);
-      LORA_UNROLL
-      for (int j = 0; j < vectors; ++j) sums[i][j] = P::multiply_add(left, right[j], sums[i][j]);
-    }
+      unrolled<vectors>([&](auto j) { sums[i][j] = P::multiply_add(left, right[j], sums[i][j]); });
+    });
     a += a_word;
     b += b_row;
   }
-  LORA_UNROLL
-  for (int i = 0; i < block_rows; ++i) {
-    LORA_UNROLL
-    for (int j = 0; j < vectors; ++j) pstoreu(c + i * c_row + j * P::lanes, sums[i][j]);
-  }
+  each([&](auto i, auto j) { pstoreu(c + i * c_row + j * P::lanes, sums[i][j]); });
 }
 
 }  // namespace detail

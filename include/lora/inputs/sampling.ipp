@@ -34,8 +34,11 @@ LORA_INLINE decode::Sampling sampling_of(const settings::Config& config, const m
                                   plain.repetition_penalty, plain.repetition_penalty);
   how.seed = static_cast<std::uint64_t>(config.seed);
   if (!advised.empty()) log::info("of ", (source.path() / "generation_config.json").native(), ": ", advised);
-  if (!advice.others.empty())
-    log::warn((source.path() / "generation_config.json").native(), ": not followed: ", listed(advice.others));
+  auto unfollowed = model::unfollowed_advice(source);
+  // Without sample that file decides nothing but where answers end.
+  if (!config.sample) std::erase_if(unfollowed, [](const std::string& name) { return name != "stop_strings"; });
+  if (!unfollowed.empty())
+    log::warn((source.path() / "generation_config.json").native(), ": not followed: ", listed(unfollowed));
   if (!defaults.empty()) log::info("as transformers' defaults: ", defaults);
   return how;
 }

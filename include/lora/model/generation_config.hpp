@@ -16,12 +16,14 @@ struct SamplingAdvice {
   std::optional<Index> top_k{};
   std::optional<double> min_p{};
   std::optional<double> repetition_penalty{};
-  std::vector<std::string> others{};  ///< names of what else would change answers, which nothing here follows
 };
 
 /// Nothing of a GGUF file, or of a folder without generation_config.json.
 /// Throws   FormatError for numbers with which nothing can be drawn
 SamplingAdvice sampling_advice(const Source& source);
+
+/// The names of what else in that file would change answers, which nothing here follows.
+std::vector<std::string> unfollowed_advice(const Source& source);
 
 }  // namespace lora::model
 

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lora/core/config.hpp"
 #include "lora/io/file.hpp"
@@ -32,14 +35,21 @@ inline constexpr std::pair<std::string_view, double> other_advice[] = {{"no_repe
                                                                        {"exponential_decay_length_penalty", 0},
                                                                        {"stop_strings", 0}};
 
+/// The file, if the model has one.
+LORA_INLINE std::optional<io::JsonFile> generation_config(const Source& source) {
+  const auto file = source.path() / "generation_config.json";
+  if (source.gguf() != nullptr || !io::is_there(file)) return std::nullopt;
+  return std::optional<io::JsonFile>(std::in_place, file);
+}
+
 }  // namespace lora::model::detail
 
 namespace lora::model {
 
 LORA_INLINE SamplingAdvice sampling_advice(const Source& source) {
-  const auto file = source.path() / "generation_config.json";
-  if (source.gguf() != nullptr || !io::is_there(file)) return {};
-  const io::JsonFile json(file);
+  const auto file = detail::generation_config(source);
+  if (!file) return {};
+  const io::JsonFile& json = *file;
   const auto number = [&](std::string_view key, bool (*fits)(double), std::string_view expected) {
     const auto value = json->get<double>(key);
     if (value && !fits(*value)) json.view().fail("\"", key, "\" is ", *value, "; expected ", expected);
@@ -55,13 +65,20 @@ LORA_INLINE SamplingAdvice sampling_advice(const Source& source) {
   advice.min_p = number(
       "min_p", [](double x) { return x >= 0 && x <= 1; }, "a number from 0 to 1");
   advice.repetition_penalty = number("repetition_penalty", above_zero, "a number above 0");
+  return advice;
+}
+
+LORA_INLINE std::vector<std::string> unfollowed_advice(const Source& source) {
+  std::vector<std::string> names;
+  const auto file = detail::generation_config(source);
+  if (!file) return names;
   for (const auto& [name, without] : detail::other_advice) {
-    const auto value = json->find(name);
+    const auto value = (*file)->find(name);
     if (!value) continue;
     const io::Json& given = value->json();
-    if (given.is_number() ? given.get<double>() != without : !given.empty()) advice.others.emplace_back(name);
+    if (given.is_number() ? given.get<double>() != without : !given.empty()) names.emplace_back(name);
   }
-  return advice;
+  return names;
 }
 
 }  // namespace lora::model

@@ -33,6 +33,9 @@ struct DataFacts {
   std::optional<std::uint64_t> adapter_start{};        ///< checksum of the adapter that it starts from
 };
 
+/// Records as settings and checkpoints note them.
+std::string records_text(Index records, std::uint64_t fingerprint);
+
 /// What trains where a program that uses the library has not left that to the settings: its tensors' names.
 std::string chosen_text(const std::vector<std::string>& names);
 constexpr std::string_view all_text = "all";

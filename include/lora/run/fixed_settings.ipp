@@ -5,6 +5,10 @@
 
 namespace lora::run {
 
+LORA_INLINE std::string records_text(Index records, std::uint64_t fingerprint) {
+  return concat(records, " records with checksum ", checksum_text(fingerprint));
+}
+
 LORA_INLINE std::string chosen_text(const std::vector<std::string>& names) {
   Fingerprint sum(names.size());
   for (const std::string& name : names) sum.add(name);
@@ -140,7 +144,7 @@ LORA_INLINE io::Json fixed_settings(const settings::Config& config, const model:
     settings["trainable"] = config.trainable;
   }
   settings.update(io::json_object(
-      {{"dataset", concat(data.records, " records with checksum ", checksum_text(data.fingerprint))},
+      {{"dataset", records_text(data.records, data.fingerprint)},
        {"val_size", config.val_size},
        {"template", data.template_name},
        {"date", data.date},

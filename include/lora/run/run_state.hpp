@@ -52,6 +52,7 @@ struct RunState {
   Index step_to_beat() const { return to_beat ? to_beat->second : best_step; }
   Index evaluations_without_improvement = 0;  ///< in a row and in a stage, by early_stopping_threshold
   Index evaluated_stage = 0;                  ///< the one that was evaluated last
+  std::string evaluated_records{};            ///< their count and checksum; empty if none, or of an earlier version
   Index stage = 0;                            ///< of the next step
   std::vector<Index> ended_stages{};          ///< steps done when a stage but the last ended before its end
   std::vector<DrawnClasses> drawn{};          ///< by parts of a curriculum

@@ -103,6 +103,7 @@ LORA_INLINE io::Json to_json(const RunState& state) {
     json["metric_to_beat"] = state.to_beat->first;
     json["step_to_beat"] = state.to_beat->second;
   }
+  if (!state.evaluated_records.empty()) json["evaluated_records"] = state.evaluated_records;
   if (state.last_exact_match) json["last_exact_match"] = *state.last_exact_match;
   if (state.last_rouge_l) json["last_rouge_l"] = *state.last_rouge_l;
   if (state.loss_scale) {
@@ -136,6 +137,7 @@ LORA_INLINE RunState parse_state(const io::JsonView& json) {
   if (const auto metric = json.get<double>("metric_to_beat")) state.to_beat = {*metric, json.at<Index>("step_to_beat")};
   state.evaluations_without_improvement = json.get<Index>("evaluations_without_improvement").value_or(0);
   state.stage = json.get<Index>("stage").value_or(0);
+  state.evaluated_records = json.get<std::string>("evaluated_records").value_or("");
   const auto evaluated = json.get<Index>("evaluated_stage");
   state.evaluated_stage = evaluated.value_or(state.stage);
   if (!evaluated && !state.to_beat && state.best_metric) state.to_beat.emplace(*state.best_metric, state.best_step);

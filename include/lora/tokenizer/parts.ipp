@@ -224,12 +224,12 @@ LORA_INLINE io::Json tokenizer_config_json(const TokenizerParts& parts) {
   name_token("pad_token", parts.pad);
   if (parts.pieces) {
     // Those that only names make special, which a tokenizer.model does not tell.
-    io::Json more = io::Json::array();
+    std::vector<std::string> more;
     for (const auto& [id, token] : parts.added)
       if (!parts.pieces->is_special(id) && id != parts.bos && id != parts.eos && id != parts.pad)
         more.push_back(token.content);
     std::sort(more.begin(), more.end());
-    if (!more.empty()) config["additional_special_tokens"] = std::move(more);
+    if (!more.empty()) config["additional_special_tokens"] = io::json_array(more);
     config["add_bos_token"] = !parts.frame.before.empty();
     config["add_eos_token"] = !parts.frame.after.empty();
     config["legacy"] = true;

@@ -68,7 +68,7 @@ class TrainingRun {
     Index first = 0, end = 0;            // steps done, and to be done in all
     bool evaluates = false;              // before the first of them
     bool has_result = false;             // final_model is in place, for there is nothing to do
-    std::string lost{};                  // what is to be said of a best checkpoint that is gone
+    std::string lost{};                  // what is to be said of a best evaluation that counts no more
     std::optional<Output::Kept> kept{};  // of the logs
   };
 
@@ -81,7 +81,7 @@ class TrainingRun {
 
   std::optional<run::Checkpoint> find_checkpoint();
   Beginning begin();
-  std::string restore(const run::Checkpoint& checkpoint);
+  void restore(const run::Checkpoint& checkpoint);
   void take_folder(Beginning& from);
   void say_beginning(const Beginning& from);
   void expect_learnt();
@@ -191,7 +191,9 @@ typename TrainingRun<D, T>::Beginning TrainingRun<D, T>::begin() {
   const bool stays = from.checkpoint && stays_ended(from.checkpoint->state, prepared_.config);
   from.end = stays ? from.first : prepared_.plan.total();
   if (writes() && from.first < from.end) io::expect_room(prepared_.output, saving_.checkpoint_bytes(), "a checkpoint");
-  if (from.checkpoint) from.lost = restore(*from.checkpoint);
+  if (from.checkpoint) restore(*from.checkpoint);
+  if (from.first < from.end) from.lost = note_evaluated_records(state_, prepared_.data);
+  if (from.lost.empty()) from.lost = saving_.forget_lost_best(state_, prepared_.earlier.goes_on_here());
   if (writes() && from.checkpoint && prepared_.earlier.goes_on_here())
     from.kept = Output::kept_through(prepared_.output, from.first);
   // The run was stopped during it, or has not begun.
@@ -201,9 +203,9 @@ typename TrainingRun<D, T>::Beginning TrainingRun<D, T>::begin() {
   return from;
 }
 
-/// Changes no file. Returns   what is to be said of a best checkpoint that is lost
+/// Changes no file.
 template <AnyDevice D, class T>
-std::string TrainingRun<D, T>::restore(const run::Checkpoint& checkpoint) {
+void TrainingRun<D, T>::restore(const run::Checkpoint& checkpoint) {
   io::Json settings = std::move(state_.settings);
   state_ = checkpoint.state;
   state_.settings = std::move(settings);
@@ -216,7 +218,6 @@ std::string TrainingRun<D, T>::restore(const run::Checkpoint& checkpoint) {
   learner_.stepper().with_optimizer(dev_, [&](auto& dev, auto& optimizer) {
     run::load_optimizer(dev, optimizer, state_.updates, checkpoint.folder);
   });
-  return saving_.forget_lost_best(state_, prepared_.earlier.goes_on_here());
 }
 
 /// Makes the folder this run's. All that may fail comes before, for this is the first to change anything.
