@@ -4,9 +4,10 @@
 
 if(NOT TARGET lora_compiled)
   set(lora_compiled_dir "${CMAKE_CURRENT_LIST_DIR}/compiled")
-  # What beside the level makes loops over rows vector code with g++ (tests/vectors), and whether it compiles a release.
-  set(lora_vector_code -fstrict-aliasing -finline-small-functions -ftree-loop-vectorize -ftree-slp-vectorize
-                       -fvect-cost-model=dynamic)
+  # What beside the level makes loops over rows vector code with g++ (tests/vectors), with products and sums in one
+  # instruction (expensive-optimizations); and whether it compiles a release.
+  set(lora_vector_code -fstrict-aliasing -finline-small-functions -fexpensive-optimizations -ftree-loop-vectorize
+                       -ftree-slp-vectorize -fvect-cost-model=dynamic)
   set(lora_gnu_release $<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release>>)
   # add_lora_compiled(NAME SOURCES... LIBRARIES...)
   function(add_lora_compiled name)

@@ -188,6 +188,42 @@ TEST_CASE("run_state: files that nothing was learnt from have no share") {
   for (const io::Json& file : files) CHECK(file.at("share") == 0);
 }
 
+TEST_CASE("run_state: what was measured on other records is forgotten, whatever it was, and nothing else is") {
+  const auto noted = [](RunState state, const std::string& before) {
+    state.evaluated_records = before;
+    const std::string said = run::note_evaluated_records(state, "new");
+    CHECK(state.evaluated_records == "new");
+    return std::pair(state, said);
+  };
+  RunState measured;
+  measured.best_eval_loss = 1;
+  measured.best_metric = 2;
+  measured.best_step = 3;
+  measured.to_beat.emplace(4, 5);
+  measured.evaluations_without_improvement = 6;
+  measured.last_eval_loss = 7;
+  for (const char* before : {"", "new"}) {  // of an earlier version, and the same
+    const auto [state, said] = noted(measured, before);
+    CHECK(said.empty());
+    CHECK((state.best_eval_loss == 1 && state.best_metric == 2 && state.best_step == 3));
+    CHECK((state.to_beat && state.evaluations_without_improvement == 6));
+  }
+  const auto [state, said] = noted(measured, "old");
+  CHECK(said ==
+        "evaluations were of old, and go on with new; the best of them and early stopping's patience begin anew");
+  CHECK((!state.best_eval_loss && !state.best_metric && state.best_step == 0));
+  CHECK((!state.to_beat && state.evaluations_without_improvement == 0));
+  CHECK(state.last_eval_loss == 7);
+
+  CHECK(noted({}, "old").second.empty());  // nothing was measured
+  RunState never_finite;
+  never_finite.evaluations_without_improvement = 1;
+  CHECK(noted(never_finite, "old").first.evaluations_without_improvement == 0);
+  RunState of_the_stage;
+  of_the_stage.to_beat.emplace(1, 2);
+  CHECK_FALSE(noted(of_the_stage, "old").first.to_beat);
+}
+
 TEST_CASE("run_state: a run that has done nothing has counted nothing") {
   CHECK(io::to_text(run::detail::to_json(RunState()), -1) ==
         R"({"format":2,"step":0,"updates":0,"next_sample":0,"total_tokens":0,"last_loss":0.0,)"

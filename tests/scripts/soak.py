@@ -48,10 +48,10 @@ KINDS = {
     "texts": [*LORA, "--dataset={data}/lines.jsonl"],
     "mixed": [*LORA, "--dataset={data}/data.jsonl,{data}/held_back.jsonl", "--mix_strategy=interleave_over"],
     "curriculum": [*LORA, "--use_curriculum", "--curriculum_field=difficulty",
-                   "--curriculum_stages=" + json.dumps(LESSONS).replace("{", "{{").replace("}", "}}")],
+                   "--curriculum_stages=" + json.dumps(LESSONS)],
     "in full, in stages": ["--finetuning_type=full", "--max_shard_size=8KB", "--curriculum_field=difficulty",
-                           "--curriculum_stages=" + json.dumps(LESSONS).replace("{", "{{").replace("}", "}}"),
-                           "--stages=" + json.dumps(STAGES).replace("{", "{{").replace("}", "}}")],
+                           "--curriculum_stages=" + json.dumps(LESSONS),
+                           "--stages=" + json.dumps(STAGES)],
     "from scratch": ["--finetuning_type=full", "--train_from_scratch"],
 }
 
@@ -74,7 +74,7 @@ def processes_of(folder):
 def lasting(folder):
     """What depends neither on the time nor on who wrote it; of checkpoints the last, for a stop writes one of its own."""
     files = {}
-    steps = max(int(path.name.split("-")[1]) for path in (folder / "checkpoints").glob("checkpoint-*"))
+    steps = max((int(path.name.split("-")[1]) for path in (folder / "checkpoints").glob("checkpoint-*")), default=0)
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.is_file() and name.startswith(("final_model/", f"checkpoints/checkpoint-{steps}/")) and path.name != "README.md":
@@ -114,7 +114,7 @@ class Soak:
         units = self.args.ranks * (2 if self.args.zero_stage > 1 else 1)  # a micro-batch each, where gradients leave with it
         keys = {"--model_name_or_path": self.folder / "inputs" / "model", "--dataset": self.folder / "data.jsonl",
                 "--dtype": "float32"}
-        given = [word.format(inputs=self.folder / "inputs", data=self.folder) for word in self.kind]
+        given = [word.replace("{inputs}", str(self.folder / "inputs")).replace("{data}", str(self.folder)) for word in self.kind]
         keys = [f"{key}={value}" for key, value in keys.items() if not any(word.startswith(key + "=") for word in given)]
         return ["train", *keys, *given, f"--output_dir={out}", "--threads=1", "--cutoff_len=64",
                 f"--device={'ascend' if self.args.stand_in else 'cpu'}", f"--step_units={units}",
@@ -169,7 +169,7 @@ class Soak:
 
 
 def soak_kind(args, soak, kind):
-    """Returns how many of the runs went wrong, and how often they were disturbed."""
+    """Whether every run ended right, and some were disturbed."""
     soak.kind = KINDS[kind]
     folder = soak.folder / re.sub(r"\W+", "_", kind)
     whole = soak.start(1, folder / "alone")
@@ -184,10 +184,11 @@ def soak_kind(args, soak, kind):
         problem = "undisturbed it differs from one process"
     if problem is not None:
         sys.exit(f"{kind}: {problem}")
-    failed = disturbed = 0
-    for number in range(args.runs):
+    failed = disturbed = number = 0
+    while number < args.runs or (disturbed == 0 and number < args.runs + 10):  # a short run may end before it is disturbed
         out = folder / f"run-{number}"
         kills, problem = soak.one_run(random.Random(f"{args.seed} {kind} {number}"), out)
+        number += 1
         disturbed += kills
         if problem is None:
             found = lasting(out)
@@ -198,9 +199,11 @@ def soak_kind(args, soak, kind):
             print(f"{kind}: run {number}, disturbed {kills} times: {problem}", flush=True)
         elif sys.stdout.isatty():
             print(f"{kind}: run {number}: disturbed {kills} times, the same bytes", flush=True)
-    print(f"{kind}: {args.runs - failed} of {args.runs} runs of {args.steps} steps, {args.ranks} at a time, disturbed {disturbed} "
+    print(f"{kind}: {number - failed} of {number} runs of {args.steps} steps, {args.ranks} at a time, disturbed {disturbed} "
           f"times, end with the bytes of one undisturbed process", flush=True)
-    return failed, disturbed
+    if disturbed == 0:
+        print(f"{kind}: no process was disturbed: more --steps or --runs are needed")
+    return failed == 0 and disturbed > 0
 
 
 def main():
@@ -217,16 +220,10 @@ def main():
     parser.add_argument("--mca", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"))
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    failed = disturbed = 0
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         soak = Soak(args, Path(name))
-        for kind in KINDS if args.kind == "all" else [args.kind]:
-            of_kind = soak_kind(args, soak, kind)
-            failed += of_kind[0]
-            disturbed += of_kind[1]
-    if disturbed == 0:
-        print("no process was disturbed: more --steps or --runs are needed")
-    return 1 if failed or disturbed == 0 else 0
+        right = [soak_kind(args, soak, kind) for kind in (KINDS if args.kind == "all" else [args.kind])]
+    return 0 if all(right) else 1
 
 
 if __name__ == "__main__":

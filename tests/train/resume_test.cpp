@@ -670,16 +670,20 @@ TEST_CASE(
   config.eval_dataset = config.dataset;
   config.load_best_model_at_end = true;
   config.early_stopping_patience = 4;
+  config.save_total_limit = 1;
   config.resume_from_checkpoint = "auto";
+  const run::Checkpoints checkpoints(shop.temp / "run");
   const auto train_until = [&](Index last) {
     std::atomic<int> stop{0};
     RunOptions options;
     options.stop = &stop;
     options.on_step = [&](const StepMetrics& metrics) {
-      if (metrics.step == last) stop = SIGTERM;
+      if (metrics.step != last) return;
+      stop = SIGTERM;
+      if (last == 8) CHECK(io::is_there(checkpoints.folder_of(4)));  // until there is a newer one
     };
     fine_tune(config, options);
-    return run::Checkpoints(shop.temp / "run").newest()->state;
+    return checkpoints.newest()->state;
   };
   config.learning_rate = 0.03;
   REQUIRE(train_until(4).best_step == 4);
@@ -694,7 +698,7 @@ TEST_CASE(
   REQUIRE(train_until(7).best_step == 4);
   CHECK_FALSE(quiet.said("evaluations were of"));
 
-  io::write_file(others, std::string_view(R"({"instruction": "a", "output": "b"})"));
+  write_tokens(others, 1, 3);
   const auto after = train_until(8);
   CHECK(after.evaluated_records.starts_with("1 records with checksum "));
   CHECK(after.best_step == 8);
@@ -704,6 +708,13 @@ TEST_CASE(
   CHECK(after.best_eval_loss == after.last_eval_loss);
   CHECK(quiet.said(concat("evaluations were of ", before.evaluated_records, ", and go on with ",
                           after.evaluated_records, "; the best of them and early stopping's patience begin anew")));
+  CHECK_FALSE(io::is_there(checkpoints.folder_of(4)));
+
+  config.max_steps = 9;
+  REQUIRE(train_until(9).evaluation_due);  // all that is left to do
+  write_tokens(others, 2, 3);
+  CHECK(fine_tune(config).metrics.best_step == 9);
+  CHECK(checkpoints.newest()->state.evaluated_records.starts_with("2 records with checksum "));
 }
 
 TEST_CASE(

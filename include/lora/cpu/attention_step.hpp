@@ -42,17 +42,14 @@ template <int rows, int vectors>
 [[gnu::always_inline]] inline void add_values(const float* p, Index p_stride, const float* values, Index stride,
                                               Index count, float* o, Index o_stride) {
   Floats16 sums[std::size_t{rows}][std::size_t{vectors}];
-  const auto each = [](const auto& body) {
-    unrolled<rows>([&](auto r) { unrolled<vectors>([&](auto i) { body(r, i); }); });
-  };
-  each([&](auto r, auto i) { load_floats(o + r * o_stride + 16 * i, sums[r][i]); });
+  unrolled<rows, vectors>([&](auto r, auto i) { load_floats(o + r * o_stride + 16 * i, sums[r][i]); });
   for (Index j = 0; j < count; ++j) {
     Floats16 v[std::size_t{vectors}], shares[std::size_t{rows}];
     unrolled<vectors>([&](auto i) { load_floats(values + j * stride + 16 * i, v[i]); });
     unrolled<rows>([&](auto r) { shares[r] = Floats16{} + p[r * p_stride + j]; });
-    each([&](auto r, auto i) { sums[r][i] += shares[r] * v[i]; });
+    unrolled<rows, vectors>([&](auto r, auto i) { sums[r][i] += shares[r] * v[i]; });
   }
-  each([&](auto r, auto i) { store_floats(sums[r][i], o + r * o_stride + 16 * i); });
+  unrolled<rows, vectors>([&](auto r, auto i) { store_floats(sums[r][i], o + r * o_stride + 16 * i); });
 }
 
 /// The operands of a call, and the work on one part of a segment's keys, with sums in float.

@@ -25,6 +25,12 @@ template <int count, class Body>
   each(std::make_integer_sequence<int, count>());
 }
 
+/// body(0, 0), …, body(rows − 1, columns − 1), row by row.
+template <int rows, int columns, class Body>
+[[gnu::always_inline]] inline void unrolled(const Body& body) {
+  unrolled<rows>([&](auto i) { unrolled<columns>([&](auto j) { body(i, j); }); });
+}
+
 template <class Vector>
 [[gnu::always_inline]] inline void load_floats(const float* from, Vector& to) {
   std::memcpy(&to, from, sizeof to);

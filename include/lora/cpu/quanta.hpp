@@ -7,7 +7,6 @@
 #include <cstring>
 #include <type_traits>
 
-#include "lora/core/config.hpp"
 #include "lora/cpu/eigen.hpp"
 #include "lora/cpu/lanes.hpp"
 #include "lora/cpu/stored_row.hpp"

@@ -174,8 +174,7 @@ void quanta_rows(Device& dev, View<Device, const float> x, const StoredView<Devi
         from[k] += Format::bytes;
       });
     }
-    unrolled<together>(
-        [&](auto k) { unrolled<rows>([&](auto s) { sums[k][s] = total(totals[k][s]) - total(minima[k][s]); }); });
+    unrolled<together, rows>([&](auto k, auto s) { sums[k][s] = total(totals[k][s]) - total(minima[k][s]); });
   };
   for_row_tiles<together, 4>(dev, y, w.cols(), accumulate, tile);
 }

@@ -101,13 +101,10 @@ template <class P, int vectors>
   using Eigen::internal::pstoreu;
   constexpr std::size_t width = std::size_t{vectors};
   Vector sums[block_rows][width];
-  const auto each = [](const auto& body) {
-    unrolled<block_rows>([&](auto i) { unrolled<vectors>([&](auto j) { body(i, j); }); });
-  };
   if (accumulate) {
-    each([&](auto i, auto j) { sums[i][j] = ploadu<Vector>(c + i * c_row + j * P::lanes); });
+    unrolled<block_rows, vectors>([&](auto i, auto j) { sums[i][j] = ploadu<Vector>(c + i * c_row + j * P::lanes); });
   } else {
-    each([&](auto i, auto j) { sums[i][j] = pset1<Vector>(typename P::Sum(0)); });
+    unrolled<block_rows, vectors>([&](auto i, auto j) { sums[i][j] = pset1<Vector>(typename P::Sum(0)); });
   }
   for (Index k = 0; k < depth; ++k) {
     decltype(P::load(b)) right[width];
@@ -119,7 +116,7 @@ template <class P, int vectors>
     a += a_word;
     b += b_row;
   }
-  each([&](auto i, auto j) { pstoreu(c + i * c_row + j * P::lanes, sums[i][j]); });
+  unrolled<block_rows, vectors>([&](auto i, auto j) { pstoreu(c + i * c_row + j * P::lanes, sums[i][j]); });
 }
 
 }  // namespace detail

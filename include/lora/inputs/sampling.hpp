@@ -7,7 +7,8 @@
 namespace lora::inputs {
 
 /// How a run's answers are drawn: as its keys say and, with the key sample, where they are not given as the model's
-/// generation_config.json has it, else as transformers' defaults. A line tells what was taken from where.
+/// generation_config.json has it, else as transformers' defaults. A line tells what was taken from where, and a warning
+/// what of that file is not followed: without sample of where answers end alone.
 /// Throws   FormatError
 decode::Sampling sampling_of(const settings::Config& config, const model::Source& source);
 

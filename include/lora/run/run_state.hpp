@@ -68,6 +68,11 @@ struct RunState {
   io::Json settings = io::Json::object();        ///< those that must not change on resume
 };
 
+/// Notes the records that the steps to come are evaluated on. Where those until now were others, forgets the best
+/// evaluation and what early stopping compares with and counts. Checkpoints of earlier versions don't say which they
+/// were. Returns  what is to be said of that, or nothing
+std::string note_evaluated_records(RunState& state, const std::string& records);
+
 io::Json to_json(const std::vector<DrawnClasses>& parts);
 
 /// Counts by the name of a file, each with its share of all.

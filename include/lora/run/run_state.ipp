@@ -10,6 +10,19 @@ LORA_INLINE void LossMean::add(double loss) {
   ++steps;
 }
 
+LORA_INLINE std::string note_evaluated_records(RunState& state, const std::string& records) {
+  const std::string before = std::exchange(state.evaluated_records, records);
+  const bool was_evaluated = state.best_metric || state.to_beat || state.evaluations_without_improvement > 0;
+  if (before.empty() || before == records || !was_evaluated) return {};
+  state.best_eval_loss.reset();
+  state.best_metric.reset();
+  state.best_step = 0;
+  state.to_beat.reset();
+  state.evaluations_without_improvement = 0;
+  return concat("evaluations were of ", before, ", and go on with ", records,
+                "; the best of them and early stopping's patience begin anew");
+}
+
 LORA_INLINE io::Json to_json(const std::vector<DrawnClasses>& parts) {
   io::Json list = io::Json::array();
   for (const DrawnClasses& part : parts) {

@@ -66,21 +66,9 @@ inline void expect_fits(const run::Checkpoint& checkpoint, const io::Json& setti
   run::expect_same_place(checkpoint, plan.samples_before(checkpoint.state.step), plan.stage_of(checkpoint.state.step));
 }
 
-/// Notes the records that the steps to come are evaluated on. Where those until now were others, forgets the best
-/// evaluation and what early stopping compares with. Checkpoints of earlier versions don't say of which they are.
-/// Returns  what is to be said of that, or nothing
-inline std::string note_evaluated_records(run::RunState& state, const inputs::RunData& data) {
-  if (!data.evaluates()) return {};
-  const std::string before = std::exchange(
-      state.evaluated_records, run::records_text(data.eval_order().size(), data.eval().dataset().fingerprint()));
-  if (before.empty() || before == state.evaluated_records || !(state.best_metric || state.to_beat)) return {};
-  state.best_eval_loss.reset();
-  state.best_metric.reset();
-  state.best_step = 0;
-  state.to_beat.reset();
-  state.evaluations_without_improvement = 0;
-  return concat("evaluations were of ", before, ", and go on with ", state.evaluated_records,
-                "; the best of them and early stopping's patience begin anew");
+/// What a checkpoint notes of the records that a run evaluates.
+inline std::string evaluated_records(const inputs::RunData& data) {
+  return run::records_text(data.eval_order().size(), data.eval().dataset().fingerprint());
 }
 
 }  // namespace lora::train

@@ -192,7 +192,8 @@ typename TrainingRun<D, T>::Beginning TrainingRun<D, T>::begin() {
   from.end = stays ? from.first : prepared_.plan.total();
   if (writes() && from.first < from.end) io::expect_room(prepared_.output, saving_.checkpoint_bytes(), "a checkpoint");
   if (from.checkpoint) restore(*from.checkpoint);
-  if (from.first < from.end) from.lost = note_evaluated_records(state_, prepared_.data);
+  if (prepared_.data.evaluates() && (from.first < from.end || state_.evaluation_due))
+    from.lost = run::note_evaluated_records(state_, evaluated_records(prepared_.data));
   if (from.lost.empty()) from.lost = saving_.forget_lost_best(state_, prepared_.earlier.goes_on_here());
   if (writes() && from.checkpoint && prepared_.earlier.goes_on_here())
     from.kept = Output::kept_through(prepared_.output, from.first);
@@ -224,7 +225,8 @@ void TrainingRun<D, T>::restore(const run::Checkpoint& checkpoint) {
 template <AnyDevice D, class T>
 void TrainingRun<D, T>::take_folder(Beginning& from) {
   prepared_.earlier.take(from.checkpoint, from.end, from.evaluates);
-  if (from.checkpoint) saving_.rotate(state_);  // the run may have been killed just before
+  // The run may have been killed just before. What was its best stays until there is a newer checkpoint.
+  if (from.checkpoint) saving_.rotate(from.checkpoint->state);
   from.has_result = prepared_.earlier.folder().has_result();
   // First of all, since they identify the folder as a run's. Those of a finished run say how its results came about.
   if (!from.has_result)
