@@ -38,8 +38,9 @@ LORA_FUZZ_TARGET(generation_config, data, size) {
   try {
     for (const auto id : inputs::stop_ids(model.source, model.tokenizer, std::nullopt))
       if (id < 0) __builtin_trap();
-    (void)model::sampling_advice(model.source);
-    (void)model::unfollowed_advice(model.source);
+    const io::JsonFile json(model.folder.path() / "generation_config.json");
+    (void)model::unfollowed_advice(json.view());
+    (void)model::sampling_advice(json.view());
   } catch (const Error&) {}
 }
 

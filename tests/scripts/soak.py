@@ -71,10 +71,15 @@ def processes_of(folder):
     return sorted(found)
 
 
+def last_step(folder):
+    """Of the checkpoints; 0 if there is none."""
+    return max((int(path.name.split("-")[1]) for path in (folder / "checkpoints").glob("checkpoint-*")), default=0)
+
+
 def lasting(folder):
     """What depends neither on the time nor on who wrote it; of checkpoints the last, for a stop writes one of its own."""
     files = {}
-    steps = max((int(path.name.split("-")[1]) for path in (folder / "checkpoints").glob("checkpoint-*")), default=0)
+    steps = last_step(folder)
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.is_file() and name.startswith(("final_model/", f"checkpoints/checkpoint-{steps}/")) and path.name != "README.md":
@@ -176,6 +181,8 @@ def soak_kind(args, soak, kind):
     _, errors = whole.communicate()
     if whole.returncode != 0:
         sys.exit(f"{kind}: one process failed:\n{errors[-2000:]}")
+    if (last_step(folder / "alone") < args.steps) != (kind == "ended early"):
+        sys.exit(f"{kind}: one process ended with step {last_step(folder / 'alone')}")
     expected = lasting(folder / "alone")
     begin = time.monotonic()
     _, problem = soak.one_run(None, folder / "undisturbed")

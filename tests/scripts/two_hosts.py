@@ -114,6 +114,7 @@ def main():
             words = [word for word in soaking.words(1, out) if not word.startswith("--step_units")] + ["--step_units=2"]
             done = subprocess.run([program] + words, capture_output=True, text=True, env=soaking.environment)
             expect(done.returncode == 0, f"one process ends: {out.name}", done.stderr)
+            expect(soak.last_step(out) == args.steps, "its last checkpoint is of the last step")
             return soak.lasting(out)
 
         expected = alone(folder / "alone")

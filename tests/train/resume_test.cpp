@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "support/byte_tokenizer.hpp"
 #include "support/effort.hpp"
@@ -56,6 +57,29 @@ void expect_refused(Config config, std::string_view key, std::string_view now, s
   CHECK(holds(message, concat(" was made with ", then)));
 }
 
+/// Evaluates and saves each of up to 12 steps, and keeps the best.
+Config evaluated(const Workshop& shop) {
+  auto config = shop.config();
+  config.eval_steps = 1;
+  config.save_steps = 1;
+  config.max_steps = 12;
+  config.warmup_steps = 0;
+  config.eval_dataset = config.dataset;
+  config.load_best_model_at_end = true;
+  config.resume_from_checkpoint = "auto";
+  return config;
+}
+
+/// Trains until a signal comes in step `last`, whose evaluation is left to the run that goes on.
+RunResult stopped_in(Index last, const Config& config, RunOptions options = {}) {
+  std::atomic<int> stop{0};
+  options.stop = &stop;
+  options.on_step = [&](const StepMetrics& metrics) {
+    if (metrics.step == last) stop = SIGTERM;
+  };
+  return fine_tune(config, std::move(options));
+}
+
 /// A whole model trains instead of an adapter, in two stages, the second with a curriculum; final_model is in shards,
 /// and the run may end early.
 Config in_full(Config config) {
@@ -78,13 +102,7 @@ TEST_CASE("resume: a run that is stopped writes a checkpoint and goes on to the 
   auto config = shop.config("parts");
   config.resume_from_checkpoint = "auto";
   for (const Index stop_after : {5, 12, 16}) {
-    std::atomic<int> stop{0};
-    RunOptions options;
-    options.stop = &stop;
-    options.on_step = [&](const StepMetrics& metrics) {
-      if (metrics.step == stop_after) stop = SIGTERM;
-    };
-    const auto result = fine_tune(config, options);
+    const auto result = stopped_in(stop_after, config);
     CHECK(result.stopped_by == SIGTERM);
     CHECK(result.metrics.steps == stop_after);
     CHECK(result.final_model.empty());
@@ -617,24 +635,11 @@ TEST_CASE("resume: a checkpoint says with which sample its run goes on, and one 
 TEST_CASE("resume: a best checkpoint that is gone is not the best any more, and that of the steps after it is taken") {
   Quiet quiet;
   const Workshop shop;
-  auto config = shop.config();
-  config.eval_steps = 1;
-  config.save_steps = 1;
-  config.max_steps = 12;
-  config.warmup_steps = 0;
-  config.eval_dataset = config.dataset;
-  config.load_best_model_at_end = true;
-  config.resume_from_checkpoint = "auto";
+  auto config = evaluated(shop);
   // Four steps that learn, and from then on such as spoil it.
   for (const Index last : {4, 6}) {
     config.learning_rate = last == 4 ? 0.03 : 5;
-    std::atomic<int> stop{0};
-    RunOptions options;
-    options.stop = &stop;
-    options.on_step = [&](const StepMetrics& metrics) {
-      if (metrics.step == last) stop = SIGTERM;
-    };
-    fine_tune(config, options);
+    stopped_in(last, config);
   }
   const run::Checkpoints checkpoints(shop.temp / "run");
   const auto state = checkpoints.newest()->state;
@@ -662,29 +667,17 @@ TEST_CASE(
     "resume: with other records to evaluate on, the best evaluation and patience begin anew, and a line says so") {
   Quiet quiet;
   const Workshop shop;
-  auto config = shop.config();
-  config.eval_steps = 1;
-  config.save_steps = 1;
-  config.max_steps = 12;
-  config.warmup_steps = 0;
-  config.eval_dataset = config.dataset;
-  config.load_best_model_at_end = true;
+  auto config = evaluated(shop);
   config.early_stopping_patience = 4;
   config.save_total_limit = 1;
-  config.resume_from_checkpoint = "auto";
   const run::Checkpoints checkpoints(shop.temp / "run");
   const auto train_until = [&](Index last) {
-    std::atomic<int> stop{0};
     RunOptions options;
-    options.stop = &stop;
-    options.on_step = [&](const StepMetrics& metrics) {
-      if (metrics.step == last) stop = SIGTERM;  // which leaves its evaluation to the run that goes on
-    };
     options.on_evaluation = [&](const Evaluation& evaluation) {
       // The best stays until there is a newer checkpoint, though it counts no more.
       if (last == 8 && evaluation.step == 7) CHECK(io::is_there(checkpoints.folder_of(4)));
     };
-    fine_tune(config, options);
+    stopped_in(last, config, std::move(options));
     return checkpoints.newest()->state;
   };
   config.learning_rate = 0.03;
@@ -723,24 +716,11 @@ TEST_CASE(
     "resume: patience remembers the best evaluation, though its checkpoint is gone, and one unreadable is named") {
   Quiet quiet;
   const Workshop shop;
-  auto config = shop.config();
-  config.eval_steps = 1;
-  config.save_steps = 1;
-  config.max_steps = 12;
-  config.warmup_steps = 0;
-  config.eval_dataset = config.dataset;
-  config.load_best_model_at_end = true;
+  auto config = evaluated(shop);
   config.early_stopping_patience = 3;
-  config.resume_from_checkpoint = "auto";
   for (const Index last : {4, 6}) {  // steps that learn, and such as spoil it
     config.learning_rate = last == 4 ? 0.03 : 5;
-    std::atomic<int> stop{0};
-    RunOptions options;
-    options.stop = &stop;
-    options.on_step = [&](const StepMetrics& metrics) {
-      if (metrics.step == last) stop = SIGTERM;
-    };
-    fine_tune(config, options);
+    stopped_in(last, config);
   }
   const run::Checkpoints checkpoints(shop.temp / "run");
   REQUIRE(checkpoints.newest()->state.best_step == 4);

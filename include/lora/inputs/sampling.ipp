@@ -4,11 +4,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lora/core/config.hpp"
 #include "lora/core/error.hpp"
 #include "lora/core/log.hpp"
 #include "lora/inputs/sampling.hpp"
+#include "lora/io/json_view.hpp"
 #include "lora/model/generation_config.hpp"
 
 namespace lora::inputs {
@@ -24,7 +26,10 @@ LORA_INLINE decode::Sampling sampling_of(const settings::Config& config, const m
     if (advice || otherwise != unset) list += concat(list.empty() ? "" : ", ", name, " ", value);
     return value;
   };
-  const auto advice = config.sample ? model::sampling_advice(source) : model::SamplingAdvice{};
+  const auto file = model::generation_config_of(source);
+  std::optional<io::JsonFile> json;
+  if (file) json.emplace(*file);
+  const auto advice = json && config.sample ? model::sampling_advice(json->view()) : model::SamplingAdvice{};
   decode::Sampling how;
   how.temperature = choose("temperature", config.temperature, advice.temperature, 1.0, plain.temperature);
   how.top_k = choose("top_k", config.top_k, advice.top_k, Index{50}, plain.top_k);
@@ -33,12 +38,11 @@ LORA_INLINE decode::Sampling sampling_of(const settings::Config& config, const m
   how.repetition_penalty = choose("repetition_penalty", config.repetition_penalty, advice.repetition_penalty,
                                   plain.repetition_penalty, plain.repetition_penalty);
   how.seed = static_cast<std::uint64_t>(config.seed);
-  if (!advised.empty()) log::info("of ", (source.path() / "generation_config.json").native(), ": ", advised);
-  auto unfollowed = model::unfollowed_advice(source);
+  if (!advised.empty()) log::info("of ", file->native(), ": ", advised);
+  auto unfollowed = json ? model::unfollowed_advice(json->view()) : std::vector<std::string>();
   // Without sample that file decides nothing but where answers end.
   if (!config.sample) std::erase_if(unfollowed, [](const std::string& name) { return name != "stop_strings"; });
-  if (!unfollowed.empty())
-    log::warn((source.path() / "generation_config.json").native(), ": not followed: ", listed(unfollowed));
+  if (!unfollowed.empty()) log::warn(file->native(), ": not followed: ", listed(unfollowed));
   if (!defaults.empty()) log::info("as transformers' defaults: ", defaults);
   return how;
 }

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "lora/core/scalar.hpp"
+#include "lora/io/json_view.hpp"
+#include "lora/io/read_file.hpp"
 #include "lora/model/weights.hpp"
 
 namespace lora::model {
@@ -18,12 +20,14 @@ struct SamplingAdvice {
   std::optional<double> repetition_penalty{};
 };
 
-/// Nothing of a GGUF file, or of a folder without generation_config.json.
+/// Where a model's generation_config.json is; nothing of a GGUF file, or of a folder without one.
+std::optional<io::Path> generation_config_of(const Source& source);
+
 /// Throws   FormatError for numbers with which nothing can be drawn
-SamplingAdvice sampling_advice(const Source& source);
+SamplingAdvice sampling_advice(const io::JsonView& generation_config);
 
 /// The names of what else in that file would change answers, which nothing here follows.
-std::vector<std::string> unfollowed_advice(const Source& source);
+std::vector<std::string> unfollowed_advice(const io::JsonView& generation_config);
 
 }  // namespace lora::model
 

@@ -35,24 +35,20 @@ inline constexpr std::pair<std::string_view, double> other_advice[] = {{"no_repe
                                                                        {"exponential_decay_length_penalty", 0},
                                                                        {"stop_strings", 0}};
 
-/// The file, if the model has one.
-LORA_INLINE std::optional<io::JsonFile> generation_config(const Source& source) {
-  const auto file = source.path() / "generation_config.json";
-  if (source.gguf() != nullptr || !io::is_there(file)) return std::nullopt;
-  return std::optional<io::JsonFile>(std::in_place, file);
-}
-
 }  // namespace lora::model::detail
 
 namespace lora::model {
 
-LORA_INLINE SamplingAdvice sampling_advice(const Source& source) {
-  const auto file = detail::generation_config(source);
-  if (!file) return {};
-  const io::JsonFile& json = *file;
+LORA_INLINE std::optional<io::Path> generation_config_of(const Source& source) {
+  const auto file = source.path() / "generation_config.json";
+  if (source.gguf() != nullptr || !io::is_there(file)) return std::nullopt;
+  return file;
+}
+
+LORA_INLINE SamplingAdvice sampling_advice(const io::JsonView& json) {
   const auto number = [&](std::string_view key, bool (*fits)(double), std::string_view expected) {
-    const auto value = json->get<double>(key);
-    if (value && !fits(*value)) json.view().fail("\"", key, "\" is ", *value, "; expected ", expected);
+    const auto value = json.get<double>(key);
+    if (value && !fits(*value)) json.fail("\"", key, "\" is ", *value, "; expected ", expected);
     return value;
   };
   constexpr auto above_zero = [](double x) { return x > 0; };
@@ -60,20 +56,18 @@ LORA_INLINE SamplingAdvice sampling_advice(const Source& source) {
   advice.temperature = number("temperature", above_zero, "a number above 0");
   advice.top_p = number(
       "top_p", [](double x) { return x > 0 && x <= 1; }, "a number above 0, at most 1");
-  advice.top_k = json->get<Index>("top_k");
-  if (advice.top_k && *advice.top_k < 0) json.view().fail("\"top_k\" is ", *advice.top_k, "; expected 0 or more");
+  advice.top_k = json.get<Index>("top_k");
+  if (advice.top_k && *advice.top_k < 0) json.fail("\"top_k\" is ", *advice.top_k, "; expected 0 or more");
   advice.min_p = number(
       "min_p", [](double x) { return x >= 0 && x <= 1; }, "a number from 0 to 1");
   advice.repetition_penalty = number("repetition_penalty", above_zero, "a number above 0");
   return advice;
 }
 
-LORA_INLINE std::vector<std::string> unfollowed_advice(const Source& source) {
+LORA_INLINE std::vector<std::string> unfollowed_advice(const io::JsonView& json) {
   std::vector<std::string> names;
-  const auto file = detail::generation_config(source);
-  if (!file) return names;
   for (const auto& [name, without] : detail::other_advice) {
-    const auto value = (*file)->find(name);
+    const auto value = json.find(name);
     if (!value) continue;
     const io::Json& given = value->json();
     if (given.is_number() ? given.get<double>() != without : !given.empty()) names.emplace_back(name);

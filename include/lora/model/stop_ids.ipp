@@ -1,17 +1,18 @@
 #pragma once
 
 #include "lora/core/config.hpp"
+#include "lora/model/generation_config.hpp"
 #include "lora/model/stop_ids.hpp"
 
 namespace lora::model {
 
 LORA_INLINE std::vector<std::int32_t> stop_ids_of(const Source& source) {
-  const auto file = source.path() / "generation_config.json";
-  if (source.gguf() != nullptr || !io::is_there(file)) return source.config().eos_token_ids;
-  const io::JsonFile json(file);
+  const auto file = generation_config_of(source);
+  if (!file) return source.config().eos_token_ids;
+  const io::JsonFile json(*file);
   if (!json->has("eos_token_id")) return source.config().eos_token_ids;
   auto ids = ids_of(json.view(), "eos_token_id");
-  check_ids("eos_token_id", ids, file.native());
+  check_ids("eos_token_id", ids, file->native());
   return ids;
 }
 
@@ -28,22 +29,22 @@ LORA_INLINE std::vector<std::int32_t> stop_ids_with(const Source& source, std::o
 
 LORA_INLINE void write_stop_ids(const Source& source, const std::vector<std::int32_t>& ids,
                                 const std::filesystem::path& folder) {
-  const auto own = source.path() / "generation_config.json", file = folder / "generation_config.json";
-  const bool has_own = source.gguf() == nullptr && io::is_there(own);
+  const auto own = generation_config_of(source);
+  const auto file = folder / "generation_config.json";
   if (ids.empty()) {
-    if (has_own) io::copy_file(own, file);
+    if (own) io::copy_file(*own, file);
     return;
   }
   io::Json config = io::read_json(folder / "config.json");
   config["eos_token_id"] = ids;
   io::write_changed_json(folder / "config.json", config, folder / "config.json");
-  io::Json generation = has_own ? io::read_json(own) : io::Json::object();
+  io::Json generation = own ? io::read_json(*own) : io::Json::object();
   // Without such a file transformers takes these from config.json.
   for (const char* name : {"bos_token_id", "pad_token_id"})
-    if (const io::Json* id = io::json_find(config, name); !has_own && id != nullptr && !id->is_null())
+    if (const io::Json* id = io::json_find(config, name); !own && id != nullptr && !id->is_null())
       generation[name] = *id;
   generation["eos_token_id"] = ids;
-  io::write_changed_json(file, generation, has_own ? own : file);
+  io::write_changed_json(file, generation, own ? *own : file);
 }
 
 }  // namespace lora::model
