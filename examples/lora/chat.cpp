@@ -315,7 +315,7 @@ int run_chat(Request& request) {
   options.generate.max_new_tokens = config.max_new_tokens.value_or(0);
   options.generate.sampling = inputs::sampling_of(config, source);
   options.generate.stop_ids = inputs::stop_ids(source, *tokenizer, chat, taught);
-  options.generate.stop = &stop_answer;
+  options.generate.stopped = [] { return stop_answer.load() != 0; };
   options.stops = config.stop;
   options.longest = config.max_model_len.value_or(model::longest_sequence(source.config()));
   if (config.max_model_len) inputs::warn_of_length(source.config(), *config.max_model_len, "max_model_len:");

@@ -119,8 +119,7 @@ int run_generate(Request& request) {
       run::CountProgress answering("answering", "records", std::ssize(samples) * each);
       std::function<void(const std::string&)> hear;
       if (config.stream) hear = write;
-      train::answer_all(dev, decoder, *tokenizer, encoder, samples, options, config.stop, answering, say, nullptr,
-                        hear);
+      train::answer_all(dev, decoder, *tokenizer, encoder, samples, options, config.stop, answering, say, hear);
     });
   });
   if (file) file->commit();

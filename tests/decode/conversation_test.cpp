@@ -6,7 +6,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <limits>
 #include <optional>
@@ -131,19 +130,19 @@ TEST_CASE(
   CHECK(hel.message.content == "Hel");
   CHECK(hel.end == decode::Answer::End::complete);
   s.options.stops.clear();
-  std::atomic<int> stop = 0;
-  s.options.generate.stop = &stop;
+  bool stop = false;
+  s.options.generate.stopped = [&] { return stop; };
   auto talk = s.begin();
   talk.transcript().add({"user", "Hi"});
   const auto stopped = talk.answer([&](const decode::Words& words) {
-    if (words.content.find('l') != std::string::npos) stop = 2;
+    if (words.content.find('l') != std::string::npos) stop = true;
   });
   CHECK(stopped.end == decode::Answer::End::stopped);
   CHECK(stopped.message.content == "Hel");
   CHECK(talk.transcript().messages().back().content == "Hel");
-  stop = 0;
+  stop = false;
   CHECK(ask(talk, "2+2?").tokens > 0);
-  stop = 2;
+  stop = true;
   const auto none = ask(talk, "Bye");
   CHECK(none.tokens == 0);
   CHECK(none.processed == 0);

@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -90,13 +89,12 @@ TEST_CASE("generate: the next prompt enters where one has ended, each result is 
   CHECK(ended == std::vector<std::size_t>{0, 1, 3, 2, 4, 6, 5});
   for (std::size_t i = 0; i < prompts.size(); ++i) CHECK(std::ssize(some[i]) == static_cast<Index>(i % 3) + 1);
 
-  std::atomic<int> stop = 0;
-  options.stop = &stop;
   Index told = 0;
+  options.stopped = [&] { return told >= 6; };
   const auto stopped = decode::generate(
       s.dev, s.decoder, given, options, 3,
       [&](std::size_t, std::int32_t) {
-        if (++told == 6) stop = 1;
+        ++told;
         return true;
       },
       [&](std::size_t, const Tokens&) { FAIL("none of them ended"); });
@@ -308,7 +306,7 @@ TEST_CASE("generate: what a sequence draws does not depend on how many are decod
 
 TEST_CASE("generate: what is not set, and limits at their ends") {
   const decode::GenerateOptions plain;
-  CHECK((plain.max_new_tokens == 256 && plain.vocabulary == 0 && plain.stop_ids.empty() && plain.stop == nullptr));
+  CHECK((plain.max_new_tokens == 256 && plain.vocabulary == 0 && plain.stop_ids.empty() && !plain.stopped));
   CHECK(plain.num_return_sequences == 1);
   Subject s;
   decode::GenerateOptions options;
@@ -331,8 +329,7 @@ TEST_CASE("generate: what is not set, and limits at their ends") {
   });
   CHECK(told == 3);
   CHECK(decode::generate(s.dev, s.decoder, std::span<const Tokens>(), options).empty());
-  std::atomic<int> stop = -1;  // before anything has begun
-  options.stop = &stop;
+  options.stopped = [] { return true; };  // before anything has begun
   CHECK(s.run(options) == std::vector<Tokens>(3));
   const std::vector<Tokens> some{{3}, {}};
   CHECK(message_of<ConfigError>([&] { decode::generate(s.dev, s.decoder, std::span<const Tokens>(some), options); }) ==

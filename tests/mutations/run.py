@@ -3,9 +3,10 @@
 
 The first line of a patch names the test sources of which one must notice:   Caught-by: kernel/norm_test [...]
 Each of them is a program of its own: it is compiled alone, with the broken header found before the real one, linked
-with what a build folder has, and run. Where definitions (*.ipp) are broken that lora::compiled compiles once, their
-source is compiled in place of the test's. For tests/program it is the program that is compiled from what is broken.
-Nothing else is built, and neither the tree nor the build folder is changed.
+with what a build folder has, and run. What lora::compiled has compiled once is taken from there, as far as it knows
+nothing of the broken header. Where definitions (*.ipp) are broken that lora::compiled compiles once, their source is
+compiled in place of the test's. For tests/program it is the program that is compiled from what is broken. Nothing else
+is built, and neither the tree nor the build folder is changed.
 
   tests/mutations/run.py                    all patches
   tests/mutations/run.py --continue         the same, without those caught since nothing that they rest on has changed
@@ -20,6 +21,7 @@ import argparse
 import concurrent.futures
 import copy
 import fcntl
+import functools
 import hashlib
 import itertools
 import json
@@ -35,11 +37,15 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "cmake"))
+from check_floors import includes  # noqa: E402  found by the line above
+
 PROGRAM = pathlib.Path("examples", "lora")
 COMPILED_ONCE = {}  # the source of lora::compiled by the definitions that it includes
 for source in sorted((ROOT / "cmake" / "compiled").glob("*.cpp")):
     for included in re.findall(r'^#include "(lora/\S+\.ipp)"', source.read_text(), re.MULTILINE):
         COMPILED_ONCE["include/" + included] = source
+KERNELS = ("include/lora/cpu/kernels.hpp", "include/lora/ascend/kernels.hpp", "tests/support/proof_kernels.hpp")
 
 
 def run(command, folder=ROOT, **keywords):
@@ -55,9 +61,55 @@ def lay_instantiate(overlay):
     (overlay / name).write_text("\n".join(["#pragma once", *lines, ""]))
 
 
-def alone(words):
-    """A compile command of a source that takes nothing of the library as compiled already."""
-    return [word for word in words if not word.startswith("-DLORA_COMPILED")]
+@functools.cache
+def reached(names):
+    """Files under the root from which these are made: themselves, and what they include."""
+    seen, left = set(), [*names]
+    while left:
+        name = left.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        left += [f"{folder}/{other}" for _, quote, other in includes(ROOT / name) for folder in ("include", "tests")
+                 if quote == '"' and (ROOT / folder / other).exists()
+                 and not (other.endswith(".ipp") and name.endswith(".hpp"))]
+    return seen
+
+
+def compiled_once():
+    """What is compiled once, each part behind those that it calls: its name, its definitions, and what it is made from."""
+    for part in ("base", "kernels", "models", "runs"):
+        sources = {"kernels": {"row_product"}}.get(part, {part})
+        own = tuple(name for name, source in COMPILED_ONCE.items() if source.stem in sources)
+        yield part, own, reached(own + KERNELS if part == "kernels" else own)
+
+
+def lay_kept(folder, broken):
+    """Headers for a source that takes from the build folder what is compiled once without the broken ones: no definitions.
+
+    A part behind one that is compiled again is so too: it would bring along what it calls, unbroken.
+    """
+    def lay(name, text):
+        path = folder / "include" / pathlib.Path(*pathlib.Path(name).parts[1:])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    shutil.rmtree(folder, ignore_errors=True)
+    for part, own, made_from in compiled_once():
+        if made_from & set(broken):
+            return
+        for name in own:
+            lay(name, "#pragma once\n")
+        for name in KERNELS if part == "kernels" else ():
+            lay(name, (ROOT / name).read_text().replace("#ifdef LORA_COMPILED\n", "#if 1\n"))
+
+
+def alone(words, kept):
+    """A compile command of a source that takes nothing of the library as compiled already, but for what is kept."""
+    keeps = "-DLORA_COMPILED=1" in words
+    dropped = "-DLORA_COMPILED=" if keeps and (kept / KERNELS[0]).exists() else "-DLORA_COMPILED"
+    words = [word for word in words if not word.startswith(dropped)]
+    return [words[0], f"-I{kept / 'include'}", *words[1:]] if keeps else words
 
 
 class Failure(Exception):
@@ -99,6 +151,7 @@ class Patch:
         # Where the program or definitions alone are broken, the rest may use what is compiled already.
         if not self.breaks_definitions and any(header.startswith("include/") for header in self.headers):
             lay_instantiate(overlay)
+            lay_kept(overlay.with_name("kept"), self.headers)
             if self.tests_program:
                 shutil.copytree(ROOT / PROGRAM, overlay / PROGRAM, dirs_exist_ok=True)
 
@@ -171,7 +224,7 @@ class Build:
                     return compiled
             return self.link(folder, [*replaced, self.tests[test]], program)
         if (overlay / "include").exists():
-            words = alone(words)
+            words = alone(words, overlay.with_name("kept"))
         compiled = self.compile_as(words, str(overlay / "test.o"), overlay)
         return compiled if compiled.returncode != 0 else self.link(folder, [str(overlay / "test.o")], program)
 
@@ -206,26 +259,38 @@ class Build:
         if definitions:
             objects, compiled = self.compile_definitions(overlay, definitions)
         else:
-            objects = [str(overlay / "unity.o")]
-            compiled = self.compile_program_sources(overlay, objects[0])
+            objects, compiled = self.compile_program_sources(overlay)
         if compiled.returncode != 0:
             return compiled
         link = run(["ninja", "-t", "commands", "lora_program"], self.folder, check=True).stdout.splitlines()[-1]
         words = shlex.split(next(part for part in link.split(" && ") if " -o bin/lora " in part))
         words[words.index("-o") + 1] = str(overlay / "lora")
-        begin = next(place for place, word in enumerate(words) if "/lora_program.dir/" in word)
-        words[begin:begin if definitions else begin + 1] = objects
-        return run(words, self.folder)
+        own = [word for word in words if "/lora_program.dir/" in word]
+        replaced = [] if definitions else [f"/{pathlib.Path(name).stem}." for name in objects]
+        begin = words.index(own[0])
+        words[begin:begin] = objects
+        return run([word for word in words if word not in own or not any(stem in word for stem in replaced)], self.folder)
 
-    def compile_program_sources(self, overlay, output):
+    def compile_program_sources(self, overlay):
+        """The objects of the program's sources, but for those compiled apart that are not broken, and what was said last."""
         source = next(name for name in self.commands if "/lora_program.dir/Unity/" in name)
-        unity = overlay / "unity.cpp"
-        together = pathlib.Path(source).read_text()  # what is compiled apart comes from the build folder
-        sources = [name for name in sorted((overlay / PROGRAM).glob("*.cpp")) if f"/{name.name}\"" in together]
-        unity.write_text("".join(f'#include "{name}"\n' for name in sources))
-        words = [str(unity) if word == source else word for word in shlex.split(self.commands[source])]
-        # What it instantiates of the library is compiled already, unless that is broken too.
-        return self.compile_as(alone(words) if (overlay / "include").exists() else words, output, overlay)
+        together = pathlib.Path(source).read_text()
+        sources = sorted((overlay / PROGRAM).glob("*.cpp"))
+        unity = overlay / "unity_0_cxx.cpp"
+        unity.write_text("".join(f'#include "{name}"\n' for name in sources if f"/{name.name}\"" in together))
+        apart = [name for name in sources if f"/{name.name}\"" not in together
+                 and name.read_bytes() != (ROOT / PROGRAM / name.name).read_bytes()]
+        objects = []
+        for one, as_one in [(unity, source), *((name, str(ROOT / PROGRAM / name.name)) for name in apart)]:
+            objects.append(str(overlay / f"{one.stem}.o"))
+            words = [str(one) if word == as_one else word for word in shlex.split(self.commands[as_one])]
+            # What it instantiates of the library is compiled already, unless that is broken too.
+            words = alone(words, overlay.with_name("kept")) if (overlay / "include").exists() else words
+            compiled = self.compile_as(words, objects[-1], overlay)
+            if compiled.returncode != 0:
+                break
+        return objects, compiled
+
 
 def passes(program, test, limit):
     """Whether the tests of one source pass; a program that never ends fails."""

@@ -31,13 +31,13 @@ struct Examination {
   TempFolder temp = TempFolder::in_memory();
   std::vector<std::string> questions;
 
-  Examination() {
+  explicit Examination(int count = 20) {  // more than one group
     write_talking_model(temp / "model");
     std::string lines;
     for (int i = 0; i < 6; ++i)
       lines += io::to_text({{"prompt", concat("say ", i)}, {"completion", concat("word ", i * i)}}, -1) + "\n";
     io::write_file(temp / "train.jsonl", std::string_view(lines));
-    for (int i = 0; i < 20; ++i) questions.push_back(concat("what is ", i * 7, "?"));  // more than one group
+    for (int i = 0; i < count; ++i) questions.push_back(concat("what is ", i * 7, "?"));
     write_answers(std::vector<std::string>(questions.size(), "nothing"));
   }
 
@@ -250,7 +250,7 @@ TEST_CASE("eval_predict: without answers, or a tokenizer, it is refused before a
 
 TEST_CASE("eval_predict: ranks share the questions out, and have the answers and scores of one process") {
   Quiet quiet;
-  const Examination exam;
+  const Examination exam(3 * 17 + 1);  // each asks the others once on the way, and has some left
   io::Json model = io::read_json(exam.temp / "model" / "config.json");
   model["max_position_embeddings"] = 36;  // longer answers are warned of, which is how a test hears of them
   io::write_json(exam.temp / "model" / "config.json", model);

@@ -79,7 +79,7 @@ class Conversation {
     Answer answer;
     answer.dropped = prompt.dropped;
     answer.newly = prompt.newly;
-    const auto end = [&] { return options_.generate.stop != nullptr && options_.generate.stop->load() != 0; };
+    const auto end = [&] { return options_.generate.stopped && options_.generate.stopped(); };
     auto logits = read(prompt.ids, end);
 
     tokenizer::TextStream text(tokenizer_, options_.stops);

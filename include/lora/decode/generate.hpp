@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -24,8 +23,8 @@ struct GenerateOptions {
   Index num_return_sequences = 1;  ///< answers to each prompt
   Sampling sampling{};
   Index vocabulary = 0;  ///< use only the first so many ids, for heads wider than their tokenizer; 0: all
-  std::vector<std::int32_t> stop_ids{};    ///< end a sequence; not part of the result
-  const std::atomic<int>* stop = nullptr;  ///< once it is no longer 0, no further token is chosen
+  std::vector<std::int32_t> stop_ids{};  ///< end a sequence; not part of the result
+  std::function<bool()> stopped{};       ///< asked before each step; true: no further token is chosen
 };
 
 /// Called with each new token: the result's index and the token. Returning false ends that sequence after the token.
@@ -68,7 +67,7 @@ class Generation {
 
   std::vector<std::vector<std::int32_t>> run() {
     for (std::size_t next = 0;;) {
-      if (options_.stop != nullptr && options_.stop->load() != 0) break;
+      if (options_.stopped && options_.stopped()) break;
       for (; active_.size() < slots_ && next < results_.size(); ++next) {
         const Sequence sequence = session_.enter(room_);
         active_[sequence].result = next;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -23,16 +22,15 @@ namespace lora::train {
 constexpr std::size_t answered_together = 16;
 
 /// Answers records and calls see(sample, answer) in their order, each as soon as it and those before it are answered,
-/// num_return_sequences times for each, until *stop is no longer 0. `stops`: texts that end an answer. `hear`: gets the
+/// num_return_sequences times for each, until options.stopped(). `stops`: texts that end an answer. `hear`: gets the
 /// text of a single answer as it comes. False if it was stopped.
 template <AnyDevice D, class T>
 bool answer_all(D& dev, model::Decoder<D, T>& decoder, const tokenizer::Tokenizer& tokenizer,
                 const data::Encoder& encoder, std::span<const data::Sample> samples, decode::GenerateOptions options,
                 const std::vector<std::string>& stops, run::CountProgress& progress,
                 const std::function<void(const data::Sample&, const std::string&)>& see,
-                const std::atomic<int>* stop = nullptr, const std::function<void(const std::string&)>& hear = {}) {
+                const std::function<void(const std::string&)>& hear = {}) {
   options.vocabulary = tokenizer.vocab_size();
-  options.stop = stop;
   const Index longest = model::longest_sequence(decoder.config());
   bool warned = false;  // about a too long sequence
   const auto warn = [&](std::size_t i, Index length) {
@@ -70,7 +68,7 @@ bool answer_all(D& dev, model::Decoder<D, T>& decoder, const tokenizer::Tokenize
   decode::generate(dev, decoder, std::span<const std::vector<std::int32_t>>(prompts), options, answered_together,
                    goes_on, ended);
   progress.clear();
-  return stop == nullptr || stop->load() == 0;
+  return !options.stopped || !options.stopped();
 }
 
 }  // namespace lora::train

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <atomic>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "lora/comm/agreed_stop.hpp"
 #include "lora/comm/facts.hpp"
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
@@ -35,12 +37,18 @@ std::optional<std::vector<std::string>> answers_to(const std::vector<data::Sampl
   generate.max_new_tokens = run.config.answer_tokens();
   const inputs::Taught taught = inputs::taught_by(run.data.train().dataset().kinds(), text);
   generate.stop_ids = inputs::stop_ids(run.source, *text.tokenizer, text.chat_template, taught.files);
+  const std::atomic<int>* const told = run.options.stop;
+  comm::AgreedStop stop(ranks, std::ssize(samples) / ranks.size(), answered_together,
+                        [told] { return told != nullptr && told->load() != 0; });
+  generate.stopped = [&] { return stop.stopped(); };
   run::CountProgress progress("answering", "records", std::ssize(own), 30, draws_bar(run.options));
   io::Json given = io::Json::array();
-  const bool whole = answer_all(
-      dev, decoder, *text.tokenizer, run.data.eval().encoder(), std::span<const data::Sample>(own), generate, {},
-      progress, [&](const data::Sample&, const std::string& answer) { given.push_back(answer); }, run.options.stop);
-  if (ranks.agree(whole ? 0 : 1) != 0) return std::nullopt;
+  answer_all(dev, decoder, *text.tokenizer, run.data.eval().encoder(), std::span<const data::Sample>(own), generate, {},
+             progress, [&](const data::Sample&, const std::string& answer) {
+               given.push_back(answer);
+               stop.did_one();
+             });
+  if (stop.ends_stopped()) return std::nullopt;
   std::vector<std::string> answers(samples.size());
   for (std::size_t rank = 0; rank < size; ++rank) {
     const std::string where = concat("answers of rank ", rank);
