@@ -65,16 +65,18 @@ inline void handle_signals() {
   sigaction(SIGBUS, &action, nullptr);
 }
 
-/// Installs a handler: the first signal to stop sets `asked_to_end`, the second ends the process at once.
+/// Installs a handler: the first signal to stop sets `asked_to_end`, and SIGINT behind it ends the process at once.
+/// Others come again without anybody's wish for that: SIGTERM from torchrun and timeout, which send it twice, and from
+/// a batch system behind its warning; SIGXCPU every second.
 inline void stop_after_the_step() {
   handle_ends([](int number) {
     int earlier = 0;
     if (!asked_to_end.compare_exchange_strong(earlier, number)) {
-      if (earlier == SIGXCPU && number == SIGXCPU) return;  // past its soft limit it comes every second
-      end_at_once(128 + number);
+      if (number == SIGINT) end_at_once(128 + number);
+      return;
     }
     const int error = errno;  // of the interrupted call
-    say_in_handler("\nstopping after this step; again to quit at once\n");
+    say_in_handler("\nstopping after this step; Ctrl-C (SIGINT) quits at once\n");
     errno = error;
   });
 }

@@ -28,6 +28,7 @@
       D&, lora::model::Decoder<D, T>&, std::span<const std::vector<std::int32_t>>,                                  \
       const lora::decode::GenerateOptions&, std::size_t, const lora::decode::OnToken&, const lora::decode::OnEnd&); \
   ONCE class lora::decode::Conversation<D, T>;                                                                      \
+  ONCE class lora::train::Stepper<D, T>;                                                                            \
   ONCE class lora::train::TrainingRun<D, T>;
 #define LORA_COMPILED_ONCE_MERGE(ONCE)                                                                    \
   ONCE void lora::model::save_merged(lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, float>&, \

@@ -427,7 +427,8 @@ TEST_CASE("meeting: a connection sends at once what is said, notices a host that
 
 TEST_CASE("meeting: the environment says where, whole or not at all") {
   const auto place_with = [](const std::vector<std::pair<const char*, const char*>>& values) {
-    for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) ::unsetenv(name);
+    for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE"})
+      ::unsetenv(name);
     for (const auto& value : values) ::setenv(value.first, value.second, 1);
     return comm::meeting_place();
   };
@@ -444,6 +445,17 @@ TEST_CASE("meeting: the environment says where, whole or not at all") {
   CHECK(place->address == "one");
   CHECK(place->port == 1234);
   CHECK(place_with({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "one"}})->port == 29500);
+  const auto port_with = [&](const char* port, const char* store) {
+    return place_with({{"RANK", "1"},
+                       {"WORLD_SIZE", "2"},
+                       {"MASTER_ADDR", "one"},
+                       {"MASTER_PORT", port},
+                       {"TORCHELASTIC_USE_AGENT_STORE", store}})
+        ->port;
+  };
+  CHECK(port_with("29500", "True") == 29501);  // as torchrun says that its own store listens at the other
+  CHECK(port_with("65535", "True") == 65534);
+  CHECK(port_with("29500", "False") == 29500);
   CHECK(holds(refusal({{"RANK", "1"}}), "the environment's RANK is 1, but no WORLD_SIZE is set"));
   CHECK(holds(refusal({{"WORLD_SIZE", "2"}}), "the environment's WORLD_SIZE is 2, but no RANK is set"));
   CHECK(holds(refusal({{"RANK", "2"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "one"}}),

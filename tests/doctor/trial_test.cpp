@@ -199,7 +199,7 @@ TEST_CASE("trial: what is timed has its launches run as is asked, and tells no n
   D dev(1);
   const Sizes sizes;
   int asked = 0, done = 0;
-  Trial<D, float> trial(dev, Precision::float32, sizes, [&](const std::function<void()>& launch) {
+  Trial<D, float> trial(dev, Precision::float32, sizes, [&](const Launch& launch) {
     ++asked;
     launch();
     launch();

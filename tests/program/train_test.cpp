@@ -99,7 +99,7 @@ TEST_CASE("program: a signal ends training after the step, with a checkpoint and
     REQUIRE(comes(process, [&] { return shop.logged_steps() >= 3; }));
     process.send(signal);
     const std::string errors = process.errors();
-    CHECK(test::holds(errors, "stopping after this step; again to quit at once\n"));
+    CHECK(test::holds(errors, "stopping after this step; Ctrl-C (SIGINT) quits at once\n"));
     CHECK(test::holds(errors, "stopped after step "));
     CHECK(process.wait() == 128 + signal);
     const auto checkpoint = run::Checkpoints(shop.run).newest();
@@ -110,36 +110,41 @@ TEST_CASE("program: a signal ends training after the step, with a checkpoint and
   }
 }
 
-TEST_CASE("program: a second signal ends training at once, and the checkpoint before stays") {
+TEST_CASE("program: Ctrl-C behind another signal ends training at once, and the checkpoint before stays") {
   const Workshop shop;
   REQUIRE(test::run_program(LORA_PROGRAM, shop.words("0", "2")).status == 0);
   // It waits for somebody to take its first words, so that no step can end between the signals. The model is opened
   // after the handlers are there and before it says a word.
   test::Process process = shop.start("0", {.is_deaf = true});
   REQUIRE(comes(process, [&] { return process.maps(shop.temp / "model" / "model.safetensors"); }));
-  // A limit of processor time is told every second; only another signal is a second one.
-  for (const int signal : {SIGXCPU, SIGXCPU, SIGTERM}) {
+  // A limit of processor time is told every second, and a batch system's end comes behind its warning.
+  for (const int signal : {SIGXCPU, SIGXCPU, SIGTERM, SIGTERM, SIGUSR1, SIGINT}) {
     REQUIRE(process.running());
     process.send(signal);
     (void)comes(process, [&] { return !process.awaits(signal); });
   }
-  CHECK(process.wait() == 128 + SIGTERM);
+  CHECK(process.wait() == 128 + SIGINT);
   CHECK(run::Checkpoints(shop.run).newest()->state.step == 2);
   CHECK(shop.can_go_on());
 }
 
-TEST_CASE("program: a signal that comes again is a second one") {
+TEST_CASE("program: a second Ctrl-C ends training at once, and SIGTERM twice, as launchers send it, after the step") {
   const Workshop shop;
-  for (const int signal : {SIGINT, SIGUSR1}) {
+  for (const int signal : {SIGINT, SIGTERM}) {
     CAPTURE(signal);
     test::Process process = shop.start("0", {.is_deaf = true});
     REQUIRE(comes(process, [&] { return process.maps(shop.temp / "model" / "model.safetensors"); }));
     process.send(signal);
     REQUIRE(comes(process, [&] { return !process.awaits(signal); }));
     process.send(signal);
+    if (signal == SIGTERM) {
+      REQUIRE(comes(process, [&] { return !process.awaits(signal); }));
+      CHECK(test::holds(process.errors(), "stopped after step "));  // once its words are taken
+    }
     CHECK(process.wait() == 128 + signal);
-    CHECK_FALSE(std::filesystem::exists(shop.run));
+    CHECK(std::filesystem::exists(shop.run) == (signal == SIGTERM));
   }
+  CHECK(shop.can_go_on());
 }
 
 TEST_CASE("program: training goes on although nobody reads its words") {

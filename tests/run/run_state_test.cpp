@@ -23,7 +23,7 @@ TEST_CASE("run_state: every field of trainer_state.json is read where it was wri
     "last_eval_loss": 1.25, "last_exact_match": 0.125, "last_rouge_l": 0.375,
     "best_eval_loss": 1.125, "best_metric": 0.625, "best_step": 20, "metric_to_beat": 0.5625, "step_to_beat": 24,
     "evaluated_records": "7 records with checksum 0123456789abcdef",
-    "evaluations_without_improvement": 4, "evaluated_stage": 1, "stage": 2, "ended_stages": [7, 13],
+    "evaluations_without_improvement": 4, "evaluated_stage": 1, "threads": 32, "stage": 2, "ended_stages": [7, 13],
     "loss_scale": 1024.0, "steps_at_loss_scale": 9, "skipped": 5, "overflows": 6,
     "ended_early": true, "out_of_patience": false, "evaluation_due": true, "unlogged": {"step": 30},
     "curriculum": [{"from_step": 8, "to_step": 10, "counts": {"easy": 11}},
@@ -180,6 +180,19 @@ TEST_CASE("run_state: a mean is of the losses that were added, and none without 
   losses.add(4);
   CHECK(losses.steps == 2);
   CHECK(losses.mean() == 2.5);
+}
+
+TEST_CASE("run_state: another number of threads is said, and the first one or none is not") {
+  RunState state;
+  CHECK(run::note_threads(state, 1).empty());
+  CHECK(run::note_threads(state, 1).empty());
+  CHECK(run::note_threads(state, 4) ==
+        "the steps so far ran on 1 thread a process, those to come run on 4; the last bits of products depend on that "
+        "number");
+  CHECK(run::note_threads(state, 0).empty());  // on an NPU
+  CHECK(run::note_threads(state, 2).empty());
+  CHECK(run::note_threads(state, 3).find("ran on 2 threads a process") != std::string::npos);
+  CHECK(state.threads == 3);
 }
 
 TEST_CASE("run_state: files that nothing was learnt from have no share") {

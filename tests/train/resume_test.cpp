@@ -712,6 +712,29 @@ TEST_CASE(
   CHECK(checkpoints.newest()->state.evaluated_records.starts_with("2 records with checksum "));
 }
 
+TEST_CASE("resume: on another number of threads, which checkpoints have, a line says so where steps are left") {
+  Quiet quiet;
+  const Workshop shop;
+  Config config = shop.config();
+  config.resume_from_checkpoint = "auto";
+  const std::string said = "the steps so far ran on 1 thread a process, those to come run on 2; the last bits";
+  const run::Checkpoints checkpoints(shop.temp / "run");
+  for (const Index last : {2, 4}) {
+    config.threads = 1;
+    stopped_in(last, config);
+  }
+  CHECK(checkpoints.newest()->state.threads == 1);
+  CHECK_FALSE(quiet.said("the steps so far ran on"));
+  config.threads = 2;
+  stopped_in(6, config);
+  CHECK(checkpoints.newest()->state.threads == 2);
+  CHECK(quiet.said(said));
+  config.max_steps = 6;
+  config.threads = 1;
+  fine_tune(config);  // has nothing left to do
+  CHECK_FALSE(quiet.said("ran on 2 threads"));
+}
+
 TEST_CASE(
     "resume: patience remembers the best evaluation, though its checkpoint is gone, and one unreadable is named") {
   Quiet quiet;

@@ -21,7 +21,7 @@ struct MeetingPlace {
   int port = 29500;
 };
 
-/// The environment's, where WORLD_SIZE is above 1.
+/// The environment's, where WORLD_SIZE is above 1. Where torchrun holds MASTER_PORT itself, it is the next port.
 /// Throws   ConfigError for what is missing or can't be meant
 std::optional<MeetingPlace> meeting_place();
 

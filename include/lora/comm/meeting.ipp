@@ -45,6 +45,9 @@ LORA_INLINE std::optional<MeetingPlace> meeting_place() {
                       ", but no MASTER_ADDR is set; expected the address of ", "rank 0's host");
   place.address = address;
   place.port = environment_number("MASTER_PORT", 1, 65535, "a port from 1 to 65535").value_or(place.port);
+  // There torchrun itself listens, for what its workers don't use here.
+  const char* const store = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
+  if (store != nullptr && std::string_view(store) == "True") place.port += place.port < 65535 ? 1 : -1;
   return place;
 }
 

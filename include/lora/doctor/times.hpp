@@ -48,7 +48,7 @@ class Stopwatch {
  public:
   Stopwatch(D& dev, int rounds) : dev_(dev), rounds_(rounds) {}
 
-  void run(const std::function<void()>& launch) {
+  void run(const Launch& launch) {
     Profile profile({.skipped_steps = 0, .traced_steps = 0, .traces = 0});
     dev_.set_profile(&profile);
     try {  // the first launch, which prepares things as well
@@ -92,7 +92,7 @@ template <AnyDevice D, class T>
 TimeRow time_of(const Case<D, T>& one, D& dev, const Sizes& sizes, int rounds = 5) {
   constexpr Precision precision = precision_of<T>();
   detail::Stopwatch<D> watch(dev, rounds);
-  Trial<D, T> trial(dev, precision, sizes, [&](const std::function<void()>& launch) { watch.run(launch); });
+  Trial<D, T> trial(dev, precision, sizes, [&](const Launch& launch) { watch.run(launch); });
   one.on_device(trial);
   return {std::string(one.family),
           std::string(one.kernel),

@@ -39,6 +39,20 @@ struct Bound {
   double narrow, single;
 };
 
+/// What launches a check's kernels, of whatever type, as long as that lives: hundreds of them are told apart by no
+/// type.
+class Launch {
+ public:
+  template <class F>
+  Launch(const F& f) : call_([](const void* of) { (*static_cast<const F*>(of))(); }), f_(&f) {}
+
+  void operator()() const { call_(f_); }
+
+ private:
+  void (*call_)(const void*);
+  const void* f_;
+};
+
 /// Kernels of one check on device D in T, with operands that are the same for every device: drawn from the order in
 /// which they are asked for, and rounded to `precision`, which T holds exactly.
 template <AnyDevice D, class T>
@@ -47,7 +61,7 @@ class Trial {
   using A = Accum<T>;
 
   /// How a kernel's launches are run: once, or as often as their time takes to be measured.
-  using Launcher = std::function<void(const std::function<void()>&)>;
+  using Launcher = std::function<void(const Launch&)>;
 
   Trial(D& dev_, Precision precision, const Sizes& sizes_, Launcher launcher = {})
       : dev(dev_),
@@ -124,18 +138,7 @@ class Trial {
   /// f() launches kernels that read and write the operands above, and what the caller keeps.
   template <class F>
   void launch(const F& f) {
-    try {
-      if (launcher_) return launcher_(f);
-      f();
-    } catch (...) {
-      // What has been queued by then still uses memory that goes with whoever called.
-      try {
-        dev.synchronize();
-      } catch (...) {  // the first error is the reason
-      }
-      throw;
-    }
-    dev.synchronize();  // an error of the kernels belongs to this check
+    run(f);
   }
 
   /// An output that is rounded to T, or formed of what is.
@@ -167,6 +170,21 @@ class Trial {
   std::vector<Output>& outputs() { return outputs_; }
 
  private:
+  void run(const Launch& f) {
+    try {
+      if (launcher_) return launcher_(f);
+      f();
+    } catch (...) {
+      // What has been queued by then still uses memory that goes with whoever called.
+      try {
+        dev.synchronize();
+      } catch (...) {  // the first error is the reason
+      }
+      throw;
+    }
+    dev.synchronize();  // an error of the kernels belongs to this check
+  }
+
   template <class U>
   static U as(double number) {
     if constexpr (std::same_as<U, double>) {

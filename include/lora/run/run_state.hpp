@@ -53,6 +53,7 @@ struct RunState {
   Index evaluations_without_improvement = 0;  ///< in a row and in a stage, by early_stopping_threshold
   Index evaluated_stage = 0;                  ///< the one that was evaluated last
   std::string evaluated_records{};            ///< their count and checksum; empty if none, or of an earlier version
+  Index threads = 0;                          ///< of a process, of the last step; 0 on NPUs, or of an earlier version
   Index stage = 0;                            ///< of the next step
   std::vector<Index> ended_stages{};          ///< steps done when a stage but the last ended before its end
   std::vector<DrawnClasses> drawn{};          ///< by parts of a curriculum
@@ -72,6 +73,10 @@ struct RunState {
 /// evaluation and what early stopping compares with and counts. Checkpoints of earlier versions don't say which they
 /// were. Returns  what is to be said of that, or nothing
 std::string note_evaluated_records(RunState& state, const std::string& records);
+
+/// Notes on how many threads of a process the steps to come run.
+/// Returns  what is to be said where those until now ran on another number, or nothing
+std::string note_threads(RunState& state, Index threads);
 
 io::Json to_json(const std::vector<DrawnClasses>& parts);
 

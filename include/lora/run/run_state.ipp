@@ -23,6 +23,13 @@ LORA_INLINE std::string note_evaluated_records(RunState& state, const std::strin
                 "; the best of them and early stopping's patience begin anew");
 }
 
+LORA_INLINE std::string note_threads(RunState& state, Index threads) {
+  const Index before = std::exchange(state.threads, threads);
+  if (before == 0 || threads == 0 || before == threads) return {};
+  return concat("the steps so far ran on ", before, before == 1 ? " thread" : " threads",
+                " a process, those to come run on ", threads, "; the last bits of products depend on that number");
+}
+
 LORA_INLINE io::Json to_json(const std::vector<DrawnClasses>& parts) {
   io::Json list = io::Json::array();
   for (const DrawnClasses& part : parts) {
@@ -117,6 +124,7 @@ LORA_INLINE io::Json to_json(const RunState& state) {
     json["step_to_beat"] = state.to_beat->second;
   }
   if (!state.evaluated_records.empty()) json["evaluated_records"] = state.evaluated_records;
+  if (state.threads > 0) json["threads"] = state.threads;
   if (state.last_exact_match) json["last_exact_match"] = *state.last_exact_match;
   if (state.last_rouge_l) json["last_rouge_l"] = *state.last_rouge_l;
   if (state.loss_scale) {
@@ -151,6 +159,7 @@ LORA_INLINE RunState parse_state(const io::JsonView& json) {
   state.evaluations_without_improvement = json.get<Index>("evaluations_without_improvement").value_or(0);
   state.stage = json.get<Index>("stage").value_or(0);
   state.evaluated_records = json.get<std::string>("evaluated_records").value_or("");
+  state.threads = json.get<Index>("threads").value_or(0);
   const auto evaluated = json.get<Index>("evaluated_stage");
   state.evaluated_stage = evaluated.value_or(state.stage);
   if (!evaluated && !state.to_beat && state.best_metric) state.to_beat.emplace(*state.best_metric, state.best_step);

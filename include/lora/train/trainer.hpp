@@ -69,6 +69,7 @@ class TrainingRun {
     bool evaluates = false;              // before the first of them
     bool has_result = false;             // final_model is in place, for there is nothing to do
     std::string lost{};                  // what is to be said of a best evaluation that counts no more
+    std::string threads{};               // and of a number of threads that is another
     std::optional<Output::Kept> kept{};  // of the logs
   };
 
@@ -194,6 +195,8 @@ typename TrainingRun<D, T>::Beginning TrainingRun<D, T>::begin() {
   if (from.checkpoint) restore(*from.checkpoint);
   if (prepared_.data.evaluates() && (from.first < from.end || state_.evaluation_due))
     from.lost = run::note_evaluated_records(state_, evaluated_records(prepared_.data));
+  if constexpr (requires { dev_.threads(); })
+    if (from.first < from.end) from.threads = run::note_threads(state_, dev_.threads());
   if (from.lost.empty()) from.lost = saving_.forget_lost_best(state_, prepared_.earlier.goes_on_here());
   if (writes() && from.checkpoint && prepared_.earlier.goes_on_here())
     from.kept = Output::kept_through(prepared_.output, from.first);
@@ -247,6 +250,7 @@ void TrainingRun<D, T>::say_beginning(const Beginning& from) {
   say_mixture(prepared_.data.mixture(), prepared_.file_names);
   if (from.checkpoint) lora::log::info("resuming from ", from.checkpoint->folder.native(), ", step ", from.first);
   if (!from.lost.empty() && !from.has_result) lora::log::warn(from.lost);
+  if (!from.threads.empty()) lora::log::info(from.threads);
 }
 
 /// Throws   Error where no step has changed anything
