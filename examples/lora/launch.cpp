@@ -83,6 +83,7 @@ volatile std::sig_atomic_t signal_to_pass_on = 0;
   set("LOCAL_WORLD_SIZE", concat(host.processes));
   set("MASTER_ADDR", host.address);
   set("MASTER_PORT", concat(host.port));
+  ::unsetenv("TORCHELASTIC_USE_AGENT_STORE");  // nobody else listens there
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);

@@ -11,6 +11,7 @@
 #include "lora/decode/conversation.hpp"
 #include "lora/decode/generate.hpp"
 #include "lora/model/merge.hpp"
+#include "lora/train/step.hpp"
 
 /// Declares the common instantiations `extern template`, so that a program compiles them once. The CMake targets
 /// lora::compiled and lora::compiled_ascend do that, in sources of their own (cmake/compiled). Without CMake, one

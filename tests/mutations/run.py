@@ -45,7 +45,11 @@ COMPILED_ONCE = {}  # the source of lora::compiled by the definitions that it in
 for source in sorted((ROOT / "cmake" / "compiled").glob("*.cpp")):
     for included in re.findall(r'^#include "(lora/\S+\.ipp)"', source.read_text(), re.MULTILINE):
         COMPILED_ONCE["include/" + included] = source
-KERNELS = ("include/lora/cpu/kernels.hpp", "include/lora/ascend/kernels.hpp", "tests/support/proof_kernels.hpp")
+# Parts of what is compiled once, by the sources of their definitions, each behind those that it calls.
+PARTS = {"base": {"base"}, "kernels": {"row_product"}, "models": {"models"}, "runs": {"runs"}}
+assert {source.stem for source in COMPILED_ONCE.values()} == set().union(*PARTS.values())
+KERNELS = ("include/lora/cpu/kernels.hpp", "tests/support/proof_kernels.hpp")  # declare what the build folder has of them
+NPU_KERNELS = "include/lora/ascend/kernels.hpp"  # by a definition of its own
 
 
 def run(command, folder=ROOT, **keywords):
@@ -77,11 +81,10 @@ def reached(names):
 
 
 def compiled_once():
-    """What is compiled once, each part behind those that it calls: its name, its definitions, and what it is made from."""
-    for part in ("base", "kernels", "models", "runs"):
-        sources = {"kernels": {"row_product"}}.get(part, {part})
+    """The parts: their names, their definitions, and what they are made from."""
+    for part, sources in PARTS.items():
         own = tuple(name for name, source in COMPILED_ONCE.items() if source.stem in sources)
-        yield part, own, reached(own + KERNELS if part == "kernels" else own)
+        yield part, own, reached(own + KERNELS + (NPU_KERNELS,) if part == "kernels" else own)
 
 
 def lay_kept(folder, broken):
@@ -107,7 +110,8 @@ def lay_kept(folder, broken):
 def alone(words, kept):
     """A compile command of a source that takes nothing of the library as compiled already, but for what is kept."""
     keeps = "-DLORA_COMPILED=1" in words
-    dropped = "-DLORA_COMPILED=" if keeps and (kept / KERNELS[0]).exists() else "-DLORA_COMPILED"
+    keeps_kernels = keeps and (kept / KERNELS[0]).exists()
+    dropped = "-DLORA_COMPILED=" if keeps_kernels else "-DLORA_COMPILED"  # else that of NPUs' kernels as well
     words = [word for word in words if not word.startswith(dropped)]
     return [words[0], f"-I{kept / 'include'}", *words[1:]] if keeps else words
 
@@ -278,8 +282,10 @@ class Build:
         sources = sorted((overlay / PROGRAM).glob("*.cpp"))
         unity = overlay / "unity_0_cxx.cpp"
         unity.write_text("".join(f'#include "{name}"\n' for name in sources if f"/{name.name}\"" in together))
-        apart = [name for name in sources if f"/{name.name}\"" not in together
-                 and name.read_bytes() != (ROOT / PROGRAM / name.name).read_bytes()]
+        broken = [name for name in (overlay / PROGRAM).iterdir()
+                  if name.read_bytes() != (ROOT / PROGRAM / name.name).read_bytes()]
+        any_header = (overlay / "include").exists() or any(name.suffix == ".hpp" for name in broken)
+        apart = [name for name in sources if f"/{name.name}\"" not in together and (any_header or name in broken)]
         objects = []
         for one, as_one in [(unity, source), *((name, str(ROOT / PROGRAM / name.name)) for name in apart)]:
             objects.append(str(overlay / f"{one.stem}.o"))

@@ -25,7 +25,8 @@ import attack
 
 def launchers(args):
     """By name: whether it is for NPUs, the words that start two processes, and what is needed for that."""
-    own_mpi = [args.mpirun, *(["--allow-run-as-root", "--oversubscribe"] if args.mpirun == "mpirun" else []), "-n", "2"]
+    of_open_mpi = pathlib.Path(args.mpirun).name == "mpirun"
+    own_mpi = [args.mpirun, *(["--allow-run-as-root", "--oversubscribe"] if of_open_mpi else []), "-n", "2"]
     lora = str(args.program.resolve())
     yield "mpirun", False, [*own_mpi, lora], args.mpirun
     yield "srun", False, ["srun", "--mpi=pmix", "-n", "2", lora], "sinfo"
@@ -58,17 +59,22 @@ class Trial:
         return ["train", f"--model_name_or_path={self.folder / 'inputs' / 'model'}", f"--dataset={self.folder / 'data.jsonl'}",
                 f"--output_dir={self.folder / name}", f"--device={'ascend' if on_npus else 'cpu'}", "--dtype=float32",
                 "--threads=1", "--step_units=2", f"--gradient_accumulation_steps={2 // processes}", "--logging_steps=1",
-                "--per_device_train_batch_size=1", f"--max_steps={steps}"]
+                "--per_device_train_batch_size=1", f"--max_steps={steps}", "--save_steps=0"]
 
     def run(self, command, words):
-        return subprocess.run([*command, *words], env=self.environment, capture_output=True, text=True, timeout=300)
+        """What it says, and whether it ended well."""
+        try:
+            done = subprocess.run([*command, *words], env=self.environment, capture_output=True, text=True, timeout=300)
+        except subprocess.TimeoutExpired:
+            return "it has not ended in 300 s", False
+        return done.stderr, done.returncode == 0
 
     def result(self, name):
         file = self.folder / name / "final_model" / "adapter_model.safetensors"
         return file.read_bytes() if file.exists() else None
 
     def end_by_signal(self, command, words, name):
-        """Sends a signal to the launcher after a few steps. Whether all is over in time, with a checkpoint."""
+        """Sends a signal to the launcher after a few steps. Whether all is over in time, with the only checkpoint."""
         with subprocess.Popen([*command, *words], env=self.environment, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL) as process:
             log = self.folder / name / "trainer_log.jsonl"
@@ -76,13 +82,15 @@ class Trial:
                 if process.poll() is not None or (log.exists() and log.read_text().count("\n") > 3):
                     break
                 time.sleep(0.1)
+            began = process.poll() is None and log.exists()
             process.send_signal(signal.SIGUSR1 if command[0] == "srun" else signal.SIGTERM)
             try:
                 process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
-                return False
-        return any((self.folder / name / "checkpoints").glob("checkpoint-*"))
+        # A launcher that was killed, or has killed its processes too early, leaves them or no checkpoint behind.
+        left = subprocess.run(["pkill", "-KILL", "-f", str(self.folder / name)]).returncode == 0
+        return began and not left and len([*(self.folder / name / "checkpoints").glob("checkpoint-*")]) == 1
 
 
 def main():
@@ -97,9 +105,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(args, pathlib.Path(folder))
         for on_npus, name in [(False, "alone"), *([(True, "alone on an NPU")] if args.stand_in else [])]:
-            alone = trial.run(program, trial.words(on_npus, name, 1, 12))
-            if alone.returncode != 0:
-                sys.exit(f"one process fails: {alone.stderr}")
+            said, fine = trial.run(program, trial.words(on_npus, name, 1, 12))
+            if not fine:
+                sys.exit(f"one process fails: {said}")
         for number, (launcher, on_npus, command, needs) in enumerate(launchers(args)):
             if args.launcher and launcher not in args.launcher:
                 continue
@@ -109,13 +117,13 @@ def main():
                 continue
             tried += 1
             name, stopped = f"run {number}", f"stopped {number}"
-            done = trial.run(command, trial.words(on_npus, name, 2, 12))
-            same = done.returncode == 0 and trial.result(name) == trial.result("alone on an NPU" if on_npus else "alone")
+            said, fine = trial.run(command, trial.words(on_npus, name, 2, 12))
+            same = fine and trial.result(name) == trial.result("alone on an NPU" if on_npus else "alone") is not None
             ends = trial.end_by_signal(command, trial.words(on_npus, stopped, 2, 1000000), stopped)
             print(f"{title}: {'the bytes of one process' if same else 'OTHER BYTES, or none'}; "
                   f"{'ended by a signal with a checkpoint' if ends else 'A SIGNAL LEFT NO CHECKPOINT'}", flush=True)
-            if done.returncode != 0:
-                print(done.stderr)
+            if not fine:
+                print(said)
             failed += not (same and ends)
     print(f"{tried - failed} of {tried} launchers do")
     sys.exit(1 if failed else 0 if tried else 77)

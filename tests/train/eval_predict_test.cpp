@@ -9,7 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "lora/core/profile.hpp"
+#include "lora/inputs/model_files.hpp"
 #include "lora/inputs/run_data.hpp"
+#include "lora/train/measure.hpp"
+#include "lora/train/prepared.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"
 #include "support/talking_model.hpp"
@@ -211,9 +215,9 @@ TEST_CASE("answers: a text that ends an answer is not part of it") {
     const auto answers_with = [&](const std::vector<std::string>& stops) {
       std::vector<std::string> answers;
       run::CountProgress progress("answering", "records", 20, 30, false);
-      CHECK(train::answer_all(model->dev, model->decoder, *text.tokenizer, encoder,
-                              std::span<const data::Sample>(samples), generate, stops, progress,
-                              [&](const data::Sample&, const std::string& answer) { answers.push_back(answer); }));
+      train::answer_all(model->dev, model->decoder, *text.tokenizer, encoder, std::span<const data::Sample>(samples),
+                        generate, stops, progress,
+                        [&](const data::Sample&, const std::string& answer) { answers.push_back(answer); });
       return answers;
     };
     const auto whole = answers_with({});
@@ -250,7 +254,7 @@ TEST_CASE("eval_predict: without answers, or a tokenizer, it is refused before a
 
 TEST_CASE("eval_predict: ranks share the questions out, and have the answers and scores of one process") {
   Quiet quiet;
-  const Examination exam(3 * 17 + 1);  // each asks the others once on the way, and has some left
+  const Examination exam;
   io::Json model = io::read_json(exam.temp / "model" / "config.json");
   model["max_position_embeddings"] = 36;  // longer answers are warned of, which is how a test hears of them
   io::write_json(exam.temp / "model" / "config.json", model);
@@ -291,6 +295,35 @@ TEST_CASE("eval_predict: ranks share the questions out, and have the answers and
     });
     CHECK(run::Checkpoints(config.output_dir).steps().back() == 2);
   }
+}
+
+TEST_CASE("eval_predict: a rank that is told to stop leaves the others half of their answers at most") {
+  const Quiet quiet;
+  const Examination exam(2 * 150);
+  Config config = exam.config("run");
+  config.step_units = 2;
+  std::vector<double> flops;  // of the first rank, where nobody is told, and where the other one is
+  for (const bool tells : {false, true}) {
+    const std::atomic<int> stop = 1;
+    Profile profile({.skipped_steps = 0, .traced_steps = 0, .traces = 0});
+    run_ranks(2, [&](ThreadRank& self) {
+      RunOptions options;
+      options.log = [](log::Level, std::string_view) {};
+      if (tells && self.rank() == 1) options.stop = &stop;
+      D dev(1);
+      const model::Source source = inputs::open_source(config);
+      model::Decoder<D, float> decoder(dev, source);
+      const train::Prepared run(cpu::Threads(1), config, source, options);
+      if (self.rank() == 0) dev.set_profile(&profile);
+      const Span whole(dev, Profile::Kind::step, "answers");
+      const auto answers = train::answers_to(run.data.answered(), dev, decoder, run, self);
+      CHECK(answers.has_value() == !tells);
+    });
+    flops.push_back(0);
+    for (const Profile::Node& node : profile.nodes()) flops.back() += node.flops;
+  }
+  CHECK(flops[0] > 0);
+  CHECK(flops[1] < 0.6 * flops[0]);  // 64 of 150, and what was begun beside them
 }
 
 }  // namespace eval_predict_test

@@ -70,4 +70,22 @@ TEST_CASE(
   expect_same(files_of(shop, config, "second", "optimizer", "params"), cpu);
 }
 
+TEST_CASE("proof training: what a checkpoint of processors has of threads is not kept on another device") {
+  const Quiet quiet;
+  const Workshop shop;
+  Config config = shop.config("run");
+  config.step_units = 2;
+  config.max_steps = 2;
+  fine_tune(config);
+  const run::Checkpoints checkpoints(shop.temp / "run");
+  CHECK(checkpoints.newest()->state.threads == 1);
+  config.resume_from_checkpoint = "auto";
+  config.max_steps = 4;
+  proof::Device dev;
+  train::TrainingRun<proof::Device, float> run(dev, config, inputs::open_source(config), {});
+  CHECK(run.run().metrics.steps == 4);
+  CHECK(checkpoints.newest()->state.threads == 0);
+  CHECK_FALSE(quiet.said("the steps so far ran on"));
+}
+
 }  // namespace proof_training_test

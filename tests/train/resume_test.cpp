@@ -719,10 +719,7 @@ TEST_CASE("resume: on another number of threads, which checkpoints have, a line 
   config.resume_from_checkpoint = "auto";
   const std::string said = "the steps so far ran on 1 thread a process, those to come run on 2; the last bits";
   const run::Checkpoints checkpoints(shop.temp / "run");
-  for (const Index last : {2, 4}) {
-    config.threads = 1;
-    stopped_in(last, config);
-  }
+  for (const Index last : {2, 4}) stopped_in(last, config);
   CHECK(checkpoints.newest()->state.threads == 1);
   CHECK_FALSE(quiet.said("the steps so far ran on"));
   config.threads = 2;

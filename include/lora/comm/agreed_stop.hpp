@@ -8,37 +8,38 @@
 
 namespace lora::comm {
 
-/// The stop of ranks that work on their own, each at its pace: one that is told to stop has all stop before they have
-/// done `every` more pieces of work.
+/// The stop of ranks that work on their own, each at its pace: one that is told to stop has all stop after at most
+/// `every` more pieces of work.
 class AgreedStop {
  public:
-  /// `told`: whether this rank is to stop. `common`: pieces that every rank has, some of them more.
+  /// `told`: whether this rank is to stop. `common`: pieces that every rank has, some of them one more. `every`: above
+  /// 0.
   AgreedStop(Ranks& ranks, Index common, Index every, std::function<bool()> told)
       : ranks_(ranks), common_(common), every_(every), told_(std::move(told)) {}
 
   /// Whether this rank does no more.
   bool stopped() {
-    own_ = own_ || told_();
-    return all_ || own_;
+    own_stop_ = own_stop_ || told_();  // whoever has broken off once can't say later that it goes on
+    return all_stop_ || own_stop_;
   }
-  /// Behind each piece. It waits for the others now and then.
+  /// After each piece. It waits for the others after each `every` of those that all have.
   void did_one() {
-    if (!all_ && ++done_ <= common_ && done_ % every_ == 0) agree();
+    if (!all_stop_ && ++done_ <= common_ && done_ % every_ == 0) agree();
   }
-  /// Once, behind the last piece or where it was stopped: whether all are stopped.
+  /// Every rank comes here once, after its last piece or where it was stopped: whether all are stopped.
   bool ends_stopped() {
-    if (!all_) agree();
-    return all_;
+    if (!all_stop_) agree();
+    return all_stop_;
   }
 
  private:
-  void agree() { all_ = ranks_.agree(stopped() ? 1 : 0) != 0; }
+  void agree() { all_stop_ = ranks_.agree(stopped() ? 1 : 0) != 0; }
 
   Ranks& ranks_;
   Index common_, every_;
   std::function<bool()> told_;
   Index done_ = 0;
-  bool own_ = false, all_ = false;
+  bool own_stop_ = false, all_stop_ = false;
 };
 
 }  // namespace lora::comm

@@ -21,7 +21,8 @@ struct MeetingPlace {
   int port = 29500;
 };
 
-/// The environment's, where WORLD_SIZE is above 1. Where torchrun holds MASTER_PORT itself, it is the next port.
+/// The environment's, where WORLD_SIZE is above 1. Where torchrun holds MASTER_PORT itself, it is the port behind, or
+/// before the last.
 /// Throws   ConfigError for what is missing or can't be meant
 std::optional<MeetingPlace> meeting_place();
 

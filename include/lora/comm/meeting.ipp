@@ -45,7 +45,7 @@ LORA_INLINE std::optional<MeetingPlace> meeting_place() {
                       ", but no MASTER_ADDR is set; expected the address of ", "rank 0's host");
   place.address = address;
   place.port = environment_number("MASTER_PORT", 1, 65535, "a port from 1 to 65535").value_or(place.port);
-  // There torchrun itself listens, for what its workers don't use here.
+  // torchrun's own store listens at MASTER_PORT, and nothing here uses it.
   const char* const store = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   if (store != nullptr && std::string_view(store) == "True") place.port += place.port < 65535 ? 1 : -1;
   return place;
@@ -318,7 +318,7 @@ LORA_INLINE Socket Meeting::connected() const {
     if (Clock::now() >= until)
       fail<Error>("rank ", place_.rank, " found nobody at ", std::string_view(where), " for ", timeout_.count(),
                   " s: ", std::string_view(detail::system_error(error)),
-                  "; expected rank 0 at MASTER_ADDR and MASTER_PORT");
+                  "; expected rank 0 there, as MASTER_ADDR and MASTER_PORT say");
     std::this_thread::sleep_for(std::chrono::milliseconds(100));  // rank 0 may begin later
   }
 }

@@ -39,11 +39,11 @@ struct Bound {
   double narrow, single;
 };
 
-/// What launches a check's kernels, of whatever type, as long as that lives: hundreds of them are told apart by no
-/// type.
+/// A reference to what launches a check's kernels, which outlives it. There are hundreds: with one type for all of them
+/// what runs them is compiled once.
 class Launch {
  public:
-  template <class F>
+  template <std::invocable F>
   Launch(const F& f) : call_([](const void* of) { (*static_cast<const F*>(of))(); }), f_(&f) {}
 
   void operator()() const { call_(f_); }
@@ -136,9 +136,19 @@ class Trial {
   }
 
   /// f() launches kernels that read and write the operands above, and what the caller keeps.
-  template <class F>
-  void launch(const F& f) {
-    run(f);
+  void launch(const Launch& f) {
+    try {
+      if (launcher_) return launcher_(f);
+      f();
+    } catch (...) {
+      // What has been queued by then still uses memory that goes with whoever called.
+      try {
+        dev.synchronize();
+      } catch (...) {  // the first error is the reason
+      }
+      throw;
+    }
+    dev.synchronize();  // an error of the kernels belongs to this check
   }
 
   /// An output that is rounded to T, or formed of what is.
@@ -170,21 +180,6 @@ class Trial {
   std::vector<Output>& outputs() { return outputs_; }
 
  private:
-  void run(const Launch& f) {
-    try {
-      if (launcher_) return launcher_(f);
-      f();
-    } catch (...) {
-      // What has been queued by then still uses memory that goes with whoever called.
-      try {
-        dev.synchronize();
-      } catch (...) {  // the first error is the reason
-      }
-      throw;
-    }
-    dev.synchronize();  // an error of the kernels belongs to this check
-  }
-
   template <class U>
   static U as(double number) {
     if constexpr (std::same_as<U, double>) {

@@ -53,7 +53,7 @@ struct RunState {
   Index evaluations_without_improvement = 0;  ///< in a row and in a stage, by early_stopping_threshold
   Index evaluated_stage = 0;                  ///< the one that was evaluated last
   std::string evaluated_records{};            ///< their count and checksum; empty if none, or of an earlier version
-  Index threads = 0;                          ///< of a process, of the last step; 0 on NPUs, or of an earlier version
+  Index threads = 0;                          ///< of the first process in the last step; 0 on NPUs, or unknown
   Index stage = 0;                            ///< of the next step
   std::vector<Index> ended_stages{};          ///< steps done when a stage but the last ended before its end
   std::vector<DrawnClasses> drawn{};          ///< by parts of a curriculum
@@ -74,7 +74,7 @@ struct RunState {
 /// were. Returns  what is to be said of that, or nothing
 std::string note_evaluated_records(RunState& state, const std::string& records);
 
-/// Notes on how many threads of a process the steps to come run.
+/// Notes on how many threads of the first process the steps to come run.
 /// Returns  what is to be said where those until now ran on another number, or nothing
 std::string note_threads(RunState& state, Index threads);
 

@@ -23,9 +23,9 @@ constexpr std::size_t answered_together = 16;
 
 /// Answers records and calls see(sample, answer) in their order, each as soon as it and those before it are answered,
 /// num_return_sequences times for each, until options.stopped(). `stops`: texts that end an answer. `hear`: gets the
-/// text of a single answer as it comes. False if it was stopped.
+/// text of a single answer as it comes.
 template <AnyDevice D, class T>
-bool answer_all(D& dev, model::Decoder<D, T>& decoder, const tokenizer::Tokenizer& tokenizer,
+void answer_all(D& dev, model::Decoder<D, T>& decoder, const tokenizer::Tokenizer& tokenizer,
                 const data::Encoder& encoder, std::span<const data::Sample> samples, decode::GenerateOptions options,
                 const std::vector<std::string>& stops, run::CountProgress& progress,
                 const std::function<void(const data::Sample&, const std::string&)>& see,
@@ -68,7 +68,6 @@ bool answer_all(D& dev, model::Decoder<D, T>& decoder, const tokenizer::Tokenize
   decode::generate(dev, decoder, std::span<const std::vector<std::int32_t>>(prompts), options, answered_together,
                    goes_on, ended);
   progress.clear();
-  return !options.stopped || !options.stopped();
 }
 
 }  // namespace lora::train

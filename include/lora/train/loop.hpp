@@ -71,7 +71,7 @@ class Loop {
 
  private:
   bool is_over() const { return state_.ended_early || state_.step == run_.plan.total(); }
-  int stop_flag() const { return run_.options.stop != nullptr ? run_.options.stop->load() : 0; }
+  int stop_flag() const { return run_.options.stop_flag(); }
 
   /// The one place where ranks agree on what to do next.
   Verdict agree(Verdict own) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <optional>
 #include <span>
 #include <string>
@@ -37,9 +36,9 @@ std::optional<std::vector<std::string>> answers_to(const std::vector<data::Sampl
   generate.max_new_tokens = run.config.answer_tokens();
   const inputs::Taught taught = inputs::taught_by(run.data.train().dataset().kinds(), text);
   generate.stop_ids = inputs::stop_ids(run.source, *text.tokenizer, text.chat_template, taught.files);
-  const std::atomic<int>* const told = run.options.stop;
-  comm::AgreedStop stop(ranks, std::ssize(samples) / ranks.size(), answered_together,
-                        [told] { return told != nullptr && told->load() != 0; });
+  // Ranks have waited for each other then: the more answers between, the more alike they take.
+  comm::AgreedStop stop(ranks, std::ssize(samples) / ranks.size(), 4 * answered_together,
+                        [&] { return run.options.stop_flag() != 0; });
   generate.stopped = [&] { return stop.stopped(); };
   run::CountProgress progress("answering", "records", std::ssize(own), 30, draws_bar(run.options));
   io::Json given = io::Json::array();

@@ -102,8 +102,9 @@ struct RunOptions {
   /// Those that train together, of which this process is one; they outlive the run. Every one has the same settings.
   comm::HostRanks* ranks = nullptr;
   const std::atomic<int>* stop = nullptr;  ///< once not 0, the run ends after the step, with a checkpoint
-  data::RecordLists records{};             ///< those that dataset and eval_dataset name instead of files
-  log::Sink log{};                         ///< gets what is logged, and progress; else the process's sink, and a bar
+  int stop_flag() const { return stop != nullptr ? stop->load() : 0; }
+  data::RecordLists records{};  ///< those that dataset and eval_dataset name instead of files
+  log::Sink log{};              ///< gets what is logged, and progress; else the process's sink, and a bar
   Callback<run::StepMetrics> on_step{};
   std::function<bool(Running&)> evaluates{};  ///< before an evaluation that is due: false leaves it out
   Callback<model::Evaluation> on_evaluation{};

@@ -42,6 +42,15 @@ settings::Config validated(settings::Config config, int ranks) {
   return config;
 }
 
+/// The number of threads that last bits depend on; 0 on NPUs.
+template <AnyDevice D>
+Index threads_that_decide(const D& dev) {
+  if constexpr (requires { dev.threads(); })
+    return dev.threads();
+  else
+    return 0;
+}
+
 /// A fine-tuning run, from settings to the files in output_dir: what is prepared, what computes, the loop over both,
 /// and on the first of its ranks what is written.
 template <AnyDevice D, class T>
@@ -195,8 +204,7 @@ typename TrainingRun<D, T>::Beginning TrainingRun<D, T>::begin() {
   if (from.checkpoint) restore(*from.checkpoint);
   if (prepared_.data.evaluates() && (from.first < from.end || state_.evaluation_due))
     from.lost = run::note_evaluated_records(state_, evaluated_records(prepared_.data));
-  if constexpr (requires { dev_.threads(); })
-    if (from.first < from.end) from.threads = run::note_threads(state_, dev_.threads());
+  if (from.first < from.end) from.threads = run::note_threads(state_, threads_that_decide(dev_));
   if (from.lost.empty()) from.lost = saving_.forget_lost_best(state_, prepared_.earlier.goes_on_here());
   if (writes() && from.checkpoint && prepared_.earlier.goes_on_here())
     from.kept = Output::kept_through(prepared_.output, from.first);
@@ -250,7 +258,7 @@ void TrainingRun<D, T>::say_beginning(const Beginning& from) {
   say_mixture(prepared_.data.mixture(), prepared_.file_names);
   if (from.checkpoint) lora::log::info("resuming from ", from.checkpoint->folder.native(), ", step ", from.first);
   if (!from.lost.empty() && !from.has_result) lora::log::warn(from.lost);
-  if (!from.threads.empty()) lora::log::info(from.threads);
+  if (!from.threads.empty() && writes()) lora::log::info(from.threads);  // the state has the first rank's
 }
 
 /// Throws   Error where no step has changed anything
