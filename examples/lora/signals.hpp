@@ -65,9 +65,9 @@ inline void handle_signals() {
   sigaction(SIGBUS, &action, nullptr);
 }
 
-/// Installs a handler: the first signal to stop sets `asked_to_end`, and SIGINT behind it ends the process at once.
-/// Others come again without anybody's wish for that: SIGTERM from torchrun and timeout, which send it twice, and from
-/// a batch system behind its warning; SIGXCPU every second.
+/// Installs a handler: the first signal to stop sets `asked_to_end`, and SIGINT after it ends the process at once.
+/// Others come again without anybody's wish for that: SIGTERM from torchrun, which sends it twice, and from a batch
+/// system after its warning; SIGXCPU every second.
 inline void stop_after_the_step() {
   handle_ends([](int number) {
     int earlier = 0;

@@ -342,9 +342,10 @@ TEST_CASE("meeting: an address that is no host's, another host's, a port that is
               concat("rank 0 can't wait for the others at 127.0.0.1:", port, ": Address already in use; MASTER_PORT")));
   ::close(taken);
   place.rank = 1;
-  CHECK(holds(
-      message_of<Error>([&] { const Meeting meeting(place, "", std::chrono::duration<double>(0.3)); }),
-      concat("rank 1 found nobody at 127.0.0.1:", port, " for 0.3 s: Connection refused; expected rank 0 there")));
+  CHECK(holds(message_of<Error>([&] { const Meeting meeting(place, "", std::chrono::duration<double>(0.3)); }),
+              concat("rank 1 found nobody at 127.0.0.1:", port,
+                     " for 0.3 s: Connection refused; expected rank 0 there, as MASTER_ADDR and "
+                     "MASTER_PORT say")));
   place = place_of(0, 3, free_port());
   CHECK(holds(message_of<Error>([&] { const Meeting meeting(place, "", std::chrono::duration<double>(0.3)); }),
               concat("ranks 1, 2 of 3 did not come to 127.0.0.1:", place.port, " within 0.3 s")));

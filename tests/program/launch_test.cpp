@@ -164,6 +164,7 @@ TEST_CASE("launch: processes of one of several machines have ranks behind those 
 }
 
 TEST_CASE("launch: a rank to which another does not come says which, and how long it has waited") {
+  const test::Environment store("TORCHELASTIC_USE_AGENT_STORE", "True");  // of a launcher that has started this one
   const test::Environment libraries("LORA_ASCEND_LIBRARIES", LORA_STAND_IN), npus("STAND_IN_DEVICES", "8");
   const std::string place = concat("127.0.0.1:", 20000 + ::getpid() % 10000);
   const auto outcome = test::run_program(

@@ -297,7 +297,7 @@ TEST_CASE("eval_predict: ranks share the questions out, and have the answers and
   }
 }
 
-TEST_CASE("eval_predict: a rank that is told to stop leaves the others half of their answers at most") {
+TEST_CASE("eval_predict: a rank that is told to stop has the others leave the rest of their answers") {
   const Quiet quiet;
   const Examination exam(2 * 150);
   Config config = exam.config("run");

@@ -12,8 +12,8 @@ namespace lora::comm {
 /// `every` more pieces of work.
 class AgreedStop {
  public:
-  /// `told`: whether this rank is to stop. `common`: pieces that every rank has, some of them one more. `every`: above
-  /// 0.
+  /// `common`: pieces that every rank has, some of them one more. `every`: 1 or more. `told`: whether this rank is to
+  /// stop.
   AgreedStop(Ranks& ranks, Index common, Index every, std::function<bool()> told)
       : ranks_(ranks), common_(common), every_(every), told_(std::move(told)) {}
 

@@ -55,14 +55,14 @@ class Loop {
     int stopped_by = 0;
     if (evaluates) {
       follow(true);
-      if (state_.evaluation_due) stopped_by = agree({.stopped_by = stop_flag()}).stopped_by;
+      if (state_.evaluation_due) stopped_by = agree({.stopped_by = run_.options.stop_flag()}).stopped_by;
       if (state_.evaluation_due != resumed) save();  // the state is not what is on disk
     }
     while (!is_over() && stopped_by == 0) {
       step();
       const bool best = follow(evaluation_due());
       const bool goes_on = !is_over() || state_.evaluation_due;  // one that has reached its end is not stopped
-      stopped_by = agree({.stopped_by = goes_on ? stop_flag() : 0}).stopped_by;
+      stopped_by = agree({.stopped_by = goes_on ? run_.options.stop_flag() : 0}).stopped_by;
       const Index every = run_.config.save_steps;
       if (is_over() || best || stopped_by != 0 || (every > 0 && state_.step % every == 0)) save();
     }
@@ -71,7 +71,6 @@ class Loop {
 
  private:
   bool is_over() const { return state_.ended_early || state_.step == run_.plan.total(); }
-  int stop_flag() const { return run_.options.stop_flag(); }
 
   /// The one place where ranks agree on what to do next.
   Verdict agree(Verdict own) {

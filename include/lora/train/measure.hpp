@@ -36,7 +36,7 @@ std::optional<std::vector<std::string>> answers_to(const std::vector<data::Sampl
   generate.max_new_tokens = run.config.answer_tokens();
   const inputs::Taught taught = inputs::taught_by(run.data.train().dataset().kinds(), text);
   generate.stop_ids = inputs::stop_ids(run.source, *text.tokenizer, text.chat_template, taught.files);
-  // Ranks have waited for each other then: the more answers between, the more alike they take.
+  // To ask is to wait for the slowest rank: over more answers ranks differ less.
   comm::AgreedStop stop(ranks, std::ssize(samples) / ranks.size(), 4 * answered_together,
                         [&] { return run.options.stop_flag() != 0; });
   generate.stopped = [&] { return stop.stopped(); };
