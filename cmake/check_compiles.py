@@ -30,7 +30,7 @@ def command_of(folder):
     """How a source that uses lora::compiled_ascend is compiled, but for its name and its object."""
     entries = json.loads((folder / "compile_commands.json").read_text())
     words = next(shlex.split(entry["command"]) for entry in entries
-                 if entry["file"].endswith("/compiled/ascend_half.cpp"))
+                 if entry["file"].endswith("/compiled/ascend_models.cpp"))
     return words[:words.index("-o")] + mpi_folders()
 
 

@@ -23,14 +23,14 @@ if(NOT TARGET lora_compiled)
 
   # The largest first, so that several at a time end together.
   add_lora_compiled(lora_compiled
-                    SOURCES models.cpp runs.cpp cpu_half.cpp base.cpp cpu_kernels.cpp row_product.cpp
+                    SOURCES cpu_models.cpp runs.cpp base.cpp cpu_kernels.cpp models.cpp row_product.cpp
                     LIBRARIES lora::lora)
   add_lora_compiled(lora_compiled_ascend
-                    SOURCES ascend_half.cpp ascend_float32.cpp ascend_kernels.cpp ascend_trainer.cpp
+                    SOURCES ascend_models.cpp ascend_kernels.cpp ascend_trainer.cpp
                     LIBRARIES lora_compiled lora::ascend)
   target_compile_definitions(lora_compiled_ascend PUBLIC LORA_COMPILED_ASCEND=1)
   # What leads kernels through a run, or is done once, needs no more: -Og takes a fifth less time than -O1.
-  foreach(optimized IN ITEMS "row_product.cpp -O2" "runs.cpp -Og" "cpu_half.cpp -Og" "models.cpp -Og")
+  foreach(optimized IN ITEMS "row_product.cpp -O2" "runs.cpp -Og" "cpu_models.cpp -Og" "models.cpp -Og")
     separate_arguments(optimized)
     list(POP_FRONT optimized source)
     set_property(SOURCE "${lora_compiled_dir}/${source}" TARGET_DIRECTORY lora_compiled

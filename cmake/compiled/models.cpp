@@ -1,5 +1,4 @@
-// What takes no time beside what models compute: their files and folders, talking with them; and models on CPUs in
-// float32.
+// What takes no time beside what models compute: their files and folders, and talking with them.
 #include "lora/comm/facts.ipp"
 #include "lora/comm/meeting.ipp"
 #include "lora/data/answer_scores.ipp"
@@ -8,7 +7,6 @@
 #include "lora/data/data_file.ipp"
 #include "lora/decode/thoughts.ipp"
 #include "lora/decode/transcript.ipp"
-#include "lora/instantiate.hpp"
 #include "lora/io/atomic_folder.ipp"
 #include "lora/io/gguf_writer.ipp"
 #include "lora/io/safetensors_folder.ipp"
@@ -36,6 +34,3 @@
 #include "lora/tokenizer/declared.ipp"
 #include "lora/tokenizer/gguf_metadata.ipp"
 #include "lora/tokenizer/parts.ipp"
-
-LORA_INSTANTIATE(lora::cpu::Device, float)
-LORA_INSTANTIATE_MERGE

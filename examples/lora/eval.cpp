@@ -16,6 +16,7 @@
 #include "evaluation_results.hpp"
 #include "lora/data/answer_scores.hpp"
 #include "lora/inputs/records.hpp"
+#include "lora/inputs/sampling.hpp"
 #include "lora/io/atomic_folder.hpp"
 #include "lora/io/json.hpp"
 #include "lora/io/tensorboard.hpp"
@@ -89,6 +90,7 @@ std::optional<Predictions> evaluate(D& dev, const model::Source& source, const s
   with_decoder(dev, source, config, [&](auto& decoder) {
     for (EvaluatedSet& set : sets) set.totals = totals_of(dev, decoder, set, config, "evaluating", &set.each);
     if (!config.predict) return;
+    inputs::warn_of_ends(source);
     const data::AnswerScores none(text.chat_template);
     predictions.emplace(Predictions{none});
     decode::GenerateOptions generate;

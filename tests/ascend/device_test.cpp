@@ -593,6 +593,27 @@ TEST_CASE("ascend device: gradients are scaled in parts") {
   });
 }
 
+TEST_CASE("ascend device: squares are formed of whole blocks at a time") {
+  on_stand_in([] {
+    constexpr Index block = kernel::sum_block, count = 5 * block + 7;
+    const auto sums = [](std::int64_t together) {
+      Npu dev(DeviceSettings{.chunks = {.squared = together}});
+      Matrix<Npu, float> x(dev, 1, count, 1), out(dev, 1, 6, 2);
+      const StandInCounts before = stand_in_counts();
+      kernel::block_sums_of_squares(dev, x.in(), out.view());
+      return std::pair(out.host(), stand_in_counts().launches - before.launches);
+    };
+    const auto [whole, launches] = sums(5 * block);
+    const Index each = launches / 2;  // the blocks, and the rest
+    for (const auto& [together, parts] : {std::pair<std::int64_t, Index>{1, 6}, {2 * block, 4}, {3 * block + 5, 3}}) {
+      CAPTURE(together);
+      const auto [cut, more] = sums(together);
+      CHECK(cut == whole);
+      CHECK(more == parts * each);
+    }
+  });
+}
+
 TEST_CASE("ascend device: without its operator the rotary embedding is the same, within roundings") {
   on_stand_in([] {
     const Environment without("LORA_ASCEND_WITHOUT", "RotaryPositionEmbedding");

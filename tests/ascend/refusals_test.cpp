@@ -248,6 +248,7 @@ TEST_CASE("ascend refusals: what a device says of itself, and how modules cut th
     CHECK(settings.threads == 0);
     CHECK(settings.chunks.decoded == std::int64_t{1} << 25);
     CHECK(settings.chunks.scaled == std::int64_t{1} << 24);
+    CHECK(settings.chunks.squared == std::int64_t{1} << 24);
     Silent toolkit;
     Npu dev(DeviceSettings{.id = 1, .threads = 3}, toolkit);
     CHECK(dev.settings().threads == 3);

@@ -69,6 +69,9 @@ struct Subject {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
+  std::string eval_errors(const std::vector<std::string>& more) const {
+    return test::run_program(LORA_PROGRAM, words(more)).errors;
+  }
   /// The results, which standard output and the file both hold.
   io::Json eval(const std::vector<std::string>& more) const {
     const auto outcome = test::run_program(LORA_PROGRAM, words(more));
@@ -160,7 +163,8 @@ TEST_CASE("program: eval with predict writes each answer, and counts those that 
       spaced = spaced || answers.back().starts_with(' ') || answers.back().ends_with(' ');
     }
   }
-  io::write_json(s.temp / "model" / "generation_config.json", {{"eos_token_id", static_cast<int>(stop)}});
+  io::write_json(s.temp / "model" / "generation_config.json",
+                 {{"eos_token_id", static_cast<int>(stop)}, {"stop_strings", {"e"}}});
   std::vector<io::Json> records;
   Index exact = 0;
   for (std::size_t i = 0; i < questions.size(); ++i) {
@@ -174,6 +178,9 @@ TEST_CASE("program: eval with predict writes each answer, and counts those that 
     records.push_back(pair(questions[i], labels[i]));
   }
   s.write(records);
+  const std::string unfollowed = "generation_config.json: not followed: stop_strings\n";
+  CHECK_FALSE(test::holds(s.eval_errors({}), unfollowed));
+  CHECK(test::holds(s.eval_errors({"--predict", "--max_new_tokens=1"}), unfollowed));
   const auto results = s.eval({"--predict", concat("--max_new_tokens=", length)});
   CHECK(results.at("answers") == 40);
   CHECK(results.at("exact_matches") == exact);

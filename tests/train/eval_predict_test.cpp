@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <utility>
@@ -100,7 +101,10 @@ TEST_CASE("eval_predict: exact match and ROUGE-L are those of the answers of tha
   std::vector<std::vector<std::string>> answers;
   RunOptions options;
   options.on_evaluation = [&](const Evaluation&, Running& running) { answers.push_back(said_to(running, exam)); };
+  io::write_json(exam.temp / "model" / "generation_config.json", {{"stop_strings", {"e"}}});
   fine_tune(exam.config("first"), options);
+  CHECK(quiet.said("generation_config.json: not followed: stop_strings\n"));
+  std::filesystem::remove(exam.temp / "model" / "generation_config.json");
   REQUIRE(answers.size() == 3);
   CHECK(answers[0] != answers[2]);
   // The answers of the middle evaluation become the right ones: for some whole, for some with a word more.

@@ -16,8 +16,7 @@ struct Reduce<ascend::Device> {
 
   template <class T>
   static void block_sums_of_squares(D& dev, View<D, const T> x, View<D, float> out) {
-    // Squares are formed of a part at a time.
-    constexpr Index most = (Index{1} << 24) / sum_block;
+    const Index most = std::max<Index>(1, dev.settings().chunks.squared / sum_block);
     const Index whole = x.cols() / sum_block;
     for (Index block = 0; block < whole; block += most) {
       const Index count = std::min(most, whole - block);

@@ -12,6 +12,11 @@ namespace lora::inputs {
 /// Throws   FormatError
 decode::Sampling sampling_of(const settings::Config& config, const model::Source& source);
 
+/// Warns where the model's generation_config.json ends answers in a way that is not followed, for those that are drawn
+/// greedily whatever the keys say.
+/// Throws   FormatError
+void warn_of_ends(const model::Source& source);
+
 }  // namespace lora::inputs
 
 #ifndef LORA_COMPILED

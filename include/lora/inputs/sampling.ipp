@@ -13,6 +13,17 @@
 #include "lora/io/json_view.hpp"
 #include "lora/model/generation_config.hpp"
 
+namespace lora::inputs::detail {
+
+/// Names what is not followed of `file`, which without `sample` decides nothing but where answers end.
+LORA_INLINE void warn_of_unfollowed(const io::Path& file, const io::JsonView& json, bool sample) {
+  auto names = model::unfollowed_advice(json);
+  if (!sample) std::erase_if(names, [](const std::string& name) { return name != "stop_strings"; });
+  if (!names.empty()) log::warn(file.native(), ": not followed: ", listed(names));
+}
+
+}  // namespace lora::inputs::detail
+
 namespace lora::inputs {
 
 LORA_INLINE decode::Sampling sampling_of(const settings::Config& config, const model::Source& source) {
@@ -39,12 +50,14 @@ LORA_INLINE decode::Sampling sampling_of(const settings::Config& config, const m
                                   plain.repetition_penalty, plain.repetition_penalty);
   how.seed = static_cast<std::uint64_t>(config.seed);
   if (!advised.empty()) log::info("of ", file->native(), ": ", advised);
-  auto unfollowed = json ? model::unfollowed_advice(json->view()) : std::vector<std::string>();
-  // Without sample that file decides nothing but where answers end.
-  if (!config.sample) std::erase_if(unfollowed, [](const std::string& name) { return name != "stop_strings"; });
-  if (!unfollowed.empty()) log::warn(file->native(), ": not followed: ", listed(unfollowed));
+  if (json) detail::warn_of_unfollowed(*file, json->view(), config.sample);
   if (!defaults.empty()) log::info("as transformers' defaults: ", defaults);
   return how;
+}
+
+LORA_INLINE void warn_of_ends(const model::Source& source) {
+  if (const auto file = model::generation_config_of(source))
+    detail::warn_of_unfollowed(*file, io::JsonFile(*file).view(), false);
 }
 
 }  // namespace lora::inputs

@@ -11,6 +11,7 @@
 #include "lora/comm/communicator.hpp"
 #include "lora/core/log.hpp"
 #include "lora/inputs/device.hpp"
+#include "lora/inputs/sampling.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/run/log_file.hpp"
 #include "lora/run/memory_use.hpp"
@@ -254,6 +255,7 @@ void TrainingRun<D, T>::say_beginning(const Beginning& from) {
       prepared_.blueprint, prepared_.plan.stages()[memory.stage].trains, memory.recomputed);
   say_start(prepared_.config, prepared_.blueprint, prepared_.survey.train, prepared_.plan, step, memory, dev_.memory(),
             prepared_.source.is_initial(), prepared_.data.text().tokenizer.get());
+  if (prepared_.config.eval_predict) inputs::warn_of_ends(prepared_.source);
   say_offload(learner_.decoder().streaming(), prepared_.config);
   say_mixture(prepared_.data.mixture(), prepared_.file_names);
   if (from.checkpoint) lora::log::info("resuming from ", from.checkpoint->folder.native(), ", step ", from.first);

@@ -1,3 +1,0 @@
-#include "lora/instantiate.hpp"
-
-LORA_INSTANTIATE(lora::ascend::Device, float)
