@@ -18,6 +18,7 @@
 #include "lora/data/order.ipp"
 #include "lora/data/record_index.ipp"
 #include "lora/data/record_reader.ipp"
+#include "lora/data/shared_parts.ipp"
 #include "lora/data/token_store.ipp"
 #include "lora/data/tool_calls.ipp"
 #include "lora/data/tool_reader.ipp"

@@ -2,10 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include "lora/core/random.hpp"
 #include "support/backends.hpp"
 #include "support/effort.hpp"
 #include "support/gradcheck.hpp"
 #include "support/matrix.hpp"
+#include "support/message_of.hpp"
 #include "support/oracle.hpp"
 
 namespace attention_test {
@@ -22,6 +24,7 @@ struct Case {
   Index heads, kv_heads, width;
   std::vector<Index> queries, extra_keys;  ///< per segment
   Index padding;
+  std::vector<Index> parents{};
 };
 
 const std::vector<Case> square = {
@@ -36,12 +39,25 @@ const std::vector<Case> cached = {
     {3, 3, 7, {1, 5}, {64, 70}, 3},         {6, 2, 32, {70, 0}, {1, 4}, 2},
 };
 
-std::vector<Segment> segments_of(const std::vector<Index>& sizes, const std::vector<Index>& extra = {}) {
+// Parts that sequences share: one row, empty ones, more than a tile of keys or of queries, chains, several trees.
+const std::vector<Case> trees = {
+    {2, 1, 8, {70, 5, 9}, {}, 0, {-1, 0, 0}},
+    {4, 2, 16, {1, 1, 1, 3}, {}, 3, {-1, 0, 1, 0}},
+    {2, 2, 17, {130, 66, 1, 64, 200}, {}, 1, {-1, 0, 1, 0, -1}},
+    {6, 1, 40, {3, 0, 5, 0, 2}, {}, 0, {-1, 0, 1, 0, 3}},
+    {3, 3, 4, {0, 4, 4}, {}, 0, {-1, 0, 0}},
+    {1, 1, 64, {20, 30, 10, 7, 65, 12, 2, 40}, {}, 0, {-1, 0, 1, 2, 2, 0, -1, 6}},
+    {12, 2, 5, {100, 33, 33}, {}, 2, {-1, 0, 0}},
+    {2, 1, 3, {5, 300, 2}, {}, 0, {-1, 0, 0}},
+};
+
+std::vector<Segment> segments_of(const std::vector<Index>& sizes, const std::vector<Index>& extra = {},
+                                 const std::vector<Index>& parents = {}) {
   std::vector<Segment> segments;
   Index row = 0;
   for (std::size_t b = 0; b < sizes.size(); ++b) {
     const Index size = sizes[b] + (extra.empty() ? 0 : extra[b]);
-    segments.push_back({row, row + size});
+    segments.push_back({row, row + size, parents.empty() ? -1 : parents[b]});
     row += size;
   }
   return segments;
@@ -63,8 +79,8 @@ struct Run {
   D& dev;
 
   Run(D& device, const Case& c, double size = 2, Index unused_rows = 0)
-      : queries(segments_of(c.queries)),
-        keys(segments_of(c.queries, c.extra_keys)),
+      : queries(segments_of(c.queries, {}, c.parents)),
+        keys(segments_of(c.queries, c.extra_keys, c.parents)),
         q(device, rows_of(queries) + unused_rows, c.heads * c.width,
           values(queries, unused_rows, c.heads * c.width, 1, size), c.padding),
         k(device, rows_of(keys) + unused_rows, c.kv_heads * c.width,
@@ -123,6 +139,109 @@ TEST_CASE("attention: output and gradients equal naive loops, ragged and grouped
       for (const Case& c : square) check_case<T>(dev, c, true);
     }
   });
+}
+
+TEST_CASE("attention: what sequences have in common is seen by all that go on from it, and gets the gradients of all") {
+  each_backend_and_type([]<class D, class T>() {
+    if constexpr (!kernel::Attention<D>::takes_trees) {
+      D dev(1);
+      Run<D, T> run(dev, trees[0]);
+      CHECK(message_of<ConfigError>([&] { run.forward(); }) ==
+            "[attention] segment 1 goes on from segment 0, which this device has no attention for");
+      CHECK(test::holds(message_of<ConfigError>([&] { run.backward(); }), "[attention_backward] segment 1 goes on"));
+    } else {
+      for (const int threads : is_cpu<D> ? std::vector{1, 3, 8} : std::vector{2}) {
+        D dev(threads);
+        for (const Case& c : trees) check_case<T>(dev, c, true);
+      }
+    }
+  });
+}
+
+TEST_CASE("attention: random trees") {
+  Cpu dev(3);
+  const Index count = test::effort(1000, 40, "attention: a thousand random trees");
+  for (Index number = 0; number < count; ++number) {
+    CAPTURE(number);
+    Random random(static_cast<std::uint64_t>(number));
+    const auto draw = [&](Index below) { return Index{random.below(static_cast<std::uint32_t>(below))}; };
+    Case c{};
+    c.kv_heads = 1 + draw(3);
+    c.heads = c.kv_heads * (1 + draw(3));
+    c.width = 1 + draw(20);
+    c.padding = draw(3);
+    const Index segments = 1 + draw(9), longest = draw(4) == 0 ? 150 : 12;
+    for (Index b = 0; b < segments; ++b) {
+      c.queries.push_back(draw(longest));
+      Index parent = b - 1;  // or what that one descends from, or none
+      for (Index up = draw(4); up > 0 && parent >= 0; --up) parent = c.parents[static_cast<std::size_t>(parent)];
+      c.parents.push_back(parent);
+    }
+    check_case<float>(dev, c, true);
+  }
+}
+
+TEST_CASE("attention: bits of trees depend neither on threads nor on other trees") {
+  each_type([]<class T>() {
+    const Case together{6, 2, 24, {150, 3, 67, 1, 40, 9}, {}, 0, {-1, 0, 0, 2, -1, 4}};
+    const auto run_with = [&](int threads) {
+      Cpu dev(threads);
+      Run<Cpu, T> run(dev, together);
+      run.forward();
+      run.backward();
+      return std::vector{run.out.host(), run.dq.host(), run.dk.host(), run.dv.host()};
+    };
+    const auto one = run_with(1);
+    for (const int threads : {2, 3, 7}) {
+      const auto more = run_with(threads);
+      for (std::size_t i = 0; i < one.size(); ++i) check_same_bits(one[i], more[i]);
+    }
+    Cpu dev(3);
+    Run<Cpu, T> alone(dev, together);  // the second tree without the first
+    const std::vector<Segment> tree{{alone.queries[4].begin, alone.queries[4].end},
+                                    {alone.queries[5].begin, alone.queries[5].end, 0}};
+    kernel::attention<Cpu, T>(dev, alone.shape, alone.q.in(), alone.k.in(), alone.v.in(), tree, tree, alone.out.view(),
+                              &alone.saved);
+    kernel::attention_backward<Cpu, T>(dev, alone.shape, alone.q.in(), alone.k.in(), alone.v.in(), alone.out.in(), tree,
+                                       alone.saved, alone.dout.in(), alone.dq.view(), alone.dk.view(), alone.dv.view());
+    const auto tail = [&](const std::vector<T>& values) {
+      const Index cols = static_cast<Index>(values.size()) / rows_of(alone.queries);
+      return std::vector<T>(values.begin() + tree[0].begin * cols, values.end());
+    };
+    check_same_bits(tail(alone.out.host()), tail(one[0]));
+    check_same_bits(tail(alone.dq.host()), tail(one[1]));
+    check_same_bits(tail(alone.dk.host()), tail(one[2]));
+    check_same_bits(tail(alone.dv.host()), tail(one[3]));
+  });
+}
+
+TEST_CASE("attention: segments that are no trees are refused") {
+  Cpu dev(1);
+  const auto said = [&](const std::vector<Index>& parents, Index gap = 0) {
+    Case c{1, 1, 2, {3, 2, 2, 2}, {}, 0, parents};
+    Run<Cpu, float> run(dev, c, 2, gap);
+    for (std::size_t b = 2; b < run.keys.size(); ++b)
+      for (auto* segments : {&run.queries, &run.keys}) {
+        (*segments)[b].begin += gap;
+        (*segments)[b].end += gap;
+      }
+    const std::string forward = message_of<ShapeError>([&] { run.forward(); });
+    const std::string backward = message_of<ShapeError>([&] { run.backward(); });
+    const auto words = [](const std::string& message) { return message.substr(message.find(' ')); };
+    CHECK(words(backward) == words(forward));
+    return forward;
+  };
+  const std::string expected = "; expected the segment before it, one that this descends from, or -1";
+  const std::string nothing = "nothing was thrown";
+  CHECK(said({-1, 0, 1, 0}) == nothing);
+  CHECK(said({-1, 0, 0, 1}) == "[attention] segment 3: its parent is segment 1" + expected);
+  CHECK(said({-1, -1, 0, 1}) == "[attention] segment 2: its parent is segment 0" + expected);
+  CHECK(said({-1, 1, 0, 0}) == "[attention] segment 1: its parent is segment 1" + expected);
+  CHECK(said({0, 0, 0, 0}) == "[attention] segment 0: its parent is segment 0" + expected);
+  CHECK(said({-1, 0, -2, 0}) == "[attention] segment 2: its parent is segment -2" + expected);
+  CHECK(said({-1, 0, -1, 2}, 4) == nothing);
+  CHECK(said({-1, 0, 0, 0}, 4) ==
+        "[attention] segment 2: its rows begin at 9; expected 5, where those before it in its tree end");
 }
 
 TEST_CASE("attention: queries at the end of longer keys") {
@@ -278,36 +397,40 @@ TEST_CASE("attention: memory grows linearly with the longest segment") {
 
 TEST_CASE("attention: gradients equal complex steps") {
   using Z = std::complex<double>;
-  const Case c{4, 2, 3, {66, 5}, {}, 0};
-  Cpu dev(2);
-  Run<Cpu, double> run(dev, c, 1);
-  run.forward();
-  run.backward();
-  Run<Cpu, Z> stepped(dev, c, 1);
-  for (auto [to, from] :
-       {std::pair{&stepped.q, &run.q}, std::pair{&stepped.k, &run.k}, std::pair{&stepped.v, &run.v}}) {
-    const auto values = from->host();
-    copy_from_host<Cpu, Z>(dev, std::vector<Z>(values.begin(), values.end()), to->view());
-  }
-  const auto dout = run.dout.host();
-  const auto loss = [&] {
-    stepped.forward();
-    Z sum = 0;
-    const auto out = elements(stepped.out.view());
-    for (std::size_t i = 0; i < out.size(); ++i) sum += out[i] * dout[i];
-    return sum;
-  };
-  // Every element would take minutes: some of each operand, from both segments and both tiles of keys.
-  for (auto [x, gradient] :
-       {std::pair{&stepped.q, &run.dq}, std::pair{&stepped.k, &run.dk}, std::pair{&stepped.v, &run.dv}}) {
-    const auto all = elements(x->view());
-    const auto exact = gradient->host();
-    std::vector<double> actual, expected;
-    for (std::size_t i = 1; i < all.size(); i += 23) {
-      expected.push_back(complex_step(all.subspan(i, 1), loss)[0]);
-      actual.push_back(exact[i]);
+  for (const Case& c : {Case{4, 2, 3, {66, 5}, {}, 0}, Case{4, 2, 3, {66, 5}, {}, 0, {-1, 0}},
+                        Case{2, 1, 3, {20, 7, 2, 9, 3}, {}, 0, {-1, 0, 1, 1, 0}},
+                        Case{2, 2, 2, {5, 4, 3, 2, 6, 3}, {}, 0, {-1, 0, 1, 2, 2, -1}}}) {
+    CAPTURE(c.parents.size());
+    Cpu dev(2);
+    Run<Cpu, double> run(dev, c, 1);
+    run.forward();
+    run.backward();
+    Run<Cpu, Z> stepped(dev, c, 1);
+    for (auto [to, from] :
+         {std::pair{&stepped.q, &run.q}, std::pair{&stepped.k, &run.k}, std::pair{&stepped.v, &run.v}}) {
+      const auto values = from->host();
+      copy_from_host<Cpu, Z>(dev, std::vector<Z>(values.begin(), values.end()), to->view());
     }
-    CHECK(gradient_error(std::span<double>(actual), expected) < 1e-12);
+    const auto dout = run.dout.host();
+    const auto loss = [&] {
+      stepped.forward();
+      Z sum = 0;
+      const auto out = elements(stepped.out.view());
+      for (std::size_t i = 0; i < out.size(); ++i) sum += out[i] * dout[i];
+      return sum;
+    };
+    // Every element would take minutes: some of each operand, from both segments and both tiles of keys.
+    for (auto [x, gradient] :
+         {std::pair{&stepped.q, &run.dq}, std::pair{&stepped.k, &run.dk}, std::pair{&stepped.v, &run.dv}}) {
+      const auto all = elements(x->view());
+      const auto exact = gradient->host();
+      std::vector<double> actual, expected;
+      for (std::size_t i = 1; i < all.size(); i += 23) {
+        expected.push_back(complex_step(all.subspan(i, 1), loss)[0]);
+        actual.push_back(exact[i]);
+      }
+      CHECK(gradient_error(std::span<double>(actual), expected) < 1e-12);
+    }
   }
 }
 

@@ -225,12 +225,14 @@ TEST_CASE("kernel cost: the parts of the loss") {
 }
 
 TEST_CASE("kernel cost: pairs are those below the diagonal, and all keys before the queries") {
-  using kernel::detail::visible_pairs;
+  using kernel::visible_pairs;
   const std::vector<kernel::Segment> none, four{{3, 7}}, nine{{10, 19}}, two{{0, 1}, {1, 4}};
   CHECK(visible_pairs(none, none) == 0);
   CHECK(visible_pairs(four, four) == 10);
   CHECK(visible_pairs(four, nine) == 6 + 7 + 8 + 9);
   CHECK(visible_pairs(two, two) == 1 + 6);
+  const std::vector<kernel::Segment> tree{{0, 5}, {5, 7, 0}, {7, 8, 1}, {8, 10, 0}};
+  CHECK(visible_pairs(tree, tree) == 15 + (6 + 7) + 8 + (6 + 7));
   CHECK(kernel::Segment{3, 7}.size() == 4);
 }
 

@@ -198,6 +198,11 @@ TEST_CASE("embedding: the noise is the one that the contract defines, and depend
     Matrix<D, std::int32_t> two(dev, 1, 2, std::vector<std::int32_t>{0u, 1u});
     Matrix<D, T> y(dev, 3, 4, 1);
     CHECK_THROWS_AS((kernel::embedding_noise<D, T>(dev, rule, {}, two.in(), two.in(), y.view())), ShapeError);
+    Matrix<D, T> rows(dev, 2, 4, 1);
+    const std::vector<kernel::Segment> parts{{0, 1}, {1, 2, 0}};
+    CHECK_THROWS_WITH_AS((kernel::embedding_noise<D, T>(dev, rule, parts, two.in(), two.in(), rows.view())),
+                         "[embedding_noise] segment 1 goes on from segment 0; noise is a whole sequence's",
+                         ConfigError);
   });
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/data/batch.hpp"
 #include "lora/instantiate.hpp"
 #include "support/effort.hpp"
 #include "support/gradcheck.hpp"
@@ -73,12 +74,27 @@ struct Outcome {
   std::size_t references = 0;  ///< products for which oneDNN has only its reference implementation
 };
 
-/// Loss and gradient of the sequences, each list being a micro-batch of one step. Products of bfloat16 are Eigen's,
+nn::Batch laid_out(const std::vector<Sequence>& sequences) {
+  nn::Batch rows;
+  for (const auto& s : sequences) {
+    const Index begin = rows.rows();
+    for (std::size_t i = 0; i < s.tokens.size(); ++i) {
+      rows.tokens.push_back(s.tokens[i]);
+      rows.labels.push_back(s.labels[i]);
+      rows.positions.push_back(static_cast<std::int32_t>(i));
+      rows.sequence_index.push_back(s.place);
+    }
+    rows.segments.push_back({begin, rows.rows()});
+  }
+  return rows;
+}
+
+/// Loss and gradient of the micro-batches of one step. Products of bfloat16 are Eigen's,
 /// whose sums do not depend on the extents of the product: else a sum near the middle of two bfloat16 numbers is
 /// rounded to either of them.
-template <class T = float>
-Outcome outcome_of(const std::filesystem::path& folder, const std::vector<std::vector<Sequence>>& micro_batches,
-                   int threads, Index recomputed = 0, double dropout = 0.3) {
+template <class T>
+Outcome outcome_of_batches(const std::filesystem::path& folder, const std::vector<nn::Batch>& micro_batches,
+                           int threads, Index recomputed = 0, double dropout = 0.3) {
   D dev(threads);
   if constexpr (std::same_as<T, bf16>) cpu::gemm_engines(dev) = {cpu::GemmEngine::eigen};
   const auto source = model::Source::open(folder);
@@ -99,27 +115,13 @@ Outcome outcome_of(const std::filesystem::path& folder, const std::vector<std::v
   Outcome result;
   Index labelled = 0;
   for (const auto& batch : micro_batches) {
-    for (const auto& s : batch) {
-      for (const auto label : s.labels) labelled += label >= 0 ? 1 : 0;
-      result.rows += static_cast<Index>(s.labels.size());
-    }
+    for (const auto label : batch.labels) labelled += label >= 0 ? 1 : 0;
+    result.rows += batch.rows();
   }
   Tensor<D, double> sum(dev, 1);
   kernel::fill(dev, sum.view(), 0.0);
-  for (const auto& batch : micro_batches) {
-    nn::Batch rows;
-    for (const auto& s : batch) {
-      const Index begin = rows.rows();
-      for (std::size_t i = 0; i < s.tokens.size(); ++i) {
-        rows.tokens.push_back(s.tokens[i]);
-        rows.labels.push_back(s.labels[i]);
-        rows.positions.push_back(static_cast<std::int32_t>(i));
-        rows.sequence_index.push_back(s.place);
-      }
-      rows.segments.push_back({begin, rows.rows()});
-    }
-    decoder.train_micro_batch(dev, rows, 1 / static_cast<double>(labelled), 77, sum.view());
-  }
+  for (const auto& batch : micro_batches)
+    decoder.train_micro_batch(dev, batch, 1 / static_cast<double>(labelled), 77, sum.view());
   result.loss = sum.view().data()[0] / static_cast<double>(labelled);
 #if defined(LORA_WITH_ONEDNN)
   result.references = dev.state<cpu::OneDnn>().references();
@@ -128,6 +130,15 @@ Outcome outcome_of(const std::filesystem::path& folder, const std::vector<std::v
     for (const float g : elements(param.grad)) result.gradient.push_back(g);
   });
   return result;
+}
+
+/// The same of sequences, each list being a micro-batch.
+template <class T = float>
+Outcome outcome_of(const std::filesystem::path& folder, const std::vector<std::vector<Sequence>>& micro_batches,
+                   int threads, Index recomputed = 0, double dropout = 0.3) {
+  std::vector<nn::Batch> batches;
+  for (const auto& sequences : micro_batches) batches.push_back(laid_out(sequences));
+  return outcome_of_batches<T>(folder, batches, threads, recomputed, dropout);
 }
 
 /// Equal but for the rounding of sums of float32 terms in another order: n rows through 2 layers of inner extents up to
@@ -204,6 +215,51 @@ TEST_CASE("invariance: many sequences alone, or all together, with and without d
         }
       },
       of_all());
+}
+
+TEST_CASE("invariance: what sequences have in common computed once, or for each of them") {
+  // A beginning of all, and of some more after it; one row alone; sequences that are equal; what has no label.
+  std::vector<data::Example> examples;
+  Random random(8);
+  for (const std::string_view text :
+       {"a long beginning, which all have in common: then this",
+        "a long beginning, which all have in common: then that", "a long beginning, which all have in common, but then",
+        "a long beginning, which all have in common: then this", "another, alone", "a"}) {
+    data::Example example;
+    for (const char letter : text) example.tokens.push_back(static_cast<std::int32_t>(letter) % 61);
+    example.labels.assign(example.tokens.size(), ignore_index);
+    for (std::size_t i = examples.size() % 2; i < std::min<std::size_t>(4, text.size()); ++i)
+      *(example.labels.end() - 1 - static_cast<std::ptrdiff_t>(i)) = static_cast<std::int32_t>(random.below(61));
+    examples.push_back(std::move(example));
+  }
+  const std::vector<Index> places{0, 1, 2, 3, 4, 5};
+  data::Batch apart, shared;
+  for (std::size_t i = 0; i < examples.size(); ++i) apart.append(examples[i], places[i]);
+  shared.append_shared(examples, places, 1);
+  CHECK(shared.rows() < apart.rows() / 2);
+  CHECK(shared.labelled == apart.labelled);
+  each_model([&]<class T>(const Model& model) {
+    for (const Index recomputed : {0, 2}) {
+      const auto one = outcome_of_batches<T>(model.folder.path(), {shared}, 1, recomputed, 0);
+      expect_near(outcome_of_batches<T>(model.folder.path(), {apart}, 1, recomputed, 0), one);
+      if constexpr (std::same_as<T, float>) {
+        const auto more = outcome_of_batches<T>(model.folder.path(), {shared}, 3, recomputed, 0);
+        CHECK(more.loss == doctest::Approx(one.loss).epsilon(1e-6));
+      }
+    }
+  });
+  for (const std::string family : {"llama", "qwen2", "smollm3"}) {
+    CAPTURE(family);
+    TempFolder folder;
+    RandomModel shape;
+    shape.family = family;
+    shape.hidden = 64;
+    shape.ffn = inner_extent;
+    if (family == "smollm3") shape.more = {{"no_rope_layers", {1, 0}}};
+    write_random_model(folder.path(), shape);
+    expect_near(outcome_of_batches<float>(folder.path(), {apart}, 2, 0, 0),
+                outcome_of_batches<float>(folder.path(), {shared}, 2, 0, 0));
+  }
 }
 
 TEST_CASE("invariance: a step in 1, 2, 4 or 8 micro-batches") {

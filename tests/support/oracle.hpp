@@ -67,15 +67,15 @@ class Attention {
         keys_(keys),
         u_(u),
         u_t_(u_t) {
-    each_row([&](Index i, Index h, Index first, Index count) {
-      const Row row = probabilities(i, h, first, count);
+    each_row([&](Index i, Index h, const Index* seen, Index count) {
+      const Row row = probabilities(i, h, seen, count);
       const double* const p = row.p.data();
       const Index key_step = s_.kv_heads * s_.width;
       for (Index c = 0; c < s_.width; ++c) {
-        const double* const values = v_.data() + key_at(first, h, c);
+        const double* const values = v_.data() + key_at(0, h, c);
         double sum = 0, size = 0;
         for (Index j = 0; j < count; ++j) {
-          const double term = p[j] * values[j * key_step];
+          const double term = p[j] * values[seen[j] * key_step];
           sum += term;
           size += term < 0 ? -term : term;
         }
@@ -89,8 +89,8 @@ class Attention {
   /// Fills dq, dk, dv from the gradient of out, where the kernel read its own out, off by no more than out.bound.
   void backward(const std::vector<double>& dout) {
     const double depth = static_cast<double>(s_.width + 3);
-    each_row([&](Index i, Index h, Index first, Index count) {
-      const Row row = probabilities(i, h, first, count);
+    each_row([&](Index i, Index h, const Index* seen, Index count) {
+      const Row row = probabilities(i, h, seen, count);
       double delta = 0, delta_error = 0;
       for (Index c = 0; c < s_.width; ++c) {
         const double g = at(dout, query_at(i, h, c));
@@ -99,7 +99,7 @@ class Attention {
                        (at(out.bound, query_at(i, h, c)) + depth * u_ * std::fabs(at(out.value, query_at(i, h, c))));
       }
       for (Index j = 0; j < count; ++j) {
-        const Index to_q = query_at(i, h, 0), to_k = key_at(first + j, h, 0);
+        const Index to_q = query_at(i, h, 0), to_k = key_at(seen[j], h, 0);
         const double* const g = dout.data() + to_q;
         const double* const value = v_.data() + to_k;
         double dp = 0, dp_size = 0;
@@ -149,22 +149,29 @@ class Attention {
     }
   }
 
-  /// body(row of q, head, its first row of k, how many it sees)
+  /// body(row of q, head, the rows of k that it sees, how many)
   template <class Body>
   void each_row(const Body& body) const {
-    for (std::size_t b = 0; b < queries_.size(); ++b)
+    for (std::size_t b = 0; b < queries_.size(); ++b) {
+      std::vector<Index> all;  // of the sequence, backwards
+      for (auto part = static_cast<Index>(b); part >= 0; part = keys_[static_cast<std::size_t>(part)].parent)
+        for (Index row = keys_[static_cast<std::size_t>(part)].end;
+             row-- > keys_[static_cast<std::size_t>(part)].begin;)
+          all.push_back(row);
+      std::reverse(all.begin(), all.end());
       for (Index i = 0; i < queries_[b].size(); ++i)
         for (Index h = 0; h < s_.heads; ++h)
-          body(queries_[b].begin + i, h, keys_[b].begin, keys_[b].size() - queries_[b].size() + i + 1);
+          body(queries_[b].begin + i, h, all.data(), std::ssize(all) - queries_[b].size() + i + 1);
+    }
   }
 
-  Row probabilities(Index i, Index h, Index first, Index count) const {
+  Row probabilities(Index i, Index h, const Index* seen, Index count) const {
     Row row;
     std::vector<double> scores;
     double top = -INFINITY, error = 0, sum = 0;
     for (Index j = 0; j < count; ++j) {
       const double* const query = q_.data() + query_at(i, h, 0);
-      const double* const key = k_.data() + key_at(first + j, h, 0);
+      const double* const key = k_.data() + key_at(seen[j], h, 0);
       double score = 0, size = 0;
       for (Index c = 0; c < s_.width; ++c) {
         const double term = query[c] * key[c] * s_.scale;

@@ -71,6 +71,7 @@ struct Attention<ascend::Device> {
     View<D, float> top, sum;  // (N, H·8)
   };
   static constexpr Index copies = 8, saved_per_head = 2 * copies;
+  static constexpr bool takes_trees = false;
 
   template <class T>
   static Saved<T> save(D& dev, Index rows, Index heads) {

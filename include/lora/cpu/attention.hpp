@@ -8,8 +8,8 @@
 namespace lora::kernel {
 
 /// Tiles of about 192 query rows (queries times the heads that share a key head) against 64 keys. Each tile's result
-/// depends on its own segment alone, and sums are formed in one order, so that bits depend neither on the number of
-/// threads nor on the other segments. Memory grows linearly with the longest segment.
+/// depends on its own sequence alone, and sums are formed in one order, so that bits depend neither on the number of
+/// threads nor on other trees. Memory grows linearly with the largest tree.
 ///
 /// In backward dq may share memory with q, out or dout, dk with k and dv with v, row for row. Rows of no segment stay
 /// untouched.
@@ -21,6 +21,7 @@ struct Attention<cpu::Device> {
     View<cpu::Device, Accum<T>> lse;  // (N, H)
   };
   static constexpr Index saved_per_head = 1;
+  static constexpr bool takes_trees = true;
 
   template <class T>
   static Saved<T> save(cpu::Device& dev, Index rows, Index heads) {

@@ -18,9 +18,10 @@ struct AttentionBackward {
   std::span<const Segment> segments;
   In<A> lse;
 
-  /// Packs the queries from `begin` on and their gradient; delta = Σ dout ∘ out.
-  QueryTile load_queries(Tile& t, const Segment& segment, Index g, Index begin) const {
-    const QueryTile tile{begin, std::min(begin + t.queries, segment.size()), t.repeat, 0};
+  /// Packs the queries of segment b from `begin` on and their gradient; delta = Σ dout ∘ out.
+  QueryTile load_queries(Tile& t, std::size_t b, Index g, Index begin) const {
+    const Segment& segment = segments[b];
+    const QueryTile tile{begin, std::min(begin + t.queries, segment.size()), t.repeat, lead_of(b)};
     const Index rows = tile.rows(), all = padded(rows, 8);
     const auto of = [&](const In<T>& x) { return [&](Index r) { return row_of(t, x, segment, g, begin, r); }; };
     L::rows(rows, all, t.width, t.pad, of(q), t.q);
@@ -37,15 +38,14 @@ struct AttentionBackward {
     return tile;
   }
 
-  /// Adds the gradients of the loaded queries and the keys [key, key + count): dk, dv (rows of `pad` sums from
-  /// `key` on) and t.o, the gradient of the queries; either may be left out.
-  void add(Tile& t, const QueryTile& tile, const Segment& segment, Index g, Index key, A* dk, A* dv, bool dq) const {
+  /// Adds the gradients of the loaded queries and a tile of keys: dk, dv (rows of `pad` sums of these keys) and t.o,
+  /// the gradient of the queries; either may be left out.
+  void add(Tile& t, const QueryTile& tile, Index g, const KeyTile& of_k, A* dk, A* dv, bool dq) const {
     const Index rows = tile.rows(), all = padded(rows, 8), pad = t.pad;
-    const Index end = tile.keys_seen(rows - 1), count = std::min(key_tile, end - key);
-    const T* const keys = k.row(segment.begin + key) + g * t.width;
+    const Index key = of_k.key, count = of_k.count;
+    const T* const keys = k.row(of_k.row) + g * t.width;
     L::transposed(keys, k.stride(), count, t.width, pad, t.spare, t.k_columns, key_tile);
-    L::transposed(v.row(segment.begin + key) + g * t.width, v.stride(), count, t.width, pad, t.spare, t.v_columns,
-                  key_tile);
+    L::transposed(v.row(of_k.row) + g * t.width, v.stride(), count, t.width, pad, t.spare, t.v_columns, key_tile);
     tile_product<L>(all, t.q, pad / L::pairing, Index{1}, t.k_columns, key_tile, t.s, key_tile, false,
                     t.columns_seen(tile, key, count));
     tile_product<L>(all, t.dout, pad / L::pairing, Index{1}, t.v_columns, key_tile, t.dp, key_tile, false,
@@ -53,7 +53,7 @@ struct AttentionBackward {
     const Index first = tile.first_block_seeing(key);
     for (Index r = first; r < all; ++r) {
       // With the keys' gradients alone, the next tile has other queries, not other keys.
-      if (dq) t.prefetch_keys(k, v, g, segment.begin + key + key_tile, r - first, segment.begin + end);
+      if (dq) t.prefetch_keys(k, v, g, of_k.row + key_tile, r - first, of_k.rows_end);
       score_gradient(t, r, r < rows ? tile.seen(r, key, count) : 0);
     }
     if (dk != nullptr) {
@@ -70,34 +70,50 @@ struct AttentionBackward {
     }
   }
 
-  /// The gradient of one tile of queries, and with dk, dv its contribution to the keys'.
-  void queries(Tile& t, const Segment& segment, Index g, Index begin, Rows<T> dq, A* dk, A* dv) const {
-    const QueryTile tile = load_queries(t, segment, g, begin);
+  /// The gradient of one tile of queries of segment b, and with dk, dv its contribution to the keys' of its tree, whose
+  /// sums begin with row `first`.
+  void queries(Tile& t, std::size_t b, Index g, Index begin, Rows<T> dq, Index first, A* dk, A* dv) const {
+    const QueryTile tile = load_queries(t, b, g, begin);
     std::fill_n(t.o, padded(tile.rows(), 8) * t.pad, A(0));
-    for (Index key = 0; key < tile.end; key += key_tile)
-      add(t, tile, segment, g, key, dk == nullptr ? nullptr : dk + key * t.pad,
-          dv == nullptr ? nullptr : dv + key * t.pad, true);
-    for (Index r = 0; r < tile.rows(); ++r) store_row(t.o + r * t.pad, t.width, row_of(t, dq, segment, g, begin, r));
+    for_key_tiles(segments, b, tile.keys_seen(tile.rows() - 1), [&](const KeyTile& of_k) {
+      const Index place = (of_k.row - first) * t.pad;
+      add(t, tile, g, of_k, dk == nullptr ? nullptr : dk + place, dv == nullptr ? nullptr : dv + place, true);
+    });
+    for (Index r = 0; r < tile.rows(); ++r)
+      store_row(t.o + r * t.pad, t.width, row_of(t, dq, segments[b], g, begin, r));
   }
 
-  /// The gradients of one tile of keys, from all queries that see them.
-  void keys(Tile& t, const Segment& segment, Index g, Index key, Rows<T> dk, Rows<T> dv, A* dk_sums, A* dv_sums) const {
+  /// The gradients of the tile of keys of segment b from number `key` on, from all queries that see them: the
+  /// segment's, then those of what descends from it.
+  void keys(Tile& t, std::size_t b, Index g, Index key, Rows<T> dk, Rows<T> dv, A* dk_sums, A* dv_sums) const {
+    const Segment& segment = segments[b];
+    const Index lead = lead_of(b), row = segment.begin + key, count = std::min(key_tile, segment.size() - key);
     std::fill_n(dk_sums, key_tile * t.pad, A(0));
     std::fill_n(dv_sums, key_tile * t.pad, A(0));
-    for (Index begin = key / t.queries * t.queries; begin < segment.size(); begin += t.queries)
-      add(t, load_queries(t, segment, g, begin), segment, g, key, dk_sums, dv_sums, false);
-    store_keys(t, segment, g, key, std::min(key_tile, segment.size() - key), dk, dv, dk_sums, dv_sums);
+    const auto add_queries = [&](std::size_t of, Index from) {
+      for (Index begin = from; begin < segments[of].size(); begin += t.queries) {
+        const QueryTile tile = load_queries(t, of, g, begin);
+        const Index seen = std::min(count, tile.keys_seen(tile.rows() - 1) - lead - key);
+        add(t, tile, g, {lead + key, row, seen, row + seen}, dk_sums, dv_sums, false);
+      }
+    };
+    add_queries(b, key / t.queries * t.queries);
+    const auto end = static_cast<std::size_t>(kernel::end_of_tree(segments, static_cast<Index>(b)));
+    for (std::size_t of = b + 1; of < end; ++of) add_queries(of, 0);
+    store_keys(t, g, {row, row + count}, dk, dv, dk_sums, dv_sums);
   }
 
-  void store_keys(Tile& t, const Segment& segment, Index g, Index key, Index count, Rows<T> dk, Rows<T> dv,
-                  const A* dk_sums, const A* dv_sums) const {
-    for (Index j = 0; j < count; ++j) {
-      store_row(dk_sums + j * t.pad, t.width, dk.row(segment.begin + key + j) + g * t.width);
-      store_row(dv_sums + j * t.pad, t.width, dv.row(segment.begin + key + j) + g * t.width);
+  void store_keys(Tile& t, Index g, const Segment& rows, Rows<T> dk, Rows<T> dv, const A* dk_sums,
+                  const A* dv_sums) const {
+    for (Index j = 0; j < rows.size(); ++j) {
+      store_row(dk_sums + j * t.pad, t.width, dk.row(rows.begin + j) + g * t.width);
+      store_row(dv_sums + j * t.pad, t.width, dv.row(rows.begin + j) + g * t.width);
     }
   }
 
  private:
+  Index lead_of(std::size_t b) const { return kernel::sequence_rows(segments, segments[b].parent); }
+
   template <class X>
   static auto row_of(const Tile& t, const X& x, const Segment& segment, Index g, Index begin, Index r) {
     return x.row(segment.begin + begin + r / t.repeat) + (g * t.repeat + r % t.repeat) * t.width;
@@ -125,21 +141,36 @@ struct AttentionBackward {
   }
 };
 
-/// The gradients. Two ways with the same bits: where there are segments and key heads enough for all threads, one item
-/// computes all gradients of a segment and key head, and every tile of scores once; else one pass computes the keys'
+/// The rows of the tree whose root is segment b.
+inline Segment tree_rows(std::span<const Segment> segments, std::size_t b) {
+  const Index end = kernel::end_of_tree(segments, static_cast<Index>(b));
+  return {segments[b].begin, segments[static_cast<std::size_t>(end) - 1].end};
+}
+
+/// The gradients. Two ways with the same bits: where there are trees and key heads enough for all threads, one item
+/// computes all gradients of a tree and key head, and every tile of scores once; else one pass computes the keys'
 /// gradients tile by tile and a second one the queries', which computes the scores twice.
 template <class T, class L>
 void attention_backward(Device& dev, const AttentionBackward<T, L>& work, Rows<T> dq, Rows<T> dk, Rows<T> dv) {
   using A = Accum<T>;
   using Tile = AttentionTile<T, L>;
   Arena::Scope scope(dev.arena());
-  double total = 0, largest_item = 0;
-  Index longest = 0;
-  for (const Segment& segment : work.segments) {
-    const double scores = static_cast<double>(segment.size()) * static_cast<double>(segment.size());
-    total += scores * static_cast<double>(work.shape.kv_heads);
+  double total = 0, largest_item = 0, scores = 0;
+  Index longest = 0, trees = 0;
+  for (std::size_t b = 0; b < work.segments.size(); ++b) {
+    const Segment& segment = work.segments[b];
+    if (segment.parent < 0) {
+      scores = 0;
+      const Index rows = tree_rows(work.segments, b).size();
+      if (rows > 0) ++trees;
+      // Sums of whole blocks of rows, which begin anywhere where a part does.
+      longest = std::max(longest, rows == segment.size() ? rows : rows + 7);
+    }
+    const auto size = static_cast<double>(segment.size());
+    const double more = size * (size + 2 * static_cast<double>(kernel::sequence_rows(work.segments, segment.parent)));
+    scores += more;
+    total += more * static_cast<double>(work.shape.kv_heads);
     largest_item = std::max(largest_item, scores);
-    longest = std::max(longest, segment.size());
   }
   // Products per tile: 5 in one pass, 4 + 3 in two.
   const double share = total / dev.threads();
@@ -156,33 +187,40 @@ void attention_backward(Device& dev, const AttentionBackward<T, L>& work, Rows<T
       std::byte* const own = memory + omp_get_thread_num() * bytes;
       Pieces pieces(own);
       Tile tile(Tile::Use::backward, work.shape, pieces);
-      const AttentionItem& item = items.data()[i];
-      body(tile, work.segments[item.segment], item, reinterpret_cast<A*>(own + tile_bytes),
+      body(tile, items.data()[i], reinterpret_cast<A*>(own + tile_bytes),
            reinterpret_cast<A*>(own + tile_bytes + sum_bytes));
     };
     dev.parallel_items(items.cols(), form, 2 * attention_work(work.segments, work.segments, work.shape, items.cols()));
   };
 
   if (one_pass) {
-    each(attention_items(dev, work.segments, work.shape.kv_heads, 0),
-         [&](Tile& t, const Segment& segment, const AttentionItem& item, A* dk_sums, A* dv_sums) {
-           std::fill_n(dk_sums, padded(segment.size(), key_tile) * t.pad, A(0));
-           std::fill_n(dv_sums, padded(segment.size(), key_tile) * t.pad, A(0));
-           for (Index begin = 0; begin < segment.size(); begin += t.queries)
-             work.queries(t, segment, item.head, begin, dq, dk_sums, dv_sums);
-           work.store_keys(t, segment, item.head, 0, segment.size(), dk, dv, dk_sums, dv_sums);
-         });
+    const auto items = scratch<AttentionItem>(dev, 1, trees * work.shape.kv_heads);
+    AttentionItem* next = items.data();
+    for (std::size_t b = 0; b < work.segments.size(); ++b)
+      if (work.segments[b].parent < 0 && tree_rows(work.segments, b).size() > 0)
+        for (Index head = 0; head < work.shape.kv_heads; ++head) *next++ = {b, head, 0};
+    each(items, [&](Tile& t, const AttentionItem& item, A* dk_sums, A* dv_sums) {
+      const Segment tree = tree_rows(work.segments, item.segment);
+      const auto end = static_cast<std::size_t>(kernel::end_of_tree(work.segments, static_cast<Index>(item.segment)));
+      std::fill_n(dk_sums, padded(tree.size(), key_tile) * t.pad, A(0));
+      std::fill_n(dv_sums, padded(tree.size(), key_tile) * t.pad, A(0));
+      for (std::size_t b = item.segment; b < end; ++b)
+        for (Index begin = 0; begin < work.segments[b].size(); begin += t.queries)
+          work.queries(t, b, item.head, begin, dq, tree.begin, dk_sums, dv_sums);
+      work.store_keys(t, item.head, tree, dk, dv, dk_sums, dv_sums);
+    });
     return;
   }
   // The second pass still reads the keys and values, whose memory the gradients may share.
   const auto dk_apart = scratch<T>(dev, dk.rows(), dk.cols()), dv_apart = scratch<T>(dev, dv.rows(), dv.cols());
-  each(attention_items(dev, work.segments, work.shape.kv_heads, key_tile),
-       [&](Tile& t, const Segment& segment, const AttentionItem& item, A* dk_sums, A* dv_sums) {
-         work.keys(t, segment, item.head, item.begin, dk_apart, dv_apart, dk_sums, dv_sums);
+  const auto all = [](std::size_t) { return true; };
+  each(attention_items(dev, work.segments, work.shape.kv_heads, key_tile, all),
+       [&](Tile& t, const AttentionItem& item, A* dk_sums, A* dv_sums) {
+         work.keys(t, item.segment, item.head, item.begin, dk_apart, dv_apart, dk_sums, dv_sums);
        });
-  each(attention_items(dev, work.segments, work.shape.kv_heads, sizes.queries),
-       [&](Tile& t, const Segment& segment, const AttentionItem& item, A*, A*) {
-         work.queries(t, segment, item.head, item.begin, dq, nullptr, nullptr);
+  each(attention_items(dev, work.segments, work.shape.kv_heads, sizes.queries, all),
+       [&](Tile& t, const AttentionItem& item, A*, A*) {
+         work.queries(t, item.segment, item.head, item.begin, dq, 0, nullptr, nullptr);
        });
   for (const Segment& segment : work.segments)
     dev.parallel_for(segment.size(), 64, [&](Index begin, Index end) {

@@ -26,8 +26,9 @@ struct AttentionForward {
 
   /// out and lse of the queries from `begin` on, a tile of them, for all heads that share key head g.
   void run(Tile& t, std::size_t segment, Index g, Index begin) const {
-    const Segment &of_q = queries[segment], &of_k = keys[segment];
-    const QueryTile tile{begin, std::min(begin + t.queries, of_q.size()), t.repeat, of_k.size() - of_q.size()};
+    const Segment& of_q = queries[segment];
+    const Index lead = kernel::sequence_rows(keys, static_cast<Index>(segment)) - of_q.size();
+    const QueryTile tile{begin, std::min(begin + t.queries, of_q.size()), t.repeat, lead};
     const Index rows = tile.rows(), all = padded(rows, 8), pad = t.pad;
     const auto row_of = [&](const auto& x, Index r) {
       return x.row(of_q.begin + begin + r / t.repeat) + (g * t.repeat + r % t.repeat) * t.width;
@@ -38,24 +39,21 @@ struct AttentionForward {
     std::fill_n(t.total, all, A(0));
     std::fill_n(t.top, all, -std::numeric_limits<typename Tile::R>::infinity());
 
-    const Index end = tile.keys_seen(rows - 1);
-    for (Index key = 0; key < end; key += key_tile) {
-      const Index count = std::min(key_tile, end - key);
-      L::transposed(k.row(of_k.begin + key) + g * t.width, k.stride(), count, t.width, pad, t.spare, t.k_columns,
-                    key_tile);
+    for_key_tiles(keys, segment, tile.keys_seen(rows - 1), [&](const KeyTile& of_k) {
+      const Index key = of_k.key, count = of_k.count;
+      L::transposed(k.row(of_k.row) + g * t.width, k.stride(), count, t.width, pad, t.spare, t.k_columns, key_tile);
       Index v_row = 0;
-      const auto* const values =
-          t.stacked(v.row(of_k.begin + key) + g * t.width, v.stride(), count, t.v_stacked_copy, v_row);
+      const auto* const values = t.stacked(v.row(of_k.row) + g * t.width, v.stride(), count, t.v_stacked_copy, v_row);
       tile_product<L>(all, t.q, pad / L::pairing, Index{1}, t.k_columns, key_tile, t.s, key_tile, false,
                       t.columns_seen(tile, key, count));
       const Index first = tile.first_block_seeing(key);
       for (Index r = first; r < all; ++r) {
-        t.prefetch_keys(k, v, g, of_k.begin + key + key_tile, r - first, of_k.begin + end);
+        t.prefetch_keys(k, v, g, of_k.row + key_tile, r - first, of_k.rows_end);
         probabilities(t, r, r < rows ? tile.seen(r, key, count) : 0);
       }
       tile_product<L>(all, t.p, key_tile / L::pairing, Index{1}, values, v_row, t.o, pad, true,
                       t.keys_seen(tile, key, count));
-    }
+    });
     for (Index r = 0; r < rows; ++r) {
       if (r + prefetch_distance < rows) prefetch_row(row_of(out, r + prefetch_distance), t.width);
       const A share = A(1) / t.total[r];
@@ -106,7 +104,8 @@ void attention(Device& dev, const AttentionForward<T, L>& work) {
   Arena::Scope scope(dev.arena());
   Pieces counted(nullptr);
   const Tile sizes(Tile::Use::forward, work.shape, counted);
-  const auto items = attention_items(dev, work.queries, work.shape.kv_heads, sizes.queries, has_steps ? 2 : 1);
+  const auto items = attention_items(dev, work.queries, work.shape.kv_heads, sizes.queries,
+                                     [&](std::size_t b) { return !has_steps || !is_step(work.queries, work.keys, b); });
   if (items.cols() == 0) return;
   std::byte* const memory = thread_scratch(dev, counted.used());
   const auto form = [&](Index i) {

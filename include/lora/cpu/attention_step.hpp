@@ -177,13 +177,13 @@ struct AttentionStep {
   }
 };
 
-/// The segments that have one query.
+/// The segments of steps.
 template <class T>
 void attention_of_steps(Device& dev, const AttentionStep<T>& step) {
   using Item = typename AttentionStep<T>::Item;
   const auto parts_of = [&](std::size_t b) {
     const Index of_k = step.keys[b].size();
-    return step.queries[b].size() == 1 ? (of_k + step_keys(of_k) - 1) / step_keys(of_k) : 0;
+    return is_step(step.queries, step.keys, b) ? (of_k + step_keys(of_k) - 1) / step_keys(of_k) : 0;
   };
   Index count = 0, most = 0;
   for (std::size_t b = 0; b < step.queries.size(); ++b) {

@@ -32,10 +32,10 @@ inline constexpr Index query_rows = 192;
 struct QueryTile {
   Index begin = 0, end = 0;  ///< within the segment
   Index repeat = 1;          ///< H / G
-  Index lead = 0;            ///< keys minus queries of the segment
+  Index lead = 0;            ///< keys of the sequence minus queries of the segment
 
   Index rows() const { return (end - begin) * repeat; }
-  /// Keys [0, keys_seen) of the segment are seen by row r.
+  /// Keys [0, keys_seen) of the sequence are seen by row r.
   Index keys_seen(Index row) const { return lead + begin + row / repeat + 1; }
   /// How many of the `count` keys from `key` on are visible to row r; rows past the last count as the last.
   Index seen(Index row, Index key, Index count) const {
@@ -222,26 +222,48 @@ struct AttentionTile {
   }
 };
 
-/// An item of work: a tile, or the whole, of one segment and key head.
+/// An item of work: a tile of one segment, or a whole tree, and one key head.
 struct AttentionItem {
   std::size_t segment = 0;
   Index head = 0;
   Index begin = 0;
 };
 
-/// Items of `step` rows of every segment and key head; step 0: one item for all rows. The last rows, which have
-/// the most work, come first. Segments of fewer than `least` rows have none.
-inline View<Device, AttentionItem> attention_items(Device& dev, std::span<const Segment> segments, Index heads,
-                                                   Index step, Index least = 1) {
+/// Keys of one part of a sequence: number `key` of the sequence lies in row `row`, and is the first of `count`.
+struct KeyTile {
+  Index key = 0, row = 0, count = 0;
+  Index rows_end = 0;  ///< of what is seen of the part
+};
+
+/// Calls use(KeyTile) for the keys below `end` of the sequence that ends with segment b, in their order. A tile lies in
+/// one part.
+template <class Use>
+void for_key_tiles(std::span<const Segment> keys, std::size_t b, Index end, const Use& use) {
+  kernel::for_each_part(keys, static_cast<Index>(b), [&](Index first, const Segment& part) {
+    const Index seen = std::min(end, first + part.size());
+    for (Index key = first; key < seen; key += key_tile)
+      use(KeyTile{key, part.begin + key - first, std::min(key_tile, seen - key), part.begin + seen - first});
+  });
+}
+
+/// Whether segment b has one query, whose keys lie one behind another: a step's.
+inline bool is_step(std::span<const Segment> queries, std::span<const Segment> keys, std::size_t b) {
+  return queries[b].size() == 1 && keys[b].parent < 0;
+}
+
+/// Items of `step` rows of every segment and key head. The last rows, which have the most work, come first. `takes(b)`:
+/// whether segment b has any.
+template <class Takes>
+View<Device, AttentionItem> attention_items(Device& dev, std::span<const Segment> segments, Index heads, Index step,
+                                            const Takes& takes) {
   Index count = 0;
-  for (const Segment& segment : segments)
-    if (segment.size() >= least) count += heads * (step == 0 ? 1 : (segment.size() + step - 1) / step);
+  for (std::size_t b = 0; b < segments.size(); ++b)
+    if (takes(b)) count += heads * ((segments[b].size() + step - 1) / step);
   auto items = scratch<AttentionItem>(dev, 1, count);
   AttentionItem* next = items.data();
   for (std::size_t b = 0; b < segments.size(); ++b) {
-    const Index size = segments[b].size();
-    if (size < least) continue;
-    for (Index begin = step == 0 ? 0 : (size - 1) / step * step; begin >= 0; begin -= std::max<Index>(step, 1))
+    if (!takes(b)) continue;
+    for (Index begin = (segments[b].size() + step - 1) / step * step - step; begin >= 0; begin -= step)
       for (Index head = 0; head < heads; ++head) *next++ = AttentionItem{b, head, begin};
   }
   return items;
@@ -253,8 +275,9 @@ inline double attention_work(std::span<const Segment> queries, std::span<const S
                              const AttentionShape& shape, Index items) {
   double scores = 0, reads = 0;
   for (std::size_t b = 0; b < queries.size(); ++b) {
-    scores += static_cast<double>(shape.heads * queries[b].size()) * static_cast<double>(keys[b].size());
-    reads += static_cast<double>(2 * shape.kv_heads * keys[b].size() * shape.width);
+    const Index seen = kernel::sequence_rows(keys, static_cast<Index>(b));
+    scores += static_cast<double>(shape.heads * queries[b].size()) * static_cast<double>(seen);
+    reads += static_cast<double>(2 * shape.kv_heads * seen * shape.width);
   }
   return (scores * (static_cast<double>(shape.width) / 6 + 4) + reads) / static_cast<double>(std::max<Index>(items, 1));
 }

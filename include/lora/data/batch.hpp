@@ -30,12 +30,22 @@ struct Example {
 
 /// What a model reads, and whose it is.
 struct Batch : nn::Batch {
-  std::vector<Index> records{};  ///< (B)
+  std::vector<Index> records{};  ///< of each sequence
   Index labelled = 0;            ///< rows with a label
+
+  Index sequences() const { return static_cast<Index>(records.size()); }
 
   /// Appends a sequence. `place` is its index in the whole step, over all micro-batches and processes, so that dropout,
   /// which depends on it, is the same however the step is split.
   void append(const Example& example, Index place);
+
+  /// Appends sequences, of which rows that are the same have their place once: those with the same tokens up to theirs
+  /// that are before all labels, where `least` of them or more follow each other. The place of such a row is that of
+  /// its first sequence, so that neither dropout nor noise fits it.
+  void append_shared(std::span<const Example> examples, std::span<const Index> places, Index least);
+
+ private:
+  void append_part(const Example& example, Index place, const kernel::Segment& part);
 };
 
 }  // namespace lora::data

@@ -32,6 +32,7 @@ concept HasAttention = requires(D& dev, AttentionShape shape, View<D, const T> x
   Attention<D>::backward(dev, shape, x, x, x, x, rows, saved, x, y, y, y);
   { Attention<D>::template save<T>(dev, Index{}, Index{}) } -> std::same_as<AttentionSaved<D, T>>;
   { Attention<D>::saved_per_head } -> std::convertible_to<Index>;  // numbers of Accum<T> for a row
+  { Attention<D>::takes_trees } -> std::convertible_to<bool>;      // segments may have parents
 };
 
 /// Memory for what backward needs of N rows and H heads, at the arena's low end.
@@ -41,6 +42,23 @@ AttentionSaved<D, T> save_attention(D& dev, Index rows, Index heads) {
 }
 
 namespace detail {
+
+/// Whether segments with parents are trees in preorder, whose rows lie without a gap.
+inline void check_trees(std::string_view operation, std::span<const Segment> segments) {
+  for (Index b = 0; b < std::ssize(segments); ++b) {
+    const Segment& segment = segments[static_cast<std::size_t>(b)];
+    if (segment.parent == -1) continue;
+    Index above = b - 1;  // the segment before it, or what that one descends from
+    while (above >= 0 && above != segment.parent) above = segments[static_cast<std::size_t>(above)].parent;
+    if (segment.parent < 0 || above < 0)
+      fail<ShapeError>("[", operation, "] segment ", b, ": its parent is segment ", segment.parent,
+                       "; expected the segment before it, one that this descends from, or -1");
+    const Index end = segments[static_cast<std::size_t>(b - 1)].end;
+    if (segment.begin != end)
+      fail<ShapeError>("[", operation, "] segment ", b, ": its rows begin at ", segment.begin, "; expected ", end,
+                       ", where those before it in its tree end");
+  }
+}
 
 template <class D, class Q, class K>
 void check_attention(std::string_view operation, const AttentionShape& shape, const View<D, Q>& q, const View<D, K>& k,
@@ -58,17 +76,28 @@ void check_attention(std::string_view operation, const AttentionShape& shape, co
       fail<ShapeError>("[", operation, "] segment ", b, ": query rows ", q_rows.begin, "..", q_rows.end, " of ",
                        q.rows(), ", key rows ", k_rows.begin, "..", k_rows.end, " of ", k.rows());
   }
+  check_trees(operation, keys);
+  if constexpr (!Attention<D>::takes_trees)
+    for (std::size_t b = 0; b < keys.size(); ++b)
+      if (keys[b].parent >= 0)
+        fail<ConfigError>("[", operation, "] segment ", b, " goes on from segment ", keys[b].parent,
+                          ", which this device has no attention for");
 }
+
+}  // namespace detail
 
 /// Pairs of a query and a key that it sees, over all segments.
 inline double visible_pairs(std::span<const Segment> queries, std::span<const Segment> keys) {
   double pairs = 0;
   for (std::size_t b = 0; b < queries.size(); ++b) {
-    const auto q = static_cast<double>(queries[b].size()), k = static_cast<double>(keys[b].size());
+    const auto q = static_cast<double>(queries[b].size()),
+               k = static_cast<double>(sequence_rows(keys, static_cast<Index>(b)));
     pairs += q * (k - q) + q * (q + 1) / 2;
   }
   return pairs;
 }
+
+namespace detail {
 
 /// A forward pass is 2 products, a backward pass 5.
 template <class D>
@@ -83,7 +112,8 @@ Span<D> attention_span(D& dev, std::string_view name, const AttentionShape& shap
 /// Causal attention within each segment; segments do not see each other.
 ///   out_i = Σ_j p_ij v_j,   p_i = softmax_j(scale · q_i · k_j),   j ≤ i + (keys − queries of the segment)
 /// Shapes   q, out (N, H·C) · k, v (M, G·C); queries[b] are rows of q, keys[b] rows of k; a segment's last query sees
-///          its last key, so that M > N serves decoding with a cache
+///          its last key, so that M > N serves decoding with a cache. Where keys[b] has a parent, the keys of that
+///          segment and of those that it descends from come before its own
 /// Writes   out (rows of no segment stay untouched), *saved (nullptr: nothing is kept)
 /// Source   Vaswani et al. 2017; Dao et al. 2022 (tiles instead of an (S, S) matrix); Ainslie et al. 2023 (shared
 ///          heads)
@@ -99,7 +129,8 @@ void attention(D& dev, const AttentionShape& shape, View<D, const T> q, ConstVie
   Attention<D>::run(dev, shape, q, k, v, queries, keys, out, saved);
 }
 
-/// The gradients of attention where keys and queries are the same rows.
+/// The gradients of attention where keys and queries are the same rows; those of a segment's keys and values are sums
+/// over it and all that descend from it.
 /// Shapes   dout, dq as q · dk, dv as k
 /// Writes   dq, dk, dv overwritten; dq may share memory with q, dk with k and dv with v only if the backend says so
 template <class D, class T>

@@ -58,13 +58,18 @@ void embedding_backward(D& dev, ConstView<D, std::int32_t> tokens, View<D, const
 }
 
 /// y += noise, rounded to T. Its backward is nothing.
-/// Shapes   segments (B), the rows of each sequence, which they cut y into · sequence_index, positions (N) · y (N, E)
+/// Shapes   segments (B), the rows of each sequence, without parents, which they cut y into · sequence_index, positions
+/// (N) · y (N, E)
 template <class D, class T>
 void embedding_noise(D& dev, const EmbeddingNoise& rule, std::span<const Segment> segments,
                      ConstView<D, std::int32_t> sequence_index, ConstView<D, std::int32_t> positions, View<D, T> y) {
   static_assert(HasEmbedding<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("embedding_noise", "sequence_index", sequence_index, 1, y.rows());
   expect_shape("embedding_noise", "positions", positions, 1, y.rows());
+  for (std::size_t b = 0; b < segments.size(); ++b)
+    if (segments[b].parent >= 0)
+      fail<ConfigError>("[embedding_noise] segment ", b, " goes on from segment ", segments[b].parent,
+                        "; noise is a whole sequence's");
   const Span span(dev, "embedding", "embedding_noise", 0, 2 * bytes_of(y));
   Embedding<D>::noise(dev, rule, segments, sequence_index, positions, y);
 }

@@ -22,8 +22,7 @@ LORA_INLINE StepBatches first_batches(Plan& plan, std::size_t stage, const input
         StepBatches::Batch& one = result.batches.emplace_back(
             StepBatches::Batch{.rows = batch.rows(), .labelled = batch.labelled, .unit = static_cast<Index>(unit)});
         result.sequences += batch.sequences();
-        for (const kernel::Segment& segment : batch.segments)
-          one.pairs += static_cast<double>(segment.size()) * static_cast<double>(segment.size() + 1) / 2;
+        one.pairs = kernel::visible_pairs(batch.segments, batch.segments);
       }
   }
   return result;
