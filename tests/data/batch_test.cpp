@@ -2,7 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <vector>
+
+#include "lora/core/ignore_index.hpp"
 
 namespace batch_test {
 
@@ -32,60 +36,109 @@ TEST_CASE("batch: labels are the next tokens of the same sequence, and nothing i
   CHECK(batch.labelled == 3);
 }
 
-TEST_CASE("batch: rows before all labels that sequences have in common have their place once") {
-  const std::vector<Example> examples{{{1, 2, 3, 4, 5, 6}, {-100, -100, -100, -100, -100, 6}, 4},
-                                      {{9, 8}, {-100, 8}, 5},
-                                      {{}, {}, 6},
-                                      {{1, 2, 3, 7}, {-100, -100, -100, 7}, 7},
-                                      {{1, 2, 3, 4, 6}, {-100, -100, -100, -100, 6}, 8}};
-  const std::vector<Index> places{10, 11, 12, 13, 14};
-  Batch batch;
-  batch.append({{50, 51}, {-100, 51}, 1}, 3);
-  batch.append_shared(examples, places, 1);
-  // 1 2 is common to three, of which the third has a label behind it; 3 then to two, whose 4 one of them learns behind.
-  CHECK(batch.tokens == Ids{50, 51, 1, 2, 3, 4, 5, 6, 4, 6, 3, 7, 9, 8});
-  CHECK(batch.labels == Ids{51, -100, -100, -100, -100, -100, 6, -100, 6, -100, 7, -100, 8, -100});
-  CHECK(batch.positions == Ids{0, 1, 0, 1, 2, 3, 4, 5, 3, 4, 2, 3, 0, 1});
-  CHECK(batch.sequence_index == Ids{3, 3, 10, 10, 10, 10, 10, 10, 14, 14, 13, 13, 11, 11});
-  CHECK(batch.records == std::vector<Index>{1, 4, 5, 7, 8});
-  CHECK(batch.sequences() == 5);
-  CHECK(batch.labelled == 5);
-  const std::vector<std::vector<Index>> expected{{0, 2, -1}, {2, 4, -1},  {4, 5, 1},   {5, 8, 2},
-                                                 {8, 10, 2}, {10, 12, 1}, {12, 14, -1}};
-  std::vector<std::vector<Index>> segments;
-  for (const auto& segment : batch.segments) segments.push_back({segment.begin, segment.end, segment.parent});
-  CHECK(segments == expected);
+namespace {
+
+/// A sequence of `beginning` and `end`, the tokens of which are labelled.
+Example example_of(const Ids& beginning, const Ids& end, Index record) {
+  Example example{beginning, Ids(beginning.size(), ignore_index), record};
+  example.tokens.insert(example.tokens.end(), end.begin(), end.end());
+  example.labels.insert(example.labels.end(), end.begin(), end.end());
+  return example;
 }
 
-TEST_CASE("batch: sequences with nothing in common, or too little, are appended as each alone is") {
-  const std::vector<Example> examples{{{1, 2, 3, 4}, {-100, -100, -100, 4}, 4},
-                                      {{7, 8, 9}, {-100, -100, -100}, 5},
-                                      {{1, 2, 6, 4}, {-100, -100, -100, 4}, 6}};
-  const std::vector<Index> places{0, 1, 2};
-  Batch shared, apart;
-  shared.append_shared(examples, places, 3);
-  for (std::size_t i = 0; i < examples.size(); ++i) apart.append(examples[i], places[i]);
-  CHECK(shared.tokens == apart.tokens);
-  CHECK(shared.labels == apart.labels);
-  CHECK(shared.segments.size() == apart.segments.size());
-  CHECK(shared.records == apart.records);
-  Batch less;
-  less.append_shared(examples, places, 2);
-  CHECK(less.rows() == 9);
+Ids counted(std::int32_t first, std::size_t count) {
+  Ids ids(count);
+  std::iota(ids.begin(), ids.end(), first);
+  return ids;
+}
+
+Ids joined(Ids one, const Ids& other) {
+  one.insert(one.end(), other.begin(), other.end());
+  return one;
+}
+
+using Rows = std::vector<std::vector<Index>>;
+
+Rows segments_of(const Batch& batch) {
+  Rows rows;
+  for (const auto& segment : batch.segments) rows.push_back({segment.begin, segment.end, segment.parent});
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("batch: beginnings that sequences have in common lie there once, up to the row that learns") {
+  constexpr auto n = static_cast<std::size_t>(data::least_shared);
+  const Ids system = counted(100, n + 1), tools = counted(200, n);  // the system's last row learns in the fourth
+  const std::vector<Example> examples{example_of(joined(system, tools), {1, 2}, 4),
+                                      example_of({9}, {8}, 5),
+                                      {{}, {}, 6},
+                                      example_of(system, {7}, 7),
+                                      example_of(joined(system, tools), {3}, 8)};
+  Batch batch;
+  batch.append({{50, 51}, {-100, 51}, 1}, 3);
+  batch.append(examples, std::vector<Index>{10, 11, 12, 13, 14}, true);
+  const auto at = static_cast<Index>(n);
+  // The system prompt but for its last row; that and the tools but for theirs, to two; what each has of its own.
+  CHECK(segments_of(batch) == Rows{{0, 2, -1},
+                                   {2, 2 + at, -1},
+                                   {2 + at, 2 + 2 * at, 1},
+                                   {2 + 2 * at, 5 + 2 * at, 2},
+                                   {5 + 2 * at, 7 + 2 * at, 2},
+                                   {7 + 2 * at, 9 + 2 * at, 1},
+                                   {9 + 2 * at, 11 + 2 * at, -1}});
+  const std::int32_t last = 200 + static_cast<std::int32_t>(n) - 1, of_system = 100 + static_cast<std::int32_t>(n);
+  CHECK(batch.tokens ==
+        joined(joined({50, 51}, system), joined(counted(200, n - 1), {last, 1, 2, last, 3, of_system, 7, 9, 8})));
+  CHECK(Ids(batch.labels.end() - 9, batch.labels.end()) == Ids{1, 2, -100, 3, -100, 7, -100, 8, -100});
+  CHECK(std::count(batch.labels.begin(), batch.labels.end(), ignore_index) == batch.rows() - 6);
+  const auto end = static_cast<std::int32_t>(2 * n);
+  CHECK(Ids(batch.positions.end() - 9, batch.positions.end()) ==
+        Ids{end, end + 1, end + 2, end, end + 1, end / 2, end / 2 + 1, 0, 1});
+  CHECK(Ids(batch.sequence_index.end() - 9, batch.sequence_index.end()) == Ids{10, 10, 10, 14, 14, 13, 13, 11, 11});
+  CHECK(batch.sequence_index[2] == 10);
+  CHECK(batch.records == std::vector<Index>{1, 4, 5, 7, 8});
+  CHECK(batch.sequences() == 5);
+  CHECK(batch.labelled == 6);
+  CHECK(batch.sequence_tokens == 2 + (2 * at + 3) + 2 + (at + 2) + (2 * at + 2));
+}
+
+TEST_CASE("batch: sequences with too little in common, or that need not share, are appended as each alone is") {
+  constexpr auto n = static_cast<std::size_t>(data::least_shared);
+  for (const bool shares : {false, true}) {
+    CAPTURE(shares);
+    const std::size_t common = n + (shares ? 0 : 1);  // but for the row that learns
+    const std::vector<Example> examples{example_of(counted(1, common), {4}, 4),
+                                        {{7, 8, 9}, {-100, -100, -100}, 5},
+                                        example_of(counted(1, common), {6}, 6)};
+    const std::vector<Index> places{0, 1, 2};
+    Batch batch, apart;
+    batch.append(examples, places, shares);
+    for (std::size_t i = 0; i < examples.size(); ++i) apart.append(examples[i], places[i]);
+    CHECK(batch.tokens == apart.tokens);
+    CHECK(batch.labels == apart.labels);
+    CHECK(batch.positions == apart.positions);
+    CHECK(batch.sequence_index == apart.sequence_index);
+    CHECK(batch.records == apart.records);
+    CHECK(batch.labelled == apart.labelled);
+    CHECK(batch.sequence_tokens == batch.rows());
+    CHECK(segments_of(batch) == segments_of(apart));
+  }
 }
 
 TEST_CASE("batch: sequences that are the same, or the beginning of another, without a label or with") {
-  const Example whole{{1, 2, 3, 4}, {-100, -100, -100, 4}, 4}, beginning{{1, 2}, {-100, -100}, 5};
+  const auto n = static_cast<std::size_t>(data::least_shared);
+  const Example whole = example_of(counted(1, n + 1), {99}, 4), beginning = example_of(counted(1, n), {}, 5);
   const std::vector<Index> places{0, 1, 2};
   Batch batch;
-  batch.append_shared(std::vector<Example>{whole, beginning, whole}, places, 1);
-  CHECK(batch.tokens == Ids{1, 2, 3, 4, 3, 4});  // the row of 3 has a label
+  batch.append(std::vector<Example>{whole, beginning, whole}, places, true);
+  CHECK(batch.rows() == data::least_shared + 4);  // the row before 99 has a label
   CHECK(batch.sequences() == 3);
   CHECK(batch.segments.size() == 3);
   CHECK(batch.labelled == 2);
   Batch nothing;
-  nothing.append_shared(std::vector<Example>{beginning, beginning, beginning}, places, 1);
-  CHECK(nothing.tokens == Ids{1, 2});
+  nothing.append(std::vector<Example>{beginning, beginning, beginning}, places, true);
+  CHECK(nothing.tokens == beginning.tokens);
   CHECK(nothing.segments.size() == 1);
   CHECK(nothing.sequences() == 3);
 }
@@ -94,10 +147,12 @@ TEST_CASE("batch: each token has a label") {
   Batch batch;
   CHECK_THROWS_WITH_AS(batch.append({{1, 2, 3}, {1, 2}, 0}, 0), "[batch] 3 tokens but 2 labels", ShapeError);
   CHECK_THROWS_WITH_AS(batch.append({{1, 2, 3}, {1, 2, 3, 4}, 0}, 0), "[batch] 3 tokens but 4 labels", ShapeError);
-  CHECK_THROWS_WITH_AS(batch.append_shared(std::vector<Example>{{{1}, {}, 0}}, std::vector<Index>{0}, 1),
-                       "[batch] 1 tokens but 0 labels", ShapeError);
-  CHECK_THROWS_WITH_AS(batch.append_shared(std::vector<Example>{{{1}, {1}, 0}}, std::vector<Index>{}, 1),
-                       "[batch] 1 sequences but 0 places", ShapeError);
+  for (const bool shares : {false, true}) {
+    CHECK_THROWS_WITH_AS(batch.append(std::vector<Example>{{{1}, {}, 0}}, std::vector<Index>{0}, shares),
+                         "[batch] 1 tokens but 0 labels", ShapeError);
+    CHECK_THROWS_WITH_AS(batch.append(std::vector<Example>{{{1}, {1}, 0}}, std::vector<Index>{}, shares),
+                         "[batch] 1 sequences but 0 places", ShapeError);
+  }
   CHECK(batch.rows() == 0);
 }
 

@@ -68,6 +68,60 @@ TEST_CASE("grouping: groups are even where they can be") {
   CHECK(tokens_of(data::group_by_tokens(lengths, 380), lengths) == std::vector<Index>{200, 200});
 }
 
+TEST_CASE("grouping: by rows that sequences have in common: every sequence once, within the limit") {
+  Random random(6);
+  Index fewer = 0;
+  for (int round = 0; round < 300; ++round) {
+    CAPTURE(round);
+    // Prompts of a few, each with answers; some prompts begin alike.
+    std::vector<std::vector<std::int32_t>> prompts(1 + random.below(4));
+    for (auto& prompt : prompts) {
+      prompt.assign(random.below(40), 1);
+      for (std::uint32_t i = random.below(30); i > 0; --i) prompt.push_back(static_cast<std::int32_t>(random.below(5)));
+    }
+    std::vector<data::Beginning> sequences;
+    std::vector<Index> lengths;
+    for (std::uint32_t i = random.below(25); i > 0; --i) {
+      const auto& prompt = prompts[random.below(static_cast<std::uint32_t>(prompts.size()))];
+      sequences.push_back({prompt, std::ssize(prompt) + 1 + random.below(20)});
+      lengths.push_back(sequences.back().length);
+    }
+    const Index limit = 1 + random.below(150), least = 1 + random.below(8);
+    const data::Groups groups = data::group_by_rows(sequences, limit, least);
+    std::vector<Index> seen;
+    Index rows = 0, tokens = 0;
+    for (const auto& group : groups) {
+      REQUIRE(std::is_sorted(group.begin(), group.end()));
+      seen.insert(seen.end(), group.begin(), group.end());
+      const Index own = data::shared_rows(sequences, group, least);
+      REQUIRE((own <= limit || group.size() == 1));
+      rows += own;
+    }
+    REQUIRE(std::is_sorted(groups.begin(), groups.end()));
+    std::sort(seen.begin(), seen.end());
+    std::vector<Index> all(sequences.size());
+    std::iota(all.begin(), all.end(), Index{0});
+    REQUIRE(seen == all);
+    for (const auto& group : data::group_by_tokens(lengths, limit))
+      tokens += data::shared_rows(sequences, group, least);
+    REQUIRE(rows <= tokens);
+    fewer += rows < tokens;
+  }
+  CHECK(fewer > 100);
+}
+
+TEST_CASE("grouping: sequences that begin alike meet, in even groups; without any the groups are those by tokens") {
+  const std::vector<std::int32_t> one(20, 1), other(20, 2);
+  const std::vector<data::Beginning> sequences{{one, 25}, {other, 25}, {one, 25}, {other, 25}, {one, 25}, {one, 25}};
+  CHECK(data::group_by_rows(sequences, 40, 4) == data::Groups{{0, 2, 4, 5}, {1, 3}});
+  CHECK(data::shared_rows(sequences, std::vector<Index>{0, 2, 4, 5}, 4) == 20 + 4 * 5);
+  CHECK(data::group_by_rows(sequences, 36, 4) == data::Groups{{0, 2}, {1, 3}, {4, 5}});  // not three and one
+  CHECK(data::shared_rows(sequences, std::vector<Index>{0, 2}, 21) == 50);
+  const std::vector<Index> lengths{25, 25, 25, 25, 25, 25};
+  CHECK(data::group_by_rows(sequences, 60, 21) == data::group_by_tokens(lengths, 60));
+  CHECK(data::group_by_rows({}, 60, 4).empty());
+}
+
 TEST_CASE("grouping: the better of two rules") {
   const std::vector<Index> unlucky = {100, 100, 60, 60};
   CHECK(data::detail::fill_in_order(unlucky, 160).groups.size() == 3);

@@ -80,6 +80,7 @@ TEST_CASE(
   REQUIRE(batches.batches.size() == 2);  // 3 sequences each, since the batch size was given
   for (const auto& batch : batches.batches) {
     CHECK(batch.rows == 90);
+    CHECK(batch.tokens == 90);
     CHECK(batch.labelled == 87);
     CHECK(batch.pairs == 3 * 30 * 31 / 2);
   }

@@ -143,17 +143,9 @@ TEST_CASE("attention: output and gradients equal naive loops, ragged and grouped
 
 TEST_CASE("attention: what sequences have in common is seen by all that go on from it, and gets the gradients of all") {
   each_backend_and_type([]<class D, class T>() {
-    if constexpr (!kernel::Attention<D>::takes_trees) {
-      D dev(1);
-      Run<D, T> run(dev, trees[0]);
-      CHECK(message_of<ConfigError>([&] { run.forward(); }) ==
-            "[attention] segment 1 goes on from segment 0, which this device has no attention for");
-      CHECK(test::holds(message_of<ConfigError>([&] { run.backward(); }), "[attention_backward] segment 1 goes on"));
-    } else {
-      for (const int threads : is_cpu<D> ? std::vector{1, 3, 8} : std::vector{2}) {
-        D dev(threads);
-        for (const Case& c : trees) check_case<T>(dev, c, true);
-      }
+    for (const int threads : is_cpu<D> ? std::vector{1, 3, 8} : std::vector{2}) {
+      D dev(threads);
+      for (const Case& c : trees) check_case<T>(dev, c, true);
     }
   });
 }

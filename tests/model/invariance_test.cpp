@@ -235,8 +235,8 @@ TEST_CASE("invariance: what sequences have in common computed once, or for each 
   const std::vector<Index> places{0, 1, 2, 3, 4, 5};
   data::Batch apart, shared;
   for (std::size_t i = 0; i < examples.size(); ++i) apart.append(examples[i], places[i]);
-  shared.append_shared(examples, places, 1);
-  CHECK(shared.rows() < apart.rows() / 2);
+  shared.append(examples, places, true);
+  CHECK(shared.rows() < 0.6 * static_cast<double>(apart.rows()));
   CHECK(shared.labelled == apart.labelled);
   each_model([&]<class T>(const Model& model) {
     for (const Index recomputed : {0, 2}) {

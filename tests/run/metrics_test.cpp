@@ -57,8 +57,8 @@ TEST_CASE("metrics: a line has every field and its numbers read back the same") 
 TEST_CASE("metrics: every field of a step reads back from its line as it was") {
   StepMetrics metrics;
   // A field that is added fails to compile here, and is to be given a value below.
-  auto& [step, stage, skipped, epoch, loss, mean_loss, learning_rate, grad_norm, loss_scale, tokens, labelled_tokens,
-         tokens_per_second, elapsed_seconds, peak_memory_gib, mix, datasets] = metrics;
+  auto& [step, stage, skipped, epoch, loss, mean_loss, learning_rate, grad_norm, loss_scale, tokens, computed_tokens,
+         labelled_tokens, tokens_per_second, elapsed_seconds, peak_memory_gib, mix, datasets] = metrics;
   step = 7;
   stage = 2;
   skipped = true;
@@ -68,6 +68,7 @@ TEST_CASE("metrics: every field of a step reads back from its line as it was") {
     *field = number++;
   loss_scale = 1024;
   tokens = 100;
+  computed_tokens = 95;
   labelled_tokens = 90;
   mix = {{"a", 0.25}, {"b", 0.75}};
   datasets = {{"x.jsonl", 1}};
@@ -85,6 +86,7 @@ TEST_CASE("metrics: every field of a step reads back from its line as it was") {
     CHECK(read.*field == metrics.*field);
   CHECK(read.loss_scale == 1024);
   CHECK(read.tokens == 100);
+  CHECK(read.computed_tokens == 95);
   CHECK(read.labelled_tokens == 90);
   CHECK(read.mix == mix);
   CHECK(read.datasets == datasets);
@@ -93,6 +95,7 @@ TEST_CASE("metrics: every field of a step reads back from its line as it was") {
   CHECK(plain.stage == 0);
   CHECK_FALSE(plain.skipped);
   CHECK_FALSE(plain.loss_scale);
+  CHECK_FALSE(plain.computed_tokens);
   CHECK(plain.mix.empty());
   CHECK(plain.datasets.empty());
   metrics.loss = std::numeric_limits<double>::quiet_NaN();
@@ -205,22 +208,25 @@ TEST_CASE("metrics: the file of the whole run") {
 TEST_CASE("metrics: what only some steps have is no field of the others, and every field has its own number") {
   const io::Json plain = to_json(step_metrics(3));
   CHECK(plain.size() == 11);
-  for (const char* field : {"stage", "skipped", "loss_scale", "mix", "datasets"}) CHECK_FALSE(plain.contains(field));
+  for (const char* field : {"computed_tokens", "stage", "skipped", "loss_scale", "mix", "datasets"})
+    CHECK_FALSE(plain.contains(field));
   StepMetrics metrics{.step = 1, .stage = 2, .skipped = true, .epoch = 3, .loss = 4, .mean_loss = 5};
   metrics.learning_rate = 6;
   metrics.grad_norm = 7;
   metrics.loss_scale = 8;
   metrics.tokens = 9;
+  metrics.computed_tokens = 17;
   metrics.labelled_tokens = 10;
   metrics.tokens_per_second = 11;
   metrics.elapsed_seconds = 12;
   metrics.peak_memory_gib = 13;
   metrics.mix = {{"a", 14}, {"b", 15}};
   metrics.datasets = {{"a", 16}};
-  CHECK(io::to_text(to_json(metrics), -1) ==
-        R"({"step":1,"epoch":3.0,"loss":4.0,"mean_loss":5.0,"learning_rate":6.0,"grad_norm":7.0,"tokens":9,)"
-        R"("labelled_tokens":10,"tokens_per_second":11.0,"elapsed_seconds":12.0,"peak_memory_gib":13.0,"stage":2,)"
-        R"("skipped":true,"loss_scale":8.0,"mix":{"a":14.0,"b":15.0},"datasets":{"a":16.0}})");
+  CHECK(
+      io::to_text(to_json(metrics), -1) ==
+      R"({"step":1,"epoch":3.0,"loss":4.0,"mean_loss":5.0,"learning_rate":6.0,"grad_norm":7.0,"tokens":9,)"
+      R"("labelled_tokens":10,"tokens_per_second":11.0,"elapsed_seconds":12.0,"peak_memory_gib":13.0,"computed_tokens":17,)"
+      R"("stage":2,"skipped":true,"loss_scale":8.0,"mix":{"a":14.0,"b":15.0},"datasets":{"a":16.0}})");
   metrics.stage = 1;
   CHECK(to_json(metrics).at("stage") == 1);
 }

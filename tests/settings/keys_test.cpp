@@ -94,6 +94,7 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"max_tokens_per_micro_batch", "batch", "t", "INT",
        "1024, or by sequences where per_device_train_batch_size is given", "a whole number, at least 1"},
       {"per_device_train_batch_size", "batch", "t", "INT", "1", "a whole number, at least 1 and at most 1e+06"},
+      {"share_prefixes", "batch", "t", "SWITCH", "false", "true or false"},
       {"gradient_accumulation_steps", "batch", "t", "INT", "8", "a whole number, at least 1 and at most 1e+06"},
       {"step_units", "batch", "t", "INT", "1", "a whole number, at least 1 and at most 1e+06"},
       {"zero_stage", "batch", "t", "INT", "0", "a whole number, at least 0 and at most 3"},

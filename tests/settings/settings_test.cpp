@@ -190,6 +190,7 @@ TEST_CASE("settings: each default is the one that docs/keys.md and keys_run.md p
       {"lora_target", "all"},
       {"use_rslora", "false"},
       {"per_device_train_batch_size", "1"},
+      {"share_prefixes", "false"},
       {"gradient_accumulation_steps", "8"},
       {"step_units", "1"},
       {"zero_stage", "0"},

@@ -158,7 +158,6 @@ struct Attention<proof::Device> {
     View<D, Accum<T>> lse;  // (N, H)
   };
   static constexpr Index saved_per_head = 1;
-  static constexpr bool takes_trees = true;
   template <class T>
   static Saved<T> save(D& dev, Index rows, Index heads) {
     return {lora::save<Accum<T>>(dev, rows, heads)};

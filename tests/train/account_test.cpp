@@ -85,13 +85,17 @@ TEST_CASE("account: a line of the log has the step's own numbers, its stage's, a
   run::RunState state;
   state.step = 5;
   state.losses_since_line = {6, 4};
-  StepResult result{.loss = 2.5, .grad_norm = 0.5, .loss_scale = 1024, .tokens = 30, .labelled = 7};
+  StepResult result{
+      .loss = 2.5, .grad_norm = 0.5, .loss_scale = 1024, .tokens = 30, .computed_tokens = 30, .labelled = 7};
   run::StepMetrics line = train::metrics_of(state, result, true, 0.125, 4, plan);
   CHECK_FALSE(line.skipped);
   CHECK((line.step == 5 && line.stage == 2 && line.epoch == 2.5));
   CHECK((line.loss == 2.5 && line.mean_loss == 1.5 && line.learning_rate == 0.125 && line.grad_norm == 0.5));
   CHECK_FALSE(line.loss_scale);
   CHECK((line.tokens == 30 && line.labelled_tokens == 7 && line.tokens_per_second == 7.5));
+  CHECK_FALSE(line.computed_tokens);
+  result.computed_tokens = 20;
+  CHECK(train::metrics_of(state, result, true, 0.125, 4, plan).computed_tokens == 20);
   CHECK(line.peak_memory_gib > 0);
   CHECK((line.mix.empty() && line.datasets.empty()));
   state.step = 4;  // the last of its stage

@@ -236,6 +236,7 @@ Config second_config(const Shop& shop) {
   config.train_on_prompt = true;
   config.text_column = "body";
   config.per_device_train_batch_size = 2;
+  config.share_prefixes = true;
   config.gradient_accumulation_steps = 3;
   config.step_units = 3;
   config.zero_stage = 1;
@@ -280,7 +281,7 @@ ByHand second_by_hand(const Shop& shop) {
   loop.per_step = 6;
   loop.logging_steps = 1;
   loop.eval_steps = 2;
-  loop.limit = {.sequences = 2};
+  loop.limit = {.sequences = 2, .shares = true};
   loop.units = 3;
   loop.adamw = {};
   loop.max_grad_norm = 0.01;

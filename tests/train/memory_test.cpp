@@ -98,6 +98,8 @@ TEST_CASE("memory: the largest micro-batch is of the longest records, as many as
   check({1, 25}, 4, 40);   // never less than a sequence
   check({1, 999}, 2, 80);  // a step has no more than two
   check({9, 0}, 9, 100);   // all records
+  const train::LargestBatch shared = train::largest_batch(records, {.sequences = 2, .shares = true}, 4);
+  CHECK((shared.rows == 80 && shared.labelled == 80));  // without those that have no label, which lie there once
 }
 
 TEST_CASE("memory: as few layers are checkpointed as the limit allows, all where that is asked for") {
@@ -354,10 +356,11 @@ TEST_CASE("memory: the forecast of an evaluation is close to what the arena came
 
 TEST_CASE("memory: the forecast is close to what the arena came to hold, whichever part decides") {
   const Quiet quiet;
-  const auto check = [](Index ffn, bool recomputes, bool all_labelled) {
+  const auto check = [](Index ffn, bool recomputes, bool all_labelled, bool shares = false) {
     CAPTURE(ffn);
     CAPTURE(recomputes);
     CAPTURE(all_labelled);
+    CAPTURE(shares);
     Model model(ffn);  // whose arena has not held anything yet
     model.decoder.recompute(recomputes ? 4 : 0);
     train::Stepper<cpu::Device, float> stepper(model.dev, model.decoder, {}, 1, 1);
@@ -367,7 +370,12 @@ TEST_CASE("memory: the forecast is close to what the arena came to hold, whichev
       example.tokens.push_back(i);
     example.labels = example.tokens;
     if (!all_labelled) std::fill(example.labels.begin(), example.labels.end() - 1, ignore_index);
-    for (Index place = 0; place < (recomputes ? 4 : 2); ++place) batch.append(example, place);
+    for (Index place = 0; place < (recomputes ? 4 : 2); ++place) {
+      if (shares) example.labels[example.labels.size() / 2] = example.tokens[example.labels.size() / 2];
+      batch.append(std::vector<data::Example>(shares ? 2 : 1, example), std::vector<Index>(shares ? 2 : 1, place),
+                   shares);
+      for (auto& id : example.tokens) id += shares;
+    }
     stepper.accumulate(model.dev, 0, std::span(&batch, 1));
     const auto forecast = model.forecast(batch.rows(), batch.labelled, recomputes ? 4 : 0);
     const auto& arena = model.dev.arena();
@@ -379,8 +387,9 @@ TEST_CASE("memory: the forecast is close to what the arena came to hold, whichev
   };
   for (const bool recomputes : {false, true}) {
     if (!recomputes && !test::effort(true, false, "memory: layers that keep all")) continue;
-    check(384, recomputes, true);    // the head
-    check(384, recomputes, false);   // attention
+    check(384, recomputes, true);   // the head
+    check(384, recomputes, false);  // attention
+    check(384, recomputes, false, true);
     check(1536, recomputes, false);  // the MLP
   }
 }

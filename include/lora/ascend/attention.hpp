@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lora/ascend/elementwise.hpp"
@@ -56,11 +57,41 @@ inline std::vector<PackedSegments> packed(std::span<const kernel::Segment> queri
   return packs;
 }
 
+/// Whether any segment goes on from another.
+inline bool has_trees(std::span<const kernel::Segment> segments) {
+  return std::any_of(segments.begin(), segments.end(), [](const auto& segment) { return segment.parent >= 0; });
+}
+
+/// The rows of the sequences that end with each segment that has queries, one behind another, each with all its parts.
+inline std::vector<kernel::Segment> whole_sequences(std::span<const kernel::Segment> segments) {
+  std::vector<kernel::Segment> whole;
+  Index row = 0;
+  for (Index b = 0; b < std::ssize(segments); ++b) {
+    const bool asks = segments[static_cast<std::size_t>(b)].size() > 0;
+    const Index begin = std::exchange(row, row + (asks ? kernel::sequence_rows(segments, b) : 0));
+    whole.push_back({begin, row});
+  }
+  return whole;
+}
+
+/// Calls use(part, place) for the parts with rows of the sequence that ends with segment b: where they begin in those
+/// of `whole`.
+template <class Use>
+void for_each_place(std::span<const kernel::Segment> segments, std::span<const kernel::Segment> whole, std::size_t b,
+                    const Use& use) {
+  if (whole[b].size() == 0) return;
+  kernel::for_each_part(segments, static_cast<Index>(b), [&](Index first, const kernel::Segment& part) {
+    if (part.size() > 0) use(part, whole[b].begin + first);
+  });
+}
+
 }  // namespace lora::ascend
 
 namespace lora::kernel {
 
-/// The vendor's fused attention over packed sequences.
+/// The vendor's fused attention over packed sequences. It knows no trees: where segments have parents, the keys and
+/// values of each sequence are laid out whole, and their gradients added up in float, those of a segment before those
+/// of what descends from it.
 template <>
 struct Attention<ascend::Device> {
   using D = ascend::Device;
@@ -71,7 +102,6 @@ struct Attention<ascend::Device> {
     View<D, float> top, sum;  // (N, H·8)
   };
   static constexpr Index copies = 8, saved_per_head = 2 * copies;
-  static constexpr bool takes_trees = false;
 
   template <class T>
   static Saved<T> save(D& dev, Index rows, Index heads) {
@@ -81,6 +111,14 @@ struct Attention<ascend::Device> {
   template <class T>
   static void run(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
                   std::span<const Segment> queries, std::span<const Segment> keys, View<D, T> out, Saved<T>* saved) {
+    const Arena::Scope whole_scope(dev.arena());
+    std::vector<Segment> whole;
+    if (ascend::has_trees(keys)) {
+      whole = ascend::whole_sequences(keys);
+      k = laid_out(dev, k, keys, whole);
+      v = laid_out(dev, v, keys, whole);
+      keys = whole;
+    }
     const ascend::Operand mask = dev.state<ascend::CausalMask>().operand();
     for (const ascend::PackedSegments& pack : ascend::packed(queries, keys)) {
       const Arena::Scope scope(dev.arena());
@@ -108,6 +146,58 @@ struct Attention<ascend::Device> {
   static void backward(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
                        View<D, const T> out, std::span<const Segment> segments, const Saved<T>& saved,
                        View<D, const T> dout, View<D, T> dq, View<D, T> dk, View<D, T> dv) {
+    const Arena::Scope scope(dev.arena());
+    if (!ascend::has_trees(segments))
+      return backward_of_whole(dev, shape, q, k, v, out, segments, segments, saved, dout, dq, dk, dv);
+    const std::vector<Segment> whole = ascend::whole_sequences(segments);
+    const View<D, const T> all_k = laid_out(dev, k, segments, whole), all_v = laid_out(dev, v, segments, whole);
+    const auto like = [&](View<D, const T> x) { return scratch<T>(dev, x.rows(), x.cols()); };
+    const View<D, T> all_dk = like(all_k), all_dv = like(all_v);
+    backward_of_whole(dev, shape, q, all_k, all_v, out, segments, whole, saved, dout, dq, all_dk, all_dv);
+    add_up<T>(dev, all_dk, segments, whole, dk);
+    add_up<T>(dev, all_dv, segments, whole, dv);
+  }
+
+ private:
+  /// The rows of every sequence with those that it has in common with others.
+  template <class T>
+  static View<D, const T> laid_out(D& dev, View<D, const T> x, std::span<const Segment> segments,
+                                   std::span<const Segment> whole) {
+    const View<D, T> rows = scratch<T>(dev, whole.back().end, x.cols());
+    const Arena::Scope scope(dev.arena());
+    constexpr Index unit = view_alignment / sizeof(T);
+    if (x.stride() % unit != 0) x = ascend::compact(dev, x);  // else rows that begin anywhere can't be read
+    for (std::size_t b = 0; b < segments.size(); ++b)
+      ascend::for_each_place(segments, whole, b, [&](const Segment& part, Index place) {
+        Elementwise<D>::convert(dev, x.row_slice(part.begin, part.size()), rows.row_slice(place, part.size()), 1,
+                                false);
+      });
+    return rows;
+  }
+
+  /// The gradients of rows that lie in several sequences: the sums of theirs.
+  template <class T>
+  static void add_up(D& dev, View<D, const T> all, std::span<const Segment> segments, std::span<const Segment> whole,
+                     View<D, T> to) {
+    const Arena::Scope scope(dev.arena());
+    const View<D, float> sums = scratch<float>(dev, to.rows(), to.cols());
+    for (std::size_t b = 0; b < segments.size(); ++b)
+      ascend::for_each_place(segments, whole, b, [&](const Segment& part, Index place) {
+        const bool is_first = &part == &segments[b];  // what descends from it comes later
+        Elementwise<D>::convert(dev, all.row_slice(place, part.size()), sums.row_slice(part.begin, part.size()), 1,
+                                !is_first);
+      });
+    for (const ascend::PackedSegments& pack : ascend::packed(segments, segments)) {
+      const auto rows = [&](auto view) { return view.row_slice(pack.queries.begin, pack.queries.size()); };
+      Elementwise<D>::convert(dev, View<D, const float>(rows(sums)), rows(to), 1, false);
+    }
+  }
+
+  template <class T>
+  static void backward_of_whole(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k,
+                                View<D, const T> v, View<D, const T> out, std::span<const Segment> queries,
+                                std::span<const Segment> keys, const Saved<T>& saved, View<D, const T> dout,
+                                View<D, T> dq, View<D, T> dk, View<D, T> dv) {
     // The operator does not write over what it reads.
     const auto apart = [&](View<D, T> gradient, const auto& f) {
       bool reads = false;
@@ -121,30 +211,30 @@ struct Attention<ascend::Device> {
     apart(dq, [&](View<D, T> to_q) {
       apart(dk, [&](View<D, T> to_k) {
         apart(dv, [&](View<D, T> to_v) {
-          gradients<T>(dev, shape, q, k, v, out, segments, saved, dout, to_q, to_k, to_v);
+          gradients<T>(dev, shape, q, k, v, out, queries, keys, saved, dout, to_q, to_k, to_v);
         });
       });
     });
   }
 
- private:
   template <class T>
   static void gradients(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
-                        View<D, const T> out, std::span<const Segment> segments, const Saved<T>& saved,
-                        View<D, const T> dout, View<D, T> dq, View<D, T> dk, View<D, T> dv) {
+                        View<D, const T> out, std::span<const Segment> queries, std::span<const Segment> keys,
+                        const Saved<T>& saved, View<D, const T> dout, View<D, T> dq, View<D, T> dk, View<D, T> dv) {
     const ascend::Operand mask = dev.state<ascend::CausalMask>().operand();
-    for (const ascend::PackedSegments& pack : ascend::packed(segments, segments)) {
+    for (const ascend::PackedSegments& pack : ascend::packed(queries, keys)) {
       const Arena::Scope scope(dev.arena());
       const auto rows = [&](auto view) { return view.row_slice(pack.queries.begin, pack.queries.size()); };
+      const auto key_rows = [&](auto view) { return view.row_slice(pack.keys.begin, pack.keys.size()); };
       const auto read = [&](View<D, const T> view, Index heads) {
-        return ascend::heads(ascend::aligned(dev, rows(view)), heads);
+        return ascend::heads(ascend::aligned(dev, view), heads);
       };
       const Index h = shape.heads, g = shape.kv_heads;
-      const ascend::Operand own_q = read(q, h), own_k = read(k, g), own_v = read(v, g), own_dout = read(dout, h),
-                            own_out = read(out, h);
+      const ascend::Operand own_q = read(rows(q), h), own_k = read(key_rows(k), g), own_v = read(key_rows(v), g),
+                            own_dout = read(rows(dout), h), own_out = read(rows(out), h);
       ascend::write_aligned(dev, rows(dq), false, false, [&](View<D, T> to_q) {
-        ascend::write_aligned(dev, rows(dk), false, false, [&](View<D, T> to_k) {
-          ascend::write_aligned(dev, rows(dv), false, false, [&](View<D, T> to_v) {
+        ascend::write_aligned(dev, key_rows(dk), false, false, [&](View<D, T> to_k) {
+          ascend::write_aligned(dev, key_rows(dv), false, false, [&](View<D, T> to_v) {
             ascend::launch(dev, dev.toolkit().operators.flash_attention_grad, own_q, own_k, own_v, own_dout,
                            ascend::no_operand, ascend::no_operand, ascend::no_operand, mask,
                            ascend::heads(rows(saved.top), h), ascend::heads(rows(saved.sum), h), ascend::no_operand,

@@ -21,7 +21,6 @@ struct Attention<cpu::Device> {
     View<cpu::Device, Accum<T>> lse;  // (N, H)
   };
   static constexpr Index saved_per_head = 1;
-  static constexpr bool takes_trees = true;
 
   template <class T>
   static Saved<T> save(cpu::Device& dev, Index rows, Index heads) {

@@ -8,6 +8,7 @@
 #include "lora/core/error.hpp"
 #include "lora/core/ignore_index.hpp"
 #include "lora/core/scalar.hpp"
+#include "lora/data/shared_parts.hpp"
 #include "lora/nn/batch.hpp"
 
 namespace lora::data {
@@ -28,10 +29,18 @@ struct Example {
   }
 };
 
+/// The shortest beginning that is worth a part of its own in a batch: attention takes keys in tiles, and a shorter part
+/// takes as long as a whole one.
+constexpr Index least_shared = 16;
+
+/// Of each example the rows before the first that has a label; all where none has.
+std::vector<Beginning> beginnings_of(std::span<const Example> examples);
+
 /// What a model reads, and whose it is.
 struct Batch : nn::Batch {
   std::vector<Index> records{};  ///< of each sequence
   Index labelled = 0;            ///< rows with a label
+  Index sequence_tokens = 0;     ///< of all sequences: more than rows where these have rows in common
 
   Index sequences() const { return static_cast<Index>(records.size()); }
 
@@ -39,12 +48,12 @@ struct Batch : nn::Batch {
   /// which depends on it, is the same however the step is split.
   void append(const Example& example, Index place);
 
-  /// Appends sequences, of which rows that are the same have their place once: those with the same tokens up to theirs
-  /// that are before all labels, where `least` of them or more follow each other. The place of such a row is that of
-  /// its first sequence, so that neither dropout nor noise fits it.
-  void append_shared(std::span<const Example> examples, std::span<const Index> places, Index least);
+  /// Appends several. If `shares`, beginnings of `least_shared` rows or more that are the same, before all labels, lie
+  /// there once. The place of such a row is that of its first sequence, so that neither dropout nor noise fits it.
+  void append(std::span<const Example> examples, std::span<const Index> places, bool shares);
 
  private:
+  void count(const Example& example);
   void append_part(const Example& example, Index place, const kernel::Segment& part);
 };
 

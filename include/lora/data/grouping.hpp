@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lora/core/scalar.hpp"
+#include "lora/data/shared_parts.hpp"
 
 namespace lora::data {
 
@@ -35,6 +36,14 @@ Filling fill_in_order(std::span<const Index> lengths, Index limit);
 /// size if possible. A pure function of lengths and limit. Never   more groups than filling in the order given makes
 /// Source  Johnson 1973 (first fit decreasing); Graham 1969 (longest first, into the emptiest)
 Groups group_by_tokens(std::span<const Index> lengths, Index limit);
+
+/// The same where sequences of a group have the parts of their beginnings that are the same once (shared_parts): groups
+/// of at most `limit` rows. Those of sequences that begin alike, as few and as even as can be, where they have fewer
+/// rows in all than the groups above.
+Groups group_by_rows(std::span<const Beginning> sequences, Index limit, Index least);
+
+/// Rows of a group of sequences that have the parts of their beginnings that are the same once.
+Index shared_rows(std::span<const Beginning> sequences, std::span<const Index> group, Index least);
 
 /// Groups of sequences whose places, ascending, lie in the same span of `count`.
 Groups group_by_places(std::span<const Index> places, Index count);

@@ -55,9 +55,69 @@ LORA_INLINE Filling fill_emptiest(std::span<const Index> lengths, std::span<cons
   return filling;
 }
 
+LORA_INLINE Index rows_of(std::span<const Part> parts) {
+  Index rows = 0;
+  for (const Part& part : parts) rows += part.size();
+  return rows;
+}
+
+/// Ends of groups of neighbors of at most `limit` rows, filled one after the other.
+LORA_INLINE std::vector<Index> fill_with_neighbors(const SortedSequences& sorted, Index limit, Index least) {
+  std::vector<Index> ends;
+  for (Index begin = 0, end = 1; begin < sorted.size(); begin = std::exchange(end, end + 1)) {
+    while (end < sorted.size() && rows_of(sorted.parts(begin, end + 1, least)) <= limit) ++end;
+    ends.push_back(end);
+  }
+  return ends;
+}
+
+/// The same, as few, with the lowest limit.
+LORA_INLINE Groups group_neighbors(const SortedSequences& sorted, Index limit, Index least) {
+  std::vector<Index> ends = fill_with_neighbors(sorted, limit, least);
+  for (Index low = 0, high = limit; high - low > 1;) {
+    const Index middle = low + (high - low) / 2;
+    auto more_even = fill_with_neighbors(sorted, middle, least);
+    const bool fits = more_even.size() == ends.size();
+    (fits ? high : low) = middle;
+    if (fits) ends = std::move(more_even);
+  }
+  Groups groups;
+  Index begin = 0;
+  for (const Index end : ends) {
+    auto& group = groups.emplace_back();
+    for (; begin < end; ++begin) group.push_back(sorted[begin]);
+    std::sort(group.begin(), group.end());
+  }
+  std::sort(groups.begin(), groups.end());
+  return groups;
+}
+
 }  // namespace lora::data::detail
 
 namespace lora::data {
+
+LORA_INLINE Index shared_rows(std::span<const Beginning> sequences, std::span<const Index> group, Index least) {
+  std::vector<Beginning> own;
+  for (const Index i : group) own.push_back(sequences[static_cast<std::size_t>(i)]);
+  return detail::rows_of(shared_parts(own, least));
+}
+
+LORA_INLINE Groups group_by_rows(std::span<const Beginning> sequences, Index limit, Index least) {
+  std::vector<Index> lengths;
+  for (const Beginning& sequence : sequences) lengths.push_back(sequence.length);
+  Groups any = group_by_tokens(lengths, limit);
+  const SortedSequences sorted(sequences);
+  Index common = 0;
+  for (Index place = 0; place + 1 < sorted.size(); ++place) common = std::max(common, sorted.common(place));
+  if (common < least) return any;
+  Groups alike = detail::group_neighbors(sorted, limit, least);
+  const auto rows = [&](const Groups& groups) {
+    Index sum = 0;
+    for (const auto& group : groups) sum += shared_rows(sequences, group, least);
+    return sum;
+  };
+  return rows(alike) < rows(any) ? alike : any;
+}
 
 LORA_INLINE Groups group_by_tokens(std::span<const Index> lengths, Index limit) {
   std::vector<Index> longest_first(lengths.size());

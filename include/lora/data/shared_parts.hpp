@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lora/core/scalar.hpp"
@@ -30,6 +31,27 @@ struct Beginning {
 /// first sequences, so that sequences with nothing in common keep theirs. A sequence that is whole in common parts has
 /// no part of its own.
 std::vector<Part> shared_parts(std::span<const Beginning> sequences, Index least);
+
+/// Sequences in the order of their tokens, where those that begin alike lie side by side, and the parts of neighbors.
+class SortedSequences {
+ public:
+  explicit SortedSequences(std::span<const Beginning> sequences);
+
+  Index size() const { return std::ssize(order_); }
+  /// The number of the sequence that is at `place`.
+  Index operator[](Index place) const { return order_[static_cast<std::size_t>(place)]; }
+  const Beginning& at(Index place) const { return sequences_[static_cast<std::size_t>((*this)[place])]; }
+  /// Tokens that the sequence at `place` and the next one have in common.
+  Index common(Index place) const { return common_[static_cast<std::size_t>(place)]; }
+
+  /// The parts of the sequences at [begin, end).
+  std::vector<Part> parts(Index begin, Index end, Index least) const;
+
+ private:
+  std::span<const Beginning> sequences_;
+  std::vector<Index> order_;
+  std::vector<Index> common_;
+};
 
 }  // namespace lora::data
 

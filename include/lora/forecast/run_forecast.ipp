@@ -25,7 +25,7 @@ LORA_INLINE train::StepBatches full_batches(const settings::Config& config) {
     for (Index left = own.end - own.begin; left > 0; left -= together) {
       const Index count = std::min(together, left), rows = count * length;
       result.batches.push_back(
-          {rows, rows - count,  // the first token of a sequence has no label
+          {rows, rows, rows - count,  // the first token of a sequence has no label
            static_cast<double>(count) * static_cast<double>(length) * static_cast<double>(length + 1) / 2, unit});
     }
   }

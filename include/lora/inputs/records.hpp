@@ -33,6 +33,7 @@ struct MicroBatchLimit {
   Index sequences = 1;
   Index tokens = 0;
   Index cutoff_len = std::numeric_limits<Index>::max();  ///< longer sequences are cut off there
+  bool shares = false;  ///< beginnings that sequences have in common lie in a micro-batch once; `tokens` counts them so
 };
 
 /// From the settings; by default about the number of tokens from which matrix products reach full speed.

@@ -12,7 +12,7 @@ LORA_INLINE MicroBatchLimit micro_batch_limit(const settings::Config& config) {
   constexpr Index enough = 1024;
   const Index tokens =
       config.max_tokens_per_micro_batch.value_or(config.per_device_train_batch_size ? Index{0} : enough);
-  return {config.train_batch_size(), tokens, config.cutoff_len};
+  return {config.train_batch_size(), tokens, config.cutoff_len, config.share_prefixes};
 }
 
 LORA_INLINE void warn_of_unused_fields(const data::Dataset& dataset) {
@@ -173,13 +173,17 @@ LORA_INLINE std::vector<data::Batch> Records::micro_batches(std::span<const Inde
     examples.push_back(std::move(example));
   }
   std::vector<data::Batch> batches;
-  for (const auto& group : limit.tokens > 0 ? data::group_by_tokens(lengths, limit.tokens)
-                                            : data::group_by_places(places, limit.sequences)) {
-    data::Batch& batch = batches.emplace_back();
+  for (const auto& group : limit.tokens == 0 ? data::group_by_places(places, limit.sequences)
+                           : limit.shares
+                               ? data::group_by_rows(data::beginnings_of(examples), limit.tokens, data::least_shared)
+                               : data::group_by_tokens(lengths, limit.tokens)) {
+    std::vector<data::Example> own;
+    std::vector<Index> own_places;
     for (const Index i : group) {
-      const auto at = static_cast<std::size_t>(i);
-      batch.append(examples[at], places[at]);
+      own.push_back(std::move(examples[static_cast<std::size_t>(i)]));
+      own_places.push_back(places[static_cast<std::size_t>(i)]);
     }
+    batches.emplace_back().append(own, own_places, limit.shares);
   }
   return batches;
 }

@@ -32,7 +32,6 @@ concept HasAttention = requires(D& dev, AttentionShape shape, View<D, const T> x
   Attention<D>::backward(dev, shape, x, x, x, x, rows, saved, x, y, y, y);
   { Attention<D>::template save<T>(dev, Index{}, Index{}) } -> std::same_as<AttentionSaved<D, T>>;
   { Attention<D>::saved_per_head } -> std::convertible_to<Index>;  // numbers of Accum<T> for a row
-  { Attention<D>::takes_trees } -> std::convertible_to<bool>;      // segments may have parents
 };
 
 /// Memory for what backward needs of N rows and H heads, at the arena's low end.
@@ -77,11 +76,6 @@ void check_attention(std::string_view operation, const AttentionShape& shape, co
                        q.rows(), ", key rows ", k_rows.begin, "..", k_rows.end, " of ", k.rows());
   }
   check_trees(operation, keys);
-  if constexpr (!Attention<D>::takes_trees)
-    for (std::size_t b = 0; b < keys.size(); ++b)
-      if (keys[b].parent >= 0)
-        fail<ConfigError>("[", operation, "] segment ", b, " goes on from segment ", keys[b].parent,
-                          ", which this device has no attention for");
 }
 
 }  // namespace detail

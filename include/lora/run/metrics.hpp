@@ -26,7 +26,8 @@ struct StepMetrics {
   double grad_norm = 0;                // before clipping
   std::optional<double> loss_scale{};  // of a run in float16
   Index tokens = 0;
-  Index labelled_tokens = 0;  // after the shift
+  std::optional<Index> computed_tokens{};  // where they are fewer: sequences have beginnings in common
+  Index labelled_tokens = 0;               // after the shift
   double tokens_per_second = 0;
   double elapsed_seconds = 0;  // of the whole run, including before a resume
   double peak_memory_gib = 0;

@@ -19,6 +19,7 @@ LORA_INLINE io::Json to_json(const StepMetrics& metrics) {
                                    {"tokens_per_second", metrics.tokens_per_second},
                                    {"elapsed_seconds", metrics.elapsed_seconds},
                                    {"peak_memory_gib", metrics.peak_memory_gib}});
+  if (metrics.computed_tokens) json["computed_tokens"] = *metrics.computed_tokens;
   if (metrics.stage > 0) json["stage"] = metrics.stage;
   if (metrics.skipped) json["skipped"] = true;
   if (metrics.loss_scale) json["loss_scale"] = *metrics.loss_scale;
@@ -42,6 +43,7 @@ LORA_INLINE StepMetrics step_metrics_from(const io::JsonView& json) {
   metrics.grad_norm = number("grad_norm");
   metrics.loss_scale = json.get<double>("loss_scale");
   metrics.tokens = json.at<Index>("tokens");
+  metrics.computed_tokens = json.get<Index>("computed_tokens");
   metrics.labelled_tokens = json.at<Index>("labelled_tokens");
   metrics.tokens_per_second = number("tokens_per_second");
   metrics.elapsed_seconds = number("elapsed_seconds");

@@ -94,6 +94,7 @@ struct Config {
   // batch
   std::optional<Index> per_device_train_batch_size;
   std::optional<Index> max_tokens_per_micro_batch;
+  bool share_prefixes = false;
   Index gradient_accumulation_steps = 8;
   Index step_units = 1;
   Index zero_stage = 0;

@@ -45,6 +45,7 @@ LORA_INLINE run::StepMetrics metrics_of(const run::RunState& state, const StepRe
   metrics.grad_norm = result.grad_norm;
   if (state.loss_scale) metrics.loss_scale = result.loss_scale;
   metrics.tokens = result.tokens;
+  if (result.computed_tokens < result.tokens) metrics.computed_tokens = result.computed_tokens;
   metrics.labelled_tokens = result.labelled;
   metrics.tokens_per_second = seconds > 0 ? static_cast<double>(result.tokens) / seconds : 0;
   metrics.peak_memory_gib = run::peak_memory_gib();

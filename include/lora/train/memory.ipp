@@ -17,6 +17,7 @@ LORA_INLINE LargestBatch largest_batch(const data::EncodeSummary& records, const
   const Index filled = limit.tokens > 0 ? std::max(limit.tokens, longest) : longest * limit.sequences;
   const Index rows = std::min({filled, longest * at_once, records.tokens()});
   if (records.tokens() == 0) return {};
+  if (limit.shares) return {rows, rows};  // what is in common has no label
   const double share = static_cast<double>(records.labelled()) / static_cast<double>(records.tokens());
   return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows)))};
 }

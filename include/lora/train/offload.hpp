@@ -10,7 +10,7 @@
 #include "lora/optim/host.hpp"
 #include "lora/settings/config.hpp"
 
-// What the key offload says, for a device.
+// What keys say of where things lie, for a device.
 
 namespace lora::train {
 
@@ -20,6 +20,14 @@ void expect_offload_fits(const settings::Config& config) {
   if (config.offload != "none" && D::reads_host_memory)
     fail<ConfigError>("key offload: given ", config.offload, ", but the run's device is the processors, whose memory ",
                       "is the host's: weights are used in place from the mapped files; allowed: none");
+}
+
+/// Throws   ConfigError on a device whose attention lays sequences out whole: the memory for that is not forecast
+template <AnyDevice D>
+void expect_prefixes_fit(const settings::Config& config) {
+  if (config.share_prefixes && !D::reads_host_memory)
+    fail<ConfigError>("key share_prefixes: given true, but the run's device is no processor: what NPUs need for it is ",
+                      "not forecast; allowed: false");
 }
 
 /// Of one of `ranks`. On the processors layers stay mapped from their files, which all processes of a host share.

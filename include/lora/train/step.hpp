@@ -27,10 +27,11 @@ namespace lora::train {
 
 /// What the gradient of one optimizer step came to.
 struct StepResult {
-  double loss = 0;        ///< Σ −log p / labelled
-  double grad_norm = 0;   ///< before clipping
-  double loss_scale = 1;  ///< that the gradient still has
-  Index tokens = 0;
+  double loss = 0;            ///< Σ −log p / labelled
+  double grad_norm = 0;       ///< before clipping
+  double loss_scale = 1;      ///< that the gradient still has
+  Index tokens = 0;           ///< of its sequences
+  Index computed_tokens = 0;  ///< fewer where sequences have rows in common
   Index labelled = 0;
 
   /// A step without labels, or whose loss or gradient is NaN or infinite, must not change anything.
@@ -120,17 +121,19 @@ class Stepper {
       for (const auto& unit : units)
         for (const auto& batch : unit) f(batch);
     };
-    Index tokens = 0, labelled = 0;
+    Index tokens = 0, computed = 0, labelled = 0;
     each_batch([&](const data::Batch& batch) {
-      tokens += batch.rows();
+      tokens += batch.sequence_tokens;
+      computed += batch.rows();
       labelled += batch.labelled;
     });
     StepResult result{.loss_scale = loss_scale};
-    const double counts[] = {static_cast<double>(tokens), static_cast<double>(labelled)};
+    const double counts[] = {static_cast<double>(tokens), static_cast<double>(computed), static_cast<double>(labelled)};
     const auto all_counts = comm_.all_gather(std::span<const double>(counts));
-    for (std::size_t i = 0; i < all_counts.size(); i += 2) {
+    for (std::size_t i = 0; i < all_counts.size(); i += 3) {
       result.tokens += static_cast<Index>(all_counts[i]);
-      result.labelled += static_cast<Index>(all_counts[i + 1]);
+      result.computed_tokens += static_cast<Index>(all_counts[i + 1]);
+      result.labelled += static_cast<Index>(all_counts[i + 2]);
     }
     if (!result.has_labels()) return result;
     const double scale = 1 / static_cast<double>(result.labelled);

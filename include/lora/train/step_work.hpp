@@ -18,6 +18,7 @@ namespace lora::train {
 struct StepBatches {
   struct Batch {
     Index rows = 0;
+    Index tokens = 0;  ///< of its sequences
     Index labelled = 0;
     double pairs = 0;  ///< of a query and a key that it sees
     Index unit = 0;    ///< of its step
@@ -59,7 +60,7 @@ StepWork step_work(const StepBatches& batches, const nn::Machine& machine, const
                             .tiling = machine.tiling,
                             .whole_rows = kernel::HasCrossEntropy<D, T>};
     step.work += model::training_work(pass, shape);
-    step.tokens += static_cast<double>(batch.rows);
+    step.tokens += static_cast<double>(batch.tokens);
   }
   double trained = 0;
   const auto all = [](std::string_view) { return true; };

@@ -19,8 +19,10 @@ LORA_INLINE StepBatches first_batches(Plan& plan, std::size_t stage, const input
     const auto units = batches_of(records, plan.at(step), comm::Units{0, config.step_units});
     for (std::size_t unit = 0; unit < units.size(); ++unit)
       for (const data::Batch& batch : units[unit]) {
-        StepBatches::Batch& one = result.batches.emplace_back(
-            StepBatches::Batch{.rows = batch.rows(), .labelled = batch.labelled, .unit = static_cast<Index>(unit)});
+        StepBatches::Batch& one = result.batches.emplace_back(StepBatches::Batch{.rows = batch.rows(),
+                                                                                 .tokens = batch.sequence_tokens,
+                                                                                 .labelled = batch.labelled,
+                                                                                 .unit = static_cast<Index>(unit)});
         result.sequences += batch.sequences();
         one.pairs = kernel::visible_pairs(batch.segments, batch.segments);
       }

@@ -39,6 +39,7 @@ settings::Config validated(settings::Config config, int ranks) {
   settings::apply_deepspeed(config, settings::train_command);
   settings::validate(config, settings::train_command);
   expect_offload_fits<D>(config);
+  expect_prefixes_fit<D>(config);
   expect_sharing_fits<D>(config, ranks);
   return config;
 }
