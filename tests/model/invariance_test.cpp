@@ -143,9 +143,10 @@ Outcome outcome_of(const std::filesystem::path& folder, const std::vector<std::v
 
 /// Equal but for the rounding of sums of float32 terms in another order: n rows through 2 layers of inner extents up to
 /// k and back, each sum with a relative error of at most √(n k) · 2⁻²⁴ of its norm. In bfloat16 too: what a row is
-/// rounded to depends on nothing but its sequence, and over rows sums are float32.
-void expect_near(const Outcome& a, const Outcome& b, Index extent = inner_extent) {
-  CHECK(a.loss == doctest::Approx(b.loss).epsilon(1e-6));
+/// rounded to depends on nothing but its sequence, and over rows sums are float32. `roundings`: else, those of rows to
+/// T.
+void expect_near(const Outcome& a, const Outcome& b, Index extent = inner_extent, double roundings = 0) {
+  CHECK(a.loss == doctest::Approx(b.loss).epsilon(std::max(1e-6, roundings)));
   REQUIRE(a.gradient.size() == b.gradient.size());
   double difference = 0, norm = 0;
   for (std::size_t i = 0; i < a.gradient.size(); ++i) {
@@ -153,7 +154,7 @@ void expect_near(const Outcome& a, const Outcome& b, Index extent = inner_extent
     difference += d * d;
     norm += static_cast<double>(b.gradient[i]) * static_cast<double>(b.gradient[i]);
   }
-  CHECK(std::sqrt(difference / norm) < std::sqrt(static_cast<double>(a.rows * extent)) * 0x1p-24);
+  CHECK(std::sqrt(difference / norm) < std::max(std::sqrt(static_cast<double>(a.rows * extent)) * 0x1p-24, roundings));
 }
 
 struct Model {
@@ -241,7 +242,9 @@ TEST_CASE("invariance: what sequences have in common computed once, or for each 
   each_model([&]<class T>(const Model& model) {
     for (const Index recomputed : {0, 2}) {
       const auto one = outcome_of_batches<T>(model.folder.path(), {shared}, 1, recomputed, 0);
-      expect_near(outcome_of_batches<T>(model.folder.path(), {apart}, 1, recomputed, 0), one);
+      // The gradients of a row in common are added up before they are rounded: some ten roundings in each layer.
+      const double roundings = std::same_as<T, bf16> ? std::sqrt(20.0) * 0x1p-9 : 0;
+      expect_near(outcome_of_batches<T>(model.folder.path(), {apart}, 1, recomputed, 0), one, inner_extent, roundings);
       if constexpr (std::same_as<T, float>) {
         const auto more = outcome_of_batches<T>(model.folder.path(), {shared}, 3, recomputed, 0);
         CHECK(more.loss == doctest::Approx(one.loss).epsilon(1e-6));
