@@ -90,7 +90,6 @@ std::optional<Predictions> evaluate(D& dev, const model::Source& source, const s
   with_decoder(dev, source, config, [&](auto& decoder) {
     for (EvaluatedSet& set : sets) set.totals = totals_of(dev, decoder, set, config, "evaluating", &set.each);
     if (!config.predict) return;
-    inputs::warn_of_ends(source);
     const data::AnswerScores none(text.chat_template);
     predictions.emplace(Predictions{none});
     decode::GenerateOptions generate;
@@ -269,6 +268,7 @@ int run_eval(Request& request) {
     with.device = dev.describe();
     with.dtype = name_of(inputs::precision_of(dev, config, source));
     check(dev, config, sets, text, source.config());
+    if (config.predict) inputs::warn_of_ends(source);
     io::create_folders(config.output_dir);
     lock.emplace(config.output_dir);
     io::clear_unfinished(config.output_dir, io::place_among([](const std::string& name) {

@@ -35,8 +35,12 @@ const std::vector<Case> square = {
     {210, 1, 2, {2}, {}, 0},
 };
 const std::vector<Case> cached = {
-    {4, 2, 16, {1, 1, 1}, {0, 63, 200}, 0}, {3, 1, 80, {1, 1}, {4200, 6}, 1}, {5, 1, 64, {1}, {127}, 0},
-    {3, 3, 7, {1, 5}, {64, 70}, 3},         {6, 2, 32, {70, 0}, {1, 4}, 2},
+    {4, 2, 16, {1, 1, 1}, {0, 63, 200}, 0},
+    {3, 1, 80, {1, 1}, {4200, 6}, 1},
+    {5, 1, 64, {1}, {127}, 0},
+    {3, 3, 7, {1, 5}, {64, 70}, 3},
+    {6, 2, 32, {70, 0}, {1, 4}, 2},
+    {2, 1, 8, {3, 1, 2}, {4, 6, 0}, 0, {-1, 0, 1}},
 };
 
 // Parts that sequences share: one row, empty ones, more than a tile of keys or of queries, chains, several trees.
@@ -170,6 +174,7 @@ TEST_CASE("attention: random trees") {
       c.parents.push_back(parent);
     }
     check_case<float>(dev, c, true);
+    if (number % 4 == 0) check_case<bf16>(dev, c, true);
   }
 }
 
@@ -327,51 +332,52 @@ TEST_CASE("attention: a step's bits depend neither on threads nor on the other s
 
 TEST_CASE("attention: gradients may take the memory of their operands") {
   each_backend_and_type([]<class D, class T>() {
-    const Case c{4, 2, 10, {70, 9}, {}, 0};
-    for (const int threads : is_cpu<D> ? std::vector{1, 5} : std::vector{2}) {
-      D dev(threads);
-      Run<D, T> apart(dev, c), shared(dev, c);
-      apart.forward();
-      apart.backward();
-      shared.forward();
-      kernel::attention_backward<D, T>(dev, shared.shape, shared.q.in(), shared.k.in(), shared.v.in(), shared.out.in(),
-                                       shared.queries, shared.saved, shared.dout.in(), shared.q.view(), shared.k.view(),
-                                       shared.v.view());
-      check_same_bits(shared.q.host(), apart.dq.host());
-      check_same_bits(shared.k.host(), apart.dk.host());
-      check_same_bits(shared.v.host(), apart.dv.host());
-      Run<D, T> over_out(dev, c), over_dout(dev, c);
-      over_out.forward();
-      kernel::attention_backward<D, T>(dev, over_out.shape, over_out.q.in(), over_out.k.in(), over_out.v.in(),
-                                       over_out.out.in(), over_out.queries, over_out.saved, over_out.dout.in(),
-                                       over_out.out.view(), over_out.dk.view(), over_out.dv.view());
-      check_same_bits(over_out.out.host(), apart.dq.host());
-      over_dout.forward();
-      kernel::attention_backward<D, T>(dev, over_dout.shape, over_dout.q.in(), over_dout.k.in(), over_dout.v.in(),
-                                       over_dout.out.in(), over_dout.queries, over_dout.saved, over_dout.dout.in(),
-                                       over_dout.dout.view(), over_dout.dk.view(), over_dout.dv.view());
-      check_same_bits(over_dout.dout.host(), apart.dq.host());
-    }
+    for (const Case& c : {Case{4, 2, 10, {70, 9}, {}, 0}, Case{4, 2, 10, {70, 9, 66, 3}, {}, 0, {-1, 0, 0, -1}}})
+      for (const int threads : is_cpu<D> ? std::vector{1, 5} : std::vector{2}) {
+        D dev(threads);
+        Run<D, T> apart(dev, c), shared(dev, c);
+        apart.forward();
+        apart.backward();
+        shared.forward();
+        kernel::attention_backward<D, T>(dev, shared.shape, shared.q.in(), shared.k.in(), shared.v.in(),
+                                         shared.out.in(), shared.queries, shared.saved, shared.dout.in(),
+                                         shared.q.view(), shared.k.view(), shared.v.view());
+        check_same_bits(shared.q.host(), apart.dq.host());
+        check_same_bits(shared.k.host(), apart.dk.host());
+        check_same_bits(shared.v.host(), apart.dv.host());
+        Run<D, T> over_out(dev, c), over_dout(dev, c);
+        over_out.forward();
+        kernel::attention_backward<D, T>(dev, over_out.shape, over_out.q.in(), over_out.k.in(), over_out.v.in(),
+                                         over_out.out.in(), over_out.queries, over_out.saved, over_out.dout.in(),
+                                         over_out.out.view(), over_out.dk.view(), over_out.dv.view());
+        check_same_bits(over_out.out.host(), apart.dq.host());
+        over_dout.forward();
+        kernel::attention_backward<D, T>(dev, over_dout.shape, over_dout.q.in(), over_dout.k.in(), over_dout.v.in(),
+                                         over_dout.out.in(), over_dout.queries, over_dout.saved, over_dout.dout.in(),
+                                         over_dout.dout.view(), over_dout.dk.view(), over_dout.dv.view());
+        check_same_bits(over_dout.dout.host(), apart.dq.host());
+      }
   });
 }
 
 TEST_CASE("attention: rows of no segment stay untouched, and nothing need be saved") {
   each_backend([]<class D>() {
     D dev(2);
-    const Case c{2, 1, 8, {5, 4}, {}, 0};
-    Run<D, float> run(dev, c, 2, 3), again(dev, c, 2, 3);
-    const auto before = run.out.host(), dq = run.dq.host(), dk = run.dk.host();
-    run.forward();
-    run.backward();
-    const auto check_tail = [](const std::vector<float>& a, const std::vector<float>& b, std::size_t from) {
-      for (std::size_t i = from; i < a.size(); ++i) REQUIRE(a[i] == b[i]);
-    };
-    check_tail(run.out.host(), before, 9 * 16);
-    check_tail(run.dq.host(), dq, 9 * 16);
-    check_tail(run.dk.host(), dk, 9 * 8);
-    kernel::attention<D, float>(dev, again.shape, again.q.in(), again.k.in(), again.v.in(), again.queries, again.keys,
-                                again.out.view(), nullptr);
-    check_same_bits(again.out.host(), run.out.host());
+    for (const Case& c : {Case{2, 1, 8, {5, 4}, {}, 0}, Case{2, 1, 8, {5, 4}, {}, 0, {-1, 0}}}) {
+      Run<D, float> run(dev, c, 2, 3), again(dev, c, 2, 3);
+      const auto before = run.out.host(), dq = run.dq.host(), dk = run.dk.host();
+      run.forward();
+      run.backward();
+      const auto check_tail = [](const std::vector<float>& a, const std::vector<float>& b, std::size_t from) {
+        for (std::size_t i = from; i < a.size(); ++i) REQUIRE(a[i] == b[i]);
+      };
+      check_tail(run.out.host(), before, 9 * 16);
+      check_tail(run.dq.host(), dq, 9 * 16);
+      check_tail(run.dk.host(), dk, 9 * 8);
+      kernel::attention<D, float>(dev, again.shape, again.q.in(), again.k.in(), again.v.in(), again.queries, again.keys,
+                                  again.out.view(), nullptr);
+      check_same_bits(again.out.host(), run.out.host());
+    }
   });
 }
 

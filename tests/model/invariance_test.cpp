@@ -14,6 +14,7 @@
 #include "lora/instantiate.hpp"
 #include "support/effort.hpp"
 #include "support/gradcheck.hpp"
+#include "support/message_of.hpp"
 #include "support/random_gguf.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"
@@ -263,6 +264,20 @@ TEST_CASE("invariance: what sequences have in common computed once, or for each 
     expect_near(outcome_of_batches<float>(folder.path(), {apart}, 2, 0, 0),
                 outcome_of_batches<float>(folder.path(), {shared}, 2, 0, 0));
   }
+}
+
+TEST_CASE("invariance: dropout is a sequence's own, so that none is drawn for what several have in common") {
+  const Model model;
+  data::Batch shared;
+  const data::Example example{std::vector<std::int32_t>(20, 7), [] {
+                                std::vector<std::int32_t> labels(20, ignore_index);
+                                labels.back() = 3;
+                                return labels;
+                              }()};
+  shared.append(std::vector<data::Example>{example, example}, std::vector<Index>{0, 1}, true);
+  CHECK(shared.rows() == 22);
+  CHECK(message_of<ConfigError>([&] { outcome_of_batches<float>(model.folder.path(), {shared}, 1); }) ==
+        "[lora_linear] dropout of rows that several sequences have in common; its random numbers are a sequence's");
 }
 
 TEST_CASE("invariance: a step in 1, 2, 4 or 8 micro-batches") {

@@ -357,7 +357,7 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
       {plan_command, with(model, {{"share_prefixes", ""}}),
        "share_prefixes: given true, allowed: with dataset, whose records have beginnings in common"},
       {plan_command, with(data, {{"share_prefixes", ""}, {"device_type", "ascend910b3"}}),
-       "share_prefixes: given true, allowed: false with a kind of NPU, of which what it takes is not forecast"},
+       "share_prefixes: given true, allowed: without device_type: the memory that this needs on NPUs is not forecast"},
       {train_command, with(base_of(train_command), {{"share_prefixes", ""}, {"lora_dropout", "0.1"}}),
        "share_prefixes: given together with lora_dropout, allowed: one of the two"},
       {train_command, with(base_of(train_command), {{"share_prefixes", ""}, {"neftune_noise_alpha", "5"}}),

@@ -236,7 +236,6 @@ Config second_config(const Shop& shop) {
   config.train_on_prompt = true;
   config.text_column = "body";
   config.per_device_train_batch_size = 2;
-  config.share_prefixes = true;
   config.gradient_accumulation_steps = 3;
   config.step_units = 3;
   config.zero_stage = 1;
@@ -281,7 +280,7 @@ ByHand second_by_hand(const Shop& shop) {
   loop.per_step = 6;
   loop.logging_steps = 1;
   loop.eval_steps = 2;
-  loop.limit = {.sequences = 2, .shares = true};
+  loop.limit = {.sequences = 2};
   loop.units = 3;
   loop.adamw = {};
   loop.max_grad_norm = 0.01;
@@ -309,7 +308,7 @@ TEST_CASE("every key: none that decides a number of a run is left at its default
                  two = settings::to_json(second_config(shop), settings::train_command);
   // What a run reads and writes besides, how it is stopped and goes on; and what has tests of its own: what to start
   // from, reasoning, losses that are not finite, empty answers, memory, full fine-tuning, early stopping, curriculum,
-  // stages.
+  // stages, what sequences have in common.
   const std::set<std::string_view> others = {"adapter_name_or_path",
                                              "device",
                                              "device_type",
@@ -325,6 +324,7 @@ TEST_CASE("every key: none that decides a number of a run is left at its default
                                              "profile",
                                              "resume_from_checkpoint",
                                              "save_total_limit",
+                                             "share_prefixes",
                                              "skip_empty_answers",
                                              "max_shard_size",
                                              "model_preset",

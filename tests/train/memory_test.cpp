@@ -394,6 +394,27 @@ TEST_CASE("memory: the forecast is close to what the arena came to hold, whichev
   }
 }
 
+TEST_CASE("memory: a tree of many rows and little work does not have each thread hold sums of all of them") {
+  // Its work is that of each of the sequences beside it, which are enough for all threads.
+  cpu::Device dev(16);
+  std::vector<kernel::Segment> segments{{0, 100}};
+  for (int i = 0; i < 100; ++i) segments.push_back({segments.back().end, segments.back().end + 50, 0});
+  for (int i = 0; i < 5; ++i) segments.push_back({segments.back().end, segments.back().end + 1150});
+  const Index rows = segments.back().end;
+  const kernel::AttentionShape shape{2, 2, 64, 0.125};
+  Tensor<cpu::Device, float> x(dev, rows, 128), out(dev, rows, 128), dq(dev, rows, 128), dk(dev, rows, 128),
+      dv(dev, rows, 128);
+  kernel::fill(dev, x.view(), 0.5);
+  auto saved = kernel::save_attention<float>(dev, rows, 2);
+  const View<cpu::Device, const float> in = x.view();
+  kernel::attention<cpu::Device, float>(dev, shape, in, in, in, segments, segments, out.view(), &saved);
+  kernel::attention_backward<cpu::Device, float>(dev, shape, in, in, in, out.view(), segments, saved, in, dq.view(),
+                                                 dk.view(), dv.view());
+  const auto scratch = static_cast<double>(dev.arena().peak_scratch());
+  constexpr double tiles = 704 * 1024;  // of a thread, as kernel::Buffers has them
+  CHECK(scratch < 16 * tiles + 1.4 * 2 * 2 * static_cast<double>(rows + 128) * (64 + 16) * 4);
+}
+
 namespace {
 
 /// What the device, and the host beside it, come to hold of what trains as stages begin, by their own accounts.

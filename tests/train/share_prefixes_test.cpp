@@ -122,8 +122,17 @@ TEST_CASE("share_prefixes: steps are the same, of fewer rows, which the log coun
       CHECK(io::read_json(folder / names[1] / "run_config.json").at("share_prefixes") == true);
       CHECK(io::read_json(folder / names[1] / "training_metrics.json").at("total_tokens") == shared.tokens);
     }
+  CHECK(quiet.said(" of them computed, in "));
+  CHECK_FALSE(quiet.said("nothing is shared"));
+  // With room for one alone, and where all is learnt, nothing is shared, and that is said.
+  Config config = library.config("alone", true);
+  config.max_tokens_per_micro_batch = 60;
+  config.max_steps = 1;
+  fine_tune(config);
+  CHECK(
+      quiet.said("share_prefixes: nothing is shared in the first steps: no sequences of a micro-batch have 16 tokens"));
   // In groups of so many sequences as well.
-  Config config = library.config("by sequences", true);
+  config = library.config("by sequences", true);
   config.max_tokens_per_micro_batch.reset();
   config.per_device_train_batch_size = 3;
   config.gradient_accumulation_steps = 3;
@@ -175,8 +184,8 @@ TEST_CASE("share_prefixes: not on a device whose attention lays sequences out wh
   config.share_prefixes = true;
   CHECK_NOTHROW(train::expect_prefixes_fit<cpu::Device>(config));
   CHECK(message_of<ConfigError>([&] { train::expect_prefixes_fit<proof::Device>(config); }) ==
-        "key share_prefixes: given true, but the run's device is no processor: what NPUs need for it is not forecast; "
-        "allowed: false");
+        "key share_prefixes: given true, but the run's device is not a CPU: the memory that this needs on NPUs is not "
+        "forecast; allowed: false");
 }
 
 }  // namespace share_prefixes_test

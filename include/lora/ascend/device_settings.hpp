@@ -8,7 +8,7 @@ namespace lora::ascend {
 struct Chunks {
   std::int64_t decoded = std::int64_t{1} << 25;  ///< of quantised weights
   std::int64_t scaled = std::int64_t{1} << 24;   ///< of gradients that are scaled before an optimizer's step
-  std::int64_t squared = std::int64_t{1} << 24;  ///< of what sums of squares are formed of
+  std::int64_t squared = std::int64_t{1} << 24;  ///< that are squared, for sums of squares
 };
 
 /// What differs between runs on one NPU.

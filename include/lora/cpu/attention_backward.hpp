@@ -147,22 +147,23 @@ inline Segment tree_rows(std::span<const Segment> segments, std::size_t b) {
   return {segments[b].begin, segments[static_cast<std::size_t>(end) - 1].end};
 }
 
-/// The gradients. Two ways with the same bits: where there are trees and key heads enough for all threads, one item
-/// computes all gradients of a tree and key head, and every tile of scores once; else one pass computes the keys'
-/// gradients tile by tile and a second one the queries', which computes the scores twice.
+/// The gradients. Two ways with the same bits, of finite numbers: where there are trees and key heads enough for all
+/// threads, one item computes all gradients of a tree and key head, and every tile of scores once; else one pass
+/// computes the keys' gradients tile by tile and a second one the queries', which computes the scores twice.
 template <class T, class L>
 void attention_backward(Device& dev, const AttentionBackward<T, L>& work, Rows<T> dq, Rows<T> dk, Rows<T> dv) {
   using A = Accum<T>;
   using Tile = AttentionTile<T, L>;
   Arena::Scope scope(dev.arena());
   double total = 0, largest_item = 0, scores = 0;
-  Index longest = 0, trees = 0;
+  Index longest = 0, trees = 0, all_rows = 0;
   for (std::size_t b = 0; b < work.segments.size(); ++b) {
     const Segment& segment = work.segments[b];
     if (segment.parent < 0) {
       scores = 0;
       const Index rows = tree_rows(work.segments, b).size();
       if (rows > 0) ++trees;
+      all_rows += rows;
       // Sums of whole blocks of rows, which begin anywhere where a part does.
       longest = std::max(longest, rows == segment.size() ? rows : rows + 7);
     }
@@ -172,9 +173,12 @@ void attention_backward(Device& dev, const AttentionBackward<T, L>& work, Rows<T
     total += more * static_cast<double>(work.shape.kv_heads);
     largest_item = std::max(largest_item, scores);
   }
-  // Products per tile: 5 in one pass, 4 + 3 in two.
+  // Products per tile: 5 in one pass, 4 + 3 in two. A tree may have many rows for its work: the sums of one for every
+  // thread must fit into what is allowed for those of all rows (kernel::Buffers).
   const double share = total / dev.threads();
-  const bool one_pass = 5 * std::max(share, largest_item) <= 7 * share;
+  const bool one_pass =
+      5 * std::max(share, largest_item) <= 7 * share &&
+      static_cast<double>(dev.threads() * longest) <= 1.4 * static_cast<double>(work.shape.kv_heads * all_rows);
 
   Pieces counted(nullptr);
   const Tile sizes(Tile::Use::backward, work.shape, counted);
@@ -202,8 +206,9 @@ void attention_backward(Device& dev, const AttentionBackward<T, L>& work, Rows<T
     each(items, [&](Tile& t, const AttentionItem& item, A* dk_sums, A* dv_sums) {
       const Segment tree = tree_rows(work.segments, item.segment);
       const auto end = static_cast<std::size_t>(kernel::end_of_tree(work.segments, static_cast<Index>(item.segment)));
-      std::fill_n(dk_sums, padded(tree.size(), key_tile) * t.pad, A(0));
-      std::fill_n(dv_sums, padded(tree.size(), key_tile) * t.pad, A(0));
+      const Index rows = padded(tree.size() + (end - item.segment > 1 ? 7 : 0), key_tile);
+      std::fill_n(dk_sums, rows * t.pad, A(0));
+      std::fill_n(dv_sums, rows * t.pad, A(0));
       for (std::size_t b = item.segment; b < end; ++b)
         for (Index begin = 0; begin < work.segments[b].size(); begin += t.queries)
           work.queries(t, b, item.head, begin, dq, tree.begin, dk_sums, dv_sums);

@@ -177,7 +177,7 @@ struct AttentionStep {
   }
 };
 
-/// The segments of steps.
+/// Segments for which is_step holds.
 template <class T>
 void attention_of_steps(Device& dev, const AttentionStep<T>& step) {
   using Item = typename AttentionStep<T>::Item;

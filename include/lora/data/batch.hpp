@@ -49,7 +49,7 @@ struct Batch : nn::Batch {
   void append(const Example& example, Index place);
 
   /// Appends several. If `shares`, beginnings of `least_shared` rows or more that are the same, before all labels, lie
-  /// there once. The place of such a row is that of its first sequence, so that neither dropout nor noise fits it.
+  /// there once. The place of such a row is that of its first sequence, so dropout and noise must be off.
   void append(std::span<const Example> examples, std::span<const Index> places, bool shares);
 
  private:

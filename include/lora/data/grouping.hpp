@@ -37,12 +37,12 @@ Filling fill_in_order(std::span<const Index> lengths, Index limit);
 /// Source  Johnson 1973 (first fit decreasing); Graham 1969 (longest first, into the emptiest)
 Groups group_by_tokens(std::span<const Index> lengths, Index limit);
 
-/// The same where sequences of a group have the parts of their beginnings that are the same once (shared_parts): groups
-/// of at most `limit` rows. Those of sequences that begin alike, as few and as even as can be, where they have fewer
-/// rows in all than the groups above.
+/// Groups of at most `limit` rows, where a group has each of the shared_parts of its sequences once (a longer sequence
+/// gets its own group). Neighbors in the order of their tokens, in groups as few and as even as those allow, where that
+/// takes fewer rows, or micro-batches, than group_by_tokens.
 Groups group_by_rows(std::span<const Beginning> sequences, Index limit, Index least);
 
-/// Rows of a group of sequences that have the parts of their beginnings that are the same once.
+/// Rows of a group that has each of the shared_parts of its sequences once.
 Index shared_rows(std::span<const Beginning> sequences, std::span<const Index> group, Index least);
 
 /// Groups of sequences whose places, ascending, lie in the same span of `count`.

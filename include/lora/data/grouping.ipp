@@ -64,8 +64,13 @@ LORA_INLINE Index rows_of(std::span<const Part> parts) {
 /// Ends of groups of neighbors of at most `limit` rows, filled one after the other.
 LORA_INLINE std::vector<Index> fill_with_neighbors(const SortedSequences& sorted, Index limit, Index least) {
   std::vector<Index> ends;
-  for (Index begin = 0, end = 1; begin < sorted.size(); begin = std::exchange(end, end + 1)) {
-    while (end < sorted.size() && rows_of(sorted.parts(begin, end + 1, least)) <= limit) ++end;
+  for (Index begin = 0; begin < sorted.size(); begin = ends.back()) {
+    // Rows only grow with the end: the last one that fits is found by steps that double, then by halves.
+    const auto fits = [&](Index end) { return rows_of(sorted.parts(begin, end, least)) <= limit; };
+    Index end = begin + 1, step = 1;
+    for (; end + step <= sorted.size() && fits(end + step); step *= 2) end += step;
+    for (; step > 0; step /= 2)
+      if (end + step <= sorted.size() && fits(end + step)) end += step;
     ends.push_back(end);
   }
   return ends;
@@ -74,7 +79,7 @@ LORA_INLINE std::vector<Index> fill_with_neighbors(const SortedSequences& sorted
 /// The same, as few, with the lowest limit.
 LORA_INLINE Groups group_neighbors(const SortedSequences& sorted, Index limit, Index least) {
   std::vector<Index> ends = fill_with_neighbors(sorted, limit, least);
-  for (Index low = 0, high = limit; high - low > 1;) {
+  for (Index low = 0, high = ends.size() > 1 ? limit : 0; high - low > 1;) {
     const Index middle = low + (high - low) / 2;
     auto more_even = fill_with_neighbors(sorted, middle, least);
     const bool fits = more_even.size() == ends.size();
@@ -116,7 +121,10 @@ LORA_INLINE Groups group_by_rows(std::span<const Beginning> sequences, Index lim
     for (const auto& group : groups) sum += shared_rows(sequences, group, least);
     return sum;
   };
-  return rows(alike) < rows(any) ? alike : any;
+  // Each micro-batch reads all weights, which takes about as long as to compute so many rows.
+  constexpr Index rows_of_reading = 128;
+  const auto cost = [&](const Groups& groups) { return rows(groups) + rows_of_reading * std::ssize(groups); };
+  return cost(alike) < cost(any) ? alike : any;
 }
 
 LORA_INLINE Groups group_by_tokens(std::span<const Index> lengths, Index limit) {

@@ -28,11 +28,13 @@ struct Beginning {
 
 /// Cuts sequences into the parts that are the same from their first token on, each once, and the rest of each. A common
 /// part has at least `least` tokens. Trees in preorder; trees, and what goes on from a part, are in the order of their
-/// first sequences, so that sequences with nothing in common keep theirs. A sequence that is whole in common parts has
-/// no part of its own.
+/// first sequences, so that sequences with nothing in common keep theirs. A sequence that consists of common parts has
+/// none of its own. What more sequences have in common is cut off first, though a longer beginning of fewer might save
+/// more where the rest of it is too short.
 std::vector<Part> shared_parts(std::span<const Beginning> sequences, Index least);
 
 /// Sequences in the order of their tokens, where those that begin alike lie side by side, and the parts of neighbors.
+/// What it is made of outlives it.
 class SortedSequences {
  public:
   explicit SortedSequences(std::span<const Beginning> sequences);

@@ -12,8 +12,8 @@ namespace lora::inputs {
 /// Throws   FormatError
 decode::Sampling sampling_of(const settings::Config& config, const model::Source& source);
 
-/// Warns where the model's generation_config.json ends answers in a way that is not followed, for those that are drawn
-/// greedily whatever the keys say.
+/// Warns where the model's generation_config.json ends answers in a way that is not followed: for answers that are
+/// always greedy.
 /// Throws   FormatError
 void warn_of_ends(const model::Source& source);
 

@@ -103,8 +103,9 @@ Span<D> attention_span(D& dev, std::string_view name, const AttentionShape& shap
 
 }  // namespace detail
 
-/// Causal attention within each segment; segments do not see each other.
-///   out_i = Σ_j p_ij v_j,   p_i = softmax_j(scale · q_i · k_j),   j ≤ i + (keys − queries of the segment)
+/// Causal attention within each sequence; sequences do not see each other.
+///   out_i = Σ_j p_ij v_j,   p_i = softmax_j(scale · q_i · k_j),   j ≤ i + (keys of the sequence − queries of the
+///   segment)
 /// Shapes   q, out (N, H·C) · k, v (M, G·C); queries[b] are rows of q, keys[b] rows of k; a segment's last query sees
 ///          its last key, so that M > N serves decoding with a cache. Where keys[b] has a parent, the keys of that
 ///          segment and of those that it descends from come before its own

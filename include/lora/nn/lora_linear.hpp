@@ -202,6 +202,10 @@ class LoraLinear {
     const bool keeps = keep == Keep::all;
     saved.h = save_or_scratch<T>(dev, keeps, x.rows(), rank());
     if (drops(pass)) {
+      if (pass.shares())
+        fail<ConfigError>(
+            "[lora_linear] dropout of rows that several sequences have in common; its random numbers are ",
+            "a sequence's");
       const kernel::Dropout rule{dropout_, mix_key(pass.random_key(), module_)};
       saved.mask = kernel::draw_dropout(dev, rule, pass.sequence_index(), pass.positions(), x.cols(), keeps);
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -133,6 +134,10 @@ class Pass {
   /// The tokens as the host has them.
   std::span<const std::int32_t> host_tokens() const { return block_.numbers_of(block_.tokens); }
   std::span<const kernel::Segment> segments() const { return segments_; }
+  /// Whether sequences have rows in common.
+  bool shares() const {
+    return std::any_of(segments_.begin(), segments_.end(), [](const auto& segment) { return segment.parent >= 0; });
+  }
   std::span<const kernel::Segment> keys() const { return cache_ == nullptr ? segments() : keys_; }
   View<D, const std::int32_t> tokens() const { return part(block_.tokens); }
   View<D, const std::int32_t> positions() const { return part(block_.positions); }

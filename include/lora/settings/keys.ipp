@@ -189,8 +189,9 @@ LORA_INLINE std::vector<Key> make_keys() {
        "Sequences in a micro-batch; with max_tokens_per_micro_batch, which then says what a micro-batch holds, only a "
        "factor of the sequences in a step"},
       {"share_prefixes", "batch", train, &C::share_prefixes, any, free, "",
-       "Computes beginnings that the sequences of a micro-batch have in common, before all that is learnt, once; "
-       "max_tokens_per_micro_batch then counts what is computed"},
+       "Computes once what the sequences of a micro-batch have in common at their beginning, before the first token "
+       "that "
+       "is learnt; max_tokens_per_micro_batch then counts what is computed"},
       {"gradient_accumulation_steps", "batch", train, &C::gradient_accumulation_steps, count_to(1e6), free, "",
        "Micro-batches in a step, which has per_device_train_batch_size x gradient_accumulation_steps sequences"},
       {"step_units", "batch", train, &C::step_units, count_to(1e6), free, "",

@@ -81,7 +81,7 @@ LORA_INLINE std::vector<Rule> make_rules() {
       {refused, plan, "use_curriculum", "", without_data, "with dataset, whose records have classes"},
       {refused, plan, "share_prefixes", "", without_data, "with dataset, whose records have beginnings in common"},
       {refused, plan, "share_prefixes", "", [](const Config& c) { return c.device_type != "auto"; },
-       "false with a kind of NPU, of which what it takes is not forecast"},
+       "without device_type: the memory that this needs on NPUs is not forecast"},
       {excludes, plan, "all", "max_tokens_per_micro_batch", nullptr, ""},
       {excludes, plan, "all", "gradient_checkpointing", nullptr, ""},
       {excludes, plan, "all", "offload", nullptr, ""},

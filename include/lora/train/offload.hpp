@@ -10,7 +10,7 @@
 #include "lora/optim/host.hpp"
 #include "lora/settings/config.hpp"
 
-// What keys say of where things lie, for a device.
+// What keys want of a device and its memory.
 
 namespace lora::train {
 
@@ -26,8 +26,9 @@ void expect_offload_fits(const settings::Config& config) {
 template <AnyDevice D>
 void expect_prefixes_fit(const settings::Config& config) {
   if (config.share_prefixes && !D::reads_host_memory)
-    fail<ConfigError>("key share_prefixes: given true, but the run's device is no processor: what NPUs need for it is ",
-                      "not forecast; allowed: false");
+    fail<ConfigError>(
+        "key share_prefixes: given true, but the run's device is not a CPU: the memory that this needs on ",
+        "NPUs is not forecast; allowed: false");
 }
 
 /// Of one of `ranks`. On the processors layers stay mapped from their files, which all processes of a host share.

@@ -90,6 +90,9 @@ void say_stage(const std::string& name, std::size_t number, const Plan& plan, co
 /// Logs what the first steps of a stage take on average.
 void say_work(const StepWork& step);
 
+/// Warns where share_prefixes finds nothing to share in the first steps.
+void warn_of_prefixes(const settings::Config& config, const StepWork& step);
+
 /// Logs the size of the data, the adapter, the steps and the memory that a run of a model starts with. `step`: of the
 /// stage that needs most memory. `device`: its memory. `initial`: the weights are random. `tokenizer`: null if there is
 /// none.

@@ -95,9 +95,17 @@ LORA_INLINE void say_stage(const std::string& name, std::size_t number, const Pl
 
 LORA_INLINE void say_work(const StepWork& step) {
   if (step.sequences == 0) return;  // no step is planned
-  log::info("a step: ", fixed(step.sequences, 0), " sequences, ", fixed(step.tokens, 0), " tokens in ",
+  log::info("a step: ", fixed(step.sequences, 0), " sequences, ", fixed(step.tokens, 0), " tokens",
+            step.rows < step.tokens ? concat(", ", fixed(step.rows, 0), " of them computed,") : "", " in ",
             significant(step.micro_batches, 3), " micro-batches, ", significant(step.work.flops() * 1e-12, 3),
             " TFLOP, on average of the first");
+}
+
+LORA_INLINE void warn_of_prefixes(const settings::Config& config, const StepWork& step) {
+  if (!config.share_prefixes || step.sequences == 0 || step.rows < step.tokens) return;
+  log::warn("share_prefixes: nothing is shared in the first steps: no sequences of a micro-batch have ",
+            data::least_shared, " tokens or more in common, from the first one on and before what is learnt; ",
+            "max_tokens_per_micro_batch, or per_device_train_batch_size, decides how many meet in one");
 }
 
 LORA_INLINE void say_start(const settings::Config& config, const model::Blueprint& model,
@@ -133,6 +141,7 @@ LORA_INLINE void say_start(const settings::Config& config, const model::Blueprin
   }
   if (staged) log::info("most memory is needed by ", settings::stage_name(config, memory.stage));
   say_work(step);
+  warn_of_prefixes(config, step);
   say_memory(memory, model.config.num_hidden_layers, settings::StageConfigs(config)[memory.stage], device);
 }
 

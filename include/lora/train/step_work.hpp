@@ -32,14 +32,15 @@ struct StepBatches {
 StepBatches first_batches(Plan& plan, std::size_t stage, const inputs::Records& records,
                           const settings::Config& config);
 
-/// Of the rank with the most tokens; where gradients leave with each micro-batch, and ranks meet at each, of each round
+/// Of the rank with the most rows; where gradients leave with each micro-batch, and ranks meet at each, of each round
 /// the largest.
 StepBatches busiest(const StepBatches& batches, const settings::Config& config, int ranks);
 
 /// What a step takes on average.
 struct StepWork {
   double sequences = 0;
-  double tokens = 0;
+  double tokens = 0;  ///< of the sequences
+  double rows = 0;    ///< fewer where these have beginnings in common
   double micro_batches = 0;
   nn::Work work{};
 };
@@ -61,6 +62,7 @@ StepWork step_work(const StepBatches& batches, const nn::Machine& machine, const
                             .whole_rows = kernel::HasCrossEntropy<D, T>};
     step.work += model::training_work(pass, shape);
     step.tokens += static_cast<double>(batch.tokens);
+    step.rows += static_cast<double>(batch.rows);
   }
   double trained = 0;
   const auto all = [](std::string_view) { return true; };
@@ -70,6 +72,7 @@ StepWork step_work(const StepBatches& batches, const nn::Machine& machine, const
   step.micro_batches = share * static_cast<double>(batches.batches.size());
   step.sequences = share * static_cast<double>(batches.sequences);
   step.tokens *= share;
+  step.rows *= share;
   step.work = share * step.work + nn::update_work(updates * trained, sizeof(T), sizeof(Accum<T>));
   return step;
 }
