@@ -104,7 +104,8 @@ TEST_CASE("share_prefixes: steps are the same, of fewer rows, which the log coun
       CAPTURE(recomputed);
       std::string names[2];
       for (const bool shares : {false, true}) {
-        Config config = library.config(names[shares] = concat("run", full, recomputed, shares), shares);
+        Config config = library.config(
+            names[shares] = concat(full ? "full " : "lora ", recomputed, shares ? " shared" : " apart"), shares);
         if (full) {
           config.finetuning_type = "full";
           config.lora_rank.reset();
@@ -138,7 +139,7 @@ TEST_CASE("share_prefixes: steps are the same, of fewer rows, which the log coun
   config.gradient_accumulation_steps = 3;
   config.max_steps = 6;
   fine_tune(config);
-  expect_near(folder / "by sequences", folder / "run000");
+  expect_near(folder / "by sequences", folder / "lora 0 apart");
   const Counts counts = counts_of(folder / "by sequences");
   CHECK(counts.computed < counts.tokens);
 }
