@@ -260,7 +260,7 @@ fits     yes, in 61.0 GiB
       json_of(with(seven, {"--devices=8", "--nodes=2", "--zero_stage=3", "--offload=all", "--host_memory_gib=64"}));
   CHECK(
       io::to_text(sixteen.at("communication"), -1) ==
-      R"([{"what":"layers","collective":"all-gather","calls_per_step":2912.0,"bytes_per_step":181775892480.0},{"what":"gradients","collective":"all-to-all","calls_per_step":224.0,"bytes_per_step":4844421120.0},{"what":"norm","collective":"all-gather","calls_per_step":28.0,"bytes_per_step":591360.0},{"what":"values","collective":"all-gather","calls_per_step":28.0,"bytes_per_step":605552640.0},{"what":"counts and losses","collective":"all-gather","calls_per_step":4.0,"bytes_per_step":2160.0}])");
+      R"([{"what":"layers","collective":"all-gather","calls_per_step":2912.0,"bytes_per_step":181775892480.0},{"what":"gradients","collective":"all-to-all","calls_per_step":224.0,"bytes_per_step":4844421120.0},{"what":"norm","collective":"all-gather","calls_per_step":28.0,"bytes_per_step":591360.0},{"what":"values","collective":"all-gather","calls_per_step":28.0,"bytes_per_step":605552640.0},{"what":"counts and losses","collective":"all-gather","calls_per_step":4.0,"bytes_per_step":2280.0}])");
   CHECK(
       io::to_text(sixteen.at("ranks")[15], -1) ==
       R"({"rank":15,"device_gib":{"weights":2.8997,"trained":0.9614,"saved":5.8315,"workspace":1.0406,"communication":0.4389,"total":11.1721},"host_gib":{"weights":0.7596,"optimizer":0.1329,"total":1.1937},"checkpointed_layers":0})");

@@ -107,7 +107,11 @@ const std::string memory_said =
     "4.00 GiB, held already 1.00 GiB, of it 512.0 MiB for what trains); ";
 
 train::StepWork some_work() {
-  return {.sequences = 8, .tokens = 100.4, .micro_batches = 2.5, .work = {.products = 3e12, .attention = 1.5e12}};
+  return {.sequences = 8,
+          .tokens = 100.4,
+          .rows = 100.4,
+          .micro_batches = 2.5,
+          .work = {.products = 3e12, .attention = 1.5e12}};
 }
 const std::string work_said =
     "a step: 8 sequences, 100 tokens in 2.5 micro-batches, 4.5 TFLOP, on average of the first\n";
@@ -267,6 +271,25 @@ TEST_CASE("start: a run of several stages tells each, where it cuts records off,
                   "longest has 12\n" +
                   stage_said("stage 2", 1) + stage_said("stage 3", 2) + "most memory is needed by stage 2\n" +
                   work_said + memory_said + "9.00 GiB are available\n");
+}
+
+TEST_CASE("start: where sequences have rows in common it is said how many are computed, else that nothing is shared") {
+  train::StepWork step = some_work();
+  settings::Config config;
+  const auto warned = [&] { return said_by([&] { train::warn_of_prefixes(config, step); }); };
+  CHECK(warned().empty());
+  config.share_prefixes = true;
+  CHECK(warned() ==
+        "share_prefixes: nothing is shared in the first steps: no sequences of a micro-batch have 16 tokens or more in "
+        "common, from the first one on and before what is learnt; max_tokens_per_micro_batch, or "
+        "per_device_train_batch_size, decides how many meet in one\n");
+  step.rows = 60.2;
+  CHECK(warned().empty());
+  CHECK(said_by([&] { train::say_work(step); }) ==
+        "a step: 8 sequences, 100 tokens, 60 of them computed, in 2.5 micro-batches, 4.5 TFLOP, on average of the "
+        "first\n");
+  step.sequences = step.rows = step.tokens = 0;  // no step is planned
+  CHECK(warned().empty());
 }
 
 TEST_CASE("start: without a step nothing is said of its work") {

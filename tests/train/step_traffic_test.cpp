@@ -116,12 +116,12 @@ TEST_CASE("step traffic: of each kind the calls and bytes are those of parts, un
         "gradients by all-to-all: 1 calls, 12288 and 16384\n"
         "norm by all-gather: 1 calls, 16 and 24\n"
         "summed gradients by all-gather: 3 calls, 8192 and 12288\n"
-        "counts and losses by all-gather: 5 calls, 104 and 112\n");
+        "counts and losses by all-gather: 5 calls, 112 and 120\n");
   CHECK(text_of(1) ==
         "gradients by all-to-all: 1 calls, 16384 and 12288\n"
         "norm by all-gather: 1 calls, 24 and 16\n"
         "summed gradients by all-gather: 3 calls, 12288 and 8192\n"
-        "counts and losses by all-gather: 5 calls, 112 and 104\n");
+        "counts and losses by all-gather: 5 calls, 120 and 112\n");
   // Gradients that leave with each unit, in two rounds, and layers that come for each of them.
   basis.zero_stage = 3;
   basis.piece = 0;
@@ -133,13 +133,13 @@ TEST_CASE("step traffic: of each kind the calls and bytes are those of parts, un
         "gradients by all-to-all: 2 calls, 24576 and 8192\n"
         "norm by all-gather: 1 calls, 8 and 12\n"
         "values by all-gather: 1 calls, 8192 and 12288\n"
-        "counts and losses by all-gather: 4 calls, 96 and 88\n");
+        "counts and losses by all-gather: 4 calls, 104 and 96\n");
   CHECK(text_of(1) ==
         "layers by all-gather: 4 calls, 1952 and 2048\n"
         "gradients by all-to-all: 2 calls, 8192 and 24576\n"
         "norm by all-gather: 1 calls, 12 and 8\n"
         "values by all-gather: 1 calls, 12288 and 8192\n"
-        "counts and losses by all-gather: 4 calls, 88 and 96\n");
+        "counts and losses by all-gather: 4 calls, 96 and 104\n");
   using Gathers = std::vector<Index>;
   CHECK(train::gathered_layers(2, 2, 0) == Gathers{0, 0});
   CHECK(train::gathered_layers(3, 2, 0) == Gathers{1, 0, 1});

@@ -113,7 +113,7 @@ LORA_INLINE std::vector<Traffic> step_traffic(const TrafficBasis& basis, int ran
     const auto begins = model::shard_begins(basis.layers[layer], basis.ranks);
     for (Index i = 0; i < gathered[layer] * rounds; ++i) detail::add_gather(layers, begins, rank, 1, basis.piece);
   }
-  detail::add_numbers(numbers, 2, basis.ranks);  // tokens and labels
+  detail::add_numbers(numbers, 3, basis.ranks);  // tokens, those computed, and labels
   std::vector<Index> units{0};
   for (int r = 0; r < basis.ranks; ++r) {
     units.push_back(units.back() + comm::units_of_rank(basis.units, basis.zero_stage, r, basis.ranks).count());
