@@ -120,6 +120,10 @@ TEST_CASE("grouping: sequences that begin alike meet, in even groups; without an
   const std::vector<Index> lengths{25, 25, 25, 25, 25, 25};
   CHECK(data::group_by_rows(sequences, 60, 21) == data::group_by_tokens(lengths, 60));
   CHECK(data::group_by_rows({}, 60, 4).empty());
+  // Side by side the first two would stand alone, each beside half a micro-batch.
+  const std::vector<std::int32_t> third(20, 3), fourth(20, 4);
+  const std::vector<data::Beginning> few{{one, 100}, {one, 100}, {third, 60}, {fourth, 60}};
+  CHECK(data::group_by_rows(few, 160, 4) == data::Groups{{0, 2}, {1, 3}});
 }
 
 TEST_CASE("grouping: the better of two rules") {
