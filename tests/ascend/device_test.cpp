@@ -604,7 +604,7 @@ TEST_CASE("ascend device: squares are formed of whole blocks at a time") {
       return std::pair(out.host(), stand_in_counts().launches - before.launches);
     };
     const auto [whole, launches] = sums(5 * block);
-    Index last = launches;
+    auto last = launches;
     for (const std::int64_t together : {3 * block + 5, 2 * block, Index{1}}) {  // ever more parts
       CAPTURE(together);
       const auto [cut, more] = sums(together);
