@@ -23,12 +23,6 @@ constexpr Heads all_heads[] = {
     {"grouped_28_4x128", 28, 4, 128},  // Qwen2.5-7B
 };
 
-double pairs_of(const std::vector<Segment>& segments) {
-  double pairs = 0;
-  for (const auto& s : segments) pairs += 0.5 * static_cast<double>(s.size()) * static_cast<double>(s.size() + 1);
-  return pairs;
-}
-
 /// Sequences of these lengths, end to end.
 std::vector<Segment> end_to_end(const std::vector<Index>& lengths) {
   std::vector<Segment> segments;
@@ -62,7 +56,8 @@ void forward(benchmark::State& state, const Heads& h, const std::vector<Segment>
   for ([[maybe_unused]] auto iteration : state)
     kernel::attention<D, T>(dev, shape_of(h), x.q.view(), x.k.view(), x.v.view(), segments, segments, x.out.view(),
                             nullptr);
-  bench::report_flops<T>(state, clock, 4 * static_cast<double>(h.heads * h.width) * pairs_of(segments));
+  bench::report_flops<T>(state, clock,
+                         4 * static_cast<double>(h.heads * h.width) * kernel::visible_pairs(segments, segments));
 }
 
 template <class T>
@@ -81,7 +76,8 @@ void backward(benchmark::State& state, const Heads& h, const std::vector<Segment
     kernel::attention_backward<D, T>(dev, shape_of(h), x.q.view(), x.k.view(), x.v.view(), x.out.view(), segments,
                                      saved, dout.view(), dq.view(), dk.view(), dv.view());
   dev.arena().release(mark);
-  bench::report_flops<T>(state, clock, 10 * static_cast<double>(h.heads * h.width) * pairs_of(segments));
+  bench::report_flops<T>(state, clock,
+                         10 * static_cast<double>(h.heads * h.width) * kernel::visible_pairs(segments, segments));
 }
 
 template <class T>
