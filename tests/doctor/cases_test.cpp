@@ -74,6 +74,10 @@ attention, heads of 64: out: 8/64 bf16 in bf16: 1024, 3323.99
 attention, heads of 64, backward: dq: 16/128 bf16 in bf16: 1024, 428.511
 attention, heads of 64, backward: dk: 16/128 bf16 in bf16: 512, 445.727
 attention, heads of 64, backward: dv: 16/128 bf16 in bf16: 512, 975.976
+attention, heads of 64, a tree: out: 8/64 bf16 in bf16: 1024, 2716.78
+attention, heads of 64, a tree, backward: dq: 16/128 bf16 in bf16: 1024, 768.153
+attention, heads of 64, a tree, backward: dk: 16/128 bf16 in bf16: 512, 586.793
+attention, heads of 64, a tree, backward: dv: 16/128 bf16 in bf16: 512, 783.732
 attention, heads of 128, timed: out: 8/64 bf16 in bf16: 2048, 6524.33
 attention, heads of 128, backward, timed: dq: 16/128 bf16 in bf16: 2048, 738.694
 attention, heads of 128, backward, timed: dk: 16/128 bf16 in bf16: 1024, 659.094

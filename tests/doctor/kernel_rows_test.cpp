@@ -235,6 +235,8 @@ rope: forward: y
 rope: inverse: y
 attention: heads of 64: out
 attention: heads of 64, backward: dq, dk, dv
+attention: heads of 64, a tree: out
+attention: heads of 64, a tree, backward: dq, dk, dv
 attention: heads of 128: out
 attention: heads of 128, backward: dq, dk, dv
 attention: decoding: out

@@ -29,7 +29,7 @@ of the output, since a result near a tie may be rounded the other way, plus the 
 operations on the way to an element, times 2^-24, times the largest sum of absolute values of the terms.
 
 Where the library is not PyTorch, the case says what the library's documents say: AdamW is told the number of completed
-steps; softmax statistics are repeated eight times; 1 in an attention mask means masked out; a dropout mask has one bit
+steps; softmax statistics are repeated eight times, those of packed sequences heads first in each; 1 in an attention mask means masked out; a dropout mask has one bit
 per element, lowest bit of a byte first, 1 means keep; the probability of a dropout mask is that of a zero; the
 gradient of an RMSNorm weight is always float32; lengths of packed sequences are cumulative ends.
 """
@@ -1622,6 +1622,7 @@ def attentions():
           *(within(to_layout(want, layout), dtype, bound) for want, bound in zip(wants, errors)), unread([0], dtype))
     packed_attentions()
     one_token_attentions()
+    attention_updates()
 
 
 def packed_attentions():
@@ -1661,8 +1662,10 @@ def packed_attentions():
                 parts.append((item, [grad.transpose(0, 1) for grad in grads], errors))
             at, to = at + s, to + t
         out = torch.cat([item.out.detach().transpose(0, 1) for item, _, _ in parts])
+        # Each sequence's lie as [N, S, 1], whatever the shape says.
         top, total = (
-            torch.cat([getattr(item, which).transpose(0, 1) for item, _, _ in parts]) for which in ("max", "sum"))
+            torch.cat([getattr(item, which).flatten() for item, _, _ in parts]).reshape(rows, n, 1)
+            for which in ("max", "sum"))
         statistics = (eightfold(top), eightfold(total))
         score_error = max(item.score_error for item, _, _ in parts)
         ends = [Ints(*numpy.cumsum(v[key]).tolist()) for key in ("q", "k")]
@@ -1698,6 +1701,39 @@ def one_token_attentions():
           None,
           Ints(*lengths) if lengths else None, *[None] * 9, n, d ** -0.5, layout, m, 0, 1,
           within(to_layout(out, layout), dtype, error))
+
+
+def eighths(*shape, step, low=-12, count=25):
+    """low / 8 and up, in some order: numbers that all types hold."""
+    return (low + torch.arange(math.prod(shape)) * step % count).reshape(shape).double() / 8
+
+
+def attention_updates():
+    """What rows have of two parts of their keys, put together; statistics lie as those of packed sequences."""
+    for name, dtype, n, d, lengths in (("one sequence", F32, 2, 64, (3,)), ("three, bf16", BF16, 1, 128, (2, 1, 3)),
+                                       ("one of them empty, f16", F16, 3, 64, (1, 0, 2))):
+        c = Call(f"RingAttentionUpdate/{name}")
+        rows = sum(lengths)
+        outs = [eighths(rows, n, d, step=step).to(dtype) for step in (7, 11)]
+        tops = [eighths(rows * n, step=step) for step in (13, 9)]
+        sums = [eighths(rows * n, step=step, low=3, count=23) for step in (5, 8)]
+        top = torch.maximum(*tops)
+        parts = [total * torch.exp(each - top) for total, each in zip(sums, tops)]
+        shares = [part / (parts[0] + parts[1]) for part in parts]
+        # By row and head, from where the statistics of each sequence lie.
+        places = torch.cat([
+            (sum(lengths[:s]) * n + torch.arange(n)[None, :] * length + torch.arange(length)[:, None]).reshape(-1)
+            for s, length in enumerate(lengths)
+        ])
+        want = sum(out.double() * share[places].reshape(rows, n, 1) for out, share in zip(outs, shares))
+        given = [
+            (X(out), X(eightfold(each.reshape(rows, n, 1)).float()), X(eightfold(total.reshape(rows, n, 1)).float()))
+            for out, each, total in zip(outs, tops, sums)
+        ]
+        ends = torch.tensor([sum(lengths[:s]) for s in range(len(lengths) + 1)])
+        c("RingAttentionUpdate", *given[0], *given[1], X(ends), "TND", within(want, dtype, 16 * EPS),
+          within(eightfold(top.reshape(rows, n, 1)), F32, 0.0),
+          within(eightfold((parts[0] + parts[1]).reshape(rows, n, 1)), F32, 64 * EPS))
 
 
 # Dropout
@@ -1785,6 +1821,7 @@ def refusals():
         refuses(op, (layout - 4, 0.0), (layout - 4, 1.5), (layout - 1, 3), (layout, "NSBD"), (layout + 2, 9))
     for op, ends in (("FlashAttentionVarLenScore", 8), ("FlashAttentionUnpaddingScoreGrad", 13)):
         refuses(op, (ends, Ints(4, 3)), (ends, Ints(3, 6)), (ends, Ints(7)), (ends + 7, "BSND"), (ends + 9, 5))
+    refuses("RingAttentionUpdate", (7, "SBH"), (7, "BSND"))
     refuses("IncreFlashAttentionV4", (15, 3), (17, "SBND"), (18, 3))
     refuses("DropoutDoMask", (2, -0.5), (2, 1.5))
     refuses("DropoutGenMask DropoutGenMaskV2", (1, -0.5), (1, 1.5))
@@ -1798,6 +1835,7 @@ def refusals():
     accepts("SwiGluGrad", contiguous=[0, 3])
     accepts("RotaryPositionEmbedding", contiguous=[4])
     accepts("RotaryPositionEmbeddingGrad", contiguous=[5, 6, 7])
+    accepts("RingAttentionUpdate", contiguous=[8, 9, 10])
     accepts("ForeachMulScalarV2 ForeachAddScalarV2", contiguous=[0, 2])
     accepts("ForeachAddListV2", contiguous=[0, 1, 3])
     accepts("ForeachMulList", contiguous=[0, 1, 2])
@@ -1826,6 +1864,7 @@ def exceptions():
     ):
         accepts(op, optional=optional, any_dtype=[unused], any_kind=[unused], any_size=[unused], any_shape=[unused])
     accepts("IncreFlashAttentionV4", optional=list(range(3, 15)))
+    accepts("RingAttentionUpdate", any_shape=[6])
     # Where there is nothing that a shape must agree with.
     accepts(
         "InplaceZero InplaceOne InplaceFillScalar InplaceFillTensor ForeachNonFiniteCheckAndUnscale ForeachZeroInplace",

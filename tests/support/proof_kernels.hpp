@@ -158,6 +158,10 @@ struct Attention<proof::Device> {
     View<D, Accum<T>> lse;  // (N, H)
   };
   static constexpr Index saved_per_head = 1;
+  template <class T = float>
+  static constexpr bool takes_trees(const AttentionShape&) {
+    return true;
+  }
   template <class T>
   static Saved<T> save(D& dev, Index rows, Index heads) {
     return {lora::save<Accum<T>>(dev, rows, heads)};

@@ -1,9 +1,13 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -62,36 +66,85 @@ inline bool has_trees(std::span<const kernel::Segment> segments) {
   return std::any_of(segments.begin(), segments.end(), [](const auto& segment) { return segment.parent >= 0; });
 }
 
-/// The rows of the sequences that end with each segment that has queries, one behind another, each with all its parts.
-inline std::vector<kernel::Segment> whole_sequences(std::span<const kernel::Segment> segments) {
-  std::vector<kernel::Segment> whole;
-  Index row = 0;
-  for (Index b = 0; b < std::ssize(segments); ++b) {
-    const bool asks = segments[static_cast<std::size_t>(b)].size() > 0;
-    const Index begin = std::exchange(row, row + (asks ? kernel::sequence_rows(segments, b) : 0));
-    whole.push_back({begin, row});
+/// What descends from segments with keys: the keys of one of these, and rows that see all of them, a sequence for each
+/// segment that these rows are of. In the order of the segments whose keys they are.
+inline std::vector<PackedSegments> descendants(std::span<const kernel::Segment> queries,
+                                               std::span<const kernel::Segment> keys) {
+  std::vector<PackedSegments> all;
+  for (Index p = 0; p < std::ssize(keys); ++p) {
+    const kernel::Segment& seen = keys[static_cast<std::size_t>(p)];
+    if (seen.size() == 0) continue;
+    const auto below = queries.subspan(static_cast<std::size_t>(p + 1),
+                                       static_cast<std::size_t>(kernel::end_of_tree(keys, p) - p - 1));
+    for (PackedSegments& pack : packed(below, below)) {
+      pack.keys = {seen.begin, seen.end};
+      all.push_back(std::move(pack));
+    }
   }
-  return whole;
+  return all;
 }
 
-/// Calls use(part, place) for the parts with rows of the sequence that ends with segment b: where they begin in those
-/// of `whole`.
+/// Calls use(rows) for the rows of each segment of a pack's queries.
 template <class Use>
-void for_each_place(std::span<const kernel::Segment> segments, std::span<const kernel::Segment> whole, std::size_t b,
-                    const Use& use) {
-  if (whole[b].size() == 0) return;
-  kernel::for_each_part(segments, static_cast<Index>(b), [&](Index first, const kernel::Segment& part) {
-    if (part.size() > 0) use(part, whole[b].begin + first);
-  });
+void for_each_sequence(const PackedSegments& pack, const Use& use) {
+  Index begin = pack.queries.begin;
+  for (const std::int64_t end : pack.query_ends) {
+    use(kernel::Segment{begin, pack.queries.begin + end});
+    begin = pack.queries.begin + end;
+  }
 }
+
+/// Where sequences end, in the NPU's memory, where one of attention's operators reads it. All layers of a pass ask for
+/// the same ends, which are copied once.
+class SequenceEnds {
+ public:
+  explicit SequenceEnds(Device& dev) : dev_(dev) {}
+
+  /// For each pack a 0 and its ends.
+  std::vector<View<Device, const std::int64_t>> of(std::span<const PackedSegments> packs) {
+    constexpr std::size_t unit = view_alignment / sizeof(std::int64_t);
+    std::vector<std::int64_t> all;
+    std::vector<std::size_t> begins;
+    for (const PackedSegments& pack : packs) {
+      begins.push_back(all.size());
+      all.push_back(0);
+      all.insert(all.end(), pack.query_ends.begin(), pack.query_ends.end());
+      all.resize((all.size() + unit - 1) / unit * unit);
+    }
+    if (all != ends_) {
+      ends_.clear();
+      const auto count = static_cast<Index>(all.size());
+      if (!memory_ || memory_->cols() < count) {
+        dev_.synchronize();  // nothing reads what goes away
+        memory_.emplace(dev_, 1, 2 * count);
+      }
+      copy_staged<Device, std::int64_t>(dev_, all, memory_->view().col_slice(0, count));
+      ends_ = std::move(all);
+    }
+    std::vector<View<Device, const std::int64_t>> views;
+    for (std::size_t i = 0; i < packs.size(); ++i)
+      views.push_back(memory_->view().col_slice(static_cast<Index>(begins[i]), std::ssize(packs[i].query_ends) + 1));
+    return views;
+  }
+
+ private:
+  Device& dev_;
+  std::vector<std::int64_t> ends_;  // that are there, one pack's behind another's
+  std::optional<Tensor<Device, std::int64_t>> memory_;
+};
 
 }  // namespace lora::ascend
 
 namespace lora::kernel {
 
-/// The vendor's fused attention over packed sequences. It knows no trees: where segments have parents, the keys and
-/// values of each sequence are laid out whole, and their gradients added up in float, those of a segment before those
-/// of what descends from it.
+/// The vendor's fused attention over packed sequences, which knows no trees. Where segments have parents, each sees its
+/// own keys first, and then those of one segment after another that it descends from, from the first on, without a
+/// mask. Ring attention does the same with the keys of other NPUs: an operator puts what a row has of both together,
+/// and the gradients are those of each part of the keys, by the statistics of all. They are added up in float32, a
+/// row's own first, and rounded once. Bits of a sequence do not depend on the others.
+///
+/// Statistics of a call lie as its sequences want it, (H, rows, 8) of each by the vendor's documents. No call but
+/// theirs reads them, and all have the same sequences: a segment's rows.
 template <>
 struct Attention<ascend::Device> {
   using D = ascend::Device;
@@ -108,102 +161,43 @@ struct Attention<ascend::Device> {
     return {lora::save<float>(dev, rows, heads * copies), lora::save<float>(dev, rows, heads * copies)};
   }
 
+  /// What the operator that puts parts together takes, which holds a row with all its heads in 192 KiB: C a multiple of
+  /// 64 up to 768, H so many that H·C (6·sizeof(T) + 8) + 56·(8·H, rounded up to whole 64) is no more than that. By
+  /// default of float32, where it takes least.
+  template <class T = float>
+  static constexpr bool takes_trees(const AttentionShape& shape) {
+    const Index numbers = shape.heads * shape.width, statistics = (shape.heads * copies + 63) / 64 * 64;
+    return shape.width % 64 == 0 && shape.width <= 768 &&
+           numbers * (6 * Index{sizeof(T)} + 8) + statistics * 56 <= Index{192} << 10;
+  }
+
+  /// Throws   ShapeError for segments with parents whose heads the operator does not take, DeviceError where the
+  /// toolkit lacks it
   template <class T>
   static void run(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
                   std::span<const Segment> queries, std::span<const Segment> keys, View<D, T> out, Saved<T>* saved) {
-    const Arena::Scope whole_scope(dev.arena());
-    std::vector<Segment> whole;
-    if (ascend::has_trees(keys)) {
-      whole = ascend::whole_sequences(keys);
-      k = laid_out(dev, k, keys, whole);
-      v = laid_out(dev, v, keys, whole);
-      keys = whole;
-    }
-    const ascend::Operand mask = dev.state<ascend::CausalMask>().operand();
-    for (const ascend::PackedSegments& pack : ascend::packed(queries, keys)) {
-      const Arena::Scope scope(dev.arena());
-      const Index n = pack.queries.size();
-      const auto rows = [&](auto view) { return view.row_slice(pack.queries.begin, n); };
-      const auto key_rows = [&](auto view) {
-        return ascend::aligned(dev, view.row_slice(pack.keys.begin, pack.keys.size()));
-      };
-      const View<D, const T> own_q = ascend::aligned(dev, rows(q)), own_k = key_rows(k), own_v = key_rows(v);
-      const bool keeps = saved != nullptr;
-      const View<D, float> top = keeps ? rows(saved->top) : scratch<float>(dev, n, shape.heads * copies);
-      const View<D, float> sum = keeps ? rows(saved->sum) : scratch<float>(dev, n, shape.heads * copies);
-      ascend::write_aligned(dev, rows(out), false, false, [&](View<D, T> place) {
-        ascend::launch(dev, dev.toolkit().operators.flash_attention, ascend::heads(own_q, shape.heads),
-                       ascend::heads(own_k, shape.kv_heads), ascend::heads(own_v, shape.kv_heads), ascend::no_operand,
-                       ascend::no_operand, ascend::no_operand, mask, ascend::no_operand, pack.query_ends, pack.key_ends,
-                       shape.scale, keep_all, any_distance, any_distance, std::int64_t{shape.heads}, layout,
-                       default_precision, causal, ascend::heads(top, shape.heads), ascend::heads(sum, shape.heads),
-                       ascend::empty_operand(ascend::acl_type<T>), ascend::heads(place, shape.heads));
-      });
-    }
+    const std::vector<ascend::PackedSegments> below = ascend::descendants(queries, keys);
+    if (ascend::has_trees(keys)) expect_trees<T>(dev, "attention", shape);
+    if (!below.empty()) return run_trees<T>(dev, shape, q, k, v, queries, keys, below, out, saved);
+    see_own_keys<T>(dev, shape, q, k, v, queries, keys, out, saved);
   }
 
+  /// dq may share memory with q, out or dout, dk with k and dv with v.
+  /// Throws   as run
   template <class T>
   static void backward(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
                        View<D, const T> out, std::span<const Segment> segments, const Saved<T>& saved,
                        View<D, const T> dout, View<D, T> dq, View<D, T> dk, View<D, T> dv) {
     const Arena::Scope scope(dev.arena());
-    if (!ascend::has_trees(segments))
-      return backward_of_whole(dev, shape, q, k, v, out, segments, segments, saved, dout, dq, dk, dv);
-    const std::vector<Segment> whole = ascend::whole_sequences(segments);
-    const View<D, const T> all_k = laid_out(dev, k, segments, whole), all_v = laid_out(dev, v, segments, whole);
-    const auto like = [&](View<D, const T> x) { return scratch<T>(dev, x.rows(), x.cols()); };
-    const View<D, T> all_dk = like(all_k), all_dv = like(all_v);
-    backward_of_whole(dev, shape, q, all_k, all_v, out, segments, whole, saved, dout, dq, all_dk, all_dv);
-    add_up<T>(dev, all_dk, segments, whole, dk);
-    add_up<T>(dev, all_dv, segments, whole, dv);
-  }
-
- private:
-  /// The rows of every sequence with those that it has in common with others.
-  template <class T>
-  static View<D, const T> laid_out(D& dev, View<D, const T> x, std::span<const Segment> segments,
-                                   std::span<const Segment> whole) {
-    const View<D, T> rows = scratch<T>(dev, whole.back().end, x.cols());
-    const Arena::Scope scope(dev.arena());
-    constexpr Index unit = view_alignment / sizeof(T);
-    if (x.stride() % unit != 0) x = ascend::compact(dev, x);  // else rows that begin anywhere can't be read
-    for (std::size_t b = 0; b < segments.size(); ++b)
-      ascend::for_each_place(segments, whole, b, [&](const Segment& part, Index place) {
-        Elementwise<D>::convert(dev, x.row_slice(part.begin, part.size()), rows.row_slice(place, part.size()), 1,
-                                false);
-      });
-    return rows;
-  }
-
-  /// The gradients of rows that lie in several sequences: the sums of theirs.
-  template <class T>
-  static void add_up(D& dev, View<D, const T> all, std::span<const Segment> segments, std::span<const Segment> whole,
-                     View<D, T> to) {
-    const Arena::Scope scope(dev.arena());
-    const View<D, float> sums = scratch<float>(dev, to.rows(), to.cols());
-    for (std::size_t b = 0; b < segments.size(); ++b)
-      ascend::for_each_place(segments, whole, b, [&](const Segment& part, Index place) {
-        const bool is_first = &part == &segments[b];  // what descends from it comes later
-        Elementwise<D>::convert(dev, all.row_slice(place, part.size()), sums.row_slice(part.begin, part.size()), 1,
-                                !is_first);
-      });
-    for (const ascend::PackedSegments& pack : ascend::packed(segments, segments)) {
-      const auto rows = [&](auto view) { return view.row_slice(pack.queries.begin, pack.queries.size()); };
-      Elementwise<D>::convert(dev, View<D, const float>(rows(sums)), rows(to), 1, false);
-    }
-  }
-
-  template <class T>
-  static void backward_of_whole(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k,
-                                View<D, const T> v, View<D, const T> out, std::span<const Segment> queries,
-                                std::span<const Segment> keys, const Saved<T>& saved, View<D, const T> dout,
-                                View<D, T> dq, View<D, T> dk, View<D, T> dv) {
+    const std::vector<ascend::PackedSegments> below = ascend::descendants(segments, segments);
+    if (ascend::has_trees(segments)) expect_trees<T>(dev, "attention_backward", shape);
+    if (!below.empty()) return backward_of_trees<T>(dev, shape, q, k, v, out, segments, below, saved, dout, dq, dk, dv);
     // The operator does not write over what it reads.
     const auto apart = [&](View<D, T> gradient, const auto& f) {
       bool reads = false;
       for (const View<D, const T>& operand : {q, k, v, out, dout}) reads = reads || gradient.data() == operand.data();
       if (!reads) return f(gradient);
-      const Arena::Scope scope(dev.arena());
+      const Arena::Scope place_scope(dev.arena());
       const View<D, T> place = scratch<T>(dev, gradient.rows(), gradient.cols());
       f(place);
       Elementwise<D>::convert(dev, View<D, const T>(place), gradient, 1, false);
@@ -211,48 +205,240 @@ struct Attention<ascend::Device> {
     apart(dq, [&](View<D, T> to_q) {
       apart(dk, [&](View<D, T> to_k) {
         apart(dv, [&](View<D, T> to_v) {
-          gradients<T>(dev, shape, q, k, v, out, queries, keys, saved, dout, to_q, to_k, to_v);
+          gradients_of_own_keys<T>(dev, shape, q, k, v, out, segments, saved, dout, to_q, to_k, to_v);
         });
       });
     });
   }
 
+ private:
   template <class T>
-  static void gradients(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
-                        View<D, const T> out, std::span<const Segment> queries, std::span<const Segment> keys,
-                        const Saved<T>& saved, View<D, const T> dout, View<D, T> dq, View<D, T> dk, View<D, T> dv) {
+  static View<D, T> rows_of(View<D, T> view, const Segment& rows) {
+    return view.row_slice(rows.begin, rows.size());
+  }
+
+  template <class T>
+  static void expect_trees(D& dev, std::string_view kernel, const AttentionShape& shape) {
+    if (!takes_trees<T>(shape))
+      fail<ShapeError>(
+          "[", kernel, "] segments have parents, and ", shape.heads, " heads are ", shape.width, " wide, in ",
+          ascend::name_of(ascend::acl_type<T>),
+          "; expected a multiple of 64 up to 768, and so many heads that an operator has room for a row's");
+    const auto& update = dev.toolkit().operators.ring_attention_update;
+    if (!update.there())
+      fail<DeviceError>("[", kernel, "] segments have parents, and the toolkit has no operator ", update.name,
+                        ", which puts together what a row has of them; install one that does, or give each sequence ",
+                        "whole");
+  }
+
+  /// Of segments without what they descend from.
+  template <class T>
+  static void see_own_keys(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k,
+                           View<D, const T> v, std::span<const Segment> queries, std::span<const Segment> keys,
+                           View<D, T> out, const Saved<T>* saved) {
     const ascend::Operand mask = dev.state<ascend::CausalMask>().operand();
     for (const ascend::PackedSegments& pack : ascend::packed(queries, keys)) {
       const Arena::Scope scope(dev.arena());
-      const auto rows = [&](auto view) { return view.row_slice(pack.queries.begin, pack.queries.size()); };
-      const auto key_rows = [&](auto view) { return view.row_slice(pack.keys.begin, pack.keys.size()); };
-      const auto read = [&](View<D, const T> view, Index heads) {
-        return ascend::heads(ascend::aligned(dev, view), heads);
+      const Index n = pack.queries.size();
+      const bool keeps = saved != nullptr;
+      const View<D, float> top =
+          keeps ? rows_of(saved->top, pack.queries) : scratch<float>(dev, n, shape.heads * copies);
+      const View<D, float> sum =
+          keeps ? rows_of(saved->sum, pack.queries) : scratch<float>(dev, n, shape.heads * copies);
+      attend<T>(dev, shape, rows_of(q, pack.queries), rows_of(k, pack.keys), rows_of(v, pack.keys), pack.query_ends,
+                pack.key_ends, mask, top, sum, rows_of(out, pack.queries));
+    }
+  }
+
+  template <class T>
+  static void run_trees(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
+                        std::span<const Segment> queries, std::span<const Segment> keys,
+                        std::span<const ascend::PackedSegments> below, View<D, T> out, const Saved<T>* saved) {
+    const Arena::Scope scope(dev.arena());
+    q = by_rows(dev, q);
+    k = by_rows(dev, k);
+    v = by_rows(dev, v);
+    const bool writes = begins_anywhere(out);
+    const View<D, T> whole = writes ? out : scratch<T>(dev, out.rows(), out.cols());
+    const auto statistics = [&] { return scratch<float>(dev, q.rows(), shape.heads * copies); };
+    const Saved<T> all = saved != nullptr ? *saved : Saved<T>{statistics(), statistics()};
+    see_own_keys<T>(dev, shape, q, k, v, queries, keys, whole, &all);
+    add_ancestors<T>(dev, shape, q, k, v, below, whole, all);
+    if (writes) return;
+    for (const ascend::PackedSegments& pack : ascend::packed(queries, queries))
+      Elementwise<D>::convert(dev, View<D, const T>(rows_of(whole, pack.queries)), rows_of(out, pack.queries), 1,
+                              false);
+  }
+
+  /// Whether rows from any on are aligned as the first are.
+  template <class T>
+  static bool begins_anywhere(View<D, T> x) {
+    return x.stride() % (Index{view_alignment} / Index{sizeof(T)}) == 0;
+  }
+  /// x, or a copy.
+  template <class T>
+  static View<D, const T> by_rows(D& dev, View<D, const T> x) {
+    return begins_anywhere(x) ? x : ascend::compact(dev, x);
+  }
+
+  /// One call: sequences of q against those of k and v, with the mask up to their lower right corners, without one
+  /// whole.
+  template <class T, class Mask>
+  static void attend(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
+                     const std::vector<std::int64_t>& query_ends, const std::vector<std::int64_t>& key_ends,
+                     const Mask& mask, View<D, float> top, View<D, float> sum, View<D, T> out) {
+    const Arena::Scope scope(dev.arena());
+    const Index h = shape.heads, g = shape.kv_heads;
+    const View<D, const T> own_q = ascend::aligned(dev, q), own_k = ascend::aligned(dev, k),
+                           own_v = ascend::aligned(dev, v);
+    ascend::write_aligned(dev, out, false, false, [&](View<D, T> place) {
+      ascend::launch(dev, dev.toolkit().operators.flash_attention, ascend::heads(own_q, h), ascend::heads(own_k, g),
+                     ascend::heads(own_v, g), ascend::no_operand, ascend::no_operand, ascend::no_operand, mask,
+                     ascend::no_operand, query_ends, key_ends, shape.scale, keep_all, any_distance, any_distance,
+                     std::int64_t{h}, layout, default_precision, sparse_mode<Mask>, ascend::heads(top, h),
+                     ascend::heads(sum, h), ascend::empty_operand(ascend::acl_type<T>), ascend::heads(place, h));
+    });
+  }
+
+  /// Puts what each row has of the segments that its own descends from to what it has of its own.
+  template <class T>
+  static void add_ancestors(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k,
+                            View<D, const T> v, std::span<const ascend::PackedSegments> below, View<D, T> out,
+                            const Saved<T>& saved) {
+    const std::vector<View<D, const std::int64_t>> ends = dev.state<ascend::SequenceEnds>().of(below);
+    const Index h = shape.heads;
+    for (std::size_t i = 0; i < below.size(); ++i) {
+      const ascend::PackedSegments& pack = below[i];
+      const Arena::Scope scope(dev.arena());
+      const Index n = pack.queries.size();
+      const auto place = [&] {
+        return Part<T>{scratch<T>(dev, n, q.cols()), scratch<float>(dev, n, h * copies),
+                       scratch<float>(dev, n, h * copies)};
       };
-      const Index h = shape.heads, g = shape.kv_heads;
-      const ascend::Operand own_q = read(rows(q), h), own_k = read(key_rows(k), g), own_v = read(key_rows(v), g),
-                            own_dout = read(rows(dout), h), own_out = read(rows(out), h);
-      ascend::write_aligned(dev, rows(dq), false, false, [&](View<D, T> to_q) {
-        ascend::write_aligned(dev, key_rows(dk), false, false, [&](View<D, T> to_k) {
-          ascend::write_aligned(dev, key_rows(dv), false, false, [&](View<D, T> to_v) {
-            ascend::launch(dev, dev.toolkit().operators.flash_attention_grad, own_q, own_k, own_v, own_dout,
-                           ascend::no_operand, ascend::no_operand, ascend::no_operand, mask,
-                           ascend::heads(rows(saved.top), h), ascend::heads(rows(saved.sum), h), ascend::no_operand,
-                           own_out, ascend::no_operand, pack.query_ends, pack.key_ends, shape.scale, keep_all,
-                           any_distance, any_distance, std::int64_t{h}, layout, default_precision, causal,
-                           ascend::heads(to_q, h), ascend::heads(to_k, g), ascend::heads(to_v, g),
-                           ascend::empty_operand(ascend::acl_type<T>));
-          });
+      const Part<T> part = place(), both = place();
+      const View<D, const T> own_k = ascend::aligned(dev, rows_of(k, pack.keys)),
+                             own_v = ascend::aligned(dev, rows_of(v, pack.keys));
+      ascend::for_each_sequence(pack, [&](const Segment& rows) {
+        const Segment at{rows.begin - pack.queries.begin, rows.end - pack.queries.begin};
+        attend<T>(dev, shape, rows_of(q, rows), own_k, own_v, {rows.size()}, {pack.keys.size()}, ascend::no_operand,
+                  rows_of(part.top, at), rows_of(part.sum, at), rows_of(part.out, at));
+      });
+      const View<D, T> to = rows_of(out, pack.queries);
+      const View<D, float> top = rows_of(saved.top, pack.queries), sum = rows_of(saved.sum, pack.queries);
+      const View<D, const T> before = ascend::aligned(dev, View<D, const T>(to));
+      ascend::launch(dev, dev.toolkit().operators.ring_attention_update, ascend::heads(before, h),
+                     ascend::heads(top, h), ascend::heads(sum, h), ascend::heads(part.out, h),
+                     ascend::heads(part.top, h), ascend::heads(part.sum, h), ascend::vector(ends[i]), layout,
+                     ascend::heads(both.out, h), ascend::heads(both.top, h), ascend::heads(both.sum, h));
+      Elementwise<D>::convert(dev, View<D, const T>(both.out), to, 1, false);
+      ascend::copy(dev, both.top, top);
+      ascend::copy(dev, both.sum, sum);
+    }
+  }
+
+  /// What rows have of some of their keys.
+  template <class T>
+  struct Part {
+    View<D, T> out;           // (N, H·C)
+    View<D, float> top, sum;  // (N, H·8)
+  };
+
+  template <class T>
+  static void backward_of_trees(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k,
+                                View<D, const T> v, View<D, const T> out, std::span<const Segment> segments,
+                                std::span<const ascend::PackedSegments> below, const Saved<T>& saved,
+                                View<D, const T> dout, View<D, T> dq, View<D, T> dk, View<D, T> dv) {
+    q = by_rows(dev, q);
+    k = by_rows(dev, k);
+    v = by_rows(dev, v);
+    out = by_rows(dev, out);
+    dout = by_rows(dev, dout);
+    const auto like = [&]<class E>(E, View<D, T> x) { return scratch<E>(dev, x.rows(), x.cols()); };
+    const View<D, float> sum_q = like(float{}, dq), sum_k = like(float{}, dk), sum_v = like(float{}, dv);
+    const View<D, T> part_q = like(T{}, dq), part_k = like(T{}, dk), part_v = like(T{}, dv);
+    const auto add = [&](View<D, T> part, View<D, float> sum, const Segment& rows, bool first) {
+      Elementwise<D>::convert(dev, View<D, const T>(rows_of(part, rows)), rows_of(sum, rows), 1, !first);
+    };
+    gradients_of_own_keys<T>(dev, shape, q, k, v, out, segments, saved, dout, part_q, part_k, part_v);
+    const std::vector<ascend::PackedSegments> all = ascend::packed(segments, segments);
+    for (const ascend::PackedSegments& pack : all) {
+      add(part_q, sum_q, pack.queries, true);
+      add(part_k, sum_k, pack.keys, true);
+      add(part_v, sum_v, pack.keys, true);
+    }
+    for (const ascend::PackedSegments& pack : below) {
+      const Arena::Scope scope(dev.arena());
+      const View<D, const T> own_k = ascend::aligned(dev, rows_of(k, pack.keys)),
+                             own_v = ascend::aligned(dev, rows_of(v, pack.keys));
+      ascend::for_each_sequence(pack, [&](const Segment& rows) {
+        differentiate<T>(dev, shape, rows_of(q, rows), own_k, own_v, rows_of(out, rows), {rows.size()},
+                         {pack.keys.size()}, ascend::no_operand, rows_of(saved.top, rows), rows_of(saved.sum, rows),
+                         rows_of(dout, rows), rows_of(part_q, rows), rows_of(part_k, pack.keys),
+                         rows_of(part_v, pack.keys));
+        add(part_k, sum_k, pack.keys, false);
+        add(part_v, sum_v, pack.keys, false);
+      });
+      add(part_q, sum_q, pack.queries, false);
+    }
+    for (const ascend::PackedSegments& pack : all) {
+      const auto round = [&](View<D, float> sum, View<D, T> to) {
+        Elementwise<D>::convert(dev, View<D, const float>(rows_of(sum, pack.queries)), rows_of(to, pack.queries), 1,
+                                false);
+      };
+      round(sum_q, dq);
+      round(sum_k, dk);
+      round(sum_v, dv);
+    }
+  }
+
+  /// Of segments without what they descend from.
+  template <class T>
+  static void gradients_of_own_keys(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k,
+                                    View<D, const T> v, View<D, const T> out, std::span<const Segment> segments,
+                                    const Saved<T>& saved, View<D, const T> dout, View<D, T> dq, View<D, T> dk,
+                                    View<D, T> dv) {
+    const ascend::Operand mask = dev.state<ascend::CausalMask>().operand();
+    for (const ascend::PackedSegments& pack : ascend::packed(segments, segments)) {
+      const auto rows = [&](auto view) { return rows_of(view, pack.queries); };
+      differentiate<T>(dev, shape, rows(q), rows(k), rows(v), rows(out), pack.query_ends, pack.key_ends, mask,
+                       rows(saved.top), rows(saved.sum), rows(dout), rows(dq), rows(dk), rows(dv));
+    }
+  }
+
+  /// The gradients of one call.
+  template <class T, class Mask>
+  static void differentiate(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k,
+                            View<D, const T> v, View<D, const T> out, const std::vector<std::int64_t>& query_ends,
+                            const std::vector<std::int64_t>& key_ends, const Mask& mask, View<D, float> top,
+                            View<D, float> sum, View<D, const T> dout, View<D, T> dq, View<D, T> dk, View<D, T> dv) {
+    const Arena::Scope scope(dev.arena());
+    const Index h = shape.heads, g = shape.kv_heads;
+    const auto read = [&](View<D, const T> view, Index heads) {
+      return ascend::heads(ascend::aligned(dev, view), heads);
+    };
+    const ascend::Operand own_q = read(q, h), own_k = read(k, g), own_v = read(v, g), own_dout = read(dout, h),
+                          own_out = read(out, h);
+    ascend::write_aligned(dev, dq, false, false, [&](View<D, T> to_q) {
+      ascend::write_aligned(dev, dk, false, false, [&](View<D, T> to_k) {
+        ascend::write_aligned(dev, dv, false, false, [&](View<D, T> to_v) {
+          ascend::launch(dev, dev.toolkit().operators.flash_attention_grad, own_q, own_k, own_v, own_dout,
+                         ascend::no_operand, ascend::no_operand, ascend::no_operand, mask, ascend::heads(top, h),
+                         ascend::heads(sum, h), ascend::no_operand, own_out, ascend::no_operand, query_ends, key_ends,
+                         shape.scale, keep_all, any_distance, any_distance, std::int64_t{h}, layout, default_precision,
+                         sparse_mode<Mask>, ascend::heads(to_q, h), ascend::heads(to_k, g), ascend::heads(to_v, g),
+                         ascend::empty_operand(ascend::acl_type<T>));
         });
       });
-    }
+    });
   }
 
   static constexpr double keep_all = 1;  // no dropout of probabilities
   static constexpr std::int64_t any_distance = std::numeric_limits<std::int32_t>::max();
   static constexpr const char* layout = "TND";
   static constexpr std::int64_t default_precision = 0;
-  static constexpr std::int64_t causal = 3;  // up to the bottom right corner: a sequence's last query sees its last key
+  /// Up to the bottom right corner: a sequence's last query sees its last key. Without a mask all is seen.
+  template <class Mask>
+  static constexpr std::int64_t sparse_mode = std::same_as<Mask, ascend::Operand> ? 3 : 0;
 };
 
 }  // namespace lora::kernel

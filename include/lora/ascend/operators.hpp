@@ -64,6 +64,8 @@ struct Operators {
   Operator<In, In, In, In, In, In, In, In, In, In, In, In, Ints, Ints, Ints, double, double, i64, i64, i64, char*, i64,
            i64, In, In, In, In>
       flash_attention_grad{"FlashAttentionUnpaddingScoreGrad", "attention"};
+  Operator<In, In, In, In, In, In, In, char*, In, In, In> ring_attention_update{
+      "RingAttentionUpdate", "attention over trees", "sequences that share nothing"};
   Operator<In, In, In> embedding{"Embedding", "embedding"};
   Operator<In, In, std::uint64_t, std::uint64_t, bool, In> embedding_dense_backward{"EmbeddingDenseBackward",
                                                                                     "embedding"};
@@ -99,6 +101,7 @@ struct Operators {
     f(swi_glu_grad);
     f(flash_attention);
     f(flash_attention_grad);
+    f(ring_attention_update);
     f(embedding);
     f(embedding_dense_backward);
     f(cross_entropy_loss);

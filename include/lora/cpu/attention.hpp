@@ -22,6 +22,11 @@ struct Attention<cpu::Device> {
   };
   static constexpr Index saved_per_head = 1;
 
+  template <class T = float>
+  static constexpr bool takes_trees(const AttentionShape&) {
+    return true;
+  }
+
   template <class T>
   static Saved<T> save(cpu::Device& dev, Index rows, Index heads) {
     return {lora::save<Accum<T>>(dev, rows, heads)};

@@ -53,6 +53,8 @@ std::vector<Case<D, T>> cases() {
       {"rope", "inverse", rope<Rotation::inverse>, rope<Rotation::inverse>},
       {"attention", "heads of 64", attention<false, false>, attention<false, false>},
       {"attention", "heads of 64, backward", attention<false, true>, attention<false, true>},
+      {"attention", "heads of 64, a tree", attention<false, false, true>, attention<false, false, true>},
+      {"attention", "heads of 64, a tree, backward", attention<false, true, true>, attention<false, true, true>},
       {"attention", "heads of 128", attention<true, false>, attention<true, false>, timed},
       {"attention", "heads of 128, backward", attention<true, true>, attention<true, true>, timed},
       {"attention", "decoding", attention_decoding, attention_decoding, timed},

@@ -97,11 +97,18 @@ inline std::vector<kernel::Segment> segments_of(const std::vector<Index>& sequen
   return segments;
 }
 
-template <bool wide, bool backward>
+/// The same, but the first is the beginning of all others, with which the second is that of all behind it.
+inline std::vector<kernel::Segment> tree_of(const std::vector<Index>& parts) {
+  std::vector<kernel::Segment> segments = segments_of(parts);
+  for (Index b = 1; b < std::ssize(segments); ++b) segments[static_cast<std::size_t>(b)].parent = b == 1 ? 0 : 1;
+  return segments;
+}
+
+template <bool wide, bool backward, bool tree = false>
 inline constexpr auto attention = []<class D, class T>(Trial<D, T>& t) {
   const Index width = wide ? t.sizes.wide_head : t.sizes.head_width, h = t.sizes.heads, g = t.sizes.kv_heads;
   const kernel::AttentionShape shape{h, g, width, 1 / std::sqrt(static_cast<double>(width))};
-  const std::vector<kernel::Segment> segments = segments_of(t.sizes.sequences);
+  const std::vector<kernel::Segment> segments = (tree ? tree_of : segments_of)(t.sizes.sequences);
   const Index n = segments.back().end;
   // As one product gives them: side by side.
   const View<D, const T> qkv = t.values(n, (h + 2 * g) * width, -2, 2);

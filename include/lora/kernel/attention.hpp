@@ -18,7 +18,8 @@ struct AttentionShape {
   double scale = 1;    ///< of the scores, usually C^(−½)
 };
 
-/// A backend specialises it with run, backward and a type Saved<T> that holds what its own backward needs.
+/// A backend specialises it with run, backward, a type Saved<T> that holds what its own backward needs, and
+/// takes_trees.
 template <class D>
 struct Attention;
 
@@ -32,7 +33,15 @@ concept HasAttention = requires(D& dev, AttentionShape shape, View<D, const T> x
   Attention<D>::backward(dev, shape, x, x, x, x, rows, saved, x, y, y, y);
   { Attention<D>::template save<T>(dev, Index{}, Index{}) } -> std::same_as<AttentionSaved<D, T>>;
   { Attention<D>::saved_per_head } -> std::convertible_to<Index>;  // numbers of Accum<T> for a row
+  { Attention<D>::template takes_trees<T>(shape) } -> std::same_as<bool>;
 };
+
+/// Whether a backend's attention takes segments that have parents, with heads such as these in T. Where it doesn't,
+/// both directions throw ShapeError for them. Without T: in every type.
+template <class D, class T>
+constexpr bool takes_trees(const AttentionShape& shape) {
+  return Attention<D>::template takes_trees<T>(shape);
+}
 
 /// Memory for what backward needs of N rows and H heads, at the arena's low end.
 template <class T, class D>

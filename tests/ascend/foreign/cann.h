@@ -301,6 +301,10 @@ const char* HcclGetErrorString(HcclResult code);
   X(Reciprocal, const aclTensor* self, aclTensor* out)                                                                 \
   X(ReduceSum, const aclTensor* self, const aclIntArray* dims, bool keepDims, aclDataType dtype, aclTensor* out)       \
   X(Repeat, const aclTensor* self, const aclIntArray* repeats, aclTensor* out)                                         \
+  X(RingAttentionUpdate, const aclTensor* prevAttnOut, const aclTensor* prevSoftmaxMax,                                \
+    const aclTensor* prevSoftmaxSum, const aclTensor* curAttnOut, const aclTensor* curSoftmaxMax,                      \
+    const aclTensor* curSoftmaxSum, const aclTensor* actualSeqQlenOptional, char* inputLayoutOptional,                 \
+    const aclTensor* attnOutOut, const aclTensor* softmaxMaxOut, const aclTensor* softmaxSumOut)                       \
   X(RmsNorm, const aclTensor* x, const aclTensor* gamma, double epsilon, const aclTensor* yOut,                        \
     const aclTensor* rstdOut)                                                                                          \
   X(RmsNormGrad, const aclTensor* dy, const aclTensor* x, const aclTensor* rstd, const aclTensor* gamma,               \

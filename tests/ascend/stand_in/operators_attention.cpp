@@ -247,9 +247,10 @@ void check_statistics(const Attention& all, const Tensor& statistic) {
   }
 }
 
-/// The row of a statistic that belongs to a query.
+/// The row of a statistic that belongs to a query. In TND its shape is (T, N, 8), but each sequence's lie as (N, S, 8):
+/// the vendor's later forms of these operators have a setting for what the shape says.
 std::int64_t row_of(const Attention& all, const Piece& piece, std::int64_t head, std::int64_t query) {
-  return all.packed ? (piece.first_query + query) * all.q.heads + head
+  return all.packed ? piece.first_query * all.q.heads + head * piece.queries + query
                     : (piece.sequence * all.q.heads + head) * all.q.tokens + query;
 }
 
@@ -356,6 +357,14 @@ std::vector<double> scores_of(const Attention& all, const Masking& masking, cons
 /// A query that sees nothing: its keys are alike unless rows without keys are asked to be 0.
 constexpr double kLeast = -3.402823466e38;
 
+/// As statistics are stored.
+std::vector<double> eightfold(const std::vector<double>& once) {
+  std::vector<double> values;
+  values.reserve(once.size() * 8);
+  for (const double value : once) values.insert(values.end(), 8, value);
+  return values;
+}
+
 void forward(const Launch& launch, const Attention& all, const Heads& out, const Tensor& most, const Tensor& sum) {
   const Masking masking(launch, all);
   const std::int64_t group = all.q.heads / all.k.heads;
@@ -395,23 +404,17 @@ void forward(const Launch& launch, const Attention& all, const Heads& out, const
       launch(out.matrix(piece.sequence, head, piece.first_query, piece.queries)).write(results);
     }
   }
-  const auto eightfold = [](const std::vector<double>& once) {
-    std::vector<double> values;
-    values.reserve(once.size() * 8);
-    for (const double value : once) values.insert(values.end(), 8, value);
-    return values;
-  };
   launch(most).write(eightfold(maxima));
   launch(sum).write(eightfold(sums));
 }
 
 /// One of the eight alike values of each row.
-std::vector<double> once(const std::vector<double>& values, const char* name) {
+std::vector<double> once(const std::vector<double>& values, const std::string& name) {
   std::vector<double> all;
   for (std::size_t i = 0; i + 8 <= values.size(); i += 8) {
     for (std::size_t j = 1; j < 8; ++j) {
       if (values[i + j] == values[i]) continue;
-      engine().fault(std::string(name) + " of the gradient of attention is not what the forward operator wrote");
+      engine().fault(name + " is not what the forward operator wrote");
       return std::vector<double>(values.size() / 8, values[i]);
     }
     all.push_back(values[i]);
@@ -429,8 +432,8 @@ void backward(const Launch& launch, const Attention& all, const Gradient& grad) 
   const Masking masking(launch, all);
   const std::int64_t group = all.q.heads / all.k.heads;
   const std::int64_t width = all.q.width, out_width = all.v.width;
-  const std::vector<double> maxima = once(launch(grad.most).read(), "softmaxMax");
-  const std::vector<double> sums = once(launch(grad.sum).read(), "softmaxSum");
+  const std::vector<double> maxima = once(launch(grad.most).read(), "softmaxMax of the gradient of attention");
+  const std::vector<double> sums = once(launch(grad.sum).read(), "softmaxSum of the gradient of attention");
   for (const Piece& piece : all.pieces) {
     for (std::int64_t key_head = 0; key_head < all.k.heads; ++key_head) {
       const std::vector<float> keys =
@@ -558,6 +561,53 @@ int prepare_backward(const char* name, const Arguments& given, const aclTensor* 
   });
 }
 
+/// What rows have of some keys.
+struct Share {
+  Tensor out, most, sum;
+};
+
+/// Whether a core has room for a row with all its heads, twice, as the operator is written in version 8.1.
+bool fits_core(std::int64_t heads, std::int64_t width, std::int64_t bytes) {
+  const auto whole = [](std::int64_t count) { return (count + 63) / 64 * 64; };
+  return whole(heads * width) * (6 * bytes + 8) + whole(heads * 8) * 56 <= 192 * 1024;
+}
+
+void join(const Launch& launch, const Share& before, const Share& now, const Tensor& ends, const Share& both) {
+  const std::int64_t rows = before.out.shape[0], heads = before.out.shape[1], width = before.out.shape[2];
+  const std::vector<std::int64_t> of_sequences = launch(ends).read_integers();
+  std::int64_t last = 0;
+  for (const std::int64_t end : of_sequences) {
+    if (end < last || end > rows) throw Launch::Trap{ACL_ERROR_RT_AICORE_EXCEPTION, "actualSeqQlen does not rise to T"};
+    last = end;
+  }
+  if (of_sequences.front() != 0 || last != rows) engine().fault("actualSeqQlen does not go from 0 to T");
+  const std::vector<double> outs[] = {launch(before.out).read(), launch(now.out).read()};
+  const std::vector<double> maxima[] = {once(launch(before.most).read(), "prevSoftmaxMax"),
+                                        once(launch(now.most).read(), "curSoftmaxMax")};
+  const std::vector<double> sums[] = {once(launch(before.sum).read(), "prevSoftmaxSum"),
+                                      once(launch(now.sum).read(), "curSoftmaxSum")};
+  std::vector<double> out(outs[0].size(), 0.0), most(maxima[0].size(), 0.0), sum(most);
+  for (std::size_t s = 0; s + 1 < of_sequences.size(); ++s) {
+    const std::int64_t first = of_sequences[s], length = of_sequences[s + 1] - first;
+    for (std::int64_t head = 0; head < heads; ++head) {
+      for (std::int64_t i = 0; i < length; ++i) {
+        const auto at = static_cast<std::size_t>(first * heads + head * length + i);
+        most[at] = std::max(maxima[0][at], maxima[1][at]);
+        double parts[2];
+        for (int x = 0; x < 2; ++x) parts[x] = sums[x][at] * std::exp(maxima[x][at] - most[at]);
+        sum[at] = parts[0] + parts[1];
+        for (std::int64_t d = 0; d < width; ++d) {
+          const auto place = static_cast<std::size_t>(((first + i) * heads + head) * width + d);
+          out[place] = (outs[0][place] * parts[0] + outs[1][place] * parts[1]) / sum[at];
+        }
+      }
+    }
+  }
+  launch(both.out).write(out);
+  launch(both.most).write(eightfold(most));
+  launch(both.sum).write(eightfold(sum));
+}
+
 }  // namespace
 
 extern "C" {
@@ -626,6 +676,48 @@ int aclnnFlashAttentionVarLenScoreGetWorkspaceSize(
                          attentionOutOut, workspaceSize, executor);
 }
 STAND_IN_PHASE_TWO(FlashAttentionVarLenScore)
+
+int aclnnRingAttentionUpdateGetWorkspaceSize(const aclTensor* prevAttnOut, const aclTensor* prevSoftmaxMax,
+                                             const aclTensor* prevSoftmaxSum, const aclTensor* curAttnOut,
+                                             const aclTensor* curSoftmaxMax, const aclTensor* curSoftmaxSum,
+                                             const aclTensor* actualSeqQlenOptional, char* inputLayoutOptional,
+                                             const aclTensor* attnOutOut, const aclTensor* softmaxMaxOut,
+                                             const aclTensor* softmaxSumOut, uint64_t* workspaceSize,
+                                             aclOpExecutor** executor) {
+  return prepare("RingAttentionUpdate", workspaceSize, executor, [&](Operator& op) {
+    Share before, now, both;
+    before.out = op.input(prevAttnOut, "prevAttnOut", kFloats);
+    before.most = op.input(prevSoftmaxMax, "prevSoftmaxMax", {ACL_FLOAT});
+    before.sum = op.input(prevSoftmaxSum, "prevSoftmaxSum", {ACL_FLOAT});
+    now.out = op.input(curAttnOut, "curAttnOut", kFloats);
+    now.most = op.input(curSoftmaxMax, "curSoftmaxMax", {ACL_FLOAT});
+    now.sum = op.input(curSoftmaxSum, "curSoftmaxSum", {ACL_FLOAT});
+    const Tensor ends = op.input(actualSeqQlenOptional, "actualSeqQlen", {ACL_INT64});
+    if (inputLayoutOptional == nullptr) refuse("inputLayout is null", ACLNN_ERR_PARAM_NULLPTR);
+    const std::string layout = inputLayoutOptional;
+    demand(layout == "TND", "inputLayout \"" + layout + "\" is not supported");
+    both.out = op.packed_output(attnOutOut, "attnOutOut", kFloats);
+    both.most = op.packed_output(softmaxMaxOut, "softmaxMaxOut", {ACL_FLOAT});
+    both.sum = op.packed_output(softmaxSumOut, "softmaxSumOut", {ACL_FLOAT});
+    demand(before.out.rank() == 3, "prevAttnOut does not have 3 dimensions");
+    for (const Tensor& one : {now.out, both.out}) {
+      same_type(before.out, one);
+      same_shape(before.out, one);
+    }
+    const std::int64_t rows = before.out.shape[0], heads = before.out.shape[1], width = before.out.shape[2];
+    for (const Tensor& one : {before.most, before.sum, now.most, now.sum, both.most, both.sum})
+      need_shape(one, {rows, heads, 8});
+    demand(rows > 0 && heads > 0 && width > 0, "prevAttnOut is empty");
+    demand(ends.rank() == 1 && ends.count() >= 2, "actualSeqQlen has shape " + text_of(ends.shape));
+    if (width % 64 != 0 || width > 768 || !fits_core(heads, width, static_cast<std::int64_t>(size_of(before.out.type))))
+      refuse(std::to_string(heads) + " heads of " + std::to_string(width), ACLNN_ERR_INNER_TILING_ERROR);
+    op.apart();
+    op.workspace(std::uint64_t{16} << 20);
+    op.flops(4.0 * static_cast<double>(rows * heads * width));
+    op.kernel([=](const Launch& launch) { join(launch, before, now, ends, both); });
+  });
+}
+STAND_IN_PHASE_TWO(RingAttentionUpdate)
 
 int aclnnFlashAttentionScoreGradGetWorkspaceSize(
     const aclTensor* query, const aclTensor* keyIn, const aclTensor* value, const aclTensor* dy,

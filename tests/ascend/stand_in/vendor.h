@@ -236,6 +236,7 @@ enum {
   ACLNN_ERR_PARAM_INVALID = 161002,
   ACLNN_ERR_RUNTIME_ERROR = 361001,
   ACLNN_ERR_INNER = 561000,
+  ACLNN_ERR_INNER_TILING_ERROR = 561002,
   ACLNN_ERR_INNER_CREATE_EXECUTOR = 561101,
   ACLNN_ERR_INNER_NULLPTR = 561103,
   ACLNN_ERR_INNER_OPP_KERNEL_PKG_NOT_FOUND = 561112
@@ -587,6 +588,14 @@ int aclnnFlashAttentionVarLenScoreGetWorkspaceSize(
     const aclTensor* attentionOutOut, uint64_t* workspaceSize, aclOpExecutor** executor);
 int aclnnFlashAttentionVarLenScore(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
                                    const aclrtStream stream);
+int aclnnRingAttentionUpdateGetWorkspaceSize(const aclTensor* prevAttnOut, const aclTensor* prevSoftmaxMax,
+                                             const aclTensor* prevSoftmaxSum, const aclTensor* curAttnOut,
+                                             const aclTensor* curSoftmaxMax, const aclTensor* curSoftmaxSum,
+                                             const aclTensor* actualSeqQlenOptional, char* inputLayoutOptional,
+                                             const aclTensor* attnOutOut, const aclTensor* softmaxMaxOut,
+                                             const aclTensor* softmaxSumOut, uint64_t* workspaceSize,
+                                             aclOpExecutor** executor);
+int aclnnRingAttentionUpdate(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor, aclrtStream stream);
 int aclnnFlashAttentionUnpaddingScoreGradGetWorkspaceSize(
     const aclTensor* query, const aclTensor* keyIn, const aclTensor* value, const aclTensor* dy,
     const aclTensor* pseShiftOptional, const aclTensor* dropMaskOptional, const aclTensor* paddingMaskOptional,
