@@ -1195,6 +1195,59 @@ TEST_CASE("ascend stand-in: memory behind operands") {
   CHECK(aclrtFree(a) == 0);
 }
 
+TEST_CASE("ascend stand-in: two parts of attention are put together as the documents allow") {
+  Card card;
+  constexpr std::size_t room = std::size_t{1} << 20;
+  auto* const memory = static_cast<char*>(card.allocate(16 * room));
+  const auto place = [&](std::size_t i) { return memory + i * room; };
+  void* const workspace = card.allocate(std::size_t{16} << 20);
+  struct Given {
+    std::int64_t heads = 2, width = 64;
+    aclDataType type = ACL_FLOAT;
+    std::vector<std::int64_t> ends = {0, 1, 3};
+    std::size_t out = 6;  // where it goes
+    aclDataType of_ends = ACL_INT64;
+  };
+  const auto call = [&](const Given& given) {
+    const std::vector<float> ones(room / 4, 1.0f);
+    for (std::size_t i = 0; i < 9; ++i)
+      REQUIRE(aclrtMemcpy(place(i), room, ones.data(), room, ACL_MEMCPY_HOST_TO_DEVICE) == 0);
+    REQUIRE(aclrtMemcpy(place(9), room, given.ends.data(), given.ends.size() * 8, ACL_MEMCPY_HOST_TO_DEVICE) == 0);
+    const Dims rows{3, given.heads, given.width}, statistics{3, given.heads, 8};
+    const Tensor before(place(0), rows, given.type), top(place(1), statistics), sum(place(2), statistics);
+    const Tensor now(place(3), rows, given.type), own_top(place(4), statistics), own_sum(place(5), statistics);
+    const Tensor ends(place(9), {static_cast<std::int64_t>(given.ends.size())}, given.of_ends);
+    const Tensor out(place(given.out), rows, given.type), to_top(place(7), statistics), to_sum(place(8), statistics);
+    std::uint64_t bytes = 0;
+    aclOpExecutor* executor = nullptr;
+    char layout[] = "TND";
+    const int code = aclnnRingAttentionUpdateGetWorkspaceSize(before, top, sum, now, own_top, own_sum, ends, layout,
+                                                              out, to_top, to_sum, &bytes, &executor);
+    if (code != 0) return code;
+    CHECK(aclnnRingAttentionUpdate(workspace, bytes, executor, card.stream) == 0);
+    return aclrtSynchronizeStream(card.stream);
+  };
+  CHECK(call({}) == 0);
+  CHECK(card.read(place(6), 384) == Floats(384, 1.0f));
+  CHECK(card.read(place(8), 48) == Floats(48, 2.0f));
+  CHECK(call({.heads = 42, .width = 128}) == 0);
+  CHECK(call({.heads = 64, .width = 128, .type = ACL_BF16}) == 0);
+  for (const Given& too_many : {Given{.width = 32}, Given{.width = 832}, Given{.heads = 43, .width = 128},
+                                Given{.heads = 65, .width = 128, .type = ACL_BF16}})
+    CHECK(call(too_many) == ACLNN_ERR_INNER_TILING_ERROR);
+  CHECK(call({.of_ends = ACL_INT32}) == ACLNN_ERR_PARAM_INVALID);
+  CHECK(call({.ends = {3}}) == ACLNN_ERR_PARAM_INVALID);
+  CHECK(faults() == "");
+  CHECK(call({.out = 0}) == ACLNN_ERR_PARAM_INVALID);
+  CHECK(has(faults(), "attnOutOut and prevAttnOut share memory"));
+  CHECK(call({.ends = {0, 2}}) == 0);  // which leaves rows out
+  CHECK(has(faults(), "actualSeqQlen does not go from 0 to T"));
+  CHECK(call({.ends = {1, 3}}) == 0);
+  CHECK(has(faults(), "actualSeqQlen does not go from 0 to T"));
+  CHECK(call({.ends = {0, 4}}) != 0);
+  (void)faults();
+}
+
 // Counting
 
 TEST_CASE("ascend stand-in: a dry run counts and computes nothing") {

@@ -161,9 +161,9 @@ struct Attention<ascend::Device> {
     return {lora::save<float>(dev, rows, heads * copies), lora::save<float>(dev, rows, heads * copies)};
   }
 
-  /// What the operator that puts parts together takes, which holds a row with all its heads in 192 KiB: C a multiple of
-  /// 64 up to 768, H so many that H·C (6·sizeof(T) + 8) + 56·(8·H, rounded up to whole 64) is no more than that. By
-  /// default of float32, where it takes least.
+  /// What the operator that puts parts together takes by its documents, which has a row with all its heads in a core's
+  /// 192 KiB: C a multiple of 64 up to 768, H so many that H·C (6·sizeof(T) + 8) + 56·(8·H, rounded up to whole 64) is
+  /// no more than that. By default in float32, in which it takes fewest. A toolkit may lack the operator all the same.
   template <class T = float>
   static constexpr bool takes_trees(const AttentionShape& shape) {
     const Index numbers = shape.heads * shape.width, statistics = (shape.heads * copies + 63) / 64 * 64;
