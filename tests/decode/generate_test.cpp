@@ -43,6 +43,9 @@ struct Subject {
                           const decode::OnToken& on_token = {}) {
     return decode::generate(dev, decoder, std::span<const Tokens>(prompts), options, batch, on_token);
   }
+  std::vector<Tokens> run_all(std::span<const Tokens> some, const decode::GenerateOptions& options) {
+    return decode::generate(dev, decoder, some, options);
+  }
   std::vector<float> last_logits(const Tokens& tokens) {
     return logits_of(dev, decoder, tokens, {static_cast<std::int32_t>(tokens.size()) - 1});
   }
@@ -110,6 +113,73 @@ TEST_CASE("generate: the next prompt enters where one has ended, each result is 
     CHECK(tokens.empty());
   });
   CHECK(ended == std::vector<std::size_t>{0, 1});
+}
+
+TEST_CASE("generate: what prompts have in common at their beginning is processed once") {
+  Subject s;
+  decode::GenerateOptions options;
+  options.max_new_tokens = 3;
+  options.sampling.repetition_penalty = 1.3;
+  // With `common` tokens in common, and `own` more.
+  const auto prompts_of = [](Index count, Index common, Index own) {
+    std::vector<Tokens> prompts;
+    for (Index i = 0; i < count; ++i) {
+      Tokens& prompt = prompts.emplace_back();
+      for (Index j = 0; j < common; ++j) prompt.push_back(static_cast<std::int32_t>(j * j % 31));
+      for (Index j = 0; j < own; ++j) prompt.push_back(static_cast<std::int32_t>((5 + 3 * i + j) % 31));
+    }
+    return prompts;
+  };
+  const auto processed = [&](const std::vector<Tokens>& prompts, std::size_t slots, Index answers = 1) {
+    options.num_return_sequences = answers;
+    const decode::OnToken on_token;
+    const decode::OnEnd on_end;
+    decode::detail::Generation<D, float> all(s.dev, s.decoder, prompts, slots, options, on_token, on_end);
+    const auto results = all.run();
+    options.num_return_sequences = 1;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      CHECK(results[i] == s.run_all(std::span(prompts).subspan(i / static_cast<std::size_t>(answers), 1), options)[0]);
+      CHECK(results[i].size() == 3);
+    }
+    return all.processed();
+  };
+  constexpr Index answered = 2;  // tokens of each answer that go through the model as well: all but the last
+  // The first is waited for where that saves as much as a step takes.
+  CHECK(processed(prompts_of(5, 140, 4), 5) == 140 + 5 * (4 + answered));
+  CHECK(processed(prompts_of(5, 127, 4), 5) == 5 * (127 + 4 + answered));
+  CHECK(processed(prompts_of(5, 128, 4), 2) == 128 + 5 * (4 + answered));
+  // Who enters later goes on from who is there, where that is worth a copy.
+  for (const Index common : {15, 16}) {
+    const std::vector<Tokens> prompts = prompts_of(3, common, 4);
+    const decode::OnToken first_ends = [](std::size_t i, std::int32_t) { return i != 0; };
+    const decode::OnEnd on_end;
+    options.num_return_sequences = 1;
+    decode::detail::Generation<D, float> later(s.dev, s.decoder, prompts, 2, options, first_ends, on_end);
+    const auto results = later.run();
+    CHECK(results[2] == s.run_all(std::span(prompts).subspan(2), options)[0]);
+    CHECK(later.processed() == 3 * (common + 4) + 2 * answered - (common < 16 ? 0 : common));
+  }
+  // All of a prompt but its last token.
+  CHECK(processed(prompts_of(1, 150, 0), 4, 4) == 149 + 4 * (1 + answered));
+  // Others don't wait behind one that does.
+  std::vector<Tokens> mixed = prompts_of(4, 150, 4);
+  mixed.insert(mixed.begin() + 2, prompts_of(1, 0, 9)[0]);
+  CHECK(processed(mixed, 5) == 150 + 4 * (4 + answered) + 9 + answered);
+  CHECK(processed(mixed, 3) == 150 + 4 * (4 + answered) + 9 + answered);
+  std::vector<std::size_t> order;
+  (void)decode::generate(s.dev, s.decoder, std::span<const Tokens>(mixed), options, 5,
+                         [&](std::size_t i, std::int32_t) {
+                           order.push_back(i);
+                           return true;
+                         });
+  CHECK(order == std::vector<std::size_t>{0, 2, 0, 2, 1, 3, 4, 0, 2, 1, 3, 4, 1, 3, 4});
+  options.shares = false;
+  CHECK(processed(prompts_of(3, 150, 4), 3) == 3 * (154 + answered));
+  options.shares = true;
+  // A prompt that another begins with.
+  std::vector<Tokens> nested = prompts_of(3, 200, 4);
+  nested[1].resize(160);
+  CHECK(processed(nested, 3) == 204 + 1 + 4 + 3 * answered);
 }
 
 TEST_CASE("generate: answers to a prompt have random numbers of their own, the same alone and together") {

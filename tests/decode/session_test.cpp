@@ -217,6 +217,13 @@ TEST_CASE("session: a fork has the first tokens of another, processed or queued,
   REQUIRE(next.sequences == std::vector<Sequence>{late, copy});
   check_row(s, next, 0, first);
   check_row(s, next, 1, Tokens(first.begin(), first.begin() + 4));
+
+  decode::Session<D, float> other(s.dev, s.decoder);
+  const Sequence twelve = other.enter(12);
+  other.append(twelve, first);
+  CHECK(other.rows() == 12);
+  (void)other.fork(twelve, 4, 20);
+  CHECK(other.rows() == 12 + 20);  // at once
 }
 
 TEST_CASE("session: what is cut off is forgotten, processed or queued") {

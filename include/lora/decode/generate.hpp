@@ -24,6 +24,7 @@ struct GenerateOptions {
   Sampling sampling{};
   Index vocabulary = 0;  ///< use only the first so many ids, for heads wider than their tokenizer; 0: all
   std::vector<std::int32_t> stop_ids{};  ///< end a sequence; not part of the result
+  bool shares = true;                    ///< what prompts have in common at their beginning is processed once
   std::function<bool()> stopped{};       ///< asked before each step; true: no further token is chosen
 };
 
@@ -46,7 +47,8 @@ inline std::uint64_t stream_of(std::size_t prompt, std::size_t answer) {
   return answer == 0 ? prompt : mix_key(prompt, answer);
 }
 
-/// Continues prompts in a session, `slots` at a time: the next one enters as soon as another has ended.
+/// Continues prompts in a session, `slots` at a time: the next one enters as soon as another has ended. What it has in
+/// common with one that is there is not processed again.
 template <AnyDevice D, class T>
 class Generation {
  public:
@@ -65,16 +67,16 @@ class Generation {
         session_(dev, model, static_cast<Index>(slots_) * room_),
         results_(prompts.size() * answers_) {}
 
+  /// Rows that went through the model so far.
+  Index processed() const { return session_.processed(); }
+
   std::vector<std::vector<std::int32_t>> run() {
-    for (std::size_t next = 0;;) {
+    for (;;) {
       if (options_.stopped && options_.stopped()) break;
-      for (; active_.size() < slots_ && next < results_.size(); ++next) {
-        const Sequence sequence = session_.enter(room_);
-        active_[sequence].result = next;
-        append(sequence, prompts_[next / answers_]);
-      }
+      fill();
       if (active_.empty()) break;
       auto logits = session_.step();
+      for (auto& [sequence, active] : active_) active.processed = true;
       for (std::size_t i = 0; i < logits.sequences.size(); ++i)
         choose(logits.sequences[i], logits.row(i).first(choices_));
     }
@@ -84,8 +86,56 @@ class Generation {
  private:
   struct Active {
     std::size_t result = 0;
+    bool processed = false;  // its prompt is
     SeenIds seen{};
   };
+
+  // The longest beginning that a prompt has in common with one in the session, without its last token, whose logits are
+  // wanted.
+  struct Origin {
+    Index length = 0;
+    Sequence sequence{};
+  };
+  Origin longest_origin(std::span<const std::int32_t> prompt, bool processed) const {
+    Origin longest;
+    const auto last = prompt.end() - 1;
+    for (const auto& [sequence, active] : active_) {
+      if (active.processed != processed) continue;
+      const auto& other = prompts_[active.result / answers_];
+      const Index length = std::mismatch(prompt.begin(), last, other.begin(), other.end()).first - prompt.begin();
+      if (length > longest.length) longest = {length, sequence};
+    }
+    return longest;
+  }
+
+  // Lets as many enter as there is room for: those that have waited, then the next ones.
+  void fill() {
+    std::vector<std::size_t> wait;
+    const auto try_to_enter = [&](std::size_t result) {
+      if (active_.size() == slots_ || !enter(result)) wait.push_back(result);
+    };
+    for (const std::size_t result : std::exchange(waiting_, {})) try_to_enter(result);
+    while (active_.size() < slots_ && wait.size() < slots_ && next_ < results_.size()) try_to_enter(next_++);
+    waiting_ = std::move(wait);
+  }
+
+  // False where a result waits for the next step, to go on from what that processes.
+  bool enter(std::size_t result) {
+    // A step reads all weights, which takes about as long as to process so many tokens.
+    constexpr Index tokens_of_step = 128, worth_a_copy = 16;
+    const std::span<const std::int32_t> prompt = prompts_[result / answers_];
+    Origin origin = longest_origin(prompt, true);
+    if (options_.shares && longest_origin(prompt, false).length >= origin.length + tokens_of_step) return false;
+    if (!options_.shares || origin.length < worth_a_copy) origin.length = 0;
+    const Sequence sequence =
+        origin.length > 0 ? session_.fork(origin.sequence, origin.length, room_) : session_.enter(room_);
+    Active& active = active_[sequence];
+    active.result = result;
+    const auto there = static_cast<std::size_t>(origin.length);
+    if (options_.sampling.repetition_penalty != 1) active.seen.add(prompt.first(there));
+    append(sequence, prompt.subspan(there));
+    return true;
+  }
 
   // Tokens for which each slot has room.
   Index room() const {
@@ -105,7 +155,7 @@ class Generation {
     if (options_.sampling.repetition_penalty != 1) active_.at(sequence).seen.add(tokens);
   }
 
-  // Appends a token to the sequence, or ends it.
+  // Appends the token that was chosen to the sequence, or ends it.
   void choose(Sequence sequence, std::span<Accum<T>> logits) {
     const Active& active = active_.at(sequence);
     const std::size_t i = active.result, prompt = i / answers_;
@@ -136,6 +186,8 @@ class Generation {
   std::size_t choices_;  // ids that may be chosen
   Session<D, T> session_;
   std::map<Sequence, Active> active_{};
+  std::size_t next_ = 0;                // result that has not been looked at
+  std::vector<std::size_t> waiting_{};  // before it
   std::vector<std::vector<std::int32_t>> results_;
 };
 

@@ -62,10 +62,10 @@ class Session {
   }
 
   /// A new sequence of the first `length` tokens of another, which are not processed again. Its logits come with the
-  /// next token that is appended to it.
-  Sequence fork(Sequence of, Index length) {
+  /// next token that is appended to it. `room` as above.
+  Sequence fork(Sequence of, Index length, Index room = 0) {
     expect_length(of, length);
-    const Sequence sequence = enter(length);
+    const Sequence sequence = enter(std::max(length, room));
     const State& from = at(of);
     State& to = at(sequence);
     to.cached = std::min(length, from.cached);
