@@ -373,6 +373,35 @@ def make_additional(folder):
         steps=steps))
 
 
+def sequences_in_common(count, generator):
+    """Records that begin alike: 16 tokens that all have, then 16 of one of two documents; the answer is labelled."""
+    draw = lambda length: torch.randint(1, SIZES["vocab_size"], (length,), generator=generator).tolist()
+    system, documents = draw(16), [draw(16), draw(16)]
+    result = []
+    for i in range(count):
+        question, answer = draw(1 + i % 4), draw(1 + i % 3)
+        prompt = system + documents[i % 3 // 2] + question
+        result.append(dict(input_ids=prompt + answer, labels=[-100] * len(prompt) + answer))
+    return result
+
+
+def make_shared(folder, seed):
+    """The adapter's training once more, on records that begin alike, each computed whole."""
+    reference = json.load(open(os.path.join(folder, "reference.json")))
+    model, _ = load(folder, os.path.join(folder, "adapter"))
+    generator = torch.Generator().manual_seed(2000 + seed)
+    t = dict(reference["training"], micro_batch=3)
+    data = sequences_in_common(t["steps"] * t["accumulation"] * t["micro_batch"], generator)
+    evaluation = sequences_in_common(4, generator)
+    steps = train(model, data, t)
+    save_file({"final." + n: v for n, v in adapter_tensors(model, lambda p: p).items()},
+              os.path.join(folder, "shared.safetensors"))
+    with torch.no_grad():
+        final_loss = sum(loss_sum(model, sequence)[0].item() for sequence in evaluation) / labelled(evaluation)
+    write_json(os.path.join(folder, "shared.json"), dict(
+        versions=versions(), evaluation=evaluation, final_loss=final_loss, training=t, data=data, steps=steps))
+
+
 U64 = (1 << 64) - 1
 
 
@@ -690,7 +719,7 @@ def check_adapter(folder, base):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default=os.path.join(os.path.dirname(__file__), "..", "fixtures"))
-    parser.add_argument("--only", choices=["golden", "full", "loraplus", "additional", "neftune", "adapters", "heads", "no_rope"])
+    parser.add_argument("--only", choices=["golden", "full", "loraplus", "additional", "shared", "neftune", "adapters", "heads", "no_rope"])
     parser.add_argument("--check-adapter", metavar="FOLDER")
     parser.add_argument("--base", metavar="MODEL")
     options = parser.parse_args()
@@ -711,6 +740,9 @@ def main():
             make_loraplus(os.path.join(options.out, "golden", family))
     if options.only in (None, "golden", "additional"):
         make_additional(os.path.join(options.out, "golden", "llama"))
+    if options.only in (None, "golden", "shared"):
+        for seed, family in enumerate(FAMILIES):
+            make_shared(os.path.join(options.out, "golden", family), seed)
     if options.only in (None, "golden", "neftune"):
         make_neftune(os.path.join(options.out, "golden", "qwen3"))
     if options.only in (None, "adapters"):

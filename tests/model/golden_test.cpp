@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lora/data/batch.hpp"
 #include "lora/instantiate.hpp"
 #include "lora/model/rotary_note.hpp"
 #include "lora/optim/adamw.hpp"
@@ -58,6 +59,21 @@ std::vector<Sequence> sequences_of(const io::Json& json) {
 /// Sequences end to end; each row's label is the token that follows it.
 struct Batch : nn::Batch {
   Index labelled = 0;
+
+  /// What they have in common at their beginning lies there once.
+  static Batch shared(std::span<const Sequence> sequences) {
+    std::vector<data::Example> examples;
+    for (const auto& sequence : sequences) examples.push_back({.tokens = sequence.tokens, .labels = sequence.labels});
+    std::vector<Index> places(examples.size());
+    std::iota(places.begin(), places.end(), Index{0});
+    data::Batch batch;
+    batch.append(examples, places, true);
+    CHECK(batch.rows() < batch.sequence_tokens);
+    Batch result({});
+    static_cast<nn::Batch&>(result) = batch;
+    result.labelled = batch.labelled;
+    return result;
+  }
 
   explicit Batch(std::span<const Sequence> sequences) {
     for (const auto& sequence : sequences) {
@@ -310,6 +326,10 @@ void check_training(const std::string& family, const std::string& reference = "r
   const auto micro_batch = settings.at("micro_batch").template get<std::size_t>();
   const auto accumulation = settings.at("accumulation").template get<std::size_t>();
   const auto start = f.trained(false);
+  const bool shares = reference == "shared";
+  const auto batch_of = [&](std::span<const Sequence> sequences) {
+    return shares ? Batch::shared(sequences) : Batch(sequences);
+  };
 
   optim::AdamW<D, T> optimizer(
       f.dev, f.model.params(), {number("beta1"), number("beta2"), number("epsilon"), number("weight_decay")},
@@ -326,7 +346,7 @@ void check_training(const std::string& family, const std::string& reference = "r
     double loss = 0, count = 0;
     std::vector<Batch> batches;
     for (std::size_t i = 0; i < accumulation; ++i, left = left.subspan(micro_batch))
-      count += static_cast<double>(batches.emplace_back(left.first(micro_batch)).labelled);
+      count += static_cast<double>(batches.emplace_back(batch_of(left.first(micro_batch))).labelled);
     f.model.params().zero_grad(f.dev);
     for (const auto& batch : batches) loss += f.train(batch, 1 / count) / count;
 
@@ -354,7 +374,7 @@ void check_training(const std::string& family, const std::string& reference = "r
   }
   CHECK(std::sqrt(difference) < tolerance<T>.update * std::sqrt(update));
 
-  const Batch batch(sequences_of(f.json.at("evaluation")));
+  const Batch batch = batch_of(sequences_of(f.json.at("evaluation")));
   const double final_loss = f.json.at("final_loss").template get<double>();
   const auto evaluation = f.model.evaluate(f.dev, batch);
   CHECK(std::fabs(evaluation.loss_sum / static_cast<double>(batch.labelled) - final_loss) <
@@ -424,6 +444,13 @@ TEST_CASE("golden: ten steps of training with LoRA+, PEFT's, in f32 and f64") {
   each_family([](const std::string& family) {
     check_training<float>(family, "loraplus");
     if (test::effort(true, family == "qwen3", f64_left_out)) check_training<double>(family, "loraplus");
+  });
+}
+
+TEST_CASE("golden: ten steps of training where what sequences have in common is computed once, in f32 and f64") {
+  each_family([](const std::string& family) {
+    check_training<float>(family, "shared");
+    if (test::effort(true, family == "qwen3", f64_left_out)) check_training<double>(family, "shared");
   });
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -55,6 +56,23 @@ Tiles tiles_of(Index rows, Index tile) {
 }
 
 }  // namespace
+
+TEST_CASE("nn shapes: the last layer leaves rows out where an eighth of them has no label, and one has") {
+  for (const auto& [rows, labelled, leaves] :
+       {std::tuple(8, 7, true), {8, 8, false}, {9, 8, false}, {16, 14, true}, {16, 15, false}, {1, 0, false}}) {
+    CAPTURE(rows);
+    CAPTURE(labelled);
+    CHECK(nn::leaves_rows_out(rows, labelled) == leaves);
+  }
+  D dev(1);
+  nn::Batch batch = three_rows();
+  batch.labels = {ignore_index, 5, ignore_index};
+  nn::Pass<D, float> pass(dev, batch);
+  CHECK(pass.wanted().empty());
+  pass.want_labelled();
+  REQUIRE(pass.wanted().size() == 1);
+  CHECK(pass.wanted().data()[0] == 1);
+}
 
 TEST_CASE("nn shapes: projections of one input have as many columns, and as many ranks as there are") {
   Subject s;

@@ -248,8 +248,33 @@ TEST_CASE("work: gradient checkpointing forms all again but attention itself and
   check(again(shape, 0), {products, 0, moved, 0, 0});  // the update joins the weight: no h is kept
 }
 
+TEST_CASE(
+    "work: behind the last layer's attention labelled rows alone count, where they are few and nothing is dropped") {
+  nn::WorkPass pass = pass_of(), few = pass;
+  pass.labelled = pass.rows;
+  few.labelled = few.wanted = 4;
+  nn::BlockShape trains = block();
+  trains.attention.qkv_proj.projections[0].trains_weight = trains.recomputes = true;
+  nn::StackShape stack{.width = 8, .layers = {trains, trains}};
+  const auto of_layer = [&](const nn::WorkPass& own) {
+    return nn::forward_work(own, trains) + nn::backward_work(own, trains, true);
+  };
+  const nn::Work all = nn::training_work(pass, stack, false);
+  nn::WorkPass given = pass;
+  given.labelled = 4;
+  check(without(all, nn::training_work(given, stack, false)), without(of_layer(pass), of_layer(few)));
+  // Forward, backward and recompute of o, gate and up, forward and backward of down.
+  CHECK(without(of_layer(pass), of_layer(few)).products == 0.6 * (3 * (o_flops + gate_up_flops) + 2 * down_flops));
+  stack.layers.back().mlp.down_proj.drops = true;
+  stack.layers.front().mlp.down_proj.drops = true;
+  nn::WorkPass dropping = pass;
+  dropping.labelled = 4;
+  check(nn::training_work(dropping, stack, false), nn::training_work(pass, stack, false));
+}
+
 TEST_CASE("work: a stack goes back down to the lowest layer that trains, or to its input") {
-  const nn::WorkPass pass = pass_of();
+  nn::WorkPass pass = pass_of();
+  pass.labelled = pass.rows;
   nn::BlockShape trains = block();
   trains.mlp.down_proj.projections[0].trains_weight = true;
   const nn::StackShape stack{.width = 8, .layers = {block(), trains, block()}};

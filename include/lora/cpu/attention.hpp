@@ -26,6 +26,7 @@ struct Attention<cpu::Device> {
   static constexpr bool takes_trees(const AttentionShape&) {
     return true;
   }
+  static bool takes_trees(cpu::Device&, const AttentionShape&) { return true; }
 
   template <class T>
   static Saved<T> save(cpu::Device& dev, Index rows, Index heads) {

@@ -34,6 +34,7 @@ concept HasAttention = requires(D& dev, AttentionShape shape, View<D, const T> x
   { Attention<D>::template save<T>(dev, Index{}, Index{}) } -> std::same_as<AttentionSaved<D, T>>;
   { Attention<D>::saved_per_head } -> std::convertible_to<Index>;  // numbers of Accum<T> for a row
   { Attention<D>::template takes_trees<T>(shape) } -> std::same_as<bool>;
+  { Attention<D>::takes_trees(dev, shape) } -> std::same_as<bool>;
 };
 
 /// Whether a backend's attention takes segments that have parents, with heads such as these in T. Where it doesn't,
@@ -41,6 +42,12 @@ concept HasAttention = requires(D& dev, AttentionShape shape, View<D, const T> x
 template <class D, class T>
 constexpr bool takes_trees(const AttentionShape& shape) {
   return Attention<D>::template takes_trees<T>(shape);
+}
+
+/// Whether it does on this device, in every type: its toolkit may lack what that takes.
+template <class D>
+bool takes_trees(D& dev, const AttentionShape& shape) {
+  return Attention<D>::takes_trees(dev, shape);
 }
 
 /// Memory for what backward needs of N rows and H heads, at the arena's low end.

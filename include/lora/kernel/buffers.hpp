@@ -13,10 +13,12 @@ struct BufferSettings {
 /// The extents of a pass by which they are bounded.
 struct PassExtents {
   Index rows = 0;      ///< N
+  Index heads = 0;     ///< H
   Index kv_heads = 0;  ///< G
   Index head_dim = 0;  ///< C
   Index widest = 0;    ///< columns of a projection's input or output
   Index factors = 0;   ///< numbers of the largest A and B that one call goes over, ranks rounded up to 8
+  bool trees = false;  ///< sequences may have rows in common
 };
 
 /// How many bytes kernels of type T take of the arena at the most, beside the modules' own, while they run. A backend

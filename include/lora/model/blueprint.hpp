@@ -71,14 +71,14 @@ DecoderShape shape_of(const Blueprint& blueprint, const Trained& trains = {}, In
   return shape_of(blueprint, decodes, trains, recomputed);
 }
 
-/// What bounds the buffers of kernels in a pass of so many rows.
-kernel::PassExtents extents_of(const DecoderShape& shape, Index rows);
+/// What bounds the buffers of kernels in a pass of so many rows. `trees`: sequences may have some of them in common.
+kernel::PassExtents extents_of(const DecoderShape& shape, Index rows, bool trees = false);
 
 /// What Decoder::train_micro_batch takes of the arena.
 /// Shapes   N `rows`, of which n `labelled`
 template <AnyDevice D, class T>
 nn::Footprint training_footprint(const nn::Machine& machine, const DecoderShape& shape, Index rows, Index labelled) {
-  const nn::PassShape pass{machine, rows, true};
+  const nn::PassShape pass{machine, rows, true, labelled};
   nn::Footprint result = nn::Stack<D, T>::footprint(pass, shape.stack, nn::Keep::all, shape.embedding_trains);
   result.scratch = std::max(result.scratch, nn::Objective<D, T>::footprint(machine, shape.head, labelled, true));
   result.scratch += nn::Pass<D, T>::footprint(pass, labelled) + 2 * pass.rows_of<T>(shape.stack.width);
@@ -89,7 +89,7 @@ nn::Footprint training_footprint(const nn::Machine& machine, const DecoderShape&
 /// Shapes   as above
 template <AnyDevice D, class T>
 nn::Footprint evaluation_footprint(const nn::Machine& machine, const DecoderShape& shape, Index rows, Index labelled) {
-  const nn::PassShape pass{machine, rows, false};
+  const nn::PassShape pass{machine, rows, false, labelled};
   nn::Footprint result = nn::Stack<D, T>::footprint(pass, shape.stack, nn::Keep::nothing);
   const Index scored = nn::largest_row_tile(labelled, machine.tiling.head_rows);
   result.scratch = std::max(result.scratch, nn::Objective<D, T>::footprint(machine, shape.head, scored, false));

@@ -99,9 +99,10 @@ LORA_INLINE DecoderShape shape_of(const Blueprint& blueprint, const std::functio
   return shape;
 }
 
-LORA_INLINE kernel::PassExtents extents_of(const DecoderShape& shape, Index rows) {
-  kernel::PassExtents extents{.rows = rows};
+LORA_INLINE kernel::PassExtents extents_of(const DecoderShape& shape, Index rows, bool trees) {
+  kernel::PassExtents extents{.rows = rows, .trees = trees};
   for (const nn::BlockShape& layer : shape.stack.layers) {
+    extents.heads = layer.attention.heads;
     extents.kv_heads = layer.attention.kv_heads;
     extents.head_dim = layer.attention.head_dim;
     for (const nn::LoraLinearShape* group :

@@ -308,7 +308,8 @@ template <AnyDevice D, class T>
 void Decoder<D, T>::train_micro_batch(D& dev, const nn::Batch& batch, double scale, std::uint64_t random_key,
                                       View<D, typename D::Sum> loss_sum, nn::GradientHook<D>* hook) {
   if (!has_labels(batch)) return pass_without_batch(dev, true, hook);
-  const nn::Pass<D, T> pass(dev, batch, random_key);
+  nn::Pass<D, T> pass(dev, batch, random_key);
+  pass.want_labelled();
   rotary_->reach(dev, pass.max_position());
   const Index n = pass.count(), e = config_.hidden_size;
   [[maybe_unused]] const std::size_t mark = dev.arena().mark();
@@ -338,7 +339,9 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Batch& batch, const std::at
   }
   nn::Pass<D, T> pass(dev, batch);
   rotary_->reach(dev, pass.max_position());
+  pass.want_labelled();
   pass.stop_by(stop);
+  result.computed_tokens = batch.rows();
   const Arena::Scope scope(dev.arena());
   const View<D, T> hidden = scratch<T>(dev, pass.count(), config_.hidden_size);
   run(dev, pass, hidden);

@@ -22,6 +22,7 @@ struct Evaluation {
   Index correct = 0;  ///< labels that no token's logit exceeds
   Index records = 0;
   Index tokens = 0;                     ///< of these records
+  Index computed_tokens = 0;            ///< fewer where sequences have had beginnings in common, more in windows
   bool stopped = false;                 ///< stopped early: the sums cover a part only
   std::optional<double> exact_match{};  ///< of generated answers
   std::optional<double> rouge_l{};
@@ -38,6 +39,7 @@ struct Evaluation {
     correct += other.correct;
     records += other.records;
     tokens += other.tokens;
+    computed_tokens += other.computed_tokens;
     stopped = stopped || other.stopped;
     return *this;
   }

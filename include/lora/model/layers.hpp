@@ -13,6 +13,12 @@
 
 namespace lora::model {
 
+/// Of every layer.
+inline kernel::AttentionShape attention_shape(const Config& config) {
+  return {config.num_attention_heads, config.num_key_value_heads, config.head_dim,
+          1 / std::sqrt(static_cast<double>(config.head_dim))};
+}
+
 /// Builds the modules of a model from the tensors that a Loader reads, which it asks for in the order of the model.
 template <AnyDevice D, class T>
 class LayerBuilder {
@@ -26,7 +32,6 @@ class LayerBuilder {
   }
 
   typename nn::Stack<D, T>::Layer layer(Index i) const {
-    const Index c = config_.head_dim;
     const std::string prefix = concat("model.layers.", i, ".");
     typename nn::Attention<D, T>::Parts attention;
     attention.qkv_proj = projections(i, 0);
@@ -35,8 +40,7 @@ class LayerBuilder {
       attention.q_norm = norm(prefix + "self_attn.q_norm.weight");
       attention.k_norm = norm(prefix + "self_attn.k_norm.weight");
     }
-    attention.shape = {config_.num_attention_heads, config_.num_key_value_heads, c,
-                       1 / std::sqrt(static_cast<double>(c))};
+    attention.shape = attention_shape(config_);
     attention.rotary = config_.rotates[static_cast<std::size_t>(i)] ? &rotary_ : nullptr;
     attention.layer = i;
     attention.norm = norm(prefix + "input_layernorm.weight");

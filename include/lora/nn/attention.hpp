@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <tuple>
 #include <utility>
 
@@ -35,30 +36,33 @@ class Attention {
     using Linears = LoraLinear<D, T>;
     const bool keeps_output = keep != Keep::nothing, all = keep == Keep::all;
     const Footprint qkv = Linears::footprint(pass, shape.qkv_proj, keep),
-                    o = Linears::footprint(pass, shape.o_proj, keep);
+                    o = Linears::footprint(pass.wanted_part(), shape.o_proj, keep);
     Footprint result = all ? kept_of_heads(pass, shape) : Footprint();
     result.saved += qkv.saved + o.saved;
     const Index out = pass.rows_of<T>(shape.q_columns());
     if (keeps_output) result.saved += out + pass.rows_of<Accum<T>>(shape.heads * kernel::Attention<D>::saved_per_head);
     result.low = result.saved;
     result.scratch = (keeps_output ? 0 : out) + (all ? 0 : pass.rows_of<T>(shape.qkv_proj.out())) +
-                     std::max(pass.rows_of<T>(shape.width) + qkv.scratch, prepared_bytes(pass, shape) + o.scratch);
+                     std::max(pass.rows_of<T>(shape.width) + qkv.scratch,
+                              prepared_bytes(pass, shape) + chosen_bytes(pass, shape) + o.scratch);
     return result;
   }
   static Footprint recompute_footprint(const PassShape& pass, const SelfAttentionShape& shape) {
     using Linears = LoraLinear<D, T>;
     const Footprint qkv = Linears::footprint(pass, shape.qkv_proj, Keep::all),
-                    o = Linears::footprint(pass, shape.o_proj, Keep::all);
+                    o = Linears::footprint(pass.wanted_part(), shape.o_proj, Keep::all);
     Footprint result = kept_of_heads(pass, shape);
     result.low = result.saved += qkv.saved + o.saved;
-    result.scratch = std::max(pass.rows_of<T>(shape.width) + qkv.scratch, prepared_bytes(pass, shape) + o.scratch);
+    result.scratch = std::max(pass.rows_of<T>(shape.width) + qkv.scratch,
+                              prepared_bytes(pass, shape) + chosen_bytes(pass, shape) + o.scratch);
     return result;
   }
   /// Scratch, where dx is wanted or not.
   static Index backward_footprint(const PassShape& pass, const SelfAttentionShape& shape, bool with_dx) {
     using Linears = LoraLinear<D, T>;
     const bool further = with_dx || shape.trains_before_heads();
-    const Index o = Linears::backward_footprint(pass, shape.o_proj, further);
+    const Index o = (further ? 2 : 1) * chosen_bytes(pass, shape) +
+                    Linears::backward_footprint(pass.wanted_part(), shape.o_proj, further);
     if (!further) return o;
     const Index normed =
         pass.rows_of<T>(shape.width) + Linears::backward_footprint(pass, shape.qkv_proj, with_dx || shape.norm_trains);
@@ -80,41 +84,59 @@ class Attention {
   explicit Attention(Parts parts) : p_(std::move(parts)) {}
 
   bool trains() const { return trains_before_heads() || p_.o_proj.trains(); }
+  /// Whether dropout acts on the kernel's output.
+  bool drops_output() const { return p_.o_proj.drops(); }
   RmsNorm<D, T>& norm() { return p_.norm; }
   RmsNorm<D, T>& q_norm() { return p_.q_norm; }
   RmsNorm<D, T>& k_norm() { return p_.k_norm; }
   LoraLinear<D, T>& qkv_proj() { return p_.qkv_proj; }
   LoraLinear<D, T>& o_proj() { return p_.o_proj; }
 
-  void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep) const {
+  /// `rows` (n): those whose output is wanted, of which y then is; empty: all.
+  void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep,
+               View<D, const std::int32_t> rows = {}) const {
     const Arena::Scope scope(dev.arena());
     const bool keeps_output = keep != Keep::nothing;
     saved.out = save_or_scratch<T>(dev, keeps_output, x.rows(), q_columns());
     if (keeps_output) saved.kernel = kernel::save_attention<T>(dev, x.rows(), p_.shape.heads);
-    const auto [q, k] = project(dev, pass, x, y, saved, keep);
+    const auto [q, k] = project(dev, pass, x, rows.empty() ? y : View<D, T>(), saved, keep);
     attend(dev, pass, q, k, v_of(saved.qkv), saved.out, keeps_output ? &saved.kernel : nullptr);
-    p_.o_proj.forward(dev, pass, saved.out, y, saved.o_proj, keep, true);
+    add_output(dev, pass, x, y, saved, keep, rows);
   }
 
   /// Fills in what forward did not save under Keep::attention, and y.
-  void recompute(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved) const {
+  void recompute(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved,
+                 View<D, const std::int32_t> rows = {}) const {
     const Arena::Scope scope(dev.arena());
-    project(dev, pass, x, y, saved, Keep::all);
-    p_.o_proj.forward(dev, pass, saved.out, y, saved.o_proj, Keep::all, true);
+    project(dev, pass, x, rows.empty() ? y : View<D, T>(), saved, Keep::all);
+    add_output(dev, pass, x, y, saved, Keep::all, rows);
   }
 
-  /// dx may be dy.
-  void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved, View<D, const T> dy, View<D, T> dx) {
+  /// dx may be dy. `rows`: forward's, of which dy is.
+  void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved, View<D, const T> dy, View<D, T> dx,
+                View<D, const std::int32_t> rows = {}) {
     const Arena::Scope scope(dev.arena());
     const bool further = !dx.empty() || trains_before_heads();
     const View<D, T> dout = further ? scratch<T>(dev, x.rows(), q_columns()) : View<D, T>();
-    p_.o_proj.backward(dev, pass, saved.out, saved.o_proj, dy, dout);
+    if (rows.empty()) {
+      p_.o_proj.backward(dev, pass, saved.out, saved.o_proj, dy, dout);
+    } else {
+      const Arena::Scope chosen_scope(dev.arena());
+      const View<D, T> out = chosen(dev, saved.out, rows);
+      const View<D, T> d_chosen = further ? scratch<T>(dev, out.rows(), out.cols()) : View<D, T>();
+      p_.o_proj.backward(dev, pass, out, saved.o_proj, dy, d_chosen);
+      if (further) spread(dev, View<D, const T>(d_chosen), rows, dout);
+    }
     if (!further) return;
 
     const View<D, T> dqkv = scratch<T>(dev, x.rows(), p_.qkv_proj.out_features());
     attend_backward(dev, pass, saved, dout, dqkv);
 
-    if (!dx.empty() && dx.data() != dy.data()) kernel::convert(dev, dy, dx);
+    if (!rows.empty() && !dx.empty()) {
+      spread(dev, dy, rows, dx);
+    } else if (!dx.empty() && dx.data() != dy.data()) {
+      kernel::convert(dev, dy, dx);
+    }
     const View<D, T> normed = scratch<T>(dev, x.rows(), x.cols());  // its gradient at first
     if (!dx.empty() || p_.norm.trains()) p_.qkv_proj.backward_input(dev, saved.qkv_proj, dqkv, normed);
     p_.norm.backward_residual(dev, x, saved.rstd, normed, dx);
@@ -131,6 +153,30 @@ class Attention {
   // q and k behind their norms.
   static Index prepared_bytes(const PassShape& pass, const SelfAttentionShape& shape) {
     return shape.qk_norm ? pass.rows_of<T>(shape.qk_columns()) : 0;
+  }
+
+  // Of the chosen rows of the kernel's output.
+  static Index chosen_bytes(const PassShape& pass, const SelfAttentionShape& shape) {
+    return pass.wanted > 0 ? pass.wanted_part().rows_of<T>(shape.q_columns()) : 0;
+  }
+  static View<D, T> chosen(D& dev, View<D, const T> x, View<D, const std::int32_t> rows) {
+    const View<D, T> part = scratch<T>(dev, rows.size(), x.cols());
+    kernel::gather_rows(dev, x, rows, part);
+    return part;
+  }
+  // Rows of `to` are those of `part`, or 0.
+  static void spread(D& dev, View<D, const T> part, View<D, const std::int32_t> rows, View<D, T> to) {
+    kernel::fill(dev, to, 0.0);
+    kernel::scatter_rows(dev, part, rows, to);
+  }
+
+  // y = x + o_proj(out)
+  void add_output(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep,
+                  View<D, const std::int32_t> rows) const {
+    if (rows.empty()) return p_.o_proj.forward(dev, pass, saved.out, y, saved.o_proj, keep, true);
+    const Arena::Scope scope(dev.arena());
+    kernel::gather_rows(dev, x, rows, y);
+    p_.o_proj.forward(dev, pass, chosen(dev, saved.out, rows), y, saved.o_proj, keep, true);
   }
 
   bool trains_before_heads() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "lora/kernel/buffers.hpp"
@@ -38,6 +39,15 @@ struct PassShape {
   Machine machine{};
   Index rows = 0;       ///< N
   bool random = false;  ///< it has a key for random numbers: dropout drops
+  Index labelled = 0;   ///< n: rows with a label
+  Index wanted = 0;     ///< rows of a layer's output that anything reads; 0: all
+
+  /// Of what is computed of the wanted rows alone.
+  PassShape wanted_part() const {
+    PassShape part = *this;
+    if (wanted > 0) part.rows = std::exchange(part.wanted, 0);
+    return part;
+  }
 
   /// Bytes of a piece (n, cols) of T.
   template <class T>
@@ -50,6 +60,9 @@ struct PassShape {
     return piece<T>(rows, cols);
   }
 };
+
+/// Whether it pays that the last layer goes on with the labelled rows alone (Stack): the others have to be enough.
+inline bool leaves_rows_out(Index rows, Index labelled) { return labelled > 0 && 8 * labelled <= 7 * rows; }
 
 /// A LoraLinear.
 struct LoraLinearShape {
@@ -123,6 +136,8 @@ struct BlockShape {
   bool recomputes = false;
 
   bool trains() const { return attention.trains() || mlp.trains(); }
+  /// Whether dropout acts behind attention.
+  bool drops() const { return attention.o_proj.drops || mlp.gate_up_proj.drops || mlp.down_proj.drops; }
 };
 
 /// A Stack.

@@ -83,6 +83,7 @@ class LoraLinear {
   /// ΣR; 0 where there is no adapter.
   Index rank() const { return adapter_.rank(); }
   bool trains() const { return adapter_.trains() || base_.trains(); }
+  bool drops() const { return dropout_ > 0; }
   const std::vector<typename LinearGroup<D, T>::Projection>& projections() const { return base_.projections(); }
   /// Weight and bias of projection j.
   Linear<D, T>& linear(std::size_t j) { return base_.linear(j); }

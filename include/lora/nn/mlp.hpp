@@ -59,6 +59,7 @@ class Mlp {
       : norm_(std::move(norm)), gate_up_proj_(std::move(gate_up_proj)), down_proj_(std::move(down_proj)) {}
 
   bool trains() const { return norm_.trains() || gate_up_proj_.trains() || down_proj_.trains(); }
+  bool drops() const { return gate_up_proj_.drops() || down_proj_.drops(); }
   RmsNorm<D, T>& norm() { return norm_; }
   LoraLinear<D, T>& gate_up_proj() { return gate_up_proj_; }
   LoraLinear<D, T>& down_proj() { return down_proj_; }

@@ -152,6 +152,11 @@ class Pass {
   /// Of the random numbers of a step, made of its seed and number; 0: no dropout and no noise (evaluation).
   std::uint64_t random_key() const { return random_key_; }
 
+  /// Of the stack's output the labelled rows alone will be read.
+  void want_labelled() { wants_labelled_ = true; }
+  /// Those that will; empty: all.
+  View<D, const std::int32_t> wanted() const { return wants_labelled_ ? labelled() : View<D, const std::int32_t>(); }
+
   /// A pass that keeps nothing ends before its next layer once *stop is no longer 0; its output is then undefined.
   void stop_by(const std::atomic<int>* stop) { stop_ = stop; }
   bool stopped() const { return stop_ != nullptr && stop_->load() != 0; }
@@ -169,6 +174,7 @@ class Pass {
   std::vector<kernel::Segment> keys_;
   KvCache<D, T>* cache_ = nullptr;
   bool decodes_ = false;
+  bool wants_labelled_ = false;
   const std::atomic<int>* stop_ = nullptr;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
@@ -32,21 +33,24 @@ class Recomputed {
   void recompute(bool on) { on_ = on; }
   bool recomputes() const { return on_; }
   bool trains() const { return inner_.trains(); }
+  const M& inner() const { return inner_; }
   M& inner() { return inner_; }
 
   template <class D, class T>
-  void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep) const {
-    inner_.forward(dev, pass, x, y, saved, on_ && keep == Keep::all ? Keep::attention : keep);
+  void forward(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep,
+               View<D, const std::int32_t> rows = {}) const {
+    inner_.forward(dev, pass, x, y, saved, on_ && keep == Keep::all ? Keep::attention : keep, rows);
   }
 
   template <class D, class T>
-  void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved, ConstView<D, T> dy, View<D, T> dx) {
+  void backward(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved, ConstView<D, T> dy, View<D, T> dx,
+                View<D, const std::int32_t> rows = {}) {
     const Arena::SavedScope recomputed(dev.arena());
     if (on_) {
       const Span span(dev, Profile::Kind::phase, "recompute");
-      inner_.recompute(dev, pass, x, saved);
+      inner_.recompute(dev, pass, x, saved, rows);
     }
-    inner_.backward(dev, pass, x, saved, dy, dx);
+    inner_.backward(dev, pass, x, saved, dy, dx, rows);
   }
 
  private:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -11,7 +12,9 @@
 namespace lora::nn {
 
 /// All layers in order. Backward ends at the lowest layer that trains, unless dx is wanted; layers below it keep
-/// nothing.
+/// nothing. A row that nobody reads behind the last layer (Pass::wanted) needs no more of it than attention's keys and
+/// values: where there are enough of them (leaves_rows_out), and no dropout, whose random numbers belong to all rows,
+/// the others alone are computed.
 template <AnyDevice D, class T>
 class Stack {
  public:
@@ -30,17 +33,21 @@ class Stack {
   static Footprint footprint(const PassShape& pass, const StackShape& shape, Keep keep, bool wants_dx = false) {
     const Index first = keep == Keep::nothing ? shape.size() : wants_dx ? 0 : shape.first_trained();
     const Index x = pass.rows_of<T>(shape.width);
+    PassShape last = pass;
+    if (leaves_rows_out(pass.rows, pass.labelled) && !(pass.random && shape.layers.back().drops()))
+      last.wanted = pass.labelled;
     Footprint result;
     Index held = 0;  // of the low end
     for (Index i = 0; i < shape.size(); ++i) {
       const auto& layer = shape.layers[static_cast<std::size_t>(i)];
-      const Footprint forward = Layer::footprint(pass, layer, i < first ? Keep::nothing : keep);
+      const PassShape& own = i + 1 < shape.size() ? pass : last;
+      const Footprint forward = Layer::footprint(own, layer, i < first ? Keep::nothing : keep);
       if (i >= first) held += (i == first ? x : 0) + (i + 1 < shape.size() ? x : 0);
       result.low = std::max(result.low, held + forward.low);
       result.scratch = std::max(result.scratch, forward.scratch);
       held += forward.saved;
       if (i < first) continue;
-      const Footprint backward = Layer::backward_footprint(pass, layer, i > first || wants_dx);
+      const Footprint backward = Layer::backward_footprint(own, layer, i > first || wants_dx);
       result.low = std::max(result.low, held + backward.low);  // backward releases the layers above it first
       result.scratch = std::max(result.scratch, backward.scratch);
     }
@@ -92,7 +99,7 @@ class Stack {
       const LayerHandle<D> weights(access_, dev, i, i + 1 < size() ? i + 1 : after);
       if (i < first) {
         typename Layer::Saved nothing;
-        layer.forward(dev, pass, input, y, nothing, Keep::nothing);
+        layer.forward(dev, pass, input, y, nothing, Keep::nothing, wanted_rows(pass, i));
         input = y;
         continue;
       }
@@ -106,7 +113,7 @@ class Stack {
       }
       // It outlives what this layer saves, so it must be saved before.
       next = i + 1 == size() ? y : save<T>(dev, x.rows(), x.cols());
-      layer.forward(dev, pass, View<D, const T>(entry.x), next, entry.layer, keep);
+      layer.forward(dev, pass, View<D, const T>(entry.x), next, entry.layer, keep, wanted_rows(pass, i));
     }
   }
 
@@ -120,13 +127,20 @@ class Stack {
       const LayerHandle<D> weights(access_, dev, i, i > first ? i - 1 : 0);
       auto& entry = saved.entries[static_cast<std::size_t>(i - first)];
       layer(i).backward(dev, pass, View<D, const T>(entry.x), entry.layer, View<D, const T>(dy),
-                        i == first && !saved.wants_dx ? View<D, T>() : dy);
+                        i == first && !saved.wants_dx ? View<D, T>() : dy, wanted_rows(pass, i));
       dev.arena().release(entry.mark);
       if (hook != nullptr) hook->formed(dev, i);
     }
   }
 
  private:
+  // Rows of layer i's output that are computed; empty: all.
+  View<D, const std::int32_t> wanted_rows(const Pass<D, T>& pass, Index i) const {
+    const View<D, const std::int32_t> wanted = pass.wanted();
+    if (i + 1 < size() || !leaves_rows_out(pass.count(), wanted.size())) return {};
+    return pass.random_key() != 0 && layers_.back().inner().drops() ? View<D, const std::int32_t>() : wanted;
+  }
+
   std::vector<Layer> layers_;
   LayerAccess<D>* access_ = nullptr;
 };

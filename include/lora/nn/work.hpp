@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
 #include "lora/core/config.hpp"
 #include "lora/nn/footprint.hpp"
@@ -38,6 +39,7 @@ struct Work {
 struct WorkPass {
   Index rows = 0;      ///< N
   Index labelled = 0;  ///< n
+  Index wanted = 0;    ///< rows of a layer's output that anything reads; 0: all
   double pairs = 0;    ///< of a query and a key that it sees: Σ S (S + 1) / 2 of sequences of S tokens
   double element = 4;  ///< bytes of T
   double sum = 4;      ///< bytes of Accum<T>
@@ -45,6 +47,12 @@ struct WorkPass {
   bool whole_rows = false;  ///< the loss takes whole rows of logits, and keeps them for its gradient
 
   bool narrow() const { return element < sum; }
+  /// Of what is computed of the wanted rows alone.
+  WorkPass wanted_part() const {
+    WorkPass part = *this;
+    if (wanted > 0) part.rows = std::exchange(part.wanted, 0);
+    return part;
+  }
   /// Of so many columns of T.
   double bytes(double columns) const { return static_cast<double>(rows) * columns * element; }
   double bytes(Index columns) const { return bytes(static_cast<double>(columns)); }

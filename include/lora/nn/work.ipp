@@ -66,7 +66,8 @@ inline Work attention_work(const WorkPass& pass, const SelfAttentionShape& shape
 }
 
 inline Work forward_work(const WorkPass& pass, const SelfAttentionShape& shape) {
-  return project_work(pass, shape) + attention_work(pass, shape, 2) + nn::forward_work(pass, shape.o_proj);
+  return project_work(pass, shape) + attention_work(pass, shape, 2) +
+         nn::forward_work(pass.wanted_part(), shape.o_proj);
 }
 
 // Of a norm before projections, whose output's gradient becomes its output again.
@@ -76,7 +77,7 @@ inline double residual_norm_bytes(const WorkPass& pass, Index width, bool with_d
 
 inline Work backward_work(const WorkPass& pass, const SelfAttentionShape& shape, bool with_dx) {
   const bool further = with_dx || shape.trains_before_heads();
-  Work work = nn::backward_work(pass, shape.o_proj, further);
+  Work work = nn::backward_work(pass.wanted_part(), shape.o_proj, further);
   if (!further) return work;
   work += attention_work(pass, shape, 5);
   // With norms they and the rotation are computed again, and then their gradients.
@@ -112,13 +113,14 @@ inline Work backward_work(const WorkPass& pass, const MlpShape& shape, bool with
 
 // What gradient checkpointing computes again: all but attention itself and the last product.
 inline Work recompute_work(const WorkPass& pass, const BlockShape& shape) {
-  Work work = project_work(pass, shape.attention) + nn::forward_work(pass, shape.attention.o_proj) +
-              project_work(pass, shape.mlp);
-  work.moved -= pass.bytes(shape.mlp.width);  // no copy for the second residual sum
+  const WorkPass wanted = pass.wanted_part();
+  Work work = project_work(pass, shape.attention) + nn::forward_work(wanted, shape.attention.o_proj) +
+              project_work(wanted, shape.mlp);
+  work.moved -= wanted.bytes(shape.mlp.width);  // no copy for the second residual sum
   const LoraLinearShape& down = shape.mlp.down_proj;
-  if (down.rank() > 0 && !folds(pass, down)) {
-    work += reduce_work(pass, down);
-    work.moved += 3 * pass.bytes(down.in);
+  if (down.rank() > 0 && !folds(wanted, down)) {
+    work += reduce_work(wanted, down);
+    work.moved += 3 * wanted.bytes(down.in);
   }
   return work;
 }
@@ -167,12 +169,12 @@ LORA_INLINE Work backward_work(const WorkPass& pass, const LoraLinearShape& shap
 }
 
 LORA_INLINE Work forward_work(const WorkPass& pass, const BlockShape& shape) {
-  return detail::forward_work(pass, shape.attention) + detail::forward_work(pass, shape.mlp);
+  return detail::forward_work(pass, shape.attention) + detail::forward_work(pass.wanted_part(), shape.mlp);
 }
 
 LORA_INLINE Work backward_work(const WorkPass& pass, const BlockShape& shape, bool with_dx) {
   const bool further = with_dx || shape.attention.trains();
-  Work work = detail::backward_work(pass, shape.mlp, further);
+  Work work = detail::backward_work(pass.wanted_part(), shape.mlp, further);
   if (further) work += detail::backward_work(pass, shape.attention, with_dx);
   if (shape.recomputes) work += detail::recompute_work(pass, shape);
   return work;
@@ -185,8 +187,11 @@ LORA_INLINE Work training_work(const WorkPass& pass, const StackShape& shape, bo
   work.moved = (wants_dx ? 7 : 4) * pass.bytes(shape.width);
   for (Index i = 0; i < shape.size(); ++i) {
     const BlockShape& layer = shape.layers[static_cast<std::size_t>(i)];
-    work += forward_work(pass, layer);
-    if (i >= first) work += backward_work(pass, layer, i > first || wants_dx);
+    WorkPass own = pass;
+    if (i + 1 == shape.size() && leaves_rows_out(pass.rows, pass.labelled) && !layer.drops())
+      own.wanted = pass.labelled;
+    work += forward_work(own, layer);
+    if (i >= first) work += backward_work(own, layer, i > first || wants_dx);
   }
   return work;
 }
