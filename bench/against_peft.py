@@ -17,7 +17,13 @@ Per row: tokens per second of both from the third step on, their ratio, the wors
 (it must stay below 1e-4 in float32 and 1 % in bfloat16; otherwise the exit code is 1), peak memory (VmHWM, mapped
 weights included) and the share of the matrix-product limit that was measured just before and after. The share counts
 every FLOP that must be done: 4 per frozen weight and token and 6 per one that trains, the head on labelled rows,
-attention over visible pairs, adapters, and with gradient checkpointing the forward products done again.
+attention over visible pairs, adapters, behind the last layer's attention labelled rows alone, and with gradient
+checkpointing the forward products done again.
+
+Rows with shared in their names train on records that begin alike: 1,200 tokens that all of a batch have (a list of tools,
+a document), then some of their own, of which the last half is learnt; or on GSM8K, whose records begin with the model's
+system prompt. Our side runs twice, with share_prefixes false and true, and a second table has both, beside the bound: how
+many times fewer rows are computed. In the first table, share_prefixes is false.
 
 Writes against_peft.json and against_peft.md into --out; bench/draw.py makes a picture of the former.
 """
@@ -67,6 +73,16 @@ ROWS = {
                          ours_only=True),
     "512-q8_0-bf16": dict(shape="Qwen2.5-0.5B", length=512, batch=1, rank=8, dtype="bfloat16", stored="Q8_0",
                           ours_only=True),
+}
+SHARED_ROWS = {
+    # PyTorch takes one record at a time: of eight it would keep more than small machines have.
+    "shared-tools-f32": dict(shape="SmolLM2-135M", length=0, common=1200, own=(60, 150), batch=8, rank=16,
+                             dtype="float32", steps=3, at_once=1),
+    "shared-tools-qwen-f32": dict(shape="Qwen2.5-0.5B", length=0, common=1200, own=(60, 150), batch=8, rank=16,
+                                  dtype="float32", steps=3, ours_only=True),
+    "shared-document-f32": dict(shape="SmolLM2-135M", length=0, common=1200, own=(40, 80), batch=20, rank=16,
+                                dtype="float32", steps=3, ours_only=True),
+    "shared-gsm8k-f32": dict(shape="SmolLM2-135M", length=0, batch=8, rank=16, dtype="float32"),
 }
 NOT_TIMED = 2  # the first steps prepare products and touch memory
 TOLERANCE = {"float32": 1e-4, "bfloat16": 1e-2}
@@ -219,6 +235,17 @@ def make_adapter(folder, model, shape, rank):
 
 # Data ----------------------------------------------------------------------------------------------------------------
 
+def examples_in_common(row, shape, count):
+    rng = random.Random(3)
+    draw = lambda length: [rng.randrange(shape["vocab_size"]) for _ in range(length)]
+    common, examples = draw(row["common"]), []
+    for _ in range(count):
+        own = draw(rng.randint(*row["own"]))
+        prompt = len(common) + len(own) // 2
+        examples.append({"input_ids": common + own, "labels": [-100] * prompt + (common + own)[prompt:]})
+    return examples
+
+
 def random_examples(row, shape, count):
     rng, examples = random.Random(3), []
     for _ in range(count):
@@ -242,6 +269,8 @@ def read_lines(path):
 
 
 def examples_of(args, row, shape, count):
+    if "common" in row:
+        return examples_in_common(row, shape, count)
     if not row["length"] and args.gsm8k:
         return gsm8k_examples(args, count)
     if not row["length"] and args.tokens:
@@ -255,12 +284,14 @@ def work_of(shape, row, examples):
     tokens = sum(len(e["input_ids"]) for e in examples)
     labelled = sum(1 for e in examples for label in e["labels"][1:] if label != -100)
     pairs = sum(len(e["input_ids"]) * (len(e["input_ids"]) + 1) // 2 for e in examples)
-    frozen = low_rank = 0
+    products = 0
     for name, (out, inner) in dims.items():
         again = 1 if row.get("recompute") and name != "down_proj" else 0  # whose output is not needed again
-        frozen += (4 + 2 * again + (0 if row["rank"] else 2)) * out * inner
-        low_rank += (6 + 2 * again) * row["rank"] * (out + inner)
-    return (layers * tokens * (frozen + low_rank) + (4 if row["rank"] else 6) * shape["vocab_size"] * shape["hidden_size"] * labelled
+        frozen = (4 + 2 * again + (0 if row["rank"] else 2)) * out * inner
+        low_rank = (6 + 2 * again) * row["rank"] * (out + inner)
+        in_last = labelled if name in PROJECTIONS[3:] else tokens  # behind attention no other row leads to a label
+        products += ((layers - 1) * tokens + in_last) * (frozen + low_rank)
+    return (products + (4 if row["rank"] else 6) * shape["vocab_size"] * shape["hidden_size"] * labelled
             + 14 * dims["q_proj"][0] * layers * pairs)
 
 
@@ -273,7 +304,7 @@ def command(words, **more):
     return done.stdout
 
 
-def run_ours(args, setup):
+def run_ours(args, setup, shares):
     out = os.path.join(args.work, "run")
     shutil.rmtree(out, ignore_errors=True)
     trains = ["--adapter_name_or_path", setup["adapter"]] if setup["adapter"] else ["--finetuning_type", "full"]
@@ -281,15 +312,17 @@ def run_ours(args, setup):
              "--per_device_train_batch_size", str(setup["batch"]), "--gradient_accumulation_steps", "1",
              "--max_steps", str(setup["steps"]), "--learning_rate", str(LEARNING_RATE),
              "--lr_scheduler_type", "constant", "--cutoff_len", "1000000", "--logging_steps", "1",
-             "--threads", str(args.threads)]
+             "--threads", str(args.threads), "--share_prefixes", "true" if shares else "false"]
     if setup["recompute"]:
         words += ["--gradient_checkpointing", "true"]
     command(words)
     lines = [line for line in read_lines(os.path.join(out, "trainer_log.jsonl")) if "loss" in line]
     with open(os.path.join(out, "training_metrics.json")) as file:
         memory = json.load(file)["peak_memory_gib"]
-    return summary([(line["loss"], line["tokens"], line["tokens"] / line["tokens_per_second"]) for line in lines],
-                   memory)
+    timed = lines[min(NOT_TIMED, len(lines) - 1):]
+    computed = sum(line.get("computed_tokens", line["tokens"]) for line in timed)
+    return dict(summary([(line["loss"], line["tokens"], line["tokens"] / line["tokens_per_second"]) for line in lines],
+                        memory), times_fewer_rows=sum(line["tokens"] for line in timed) / computed)
 
 
 def run_other(setup):
@@ -341,20 +374,24 @@ def other_train(setup):
     examples, steps = read_lines(setup["data"]), []
     for step in range(setup["steps"]):
         part = examples[step * setup["batch"]:(step + 1) * setup["batch"]]
-        begin, longest = time.perf_counter(), max(len(e["input_ids"]) for e in part)
-        pad = lambda key, value: torch.tensor([e[key] + [value] * (longest - len(e[key])) for e in part])
-        ids, labels = pad("input_ids", 0), pad("labels", -100)[:, 1:]
-        mask = torch.tensor([[1] * len(e["input_ids"]) + [0] * (longest - len(e["input_ids"])) for e in part])
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=full and dtype == torch.bfloat16):
-            logits = model(input_ids=ids, attention_mask=mask).logits
-        logits = logits[:, :-1].float()
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
-        del logits
-        loss.backward()
+        begin, sum_of_losses = time.perf_counter(), 0.0
+        labelled = sum(1 for e in part for label in e["labels"][1:] if label != -100)
+        for some in (part[i:i + setup["at_once"]] for i in range(0, len(part), setup["at_once"])):
+            longest = max(len(e["input_ids"]) for e in some)
+            pad = lambda key, value: torch.tensor([e[key] + [value] * (longest - len(e[key])) for e in some])
+            ids, labels = pad("input_ids", 0), pad("labels", -100)[:, 1:]
+            mask = torch.tensor([[1] * len(e["input_ids"]) + [0] * (longest - len(e["input_ids"])) for e in some])
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=full and dtype == torch.bfloat16):
+                logits = model(input_ids=ids, attention_mask=mask).logits
+            logits = logits[:, :-1].float()
+            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum") / labelled
+            del logits
+            loss.backward()
+            sum_of_losses += loss.item()
         torch.nn.utils.clip_grad_norm_(params, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        steps.append((loss.item(), sum(len(e["input_ids"]) for e in part), time.perf_counter() - begin))
+        steps.append((sum_of_losses, sum(len(e["input_ids"]) for e in part), time.perf_counter() - begin))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     import peft
     print(json.dumps(dict(summary(steps, memory), versions=dict(torch=torch.__version__, peft=peft.__version__))))
@@ -368,7 +405,9 @@ def measure_limits(args):
 
 def describe(row, args):
     data = f"{row['batch']}×{row['length']}, all rows labelled"
-    if not row["length"]:
+    if "common" in row:
+        data = f"{row['common']} tokens in common and {row['own'][0]} to {row['own'][1]} more, batch {row['batch']}"
+    elif not row["length"]:
         source = "GSM8K" if args.gsm8k else "given tokens" if args.tokens else "random tokens in GSM8K's lengths"
         data = f"{source}, batch {row['batch']}"
     shape = row["shape"] + ("" if args.smollm2 and not row["length"] else " shape")
@@ -378,7 +417,7 @@ def describe(row, args):
 
 
 def run_row(args, name):
-    row = ROWS[name]
+    row = (ROWS | SHARED_ROWS)[name]
     shape, steps = SHAPES[row["shape"]], row.get("steps", args.steps)
     model = os.path.join(args.work, row["shape"])
     if args.smollm2 and not row["length"]:
@@ -402,10 +441,11 @@ def run_row(args, name):
     with open(data, "w") as file:
         file.writelines(json.dumps(example) + "\n" for example in examples)
     setup = dict(task="train", model=model, adapter=adapter, data=data, dtype=row["dtype"], batch=row["batch"],
-                 steps=steps, recompute=bool(row.get("recompute")), threads=args.threads)
+                 steps=steps, recompute=bool(row.get("recompute")), threads=args.threads,
+                 at_once=row.get("at_once", row["batch"]))
 
     before = measure_limits(args)
-    ours = run_ours(args, setup)
+    ours = run_ours(args, setup, False)
     after = measure_limits(args)
     key = row["dtype"] + "_gflops"
     limit = max(before[key], after[key])
@@ -414,9 +454,13 @@ def run_row(args, name):
                   limits=[before[key], after[key]],
                   gflops=1e-9 * work_of(shape, row, timed) / ours["seconds_timed"])
     result["share_of_limit"] = result["gflops"] / limit
+    if name in SHARED_ROWS:
+        result["shared"] = run_ours(args, setup, True)
+        result["shared_ratio"] = result["shared"]["tokens_per_second"] / ours["tokens_per_second"]
     if args.only == "both" and not row.get("ours_only"):
         other = run_other(setup)
-        worst = max(abs(a - b) / abs(b) for a, b in zip(ours["losses"], other["losses"]))
+        worst = max(abs(a - b) / abs(b) for side in (ours, result.get("shared", ours))
+                    for a, b in zip(side["losses"], other["losses"]))
         result.update(peft=other, ratio=ours["tokens_per_second"] / other["tokens_per_second"],
                       worst_loss_difference=worst, losses_agree=worst < TOLERANCE[row["dtype"]])
     return result
@@ -439,7 +483,26 @@ def table(rounds):
             agree = all(r["losses_agree"] for r in results)
             cells[6] = f"{max(r['worst_loss_difference'] for r in results):.1e}" + ("" if agree else " (too much)")
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + shared_table(rounds)
+
+
+def shared_table(rounds):
+    lines = []
+    for row in rounds[0]:
+        results = [r for results in rounds for r in results if r["row"] == row["row"]]
+        if "shared" not in row:
+            continue
+        middle = lambda get: statistics.median(get(r) for r in results)
+        side = lambda key: (f"{middle(lambda r: r[key]['tokens_per_second']):.0f} · "
+                            f"{middle(lambda r: r[key]['peak_memory_gib']):.2f}")
+        shared = middle(lambda r: r["shared"]["tokens_per_second"])
+        peft = f"{shared / middle(lambda r: r['peft']['tokens_per_second']):.1f}×" if "peft" in row else "–"
+        lines.append("| " + " | ".join(
+            [row["run"], side("lora"), side("shared"), f"{middle(lambda r: r['shared_ratio']):.2f}×",
+             f"{row['shared']['times_fewer_rows']:.2f}×", peft]) + " |")
+    head = ["", "| run | each whole: tok/s · GiB | what is in common once | ratio | rows are fewer by | to PyTorch + PEFT |",
+            "|---|---|---|---|---|---|"]
+    return "\n".join(head + lines) + "\n" if lines else ""
 
 
 def write_results(args, limits, rounds):
@@ -455,7 +518,7 @@ def main():
     parser.add_argument("--other", help=argparse.SUPPRESS)
     parser.add_argument("--lora", default=os.path.join(root, "build/release/bin/lora"))
     parser.add_argument("--limits", default=os.path.join(root, "build/release/bin/bench_limits"))
-    parser.add_argument("--rows", default=",".join(ROWS), help="comma-separated: " + ", ".join(ROWS))
+    parser.add_argument("--rows", default=",".join(ROWS), help="comma-separated: " + ", ".join([*ROWS, *SHARED_ROWS]))
     parser.add_argument("--steps", type=int, default=6, help="per row; the first two are not timed")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -470,8 +533,8 @@ def main():
         setup = json.loads(args.other)
         return other_train(setup) if setup["task"] == "train" else other_encode(setup)
     names = args.rows.split(",")
-    if unknown := [name for name in names if name not in ROWS]:
-        parser.error(f"no row is called {unknown[0]}; there are {', '.join(ROWS)}")
+    if unknown := [name for name in names if name not in ROWS | SHARED_ROWS]:
+        parser.error(f"no row is called {unknown[0]}; there are {', '.join([*ROWS, *SHARED_ROWS])}")
     if args.gsm8k and not args.smollm2:
         parser.error("--gsm8k needs the tokenizer of --smollm2")
     if args.steps <= NOT_TIMED:

@@ -24,6 +24,7 @@
 #include "lora/settings/settings.hpp"
 #include "lora/train/answers.hpp"
 #include "lora/train/evaluate.hpp"
+#include "lora/train/offload.hpp"
 #include "open_model.hpp"
 #include "outputs.hpp"
 #include "preview.hpp"
@@ -65,6 +66,7 @@ model::Evaluation totals_of(D& dev, model::Decoder<D, T>& decoder, const Evaluat
       train::evaluate(dev, decoder, set.records.size(), [&](Index i) { return set.records[i]; },
                       {.batch = config.per_device_eval_batch_size,
                        .window = config.cutoff_len,
+                       .shares = config.shares_prefixes(),
                        .see = [&](const model::Evaluation& sums) { progress.reached(sums.records, sums.tokens); },
                        .each = each});
   progress.clear();
@@ -94,6 +96,7 @@ std::optional<Predictions> evaluate(D& dev, const model::Source& source, const s
     predictions.emplace(Predictions{none});
     decode::GenerateOptions generate;
     generate.max_new_tokens = config.answer_tokens();
+    generate.shares = config.shares_prefixes();
     generate.stop_ids = inputs::stop_ids(source, *text.tokenizer, text.chat_template, text.adapter);
     for (EvaluatedSet& set : sets) {
       set.scores = none;
@@ -251,7 +254,7 @@ void write_results(const settings::Config& config, const io::Json& results,
 }  // namespace
 
 int run_eval(Request& request) {
-  const settings::Config& config = request.config;
+  settings::Config& config = request.config;
   const auto start = std::chrono::steady_clock::now();
   const auto source = inputs::open_source(config);
   if (config.preview > 0) {
@@ -265,6 +268,7 @@ int run_eval(Request& request) {
   std::optional<io::Lock> lock;
   Circumstances with;
   const auto predictions = inputs::with_device(config, [&](auto& dev) {
+    train::settle_prefixes(dev, config, source.config());
     with.device = dev.describe();
     with.dtype = name_of(inputs::precision_of(dev, config, source));
     check(dev, config, sets, text, source.config());

@@ -77,6 +77,7 @@ int run_generate(Request& request) {
   decode::GenerateOptions options;
   options.max_new_tokens = config.answer_tokens();
   options.num_return_sequences = config.num_return_sequences;
+  options.shares = config.shares_prefixes();
   options.sampling = inputs::sampling_of(config, source);
   options.stop_ids = inputs::stop_ids(source, *tokenizer, chat, taught);
 

@@ -84,6 +84,12 @@ int run_plan(Request& request) {
                       " processes need one each; allowed: that many, or more");
   const cpu::Device dev(static_cast<int>(config.threads.value_or(0)));
   PlannedModel model = planned_model(config);
+#if defined(LORA_WITH_ASCEND)
+  if (config.device_type != "auto" && !config.dataset.empty()) {
+    const kernel::AttentionShape heads = model::attention_shape(model.source.config());
+    train::settle_prefixes(config, heads, kernel::takes_trees<ascend::Device, float>(heads));
+  }
+#endif
   const DType stored = model.stored_dtype();
   std::optional<train::Prepared> run;
   if (!config.dataset.empty()) run.emplace(dev, config, std::move(model.source), RunOptions{});

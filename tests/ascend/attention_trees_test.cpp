@@ -268,6 +268,13 @@ TEST_CASE("ascend trees: scratch grows with rows alone") {
       CHECK(peak(leaves, rows, forward) <= update + 2 * 400 * part + slack);
       CHECK(peak(leaves, rows, unsaved) <= update + 2 * 400 * part + 500 * statistics + slack);
       CHECK(peak(leaves, rows, backward) <= gradient + 500 * sums + slack);
+      // As forecasts have it, for any number of rows that others go on from.
+      kernel::PassExtents extents{.rows = 500, .heads = 4, .kv_heads = 2, .head_dim = 64};
+      CHECK(kernel::Buffers<Npu>::most<bf16>({}, extents) == 0);
+      extents.trees = true;
+      const double most = kernel::Buffers<Npu>::most<bf16>({}, extents);
+      CHECK(most == 500 * std::max(2 * part + statistics, sums));
+      CHECK(static_cast<double>(peak(leaves, rows, unsaved)) <= update + most + slack);
     }
   });
 }
@@ -312,6 +319,11 @@ TEST_CASE("ascend trees: heads that the operator does not take are refused") {
 
 TEST_CASE("ascend trees: without its operator all else is as it was") {
   on_stand_in([] {
+    {
+      Npu has_it(2);
+      CHECK(kernel::takes_trees(has_it, {2, 1, 64}));
+      CHECK_FALSE(kernel::takes_trees(has_it, {2, 1, 80}));
+    }
     const Environment without("LORA_ASCEND_WITHOUT", "RingAttentionUpdate");
     ascend::Toolkit lacking;
     CHECK(lacking.missing_operators().empty());
@@ -319,6 +331,7 @@ TEST_CASE("ascend trees: without its operator all else is as it was") {
     Run<float> apart(dev, Case{2, 1, 64, {2, 1}, {-1, -1}}), tree(dev, Case{2, 1, 64, {2, 1}, {-1, 0}});
     CHECK_NOTHROW(apart.forward());
     CHECK_NOTHROW(apart.backward());
+    CHECK_FALSE(kernel::takes_trees(dev, {2, 1, 64}));
     const std::string expected =
         " segments have parents, and the toolkit has no operator RingAttentionUpdate, which puts together what a row "
         "has of them; install one that does, or give each sequence whole";

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
+#include "lora/train/evaluate.hpp"
 #include "support/effort.hpp"
 #include "support/quiet.hpp"
 #include "support/random_gguf.hpp"
@@ -143,6 +144,62 @@ void check_full(const std::string& family) {
   });
 }
 
+/// Losses and norms of some steps, and an evaluation, of records with 20 tokens in common, which are computed once.
+template <class T, class D>
+Outcome run_shared(D& dev, const std::filesystem::path& model, Index recomputed) {
+  const auto source = model::Source::open(model);
+  model::Decoder<D, T> decoder(dev, source);
+  decoder.train_own(dev, [](const model::TensorInfo&) { return true; });
+  decoder.recompute(recomputed);
+  train::Stepper<D, T> stepper(dev, decoder, optim::AdamWSettings{.weight_decay = 0.01}, 1.0, 42u);
+  Random random(3);
+  std::vector<data::Example> examples(7);
+  std::vector<Index> places;
+  for (data::Example& example : examples) {
+    for (std::int32_t i = 0; i < 20; ++i) example.tokens.push_back(3 * i);
+    for (std::uint32_t i = 0; i < 3 + random.below(9); ++i)
+      example.tokens.push_back(static_cast<std::int32_t>(random.below(61)));
+    example.labels.assign(example.tokens.size(), ignore_index);
+    std::copy_n(example.tokens.rbegin(), 2, example.labels.rbegin());
+    places.push_back(std::ssize(places));
+  }
+  Outcome outcome;
+  for (Index number = 0; number < steps; ++number) {
+    std::vector<data::Batch> batches(1);
+    batches[0].append(examples, places, true);
+    CHECK(batches[0].rows() == batches[0].sequence_tokens - 6 * 20);
+    const auto result = stepper.accumulate(dev, number, batches);
+    REQUIRE(result.finite());
+    stepper.update(dev, result, 1e-3);
+    outcome.losses.push_back(result.loss);
+    outcome.norms.push_back(result.grad_norm);
+  }
+  const auto example_of = [&](Index i) { return examples[static_cast<std::size_t>(i)]; };
+  outcome.evaluation = train::evaluate(dev, decoder, std::ssize(examples), example_of, {.batch = 4}).loss();
+  return outcome;
+}
+
+template <class T>
+void check_shared(Index recomputed) {
+  CAPTURE(recomputed);
+  RandomModel shape;
+  shape.heads = 2;
+  shape.kv_heads = 1;
+  shape.head_dim = 64;
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", shape);
+  cpu::Device cpu(2);
+  const Outcome expected = run_shared<T>(cpu, folder / "model", recomputed);
+  on_stand_in([&] {
+    Npu dev;
+    const Outcome outcome = run_shared<T>(dev, folder / "model", recomputed);
+    check_near(outcome.losses, expected.losses, Bounds<T>::loss);
+    check_near(outcome.norms, expected.norms, Bounds<T>::norm);
+    check_near({outcome.evaluation}, {expected.evaluation}, Bounds<T>::loss);
+    check_same(run_shared<T>(dev, folder / "model", recomputed), outcome);
+  });
+}
+
 /// Steps on one device, and then on another.
 template <class T, class First, class Second>
 Outcome run_on_both(First& first, Second& second, const Subject& subject, const std::filesystem::path& folder) {
@@ -167,6 +224,11 @@ TEST_CASE("ascend run: all weights of every type of model train as on the CPU, w
     if (test::effort(true, family[0] != 'q', left_out)) check_full<float>(family);
     if (test::effort(true, family[0] == 'q', left_out)) check_full<bf16>(family);
   }
+}
+
+TEST_CASE("ascend run: what records have in common is computed once, as on the CPU, within roundings") {
+  for (const Index recomputed : {0, 2}) check_shared<float>(recomputed);
+  check_shared<bf16>(0);
 }
 
 TEST_CASE("ascend run: a run begun on a CPU goes on on an NPU, and the other way") {

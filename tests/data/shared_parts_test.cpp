@@ -27,6 +27,15 @@ struct Sequences {
   }
 };
 
+TEST_CASE("shared parts: what each has in common with the one with which it has most") {
+  const std::vector<Ids> tokens{{1, 2, 3, 4}, {7, 8}, {1, 2, 3, 5, 6}, {1, 2, 9}, {}, {7, 8, 9}, {7}};
+  std::vector<Beginning> all;
+  for (const Ids& ids : tokens) all.push_back({ids, 10});
+  CHECK(data::common_beginnings(all, 1) == std::vector<Index>{3, 2, 3, 2, 0, 2, 1});
+  CHECK(data::common_beginnings(all, 3) == std::vector<Index>{3, 0, 3, 0, 0, 0, 0});
+  CHECK(data::common_beginnings({}, 1).empty());
+}
+
 TEST_CASE("shared parts: every token of every sequence is in one part, behind those before it") {
   Random random(1);
   for (int round = 0; round < 2000; ++round) {

@@ -30,7 +30,7 @@ train::MemoryPlan plan() {
 RunForecast forecast_of(double seconds, const train::MemoryPlan& memory = plan()) {
   RunForecast forecast;
   forecast.step.sequences = 8;
-  forecast.step.tokens = 12345.5;
+  forecast.step.tokens = forecast.step.rows = 12345.5;
   forecast.step.micro_batches = 2.25;
   forecast.step.work = {.products = 3e12, .attention = 1e12, .moved = 9e12};
   forecast.step.time = {seconds, "memory"};
@@ -111,7 +111,8 @@ TEST_CASE("forecast report: for scripts every number stands under its name") {
   forecast.memory->host = train::HostMemory{.weights = 5 * gib, .optimizer = 6 * gib};
   forecast.advice = "buy more";
   const std::string step =
-      R"({"sequences":8.0,"tokens":12345.5,"micro_batches":2.25,"flops":4000000000000.0,"seconds":0.5,)"
+      R"({"sequences":8.0,"tokens":12345.5,"computed_tokens":12345.5,"micro_batches":2.25,"flops":4000000000000.0,)"
+      R"("seconds":0.5,)"
       R"("tokens_per_second":24691.0,"communication_seconds":0.0,"limited_by":"memory"})";
   const auto of = [&](const std::vector<Strategy>& ways) {
     return io::to_text(json_of(report_of(forecast), ways), -1);
@@ -251,7 +252,7 @@ TEST_CASE("forecast report: thousands have a comma between three digits each") {
   for (const auto& one : {std::pair(1.0, "1"), std::pair(999.4, "999"), std::pair(999.6, "1,000"),
                           std::pair(123456.0, "123,456"), std::pair(1234567.0, "1,234,567")}) {
     RunForecast forecast = forecast_of(1);
-    forecast.step.tokens = one.first;
+    forecast.step.tokens = forecast.step.rows = one.first;
     const std::string text = text_of(report_of(forecast));
     CHECK(text.find(concat(" of x, ", one.second, " tokens in ")) != std::string::npos);
     CHECK(text.find(concat(" a step, ", one.second, " tokens/s;")) != std::string::npos);
@@ -267,6 +268,7 @@ TEST_CASE("forecast report: numbers of many digits are rounded, each to as many 
   RunForecast forecast = forecast_of(1 / 3.0, memory);
   forecast.step.sequences = 123.456789;
   forecast.step.tokens = 98765.4321;
+  forecast.step.rows = 45678.9123;
   forecast.step.micro_batches = 12.3456789;
   forecast.step.work = {.products = 3.4567891e12, .attention = 1.2345678e12};
   forecast.step.time.between_ranks = 1 / 7.0;
@@ -278,7 +280,7 @@ TEST_CASE("forecast report: numbers of many digits are rounded, each to as many 
   report.data = "";
   CHECK(text_of(report) ==
         "model    a model\ndevice   a device\nranks    1, which holds all of it\n"
-        "step     123.5 sequences, 98,765 tokens in 12.3 micro-batches; 4.69 TFLOP\n"
+        "step     123.5 sequences, 98,765 tokens, 45,679 of them computed, in 12.3 micro-batches; 4.69 TFLOP\n"
         "time     about 0.333 s a step, 296,296 tokens/s; most of it goes to memory\n"
         "links    about 0.143 s of it; a rank sends gradients 1.23 GiB\n"
         "memory                GiB  device     host\n"
@@ -293,7 +295,8 @@ TEST_CASE("forecast report: numbers of many digits are rounded, each to as many 
         "fits     yes, in 16.3 GiB\n");
   Strategy one{512, false, "none", 0, forecast};
   const std::string step =
-      R"({"sequences":123.46,"tokens":98765.4,"micro_batches":12.35,"flops":4691356900000.0,"seconds":0.333333,)"
+      R"({"sequences":123.46,"tokens":98765.4,"computed_tokens":45678.9,"micro_batches":12.35,"flops":4691356900000.0,)"
+      R"("seconds":0.333333,)"
       R"("tokens_per_second":296296.3,"communication_seconds":0.142857,"limited_by":"memory"})";
   CHECK(io::to_text(json_of(report, {one}), -1) ==
         R"({"fits":true,"model":"a model","device":"a device","step":)" + step +

@@ -324,6 +324,30 @@ TEST_CASE("records: a micro-batch is limited by tokens unless sequences are aske
   CHECK(limit() == std::vector<Index>{1, 50, 77});
 }
 
+TEST_CASE("records: a micro-batch has room for what records usually have in common, unless its tokens are given") {
+  settings::Config config;
+  config.cutoff_len = 500;
+  const auto tokens = [&](Index beginning) {
+    return inputs::with_room_for(inputs::micro_batch_limit(config), beginning).tokens;
+  };
+  CHECK(tokens(0) == 1024);
+  CHECK(tokens(300) == 1324);
+  CHECK(tokens(900) == 1524);  // of which cutoff_len leaves so much
+  const auto once = inputs::with_room_for(inputs::micro_batch_limit(config), 300);
+  CHECK(inputs::with_room_for(once, 300).tokens == 1324);
+  config.lora_dropout = 0.1;
+  CHECK(tokens(300) == 1024);
+  config.lora_dropout = 0;
+  config.max_tokens_per_micro_batch = 1024;
+  CHECK(tokens(300) == 1024);
+  config.max_tokens_per_micro_batch.reset();
+  config.per_device_train_batch_size = 2;
+  CHECK(tokens(300) == 0);
+  config.per_device_train_batch_size.reset();
+  config.memory_limit_gib = 3;
+  CHECK(tokens(300) == 1024);
+}
+
 TEST_CASE("records: of unused fields twenty are told") {
   for (const int count : {20, 21}) {
     io::Json record = io::json_object({{"input_ids", io::Json::array({1})}, {"labels", io::Json::array({1})}});

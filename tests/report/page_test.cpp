@@ -267,15 +267,16 @@ std::size_t count_of(const std::string& text, const std::string& part) {
 TEST_CASE("page: scores have their titles and stand under them, a run a row") {
   io::Json metrics = io::Json::object();
   int number = 0;
-  for (const char* field :
-       {"steps", "train_loss", "mean_train_loss", "eval_loss", "best_eval_loss", "best_step", "final_model_step",
-        "ended_early", "total_tokens", "tokens_per_second", "peak_memory_gib", "seconds", "of no column"})
+  for (const char* field : {"steps", "train_loss", "mean_train_loss", "eval_loss", "best_eval_loss", "best_step",
+                            "final_model_step", "ended_early", "total_tokens", "computed_tokens", "tokens_per_second",
+                            "peak_memory_gib", "seconds", "of no column"})
     metrics[field] = ++number;
   std::string head = "<tr><th>run</th>", row = "<tr><td>a</td>";
-  for (const char* title : {"steps", "last loss", "mean loss", "evaluation loss", "best evaluation loss", "at step",
-                            "final_model&#39;s step", "ended early", "tokens", "tokens/s", "peak GiB", "seconds"})
+  for (const char* title :
+       {"steps", "last loss", "mean loss", "evaluation loss", "best evaluation loss", "at step",
+        "final_model&#39;s step", "ended early", "tokens", "of them computed", "tokens/s", "peak GiB", "seconds"})
     head += concat("<th class=\"n\">", title, "</th>");
-  for (int i = 1; i <= 12; ++i) row += concat("<td class=\"n\">", i, "</td>");
+  for (int i = 1; i <= 13; ++i) row += concat("<td class=\"n\">", i, "</td>");
   const std::string page = page_of({record_of("a", metrics)}, {});
   CHECK(between(page, "<tr>", "</table>") == head + "</tr>\n" + row + "</tr>\n");
   const std::string ending = "<p>The training has not ended yet.</p>\n";

@@ -18,8 +18,8 @@ using run::RunState;
 TEST_CASE("run_state: every field of trainer_state.json is read where it was written") {
   // No two values are the same, so that a field which is read from another's place shows.
   const io::Json written = io::parse_json(R"({
-    "format": 2, "step": 31, "updates": 29, "next_sample": 124, "total_tokens": 5000, "last_loss": 1.5,
-    "losses": {"sum": 40.5, "steps": 28}, "losses_since_line": {"sum": 2.75, "steps": 3},
+    "format": 2, "step": 31, "updates": 29, "next_sample": 124, "total_tokens": 5000, "shared_tokens": 2100,
+    "last_loss": 1.5, "losses": {"sum": 40.5, "steps": 28}, "losses_since_line": {"sum": 2.75, "steps": 3},
     "last_eval_loss": 1.25, "last_exact_match": 0.125, "last_rouge_l": 0.375,
     "best_eval_loss": 1.125, "best_metric": 0.625, "best_step": 20, "metric_to_beat": 0.5625, "step_to_beat": 24,
     "evaluated_records": "7 records with checksum 0123456789abcdef",

@@ -190,7 +190,7 @@ TEST_CASE("settings: each default is the one that docs/keys.md and keys_run.md p
       {"lora_target", "all"},
       {"use_rslora", "false"},
       {"per_device_train_batch_size", "1"},
-      {"share_prefixes", "false"},
+      {"share_prefixes", "true, but false with lora_dropout or neftune_noise_alpha"},
       {"gradient_accumulation_steps", "8"},
       {"step_units", "1"},
       {"zero_stage", "0"},
@@ -349,7 +349,7 @@ TEST_CASE("settings: every key that is given is written and read back, and reset
 
 TEST_CASE("settings: a switch may stand alone, and lists may be texts in a file") {
   Config config;
-  for (const char* name : {"shuffle", "full_determinism", "use_rslora", "enable_thinking"}) {
+  for (const char* name : {"shuffle", "full_determinism", "use_rslora", "enable_thinking", "share_prefixes"}) {
     CAPTURE(name);
     const Key& key = *find_key(name);
     set(config, name, "false");
@@ -359,8 +359,16 @@ TEST_CASE("settings: a switch may stand alone, and lists may be texts in a file"
     set(config, name, "false");
     set(config, name, "true");
     CHECK(value_of(config, key) == true);
+    const bool may_be_auto = key.name != "shuffle";
     CHECK(message_of([&] { set(config, name, "1"); }) ==
-          concat("key ", std::string_view(name), ": given 1, allowed: true or false"));
+          concat("key ", std::string_view(name), ": given 1, allowed: ", may_be_auto ? "auto, " : "", "true or false"));
+    if (!may_be_auto) {
+      CHECK_FALSE(message_of([&] { set(config, name, "auto"); }).empty());
+      continue;
+    }
+    set(config, name, "auto");
+    CHECK_FALSE(is_given(config, key));
+    CHECK_FALSE(is_given(read(concat("{\"", std::string_view(name), "\": \"auto\"}")), key));
   }
   CHECK(read(R"({"no_rope_layers": "7, 5..6,6"})").no_rope_layers == std::vector<Index>{5, 6, 7});
   CHECK(read(R"({"no_rope_layers": ["100000"]})").no_rope_layers == std::vector<Index>{100'000});

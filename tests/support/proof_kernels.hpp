@@ -162,6 +162,7 @@ struct Attention<proof::Device> {
   static constexpr bool takes_trees(const AttentionShape&) {
     return true;
   }
+  static bool takes_trees(D&, const AttentionShape&) { return true; }
   template <class T>
   static Saved<T> save(D& dev, Index rows, Index heads) {
     return {lora::save<Accum<T>>(dev, rows, heads)};

@@ -46,21 +46,21 @@ TEST_CASE("account: a step adds what it learnt, and one that was not applied onl
   run::RunState state;
   state.evaluation_due = true;
   state.loss_scale.emplace();
-  const StepResult good{.loss = 2.5, .grad_norm = 0.5, .tokens = 30, .labelled = 7};
+  const StepResult good{.loss = 2.5, .grad_norm = 0.5, .tokens = 30, .computed_tokens = 22, .labelled = 7};
   train::add_step(state, good, true, 1, plan);
   CHECK(state.step == 1);
   CHECK(state.updates == 1);
   CHECK_FALSE(state.evaluation_due);
   CHECK(state.next_sample == 4);
   CHECK(state.stage == 0);
-  CHECK(state.total_tokens == 30);
+  CHECK((state.total_tokens == 30 && state.shared_tokens == 8));
   CHECK(state.last_loss == 2.5);
   CHECK((state.losses.steps == 1 && state.losses.sum == 2.5));
   CHECK((state.losses_since_line.steps == 1 && state.losses_since_line.sum == 2.5));
   CHECK(state.loss_scale == optim::LossScale{65536, 1});
-  const StepResult steep{.loss = 9, .grad_norm = infinite, .tokens = 12, .labelled = 7};
+  const StepResult steep{.loss = 9, .grad_norm = infinite, .tokens = 12, .computed_tokens = 12, .labelled = 7};
   train::add_step(state, steep, false, 1, plan);
-  CHECK((state.step == 2 && state.updates == 1 && state.total_tokens == 42));
+  CHECK((state.step == 2 && state.updates == 1 && state.total_tokens == 42 && state.shared_tokens == 8));
   CHECK((state.last_loss == 2.5 && state.losses.steps == 1 && state.losses_since_line.steps == 1));
   CHECK(state.loss_scale == optim::LossScale{32768, 0});
   StepResult spoilt = steep;  // which no smaller scale helps
@@ -186,6 +186,9 @@ TEST_CASE("account: what lasts of a run are its counts, its losses and evaluatio
   CHECK_FALSE(found.finished);
   CHECK((found.train_loss == 2.5 && found.mean_train_loss == 1.6));
   CHECK((found.steps == 6 && found.total_tokens == 120));
+  CHECK_FALSE(found.computed_tokens);
+  state.shared_tokens = 50;
+  CHECK(train::lasting_metrics(state, plan, "").computed_tokens == 70);
   CHECK((found.eval_loss == 3.0 && found.eval_exact_match == 0.25 && found.eval_rouge_l == 0.5));
   CHECK_FALSE(found.best_eval_loss);
   CHECK_FALSE(found.best_step);  // there is none that can be loaded

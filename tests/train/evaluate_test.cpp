@@ -91,6 +91,42 @@ TEST_CASE("evaluate: after each batch the sums so far are told, and without a la
   CHECK(nothing == "nothing to evaluate: none of 2 records has a labelled token");
 }
 
+TEST_CASE("evaluate: what records of a batch have in common is computed once, with the same losses for each") {
+  cpu::Device dev(1);
+  const auto source = model::Source::open(std::filesystem::path(LORA_FIXTURES) / "golden" / "qwen3");
+  model::Decoder<cpu::Device, float> decoder(dev, source);
+  std::vector<data::Example> examples;
+  for (const Index length : {40, 25, 60, 18, 44, 52}) {
+    examples.push_back(record(length, 20));
+    examples.back().tokens.back() = static_cast<std::int32_t>(examples.size());
+    examples.back().labels.back() = examples.back().tokens.back();
+  }
+  examples[1].tokens[3] = 9;  // begins otherwise
+  for (const Index window : {100, 30})
+    for (const Index batch : {1, 4}) {
+      CAPTURE(window);
+      CAPTURE(batch);
+      std::vector<RecordLoss> apart, shared;
+      const auto losses_of = [&](bool shares, std::vector<RecordLoss>& each) {
+        return evaluate(dev, decoder, std::ssize(examples),
+                        [&](Index i) { return examples[static_cast<std::size_t>(i)]; },
+                        {.batch = batch, .window = window, .shares = shares, .each = &each});
+      };
+      const auto one = losses_of(false, apart), other = losses_of(true, shared);
+      CHECK((one.labelled == other.labelled && one.tokens == other.tokens && one.records == other.records));
+      CHECK(other.loss_sum == doctest::Approx(one.loss_sum).epsilon(1e-5));
+      for (std::size_t i = 0; i < examples.size(); ++i) {
+        CHECK(shared[i].labelled == apart[i].labelled);
+        CHECK(shared[i].loss_sum == doctest::Approx(apart[i].loss_sum).epsilon(1e-5));
+      }
+      if (batch == 1) CHECK(other.loss_sum == one.loss_sum);
+      // Three of the first four have 16 rows in common, those before the shortest's label; the last two have 19.
+      if (window == 100 && batch == 1) CHECK(other.computed_tokens == one.computed_tokens);
+      if (window == 100 && batch == 4) CHECK(other.computed_tokens == one.computed_tokens - 2 * 16 - 19);
+      if (window == 100) CHECK(one.computed_tokens == one.tokens);
+    }
+}
+
 TEST_CASE("evaluate: perplexity is the exponential of the mean loss") {
   model::Evaluation totals;
   totals.loss_sum = 3;

@@ -98,8 +98,9 @@ TEST_CASE("memory: the largest micro-batch is of the longest records, as many as
   check({1, 25}, 4, 40);   // never less than a sequence
   check({1, 999}, 2, 80);  // a step has no more than two
   check({9, 0}, 9, 100);   // all records
-  const train::LargestBatch shared = train::largest_batch(records, {.sequences = 2, .shares = true}, 4);
-  CHECK((shared.rows == 80 && shared.labelled == 80));  // without those that have no label, which lie there once
+  // Where what is in common lies there once, labels are denser.
+  CHECK(train::largest_batch(records, {.sequences = 2}, 4, 0.75).labelled == 60);
+  CHECK(train::largest_batch(records, {.sequences = 2}, 4, 0.25).labelled == 40);
 }
 
 TEST_CASE("memory: as few layers are checkpointed as the limit allows, all where that is asked for") {

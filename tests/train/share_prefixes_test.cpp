@@ -179,14 +179,110 @@ TEST_CASE("share_prefixes: the same bits on any number of ranks, and after a res
   expect_same(lasting_files(library.shop.temp / "two"), whole);
 }
 
-TEST_CASE("share_prefixes: not on a device whose attention lays sequences out whole") {
+TEST_CASE("share_prefixes: unless it is given, without dropout and noise, with as much room as it takes") {
+  const Quiet quiet;
+  const Library library;
+  const auto recorded = [&](const std::string& name) {
+    return io::read_json(library.shop.temp / name / "run_config.json");
+  };
+  Config config = library.config("usual", true);
+  config.share_prefixes.reset();
+  config.max_tokens_per_micro_batch.reset();
+  config.per_device_train_batch_size.reset();
+  config.eval_dataset = config.dataset;
+  config.max_steps = 2;
+  Config apart = config;
+  fine_tune(config);
+  CHECK(recorded("usual").at("share_prefixes") == true);
+  CHECK(recorded("usual").at("max_tokens_per_micro_batch") == 1024 + 60);  // the longer document
+  const Counts counts = counts_of(library.shop.temp / "usual");
+  CHECK(counts.computed < counts.tokens);
+  const io::Json metrics = io::read_json(library.shop.temp / "usual" / "training_metrics.json");
+  CHECK(metrics.at("total_tokens") == counts.tokens);
+  CHECK(metrics.at("computed_tokens") == counts.computed);
+  CHECK(quiet.said(concat(" % of them computed, in ")));
+  CHECK(io::read_file(library.shop.temp / "usual" / "report.html").find("of them computed") != std::string::npos);
+  CHECK_FALSE(quiet.said("share_prefixes: "));
+  // An evaluation shares as well: the same loss, but for its last bits.
+  apart.output_dir = (library.shop.temp / "apart").native();
+  apart.share_prefixes = false;
+  fine_tune(apart);
+  CHECK(recorded("apart").at("share_prefixes") == false);
+  CHECK(recorded("apart").at("max_tokens_per_micro_batch") == 1024);
+  expect_near(library.shop.temp / "usual", library.shop.temp / "apart");
+  CHECK_FALSE(io::read_json(library.shop.temp / "apart" / "training_metrics.json").contains("computed_tokens"));
+  CHECK_FALSE(quiet.said("share_prefixes: "));
+  apart.share_prefixes.reset();
+  apart.overwrite_output_dir = true;
+  apart.lora_dropout = 0.1;
+  fine_tune(apart);
+  CHECK(recorded("apart").at("share_prefixes") == false);
+  CHECK(quiet.said("share_prefixes: false with lora_dropout, which draws other numbers for each sequence"));
+  apart.lora_dropout = 0;
+  apart.neftune_noise_alpha = 5;
+  fine_tune(apart);
+  CHECK(recorded("apart").at("share_prefixes") == false);
+  CHECK(quiet.said("share_prefixes: false with neftune_noise_alpha, which"));
+}
+
+TEST_CASE("share_prefixes: room and the share of labels are those of the first steps of each stage") {
+  const Quiet quiet;
+  const Workshop shop;
+  // Five records with 40 tokens in common and three with 20; of each the next two are learnt, and eight follow.
+  std::string text;
+  for (int i = 0; i < 8; ++i) {
+    std::vector<int> ids, labels;
+    for (int j = 0; j < (i < 5 ? 40 : 20); ++j) ids.push_back(i < 5 ? j : 59 - j);
+    labels.assign(ids.size(), -100);
+    for (int j = 0; j < 10; ++j) {
+      ids.push_back((7 * i + j) % 61);
+      labels.push_back(j < 2 ? ids.back() : -100);
+    }
+    text += io::to_text({{"input_ids", ids}, {"labels", labels}}, -1) + "\n";
+  }
+  io::write_file(shop.temp / "train.jsonl", std::string_view(text));
+  Config config = shop.config("run");
+  config.lora_dropout = 0;
+  config.per_device_train_batch_size.reset();
+  config.max_tokens_per_micro_batch.reset();
+  config.gradient_accumulation_steps = 4;
+  config.shuffle = false;
+  config.max_steps = -1;
+  config.stages = {{.until_step = 2}, {.until_step = 4, .cutoff_len = 45}};
+  const cpu::Device dev(1);
+  const auto prepared = [&] { return train::Prepared(dev, config, inputs::open_source(config), RunOptions{}); };
+  {
+    const auto run = prepared();
+    const auto& stages = run.plan.stages();
+    REQUIRE(stages.size() == 2);
+    // The row before the first that is learnt has a label. Four of the first kind, then one and the second kind.
+    for (const auto& stage : stages) CHECK(stage.limit.tokens == 1024 + 39);
+    CHECK(stages[0].label_share == doctest::Approx(8.0 / (39 + 4 * 11)));
+    CHECK(stages[1].label_share == doctest::Approx(8.0 / (39 + 4 * 6)));
+  }
+  config.share_prefixes = false;
+  const auto run = prepared();
+  for (const auto& stage : run.plan.stages()) CHECK((stage.limit.tokens == 1024 && stage.label_share == 0));
+}
+
+TEST_CASE("share_prefixes: not on a device whose attention does not take the model's heads in trees") {
   Config config;
-  CHECK_NOTHROW(train::expect_prefixes_fit<proof::Device>(config));
+  model::Config model;
+  model.num_attention_heads = 4;
+  model.num_key_value_heads = 2;
+  model.head_dim = 80;
+  cpu::Device dev(1);
+  train::settle_prefixes(dev, config, model);
+  CHECK_FALSE(config.share_prefixes);
+  const kernel::AttentionShape heads = model::attention_shape(model);
+  train::settle_prefixes(config, heads, false);
+  CHECK(config.share_prefixes == false);
   config.share_prefixes = true;
-  CHECK_NOTHROW(train::expect_prefixes_fit<cpu::Device>(config));
-  CHECK(message_of<ConfigError>([&] { train::expect_prefixes_fit<proof::Device>(config); }) ==
-        "key share_prefixes: given true, but the run's device is not a CPU: the memory that this needs on NPUs is not "
-        "forecast; allowed: false");
+  CHECK_NOTHROW(train::settle_prefixes(dev, config, model));
+  CHECK(message_of<ConfigError>([&] { train::settle_prefixes(config, heads, false); }) ==
+        "key share_prefixes: given true, but the device's attention does not take it: the model has 4 heads of 80 "
+        "numbers, and NPUs take heads of a multiple of 64, not too many, where the toolkit has RingAttentionUpdate; "
+        "allowed: false");
 }
 
 }  // namespace share_prefixes_test

@@ -276,7 +276,7 @@ TEST_CASE("start: a run of several stages tells each, where it cuts records off,
 TEST_CASE("start: where sequences have rows in common it is said how many are computed, else that nothing is shared") {
   train::StepWork step = some_work();
   settings::Config config;
-  const auto warned = [&] { return said_by([&] { train::warn_of_prefixes(config, step); }); };
+  const auto warned = [&] { return said_by([&] { train::say_sharing(config, step); }); };
   CHECK(warned().empty());
   config.share_prefixes = true;
   CHECK(warned() ==
@@ -432,6 +432,9 @@ TEST_CASE("start: a run ends with its numbers, the best evaluation and where it 
                         "in some/run/checkpoints\n";
   const auto said = [&] { return said_by([&] { train::say_end(config, metrics, 65); }); };
   CHECK(said() == "done: 1 step" + numbers + "\n" + lies);
+  metrics.computed_tokens = 8;
+  CHECK(said().starts_with("done: 1 step and 30 tokens, 26.7 % of them computed, in 1:05, 120 tokens/s; mean"));
+  metrics.computed_tokens.reset();
   metrics.steps = 2;
   metrics.best_step = 4;
   metrics.best_eval_loss = 3;

@@ -270,6 +270,7 @@ TEST_CASE("units: ranks that share out layers evaluate together, and stop togeth
       for (const model::Evaluation& one : evaluate_by(ranks, records, 0)) {
         CHECK(one.loss_sum == alone.loss_sum);
         CHECK(one.labelled == alone.labelled);
+        CHECK(one.computed_tokens == alone.computed_tokens);
         CHECK_FALSE(one.stopped);
       }
   }

@@ -163,12 +163,16 @@ struct Attention<ascend::Device> {
 
   /// What the operator that puts parts together takes by its documents, which has a row with all its heads in a core's
   /// 192 KiB: C a multiple of 64 up to 768, H so many that H·C (6·sizeof(T) + 8) + 56·(8·H, rounded up to whole 64) is
-  /// no more than that. By default in float32, in which it takes fewest. A toolkit may lack the operator all the same.
+  /// no more than that. By default in float32, in which it takes fewest.
   template <class T = float>
   static constexpr bool takes_trees(const AttentionShape& shape) {
     const Index numbers = shape.heads * shape.width, statistics = (shape.heads * copies + 63) / 64 * 64;
     return shape.width % 64 == 0 && shape.width <= 768 &&
            numbers * (6 * Index{sizeof(T)} + 8) + statistics * 56 <= Index{192} << 10;
+  }
+  /// In every type, where the toolkit has the operator.
+  static bool takes_trees(D& dev, const AttentionShape& shape) {
+    return takes_trees(shape) && dev.toolkit().operators.ring_attention_update.there();
   }
 
   /// Throws   ShapeError for segments with parents whose heads the operator does not take, DeviceError where the

@@ -55,12 +55,6 @@ LORA_INLINE Filling fill_emptiest(std::span<const Index> lengths, std::span<cons
   return filling;
 }
 
-LORA_INLINE Index rows_of(std::span<const Part> parts) {
-  Index rows = 0;
-  for (const Part& part : parts) rows += part.size();
-  return rows;
-}
-
 /// Ends of groups of neighbors of at most `limit` rows, filled one after the other.
 LORA_INLINE std::vector<Index> fill_with_neighbors(const SortedSequences& sorted, Index limit, Index least) {
   std::vector<Index> ends;
@@ -104,7 +98,7 @@ namespace lora::data {
 LORA_INLINE Index shared_rows(std::span<const Beginning> sequences, std::span<const Index> group, Index least) {
   std::vector<Beginning> own;
   for (const Index i : group) own.push_back(sequences[static_cast<std::size_t>(i)]);
-  return detail::rows_of(shared_parts(own, least));
+  return rows_of(shared_parts(own, least));
 }
 
 LORA_INLINE Groups group_by_rows(std::span<const Beginning> sequences, Index limit, Index least) {

@@ -20,6 +20,9 @@ struct Part {
   Index size() const { return end - begin; }
 };
 
+/// Rows of a batch that has each of these once.
+Index rows_of(std::span<const Part> parts);
+
 /// What a sequence can have in common with others.
 struct Beginning {
   std::span<const std::int32_t> tokens{};  ///< those that may be shared, from its first on
@@ -32,6 +35,10 @@ struct Beginning {
 /// none of its own. What more sequences have in common is cut off first, though a longer beginning of fewer might save
 /// more where the rest of it is too short.
 std::vector<Part> shared_parts(std::span<const Beginning> sequences, Index least);
+
+/// Of each sequence the tokens that it has in common with the one with which it has most; 0 where these are fewer than
+/// `least`.
+std::vector<Index> common_beginnings(std::span<const Beginning> sequences, Index least);
 
 /// Sequences in the order of their tokens, where those that begin alike lie side by side, and the parts of neighbors.
 /// What it is made of outlives it.

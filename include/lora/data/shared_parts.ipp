@@ -52,6 +52,12 @@ class PartFinder {
 
 namespace lora::data {
 
+LORA_INLINE Index rows_of(std::span<const Part> parts) {
+  Index rows = 0;
+  for (const Part& part : parts) rows += part.size();
+  return rows;
+}
+
 LORA_INLINE SortedSequences::SortedSequences(std::span<const Beginning> sequences)
     : sequences_(sequences), order_(sequences.size()) {
   std::iota(order_.begin(), order_.end(), Index{0});
@@ -70,6 +76,18 @@ LORA_INLINE std::vector<Part> SortedSequences::parts(Index begin, Index end, Ind
   detail::PartFinder finder(*this, least);
   if (begin < end) finder.place(begin, end, 0, -1);
   return finder.take();
+}
+
+LORA_INLINE std::vector<Index> common_beginnings(std::span<const Beginning> sequences, Index least) {
+  const SortedSequences sorted(sequences);
+  std::vector<Index> beginnings(sequences.size());
+  for (Index place = 0; place < sorted.size(); ++place) {
+    const Index before = place > 0 ? sorted.common(place - 1) : 0,
+                after = place + 1 < sorted.size() ? sorted.common(place) : 0;
+    if (const Index common = std::max(before, after); common >= least)
+      beginnings[static_cast<std::size_t>(sorted[place])] = common;
+  }
+  return beginnings;
 }
 
 LORA_INLINE std::vector<Part> shared_parts(std::span<const Beginning> sequences, Index least) {

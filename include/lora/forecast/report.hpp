@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,9 +61,12 @@ std::vector<Strategy> compare(const Target& target, const model::Blueprint& blue
   if (target.ranks() > 1 && !config.trains_model() && !answers) zero_stages.push_back(3);
   const Index longest =
       run == nullptr ? config.cutoff_len : std::min(run->survey.train.length_at(1), config.cutoff_len);
+  std::set<Index> sizes{512, 1024, 2048, 4096, 8192, 16384};
+  if (run != nullptr) sizes.insert(run->plan.stages().front().limit.tokens);
+  sizes.erase(0);  // by sequences
   std::vector<Strategy> strategies;
   for (const bool recomputes : {false, true})
-    for (const Index tokens : {512, 1024, 2048, 4096, 8192, 16384}) {
+    for (const Index tokens : sizes) {
       settings::Config variant = config;
       variant.gradient_checkpointing = recomputes;
       bool fits = false;

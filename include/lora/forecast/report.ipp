@@ -62,6 +62,7 @@ inline io::Json rounded(double value, int digits) { return io::Json::parse(fixed
 inline io::Json json_of(const StepForecast& step) {
   return io::json_object({{"sequences", rounded(step.sequences, 2)},
                           {"tokens", rounded(step.tokens, 1)},
+                          {"computed_tokens", rounded(step.rows, 1)},
                           {"micro_batches", rounded(step.micro_batches, 2)},
                           {"flops", step.work.flops()},
                           {"seconds", rounded(step.time.seconds, 6)},
@@ -87,7 +88,8 @@ LORA_INLINE std::string text_of(const Report& report) {
   line("device", report.device);
   line("ranks", report.ranks);
   line("step",
-       concat(significant(step.sequences, 4), " sequences", report.data, ", ", thousands(step.tokens), " tokens in ",
+       concat(significant(step.sequences, 4), " sequences", report.data, ", ", thousands(step.tokens), " tokens",
+              step.rows < step.tokens ? concat(", ", thousands(step.rows), " of them computed,") : "", " in ",
               significant(step.micro_batches, 3), step.micro_batches == 1 ? " micro-batch; " : " micro-batches; ",
               significant(step.work.flops() * 1e-12, 3), " TFLOP"));
   line("time", concat("about ", seconds(step.time.seconds), " a step, ", thousands(step.tokens / step.time.seconds),

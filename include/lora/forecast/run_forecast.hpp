@@ -135,10 +135,12 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
   // Steps: of the stage whose steps take most.
   train::MemoryBasis basis{blueprint, target.machine, 0, 0, ranks};
   std::optional<train::Plan> plan;
-  if (run != nullptr)
+  if (run != nullptr) {
     plan.emplace(train::plan_of(config, run->data.order(),
                                 inputs::trained_in_stages(config, blueprint.config, run->options.trains),
                                 run->data.classes(), run->data.mixture()));
+    plan->fit_to(run->data.train());
+  }
   std::optional<model::LayerStreaming> streaming;
   const auto memory_of = [&]() -> train::MemoryPlan {
     basis.weights = train::weight_bytes<D, T>(blueprint, streaming);

@@ -34,10 +34,14 @@ struct MicroBatchLimit {
   Index tokens = 0;
   Index cutoff_len = std::numeric_limits<Index>::max();  ///< longer sequences are cut off there
   bool shares = false;  ///< beginnings that sequences have in common lie in a micro-batch once; `tokens` counts them so
+  bool usual = false;   ///< nobody has said how many tokens: what sequences usually have in common comes on top
 };
 
 /// From the settings; by default about the number of tokens from which matrix products reach full speed.
 MicroBatchLimit micro_batch_limit(const settings::Config& config);
+/// The same for sequences that usually have a beginning of so many tokens in common: where nobody has said how many
+/// tokens a micro-batch has, nor how much memory, as many stay beside that.
+MicroBatchLimit with_room_for(MicroBatchLimit limit, Index beginning);
 
 /// Warns about unused fields of the records read so far, each once.
 void warn_of_unused_fields(const data::Dataset& dataset);
@@ -81,6 +85,10 @@ class Records {
   data::EncodeSummary survey(const cpu::Threads& threads, const data::Sequences& sequences,
                              std::size_t most = 16384) const;
 
+  /// Of each of these sequences, cut off, that has labels, the tokens that it has in common with another of them at its
+  /// beginning, before the labels.
+  std::vector<Index> common_beginnings(std::span<const Index> sequences, Index cutoff_len) const;
+
   /// Neighbouring sequences of a step, split into micro-batches: as few and as even as possible if tokens limit them.
   /// Each keeps its place in the step, on which alone its dropout depends; `first_place` is the first one's. A sequence
   /// without labels is left out, but keeps its place.
@@ -92,6 +100,10 @@ class Records {
   bool is_block(Index sequence) const { return cut_.is_block(sequence); }
   /// The number of records that these sequences belong to.
   Index records_of(const data::Sequences& sequences) const;
+
+  /// Those of these sequences, cut off, that have labels. `places`, if not null, gets theirs.
+  std::vector<data::Example> learnt(std::span<const Index> sequences, Index cutoff_len,
+                                    std::vector<Index>* places = nullptr) const;
 
   void cut(const cpu::Threads& threads, const data::TextBlocks& blocks, std::span<const Index> records);
 

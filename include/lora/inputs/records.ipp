@@ -10,9 +10,18 @@ namespace lora::inputs {
 
 LORA_INLINE MicroBatchLimit micro_batch_limit(const settings::Config& config) {
   constexpr Index enough = 1024;
-  const Index tokens =
-      config.max_tokens_per_micro_batch.value_or(config.per_device_train_batch_size ? Index{0} : enough);
-  return {config.train_batch_size(), tokens, config.cutoff_len, config.share_prefixes};
+  const bool usual = !config.max_tokens_per_micro_batch && !config.per_device_train_batch_size;
+  return {.sequences = config.train_batch_size(),
+          .tokens = usual ? enough : config.max_tokens_per_micro_batch.value_or(0),
+          .cutoff_len = config.cutoff_len,
+          .shares = config.shares_prefixes(),
+          .usual = usual && !config.memory_limit_gib};
+}
+
+LORA_INLINE MicroBatchLimit with_room_for(MicroBatchLimit limit, Index beginning) {
+  if (limit.usual && limit.shares) limit.tokens += std::min(beginning, limit.cutoff_len);
+  limit.usual = false;
+  return limit;
 }
 
 LORA_INLINE void warn_of_unused_fields(const data::Dataset& dataset) {
@@ -160,18 +169,29 @@ LORA_INLINE data::EncodeSummary Records::survey(const cpu::Threads& threads, con
   return summary;
 }
 
-LORA_INLINE std::vector<data::Batch> Records::micro_batches(std::span<const Index> sequences,
-                                                            const MicroBatchLimit& limit, Index first_place) const {
+LORA_INLINE std::vector<data::Example> Records::learnt(std::span<const Index> sequences, Index cutoff_len,
+                                                       std::vector<Index>* places) const {
   std::vector<data::Example> examples;
-  std::vector<Index> places, lengths;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     data::Example example = (*this)[sequences[i]];
-    data::truncate(example, limit.cutoff_len);
+    data::truncate(example, cutoff_len);
     if (example.labelled() == 0) continue;
-    places.push_back(first_place + static_cast<Index>(i));
-    lengths.push_back(static_cast<Index>(example.tokens.size()));
+    if (places != nullptr) places->push_back(static_cast<Index>(i));
     examples.push_back(std::move(example));
   }
+  return examples;
+}
+
+LORA_INLINE std::vector<Index> Records::common_beginnings(std::span<const Index> sequences, Index cutoff_len) const {
+  return data::common_beginnings(data::beginnings_of(learnt(sequences, cutoff_len)), data::least_shared);
+}
+
+LORA_INLINE std::vector<data::Batch> Records::micro_batches(std::span<const Index> sequences,
+                                                            const MicroBatchLimit& limit, Index first_place) const {
+  std::vector<Index> places, lengths;
+  std::vector<data::Example> examples = learnt(sequences, limit.cutoff_len, &places);
+  for (Index& place : places) place += first_place;
+  for (const data::Example& example : examples) lengths.push_back(std::ssize(example.tokens));
   std::vector<data::Batch> batches;
   for (const auto& group : limit.tokens == 0 ? data::group_by_places(places, limit.sequences)
                            : limit.shares

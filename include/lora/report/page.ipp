@@ -150,6 +150,7 @@ inline std::string scores_of(const std::vector<RunRecord>& runs) {
                                       {"final_model_step", "final_model's step"},
                                       {"ended_early", "ended early"},
                                       {"total_tokens", "tokens"},
+                                      {"computed_tokens", "of them computed"},
                                       {"tokens_per_second", "tokens/s"},
                                       {"peak_memory_gib", "peak GiB"},
                                       {"seconds", "seconds"}},

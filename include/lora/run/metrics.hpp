@@ -91,6 +91,7 @@ struct RunMetrics {
   double mean_train_loss = 0;  // of all of them, including those before a resume
   Index steps = 0;
   Index total_tokens = 0;
+  std::optional<Index> computed_tokens{};  // where they are fewer
   double tokens_per_second = 0;
   double peak_memory_gib = 0;
   double seconds = 0;

@@ -125,6 +125,7 @@ LORA_INLINE void write_training_metrics(const io::Path& output_dir, const RunMet
                                    {"peak_memory_gib", metrics.peak_memory_gib},
                                    {"seconds", metrics.seconds},
                                    {"resumed_from_step", metrics.resumed_from_step}});
+  if (metrics.computed_tokens) json["computed_tokens"] = *metrics.computed_tokens;
   if (metrics.eval_loss) json["eval_loss"] = *metrics.eval_loss;
   if (metrics.eval_exact_match) json["eval_exact_match"] = *metrics.eval_exact_match;
   if (metrics.eval_rouge_l) json["eval_rouge_l"] = *metrics.eval_rouge_l;

@@ -34,10 +34,11 @@ struct DrawnClasses {
 /// The state of a run. Together with the settings it determines the rest of the run: the order of the data and all
 /// random numbers are functions of the seed and the number of the sample or step.
 struct RunState {
-  Index step = 0;          ///< steps done, including skipped ones
-  Index updates = 0;       ///< steps that changed the adapter
-  Index next_sample = 0;   ///< global index of the first sample not seen
-  Index total_tokens = 0;  ///< tokens seen
+  Index step = 0;           ///< steps done, including skipped ones
+  Index updates = 0;        ///< steps that changed the adapter
+  Index next_sample = 0;    ///< global index of the first sample not seen
+  Index total_tokens = 0;   ///< tokens seen
+  Index shared_tokens = 0;  ///< of them: not computed, since other sequences have them in common
   double last_loss = 0;
   LossMean losses{};             ///< of all steps that changed the adapter
   LossMean losses_since_line{};  ///< of those after the last line of the log

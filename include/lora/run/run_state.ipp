@@ -116,6 +116,7 @@ LORA_INLINE io::Json to_json(const RunState& state) {
                                    {"ended_early", state.ended_early},
                                    {"out_of_patience", state.out_of_patience},
                                    {"settings", state.settings}});
+  if (state.shared_tokens > 0) json["shared_tokens"] = state.shared_tokens;
   if (state.last_eval_loss) json["last_eval_loss"] = *state.last_eval_loss;
   if (state.best_eval_loss) json["best_eval_loss"] = *state.best_eval_loss;
   if (state.best_metric) json["best_metric"] = *state.best_metric;
@@ -144,6 +145,7 @@ LORA_INLINE RunState parse_state(const io::JsonView& json) {
   state.updates = json.at<Index>("updates");
   state.next_sample = json.at<Index>("next_sample");
   state.total_tokens = json.at<Index>("total_tokens");
+  state.shared_tokens = json.get<Index>("shared_tokens").value_or(0);
   state.last_loss = json.get<double>("last_loss").value_or(0);
   state.losses = parse_losses(json, "losses");
   state.losses_since_line = parse_losses(json, "losses_since_line");

@@ -94,7 +94,7 @@ struct Config {
   // batch
   std::optional<Index> per_device_train_batch_size;
   std::optional<Index> max_tokens_per_micro_batch;
-  bool share_prefixes = false;
+  std::optional<bool> share_prefixes;
   Index gradient_accumulation_steps = 8;
   Index step_units = 1;
   Index zero_stage = 0;
@@ -190,6 +190,8 @@ struct Config {
   double alpha() const { return lora_alpha.value_or(2.0 * static_cast<double>(rank())); }
   Index train_batch_size() const { return per_device_train_batch_size.value_or(1); }
   Index sequences_per_step() const { return train_batch_size() * gradient_accumulation_steps * ranks; }
+  /// Whether what sequences have in common is computed once. Dropout and noise draw other numbers for each sequence.
+  bool shares_prefixes() const { return share_prefixes.value_or(lora_dropout == 0 && !neftune_noise_alpha); }
   /// Tokens of an answer that is no chat's.
   Index answer_tokens() const { return max_new_tokens.value_or(256); }
   /// Whether answers are drawn, rather than greedy.

@@ -154,6 +154,8 @@ constexpr std::string_view describe(ValueType type) {
 }
 
 inline bool is_switch(const Key& key) { return type_of(key) == ValueType::flag; }
+/// Whether a switch is neither true nor false unless it is given, so that other keys or the model decide.
+inline bool may_be_auto(const Key& key) { return std::holds_alternative<std::optional<bool> Config::*>(key.member); }
 bool is_list(const Key& key);
 
 namespace detail {

@@ -183,15 +183,17 @@ LORA_INLINE std::vector<Key> make_keys() {
        "LoRA+: learning rate of lora_B over that of lora_A, such as 16"},
 
       {"max_tokens_per_micro_batch", "batch", train, &C::max_tokens_per_micro_batch, at_least(1), free,
-       "1024, or by sequences where per_device_train_batch_size is given",
+       "1024, with share_prefixes and the beginning that records usually have in common; by sequences where "
+       "per_device_train_batch_size is given",
        "Fills micro-batches up to this many tokens, at least one sequence each; the step and its loss stay the same"},
       {"per_device_train_batch_size", "batch", train, &C::per_device_train_batch_size, count_to(1e6), free, "1",
        "Sequences in a micro-batch; with max_tokens_per_micro_batch, which then says what a micro-batch holds, only a "
        "factor of the sequences in a step"},
-      {"share_prefixes", "batch", train, &C::share_prefixes, any, free, "",
-       "Computes once what the sequences of a micro-batch have in common at their beginning, before the first token "
-       "that "
-       "is learnt; max_tokens_per_micro_batch then counts what is computed"},
+      {"share_prefixes", "batch", data | generate, &C::share_prefixes, any, free,
+       "true, but false with lora_dropout or neftune_noise_alpha",
+       "Computes once what sequences that are computed together have in common at their beginning: of a micro-batch or "
+       "an evaluation before the first token that is learnt, and prompts; max_tokens_per_micro_batch then counts what "
+       "is computed"},
       {"gradient_accumulation_steps", "batch", train, &C::gradient_accumulation_steps, count_to(1e6), free, "",
        "Micro-batches in a step, which has per_device_train_batch_size x gradient_accumulation_steps sequences"},
       {"step_units", "batch", train, &C::step_units, count_to(1e6), free, "",
@@ -458,7 +460,7 @@ LORA_INLINE std::string allowed(const Key& key) {
   if (!key.form.words.empty()) return std::string(key.form.words);
   if (!key.choices.empty()) return concat(is_list(key) ? "a list of " : "one of ", detail::join(key.choices));
   const std::string range = describe(key.range);
-  return concat(describe(type_of(key)), range.empty() ? "" : ", ", range);
+  return concat(may_be_auto(key) ? "auto, " : "", describe(type_of(key)), range.empty() ? "" : ", ", range);
 }
 
 }  // namespace lora::settings

@@ -174,6 +174,7 @@ LORA_INLINE void check(const Config& config, const Key& key, std::string_view wh
 LORA_INLINE void set_from_json(Config& config, const Key& key, const io::Json& json, std::string_view where,
                                std::string_view given) {
   if (json.is_null()) return;
+  if (may_be_auto(key) && json == "auto") return reset(config, key);
   bool taken = false;
   try {
     taken = std::visit([&](auto member) { return detail::take(json, config.*member); }, key.member);

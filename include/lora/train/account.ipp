@@ -13,6 +13,7 @@ LORA_INLINE void add_step(run::RunState& state, const StepResult& result, bool a
   state.next_sample = plan.samples_before(state.step);
   state.stage = plan.stage_of(state.step);
   state.total_tokens += result.tokens;
+  state.shared_tokens += result.tokens - result.computed_tokens;
   if (applied) {
     state.last_loss = result.loss;
     state.losses.add(result.loss);
@@ -106,6 +107,7 @@ LORA_INLINE run::RunMetrics lasting_metrics(const run::RunState& state, const Pl
   metrics.mean_train_loss = state.losses.mean();
   metrics.steps = state.step;
   metrics.total_tokens = state.total_tokens;
+  if (state.shared_tokens > 0) metrics.computed_tokens = state.total_tokens - state.shared_tokens;
   metrics.eval_loss = state.last_eval_loss;
   metrics.eval_exact_match = state.last_exact_match;
   metrics.eval_rouge_l = state.last_rouge_l;

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <functional>
 #include <limits>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "lora/comm/communicator.hpp"
@@ -29,6 +31,7 @@ std::vector<data::Example> windows_of(const data::Example& example, Index window
 struct EvaluationOptions {
   Index batch = 1;  ///< sequences that are evaluated together
   Index window = std::numeric_limits<Index>::max();
+  bool shares = true;  ///< what those of a batch have in common at their beginning is computed once
   std::function<void(const model::Evaluation&)> see{};  ///< gets the sums of this rank after each batch
   const std::atomic<int>* stop = nullptr;               ///< once not 0, evaluation ends early, on all ranks
   std::vector<RecordLoss>* each = nullptr;  ///< gets the loss of every record, if it is not null; of one rank
@@ -54,7 +57,7 @@ class BatchSums {
  private:
   comm::Ranks& ranks_;
   Index batches_ = 0;         // of all ranks
-  std::vector<double> sums_;  // of this rank's batches: their loss, labels and correct ones
+  std::vector<double> sums_;  // of this rank's batches: their loss, labels, correct ones and rows
 };
 
 /// Evaluates example_of(0 … count − 1), encoded without a cutoff. A single rank stops within a batch; several agree on
@@ -69,8 +72,8 @@ model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, E
   if (decoder.gathers_layers() && options.stop != nullptr && options.ranks == nullptr)
     fail<Error>("[evaluate] ranks that gather layers from each other stop together: give them with the stop flag");
   BatchSums sums(ranks);
-  data::Batch rows;
-  std::vector<Index> places;   // of the batch's sequences among the records
+  std::vector<data::Example> batch;
+  std::vector<Index> records;  // of the batch's sequences
   std::vector<double> losses;  // of the batch's labelled rows
   std::vector<RecordLoss>* const each = options.each;
   if (each != nullptr) each->assign(static_cast<std::size_t>(count), {});
@@ -79,6 +82,10 @@ model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, E
   const auto flush = [&] {
     if (sums.next_is_own()) {
       losses.clear();
+      std::vector<Index> places(batch.size());
+      std::iota(places.begin(), places.end(), Index{0});
+      data::Batch rows;
+      rows.append(batch, places, options.shares);
       const auto result =
           decoder.evaluate(dev, rows, together ? nullptr : options.stop, each != nullptr ? &losses : nullptr);
       totals.stopped = result.stopped;
@@ -88,13 +95,13 @@ model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, E
       for (std::size_t row = 0; each != nullptr && !result.stopped && row < rows.labels.size(); ++row) {
         if (rows.labels[row] == ignore_index) continue;
         RecordLoss& record =
-            (*each)[static_cast<std::size_t>(places[static_cast<std::size_t>(rows.sequence_index[row])])];
+            (*each)[static_cast<std::size_t>(records[static_cast<std::size_t>(rows.sequence_index[row])])];
         record.loss_sum += losses[next++];
         ++record.labelled;
       }
     }
-    rows = {};
-    places.clear();
+    batch.clear();
+    records.clear();
     own.records = totals.records;
     own.tokens = totals.tokens;
     if (together && sums.waiting_ranks() == 0) totals.stopped = ranks.agree(is_told() ? 1u : 0u) != 0;
@@ -108,16 +115,16 @@ model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, E
     const data::Example example = example_of(i);
     ++totals.records;
     totals.tokens += static_cast<Index>(example.tokens.size());
-    for (const data::Example& part : windows_of(example, options.window)) {
+    for (data::Example& part : windows_of(example, options.window)) {
       if (part.labelled() == 0) continue;
-      rows.append(part, rows.sequences());
-      places.push_back(i);
-      if (rows.sequences() < options.batch) continue;
+      batch.push_back(std::move(part));
+      records.push_back(i);
+      if (std::ssize(batch) < options.batch) continue;
       if (is_stopped()) break;  // a long record may take many batches
       flush();
     }
   }
-  if (rows.sequences() > 0 && !is_stopped()) flush();
+  if (!batch.empty() && !is_stopped()) flush();
   if (sums.waits()) decoder.pass_without_batch(dev, false);
   if (together && sums.waiting_ranks() > 0) totals.stopped = totals.stopped || is_told();  // of the last round
   sums.add_to(totals);

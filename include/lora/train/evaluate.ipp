@@ -30,10 +30,11 @@ LORA_INLINE void BatchSums::add(const model::Evaluation& batch) {
   sums_.push_back(batch.loss_sum);
   sums_.push_back(static_cast<double>(batch.labelled));
   sums_.push_back(static_cast<double>(batch.correct));
+  sums_.push_back(static_cast<double>(batch.computed_tokens));
 }
 
 LORA_INLINE void BatchSums::add_to(model::Evaluation& totals) const {
-  constexpr Index numbers = 3;
+  constexpr Index numbers = 4;
   const Index size = ranks_.size();
   totals.stopped = ranks_.agree(totals.stopped ? 1u : 0u) != 0;
   if (totals.stopped) return;
@@ -46,6 +47,7 @@ LORA_INLINE void BatchSums::add_to(model::Evaluation& totals) const {
     totals.loss_sum += at[0];
     totals.labelled += static_cast<Index>(at[1]);
     totals.correct += static_cast<Index>(at[2]);
+    totals.computed_tokens += static_cast<Index>(at[3]);
   }
 }
 

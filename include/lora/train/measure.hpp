@@ -34,6 +34,7 @@ std::optional<std::vector<std::string>> answers_to(const std::vector<data::Sampl
   for (auto i = static_cast<std::size_t>(ranks.rank()); i < samples.size(); i += size) own.push_back(samples[i]);
   decode::GenerateOptions generate;
   generate.max_new_tokens = run.config.answer_tokens();
+  generate.shares = run.config.shares_prefixes();
   const inputs::Taught taught = inputs::taught_by(run.data.train().dataset().kinds(), text);
   generate.stop_ids = inputs::stop_ids(run.source, *text.tokenizer, text.chat_template, taught.files);
   // To ask is to wait for the slowest rank: over more answers ranks differ less.
@@ -92,6 +93,7 @@ std::optional<model::Evaluation> measure(D& dev, model::Decoder<D, T>& decoder, 
       evaluate(dev, decoder, count, example_of,
                {.batch = run.config.per_device_eval_batch_size,
                 .window = settings::longest_cutoff(run.config),
+                .shares = run.config.shares_prefixes(),
                 .see = [&](const model::Evaluation& sums) { progress.reached(sums.records, sums.tokens); },
                 .stop = run.options.stop,
                 .ranks = &ranks});

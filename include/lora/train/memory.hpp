@@ -152,22 +152,22 @@ double memory_to_move(const std::vector<nn::GroupSize>& before, const std::vecto
 /// For a model whose layers [0, `recomputed`) are checkpointed, and of which that trains now. Activations are exact,
 /// and so is the part of the workspace that modules take. That of kernels is bounded by kernel::Buffers: on the
 /// processors the workspace is never below the peak, and above it by no more than a third and 0.75 MiB a thread. Shapes
-/// N `rows`, of which n `labelled`; letters as in the design
+/// N `rows`, of which n `labelled`; letters as in the design. `trees`: sequences may have rows in common
 template <AnyDevice D, class T>
 MemoryForecast forecast_memory(const MemoryBasis& basis, Index rows, Index labelled, Index recomputed,
-                               const model::Trained& trains = {}) {
+                               const model::Trained& trains = {}, bool trees = false) {
   const auto shape = model::shape_of<D, T>(basis.model, trains, recomputed);
   return {basis.weights, model::training_footprint<D, T>(basis.machine, shape, rows, labelled),
-          kernel::Buffers<D>::template most<T>(basis.machine.kernels, model::extents_of(shape, rows))};
+          kernel::Buffers<D>::template most<T>(basis.machine.kernels, model::extents_of(shape, rows, trees))};
 }
 
 /// For an evaluation, which saves nothing between layers.
 /// Shapes   as above
 template <AnyDevice D, class T>
-MemoryForecast forecast_evaluation(const MemoryBasis& basis, Index rows, Index labelled) {
+MemoryForecast forecast_evaluation(const MemoryBasis& basis, Index rows, Index labelled, bool trees = false) {
   const auto shape = model::shape_of<D, T>(basis.model);
   return {basis.weights, model::evaluation_footprint<D, T>(basis.machine, shape, rows, labelled),
-          kernel::Buffers<D>::template most<T>(basis.machine.kernels, model::extents_of(shape, rows))};
+          kernel::Buffers<D>::template most<T>(basis.machine.kernels, model::extents_of(shape, rows, trees))};
 }
 
 /// Keys and values of the records that are answered together, each of `length` tokens.
@@ -180,12 +180,15 @@ double cache_bytes(const model::Config& config, Index length) {
 /// The largest micro-batch that a run can have, from the longest records.
 struct LargestBatch {
   Index rows = 0;
-  Index labelled = 0;  ///< estimated from the share of labelled rows
-  Index longest = 0;   ///< record, of an evaluation
+  Index labelled = 0;   ///< estimated from the share of labelled rows
+  Index longest = 0;    ///< record, of an evaluation
+  bool shares = false;  ///< sequences may have rows in common
 };
 
-/// For records that are taken `at_once`, as a unit of a step has them.
-LargestBatch largest_batch(const data::EncodeSummary& records, const inputs::MicroBatchLimit& limit, Index at_once);
+/// For records that are taken `at_once`, as a unit of a step has them. `label_share`: of rows, if it is known to be
+/// more than the records'.
+LargestBatch largest_batch(const data::EncodeSummary& records, const inputs::MicroBatchLimit& limit, Index at_once,
+                           double label_share = 0);
 
 /// The same for an evaluation of `sequences` at a time, which reads longer records in windows.
 LargestBatch largest_evaluation(const data::EncodeSummary& records, Index sequences, Index window);

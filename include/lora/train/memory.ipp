@@ -12,14 +12,16 @@ LORA_INLINE Index largest_shares(const std::vector<nn::GroupSize>& sizes, int ra
 }
 
 LORA_INLINE LargestBatch largest_batch(const data::EncodeSummary& records, const inputs::MicroBatchLimit& limit,
-                                       Index at_once) {
+                                       Index at_once, double label_share) {
   const Index longest = std::min(records.length_at(1), limit.cutoff_len);
   const Index filled = limit.tokens > 0 ? std::max(limit.tokens, longest) : longest * limit.sequences;
   const Index rows = std::min({filled, longest * at_once, records.tokens()});
   if (records.tokens() == 0) return {};
-  if (limit.shares) return {rows, rows};  // what is in common has no label
-  const double share = static_cast<double>(records.labelled()) / static_cast<double>(records.tokens());
-  return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows)))};
+  const double share =
+      std::max(label_share, static_cast<double>(records.labelled()) / static_cast<double>(records.tokens()));
+  return {.rows = rows,
+          .labelled = static_cast<Index>(std::ceil(share * static_cast<double>(rows))),
+          .shares = label_share > 0};
 }
 
 LORA_INLINE LargestBatch largest_evaluation(const data::EncodeSummary& records, Index sequences, Index window) {

@@ -67,7 +67,8 @@ MemoryPlan plan_memory(const MemoryBasis& basis, const LargestBatch& batch, cons
                        const settings::Config& config, const MemoryPlan& start, const model::Trained& trains = {}) {
   const Index layers = basis.model.config.num_hidden_layers;
   MemoryForecast evaluating;
-  if (evaluation.rows > 0) evaluating = forecast_evaluation<D, T>(basis, evaluation.rows, evaluation.labelled);
+  if (evaluation.rows > 0)
+    evaluating = forecast_evaluation<D, T>(basis, evaluation.rows, evaluation.labelled, config.shares_prefixes());
   const double sums = sums_memory<T>(
       basis.model.parameters().sizes(trains ? trains : model::Trained([](std::string_view) { return true; })),
       config.step_units, basis.ranks);
@@ -77,7 +78,7 @@ MemoryPlan plan_memory(const MemoryBasis& basis, const LargestBatch& batch, cons
   if (evaluation.rows > 0 && config.eval_predict)
     evaluating.workspace += cache_bytes<T>(basis.model.config, evaluation.longest + config.answer_tokens());
   const auto plan = [&](Index count) {
-    auto training = forecast_memory<D, T>(basis, batch.rows, batch.labelled, count, trains);
+    auto training = forecast_memory<D, T>(basis, batch.rows, batch.labelled, count, trains, batch.shares);
     if (!on_host) training.workspace = std::max(training.workspace, gathered);
     training.workspace += sums;
     MemoryPlan result = start;
@@ -187,8 +188,8 @@ std::vector<MemoryPlan> plan_memory(const MemoryBasis& basis, const Plan& plan, 
     }
     try {
       const Index of_unit = (stage.sequences_per_step + config.step_units - 1) / config.step_units;
-      plans[i] = plan_memory<D, T>(basis, largest_batch(records, stage.limit, of_unit), evaluation, configs[i],
-                                   plans[i], stage.trains);
+      plans[i] = plan_memory<D, T>(basis, largest_batch(records, stage.limit, of_unit, stage.label_share), evaluation,
+                                   configs[i], plans[i], stage.trains);
       if (plans[i].host) expect_host_has(plans[i].host->optimizer, plans[0].host->optimizer);
     } catch (const ConfigError& error) {
       if (config.stages.empty()) throw;

@@ -6,6 +6,8 @@
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
 #include "lora/cpu/machine.hpp"
+#include "lora/kernel/attention.hpp"
+#include "lora/model/layers.hpp"
 #include "lora/model/streamed_layers.hpp"
 #include "lora/optim/host.hpp"
 #include "lora/settings/config.hpp"
@@ -22,13 +24,21 @@ void expect_offload_fits(const settings::Config& config) {
                       "is the host's: weights are used in place from the mapped files; allowed: none");
 }
 
-/// Throws   ConfigError on a device whose attention lays sequences out whole: the memory for that is not forecast
+/// Where the device's attention does not take rows that sequences have in common (kernel::takes_trees), nothing is
+/// shared.
+/// Throws   ConfigError where it should be
+inline void settle_prefixes(settings::Config& config, const kernel::AttentionShape& heads, bool takes) {
+  if (takes) return;
+  if (config.share_prefixes.value_or(false))
+    fail<ConfigError>("key share_prefixes: given true, but the device's attention does not take it: the model has ",
+                      heads.heads, " heads of ", heads.width, " numbers, and NPUs take heads of a multiple of 64, not ",
+                      "too many, where the toolkit has RingAttentionUpdate; allowed: false");
+  config.share_prefixes = false;
+}
 template <AnyDevice D>
-void expect_prefixes_fit(const settings::Config& config) {
-  if (config.share_prefixes && !D::reads_host_memory)
-    fail<ConfigError>(
-        "key share_prefixes: given true, but the run's device is not a CPU: the memory that this needs on ",
-        "NPUs is not forecast; allowed: false");
+void settle_prefixes(D& dev, settings::Config& config, const model::Config& model) {
+  const kernel::AttentionShape heads = model::attention_shape(model);
+  settle_prefixes(config, heads, kernel::takes_trees(dev, heads));
 }
 
 /// Of one of `ranks`. On the processors layers stay mapped from their files, which all processes of a host share.

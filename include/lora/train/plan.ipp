@@ -10,6 +10,35 @@ LORA_INLINE Plan::Plan(data::Order order, Index units, std::vector<Stage> stages
   lay_out({});
 }
 
+LORA_INLINE void Plan::fit_to(const inputs::Records& records) {
+  constexpr Index most_steps = 8, enough_sequences = 256;
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
+    Stage& stage = stages_[i];
+    if (!stage.limit.shares) continue;
+    std::vector<std::vector<Index>> units;
+    Index sequences = 0;
+    for (Index step = begin_of(i), end = std::min(end_of(i), step + most_steps);
+         step < end && sequences < enough_sequences; ++step)
+      for (std::vector<Index>& unit : at(step).units) {
+        sequences += std::ssize(unit);
+        units.push_back(std::move(unit));
+      }
+    if (stage.limit.usual) {
+      std::vector<Index> common;
+      for (const auto& unit : units)
+        for (const Index tokens : records.common_beginnings(unit, stage.limit.cutoff_len)) common.push_back(tokens);
+      const auto middle = common.begin() + std::ssize(common) / 2;
+      std::nth_element(common.begin(), middle, common.end());
+      stage.limit = inputs::with_room_for(stage.limit, common.empty() ? 0 : *middle);
+    }
+    for (const auto& unit : units)
+      for (const data::Batch& batch : records.micro_batches(unit, stage.limit))
+        if (batch.rows() < batch.sequence_tokens)
+          stage.label_share =
+              std::max(stage.label_share, static_cast<double>(batch.labelled) / static_cast<double>(batch.rows()));
+  }
+}
+
 LORA_INLINE Index Plan::epochs_begun(Index total, const data::StepPlan& epoch) {
   return std::max<Index>(total - 1, 0) / epoch.steps_per_epoch() + 1;
 }

@@ -85,6 +85,7 @@ LORA_INLINE Prepared::Prepared(const cpu::Threads& threads, settings::Config con
   if (config.dataset.size() > 1 || settings::have_names(config.dataset)) file_names = data::names_of(config.dataset);
   expect_whole_blocks(config, plan, data.train());
   survey = data.survey(threads, config);
+  plan.fit_to(data.train());
   if (plan.total() < 1)
     fail<ConfigError>("key num_train_epochs: given ", config.num_train_epochs, ", which is not even one step");
 }

@@ -32,8 +32,7 @@ namespace lora::train {
 /// The settings of a run with what they leave open filled in from the model, the adapter, the data and the machine.
 template <AnyDevice D, class T>
 settings::Config resolved_settings(settings::Config config, D& dev, const model::Decoder<D, T>& decoder,
-                                   const inputs::TextFiles& text) {
-  const inputs::MicroBatchLimit limit = inputs::micro_batch_limit(config);
+                                   const inputs::TextFiles& text, const inputs::MicroBatchLimit& limit) {
   if (!config.trains_model()) {
     const model::AdapterConfig& adapter = decoder.adapter();
     config.lora_rank = adapter.rank;
@@ -55,6 +54,7 @@ settings::Config resolved_settings(settings::Config config, D& dev, const model:
     config.device = dev.name();
   }
   if (limit.tokens > 0 && config.stages.empty()) config.max_tokens_per_micro_batch = limit.tokens;
+  config.share_prefixes = limit.shares;
   config.overwrite_output_dir = false;  // repeating a run must not remove it
   return config;
 }
@@ -90,8 +90,9 @@ void say_stage(const std::string& name, std::size_t number, const Plan& plan, co
 /// Logs what the first steps of a stage take on average.
 void say_work(const StepWork& step);
 
-/// Warns where share_prefixes finds nothing to share in the first steps.
-void warn_of_prefixes(const settings::Config& config, const StepWork& step);
+/// Says why nothing is shared unless that was asked for, and warns where what was asked for finds nothing to share in
+/// the first steps.
+void say_sharing(const settings::Config& config, const StepWork& step);
 
 /// Logs the size of the data, the adapter, the steps and the memory that a run of a model starts with. `step`: of the
 /// stage that needs most memory. `device`: its memory. `initial`: the weights are random. `tokenizer`: null if there is

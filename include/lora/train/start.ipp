@@ -101,8 +101,11 @@ LORA_INLINE void say_work(const StepWork& step) {
             " TFLOP, on average of the first");
 }
 
-LORA_INLINE void warn_of_prefixes(const settings::Config& config, const StepWork& step) {
-  if (!config.share_prefixes || step.sequences == 0 || step.rows < step.tokens) return;
+LORA_INLINE void say_sharing(const settings::Config& config, const StepWork& step) {
+  if (!config.share_prefixes.has_value() && !config.shares_prefixes())
+    log::info("share_prefixes: false with ", config.lora_dropout > 0 ? "lora_dropout" : "neftune_noise_alpha",
+              ", which draws other numbers for each sequence");
+  if (!config.share_prefixes.value_or(false) || step.sequences == 0 || step.rows < step.tokens) return;
   log::warn("share_prefixes: nothing is shared in the first steps: no sequences of a micro-batch have ",
             data::least_shared, " tokens or more in common, from the first one on and before what is learnt; ",
             "max_tokens_per_micro_batch, or per_device_train_batch_size, decides how many meet in one");
@@ -141,7 +144,7 @@ LORA_INLINE void say_start(const settings::Config& config, const model::Blueprin
   }
   if (staged) log::info("most memory is needed by ", settings::stage_name(config, memory.stage));
   say_work(step);
-  warn_of_prefixes(config, step);
+  say_sharing(config, step);
   say_memory(memory, model.config.num_hidden_layers, settings::StageConfigs(config)[memory.stage], device);
 }
 

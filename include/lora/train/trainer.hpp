@@ -35,11 +35,11 @@ namespace lora::train {
 /// Settings of a run that are valid, also for this device.
 /// Throws   ConfigError
 template <AnyDevice D>
-settings::Config validated(settings::Config config, int ranks) {
+settings::Config validated(D& dev, settings::Config config, const model::Config& model, int ranks) {
   settings::apply_deepspeed(config, settings::train_command);
   settings::validate(config, settings::train_command);
   expect_offload_fits<D>(config);
-  expect_prefixes_fit<D>(config);
+  settle_prefixes(dev, config, model);
   expect_sharing_fits<D>(config, ranks);
   return config;
 }
@@ -122,7 +122,8 @@ TrainingRun<D, T>::TrainingRun(D& dev, settings::Config config, model::Source so
       dev_(dev),
       comm_(comm != nullptr ? *comm : alone_),
       threads_(dev, config),
-      prepared_(*threads_, validated<D>(std::move(config), comm_.size()), std::move(source), std::move(options)),
+      prepared_{*threads_, validated(dev, std::move(config), source.config(), comm_.size()),  // before the source moves
+                std::move(source), std::move(options)},
       learner_(dev, comm_, prepared_),
       saving_(dev, comm_, learner_.decoder(), prepared_) {
   redirect_.reset();
@@ -244,7 +245,8 @@ void TrainingRun<D, T>::take_folder(Beginning& from) {
   // First of all, since they identify the folder as a run's. Those of a finished run say how its results came about.
   if (!from.has_result)
     write_run_files(prepared_.output,
-                    resolved_settings(prepared_.config, dev_, learner_.decoder(), prepared_.data.text()),
+                    resolved_settings(prepared_.config, dev_, learner_.decoder(), prepared_.data.text(),
+                                      prepared_.plan.stages().front().limit),
                     dev_.describe(), prepared_.options.environment, prepared_.options.command);
 }
 
