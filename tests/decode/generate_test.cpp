@@ -10,6 +10,7 @@
 #include <limits>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lora/instantiate.hpp"
@@ -149,7 +150,8 @@ TEST_CASE("generate: what prompts have in common at their beginning is processed
   CHECK(processed(prompts_of(5, 127, 4), 5) == 5 * (127 + 4 + answered));
   CHECK(processed(prompts_of(5, 128, 4), 2) == 128 + 5 * (4 + answered));
   // Who enters later goes on from who is there, where that is worth a copy.
-  for (const Index common : {15, 16}) {
+  for (const auto& [common, shares] : {std::pair<Index, bool>{15, true}, {16, true}, {16, false}}) {
+    options.shares = shares;
     const std::vector<Tokens> prompts = prompts_of(3, common, 4);
     const decode::OnToken first_ends = [](std::size_t i, std::int32_t) { return i != 0; };
     const decode::OnEnd on_end;
@@ -157,8 +159,9 @@ TEST_CASE("generate: what prompts have in common at their beginning is processed
     decode::detail::Generation<D, float> later(s.dev, s.decoder, prompts, 2, options, first_ends, on_end);
     const auto results = later.run();
     CHECK(results[2] == s.run_all(std::span(prompts).subspan(2), options)[0]);
-    CHECK(later.processed() == 3 * (common + 4) + 2 * answered - (common < 16 ? 0 : common));
+    CHECK(later.processed() == 3 * (common + 4) + 2 * answered - (shares && common == 16 ? 16 : 0));
   }
+  options.shares = true;
   // All of a prompt but its last token.
   CHECK(processed(prompts_of(1, 150, 0), 4, 4) == 149 + 4 * (1 + answered));
   // Others don't wait behind one that does.
