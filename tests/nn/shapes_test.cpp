@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/core/ignore_index.hpp"
 #include "lora/core/profile.hpp"
 #include "lora/nn/head.hpp"
 #include "lora/nn/lora_linear.hpp"
