@@ -157,7 +157,7 @@ Outcome run_shared(D& dev, const std::filesystem::path& model, Index recomputed)
   std::vector<Index> places;
   for (data::Example& example : examples) {
     for (std::int32_t i = 0; i < 20; ++i) example.tokens.push_back(3 * i);
-    for (std::uint32_t i = 0; i < 3 + random.below(9); ++i)
+    for (std::uint32_t left = 3 + random.below(9); left > 0; --left)
       example.tokens.push_back(static_cast<std::int32_t>(random.below(61)));
     example.labels.assign(example.tokens.size(), ignore_index);
     std::copy_n(example.tokens.rbegin(), 2, example.labels.rbegin());

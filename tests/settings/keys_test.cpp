@@ -92,8 +92,8 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"use_rslora", "adapter", "t", "SWITCH", "false", "auto, true or false"},
       {"loraplus_lr_ratio", "adapter", "t", "NUMBER", "1", "a number, above 0"},
       {"max_tokens_per_micro_batch", "batch", "t", "INT",
-       "1024, with share_prefixes and the beginning that records usually have in common; by sequences where "
-       "per_device_train_batch_size is given",
+       "1024 and, with share_prefixes and without memory_limit_gib, the beginning that records usually have in common; "
+       "by sequences where per_device_train_batch_size is given",
        "a whole number, at least 1"},
       {"per_device_train_batch_size", "batch", "t", "INT", "1", "a whole number, at least 1 and at most 1e+06"},
       {"share_prefixes", "batch", "teg", "SWITCH", "true, but false with lora_dropout or neftune_noise_alpha",

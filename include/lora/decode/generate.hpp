@@ -124,9 +124,12 @@ class Generation {
     // A step reads all weights, which takes about as long as to process so many tokens.
     constexpr Index tokens_of_step = 128, worth_a_copy = 16;
     const std::span<const std::int32_t> prompt = prompts_[result / answers_];
-    Origin origin = longest_origin(prompt, true);
-    if (options_.shares && longest_origin(prompt, false).length >= origin.length + tokens_of_step) return false;
-    if (!options_.shares || origin.length < worth_a_copy) origin.length = 0;
+    Origin origin;
+    if (options_.shares) {
+      origin = longest_origin(prompt, true);
+      if (longest_origin(prompt, false).length >= origin.length + tokens_of_step) return false;
+      if (origin.length < worth_a_copy) origin = {};
+    }
     const Sequence sequence =
         origin.length > 0 ? session_.fork(origin.sequence, origin.length, room_) : session_.enter(room_);
     Active& active = active_[sequence];

@@ -61,8 +61,11 @@ struct PassShape {
   }
 };
 
-/// Whether it pays that the last layer goes on with the labelled rows alone (Stack): the others have to be enough.
-inline bool leaves_rows_out(Index rows, Index labelled) { return labelled > 0 && 8 * labelled <= 7 * rows; }
+/// Whether the last layer computes only the labelled rows after attention (Stack). Gathering them costs a little, so at
+/// least an eighth of the rows must have no label. With dropout all rows are computed: its masks are drawn for all.
+inline bool leaves_rows_out(Index rows, Index labelled, bool drops) {
+  return labelled > 0 && 8 * labelled <= 7 * rows && !drops;
+}
 
 /// A LoraLinear.
 struct LoraLinearShape {

@@ -179,7 +179,7 @@ class LoraLinear {
     return masks(pass, shape) ? pass.rows_of<T>(shape.in) : 0;
   }
 
-  bool drops(const Pass<D, T>& pass) const { return dropout_ > 0 && pass.random_key() != 0 && rank() > 0; }
+  bool drops(const Pass<D, T>& pass) const { return drops() && pass.random_key() != 0 && rank() > 0; }
   View<D, const T> dropped(D& dev, const Saved& saved, View<D, const T> x) const {
     if (!saved.mask) return x;
     const View<D, T> out = scratch<T>(dev, x.rows(), x.cols());

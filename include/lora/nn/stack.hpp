@@ -34,7 +34,7 @@ class Stack {
     const Index first = keep == Keep::nothing ? shape.size() : wants_dx ? 0 : shape.first_trained();
     const Index x = pass.rows_of<T>(shape.width);
     PassShape last = pass;
-    if (leaves_rows_out(pass.rows, pass.labelled) && !(pass.random && shape.layers.back().drops()))
+    if (shape.size() > 0 && leaves_rows_out(pass.rows, pass.labelled, pass.random && shape.layers.back().drops()))
       last.wanted = pass.labelled;
     Footprint result;
     Index held = 0;  // of the low end
@@ -137,8 +137,9 @@ class Stack {
   // Rows of layer i's output that are computed; empty: all.
   View<D, const std::int32_t> wanted_rows(const Pass<D, T>& pass, Index i) const {
     const View<D, const std::int32_t> wanted = pass.wanted();
-    if (i + 1 < size() || !leaves_rows_out(pass.count(), wanted.size())) return {};
-    return pass.random_key() != 0 && layers_.back().inner().drops() ? View<D, const std::int32_t>() : wanted;
+    const bool drops = pass.random_key() != 0 && layers_.back().inner().drops();
+    if (i + 1 < size() || !leaves_rows_out(pass.count(), wanted.size(), drops)) return {};
+    return wanted;
   }
 
   std::vector<Layer> layers_;

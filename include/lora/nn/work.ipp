@@ -188,8 +188,7 @@ LORA_INLINE Work training_work(const WorkPass& pass, const StackShape& shape, bo
   for (Index i = 0; i < shape.size(); ++i) {
     const BlockShape& layer = shape.layers[static_cast<std::size_t>(i)];
     WorkPass own = pass;
-    if (i + 1 == shape.size() && leaves_rows_out(pass.rows, pass.labelled) && !layer.drops())
-      own.wanted = pass.labelled;
+    if (i + 1 == shape.size() && leaves_rows_out(pass.rows, pass.labelled, layer.drops())) own.wanted = pass.labelled;
     work += forward_work(own, layer);
     if (i >= first) work += backward_work(own, layer, i > first || wants_dx);
   }

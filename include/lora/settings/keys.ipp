@@ -183,8 +183,8 @@ LORA_INLINE std::vector<Key> make_keys() {
        "LoRA+: learning rate of lora_B over that of lora_A, such as 16"},
 
       {"max_tokens_per_micro_batch", "batch", train, &C::max_tokens_per_micro_batch, at_least(1), free,
-       "1024, with share_prefixes and the beginning that records usually have in common; by sequences where "
-       "per_device_train_batch_size is given",
+       "1024 and, with share_prefixes and without memory_limit_gib, the beginning that records usually have in common; "
+       "by sequences where per_device_train_batch_size is given",
        "Fills micro-batches up to this many tokens, at least one sequence each; the step and its loss stay the same"},
       {"per_device_train_batch_size", "batch", train, &C::per_device_train_batch_size, count_to(1e6), free, "1",
        "Sequences in a micro-batch; with max_tokens_per_micro_batch, which then says what a micro-batch holds, only a "

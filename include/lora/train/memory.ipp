@@ -21,7 +21,7 @@ LORA_INLINE LargestBatch largest_batch(const data::EncodeSummary& records, const
       std::max(label_share, static_cast<double>(records.labelled()) / static_cast<double>(records.tokens()));
   return {.rows = rows,
           .labelled = static_cast<Index>(std::ceil(share * static_cast<double>(rows))),
-          .shares = label_share > 0};
+          .shares = limit.shares};
 }
 
 LORA_INLINE LargestBatch largest_evaluation(const data::EncodeSummary& records, Index sequences, Index window) {
