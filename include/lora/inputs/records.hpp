@@ -89,7 +89,8 @@ class Records {
   /// beginning, before the labels.
   std::vector<Index> common_beginnings(std::span<const Index> sequences, Index cutoff_len) const;
 
-  /// Neighbouring sequences of a step, split into micro-batches: as few and as even as possible if tokens limit them.
+  /// Neighbouring sequences of a step, split into micro-batches: as few and as even as possible if tokens limit them,
+  /// else each of the next limit.sequences, wherever in the step they begin.
   /// Each keeps its place in the step, on which alone its dropout depends; `first_place` is the first one's. A sequence
   /// without labels is left out, but keeps its place.
   std::vector<data::Batch> micro_batches(std::span<const Index> sequences, const MicroBatchLimit& limit,

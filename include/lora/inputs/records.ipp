@@ -190,7 +190,6 @@ LORA_INLINE std::vector<data::Batch> Records::micro_batches(std::span<const Inde
                                                             const MicroBatchLimit& limit, Index first_place) const {
   std::vector<Index> places, lengths;
   std::vector<data::Example> examples = learnt(sequences, limit.cutoff_len, &places);
-  for (Index& place : places) place += first_place;
   for (const data::Example& example : examples) lengths.push_back(std::ssize(example.tokens));
   std::vector<data::Batch> batches;
   for (const auto& group : limit.tokens == 0 ? data::group_by_places(places, limit.sequences)
@@ -201,7 +200,7 @@ LORA_INLINE std::vector<data::Batch> Records::micro_batches(std::span<const Inde
     std::vector<Index> own_places;
     for (const Index i : group) {
       own.push_back(std::move(examples[static_cast<std::size_t>(i)]));
-      own_places.push_back(places[static_cast<std::size_t>(i)]);
+      own_places.push_back(first_place + places[static_cast<std::size_t>(i)]);
     }
     batches.emplace_back().append(own, own_places, limit.shares);
   }
