@@ -105,7 +105,7 @@ using Calls = std::map<std::string, std::uint64_t>;
 TEST_CASE("ascend trees: random ones, up to four parents deep, are as naive loops") {
   on_stand_in([] {
     Npu dev(2);
-    const int count = test::effort(40, 8, "attention on the stand-in: forty random trees");
+    const int count = test::effort(250, 8, "attention on the stand-in: 250 random trees");
     for (int number = 0; number < count; ++number) {
       CAPTURE(number);
       Random random(static_cast<std::uint64_t>(number));

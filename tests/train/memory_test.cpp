@@ -99,8 +99,13 @@ TEST_CASE("memory: the largest micro-batch is of the longest records, as many as
   check({1, 999}, 2, 80);  // a step has no more than two
   check({9, 0}, 9, 100);   // all records
   // Where what is in common lies there once, labels are denser.
-  CHECK(train::largest_batch(records, {.sequences = 2}, 4, 0.75).labelled == 60);
-  CHECK(train::largest_batch(records, {.sequences = 2}, 4, 0.25).labelled == 40);
+  CHECK(train::largest_batch(records, {.sequences = 2}, 4, {.labelled = 0.75}).labelled == 60);
+  CHECK(train::largest_batch(records, {.sequences = 2}, 4, {.labelled = 0.25}).labelled == 40);
+  // And rows are fewer: of two records, of all, but never fewer than the longest one's.
+  CHECK(train::largest_batch(records, {.tokens = 999}, 2, {.rows = 0.6}).rows == 48);
+  CHECK(train::largest_batch(records, {.tokens = 999}, 9, {.rows = 0.6}).rows == 60);
+  CHECK(train::largest_batch(records, {.tokens = 50}, 9, {.rows = 0.6}).rows == 50);
+  CHECK(train::largest_batch(records, {.tokens = 999}, 2, {.rows = 0.3}).rows == 40);
 }
 
 TEST_CASE("memory: as few layers are checkpointed as the limit allows, all where that is asked for") {

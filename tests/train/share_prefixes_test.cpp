@@ -47,7 +47,8 @@ struct Library {
           all.push_back(id);
           labels.push_back(id);
         }
-        text += io::to_text({{"input_ids", all}, {"labels", labels}}, -1) + "\n";
+        text +=
+            io::to_text({{"input_ids", all}, {"labels", labels}, {"difficulty", i < 6 ? "easy" : "hard"}}, -1) + "\n";
       }
     }
     io::write_file(shop.temp / "train.jsonl", std::string_view(text));
@@ -142,6 +143,70 @@ TEST_CASE("share_prefixes: steps are the same, of fewer rows, which the log coun
   expect_near(folder / "by sequences", folder / "lora 0 apart");
   const Counts counts = counts_of(folder / "by sequences");
   CHECK(counts.computed < counts.tokens);
+}
+
+TEST_CASE("share_prefixes: steps are the same in stages and with a curriculum") {
+  const Quiet quiet;
+  const Library library;
+  const io::Path& folder = library.shop.temp.path();
+  const auto expect_same_steps = [&](const std::string& name, const auto& set) {
+    CAPTURE(name);
+    for (const bool shares : {false, true}) {
+      Config config = library.config(name + (shares ? " shared" : " apart"), shares);
+      set(config);
+      fine_tune(config);
+    }
+    expect_near(folder / (name + " shared"), folder / (name + " apart"));
+    const Counts apart = counts_of(folder / (name + " apart")), shared = counts_of(folder / (name + " shared"));
+    CHECK(apart.computed == apart.tokens);
+    CHECK(shared.tokens == apart.tokens);
+    CHECK(shared.computed < 0.7 * static_cast<double>(shared.tokens));
+  };
+  expect_same_steps("stages", [](Config& config) {
+    config.max_steps = -1;
+    config.stages = {{.until_step = 3, .cutoff_len = 70}, {.gradient_accumulation_steps = 4}};
+  });
+  expect_same_steps("curriculum", [](Config& config) {
+    config.max_steps = 6;
+    config.use_curriculum = true;
+    config.curriculum_stages = {{0.5, {{"easy", 1}}}, {1, {{"easy", 0.25}, {"hard", 0.75}}}};
+  });
+}
+
+TEST_CASE("share_prefixes: the same bits wherever layers lie, streamed or shared out") {
+  const Quiet quiet;
+  const Library library;
+  const auto config_of = [&](const std::string& name) {
+    Config config = library.config(name, true);
+    config.max_tokens_per_micro_batch.reset();
+    config.per_device_train_batch_size = 5;
+    config.gradient_accumulation_steps = config.step_units = 2;
+    config.max_steps = 4;
+    return config;
+  };
+  const auto numbers = [&](const std::string& name) {
+    auto files = lasting_files(library.shop.temp / name);
+    std::erase_if(files, [](const auto& file) { return file.first.find("trainer_state") != std::string::npos; });
+    return files;
+  };
+  fine_tune(config_of("cpu"));
+  const auto whole = numbers("cpu");
+  const auto train_on_proof = [&](const Config& config, comm::Communicator<proof::Device>* self = nullptr) {
+    RunOptions options;
+    options.log = [](log::Level, std::string_view) {};
+    proof::Device dev(1, {.late_sources = true});
+    train::TrainingRun<proof::Device, float>(dev, config, inputs::open_source(config), options, self).run();
+  };
+  Config config = config_of("streamed");
+  config.offload = "all";
+  train_on_proof(config);
+  expect_same(numbers("streamed"), whole);
+  config = config_of("shared out");
+  config.zero_stage = 3;
+  config.ranks = 2;
+  config.gradient_accumulation_steps = 1;
+  run_ranks<proof::Device>(2, [&](auto& self) { train_on_proof(config, &self); });
+  expect_same(numbers("shared out"), whole);
 }
 
 TEST_CASE("share_prefixes: the same bits on any number of ranks, and after a resume") {
@@ -248,7 +313,7 @@ TEST_CASE("share_prefixes: room and the share of labels are those of the first s
   config.gradient_accumulation_steps = 4;
   config.shuffle = false;
   config.max_steps = -1;
-  config.stages = {{.until_step = 2}, {.until_step = 4, .cutoff_len = 45}};
+  config.stages = {{.until_step = 3}, {.until_step = 5, .cutoff_len = 45}};
   const cpu::Device dev(1);
   const auto prepared = [&] { return train::Prepared(dev, config, inputs::open_source(config), RunOptions{}); };
   {
@@ -257,12 +322,43 @@ TEST_CASE("share_prefixes: room and the share of labels are those of the first s
     REQUIRE(stages.size() == 2);
     // The row before the first that is learnt has a label. Four of the first kind, then one and the second kind.
     for (const auto& stage : stages) CHECK(stage.limit.tokens == 1024 + 39);
-    CHECK(stages[0].label_share == doctest::Approx(8.0 / (39 + 4 * 11)));
-    CHECK(stages[1].label_share == doctest::Approx(8.0 / (39 + 4 * 6)));
+    CHECK(stages[0].shared.labelled == doctest::Approx(8.0 / (39 + 4 * 11)));
+    CHECK(stages[1].shared.labelled == doctest::Approx(8.0 / (39 + 4 * 6)));
+    // Every other step has less in common: the fifth of the first kind, and three of the second.
+    CHECK(stages[0].shared.rows == doctest::Approx((50 + 19 + 3 * 11) / (50.0 + 3 * 30)));
+    CHECK(stages[1].shared.rows == doctest::Approx((45 + 19 + 3 * 11) / (45.0 + 3 * 30)));
   }
   config.share_prefixes = false;
   const auto run = prepared();
-  for (const auto& stage : run.plan.stages()) CHECK((stage.limit.tokens == 1024 && stage.label_share == 0));
+  for (const auto& stage : run.plan.stages())
+    CHECK((stage.limit.tokens == 1024 && stage.shared.rows == 1 && stage.shared.labelled == 0));
+}
+
+TEST_CASE("share_prefixes: the rows that are left are foreseen, and with a limit those of whole sequences") {
+  const Quiet quiet;
+  const Library library;
+  Config config = library.config("run", true);
+  config.max_tokens_per_micro_batch = 4096;
+  config.max_steps = 4;
+  config.eval_dataset.clear();
+  config.eval_steps.reset();
+  const auto saved = [&](const Config& settings) {
+    cpu::Device dev(1);
+    const train::Prepared run(dev, settings, inputs::open_source(settings), RunOptions{});
+    const auto plans = train::plan_memory<cpu::Device, float>(
+        train::memory_basis<cpu::Device, float>(dev, run.blueprint), run.plan, run.survey.train, {}, settings);
+    return plans[0].needs.activations;
+  };
+  const double foreseen = saved(config);
+  Config limited = config;
+  limited.memory_limit_gib = 8;
+  const double most = saved(limited);
+  cpu::Device dev(1);
+  train::TrainingRun<cpu::Device, float>(dev, config, inputs::open_source(config), {}).run();
+  const auto taken = static_cast<double>(dev.arena().peak_saved());
+  CHECK(foreseen >= taken);
+  CHECK(foreseen < 1.25 * taken);  // nine of the longest record, of which the first steps' have as much in common
+  CHECK(most > 1.5 * taken);
 }
 
 TEST_CASE("share_prefixes: not on a device whose attention does not take the model's heads in trees") {

@@ -43,6 +43,12 @@ MicroBatchLimit micro_batch_limit(const settings::Config& config);
 /// tokens a micro-batch has, nor how much memory, as many stay beside that.
 MicroBatchLimit with_room_for(MicroBatchLimit limit, Index beginning);
 
+/// What sharing leaves of micro-batches.
+struct Sharing {
+  double rows = 1;      ///< most rows of one, of its sequences' tokens
+  double labelled = 0;  ///< most labelled rows of one that shares some, of its rows
+};
+
 /// Warns about unused fields of the records read so far, each once.
 void warn_of_unused_fields(const data::Dataset& dataset);
 

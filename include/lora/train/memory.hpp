@@ -185,10 +185,9 @@ struct LargestBatch {
   bool shares = false;  ///< sequences may have rows in common
 };
 
-/// For records that are taken `at_once`, as a unit of a step has them. `label_share`: of rows, if it is known to be
-/// more than the records'.
+/// For records that are taken `at_once`, as a unit of a step has them, and share rows as `shared` says.
 LargestBatch largest_batch(const data::EncodeSummary& records, const inputs::MicroBatchLimit& limit, Index at_once,
-                           double label_share = 0);
+                           const inputs::Sharing& shared = {});
 
 /// The same for an evaluation of `sequences` at a time, which reads longer records in windows.
 LargestBatch largest_evaluation(const data::EncodeSummary& records, Index sequences, Index window);

@@ -12,13 +12,15 @@ LORA_INLINE Index largest_shares(const std::vector<nn::GroupSize>& sizes, int ra
 }
 
 LORA_INLINE LargestBatch largest_batch(const data::EncodeSummary& records, const inputs::MicroBatchLimit& limit,
-                                       Index at_once, double label_share) {
+                                       Index at_once, const inputs::Sharing& shared) {
   const Index longest = std::min(records.length_at(1), limit.cutoff_len);
   const Index filled = limit.tokens > 0 ? std::max(limit.tokens, longest) : longest * limit.sequences;
-  const Index rows = std::min({filled, longest * at_once, records.tokens()});
+  const auto left =
+      static_cast<Index>(std::ceil(shared.rows * static_cast<double>(std::min(longest * at_once, records.tokens()))));
+  const Index rows = std::min(filled, std::max(longest, left));
   if (records.tokens() == 0) return {};
   const double share =
-      std::max(label_share, static_cast<double>(records.labelled()) / static_cast<double>(records.tokens()));
+      std::max(shared.labelled, static_cast<double>(records.labelled()) / static_cast<double>(records.tokens()));
   return {.rows = rows,
           .labelled = static_cast<Index>(std::ceil(share * static_cast<double>(rows))),
           .shares = limit.shares};

@@ -188,8 +188,10 @@ std::vector<MemoryPlan> plan_memory(const MemoryBasis& basis, const Plan& plan, 
     }
     try {
       const Index of_unit = (stage.sequences_per_step + config.step_units - 1) / config.step_units;
-      plans[i] = plan_memory<D, T>(basis, largest_batch(records, stage.limit, of_unit, stage.label_share), evaluation,
-                                   configs[i], plans[i], stage.trains);
+      inputs::Sharing shared = stage.shared;
+      if (config.memory_limit_gib) shared.rows = 1;  // a limit holds in later steps too, which may share less
+      plans[i] = plan_memory<D, T>(basis, largest_batch(records, stage.limit, of_unit, shared), evaluation, configs[i],
+                                   plans[i], stage.trains);
       if (plans[i].host) expect_host_has(plans[i].host->optimizer, plans[0].host->optimizer);
     } catch (const ConfigError& error) {
       if (config.stages.empty()) throw;

@@ -29,7 +29,7 @@ struct Stage {
   optim::Schedule schedule{};                      ///< over the stage's own steps
   std::function<bool(std::string_view)> trains{};  ///< by the name of a tensor; empty: all that can
   std::optional<data::Curriculum> curriculum{};    ///< which sequences; else all of them, epoch by epoch
-  double label_share = 0;                          ///< most of a micro-batch's rows, where sequences share some
+  inputs::Sharing shared{};                        ///< as far as its first steps show
 };
 
 /// Everything that decides what a step does, apart from the state that earlier steps have left.
@@ -53,8 +53,8 @@ class Plan {
   /// Throws   FormatError unless they ascend, each before the planned end of another stage but the last
   void end_stages(const std::vector<Index>& steps) { lay_out(steps); }
 
-  /// Makes room in micro-batches for what sequences usually have in common (inputs::with_room_for), and notes how dense
-  /// labels are in those that share something. Both by the first steps of each stage.
+  /// Makes room in micro-batches for what sequences usually have in common (inputs::with_room_for), and notes how many
+  /// rows are left and how dense labels are in them. Both by the first steps of each stage.
   void fit_to(const inputs::Records& records);
 
   /// Steps.

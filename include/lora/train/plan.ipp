@@ -31,11 +31,15 @@ LORA_INLINE void Plan::fit_to(const inputs::Records& records) {
       std::nth_element(common.begin(), middle, common.end());
       stage.limit = inputs::with_room_for(stage.limit, common.empty() ? 0 : *middle);
     }
+    const auto ratio = [](Index part, Index whole) { return static_cast<double>(part) / static_cast<double>(whole); };
+    double rows = 0;
     for (const auto& unit : units)
-      for (const data::Batch& batch : records.micro_batches(unit, stage.limit))
+      for (const data::Batch& batch : records.micro_batches(unit, stage.limit)) {
+        rows = std::max(rows, ratio(batch.rows(), batch.sequence_tokens));
         if (batch.rows() < batch.sequence_tokens)
-          stage.label_share =
-              std::max(stage.label_share, static_cast<double>(batch.labelled) / static_cast<double>(batch.rows()));
+          stage.shared.labelled = std::max(stage.shared.labelled, ratio(batch.labelled, batch.rows()));
+      }
+    if (rows > 0) stage.shared.rows = rows;
   }
 }
 
